@@ -1,0 +1,160 @@
+// Package fserr owns the one error type of ctxfs: what was being done, to which
+// virtual path, with which POSIX errno, and what the caller can do about it.
+//
+// It is a leaf: it knows neither gRPC (that is fserr/fserrpb) nor any other
+// package of ctxfs. Paths in an Error are virtual, from the context's root; a
+// server path must never be put into one, because an Error travels to the panel.
+package fserr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+// Kind says which noun an Error is about when that is not a file.
+type Kind string
+
+// KindContext marks an error about a context itself (it does not exist, it was
+// restored underneath a handle). Clients must not take it for a missing file.
+const KindContext Kind = "context"
+
+// Error is a failed operation. The zero value is not meaningful; Code is always set.
+type Error struct {
+	// Op is the system call or operation as Node names it: "open", "scandir", "copyfile".
+	Op string
+	// Path is the virtual path operated on; "" when there is none. It may hold
+	// bytes that are not UTF-8.
+	Path string
+	// Dest is the second path of rename, link, symlink, copyfile and cp.
+	Dest string
+	// Code is the POSIX errno.
+	Code Code
+	// Detail replaces the errno's text in the message when the plain text would
+	// not name the thing ("context 'ctx_x' does not exist").
+	Detail string
+	// Hint tells the caller the remedy; it ends up in the message as well.
+	Hint string
+	// Kind is KindContext or "".
+	Kind Kind
+	// RetryAfter, when positive, says that the same call may succeed after this long.
+	RetryAfter time.Duration
+	// Written counts the bytes that had reached the file when a write failed or
+	// was cancelled; -1 or 0 when none or not applicable.
+	Written int64
+	// Err is the cause, for logs and errors.Is on the server; it never travels.
+	Err error
+}
+
+// New returns an Error of the given code about path.
+func New(op, path string, code Code) *Error { return &Error{Op: op, Path: path, Code: code} }
+
+// Error formats the failure as Node does:
+//
+//	ENOENT: no such file or directory, open '/a.txt'
+//	EXDEV: cross-device link not permitted, rename '/a' -> '/b'
+func (e *Error) Error() string {
+	var b strings.Builder
+	text := e.Detail
+	if text == "" {
+		text = e.Code.Text()
+	}
+	fmt.Fprintf(&b, "%s: %s", e.Code, text)
+	if e.Hint != "" {
+		fmt.Fprintf(&b, "; %s", e.Hint)
+	}
+	if e.Op != "" {
+		fmt.Fprintf(&b, ", %s", e.Op)
+	}
+	if e.Path != "" {
+		fmt.Fprintf(&b, " '%s'", e.Path)
+	}
+	if e.Dest != "" {
+		fmt.Fprintf(&b, " -> '%s'", e.Dest)
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is matches the sentinel errors of io/fs and context, another *Error of the
+// same Code with no other field set, and the Code itself.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case fs.ErrNotExist:
+		return e.Code == ENOENT
+	case fs.ErrExist:
+		return e.Code == EEXIST || e.Code == ENOTEMPTY
+	case fs.ErrPermission:
+		return e.Code == EACCES || e.Code == EPERM
+	case fs.ErrInvalid:
+		return e.Code == EINVAL
+	case fs.ErrClosed:
+		return e.Code == EBADF
+	case errors.ErrUnsupported:
+		return e.Code == EOPNOTSUPP || e.Code == ENOSYS
+	}
+	if code, ok := target.(Code); ok {
+		return e.Code == code
+	}
+	return false
+}
+
+// CodeOf returns the errno in err's chain: that of an *Error, a Code, a
+// platform errno or one of io/fs's sentinels. It is 0 for nil and EIO when the
+// chain holds none of these.
+func CodeOf(err error) Code {
+	if err == nil {
+		return 0
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	var c Code
+	if errors.As(err, &c) {
+		return c
+	}
+	if c, ok := platformCode(err); ok {
+		return c
+	}
+	return sentinelCode(err)
+}
+
+func sentinelCode(err error) Code {
+	for _, s := range []struct {
+		err  error
+		code Code
+	}{
+		{fs.ErrNotExist, ENOENT}, {fs.ErrExist, EEXIST}, {fs.ErrPermission, EACCES},
+		{fs.ErrInvalid, EINVAL}, {os.ErrClosed, EBADF}, {errors.ErrUnsupported, EOPNOTSUPP},
+		{context.Canceled, ECANCELED}, {context.DeadlineExceeded, ETIMEDOUT},
+	} {
+		if errors.Is(err, s.err) {
+			return s.code
+		}
+	}
+	return EIO
+}
+
+// Wrap returns err as an *Error about op, path and dest. An *Error in the chain
+// keeps its Code, Detail, Hint, Kind, RetryAfter and Written, and takes the given op and
+// paths; any other error is reduced to its Code and kept as the cause, so that
+// no server path in its text travels. Wrap of nil is nil.
+func Wrap(err error, op, path, dest string) error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		c := *e
+		c.Op, c.Path, c.Dest = op, path, dest
+		return &c
+	}
+	return &Error{Op: op, Path: path, Dest: dest, Code: CodeOf(err), Err: err}
+}
