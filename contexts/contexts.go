@@ -1,0 +1,186 @@
+// Package contexts owns the contexts of one workspace: their IDs, their folders
+// under <workspace>/.contexts, how they are seeded on first access, and the gate
+// that every file operation passes. It knows no gRPC and opens no path inside a
+// context itself: that is rootfs.
+//
+// # The gate
+//
+// Every operation goes through Acquire, which gives the context's root, its
+// generation and a release. Operations share the gate; what replaces or removes
+// the folder (delete; fork, snapshot and restore later) takes it alone, waits for
+// running operations to end, and raises the generation. A handle of an older
+// generation is ESTALE.
+//
+// # First access
+//
+// Ensure seeds a context that is missing. All concurrent first accesses, in this
+// process and in others, share one seeding, which outlives the caller that began
+// it. A context either does not exist or is complete: it is made in
+// .ctxfs/staging and renamed.
+package contexts
+
+import (
+	"context"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/metadata"
+)
+
+// Gate is what a file service needs of contexts.
+type Gate interface {
+	// Acquire opens the gate of a context that is ready. A missing context is
+	// ESTALE with fserr.KindContext; one being seeded EAGAIN with RetryAfter. The
+	// caller must call Access.Release exactly once.
+	Acquire(ctx context.Context, id ID) (*Access, error)
+	// Ensure makes the context ready, seeding it when it is missing, and waits for
+	// a seeding that another caller began. When ctx ends first the error is EAGAIN with RetryAfter
+	// and the counts so far, and the seeding goes on. A context whose last seeding failed is
+	// seeded anew. progress may be nil; it is called from one goroutine at a time.
+	Ensure(ctx context.Context, id ID, opts EnsureOptions, progress func(Progress)) (Ensured, error)
+}
+
+// Admin is the life cycle of contexts, for hosts.
+type Admin interface {
+	Gate
+	// Get describes a context; StateMissing, and no error, when there is none. It changes nothing.
+	Get(ctx context.Context, id ID) (Info, error)
+	// List describes all contexts, by ID.
+	List(ctx context.Context) ([]Info, error)
+	// Delete removes the folder, the record, its panels' bindings and their tokens. It waits for
+	// running operations, works on a full disk, and a missing context is ESTALE.
+	Delete(ctx context.Context, id ID) (Deleted, error)
+	// PlanSeed says what a seeding now would copy, and copies nothing.
+	PlanSeed(ctx context.Context, opts PlanOptions) (Plan, error)
+}
+
+// Access is an open gate.
+type Access struct {
+	// Root is the context's folder. It must not be used after Release.
+	Root rootfs.Root
+	// Generation rises when the folder is replaced.
+	Generation uint64
+	release    func()
+}
+
+// NewAccess returns an Access that calls release, once, on Release.
+func NewAccess(root rootfs.Root, generation uint64, release func()) *Access {
+	return &Access{Root: root, Generation: generation, release: release}
+}
+
+// Release closes the gate again.
+func (a *Access) Release() { a.release() }
+
+// EnsureOptions of Ensure.
+type EnsureOptions struct {
+	// OwnerPanel is the panel that the ID was derived from; "" means that the ID
+	// was named explicitly. An ID owned by another panel, or equal to an existing one
+	// but for case, is EEXIST.
+	OwnerPanel string
+}
+
+// Ensured is Ensure's result.
+type Ensured struct {
+	Info
+	// Seeded says that this call waited for a seeding; false when the context was there.
+	Seeded bool
+	// Took is how long the caller waited.
+	Took time.Duration
+}
+
+// State is a context's state.
+type State string
+
+// The states of a context.
+const (
+	StateMissing State = "missing"
+	StateSeeding State = State(metadata.ContextSeeding)
+	StateReady   State = State(metadata.ContextReady)
+	StateFailed  State = State(metadata.ContextFailed)
+)
+
+// Info describes a context.
+type Info struct {
+	ID    ID
+	State State
+	// LastError tells why State is StateFailed.
+	LastError string
+	// Folder is the server path, for hosts only.
+	Folder     string
+	Driver     string
+	Layer      string
+	Generation uint64
+	// Files and Bytes are what was seeded.
+	Files, Bytes int64
+	CreatedAt    time.Time
+	// SeededIn is how long seeding took.
+	SeededIn time.Duration
+	// Panels lists the panels bound to it.
+	Panels []string
+	// Progress is set while State is StateSeeding in this process.
+	Progress *Progress
+	// Recovered says that the record was rebuilt from the folder.
+	Recovered bool
+}
+
+// Phase is a step of seeding.
+type Phase string
+
+// The phases of seeding, in order. PhaseScanning and PhaseLayering are passed over
+// when a current layer exists.
+const (
+	PhaseWaiting  Phase = "waiting"  // another process seeds
+	PhaseScanning Phase = "scanning" // discovery and stat walk of the workspace
+	PhaseLayering Phase = "layering" // copying the live tree into a layer
+	PhaseCopying  Phase = "copying"  // making the folder from the layer
+	PhaseRecord   Phase = "recording"
+)
+
+// Progress is how far a seeding is.
+type Progress struct {
+	Phase                 Phase
+	FilesDone, FilesTotal int64
+	BytesDone, BytesTotal int64
+}
+
+// Deleted says what Delete removed.
+type Deleted struct{ Entries int64 }
+
+// PlanOptions of PlanSeed.
+type PlanOptions struct {
+	// Largest is how many of the largest directories to name; 0 means 10.
+	Largest int
+}
+
+// Plan is what a seeding would do.
+type Plan struct {
+	// Repositories lists the workspace's repositories, relative, slash-separated; "." is the workspace itself.
+	Repositories []Repository
+	Files, Bytes int64
+	// Largest lists the largest top directories, largest first.
+	Largest []DirSize
+	// Skipped counts what the excludes and ignore files left out, by reason: ".git", "node_modules", ".contextignore".
+	Skipped []Skipped
+	// TooLarge tells that the size guard would refuse it, and how to remedy; "" when not.
+	TooLarge string
+}
+
+// Repository is a git repository of the workspace.
+type Repository struct {
+	Path string
+	// Head is the commit, "" before the first one. Branch is "" when detached.
+	Head, Branch string
+	Dirty        bool
+}
+
+// DirSize is a directory and what it holds, recursively.
+type DirSize struct {
+	Path         string
+	Files, Bytes int64
+}
+
+// Skipped counts what was left out for one reason. Files is -1 when the directory was not entered to count.
+type Skipped struct {
+	Reason         string
+	Entries, Files int64
+}

@@ -1,0 +1,113 @@
+// Package panels owns who is who: panel identities, their binding to a context,
+// and their bearer tokens. It knows no gRPC; server puts the Identity it found
+// into a call's context.
+package panels
+
+import (
+	"context"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts"
+)
+
+// Role is what an identity may do.
+type Role uint8
+
+// The roles. The zero Role may do nothing but ask for health.
+const (
+	RoleNone Role = iota
+	// RolePanel may use FsService and GetInfo, in its own context.
+	RolePanel
+	// RoleHost is the trusted side.
+	RoleHost
+)
+
+// Identity is who makes a call.
+type Identity struct {
+	Role Role
+	// Panel is the panel's ID: of a panel its own, of a host the one it acts for
+	// (ctxfs-panel), or "".
+	Panel string
+	// Context is the panel's context; "" for a host that names no panel.
+	Context contexts.ID
+	// ReadOnly refuses every mutation, whatever a handle permits.
+	ReadOnly bool
+	// Owner names the table of handles: the panel's ID, or "host/<connection>" for a host that names no panel.
+	Owner string
+	// TokenHash identifies the token presented; zero for a host without one.
+	TokenHash [32]byte
+	// ExpiresAt is the token's; zero when there is none.
+	ExpiresAt time.Time
+}
+
+type identityKey struct{}
+
+// WithIdentity returns a context that carries id.
+func WithIdentity(ctx context.Context, id Identity) context.Context {
+	return context.WithValue(ctx, identityKey{}, id)
+}
+
+// IdentityFrom returns the call's identity; the zero Identity (RoleNone) when there is none.
+func IdentityFrom(ctx context.Context) Identity {
+	id, _ := ctx.Value(identityKey{}).(Identity)
+	return id
+}
+
+// Service is the panel registry.
+type Service interface {
+	// Open binds a panel to its context, ensures the context, and issues a token.
+	// Opening again is a reload: the same binding, a further token. EINVAL for a bad
+	// panel ID (the hint: name a context ID); EEXIST when the derived context
+	// belongs to another panel, or differs from another ID only by case.
+	Open(ctx context.Context, req OpenRequest, progress func(contexts.Progress)) (Opened, error)
+	// Bind is Open without a token, for a host that acts for a panel. It does not
+	// wait for the seeding: the file service ensures.
+	Bind(ctx context.Context, panelID string) (Panel, error)
+	// Authenticate returns the identity of a token. EACCES when it is unknown, expired or revoked; the hint says which.
+	Authenticate(ctx context.Context, token string) (Identity, error)
+	// Renew issues a further token for an open panel, which expires after ttl (0: the default).
+	Renew(ctx context.Context, panelID string, ttl time.Duration) (Token, error)
+	// Close revokes a panel's tokens and returns how many; its binding and folder stay. ENOENT for an unknown panel.
+	Close(ctx context.Context, panelID string) (int, error)
+	// List returns the panels, by ID.
+	List(ctx context.Context) ([]Panel, error)
+	// OnClose registers f, called after a panel was closed or one of its contexts deleted.
+	OnClose(f func(panelID string))
+}
+
+// OpenRequest of Open.
+type OpenRequest struct {
+	PanelID string
+	// ContextID, when set, is used instead of the derived one, to share a folder.
+	// It must equal the panel's binding when the panel was opened before (EEXIST).
+	ContextID string
+	ReadOnly  bool
+	// TTL of the token; 0 means the configured default (24 h).
+	TTL time.Duration
+}
+
+// Opened is Open's result.
+type Opened struct {
+	Panel
+	Token        Token
+	Seeded       bool
+	Took         time.Duration
+	Files, Bytes int64
+}
+
+// Token is a bearer token as handed to its panel. It is never stored.
+type Token struct {
+	Secret    string
+	ExpiresAt time.Time
+}
+
+// Panel describes an open or closed panel.
+type Panel struct {
+	ID        string
+	ContextID contexts.ID
+	ReadOnly  bool
+	Open      bool
+	OpenedAt  time.Time
+	// Tokens counts those that have not expired.
+	Tokens int
+}
