@@ -1,0 +1,175 @@
+// Package fserrpb maps fserr.Error to a gRPC status with google.rpc.ErrorInfo, and back.
+//
+// The status carries one ErrorInfo: reason is the errno's name, domain "ctxfs",
+// metadata errno, syscall, path, dest, hint, kind and written, each value cut at
+// 1 KiB. A path that is not UTF-8 is escaped as in a Go string literal and named
+// in metadata "escaped". An error that may be retried carries RetryInfo too.
+package fserrpb
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Domain is ErrorInfo's domain of all errors of ctxfs.
+const Domain = "ctxfs"
+
+// maxValue bounds a value of the metadata, in bytes.
+const maxValue = 1024
+
+var grpcCodes = map[fserr.Code]codes.Code{
+	fserr.ENOENT: codes.NotFound, fserr.ESTALE: codes.NotFound,
+	fserr.EEXIST: codes.AlreadyExists,
+	fserr.EACCES: codes.PermissionDenied, fserr.EPERM: codes.PermissionDenied,
+	fserr.ENOTDIR: codes.FailedPrecondition, fserr.EISDIR: codes.FailedPrecondition,
+	fserr.ENOTEMPTY: codes.FailedPrecondition, fserr.EXDEV: codes.FailedPrecondition,
+	fserr.ELOOP: codes.FailedPrecondition, fserr.EBADF: codes.FailedPrecondition,
+	fserr.EROFS: codes.FailedPrecondition, fserr.EBUSY: codes.FailedPrecondition,
+	fserr.ETXTBSY: codes.FailedPrecondition, fserr.EMLINK: codes.FailedPrecondition,
+	fserr.ESPIPE: codes.FailedPrecondition,
+	fserr.EINVAL: codes.InvalidArgument, fserr.ENAMETOOLONG: codes.InvalidArgument,
+	fserr.ERANGE: codes.InvalidArgument, fserr.EOVERFLOW: codes.InvalidArgument,
+	fserr.ENOSPC: codes.ResourceExhausted, fserr.EDQUOT: codes.ResourceExhausted,
+	fserr.EMFILE: codes.ResourceExhausted, fserr.ENFILE: codes.ResourceExhausted,
+	fserr.EFBIG: codes.ResourceExhausted, fserr.ENOMEM: codes.ResourceExhausted,
+	fserr.EOPNOTSUPP: codes.Unimplemented, fserr.ENOSYS: codes.Unimplemented,
+	fserr.EAGAIN: codes.Unavailable,
+	fserr.ECANCELED: codes.Canceled, fserr.ETIMEDOUT: codes.DeadlineExceeded,
+}
+
+// GRPCCode returns the gRPC code of an errno; INTERNAL for those without a better one.
+func GRPCCode(c fserr.Code) codes.Code {
+	if code, ok := grpcCodes[c]; ok {
+		return code
+	}
+	return codes.Internal
+}
+
+// ToStatus returns err as what a gRPC handler returns. An *fserr.Error in the chain
+// decides; an error that is a gRPC status already is returned as it is; anything
+// else becomes EIO without its text, which may name server paths. nil is nil.
+func ToStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *fserr.Error
+	if !errors.As(err, &e) {
+		if _, ok := status.FromError(err); ok {
+			return err
+		}
+		e = &fserr.Error{Code: fserr.CodeOf(err), Err: err}
+	}
+	return toStatus(e)
+}
+
+func toStatus(e *fserr.Error) error {
+	safe := *e
+	safe.Path, safe.Dest = Printable(e.Path), Printable(e.Dest)
+	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.ErrorInfo{
+		Reason: e.Code.String(), Domain: Domain, Metadata: metadataOf(e),
+	})}
+	if e.RetryAfter > 0 {
+		details = append(details, protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)}))
+	}
+	st := status.New(GRPCCode(e.Code), strings.ToValidUTF8(safe.Error(), "\uFFFD"))
+	if with, err := st.WithDetails(details...); err == nil {
+		st = with
+	}
+	return st.Err()
+}
+
+func metadataOf(e *fserr.Error) map[string]string {
+	md := map[string]string{"errno": strconv.Itoa(int(e.Code))}
+	put := func(key, value string) {
+		if value != "" {
+			md[key] = cut(value)
+		}
+	}
+	put("syscall", e.Op)
+	put("path", Printable(e.Path))
+	put("dest", Printable(e.Dest))
+	put("hint", strings.ToValidUTF8(e.Hint, "\uFFFD"))
+	put("detail", strings.ToValidUTF8(e.Detail, "\uFFFD"))
+	put("kind", string(e.Kind))
+	if !utf8.ValidString(e.Path) || !utf8.ValidString(e.Dest) {
+		md["escaped"] = "true"
+	}
+	if e.Written > 0 {
+		md["written"] = strconv.FormatInt(e.Written, 10)
+	}
+	return md
+}
+
+// Printable returns path as it is when it is UTF-8, else escaped as in a Go string literal.
+func Printable(path string) string {
+	if utf8.ValidString(path) {
+		return cut(path)
+	}
+	quoted := strconv.QuoteToASCII(path)
+	return cut(quoted[1 : len(quoted)-1])
+}
+
+func cut(s string) string {
+	if len(s) <= maxValue {
+		return s
+	}
+	s = s[:maxValue-len("…")]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s + "…"
+}
+
+// FromStatus returns a gRPC error as *fserr.Error; false when it does not come
+// from ctxfs (the transport's own errors, a server of another kind).
+func FromStatus(err error) (*fserr.Error, bool) {
+	st, ok := status.FromError(err)
+	if !ok || err == nil {
+		return nil, false
+	}
+	info, retry := detailsOf(st)
+	if info == nil {
+		return nil, false
+	}
+	code, _ := strconv.ParseInt(info.GetMetadata()["errno"], 10, 32)
+	written, _ := strconv.ParseInt(info.GetMetadata()["written"], 10, 64)
+	md := info.GetMetadata()
+	return &fserr.Error{
+		Op: md["syscall"], Path: md["path"], Dest: md["dest"], Code: fserr.Code(code),
+		Detail: md["detail"], Hint: md["hint"], Kind: fserr.Kind(md["kind"]), Written: written, RetryAfter: retry, Err: err,
+	}, true
+}
+
+func detailsOf(st *status.Status) (info *errdetails.ErrorInfo, retry time.Duration) {
+	for _, d := range st.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			if d.GetDomain() == Domain {
+				info = d
+			}
+		case *errdetails.RetryInfo:
+			retry = d.GetRetryDelay().AsDuration()
+		}
+	}
+	return info, retry
+}
+
+// FromContext returns the error of an ended context: ECANCELED or ETIMEDOUT; nil while it lasts.
+func FromContext(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return &fserr.Error{Code: fserr.CodeOf(ctx.Err()), Err: ctx.Err()}
+}
