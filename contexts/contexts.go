@@ -117,6 +117,8 @@ type Info struct {
 	SeededIn time.Duration
 	// Panels lists the panels bound to it.
 	Panels []string
+	// OwnerPanel is the panel that the ID was derived from, "" when it was named explicitly or is not known.
+	OwnerPanel string
 	// Progress is set while State is StateSeeding in this process.
 	Progress *Progress
 	// Recovered says that the record was rebuilt from the folder.

@@ -87,3 +87,13 @@ func IDForPanel(panelID string) (ID, error) {
 	}
 	return ID(id), nil
 }
+
+// NoTemplates returns the refusal of a template context's ID: this version has no
+// templates, so no hash is known.
+func NoTemplates(id ID) error {
+	return &fserr.Error{
+		Code: fserr.EINVAL, Kind: fserr.KindContext,
+		Detail: fmt.Sprintf("the template of context '%s' is unknown", id),
+		Hint:   "templates are not available in this version; use ctx_NAME",
+	}
+}

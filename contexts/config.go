@@ -1,0 +1,68 @@
+package contexts
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/metadata"
+)
+
+// Config of Open. Workspace, Store and Driver are required.
+type Config struct {
+	// Workspace is the folder that contexts are seeded from.
+	Workspace string
+	// Dir is the contexts directory; "" means <workspace>/.contexts.
+	Dir string
+	// Store keeps the records; the Manager does not close it.
+	Store metadata.Store
+	// Driver makes folders from layers.
+	Driver driver.Driver
+	// Seed says what is copied.
+	Seed seed.Options
+	// DiskReserve is how many bytes a seeding must leave free; 0 means none.
+	DiskReserve int64
+	// Log may be nil.
+	Log *zap.Logger
+	// AllowChown and Owner are passed to every context's root (rootfs.Options).
+	AllowChown bool
+	Owner      *rootfs.Owner
+	// Version is written into FORMAT and named when the state is too new.
+	Version string
+
+	// onPhase is told of each step of a seeding, so that tests can stop there.
+	onPhase func(string)
+	// now is the clock; nil means time.Now.
+	now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	if c.onPhase == nil {
+		c.onPhase = func(string) {}
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	c.Seed = c.Seed.WithDefaults()
+	return c
+}
+
+// RepairReport says what Repair did, and what it could not know.
+type RepairReport struct {
+	// Recovered lists contexts whose record was rebuilt from the folder.
+	Recovered []ID
+	// Dropped lists records without a folder.
+	Dropped []ID
+	// Swept counts the entries of unfinished seedings that were removed.
+	Swept int
+	// Ignored lists names in the contexts directory that are no contexts.
+	Ignored []string
+	// Unknown tells, in sentences, what the folders could not say.
+	Unknown []string
+}

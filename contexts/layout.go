@@ -1,0 +1,241 @@
+package contexts
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// StateFormat is the format of the state directory that this version reads and writes.
+const StateFormat = 1
+
+// StateDir is the name of the state directory within the contexts directory.
+const StateDir = ".ctxfs"
+
+// Layout names every path that ctxfs keeps beside a workspace. All are absolute.
+type Layout struct {
+	// Workspace is the folder whose repositories are copied, with links resolved.
+	Workspace string
+	// Dir holds the contexts' folders, by ID.
+	Dir string
+	// State (0700) holds what is not for people, in Dir.
+	State string
+	// Format tells which version's state it is.
+	Format string
+	// DB is the database, Socket the unix socket, ServerJSON where clients find the server, HostToken the host's token.
+	DB, Socket, ServerJSON, HostToken string
+	// Locks, Layers, Staging and Manifests are directories of State.
+	Locks, Layers, Staging, Manifests string
+}
+
+// NewLayout returns the layout of a workspace. contextsDir "" means
+// <workspace>/.contexts; a relative one is taken from the workspace. Nothing is
+// made. A workspace that is no directory is ENOTDIR or ENOENT.
+func NewLayout(workspace, contextsDir string) (Layout, error) {
+	ws, err := realDir(workspace)
+	if err != nil {
+		return Layout{}, err
+	}
+	dir := contextsDir
+	if dir == "" {
+		dir = ".contexts"
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(ws, dir)
+	}
+	return layoutOf(ws, filepath.Clean(dir)), nil
+}
+
+func realDir(workspace string) (string, error) {
+	abs, err := filepath.Abs(workspace)
+	if err != nil {
+		return "", fmt.Errorf("workspace %s: %w", workspace, err)
+	}
+	ws, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return "", layoutError(fserr.CodeOf(err), err, "workspace %s cannot be opened: %s", abs, fserr.CodeOf(err).Text())
+	}
+	st, err := os.Stat(ws)
+	if err != nil {
+		return "", layoutError(fserr.CodeOf(err), err, "workspace %s cannot be opened: %s", abs, fserr.CodeOf(err).Text())
+	}
+	if !st.IsDir() {
+		return "", layoutError(fserr.ENOTDIR, nil, "workspace %s is not a directory", abs)
+	}
+	return ws, nil
+}
+
+func layoutOf(ws, dir string) Layout {
+	state := filepath.Join(dir, StateDir)
+	in := func(name string) string { return filepath.Join(state, name) }
+	return Layout{
+		Workspace: ws, Dir: dir, State: state, Format: in("FORMAT"),
+		DB: in("ctxfs.db"), Socket: in("ctxfs.sock"), ServerJSON: in("server.json"), HostToken: in("host.token"),
+		Locks: in("locks"), Layers: in("layers"), Staging: in("staging"), Manifests: in("manifests"),
+	}
+}
+
+// layoutError may name server paths: it is for the host that starts ctxfs, and never travels.
+func layoutError(code fserr.Code, cause error, format string, args ...any) error {
+	return &fserr.Error{Code: code, Detail: fmt.Sprintf(format, args...), Err: cause}
+}
+
+// Folder returns the path of a context's folder.
+func (l Layout) Folder(id ID) string { return filepath.Join(l.Dir, string(id)) }
+
+// Manifest returns the path of a context's manifest.
+func (l Layout) Manifest(id ID) string { return filepath.Join(l.Manifests, string(id)) }
+
+// FormatError says that the state was written by a newer ctxfs. Nothing was changed.
+type FormatError struct {
+	// Format is the one found.
+	Format int
+	// Needs is the version that wrote it, Version the one that is running.
+	Needs, Version string
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("state format %d needs ctxfs %s or later; this is %s; nothing was changed", e.Format, e.Needs, e.Version)
+}
+
+type formatFile struct {
+	Format    int    `json:"format"`
+	WrittenBy string `json:"written_by"`
+	// Needs is the oldest version that reads the format; a newer format may tell it.
+	Needs string `json:"needs,omitempty"`
+}
+
+// Make creates the directories and marker files that are missing. A newer state
+// is a *FormatError, found before anything is changed; a place that cannot be
+// written to is EACCES (or EROFS, ENOSPC) and tells whose it is.
+func (l Layout) Make(version string) error {
+	if err := l.checkFormat(version); err != nil {
+		return err
+	}
+	for _, d := range []struct {
+		path string
+		mode fs.FileMode
+	}{{l.Dir, 0o755}, {l.State, 0o700}, {l.Locks, 0o700}, {l.Layers, 0o700}, {l.Staging, 0o700}, {l.Manifests, 0o700}} {
+		if err := makeDir(d.path, d.mode); err != nil {
+			return l.cannotCreate(d.path, err)
+		}
+	}
+	if err := os.Chmod(l.State, 0o700); err != nil {
+		return l.cannotCreate(l.State, err)
+	}
+	for path, content := range l.markers(version) {
+		if err := writeMissing(path, content); err != nil {
+			return l.cannotCreate(path, err)
+		}
+	}
+	return nil
+}
+
+// makeDir accepts a directory, and refuses a link in its place: it would lead
+// everything that follows to where somebody else chose.
+func makeDir(path string, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	err := os.Mkdir(path, mode)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	st, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !st.IsDir() {
+		return fserr.ENOTDIR
+	}
+	return nil
+}
+
+// cacheTag is the content of CACHEDIR.TAG (https://bford.info/cachedir/): backups leave such directories out.
+const cacheTag = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by ctxfs; it can be made again from the workspace.\n"
+
+func (l Layout) markers(version string) map[string]string {
+	format, err := json.Marshal(formatFile{Format: StateFormat, WrittenBy: version})
+	if err != nil {
+		panic("contexts: FORMAT does not encode: " + err.Error())
+	}
+	return map[string]string{
+		filepath.Join(l.Dir, ".gitignore"):            "*\n",
+		filepath.Join(l.Dir, ".ignore"):               "*\n",
+		filepath.Join(l.Dir, ".metadata_never_index"): "",
+		// git inside a context must not find the workspace's repository: a reset there would destroy real edits.
+		filepath.Join(l.Dir, ".git"):             "gitdir: .ctxfs/not-a-repository\n",
+		filepath.Join(l.Layers, "CACHEDIR.TAG"):  cacheTag,
+		filepath.Join(l.Staging, "CACHEDIR.TAG"): cacheTag,
+		l.Format:                                 string(format) + "\n",
+	}
+}
+
+func writeMissing(path, content string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(content)
+	return errors.Join(err, f.Close())
+}
+
+func (l Layout) checkFormat(version string) error {
+	data, err := os.ReadFile(l.Format)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return l.cannotCreate(l.Format, err)
+	}
+	var f formatFile
+	if strings.TrimSpace(string(data)) == "" {
+		// A crash between creating and filling it; the next Make cannot tell more than that it is ours.
+		return os.Remove(l.Format)
+	}
+	if err := json.Unmarshal(data, &f); err != nil || f.Format < 1 {
+		return layoutError(fserr.EINVAL, err, "%s is damaged: it should say {\"format\":%d}", l.Format, StateFormat)
+	}
+	if f.Format > StateFormat {
+		needs := f.Needs
+		if needs == "" {
+			needs = f.WrittenBy
+		}
+		return &FormatError{Format: f.Format, Needs: needs, Version: version}
+	}
+	return nil
+}
+
+// cannotCreate tells who owns the directory that refused, since that is what a
+// container or a shared machine gets wrong.
+func (l Layout) cannotCreate(path string, err error) error {
+	code := fserr.CodeOf(err)
+	if code != fserr.EACCES && code != fserr.EPERM {
+		return layoutError(code, err, "cannot create %s: %s", path, code.Text())
+	}
+	dir := existing(filepath.Dir(path))
+	owner := ownerOf(dir)
+	if owner == "" {
+		return layoutError(code, err, "cannot create %s: %s; use --contexts-dir with a directory that ctxfs may write to", path, code.Text())
+	}
+	return layoutError(code, err, "cannot create %s: %s is owned by uid %s, ctxfs runs as %d; use --contexts-dir /state or run as %s",
+		path, dir, owner, os.Getuid(), owner)
+}
+
+func existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil || filepath.Dir(dir) == dir {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}

@@ -1,0 +1,213 @@
+package panels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/metadata"
+)
+
+// DefaultTTL is a token's life when neither Config nor the request says otherwise.
+const DefaultTTL = 24 * time.Hour
+
+// Config of New. Contexts and Store are required.
+type Config struct {
+	Contexts contexts.Admin
+	// Store keeps bindings and tokens; the Registry does not close it.
+	Store metadata.Store
+	// DefaultTTL of tokens; 0 means DefaultTTL.
+	DefaultTTL time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// deleteNotifier is what a contexts.Admin has that tells of deletions (contexts.Manager).
+type deleteNotifier interface {
+	OnDelete(f func(id contexts.ID, panels []string))
+}
+
+// Registry implements Service on a metadata.Store. It is safe for concurrent use.
+type Registry struct {
+	cfg Config
+	// binding serialises look-then-bind, which no unique key of the store covers whole.
+	binding sync.Mutex
+	cache   tokenCache
+
+	mu      sync.Mutex
+	onClose []func(panelID string)
+}
+
+var _ Service = (*Registry)(nil)
+
+// New returns a Registry. When cfg.Contexts tells of deletions (contexts.Manager
+// does), a deleted context's panels are closed with it.
+func New(cfg Config) *Registry {
+	if cfg.DefaultTTL <= 0 {
+		cfg.DefaultTTL = DefaultTTL
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	r := &Registry{cfg: cfg}
+	if n, ok := cfg.Contexts.(deleteNotifier); ok {
+		n.OnDelete(r.contextDeleted)
+	}
+	return r
+}
+
+// Open implements Service.
+func (r *Registry) Open(ctx context.Context, req OpenRequest, progress func(contexts.Progress)) (Opened, error) {
+	if req.TTL < 0 {
+		return Opened{}, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad token life %s: it must not be negative", req.TTL)}
+	}
+	b, err := r.bind(ctx, req, true)
+	if err != nil {
+		return Opened{}, err
+	}
+	e, err := r.cfg.Contexts.Ensure(ctx, b.id(), contexts.EnsureOptions{OwnerPanel: b.owner}, progress)
+	if err != nil {
+		return Opened{}, err
+	}
+	tok, err := r.issue(ctx, b.rec, b.rec.ReadOnly || req.ReadOnly, req.TTL)
+	if err != nil {
+		return Opened{}, err
+	}
+	p, err := r.describe(ctx, b.rec)
+	if err != nil {
+		return Opened{}, err
+	}
+	return Opened{Panel: p, Token: tok, Seeded: e.Seeded, Took: e.Took, Files: e.Files, Bytes: e.Bytes}, nil
+}
+
+// Bind implements Service.
+func (r *Registry) Bind(ctx context.Context, panelID string) (Panel, error) {
+	b, err := r.bind(ctx, OpenRequest{PanelID: panelID}, false)
+	if err != nil {
+		return Panel{}, err
+	}
+	return r.describe(ctx, b.rec)
+}
+
+// Renew implements Service.
+func (r *Registry) Renew(ctx context.Context, panelID string, ttl time.Duration) (Token, error) {
+	rec, err := r.get(ctx, panelID)
+	if err != nil {
+		return Token{}, err
+	}
+	if ttl < 0 {
+		return Token{}, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad token life %s: it must not be negative", ttl)}
+	}
+	if !rec.ClosedAt.IsZero() {
+		return Token{}, &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("panel %q is closed", panelID), Hint: "call OpenPanel"}
+	}
+	return r.issue(ctx, rec, rec.ReadOnly, ttl)
+}
+
+// Close implements Service.
+func (r *Registry) Close(ctx context.Context, panelID string) (int, error) {
+	r.binding.Lock()
+	n, err := r.close(ctx, panelID)
+	r.binding.Unlock()
+	r.cache.dropPanel(panelID)
+	if err == nil {
+		r.closed(panelID)
+	}
+	return n, err
+}
+
+func (r *Registry) close(ctx context.Context, panelID string) (int, error) {
+	rec, err := r.get(ctx, panelID)
+	if err != nil {
+		return 0, err
+	}
+	if rec.ClosedAt.IsZero() {
+		rec.ClosedAt = r.cfg.Now()
+		if err := r.cfg.Store.Panels().Update(ctx, rec); err != nil {
+			return 0, fmt.Errorf("close panel %q: %w", panelID, err)
+		}
+	}
+	n, err := r.cfg.Store.Tokens().DeletePanel(ctx, panelID)
+	if err != nil {
+		return n, fmt.Errorf("revoke the tokens of panel %q: %w", panelID, err)
+	}
+	return n, nil
+}
+
+// List implements Service.
+func (r *Registry) List(ctx context.Context) ([]Panel, error) {
+	recs, err := r.cfg.Store.Panels().List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list panels: %w", err)
+	}
+	out := make([]Panel, 0, len(recs))
+	for _, rec := range recs {
+		p, err := r.describe(ctx, rec)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// OnClose implements Service.
+func (r *Registry) OnClose(f func(panelID string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.onClose = append(r.onClose, f)
+}
+
+// contextDeleted drops what is known of the panels whose records went with their context.
+func (r *Registry) contextDeleted(_ contexts.ID, panelIDs []string) {
+	for _, id := range panelIDs {
+		r.cache.dropPanel(id)
+		r.closed(id)
+	}
+}
+
+func (r *Registry) closed(panelID string) {
+	r.mu.Lock()
+	fs := r.onClose
+	r.mu.Unlock()
+	for _, f := range fs {
+		f(panelID)
+	}
+}
+
+func (r *Registry) get(ctx context.Context, panelID string) (metadata.Panel, error) {
+	rec, err := r.cfg.Store.Panels().Get(ctx, panelID)
+	if errors.Is(err, metadata.ErrNotFound) {
+		return rec, &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("no panel %.80q", panelID), Hint: "call OpenPanel"}
+	}
+	if err != nil {
+		return rec, fmt.Errorf("read panel %.80q: %w", panelID, err)
+	}
+	return rec, nil
+}
+
+func (r *Registry) describe(ctx context.Context, rec metadata.Panel) (Panel, error) {
+	toks, err := r.cfg.Store.Tokens().List(ctx, rec.ID)
+	if err != nil {
+		return Panel{}, fmt.Errorf("list the tokens of panel %q: %w", rec.ID, err)
+	}
+	p := Panel{
+		ID: rec.ID, ContextID: contexts.ID(rec.ContextID), ReadOnly: rec.ReadOnly,
+		Open: rec.ClosedAt.IsZero(), OpenedAt: rec.OpenedAt,
+	}
+	now := r.cfg.Now()
+	for _, t := range toks {
+		if t.ExpiresAt.After(now) {
+			p.Tokens++
+		}
+	}
+	return p, nil
+}
+
+// sameButCase reports names that a file system without case would take for one.
+func sameButCase(a, b string) bool { return a != b && strings.EqualFold(a, b) }
