@@ -45,7 +45,7 @@ var grpcCodes = map[fserr.Code]codes.Code{
 	fserr.EMFILE: codes.ResourceExhausted, fserr.ENFILE: codes.ResourceExhausted,
 	fserr.EFBIG: codes.ResourceExhausted, fserr.ENOMEM: codes.ResourceExhausted,
 	fserr.EOPNOTSUPP: codes.Unimplemented, fserr.ENOSYS: codes.Unimplemented,
-	fserr.EAGAIN: codes.Unavailable,
+	fserr.EAGAIN:    codes.Unavailable,
 	fserr.ECANCELED: codes.Canceled, fserr.ETIMEDOUT: codes.DeadlineExceeded,
 }
 
