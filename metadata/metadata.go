@@ -112,7 +112,8 @@ type Token struct {
 
 // Tokens stores Token records.
 type Tokens interface {
-	// Add stores t and drops tokens that expired before now.
+	// Add stores t and drops tokens that expired before now. ErrNotFound when t's panel
+	// is not bound (it may just have been deleted), ErrConflict when the hash is there.
 	Add(ctx context.Context, t Token, now time.Time) error
 	// Get returns the record, expired or not; ErrNotFound.
 	Get(ctx context.Context, hash [32]byte) (Token, error)

@@ -1,0 +1,153 @@
+package metadatatest
+
+import (
+	"time"
+
+	"github.com/ctxfs/ctxfs/metadata"
+)
+
+func panelRoundTrip(s suite) {
+	want := metadata.Panel{ID: "editor", ContextID: "ctx_editor", ReadOnly: true, OpenedAt: epoch}
+	s.must(s.store.Panels().Bind(s.Context(), want))
+	want.OpenedAt = kept(want.OpenedAt)
+	got, err := s.store.Panels().Get(s.Context(), "editor")
+	s.must(err)
+	s.equal(got, want)
+	if !got.ClosedAt.IsZero() {
+		s.Errorf("closed at %v, want the zero time", got.ClosedAt)
+	}
+
+	want.ClosedAt, want.ReadOnly, want.ContextID = kept(epoch.Add(time.Hour)), false, "ctx_other"
+	s.must(s.store.Panels().Update(s.Context(), want))
+	got, err = s.store.Panels().Get(s.Context(), "editor")
+	s.must(err)
+	s.equal(got, want)
+}
+
+func panelConflicts(s suite) {
+	s.bind("c", "Editor")
+	for _, id := range []string{"Editor", "editor"} {
+		s.refused(s.store.Panels().Bind(s.Context(), metadata.Panel{ID: id}), metadata.ErrConflict)
+	}
+}
+
+func panelAbsent(s suite) {
+	s.bind("c", "editor")
+	for _, id := range []string{"absent", "EDITOR", ""} {
+		_, err := s.store.Panels().Get(s.Context(), id)
+		s.refused(err, metadata.ErrNotFound)
+		s.refused(s.store.Panels().Update(s.Context(), metadata.Panel{ID: id}), metadata.ErrNotFound)
+	}
+}
+
+func panelList(s suite) {
+	s.bind("c", "b", "a", "Z")
+	list, err := s.store.Panels().List(s.Context())
+	s.must(err)
+	s.equal(list, []metadata.Panel{{ID: "Z", ContextID: "c"}, {ID: "a", ContextID: "c"}, {ID: "b", ContextID: "c"}})
+}
+
+func tokenRoundTrip(s suite) {
+	s.bind("c", "p")
+	want := metadata.Token{
+		Hash: [32]byte{0: 1, 31: 0xff}, PanelID: "p", ContextID: "c", ReadOnly: true,
+		IssuedAt: epoch, ExpiresAt: epoch.Add(time.Hour),
+	}
+	tokens := s.store.Tokens()
+	s.must(tokens.Add(s.Context(), want, epoch))
+	s.refused(tokens.Add(s.Context(), want, epoch), metadata.ErrConflict)
+	got, err := tokens.Get(s.Context(), want.Hash)
+	s.must(err)
+	want.IssuedAt, want.ExpiresAt = kept(want.IssuedAt), kept(want.ExpiresAt)
+	s.equal(got, want)
+
+	s.must(tokens.Delete(s.Context(), want.Hash))
+	s.must(tokens.Delete(s.Context(), want.Hash))
+	_, err = tokens.Get(s.Context(), want.Hash)
+	s.refused(err, metadata.ErrNotFound)
+}
+
+func tokenNeedsPanel(s suite) {
+	t := metadata.Token{Hash: [32]byte{1}, PanelID: "nobody", ExpiresAt: epoch.Add(time.Hour)}
+	s.refused(s.store.Tokens().Add(s.Context(), t, epoch), metadata.ErrNotFound)
+	_, err := s.store.Tokens().Get(s.Context(), t.Hash)
+	s.refused(err, metadata.ErrNotFound)
+}
+
+func tokenExpiry(s suite) {
+	s.bind("c", "p")
+	s.grant("p", 1, time.Minute)
+	s.grant("p", 2, time.Hour)
+	_, err := s.store.Tokens().Get(s.Context(), [32]byte{1})
+	s.must(err)
+
+	fresh := metadata.Token{Hash: [32]byte{3}, PanelID: "p", IssuedAt: epoch.Add(time.Hour), ExpiresAt: epoch.Add(2 * time.Hour)}
+	s.must(s.store.Tokens().Add(s.Context(), fresh, epoch.Add(time.Hour)))
+	_, err = s.store.Tokens().Get(s.Context(), [32]byte{1})
+	s.refused(err, metadata.ErrNotFound)
+	_, err = s.store.Tokens().Get(s.Context(), [32]byte{2})
+	s.must(err)
+}
+
+func tokenPanel(s suite) {
+	s.bind("c", "p", "q")
+	later := metadata.Token{Hash: [32]byte{1}, PanelID: "p", IssuedAt: epoch.Add(time.Minute), ExpiresAt: epoch.Add(time.Hour)}
+	s.must(s.store.Tokens().Add(s.Context(), later, epoch))
+	s.grant("p", 9, time.Hour)
+	s.grant("q", 5, time.Hour)
+
+	list, err := s.store.Tokens().List(s.Context(), "p")
+	s.must(err)
+	var order []byte
+	for _, t := range list {
+		order = append(order, t.Hash[0])
+	}
+	s.equal(order, []byte{9, 1})
+
+	n, err := s.store.Tokens().DeletePanel(s.Context(), "p")
+	s.must(err)
+	s.equal(n, 2)
+	list, err = s.store.Tokens().List(s.Context(), "p")
+	s.must(err)
+	s.equal(len(list), 0)
+	_, err = s.store.Tokens().Get(s.Context(), [32]byte{5})
+	s.must(err)
+}
+
+func layerRoundTrip(s suite) {
+	want := metadata.Layer{Digest: "sha256:1", Kind: "workspace", Files: 2, Bytes: 1 << 40, CreatedAt: epoch}
+	layers := s.store.Layers()
+	s.must(layers.Put(s.Context(), want))
+	want.Files, want.CreatedAt = 5, kept(want.CreatedAt)
+	s.must(layers.Put(s.Context(), want))
+	got, err := layers.Get(s.Context(), "sha256:1")
+	s.must(err)
+	s.equal(got, want)
+
+	s.must(layers.Delete(s.Context(), "sha256:1"))
+	_, err = layers.Get(s.Context(), "sha256:1")
+	s.refused(err, metadata.ErrNotFound)
+	s.refused(layers.Delete(s.Context(), "sha256:1"), metadata.ErrNotFound)
+}
+
+func layerInUse(s suite) {
+	s.must(s.store.Layers().Put(s.Context(), metadata.Layer{Digest: "used"}))
+	s.must(s.store.Contexts().Create(s.Context(), metadata.Context{ID: "c", Layer: "used"}))
+	s.refused(s.store.Layers().Delete(s.Context(), "used"), metadata.ErrConflict)
+	_, err := s.store.Layers().Get(s.Context(), "used")
+	s.must(err)
+	s.must(s.store.Contexts().Delete(s.Context(), "c"))
+	s.must(s.store.Layers().Delete(s.Context(), "used"))
+}
+
+func layerList(s suite) {
+	old, recent := metadata.Layer{Digest: "old", CreatedAt: kept(epoch)}, metadata.Layer{Digest: "recent", CreatedAt: kept(epoch.Add(time.Second))}
+	s.must(s.store.Layers().Put(s.Context(), old))
+	s.must(s.store.Layers().Put(s.Context(), recent))
+	for _, id := range []string{"a", "b"} {
+		s.must(s.store.Contexts().Create(s.Context(), metadata.Context{ID: id, Layer: "old"}))
+	}
+	list, err := s.store.Layers().List(s.Context())
+	s.must(err)
+	s.equal(list, []metadata.LayerUse{{Layer: recent}, {Layer: old, Contexts: 2}})
+}
