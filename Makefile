@@ -1,0 +1,77 @@
+# ctxfs: make help lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+GO        ?= go
+TOOL      := $(GO) tool -modfile=tools/go.mod
+VERSION   := $(shell cat VERSION)
+LDFLAGS   := -s -w -X main.version=$(VERSION)
+BIN       := bin/ctxfs
+WORKSPACE ?= .
+# gcc and libc are what the race detector links with.
+RACE      := CGO_ENABLED=1 $(GO) test -race -timeout 8m
+
+.PHONY: help
+help: ## Explains each target
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Builds bin/ctxfs, one static binary
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ctxfs
+
+.PHONY: install
+install: ## Installs ctxfs into GOBIN
+	CGO_ENABLED=0 $(GO) install -trimpath -ldflags '$(LDFLAGS)' ./cmd/ctxfs
+
+.PHONY: run
+run: need-git build ## Serves WORKSPACE (this directory by default) and prints a grpcurl line to paste
+	@$(BIN) serve --workspace $(WORKSPACE)
+
+.PHONY: demo
+demo: need-git build ## Shows the whole main job on a server of its own; fails when a step is not as expected
+	@scripts/demo $(BIN)
+
+.PHONY: test
+test: need-git need-gcc lint check-generate check-cross test-race ## Runs everything that decides whether a change lands
+
+.PHONY: test-race
+test-race: need-gcc ## Runs all tests under the race detector
+	$(RACE) ./...
+
+.PHONY: test-quick
+test-quick: ## Runs all tests without the race detector
+	$(GO) test -timeout 5m ./...
+
+.PHONY: fuzz
+fuzz: ## Fuzzes each parser of untrusted input for FUZZTIME (30s)
+	scripts/fuzz $(or $(FUZZTIME),30s)
+
+.PHONY: lint
+lint: ## Vets and lints the Go code, the protos and the layering
+	$(GO) vet ./...
+	$(TOOL) golangci-lint run
+	$(TOOL) buf lint
+	$(TOOL) buf format --diff --exit-code
+
+.PHONY: generate
+generate: ## Generates the Go code of the protos
+	$(TOOL) buf generate
+
+.PHONY: check-generate
+check-generate: ## Fails when the committed generated code is not what the protos say
+	scripts/check-generate
+
+.PHONY: check-cross
+check-cross: ## Builds for darwin and windows, tests included
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 $(GO) vet ./...
+
+.PHONY: clean
+clean: ## Removes what the targets made
+	rm -rf bin
+
+.PHONY: need-git need-gcc
+need-git:
+	@scripts/setup git
+need-gcc:
+	@scripts/setup gcc
