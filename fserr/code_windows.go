@@ -21,7 +21,6 @@ var windowsCodes = map[syscall.Errno]Code{
 	windows.ERROR_NOT_SAME_DEVICE:     EXDEV,
 	windows.ERROR_TOO_MANY_OPEN_FILES: EMFILE,
 	windows.ERROR_PRIVILEGE_NOT_HELD:  EPERM,
-	syscall.ENOTDIR:                   ENOTDIR,
 	syscall.EISDIR:                    EISDIR,
 	syscall.ELOOP:                     ELOOP,
 	syscall.ENOTEMPTY:                 ENOTEMPTY,

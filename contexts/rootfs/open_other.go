@@ -1,0 +1,13 @@
+//go:build !linux
+
+package rootfs
+
+import "github.com/ctxfs/ctxfs/fserr"
+
+// open has one implementation to choose from here.
+func open(dir string, opts Options) (Root, error) {
+	if opts.Implementation == "openat2" || opts.Implementation == "walk" {
+		return nil, &fserr.Error{Op: "open", Code: fserr.EOPNOTSUPP, Detail: "rootfs implementation " + opts.Implementation + " needs Linux"}
+	}
+	return openOSRoot(dir, opts)
+}

@@ -1,0 +1,137 @@
+package rootfs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// osRoot is the portable Root. It stands on os.Root, which confines every step
+// to a held directory by itself, and adds what os.Root does not give:
+//
+//   - Paths are walked one component at a time, each within an os.Root of the
+//     directory reached so far. So absolute links, which os.Root refuses, mean
+//     the root of the tree; "a/../b" asks for a; mount points can be refused; and
+//     up to 40 links are followed instead of 8.
+//   - ".." goes back to the directory the walk came through. Beyond the first it
+//     is EACCES, and so is what os.Root reports as "path escapes from parent".
+//   - Modes are set by a chmod after creation, since the umask applies within
+//     os.Root: for a moment a new entry has fewer permissions, never more.
+//   - Names are removed, renamed, linked and given times by *at calls on the
+//     parent's descriptor (unix), because Root.Remove does not tell files from
+//     directories, Root.Rename does not replace an empty directory and works
+//     within one Root only, and Root.Chtimes follows links.
+//   - Atomic files are temporary names (see ReservedPrefix) renamed into place.
+//
+// Known limits. Times of a link itself are EOPNOTSUPP on Windows, and File.Utimes
+// has microseconds on darwin. O_DIRECT and O_NOATIME are accepted and without
+// effect. Realpath is put together from the names walked through, so a directory
+// moved at the same instant can be reported where it was. Directories must be
+// readable, not only searchable, to be passed through, when not root. If a file is replaced by a link
+// during a chmod, the link's target within its directory may be hit instead of
+// nothing: never anything outside the tree.
+type osRoot struct {
+	top  *os.Root
+	opts Options
+}
+
+var _ treeRoot = (*osRoot)(nil)
+
+// openOSRoot opens dir as an osRoot; a link is ELOOP, anything but a directory ENOTDIR.
+func openOSRoot(dir string, opts Options) (Root, error) {
+	before, err := os.Lstat(dir)
+	if err != nil {
+		return nil, osError(err)
+	}
+	if before.Mode()&os.ModeSymlink != 0 {
+		return nil, fserr.New("open", "", fserr.ELOOP)
+	}
+	if !before.IsDir() {
+		return nil, fserr.New("open", "", fserr.ENOTDIR)
+	}
+	top, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, osError(err)
+	}
+	after, err := top.Lstat(".")
+	if err == nil && !os.SameFile(before, after) {
+		err = fserr.ESTALE
+	}
+	if err != nil {
+		_ = top.Close()
+		return nil, osError(err)
+	}
+	return &osRoot{top: top, opts: opts}, nil
+}
+
+// Close releases the root's descriptor. Operations that run have their own.
+func (r *osRoot) Close() error { return osError(r.top.Close()) }
+
+// Walk implements Trees.
+func (r *osRoot) Walk(ctx context.Context, dir string, opts WalkOptions, fn WalkFunc) error {
+	return walkTree(ctx, r, dir, opts, fn)
+}
+
+// RemoveAll implements Trees.
+func (r *osRoot) RemoveAll(ctx context.Context, path string) (int64, error) {
+	return removeTree(ctx, r, path)
+}
+
+// Watch implements Trees.
+func (r *osRoot) Watch(path string, opts WatchOptions) (Watcher, error) {
+	return watchTree(r, path, opts)
+}
+
+// escapeText is the text of os's unexported error for a path that leaves a Root.
+const escapeText = "path escapes from parent"
+
+// osError makes err an *fserr.Error without paths; the caller's fserr.Wrap adds them.
+func osError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *fserr.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	return &fserr.Error{Code: osCode(err), Err: err}
+}
+
+func osCode(err error) fserr.Code {
+	if strings.HasSuffix(err.Error(), escapeText) {
+		return fserr.EACCES
+	}
+	return fserr.CodeOf(err)
+}
+
+// osMode turns Linux permission bits into os's, dropping setuid and setgid.
+func osMode(mode uint32) os.FileMode {
+	m := os.FileMode(mode & 0o777)
+	if mode&0o1000 != 0 {
+		m |= os.ModeSticky
+	}
+	return m
+}
+
+// mayOwn says whether uid and gid (-1 for unchanged) may be given to a file.
+func (o Options) mayOwn(uid, gid int64) error {
+	const maxID = 1<<32 - 2
+	if uid < -1 || gid < -1 || uid > maxID || gid > maxID {
+		return fserr.EINVAL
+	}
+	if o.AllowChown || (o.ownUID(uid) && o.ownGID(gid)) {
+		return nil
+	}
+	return fserr.EPERM
+}
+
+func (o Options) ownUID(uid int64) bool {
+	return uid == -1 || uid == int64(os.Geteuid()) || (o.Owner != nil && uid == int64(o.Owner.UID))
+}
+
+func (o Options) ownGID(gid int64) bool {
+	return gid == -1 || gid == int64(os.Getegid()) || (o.Owner != nil && gid == int64(o.Owner.GID))
+}

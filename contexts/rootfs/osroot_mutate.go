@@ -1,0 +1,168 @@
+package rootfs
+
+import (
+	"strings"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Mkdir implements Mutator.
+func (r *osRoot) Mkdir(path string, mode uint32) error {
+	return r.at(path, walkMode{name: true, create: true}, func(p osPos) error {
+		if p.exists() {
+			return fserr.EEXIST
+		}
+		return p.dir.mkdir(p.base, mode)
+	})
+}
+
+// MkdirAll implements Mutator.
+func (r *osRoot) MkdirAll(path string, mode uint32) (first string, err error) {
+	if err := checkPath(path); err != nil {
+		return "", osError(err)
+	}
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+	for i := range parts {
+		made, err := r.ensureDir(strings.Join(parts[:i+1], "/"), i == len(parts)-1, mode)
+		if err != nil {
+			return first, err
+		}
+		if first == "" {
+			first = made
+		}
+	}
+	return first, nil
+}
+
+// ensureDir makes the directory path unless it is there, and returns the virtual path of what it made.
+func (r *osRoot) ensureDir(path string, last bool, mode uint32) (made string, err error) {
+	st, err := r.Stat(path)
+	switch {
+	case err == nil && st.IsDir():
+		return "", nil
+	case err == nil && last:
+		return "", osError(fserr.EEXIST)
+	case err == nil:
+		return "", osError(fserr.ENOTDIR)
+	case fserr.CodeOf(err) != fserr.ENOENT:
+		return "", err
+	}
+	err = r.at(path, walkMode{name: true, create: true}, func(p osPos) error {
+		made = p.virtual()
+		return p.dir.mkdir(p.base, mode)
+	})
+	if fserr.CodeOf(err) != fserr.EEXIST {
+		return made, err
+	}
+	// Somebody else made it, or a dangling link stands there.
+	if st, serr := r.Stat(path); serr == nil && st.IsDir() {
+		return "", nil
+	}
+	return "", err
+}
+
+// Symlink implements Mutator.
+func (r *osRoot) Symlink(target, path string) error {
+	if err := checkPath(target); err != nil {
+		return osError(err)
+	}
+	return r.at(path, walkMode{name: true, create: true}, func(p osPos) error {
+		if err := p.freeName(); err != nil {
+			return err
+		}
+		return p.dir.symlink(target, p.base)
+	})
+}
+
+// freeName checks that something other than a directory can be made at p.
+func (p osPos) freeName() error {
+	if p.exists() {
+		return fserr.EEXIST
+	}
+	if p.slash {
+		return fserr.ENOENT
+	}
+	return nil
+}
+
+// Link implements Mutator.
+func (r *osRoot) Link(oldpath, newpath string) error {
+	return r.two(oldpath, newpath, func(from, to osPos) error {
+		if err := from.linkable(); err != nil {
+			return err
+		}
+		if err := to.freeName(); err != nil {
+			return err
+		}
+		return osLink(from.dir, from.base, to.dir, to.base)
+	})
+}
+
+// linkable checks that p can be given another name. The order is Linux's: what
+// is missing is told before what is wrong with the new name.
+func (p osPos) linkable() error {
+	switch {
+	case !p.exists():
+		return fserr.ENOENT
+	case p.isDir():
+		return fserr.EPERM
+	case p.slash:
+		return fserr.ENOTDIR
+	}
+	return nil
+}
+
+// two resolves both paths of a rename or link.
+func (r *osRoot) two(oldpath, newpath string, fn func(from, to osPos) error) error {
+	return r.at(oldpath, walkMode{name: true}, func(from osPos) error {
+		return r.at(newpath, walkMode{name: true, create: true}, func(to osPos) error {
+			return fn(from, to)
+		})
+	})
+}
+
+// Rename implements Mutator.
+func (r *osRoot) Rename(oldpath, newpath string) error {
+	return r.two(oldpath, newpath, func(from, to osPos) error {
+		if from.base == "" || to.base == "" {
+			return fserr.EBUSY
+		}
+		if err := from.missing(); err != nil {
+			return err
+		}
+		if (from.slash || to.slash) && !from.isDir() {
+			return fserr.ENOTDIR
+		}
+		return osRename(from.dir, from.base, to.dir, to.base)
+	})
+}
+
+// Unlink implements Mutator.
+func (r *osRoot) Unlink(path string) error {
+	return r.at(path, walkMode{name: true}, func(p osPos) error {
+		switch {
+		case !p.exists():
+			return fserr.ENOENT
+		case p.isDir():
+			return fserr.EISDIR
+		case p.slash:
+			return fserr.ENOTDIR
+		}
+		return osUnlink(p.dir, p.base)
+	})
+}
+
+// Rmdir implements Mutator.
+func (r *osRoot) Rmdir(path string) error {
+	return r.at(path, walkMode{name: true}, func(p osPos) error {
+		switch {
+		case p.dot == "/" && p.base == "":
+			return fserr.EBUSY
+		case p.base == "" && p.dot == ".":
+			return fserr.EINVAL
+		case p.base == "":
+			return fserr.ENOTEMPTY
+		}
+		return osRmdir(p.dir, p.base)
+	})
+}

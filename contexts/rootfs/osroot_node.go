@@ -1,0 +1,311 @@
+package rootfs
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// osNode is a held directory within an osRoot.
+type osNode struct {
+	root *osRoot
+	dir  *os.Root
+	// rel is the path walked from the root's top, in the system's form; "." for the top.
+	rel string
+	dev uint64
+}
+
+var _ dirNode = (*osNode)(nil)
+
+func (r *osRoot) openTop() (*osNode, error) {
+	dir, err := r.top.OpenRoot(".")
+	if err != nil {
+		return nil, err
+	}
+	n := &osNode{root: r, dir: dir, rel: "."}
+	st, err := n.lstat("")
+	if err != nil {
+		_ = dir.Close()
+		return nil, err
+	}
+	n.dev = st.Dev
+	return n, nil
+}
+
+// enter opens the child directory that info was taken of. "/." makes os.Root
+// ask for a directory, so that a FIFO put there meanwhile does not block.
+func (n *osNode) enter(name string, info os.FileInfo) (*osNode, error) {
+	dir, err := n.dir.OpenRoot(name + "/.")
+	if err != nil {
+		return nil, err
+	}
+	child := &osNode{root: n.root, dir: dir, rel: filepath.Join(n.rel, name)}
+	if err := child.verify(n, info); err != nil {
+		_ = dir.Close()
+		return nil, err
+	}
+	return child, nil
+}
+
+// verify refuses a directory other than the one looked up, and a mount point
+// unless these are followed.
+func (n *osNode) verify(parent *osNode, info os.FileInfo) error {
+	now, err := n.dir.Lstat(".")
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(info, now) {
+		return fserr.ELOOP
+	}
+	st, err := n.lstat("")
+	if err != nil {
+		return err
+	}
+	n.dev = st.Dev
+	if n.dev != parent.dev && !n.root.opts.FollowMounts {
+		return fserr.EXDEV
+	}
+	return nil
+}
+
+func (n *osNode) Close() error { return n.dir.Close() }
+
+func (n *osNode) entries(stats bool) ([]Entry, error) {
+	f, err := n.dir.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	list, err := f.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	return n.describe(list, stats)
+}
+
+// describe turns os's entries into ours, leaving out reserved names and, with
+// stats, what vanished.
+func (n *osNode) describe(list []os.DirEntry, stats bool) ([]Entry, error) {
+	out := make([]Entry, 0, len(list))
+	for _, d := range list {
+		if Reserved(d.Name()) {
+			continue
+		}
+		e := Entry{Name: d.Name(), Type: typeOfFileMode(d.Type())}
+		if stats {
+			st, err := n.lstat(d.Name())
+			if osCodeOrNil(err) == fserr.ENOENT {
+				continue
+			}
+			if err != nil {
+				return out, err
+			}
+			e.Stat, e.Type = &st, st.Type()
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func osCodeOrNil(err error) fserr.Code {
+	if err == nil {
+		return 0
+	}
+	return osCode(err)
+}
+
+func typeOfFileMode(m os.FileMode) Type {
+	switch m.Type() {
+	case 0:
+		return TypeFile
+	case os.ModeDir:
+		return TypeDirectory
+	case os.ModeSymlink:
+		return TypeSymlink
+	case os.ModeNamedPipe:
+		return TypeFIFO
+	case os.ModeSocket:
+		return TypeSocket
+	case os.ModeDevice | os.ModeCharDevice:
+		return TypeCharDevice
+	case os.ModeDevice:
+		return TypeBlockDevice
+	}
+	return TypeUnknown
+}
+
+// self is name, or the directory itself for "".
+func self(name string) string {
+	if name == "" {
+		return "."
+	}
+	return name
+}
+
+func (n *osNode) lstat(name string) (Stat, error) { return osLstat(n.dir, self(name)) }
+
+func (n *osNode) openDir(name string) (dirNode, error) {
+	info, err := n.dir.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fserr.ENOTDIR
+	}
+	child, err := n.enter(name, info)
+	if err != nil {
+		return nil, err
+	}
+	return child, nil
+}
+
+func (n *osNode) openFile(name string, flags Flags, mode uint32) (File, error) {
+	return retryMoved(func() (File, error) {
+		pos := osPos{dir: n, base: name}
+		info, err := n.dir.Lstat(name)
+		if err != nil && osCode(err) != fserr.ENOENT {
+			return nil, err
+		}
+		if err == nil {
+			pos.info = info
+		}
+		return pos.open(flags, mode)
+	})
+}
+
+func (n *osNode) readlink(name string) (string, error) {
+	info, err := n.dir.Lstat(name)
+	if err != nil {
+		return "", err
+	}
+	if info.Mode()&os.ModeSymlink == 0 {
+		return "", fserr.EINVAL
+	}
+	return n.dir.Readlink(name)
+}
+
+func (n *osNode) symlink(target, name string) error {
+	if err := n.dir.Symlink(target, name); err != nil {
+		return err
+	}
+	return n.own(name)
+}
+
+func (n *osNode) mkdir(name string, mode uint32) error {
+	if err := n.dir.Mkdir(name, os.FileMode(mode&0o777)); err != nil {
+		return err
+	}
+	if err := n.own(name); err != nil {
+		return err
+	}
+	return n.dir.Chmod(name, osMode(mode))
+}
+
+// own gives what was just made to Options.Owner.
+func (n *osNode) own(name string) error {
+	o := n.root.opts.Owner
+	if o == nil {
+		return nil
+	}
+	return n.dir.Lchown(name, o.UID, o.GID)
+}
+
+func (n *osNode) link(oldname string, to dirNode, newname string) error {
+	dst, ok := to.(*osNode)
+	if !ok {
+		return fserr.EXDEV
+	}
+	return osLink(n, oldname, dst, newname)
+}
+
+func (n *osNode) unlink(name string) error {
+	st, err := n.lstat(name)
+	if err == nil && st.IsDir() {
+		return fserr.EISDIR
+	}
+	return osUnlink(n, name)
+}
+
+func (n *osNode) rmdir(name string) error { return osRmdir(n, name) }
+
+func (n *osNode) chmod(name string, mode uint32) error {
+	st, err := n.lstat(name)
+	if err != nil {
+		return err
+	}
+	if st.Type() == TypeSymlink {
+		return fserr.EOPNOTSUPP
+	}
+	return n.dir.Chmod(self(name), osMode(mode))
+}
+
+func (n *osNode) chown(name string, uid, gid int64) error {
+	if err := n.root.opts.mayOwn(uid, gid); err != nil {
+		return err
+	}
+	return n.dir.Lchown(self(name), int(uid), int(gid))
+}
+
+func (n *osNode) utimes(name string, atimeNs, mtimeNs int64) error {
+	return osUtimes(n, self(name), atimeNs, mtimeNs)
+}
+
+func (r *osRoot) node(path string, follow bool) (dirNode, error) {
+	pos, err := r.walk(path, walkMode{follow: follow})
+	if err != nil {
+		return nil, osError(err)
+	}
+	if pos.base == "" {
+		return pos.dir, nil
+	}
+	defer func() { _ = pos.dir.Close() }()
+	if err := pos.missing(); err != nil {
+		return nil, osError(err)
+	}
+	child, err := pos.dir.openDir(pos.base)
+	return child, osError(err)
+}
+
+func (r *osRoot) parent(path string) (dir dirNode, base string, slash bool, err error) {
+	pos, err := r.walk(path, walkMode{name: true})
+	if err != nil {
+		return nil, "", false, osError(err)
+	}
+	if pos.base == "" && pos.dot != "/" {
+		_ = pos.dir.Close()
+		return nil, "", false, osError(fserr.EINVAL)
+	}
+	return pos.dir, pos.base, pos.slash, nil
+}
+
+// osDir lists a directory, page by page.
+type osDir struct {
+	node *osNode
+	file *os.File
+}
+
+func (d *osDir) Next(n int, stats bool) ([]Entry, error) {
+	if n <= 0 {
+		return nil, osError(fserr.EINVAL)
+	}
+	for {
+		list, err := d.file.ReadDir(n)
+		if err == io.EOF {
+			return nil, io.EOF
+		}
+		if err != nil {
+			return nil, osError(err)
+		}
+		out, err := d.node.describe(list, stats)
+		if len(out) > 0 || err != nil {
+			return out, osError(err)
+		}
+	}
+}
+
+func (d *osDir) Close() error {
+	_ = d.node.Close()
+	return osError(d.file.Close())
+}
