@@ -1,0 +1,125 @@
+package server
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/ctxfs/ctxfs/contexts/seed"
+)
+
+// Config holds every setting of a server. The koanf tag is the key in the YAML
+// file; the environment variable is CTXFS_ and the key in capitals; the flag is
+// the key with "-" for "_".
+type Config struct {
+	// Workspace is the folder whose repositories contexts are seeded from.
+	Workspace string `koanf:"workspace"`
+	// ContextsDir is where contexts are kept; "" means <workspace>/.contexts.
+	ContextsDir string `koanf:"contexts_dir"`
+	// Listen are TCP addresses for gRPC; none by default. Beyond loopback they need TLS.
+	Listen []string `koanf:"listen"`
+	// HTTP is the address of /livez, /readyz and /metrics; "" means none.
+	HTTP string `koanf:"http"`
+	// TLSCert and TLSKey are PEM files for Listen and HTTP.
+	TLSCert string `koanf:"tls_cert"`
+	TLSKey  string `koanf:"tls_key"`
+	// ClientCA is a PEM file of authorities; clients on TCP must then show a certificate of theirs.
+	ClientCA string `koanf:"client_ca"`
+	// HostAuth says who is host on the unix socket: "peer" the server's own user and root, "token" whoever has the host token.
+	HostAuth string `koanf:"host_auth"`
+	// IdleTimeout closes a handle that was not used for so long.
+	IdleTimeout time.Duration `koanf:"idle_timeout"`
+	// HandlesPerPanel and HandlesTotal bound the open handles.
+	HandlesPerPanel int `koanf:"handles_per_panel"`
+	HandlesTotal    int `koanf:"handles_total"`
+	// TokenTTL is the life of a panel's token when its host names none.
+	TokenTTL time.Duration `koanf:"token_ttl"`
+	// SeedExclude are further gitignore patterns of what is not copied.
+	SeedExclude []string `koanf:"seed_exclude"`
+	// SeedSelect is "all", "unignored" or "tracked".
+	SeedSelect string `koanf:"seed_select"`
+	// SeedRoot is a folder that is copied though it is no repository; "." is the workspace.
+	SeedRoot string `koanf:"seed_root"`
+	// SeedMaxFiles and SeedMaxBytes are the size guard.
+	SeedMaxFiles int64 `koanf:"seed_max_files"`
+	SeedMaxBytes Size  `koanf:"seed_max_bytes"`
+	// DiskReserve is what seeding leaves free on the disk; below it the server is not ready.
+	DiskReserve Size `koanf:"disk_reserve"`
+	// LogLevel is debug, info, warn or error; LogFormat auto, json or text.
+	LogLevel  string `koanf:"log_level"`
+	LogFormat string `koanf:"log_format"`
+	// Metrics serves /metrics on the HTTP listener, to whoever has the host token.
+	Metrics bool `koanf:"metrics"`
+	// OTLPEndpoint is a URL that traces are sent to by OTLP over gRPC; "" means none.
+	OTLPEndpoint string `koanf:"otlp_endpoint"`
+	// ReadyFile is written with the address once the server accepts calls.
+	ReadyFile string `koanf:"ready_file"`
+	// ExitOnStdinClose stops the server when its standard input ends, so that it dies with its parent.
+	ExitOnStdinClose bool `koanf:"exit_on_stdin_close"`
+	// AllowChown lets panels give files to other users and groups.
+	AllowChown bool `koanf:"allow_chown"`
+}
+
+// DefaultConfig returns the settings that apply when nothing is said.
+func DefaultConfig() Config {
+	return Config{
+		Workspace: ".", HostAuth: HostAuthPeer, IdleTimeout: 5 * time.Minute,
+		HandlesPerPanel: 1024, HandlesTotal: 8192, TokenTTL: 24 * time.Hour,
+		SeedSelect: string(seed.SelectAll), SeedMaxFiles: seed.DefaultMaxFiles, SeedMaxBytes: seed.DefaultMaxBytes,
+		DiskReserve: 1 << 30, LogLevel: "info", LogFormat: "auto", Metrics: true,
+	}
+}
+
+// The values of Config.HostAuth.
+const (
+	HostAuthPeer  = "peer"
+	HostAuthToken = "token"
+)
+
+// Flags adds a flag for every setting. LoadConfig reads those that were given.
+func Flags(fs *pflag.FlagSet) {
+	d := DefaultConfig()
+	fs.String("workspace", d.Workspace, "folder whose repositories are copied into contexts")
+	fs.String("contexts-dir", d.ContextsDir, "where contexts are kept (default WORKSPACE/.contexts)")
+	fs.StringSlice("listen", nil, "TCP address for gRPC, such as 127.0.0.1:7420; tokens always, TLS beyond loopback; repeatable")
+	fs.String("http", d.HTTP, "address for /livez, /readyz and /metrics, such as 127.0.0.1:7421")
+	fs.String("tls-cert", d.TLSCert, "PEM file with the certificate for --listen and --http")
+	fs.String("tls-key", d.TLSKey, "PEM file with the certificate's key")
+	fs.String("client-ca", d.ClientCA, "PEM file of authorities; clients on TCP must show a certificate of theirs")
+	fs.String("host-auth", d.HostAuth, "who is host on the unix socket: peer (this user and root) or token")
+	fs.Duration("idle-timeout", d.IdleTimeout, "close a handle that was not used for so long")
+	fs.Int("handles-per-panel", d.HandlesPerPanel, "open handles that one panel may have")
+	fs.Int("handles-total", d.HandlesTotal, "open handles in all")
+	fs.Duration("token-ttl", d.TokenTTL, "life of a panel's token")
+	seedFlags(fs, d)
+	fs.String("log-level", d.LogLevel, "debug, info, warn or error")
+	fs.String("log-format", d.LogFormat, "auto (text on a terminal, else json), json or text")
+	fs.Bool("metrics", d.Metrics, "serve /metrics on --http, to whoever has the host token")
+	fs.String("otlp-endpoint", d.OTLPEndpoint, "URL that traces are sent to by OTLP over gRPC")
+	fs.String("ready-file", d.ReadyFile, "file that is written with the address once calls are accepted")
+	fs.Bool("exit-on-stdin-close", d.ExitOnStdinClose, "stop when standard input ends")
+	fs.Bool("allow-chown", d.AllowChown, "let panels give files to other users and groups")
+}
+
+func seedFlags(fs *pflag.FlagSet, d Config) {
+	fs.StringSlice("seed-exclude", nil, "gitignore pattern of what is not copied; repeatable")
+	fs.String("seed-select", d.SeedSelect, "all, unignored (what git does not ignore) or tracked")
+	fs.String("seed-root", d.SeedRoot, "folder that is copied though it is no repository; . is the workspace")
+	fs.Int64("seed-max-files", d.SeedMaxFiles, "refuse to copy more files than this")
+	maxBytes, reserve := d.SeedMaxBytes, d.DiskReserve
+	fs.Var(&maxBytes, "seed-max-bytes", "refuse to copy more than this")
+	fs.Var(&reserve, "disk-reserve", "leave so much free on the disk")
+}
+
+// flagOf returns the flag of a key, envOf its environment variable.
+func flagOf(key string) string { return strings.ReplaceAll(key, "_", "-") }
+func envOf(key string) string  { return "CTXFS_" + strings.ToUpper(key) }
+
+// SeedOptions returns what Config says of seeding.
+func (c Config) SeedOptions() seed.Options {
+	return seed.Options{
+		Exclude: c.SeedExclude, Select: seed.Selection(c.SeedSelect), Root: c.SeedRoot,
+		MaxFiles: c.SeedMaxFiles, MaxBytes: int64(c.SeedMaxBytes),
+	}
+}

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+)
+
+// Validate checks that the settings go together. The error is a *ConfigError.
+func (c Config) Validate(origins Origins) error {
+	bad := func(key, format string, args ...any) error {
+		return &ConfigError{Origin: origins[key], Key: key, Problem: fmt.Sprintf(format, args...)}
+	}
+	for _, choice := range []struct {
+		key, value string
+		of         []string
+	}{
+		{"host_auth", c.HostAuth, []string{HostAuthPeer, HostAuthToken}},
+		{"seed_select", c.SeedSelect, []string{"all", "unignored", "tracked"}},
+		{"log_level", c.LogLevel, []string{"debug", "info", "warn", "error"}},
+		{"log_format", c.LogFormat, []string{"auto", "json", "text"}},
+	} {
+		if !slices.Contains(choice.of, choice.value) {
+			return bad(choice.key, "%q is not one of %s", choice.value, strings.Join(choice.of, ", "))
+		}
+	}
+	for _, number := range []struct {
+		key   string
+		value int64
+	}{
+		{"idle_timeout", int64(c.IdleTimeout)}, {"token_ttl", int64(c.TokenTTL)},
+		{"handles_per_panel", int64(c.HandlesPerPanel)}, {"handles_total", int64(c.HandlesTotal)},
+		{"seed_max_files", c.SeedMaxFiles}, {"seed_max_bytes", int64(c.SeedMaxBytes)},
+	} {
+		if number.value <= 0 {
+			return bad(number.key, "must be more than zero")
+		}
+	}
+	return c.validateNetwork(bad)
+}
+
+func (c Config) validateNetwork(bad func(key, format string, args ...any) error) error {
+	switch {
+	case c.TLSCert != "" && c.TLSKey == "":
+		return bad("tls_key", "is missing beside tls_cert")
+	case c.TLSKey != "" && c.TLSCert == "":
+		return bad("tls_cert", "is missing beside tls_key")
+	case c.ClientCA != "" && c.TLSCert == "":
+		return bad("client_ca", "needs tls_cert and tls_key")
+	}
+	for _, addr := range c.Listen {
+		if err := c.validateAddress("listen", addr, bad); err != nil {
+			return err
+		}
+	}
+	if c.HTTP == "" {
+		return nil
+	}
+	return c.validateAddress("http", c.HTTP, bad)
+}
+
+func (c Config) validateAddress(key, addr string, bad func(key, format string, args ...any) error) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return bad(key, "%q is no address such as 127.0.0.1:7420", addr)
+	}
+	if !isLoopback(host) && c.TLSCert == "" {
+		return bad(key, "%s is reachable from other machines and needs TLS: give --tls-cert and --tls-key, or listen on 127.0.0.1", addr)
+	}
+	return nil
+}
+
+// isLoopback tells whether only this machine reaches host; "" means every interface.
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

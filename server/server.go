@@ -1,0 +1,191 @@
+// Package server is the composition root: it reads the settings, picks the
+// concrete stores and drivers, takes the workspace, listens, says who is who, and
+// shuts down in order. Nothing else of ctxfs knows all of its parts.
+//
+// Life: LoadConfig, New (takes the lock, sweeps, listens), Serve (blocks). A
+// second server on the same workspace is an *AlreadyServedError.
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+)
+
+// Deps are what a server gets from its process.
+type Deps struct {
+	// Log may be nil.
+	Log *zap.Logger
+	// Stdin is watched for its end with Config.ExitOnStdinClose.
+	Stdin io.Reader
+	// Version is written into the state and answered by GetInfo.
+	Version string
+}
+
+// drainTime and stopTime bound the stop: calls that run have drainTime to end,
+// the whole stop takes no longer than both.
+const (
+	drainTime = 8 * time.Second
+	stopTime  = 2 * time.Second
+)
+
+// Server serves one workspace. It is made by New and used once.
+type Server struct {
+	cfg     Config
+	log     *zap.Logger
+	deps    Deps
+	parts   *parts
+	claim   *claim
+	grpc    *grpc.Server
+	health  *health.Server
+	web     *webServer
+	ls      listeners
+	auth    *authenticator
+	streams *streamTable
+	metrics *metrics
+	traces  func(context.Context) error
+	info    Info
+	// serving is true from listening until the drain.
+	serving atomic.Bool
+	closing sync.Once
+}
+
+// New takes the workspace, opens its state and listens; calls are answered from
+// Serve on. Whoever called New must call Serve or Close. An error may have
+// ExitCode() int, as *AlreadyServedError and *ConfigError do.
+func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
+	if err := cfg.Validate(nil); err != nil {
+		return nil, err
+	}
+	if deps.Log == nil {
+		deps.Log = zap.NewNop()
+	}
+	s := &Server{cfg: cfg, log: deps.Log, deps: deps, streams: newStreamTable(), health: health.NewServer()}
+	for _, step := range []func(context.Context) error{s.takeWorkspace, s.openParts, s.startTraces, s.listen, s.compose, s.announce} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// Info describes the server.
+func (s *Server) Info() Info { return s.info }
+
+// Serve answers calls until ctx ends or, with Config.ExitOnStdinClose, standard
+// input does; then it lets running calls end, closes everything, and returns nil
+// within 10 s. It returns an error when a listener fails.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stopStdin := s.watchStdin(cancel)
+	defer stopStdin()
+	failed := make(chan error, len(s.ls.grpc)+1)
+	var running sync.WaitGroup
+	s.goServe(&running, failed)
+	s.serving.Store(true)
+	err := s.ready()
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case err = <-failed:
+		}
+	}
+	s.drain()
+	running.Wait()
+	return errors.Join(err, s.Close())
+}
+
+func (s *Server) goServe(running *sync.WaitGroup, failed chan<- error) {
+	for _, l := range s.ls.grpc {
+		running.Go(func() {
+			if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+				failed <- err
+			}
+		})
+	}
+	if s.web != nil {
+		running.Go(func() {
+			if err := s.web.serve(s.ls.http); err != nil {
+				failed <- err
+			}
+		})
+	}
+}
+
+// ready tells whoever waits: the ready file, then systemd.
+func (s *Server) ready() error {
+	if s.cfg.ReadyFile != "" {
+		if err := writeFileAtomic(s.cfg.ReadyFile, []byte(s.info.Addresses.Target()+"\n"), 0o644); err != nil {
+			return &ConfigError{Key: "ready_file", Problem: err.Error()}
+		}
+	}
+	s.notify("READY=1\nSTATUS=Serving " + s.info.Workspace)
+	s.log.Info("serving", zap.String("workspace", s.info.Workspace), zap.Int("pid", s.info.PID), zap.String("version", s.info.Version),
+		zap.Strings("addresses", s.info.Addresses.All()), zap.String("http", s.info.Addresses.HTTP))
+	return nil
+}
+
+// drain stops accepting, ends streams, and lets unary calls end.
+func (s *Server) drain() {
+	s.serving.Store(false)
+	s.notify("STOPPING=1")
+	s.log.Info("stopping", zap.Int("pid", s.info.PID))
+	s.health.Shutdown()
+	s.streams.close()
+	done := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(done)
+	}()
+	timer := time.NewTimer(drainTime)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		s.log.Warn("calls did not end in time and are cut off", zap.Duration("waited", drainTime))
+		s.grpc.Stop()
+		<-done
+	}
+	if s.web != nil {
+		s.web.stop(stopTime)
+	}
+}
+
+// Close gives back what New took. Serve calls it; call it yourself when Serve is not.
+func (s *Server) Close() error {
+	var errs []error
+	s.closing.Do(func() {
+		if s.grpc != nil {
+			s.grpc.Stop()
+		}
+		s.ls.close()
+		s.streams.close()
+		if s.parts != nil {
+			errs = append(errs, s.parts.close())
+		}
+		if s.traces != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+			defer cancel()
+			if err := s.traces(ctx); err != nil {
+				s.log.Warn("traces were lost", zap.Error(err))
+			}
+		}
+		if s.cfg.ReadyFile != "" {
+			_ = os.Remove(s.cfg.ReadyFile)
+		}
+		if s.claim != nil {
+			errs = append(errs, s.claim.release())
+			s.log.Info("stopped", zap.Int("pid", s.info.PID))
+		}
+	})
+	return errors.Join(errs...)
+}
