@@ -1,0 +1,67 @@
+package client
+
+import (
+	"context"
+	"io"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+func (c *Client) contexts() ctxfsv1.ContextServiceClient {
+	return ctxfsv1.NewContextServiceClient(c.conn)
+}
+
+// EnsureContext makes a context ready, seeding it when it is missing. progress may be nil.
+// Cancelling leaves the seeding running.
+func (c *Client) EnsureContext(ctx context.Context, id string, progress func(*ctxfsv1.SeedProgress)) (*ctxfsv1.EnsureReady, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := c.contexts().EnsureContext(ctx, &ctxfsv1.EnsureContextRequest{ContextId: id})
+	for err == nil {
+		var r *ctxfsv1.EnsureContextResponse
+		if r, err = s.Recv(); err != nil {
+			break
+		}
+		if r.GetReady() != nil {
+			return r.GetReady(), nil
+		}
+		if progress != nil && r.GetProgress() != nil {
+			progress(r.GetProgress())
+		}
+	}
+	if err == io.EOF { //nolint:errorlint // gRPC returns io.EOF itself
+		err = io.ErrUnexpectedEOF
+	}
+	return nil, convert("ensurecontext", err)
+}
+
+// GetContext describes a context; its state is CONTEXT_STATE_MISSING when there is none.
+func (c *Client) GetContext(ctx context.Context, id string) (*ctxfsv1.Context, error) {
+	r, err := c.contexts().GetContext(ctx, &ctxfsv1.GetContextRequest{ContextId: id})
+	return r.GetContext(), convert("getcontext", err)
+}
+
+// ListContexts lists all contexts, by ID.
+func (c *Client) ListContexts(ctx context.Context) ([]*ctxfsv1.Context, error) {
+	r, err := c.contexts().ListContexts(ctx, &ctxfsv1.ListContextsRequest{})
+	return r.GetContexts(), convert("listcontexts", err)
+}
+
+// Info tells about the caller's own context, or, to a host, about one it names.
+func (c *Client) Info(ctx context.Context, id string) (*ctxfsv1.GetInfoResponse, error) {
+	r, err := c.contexts().GetInfo(ctx, &ctxfsv1.GetInfoRequest{ContextId: id})
+	return r, convert("getinfo", err)
+}
+
+// DeleteContext removes a context for good, and says how many entries it held.
+func (c *Client) DeleteContext(ctx context.Context, id string) (removed int64, err error) {
+	r, err := c.contexts().DeleteContext(ctx, &ctxfsv1.DeleteContextRequest{ContextId: id})
+	return r.GetRemoved(), convert("deletecontext", err)
+}
+
+// PlanSeed says what seeding a context now would copy. largest is how many of the largest
+// directories to name; 0 means 10.
+func (c *Client) PlanSeed(ctx context.Context, largest int) (*ctxfsv1.PlanSeedResponse, error) {
+	r, err := c.contexts().PlanSeed(ctx, &ctxfsv1.PlanSeedRequest{Largest: int32(min(max(largest, 0), 1000))})
+	return r, convert("planseed", err)
+}

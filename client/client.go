@@ -1,0 +1,163 @@
+// Package client is the Go client of ctxfs: it finds a server, opens panels, and
+// gives a context's folder as an FS, which is an io/fs.FS with a write side in the
+// manner of package os.
+//
+//	c, err := client.Dial(ctx)
+//	p, err := c.OpenPanel(ctx, "panels/editor")
+//	err = p.FS().WriteFile("notes.md", []byte("hi"), 0o644)
+//	err = fs.WalkDir(p.FS(), ".", visit)
+//
+// Failed file operations are *fs.PathError or *os.LinkError around a *fserr.Error, so
+// errors.Is(err, fs.ErrNotExist) and errors.Is(err, fserr.ENOENT) hold. A call that the
+// transport could not finish holds a *TransportError, which says what may have happened.
+//
+// The package depends on the protos and fserr alone; it must never import a server's package.
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+const (
+	// bufferSize of the transport's reads and writes; 128 KiB measured 15% faster than the default.
+	bufferSize = 128 << 10
+	// maxMessage is the largest message taken or sent, in bytes.
+	maxMessage = 17 << 20
+	// dialTimeout bounds Dial when its context has no deadline.
+	dialTimeout = 10 * time.Second
+)
+
+// Client is a connection to a server. It is safe for concurrent use; Close it.
+type Client struct {
+	target target
+	cc     *grpc.ClientConn
+	conn   identityConn
+
+	mu     sync.Mutex
+	panels map[*Panel]struct{}
+	closed bool
+}
+
+// Dial connects to a server: the one of WithAddress, else of the environment's
+// CTXFS_ADDRESS, else the one whose workspace the working directory is in. It waits until
+// the server answers. Errors: *NoServerError, *UnreachableError.
+func Dial(ctx context.Context, opts ...Option) (*Client, error) {
+	cfg := newConfig(opts)
+	t, err := cfg.locate()
+	if err != nil {
+		return nil, err
+	}
+	cc, err := grpc.NewClient(t.grpcTarget(), cfg.dialOptions(t)...)
+	if err != nil {
+		return nil, &UnreachableError{Address: t.address, Source: t.source, Err: err}
+	}
+	if err := awaitReady(ctx, cc); err != nil {
+		_ = cc.Close()
+		return nil, &UnreachableError{Address: t.address, Source: t.source, PID: t.pid, Err: err}
+	}
+	id := identity{token: func() string { return t.token }, panel: cfg.panel}
+	return &Client{target: t, cc: cc, conn: identityConn{cc: cc, id: id}, panels: map[*Panel]struct{}{}}, nil
+}
+
+func (c config) dialOptions(t target) []grpc.DialOption {
+	var creds credentials.TransportCredentials = insecure.NewCredentials()
+	if c.tls != nil {
+		creds = credentials.NewTLS(c.tls)
+	}
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithReadBufferSize(bufferSize),
+		grpc.WithWriteBufferSize(bufferSize),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}, MinConnectTimeout: 5 * time.Second}),
+		grpc.WithIdleTimeout(0),
+	}
+	if t.local() {
+		opts = append(opts, grpc.WithNoProxy())
+	}
+	return append(opts, c.grpc...)
+}
+
+// awaitReady waits for the first connection, and gives up at the first failure: a server
+// that is not there should be told at once.
+func awaitReady(ctx context.Context, cc *grpc.ClientConn) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	for {
+		cc.Connect()
+		state := cc.GetState()
+		switch state {
+		case connectivity.Ready:
+			return nil
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			return connectError(ctx, cc)
+		}
+		if !cc.WaitForStateChange(ctx, state) {
+			return ctx.Err()
+		}
+	}
+}
+
+// connectError asks the broken connection for its reason by a call, which fails with it.
+func connectError(ctx context.Context, cc *grpc.ClientConn) error {
+	_, err := grpc_health_v1.NewHealthClient(cc).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err == nil {
+		return errors.New("the connection failed once and came back; try again")
+	}
+	return err
+}
+
+// Address is where the server was reached, e.g. "unix:///…/ctxfs.sock" or "127.0.0.1:7420".
+func (c *Client) Address() string { return c.target.address }
+
+// Conn is the connection with this client's credentials on every call, for generated
+// stubs, reflection and the like. Its errors are gRPC's.
+func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
+
+// Health returns nil when the server serves.
+func (c *Client) Health(ctx context.Context) error {
+	r, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		return convert("health", err)
+	}
+	if r.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+		return errors.New("the server at " + c.Address() + " is not serving: " + r.GetStatus().String())
+	}
+	return nil
+}
+
+// FS is the caller's own folder: of a client with a panel's token that panel's context.
+// A host names one with Context or WithPanel.
+func (c *Client) FS() *FS { return c.Context("") }
+
+// Context is the folder of a context by its ID; it makes no call.
+func (c *Client) Context(id string) *FS {
+	return &FS{ctx: context.Background(), rpc: ctxfsv1.NewFsServiceClient(c.conn), id: id}
+}
+
+// Close ends the renewals of all panels and the connection. Panels stay open on the server.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	panels := c.panels
+	c.panels = nil
+	c.mu.Unlock()
+	for p := range panels {
+		p.stopRenewal()
+	}
+	return c.cc.Close()
+}

@@ -1,0 +1,53 @@
+package client
+
+import (
+	"crypto/tls"
+	"os"
+
+	"google.golang.org/grpc"
+)
+
+// Option of Dial.
+type Option func(*config)
+
+type config struct {
+	address string
+	token   string
+	panel   string
+	dir     string
+	tls     *tls.Config
+	getenv  func(string) string
+	grpc    []grpc.DialOption
+}
+
+func newConfig(opts []Option) config {
+	c := config{getenv: os.Getenv}
+	for _, o := range opts {
+		o(&c)
+	}
+	return c
+}
+
+// WithAddress names the server: "unix:///absolute/path.sock", an absolute path of a
+// socket, or "host:port". It goes before CTXFS_ADDRESS.
+func WithAddress(address string) Option { return func(c *config) { c.address = address } }
+
+// WithToken presents a bearer token: a panel's or the host's. It goes before CTXFS_TOKEN.
+func WithToken(token string) Option { return func(c *config) { c.token = token } }
+
+// WithPanel acts for a panel, which the server opens if need be; for hosts.
+func WithPanel(id string) Option { return func(c *config) { c.panel = id } }
+
+// WithTLS encrypts; a client certificate (mTLS) goes into the configuration.
+func WithTLS(t *tls.Config) Option { return func(c *config) { c.tls = t } }
+
+// WithDir looks for the server from dir upwards instead of from the working directory.
+func WithDir(dir string) Option { return func(c *config) { c.dir = dir } }
+
+// WithGetenv reads CTXFS_ADDRESS and CTXFS_TOKEN by getenv instead of os.Getenv.
+func WithGetenv(getenv func(string) string) Option { return func(c *config) { c.getenv = getenv } }
+
+// WithGRPC adds options to the gRPC connection, such as interceptors.
+func WithGRPC(opts ...grpc.DialOption) Option {
+	return func(c *config) { c.grpc = append(c.grpc, opts...) }
+}

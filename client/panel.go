@@ -1,0 +1,158 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// renewRetry is how long a failed renewal waits for the next.
+const renewRetry = 10 * time.Second
+
+// PanelOption of OpenPanel.
+type PanelOption func(*ctxfsv1.OpenPanelRequest)
+
+// InContext shares a context by its ID instead of the panel's own.
+func InContext(id string) PanelOption {
+	return func(r *ctxfsv1.OpenPanelRequest) { r.ContextId = id }
+}
+
+// ReadOnly refuses mutations to the panel.
+func ReadOnly() PanelOption { return func(r *ctxfsv1.OpenPanelRequest) { r.ReadOnly = true } }
+
+// TokenLife is how long each token lives, instead of the server's 24 hours.
+func TokenLife(d time.Duration) PanelOption {
+	return func(r *ctxfsv1.OpenPanelRequest) { r.TtlMs = d.Milliseconds() }
+}
+
+// Panel is an open panel, with a token that is renewed in the background until Close.
+type Panel struct {
+	client *Client
+	opened *ctxfsv1.OpenPanelResponse
+	ttl    int64
+
+	mu      sync.Mutex
+	token   string
+	expires time.Time
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+func (c *Client) panelService() ctxfsv1.PanelServiceClient {
+	return ctxfsv1.NewPanelServiceClient(c.conn)
+}
+
+// OpenPanel binds a panel to its context, seeds the context when it is missing, and gets a
+// token. Opening again is a reload: the same context, a further token.
+func (c *Client) OpenPanel(ctx context.Context, id string, opts ...PanelOption) (*Panel, error) {
+	req := &ctxfsv1.OpenPanelRequest{PanelId: id}
+	for _, o := range opts {
+		o(req)
+	}
+	r, err := c.panelService().OpenPanel(ctx, req)
+	if err != nil {
+		return nil, convert("openpanel", err)
+	}
+	p := &Panel{client: c, opened: r, ttl: req.GetTtlMs(), token: r.GetToken(), expires: time.Unix(0, r.GetExpiresNs())}
+	renewal, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		stop()
+		return nil, errors.New("the client was closed while the panel opened")
+	}
+	c.panels[p] = struct{}{}
+	p.wg.Go(func() { p.renewLoop(renewal) })
+	return p, nil
+}
+
+// ClosePanel revokes a panel's tokens and closes its handles. Its folder stays.
+func (c *Client) ClosePanel(ctx context.Context, id string) (*ctxfsv1.ClosePanelResponse, error) {
+	r, err := c.panelService().ClosePanel(ctx, &ctxfsv1.ClosePanelRequest{PanelId: id})
+	return r, convert("closepanel", err)
+}
+
+// ListPanels lists the panels, by ID.
+func (c *Client) ListPanels(ctx context.Context) ([]*ctxfsv1.Panel, error) {
+	r, err := c.panelService().ListPanels(ctx, &ctxfsv1.ListPanelsRequest{})
+	return r.GetPanels(), convert("listpanels", err)
+}
+
+// RenewToken gives an open panel a further token; ttl 0 means the server's default. A Panel does so by itself.
+func (c *Client) RenewToken(ctx context.Context, id string, ttl time.Duration) (token string, expires time.Time, err error) {
+	r, err := c.panelService().RenewToken(ctx, &ctxfsv1.RenewTokenRequest{PanelId: id, TtlMs: ttl.Milliseconds()})
+	return r.GetToken(), time.Unix(0, r.GetExpiresNs()), convert("renewtoken", err)
+}
+
+// ID is the panel's.
+func (p *Panel) ID() string { return p.opened.GetPanelId() }
+
+// ContextID is that of its folder.
+func (p *Panel) ContextID() string { return p.opened.GetContextId() }
+
+// Partition is the Electron session partition, "persist:" and the context ID.
+func (p *Panel) Partition() string { return p.opened.GetPartition() }
+
+// Opened is the server's answer to OpenPanel, which tells how it was seeded.
+func (p *Panel) Opened() *ctxfsv1.OpenPanelResponse { return p.opened }
+
+// Token is the current bearer token, and when it ends.
+func (p *Panel) Token() (token string, expires time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.token, p.expires
+}
+
+// FS is the panel's folder, with the panel's rights, not the host's.
+func (p *Panel) FS() *FS {
+	conn := identityConn{cc: p.client.cc, id: identity{token: func() string { t, _ := p.Token(); return t }}}
+	return &FS{ctx: context.Background(), rpc: ctxfsv1.NewFsServiceClient(conn)}
+}
+
+// Close ends the renewal of the token. The panel stays open on the server, with this token
+// until it expires: other copies of it may run. Client.ClosePanel ends it for all.
+func (p *Panel) Close() error {
+	p.client.mu.Lock()
+	delete(p.client.panels, p)
+	p.client.mu.Unlock()
+	p.stopRenewal()
+	return nil
+}
+
+func (p *Panel) stopRenewal() {
+	p.stop()
+	p.wg.Wait()
+}
+
+// renewLoop renews when two thirds of the token's life are over, and goes on trying.
+func (p *Panel) renewLoop(ctx context.Context) {
+	_, expires := p.Token()
+	wait := max(time.Until(expires)*2/3, time.Second)
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		wait = p.renew(ctx)
+	}
+}
+
+// renew gets a new token, and returns how long to wait for the next.
+func (p *Panel) renew(ctx context.Context) time.Duration {
+	token, expires, err := p.client.RenewToken(ctx, p.ID(), time.Duration(p.ttl)*time.Millisecond)
+	if err != nil {
+		return renewRetry
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.token, p.expires = token, expires
+	return max(time.Until(expires)*2/3, time.Second)
+}
