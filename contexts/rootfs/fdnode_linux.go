@@ -1,0 +1,246 @@
+package rootfs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// fdNode is a held directory on Linux: every call is an *at call on its
+// descriptor with a single component, which is never followed.
+type fdNode struct {
+	fd   int
+	root *linuxRoot
+}
+
+var _ dirNode = (*fdNode)(nil)
+
+// newFDNode takes over fd, a directory opened O_RDONLY|O_DIRECTORY|O_CLOEXEC.
+func newFDNode(fd int, r *linuxRoot) dirNode { return &fdNode{fd: fd, root: r} }
+
+func (n *fdNode) Close() error { return unix.Close(n.fd) }
+
+// fdForWatch lends the descriptor to the watcher.
+func (n *fdNode) fdForWatch() int { return n.fd }
+
+// direntBuffer holds about a thousand short names per getdents call.
+const direntBuffer = 32 << 10
+
+// entries starts at the beginning each time; two calls at once on one node
+// would share the descriptor's position and are not allowed.
+func (n *fdNode) entries(stats bool) ([]Entry, error) {
+	all, err := n.list(func(name string) bool { return !Reserved(name) })
+	if err != nil || !stats {
+		return all, err
+	}
+	kept := all[:0]
+	for _, e := range all {
+		st, err := statAt(n.fd, e.Name)
+		if fserr.CodeOf(err) == fserr.ENOENT {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		e.Stat, e.Type = &st, st.Type()
+		kept = append(kept, e)
+	}
+	return kept, nil
+}
+
+// reserved lists the names that entries leaves out.
+func (n *fdNode) reserved() ([]string, error) {
+	all, err := n.list(Reserved)
+	names := make([]string, len(all))
+	for i, e := range all {
+		names[i] = e.Name
+	}
+	return names, err
+}
+
+func (n *fdNode) list(want func(string) bool) ([]Entry, error) {
+	if _, err := unix.Seek(n.fd, 0, unix.SEEK_SET); err != nil {
+		return nil, err
+	}
+	var out []Entry
+	buf := make([]byte, direntBuffer)
+	for {
+		got, err := unix.Getdents(n.fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if errors.Is(err, unix.ENOENT) { // the directory itself was removed
+			return out, nil
+		}
+		if err != nil || got == 0 {
+			return out, err
+		}
+		out = appendDirents(out, buf[:got], want)
+	}
+}
+
+// The layout of struct linux_dirent64 (getdents64(2)).
+const (
+	direntReclen = 16
+	direntType   = 18
+	direntName   = 19
+)
+
+func appendDirents(out []Entry, buf []byte, want func(string) bool) []Entry {
+	for len(buf) >= direntName {
+		size := int(binary.NativeEndian.Uint16(buf[direntReclen:]))
+		if size < direntName || size > len(buf) {
+			return out
+		}
+		raw, _, _ := bytes.Cut(buf[direntName:size], []byte{0})
+		name := string(raw)
+		if name != "." && name != ".." && want(name) {
+			out = append(out, Entry{Name: name, Type: typeOfDirent(buf[direntType])})
+		}
+		buf = buf[size:]
+	}
+	return out
+}
+
+// typeOfDirent uses that d_type is the S_IFMT bits shifted (IFTODT in dirent.h).
+func typeOfDirent(d byte) Type { return typeOfMode[uint32(d)<<12] }
+
+func (n *fdNode) lstat(name string) (Stat, error) {
+	if name == "" {
+		return statFD(n.fd)
+	}
+	return statAt(n.fd, name)
+}
+
+func (n *fdNode) openDir(name string) (dirNode, error) {
+	fd, err := n.root.openBeneathNoFollow(n.fd, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	return newFDNode(fd, n.root), nil
+}
+
+func (n *fdNode) openFile(name string, flags Flags, mode uint32) (File, error) {
+	sys, err := systemFlags(flags)
+	if err != nil {
+		return nil, err
+	}
+	if flags&O_CREAT == 0 {
+		return n.openExisting(name, sys, flags)
+	}
+	for range maxRounds {
+		f, err := n.create(name, sys, mode)
+		if !errors.Is(err, unix.EEXIST) || exclusive(flags) {
+			return f, err
+		}
+		if f, err = n.openExisting(name, sys, flags); !errors.Is(err, unix.ENOENT) {
+			return f, err
+		}
+	}
+	return nil, errBusy
+}
+
+func (n *fdNode) openExisting(name string, sys int, flags Flags) (File, error) {
+	fd, err := n.root.openBeneathNoFollow(n.fd, name, sys)
+	if err != nil {
+		return nil, err
+	}
+	return n.root.serve(fd, flags)
+}
+
+// create opens with O_EXCL, so that only a file made here gets an owner and mode.
+func (n *fdNode) create(name string, sys int, mode uint32) (File, error) {
+	fd, err := openAt(n.fd, name, sys|unix.O_CREAT|unix.O_EXCL, mode&0o1777)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.root.adopt(fd, mode); err != nil {
+		closeFD(fd)
+		return nil, err
+	}
+	return newFile(fd, n.root), nil
+}
+
+func (n *fdNode) readlink(name string) (string, error) { return readlinkAt(n.fd, name) }
+
+func (n *fdNode) symlink(target, name string) error {
+	if err := unix.Symlinkat(target, n.fd, name); err != nil {
+		return err
+	}
+	return n.ownName(name)
+}
+
+func (n *fdNode) mkdir(name string, mode uint32) error {
+	if err := unix.Mkdirat(n.fd, name, mode&0o1777); err != nil {
+		return err
+	}
+	if err := n.ownName(name); err != nil {
+		return err
+	}
+	if mode&0o077 == 0 {
+		return nil
+	}
+	return n.chmod(name, mode) // the umask does not apply
+}
+
+func (n *fdNode) ownName(name string) error {
+	o := n.root.opts.Owner
+	if o == nil {
+		return nil
+	}
+	return unix.Fchownat(n.fd, name, o.UID, o.GID, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+func (n *fdNode) link(oldname string, to dirNode, newname string) error {
+	dst, ok := to.(*fdNode)
+	if !ok {
+		return unix.EXDEV
+	}
+	return unix.Linkat(n.fd, oldname, dst.fd, newname, 0)
+}
+
+func (n *fdNode) unlink(name string) error { return unix.Unlinkat(n.fd, name, 0) }
+
+func (n *fdNode) rmdir(name string) error { return unix.Unlinkat(n.fd, name, unix.AT_REMOVEDIR) }
+
+func (n *fdNode) chmod(name string, mode uint32) error {
+	mode &= 0o1777
+	if name == "" {
+		return unix.Fchmod(n.fd, mode)
+	}
+	fd, err := openAt(n.fd, name, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	st, err := statFD(fd)
+	if err != nil {
+		return err
+	}
+	if st.Type() == TypeSymlink {
+		return unix.EOPNOTSUPP
+	}
+	return chmodFD(fd, mode)
+}
+
+func (n *fdNode) chown(name string, uid, gid int64) error {
+	if err := n.root.opts.mayOwn(uid, gid); err != nil {
+		return err
+	}
+	if name == "" {
+		return unix.Fchown(n.fd, int(uid), int(gid))
+	}
+	return unix.Fchownat(n.fd, name, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW)
+}
+
+func (n *fdNode) utimes(name string, atimeNs, mtimeNs int64) error {
+	if name == "" {
+		return utimesFD(n.fd, atimeNs, mtimeNs)
+	}
+	ts := []unix.Timespec{timespec(atimeNs), timespec(mtimeNs)}
+	return unix.UtimesNanoAt(n.fd, name, ts, unix.AT_SYMLINK_NOFOLLOW)
+}

@@ -1,0 +1,228 @@
+package rootfs
+
+import (
+	"context"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// copier is one CopyTree. One goroutine, the walker, goes down both trees and
+// makes directories and links; file contents are copied by up to Workers more.
+type copier struct {
+	ctx context.Context
+	// abort ends ctx when a worker fails.
+	abort   context.CancelCauseFunc
+	from    treeRoot
+	src     string
+	opts    CopyOptions
+	tally   *tally
+	links   map[fileID]*linkClaim
+	data    dataCopier
+	workers errgroup.Group
+	// guard is the destination's top directory: met in the source, it is inside it.
+	guard              fileID
+	srcTrail, dstTrail *trail
+	levels             []*copyLevel
+}
+
+var errInside = &fserr.Error{Code: fserr.EINVAL, Detail: "cannot copy a directory into itself"}
+
+var errSameFile = &fserr.Error{Code: fserr.EINVAL, Detail: "source and destination are the same file"}
+
+func copyTree(ctx context.Context, from Root, src string, to Root, dst string, opts CopyOptions) (CopyReport, error) {
+	source, ok := from.(treeRoot)
+	target, ok2 := to.(treeRoot)
+	if !ok || !ok2 {
+		return CopyReport{}, &fserr.Error{Code: fserr.EOPNOTSUPP}
+	}
+	inner, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	c := &copier{
+		ctx: inner, abort: abort, from: source, src: src, opts: opts,
+		tally: newTally(opts), links: map[fileID]*linkClaim{},
+	}
+	c.workers.SetLimit(max(1, opts.Workers))
+	err := c.top(target, dst)
+	return c.tally.finish(), c.verdict(ctx, err)
+}
+
+// verdict chooses the error to tell: the caller's cancellation, then the
+// worker's failure that stopped the walker, then the walker's own.
+func (c *copier) verdict(ctx context.Context, err error) error {
+	if stop := stopped(ctx, "%d files, %d bytes were copied", c.tally.report.Files, c.tally.report.Bytes); stop != nil && err != nil {
+		return stop
+	}
+	if cause := context.Cause(c.ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// top copies whatever stands at the source.
+func (c *copier) top(to treeRoot, dst string) error {
+	stat := c.from.Lstat
+	if c.opts.Dereference {
+		stat = c.from.Stat
+	}
+	st, err := stat(c.src)
+	if err != nil {
+		return err
+	}
+	if !st.IsDir() {
+		return c.topFile(st, to, dst)
+	}
+	if c.opts.NonRecursive {
+		return &fserr.Error{Code: fserr.EISDIR, Detail: "the source is a directory", Hint: "ask for a recursive copy"}
+	}
+	return c.topDir(to, dst)
+}
+
+// topFile copies a source that is one file or link.
+func (c *copier) topFile(st Stat, to treeRoot, dst string) error {
+	if t := st.Type(); t != TypeFile && t != TypeSymlink {
+		c.tally.special()
+		return &fserr.Error{Code: fserr.EOPNOTSUPP, Detail: "a FIFO, socket or device cannot be copied"}
+	}
+	src, name, _, err := c.from.parent(c.src)
+	if err != nil {
+		return err
+	}
+	in := hold(src)
+	defer in.release()
+	dir, base, slash, err := to.parent(dst)
+	if err != nil {
+		return err
+	}
+	out := hold(dir)
+	defer out.release()
+	if err := creatable(out, base, slash); err != nil {
+		return err
+	}
+	job := &fileJob{src: spot{in, name}, dst: spot{out, base}, stat: st, followed: c.opts.Dereference}
+	if st.Type() == TypeSymlink {
+		return c.symlink(job)
+	}
+	return c.copyFile(job)
+}
+
+// creatable tells whether something that is no directory may stand at name in dir.
+func creatable(dir dirNode, name string, slash bool) error {
+	switch {
+	case name == "":
+		return fserr.EISDIR
+	case Reserved(name):
+		return fserr.EACCES
+	case !slash:
+		return nil
+	}
+	if st, err := dir.lstat(name); err == nil && st.IsDir() {
+		return fserr.EISDIR
+	}
+	return fserr.ENOTDIR
+}
+
+// topDir copies a source that is a directory.
+func (c *copier) topDir(to treeRoot, dst string) error {
+	src, err := c.from.node(c.src, c.opts.Dereference)
+	if err != nil {
+		return err
+	}
+	st, err := src.lstat("")
+	if err != nil {
+		_ = src.Close()
+		return err
+	}
+	c.srcTrail = newTrail(src, st.id())
+	defer c.srcTrail.close()
+	if err := outside(to, dst, st.id()); err != nil {
+		return err
+	}
+	target, fresh, err := targetDir(to, dst)
+	if err != nil {
+		return err
+	}
+	own, err := target.lstat("")
+	if err != nil {
+		_ = target.Close()
+		return err
+	}
+	c.guard, c.dstTrail = own.id(), newTrail(target, own.id())
+	defer c.dstTrail.close()
+	if own.id() == st.id() {
+		return errInside
+	}
+	return c.copyDirs(st, fresh)
+}
+
+// outside refuses a dst that is the directory src or lies below it, by the
+// identity of the directories on the way to it.
+func outside(to treeRoot, dst string, src fileID) error {
+	real, err := to.Realpath(dst)
+	if fserr.CodeOf(err) == fserr.ENOENT {
+		real, err = to.Realpath(parentPath(dst))
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		if st, err := to.Lstat(real); err == nil && st.id() == src {
+			return errInside
+		}
+		if real == "/" {
+			return nil
+		}
+		real = parentPath(real)
+	}
+}
+
+// parentPath is path without its last component; "/" when there is only one.
+func parentPath(path string) string {
+	path = strings.TrimRight(path, "/")
+	return "/" + strings.Trim(path[:strings.LastIndexByte(path, '/')+1], "/")
+}
+
+// targetDir opens dst, a directory, or makes it. A link there is not followed
+// unless dst ends in a slash.
+func targetDir(to treeRoot, dst string) (n dirNode, fresh bool, err error) {
+	st, err := to.Lstat(dst)
+	switch {
+	case err == nil && !st.IsDir():
+		return nil, false, &fserr.Error{Code: fserr.ENOTDIR, Detail: "a directory cannot replace what is no directory"}
+	case err == nil:
+		n, err = to.node(dst, false)
+		return n, false, err
+	case fserr.CodeOf(err) != fserr.ENOENT:
+		return nil, false, err
+	}
+	parent, base, _, err := to.parent(dst)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = parent.Close() }()
+	if Reserved(base) {
+		return nil, false, fserr.EACCES
+	}
+	fresh, err = makeDir(parent, base)
+	if err != nil {
+		return nil, false, err
+	}
+	n, err = parent.openDir(base)
+	return n, fresh, err
+}
+
+// makeDir makes a directory that only the server can enter until it is complete,
+// or accepts the one that exists.
+func makeDir(in dirNode, name string) (fresh bool, err error) {
+	err = in.mkdir(name, 0o700)
+	if fserr.CodeOf(err) != fserr.EEXIST {
+		return err == nil, err
+	}
+	st, err := in.lstat(name)
+	if err == nil && !st.IsDir() {
+		err = &fserr.Error{Code: fserr.ENOTDIR, Detail: "a directory cannot replace what is no directory"}
+	}
+	return false, err
+}

@@ -1,0 +1,246 @@
+package rootfs
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// copyLevel is a directory on the walker's way.
+type copyLevel struct {
+	// rel ends in a slash, or is "" for the top.
+	rel     string
+	entries []Entry
+	dir     *copyDir
+}
+
+// copyDir is a directory being filled. It gets its mode and times when the
+// walker and all workers are done with it: it may be read-only, and filling it
+// changes its times.
+type copyDir struct {
+	pending atomic.Int32
+	stat    Stat
+	// fresh tells that the copy made it; an existing one keeps its mode.
+	fresh bool
+}
+
+func newCopyDir(st Stat, fresh bool) *copyDir {
+	d := &copyDir{stat: st, fresh: fresh}
+	d.pending.Store(1)
+	return d
+}
+
+// dirXattrs gives the current directory, just made, its source's extended attributes.
+func (c *copier) dirXattrs(fresh bool) error {
+	if !fresh || !c.opts.PreserveXattrs {
+		return nil
+	}
+	src, err := c.srcTrail.here()
+	if err != nil {
+		return err
+	}
+	dst, err := c.dstTrail.here()
+	if err != nil {
+		return err
+	}
+	return copyDirXattrs(src, dst)
+}
+
+// settle ends one holder's work in d, which is open as dst; the last one completes it.
+func (c *copier) settle(d *copyDir, dst dirNode) error {
+	if d == nil || d.pending.Add(-1) != 0 {
+		return nil
+	}
+	if c.opts.PreserveTimestamps {
+		if err := dst.utimes("", d.stat.AtimeNs, d.stat.MtimeNs); err != nil {
+			return err
+		}
+	}
+	if !d.fresh {
+		return nil
+	}
+	return dst.chmod("", keptMode(d.stat))
+}
+
+// keptMode is what a copy keeps of a mode: everything but setuid and setgid.
+func keptMode(st Stat) uint32 { return st.Perm() &^ 0o6000 }
+
+// copyDirs copies the tree below the tops of both trails.
+func (c *copier) copyDirs(st Stat, fresh bool) error {
+	here, err := c.srcTrail.here()
+	if err != nil {
+		return err
+	}
+	entries, err := here.entries(true)
+	if err != nil {
+		return err
+	}
+	if err := c.dirXattrs(fresh); err != nil {
+		return err
+	}
+	c.levels = []*copyLevel{{entries: entries, dir: newCopyDir(st, fresh)}}
+	err = c.run()
+	if err != nil {
+		c.abort(err)
+	}
+	_ = c.workers.Wait() // workers fail through abort
+	c.unwind()
+	if err == nil {
+		err = context.Cause(c.ctx)
+	}
+	return err
+}
+
+func (c *copier) run() error {
+	for len(c.levels) > 0 {
+		if err := context.Cause(c.ctx); err != nil {
+			return err
+		}
+		l := c.levels[len(c.levels)-1]
+		if len(l.entries) == 0 {
+			if err := c.leave(); err != nil {
+				return atRel(err, l.rel)
+			}
+			continue
+		}
+		e := l.entries[0]
+		l.entries = l.entries[1:]
+		if err := c.entry(l, e); err != nil {
+			return atRel(err, l.rel+e.Name)
+		}
+	}
+	return nil
+}
+
+// unwind completes, after a failure, the directories that are still open, as far as possible.
+func (c *copier) unwind() {
+	for len(c.levels) > 0 {
+		last := len(c.levels) - 1
+		if d := c.dstTrail.levels[last].dir; d != nil {
+			_ = c.settle(c.levels[last].dir, d)
+		}
+		c.pop()
+	}
+}
+
+func (c *copier) leave() error {
+	here, err := c.dstTrail.here()
+	if err != nil {
+		return err
+	}
+	err = c.settle(c.levels[len(c.levels)-1].dir, here)
+	c.pop()
+	return err
+}
+
+// pop goes up one level; the trails keep their tops until the copy ends.
+func (c *copier) pop() {
+	c.levels = c.levels[:len(c.levels)-1]
+	if len(c.levels) > 0 {
+		c.srcTrail.leave()
+		c.dstTrail.leave()
+	}
+}
+
+// entry copies one entry of the current directory.
+func (c *copier) entry(l *copyLevel, e Entry) error {
+	rel := l.rel + e.Name
+	if c.opts.Skip != nil && c.opts.Skip(rel, e) {
+		return nil
+	}
+	st, followed := *e.Stat, false
+	if c.opts.Dereference && st.Type() == TypeSymlink {
+		var err error
+		if st, err = c.from.Stat(c.sourcePath(rel)); err != nil {
+			return err
+		}
+		followed = true
+	}
+	if st.IsDir() {
+		return c.descend(rel, e.Name, followed)
+	}
+	return c.leaf(l, rel, e.Name, st, followed)
+}
+
+// sourcePath is rel as a path in the source's tree.
+func (c *copier) sourcePath(rel string) string { return c.src + "/" + rel }
+
+// descend makes the directory name the current one in both trees. One that is
+// gone, or was swapped for something else, is passed over.
+func (c *copier) descend(rel, name string, followed bool) error {
+	if len(rel) >= MaxPath {
+		return &fserr.Error{Code: fserr.ENAMETOOLONG}
+	}
+	st, err := c.enterSource(rel, name, followed)
+	if fserr.CodeOf(err) == fserr.ENOENT {
+		return nil
+	}
+	if vanished(err) && !followed {
+		c.tally.unstable(rel)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l, err := c.enterTarget(rel, name, st)
+	if err != nil {
+		c.srcTrail.leave()
+		return err
+	}
+	c.levels = append(c.levels, l)
+	c.tally.record(rel, st, "")
+	return nil
+}
+
+func (c *copier) enterSource(rel, name string, followed bool) (Stat, error) {
+	if !followed {
+		return c.srcTrail.enter(name)
+	}
+	reopen := func() (dirNode, error) { return c.from.node(c.sourcePath(rel), true) }
+	n, err := reopen()
+	if err != nil {
+		return Stat{}, err
+	}
+	st, err := n.lstat("")
+	if err == nil && c.srcTrail.holds(st.id()) {
+		err = &fserr.Error{Code: fserr.ELOOP, Detail: "a link leads back to a directory it is in"}
+	}
+	if err != nil {
+		_ = n.Close()
+		return Stat{}, err
+	}
+	c.srcTrail.push(trailLevel{name: name, reopen: reopen, dir: hold(n), id: st.id()})
+	return st, nil
+}
+
+// enterTarget lists the source's current directory and enters its counterpart.
+func (c *copier) enterTarget(rel, name string, st Stat) (*copyLevel, error) {
+	if st.id() == c.guard {
+		return nil, errInside
+	}
+	src, err := c.srcTrail.here()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := src.entries(true)
+	if err != nil {
+		return nil, err
+	}
+	dst, err := c.dstTrail.here()
+	if err != nil {
+		return nil, err
+	}
+	fresh, err := makeDir(dst, name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.dstTrail.enter(name); err != nil {
+		return nil, err
+	}
+	if err := c.dirXattrs(fresh); err != nil {
+		c.dstTrail.leave()
+		return nil, err
+	}
+	return &copyLevel{rel: rel + "/", entries: entries, dir: newCopyDir(st, fresh)}, nil
+}

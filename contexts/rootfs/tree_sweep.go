@@ -1,0 +1,101 @@
+package rootfs
+
+import (
+	"context"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// reservedLister is implemented by every dirNode: it lists the names that
+// entries hides.
+type reservedLister interface {
+	reserved() ([]string, error)
+}
+
+// removable lists everything in a directory, reserved names included.
+func removable(n dirNode) ([]Entry, error) {
+	list, err := n.entries(false)
+	if err != nil {
+		return nil, err
+	}
+	hidden, err := reservedIn(n)
+	for _, name := range hidden {
+		list = append(list, Entry{Name: name})
+	}
+	return list, err
+}
+
+func reservedIn(n dirNode) ([]string, error) {
+	l, ok := n.(reservedLister)
+	if !ok {
+		return nil, nil
+	}
+	return l.reserved()
+}
+
+// reserved lists the names that entries leaves out.
+func (n *osNode) reserved() ([]string, error) {
+	f, err := n.dir.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	all, err := f.Readdirnames(-1)
+	var names []string
+	for _, name := range all {
+		if Reserved(name) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// SweepReserved removes, in the whole tree, what interrupted atomic writes left
+// under reserved names, and returns how many entries that were. To be called
+// before anybody uses the tree: a write in progress would lose its file.
+// Directories that cannot be read are passed over.
+func SweepReserved(ctx context.Context, r Root) (int, error) {
+	tr, ok := r.(treeRoot)
+	if !ok {
+		return 0, &fserr.Error{Code: fserr.EOPNOTSUPP}
+	}
+	swept, err := sweepDir(ctx, tr, "/")
+	if err != nil {
+		return swept, err
+	}
+	err = tr.Walk(ctx, "/", WalkOptions{}, func(rel string, e Entry, walkErr error) error {
+		if walkErr != nil || e.Type != TypeDirectory {
+			return nil
+		}
+		n, err := sweepDir(ctx, tr, rel)
+		swept += n
+		return err
+	})
+	return swept, err
+}
+
+func sweepDir(ctx context.Context, r treeRoot, path string) (int, error) {
+	dir, err := r.node(path, false)
+	if err != nil {
+		return 0, unlessGone(err)
+	}
+	names, err := reservedIn(dir)
+	if err != nil || len(names) == 0 {
+		_ = dir.Close()
+		return 0, unlessGone(err)
+	}
+	entries := make([]Entry, len(names))
+	for i, name := range names {
+		entries[i].Name = name
+	}
+	n, err := removeNamed(ctx, dir, entries...)
+	return int(n), err
+}
+
+// unlessGone drops the errors of a directory that went away or may not be read.
+func unlessGone(err error) error {
+	if vanished(err) || fserr.CodeOf(err) == fserr.EACCES {
+		return nil
+	}
+	return err
+}
