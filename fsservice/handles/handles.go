@@ -1,0 +1,254 @@
+// Package handles owns the open files of panels: one table per owner, numbers
+// that are never used twice, bounds, and the idle timeout.
+//
+// A handle is used between Use and its release; it is not closed underneath an
+// operation: Close, CloseOwner and CloseContext take it out of the table at once,
+// and its file is closed when the last operation on it has ended. A handle holds
+// no gate of its context; the caller compares Handle.Generation with the gate's.
+//
+// One goroutine, the reaper, closes what was idle for too long. It also keeps
+// the coarse clock, so that touching a handle is one atomic store.
+package handles
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// The defaults of Config.
+const (
+	DefaultIdleTimeout = 5 * time.Minute
+	DefaultPerOwner    = 1024
+	DefaultTotal       = 16384
+)
+
+// FirstFD is the first number of a table; 0 stands for a field left out.
+const FirstFD = 3
+
+// maxTombstones bounds the closed handles that an owner's table remembers.
+const maxTombstones = 64
+
+// Config of New. Zero values mean the defaults.
+type Config struct {
+	// IdleTimeout closes a handle that no operation used for this long; negative means never.
+	IdleTimeout time.Duration
+	// PerOwner bounds the handles of one owner.
+	PerOwner int
+	// Total bounds the handles of all owners. It is lowered to three quarters of RLIMIT_NOFILE.
+	Total int
+}
+
+func (c Config) withDefaults() Config {
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = DefaultIdleTimeout
+	}
+	if c.PerOwner <= 0 {
+		c.PerOwner = DefaultPerOwner
+	}
+	if c.Total <= 0 {
+		c.Total = DefaultTotal
+	}
+	if limit := descriptorLimit(); limit > 0 && c.Total > limit*3/4 {
+		c.Total = limit * 3 / 4
+	}
+	return c
+}
+
+// Spec says what a handle stands for.
+type Spec struct {
+	// Context and Generation are where the file was opened.
+	Context    contexts.ID
+	Generation uint64
+	// Path is the virtual path it was opened by.
+	Path string
+	// Flags are Node's words for the open flags: "r+".
+	Flags string
+	// File is closed by the table.
+	File rootfs.File
+}
+
+// Handle is an open file. Its Spec does not change.
+type Handle struct {
+	Spec
+	FD       int32
+	Owner    string
+	OpenedAt time.Time
+
+	// Position serialises the operations that use the file's own position.
+	Position sync.Mutex
+
+	lastUsed atomic.Int64 // coarse, ns
+	refs     int          // guarded by Table.mu
+	gone     bool         // guarded by Table.mu: out of the table
+}
+
+// LastUsed returns when an operation last began or ended, give or take a tick of the reaper.
+func (h *Handle) LastUsed() time.Time { return time.Unix(0, h.lastUsed.Load()) }
+
+// Table holds the handles of all owners. It is safe for concurrent use.
+type Table struct {
+	cfg    Config
+	clock  atomic.Int64 // coarse, ns
+	reaped atomic.Int64
+
+	mu     sync.Mutex
+	owners map[string]*ownerTable
+	total  int   // open handles and reservations
+	floor  int32 // numbers below were used by owners that are gone
+	closed bool
+
+	stop chan struct{}
+	done chan struct{}
+}
+
+type ownerTable struct {
+	next     int32
+	handles  map[int32]*Handle
+	reserved int
+	graves   []grave
+}
+
+// grave remembers why a handle was closed by the service.
+type grave struct {
+	fd  int32
+	err *fserr.Error
+}
+
+// New returns an empty Table and starts its reaper; Close ends it.
+func New(cfg Config) *Table {
+	t := &Table{
+		cfg: cfg.withDefaults(), owners: map[string]*ownerTable{}, floor: FirstFD,
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	t.clock.Store(time.Now().UnixNano())
+	go t.reap()
+	return t
+}
+
+// Open calls open and gives its file the owner's next number. The bounds are
+// checked before: EMFILE, and open is not called.
+func (t *Table) Open(owner string, open func() (Spec, error)) (int32, error) {
+	if err := t.reserve(owner); err != nil {
+		return 0, err
+	}
+	spec, err := open()
+	if err != nil {
+		t.unreserve(owner)
+		return 0, err
+	}
+	fd, err := t.insert(owner, spec)
+	if err != nil {
+		_ = spec.File.Close()
+		return 0, err
+	}
+	return fd, nil
+}
+
+func (t *Table) reserve(owner string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return &fserr.Error{Code: fserr.ECANCELED, Detail: "the server is stopping"}
+	}
+	o := t.table(owner)
+	if len(o.handles)+o.reserved >= t.cfg.PerOwner {
+		return &fserr.Error{Code: fserr.EMFILE, Hint: fmt.Sprintf("%d handles are open, the limit of one panel; close some (FsService/ListHandles lists them)", t.cfg.PerOwner)}
+	}
+	if t.total >= t.cfg.Total {
+		return &fserr.Error{Code: fserr.EMFILE, Hint: fmt.Sprintf("the server has %d handles open, its limit; close some, or try again later", t.cfg.Total)}
+	}
+	o.reserved++
+	t.total++
+	return nil
+}
+
+// table returns the owner's table, made when it is missing. t.mu is held.
+func (t *Table) table(owner string) *ownerTable {
+	o := t.owners[owner]
+	if o == nil {
+		o = &ownerTable{next: t.floor, handles: map[int32]*Handle{}}
+		t.owners[owner] = o
+	}
+	return o
+}
+
+func (t *Table) unreserve(owner string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.total--
+	if o := t.owners[owner]; o != nil && o.reserved > 0 {
+		o.reserved--
+	}
+}
+
+func (t *Table) insert(owner string, spec Spec) (int32, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.owners[owner]
+	if o == nil || o.reserved == 0 || t.closed {
+		t.total--
+		return 0, &fserr.Error{Code: fserr.ECANCELED, Detail: "the panel was closed while the file was being opened"}
+	}
+	if o.next < 0 {
+		t.total--
+		o.reserved--
+		return 0, &fserr.Error{Code: fserr.EMFILE, Hint: "this panel has used every handle number; restart the server"}
+	}
+	h := &Handle{Spec: spec, FD: o.next, Owner: owner, OpenedAt: time.Now()}
+	h.lastUsed.Store(h.OpenedAt.UnixNano())
+	o.handles[h.FD] = h
+	o.next++
+	o.reserved--
+	return h.FD, nil
+}
+
+// Use returns the owner's handle fd, which stays open until release is called,
+// exactly once. contextID, when set, must be the handle's: EBADF, as for a number
+// that is not the owner's. The reason of a handle that the service closed is told.
+func (t *Table) Use(owner string, fd int32, contextID string) (h *Handle, release func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, err = t.find(owner, fd, contextID)
+	if err != nil {
+		return nil, nil, err
+	}
+	h.refs++
+	h.lastUsed.Store(t.clock.Load())
+	return h, func() { t.release(h) }, nil
+}
+
+func (t *Table) release(h *Handle) {
+	h.lastUsed.Store(t.clock.Load())
+	t.mu.Lock()
+	h.refs--
+	last := h.gone && h.refs == 0
+	t.mu.Unlock()
+	if last {
+		_ = h.File.Close()
+	}
+}
+
+// find looks fd up. t.mu is held.
+func (t *Table) find(owner string, fd int32, contextID string) (*Handle, error) {
+	bad := &fserr.Error{Code: fserr.EBADF, Detail: fmt.Sprintf("bad file descriptor %d", fd)}
+	o := t.owners[owner]
+	if o == nil {
+		return nil, bad
+	}
+	h := o.handles[fd]
+	if h != nil && (contextID == "" || contextID == string(h.Context)) {
+		return h, nil
+	}
+	for _, g := range o.graves {
+		if g.fd == fd {
+			return nil, g.err
+		}
+	}
+	return nil, bad
+}

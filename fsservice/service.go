@@ -1,0 +1,54 @@
+// Package fsservice serves FsService: the operations of Node's fs/promises over
+// the folder of one context. It converts between the wire and rootfs, keeps
+// Node's semantics (flags, encodings, what is created with which mode) and opens
+// nothing by itself: every path goes through rootfs, every call through the
+// context's gate.
+//
+// A handler is three lines: which system call's name its errors carry, whether it
+// changes something, and what it does with the Root. See request.go.
+package fsservice
+
+import (
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fsservice/handles"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// Umask is taken from the modes of everything that is created, as a process with
+// the usual umask would: files get 0644 and directories 0755 unless told otherwise.
+const Umask = 0o022
+
+// MaxReply bounds a unary reply, in bytes: stock gRPC clients stop at 4 MiB.
+const MaxReply = 3584 << 10
+
+// Config of New.
+type Config struct {
+	// Gate opens contexts. Required.
+	Gate contexts.Gate
+	// Handles is the table of open files; its owner closes it. Required.
+	Handles *handles.Table
+	// Log is for what no caller is told; nil means none.
+	Log *zap.Logger
+}
+
+// Service implements ctxfsv1.FsServiceServer. The caller's identity is read from
+// the call's context (panels.IdentityFrom).
+type Service struct {
+	ctxfsv1.UnimplementedFsServiceServer
+	gate    contexts.Gate
+	handles *handles.Table
+	log     *zap.Logger
+	inodes  inodeLocks
+}
+
+var _ ctxfsv1.FsServiceServer = (*Service)(nil)
+
+// New returns a Service.
+func New(cfg Config) *Service {
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	return &Service{gate: cfg.Gate, handles: cfg.Handles, log: cfg.Log}
+}
