@@ -1,0 +1,229 @@
+package rootfs
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// maxWatchLevels is how many directories are held open at once while a tree is
+// added; deeper ones are opened anew from the top.
+const maxWatchLevels = 64
+
+// treeWatcher is a Watcher on inotify. One goroutine of its own turns the hub's
+// events into the reader's, so that a large new subtree or a slow reader delays
+// nobody else.
+//
+// It holds no directory open: the kernel tells of a directory's deletion only
+// when nobody has it open any more.
+type treeWatcher struct {
+	root treeRoot
+	path string
+	name string
+	// id is the watched inode; another at path means that it is gone.
+	id   fileID
+	opts WatchOptions
+	// file says that a file is watched, no directory.
+	file bool
+
+	hub    *inotifyHub
+	events chan WatchEvent
+	stop   chan struct{}
+	close  sync.Once
+	done   chan struct{}
+
+	// top and places belong to the setup, then to the goroutine: what is watched,
+	// and where it stands relative to the top.
+	top    int32
+	places map[int32]string
+	out    outbox
+	gone   bool
+
+	mu   sync.Mutex
+	raw  []inotifyEvent
+	lost bool
+	wake chan struct{}
+}
+
+func watchTree(r treeRoot, path string, opts WatchOptions) (Watcher, error) {
+	hub, err := sharedHub.acquire()
+	if err != nil {
+		return nil, fserr.Wrap(err, "watch", path, "")
+	}
+	w := &treeWatcher{
+		root: r, path: path, name: watchedName(path), opts: opts, hub: hub,
+		events: make(chan WatchEvent), stop: make(chan struct{}), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), places: map[int32]string{}, out: outbox{limit: opts.queue()},
+	}
+	hub.join(w)
+	if err := w.begin(); err != nil {
+		w.leave()
+		return nil, fserr.Wrap(err, "watch", path, "")
+	}
+	go w.run()
+	return w, nil
+}
+
+// Events implements Watcher.
+func (w *treeWatcher) Events() <-chan WatchEvent { return w.events }
+
+// Close implements Watcher.
+func (w *treeWatcher) Close() error {
+	w.close.Do(func() { close(w.stop) })
+	<-w.done
+	return nil
+}
+
+// leave gives everything back to the hub.
+func (w *treeWatcher) leave() {
+	w.hub.leave(w)
+	sharedHub.release()
+}
+
+// receive takes an event from the hub; it never blocks.
+func (w *treeWatcher) receive(e inotifyEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.mask&unix.IN_Q_OVERFLOW != 0 || len(w.raw) >= w.opts.queue() {
+		w.lost = true
+	} else {
+		w.raw = append(w.raw, e)
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is about to look anyway
+	}
+}
+
+func (w *treeWatcher) take() (raw []inotifyEvent, lost bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	raw, lost = w.raw, w.lost
+	w.raw, w.lost = nil, false
+	return raw, lost
+}
+
+func (w *treeWatcher) run() {
+	defer close(w.done)
+	defer close(w.events)
+	defer w.leave()
+	for !w.gone || len(w.out.events) > 0 {
+		to, next := w.out.next(w.events)
+		select {
+		case <-w.stop:
+			return
+		case to <- next:
+			w.out.sent()
+		case <-w.wake:
+			w.work()
+		}
+	}
+}
+
+// work handles what has come in. After a loss the tree is gone through again,
+// since a new directory may be among what was lost.
+func (w *treeWatcher) work() {
+	raw, lost := w.take()
+	for _, e := range raw {
+		if w.gone {
+			return
+		}
+		w.handle(e)
+	}
+	if lost && !w.gone {
+		w.rescan()
+		w.out.put(WatchEvent{Kind: WatchOverflow})
+	}
+}
+
+func (w *treeWatcher) handle(e inotifyEvent) {
+	rel, ok := w.places[e.wd]
+	switch {
+	case !ok || Reserved(e.name): // no longer watched, or not to be seen
+	case e.name == "":
+		w.handleSelf(e)
+	default:
+		w.handleEntry(joinRel(rel, e.name), e.mask)
+	}
+}
+
+// handleSelf handles what happened to a watched inode itself. Below the top its
+// directory tells of the same.
+func (w *treeWatcher) handleSelf(e inotifyEvent) {
+	const ended = unix.IN_DELETE_SELF | unix.IN_UNMOUNT | unix.IN_IGNORED
+	switch {
+	case e.wd == w.top && e.mask&(ended|unix.IN_MOVE_SELF) != 0:
+		w.end()
+	case e.wd == w.top:
+		w.out.put(WatchEvent{Kind: kindOf(e.mask), Name: w.name})
+	case e.mask&ended != 0:
+		delete(w.places, e.wd)
+		w.hub.unsubscribe(w, e.wd)
+	}
+}
+
+// end tells that what was watched is no longer there: deleted, or moved to where
+// it may not even be in the tree any more.
+func (w *treeWatcher) end() {
+	w.out.put(WatchEvent{Kind: WatchRename, Name: w.name})
+	w.gone = true
+}
+
+func (w *treeWatcher) handleEntry(rel string, mask uint32) {
+	w.out.put(WatchEvent{Kind: kindOf(mask), Name: rel})
+	if !w.opts.Recursive || mask&unix.IN_ISDIR == 0 {
+		return
+	}
+	switch {
+	case mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
+		w.grow(rel)
+	case mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
+		w.prune(rel)
+	}
+}
+
+func kindOf(mask uint32) WatchKind {
+	if mask&(unix.IN_ATTRIB|unix.IN_MODIFY) != 0 {
+		return WatchChange
+	}
+	return WatchRename
+}
+
+// grow watches the new subtree at rel and tells of all that is in it already:
+// some of that came before the watch did.
+func (w *treeWatcher) grow(rel string) {
+	tell := func(rel string) { w.out.put(WatchEvent{Kind: WatchRename, Name: rel}) }
+	err := w.add(rel, tell)
+	switch {
+	case fserr.CodeOf(err) == fserr.ESTALE: // another directory stands where the watched one did
+		w.end()
+	case err != nil && !unwatchable(err):
+		w.out.put(WatchEvent{Kind: WatchOverflow}) // events there will be missing
+	}
+}
+
+// prune forgets the subtree at rel.
+func (w *treeWatcher) prune(rel string) {
+	for wd, at := range w.places {
+		if below(at, rel) {
+			delete(w.places, wd)
+			w.hub.unsubscribe(w, wd)
+		}
+	}
+}
+
+// rescan watches what is there now and nothing else.
+func (w *treeWatcher) rescan() {
+	old := w.places
+	w.places = map[int32]string{}
+	if err := w.begin(); err != nil && fserr.CodeOf(err) != fserr.ENOSPC {
+		w.end()
+	}
+	for wd := range old {
+		if _, still := w.places[wd]; !still {
+			w.hub.unsubscribe(w, wd)
+		}
+	}
+}

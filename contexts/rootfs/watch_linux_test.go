@@ -1,0 +1,352 @@
+package rootfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// watching is a tree being watched by a test.
+type watching struct {
+	*testing.T
+	dir  string
+	root Root
+}
+
+// eachWatched runs test on every implementation and demands that nothing of the watch is left over.
+func eachWatched(t *testing.T, test func(watching)) {
+	for _, implementation := range []string{"openat2", "walk", "osroot"} {
+		t.Run(implementation, func(t *testing.T) {
+			t.Cleanup(func() {
+				if sharedHub.hub != nil || sharedHub.users != 0 {
+					t.Errorf("the hub outlived its watchers: %d users", sharedHub.users)
+				}
+				goleak.VerifyNone(t)
+			})
+			dir := t.TempDir()
+			root, err := Open(dir, Options{Implementation: implementation})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = root.Close() })
+			test(watching{t, dir, root})
+		})
+	}
+}
+
+func (t watching) watch(path string, opts WatchOptions) Watcher {
+	t.Helper()
+	w, err := t.root.Watch(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return w
+}
+
+func (t watching) must(errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (t watching) at(name string) string { return filepath.Join(t.dir, name) }
+
+func (t watching) mkdir(name string) {
+	t.Helper()
+	t.must(os.MkdirAll(t.at(name), 0o700))
+}
+
+func (t watching) write(name string) {
+	t.Helper()
+	t.must(os.WriteFile(t.at(name), []byte("x"), 0o600))
+}
+
+func (t watching) rename(from, to string) {
+	t.Helper()
+	t.must(os.Rename(t.at(from), t.at(to)))
+}
+
+// until reads events up to the wanted one and returns all before it.
+func (t watching) until(w Watcher, kind WatchKind, name string) (before []WatchEvent) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		select {
+		case e, ok := <-w.Events():
+			if !ok {
+				t.Fatalf("closed before event %d %q; saw %v", kind, name, before)
+			}
+			if (e == WatchEvent{kind, name}) {
+				return before
+			}
+			before = append(before, e)
+		case <-ctx.Done():
+			t.Fatalf("no event %d %q; saw %v", kind, name, before)
+		}
+	}
+}
+
+// ended reads to the end of the events.
+func (t watching) ended(w Watcher) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		select {
+		case _, ok := <-w.Events():
+			if !ok {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatal("the events did not end")
+		}
+	}
+}
+
+func TestWatchDirectory(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		t.mkdir("d/sub")
+		w := t.watch("/d", WatchOptions{})
+		t.write("d/a")
+		t.until(w, WatchRename, "a")
+		t.until(w, WatchChange, "a")
+		t.must(os.Chmod(t.at("d/a"), 0o640))
+		t.until(w, WatchChange, "a")
+		t.rename("d/a", "d/b")
+		t.until(w, WatchRename, "a")
+		t.until(w, WatchRename, "b")
+		t.write("d/sub/deep")
+		t.must(os.Remove(t.at("d/b")))
+		for _, e := range t.until(w, WatchRename, "b") {
+			if strings.HasPrefix(e.Name, "sub/") {
+				t.Errorf("a watch that is not recursive told of %q", e.Name)
+			}
+		}
+		t.must(os.Chmod(t.at("d"), 0o750))
+		t.until(w, WatchChange, "d")
+	})
+}
+
+func TestWatchFile(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		t.write("file")
+		t.must(os.Symlink("file", t.at("link")))
+		w := t.watch("/link", WatchOptions{})
+		t.must(os.WriteFile(t.at("file"), []byte("more"), 0o600))
+		t.until(w, WatchChange, "link")
+		t.must(os.Remove(t.at("file")))
+		t.until(w, WatchRename, "link")
+		t.ended(w)
+	})
+}
+
+func TestWatchRecursive(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		t.mkdir("old/deep")
+		w := t.watch("/", WatchOptions{Recursive: true})
+		t.write("old/deep/file")
+		t.until(w, WatchRename, "old/deep/file")
+
+		t.mkdir("new/a/b/c") // may be complete before the first watch on it is in place
+		t.write("new/a/b/c/early")
+		t.until(w, WatchRename, "new/a/b/c/early")
+		t.write("new/a/b/c/late")
+		t.until(w, WatchRename, "new/a/b/c/late")
+
+		t.must(os.RemoveAll(t.at("new")))
+		t.until(w, WatchRename, "new")
+		t.mkdir("new/a")
+		t.write("new/a/again")
+		t.until(w, WatchRename, "new/a/again")
+	})
+}
+
+func TestWatchDeepTree(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		deep := strings.TrimSuffix(strings.Repeat("d/", 3*maxWatchLevels), "/")
+		t.mkdir(deep)
+		w := t.watch("/", WatchOptions{Recursive: true})
+		t.write(deep + "/file")
+		t.until(w, WatchRename, deep+"/file")
+	})
+}
+
+func TestWatchMovedSubtree(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		t.mkdir("in/sub/deep")
+		t.mkdir("out")
+		w := t.watch("/in", WatchOptions{Recursive: true})
+
+		t.rename("in/sub", "in/renamed")
+		t.until(w, WatchRename, "renamed")
+		t.write("in/renamed/deep/file")
+		t.until(w, WatchRename, "renamed/deep/file")
+
+		t.rename("in/renamed", "out/left")
+		t.until(w, WatchRename, "renamed")
+		t.write("out/left/deep/unseen")
+		t.write("in/marker")
+		for _, e := range t.until(w, WatchRename, "marker") {
+			if strings.HasSuffix(e.Name, "unseen") {
+				t.Errorf("told of %q, which is outside", e.Name)
+			}
+		}
+
+		t.rename("out/left", "in/back")
+		t.until(w, WatchRename, "back/deep/unseen")
+		t.write("in/back/deep/seen")
+		t.until(w, WatchRename, "back/deep/seen")
+	})
+}
+
+func TestWatchEndsWithItsDirectory(t *testing.T) {
+	for name, leave := range map[string]func(t watching){
+		"removed": func(t watching) { t.must(os.Remove(t.at("d"))) },
+		"moved":   func(t watching) { t.rename("d", "elsewhere") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachWatched(t, func(t watching) {
+				t.mkdir("d")
+				w := t.watch("d", WatchOptions{Recursive: true})
+				leave(t)
+				t.until(w, WatchRename, "d")
+				t.ended(w)
+			})
+		})
+	}
+}
+
+func TestWatchTwiceTheSame(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		t.mkdir("d/sub")
+		outer := t.watch("/", WatchOptions{Recursive: true})
+		first, second := t.watch("/d", WatchOptions{}), t.watch("/d", WatchOptions{})
+		t.write("d/a")
+		t.until(outer, WatchRename, "d/a")
+		t.until(first, WatchRename, "a")
+		t.until(second, WatchRename, "a")
+
+		t.must(first.Close(), first.Close())
+		t.ended(first)
+		t.write("d/b")
+		t.until(outer, WatchRename, "d/b")
+		t.until(second, WatchRename, "b")
+	})
+}
+
+func TestWatchHidesReservedNames(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		w := t.watch("/", WatchOptions{Recursive: true})
+		t.write(ReservedPrefix + "1")
+		t.mkdir(ReservedPrefix + "2/sub")
+		t.write(ReservedPrefix + "2/sub/file")
+		t.rename(ReservedPrefix+"1", "visible")
+		before := t.until(w, WatchRename, "visible")
+		t.write("marker")
+		before = append(before, t.until(w, WatchRename, "marker")...)
+		hidden := func(e WatchEvent) bool { return strings.Contains(e.Name, ReservedPrefix) }
+		if slices.ContainsFunc(before, hidden) {
+			t.Errorf("reserved names were told: %v", before)
+		}
+	})
+}
+
+func TestWatchTellsOfLostEvents(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		w := t.watch("/", WatchOptions{Recursive: true, Queue: 2})
+		for i := range 500 {
+			t.mkdir(fmt.Sprintf("d%d", i))
+		}
+		t.until(w, WatchOverflow, "")
+		t.write("d499/file") // its directory is watched although its creation was among what was lost
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		for seen := false; !seen; {
+			select {
+			case e := <-w.Events():
+				seen = e.Kind == WatchOverflow || e.Name == "d499/file"
+			case <-ctx.Done():
+				t.Fatal("no event of the new directory, and no overflow")
+			}
+		}
+	})
+}
+
+func TestWatchRefusals(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		t.write("file")
+		t.must(os.Symlink("/../../etc", t.at("up")), os.Symlink("../..", t.at("escape")))
+		for _, test := range []struct {
+			path string
+			want fserr.Code
+		}{
+			{"/absent", fserr.ENOENT},
+			{"", fserr.ENOENT},
+			{"/file/", fserr.ENOTDIR},
+			{"/file/below", fserr.ENOTDIR},
+			{"/escape", fserr.EACCES},
+			{"/..", fserr.EACCES},
+			{ReservedPrefix + "1", fserr.ENOENT},
+		} {
+			w, err := t.root.Watch(test.path, WatchOptions{})
+			if fserr.CodeOf(err) != test.want {
+				t.Errorf("watch %q: %v, want %v", test.path, err, test.want)
+			}
+			if err == nil {
+				_ = w.Close()
+			}
+		}
+	})
+}
+
+func TestOutboxIsBounded(t *testing.T) {
+	box := outbox{limit: 2}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		box.put(WatchEvent{WatchRename, name})
+	}
+	want := []WatchEvent{{WatchRename, "a"}, {WatchRename, "b"}, {Kind: WatchOverflow}}
+	if !slices.Equal(box.events, want) {
+		t.Errorf("holds %v, want %v", box.events, want)
+	}
+	box.sent()
+	box.sent()
+	box.put(WatchEvent{WatchChange, "e"})
+	if want := []WatchEvent{{Kind: WatchOverflow}, {WatchChange, "e"}}; !slices.Equal(box.events, want) {
+		t.Errorf("after reading holds %v, want %v", box.events, want)
+	}
+}
+
+func TestWatchLimitsNameTheirRemedy(t *testing.T) {
+	for _, test := range []struct {
+		err  unix.Errno
+		code fserr.Code
+		hint string
+	}{
+		{unix.ENOSPC, fserr.ENOSPC, "raise fs.inotify.max_user_watches"},
+		{unix.ENOENT, fserr.EOPNOTSUPP, "mount it"},
+		{unix.EACCES, fserr.EACCES, ""},
+	} {
+		var got *fserr.Error
+		if err := watchError(test.err); !errors.As(err, &got) || got.Code != test.code || got.Hint != test.hint {
+			t.Errorf("%v became %v, want %v with hint %q", test.err, err, test.code, test.hint)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+//go:build !linux
+
+package rootfs
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// notifyWatcher is a Watcher on fsnotify, which works by path: unlike on Linux,
+// somebody who moves directories while they are added can make it report names
+// (never content) from elsewhere.
+type notifyWatcher struct {
+	root treeRoot
+	opts WatchOptions
+	// path is the watched thing in the tree, top the same as a server path.
+	path, top, name string
+	file            bool
+
+	notify *fsnotify.Watcher
+	events chan WatchEvent
+	stop   chan struct{}
+	close  sync.Once
+	done   chan struct{}
+	out    outbox
+	gone   bool
+}
+
+func watchTree(r treeRoot, path string, opts WatchOptions) (Watcher, error) {
+	w, err := newNotifyWatcher(r, path, opts)
+	if err != nil {
+		return nil, fserr.Wrap(err, "watch", path, "")
+	}
+	go w.run()
+	return w, nil
+}
+
+func newNotifyWatcher(r treeRoot, path string, opts WatchOptions) (*notifyWatcher, error) {
+	base, ok := r.(*osRoot)
+	if !ok {
+		return nil, fserr.EOPNOTSUPP
+	}
+	st, err := r.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	real, err := r.Realpath(path)
+	if err != nil {
+		return nil, err
+	}
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	w := &notifyWatcher{
+		root: r, opts: opts, path: real, name: watchedName(path), file: !st.IsDir(),
+		top:    filepath.Join(base.top.Name(), filepath.FromSlash(real)),
+		notify: notify, events: make(chan WatchEvent), stop: make(chan struct{}),
+		done: make(chan struct{}), out: outbox{limit: opts.queue()},
+	}
+	if err := w.add("", func(string) {}); err != nil {
+		_ = notify.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Events implements Watcher.
+func (w *notifyWatcher) Events() <-chan WatchEvent { return w.events }
+
+// Close implements Watcher.
+func (w *notifyWatcher) Close() error {
+	w.close.Do(func() { close(w.stop) })
+	<-w.done
+	return nil
+}
+
+// add watches the directory at rel and, recursively, those below; tell hears of every entry found.
+func (w *notifyWatcher) add(rel string, tell func(string)) error {
+	if err := w.notify.Add(filepath.Join(w.top, filepath.FromSlash(rel))); err != nil {
+		return err
+	}
+	if w.file || !w.opts.Recursive {
+		return nil
+	}
+	at := w.path + "/" + rel
+	return w.root.Walk(context.Background(), at, WalkOptions{}, func(sub string, e Entry, err error) error {
+		if err != nil {
+			return nil // the watch covers what can be read
+		}
+		tell(joinRel(rel, sub))
+		if e.Type != TypeDirectory {
+			return nil
+		}
+		err = w.notify.Add(filepath.Join(w.top, filepath.FromSlash(joinRel(rel, sub))))
+		if unwatchable(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+func (w *notifyWatcher) run() {
+	defer close(w.done)
+	defer close(w.events)
+	defer func() { _ = w.notify.Close() }()
+	for !w.gone || len(w.out.events) > 0 {
+		to, next := w.out.next(w.events)
+		select {
+		case <-w.stop:
+			return
+		case to <- next:
+			w.out.sent()
+		case e := <-w.notify.Events:
+			w.handle(e)
+		case err := <-w.notify.Errors:
+			w.trouble(err)
+		}
+	}
+}
+
+// trouble handles lost events: new directories may be among them.
+func (w *notifyWatcher) trouble(err error) {
+	if errors.Is(err, fsnotify.ErrEventOverflow) && w.opts.Recursive {
+		_ = w.add("", func(string) {}) // the overflow below tells to look again
+	}
+	w.out.put(WatchEvent{Kind: WatchOverflow})
+}
+
+func (w *notifyWatcher) handle(e fsnotify.Event) {
+	rel, err := filepath.Rel(w.top, e.Name)
+	if err != nil || w.gone {
+		return
+	}
+	rel = filepath.ToSlash(rel)
+	kind := WatchRename
+	if !e.Has(fsnotify.Create) && !e.Has(fsnotify.Remove) && !e.Has(fsnotify.Rename) {
+		kind = WatchChange
+	}
+	if rel == "." {
+		w.handleSelf(kind)
+		return
+	}
+	for part := range strings.SplitSeq(rel, "/") {
+		if Reserved(part) || part == ".." {
+			return
+		}
+	}
+	w.out.put(WatchEvent{Kind: kind, Name: rel})
+	if w.opts.Recursive && e.Has(fsnotify.Create) {
+		w.grow(rel)
+	}
+}
+
+// handleSelf handles what happened to the watched thing itself.
+func (w *notifyWatcher) handleSelf(kind WatchKind) {
+	if kind == WatchChange && !w.file {
+		return // kqueue tells of a directory's entries like this
+	}
+	w.out.put(WatchEvent{Kind: kind, Name: w.name})
+	w.gone = kind == WatchRename
+}
+
+// grow watches the new subtree at rel, if it is one, and tells of all that is in
+// it already: some of that came before the watch did.
+func (w *notifyWatcher) grow(rel string) {
+	st, err := w.root.Lstat(w.path + "/" + rel)
+	if err != nil || !st.IsDir() {
+		return
+	}
+	err = w.add(rel, func(name string) { w.out.put(WatchEvent{Kind: WatchRename, Name: name}) })
+	if err != nil && !unwatchable(err) {
+		w.out.put(WatchEvent{Kind: WatchOverflow}) // events there will be missing
+	}
+}
