@@ -1,0 +1,71 @@
+package fsservice
+
+import (
+	"context"
+	"path"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// globQuery is a Glob, checked.
+type globQuery struct {
+	// base is the virtual absolute path of the directory searched.
+	base     string
+	patterns *globSet
+	exclude  *globSet
+	max      int64
+}
+
+// globResult counts what a Glob found.
+type globResult struct {
+	matches, unreadable int64
+	truncated           bool
+}
+
+// run calls found for each match, as a path relative to base. Directories that
+// no pattern can reach into are not entered.
+func (q *globQuery) run(ctx context.Context, root rootfs.Root, found func(rel string, e rootfs.Entry) error) (globResult, error) {
+	var res globResult
+	err := root.Walk(ctx, q.base, rootfs.WalkOptions{}, func(rel string, e rootfs.Entry, err error) error {
+		if err != nil {
+			res.unreadable++
+			return nil
+		}
+		if q.exclude.match(rel) {
+			return rootfs.SkipDir
+		}
+		if q.patterns.match(rel) {
+			if res.matches == q.max {
+				res.truncated = true
+				return errSearchEnough
+			}
+			res.matches++
+			if err := found(rel, e); err != nil {
+				return err
+			}
+		}
+		if e.Type == rootfs.TypeDirectory && !q.patterns.below(rel) {
+			return rootfs.SkipDir
+		}
+		return nil
+	})
+	return res, enough(err)
+}
+
+// errSearchEnough ends a walk whose caller has enough.
+const errSearchEnough = searchSignal("enough was found")
+
+type searchSignal string
+
+func (s searchSignal) Error() string { return string(s) }
+
+func enough(err error) error {
+	if err == error(errSearchEnough) {
+		return nil
+	}
+	return err
+}
+
+// virtual returns the absolute virtual path of p, for putting in front of what
+// is found below it. It is lexical: p was resolved by the walk already.
+func virtual(p string) string { return path.Join("/", p) }

@@ -1,0 +1,80 @@
+package fsservice
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// TestLineMatcherAgreesWithLineByLine compares the search over many lines at
+// once with the plain way: each line by itself.
+func TestLineMatcherAgreesWithLineByLine(t *testing.T) {
+	exprs := []string{"a", "^a", "a$", "^$", "$", `\s`, "[^x]", "a.b", "a\nb", `(?s)a.b`, `b*`, "ab|ba", `\w+$`}
+	rapid.Check(t, func(t *rapid.T) {
+		expr := regexp.MustCompile("(?m)(?:" + rapid.SampledFrom(exprs).Draw(t, "expr") + ")")
+		text := []byte(rapid.StringOfN(rapid.SampledFrom([]rune("ab \nx\r")), 0, 60, -1).Draw(t, "text"))
+		m := lineMatcher{
+			expr:   expr,
+			before: rapid.IntRange(0, 3).Draw(t, "before"), after: rapid.IntRange(0, 3).Draw(t, "after"),
+			maxCount: rapid.IntRange(0, 3).Draw(t, "max"),
+		}
+		var got []string
+		lines, matches := m.find(text)
+		for _, l := range lines {
+			got = append(got, fmt.Sprintf("%d:%v:%s", l.GetLineNumber(), l.GetContext(), l.GetText()))
+		}
+		want, wantMatches := lineByLine(m, text)
+		if diff := cmp.Diff(want, got); diff != "" || matches != wantMatches {
+			t.Fatalf("%q in %q: %d matches, want %d (-want +got):\n%s", expr, text, matches, wantMatches, diff)
+		}
+	})
+}
+
+func lineByLine(m lineMatcher, text []byte) (out []string, matches int64) {
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	if len(lines[len(lines)-1]) == 0 {
+		lines = lines[:len(lines)-1]
+	}
+	show := map[int]bool{} // line -> is context
+	for i, line := range lines {
+		if m.maxCount > 0 && matches == int64(m.maxCount) {
+			break
+		}
+		if !m.expr.Match(bytes.TrimSuffix(line, []byte("\n"))) {
+			continue
+		}
+		matches++
+		show[i] = false
+		for j := max(0, i-m.before); j <= min(len(lines)-1, i+m.after); j++ {
+			if _, ok := show[j]; !ok {
+				show[j] = true
+			}
+		}
+	}
+	for i, line := range lines {
+		if context, ok := show[i]; ok {
+			out = append(out, fmt.Sprintf("%d:%v:%s", i+1, context, trimEOL(line)))
+		}
+	}
+	return out, matches
+}
+
+func TestGrepLineKeepsWhatIsNotUTF8(t *testing.T) {
+	l := newGrepLine(1, []byte("a\xffb"), [][]int{{0, 1}})
+	if !l.GetLossy() || string(l.GetRawText()) != "a\xffb" || l.GetText() != "a\uFFFDb" {
+		t.Errorf("got %v", l)
+	}
+}
+
+func TestGrepLineIsCutBetweenCharacters(t *testing.T) {
+	long := strings.Repeat("ä", maxGrepLine)
+	l := newGrepLine(1, []byte("x"+long), [][]int{{0, 1}, {maxGrepLine + 4, maxGrepLine + 6}})
+	if !l.GetTruncated() || l.GetLossy() || len(l.GetText()) > maxGrepLine || len(l.GetSpans()) != 1 {
+		t.Errorf("truncated %v, lossy %v, %d bytes, %d spans", l.GetTruncated(), l.GetLossy(), len(l.GetText()), len(l.GetSpans()))
+	}
+}
