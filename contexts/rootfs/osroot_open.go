@@ -10,11 +10,11 @@ import (
 const knownFlags = O_ACCMODE | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_APPEND | O_NONBLOCK |
 	O_DSYNC | O_DIRECT | O_LARGEFILE | O_DIRECTORY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC | O_SYNC
 
-// errMoved tells that what was looked up was replaced before it could be used;
+// errReplaced tells that what was looked up was replaced before it could be used;
 // resolving again finds what stands there now.
-var errMoved = errors.New("replaced meanwhile")
+var errReplaced = errors.New("replaced meanwhile")
 
-// movedRetries bounds how often a path is resolved anew because of errMoved.
+// movedRetries bounds how often a path is resolved anew because of errReplaced.
 const movedRetries = 16
 
 // OpenFile implements Opener.
@@ -62,7 +62,7 @@ func (r *osRoot) open(path string, how walkMode, flags Flags, mode uint32) (File
 func retryMoved(open func() (File, error)) (File, error) {
 	for range movedRetries {
 		f, err := open()
-		if !errors.Is(err, errMoved) {
+		if !errors.Is(err, errReplaced) {
 			return f, err
 		}
 	}
@@ -94,7 +94,7 @@ func (p osPos) open(flags Flags, mode uint32) (File, error) {
 func movedIfGone(err error) error {
 	switch osCode(err) {
 	case fserr.ENOENT, fserr.ELOOP, fserr.ENXIO:
-		return errMoved
+		return errReplaced
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func (p osPos) mayOpen(flags Flags) error {
 func (p osPos) admit(f *os.File, flags Flags) (File, error) {
 	now, err := f.Stat()
 	if err == nil && p.info != nil && !os.SameFile(p.info, now) {
-		err = errMoved
+		err = errReplaced
 	}
 	if err != nil {
 		_ = f.Close()
@@ -133,7 +133,7 @@ func (p osPos) admit(f *os.File, flags Flags) (File, error) {
 func (p osPos) create(flags Flags, mode uint32) (File, error) {
 	f, err := p.dir.dir.OpenFile(p.base, osOpenFlags(flags|O_EXCL), os.FileMode(mode&0o777))
 	if osCodeOrNil(err) == fserr.EEXIST && !exclusive(flags) {
-		return nil, errMoved
+		return nil, errReplaced
 	}
 	if err != nil {
 		return nil, err

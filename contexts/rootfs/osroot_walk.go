@@ -10,8 +10,8 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// maxLinks bounds the links followed for one path, as MAXSYMLINKS does on Linux.
-const maxLinks = 40
+// osMaxLinks bounds the links followed for one path, as MAXSYMLINKS does on Linux.
+const osMaxLinks = 40
 
 // walkMode says how a path is resolved.
 type walkMode struct {
@@ -227,7 +227,7 @@ func (w *osWalk) follows(last bool) bool {
 
 func (w *osWalk) link(name string) error {
 	w.links++
-	if w.mode.noLinks || w.links > maxLinks {
+	if w.mode.noLinks || w.links > osMaxLinks {
 		return fserr.ELOOP
 	}
 	target, err := w.here().readlink(name)
