@@ -2,21 +2,49 @@ package contexts
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
 
+	"github.com/ctxfs/ctxfs/contexts/layer"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Manager owns the contexts of one workspace. It implements Admin.
+// Manager owns the contexts of one workspace. It implements Admin. Any number of
+// Managers, in any number of processes, may share a workspace and its store.
 type Manager struct {
 	cfg    Config
 	layout Layout
+	locks  locks
+	layers *layer.Store
+	source seed.Source
+
+	// ctx ends with Close; wg has every goroutine that outlives the call that began it.
+	ctx    context.Context //nolint:containedctx // the Manager's own life
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	// gates holds a *gate per ID. opening serialises what is not the hot path: looking for a context.
+	gates   sync.Map
+	opening sync.Mutex
+	// layering is held by the seeding that scans the workspace and may build a layer.
+	layering chan struct{}
+
+	mu       sync.Mutex
+	closed   bool
+	flights  map[string]*flight
+	floor    map[ID]uint64
+	onDelete []func(id ID, panels []string)
 }
 
 var _ Admin = (*Manager)(nil)
 
 // Open makes the contexts directory when it is missing, sweeps what a crash left,
-// and returns the workspace's Manager.
-func Open(_ context.Context, cfg Config) (*Manager, error) {
+// and returns the workspace's Manager. A newer state format is a *FormatError.
+func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	cfg = cfg.withDefaults()
 	l, err := NewLayout(cfg.Workspace, cfg.Dir)
 	if err != nil {
@@ -25,37 +53,73 @@ func Open(_ context.Context, cfg Config) (*Manager, error) {
 	if err := l.Make(cfg.Version); err != nil {
 		return nil, err
 	}
-	return &Manager{cfg: cfg, layout: l}, nil
+	root, err := rootfs.Open(l.Workspace, rootfs.Options{FollowMounts: true})
+	if err != nil {
+		return nil, layoutError(fserr.CodeOf(err), err, "workspace %s cannot be opened: %s", l.Workspace, fserr.CodeOf(err).Text())
+	}
+	m := newManager(cfg, l, root)
+	if err := m.reconcile(ctx); err != nil {
+		_ = m.Close() // the first error counts
+		return nil, err
+	}
+	return m, nil
 }
 
-// Close ends running seedings, waits for them, and closes every root.
-func (m *Manager) Close() error { return nil }
+func newManager(cfg Config, l Layout, root rootfs.Root) *Manager {
+	m := &Manager{
+		cfg: cfg, layout: l, locks: locks{dir: l.Locks}, layers: layer.New(l.Layers, cfg.Owner),
+		source:   seed.Source{Root: root, Dir: l.Workspace, Avoid: within(l.Workspace, l.Dir)},
+		layering: make(chan struct{}, 1), flights: map[string]*flight{}, floor: map[ID]uint64{},
+	}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	return m
+}
+
+// within returns dir relative to base, slash-separated, "" when it lies elsewhere.
+func within(base, dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	rel, err := filepath.Rel(base, dir)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		return ""
+	}
+	return filepath.ToSlash(rel)
+}
+
+// Close ends running seedings, waits for them and for running operations, and
+// closes every root. It must be called once nothing more is acquired.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.cancel()
+	var err error
+	m.gates.Range(func(key, value any) bool {
+		g := value.(*gate) //nolint:forcetypeassert // gates holds nothing else
+		if idle, ok := g.close(); ok {
+			m.gates.CompareAndDelete(key, g)
+			g.retire()
+			<-idle
+			if e := g.root.Close(); err == nil && e != nil {
+				err = fmt.Errorf("close a context: %w", e)
+			}
+		}
+		return true
+	})
+	m.wg.Wait()
+	if e := m.source.Root.Close(); err == nil && e != nil {
+		err = fmt.Errorf("close the workspace: %w", e)
+	}
+	return err
+}
 
 // Layout returns the paths.
 func (m *Manager) Layout() Layout { return m.layout }
 
-// OnDelete registers f, called after a context was deleted with the panels that were bound to it.
-func (m *Manager) OnDelete(_ func(id ID, panels []string)) {}
-
-// Acquire implements Gate.
-func (m *Manager) Acquire(context.Context, ID) (*Access, error) { return nil, fserr.ENOSYS }
-
-// Ensure implements Gate.
-func (m *Manager) Ensure(context.Context, ID, EnsureOptions, func(Progress)) (Ensured, error) {
-	return Ensured{}, fserr.ENOSYS
+// OnDelete registers f, called after a context was deleted, with the panels that were bound to it.
+func (m *Manager) OnDelete(f func(id ID, panels []string)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.onDelete = append(m.onDelete, f)
 }
-
-// Get implements Admin.
-func (m *Manager) Get(context.Context, ID) (Info, error) { return Info{}, fserr.ENOSYS }
-
-// List implements Admin.
-func (m *Manager) List(context.Context) ([]Info, error) { return nil, fserr.ENOSYS }
-
-// Delete implements Admin.
-func (m *Manager) Delete(context.Context, ID) (Deleted, error) { return Deleted{}, fserr.ENOSYS }
-
-// PlanSeed implements Admin.
-func (m *Manager) PlanSeed(context.Context, PlanOptions) (Plan, error) { return Plan{}, fserr.ENOSYS }
-
-// Repair rebuilds the records from the folders.
-func (m *Manager) Repair(context.Context) (RepairReport, error) { return RepairReport{}, fserr.ENOSYS }

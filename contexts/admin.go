@@ -1,0 +1,298 @@
+package contexts
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/metadata"
+)
+
+// info describes a record.
+func (m *Manager) info(rec metadata.Context, state State) Info {
+	return Info{
+		ID: ID(rec.ID), State: state, LastError: rec.LastError, Folder: m.layout.Folder(ID(rec.ID)),
+		Driver: rec.Driver, Layer: rec.Layer, Generation: rec.Generation, Files: rec.Files, Bytes: rec.Bytes,
+		CreatedAt: rec.CreatedAt, SeededIn: rec.SeededIn, OwnerPanel: rec.OwnerPanel, Recovered: rec.Recovered,
+	}
+}
+
+// Get implements Admin.
+func (m *Manager) Get(ctx context.Context, id ID) (Info, error) {
+	if _, err := ParseID(string(id)); err != nil {
+		return Info{}, err
+	}
+	rec, _, err := m.record(ctx, id)
+	if err != nil {
+		return Info{}, err
+	}
+	panels, err := m.panels(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	return m.describe(id, rec, panels)
+}
+
+// describe tells a context's state from its folder, its record (which may be
+// zero) and the seedings of this process.
+func (m *Manager) describe(id ID, rec metadata.Context, panels map[ID][]string) (Info, error) {
+	there, err := m.folderState(id)
+	if err != nil {
+		return Info{}, err
+	}
+	if there && rec.ID == "" {
+		rec = m.describeFolder(id)
+	}
+	rec.ID = string(id)
+	info := m.info(rec, StateMissing)
+	info.Panels = panels[id]
+	f := m.flightOf(id)
+	switch {
+	case f != nil:
+		p := f.snapshot()
+		info.State, info.Progress = StateSeeding, &p
+	case there:
+		info.State, info.LastError = StateReady, ""
+	case rec.State == metadata.ContextFailed:
+		info.State = StateFailed
+	case rec.State == metadata.ContextSeeding && m.locks.busy(id):
+		info.State = StateSeeding
+	}
+	return info, nil
+}
+
+// panels lists the panels bound to each context.
+func (m *Manager) panels(ctx context.Context) (map[ID][]string, error) {
+	recs, err := m.cfg.Store.Panels().List(ctx)
+	if err != nil {
+		return nil, &fserr.Error{Code: fserr.CodeOf(err), Detail: "the panels could not be listed", Err: err}
+	}
+	out := map[ID][]string{}
+	for _, p := range recs {
+		out[ID(p.ContextID)] = append(out[ID(p.ContextID)], p.ID)
+	}
+	return out, nil
+}
+
+// List implements Admin.
+func (m *Manager) List(ctx context.Context) ([]Info, error) {
+	recs, err := m.byID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	panels, err := m.panels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := m.allIDs(recs)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Info, 0, len(ids))
+	for _, id := range ids {
+		info, err := m.describe(id, recs[id], panels)
+		if err != nil {
+			m.cfg.Log.Debug("not listed", zap.String("context", string(id)), zap.Error(err))
+			continue
+		}
+		if info.State != StateMissing {
+			out = append(out, info)
+		}
+	}
+	return out, nil
+}
+
+func (m *Manager) byID(ctx context.Context) (map[ID]metadata.Context, error) {
+	recs, err := m.cfg.Store.Contexts().List(ctx)
+	if err != nil {
+		return nil, &fserr.Error{Code: fserr.CodeOf(err), Detail: "the records of contexts could not be listed", Err: err}
+	}
+	out := make(map[ID]metadata.Context, len(recs))
+	for _, r := range recs {
+		out[ID(r.ID)] = r
+	}
+	return out, nil
+}
+
+// allIDs lists the IDs that have a record or a folder, sorted.
+func (m *Manager) allIDs(recs map[ID]metadata.Context) ([]ID, error) {
+	names, err := m.names()
+	if err != nil {
+		return nil, err
+	}
+	var out []ID
+	for id := range recs {
+		out = append(out, id)
+	}
+	for _, name := range names {
+		if _, ok := recs[ID(name)]; ok {
+			continue
+		}
+		if _, err := ParseID(name); err == nil {
+			out = append(out, ID(name))
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// Delete implements Admin.
+func (m *Manager) Delete(ctx context.Context, id ID) (Deleted, error) {
+	if _, err := ParseID(string(id)); err != nil {
+		return Deleted{}, err
+	}
+	release, err := m.locks.work(ctx)
+	if err != nil {
+		return Deleted{}, contextError(id, "could not be deleted", err)
+	}
+	defer release()
+	unlock, err := m.lockFor(ctx, id)
+	if err != nil {
+		return Deleted{}, contextError(id, "could not be deleted", err)
+	}
+	defer unlock()
+	return m.remove(ctx, id)
+}
+
+// lockFor takes a context's lock once its seeding, if one runs, has ended.
+func (m *Manager) lockFor(ctx context.Context, id ID) (func(), error) {
+	if f := m.flightOf(id); f != nil {
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return m.locks.context(ctx, id, func() {})
+}
+
+func (m *Manager) remove(ctx context.Context, id ID) (Deleted, error) {
+	there, err := m.folderState(id)
+	if err != nil {
+		return Deleted{}, err
+	}
+	_, recorded, err := m.record(ctx, id)
+	if err != nil {
+		return Deleted{}, err
+	}
+	if !there && !recorded {
+		return Deleted{}, missing(id)
+	}
+	var out Deleted
+	if there {
+		if out, err = m.removeFolder(ctx, id); err != nil {
+			return out, contextError(id, "could not be deleted", err)
+		}
+	}
+	return out, m.forget(context.WithoutCancel(ctx), id)
+}
+
+// removeFolder takes the gate alone, moves the folder out of sight by one rename, and
+// empties it there: a crash leaves something to sweep, not half a context.
+func (m *Manager) removeFolder(ctx context.Context, id ID) (Deleted, error) {
+	reopen, retire, err := m.takeGate(ctx, id)
+	if err != nil {
+		return Deleted{}, err
+	}
+	staged, err := m.stage("trash")
+	if err == nil {
+		err = renameNoReplace(m.layout.Folder(id), filepath.Join(staged, "folder"))
+	}
+	if err != nil {
+		reopen()
+		return Deleted{}, err
+	}
+	retire()
+	m.cfg.onPhase("trashed")
+	root, err := rootfs.Open(m.layout.Staging, rootfs.Options{})
+	if err != nil {
+		return Deleted{}, err
+	}
+	defer func() { _ = root.Close() }()
+	n, err := root.RemoveAll(context.WithoutCancel(ctx), filepath.Base(staged))
+	return Deleted{Entries: max(n-1, 0)}, err
+}
+
+// takeGate shuts a context's gate and waits until its users have left. One of
+// the returned functions must be called.
+func (m *Manager) takeGate(ctx context.Context, id ID) (reopen, retire func(), err error) {
+	for {
+		g, err := m.gate(ctx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		idle, ok := g.close()
+		if !ok { // replaced meanwhile, or the Manager is being closed
+			if err := ctx.Err(); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			g.reopen()
+			return nil, nil, ctx.Err()
+		}
+		return g.reopen, func() {
+			m.dropGate(id, g)
+			g.retire()
+			_ = g.root.Close() // nothing was written through the root itself
+		}, nil
+	}
+}
+
+// forget removes what is known of a context without folder.
+func (m *Manager) forget(ctx context.Context, id ID) error {
+	panels, err := m.panels(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(m.layout.Manifest(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return contextError(id, "was deleted but for its manifest", err)
+	}
+	if err := m.cfg.Store.Contexts().Delete(ctx, string(id)); err != nil && !errors.Is(err, metadata.ErrNotFound) {
+		return contextError(id, "was deleted but for its record", err)
+	}
+	m.mu.Lock()
+	fs := slices.Clone(m.onDelete)
+	m.mu.Unlock()
+	for _, f := range fs {
+		f(id, panels[id])
+	}
+	m.cfg.Log.Info("context deleted", zap.String("context", string(id)))
+	return nil
+}
+
+// PlanSeed implements Admin.
+func (m *Manager) PlanSeed(ctx context.Context, opts PlanOptions) (Plan, error) {
+	scan, err := seed.Walk(ctx, m.source, m.cfg.Seed, nil)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{Files: scan.Files, Bytes: scan.Bytes}
+	for _, r := range seed.Describe(ctx, m.source, scan.Repos) {
+		p.Repositories = append(p.Repositories, Repository(r))
+	}
+	if opts.Largest <= 0 {
+		opts.Largest = 10
+	}
+	for _, d := range scan.Dirs[:min(opts.Largest, len(scan.Dirs))] {
+		p.Largest = append(p.Largest, DirSize(d))
+	}
+	for _, s := range scan.Skipped {
+		p.Skipped = append(p.Skipped, Skipped(s))
+	}
+	if err := seed.Guard(scan, m.cfg.Seed); err != nil {
+		p.TooLarge = strings.TrimPrefix(err.Error(), fserr.EFBIG.String()+": ")
+	}
+	return p, nil
+}

@@ -1,0 +1,302 @@
+package contexts
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/layer"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/metadata"
+)
+
+// Ensure implements Gate.
+func (m *Manager) Ensure(ctx context.Context, id ID, opts EnsureOptions, progress func(Progress)) (Ensured, error) {
+	start := m.cfg.now()
+	parts, err := ParseID(string(id))
+	if err != nil {
+		return Ensured{}, err
+	}
+	if parts.TemplateHash != "" {
+		return Ensured{}, NoTemplates(id)
+	}
+	if info, ok, err := m.ready(ctx, id, opts.OwnerPanel); ok || err != nil {
+		return Ensured{Info: info}, err
+	}
+	f, err := m.join(id, opts.OwnerPanel)
+	if err != nil {
+		return Ensured{}, err
+	}
+	if err := f.wait(ctx, progress); err != nil {
+		return Ensured{}, err
+	}
+	took := m.cfg.now().Sub(start)
+	if f.owner == opts.OwnerPanel {
+		return Ensured{Info: f.info, Seeded: true, Took: took}, nil
+	}
+	// The flight was begun for somebody else, who now owns the context.
+	info, ok, err := m.ready(ctx, id, opts.OwnerPanel)
+	if err == nil && !ok {
+		err = missing(id)
+	}
+	return Ensured{Info: info, Seeded: true, Took: took}, err
+}
+
+// ready describes a context that needs no seeding; ok is false when it does.
+func (m *Manager) ready(ctx context.Context, id ID, panel string) (info Info, ok bool, err error) {
+	if m.flightOf(id) != nil {
+		return Info{}, false, nil
+	}
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	rec, err := m.find(ctx, id)
+	if code := fserr.CodeOf(err); code == fserr.ESTALE || code == fserr.EAGAIN {
+		return Info{}, false, m.mayOwn(ctx, id, panel)
+	}
+	if err != nil {
+		return Info{}, false, err
+	}
+	if rec, err = m.own(ctx, rec, panel); err != nil {
+		return Info{}, false, err
+	}
+	return m.info(rec, StateReady), true, nil
+}
+
+// mayOwn refuses a context that is missing but whose record names another owner.
+func (m *Manager) mayOwn(ctx context.Context, id ID, panel string) error {
+	rec, ok, err := m.record(ctx, id)
+	if err != nil || !ok || panel == "" || rec.OwnerPanel == "" || rec.OwnerPanel == panel {
+		return err
+	}
+	return owned(id, rec.OwnerPanel, panel)
+}
+
+// seed makes a context, unless another process has done so when its lock is had.
+func (m *Manager) seed(ctx context.Context, f *flight) (Info, bool, error) {
+	release, err := m.locks.work(ctx)
+	if err != nil {
+		return Info{}, false, m.seedError(ctx, f.id, err)
+	}
+	defer release()
+	unlock, err := m.locks.context(ctx, f.id, func() { f.phase(PhaseWaiting) })
+	if err != nil {
+		return Info{}, false, m.seedError(ctx, f.id, err)
+	}
+	defer unlock()
+	m.cfg.onPhase("locked")
+	switch there, err := m.folderState(f.id); {
+	case err != nil:
+		return Info{}, false, err
+	case there:
+		return m.adopt(ctx, f)
+	}
+	rec, err := m.begin(ctx, f)
+	if err != nil {
+		return Info{}, false, m.seedError(ctx, f.id, err)
+	}
+	return m.fill(ctx, f, rec)
+}
+
+// seedError keeps the reason when it may travel, and tells a stop from a failure.
+func (m *Manager) seedError(ctx context.Context, id ID, err error) error {
+	if ctx.Err() != nil {
+		return stopped(id)
+	}
+	return contextError(id, "could not be seeded", err)
+}
+
+// adopt uses the folder that another process made while this one waited.
+func (m *Manager) adopt(ctx context.Context, f *flight) (Info, bool, error) {
+	rec, err := m.find(ctx, f.id)
+	if err != nil {
+		return Info{}, false, err
+	}
+	if rec.State != metadata.ContextReady {
+		if rec, err = m.settleRecord(ctx, rec); err != nil {
+			return Info{}, false, err
+		}
+	}
+	if rec, err = m.own(ctx, rec, f.owner); err != nil {
+		return Info{}, false, err
+	}
+	return m.info(rec, StateReady), false, nil
+}
+
+// begin records that the context is being seeded.
+func (m *Manager) begin(ctx context.Context, f *flight) (metadata.Context, error) {
+	if err := m.collision(ctx, f.id); err != nil {
+		return metadata.Context{}, err
+	}
+	old, ok, err := m.record(ctx, f.id)
+	if err != nil {
+		return old, err
+	}
+	rec := metadata.Context{
+		ID: string(f.id), Explicit: f.owner == "", OwnerPanel: f.owner, State: metadata.ContextSeeding,
+		Driver: m.cfg.Driver.Name(), Generation: 1, CreatedAt: m.cfg.now().UTC(),
+	}
+	m.mu.Lock()
+	rec.Generation = max(rec.Generation, m.floor[f.id])
+	m.mu.Unlock()
+	if !ok {
+		err = m.cfg.Store.Contexts().Create(ctx, rec)
+	} else {
+		rec.Generation = max(rec.Generation, old.Generation+1)
+		if old.OwnerPanel != "" || f.owner == "" {
+			rec.OwnerPanel, rec.Explicit = old.OwnerPanel, old.Explicit
+		}
+		err = m.cfg.Store.Contexts().Update(ctx, rec)
+	}
+	if errors.Is(err, metadata.ErrConflict) {
+		return rec, collides(f.id, "another")
+	}
+	m.cfg.onPhase("recorded")
+	return rec, err
+}
+
+// fill makes the folder and records how that ended.
+func (m *Manager) fill(ctx context.Context, f *flight, rec metadata.Context) (Info, bool, error) {
+	start := m.cfg.now()
+	err := m.make(ctx, f, &rec)
+	// What happened is recorded even when the Manager is being closed.
+	ctx2 := context.WithoutCancel(ctx)
+	rec.SeededIn = m.cfg.now().Sub(start)
+	if err != nil {
+		err = m.seedError(ctx, f.id, err)
+		rec.State, rec.LastError = metadata.ContextFailed, err.Error()
+		m.cfg.Log.Warn("seeding failed", zap.String("context", rec.ID), zap.Error(err))
+		if e := m.cfg.Store.Contexts().Update(ctx2, rec); e != nil {
+			m.cfg.Log.Warn("the failure could not be recorded", zap.String("context", rec.ID), zap.Error(e))
+		}
+		return Info{}, false, err
+	}
+	f.phase(PhaseRecord)
+	rec.State = metadata.ContextReady
+	if err := m.cfg.Store.Contexts().Update(ctx2, rec); err != nil {
+		// The folder is there and complete: it will be found ready whatever the record says.
+		m.cfg.Log.Warn("a seeding could not be recorded", zap.String("context", rec.ID), zap.Error(err))
+	}
+	m.cfg.onPhase("ready")
+	m.cfg.Log.Info("context seeded", zap.String("context", rec.ID), zap.Int64("files", rec.Files),
+		zap.Int64("bytes", rec.Bytes), zap.Duration("took", rec.SeededIn), zap.String("layer", rec.Layer))
+	return m.info(rec, StateReady), true, nil
+}
+
+// make fills a staging directory and renames it to the context's folder.
+func (m *Manager) make(ctx context.Context, f *flight, rec *metadata.Context) error {
+	l, err := m.layerFor(ctx, f)
+	if err != nil {
+		return err
+	}
+	staged, err := m.stage("context")
+	if err != nil {
+		return err
+	}
+	defer m.discard(staged)
+	folder := filepath.Join(staged, "folder")
+	if err := m.makeFolder(folder); err != nil {
+		return err
+	}
+	if l != nil {
+		if err := m.copyLayer(ctx, f, l, folder); err != nil {
+			return err
+		}
+		rec.Layer, rec.Files, rec.Bytes = l.Digest, l.Manifest.Files, l.Manifest.Bytes
+	}
+	m.cfg.onPhase("copied")
+	if err := m.keepManifest(f.id, l); err != nil {
+		return err
+	}
+	m.cfg.onPhase("manifested")
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := renameNoReplace(folder, m.layout.Folder(f.id)); err != nil {
+		return err
+	}
+	m.cfg.onPhase("renamed")
+	return nil
+}
+
+func (m *Manager) makeFolder(folder string) error {
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
+	if o := m.cfg.Owner; o != nil {
+		return os.Lchown(folder, o.UID, o.GID)
+	}
+	return nil
+}
+
+func (m *Manager) copyLayer(ctx context.Context, f *flight, l *layer.Layer, folder string) error {
+	f.phase(PhaseCopying)
+	f.update(func(p *Progress) { p.FilesTotal, p.BytesTotal = l.Manifest.Files, l.Manifest.Bytes })
+	m.cfg.onPhase("copying")
+	return m.cfg.Driver.Prepare(ctx, l.Tree, folder, func(p driver.Progress) {
+		f.counts(p.Files, p.Bytes)
+		if p.Files == l.Manifest.Files/2 {
+			m.cfg.onPhase("copying-midway")
+		}
+	})
+}
+
+// stage makes an empty directory in staging.
+func (m *Manager) stage(kind string) (string, error) { return os.MkdirTemp(m.layout.Staging, kind+"-") }
+
+// discard removes a staged directory; what cannot be removed waits for the next start's sweep.
+func (m *Manager) discard(staged string) {
+	if err := m.removeStaged(context.WithoutCancel(m.ctx), filepath.Base(staged)); err != nil {
+		m.cfg.Log.Warn("staging could not be cleared", zap.Error(err))
+	}
+}
+
+func (m *Manager) removeStaged(ctx context.Context, name string) error {
+	root, err := rootfs.Open(m.layout.Staging, rootfs.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if _, err := root.RemoveAll(ctx, name); err != nil && fserr.CodeOf(err) != fserr.ENOENT {
+		return err
+	}
+	return nil
+}
+
+// keepManifest keeps the layer's manifest for the context, since the layer itself may go.
+func (m *Manager) keepManifest(id ID, l *layer.Layer) error {
+	file := m.layout.Manifest(id)
+	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if l == nil {
+		return nil
+	}
+	if os.Link(l.ManifestFile, file) == nil {
+		return nil
+	}
+	return copyFile(l.ManifestFile, file)
+}
+
+func copyFile(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o600)
+}
+
+// settleRecord makes a folder's record ready that a crash left in another state.
+func (m *Manager) settleRecord(ctx context.Context, rec metadata.Context) (metadata.Context, error) {
+	told := m.describeFolder(ID(rec.ID))
+	rec.State, rec.LastError = metadata.ContextReady, ""
+	rec.Layer, rec.Files, rec.Bytes = told.Layer, told.Files, told.Bytes
+	if err := m.cfg.Store.Contexts().Update(ctx, rec); err != nil {
+		return rec, contextError(ID(rec.ID), "could not be recorded", err)
+	}
+	return rec, nil
+}

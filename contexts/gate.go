@@ -1,0 +1,183 @@
+package contexts
+
+import (
+	"context"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// recheck is how long a gate trusts that the folder's name still leads to the
+// folder it holds. An lstat costs about a microsecond; a person who removes a folder by hand can wait a second.
+const recheck = time.Second
+
+// gate is a ready context's root and who is using it.
+type gate struct {
+	root       rootfs.Root
+	generation uint64
+	// folder identifies the directory that root holds.
+	folder  os.FileInfo
+	checked atomic.Int64
+
+	mu    sync.Mutex
+	users int
+	shut  bool
+	// idle is closed when the gate is shut and its last user has left.
+	idle chan struct{}
+	// turn is closed when a shut gate is opened again or retired.
+	turn chan struct{}
+}
+
+func newGate(root rootfs.Root, generation uint64, folder os.FileInfo, now time.Time) *gate {
+	g := &gate{root: root, generation: generation, folder: folder}
+	g.checked.Store(now.UnixNano())
+	return g
+}
+
+// enter lets a user in. When the gate is shut it returns what to wait for before looking again.
+func (g *gate) enter() (ok bool, wait <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return false, g.turn
+	}
+	g.users++
+	return true, nil
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.users--
+	if g.shut && g.users == 0 {
+		close(g.idle)
+	}
+}
+
+// close lets nobody further in and returns what tells that all have left; false
+// when it was shut already.
+func (g *gate) close() (idle <-chan struct{}, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return g.idle, false
+	}
+	g.shut = true
+	g.idle, g.turn = make(chan struct{}), make(chan struct{})
+	if g.users == 0 {
+		close(g.idle)
+	}
+	return g.idle, true
+}
+
+// reopen undoes close.
+func (g *gate) reopen() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = false
+	close(g.turn)
+}
+
+// retire ends a closed gate: who waits for it looks again.
+func (g *gate) retire() { close(g.turn) }
+
+// due reports whether the folder should be looked at again, to one caller each time.
+func (g *gate) due(now time.Time) bool {
+	last := g.checked.Load()
+	return now.UnixNano()-last > int64(recheck) && g.checked.CompareAndSwap(last, now.UnixNano())
+}
+
+// Acquire implements Gate. After the first time it costs a map look-up.
+func (m *Manager) Acquire(ctx context.Context, id ID) (*Access, error) {
+	for {
+		g, err := m.gate(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if now := m.cfg.now(); g.due(now) && !m.stillThere(id, g) {
+			m.replaced(id, g)
+			continue
+		}
+		ok, wait := g.enter()
+		if ok {
+			var once sync.Once
+			return NewAccess(g.root, g.generation, func() { once.Do(g.leave) }), nil
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, busy(id, "is being deleted")
+		}
+	}
+}
+
+func (m *Manager) stillThere(id ID, g *gate) bool {
+	st, err := os.Lstat(m.layout.Folder(id))
+	return err == nil && os.SameFile(st, g.folder)
+}
+
+// replaced drops a gate whose folder was removed or replaced by somebody else.
+// Its users keep the old folder until they leave; the next one gets a new generation.
+func (m *Manager) replaced(id ID, g *gate) {
+	idle, ok := g.close()
+	if !ok {
+		return
+	}
+	m.dropGate(id, g)
+	g.retire()
+	m.wg.Go(func() {
+		<-idle
+		_ = g.root.Close() // nothing was written through the root itself
+	})
+}
+
+// dropGate forgets a gate, and makes sure that its generation is not given again.
+func (m *Manager) dropGate(id ID, g *gate) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.floor[id] = max(m.floor[id], g.generation+1)
+	m.gates.CompareAndDelete(id, g)
+}
+
+// gate returns a context's gate, opening its root the first time.
+func (m *Manager) gate(ctx context.Context, id ID) (*gate, error) {
+	if g, ok := m.gates.Load(id); ok {
+		return g.(*gate), nil //nolint:forcetypeassert // gates holds nothing else
+	}
+	if err := m.running(id); err != nil {
+		return nil, err
+	}
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	if g, ok := m.gates.Load(id); ok {
+		return g.(*gate), nil //nolint:forcetypeassert // gates holds nothing else
+	}
+	rec, err := m.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return m.openGate(id, rec.Generation)
+}
+
+func (m *Manager) openGate(id ID, generation uint64) (*gate, error) {
+	folder, err := os.Lstat(m.layout.Folder(id))
+	if err != nil {
+		return nil, missing(id)
+	}
+	root, err := rootfs.Open(m.layout.Folder(id), rootfs.Options{AllowChown: m.cfg.AllowChown, Owner: m.cfg.Owner})
+	if err != nil {
+		return nil, contextError(id, "could not be opened", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		_ = root.Close() // unused
+		return nil, stopped(id)
+	}
+	g := newGate(root, max(generation, m.floor[id]), folder, m.cfg.now())
+	m.gates.Store(id, g)
+	return g, nil
+}

@@ -1,0 +1,302 @@
+// Package layer owns the layers: immutable copies of the live workspace from
+// which contexts are made. A layer is a directory
+//
+//	<layers>/<digest>/{tree/,manifest}
+//
+// whose name is the SHA-256 of its manifest. It is made in staging and renamed,
+// so one that has its name is complete. Nothing in a layer's tree is ever
+// changed, its modes included. A file "stale" beside the manifest says that the
+// workspace moved while it was copied: contexts already made from it are whole,
+// no further one is made.
+package layer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Names within a layer's directory.
+const (
+	treeName     = "tree"
+	manifestName = "manifest"
+	staleName    = "stale"
+)
+
+// digestLength is the length of a layer's name: SHA-256 in hex.
+const digestLength = 64
+
+// Layer is a complete layer.
+type Layer struct {
+	// Digest names it.
+	Digest string
+	// Dir, Tree and ManifestFile are server paths.
+	Dir, Tree, ManifestFile string
+	Manifest                *seed.Manifest
+	// Unstable lists files that kept changing while they were copied.
+	Unstable []string
+}
+
+// Store keeps the layers of one workspace. It is safe for concurrent use; builds
+// in one process follow one another.
+type Store struct {
+	dir   string
+	owner *rootfs.Owner
+
+	mu      sync.Mutex
+	current *Layer
+	loaded  bool
+}
+
+// New returns the store of dir, which exists. owner, when not nil, is given to what layers hold.
+func New(dir string, owner *rootfs.Owner) *Store { return &Store{dir: dir, owner: owner} }
+
+// Current returns the newest layer that is not stale, nil when there is none.
+func (s *Store) Current() (*Layer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.loaded {
+		return s.current, nil
+	}
+	names, err := s.names()
+	if err != nil {
+		return nil, err
+	}
+	s.current, s.loaded = s.newest(names), true
+	return s.current, nil
+}
+
+// newest loads the newest of the named layers that can be read and is not stale.
+func (s *Store) newest(names []string) *Layer {
+	var best *Layer
+	var bestTime time.Time
+	for _, name := range names {
+		l := s.layer(name)
+		st, err := os.Stat(l.ManifestFile)
+		if err != nil || st.ModTime().Before(bestTime) || exists(filepath.Join(l.Dir, staleName)) {
+			continue
+		}
+		if l.Manifest, err = seed.ReadManifest(l.ManifestFile); err == nil {
+			best, bestTime = l, st.ModTime()
+		}
+	}
+	return best
+}
+
+func (s *Store) names() ([]string, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("list layers: %w", err)
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() && len(e.Name()) == digestLength {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) layer(digest string) *Layer {
+	dir := filepath.Join(s.dir, digest)
+	return &Layer{Digest: digest, Dir: dir, Tree: filepath.Join(dir, treeName), ManifestFile: filepath.Join(dir, manifestName)}
+}
+
+func exists(p string) bool {
+	_, err := os.Lstat(p)
+	return err == nil
+}
+
+// BuildOptions of Build.
+type BuildOptions struct {
+	// Repos is written into the manifest.
+	Repos []seed.Repository
+	// Staging is an empty directory on the layers' file system, the caller's to remove.
+	Staging string
+	// Workers bounds the files copied at once.
+	Workers int
+	// Progress may be nil.
+	Progress func(rootfs.CopyProgress)
+	// Manifested is called when the copy and its manifest are complete, before the layer has its name; may be nil.
+	Manifested func()
+}
+
+// Build copies what scan found of the workspace into a new layer and makes it
+// the current one. A layer of the same digest that exists already is used
+// instead. Files that changed while they were read are named in Unstable.
+func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opts BuildOptions) (*Layer, error) {
+	if err := Settle(ctx, scan); err != nil {
+		return nil, err
+	}
+	dst, err := rootfs.Open(opts.Staging, rootfs.Options{Owner: s.owner, AllowChown: s.owner != nil})
+	if err != nil {
+		return nil, fmt.Errorf("open the staged layer: %w", err)
+	}
+	defer func() { _ = dst.Close() }()
+	if err := dst.Mkdir(treeName, 0o755); err != nil {
+		return nil, fmt.Errorf("make the staged layer: %w", err)
+	}
+	rec := &recorder{}
+	unstable, err := copyEntries(ctx, src, scan, dst, opts, rec)
+	if err != nil {
+		return nil, err
+	}
+	manifest := seed.NewManifest(opts.Repos, rec.entries)
+	digest, err := manifest.Write(filepath.Join(opts.Staging, manifestName))
+	if err != nil {
+		return nil, fmt.Errorf("write the manifest: %w", err)
+	}
+	if opts.Manifested != nil {
+		opts.Manifested()
+	}
+	l, err := s.publish(opts.Staging, digest)
+	if err != nil {
+		return nil, err
+	}
+	l.Manifest, l.Unstable = manifest, unstable
+	s.mu.Lock()
+	s.current, s.loaded = l, true
+	s.mu.Unlock()
+	return l, nil
+}
+
+// settleTime exceeds the granularity of time stamps of the file systems we know
+// (a tick of the kernel, at most 10 ms): a file that is older than this when it
+// is copied shows any later change in its ctime.
+const settleTime = 20 * time.Millisecond
+
+// Settle waits, at most 20 ms, until the newest file of a scan is old enough for a later
+// change to show in its attributes. Without it a layer could hold for a
+// workspace that changed within the same tick.
+func Settle(ctx context.Context, scan *seed.Scan) error {
+	var newest int64
+	for _, e := range scan.Entries {
+		newest = max(newest, e.CtimeNs)
+	}
+	wait := settleTime - time.Since(time.Unix(0, newest))
+	if wait <= 0 || newest == 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(min(wait, settleTime))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type recorder struct {
+	mu      sync.Mutex
+	entries []seed.Entry
+}
+
+func (r *recorder) add(p string, st rootfs.Stat, target string) {
+	if p == "" || p == "." {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries = append(r.entries, seed.NewEntry(p, st, target))
+}
+
+// copyEntries copies exactly the entries of the scan; what appeared since is left to the next layer.
+func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst rootfs.Root, opts BuildOptions, rec *recorder) ([]string, error) {
+	wanted := make(map[string]rootfs.Type, len(scan.Entries))
+	for _, e := range scan.Entries {
+		wanted[e.Path] = e.Type
+	}
+	report, err := rootfs.CopyTree(ctx, src.Root, ".", dst, treeName, rootfs.CopyOptions{
+		Skip: func(rel string, e rootfs.Entry) bool {
+			rel = path.Clean(rel)
+			t, ok := wanted[rel]
+			return rel != "." && (!ok || t != e.Type)
+		},
+		Progress: opts.Progress, PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true,
+		Workers: opts.Workers,
+		Record:  func(rel string, st rootfs.Stat, target string) { rec.add(path.Clean(rel), st, target) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("copy the workspace: %w", err)
+	}
+	return report.Unstable, nil
+}
+
+// publish gives a staged layer its name.
+func (s *Store) publish(staged, digest string) (*Layer, error) {
+	l := s.layer(digest)
+	err := os.Rename(staged, l.Dir)
+	switch {
+	case err == nil || exists(l.ManifestFile):
+		return l, nil
+	default:
+		return nil, fmt.Errorf("publish layer %s: %w", digest, fserr.CodeOf(err))
+	}
+}
+
+// MarkStale says that the workspace is no longer as the layer has it, for certain
+// not as a whole. A layer that is only out of date needs no mark: its manifest tells.
+func (s *Store) MarkStale(l *Layer) error {
+	s.mu.Lock()
+	if s.current == l {
+		s.current, s.loaded = nil, false
+	}
+	s.mu.Unlock()
+	if err := os.WriteFile(filepath.Join(l.Dir, staleName), nil, 0o600); err != nil {
+		return fmt.Errorf("mark layer %s stale: %w", l.Digest, err)
+	}
+	return nil
+}
+
+// Collect removes the layers that keep does not name and that are not current,
+// and returns their digests. The caller keeps other processes from using layers meanwhile.
+func (s *Store) Collect(ctx context.Context, keep map[string]bool) ([]string, error) {
+	current, err := s.Current()
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.names()
+	if err != nil {
+		return nil, err
+	}
+	var removed []string
+	var errs []error
+	for _, name := range names {
+		if keep[name] || (current != nil && current.Digest == name) {
+			continue
+		}
+		if err := s.remove(ctx, name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		removed = append(removed, name)
+	}
+	return removed, errors.Join(errs...)
+}
+
+func (s *Store) remove(ctx context.Context, digest string) error {
+	root, err := rootfs.Open(s.dir, rootfs.Options{})
+	if err != nil {
+		return fmt.Errorf("remove layer %s: %w", digest, err)
+	}
+	defer func() { _ = root.Close() }()
+	// The manifest goes first: what is left of a removal that was interrupted is no layer.
+	if err := root.Unlink(path.Join(digest, manifestName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove layer %s: %w", digest, err)
+	}
+	if _, err := root.RemoveAll(ctx, digest); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove layer %s: %w", digest, err)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+// Package seed decides what of a workspace is copied into a context: it finds
+// the repositories, applies the excludes, guards against sizes nobody meant, and
+// writes down what was taken (Manifest). It copies nothing itself and changes
+// nothing in the workspace, which it reads through a rootfs.Root only.
+package seed
+
+import (
+	"context"
+	"errors"
+	"path"
+	"sort"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Repository is a git repository of the workspace.
+type Repository struct {
+	// Path is relative to the workspace, slash-separated; "." is the workspace itself.
+	Path string `json:"path"`
+	// Head is the commit, "" before the first one or when git could not tell.
+	Head string `json:"head,omitempty"`
+	// Branch is "" when detached or when git could not tell.
+	Branch string `json:"branch,omitempty"`
+	// Dirty says that files differ from Head, untracked ones included.
+	Dirty bool `json:"dirty,omitempty"`
+}
+
+// Source is a workspace to read.
+type Source struct {
+	// Root is the workspace, opened to follow mounts.
+	Root rootfs.Root
+	// Dir is its server path, for git.
+	Dir string
+	// Avoid is the contexts directory, relative to Dir and slash-separated, "" when it lies elsewhere.
+	Avoid string
+}
+
+// Discover lists the workspace's repositories, by path. A directory that holds
+// ".git", be it a directory or a file, is one, and is not searched further:
+// repositories within are taken with it. Hidden directories, node_modules
+// and links to directories are not entered.
+func Discover(ctx context.Context, src Source) ([]string, error) {
+	if isRepository(src.Root, ".") {
+		return []string{"."}, nil
+	}
+	var found []string
+	err := src.Root.Walk(ctx, ".", rootfs.WalkOptions{}, func(rel string, e rootfs.Entry, err error) error {
+		switch {
+		case err != nil || e.Type != rootfs.TypeDirectory:
+			return nil //nolint:nilerr // what cannot be read holds no repository that could be taken
+		case strings.HasPrefix(e.Name, ".") || e.Name == "node_modules" || rel == src.Avoid:
+			return rootfs.SkipDir
+		case isRepository(src.Root, rel):
+			found = append(found, rel)
+			return rootfs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fserr.Wrap(err, "discover", "/", "")
+	}
+	sort.Strings(found)
+	return found, nil
+}
+
+func isRepository(root rootfs.Root, dir string) bool {
+	st, err := root.Lstat(path.Join(dir, ".git"))
+	return err == nil && (st.IsDir() || st.Type() == rootfs.TypeFile)
+}
+
+// units returns what is walked: the repositories and Options.Root, without those that lie in another.
+func units(repos []string, root string) []string {
+	all := append([]string(nil), repos...)
+	if root != "" {
+		all = append(all, path.Clean(root))
+	}
+	sort.Strings(all)
+	var out []string
+	for _, u := range all {
+		if !coveredBy(out, u) {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+func coveredBy(units []string, p string) bool {
+	for _, u := range units {
+		if u == "." || u == p || strings.HasPrefix(p, u+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// checkRoot refuses an Options.Root that is no folder of the workspace.
+func checkRoot(src Source, root string) error {
+	if root == "" {
+		return nil
+	}
+	bad := func(why string, err error) error {
+		return &fserr.Error{
+			Code: fserr.EINVAL, Detail: "bad --seed-root '" + root + "': " + why, Err: err,
+			Hint: "name a folder relative to the workspace, such as .",
+		}
+	}
+	if path.IsAbs(root) || root == ".." || strings.HasPrefix(path.Clean(root), "../") {
+		return bad("it must lie in the workspace", nil)
+	}
+	st, err := src.Root.Lstat(path.Clean(root))
+	switch {
+	case errors.Is(err, fserr.ENOENT):
+		return bad("there is no such folder", err)
+	case err != nil:
+		return bad(fserr.CodeOf(err).Text(), err)
+	case !st.IsDir():
+		return bad("it is no folder", nil)
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package seed
+
+import (
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// Entry is one file, directory or link as it was in the workspace.
+type Entry struct {
+	// Path is relative, slash-separated, and may hold bytes that are not UTF-8.
+	Path string
+	Type rootfs.Type
+	// Mode is the permission bits.
+	Mode uint32
+	Size int64
+	// MtimeNs and CtimeNs are ns since the epoch.
+	MtimeNs, CtimeNs int64
+	Ino, Dev         uint64
+	// Target is a link's, byte for byte.
+	Target string
+}
+
+func entryOf(p string, st rootfs.Stat, target string) Entry {
+	e := Entry{
+		Path: p, Type: st.Type(), Mode: st.Perm(), MtimeNs: st.MtimeNs, CtimeNs: st.CtimeNs,
+		Ino: st.Ino, Dev: st.Dev, Target: target,
+	}
+	if e.Type == rootfs.TypeFile {
+		e.Size = st.Size
+	}
+	return e
+}
+
+// NewEntry describes what was copied from p.
+func NewEntry(p string, st rootfs.Stat, target string) Entry { return entryOf(p, st, target) }
+
+func sortEntries(es []Entry) {
+	slices.SortFunc(es, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
+}
+
+func sortByFiles(dirs []DirSize) {
+	slices.SortFunc(dirs, func(a, b DirSize) int { return cmp.Compare(b.Files, a.Files) })
+}
+
+// Same reports whether e and o are the same, unchanged file. Of directories only
+// the mode counts: what comes and goes in one shows by itself, unless it is excluded.
+func (e Entry) Same(o Entry) bool {
+	if e.Type == rootfs.TypeDirectory {
+		return e.Path == o.Path && e.Type == o.Type && e.Mode == o.Mode
+	}
+	return e == o
+}
+
+// Manifest says what was taken from the workspace: the base that a context's changes are told against.
+type Manifest struct {
+	Repos []Repository
+	// Entries are by path.
+	Entries      []Entry
+	Files, Bytes int64
+}
+
+// NewManifest sorts and counts what was copied.
+func NewManifest(repos []Repository, entries []Entry) *Manifest {
+	m := &Manifest{Repos: repos, Entries: entries}
+	sortEntries(m.Entries)
+	for _, e := range m.Entries {
+		if e.Type != rootfs.TypeDirectory {
+			m.Files++
+		}
+		m.Bytes += e.Size
+	}
+	return m
+}
+
+// Holds reports whether the workspace is still as the manifest says. A file whose
+// change cannot be told from its attributes alone counts as unchanged; see layer.Settle.
+func (m *Manifest) Holds(s *Scan) bool {
+	return slices.EqualFunc(m.Entries, s.Entries, Entry.Same)
+}
+
+// manifestFormat is the format that Write writes.
+const manifestFormat = 1
+
+type header struct {
+	Format int          `json:"format"`
+	Repos  []Repository `json:"repos,omitempty"`
+	Files  int64        `json:"files"`
+	Bytes  int64        `json:"bytes"`
+}
+
+// line is an Entry on disk. A path or target that is not UTF-8 is base64 in its second field.
+type line struct {
+	Path    string `json:"p,omitempty"`
+	PathB   string `json:"pb,omitempty"`
+	Type    uint8  `json:"t"`
+	Mode    uint32 `json:"m"`
+	Size    int64  `json:"s,omitempty"`
+	Mtime   int64  `json:"mt"`
+	Ctime   int64  `json:"ct"`
+	Ino     uint64 `json:"i"`
+	Dev     uint64 `json:"d"`
+	Target  string `json:"l,omitempty"`
+	TargetB string `json:"lb,omitempty"`
+}
+
+func split(s string) (text, b64 string) {
+	if utf8.ValidString(s) {
+		return s, ""
+	}
+	return "", base64.StdEncoding.EncodeToString([]byte(s))
+}
+
+func join(text, b64 string) (string, error) {
+	if b64 == "" {
+		return text, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(b64)
+	return string(raw), err
+}
+
+// encode writes the manifest as JSON lines: a header, then the entries.
+func (m *Manifest) encode(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(header{Format: manifestFormat, Repos: m.Repos, Files: m.Files, Bytes: m.Bytes}); err != nil {
+		return err
+	}
+	for _, e := range m.Entries {
+		l := line{Type: uint8(e.Type), Mode: e.Mode, Size: e.Size, Mtime: e.MtimeNs, Ctime: e.CtimeNs, Ino: e.Ino, Dev: e.Dev}
+		l.Path, l.PathB = split(e.Path)
+		l.Target, l.TargetB = split(e.Target)
+		if err := enc.Encode(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Write stores the manifest, gzipped, in a new file and returns the digest of its
+// content: SHA-256 in hex.
+func (m *Manifest) Write(file string) (digest string, err error) {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	buf := bufio.NewWriterSize(f, 64<<10)
+	zip, err := gzip.NewWriterLevel(buf, gzip.BestSpeed)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	if err := m.encode(io.MultiWriter(sum, zip)); err != nil {
+		return "", err
+	}
+	if err := errors.Join(zip.Close(), buf.Flush()); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// ReadManifest reads what Write wrote. A file that is cut short or of a newer format is an error.
+func ReadManifest(file string) (*Manifest, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	zip, err := gzip.NewReader(bufio.NewReader(f))
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	m, err := decode(zip)
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	return m, nil
+}
+
+func decode(r io.Reader) (*Manifest, error) {
+	dec := json.NewDecoder(r)
+	var h header
+	if err := dec.Decode(&h); err != nil {
+		return nil, err
+	}
+	if h.Format != manifestFormat {
+		return nil, fmt.Errorf("its format is %d, this version reads %d", h.Format, manifestFormat)
+	}
+	m := &Manifest{Repos: h.Repos, Files: h.Files, Bytes: h.Bytes}
+	for {
+		var l line
+		err := dec.Decode(&l)
+		if errors.Is(err, io.EOF) {
+			return m, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		e, err := l.entry()
+		if err != nil {
+			return nil, err
+		}
+		m.Entries = append(m.Entries, e)
+	}
+}
+
+func (l line) entry() (Entry, error) {
+	e := Entry{Type: rootfs.Type(l.Type), Mode: l.Mode, Size: l.Size, MtimeNs: l.Mtime, CtimeNs: l.Ctime, Ino: l.Ino, Dev: l.Dev}
+	var err1, err2 error
+	e.Path, err1 = join(l.Path, l.PathB)
+	e.Target, err2 = join(l.Target, l.TargetB)
+	return e, errors.Join(err1, err2)
+}
+
+// Inspect reads a manifest and its digest.
+func Inspect(file string) (*Manifest, string, error) {
+	m, err := ReadManifest(file)
+	if err != nil {
+		return nil, "", err
+	}
+	sum := sha256.New()
+	if err := m.encode(sum); err != nil {
+		return nil, "", fmt.Errorf("read manifest: %w", err)
+	}
+	return m, hex.EncodeToString(sum.Sum(nil)), nil
+}

@@ -1,0 +1,294 @@
+package seed
+
+import (
+	"context"
+	"path"
+	"sort"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Scan is what a seeding now would copy.
+type Scan struct {
+	// Repos lists the repositories' paths, those within others included.
+	Repos []string
+	// Entries are by path. Beyond the guard's limits they are left out.
+	Entries []Entry
+	// Files counts what is no directory; Bytes is the size of regular files.
+	Files, Bytes int64
+	// Dirs are the sizes by top directory: of the workspace, or of each repository in it; largest first.
+	Dirs []DirSize
+	// Skipped is by reason.
+	Skipped []Skipped
+}
+
+// DirSize is a directory and what it holds, recursively.
+type DirSize struct {
+	Path         string
+	Files, Bytes int64
+}
+
+// Skipped counts what was left out for one reason. Files is -1 when directories
+// were left out unread.
+type Skipped struct {
+	Reason         string
+	Entries, Files int64
+}
+
+// Walk finds the repositories and stats everything that would be copied.
+// progress may be nil; it is told the counts now and then.
+func Walk(ctx context.Context, src Source, opts Options, progress func(files, bytes int64)) (*Scan, error) {
+	opts = opts.WithDefaults()
+	if err := checkOptions(src, opts); err != nil {
+		return nil, err
+	}
+	repos, err := Discover(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	w := &walker{
+		ctx: ctx, src: src, opts: opts, progress: progress, ignores: newIgnores(src.Root, opts.Exclude),
+		lists: map[string]selected{}, dirs: map[string]*DirSize{}, skipped: map[string]*Skipped{}, seen: map[string]bool{},
+	}
+	w.scan.Repos = repos
+	for _, u := range units(repos, opts.Root) {
+		if err := w.unit(u); err != nil {
+			return nil, err
+		}
+	}
+	return w.finish(), nil
+}
+
+func checkOptions(src Source, opts Options) error {
+	switch opts.Select {
+	case SelectAll, SelectUnignored, SelectTracked:
+		return checkRoot(src, opts.Root)
+	}
+	return &fserr.Error{Code: fserr.EINVAL, Detail: "bad --seed-select '" + string(opts.Select) + "'", Hint: "use all, unignored or tracked"}
+}
+
+type walker struct {
+	ctx      context.Context //nolint:containedctx // a walker lives for one call
+	src      Source
+	opts     Options
+	progress func(files, bytes int64)
+	ignores  *ignores
+	// lists has git's selection per repository; one without an entry is taken whole.
+	lists   map[string]selected
+	dirs    map[string]*DirSize
+	skipped map[string]*Skipped
+	seen    map[string]bool
+	scan    Scan
+	// repoOf tells which repository a directory belongs to.
+	repoOf map[string]string
+}
+
+// unit takes a repository or the seed root.
+func (w *walker) unit(u string) error {
+	if reason := w.excludedAbove(u); reason != "" {
+		w.skip(reason, true)
+		return nil
+	}
+	if err := w.parents(u); err != nil {
+		return err
+	}
+	w.repoOf = map[string]string{u: ""}
+	if isRepository(w.src.Root, u) {
+		if err := w.enterRepository(u); err != nil {
+			return err
+		}
+	}
+	err := w.src.Root.Walk(w.ctx, u, rootfs.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
+		return w.visit(u, path.Join(u, rel), e, err)
+	})
+	return fserr.Wrap(err, "scan", "/"+u, "")
+}
+
+// excludedAbove says whether the patterns leave the unit, or a folder on the way to it, out.
+func (w *walker) excludedAbove(u string) string {
+	if u == "." {
+		return ""
+	}
+	for i := range u + "/" {
+		if i < len(u) && u[i] != '/' {
+			continue
+		}
+		if reason := w.ignores.reason(u[:i], true); reason != "" && !alwaysExcluded[reason] {
+			return reason
+		}
+	}
+	return ""
+}
+
+// parents adds the unit's directory and those above it.
+func (w *walker) parents(u string) error {
+	for ; u != "."; u = path.Dir(u) {
+		if w.seen[u] {
+			return nil
+		}
+		st, err := w.src.Root.Lstat(u)
+		if err != nil {
+			return fserr.Wrap(err, "scan", "/"+u, "")
+		}
+		w.seen[u] = true
+		w.scan.Entries = append(w.scan.Entries, entryOf(u, st, ""))
+	}
+	return nil
+}
+
+func (w *walker) enterRepository(dir string) error {
+	w.repoOf[dir] = dir
+	if w.opts.Select == SelectAll {
+		return nil
+	}
+	set, err := list(w.ctx, w.src, dir, w.opts.Select)
+	w.lists[dir] = set
+	return err
+}
+
+// visit is called for everything below a unit, parents first.
+func (w *walker) visit(u, p string, e rootfs.Entry, walkErr error) error {
+	if walkErr != nil {
+		return &fserr.Error{
+			Op: "scandir", Path: "/" + p, Code: fserr.CodeOf(walkErr), Err: walkErr,
+			Detail: fserr.CodeOf(walkErr).Text() + ", reading a folder of the workspace",
+			Hint:   "make it readable, or add it to " + IgnoreFile,
+		}
+	}
+	isDir := e.Type == rootfs.TypeDirectory
+	reason := w.reason(p, e)
+	if reason == "" && isDir && isRepository(w.src.Root, p) {
+		w.scan.Repos = append(w.scan.Repos, p)
+		if err := w.enterRepository(p); err != nil {
+			return err
+		}
+	} else if isDir {
+		w.repoOf[p] = w.repoOf[path.Dir(p)]
+	}
+	if reason == "" {
+		reason = w.unselected(p)
+	}
+	if reason != "" {
+		w.skip(reason, isDir)
+		if isDir {
+			return rootfs.SkipDir
+		}
+		return nil
+	}
+	w.take(u, p, e)
+	return nil
+}
+
+func (w *walker) reason(p string, e rootfs.Entry) string {
+	if w.src.Avoid != "" && p == w.src.Avoid {
+		return ".contexts"
+	}
+	switch e.Type {
+	case rootfs.TypeFile, rootfs.TypeDirectory, rootfs.TypeSymlink:
+		return w.ignores.reason(p, e.Type == rootfs.TypeDirectory)
+	}
+	return "no regular file"
+}
+
+// unselected asks git's list of the repository that p lies in. A repository
+// within another goes by its own list, whatever the outer one says of it.
+func (w *walker) unselected(p string) string {
+	set, ok := w.lists[w.repoOf[path.Dir(p)]]
+	if !ok || set[p] || w.repoOf[p] == p {
+		return ""
+	}
+	if w.opts.Select == SelectTracked {
+		return "not tracked"
+	}
+	return "ignored by git"
+}
+
+func (w *walker) skip(reason string, isDir bool) {
+	s, ok := w.skipped[reason]
+	if !ok {
+		s = &Skipped{Reason: reason}
+		w.skipped[reason] = s
+	}
+	s.Entries++
+	switch {
+	case isDir:
+		s.Files = -1
+	case s.Files >= 0:
+		s.Files++
+	}
+}
+
+// progressEvery is how many files pass between two reports.
+const progressEvery = 1024
+
+func (w *walker) take(u, p string, e rootfs.Entry) {
+	if w.seen[p] {
+		return
+	}
+	isDir := e.Type == rootfs.TypeDirectory
+	if !isDir {
+		w.count(topOf(u, p), e)
+	}
+	if w.scan.Files <= w.opts.MaxFiles && e.Stat != nil {
+		target := ""
+		if e.Type == rootfs.TypeSymlink {
+			target, _ = w.src.Root.Readlink(p) // a link that vanished shows in the closing walk
+		}
+		w.scan.Entries = append(w.scan.Entries, entryOf(p, *e.Stat, target))
+	}
+}
+
+func (w *walker) count(top string, e rootfs.Entry) {
+	d, ok := w.dirs[top]
+	if !ok {
+		d = &DirSize{Path: top}
+		w.dirs[top] = d
+	}
+	var size int64
+	if e.Type == rootfs.TypeFile && e.Stat != nil {
+		size = e.Stat.Size
+	}
+	d.Files++
+	d.Bytes += size
+	w.scan.Files++
+	w.scan.Bytes += size
+	if w.progress != nil && w.scan.Files%progressEvery == 0 {
+		w.progress(w.scan.Files, w.scan.Bytes)
+	}
+}
+
+// topOf returns the unit's child that p lies in, or the unit for its own files.
+func topOf(u, p string) string {
+	rel := p
+	if u != "." {
+		rel = strings.TrimPrefix(p, u+"/")
+	}
+	first, _, below := strings.Cut(rel, "/")
+	if !below {
+		return u
+	}
+	return path.Join(u, first)
+}
+
+func (w *walker) finish() *Scan {
+	s := &w.scan
+	sort.Strings(s.Repos)
+	sortEntries(s.Entries)
+	for _, d := range w.dirs {
+		s.Dirs = append(s.Dirs, *d)
+	}
+	sort.Slice(s.Dirs, func(i, j int) bool {
+		a, b := s.Dirs[i], s.Dirs[j]
+		if a.Bytes != b.Bytes {
+			return a.Bytes > b.Bytes
+		}
+		return a.Path < b.Path
+	})
+	for _, k := range w.skipped {
+		s.Skipped = append(s.Skipped, *k)
+	}
+	sort.Slice(s.Skipped, func(i, j int) bool { return s.Skipped[i].Reason < s.Skipped[j].Reason })
+	return s
+}
