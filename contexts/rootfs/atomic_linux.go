@@ -1,0 +1,348 @@
+package rootfs
+
+import (
+	"crypto/rand"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// linuxAtomic is a file without a name (O_TMPFILE), or with a reserved one where
+// the file system has no such thing, until Commit puts it at its place.
+type linuxAtomic struct {
+	*linuxFile
+	at        place
+	exclusive bool
+	mu        sync.Mutex
+	tmp       string // the reserved name, "" while it has none
+	done      bool
+}
+
+// CreateAtomic starts a file that appears at path on Commit.
+func (r *linuxRoot) CreateAtomic(path string, mode uint32, exclusive bool) (AtomicFile, error) {
+	at, err := r.atomicPlace(path, exclusive)
+	if err != nil {
+		return nil, failed(err, "open", path)
+	}
+	a := &linuxAtomic{at: at, exclusive: exclusive}
+	fd, err := a.open(mode)
+	if err == nil {
+		if err = r.adopt(fd, mode); err != nil {
+			closeFD(fd)
+			a.dropName()
+		}
+	}
+	if err != nil {
+		at.close()
+		return nil, failed(err, "open", path)
+	}
+	a.linuxFile = &linuxFile{fd: newDescriptor(fd), root: r}
+	return a, nil
+}
+
+// atomicPlace finds where the file will appear and refuses what can be seen already.
+func (r *linuxRoot) atomicPlace(path string, exclusive bool) (place, error) {
+	p, err := r.place(path, true)
+	if err != nil {
+		return p, err
+	}
+	st, err := r.entryAt(p, exclusive)
+	if err == nil && st.Type() == TypeSymlink {
+		p.close()
+		if p, _, err = r.target(path); err != nil {
+			return p, err
+		}
+		_, err = r.entryAt(p, exclusive)
+	}
+	if err != nil {
+		p.close()
+	}
+	return p, err
+}
+
+// entryAt checks that what stands at p can be replaced; the zero Stat means that nothing does.
+func (r *linuxRoot) entryAt(p place, exclusive bool) (Stat, error) {
+	if exclusive && !p.plain() {
+		return Stat{}, unix.EEXIST
+	}
+	if !p.plain() || p.slash {
+		return Stat{}, unix.EISDIR
+	}
+	fd, err := openAt(p.dir, p.base, unix.O_PATH, 0)
+	if err == unix.ENOENT {
+		return Stat{}, nil
+	}
+	if err != nil {
+		return Stat{}, err
+	}
+	defer closeFD(fd)
+	st, err := statFD(fd)
+	if err != nil {
+		return st, err
+	}
+	return st, replaceable(fd, st, exclusive)
+}
+
+func replaceable(fd int, st Stat, exclusive bool) error {
+	switch {
+	case exclusive:
+		return unix.EEXIST
+	case st.IsDir():
+		return unix.EISDIR
+	case st.Type() == TypeSymlink:
+		return nil
+	case st.Type() != TypeFile:
+		return errSpecial
+	}
+	return accessFD(fd, unix.W_OK)
+}
+
+// open makes the file; the caller adopts it.
+func (a *linuxAtomic) open(mode uint32) (int, error) {
+	fd, err := openAt(a.at.dir, ".", unix.O_TMPFILE|unix.O_RDWR, mode&0o777)
+	if err == nil || !unsupported(err) {
+		return fd, err
+	}
+	name := tmpName()
+	fd, err = openAt(a.at.dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, mode&0o777)
+	if err == nil {
+		a.tmp = name
+	}
+	return fd, err
+}
+
+func tmpName() string { return ReservedPrefix + rand.Text() }
+
+// Commit makes the file appear.
+func (a *linuxAtomic) Commit(sync bool) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return failed(os.ErrClosed, "close", "")
+	}
+	err := a.fd.use(func(fd int) error { return a.commit(fd, sync) })
+	cerr := a.finish()
+	if err == nil {
+		err = cerr
+	}
+	return failed(err, "close", "")
+}
+
+func (a *linuxAtomic) commit(fd int, sync bool) error {
+	if sync {
+		if err := uninterrupted(func() error { return unix.Fsync(fd) }); err != nil {
+			return err
+		}
+	}
+	for range maxRetries {
+		err := a.appear(fd)
+		if err == nil && sync {
+			return syncDir(a.at.dir)
+		}
+		if err != errRenamed {
+			return err
+		}
+	}
+	return errBusy
+}
+
+// appear takes the place if it is free, else that of the file standing there.
+func (a *linuxAtomic) appear(fd int) error {
+	if err := a.takeFree(fd); err != unix.EEXIST || a.exclusive {
+		return err
+	}
+	old, err := openAt(a.at.dir, a.at.base, unix.O_PATH, 0)
+	if err == unix.ENOENT {
+		return errRenamed
+	}
+	if err != nil {
+		return err
+	}
+	defer closeFD(old)
+	st, err := statFD(old)
+	if err != nil {
+		return err
+	}
+	if st.Type() == TypeSymlink {
+		// Somebody put a link where none was: it is not followed, nor replaced.
+		return errBusy
+	}
+	if err := replaceable(old, st, false); err != nil {
+		return err
+	}
+	if err := inherit(fd, old, st); err != nil {
+		return err
+	}
+	return a.exchange(fd, st)
+}
+
+func (a *linuxAtomic) takeFree(fd int) error {
+	if a.tmp == "" {
+		return linkFD(fd, a.at.dir, a.at.base)
+	}
+	err := unix.Renameat2(a.at.dir, a.tmp, a.at.dir, a.at.base, unix.RENAME_NOREPLACE)
+	if unsupported(err) {
+		err = unix.Linkat(a.at.dir, a.tmp, a.at.dir, a.at.base, 0)
+		if err == nil {
+			a.dropName()
+		}
+		return err
+	}
+	if err == nil {
+		a.tmp = ""
+	}
+	return err
+}
+
+// linkFD gives a nameless file a name. By descriptor it needs a privilege before Linux 6.10.
+func linkFD(fd, dir int, name string) error {
+	err := unix.Linkat(fd, "", dir, name, unix.AT_EMPTY_PATH)
+	if err == unix.ENOENT || err == unix.EPERM {
+		return unix.Linkat(unix.AT_FDCWD, procFD(fd), dir, name, unix.AT_SYMLINK_FOLLOW)
+	}
+	return err
+}
+
+// exchange swaps the file with the old one and removes that. When something else was
+// swapped out, it goes back: EISDIR for a directory, errRenamed to try again.
+func (a *linuxAtomic) exchange(fd int, old Stat) error {
+	if a.tmp == "" {
+		name := tmpName()
+		if err := linkFD(fd, a.at.dir, name); err != nil {
+			return err
+		}
+		a.tmp = name
+	}
+	swap := func() error { return unix.Renameat2(a.at.dir, a.tmp, a.at.dir, a.at.base, unix.RENAME_EXCHANGE) }
+	err := swap()
+	switch {
+	case err == unix.ENOENT:
+		return errRenamed
+	case unsupported(err):
+		return a.renameOver()
+	case err != nil:
+		return err
+	}
+	out, err := statAt(a.at.dir, a.tmp)
+	if err == nil && out.Dev == old.Dev && out.Ino == old.Ino {
+		a.dropName()
+		return nil
+	}
+	if err := swap(); err != nil {
+		return err
+	}
+	if out.IsDir() {
+		return unix.EISDIR
+	}
+	return errRenamed
+}
+
+// renameOver is for file systems without exchange; a directory there is EISDIR.
+func (a *linuxAtomic) renameOver() error {
+	err := unix.Renameat(a.at.dir, a.tmp, a.at.dir, a.at.base)
+	if err == nil {
+		a.tmp = ""
+	}
+	return err
+}
+
+// dropName removes the reserved name if there is one; a directory that somebody
+// put there is not removed.
+func (a *linuxAtomic) dropName() {
+	if a.tmp != "" {
+		_ = unix.Unlinkat(a.at.dir, a.tmp, 0)
+		a.tmp = ""
+	}
+}
+
+// Abort throws the file away.
+func (a *linuxAtomic) Abort() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return nil
+	}
+	return failed(a.finish(), "close", "")
+}
+
+// Close without Commit is Abort.
+func (a *linuxAtomic) Close() error { return a.Abort() }
+
+func (a *linuxAtomic) finish() error {
+	a.done = true
+	a.dropName()
+	a.at.close()
+	return a.fd.close()
+}
+
+// syncDir makes a directory's new name durable. A directory that may be written but
+// not read cannot be synced; its file's content is on the disk all the same.
+func syncDir(dir int) error {
+	fd, err := openAt(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err == unix.EACCES {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	return uninterrupted(func() error { return unix.Fsync(fd) })
+}
+
+// inherit gives fd the owner, xattrs and mode of the file it replaces, as if that
+// had been written in place.
+func inherit(fd, old int, st Stat) error {
+	now, err := statFD(fd)
+	if err != nil {
+		return err
+	}
+	if now.UID != st.UID || now.GID != st.GID {
+		if err := unix.Fchown(fd, int(st.UID), int(st.GID)); err != nil {
+			return &fserr.Error{Code: fserr.CodeOf(err), Err: err, Hint: "its owner cannot be kept; write it without atomic"}
+		}
+	}
+	if err := inheritXattrs(fd, procFD(old)); err != nil {
+		return err
+	}
+	// As with any write, setuid and setgid do not survive.
+	return unix.Fchmod(fd, st.Mode&0o1777)
+}
+
+// inheritXattrs copies all but the capabilities that a write in place would take away.
+func inheritXattrs(fd int, old string) error {
+	buf := make([]byte, 64<<10) // XATTR_LIST_MAX and XATTR_SIZE_MAX
+	n, err := unix.Listxattr(old, buf)
+	if errors.Is(err, unix.EOPNOTSUPP) || err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(string(buf[:n]), "\x00") {
+		if name == "" || name == "security.capability" {
+			continue
+		}
+		if err := inheritXattr(fd, old, name, buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inheritXattr copies one; what the system keeps for itself (EPERM, EACCES) or has removed is passed over.
+func inheritXattr(fd int, old, name string, buf []byte) error {
+	n, err := unix.Getxattr(old, name, buf)
+	if err == nil {
+		err = unix.Fsetxattr(fd, name, buf[:n], 0)
+	}
+	mine := strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "system.posix_acl")
+	if err == unix.ENODATA || (!mine && (err == unix.EPERM || err == unix.EOPNOTSUPP)) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,134 @@
+package rootfs
+
+import (
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// linuxFile is an open file; its position is the kernel's.
+type linuxFile struct {
+	fd   *descriptor
+	root *linuxRoot
+}
+
+// newFile takes ownership of fd.
+func newFile(fd int, r *linuxRoot) File { return &linuxFile{fd: newDescriptor(fd), root: r} }
+
+// do runs one system call on the file.
+func (f *linuxFile) do(op string, call func(fd int) error) error {
+	err := f.fd.use(func(fd int) error { return uninterrupted(func() error { return call(fd) }) })
+	return failed(err, op, "")
+}
+
+// transfer repeats call until p is done, nothing moves any more, or it fails.
+func (f *linuxFile) transfer(op string, p []byte, call func(fd int, rest []byte, done int) (int, error)) (done int, err error) {
+	for done < len(p) {
+		var n int
+		err = f.do(op, func(fd int) (err error) {
+			n, err = call(fd, p[done:], done)
+			return err
+		})
+		if err != nil || n == 0 {
+			return done, err
+		}
+		done += n
+	}
+	return done, nil
+}
+
+func (f *linuxFile) Read(p []byte) (n int, err error) {
+	err = f.do("read", func(fd int) error {
+		n, err = unix.Read(fd, p)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if n == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (f *linuxFile) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fserr.New("read", "", fserr.EINVAL)
+	}
+	n, err := f.transfer("read", p, func(fd int, rest []byte, done int) (int, error) {
+		return unix.Pread(fd, rest, off+int64(done))
+	})
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (f *linuxFile) Write(p []byte) (int, error) {
+	n, err := f.transfer("write", p, func(fd int, rest []byte, _ int) (int, error) { return unix.Write(fd, rest) })
+	return written(n, len(p), err)
+}
+
+func (f *linuxFile) WriteAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fserr.New("write", "", fserr.EINVAL)
+	}
+	n, err := f.transfer("write", p, func(fd int, rest []byte, done int) (int, error) {
+		return unix.Pwrite(fd, rest, off+int64(done))
+	})
+	return written(n, len(p), err)
+}
+
+// written tells in the error how much had reached the file.
+func written(n, want int, err error) (int, error) {
+	if err == nil && n < want {
+		return n, io.ErrShortWrite
+	}
+	if e, ok := err.(*fserr.Error); ok {
+		e.Written = int64(n)
+	}
+	return n, err
+}
+
+func (f *linuxFile) Seek(offset int64, whence int) (pos int64, err error) {
+	err = f.do("lseek", func(fd int) error {
+		pos, err = unix.Seek(fd, offset, whence)
+		return err
+	})
+	return pos, err
+}
+
+func (f *linuxFile) Close() error { return failed(f.fd.close(), "close", "") }
+
+func (f *linuxFile) Stat() (st Stat, err error) {
+	err = f.do("fstat", func(fd int) error {
+		st, err = statFD(fd)
+		return err
+	})
+	return st, err
+}
+
+func (f *linuxFile) Truncate(size int64) error {
+	return f.do("ftruncate", func(fd int) error { return unix.Ftruncate(fd, size) })
+}
+
+func (f *linuxFile) Chmod(mode uint32) error {
+	return f.do("fchmod", func(fd int) error { return unix.Fchmod(fd, mode&0o1777) })
+}
+
+func (f *linuxFile) Chown(uid, gid int64) error {
+	return f.do("fchown", func(fd int) error { return f.root.chownFD(fd, uid, gid) })
+}
+
+func (f *linuxFile) Utimes(atimeNs, mtimeNs int64) error {
+	return f.do("futime", func(fd int) error { return utimesFD(fd, atimeNs, mtimeNs) })
+}
+
+func (f *linuxFile) Sync(dataOnly bool) error {
+	if dataOnly {
+		return f.do("fdatasync", unix.Fdatasync)
+	}
+	return f.do("fsync", unix.Fsync)
+}

@@ -1,0 +1,214 @@
+package rootfs
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+var errSpecial = &fserr.Error{
+	Code: fserr.EOPNOTSUPP, Hint: "it is a FIFO, socket or device; only regular files and directories are opened",
+}
+
+// flagTable translates: the numbers differ between Linux's architectures.
+var flagTable = []struct {
+	flag Flags
+	sys  int
+}{
+	{O_WRONLY, unix.O_WRONLY}, {O_RDWR, unix.O_RDWR}, {O_APPEND, unix.O_APPEND},
+	{O_DSYNC, unix.O_DSYNC}, {O_SYNC &^ O_DSYNC, unix.O_SYNC}, {O_DIRECT, unix.O_DIRECT},
+	{O_DIRECTORY, unix.O_DIRECTORY}, {O_NOFOLLOW, unix.O_NOFOLLOW}, {O_NOATIME, unix.O_NOATIME},
+}
+
+// systemFlags translates flags, without those that create or truncate. An open
+// never blocks on a FIFO and never takes a terminal.
+func systemFlags(flags Flags) (int, error) {
+	if err := checkOSFlags(flags); err != nil {
+		return 0, err
+	}
+	sys := unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_LARGEFILE
+	for _, t := range flagTable {
+		if flags&t.flag == t.flag {
+			sys |= t.sys
+		}
+	}
+	if flags&O_TRUNC != 0 && !flags.Writable() {
+		return 0, unix.EINVAL
+	}
+	return sys, nil
+}
+
+// OpenFile opens or creates path.
+func (r *linuxRoot) OpenFile(path string, flags Flags, mode uint32) (File, error) {
+	f, err := r.openFile(path, flags, mode)
+	if err != nil {
+		return nil, failed(err, "open", path)
+	}
+	return f, nil
+}
+
+func (r *linuxRoot) openFile(path string, flags Flags, mode uint32) (File, error) {
+	sys, err := systemFlags(flags)
+	if err != nil {
+		return nil, err
+	}
+	if flags&O_CREAT == 0 {
+		return r.openExisting(path, sys, flags, 0)
+	}
+	for range maxRetries {
+		if !exclusive(flags) {
+			f, err := r.openExisting(path, sys, flags, 0)
+			if fserr.CodeOf(err) != fserr.ENOENT {
+				return f, err
+			}
+		}
+		f, err := r.create(path, sys, flags, mode)
+		if err == nil || exclusive(flags) || fserr.CodeOf(err) != fserr.EEXIST {
+			return f, err
+		}
+	}
+	return nil, errBusy
+}
+
+// OpenNoFollow opens path, with a link anywhere on the way being ELOOP.
+func (r *linuxRoot) OpenNoFollow(path string, flags Flags) (File, error) {
+	sys, err := systemFlags(flags)
+	if err == nil && flags&O_CREAT != 0 {
+		err = unix.EINVAL
+	}
+	if err != nil {
+		return nil, failed(err, "open", path)
+	}
+	f, err := r.openExisting(path, sys, flags, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return nil, failed(err, "open", path)
+	}
+	return f, nil
+}
+
+// openExisting opens and then looks at what it opened.
+func (r *linuxRoot) openExisting(path string, sys int, flags Flags, resolve uint64) (File, error) {
+	if flags&O_CREAT != 0 && path != "" && path[len(path)-1] == '/' {
+		return nil, r.slashCreate(path)
+	}
+	fd, err := r.openPath(path, sys, resolve)
+	if err == unix.ENXIO {
+		return nil, r.noDevice(path, resolve)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.serve(fd, flags)
+}
+
+// slashCreate is the error of O_CREAT with a trailing slash: EISDIR, as on
+// Linux, when the way there exists.
+func (r *linuxRoot) slashCreate(path string) error {
+	p, err := r.place(path, true)
+	if err != nil {
+		return err
+	}
+	p.close()
+	return unix.EISDIR
+}
+
+// noDevice explains ENXIO, the answer for a FIFO without a reader and for a socket.
+func (r *linuxRoot) noDevice(path string, resolve uint64) error {
+	fd, err := r.openPath(path, unix.O_PATH, resolve)
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	st, err := statFD(fd)
+	if err == nil && (st.Type() == TypeFile || st.IsDir()) {
+		return unix.ENXIO
+	}
+	return errSpecial
+}
+
+// serve takes an opened descriptor if it is one of a kind that is served. Only
+// now is it known to be a regular file, so only now it is truncated.
+func (r *linuxRoot) serve(fd int, flags Flags) (File, error) {
+	st, err := statFD(fd)
+	switch {
+	case err != nil:
+	case st.IsDir() && flags&O_CREAT != 0:
+		err = unix.EISDIR
+	case st.IsDir():
+	case st.Type() != TypeFile:
+		err = errSpecial
+	case flags&O_TRUNC != 0:
+		err = uninterrupted(func() error { return unix.Ftruncate(fd, 0) })
+	}
+	if err != nil {
+		closeFD(fd)
+		return nil, err
+	}
+	return newFile(fd, r), nil
+}
+
+// create makes the file at path, or the target of the dangling link there. EEXIST
+// tells that something appeared meanwhile.
+func (r *linuxRoot) create(path string, sys int, flags Flags, mode uint32) (File, error) {
+	p, err := r.place(path, true)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	f, err := r.createAt(p, sys, mode)
+	if err != unix.EEXIST || exclusive(flags) {
+		return f, err
+	}
+	end, missing, err := r.target(path)
+	if err != nil {
+		return nil, err
+	}
+	defer end.close()
+	if !missing {
+		return nil, unix.EEXIST
+	}
+	return r.createAt(end, sys, mode)
+}
+
+func (r *linuxRoot) createAt(p place, sys int, mode uint32) (File, error) {
+	switch {
+	case !p.plain():
+		return nil, unix.EEXIST
+	case p.slash:
+		return nil, unix.EISDIR
+	}
+	fd, err := openAt(p.dir, p.base, sys|unix.O_CREAT|unix.O_EXCL, mode&0o1777)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.adopt(fd, mode); err != nil {
+		closeFD(fd)
+		return nil, err
+	}
+	return newFile(fd, r), nil
+}
+
+// adopt gives what was just created its owner and the mode that was asked for,
+// whatever the process's umask took away.
+func (r *linuxRoot) adopt(fd int, mode uint32) error {
+	if o := r.opts.Owner; o != nil {
+		if err := unix.Fchownat(fd, "", o.UID, o.GID, unix.AT_EMPTY_PATH); err != nil {
+			return err
+		}
+	}
+	st, err := statFD(fd)
+	if err != nil || st.Perm()&0o1777 == mode&0o1777 {
+		return err
+	}
+	// A directory keeps the setgid bit it inherited.
+	return chmodFD(fd, mode&0o1777|st.Perm()&unix.S_ISGID)
+}
+
+// OpenDir opens the directory path for listing.
+func (r *linuxRoot) OpenDir(path string) (Dir, error) {
+	fd, err := r.openPath(path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, failed(err, "scandir", path)
+	}
+	return &linuxDir{fd: newDescriptor(fd)}, nil
+}

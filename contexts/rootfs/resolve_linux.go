@@ -1,0 +1,280 @@
+package rootfs
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// maxRetries bounds every attempt to get ahead of somebody who races us.
+const maxRetries = 16
+
+// errBusy is what is left when somebody kept winning the race, or holds a lease.
+var errBusy = &fserr.Error{
+	Code: fserr.EBUSY, RetryAfter: 100 * time.Millisecond,
+	Hint: "another process keeps changing it or holds a lease on it; try again",
+}
+
+// openBeneath is openat2(2), confined to what is below root.
+func (r *linuxRoot) openBeneath(root int, path string, flags int, resolve uint64) (fd int, err error) {
+	resolve |= unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
+	if !r.opts.FollowMounts {
+		resolve |= unix.RESOLVE_NO_XDEV
+	}
+	how := &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve}
+	err = uninterrupted(func() error {
+		fd, err = unix.Openat2(root, path, how)
+		return err
+	})
+	return fd, err
+}
+
+// openBeneathNoFollow opens name, one component (or "."), in the held directory
+// dir without following it when it is a link (ELOOP) and, unless mounts are
+// followed, without entering a mount (EXDEV).
+func (r *linuxRoot) openBeneathNoFollow(dir int, name string, flags int) (int, error) {
+	if r.openat2 {
+		return r.openBeneath(dir, name, flags|unix.O_NOFOLLOW, unix.RESOLVE_NO_SYMLINKS)
+	}
+	fd, err := openAt(dir, name, flags, 0)
+	if err != nil {
+		return -1, linkOr(err, dir, name)
+	}
+	w := pathWalk{mount: r.mount, mounts: r.opts.FollowMounts}
+	if err := w.admit(&ending{fd: fd}); err != nil {
+		closeFD(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// linkOr makes ELOOP of the ENOTDIR that O_DIRECTORY|O_NOFOLLOW answers for a link.
+func linkOr(err error, dir int, name string) error {
+	if err != unix.ENOTDIR {
+		return err
+	}
+	if st, serr := statAt(dir, name); serr == nil && st.Type() == TypeSymlink {
+		return unix.ELOOP
+	}
+	return err
+}
+
+// checkNames refuses what needs no resolution: bad paths and reserved names.
+func checkNames(path string) error {
+	if err := checkPath(path); err != nil || !strings.Contains(path, ReservedPrefix) {
+		return err
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		if Reserved(name) {
+			return fserr.ENOENT
+		}
+	}
+	return nil
+}
+
+// openPath opens path as a whole with Linux flags that do not create; RESOLVE_NO_SYMLINKS
+// is the one resolve flag. O_NOFOLLOW is about a path without a trailing slash.
+func (r *linuxRoot) openPath(path string, flags int, resolve uint64) (fd int, err error) {
+	if err := checkNames(path); err != nil {
+		return -1, err
+	}
+	if strings.HasSuffix(path, "/") {
+		flags = flags&^unix.O_NOFOLLOW | unix.O_DIRECTORY
+	}
+	err = r.dir.use(func(root int) error {
+		fd, err = r.openFrom(root, path, flags, resolve)
+		return err
+	})
+	return fd, err
+}
+
+func (r *linuxRoot) openFrom(root int, path string, flags int, resolve uint64) (int, error) {
+	if !r.openat2 {
+		return r.walkOpen(root, path, flags, resolve)
+	}
+	rel := strings.Trim(path, "/")
+	if rel == "" {
+		rel = "."
+	}
+	for range maxRetries {
+		fd, err := r.openBeneath(root, rel, flags, resolve)
+		switch {
+		case err == unix.EAGAIN && strings.Contains(path, ".."):
+			continue
+		case err == unix.EAGAIN || err == unix.EXDEV:
+			// A link with ".." or to an absolute target, an escape, a mount or a lease.
+			return r.walkOpen(root, path, flags, resolve)
+		}
+		return fd, err
+	}
+	return r.walkOpen(root, path, flags, resolve)
+}
+
+func (r *linuxRoot) newWalk(root int, path string) *pathWalk {
+	w := &pathWalk{root: root, mount: r.mount, mounts: r.opts.FollowMounts}
+	w.push(path)
+	return w
+}
+
+// walkOpen is openFrom by components.
+func (r *linuxRoot) walkOpen(root int, path string, flags int, resolve uint64) (int, error) {
+	for range maxRetries {
+		fd, err := r.walkOnce(root, path, flags, resolve)
+		if err != errSwapped {
+			return fd, err
+		}
+	}
+	return -1, errBusy
+}
+
+// errSwapped tells that the last component was replaced by a link while it was opened.
+var errSwapped = errors.New("replaced by a link meanwhile")
+
+func (r *linuxRoot) walkOnce(root int, path string, flags int, resolve uint64) (int, error) {
+	w := r.newWalk(root, path)
+	defer w.rewind()
+	w.follow = flags&unix.O_NOFOLLOW == 0
+	w.noLinks = resolve&unix.RESOLVE_NO_SYMLINKS != 0
+	e, err := w.run()
+	if err != nil {
+		return -1, err
+	}
+	if e.base == "" {
+		return openAt(e.dir, ".", flags, 0)
+	}
+	if e.fd < 0 {
+		return -1, unix.ENOENT
+	}
+	return r.openEnd(w, e, flags)
+}
+
+// openEnd opens what a walk ended at; it owns e.fd.
+func (r *linuxRoot) openEnd(w *pathWalk, e ending, flags int) (int, error) {
+	kind := e.mode & unix.S_IFMT
+	switch {
+	case flags&unix.O_DIRECTORY != 0 && kind != unix.S_IFDIR:
+		closeFD(e.fd)
+		return -1, unix.ENOTDIR
+	case kind == unix.S_IFLNK && (w.noLinks || flags&unix.O_PATH == 0):
+		closeFD(e.fd)
+		return -1, unix.ELOOP
+	case flags&unix.O_PATH != 0:
+		return e.fd, nil
+	}
+	closeFD(e.fd)
+	fd, err := openAt(e.dir, e.base, flags, 0)
+	switch err {
+	case unix.ELOOP:
+		return -1, errSwapped
+	case unix.EAGAIN:
+		return -1, errBusy
+	case nil:
+		if err := w.admit(&ending{fd: fd}); err != nil {
+			closeFD(fd)
+			return -1, err
+		}
+	}
+	return fd, err
+}
+
+// place is where a name is changed: base, one component or one of "", "." and
+// "..", in the directory held by dir.
+type place struct {
+	dir   int
+	base  string
+	slash bool // the path ended in a slash
+}
+
+func (p place) close() { closeFD(p.dir) }
+
+// plain reports whether base names an entry, not the directory itself or its parent.
+func (p place) plain() bool { return p.base != "" && p.base != "." && p.base != ".." }
+
+// splitPath cuts off the last component; dir is never empty.
+func splitPath(path string) (dir, base string, slash bool) {
+	trimmed := strings.TrimRight(path, "/")
+	at := strings.LastIndexByte(trimmed, '/')
+	return trimmed[:at+1] + ".", trimmed[at+1:], len(trimmed) < len(path)
+}
+
+// place resolves all but path's last component, to an O_PATH descriptor.
+// creating makes a reserved name EACCES instead of ENOENT.
+func (r *linuxRoot) place(path string, creating bool) (place, error) {
+	if err := checkPath(path); err != nil {
+		return place{}, err
+	}
+	dir, base, slash := splitPath(path)
+	fd, err := r.openPath(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return place{}, err
+	}
+	p := place{dir: fd, base: base, slash: slash}
+	switch {
+	case len(base) > MaxName:
+		err = unix.ENAMETOOLONG
+	case Reserved(base) && creating:
+		err = unix.EACCES
+	case Reserved(base):
+		err = unix.ENOENT
+	}
+	if err != nil {
+		p.close()
+	}
+	return p, err
+}
+
+// target is the place that path leads to when a final link is followed, where
+// nothing may stand (missing). creating is as for place.
+func (r *linuxRoot) target(path string) (p place, missing bool, err error) {
+	err = r.dir.use(func(root int) error {
+		w := r.newWalk(root, path)
+		defer w.rewind()
+		w.follow = true
+		e, err := w.run()
+		if err != nil {
+			return err
+		}
+		if e.fd >= 0 {
+			closeFD(e.fd)
+		}
+		p = place{base: e.base, slash: w.mustDir}
+		missing = e.base != "" && e.fd < 0
+		p.dir, err = openAt(e.dir, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+		return err
+	})
+	return p, missing, err
+}
+
+// node opens a directory for the recursive algorithms.
+func (r *linuxRoot) node(path string, follow bool) (dirNode, error) {
+	flags := unix.O_RDONLY | unix.O_DIRECTORY
+	if !follow {
+		flags |= unix.O_NOFOLLOW
+	}
+	fd, err := r.openPath(path, flags, 0)
+	if err != nil {
+		return nil, failed(err, "open", path)
+	}
+	return newFDNode(fd, r), nil
+}
+
+// parent opens the directory that holds path's last component.
+func (r *linuxRoot) parent(path string) (dir dirNode, base string, slash bool, err error) {
+	p, err := r.place(path, false)
+	if err != nil {
+		return nil, "", false, failed(err, "open", path)
+	}
+	defer p.close()
+	if p.base == "." || p.base == ".." {
+		return nil, "", false, fserr.New("open", path, fserr.EINVAL)
+	}
+	fd, err := openAt(p.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, "", false, failed(err, "open", path)
+	}
+	return newFDNode(fd, r), p.base, p.slash, nil
+}

@@ -1,0 +1,94 @@
+package rootfs
+
+import (
+	"context"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// linuxRoot resolves with one openat2(2) from its descriptor, or, where that is
+// not to be had, component by component; everything after works on descriptors.
+type linuxRoot struct {
+	opts    Options
+	dir     *descriptor // O_PATH
+	mount   mount
+	openat2 bool
+}
+
+// open chooses the best implementation that the kernel (or a seccomp filter,
+// which answers ENOSYS or EPERM) permits.
+func open(dir string, opts Options) (Root, error) {
+	if opts.Implementation == "osroot" {
+		return openOSRoot(dir, opts)
+	}
+	r, err := openLinux(filepath.Clean(dir), opts)
+	if err != nil {
+		return nil, fserr.Wrap(err, "open", "", "")
+	}
+	return r, nil
+}
+
+func openLinux(dir string, opts Options) (*linuxRoot, error) {
+	fd, err := openAt(unix.AT_FDCWD, dir, unix.O_PATH, 0)
+	if err != nil {
+		return nil, err
+	}
+	r := &linuxRoot{opts: opts, dir: newDescriptor(fd)}
+	if err := r.inspect(fd); err != nil {
+		closeFD(fd)
+		return nil, err
+	}
+	return r, nil
+}
+
+// inspect checks that the root is a directory and whether openat2 works on it.
+func (r *linuxRoot) inspect(fd int) (err error) {
+	var mode uint32
+	if mode, r.mount, err = kindAndMount(fd); err != nil {
+		return err
+	}
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+	case unix.S_IFLNK:
+		return unix.ELOOP
+	default:
+		return unix.ENOTDIR
+	}
+	if r.opts.Implementation == "walk" {
+		return nil
+	}
+	probe, err := r.openBeneath(fd, ".", unix.O_PATH, 0)
+	if err == nil {
+		closeFD(probe)
+		r.openat2 = true
+		return nil
+	}
+	if r.opts.Implementation == "" && (err == unix.ENOSYS || err == unix.EPERM) {
+		return nil
+	}
+	return err
+}
+
+// Close releases the root; operations that run end undisturbed.
+func (r *linuxRoot) Close() error { return failed(r.dir.close(), "close", "") }
+
+// Walk lists what is below dir.
+func (r *linuxRoot) Walk(ctx context.Context, dir string, opts WalkOptions, fn WalkFunc) error {
+	return walkTree(ctx, r, dir, opts, fn)
+}
+
+// RemoveAll removes path and what is below it.
+func (r *linuxRoot) RemoveAll(ctx context.Context, path string) (int64, error) {
+	return removeTree(ctx, r, path)
+}
+
+// Watch reports changes of path.
+func (r *linuxRoot) Watch(path string, opts WatchOptions) (Watcher, error) {
+	return watchTree(r, path, opts)
+}
+
+// failed gives err the form that leaves this package; nil stays nil.
+func failed(err error, op, path string) error { return fserr.Wrap(err, op, path, "") }

@@ -1,0 +1,86 @@
+package rootfs
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+const statMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
+
+// statFD returns the attributes behind a descriptor, which may be an O_PATH one.
+func statFD(fd int) (Stat, error) { return statxAt(fd, "", unix.AT_EMPTY_PATH) }
+
+// statAt returns the attributes of name itself, one component in dirfd.
+func statAt(dirfd int, name string) (Stat, error) { return statxAt(dirfd, name, 0) }
+
+func statxAt(fd int, name string, flags int) (Stat, error) {
+	x, err := statx(fd, name, flags, statMask)
+	if err != nil {
+		return Stat{}, err
+	}
+	return statOf(&x), nil
+}
+
+func statx(fd int, name string, flags, mask int) (x unix.Statx_t, err error) {
+	err = uninterrupted(func() error {
+		return unix.Statx(fd, name, flags|unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, mask, &x)
+	})
+	return x, err
+}
+
+func statOf(x *unix.Statx_t) Stat {
+	return Stat{
+		Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino, Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor),
+		Mode: uint32(x.Mode), Nlink: uint64(x.Nlink), UID: x.Uid, GID: x.Gid,
+		Size: int64(x.Size), Blksize: int64(x.Blksize), Blocks: int64(x.Blocks),
+		AtimeNs: stampNs(x.Atime), MtimeNs: stampNs(x.Mtime), CtimeNs: stampNs(x.Ctime), BirthtimeNs: birthNs(x),
+	}
+}
+
+func stampNs(t unix.StatxTimestamp) int64 { return saturate(t.Sec, int64(t.Nsec)) }
+
+// birthNs is the change time where the file system keeps no birth time, as in libuv.
+func birthNs(x *unix.Statx_t) int64 {
+	if x.Mask&unix.STATX_BTIME == 0 {
+		return stampNs(x.Ctime)
+	}
+	return stampNs(x.Btime)
+}
+
+// mount identifies the mount a file is on: by its id, or where the kernel tells
+// none (before 5.8) by its device.
+type mount struct {
+	id   uint64
+	byID bool
+}
+
+// kindAndMount returns st_mode and the mount of what an O_PATH descriptor holds.
+func kindAndMount(fd int) (mode uint32, m mount, err error) {
+	x, err := statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_MODE|unix.STATX_MNT_ID)
+	if err != nil {
+		return 0, mount{}, err
+	}
+	if x.Mask&unix.STATX_MNT_ID != 0 {
+		return uint32(x.Mode), mount{x.Mnt_id, true}, nil
+	}
+	return uint32(x.Mode), mount{id: unix.Mkdev(x.Dev_major, x.Dev_minor)}, nil
+}
+
+// timespec splits ns since the epoch, also before it.
+func timespec(ns int64) unix.Timespec {
+	sec, rest := ns/1e9, ns%1e9
+	if rest < 0 {
+		sec, rest = sec-1, rest+1e9
+	}
+	return unix.Timespec{Sec: sec, Nsec: rest}
+}
+
+func statfsFD(fd int) (Statfs, error) {
+	var s unix.Statfs_t
+	if err := uninterrupted(func() error { return unix.Fstatfs(fd, &s) }); err != nil {
+		return Statfs{}, err
+	}
+	return Statfs{
+		Type: uint64(s.Type), Bsize: uint64(s.Bsize), Blocks: s.Blocks, Bfree: s.Bfree,
+		Bavail: s.Bavail, Files: s.Files, Ffree: s.Ffree,
+	}, nil
+}
