@@ -1,0 +1,216 @@
+package rootfs
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// onLinux runs a case against both Linux implementations.
+func onLinux(t *testing.T, run func(w *world)) {
+	t.Helper()
+	for _, name := range []string{"openat2", "walk"} {
+		t.Run(name, func(t *testing.T) {
+			run(newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) }))
+		})
+	}
+}
+
+// TestLinkMovedUntilItEscapes moves a harmless relative link to where it leads outside.
+func TestLinkMovedUntilItEscapes(t *testing.T) {
+	onLinux(t, func(w *world) {
+		w.must(w.Symlink("../../outside/made", "d/sub/to"))
+		_, err := w.OpenFile("d/sub/to", O_WRONLY|O_CREAT, 0o600)
+		w.code(err, fserr.ENOENT) // within the tree, where no directory "outside" stands
+		w.must(w.Rename("d/sub/to", "d/to"))
+		for _, flags := range []Flags{O_WRONLY | O_CREAT, O_WRONLY | O_CREAT | O_TRUNC, O_RDONLY} {
+			_, err = w.OpenFile("d/to", flags, 0o600)
+			w.code(err, fserr.EACCES)
+		}
+		_, err = w.CreateAtomic("d/to", 0o600, false)
+		w.code(err, fserr.EACCES)
+	})
+}
+
+// TestLeaseEndsInBusy holds a write lease, which makes every open of others wait or fail.
+func TestLeaseEndsInBusy(t *testing.T) {
+	broken := make(chan os.Signal, 64)
+	signal.Notify(broken, syscall.SIGIO)
+	defer signal.Stop(broken)
+	onLinux(t, func(w *world) {
+		fd, err := unix.Open(w.host("f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+		w.must(err)
+		defer closeFD(fd)
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK)
+		w.must(err)
+		for _, flags := range []Flags{O_RDONLY, O_RDWR | O_CREAT} {
+			_, err = w.OpenFile("f", flags, 0o644)
+			w.code(err, fserr.EBUSY)
+		}
+		_, err = w.Stat("f") // takes no part in leases
+		w.must(err)
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
+		w.must(err)
+		w.must(w.open("f", O_RDONLY, 0).Close())
+	})
+}
+
+// TestMode000Repaired runs without privileges, in a child if need be.
+func TestMode000Repaired(t *testing.T) {
+	const child = "ROOTFS_TEST_UNPRIVILEGED"
+	if os.Geteuid() != 0 || os.Getenv(child) != "" {
+		onLinux(t, func(w *world) {
+			w.must(os.Chmod(w.host("f"), 0))
+			_, err := w.OpenFile("f", O_RDONLY, 0)
+			w.code(err, fserr.EACCES)
+			w.must(w.Utimes("f", 1, 2, true))
+			w.must(w.Chmod("f", 0o6640))
+			st, err := w.Stat("f")
+			w.must(err)
+			w.equal(st.Perm(), uint32(0o640))
+			w.code(w.Chown("f", 0, -1, true), fserr.EPERM)
+		})
+		return
+	}
+	tmp, err := os.MkdirTemp("", "rootfs-nobody-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	binary := filepath.Join(tmp, "test")
+	self, err := os.ReadFile("/proc/self/exe")
+	if err := errors.Join(err, os.WriteFile(binary, self, 0o755), os.Chmod(tmp, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "-test.run=^TestMode000Repaired$", "-test.v")
+	cmd.Dir, cmd.Env = tmp, []string{child + "=1", "TMPDIR=" + tmp}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS") {
+		t.Fatalf("without privileges: %v\n%s", err, out)
+	}
+}
+
+// TestRace exchanges a directory and a link to the outside while every kind of call passes through the name.
+func TestRace(t *testing.T) {
+	onLinux(t, func(w *world) {
+		w.must(os.Mkdir(w.host("x"), 0o755))
+		w.put("x/secret", "inside")
+		w.must(os.Symlink("../outside", w.host("y")))
+		stop := make(chan struct{})
+		var all sync.WaitGroup
+		all.Go(func() { swap(stop, w.host("x"), w.host("y")) })
+		for _, attack := range attacks {
+			all.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						attack(w)
+					}
+				}
+			})
+		}
+		<-time.After(300 * time.Millisecond)
+		close(stop)
+		all.Wait()
+		got, err := os.ReadFile(filepath.Join(w.outside, "secret"))
+		w.must(err)
+		w.equal(string(got), "secret")
+	})
+}
+
+func swap(stop <-chan struct{}, a, b string) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+			_ = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+		}
+	}
+}
+
+// attacks are what must never reach outside/secret ("secret", mode 0600); their errors are of no interest.
+var attacks = []func(w *world){
+	func(w *world) {
+		f, err := w.OpenFile("x/secret", O_RDONLY, 0)
+		if err != nil {
+			return
+		}
+		defer func() { _ = f.Close() }()
+		buf := make([]byte, 16)
+		if n, _ := f.ReadAt(buf, 0); string(buf[:n]) == "secret" {
+			w.Error("read the outside")
+		}
+	},
+	func(w *world) {
+		if f, err := w.OpenFile("x/secret", O_WRONLY|O_CREAT, 0o644); err == nil {
+			_, _ = f.Write([]byte("inside"))
+			_ = f.Close()
+		}
+	},
+	func(w *world) {
+		if st, err := w.Stat("x/../x/secret"); err == nil && st.Perm() == 0o600 {
+			w.Error("saw the outside's attributes")
+		}
+	},
+	func(w *world) { _ = w.Chmod("x/secret", 0o644) },
+	func(w *world) { _ = w.Mkdir("x/made", 0o755); _ = w.Rmdir("x/made") },
+	func(w *world) { _ = w.Rename("f", "x/f"); _ = w.Rename("x/f", "f") },
+	func(w *world) { _ = replacing("x/secret", false)(w.Root) },
+}
+
+// TestDescriptorOutlivesClose closes a root while it is used.
+func TestDescriptorOutlivesClose(t *testing.T) {
+	onLinux(t, func(w *world) {
+		f := w.open("f", O_RDONLY, 0).(*linuxFile)
+		w.must(f.fd.use(func(fd int) error {
+			w.must(f.Close())
+			_, err := statFD(fd)
+			return err
+		}))
+		_, err := f.Stat()
+		w.code(err, fserr.EBADF)
+		w.code(f.Close(), fserr.EBADF)
+	})
+}
+
+// TestNameEndingInDeleted tells a good name from /proc's mark.
+func TestNameEndingInDeleted(t *testing.T) {
+	onLinux(t, func(w *world) {
+		w.put("a (deleted)", "")
+		got, err := w.Realpath("a (deleted)")
+		w.must(err)
+		w.equal(got, "/a (deleted)")
+	})
+}
+
+// TestAtomicDirectorySwappedIn puts a directory where the file stood.
+func TestAtomicDirectorySwappedIn(t *testing.T) {
+	onLinux(t, func(w *world) {
+		a, err := w.CreateAtomic("f", 0o644, false)
+		w.must(err)
+		w.must(os.Remove(w.host("f")))
+		w.must(os.Mkdir(w.host("f"), 0o755))
+		w.code(a.Commit(false), fserr.EISDIR)
+		w.equal(w.lstat("f").IsDir(), true)
+		list, err := os.ReadDir(w.dir)
+		w.must(err)
+		for _, e := range list {
+			w.equal(Reserved(e.Name()), false)
+		}
+	})
+}
