@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ctxfs/ctxfs/client"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// warn tells something on standard error.
+func (a *app) warn(text string) error {
+	_, err := fmt.Fprintln(a.env.Stderr, "ctxfs: "+text)
+	return err
+}
+
+// parent makes a command that only has others below it.
+func parent(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+func (a *app) contextCommand() *cobra.Command {
+	return parent("context", "List, describe, make and delete contexts",
+		&cobra.Command{Use: "list", Short: "List all contexts", Args: usage(cobra.NoArgs), RunE: a.withClient(a.contextList)},
+		&cobra.Command{Use: "info [ID]", Short: "Describe a context", Args: usage(cobra.MaximumNArgs(1)), RunE: a.withClient(a.contextInfo)},
+		&cobra.Command{Use: "create ID", Short: "Make a context ready, seeding it when it is missing", Args: usage(cobra.ExactArgs(1)), RunE: a.withClient(a.contextCreate)},
+		&cobra.Command{Use: "delete ID…", Short: "Remove contexts for good: folder, record and bindings", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withClient(a.contextDelete)},
+	)
+}
+
+func stateName(s ctxfsv1.ContextState) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "CONTEXT_STATE_"))
+}
+
+func (a *app) contextList(ctx context.Context, c *client.Client, _ []string) error {
+	list, err := c.ListContexts(ctx)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printProtos(a, list)
+	}
+	rows := make([][]string, len(list))
+	for i, x := range list {
+		rows[i] = []string{x.GetContextId(), stateName(x.GetState()), number(x.GetFiles()), size(x.GetBytes()), clock(x.GetCreatedNs()), strings.Join(x.GetPanels(), ",")}
+	}
+	return a.table([]string{"CONTEXT", "STATE", "FILES", "SIZE", "CREATED", "PANELS"}, rows)
+}
+
+func (a *app) contextInfo(ctx context.Context, c *client.Client, args []string) error {
+	id := a.contextID()
+	if len(args) > 0 {
+		id = args[0]
+	}
+	if id == "" {
+		return a.ownInfo(ctx, c)
+	}
+	x, err := c.GetContext(ctx, id)
+	if err != nil {
+		return err
+	}
+	return a.printContext(x)
+}
+
+func (a *app) ownInfo(ctx context.Context, c *client.Client) error {
+	info, err := c.Info(ctx, "")
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printProto(info)
+	}
+	return a.table(nil, [][]string{
+		{"context", info.GetContextId()}, {"partition", info.GetPartition()}, {"panel", info.GetPanelId()},
+		{"folder", show(info.GetFolder())}, {"read-only", fmt.Sprint(info.GetReadOnly())}, {"server", info.GetServerVersion()},
+	})
+}
+
+func (a *app) printContext(x *ctxfsv1.Context) error {
+	if a.json {
+		return a.printProto(x)
+	}
+	rows := [][]string{{"context", x.GetContextId()}, {"state", stateName(x.GetState())}}
+	for _, r := range [][]string{
+		{"error", printable(x.GetLastError())}, {"folder", show(x.GetFolder())}, {"driver", x.GetDriver()}, {"layer", x.GetLayer()},
+		{"created", clock(x.GetCreatedNs())}, {"panels", strings.Join(x.GetPanels(), ", ")},
+	} {
+		if r[1] != "" {
+			rows = append(rows, r)
+		}
+	}
+	if x.GetState() == ctxfsv1.ContextState_CONTEXT_STATE_READY {
+		rows = append(rows, []string{"seeded", fmt.Sprintf("%s files, %s, in %d ms", number(x.GetFiles()), size(x.GetBytes()), x.GetSeedMs())})
+	}
+	return a.table(nil, rows)
+}
+
+func (a *app) contextCreate(ctx context.Context, c *client.Client, args []string) error {
+	b := a.newBar("seeding", -1, false)
+	r, err := c.EnsureContext(ctx, args[0], b.seed)
+	b.done()
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printProto(r)
+	}
+	return a.printContext(r.GetContext())
+}
+
+func (a *app) contextDelete(ctx context.Context, c *client.Client, args []string) error {
+	removed := map[string]int64{}
+	for _, id := range args {
+		n, err := c.DeleteContext(ctx, id)
+		if err != nil {
+			return err
+		}
+		removed[id] = n
+		if a.json {
+			continue
+		}
+		if err := a.printf("%s deleted, %s entries\n", id, number(n)); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return a.printJSON(removed)
+	}
+	return nil
+}
+
+func (a *app) seedCommand() *cobra.Command {
+	var largest int
+	plan := &cobra.Command{
+		Use: "plan", Short: "Say what seeding a context now would copy, and copy nothing", Args: usage(cobra.NoArgs),
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
+			p, err := c.PlanSeed(ctx, largest)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printProto(p)
+			}
+			return a.printPlan(p)
+		}),
+	}
+	plan.Flags().IntVar(&largest, "largest", 10, "how many of the largest directories to name")
+	return parent("seed", "Look at what contexts are filled with", plan)
+}
+
+func (a *app) printPlan(p *ctxfsv1.PlanSeedResponse) error {
+	if err := a.printf("%s files, %s from %d repositories\n\n", number(p.GetFiles()), size(p.GetBytes()), len(p.GetRepositories())); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, r := range p.GetRepositories() {
+		dirty := "clean"
+		if r.GetDirty() {
+			dirty = "dirty"
+		}
+		rows = append(rows, []string{show(r.GetPath()), r.GetBranch(), fmt.Sprintf("%.10s", r.GetHead()), dirty})
+	}
+	if err := a.section([]string{"REPOSITORY", "BRANCH", "HEAD", "STATE"}, rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, d := range p.GetLargest() {
+		rows = append(rows, []string{show(d.GetPath()), number(d.GetFiles()), size(d.GetBytes())})
+	}
+	if err := a.section([]string{"LARGEST", "FILES", "SIZE"}, rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, s := range p.GetSkipped() {
+		files := number(s.GetFiles())
+		if s.GetFiles() < 0 {
+			files = "not counted"
+		}
+		rows = append(rows, []string{show(s.GetReason()), number(s.GetEntries()), files})
+	}
+	if err := a.section([]string{"SKIPPED", "ENTRIES", "FILES"}, rows); err != nil {
+		return err
+	}
+	if p.GetTooLarge() != "" {
+		return a.printf("refused: %s\n", p.GetTooLarge())
+	}
+	return nil
+}
+
+// section is a table with a line after it, or nothing.
+func (a *app) section(head []string, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := a.table(head, rows); err != nil {
+		return err
+	}
+	return a.printf("\n")
+}

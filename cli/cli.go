@@ -1,0 +1,207 @@
+// Package cli holds the commands of ctxfs that talk to a running server, which they do
+// through package client alone. Results go to standard output, as tables or, with --json,
+// as JSON; errors to standard error, in one line.
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/ctxfs/ctxfs/client"
+)
+
+// Env is what the commands get from their process.
+type Env struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Getenv reads CTXFS_ADDRESS, CTXFS_TOKEN, CTXFS_CONTEXT and CTXFS_PANEL; nil means os.Getenv.
+	Getenv func(string) string
+	// Dir is where the search for a server begins; "" means the working directory.
+	Dir string
+	// Version of the program.
+	Version string
+}
+
+// app is one run of the program.
+type app struct {
+	env     Env
+	address string
+	token   string
+	panel   string
+	context string
+	ca      string
+	cert    string
+	key     string
+	tls     bool
+	json    bool
+	timeout time.Duration
+}
+
+// Root returns the ctxfs command with all that talk to a server; more may be added to it.
+func Root(env Env, more ...*cobra.Command) *cobra.Command {
+	if env.Getenv == nil {
+		env.Getenv = os.Getenv
+	}
+	a := &app{env: env}
+	root := &cobra.Command{
+		Use:           "ctxfs",
+		Short:         "Real folders for panels, filled with the workspace's repositories, served over gRPC",
+		Version:       env.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          usage(cobra.NoArgs),
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(env.Stdin)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	a.globalFlags(root)
+	a.addGroups(root)
+	root.AddCommand(more...)
+	return root
+}
+
+func (a *app) globalFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&a.address, "address", "", "server: unix:///path or host:port (CTXFS_ADDRESS; else found from here upwards)")
+	f.StringVar(&a.token, "token", "", "bearer token (CTXFS_TOKEN, which other users of the machine do not see)")
+	f.StringVar(&a.panel, "panel", "", "act for this panel (CTXFS_PANEL)")
+	f.StringVarP(&a.context, "context", "c", "", "context ID (CTXFS_CONTEXT)")
+	f.BoolVar(&a.json, "json", false, "print JSON")
+	f.DurationVar(&a.timeout, "timeout", 0, "give up after this long, such as 30s; 0 means never")
+	f.BoolVar(&a.tls, "tls", false, "encrypt, trusting the system's authorities")
+	f.StringVar(&a.ca, "tls-ca", "", "encrypt, trusting the authorities in this PEM file")
+	f.StringVar(&a.cert, "tls-client-cert", "", "PEM file of the client's certificate")
+	f.StringVar(&a.key, "tls-client-key", "", "PEM file of its key")
+}
+
+func (a *app) addGroups(root *cobra.Command) {
+	groups := []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"files", "Files of a context:", a.fileCommands()},
+		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.seedCommand(), a.panelCommand()}},
+		{"server", "The server:", []*cobra.Command{a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},
+	}
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+}
+
+func (a *app) fileCommands() []*cobra.Command {
+	return []*cobra.Command{
+		a.lsCommand(), a.treeCommand(), a.catCommand(), a.statCommand(), a.putCommand(), a.getCommand(), a.cpCommand(),
+		a.mvCommand(), a.rmCommand(), a.mkdirCommand(), a.lnCommand(), a.watchCommand(), a.grepCommand(), a.globCommand(),
+	}
+}
+
+// dial connects as the flags and the environment say.
+func (a *app) dial(ctx context.Context) (*client.Client, error) {
+	opts := []client.Option{client.WithGetenv(a.env.Getenv), client.WithDir(a.env.Dir)}
+	if a.address != "" {
+		opts = append(opts, client.WithAddress(a.address))
+	}
+	if a.token != "" {
+		opts = append(opts, client.WithToken(a.token))
+	}
+	if p := a.panelID(); p != "" {
+		opts = append(opts, client.WithPanel(p))
+	}
+	t, err := a.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	if t != nil {
+		opts = append(opts, client.WithTLS(t))
+	}
+	return client.Dial(ctx, opts...)
+}
+
+func (a *app) panelID() string {
+	if a.panel == "" && a.context == "" {
+		return a.env.Getenv("CTXFS_PANEL")
+	}
+	return a.panel
+}
+
+// contextID is the context to work in; "" when a panel's own is meant.
+func (a *app) contextID() string {
+	if a.context != "" || a.panelID() != "" {
+		return a.context
+	}
+	return a.env.Getenv("CTXFS_CONTEXT")
+}
+
+func (a *app) tlsConfig() (*tls.Config, error) {
+	if !a.tls && a.ca == "" && a.cert == "" {
+		return nil, nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if a.ca != "" {
+		pem, err := os.ReadFile(a.ca)
+		if err != nil {
+			return nil, fmt.Errorf("reading --tls-ca: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--tls-ca %s holds no PEM certificate", a.ca)
+		}
+	}
+	if a.cert != "" {
+		pair, err := tls.LoadX509KeyPair(a.cert, a.key)
+		if err != nil {
+			return nil, fmt.Errorf("reading --tls-client-cert and --tls-client-key: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}
+
+// withClient makes a RunE of a function that needs a server.
+func (a *app) withClient(do func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := a.deadline(cmd.Context())
+		defer cancel()
+		c, err := a.dial(ctx)
+		if err != nil {
+			return err
+		}
+		err = do(ctx, c, args)
+		return errors.Join(err, c.Close())
+	}
+}
+
+func (a *app) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if a.timeout > 0 {
+		return context.WithTimeout(ctx, a.timeout)
+	}
+	return context.WithCancel(ctx)
+}
+
+// withFS makes a RunE of a function that needs the context's folder.
+func (a *app) withFS(do func(f *client.FS, args []string) error) func(*cobra.Command, []string) error {
+	return a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+		return do(c.Context(a.contextID()).With(ctx), args)
+	})
+}
+
+// isTerminal tells whether w is one.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

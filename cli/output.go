@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// show gives a name as it may be printed: quoted when it could confuse a terminal or its reader.
+func show(name string) string {
+	if name == printable(name) && utf8.ValidString(name) {
+		return name
+	}
+	return strconv.Quote(name)
+}
+
+// printable replaces what a terminal might obey.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == '\t' {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}
+
+// number groups digits: 4,312.
+func number(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// size gives bytes for people: 61 MiB.
+func size(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, u := float64(n)/1024, 0
+	for v >= 1024 && u < len(units)-1 {
+		v, u = v/1024, u+1
+	}
+	if v < 10 {
+		return fmt.Sprintf("%.1f %ciB", v, units[u])
+	}
+	return fmt.Sprintf("%.0f %ciB", v, units[u])
+}
+
+// clock gives a time for people; "" for none.
+func clock(ns int64) string {
+	if ns == 0 {
+		return ""
+	}
+	return time.Unix(0, ns).Format("2006-01-02 15:04:05")
+}
+
+// printf writes to standard output.
+func (a *app) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.env.Stdout, format, args...)
+	return err
+}
+
+// table prints rows under a head.
+func (a *app) table(head []string, rows [][]string) error {
+	w := tabwriter.NewWriter(a.env.Stdout, 0, 4, 2, ' ', 0)
+	for _, row := range append([][]string{head}, rows...) {
+		if row == nil {
+			continue
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// printJSON prints any value, indented.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.env.Stdout)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// printLine prints a value as JSON in one line, for streams.
+func (a *app) printLine(v any) error {
+	enc := json.NewEncoder(a.env.Stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// printProto prints a message as JSON with the names that Node uses.
+func (a *app) printProto(m proto.Message) error { return writeProto(a.env.Stdout, m, true) }
+
+// printProtos prints messages as a JSON array.
+func printProtos[M proto.Message](a *app, ms []M) error {
+	list := make([]json.RawMessage, len(ms))
+	for i, m := range ms {
+		data, err := protojson.Marshal(m)
+		if err != nil {
+			return err
+		}
+		list[i] = data
+	}
+	return a.printJSON(list)
+}
+
+// writeProto undoes protojson's deliberately unstable spacing.
+func writeProto(w io.Writer, m proto.Message, indent bool) error {
+	data, err := protojson.Marshal(m)
+	if err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	if indent {
+		err = json.Indent(&buf, data, "", "  ")
+	} else {
+		err = json.Compact(&buf, data)
+	}
+	if err != nil {
+		return err
+	}
+	buf.WriteByte('\n')
+	_, err = buf.WriteTo(w)
+	return err
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ctxfs/ctxfs/client"
+)
+
+func (a *app) panelCommand() *cobra.Command {
+	return parent("panel", "Open, close and list panels",
+		a.panelOpenCommand(),
+		&cobra.Command{Use: "close ID…", Short: "Revoke panels' tokens and close their handles; folders stay", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withClient(a.panelClose)},
+		&cobra.Command{Use: "list", Short: "List the panels", Args: usage(cobra.NoArgs), RunE: a.withClient(a.panelList)},
+	)
+}
+
+func (a *app) panelOpenCommand() *cobra.Command {
+	var export, readOnly bool
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use: "open ID", Short: "Open a panel: seed its context and print a token", Args: usage(cobra.ExactArgs(1)),
+		Example: "  eval \"$(ctxfs panel open --export panels/editor)\"",
+		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+			opts := []client.PanelOption{client.TokenLife(ttl)}
+			if a.context != "" {
+				opts = append(opts, client.InContext(a.context))
+			}
+			if readOnly {
+				opts = append(opts, client.ReadOnly())
+			}
+			p, err := c.OpenPanel(ctx, args[0], opts...)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = p.Close() }()
+			if export {
+				return a.exports(c, p)
+			}
+			return a.printPanel(p)
+		}),
+	}
+	cmd.Flags().BoolVar(&export, "export", false, "print shell exports of CTXFS_ADDRESS, CTXFS_TOKEN and CTXFS_CONTEXT")
+	cmd.Flags().BoolVar(&readOnly, "read-only", false, "refuse mutations to the panel")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "life of the token; 0 means the server's default")
+	return cmd
+}
+
+func (a *app) exports(c *client.Client, p *client.Panel) error {
+	token, _ := p.Token()
+	return a.printf("export CTXFS_ADDRESS=%s\nexport CTXFS_TOKEN=%s\nexport CTXFS_CONTEXT=%s\n",
+		shellQuote(c.Address()), shellQuote(token), shellQuote(p.ContextID()))
+}
+
+// shellQuote quotes for a POSIX shell, whatever s holds.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func (a *app) printPanel(p *client.Panel) error {
+	if a.json {
+		return a.printProto(p.Opened())
+	}
+	token, expires := p.Token()
+	return a.table(nil, [][]string{
+		{"panel", p.ID()}, {"context", p.ContextID()}, {"partition", p.Partition()}, {"token", token},
+		{"expires", expires.Format("2006-01-02 15:04:05")},
+		{"files", fmt.Sprintf("%s, %s; seeded now: %t, %d ms", number(p.Opened().GetFiles()), size(p.Opened().GetBytes()), p.Opened().GetSeeded(), p.Opened().GetDurationMs())},
+	})
+}
+
+func (a *app) panelClose(ctx context.Context, c *client.Client, args []string) error {
+	for _, id := range args {
+		r, err := c.ClosePanel(ctx, id)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			err = a.printProto(r)
+		} else {
+			err = a.printf("%s closed, %d tokens revoked, %d handles closed\n", show(id), r.GetTokensRevoked(), r.GetHandlesClosed())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) panelList(ctx context.Context, c *client.Client, _ []string) error {
+	list, err := c.ListPanels(ctx)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printProtos(a, list)
+	}
+	rows := make([][]string, len(list))
+	for i, p := range list {
+		state := "closed"
+		if p.GetOpen() {
+			state = "open"
+		}
+		if p.GetReadOnly() {
+			state += ", read-only"
+		}
+		rows[i] = []string{show(p.GetPanelId()), p.GetContextId(), state, fmt.Sprint(p.GetTokens()), fmt.Sprint(p.GetHandles()), clock(p.GetOpenedNs())}
+	}
+	return a.table([]string{"PANEL", "CONTEXT", "STATE", "TOKENS", "HANDLES", "OPENED"}, rows)
+}
