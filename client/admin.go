@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"io"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -14,9 +13,18 @@ func (c *Client) contexts() ctxfsv1.ContextServiceClient {
 // EnsureContext makes a context ready, seeding it when it is missing. progress may be nil.
 // Cancelling leaves the seeding running.
 func (c *Client) EnsureContext(ctx context.Context, id string, progress func(*ctxfsv1.SeedProgress)) (*ctxfsv1.EnsureReady, error) {
+	return c.ensure(ctx, &ctxfsv1.EnsureContextRequest{ContextId: id}, progress)
+}
+
+// EnsurePanelContext is EnsureContext of the context that a panel would get.
+func (c *Client) EnsurePanelContext(ctx context.Context, panelID string, progress func(*ctxfsv1.SeedProgress)) (*ctxfsv1.EnsureReady, error) {
+	return c.ensure(ctx, &ctxfsv1.EnsureContextRequest{PanelId: panelID}, progress)
+}
+
+func (c *Client) ensure(ctx context.Context, req *ctxfsv1.EnsureContextRequest, progress func(*ctxfsv1.SeedProgress)) (*ctxfsv1.EnsureReady, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := c.contexts().EnsureContext(ctx, &ctxfsv1.EnsureContextRequest{ContextId: id})
+	s, err := c.contexts().EnsureContext(ctx, req)
 	for err == nil {
 		var r *ctxfsv1.EnsureContextResponse
 		if r, err = s.Recv(); err != nil {
@@ -29,10 +37,7 @@ func (c *Client) EnsureContext(ctx context.Context, id string, progress func(*ct
 			progress(r.GetProgress())
 		}
 	}
-	if err == io.EOF { //nolint:errorlint // gRPC returns io.EOF itself
-		err = io.ErrUnexpectedEOF
-	}
-	return nil, convert("ensurecontext", err)
+	return nil, convert("ensurecontext", unlessEnded(err))
 }
 
 // GetContext describes a context; its state is CONTEXT_STATE_MISSING when there is none.

@@ -183,21 +183,20 @@ func targetAt(state, token string) (target, error) {
 
 func (s serverFile) target(state, file, token string) (target, error) {
 	t := target{source: file, pid: s.PID, token: token}
-	if s.Socket != "" {
+	switch {
+	case s.Socket != "":
 		t.address = "unix://" + strings.TrimPrefix(s.Socket, "unix://")
-		return t, nil
-	}
-	if len(s.Addresses) == 0 {
+	case len(s.Addresses) > 0:
+		t.address = s.Addresses[0]
+	default:
 		return target{}, fmt.Errorf("%s names neither a socket nor an address", file)
 	}
-	t.address = s.Addresses[0]
-	// A token file elsewhere is not read: its content would be sent to whom server.json names.
-	if t.token == "" && filepath.Dir(s.TokenFile) == state {
-		secret, err := os.ReadFile(s.TokenFile)
-		if err != nil {
-			return target{}, fmt.Errorf("reading the host token: %w", err)
+	if t.token == "" && s.TokenFile != "" {
+		// Only from this directory: a file elsewhere would be sent to whom server.json names.
+		secret, err := os.ReadFile(filepath.Join(state, filepath.Base(s.TokenFile)))
+		if err == nil {
+			t.token = strings.TrimSpace(string(secret))
 		}
-		t.token = strings.TrimSpace(string(secret))
 	}
 	return t, nil
 }

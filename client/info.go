@@ -107,3 +107,6 @@ func (e Entry) Info() (fs.FileInfo, error) {
 
 // String formats the entry as fs.FormatDirEntry does.
 func (e Entry) String() string { return fs.FormatDirEntry(e) }
+
+// Parent is the virtual path of the directory it stands in.
+func (e Entry) Parent() string { return path.Join("/", e.parent) }

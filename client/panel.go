@@ -109,9 +109,12 @@ func (p *Panel) Token() (token string, expires time.Time) {
 }
 
 // FS is the panel's folder, with the panel's rights, not the host's.
-func (p *Panel) FS() *FS {
+func (p *Panel) FS() *FS { return p.Context("") }
+
+// Context is a context by its ID, with the panel's rights: the server refuses all but its own.
+func (p *Panel) Context(id string) *FS {
 	conn := identityConn{cc: p.client.cc, id: identity{token: func() string { t, _ := p.Token(); return t }}}
-	return &FS{ctx: context.Background(), rpc: ctxfsv1.NewFsServiceClient(conn)}
+	return &FS{ctx: context.Background(), rpc: ctxfsv1.NewFsServiceClient(conn), id: id}
 }
 
 // Close ends the renewal of the token. The panel stays open on the server, with this token
