@@ -1,0 +1,146 @@
+//go:build linux
+
+package rootfs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+func walked(t *testing.T, r Root, dir string, opts WalkOptions) []string {
+	t.Helper()
+	var got []string
+	must(t, r.Walk(t.Context(), dir, opts, func(rel string, e Entry, err error) error {
+		if (e.Stat != nil) != opts.Stats {
+			t.Errorf("%s: stat %v", rel, e.Stat)
+		}
+		got = append(got, rel)
+		return err
+	}))
+	slices.Sort(got)
+	return got
+}
+
+func TestWalk(t *testing.T) {
+	eachRoot(t, func(t *testing.T, impl string) {
+		r, dir := newTree(t, impl)
+		outside := t.TempDir()
+		put(t, outside, "secret", "s")
+		put(t, dir, "a/b/c.txt", "c")
+		put(t, dir, "z\xff", "z")
+		put(t, dir, ReservedPrefix+"1", "hidden")
+		must(t, os.Symlink(outside, filepath.Join(dir, "a/out")))
+		for _, c := range []struct {
+			name, dir string
+			opts      WalkOptions
+			want      []string
+		}{
+			{"all", "/", WalkOptions{}, []string{"a", "a/b", "a/b/c.txt", "a/out", "z\xff"}},
+			{"with stats", "a", WalkOptions{Stats: true}, []string{"b", "b/c.txt", "out"}},
+			{"one level", "/", WalkOptions{MaxDepth: 1}, []string{"a", "z\xff"}},
+			{"two levels", "/", WalkOptions{MaxDepth: 2}, []string{"a", "a/b", "a/out", "z\xff"}},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				if diff := cmp.Diff(c.want, walked(t, r, c.dir, c.opts)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	})
+}
+
+func TestWalkStops(t *testing.T) {
+	eachRoot(t, func(t *testing.T, impl string) {
+		r, dir := newTree(t, impl)
+		put(t, dir, "a/b", "1")
+		put(t, dir, "a/c", "1")
+		mine := errors.New("mine")
+		if err := r.Walk(t.Context(), "/", WalkOptions{}, func(string, Entry, error) error { return mine }); !errors.Is(err, mine) {
+			t.Errorf("own error: %v", err)
+		}
+		calls := 0
+		must(t, r.Walk(t.Context(), "/", WalkOptions{}, func(string, Entry, error) error { calls++; return SkipDir }))
+		if calls != 1 {
+			t.Errorf("SkipDir: %d calls", calls)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		err := r.Walk(ctx, "/", WalkOptions{}, func(string, Entry, error) error { cancel(); return nil })
+		if fserr.CodeOf(err) != fserr.ECANCELED || !strings.Contains(err.Error(), "1 entries") {
+			t.Errorf("cancelled: %v", err)
+		}
+		err = r.Walk(t.Context(), "/a/b", WalkOptions{}, func(string, Entry, error) error { return nil })
+		if fserr.CodeOf(err) != fserr.ENOTDIR {
+			t.Errorf("a file: %v", err)
+		}
+	})
+}
+
+// An entry that vanishes, or is swapped for a link, before it is entered is passed over.
+func TestWalkPassesOverWhatVanished(t *testing.T) {
+	eachRoot(t, func(t *testing.T, impl string) {
+		r, dir := newTree(t, impl)
+		outside := t.TempDir()
+		put(t, outside, "secret", "s")
+		put(t, dir, "gone/x", "1")
+		put(t, dir, "swapped/x", "1")
+		var got []string
+		must(t, r.Walk(t.Context(), "/", WalkOptions{}, func(rel string, _ Entry, err error) error {
+			got = append(got, rel)
+			must(t, os.RemoveAll(filepath.Join(dir, rel)))
+			if rel == "swapped" {
+				must(t, os.Symlink(outside, filepath.Join(dir, rel)))
+			}
+			return err
+		}))
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"gone", "swapped"}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A walk goes as deep as a path can be, and tells what it cannot reach.
+func TestWalkDeep(t *testing.T) {
+	eachRoot(t, func(t *testing.T, impl string) {
+		r, dir := newTree(t, impl)
+		makeDeep(t, dir, "d", 2100)
+		deepest, tooLong := 0, 0
+		before := openFiles(t)
+		most := 0
+		must(t, r.Walk(t.Context(), "/", WalkOptions{}, func(rel string, _ Entry, err error) error {
+			if fserr.CodeOf(err) == fserr.ENAMETOOLONG {
+				tooLong++
+			}
+			if n := strings.Count(rel, "/") + 1; n > deepest {
+				deepest = n
+			}
+			if len(rel)%64 == 1 {
+				most = max(most, openFiles(t)-before)
+			}
+			return nil
+		}))
+		if deepest < 2000 || tooLong != 1 || most > 128 {
+			t.Errorf("depth %d, %d too long, %d descriptors", deepest, tooLong, most)
+		}
+		removed, err := r.RemoveAll(t.Context(), "d")
+		if err != nil || removed != 2101 || exists(filepath.Join(dir, "d")) {
+			t.Errorf("removed %d: %v", removed, err)
+		}
+	})
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	return len(list)
+}
