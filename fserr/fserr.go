@@ -63,7 +63,7 @@ func (e *Error) Error() string {
 	if text == "" {
 		text = e.Code.Text()
 	}
-	fmt.Fprintf(&b, "%s: %s", e.Code, text)
+	fmt.Fprintf(&b, "%s: %s", e.Code.String(), text) // %s of a Code is its whole Error
 	if e.Hint != "" {
 		fmt.Fprintf(&b, "; %s", e.Hint)
 	}
