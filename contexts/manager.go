@@ -89,10 +89,15 @@ func within(base, dir string) string {
 
 // Close ends running seedings, waits for them and for running operations, and
 // closes every root. It must be called once nothing more is acquired.
+// Closing again does nothing.
 func (m *Manager) Close() error {
 	m.mu.Lock()
+	again := m.closed
 	m.closed = true
 	m.mu.Unlock()
+	if again {
+		return nil
+	}
 	m.cancel()
 	var err error
 	m.gates.Range(func(key, value any) bool {

@@ -1,0 +1,228 @@
+package contexts
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/metadata/sqlite"
+)
+
+// The test binary is its own child: with childEnv naming a workspace it ensures a
+// context there, and stops at the phase in stopEnv to be killed.
+const (
+	childEnv = "CTXFS_TEST_CHILD"
+	stopEnv  = "CTXFS_TEST_STOP"
+	idEnv    = "CTXFS_TEST_ID"
+)
+
+func child() int {
+	ctx := context.Background()
+	l, err := NewLayout(os.Getenv(childEnv), "")
+	if err == nil {
+		err = l.Make("0.1.0")
+	}
+	if err != nil {
+		return childFailed(err)
+	}
+	store, err := sqlite.Open(ctx, l.DB)
+	if err != nil {
+		return childFailed(err)
+	}
+	defer func() { _ = store.Close() }()
+	d := newCounting()
+	m, err := Open(ctx, Config{
+		Workspace: l.Workspace, Store: store, Driver: d, Version: "0.1.0", onPhase: stopAt(os.Getenv(stopEnv)),
+	})
+	if err != nil {
+		return childFailed(err)
+	}
+	defer func() { _ = m.Close() }()
+	id := ID(os.Getenv(idEnv))
+	if strings.HasPrefix(os.Getenv(stopEnv), "trashed") {
+		if _, err := m.Delete(ctx, id); err != nil {
+			return childFailed(err)
+		}
+	}
+	if _, err := m.Ensure(ctx, id, EnsureOptions{}, nil); err != nil {
+		return childFailed(err)
+	}
+	fmt.Printf("ensured, seedings=%d\n", d.n.Load())
+	return 0
+}
+
+func childFailed(err error) int {
+	fmt.Println("child:", err)
+	return 1
+}
+
+// stopAt says that it is there and waits for the kill.
+func stopAt(phase string) func(string) {
+	return func(at string) {
+		if at == phase {
+			fmt.Println("stopped at", at)
+			select {}
+		}
+	}
+}
+
+func (w *workspace) child(id ID, stop string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+w.dir, stopEnv+"="+stop, idEnv+"="+string(id))
+	return cmd
+}
+
+// killAt runs a child until it is at phase, and kills it there.
+func (w *workspace) killAt(id ID, phase string) {
+	w.t.Helper()
+	cmd := w.child(id, phase)
+	out, err := cmd.StdoutPipe()
+	must(w.t, err)
+	must(w.t, cmd.Start())
+	buf := make([]byte, 4096)
+	n, _ := out.Read(buf)
+	text := string(buf[:n])
+	must(w.t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+	if !strings.HasPrefix(text, "stopped at "+phase) {
+		w.t.Fatalf("the child said %q, it should have stopped at %s", text, phase)
+	}
+}
+
+// killPhases are all steps of a seeding, and of a deletion, that a kill may hit.
+var killPhases = []string{
+	"locked", "recorded", "scanning", "scanned", "layering", "layer-manifested", "layered",
+	"copying", "copying-midway", "copied", "manifested", "renamed", "ready",
+}
+
+func TestKillAtEveryPhase(t *testing.T) {
+	w := newWorkspace(t)
+	w.fill("app", 300)
+	must(t, os.Symlink("d1/f1.txt", filepath.Join(w.dir, "app/link")))
+	w.repo("app")
+	w.sqlite()
+	want := tree(t, filepath.Join(w.dir, "app"), ".git")
+	kills := 0
+	for round := range 4 {
+		for _, phase := range killPhases {
+			// A new file each time, so that the layer is built anew and every phase is passed.
+			w.write("app/round", fmt.Sprint(round, phase))
+			want["round"], _ = fingerprint(filepath.Join(w.dir, "app/round"))
+			id := ID(fmt.Sprintf("ctx_%s-%d", phase, round))
+			w.killAt(id, phase)
+			kills++
+			w.afterKill(id, want)
+		}
+	}
+	if kills < 40 {
+		t.Errorf("only %d kills", kills)
+	}
+}
+
+// afterKill checks what the killed process left: the folder is complete or not
+// there, and the next access serves it.
+func (w *workspace) afterKill(id ID, want map[string]string) {
+	w.t.Helper()
+	ctx := context.Background()
+	folder := filepath.Join(w.dir, ".contexts", string(id))
+	if _, err := os.Lstat(folder); err == nil {
+		sameFiles(w.t, filepath.Join(folder, "app"), want)
+	}
+	m := w.open()
+	a, err := m.Acquire(ctx, id)
+	switch {
+	case err == nil:
+		a.Release()
+	case fserr.CodeOf(err) != fserr.ESTALE:
+		w.t.Fatalf("after the kill %s answers %v, want ESTALE", id, err)
+	}
+	e := ensure(w.t, m, id)
+	if e.State != StateReady {
+		w.t.Fatalf("%s is %s", id, e.State)
+	}
+	sameFiles(w.t, filepath.Join(folder, "app"), want)
+	staged, err := os.ReadDir(m.layout.Staging)
+	must(w.t, err)
+	if len(staged) != 1 {
+		w.t.Errorf("%s: staging holds %v", id, staged)
+	}
+	info, err := m.Get(ctx, id)
+	must(w.t, err)
+	if info.State != StateReady || info.Files != int64(fileCount(want)) || info.Layer == "" {
+		w.t.Errorf("got %+v, want ready with %d files", info, fileCount(want))
+	}
+	must(w.t, m.Close())
+}
+
+// sameFiles is sameTree but for the times of directories.
+func sameFiles(t *testing.T, dir string, want map[string]string) {
+	t.Helper()
+	got, files := tree(t, dir), map[string]string{}
+	for p, w := range want {
+		if strings.HasPrefix(w, "d") {
+			delete(got, p)
+			continue
+		}
+		files[p] = w
+	}
+	sameTree(t, got, files)
+}
+
+func fileCount(tree map[string]string) int {
+	n := 0
+	for _, w := range tree {
+		if !strings.HasPrefix(w, "d") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestKillDuringDelete(t *testing.T) {
+	w := newWorkspace(t)
+	w.fill("app", 50)
+	w.repo("app")
+	w.sqlite()
+	m := w.open()
+	ensure(t, m, "ctx_a")
+	must(t, m.Close())
+	w.killAt("ctx_a", "trashed")
+	m = w.open()
+	info, err := m.Get(context.Background(), "ctx_a")
+	must(t, err)
+	if info.State != StateMissing {
+		t.Errorf("half a deletion left state %s, want missing", info.State)
+	}
+	staged, err := os.ReadDir(m.layout.Staging)
+	must(t, err)
+	if len(staged) != 1 {
+		t.Errorf("staging holds %v", staged)
+	}
+	ensure(t, m, "ctx_a")
+}
+
+func TestTwoProcessesSeedOnce(t *testing.T) {
+	w := newWorkspace(t)
+	w.fill("app", 500)
+	w.repo("app")
+	w.sqlite()
+	a, b := w.child("ctx_a", ""), w.child("ctx_a", "")
+	var outA, outB strings.Builder
+	a.Stdout, b.Stdout = &outA, &outB
+	must(t, a.Start())
+	must(t, b.Start())
+	if err := a.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, outA.String())
+	}
+	if err := b.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, outB.String())
+	}
+	if n := strings.Count(outA.String()+outB.String(), "seedings=1"); n != 1 {
+		t.Errorf("%d processes seeded, want 1: %s%s", n, outA.String(), outB.String())
+	}
+}
