@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -42,6 +43,8 @@ var _ treeRoot = (*osRoot)(nil)
 
 // openOSRoot opens dir as an osRoot; a link is ELOOP, anything but a directory ENOTDIR.
 func openOSRoot(dir string, opts Options) (Root, error) {
+	// Without a final slash, which would follow a link.
+	dir = filepath.Clean(dir)
 	before, err := os.Lstat(dir)
 	if err != nil {
 		return nil, osError(err)

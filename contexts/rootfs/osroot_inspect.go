@@ -38,12 +38,12 @@ func (r *osRoot) Access(path string, mode uint32) error {
 }
 
 // Realpath implements Inspector.
-func (r *osRoot) Realpath(path string) (real string, err error) {
+func (r *osRoot) Realpath(path string) (resolved string, err error) {
 	err = r.existing(path, true, func(p osPos) error {
-		real = p.virtual()
+		resolved = p.virtual()
 		return nil
 	})
-	return real, err
+	return resolved, err
 }
 
 // virtual is the position's path from the root, by the names walked through.

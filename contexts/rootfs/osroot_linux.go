@@ -2,36 +2,30 @@ package rootfs
 
 import (
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
+// osLstat asks statx, which knows the birth time that os does not.
 func osLstat(dir *os.Root, name string) (st Stat, err error) {
-	info, err := dir.Lstat(name)
+	f, err := dir.Open(".")
 	if err != nil {
 		return Stat{}, err
 	}
-	return osStat(info), nil
+	defer func() { _ = f.Close() }()
+	err = withFileFD(f, func(fd int) (err error) {
+		st, err = statAt(fd, name)
+		return err
+	})
+	return st, err
 }
 
-func osFstat(f *os.File) (Stat, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return Stat{}, err
-	}
-	return osStat(info), nil
-}
-
-// osStat converts what os knows. os has no birth time: the earlier of mtime and ctime is given, as libuv does.
-func osStat(info os.FileInfo) Stat {
-	s := info.Sys().(*syscall.Stat_t)
-	mtime, ctime := saturate(s.Mtim.Sec, s.Mtim.Nsec), saturate(s.Ctim.Sec, s.Ctim.Nsec)
-	return Stat{
-		Dev: uint64(s.Dev), Ino: s.Ino, Rdev: uint64(s.Rdev), Mode: s.Mode, Nlink: uint64(s.Nlink),
-		UID: s.Uid, GID: s.Gid, Size: s.Size, Blksize: int64(s.Blksize), Blocks: s.Blocks,
-		AtimeNs: saturate(s.Atim.Sec, s.Atim.Nsec), MtimeNs: mtime, CtimeNs: ctime, BirthtimeNs: min(mtime, ctime),
-	}
+func osFstat(f *os.File) (st Stat, err error) {
+	err = withFileFD(f, func(fd int) (err error) {
+		st, err = statFD(fd)
+		return err
+	})
+	return st, err
 }
 
 // osFutimes sets the times of an open file, by its descriptor.

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -116,25 +117,13 @@ func osCodeOrNil(err error) fserr.Code {
 	return osCode(err)
 }
 
-func typeOfFileMode(m os.FileMode) Type {
-	switch m.Type() {
-	case 0:
-		return TypeFile
-	case os.ModeDir:
-		return TypeDirectory
-	case os.ModeSymlink:
-		return TypeSymlink
-	case os.ModeNamedPipe:
-		return TypeFIFO
-	case os.ModeSocket:
-		return TypeSocket
-	case os.ModeDevice | os.ModeCharDevice:
-		return TypeCharDevice
-	case os.ModeDevice:
-		return TypeBlockDevice
-	}
-	return TypeUnknown
+var typeOfOSMode = map[os.FileMode]Type{
+	0: TypeFile, os.ModeDir: TypeDirectory, os.ModeSymlink: TypeSymlink, os.ModeNamedPipe: TypeFIFO,
+	os.ModeSocket: TypeSocket, os.ModeDevice: TypeBlockDevice, os.ModeDevice | os.ModeCharDevice: TypeCharDevice,
 }
+
+// typeOfFileMode is TypeUnknown for what Linux does not have.
+func typeOfFileMode(m os.FileMode) Type { return typeOfOSMode[m.Type()] }
 
 // self is name, or the directory itself for "".
 func self(name string) string {
@@ -292,7 +281,7 @@ func (d *osDir) Next(n int, stats bool) ([]Entry, error) {
 	}
 	for {
 		list, err := d.file.ReadDir(n)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil, io.EOF
 		}
 		if err != nil {

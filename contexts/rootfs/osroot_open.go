@@ -3,6 +3,7 @@ package rootfs
 import (
 	"errors"
 	"os"
+	"slices"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -92,8 +93,7 @@ func (p osPos) open(flags Flags, mode uint32) (File, error) {
 
 // movedIfGone turns the errors of a name that changed since it was looked up.
 func movedIfGone(err error) error {
-	switch osCode(err) {
-	case fserr.ENOENT, fserr.ELOOP, fserr.ENXIO:
+	if slices.Contains([]fserr.Code{fserr.ENOENT, fserr.ELOOP, fserr.ENXIO}, osCode(err)) {
 		return errReplaced
 	}
 	return err

@@ -31,8 +31,9 @@ func withFileFD(f *os.File, fn func(fd int) error) error {
 		return err
 	}
 	var inner error
-	if err := conn.Control(func(fd uintptr) { inner = fn(int(fd)) }); err != nil {
-		return err
+	if conn.Control(func(fd uintptr) { inner = fn(int(fd)) }) != nil {
+		// Its only failure, told by an error that os does not export.
+		return os.ErrClosed
 	}
 	return inner
 }

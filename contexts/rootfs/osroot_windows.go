@@ -137,19 +137,10 @@ func osStat(info os.FileInfo) Stat {
 
 func linuxMode(m os.FileMode) uint32 {
 	perm := uint32(m.Perm())
-	switch typeOfFileMode(m) {
-	case TypeDirectory:
-		return S_IFDIR | perm
-	case TypeSymlink:
-		return S_IFLNK | perm
-	case TypeFIFO:
-		return S_IFIFO | perm
-	case TypeSocket:
-		return S_IFSOCK | perm
-	case TypeCharDevice:
-		return S_IFCHR | perm
-	case TypeFile:
-		return S_IFREG | perm
+	for bits, t := range typeOfMode {
+		if t == typeOfFileMode(m) {
+			return bits | perm
+		}
 	}
 	return perm
 }
@@ -161,10 +152,8 @@ func osFutimes(f *os.File, atimeNs, mtimeNs int64) error {
 		return err
 	}
 	var inner error
-	if err := conn.Control(func(h uintptr) {
-		inner = windows.SetFileTime(windows.Handle(h), nil, &atime, &mtime)
-	}); err != nil {
-		return err
+	if conn.Control(func(h uintptr) { inner = windows.SetFileTime(windows.Handle(h), nil, &atime, &mtime) }) != nil {
+		return os.ErrClosed
 	}
 	return inner
 }

@@ -81,7 +81,7 @@ func (w *world) bytes(name string) {
 	w.code(err, fserr.ENOENT)
 }
 
-func (w *world) attributesOf(path, real string) {
+func (w *world) attributesOf(path, resolved string) {
 	w.Helper()
 	w.must(w.Chmod(path, 0o600))
 	w.must(w.Utimes(path, 1, 1, true))
@@ -94,7 +94,7 @@ func (w *world) attributesOf(path, real string) {
 	w.equal(st.Perm(), uint32(0o600))
 	got, err := w.Realpath(path)
 	w.must(err)
-	w.equal(got, real)
+	w.equal(got, resolved)
 }
 
 func sorted(names ...string) []string {

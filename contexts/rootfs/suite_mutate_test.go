@@ -87,9 +87,9 @@ var mutateBehaviours = []behaviour{
 		w.code(err, fserr.EBADF)
 	}},
 	{"a root that is a link or a file is refused", func(w *world) {
-		for path, code := range map[string]fserr.Code{"dirlink": fserr.ELOOP, "f": fserr.ENOTDIR, "nowhere": fserr.ENOENT} {
+		for path, code := range map[string]fserr.Code{"dirlink": fserr.ELOOP, "dirlink/": fserr.ELOOP, "f": fserr.ENOTDIR, "nowhere": fserr.ENOENT} {
 			for _, name := range implementations() {
-				_, err := Open(w.host(path), Options{Implementation: name})
+				_, err := Open(w.dir+"/"+path, Options{Implementation: name})
 				w.code(err, code)
 			}
 		}

@@ -106,6 +106,8 @@ var openBehaviours = []behaviour{
 		w.code(err, fserr.EBADF)
 		_, err = f.Stat()
 		w.code(err, fserr.EBADF)
+		w.code(f.Utimes(1, 1), fserr.EBADF)
+		w.code(f.Sync(true), fserr.EBADF)
 		w.code(f.Close(), fserr.EBADF)
 	}},
 	{"OpenNoFollow follows no link at all", func(w *world) {
