@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"context"
+	"path"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -37,6 +38,9 @@ func copyTree(ctx context.Context, from Root, src string, to Root, dst string, o
 	target, ok2 := to.(treeRoot)
 	if !ok || !ok2 {
 		return CopyReport{}, &fserr.Error{Code: fserr.EOPNOTSUPP}
+	}
+	if Reserved(path.Base(dst)) {
+		return CopyReport{}, &fserr.Error{Code: fserr.EACCES}
 	}
 	inner, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
@@ -113,8 +117,6 @@ func creatable(dir dirNode, name string, slash bool) error {
 	switch {
 	case name == "":
 		return fserr.EISDIR
-	case Reserved(name):
-		return fserr.EACCES
 	case !slash:
 		return nil
 	}
@@ -178,10 +180,10 @@ func outside(to treeRoot, dst string, src fileID) error {
 	}
 }
 
-// parentPath is path without its last component; "/" when there is only one.
-func parentPath(path string) string {
-	path = strings.TrimRight(path, "/")
-	return "/" + strings.Trim(path[:strings.LastIndexByte(path, '/')+1], "/")
+// parentPath is p without its last component; "/" when there is only one.
+func parentPath(p string) string {
+	p = strings.TrimRight(p, "/")
+	return "/" + strings.Trim(p[:strings.LastIndexByte(p, '/')+1], "/")
 }
 
 // targetDir opens dst, a directory, or makes it. A link there is not followed
@@ -202,9 +204,6 @@ func targetDir(to treeRoot, dst string) (n dirNode, fresh bool, err error) {
 		return nil, false, err
 	}
 	defer func() { _ = parent.Close() }()
-	if Reserved(base) {
-		return nil, false, fserr.EACCES
-	}
 	fresh, err = makeDir(parent, base)
 	if err != nil {
 		return nil, false, err

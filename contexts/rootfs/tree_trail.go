@@ -9,10 +9,17 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// maxOpenLevels is how many directories one recursive operation holds open on
-// its way down. Deeper ones let go of the oldest, which are opened again, and
-// verified, on the way back: depth costs time, never descriptors.
-const maxOpenLevels = 96
+// What one trail holds open: the last maxOpenLevels directories on its way down
+// and, of those before, every milestoneth up to maxMilestones of them. The rest
+// are let go, and opened again, from the milestone before them, and verified, on
+// the way back: depth costs time, never descriptors. A copy has two trails.
+const (
+	maxOpenLevels = 64
+	milestone     = 48
+	maxMilestones = 48
+)
+
+func isMilestone(level int) bool { return level%milestone == 0 && level/milestone <= maxMilestones }
 
 // fileID tells files apart within a machine.
 type fileID struct{ dev, ino uint64 }
@@ -46,7 +53,7 @@ func (h *heldDir) release() {
 // to where it stands. The top is always open.
 type trail struct {
 	levels []trailLevel
-	// low is the first level below the top that is open; all after it are, too.
+	// low is the first level below the top that, but for milestones, is open; all after it are, too.
 	low int
 }
 
@@ -87,7 +94,9 @@ func (t *trail) enter(name string) (Stat, error) {
 func (t *trail) push(l trailLevel) {
 	t.levels = append(t.levels, l)
 	if len(t.levels)-t.low >= maxOpenLevels {
-		t.letGo(t.low)
+		if !isMilestone(t.low) {
+			t.letGo(t.low)
+		}
 		t.low++
 	}
 }
@@ -134,7 +143,7 @@ func (t *trail) reach(level int) error {
 		if err != nil {
 			return err
 		}
-		if i >= t.low {
+		if i >= t.low || isMilestone(i) {
 			t.levels[i].dir = next.share()
 		}
 		at = next
