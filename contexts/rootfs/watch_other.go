@@ -154,8 +154,23 @@ func (w *notifyWatcher) handle(e fsnotify.Event) {
 		}
 	}
 	w.out.put(WatchEvent{Kind: kind, Name: rel})
-	if w.opts.Recursive && e.Has(fsnotify.Create) {
+	if !w.opts.Recursive {
+		return
+	}
+	if kind == WatchRename {
+		w.prune(e.Name) // before a new directory of that name is added
+	}
+	if e.Has(fsnotify.Create) {
 		w.grow(rel)
+	}
+}
+
+// prune forgets the subtree at the server path top, which left or was replaced.
+func (w *notifyWatcher) prune(top string) {
+	for _, watched := range w.notify.WatchList() {
+		if below(filepath.ToSlash(watched), filepath.ToSlash(top)) {
+			_ = w.notify.Remove(watched) // it may be gone already
+		}
 	}
 }
 
