@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -105,9 +104,4 @@ func (f *FS) Statfs(name string) (*ctxfsv1.StatfsResponse, error) {
 func (f *FS) Handles() ([]*ctxfsv1.Handle, error) {
 	r, err := f.rpc.ListHandles(f.ctx, &ctxfsv1.ListHandlesRequest{ContextId: f.id})
 	return r.GetHandles(), convert("listhandles", err)
-}
-
-func isDirError(err error) bool {
-	code := fserr.CodeOf(convert("", err))
-	return code == fserr.EISDIR || code == fserr.EPERM
 }

@@ -2,9 +2,11 @@ package client
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 
+	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -118,11 +120,23 @@ func (f *FS) MkdirTemp(prefix string) (string, error) {
 
 // Remove removes a file or an empty directory.
 func (f *FS) Remove(name string) error {
-	p, raw := f.wire(name)
-	_, unlinkErr := f.rpc.Unlink(f.ctx, &ctxfsv1.UnlinkRequest{ContextId: f.id, Path: p, RawPath: raw})
-	if unlinkErr == nil || !isDirError(unlinkErr) {
-		return f.pathError("unlink", name, unlinkErr)
+	err := f.Unlink(name)
+	if errors.Is(err, fserr.EISDIR) {
+		return f.Rmdir(name)
 	}
+	return err
+}
+
+// Unlink removes a name that is no directory (EISDIR).
+func (f *FS) Unlink(name string) error {
+	p, raw := f.wire(name)
+	_, err := f.rpc.Unlink(f.ctx, &ctxfsv1.UnlinkRequest{ContextId: f.id, Path: p, RawPath: raw})
+	return f.pathError("unlink", name, err)
+}
+
+// Rmdir removes an empty directory.
+func (f *FS) Rmdir(name string) error {
+	p, raw := f.wire(name)
 	_, err := f.rpc.Rmdir(f.ctx, &ctxfsv1.RmdirRequest{ContextId: f.id, Path: p, RawPath: raw})
 	return f.pathError("rmdir", name, err)
 }
