@@ -1,0 +1,162 @@
+package fsservice
+
+import (
+	"context"
+	"errors"
+	"io"
+	pathpkg "path"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// The bits of copyFile's mode, by libuv's numbers (uv.h, UV_FS_COPYFILE_*).
+const (
+	copyExclusive  = 1
+	copyClone      = 2
+	copyCloneForce = 4
+)
+
+// wantCopyMode checks copyFile's mode. Extents are cloned whenever the file system
+// can, which is all that COPYFILE_FICLONE asks for; but nobody can promise it.
+func wantCopyMode(mode int32) (exclusive bool, err error) {
+	if mode&^(copyExclusive|copyClone|copyCloneForce) != 0 {
+		return false, invalid("copy mode %d is no union of 1, 2 and 4", mode)
+	}
+	if mode&copyCloneForce != 0 {
+		return false, &fserr.Error{Code: fserr.EOPNOTSUPP, Detail: "COPYFILE_FICLONE_FORCE is not supported", Hint: "use COPYFILE_FICLONE, which copies where it cannot clone"}
+	}
+	return mode&copyExclusive != 0, nil
+}
+
+// CopyFile implements FsService.
+func (s *Service) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*ctxfsv1.CopyFileResponse, error) {
+	return onTwoPaths(ctx, s, "copyfile", req, func(c *call) (*ctxfsv1.CopyFileResponse, error) {
+		exclusive, err := wantCopyMode(req.GetMode())
+		if err != nil {
+			return nil, err
+		}
+		report, err := rootfs.CopyTree(c, c.root, c.path, c.root, c.dest, rootfs.CopyOptions{
+			ErrorOnExist: true, Dereference: true, NonRecursive: true,
+		})
+		n := report.Bytes
+		if errors.Is(err, fserr.EEXIST) && !exclusive {
+			n, err = s.copyOver(c)
+		}
+		return &ctxfsv1.CopyFileResponse{BytesCopied: n}, err
+	})
+}
+
+// copyOver copies c.path over the existing file c.dest, in place.
+func (s *Service) copyOver(c *call) (int64, error) {
+	src, err := c.root.OpenFile(c.path, rootfs.O_RDONLY, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = src.Close() }()
+	st, err := src.Stat()
+	if err == nil {
+		err = isDirectory(st)
+	}
+	if err != nil {
+		return 0, err
+	}
+	dst, err := c.root.OpenFile(c.dest, rootfs.O_WRONLY|rootfs.O_CREAT, st.Perm())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = dst.Close() }()
+	return s.copyContent(c, src, st, dst)
+}
+
+// copyContent makes dst's content and mode those of src; a file over itself is left alone.
+func (s *Service) copyContent(ctx context.Context, src rootfs.File, from rootfs.Stat, dst rootfs.File) (int64, error) {
+	to, err := dst.Stat()
+	if err != nil || to.Dev == from.Dev && to.Ino == from.Ino {
+		return from.Size, err
+	}
+	lock := s.inodes.of(to)
+	lock.Lock()
+	defer lock.Unlock()
+	var n int64
+	buf := make([]byte, writeStep)
+	for {
+		if err := fserrpb.FromContext(ctx); err != nil {
+			return n, written(err, n)
+		}
+		got, readErr := src.Read(buf)
+		put, err := dst.Write(buf[:got])
+		n += int64(put)
+		if err == nil && !errors.Is(readErr, io.EOF) {
+			err = readErr
+		}
+		if err != nil {
+			return n, written(err, n)
+		}
+		if readErr != nil {
+			return n, errors.Join(cut(dst, n), dst.Chmod(from.Perm()))
+		}
+	}
+}
+
+// Cp implements FsService.
+func (s *Service) Cp(ctx context.Context, req *ctxfsv1.CpRequest) (*ctxfsv1.CpResponse, error) {
+	return onTwoPaths(ctx, s, "cp", req, func(c *call) (*ctxfsv1.CpResponse, error) {
+		opts, err := cpOptions(c, req)
+		if err != nil {
+			return nil, err
+		}
+		report, err := rootfs.CopyTree(c, c.root, c.path, c.root, c.dest, opts)
+		if err != nil {
+			return nil, c.cpError(err, req, report)
+		}
+		resp := &ctxfsv1.CpResponse{FilesCopied: report.Files, BytesCopied: report.Bytes, SpecialSkipped: report.Special}
+		for _, rel := range report.Unstable {
+			resp.Unstable = append(resp.Unstable, fserrpb.Printable(rel))
+		}
+		return resp, nil
+	})
+}
+
+func cpOptions(c *call, req *ctxfsv1.CpRequest) (rootfs.CopyOptions, error) {
+	exclusive, err := wantCopyMode(req.GetMode())
+	force := (req.Force == nil || req.GetForce()) && !exclusive
+	opts := rootfs.CopyOptions{
+		Overwrite: force, ErrorOnExist: !force && (req.GetErrorOnExist() || exclusive),
+		Dereference: req.GetDereference(), PreserveTimestamps: req.GetPreserveTimestamps(),
+		NonRecursive: !req.GetRecursive(),
+	}
+	if !req.GetVerbatimSymlinks() {
+		opts.RewriteLink = func(rel, target string) string { return absoluteTarget(c.path, rel, target) }
+	}
+	return opts, err
+}
+
+// absoluteTarget resolves a relative link target from where the link stands, as
+// Node's cp does (path.resolve(dirname(src), target)).
+func absoluteTarget(src, rel, target string) string {
+	if strings.HasPrefix(target, "/") {
+		return target
+	}
+	link := pathpkg.Join("/", src, rel)
+	return pathpkg.Join(pathpkg.Dir(link), target)
+}
+
+// cpError tells the remedy, and what had been done when the copy was stopped.
+func (c *call) cpError(err error, req *ctxfsv1.CpRequest, report rootfs.CopyReport) error {
+	e := &fserr.Error{Code: fserr.CodeOf(err), Written: report.Bytes, Err: err}
+	var inner *fserr.Error
+	if errors.As(err, &inner) {
+		*e = *inner
+		e.Written = max(e.Written, report.Bytes)
+	}
+	if e.Code == fserr.EISDIR && e.Hint == "" && !req.GetRecursive() {
+		if st, err := c.root.Stat(c.path); err == nil && st.IsDir() {
+			e.Hint = "set recursive to copy a directory"
+		}
+	}
+	return e
+}

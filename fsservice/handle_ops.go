@@ -1,0 +1,180 @@
+package fsservice
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fsservice/handles"
+	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// Open implements FsService.
+func (s *Service) Open(ctx context.Context, req *ctxfsv1.OpenRequest) (*ctxfsv1.OpenResponse, error) {
+	return onPath(ctx, s, "open", reads, req, func(c *call) (*ctxfsv1.OpenResponse, error) {
+		flags, mode, err := openForm(req)
+		if err != nil {
+			return nil, err
+		}
+		if flags.changes() {
+			if err := readOnly(c.id); err != nil {
+				return nil, err
+			}
+		}
+		fd, err := s.handles.Open(c.id.Owner, func() (handles.Spec, error) {
+			f, err := c.root.OpenFile(c.path, flags.Flags, mode)
+			return handles.Spec{Context: c.id.Context, Generation: c.generation, Path: c.path, Flags: flags.text, File: f}, err
+		})
+		return &ctxfsv1.OpenResponse{Fd: fd}, err
+	})
+}
+
+func openForm(req *ctxfsv1.OpenRequest) (flags openFlags, mode uint32, err error) {
+	var modeErr error
+	switch f := req.GetFlagsForm().(type) {
+	case *ctxfsv1.OpenRequest_Flags:
+		flags, err = flagsOf(&f.Flags, nil, "r")
+	case *ctxfsv1.OpenRequest_FlagsNumber:
+		flags, err = flagsOf(nil, &f.FlagsNumber, "r")
+	default:
+		flags, err = flagsOf(nil, nil, "r")
+	}
+	switch f := req.GetModeForm().(type) {
+	case *ctxfsv1.OpenRequest_Mode:
+		mode, modeErr = newMode(&f.Mode, nil, 0)
+	case *ctxfsv1.OpenRequest_ModeOctal:
+		mode, modeErr = newMode(nil, &f.ModeOctal, 0)
+	default:
+		mode = 0o666 &^ Umask
+	}
+	return flags, mode, errors.Join(err, modeErr)
+}
+
+// Close implements FsService. It needs no gate: a handle of a context that is gone can be closed.
+func (s *Service) Close(ctx context.Context, req *ctxfsv1.CloseRequest) (*ctxfsv1.CloseResponse, error) {
+	err := s.handles.CloseFD(panels.IdentityFrom(ctx).Owner, req.GetFd(), req.GetContextId())
+	return &ctxfsv1.CloseResponse{}, fail(err, "close", "", "")
+}
+
+// ListHandles implements FsService.
+func (s *Service) ListHandles(ctx context.Context, req *ctxfsv1.ListHandlesRequest) (*ctxfsv1.ListHandlesResponse, error) {
+	id := panels.IdentityFrom(ctx)
+	owner := id.Owner
+	switch {
+	case id.Role == panels.RoleNone:
+		return nil, fail(invalid("the caller is not known"), "listHandles", "", "")
+	case id.Role == panels.RoleHost && id.Panel == "":
+		owner = ""
+	}
+	resp := &ctxfsv1.ListHandlesResponse{}
+	for _, h := range s.handles.List(owner) {
+		if want := contexts.ID(req.GetContextId()); want == "" || want == h.Context {
+			resp.Handles = append(resp.Handles, wireHandle(h))
+		}
+	}
+	return resp, nil
+}
+
+func wireHandle(h *handles.Handle) *ctxfsv1.Handle {
+	text, raw := wirePath(h.Path)
+	return &ctxfsv1.Handle{
+		Fd: h.FD, Owner: h.Owner, ContextId: string(h.Context), Path: text, RawPath: raw,
+		Flags: h.Flags, OpenedNs: h.OpenedAt.UnixNano(), LastUsedNs: h.LastUsed().UnixNano(),
+	}
+}
+
+// position returns where an operation starts; own when that is the handle's own position.
+func position(p *int64) (off int64, own bool, err error) {
+	switch {
+	case p == nil || *p == -1:
+		return 0, true, nil
+	case *p < 0:
+		return 0, false, invalid("position %d is negative", *p)
+	}
+	return *p, false, nil
+}
+
+// read fills up to n bytes from position.
+func (c *handleCall) read(p *int64, n int64) ([]byte, error) {
+	off, own, err := position(p)
+	if err != nil {
+		return nil, err
+	}
+	if own {
+		c.handle.Position.Lock()
+		defer c.handle.Position.Unlock()
+		if off, err = c.handle.File.Seek(0, io.SeekCurrent); err != nil {
+			return nil, err
+		}
+	}
+	if n, err = c.within(off, n); err != nil {
+		return nil, err
+	}
+	buf := make([]byte, n)
+	var got int
+	if own {
+		got, err = io.ReadFull(c.handle.File, buf)
+	} else {
+		got, err = c.handle.File.ReadAt(buf, off)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return buf[:got], err
+}
+
+// within lowers a large n to what the file holds beyond off, to spare the memory;
+// a small one is not worth the question.
+func (c *handleCall) within(off, n int64) (int64, error) {
+	if n <= 64<<10 {
+		return n, nil
+	}
+	st, err := c.handle.File.Stat()
+	if err == nil {
+		err = isDirectory(st)
+	}
+	return min(n, max(st.Size-off, 4096)), err
+}
+
+// write writes buffers, in order, from position, and returns how much was written.
+func (c *handleCall) write(p *int64, buffers ...[]byte) (int64, error) {
+	off, own, err := position(p)
+	if err != nil {
+		return 0, err
+	}
+	put := c.handle.File.Write
+	if own {
+		c.handle.Position.Lock()
+		defer c.handle.Position.Unlock()
+	} else {
+		put = func(b []byte) (int, error) {
+			n, err := c.handle.File.WriteAt(b, off)
+			off += int64(n)
+			return n, err
+		}
+	}
+	var done int64
+	for _, b := range buffers {
+		n, err := writeAll(c, put, b)
+		done += n
+		if err != nil {
+			return done, written(err, done)
+		}
+	}
+	return done, nil
+}
+
+// writeContent writes a request's content at the handle's position.
+func (c *handleCall) writeContent(req contentRequest, flush bool) (int64, error) {
+	data, err := contentOf(req)
+	if err != nil {
+		return 0, err
+	}
+	n, err := c.write(nil, data)
+	if err == nil && flush {
+		err = c.handle.File.Sync(false)
+	}
+	return n, err
+}

@@ -1,0 +1,159 @@
+package fsservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// readStep is how much is read between two looks at the caller's patience.
+const readStep = 1 << 20
+
+// ReadFile implements FsService.
+func (s *Service) ReadFile(ctx context.Context, req *ctxfsv1.ReadFileRequest) (*ctxfsv1.ReadFileResponse, error) {
+	if req.Fd != nil {
+		return onHandle(ctx, s, "read", reads, req, func(c *handleCall) (*ctxfsv1.ReadFileResponse, error) {
+			return c.readRest(req)
+		})
+	}
+	return onPath(ctx, s, "open", reads, req, func(c *call) (*ctxfsv1.ReadFileResponse, error) {
+		enc, err := encodingOf(req.GetEncoding())
+		if err != nil {
+			return nil, err
+		}
+		data, err := s.readFile(c, req)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := readReply(data, enc)
+		return resp, at(err, "readFile", c.path)
+	})
+}
+
+func readFileFlags(req *ctxfsv1.ReadFileRequest) (openFlags, error) {
+	switch f := req.GetFlagForm().(type) {
+	case *ctxfsv1.ReadFileRequest_Flag:
+		return flagsOf(&f.Flag, nil, "r")
+	case *ctxfsv1.ReadFileRequest_FlagNumber:
+		return flagsOf(nil, &f.FlagNumber, "r")
+	}
+	return flagsOf(nil, nil, "r")
+}
+
+func (s *Service) readFile(c *call, req *ctxfsv1.ReadFileRequest) ([]byte, error) {
+	flags, err := readFileFlags(req)
+	if err != nil {
+		return nil, err
+	}
+	if flags.changes() {
+		if err := readOnly(c.id); err != nil {
+			return nil, err
+		}
+	}
+	f, err := c.root.OpenFile(c.path, flags.Flags, 0o666&^Umask)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return s.readWhole(c, f, c.path)
+}
+
+// readWhole reads f from its beginning while nobody writes it as a whole.
+func (s *Service) readWhole(ctx context.Context, f rootfs.File, path string) ([]byte, error) {
+	st, err := f.Stat()
+	if err == nil {
+		err = isDirectory(st)
+	}
+	if err != nil {
+		return nil, at(err, "read", path)
+	}
+	lock := s.inodes.of(st)
+	lock.RLock()
+	defer lock.RUnlock()
+	if st, err = f.Stat(); err != nil {
+		return nil, at(err, "read", path)
+	}
+	data, err := readBounded(ctx, io.NewSectionReader(f, 0, 1<<62), st.Size)
+	if errors.Is(err, fserr.EFBIG) {
+		return nil, at(err, "readFile", path)
+	}
+	return data, at(err, "read", path)
+}
+
+// readBounded reads r, which should hold size bytes, to its end; more than a reply holds is EFBIG.
+func readBounded(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
+	if size > MaxReply {
+		return nil, tooBig(size, "ReadStream")
+	}
+	buf := make([]byte, 0, max(size, 0)+1) // one more, to see the end at once
+	for {
+		if err := fserrpb.FromContext(ctx); err != nil {
+			return nil, err
+		}
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := r.Read(buf[len(buf):min(cap(buf), len(buf)+readStep)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case len(buf) > MaxReply:
+			return nil, tooBig(int64(len(buf)), "ReadStream")
+		case errors.Is(err, io.EOF):
+			return buf, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// tooBig refuses a unary reply of size bytes and names the streaming RPC.
+func tooBig(size int64, rpc string) error {
+	return &fserr.Error{
+		Code: fserr.EFBIG, Detail: fmt.Sprintf("reply of %.1f MiB exceeds 3.5 MiB", float64(size)/(1<<20)),
+		Hint: "use FsService/" + rpc,
+	}
+}
+
+func readReply(data []byte, enc encoding) (*ctxfsv1.ReadFileResponse, error) {
+	if enc == "" {
+		return &ctxfsv1.ReadFileResponse{Content: &ctxfsv1.ReadFileResponse_Data{Data: data}}, nil
+	}
+	text, lossy := enc.decode(data)
+	if len(text) > MaxReply {
+		return nil, tooBig(int64(len(text)), "ReadStream")
+	}
+	return &ctxfsv1.ReadFileResponse{Lossy: lossy, Content: &ctxfsv1.ReadFileResponse_Text{Text: text}}, nil
+}
+
+// readRest reads from the handle's position to the end.
+func (c *handleCall) readRest(req *ctxfsv1.ReadFileRequest) (*ctxfsv1.ReadFileResponse, error) {
+	enc, err := encodingOf(req.GetEncoding())
+	if err != nil {
+		return nil, err
+	}
+	c.handle.Position.Lock()
+	defer c.handle.Position.Unlock()
+	st, err := c.handle.File.Stat()
+	if err == nil {
+		err = isDirectory(st)
+	}
+	if err != nil {
+		return nil, err
+	}
+	from, err := c.handle.File.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, err
+	}
+	data, err := readBounded(c, c.handle.File, st.Size-from)
+	if err != nil {
+		_, _ = c.handle.File.Seek(from, io.SeekStart) // nothing was delivered
+		return nil, err
+	}
+	return readReply(data, enc)
+}
