@@ -102,7 +102,7 @@ var killPhases = []string{
 
 func TestKillAtEveryPhase(t *testing.T) {
 	w := newWorkspace(t)
-	w.fill("app", 300)
+	w.fill("app", 200)
 	must(t, os.Symlink("d1/f1.txt", filepath.Join(w.dir, "app/link")))
 	w.repo("app")
 	w.sqlite()

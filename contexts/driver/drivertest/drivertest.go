@@ -1,0 +1,234 @@
+// Package drivertest is the one suite that every driver passes.
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Run runs the suite against the driver that open makes for each test.
+func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
+	t.Helper()
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, driver.Driver)
+	}{
+		{"KeepsEverything", keepsEverything}, {"LeavesTheLayerAlone", leavesTheLayerAlone},
+		{"EmptyLayer", emptyLayer}, {"CopiesAreApart", copiesAreApart},
+		{"StopsWithItsContext", stopsWithItsContext}, {"CountsProgress", countsProgress},
+		{"Check", check}, {"NamesItself", namesItself},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
+	}
+}
+
+// old has ns that no coarse copy keeps.
+var old = time.Unix(1_234_567_890, 123_456_789)
+
+// layer makes a tree with everything a layer may hold.
+func layer(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "tree")
+	in := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
+	for _, d := range []string{"", "a", "a/b", "a/b/empty", "readonly", "many"} {
+		must(t, os.Mkdir(in(d), 0o755))
+	}
+	files := map[string]os.FileMode{
+		"a/plain": 0o644, "a/run.sh": 0o755, "a/b/secret": 0o600, "readonly/f": 0o444, "a/space and ünïcode": 0o640, "a/.hidden": 0o664,
+	}
+	for name, mode := range files {
+		must(t, os.WriteFile(in(name), []byte("content of "+name), 0o600))
+		must(t, os.Chmod(in(name), mode))
+	}
+	must(t, os.WriteFile(in("a/none"), nil, 0o644))
+	for i := range 50 {
+		must(t, os.WriteFile(in(fmt.Sprintf("many/%d", i)), []byte{byte(i)}, 0o644))
+	}
+	if runtime.GOOS == "linux" {
+		must(t, os.WriteFile(in("a/not-utf8-\xff"), []byte("x"), 0o644))
+	}
+	for link, target := range map[string]string{"a/link": "plain", "a/b/up": "../../readonly", "dangling": "/no/such", "outside": "../../etc"} {
+		must(t, os.Symlink(target, in(link)))
+	}
+	must(t, os.Link(in("a/plain"), in("many/hard1")))
+	must(t, os.Link(in("a/plain"), in("a/b/hard2")))
+	setTimes(t, dir)
+	must(t, os.Chmod(in("readonly"), 0o555))
+	t.Cleanup(func() { _ = os.Chmod(in("readonly"), 0o755) }) // so that TempDir can go
+	return dir
+}
+
+// setTimes gives every entry a time of its own, children before parents.
+func setTimes(t *testing.T, dir string) {
+	t.Helper()
+	root := openRoot(t, dir)
+	var names []string
+	must(t, root.Walk(context.Background(), ".", rootfs.WalkOptions{}, func(rel string, _ rootfs.Entry, err error) error {
+		names = append(names, rel)
+		return err
+	}))
+	for i := len(names) - 1; i >= 0; i-- {
+		ns := old.UnixNano() + int64(i)*1_000_000_007
+		must(t, root.Utimes(names[i], ns, ns, false))
+	}
+}
+
+func openRoot(t *testing.T, dir string) rootfs.Root {
+	t.Helper()
+	root, err := rootfs.Open(dir, rootfs.Options{})
+	must(t, err)
+	t.Cleanup(func() { _ = root.Close() })
+	return root
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// staging makes the empty directory that Prepare fills.
+func staging(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "staged")
+	must(t, os.Mkdir(dir, 0o755))
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "readonly"), 0o755) })
+	return dir
+}
+
+// snapshot tells of each entry what a copy must keep, and groups hard links.
+func snapshot(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	root := openRoot(t, dir)
+	first := map[uint64]string{}
+	out := map[string]string{}
+	// Sorted reading makes the first name of a file the same in every copy.
+	must(t, filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+		if err != nil || p == dir {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		st, err := root.Lstat(rel)
+		if err != nil {
+			return err
+		}
+		text := fmt.Sprintf("mode %o mtime %d", st.Mode, st.MtimeNs)
+		if st.Type() == rootfs.TypeSymlink {
+			target, err := root.Readlink(rel)
+			out[rel] = text + " -> " + target
+			return err
+		}
+		if st.Type() == rootfs.TypeFile {
+			if first[st.Ino] == "" {
+				first[st.Ino] = rel
+			}
+			data, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			text += fmt.Sprintf(" %q same file as %s", data, first[st.Ino])
+		}
+		out[rel] = text
+		return nil
+	}))
+	return out
+}
+
+func compare(t *testing.T, got, want map[string]string) {
+	t.Helper()
+	for name, w := range want {
+		if got[name] != w {
+			t.Errorf("%q is\n %s, want\n %s", name, got[name], w)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d entries, want %d", len(got), len(want))
+	}
+}
+
+func keepsEverything(t *testing.T, d driver.Driver) {
+	src, dst := layer(t), staging(t)
+	must(t, d.Prepare(context.Background(), src, dst, nil))
+	compare(t, snapshot(t, dst), snapshot(t, src))
+}
+
+func leavesTheLayerAlone(t *testing.T, d driver.Driver) {
+	src, dst := layer(t), staging(t)
+	before := snapshot(t, src)
+	must(t, d.Prepare(context.Background(), src, dst, nil))
+	compare(t, snapshot(t, src), before)
+}
+
+func emptyLayer(t *testing.T, d driver.Driver) {
+	src, dst := t.TempDir(), staging(t)
+	must(t, d.Prepare(context.Background(), src, dst, nil))
+	if n := len(snapshot(t, dst)); n != 0 {
+		t.Errorf("%d entries came from nothing", n)
+	}
+}
+
+func copiesAreApart(t *testing.T, d driver.Driver) {
+	src, one, two := layer(t), staging(t), staging(t)
+	before := snapshot(t, src)
+	must(t, d.Prepare(context.Background(), src, one, nil))
+	must(t, os.WriteFile(filepath.Join(one, "a/plain"), []byte("changed, and longer than before"), 0o644))
+	must(t, os.Remove(filepath.Join(one, "many/7")))
+	must(t, d.Prepare(context.Background(), src, two, nil))
+	compare(t, snapshot(t, two), before)
+	compare(t, snapshot(t, src), before)
+}
+
+func stopsWithItsContext(t *testing.T, d driver.Driver) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := d.Prepare(ctx, layer(t), staging(t), nil)
+	if fserr.CodeOf(err) != fserr.ECANCELED {
+		t.Errorf("got %v, want ECANCELED", err)
+	}
+}
+
+func countsProgress(t *testing.T, d driver.Driver) {
+	var last driver.Progress
+	must(t, d.Prepare(context.Background(), layer(t), staging(t), func(p driver.Progress) {
+		if p.Files < last.Files || p.Bytes < last.Bytes {
+			t.Errorf("progress went from %+v to %+v", last, p)
+		}
+		last = p
+	}))
+	if last.Files < 60 || last.Bytes < 100 {
+		t.Errorf("progress ended at %+v", last)
+	}
+}
+
+func check(t *testing.T, d driver.Driver) {
+	dir := t.TempDir()
+	must(t, d.Check(context.Background(), dir))
+	left, err := os.ReadDir(dir)
+	must(t, err)
+	if len(left) != 0 {
+		t.Errorf("a check left %v", left)
+	}
+	if d.Check(context.Background(), filepath.Join(dir, "missing")) == nil {
+		t.Error("a missing directory passed the check")
+	}
+}
+
+func namesItself(t *testing.T, d driver.Driver) {
+	if d.Name() == "" {
+		t.Error("a driver without name cannot be recorded")
+	}
+}

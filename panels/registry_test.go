@@ -1,0 +1,239 @@
+package panels
+
+import (
+	"context"
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/metadata"
+	"github.com/ctxfs/ctxfs/metadata/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// house is a workspace with a Registry, a clock, and a way to restart.
+type house struct {
+	t     *testing.T
+	dir   string
+	now   time.Time
+	store metadata.Store
+	m     *contexts.Manager
+	*Registry
+	closed []string
+}
+
+func newHouse(t *testing.T) *house {
+	h := &house{t: t, dir: t.TempDir(), now: time.Unix(1_800_000_000, 0), store: memory.New()}
+	if err := os.MkdirAll(filepath.Join(h.dir, "app", ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(h.dir, "app", "f"), []byte("1"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	t.Cleanup(h.stop)
+	return h
+}
+
+func (h *house) start() {
+	h.t.Helper()
+	m, err := contexts.Open(context.Background(), contexts.Config{
+		Workspace: h.dir, Store: h.store, Driver: copyfs.New(copyfs.Options{}), Version: "0.1.0",
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.m = m
+	h.Registry = New(Config{Contexts: m, Store: h.store, Now: func() time.Time { return h.now }})
+	h.OnClose(func(id string) { h.closed = append(h.closed, id) })
+}
+
+func (h *house) stop() {
+	if err := h.m.Close(); err != nil {
+		h.t.Error(err)
+	}
+}
+
+func (h *house) open(panel string) Opened {
+	h.t.Helper()
+	o, err := h.Open(context.Background(), OpenRequest{PanelID: panel}, nil)
+	if err != nil {
+		h.t.Fatalf("open %s: %v", panel, err)
+	}
+	return o
+}
+
+func (h *house) refuses(req OpenRequest, code fserr.Code, parts ...string) {
+	h.t.Helper()
+	_, err := h.Open(context.Background(), req, nil)
+	wantCode(h.t, err, code, parts...)
+}
+
+func wantCode(t *testing.T, err error, code fserr.Code, parts ...string) {
+	t.Helper()
+	if fserr.CodeOf(err) != code {
+		t.Fatalf("got %v, want %s", err, code)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("error %q does not say %q", err, p)
+		}
+	}
+}
+
+func TestOpenSeedsAndIssuesAToken(t *testing.T) {
+	h := newHouse(t)
+	o := h.open("panels/editor")
+	if o.ContextID != "ctx_panels~editor" || !o.Seeded || o.Files != 1 || !o.Panel.Open || o.Tokens != 1 {
+		t.Errorf("got %+v", o)
+	}
+	if len(o.Token.Secret) != 43 || !o.Token.ExpiresAt.Equal(h.now.Add(24*time.Hour)) {
+		t.Errorf("got token %+v, want 256 bits for 24 h", o.Token)
+	}
+	id, err := h.Authenticate(context.Background(), o.Token.Secret)
+	if err != nil || id.Role != RolePanel || id.Panel != "panels/editor" || id.Context != o.ContextID || id.Owner != id.Panel || id.ReadOnly {
+		t.Errorf("got %+v, %v", id, err)
+	}
+	toks, err := h.store.Tokens().List(context.Background(), "panels/editor")
+	if err != nil || len(toks) != 1 || toks[0].Hash != sha256.Sum256([]byte(o.Token.Secret)) {
+		t.Errorf("stored %+v, %v; want the token's hash alone", toks, err)
+	}
+	again := h.open("panels/editor")
+	if again.Seeded || again.ContextID != o.ContextID || again.Tokens != 2 || again.Token.Secret == o.Token.Secret {
+		t.Errorf("a reload got %+v", again)
+	}
+}
+
+func TestTokensEnd(t *testing.T) {
+	h := newHouse(t)
+	ctx := context.Background()
+	o := h.open("p")
+	for _, bad := range []string{"", "x", o.Token.Secret + "x", strings.Repeat("A", 43)} {
+		_, err := h.Authenticate(ctx, bad)
+		wantCode(t, err, fserr.EACCES, "unknown")
+	}
+	more, err := h.Renew(ctx, "p", time.Hour)
+	if err != nil || !more.ExpiresAt.Equal(h.now.Add(time.Hour)) {
+		t.Fatalf("got %+v, %v", more, err)
+	}
+	h.now = h.now.Add(time.Hour)
+	_, err = h.Authenticate(ctx, more.Secret)
+	wantCode(t, err, fserr.EACCES, "expired")
+	if _, err := h.Authenticate(ctx, o.Token.Secret); err != nil {
+		t.Error("the other token should hold:", err)
+	}
+	n, err := h.Close(ctx, "p")
+	if err != nil || n == 0 {
+		t.Errorf("closing revoked %d, %v", n, err)
+	}
+	_, err = h.Authenticate(ctx, o.Token.Secret)
+	wantCode(t, err, fserr.EACCES, "unknown", "revoked")
+	if !slices.Equal(h.closed, []string{"p"}) {
+		t.Errorf("told of closing %v", h.closed)
+	}
+	_, err = h.Renew(ctx, "p", 0)
+	wantCode(t, err, fserr.ENOENT, "closed")
+	_, err = h.Renew(ctx, "nobody", 0)
+	wantCode(t, err, fserr.ENOENT)
+	_, err = h.Close(ctx, "nobody")
+	wantCode(t, err, fserr.ENOENT)
+	h.open("p")
+}
+
+func TestDeletedContextClosesItsPanels(t *testing.T) {
+	h := newHouse(t)
+	ctx := context.Background()
+	o := h.open("p")
+	if _, err := h.Authenticate(ctx, o.Token.Secret); err != nil { // into the cache
+		t.Fatal(err)
+	}
+	if _, err := h.m.Delete(ctx, o.ContextID); err != nil {
+		t.Fatal(err)
+	}
+	_, err := h.Authenticate(ctx, o.Token.Secret)
+	wantCode(t, err, fserr.EACCES, "unknown")
+	if !slices.Equal(h.closed, []string{"p"}) {
+		t.Errorf("told of closing %v", h.closed)
+	}
+}
+
+func TestReadOnlyPanel(t *testing.T) {
+	h := newHouse(t)
+	o, err := h.Open(context.Background(), OpenRequest{PanelID: "p", ReadOnly: true, TTL: time.Minute}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := h.Authenticate(context.Background(), o.Token.Secret)
+	if err != nil || !id.ReadOnly || !id.ExpiresAt.Equal(h.now.Add(time.Minute)) {
+		t.Errorf("got %+v, %v", id, err)
+	}
+}
+
+func TestBadPanels(t *testing.T) {
+	h := newHouse(t)
+	h.refuses(OpenRequest{}, fserr.EINVAL, "empty")
+	h.refuses(OpenRequest{PanelID: "a b"}, fserr.EINVAL, "context_id")
+	h.refuses(OpenRequest{PanelID: "../x"}, fserr.EINVAL, "context_id")
+	h.refuses(OpenRequest{PanelID: "a\x00b"}, fserr.EINVAL)
+	h.refuses(OpenRequest{PanelID: strings.Repeat("x", 201)}, fserr.EINVAL)
+	h.refuses(OpenRequest{PanelID: "p", ContextID: "../etc"}, fserr.EINVAL)
+	h.refuses(OpenRequest{PanelID: "p", ContextID: "safe_tpl_0123456789ab_x"}, fserr.EINVAL, "templates")
+	h.refuses(OpenRequest{PanelID: "p", TTL: -1}, fserr.EINVAL)
+	if list, err := h.List(context.Background()); err != nil || len(list) != 0 {
+		t.Errorf("refused panels left %+v, %v", list, err)
+	}
+	o, err := h.Open(context.Background(), OpenRequest{PanelID: "a b", ContextID: "ctx_ab"}, nil)
+	if err != nil || o.ContextID != "ctx_ab" {
+		t.Errorf("an explicit context ID is the remedy, got %+v, %v", o, err)
+	}
+}
+
+func TestCollisionsOverARestart(t *testing.T) {
+	h := newHouse(t)
+	h.open("a/b")
+	if _, err := h.Bind(context.Background(), "bound/only"); err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"before", "after"} {
+		t.Run(when, func(t *testing.T) {
+			h.t = t
+			h.refuses(OpenRequest{PanelID: "a:b"}, fserr.EEXIST, "belongs to panel")
+			h.refuses(OpenRequest{PanelID: "A/b"}, fserr.EEXIST, "only by case")
+			h.refuses(OpenRequest{PanelID: "other", ContextID: "ctx_A~b"}, fserr.EEXIST, "only by case")
+			h.refuses(OpenRequest{PanelID: "a/b", ContextID: "ctx_else"}, fserr.EEXIST, "is bound to")
+			h.refuses(OpenRequest{PanelID: "bound:only"}, fserr.EEXIST, "belongs to panel")
+		})
+		h.stop()
+		h.start()
+	}
+	h.t = t
+	if o, err := h.Open(context.Background(), OpenRequest{PanelID: "a:b", ContextID: "ctx_a~b"}, nil); err != nil || o.Seeded {
+		t.Errorf("an explicit context ID shares the folder, got %+v, %v", o, err)
+	}
+	if list, err := h.List(context.Background()); err != nil || len(list) != 3 {
+		t.Errorf("got %+v, %v", list, err)
+	}
+}
+
+func TestBindDoesNotReopen(t *testing.T) {
+	h := newHouse(t)
+	ctx := context.Background()
+	h.open("p")
+	if _, err := h.Close(ctx, "p"); err != nil {
+		t.Fatal(err)
+	}
+	p, err := h.Bind(ctx, "p")
+	if err != nil || p.ContextID != "ctx_p" || p.Tokens != 0 {
+		t.Errorf("got %+v, %v", p, err)
+	}
+}
