@@ -51,7 +51,7 @@ type Server struct {
 	auth    *authenticator
 	streams *streamTable
 	metrics *metrics
-	traces  func(context.Context) error
+	tracing *tracing
 	info    Info
 	// serving is true from listening until the drain.
 	serving atomic.Bool
@@ -68,7 +68,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
 	if deps.Log == nil {
 		deps.Log = zap.NewNop()
 	}
-	s := &Server{cfg: cfg, log: deps.Log, deps: deps, streams: newStreamTable(), health: health.NewServer()}
+	s := &Server{cfg: cfg, log: deps.Log, deps: deps, streams: newStreamTable(), health: health.NewServer(), metrics: newMetrics(deps.Version)}
 	for _, step := range []func(context.Context) error{s.takeWorkspace, s.openParts, s.startTraces, s.listen, s.compose, s.announce} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -169,15 +169,10 @@ func (s *Server) Close() error {
 		}
 		s.ls.close()
 		s.streams.close()
+		s.streams.wait()
+		s.stopTraces()
 		if s.parts != nil {
 			errs = append(errs, s.parts.close())
-		}
-		if s.traces != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-			defer cancel()
-			if err := s.traces(ctx); err != nil {
-				s.log.Warn("traces were lost", zap.Error(err))
-			}
 		}
 		if s.cfg.ReadyFile != "" {
 			_ = os.Remove(s.cfg.ReadyFile)
@@ -188,4 +183,15 @@ func (s *Server) Close() error {
 		}
 	})
 	return errors.Join(errs...)
+}
+
+func (s *Server) stopTraces() {
+	if s.tracing == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	if err := s.tracing.stop(ctx); err != nil {
+		s.log.Warn("traces were lost", zap.Error(err))
+	}
 }

@@ -1,0 +1,129 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/server"
+)
+
+// banner tells what a server found and where it listens, with a line to try it by.
+func banner(w io.Writer, info server.Info, cfg server.Config) error {
+	lines := []string{
+		fmt.Sprintf("ctxfs %s   workspace %s (%s)", info.Version, tilde(info.Workspace), repositories(info.Repositories)),
+	}
+	if len(info.Repositories) == 0 && cfg.SeedRoot == "" {
+		lines = append(lines, fmt.Sprintf("no git repositories under %s: contexts start empty (--seed-root . copies this folder)", tilde(info.Workspace)))
+	}
+	a := info.Addresses
+	lines = append(lines, seedLines(info)...)
+	lines = append(lines,
+		pad("driver   "+info.Driver)+"details: ctxfs doctor",
+		"grpc     "+a.Target(),
+		"tcp      "+listening(a.TCP, a.TLS, "--listen 127.0.0.1:7420"),
+		"http     "+listening(nonEmpty(a.HTTP), a.TLS, "--http 127.0.0.1:7421"),
+		"try      "+tryLine(info, cfg),
+	)
+	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
+	return err
+}
+
+// pad makes room for what stands at the right.
+func pad(s string) string { return fmt.Sprintf("%-73s ", s) }
+
+func seedLines(info server.Info) []string {
+	if info.Plan == nil {
+		return []string{pad("seed     not counted: "+info.PlanError) + "details: ctxfs seed plan"}
+	}
+	text := fmt.Sprintf("seed     %s files, %s", seed.Count(info.Plan.Files), seed.Size(info.Plan.Bytes))
+	if n, reasons := skipped(info); n > 0 {
+		text += fmt.Sprintf("; skipped %s (%s)", seed.Count(n), strings.Join(reasons, ", "))
+	}
+	lines := []string{pad(text) + "details: ctxfs seed plan"}
+	if info.Plan.TooLarge != "" {
+		lines = append(lines, "refused  "+info.Plan.TooLarge)
+	}
+	return lines
+}
+
+// skipped counts the entries left out, a directory as one, and names at most three reasons.
+func skipped(info server.Info) (n int64, reasons []string) {
+	for i, s := range info.Plan.Skipped {
+		n += s.Entries
+		switch {
+		case i < 3:
+			reasons = append(reasons, s.Reason)
+		case i == 3:
+			reasons = append(reasons, "…")
+		}
+	}
+	return n, reasons
+}
+
+func repositories(names []string) string {
+	shown := names
+	if len(shown) > 5 {
+		shown = append(shown[:5:5], "…")
+	}
+	switch len(names) {
+	case 0:
+		return "no repositories"
+	case 1:
+		return "1 repository: " + shown[0]
+	}
+	return fmt.Sprintf("%d repositories: %s", len(names), strings.Join(shown, ", "))
+}
+
+func listening(addresses []string, tls bool, remedy string) string {
+	if len(addresses) == 0 {
+		return "off   (" + remedy + ")"
+	}
+	text := strings.Join(addresses, " ")
+	if tls {
+		text += "   TLS"
+	}
+	return text
+}
+
+func nonEmpty(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+// tryLine is a command that works when pasted into a POSIX shell. grpcurl wants a unix socket as unix:///path.
+func tryLine(info server.Info, cfg server.Config) string {
+	auth := ""
+	if cfg.HostAuth == server.HostAuthToken {
+		auth = `-H "authorization: Bearer $(cat ` + quote(info.Addresses.TokenFile) + `)" `
+	}
+	return "grpcurl -plaintext " + auth + `-H 'ctxfs-panel: demo' -d '{"path":"/"}' ` + quote(info.Addresses.Target()) + " ctxfs.v1.FsService/Readdir"
+}
+
+// quote quotes for a POSIX shell when it must.
+func quote(s string) string {
+	safe := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-:~+@", r)
+	}
+	if s != "" && s[0] != '~' && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// tilde shortens the home directory, for people only.
+func tilde(path string) string {
+	home, err := os.UserHomeDir()
+	if err != nil || home == "/" {
+		return path
+	}
+	if rel, err := filepath.Rel(home, path); err == nil && filepath.IsLocal(rel) {
+		return filepath.Join("~", rel)
+	}
+	return path
+}

@@ -1,0 +1,102 @@
+// Package command holds the commands of ctxfs that are a server, or work on one's state:
+// serve, run, config and doctor. Those that talk to a running server are in package cli.
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/term"
+
+	"github.com/ctxfs/ctxfs/server"
+)
+
+// Env is what the commands get from their process.
+type Env struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Environ is as of os.Environ.
+	Environ []string
+	// Version of the program.
+	Version string
+}
+
+// Commands returns serve, run, config and doctor.
+func Commands(env Env) []*cobra.Command {
+	return []*cobra.Command{env.serveCommand(), env.runCommand(), env.configCommand(), env.doctorCommand()}
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// ExitCode is 2.
+func (e *usageError) ExitCode() int { return 2 }
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return &usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
+	}
+	return nil
+}
+
+// withSettings gives a command the flags of a server's settings.
+func withSettings(cmd *cobra.Command) *cobra.Command {
+	server.Flags(cmd.Flags())
+	cmd.Flags().String("config", "", "YAML file with settings (CTXFS_CONFIG)")
+	return cmd
+}
+
+// load reads the settings of a command made by withSettings.
+func (e Env) load(cmd *cobra.Command) (server.Config, server.Origins, error) {
+	file, err := cmd.Flags().GetString("config")
+	if err != nil {
+		return server.Config{}, nil, err
+	}
+	if file == "" {
+		file = e.getenv("CTXFS_CONFIG")
+	}
+	return server.LoadConfig(cmd.Flags(), e.Environ, file)
+}
+
+func (e Env) getenv(name string) string {
+	for i := len(e.Environ) - 1; i >= 0; i-- {
+		if k := name + "="; len(e.Environ[i]) > len(k) && e.Environ[i][:len(k)] == k {
+			return e.Environ[i][len(k):]
+		}
+	}
+	return ""
+}
+
+// wantsJSON tells whether the program's global flag --json was given.
+func wantsJSON(cmd *cobra.Command) bool {
+	f := cmd.Flags().Lookup("json")
+	return f != nil && f.Value.String() == "true"
+}
+
+// newLog writes to standard error: text on a terminal, else JSON, unless the settings say.
+func (e Env) newLog(cfg server.Config) (*zap.Logger, error) {
+	level, err := zapcore.ParseLevel(cfg.LogLevel)
+	if err != nil {
+		return nil, &server.ConfigError{Key: "log_level", Problem: err.Error()}
+	}
+	enc := zap.NewProductionEncoderConfig()
+	enc.TimeKey, enc.EncodeTime, enc.EncodeDuration = "ts", zapcore.RFC3339NanoTimeEncoder, zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder(enc)
+	if cfg.LogFormat == "text" || cfg.LogFormat == "auto" && isTerminal(e.Stderr) {
+		enc.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		encoder = zapcore.NewConsoleEncoder(enc)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(e.Stderr)), level)), nil
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

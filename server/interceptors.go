@@ -1,0 +1,226 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/panels"
+)
+
+// requestIDKey is the metadata of a call's ID. A caller may choose it; a failed
+// call's trailer names it.
+const requestIDKey = "x-request-id"
+
+// interceptors surround every call. They are one function for unary calls and one
+// for streams, since each further link of a chain costs every call an allocation.
+// From the outside in: recovery, request ID, metrics, log, authentication,
+// limits, deadline.
+type interceptors struct {
+	log     *zap.Logger
+	auth    *authenticator
+	metrics *metrics
+	streams *streamTable
+	// prefix and count make request IDs.
+	prefix string
+	count  atomic.Uint64
+}
+
+func newInterceptors(log *zap.Logger, auth *authenticator, m *metrics, streams *streamTable) *interceptors {
+	return &interceptors{log: log, auth: auth, metrics: m, streams: streams, prefix: rand.Text()[:8] + "-"}
+}
+
+// call is what is known of a call from its beginning to its end.
+type call struct {
+	method    string
+	transport string
+	id        panels.Identity
+	start     time.Time
+}
+
+func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	c := i.begin(ctx, info.FullMethod)
+	defer func() {
+		if p := recover(); p != nil {
+			resp, err = nil, i.panicked(c.method, p)
+		}
+		err = i.end(ctx, c, req, resp, err)
+	}()
+	if c.id, err = i.auth.identify(ctx, c.method); err != nil {
+		return nil, err
+	}
+	if err := i.checkSize(req); err != nil {
+		return nil, err
+	}
+	inner, cancel := withDefaultDeadline(panels.WithIdentity(ctx, c.id), c.method, req)
+	defer cancel()
+	return handler(inner, req)
+}
+
+func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	ctx := ss.Context()
+	c := i.begin(ctx, info.FullMethod)
+	defer func() {
+		if p := recover(); p != nil {
+			err = i.panicked(c.method, p)
+		}
+		err = i.end(ctx, c, nil, nil, err)
+	}()
+	if c.id, err = i.auth.identify(ctx, c.method); err != nil {
+		return err
+	}
+	return i.streams.run(panels.WithIdentity(ctx, c.id), c.id, func(ctx context.Context) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = i.panicked(c.method, p)
+			}
+		}()
+		return handler(srv, &observedStream{streamWithContext{ss, ctx}, i})
+	})
+}
+
+// observedStream counts and bounds what passes.
+type observedStream struct {
+	streamWithContext
+	i *interceptors
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s *observedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return s.i.checkSize(m)
+}
+
+// SendMsg implements grpc.ServerStream.
+func (s *observedStream) SendMsg(m any) error {
+	s.i.metrics.sent(m)
+	return s.ServerStream.SendMsg(m)
+}
+
+func (i *interceptors) begin(ctx context.Context, method string) *call {
+	i.metrics.inFlight.Inc()
+	c := &call{method: method, transport: "tcp", start: time.Now()}
+	if connOf(ctx).unix {
+		c.transport = "unix"
+	}
+	return c
+}
+
+// end records a call and returns its error as the status that travels.
+func (i *interceptors) end(ctx context.Context, c *call, req, resp any, err error) error {
+	i.metrics.inFlight.Dec()
+	err = fserrpb.ToStatus(err)
+	took := time.Since(c.start)
+	i.metrics.observe(c, err, took)
+	level := zapcore.DebugLevel
+	if c.id.Role == panels.RoleNone && err != nil {
+		level = zapcore.InfoLevel
+	}
+	entry := i.log.Check(level, "call")
+	if entry == nil && err == nil {
+		return nil
+	}
+	id := i.requestID(ctx)
+	if entry != nil {
+		entry.Write(fields(ctx, c, id, req, resp, err, took)...)
+	}
+	if err != nil {
+		// A stream whose header went out already still takes it.
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(requestIDKey, id))
+	}
+	return err
+}
+
+func (i *interceptors) panicked(method string, p any) error {
+	i.log.Error("a call panicked", zap.String("op", method), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+	return &fserr.Error{Code: fserr.EIO, Detail: "internal error", Hint: "the server's log has the cause", Err: fmt.Errorf("panic: %v", p)}
+}
+
+// requestID returns the caller's ID when it is short and printable, else a new one.
+func (i *interceptors) requestID(ctx context.Context) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if v := md.Get(requestIDKey); len(v) == 1 && len(v[0]) <= 64 && isPrintable(v[0]) {
+		return v[0]
+	}
+	return i.prefix + strconv.FormatUint(i.count.Add(1), 36)
+}
+
+func isPrintable(s string) bool {
+	return s != "" && strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
+}
+
+func fields(ctx context.Context, c *call, requestID string, req, resp any, err error, took time.Duration) []zap.Field {
+	f := []zap.Field{zap.String("op", c.method), zap.Float64("dur_ms", float64(took.Microseconds())/1000), zap.String("request_id", requestID)}
+	add := func(key, value string) {
+		if value != "" {
+			f = append(f, zap.String(key, value))
+		}
+	}
+	add("panel", c.id.Panel)
+	context := string(c.id.Context)
+	if r, ok := req.(interface{ GetContextId() string }); ok && r.GetContextId() != "" {
+		context = r.GetContextId()
+	}
+	add("context", context)
+	if r, ok := req.(interface{ GetPath() string }); ok {
+		add("path", fserrpb.Printable(r.GetPath()))
+	}
+	if err != nil {
+		add("errno", errnoOf(err))
+		add("error", status.Convert(err).Message())
+	}
+	if n, ok := payload(req, resp); ok {
+		f = append(f, zap.Int64("bytes", n))
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		add("peer", peerName(p, connOf(ctx)))
+	}
+	return f
+}
+
+func peerName(p *peer.Peer, conn *connInfo) string {
+	if conn.unix {
+		return "unix:" + strconv.Itoa(conn.pid)
+	}
+	return p.Addr.String()
+}
+
+// payload returns the bytes of content that a call carried.
+func payload(req, resp any) (int64, bool) {
+	switch r := resp.(type) {
+	case interface{ GetBytesWritten() int64 }:
+		return r.GetBytesWritten(), true
+	case interface{ GetBytesRead() int64 }:
+		return r.GetBytesRead(), true
+	case interface {
+		GetData() []byte
+		GetText() string
+	}:
+		return int64(len(r.GetData()) + len(r.GetText())), true
+	}
+	return 0, false
+}
+
+// errnoOf returns the errno's name of a status, "" when it has none.
+func errnoOf(err error) string {
+	if e, ok := fserrpb.FromStatus(err); ok {
+		return e.Code.String()
+	}
+	return ""
+}

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// The bounds of a message, in bytes. gRPC itself refuses what is over maxReceive,
+// before anything of ours runs and without our words: the difference leaves room
+// to answer EFBIG with the remedy to most of those who pass the limit.
+const (
+	maxRequest = 16 << 20
+	// maxOverhead is for what surrounds 16 MiB of content: paths and flags.
+	maxOverhead = 64 << 10
+	maxReceive  = 20 << 20
+)
+
+// maxStreams bounds the calls in flight on one connection.
+const maxStreams = 1000
+
+// defaultDeadline is that of a unary call which sets none.
+const defaultDeadline = 30 * time.Second
+
+// checkSize refuses a request over the limit and names what to use instead.
+func (i *interceptors) checkSize(req any) error {
+	m, ok := req.(proto.Message)
+	if !ok {
+		return nil
+	}
+	size := proto.Size(m)
+	if size <= maxRequest+maxOverhead {
+		return nil
+	}
+	i.metrics.rejected("request_bytes")
+	return &fserr.Error{
+		Code:   fserr.EFBIG,
+		Detail: fmt.Sprintf("request of %.1f MiB exceeds %d MiB", float64(size)/(1<<20), maxRequest>>20),
+		Hint:   "use FsService/WriteStream, in chunks of 256 KiB to 1 MiB",
+	}
+}
+
+// withDefaultDeadline bounds a call that has no deadline, except one that may take
+// as long as there are files.
+func withDefaultDeadline(ctx context.Context, method string, req any) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok || isLong(method, req) {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, defaultDeadline)
+}
+
+func isLong(method string, req any) bool {
+	switch method {
+	case ctxfsv1.FsService_Cp_FullMethodName, ctxfsv1.FsService_Rm_FullMethodName,
+		ctxfsv1.PanelService_OpenPanel_FullMethodName, ctxfsv1.ContextService_DeleteContext_FullMethodName,
+		ctxfsv1.ContextService_PlanSeed_FullMethodName:
+		return true
+	}
+	r, ok := req.(*ctxfsv1.ReaddirRequest)
+	return ok && r.GetRecursive()
+}

@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+)
+
+// listeners are what the server listens on.
+type listeners struct {
+	grpc []net.Listener
+	http net.Listener
+	tls  *tls.Config
+}
+
+// listen opens the unix socket and the configured addresses.
+func (s *Server) listen(ctx context.Context) error {
+	path, err := socketPath(s.claim.layout.Socket)
+	if err != nil {
+		return err
+	}
+	unix, err := listenUnix(ctx, path)
+	if err != nil {
+		return fmt.Errorf("listen on the unix socket: %w", err)
+	}
+	s.ls.grpc = append(s.ls.grpc, unix)
+	if s.ls.tls, err = tlsConfig(s.cfg); err != nil {
+		return err
+	}
+	s.info.Addresses = Addresses{Socket: path, TLS: s.ls.tls != nil, TokenFile: s.claim.layout.HostToken}
+	for _, addr := range s.cfg.Listen {
+		l, err := s.listenTCP(ctx, "listen", addr)
+		if err != nil {
+			return err
+		}
+		s.ls.grpc = append(s.ls.grpc, l)
+		s.info.Addresses.TCP = append(s.info.Addresses.TCP, l.Addr().String())
+	}
+	if s.cfg.HTTP == "" {
+		return nil
+	}
+	if s.ls.http, err = s.listenTCP(ctx, "http", s.cfg.HTTP); err != nil {
+		return err
+	}
+	s.info.Addresses.HTTP = s.ls.http.Addr().String()
+	return nil
+}
+
+// listenTCP listens, and looks at what a name such as localhost became: the
+// settings were checked by name.
+func (s *Server) listenTCP(ctx context.Context, key, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, &ConfigError{Key: key, Problem: err.Error()}
+	}
+	if tcp, ok := l.Addr().(*net.TCPAddr); s.ls.tls == nil && (!ok || !tcp.IP.IsLoopback()) {
+		return nil, errors.Join(&ConfigError{Key: key, Problem: addr + " is not on loopback and needs TLS: give --tls-cert and --tls-key"}, l.Close())
+	}
+	return l, nil
+}
+
+// close is for listeners that nobody serves; closing again does no harm.
+func (ls *listeners) close() {
+	for _, l := range ls.grpc {
+		_ = l.Close()
+	}
+	if ls.http != nil {
+		_ = ls.http.Close()
+	}
+}

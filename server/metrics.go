@@ -1,0 +1,135 @@
+package server
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/status"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// metrics are what /metrics tells. No label names a panel or a context: there is no end of them.
+type metrics struct {
+	registry  *prometheus.Registry
+	inFlight  prometheus.Gauge
+	duration  *prometheus.HistogramVec
+	errors    *prometheus.CounterVec
+	seeding   *prometheus.HistogramVec
+	overflows prometheus.Counter
+	limits    *prometheus.CounterVec
+}
+
+// durationBuckets go from a cached stat to a long copy, in seconds.
+var durationBuckets = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30}
+
+func newMetrics(version string) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ctxfs_in_flight", Help: "Calls that run now, streams included."}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ctxfs_rpc_duration_seconds", Help: "How long calls took.", Buckets: durationBuckets,
+		}, []string{"method", "code", "transport"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ctxfs_errors_total", Help: "Failed calls by errno.",
+		}, []string{"method", "errno"}),
+		seeding: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ctxfs_seed_duration_seconds", Help: "How long seedings took.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 12),
+		}, []string{"driver", "result"}),
+		overflows: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ctxfs_watch_overflows_total", Help: "Watches that were told that events were lost.",
+		}),
+		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ctxfs_limit_rejections_total", Help: "Calls that a limit refused.",
+		}, []string{"limit"}),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "ctxfs_build_info", Help: "Always 1; the labels say what runs.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	m.registry.MustRegister(m.inFlight, m.duration, m.errors, m.seeding, m.overflows, m.limits, build)
+	return m
+}
+
+// gauge registers a value that is asked for at every scrape. ok false leaves it out of one.
+func (m *metrics) gauge(name, help string, value func() (v float64, ok bool)) {
+	m.registry.MustRegister(&asked{desc: prometheus.NewDesc(name, help, nil, nil), kind: prometheus.GaugeValue, value: value})
+}
+
+// counter is as gauge, for what only rises.
+func (m *metrics) counter(name, help string, value func() (v float64, ok bool)) {
+	m.registry.MustRegister(&asked{desc: prometheus.NewDesc(name, help, nil, nil), kind: prometheus.CounterValue, value: value})
+}
+
+type asked struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func() (float64, bool)
+}
+
+// Describe implements prometheus.Collector.
+func (a *asked) Describe(ch chan<- *prometheus.Desc) { ch <- a.desc }
+
+// Collect implements prometheus.Collector.
+func (a *asked) Collect(ch chan<- prometheus.Metric) {
+	if v, ok := a.value(); ok {
+		ch <- prometheus.MustNewConstMetric(a.desc, a.kind, v)
+	}
+}
+
+// observe records a call that ended with err.
+func (m *metrics) observe(c *call, err error, took time.Duration) {
+	m.duration.WithLabelValues(c.method, status.Code(err).String(), c.transport).Observe(took.Seconds())
+	if err == nil {
+		return
+	}
+	e, ok := fserrpb.FromStatus(err)
+	if !ok {
+		return
+	}
+	m.errors.WithLabelValues(c.method, e.Code.String()).Inc()
+	if limit := limitOf(c.method, e.Code); limit != "" {
+		m.rejected(limit)
+	}
+}
+
+// limitOf names the limit that an errno stands for. EFBIG of a request is counted
+// where it is refused (checkSize), since a method does not tell it from a reply's.
+func limitOf(method string, code fserr.Code) string {
+	switch code {
+	case fserr.EMFILE:
+		return "handles"
+	case fserr.EFBIG:
+		switch method {
+		case ctxfsv1.FsService_ReadFile_FullMethodName, ctxfsv1.FsService_Readdir_FullMethodName:
+			return "reply_bytes"
+		case ctxfsv1.ContextService_EnsureContext_FullMethodName, ctxfsv1.PanelService_OpenPanel_FullMethodName:
+			return "seed_size"
+		}
+	case fserr.ENOSPC:
+		return "disk"
+	}
+	return ""
+}
+
+func (m *metrics) rejected(limit string) { m.limits.WithLabelValues(limit).Inc() }
+
+// sent sees every message of a stream.
+func (m *metrics) sent(msg any) {
+	if w, ok := msg.(*ctxfsv1.WatchResponse); ok && w.GetOverflow() != nil {
+		m.overflows.Inc()
+	}
+}
+
+// seeded records a seeding.
+func (m *metrics) seeded(driver string, took time.Duration, ok bool) {
+	result := "ok"
+	if !ok {
+		result = "failed"
+	}
+	m.seeding.WithLabelValues(driver, result).Observe(took.Seconds())
+}

@@ -1,0 +1,205 @@
+// Package services are the thin adapters between the wire and the domain:
+// ContextService and PanelService. They convert and decide nothing; who may call
+// what is decided before (server).
+package services
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// progressInterval is the least time between two messages of progress in one phase.
+const progressInterval = 100 * time.Millisecond
+
+// Contexts implements ContextService.
+type Contexts struct {
+	ctxfsv1.UnimplementedContextServiceServer
+	Contexts contexts.Admin
+	// Version of the server, for GetInfo.
+	Version string
+}
+
+// EnsureContext implements ContextService.
+func (s *Contexts) EnsureContext(req *ctxfsv1.EnsureContextRequest, stream grpc.ServerStreamingServer[ctxfsv1.EnsureContextResponse]) error {
+	id, opts, err := ensureTarget(req)
+	if err != nil {
+		return fserrpb.ToStatus(err)
+	}
+	begun := time.Now()
+	t := &throttle{send: func(p contexts.Progress) error {
+		return stream.Send(&ctxfsv1.EnsureContextResponse{Event: &ctxfsv1.EnsureContextResponse_Progress{Progress: progressToPB(p)}})
+	}}
+	ensured, err := s.Contexts.Ensure(stream.Context(), id, opts, t.progress)
+	if err != nil {
+		return fserrpb.ToStatus(err)
+	}
+	if err := t.last(); err != nil {
+		return err
+	}
+	return stream.Send(&ctxfsv1.EnsureContextResponse{Event: &ctxfsv1.EnsureContextResponse_Ready{Ready: &ctxfsv1.EnsureReady{
+		Context: infoToPB(ensured.Info), Seeded: ensured.Seeded, DurationMs: time.Since(begun).Milliseconds(),
+	}}})
+}
+
+// ensureTarget names the context, and its owner when that is derived from a panel.
+func ensureTarget(req *ctxfsv1.EnsureContextRequest) (contexts.ID, contexts.EnsureOptions, error) {
+	switch {
+	case (req.GetContextId() == "") == (req.GetPanelId() == ""):
+		return "", contexts.EnsureOptions{}, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "set one of context_id and panel_id"}
+	case req.GetPanelId() != "":
+		id, err := contexts.IDForPanel(req.GetPanelId())
+		return id, contexts.EnsureOptions{OwnerPanel: req.GetPanelId()}, err
+	}
+	id, err := parseID(req.GetContextId())
+	return id, contexts.EnsureOptions{}, err
+}
+
+func parseID(text string) (contexts.ID, error) {
+	if _, err := contexts.ParseID(text); err != nil {
+		return "", err
+	}
+	return contexts.ID(text), nil
+}
+
+// throttle passes on the first progress of each phase, then one in each interval,
+// and always the last.
+type throttle struct {
+	send func(contexts.Progress) error
+
+	mu      sync.Mutex
+	phase   contexts.Phase
+	sent    time.Time
+	pending *contexts.Progress
+	err     error
+	done    bool
+}
+
+// progress never fails: a client that is gone is seen by the stream's context.
+func (t *throttle) progress(p contexts.Progress) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done || t.err != nil {
+		return
+	}
+	now := time.Now()
+	if p.Phase == t.phase && now.Sub(t.sent) < progressInterval {
+		t.pending = &p
+		return
+	}
+	if p.Phase != t.phase && t.pending != nil {
+		t.err = t.send(*t.pending)
+	}
+	t.phase, t.sent, t.pending = p.Phase, now, nil
+	if t.err == nil {
+		t.err = t.send(p)
+	}
+}
+
+// last sends what is held back; later progress is dropped.
+func (t *throttle) last() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done = true
+	if t.err == nil && t.pending != nil {
+		t.err = t.send(*t.pending)
+	}
+	return t.err
+}
+
+// GetContext implements ContextService.
+func (s *Contexts) GetContext(ctx context.Context, req *ctxfsv1.GetContextRequest) (*ctxfsv1.GetContextResponse, error) {
+	id, err := parseID(req.GetContextId())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	info, err := s.Contexts.Get(ctx, id)
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	return &ctxfsv1.GetContextResponse{Context: infoToPB(info)}, nil
+}
+
+// ListContexts implements ContextService.
+func (s *Contexts) ListContexts(ctx context.Context, _ *ctxfsv1.ListContextsRequest) (*ctxfsv1.ListContextsResponse, error) {
+	infos, err := s.Contexts.List(ctx)
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	resp := &ctxfsv1.ListContextsResponse{}
+	for _, info := range infos {
+		resp.Contexts = append(resp.Contexts, infoToPB(info))
+	}
+	return resp, nil
+}
+
+// GetInfo implements ContextService. A panel is told of its own context, and never of the folder.
+func (s *Contexts) GetInfo(ctx context.Context, req *ctxfsv1.GetInfoRequest) (*ctxfsv1.GetInfoResponse, error) {
+	caller := panels.IdentityFrom(ctx)
+	id, err := infoTarget(caller, req.GetContextId())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	resp := &ctxfsv1.GetInfoResponse{
+		ContextId: string(id), Partition: partition(id), PanelId: caller.Panel, ReadOnly: caller.ReadOnly, ServerVersion: s.Version,
+	}
+	if caller.Role != panels.RoleHost {
+		return resp, nil
+	}
+	info, err := s.Contexts.Get(ctx, id)
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	if info.State == contexts.StateMissing && caller.Panel == "" {
+		return nil, fserrpb.ToStatus(&fserr.Error{
+			Code: fserr.ESTALE, Kind: fserr.KindContext, Detail: "context '" + string(id) + "' does not exist", Hint: "call EnsureContext or OpenPanel",
+		})
+	}
+	resp.Folder = info.Folder
+	return resp, nil
+}
+
+func infoTarget(caller panels.Identity, named string) (contexts.ID, error) {
+	switch {
+	case named == "" && caller.Context == "":
+		return "", &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "set context_id, or send -H 'ctxfs-panel: NAME'"}
+	case named == "":
+		return caller.Context, nil
+	case caller.Role != panels.RoleHost && contexts.ID(named) != caller.Context:
+		return "", &fserr.Error{Code: fserr.EACCES, Kind: fserr.KindContext, Detail: "the context is another panel's", Hint: "leave context_id empty"}
+	}
+	return parseID(named)
+}
+
+// partition names the Electron session partition of a context.
+func partition(id contexts.ID) string { return "persist:" + string(id) }
+
+// PlanSeed implements ContextService.
+func (s *Contexts) PlanSeed(ctx context.Context, req *ctxfsv1.PlanSeedRequest) (*ctxfsv1.PlanSeedResponse, error) {
+	plan, err := s.Contexts.PlanSeed(ctx, contexts.PlanOptions{Largest: int(req.GetLargest())})
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	return planToPB(plan), nil
+}
+
+// DeleteContext implements ContextService.
+func (s *Contexts) DeleteContext(ctx context.Context, req *ctxfsv1.DeleteContextRequest) (*ctxfsv1.DeleteContextResponse, error) {
+	id, err := parseID(req.GetContextId())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	deleted, err := s.Contexts.Delete(ctx, id)
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	return &ctxfsv1.DeleteContextResponse{Removed: deleted.Entries}, nil
+}

@@ -1,0 +1,104 @@
+package services
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/fsservice/handles"
+	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// Handles is what PanelService needs of the table of open files (handles.Table).
+type Handles interface {
+	CloseOwner(owner string) int
+	List(owner string) []*handles.Handle
+}
+
+// Panels implements PanelService.
+type Panels struct {
+	ctxfsv1.UnimplementedPanelServiceServer
+	Panels  panels.Service
+	Handles Handles
+}
+
+// OpenPanel implements PanelService.
+func (s *Panels) OpenPanel(ctx context.Context, req *ctxfsv1.OpenPanelRequest) (*ctxfsv1.OpenPanelResponse, error) {
+	begun := time.Now()
+	ttl, err := ttlOf(req.GetTtlMs())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	o, err := s.Panels.Open(ctx, panels.OpenRequest{
+		PanelID: req.GetPanelId(), ContextID: req.GetContextId(), ReadOnly: req.GetReadOnly(), TTL: ttl,
+	}, nil)
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	return &ctxfsv1.OpenPanelResponse{
+		PanelId: o.ID, ContextId: string(o.ContextID), Partition: partition(o.ContextID),
+		Token: o.Token.Secret, ExpiresNs: ns(o.Token.ExpiresAt),
+		Seeded: o.Seeded, DurationMs: time.Since(begun).Milliseconds(), Files: o.Files, Bytes: o.Bytes,
+	}, nil
+}
+
+// maxTTL is the longest life of a token that can be asked for.
+const maxTTL = 10 * 365 * 24 * time.Hour
+
+// ttlOf checks before it multiplies: a life beyond int64 would wrap around.
+func ttlOf(ms int64) (time.Duration, error) {
+	if ms < 0 || ms > maxTTL.Milliseconds() {
+		return 0, &fserr.Error{Code: fserr.EINVAL, Detail: "bad ttl_ms", Hint: "use 0 (the server's default) to 315360000000 (ten years)"}
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// RenewToken implements PanelService.
+func (s *Panels) RenewToken(ctx context.Context, req *ctxfsv1.RenewTokenRequest) (*ctxfsv1.RenewTokenResponse, error) {
+	ttl, err := ttlOf(req.GetTtlMs())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	t, err := s.Panels.Renew(ctx, req.GetPanelId(), ttl)
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	return &ctxfsv1.RenewTokenResponse{Token: t.Secret, ExpiresNs: ns(t.ExpiresAt)}, nil
+}
+
+// ClosePanel implements PanelService. The handles go first, to be counted; one that
+// is opened in between goes with the panel (panels.Service.OnClose).
+func (s *Panels) ClosePanel(ctx context.Context, req *ctxfsv1.ClosePanelRequest) (*ctxfsv1.ClosePanelResponse, error) {
+	closed := s.Handles.CloseOwner(req.GetPanelId())
+	tokens, err := s.Panels.Close(ctx, req.GetPanelId())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	return &ctxfsv1.ClosePanelResponse{TokensRevoked: count(tokens), HandlesClosed: count(closed)}, nil
+}
+
+// ListPanels implements PanelService.
+func (s *Panels) ListPanels(ctx context.Context, _ *ctxfsv1.ListPanelsRequest) (*ctxfsv1.ListPanelsResponse, error) {
+	list, err := s.Panels.List(ctx)
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	open := map[string]int{}
+	for _, h := range s.Handles.List("") {
+		open[h.Owner]++
+	}
+	resp := &ctxfsv1.ListPanelsResponse{}
+	for _, p := range list {
+		resp.Panels = append(resp.Panels, &ctxfsv1.Panel{
+			PanelId: p.ID, ContextId: string(p.ContextID), ReadOnly: p.ReadOnly, Open: p.Open, OpenedNs: ns(p.OpenedAt),
+			Tokens: count(p.Tokens), Handles: count(open[p.ID]),
+		})
+	}
+	return resp, nil
+}
+
+// count returns n as the wire has it, saturating.
+func count(n int) int32 { return int32(min(n, math.MaxInt32)) } //nolint:gosec // bounded just here

@@ -1,0 +1,138 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/panels"
+)
+
+// Why a stream ends before its time.
+var (
+	errStopping = &fserr.Error{Code: fserr.EAGAIN, Detail: "the server is stopping", Hint: "connect again", RetryAfter: time.Second}
+	errClosed   = &fserr.Error{Code: fserr.EACCES, Detail: "the panel was closed", Hint: "its host opens it anew by OpenPanel"}
+	errExpired  = &fserr.Error{Code: fserr.EACCES, Detail: "the token expired", Hint: "its host gets another by RenewToken"}
+)
+
+// endGrace is how long a handler has to end by itself once its stream was ended; a
+// handler that is stuck in sending to a client that does not read ends with the stream.
+const endGrace = 500 * time.Millisecond
+
+// streamTable knows the running streams, to end those of a panel that is closed.
+type streamTable struct {
+	mu     sync.Mutex
+	live   map[*liveStream]struct{}
+	closed bool
+	// handlers are waited for by close.
+	handlers sync.WaitGroup
+}
+
+type liveStream struct {
+	panel  string
+	cancel context.CancelCauseFunc
+}
+
+func newStreamTable() *streamTable { return &streamTable{live: map[*liveStream]struct{}{}} }
+
+// add enters a stream; false when no more are taken.
+func (t *streamTable) add(s *liveStream) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.live[s] = struct{}{}
+	t.handlers.Add(1)
+	return true
+}
+
+func (t *streamTable) remove(s *liveStream) {
+	t.mu.Lock()
+	delete(t.live, s)
+	t.mu.Unlock()
+}
+
+// endPanel ends a panel's streams.
+func (t *streamTable) endPanel(panel string) {
+	t.end(errClosed, func(s *liveStream) bool { return s.panel == panel })
+}
+
+// close ends all streams, and takes no more.
+func (t *streamTable) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.end(errStopping, func(*liveStream) bool { return true })
+}
+
+// wait returns when the handlers of all streams have returned.
+func (t *streamTable) wait() { t.handlers.Wait() }
+
+func (t *streamTable) end(why error, which func(*liveStream) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for s := range t.live {
+		if which(s) {
+			s.cancel(why)
+		}
+	}
+}
+
+// run calls handler with a context that ends with the panel, the token or the
+// server, and returns why when it did.
+func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if !id.ExpiresAt.IsZero() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadlineCause(ctx, id.ExpiresAt, errExpired)
+		defer stop()
+	}
+	s := &liveStream{panel: id.Panel, cancel: cancel}
+	if !t.add(s) {
+		return errStopping
+	}
+	defer t.remove(s)
+	done := make(chan error, 1)
+	go func() {
+		defer t.handlers.Done()
+		done <- handler(ctx)
+	}()
+	select {
+	case err := <-done:
+		return reasonOr(ctx, err)
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(endGrace)
+	defer grace.Stop()
+	select {
+	case err := <-done:
+		return reasonOr(ctx, err)
+	case <-grace.C:
+		return reasonOr(ctx, fserr.ECANCELED)
+	}
+}
+
+// reasonOr returns why the server ended ctx; err when it did not.
+func reasonOr(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx); {
+	case cause == errExpired || cause == errClosed:
+		return unauthenticated(cause)
+	case cause == errStopping:
+		return errStopping
+	}
+	return err
+}
+
+// streamWithContext is a stream with another context.
+type streamWithContext struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // the interface asks for it
+}
+
+// Context implements grpc.ServerStream.
+func (s *streamWithContext) Context() context.Context { return s.ctx }

@@ -1,0 +1,5 @@
+package server
+
+import "github.com/moby/sys/userns"
+
+func inUserNamespace() bool { return userns.RunningInUserNS() }

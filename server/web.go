@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+)
+
+// webServer answers /livez and /readyz to all and /metrics to hosts.
+type webServer struct {
+	server *http.Server
+	tls    bool
+}
+
+func newWebServer(s *Server) *webServer {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if why := s.notReady(); why != "" {
+			say(w, http.StatusServiceUnavailable, why)
+			return
+		}
+		say(w, http.StatusOK, "ok")
+	})
+	if s.cfg.Metrics {
+		mux.Handle("GET /metrics", hostOnly(s.auth.host, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})))
+	}
+	var handler http.Handler = mux
+	if s.ls.tls == nil {
+		handler = localNamesOnly(mux)
+	}
+	return &webServer{tls: s.ls.tls != nil, server: &http.Server{
+		Handler: handler, TLSConfig: s.ls.tls, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(s.log),
+	}}
+}
+
+func (w *webServer) serve(l net.Listener) error {
+	if w.tls {
+		l = tls.NewListener(l, w.server.TLSConfig)
+	}
+	if err := w.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP: %w", err)
+	}
+	return nil
+}
+
+// stop lets running requests end, for a while.
+func (w *webServer) stop(within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if w.server.Shutdown(ctx) != nil {
+		_ = w.server.Close()
+	}
+}
+
+func say(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text + "\n")) // the client may be gone
+}
+
+// hostOnly asks for the host token.
+func hostOnly(token hostToken, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "bearer") || !token.matches(strings.TrimSpace(secret)) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			say(w, http.StatusUnauthorized, "send 'Authorization: Bearer TOKEN' with the host token")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// localNamesOnly refuses requests by other names than this machine's own: a web page
+// could point a name of its site at 127.0.0.1 and so read from here (DNS rebinding).
+func localNamesOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		if !isLoopback(strings.Trim(host, "[]")) {
+			say(w, http.StatusForbidden, "use 127.0.0.1, [::1] or localhost")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
