@@ -2,7 +2,6 @@ package fsservice
 
 import (
 	"context"
-	"path"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
@@ -65,7 +64,3 @@ func enough(err error) error {
 	}
 	return err
 }
-
-// virtual returns the absolute virtual path of p, for putting in front of what
-// is found below it. It is lexical: p was resolved by the walk already.
-func virtual(p string) string { return path.Join("/", p) }

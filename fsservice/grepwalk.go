@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"regexp"
 
 	"golang.org/x/sync/errgroup"
@@ -87,6 +88,19 @@ func (q *grepQuery) run(ctx context.Context, root rootfs.Root, found func(rel st
 	return sum, enough(err)
 }
 
+// runFile is run for a base that is a file; include and exclude do not apply.
+func (q *grepQuery) runFile(ctx context.Context, root rootfs.Root, found func(rel string, lines []*ctxfsv1.GrepLine) error) (*ctxfsv1.GrepSummary, error) {
+	sum := &ctxfsv1.GrepSummary{}
+	f := &grepFile{}
+	if q.search(ctx, root, q.base, f); f.err != nil {
+		return sum, f.err
+	}
+	if lines := q.add(sum, f); len(lines) > 0 {
+		return sum, found("", lines)
+	}
+	return sum, nil
+}
+
 // walk puts the files to search into queue, and searches them, several at once.
 func (q *grepQuery) walk(ctx context.Context, root rootfs.Root, queue chan<- *grepFile, unreadable *int64) error {
 	var workers errgroup.Group
@@ -110,7 +124,7 @@ func (q *grepQuery) walk(ctx context.Context, root rootfs.Root, queue chan<- *gr
 		}
 		workers.Go(func() error {
 			defer close(f.done)
-			q.search(ctx, root, virtual(q.base)+"/"+rel, f)
+			q.search(ctx, root, path.Join(q.base, rel), f)
 			return nil
 		})
 		return nil

@@ -10,6 +10,7 @@ package fsservice
 
 import (
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
@@ -41,6 +42,8 @@ type Service struct {
 	handles *handles.Table
 	log     *zap.Logger
 	inodes  inodeLocks
+	// grepMemory bounds what all Greps hold of files at once, in bytes.
+	grepMemory *semaphore.Weighted
 }
 
 var _ ctxfsv1.FsServiceServer = (*Service)(nil)
@@ -50,5 +53,5 @@ func New(cfg Config) *Service {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Service{gate: cfg.Gate, handles: cfg.Handles, log: cfg.Log}
+	return &Service{gate: cfg.Gate, handles: cfg.Handles, log: cfg.Log, grepMemory: semaphore.NewWeighted(grepMemory)}
 }
