@@ -217,3 +217,13 @@ func sameTree(t *testing.T, got, want map[string]string) {
 		}
 	}
 }
+
+// gitFails runs git where it should find nothing to work on, and returns what it said.
+func (w *workspace) gitFails(dir string, args ...string) string {
+	w.t.Helper()
+	out, err := exec.Command("git", append([]string{"-C", filepath.Join(w.dir, dir)}, args...)...).CombinedOutput()
+	if err == nil {
+		w.t.Errorf("git %v succeeded: %s", args, out)
+	}
+	return string(out)
+}

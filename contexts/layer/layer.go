@@ -228,9 +228,20 @@ func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst root
 		Record:  func(rel string, st rootfs.Stat, target string) { rec.add(path.Clean(rel), st, target) },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("copy the workspace: %w", err)
+		return nil, copyError(err)
 	}
 	return report.Unstable, nil
+}
+
+// copyError tells what to do about a file that the server may not read.
+func copyError(err error) error {
+	var e *fserr.Error
+	if errors.As(err, &e) && (e.Code == fserr.EACCES || e.Code == fserr.EPERM) && e.Hint == "" {
+		told := *e
+		told.Hint = "make it readable to ctxfs, or add it to " + seed.IgnoreFile
+		err = &told
+	}
+	return fmt.Errorf("copy the workspace: %w", err)
 }
 
 // publish gives a staged layer its name.
