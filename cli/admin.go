@@ -157,7 +157,7 @@ func (a *app) seedCommand() *cobra.Command {
 }
 
 func (a *app) printPlan(p *ctxfsv1.PlanSeedResponse) error {
-	if err := a.printf("%s files, %s from %d repositories\n\n", number(p.GetFiles()), size(p.GetBytes()), len(p.GetRepositories())); err != nil {
+	if err := a.printf("%s, %s from %d repositories\n\n", files(p.GetFiles()), size(p.GetBytes()), len(p.GetRepositories())); err != nil {
 		return err
 	}
 	var rows [][]string

@@ -52,13 +52,19 @@ func pick(registry *protoregistry.Files, services []string, name string) (protor
 		if err != nil || !isService {
 			continue
 		}
+		own := strings.HasPrefix(s, "ctxfs.")
 		for i := range sd.Methods().Len() {
-			names = append(names, string(sd.Methods().Get(i).Name()))
+			if own {
+				names = append(names, string(sd.Methods().Get(i).Name()))
+			}
 		}
 		if service != "" && s != service && !strings.HasSuffix(s, "."+service) {
 			continue
 		}
 		if m := methodOf(sd, method); m != nil {
+			if own && service == "" {
+				return m, nil // Watch is the files', not the health service's
+			}
 			found = append(found, m)
 		}
 	}

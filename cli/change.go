@@ -26,7 +26,7 @@ func (a *app) cpCommand() *cobra.Command {
 			if a.json {
 				return a.printJSON(done)
 			}
-			return a.printf("%s files, %s\n", number(done.Files), size(done.Bytes))
+			return a.printf("%s, %s\n", files(done.Files), size(done.Bytes))
 		}),
 	}
 	cmd.Flags().BoolVarP(&o.Recursive, "recursive", "r", false, "copy directories")

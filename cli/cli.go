@@ -196,6 +196,9 @@ func (a *app) deadline(ctx context.Context) (context.Context, context.CancelFunc
 // withFS makes a RunE of a function that needs the context's folder.
 func (a *app) withFS(do func(f *client.FS, args []string) error) func(*cobra.Command, []string) error {
 	return a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+		if a.contextID() == "" && a.panelID() == "" && a.token == "" && a.env.Getenv("CTXFS_TOKEN") == "" {
+			return usagef("whose files? name a context with -c ID, or a panel with --panel NAME (or CTXFS_CONTEXT, CTXFS_PANEL, CTXFS_TOKEN)")
+		}
 		return do(c.Context(a.contextID()).With(ctx), args)
 	})
 }

@@ -43,6 +43,14 @@ func number(n int64) string {
 	return s
 }
 
+// files gives a number of files for people: 1 file, 4,312 files.
+func files(n int64) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return number(n) + " files"
+}
+
 // size gives bytes for people: 61 MiB.
 func size(n int64) string {
 	const units = "KMGTPE"

@@ -31,7 +31,7 @@ func (a *app) report(m moved) error {
 			return err
 		}
 	}
-	return a.printf("%s files, %s\n", number(m.Files), size(m.Bytes))
+	return a.printf("%s, %s\n", files(m.Files), size(m.Bytes))
 }
 
 // baseName is the last element; "" when there is none.

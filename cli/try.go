@@ -55,10 +55,10 @@ func (a *app) tryCommand() *cobra.Command {
 
 // run takes the steps in order, up to the first that is not as expected.
 func (t *trial) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
 	for _, s := range t.steps() {
-		stepCtx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-		saw, err := s.do(stepCtx)
-		cancel()
+		saw, err := s.do(ctx)
 		if err != nil {
 			saw = client.Describe(err)
 		}

@@ -5,12 +5,8 @@ package command
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"golang.org/x/term"
 
 	"github.com/ctxfs/ctxfs/server"
 )
@@ -78,25 +74,4 @@ func (e Env) getenv(name string) string {
 func wantsJSON(cmd *cobra.Command) bool {
 	f := cmd.Flags().Lookup("json")
 	return f != nil && f.Value.String() == "true"
-}
-
-// newLog writes to standard error: text on a terminal, else JSON, unless the settings say.
-func (e Env) newLog(cfg server.Config) (*zap.Logger, error) {
-	level, err := zapcore.ParseLevel(cfg.LogLevel)
-	if err != nil {
-		return nil, &server.ConfigError{Key: "log_level", Problem: err.Error()}
-	}
-	enc := zap.NewProductionEncoderConfig()
-	enc.TimeKey, enc.EncodeTime, enc.EncodeDuration = "ts", zapcore.RFC3339NanoTimeEncoder, zapcore.StringDurationEncoder
-	encoder := zapcore.NewJSONEncoder(enc)
-	if cfg.LogFormat == "text" || cfg.LogFormat == "auto" && isTerminal(e.Stderr) {
-		enc.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		encoder = zapcore.NewConsoleEncoder(enc)
-	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(e.Stderr)), level)), nil
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

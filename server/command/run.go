@@ -74,7 +74,7 @@ func (e Env) serveWhile(ctx context.Context, cfg server.Config, do func(context.
 	if cfg.LogLevel == "info" {
 		cfg.LogLevel = "warn"
 	}
-	log, err := e.newLog(cfg)
+	log, err := server.NewLogger(cfg, e.Stderr)
 	if err != nil {
 		return err
 	}

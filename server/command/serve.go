@@ -21,7 +21,7 @@ served already, 78 its state was written by a newer version.`,
 			if err != nil {
 				return err
 			}
-			log, err := e.newLog(cfg)
+			log, err := server.NewLogger(cfg, e.Stderr)
 			if err != nil {
 				return err
 			}

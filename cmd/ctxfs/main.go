@@ -1,0 +1,24 @@
+// Command ctxfs gives panels real folders, filled with the workspace's repositories, over gRPC.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/ctxfs/ctxfs/cli"
+	"github.com/ctxfs/ctxfs/server/command"
+)
+
+// version is set by the linker: -X main.version=0.1.0.
+var version = "0.1.0-dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	commands := command.Commands(command.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Version: version})
+	root := cli.Root(cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: version}, commands...)
+	code := cli.Run(ctx, root, os.Args[1:])
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,187 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+)
+
+// large is a directory that somebody should know of before it is copied into every context, in bytes.
+const large = 1 << 30
+
+func (x *examination) workspace() {
+	root, err := rootfs.Open(x.layout.Workspace, rootfs.Options{FollowMounts: true})
+	if err != nil {
+		x.say(markFail, "workspace", "%s cannot be opened: %v", x.layout.Workspace, err)
+		return
+	}
+	defer func() { _ = root.Close() }()
+	src := seed.Source{Root: root, Dir: x.layout.Workspace}
+	if rel, err := filepath.Rel(x.layout.Workspace, x.layout.Dir); err == nil && filepath.IsLocal(rel) {
+		src.Avoid = filepath.ToSlash(rel)
+	}
+	x.scan, err = seed.Walk(x.ctx, src, x.cfg.SeedOptions(), nil)
+	if err != nil {
+		x.say(markFail, "workspace", "%s cannot be read: %v", x.layout.Workspace, err)
+		return
+	}
+	if len(x.scan.Repos) == 0 && x.cfg.SeedRoot == "" {
+		x.say(markWarn, "workspace", "%s has no git repositories: contexts start empty (--seed-root . copies the folder)", x.layout.Workspace)
+		return
+	}
+	x.say(markOK, "workspace", "%s, %s files, %s to seed", repositories(x.scan.Repos), seed.Count(x.scan.Files), seed.Size(x.scan.Bytes))
+}
+
+func (x *examination) seed() {
+	if x.scan == nil {
+		return
+	}
+	if err := seed.Guard(x.scan, x.cfg.SeedOptions()); err != nil {
+		x.say(markFail, "seed", "%v", err)
+	}
+	for i, d := range x.scan.Dirs {
+		if i < 3 && d.Bytes >= large {
+			x.say(markWarn, "seed", "%s %s would be copied: add it to .contextignore", d.Path, seed.Size(d.Bytes))
+		}
+	}
+}
+
+// git warns of the one command that deletes contexts from outside.
+func (x *examination) git() {
+	rel, err := filepath.Rel(x.layout.Workspace, x.layout.Dir)
+	if err != nil || !filepath.IsLocal(rel) || x.scan == nil || len(x.scan.Repos) == 0 || x.scan.Repos[0] != "." {
+		return
+	}
+	if n := x.countContexts(); n > 0 {
+		x.say(markWarn, "git", "'git clean -fdx' in this workspace deletes %d contexts", n)
+	}
+}
+
+// driver names the one that this version has, which works on any file system.
+func (x *examination) driver() { x.say(markOK, "driver", "%s", copyfs.Name) }
+
+func (x *examination) countContexts() int {
+	entries, err := os.ReadDir(x.layout.Dir)
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, e := range entries {
+		if _, err := contexts.ParseID(e.Name()); err == nil && e.IsDir() {
+			n++
+		}
+	}
+	return n
+}
+
+func (x *examination) disk() {
+	free, ok := freeBytes(x.layout.Workspace)
+	switch {
+	case !ok:
+	case free < int64(x.cfg.DiskReserve):
+		x.say(markFail, "disk", "%s free, less than the reserve of %s: nothing is seeded", seed.Size(free), seed.Size(int64(x.cfg.DiskReserve)))
+	case x.scan != nil && free-int64(x.cfg.DiskReserve) < 2*x.scan.Bytes:
+		x.say(markWarn, "disk", "%s free: a layer and a context of %s each leave less than the reserve", seed.Size(free), seed.Size(x.scan.Bytes))
+	default:
+		x.say(markOK, "disk", "%s free", seed.Size(free))
+	}
+}
+
+func (x *examination) state() {
+	data, err := os.ReadFile(x.layout.Format)
+	if errors.Is(err, fs.ErrNotExist) {
+		x.say(markOK, "state", "none yet; 'ctxfs serve' makes %s", x.layout.Dir)
+		return
+	}
+	var format struct {
+		Format int    `json:"format"`
+		By     string `json:"written_by"`
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &format)
+	}
+	switch {
+	case err != nil:
+		x.say(markFail, "state", "%s cannot be read: %v", x.layout.Format, err)
+		return
+	case format.Format > contexts.StateFormat:
+		x.say(markFail, "state", "format %d was written by ctxfs %s; this version reads format %d", format.Format, format.By, contexts.StateFormat)
+		return
+	}
+	x.made = true
+	staged := entries(x.layout.Staging)
+	text := "empty"
+	if staged > 0 {
+		text = seed.Count(int64(staged)) + " unfinished, swept at the next start"
+	}
+	x.say(markOK, "state", "format %d, %d contexts, %d layers; staging %s", format.Format, x.countContexts(), entries(x.layout.Layers), text)
+	x.private()
+}
+
+// entries counts what a directory holds, but for the mark that keeps it out of backups.
+func entries(dir string) int {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, e := range list {
+		if e.Name() != "CACHEDIR.TAG" && !strings.HasPrefix(e.Name(), ".") {
+			n++
+		}
+	}
+	return n
+}
+
+func (x *examination) private() {
+	for _, p := range []string{x.layout.State, x.layout.HostToken} {
+		st, err := os.Lstat(p)
+		if err == nil && openToOthers(st) {
+			x.say(markFail, "state", "%s is open to others (%04o): chmod go-rwx it", p, st.Mode().Perm())
+		}
+	}
+}
+
+func (x *examination) socket() {
+	data, err := os.ReadFile(x.layout.ServerJSON)
+	if err != nil {
+		x.say(markOK, "socket", "no server runs here")
+		return
+	}
+	var r struct {
+		PID    int    `json:"pid"`
+		Socket string `json:"socket"`
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		x.say(markFail, "socket", "%s cannot be read: %v", x.layout.ServerJSON, err)
+		return
+	}
+	st, err := os.Lstat(r.Socket)
+	switch {
+	case err != nil:
+		x.say(markWarn, "socket", "pid %d left %s behind; the next start removes it", r.PID, x.layout.ServerJSON)
+	case openToOthers(st):
+		x.say(markFail, "socket", "unix://%s is open to others (%04o)", r.Socket, st.Mode().Perm())
+	default:
+		x.say(markOK, "socket", "unix://%s, pid %d, mine, %04o", r.Socket, r.PID, st.Mode().Perm())
+	}
+}
+
+// directories counts those that a recursive watch of one context needs.
+func (x *examination) directories() int64 {
+	var n int64
+	for _, e := range x.scan.Entries {
+		if e.Type == rootfs.TypeDirectory {
+			n++
+		}
+	}
+	return n
+}
