@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testConfig serves an empty workspace.
+func testConfig(t *testing.T) Config {
+	t.Helper()
+	cfg := DefaultConfig()
+	// t.TempDir's path holds the test's name, and may be too long for a socket.
+	dir, err := os.MkdirTemp("", "ctxfs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	cfg.Workspace = dir
+	cfg.DiskReserve = 0
+	return cfg
+}
+
+// running is a server that serves.
+type running struct {
+	*Server
+	stop context.CancelFunc
+	done chan error
+}
+
+// start serves until the test ends.
+func start(t *testing.T, cfg Config) *running {
+	t.Helper()
+	s, err := New(t.Context(), cfg, Deps{Log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)), Version: "1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r := &running{Server: s, stop: stop, done: make(chan error, 1)}
+	go func() { r.done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-r.done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		r.done <- nil
+	})
+	return r
+}
+
+// wait returns what Serve returned.
+func (r *running) wait() error {
+	err := <-r.done
+	r.done <- nil
+	return err
+}
+
+func dial(t *testing.T, target string, creds credentials.TransportCredentials) *grpc.ClientConn {
+	t.Helper()
+	if creds == nil {
+		creds = insecure.NewCredentials()
+	}
+	cc, err := grpc.NewClient(target, grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(64<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cc.Close() })
+	return cc
+}
+
+// host connects over the unix socket.
+func (r *running) host(t *testing.T) *grpc.ClientConn {
+	t.Helper()
+	return dial(t, r.Info().Addresses.Target(), nil)
+}
+
+func (r *running) openPanel(t *testing.T, id string) *ctxfsv1.OpenPanelResponse {
+	t.Helper()
+	resp, err := ctxfsv1.NewPanelServiceClient(r.host(t)).OpenPanel(t.Context(), &ctxfsv1.OpenPanelRequest{PanelId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+func with(t *testing.T, pairs ...string) context.Context {
+	t.Helper()
+	return metadata.NewOutgoingContext(t.Context(), metadata.Pairs(pairs...))
+}
+
+func bearerOf(token string) string { return "Bearer " + token }
+
+// wantError checks an error's gRPC code, errno and words.
+func wantError(t *testing.T, err error, code codes.Code, errno, words string) {
+	t.Helper()
+	if status.Code(err) != code || errnoOf(err) != errno || !strings.Contains(status.Convert(err).Message(), words) {
+		t.Errorf("got %v (errno %q), want %s, errno %q, %q", err, errnoOf(err), code, errno, words)
+	}
+}
+
+func readToken(t *testing.T, r *running) string {
+	t.Helper()
+	data, err := os.ReadFile(r.Info().Addresses.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func write(t *testing.T, path, content string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
