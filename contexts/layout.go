@@ -100,6 +100,7 @@ type FormatError struct {
 	Needs, Version string
 }
 
+// Error names both versions.
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("state format %d needs ctxfs %s or later; this is %s; nothing was changed", e.Format, e.Needs, e.Version)
 }

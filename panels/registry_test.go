@@ -210,6 +210,7 @@ func TestCollisionsOverARestart(t *testing.T) {
 			h.refuses(OpenRequest{PanelID: "a:b"}, fserr.EEXIST, "belongs to panel")
 			h.refuses(OpenRequest{PanelID: "A/b"}, fserr.EEXIST, "only by case")
 			h.refuses(OpenRequest{PanelID: "other", ContextID: "ctx_A~b"}, fserr.EEXIST, "only by case")
+			h.refuses(OpenRequest{PanelID: "other", ContextID: "ctx_Bound~only"}, fserr.EEXIST, "only by case")
 			h.refuses(OpenRequest{PanelID: "a/b", ContextID: "ctx_else"}, fserr.EEXIST, "is bound to")
 			h.refuses(OpenRequest{PanelID: "bound:only"}, fserr.EEXIST, "belongs to panel")
 		})
