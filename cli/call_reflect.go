@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -21,16 +23,20 @@ type describer struct {
 	files  map[string]*descriptorpb.FileDescriptorProto
 }
 
-// findMethod resolves a method's name, with or without its service and package.
+// findMethod resolves a method's name, with or without its service and package. Where the
+// server does not describe itself, as to a panel, what this program was built with serves.
 func findMethod(ctx context.Context, cc grpc.ClientConnInterface, name string) (protoreflect.MethodDescriptor, error) {
 	stream, err := reflectionpb.NewServerReflectionClient(cc).ServerReflectionInfo(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the server does not describe itself: %w", err)
+		return nil, plainError(err)
 	}
 	d := &describer{stream: stream, files: map[string]*descriptorpb.FileDescriptorProto{}}
 	services, err := d.services()
+	if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unimplemented {
+		return pick(protoregistry.GlobalFiles, builtIn(), name)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("the server does not describe itself: %w", err)
+		return nil, plainError(err)
 	}
 	registry, err := d.load(services)
 	if err != nil {
@@ -39,6 +45,19 @@ func findMethod(ctx context.Context, cc grpc.ClientConnInterface, name string) (
 	return pick(registry, services, name)
 }
 
+// builtIn names the services of ctxfs that this program knows.
+func builtIn() []string {
+	var names []string
+	protoregistry.GlobalFiles.RangeFilesByPackage("ctxfs.v1", func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			names = append(names, string(f.Services().Get(i).FullName()))
+		}
+		return true
+	})
+	return names
+}
+
+// pick finds a method; one of ctxfs goes before one of another service.
 func pick(registry *protoregistry.Files, services []string, name string) (protoreflect.MethodDescriptor, error) {
 	service, method, ok := strings.Cut(strings.Trim(name, "/"), "/")
 	if !ok {

@@ -1,0 +1,213 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/ctxfs/ctxfs/cli"
+	"github.com/ctxfs/ctxfs/internal/servertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// shell runs commands against one server.
+type shell struct {
+	t     *testing.T
+	dir   string
+	env   map[string]string
+	stdin string
+}
+
+func serve(t *testing.T) *shell {
+	t.Helper()
+	ws := servertest.Workspace(t)
+	servertest.Start(t, ws, nil)
+	return &shell{t: t, dir: ws, env: map[string]string{"CTXFS_PANEL": "panels/test"}}
+}
+
+// run runs one command and returns its exit code and outputs.
+func (s *shell) run(args ...string) (code int, stdout, stderr string) {
+	s.t.Helper()
+	var out, errs bytes.Buffer
+	root := cli.Root(cli.Env{
+		Stdin: strings.NewReader(s.stdin), Stdout: &out, Stderr: &errs, Dir: s.dir, Version: "0.0.0-test",
+		Getenv: func(k string) string { return s.env[k] },
+	})
+	code = cli.Run(s.t.Context(), root, args)
+	return code, out.String(), errs.String()
+}
+
+// ok runs a command that must succeed, and returns what it printed.
+func (s *shell) ok(args ...string) string {
+	s.t.Helper()
+	code, out, errs := s.run(args...)
+	if code != 0 || errs != "" {
+		s.t.Fatalf("ctxfs %s: exit %d, %s", strings.Join(args, " "), code, errs)
+	}
+	return out
+}
+
+// expect runs a command that must print just this.
+func (s *shell) expect(want string, args ...string) {
+	s.t.Helper()
+	if got := s.ok(args...); got != want {
+		s.t.Errorf("ctxfs %s printed\n%swant\n%s", strings.Join(args, " "), got, want)
+	}
+}
+
+func TestFilesFromTheShell(t *testing.T) {
+	s := serve(t)
+	s.stdin = "one\nneedle\n"
+	s.expect("1 file, 11 B\n", "put", "-", "/dir.txt")
+	s.expect("one\nneedle\n", "cat", "dir.txt")
+	s.expect("", "mkdir", "-p", "a/b")
+	s.expect("", "mv", "dir.txt", "a")
+	s.expect("1 file, 11 B\n", "cp", "a/dir.txt", "a/b")
+	s.expect("", "ln", "-s", "b", "a/link")
+	s.expect("/a/dir.txt:2:needle\n", "grep", "need.e", "--exclude", "b")
+	s.expect("/a/b/dir.txt\n", "glob", "a/*/*.txt")
+	s.expect("a\n├── b/\n│   └── dir.txt\n├── dir.txt\n└── link\n", "tree", "a")
+	if got := s.ok("ls"); !strings.Contains(got, "README.md") || !strings.Contains(got, "drwx") {
+		t.Errorf("ls: %s", got)
+	}
+	if got := s.ok("stat", "a/link"); !strings.Contains(got, "symlink") {
+		t.Errorf("stat: %s", got)
+	}
+	s.expect("", "rm", "-r", "a")
+	if code, _, _ := s.run("stat", "a"); code != 1 {
+		t.Error("a is still there")
+	}
+}
+
+func TestUpAndDown(t *testing.T) {
+	s := serve(t)
+	local := t.TempDir()
+	for name, content := range map[string]string{"up/x.txt": "x", "up/sub/y.txt": "yy"} {
+		path := filepath.Join(local, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.expect("2 files, 3 B\n", "put", filepath.Join(local, "up"), "/")
+	s.expect("2 files, 3 B\n", "get", "up", filepath.Join(local, "down"))
+	got, err := os.ReadFile(filepath.Join(local, "down", "sub", "y.txt"))
+	if err != nil || string(got) != "yy" {
+		t.Errorf("came back as %q, %v", got, err)
+	}
+	s.expect("1 file, 1 B\n", "get", "/up/x.txt", filepath.Join(local, "one"))
+}
+
+func TestNamesCannotObeyTheTerminal(t *testing.T) {
+	s := serve(t)
+	s.ok("mkdir", "evil\x1b[31m\n", "b\xff")
+	out := s.ok("ls")
+	if strings.Contains(out, "\x1b") || !strings.Contains(out, `"evil\x1b[31m\n"`) || !strings.Contains(out, `"b\xff"`) {
+		t.Errorf("ls: %q", out)
+	}
+	var entries []struct {
+		RawName []byte `json:"rawName"`
+	}
+	if err := json.Unmarshal([]byte(s.ok("ls", "--json")), &entries); err != nil {
+		t.Fatal(err)
+	}
+	var raw []string
+	for _, e := range entries {
+		raw = append(raw, string(e.RawName))
+	}
+	if !strings.Contains(strings.Join(raw, ","), "b\xff") {
+		t.Errorf("raw names %q", raw)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	s := serve(t)
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		text string
+	}{
+		{"unknown command", []string{"bogus"}, 2, `unknown command "bogus"`},
+		{"unknown flag", []string{"ls", "--bogus"}, 2, "unknown flag"},
+		{"too many arguments", []string{"ls", "a", "b"}, 2, "at most 1"},
+		{"unknown method", []string{"call", "Bogus"}, 2, "has no method"},
+		{"unknown field", []string{"call", "ReadFile", "bogus=1"}, 2, `no field "bogus"`},
+		{"missing file", []string{"cat", "/nope"}, 1, "ctxfs: ENOENT: no such file or directory, open '/nope'\n"},
+		{"missing file by call", []string{"call", "Stat", "path=/nope"}, 1, "ctxfs: ENOENT: no such file or directory, stat '/nope'\n"},
+		{"unknown context", []string{"-c", "ctx_none", "ls"}, 1, "ctxfs: ESTALE"},
+		{"nothing found", []string{"grep", "zzzz"}, 1, ""},
+		{"no server", []string{"--address", "unix:///nowhere", "health"}, 1, "no ctxfs server answers"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, _, errs := s.run(c.args...)
+			if code != c.code || !strings.Contains(errs, c.text) || strings.Count(errs, "\n") > 1 || c.text == "" && errs != "" {
+				t.Errorf("exit %d, %q; want %d, %q", code, errs, c.code, c.text)
+			}
+		})
+	}
+	delete(s.env, "CTXFS_PANEL")
+	if code, _, errs := s.run("ls"); code != 2 || !strings.Contains(errs, "--panel") {
+		t.Errorf("no context: exit %d, %q", code, errs)
+	}
+}
+
+func TestCallByReflection(t *testing.T) {
+	s := serve(t)
+	s.expect("{\n  \"bytesWritten\": \"3\"\n}\n", "call", "WriteFile", "path=/a.txt", "text=hi\n", "mode_octal=0644")
+	s.expect("{\n  \"text\": \"hi\\n\"\n}\n", "call", "FsService/readFile", `{"path":"/a.txt","encoding":"utf8"}`)
+	s.expect("{\"matches\":{\"entries\":[{\"name\":\"a.txt\",\"parentPath\":\"/\"}]}}\n{\"summary\":{\"matches\":\"1\"}}\n",
+		"call", "Glob", "patterns=a.*", "patterns=b.*")
+	s.stdin = "from stdin"
+	s.expect("{\n  \"bytesWritten\": \"10\"\n}\n", "call", "WriteFile", "path=/b", "data=@-")
+	s.expect("{\n  \"bytesWritten\": \"2\"\n}\n", "call", "WriteStream", `{"open":{"path":"/c"}}`, `{"data":"aGk="}`)
+	s.expect("hi", "cat", "c")
+}
+
+func TestPanelsAndContexts(t *testing.T) {
+	s := serve(t)
+	script := s.ok("panel", "open", "--export", "panels/x") + `printf '%s\n' "$CTXFS_CONTEXT" "$CTXFS_TOKEN" "$CTXFS_ADDRESS"`
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", script).Output()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err != nil || len(lines) != 3 || lines[0] != "ctx_panels~x" {
+		t.Fatalf("the shell read %q, %v", out, err)
+	}
+	s.env = map[string]string{"CTXFS_CONTEXT": lines[0], "CTXFS_TOKEN": lines[1], "CTXFS_ADDRESS": lines[2]}
+	s.ok("mkdir", "as-the-panel")
+	if code, _, errs := s.run("context", "list"); code != 1 || !strings.Contains(errs, "EACCES") {
+		t.Errorf("a panel lists contexts: exit %d, %s", code, errs)
+	}
+	s.expect("{\n  \"exists\": true\n}\n", "call", "Exists", "path=as-the-panel")
+	s.env = map[string]string{}
+	if got := s.ok("panel", "list"); !strings.Contains(got, "panels/x") || !strings.Contains(got, "open") {
+		t.Errorf("panel list: %s", got)
+	}
+	if got := s.ok("context", "create", "ctx_y"); !strings.Contains(got, "2 files") {
+		t.Errorf("context create: %s", got)
+	}
+	if got := s.ok("seed", "plan"); !strings.Contains(got, "2 files") || !strings.Contains(got, "node_modules") {
+		t.Errorf("seed plan: %s", got)
+	}
+	s.expect("panels/x closed, 1 tokens revoked, 0 handles closed\n", "panel", "close", "panels/x")
+	s.ok("context", "delete", "ctx_y", "ctx_panels~x")
+	s.expect("[]\n", "context", "list", "--json")
+}
+
+func TestTryLeavesNothing(t *testing.T) {
+	s := serve(t)
+	delete(s.env, "CTXFS_PANEL")
+	out := s.ok("try")
+	if n := strings.Count(out, "ok  "); n != 14 || strings.Contains(out, "FAIL") {
+		t.Errorf("%d steps:\n%s", n, out)
+	}
+	s.expect("[]\n", "context", "list", "--json")
+}

@@ -1,0 +1,78 @@
+package client_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/internal/servertest"
+)
+
+func noEnv(string) string { return "" }
+
+func TestFindsTheServerFromBelow(t *testing.T) {
+	ws := servertest.Workspace(t)
+	address := servertest.Start(t, ws, nil)
+	// What a panel writes into its own folder must not lead astray who stands there.
+	inside := filepath.Join(ws, ".contexts", "ctx_x", "deep")
+	trap := filepath.Join(ws, ".contexts", "ctx_x", ".contexts", ".ctxfs")
+	for _, dir := range []string{inside, trap} {
+		must(t, os.MkdirAll(dir, 0o700))
+	}
+	must(t, os.WriteFile(filepath.Join(trap, "server.json"), []byte(`{"socket":"/nowhere"}`), 0o600))
+	for _, dir := range []string{ws, filepath.Join(ws, "src"), inside} {
+		c, err := client.Dial(t.Context(), client.WithDir(dir), client.WithGetenv(noEnv))
+		if err != nil {
+			t.Errorf("from %s: %v", dir, err)
+			continue
+		}
+		if c.Address() != address {
+			t.Errorf("from %s: %s, want %s", dir, c.Address(), address)
+		}
+		must(t, c.Health(t.Context()))
+		must(t, c.Close())
+	}
+}
+
+func TestNoServerNamesTheRemedy(t *testing.T) {
+	_, err := client.Dial(t.Context(), client.WithDir(t.TempDir()), client.WithGetenv(noEnv))
+	var none *client.NoServerError
+	if !errors.As(err, &none) || !strings.Contains(err.Error(), "ctxfs serve") || !strings.Contains(err.Error(), "CTXFS_ADDRESS") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDeadServerIsNamed(t *testing.T) {
+	ws := t.TempDir()
+	state := filepath.Join(ws, ".contexts", ".ctxfs")
+	must(t, os.MkdirAll(state, 0o700))
+	must(t, os.WriteFile(filepath.Join(state, "server.json"), []byte(`{"pid":4121,"socket":"`+filepath.Join(state, "x.sock")+`"}`), 0o600))
+	_, err := client.Dial(t.Context(), client.WithDir(ws), client.WithGetenv(noEnv))
+	var dead *client.UnreachableError
+	if !errors.As(err, &dead) || dead.PID != 4121 || !strings.Contains(err.Error(), "pid 4121") {
+		t.Errorf("%v", err)
+	}
+	must(t, os.Chmod(state, 0o755)) //nolint:gosec // open on purpose
+	if _, err := client.Dial(t.Context(), client.WithDir(ws), client.WithGetenv(noEnv)); err == nil || !strings.Contains(err.Error(), "not believed") {
+		t.Errorf("a state directory open to others: %v", err)
+	}
+}
+
+func TestTokenDoesNotTravelInTheClear(t *testing.T) {
+	_, err := client.Dial(t.Context(), client.WithAddress("192.0.2.1:7420"), client.WithToken("secret"), client.WithGetenv(noEnv))
+	if err == nil || !strings.Contains(err.Error(), "in the clear") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEnvironmentGoesBeforeTheSearch(t *testing.T) {
+	address := servertest.Start(t, servertest.Workspace(t), nil)
+	env := map[string]string{"CTXFS_ADDRESS": strings.TrimPrefix(address, "unix://")}
+	c, err := client.Dial(t.Context(), client.WithDir(t.TempDir()), client.WithGetenv(func(k string) string { return env[k] }))
+	must(t, err)
+	must(t, c.Health(t.Context()))
+	must(t, c.Close())
+}
