@@ -1,0 +1,232 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+
+	"github.com/ctxfs/ctxfs/internal/servertest"
+	"github.com/ctxfs/ctxfs/server/command"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lines hands on what is written to it, a line at a time.
+type lines struct{ ch chan string }
+
+func (l lines) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		l.ch <- line
+	}
+	return len(p), nil
+}
+
+func rootFor(env command.Env, args ...string) *cobra.Command {
+	root := &cobra.Command{Use: "ctxfs", SilenceErrors: true, SilenceUsage: true}
+	root.PersistentFlags().Bool("json", false, "")
+	root.PersistentFlags().String("panel", "", "")
+	root.AddCommand(command.Commands(env)...)
+	root.SetArgs(args)
+	return root
+}
+
+// run runs a command and returns its exit code, outputs and error.
+func run(t *testing.T, environ []string, args ...string) (code int, out, errs string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	env := command.Env{Stdin: strings.NewReader("given"), Stdout: &stdout, Stderr: &stderr, Environ: environ, Version: "0.0.0-test"}
+	err = rootFor(env, args...).ExecuteContext(t.Context())
+	var coded interface{ ExitCode() int }
+	switch {
+	case errors.As(err, &coded):
+		code = coded.ExitCode()
+	case err != nil:
+		code = 1
+	}
+	return code, stdout.String(), stderr.String(), err
+}
+
+func TestServeSaysWhatItFound(t *testing.T) {
+	ws := servertest.Workspace(t)
+	out := lines{make(chan string, 100)}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	env := command.Env{Stdin: strings.NewReader(""), Stdout: out, Stderr: &bytes.Buffer{}, Version: "0.0.0-test"}
+	go func() { done <- rootFor(env, "serve", "--workspace", ws, "--disk-reserve", "0").ExecuteContext(ctx) }()
+	var text, try string
+	for try == "" {
+		select {
+		case line := <-out.ch:
+			text += line
+			if strings.HasPrefix(line, "try ") {
+				try = line
+			}
+		case err := <-done:
+			t.Fatalf("serve ended: %v", err)
+		case <-time.After(20 * time.Second):
+			t.Fatal("serve said nothing")
+		}
+	}
+	socket := filepath.Join(ws, ".contexts", ".ctxfs", "ctxfs.sock")
+	for _, want := range []string{"ctxfs 0.0.0-test   workspace " + ws, "1 repository: .", "seed     2 files", "driver   copy", "grpc     unix://", "tcp      off"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("not told: %q in\n%s", want, text)
+		}
+	}
+	if want := `-d '{"path":"/"}' unix://`; !strings.Contains(try, want) || !strings.Contains(try, "FsService/Readdir") {
+		t.Errorf("try line: %s", try)
+	}
+	paste(t, try)
+	if _, err := os.Stat(socket); err != nil && strings.Contains(text, socket) {
+		t.Error(err)
+	}
+	code, _, _, err := run(t, nil, "serve", "--workspace", ws, "--disk-reserve", "0")
+	if code != 75 || !strings.Contains(err.Error(), "already served by pid") {
+		t.Errorf("a second server: exit %d, %v", code, err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+}
+
+func TestServeRefusals(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newer := t.TempDir()
+	state := filepath.Join(newer, ".contexts", ".ctxfs")
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(state, "FORMAT"), []byte(`{"format":2,"written_by":"0.3.0"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		text string
+	}{
+		{"a workspace that is a file", []string{"--workspace", file}, 1, "not a directory"},
+		{"no workspace", []string{"--workspace", file + "x"}, 1, "no such file"},
+		{"a newer state", []string{"--workspace", newer}, 78, "nothing was changed"},
+		{"a bad setting", []string{"--log-level", "loud"}, 64, "log_level"},
+		{"an argument", []string{"here"}, 2, "--help"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, _, _, err := run(t, nil, append([]string{"serve"}, c.args...)...)
+			if code != c.code || err == nil || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("exit %d, %v; want %d, %q", code, err, c.code, c.text)
+			}
+		})
+	}
+}
+
+func TestConfigTellsOrigins(t *testing.T) {
+	_, out, _, err := run(t, []string{"CTXFS_TOKEN_TTL=2h"}, "config", "--json", "--http", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settings []struct{ Key, Origin string }
+	if err := json.Unmarshal([]byte(out), &settings); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, s := range settings {
+		got[s.Key] = s.Origin
+	}
+	for key, want := range map[string]string{"token_ttl": "env CTXFS_TOKEN_TTL", "http": "flag --http", "workspace": "default"} {
+		if got[key] != want {
+			t.Errorf("%s comes from %q, want %q", key, got[key], want)
+		}
+	}
+}
+
+func TestRunGivesTheChildAPanel(t *testing.T) {
+	ws := servertest.Workspace(t)
+	script := `cat; printf '|%s|' "$CTXFS_CONTEXT"; test -n "$CTXFS_TOKEN" && test -S "${CTXFS_ADDRESS#unix://}" && exit 7`
+	environ := append(os.Environ(), "CTXFS_TOKEN=stale")
+	code, out, errs, err := run(t, environ, "run", "--ephemeral", "--workspace", ws, "--disk-reserve", "0", "--panel", "p/x", "--", "sh", "-c", script)
+	if code != 7 || out != "given|ctx_p~x|" || err.Error() != "" {
+		t.Errorf("exit %d, %q, %q, %v", code, out, errs, err)
+	}
+	if _, err := os.Stat(filepath.Join(ws, ".contexts")); err == nil {
+		t.Error("an ephemeral run left contexts in the workspace")
+	}
+	if code, _, _, _ := run(t, os.Environ(), "run", "--ephemeral", "--workspace", ws, "--disk-reserve", "0", "--", "sh", "-c", "kill -TERM $$"); code != 128+15 {
+		t.Errorf("a killed child: exit %d, want 143", code)
+	}
+	if code, _, _, _ := run(t, nil, "run"); code != 2 {
+		t.Errorf("no command: exit %d, want 2", code)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	ws := servertest.Workspace(t)
+	base := []string{"doctor", "--workspace", ws, "--disk-reserve", "0"}
+	code, out, _, err := run(t, nil, base...)
+	if code != 0 || !strings.Contains(out, "ok    workspace  1 repository: ., 2 files") || !strings.Contains(out, "none yet") {
+		t.Errorf("a fresh workspace: exit %d, %v\n%s", code, err, out)
+	}
+	code, out, _, err = run(t, nil, append(base, "--seed-max-files", "1")...)
+	if code != 1 || !strings.Contains(out, "fail  seed") || !strings.Contains(err.Error(), "seed failed") {
+		t.Errorf("beyond the guard: exit %d, %v\n%s", code, err, out)
+	}
+	code, out, _, _ = run(t, nil, append(base, "--workspace", ws+"/nowhere", "--json")...)
+	if code != 1 || !strings.Contains(out, `"mark": "fail"`) {
+		t.Errorf("no workspace: exit %d\n%s", code, out)
+	}
+}
+
+func TestRepairRebuildsALostDatabase(t *testing.T) {
+	ws := servertest.Workspace(t)
+	args := []string{"--workspace", ws, "--disk-reserve", "0"}
+	if code, _, errs, err := run(t, os.Environ(), append(append([]string{"run"}, args...), "--", "true")...); code != 0 {
+		t.Fatalf("run: %v\n%s", err, errs)
+	}
+	db := filepath.Join(ws, ".contexts", ".ctxfs", "ctxfs.db")
+	for _, suffix := range []string{"-wal", "-shm"} {
+		_ = os.Remove(db + suffix)
+	}
+	if err := os.WriteFile(db, bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, _, err := run(t, nil, append([]string{"serve"}, args...)...); code == 0 || !strings.Contains(err.Error(), "doctor --repair") {
+		t.Fatalf("a corrupt database was served: %v", err)
+	}
+	code, out, _, err := run(t, nil, append([]string{"doctor", "--repair"}, args...)...)
+	if code != 0 || !strings.Contains(out, "moved to") || !strings.Contains(out, "made a record of ctx_run") || !strings.Contains(out, "which panels") {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+	if aside, _ := filepath.Glob(db + ".corrupt-*"); len(aside) != 1 {
+		t.Errorf("the corrupt database was not kept: %q", aside)
+	}
+	if code, _, errs, err := run(t, os.Environ(), append(append([]string{"run"}, args...), "--", "true")...); code != 0 {
+		t.Errorf("run after the repair: %v\n%s", err, errs)
+	}
+}
+
+// paste runs the line that serve printed as a person would.
+func paste(t *testing.T, line string) {
+	t.Helper()
+	if _, err := exec.LookPath("grpcurl"); err != nil {
+		t.Log("grpcurl is not installed: the line is checked by its parts only")
+		return
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", strings.TrimPrefix(line, "try")).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "README.md") {
+		t.Errorf("%s: %v\n%s", line, err, out)
+	}
+}
