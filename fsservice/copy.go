@@ -43,7 +43,7 @@ func (s *Service) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*
 			ErrorOnExist: true, Dereference: true, NonRecursive: true,
 		})
 		n := report.Bytes
-		if errors.Is(err, fserr.EEXIST) && !exclusive {
+		if fserr.CodeOf(err) == fserr.EEXIST && !exclusive {
 			n, err = s.copyOver(c)
 		}
 		return &ctxfsv1.CopyFileResponse{BytesCopied: n}, err
@@ -111,7 +111,7 @@ func (s *Service) Cp(ctx context.Context, req *ctxfsv1.CpRequest) (*ctxfsv1.CpRe
 		}
 		report, err := rootfs.CopyTree(c, c.root, c.path, c.root, c.dest, opts)
 		if err != nil {
-			return nil, c.cpError(err, req, report)
+			return nil, cpError(err, report)
 		}
 		resp := &ctxfsv1.CpResponse{FilesCopied: report.Files, BytesCopied: report.Bytes, SpecialSkipped: report.Special}
 		for _, rel := range report.Unstable {
@@ -145,18 +145,13 @@ func absoluteTarget(src, rel, target string) string {
 	return pathpkg.Join(pathpkg.Dir(link), target)
 }
 
-// cpError tells the remedy, and what had been done when the copy was stopped.
-func (c *call) cpError(err error, req *ctxfsv1.CpRequest, report rootfs.CopyReport) error {
-	e := &fserr.Error{Code: fserr.CodeOf(err), Written: report.Bytes, Err: err}
+// cpError tells what had been done when the copy was stopped.
+func cpError(err error, report rootfs.CopyReport) error {
+	e := &fserr.Error{Code: fserr.CodeOf(err), Err: err}
 	var inner *fserr.Error
 	if errors.As(err, &inner) {
 		*e = *inner
-		e.Written = max(e.Written, report.Bytes)
 	}
-	if e.Code == fserr.EISDIR && e.Hint == "" && !req.GetRecursive() {
-		if st, err := c.root.Stat(c.path); err == nil && st.IsDir() {
-			e.Hint = "set recursive to copy a directory"
-		}
-	}
+	e.Written = max(e.Written, report.Bytes)
 	return e
 }

@@ -3,7 +3,6 @@ package fsservice
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -56,7 +55,7 @@ func (s *Service) Rmdir(ctx context.Context, req *ctxfsv1.RmdirRequest) (*ctxfsv
 func (s *Service) Rm(ctx context.Context, req *ctxfsv1.RmRequest) (*ctxfsv1.RmResponse, error) {
 	return onPath(ctx, s, "rm", writes, req, func(c *call) (*ctxfsv1.RmResponse, error) {
 		removed, err := c.remove(req.GetRecursive())
-		if req.GetForce() && errors.Is(err, fserr.ENOENT) {
+		if req.GetForce() && fserr.CodeOf(err) == fserr.ENOENT {
 			err = nil
 		}
 		return &ctxfsv1.RmResponse{Removed: removed}, err
@@ -68,7 +67,7 @@ func (c *call) remove(recursive bool) (removed int64, err error) {
 		return c.root.RemoveAll(c, c.path)
 	}
 	err = c.root.Unlink(c.path)
-	if errors.Is(err, fserr.EISDIR) {
+	if fserr.CodeOf(err) == fserr.EISDIR {
 		return 0, &fserr.Error{Code: fserr.EISDIR, Hint: "set recursive to remove a directory", Err: err}
 	}
 	if err != nil {
@@ -134,7 +133,7 @@ func (c *call) makeTemp() (string, error) {
 		if err = c.root.Mkdir(name, 0o700); err == nil {
 			return name, nil
 		}
-		if !errors.Is(err, fserr.EEXIST) {
+		if fserr.CodeOf(err) != fserr.EEXIST {
 			break
 		}
 	}

@@ -80,7 +80,7 @@ func (s *Service) readWhole(ctx context.Context, f rootfs.File, path string) ([]
 		return nil, at(err, "read", path)
 	}
 	data, err := readBounded(ctx, io.NewSectionReader(f, 0, 1<<62), st.Size)
-	if errors.Is(err, fserr.EFBIG) {
+	if fserr.CodeOf(err) == fserr.EFBIG {
 		return nil, at(err, "readFile", path)
 	}
 	return data, at(err, "read", path)

@@ -157,8 +157,8 @@ func (s *Service) writeFile(c *call, w content) error {
 		return c.create(w, true)
 	}
 	f, err := c.root.OpenFile(c.path, flags, 0)
-	if creates && errors.Is(err, fserr.ENOENT) {
-		if err = c.create(w, true); !errors.Is(err, fserr.EEXIST) {
+	if creates && fserr.CodeOf(err) == fserr.ENOENT {
+		if err = c.create(w, true); fserr.CodeOf(err) != fserr.EEXIST {
 			return err
 		}
 		// It came into being meanwhile, or it is a link to a file that is missing.

@@ -1,0 +1,169 @@
+package fsservice_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/fsservice/handles"
+	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// gate knows the contexts ctx_a and ctx_b; ctx_b is missing until somebody ensures it.
+type gate struct {
+	mu         sync.Mutex
+	roots      map[contexts.ID]rootfs.Root
+	ready      map[contexts.ID]bool
+	generation uint64
+}
+
+func (g *gate) Acquire(_ context.Context, id contexts.ID) (*contexts.Access, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.ready[id] {
+		return nil, &fserr.Error{Code: fserr.ESTALE, Kind: fserr.KindContext, Detail: "context '" + string(id) + "' does not exist"}
+	}
+	return contexts.NewAccess(g.roots[id], g.generation, func() {}), nil
+}
+
+func (g *gate) Ensure(_ context.Context, id contexts.ID, _ contexts.EnsureOptions, _ func(contexts.Progress)) (contexts.Ensured, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ready[id] = true
+	return contexts.Ensured{}, nil
+}
+
+// world is a server with two contexts and a client.
+type world struct {
+	*testing.T
+	gate    *gate
+	handles *handles.Table
+	client  ctxfsv1.FsServiceClient
+	// dir is the folder of ctx_a.
+	dir string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	base := t.TempDir()
+	w := &world{T: t, dir: filepath.Join(base, "a"), handles: handles.New(handles.Config{PerOwner: 8})}
+	w.gate = &gate{roots: map[contexts.ID]rootfs.Root{}, ready: map[contexts.ID]bool{"ctx_a": true}, generation: 1}
+	for id, name := range map[contexts.ID]string{"ctx_a": "a", "ctx_b": "b"} {
+		w.must(os.Mkdir(filepath.Join(base, name), 0o755))
+		root, err := rootfs.Open(filepath.Join(base, name), rootfs.Options{})
+		w.must(err)
+		t.Cleanup(func() { _ = root.Close() })
+		w.gate.roots[id] = root
+	}
+	t.Cleanup(func() { _ = w.handles.Close() })
+	w.serve()
+	return w
+}
+
+// serve listens on a unix socket; its path is short, as the system demands.
+func (w *world) serve() {
+	dir, err := os.MkdirTemp("", "fss")
+	w.must(err)
+	w.Cleanup(func() { _ = os.RemoveAll(dir) })
+	lis, err := net.Listen("unix", filepath.Join(dir, "s"))
+	w.must(err)
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(17<<20), grpc.UnaryInterceptor(asUnary), grpc.StreamInterceptor(asStream))
+	ctxfsv1.RegisterFsServiceServer(server, fsservice.New(fsservice.Config{Gate: w.gate, Handles: w.handles}))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(lis) }()
+	conn, err := grpc.NewClient("unix://"+lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	w.must(err)
+	w.client = ctxfsv1.NewFsServiceClient(conn)
+	w.Cleanup(func() { _ = conn.Close(); server.Stop(); <-done })
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// identities are who the tests call as, by the metadata "as".
+var identities = map[string]panels.Identity{
+	"a":          {Role: panels.RolePanel, Panel: "a", Context: "ctx_a", Owner: "a"},
+	"b":          {Role: panels.RolePanel, Panel: "b", Context: "ctx_b", Owner: "b"},
+	"a-readonly": {Role: panels.RolePanel, Panel: "a", Context: "ctx_a", Owner: "a", ReadOnly: true},
+	"host":       {Role: panels.RoleHost, Owner: "host/1"},
+}
+
+func identified(ctx context.Context) context.Context {
+	md, _ := metadata.FromIncomingContext(ctx)
+	for _, name := range md.Get("as") {
+		ctx = panels.WithIdentity(ctx, identities[name])
+	}
+	return ctx
+}
+
+func asUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	return next(identified(ctx), req)
+}
+
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s stream) Context() context.Context { return s.ctx }
+
+func asStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	return next(srv, stream{ss, identified(ss.Context())})
+}
+
+// as returns a call's context for an identity.
+func (w *world) as(name string) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	w.Cleanup(cancel)
+	return metadata.AppendToOutgoingContext(ctx, "as", name)
+}
+
+func (w *world) put(name, content string) {
+	w.Helper()
+	w.must(os.MkdirAll(filepath.Dir(filepath.Join(w.dir, name)), 0o755))
+	w.must(os.WriteFile(filepath.Join(w.dir, name), []byte(content), 0o644))
+}
+
+func (w *world) wantContent(name, want string) {
+	w.Helper()
+	got, err := os.ReadFile(filepath.Join(w.dir, name))
+	if err != nil || string(got) != want {
+		w.Errorf("%s holds %.60q (%v), want %.60q", name, got, err, want)
+	}
+}
+
+// wantError checks an error's message, which begins with its code.
+func (w *world) wantError(err error, want string) {
+	w.Helper()
+	e, ok := fserrpb.FromStatus(err)
+	switch {
+	case want == "" && err != nil:
+		w.Errorf("got %v, want no error", err)
+	case want == "":
+	case !ok:
+		w.Errorf("got %v, want %s", err, want)
+	case e.Error() != want:
+		w.Errorf("got  %s\nwant %s", e.Error(), want)
+	}
+}
