@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -312,4 +315,80 @@ func (t *streamTable) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.live)
+}
+
+// TestDrainLetsACallEnd stops the server while a call runs.
+func TestDrainLetsACallEnd(t *testing.T) {
+	r := start(t, testConfig(t))
+	r.openPanel(t, "p")
+	// Deleting waits for the gate that the test holds.
+	access, err := r.parts.contexts.Acquire(t.Context(), "ctx_p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cs := ctxfsv1.NewContextServiceClient(r.host(t))
+	deleted := make(chan error, 1)
+	go func() {
+		_, err := cs.DeleteContext(context.Background(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_p"})
+		deleted <- err
+	}()
+	for r.metrics.running() == 0 {
+		time.Sleep(time.Millisecond) // the server has no event to wait for
+	}
+	r.stop()
+	for r.notReady() == "" {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case err := <-deleted:
+		t.Fatalf("the call ended too early: %v", err)
+	default:
+	}
+	access.Release()
+	if err := <-deleted; err != nil {
+		t.Errorf("a call that ran was cut off: %v", err)
+	}
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// running returns the calls in flight.
+func (m *metrics) running() float64 {
+	var out dto.Metric
+	if err := m.inFlight.Write(&out); err != nil {
+		return 0
+	}
+	return out.GetGauge().GetValue()
+}
+
+func TestPanicIsCaughtAndSaysNothing(t *testing.T) {
+	in := newInterceptors(zap.NewNop(), &authenticator{}, newMetrics("1"), newStreamTable())
+	info := &grpc.UnaryServerInfo{FullMethod: grpc_health_v1.Health_Check_FullMethodName}
+	_, err := in.unary(t.Context(), &grpc_health_v1.HealthCheckRequest{}, info, func(context.Context, any) (any, error) { panic("secret /srv/x") })
+	wantError(t, err, codes.Internal, "EIO", "internal error")
+	if strings.Contains(err.Error(), "secret") {
+		t.Error("the panic's text travels")
+	}
+}
+
+func TestDefaultDeadline(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		method string
+		req    any
+		want   bool
+	}{
+		{"stat", ctxfsv1.FsService_Stat_FullMethodName, &ctxfsv1.StatRequest{}, true},
+		{"readdir", ctxfsv1.FsService_Readdir_FullMethodName, &ctxfsv1.ReaddirRequest{}, true},
+		{"recursive readdir", ctxfsv1.FsService_Readdir_FullMethodName, &ctxfsv1.ReaddirRequest{Recursive: true}, false},
+		{"cp", ctxfsv1.FsService_Cp_FullMethodName, &ctxfsv1.CpRequest{}, false},
+		{"OpenPanel", ctxfsv1.PanelService_OpenPanel_FullMethodName, &ctxfsv1.OpenPanelRequest{}, false},
+	} {
+		ctx, cancel := withDefaultDeadline(t.Context(), c.method, c.req)
+		if _, got := ctx.Deadline(); got != c.want {
+			t.Errorf("%s: deadline %v, want %v", c.name, got, c.want)
+		}
+		cancel()
+	}
 }

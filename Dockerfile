@@ -1,0 +1,23 @@
+# A static binary as uid 65532. Run it as the workspace's owner, or with a state of its own:
+#   docker run --user "$(id -u):$(id -g)" -v "$PWD:/workspace" ctxfs
+#   docker run -v "$PWD:/workspace:ro" -v ctxfs-state:/state ctxfs serve --contexts-dir /state
+FROM golang:1.26-bookworm AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN make build && mkdir -p /out/state && cp bin/ctxfs /out/
+
+# git tells the repositories' state when a workspace is scanned.
+FROM alpine:3.22
+RUN apk add --no-cache git && git config --system --add safe.directory '*'
+COPY --from=build /out/ctxfs /usr/local/bin/ctxfs
+COPY --from=build --chown=65532:65532 /out/state /state
+USER 65532:65532
+WORKDIR /workspace
+ENV CTXFS_WORKSPACE=/workspace CTXFS_LOG_FORMAT=json
+VOLUME /state
+# The unix socket is in the state; clients in other containers share that volume and the uid.
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["ctxfs"]
+CMD ["serve"]
