@@ -27,7 +27,7 @@ func (r *linuxRoot) openBeneath(root int, path string, flags int, resolve uint64
 	}
 	how := &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve}
 	err = uninterrupted(func() error {
-		fd, err = unix.Openat2(root, path, how)
+		fd, err = r.syscall(root, path, how)
 		return err
 	})
 	return fd, err
@@ -63,23 +63,10 @@ func linkOr(err error, dir int, name string) error {
 	return err
 }
 
-// checkNames refuses what needs no resolution: bad paths and reserved names.
-func checkNames(path string) error {
-	if err := checkPath(path); err != nil || !strings.Contains(path, ReservedPrefix) {
-		return err
-	}
-	for name := range strings.SplitSeq(path, "/") {
-		if Reserved(name) {
-			return fserr.ENOENT
-		}
-	}
-	return nil
-}
-
 // openPath opens path as a whole with Linux flags that do not create; RESOLVE_NO_SYMLINKS
 // is the one resolve flag. O_NOFOLLOW is about a path without a trailing slash.
 func (r *linuxRoot) openPath(path string, flags int, resolve uint64) (fd int, err error) {
-	if err := checkNames(path); err != nil {
+	if err := checkPath(path); err != nil {
 		return -1, err
 	}
 	if strings.HasSuffix(path, "/") {
@@ -92,26 +79,56 @@ func (r *linuxRoot) openPath(path string, flags int, resolve uint64) (fd int, er
 	return fd, err
 }
 
+// openFrom is openPath below root. First no link is followed: then the names are
+// those of path, and nobody else's. Only a path with a link on its way is resolved again.
 func (r *linuxRoot) openFrom(root int, path string, flags int, resolve uint64) (int, error) {
-	if !r.openat2 {
-		return r.walkOpen(root, path, flags, resolve)
-	}
 	rel := strings.Trim(path, "/")
 	if rel == "" {
 		rel = "."
 	}
-	for range maxRetries {
-		fd, err := r.openBeneath(root, rel, flags, resolve)
-		switch {
-		case err == unix.EAGAIN && strings.Contains(path, ".."):
-			continue
-		case err == unix.EAGAIN || err == unix.EXDEV:
-			// A link with ".." or to an absolute target, an escape, a mount or a lease.
-			return r.walkOpen(root, path, flags, resolve)
-		}
+	// The kernel counts the NUL at the end as well; reserved names are the walk's to refuse.
+	if !r.openat2 || len(rel) >= MaxPath || strings.Contains(rel, ReservedPrefix) {
+		return r.walkOpen(root, path, flags, resolve)
+	}
+	fd, err := r.openRetrying(root, rel, flags, resolve|unix.RESOLVE_NO_SYMLINKS)
+	if err == unix.ELOOP && resolve&unix.RESOLVE_NO_SYMLINKS == 0 {
+		return r.openFollowing(root, path, rel, flags)
+	}
+	if err == unix.EAGAIN || err == unix.EXDEV { // a lease, an escape or a mount
+		return r.walkOpen(root, path, flags, resolve)
+	}
+	return fd, err
+}
+
+// openFollowing opens a path with links on its way. The walk has the last word on a
+// link to an absolute target, an escape, and whatever an error may tell of a reserved name.
+func (r *linuxRoot) openFollowing(root int, path, rel string, flags int) (int, error) {
+	fd, err := r.openRetrying(root, rel, flags, 0)
+	if err == unix.ENOENT || (err == nil && cleanName(fd)) {
 		return fd, err
 	}
-	return r.walkOpen(root, path, flags, resolve)
+	if err == nil {
+		closeFD(fd)
+	}
+	return r.walkOpen(root, path, flags, 0)
+}
+
+// openRetrying is openBeneath, again while a rename on the system makes ".." uncertain (EAGAIN).
+func (r *linuxRoot) openRetrying(root int, rel string, flags int, resolve uint64) (fd int, err error) {
+	for range maxRetries {
+		fd, err = r.openBeneath(root, rel, flags, resolve)
+		if err != unix.EAGAIN || !strings.Contains(rel, "..") {
+			break
+		}
+	}
+	return fd, err
+}
+
+// cleanName reports whether no reserved name is on the way to what fd holds. A
+// link may lead to one; when in doubt, the walk looks at every name.
+func cleanName(fd int) bool {
+	name, err := readlinkAt(unix.AT_FDCWD, procFD(fd))
+	return err == nil && !strings.Contains(name, "/"+ReservedPrefix)
 }
 
 func (r *linuxRoot) newWalk(root int, path string) *pathWalk {

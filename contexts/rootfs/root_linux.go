@@ -16,7 +16,11 @@ type linuxRoot struct {
 	dir     *descriptor // O_PATH
 	mount   mount
 	openat2 bool
+	// syscall is openat2(2); tests put a kernel without it in its place.
+	syscall openat2Func
 }
+
+type openat2Func func(dir int, path string, how *unix.OpenHow) (int, error)
 
 // open chooses the best implementation that the kernel (or a seccomp filter,
 // which answers ENOSYS or EPERM) permits.
@@ -24,19 +28,19 @@ func open(dir string, opts Options) (Root, error) {
 	if opts.Implementation == "osroot" {
 		return openOSRoot(dir, opts)
 	}
-	r, err := openLinux(filepath.Clean(dir), opts)
+	r, err := openLinux(filepath.Clean(dir), opts, unix.Openat2)
 	if err != nil {
 		return nil, fserr.Wrap(err, "open", "", "")
 	}
 	return r, nil
 }
 
-func openLinux(dir string, opts Options) (*linuxRoot, error) {
+func openLinux(dir string, opts Options, syscall openat2Func) (*linuxRoot, error) {
 	fd, err := openAt(unix.AT_FDCWD, dir, unix.O_PATH, 0)
 	if err != nil {
 		return nil, err
 	}
-	r := &linuxRoot{opts: opts, dir: newDescriptor(fd)}
+	r := &linuxRoot{opts: opts, dir: newDescriptor(fd), syscall: syscall}
 	if err := r.inspect(fd); err != nil {
 		closeFD(fd)
 		return nil, err

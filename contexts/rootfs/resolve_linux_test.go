@@ -1,0 +1,89 @@
+package rootfs
+
+import (
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// TestReservedNameBehindLink has a temporary file of an atomic write stand where links lead.
+func TestReservedNameBehindLink(t *testing.T) {
+	for _, name := range implementations() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) })
+			w.put(ReservedPrefix+"x", "half")
+			w.must(os.Mkdir(w.host(ReservedPrefix+"d"), 0o755))
+			w.put(ReservedPrefix+"d/in", "half")
+			w.must(os.Symlink(ReservedPrefix+"d", w.host("todir")))
+			w.must(os.Symlink("toreserved", w.host("twice")))
+			for _, path := range []string{"toreserved", "twice", "todir/in", "todir/", "d/../toreserved", "dirlink/../toreserved"} {
+				for call, fn := range resolvingCalls(path) {
+					want := fserr.ENOENT
+					if strings.HasPrefix(call, "create") && !strings.HasPrefix(path, "todir") && name == "osroot" {
+						want = fserr.EACCES // a reserved name cannot be created
+					}
+					if got := fserr.CodeOf(fn(w.Root)); got != want && !strings.HasSuffix(path, "/") {
+						t.Errorf("%s of %s: %v, want %v", call, path, got, want)
+					}
+				}
+				w.code(statting(path)(w.Root), fserr.ENOENT)
+			}
+			w.content(ReservedPrefix+"x", "half")
+		})
+	}
+}
+
+// TestWithoutOpenat2 runs the suite on a kernel, or under a filter, that refuses openat2.
+func TestWithoutOpenat2(t *testing.T) {
+	for _, refusal := range []unix.Errno{unix.ENOSYS, unix.EPERM} {
+		t.Run(refusal.Error(), func(t *testing.T) {
+			var calls atomic.Int32
+			refuse := func(int, string, *unix.OpenHow) (int, error) {
+				calls.Add(1)
+				return -1, refusal
+			}
+			w := newWorld(t, func(dir string) (Root, error) { return openLinux(dir, Options{}, refuse) })
+			w.code(reading("abs")(w.Root), done)
+			w.code(reading("out")(w.Root), fserr.EACCES)
+			_, err := w.RemoveAll(t.Context(), "d")
+			w.must(err)
+			w.equal(calls.Load(), int32(1))
+			_, err = openLinux(w.dir, Options{Implementation: "openat2"}, refuse)
+			w.equal(fserr.CodeOf(err), fserr.CodeOf(refusal))
+		})
+	}
+}
+
+// TestEndlessEAGAIN meets a kernel that can never be sure of "..".
+func TestEndlessEAGAIN(t *testing.T) {
+	tries := 0
+	unsure := func(dir int, path string, how *unix.OpenHow) (int, error) {
+		if strings.Contains(path, "..") {
+			tries++
+			return -1, unix.EAGAIN
+		}
+		return unix.Openat2(dir, path, how)
+	}
+	w := newWorld(t, func(dir string) (Root, error) { return openLinux(dir, Options{}, unsure) })
+	w.code(statting("d/../f")(w.Root), done)
+	w.equal(tries, maxRetries)
+	w.code(statting("d/../../outside")(w.Root), fserr.EACCES)
+}
+
+// TestLongestPath has the path length that rootfs promises and the kernel counts differently.
+func TestLongestPath(t *testing.T) {
+	for _, name := range implementations() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) })
+			path := strings.Repeat("./", MaxPath/2-1) + "/f"
+			w.equal(len(path), MaxPath)
+			w.code(statting(path)(w.Root), done)
+			w.code(statting("/"+path)(w.Root), fserr.ENAMETOOLONG)
+		})
+	}
+}
