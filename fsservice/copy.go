@@ -43,7 +43,8 @@ func (s *Service) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*
 			ErrorOnExist: true, Dereference: true, NonRecursive: true,
 		})
 		n := report.Bytes
-		if fserr.CodeOf(err) == fserr.EEXIST && !exclusive {
+		// EINVAL is what the tree copier says of a file over itself, where copyFile does nothing.
+		if code := fserr.CodeOf(err); !exclusive && (code == fserr.EEXIST || code == fserr.EINVAL) {
 			n, err = s.copyOver(c)
 		}
 		return &ctxfsv1.CopyFileResponse{BytesCopied: n}, err

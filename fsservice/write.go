@@ -3,6 +3,7 @@ package fsservice
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -155,6 +156,9 @@ func (s *Service) writeFile(c *call, w content) error {
 	exclusive := creates && w.flags.Flags&rootfs.O_EXCL != 0
 	if exclusive {
 		return c.create(w, true)
+	}
+	if creates && strings.HasSuffix(c.path, "/") {
+		flags |= rootfs.O_CREAT // which is EISDIR then, whatever stands there
 	}
 	f, err := c.root.OpenFile(c.path, flags, 0)
 	if creates && fserr.CodeOf(err) == fserr.ENOENT {
