@@ -156,8 +156,8 @@ func TestConfigTellsOrigins(t *testing.T) {
 
 func TestRunGivesTheChildAPanel(t *testing.T) {
 	ws := servertest.Workspace(t)
-	script := `cat; printf '|%s|' "$CTXFS_CONTEXT"; test -n "$CTXFS_TOKEN" && test -S "${CTXFS_ADDRESS#unix://}" && exit 7`
-	environ := append(os.Environ(), "CTXFS_TOKEN=stale")
+	script := `test -z "$CTXFS_PANEL" && cat; printf '|%s|' "$CTXFS_CONTEXT"; test -n "$CTXFS_TOKEN" && test -S "${CTXFS_ADDRESS#unix://}" && exit 7`
+	environ := append(os.Environ(), "CTXFS_TOKEN=stale", "CTXFS_PANEL=other")
 	code, out, errs, err := run(t, environ, "run", "--ephemeral", "--workspace", ws, "--disk-reserve", "0", "--panel", "p/x", "--", "sh", "-c", script)
 	if code != 7 || out != "given|ctx_p~x|" || err.Error() != "" {
 		t.Errorf("exit %d, %q, %q, %v", code, out, errs, err)
