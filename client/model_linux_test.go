@@ -78,6 +78,8 @@ type model struct {
 type handlePair struct {
 	remote *client.File
 	local  *os.File
+	// appends: a positional write is refused by both, as os.File does.
+	appends bool
 }
 
 func (m *model) step() {
@@ -115,9 +117,14 @@ var (
 	modelFlag = rapid.SampledFrom([]int{
 		os.O_RDONLY, os.O_WRONLY, os.O_RDWR,
 		os.O_WRONLY | os.O_CREATE | os.O_TRUNC, os.O_RDWR | os.O_CREATE, os.O_RDWR | os.O_CREATE | os.O_EXCL,
-		os.O_WRONLY | os.O_CREATE | os.O_APPEND, os.O_RDWR | os.O_APPEND, os.O_RDONLY | syscall.O_DIRECTORY, os.O_RDWR | syscall.O_NOFOLLOW,
+		os.O_WRONLY | os.O_CREATE | os.O_APPEND, os.O_RDWR | os.O_APPEND,
 	})
 )
+
+// cleanPath draws a path that io/fs takes.
+func (m *model) cleanPath(label string) string {
+	return strings.Join(rapid.SliceOfN(modelName, 1, 3).Draw(m.t, label), "/")
+}
 
 // path draws a path of up to three components, sometimes with a trailing slash, "." or "..".
 func (m *model) path(label string) string {
@@ -151,14 +158,14 @@ var modelOps = []modelOp{
 	}},
 	{"writeFile atomic", func(m *model, op string) {
 		p, data := m.path("path"), modelData.Draw(m.t, "data")
-		m.same(op+" "+p, nil, m.fs.WriteFileAtomic(m.remote(p), data, 0o644), nil, os.WriteFile(m.local(p), data, 0o644))
+		m.same(op+" "+p, nil, m.fs.WriteFileAtomic(m.remote(p), data, 0o644), nil, localAtomic(m.local(p), data))
 	}},
 	{"appendFile", func(m *model, op string) {
 		p, data := m.path("path"), modelData.Draw(m.t, "data")
 		m.same(op+" "+p, nil, m.fs.AppendFile(m.remote(p), data, 0o644), nil, localAppend(m.local(p), data))
 	}},
 	{"readFile", func(m *model, op string) {
-		p := m.path("path")
+		p := m.cleanPath("path")
 		remote, remoteErr := m.fs.ReadFile(m.remote(p))
 		local, localErr := os.ReadFile(m.local(p))
 		m.same(op+" "+p, string(remote), remoteErr, string(local), localErr)
@@ -198,19 +205,19 @@ var modelOps = []modelOp{
 		m.same(op+" "+p, remote, remoteErr, local, localErr)
 	}},
 	{"stat", func(m *model, op string) {
-		p := m.path("path")
+		p := m.cleanPath("path")
 		remote, remoteErr := m.fs.Stat(m.remote(p))
 		local, localErr := os.Stat(m.local(p))
 		m.same(op+" "+p, shape(remote), remoteErr, shape(local), localErr)
 	}},
 	{"lstat", func(m *model, op string) {
-		p := m.path("path")
+		p := m.cleanPath("path")
 		remote, remoteErr := m.fs.Lstat(m.remote(p))
 		local, localErr := os.Lstat(m.local(p))
 		m.same(op+" "+p, shape(remote), remoteErr, shape(local), localErr)
 	}},
 	{"readdir", func(m *model, op string) {
-		p := m.path("path")
+		p := m.cleanPath("path")
 		remote, remoteErr := m.fs.ReadDir(m.remote(p))
 		local, localErr := localReaddir(m.local(p))
 		m.same(op+" "+p, dirNames(remote), remoteErr, dirNames(local), localErr)
@@ -262,7 +269,7 @@ func (m *model) open(op string) {
 	local, localErr := os.OpenFile(m.local(p), flags, 0o644)
 	m.same(fmt.Sprintf("%s %s %#o", op, p, flags), nil, remoteErr, nil, localErr)
 	if localErr == nil {
-		m.handles = append(m.handles, handlePair{remote, local})
+		m.handles = append(m.handles, handlePair{remote, local, flags&os.O_APPEND != 0})
 	}
 }
 
@@ -272,7 +279,7 @@ func (m *model) useHandle(op string) {
 	}
 	h := rapid.SampledFrom(m.handles).Draw(m.t, "handle")
 	off := rapid.Int64Range(0, 400).Draw(m.t, "offset")
-	data := modelData.Draw(m.t, "data")
+	data := rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(m.t, "data")
 	remote, local := make([]byte, len(data)), make([]byte, len(data))
 	switch rapid.IntRange(0, 5).Draw(m.t, "handle op") {
 	case 0:
@@ -281,6 +288,12 @@ func (m *model) useHandle(op string) {
 		m.same(op+" write", rn, rerr, ln, lerr)
 	case 1:
 		rn, rerr := h.remote.WriteAt(data, off)
+		if h.appends {
+			if rerr == nil {
+				m.t.Fatalf("WriteAt on a file opened with O_APPEND is not refused")
+			}
+			return
+		}
 		ln, lerr := unix.Pwrite(int(h.local.Fd()), data, off)
 		m.same(op+" pwrite", rn, rerr, ln, lerr)
 	case 2:
@@ -394,6 +407,23 @@ func dirNames(entries []fs.DirEntry) []string {
 	}
 	sort.Strings(names)
 	return names
+}
+
+// localAtomic replaces a regular file by a new one of the same mode, which leaves
+// its other names and open handles with the old content.
+func localAtomic(name string, data []byte) error {
+	st, err := os.Stat(name)
+	if err != nil || !st.Mode().IsRegular() || strings.HasSuffix(name, "/") {
+		return os.WriteFile(name, data, 0o644)
+	}
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(real+".new", data, 0o600); err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(real+".new", st.Mode()), os.Rename(real+".new", real))
 }
 
 func localAppend(name string, data []byte) error {

@@ -178,7 +178,7 @@ func (a *linuxAtomic) appear(fd int) error {
 	if err := inherit(fd, old, st); err != nil {
 		return err
 	}
-	return a.exchange(fd, st)
+	return a.replace(fd)
 }
 
 func (a *linuxAtomic) takeFree(fd int) error {
@@ -208,9 +208,10 @@ func linkFD(fd, dir int, name string) error {
 	return err
 }
 
-// exchange swaps the file with the old one and removes that. When something else was
-// swapped out, it goes back: EISDIR for a directory, errRenamed to try again.
-func (a *linuxAtomic) exchange(fd int, old Stat) error {
+// replace renames the file over what stands there; the kernel refuses a directory (EISDIR).
+// An exchange could tell what it replaced, but putting that back would undo a write
+// that somebody else had made, and reported as done, in between.
+func (a *linuxAtomic) replace(fd int) error {
 	if a.tmp == "" {
 		name := tmpName()
 		if err := linkFD(fd, a.at.dir, name); err != nil {
@@ -218,32 +219,6 @@ func (a *linuxAtomic) exchange(fd int, old Stat) error {
 		}
 		a.tmp = name
 	}
-	swap := func() error { return unix.Renameat2(a.at.dir, a.tmp, a.at.dir, a.at.base, unix.RENAME_EXCHANGE) }
-	err := swap()
-	switch {
-	case err == unix.ENOENT:
-		return errRenamed
-	case unsupported(err):
-		return a.renameOver()
-	case err != nil:
-		return err
-	}
-	out, err := statAt(a.at.dir, a.tmp)
-	if err == nil && out.Dev == old.Dev && out.Ino == old.Ino {
-		a.dropName()
-		return nil
-	}
-	if err := swap(); err != nil {
-		return err
-	}
-	if out.IsDir() {
-		return unix.EISDIR
-	}
-	return errRenamed
-}
-
-// renameOver is for file systems without exchange; a directory there is EISDIR.
-func (a *linuxAtomic) renameOver() error {
 	err := unix.Renameat(a.at.dir, a.tmp, a.at.dir, a.at.base)
 	if err == nil {
 		a.tmp = ""

@@ -29,7 +29,10 @@ func (d *linuxDir) Next(n int, stats bool) (out []Entry, err error) {
 			if err := d.fill(fd); err != nil {
 				return err
 			}
-			out = d.take(fd, n, stats)
+			var err error
+			if out, err = d.take(fd, n, stats); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -42,20 +45,25 @@ func (d *linuxDir) Next(n int, stats bool) (out []Entry, err error) {
 func (d *linuxDir) Close() error { return failed(d.fd.close(), "close", "") }
 
 // take gives out up to n entries of the page; with stats, those that are still there.
-func (d *linuxDir) take(fd, n int, stats bool) []Entry {
+func (d *linuxDir) take(fd, n int, stats bool) ([]Entry, error) {
 	page := d.rest[:min(n, len(d.rest))]
 	d.rest = d.rest[len(page):]
 	if !stats {
-		return page
+		return page, nil
 	}
 	kept := make([]Entry, 0, len(page))
 	for _, e := range page {
-		if st, err := statAt(fd, e.Name); err == nil {
-			e.Stat, e.Type = &st, st.Type()
-			kept = append(kept, e)
+		st, err := statAt(fd, e.Name)
+		if err == unix.ENOENT {
+			continue
 		}
+		if err != nil {
+			return nil, err
+		}
+		e.Stat, e.Type = &st, st.Type()
+		kept = append(kept, e)
 	}
-	return kept
+	return kept, nil
 }
 
 // fill reads pages until there is an entry to give out; io.EOF at the end, also

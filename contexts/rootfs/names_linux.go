@@ -159,35 +159,48 @@ func newName(p place) error {
 	return unix.EEXIST
 }
 
-// Link makes newpath another name of oldpath.
+// Link makes newpath another name of oldpath. It checks in Linux's order: what is
+// missing, then whether the new name is free, then that a directory cannot be linked.
 func (r *linuxRoot) Link(oldpath, newpath string) error {
-	return fserr.Wrap(r.two(oldpath, newpath, linkAt), "link", oldpath, newpath)
+	err := r.at(oldpath, false, func(from place) error {
+		dir, err := linkSource(from)
+		if from.slash {
+			dir, err = r.isDirectory(oldpath)
+		}
+		if err != nil {
+			return err
+		}
+		return r.at(newpath, true, func(to place) error { return linkAt(from, to, dir) })
+	})
+	return fserr.Wrap(err, "link", oldpath, newpath)
 }
 
-func linkAt(from, to place) error {
-	if err := linkable(from); err != nil {
-		return err
-	}
+func linkAt(from, to place, dir bool) error {
 	if err := newName(to); err != nil {
 		return err
 	}
-	return unix.Linkat(from.dir, from.base, to.dir, to.base, 0)
+	if !dir {
+		return unix.Linkat(from.dir, from.base, to.dir, to.base, 0)
+	}
+	if _, err := statAt(to.dir, to.base); err == nil {
+		return unix.EEXIST
+	}
+	return unix.EPERM
 }
 
-func linkable(p place) error {
+// linkSource reports whether p is a directory.
+func linkSource(p place) (bool, error) {
 	if !p.plain() {
-		return unix.EPERM
+		return true, nil
 	}
 	st, err := statAt(p.dir, p.base)
-	switch {
-	case err != nil:
-		return err
-	case st.IsDir():
-		return unix.EPERM
-	case p.slash:
-		return unix.ENOTDIR
-	}
-	return nil
+	return st.IsDir(), err
+}
+
+// isDirectory follows path, which ends in a slash, to a directory: ENOTDIR when it is none.
+func (r *linuxRoot) isDirectory(path string) (bool, error) {
+	st, err := r.Stat(path)
+	return st.IsDir(), err
 }
 
 // two calls fn with the places of an existing and of a new name.

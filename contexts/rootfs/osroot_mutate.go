@@ -87,14 +87,19 @@ func (p osPos) freeName() error {
 
 // Link implements Mutator.
 func (r *osRoot) Link(oldpath, newpath string) error {
-	return r.two(oldpath, newpath, func(from, to osPos) error {
+	return r.at(oldpath, walkMode{name: true}, func(from osPos) error {
 		if err := from.linkable(); err != nil {
 			return err
 		}
-		if err := to.freeName(); err != nil {
-			return err
-		}
-		return osLink(from.dir, from.base, to.dir, to.base)
+		return r.at(newpath, walkMode{name: true, create: true}, func(to osPos) error {
+			if err := to.freeName(); err != nil {
+				return err
+			}
+			if from.isDir() {
+				return fserr.EPERM
+			}
+			return osLink(from.dir, from.base, to.dir, to.base)
+		})
 	})
 }
 
@@ -104,9 +109,7 @@ func (p osPos) linkable() error {
 	switch {
 	case !p.exists():
 		return fserr.ENOENT
-	case p.isDir():
-		return fserr.EPERM
-	case p.slash:
+	case p.slash && !p.isDir():
 		return fserr.ENOTDIR
 	}
 	return nil

@@ -71,5 +71,5 @@ func Start(t testing.TB, workspace string, change func(*server.Config)) string {
 			t.Error("the server did not stop")
 		}
 	})
-	return "unix://" + s.Info().Socket
+	return s.Info().Addresses.Target()
 }
