@@ -55,7 +55,7 @@ func TestDeadServerIsNamed(t *testing.T) {
 	if !errors.As(err, &dead) || dead.PID != 4121 || !strings.Contains(err.Error(), "pid 4121") {
 		t.Errorf("%v", err)
 	}
-	must(t, os.Chmod(state, 0o755)) //nolint:gosec // open on purpose
+	must(t, os.Chmod(state, 0o755))
 	if _, err := client.Dial(t.Context(), client.WithDir(ws), client.WithGetenv(noEnv)); err == nil || !strings.Contains(err.Error(), "not believed") {
 		t.Errorf("a state directory open to others: %v", err)
 	}

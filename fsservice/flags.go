@@ -94,7 +94,7 @@ func flagsOf(text *string, number *int32, def string) (openFlags, error) {
 }
 
 func numberFlags(n int32) (openFlags, error) {
-	f := rootfs.Flags(uint32(n)) //nolint:gosec // a negative number has unknown bits
+	f := rootfs.Flags(uint32(n))
 	if f&^knownFlags != 0 || f&rootfs.O_ACCMODE == rootfs.O_ACCMODE {
 		return openFlags{}, invalid("unknown flag number %d", n)
 	}

@@ -213,8 +213,8 @@ func writeAll(ctx context.Context, write func([]byte) (int, error), data []byte)
 	done := 0
 	for done < len(data) {
 		err := fserrpb.FromContext(ctx)
-		n := 0
 		if err == nil {
+			var n int
 			n, err = write(data[done:min(len(data), done+writeStep)])
 			done += n
 		}

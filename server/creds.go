@@ -76,7 +76,7 @@ type connCreds struct {
 
 func newConnCreds(tlsConfig *tls.Config, peerHost bool, onClose func(id uint64)) *connCreds {
 	c := &connCreds{
-		peerHost: peerHost, self: uint32(os.Geteuid()), inUserNS: inUserNamespace(), //nolint:gosec // uids are 32 bits
+		peerHost: peerHost, self: uint32(os.Geteuid()), inUserNS: inUserNamespace(),
 		next: new(atomic.Uint64), onClose: onClose,
 	}
 	if tlsConfig != nil {

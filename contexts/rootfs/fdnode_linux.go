@@ -24,9 +24,6 @@ func newFDNode(fd int, r *linuxRoot) dirNode { return &fdNode{fd: fd, root: r} }
 
 func (n *fdNode) Close() error { return unix.Close(n.fd) }
 
-// fdForWatch lends the descriptor to the watcher.
-func (n *fdNode) fdForWatch() int { return n.fd }
-
 // direntBuffer holds about a thousand short names per getdents call.
 const direntBuffer = 32 << 10
 

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -107,7 +108,7 @@ func (w *world) list(path string, page int, stats bool) (names []string) {
 	defer func() { w.must(d.Close()) }()
 	for {
 		entries, err := d.Next(page, stats)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			slices.Sort(names)
 			return names
 		}

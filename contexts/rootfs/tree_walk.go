@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -71,7 +72,7 @@ func (w *walker) visit(prefix string, e Entry) error {
 	}
 	w.seen++
 	err := w.fn(prefix+e.Name, e, nil)
-	if err == SkipDir {
+	if errors.Is(err, SkipDir) {
 		return nil
 	}
 	if err != nil || e.Type != TypeDirectory || (w.opts.MaxDepth > 0 && len(w.todo) >= w.opts.MaxDepth) {
@@ -100,7 +101,7 @@ func (w *walker) descend(rel string, e Entry) error {
 	if err == nil || vanished(err) {
 		return nil
 	}
-	if err = w.fn(rel, e, err); err == SkipDir {
+	if err = w.fn(rel, e, err); errors.Is(err, SkipDir) {
 		return nil
 	}
 	return err

@@ -33,7 +33,7 @@ func freeBytes(dir string) (int64, bool) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, false
 	}
-	return int64(st.Bavail) * st.Bsize, true //nolint:gosec // bytes of a disk fit
+	return int64(st.Bavail) * st.Bsize, true
 }
 
 func openToOthers(st os.FileInfo) bool { return st.Mode().Perm()&0o077 != 0 }

@@ -101,4 +101,4 @@ func (s *Panels) ListPanels(ctx context.Context, _ *ctxfsv1.ListPanelsRequest) (
 }
 
 // count returns n as the wire has it, saturating.
-func count(n int) int32 { return int32(min(n, math.MaxInt32)) } //nolint:gosec // bounded just here
+func count(n int) int32 { return int32(min(n, math.MaxInt32)) }
