@@ -2,6 +2,7 @@ package fsservice
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
@@ -59,7 +60,7 @@ type searchSignal string
 func (s searchSignal) Error() string { return string(s) }
 
 func enough(err error) error {
-	if err == error(errSearchEnough) {
+	if errors.Is(err, errSearchEnough) {
 		return nil
 	}
 	return err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -120,9 +121,9 @@ func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(
 // reasonOr returns why the server ended ctx; err when it did not.
 func reasonOr(ctx context.Context, err error) error {
 	switch cause := context.Cause(ctx); {
-	case cause == errExpired || cause == errClosed:
+	case errors.Is(cause, errExpired) || errors.Is(cause, errClosed):
 		return unauthenticated(cause)
-	case cause == errStopping:
+	case errors.Is(cause, errStopping):
 		return errStopping
 	}
 	return err

@@ -164,33 +164,11 @@ func (n *fdNode) create(name string, sys int, mode uint32) (File, error) {
 
 func (n *fdNode) readlink(name string) (string, error) { return readlinkAt(n.fd, name) }
 
-func (n *fdNode) symlink(target, name string) error {
-	if err := unix.Symlinkat(target, n.fd, name); err != nil {
-		return err
-	}
-	return n.ownName(name)
-}
+func (n *fdNode) symlink(target, name string) error { return n.root.symlinkAt(target, n.fd, name) }
 
-func (n *fdNode) mkdir(name string, mode uint32) error {
-	if err := unix.Mkdirat(n.fd, name, mode&0o1777); err != nil {
-		return err
-	}
-	if err := n.ownName(name); err != nil {
-		return err
-	}
-	if mode&0o077 == 0 {
-		return nil
-	}
-	return n.chmod(name, mode) // the umask does not apply
-}
-
-func (n *fdNode) ownName(name string) error {
-	o := n.root.opts.Owner
-	if o == nil {
-		return nil
-	}
-	return unix.Fchownat(n.fd, name, o.UID, o.GID, unix.AT_SYMLINK_NOFOLLOW)
-}
+// mkdir, symlink and unlink are the Root's own: they look whether what they give an
+// owner or a mode is what they made.
+func (n *fdNode) mkdir(name string, mode uint32) error { return n.root.mkdirAt(n.fd, name, mode) }
 
 func (n *fdNode) link(oldname string, to dirNode, newname string) error {
 	dst, ok := to.(*fdNode)
@@ -200,7 +178,7 @@ func (n *fdNode) link(oldname string, to dirNode, newname string) error {
 	return unix.Linkat(n.fd, oldname, dst.fd, newname, 0)
 }
 
-func (n *fdNode) unlink(name string) error { return unix.Unlinkat(n.fd, name, 0) }
+func (n *fdNode) unlink(name string) error { return unlinkAt(n.fd, name) }
 
 func (n *fdNode) rmdir(name string) error { return unix.Unlinkat(n.fd, name, unix.AT_REMOVEDIR) }
 
