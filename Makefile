@@ -66,6 +66,10 @@ check-cross: ## Builds for darwin and windows, tests included
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
 	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 $(GO) vet ./...
 
+.PHONY: grpcurl
+grpcurl: ## Builds bin/grpcurl
+	@$(GO) build -modfile=tools/go.mod -o bin/grpcurl github.com/fullstorydev/grpcurl/cmd/grpcurl
+
 .PHONY: clean
 clean: ## Removes what the targets made
 	rm -rf bin
