@@ -1,9 +1,11 @@
 package fsservice
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 const (
@@ -88,7 +90,7 @@ func flagsOf(text *string, number *int32, def string) (openFlags, error) {
 	}
 	f, ok := nodeFlags(*text)
 	if !ok {
-		return openFlags{}, invalid("unknown flag %.40q", *text)
+		return openFlags{}, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("unknown flag %.40q", *text), Hint: "the flags are r, r+, rs+, w, w+, wx, wx+, a, a+, ax, ax+, as and as+"}
 	}
 	return openFlags{f, *text}, nil
 }

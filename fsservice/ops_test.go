@@ -52,7 +52,7 @@ func TestErrors(t *testing.T) {
 		"an unknown encoding":       {do(c.ReadFile, &ctxfsv1.ReadFileRequest{Path: "/file", Encoding: "ebcdic"}), `EINVAL: unknown encoding "ebcdic", open '/file'`},
 		"writeFile over a dir":      {do(c.WriteFile, &ctxfsv1.WriteFileRequest{Path: "/dir"}), "EISDIR: illegal operation on a directory, open '/dir'"},
 		"writeFile with wx":         {do(c.WriteFile, &ctxfsv1.WriteFileRequest{Path: "/file", FlagForm: &ctxfsv1.WriteFileRequest_Flag{Flag: "wx"}}), "EEXIST: file already exists, open '/file'"},
-		"an unknown flag":           {do(c.WriteFile, &ctxfsv1.WriteFileRequest{Path: "/file", FlagForm: &ctxfsv1.WriteFileRequest_Flag{Flag: "q"}}), `EINVAL: unknown flag "q", open '/file'`},
+		"an unknown flag":           {do(c.WriteFile, &ctxfsv1.WriteFileRequest{Path: "/file", FlagForm: &ctxfsv1.WriteFileRequest_Flag{Flag: "q"}}), `EINVAL: unknown flag "q"; the flags are r, r+, rs+, w, w+, wx, wx+, a, a+, ax, ax+, as and as+, open '/file'`},
 		"atomic append":             {do(c.WriteFile, &ctxfsv1.WriteFileRequest{Path: "/file", Atomic: true, FlagForm: &ctxfsv1.WriteFileRequest_Flag{Flag: "a"}}), `EINVAL: atomic goes with flag "w" or "wx" only, open '/file'`},
 		"appendFile, no parent":     {do(c.AppendFile, &ctxfsv1.AppendFileRequest{Path: "/no/x"}), "ENOENT: no such file or directory, open '/no/x'"},
 		"a negative truncate":       {do(c.Truncate, &ctxfsv1.TruncateRequest{Path: "/file", Len: proto.Int64(-1)}), "EINVAL: a length of -1 is negative, ftruncate '/file'"},

@@ -26,7 +26,11 @@ func fail(err error, op, path, dest string) error {
 	if _, ok := status.FromError(err); ok && !errors.As(err, &e) {
 		return err
 	}
-	return fserrpb.ToStatus(fserr.Wrap(err, op, path, dest))
+	err = fserr.Wrap(err, op, path, dest)
+	if errors.As(err, &e) && e.Code == fserr.ENAMETOOLONG && e.Hint == "" {
+		e.Hint = fmt.Sprintf("a name has at most %d bytes, a path %d", rootfs.MaxName, rootfs.MaxPath)
+	}
+	return fserrpb.ToStatus(err)
 }
 
 // at names the operation and path of an error that is not about the handler's own.

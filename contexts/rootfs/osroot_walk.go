@@ -120,7 +120,7 @@ func checkPath(path string) error {
 	case len(path) > MaxPath:
 		return fserr.ENAMETOOLONG
 	case strings.IndexByte(path, 0) >= 0:
-		return fserr.EINVAL
+		return &fserr.Error{Code: fserr.EINVAL, Detail: "the path has a NUL byte"}
 	}
 	return nil
 }
