@@ -186,6 +186,34 @@ var modelOps = []modelOp{
 		p := m.path("path")
 		m.same(op+" "+p, nil, m.fs.Unlink(m.remote(p)), nil, unix.Unlink(m.local(p)))
 	}},
+	{"rm -rf", func(m *model, op string) {
+		p := m.cleanPath("path")
+		_, err := m.fs.Rm(m.remote(p), client.RmOptions{Recursive: true, Force: true})
+		m.same(op+" "+p, nil, err, nil, os.RemoveAll(m.local(p)))
+	}},
+	{"copyFile", func(m *model, op string) {
+		from, to := m.cleanPath("from"), m.cleanPath("to")
+		mode := rapid.SampledFrom([]client.CopyMode{0, client.CopyExclusive}).Draw(m.t, "mode")
+		if st, err := os.Stat(m.local(from)); err == nil && st.IsDir() {
+			return // EISDIR, but when that is told against other errors differs between systems
+		}
+		_, err := m.fs.CopyFile(m.remote(from), m.remote(to), mode)
+		m.same(op+" "+from+" "+to, nil, err, nil, localCopy(m.local(from), m.local(to), mode))
+	}},
+	{"mkdir -p", func(m *model, op string) {
+		p := m.cleanPath("path")
+		m.same(op+" "+p, nil, m.fs.MkdirAll(m.remote(p), 0o755), nil, localMkdirAll(m.dir, p))
+	}},
+	{"access", func(m *model, op string) {
+		p, mode := m.path("path"), rapid.Uint32Range(0, 7).Draw(m.t, "mode")
+		m.same(op+" "+p, nil, m.fs.Access(m.remote(p), client.AccessMode(mode)), nil, unix.Faccessat(unix.AT_FDCWD, m.local(p), mode, 0))
+	}},
+	{"exists", func(m *model, op string) {
+		p := m.path("path")
+		remote, err := m.fs.Exists(m.remote(p))
+		_, localErr := os.Stat(m.local(p))
+		m.same(op+" "+p, remote, err, localErr == nil, nil)
+	}},
 	{"rename", func(m *model, op string) {
 		from, to := m.path("from"), m.path("to")
 		m.same(op+" "+from+" "+to, nil, m.fs.Rename(m.remote(from), m.remote(to)), nil, unix.Rename(m.local(from), m.local(to)))
@@ -433,6 +461,63 @@ func localAppend(name string, data []byte) error {
 	}
 	_, err = f.Write(data)
 	return errors.Join(err, f.Close())
+}
+
+// localCopy copies a regular file as fs.copyFile does: content and mode, in place.
+func localCopy(from, to string, mode client.CopyMode) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	st, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	flags := os.O_WRONLY | os.O_CREATE
+	if mode == client.CopyExclusive {
+		flags |= os.O_EXCL
+	}
+	dst, err := os.OpenFile(to, flags, st.Mode())
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	if same, err := dst.Stat(); err != nil || os.SameFile(st, same) {
+		return err
+	}
+	data, err := io.ReadAll(src)
+	if err == nil {
+		err = dst.Truncate(0)
+	}
+	if err == nil {
+		_, err = dst.Write(data)
+	}
+	return errors.Join(err, dst.Chmod(st.Mode()))
+}
+
+// localMkdirAll is mkdir(2) for each component: a file on the way is ENOTDIR, one at the end EEXIST.
+func localMkdirAll(dir, p string) error {
+	parts := strings.Split(p, "/")
+	for i := range parts {
+		at := dir + "/" + strings.Join(parts[:i+1], "/")
+		err := unix.Mkdir(at, 0o755)
+		if err == nil {
+			continue
+		}
+		st, statErr := os.Stat(at)
+		if err == unix.EEXIST && statErr == nil && st.IsDir() {
+			continue
+		}
+		if err == unix.EEXIST && statErr != nil {
+			return statErr
+		}
+		if err == unix.EEXIST && i < len(parts)-1 {
+			return unix.ENOTDIR
+		}
+		return err
+	}
+	return nil
 }
 
 // localReaddir opens as scandir does: a file is ENOTDIR.

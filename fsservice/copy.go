@@ -47,8 +47,25 @@ func (s *Service) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*
 		if code := fserr.CodeOf(err); !exclusive && (code == fserr.EEXIST || code == fserr.EINVAL) {
 			n, err = s.copyOver(c)
 		}
+		if exclusive {
+			err = c.existsAlready(err)
+		}
 		return &ctxfsv1.CopyFileResponse{BytesCopied: n}, err
 	})
+}
+
+// existsAlready is EEXIST when that is why a copy that must be new was refused:
+// open(2) with O_EXCL says so before it looks what stands there.
+func (c *call) existsAlready(err error) error {
+	switch fserr.CodeOf(err) {
+	case fserr.EISDIR, fserr.ENOTDIR, fserr.EINVAL:
+		_, srcErr := c.root.Stat(c.path)
+		_, destErr := c.root.Lstat(c.dest)
+		if srcErr == nil && destErr == nil {
+			return fserr.EEXIST
+		}
+	}
+	return err
 }
 
 // copyOver copies c.path over the existing file c.dest, in place.
