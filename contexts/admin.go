@@ -186,17 +186,20 @@ func (m *Manager) remove(ctx context.Context, id ID) (Deleted, error) {
 	if !there && !recorded {
 		return Deleted{}, missing(id)
 	}
-	var out Deleted
-	if there {
-		if out, err = m.removeFolder(ctx, id); err != nil {
-			return out, contextError(id, "could not be deleted", err)
-		}
+	if !there {
+		return Deleted{}, m.forget(context.WithoutCancel(ctx), id)
 	}
-	return out, m.forget(context.WithoutCancel(ctx), id)
+	out, err := m.removeFolder(ctx, id)
+	if err != nil {
+		return out, contextError(id, "could not be deleted", err)
+	}
+	return out, nil
 }
 
 // removeFolder takes the gate alone, moves the folder out of sight by one rename, and
-// empties it there: a crash leaves something to sweep, not half a context.
+// empties it there: a crash leaves something to sweep, not half a context. The gate stays
+// shut until the panels' tokens are gone too: a call that waits there must not be
+// let in as a panel's first access, which would make the context anew.
 func (m *Manager) removeFolder(ctx context.Context, id ID) (Deleted, error) {
 	reopen, retire, err := m.takeGate(ctx, id)
 	if err != nil {
@@ -210,14 +213,23 @@ func (m *Manager) removeFolder(ctx context.Context, id ID) (Deleted, error) {
 		reopen()
 		return Deleted{}, err
 	}
-	retire()
 	m.cfg.onPhase("trashed")
+	err = m.forget(context.WithoutCancel(ctx), id)
+	retire()
+	if err != nil {
+		return Deleted{}, err
+	}
+	return m.emptyTrash(context.WithoutCancel(ctx), staged)
+}
+
+// emptyTrash removes a staged folder and counts what was in it.
+func (m *Manager) emptyTrash(ctx context.Context, staged string) (Deleted, error) {
 	root, err := rootfs.Open(m.layout.Staging, rootfs.Options{})
 	if err != nil {
 		return Deleted{}, err
 	}
 	defer func() { _ = root.Close() }()
-	n, err := root.RemoveAll(context.WithoutCancel(ctx), filepath.Base(staged))
+	n, err := root.RemoveAll(ctx, filepath.Base(staged))
 	return Deleted{Entries: max(n-1, 0)}, err
 }
 

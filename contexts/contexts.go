@@ -9,7 +9,7 @@
 // generation and a release. Operations share the gate; what replaces or removes
 // the folder (delete; fork, snapshot and restore later) takes it alone, waits for
 // running operations to end, and raises the generation. A handle of an older
-// generation is ESTALE.
+// generation is ESTALE. Who waits for the gate is announced to those inside (Access.Closing).
 //
 // # First access
 //
@@ -61,11 +61,27 @@ type Access struct {
 	// Generation rises when the folder is replaced.
 	Generation uint64
 	release    func()
+	closing    context.Context //nolint:containedctx // it is the signal, not a call's
 }
 
 // NewAccess returns an Access that calls release, once, on Release.
 func NewAccess(root rootfs.Root, generation uint64, release func()) *Access {
 	return &Access{Root: root, Generation: generation, release: release}
+}
+
+// ClosingWith makes closing what Closing returns, and returns a.
+func (a *Access) ClosingWith(closing context.Context) *Access {
+	a.closing = closing
+	return a
+}
+
+// Closing ends when somebody waits for the gate to be free, to delete the context. What
+// may last as long as its client pleases must then end, with ESTALE.
+func (a *Access) Closing() context.Context {
+	if a.closing == nil {
+		return context.Background()
+	}
+	return a.closing
 }
 
 // Release closes the gate again.

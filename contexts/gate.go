@@ -29,23 +29,28 @@ type gate struct {
 	idle chan struct{}
 	// turn is closed when a shut gate is opened again or retired.
 	turn chan struct{}
+	// closing ends when the gate is shut; a gate that is opened again has a new one.
+	closing  context.Context //nolint:containedctx // it is the signal, not a call's
+	shutting context.CancelFunc
 }
 
 func newGate(root rootfs.Root, generation uint64, folder os.FileInfo, now time.Time) *gate {
 	g := &gate{root: root, generation: generation, folder: folder}
 	g.checked.Store(now.UnixNano())
+	g.closing, g.shutting = context.WithCancel(context.Background())
 	return g
 }
 
-// enter lets a user in. When the gate is shut it returns what to wait for before looking again.
-func (g *gate) enter() (ok bool, wait <-chan struct{}) {
+// enter lets a user in, and tells what ends when somebody wants the gate alone. When the
+// gate is shut that is nil, and wait is what to wait for before looking again.
+func (g *gate) enter() (closing context.Context, wait <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut {
-		return false, g.turn
+		return nil, g.turn
 	}
 	g.users++
-	return true, nil
+	return g.closing, nil
 }
 
 func (g *gate) leave() {
@@ -66,6 +71,7 @@ func (g *gate) close() (idle <-chan struct{}, ok bool) {
 		return g.idle, false
 	}
 	g.shut = true
+	g.shutting()
 	g.idle, g.turn = make(chan struct{}), make(chan struct{})
 	if g.users == 0 {
 		close(g.idle)
@@ -78,6 +84,7 @@ func (g *gate) reopen() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = false
+	g.closing, g.shutting = context.WithCancel(context.Background())
 	close(g.turn)
 }
 
@@ -101,10 +108,10 @@ func (m *Manager) Acquire(ctx context.Context, id ID) (*Access, error) {
 			m.replaced(id, g)
 			continue
 		}
-		ok, wait := g.enter()
-		if ok {
+		closing, wait := g.enter()
+		if closing != nil {
 			var once sync.Once
-			return NewAccess(g.root, g.generation, func() { once.Do(g.leave) }), nil
+			return NewAccess(g.root, g.generation, func() { once.Do(g.leave) }).ClosingWith(closing), nil
 		}
 		select {
 		case <-wait:

@@ -133,27 +133,26 @@ func tooManyEntries(size int64) error {
 
 // Opendir implements FsService.
 func (s *Service) Opendir(req *ctxfsv1.OpendirRequest, stream grpc.ServerStreamingServer[ctxfsv1.OpendirResponse]) error {
-	_, err := onPath(stream.Context(), s, "opendir", reads, req, func(c *call) (struct{}, error) {
+	return streamPath(s, "opendir", req, stream, func(c *call, send func(*ctxfsv1.OpendirResponse) error) error {
 		size := int(req.GetBufferSize())
 		if size < 0 || size > 10_000 {
-			return struct{}{}, invalid("a buffer_size of %d is none of 1 to 10,000", size)
+			return invalid("a buffer_size of %d is none of 1 to 10,000", size)
 		}
-		b := batch{stream: stream, limit: size}
+		b := batch{out: send, limit: size}
 		if size == 0 {
 			b.limit = listStep
 		}
 		l := listing{req.GetRecursive(), true, req.GetWithStats()}
 		if err := c.list(l, func(e listed) error { return b.add(l.wire(e), entryCost(e)) }); err != nil {
-			return struct{}{}, err
+			return err
 		}
-		return struct{}{}, b.send()
+		return b.send()
 	})
-	return err
 }
 
 // batch gathers entries into messages.
 type batch struct {
-	stream  grpc.ServerStreamingServer[ctxfsv1.OpendirResponse]
+	out     func(*ctxfsv1.OpendirResponse) error
 	limit   int
 	entries []*ctxfsv1.DirEntry
 	cost    int
@@ -174,5 +173,5 @@ func (b *batch) send() error {
 	}
 	msg := &ctxfsv1.OpendirResponse{Event: &ctxfsv1.OpendirResponse_Entries{Entries: &ctxfsv1.DirEntryBatch{Entries: b.entries}}}
 	b.entries, b.cost = nil, 0
-	return b.stream.Send(msg)
+	return b.out(msg)
 }

@@ -17,14 +17,13 @@ func (s *Service) Glob(req *ctxfsv1.GlobRequest, stream grpc.ServerStreamingServ
 	if req.GetPath() == "" && len(req.GetRawPath()) == 0 {
 		req.Path = "/"
 	}
-	_, err := onPath(stream.Context(), s, "glob", reads, req, func(c *call) (struct{}, error) {
+	return streamPath(s, "glob", req, stream, func(c *call, send func(*ctxfsv1.GlobResponse) error) error {
 		q, err := newGlobQuery(c.root, c.path, req)
 		if err != nil {
-			return struct{}{}, err
+			return err
 		}
-		return struct{}{}, q.serve(c, req.GetWithFileTypes(), stream)
+		return q.serve(c, req.GetWithFileTypes(), send)
 	})
-	return err
 }
 
 func newGlobQuery(root rootfs.Root, base string, req *ctxfsv1.GlobRequest) (*globQuery, error) {
@@ -58,7 +57,7 @@ func searchBound(field string, n, standard int64) (int64, error) {
 	return n, nil
 }
 
-func (q *globQuery) serve(c *call, types bool, stream grpc.ServerStreamingServer[ctxfsv1.GlobResponse]) error {
+func (q *globQuery) serve(c *call, types bool, send func(*ctxfsv1.GlobResponse) error) error {
 	var batch []*ctxfsv1.DirEntry
 	flush := func() error {
 		if len(batch) == 0 {
@@ -66,7 +65,7 @@ func (q *globQuery) serve(c *call, types bool, stream grpc.ServerStreamingServer
 		}
 		event := &ctxfsv1.GlobResponse_Matches{Matches: &ctxfsv1.DirEntryBatch{Entries: batch}}
 		batch = nil
-		return stream.Send(&ctxfsv1.GlobResponse{Event: event})
+		return send(&ctxfsv1.GlobResponse{Event: event})
 	}
 	res, err := q.run(c, c.root, func(rel string, e rootfs.Entry) error {
 		batch = append(batch, globEntry(q.base, rel, e, types))
@@ -81,7 +80,7 @@ func (q *globQuery) serve(c *call, types bool, stream grpc.ServerStreamingServer
 	if err != nil {
 		return err
 	}
-	return stream.Send(&ctxfsv1.GlobResponse{Event: &ctxfsv1.GlobResponse_Summary{Summary: &ctxfsv1.GlobSummary{
+	return send(&ctxfsv1.GlobResponse{Event: &ctxfsv1.GlobResponse_Summary{Summary: &ctxfsv1.GlobSummary{
 		Matches: res.matches, Truncated: res.truncated, Unreadable: res.unreadable,
 	}}})
 }

@@ -17,14 +17,13 @@ func (s *Service) Grep(req *ctxfsv1.GrepRequest, stream grpc.ServerStreamingServ
 	if req.GetPath() == "" && len(req.GetRawPath()) == 0 {
 		req.Path = "/"
 	}
-	_, err := onPath(stream.Context(), s, "grep", reads, req, func(c *call) (struct{}, error) {
+	return streamPath(s, "grep", req, stream, func(c *call, send func(*ctxfsv1.GrepResponse) error) error {
 		q, err := s.newGrepQuery(c.root, c.path, req)
 		if err != nil {
-			return struct{}{}, err
+			return err
 		}
-		return struct{}{}, q.serve(c, stream)
+		return q.serve(c, send)
 	})
-	return err
 }
 
 func (s *Service) newGrepQuery(root rootfs.Root, base string, req *ctxfsv1.GrepRequest) (*grepQuery, error) {
@@ -64,9 +63,9 @@ func newLineMatcher(req *ctxfsv1.GrepRequest) (m lineMatcher, err error) {
 	return m, err
 }
 
-func (q *grepQuery) serve(c *call, stream grpc.ServerStreamingServer[ctxfsv1.GrepResponse]) error {
+func (q *grepQuery) serve(c *call, send func(*ctxfsv1.GrepResponse) error) error {
 	found := func(rel string, lines []*ctxfsv1.GrepLine) error {
-		return sendGrepFile(stream, path.Join(q.base, rel), lines)
+		return sendGrepFile(send, path.Join(q.base, rel), lines)
 	}
 	st, err := c.root.Stat(q.base)
 	if err != nil {
@@ -80,11 +79,11 @@ func (q *grepQuery) serve(c *call, stream grpc.ServerStreamingServer[ctxfsv1.Gre
 	if err != nil {
 		return err
 	}
-	return stream.Send(&ctxfsv1.GrepResponse{Event: &ctxfsv1.GrepResponse_Summary{Summary: sum}})
+	return send(&ctxfsv1.GrepResponse{Event: &ctxfsv1.GrepResponse_Summary{Summary: sum}})
 }
 
 // sendGrepFile sends a file's lines in as many messages as they need.
-func sendGrepFile(stream grpc.ServerStreamingServer[ctxfsv1.GrepResponse], name string, lines []*ctxfsv1.GrepLine) error {
+func sendGrepFile(send func(*ctxfsv1.GrepResponse) error, name string, lines []*ctxfsv1.GrepLine) error {
 	for len(lines) > 0 {
 		n, size := 0, 0
 		for n < len(lines) && size < grepMessage {
@@ -93,7 +92,7 @@ func sendGrepFile(stream grpc.ServerStreamingServer[ctxfsv1.GrepResponse], name 
 		}
 		file := &ctxfsv1.GrepFile{Lines: lines[:n]}
 		file.Path, file.RawPath = wirePath(name)
-		if err := stream.Send(&ctxfsv1.GrepResponse{Event: &ctxfsv1.GrepResponse_File{File: file}}); err != nil {
+		if err := send(&ctxfsv1.GrepResponse{Event: &ctxfsv1.GrepResponse_File{File: file}}); err != nil {
 			return err
 		}
 		lines = lines[n:]

@@ -101,6 +101,9 @@ func notReady(err error) bool {
 
 // ensure seeds the panel's context and acquires it.
 func (s *Service) ensure(ctx context.Context, id panels.Identity) (*contexts.Access, error) {
+	if err := s.admit(ctx); err != nil {
+		return nil, err
+	}
 	var opts contexts.EnsureOptions
 	if own, err := contexts.IDForPanel(id.Panel); err == nil && own == id.Context {
 		opts.OwnerPanel = id.Panel
@@ -167,6 +170,8 @@ type call struct {
 	id         panels.Identity
 	root       rootfs.Root
 	generation uint64
+	// closing ends when somebody wants to delete the context.
+	closing context.Context
 	// path and dest as the request names them.
 	path, dest string
 }
@@ -192,7 +197,7 @@ func run[T any](ctx context.Context, s *Service, ctxID string, w access, c *call
 			return none, err
 		}
 	}
-	c.Context, c.id, c.root, c.generation = ctx, id, a.Root, a.Generation
+	c.Context, c.id, c.root, c.generation, c.closing = ctx, id, a.Root, a.Generation, a.Closing()
 	return f(c)
 }
 

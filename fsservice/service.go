@@ -9,6 +9,8 @@
 package fsservice
 
 import (
+	"context"
+
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
@@ -30,6 +32,9 @@ type Config struct {
 	Gate contexts.Gate
 	// Handles is the table of open files; its owner closes it. Required.
 	Handles *handles.Table
+	// Admit is asked again who calls before a panel's first access makes its context, since
+	// the call may have waited while that was deleted and its token revoked; nil admits all.
+	Admit func(ctx context.Context) error
 	// Log is for what no caller is told; nil means none.
 	Log *zap.Logger
 }
@@ -39,6 +44,7 @@ type Config struct {
 type Service struct {
 	ctxfsv1.UnimplementedFsServiceServer
 	gate    contexts.Gate
+	admit   func(ctx context.Context) error
 	handles *handles.Table
 	log     *zap.Logger
 	inodes  inodeLocks
@@ -53,5 +59,8 @@ func New(cfg Config) *Service {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Service{gate: cfg.Gate, handles: cfg.Handles, log: cfg.Log, grepMemory: semaphore.NewWeighted(grepMemory)}
+	if cfg.Admit == nil {
+		cfg.Admit = func(context.Context) error { return nil }
+	}
+	return &Service{gate: cfg.Gate, admit: cfg.Admit, handles: cfg.Handles, log: cfg.Log, grepMemory: semaphore.NewWeighted(grepMemory)}
 }

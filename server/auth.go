@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // panelKey is the metadata by which a host acts for a panel.
@@ -48,6 +49,12 @@ func (a *authenticator) identify(ctx context.Context, method string) (panels.Ide
 		return id, nil
 	}
 	return a.actFor(ctx, id, md.Get(panelKey))
+}
+
+// admit says whether whoever made a call to FsService may still make it.
+func (a *authenticator) admit(ctx context.Context) error {
+	_, err := a.identify(ctx, ctxfsv1.FsService_Access_FullMethodName)
+	return err
 }
 
 // panelMay refuses what a panel may not do.

@@ -39,7 +39,9 @@ func (s *Server) compose(context.Context) error {
 	})
 	s.observeParts()
 	s.grpc = grpc.NewServer(s.options()...)
-	ctxfsv1.RegisterFsServiceServer(s.grpc, fsservice.New(fsservice.Config{Gate: p.contexts, Handles: p.handles, Log: s.log}))
+	ctxfsv1.RegisterFsServiceServer(s.grpc, fsservice.New(fsservice.Config{
+		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit,
+	}))
 	ctxfsv1.RegisterContextServiceServer(s.grpc, &services.Contexts{Contexts: p.contexts, Version: s.deps.Version})
 	ctxfsv1.RegisterPanelServiceServer(s.grpc, &services.Panels{Panels: p.panels, Handles: p.handles})
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
