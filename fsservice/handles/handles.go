@@ -40,7 +40,8 @@ type Config struct {
 	IdleTimeout time.Duration
 	// PerOwner bounds the handles of one owner.
 	PerOwner int
-	// Total bounds the handles of all owners. It is lowered to three quarters of RLIMIT_NOFILE.
+	// Total bounds the handles of all owners. The last quarter is for owners that have less than
+	// their share, so that one cannot take what others need. It is lowered to three quarters of RLIMIT_NOFILE.
 	Total int
 }
 
@@ -160,6 +161,10 @@ func (t *Table) reserve(owner string) error {
 	if len(o.handles)+o.reserved >= t.cfg.PerOwner {
 		return &fserr.Error{Code: fserr.EMFILE, Hint: fmt.Sprintf("%d handles are open, the limit of one panel; close some (FsService/ListHandles lists them)", t.cfg.PerOwner)}
 	}
+	if open := len(o.handles) + o.reserved; t.scarce() && open >= t.share() {
+		return &fserr.Error{Code: fserr.EMFILE, Hint: fmt.Sprintf(
+			"the server is short of handles and keeps the rest for panels with fewer than your %d; close some (FsService/ListHandles lists them)", open)}
+	}
 	if t.total >= t.cfg.Total {
 		return &fserr.Error{Code: fserr.EMFILE, Hint: fmt.Sprintf("the server has %d handles open, its limit; close some, or try again later", t.cfg.Total)}
 	}
@@ -167,6 +172,12 @@ func (t *Table) reserve(owner string) error {
 	t.total++
 	return nil
 }
+
+// scarce says that only the last quarter of the handles is left. t.mu is held.
+func (t *Table) scarce() bool { return t.total >= t.cfg.Total-t.cfg.Total/4 }
+
+// share is what each owner and one more could have at once, at least 1. t.mu is held.
+func (t *Table) share() int { return max(1, t.cfg.Total/(len(t.owners)+1)) }
 
 // table returns the owner's table, made when it is missing. t.mu is held.
 func (t *Table) table(owner string) *ownerTable {

@@ -209,6 +209,38 @@ func TestBounds(t *testing.T) {
 	open(t, table, "q", &file{}) // neither the closed one nor the failed open counts
 }
 
+func TestTheLastQuarterIsForOthers(t *testing.T) {
+	table := handles.New(handles.Config{PerOwner: 100, Total: 16})
+	defer func() { _ = table.Close() }()
+	opened := func(owner string, n int) (fds []int32) {
+		t.Helper()
+		for range n {
+			fds = append(fds, open(t, table, owner, &file{}))
+		}
+		return fds
+	}
+	refused := func(owner, words string) {
+		t.Helper()
+		_, err := table.Open(owner, func() (handles.Spec, error) { return handles.Spec{File: &file{}}, nil })
+		if !errors.Is(err, fserr.EMFILE) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v, want EMFILE, %q", owner, err, words)
+		}
+	}
+	greedy := opened("greedy", 12)
+	refused("greedy", "fewer than your 12")
+	opened("b", 2)
+	opened("c", 2)
+	refused("d", "16 handles open")
+	for _, fd := range greedy[:10] {
+		if err := table.CloseFD("greedy", fd, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opened("greedy", 6) // there is enough again
+	refused("greedy", "fewer than your 8")
+	opened("b", 1)
+}
+
 func TestManyOwnersAtOnce(t *testing.T) {
 	table := handles.New(handles.Config{})
 	defer func() { _ = table.Close() }()
