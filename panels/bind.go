@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -50,6 +51,10 @@ func checkPanelID(id string) error {
 		return bad("it is empty")
 	case len(id) > MaxPanelID:
 		return bad(fmt.Sprintf("it has %d bytes, the limit is %d", len(id), MaxPanelID))
+	}
+	// Identity.Owner names both panels and the connections of hosts.
+	if n, ok := strings.CutPrefix(id, "host/"); ok && strings.Trim(n, "0123456789") == "" {
+		return bad("host/ and a number names a host's connection")
 	}
 	for _, c := range id {
 		if c < 0x20 || c == 0x7f || c == '\uFFFD' {

@@ -183,6 +183,8 @@ func TestBadPanels(t *testing.T) {
 	h := newHouse(t)
 	h.refuses(OpenRequest{}, fserr.EINVAL, "empty")
 	h.refuses(OpenRequest{PanelID: "a b"}, fserr.EINVAL, "context_id")
+	h.refuses(OpenRequest{PanelID: "host/1"}, fserr.EINVAL, "host's connection")
+	h.refuses(OpenRequest{PanelID: "host/2", ContextID: "ctx_h"}, fserr.EINVAL, "host's connection")
 	h.refuses(OpenRequest{PanelID: "../x"}, fserr.EINVAL, "context_id")
 	h.refuses(OpenRequest{PanelID: "a\x00b"}, fserr.EINVAL)
 	h.refuses(OpenRequest{PanelID: strings.Repeat("x", 201)}, fserr.EINVAL)
