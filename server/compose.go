@@ -43,7 +43,9 @@ func (s *Server) compose(context.Context) error {
 		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit,
 	}))
 	ctxfsv1.RegisterContextServiceServer(s.grpc, &services.Contexts{Contexts: p.contexts, Version: s.deps.Version})
-	ctxfsv1.RegisterPanelServiceServer(s.grpc, &services.Panels{Panels: p.panels, Handles: p.handles})
+	ctxfsv1.RegisterPanelServiceServer(s.grpc, &services.Panels{
+		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
+	})
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)

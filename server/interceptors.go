@@ -89,6 +89,10 @@ func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSe
 				err = i.panicked(c.method, p)
 			}
 		}()
+		// Who was closed before the table knew the stream was not found there to be ended.
+		if _, err := i.auth.identify(ctx, c.method); err != nil {
+			return err
+		}
 		return handler(srv, &observedStream{streamWithContext{ss, ctx}, i})
 	})
 }

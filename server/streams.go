@@ -19,6 +19,12 @@ var (
 	errExpired  = &fserr.Error{Code: fserr.EACCES, Detail: "the token expired", Hint: "its host gets another by RenewToken"}
 )
 
+// maxPanelStreams bounds the streams of one panel over all its connections: each may
+// hold an open file, and those of the process are shared by all.
+const maxPanelStreams = 1000
+
+var errTooMany = &fserr.Error{Code: fserr.EMFILE, Detail: "the panel has 1000 streams open", Hint: "end some"}
+
 // endGrace is how long a handler has to end by itself once its stream was ended; a
 // handler that is stuck in sending to a client that does not read ends with the stream.
 const endGrace = 500 * time.Millisecond
@@ -27,34 +33,50 @@ const endGrace = 500 * time.Millisecond
 type streamTable struct {
 	mu     sync.Mutex
 	live   map[*liveStream]struct{}
+	counts map[string]int // of the counted streams of a panel
 	closed bool
 	// handlers are waited for by close.
 	handlers sync.WaitGroup
 }
 
 type liveStream struct {
-	panel  string
-	cancel context.CancelCauseFunc
+	panel string
+	// counted streams are bounded by maxPanelStreams.
+	counted bool
+	cancel  context.CancelCauseFunc
 }
 
-func newStreamTable() *streamTable { return &streamTable{live: map[*liveStream]struct{}{}} }
+func newStreamTable() *streamTable {
+	return &streamTable{live: map[*liveStream]struct{}{}, counts: map[string]int{}}
+}
 
-// add enters a stream; false when no more are taken.
-func (t *streamTable) add(s *liveStream) bool {
+// add enters a stream, or says why no more are taken.
+func (t *streamTable) add(s *liveStream) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
-		return false
+	switch {
+	case t.closed:
+		return errStopping
+	case s.counted && t.counts[s.panel] >= maxPanelStreams:
+		return errTooMany
+	case s.counted:
+		t.counts[s.panel]++
 	}
 	t.live[s] = struct{}{}
 	t.handlers.Add(1)
-	return true
+	return nil
 }
 
 func (t *streamTable) remove(s *liveStream) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	delete(t.live, s)
-	t.mu.Unlock()
+	if !s.counted {
+		return
+	}
+	if t.counts[s.panel]--; t.counts[s.panel] == 0 {
+		delete(t.counts, s.panel)
+	}
 }
 
 // endPanel ends a panel's streams.
@@ -93,9 +115,9 @@ func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(
 		ctx, stop = context.WithDeadlineCause(ctx, id.ExpiresAt, errExpired)
 		defer stop()
 	}
-	s := &liveStream{panel: id.Panel, cancel: cancel}
-	if !t.add(s) {
-		return errStopping
+	s := &liveStream{panel: id.Panel, cancel: cancel, counted: id.Role == panels.RolePanel}
+	if err := t.add(s); err != nil {
+		return err
 	}
 	defer t.remove(s)
 	done := make(chan error, 1)

@@ -23,6 +23,8 @@ type Panels struct {
 	ctxfsv1.UnimplementedPanelServiceServer
 	Panels  panels.Service
 	Handles Handles
+	// Changed is told of a panel whose rights OpenPanel may have changed; nil means nobody is.
+	Changed func(panelID string)
 }
 
 // OpenPanel implements PanelService.
@@ -35,6 +37,9 @@ func (s *Panels) OpenPanel(ctx context.Context, req *ctxfsv1.OpenPanelRequest) (
 	o, err := s.Panels.Open(ctx, panels.OpenRequest{
 		PanelID: req.GetPanelId(), ContextID: req.GetContextId(), ReadOnly: req.GetReadOnly(), TTL: ttl,
 	}, nil)
+	if s.Changed != nil {
+		s.Changed(req.GetPanelId())
+	}
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}

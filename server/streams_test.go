@@ -1,0 +1,118 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// manyStreams runs n streams of id and returns when all of them are in the table.
+func manyStreams(t *testing.T, table *streamTable, id panels.Identity, n int) {
+	t.Helper()
+	running := make(chan struct{})
+	for range n {
+		go func() {
+			_ = table.run(t.Context(), id, func(ctx context.Context) error {
+				running <- struct{}{}
+				<-ctx.Done()
+				return nil
+			})
+		}()
+	}
+	for range n {
+		<-running
+	}
+}
+
+func TestAPanelsStreamsAreBounded(t *testing.T) {
+	table := newStreamTable()
+	panel := func(name string) panels.Identity { return panels.Identity{Role: panels.RolePanel, Panel: name} }
+	one := func(id panels.Identity) error {
+		return table.run(t.Context(), id, func(context.Context) error { return nil })
+	}
+	manyStreams(t, table, panel("p"), maxPanelStreams)
+	if err := one(panel("p")); !errors.Is(err, fserr.EMFILE) {
+		t.Errorf("one stream more: %v, want EMFILE", err)
+	}
+	if err := one(panel("q")); err != nil {
+		t.Errorf("another panel: %v", err)
+	}
+	if err := one(panels.Identity{Role: panels.RoleHost, Panel: "p"}); err != nil {
+		t.Errorf("a host that acts for the panel: %v", err)
+	}
+	table.endPanel("p")
+	table.wait()
+	for deadline := time.Now().Add(5 * time.Second); table.count() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("streams are left") // run returns after its handler; nothing tells when
+		}
+	}
+	if err := one(panel("p")); err != nil {
+		t.Errorf("after the streams ended: %v", err)
+	}
+	if len(table.counts) != 0 {
+		t.Errorf("counts are left: %v", table.counts)
+	}
+}
+
+// closingPanels is a registry whose panel is closed after its first authentication.
+type closingPanels struct {
+	panels.Service
+	asked int
+}
+
+func (c *closingPanels) Authenticate(context.Context, string) (panels.Identity, error) {
+	if c.asked++; c.asked > 1 {
+		return panels.Identity{}, errClosed
+	}
+	return panels.Identity{Role: panels.RolePanel, Panel: "p", Context: "ctx_p", Owner: "p"}, nil
+}
+
+type silentStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s silentStream) Context() context.Context { return s.ctx }
+
+// TestAPanelClosedWhileItsStreamBegins closes it between authentication and the
+// entry in the table, where nobody would have ended the stream.
+func TestAPanelClosedWhileItsStreamBegins(t *testing.T) {
+	in := newInterceptors(zap.NewNop(), &authenticator{panels: &closingPanels{}}, newMetrics("1"), newStreamTable())
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", bearerOf("token")))
+	info := &grpc.StreamServerInfo{FullMethod: ctxfsv1.FsService_Watch_FullMethodName}
+	err := in.stream(nil, silentStream{ctx: ctx}, info, func(any, grpc.ServerStream) error {
+		t.Error("the handler ran")
+		return nil
+	})
+	wantError(t, err, codes.Unauthenticated, "EACCES", "closed")
+}
+
+// TestOpenPanelChangesWhatAHostMayDoForIt has the host act for the panel before, so
+// that the server remembers the panel's rights.
+func TestOpenPanelChangesWhatAHostMayDoForIt(t *testing.T) {
+	r := start(t, testConfig(t))
+	cc := r.host(t)
+	fs, ps := ctxfsv1.NewFsServiceClient(cc), ctxfsv1.NewPanelServiceClient(cc)
+	for _, readOnly := range []bool{false, true, false} {
+		if _, err := ps.OpenPanel(t.Context(), &ctxfsv1.OpenPanelRequest{PanelId: "p", ReadOnly: readOnly}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := fs.WriteFile(with(t, panelKey, "p"), &ctxfsv1.WriteFileRequest{Path: "/f"})
+		if readOnly {
+			wantError(t, err, codes.FailedPrecondition, "EROFS", "read-only")
+		} else if err != nil {
+			t.Errorf("a panel that may write: %v", err)
+		}
+	}
+}
