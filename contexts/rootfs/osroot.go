@@ -100,11 +100,17 @@ func osError(err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	return &fserr.Error{Code: osCode(err), Err: err}
+	if escapes(err) {
+		return &fserr.Error{Code: errOutside.Code, Detail: errOutside.Detail, Err: err}
+	}
+	return &fserr.Error{Code: fserr.CodeOf(err), Err: err}
 }
 
+// escapes reports whether os.Root refused to leave its directory.
+func escapes(err error) bool { return strings.HasSuffix(err.Error(), escapeText) }
+
 func osCode(err error) fserr.Code {
-	if strings.HasSuffix(err.Error(), escapeText) {
+	if escapes(err) {
 		return fserr.EACCES
 	}
 	return fserr.CodeOf(err)

@@ -125,6 +125,9 @@ func checkPath(path string) error {
 	return nil
 }
 
+// errOutside is the error of a path, or of a link on its way, that leaves the tree.
+var errOutside = &fserr.Error{Code: fserr.EACCES, Detail: "permission denied, path leads outside the context"}
+
 func checkComponent(name string) error {
 	if len(name) > MaxName {
 		return fserr.ENAMETOOLONG
@@ -177,7 +180,7 @@ func (w *osWalk) dots(name string) error {
 		return nil
 	}
 	if len(w.stack) == 1 {
-		return fserr.EACCES
+		return errOutside
 	}
 	_ = w.here().Close()
 	w.stack = w.stack[:len(w.stack)-1]
@@ -239,7 +242,7 @@ func (w *osWalk) link(name string) error {
 	}
 	target = filepath.ToSlash(target)
 	if filepath.VolumeName(target) != "" {
-		return fserr.EACCES
+		return errOutside
 	}
 	if strings.HasPrefix(target, "/") {
 		w.release(w.stack[1:])

@@ -75,7 +75,7 @@ func (w *pathWalk) rewind() {
 
 func (w *pathWalk) up() error {
 	if len(w.held) == 0 {
-		return unix.EACCES
+		return errOutside
 	}
 	closeFD(w.top())
 	w.held = w.held[:len(w.held)-1]

@@ -54,7 +54,7 @@ func (r *linuxRoot) nameOf(root, fd int, path string) (string, error) {
 	}
 	name, under := virtualName(top, whole)
 	if !under {
-		return "", unix.EACCES
+		return "", errOutside
 	}
 	return name, r.confirm(name, st)
 }
