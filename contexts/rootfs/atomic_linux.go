@@ -20,6 +20,7 @@ type linuxAtomic struct {
 	exclusive bool
 	mu        sync.Mutex
 	tmp       string // the reserved name, "" while it has none
+	mode      uint32 // what a new file gets; one that has a name gets it at Commit
 	done      bool
 }
 
@@ -29,10 +30,10 @@ func (r *linuxRoot) CreateAtomic(path string, mode uint32, exclusive bool) (Atom
 	if err != nil {
 		return nil, failed(err, "open", path)
 	}
-	a := &linuxAtomic{at: at, exclusive: exclusive}
-	fd, err := a.open(mode)
+	a := &linuxAtomic{at: at, exclusive: exclusive, mode: mode}
+	fd, err := a.open(r.noTmpfile)
 	if err == nil {
-		if err = r.adopt(fd, mode); err != nil {
+		if err = r.adopt(fd, a.modeNow()); err != nil {
 			closeFD(fd)
 			a.dropName()
 		}
@@ -103,17 +104,27 @@ func replaceable(fd int, st Stat, exclusive bool) error {
 }
 
 // open makes the file; the caller adopts it.
-func (a *linuxAtomic) open(mode uint32) (int, error) {
-	fd, err := openAt(a.at.dir, ".", unix.O_TMPFILE|unix.O_RDWR, mode&0o777)
-	if err == nil || !unsupported(err) {
-		return fd, err
+func (a *linuxAtomic) open(noTmpfile bool) (int, error) {
+	if !noTmpfile {
+		fd, err := openAt(a.at.dir, ".", unix.O_TMPFILE|unix.O_RDWR, a.mode&0o777)
+		if err == nil || !unsupported(err) {
+			return fd, err
+		}
 	}
 	name := tmpName()
-	fd, err = openAt(a.at.dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, mode&0o777)
+	fd, err := openAt(a.at.dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, tmpMode)
 	if err == nil {
 		a.tmp = name
 	}
 	return fd, err
+}
+
+// modeNow is the mode until Commit: what can be found by name is for nobody else.
+func (a *linuxAtomic) modeNow() uint32 {
+	if a.tmp != "" {
+		return tmpMode
+	}
+	return a.mode
 }
 
 func tmpName() string { return ReservedPrefix + rand.Text() }
@@ -153,12 +164,14 @@ func (a *linuxAtomic) commit(fd int, sync bool) error {
 
 // appear takes the place if it is free, else that of the file standing there.
 func (a *linuxAtomic) appear(fd int) error {
-	if err := a.takeFree(fd); err != unix.EEXIST || a.exclusive {
-		return err
+	if a.tmp == "" || a.exclusive {
+		if err := a.takeFree(fd); err != unix.EEXIST || a.exclusive {
+			return err
+		}
 	}
 	old, err := openAt(a.at.dir, a.at.base, unix.O_PATH, 0)
 	if err == unix.ENOENT {
-		return errRenamed
+		return a.appearNew(fd)
 	}
 	if err != nil {
 		return err
@@ -181,10 +194,34 @@ func (a *linuxAtomic) appear(fd int) error {
 	return a.replace(fd)
 }
 
+// appearNew takes a place that was free a moment ago.
+func (a *linuxAtomic) appearNew(fd int) error {
+	err := a.takeFree(fd)
+	if err == unix.EEXIST {
+		return errRenamed
+	}
+	return err
+}
+
+// takeFree takes the place unless something stands there (EEXIST). A name of its own
+// the file has without others' permissions: it gets those for this one step.
 func (a *linuxAtomic) takeFree(fd int) error {
 	if a.tmp == "" {
 		return linkFD(fd, a.at.dir, a.at.base)
 	}
+	if err := unix.Fchmod(fd, a.mode&0o1777); err != nil {
+		return err
+	}
+	err := a.renameFree()
+	if err == unix.EEXIST {
+		if cerr := unix.Fchmod(fd, tmpMode); cerr != nil {
+			return cerr
+		}
+	}
+	return err
+}
+
+func (a *linuxAtomic) renameFree() error {
 	err := unix.Renameat2(a.at.dir, a.tmp, a.at.dir, a.at.base, unix.RENAME_NOREPLACE)
 	if unsupported(err) {
 		err = unix.Linkat(a.at.dir, a.tmp, a.at.dir, a.at.base, 0)
@@ -243,6 +280,28 @@ func (a *linuxAtomic) Abort() error {
 		return nil
 	}
 	return failed(a.finish(), "close", "")
+}
+
+// Chmod changes what the file will have, unless it replaces another.
+func (a *linuxAtomic) Chmod(mode uint32) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mode = mode
+	if a.tmp != "" {
+		return nil
+	}
+	return a.linuxFile.Chmod(mode)
+}
+
+// Stat describes the file with the mode that it will have.
+func (a *linuxAtomic) Stat() (Stat, error) {
+	st, err := a.linuxFile.Stat()
+	if err != nil {
+		return st, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return st.withPerm(a.mode), nil
 }
 
 // Close without Commit is Abort.

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestAtomicWritersAllSucceed has many replace one file: each write is made, none is undone.
@@ -24,4 +26,29 @@ func TestAtomicWritersAllSucceed(t *testing.T) {
 		all.Wait()
 		w.content("f", "whole")
 	})
+}
+
+// named opens a root as on a file system without O_TMPFILE.
+func named(dir string) (Root, error) {
+	r, err := openLinux(dir, Options{}, unix.Openat2)
+	if err != nil {
+		return nil, err
+	}
+	r.noTmpfile = true
+	return r, nil
+}
+
+// TestTemporaryNameIsPrivate looks at the names that atomic files have before Commit.
+func TestTemporaryNameIsPrivate(t *testing.T) {
+	t.Run("osroot", func(t *testing.T) {
+		newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: "osroot"}) }).private()
+	})
+	t.Run("without O_TMPFILE", func(t *testing.T) { newWorld(t, named).private() })
+}
+
+// TestWithoutTmpfile opens and writes where atomic files need names.
+func TestWithoutTmpfile(t *testing.T) {
+	for _, b := range openBehaviours {
+		t.Run(b.name, func(t *testing.T) { b.run(newWorld(t, named)) })
+	}
 }

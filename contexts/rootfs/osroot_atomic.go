@@ -3,6 +3,7 @@ package rootfs
 import (
 	"crypto/rand"
 	"os"
+	"sync"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -13,7 +14,20 @@ type osAtomic struct {
 	pos       osPos
 	temp      string
 	exclusive bool
-	done      bool
+	// mu lets one of Commit and Abort be the end, and guards what follows.
+	mu   sync.Mutex
+	mode uint32 // what a new file gets at Commit; until then nobody else may read it
+	done bool
+}
+
+// tmpMode is the mode of a temporary name: what is written may replace a file that
+// nobody else may read.
+const tmpMode = 0o600
+
+// withPerm is s with other permission bits, of those that are given (not setuid, setgid).
+func (s Stat) withPerm(mode uint32) Stat {
+	s.Mode = s.Mode&^0o7777 | mode&0o1777
+	return s
 }
 
 // CreateAtomic implements Opener. Commit closes the file.
@@ -41,13 +55,13 @@ func (p osPos) createAtomic(mode uint32, exclusive bool) (AtomicFile, error) {
 	case p.exists() && !p.info.Mode().IsRegular():
 		return nil, fserr.EOPNOTSUPP
 	}
-	a := &osAtomic{pos: p, temp: ReservedPrefix + rand.Text(), exclusive: exclusive}
-	f, err := p.dir.dir.OpenFile(a.temp, osOpenFlags(O_RDWR|O_CREAT|O_EXCL), 0o600)
+	a := &osAtomic{pos: p, temp: ReservedPrefix + rand.Text(), exclusive: exclusive, mode: mode}
+	f, err := p.dir.dir.OpenFile(a.temp, osOpenFlags(O_RDWR|O_CREAT|O_EXCL), tmpMode)
 	if err != nil {
 		return nil, err
 	}
 	a.osFile = newOSFile(f, p.dir.root.opts, O_RDWR, false)
-	if err := settle(f, a.opts, mode); err != nil {
+	if err := settle(f, a.opts, tmpMode); err != nil {
 		_ = a.Abort()
 		return nil, err
 	}
@@ -56,10 +70,12 @@ func (p osPos) createAtomic(mode uint32, exclusive bool) (AtomicFile, error) {
 
 // Commit implements AtomicFile.
 func (a *osAtomic) Commit(sync bool) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.done {
 		return osError(fserr.EBADF)
 	}
-	err := a.keepOld()
+	err := a.takeMode()
 	if err == nil && sync {
 		err = a.f.Sync()
 	}
@@ -73,18 +89,18 @@ func (a *osAtomic) Commit(sync bool) error {
 	return osError(a.finish(err))
 }
 
-// keepOld gives the new file the mode, owner and xattrs of the one it replaces.
-func (a *osAtomic) keepOld() error {
-	if a.exclusive {
-		return nil
-	}
+// takeMode gives the file its final mode: that, with owner and xattrs, of the one it
+// replaces, else what was asked for.
+func (a *osAtomic) takeMode() error {
 	dir := a.pos.dir
 	info, err := dir.dir.Lstat(a.pos.base)
-	if err != nil || !info.Mode().IsRegular() {
-		if osCodeOrNil(err) == fserr.ENOENT {
-			return nil
-		}
+	switch {
+	case a.exclusive, osCodeOrNil(err) == fserr.ENOENT:
+		return a.f.Chmod(osMode(a.mode))
+	case err != nil:
 		return err
+	case !info.Mode().IsRegular():
+		return nil // the rename refuses it, or replaces a link that was put there
 	}
 	st, err := dir.lstat(a.pos.base)
 	if err != nil {
@@ -137,6 +153,8 @@ func (a *osAtomic) finish(err error) error {
 
 // Abort implements AtomicFile.
 func (a *osAtomic) Abort() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.done {
 		return nil
 	}
@@ -145,6 +163,28 @@ func (a *osAtomic) Abort() error {
 	err := osUnlink(a.pos.dir, a.temp)
 	_ = a.pos.dir.Close()
 	return osError(err)
+}
+
+// Chmod changes what the file will have, unless it replaces another.
+func (a *osAtomic) Chmod(mode uint32) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return osError(fserr.EBADF)
+	}
+	a.mode = mode
+	return nil
+}
+
+// Stat describes the file with the mode that it will have.
+func (a *osAtomic) Stat() (Stat, error) {
+	st, err := a.osFile.Stat()
+	if err != nil {
+		return st, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return st.withPerm(a.mode), nil
 }
 
 // Close aborts what was neither committed nor aborted.

@@ -18,6 +18,8 @@ type linuxRoot struct {
 	openat2 bool
 	// syscall is openat2(2); tests put a kernel without it in its place.
 	syscall openat2Func
+	// noTmpfile makes atomic files as where O_TMPFILE is not to be had; for tests.
+	noTmpfile bool
 }
 
 type openat2Func func(dir int, path string, how *unix.OpenHow) (int, error)
