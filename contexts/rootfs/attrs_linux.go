@@ -11,26 +11,43 @@ func chmodFD(fd int, mode uint32) error {
 	if err == unix.EOPNOTSUPP || err == unix.EPERM {
 		// No fchmodat2 before Linux 6.6, or a filter that does not know it. A link
 		// is not to be chmodded through /proc either: that answers EOPNOTSUPP.
-		return unix.Fchmodat(unix.AT_FDCWD, procFD(fd), mode, 0)
+		return byProc(err, unix.Fchmodat(unix.AT_FDCWD, procFD(fd), mode, 0))
 	}
 	return err
+}
+
+// byProc is what a system call on fd answers that was made again through /proc: where
+// that is not mounted its ENOENT tells nothing of the file, and the first error counts.
+func byProc(first, again error) error {
+	if again == unix.ENOENT {
+		return first
+	}
+	return again
 }
 
 func utimesFD(fd int, atimeNs, mtimeNs int64) error {
 	ts := []unix.Timespec{timespec(atimeNs), timespec(mtimeNs)}
 	err := unix.UtimesNanoAt(fd, "", ts, unix.AT_EMPTY_PATH)
 	if err == unix.EINVAL || err == unix.ENOENT {
-		return unix.UtimesNanoAt(unix.AT_FDCWD, procFD(fd), ts, 0) // before Linux 5.8
+		return byProc(err, unix.UtimesNanoAt(unix.AT_FDCWD, procFD(fd), ts, 0)) // before Linux 5.8
 	}
 	return err
 }
 
+// accessFD asks for the effective ids. EPERM is the answer for an immutable file, and
+// that of a filter that does not know faccessat2: the older call, which the filter
+// lets pass, tells them apart. It knows the real ids only; where the effective ones are
+// others, x/sys works the answer out from the mode.
 func accessFD(fd int, mode uint32) error {
 	err := unix.Faccessat2(fd, "", mode, unix.AT_EMPTY_PATH|unix.AT_EACCESS)
-	if err == unix.ENOSYS || err == unix.EPERM {
-		return unix.Faccessat(unix.AT_FDCWD, procFD(fd), mode, unix.AT_EACCESS)
+	if err != unix.ENOSYS && err != unix.EPERM {
+		return err
 	}
-	return err
+	again := unix.Faccessat(unix.AT_FDCWD, procFD(fd), mode, 0)
+	if again != unix.EPERM && (unix.Getuid() != unix.Geteuid() || unix.Getgid() != unix.Getegid()) {
+		again = unix.Faccessat(unix.AT_FDCWD, procFD(fd), mode, unix.AT_EACCESS)
+	}
+	return byProc(err, again)
 }
 
 // chownFD changes the owner if the options permit, or it is already so.

@@ -41,3 +41,7 @@ func osFutimes(f *os.File, atimeNs, mtimeNs int64) error {
 }
 
 func osDatasync(f *os.File) error { return f.Sync() }
+
+func osAccess(n *osNode, name string, mode uint32) error {
+	return n.withFD(func(fd int) error { return unix.Faccessat(fd, name, mode, unix.AT_SYMLINK_NOFOLLOW) })
+}

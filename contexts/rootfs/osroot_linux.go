@@ -35,3 +35,15 @@ func osFutimes(f *os.File, atimeNs, mtimeNs int64) error {
 }
 
 func osDatasync(f *os.File) error { return withFileFD(f, unix.Fdatasync) }
+
+// osAccess asks about what stands at name, by descriptor: see accessFD.
+func osAccess(n *osNode, name string, mode uint32) error {
+	return n.withFD(func(dir int) error {
+		fd, err := openAt(dir, name, unix.O_PATH, 0)
+		if err != nil {
+			return err
+		}
+		defer closeFD(fd)
+		return accessFD(fd, mode)
+	})
+}

@@ -63,10 +63,6 @@ func osUtimes(n *osNode, name string, atimeNs, mtimeNs int64) error {
 	return n.withFD(func(fd int) error { return unix.UtimesNanoAt(fd, name, ts, unix.AT_SYMLINK_NOFOLLOW) })
 }
 
-func osAccess(n *osNode, name string, mode uint32) error {
-	return n.withFD(func(fd int) error { return unix.Faccessat(fd, name, mode, unix.AT_SYMLINK_NOFOLLOW) })
-}
-
 func osStatfs(n *osNode) (Statfs, error) {
 	var st unix.Statfs_t
 	err := n.withFD(func(fd int) error { return unix.Fstatfs(fd, &st) })

@@ -90,7 +90,7 @@ type Inspector interface {
 	// Statfs describes the file system that holds path.
 	Statfs(path string) (Statfs, error)
 	// Access checks path for mode, a union of R_OK (4), W_OK (2), X_OK (1); 0 asks
-	// for existence. EACCES or EROFS when refused, EINVAL for other bits.
+	// for existence. EACCES, EROFS or EPERM (an immutable file) when refused, EINVAL for other bits.
 	Access(path string, mode uint32) error
 	// Realpath returns the virtual absolute path of what path resolves to, from
 	// its descriptor; ENOENT when it was deleted, EACCES when it is no longer under the root.

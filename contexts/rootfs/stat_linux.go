@@ -38,9 +38,10 @@ func statOf(x *unix.Statx_t) Stat {
 
 func stampNs(t unix.StatxTimestamp) int64 { return saturate(t.Sec, int64(t.Nsec)) }
 
-// birthNs is the change time where the file system keeps no birth time, as in libuv.
+// birthNs is the change time where the file system keeps no birth time, as in libuv:
+// it says so, or tells of the epoch.
 func birthNs(x *unix.Statx_t) int64 {
-	if x.Mask&unix.STATX_BTIME == 0 {
+	if x.Mask&unix.STATX_BTIME == 0 || (x.Btime.Sec == 0 && x.Btime.Nsec == 0) {
 		return stampNs(x.Ctime)
 	}
 	return stampNs(x.Btime)
