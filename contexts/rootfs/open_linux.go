@@ -32,9 +32,6 @@ func systemFlags(flags Flags) (int, error) {
 			sys |= t.sys
 		}
 	}
-	if flags&O_TRUNC != 0 && !flags.Writable() {
-		return 0, unix.EINVAL
-	}
 	return sys, nil
 }
 

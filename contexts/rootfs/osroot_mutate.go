@@ -54,9 +54,13 @@ func (r *osRoot) ensureDir(path string, last bool, mode uint32) (made string, er
 	if fserr.CodeOf(err) != fserr.EEXIST {
 		return made, err
 	}
-	// Somebody else made it, or a dangling link stands there.
-	if st, serr := r.Stat(path); serr == nil && st.IsDir() {
+	// Somebody else made it, or a link stands there that dangles (ENOENT, as Node's mkdir says).
+	st, serr := r.Stat(path)
+	switch {
+	case serr == nil && st.IsDir():
 		return "", nil
+	case serr != nil:
+		return "", serr
 	}
 	return "", err
 }

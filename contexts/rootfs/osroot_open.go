@@ -38,9 +38,12 @@ func (r *osRoot) OpenNoFollow(path string, flags Flags) (File, error) {
 	return r.open(path, walkMode{noLinks: true}, flags, 0)
 }
 
+// checkOSFlags refuses what is unknown or contradicts itself. O_TRUNC without writing,
+// which POSIX leaves open, is refused too: an open to read destroys nothing.
 func checkOSFlags(flags Flags) error {
 	bad := flags&^knownFlags != 0 || flags&O_ACCMODE == O_ACCMODE ||
-		flags&(O_CREAT|O_DIRECTORY) == O_CREAT|O_DIRECTORY
+		flags&(O_CREAT|O_DIRECTORY) == O_CREAT|O_DIRECTORY ||
+		(flags&O_TRUNC != 0 && !flags.Writable())
 	if bad {
 		return fserr.EINVAL
 	}

@@ -105,7 +105,7 @@ type Mutator interface {
 	Mkdir(path string, mode uint32) error
 	// MkdirAll makes path and missing parents and returns the virtual absolute path
 	// of the first directory made, "" when all existed. A file on the way is
-	// ENOTDIR, one at the end EEXIST.
+	// ENOTDIR, one at the end EEXIST; a dangling link is ENOENT, as Node says.
 	MkdirAll(path string, mode uint32) (first string, err error)
 	// Symlink stores target, byte for byte, as a link at path.
 	Symlink(target, path string) error
