@@ -68,6 +68,8 @@ const (
 	FsService_ListHandles_FullMethodName = "/ctxfs.v1.FsService/ListHandles"
 	FsService_ReadStream_FullMethodName  = "/ctxfs.v1.FsService/ReadStream"
 	FsService_WriteStream_FullMethodName = "/ctxfs.v1.FsService/WriteStream"
+	FsService_Session_FullMethodName     = "/ctxfs.v1.FsService/Session"
+	FsService_Hold_FullMethodName        = "/ctxfs.v1.FsService/Hold"
 )
 
 // FsServiceClient is the client API for FsService service.
@@ -215,8 +217,8 @@ type FsServiceClient interface {
 	// Flushes an open file's content to the disk.
 	// Errors: EBADF, EIO.
 	Fdatasync(ctx context.Context, in *FdatasyncRequest, opts ...grpc.CallOption) (*FdatasyncResponse, error)
-	// Closes a handle.
-	// Errors: EBADF.
+	// Closes a handle; with commit the file of an atomic one appears in its place.
+	// Errors: EBADF; with commit EINVAL, EBUSY, EEXIST (flag wx), ENOSPC.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
 	// Lists the caller's open handles; a host that names no panel sees all.
 	ListHandles(ctx context.Context, in *ListHandlesRequest, opts ...grpc.CallOption) (*ListHandlesResponse, error)
@@ -227,6 +229,15 @@ type FsServiceClient interface {
 	// appears whole when the client half-closes, and not at all when the stream ends otherwise.
 	// Errors: as WriteFile.
 	WriteStream(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[WriteStreamRequest, WriteStreamResponse], error)
+	// All of the above but ReadStream and WriteStream as messages on one stream, which is also the lease of a client
+	// instance. Many operations are in flight at once; replies name the operation by its id. See SessionRequest.
+	// Errors end the stream: INVALID_ARGUMENT (EINVAL: the first message is no open, or an id is in use),
+	// UNAUTHENTICATED (the panel was closed, or the token expired), UNAVAILABLE (the server is stopping).
+	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
+	// The lease of a client instance for clients without bidirectional streams: the handles opened in its name stay while
+	// this stream does, and 30 s longer. The first message is held.
+	// Errors: EINVAL (no instance, or a bad name).
+	Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HoldResponse], error)
 }
 
 type fsServiceClient struct {
@@ -755,6 +766,38 @@ func (c *fsServiceClient) WriteStream(ctx context.Context, opts ...grpc.CallOpti
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FsService_WriteStreamClient = grpc.ClientStreamingClient[WriteStreamRequest, WriteStreamResponse]
 
+func (c *fsServiceClient) Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[6], FsService_Session_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SessionRequest, SessionResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FsService_SessionClient = grpc.BidiStreamingClient[SessionRequest, SessionResponse]
+
+func (c *fsServiceClient) Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HoldResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[7], FsService_Hold_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[HoldRequest, HoldResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FsService_HoldClient = grpc.ServerStreamingClient[HoldResponse]
+
 // FsServiceServer is the server API for FsService service.
 // All implementations must embed UnimplementedFsServiceServer
 // for forward compatibility.
@@ -900,8 +943,8 @@ type FsServiceServer interface {
 	// Flushes an open file's content to the disk.
 	// Errors: EBADF, EIO.
 	Fdatasync(context.Context, *FdatasyncRequest) (*FdatasyncResponse, error)
-	// Closes a handle.
-	// Errors: EBADF.
+	// Closes a handle; with commit the file of an atomic one appears in its place.
+	// Errors: EBADF; with commit EINVAL, EBUSY, EEXIST (flag wx), ENOSPC.
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
 	// Lists the caller's open handles; a host that names no panel sees all.
 	ListHandles(context.Context, *ListHandlesRequest) (*ListHandlesResponse, error)
@@ -912,6 +955,15 @@ type FsServiceServer interface {
 	// appears whole when the client half-closes, and not at all when the stream ends otherwise.
 	// Errors: as WriteFile.
 	WriteStream(grpc.ClientStreamingServer[WriteStreamRequest, WriteStreamResponse]) error
+	// All of the above but ReadStream and WriteStream as messages on one stream, which is also the lease of a client
+	// instance. Many operations are in flight at once; replies name the operation by its id. See SessionRequest.
+	// Errors end the stream: INVALID_ARGUMENT (EINVAL: the first message is no open, or an id is in use),
+	// UNAUTHENTICATED (the panel was closed, or the token expired), UNAVAILABLE (the server is stopping).
+	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
+	// The lease of a client instance for clients without bidirectional streams: the handles opened in its name stay while
+	// this stream does, and 30 s longer. The first message is held.
+	// Errors: EINVAL (no instance, or a bad name).
+	Hold(*HoldRequest, grpc.ServerStreamingServer[HoldResponse]) error
 	mustEmbedUnimplementedFsServiceServer()
 }
 
@@ -1062,6 +1114,12 @@ func (UnimplementedFsServiceServer) ReadStream(*ReadStreamRequest, grpc.ServerSt
 }
 func (UnimplementedFsServiceServer) WriteStream(grpc.ClientStreamingServer[WriteStreamRequest, WriteStreamResponse]) error {
 	return status.Error(codes.Unimplemented, "method WriteStream not implemented")
+}
+func (UnimplementedFsServiceServer) Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error {
+	return status.Error(codes.Unimplemented, "method Session not implemented")
+}
+func (UnimplementedFsServiceServer) Hold(*HoldRequest, grpc.ServerStreamingServer[HoldResponse]) error {
+	return status.Error(codes.Unimplemented, "method Hold not implemented")
 }
 func (UnimplementedFsServiceServer) mustEmbedUnimplementedFsServiceServer() {}
 func (UnimplementedFsServiceServer) testEmbeddedByValue()                   {}
@@ -1884,6 +1942,24 @@ func _FsService_WriteStream_Handler(srv interface{}, stream grpc.ServerStream) e
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FsService_WriteStreamServer = grpc.ClientStreamingServer[WriteStreamRequest, WriteStreamResponse]
 
+func _FsService_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(FsServiceServer).Session(&grpc.GenericServerStream[SessionRequest, SessionResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FsService_SessionServer = grpc.BidiStreamingServer[SessionRequest, SessionResponse]
+
+func _FsService_Hold_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(HoldRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FsServiceServer).Hold(m, &grpc.GenericServerStream[HoldRequest, HoldResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FsService_HoldServer = grpc.ServerStreamingServer[HoldResponse]
+
 // FsService_ServiceDesc is the grpc.ServiceDesc for FsService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -2086,6 +2162,17 @@ var FsService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "WriteStream",
 			Handler:       _FsService_WriteStream_Handler,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "Session",
+			Handler:       _FsService_Session_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Hold",
+			Handler:       _FsService_Hold_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "ctxfs/v1/fs.proto",

@@ -423,7 +423,11 @@ type Handle struct {
 	// When, ns since the epoch.
 	OpenedNs int64 `protobuf:"varint,7,opt,name=opened_ns,json=openedNs,proto3" json:"opened_ns,omitempty"`
 	// Last use, ns since the epoch.
-	LastUsedNs    int64 `protobuf:"varint,8,opt,name=last_used_ns,json=lastUsedNs,proto3" json:"last_used_ns,omitempty"`
+	LastUsedNs int64 `protobuf:"varint,8,opt,name=last_used_ns,json=lastUsedNs,proto3" json:"last_used_ns,omitempty"`
+	// The client instance whose lease it ends with; empty means none.
+	ClientInstance string `protobuf:"bytes,9,opt,name=client_instance,json=clientInstance,proto3" json:"client_instance,omitempty"`
+	// Close with commit makes its file appear.
+	Atomic        bool `protobuf:"varint,10,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -514,6 +518,20 @@ func (x *Handle) GetLastUsedNs() int64 {
 	return 0
 }
 
+func (x *Handle) GetClientInstance() string {
+	if x != nil {
+		return x.ClientInstance
+	}
+	return ""
+}
+
+func (x *Handle) GetAtomic() bool {
+	if x != nil {
+		return x.Atomic
+	}
+	return false
+}
+
 var File_ctxfs_v1_fs_types_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_fs_types_proto_rawDesc = "" +
@@ -545,7 +563,7 @@ const file_ctxfs_v1_fs_types_proto_rawDesc = "" +
 	"\x04type\x18\x05 \x01(\x0e2\x12.ctxfs.v1.FileTypeR\x04type\x12\"\n" +
 	"\x04stat\x18\x06 \x01(\v2\x0e.ctxfs.v1.StatR\x04stat\"=\n" +
 	"\rDirEntryBatch\x12,\n" +
-	"\aentries\x18\x01 \x03(\v2\x12.ctxfs.v1.DirEntryR\aentries\"\xd1\x01\n" +
+	"\aentries\x18\x01 \x03(\v2\x12.ctxfs.v1.DirEntryR\aentries\"\x92\x02\n" +
 	"\x06Handle\x12\x0e\n" +
 	"\x02fd\x18\x01 \x01(\x05R\x02fd\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x1d\n" +
@@ -556,7 +574,10 @@ const file_ctxfs_v1_fs_types_proto_rawDesc = "" +
 	"\x05flags\x18\x06 \x01(\tR\x05flags\x12\x1b\n" +
 	"\topened_ns\x18\a \x01(\x03R\bopenedNs\x12 \n" +
 	"\flast_used_ns\x18\b \x01(\x03R\n" +
-	"lastUsedNs*\xcf\x01\n" +
+	"lastUsedNs\x12'\n" +
+	"\x0fclient_instance\x18\t \x01(\tR\x0eclientInstance\x12\x16\n" +
+	"\x06atomic\x18\n" +
+	" \x01(\bR\x06atomic*\xcf\x01\n" +
 	"\bFileType\x12\x19\n" +
 	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eFILE_TYPE_FILE\x10\x01\x12\x17\n" +
