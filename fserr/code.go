@@ -1,6 +1,11 @@
 package fserr
 
-import "strconv"
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strconv"
+)
 
 // Code is a POSIX errno by its Linux number, on every platform, because that is
 // the number that travels. A Code is an error itself: errors.Is(err, fserr.ENOENT).
@@ -113,6 +118,29 @@ func (c Code) Text() string {
 
 // Error makes a Code an error: "ENOENT: no such file or directory".
 func (c Code) Error() string { return c.String() + ": " + c.Text() }
+
+// Is matches the sentinel errors of io/fs, errors and context that mean the same.
+func (c Code) Is(target error) bool {
+	switch target {
+	case fs.ErrNotExist:
+		return c == ENOENT
+	case fs.ErrExist:
+		return c == EEXIST || c == ENOTEMPTY
+	case fs.ErrPermission:
+		return c == EACCES || c == EPERM
+	case fs.ErrInvalid:
+		return c == EINVAL
+	case fs.ErrClosed:
+		return c == EBADF
+	case errors.ErrUnsupported:
+		return c == EOPNOTSUPP || c == ENOSYS
+	case context.Canceled:
+		return c == ECANCELED
+	case context.DeadlineExceeded:
+		return c == ETIMEDOUT
+	}
+	return target == error(c)
+}
 
 // ParseCode returns the Code of a symbolic name; ok is false for an unknown one.
 func ParseCode(name string) (code Code, ok bool) {

@@ -82,27 +82,13 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is matches the sentinel errors of io/fs and context, another *Error of the
-// same Code with no other field set, and the Code itself.
+// Is matches what the Code matches (Code.Is), and an *Error of the same Code with
+// no other field set.
 func (e *Error) Is(target error) bool {
-	switch target {
-	case fs.ErrNotExist:
-		return e.Code == ENOENT
-	case fs.ErrExist:
-		return e.Code == EEXIST || e.Code == ENOTEMPTY
-	case fs.ErrPermission:
-		return e.Code == EACCES || e.Code == EPERM
-	case fs.ErrInvalid:
-		return e.Code == EINVAL
-	case fs.ErrClosed:
-		return e.Code == EBADF
-	case errors.ErrUnsupported:
-		return e.Code == EOPNOTSUPP || e.Code == ENOSYS
+	if other, ok := target.(*Error); ok {
+		return other != nil && *other == Error{Code: e.Code}
 	}
-	if code, ok := target.(Code); ok {
-		return e.Code == code
-	}
-	return false
+	return e.Code.Is(target)
 }
 
 // CodeOf returns the errno in err's chain: that of an *Error, a Code, a

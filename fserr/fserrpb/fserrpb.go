@@ -1,9 +1,9 @@
 // Package fserrpb maps fserr.Error to a gRPC status with google.rpc.ErrorInfo, and back.
 //
 // The status carries one ErrorInfo: reason is the errno's name, domain "ctxfs",
-// metadata errno, syscall, path, dest, hint, kind and written, each value cut at
-// 1 KiB. A path that is not UTF-8 is escaped as in a Go string literal and named
-// in metadata "escaped". An error that may be retried carries RetryInfo too.
+// metadata errno, syscall, path, dest, hint, detail, kind and written, each value
+// cut at 1 KiB. A path that is not UTF-8 is escaped as in a Go string literal;
+// metadata "escaped" says which: "path", "dest" or "path,dest". An error that may be retried carries RetryInfo too.
 package fserrpb
 
 import (
@@ -94,22 +94,32 @@ func metadataOf(e *fserr.Error) map[string]string {
 	md := map[string]string{"errno": strconv.Itoa(int(e.Code))}
 	put := func(key, value string) {
 		if value != "" {
-			md[key] = cut(value)
+			md[key] = cut(strings.ToValidUTF8(value, "\uFFFD"))
 		}
 	}
 	put("syscall", e.Op)
 	put("path", Printable(e.Path))
 	put("dest", Printable(e.Dest))
-	put("hint", strings.ToValidUTF8(e.Hint, "\uFFFD"))
-	put("detail", strings.ToValidUTF8(e.Detail, "\uFFFD"))
+	put("hint", e.Hint)
+	put("detail", e.Detail)
 	put("kind", string(e.Kind))
-	if !utf8.ValidString(e.Path) || !utf8.ValidString(e.Dest) {
-		md["escaped"] = "true"
-	}
+	put("escaped", escaped(e))
 	if e.Written > 0 {
 		md["written"] = strconv.FormatInt(e.Written, 10)
 	}
 	return md
+}
+
+// escaped names the paths of e that are not UTF-8.
+func escaped(e *fserr.Error) string {
+	var names []string
+	if !utf8.ValidString(e.Path) {
+		names = append(names, "path")
+	}
+	if !utf8.ValidString(e.Dest) {
+		names = append(names, "dest")
+	}
+	return strings.Join(names, ",")
 }
 
 // Printable returns path as it is when it is UTF-8, else escaped as in a Go string literal.
@@ -143,13 +153,23 @@ func FromStatus(err error) (*fserr.Error, bool) {
 	if info == nil {
 		return nil, false
 	}
-	code, _ := strconv.ParseInt(info.GetMetadata()["errno"], 10, 32)
-	written, _ := strconv.ParseInt(info.GetMetadata()["written"], 10, 64)
 	md := info.GetMetadata()
+	written, _ := strconv.ParseInt(md["written"], 10, 64)
 	return &fserr.Error{
-		Op: md["syscall"], Path: md["path"], Dest: md["dest"], Code: fserr.Code(code),
+		Op: md["syscall"], Path: md["path"], Dest: md["dest"], Code: codeOf(info),
 		Detail: md["detail"], Hint: md["hint"], Kind: fserr.Kind(md["kind"]), Written: written, RetryAfter: retry, Err: err,
 	}, true
+}
+
+// codeOf returns the errno by its number, else by its name; EIO when both are unknown.
+func codeOf(info *errdetails.ErrorInfo) fserr.Code {
+	if n, err := strconv.ParseInt(info.GetMetadata()["errno"], 10, 32); err == nil && n > 0 {
+		return fserr.Code(n)
+	}
+	if code, ok := fserr.ParseCode(info.GetReason()); ok {
+		return code
+	}
+	return fserr.EIO
 }
 
 func detailsOf(st *status.Status) (info *errdetails.ErrorInfo, retry time.Duration) {
