@@ -15,7 +15,7 @@ type osNode struct {
 	dir  *os.Root
 	// rel is the path walked from the root's top, in the system's form; "." for the top.
 	rel string
-	dev uint64
+	id  fileID
 }
 
 var _ dirNode = (*osNode)(nil)
@@ -31,7 +31,7 @@ func (r *osRoot) openTop() (*osNode, error) {
 		_ = dir.Close()
 		return nil, err
 	}
-	n.dev = st.Dev
+	n.id = st.id()
 	return n, nil
 }
 
@@ -64,8 +64,8 @@ func (n *osNode) verify(parent *osNode, info os.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	n.dev = st.Dev
-	if n.dev != parent.dev && !n.root.opts.FollowMounts {
+	n.id = st.id()
+	if n.id.dev != parent.id.dev && !n.root.opts.FollowMounts {
 		return fserr.EXDEV
 	}
 	return nil

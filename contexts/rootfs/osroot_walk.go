@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -65,7 +64,7 @@ func (p osPos) missing() error {
 type osWalk struct {
 	root  *osRoot
 	mode  walkMode
-	stack []*osNode
+	trail *trail
 	todo  []string
 	dot   string
 	slash bool
@@ -100,16 +99,19 @@ func (r *osRoot) walk(path string, mode walkMode) (osPos, error) {
 	if err != nil {
 		return osPos{}, err
 	}
-	w := &osWalk{root: r, mode: mode, stack: []*osNode{top}, dot: "/"}
+	w := &osWalk{root: r, mode: mode, trail: newTrail(top, top.id), dot: "/"}
+	defer w.trail.close()
 	w.push(path)
 	pos, err := w.run()
-	keep := len(w.stack)
-	if err == nil {
-		keep--
-		pos.dir = w.stack[keep]
+	if err != nil {
+		return pos, err
 	}
-	w.release(w.stack[:keep])
-	return pos, err
+	dir, err := w.trail.take()
+	if err != nil {
+		return pos, err
+	}
+	pos.dir = dir.(*osNode)
+	return pos, nil
 }
 
 // checkPath refuses what no resolution is needed to refuse.
@@ -138,12 +140,6 @@ func checkComponent(name string) error {
 	return nil
 }
 
-func (w *osWalk) release(nodes []*osNode) {
-	for _, n := range nodes {
-		_ = n.Close()
-	}
-}
-
 // push puts path's components before those still to do. When it is the last
 // part, its final slash becomes the whole path's.
 func (w *osWalk) push(path string) {
@@ -154,7 +150,14 @@ func (w *osWalk) push(path string) {
 	w.todo = append(parts, w.todo...)
 }
 
-func (w *osWalk) here() *osNode { return w.stack[len(w.stack)-1] }
+// here is the directory reached.
+func (w *osWalk) here() (*osNode, error) {
+	d, err := w.trail.here()
+	if err != nil {
+		return nil, err
+	}
+	return d.dirNode.(*osNode), nil
+}
 
 func (w *osWalk) run() (osPos, error) {
 	for len(w.todo) > 0 {
@@ -179,11 +182,10 @@ func (w *osWalk) dots(name string) error {
 	if name == "." {
 		return nil
 	}
-	if len(w.stack) == 1 {
+	if w.trail.depth() == 0 {
 		return errOutside
 	}
-	_ = w.here().Close()
-	w.stack = w.stack[:len(w.stack)-1]
+	w.trail.leave()
 	return nil
 }
 
@@ -192,7 +194,11 @@ func (w *osWalk) step(name string, last bool) (pos osPos, done bool, err error) 
 	if err := w.admit(name, last); err != nil {
 		return pos, false, err
 	}
-	info, err := w.here().dir.Lstat(name)
+	here, err := w.here()
+	if err != nil {
+		return pos, false, err
+	}
+	info, err := here.dir.Lstat(name)
 	if err != nil && last && osCode(err) == fserr.ENOENT {
 		return osPos{base: name, slash: w.slash}, true, nil
 	}
@@ -200,10 +206,10 @@ func (w *osWalk) step(name string, last bool) (pos osPos, done bool, err error) 
 		return pos, false, err
 	}
 	if info.Mode()&os.ModeSymlink != 0 && w.follows(last) {
-		return pos, false, w.link(name)
+		return pos, false, w.link(here, name)
 	}
 	if !last {
-		return pos, false, w.enter(name, info)
+		return pos, false, w.enter(here, name, info)
 	}
 	if w.slash && !w.mode.name && !info.IsDir() {
 		return pos, false, fserr.ENOTDIR
@@ -228,12 +234,12 @@ func (w *osWalk) follows(last bool) bool {
 	return !last || w.mode.noLinks || w.mode.follow || (w.slash && !w.mode.name)
 }
 
-func (w *osWalk) link(name string) error {
+func (w *osWalk) link(here *osNode, name string) error {
 	w.links++
 	if w.mode.noLinks || w.links > osMaxLinks {
 		return fserr.ELOOP
 	}
-	target, err := w.here().readlink(name)
+	target, err := here.readlink(name)
 	if err != nil {
 		return err
 	}
@@ -245,22 +251,24 @@ func (w *osWalk) link(name string) error {
 		return errOutside
 	}
 	if strings.HasPrefix(target, "/") {
-		w.release(w.stack[1:])
-		w.stack = w.stack[:1]
+		w.trail.rewind()
 		w.dot = "/"
 	}
 	w.push(target)
 	return nil
 }
 
-func (w *osWalk) enter(name string, info os.FileInfo) error {
+func (w *osWalk) enter(here *osNode, name string, info os.FileInfo) error {
 	if !info.IsDir() {
 		return fserr.ENOTDIR
 	}
-	child, err := w.here().enter(name, info)
+	child, err := here.enter(name, info)
 	if err != nil {
 		return err
 	}
-	w.stack = append(slices.Clip(w.stack), child)
+	if err := w.trail.descend(name, child, child.id); err != nil {
+		_ = child.Close()
+		return err
+	}
 	return nil
 }

@@ -12,25 +12,53 @@ import (
 const maxLinks = 40
 
 // pathWalk resolves a path component by component from held descriptors. It
-// never opens "..": leaving a directory is dropping its descriptor, so that a
+// never opens "..": leaving a directory is going back on the trail, so that a
 // directory moved meanwhile cannot lead out of the tree.
 type pathWalk struct {
-	root    int
-	mount   mount
-	mounts  bool // may cross mount points
+	root    *linuxRoot
 	noLinks bool // a link anywhere is ELOOP
 	follow  bool // follow a final link
-	held    []heldStep
+	trail   *trail
 	rest    []string
 	mustDir bool // the path, or the last link, ended in a slash
 	links   int
 }
 
-// heldStep is a directory below the root, by its own descriptor.
-type heldStep struct {
-	fd   int
-	name string
+// pathNode is a directory on a walk's trail, by an O_PATH descriptor: one that may be
+// passed through need not be readable.
+type pathNode struct {
+	fdNode
+	borrowed bool // not the trail's to close
 }
+
+func (n *pathNode) openDir(name string) (dirNode, error) {
+	fd, err := n.root.openBeneathNoFollow(n.fd, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	return n.root.pathNode(fd), nil
+}
+
+func (n *pathNode) Close() error {
+	if n.borrowed {
+		return nil
+	}
+	return n.fdNode.Close()
+}
+
+// pathNode takes over fd.
+func (r *linuxRoot) pathNode(fd int) *pathNode { return &pathNode{fdNode: fdNode{fd: fd, root: r}} }
+
+// newWalk starts at root, the root's own descriptor. The caller closes the walk.
+func (r *linuxRoot) newWalk(root int, path string) *pathWalk {
+	top := r.pathNode(root)
+	top.borrowed = true
+	w := &pathWalk{root: r, trail: newTrail(top, fileID{})}
+	w.push(path)
+	return w
+}
+
+func (w *pathWalk) close() { w.trail.close() }
 
 // ending is where a walk ended: at base in the directory dir (held by the
 // walk), or at dir itself when base is "". fd is an O_PATH descriptor of base, -1 when
@@ -40,6 +68,7 @@ type ending struct {
 	base string
 	fd   int
 	mode uint32
+	id   fileID
 }
 
 // push puts a path in front of what remains to be resolved.
@@ -58,31 +87,24 @@ func (w *pathWalk) push(path string) {
 	w.rest = append(kept, w.rest...)
 }
 
-func (w *pathWalk) top() int {
-	if len(w.held) == 0 {
-		return w.root
+// here is the descriptor of the directory reached.
+func (w *pathWalk) here() (int, error) {
+	d, err := w.trail.here()
+	if err != nil {
+		return -1, err
 	}
-	return w.held[len(w.held)-1].fd
-}
-
-// rewind goes back to the root, where an absolute link's target starts.
-func (w *pathWalk) rewind() {
-	for _, s := range w.held {
-		closeFD(s.fd)
-	}
-	w.held = nil
+	return d.dirNode.(*pathNode).fd, nil
 }
 
 func (w *pathWalk) up() error {
-	if len(w.held) == 0 {
+	if w.trail.depth() == 0 {
 		return errOutside
 	}
-	closeFD(w.top())
-	w.held = w.held[:len(w.held)-1]
+	w.trail.leave()
 	return nil
 }
 
-// run resolves what was pushed. The caller calls rewind when it is done.
+// run resolves what was pushed.
 func (w *pathWalk) run() (ending, error) {
 	for len(w.rest) > 0 {
 		name := w.rest[0]
@@ -98,15 +120,19 @@ func (w *pathWalk) run() (ending, error) {
 			return e, err
 		}
 	}
-	return ending{dir: w.top(), fd: -1, mode: unix.S_IFDIR}, nil
+	dir, err := w.here()
+	return ending{dir: dir, fd: -1, mode: unix.S_IFDIR}, err
 }
 
 // step resolves one component, which is the last when nothing remains.
 func (w *pathWalk) step(name string) (e ending, done bool, err error) {
 	last := len(w.rest) == 0
-	e = ending{dir: w.top(), base: name, fd: -1}
+	e = ending{base: name, fd: -1}
 	if Reserved(name) {
 		return e, false, unix.ENOENT
+	}
+	if e.dir, err = w.here(); err != nil {
+		return e, false, err
 	}
 	e.fd, err = openAt(e.dir, name, unix.O_PATH, 0)
 	if err == unix.ENOENT && last {
@@ -125,7 +151,7 @@ func (w *pathWalk) step(name string) (e ending, done bool, err error) {
 
 // enter decides by e's type; it takes e.fd when it keeps it.
 func (w *pathWalk) enter(e *ending, last bool) (done bool, err error) {
-	if err := w.admit(e); err != nil {
+	if err := w.root.admit(e); err != nil {
 		return false, err
 	}
 	switch kind := e.mode & unix.S_IFMT; {
@@ -136,20 +162,22 @@ func (w *pathWalk) enter(e *ending, last bool) (done bool, err error) {
 	case last:
 		return true, nil
 	}
-	w.held = append(w.held, heldStep{e.fd, e.base})
+	if err := w.trail.descend(e.base, w.root.pathNode(e.fd), e.id); err != nil {
+		return false, err
+	}
 	e.fd = -1
 	return false, nil
 }
 
-// admit reads e's type and refuses what is on another mount.
-func (w *pathWalk) admit(e *ending) (err error) {
-	var m mount
-	e.mode, m, err = kindAndMount(e.fd)
-	if err != nil || w.mounts || m == w.mount {
+// admit reads what e is and refuses it on another mount.
+func (r *linuxRoot) admit(e *ending) error {
+	k, err := kindOfFD(e.fd)
+	e.mode, e.id = k.mode, k.id
+	if err != nil || r.opts.FollowMounts || k.mount == r.mount {
 		return err
 	}
 	// Without mount ids a device is all there is; overlay gives files one of their own.
-	if !m.byID && e.mode&unix.S_IFMT != unix.S_IFDIR {
+	if !k.mount.byID && e.mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil
 	}
 	return &fserr.Error{Code: fserr.EXDEV, Hint: "a mount point stands on the way and mounts are not followed here"}
@@ -168,7 +196,7 @@ func (w *pathWalk) expand(fd int) error {
 		return unix.ENOENT
 	}
 	if target[0] == '/' {
-		w.rewind()
+		w.trail.rewind()
 	}
 	w.push(target)
 	return nil
@@ -177,8 +205,8 @@ func (w *pathWalk) expand(fd int) error {
 // virtual is the absolute virtual path of an ending, by the names walked.
 func (w *pathWalk) virtual(e ending) string {
 	var b strings.Builder
-	for _, s := range w.held {
-		b.WriteString("/" + s.name)
+	for _, l := range w.trail.levels[1:] {
+		b.WriteString("/" + l.name)
 	}
 	if e.base != "" {
 		b.WriteString("/" + e.base)

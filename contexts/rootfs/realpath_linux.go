@@ -87,7 +87,7 @@ func (r *linuxRoot) confirm(name string, st Stat) error {
 
 func (r *linuxRoot) walkedName(root int, path string) (string, error) {
 	w := r.newWalk(root, path)
-	defer w.rewind()
+	defer w.close()
 	w.follow = true
 	e, err := w.run()
 	if err != nil {

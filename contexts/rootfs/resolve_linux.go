@@ -44,8 +44,7 @@ func (r *linuxRoot) openBeneathNoFollow(dir int, name string, flags int) (int, e
 	if err != nil {
 		return -1, linkOr(err, dir, name)
 	}
-	w := pathWalk{mount: r.mount, mounts: r.opts.FollowMounts}
-	if err := w.admit(&ending{fd: fd}); err != nil {
+	if err := r.admit(&ending{fd: fd}); err != nil {
 		closeFD(fd)
 		return -1, err
 	}
@@ -131,12 +130,6 @@ func cleanName(fd int) bool {
 	return err == nil && !strings.Contains(name, "/"+ReservedPrefix)
 }
 
-func (r *linuxRoot) newWalk(root int, path string) *pathWalk {
-	w := &pathWalk{root: root, mount: r.mount, mounts: r.opts.FollowMounts}
-	w.push(path)
-	return w
-}
-
 // walkOpen is openFrom by components.
 func (r *linuxRoot) walkOpen(root int, path string, flags int, resolve uint64) (int, error) {
 	for range maxRetries {
@@ -153,7 +146,7 @@ var errSwapped = errors.New("replaced by a link meanwhile")
 
 func (r *linuxRoot) walkOnce(root int, path string, flags int, resolve uint64) (int, error) {
 	w := r.newWalk(root, path)
-	defer w.rewind()
+	defer w.close()
 	w.follow = flags&unix.O_NOFOLLOW == 0
 	w.noLinks = resolve&unix.RESOLVE_NO_SYMLINKS != 0
 	e, err := w.run()
@@ -190,7 +183,7 @@ func (r *linuxRoot) openEnd(w *pathWalk, e ending, flags int) (int, error) {
 	case unix.EAGAIN:
 		return -1, errBusy
 	case nil:
-		if err := w.admit(&ending{fd: fd}); err != nil {
+		if err := r.admit(&ending{fd: fd}); err != nil {
 			closeFD(fd)
 			return -1, err
 		}
@@ -249,7 +242,7 @@ func (r *linuxRoot) place(path string, creating bool) (place, error) {
 func (r *linuxRoot) target(path string) (p place, missing bool, err error) {
 	err = r.dir.use(func(root int) error {
 		w := r.newWalk(root, path)
-		defer w.rewind()
+		defer w.close()
 		w.follow = true
 		e, err := w.run()
 		if err != nil {

@@ -51,12 +51,13 @@ func openLinux(dir string, opts Options, syscall openat2Func) (*linuxRoot, error
 }
 
 // inspect checks that the root is a directory and whether openat2 works on it.
-func (r *linuxRoot) inspect(fd int) (err error) {
-	var mode uint32
-	if mode, r.mount, err = kindAndMount(fd); err != nil {
+func (r *linuxRoot) inspect(fd int) error {
+	k, err := kindOfFD(fd)
+	if err != nil {
 		return err
 	}
-	switch mode & unix.S_IFMT {
+	r.mount = k.mount
+	switch k.mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 	case unix.S_IFLNK:
 		return unix.ELOOP

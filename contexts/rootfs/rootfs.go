@@ -15,7 +15,8 @@
 //   - ".." beyond the root is EACCES. A relative link whose target leads outside is
 //     EACCES when followed, dangling or not; an absolute target means the root of
 //     the tree. Such a link can still be lstat'ed, read, renamed and unlinked.
-//   - A component over 255 bytes or a path over 4096 is ENAMETOOLONG; NUL is EINVAL;
+//   - A component over 255 bytes or a path over 4096 is ENAMETOOLONG, and so may be a path
+//     that links lead more than 2048 levels down, where no path could name it; NUL is EINVAL;
 //     an empty path is ENOENT, as in POSIX. "/" and "." are the root itself.
 //   - A trailing slash demands a directory (ENOTDIR otherwise) and follows a final link.
 //   - "/", "." and ".." as the target of a mutation are EBUSY, EINVAL or ENOTEMPTY as on Linux.

@@ -54,16 +54,26 @@ type mount struct {
 	byID bool
 }
 
-// kindAndMount returns st_mode and the mount of what an O_PATH descriptor holds.
-func kindAndMount(fd int) (mode uint32, m mount, err error) {
-	x, err := statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_MODE|unix.STATX_MNT_ID)
+// kind is what a walk needs to know of what it meets.
+type kind struct {
+	mode  uint32 // st_mode
+	mount mount
+	id    fileID
+}
+
+// kindOfFD asks for the kind of what an O_PATH descriptor holds.
+func kindOfFD(fd int) (kind, error) {
+	const mask = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_INO | unix.STATX_MNT_ID
+	x, err := statx(fd, "", unix.AT_EMPTY_PATH, mask)
 	if err != nil {
-		return 0, mount{}, err
+		return kind{}, err
 	}
+	k := kind{mode: uint32(x.Mode), id: fileID{unix.Mkdev(x.Dev_major, x.Dev_minor), x.Ino}}
+	k.mount = mount{id: k.id.dev}
 	if x.Mask&unix.STATX_MNT_ID != 0 {
-		return uint32(x.Mode), mount{x.Mnt_id, true}, nil
+		k.mount = mount{x.Mnt_id, true}
 	}
-	return uint32(x.Mode), mount{id: unix.Mkdev(x.Dev_major, x.Dev_minor)}, nil
+	return k, nil
 }
 
 // timespec splits ns since the epoch, also before it.

@@ -12,12 +12,17 @@ import (
 // What one trail holds open: the last maxOpenLevels directories on its way down
 // and, of those before, every milestoneth up to maxMilestones of them. The rest
 // are let go, and opened again, from the milestone before them, and verified, on
-// the way back: depth costs time, never descriptors. A copy has two trails.
+// the way back: depth costs time, never descriptors. A copy has two trails, the
+// resolution of a path has one.
 const (
 	maxOpenLevels = 64
 	milestone     = 48
 	maxMilestones = 48
 )
+
+// maxWalkLevels is how deep the resolution of one path may lead, by way of links too:
+// as deep as a path can name. It bounds what opening again can cost.
+const maxWalkLevels = MaxPath / 2
 
 func isMilestone(level int) bool { return level%milestone == 0 && level/milestone <= maxMilestones }
 
@@ -101,6 +106,18 @@ func (t *trail) push(l trailLevel) {
 	}
 }
 
+// descend goes down to dir, found as name; it takes dir over unless it fails.
+func (t *trail) descend(name string, dir dirNode, id fileID) error {
+	if t.depth() >= maxWalkLevels {
+		return fserr.ENAMETOOLONG
+	}
+	t.push(trailLevel{name: name, dir: hold(dir), id: id})
+	return nil
+}
+
+// depth is the number of levels below the top.
+func (t *trail) depth() int { return len(t.levels) - 1 }
+
 func (t *trail) letGo(level int) {
 	if d := t.levels[level].dir; d != nil {
 		d.release()
@@ -114,6 +131,24 @@ func (t *trail) leave() {
 	t.letGo(last)
 	t.levels = t.levels[:last]
 	t.low = max(1, min(t.low, last))
+}
+
+// rewind goes back to the top.
+func (t *trail) rewind() {
+	for t.depth() > 0 {
+		t.leave()
+	}
+}
+
+// take returns the current directory, which is the caller's from then on; the
+// trail is of no use after that but to be closed.
+func (t *trail) take() (dirNode, error) {
+	d, err := t.here()
+	if err != nil {
+		return nil, err
+	}
+	t.levels[t.depth()].dir = nil
+	return d.dirNode, nil
 }
 
 // here returns the current directory. It stays the trail's; share it to keep it.
