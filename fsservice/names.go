@@ -3,6 +3,7 @@ package fsservice
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -32,6 +33,11 @@ func (r symlinkRequest) GetRawDest() []byte { return r.SymlinkRequest.GetRawPath
 
 // Symlink implements FsService.
 func (s *Service) Symlink(ctx context.Context, req *ctxfsv1.SymlinkRequest) (*ctxfsv1.SymlinkResponse, error) {
+	_, targetErr := oneOf("target", req.GetTarget(), req.GetRawTarget())
+	_, pathErr := oneOf("path", req.GetPath(), req.GetRawPath())
+	if err := errors.Join(targetErr, pathErr); err != nil {
+		return nil, fail(err, "symlink", "", "")
+	}
 	return onTwoPaths(ctx, s, "symlink", symlinkRequest{req}, func(c *call) (*ctxfsv1.SymlinkResponse, error) {
 		return &ctxfsv1.SymlinkResponse{}, c.root.Symlink(c.path, c.dest)
 	})
@@ -114,6 +120,9 @@ func (r prefixRequest) GetRawPath() []byte { return r.GetRawPrefix() }
 
 // Mkdtemp implements FsService.
 func (s *Service) Mkdtemp(ctx context.Context, req *ctxfsv1.MkdtempRequest) (*ctxfsv1.MkdtempResponse, error) {
+	if _, err := oneOf("prefix", req.GetPrefix(), req.GetRawPrefix()); err != nil {
+		return nil, fail(err, "mkdtemp", "", "")
+	}
 	return onPath(ctx, s, "mkdtemp", writes, prefixRequest{req}, func(c *call) (*ctxfsv1.MkdtempResponse, error) {
 		made, err := c.makeTemp()
 		if err != nil {
