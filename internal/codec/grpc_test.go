@@ -1,0 +1,177 @@
+package codec
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/gzip" // the tests compress
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// sides are all pairs of an end with this codec and one without.
+func sides(pool func() mem.BufferPool) map[string][2]side {
+	ours := func() side { p := pool(); return side{New(p), p, true} }
+	theirs := side{check: true}
+	return map[string][2]side{
+		"both ends": {ours(), ours()}, "the server alone": {ours(), theirs},
+		"the client alone": {theirs, ours()}, "no end": {theirs, theirs},
+	}
+}
+
+func TestStreamsBetweenThisCodecAndTheStockOne(t *testing.T) {
+	for name, s := range sides(func() mem.BufferPool { return newPoisoned() }) {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t, s[0], s[1])
+			for _, chunk := range []int64{100, threshold - 1, threshold, 256 << 10, 1 << 20} {
+				size := min(3<<20, 100*chunk) + 7
+				for kind, opts := range map[string][]grpc.CallOption{"plain": nil, "compressed": {grpc.UseCompressor("gzip")}} {
+					if err := c.read(t.Context(), size, chunk, opts...); err != nil {
+						t.Errorf("read %s in chunks of %d: %v", kind, chunk, err)
+					}
+					if err := c.write(t.Context(), size, chunk, opts...); err != nil {
+						t.Errorf("write %s in chunks of %d: %v", kind, chunk, err)
+					}
+				}
+			}
+			c.close()
+			for _, end := range s {
+				if p, ok := end.pool.(*poisoned); ok {
+					p.settled(t)
+				}
+			}
+		})
+	}
+}
+
+func TestPreparedMessagesOwnTheirContent(t *testing.T) {
+	pool := newPoisoned()
+	ours := side{New(pool), pool, true}
+	c := connect(t, side{check: true}, ours)
+	defer c.close()
+	stream, err := c.rpc.WriteStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := writeRequest(nil)
+	o.Content = ours.chunk(0, 100<<10)
+	var m grpc.PreparedMsg
+	if err := m.Encode(stream, &o); err != nil {
+		t.Fatal(err)
+	}
+	pool.settled(t)
+	if err := stream.SendMsg(&m); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := stream.CloseAndRecv(); err != nil || r.GetBytesWritten() != 100<<10 {
+		t.Fatal(r, err)
+	}
+}
+
+// A window of 64 KiB that does not grow stops a sender within its second chunk.
+var narrow = grpc.WithStaticStreamWindowSize(64 << 10)
+
+func TestAReadGivenUpGivesAllContentBack(t *testing.T) {
+	pool := newPoisoned()
+	c := connect(t, side{New(pool), newPoisoned(), true}, side{New(newPoisoned()), newPoisoned(), true}, narrow)
+	c.service.pool, c.service.sending = pool, make(chan struct{})
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		end := int64(8<<20) - 1
+		if _, err := c.rpc.ReadStream(ctx, &ctxfsv1.ReadStreamRequest{End: &end, ChunkSize: 256 << 10}); err != nil {
+			t.Fatal(err)
+		}
+		<-c.service.sending
+		<-c.service.sending
+		cancel()
+		pool.settled(t)
+	}
+	c.close()
+	if pool.made < 5 {
+		t.Errorf("%d buffers were used, want many", pool.made)
+	}
+}
+
+func TestAWriteGivenUpGivesAllContentBack(t *testing.T) {
+	pool := newPoisoned()
+	ours := side{New(pool), pool, true}
+	c := connect(t, side{New(newPoisoned()), newPoisoned(), true}, ours)
+	defer c.close()
+	c.service.stalled = true
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		stream, err := c.rpc.WriteStream(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ours.send(stream, 0, 256<<10, writeRequest); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := stream.RecvMsg(&ctxfsv1.WriteStreamResponse{}); status.Code(err) != codes.Canceled {
+			t.Errorf("got %v, want CANCELED", err)
+		}
+		if err := ours.send(stream, 0, 256<<10, writeRequest); err == nil {
+			t.Error("a cancelled stream took a message")
+		}
+		pool.settled(t)
+	}
+}
+
+func TestSendAfterCloseLeavesTheContentWithTheSender(t *testing.T) {
+	pool := newPoisoned()
+	ours := side{New(pool), pool, true}
+	c := connect(t, side{check: true}, ours)
+	defer c.close()
+	stream, err := c.rpc.WriteStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ours.send(stream, 0, 100<<10, writeRequest); err == nil {
+		t.Error("a closed stream took a message")
+	}
+	pool.settled(t)
+}
+
+func TestTheCodecIsNamedAsTheStockOne(t *testing.T) {
+	var k encoding.CodecV2 = New(NewPool())
+	if k.Name() != "proto" {
+		t.Errorf("the name is %q", k.Name())
+	}
+}
+
+func BenchmarkStreams(b *testing.B) {
+	for _, chunk := range []int64{256 << 10, 1 << 20} {
+		for _, end := range []string{"stock", "ours"} {
+			var server, client side
+			if end == "ours" {
+				server, client = side{codec: New(NewPool()), pool: NewPool()}, side{codec: New(NewPool()), pool: NewPool()}
+			}
+			c := connect(b, server, client)
+			run := func(name string, f func(context.Context, int64, int64, ...grpc.CallOption) error) {
+				b.Run(fmt.Sprintf("%s/%dKiB/%s", name, chunk>>10, end), func(b *testing.B) {
+					const size = 64 << 20
+					b.SetBytes(size)
+					b.ReportAllocs()
+					for b.Loop() {
+						if err := f(b.Context(), size, chunk); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
+			run("read", c.read)
+			run("write", c.write)
+			c.close()
+		}
+	}
+}
