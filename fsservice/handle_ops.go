@@ -3,9 +3,12 @@ package fsservice
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -23,12 +26,50 @@ func (s *Service) Open(ctx context.Context, req *ctxfsv1.OpenRequest) (*ctxfsv1.
 				return nil, err
 			}
 		}
+		instance, err := s.openInstance(c.id, req.GetClientInstance())
+		if err != nil {
+			return nil, err
+		}
 		fd, err := s.handles.Open(c.id.Owner, func() (handles.Spec, error) {
-			f, err := c.root.OpenFile(c.path, flags.Flags, mode)
-			return handles.Spec{Context: c.id.Context, Generation: c.generation, Path: c.path, Flags: flags.text, File: f}, err
+			f, err := c.open(flags, mode, req.GetAtomic())
+			return handles.Spec{Context: c.id.Context, Generation: c.generation, Path: c.path, Flags: flags.text, Instance: instance, File: f}, err
 		})
+		if err == nil && instance != "" && !s.sessions.Leases.Held(c.id.Owner, instance) {
+			// The lease ended while the file was opened: nobody would close it.
+			_ = s.handles.CloseFD(c.id.Owner, fd, "")
+			return nil, noLease(instance)
+		}
 		return &ctxfsv1.OpenResponse{Fd: fd}, err
 	})
+}
+
+// open opens the call's path; atomic makes what stands there be replaced at Close.
+func (c *call) open(flags openFlags, mode uint32, atomic bool) (rootfs.File, error) {
+	switch {
+	case !atomic:
+		return c.root.OpenFile(c.path, flags.Flags, mode)
+	case !flags.replaces():
+		return nil, invalid("atomic goes with the flags w, wx, w+ and wx+ only")
+	}
+	return c.root.CreateAtomic(c.path, mode, flags.Flags&rootfs.O_EXCL != 0)
+}
+
+// openInstance is the client instance that a new handle belongs to: the session's, or
+// one that the request names and that has a lease.
+func (s *Service) openInstance(id panels.Identity, named string) (string, error) {
+	switch {
+	case named == "" || named == id.Instance:
+		return id.Instance, nil
+	case id.Instance != "":
+		return "", invalid("client_instance is another than the session's")
+	case !s.sessions.Leases.Held(id.Owner, named):
+		return "", noLease(named)
+	}
+	return named, nil
+}
+
+func noLease(instance string) error {
+	return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("client instance '%.64s' has no lease", instance), Hint: "hold one by FsService/Hold first, or leave client_instance empty"}
 }
 
 func openForm(req *ctxfsv1.OpenRequest) (flags openFlags, mode uint32, err error) {
@@ -52,10 +93,33 @@ func openForm(req *ctxfsv1.OpenRequest) (flags openFlags, mode uint32, err error
 	return flags, mode, errors.Join(err, modeErr)
 }
 
-// Close implements FsService. It needs no gate: a handle of a context that is gone can be closed.
+// Close implements FsService. Without commit and flush it needs no gate: a handle of a context that is gone can be closed.
 func (s *Service) Close(ctx context.Context, req *ctxfsv1.CloseRequest) (*ctxfsv1.CloseResponse, error) {
-	err := s.handles.CloseFD(panels.IdentityFrom(ctx).Owner, req.GetFd(), req.GetContextId())
+	if req.GetCommit() {
+		return onHandle(ctx, s, "close", writes, req, func(c *handleCall) (*ctxfsv1.CloseResponse, error) {
+			return &ctxfsv1.CloseResponse{}, s.commit(c.handle, req.GetFlush())
+		})
+	}
+	var err error
+	if req.GetFlush() {
+		_, err = useHandle(ctx, s, reads, req, func(c *handleCall) (struct{}, error) { return struct{}{}, c.handle.File.Sync(false) })
+	}
+	if err == nil {
+		err = s.handles.CloseFD(panels.IdentityFrom(ctx).Owner, req.GetFd(), req.GetContextId())
+	}
 	return &ctxfsv1.CloseResponse{}, fail(err, "close", "", "")
+}
+
+// commit makes the file of an atomic handle appear. The handle is gone then, even when that failed.
+func (s *Service) commit(h *handles.Handle, flush bool) error {
+	f, atomic := h.File.(rootfs.AtomicFile)
+	if !atomic {
+		return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("handle %d is not atomic", h.FD), Hint: "open it with atomic, or close it without commit"}
+	}
+	if err := s.handles.Take(h); err != nil {
+		return err
+	}
+	return f.Commit(flush)
 }
 
 // ListHandles implements FsService.
@@ -82,7 +146,13 @@ func wireHandle(h *handles.Handle) *ctxfsv1.Handle {
 	return &ctxfsv1.Handle{
 		Fd: h.FD, Owner: h.Owner, ContextId: string(h.Context), Path: text, RawPath: raw,
 		Flags: h.Flags, OpenedNs: h.OpenedAt.UnixNano(), LastUsedNs: h.LastUsed().UnixNano(),
+		ClientInstance: h.Instance, Atomic: isAtomic(h),
 	}
+}
+
+func isAtomic(h *handles.Handle) bool {
+	_, atomic := h.File.(rootfs.AtomicFile)
+	return atomic
 }
 
 // position returns where an operation starts; own when that is the handle's own position.

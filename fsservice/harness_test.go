@@ -24,6 +24,9 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
+// grace of client instances: long enough to come back in, short enough to wait for.
+const grace = 200 * time.Millisecond
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // gate knows the contexts ctx_a and ctx_b; ctx_b is missing until somebody ensures it.
@@ -56,6 +59,8 @@ type world struct {
 	gate    *gate
 	handles *handles.Table
 	client  ctxfsv1.FsServiceClient
+	// gone gets the client instances whose leases have ended, after their handles were closed.
+	gone chan string
 	// dir is the folder of ctx_a.
 	dir string
 }
@@ -63,7 +68,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	base := t.TempDir()
-	w := &world{T: t, dir: filepath.Join(base, "a"), handles: handles.New(handles.Config{PerOwner: 8})}
+	w := &world{T: t, dir: filepath.Join(base, "a"), handles: handles.New(handles.Config{PerOwner: 8}), gone: make(chan string, 8)}
 	w.gate = &gate{roots: map[contexts.ID]rootfs.Root{}, ready: map[contexts.ID]bool{"ctx_a": true}, generation: 1}
 	for id, name := range map[contexts.ID]string{"ctx_a": "a", "ctx_b": "b"} {
 		w.must(os.Mkdir(filepath.Join(base, name), 0o755))
@@ -85,7 +90,14 @@ func (w *world) serve() {
 	lis, err := net.Listen("unix", filepath.Join(dir, "s"))
 	w.must(err)
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(17<<20), grpc.UnaryInterceptor(asUnary), grpc.StreamInterceptor(asStream))
-	ctxfsv1.RegisterFsServiceServer(server, fsservice.New(fsservice.Config{Gate: w.gate, Handles: w.handles}))
+	leases := panels.NewLeases(grace, func(owner, instance string) {
+		w.handles.CloseInstance(owner, instance)
+		w.gone <- instance
+	})
+	w.Cleanup(leases.Close)
+	ctxfsv1.RegisterFsServiceServer(server, fsservice.New(fsservice.Config{
+		Gate: w.gate, Handles: w.handles, Sessions: fsservice.SessionConfig{Leases: leases},
+	}))
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(lis) }()
 	conn, err := grpc.NewClient("unix://"+lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))

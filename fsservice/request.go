@@ -22,10 +22,10 @@ func fail(err error, op, path, dest string) error {
 	if err == nil {
 		return nil
 	}
-	var e *fserr.Error
-	if _, ok := status.FromError(err); ok && !errors.As(err, &e) {
+	if _, done := err.(interface{ GRPCStatus() *status.Status }); done { // a cause's status is not the error's own
 		return err
 	}
+	var e *fserr.Error
 	err = fserr.Wrap(err, op, path, dest)
 	if errors.As(err, &e) && e.Code == fserr.ENAMETOOLONG && e.Hint == "" {
 		e.Hint = fmt.Sprintf("a name has at most %d bytes, a path %d", rootfs.MaxName, rootfs.MaxPath)

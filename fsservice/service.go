@@ -10,6 +10,7 @@ package fsservice
 
 import (
 	"context"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
@@ -35,6 +36,8 @@ type Config struct {
 	// Admit is asked again who calls before a panel's first access makes its context, since
 	// the call may have waited while that was deleted and its token revoked; nil admits all.
 	Admit func(ctx context.Context) error
+	// Sessions is what Session and Hold need.
+	Sessions SessionConfig
 	// Log is for what no caller is told; nil means none.
 	Log *zap.Logger
 }
@@ -43,11 +46,14 @@ type Config struct {
 // the call's context (panels.IdentityFrom).
 type Service struct {
 	ctxfsv1.UnimplementedFsServiceServer
-	gate    contexts.Gate
-	admit   func(ctx context.Context) error
-	handles *handles.Table
-	log     *zap.Logger
-	inodes  inodeLocks
+	gate     contexts.Gate
+	admit    func(ctx context.Context) error
+	handles  *handles.Table
+	sessions SessionConfig
+	log      *zap.Logger
+	inodes   inodeLocks
+	// open counts the sessions.
+	open atomic.Int64
 	// grepMemory bounds what all Greps hold of files at once, in bytes.
 	grepMemory *semaphore.Weighted
 }
@@ -62,5 +68,8 @@ func New(cfg Config) *Service {
 	if cfg.Admit == nil {
 		cfg.Admit = func(context.Context) error { return nil }
 	}
-	return &Service{gate: cfg.Gate, admit: cfg.Admit, handles: cfg.Handles, log: cfg.Log, grepMemory: semaphore.NewWeighted(grepMemory)}
+	return &Service{
+		gate: cfg.Gate, admit: cfg.Admit, handles: cfg.Handles, sessions: cfg.Sessions.withDefaults(), log: cfg.Log,
+		grepMemory: semaphore.NewWeighted(grepMemory),
+	}
 }

@@ -17,7 +17,7 @@ const MaxInstance = 64
 
 // CheckInstance refuses a client instance's name that is not 1 to 64 of [A-Za-z0-9._-]: EINVAL.
 func CheckInstance(name string) error {
-	problem := ""
+	var problem string
 	switch {
 	case name == "":
 		problem = "it is empty"

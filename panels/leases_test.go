@@ -2,6 +2,7 @@ package panels
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +14,18 @@ import (
 type lobby struct {
 	*testing.T
 	*Leases
+	mu    sync.Mutex
 	ended []string
 }
 
 func inLobby(t *testing.T, f func(l *lobby)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lobby{T: t}
-		l.Leases = NewLeases(DefaultGrace, func(owner, instance string) { l.ended = append(l.ended, owner+"/"+instance) })
+		l.Leases = NewLeases(DefaultGrace, func(owner, instance string) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.ended = append(l.ended, owner+"/"+instance)
+		})
 		defer l.Close()
 		f(l)
 	})
@@ -39,6 +45,8 @@ func (l *lobby) after(d time.Duration, want ...string) {
 	l.Helper()
 	time.Sleep(d)
 	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if got := strings.Join(l.ended, " "); got != strings.Join(want, " ") {
 		l.Errorf("ended: %q, want %q", got, strings.Join(want, " "))
 	}

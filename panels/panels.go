@@ -34,6 +34,8 @@ type Identity struct {
 	ReadOnly bool
 	// Owner names the table of handles: the panel's ID, or "host/<connection>" for a host that names no panel.
 	Owner string
+	// Instance is the client instance of the session that the call came by; "" for any other call.
+	Instance string
 	// TokenHash identifies the token presented; zero for a host without one.
 	TokenHash [32]byte
 	// ExpiresAt is the token's; zero when there is none.

@@ -9,8 +9,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
@@ -55,6 +53,20 @@ func (a *authenticator) identify(ctx context.Context, method string) (panels.Ide
 func (a *authenticator) admit(ctx context.Context) error {
 	_, err := a.identify(ctx, ctxfsv1.FsService_Access_FullMethodName)
 	return err
+}
+
+// refresh returns whom a further token of a session's panel names, and lets the session's stream last as long as it.
+func (a *authenticator) refresh(ctx context.Context, token string) (panels.Identity, error) {
+	was := panels.IdentityFrom(ctx)
+	id, err := a.panels.Authenticate(ctx, token)
+	if err != nil {
+		return id, unauthenticated(err)
+	}
+	if was.Role != panels.RolePanel || id.Panel != was.Panel || id.Context != was.Context {
+		return id, &fserr.Error{Code: fserr.EACCES, Detail: "the token is not one of this session's panel", Hint: "begin another session"}
+	}
+	extendStream(ctx, id.ExpiresAt)
+	return id, nil
 }
 
 // panelMay refuses what a panel may not do.
@@ -128,18 +140,7 @@ func unauthenticated(err error) error {
 	if !errors.As(err, &refused) || refused.Code != fserr.EACCES {
 		return err
 	}
-	st, _ := status.FromError(fserrpb.ToStatus(err))
-	details := make([]protoadapt.MessageV1, 0, 1)
-	for _, d := range st.Details() {
-		if m, ok := d.(protoadapt.MessageV1); ok {
-			details = append(details, m)
-		}
-	}
-	with, err := status.New(codes.Unauthenticated, st.Message()).WithDetails(details...)
-	if err != nil {
-		return st.Err()
-	}
-	return with.Err()
+	return fserrpb.WithCode(refused, codes.Unauthenticated)
 }
 
 // actFor gives a host the context and the handles of the panel that it names.

@@ -35,13 +35,16 @@ func (s *Server) compose(context.Context) error {
 	p.panels.OnClose(func(panel string) {
 		s.auth.bound.forget(panel)
 		s.streams.endPanel(panel)
-		p.handles.CloseOwner(panel)
+		s.closeOwner(panel)
+	})
+	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
+	s.fs = fsservice.New(fsservice.Config{
+		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit,
+		Sessions: fsservice.SessionConfig{Leases: p.leases, Refresh: s.auth.refresh, Around: s.calls.operation},
 	})
 	s.observeParts()
 	s.grpc = grpc.NewServer(s.options()...)
-	ctxfsv1.RegisterFsServiceServer(s.grpc, fsservice.New(fsservice.Config{
-		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit,
-	}))
+	ctxfsv1.RegisterFsServiceServer(s.grpc, s.fs)
 	ctxfsv1.RegisterContextServiceServer(s.grpc, &services.Contexts{Contexts: p.contexts, Version: s.deps.Version})
 	ctxfsv1.RegisterPanelServiceServer(s.grpc, &services.Panels{
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
@@ -59,15 +62,12 @@ func (s *Server) compose(context.Context) error {
 }
 
 func (s *Server) options() []grpc.ServerOption {
-	in := newInterceptors(s.log, s.auth, s.metrics, s.streams)
-	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, func(conn uint64) {
-		s.parts.handles.CloseOwner(hostOwner(conn))
-	})
+	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, func(conn uint64) { s.closeOwner(hostOwner(conn)) })
 	opts := []grpc.ServerOption{
-		grpc.Creds(creds), grpc.UnaryInterceptor(in.unary), grpc.StreamInterceptor(in.stream),
+		grpc.Creds(creds), grpc.UnaryInterceptor(s.calls.unary), grpc.StreamInterceptor(s.calls.stream),
 		grpc.MaxRecvMsgSize(maxReceive), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(10 * time.Second),
 		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.Keepalive, Timeout: s.cfg.Keepalive / 3}),
 		// Clients ping every 30 s; those that ping more often than every 10 s are cut off.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	}
@@ -77,10 +77,17 @@ func (s *Server) options() []grpc.ServerOption {
 	return opts
 }
 
+// closeOwner closes the handles of a panel, or of a host's connection, and forgets its client instances.
+func (s *Server) closeOwner(owner string) {
+	s.parts.leases.Drop(owner)
+	s.parts.handles.CloseOwner(owner)
+}
+
 // observeParts adds the values that are asked for at a scrape.
 func (s *Server) observeParts() {
 	p, dir := s.parts, s.claim.layout.Dir
 	s.metrics.gauge("ctxfs_handles_open", "Open handles.", func() (float64, bool) { return float64(p.handles.Count()), true })
+	s.metrics.gauge("ctxfs_sessions", "Sessions that are open.", func() (float64, bool) { return float64(s.fs.Sessions()), true })
 	s.metrics.counter("ctxfs_handles_reaped_total", "Handles that were closed for being idle.", func() (float64, bool) {
 		return float64(p.handles.Reaped()), true
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/panels"
 )
 
 // Config holds every setting of a server. The koanf tag is the key in the YAML
@@ -19,8 +20,10 @@ type Config struct {
 	ContextsDir string `koanf:"contexts_dir"`
 	// Listen are TCP addresses for gRPC; none by default. Beyond loopback they need TLS.
 	Listen []string `koanf:"listen"`
-	// HTTP is the address of /livez, /readyz and /metrics; "" means none.
+	// HTTP is the address of /livez, /readyz, /metrics and /v1/session (WebSocket); "" means none.
 	HTTP string `koanf:"http"`
+	// Origins are the pages that may open a WebSocket on HTTP, as "https://host:port"; none by default.
+	Origins []string `koanf:"origin"`
 	// TLSCert and TLSKey are PEM files for Listen and HTTP.
 	TLSCert string `koanf:"tls_cert"`
 	TLSKey  string `koanf:"tls_key"`
@@ -33,6 +36,10 @@ type Config struct {
 	// HandlesPerPanel and HandlesTotal bound the open handles.
 	HandlesPerPanel int `koanf:"handles_per_panel"`
 	HandlesTotal    int `koanf:"handles_total"`
+	// LeaseGrace is how long the handles of a client instance outlive its last session or hold.
+	LeaseGrace time.Duration `koanf:"lease_grace"`
+	// Keepalive is how often a silent connection is asked whether it lives; it has a third of that to answer.
+	Keepalive time.Duration `koanf:"keepalive"`
 	// TokenTTL is the life of a panel's token when its host names none.
 	TokenTTL time.Duration `koanf:"token_ttl"`
 	// SeedExclude are further gitignore patterns of what is not copied.
@@ -65,6 +72,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Workspace: ".", HostAuth: HostAuthPeer, IdleTimeout: 5 * time.Minute,
+		LeaseGrace: panels.DefaultGrace, Keepalive: 30 * time.Second,
 		HandlesPerPanel: 1024, HandlesTotal: 8192, TokenTTL: 24 * time.Hour,
 		SeedSelect: string(seed.SelectAll), SeedMaxFiles: seed.DefaultMaxFiles, SeedMaxBytes: seed.DefaultMaxBytes,
 		DiskReserve: 1 << 30, LogLevel: "info", LogFormat: "auto", Metrics: true,
@@ -83,7 +91,8 @@ func Flags(fs *pflag.FlagSet) {
 	fs.String("workspace", d.Workspace, "folder whose repositories are copied into contexts")
 	fs.String("contexts-dir", d.ContextsDir, "where contexts are kept (default WORKSPACE/.contexts)")
 	fs.StringSlice("listen", nil, "TCP address for gRPC, such as 127.0.0.1:7420; tokens always, TLS beyond loopback; repeatable")
-	fs.String("http", d.HTTP, "address for /livez, /readyz and /metrics, such as 127.0.0.1:7421")
+	fs.String("http", d.HTTP, "address for /livez, /readyz, /metrics and browsers' sessions, such as 127.0.0.1:7421")
+	fs.StringSlice("origin", nil, "page that may open a WebSocket on --http, such as http://localhost:5173; repeatable")
 	fs.String("tls-cert", d.TLSCert, "PEM file with the certificate for --listen and --http")
 	fs.String("tls-key", d.TLSKey, "PEM file with the certificate's key")
 	fs.String("client-ca", d.ClientCA, "PEM file of authorities; clients on TCP must show a certificate of theirs")
@@ -91,6 +100,8 @@ func Flags(fs *pflag.FlagSet) {
 	fs.Duration("idle-timeout", d.IdleTimeout, "close a handle that was not used for so long")
 	fs.Int("handles-per-panel", d.HandlesPerPanel, "open handles that one panel may have")
 	fs.Int("handles-total", d.HandlesTotal, "open handles in all")
+	fs.Duration("lease-grace", d.LeaseGrace, "how long handles outlive the client that opened them, should it come back")
+	fs.Duration("keepalive", d.Keepalive, "how often a silent connection is asked whether it lives")
 	fs.Duration("token-ttl", d.TokenTTL, "life of a panel's token")
 	seedFlags(fs, d)
 	fs.String("log-level", d.LogLevel, "debug, info, warn or error")

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Validate checks that the settings go together. The error is a *ConfigError.
@@ -29,13 +30,16 @@ func (c Config) Validate(origins Origins) error {
 		key   string
 		value int64
 	}{
-		{"idle_timeout", int64(c.IdleTimeout)}, {"token_ttl", int64(c.TokenTTL)},
+		{"idle_timeout", int64(c.IdleTimeout)}, {"token_ttl", int64(c.TokenTTL)}, {"lease_grace", int64(c.LeaseGrace)},
 		{"handles_per_panel", int64(c.HandlesPerPanel)}, {"handles_total", int64(c.HandlesTotal)},
 		{"seed_max_files", c.SeedMaxFiles}, {"seed_max_bytes", int64(c.SeedMaxBytes)},
 	} {
 		if number.value <= 0 {
 			return bad(number.key, "must be more than zero")
 		}
+	}
+	if c.Keepalive < time.Second {
+		return bad("keepalive", "must be 1s or more")
 	}
 	return c.validateNetwork(bad)
 }

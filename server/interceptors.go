@@ -19,7 +19,9 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // requestIDKey is the metadata of a call's ID. A caller may choose it; a failed
@@ -50,6 +52,25 @@ type call struct {
 	transport string
 	id        panels.Identity
 	start     time.Time
+	requestID string // once it was asked for
+}
+
+// operation surrounds one of a session's operations, as unary does a call.
+func (i *interceptors) operation(ctx context.Context, op fsservice.OperationInfo, do func(context.Context) (any, error)) (resp any, err error) {
+	i.metrics.inFlight.Inc()
+	c := &call{method: op.Method, transport: op.Transport, id: panels.IdentityFrom(ctx), start: time.Now()}
+	defer func() {
+		if p := recover(); p != nil {
+			resp, err = nil, i.panicked(c.method, p)
+		}
+		err = i.record(ctx, c, op.Request, resp, err)
+	}()
+	if op.Quick || op.Streams {
+		return do(ctx)
+	}
+	inner, cancel := withDefaultDeadline(ctx, op.Method, op.Request)
+	defer cancel()
+	return do(inner)
 }
 
 func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
@@ -108,6 +129,9 @@ func (s *observedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	if _, bounded := m.(*ctxfsv1.SessionRequest); bounded {
+		return nil // the session answers what is too much to the operation
+	}
 	return s.i.checkSize(m)
 }
 
@@ -126,8 +150,18 @@ func (i *interceptors) begin(ctx context.Context, method string) *call {
 	return c
 }
 
-// end records a call and returns its error as the status that travels.
+// end records a call and returns its error as the status that travels, with the call's ID.
 func (i *interceptors) end(ctx context.Context, c *call, req, resp any, err error) error {
+	err = i.record(ctx, c, req, resp, err)
+	if err != nil {
+		// A stream whose header went out already still takes it.
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(requestIDKey, i.requestID(ctx, c)))
+	}
+	return err
+}
+
+// record counts and logs a call and returns its error as the status that travels.
+func (i *interceptors) record(ctx context.Context, c *call, req, resp any, err error) error {
 	i.metrics.inFlight.Dec()
 	err = fserrpb.ToStatus(err)
 	took := time.Since(c.start)
@@ -136,17 +170,8 @@ func (i *interceptors) end(ctx context.Context, c *call, req, resp any, err erro
 	if c.id.Role == panels.RoleNone && err != nil {
 		level = zapcore.InfoLevel
 	}
-	entry := i.log.Check(level, "call")
-	if entry == nil && err == nil {
-		return nil
-	}
-	id := i.requestID(ctx)
-	if entry != nil {
-		entry.Write(fields(ctx, c, id, req, resp, err, took)...)
-	}
-	if err != nil {
-		// A stream whose header went out already still takes it.
-		_ = grpc.SetTrailer(ctx, metadata.Pairs(requestIDKey, id))
+	if entry := i.log.Check(level, "call"); entry != nil {
+		entry.Write(fields(ctx, c, i.requestID(ctx, c), req, resp, err, took)...)
 	}
 	return err
 }
@@ -156,8 +181,15 @@ func (i *interceptors) panicked(method string, p any) error {
 	return &fserr.Error{Code: fserr.EIO, Detail: "internal error", Hint: "the server's log has the cause", Err: fmt.Errorf("panic: %v", p)}
 }
 
-// requestID returns the caller's ID when it is short and printable, else a new one.
-func (i *interceptors) requestID(ctx context.Context) string {
+// requestID returns the caller's ID when it is short and printable, else a new one: for one call always the same.
+func (i *interceptors) requestID(ctx context.Context, c *call) string {
+	if c.requestID == "" {
+		c.requestID = i.newRequestID(ctx)
+	}
+	return c.requestID
+}
+
+func (i *interceptors) newRequestID(ctx context.Context) string {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if v := md.Get(requestIDKey); len(v) == 1 && len(v[0]) <= 64 && isPrintable(v[0]) {
 		return v[0]

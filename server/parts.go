@@ -18,6 +18,7 @@ type parts struct {
 	contexts *contexts.Manager
 	panels   *panels.Registry
 	handles  *handles.Table
+	leases   *panels.Leases
 }
 
 // takeWorkspace makes the contexts directory and locks it. A newer state is
@@ -60,6 +61,7 @@ func (s *Server) openParts(ctx context.Context) error {
 		return err
 	}
 	p.handles = handles.New(handles.Config{IdleTimeout: s.cfg.IdleTimeout, PerOwner: s.cfg.HandlesPerPanel, Total: s.cfg.HandlesTotal})
+	p.leases = panels.NewLeases(s.cfg.LeaseGrace, func(owner, instance string) { p.handles.CloseInstance(owner, instance) })
 	p.panels = panels.New(panels.Config{Contexts: p.contexts, Store: p.store, DefaultTTL: s.cfg.TokenTTL})
 	p.contexts.OnDelete(func(id contexts.ID, _ []string) { p.handles.CloseContext(id) })
 	return nil
@@ -68,6 +70,9 @@ func (s *Server) openParts(ctx context.Context) error {
 // close closes what was opened, users before what they use.
 func (p *parts) close() error {
 	var errs []error
+	if p.leases != nil {
+		p.leases.Close()
+	}
 	if p.handles != nil {
 		errs = append(errs, p.handles.Close())
 	}

@@ -18,6 +18,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
+
+	"github.com/ctxfs/ctxfs/fsservice"
 )
 
 // Deps are what a server gets from its process.
@@ -45,6 +47,8 @@ type Server struct {
 	parts   *parts
 	claim   *claim
 	grpc    *grpc.Server
+	fs      *fsservice.Service
+	calls   *interceptors
 	health  *health.Server
 	web     *webServer
 	ls      listeners

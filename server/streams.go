@@ -44,6 +44,17 @@ type liveStream struct {
 	// counted streams are bounded by maxPanelStreams.
 	counted bool
 	cancel  context.CancelCauseFunc
+	// expiry ends the stream with its token; nil when that lasts for ever.
+	expiry *time.Timer
+}
+
+type liveStreamKey struct{}
+
+// extendStream lets the stream that ctx is of go on until its further token expires.
+func extendStream(ctx context.Context, until time.Time) {
+	if s, ok := ctx.Value(liveStreamKey{}).(*liveStream); ok && s.expiry != nil {
+		s.expiry.Reset(time.Until(until))
+	}
 }
 
 func newStreamTable() *streamTable {
@@ -110,12 +121,12 @@ func (t *streamTable) end(why error, which func(*liveStream) bool) {
 func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if !id.ExpiresAt.IsZero() {
-		var stop context.CancelFunc
-		ctx, stop = context.WithDeadlineCause(ctx, id.ExpiresAt, errExpired)
-		defer stop()
-	}
 	s := &liveStream{panel: id.Panel, cancel: cancel, counted: id.Role == panels.RolePanel}
+	if !id.ExpiresAt.IsZero() {
+		s.expiry = time.AfterFunc(time.Until(id.ExpiresAt), func() { cancel(errExpired) })
+		defer s.expiry.Stop()
+	}
+	ctx = context.WithValue(ctx, liveStreamKey{}, s)
 	if err := t.add(s); err != nil {
 		return err
 	}

@@ -57,12 +57,24 @@ func GRPCCode(c fserr.Code) codes.Code {
 	return codes.Internal
 }
 
+// CodeOf returns the gRPC code of what ToStatus returned; OK for nil.
+func CodeOf(err error) codes.Code {
+	var done *statusError
+	if errors.As(err, &done) {
+		return done.code
+	}
+	return status.Code(err)
+}
+
 // ToStatus returns err as what a gRPC handler returns. An *fserr.Error in the chain
 // decides; an error that is a gRPC status already is returned as it is; anything
 // else becomes EIO without its text, which may name server paths. nil is nil.
+//
+// The result still holds the *fserr.Error: the status is made when it is asked for.
 func ToStatus(err error) error {
-	if err == nil {
-		return nil
+	var done *statusError
+	if err == nil || errors.As(err, &done) {
+		return err
 	}
 	var e *fserr.Error
 	if !errors.As(err, &e) {
@@ -71,23 +83,42 @@ func ToStatus(err error) error {
 		}
 		e = &fserr.Error{Code: fserr.CodeOf(err), Err: err}
 	}
-	return toStatus(e)
+	return &statusError{e, GRPCCode(e.Code)}
 }
 
-func toStatus(e *fserr.Error) error {
-	safe := *e
-	safe.Path, safe.Dest = Printable(e.Path), Printable(e.Dest)
+// WithCode is ToStatus with another gRPC code than the errno's.
+func WithCode(e *fserr.Error, code codes.Code) error { return &statusError{e, code} }
+
+// statusError is an *fserr.Error as a gRPC handler returns it.
+type statusError struct {
+	e    *fserr.Error
+	code codes.Code
+}
+
+func (s *statusError) Error() string { return s.e.Error() }
+func (s *statusError) Unwrap() error { return s.e }
+
+// GRPCStatus is what gRPC asks for.
+func (s *statusError) GRPCStatus() *status.Status {
+	e := s.e
 	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.ErrorInfo{
 		Reason: e.Code.String(), Domain: Domain, Metadata: metadataOf(e),
 	})}
 	if e.RetryAfter > 0 {
 		details = append(details, protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)}))
 	}
-	st := status.New(GRPCCode(e.Code), strings.ToValidUTF8(safe.Error(), "\uFFFD"))
+	st := status.New(s.code, messageOf(e))
 	if with, err := st.WithDetails(details...); err == nil {
 		st = with
 	}
-	return st.Err()
+	return st
+}
+
+// messageOf is e's text with what can travel of its paths.
+func messageOf(e *fserr.Error) string {
+	safe := *e
+	safe.Path, safe.Dest = Printable(e.Path), Printable(e.Dest)
+	return strings.ToValidUTF8(safe.Error(), "\uFFFD")
 }
 
 func metadataOf(e *fserr.Error) map[string]string {
@@ -145,6 +176,12 @@ func cut(s string) string {
 // FromStatus returns a gRPC error as *fserr.Error; false when it does not come
 // from ctxfs (the transport's own errors, a server of another kind).
 func FromStatus(err error) (*fserr.Error, bool) {
+	var done *statusError
+	if errors.As(err, &done) {
+		e := *done.e
+		e.Path, e.Dest = Printable(e.Path), Printable(e.Dest)
+		return &e, true
+	}
 	st, ok := status.FromError(err)
 	if !ok || err == nil {
 		return nil, false
@@ -153,20 +190,26 @@ func FromStatus(err error) (*fserr.Error, bool) {
 	if info == nil {
 		return nil, false
 	}
-	md := info.GetMetadata()
+	e := errorOf(info.GetReason(), info.GetMetadata())
+	e.RetryAfter, e.Err = retry, err
+	return e, true
+}
+
+// errorOf is what travels in an ErrorInfo.
+func errorOf(reason string, md map[string]string) *fserr.Error {
 	written, _ := strconv.ParseInt(md["written"], 10, 64)
 	return &fserr.Error{
-		Op: md["syscall"], Path: md["path"], Dest: md["dest"], Code: codeOf(info),
-		Detail: md["detail"], Hint: md["hint"], Kind: fserr.Kind(md["kind"]), Written: written, RetryAfter: retry, Err: err,
-	}, true
+		Op: md["syscall"], Path: md["path"], Dest: md["dest"], Code: codeOf(reason, md["errno"]),
+		Detail: md["detail"], Hint: md["hint"], Kind: fserr.Kind(md["kind"]), Written: written,
+	}
 }
 
 // codeOf returns the errno by its number, else by its name; EIO when both are unknown.
-func codeOf(info *errdetails.ErrorInfo) fserr.Code {
-	if n, err := strconv.ParseInt(info.GetMetadata()["errno"], 10, 32); err == nil && n > 0 {
+func codeOf(reason, number string) fserr.Code {
+	if n, err := strconv.ParseInt(number, 10, 32); err == nil && n > 0 {
 		return fserr.Code(n)
 	}
-	if code, ok := fserr.ParseCode(info.GetReason()); ok {
+	if code, ok := fserr.ParseCode(reason); ok {
 		return code
 	}
 	return fserr.EIO

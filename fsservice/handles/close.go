@@ -74,6 +74,32 @@ func (t *Table) CloseOwner(owner string) int {
 	return n
 }
 
+// CloseInstance closes the handles of an owner's client instance that is gone, and
+// returns how many were open.
+func (t *Table) CloseInstance(owner, instance string) int {
+	t.mu.Lock()
+	o := t.owners[owner]
+	if o == nil {
+		t.mu.Unlock()
+		return 0
+	}
+	before := len(o.handles)
+	var idle []*Handle
+	for _, h := range o.handles {
+		if h.Instance == instance && t.bury(h, instanceGone(h)) {
+			idle = append(idle, h)
+		}
+	}
+	n := before - len(o.handles)
+	t.mu.Unlock()
+	closeAll(idle)
+	return n
+}
+
+func instanceGone(h *Handle) *fserr.Error {
+	return &fserr.Error{Code: fserr.EBADF, Detail: fmt.Sprintf("bad file descriptor %d (closed: its client instance is gone)", h.FD)}
+}
+
 // CloseContext closes the handles of a context that was deleted, and returns how
 // many were open. Their later use is ESTALE.
 func (t *Table) CloseContext(id contexts.ID) int {

@@ -70,6 +70,8 @@ type Spec struct {
 	Path string
 	// Flags are Node's words for the open flags: "r+".
 	Flags string
+	// Instance is the client instance whose lease the handle ends with; "" means none.
+	Instance string
 	// File is closed by the table.
 	File rootfs.File
 }
@@ -243,6 +245,21 @@ func (t *Table) release(h *Handle) {
 	if last {
 		_ = h.File.Close()
 	}
+}
+
+// Take takes h, which its only user holds by Use, out of the table: its number is gone, and
+// its file closes with the user's release. EBUSY while others use it, EBADF when it is gone.
+func (t *Table) Take(h *Handle) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case h.gone:
+		return &fserr.Error{Code: fserr.EBADF, Detail: fmt.Sprintf("bad file descriptor %d", h.FD)}
+	case h.refs > 1:
+		return &fserr.Error{Code: fserr.EBUSY, Detail: fmt.Sprintf("handle %d is in use", h.FD), Hint: "wait for the replies of what uses it"}
+	}
+	t.remove(h)
+	return nil
 }
 
 // find looks fd up. t.mu is held.

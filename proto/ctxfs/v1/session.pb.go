@@ -40,7 +40,8 @@ const (
 // Over HTTP the same messages are binary WebSocket messages, one each, at /v1/session.
 type SessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names an operation from its request to its last reply; not 0 for operation and cancel, and not in use.
+	// Names an operation or a refresh_token from its request to its last reply: not 0, and not in use. Of cancel the
+	// operation that is meant. Of open it says nothing.
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What the client wants.
 	//
@@ -156,7 +157,8 @@ type SessionRequest_Cancel struct {
 }
 
 type SessionRequest_RefreshToken struct {
-	// Goes on with a further token of the same panel; the reply is refreshed.
+	// Goes on with a further token of the same panel, and its rights; the reply is refreshed, or error: then the
+	// session goes on with the token that it had.
 	RefreshToken *SessionRefreshToken `protobuf:"bytes,5,opt,name=refresh_token,json=refreshToken,proto3,oneof"`
 }
 
@@ -1128,7 +1130,7 @@ func (*Operation_ListHandles) isOperation_Request() {}
 // The server's message on a session.
 type SessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The operation that this is about; 0 for ready, refreshed and closing.
+	// What this is about, as the request named it; 0 for ready and closing.
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// More messages about id will follow.
 	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
@@ -1252,7 +1254,8 @@ type SessionResponse_Ready struct {
 }
 
 type SessionResponse_Result struct {
-	// The operation's result, or a part of it. What a watch sees comes as parts, until it is cancelled.
+	// The operation's result. That of opendir, glob, grep and watch comes in parts, each with more; the last
+	// message then holds none. A watch goes on until it is cancelled.
 	Result *OperationResult `protobuf:"bytes,4,opt,name=result,proto3,oneof"`
 }
 

@@ -1,0 +1,180 @@
+package fsservice
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// The bounds of a session, which SessionReady tells.
+const (
+	// MaxInFlight bounds the operations under way.
+	MaxInFlight = 128
+	// MaxWatches bounds the watches among them.
+	MaxWatches = 64
+	// MaxContent bounds the content of a request and of a Read, in bytes.
+	MaxContent = 256 << 10
+)
+
+// Link carries a session's messages: a gRPC stream, or a WebSocket. Send and Recv are each called by one goroutine at a time.
+type Link interface {
+	// Recv returns io.EOF when the client has said all.
+	Recv() (*ctxfsv1.SessionRequest, error)
+	Send(*ctxfsv1.SessionResponse) error
+}
+
+// OperationInfo describes an operation of a session to Around.
+type OperationInfo struct {
+	// Transport is what the session came by.
+	Transport string
+	// Method is the full name of the operation's RPC.
+	Method  string
+	Request any
+	// Quick says that it is done where it was received: it needs no deadline. Streams says
+	// that its RPC answers with a stream, which has none.
+	Quick, Streams bool
+}
+
+// Around surrounds an operation of a session as an interceptor does a call: it observes
+// it, catches its panic, and returns what do does.
+type Around func(ctx context.Context, op OperationInfo, do func(context.Context) (any, error)) (any, error)
+
+// SessionConfig is what sessions need from their server. Zero values do without.
+type SessionConfig struct {
+	// Leases is told of sessions and holds. Required.
+	Leases *panels.Leases
+	// Refresh returns whom a further token of the panel of ctx names, and lets the stream of ctx
+	// go on as long as that token lives; the token of another panel it refuses. nil refuses all.
+	Refresh func(ctx context.Context, token string) (panels.Identity, error)
+	// Around surrounds each operation.
+	Around Around
+}
+
+func (c SessionConfig) withDefaults() SessionConfig {
+	if c.Refresh == nil {
+		c.Refresh = func(context.Context, string) (panels.Identity, error) {
+			return panels.Identity{}, &fserr.Error{Code: fserr.EOPNOTSUPP, Detail: "this server takes no further token", Hint: "begin another session"}
+		}
+	}
+	if c.Around == nil {
+		c.Around = func(ctx context.Context, _ OperationInfo, do func(context.Context) (any, error)) (any, error) {
+			return do(ctx)
+		}
+	}
+	return c
+}
+
+// Session implements FsService.
+func (s *Service) Session(stream grpc.BidiStreamingServer[ctxfsv1.SessionRequest, ctxfsv1.SessionResponse]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return unlessEOF(err)
+	}
+	if first.GetOpen().GetToken() != "" {
+		return fail(invalid("open's token is for WebSocket; over gRPC it is the metadata 'authorization: Bearer TOKEN'"), "session", "", "")
+	}
+	return s.ServeSession(stream.Context(), first, stream, "session")
+}
+
+func unlessEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// ServeSession serves a session whose first message has come, until its client has said
+// all and everything was answered, the link breaks, or ctx ends. The caller's identity is
+// ctx's; transport is what metrics and logs call the link.
+func (s *Service) ServeSession(ctx context.Context, first *ctxfsv1.SessionRequest, link Link, transport string) error {
+	id, err := callerOf(ctx)
+	if err != nil {
+		return fail(err, "session", "", "")
+	}
+	instance, err := instanceOf(first.GetOpen())
+	if err != nil {
+		return fail(err, "session", "", "")
+	}
+	id.Instance = instance
+	release, resumed := s.sessions.Leases.Hold(id.Owner, instance)
+	defer release()
+	s.open.Add(1)
+	defer s.open.Add(-1)
+	se := newSession(ctx, s, id, link, transport)
+	defer se.end()
+	err = se.send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Ready{Ready: &ctxfsv1.SessionReady{
+		ClientInstance: instance, Resumed: resumed, MaxInFlight: MaxInFlight, MaxWatches: MaxWatches, MaxContent: MaxContent,
+		GraceMs: s.sessions.Leases.Grace().Milliseconds(), ContextId: string(id.Context), ExpiresNs: expiresNs(id), ReadOnly: id.ReadOnly,
+	}}})
+	if err != nil {
+		return err
+	}
+	return se.serve()
+}
+
+// Sessions returns the number of open sessions.
+func (s *Service) Sessions() int64 { return s.open.Load() }
+
+func callerOf(ctx context.Context) (panels.Identity, error) {
+	id := panels.IdentityFrom(ctx)
+	if id.Role == panels.RoleNone {
+		return id, &fserr.Error{Code: fserr.EACCES, Detail: "the caller is not known"}
+	}
+	return id, nil
+}
+
+// instanceOf returns the client instance that a session is for; a new one when it names none.
+func instanceOf(open *ctxfsv1.SessionOpen) (string, error) {
+	switch name := open.GetClientInstance(); {
+	case open == nil:
+		return "", &fserr.Error{Code: fserr.EINVAL, Detail: "the session's first message is not open", Hint: "send open first, once"}
+	case name == "":
+		return rand.Text(), nil
+	default:
+		return name, panels.CheckInstance(name)
+	}
+}
+
+func expiresNs(id panels.Identity) int64 {
+	if id.ExpiresAt.IsZero() {
+		return 0
+	}
+	return id.ExpiresAt.UnixNano()
+}
+
+// Hold implements FsService.
+func (s *Service) Hold(req *ctxfsv1.HoldRequest, stream grpc.ServerStreamingServer[ctxfsv1.HoldResponse]) error {
+	id, err := callerOf(stream.Context())
+	if err == nil {
+		err = panels.CheckInstance(req.GetClientInstance())
+	}
+	if err != nil {
+		return fail(err, "hold", "", "")
+	}
+	release, resumed := s.sessions.Leases.Hold(id.Owner, req.GetClientInstance())
+	defer release()
+	held := &ctxfsv1.HoldHeld{Resumed: resumed, GraceMs: s.sessions.Leases.Grace().Milliseconds()}
+	if err := stream.Send(&ctxfsv1.HoldResponse{Notice: &ctxfsv1.HoldResponse_Held{Held: held}}); err != nil {
+		return err
+	}
+	tick := time.NewTicker(watchKeepalive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stream.Context().Done():
+			return fail(stream.Context().Err(), "hold", "", "")
+		case <-tick.C:
+		}
+		if err := stream.Send(&ctxfsv1.HoldResponse{Notice: &ctxfsv1.HoldResponse_Keepalive{Keepalive: &ctxfsv1.HoldKeepalive{}}}); err != nil {
+			return err
+		}
+	}
+}
