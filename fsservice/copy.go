@@ -96,9 +96,7 @@ func (s *Service) copyContent(ctx context.Context, src rootfs.File, from rootfs.
 	if err != nil || to.Dev == from.Dev && to.Ino == from.Ino {
 		return from.Size, err
 	}
-	lock := s.inodes.of(to)
-	lock.Lock()
-	defer lock.Unlock()
+	defer s.inodes.copying(from, to)()
 	var n int64
 	buf := make([]byte, writeStep)
 	for {

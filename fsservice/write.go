@@ -247,8 +247,20 @@ func (s *Service) Truncate(ctx context.Context, req *ctxfsv1.TruncateRequest) (*
 			return nil, err
 		}
 		defer func() { _ = f.Close() }()
-		return &ctxfsv1.TruncateResponse{}, at(f.Truncate(req.GetLen()), "ftruncate", c.path)
+		return &ctxfsv1.TruncateResponse{}, at(s.truncate(f, req.GetLen()), "ftruncate", c.path)
 	})
+}
+
+// truncate sets f's size while nobody reads or writes it as a whole.
+func (s *Service) truncate(f rootfs.File, size int64) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	lock := s.inodes.of(st)
+	lock.Lock()
+	defer lock.Unlock()
+	return f.Truncate(size)
 }
 
 func wantLength(n int64) error {
