@@ -108,9 +108,9 @@ func (s *Service) ServeSession(ctx context.Context, first *ctxfsv1.SessionReques
 	defer release()
 	s.open.Add(1)
 	defer s.open.Add(-1)
-	se := newSession(ctx, s, id, link, transport)
+	se := newSession(ctx, s, id, link, first.GetOpen().GetBatches(), transport)
 	defer se.end()
-	err = se.send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Ready{Ready: &ctxfsv1.SessionReady{
+	err = se.replies.send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Ready{Ready: &ctxfsv1.SessionReady{
 		ClientInstance: instance, Resumed: resumed, MaxInFlight: MaxInFlight, MaxWatches: MaxWatches, MaxContent: MaxContent,
 		GraceMs: s.sessions.Leases.Grace().Milliseconds(), ContextId: string(id.Context), ExpiresNs: expiresNs(id), ReadOnly: id.ReadOnly,
 	}}})

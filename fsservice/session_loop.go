@@ -1,6 +1,7 @@
 package fsservice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -19,15 +20,13 @@ import (
 type session struct {
 	service   *Service
 	link      Link
+	replies   *replies
 	transport string
 	// base ends with the session; ctx is base with the identity that operations get, which the receiver alone changes.
 	base context.Context //nolint:containedctx // a session outlives the calls of its methods
 	ctx  context.Context //nolint:containedctx // as base
 	stop context.CancelFunc
 
-	sending sync.Mutex
-	// over is set with the last message.
-	over bool
 	// warm tells that an operation has passed the gate: the context is there, and quick operations are quick.
 	warm atomic.Bool
 	// slots bounds what is under way.
@@ -41,10 +40,10 @@ type session struct {
 	lanes map[int32][]*task
 }
 
-func newSession(ctx context.Context, s *Service, id panels.Identity, link Link, transport string) *session {
+func newSession(ctx context.Context, s *Service, id panels.Identity, link Link, together bool, transport string) *session {
 	base, stop := context.WithCancel(ctx)
 	return &session{
-		service: s, link: link, transport: transport, base: base, stop: stop, ctx: panels.WithIdentity(base, id),
+		service: s, link: link, replies: newReplies(link, together), transport: transport, base: base, stop: stop, ctx: panels.WithIdentity(base, id),
 		slots: make(chan struct{}, MaxInFlight), underway: map[uint64]*task{}, lanes: map[int32][]*task{},
 	}
 }
@@ -55,30 +54,17 @@ func (se *session) end() {
 	se.tasks.Wait()
 }
 
-// send sends one message; others wait. After goodbye it sends nothing.
-func (se *session) send(m *ctxfsv1.SessionResponse) error {
-	se.sending.Lock()
-	defer se.sending.Unlock()
-	if se.over {
-		return fserr.ECANCELED
-	}
-	return se.link.Send(m)
-}
-
 // reply answers an operation. Its error is the link's.
 func (se *session) reply(id uint64, res *ctxfsv1.OperationResult, err error) error {
 	if err != nil {
-		return se.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Error{Error: fserrpb.ToSession(err)}})
+		return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Error{Error: fserrpb.ToSession(err)}})
 	}
-	return se.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Result{Result: res}})
+	return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Result{Result: res}})
 }
 
 // goodbye tells the client why the server ends the session.
 func (se *session) goodbye(why error) {
-	se.sending.Lock()
-	defer se.sending.Unlock()
-	se.over = true
-	_ = se.link.Send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Closing{ // the link may be broken too
+	se.replies.last(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Closing{
 		Closing: &ctxfsv1.SessionClosing{Error: fserrpb.ToSession(why)},
 	}})
 }
@@ -113,12 +99,33 @@ func (se *session) receive() error {
 			return nil
 		}
 		if err == nil {
-			err = se.handle(m)
+			err = se.handleAll(m)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// handleAll handles what came together; quick replies go together too.
+func (se *session) handleAll(m *ctxfsv1.SessionRequest) error {
+	if len(m.GetAlso()) == 0 {
+		return se.handle(m)
+	}
+	if n := 1 + len(m.GetAlso()); n > maxTogether {
+		return invalid("%d requests came together, the limit is %d", n, maxTogether)
+	}
+	se.replies.cork()
+	err := se.handle(m)
+	for _, further := range m.GetAlso() {
+		if err == nil && len(further.GetAlso()) > 0 {
+			err = invalid("a request in also has one itself")
+		}
+		if err == nil {
+			err = se.handle(further)
+		}
+	}
+	return cmp.Or(err, se.replies.uncork())
 }
 
 func (se *session) handle(m *ctxfsv1.SessionRequest) error {
@@ -145,7 +152,7 @@ func (se *session) refresh(id uint64, token string) error {
 	}
 	now.Instance = was.Instance
 	se.ctx = panels.WithIdentity(se.base, now)
-	return se.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Refreshed{
+	return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Refreshed{
 		Refreshed: &ctxfsv1.SessionRefreshed{ExpiresNs: expiresNs(now)},
 	}})
 }

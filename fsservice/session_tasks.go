@@ -37,10 +37,8 @@ func (se *session) isFree(id uint64, fd int32) bool {
 
 // begin lets a task run when its handle is free; while too many are under way it waits.
 func (se *session) begin(t *task) error {
-	select {
-	case se.slots <- struct{}{}:
-	case <-se.base.Done():
-		return context.Cause(se.base)
+	if err := se.takeSlot(); err != nil {
+		return err
 	}
 	t.ctx, t.cancel = context.WithCancel(se.ctx)
 	first, err := se.enter(t)
@@ -56,6 +54,24 @@ func (se *session) begin(t *task) error {
 		go se.run(t)
 	}
 	return nil
+}
+
+// takeSlot waits for a slot, and holds no reply back meanwhile.
+func (se *session) takeSlot() error {
+	select {
+	case se.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	if err := se.replies.uncork(); err != nil {
+		return err
+	}
+	select {
+	case se.slots <- struct{}{}:
+		return nil
+	case <-se.base.Done():
+		return context.Cause(se.base)
+	}
 }
 
 // enter makes a task known by its id, and reports whether it need not wait for others.
@@ -90,7 +106,7 @@ func (t *task) isWatch() bool { return t.method == ctxfsv1.FsService_Watch_FullM
 func (se *session) run(t *task) {
 	for t != nil {
 		res, err := se.do(t.ctx, t.operation, t.env, func(part *ctxfsv1.OperationResult) error {
-			return se.send(&ctxfsv1.SessionResponse{Id: t.id, More: true, Response: &ctxfsv1.SessionResponse_Result{Result: part}})
+			return se.replies.send(&ctxfsv1.SessionResponse{Id: t.id, More: true, Response: &ctxfsv1.SessionResponse_Result{Result: part}})
 		})
 		next := se.leave(t)
 		_ = se.reply(t.id, res, err) // a broken link ends the receiver too

@@ -51,7 +51,10 @@ type SessionRequest struct {
 	//	*SessionRequest_Operation
 	//	*SessionRequest_Cancel
 	//	*SessionRequest_RefreshToken
-	Request       isSessionRequest_Request `protobuf_oneof:"request"`
+	Request isSessionRequest_Request `protobuf_oneof:"request"`
+	// Further requests, as if each were sent after this one: what waits to be sent travels together, which costs a
+	// fraction. At most 128, and theirs is empty.
+	Also          []*SessionRequest `protobuf:"bytes,6,rep,name=also,proto3" json:"also,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -136,6 +139,13 @@ func (x *SessionRequest) GetRefreshToken() *SessionRefreshToken {
 	return nil
 }
 
+func (x *SessionRequest) GetAlso() []*SessionRequest {
+	if x != nil {
+		return x.Also
+	}
+	return nil
+}
+
 type isSessionRequest_Request interface {
 	isSessionRequest_Request()
 }
@@ -177,7 +187,9 @@ type SessionOpen struct {
 	// keeps the handles. Empty: the server picks one.
 	ClientInstance string `protobuf:"bytes,1,opt,name=client_instance,json=clientInstance,proto3" json:"client_instance,omitempty"`
 	// The bearer token, where no header can carry it (WebSocket). Over gRPC it is the metadata's, and this must be empty.
-	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// Takes replies that travel together (SessionResponse.also).
+	Batches       bool `protobuf:"varint,3,opt,name=batches,proto3" json:"batches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -224,6 +236,13 @@ func (x *SessionOpen) GetToken() string {
 		return x.Token
 	}
 	return ""
+}
+
+func (x *SessionOpen) GetBatches() bool {
+	if x != nil {
+		return x.Batches
+	}
+	return false
 }
 
 // Ends an operation.
@@ -1143,7 +1162,9 @@ type SessionResponse struct {
 	//	*SessionResponse_Error
 	//	*SessionResponse_Refreshed
 	//	*SessionResponse_Closing
-	Response      isSessionResponse_Response `protobuf_oneof:"response"`
+	Response isSessionResponse_Response `protobuf_oneof:"response"`
+	// Further messages, as if each were sent after this one; only to a client that opened with batches.
+	Also          []*SessionResponse `protobuf:"bytes,8,rep,name=also,proto3" json:"also,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1240,6 +1261,13 @@ func (x *SessionResponse) GetClosing() *SessionClosing {
 		if x, ok := x.Response.(*SessionResponse_Closing); ok {
 			return x.Closing
 		}
+	}
+	return nil
+}
+
+func (x *SessionResponse) GetAlso() []*SessionResponse {
+	if x != nil {
+		return x.Also
 	}
 	return nil
 }
@@ -2624,17 +2652,19 @@ var File_ctxfs_v1_session_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x16ctxfs/v1/session.proto\x12\bctxfs.v1\x1a\x1actxfs/v1/fs_messages.proto\"\x86\x02\n" +
+	"\x16ctxfs/v1/session.proto\x12\bctxfs.v1\x1a\x1actxfs/v1/fs_messages.proto\"\xb4\x02\n" +
 	"\x0eSessionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x04open\x18\x02 \x01(\v2\x15.ctxfs.v1.SessionOpenH\x00R\x04open\x123\n" +
 	"\toperation\x18\x03 \x01(\v2\x13.ctxfs.v1.OperationH\x00R\toperation\x121\n" +
 	"\x06cancel\x18\x04 \x01(\v2\x17.ctxfs.v1.SessionCancelH\x00R\x06cancel\x12D\n" +
-	"\rrefresh_token\x18\x05 \x01(\v2\x1d.ctxfs.v1.SessionRefreshTokenH\x00R\frefreshTokenB\t\n" +
-	"\arequest\"L\n" +
+	"\rrefresh_token\x18\x05 \x01(\v2\x1d.ctxfs.v1.SessionRefreshTokenH\x00R\frefreshToken\x12,\n" +
+	"\x04also\x18\x06 \x03(\v2\x18.ctxfs.v1.SessionRequestR\x04alsoB\t\n" +
+	"\arequest\"f\n" +
 	"\vSessionOpen\x12'\n" +
 	"\x0fclient_instance\x18\x01 \x01(\tR\x0eclientInstance\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"\x0f\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\x12\x18\n" +
+	"\abatches\x18\x03 \x01(\bR\abatches\"\x0f\n" +
 	"\rSessionCancel\"+\n" +
 	"\x13SessionRefreshToken\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\"\x9b\x12\n" +
@@ -2687,7 +2717,7 @@ const file_ctxfs_v1_session_proto_rawDesc = "" +
 	"\tfdatasync\x18+ \x01(\v2\x1a.ctxfs.v1.FdatasyncRequestH\x00R\tfdatasync\x12.\n" +
 	"\x05close\x18, \x01(\v2\x16.ctxfs.v1.CloseRequestH\x00R\x05close\x12A\n" +
 	"\flist_handles\x18- \x01(\v2\x1c.ctxfs.v1.ListHandlesRequestH\x00R\vlistHandlesB\t\n" +
-	"\arequest\"\xc8\x02\n" +
+	"\arequest\"\xf7\x02\n" +
 	"\x0fSessionResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12.\n" +
@@ -2695,7 +2725,8 @@ const file_ctxfs_v1_session_proto_rawDesc = "" +
 	"\x06result\x18\x04 \x01(\v2\x19.ctxfs.v1.OperationResultH\x00R\x06result\x12.\n" +
 	"\x05error\x18\x05 \x01(\v2\x16.ctxfs.v1.SessionErrorH\x00R\x05error\x12:\n" +
 	"\trefreshed\x18\x06 \x01(\v2\x1a.ctxfs.v1.SessionRefreshedH\x00R\trefreshed\x124\n" +
-	"\aclosing\x18\a \x01(\v2\x18.ctxfs.v1.SessionClosingH\x00R\aclosingB\n" +
+	"\aclosing\x18\a \x01(\v2\x18.ctxfs.v1.SessionClosingH\x00R\aclosing\x12-\n" +
+	"\x04also\x18\b \x03(\v2\x19.ctxfs.v1.SessionResponseR\x04alsoB\n" +
 	"\n" +
 	"\bresponse\"\xad\x02\n" +
 	"\fSessionReady\x12'\n" +
@@ -2914,110 +2945,112 @@ var file_ctxfs_v1_session_proto_depIdxs = []int32{
 	4,   // 1: ctxfs.v1.SessionRequest.operation:type_name -> ctxfs.v1.Operation
 	2,   // 2: ctxfs.v1.SessionRequest.cancel:type_name -> ctxfs.v1.SessionCancel
 	3,   // 3: ctxfs.v1.SessionRequest.refresh_token:type_name -> ctxfs.v1.SessionRefreshToken
-	16,  // 4: ctxfs.v1.Operation.read_file:type_name -> ctxfs.v1.ReadFileRequest
-	17,  // 5: ctxfs.v1.Operation.write_file:type_name -> ctxfs.v1.WriteFileRequest
-	18,  // 6: ctxfs.v1.Operation.append_file:type_name -> ctxfs.v1.AppendFileRequest
-	19,  // 7: ctxfs.v1.Operation.truncate:type_name -> ctxfs.v1.TruncateRequest
-	20,  // 8: ctxfs.v1.Operation.copy_file:type_name -> ctxfs.v1.CopyFileRequest
-	21,  // 9: ctxfs.v1.Operation.cp:type_name -> ctxfs.v1.CpRequest
-	22,  // 10: ctxfs.v1.Operation.rename:type_name -> ctxfs.v1.RenameRequest
-	23,  // 11: ctxfs.v1.Operation.rm:type_name -> ctxfs.v1.RmRequest
-	24,  // 12: ctxfs.v1.Operation.rmdir:type_name -> ctxfs.v1.RmdirRequest
-	25,  // 13: ctxfs.v1.Operation.unlink:type_name -> ctxfs.v1.UnlinkRequest
-	26,  // 14: ctxfs.v1.Operation.mkdir:type_name -> ctxfs.v1.MkdirRequest
-	27,  // 15: ctxfs.v1.Operation.mkdtemp:type_name -> ctxfs.v1.MkdtempRequest
-	28,  // 16: ctxfs.v1.Operation.symlink:type_name -> ctxfs.v1.SymlinkRequest
-	29,  // 17: ctxfs.v1.Operation.link:type_name -> ctxfs.v1.LinkRequest
-	30,  // 18: ctxfs.v1.Operation.readdir:type_name -> ctxfs.v1.ReaddirRequest
-	31,  // 19: ctxfs.v1.Operation.opendir:type_name -> ctxfs.v1.OpendirRequest
-	32,  // 20: ctxfs.v1.Operation.stat:type_name -> ctxfs.v1.StatRequest
-	33,  // 21: ctxfs.v1.Operation.lstat:type_name -> ctxfs.v1.LstatRequest
-	34,  // 22: ctxfs.v1.Operation.statfs:type_name -> ctxfs.v1.StatfsRequest
-	35,  // 23: ctxfs.v1.Operation.access:type_name -> ctxfs.v1.AccessRequest
-	36,  // 24: ctxfs.v1.Operation.exists:type_name -> ctxfs.v1.ExistsRequest
-	37,  // 25: ctxfs.v1.Operation.realpath:type_name -> ctxfs.v1.RealpathRequest
-	38,  // 26: ctxfs.v1.Operation.readlink:type_name -> ctxfs.v1.ReadlinkRequest
-	39,  // 27: ctxfs.v1.Operation.chmod:type_name -> ctxfs.v1.ChmodRequest
-	40,  // 28: ctxfs.v1.Operation.chown:type_name -> ctxfs.v1.ChownRequest
-	41,  // 29: ctxfs.v1.Operation.lchown:type_name -> ctxfs.v1.LchownRequest
-	42,  // 30: ctxfs.v1.Operation.utimes:type_name -> ctxfs.v1.UtimesRequest
-	43,  // 31: ctxfs.v1.Operation.lutimes:type_name -> ctxfs.v1.LutimesRequest
-	44,  // 32: ctxfs.v1.Operation.watch:type_name -> ctxfs.v1.WatchRequest
-	45,  // 33: ctxfs.v1.Operation.glob:type_name -> ctxfs.v1.GlobRequest
-	46,  // 34: ctxfs.v1.Operation.grep:type_name -> ctxfs.v1.GrepRequest
-	47,  // 35: ctxfs.v1.Operation.open:type_name -> ctxfs.v1.OpenRequest
-	48,  // 36: ctxfs.v1.Operation.read:type_name -> ctxfs.v1.ReadRequest
-	49,  // 37: ctxfs.v1.Operation.write:type_name -> ctxfs.v1.WriteRequest
-	50,  // 38: ctxfs.v1.Operation.readv:type_name -> ctxfs.v1.ReadvRequest
-	51,  // 39: ctxfs.v1.Operation.writev:type_name -> ctxfs.v1.WritevRequest
-	52,  // 40: ctxfs.v1.Operation.fstat:type_name -> ctxfs.v1.FstatRequest
-	53,  // 41: ctxfs.v1.Operation.ftruncate:type_name -> ctxfs.v1.FtruncateRequest
-	54,  // 42: ctxfs.v1.Operation.fchmod:type_name -> ctxfs.v1.FchmodRequest
-	55,  // 43: ctxfs.v1.Operation.fchown:type_name -> ctxfs.v1.FchownRequest
-	56,  // 44: ctxfs.v1.Operation.futimes:type_name -> ctxfs.v1.FutimesRequest
-	57,  // 45: ctxfs.v1.Operation.fsync:type_name -> ctxfs.v1.FsyncRequest
-	58,  // 46: ctxfs.v1.Operation.fdatasync:type_name -> ctxfs.v1.FdatasyncRequest
-	59,  // 47: ctxfs.v1.Operation.close:type_name -> ctxfs.v1.CloseRequest
-	60,  // 48: ctxfs.v1.Operation.list_handles:type_name -> ctxfs.v1.ListHandlesRequest
-	6,   // 49: ctxfs.v1.SessionResponse.ready:type_name -> ctxfs.v1.SessionReady
-	10,  // 50: ctxfs.v1.SessionResponse.result:type_name -> ctxfs.v1.OperationResult
-	8,   // 51: ctxfs.v1.SessionResponse.error:type_name -> ctxfs.v1.SessionError
-	7,   // 52: ctxfs.v1.SessionResponse.refreshed:type_name -> ctxfs.v1.SessionRefreshed
-	9,   // 53: ctxfs.v1.SessionResponse.closing:type_name -> ctxfs.v1.SessionClosing
-	15,  // 54: ctxfs.v1.SessionError.metadata:type_name -> ctxfs.v1.SessionError.MetadataEntry
-	8,   // 55: ctxfs.v1.SessionClosing.error:type_name -> ctxfs.v1.SessionError
-	61,  // 56: ctxfs.v1.OperationResult.read_file:type_name -> ctxfs.v1.ReadFileResponse
-	62,  // 57: ctxfs.v1.OperationResult.write_file:type_name -> ctxfs.v1.WriteFileResponse
-	63,  // 58: ctxfs.v1.OperationResult.append_file:type_name -> ctxfs.v1.AppendFileResponse
-	64,  // 59: ctxfs.v1.OperationResult.truncate:type_name -> ctxfs.v1.TruncateResponse
-	65,  // 60: ctxfs.v1.OperationResult.copy_file:type_name -> ctxfs.v1.CopyFileResponse
-	66,  // 61: ctxfs.v1.OperationResult.cp:type_name -> ctxfs.v1.CpResponse
-	67,  // 62: ctxfs.v1.OperationResult.rename:type_name -> ctxfs.v1.RenameResponse
-	68,  // 63: ctxfs.v1.OperationResult.rm:type_name -> ctxfs.v1.RmResponse
-	69,  // 64: ctxfs.v1.OperationResult.rmdir:type_name -> ctxfs.v1.RmdirResponse
-	70,  // 65: ctxfs.v1.OperationResult.unlink:type_name -> ctxfs.v1.UnlinkResponse
-	71,  // 66: ctxfs.v1.OperationResult.mkdir:type_name -> ctxfs.v1.MkdirResponse
-	72,  // 67: ctxfs.v1.OperationResult.mkdtemp:type_name -> ctxfs.v1.MkdtempResponse
-	73,  // 68: ctxfs.v1.OperationResult.symlink:type_name -> ctxfs.v1.SymlinkResponse
-	74,  // 69: ctxfs.v1.OperationResult.link:type_name -> ctxfs.v1.LinkResponse
-	75,  // 70: ctxfs.v1.OperationResult.readdir:type_name -> ctxfs.v1.ReaddirResponse
-	76,  // 71: ctxfs.v1.OperationResult.opendir:type_name -> ctxfs.v1.OpendirResponse
-	77,  // 72: ctxfs.v1.OperationResult.stat:type_name -> ctxfs.v1.StatResponse
-	78,  // 73: ctxfs.v1.OperationResult.lstat:type_name -> ctxfs.v1.LstatResponse
-	79,  // 74: ctxfs.v1.OperationResult.statfs:type_name -> ctxfs.v1.StatfsResponse
-	80,  // 75: ctxfs.v1.OperationResult.access:type_name -> ctxfs.v1.AccessResponse
-	81,  // 76: ctxfs.v1.OperationResult.exists:type_name -> ctxfs.v1.ExistsResponse
-	82,  // 77: ctxfs.v1.OperationResult.realpath:type_name -> ctxfs.v1.RealpathResponse
-	83,  // 78: ctxfs.v1.OperationResult.readlink:type_name -> ctxfs.v1.ReadlinkResponse
-	84,  // 79: ctxfs.v1.OperationResult.chmod:type_name -> ctxfs.v1.ChmodResponse
-	85,  // 80: ctxfs.v1.OperationResult.chown:type_name -> ctxfs.v1.ChownResponse
-	86,  // 81: ctxfs.v1.OperationResult.lchown:type_name -> ctxfs.v1.LchownResponse
-	87,  // 82: ctxfs.v1.OperationResult.utimes:type_name -> ctxfs.v1.UtimesResponse
-	88,  // 83: ctxfs.v1.OperationResult.lutimes:type_name -> ctxfs.v1.LutimesResponse
-	89,  // 84: ctxfs.v1.OperationResult.watch:type_name -> ctxfs.v1.WatchResponse
-	90,  // 85: ctxfs.v1.OperationResult.glob:type_name -> ctxfs.v1.GlobResponse
-	91,  // 86: ctxfs.v1.OperationResult.grep:type_name -> ctxfs.v1.GrepResponse
-	92,  // 87: ctxfs.v1.OperationResult.open:type_name -> ctxfs.v1.OpenResponse
-	93,  // 88: ctxfs.v1.OperationResult.read:type_name -> ctxfs.v1.ReadResponse
-	94,  // 89: ctxfs.v1.OperationResult.write:type_name -> ctxfs.v1.WriteResponse
-	95,  // 90: ctxfs.v1.OperationResult.readv:type_name -> ctxfs.v1.ReadvResponse
-	96,  // 91: ctxfs.v1.OperationResult.writev:type_name -> ctxfs.v1.WritevResponse
-	97,  // 92: ctxfs.v1.OperationResult.fstat:type_name -> ctxfs.v1.FstatResponse
-	98,  // 93: ctxfs.v1.OperationResult.ftruncate:type_name -> ctxfs.v1.FtruncateResponse
-	99,  // 94: ctxfs.v1.OperationResult.fchmod:type_name -> ctxfs.v1.FchmodResponse
-	100, // 95: ctxfs.v1.OperationResult.fchown:type_name -> ctxfs.v1.FchownResponse
-	101, // 96: ctxfs.v1.OperationResult.futimes:type_name -> ctxfs.v1.FutimesResponse
-	102, // 97: ctxfs.v1.OperationResult.fsync:type_name -> ctxfs.v1.FsyncResponse
-	103, // 98: ctxfs.v1.OperationResult.fdatasync:type_name -> ctxfs.v1.FdatasyncResponse
-	104, // 99: ctxfs.v1.OperationResult.close:type_name -> ctxfs.v1.CloseResponse
-	105, // 100: ctxfs.v1.OperationResult.list_handles:type_name -> ctxfs.v1.ListHandlesResponse
-	13,  // 101: ctxfs.v1.HoldResponse.held:type_name -> ctxfs.v1.HoldHeld
-	14,  // 102: ctxfs.v1.HoldResponse.keepalive:type_name -> ctxfs.v1.HoldKeepalive
-	103, // [103:103] is the sub-list for method output_type
-	103, // [103:103] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	0,   // 4: ctxfs.v1.SessionRequest.also:type_name -> ctxfs.v1.SessionRequest
+	16,  // 5: ctxfs.v1.Operation.read_file:type_name -> ctxfs.v1.ReadFileRequest
+	17,  // 6: ctxfs.v1.Operation.write_file:type_name -> ctxfs.v1.WriteFileRequest
+	18,  // 7: ctxfs.v1.Operation.append_file:type_name -> ctxfs.v1.AppendFileRequest
+	19,  // 8: ctxfs.v1.Operation.truncate:type_name -> ctxfs.v1.TruncateRequest
+	20,  // 9: ctxfs.v1.Operation.copy_file:type_name -> ctxfs.v1.CopyFileRequest
+	21,  // 10: ctxfs.v1.Operation.cp:type_name -> ctxfs.v1.CpRequest
+	22,  // 11: ctxfs.v1.Operation.rename:type_name -> ctxfs.v1.RenameRequest
+	23,  // 12: ctxfs.v1.Operation.rm:type_name -> ctxfs.v1.RmRequest
+	24,  // 13: ctxfs.v1.Operation.rmdir:type_name -> ctxfs.v1.RmdirRequest
+	25,  // 14: ctxfs.v1.Operation.unlink:type_name -> ctxfs.v1.UnlinkRequest
+	26,  // 15: ctxfs.v1.Operation.mkdir:type_name -> ctxfs.v1.MkdirRequest
+	27,  // 16: ctxfs.v1.Operation.mkdtemp:type_name -> ctxfs.v1.MkdtempRequest
+	28,  // 17: ctxfs.v1.Operation.symlink:type_name -> ctxfs.v1.SymlinkRequest
+	29,  // 18: ctxfs.v1.Operation.link:type_name -> ctxfs.v1.LinkRequest
+	30,  // 19: ctxfs.v1.Operation.readdir:type_name -> ctxfs.v1.ReaddirRequest
+	31,  // 20: ctxfs.v1.Operation.opendir:type_name -> ctxfs.v1.OpendirRequest
+	32,  // 21: ctxfs.v1.Operation.stat:type_name -> ctxfs.v1.StatRequest
+	33,  // 22: ctxfs.v1.Operation.lstat:type_name -> ctxfs.v1.LstatRequest
+	34,  // 23: ctxfs.v1.Operation.statfs:type_name -> ctxfs.v1.StatfsRequest
+	35,  // 24: ctxfs.v1.Operation.access:type_name -> ctxfs.v1.AccessRequest
+	36,  // 25: ctxfs.v1.Operation.exists:type_name -> ctxfs.v1.ExistsRequest
+	37,  // 26: ctxfs.v1.Operation.realpath:type_name -> ctxfs.v1.RealpathRequest
+	38,  // 27: ctxfs.v1.Operation.readlink:type_name -> ctxfs.v1.ReadlinkRequest
+	39,  // 28: ctxfs.v1.Operation.chmod:type_name -> ctxfs.v1.ChmodRequest
+	40,  // 29: ctxfs.v1.Operation.chown:type_name -> ctxfs.v1.ChownRequest
+	41,  // 30: ctxfs.v1.Operation.lchown:type_name -> ctxfs.v1.LchownRequest
+	42,  // 31: ctxfs.v1.Operation.utimes:type_name -> ctxfs.v1.UtimesRequest
+	43,  // 32: ctxfs.v1.Operation.lutimes:type_name -> ctxfs.v1.LutimesRequest
+	44,  // 33: ctxfs.v1.Operation.watch:type_name -> ctxfs.v1.WatchRequest
+	45,  // 34: ctxfs.v1.Operation.glob:type_name -> ctxfs.v1.GlobRequest
+	46,  // 35: ctxfs.v1.Operation.grep:type_name -> ctxfs.v1.GrepRequest
+	47,  // 36: ctxfs.v1.Operation.open:type_name -> ctxfs.v1.OpenRequest
+	48,  // 37: ctxfs.v1.Operation.read:type_name -> ctxfs.v1.ReadRequest
+	49,  // 38: ctxfs.v1.Operation.write:type_name -> ctxfs.v1.WriteRequest
+	50,  // 39: ctxfs.v1.Operation.readv:type_name -> ctxfs.v1.ReadvRequest
+	51,  // 40: ctxfs.v1.Operation.writev:type_name -> ctxfs.v1.WritevRequest
+	52,  // 41: ctxfs.v1.Operation.fstat:type_name -> ctxfs.v1.FstatRequest
+	53,  // 42: ctxfs.v1.Operation.ftruncate:type_name -> ctxfs.v1.FtruncateRequest
+	54,  // 43: ctxfs.v1.Operation.fchmod:type_name -> ctxfs.v1.FchmodRequest
+	55,  // 44: ctxfs.v1.Operation.fchown:type_name -> ctxfs.v1.FchownRequest
+	56,  // 45: ctxfs.v1.Operation.futimes:type_name -> ctxfs.v1.FutimesRequest
+	57,  // 46: ctxfs.v1.Operation.fsync:type_name -> ctxfs.v1.FsyncRequest
+	58,  // 47: ctxfs.v1.Operation.fdatasync:type_name -> ctxfs.v1.FdatasyncRequest
+	59,  // 48: ctxfs.v1.Operation.close:type_name -> ctxfs.v1.CloseRequest
+	60,  // 49: ctxfs.v1.Operation.list_handles:type_name -> ctxfs.v1.ListHandlesRequest
+	6,   // 50: ctxfs.v1.SessionResponse.ready:type_name -> ctxfs.v1.SessionReady
+	10,  // 51: ctxfs.v1.SessionResponse.result:type_name -> ctxfs.v1.OperationResult
+	8,   // 52: ctxfs.v1.SessionResponse.error:type_name -> ctxfs.v1.SessionError
+	7,   // 53: ctxfs.v1.SessionResponse.refreshed:type_name -> ctxfs.v1.SessionRefreshed
+	9,   // 54: ctxfs.v1.SessionResponse.closing:type_name -> ctxfs.v1.SessionClosing
+	5,   // 55: ctxfs.v1.SessionResponse.also:type_name -> ctxfs.v1.SessionResponse
+	15,  // 56: ctxfs.v1.SessionError.metadata:type_name -> ctxfs.v1.SessionError.MetadataEntry
+	8,   // 57: ctxfs.v1.SessionClosing.error:type_name -> ctxfs.v1.SessionError
+	61,  // 58: ctxfs.v1.OperationResult.read_file:type_name -> ctxfs.v1.ReadFileResponse
+	62,  // 59: ctxfs.v1.OperationResult.write_file:type_name -> ctxfs.v1.WriteFileResponse
+	63,  // 60: ctxfs.v1.OperationResult.append_file:type_name -> ctxfs.v1.AppendFileResponse
+	64,  // 61: ctxfs.v1.OperationResult.truncate:type_name -> ctxfs.v1.TruncateResponse
+	65,  // 62: ctxfs.v1.OperationResult.copy_file:type_name -> ctxfs.v1.CopyFileResponse
+	66,  // 63: ctxfs.v1.OperationResult.cp:type_name -> ctxfs.v1.CpResponse
+	67,  // 64: ctxfs.v1.OperationResult.rename:type_name -> ctxfs.v1.RenameResponse
+	68,  // 65: ctxfs.v1.OperationResult.rm:type_name -> ctxfs.v1.RmResponse
+	69,  // 66: ctxfs.v1.OperationResult.rmdir:type_name -> ctxfs.v1.RmdirResponse
+	70,  // 67: ctxfs.v1.OperationResult.unlink:type_name -> ctxfs.v1.UnlinkResponse
+	71,  // 68: ctxfs.v1.OperationResult.mkdir:type_name -> ctxfs.v1.MkdirResponse
+	72,  // 69: ctxfs.v1.OperationResult.mkdtemp:type_name -> ctxfs.v1.MkdtempResponse
+	73,  // 70: ctxfs.v1.OperationResult.symlink:type_name -> ctxfs.v1.SymlinkResponse
+	74,  // 71: ctxfs.v1.OperationResult.link:type_name -> ctxfs.v1.LinkResponse
+	75,  // 72: ctxfs.v1.OperationResult.readdir:type_name -> ctxfs.v1.ReaddirResponse
+	76,  // 73: ctxfs.v1.OperationResult.opendir:type_name -> ctxfs.v1.OpendirResponse
+	77,  // 74: ctxfs.v1.OperationResult.stat:type_name -> ctxfs.v1.StatResponse
+	78,  // 75: ctxfs.v1.OperationResult.lstat:type_name -> ctxfs.v1.LstatResponse
+	79,  // 76: ctxfs.v1.OperationResult.statfs:type_name -> ctxfs.v1.StatfsResponse
+	80,  // 77: ctxfs.v1.OperationResult.access:type_name -> ctxfs.v1.AccessResponse
+	81,  // 78: ctxfs.v1.OperationResult.exists:type_name -> ctxfs.v1.ExistsResponse
+	82,  // 79: ctxfs.v1.OperationResult.realpath:type_name -> ctxfs.v1.RealpathResponse
+	83,  // 80: ctxfs.v1.OperationResult.readlink:type_name -> ctxfs.v1.ReadlinkResponse
+	84,  // 81: ctxfs.v1.OperationResult.chmod:type_name -> ctxfs.v1.ChmodResponse
+	85,  // 82: ctxfs.v1.OperationResult.chown:type_name -> ctxfs.v1.ChownResponse
+	86,  // 83: ctxfs.v1.OperationResult.lchown:type_name -> ctxfs.v1.LchownResponse
+	87,  // 84: ctxfs.v1.OperationResult.utimes:type_name -> ctxfs.v1.UtimesResponse
+	88,  // 85: ctxfs.v1.OperationResult.lutimes:type_name -> ctxfs.v1.LutimesResponse
+	89,  // 86: ctxfs.v1.OperationResult.watch:type_name -> ctxfs.v1.WatchResponse
+	90,  // 87: ctxfs.v1.OperationResult.glob:type_name -> ctxfs.v1.GlobResponse
+	91,  // 88: ctxfs.v1.OperationResult.grep:type_name -> ctxfs.v1.GrepResponse
+	92,  // 89: ctxfs.v1.OperationResult.open:type_name -> ctxfs.v1.OpenResponse
+	93,  // 90: ctxfs.v1.OperationResult.read:type_name -> ctxfs.v1.ReadResponse
+	94,  // 91: ctxfs.v1.OperationResult.write:type_name -> ctxfs.v1.WriteResponse
+	95,  // 92: ctxfs.v1.OperationResult.readv:type_name -> ctxfs.v1.ReadvResponse
+	96,  // 93: ctxfs.v1.OperationResult.writev:type_name -> ctxfs.v1.WritevResponse
+	97,  // 94: ctxfs.v1.OperationResult.fstat:type_name -> ctxfs.v1.FstatResponse
+	98,  // 95: ctxfs.v1.OperationResult.ftruncate:type_name -> ctxfs.v1.FtruncateResponse
+	99,  // 96: ctxfs.v1.OperationResult.fchmod:type_name -> ctxfs.v1.FchmodResponse
+	100, // 97: ctxfs.v1.OperationResult.fchown:type_name -> ctxfs.v1.FchownResponse
+	101, // 98: ctxfs.v1.OperationResult.futimes:type_name -> ctxfs.v1.FutimesResponse
+	102, // 99: ctxfs.v1.OperationResult.fsync:type_name -> ctxfs.v1.FsyncResponse
+	103, // 100: ctxfs.v1.OperationResult.fdatasync:type_name -> ctxfs.v1.FdatasyncResponse
+	104, // 101: ctxfs.v1.OperationResult.close:type_name -> ctxfs.v1.CloseResponse
+	105, // 102: ctxfs.v1.OperationResult.list_handles:type_name -> ctxfs.v1.ListHandlesResponse
+	13,  // 103: ctxfs.v1.HoldResponse.held:type_name -> ctxfs.v1.HoldHeld
+	14,  // 104: ctxfs.v1.HoldResponse.keepalive:type_name -> ctxfs.v1.HoldKeepalive
+	105, // [105:105] is the sub-list for method output_type
+	105, // [105:105] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_session_proto_init() }

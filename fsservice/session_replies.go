@@ -1,0 +1,152 @@
+package fsservice
+
+import (
+	"sync"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+const (
+	// maxTogether bounds the messages that travel together.
+	maxTogether = 128
+	// maxWaiting bounds what waits to be sent, in bytes, give or take a message of each operation under way.
+	maxWaiting = 256 << 10
+)
+
+// replies is the way out of a session. Whoever has a message while nobody sends becomes
+// the sender, and sends what others add meanwhile too: together, where the client takes
+// that. When the client does not read, too much waits, and whoever has more is stopped.
+type replies struct {
+	link Link
+	// together says that the client takes batches.
+	together bool
+
+	mu      sync.Mutex
+	waiting []*ctxfsv1.SessionResponse
+	weight  int
+	sending bool
+	// corked holds back the sender while the receiver has more to answer at once.
+	corked bool
+	// over is set with the last message, and broken when the link is.
+	over   bool
+	broken error
+	// room tells those who wait for it.
+	room sync.Cond
+}
+
+func newReplies(link Link, together bool) *replies {
+	r := &replies{link: link, together: together}
+	r.room.L = &r.mu
+	return r
+}
+
+// send sends m, or leaves it to whoever is sending. Its error is the link's.
+func (r *replies) send(m *ctxfsv1.SessionResponse) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.sending && r.weight > maxWaiting && r.broken == nil {
+		r.room.Wait()
+	}
+	switch {
+	case r.broken != nil:
+		return r.broken
+	case r.over:
+		return fserr.ECANCELED
+	}
+	r.waiting = append(r.waiting, m)
+	r.weight += weightOf(m)
+	if r.sending || (r.corked && r.weight <= maxWaiting && len(r.waiting) < maxTogether) {
+		return nil
+	}
+	return r.flush()
+}
+
+// last sends m as the last message.
+func (r *replies) last(m *ctxfsv1.SessionResponse) {
+	_ = r.send(m) // a broken link has no last message
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	for r.sending {
+		r.room.Wait()
+	}
+}
+
+// cork holds messages back until uncork, as far as there is room.
+func (r *replies) cork() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.corked = r.together
+}
+
+func (r *replies) uncork() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.corked = false
+	if r.sending {
+		return r.broken
+	}
+	return r.flush()
+}
+
+// flush sends all that waits. r.mu is held, but not while sending.
+func (r *replies) flush() error {
+	r.sending = true
+	for len(r.waiting) > 0 && r.broken == nil {
+		batch := r.waiting
+		r.waiting, r.weight = nil, 0
+		r.mu.Unlock()
+		err := r.sendBatch(batch)
+		r.mu.Lock()
+		r.broken = err
+		r.room.Broadcast()
+	}
+	r.sending = false
+	r.room.Broadcast()
+	return r.broken
+}
+
+func (r *replies) sendBatch(batch []*ctxfsv1.SessionResponse) error {
+	for len(batch) > 0 {
+		n := 1
+		if r.together {
+			n = together(batch)
+			batch[0].Also = batch[1:n:n]
+		}
+		if err := r.link.Send(batch[0]); err != nil {
+			return err
+		}
+		batch = batch[n:]
+	}
+	return nil
+}
+
+// together is how many of the messages, at least one, travel with the first.
+func together(batch []*ctxfsv1.SessionResponse) int {
+	weight := 0
+	for n, m := range batch {
+		if weight += weightOf(m); n > 0 && (n >= maxTogether || weight > maxWaiting) {
+			return n
+		}
+	}
+	return len(batch)
+}
+
+// weightOf is about how large a message is, in bytes.
+func weightOf(m *ctxfsv1.SessionResponse) int {
+	const small, entry, part = 256, 160, 32 << 10
+	switch r := m.GetResult().GetResponse().(type) {
+	case *ctxfsv1.OperationResult_Read:
+		return small + len(r.Read.GetData()) + len(r.Read.GetText())
+	case *ctxfsv1.OperationResult_ReadFile:
+		return small + len(r.ReadFile.GetData()) + len(r.ReadFile.GetText())
+	case *ctxfsv1.OperationResult_Readv:
+		return small + len(r.Readv.GetData())
+	case *ctxfsv1.OperationResult_Readdir:
+		return small + entry*len(r.Readdir.GetEntries())
+	case *ctxfsv1.OperationResult_Opendir, *ctxfsv1.OperationResult_Glob, *ctxfsv1.OperationResult_Grep:
+		return part
+	}
+	return small
+}
