@@ -3,6 +3,7 @@ package fsservice_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -75,4 +77,46 @@ func (w *world) receive(stream grpc.ClientStream, m protoreflect.MethodDescripto
 			return replies, nil
 		}
 	}
+}
+
+// operationOf returns a request as a session takes it; nil for one that it does not take.
+func operationOf(req proto.Message) *ctxfsv1.Operation {
+	op := &ctxfsv1.Operation{}
+	fields := op.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		if f := fields.Get(i); f.Message().FullName() == req.ProtoReflect().Descriptor().FullName() {
+			op.ProtoReflect().Set(f, protoreflect.ValueOfMessage(req.ProtoReflect()))
+			return op
+		}
+	}
+	return nil
+}
+
+// whole asks and takes replies to the last; of a watch, which does not end, the first.
+func (t *talk) whole(op *ctxfsv1.Operation) (replies []proto.Message, err error) {
+	t.Helper()
+	id := t.ask(op)
+	for {
+		m := t.recv()
+		switch {
+		case m.GetId() != id:
+			return nil, fmt.Errorf("message about %d, want %d: %v", m.GetId(), id, m)
+		case m.GetError() != nil:
+			return nil, fserrpb.FromSession(m.GetError())
+		}
+		replies = append(replies, resultOf(m.GetResult()))
+		if !m.GetMore() || op.GetWatch() != nil {
+			return replies, nil
+		}
+	}
+}
+
+// resultOf takes a result out of its envelope.
+func resultOf(r *ctxfsv1.OperationResult) proto.Message {
+	m := r.ProtoReflect()
+	f := m.WhichOneof(m.Descriptor().Oneofs().ByName("response"))
+	if f == nil {
+		return nil
+	}
+	return m.Get(f).Message().Interface()
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -84,7 +83,14 @@ func TestNamesThatAreNotUTF8OnEveryMethod(t *testing.T) {
 		for _, c := range cases {
 			if c.method == string(m.Name()) {
 				has = true
-				t.Run(c.method, func(t *testing.T) { c.run(newRawWorld(t), m) })
+				t.Run(c.method, func(t *testing.T) {
+					c.run(newRawWorld(t), func(w *world) ([]proto.Message, error) { return w.invoke(w.as("a"), m, c.req) })
+				})
+				if in := operationOf(c.req); in != nil {
+					t.Run("Session/"+c.method, func(t *testing.T) {
+						c.run(newRawWorld(t), func(w *world) ([]proto.Message, error) { return w.session("a", "").whole(in) })
+					})
+				}
 			}
 		}
 		if has != (len(twins) > 0) {
@@ -93,10 +99,10 @@ func TestNamesThatAreNotUTF8OnEveryMethod(t *testing.T) {
 	}
 }
 
-func (c rawCase) run(w *world, m protoreflect.MethodDescriptor) {
+func (c rawCase) run(w *world, call func(*world) ([]proto.Message, error)) {
 	w.Helper()
 	want := w.tree()
-	replies, err := w.invoke(w.as("a"), m, c.req)
+	replies, err := call(w)
 	w.must(err)
 	if c.check != nil {
 		if wrong := c.check(w, replies); wrong != "" {

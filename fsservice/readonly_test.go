@@ -1,6 +1,7 @@
 package fsservice_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -37,7 +38,7 @@ type rightsCase struct {
 
 // withoutCase are the methods that have none, and why.
 var withoutCase = map[protoreflect.Name]string{
-	"Session": "its operations are the other methods, which TestAReadOnlyPanelChangesNothing checks",
+	"Session": "its operations are the other methods; each has its case in a session too",
 	"Hold":    "it keeps handles and touches no file",
 }
 
@@ -52,7 +53,16 @@ func TestAReadOnlyPanelChangesNothing(t *testing.T) {
 				continue
 			}
 			has, taken[m.Input().FullName()] = true, true
-			t.Run(fmt.Sprintf("%s/%d", c.method, i), func(t *testing.T) { c.run(newWorld(t), m) })
+			t.Run(fmt.Sprintf("%s/%d", c.method, i), func(t *testing.T) {
+				w := newWorld(t)
+				c.run(w, func(who string) error { _, err := w.invoke(w.as(who), m, c.req); return err })
+			})
+			if in := operationOf(c.req); in != nil {
+				t.Run(fmt.Sprintf("Session/%s/%d", c.method, i), func(t *testing.T) {
+					w := newWorld(t)
+					c.run(w, func(who string) error { _, err := w.session(who, "").whole(in); return err })
+				})
+			}
 		}
 		if !has {
 			t.Errorf("%s: say what a read-only panel may do with it", m.Name())
@@ -66,7 +76,8 @@ func TestAReadOnlyPanelChangesNothing(t *testing.T) {
 	}
 }
 
-func (c rightsCase) run(w *world, m protoreflect.MethodDescriptor) {
+// run makes the call as a read-only panel, and as one that may write.
+func (c rightsCase) run(w *world, call func(who string) error) {
 	w.Helper()
 	w.put("file", "hello")
 	w.put("dir/inner", "inner")
@@ -74,9 +85,9 @@ func (c rightsCase) run(w *world, m protoreflect.MethodDescriptor) {
 	w.must(os.Symlink("file", filepath.Join(w.dir, "link")))
 	w.open("a", "/file", "r+")
 	before := w.stats()
-	_, err := w.invoke(w.as("a-readonly"), m, c.req)
+	err := call("a-readonly")
 	if c.effect == changing || c.effect == refused {
-		if e, ok := fserrpb.FromStatus(err); !ok || e.Code != fserr.EROFS {
+		if !isErrno(err, fserr.EROFS) {
 			w.Errorf("read-only: %v, want EROFS", err)
 		}
 	} else {
@@ -88,11 +99,16 @@ func (c rightsCase) run(w *world, m protoreflect.MethodDescriptor) {
 	if c.effect == once {
 		return
 	}
-	_, err = w.invoke(w.as("a"), m, c.req)
-	w.must(err)
+	w.must(call("a"))
 	if changed := !cmp.Equal(before, w.stats()); changed != (c.effect == changing) {
 		w.Errorf("who may write changed something: %v", changed)
 	}
+}
+
+// isErrno says that err is of a code, whether it came as a status or in a session.
+func isErrno(err error, code fserr.Code) bool {
+	e, ok := fserrpb.FromStatus(err)
+	return ok && e.Code == code || errors.Is(err, code)
 }
 
 // stats returns what there is, with all that a call could change.
