@@ -20,10 +20,8 @@ const versions = 4
 
 // mixed says what is wrong with what should be one of the versions; "" when nothing is.
 func mixed(data []byte) string {
-	for n := range versions {
-		if bytes.Equal(data, version(n)) {
-			return ""
-		}
+	if len(data) > 0 && data[0] >= 'a' && data[0] < 'a'+versions && bytes.Equal(data, version(int(data[0]-'a'))) {
+		return ""
 	}
 	var lengths [versions]int
 	for n := range versions {
@@ -58,7 +56,7 @@ func TestWholeReadsAndWritesExcludeEachOther(t *testing.T) {
 	}
 	for _, write := range []func(context.Context, int) error{w.writeWhole, w.writeByCopy} {
 		writers.Go(func() {
-			for n := range 25 {
+			for n := range 15 {
 				if err := write(ctx, n%versions); err != nil {
 					t.Error(err)
 				}
@@ -107,7 +105,7 @@ func TestTwoCopiesOverEachOtherEnd(t *testing.T) {
 	var copies sync.WaitGroup
 	for _, req := range []*ctxfsv1.CopyFileRequest{{Path: "/one", Dest: "/two"}, {Path: "/two", Dest: "/one"}} {
 		copies.Go(func() {
-			for range 20 {
+			for range 10 {
 				if _, err := w.client.CopyFile(ctx, req); err != nil {
 					t.Error(err)
 					return
