@@ -37,10 +37,23 @@ test: need-git need-gcc lint check-generate check-cross test-race ## Runs everyt
 .PHONY: test-race
 test-race: need-gcc ## Runs all tests under the race detector
 	$(RACE) ./...
+	cd bench && $(RACE) ./...
 
 .PHONY: test-quick
 test-quick: ## Runs all tests without the race detector
 	$(GO) test -timeout 5m ./...
+
+.PHONY: bench
+bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes) and writes docs/performance
+	cd bench && $(GO) run . --out ../docs/performance $(BENCH)
+
+.PHONY: bench-quick
+bench-quick: need-git bench-peers ## Shows in a few seconds that the comparison works; its figures mean nothing
+	cd bench && $(GO) run . --quick $(BENCH)
+
+.PHONY: bench-peers
+bench-peers: ## Installs what the JSON peer needs; a peer that is not there is named as missing
+	@if command -v npm >/dev/null; then npm install --prefix bench/peers/jsonws --no-audit --no-fund --no-package-lock --loglevel=error; fi
 
 .PHONY: fuzz
 fuzz: ## Fuzzes each parser of untrusted input for FUZZTIME (30s)
@@ -49,6 +62,7 @@ fuzz: ## Fuzzes each parser of untrusted input for FUZZTIME (30s)
 .PHONY: lint
 lint: ## Vets and lints the Go code, the protos and the layering
 	$(GO) vet ./...
+	cd bench && $(GO) vet ./...
 	$(TOOL) golangci-lint run
 	$(TOOL) buf lint
 	$(TOOL) buf format --diff --exit-code

@@ -1,0 +1,157 @@
+package cells
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/ctxfs/ctxfs/bench/child"
+	"github.com/ctxfs/ctxfs/bench/figure"
+	"github.com/ctxfs/ctxfs/bench/peers"
+)
+
+// Result is what a peer did in a cell: the medians of its rounds.
+type Result struct {
+	Cell   *Cell
+	Peer   *peers.Peer
+	Median figure.Round
+	Rounds []figure.Round
+}
+
+// Options of Run.
+type Options struct {
+	// Rounds of each cell, every peer once in each; Time is what one of them lasts at least.
+	Rounds int
+	Time   time.Duration
+	// Progress is told of each cell before it runs.
+	Progress func(*Cell)
+}
+
+// entrant is a peer in a cell.
+type entrant struct {
+	peer   *peers.Peer
+	conn   peers.Conn
+	step   Step
+	rounds []figure.Round
+}
+
+// Run measures one cell with all peers that can do it, interleaved: every round runs each
+// peer for a short time, and the next round begins with the next peer.
+func Run(ctx context.Context, c *Cell, all []*peers.Peer, o Options) (results []Result, err error) {
+	if o.Progress != nil {
+		o.Progress(c)
+	}
+	entrants, err := enter(ctx, c, all)
+	defer func() {
+		for _, e := range entrants {
+			err = errors.Join(err, e.conn.Close())
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	for round := range o.Rounds {
+		for i := range entrants {
+			e := entrants[(i+round)%len(entrants)]
+			r, err := measure(ctx, c, e, o.Time)
+			if err != nil {
+				return nil, fmt.Errorf("%s with %s: %w", c.Key(), e.peer.Name, err)
+			}
+			e.rounds = append(e.rounds, r)
+		}
+	}
+	for _, e := range entrants {
+		results = append(results, Result{Cell: c, Peer: e.peer, Median: figure.Medians(e.rounds), Rounds: e.rounds})
+	}
+	return results, nil
+}
+
+func enter(ctx context.Context, c *Cell, all []*peers.Peer) ([]*entrant, error) {
+	var out []*entrant
+	for _, p := range all {
+		conn, err := p.Dial(ctx, c.Concurrency)
+		if err != nil {
+			return out, fmt.Errorf("connect to %s: %w", p.Name, err)
+		}
+		step := c.Bind(conn, p.Name)
+		if step == nil {
+			if err := conn.Close(); err != nil {
+				return out, err
+			}
+			continue
+		}
+		out = append(out, &entrant{peer: p, conn: conn, step: step})
+	}
+	return out, nil
+}
+
+// measure runs one peer for a time. A simple operation is warmed up first.
+func measure(ctx context.Context, c *Cell, e *entrant, d time.Duration) (figure.Round, error) {
+	if c.Parts == 1 && c.Bytes == 0 {
+		if _, err := loop(ctx, c.Workers, d/10, e.step); err != nil {
+			return figure.Round{}, err
+		}
+	}
+	runtime.GC() // one peer's garbage is not the next one's cost
+	before, err := child.CPU(e.peer.PIDs)
+	if err != nil {
+		return figure.Round{}, err
+	}
+	start := time.Now()
+	t, err := loop(ctx, c.Workers, d, e.step)
+	took := time.Since(start)
+	if err != nil {
+		return figure.Round{}, err
+	}
+	after, err := child.CPU(e.peer.PIDs)
+	return figure.Summarize(t.durations, t.ops, took, after-before), err
+}
+
+// tally is what a loop did.
+type tally struct {
+	durations []time.Duration
+	ops       float64
+}
+
+// loop calls step by a number of workers until the time is over, at least once each.
+func loop(ctx context.Context, workers int, d time.Duration, step Step) (tally, error) {
+	tallies := make([]tally, workers)
+	errs := make([]error, workers)
+	end := time.Now().Add(d)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() { errs[w] = tallies[w].until(ctx, end, w, step) })
+	}
+	wg.Wait()
+	var sum tally
+	for _, t := range tallies {
+		sum.durations = append(sum.durations, t.durations...)
+		sum.ops += t.ops
+	}
+	return sum, errors.Join(errs...)
+}
+
+// until records the duration of each step; that of one which was cut is scaled up.
+func (t *tally) until(ctx context.Context, end time.Time, worker int, step Step) error {
+	t.durations = make([]time.Duration, 0, 1<<14)
+	begin := time.Now()
+	for i := 0; ; i++ {
+		share, err := step(worker, i)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		if share <= 0 {
+			return errors.New("nothing was done in the time")
+		}
+		t.durations = append(t.durations, time.Duration(float64(now.Sub(begin))/share))
+		t.ops += share
+		if now.After(end) || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		begin = now
+	}
+}

@@ -1,0 +1,79 @@
+// Command bench compares ctxfs with its peers on this machine. Run it by make bench.
+//
+//	bench [--rounds 5] [--time 300ms] [--only REGEXP] [--peers REGEXP] [--out DIR] [--quick]
+//	bench scale [--out DIR]
+//
+// It starts every server itself, each as a process of its own, and ends them all.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/ctxfs/ctxfs/bench/peers"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends at once
+	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	switch {
+	case len(args) == 4 && args[0] == "peer":
+		return peers.Serve(args[1], args[2], args[3])
+	}
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	return run(ctx, o, stdout, stderr)
+}
+
+func parse(args []string, stderr io.Writer) (o options, err error) {
+	set := flag.NewFlagSet("bench", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.IntVar(&o.rounds, "rounds", 5, "rounds of each cell; their median is reported")
+	set.DurationVar(&o.time, "time", 300*time.Millisecond, "how long each peer runs in a round")
+	only := set.String("only", "", "expression of the cells to run, such as '^stat/32$'")
+	with := set.String("peers", "", "expression of the peers to run")
+	set.StringVar(&o.out, "out", "", "folder for bench.md and bench.svg; empty writes none")
+	set.StringVar(&o.dir, "dir", "", "folder for temporary files, on the disk that is to be measured")
+	set.StringVar(&o.ctxfs, "ctxfs", "", "the ctxfs to measure; empty builds it")
+	set.StringVar(&o.source, "source", ".", "folder of bench's source")
+	set.BoolVar(&o.quick, "quick", false, "a smaller tree and two short rounds: shows that all works, not how fast")
+	if err := set.Parse(args); err != nil {
+		return o, err
+	}
+	if o.quick {
+		o.rounds, o.time = 2, 20*time.Millisecond
+	}
+	if o.rounds < 1 || o.time <= 0 {
+		return o, errors.New("--rounds and --time must be above 0")
+	}
+	if o.source, err = filepath.Abs(o.source); err != nil {
+		return o, err
+	}
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return o, fmt.Errorf("--only: %w", err)
+	}
+	if o.with, err = regexp.Compile(*with); err != nil {
+		return o, fmt.Errorf("--peers: %w", err)
+	}
+	return o, nil
+}

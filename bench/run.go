@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ctxfs/ctxfs/bench/cells"
+	"github.com/ctxfs/ctxfs/bench/peers"
+	"github.com/ctxfs/ctxfs/bench/report"
+)
+
+// options of a run, by flags.
+type options struct {
+	rounds     int
+	time       time.Duration
+	only, with *regexp.Regexp
+	out        string
+	dir        string
+	ctxfs      string
+	source     string
+	quick      bool
+}
+
+// bench is a run: what it started, and what it found.
+type bench struct {
+	options
+	log     io.Writer
+	scratch string
+	product *peers.Ctxfs
+	started []peers.Family
+	peers   []*peers.Peer
+	missing []string
+	results report.Results
+}
+
+// run measures everything, prints the tables, and writes them to the folder of --out.
+func run(ctx context.Context, o options, stdout, log io.Writer) (err error) {
+	b := &bench{options: o, log: log, product: &peers.Ctxfs{}}
+	begin := time.Now()
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.start(ctx); err != nil {
+		return err
+	}
+	if err := b.measure(ctx); err != nil {
+		return err
+	}
+	doc := report.Document{
+		Results: b.results, Missing: b.missing, Peers: b.peers, Rounds: o.rounds, Time: o.time,
+		Machine: report.Describe(b.scratch), Took: time.Since(begin), Quick: o.quick,
+	}
+	if _, err := fmt.Fprint(stdout, doc.Text()); err != nil {
+		return err
+	}
+	if o.out == "" {
+		return nil
+	}
+	return doc.Write(o.out)
+}
+
+func families() []peers.Family {
+	return []peers.Family{&peers.SFTP{}, &peers.Nginx{}, &peers.JSONWS{}, &peers.NetHTTP{}, &peers.Ripgrep{}, &peers.Confined{}, &peers.Local{}, &peers.Echo{}}
+}
+
+// start brings up ctxfs first, since all serve its context's folder, then the others.
+func (b *bench) start(ctx context.Context) error {
+	scratch, err := os.MkdirTemp(b.dir, "cb")
+	if err != nil {
+		return err
+	}
+	b.scratch = scratch
+	if b.ctxfs, err = b.build(ctx); err != nil {
+		return err
+	}
+	workspace := filepath.Join(scratch, "w")
+	if err := os.Mkdir(workspace, 0o755); err != nil {
+		return err
+	}
+	b.started = append(b.started, b.product)
+	root, err := b.product.Launch(ctx, b.ctxfs, workspace)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	env := peers.Env{Root: root, Scratch: scratch, Self: self, Ctxfs: b.ctxfs, Source: b.source}
+	if err := b.join(ctx, b.product, env); err != nil {
+		return err
+	}
+	for _, f := range families() {
+		b.started = append(b.started, f)
+		if err := b.join(ctx, f, env); err != nil {
+			return err
+		}
+	}
+	return cells.MakeTree(root, b.sizes(), b.names())
+}
+
+// join starts a family, or names it as missing.
+func (b *bench) join(ctx context.Context, f peers.Family, env peers.Env) error {
+	started, err := f.Start(ctx, env)
+	if missing := (*peers.MissingError)(nil); errors.As(err, &missing) {
+		b.missing = append(b.missing, f.Name()+": "+missing.What)
+		_, _ = fmt.Fprintln(b.log, f.Name(), err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("start %s: %w", f.Name(), err)
+	}
+	for _, p := range started {
+		if b.with.MatchString(p.Name) {
+			b.peers = append(b.peers, p)
+		}
+	}
+	return nil
+}
+
+func (b *bench) names() []string {
+	var out []string
+	for _, p := range b.peers {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+func (b *bench) sizes() cells.Sizes {
+	if b.quick {
+		return cells.Quick()
+	}
+	return cells.Full()
+}
+
+// build makes the server that is measured, unless one was named.
+func (b *bench) build(ctx context.Context) (string, error) {
+	if b.ctxfs != "" {
+		return filepath.Abs(b.ctxfs)
+	}
+	program := filepath.Join(b.scratch, "ctxfs")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "./cmd/ctxfs")
+	cmd.Dir = filepath.Dir(b.source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build ctxfs: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+func (b *bench) measure(ctx context.Context) error {
+	all := cells.All(b.sizes())
+	all = slices.DeleteFunc(all, func(c *cells.Cell) bool { return !b.only.MatchString(c.Key()) })
+	for i, c := range all {
+		_, _ = fmt.Fprintf(b.log, "%2d/%d %s\n", i+1, len(all), strings.Replace(c.Key(), "/", ", at once: ", 1))
+		r, err := cells.Run(ctx, c, b.peers, cells.Options{Rounds: b.rounds, Time: b.time})
+		if err != nil {
+			return err
+		}
+		b.results = append(b.results, r...)
+	}
+	return nil
+}
+
+// close ends all that was started, the last first, and removes what was written.
+func (b *bench) close() error {
+	var errs []error
+	for _, f := range slices.Backward(b.started) {
+		errs = append(errs, f.Close())
+	}
+	if b.scratch != "" {
+		errs = append(errs, os.RemoveAll(b.scratch))
+	}
+	return errors.Join(errs...)
+}
