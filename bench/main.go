@@ -56,12 +56,12 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	set.StringVar(&o.dir, "dir", "", "folder for temporary files, on the disk that is to be measured")
 	set.StringVar(&o.ctxfs, "ctxfs", "", "the ctxfs to measure; empty builds it")
 	set.StringVar(&o.source, "source", ".", "folder of bench's source")
-	set.BoolVar(&o.quick, "quick", false, "a smaller tree and two short rounds: shows that all works, not how fast")
+	set.BoolVar(&o.quick, "quick", false, "a smaller tree and one short round: shows that all works, not how fast")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
 	if o.quick {
-		o.rounds, o.time = 2, 20*time.Millisecond
+		o.rounds, o.time = 1, 5*time.Millisecond
 	}
 	if o.rounds < 1 || o.time <= 0 {
 		return o, errors.New("--rounds and --time must be above 0")
