@@ -27,8 +27,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-
-	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 const (
@@ -45,6 +43,9 @@ type Client struct {
 	target target
 	cc     *grpc.ClientConn
 	conn   identityConn
+	fs     *fsClient
+	// unary says that no sessions are wanted.
+	unary bool
 
 	mu     sync.Mutex
 	panels map[*Panel]struct{}
@@ -69,7 +70,8 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 		return nil, &UnreachableError{Address: t.address, Source: t.source, PID: t.pid, Err: err}
 	}
 	id := identity{token: func() string { return t.token }, panel: cfg.panel}
-	return &Client{target: t, cc: cc, conn: identityConn{cc: cc, id: id}, panels: map[*Panel]struct{}{}}, nil
+	conn := identityConn{cc: cc, id: id}
+	return &Client{target: t, cc: cc, conn: conn, fs: newFSClient(conn, cfg.unary), unary: cfg.unary, panels: map[*Panel]struct{}{}}, nil
 }
 
 func (c config) dialOptions(t target) []grpc.DialOption {
@@ -146,10 +148,11 @@ func (c *Client) FS() *FS { return c.Context("") }
 
 // Context is the folder of a context by its ID; it makes no call.
 func (c *Client) Context(id string) *FS {
-	return &FS{ctx: context.Background(), rpc: ctxfsv1.NewFsServiceClient(c.conn), id: id}
+	return &FS{ctx: context.Background(), rpc: c.fs, id: id}
 }
 
-// Close ends the renewals of all panels and the connection. Panels stay open on the server.
+// Close ends the sessions and the renewals of all panels, and the connection. Calls under
+// way fail with a *TransportError. Panels stay open on the server.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -157,7 +160,8 @@ func (c *Client) Close() error {
 	c.panels = nil
 	c.mu.Unlock()
 	for p := range panels {
-		p.stopRenewal()
+		p.end()
 	}
+	c.fs.close()
 	return c.cc.Close()
 }

@@ -22,6 +22,9 @@ type TransportError struct {
 	Op string
 	// Code is gRPC's.
 	Code codes.Code
+	// MayHaveHappened says that the server may have done it, in part or whole: look before
+	// repeating. False: nothing happened, or the call changes nothing.
+	MayHaveHappened bool
 	// Err is gRPC's error.
 	Err error
 }
@@ -30,21 +33,34 @@ type TransportError struct {
 func (e *TransportError) Error() string { return e.fate() + ": " + reason(e.Err) }
 
 func (e *TransportError) fate() string {
-	switch e.Code {
-	case codes.Canceled:
-		return "cancelled by the caller; it may have happened, in part or whole"
-	case codes.DeadlineExceeded:
-		return "no answer in time; it may have happened, in part or whole"
-	case codes.Unavailable:
-		return "the connection to the server failed; it may have happened, look before repeating"
-	case codes.Unimplemented:
-		return "the server does not know this call; nothing happened"
-	case codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument:
-		return "refused; nothing happened"
-	case codes.ResourceExhausted:
-		return "the message is larger than the transport takes; nothing happened"
+	what, ok := fates[e.Code]
+	if !ok {
+		what = "failed without an answer of ctxfs"
 	}
-	return "failed without an answer of ctxfs; it may have happened"
+	if e.MayHaveHappened {
+		return what + "; it may have happened, look before repeating"
+	}
+	return what + "; nothing happened"
+}
+
+var fates = map[codes.Code]string{
+	codes.Canceled:          "cancelled by the caller",
+	codes.DeadlineExceeded:  "no answer in time",
+	codes.Unavailable:       "the connection to the server failed",
+	codes.Unimplemented:     "the server does not know this call",
+	codes.Unauthenticated:   "refused",
+	codes.PermissionDenied:  "refused",
+	codes.InvalidArgument:   "refused",
+	codes.ResourceExhausted: "the message is larger than the transport takes",
+}
+
+// mayHaveHappened says what gRPC's code alone tells of a call.
+func mayHaveHappened(code codes.Code) bool {
+	switch code {
+	case codes.Unimplemented, codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument, codes.ResourceExhausted:
+		return false
+	}
+	return true
 }
 
 // Is matches the context's errors.
@@ -69,6 +85,10 @@ func convert(op string, err error) error {
 	if err == nil {
 		return nil
 	}
+	var broken *brokenError
+	if errors.As(err, &broken) {
+		return &TransportError{Op: op, Code: status.Code(broken.why), MayHaveHappened: broken.may, Err: broken.why}
+	}
 	if e, ok := fserrpb.FromStatus(err); ok {
 		return e
 	}
@@ -80,7 +100,7 @@ func convert(op string, err error) error {
 	if !ok {
 		st = status.FromContextError(err)
 	}
-	return &TransportError{Op: op, Code: st.Code(), Err: err}
+	return &TransportError{Op: op, Code: st.Code(), MayHaveHappened: mayHaveHappened(st.Code()), Err: err}
 }
 
 // pathError wraps a failed call about one name. What PathError says anyway is taken out

@@ -18,6 +18,8 @@ type config struct {
 	tls     *tls.Config
 	getenv  func(string) string
 	grpc    []grpc.DialOption
+	// unary says that no sessions are wanted.
+	unary bool
 }
 
 func newConfig(opts []Option) config {
@@ -37,6 +39,11 @@ func WithToken(token string) Option { return func(c *config) { c.token = token }
 
 // WithPanel acts for a panel, which the server opens if need be; for hosts.
 func WithPanel(id string) Option { return func(c *config) { c.panel = id } }
+
+// WithoutSession makes each operation an RPC of its own, as other tools make them: for
+// debugging, and for programs that make one call. Handles are then of no client instance:
+// they close after being idle, not when this program is gone.
+func WithoutSession() Option { return func(c *config) { c.unary = true } }
 
 // WithTLS encrypts; a client certificate (mTLS) goes into the configuration.
 func WithTLS(t *tls.Config) Option { return func(c *config) { c.tls = t } }

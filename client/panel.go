@@ -33,6 +33,7 @@ type Panel struct {
 	client *Client
 	opened *ctxfsv1.OpenPanelResponse
 	ttl    int64
+	fs     *fsClient
 
 	mu      sync.Mutex
 	token   string
@@ -58,12 +59,14 @@ func (c *Client) OpenPanel(ctx context.Context, id string, opts ...PanelOption) 
 		return nil, convert("openpanel", err)
 	}
 	p := &Panel{client: c, opened: r, ttl: req.GetTtlMs(), token: r.GetToken(), expires: time.Unix(0, r.GetExpiresNs())}
+	p.fs = newFSClient(identityConn{cc: c.cc, id: identity{token: p.bearer}}, c.unary)
 	renewal, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		stop()
+		p.fs.close()
 		return nil, errors.New("the client was closed while the panel opened")
 	}
 	c.panels[p] = struct{}{}
@@ -108,28 +111,34 @@ func (p *Panel) Token() (token string, expires time.Time) {
 	return p.token, p.expires
 }
 
+func (p *Panel) bearer() string {
+	t, _ := p.Token()
+	return t
+}
+
 // FS is the panel's folder, with the panel's rights, not the host's.
 func (p *Panel) FS() *FS { return p.Context("") }
 
 // Context is a context by its ID, with the panel's rights: the server refuses all but its own.
 func (p *Panel) Context(id string) *FS {
-	conn := identityConn{cc: p.client.cc, id: identity{token: func() string { t, _ := p.Token(); return t }}}
-	return &FS{ctx: context.Background(), rpc: ctxfsv1.NewFsServiceClient(conn), id: id}
+	return &FS{ctx: context.Background(), rpc: p.fs, id: id}
 }
 
-// Close ends the renewal of the token. The panel stays open on the server, with this token
-// until it expires: other copies of it may run. Client.ClosePanel ends it for all.
+// Close ends the session, whose handles the server closes after its grace, and the renewal
+// of the token. The panel stays open on the server, with this token until it expires: other
+// copies of it may run. Client.ClosePanel ends it for all.
 func (p *Panel) Close() error {
 	p.client.mu.Lock()
 	delete(p.client.panels, p)
 	p.client.mu.Unlock()
-	p.stopRenewal()
+	p.end()
 	return nil
 }
 
-func (p *Panel) stopRenewal() {
+func (p *Panel) end() {
 	p.stop()
 	p.wg.Wait()
+	p.fs.close()
 }
 
 // renewLoop renews when two thirds of the token's life are over, and goes on trying.
@@ -155,7 +164,8 @@ func (p *Panel) renew(ctx context.Context) time.Duration {
 		return renewRetry
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.token, p.expires = token, expires
+	p.mu.Unlock()
+	p.fs.refresh(ctx)
 	return max(time.Until(expires)*2/3, time.Second)
 }

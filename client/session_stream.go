@@ -1,0 +1,392 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+const (
+	// mayBlock is how much may be unanswered, in bytes, before sending may have to wait for
+	// the connection: less than the 64 KiB that the transport takes for a stream.
+	mayBlock = 32 << 10
+	// maxTurns is how often a caller sends what others have queued meanwhile, before it looks for its own reply.
+	maxTurns = 4
+)
+
+// session is one Session stream. A caller queues its message; when nobody is sending it
+// sends what is queued, its own and others'. One goroutine receives, and hands each reply
+// to who waits for it: it never waits for a caller.
+type session struct {
+	stream sessionStream
+	// stop ends the stream.
+	stop       context.CancelFunc
+	maxContent int
+	maxWatches int
+	// slots bounds what is under way: beyond it the server would receive no cancel either.
+	slots chan struct{}
+	// over closes when the session has ended.
+	over chan struct{}
+	// free holds exchanges that are done with.
+	free sync.Pool
+	last atomic.Uint64
+	// senders are goroutines that send what no caller may wait for.
+	senders sync.WaitGroup
+
+	mu      sync.Mutex
+	pending map[uint64]*exchange
+	queue   []outgoing
+	// batch is what is being sent, and spare the room for the next queue.
+	batch, spare []outgoing
+	sending      bool
+	// unanswered is the size of the pending requests.
+	unanswered int
+	watches    int
+	// why is a gRPC status, set when the session ends.
+	why error
+}
+
+// exchange is a request and what came back. It belongs to its caller, but for the fields that mu guards.
+type exchange struct {
+	request ctxfsv1.SessionRequest
+	body    ctxfsv1.SessionRequest_Operation
+	id      uint64
+	size    int
+	reply   chan reply
+	// watch takes what comes in parts; nil for all but watches.
+	watch *sessionWatch
+	// queued, guarded by mu, says that it is not being sent yet.
+	queued bool
+	// control says that it took no slot.
+	control bool
+}
+
+type reply struct {
+	result *ctxfsv1.OperationResult
+	err    error
+}
+
+// outgoing is a message to send; x is nil when nothing comes back.
+type outgoing struct {
+	id  uint64
+	x   *exchange
+	msg *grpc.PreparedMsg
+}
+
+func newSession(stream sessionStream, ready *ctxfsv1.SessionReady, stop context.CancelFunc) *session {
+	return &session{
+		stream: stream, stop: stop, maxContent: int(ready.GetMaxContent()), maxWatches: int(ready.GetMaxWatches()),
+		slots: make(chan struct{}, max(1, ready.GetMaxInFlight())), over: make(chan struct{}), pending: map[uint64]*exchange{},
+		free: sync.Pool{New: func() any { return &exchange{reply: make(chan reply, 1)} }},
+	}
+}
+
+// do does an operation whose request is of about size bytes. Errors: a *brokenError, ctx's, the server's.
+func (s *session) do(ctx context.Context, op *ctxfsv1.Operation, size int) (*ctxfsv1.OperationResult, error) {
+	if err := s.acquire(ctx); err != nil {
+		return nil, err
+	}
+	x, _ := s.free.Get().(*exchange)
+	x.body.Operation = op
+	x.request.Request = &x.body
+	x.size = size
+	r, done := s.exchange(ctx, x)
+	if done {
+		x.body.Operation = nil
+		s.free.Put(x)
+	}
+	return r.result, r.err
+}
+
+// acquire waits until one more operation may be under way.
+func (s *session) acquire(ctx context.Context) error {
+	if ctx.Done() != nil && ctx.Err() != nil {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	case <-s.over:
+		return &brokenError{why: s.reason()}
+	}
+}
+
+// exchange sends a request and waits for its reply. done says that nobody else uses x any more.
+func (s *session) exchange(ctx context.Context, x *exchange) (r reply, done bool) {
+	if err := s.begin(ctx, x); err != nil {
+		return reply{err: err}, false
+	}
+	if ctx.Done() == nil {
+		return <-x.reply, true
+	}
+	select {
+	case r := <-x.reply:
+		return r, true
+	case <-ctx.Done():
+	}
+	if s.abandon(x) {
+		return reply{err: status.FromContextError(ctx.Err()).Err()}, false
+	}
+	return <-x.reply, true
+}
+
+// begin sends a request, or has it sent.
+func (s *session) begin(ctx context.Context, x *exchange) error {
+	x.id = s.last.Add(1)
+	x.request.Id = x.id
+	o := outgoing{id: x.id, x: x, msg: &grpc.PreparedMsg{}}
+	if err := o.msg.Encode(s.stream, &x.request); err != nil {
+		s.release(x)
+		return err
+	}
+	s.mu.Lock()
+	if s.why != nil {
+		defer s.mu.Unlock()
+		s.release(x)
+		return &brokenError{why: s.why}
+	}
+	s.pending[x.id] = x
+	x.queued = true
+	s.unanswered += x.size
+	s.push(o, ctx.Done() == nil)
+	return nil
+}
+
+// push queues a message and sends what is queued, unless that is being done. A caller
+// that is patient may be kept waiting by the connection. The caller holds mu, which push gives back.
+func (s *session) push(o outgoing, patient bool) {
+	s.queue = append(s.queue, o)
+	if s.sending {
+		s.mu.Unlock()
+		return
+	}
+	s.sending = true
+	s.drain(patient, maxTurns)
+}
+
+// drain sends what is queued. When that takes more turns, or when it could make an
+// impatient caller wait, another goroutine goes on. It takes mu over and gives it back.
+func (s *session) drain(patient bool, turns int) {
+	for len(s.queue) > 0 {
+		if s.why == nil && (turns == 0 || !patient && s.unanswered > mayBlock) {
+			s.senders.Go(func() {
+				s.mu.Lock()
+				s.drain(true, -1)
+			})
+			s.mu.Unlock()
+			return
+		}
+		turns--
+		s.take()
+		s.mu.Unlock()
+		n := s.send()
+		s.mu.Lock()
+		s.settle(n)
+	}
+	s.sending = false
+	s.mu.Unlock()
+}
+
+// take makes the queue the batch to send. The caller holds mu.
+func (s *session) take() {
+	s.batch, s.queue = s.queue, s.spare[:0]
+	for _, o := range s.batch {
+		if o.x != nil {
+			o.x.queued = false
+		}
+	}
+}
+
+// send sends the batch and returns how many messages went out. Only who set sending calls it.
+func (s *session) send() int {
+	for i, o := range s.batch {
+		err := s.stream.SendMsg(o.msg)
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, io.EOF) {
+			s.stop()
+		}
+		return i // the receiver learns why
+	}
+	return len(s.batch)
+}
+
+// settle gives up the batch, of which n messages were sent. Calls whose message was not
+// are told so; when the session has ended meanwhile, which left the batch to settle,
+// the others are told that they may have happened. The caller holds mu.
+func (s *session) settle(n int) {
+	if n < len(s.batch) || s.why != nil {
+		for i, o := range s.batch {
+			if sent := i < n; o.x != nil && s.pending[o.id] == o.x && (!sent || s.why != nil) {
+				s.fail(o.x, sent)
+			}
+		}
+	}
+	clear(s.batch)
+	s.spare, s.batch = s.batch, nil
+}
+
+// fail answers a call by the session's end. The caller holds mu.
+func (s *session) fail(x *exchange, sent bool) {
+	why := s.why
+	if why == nil {
+		why = status.Error(codes.Unavailable, "the session ended")
+	}
+	s.forget(x)
+	s.deliver(x, reply{err: &brokenError{why: why, sent: sent}})
+}
+
+// forget takes an exchange out of what is pending. The caller holds mu.
+func (s *session) forget(x *exchange) {
+	delete(s.pending, x.id)
+	s.unanswered -= x.size
+	if x.watch != nil {
+		s.watches--
+	}
+}
+
+// deliver hands the last reply over and frees the slot.
+func (s *session) deliver(x *exchange, r reply) {
+	s.release(x)
+	if x.watch != nil {
+		x.watch.finish(r.err)
+		return
+	}
+	x.reply <- r
+}
+
+func (s *session) release(x *exchange) {
+	if !x.control {
+		<-s.slots
+	}
+}
+
+// abandon cancels a request whose caller waits no longer; false when its reply is there already.
+func (s *session) abandon(x *exchange) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending[x.id] != x {
+		return false
+	}
+	if x.queued {
+		s.queue = slices.DeleteFunc(s.queue, func(o outgoing) bool { return o.x == x })
+		s.forget(x)
+		s.release(x)
+		return true
+	}
+	s.cancel(x.id)
+	return true
+}
+
+// cancel has a cancel sent: without waiting, since the connection may be stuck. The caller holds mu.
+func (s *session) cancel(id uint64) {
+	if s.why != nil {
+		return
+	}
+	s.senders.Go(func() {
+		msg := &grpc.PreparedMsg{}
+		m := &ctxfsv1.SessionRequest{Id: id, Request: &ctxfsv1.SessionRequest_Cancel{Cancel: &ctxfsv1.SessionCancel{}}}
+		if err := msg.Encode(s.stream, m); err != nil {
+			s.stop() // what cannot be cancelled must not run on
+			return
+		}
+		s.mu.Lock()
+		s.push(outgoing{msg: msg}, true)
+	})
+}
+
+// refresh gives the session a further token.
+func (s *session) refresh(ctx context.Context, token string) error {
+	x := &exchange{reply: make(chan reply, 1), control: true}
+	x.request.Request = &ctxfsv1.SessionRequest_RefreshToken{RefreshToken: &ctxfsv1.SessionRefreshToken{Token: token}}
+	r, _ := s.exchange(ctx, x)
+	return r.err
+}
+
+// receive hands replies over until the stream ends, and returns why it did, as a gRPC status.
+func (s *session) receive() error {
+	var closing error
+	m := &ctxfsv1.SessionResponse{}
+	for {
+		err := s.stream.RecvMsg(m)
+		switch {
+		case closing != nil && err != nil:
+			return closing
+		case errors.Is(err, io.EOF):
+			return status.Error(codes.Unavailable, "the server ended the session")
+		case err != nil:
+			return err
+		case m.GetClosing() != nil:
+			closing = fserrpb.FromSession(m.GetClosing().GetError())
+		default:
+			s.dispatch(m)
+		}
+	}
+}
+
+// dispatch hands a reply to who waits for it; an abandoned one's room is enough for it.
+func (s *session) dispatch(m *ctxfsv1.SessionResponse) {
+	s.mu.Lock()
+	x := s.pending[m.GetId()]
+	if x != nil && !m.GetMore() {
+		s.forget(x)
+	}
+	s.mu.Unlock()
+	switch {
+	case x == nil:
+	case m.GetMore():
+		x.part(m.GetResult())
+	case m.GetError() != nil:
+		s.deliver(x, reply{err: fserrpb.FromSession(m.GetError())})
+	default:
+		s.deliver(x, reply{result: m.GetResult()})
+	}
+}
+
+func (x *exchange) part(r *ctxfsv1.OperationResult) {
+	if x.watch != nil {
+		x.watch.put(r.GetWatch())
+	}
+}
+
+// end fails what is pending, and waits for who still sends. A call whose message waits is
+// told that it was not sent; what is being sent is settled by who sends it.
+func (s *session) end(why error) {
+	s.stop()
+	s.mu.Lock()
+	s.why = why
+	close(s.over)
+	s.queue = s.queue[:0]
+	for _, x := range s.pending {
+		if x.queued || !slices.ContainsFunc(s.batch, func(o outgoing) bool { return o.id == x.id }) {
+			s.fail(x, !x.queued)
+		}
+	}
+	s.mu.Unlock()
+	s.senders.Wait()
+}
+
+// reason is why the session ended.
+func (s *session) reason() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
+}
