@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/ctxfs/ctxfs/contexts"
@@ -20,6 +21,8 @@ import (
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
+	"github.com/ctxfs/ctxfs/internal/codec"
+	"github.com/ctxfs/ctxfs/internal/codec/codectest"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -61,6 +64,8 @@ type world struct {
 	client  ctxfsv1.FsServiceClient
 	// gone gets the client instances whose leases have ended, after their handles were closed.
 	gone chan string
+	// content is where the server keeps content on its way; the transport has another such pool.
+	content *codectest.Pool
 	// dir is the folder of ctx_a.
 	dir string
 }
@@ -68,7 +73,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	base := t.TempDir()
-	w := &world{T: t, dir: filepath.Join(base, "a"), handles: handles.New(handles.Config{PerOwner: 8}), gone: make(chan string, 8)}
+	w := &world{T: t, dir: filepath.Join(base, "a"), handles: handles.New(handles.Config{PerOwner: 8}), content: codectest.NewPool(), gone: make(chan string, 8)}
 	w.gate = &gate{roots: map[contexts.ID]rootfs.Root{}, ready: map[contexts.ID]bool{"ctx_a": true}, generation: 1}
 	for id, name := range map[contexts.ID]string{"ctx_a": "a", "ctx_b": "b"} {
 		w.must(os.Mkdir(filepath.Join(base, name), 0o755))
@@ -89,14 +94,15 @@ func (w *world) serve() {
 	w.Cleanup(func() { _ = os.RemoveAll(dir) })
 	lis, err := net.Listen("unix", filepath.Join(dir, "s"))
 	w.must(err)
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(17<<20), grpc.UnaryInterceptor(asUnary), grpc.StreamInterceptor(asStream))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(17<<20), grpc.ForceServerCodecV2(codec.New(w.content)), experimental.BufferPool(codectest.NewPool()),
+		grpc.UnaryInterceptor(asUnary), grpc.StreamInterceptor(asStream))
 	leases := panels.NewLeases(grace, func(owner, instance string) {
 		w.handles.CloseInstance(owner, instance)
 		w.gone <- instance
 	})
 	w.Cleanup(leases.Close)
 	ctxfsv1.RegisterFsServiceServer(server, fsservice.New(fsservice.Config{
-		Gate: w.gate, Handles: w.handles, Sessions: fsservice.SessionConfig{Leases: leases},
+		Gate: w.gate, Handles: w.handles, Buffers: w.content, Sessions: fsservice.SessionConfig{Leases: leases},
 	}))
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(lis) }()

@@ -14,9 +14,11 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc/mem"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -38,6 +40,8 @@ type Config struct {
 	Admit func(ctx context.Context) error
 	// Sessions is what Session and Hold need.
 	Sessions SessionConfig
+	// Buffers is where content on its way is kept; nil means a pool of its own.
+	Buffers mem.BufferPool
 	// Log is for what no caller is told; nil means none.
 	Log *zap.Logger
 }
@@ -49,6 +53,7 @@ type Service struct {
 	gate     contexts.Gate
 	admit    func(ctx context.Context) error
 	handles  *handles.Table
+	buffers  mem.BufferPool
 	sessions SessionConfig
 	log      *zap.Logger
 	inodes   inodeLocks
@@ -60,7 +65,8 @@ type Service struct {
 
 var _ ctxfsv1.FsServiceServer = (*Service)(nil)
 
-// New returns a Service.
+// New returns a Service. The gRPC server that it is registered with must use internal/codec,
+// by grpc.ForceServerCodecV2: the streams' content travels beside its messages.
 func New(cfg Config) *Service {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -68,8 +74,11 @@ func New(cfg Config) *Service {
 	if cfg.Admit == nil {
 		cfg.Admit = func(context.Context) error { return nil }
 	}
+	if cfg.Buffers == nil {
+		cfg.Buffers = codec.NewPool()
+	}
 	return &Service{
-		gate: cfg.Gate, admit: cfg.Admit, handles: cfg.Handles, sessions: cfg.Sessions.withDefaults(), log: cfg.Log,
+		gate: cfg.Gate, admit: cfg.Admit, handles: cfg.Handles, buffers: cfg.Buffers, sessions: cfg.Sessions.withDefaults(), log: cfg.Log,
 		grepMemory: semaphore.NewWeighted(grepMemory),
 	}
 }

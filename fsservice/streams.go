@@ -6,9 +6,11 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -120,16 +122,23 @@ func (r *chunks) run(src *source, stream grpc.ServerStreamingServer[ctxfsv1.Read
 	if err := stream.Send(start); err != nil {
 		return err
 	}
+	// One message for all chunks: it says only that content follows.
+	data := &ctxfsv1.ReadStreamResponse{Event: &ctxfsv1.ReadStreamResponse_Data{}}
 	for r.off < r.end {
-		data, err := r.next(stream.Context(), src)
-		if err != nil || len(data) == 0 {
+		chunk, err := r.next(stream.Context(), src)
+		if err != nil || chunk == nil {
 			return err
 		}
-		if err := stream.Send(&ctxfsv1.ReadStreamResponse{Event: &ctxfsv1.ReadStreamResponse_Data{Data: data}}); err != nil {
+		if err := send(stream, &codec.Outgoing{Message: data, Content: mem.BufferSlice{chunk}}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func send(stream grpc.ServerStream, m *codec.Outgoing) error {
+	defer m.Free()
+	return stream.SendMsg(m)
 }
 
 func (r *chunks) begin(ctx context.Context, src *source) (st rootfs.Stat, err error) {
@@ -147,26 +156,35 @@ func (r *chunks) begin(ctx context.Context, src *source) (st rootfs.Stat, err er
 	return st, err
 }
 
-// next reads one chunk; none at the end. The buffer is new each time, since the
-// transport may keep it.
-func (r *chunks) next(ctx context.Context, src *source) (data []byte, err error) {
+// next reads one chunk; nil at the end.
+func (r *chunks) next(ctx context.Context, src *source) (chunk mem.Buffer, err error) {
 	n := min(r.chunk, r.end-r.off)
 	if left := r.size - r.off; left < n {
 		n = min(n, max(left, probeChunk))
 	}
-	err = src.do(ctx, func() error {
-		buf := make([]byte, n)
-		got, err := src.file.ReadAt(buf, r.off)
-		data = buf[:got]
-		r.off += int64(got)
-		if got > 0 && r.own {
-			_, err = src.file.Seek(r.off, io.SeekStart)
-			return err
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	buf, got := src.s.buffers.Get(int(n)), 0
+	err = src.do(ctx, func() (err error) {
+		got, err = r.read(src.file, *buf)
 		return err
 	})
-	return data, err
+	if err != nil || got == 0 {
+		src.s.buffers.Put(buf)
+		return nil, err
+	}
+	*buf = (*buf)[:got] // the rest may be another file's
+	return mem.NewBuffer(buf, src.s.buffers), nil
+}
+
+// read fills b, which only the end of the file keeps from being full.
+func (r *chunks) read(f rootfs.File, b []byte) (int, error) {
+	got, err := f.ReadAt(b, r.off)
+	r.off += int64(got)
+	if got > 0 && r.own {
+		_, err = f.Seek(r.off, io.SeekStart)
+		return got, err
+	}
+	if got > 0 || errors.Is(err, io.EOF) {
+		return got, nil
+	}
+	return 0, err
 }

@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
+	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -49,7 +54,9 @@ type sink struct {
 	source
 	// atomic is the file under construction, nil when writing in place.
 	atomic rootfs.AtomicFile
-	write  func([]byte) (int, error)
+	write  func(pieces [][]byte) (int, error)
+	// position is held for the whole of a chunk; nil when no other has it.
+	position sync.Locker
 }
 
 // finish makes the file appear, or flushes what was written in place.
@@ -106,7 +113,7 @@ func (w *sink) openAtomic(c *call, mode uint32, exclusive bool) (err error) {
 	if w.atomic, err = c.root.CreateAtomic(c.path, mode, exclusive); err != nil {
 		return err
 	}
-	w.file, w.write = w.atomic, w.atomic.Write
+	w.file, w.write = w.atomic, w.next
 	w.close = func() { _ = w.atomic.Close() }
 	return nil
 }
@@ -118,17 +125,20 @@ func (w *sink) openInPlace(c *call, open *ctxfsv1.WriteStreamOpen, flags rootfs.
 	if w.file, err = c.root.OpenFile(c.path, flags, mode); err != nil {
 		return err
 	}
-	w.write, w.close = w.file.Write, func() { _ = w.file.Close() }
+	w.write, w.close = w.next, func() { _ = w.file.Close() }
 	if open.Start != nil {
 		w.write = w.from(open.GetStart())
 	}
 	return nil
 }
 
+// next writes at the file's position.
+func (w *sink) next(pieces [][]byte) (int, error) { return rootfs.Writev(w.file, pieces) }
+
 // from writes at off and what follows.
-func (w *sink) from(off int64) func([]byte) (int, error) {
-	return func(b []byte) (int, error) {
-		n, err := w.file.WriteAt(b, off)
+func (w *sink) from(off int64) func([][]byte) (int, error) {
+	return func(pieces [][]byte) (int, error) {
+		n, err := rootfs.WritevAt(w.file, pieces, off)
 		off += int64(n)
 		return n, err
 	}
@@ -144,11 +154,7 @@ func (s *Service) handleSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen)
 		w.write = w.from(open.GetStart())
 		return w, nil
 	}
-	w.write = func(b []byte) (int, error) {
-		h.Position.Lock()
-		defer h.Position.Unlock()
-		return h.File.Write(b)
-	}
+	w.write, w.position = w.next, &h.Position
 	return w, nil
 }
 
@@ -176,8 +182,11 @@ func sinkForm(open *ctxfsv1.WriteStreamOpen) (flags openFlags, mode uint32, err 
 // receive writes the chunks until the client half-closes.
 func (w *sink) receive(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequest, ctxfsv1.WriteStreamResponse]) (int64, error) {
 	var total int64
+	msg := &ctxfsv1.WriteStreamRequest{}
+	in := &codec.Incoming{Message: msg}
+	defer in.Free()
 	for {
-		msg, err := stream.Recv()
+		err := stream.RecvMsg(in)
 		if errors.Is(err, io.EOF) {
 			return total, nil
 		}
@@ -188,7 +197,7 @@ func (w *sink) receive(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequ
 			return total, invalid("a WriteStream has one open, its first message")
 		}
 		err = w.do(stream.Context(), func() error {
-			n, err := writeAll(stream.Context(), w.write, msg.GetData())
+			n, err := w.put(stream.Context(), in.Pieces(msg.GetData()))
 			total += n
 			return err
 		})
@@ -198,10 +207,56 @@ func (w *sink) receive(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequ
 	}
 }
 
-// ended turns a broken stream into an errno.
+// put writes a chunk from where the transport left it.
+func (w *sink) put(ctx context.Context, pieces mem.BufferSlice) (total int64, err error) {
+	if w.position != nil {
+		w.position.Lock()
+		defer w.position.Unlock()
+	}
+	for step := range steps(pieces) {
+		if err := fserrpb.FromContext(ctx); err != nil {
+			return total, err
+		}
+		n, err := w.write(step)
+		total += int64(n)
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// steps gives pieces in runs of at most writeStep bytes.
+func steps(pieces mem.BufferSlice) iter.Seq[[][]byte] {
+	return func(yield func([][]byte) bool) {
+		var run [][]byte
+		size := 0
+		for _, p := range pieces {
+			for rest := p.ReadOnlyData(); len(rest) > 0; {
+				n := min(len(rest), writeStep-size)
+				run, rest, size = append(run, rest[:n]), rest[n:], size+n
+				if size < writeStep {
+					continue
+				}
+				if !yield(run) {
+					return
+				}
+				run, size = run[:0], 0
+			}
+		}
+		if size > 0 {
+			yield(run)
+		}
+	}
+}
+
+// ended turns a broken stream into an errno, unless it is the server that refused a message.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if _, ok := errors.AsType[*fserr.Error](err); ok {
+		return err
 	}
 	return &fserr.Error{Code: fserr.ECANCELED, Err: err}
 }

@@ -8,12 +8,14 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	channelz "google.golang.org/grpc/channelz/service"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server/services"
 )
@@ -38,12 +40,13 @@ func (s *Server) compose(context.Context) error {
 		s.closeOwner(panel)
 	})
 	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
+	buffers := codec.NewPool()
 	s.fs = fsservice.New(fsservice.Config{
-		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit,
+		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit, Buffers: buffers,
 		Sessions: fsservice.SessionConfig{Leases: p.leases, Refresh: s.auth.refresh, Around: s.calls.operation},
 	})
 	s.observeParts()
-	s.grpc = grpc.NewServer(s.options()...)
+	s.grpc = grpc.NewServer(s.options(buffers)...)
 	ctxfsv1.RegisterFsServiceServer(s.grpc, s.fs)
 	ctxfsv1.RegisterContextServiceServer(s.grpc, &services.Contexts{Contexts: p.contexts, Version: s.deps.Version})
 	ctxfsv1.RegisterPanelServiceServer(s.grpc, &services.Panels{
@@ -61,11 +64,12 @@ func (s *Server) compose(context.Context) error {
 	return nil
 }
 
-func (s *Server) options() []grpc.ServerOption {
+func (s *Server) options(buffers *codec.Pool) []grpc.ServerOption {
 	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, func(conn uint64) { s.closeOwner(hostOwner(conn)) })
 	opts := []grpc.ServerOption{
 		grpc.Creds(creds), grpc.UnaryInterceptor(s.calls.unary), grpc.StreamInterceptor(s.calls.stream),
 		grpc.MaxRecvMsgSize(maxReceive), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(10 * time.Second),
+		grpc.ForceServerCodecV2(codec.New(buffers)), experimental.BufferPool(buffers),
 		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.Keepalive, Timeout: s.cfg.Keepalive / 3}),
 		// Clients ping every 30 s; those that ping more often than every 10 s are cut off.

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -29,11 +30,7 @@ const defaultDeadline = 30 * time.Second
 
 // checkSize refuses a request over the limit and names what to use instead.
 func (i *interceptors) checkSize(req any) error {
-	m, ok := req.(proto.Message)
-	if !ok {
-		return nil
-	}
-	size := proto.Size(m)
+	size := sizeOf(req)
 	if size <= maxRequest+maxOverhead {
 		return nil
 	}
@@ -43,6 +40,17 @@ func (i *interceptors) checkSize(req any) error {
 		Detail: fmt.Sprintf("request of %.1f MiB exceeds %d MiB", float64(size)/(1<<20), maxRequest>>20),
 		Hint:   "use FsService/WriteStream, in chunks of 256 KiB to 1 MiB",
 	}
+}
+
+// sizeOf is a message's length on the wire, in bytes.
+func sizeOf(msg any) int {
+	switch m := msg.(type) {
+	case *codec.Incoming:
+		return m.Size()
+	case proto.Message:
+		return proto.Size(m)
+	}
+	return 0
 }
 
 // withDefaultDeadline bounds a call that has no deadline, except one that may take

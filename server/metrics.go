@@ -10,6 +10,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -139,6 +140,9 @@ func (m *metrics) rejected(limit string) { m.limits.WithLabelValues(limit).Inc()
 
 // sent sees every message of a stream.
 func (m *metrics) sent(msg any) {
+	if o, ok := msg.(*codec.Outgoing); ok {
+		msg = o.Message
+	}
 	if w, ok := msg.(*ctxfsv1.WatchResponse); ok && w.GetOverflow() != nil {
 		m.overflows.Inc()
 	}

@@ -77,6 +77,15 @@ func (i *Incoming) Free() {
 	i.Content = nil
 }
 
+// Pieces are the content wherever it is, given the content field of Message. They are
+// good as long as the Incoming is not freed nor used for another message.
+func (i *Incoming) Pieces(field []byte) mem.BufferSlice {
+	if i.Content == nil && len(field) > 0 {
+		return mem.BufferSlice{mem.SliceBuffer(field)}
+	}
+	return i.Content
+}
+
 // Size is the length of the message in bytes, content included.
 func (i *Incoming) Size() int { return proto.Size(i.Message) + i.Content.Len() }
 

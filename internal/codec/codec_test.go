@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	"pgregory.net/rapid"
 
+	"github.com/ctxfs/ctxfs/internal/codec/codectest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -42,7 +43,7 @@ func TestMarshalPutsTheContentWhereItsFieldIsSet(t *testing.T) {
 }
 
 func TestMarshalWithoutContentIsTheStockEncoding(t *testing.T) {
-	pool := newPoisoned()
+	pool := codectest.NewPool()
 	m := &ctxfsv1.ReadResponse{BytesRead: 3, Content: &ctxfsv1.ReadResponse_Data{Data: []byte("abc")}}
 	want, err := proto.Marshal(m)
 	if err != nil {
@@ -75,12 +76,12 @@ func TestMarshalRefusesAnUnclearPlace(t *testing.T) {
 		{"too deep", "Envelope", deep},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			pool := newPoisoned()
+			pool := codectest.NewPool()
 			o := &Outgoing{Message: message(t, c.typ, c.text), Content: pieces(make([]byte, 4<<10), pool, 2<<10)}
 			if s, err := New(pool).Marshal(o); err == nil {
 				t.Fatalf("marshalled to %x", s.Materialize())
 			}
-			if o.Content != nil || pool.outstanding() != 0 {
+			if o.Content != nil || pool.Outstanding() != 0 {
 				t.Fatal("the content was not freed")
 			}
 		})
@@ -160,7 +161,7 @@ func TestUnmarshalCopiesSmallContent(t *testing.T) {
 }
 
 func TestContentOutlivesTheMessageAndComesBack(t *testing.T) {
-	pool := newPoisoned()
+	pool := codectest.NewPool()
 	k := New(pool)
 	content := bytes.Repeat([]byte("content."), 8<<10)
 	data := pieces(wire(1, "n", 100, content), pool, 3, 0, 5000, 16<<10, 16<<10)
@@ -175,8 +176,8 @@ func TestContentOutlivesTheMessageAndComesBack(t *testing.T) {
 	if err := k.Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire(1, "x"))}, in); err != nil {
 		t.Fatal(err)
 	}
-	if in.Content != nil || pool.outstanding() != 0 {
-		t.Fatalf("the next message left %d buffers of the one before", pool.outstanding())
+	if in.Content != nil || pool.Outstanding() != 0 {
+		t.Fatalf("the next message left %d buffers of the one before", pool.Outstanding())
 	}
 }
 
@@ -214,7 +215,7 @@ func envelopes(t *rapid.T, d protoreflect.MessageDescriptors, depth int) *dynami
 func TestWhatIsSentIsReceivedInAnyOrderAndPieces(t *testing.T) {
 	d := types()
 	rapid.Check(t, func(r *rapid.T) {
-		pool := newPoisoned()
+		pool := codectest.NewPool()
 		k := eager(pool)
 		m := envelopes(r, d, 0)
 		content := bytes.Repeat(rapid.SliceOfN(rapid.Byte(), 1, 50).Draw(r, "content"), rapid.IntRange(1, 100).Draw(r, "times"))
@@ -236,7 +237,7 @@ func TestWhatIsSentIsReceivedInAnyOrderAndPieces(t *testing.T) {
 		}
 		restore(t, k, in)
 		sameMessage(r, in.Message, want)
-		if n := pool.outstanding(); n != 0 {
+		if n := pool.Outstanding(); n != 0 {
 			r.Fatalf("%d buffers are out", n)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/internal/codec/codectest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -30,7 +31,7 @@ var sample = sync.OnceValue(func() []byte {
 	b := make([]byte, 2*period)
 	for i := range b {
 		n := uint32(i%period) * 2654435761
-		b[i] = byte(n>>13) % poison
+		b[i] = byte(n>>13) % codectest.Poison
 	}
 	return b
 })
@@ -102,13 +103,8 @@ func (s side) receive(stream interface{ RecvMsg(any) error }, in *Incoming, off 
 	if err != nil {
 		return 0, err
 	}
-	content := in.Content
-	if content == nil {
-		m := in.Message.(interface{ GetData() []byte })
-		content = mem.BufferSlice{mem.SliceBuffer(m.GetData())}
-	}
 	n := 0
-	for _, p := range content {
+	for _, p := range in.Pieces(in.Message.(interface{ GetData() []byte }).GetData()) {
 		if s.check {
 			if err := verify(p.ReadOnlyData(), off+int64(n)); err != nil {
 				return 0, err

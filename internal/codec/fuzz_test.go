@@ -7,6 +7,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/ctxfs/ctxfs/internal/codec/codectest"
 )
 
 // FuzzUnmarshal holds Unmarshal to proto.Unmarshal: the same is accepted, with the same result.
@@ -32,7 +34,7 @@ func FuzzUnmarshal(f *testing.F) {
 		typ := d.Get(int(kind) % d.Len())
 		want := dynamicpb.NewMessage(typ)
 		wantErr := proto.Unmarshal(raw, want)
-		pool := newPoisoned()
+		pool := codectest.NewPool()
 		k := eager(pool)
 		in := &Incoming{Message: dynamicpb.NewMessage(typ)}
 		data := pieces(raw, pool, int(first), 0, int(second))
@@ -45,8 +47,8 @@ func FuzzUnmarshal(f *testing.F) {
 			restore(t, k, in)
 			sameMessage(t, in.Message, want)
 		}
-		if in.Free(); pool.outstanding() != 0 {
-			t.Fatalf("%d buffers are out", pool.outstanding())
+		if in.Free(); pool.Outstanding() != 0 {
+			t.Fatalf("%d buffers are out", pool.Outstanding())
 		}
 	})
 }

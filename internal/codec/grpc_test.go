@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/internal/codec/codectest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -26,7 +27,7 @@ func sides(pool func() mem.BufferPool) map[string][2]side {
 }
 
 func TestStreamsBetweenThisCodecAndTheStockOne(t *testing.T) {
-	for name, s := range sides(func() mem.BufferPool { return newPoisoned() }) {
+	for name, s := range sides(func() mem.BufferPool { return codectest.NewPool() }) {
 		t.Run(name, func(t *testing.T) {
 			c := connect(t, s[0], s[1])
 			for _, chunk := range []int64{100, threshold - 1, threshold, 256 << 10, 1 << 20} {
@@ -42,8 +43,8 @@ func TestStreamsBetweenThisCodecAndTheStockOne(t *testing.T) {
 			}
 			c.close()
 			for _, end := range s {
-				if p, ok := end.pool.(*poisoned); ok {
-					p.settled(t)
+				if p, ok := end.pool.(*codectest.Pool); ok {
+					p.Settled(t)
 				}
 			}
 		})
@@ -51,7 +52,7 @@ func TestStreamsBetweenThisCodecAndTheStockOne(t *testing.T) {
 }
 
 func TestPreparedMessagesOwnTheirContent(t *testing.T) {
-	pool := newPoisoned()
+	pool := codectest.NewPool()
 	ours := side{New(pool), pool, true}
 	c := connect(t, side{check: true}, ours)
 	defer c.close()
@@ -65,7 +66,7 @@ func TestPreparedMessagesOwnTheirContent(t *testing.T) {
 	if err := m.Encode(stream, &o); err != nil {
 		t.Fatal(err)
 	}
-	pool.settled(t)
+	pool.Settled(t)
 	if err := stream.SendMsg(&m); err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +79,8 @@ func TestPreparedMessagesOwnTheirContent(t *testing.T) {
 var narrow = grpc.WithStaticStreamWindowSize(64 << 10)
 
 func TestAReadGivenUpGivesAllContentBack(t *testing.T) {
-	pool := newPoisoned()
-	c := connect(t, side{New(pool), newPoisoned(), true}, side{New(newPoisoned()), newPoisoned(), true}, narrow)
+	pool := codectest.NewPool()
+	c := connect(t, side{New(pool), codectest.NewPool(), true}, side{New(codectest.NewPool()), codectest.NewPool(), true}, narrow)
 	c.service.pool, c.service.sending = pool, make(chan struct{})
 	for range 5 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -90,18 +91,18 @@ func TestAReadGivenUpGivesAllContentBack(t *testing.T) {
 		<-c.service.sending
 		<-c.service.sending
 		cancel()
-		pool.settled(t)
+		pool.Settled(t)
 	}
 	c.close()
-	if pool.made < 5 {
-		t.Errorf("%d buffers were used, want many", pool.made)
+	if pool.Made() < 5 {
+		t.Errorf("%d buffers were used, want many", pool.Made())
 	}
 }
 
 func TestAWriteGivenUpGivesAllContentBack(t *testing.T) {
-	pool := newPoisoned()
+	pool := codectest.NewPool()
 	ours := side{New(pool), pool, true}
-	c := connect(t, side{New(newPoisoned()), newPoisoned(), true}, ours)
+	c := connect(t, side{New(codectest.NewPool()), codectest.NewPool(), true}, ours)
 	defer c.close()
 	c.service.stalled = true
 	for range 5 {
@@ -120,12 +121,12 @@ func TestAWriteGivenUpGivesAllContentBack(t *testing.T) {
 		if err := ours.send(stream, 0, 256<<10, writeRequest); err == nil {
 			t.Error("a cancelled stream took a message")
 		}
-		pool.settled(t)
+		pool.Settled(t)
 	}
 }
 
 func TestSendAfterCloseLeavesTheContentWithTheSender(t *testing.T) {
-	pool := newPoisoned()
+	pool := codectest.NewPool()
 	ours := side{New(pool), pool, true}
 	c := connect(t, side{check: true}, ours)
 	defer c.close()
@@ -139,7 +140,7 @@ func TestSendAfterCloseLeavesTheContentWithTheSender(t *testing.T) {
 	if err := ours.send(stream, 0, 100<<10, writeRequest); err == nil {
 		t.Error("a closed stream took a message")
 	}
-	pool.settled(t)
+	pool.Settled(t)
 }
 
 func TestTheCodecIsNamedAsTheStockOne(t *testing.T) {

@@ -1,11 +1,9 @@
 package codec
 
 import (
-	"bytes"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/mem"
@@ -151,74 +149,4 @@ func sameMessage(t interface{ Fatalf(string, ...any) }, got, want proto.Message)
 	if gotErr != nil || wantErr != nil || !slices.Equal(g, w) || !proto.Equal(got, want) {
 		t.Fatalf("got %v (%v), want %v (%v)", got, gotErr, want, wantErr)
 	}
-}
-
-const poison = 0xDB
-
-// patience is how long a test waits for what must come.
-const patience = 20 * time.Second
-
-// poisoned is a pool that spoils what it gets back, and counts what it has not.
-type poisoned struct {
-	mu   sync.Mutex
-	out  map[*byte]int
-	made int
-	idle chan struct{} // closed while nothing is out
-}
-
-func newPoisoned() *poisoned {
-	p := &poisoned{out: map[*byte]int{}, idle: make(chan struct{})}
-	close(p.idle)
-	return p
-}
-
-func (p *poisoned) Get(length int) *[]byte {
-	b := make([]byte, length)
-	if mem.IsBelowBufferPoolingThreshold(length) {
-		return &b // gRPC never gives these back
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.out) == 0 {
-		p.idle = make(chan struct{})
-	}
-	p.made++
-	p.out[&b[0]] = length
-	return &b
-}
-
-func (p *poisoned) Put(b *[]byte) {
-	if mem.IsBelowBufferPoolingThreshold(cap(*b)) {
-		return
-	}
-	whole := (*b)[:cap(*b)]
-	copy(whole, bytes.Repeat([]byte{poison}, len(whole)))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, ok := p.out[&whole[0]]; !ok {
-		panic("a buffer came back that was not out")
-	}
-	delete(p.out, &whole[0])
-	if len(p.out) == 0 {
-		close(p.idle)
-	}
-}
-
-// settled waits until everything is back.
-func (p *poisoned) settled(t testing.TB) {
-	t.Helper()
-	p.mu.Lock()
-	idle := p.idle
-	p.mu.Unlock()
-	select {
-	case <-idle:
-	case <-time.After(patience):
-		t.Fatalf("%d buffers are still out", p.outstanding())
-	}
-}
-
-func (p *poisoned) outstanding() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.out)
 }

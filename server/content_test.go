@@ -1,0 +1,44 @@
+package server
+
+import (
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+
+	"github.com/ctxfs/ctxfs/internal/codec"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+func TestTooLargeChunkIsRefused(t *testing.T) {
+	r := start(t, testConfig(t))
+	stream, err := ctxfsv1.NewFsServiceClient(r.host(t)).WriteStream(with(t, panelKey, "p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*ctxfsv1.WriteStreamRequest{
+		{Event: &ctxfsv1.WriteStreamRequest_Open{Open: &ctxfsv1.WriteStreamOpen{Path: "/f"}}},
+		{Event: &ctxfsv1.WriteStreamRequest_Data{Data: make([]byte, maxRequest)}},
+		{Event: &ctxfsv1.WriteStreamRequest_Data{Data: make([]byte, 17<<20)}},
+	} {
+		if err := stream.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = stream.CloseAndRecv()
+	wantError(t, err, codes.ResourceExhausted, "EFBIG", "FsService/WriteStream")
+}
+
+func TestMessagesAreSeenBesideTheirContent(t *testing.T) {
+	m := newMetrics("test")
+	m.sent(&codec.Outgoing{Message: &ctxfsv1.WatchResponse{Notice: &ctxfsv1.WatchResponse_Overflow{Overflow: &ctxfsv1.WatchOverflow{}}}})
+	var counted dto.Metric
+	if err := m.overflows.Write(&counted); err != nil || counted.GetCounter().GetValue() != 1 {
+		t.Errorf("counted %v, %v, want 1 overflow", &counted, err)
+	}
+	in := &codec.Incoming{Message: &ctxfsv1.WriteStreamRequest{}, Content: mem.BufferSlice{make(mem.SliceBuffer, 100)}}
+	if n := sizeOf(in); n < 100 {
+		t.Errorf("100 bytes of content count as %d", n)
+	}
+}
