@@ -11,7 +11,7 @@
 // errors.Is(err, fs.ErrNotExist) and errors.Is(err, fserr.ENOENT) hold. A call that the
 // transport could not finish holds a *TransportError, which says what may have happened.
 //
-// The package depends on the protos and fserr alone; it must never import a server's package.
+// The package depends on the protos, fserr and internal/codec alone; it must never import a server's package.
 package client
 
 import (
@@ -25,8 +25,11 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/ctxfs/ctxfs/internal/codec"
 )
 
 const (
@@ -46,6 +49,8 @@ type Client struct {
 	fs     *fsClient
 	// unary says that no sessions are wanted.
 	unary bool
+	// buffers keeps content on its way.
+	buffers *codec.Pool
 
 	mu     sync.Mutex
 	panels map[*Panel]struct{}
@@ -61,7 +66,8 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	cc, err := grpc.NewClient(t.grpcTarget(), cfg.dialOptions(t)...)
+	buffers := codec.NewPool()
+	cc, err := grpc.NewClient(t.grpcTarget(), cfg.dialOptions(t, buffers)...)
 	if err != nil {
 		return nil, &UnreachableError{Address: t.address, Source: t.source, Err: err}
 	}
@@ -71,10 +77,10 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	}
 	id := identity{token: func() string { return t.token }, panel: cfg.panel}
 	conn := identityConn{cc: cc, id: id}
-	return &Client{target: t, cc: cc, conn: conn, fs: newFSClient(conn, cfg.unary), unary: cfg.unary, panels: map[*Panel]struct{}{}}, nil
+	return &Client{target: t, cc: cc, conn: conn, fs: newFSClient(conn, cfg.unary), unary: cfg.unary, buffers: buffers, panels: map[*Panel]struct{}{}}, nil
 }
 
-func (c config) dialOptions(t target) []grpc.DialOption {
+func (c config) dialOptions(t target, buffers *codec.Pool) []grpc.DialOption {
 	var creds credentials.TransportCredentials = insecure.NewCredentials()
 	if c.tls != nil {
 		creds = credentials.NewTLS(c.tls)
@@ -83,7 +89,8 @@ func (c config) dialOptions(t target) []grpc.DialOption {
 		grpc.WithTransportCredentials(creds),
 		grpc.WithReadBufferSize(bufferSize),
 		grpc.WithWriteBufferSize(bufferSize),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage), grpc.ForceCodecV2(codec.New(buffers))),
+		experimental.WithBufferPool(buffers),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithIdleTimeout(0),
@@ -148,7 +155,7 @@ func (c *Client) FS() *FS { return c.Context("") }
 
 // Context is the folder of a context by its ID; it makes no call.
 func (c *Client) Context(id string) *FS {
-	return &FS{ctx: context.Background(), rpc: c.fs, id: id}
+	return &FS{ctx: context.Background(), rpc: c.fs, buffers: c.buffers, id: id}
 }
 
 // Close ends the sessions and the renewals of all panels, and the connection. Calls under

@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // dial connects to a server of the test's own.
-func dial(t *testing.T) *client.Client {
+func dial(t testing.TB) *client.Client {
 	t.Helper()
 	address := servertest.Start(t, servertest.Workspace(t), nil)
 	c, err := client.Dial(t.Context(), client.WithAddress(address), client.WithGetenv(func(string) string { return "" }))
@@ -42,7 +42,7 @@ func dial(t *testing.T) *client.Client {
 }
 
 // panel opens a panel of the test's own server.
-func panel(t *testing.T) *client.FS {
+func panel(t testing.TB) *client.FS {
 	t.Helper()
 	p, err := dial(t).OpenPanel(t.Context(), "panels/test")
 	if err != nil {
@@ -168,18 +168,6 @@ func TestLargeFilesSwitchToStreams(t *testing.T) {
 	must(t, r.Close())
 	if !bytes.Equal(part, want[1<<20:1<<20+1000]) {
 		t.Errorf("a range of 1000 bytes came back as %d others", len(part))
-	}
-}
-
-func TestAbortedStreamLeavesNothing(t *testing.T) {
-	f := panel(t)
-	w, err := f.WriteStream("never", client.WriteOptions{})
-	must(t, err)
-	_, err = w.Write(make([]byte, 1<<20))
-	must(t, err)
-	w.Abort()
-	if ok, err := f.Exists("never"); ok || err != nil {
-		t.Errorf("exists %t, %v", ok, err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"path"
 	"slices"
 
+	"google.golang.org/grpc/mem"
+
 	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -23,6 +25,8 @@ type FS struct {
 	rpc  ctxfsv1.FsServiceClient
 	id   string
 	root string
+	// buffers keeps content on its way to the server.
+	buffers mem.BufferPool
 }
 
 var (

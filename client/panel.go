@@ -121,7 +121,7 @@ func (p *Panel) FS() *FS { return p.Context("") }
 
 // Context is a context by its ID, with the panel's rights: the server refuses all but its own.
 func (p *Panel) Context(id string) *FS {
-	return &FS{ctx: context.Background(), rpc: p.fs, id: id}
+	return &FS{ctx: context.Background(), rpc: p.fs, buffers: p.client.buffers, id: id}
 }
 
 // Close ends the session, whose handles the server closes after its grace, and the renewal

@@ -6,6 +6,9 @@ import (
 	"io"
 	"io/fs"
 
+	"google.golang.org/grpc/mem"
+
+	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -20,17 +23,20 @@ type ReadOptions struct {
 	Length int64
 }
 
-// Reader is a file's content as a stream. Close it.
+// Reader is a file's content as a stream, for one goroutine at a time. Close it.
 type Reader struct {
 	fsys   *FS
 	name   string
-	stream interface {
-		Recv() (*ctxfsv1.ReadStreamResponse, error)
-	}
+	stream interface{ RecvMsg(any) error }
 	cancel context.CancelFunc
 	stat   *ctxfsv1.Stat
-	rest   []byte
-	err    error
+	// message is the last one received, content the transport's buffers of it; rest
+	// and pieces are what has not been read of them.
+	message ctxfsv1.ReadStreamResponse
+	content codec.Incoming
+	rest    []byte
+	pieces  mem.BufferSlice
+	err     error
 }
 
 var (
@@ -57,12 +63,25 @@ func (f *FS) readStream(name string, req *ctxfsv1.ReadStreamRequest) (*Reader, e
 		cancel()
 		return nil, f.pathError("open", name, err)
 	}
-	first, err := s.Recv()
-	if err != nil {
+	r := &Reader{fsys: f, name: name, stream: s, cancel: cancel}
+	r.content.Message = &r.message
+	if err := r.receive(); err != nil {
 		cancel()
 		return nil, f.pathError("open", name, err)
 	}
-	return &Reader{fsys: f, name: name, stream: s, cancel: cancel, stat: first.GetStart().GetStat(), rest: first.GetData()}, nil
+	r.stat = r.message.GetStart().GetStat()
+	return r, nil
+}
+
+// receive waits for a message, and frees the one before.
+func (r *Reader) receive() error {
+	r.rest, r.pieces = nil, nil
+	if err := r.stream.RecvMsg(&r.content); err != nil {
+		r.content.Free()
+		return err
+	}
+	r.pieces = r.content.Pieces(r.message.GetData())
+	return nil
 }
 
 // Stat is the file as it was when it was opened.
@@ -81,17 +100,19 @@ func (r *Reader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// fill sees to it that there is some rest.
 func (r *Reader) fill() error {
 	for len(r.rest) == 0 && r.err == nil {
-		m, err := r.stream.Recv()
-		if err != nil {
+		if len(r.pieces) > 0 {
+			r.rest, r.pieces = r.pieces[0].ReadOnlyData(), r.pieces[1:]
+			continue
+		}
+		if err := r.receive(); err != nil {
 			r.err = io.EOF
 			if !errors.Is(err, io.EOF) {
 				r.err = r.fsys.pathError("read", r.name, err)
 			}
-			break
 		}
-		r.rest = m.GetData()
 	}
 	if len(r.rest) > 0 {
 		return nil
@@ -123,10 +144,11 @@ func (r *Reader) Close() error {
 	if r.err == nil {
 		r.err = fs.ErrClosed
 		for err := error(nil); err == nil; {
-			_, err = r.stream.Recv()
+			err = r.receive()
 		}
 	}
-	r.rest = nil
+	r.rest, r.pieces = nil, nil
+	r.content.Free()
 	return nil
 }
 
@@ -148,7 +170,7 @@ type Writer struct {
 	fsys   *FS
 	name   string
 	stream interface {
-		Send(*ctxfsv1.WriteStreamRequest) error
+		SendMsg(any) error
 		CloseAndRecv() (*ctxfsv1.WriteStreamResponse, error)
 	}
 	cancel  context.CancelFunc
@@ -188,8 +210,8 @@ func (f *FS) writeStream(name string, open *ctxfsv1.WriteStreamOpen) (*Writer, e
 }
 
 // send sends one message. A stream that the server has ended answers io.EOF, and its reason by CloseAndRecv.
-func (w *Writer) send(m *ctxfsv1.WriteStreamRequest) {
-	if err := w.stream.Send(m); err != nil {
+func (w *Writer) send(m any) {
+	if err := w.stream.SendMsg(m); err != nil {
 		w.finish()
 		if w.err == nil {
 			w.err = w.fsys.pathError("write", w.name, err)
@@ -211,16 +233,23 @@ func (w *Writer) finish() {
 	}
 }
 
-// Write implements io.Writer.
+// sendContent sends a chunk and lets go of it.
+func (w *Writer) sendContent(chunk mem.Buffer) {
+	m := &codec.Outgoing{
+		Message: &ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Data{}},
+		Content: mem.BufferSlice{chunk},
+	}
+	defer m.Free()
+	w.send(m)
+}
+
+// Write implements io.Writer. It copies b, since the transport holds what it sends beyond
+// the call; ReadFrom copies nothing.
 func (w *Writer) Write(b []byte) (n int, err error) {
 	for n < len(b) {
-		if w.done {
-			return n, w.closedError()
-		}
 		part := b[n:min(len(b), n+streamChunk)]
-		w.send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Data{Data: part}})
-		if w.err != nil {
-			return n, w.err
+		if err := w.take(mem.Copy(part, w.fsys.buffers)); err != nil {
+			return n, err
 		}
 		n += len(part)
 	}
@@ -236,13 +265,12 @@ func (w *Writer) closedError() error {
 
 // ReadFrom implements io.ReaderFrom.
 func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
-	buf := make([]byte, streamChunk)
 	for {
-		m, readErr := io.ReadFull(r, buf)
-		if m > 0 {
-			if k, err := w.Write(buf[:m]); err != nil {
-				return n + int64(k), err
-			}
+		buf := w.fsys.buffers.Get(streamChunk)
+		m, readErr := io.ReadFull(r, *buf)
+		*buf = (*buf)[:m]
+		if err := w.take(mem.NewBuffer(buf, w.fsys.buffers)); err != nil {
+			return n, err
 		}
 		n += int64(m)
 		if errors.Is(readErr, io.EOF) || errors.Is(readErr, io.ErrUnexpectedEOF) {
@@ -252,6 +280,20 @@ func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 			return n, readErr
 		}
 	}
+}
+
+// take sends a chunk, which may be empty, or says why that cannot be.
+func (w *Writer) take(chunk mem.Buffer) error {
+	switch {
+	case chunk.Len() == 0:
+		chunk.Free()
+		return nil
+	case w.done:
+		chunk.Free()
+		return w.closedError()
+	}
+	w.sendContent(chunk)
+	return w.err
 }
 
 // Close half-closes and waits for the server's answer: only then is the file there.

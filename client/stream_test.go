@@ -1,0 +1,97 @@
+package client_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/ctxfs/ctxfs/client"
+)
+
+func TestStreamsKeepNothingOfTheCallers(t *testing.T) {
+	f := panel(t)
+	want := make([]byte, 3<<20+13)
+	_, err := rand.Read(want)
+	must(t, err)
+	w, err := f.WriteStream("written", client.WriteOptions{})
+	must(t, err)
+	buf := make([]byte, 700<<10)
+	for rest := want; len(rest) > 0; rest = rest[min(len(rest), len(buf)):] {
+		n := copy(buf, rest)
+		_, err := w.Write(buf[:n])
+		must(t, err)
+		clear(buf) // as the next Read into it would
+	}
+	must(t, w.Close())
+	w, err = f.WriteStream("copied", client.WriteOptions{})
+	must(t, err)
+	n, err := w.ReadFrom(iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(want))))
+	must(t, err)
+	must(t, w.Close())
+	if n != int64(len(want)) || w.Written() != n {
+		t.Errorf("ReadFrom took %d, the server wrote %d, want %d", n, w.Written(), len(want))
+	}
+	for _, name := range []string{"written", "copied"} {
+		r, err := f.ReadStream(name, client.ReadOptions{})
+		must(t, err)
+		if err := iotest.TestReader(r, want); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		must(t, r.Close())
+		r, err = f.ReadStream(name, client.ReadOptions{})
+		must(t, err)
+		var got bytes.Buffer
+		_, err = r.WriteTo(&got)
+		must(t, err)
+		must(t, r.Close())
+		if !bytes.Equal(got.Bytes(), want) {
+			t.Errorf("%s: WriteTo gave %d others than the %d bytes written", name, got.Len(), len(want))
+		}
+	}
+}
+
+func TestAReaderClosedInTheMiddleReadsNoMore(t *testing.T) {
+	f := panel(t)
+	must(t, f.WriteFile("large", make([]byte, 4<<20), 0o644))
+	r, err := f.ReadStream("large", client.ReadOptions{})
+	must(t, err)
+	_, err = io.ReadFull(r, make([]byte, 100<<10))
+	must(t, err)
+	must(t, r.Close())
+	if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("read %d, %v after Close, want fs.ErrClosed", n, err)
+	}
+	must(t, r.Close())
+}
+
+func TestReadFromPassesAReadersErrorOn(t *testing.T) {
+	f := panel(t)
+	w, err := f.WriteStream("part", client.WriteOptions{})
+	must(t, err)
+	broken := errors.New("broken")
+	n, err := w.ReadFrom(io.MultiReader(strings.NewReader("some"), iotest.ErrReader(broken)))
+	if n != 4 || !errors.Is(err, broken) {
+		t.Errorf("took %d, %v, want 4 and the reader's own error", n, err)
+	}
+	w.Abort()
+	if n, err := w.ReadFrom(strings.NewReader("more")); n != 0 || err == nil {
+		t.Errorf("an aborted stream took %d, %v", n, err)
+	}
+}
+
+func TestAbortedStreamLeavesNothing(t *testing.T) {
+	f := panel(t)
+	w, err := f.WriteStream("never", client.WriteOptions{})
+	must(t, err)
+	_, err = w.Write(make([]byte, 1<<20))
+	must(t, err)
+	w.Abort()
+	if ok, err := f.Exists("never"); ok || err != nil {
+		t.Errorf("exists %t, %v", ok, err)
+	}
+}
