@@ -51,6 +51,10 @@ bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes)
 bench-quick: need-git bench-peers ## Shows in a few seconds that the comparison works; its figures mean nothing
 	cd bench && $(GO) run . --quick $(BENCH)
 
+.PHONY: bench-scale
+bench-scale: need-git ## Shows how cost grows with panels, handles, directories and files, and writes docs/performance
+	cd bench && $(GO) run . scale --out ../docs/performance
+
 .PHONY: bench-peers
 bench-peers: ## Installs what the JSON peer needs; a peer that is not there is named as missing
 	@if command -v npm >/dev/null; then npm install --prefix bench/peers/jsonws --no-audit --no-fund --no-package-lock --loglevel=error; fi
@@ -64,6 +68,7 @@ lint: ## Vets and lints the Go code, the protos and the layering
 	$(GO) vet ./...
 	cd bench && $(GO) vet ./...
 	$(TOOL) golangci-lint run
+	cd bench && $(GO) tool -modfile=../tools/go.mod golangci-lint run --config ../.golangci.yml
 	$(TOOL) buf lint
 	$(TOOL) buf format --diff --exit-code
 

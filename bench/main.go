@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/bench/peers"
+	"github.com/ctxfs/ctxfs/bench/scale"
 )
 
 func main() {
@@ -35,8 +36,12 @@ func main() {
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch {
+	case len(args) == 4 && args[0] == "peer" && args[1] == "scale":
+		return scale.Serve(args[3])
 	case len(args) == 4 && args[0] == "peer":
 		return peers.Serve(args[1], args[2], args[3])
+	case len(args) > 0 && args[0] == "scale":
+		return runScale(ctx, args[1:], stdout, stderr)
 	}
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -76,4 +81,19 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		return o, fmt.Errorf("--peers: %w", err)
 	}
 	return o, nil
+}
+
+func runScale(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	var o scale.Options
+	set := flag.NewFlagSet("bench scale", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.Out, "out", "", "folder for scale.md and scale.svg; empty writes none")
+	set.StringVar(&o.Dir, "dir", "", "folder for temporary files")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if o.Self, err = os.Executable(); err != nil {
+		return err
+	}
+	return scale.Run(ctx, o, stdout, stderr)
 }

@@ -27,7 +27,7 @@ const (
 // watches it ends with this process, however that ends.
 type Process struct {
 	cmd    *exec.Cmd
-	stdin  io.Closer
+	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	stderr *tail
 	done   chan struct{}
@@ -99,6 +99,15 @@ func (p *Process) Line(ctx context.Context, prefix string) (string, error) {
 	case <-ctx.Done():
 		return "", fmt.Errorf("%s was not ready: %w: %s", p.cmd.Path, ctx.Err(), p.stderr)
 	}
+}
+
+// Ask writes a line to standard input and returns the rest of the line that answers it, as
+// Line does.
+func (p *Process) Ask(ctx context.Context, question, prefix string) (string, error) {
+	if _, err := io.WriteString(p.stdin, question+"\n"); err != nil {
+		return "", fmt.Errorf("ask %s: %w: %s", p.cmd.Path, err, p.stderr)
+	}
+	return p.Line(ctx, prefix)
 }
 
 // Await calls ready until it succeeds, the process ends, or the time is over.

@@ -26,7 +26,7 @@ func CPU(pids []int) (time.Duration, error) {
 		sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	for _, pid := range pids {
-		t, err := treeTime(pid)
+		t, err := Used(pid)
 		if err != nil {
 			return 0, err
 		}
@@ -35,13 +35,14 @@ func CPU(pids []int) (time.Duration, error) {
 	return sum, nil
 }
 
-func treeTime(pid int) (time.Duration, error) {
+// Used is the processor time of one process with its children, to 10 ms.
+func Used(pid int) (time.Duration, error) {
 	sum, err := processTime(pid)
 	if err != nil {
 		return 0, err
 	}
 	for _, c := range children(pid) {
-		t, err := treeTime(c)
+		t, err := Used(c)
 		if err != nil {
 			return 0, err
 		}

@@ -82,7 +82,7 @@ func dialEcho(ctx context.Context, target string, stream bool, n int) (Conn, err
 
 func (c *echoConn) call(worker, size int) ([]byte, error) {
 	var out wrapperspb.BytesValue
-	err := c.cc.Invoke(context.Background(), echoUnaryMethod, echoRequest(uint32(worker), size), &out) //nolint:gosec // 32 at most
+	err := c.cc.Invoke(context.Background(), echoUnaryMethod, echoRequest(uint32(worker), size), &out)
 	return out.GetValue(), err
 }
 
@@ -130,7 +130,7 @@ func (t *sharedStream) receive() {
 
 func (t *sharedStream) exchange(worker, size int) ([]byte, error) {
 	t.mu.Lock()
-	err := t.stream.SendMsg(echoRequest(uint32(worker), size)) //nolint:gosec // 32 at most
+	err := t.stream.SendMsg(echoRequest(uint32(worker), size))
 	t.mu.Unlock()
 	if err != nil {
 		return nil, err
