@@ -65,7 +65,7 @@ func (s *Server) compose(context.Context) error {
 }
 
 func (s *Server) options(buffers *codec.Pool) []grpc.ServerOption {
-	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, func(conn uint64) { s.closeOwner(hostOwner(conn)) })
+	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, &s.conns, func(conn uint64) { s.closeOwner(hostOwner(conn)) })
 	opts := []grpc.ServerOption{
 		grpc.Creds(creds), grpc.UnaryInterceptor(s.calls.unary), grpc.StreamInterceptor(s.calls.stream),
 		grpc.MaxRecvMsgSize(maxReceive), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(10 * time.Second),

@@ -53,6 +53,11 @@ func (c Config) validateNetwork(bad func(key, format string, args ...any) error)
 	case c.ClientCA != "" && c.TLSCert == "":
 		return bad("client_ca", "needs tls_cert and tls_key")
 	}
+	for _, origin := range c.Origins {
+		if err := checkOrigin(origin); err != nil {
+			return bad("origin", "%v", err)
+		}
+	}
 	for _, addr := range c.Listen {
 		if err := c.validateAddress("listen", addr, bad); err != nil {
 			return err

@@ -41,8 +41,8 @@ type connInfo struct {
 	credentials.CommonAuthInfo
 	// id is never used twice in a process.
 	id uint64
-	// unix says that it came over the unix socket.
-	unix bool
+	// unix says that it came over the unix socket, web that it is a WebSocket.
+	unix, web bool
 	// host says that its peer is host by its user.
 	host bool
 	pid  int
@@ -50,6 +50,17 @@ type connInfo struct {
 
 // AuthType implements credentials.AuthInfo.
 func (*connInfo) AuthType() string { return "ctxfs" }
+
+// transport is what metrics call it.
+func (c *connInfo) transport() string {
+	switch {
+	case c.unix:
+		return "unix"
+	case c.web:
+		return "websocket"
+	}
+	return "tcp"
+}
 
 // connOf returns the connection of a call.
 func connOf(ctx context.Context) *connInfo {
@@ -69,15 +80,15 @@ type connCreds struct {
 	peerHost bool
 	self     uint32
 	inUserNS bool
-	next     *atomic.Uint64
+	// next counts the connections.
+	next *atomic.Uint64
 	// onClose is told when a connection has ended.
 	onClose func(id uint64)
 }
 
-func newConnCreds(tlsConfig *tls.Config, peerHost bool, onClose func(id uint64)) *connCreds {
+func newConnCreds(tlsConfig *tls.Config, peerHost bool, next *atomic.Uint64, onClose func(id uint64)) *connCreds {
 	c := &connCreds{
-		peerHost: peerHost, self: uint32(os.Geteuid()), inUserNS: inUserNamespace(),
-		next: new(atomic.Uint64), onClose: onClose,
+		peerHost: peerHost, self: uint32(os.Geteuid()), inUserNS: inUserNamespace(), next: next, onClose: onClose,
 	}
 	if tlsConfig != nil {
 		c.tls = credentials.NewTLS(tlsConfig)

@@ -47,10 +47,17 @@ type running struct {
 // start serves until the test ends.
 func start(t *testing.T, cfg Config) *running {
 	t.Helper()
+	return startWith(t, cfg, func(*Server) {})
+}
+
+// startWith is start after change changed the server.
+func startWith(t *testing.T, cfg Config, change func(*Server)) *running {
+	t.Helper()
 	s, err := New(t.Context(), cfg, Deps{Log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)), Version: "1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	change(s)
 	ctx, stop := context.WithCancel(context.Background())
 	r := &running{Server: s, stop: stop, done: make(chan error, 1)}
 	go func() { r.done <- s.Serve(ctx) }()

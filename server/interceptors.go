@@ -92,9 +92,15 @@ func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServe
 	return handler(inner, req)
 }
 
-func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	ctx := ss.Context()
-	c := i.begin(ctx, info.FullMethod)
+func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return i.around(ss.Context(), info.FullMethod, func(ctx context.Context) error {
+		return handler(srv, &observedStream{streamWithContext{ss, ctx}, i})
+	})
+}
+
+// around surrounds a stream, gRPC's or a WebSocket.
+func (i *interceptors) around(ctx context.Context, method string, serve func(context.Context) error) (err error) {
+	c := i.begin(ctx, method)
 	defer func() {
 		if p := recover(); p != nil {
 			err = i.panicked(c.method, p)
@@ -114,7 +120,7 @@ func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSe
 		if _, err := i.auth.identify(ctx, c.method); err != nil {
 			return err
 		}
-		return handler(srv, &observedStream{streamWithContext{ss, ctx}, i})
+		return serve(ctx)
 	})
 }
 
@@ -143,11 +149,7 @@ func (s *observedStream) SendMsg(m any) error {
 
 func (i *interceptors) begin(ctx context.Context, method string) *call {
 	i.metrics.inFlight.Inc()
-	c := &call{method: method, transport: "tcp", start: time.Now()}
-	if connOf(ctx).unix {
-		c.transport = "unix"
-	}
-	return c
+	return &call{method: method, transport: connOf(ctx).transport(), start: time.Now()}
 }
 
 // end records a call and returns its error as the status that travels, with the call's ID.

@@ -140,11 +140,18 @@ func (m *metrics) rejected(limit string) { m.limits.WithLabelValues(limit).Inc()
 
 // sent sees every message of a stream.
 func (m *metrics) sent(msg any) {
-	if o, ok := msg.(*codec.Outgoing); ok {
-		msg = o.Message
-	}
-	if w, ok := msg.(*ctxfsv1.WatchResponse); ok && w.GetOverflow() != nil {
-		m.overflows.Inc()
+	switch r := msg.(type) {
+	case *codec.Outgoing:
+		m.sent(r.Message)
+	case *ctxfsv1.WatchResponse:
+		if r.GetOverflow() != nil {
+			m.overflows.Inc()
+		}
+	case *ctxfsv1.SessionResponse:
+		m.sent(r.GetResult().GetWatch())
+		for _, further := range r.GetAlso() {
+			m.sent(further)
+		}
 	}
 }
 

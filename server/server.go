@@ -59,6 +59,8 @@ type Server struct {
 	info    Info
 	// serving is true from listening until the drain.
 	serving atomic.Bool
+	// conns counts the connections, which its values name.
+	conns   atomic.Uint64
 	closing sync.Once
 }
 

@@ -14,14 +14,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// webServer answers /livez and /readyz to all and /metrics to hosts.
+// webServer answers /livez and /readyz to all, /metrics to hosts, and /v1/session to panels and hosts.
 type webServer struct {
-	server *http.Server
-	tls    bool
+	server  *http.Server
+	sockets *sockets
+	tls     bool
 }
 
 func newWebServer(s *Server) *webServer {
-	mux := http.NewServeMux()
+	mux, sockets := http.NewServeMux(), newSockets(s)
+	mux.Handle("GET /v1/session", sockets)
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := s.notReady(); why != "" {
@@ -37,7 +39,7 @@ func newWebServer(s *Server) *webServer {
 	if s.ls.tls == nil {
 		handler = localNamesOnly(mux)
 	}
-	return &webServer{tls: s.ls.tls != nil, server: &http.Server{
+	return &webServer{tls: s.ls.tls != nil, sockets: sockets, server: &http.Server{
 		Handler: handler, TLSConfig: s.ls.tls, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(s.log),
 	}}
@@ -53,13 +55,14 @@ func (w *webServer) serve(l net.Listener) error {
 	return nil
 }
 
-// stop lets running requests end, for a while.
+// stop lets running requests end, for a while. Sessions are ended by the stream table; stop waits for them.
 func (w *webServer) stop(within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if w.server.Shutdown(ctx) != nil {
 		_ = w.server.Close()
 	}
+	w.sockets.stop()
 }
 
 func say(w http.ResponseWriter, code int, text string) {

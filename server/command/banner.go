@@ -25,7 +25,7 @@ func banner(w io.Writer, info server.Info, cfg server.Config) error {
 		pad("driver   "+info.Driver)+"details: ctxfs doctor",
 		"grpc     "+a.Target(),
 		"tcp      "+listening(a.TCP, a.TLS, "--listen 127.0.0.1:7420"),
-		"http     "+listening(nonEmpty(a.HTTP), a.TLS, "--http 127.0.0.1:7421"),
+		"http     "+listening(nonEmpty(a.HTTP), a.TLS, "--http 127.0.0.1:7421 --origin http://localhost:5173"),
 		"try      "+tryLine(info, cfg),
 	)
 	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")

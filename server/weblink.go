@@ -1,0 +1,215 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+const (
+	// maxWebMessage and maxWebOpen bound a message, and the first one, in bytes.
+	maxWebMessage = 1 << 20
+	maxWebOpen    = 16 << 10
+	// maxWebReason is what a WebSocket's close carries, in bytes.
+	maxWebReason = 123
+	// closeTime is how long a client may take to answer that the connection is closed.
+	closeTime = 400 * time.Millisecond
+	// keepBuffer is the size up to which a buffer is kept for others, in bytes.
+	keepBuffer = 512 << 10
+)
+
+// bufferPool holds what messages are read into and written from; idle sessions have none.
+type bufferPool struct{ pool sync.Pool }
+
+func (p *bufferPool) get() *bytes.Buffer {
+	if b, ok := p.pool.Get().(*bytes.Buffer); ok {
+		return b
+	}
+	return new(bytes.Buffer)
+}
+
+func (p *bufferPool) put(b *bytes.Buffer) {
+	if b.Cap() <= keepBuffer {
+		b.Reset()
+		p.pool.Put(b)
+	}
+}
+
+// webLink is a session's fsservice.Link over a WebSocket: one message each.
+type webLink struct {
+	ws   *websocket.Conn
+	conn *webConn
+	// buffers are shared by all links.
+	buffers *bufferPool
+	// sent sees what is sent.
+	sent func(any)
+	// left is set when the client closed the connection in peace, said when it was told why it is closed.
+	left, said atomic.Bool
+
+	mu    sync.Mutex
+	ended bool
+	// using are those who may still read or write.
+	using sync.WaitGroup
+}
+
+// use enters using, unless the link has ended.
+func (l *webLink) use() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.using.Add(1)
+	}
+	return !l.ended
+}
+
+// opened lifts the bounds of the first message. Whoever receives calls it.
+func (l *webLink) opened() { l.conn.openBy = time.Time{} }
+
+// ping asks for a sign of life; Read waits for it.
+func (l *webLink) ping() {
+	if !l.use() {
+		return
+	}
+	go func() {
+		defer l.using.Done()
+		ctx, cancel := context.WithTimeout(context.Background(), l.conn.keepalive/3)
+		defer cancel()
+		_ = l.ws.Ping(ctx) // its failure is the reader's silence
+	}()
+}
+
+// Recv implements fsservice.Link. WebSocket has no half-close: a client that closes wants no replies.
+func (l *webLink) Recv() (*ctxfsv1.SessionRequest, error) {
+	kind, r, err := l.ws.Reader(context.Background())
+	if err != nil {
+		return nil, l.gone(err)
+	}
+	if kind != websocket.MessageBinary {
+		return nil, refused(fserr.EINVAL, errText, "send binary messages, one SessionRequest each")
+	}
+	limit := int64(maxWebMessage)
+	if !l.conn.openBy.IsZero() {
+		limit = maxWebOpen
+	}
+	buf := l.buffers.get()
+	defer l.buffers.put(buf)
+	n, err := buf.ReadFrom(io.LimitReader(r, limit+1))
+	switch {
+	case err != nil:
+		return nil, l.gone(err)
+	case n > limit:
+		return nil, refused(fserr.EFBIG, errTooLarge, fmt.Sprintf("a message has at most %d bytes, and 256 KiB of content; write ranges on a handle", limit))
+	}
+	m := new(ctxfsv1.SessionRequest)
+	if err := proto.Unmarshal(buf.Bytes(), m); err != nil { // which copies
+		return nil, refused(fserr.EINVAL, errEncoding, "send one SessionRequest as protobuf in each message")
+	}
+	return m, nil
+}
+
+func refused(code fserr.Code, why error, hint string) error {
+	return &fserr.Error{Code: code, Detail: "the WebSocket message is refused: " + why.Error(), Hint: hint, Err: why}
+}
+
+// gone returns why no more can be received. It is never io.EOF, after which replies would be sent.
+func (l *webLink) gone(err error) error {
+	var closed websocket.CloseError
+	if errors.As(err, &closed) {
+		switch closed.Code {
+		case websocket.StatusNormalClosure, websocket.StatusGoingAway, websocket.StatusNoStatusRcvd:
+			l.left.Store(true)
+		}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && !l.conn.openBy.IsZero() {
+		return unauthenticated(&fserr.Error{Code: fserr.EACCES, Detail: "open did not come in time", Hint: "send it at once"})
+	}
+	return context.Canceled
+}
+
+// Send implements fsservice.Link.
+func (l *webLink) Send(m *ctxfsv1.SessionResponse) error {
+	if isLast(m) {
+		l.said.Store(true)
+	}
+	l.sent(m)
+	buf := l.buffers.get()
+	defer l.buffers.put(buf)
+	buf.Grow(proto.Size(m))
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(buf.AvailableBuffer(), m)
+	if err != nil {
+		return fmt.Errorf("encode a message of a session: %w", err)
+	}
+	return l.ws.Write(context.Background(), websocket.MessageBinary, data)
+}
+
+// isLast tells whether m, or the last of what travels with it, says that the session ends.
+func isLast(m *ctxfsv1.SessionResponse) bool {
+	if also := m.GetAlso(); len(also) > 0 {
+		m = also[len(also)-1]
+	}
+	return m.GetClosing() != nil
+}
+
+// end tells the client why, if it was not told, closes the connection, and waits for those who use it.
+func (l *webLink) end(why error) {
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	cut := time.AfterFunc(closeTime, func() { _ = l.conn.Close() })
+	defer cut.Stop()
+	if why != nil && fserrpb.CodeOf(fserrpb.ToStatus(why)) != codes.Canceled && !l.said.Load() {
+		_ = l.Send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Closing{ // the client may be gone
+			Closing: &ctxfsv1.SessionClosing{Error: fserrpb.ToSession(why)},
+		}})
+	}
+	_ = l.ws.Close(closeStatus(why)) // as above
+	l.using.Wait()
+}
+
+// closeStatus is what a WebSocket's close says of the end of a session.
+func closeStatus(why error) (websocket.StatusCode, string) {
+	if why == nil {
+		return websocket.StatusNormalClosure, ""
+	}
+	reason := status.Convert(fserrpb.ToStatus(why)).Message()
+	if len(reason) > maxWebReason {
+		reason = strings.ToValidUTF8(reason[:maxWebReason], "")
+	}
+	switch {
+	case errors.Is(why, errText):
+		return websocket.StatusUnsupportedData, reason
+	case errors.Is(why, errEncoding):
+		return websocket.StatusInvalidFramePayloadData, reason
+	case errors.Is(why, errTooLarge):
+		return websocket.StatusMessageTooBig, reason
+	}
+	switch fserrpb.CodeOf(fserrpb.ToStatus(why)) {
+	case codes.Canceled:
+		return websocket.StatusNormalClosure, ""
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return websocket.StatusPolicyViolation, reason
+	case codes.Unavailable:
+		return websocket.StatusGoingAway, reason
+	case codes.InvalidArgument:
+		return websocket.StatusProtocolError, reason
+	case codes.ResourceExhausted:
+		return websocket.StatusTryAgainLater, reason
+	}
+	return websocket.StatusInternalError, reason
+}

@@ -1,0 +1,217 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/fsservice"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+const (
+	// openTime is how long a client may take to say who it is.
+	openTime = 10 * time.Second
+	// maxStrangers bounds the clients that have not said it yet.
+	maxStrangers = 64
+)
+
+// sockets serves sessions over WebSocket: what FsService/Session is to gRPC. A page sends
+// its token as a message, never by a cookie, so that the browser lends nobody its rights.
+type sockets struct {
+	fs         *fsservice.Service
+	calls      *interceptors
+	log        *zap.Logger
+	keepalive  time.Duration
+	origins    []string // as plainOrigin gives them
+	tls        bool
+	conns      *atomic.Uint64
+	closeOwner func(owner string)
+	buffers    *bufferPool
+	// openTime is how long a client may take to say who it is.
+	openTime time.Duration
+	// strangers are those who have not said who they are; stop ends them by ending.
+	strangers chan struct{}
+	ending    context.Context //nolint:containedctx // of all requests together
+	end       context.CancelFunc
+	running   sync.WaitGroup
+}
+
+func newSockets(s *Server) *sockets {
+	k := &sockets{
+		fs: s.fs, calls: s.calls, log: s.log, keepalive: s.cfg.Keepalive, tls: s.ls.tls != nil, conns: &s.conns,
+		closeOwner: s.closeOwner, buffers: new(bufferPool), openTime: openTime, strangers: make(chan struct{}, maxStrangers),
+	}
+	for _, origin := range s.cfg.Origins {
+		k.origins = append(k.origins, plainOrigin(origin))
+	}
+	k.ending, k.end = context.WithCancel(context.Background())
+	return k
+}
+
+// stop ends those who have not said who they are, and waits for all; the stream table ends the others.
+func (k *sockets) stop() {
+	k.end()
+	k.running.Wait()
+}
+
+// ServeHTTP implements http.Handler.
+func (k *sockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	k.running.Add(1)
+	defer k.running.Done()
+	if origin, ok := k.allows(r); !ok {
+		k.log.Info("a page may not open a session; --origin would let it", zap.String("origin", fserrpb.Printable(origin)))
+		say(w, http.StatusForbidden, "pages of this origin may not open a session; --origin lets them")
+		return
+	}
+	select {
+	case k.strangers <- struct{}{}:
+	default:
+		k.calls.metrics.rejected("strangers")
+		w.Header().Set("Retry-After", "1")
+		say(w, http.StatusServiceUnavailable, "too many connections have not said who they are")
+		return
+	}
+	known := sync.OnceFunc(func() { <-k.strangers })
+	defer known()
+	link, err := k.accept(w, r)
+	if err != nil {
+		return // and was answered
+	}
+	conn := &connInfo{id: k.conns.Add(1), web: true}
+	link.end(k.session(r, link, conn, known))
+	k.closeOwner(hostOwner(conn.id))
+}
+
+// session serves one, and returns why it ended. It calls known when the client is.
+func (k *sockets) session(r *http.Request, link *webLink, conn *connInfo, known func()) error {
+	first, err := k.first(link)
+	if err != nil {
+		return err
+	}
+	md, err := tokenOf(r, first)
+	if err != nil {
+		return err
+	}
+	ctx := metadata.NewIncomingContext(context.WithoutCancel(r.Context()), md)
+	ctx = peer.NewContext(ctx, &peer.Peer{Addr: link.conn.RemoteAddr(), AuthInfo: conn})
+	return k.calls.around(ctx, ctxfsv1.FsService_Session_FullMethodName, func(ctx context.Context) error {
+		if !link.use() {
+			return fserr.ECANCELED
+		}
+		defer link.using.Done()
+		known()
+		link.opened()
+		err := k.fs.ServeSession(ctx, first, link, conn.transport())
+		if link.left.Load() {
+			return nil // in peace
+		}
+		return err
+	})
+}
+
+// first receives the first message. It fails when none comes in time, or the server stops.
+func (k *sockets) first(link *webLink) (*ctxfsv1.SessionRequest, error) {
+	stop := context.AfterFunc(k.ending, link.conn.interrupt)
+	m, err := link.Recv()
+	if !stop() {
+		return nil, errStopping
+	}
+	return m, err
+}
+
+// tokenOf returns what a gRPC client would send as metadata.
+func tokenOf(r *http.Request, first *ctxfsv1.SessionRequest) (metadata.MD, error) {
+	if first.GetOpen() == nil {
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "the session's first message is not open", Hint: "send open first, once"}
+	}
+	token, md := first.GetOpen().GetToken(), metadata.MD{}
+	for _, key := range []string{"authorization", panelKey, requestIDKey} {
+		md.Append(key, r.Header.Values(key)...)
+	}
+	md.Append(panelKey, r.URL.Query()[panelKey]...)
+	switch {
+	case token == "":
+		return md, nil
+	case len(md.Get("authorization")) > 0:
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "a token in open and one in Authorization", Hint: "send one of them"}
+	}
+	md.Set("authorization", "Bearer "+token)
+	return md, nil
+}
+
+// allows tells whether the page that a request is from may open a session. What sends no
+// Origin is no browser; the server's own address is no page.
+func (k *sockets) allows(r *http.Request) (origin string, ok bool) {
+	switch given := r.Header.Values("Origin"); len(given) {
+	case 0:
+		return "", true
+	case 1:
+		origin = plainOrigin(given[0])
+	default:
+		return strings.Join(given, " "), false
+	}
+	own := "http://" + r.Host
+	if k.tls {
+		own = "https://" + r.Host
+	}
+	return origin, origin == plainOrigin(own) || slices.Contains(k.origins, origin)
+}
+
+// plainOrigin returns an origin in small letters and without a port that goes without saying, as browsers send it.
+func plainOrigin(origin string) string {
+	origin = strings.ToLower(origin)
+	if host, ok := strings.CutSuffix(origin, ":80"); ok && strings.HasPrefix(origin, "http://") {
+		return host
+	}
+	if host, ok := strings.CutSuffix(origin, ":443"); ok && strings.HasPrefix(origin, "https://") {
+		return host
+	}
+	return origin
+}
+
+// checkOrigin says what is wrong with a configured origin. "file://" is Electron's for pages from files.
+func checkOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme == "" || u.Scheme+"://"+u.Host != origin || strings.Contains(u.Host, "*") || (u.Host == "" && u.Scheme != "file") {
+		return fmt.Errorf("%q is no origin such as http://localhost:5173", origin)
+	}
+	return nil
+}
+
+// The link's own refusals, which have a status of their own.
+var (
+	errText     = errors.New("a text message")
+	errEncoding = errors.New("no SessionRequest")
+	errTooLarge = errors.New("too large")
+	errSilent   = errors.New("the client does not answer")
+)
+
+// accept answers a request by a WebSocket, or refuses it.
+func (k *sockets) accept(w http.ResponseWriter, r *http.Request) (*webLink, error) {
+	l := &webLink{sent: k.calls.metrics.sent, buffers: k.buffers}
+	l.conn = &webConn{keepalive: k.keepalive, ping: l.ping, openBy: time.Now().Add(k.openTime)}
+	// The origin was checked. Content that compresses is the client's to compress.
+	opts := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}
+	ws, err := websocket.Accept(&hijacked{w, l.conn}, r, opts)
+	if err != nil {
+		return nil, err
+	}
+	ws.SetReadLimit(-1) // Recv has one, and tells of it
+	l.ws = ws
+	return l, nil
+}

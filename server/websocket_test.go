@@ -1,0 +1,344 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"google.golang.org/grpc/codes"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+func TestWebSocketOperations(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	token := r.openPanel(t, "p").GetToken()
+	s := beginWeb(t, r.Info().Addresses.HTTP, token, "tab")
+	if s.ready.GetClientInstance() != "tab" || s.ready.GetContextId() != "ctx_p" {
+		t.Errorf("ready: %v", s.ready)
+	}
+	_, err := s.do(opStat("/nope"))
+	wantError(t, err, codes.NotFound, "ENOENT", "stat '/nope'")
+	watch := s.ask(opWatch("/"))
+	if m := s.next(); m.GetId() != watch || m.GetResult().GetWatch().GetReady() == nil {
+		t.Fatalf("want the watch's ready, got %v", m)
+	}
+	write := s.ask(opWriteFile("/a", strings.Repeat("x", 256<<10)))
+	for written, seen := false, false; !written || !seen; {
+		m := s.next()
+		written = written || m.GetId() == write && m.GetResult() != nil
+		seen = seen || m.GetId() == watch && m.GetResult().GetWatch().GetEvent().GetFilename() == "a"
+	}
+	s.must(s.say(&ctxfsv1.SessionRequest{Id: watch, Request: &ctxfsv1.SessionRequest_Cancel{}}))
+	for m := s.next(); m.GetError().GetReason() != "ECANCELED"; m = s.next() {
+		if !m.GetMore() {
+			t.Fatalf("the watch ended with %v", m)
+		}
+	}
+	fd := s.file("/a")
+	if got := s.works(opRead(fd, 0, 256<<10)).GetRead().GetBytesRead(); got != 256<<10 {
+		t.Errorf("read %d bytes", got)
+	}
+	s.works(opClose(fd))
+	for _, metric := range []string{
+		`ctxfs_rpc_duration_seconds_count{code="NotFound",method="/ctxfs.v1.FsService/Stat",transport="websocket"} 1`, "ctxfs_sessions 1",
+	} {
+		if body := r.metricsText(t); !strings.Contains(body, metric) {
+			t.Errorf("/metrics lacks %s", metric)
+		}
+	}
+}
+
+// metricsText returns what /metrics tells.
+func (r *running) metricsText(t *testing.T) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Info().Addresses.HTTP+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", bearerOf(readToken(t, r)))
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// TestWebSocketLeavesInPeace closes as a browser does.
+func TestWebSocketLeavesInPeace(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	ws := dialWeb(t, r.Info().Addresses.HTTP, nil)
+	s := overWeb(t, ws).open("", r.openPanel(t, "p").GetToken())
+	s.ask(opWatch("/"))
+	s.next()
+	if err := ws.Close(websocket.StatusNormalClosure, ""); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the session is recorded as a success", func() bool {
+		return strings.Contains(r.metricsText(t), `ctxfs_rpc_duration_seconds_count{code="OK",method="/ctxfs.v1.FsService/Session",transport="websocket"} 1`)
+	})
+}
+
+// eventually waits for what nothing tells of.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !is(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("not in 20 s: " + what)
+		}
+	}
+}
+
+func TestWebSocketOrigins(t *testing.T) {
+	cfg := sessionConfig(t)
+	cfg.Origins = []string{"http://localhost:5173", "https://app.example:443"}
+	r := start(t, cfg)
+	addr := r.Info().Addresses.HTTP
+	for _, c := range []struct {
+		name, host string
+		origins    []string
+		want       int
+	}{
+		{"no browser", "", nil, 101},
+		{"listed", "", []string{"http://localhost:5173"}, 101},
+		{"listed, in capitals", "", []string{"HTTP://LOCALHOST:5173"}, 101},
+		{"listed with the port that goes without saying", "", []string{"https://app.example"}, 101},
+		{"the server's own", "", []string{"http://" + addr}, 101},
+		{"the server's own by another scheme", "", []string{"https://" + addr}, 403},
+		{"another port", "", []string{"http://localhost:5174"}, 403},
+		{"another scheme", "", []string{"https://localhost:5173"}, 403},
+		{"a name that begins alike", "", []string{"http://localhost:51730"}, 403},
+		{"foreign", "", []string{"https://evil.example"}, 403},
+		{"a sandboxed frame", "", []string{"null"}, 403},
+		{"empty", "", []string{""}, 403},
+		{"two", "", []string{"http://localhost:5173", "https://evil.example"}, 403},
+		{"rebinding", "evil.example", []string{"http://evil.example"}, 403},
+		{"rebinding without an origin", "evil.example:7421", nil, 403},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			opts := &websocket.DialOptions{Host: c.host, HTTPHeader: http.Header{"Origin": c.origins}}
+			ws, resp, err := websocket.Dial(t.Context(), "ws://"+addr+"/v1/session", opts)
+			if resp == nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != c.want {
+				t.Errorf("HTTP %d, want %d: %v", resp.StatusCode, c.want, err)
+			}
+			if resp.Body != nil {
+				_ = resp.Body.Close()
+			}
+			if ws != nil {
+				_ = ws.CloseNow()
+			}
+		})
+	}
+}
+
+func TestWebSocketNeedsAnUpgrade(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Info().Addresses.HTTP+"/v1/session", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusUpgradeRequired {
+		t.Errorf("HTTP %d", resp.StatusCode)
+	}
+}
+
+func opening(token string) *ctxfsv1.SessionRequest {
+	return &ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{Token: token}}}
+}
+
+func TestWebSocketIdentity(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	panel, host := r.openPanel(t, "p").GetToken(), readToken(t, r)
+	for _, c := range []struct {
+		name   string
+		header http.Header
+		first  *ctxfsv1.SessionRequest
+		// context is the session's; code is why there is none.
+		context string
+		code    codes.Code
+		words   string
+	}{
+		{name: "token in open", first: opening(panel), context: "ctx_p"},
+		{name: "token in the header", header: http.Header{"Authorization": {bearerOf(panel)}}, first: opening(""), context: "ctx_p"},
+		{name: "host for a panel", header: http.Header{"Authorization": {bearerOf(host)}, "Ctxfs-Panel": {"p"}}, first: opening(""), context: "ctx_p"},
+		{name: "host", first: opening(host)},
+		{name: "none", first: opening(""), code: codes.Unauthenticated, words: "no token"},
+		{name: "forged", first: opening(strings.Repeat("x", 43)), code: codes.Unauthenticated, words: "unknown"},
+		{name: "no bearer", header: http.Header{"Authorization": {"Basic YTpi"}}, first: opening(""), code: codes.Unauthenticated, words: "Bearer TOKEN"},
+		{
+			name: "in both places", header: http.Header{"Authorization": {bearerOf(panel)}}, first: opening(panel),
+			code: codes.InvalidArgument, words: "one of them",
+		},
+		{
+			name: "panel for another", header: http.Header{"Ctxfs-Panel": {"q"}}, first: opening(panel),
+			code: codes.PermissionDenied, words: "cannot act for another",
+		},
+		{
+			name: "not open", header: http.Header{"Authorization": {bearerOf(panel)}}, code: codes.InvalidArgument, words: "first message is not open",
+			first: &ctxfsv1.SessionRequest{Id: 1, Request: &ctxfsv1.SessionRequest_Operation{Operation: opStat("/")}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := overWeb(t, dialWeb(t, r.Info().Addresses.HTTP, c.header))
+			s.must(s.say(c.first))
+			if c.code != codes.OK {
+				s.ends(c.code, c.words)
+				return
+			}
+			if m := s.next(); m.GetReady() == nil || m.GetReady().GetContextId() != c.context {
+				t.Errorf("got %v, want ready in %q", m, c.context)
+			}
+		})
+	}
+	if n := len(r.web.sockets.strangers); n != 0 {
+		eventually(t, "nobody is a stranger", func() bool { return len(r.web.sockets.strangers) == 0 })
+	}
+}
+
+func TestWebSocketHostByQuery(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	r.openPanel(t, "p")
+	s := overWeb(t, dialWeb(t, r.Info().Addresses.HTTP+"?ctxfs-panel=p", nil)).open("", readToken(t, r))
+	if s.ready.GetContextId() != "ctx_p" {
+		t.Errorf("ready: %v", s.ready)
+	}
+}
+
+// TestWebSocketRefusesMessages sends what is no SessionRequest, before and after open.
+func TestWebSocketRefusesMessages(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	token := r.openPanel(t, "p").GetToken()
+	large := bytes.Repeat([]byte("x"), maxWebMessage+1)
+	for _, c := range []struct {
+		name   string
+		opened bool
+		kind   websocket.MessageType
+		data   []byte
+		want   websocket.StatusCode
+		words  string
+	}{
+		{"text first", false, websocket.MessageText, []byte("{}"), 1003, "binary messages"},
+		{"text", true, websocket.MessageText, []byte("{}"), 1003, "binary messages"},
+		{"no protobuf first", false, websocket.MessageBinary, []byte("\xff"), 1007, "as protobuf"},
+		{"no protobuf", true, websocket.MessageBinary, []byte("\xff"), 1007, "as protobuf"},
+		{"too large first", false, websocket.MessageBinary, large[:maxWebOpen+1], 1009, "at most 16384 bytes"},
+		{"too large", true, websocket.MessageBinary, large, 1009, "at most 1048576 bytes"},
+		{"no operation", true, websocket.MessageBinary, nil, 1002, "of no kind"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ws := dialWeb(t, r.Info().Addresses.HTTP, nil)
+			s := overWeb(t, ws)
+			if c.opened {
+				s.open("", token)
+			}
+			s.must(ws.Write(t.Context(), c.kind, c.data))
+			e := s.last()
+			var closed websocket.CloseError
+			if !errors.As(e.err, &closed) || closed.Code != c.want || closed.Reason == "" || !strings.Contains(e.closing.GetMessage(), c.words) {
+				t.Errorf("closing %v, then %v; want %q, %d", e.closing, e.err, c.words, c.want)
+			}
+		})
+	}
+}
+
+// TestStrangersAreBounded lets many connect and say nothing.
+func TestStrangersAreBounded(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	addr, token := r.Info().Addresses.HTTP, r.openPanel(t, "p").GetToken()
+	known := beginWeb(t, addr, token, "")
+	silent := make([]*websocket.Conn, maxStrangers)
+	for i := range silent {
+		silent[i] = dialWeb(t, addr, nil)
+	}
+	_, resp, err := websocket.Dial(t.Context(), "ws://"+addr+"/v1/session", nil)
+	if resp == nil || resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one more: %v", err)
+	}
+	known.works(opStat("/"))
+	overWeb(t, silent[0]).open("", token)
+	overWeb(t, dialWeb(t, addr, nil)).open("", token)
+}
+
+func TestOpenMustComeInTime(t *testing.T) {
+	r := startWith(t, sessionConfig(t), func(s *Server) { s.web.sockets.openTime = 50 * time.Millisecond })
+	overWeb(t, dialWeb(t, r.Info().Addresses.HTTP, nil)).ends(codes.Unauthenticated, "open did not come in time")
+}
+
+// TestStrangersDoNotHoldUpTheEnd stops a server that waits for an open.
+func TestStrangersDoNotHoldUpTheEnd(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	s := overWeb(t, dialWeb(t, r.Info().Addresses.HTTP, nil))
+	eventually(t, "there is a stranger", func() bool { return len(r.web.sockets.strangers) == 1 })
+	r.stop()
+	s.ends(codes.Unavailable, "the server is stopping")
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckOrigin(t *testing.T) {
+	for origin, ok := range map[string]bool{
+		"http://localhost:5173": true, "https://app.example": true, "app://panels": true, "file://": true,
+		"http://localhost:5173/": false, "localhost:5173": false, "*": false, "https://*.example": false, "null": false, "": false,
+		"https://": false, "https://a@b": false, "https://a/b": false, "https://a?b": false,
+	} {
+		if err := checkOrigin(origin); (err == nil) != ok {
+			t.Errorf("%q: %v", origin, err)
+		}
+	}
+	cfg := testConfig(t)
+	cfg.Origins = []string{"http://localhost:5173/"}
+	var bad *ConfigError
+	if err := cfg.Validate(Origins{"origin": "flag --origin"}); !errors.As(err, &bad) || bad.Origin != "flag --origin" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestWebSocketIsNotCutByTimeouts lives on silence longer than the keepalive, while both ends answer pings.
+func TestWebSocketIsNotCutByTimeouts(t *testing.T) {
+	cfg := sessionConfig(t)
+	cfg.Keepalive = time.Second
+	r := startWith(t, cfg, func(s *Server) {
+		s.web.server.ReadTimeout, s.web.server.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	})
+	pings := make(chan struct{}, 10)
+	ws := dialWebWith(t, r.Info().Addresses.HTTP, &websocket.DialOptions{
+		OnPingReceived: func(context.Context, []byte) bool {
+			pings <- struct{}{}
+			return true
+		},
+	})
+	s := overWeb(t, ws).open("", r.openPanel(t, "p").GetToken())
+	heard := make(chan error, 1)
+	go func() {
+		_, err := s.hear()
+		heard <- err
+	}()
+	<-pings
+	<-pings
+	s.ask(opStat("/"))
+	if err := <-heard; err != nil {
+		t.Error(err)
+	}
+}
