@@ -25,22 +25,31 @@ func (s *staged) OpenFile(name string, flags rootfs.Flags, mode uint32) (rootfs.
 	if err != nil || name != "/f" {
 		return f, err
 	}
-	return &stagedFile{File: f, s: s, turn: s.opened.Add(1)}, nil
+	return s.stage(f), nil
+}
+
+func (s *staged) OpenStat(name string, flags rootfs.Flags) (rootfs.File, rootfs.Stat, error) {
+	f, st, err := s.Root.OpenStat(name, flags)
+	if err != nil || name != "/f" {
+		return f, st, err
+	}
+	return s.stage(f), st, nil
+}
+
+func (s *staged) stage(f rootfs.File) rootfs.File {
+	turn := s.opened.Add(1)
+	if turn == 2 {
+		close(s.arrived)
+	}
+	return &stagedFile{File: f, s: s, turn: turn}
 }
 
 // stagedFile is f as the first or the second has it.
 type stagedFile struct {
 	rootfs.File
-	s           *staged
-	turn        int32
-	stats, uses int
-}
-
-func (f *stagedFile) Stat() (rootfs.Stat, error) {
-	if f.stats++; f.turn == 2 && f.stats == 1 {
-		close(f.s.arrived)
-	}
-	return f.File.Stat()
+	s    *staged
+	turn int32
+	uses int
 }
 
 func (f *stagedFile) use() {

@@ -56,37 +56,31 @@ func (s *Service) readFile(c *call, req *ctxfsv1.ReadFileRequest) ([]byte, error
 			return nil, err
 		}
 	}
-	f, err := c.root.OpenFile(c.path, flags.Flags, 0o666&^Umask)
+	f, st, err := c.openStat(flags.Flags, 0o666&^Umask)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	return s.readWhole(c, f, c.path)
+	return s.readWhole(c, f, st, c.path)
 }
 
-// readWhole reads f from its beginning while nobody writes it as a whole.
-func (s *Service) readWhole(ctx context.Context, f rootfs.File, path string) ([]byte, error) {
-	st, err := f.Stat()
-	if err == nil {
-		err = isDirectory(st)
-	}
-	if err != nil {
+// readWhole reads f, just opened and found to be as st says, while nobody writes it as a whole.
+func (s *Service) readWhole(ctx context.Context, f rootfs.File, st rootfs.Stat, path string) ([]byte, error) {
+	if err := isDirectory(st); err != nil {
 		return nil, at(err, "read", path)
 	}
 	lock := s.inodes.of(st)
 	lock.RLock()
 	defer lock.RUnlock()
-	if st, err = f.Stat(); err != nil {
-		return nil, at(err, "read", path)
-	}
-	data, err := readBounded(ctx, io.NewSectionReader(f, 0, 1<<62), st.Size)
+	data, err := readBounded(ctx, f, st.Size)
 	if fserr.CodeOf(err) == fserr.EFBIG {
 		return nil, at(err, "readFile", path)
 	}
 	return data, at(err, "read", path)
 }
 
-// readBounded reads r, which should hold size bytes, to its end; more than a reply holds is EFBIG.
+// readBounded reads r, which should hold size bytes more, to its end; more than a reply holds is EFBIG.
+// When there are just as many, and no more came though more were asked for, that is the end.
 func readBounded(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
 	if size > MaxReply {
 		return nil, tooBig(size, "ReadStream")
@@ -99,9 +93,12 @@ func readBounded(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
 		}
-		n, err := r.Read(buf[len(buf):min(cap(buf), len(buf)+readStep)])
+		room := buf[len(buf):min(cap(buf), len(buf)+readStep)]
+		n, err := r.Read(room)
 		buf = buf[:len(buf)+n]
 		switch {
+		case err == nil && int64(len(buf)) == size && n < len(room):
+			return buf, nil
 		case len(buf) > MaxReply:
 			return nil, tooBig(int64(len(buf)), "ReadStream")
 		case errors.Is(err, io.EOF):

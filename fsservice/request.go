@@ -176,6 +176,22 @@ type call struct {
 	path, dest string
 }
 
+// openStat opens the call's path and tells what it found.
+func (c *call) openStat(flags rootfs.Flags, mode uint32) (rootfs.File, rootfs.Stat, error) {
+	if flags&(rootfs.O_CREAT|rootfs.O_TRUNC) == 0 {
+		return c.root.OpenStat(c.path, flags)
+	}
+	f, err := c.root.OpenFile(c.path, flags, mode)
+	if err != nil {
+		return nil, rootfs.Stat{}, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+	}
+	return f, st, err
+}
+
 // access says whether an operation changes something.
 type access bool
 

@@ -160,28 +160,24 @@ func (s *Service) writeFile(c *call, w content) error {
 	if creates && strings.HasSuffix(c.path, "/") {
 		flags |= rootfs.O_CREAT // which is EISDIR then, whatever stands there
 	}
-	f, err := c.root.OpenFile(c.path, flags, 0)
+	f, st, err := c.openStat(flags, 0)
 	if creates && fserr.CodeOf(err) == fserr.ENOENT {
 		if err = c.create(w, true); fserr.CodeOf(err) != fserr.EEXIST {
 			return err
 		}
 		// It came into being meanwhile, or it is a link to a file that is missing.
-		f, err = c.root.OpenFile(c.path, flags|rootfs.O_CREAT, w.mode)
+		f, st, err = c.openStat(flags|rootfs.O_CREAT, w.mode)
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	return at(s.writeInPlace(c, f, w), "write", c.path)
+	return at(s.writeInPlace(c, f, st, w), "write", c.path)
 }
 
 // writeInPlace writes the content over the file, which is cut afterwards, so that
 // a reader never finds it empty, and nobody reads it as a whole meanwhile.
-func (s *Service) writeInPlace(ctx context.Context, f rootfs.File, w content) error {
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
+func (s *Service) writeInPlace(ctx context.Context, f rootfs.File, st rootfs.Stat, w content) error {
 	lock := s.inodes.of(st)
 	lock.Lock()
 	defer lock.Unlock()

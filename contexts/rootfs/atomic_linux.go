@@ -15,7 +15,7 @@ import (
 // linuxAtomic is a file without a name (O_TMPFILE), or with a reserved one where
 // the file system has no such thing, until Commit puts it at its place.
 type linuxAtomic struct {
-	*linuxFile
+	linuxFile
 	at        place
 	exclusive bool
 	mu        sync.Mutex
@@ -42,7 +42,7 @@ func (r *linuxRoot) CreateAtomic(path string, mode uint32, exclusive bool) (Atom
 		at.close()
 		return nil, failed(err, "open", path)
 	}
-	a.linuxFile = &linuxFile{fd: newDescriptor(fd), root: r}
+	a.root, a.fd.fd = r, fd
 	return a, nil
 }
 

@@ -4,8 +4,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestAtomicWritersAllSucceed has many replace one file: each write is made, none is undone.
@@ -30,7 +28,7 @@ func TestAtomicWritersAllSucceed(t *testing.T) {
 
 // named opens a root as on a file system without O_TMPFILE.
 func named(dir string) (Root, error) {
-	r, err := openLinux(dir, Options{}, unix.Openat2)
+	r, err := openLinux(dir, Options{}, openat2)
 	if err != nil {
 		return nil, err
 	}

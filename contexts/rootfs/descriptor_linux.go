@@ -3,7 +3,7 @@ package rootfs
 import (
 	"os"
 	"strconv"
-	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,46 +11,52 @@ import (
 // descriptor owns a file descriptor number. Close waits for nobody: the number
 // is released when the last use ends, so it can never be reused under a caller.
 type descriptor struct {
-	mu     sync.Mutex
-	fd     int
-	users  int
-	closed bool
+	fd int
+	// state counts the users; closed is added once.
+	state atomic.Int64
 }
 
-func newDescriptor(fd int) *descriptor { return &descriptor{fd: fd} }
+const closed = 1 << 62
 
-// use calls fn with the descriptor, which stays open until fn returns; after
-// close it is os.ErrClosed (EBADF).
-func (d *descriptor) use(fn func(fd int) error) error {
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return os.ErrClosed
+// acquire returns the number, which stays open until release; after close it is
+// os.ErrClosed (EBADF).
+func (d *descriptor) acquire() (fd int, err error) {
+	for {
+		state := d.state.Load()
+		if state >= closed {
+			return -1, os.ErrClosed
+		}
+		if d.state.CompareAndSwap(state, state+1) {
+			return d.fd, nil
+		}
 	}
-	d.users++
-	d.mu.Unlock()
-	defer d.release()
-	return fn(d.fd)
 }
 
 func (d *descriptor) release() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.users--
-	if d.closed && d.users == 0 {
+	if d.state.Add(-1) == closed {
 		closeFD(d.fd)
 	}
 }
 
-func (d *descriptor) close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return os.ErrClosed
+// use calls fn between acquire and release.
+func (d *descriptor) use(fn func(fd int) error) error {
+	fd, err := d.acquire()
+	if err != nil {
+		return err
 	}
-	d.closed = true
-	if d.users > 0 {
-		return nil
+	defer d.release()
+	return fn(fd)
+}
+
+func (d *descriptor) close() error {
+	for !d.state.CompareAndSwap(0, closed) {
+		state := d.state.Load()
+		if state >= closed {
+			return os.ErrClosed
+		}
+		if state > 0 && d.state.CompareAndSwap(state, state+closed) {
+			return nil // the last user closes it
+		}
 	}
 	// On Linux the number is gone whatever close returns; the error may tell of
 	// a write that failed late (EIO, ENOSPC, EDQUOT).

@@ -12,7 +12,7 @@ import (
 
 // linuxDir lists by getdents64(2), a page at a time.
 type linuxDir struct {
-	fd   *descriptor
+	fd   descriptor
 	mu   sync.Mutex
 	buf  []byte
 	rest []Entry // of the page read last, what is not yet given out

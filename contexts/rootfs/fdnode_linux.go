@@ -146,7 +146,8 @@ func (n *fdNode) openExisting(name string, sys int, flags Flags) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n.root.serve(fd, flags)
+	var st Stat
+	return n.root.serve(fd, flags, &st)
 }
 
 // create opens with O_EXCL, so that only a file made here gets an owner and mode.

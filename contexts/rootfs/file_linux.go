@@ -10,12 +10,12 @@ import (
 
 // linuxFile is an open file; its position is the kernel's.
 type linuxFile struct {
-	fd   *descriptor
+	fd   descriptor
 	root *linuxRoot
 }
 
 // newFile takes ownership of fd.
-func newFile(fd int, r *linuxRoot) File { return &linuxFile{fd: newDescriptor(fd), root: r} }
+func newFile(fd int, r *linuxRoot) File { return &linuxFile{fd: descriptor{fd: fd}, root: r} }
 
 // do runs one system call on the file.
 func (f *linuxFile) do(op string, call func(fd int) error) error {
@@ -40,12 +40,16 @@ func (f *linuxFile) transfer(op string, p []byte, call func(fd int, rest []byte,
 }
 
 func (f *linuxFile) Read(p []byte) (n int, err error) {
-	err = f.do("read", func(fd int) error {
-		n, err = unix.Read(fd, p)
-		return err
-	})
+	fd, err := f.fd.acquire()
 	if err != nil {
-		return 0, err
+		return 0, failed(err, "read", "")
+	}
+	for n, err = unix.Read(fd, p); err == unix.EINTR; {
+		n, err = unix.Read(fd, p)
+	}
+	f.fd.release()
+	if err != nil {
+		return 0, failed(err, "read", "")
 	}
 	if n == 0 && len(p) > 0 {
 		return 0, io.EOF

@@ -27,6 +27,9 @@ func systemFlags(flags Flags) (int, error) {
 		return 0, err
 	}
 	sys := unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_LARGEFILE
+	if flags == O_RDONLY { // most opens
+		return sys, nil
+	}
 	for _, t := range flagTable {
 		if flags&t.flag == t.flag {
 			sys |= t.sys
@@ -49,12 +52,13 @@ func (r *linuxRoot) openFile(path string, flags Flags, mode uint32) (File, error
 	if err != nil {
 		return nil, err
 	}
+	var st Stat
 	if flags&O_CREAT == 0 {
-		return r.openExisting(path, sys, flags, 0)
+		return r.openExisting(path, sys, flags, 0, &st)
 	}
 	for range maxRetries {
 		if !exclusive(flags) {
-			f, err := r.openExisting(path, sys, flags, 0)
+			f, err := r.openExisting(path, sys, flags, 0, &st)
 			if fserr.CodeOf(err) != fserr.ENOENT {
 				return f, err
 			}
@@ -67,24 +71,33 @@ func (r *linuxRoot) openFile(path string, flags Flags, mode uint32) (File, error
 	return nil, errBusy
 }
 
+// OpenStat opens path and tells what the look at what was opened has found.
+func (r *linuxRoot) OpenStat(path string, flags Flags) (f File, st Stat, err error) {
+	if flags&(O_CREAT|O_TRUNC) != 0 {
+		return nil, st, failed(unix.EINVAL, "open", path)
+	}
+	sys, err := systemFlags(flags)
+	if err == nil {
+		f, err = r.openExisting(path, sys, flags, 0, &st)
+	}
+	return f, st, failed(err, "open", path)
+}
+
 // OpenNoFollow opens path, with a link anywhere on the way being ELOOP.
-func (r *linuxRoot) OpenNoFollow(path string, flags Flags) (File, error) {
+func (r *linuxRoot) OpenNoFollow(path string, flags Flags) (f File, err error) {
 	sys, err := systemFlags(flags)
 	if err == nil && flags&O_CREAT != 0 {
 		err = unix.EINVAL
 	}
-	if err != nil {
-		return nil, failed(err, "open", path)
+	if err == nil {
+		var st Stat
+		f, err = r.openExisting(path, sys, flags, unix.RESOLVE_NO_SYMLINKS, &st)
 	}
-	f, err := r.openExisting(path, sys, flags, unix.RESOLVE_NO_SYMLINKS)
-	if err != nil {
-		return nil, failed(err, "open", path)
-	}
-	return f, nil
+	return f, failed(err, "open", path)
 }
 
-// openExisting opens and then looks at what it opened.
-func (r *linuxRoot) openExisting(path string, sys int, flags Flags, resolve uint64) (File, error) {
+// openExisting opens and then looks at what it opened: st is what it has seen.
+func (r *linuxRoot) openExisting(path string, sys int, flags Flags, resolve uint64, st *Stat) (File, error) {
 	if flags&O_CREAT != 0 && path != "" && path[len(path)-1] == '/' {
 		return nil, r.slashCreate(path)
 	}
@@ -95,7 +108,7 @@ func (r *linuxRoot) openExisting(path string, sys int, flags Flags, resolve uint
 	if err != nil {
 		return nil, err
 	}
-	return r.serve(fd, flags)
+	return r.serve(fd, flags, st)
 }
 
 // slashCreate is the error of O_CREAT with a trailing slash: EISDIR, as on
@@ -124,15 +137,15 @@ func (r *linuxRoot) noDevice(path string, resolve uint64) error {
 }
 
 // serve takes an opened descriptor if it is one of a kind that is served. Only
-// now is it known to be a regular file, so only now it is truncated.
-func (r *linuxRoot) serve(fd int, flags Flags) (File, error) {
-	st, err := statFD(fd)
+// now is it known to be a regular file, so only now it is truncated: st is of before.
+func (r *linuxRoot) serve(fd int, flags Flags, st *Stat) (File, error) {
+	err := fstatInto(st, fd)
 	switch {
 	case err != nil:
 	case st.IsDir() && flags&O_CREAT != 0:
 		err = unix.EISDIR
 	case st.IsDir():
-	case st.Type() != TypeFile:
+	case st.Mode&S_IFMT != S_IFREG:
 		err = errSpecial
 	case flags&O_TRUNC != 0:
 		err = uninterrupted(func() error { return unix.Ftruncate(fd, 0) })
@@ -207,5 +220,5 @@ func (r *linuxRoot) OpenDir(path string) (Dir, error) {
 	if err != nil {
 		return nil, failed(err, "scandir", path)
 	}
-	return &linuxDir{fd: newDescriptor(fd)}, nil
+	return &linuxDir{fd: descriptor{fd: fd}}, nil
 }

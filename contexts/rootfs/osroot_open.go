@@ -27,6 +27,23 @@ func (r *osRoot) OpenFile(path string, flags Flags, mode uint32) (File, error) {
 	return r.open(path, how, flags, mode)
 }
 
+// OpenStat implements Opener.
+func (r *osRoot) OpenStat(path string, flags Flags) (File, Stat, error) {
+	if flags&(O_CREAT|O_TRUNC) != 0 {
+		return nil, Stat{}, osError(fserr.EINVAL)
+	}
+	f, err := r.OpenFile(path, flags, 0)
+	if err != nil {
+		return nil, Stat{}, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, Stat{}, err
+	}
+	return f, st, nil
+}
+
 // OpenNoFollow implements Trees.
 func (r *osRoot) OpenNoFollow(path string, flags Flags) (File, error) {
 	if flags&O_CREAT != 0 {

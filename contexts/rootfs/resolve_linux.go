@@ -25,7 +25,7 @@ func (r *linuxRoot) openBeneath(root int, path string, flags int, resolve uint64
 	if !r.opts.FollowMounts {
 		resolve |= unix.RESOLVE_NO_XDEV
 	}
-	how := &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve}
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve}
 	err = uninterrupted(func() error {
 		fd, err = r.syscall(root, path, how)
 		return err
@@ -71,19 +71,23 @@ func (r *linuxRoot) openPath(path string, flags int, resolve uint64) (fd int, er
 	if strings.HasSuffix(path, "/") {
 		flags = flags&^unix.O_NOFOLLOW | unix.O_DIRECTORY
 	}
-	err = r.dir.use(func(root int) error {
-		fd, err = r.openFrom(root, path, flags, resolve)
-		return err
-	})
+	root, err := r.dir.acquire()
+	if err != nil {
+		return -1, err
+	}
+	fd, err = r.openFrom(root, path, flags, resolve)
+	r.dir.release()
 	return fd, err
 }
 
 // openFrom is openPath below root. First no link is followed: then the names are
 // those of path, and nobody else's. Only a path with a link on its way is resolved again.
 func (r *linuxRoot) openFrom(root int, path string, flags int, resolve uint64) (int, error) {
-	rel := strings.Trim(path, "/")
-	if rel == "" {
-		rel = "."
+	rel := path
+	if path[0] == '/' || path[len(path)-1] == '/' {
+		if rel = strings.Trim(path, "/"); rel == "" {
+			rel = "."
+		}
 	}
 	// The kernel counts the NUL at the end as well; reserved names are the walk's to refuse.
 	if !r.openat2 || len(rel) >= MaxPath || strings.Contains(rel, ReservedPrefix) {

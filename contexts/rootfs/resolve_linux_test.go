@@ -43,7 +43,7 @@ func TestWithoutOpenat2(t *testing.T) {
 	for _, refusal := range []unix.Errno{unix.ENOSYS, unix.EPERM} {
 		t.Run(refusal.Error(), func(t *testing.T) {
 			var calls atomic.Int32
-			refuse := func(int, string, *unix.OpenHow) (int, error) {
+			refuse := func(int, string, unix.OpenHow) (int, error) {
 				calls.Add(1)
 				return -1, refusal
 			}
@@ -62,12 +62,12 @@ func TestWithoutOpenat2(t *testing.T) {
 // TestEndlessEAGAIN meets a kernel that can never be sure of "..".
 func TestEndlessEAGAIN(t *testing.T) {
 	tries := 0
-	unsure := func(dir int, path string, how *unix.OpenHow) (int, error) {
+	unsure := func(dir int, path string, how unix.OpenHow) (int, error) {
 		if strings.Contains(path, "..") {
 			tries++
 			return -1, unix.EAGAIN
 		}
-		return unix.Openat2(dir, path, how)
+		return openat2(dir, path, how)
 	}
 	w := newWorld(t, func(dir string) (Root, error) { return openLinux(dir, Options{}, unsure) })
 	w.code(statting("d/../f")(w.Root), done)
@@ -85,5 +85,25 @@ func TestLongestPath(t *testing.T) {
 			w.code(statting(path)(w.Root), done)
 			w.code(statting("/"+path)(w.Root), fserr.ENAMETOOLONG)
 		})
+	}
+}
+
+// TestNameLengths passes names of the lengths at which they are handed on differently.
+func TestNameLengths(t *testing.T) {
+	everywhere(t, func(w *world) {
+		for n := shortName - 4; n < shortName+4; n++ {
+			path := strings.Repeat("./", (n-1)/2) + "f"
+			if n%2 == 0 {
+				path = "/" + path
+			}
+			w.equal(len(path), n)
+			w.code(statting(path)(w.Root), done)
+			w.code(statting(path+"o")(w.Root), fserr.ENOENT)
+			w.code(statting(path+"\x00")(w.Root), fserr.EINVAL)
+		}
+	})
+	fd, err := openat2(unix.AT_FDCWD, ".\x00.", unix.OpenHow{Flags: unix.O_PATH})
+	if err != unix.EINVAL {
+		t.Errorf("a name with a NUL: %d, %v", fd, err)
 	}
 }

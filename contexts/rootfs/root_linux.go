@@ -13,7 +13,7 @@ import (
 // not to be had, component by component; everything after works on descriptors.
 type linuxRoot struct {
 	opts    Options
-	dir     *descriptor // O_PATH
+	dir     descriptor // O_PATH
 	mount   mount
 	openat2 bool
 	// syscall is openat2(2); tests put a kernel without it in its place.
@@ -22,7 +22,8 @@ type linuxRoot struct {
 	noTmpfile bool
 }
 
-type openat2Func func(dir int, path string, how *unix.OpenHow) (int, error)
+// openat2Func takes how by value, so that it need not be allocated.
+type openat2Func func(dir int, path string, how unix.OpenHow) (int, error)
 
 // open chooses the best implementation that the kernel (or a seccomp filter,
 // which answers ENOSYS or EPERM) permits.
@@ -30,7 +31,7 @@ func open(dir string, opts Options) (Root, error) {
 	if opts.Implementation == "osroot" {
 		return openOSRoot(dir, opts)
 	}
-	r, err := openLinux(filepath.Clean(dir), opts, unix.Openat2)
+	r, err := openLinux(filepath.Clean(dir), opts, openat2)
 	if err != nil {
 		return nil, fserr.Wrap(err, "open", "", "")
 	}
@@ -42,7 +43,7 @@ func openLinux(dir string, opts Options, syscall openat2Func) (*linuxRoot, error
 	if err != nil {
 		return nil, err
 	}
-	r := &linuxRoot{opts: opts, dir: newDescriptor(fd), syscall: syscall}
+	r := &linuxRoot{opts: opts, dir: descriptor{fd: fd}, syscall: syscall}
 	if err := r.inspect(fd); err != nil {
 		closeFD(fd)
 		return nil, err
@@ -98,4 +99,9 @@ func (r *linuxRoot) Watch(path string, opts WatchOptions) (Watcher, error) {
 }
 
 // failed gives err the form that leaves this package; nil stays nil.
-func failed(err error, op, path string) error { return fserr.Wrap(err, op, path, "") }
+func failed(err error, op, path string) error {
+	if err == nil {
+		return nil
+	}
+	return fserr.Wrap(err, op, path, "")
+}

@@ -72,6 +72,10 @@ type Opener interface {
 	// O_NOFOLLOW. With O_CREAT, a dangling link within the tree creates its target;
 	// with O_CREAT|O_EXCL a link is EEXIST. A directory opens read-only. O_TRUNC is honoured.
 	OpenFile(path string, flags Flags, mode uint32) (File, error)
+	// OpenStat opens what exists, as OpenFile does, and tells its attributes as they were
+	// then, but for the birth time, which may be that of the last change: to ask the File
+	// would cost one more system call. flags must neither create nor truncate (EINVAL).
+	OpenStat(path string, flags Flags) (File, Stat, error)
 	// CreateAtomic starts a file that appears at path, whole, on Commit, and not
 	// at all otherwise. An existing regular file's mode, owner and xattrs are kept;
 	// a new one gets mode. When path ends in a link, its target is replaced. With

@@ -7,33 +7,62 @@ import (
 const statMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 
 // statFD returns the attributes behind a descriptor, which may be an O_PATH one.
-func statFD(fd int) (Stat, error) { return statxAt(fd, "", unix.AT_EMPTY_PATH) }
+func statFD(fd int) (st Stat, err error) {
+	err = statInto(&st, fd)
+	return st, err
+}
+
+func statInto(st *Stat, fd int) error {
+	var x unix.Statx_t
+	if err := statxFD(fd, statMask, &x); err != nil {
+		return err
+	}
+	st.fill(&x)
+	return nil
+}
+
+// fstatInto is statInto by fstat(2), which is quicker and knows no birth time: the change time stands for it.
+func fstatInto(st *Stat, fd int) error {
+	var s unix.Stat_t
+	for {
+		if err := unix.Fstat(fd, &s); err == nil {
+			break
+		} else if err != unix.EINTR {
+			return err
+		}
+	}
+	*st = Stat{
+		Dev: uint64(s.Dev), Ino: s.Ino, Rdev: uint64(s.Rdev), Mode: s.Mode, Nlink: uint64(s.Nlink), UID: s.Uid, GID: s.Gid,
+		Size: s.Size, Blksize: int64(s.Blksize), Blocks: s.Blocks,
+		AtimeNs: saturate(s.Atim.Unix()), MtimeNs: saturate(s.Mtim.Unix()), CtimeNs: saturate(s.Ctim.Unix()),
+	}
+	st.BirthtimeNs = st.CtimeNs
+	return nil
+}
 
 // statAt returns the attributes of name itself, one component in dirfd.
-func statAt(dirfd int, name string) (Stat, error) { return statxAt(dirfd, name, 0) }
-
-func statxAt(fd int, name string, flags int) (Stat, error) {
-	x, err := statx(fd, name, flags, statMask)
+func statAt(dirfd int, name string) (Stat, error) {
+	var x unix.Statx_t
+	err := uninterrupted(func() error {
+		return unix.Statx(dirfd, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statMask, &x)
+	})
 	if err != nil {
 		return Stat{}, err
 	}
 	return statOf(&x), nil
 }
 
-func statx(fd int, name string, flags, mask int) (x unix.Statx_t, err error) {
-	err = uninterrupted(func() error {
-		return unix.Statx(fd, name, flags|unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, mask, &x)
-	})
-	return x, err
+func statOf(x *unix.Statx_t) (st Stat) {
+	st.fill(x)
+	return st
 }
 
-func statOf(x *unix.Statx_t) Stat {
-	return Stat{
-		Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino, Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor),
-		Mode: uint32(x.Mode), Nlink: uint64(x.Nlink), UID: x.Uid, GID: x.Gid,
-		Size: int64(x.Size), Blksize: int64(x.Blksize), Blocks: int64(x.Blocks),
-		AtimeNs: stampNs(x.Atime), MtimeNs: stampNs(x.Mtime), CtimeNs: stampNs(x.Ctime), BirthtimeNs: birthNs(x),
-	}
+func (s *Stat) fill(x *unix.Statx_t) {
+	s.Dev, s.Ino, s.Rdev = unix.Mkdev(x.Dev_major, x.Dev_minor), x.Ino, unix.Mkdev(x.Rdev_major, x.Rdev_minor)
+	s.Mode, s.Nlink, s.UID, s.GID = uint32(x.Mode), uint64(x.Nlink), x.Uid, x.Gid
+	s.Size, s.Blksize, s.Blocks = int64(x.Size), int64(x.Blksize), int64(x.Blocks)
+	s.AtimeNs, s.MtimeNs, s.CtimeNs = stampNs(x.Atime), stampNs(x.Mtime), stampNs(x.Ctime)
+	s.BirthtimeNs = birthNs(x)
 }
 
 func stampNs(t unix.StatxTimestamp) int64 { return saturate(t.Sec, int64(t.Nsec)) }
@@ -64,8 +93,8 @@ type kind struct {
 // kindOfFD asks for the kind of what an O_PATH descriptor holds.
 func kindOfFD(fd int) (kind, error) {
 	const mask = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_INO | unix.STATX_MNT_ID
-	x, err := statx(fd, "", unix.AT_EMPTY_PATH, mask)
-	if err != nil {
+	var x unix.Statx_t
+	if err := statxFD(fd, mask, &x); err != nil {
 		return kind{}, err
 	}
 	k := kind{mode: uint32(x.Mode), id: fileID{unix.Mkdev(x.Dev_major, x.Dev_minor), x.Ino}}

@@ -31,6 +31,18 @@ var openBehaviours = []behaviour{
 		w.open("rel", O_WRONLY|O_TRUNC, 0)
 		w.content("f", "")
 	}},
+	{"attributes come with an open", func(w *world) {
+		for _, path := range []string{"f", "rel", "d/g", "d"} {
+			f, st, err := w.OpenStat(path, O_RDONLY)
+			w.must(err)
+			now, err := f.Stat()
+			w.must(err)
+			w.must(f.Close())
+			st.BirthtimeNs = now.BirthtimeNs
+			w.equal(st, now)
+			w.equal(st.Ino != 0, true)
+		}
+	}},
 	{"O_EXCL alone means nothing", func(w *world) {
 		w.equal(w.read(w.open("f", O_RDONLY|O_EXCL, 0)), "content")
 	}},

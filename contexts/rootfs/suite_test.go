@@ -167,6 +167,16 @@ func opening(path string, flags Flags) func(Root) error {
 	}
 }
 
+func openStatting(path string, flags Flags) func(Root) error {
+	return func(r Root) error {
+		f, _, err := r.OpenStat(path, flags)
+		if err != nil {
+			return err
+		}
+		return f.Close()
+	}
+}
+
 func reading(path string) func(Root) error { return opening(path, O_RDONLY) }
 
 func listing(path string) func(Root) error {
@@ -249,7 +259,7 @@ func everyCall(path string) map[string]func(Root) error {
 // resolvingCalls is each call that follows a final link.
 func resolvingCalls(path string) map[string]func(Root) error {
 	return map[string]func(Root) error{
-		"open": reading(path), "open to write": opening(path, O_WRONLY), "create": opening(path, O_RDWR|O_CREAT),
+		"open": reading(path), "open with attributes": openStatting(path, O_RDONLY), "open to write": opening(path, O_WRONLY), "create": opening(path, O_RDWR|O_CREAT),
 		"truncate": opening(path, O_WRONLY|O_TRUNC), "create atomically": replacing(path, false),
 		"opendir": listing(path), "stat": statting(path), "access": accessing(path, 0), "realpath": realpathing(path),
 		"statfs": func(r Root) error { _, err := r.Statfs(path); return err },
