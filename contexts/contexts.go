@@ -21,6 +21,7 @@ package contexts
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -61,6 +62,7 @@ type Access struct {
 	// Generation rises when the folder is replaced.
 	Generation uint64
 	release    func()
+	released   atomic.Bool
 	closing    context.Context //nolint:containedctx // it is the signal, not a call's
 }
 
@@ -84,8 +86,12 @@ func (a *Access) Closing() context.Context {
 	return a.closing
 }
 
-// Release closes the gate again.
-func (a *Access) Release() { a.release() }
+// Release closes the gate again. Only its first call does something.
+func (a *Access) Release() {
+	if !a.released.Swap(true) {
+		a.release()
+	}
+}
 
 // EnsureOptions of Ensure.
 type EnsureOptions struct {

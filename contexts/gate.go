@@ -21,6 +21,8 @@ type gate struct {
 	// folder identifies the directory that root holds.
 	folder  os.FileInfo
 	checked atomic.Int64
+	// leaving is leave, made once: a method value is an allocation.
+	leaving func()
 
 	mu    sync.Mutex
 	users int
@@ -36,6 +38,7 @@ type gate struct {
 
 func newGate(root rootfs.Root, generation uint64, folder os.FileInfo, now time.Time) *gate {
 	g := &gate{root: root, generation: generation, folder: folder}
+	g.leaving = g.leave
 	g.checked.Store(now.UnixNano())
 	g.closing, g.shutting = context.WithCancel(context.Background())
 	return g
@@ -110,8 +113,7 @@ func (m *Manager) Acquire(ctx context.Context, id ID) (*Access, error) {
 		}
 		closing, wait := g.enter()
 		if closing != nil {
-			var once sync.Once
-			return NewAccess(g.root, g.generation, func() { once.Do(g.leave) }).ClosingWith(closing), nil
+			return NewAccess(g.root, g.generation, g.leaving).ClosingWith(closing), nil
 		}
 		select {
 		case <-wait:

@@ -15,8 +15,6 @@ type operation struct {
 	method string
 	// quick says that it only asks for attributes: others may wait for it.
 	quick bool
-	// parts says that its result comes in parts.
-	parts bool
 	// request returns the request within the envelope.
 	request func(*ctxfsv1.Operation) any
 	// do gives its result; of one that comes in parts it sends those, and gives an empty one.
@@ -211,7 +209,7 @@ func parts[E, Q, R any](
 	method string, call func(*Service, *Q, grpc.ServerStreamingServer[R]) error, request func(*ctxfsv1.Operation) *Q, wrap func(*R) *ctxfsv1.OperationResult,
 ) row {
 	return row{reflect.TypeFor[*E](), operation{
-		method: method, parts: true, request: func(op *ctxfsv1.Operation) any { return request(op) },
+		method: method, request: func(op *ctxfsv1.Operation) any { return request(op) },
 		do: func(ctx context.Context, s *Service, op *ctxfsv1.Operation, send func(*ctxfsv1.OperationResult) error) (*ctxfsv1.OperationResult, error) {
 			return &ctxfsv1.OperationResult{}, call(s, request(op), &partStream[R]{ctx: ctx, send: send, wrap: wrap})
 		},

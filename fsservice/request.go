@@ -255,6 +255,9 @@ func onTwoPaths[T any](ctx context.Context, s *Service, op string, req destReque
 
 // failAt is fail, but an error that says where it happened (at) keeps its operation and path.
 func failAt(err error, op, path, dest string) error {
+	if err == nil {
+		return nil // before the look for its place, which allocates
+	}
 	var where *atError
 	if errors.As(err, &where) {
 		return fail(err, where.op, where.path, "")

@@ -38,9 +38,6 @@ type OperationInfo struct {
 	// Method is the full name of the operation's RPC.
 	Method  string
 	Request any
-	// Quick says that it is done where it was received: it needs no deadline. Streams says
-	// that its RPC answers with a stream, which has none.
-	Quick, Streams bool
 }
 
 // Around surrounds an operation of a session as an interceptor does a call: it observes

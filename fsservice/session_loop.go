@@ -181,7 +181,7 @@ func (se *session) operate(id uint64, env *ctxfsv1.Operation) error {
 
 // do does an operation as its RPC would.
 func (se *session) do(ctx context.Context, op *operation, env *ctxfsv1.Operation, send func(*ctxfsv1.OperationResult) error) (*ctxfsv1.OperationResult, error) {
-	info := OperationInfo{Transport: se.transport, Method: op.method, Request: op.request(env), Quick: op.quick, Streams: op.parts}
+	info := OperationInfo{Transport: se.transport, Method: op.method, Request: op.request(env)}
 	res, err := se.service.sessions.Around(ctx, info, func(ctx context.Context) (any, error) {
 		return op.do(ctx, se.service, env, send)
 	})

@@ -24,6 +24,8 @@ type replies struct {
 
 	mu      sync.Mutex
 	waiting []*ctxfsv1.SessionResponse
+	// spare is the list that was sent last, to be used again.
+	spare   []*ctxfsv1.SessionResponse
 	weight  int
 	sending bool
 	// corked holds back the sender while the receiver has more to answer at once.
@@ -95,11 +97,12 @@ func (r *replies) flush() error {
 	r.sending = true
 	for len(r.waiting) > 0 && r.broken == nil {
 		batch := r.waiting
-		r.waiting, r.weight = nil, 0
+		r.waiting, r.spare, r.weight = r.spare, nil, 0
 		r.mu.Unlock()
 		err := r.sendBatch(batch)
+		clear(batch)
 		r.mu.Lock()
-		r.broken = err
+		r.broken, r.spare = err, batch[:0]
 		r.room.Broadcast()
 	}
 	r.sending = false

@@ -55,7 +55,8 @@ type call struct {
 	requestID string // once it was asked for
 }
 
-// operation surrounds one of a session's operations, as unary does a call.
+// operation surrounds one of a session's operations, as unary does a call. It has no
+// deadline: its client has the session, and cancels what takes too long.
 func (i *interceptors) operation(ctx context.Context, op fsservice.OperationInfo, do func(context.Context) (any, error)) (resp any, err error) {
 	i.metrics.inFlight.Inc()
 	c := &call{method: op.Method, transport: op.Transport, id: panels.IdentityFrom(ctx), start: time.Now()}
@@ -65,12 +66,7 @@ func (i *interceptors) operation(ctx context.Context, op fsservice.OperationInfo
 		}
 		err = i.record(ctx, c, op.Request, resp, err)
 	}()
-	if op.Quick || op.Streams {
-		return do(ctx)
-	}
-	inner, cancel := withDefaultDeadline(ctx, op.Method, op.Request)
-	defer cancel()
-	return do(inner)
+	return do(ctx)
 }
 
 func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {

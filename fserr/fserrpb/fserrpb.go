@@ -59,6 +59,9 @@ func GRPCCode(c fserr.Code) codes.Code {
 
 // CodeOf returns the gRPC code of what ToStatus returned; OK for nil.
 func CodeOf(err error) codes.Code {
+	if err == nil {
+		return codes.OK
+	}
 	var done *statusError
 	if errors.As(err, &done) {
 		return done.code
@@ -72,8 +75,11 @@ func CodeOf(err error) codes.Code {
 //
 // The result still holds the *fserr.Error: the status is made when it is asked for.
 func ToStatus(err error) error {
+	if err == nil {
+		return nil
+	}
 	var done *statusError
-	if err == nil || errors.As(err, &done) {
+	if errors.As(err, &done) {
 		return err
 	}
 	var e *fserr.Error

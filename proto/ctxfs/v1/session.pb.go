@@ -30,7 +30,7 @@ const (
 // handles of the panel's other instances are untouched.
 //
 // Operations run side by side. Those on one fd start in the order in which they were sent; all others are unordered: who
-// needs one to follow another waits for its reply. An operation that is under way when the stream breaks may have
+// needs one to follow another waits for its reply. None has a deadline: cancel what takes too long. An operation that is under way when the stream breaks may have
 // happened or not.
 //
 // Content travels in ranges of at most SessionReady.max_content bytes, on a handle: Read and Write with a position, as
