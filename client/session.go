@@ -19,9 +19,6 @@ import (
 // beginTimeout is how long a server has to begin a session.
 const beginTimeout = 30 * time.Second
 
-// overhead is about what a request takes on the wire beside its content, in bytes.
-const overhead = 128
-
 // errNoSession says that a call must be made as an RPC of its own.
 var errNoSession = errors.New("no session serves this call")
 
@@ -153,11 +150,11 @@ func (c *fsClient) open() (*session, error) {
 }
 
 func (c *fsClient) greet(ctx context.Context) (sessionStream, *ctxfsv1.SessionReady, error) {
-	stream, err := c.FsServiceClient.Session(ctx)
+	stream, err := c.FsServiceClient.Session(ctx, grpc.ForceCodecV2(newWireCodec()))
 	if err != nil {
 		return nil, nil, err
 	}
-	open := &ctxfsv1.SessionOpen{ClientInstance: c.instance}
+	open := &ctxfsv1.SessionOpen{ClientInstance: c.instance, Batches: true}
 	_ = stream.Send(&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: open}}) // Recv has the reason
 	m, err := stream.Recv()
 	switch {
@@ -182,8 +179,8 @@ func (c *fsClient) refresh(ctx context.Context) {
 
 // traits are what matters of an operation to whoever sends it.
 type traits struct {
-	// sends and gets are how much content it carries, in bytes, either way.
-	sends, gets int
+	// content is how much a session would have to carry at once, in bytes, either way.
+	content int
 	// repeats says that the operation may be done twice: it changes nothing.
 	repeats bool
 }
@@ -196,10 +193,10 @@ func (c *fsClient) do(ctx context.Context, op *ctxfsv1.Operation, t traits) (*ct
 		if err != nil {
 			return nil, err
 		}
-		if max(t.sends, t.gets) > s.maxContent {
+		if t.content > s.maxContent {
 			return nil, errNoSession
 		}
-		res, err := s.do(ctx, op, t.sends+overhead)
+		res, err := s.do(ctx, op)
 		if !again(err, t.repeats, try) {
 			return res, err
 		}

@@ -45,13 +45,13 @@ func (c *fsClient) ReadFile(ctx context.Context, in *ctxfsv1.ReadFileRequest, op
 // WriteFile implements ctxfsv1.FsServiceClient.
 func (c *fsClient) WriteFile(ctx context.Context, in *ctxfsv1.WriteFileRequest, opts ...grpc.CallOption) (*ctxfsv1.WriteFileResponse, error) {
 	op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_WriteFile{WriteFile: in}}
-	return ask(ctx, c, traits{sends: len(in.GetData()) + len(in.GetText())}, in, op, (*ctxfsv1.OperationResult).GetWriteFile, ctxfsv1.FsServiceClient.WriteFile, opts)
+	return ask(ctx, c, traits{content: len(in.GetData()) + len(in.GetText())}, in, op, (*ctxfsv1.OperationResult).GetWriteFile, ctxfsv1.FsServiceClient.WriteFile, opts)
 }
 
 // AppendFile implements ctxfsv1.FsServiceClient.
 func (c *fsClient) AppendFile(ctx context.Context, in *ctxfsv1.AppendFileRequest, opts ...grpc.CallOption) (*ctxfsv1.AppendFileResponse, error) {
 	op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_AppendFile{AppendFile: in}}
-	return ask(ctx, c, traits{sends: len(in.GetData()) + len(in.GetText())}, in, op, (*ctxfsv1.OperationResult).GetAppendFile, ctxfsv1.FsServiceClient.AppendFile, opts)
+	return ask(ctx, c, traits{content: len(in.GetData()) + len(in.GetText())}, in, op, (*ctxfsv1.OperationResult).GetAppendFile, ctxfsv1.FsServiceClient.AppendFile, opts)
 }
 
 // Truncate implements ctxfsv1.FsServiceClient.
@@ -207,25 +207,25 @@ func (c *fsClient) Open(ctx context.Context, in *ctxfsv1.OpenRequest, opts ...gr
 // Read implements ctxfsv1.FsServiceClient.
 func (c *fsClient) Read(ctx context.Context, in *ctxfsv1.ReadRequest, opts ...grpc.CallOption) (*ctxfsv1.ReadResponse, error) {
 	op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Read{Read: in}}
-	return ask(ctx, c, traits{gets: int(in.GetLength()), repeats: in.Position != nil}, in, op, (*ctxfsv1.OperationResult).GetRead, ctxfsv1.FsServiceClient.Read, opts)
+	return ask(ctx, c, traits{content: int(in.GetLength()), repeats: in.Position != nil}, in, op, (*ctxfsv1.OperationResult).GetRead, ctxfsv1.FsServiceClient.Read, opts)
 }
 
 // Write implements ctxfsv1.FsServiceClient.
 func (c *fsClient) Write(ctx context.Context, in *ctxfsv1.WriteRequest, opts ...grpc.CallOption) (*ctxfsv1.WriteResponse, error) {
 	op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Write{Write: in}}
-	return ask(ctx, c, traits{sends: len(in.GetData()) + len(in.GetText())}, in, op, (*ctxfsv1.OperationResult).GetWrite, ctxfsv1.FsServiceClient.Write, opts)
+	return ask(ctx, c, traits{content: len(in.GetData()) + len(in.GetText())}, in, op, (*ctxfsv1.OperationResult).GetWrite, ctxfsv1.FsServiceClient.Write, opts)
 }
 
 // Readv implements ctxfsv1.FsServiceClient.
 func (c *fsClient) Readv(ctx context.Context, in *ctxfsv1.ReadvRequest, opts ...grpc.CallOption) (*ctxfsv1.ReadvResponse, error) {
 	op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Readv{Readv: in}}
-	return ask(ctx, c, traits{gets: total(in.GetLengths(), func(n int64) int { return int(n) }), repeats: in.Position != nil}, in, op, (*ctxfsv1.OperationResult).GetReadv, ctxfsv1.FsServiceClient.Readv, opts)
+	return ask(ctx, c, traits{content: total(in.GetLengths(), func(n int64) int { return int(n) }), repeats: in.Position != nil}, in, op, (*ctxfsv1.OperationResult).GetReadv, ctxfsv1.FsServiceClient.Readv, opts)
 }
 
 // Writev implements ctxfsv1.FsServiceClient.
 func (c *fsClient) Writev(ctx context.Context, in *ctxfsv1.WritevRequest, opts ...grpc.CallOption) (*ctxfsv1.WritevResponse, error) {
 	op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Writev{Writev: in}}
-	return ask(ctx, c, traits{sends: total(in.GetBuffers(), func(b []byte) int { return len(b) })}, in, op, (*ctxfsv1.OperationResult).GetWritev, ctxfsv1.FsServiceClient.Writev, opts)
+	return ask(ctx, c, traits{content: total(in.GetBuffers(), func(b []byte) int { return len(b) })}, in, op, (*ctxfsv1.OperationResult).GetWritev, ctxfsv1.FsServiceClient.Writev, opts)
 }
 
 // Fstat implements ctxfsv1.FsServiceClient.

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -37,6 +38,8 @@ type session struct {
 	slots chan struct{}
 	// over closes when the session has ended.
 	over chan struct{}
+	// closing is why the server ends the session, once it told; the receiver's alone.
+	closing error
 	// free holds exchanges that are done with.
 	free sync.Pool
 	last atomic.Uint64
@@ -49,6 +52,8 @@ type session struct {
 	// batch is what is being sent, and spare the room for the next queue.
 	batch, spare []outgoing
 	sending      bool
+	// together is the sender's.
+	together together
 	// unanswered is the size of the pending requests.
 	unanswered int
 	watches    int
@@ -61,7 +66,8 @@ type exchange struct {
 	request ctxfsv1.SessionRequest
 	body    ctxfsv1.SessionRequest_Operation
 	id      uint64
-	size    int
+	// encoded is the request as it travels.
+	encoded []byte
 	reply   chan reply
 	// watch takes what comes in parts; nil for all but watches.
 	watch *sessionWatch
@@ -78,9 +84,9 @@ type reply struct {
 
 // outgoing is a message to send; x is nil when nothing comes back.
 type outgoing struct {
-	id  uint64
-	x   *exchange
-	msg *grpc.PreparedMsg
+	id      uint64
+	x       *exchange
+	request []byte
 }
 
 func newSession(stream sessionStream, ready *ctxfsv1.SessionReady, stop context.CancelFunc) *session {
@@ -91,17 +97,17 @@ func newSession(stream sessionStream, ready *ctxfsv1.SessionReady, stop context.
 	}
 }
 
-// do does an operation whose request is of about size bytes. Errors: a *brokenError, ctx's, the server's.
-func (s *session) do(ctx context.Context, op *ctxfsv1.Operation, size int) (*ctxfsv1.OperationResult, error) {
+// do does an operation. Errors: a *brokenError, ctx's, the server's.
+func (s *session) do(ctx context.Context, op *ctxfsv1.Operation) (*ctxfsv1.OperationResult, error) {
 	if err := s.acquire(ctx); err != nil {
 		return nil, err
 	}
 	x, _ := s.free.Get().(*exchange)
 	x.body.Operation = op
 	x.request.Request = &x.body
-	x.size = size
+
 	r, done := s.exchange(ctx, x)
-	if done {
+	if done && len(x.encoded) < largeRequest {
 		x.body.Operation = nil
 		s.free.Put(x)
 	}
@@ -151,10 +157,10 @@ func (s *session) exchange(ctx context.Context, x *exchange) (r reply, done bool
 func (s *session) begin(ctx context.Context, x *exchange) error {
 	x.id = s.last.Add(1)
 	x.request.Id = x.id
-	o := outgoing{id: x.id, x: x, msg: &grpc.PreparedMsg{}}
-	if err := o.msg.Encode(s.stream, &x.request); err != nil {
+	var err error
+	if x.encoded, err = (proto.MarshalOptions{}).MarshalAppend(x.encoded[:0], &x.request); err != nil {
 		s.release(x)
-		return err
+		return status.Error(codes.Internal, err.Error())
 	}
 	s.mu.Lock()
 	if s.why != nil {
@@ -164,8 +170,8 @@ func (s *session) begin(ctx context.Context, x *exchange) error {
 	}
 	s.pending[x.id] = x
 	x.queued = true
-	s.unanswered += x.size
-	s.push(o, ctx.Done() == nil)
+	s.unanswered += len(x.encoded)
+	s.push(outgoing{id: x.id, x: x, request: x.encoded}, ctx.Done() == nil)
 	return nil
 }
 
@@ -178,6 +184,11 @@ func (s *session) push(o outgoing, patient bool) {
 		return
 	}
 	s.sending = true
+	if len(s.pending) > 1 {
+		s.mu.Unlock()
+		runtime.Gosched() // others are about to have something: it goes together
+		s.mu.Lock()
+	}
 	s.drain(patient, maxTurns)
 }
 
@@ -216,17 +227,18 @@ func (s *session) take() {
 
 // send sends the batch and returns how many messages went out. Only who set sending calls it.
 func (s *session) send() int {
-	for i, o := range s.batch {
-		err := s.stream.SendMsg(o.msg)
-		if err == nil {
-			continue
+	sent := 0
+	for sent < len(s.batch) {
+		n := s.together.pack(s.batch[sent:])
+		if err := s.stream.SendMsg(&s.together); err != nil {
+			if !errors.Is(err, io.EOF) {
+				s.stop()
+			}
+			break // the receiver learns why
 		}
-		if !errors.Is(err, io.EOF) {
-			s.stop()
-		}
-		return i // the receiver learns why
+		sent += n
 	}
-	return len(s.batch)
+	return sent
 }
 
 // settle gives up the batch, of which n messages were sent. Calls whose message was not
@@ -257,7 +269,7 @@ func (s *session) fail(x *exchange, sent bool) {
 // forget takes an exchange out of what is pending. The caller holds mu.
 func (s *session) forget(x *exchange) {
 	delete(s.pending, x.id)
-	s.unanswered -= x.size
+	s.unanswered -= len(x.encoded)
 	if x.watch != nil {
 		s.watches--
 	}
@@ -302,14 +314,14 @@ func (s *session) cancel(id uint64) {
 		return
 	}
 	s.senders.Go(func() {
-		msg := &grpc.PreparedMsg{}
 		m := &ctxfsv1.SessionRequest{Id: id, Request: &ctxfsv1.SessionRequest_Cancel{Cancel: &ctxfsv1.SessionCancel{}}}
-		if err := msg.Encode(s.stream, m); err != nil {
+		request, err := proto.Marshal(m)
+		if err != nil {
 			s.stop() // what cannot be cancelled must not run on
 			return
 		}
 		s.mu.Lock()
-		s.push(outgoing{msg: msg}, true)
+		s.push(outgoing{request: request}, true)
 	})
 }
 
@@ -323,21 +335,20 @@ func (s *session) refresh(ctx context.Context, token string) error {
 
 // receive hands replies over until the stream ends, and returns why it did, as a gRPC status.
 func (s *session) receive() error {
-	var closing error
 	m := &ctxfsv1.SessionResponse{}
 	for {
 		err := s.stream.RecvMsg(m)
 		switch {
-		case closing != nil && err != nil:
-			return closing
+		case err != nil && s.closing != nil:
+			return s.closing
 		case errors.Is(err, io.EOF):
 			return status.Error(codes.Unavailable, "the server ended the session")
 		case err != nil:
 			return err
-		case m.GetClosing() != nil:
-			closing = fserrpb.FromSession(m.GetClosing().GetError())
-		default:
-			s.dispatch(m)
+		}
+		s.dispatch(m)
+		for _, also := range m.GetAlso() {
+			s.dispatch(also)
 		}
 	}
 }
@@ -351,6 +362,8 @@ func (s *session) dispatch(m *ctxfsv1.SessionResponse) {
 	}
 	s.mu.Unlock()
 	switch {
+	case m.GetClosing() != nil:
+		s.closing = fserrpb.FromSession(m.GetClosing().GetError())
 	case x == nil:
 	case m.GetMore():
 		x.part(m.GetResult())

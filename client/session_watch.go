@@ -71,7 +71,7 @@ func (s *session) watch(ctx context.Context, in *ctxfsv1.WatchRequest) (*session
 		return nil, errNoSession
 	}
 	w := &sessionWatch{ctx: ctx, queue: make(chan *ctxfsv1.WatchResponse, watchQueue)}
-	x := &exchange{watch: w, size: overhead}
+	x := &exchange{watch: w}
 	x.request.Request = &ctxfsv1.SessionRequest_Operation{Operation: &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Watch{Watch: in}}}
 	err := s.acquire(ctx)
 	if err == nil {
