@@ -11,6 +11,33 @@
 // errors.Is(err, fs.ErrNotExist) and errors.Is(err, fserr.ENOENT) hold. A call that the
 // transport could not finish holds a *TransportError, which says what may have happened.
 //
+// # Sessions
+//
+// Operations go by a session, one stream for the Client and one for each Panel, which
+// begins with the first of them: a stat takes a third of the time that a call of its own
+// takes. What a Go program should know of it:
+//
+//   - The session is the lease of this Client or Panel: handles (File) that it opened close
+//     on the server when it is gone for longer than the server's grace, 30 s by default. Two
+//     Clients for one panel, as two windows, have a lease each.
+//   - When the connection is lost, calls that change nothing are made again, once, and
+//     calls that were not sent as well. The others fail with a *TransportError whose
+//     MayHaveHappened is true. The next call begins a new session; the same handles
+//     go on, but those of a host that names no panel, which are their connection's.
+//   - A call that ends with its context returns at once, and is cancelled on the server.
+//     On a session the server does not know of a context's deadline: it ends a call that
+//     is not recursive after its own default, 30 s.
+//   - At most 128 calls (the server's to say) are under way, watches included; more wait.
+//     A watch beyond 64 has a stream of its own.
+//   - The events of a watch that nobody reads are kept, 1,024 of them; an EventOverflow
+//     then stands for the rest. No other call waits for them.
+//   - Writes, and reads of a File, of more than 128 KiB, Glob, Grep, large listings,
+//     ReadStream and WriteStream have RPCs of their own on the same connection: they do not
+//     hold up small calls. ReadFile does for as long as a file of up to 3.5 MiB takes.
+//   - A panel's token is renewed on its session too, which goes on with it.
+//
+// WithoutSession makes every operation an RPC of its own. So does a server that knows no sessions.
+//
 // The package depends on the protos, fserr and internal/codec alone; it must never import a server's package.
 package client
 

@@ -34,7 +34,10 @@ func (e *TransportError) Error() string { return e.fate() + ": " + reason(e.Err)
 
 func (e *TransportError) fate() string {
 	what, ok := fates[e.Code]
-	if !ok {
+	switch {
+	case e.MayHaveHappened && !mayHaveHappened(e.Code):
+		what = "the server ended the session"
+	case !ok:
 		what = "failed without an answer of ctxfs"
 	}
 	if e.MayHaveHappened {
@@ -123,12 +126,19 @@ func (f *FS) linkError(op, from, to string, err error) error {
 func (f *FS) plain(op, name, dest string, err error) error {
 	err = convert(op, err)
 	var e *fserr.Error
-	if !errors.As(err, &e) || !f.same(e.Path, name) || !f.same(e.Dest, dest) {
+	if isTransport(err) || !errors.As(err, &e) || !f.same(e.Path, name) || !f.same(e.Dest, dest) {
 		return err
 	}
 	c := *e
 	c.Op, c.Path, c.Dest = "", "", ""
 	return &c
+}
+
+// isTransport says that err tells what may have happened: that must not get lost, though
+// its cause, such as why the server ended a session, may be an *fserr.Error.
+func isTransport(err error) bool {
+	var t *TransportError
+	return errors.As(err, &t)
 }
 
 func (f *FS) same(virtual, name string) bool {
@@ -139,7 +149,7 @@ func (f *FS) same(virtual, name string) bool {
 // directory, open '/a.txt'", when it comes from ctxfs; else err's own.
 func Describe(err error) string {
 	var e *fserr.Error
-	if !errors.As(err, &e) {
+	if isTransport(err) || !errors.As(err, &e) {
 		return err.Error()
 	}
 	c := *e

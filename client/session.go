@@ -19,6 +19,11 @@ import (
 // beginTimeout is how long a server has to begin a session.
 const beginTimeout = 30 * time.Second
 
+// maxShared is the most content, in bytes, that goes by a session: more keeps the others
+// waiting, and is no slower as an RPC of its own (measured: a session takes half as long
+// for 4 KiB, and as long for 128 KiB).
+const maxShared = 128 << 10
+
 // errNoSession says that a call must be made as an RPC of its own.
 var errNoSession = errors.New("no session serves this call")
 
@@ -27,7 +32,7 @@ var errNoSession = errors.New("no session serves this call")
 // name the same client instance, so that handles outlive a lost connection. Opendir, Glob,
 // Grep, ReadStream and WriteStream, whose answers are long, are RPCs of their own: each
 // is slowed down by its own reader, and by nobody else's. So are calls with more content
-// than a session carries, and all calls when the server knows no sessions.
+// than a session should carry, and all calls when the server knows no sessions.
 type fsClient struct {
 	ctxfsv1.FsServiceClient
 	// token gives the current bearer token; "" for none.
@@ -193,7 +198,7 @@ func (c *fsClient) do(ctx context.Context, op *ctxfsv1.Operation, t traits) (*ct
 		if err != nil {
 			return nil, err
 		}
-		if t.content > s.maxContent {
+		if t.content > min(s.maxContent, maxShared) {
 			return nil, errNoSession
 		}
 		res, err := s.do(ctx, op)

@@ -5,8 +5,11 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -51,18 +54,24 @@ func benchFS(b *testing.B, opts ...client.Option) *client.FS {
 // callers has n goroutines do b.N calls in all.
 func callers(b *testing.B, n int, call func() error) {
 	b.ReportAllocs()
+	took := make([]time.Duration, b.N)
+	var next atomic.Int64
 	var wg sync.WaitGroup
-	for i := range n {
+	for range n {
 		wg.Go(func() {
-			for range (b.N + i) / n {
+			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+				start := time.Now()
 				if err := call(); err != nil {
 					b.Error(err)
 					return
 				}
+				took[i-1] = time.Since(start)
 			}
 		})
 	}
 	wg.Wait()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[b.N/2].Nanoseconds()), "p50-ns")
 }
 
 var echoStream = grpc.StreamDesc{
@@ -118,7 +127,9 @@ func echo(b *testing.B, address string, inFlight int) {
 	room := make(chan struct{}, inFlight)
 	sent := make(chan error, 1)
 	if inFlight == 1 {
-		pingPong(b, stream)
+		callers(b, 1, func() error {
+			return errors.Join(stream.SendMsg(&ctxfsv1.StatRequest{Path: "/README.md"}), stream.RecvMsg(&ctxfsv1.StatResponse{}))
+		})
 		return
 	}
 	go func() {
@@ -137,13 +148,5 @@ func echo(b *testing.B, address string, inFlight int) {
 	}
 	if err := <-sent; err != nil && !errors.Is(err, io.EOF) {
 		b.Fatal(err)
-	}
-}
-
-func pingPong(b *testing.B, stream grpc.ClientStream) {
-	for range b.N {
-		if err := errors.Join(stream.SendMsg(&ctxfsv1.StatRequest{Path: "/README.md"}), stream.RecvMsg(&ctxfsv1.StatResponse{})); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -69,6 +69,10 @@ func TestServerRestartedBetweenCalls(t *testing.T) {
 		servertest.Start(t, workspace, nil)
 		eventually(t, "the server is found again", func() bool { return c.FS().WriteFile("c", []byte("x"), 0o644) == nil })
 	})
+	t.Run("unnoticed", func(t *testing.T) {
+		servertest.Start(t, workspace, nil)
+		must(t, c.FS().WriteFile("d", []byte("x"), 0o644))
+	})
 }
 
 // TestConnectionCut has the connection cut while replies are on their way.
