@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -222,24 +223,29 @@ func TestCallsAreBounded(t *testing.T) {
 	if n := <-got; n != (seen{2, 0}) {
 		t.Errorf("%+v", n)
 	}
-	waits, stop := context.WithCancel(t.Context())
-	third := later(func() error { return fsys.With(waits).Unlink("c") })
+	waits, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if err := fsys.With(waits).Unlink("c"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
 	cancel()
 	for _, call := range first {
 		if err := <-call; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}
-	for n := range got { // the third goes once a cancel was answered, and not before
-		if n.ops == 3 {
-			if n.cancels == 0 {
-				t.Error("three were under way")
+	further, stopFurther := context.WithCancel(t.Context())
+	fourth := later(func() error { return fsys.With(further).Unlink("d") })
+	for n := range got {
+		if n.ops > 2 { // once a cancel was answered, and not before
+			if n.ops != 3 || n.cancels == 0 {
+				t.Errorf("%+v", n)
 			}
 			break
 		}
 	}
-	stop()
-	if err := <-third; !errors.Is(err, context.Canceled) {
+	stopFurther()
+	if err := <-fourth; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
