@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime/pprof"
 	"syscall"
 	"time"
 
@@ -47,7 +48,29 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	return run(ctx, o, stdout, stderr)
+	stop, err := profile(o.profile)
+	if err != nil {
+		return err
+	}
+	return errors.Join(run(ctx, o, stdout, stderr), stop())
+}
+
+// profile records what the load generator's processors do, clients included; not with an empty path.
+func profile(path string) (stop func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
 }
 
 func parse(args []string, stderr io.Writer) (o options, err error) {
@@ -61,6 +84,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	set.StringVar(&o.dir, "dir", "", "folder for temporary files, on the disk that is to be measured")
 	set.StringVar(&o.ctxfs, "ctxfs", "", "the ctxfs to measure; empty builds it")
 	set.StringVar(&o.source, "source", ".", "folder of bench's source")
+	set.StringVar(&o.profile, "cpuprofile", "", "file for a profile of the load generator, clients included")
 	set.BoolVar(&o.quick, "quick", false, "a smaller tree and one short round: shows that all works, not how fast")
 	if err := set.Parse(args); err != nil {
 		return o, err

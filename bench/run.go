@@ -27,6 +27,7 @@ type options struct {
 	dir        string
 	ctxfs      string
 	source     string
+	profile    string
 	quick      bool
 }
 

@@ -17,7 +17,7 @@ const (
 	chartGap    = 28
 	barHeight   = 15
 	barStep     = 20
-	nameWidth   = 92
+	nameWidth   = 112
 	valueWidth  = 74
 	titleHeight = 26
 	headHeight  = 64

@@ -126,6 +126,9 @@ func (f Figures) plots() []report.Plot {
 	list := report.Plot{Title: "listing with attributes"}
 	for _, r := range f.Panels {
 		name := report.Thousands(int64(r.Panels)) + " panels"
+		if r.Panels == 1 {
+			name = "1 panel"
+		}
 		one, _ := r.perSession(r.Shared)
 		heap.Bars = append(heap.Bars, bar(name, report.Bytes(float64(r.Shared.Heap)), float64(r.Shared.Heap)))
 		goroutines.Bars = append(goroutines.Bars, bar(name, report.Thousands(int64(r.Shared.Goroutines)), float64(r.Shared.Goroutines)))
