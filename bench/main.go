@@ -48,11 +48,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	stop, err := profile(o.profile)
-	if err != nil {
-		return err
-	}
-	return errors.Join(run(ctx, o, stdout, stderr), stop())
+	return run(ctx, o, stdout, stderr)
 }
 
 // profile records what the load generator's processors do, clients included; not with an empty path.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,17 +47,21 @@ type bench struct {
 // run measures everything, prints the tables, and writes them to the folder of --out.
 func run(ctx context.Context, o options, stdout, log io.Writer) (err error) {
 	b := &bench{options: o, log: log, product: &peers.Ctxfs{}}
-	begin := time.Now()
+	begin, machine := time.Now(), report.Describe(cmp.Or(o.dir, os.TempDir()))
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.start(ctx); err != nil {
 		return err
 	}
-	if err := b.measure(ctx); err != nil {
+	stop, err := profile(o.profile)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(b.measure(ctx), stop()); err != nil {
 		return err
 	}
 	doc := report.Document{
 		Results: b.results, Missing: b.missing, Peers: b.peers, Rounds: o.rounds, Time: o.time,
-		Machine: report.Describe(b.scratch), Took: time.Since(begin), Quick: o.quick,
+		Machine: machine, Took: time.Since(begin), Quick: o.quick,
 	}
 	if _, err := fmt.Fprint(stdout, doc.Text()); err != nil {
 		return err

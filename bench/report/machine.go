@@ -22,7 +22,12 @@ func Describe(dir string) string {
 	if fs := fileSystem(dir); fs != "" {
 		parts = append(parts, fs)
 	}
-	return strings.Join(append(parts, runtime.Version()), ", ")
+	parts = append(parts, runtime.Version())
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		one, _, _ := strings.Cut(string(load), " ")
+		parts = append(parts, "load "+one+" before")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // field is the value of the first line "key : value" of a file of /proc.
