@@ -30,7 +30,7 @@ func (s *sessions) dial() error {
 
 // open begins a session of the token's panel on the last connection, and waits until it is open.
 func (s *sessions) open(ctx context.Context, token string) error {
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token))
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)) //nolint:gosec // close calls it
 	s.cancel = append(s.cancel, cancel)
 	stream, err := ctxfsv1.NewFsServiceClient(s.conns[len(s.conns)-1]).Session(ctx, grpc.WaitForReady(true))
 	if err != nil {
