@@ -1,12 +1,12 @@
 package fsservice
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
@@ -14,9 +14,11 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// session is one stream's operations. One goroutine receives; it does quick operations
-// itself, and has a goroutine begun for each other one. Whoever has a reply sends it, one
-// at a time: a client that does not read stops all of them, and then nothing more is received.
+// session is one stream's operations. One goroutine at a time is the receiver. It does
+// short operations itself, since handing each to another goroutine costs more than most
+// of them; when one takes long after all, another goroutine becomes the receiver (see
+// replace). Long ones have a goroutine each. Whoever has a reply sends it: a client that
+// does not read stops all of them, and then nothing more is received.
 type session struct {
 	service   *Service
 	link      Link
@@ -27,13 +29,20 @@ type session struct {
 	ctx  context.Context //nolint:containedctx // as base
 	stop context.CancelFunc
 
-	// warm tells that an operation has passed the gate: the context is there, and quick operations are quick.
+	// warm tells that an operation has passed the gate: the context is there, and short operations are short.
 	warm atomic.Bool
+	// finished gets the receiver's end.
+	finished chan error
+	// watchdog replaces the receiver.
+	watchdog *time.Timer
 	// slots bounds what is under way.
 	slots chan struct{}
 	tasks sync.WaitGroup
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// current is what the receiver does itself, and rest what came with it.
+	current  *task
+	rest     []*ctxfsv1.SessionRequest
 	underway map[uint64]*task
 	watches  int
 	// lanes holds, for each handle in use, what waits for it.
@@ -42,15 +51,18 @@ type session struct {
 
 func newSession(ctx context.Context, s *Service, id panels.Identity, link Link, together bool, transport string) *session {
 	base, stop := context.WithCancel(ctx)
-	return &session{
+	se := &session{
 		service: s, link: link, replies: newReplies(link, together), transport: transport, base: base, stop: stop, ctx: panels.WithIdentity(base, id),
-		slots: make(chan struct{}, MaxInFlight), underway: map[uint64]*task{}, lanes: map[int32][]*task{},
+		finished: make(chan error, 1), slots: make(chan struct{}, MaxInFlight), underway: map[uint64]*task{}, lanes: map[int32][]*task{},
 	}
+	se.watchdog = time.AfterFunc(patience, se.replace)
+	return se
 }
 
 // end ends what is under way, and waits for it.
 func (se *session) end() {
 	se.stop()
+	se.watchdog.Stop()
 	se.tasks.Wait()
 }
 
@@ -78,7 +90,8 @@ func (se *session) serve() error {
 			se.goodbye(why)
 		}
 	})
-	err := se.receive()
+	se.receive(nil)
+	err := <-se.finished
 	if !cancelled() {
 		<-told
 		return context.Cause(se.base)
@@ -90,57 +103,70 @@ func (se *session) serve() error {
 	return fail(err, "session", "", "")
 }
 
-// receive takes messages until there are no more and all is answered. Its error ends the session.
-func (se *session) receive() error {
+// receive is the receiver: it handles the requests that are left of a message, then takes
+// more, until the session's end, which it tells, or until it was replaced.
+func (se *session) receive(rest []*ctxfsv1.SessionRequest) {
 	for {
-		m, err := se.link.Recv()
+		if len(rest) > 0 {
+			se.replies.cork()
+		}
+		for len(rest) > 0 {
+			m := rest[0]
+			rest = rest[1:]
+			replaced, err := se.handle(m, rest)
+			if replaced {
+				return
+			}
+			if err != nil {
+				se.finished <- err
+				return
+			}
+		}
+		var err error
+		if rest, err = se.next(); err != nil {
+			se.finished <- unlessEOF(err)
+			return
+		}
+	}
+}
+
+// next returns the requests of the next message. After the last one it waits until all is answered: io.EOF.
+func (se *session) next() ([]*ctxfsv1.SessionRequest, error) {
+	if err := se.replies.uncork(); err != nil {
+		return nil, err
+	}
+	m, err := se.link.Recv()
+	if err != nil {
 		if errors.Is(err, io.EOF) {
 			se.tasks.Wait()
-			return nil
 		}
-		if err == nil {
-			err = se.handleAll(m)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// handleAll handles what came together; quick replies go together too.
-func (se *session) handleAll(m *ctxfsv1.SessionRequest) error {
-	if len(m.GetAlso()) == 0 {
-		return se.handle(m)
+		return nil, err
 	}
 	if n := 1 + len(m.GetAlso()); n > maxTogether {
-		return invalid("%d requests came together, the limit is %d", n, maxTogether)
+		return nil, invalid("%d requests came together, the limit is %d", n, maxTogether)
 	}
-	se.replies.cork()
-	err := se.handle(m)
 	for _, further := range m.GetAlso() {
-		if err == nil && len(further.GetAlso()) > 0 {
-			err = invalid("a request in also has one itself")
-		}
-		if err == nil {
-			err = se.handle(further)
+		if len(further.GetAlso()) > 0 {
+			return nil, invalid("a request in also has one itself")
 		}
 	}
-	return cmp.Or(err, se.replies.uncork())
+	return append([]*ctxfsv1.SessionRequest{m}, m.GetAlso()...), nil
 }
 
-func (se *session) handle(m *ctxfsv1.SessionRequest) error {
+// handle handles one request of a message. replaced tells that the caller is no longer the receiver.
+func (se *session) handle(m *ctxfsv1.SessionRequest, rest []*ctxfsv1.SessionRequest) (replaced bool, err error) {
 	switch r := m.GetRequest().(type) {
 	case *ctxfsv1.SessionRequest_Operation:
-		return se.operate(m.GetId(), r.Operation)
+		return se.operate(m.GetId(), r.Operation, rest)
 	case *ctxfsv1.SessionRequest_Cancel:
 		se.cancel(m.GetId())
-		return nil
+		return false, nil
 	case *ctxfsv1.SessionRequest_RefreshToken:
-		return se.refresh(m.GetId(), r.RefreshToken.GetToken())
+		return false, se.refresh(m.GetId(), r.RefreshToken.GetToken())
 	case *ctxfsv1.SessionRequest_Open:
-		return invalid("the session is open already")
+		return false, invalid("the session is open already")
 	}
-	return invalid("message %d is of no kind that this server knows", m.GetId())
+	return false, invalid("message %d is of no kind that this server knows", m.GetId())
 }
 
 // refresh goes on with a further token, or as before.
@@ -158,25 +184,28 @@ func (se *session) refresh(id uint64, token string) error {
 }
 
 // operate does an operation, or has it done.
-func (se *session) operate(id uint64, env *ctxfsv1.Operation) error {
+func (se *session) operate(id uint64, env *ctxfsv1.Operation, rest []*ctxfsv1.SessionRequest) (replaced bool, err error) {
 	op := operationOf(env)
 	switch {
 	case id == 0:
-		return invalid("an operation's id is 0")
+		return false, invalid("an operation's id is 0")
 	case op == nil:
-		return se.reply(id, nil, &fserr.Error{
+		return false, se.reply(id, nil, &fserr.Error{
 			Code: fserr.EOPNOTSUPP, Detail: "the operation is none that this server knows", Hint: "ctxfs.v1.Operation, by reflection, lists them",
 		})
 	}
 	req := op.request(env)
 	if err := checkContent(req); err != nil {
-		return se.reply(id, nil, err)
+		return false, se.reply(id, nil, err)
 	}
-	if op.quick && se.warm.Load() && se.isFree(id, fdOf(req)) {
-		res, err := se.do(se.ctx, op, env, nil)
-		return se.reply(id, res, err)
+	if err := se.takeSlot(); err != nil {
+		return false, err
 	}
-	return se.begin(&task{id: id, operation: op, env: env, fd: fdOf(req)})
+	t := &task{operation: op, id: id, env: env, fd: fdOf(req)}
+	if !op.long && se.warm.Load() && se.keep(t, rest) {
+		return se.doNow(t)
+	}
+	return false, se.begin(t)
 }
 
 // do does an operation as its RPC would.

@@ -3,6 +3,7 @@ package fsservice
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -27,19 +28,64 @@ func fdOf(req any) int32 {
 	return 0
 }
 
-// isFree reports whether nothing under way has the id or uses the handle.
-func (se *session) isFree(id uint64, fd int32) bool {
+// patience is how long an operation may keep the receiver.
+const patience = 200 * time.Microsecond
+
+// keep makes t what the receiver does itself, unless its id is in use or its handle is.
+func (se *session) keep(t *task, rest []*ctxfsv1.SessionRequest) bool {
 	se.mu.Lock()
 	defer se.mu.Unlock()
-	_, busy := se.lanes[fd]
-	return se.underway[id] == nil && !busy
+	if _, busy := se.lanes[t.fd]; busy || se.underway[t.id] != nil {
+		return false
+	}
+	se.current, se.rest = t, rest
+	return true
 }
 
-// begin lets a task run when its handle is free; while too many are under way it waits.
-func (se *session) begin(t *task) error {
-	if err := se.takeSlot(); err != nil {
-		return err
+// doNow does what was kept. When it took too long there is another receiver now, and the
+// caller goes on as any goroutine with a task.
+func (se *session) doNow(t *task) (replaced bool, err error) {
+	se.watchdog.Reset(patience)
+	res, opErr := se.do(se.ctx, t.operation, t.env, nil)
+	se.watchdog.Stop()
+	se.mu.Lock()
+	replaced = se.current != t
+	if !replaced {
+		se.current, se.rest = nil, nil
 	}
+	se.mu.Unlock()
+	if replaced {
+		se.run(se.finish(t, res, opErr))
+		return true, nil
+	}
+	err = se.reply(t.id, res, opErr)
+	<-se.slots
+	return false, err
+}
+
+// replace makes the calling goroutine the receiver, since the present one is kept by an
+// operation, which becomes a task like others. The watchdog calls it; when it comes too
+// late for one operation, the next one is taken from the receiver early, which is no harm.
+func (se *session) replace() {
+	se.mu.Lock()
+	t, rest := se.current, se.rest
+	if t == nil {
+		se.mu.Unlock()
+		return
+	}
+	se.current, se.rest = nil, nil
+	t.cancel = func() {} // what is this short has no loop to end
+	_ = se.add(t)        // keep has seen that it is the first on its handle
+	se.mu.Unlock()
+	if err := se.replies.uncork(); err != nil {
+		se.finished <- err
+		return
+	}
+	se.receive(rest)
+}
+
+// begin lets a task that has its slot run when its handle is free.
+func (se *session) begin(t *task) error {
 	t.ctx, t.cancel = context.WithCancel(se.ctx)
 	first, err := se.enter(t)
 	if err != nil {
@@ -87,33 +133,43 @@ func (se *session) enter(t *task) (first bool, err error) {
 		}
 		se.watches++
 	}
+	return se.add(t), nil
+}
+
+// add makes a task known; false when it has to wait for its handle. se.mu is held.
+func (se *session) add(t *task) (first bool) {
 	se.underway[t.id] = t
 	se.tasks.Add(1)
 	if t.fd == 0 {
-		return true, nil
+		return true
 	}
 	waiting, busy := se.lanes[t.fd]
 	if busy {
 		waiting = append(waiting, t)
 	}
 	se.lanes[t.fd] = waiting
-	return !busy, nil
+	return !busy
 }
 
 func (t *task) isWatch() bool { return t.method == ctxfsv1.FsService_Watch_FullMethodName }
 
-// run does a task, then those that waited for its handle.
+// run does a task, then those that waited for its handle; nil is none.
 func (se *session) run(t *task) {
 	for t != nil {
 		res, err := se.do(t.ctx, t.operation, t.env, func(part *ctxfsv1.OperationResult) error {
 			return se.replies.send(&ctxfsv1.SessionResponse{Id: t.id, More: true, Response: &ctxfsv1.SessionResponse_Result{Result: part}})
 		})
-		next := se.leave(t)
-		_ = se.reply(t.id, res, err) // a broken link ends the receiver too
-		<-se.slots
-		se.tasks.Done()
-		t = next
+		t = se.finish(t, res, err)
 	}
+}
+
+// finish answers a task, and returns what waited for its handle.
+func (se *session) finish(t *task, res *ctxfsv1.OperationResult, err error) (next *task) {
+	next = se.leave(t)
+	_ = se.reply(t.id, res, err) // a broken link ends the receiver too
+	<-se.slots
+	se.tasks.Done()
+	return next
 }
 
 // leave makes a task's id free, before the client can know of its reply, and returns
