@@ -126,7 +126,8 @@ func (p *Panel) Context(id string) *FS {
 
 // Close ends the session, whose handles the server closes after its grace, and the renewal
 // of the token. The panel stays open on the server, with this token until it expires: other
-// copies of it may run. Client.ClosePanel ends it for all.
+// copies of it may run; calls of this one are RPCs of their own from now on. Client.ClosePanel
+// ends it for all.
 func (p *Panel) Close() error {
 	p.client.mu.Lock()
 	delete(p.client.panels, p)

@@ -102,10 +102,9 @@ func TestServerWithoutSessions(t *testing.T) {
 func TestSessionsEnd(t *testing.T) {
 	closing := func(e *fserr.Error, code codes.Code) func(*played) error {
 		return func(s *played) error {
-			err := fserrpb.WithCode(e, code)
-			return errors.Join((*s).Send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Closing{
-				Closing: &ctxfsv1.SessionClosing{Error: fserrpb.ToSession(err)},
-			}}), err)
+			return (*s).Send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Closing{
+				Closing: &ctxfsv1.SessionClosing{Error: fserrpb.ToSession(fserrpb.WithCode(e, code))},
+			}})
 		}
 	}
 	for _, c := range []struct {

@@ -131,6 +131,23 @@ func TestHandlesAreTheInstances(t *testing.T) {
 	must(t, kept.Close())
 }
 
+// TestPanelCloseEndsItsSession closes a panel here: its handles close there, and its folder is still to be had.
+func TestPanelCloseEndsItsSession(t *testing.T) {
+	c := dialTo(t, servertest.Start(t, servertest.Workspace(t), func(c *server.Config) { c.LeaseGrace = 50 * time.Millisecond }))
+	p, err := c.OpenPanel(t.Context(), "panels/test")
+	must(t, err)
+	_, err = p.FS().OpenFile("README.md", os.O_RDONLY, 0)
+	must(t, err)
+	must(t, p.Close())
+	eventually(t, "the handle closes", func() bool {
+		handles, err := c.FS().Handles()
+		must(t, err)
+		return len(handles) == 0
+	})
+	_, err = p.FS().Stat("README.md")
+	must(t, err)
+}
+
 // TestTokenRefresh has a session outlive the token that it began with: a watch would end with it.
 func TestTokenRefresh(t *testing.T) {
 	p, err := dial(t).OpenPanel(t.Context(), "panels/test", client.TokenLife(2*time.Second))
@@ -154,7 +171,7 @@ func TestCancelledWhileItWaits(t *testing.T) {
 		calls   int
 	}{
 		{"for a reply", replies, 1, 1},
-		{"for a connection that is stuck", requests, 200 << 10, 20},
+		{"for a connection that is stuck", requests, 100 << 10, 20},
 		{"for its turn", replies, 1, 300},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,0 +1,83 @@
+package client
+
+import (
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// TestTogether packs requests of various sizes and wants them on the wire in order, in as
+// few messages as their sizes allow.
+func TestTogether(t *testing.T) {
+	const small, large = 100, largeRequest
+	for _, c := range []struct {
+		name  string
+		sizes []int
+		want  [][]uint64
+	}{
+		{"one", []int{small}, [][]uint64{{1}}},
+		{"small ones", []int{small, 0, small}, [][]uint64{{1, 2, 3}}},
+		{"a large one", []int{large}, [][]uint64{{1}}},
+		{"a large one first", []int{large, small, small}, [][]uint64{{1}, {2, 3}}},
+		{"a large one within", []int{small, large, small}, [][]uint64{{1}, {2}, {3}}},
+		{"as many as fit", []int{large / 2, large / 3, large / 3}, [][]uint64{{1, 2}, {3}}},
+		{"as many as may be", make([]int, 130), [][]uint64{upTo(1, 128), upTo(129, 130)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var batch []outgoing
+			for i, size := range c.sizes {
+				batch = append(batch, outgoing{request: request(t, uint64(i+1), size)})
+			}
+			var got [][]uint64
+			for with := (together{}); len(batch) > 0; {
+				n := with.pack(batch)
+				got = append(got, sent(t, &with))
+				batch = batch[n:]
+			}
+			if !slices.EqualFunc(got, c.want, slices.Equal) {
+				t.Errorf("sent %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func upTo(from, to uint64) (ids []uint64) {
+	for ; from <= to; from++ {
+		ids = append(ids, from)
+	}
+	return ids
+}
+
+func request(t *testing.T, id uint64, size int) []byte {
+	t.Helper()
+	op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Write{Write: &ctxfsv1.WriteRequest{
+		Content: &ctxfsv1.WriteRequest_Data{Data: make([]byte, size)},
+	}}}
+	b, err := proto.Marshal(&ctxfsv1.SessionRequest{Id: id, Request: &ctxfsv1.SessionRequest_Operation{Operation: op}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// sent returns the ids of the requests in a message, as the server reads it.
+func sent(t *testing.T, with *together) []uint64 {
+	t.Helper()
+	data, err := newWireCodec().Marshal(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Free()
+	var m ctxfsv1.SessionRequest
+	if err := proto.Unmarshal(data.Materialize(), &m); err != nil {
+		t.Fatal(err)
+	}
+	ids := []uint64{m.GetId()}
+	for _, also := range m.GetAlso() {
+		ids = append(ids, also.GetId())
+	}
+	return ids
+}
