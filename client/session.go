@@ -202,7 +202,7 @@ func (c *fsClient) do(ctx context.Context, op *ctxfsv1.Operation, t traits) (*ct
 			return nil, errNoSession
 		}
 		res, err := s.do(ctx, op)
-		if !again(err, t.repeats, try) {
+		if err == nil || !again(err, t.repeats, try) {
 			return res, err
 		}
 		<-s.over // which it is, or is about to be
@@ -212,7 +212,7 @@ func (c *fsClient) do(ctx context.Context, op *ctxfsv1.Operation, t traits) (*ct
 // again says whether a call that failed at its try with a broken session is made on another.
 func again(err error, repeats bool, try int) bool {
 	var broken *brokenError
-	if err == nil || !errors.As(err, &broken) {
+	if !errors.As(err, &broken) {
 		return false
 	}
 	if broken.sent {
