@@ -92,7 +92,7 @@ func (t *streamTable) remove(s *liveStream) {
 
 // endPanel ends a panel's streams.
 func (t *streamTable) endPanel(panel string) {
-	t.end(errClosed, func(s *liveStream) bool { return s.panel == panel })
+	t.end(unauthenticated(errClosed), func(s *liveStream) bool { return s.panel == panel })
 }
 
 // close ends all streams, and takes no more.
@@ -123,7 +123,7 @@ func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(
 	defer cancel(nil)
 	s := &liveStream{panel: id.Panel, cancel: cancel, counted: id.Role == panels.RolePanel}
 	if !id.ExpiresAt.IsZero() {
-		s.expiry = time.AfterFunc(time.Until(id.ExpiresAt), func() { cancel(errExpired) })
+		s.expiry = time.AfterFunc(time.Until(id.ExpiresAt), func() { cancel(unauthenticated(errExpired)) })
 		defer s.expiry.Stop()
 	}
 	ctx = context.WithValue(ctx, liveStreamKey{}, s)
@@ -153,11 +153,9 @@ func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(
 
 // reasonOr returns why the server ended ctx; err when it did not.
 func reasonOr(ctx context.Context, err error) error {
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errExpired) || errors.Is(cause, errClosed):
-		return unauthenticated(cause)
-	case errors.Is(cause, errStopping):
-		return errStopping
+	cause := context.Cause(ctx)
+	if errors.Is(cause, errExpired) || errors.Is(cause, errClosed) || errors.Is(cause, errStopping) {
+		return cause
 	}
 	return err
 }
