@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc/metadata"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// begin opens a session at addr with a panel's token.
+type begin func(t *testing.T, addr, token, instance string) *talk
+
+// overBoth runs f for a session by gRPC and one by WebSocket. addr picks the server's address for it.
+func overBoth(t *testing.T, f func(t *testing.T, begin begin, addr func(*running) string)) {
+	t.Helper()
+	t.Run("grpc", func(t *testing.T) {
+		f(t, beginGRPC, func(r *running) string { return r.Info().Addresses.TCP[0] })
+	})
+	t.Run("websocket", func(t *testing.T) {
+		f(t, beginWeb, func(r *running) string { return r.Info().Addresses.HTTP })
+	})
+}
+
+func beginGRPC(t *testing.T, addr, token, instance string) *talk {
+	t.Helper()
+	// Not t.Context: the session ends with the connection, which dial closes.
+	ctx, cut := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), "authorization", bearerOf(token)))
+	t.Cleanup(cut)
+	stream, err := ctxfsv1.NewFsServiceClient(dial(t, addr, nil)).Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &talk{T: t, say: stream.Send, hear: stream.Recv, cut: cut}
+	return s.open(instance, "")
+}
+
+// refresh sends a further token and returns the server's answer.
+func (s *talk) refresh(token string) *ctxfsv1.SessionResponse {
+	s.Helper()
+	s.id++
+	s.must(s.say(&ctxfsv1.SessionRequest{Id: s.id, Request: &ctxfsv1.SessionRequest_RefreshToken{
+		RefreshToken: &ctxfsv1.SessionRefreshToken{Token: token},
+	}}))
+	return s.next()
+}
+
+func opWrite(fd int32, text string) *ctxfsv1.Operation {
+	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Write{Write: &ctxfsv1.WriteRequest{
+		Fd: fd, Content: &ctxfsv1.WriteRequest_Text{Text: text},
+	}}}
+}
+
+func opFstat(fd int32) *ctxfsv1.Operation {
+	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Fstat{Fstat: &ctxfsv1.FstatRequest{Fd: fd}}}
+}
+
+func opGrep(pattern string) *ctxfsv1.Operation {
+	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Grep{Grep: &ctxfsv1.GrepRequest{Pattern: pattern}}}
+}

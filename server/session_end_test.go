@@ -1,0 +1,167 @@
+package server
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// manyLines is what a grep for "x" answers at such length that it is under way until its client reads.
+func manyLines(t *testing.T, r *running) {
+	t.Helper()
+	write(t, filepath.Join(r.Info().ContextsDir, "ctx_p", "lines"), strings.Repeat("x"+strings.Repeat("y", 1000)+"\n", 20_000))
+}
+
+// busy begins a session with a handle, a watch, and a grep that has sent its first part.
+func busy(t *testing.T, begin begin, r *running, addr, token string) *talk {
+	t.Helper()
+	manyLines(t, r)
+	s := begin(t, addr, token, "busy")
+	s.file("/held")
+	s.ask(opWatch("/"))
+	s.next()
+	s.ask(opGrep("x"))
+	for m := s.next(); m.GetResult().GetGrep() == nil; {
+		m = s.next()
+	}
+	return s
+}
+
+// renew returns a further token of panel p.
+func renew(t *testing.T, r *running, ttl time.Duration) string {
+	t.Helper()
+	resp, err := ctxfsv1.NewPanelServiceClient(r.host(t)).RenewToken(t.Context(), &ctxfsv1.RenewTokenRequest{PanelId: "p", TtlMs: ttl.Milliseconds()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetToken()
+}
+
+func closePanel(t *testing.T, r *running) {
+	t.Helper()
+	if _, err := ctxfsv1.NewPanelServiceClient(r.host(t)).ClosePanel(t.Context(), &ctxfsv1.ClosePanelRequest{PanelId: "p"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestClosePanelEndsASessionInMidOperation(t *testing.T) {
+	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
+		r := start(t, sessionConfig(t))
+		token, other := r.openPanel(t, "p").GetToken(), r.openPanel(t, "q").GetToken()
+		bystander := begin(t, addr(r), other, "")
+		s := busy(t, begin, r, addr(r), token)
+		closePanel(t, r)
+		s.ends(codes.Unauthenticated, "the panel was closed")
+		bystander.works(opStat("/"))
+		eventually(t, "its handles are closed", func() bool { return r.parts.handles.Count() == 0 })
+	})
+}
+
+func TestExpiryEndsASessionInMidOperation(t *testing.T) {
+	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
+		r := start(t, sessionConfig(t))
+		token := r.openPanel(t, "p").GetToken()
+		manyLines(t, r)
+		s := begin(t, addr(r), token, "")
+		m := s.refresh(renew(t, r, 2*time.Second))
+		s.ask(opGrep("x"))
+		<-time.After(time.Until(time.Unix(0, m.GetRefreshed().GetExpiresNs()))) // what the test is about
+		s.ends(codes.Unauthenticated, "the token expired")
+	})
+}
+
+func TestTheEndOfTheServerEndsASessionInMidOperation(t *testing.T) {
+	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
+		r := start(t, sessionConfig(t))
+		s := busy(t, begin, r, addr(r), r.openPanel(t, "p").GetToken())
+		r.stop()
+		s.ends(codes.Unavailable, "the server is stopping")
+		begun := time.Now()
+		if err := r.wait(); err != nil || time.Since(begun) > 5*time.Second {
+			t.Errorf("Serve: %v after %v", err, time.Since(begun))
+		}
+	})
+}
+
+// TestClosePanelEndsHoldsAndWatches is for those who use the RPCs.
+func TestClosePanelEndsHoldsAndWatches(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	fs := ctxfsv1.NewFsServiceClient(dial(t, r.Info().Addresses.TCP[0], nil))
+	ctx := with(t, "authorization", bearerOf(r.openPanel(t, "p").GetToken()))
+	hold, err := fs.Hold(ctx, &ctxfsv1.HoldRequest{ClientInstance: "tab"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := fs.Watch(ctx, &ctxfsv1.WatchRequest{Path: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, stream := range map[string]grpc.ClientStream{"hold": hold, "watch": watch} {
+		if err := stream.RecvMsg(new(ctxfsv1.HoldResponse)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	closePanel(t, r)
+	begun := time.Now()
+	for name, stream := range map[string]grpc.ClientStream{"hold": hold, "watch": watch} {
+		if err := stream.RecvMsg(new(ctxfsv1.HoldResponse)); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "closed") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+}
+
+// TestRefreshTokenKeepsASession lets two sessions begin with one token, and one of them refresh it.
+func TestRefreshTokenKeepsASession(t *testing.T) {
+	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
+		r := start(t, sessionConfig(t))
+		r.openPanel(t, "p")
+		token, foreign := renew(t, r, 4*time.Second), r.openPanel(t, "q").GetToken()
+		kept, lost := begin(t, addr(r), token, ""), begin(t, addr(r), token, "")
+		if m := kept.refresh(foreign); m.GetError().GetReason() != "EACCES" || !strings.Contains(m.GetError().GetMessage(), "not one of this session's panel") {
+			t.Errorf("another panel's token: %v", m)
+		}
+		if m := kept.refresh("forged"); codes.Code(m.GetError().GetCode()) != codes.Unauthenticated {
+			t.Errorf("a forged token: %v", m)
+		}
+		kept.works(opStat("/"))
+		if m := kept.refresh(renew(t, r, time.Hour)); m.GetRefreshed().GetExpiresNs() < time.Now().Add(50*time.Minute).UnixNano() {
+			t.Errorf("refreshed: %v", m)
+		}
+		lost.last() // with the token that both had
+		kept.works(opWriteFile("/still", "here"))
+	})
+}
+
+func TestAReadOnlySession(t *testing.T) {
+	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
+		r := start(t, sessionConfig(t))
+		begin(t, addr(r), r.openPanel(t, "p").GetToken(), "").works(opWriteFile("/a", "text"))
+		opened, err := ctxfsv1.NewPanelServiceClient(r.host(t)).OpenPanel(context.Background(), &ctxfsv1.OpenPanelRequest{PanelId: "p", ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := begin(t, addr(r), opened.GetToken(), "")
+		if !s.ready.GetReadOnly() {
+			t.Errorf("ready: %v", s.ready)
+		}
+		_, err = s.do(opWriteFile("/a", "other"))
+		wantError(t, err, codes.FailedPrecondition, "EROFS", "read-only")
+		fd := s.works(opOpen("/a", "r")).GetOpen().GetFd()
+		_, err = s.do(opWrite(fd, "other"))
+		wantError(t, err, codes.FailedPrecondition, "EROFS", "read-only")
+		if got := s.works(opRead(fd, 0, 10)).GetRead().GetBytesRead(); got != 4 {
+			t.Errorf("read %d bytes", got)
+		}
+	})
+}
