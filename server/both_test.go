@@ -25,14 +25,17 @@ func overBoth(t *testing.T, f func(t *testing.T, begin begin, addr func(*running
 
 func beginGRPC(t *testing.T, addr, token, instance string) *talk {
 	t.Helper()
-	// Not t.Context: the session ends with the connection, which dial closes.
 	ctx, cut := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), "authorization", bearerOf(token)))
 	t.Cleanup(cut)
-	stream, err := ctxfsv1.NewFsServiceClient(dial(t, addr, nil)).Session(ctx)
+	cc := dial(t, addr, nil)
+	stream, err := ctxfsv1.NewFsServiceClient(cc).Session(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &talk{T: t, say: stream.Send, hear: stream.Recv, cut: cut}
+	s := &talk{T: t, say: stream.Send, hear: stream.Recv, cut: func() {
+		cut()
+		_ = cc.Close()
+	}}
 	return s.open(instance, "")
 }
 

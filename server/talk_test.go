@@ -51,7 +51,11 @@ func dialWeb(t *testing.T, addr string, header http.Header) *websocket.Conn {
 func dialWebWith(t *testing.T, addr string, opts *websocket.DialOptions) *websocket.Conn {
 	t.Helper()
 	addr, query, _ := strings.Cut(addr, "?")
-	ws, resp, err := websocket.Dial(t.Context(), "ws://"+addr+"/v1/session?"+query, opts)
+	scheme := "ws://"
+	if opts.HTTPClient != nil {
+		scheme = "wss://" // which is what a client of one's own is for
+	}
+	ws, resp, err := websocket.Dial(t.Context(), scheme+addr+"/v1/session?"+query, opts)
 	if resp != nil && resp.Body != nil {
 		_ = resp.Body.Close()
 	}
