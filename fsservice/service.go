@@ -57,6 +57,7 @@ type Service struct {
 	sessions SessionConfig
 	log      *zap.Logger
 	inodes   inodeLocks
+	watchdog watchdog
 	// open counts the sessions.
 	open atomic.Int64
 	// grepMemory bounds what all Greps hold of files at once, in bytes.
@@ -82,3 +83,6 @@ func New(cfg Config) *Service {
 		grepMemory: semaphore.NewWeighted(grepMemory),
 	}
 }
+
+// Wait waits for what sessions leave behind for a moment. All of them must have ended.
+func (s *Service) Wait() { s.watchdog.running.Wait() }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
@@ -33,16 +32,15 @@ type session struct {
 	warm atomic.Bool
 	// finished gets the receiver's end.
 	finished chan error
-	// watchdog replaces the receiver.
-	watchdog *time.Timer
 	// slots bounds what is under way.
 	slots chan struct{}
 	tasks sync.WaitGroup
 
 	mu sync.Mutex
-	// current is what the receiver does itself, and rest what came with it.
+	// current is what the receiver does itself, and rest what came with it. watched says that the watchdog knows of the session.
 	current  *task
 	rest     []*ctxfsv1.SessionRequest
+	watched  bool
 	underway map[uint64]*task
 	watches  int
 	// lanes holds, for each handle in use, what waits for it.
@@ -51,19 +49,17 @@ type session struct {
 
 func newSession(ctx context.Context, s *Service, id panels.Identity, link Link, together bool, transport string) *session {
 	base, stop := context.WithCancel(ctx)
-	se := &session{
+	return &session{
 		service: s, link: link, replies: newReplies(link, together), transport: transport, base: base, stop: stop, ctx: panels.WithIdentity(base, id),
 		finished: make(chan error, 1), slots: make(chan struct{}, MaxInFlight), underway: map[uint64]*task{}, lanes: map[int32][]*task{},
 	}
-	se.watchdog = time.AfterFunc(patience, se.replace)
-	return se
 }
 
 // end ends what is under way, and waits for it.
 func (se *session) end() {
 	se.stop()
-	se.watchdog.Stop()
 	se.tasks.Wait()
+	se.service.watchdog.forget(se)
 }
 
 // reply answers an operation. Its error is the link's.

@@ -3,7 +3,6 @@ package fsservice
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -28,26 +27,45 @@ func fdOf(req any) int32 {
 	return 0
 }
 
-// patience is how long an operation may keep the receiver.
-const patience = 200 * time.Microsecond
-
 // keep makes t what the receiver does itself, unless its id is in use or its handle is.
 func (se *session) keep(t *task, rest []*ctxfsv1.SessionRequest) bool {
 	se.mu.Lock()
-	defer se.mu.Unlock()
-	if _, busy := se.lanes[t.fd]; busy || se.underway[t.id] != nil {
+	_, busy := se.lanes[t.fd]
+	if busy || se.underway[t.id] != nil {
+		se.mu.Unlock()
 		return false
 	}
 	se.current, se.rest = t, rest
+	unwatched := !se.watched
+	se.watched = true
+	se.mu.Unlock()
+	if unwatched {
+		se.service.watchdog.watch(se)
+	}
 	return true
+}
+
+// doing is what the receiver does itself, nil when that is nothing.
+func (se *session) doing() *task {
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	return se.current
+}
+
+// unwatched lets the watchdog look elsewhere, if the receiver does nothing.
+func (se *session) unwatched() bool {
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	if se.current == nil {
+		se.watched = false
+	}
+	return !se.watched
 }
 
 // doNow does what was kept. When it took too long there is another receiver now, and the
 // caller goes on as any goroutine with a task.
 func (se *session) doNow(t *task) (replaced bool, err error) {
-	se.watchdog.Reset(patience)
 	res, opErr := se.do(se.ctx, t.operation, t.env, nil)
-	se.watchdog.Stop()
 	se.mu.Lock()
 	replaced = se.current != t
 	if !replaced {
@@ -63,16 +81,15 @@ func (se *session) doNow(t *task) (replaced bool, err error) {
 	return false, err
 }
 
-// replace makes the calling goroutine the receiver, since the present one is kept by an
-// operation, which becomes a task like others. The watchdog calls it; when it comes too
-// late for one operation, the next one is taken from the receiver early, which is no harm.
-func (se *session) replace() {
+// replace makes the calling goroutine the receiver, if t still keeps the present one: t
+// becomes a task like others.
+func (se *session) replace(t *task) {
 	se.mu.Lock()
-	t, rest := se.current, se.rest
-	if t == nil {
+	if se.current != t {
 		se.mu.Unlock()
 		return
 	}
+	rest := se.rest
 	se.current, se.rest = nil, nil
 	t.cancel = func() {} // what is this short has no loop to end
 	_ = se.add(t)        // keep has seen that it is the first on its handle

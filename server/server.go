@@ -176,6 +176,9 @@ func (s *Server) Close() error {
 		s.ls.close()
 		s.streams.close()
 		s.streams.wait()
+		if s.fs != nil {
+			s.fs.Wait()
+		}
 		s.stopTraces()
 		if s.parts != nil {
 			errs = append(errs, s.parts.close())
