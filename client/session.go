@@ -202,8 +202,11 @@ func (c *fsClient) do(ctx context.Context, op *ctxfsv1.Operation, t traits) (*ct
 			return nil, errNoSession
 		}
 		res, err := s.do(ctx, op)
-		if err == nil || !again(err, t.repeats, try) {
-			return res, err
+		if err == nil {
+			return res, nil
+		}
+		if err = s.orEnd(ctx, err); !again(err, t.repeats, try) {
+			return nil, err
 		}
 		<-s.over // which it is, or is about to be
 	}

@@ -114,6 +114,13 @@ func TestSessionsEnd(t *testing.T) {
 		words string
 	}{
 		{"panel closed", closing(&fserr.Error{Code: fserr.EACCES, Detail: "the panel was closed"}, codes.Unauthenticated), codes.Unauthenticated, "the panel was closed"},
+		{"panel closed, and told late", func(s *played) error {
+			cancelled := &ctxfsv1.SessionResponse_Error{Error: fserrpb.ToSession(fserr.ECANCELED)}
+			if err := (*s).Send(&ctxfsv1.SessionResponse{Id: 1, Response: cancelled}); err != nil {
+				return err
+			}
+			return closing(&fserr.Error{Code: fserr.EACCES, Detail: "the panel was closed"}, codes.Unauthenticated)(s)
+		}, codes.Unauthenticated, "the panel was closed"},
 		{"server stopping", closing(&fserr.Error{Code: fserr.EAGAIN, Detail: "the server is stopping"}, codes.Unavailable), codes.Unavailable, "the server is stopping"},
 		{"without a word", func(*played) error { return nil }, codes.Unavailable, "ended the session"},
 		{"with a status", func(*played) error { return status.Error(codes.Internal, "odd") }, codes.Internal, "odd"},

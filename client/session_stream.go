@@ -7,14 +7,19 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
+
+// endsWithin is how soon a session ends, at the most, whose operations its server has cancelled.
+const endsWithin = time.Second
 
 // session is one Session stream. A caller queues its message; when nobody is sending it
 // sends what is queued, its own and others'. One goroutine receives, and hands each reply
@@ -271,6 +276,24 @@ func (s *session) end(why error) {
 	}
 	s.mu.Unlock()
 	s.senders.Wait()
+}
+
+// orEnd returns what a call that failed is told. A server that ends a session cancels
+// what is under way, and may answer that before it says why: then the end is the answer.
+func (s *session) orEnd(ctx context.Context, err error) error {
+	var broken *brokenError
+	if errors.As(err, &broken) || fserr.CodeOf(err) != fserr.ECANCELED || ctx.Err() != nil {
+		return err
+	}
+	timer := time.NewTimer(endsWithin)
+	defer timer.Stop()
+	select {
+	case <-s.over:
+		return &brokenError{why: s.reason(), sent: true}
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return err
 }
 
 // reason is why the session ended.
