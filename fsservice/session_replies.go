@@ -47,6 +47,21 @@ func newReplies(link Link, together bool) *replies {
 func (r *replies) send(m *ctxfsv1.SessionResponse) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.add(m, false)
+}
+
+// last sends m as the last message.
+func (r *replies) last(m *ctxfsv1.SessionResponse) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.add(m, true) // a broken link has no last message
+	for r.sending {
+		r.room.Wait()
+	}
+}
+
+// add is send, and last the end of it. r.mu is held, but not while waiting or sending.
+func (r *replies) add(m *ctxfsv1.SessionResponse, last bool) error {
 	for r.sending && r.weight > maxWaiting && r.broken == nil {
 		r.room.Wait()
 	}
@@ -56,23 +71,13 @@ func (r *replies) send(m *ctxfsv1.SessionResponse) error {
 	case r.over:
 		return fserr.ECANCELED
 	}
+	r.over = last
 	r.waiting = append(r.waiting, m)
 	r.weight += weightOf(m)
 	if r.sending || (r.corked && r.weight <= maxWaiting && len(r.waiting) < maxTogether) {
 		return nil
 	}
 	return r.flush()
-}
-
-// last sends m as the last message.
-func (r *replies) last(m *ctxfsv1.SessionResponse) {
-	_ = r.send(m) // a broken link has no last message
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.over = true
-	for r.sending {
-		r.room.Wait()
-	}
 }
 
 // cork holds messages back until uncork, as far as there is room.

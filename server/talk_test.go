@@ -162,6 +162,9 @@ func (s *talk) last() (e end) {
 			e.err, e.took = err, time.Since(begun)
 			return e
 		}
+		if e.closing != nil {
+			s.Errorf("closing was not the last message: %v came", m)
+		}
 		if m.GetClosing() != nil {
 			e.closing = m.GetClosing().GetError()
 		}
