@@ -142,16 +142,23 @@ type relay struct {
 	conns []net.Conn
 	// gone, once closed, lets nothing pass any more.
 	gone chan struct{}
+	// pace, when set, is how often 32 KiB pass to the client.
+	pace time.Duration
 }
 
 func newRelay(t *testing.T, to string) *relay {
+	t.Helper()
+	return slowRelay(t, to, 0)
+}
+
+func slowRelay(t *testing.T, to string, pace time.Duration) *relay {
 	t.Helper()
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := &relay{Listener: l, to: to, gone: make(chan struct{})}
+	y := &relay{Listener: l, to: to, gone: make(chan struct{}), pace: pace}
 	y.done.Go(y.serve)
 	t.Cleanup(func() {
 		y.cut()
@@ -172,19 +179,25 @@ func (y *relay) serve() {
 			_ = near.Close()
 			continue
 		}
+		if c, ok := far.(*net.TCPConn); ok && y.pace > 0 {
+			_ = c.SetReadBuffer(64 << 10)
+		}
 		y.mu.Lock()
 		y.conns = append(y.conns, near, far)
 		y.mu.Unlock()
-		y.done.Go(func() { y.pass(near, far) })
-		y.done.Go(func() { y.pass(far, near) })
+		y.done.Go(func() { y.pass(near, far, y.pace) })
+		y.done.Go(func() { y.pass(far, near, 0) })
 	}
 }
 
 // pass copies; once the network is gone it swallows, and tells nobody.
-func (y *relay) pass(to, from net.Conn) {
+func (y *relay) pass(to, from net.Conn, pace time.Duration) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
+		if pace > 0 {
+			<-time.After(pace)
+		}
 		select {
 		case <-y.gone:
 		default:

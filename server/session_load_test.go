@@ -47,7 +47,7 @@ func TestASlowReaderHoldsUpItselfOnly(t *testing.T) {
 		other := begin(t, addr(r), r.openPanel(t, "q").GetToken(), "")
 		fd := s.file("/a")
 		s.works(opWriteFile("/a", strings.Repeat("x", length)))
-		before, routines := heap(), runtime.NumGoroutine()
+		before := heap()
 		said := make(chan error, 1)
 		go func() {
 			for i := range asked {
@@ -62,7 +62,15 @@ func TestASlowReaderHoldsUpItselfOnly(t *testing.T) {
 			}
 			said <- nil
 		}()
-		eventually(t, "much is under way", func() bool { return runtime.NumGoroutine() > routines+50 })
+		done, still := 0, 0
+		eventually(t, "no more is done", func() bool {
+			was := done
+			if done = r.reads(t); done == 0 || done != was {
+				still = 0
+			}
+			still++
+			return still > 20
+		})
 		begun := time.Now()
 		for range 100 {
 			other.works(opStat("/"))
@@ -107,6 +115,26 @@ func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
 		}
 	}()
 	eventually(t, "the session has ended", func() bool { return r.fs.Sessions() == 0 })
+}
+
+// TestASlowNetworkIsNoSilence has a client's answers to pings wait for all that it has to read before.
+func TestASlowNetworkIsNoSilence(t *testing.T) {
+	cfg := sessionConfig(t)
+	cfg.Keepalive = time.Second
+	r := start(t, cfg)
+	network := slowRelay(t, r.Info().Addresses.HTTP, 40*time.Millisecond)
+	s := beginWeb(t, network.Addr().String(), r.openPanel(t, "p").GetToken(), "")
+	s.works(opWriteFile("/a", strings.Repeat("x", 256<<10)))
+	const asked = 16
+	for range asked {
+		s.ask(&ctxfsv1.Operation{Request: &ctxfsv1.Operation_ReadFile{ReadFile: &ctxfsv1.ReadFileRequest{Path: "/a"}}})
+	}
+	for range asked {
+		if m := s.next(); m.GetResult().GetReadFile() == nil {
+			t.Fatalf("got %v", m)
+		}
+	}
+	s.works(opStat("/a"))
 }
 
 // TestManySessionsLeaveNothing opens and drops them, each with a handle and a watch.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -10,8 +11,15 @@ import (
 	"time"
 )
 
-// writeStep is what must be taken within a keepalive, in bytes.
-const writeStep = 64 << 10
+const (
+	// writeStep is what must be taken within a keepalive, in bytes.
+	writeStep = 64 << 10
+	// blocked is how long a write takes at least that waited for the client, and not for the system's buffer.
+	blocked = 20 * time.Millisecond
+	// sendBuffer is what the system holds of what is sent, in bytes: as much as it likes would
+	// keep a ping from a slow client for minutes.
+	sendBuffer = 256 << 10
+)
 
 // webConn is the connection below a WebSocket. It ends one whose client is silent, or takes
 // nothing of what is sent: neither needs a timer or a goroutine while all is well.
@@ -22,8 +30,9 @@ type webConn struct {
 	ping func()
 	// openBy is until when the first message must come; zero once it has.
 	openBy time.Time
-	// writing counts the writes that wait for the client.
+	// writing counts the writes under way; took is when the client last took what a write waited for, in ns since the epoch.
 	writing atomic.Int32
+	took    atomic.Int64
 }
 
 // Read implements net.Conn. A client that says nothing for a keepalive is asked, and has a
@@ -36,11 +45,17 @@ func (c *webConn) Read(p []byte) (int, error) {
 	for errors.Is(err, os.ErrDeadlineExceeded) {
 		c.ping()
 		n, err = c.readBy(p, time.Now().Add(c.keepalive/3))
-		if errors.Is(err, os.ErrDeadlineExceeded) && c.writing.Load() == 0 { // a write has its own deadline
+		if errors.Is(err, os.ErrDeadlineExceeded) && !c.isSlow() {
 			return n, errSilent
 		}
 	}
 	return n, err
+}
+
+// isSlow tells that the client's answer may be late because it has much to read before our
+// question. Its writes have a deadline of their own.
+func (c *webConn) isSlow() bool {
+	return c.writing.Load() > 0 || time.Since(time.Unix(0, c.took.Load())) < c.keepalive
 }
 
 func (c *webConn) readBy(p []byte, deadline time.Time) (int, error) {
@@ -63,15 +78,25 @@ func (c *webConn) Write(p []byte) (n int, err error) {
 	defer c.writing.Add(-1)
 	for len(p) > 0 && err == nil {
 		part := p[:min(len(p), writeStep)]
-		if err = c.SetWriteDeadline(time.Now().Add(c.keepalive)); err == nil {
-			var took int
-			took, err = c.Conn.Write(part)
-			n += took
-		}
+		var done int
+		done, err = c.writeStep(part)
+		n += done
 		p = p[len(part):]
 	}
 	if err != nil {
 		_ = c.Close() // so that the reader ends too
+	}
+	return n, err
+}
+
+func (c *webConn) writeStep(p []byte) (int, error) {
+	begun := time.Now()
+	if err := c.SetWriteDeadline(begun.Add(c.keepalive)); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(p)
+	if now := time.Now(); err == nil && now.Sub(begun) > blocked {
+		c.took.Store(now.UnixNano())
 	}
 	return n, err
 }
@@ -82,12 +107,23 @@ type hijacked struct {
 	conn *webConn
 }
 
+// limitBuffer bounds what the system holds for a client; one that refuses serves as well.
+func limitBuffer(conn net.Conn) {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	if c, ok := conn.(*net.TCPConn); ok {
+		_ = c.SetWriteBuffer(sendBuffer)
+	}
+}
+
 // Hijack implements http.Hijacker.
 func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
+	limitBuffer(conn)
 	h.conn.Conn = conn
 	rw.Writer.Reset(h.conn)
 	return h.conn, rw, nil

@@ -139,6 +139,9 @@ func (l *webLink) gone(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) && !l.conn.openBy.IsZero() {
 		return unauthenticated(&fserr.Error{Code: fserr.EACCES, Detail: "open did not come in time", Hint: "send it at once"})
 	}
+	if errors.Is(err, errSilent) {
+		return fmt.Errorf("%w: %w", context.Canceled, errSilent)
+	}
 	return context.Canceled
 }
 
@@ -192,6 +195,8 @@ func closeStatus(why error) (websocket.StatusCode, string) {
 		reason = strings.ToValidUTF8(reason[:maxWebReason], "")
 	}
 	switch {
+	case errors.Is(why, errSilent):
+		return websocket.StatusTryAgainLater, errSilent.Error()
 	case errors.Is(why, errText):
 		return websocket.StatusUnsupportedData, reason
 	case errors.Is(why, errEncoding):

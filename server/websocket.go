@@ -198,7 +198,7 @@ var (
 	errText     = errors.New("a text message")
 	errEncoding = errors.New("no SessionRequest")
 	errTooLarge = errors.New("too large")
-	errSilent   = errors.New("the client does not answer")
+	errSilent   = errors.New("the client did not answer a ping in time")
 )
 
 // accept answers a request by a WebSocket, or refuses it.
