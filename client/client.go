@@ -14,8 +14,9 @@
 // # Sessions
 //
 // Operations go by a session, one stream for the Client and one for each Panel, which
-// begins with the first of them: a stat takes a third of the time that a call of its own
-// takes. What a Go program should know of it:
+// begins with the first of them: a stat takes less than 0.6 of the time that a call of its
+// own takes, and 32 callers get more than twice as many done (BenchmarkStat). What a Go
+// program should know of it:
 //
 //   - The session is the lease of this Client or Panel: handles (File) that it opened close
 //     on the server when it is gone for longer than the server's grace, 30 s by default. Two
