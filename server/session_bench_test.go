@@ -1,13 +1,16 @@
 package server
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/panels"
@@ -22,6 +25,8 @@ type benchLink struct {
 	// answered has room for the replies to what is under way.
 	answered chan struct{}
 	ahead    int
+	// encoded is the reply sent last.
+	encoded []byte
 }
 
 func (l *benchLink) Recv() (*ctxfsv1.SessionRequest, error) {
@@ -38,14 +43,31 @@ func (l *benchLink) Recv() (*ctxfsv1.SessionRequest, error) {
 }
 
 func (l *benchLink) Send(m *ctxfsv1.SessionResponse) error {
-	if m.GetReady() != nil {
+	if m.GetReady() != nil || m.GetMore() {
 		return nil
 	}
 	if m.GetError() != nil {
 		l.b.Error(m.GetError())
 	}
+	var err error
+	if l.encoded, err = (proto.MarshalOptions{}).MarshalAppend(l.encoded[:0], m); err != nil {
+		return err
+	}
 	l.answered <- struct{}{}
 	return nil
+}
+
+// fillFolder makes a folder of n files.
+func fillFolder(b *testing.B, dir string, n int, content string) {
+	b.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	for i := range n {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("entry-%04d.txt", i)), []byte(content), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // BenchmarkSession is what an operation costs the server beside its transport.
@@ -64,6 +86,11 @@ func BenchmarkSession(b *testing.B) {
 	if err := os.WriteFile(filepath.Join(folder, "f"), []byte(strings.Repeat("x", 4096)), 0o600); err != nil {
 		b.Fatal(err)
 	}
+	fillFolder(b, filepath.Join(folder, "list"), 1000, "x")
+	needle := "quetzalcoatlus"
+	for i := range 10 {
+		fillFolder(b, filepath.Join(folder, "grep", strconv.Itoa(i)), 50, strings.Repeat("func step(in []byte) (out int)\n", 4096/31))
+	}
 	ctx := panels.WithIdentity(b.Context(), panels.Identity{Role: panels.RolePanel, Panel: "p", Context: "ctx_p", Owner: "p"})
 	content := []byte(strings.Repeat("y", 4096))
 	for name, op := range map[string]*ctxfsv1.Operation{
@@ -73,6 +100,10 @@ func BenchmarkSession(b *testing.B) {
 		"overwrite-4k": {Request: &ctxfsv1.Operation_WriteFile{WriteFile: &ctxfsv1.WriteFileRequest{
 			Path: "/f", Content: &ctxfsv1.WriteFileRequest_Data{Data: content},
 		}}},
+		"readdir-1000": {Request: &ctxfsv1.Operation_Readdir{Readdir: &ctxfsv1.ReaddirRequest{
+			Path: "/list", WithFileTypes: true, WithStats: true,
+		}}},
+		"grep-500": {Request: &ctxfsv1.Operation_Grep{Grep: &ctxfsv1.GrepRequest{Path: "/grep", Pattern: needle, FixedStrings: true}}},
 		"list-handles": {Request: &ctxfsv1.Operation_ListHandles{ListHandles: &ctxfsv1.ListHandlesRequest{}}},
 	} {
 		b.Run(name, func(b *testing.B) {

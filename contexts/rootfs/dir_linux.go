@@ -1,11 +1,8 @@
 package rootfs
 
 import (
-	"errors"
 	"io"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -14,7 +11,6 @@ import (
 type linuxDir struct {
 	fd   descriptor
 	mu   sync.Mutex
-	buf  []byte
 	rest []Entry // of the page read last, what is not yet given out
 }
 
@@ -46,45 +42,21 @@ func (d *linuxDir) Close() error { return failed(d.fd.close(), "close", "") }
 
 // take gives out up to n entries of the page; with stats, those that are still there.
 func (d *linuxDir) take(fd, n int, stats bool) ([]Entry, error) {
-	page := d.rest[:min(n, len(d.rest))]
-	d.rest = d.rest[len(page):]
+	n = min(n, len(d.rest))
+	page := d.rest[:n:n]
+	d.rest = d.rest[n:]
 	if !stats {
 		return page, nil
 	}
-	kept := make([]Entry, 0, len(page))
-	for _, e := range page {
-		st, err := statAt(fd, e.Name)
-		if err == unix.ENOENT {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		e.Stat, e.Type = &st, st.Type()
-		kept = append(kept, e)
-	}
-	return kept, nil
+	return statAll(fd, page)
 }
 
-// fill reads pages until there is an entry to give out; io.EOF at the end, also
-// when the directory itself was removed (ENOENT).
-func (d *linuxDir) fill(fd int) error {
-	if d.buf == nil {
-		d.buf = make([]byte, direntBuffer)
+// fill reads pages until there is an entry to give out; io.EOF at the end.
+func (d *linuxDir) fill(fd int) (err error) {
+	for len(d.rest) == 0 && err == nil {
+		d.rest, err = appendPage(nil, fd, visible)
 	}
-	for len(d.rest) == 0 {
-		n := 0
-		err := uninterrupted(func() (err error) {
-			n, err = unix.Getdents(fd, d.buf)
-			return err
-		})
-		if errors.Is(err, unix.ENOENT) || (err == nil && n == 0) {
-			return io.EOF
-		}
-		if err != nil {
-			return err
-		}
-		d.rest = appendDirents(nil, d.buf[:n], func(name string) bool { return !Reserved(name) })
-	}
-	return nil
+	return err
 }
+
+func visible(name string) bool { return !Reserved(name) }

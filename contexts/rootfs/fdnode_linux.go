@@ -1,13 +1,10 @@
 package rootfs
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
+	"io"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // fdNode is a held directory on Linux: every call is an *at call on its
@@ -24,29 +21,14 @@ func newFDNode(fd int, r *linuxRoot) dirNode { return &fdNode{fd: fd, root: r} }
 
 func (n *fdNode) Close() error { return unix.Close(n.fd) }
 
-// direntBuffer holds about a thousand short names per getdents call.
-const direntBuffer = 32 << 10
-
 // entries starts at the beginning each time; two calls at once on one node
 // would share the descriptor's position and are not allowed.
 func (n *fdNode) entries(stats bool) ([]Entry, error) {
-	all, err := n.list(func(name string) bool { return !Reserved(name) })
+	all, err := n.list(visible)
 	if err != nil || !stats {
 		return all, err
 	}
-	kept := all[:0]
-	for _, e := range all {
-		st, err := statAt(n.fd, e.Name)
-		if fserr.CodeOf(err) == fserr.ENOENT {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		e.Stat, e.Type = &st, st.Type()
-		kept = append(kept, e)
-	}
-	return kept, nil
+	return statAll(n.fd, all)
 }
 
 // reserved lists the names that entries leaves out.
@@ -64,47 +46,17 @@ func (n *fdNode) list(want func(string) bool) ([]Entry, error) {
 		return nil, err
 	}
 	var out []Entry
-	buf := make([]byte, direntBuffer)
 	for {
-		got, err := unix.Getdents(n.fd, buf)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if errors.Is(err, unix.ENOENT) { // the directory itself was removed
+		got, err := appendPage(out, n.fd, want)
+		if err == io.EOF {
 			return out, nil
 		}
-		if err != nil || got == 0 {
+		if err != nil {
 			return out, err
 		}
-		out = appendDirents(out, buf[:got], want)
+		out = got
 	}
 }
-
-// The layout of struct linux_dirent64 (getdents64(2)).
-const (
-	direntReclen = 16
-	direntType   = 18
-	direntName   = 19
-)
-
-func appendDirents(out []Entry, buf []byte, want func(string) bool) []Entry {
-	for len(buf) >= direntName {
-		size := int(binary.NativeEndian.Uint16(buf[direntReclen:]))
-		if size < direntName || size > len(buf) {
-			return out
-		}
-		raw, _, _ := bytes.Cut(buf[direntName:size], []byte{0})
-		name := string(raw)
-		if name != "." && name != ".." && want(name) {
-			out = append(out, Entry{Name: name, Type: typeOfDirent(buf[direntType])})
-		}
-		buf = buf[size:]
-	}
-	return out
-}
-
-// typeOfDirent uses that d_type is the S_IFMT bits shifted (IFTODT in dirent.h).
-func typeOfDirent(d byte) Type { return typeOfMode[uint32(d)<<12] }
 
 func (n *fdNode) lstat(name string) (Stat, error) {
 	if name == "" {

@@ -131,13 +131,18 @@ const (
 	S_IFIFO  = 0o010000
 )
 
-var typeOfMode = map[uint32]Type{
-	S_IFSOCK: TypeSocket, S_IFLNK: TypeSymlink, S_IFREG: TypeFile, S_IFBLK: TypeBlockDevice,
-	S_IFDIR: TypeDirectory, S_IFCHR: TypeCharDevice, S_IFIFO: TypeFIFO,
+// typeShift makes of the S_IFMT bits a number of a few bits.
+const typeShift = 12
+
+// typeOfMode is by the S_IFMT bits, shifted.
+var typeOfMode = [S_IFMT>>typeShift + 1]Type{
+	S_IFSOCK >> typeShift: TypeSocket, S_IFLNK >> typeShift: TypeSymlink, S_IFREG >> typeShift: TypeFile,
+	S_IFBLK >> typeShift: TypeBlockDevice, S_IFDIR >> typeShift: TypeDirectory, S_IFCHR >> typeShift: TypeCharDevice,
+	S_IFIFO >> typeShift: TypeFIFO,
 }
 
 // Type returns the file type in Mode.
-func (s Stat) Type() Type { return typeOfMode[s.Mode&S_IFMT] }
+func (s Stat) Type() Type { return typeOfMode[s.Mode&S_IFMT>>typeShift] }
 
 // Perm returns the permission bits, with setuid, setgid and sticky.
 func (s Stat) Perm() uint32 { return s.Mode & 0o7777 }

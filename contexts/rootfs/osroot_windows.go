@@ -139,7 +139,7 @@ func linuxMode(m os.FileMode) uint32 {
 	perm := uint32(m.Perm())
 	for bits, t := range typeOfMode {
 		if t == typeOfFileMode(m) {
-			return bits | perm
+			return uint32(bits)<<typeShift | perm
 		}
 	}
 	return perm

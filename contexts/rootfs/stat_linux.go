@@ -43,10 +43,7 @@ func fstatInto(st *Stat, fd int) error {
 // statAt returns the attributes of name itself, one component in dirfd.
 func statAt(dirfd int, name string) (Stat, error) {
 	var x unix.Statx_t
-	err := uninterrupted(func() error {
-		return unix.Statx(dirfd, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statMask, &x)
-	})
-	if err != nil {
+	if err := statxAt(dirfd, name, &x); err != nil {
 		return Stat{}, err
 	}
 	return statOf(&x), nil
