@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -16,11 +15,11 @@ import (
 
 const (
 	// listStep is how many entries are listed between two looks at the caller's patience.
-	listStep = 256
-	// maxBatch bounds a message of Opendir, in bytes, as entryCost counts them.
+	listStep = 1024
+	// defaultBatch is buffer_size when it is 0.
+	defaultBatch = 256
+	// maxBatch bounds a message of Opendir, in bytes, but for its last entry.
 	maxBatch = 1 << 20
-	// entryOverhead is more than an entry's framing, and statSize more than a Stat, on the wire.
-	entryOverhead, statSize = 16, 128
 )
 
 // listing is what a caller wants to know of a directory.
@@ -78,36 +77,13 @@ func (c *call) listTree(base string, l listing, each func(listed) error) error {
 	})
 }
 
-func (l listing) wire(e listed) *ctxfsv1.DirEntry {
-	w := &ctxfsv1.DirEntry{}
-	w.Name, w.RawName = wirePath(e.Name)
-	w.ParentPath, w.RawParentPath = wirePath(e.dir)
-	if l.types || l.stats {
-		w.Type = fileType(e.Type)
-	}
-	if l.stats && e.Stat != nil {
-		w.Stat = wireStat(*e.Stat)
-	}
-	return w
-}
-
-// entryCost bounds an entry's size on the wire from above.
-func entryCost(e listed) int {
-	n := len(e.Name) + len(e.dir) + entryOverhead
-	if e.Stat != nil {
-		n += statSize
-	}
-	return n
-}
-
 // Readdir implements FsService.
 func (s *Service) Readdir(ctx context.Context, req *ctxfsv1.ReaddirRequest) (*ctxfsv1.ReaddirResponse, error) {
 	return onPath(ctx, s, "scandir", reads, req, func(c *call) (*ctxfsv1.ReaddirResponse, error) {
-		l := listing{req.GetRecursive(), req.GetWithFileTypes(), req.GetWithStats()}
-		resp := &ctxfsv1.ReaddirResponse{}
+		l := entryList{listing: listing{req.GetRecursive(), req.GetWithFileTypes(), req.GetWithStats()}}
 		names := 0
-		err := c.list(l, func(e listed) error {
-			resp.Entries = append(resp.Entries, l.wire(e))
+		err := c.list(l.listing, func(e listed) error {
+			l.add(e)
 			if names += len(e.Name) + len(e.dir); names > MaxReply {
 				return tooManyEntries(0)
 			}
@@ -116,10 +92,10 @@ func (s *Service) Readdir(ctx context.Context, req *ctxfsv1.ReaddirRequest) (*ct
 		if err != nil {
 			return nil, err
 		}
-		if size := proto.Size(resp); size > MaxReply {
+		if size := len(l.encoded); size > MaxReply {
 			return nil, tooManyEntries(int64(size))
 		}
-		return resp, nil
+		return l.response(), nil
 	})
 }
 
@@ -138,40 +114,20 @@ func (s *Service) Opendir(req *ctxfsv1.OpendirRequest, stream grpc.ServerStreami
 		if size < 0 || size > 10_000 {
 			return invalid("a buffer_size of %d is none of 1 to 10,000", size)
 		}
-		b := batch{out: send, limit: size}
+		limit := size
 		if size == 0 {
-			b.limit = listStep
+			limit = defaultBatch
 		}
-		l := listing{req.GetRecursive(), true, req.GetWithStats()}
-		if err := c.list(l, func(e listed) error { return b.add(l.wire(e), entryCost(e)) }); err != nil {
+		l := entryList{listing: listing{req.GetRecursive(), true, req.GetWithStats()}}
+		err := c.list(l.listing, func(e listed) error {
+			if l.add(e); l.count < limit && len(l.encoded) < maxBatch {
+				return nil
+			}
+			return send(l.batch())
+		})
+		if err != nil || l.count == 0 {
 			return err
 		}
-		return b.send()
+		return send(l.batch())
 	})
-}
-
-// batch gathers entries into messages.
-type batch struct {
-	out     func(*ctxfsv1.OpendirResponse) error
-	limit   int
-	entries []*ctxfsv1.DirEntry
-	cost    int
-}
-
-func (b *batch) add(e *ctxfsv1.DirEntry, cost int) error {
-	b.entries = append(b.entries, e)
-	b.cost += cost
-	if len(b.entries) < b.limit && b.cost < maxBatch {
-		return nil
-	}
-	return b.send()
-}
-
-func (b *batch) send() error {
-	if len(b.entries) == 0 {
-		return nil
-	}
-	msg := &ctxfsv1.OpendirResponse{Event: &ctxfsv1.OpendirResponse_Entries{Entries: &ctxfsv1.DirEntryBatch{Entries: b.entries}}}
-	b.entries, b.cost = nil, 0
-	return b.out(msg)
 }

@@ -143,7 +143,7 @@ func together(batch []*ctxfsv1.SessionResponse) int {
 
 // weightOf is about how large a message is, in bytes.
 func weightOf(m *ctxfsv1.SessionResponse) int {
-	const small, entry, part = 256, 160, 32 << 10
+	const small, part = 256, 32 << 10
 	switch r := m.GetResult().GetResponse().(type) {
 	case *ctxfsv1.OperationResult_Read:
 		return small + len(r.Read.GetData()) + len(r.Read.GetText())
@@ -152,7 +152,7 @@ func weightOf(m *ctxfsv1.SessionResponse) int {
 	case *ctxfsv1.OperationResult_Readv:
 		return small + len(r.Readv.GetData())
 	case *ctxfsv1.OperationResult_Readdir:
-		return small + entry*len(r.Readdir.GetEntries())
+		return small + len(r.Readdir.ProtoReflect().GetUnknown()) // see entryList
 	case *ctxfsv1.OperationResult_Opendir, *ctxfsv1.OperationResult_Glob, *ctxfsv1.OperationResult_Grep:
 		return part
 	}

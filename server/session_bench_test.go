@@ -103,7 +103,7 @@ func BenchmarkSession(b *testing.B) {
 		"readdir-1000": {Request: &ctxfsv1.Operation_Readdir{Readdir: &ctxfsv1.ReaddirRequest{
 			Path: "/list", WithFileTypes: true, WithStats: true,
 		}}},
-		"grep-500": {Request: &ctxfsv1.Operation_Grep{Grep: &ctxfsv1.GrepRequest{Path: "/grep", Pattern: needle, FixedStrings: true}}},
+		"grep-500":     {Request: &ctxfsv1.Operation_Grep{Grep: &ctxfsv1.GrepRequest{Path: "/grep", Pattern: needle, FixedStrings: true}}},
 		"list-handles": {Request: &ctxfsv1.Operation_ListHandles{ListHandles: &ctxfsv1.ListHandlesRequest{}}},
 	} {
 		b.Run(name, func(b *testing.B) {
