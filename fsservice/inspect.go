@@ -11,7 +11,7 @@ import (
 // Stat implements FsService.
 func (s *Service) Stat(ctx context.Context, req *ctxfsv1.StatRequest) (*ctxfsv1.StatResponse, error) {
 	return onPath(ctx, s, "stat", reads, req, func(c *call) (*ctxfsv1.StatResponse, error) {
-		st, err := c.root.Stat(c.path)
+		st, err := c.attributes(true)
 		if err != nil {
 			return nil, err
 		}
@@ -22,7 +22,7 @@ func (s *Service) Stat(ctx context.Context, req *ctxfsv1.StatRequest) (*ctxfsv1.
 // Lstat implements FsService.
 func (s *Service) Lstat(ctx context.Context, req *ctxfsv1.LstatRequest) (*ctxfsv1.LstatResponse, error) {
 	return onPath(ctx, s, "lstat", reads, req, func(c *call) (*ctxfsv1.LstatResponse, error) {
-		st, err := c.root.Lstat(c.path)
+		st, err := c.attributes(false)
 		if err != nil {
 			return nil, err
 		}

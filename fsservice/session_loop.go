@@ -28,6 +28,9 @@ type session struct {
 	ctx  context.Context //nolint:containedctx // as base
 	stop context.CancelFunc
 
+	// lookups is shared by what came together; messages counts.
+	lookups  lookups
+	messages uint64
 	// warm tells that an operation has passed the gate: the context is there, and short operations are short.
 	warm atomic.Bool
 	// finished gets the receiver's end.
@@ -48,11 +51,13 @@ type session struct {
 }
 
 func newSession(ctx context.Context, s *Service, id panels.Identity, link Link, together bool, transport string) *session {
-	base, stop := context.WithCancel(ctx)
-	return &session{
-		service: s, link: link, replies: newReplies(link, together), transport: transport, base: base, stop: stop, ctx: panels.WithIdentity(base, id),
+	se := &session{
+		service: s, link: link, replies: newReplies(link, together), transport: transport,
 		finished: make(chan error, 1), slots: make(chan struct{}, MaxInFlight), underway: map[uint64]*task{}, lanes: map[int32][]*task{},
 	}
+	se.base, se.stop = context.WithCancel(withLookups(ctx, &se.lookups))
+	se.ctx = panels.WithIdentity(se.base, id)
+	return se
 }
 
 // end ends what is under way, and waits for it.
@@ -60,6 +65,7 @@ func (se *session) end() {
 	se.stop()
 	se.tasks.Wait()
 	se.service.watchdog.forget(se)
+	se.lookups.end()
 }
 
 // reply answers an operation. Its error is the link's.
@@ -128,6 +134,7 @@ func (se *session) receive(rest []*ctxfsv1.SessionRequest) {
 
 // next returns the requests of the next message. After the last one it waits until all is answered: io.EOF.
 func (se *session) next() ([]*ctxfsv1.SessionRequest, error) {
+	se.lookups.end()
 	if err := se.replies.uncork(); err != nil {
 		return nil, err
 	}
@@ -140,6 +147,10 @@ func (se *session) next() ([]*ctxfsv1.SessionRequest, error) {
 	}
 	if n := 1 + len(m.GetAlso()); n > maxTogether {
 		return nil, invalid("%d requests came together, the limit is %d", n, maxTogether)
+	}
+	if len(m.GetAlso()) > 0 {
+		se.messages++
+		se.lookups.begin(se.messages)
 	}
 	for _, further := range m.GetAlso() {
 		if len(further.GetAlso()) > 0 {

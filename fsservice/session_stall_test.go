@@ -20,6 +20,20 @@ func (s stalling) Stat(path string) (rootfs.Stat, error) {
 	return s.Root.Stat(path)
 }
 
+func (s stalling) Lookups() rootfs.Lookups { return stallingLookups{s.Root.Lookups(), s} }
+
+type stallingLookups struct {
+	rootfs.Lookups
+	s stalling
+}
+
+func (l stallingLookups) Stat(path string) (rootfs.Stat, error) {
+	if path == "/slow" {
+		l.s.stall()
+	}
+	return l.Lookups.Stat(path)
+}
+
 func (s stalling) stall() {
 	select {
 	case s.entered <- struct{}{}:

@@ -77,3 +77,6 @@ func (r *osRoot) Chown(path string, uid, gid int64, follow bool) error {
 func (r *osRoot) Utimes(path string, atimeNs, mtimeNs int64, follow bool) error {
 	return r.existing(path, follow, func(p osPos) error { return p.dir.utimes(p.base, atimeNs, mtimeNs) })
 }
+
+// Lookups begins a run of questions.
+func (r *osRoot) Lookups() Lookups { return plainLookups{r} }

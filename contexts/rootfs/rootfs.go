@@ -101,7 +101,26 @@ type Inspector interface {
 	Realpath(path string) (string, error)
 	// Readlink returns the stored target, byte for byte; EINVAL when path is no link.
 	Readlink(path string) (string, error)
+	// Lookups begins a run of questions that were asked together. It must be closed.
+	Lookups() Lookups
 }
+
+// Lookups answers questions that were asked together, before the first was answered: the
+// directory of one is held for the next, since a walk to the name may take as long as it
+// likes. It is for one goroutine.
+type Lookups interface {
+	// Stat is Inspector.Stat.
+	Stat(path string) (Stat, error)
+	// Lstat is Inspector.Lstat.
+	Lstat(path string) (Stat, error)
+	// Close lets go of what is held.
+	Close()
+}
+
+// plainLookups holds nothing.
+type plainLookups struct{ Inspector }
+
+func (plainLookups) Close() {}
 
 // Mutator changes names.
 type Mutator interface {
