@@ -68,8 +68,12 @@ func (se *session) end() {
 	se.lookups.end()
 }
 
-// reply answers an operation. Its error is the link's.
+// reply answers an operation, unless it failed because the session ends, of which the client
+// is told the reason. Its error is the link's.
 func (se *session) reply(id uint64, res *ctxfsv1.OperationResult, err error) error {
+	if err != nil && se.base.Err() != nil {
+		return context.Cause(se.base)
+	}
 	if err != nil {
 		return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Error{Error: fserrpb.ToSession(err)}})
 	}

@@ -54,6 +54,7 @@ func (r *replies) send(m *ctxfsv1.SessionResponse) error {
 func (r *replies) last(m *ctxfsv1.SessionResponse) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.corked = false
 	_ = r.add(m, true) // a broken link has no last message
 	for r.sending {
 		r.room.Wait()

@@ -148,11 +148,7 @@ func TestSessionEndsWhileOneStalls(t *testing.T) {
 // takes longer than the server's patience has its own.
 func TestSessionRepliesTogether(t *testing.T) {
 	w := newWorld(t)
-	stream, err := w.client.Session(w.as("a"))
-	w.must(err)
-	s := &talk{world: w, stream: stream}
-	w.must(stream.Send(&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{Batches: true}}}))
-	s.recv()
+	s := w.begin("a", &ctxfsv1.SessionOpen{Batches: true})
 	s.works(opStat("/"))
 	for range 1000 {
 		first := s.send(opStat("/"), opStat("/"), opStat("/absent"))

@@ -26,12 +26,18 @@ type talk struct {
 // session begins one as who, for a client instance.
 func (w *world) session(who, instance string) *talk {
 	w.Helper()
+	return w.begin(who, &ctxfsv1.SessionOpen{ClientInstance: instance})
+}
+
+// begin is session with all that can be said at its beginning.
+func (w *world) begin(who string, open *ctxfsv1.SessionOpen) *talk {
+	w.Helper()
 	ctx, cut := context.WithCancel(w.as(who))
 	w.Cleanup(cut)
 	stream, err := w.client.Session(ctx)
 	w.must(err)
 	t := &talk{world: w, stream: stream, cut: cut}
-	t.must(stream.Send(&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{ClientInstance: instance}}}))
+	t.must(stream.Send(&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: open}}))
 	t.ready = t.recv().GetReady()
 	if t.ready == nil {
 		w.Fatal("the first message is not ready")
@@ -85,6 +91,12 @@ func (t *talk) cancel(id uint64) {
 func (t *talk) ends(code codes.Code, words string) {
 	t.Helper()
 	m := t.recv()
+	for ; m.GetId() != 0; m = t.recv() {
+		continue // what a watch has seen meanwhile
+	}
+	for _, further := range m.GetAlso() {
+		m = further
+	}
 	if got := m.GetClosing().GetError(); codes.Code(got.GetCode()) != code || !strings.Contains(got.GetMessage(), words) {
 		t.Errorf("the last message is %v, want closing, %v, %q", m, code, words)
 	}
@@ -160,12 +172,22 @@ func TestSessionRefuses(t *testing.T) {
 		"open again": {func(s *talk) {
 			s.must(s.stream.Send(&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{}}}))
 		}, "open already"},
-		"nothing":     {func(s *talk) { s.must(s.stream.Send(&ctxfsv1.SessionRequest{Id: 7})) }, "message 7 is of no kind"},
-		"id 0":        {func(s *talk) { s.id--; s.ask(opStat("/")) }, "id is 0"},
+		"nothing": {func(s *talk) { s.must(s.stream.Send(&ctxfsv1.SessionRequest{Id: 7})) }, "message 7 is of no kind"},
+		"id 0":    {func(s *talk) { s.id--; s.ask(opStat("/")) }, "id is 0"},
+		"an id twice, together": {func(s *talk) {
+			w := &ctxfsv1.SessionRequest{Id: 9, Request: &ctxfsv1.SessionRequest_Operation{Operation: opWatch("/")}}
+			s.must(s.stream.Send(&ctxfsv1.SessionRequest{Id: 9, Request: w.GetRequest(), Also: []*ctxfsv1.SessionRequest{w}}))
+		}, "id 9 is in use"},
+		"also in also": {func(s *talk) {
+			m := func(also ...*ctxfsv1.SessionRequest) *ctxfsv1.SessionRequest {
+				return &ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Cancel{Cancel: &ctxfsv1.SessionCancel{}}, Also: also}
+			}
+			s.must(s.stream.Send(m(m(m()))))
+		}, "a request in also has one itself"},
 		"an id twice": {func(s *talk) { s.ask(opWatch("/")); s.recv(); s.id--; s.ask(opStat("/")) }, "id 1 is in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newWorld(t).session("a", "")
+			s := newWorld(t).begin("a", &ctxfsv1.SessionOpen{Batches: true})
 			c.say(s)
 			s.ends(codes.InvalidArgument, c.words)
 		})
