@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/mem"
 
@@ -132,23 +132,32 @@ func (f *FS) List(name string, o ListOptions) ([]Entry, error) {
 	r, err := f.rpc.Readdir(f.ctx, &ctxfsv1.ReaddirRequest{
 		ContextId: f.id, Path: p, RawPath: raw, Recursive: o.Recursive, WithFileTypes: true, WithStats: o.Stats,
 	})
-	var entries []Entry
-	switch {
-	case err == nil:
-		entries = f.appendEntries(nil, r.GetEntries())
-	case fserr.CodeOf(convert("scandir", err)) == fserr.EFBIG:
-		entries, err = f.opendir(name, o)
+	listed := r.GetEntries()
+	if err != nil && fserr.CodeOf(convert("scandir", err)) == fserr.EFBIG {
+		listed, err = f.opendir(name, o)
 	}
 	if err != nil {
 		return nil, f.pathError("scandir", name, err)
 	}
-	slices.SortFunc(entries, func(a, b Entry) int {
-		return cmp.Or(cmp.Compare(a.parent, b.parent), cmp.Compare(a.name, b.name))
-	})
-	return entries, nil
+	return f.sorted(listed), nil
 }
 
-func (f *FS) opendir(name string, o ListOptions) ([]Entry, error) {
+// sorted sorts while an entry is but a pointer.
+func (f *FS) sorted(listed []*ctxfsv1.DirEntry) []Entry {
+	slices.SortFunc(listed, func(a, b *ctxfsv1.DirEntry) int {
+		if by := strings.Compare(untwin(a.GetParentPath(), a.GetRawParentPath()), untwin(b.GetParentPath(), b.GetRawParentPath())); by != 0 {
+			return by
+		}
+		return strings.Compare(untwin(a.GetName(), a.GetRawName()), untwin(b.GetName(), b.GetRawName()))
+	})
+	entries := make([]Entry, len(listed))
+	for i, e := range listed {
+		entries[i] = f.newEntry(e)
+	}
+	return entries
+}
+
+func (f *FS) opendir(name string, o ListOptions) ([]*ctxfsv1.DirEntry, error) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	p, raw := f.wire(name)
@@ -158,24 +167,17 @@ func (f *FS) opendir(name string, o ListOptions) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	var entries []Entry
+	var listed []*ctxfsv1.DirEntry
 	for {
 		r, err := s.Recv()
 		if errors.Is(err, io.EOF) {
-			return entries, nil
+			return listed, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		entries = f.appendEntries(entries, r.GetEntries().GetEntries())
+		listed = append(listed, r.GetEntries().GetEntries()...)
 	}
-}
-
-func (f *FS) appendEntries(to []Entry, from []*ctxfsv1.DirEntry) []Entry {
-	for _, e := range from {
-		to = append(to, f.newEntry(e))
-	}
-	return to
 }
 
 // Stat follows a final link. Sys of the result is the *ctxfsv1.Stat.

@@ -58,11 +58,19 @@ func unixMode(m fs.FileMode) uint32 {
 	return bits
 }
 
-var entryTypes = map[ctxfsv1.FileType]fs.FileMode{
+// entryTypes is by type; one that this client does not know is a regular file's.
+var entryTypes = [...]fs.FileMode{
 	ctxfsv1.FileType_FILE_TYPE_DIRECTORY: fs.ModeDir, ctxfsv1.FileType_FILE_TYPE_SYMLINK: fs.ModeSymlink,
 	ctxfsv1.FileType_FILE_TYPE_FIFO: fs.ModeNamedPipe, ctxfsv1.FileType_FILE_TYPE_SOCKET: fs.ModeSocket,
 	ctxfsv1.FileType_FILE_TYPE_CHARACTER_DEVICE: fs.ModeDevice | fs.ModeCharDevice,
 	ctxfsv1.FileType_FILE_TYPE_BLOCK_DEVICE:     fs.ModeDevice,
+}
+
+func entryType(t ctxfsv1.FileType) fs.FileMode {
+	if t < 0 || int(t) >= len(entryTypes) {
+		return 0
+	}
+	return entryTypes[t]
 }
 
 // Entry is a name in a directory. It is an fs.DirEntry.
@@ -77,7 +85,7 @@ func (f *FS) newEntry(e *ctxfsv1.DirEntry) Entry {
 	return Entry{
 		fsys: f,
 		name: untwin(e.GetName(), e.GetRawName()), parent: untwin(e.GetParentPath(), e.GetRawParentPath()),
-		kind: entryTypes[e.GetType()], stat: e.GetStat(),
+		kind: entryType(e.GetType()), stat: e.GetStat(),
 	}
 }
 
