@@ -27,7 +27,7 @@ func (s *Service) Grep(req *ctxfsv1.GrepRequest, stream grpc.ServerStreamingServ
 }
 
 func (s *Service) newGrepQuery(root rootfs.Root, base string, req *ctxfsv1.GrepRequest) (*grepQuery, error) {
-	q := &grepQuery{memory: s.grepMemory}
+	q := &grepQuery{memory: s.grepMemory, buffers: s.buffers}
 	var err error
 	if q.base, err = root.Realpath(base); err != nil {
 		return nil, err
@@ -59,8 +59,11 @@ func newLineMatcher(req *ctxfsv1.GrepRequest) (m lineMatcher, err error) {
 	if m.maxCount < 0 {
 		return m, invalid("max_count is %d; give 0 or more", m.maxCount)
 	}
-	m.expr, err = compileGrep(req.GetPattern(), req.GetFixedStrings(), req.GetIgnoreCase())
-	return m, err
+	if m.expr, err = compileGrep(req.GetPattern(), req.GetFixedStrings(), req.GetIgnoreCase()); err != nil {
+		return m, err
+	}
+	m.literal = requiredLiteral(m.expr.String())
+	return m, nil
 }
 
 func (q *grepQuery) serve(c *call, send func(*ctxfsv1.GrepResponse) error) error {

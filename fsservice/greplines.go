@@ -21,7 +21,9 @@ const (
 // lineMatcher finds the lines of a text that match, with lines around them.
 type lineMatcher struct {
 	// expr is compiled with (?m), so that it can search many lines at once.
-	expr          *regexp.Regexp
+	expr *regexp.Regexp
+	// literal is in every line that matches; empty when none is known. To look for it first is much quicker.
+	literal       []byte
 	before, after int
 	// maxCount bounds the matching lines of one text; 0 does not.
 	maxCount int
@@ -31,18 +33,34 @@ type lineMatcher struct {
 func (m *lineMatcher) find(text []byte) (lines []*ctxfsv1.GrepLine, matches int64) {
 	s := lineScan{text: text, m: m}
 	for pos := 0; pos < len(text) && (m.maxCount == 0 || s.matches < int64(m.maxCount)); {
-		loc := m.expr.FindIndex(text[pos:])
-		if loc == nil {
+		at := m.next(text, pos)
+		if at < 0 {
 			break
-		}
-		at := min(pos+loc[0], len(text)-1) // "$" matches behind the last byte
-		if at < pos+loc[0] && text[at] == '\n' {
-			break // behind the last line's end there is no further line
 		}
 		pos = s.take(at)
 	}
 	s.trail(len(text), m.after)
 	return s.lines, s.matches
+}
+
+// next returns an offset, pos or behind it, in the next line that may match; -1 when there is none.
+func (m *lineMatcher) next(text []byte, pos int) int {
+	if len(m.literal) > 0 {
+		at := bytes.Index(text[pos:], m.literal)
+		if at < 0 {
+			return -1
+		}
+		return pos + at
+	}
+	loc := m.expr.FindIndex(text[pos:])
+	if loc == nil {
+		return -1
+	}
+	at := min(pos+loc[0], len(text)-1) // "$" matches behind the last byte
+	if at < pos+loc[0] && text[at] == '\n' {
+		return -1 // behind the last line's end there is no further line
+	}
+	return at
 }
 
 // lineScan is a text being searched from its beginning to its end.

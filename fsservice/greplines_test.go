@@ -14,12 +14,16 @@ import (
 // TestLineMatcherAgreesWithLineByLine compares the search over many lines at
 // once with the plain way: each line by itself.
 func TestLineMatcherAgreesWithLineByLine(t *testing.T) {
-	exprs := []string{"a", "^a", "a$", "^$", "$", `\s`, "[^x]", "a.b", "a\nb", `(?s)a.b`, `b*`, "ab|ba", `\w+$`}
+	exprs := []string{"a", "^a", "a$", "^$", "$", `\s`, "[^x]", "a.b", "a\nb", `(?s)a.b`, `b*`, "ab|ba", `\w+$`,
+		"abx", "^a*bab$", "(aab)+x|ba", "(x(abx|b))+", "(?:bab){2,3}", "(?i:bab)x", "a(aba)?b", "\uFFFDbab", "\uFFFD\uFFFD\uFFFD", "abx\nab"}
 	rapid.Check(t, func(t *rapid.T) {
 		expr := regexp.MustCompile("(?m)(?:" + rapid.SampledFrom(exprs).Draw(t, "expr") + ")")
-		text := []byte(rapid.StringOfN(rapid.SampledFrom([]rune("ab \nx\r")), 0, 60, -1).Draw(t, "text"))
+		text := []byte(rapid.StringOfN(rapid.SampledFrom([]rune("ab \nx\r\uFFFD")), 0, 60, -1).Draw(t, "text"))
+		if rapid.Bool().Draw(t, "invalid") { // which the expression takes for U+FFFD
+			text = bytes.ReplaceAll(text, []byte("\uFFFD"), []byte{0xFF})
+		}
 		m := lineMatcher{
-			expr:   expr,
+			expr: expr, literal: requiredLiteral(expr.String()),
 			before: rapid.IntRange(0, 3).Draw(t, "before"), after: rapid.IntRange(0, 3).Draw(t, "after"),
 			maxCount: rapid.IntRange(0, 3).Draw(t, "max"),
 		}
@@ -58,7 +62,7 @@ func lineByLine(m lineMatcher, text []byte) (out []string, matches int64) {
 	}
 	for i, line := range lines {
 		if context, ok := show[i]; ok {
-			out = append(out, fmt.Sprintf("%d:%v:%s", i+1, context, trimEOL(line)))
+			out = append(out, fmt.Sprintf("%d:%v:%s", i+1, context, strings.ToValidUTF8(string(trimEOL(line)), "\uFFFD")))
 		}
 	}
 	return out, matches

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"regexp"
+	"runtime"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc/mem"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -17,10 +18,14 @@ import (
 )
 
 const (
-	// grepWorkers is how many files one Grep reads at once.
-	grepWorkers = 4
-	// grepAhead bounds the files that wait for an earlier one's result.
-	grepAhead = 64
+	// minGrepWorkers and maxGrepWorkers bound how many files one Grep reads at once. It is
+	// as many as there are cores, and where there are few, more: some wait for the disk.
+	minGrepWorkers, maxGrepWorkers = 4, 16
+	// grepBatch is how many files go from one goroutine to another at once. The first
+	// batches are smaller, so that a few large files are not left to one worker.
+	grepBatch = 8
+	// grepAhead bounds the batches that wait for an earlier one's results.
+	grepAhead = 8
 	// grepMemory bounds the bytes that all Greps of a server hold at once.
 	grepMemory = 128 << 20
 	// defaultGrepFile is max_file_size when it is 0, in bytes.
@@ -36,6 +41,7 @@ type grepQuery struct {
 	include, exclude *globSet
 	maxSize, max     int64
 	memory           *semaphore.Weighted
+	buffers          mem.BufferPool
 }
 
 // compileGrep compiles an RE2 expression for searching many lines at once.
@@ -58,10 +64,9 @@ func compileGrep(pattern string, fixed, ignoreCase bool) (*regexp.Regexp, error)
 	return expr, nil
 }
 
-// grepFile is what became of one file. done is closed when the rest is set.
+// grepFile is what became of one file.
 type grepFile struct {
 	rel     string
-	done    chan struct{}
 	lines   []*ctxfsv1.GrepLine
 	matches int64
 	binary  bool
@@ -75,7 +80,7 @@ func (q *grepQuery) run(ctx context.Context, root rootfs.Root, found func(rel st
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sum := &ctxfsv1.GrepSummary{}
-	queue := make(chan *grepFile, grepAhead)
+	queue := make(chan *grepFiles, grepAhead)
 	var unreadable int64
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -101,12 +106,29 @@ func (q *grepQuery) runFile(ctx context.Context, root rootfs.Root, found func(re
 	return sum, nil
 }
 
+// grepFiles are files that follow each other. done is closed when all were searched.
+type grepFiles struct {
+	files []grepFile
+	done  chan struct{}
+}
+
+// grepSearch gathers the files to search into batches.
+type grepSearch struct {
+	q       *grepQuery
+	ctx     context.Context //nolint:containedctx // it lives as long as the walk
+	root    rootfs.Root
+	queue   chan<- *grepFiles
+	workers errgroup.Group
+	next    []grepFile
+	size    int
+}
+
 // walk puts the files to search into queue, and searches them, several at once.
-func (q *grepQuery) walk(ctx context.Context, root rootfs.Root, queue chan<- *grepFile, unreadable *int64) error {
-	var workers errgroup.Group
-	workers.SetLimit(grepWorkers)
-	defer func() { _ = workers.Wait() }() // the workers' errors are in their files
-	return root.Walk(ctx, q.base, rootfs.WalkOptions{}, func(rel string, e rootfs.Entry, err error) error {
+func (q *grepQuery) walk(ctx context.Context, root rootfs.Root, queue chan<- *grepFiles, unreadable *int64) error {
+	s := grepSearch{q: q, ctx: ctx, root: root, queue: queue, size: 1}
+	s.workers.SetLimit(min(max(minGrepWorkers, runtime.GOMAXPROCS(0)), maxGrepWorkers))
+	defer func() { _ = s.workers.Wait() }() // the workers' errors are in their files
+	err := root.Walk(ctx, q.base, rootfs.WalkOptions{}, func(rel string, e rootfs.Entry, err error) error {
 		switch {
 		case err != nil:
 			*unreadable++
@@ -116,19 +138,47 @@ func (q *grepQuery) walk(ctx context.Context, root rootfs.Root, queue chan<- *gr
 		case e.Type != rootfs.TypeFile || !q.wants(rel):
 			return nil
 		}
-		f := &grepFile{rel: rel, done: make(chan struct{})}
-		select {
-		case queue <- f:
-		case <-ctx.Done():
-			return ctx.Err()
+		return s.add(rel)
+	})
+	if err != nil || len(s.next) == 0 {
+		return err
+	}
+	return s.start()
+}
+
+func (s *grepSearch) add(rel string) error {
+	if s.next == nil {
+		s.next = make([]grepFile, 0, s.size)
+	}
+	s.next = append(s.next, grepFile{rel: rel})
+	if len(s.next) < s.size {
+		return nil
+	}
+	s.size = min(2*s.size, grepBatch)
+	return s.start()
+}
+
+// start has the batch searched.
+func (s *grepSearch) start() error {
+	b := &grepFiles{files: s.next, done: make(chan struct{})}
+	s.next = nil
+	select {
+	case s.queue <- b:
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+	s.workers.Go(func() error {
+		defer close(b.done)
+		for i := range b.files {
+			f := &b.files[i]
+			if f.err = s.ctx.Err(); f.err != nil {
+				break
+			}
+			s.q.search(s.ctx, s.root, under(s.q.base, f.rel), f)
 		}
-		workers.Go(func() error {
-			defer close(f.done)
-			q.search(ctx, root, path.Join(q.base, rel), f)
-			return nil
-		})
 		return nil
 	})
+	return nil
 }
 
 func (q *grepQuery) wants(rel string) bool {
@@ -137,17 +187,12 @@ func (q *grepQuery) wants(rel string) bool {
 
 // search reads one file whole, which grepMemory bounds, and looks for lines.
 func (q *grepQuery) search(ctx context.Context, root rootfs.Root, name string, f *grepFile) {
-	file, err := root.OpenNoFollow(name, rootfs.O_RDONLY)
+	file, st, err := root.OpenNoFollow(name, rootfs.O_RDONLY)
 	if err != nil {
 		f.err = err
 		return
 	}
 	defer file.Close()
-	st, err := file.Stat()
-	if err != nil {
-		f.err = err
-		return
-	}
 	if f.large = st.Size > q.maxSize; f.large {
 		return
 	}
@@ -155,7 +200,9 @@ func (q *grepQuery) search(ctx context.Context, root rootfs.Root, name string, f
 		return
 	}
 	defer q.memory.Release(st.Size)
-	text := make([]byte, st.Size)
+	buf := q.buffers.Get(int(st.Size)) // it may hold another file's text: only what is read is looked at
+	defer q.buffers.Put(buf)
+	text := *buf
 	n, err := io.ReadFull(file, text)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		f.err = err
@@ -167,22 +214,31 @@ func (q *grepQuery) search(ctx context.Context, root rootfs.Root, name string, f
 }
 
 // collect reports the files' results in order and adds them up.
-func (q *grepQuery) collect(ctx context.Context, queue <-chan *grepFile, sum *ctxfsv1.GrepSummary, found func(string, []*ctxfsv1.GrepLine) error) error {
-	for f := range queue {
+func (q *grepQuery) collect(ctx context.Context, queue <-chan *grepFiles, sum *ctxfsv1.GrepSummary, found func(string, []*ctxfsv1.GrepLine) error) error {
+	for b := range queue {
 		select {
-		case <-f.done:
+		case <-b.done:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		lines := q.add(sum, f)
-		if len(lines) > 0 {
-			if err := found(f.rel, lines); err != nil {
+		for i := range b.files {
+			if err := q.tell(&b.files[i], sum, found); err != nil {
 				return err
 			}
 		}
-		if sum.GetTruncated() {
-			return errSearchEnough
+	}
+	return nil
+}
+
+// tell reports one file's lines; errSearchEnough when there may be no more.
+func (q *grepQuery) tell(f *grepFile, sum *ctxfsv1.GrepSummary, found func(string, []*ctxfsv1.GrepLine) error) error {
+	if lines := q.add(sum, f); len(lines) > 0 {
+		if err := found(f.rel, lines); err != nil {
+			return err
 		}
+	}
+	if sum.GetTruncated() {
+		return errSearchEnough
 	}
 	return nil
 }

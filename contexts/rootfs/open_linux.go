@@ -84,16 +84,15 @@ func (r *linuxRoot) OpenStat(path string, flags Flags) (f File, st Stat, err err
 }
 
 // OpenNoFollow opens path, with a link anywhere on the way being ELOOP.
-func (r *linuxRoot) OpenNoFollow(path string, flags Flags) (f File, err error) {
+func (r *linuxRoot) OpenNoFollow(path string, flags Flags) (f File, st Stat, err error) {
 	sys, err := systemFlags(flags)
 	if err == nil && flags&O_CREAT != 0 {
 		err = unix.EINVAL
 	}
 	if err == nil {
-		var st Stat
 		f, err = r.openExisting(path, sys, flags, unix.RESOLVE_NO_SYMLINKS, &st)
 	}
-	return f, failed(err, "open", path)
+	return f, st, failed(err, "open", path)
 }
 
 // openExisting opens and then looks at what it opened: st is what it has seen.

@@ -32,7 +32,11 @@ func (r *osRoot) OpenStat(path string, flags Flags) (File, Stat, error) {
 	if flags&(O_CREAT|O_TRUNC) != 0 {
 		return nil, Stat{}, osError(fserr.EINVAL)
 	}
-	f, err := r.OpenFile(path, flags, 0)
+	return withStat(r.OpenFile(path, flags, 0))
+}
+
+// withStat asks what was opened.
+func withStat(f File, err error) (File, Stat, error) {
 	if err != nil {
 		return nil, Stat{}, err
 	}
@@ -45,14 +49,14 @@ func (r *osRoot) OpenStat(path string, flags Flags) (File, Stat, error) {
 }
 
 // OpenNoFollow implements Trees.
-func (r *osRoot) OpenNoFollow(path string, flags Flags) (File, error) {
+func (r *osRoot) OpenNoFollow(path string, flags Flags) (File, Stat, error) {
 	if flags&O_CREAT != 0 {
-		return nil, osError(fserr.EINVAL)
+		return nil, Stat{}, osError(fserr.EINVAL)
 	}
 	if err := checkOSFlags(flags); err != nil {
-		return nil, osError(err)
+		return nil, Stat{}, osError(err)
 	}
-	return r.open(path, walkMode{noLinks: true}, flags, 0)
+	return withStat(r.open(path, walkMode{noLinks: true}, flags, 0))
 }
 
 // checkOSFlags refuses what is unknown or contradicts itself. O_TRUNC without writing,

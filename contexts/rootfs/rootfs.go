@@ -166,8 +166,9 @@ type Trees interface {
 	// Watch reports changes of path (a file or a directory) until the Watcher is closed.
 	Watch(path string, opts WatchOptions) (Watcher, error)
 	// OpenNoFollow opens path without following a link anywhere on the way (ELOOP):
-	// the way to open what Walk reported. flags must not create.
-	OpenNoFollow(path string, flags Flags) (File, error)
+	// the way to open what Walk reported. It tells the attributes as OpenStat does. flags must
+	// not create; with O_TRUNC the attributes are of before.
+	OpenNoFollow(path string, flags Flags) (File, Stat, error)
 }
 
 // Options of Open.

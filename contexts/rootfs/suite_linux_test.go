@@ -17,7 +17,7 @@ var systemBehaviours = []behaviour{
 		for _, flags := range []Flags{O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_CREAT | O_TRUNC, O_NOFOLLOW} {
 			w.code(opening("fifo", flags)(w.Root), fserr.EOPNOTSUPP)
 		}
-		_, err := w.OpenNoFollow("fifo", O_RDONLY)
+		_, _, err := w.OpenNoFollow("fifo", O_RDONLY)
 		w.code(err, fserr.EOPNOTSUPP)
 		w.code(replacing("fifo", false)(w.Root), fserr.EOPNOTSUPP)
 		w.code(listing("fifo")(w.Root), fserr.ENOTDIR)
@@ -72,7 +72,7 @@ func (w *world) bytes(name string) {
 	w.must(w.Rename(name+"/h", name+"/i"+name))
 	w.attributesOf("to"+name, "/"+file)
 	w.equal(slices.Equal(w.list(name, 2, true), sorted(name, "f"+name, "i"+name)), true)
-	f, err := w.OpenNoFollow(file, O_RDONLY)
+	f, _, err := w.OpenNoFollow(file, O_RDONLY)
 	w.must(err)
 	w.must(f.Close())
 	w.must(w.Unlink(file))

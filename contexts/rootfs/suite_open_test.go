@@ -124,13 +124,16 @@ var openBehaviours = []behaviour{
 	}},
 	{"OpenNoFollow follows no link at all", func(w *world) {
 		for path, code := range map[string]fserr.Code{"d/g": done, "d": done, "rel": fserr.ELOOP, "dirlink/g": fserr.ELOOP, "abs": fserr.ELOOP, "out": fserr.ELOOP, "nowhere": fserr.ENOENT} {
-			f, err := w.OpenNoFollow(path, O_RDONLY)
+			f, st, err := w.OpenNoFollow(path, O_RDONLY)
 			w.code(err, code)
 			if err == nil {
+				if now, err := f.Stat(); err != nil || st.Ino != now.Ino || st.Size != now.Size || st.Mode != now.Mode {
+					w.Errorf("%s: opened %+v, it is %+v (%v)", path, st, now, err)
+				}
 				w.must(f.Close())
 			}
 		}
-		_, err := w.OpenNoFollow("new", O_WRONLY|O_CREAT)
+		_, _, err := w.OpenNoFollow("new", O_WRONLY|O_CREAT)
 		w.code(err, fserr.EINVAL)
 	}},
 	{"an atomic file appears whole or not at all", func(w *world) {

@@ -78,12 +78,12 @@ func domainOf(dir string) []string {
 
 // read returns an ignore file's lines; one that cannot be read says nothing.
 func (g *ignores) read(name string) []string {
-	f, err := g.root.OpenNoFollow(name, rootfs.O_RDONLY)
+	f, st, err := g.root.OpenNoFollow(name, rootfs.O_RDONLY)
 	if err != nil {
 		return nil
 	}
 	defer func() { _ = f.Close() }()
-	if st, err := f.Stat(); err != nil || st.IsDir() {
+	if st.IsDir() {
 		return nil
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile))

@@ -1,0 +1,60 @@
+package fsservice
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// usedBuffers holds another file's text in all that is not written.
+type usedBuffers struct{ put int }
+
+func (*usedBuffers) Get(n int) *[]byte {
+	b := bytes.Repeat([]byte("needle\n"), n/7+100)[:n]
+	return &b
+}
+
+func (p *usedBuffers) Put(*[]byte) { p.put++ }
+
+// shrinking has every file shrink after it was opened.
+type shrinking struct{ rootfs.Root }
+
+func (r shrinking) OpenNoFollow(path string, flags rootfs.Flags) (rootfs.File, rootfs.Stat, error) {
+	f, st, err := r.Root.OpenNoFollow(path, flags)
+	st.Size += 1000
+	return f, st, err
+}
+
+func TestSearchSeesOnlyWhatTheFileHolds(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("other\nlines"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root, err := rootfs.Open(dir, rootfs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	pool := &usedBuffers{}
+	for expr, want := range map[string]int64{"needle": 0, "lines$": 1, ".": 2} {
+		q := grepQuery{
+			memory: semaphore.NewWeighted(grepMemory), buffers: pool, maxSize: grepMemory,
+			lines: lineMatcher{expr: regexp.MustCompile("(?m)" + expr), literal: requiredLiteral(expr)},
+		}
+		for _, r := range []rootfs.Root{root, shrinking{root}} {
+			var f grepFile
+			if q.search(t.Context(), r, "f", &f); f.err != nil || f.matches != want || len(f.lines) != int(want) {
+				t.Errorf("%q matches %d lines (%v), want %d", expr, f.matches, f.err, want)
+			}
+		}
+	}
+	if pool.put != 6 {
+		t.Errorf("%d of 6 buffers came back", pool.put)
+	}
+}
