@@ -35,14 +35,11 @@ func (*Confined) Start(_ context.Context, env Env) ([]*Peer, error) {
 
 type confinedConn struct{ rootfs.Root }
 
-// ReadDirect implements DirectReader.
+// ReadDirect implements DirectReader. The attributes come with the open, as in ReadFile.
 func (c confinedConn) ReadDirect(name string, buf []byte) (int, error) {
-	f, err := c.OpenFile(name, rootfs.O_RDONLY, 0)
+	f, _, err := c.OpenStat(name, rootfs.O_RDONLY)
 	if err != nil {
 		return 0, err
-	}
-	if _, err := f.Stat(); err != nil {
-		return 0, errors.Join(err, f.Close())
 	}
 	n, err := f.Read(buf)
 	return n, errors.Join(err, f.Close())
