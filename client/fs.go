@@ -22,7 +22,7 @@ import (
 // of any bytes but NUL and slash. An FS is safe for concurrent use.
 type FS struct {
 	ctx  context.Context
-	rpc  ctxfsv1.FsServiceClient
+	rpc  *fsClient
 	id   string
 	root string
 	// buffers keeps content on its way to the server.

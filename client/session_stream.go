@@ -135,6 +135,11 @@ func (s *session) exchange(ctx context.Context, x *exchange) (r reply, done bool
 	if err := s.begin(ctx, x); err != nil {
 		return reply{err: err}, false
 	}
+	return s.await(ctx, x)
+}
+
+// await waits for the reply to a request.
+func (s *session) await(ctx context.Context, x *exchange) (r reply, done bool) {
 	if ctx.Done() == nil {
 		return <-x.reply, true
 	}
@@ -164,11 +169,16 @@ func (s *session) begin(ctx context.Context, x *exchange) error {
 		s.release(x)
 		return &brokenError{why: s.why}
 	}
+	s.enter(x)
+	s.push(outgoing{id: x.id, x: x, request: x.encoded}, ctx.Done() == nil)
+	return nil
+}
+
+// enter makes a request known that is about to be queued. The caller holds mu.
+func (s *session) enter(x *exchange) {
 	s.pending[x.id] = x
 	x.queued = true
 	s.unanswered += len(x.encoded)
-	s.push(outgoing{id: x.id, x: x, request: x.encoded}, ctx.Done() == nil)
-	return nil
 }
 
 // fail answers a call by the session's end. The caller holds mu.

@@ -148,7 +148,8 @@ func (s Sizes) list(c peers.Conn, _ string) Step {
 	})
 }
 
-// statusWalk describes every file of the tree, as git does for its index, n at a time.
+// statusWalk describes every file of the tree, as git does for its index: one by one, or many at
+// a time, in the way in which the peer's users would ask.
 func (s Sizes) statusWalk(n int) func(peers.Conn, string) Step {
 	total := s.StatusDirs * s.StatusFiles
 	names := make([]string, total)
@@ -159,6 +160,9 @@ func (s Sizes) statusWalk(n int) func(peers.Conn, string) Step {
 		p, ok := c.(peers.Stater)
 		if _, files := c.(peers.Lister); !ok || !files {
 			return nil
+		}
+		if all, ok := c.(peers.ManyStater); ok && n > 1 {
+			return whole(func(int, int) error { return all.StatAll(names) })
 		}
 		return func(int, int) (float64, error) {
 			return divide(total, n, func(worker, i int) error { return p.Stat(worker, names[i]) })

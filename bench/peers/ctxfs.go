@@ -116,6 +116,16 @@ func (c *ctxfsConn) Stat(_ int, name string) error {
 	return err
 }
 
+// StatAll implements ManyStater.
+func (c *ctxfsConn) StatAll(names []string) error {
+	for _, a := range c.fs.LstatAll(names) {
+		if a.Err != nil {
+			return a.Err
+		}
+	}
+	return nil
+}
+
 // ReadFile implements FileReader.
 func (c *ctxfsConn) ReadFile(_ int, name string) ([]byte, error) { return c.fs.ReadFile(name) }
 

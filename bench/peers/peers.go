@@ -67,6 +67,11 @@ type Peer struct {
 // relative to the root, with slashes.
 type Conn io.Closer
 
+// ManyStater is a peer that asks for many names by one call, as its users would for a status walk.
+type ManyStater interface {
+	StatAll(names []string) error
+}
+
 // Stater describes a file.
 type Stater interface {
 	Stat(worker int, name string) error

@@ -1,0 +1,113 @@
+package client
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// doMany does operations that change nothing, together as far as the session carries,
+// and calls answer for each, in order. Errors are as those of do; with errNoSession and
+// *brokenError the operation was not answered, and is the caller's to do by itself.
+func (c *fsClient) doMany(ctx context.Context, ops []*ctxfsv1.Operation, answer func(i int, res *ctxfsv1.OperationResult, err error)) {
+	s, err := c.session(ctx)
+	if err != nil {
+		for i := range ops {
+			answer(i, nil, err)
+		}
+		return
+	}
+	// While one half of what may be under way is answered, the other is asked.
+	half := max(1, cap(s.slots)/2)
+	var ahead []*exchange
+	first := 0
+	for done := 0; done < len(ops); {
+		n := min(half, len(ops)-done)
+		next := s.beginAll(ctx, ops[done:done+n])
+		first = s.awaitAll(ctx, ahead, first, answer)
+		ahead, done = next, done+n
+	}
+	s.awaitAll(ctx, ahead, first, answer)
+}
+
+// beginAll sends operations. One that could not be begun has its answer already.
+func (s *session) beginAll(ctx context.Context, ops []*ctxfsv1.Operation) []*exchange {
+	xs := make([]*exchange, len(ops))
+	queue := make([]*exchange, 0, len(ops))
+	for i, op := range ops {
+		x, _ := s.free.Get().(*exchange)
+		xs[i] = x
+		x.body.Operation = op
+		x.request.Request = &x.body
+		if err := s.encode(ctx, x); err != nil {
+			x.reply <- reply{err: err}
+			continue
+		}
+		queue = append(queue, x)
+	}
+	if len(queue) > 0 {
+		s.sendAll(ctx, queue)
+	}
+	return xs
+}
+
+// sendAll queues requests, of which there is one at least, and sends what is queued.
+func (s *session) sendAll(ctx context.Context, xs []*exchange) {
+	s.mu.Lock()
+	if s.why != nil {
+		defer s.mu.Unlock()
+		for _, x := range xs {
+			s.release(x)
+			x.reply <- reply{err: &brokenError{why: s.why}}
+		}
+		return
+	}
+	last := len(xs) - 1
+	for i, x := range xs {
+		s.enter(x)
+		if i < last {
+			s.queue = append(s.queue, outgoing{id: x.id, x: x, request: x.encoded})
+		}
+	}
+	s.push(outgoing{id: xs[last].id, x: xs[last], request: xs[last].encoded}, ctx.Done() == nil) // which gives mu back
+}
+
+// encode gives a request a slot, a number and its form on the wire.
+func (s *session) encode(ctx context.Context, x *exchange) error {
+	if err := s.acquire(ctx); err != nil {
+		return err
+	}
+	x.id = s.last.Add(1)
+	x.request.Id = x.id
+	var err error
+	if x.encoded, err = (proto.MarshalOptions{}).MarshalAppend(x.encoded[:0], &x.request); err != nil {
+		s.release(x)
+		return status.Error(codes.Internal, err.Error())
+	}
+	return nil
+}
+
+// awaitAll hands the replies on, the first of them as that of operation from, and returns the next one's number.
+func (s *session) awaitAll(ctx context.Context, xs []*exchange, from int, answer func(i int, res *ctxfsv1.OperationResult, err error)) int {
+	for _, x := range xs {
+		r, done := s.await(ctx, x)
+		if done && len(x.encoded) < largeRequest {
+			x.body.Operation = nil
+			s.free.Put(x)
+		}
+		answer(from, r.result, s.orEnd(ctx, r.err))
+		from++
+	}
+	return from
+}
+
+// unanswered reports whether an operation has to be done in another way.
+func unanswered(err error) bool {
+	var broken *brokenError
+	return errors.Is(err, errNoSession) || errors.As(err, &broken)
+}
