@@ -25,8 +25,6 @@ type File struct {
 
 	mu     sync.Mutex
 	offset int64
-	// atEnd says that the offset is the file's end, wherever that is: after an append.
-	atEnd  bool
 	closed bool
 	// listed is what a directory holds, and listAt how much of it ReadDir gave.
 	listed []fs.DirEntry

@@ -13,7 +13,7 @@ import (
 func (f *File) Read(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.settle("read"); err != nil {
+	if err := f.open("read"); err != nil {
 		return 0, err
 	}
 	n, err := f.readOnce(b, f.offset)
@@ -57,15 +57,11 @@ func (f *File) readOnce(b []byte, off int64) (int, error) {
 func (f *File) Write(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.flags&os.O_APPEND != 0 {
-		if err := f.open("write"); err != nil {
-			return 0, err
-		}
-		f.atEnd = true
-		return f.writeAll(b, nil)
-	}
-	if err := f.settle("write"); err != nil {
+	if err := f.open("write"); err != nil {
 		return 0, err
+	}
+	if f.flags&os.O_APPEND != 0 {
+		return f.writeAll(b, nil)
 	}
 	n, err := f.writeAll(b, &f.offset)
 	f.offset += int64(n)
@@ -102,6 +98,9 @@ func (f *File) writeAll(b []byte, from *int64) (n int, err error) {
 			Fd: f.fd, Position: at, Content: &ctxfsv1.WriteRequest_Data{Data: part},
 		})
 		n += int(r.GetBytesWritten())
+		if r != nil && r.Position != nil { // only where it is not named, which is when appending
+			f.offset = r.GetPosition()
+		}
 		if err != nil {
 			return n + written(err), f.fail("write", err)
 		}
@@ -132,7 +131,7 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 	if base+offset < 0 {
 		return 0, badSeek(f.name, "negative offset")
 	}
-	f.offset, f.atEnd = base+offset, false
+	f.offset = base + offset
 	if f.offset == 0 {
 		f.listed, f.listAt = nil, 0
 	}
@@ -144,8 +143,7 @@ func (f *File) seekBase(whence int) (int64, error) {
 	case io.SeekStart:
 		return 0, f.open("seek")
 	case io.SeekCurrent:
-		err := f.settle("seek")
-		return f.offset, err
+		return f.offset, f.open("seek")
 	case io.SeekEnd:
 		if err := f.open("seek"); err != nil {
 			return 0, err
@@ -156,24 +154,11 @@ func (f *File) seekBase(whence int) (int64, error) {
 	return 0, badSeek(f.name, "unknown whence")
 }
 
-// settle finds out where the offset is when appending has moved it. The caller holds mu.
-func (f *File) settle(op string) error {
-	if err := f.open(op); err != nil || !f.atEnd {
-		return err
-	}
-	st, err := f.stat()
-	if err != nil {
-		return err
-	}
-	f.offset, f.atEnd = st.GetSize(), false
-	return nil
-}
-
 // WriteTo writes the rest of the file to w, as a stream.
 func (f *File) WriteTo(w io.Writer) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.settle("read"); err != nil {
+	if err := f.open("read"); err != nil {
 		return 0, err
 	}
 	r, err := f.fsys.readStream(f.name, &ctxfsv1.ReadStreamRequest{Fd: &f.fd, Start: &f.offset})
@@ -186,11 +171,20 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
+// toEnd moves the offset to the file's end, where an append has left it unless another has written since.
+func (f *File) toEnd() error {
+	st, err := f.stat()
+	if err == nil {
+		f.offset = st.GetSize()
+	}
+	return err
+}
+
 // ReadFrom writes all of r at the offset, as a stream.
 func (f *File) ReadFrom(r io.Reader) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.settle("write"); err != nil {
+	if err := f.open("write"); err != nil {
 		return 0, err
 	}
 	open := &ctxfsv1.WriteStreamOpen{Fd: &f.fd, Start: &f.offset}
@@ -206,6 +200,8 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 		err = closeErr
 	}
 	f.offset += w.Written()
-	f.atEnd = f.flags&os.O_APPEND != 0
+	if open.Start == nil && w.Written() > 0 {
+		return n, errors.Join(err, f.toEnd())
+	}
 	return n, err
 }

@@ -209,23 +209,30 @@ func (c *handleCall) within(off, n int64) (int64, error) {
 }
 
 // write writes buffers, in order, from position, and returns how much was written.
-func (c *handleCall) write(p *int64, buffers ...[]byte) (int64, error) {
+// after is the handle's own position then, nil when the write did not use it.
+func (c *handleCall) write(p *int64, buffers ...[]byte) (done int64, after *int64, err error) {
 	off, own, err := position(p)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	put := c.handle.File.Write
-	if own {
-		c.handle.Position.Lock()
-		defer c.handle.Position.Unlock()
-	} else {
-		put = func(b []byte) (int, error) {
+	if !own {
+		done, err = c.writeBy(func(b []byte) (int, error) {
 			n, err := c.handle.File.WriteAt(b, off)
 			off += int64(n)
 			return n, err
-		}
+		}, buffers)
+		return done, nil, err
 	}
-	var done int64
+	c.handle.Position.Lock()
+	defer c.handle.Position.Unlock()
+	if done, err = c.writeBy(c.handle.File.Write, buffers); err != nil {
+		return done, nil, err
+	}
+	off, err = c.handle.File.Seek(0, io.SeekCurrent)
+	return done, &off, err
+}
+
+func (c *handleCall) writeBy(put func([]byte) (int, error), buffers [][]byte) (done int64, err error) {
 	for _, b := range buffers {
 		n, err := writeAll(c, put, b)
 		done += n
@@ -242,7 +249,7 @@ func (c *handleCall) writeContent(req contentRequest, flush bool) (int64, error)
 	if err != nil {
 		return 0, err
 	}
-	n, err := c.write(nil, data)
+	n, _, err := c.write(nil, data)
 	if err == nil && flush {
 		err = c.handle.File.Sync(false)
 	}

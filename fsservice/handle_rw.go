@@ -100,8 +100,8 @@ func (s *Service) Write(ctx context.Context, req *ctxfsv1.WriteRequest) (*ctxfsv
 		if err != nil {
 			return nil, err
 		}
-		n, err := c.write(req.Position, data)
-		return &ctxfsv1.WriteResponse{BytesWritten: n}, err
+		n, after, err := c.write(req.Position, data)
+		return &ctxfsv1.WriteResponse{BytesWritten: n, Position: after}, err
 	})
 }
 
@@ -111,7 +111,7 @@ func (s *Service) Writev(ctx context.Context, req *ctxfsv1.WritevRequest) (*ctxf
 		if err := wantBuffers(len(req.GetBuffers())); err != nil {
 			return nil, err
 		}
-		n, err := c.write(req.Position, req.GetBuffers()...)
+		n, _, err := c.write(req.Position, req.GetBuffers()...)
 		return &ctxfsv1.WritevResponse{BytesWritten: n}, err
 	})
 }

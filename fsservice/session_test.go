@@ -52,6 +52,16 @@ func (t *talk) recv() *ctxfsv1.SessionResponse {
 	return m
 }
 
+// recvLast receives a message and returns the last of those that came together.
+func (t *talk) recvLast() *ctxfsv1.SessionResponse {
+	t.Helper()
+	m := t.recv()
+	if also := m.GetAlso(); len(also) > 0 {
+		return also[len(also)-1]
+	}
+	return m
+}
+
 // ask sends an operation and returns its id.
 func (t *talk) ask(op *ctxfsv1.Operation) uint64 {
 	t.Helper()
@@ -90,12 +100,9 @@ func (t *talk) cancel(id uint64) {
 // ends checks how the server ends the session: what it tells, then the status.
 func (t *talk) ends(code codes.Code, words string) {
 	t.Helper()
-	m := t.recv()
-	for ; m.GetId() != 0; m = t.recv() {
-		continue // what a watch has seen meanwhile
-	}
-	for _, further := range m.GetAlso() {
-		m = further
+	m := t.recvLast()
+	for m.GetId() != 0 { // what a watch has seen meanwhile
+		m = t.recvLast()
 	}
 	if got := m.GetClosing().GetError(); codes.Code(got.GetCode()) != code || !strings.Contains(got.GetMessage(), words) {
 		t.Errorf("the last message is %v, want closing, %v, %q", m, code, words)

@@ -5218,7 +5218,9 @@ func (*WriteRequest_Text) isWriteRequest_Content() {}
 type WriteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes written.
-	BytesWritten  int64 `protobuf:"varint,1,opt,name=bytes_written,json=bytesWritten,proto3" json:"bytes_written,omitempty"`
+	BytesWritten int64 `protobuf:"varint,1,opt,name=bytes_written,json=bytesWritten,proto3" json:"bytes_written,omitempty"`
+	// The handle's own position afterwards, when the write used it: of a file opened to append, the end of what was written.
+	Position      *int64 `protobuf:"varint,2,opt,name=position,proto3,oneof" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5256,6 +5258,13 @@ func (*WriteResponse) Descriptor() ([]byte, []int) {
 func (x *WriteResponse) GetBytesWritten() int64 {
 	if x != nil {
 		return x.BytesWritten
+	}
+	return 0
+}
+
+func (x *WriteResponse) GetPosition() int64 {
+	if x != nil && x.Position != nil {
+		return *x.Position
 	}
 	return 0
 }
@@ -7974,9 +7983,11 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\x04data\x18d \x01(\fH\x00R\x04data\x12\x14\n" +
 	"\x04text\x18e \x01(\tH\x00R\x04textB\t\n" +
 	"\acontentB\v\n" +
-	"\t_position\"4\n" +
+	"\t_position\"b\n" +
 	"\rWriteResponse\x12#\n" +
-	"\rbytes_written\x18\x01 \x01(\x03R\fbytesWritten\"\x85\x01\n" +
+	"\rbytes_written\x18\x01 \x01(\x03R\fbytesWritten\x12\x1f\n" +
+	"\bposition\x18\x02 \x01(\x03H\x00R\bposition\x88\x01\x01B\v\n" +
+	"\t_position\"\x85\x01\n" +
 	"\fReadvRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x0e\n" +
@@ -8374,6 +8385,7 @@ func file_ctxfs_v1_fs_messages_proto_init() {
 		(*WriteRequest_Data)(nil),
 		(*WriteRequest_Text)(nil),
 	}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[67].OneofWrappers = []any{}
 	file_ctxfs_v1_fs_messages_proto_msgTypes[68].OneofWrappers = []any{}
 	file_ctxfs_v1_fs_messages_proto_msgTypes[70].OneofWrappers = []any{}
 	file_ctxfs_v1_fs_messages_proto_msgTypes[74].OneofWrappers = []any{}
