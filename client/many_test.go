@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"testing"
 
 	"github.com/ctxfs/ctxfs/client"
@@ -81,6 +82,35 @@ func TestLstatAllEnds(t *testing.T) {
 			t.Fatalf("answer %d afterwards: %v, %v", i, a.Info, a.Err)
 		}
 	}
+}
+
+// TestLstatAllByMany has several callers want more slots than there are, of which watches hold some.
+func TestLstatAllByMany(t *testing.T) {
+	address := servertest.Start(t, servertest.Workspace(t), nil)
+	f := dialFS(t, client.WithAddress(address), client.WithPanel("panels/many"))
+	for range 8 {
+		w, err := f.Watch(".", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = w.Close() }()
+	}
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = "README.md"
+	}
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for i, a := range f.LstatAll(names) {
+				if a.Err != nil {
+					t.Errorf("answer %d: %v", i, a.Err)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
 }
 
 func dialFS(t *testing.T, opts ...client.Option) *client.FS {

@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -44,20 +40,30 @@ func (s *session) beginAll(ctx context.Context, ops []*ctxfsv1.Operation) []*exc
 		xs[i] = x
 		x.body.Operation = op
 		x.request.Request = &x.body
-		if err := s.encode(ctx, x); err != nil {
+		if !s.tryAcquire() {
+			// What holds slots and is not sent would keep others waiting, who keep us waiting.
+			s.sendAll(ctx, queue)
+			queue = queue[:0]
+			if err := s.acquire(ctx); err != nil {
+				x.reply <- reply{err: err}
+				continue
+			}
+		}
+		if err := s.number(x); err != nil {
 			x.reply <- reply{err: err}
 			continue
 		}
 		queue = append(queue, x)
 	}
-	if len(queue) > 0 {
-		s.sendAll(ctx, queue)
-	}
+	s.sendAll(ctx, queue)
 	return xs
 }
 
-// sendAll queues requests, of which there is one at least, and sends what is queued.
+// sendAll queues requests and sends what is queued.
 func (s *session) sendAll(ctx context.Context, xs []*exchange) {
+	if len(xs) == 0 {
+		return
+	}
 	s.mu.Lock()
 	if s.why != nil {
 		defer s.mu.Unlock()
@@ -75,21 +81,6 @@ func (s *session) sendAll(ctx context.Context, xs []*exchange) {
 		}
 	}
 	s.push(outgoing{id: xs[last].id, x: xs[last], request: xs[last].encoded}, ctx.Done() == nil) // which gives mu back
-}
-
-// encode gives a request a slot, a number and its form on the wire.
-func (s *session) encode(ctx context.Context, x *exchange) error {
-	if err := s.acquire(ctx); err != nil {
-		return err
-	}
-	x.id = s.last.Add(1)
-	x.request.Id = x.id
-	var err error
-	if x.encoded, err = (proto.MarshalOptions{}).MarshalAppend(x.encoded[:0], &x.request); err != nil {
-		s.release(x)
-		return status.Error(codes.Internal, err.Error())
-	}
-	return nil
 }
 
 // awaitAll hands the replies on, the first of them as that of operation from, and returns the next one's number.

@@ -115,10 +115,8 @@ func (s *session) acquire(ctx context.Context) error {
 	if ctx.Done() != nil && ctx.Err() != nil {
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	select {
-	case s.slots <- struct{}{}:
+	if s.tryAcquire() {
 		return nil
-	default:
 	}
 	select {
 	case s.slots <- struct{}{}:
@@ -127,6 +125,16 @@ func (s *session) acquire(ctx context.Context) error {
 		return status.FromContextError(ctx.Err()).Err()
 	case <-s.over:
 		return &brokenError{why: s.reason()}
+	}
+}
+
+// tryAcquire takes a slot if one is free.
+func (s *session) tryAcquire() bool {
+	select {
+	case s.slots <- struct{}{}:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -156,12 +164,8 @@ func (s *session) await(ctx context.Context, x *exchange) (r reply, done bool) {
 
 // begin sends a request, or has it sent.
 func (s *session) begin(ctx context.Context, x *exchange) error {
-	x.id = s.last.Add(1)
-	x.request.Id = x.id
-	var err error
-	if x.encoded, err = (proto.MarshalOptions{}).MarshalAppend(x.encoded[:0], &x.request); err != nil {
-		s.release(x)
-		return status.Error(codes.Internal, err.Error())
+	if err := s.number(x); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	if s.why != nil {
@@ -171,6 +175,17 @@ func (s *session) begin(ctx context.Context, x *exchange) error {
 	}
 	s.enter(x)
 	s.push(outgoing{id: x.id, x: x, request: x.encoded}, ctx.Done() == nil)
+	return nil
+}
+
+// number gives a request that has its slot its number and its form on the wire.
+func (s *session) number(x *exchange) (err error) {
+	x.id = s.last.Add(1)
+	x.request.Id = x.id
+	if x.encoded, err = (proto.MarshalOptions{}).MarshalAppend(x.encoded[:0], &x.request); err != nil {
+		s.release(x)
+		return status.Error(codes.Internal, err.Error())
+	}
 	return nil
 }
 
