@@ -26,8 +26,8 @@
 //     MayHaveHappened is true. The next call begins a new session; the same handles
 //     go on, but those of a host that names no panel, which are their connection's.
 //   - A call that ends with its context returns at once, and is cancelled on the server.
-//     On a session the server does not know of a context's deadline: it ends a call that
-//     is not recursive after its own default, 30 s.
+//     On a session the server sets no deadline: a call whose context never ends waits
+//     until it is answered. An RPC of its own ends after 30 s where the context has none.
 //   - At most 128 calls (the server's to say) are under way, watches included; more wait.
 //     A watch beyond 64 has a stream of its own.
 //   - The events of a watch that nobody reads are kept, 1,024 of them; an EventOverflow

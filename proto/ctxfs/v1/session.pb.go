@@ -33,9 +33,9 @@ const (
 // needs one to follow another waits for its reply. None has a deadline: cancel what takes too long. An operation that is under way when the stream breaks may have
 // happened or not.
 //
-// Content travels in ranges of at most SessionReady.max_content bytes, on a handle: Read and Write with a position, as
-// many at once as max_in_flight allows. A file that must appear whole is written to a handle opened with atomic and
-// closed with commit.
+// Content that is written, and large content that is read, travels in ranges of at most SessionReady.max_content bytes,
+// on a handle: Read and Write with a position, as many at once as max_in_flight allows. A file that must appear whole is
+// written to a handle opened with atomic and closed with commit.
 //
 // Over HTTP the same messages are binary WebSocket messages, one each, at /v1/session.
 type SessionRequest struct {
@@ -53,7 +53,7 @@ type SessionRequest struct {
 	//	*SessionRequest_RefreshToken
 	Request isSessionRequest_Request `protobuf_oneof:"request"`
 	// Further requests, as if each were sent after this one: what waits to be sent travels together, which costs a
-	// fraction. At most 128, and theirs is empty.
+	// fraction. At most 127, and theirs is empty.
 	Also          []*SessionRequest `protobuf:"bytes,6,rep,name=also,proto3" json:"also,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
