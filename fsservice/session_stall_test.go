@@ -3,6 +3,8 @@ package fsservice_test
 import (
 	"testing"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -165,4 +167,21 @@ func TestSessionRepliesTogether(t *testing.T) {
 		}
 	}
 	t.Error("no three replies came together")
+}
+
+// TestSessionAtMostTogether is about the edge of what may come as one message.
+func TestSessionAtMostTogether(t *testing.T) {
+	ops := make([]*ctxfsv1.Operation, 129)
+	for i := range ops {
+		ops[i] = opStat("/")
+	}
+	s := newWorld(t).session("a", "")
+	s.send(ops[:128]...)
+	for range 128 {
+		if m := s.recv(); m.GetError() != nil {
+			t.Fatal(m)
+		}
+	}
+	s.send(ops...)
+	s.ends(codes.InvalidArgument, "129 requests came together, the limit is 128")
 }
