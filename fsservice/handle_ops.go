@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -137,6 +139,11 @@ func (s *Service) ListHandles(ctx context.Context, req *ctxfsv1.ListHandlesReque
 		if want := contexts.ID(req.GetContextId()); want == "" || want == h.Context {
 			resp.Handles = append(resp.Handles, wireHandle(h))
 		}
+	}
+	if n := proto.Size(resp); n > MaxReply {
+		return nil, fail(&fserr.Error{
+			Code: fserr.EFBIG, Detail: fmt.Sprintf("reply of %.1f MiB exceeds 3.5 MiB", float64(n)/(1<<20)), Hint: "name a context_id, or close some handles",
+		}, "listHandles", "", "")
 	}
 	return resp, nil
 }

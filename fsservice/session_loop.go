@@ -212,7 +212,7 @@ func (se *session) operate(id uint64, env *ctxfsv1.Operation, rest []*ctxfsv1.Se
 	if err := se.takeSlot(); err != nil {
 		return false, err
 	}
-	t := &task{operation: op, id: id, env: env, fd: fdOf(req)}
+	t := &task{operation: op, id: id, env: env, fd: fdOf(req), ctx: se.ctx}
 	if !op.long && se.warm.Load() && se.keep(t, rest) {
 		return se.doNow(t)
 	}

@@ -3,6 +3,8 @@ package fsservice
 import (
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -154,6 +156,8 @@ func weightOf(m *ctxfsv1.SessionResponse) int {
 		return small + len(r.Readv.GetData())
 	case *ctxfsv1.OperationResult_Readdir:
 		return small + len(r.Readdir.ProtoReflect().GetUnknown()) // see entryList
+	case *ctxfsv1.OperationResult_ListHandles:
+		return small + proto.Size(r.ListHandles)
 	case *ctxfsv1.OperationResult_Opendir, *ctxfsv1.OperationResult_Glob, *ctxfsv1.OperationResult_Grep:
 		return part
 	}

@@ -65,7 +65,7 @@ func (se *session) unwatched() bool {
 // doNow does what was kept. When it took too long there is another receiver now, and the
 // caller goes on as any goroutine with a task.
 func (se *session) doNow(t *task) (replaced bool, err error) {
-	res, opErr := se.do(se.ctx, t.operation, t.env, nil)
+	res, opErr := se.do(t.ctx, t.operation, t.env, nil)
 	se.mu.Lock()
 	replaced = se.current != t
 	if !replaced {
@@ -103,7 +103,7 @@ func (se *session) replace(t *task) {
 
 // begin lets a task that has its slot run when its handle is free.
 func (se *session) begin(t *task) error {
-	t.ctx, t.cancel = context.WithCancel(se.ctx)
+	t.ctx, t.cancel = context.WithCancel(t.ctx)
 	first, err := se.enter(t)
 	if err != nil {
 		t.cancel()

@@ -131,8 +131,8 @@ func (s *observedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if _, bounded := m.(*ctxfsv1.SessionRequest); bounded {
-		return nil // the session answers what is too much to the operation
+	if r, ok := m.(*ctxfsv1.SessionRequest); ok {
+		return s.i.checkSession(r)
 	}
 	return s.i.checkSize(m)
 }

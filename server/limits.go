@@ -20,6 +20,8 @@ const (
 	// maxOverhead is for what surrounds 16 MiB of content: paths and flags.
 	maxOverhead = 64 << 10
 	maxReceive  = 20 << 20
+	// maxSessionRequest bounds a message of a session: its operations live on after it was received.
+	maxSessionRequest = 1 << 20
 )
 
 // maxStreams bounds the calls in flight on one connection.
@@ -51,6 +53,20 @@ func sizeOf(msg any) int {
 		return proto.Size(m)
 	}
 	return 0
+}
+
+// checkSession refuses a session's message over the limit, which ends the session. What is
+// too much content for one operation, the session answers to that.
+func (i *interceptors) checkSession(r *ctxfsv1.SessionRequest) error {
+	size := proto.Size(r)
+	if size <= maxSessionRequest {
+		return nil
+	}
+	i.metrics.rejected("request_bytes")
+	return &fserr.Error{
+		Code: fserr.EFBIG, Detail: fmt.Sprintf("a session's message of %.1f MiB exceeds 1 MiB", float64(size)/(1<<20)),
+		Hint: "send content in ranges of at most 256 KiB",
+	}
 }
 
 // withDefaultDeadline bounds a call that has no deadline, except one that may take

@@ -24,7 +24,7 @@ import (
 
 const (
 	// maxWebMessage and maxWebOpen bound a message, and the first one, in bytes.
-	maxWebMessage = 1 << 20
+	maxWebMessage = maxSessionRequest
 	maxWebOpen    = 16 << 10
 	// maxWebReason is what a WebSocket's close carries, in bytes.
 	maxWebReason = 123

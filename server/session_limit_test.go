@@ -1,0 +1,32 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// TestSessionMessageSize ends a session whose message nobody needs to be so large.
+func TestSessionMessageSize(t *testing.T) {
+	r := start(t, testConfig(t))
+	stream, err := ctxfsv1.NewFsServiceClient(r.host(t)).Session(with(t, panelKey, "p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Stat{Stat: &ctxfsv1.StatRequest{Path: strings.Repeat("x", 1<<20)}}}
+	for _, m := range []*ctxfsv1.SessionRequest{
+		{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{}}},
+		{Id: 1, Request: &ctxfsv1.SessionRequest_Operation{Operation: stat}},
+	} {
+		if err := stream.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	wantError(t, err, codes.ResourceExhausted, "EFBIG", "a session's message of 1.0 MiB exceeds 1 MiB")
+}
