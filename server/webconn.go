@@ -28,8 +28,8 @@ type webConn struct {
 	keepalive time.Duration
 	// ping asks the client for a sign of life, without waiting.
 	ping func()
-	// openBy is until when the first message must come; zero once it has.
-	openBy time.Time
+	// stranger is set until the first message has come, whose deadline awaitOpen sets.
+	stranger bool
 	// writing counts the writes under way; took is when the client last took what a write waited for, in ns since the epoch.
 	writing atomic.Int32
 	took    atomic.Int64
@@ -38,8 +38,8 @@ type webConn struct {
 // Read implements net.Conn. A client that says nothing for a keepalive is asked, and has a
 // third of that to answer. Nobody reads while too much is under way: then silence says nothing.
 func (c *webConn) Read(p []byte) (int, error) {
-	if !c.openBy.IsZero() {
-		return c.readBy(p, c.openBy)
+	if c.stranger {
+		return c.Conn.Read(p) // a deadline set here would undo an interrupt
 	}
 	n, err := c.readBy(p, time.Now().Add(c.keepalive))
 	for errors.Is(err, os.ErrDeadlineExceeded) {
@@ -69,7 +69,13 @@ func (c *webConn) readBy(p []byte, deadline time.Time) (int, error) {
 	return n, err
 }
 
-// interrupt ends a Read that waits for the first message.
+// awaitOpen sets until when the first message must come.
+func (c *webConn) awaitOpen(deadline time.Time) error {
+	c.stranger = true
+	return c.SetReadDeadline(deadline)
+}
+
+// interrupt ends the wait for the first message, one that has not begun as well.
 func (c *webConn) interrupt() { _ = c.SetReadDeadline(time.Unix(1, 0)) }
 
 // Write implements net.Conn. A slow client may take long, one that takes nothing may not.

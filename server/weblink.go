@@ -79,7 +79,7 @@ func (l *webLink) use() bool {
 }
 
 // opened lifts the bounds of the first message. Whoever receives calls it.
-func (l *webLink) opened() { l.conn.openBy = time.Time{} }
+func (l *webLink) opened() { l.conn.stranger = false }
 
 // ping asks for a sign of life; Read waits for it.
 func (l *webLink) ping() {
@@ -104,7 +104,7 @@ func (l *webLink) Recv() (*ctxfsv1.SessionRequest, error) {
 		return nil, refused(fserr.EINVAL, errText, "send binary messages, one SessionRequest each")
 	}
 	limit := int64(maxWebMessage)
-	if !l.conn.openBy.IsZero() {
+	if l.conn.stranger {
 		limit = maxWebOpen
 	}
 	buf := l.buffers.get()
@@ -136,7 +136,7 @@ func (l *webLink) gone(err error) error {
 			l.left.Store(true)
 		}
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) && !l.conn.openBy.IsZero() {
+	if errors.Is(err, os.ErrDeadlineExceeded) && l.conn.stranger {
 		return unauthenticated(&fserr.Error{Code: fserr.EACCES, Detail: "open did not come in time", Hint: "send it at once"})
 	}
 	if errors.Is(err, errSilent) {

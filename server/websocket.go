@@ -126,6 +126,9 @@ func (k *sockets) session(r *http.Request, link *webLink, conn *connInfo, known 
 
 // first receives the first message. It fails when none comes in time, or the server stops.
 func (k *sockets) first(link *webLink) (*ctxfsv1.SessionRequest, error) {
+	if err := link.conn.awaitOpen(time.Now().Add(k.openTime)); err != nil {
+		return nil, link.gone(err)
+	}
 	stop := context.AfterFunc(k.ending, link.conn.interrupt)
 	m, err := link.Recv()
 	if !stop() {
@@ -204,7 +207,7 @@ var (
 // accept answers a request by a WebSocket, or refuses it.
 func (k *sockets) accept(w http.ResponseWriter, r *http.Request) (*webLink, error) {
 	l := &webLink{sent: k.calls.metrics.sent, buffers: k.buffers}
-	l.conn = &webConn{keepalive: k.keepalive, ping: l.ping, openBy: time.Now().Add(k.openTime)}
+	l.conn = &webConn{keepalive: k.keepalive, ping: l.ping}
 	// The origin was checked. Content that compresses is the client's to compress.
 	opts := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}
 	ws, err := websocket.Accept(&hijacked{w, l.conn}, r, opts)

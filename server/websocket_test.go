@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -283,6 +285,22 @@ func TestStrangersAreBounded(t *testing.T) {
 func TestOpenMustComeInTime(t *testing.T) {
 	r := startWith(t, sessionConfig(t), func(s *Server) { s.web.sockets.openTime = 50 * time.Millisecond })
 	overWeb(t, dialWeb(t, r.Info().Addresses.HTTP, nil)).ends(codes.Unauthenticated, "open did not come in time")
+}
+
+// TestAnInterruptIsNotLost interrupts the wait for the first message before it has begun.
+func TestAnInterruptIsNotLost(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	c := &webConn{Conn: near, keepalive: time.Minute}
+	if err := c.awaitOpen(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	c.interrupt()
+	go func() { _, _ = far.Write([]byte{1}) }() // what a Read that had forgotten it would get
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read: %v", err)
+	}
 }
 
 // TestStrangersDoNotHoldUpTheEnd stops a server that waits for an open.
