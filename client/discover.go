@@ -101,6 +101,12 @@ func (t target) grpcTarget() string {
 	return "dns:///" + t.address
 }
 
+// socket returns the path of a unix socket's address.
+func (t target) socket() (path string, ok bool) {
+	path, ok = strings.CutPrefix(t.address, "unix:")
+	return strings.TrimPrefix(path, "//"), ok
+}
+
 // local tells whether the address never leaves the machine.
 func (t target) local() bool {
 	if strings.HasPrefix(t.address, "unix:") {

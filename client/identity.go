@@ -7,6 +7,9 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
+// panelKey is the metadata, or the header, by which a host acts for a panel.
+const panelKey = "ctxfs-panel"
+
 // identity is as whom calls are made.
 type identity struct {
 	// token gives the current bearer token; "" for none.
@@ -20,7 +23,7 @@ func (i identity) attach(ctx context.Context) context.Context {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+t)
 	}
 	if i.panel != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "ctxfs-panel", i.panel)
+		ctx = metadata.AppendToOutgoingContext(ctx, panelKey, i.panel)
 	}
 	return ctx
 }

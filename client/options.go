@@ -3,8 +3,6 @@ package client
 import (
 	"crypto/tls"
 	"os"
-
-	"google.golang.org/grpc"
 )
 
 // Option of Dial.
@@ -17,7 +15,6 @@ type config struct {
 	dir     string
 	tls     *tls.Config
 	getenv  func(string) string
-	grpc    []grpc.DialOption
 	// unary says that no sessions are wanted.
 	unary bool
 }
@@ -53,8 +50,3 @@ func WithDir(dir string) Option { return func(c *config) { c.dir = dir } }
 
 // WithGetenv reads CTXFS_ADDRESS and CTXFS_TOKEN by getenv instead of os.Getenv.
 func WithGetenv(getenv func(string) string) Option { return func(c *config) { c.getenv = getenv } }
-
-// WithGRPC adds options to the gRPC connection, such as interceptors.
-func WithGRPC(opts ...grpc.DialOption) Option {
-	return func(c *config) { c.grpc = append(c.grpc, opts...) }
-}

@@ -59,7 +59,7 @@ func (c *Client) OpenPanel(ctx context.Context, id string, opts ...PanelOption) 
 		return nil, convert("openpanel", err)
 	}
 	p := &Panel{client: c, opened: r, ttl: req.GetTtlMs(), token: r.GetToken(), expires: time.Unix(0, r.GetExpiresNs())}
-	p.fs = newFSClient(identityConn{cc: c.cc, id: identity{token: p.bearer}}, c.unary)
+	p.fs = newFSClient(identityConn{cc: c.cc, id: identity{token: p.bearer}}, c.web, c.unary)
 	renewal, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	c.mu.Lock()

@@ -35,12 +35,13 @@ var errNoSession = errors.New("no session serves this call")
 // than a session should carry, and all calls when the server knows no sessions.
 type fsClient struct {
 	ctxfsv1.FsServiceClient
-	// token gives the current bearer token; "" for none.
-	token    func() string
+	id       identity
 	instance string
-	base     context.Context //nolint:containedctx // sessions outlive the calls that begin them
-	stop     context.CancelFunc
-	running  sync.WaitGroup
+	// web is nil where sessions go by gRPC; the one who begins a session may change it.
+	web     *webDialer
+	base    context.Context //nolint:containedctx // sessions outlive the calls that begin them
+	stop    context.CancelFunc
+	running sync.WaitGroup
 
 	current atomic.Pointer[session]
 	mu      sync.Mutex
@@ -57,11 +58,15 @@ type beginning struct {
 	err     error
 }
 
-// newFSClient returns FsService by conn; with sessions off each call is an RPC of its own.
-func newFSClient(conn identityConn, off bool) *fsClient {
+// newFSClient returns FsService by conn, and by web where that is not nil; with sessions
+// off each call is an RPC of its own.
+func newFSClient(conn identityConn, web *webDialer, off bool) *fsClient {
 	base, stop := context.WithCancel(context.Background())
+	if conn.id.panel == "" && conn.id.token() == "" {
+		web = nil // as greet finds out of others
+	}
 	return &fsClient{
-		FsServiceClient: ctxfsv1.NewFsServiceClient(conn), token: conn.id.token, instance: rand.Text(), base: base, stop: stop, off: off,
+		FsServiceClient: ctxfsv1.NewFsServiceClient(conn), id: conn.id, instance: rand.Text(), web: web, base: base, stop: stop, off: off,
 	}
 }
 
@@ -129,11 +134,11 @@ func beginError(err error) error {
 
 // open begins a session and has its messages received.
 func (c *fsClient) open() (*session, error) {
-	token := c.token()
+	token := c.id.token()
 	ctx, stop := context.WithCancel(c.base)
 	timer := time.AfterFunc(beginTimeout, stop)
 	defer timer.Stop()
-	stream, ready, err := c.greet(ctx)
+	stream, ready, err := c.greet(ctx, token)
 	if err != nil {
 		stop()
 		return nil, err
@@ -148,37 +153,64 @@ func (c *fsClient) open() (*session, error) {
 		}
 		s.end(why)
 	})
-	if c.token() != token {
+	if c.id.token() != token {
 		c.running.Go(func() { c.refresh(ctx) })
 	}
 	return s, nil
 }
 
-func (c *fsClient) greet(ctx context.Context) (sessionStream, *ctxfsv1.SessionReady, error) {
+// sessionStream carries a session's messages: a gRPC stream, or a WebSocket.
+type sessionStream interface {
+	// SendMsg takes a *together or a *SessionRequest. After an error RecvMsg has the reason.
+	SendMsg(m any) error
+	// RecvMsg takes a *SessionResponse. Errors: io.EOF, gRPC statuses.
+	RecvMsg(m any) error
+}
+
+// greet begins a session by WebSocket, which is quicker, or else by gRPC: the server may
+// know no WebSocket, or something between may not let it pass.
+func (c *fsClient) greet(ctx context.Context, token string) (sessionStream, *ctxfsv1.SessionReady, error) {
+	if c.web != nil {
+		link, err := c.web.dial(ctx, c.id.panel)
+		if err == nil {
+			ready, err := begin(link, &ctxfsv1.SessionOpen{ClientInstance: c.instance, Batches: true, Token: token})
+			if err != nil || ready.GetContextId() != "" {
+				return link, ready, err
+			}
+			link.close()
+			c.web = nil // a host that names no panel: its handles are its connection's, which all its calls must share
+		}
+	}
 	stream, err := c.FsServiceClient.Session(ctx, grpc.ForceCodecV2(newWireCodec()))
 	if err != nil {
 		return nil, nil, err
 	}
-	open := &ctxfsv1.SessionOpen{ClientInstance: c.instance, Batches: true}
-	_ = stream.Send(&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: open}}) // Recv has the reason
-	m, err := stream.Recv()
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case m.GetReady() == nil:
-		return nil, nil, status.Error(codes.Internal, "the session's first message is not ready")
-	}
-	return stream, m.GetReady(), nil
+	ready, err := begin(stream, &ctxfsv1.SessionOpen{ClientInstance: c.instance, Batches: true})
+	return stream, ready, err
 }
 
-type sessionStream = grpc.BidiStreamingClient[ctxfsv1.SessionRequest, ctxfsv1.SessionResponse]
+// begin opens a session on stream.
+func begin(stream sessionStream, open *ctxfsv1.SessionOpen) (*ctxfsv1.SessionReady, error) {
+	_ = stream.SendMsg(&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: open}}) // RecvMsg has the reason
+	m := &ctxfsv1.SessionResponse{}
+	if err := stream.RecvMsg(m); err != nil {
+		return nil, err
+	}
+	switch {
+	case m.GetClosing() != nil:
+		return nil, fserrpb.FromSession(m.GetClosing().GetError())
+	case m.GetReady() == nil:
+		return nil, status.Error(codes.Internal, "the session's first message is not ready")
+	}
+	return m.GetReady(), nil
+}
 
 // refresh gives the session, if there is one, the current token. One that the server
 // refuses changes nothing: the session ends with the token that it has, and the next
 // begins with the current one.
 func (c *fsClient) refresh(ctx context.Context) {
 	if s := c.current.Load(); s != nil {
-		_ = s.refresh(ctx, c.token())
+		_ = s.refresh(ctx, c.id.token())
 	}
 }
 

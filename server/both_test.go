@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -25,9 +26,13 @@ func overBoth(t *testing.T, f func(t *testing.T, begin begin, addr func(*running
 
 func beginGRPC(t *testing.T, addr, token, instance string) *talk {
 	t.Helper()
+	return beginOn(t, dial(t, addr, nil), token, instance)
+}
+
+func beginOn(t *testing.T, cc *grpc.ClientConn, token, instance string) *talk {
+	t.Helper()
 	ctx, cut := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), "authorization", bearerOf(token)))
 	t.Cleanup(cut)
-	cc := dial(t, addr, nil)
 	stream, err := ctxfsv1.NewFsServiceClient(cc).Session(ctx)
 	if err != nil {
 		t.Fatal(err)

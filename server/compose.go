@@ -26,7 +26,7 @@ const planTime = 5 * time.Second
 // bufferSize of a connection's reads and writes, in bytes: measured 15% faster than gRPC's own.
 const bufferSize = 128 << 10
 
-// compose builds the gRPC server and the HTTP server from the parts.
+// compose builds the gRPC server and the HTTP servers from the parts.
 func (s *Server) compose(context.Context) error {
 	token, err := loadHostToken(s.claim.layout.HostToken)
 	if err != nil {
@@ -40,13 +40,13 @@ func (s *Server) compose(context.Context) error {
 		s.closeOwner(panel)
 	})
 	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
-	buffers := codec.NewPool()
+	buffers, handed := codec.NewPool(), newHandedConns()
 	s.fs = fsservice.New(fsservice.Config{
 		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit, Buffers: buffers,
 		Sessions: fsservice.SessionConfig{Leases: p.leases, Refresh: s.auth.refresh, Around: s.calls.operation},
 	})
 	s.observeParts()
-	s.grpc = grpc.NewServer(s.options(buffers)...)
+	s.grpc = grpc.NewServer(s.options(buffers, handed)...)
 	ctxfsv1.RegisterFsServiceServer(s.grpc, s.fs)
 	ctxfsv1.RegisterContextServiceServer(s.grpc, &services.Contexts{Contexts: p.contexts, Version: s.deps.Version})
 	ctxfsv1.RegisterPanelServiceServer(s.grpc, &services.Panels{
@@ -58,14 +58,12 @@ func (s *Server) compose(context.Context) error {
 	}
 	channelz.RegisterChannelzServiceToServer(s.grpc)
 	reflection.Register(s.grpc)
-	if s.ls.http != nil {
-		s.web = newWebServer(s)
-	}
+	s.web = newWebServer(s, handed)
 	return nil
 }
 
-func (s *Server) options(buffers *codec.Pool) []grpc.ServerOption {
-	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, &s.conns, func(conn uint64) { s.closeOwner(hostOwner(conn)) })
+func (s *Server) options(buffers *codec.Pool, handed *handedConns) []grpc.ServerOption {
+	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, &s.conns, func(conn uint64) { s.closeOwner(hostOwner(conn)) }, handed)
 	opts := []grpc.ServerOption{
 		grpc.Creds(creds), grpc.UnaryInterceptor(s.calls.unary), grpc.StreamInterceptor(s.calls.stream),
 		grpc.MaxRecvMsgSize(maxReceive), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(10 * time.Second),

@@ -46,7 +46,12 @@ type connInfo struct {
 	// host says that its peer is host by its user.
 	host bool
 	pid  int
+	// alpn is the protocol that TLS agreed on; "" of a client that knows no ALPN, and gRPC's without TLS.
+	alpn string
 }
+
+// protoGRPC is gRPC's name in ALPN.
+const protoGRPC = "h2"
 
 // AuthType implements credentials.AuthInfo.
 func (*connInfo) AuthType() string { return "ctxfs" }
@@ -54,10 +59,10 @@ func (*connInfo) AuthType() string { return "ctxfs" }
 // transport is what metrics call it.
 func (c *connInfo) transport() string {
 	switch {
-	case c.unix:
-		return "unix"
 	case c.web:
 		return "websocket"
+	case c.unix:
+		return "unix"
 	}
 	return "tcp"
 }
@@ -72,11 +77,12 @@ func connOf(ctx context.Context) *connInfo {
 	return &connInfo{}
 }
 
-// connCreds is the transport side of authentication for all listeners: peer
-// credentials on the unix socket, TLS (when there is a certificate) on TCP.
+// connCreds is the transport side of authentication for all gRPC listeners: peer
+// credentials on the unix socket, TLS (when there is a certificate) on TCP. Connections
+// that are no gRPC's it hands over.
 type connCreds struct {
 	// tls is nil for plain text, which is for loopback only.
-	tls      credentials.TransportCredentials
+	tls      *tls.Config
 	peerHost bool
 	self     uint32
 	inUserNS bool
@@ -84,24 +90,52 @@ type connCreds struct {
 	next *atomic.Uint64
 	// onClose is told when a connection has ended.
 	onClose func(id uint64)
+	// handed takes those that begin as HTTP/1.1.
+	handed *handedConns
 }
 
-func newConnCreds(tlsConfig *tls.Config, peerHost bool, next *atomic.Uint64, onClose func(id uint64)) *connCreds {
+func newConnCreds(tlsConfig *tls.Config, peerHost bool, next *atomic.Uint64, onClose func(id uint64), handed *handedConns) *connCreds {
 	c := &connCreds{
-		peerHost: peerHost, self: uint32(os.Geteuid()), inUserNS: inUserNamespace(), next: next, onClose: onClose,
+		peerHost: peerHost, self: uint32(os.Geteuid()), inUserNS: inUserNamespace(), next: next, onClose: onClose, handed: handed,
 	}
 	if tlsConfig != nil {
-		c.tls = credentials.NewTLS(tlsConfig)
+		c.tls = tlsConfig.Clone()
+		c.tls.NextProtos = []string{protoGRPC, "http/1.1"}
 	}
 	return c
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (c *connCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	info := &connInfo{id: c.next.Add(1)}
+	accepted, ok := raw.(*acceptedConn)
+	if !ok {
+		return nil, nil, errors.New("these credentials are for a shared listener")
+	}
+	conn, info, err := c.identify(accepted.Conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	shared := &sharedConn{Conn: conn, info: info, ended: sync.OnceFunc(func() { c.onClose(info.id) })}
+	isWeb, err := shared.look()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !isWeb && info.alpn != protoGRPC:
+		return nil, nil, errors.New("gRPC over TLS needs ALPN to say h2")
+	case isWeb:
+		info.web = true
+		accepted.handed.Store(true)
+		c.handed.hand(shared)
+		return nil, nil, credentials.ErrConnDispatched
+	}
+	return shared, info, nil
+}
+
+// identify finds out who is at the other end, as far as the transport tells.
+func (c *connCreds) identify(conn net.Conn) (net.Conn, *connInfo, error) {
+	info := &connInfo{id: c.next.Add(1), alpn: protoGRPC}
 	info.SecurityLevel = credentials.NoSecurity
-	conn := raw
-	if u, ok := raw.(*net.UnixConn); ok {
+	if u, ok := conn.(*net.UnixConn); ok {
 		cred, err := peerOf(u)
 		if err != nil {
 			return nil, nil, err
@@ -110,13 +144,14 @@ func (c *connCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 		info.host = c.peerHost && cred.isHost(c.self, c.inUserNS)
 		info.SecurityLevel = credentials.PrivacyAndIntegrity
 	} else if c.tls != nil {
-		var err error
-		if conn, _, err = c.tls.ServerHandshake(raw); err != nil {
+		encrypted := tls.Server(conn, c.tls)
+		if err := encrypted.HandshakeContext(context.Background()); err != nil { // gRPC has set a deadline
 			return nil, nil, err
 		}
-		info.SecurityLevel = credentials.PrivacyAndIntegrity
+		conn = encrypted
+		info.SecurityLevel, info.alpn = credentials.PrivacyAndIntegrity, encrypted.ConnectionState().NegotiatedProtocol
 	}
-	return &trackedConn{Conn: conn, ended: sync.OnceFunc(func() { c.onClose(info.id) })}, info, nil
+	return conn, info, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials; servers have no use of it.
@@ -137,18 +172,6 @@ func (c *connCreds) Clone() credentials.TransportCredentials {
 
 // OverrideServerName implements credentials.TransportCredentials.
 func (c *connCreds) OverrideServerName(string) error { return nil }
-
-// trackedConn tells when it is closed.
-type trackedConn struct {
-	net.Conn
-	ended func()
-}
-
-// Close implements net.Conn.
-func (t *trackedConn) Close() error {
-	defer t.ended()
-	return t.Conn.Close()
-}
 
 // tlsConfig reads the certificate files; nil when there are none.
 func tlsConfig(cfg Config) (*tls.Config, error) {

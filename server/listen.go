@@ -45,6 +45,9 @@ func (s *Server) listen(ctx context.Context) error {
 		return err
 	}
 	s.info.Addresses.HTTP = s.ls.http.Addr().String()
+	if s.ls.tls != nil {
+		s.ls.http = tls.NewListener(s.ls.http, s.ls.tls)
+	}
 	return nil
 }
 

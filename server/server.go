@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -94,7 +96,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer cancel()
 	stopStdin := s.watchStdin(cancel)
 	defer stopStdin()
-	failed := make(chan error, len(s.ls.grpc)+1)
+	failed := make(chan error, len(s.ls.grpc)+2)
 	var running sync.WaitGroup
 	s.goServe(&running, failed)
 	s.serving.Store(true)
@@ -111,19 +113,19 @@ func (s *Server) Serve(ctx context.Context) error {
 }
 
 func (s *Server) goServe(running *sync.WaitGroup, failed chan<- error) {
-	for _, l := range s.ls.grpc {
+	serve := func(serve func(net.Listener) error, l net.Listener, ended error) {
 		running.Go(func() {
-			if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			if err := serve(l); err != nil && !errors.Is(err, ended) {
 				failed <- err
 			}
 		})
 	}
-	if s.web != nil {
-		running.Go(func() {
-			if err := s.web.serve(s.ls.http); err != nil {
-				failed <- err
-			}
-		})
+	for _, l := range s.ls.grpc {
+		serve(s.grpc.Serve, sharedListener{l}, grpc.ErrServerStopped)
+	}
+	serve(s.web.shared.Serve, s.web.handed, http.ErrServerClosed)
+	if s.ls.http != nil {
+		serve(s.web.open.Serve, s.ls.http, http.ErrServerClosed)
 	}
 }
 
@@ -161,9 +163,7 @@ func (s *Server) drain() {
 		s.grpc.Stop()
 		<-done
 	}
-	if s.web != nil {
-		s.web.stop(stopTime)
-	}
+	s.web.stop(stopTime)
 }
 
 // Close gives back what New took. Serve calls it; call it yourself when Serve is not.

@@ -86,9 +86,13 @@ func overWeb(t *testing.T, ws *websocket.Conn) *talk {
 	}
 }
 
+func openRequest(instance, token string) *ctxfsv1.SessionRequest {
+	return &ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{ClientInstance: instance, Token: token}}}
+}
+
 func (s *talk) open(instance, token string) *talk {
 	s.Helper()
-	s.must(s.say(&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{ClientInstance: instance, Token: token}}}))
+	s.must(s.say(openRequest(instance, token)))
 	m := s.next()
 	if s.ready = m.GetReady(); s.ready == nil {
 		s.Fatalf("the first message is %v, want ready", m)

@@ -2,9 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -14,18 +11,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// webServer answers /livez and /readyz to all, /metrics to hosts, and /v1/session to panels and hosts.
+// webServer answers /v1/session to panels and hosts on all addresses; on the HTTP address
+// also /livez and /readyz to all, and /metrics to hosts.
 type webServer struct {
-	server  *http.Server
-	sockets *sockets
-	tls     bool
+	// open serves the HTTP address; shared what the gRPC addresses hand over.
+	open, shared *http.Server
+	handed       *handedConns
+	sockets      *sockets
 }
 
-func newWebServer(s *Server) *webServer {
-	mux, sockets := http.NewServeMux(), newSockets(s)
+func newWebServer(s *Server, handed *handedConns) *webServer {
+	sockets := newSockets(s)
+	mux, all := http.NewServeMux(), http.NewServeMux()
 	mux.Handle("GET /v1/session", sockets)
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		say(w, http.StatusNotFound, "this address speaks gRPC, and WebSocket at /v1/session")
+	})
+	all.Handle("GET /v1/session", sockets)
+	all.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	all.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := s.notReady(); why != "" {
 			say(w, http.StatusServiceUnavailable, why)
 			return
@@ -33,35 +37,32 @@ func newWebServer(s *Server) *webServer {
 		say(w, http.StatusOK, "ok")
 	})
 	if s.cfg.Metrics {
-		mux.Handle("GET /metrics", hostOnly(s.auth.host, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})))
+		all.Handle("GET /metrics", hostOnly(s.auth.host, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})))
 	}
-	var handler http.Handler = mux
-	if s.ls.tls == nil {
-		handler = localNamesOnly(mux)
-	}
-	return &webServer{tls: s.ls.tls != nil, sockets: sockets, server: &http.Server{
-		Handler: handler, TLSConfig: s.ls.tls, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(s.log),
-	}}
+	return &webServer{open: httpServer(s, all), shared: httpServer(s, mux), handed: handed, sockets: sockets}
 }
 
-func (w *webServer) serve(l net.Listener) error {
-	if w.tls {
-		l = tls.NewListener(l, w.server.TLSConfig)
+func httpServer(s *Server, handler http.Handler) *http.Server {
+	if s.ls.tls == nil {
+		handler = localNamesOnly(handler)
 	}
-	if err := w.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve HTTP: %w", err)
+	return &http.Server{
+		Handler: handler, ConnContext: withSharedConn,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(s.log),
 	}
-	return nil
 }
 
 // stop lets running requests end, for a while. Sessions are ended by the stream table; stop waits for them.
 func (w *webServer) stop(within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	if w.server.Shutdown(ctx) != nil {
-		_ = w.server.Close()
+	for _, server := range []*http.Server{w.open, w.shared} {
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
 	}
+	_ = w.handed.Close()
 	w.sockets.stop()
 }
 

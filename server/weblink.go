@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/webconn"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -30,33 +30,14 @@ const (
 	maxWebReason = 123
 	// closeTime is how long a client may take to answer that the connection is closed.
 	closeTime = 400 * time.Millisecond
-	// keepBuffer is the size up to which a buffer is kept for others, in bytes.
-	keepBuffer = 512 << 10
 )
-
-// bufferPool holds what messages are read into and written from; idle sessions have none.
-type bufferPool struct{ pool sync.Pool }
-
-func (p *bufferPool) get() *bytes.Buffer {
-	if b, ok := p.pool.Get().(*bytes.Buffer); ok {
-		return b
-	}
-	return new(bytes.Buffer)
-}
-
-func (p *bufferPool) put(b *bytes.Buffer) {
-	if b.Cap() <= keepBuffer {
-		b.Reset()
-		p.pool.Put(b)
-	}
-}
 
 // webLink is a session's fsservice.Link over a WebSocket: one message each.
 type webLink struct {
 	ws   *websocket.Conn
-	conn *webConn
+	conn *webconn.Conn
 	// buffers are shared by all links.
-	buffers *bufferPool
+	buffers *webconn.Buffers
 	// sent sees what is sent.
 	sent func(any)
 	// left is set when the client closed the connection in peace, said when it was told why it is closed.
@@ -79,7 +60,7 @@ func (l *webLink) use() bool {
 }
 
 // opened lifts the bounds of the first message. Whoever receives calls it.
-func (l *webLink) opened() { l.conn.stranger = false }
+func (l *webLink) opened() { l.conn.Known() }
 
 // ping asks for a sign of life; Read waits for it.
 func (l *webLink) ping() {
@@ -88,7 +69,7 @@ func (l *webLink) ping() {
 	}
 	go func() {
 		defer l.using.Done()
-		ctx, cancel := context.WithTimeout(context.Background(), l.conn.keepalive/3)
+		ctx, cancel := context.WithTimeout(context.Background(), l.conn.Keepalive/3)
 		defer cancel()
 		_ = l.ws.Ping(ctx) // its failure is the reader's silence
 	}()
@@ -104,11 +85,11 @@ func (l *webLink) Recv() (*ctxfsv1.SessionRequest, error) {
 		return nil, refused(fserr.EINVAL, errText, "send binary messages, one SessionRequest each")
 	}
 	limit := int64(maxWebMessage)
-	if l.conn.stranger {
+	if l.conn.IsStranger() {
 		limit = maxWebOpen
 	}
-	buf := l.buffers.get()
-	defer l.buffers.put(buf)
+	buf := l.buffers.Get()
+	defer l.buffers.Put(buf)
 	n, err := buf.ReadFrom(io.LimitReader(r, limit+1))
 	switch {
 	case err != nil:
@@ -136,11 +117,11 @@ func (l *webLink) gone(err error) error {
 			l.left.Store(true)
 		}
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) && l.conn.stranger {
+	if errors.Is(err, os.ErrDeadlineExceeded) && l.conn.IsStranger() {
 		return unauthenticated(&fserr.Error{Code: fserr.EACCES, Detail: "open did not come in time", Hint: "send it at once"})
 	}
-	if errors.Is(err, errSilent) {
-		return fmt.Errorf("%w: %w", context.Canceled, errSilent)
+	if errors.Is(err, webconn.ErrSilent) {
+		return fmt.Errorf("%w: %w", context.Canceled, webconn.ErrSilent)
 	}
 	return context.Canceled
 }
@@ -151,14 +132,14 @@ func (l *webLink) Send(m *ctxfsv1.SessionResponse) error {
 		l.said.Store(true)
 	}
 	l.sent(m)
-	buf := l.buffers.get()
-	defer l.buffers.put(buf)
+	buf := l.buffers.Get()
+	defer l.buffers.Put(buf)
 	buf.Grow(proto.Size(m))
 	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(buf.AvailableBuffer(), m)
 	if err != nil {
 		return fmt.Errorf("encode a message of a session: %w", err)
 	}
-	return l.ws.Write(context.Background(), websocket.MessageBinary, data)
+	return l.conn.Send(l.ws, l.buffers, data)
 }
 
 // isLast tells whether m, or the last of what travels with it, says that the session ends.
@@ -195,8 +176,8 @@ func closeStatus(why error) (websocket.StatusCode, string) {
 		reason = strings.ToValidUTF8(reason[:maxWebReason], "")
 	}
 	switch {
-	case errors.Is(why, errSilent):
-		return websocket.StatusTryAgainLater, errSilent.Error()
+	case errors.Is(why, webconn.ErrSilent):
+		return websocket.StatusTryAgainLater, webconn.ErrSilent.Error()
 	case errors.Is(why, errText):
 		return websocket.StatusUnsupportedData, reason
 	case errors.Is(why, errEncoding):

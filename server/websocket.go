@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coder/websocket"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -20,6 +19,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/internal/webconn"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -41,7 +41,7 @@ type sockets struct {
 	tls        bool
 	conns      *atomic.Uint64
 	closeOwner func(owner string)
-	buffers    *bufferPool
+	buffers    *webconn.Buffers
 	// openTime is how long a client may take to say who it is.
 	openTime time.Duration
 	// strangers are those who have not said who they are; stop ends them by ending.
@@ -54,7 +54,7 @@ type sockets struct {
 func newSockets(s *Server) *sockets {
 	k := &sockets{
 		fs: s.fs, calls: s.calls, log: s.log, keepalive: s.cfg.Keepalive, tls: s.ls.tls != nil, conns: &s.conns,
-		closeOwner: s.closeOwner, buffers: new(bufferPool), openTime: openTime, strangers: make(chan struct{}, maxStrangers),
+		closeOwner: s.closeOwner, buffers: new(webconn.Buffers), openTime: openTime, strangers: make(chan struct{}, maxStrangers),
 	}
 	for _, origin := range s.cfg.Origins {
 		k.origins = append(k.origins, plainOrigin(origin))
@@ -78,23 +78,37 @@ func (k *sockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		say(w, http.StatusForbidden, "pages of this origin may not open a session; --origin lets them")
 		return
 	}
-	select {
-	case k.strangers <- struct{}{}:
-	default:
+	conn := sharedConnOf(r.Context())
+	if conn == nil {
+		conn = &connInfo{id: k.conns.Add(1), web: true}
+		defer k.closeOwner(hostOwner(conn.id))
+	}
+	known, ok := k.stranger(conn)
+	if !ok {
 		k.calls.metrics.rejected("strangers")
 		w.Header().Set("Retry-After", "1")
 		say(w, http.StatusServiceUnavailable, "too many connections have not said who they are")
 		return
 	}
-	known := sync.OnceFunc(func() { <-k.strangers })
 	defer known()
 	link, err := k.accept(w, r)
 	if err != nil {
 		return // and was answered
 	}
-	conn := &connInfo{id: k.conns.Add(1), web: true}
 	link.end(k.session(r, link, conn, known))
-	k.closeOwner(hostOwner(conn.id))
+}
+
+// stranger counts a client until it is known; false when there are too many.
+func (k *sockets) stranger(conn *connInfo) (known func(), ok bool) {
+	if conn.host {
+		return func() {}, true // by its user
+	}
+	select {
+	case k.strangers <- struct{}{}:
+		return sync.OnceFunc(func() { <-k.strangers }), true
+	default:
+		return nil, false
+	}
 }
 
 // session serves one, and returns why it ended. It calls known when the client is.
@@ -126,10 +140,10 @@ func (k *sockets) session(r *http.Request, link *webLink, conn *connInfo, known 
 
 // first receives the first message. It fails when none comes in time, or the server stops.
 func (k *sockets) first(link *webLink) (*ctxfsv1.SessionRequest, error) {
-	if err := link.conn.awaitOpen(time.Now().Add(k.openTime)); err != nil {
+	if err := link.conn.AwaitFirst(time.Now().Add(k.openTime)); err != nil {
 		return nil, link.gone(err)
 	}
-	stop := context.AfterFunc(k.ending, link.conn.interrupt)
+	stop := context.AfterFunc(k.ending, link.conn.Interrupt)
 	m, err := link.Recv()
 	if !stop() {
 		return nil, errStopping
@@ -201,20 +215,4 @@ var (
 	errText     = errors.New("a text message")
 	errEncoding = errors.New("no SessionRequest")
 	errTooLarge = errors.New("too large")
-	errSilent   = errors.New("the client did not answer a ping in time")
 )
-
-// accept answers a request by a WebSocket, or refuses it.
-func (k *sockets) accept(w http.ResponseWriter, r *http.Request) (*webLink, error) {
-	l := &webLink{sent: k.calls.metrics.sent, buffers: k.buffers}
-	l.conn = &webConn{keepalive: k.keepalive, ping: l.ping}
-	// The origin was checked. Content that compresses is the client's to compress.
-	opts := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}
-	ws, err := websocket.Accept(&hijacked{w, l.conn}, r, opts)
-	if err != nil {
-		return nil, err
-	}
-	ws.SetReadLimit(-1) // Recv has one, and tells of it
-	l.ws = ws
-	return l, nil
-}

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -287,22 +285,6 @@ func TestOpenMustComeInTime(t *testing.T) {
 	overWeb(t, dialWeb(t, r.Info().Addresses.HTTP, nil)).ends(codes.Unauthenticated, "open did not come in time")
 }
 
-// TestAnInterruptIsNotLost interrupts the wait for the first message before it has begun.
-func TestAnInterruptIsNotLost(t *testing.T) {
-	near, far := net.Pipe()
-	defer near.Close()
-	defer far.Close()
-	c := &webConn{Conn: near, keepalive: time.Minute}
-	if err := c.awaitOpen(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	c.interrupt()
-	go func() { _, _ = far.Write([]byte{1}) }() // what a Read that had forgotten it would get
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("Read: %v", err)
-	}
-}
-
 // TestStrangersDoNotHoldUpTheEnd stops a server that waits for an open.
 func TestStrangersDoNotHoldUpTheEnd(t *testing.T) {
 	r := start(t, sessionConfig(t))
@@ -338,7 +320,7 @@ func TestWebSocketIsNotCutByTimeouts(t *testing.T) {
 	cfg := sessionConfig(t)
 	cfg.Keepalive = time.Second
 	r := startWith(t, cfg, func(s *Server) {
-		s.web.server.ReadTimeout, s.web.server.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+		s.web.open.ReadTimeout, s.web.open.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
 	})
 	pings := make(chan struct{}, 10)
 	ws := dialWebWith(t, r.Info().Addresses.HTTP, &websocket.DialOptions{
