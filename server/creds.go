@@ -128,7 +128,7 @@ func (c *connCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 		c.handed.hand(shared)
 		return nil, nil, credentials.ErrConnDispatched
 	}
-	return shared, info, nil
+	return pooled(shared), info, nil
 }
 
 // identify finds out who is at the other end, as far as the transport tells.

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+
+	"google.golang.org/grpc/mem"
+)
+
+// pooledConn is a sharedConn without TLS, from which gRPC reads into a buffer that it takes
+// when there is something to read, and gives back: an idle connection holds none. gRPC does
+// so by itself with the connections of package net, and with what has this method
+// (internal/transport/readyreader); where it does not know it, it reads as ever.
+type pooledConn struct {
+	*sharedConn
+	raw syscall.RawConn
+	// read is what raw calls; what it is about is in the fields below.
+	read func(fd uintptr) (done bool)
+	pool mem.BufferPool
+	size int
+	buf  *[]byte
+	n    int
+	err  error
+}
+
+// pooled returns conn as gRPC should have it.
+func pooled(conn *sharedConn) net.Conn {
+	inner, ok := conn.Conn.(syscall.Conn)
+	if !ok {
+		return conn // TLS
+	}
+	raw, err := inner.SyscallConn()
+	if err != nil {
+		return conn
+	}
+	c := &pooledConn{sharedConn: conn, raw: raw}
+	c.read = func(fd uintptr) bool {
+		c.buf = c.pool.Get(c.size)
+		c.n, c.err = syscall.Read(int(fd), *c.buf)
+		for errors.Is(c.err, syscall.EINTR) {
+			c.n, c.err = syscall.Read(int(fd), *c.buf)
+		}
+		if c.err != nil || c.n == 0 {
+			c.pool.Put(c.buf)
+			c.buf = nil
+		}
+		return !errors.Is(c.err, syscall.EAGAIN)
+	}
+	return c
+}
+
+// ReadOnReady waits until there is something to read, takes a buffer of size bytes from the
+// pool, and reads into it. Its caller gives the buffer back.
+func (c *pooledConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	if len(c.head) > 0 {
+		buf := pool.Get(size)
+		n, err := c.Read(*buf)
+		return buf, n, err
+	}
+	c.pool, c.size = pool, size
+	err := c.raw.Read(c.read)
+	buf := c.buf
+	c.buf, c.pool = nil, nil
+	switch {
+	case err != nil:
+		if buf != nil {
+			pool.Put(buf)
+		}
+		return nil, 0, err
+	case c.err != nil:
+		return nil, 0, &net.OpError{Op: "read", Net: "conn", Err: c.err}
+	case c.n == 0:
+		return nil, 0, io.EOF
+	}
+	return buf, c.n, nil
+}
