@@ -57,7 +57,7 @@ bench-scale: need-git ## Shows how cost grows with panels, handles, directories 
 
 .PHONY: bench-peers
 bench-peers: ## Installs what the JSON peer needs; a peer that is not there is named as missing
-	@if command -v npm >/dev/null; then npm install --prefix bench/peers/jsonws --no-audit --no-fund --no-package-lock --loglevel=error; fi
+	@if command -v npm >/dev/null; then npm install --prefix bench/peers/node --no-audit --no-fund --no-package-lock --loglevel=error; fi
 
 .PHONY: fuzz
 fuzz: ## Fuzzes each parser of untrusted input for FUZZTIME (30s)

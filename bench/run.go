@@ -72,8 +72,9 @@ func run(ctx context.Context, o options, stdout, log io.Writer) (err error) {
 	return doc.Write(o.out)
 }
 
-func families() []peers.Family {
-	return []peers.Family{&peers.SFTP{}, &peers.Nginx{}, &peers.JSONWS{}, &peers.NetHTTP{}, &peers.Ripgrep{}, &peers.Confined{}, &peers.Local{}, &peers.Echo{}}
+func (b *bench) families() []peers.Family {
+	json := &peers.JSONWS{}
+	return []peers.Family{&peers.SFTP{}, &peers.Nginx{}, json, &peers.NodeClients{Product: b.product, JSON: json}, &peers.NetHTTP{}, &peers.Ripgrep{}, &peers.Confined{}, &peers.Local{}, &peers.Echo{}}
 }
 
 // start brings up ctxfs first, since all serve its context's folder, then the others.
@@ -103,7 +104,7 @@ func (b *bench) start(ctx context.Context) error {
 	if err := b.join(ctx, b.product, env); err != nil {
 		return err
 	}
-	for _, f := range families() {
+	for _, f := range b.families() {
 		b.started = append(b.started, f)
 		if err := b.join(ctx, f, env); err != nil {
 			return err

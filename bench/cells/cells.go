@@ -30,6 +30,8 @@ type Cell struct {
 	Parts int
 	// Bind returns the step on a connection of a peer, nil when it cannot do it.
 	Bind func(c peers.Conn, peer string) Step
+	// Work is the same for clients that are programs of their own; nil when they take no part.
+	Work *peers.Work
 }
 
 // Key is the name with the concurrency: "stat/32".
@@ -41,26 +43,26 @@ const cut = 1500 * time.Millisecond
 // All returns the cells in the order of the report.
 func All(s Sizes) []*Cell {
 	var out []*Cell
-	both := func(name string, bind func(peers.Conn, string) Step) {
+	both := func(name string, bind func(peers.Conn, string) Step, work *peers.Work) {
 		for _, n := range []int{1, many} {
-			out = append(out, &Cell{Name: name, Concurrency: n, Workers: n, Parts: 1, Bind: bind})
+			out = append(out, &Cell{Name: name, Concurrency: n, Workers: n, Parts: 1, Bind: bind, Work: work})
 		}
 	}
-	both("stat", s.stat)
-	both("read 4 KiB", s.read)
-	both("overwrite 4 KiB", s.overwrite)
-	both("create+delete", s.createDelete)
-	both("readdir 1,000 with stats", s.list)
+	both("stat", s.stat, &peers.Work{Op: "stat", Names: s.names(fileName)})
+	both("read 4 KiB", s.read, &peers.Work{Op: "read", Names: s.names(fileName), Size: small})
+	both("overwrite 4 KiB", s.overwrite, nil)
+	both("create+delete", s.createDelete, nil)
+	both("readdir 1,000 with stats", s.list, nil)
 	walked := s.StatusDirs * s.StatusFiles
 	for _, n := range []int{1, many} {
-		out = append(out, &Cell{Name: "status walk of 10,000", Concurrency: n, Workers: 1, Parts: walked, Bind: s.statusWalk(n)})
+		out = append(out, &Cell{Name: "status walk of 10,000", Concurrency: n, Workers: 1, Parts: walked, Bind: s.statusWalk(n), Work: &peers.Work{Op: "walk", Names: s.statusNames(), Size: int64(n)}})
 	}
 	for _, n := range []int{1, many} {
 		out = append(out, &Cell{Name: "list 10,000 recursively", Concurrency: n, Workers: 1, Parts: walked, Bind: s.listTree(n)})
 	}
 	return append(out,
 		&Cell{Name: "grep 5,000 files", Concurrency: many, Workers: 1, Parts: s.GrepFiles, Bind: s.grep},
-		&Cell{Name: "read 256 MiB", Concurrency: 1, Workers: 1, Parts: 1, Bytes: s.Large, Bind: s.readLarge},
+		&Cell{Name: "read 256 MiB", Concurrency: 1, Workers: 1, Parts: 1, Bytes: s.Large, Bind: s.readLarge, Work: &peers.Work{Op: "stream", Names: []string{largeName}, Size: s.Large}},
 		&Cell{Name: "write 256 MiB", Concurrency: 1, Workers: 1, Parts: 1, Bytes: s.Large, Bind: s.writeLarge},
 		&Cell{Name: "confined read 4 KiB", Concurrency: 1, Workers: 1, Parts: 1, Bind: s.confined})
 }
@@ -151,11 +153,7 @@ func (s Sizes) list(c peers.Conn, _ string) Step {
 // statusWalk describes every file of the tree, as git does for its index: one by one, or many at
 // a time, in the way in which the peer's users would ask.
 func (s Sizes) statusWalk(n int) func(peers.Conn, string) Step {
-	total := s.StatusDirs * s.StatusFiles
-	names := make([]string, total)
-	for i := range names {
-		names[i] = statusName(i, s.StatusFiles)
-	}
+	names := s.statusNames()
 	return func(c peers.Conn, _ string) Step {
 		p, ok := c.(peers.Stater)
 		if _, files := c.(peers.Lister); !ok || !files {
@@ -165,9 +163,17 @@ func (s Sizes) statusWalk(n int) func(peers.Conn, string) Step {
 			return whole(func(int, int) error { return all.StatAll(names) })
 		}
 		return func(int, int) (float64, error) {
-			return divide(total, n, func(worker, i int) error { return p.Stat(worker, names[i]) })
+			return divide(len(names), n, func(worker, i int) error { return p.Stat(worker, names[i]) })
 		}
 	}
+}
+
+func (s Sizes) statusNames() []string {
+	names := make([]string, s.StatusDirs*s.StatusFiles)
+	for i := range names {
+		names[i] = statusName(i, s.StatusFiles)
+	}
+	return names
 }
 
 // divide does parts by n workers in order, and stops when it takes too long.
@@ -234,7 +240,7 @@ func (s Sizes) readLarge(c peers.Conn, _ string) Step {
 		return nil
 	}
 	return whole(func(int, int) error {
-		n, err := p.ReadStream("large.bin")
+		n, err := p.ReadStream(largeName)
 		if err == nil && n != s.Large {
 			err = fmt.Errorf("read %d bytes of %d", n, s.Large)
 		}

@@ -34,7 +34,7 @@ type Options struct {
 type entrant struct {
 	peer   *peers.Peer
 	conn   peers.Conn
-	step   Step
+	run    runner
 	rounds []figure.Round
 }
 
@@ -76,22 +76,44 @@ func enter(ctx context.Context, c *Cell, all []*peers.Peer) ([]*entrant, error) 
 		if err != nil {
 			return out, fmt.Errorf("connect to %s: %w", p.Name, err)
 		}
-		step := c.Bind(conn, p.Name)
-		if step == nil {
+		run := bind(c, conn, p.Name)
+		if run == nil {
 			if err := conn.Close(); err != nil {
 				return out, err
 			}
 			continue
 		}
-		out = append(out, &entrant{peer: p, conn: conn, step: step})
+		out = append(out, &entrant{peer: p, conn: conn, run: run})
 	}
 	return out, nil
+}
+
+// runner has a peer do the work for a time, and tells what was done in how long.
+type runner func(ctx context.Context, d time.Duration) (peers.Done, error)
+
+// bind returns how a peer does the work, by its own program or by this one; nil when it cannot.
+func bind(c *Cell, conn peers.Conn, peer string) runner {
+	if driver, ok := conn.(peers.Driver); ok {
+		if c.Work == nil {
+			return nil
+		}
+		return func(ctx context.Context, d time.Duration) (peers.Done, error) {
+			w := *c.Work
+			w.Workers, w.Millis = c.Workers, d.Milliseconds()
+			return driver.Drive(ctx, w)
+		}
+	}
+	step := c.Bind(conn, peer)
+	if step == nil {
+		return nil
+	}
+	return func(ctx context.Context, d time.Duration) (peers.Done, error) { return loop(ctx, c.Workers, d, step) }
 }
 
 // measure runs one peer for a time. A simple operation is warmed up first.
 func measure(ctx context.Context, c *Cell, e *entrant, d time.Duration) (figure.Round, error) {
 	if c.Parts == 1 && c.Bytes == 0 {
-		if _, err := loop(ctx, c.Workers, d/10, e.step); err != nil {
+		if _, err := e.run(ctx, d/10); err != nil {
 			return figure.Round{}, err
 		}
 	}
@@ -100,14 +122,12 @@ func measure(ctx context.Context, c *Cell, e *entrant, d time.Duration) (figure.
 	if err != nil {
 		return figure.Round{}, err
 	}
-	start := time.Now()
-	t, err := loop(ctx, c.Workers, d, e.step)
-	took := time.Since(start)
+	did, err := e.run(ctx, d)
 	if err != nil {
 		return figure.Round{}, err
 	}
 	after, err := child.CPU(e.peer.PIDs)
-	return figure.Summarize(t.durations, t.ops, took, after-before), err
+	return figure.Summarize(did.Durations, did.Ops, did.Took, after-before), err
 }
 
 // tally is what a loop did.
@@ -117,19 +137,20 @@ type tally struct {
 }
 
 // loop calls step by a number of workers until the time is over, at least once each.
-func loop(ctx context.Context, workers int, d time.Duration, step Step) (tally, error) {
+func loop(ctx context.Context, workers int, d time.Duration, step Step) (peers.Done, error) {
 	tallies := make([]tally, workers)
 	errs := make([]error, workers)
-	end := time.Now().Add(d)
+	begin := time.Now()
+	end := begin.Add(d)
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() { errs[w] = tallies[w].until(ctx, end, w, step) })
 	}
 	wg.Wait()
-	var sum tally
+	sum := peers.Done{Took: time.Since(begin)}
 	for _, t := range tallies {
-		sum.durations = append(sum.durations, t.durations...)
-		sum.ops += t.ops
+		sum.Durations = append(sum.Durations, t.durations...)
+		sum.Ops += t.ops
 	}
 	return sum, errors.Join(errs...)
 }

@@ -38,6 +38,9 @@ const (
 	perDir, perParent = 50, 25
 )
 
+// largeName is the large file's.
+const largeName = "large.bin"
+
 func fileName(i int) string { return fmt.Sprintf("files/f%03d.txt", i) }
 
 func statusName(i, perDir int) string {
@@ -75,7 +78,7 @@ func MakeTree(root string, s Sizes, peers []string) error {
 			t.write(ownName(p, i), text)
 		}
 	}
-	t.large("large.bin", s.Large)
+	t.large(largeName, s.Large)
 	return t.err
 }
 

@@ -20,8 +20,12 @@ const jsonConns = 4
 const jsonInFlight = 8
 
 // JSONWS is a file service in Node that speaks JSON over WebSocket, with content in base64:
-// what panels use today. Its source is in jsonws/.
-type JSONWS struct{ process *child.Process }
+// what panels use today. Its source is in node/.
+type JSONWS struct {
+	process *child.Process
+	// address is where it listens, once it does.
+	address string
+}
 
 // Name implements Family.
 func (*JSONWS) Name() string { return "json-ws" }
@@ -32,20 +36,19 @@ func (j *JSONWS) Start(ctx context.Context, env Env) ([]*Peer, error) {
 	if err != nil {
 		return nil, &MissingError{What: "node (Debian: nodejs)"}
 	}
-	dir := filepath.Join(env.Source, "peers", "jsonws")
+	dir := filepath.Join(env.Source, "peers", "node")
 	if readable(filepath.Join(dir, "node_modules", "ws")) != nil {
-		return nil, &MissingError{What: "the package ws: npm install --prefix bench/peers/jsonws, which make bench does"}
+		return nil, &MissingError{What: "the package ws: npm install --prefix bench/peers/node, which make bench does"}
 	}
-	if j.process, err = child.Start(dir, node, "server.mjs", env.Root); err != nil {
+	if j.process, err = child.Start(dir, node, "json-server.mjs", env.Root); err != nil {
 		return nil, err
 	}
-	address, err := j.process.Line(ctx, readyPrefix)
-	if err != nil {
+	if j.address, err = j.process.Line(ctx, readyPrefix); err != nil {
 		return nil, err
 	}
 	return []*Peer{{
 		Name: "json-ws", What: "JSON over WebSocket with base64, Node and ws, TCP", PIDs: []int{j.process.PID()},
-		Dial: func(ctx context.Context, n int) (Conn, error) { return dialJSON(ctx, "ws://"+address, n) },
+		Dial: func(ctx context.Context, n int) (Conn, error) { return dialJSON(ctx, "ws://"+j.address, n) },
 	}}, nil
 }
 

@@ -34,6 +34,7 @@ type requirement struct {
 
 func requirements() []requirement {
 	const stat, read, over, list = "stat", "read 4 KiB", "overwrite 4 KiB", "readdir 1,000 with stats"
+	const walk, bulk, npm, json = "status walk of 10,000", "read 256 MiB", product + "-node", "json-ws-node"
 	return []requirement{
 		{"stat, 1, unix socket", floor("stat/1", "ctxfs", "echo-stream", 1.15, 5*time.Microsecond)},
 		{"stat, 1, TCP", floor("stat/1", "ctxfs-tcp", "echo-stream-tcp", 1.15, 5*time.Microsecond)},
@@ -45,14 +46,21 @@ func requirements() []requirement {
 		{"overwrite 4 KiB, 32", lead(over+"/32", 3)},
 		{"readdir 1,000 with stats, 1", lead(list+"/1", 1)},
 		{"readdir 1,000 with stats, 32", lead(list+"/32", 1)},
-		{"status walk, 1, JSON service", times("status walk of 10,000/1", "json-ws", 5)},
-		{"status walk, 1, best peer", lead("status walk of 10,000/1", 2)},
-		{"status walk, 32, JSON service", times("status walk of 10,000/32", "json-ws", 5)},
-		{"status walk, 32, best peer", lead("status walk of 10,000/32", 2)},
-		{"read 256 MiB", lead("read 256 MiB/1", 1)},
+		{"status walk, 1, JSON service", times(walk+"/1", "json-ws", 5)},
+		{"status walk, 1, best peer", lead(walk+"/1", 2)},
+		{"status walk, 32, JSON service", times(walk+"/32", "json-ws", 5)},
+		{"status walk, 32, best peer", lead(walk+"/32", 2)},
+		{"read 256 MiB", lead(bulk+"/1", 1)},
 		{"write 256 MiB", lead("write 256 MiB/1", 1)},
 		{"grep 5,000 files", times("grep 5,000 files/32", "ripgrep", 0.5)},
 		{"confinement: read 4 KiB", within("confined read 4 KiB/1", "rootfs", "plain", 1.1)},
+		{"npm client: stat, 1", between(stat+"/1", npm, json, 3)},
+		{"npm client: stat, 32", between(stat+"/32", npm, json, 3)},
+		{"npm client: read 4 KiB, 1", between(read+"/1", npm, json, 3)},
+		{"npm client: read 4 KiB, 32", between(read+"/32", npm, json, 3)},
+		{"npm client: status walk, 1", between(walk+"/1", npm, json, 3)},
+		{"npm client: status walk, 32", between(walk+"/32", npm, json, 3)},
+		{"npm client: read 256 MiB", between(bulk+"/1", npm, json, 8)},
 	}
 }
 
@@ -97,28 +105,33 @@ func lead(cell string, factor float64) func(Results) Verdict {
 	return func(rs Results) Verdict {
 		name, m, ok := rs.best(cell)
 		v := Verdict{Required: fmt.Sprintf("%gx the best peer", factor)}
-		return v.compare(rs, cell, name, m, ok, factor)
+		return v.compare(rs, cell, product, name, m, ok, factor)
 	}
 }
 
 // times wants ctxfs to be so many times as fast as one peer.
 func times(cell, peer string, factor float64) func(Results) Verdict {
+	return between(cell, product, peer, factor)
+}
+
+// between wants one of ctxfs's clients to be so many times as fast as a peer.
+func between(cell, own, peer string, factor float64) func(Results) Verdict {
 	return func(rs Results) Verdict {
 		m, ok := rs.find(cell, peer)
 		v := Verdict{Required: fmt.Sprintf("%gx %s", factor, peer)}
-		return v.compare(rs, cell, peer, m, ok, factor)
+		return v.compare(rs, cell, own, peer, m, ok, factor)
 	}
 }
 
-func (v Verdict) compare(rs Results, cell, peer string, other figure.Round, ok bool, factor float64) Verdict {
-	own, have := rs.find(cell, product)
+func (v Verdict) compare(rs Results, cell, client, peer string, other figure.Round, ok bool, factor float64) Verdict {
+	own, have := rs.find(cell, client)
 	if v.Known = have && ok && other.Rate > 0; !v.Known {
 		return v
 	}
 	ratio := own.Rate / other.Rate
 	v.OK = ratio >= factor
 	v.Measured = Ratio(ratio) + " " + peer
-	if tcp, ok := rs.find(cell, product+"-tcp"); ok {
+	if tcp, ok := rs.find(cell, client+"-tcp"); ok {
 		v.Measured += fmt.Sprintf(" (TCP %s)", Ratio(tcp.Rate/other.Rate))
 	}
 	return v
