@@ -60,7 +60,6 @@ import (
 	grpckeepalive "google.golang.org/grpc/keepalive"
 
 	"github.com/ctxfs/ctxfs/internal/codec"
-	"github.com/ctxfs/ctxfs/internal/webconn"
 )
 
 const (
@@ -78,7 +77,7 @@ type Client struct {
 	cc     *grpc.ClientConn
 	conn   identityConn
 	fs     *fsClient
-	// web opens the WebSockets of sessions.
+	// web makes the connections of sessions and of content.
 	web *webDialer
 	// unary says that no sessions are wanted.
 	unary bool
@@ -110,7 +109,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	}
 	id := identity{token: func() string { return t.token }, panel: cfg.panel}
 	conn := identityConn{cc: cc, id: id}
-	web := &webDialer{target: t, tls: cfg.tls, buffers: new(webconn.Buffers)}
+	web := newWebDialer(t, cfg.tls)
 	return &Client{target: t, cc: cc, conn: conn, web: web, fs: newFSClient(conn, web, cfg.unary), unary: cfg.unary, buffers: buffers, panels: map[*Panel]struct{}{}}, nil
 }
 
@@ -204,5 +203,6 @@ func (c *Client) Close() error {
 		p.end()
 	}
 	c.fs.close()
+	c.web.bulk.CloseIdleConnections()
 	return c.cc.Close()
 }

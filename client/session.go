@@ -38,7 +38,9 @@ type fsClient struct {
 	id       identity
 	instance string
 	// web is nil where sessions go by gRPC; the one who begins a session may change it.
-	web     *webDialer
+	web *webDialer
+	// bulk makes the connections for content.
+	bulk    *webDialer
 	base    context.Context //nolint:containedctx // sessions outlive the calls that begin them
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -62,11 +64,12 @@ type beginning struct {
 // off each call is an RPC of its own.
 func newFSClient(conn identityConn, web *webDialer, off bool) *fsClient {
 	base, stop := context.WithCancel(context.Background())
+	bulk := web
 	if conn.id.panel == "" && conn.id.token() == "" {
 		web = nil // as greet finds out of others
 	}
 	return &fsClient{
-		FsServiceClient: ctxfsv1.NewFsServiceClient(conn), id: conn.id, instance: rand.Text(), web: web, base: base, stop: stop, off: off,
+		FsServiceClient: ctxfsv1.NewFsServiceClient(conn), id: conn.id, instance: rand.Text(), web: web, bulk: bulk, base: base, stop: stop, off: off,
 	}
 }
 

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -57,6 +58,13 @@ func (f *fake) Unlink(context.Context, *ctxfsv1.UnlinkRequest) (*ctxfsv1.UnlinkR
 	return &ctxfsv1.UnlinkResponse{}, nil
 }
 
+func (f *fake) ReadStream(_ *ctxfsv1.ReadStreamRequest, stream grpc.ServerStreamingServer[ctxfsv1.ReadStreamResponse]) error {
+	start := &ctxfsv1.ReadStreamStart{Stat: &ctxfsv1.Stat{Size: 3}}
+	return errors.Join(
+		stream.Send(&ctxfsv1.ReadStreamResponse{Event: &ctxfsv1.ReadStreamResponse_Start{Start: start}}),
+		stream.Send(&ctxfsv1.ReadStreamResponse{Event: &ctxfsv1.ReadStreamResponse_Data{Data: []byte("abc")}}))
+}
+
 // serve begins the fake and returns a client of it.
 func (f *fake) serve(t *testing.T) *client.Client {
 	t.Helper()
@@ -94,6 +102,21 @@ func TestServerWithoutSessions(t *testing.T) {
 	}
 	if n := f.asked.Load(); n != 1 {
 		t.Errorf("a session was asked for %d times, want once", n)
+	}
+}
+
+// TestServerWithoutContentByHTTP reads by gRPC.
+func TestServerWithoutContentByHTTP(t *testing.T) {
+	fsys := (&fake{}).serve(t).FS()
+	for range 2 {
+		r, err := fsys.ReadStream("a", client.ReadOptions{})
+		must(t, err)
+		got, err := io.ReadAll(r)
+		must(t, err)
+		if string(got) != "abc" || r.Stat().Size() != 3 {
+			t.Errorf("read %q of %d", got, r.Stat().Size())
+		}
+		must(t, r.Close())
 	}
 }
 

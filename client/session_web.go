@@ -7,7 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -22,39 +22,38 @@ import (
 // keepalive is how long a server may be silent before it is asked for a sign of life.
 const keepalive = 30 * time.Second
 
-// webDialer opens WebSockets at the address that the gRPC connection is to.
+// webDialer makes HTTP connections to the address that the gRPC connection is to: WebSockets
+// for sessions, and others for content.
 type webDialer struct {
 	target target
 	// tls is nil for plain text.
 	tls     *tls.Config
 	buffers *webconn.Buffers
+	// bulk has the connections for content.
+	bulk *http.Transport
+	// noContent says that the server sends none by HTTP.
+	noContent atomic.Bool
+}
+
+func newWebDialer(t target, tls *tls.Config) *webDialer {
+	d := &webDialer{target: t, tls: tls, buffers: new(webconn.Buffers)}
+	d.bulk = d.newTransport(func(conn net.Conn) net.Conn { return conn })
+	return d
 }
 
 // dial opens a WebSocket, which closes when ctx ends.
 func (d *webDialer) dial(ctx context.Context, panel string) (*webLink, error) {
 	l := &webLink{buffers: d.buffers}
 	l.conn = &webconn.Conn{Keepalive: keepalive, Ping: l.ping}
-	transport := &http.Transport{TLSClientConfig: d.tls, DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-		if path, ok := d.target.socket(); ok {
-			network, addr = "unix", path
-		}
-		l.conn.Conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
-		return l.conn, err
-	}}
-	url, header := "ws://localhost/v1/session", http.Header{}
-	if _, ok := d.target.socket(); !ok {
-		url = strings.Replace(url, "localhost", d.target.address, 1)
-	}
-	if d.tls != nil {
-		url = strings.Replace(url, "ws:", "wss:", 1)
-	}
-	if !d.target.local() {
-		transport.Proxy = http.ProxyFromEnvironment
-	}
+	transport := d.newTransport(func(conn net.Conn) net.Conn {
+		l.conn.Conn = conn
+		return l.conn
+	})
+	header := http.Header{}
 	if panel != "" {
 		header.Set(panelKey, panel)
 	}
-	ws, resp, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}, HTTPHeader: header})
+	ws, resp, err := websocket.Dial(ctx, d.url("/v1/session"), &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}, HTTPHeader: header})
 	if resp != nil && resp.Body != nil {
 		_ = resp.Body.Close()
 	}

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -27,16 +29,18 @@ type ReadOptions struct {
 type Reader struct {
 	fsys   *FS
 	name   string
-	stream interface{ RecvMsg(any) error }
+	source readSource
 	cancel context.CancelFunc
 	stat   *ctxfsv1.Stat
-	// message is the last one received, content the transport's buffers of it; rest
-	// and pieces are what has not been read of them.
-	message ctxfsv1.ReadStreamResponse
-	content codec.Incoming
-	rest    []byte
-	pieces  mem.BufferSlice
-	err     error
+	err    error
+}
+
+// readSource is where a Reader's content comes from. Its errors are io.EOF and gRPC statuses.
+type readSource interface {
+	io.Reader
+	// WriteTo may return an error of w.
+	io.WriterTo
+	close()
 }
 
 var (
@@ -56,32 +60,30 @@ func (f *FS) ReadStream(name string, o ReadOptions) (*Reader, error) {
 }
 
 func (f *FS) readStream(name string, req *ctxfsv1.ReadStreamRequest) (*Reader, error) {
-	req.ChunkSize = streamChunk
 	ctx, cancel := context.WithCancel(f.ctx)
-	s, err := f.rpc.ReadStream(ctx, req)
+	source, stat, err := f.openSource(ctx, req)
 	if err != nil {
 		cancel()
 		return nil, f.pathError("open", name, err)
 	}
-	r := &Reader{fsys: f, name: name, stream: s, cancel: cancel}
-	r.content.Message = &r.message
-	if err := r.receive(); err != nil {
-		cancel()
-		return nil, f.pathError("open", name, err)
-	}
-	r.stat = r.message.GetStart().GetStat()
-	return r, nil
+	return &Reader{fsys: f, name: name, source: source, cancel: cancel, stat: stat}, nil
 }
 
-// receive waits for a message, and frees the one before.
-func (r *Reader) receive() error {
-	r.rest, r.pieces = nil, nil
-	if err := r.stream.RecvMsg(&r.content); err != nil {
-		r.content.Free()
-		return err
+// openSource opens content by HTTP, or else by gRPC.
+func (f *FS) openSource(ctx context.Context, req *ctxfsv1.ReadStreamRequest) (readSource, *ctxfsv1.Stat, error) {
+	resp, err := f.rpc.bulk.content(ctx, f.rpc.id, req)
+	if err == nil {
+		return newHTTPContent(ctx, resp)
 	}
-	r.pieces = r.content.Pieces(r.message.GetData())
-	return nil
+	if !errors.Is(err, errNoContent) {
+		return nil, nil, err
+	}
+	req.ChunkSize = streamChunk
+	s, err := f.rpc.ReadStream(ctx, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	return newChunkSource(s)
 }
 
 // Stat is the file as it was when it was opened.
@@ -89,66 +91,50 @@ func (r *Reader) Stat() fs.FileInfo { return newInfo(r.name, r.stat) }
 
 // Read implements io.Reader.
 func (r *Reader) Read(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
+	if len(b) == 0 || r.err != nil {
+		return 0, r.err
 	}
-	if err := r.fill(); err != nil {
-		return 0, err
-	}
-	n := copy(b, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
+	n, err := r.source.Read(b)
+	return n, r.ended(err)
 }
 
-// fill sees to it that there is some rest.
-func (r *Reader) fill() error {
-	for len(r.rest) == 0 && r.err == nil {
-		if len(r.pieces) > 0 {
-			r.rest, r.pieces = r.pieces[0].ReadOnlyData(), r.pieces[1:]
-			continue
+// ended keeps how the content ended.
+func (r *Reader) ended(err error) error {
+	if err != nil && !errors.Is(err, io.EOF) {
+		if _, told := fserrpb.FromStatus(err); !told {
+			err = &brokenError{why: err, sent: true} // and changed nothing
 		}
-		if err := r.receive(); err != nil {
-			r.err = io.EOF
-			if !errors.Is(err, io.EOF) {
-				r.err = r.fsys.pathError("read", r.name, err)
-			}
-		}
+		err = r.fsys.pathError("read", r.name, err)
 	}
-	if len(r.rest) > 0 {
-		return nil
-	}
-	return r.err
+	r.err = err
+	return err
 }
 
-// WriteTo implements io.WriterTo without a copy.
-func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
-	for {
-		if err := r.fill(); err != nil {
-			if errors.Is(err, io.EOF) {
-				return n, nil
-			}
-			return n, err
+// WriteTo implements io.WriterTo with fewer copies than Read makes.
+func (r *Reader) WriteTo(w io.Writer) (int64, error) {
+	if r.err != nil {
+		if errors.Is(r.err, io.EOF) {
+			return 0, nil
 		}
-		m, err := w.Write(r.rest)
-		n += int64(m)
-		r.rest = r.rest[m:]
-		if err != nil {
-			return n, err
-		}
+		return 0, r.err
 	}
+	n, err := r.source.WriteTo(w)
+	if _, isStatus := status.FromError(err); isStatus && err != nil {
+		return n, r.ended(err)
+	}
+	if err == nil {
+		r.err = io.EOF
+	}
+	return n, err // w's
 }
 
 // Close ends the stream, wherever it is.
 func (r *Reader) Close() error {
 	r.cancel()
-	if r.err == nil {
-		r.err = fs.ErrClosed
-		for err := error(nil); err == nil; {
-			err = r.receive()
-		}
+	if r.source != nil {
+		r.source.close()
+		r.source, r.err = nil, fs.ErrClosed
 	}
-	r.rest, r.pieces = nil, nil
-	r.content.Free()
 	return nil
 }
 

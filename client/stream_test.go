@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/ctxfs/ctxfs/client"
 )
@@ -93,5 +96,45 @@ func TestAbortedStreamLeavesNothing(t *testing.T) {
 	w.Abort()
 	if ok, err := f.Exists("never"); ok || err != nil {
 		t.Errorf("exists %t, %v", ok, err)
+	}
+}
+
+// TestAReaderWhoseConnectionIsCut reads some, and then learns that there is no more.
+func TestAReaderWhoseConnectionIsCut(t *testing.T) {
+	p, f := proxied(t, nil)
+	must(t, f.FS().WriteFile("large", make([]byte, 8<<20), 0o644))
+	for _, name := range []string{"Read", "WriteTo"} {
+		r, err := f.FS().ReadStream("large", client.ReadOptions{})
+		must(t, err)
+		_, err = io.ReadFull(r, make([]byte, 100))
+		must(t, err)
+		p.cut()
+		if name == "Read" {
+			_, err = io.Copy(io.Discard, struct{ io.Reader }{r})
+		} else {
+			_, err = r.WriteTo(io.Discard)
+		}
+		wantTransport(t, err, codes.Unavailable, false)
+		if _, again := r.Read(make([]byte, 1)); again == nil || again.Error() != err.Error() {
+			t.Errorf("%s: then %v", name, again)
+		}
+		must(t, r.Close())
+	}
+}
+
+// TestAReaderThatIsCancelled ends with its context.
+func TestAReaderThatIsCancelled(t *testing.T) {
+	f := panel(t)
+	must(t, f.WriteFile("large", make([]byte, 8<<20), 0o644))
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := f.With(ctx).ReadStream("large", client.ReadOptions{})
+	must(t, err)
+	cancel()
+	if _, err := io.Copy(io.Discard, r); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	must(t, r.Close())
+	if _, err := f.With(ctx).ReadStream("large", client.ReadOptions{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// webServer answers /v1/session to panels and hosts on all addresses; on the HTTP address
+// webServer answers /v1/session and /v1/content to panels and hosts on all addresses; on the HTTP address
 // also /livez and /readyz to all, and /metrics to hosts.
 type webServer struct {
 	// open serves the HTTP address; shared what the gRPC addresses hand over.
@@ -23,11 +23,13 @@ type webServer struct {
 func newWebServer(s *Server, handed *handedConns) *webServer {
 	sockets := newSockets(s)
 	mux, all := http.NewServeMux(), http.NewServeMux()
-	mux.Handle("GET /v1/session", sockets)
+	for _, m := range []*http.ServeMux{mux, all} {
+		m.Handle("GET /v1/session", sockets)
+		m.HandleFunc("GET /v1/content", sockets.content)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		say(w, http.StatusNotFound, "this address speaks gRPC, and WebSocket at /v1/session")
+		say(w, http.StatusNotFound, "this address speaks gRPC, and HTTP at /v1/session and /v1/content")
 	})
-	all.Handle("GET /v1/session", sockets)
 	all.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	all.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := s.notReady(); why != "" {

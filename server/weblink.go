@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,20 +42,8 @@ type webLink struct {
 	// left is set when the client closed the connection in peace, said when it was told why it is closed.
 	left, said atomic.Bool
 
-	mu    sync.Mutex
-	ended bool
-	// using are those who may still read or write.
-	using sync.WaitGroup
-}
-
-// use enters using, unless the link has ended.
-func (l *webLink) use() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.ended {
-		l.using.Add(1)
-	}
-	return !l.ended
+	// users are those who may still read or write.
+	users users
 }
 
 // opened lifts the bounds of the first message. Whoever receives calls it.
@@ -64,11 +51,11 @@ func (l *webLink) opened() { l.conn.Known() }
 
 // ping asks for a sign of life; Read waits for it.
 func (l *webLink) ping() {
-	if !l.use() {
+	if !l.users.enter() {
 		return
 	}
 	go func() {
-		defer l.using.Done()
+		defer l.users.leave()
 		ctx, cancel := context.WithTimeout(context.Background(), l.conn.Keepalive/3)
 		defer cancel()
 		_ = l.ws.Ping(ctx) // its failure is the reader's silence
@@ -152,9 +139,7 @@ func isLast(m *ctxfsv1.SessionResponse) bool {
 
 // end tells the client why, if it was not told, closes the connection, and waits for those who use it.
 func (l *webLink) end(why error) {
-	l.mu.Lock()
-	l.ended = true
-	l.mu.Unlock()
+	l.users.close()
 	cut := time.AfterFunc(closeTime, func() { _ = l.conn.Close() })
 	defer cut.Stop()
 	if why != nil && fserrpb.CodeOf(fserrpb.ToStatus(why)) != codes.Canceled && !l.said.Load() {
@@ -163,7 +148,7 @@ func (l *webLink) end(why error) {
 		}})
 	}
 	_ = l.ws.Close(closeStatus(why)) // as above
-	l.using.Wait()
+	l.users.end()
 }
 
 // closeStatus is what a WebSocket's close says of the end of a session.

@@ -73,9 +73,7 @@ func (k *sockets) stop() {
 func (k *sockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.running.Add(1)
 	defer k.running.Done()
-	if origin, ok := k.allows(r); !ok {
-		k.log.Info("a page may not open a session; --origin would let it", zap.String("origin", fserrpb.Printable(origin)))
-		say(w, http.StatusForbidden, "pages of this origin may not open a session; --origin lets them")
+	if !k.mayAsk(w, r) {
 		return
 	}
 	conn := sharedConnOf(r.Context())
@@ -96,6 +94,16 @@ func (k *sockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // and was answered
 	}
 	link.end(k.session(r, link, conn, known))
+}
+
+// mayAsk refuses requests of pages that are not listed.
+func (k *sockets) mayAsk(w http.ResponseWriter, r *http.Request) bool {
+	origin, ok := k.allows(r)
+	if !ok {
+		k.log.Info("a page may not open a session; --origin would let it", zap.String("origin", fserrpb.Printable(origin)))
+		say(w, http.StatusForbidden, "pages of this origin may not open a session; --origin lets them")
+	}
+	return ok
 }
 
 // stranger counts a client until it is known; false when there are too many.
@@ -124,10 +132,10 @@ func (k *sockets) session(r *http.Request, link *webLink, conn *connInfo, known 
 	ctx := metadata.NewIncomingContext(context.WithoutCancel(r.Context()), md)
 	ctx = peer.NewContext(ctx, &peer.Peer{Addr: link.conn.RemoteAddr(), AuthInfo: conn})
 	return k.calls.around(ctx, ctxfsv1.FsService_Session_FullMethodName, func(ctx context.Context) error {
-		if !link.use() {
+		if !link.users.enter() {
 			return fserr.ECANCELED
 		}
-		defer link.using.Done()
+		defer link.users.leave()
 		known()
 		link.opened()
 		err := k.fs.ServeSession(ctx, first, link, conn.transport())
@@ -156,11 +164,7 @@ func tokenOf(r *http.Request, first *ctxfsv1.SessionRequest) (metadata.MD, error
 	if first.GetOpen() == nil {
 		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "the session's first message is not open", Hint: "send open first, once"}
 	}
-	token, md := first.GetOpen().GetToken(), metadata.MD{}
-	for _, key := range []string{"authorization", panelKey, requestIDKey} {
-		md.Append(key, r.Header.Values(key)...)
-	}
-	md.Append(panelKey, r.URL.Query()[panelKey]...)
+	token, md := first.GetOpen().GetToken(), headersOf(r)
 	switch {
 	case token == "":
 		return md, nil
@@ -169,6 +173,16 @@ func tokenOf(r *http.Request, first *ctxfsv1.SessionRequest) (metadata.MD, error
 	}
 	md.Set("authorization", "Bearer "+token)
 	return md, nil
+}
+
+// headersOf returns what of a request is metadata of a gRPC call.
+func headersOf(r *http.Request) metadata.MD {
+	md := metadata.MD{}
+	for _, key := range []string{"authorization", panelKey, requestIDKey} {
+		md.Append(key, r.Header.Values(key)...)
+	}
+	md.Append(panelKey, r.URL.Query()[panelKey]...)
+	return md
 }
 
 // allows tells whether the page that a request is from may open a session. What sends no

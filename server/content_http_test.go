@@ -1,0 +1,235 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// asker asks for content.
+type asker struct {
+	*testing.T
+	client *http.Client
+	base   string
+	header http.Header
+}
+
+// askBy returns one for each way: by the HTTP address, by TCP and by the unix socket of gRPC.
+func askBy(t *testing.T, r *running, token string) map[string]*asker {
+	t.Helper()
+	a, out := r.Info().Addresses, map[string]*asker{}
+	for name, addr := range map[string]string{"http": a.HTTP, "tcp": a.TCP[0], "unix": ""} {
+		transport := &http.Transport{}
+		if addr == "" {
+			addr = "localhost"
+			transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", a.Socket)
+			}
+		}
+		t.Cleanup(transport.CloseIdleConnections)
+		header := http.Header{"Authorization": {bearerOf(token)}}
+		out[name] = &asker{t, &http.Client{Transport: transport}, "http://" + addr, header}
+	}
+	return out
+}
+
+func (a *asker) get(query string) *http.Response {
+	a.Helper()
+	r, err := http.NewRequestWithContext(a.Context(), http.MethodGet, a.base+"/v1/content?"+query, nil)
+	if err != nil {
+		a.Fatal(err)
+	}
+	r.Header = a.header
+	resp, err := a.client.Do(r)
+	if err != nil {
+		a.Fatal(err)
+	}
+	a.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+func (r *running) folder(context string) string { return r.claim.layout.Folder(contexts.ID(context)) }
+
+func TestContent(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	token := r.openPanel(t, "p").GetToken()
+	folder := r.folder("ctx_p")
+	large := bytes.Repeat([]byte("0123456789abcdef"), 3<<20/16)
+	write(t, filepath.Join(folder, "large"), string(large))
+	write(t, filepath.Join(folder, "a b?.txt"), "0123456789")
+	write(t, filepath.Join(folder, "empty"), "")
+	write(t, filepath.Join(folder, "\xff"), "raw")
+	if err := os.Symlink("../../../../../../../../etc/passwd", filepath.Join(folder, "link")); err != nil {
+		t.Fatal(err)
+	}
+	name := url.Values{"path": {"/a b?.txt"}}.Encode()
+	for _, c := range []struct {
+		name, query string
+		status      int
+		// want is the body, or what an error says.
+		want, errno string
+	}{
+		{"large", "path=/large", 200, string(large), ""},
+		{"all", name, 200, "0123456789", ""},
+		{"a range", name + "&start=2&end=4", 200, "234", ""},
+		{"from", name + "&start=7", 200, "789", ""},
+		{"to beyond the end", name + "&start=7&end=700", 200, "789", ""},
+		{"beyond the end", name + "&start=10", 200, "", ""},
+		{"empty", "path=/empty", 200, "", ""},
+		{"raw", "raw_path=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte("/\xff"))), 200, "raw", ""},
+		{"absent", "path=/nope", 404, "open '/nope'", "ENOENT"},
+		{"a directory", "path=/", 400, "EISDIR", "EISDIR"},
+		{"above", "path=/../../etc/passwd", 403, "EACCES", "EACCES"},
+		{"an escaping link", "path=/link", 403, "EACCES", "EACCES"},
+		{"another context", "path=/a&context_id=ctx_q", 403, "EACCES", "EACCES"},
+		{"end before start", name + "&start=4&end=2", 400, "end 2 is before start 4", "EINVAL"},
+		{"start of no number", name + "&start=x", 400, "start is no number", "EINVAL"},
+		{"a negative start", name + "&start=-1", 400, "EINVAL", "EINVAL"},
+		{"an unknown parameter", name + "&fd=3", 400, "no parameter is called 'fd'", "EINVAL"},
+		{"no base64", "raw_path=*", 400, "raw_path is no base64", "EINVAL"},
+	} {
+		for by, a := range askBy(t, r, token) {
+			t.Run(c.name+"/"+by, func(t *testing.T) {
+				a.T = t
+				resp := a.get(c.query)
+				body, err := io.ReadAll(resp.Body)
+				if err != nil || resp.StatusCode != c.status || resp.Header.Get(errorHeader) != c.errno {
+					t.Fatalf("%v, %d, errno %q: %.200s", err, resp.StatusCode, resp.Header.Get(errorHeader), body)
+				}
+				if c.status != 200 {
+					if !strings.Contains(string(body), c.want) || strings.Contains(string(body), folder) {
+						t.Errorf("it says %s, want %q", body, c.want)
+					}
+					return
+				}
+				if string(body) != c.want {
+					t.Errorf("%d bytes, want %d: %.40q", len(body), len(c.want), body)
+				}
+				stat, m := resp.Header.Get(statHeader), new(ctxfsv1.Stat)
+				b, err := base64.StdEncoding.DecodeString(stat)
+				if err != nil || proto.Unmarshal(b, m) != nil || m.GetMode()&0o170000 != 0o100000 {
+					t.Errorf("stat %q: %v", stat, m)
+				}
+			})
+		}
+	}
+}
+
+func TestContentNeedsAnIdentity(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	r.openPanel(t, "p")
+	write(t, filepath.Join(r.folder("ctx_p"), "a"), "x")
+	for _, c := range []struct {
+		name, by string
+		header   http.Header
+		query    string
+		want     int
+	}{
+		{"no token", "tcp", http.Header{}, "path=/a", 401},
+		{"no token", "http", http.Header{}, "path=/a", 401},
+		{"a wrong token", "tcp", http.Header{"Authorization": {"Bearer x"}}, "path=/a", 401},
+		{"a page", "http", http.Header{"Origin": {"http://evil.example"}, "Authorization": {bearerOf(readToken(t, r))}}, "path=/a&context_id=ctx_p", 403},
+		{"the host's token", "http", http.Header{"Authorization": {bearerOf(readToken(t, r))}}, "path=/a&context_id=ctx_p", 200},
+		{"the host by its user", "unix", http.Header{}, "path=/a&context_id=ctx_p", 200},
+		{"the host for a panel", "unix", http.Header{"Ctxfs-Panel": {"p"}}, "path=/a", 200},
+	} {
+		t.Run(c.name+"/"+c.by, func(t *testing.T) {
+			a := askBy(t, r, "")[c.by]
+			a.header = c.header
+			if resp := a.get(c.query); resp.StatusCode != c.want {
+				body, _ := io.ReadAll(resp.Body)
+				t.Errorf("%d, want %d: %s", resp.StatusCode, c.want, body)
+			}
+		})
+	}
+}
+
+// TestContentThatEndsEarly has what is being sent become less, go away, or be forbidden.
+func TestContentThatEndsEarly(t *testing.T) {
+	const size = 64 << 20
+	for _, c := range []struct {
+		name string
+		end  func(t *testing.T, r *running, path string)
+	}{
+		{"the file is cut", func(t *testing.T, _ *running, path string) {
+			if err := os.Truncate(path, 1<<20); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"the panel is closed", func(t *testing.T, r *running, _ string) {
+			if _, err := ctxfsv1.NewPanelServiceClient(r.host(t)).ClosePanel(t.Context(), &ctxfsv1.ClosePanelRequest{PanelId: "p"}); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"the server stops", func(_ *testing.T, r *running, _ string) { r.stop() }},
+	} {
+		for _, by := range []string{"http", "tcp", "unix"} {
+			t.Run(c.name+"/"+by, func(t *testing.T) {
+				r := start(t, sessionConfig(t))
+				token := r.openPanel(t, "p").GetToken()
+				path := write(t, filepath.Join(r.folder("ctx_p"), "a"), "")
+				if err := os.Truncate(path, size); err != nil {
+					t.Fatal(err)
+				}
+				resp := askBy(t, r, token)[by].get("path=/a")
+				if _, err := io.ReadFull(resp.Body, make([]byte, 100)); err != nil {
+					t.Fatal(err)
+				}
+				c.end(t, r, path)
+				if n, err := io.Copy(io.Discard, resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Errorf("after %d bytes more: %v", n, err)
+				}
+				eventually(t, "the stream has ended", func() bool { return r.streams.count() == 0 })
+			})
+		}
+	}
+}
+
+// TestAClientThatTakesNoContentIsCutOff asks, and reads nothing.
+func TestAClientThatTakesNoContentIsCutOff(t *testing.T) {
+	cfg := sessionConfig(t)
+	cfg.Keepalive = time.Second
+	r := start(t, cfg)
+	token := r.openPanel(t, "p").GetToken()
+	if err := os.Truncate(write(t, filepath.Join(r.folder("ctx_p"), "a"), ""), 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range askBy(t, r, token) {
+		a.get("path=/a")
+	}
+	eventually(t, "the streams have ended", func() bool { return r.streams.count() == 0 })
+}
+
+func TestContentOverTLS(t *testing.T) {
+	ca := newAuthority(t)
+	cfg := sessionConfig(t)
+	cfg.TLSCert, cfg.TLSKey = ca.files(t)
+	r := start(t, cfg)
+	token := r.openPanel(t, "p").GetToken()
+	text := strings.Repeat("x", 3<<20)
+	write(t, filepath.Join(r.folder("ctx_p"), "a"), text)
+	for _, addr := range []string{r.Info().Addresses.HTTP, r.Info().Addresses.TCP[0]} {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}}}
+		t.Cleanup(client.CloseIdleConnections)
+		a := &asker{t, client, "https://" + addr, http.Header{"Authorization": {bearerOf(token)}}}
+		if body, err := io.ReadAll(a.get("path=/a").Body); err != nil || string(body) != text {
+			t.Errorf("%d bytes, %v", len(body), err)
+		}
+	}
+}
