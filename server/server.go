@@ -43,22 +43,24 @@ const (
 
 // Server serves one workspace. It is made by New and used once.
 type Server struct {
-	cfg     Config
-	log     *zap.Logger
-	deps    Deps
-	parts   *parts
-	claim   *claim
-	grpc    *grpc.Server
-	fs      *fsservice.Service
-	calls   *interceptors
-	health  *health.Server
-	web     *webServer
-	ls      listeners
-	auth    *authenticator
-	streams *streamTable
-	metrics *metrics
-	tracing *tracing
-	info    Info
+	cfg    Config
+	log    *zap.Logger
+	deps   Deps
+	parts  *parts
+	claim  *claim
+	grpc   *grpc.Server
+	fs     *fsservice.Service
+	calls  *interceptors
+	health *health.Server
+	web    *webServer
+	// handshakes are gRPC's connections that have just come.
+	handshakes *handshakes
+	ls         listeners
+	auth       *authenticator
+	streams    *streamTable
+	metrics    *metrics
+	tracing    *tracing
+	info       Info
 	// serving is true from listening until the drain.
 	serving atomic.Bool
 	// conns counts the connections, which its values name.
@@ -76,7 +78,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
 	if deps.Log == nil {
 		deps.Log = zap.NewNop()
 	}
-	s := &Server{cfg: cfg, log: deps.Log, deps: deps, streams: newStreamTable(), health: health.NewServer(), metrics: newMetrics(deps.Version)}
+	s := &Server{cfg: cfg, log: deps.Log, deps: deps, streams: newStreamTable(), handshakes: newHandshakes(), health: health.NewServer(), metrics: newMetrics(deps.Version)}
 	for _, step := range []func(context.Context) error{s.takeWorkspace, s.openParts, s.startTraces, s.listen, s.compose, s.announce} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -121,7 +123,7 @@ func (s *Server) goServe(running *sync.WaitGroup, failed chan<- error) {
 		})
 	}
 	for _, l := range s.ls.grpc {
-		serve(s.grpc.Serve, sharedListener{l}, grpc.ErrServerStopped)
+		serve(s.grpc.Serve, sharedListener{l, s.handshakes}, grpc.ErrServerStopped)
 	}
 	serve(s.web.shared.Serve, s.web.handed, http.ErrServerClosed)
 	if s.ls.http != nil {
@@ -149,6 +151,7 @@ func (s *Server) drain() {
 	s.log.Info("stopping", zap.Int("pid", s.info.PID))
 	s.health.Shutdown()
 	s.streams.close()
+	s.handshakes.end()
 	done := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()

@@ -16,8 +16,47 @@ import (
 // webRequest is how a WebSocket's request begins.
 const webRequest = "GET "
 
+// handshakes are the connections that have not said what they are for. gRPC's server waits
+// for them when it stops, and would do so for as long as they may be silent.
+type handshakes struct {
+	mu    sync.Mutex
+	conns map[*acceptedConn]struct{}
+	ended bool
+}
+
+func newHandshakes() *handshakes { return &handshakes{conns: map[*acceptedConn]struct{}{}} }
+
+func (h *handshakes) add(c *acceptedConn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		c.interrupt()
+		return
+	}
+	h.conns[c] = struct{}{}
+}
+
+func (h *handshakes) remove(c *acceptedConn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.conns, c)
+}
+
+// end ends them all, and those to come.
+func (h *handshakes) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
+	for c := range h.conns {
+		c.interrupt()
+	}
+}
+
 // sharedListener gives gRPC connections that it can be relieved of.
-type sharedListener struct{ net.Listener }
+type sharedListener struct {
+	net.Listener
+	handshakes *handshakes
+}
 
 // Accept implements net.Listener.
 func (l sharedListener) Accept() (net.Conn, error) {
@@ -25,23 +64,41 @@ func (l sharedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &acceptedConn{Conn: conn}, nil
+	return &acceptedConn{Conn: conn, handshakes: l.handshakes}, nil
 }
 
 // acceptedConn is a connection as gRPC's server knows it.
 type acceptedConn struct {
 	net.Conn
-	// handed says that the connection serves HTTP now; gRPC lifts its own deadline after that.
+	handshakes *handshakes
+	// handed says that the connection serves HTTP now.
 	handed atomic.Bool
 }
 
-// SetDeadline implements net.Conn.
+// SetDeadline implements net.Conn. gRPC sets one before its handshake, and lifts it after
+// that; by then HTTP may have set another.
 func (c *acceptedConn) SetDeadline(t time.Time) error {
+	if t.IsZero() {
+		c.handshakes.remove(c)
+	}
 	if c.handed.Load() {
 		return nil
 	}
-	return c.Conn.SetDeadline(t)
+	err := c.Conn.SetDeadline(t)
+	if !t.IsZero() {
+		c.handshakes.add(c)
+	}
+	return err
 }
+
+// Close implements net.Conn.
+func (c *acceptedConn) Close() error {
+	c.handshakes.remove(c)
+	return c.Conn.Close()
+}
+
+// interrupt ends a Read that waits.
+func (c *acceptedConn) interrupt() { _ = c.SetReadDeadline(time.Unix(1, 0)) }
 
 // sharedConn is a connection whose first bytes were looked at; it tells when it is closed.
 type sharedConn struct {

@@ -180,3 +180,29 @@ func TestHalfARequestIsCutOff(t *testing.T) {
 		}
 	}
 }
+
+// TestSilentConnectionsDoNotHoldUpTheEnd has clients say nothing, or too little, while the server stops.
+func TestSilentConnectionsDoNotHoldUpTheEnd(t *testing.T) {
+	for name, text := range map[string]string{"nothing": "", "some bytes": "PR", "half a preface": "PRI * HTTP/2.0\r\n", "half a request": "GET /v1/session HTTP/1.1\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, sessionConfig(t))
+			conn := dialRaw(t, r)
+			if _, err := io.WriteString(conn, text); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the connection is known", func() bool {
+				r.handshakes.mu.Lock()
+				defer r.handshakes.mu.Unlock()
+				return len(r.handshakes.conns) == 1 || strings.HasPrefix(text, "GET")
+			})
+			begun := time.Now()
+			r.stop()
+			if err := r.wait(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(begun); took > 4*time.Second {
+				t.Errorf("the end took %v", took)
+			}
+		})
+	}
+}
