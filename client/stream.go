@@ -6,11 +6,9 @@ import (
 	"io"
 	"io/fs"
 
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
-	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -150,19 +148,26 @@ type WriteOptions struct {
 	Flush bool
 }
 
-// Writer writes a file as a stream. With flag "w" or "wx" the file appears whole when
-// Close succeeds, and not at all otherwise.
+// Writer writes a file as a stream, for one goroutine at a time. With flag "w" or "wx" the
+// file appears whole when Close succeeds, and not at all otherwise.
 type Writer struct {
-	fsys   *FS
-	name   string
-	stream interface {
-		SendMsg(any) error
-		CloseAndRecv() (*ctxfsv1.WriteStreamResponse, error)
-	}
+	fsys    *FS
+	name    string
+	sink    writeSink
 	cancel  context.CancelFunc
 	written int64
 	err     error
 	done    bool
+}
+
+// writeSink is where a Writer's content goes. Errors are gRPC statuses and *brokenErrors.
+type writeSink interface {
+	// write does not keep b.
+	write(b []byte) error
+	// readFrom writes what r gives; an error of r's is in the second error.
+	readFrom(r io.Reader) (n int64, err, of error)
+	// finish ends the content and waits for the answer: also after a write that failed, whose reason it has.
+	finish() (written int64, err error)
 }
 
 var (
@@ -185,24 +190,61 @@ func (f *FS) WriteStream(name string, o WriteOptions) (*Writer, error) {
 
 func (f *FS) writeStream(name string, open *ctxfsv1.WriteStreamOpen) (*Writer, error) {
 	ctx, cancel := context.WithCancel(f.ctx)
-	s, err := f.rpc.WriteStream(ctx)
+	sink, err := f.openSink(ctx, open)
 	if err != nil {
 		cancel()
 		return nil, f.pathError("open", name, err)
 	}
-	w := &Writer{fsys: f, name: name, stream: s, cancel: cancel}
-	w.send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Open{Open: open}})
-	return w, w.err
+	return &Writer{fsys: f, name: name, sink: sink, cancel: cancel}, nil
 }
 
-// send sends one message. A stream that the server has ended answers io.EOF, and its reason by CloseAndRecv.
-func (w *Writer) send(m any) {
-	if err := w.stream.SendMsg(m); err != nil {
-		w.finish()
-		if w.err == nil {
-			w.err = w.fsys.pathError("write", w.name, err)
-		}
+// openSink opens a way for content by HTTP, or else by gRPC.
+func (f *FS) openSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen) (writeSink, error) {
+	put, err := f.rpc.bulk.put(ctx, f.rpc.id, open)
+	if !errors.Is(err, errNoContent) {
+		return put, err
 	}
+	s, err := f.rpc.WriteStream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newChunkSink(s, f.buffers, open), nil
+}
+
+// Write implements io.Writer.
+func (w *Writer) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		if w.done {
+			return n, w.closedError()
+		}
+		part := b[n:min(len(b), n+streamChunk)]
+		if err := w.sink.write(part); err != nil {
+			return n, w.fail(err)
+		}
+		n += len(part)
+	}
+	return n, nil
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (w *Writer) ReadFrom(r io.Reader) (int64, error) {
+	if w.done {
+		return 0, w.closedError()
+	}
+	n, err, of := w.sink.readFrom(r)
+	if err != nil {
+		return n, w.fail(err)
+	}
+	return n, of
+}
+
+// fail ends a stream that takes no more, and returns its reason.
+func (w *Writer) fail(err error) error {
+	w.finish()
+	if w.err == nil {
+		w.err = w.fsys.pathError("write", w.name, err)
+	}
+	return w.err
 }
 
 func (w *Writer) finish() {
@@ -210,36 +252,13 @@ func (w *Writer) finish() {
 		return
 	}
 	w.done = true
-	r, err := w.stream.CloseAndRecv()
+	n, err := w.sink.finish()
 	w.cancel()
-	w.written = r.GetBytesWritten()
+	w.written = n
 	if err != nil {
 		w.written = int64(written(err))
 		w.err = w.fsys.pathError("open", w.name, err)
 	}
-}
-
-// sendContent sends a chunk and lets go of it.
-func (w *Writer) sendContent(chunk mem.Buffer) {
-	m := &codec.Outgoing{
-		Message: &ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Data{}},
-		Content: mem.BufferSlice{chunk},
-	}
-	defer m.Free()
-	w.send(m)
-}
-
-// Write implements io.Writer. It copies b, since the transport holds what it sends beyond
-// the call; ReadFrom copies nothing.
-func (w *Writer) Write(b []byte) (n int, err error) {
-	for n < len(b) {
-		part := b[n:min(len(b), n+streamChunk)]
-		if err := w.take(mem.Copy(part, w.fsys.buffers)); err != nil {
-			return n, err
-		}
-		n += len(part)
-	}
-	return n, nil
 }
 
 func (w *Writer) closedError() error {
@@ -247,39 +266,6 @@ func (w *Writer) closedError() error {
 		return w.err
 	}
 	return &fs.PathError{Op: "write", Path: w.name, Err: fs.ErrClosed}
-}
-
-// ReadFrom implements io.ReaderFrom.
-func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
-	for {
-		buf := w.fsys.buffers.Get(streamChunk)
-		m, readErr := io.ReadFull(r, *buf)
-		*buf = (*buf)[:m]
-		if err := w.take(mem.NewBuffer(buf, w.fsys.buffers)); err != nil {
-			return n, err
-		}
-		n += int64(m)
-		if errors.Is(readErr, io.EOF) || errors.Is(readErr, io.ErrUnexpectedEOF) {
-			return n, nil
-		}
-		if readErr != nil {
-			return n, readErr
-		}
-	}
-}
-
-// take sends a chunk, which may be empty, or says why that cannot be.
-func (w *Writer) take(chunk mem.Buffer) error {
-	switch {
-	case chunk.Len() == 0:
-		chunk.Free()
-		return nil
-	case w.done:
-		chunk.Free()
-		return w.closedError()
-	}
-	w.sendContent(chunk)
-	return w.err
 }
 
 // Close half-closes and waits for the server's answer: only then is the file there.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 
 	"github.com/ctxfs/ctxfs/internal/codec"
@@ -92,4 +93,64 @@ func (c *chunkSource) close() {
 	}
 	c.rest, c.pieces = nil, nil
 	c.content.Free()
+}
+
+// chunkSink is a WriteStream.
+type chunkSink struct {
+	stream interface {
+		SendMsg(any) error
+		CloseAndRecv() (*ctxfsv1.WriteStreamResponse, error)
+	}
+	buffers mem.BufferPool
+}
+
+func newChunkSink(stream grpc.ClientStreamingClient[ctxfsv1.WriteStreamRequest, ctxfsv1.WriteStreamResponse], buffers mem.BufferPool, open *ctxfsv1.WriteStreamOpen) *chunkSink {
+	_ = stream.Send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Open{Open: open}}) // finish has the reason
+	return &chunkSink{stream, buffers}
+}
+
+// write copies b, since the transport holds what it sends beyond the call.
+func (c *chunkSink) write(b []byte) error { return c.send(mem.Copy(b, c.buffers)) }
+
+// send sends a chunk and lets go of it.
+func (c *chunkSink) send(chunk mem.Buffer) error {
+	m := &codec.Outgoing{
+		Message: &ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Data{}},
+		Content: mem.BufferSlice{chunk},
+	}
+	defer m.Free()
+	return c.stream.SendMsg(m)
+}
+
+// readFrom copies nothing.
+func (c *chunkSink) readFrom(r io.Reader) (n int64, err, of error) {
+	for {
+		buf := c.buffers.Get(streamChunk)
+		m, readErr := io.ReadFull(r, *buf)
+		*buf = (*buf)[:m]
+		chunk := mem.NewBuffer(buf, c.buffers)
+		if m == 0 {
+			chunk.Free()
+		} else if err := c.send(chunk); err != nil {
+			return n, err, nil
+		}
+		n += int64(m)
+		if readErr != nil {
+			return n, nil, unlessEnd(readErr)
+		}
+	}
+}
+
+// unlessEnd is nil for what io.ReadFull returns at the end.
+func unlessEnd(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
+}
+
+// finish implements writeSink.
+func (c *chunkSink) finish() (int64, error) {
+	r, err := c.stream.CloseAndRecv()
+	return r.GetBytesWritten(), err
 }

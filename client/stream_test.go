@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 func TestStreamsKeepNothingOfTheCallers(t *testing.T) {
@@ -136,5 +137,60 @@ func TestAReaderThatIsCancelled(t *testing.T) {
 	must(t, r.Close())
 	if _, err := f.With(ctx).ReadStream("large", client.ReadOptions{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// TestAWriterThatDoesNotEndWritesNothing aborts one, cuts another's connection, and cancels a third.
+func TestAWriterThatDoesNotEndWritesNothing(t *testing.T) {
+	p, c := proxied(t, nil)
+	f := c.FS()
+	for _, name := range []string{"abort", "cut", "cancel"} {
+		t.Run(name, func(t *testing.T) {
+			must(t, f.WriteFile("a", []byte("before"), 0o644))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			w, err := f.With(ctx).WriteStream("a", client.WriteOptions{})
+			must(t, err)
+			_, err = w.Write(make([]byte, 1<<20))
+			must(t, err)
+			switch name {
+			case "abort":
+				w.Abort()
+			case "cut":
+				p.cut()
+				wantTransport(t, w.Close(), codes.Unavailable, true)
+			case "cancel":
+				cancel()
+				if err := w.Close(); !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			}
+			if _, err := w.Write([]byte("x")); err == nil {
+				t.Error("a Writer that has ended takes more")
+			}
+			got, err := f.ReadFile("a")
+			must(t, err)
+			if string(got) != "before" {
+				t.Errorf("it holds %d bytes", len(got))
+			}
+		})
+	}
+}
+
+// TestAWriterIsToldWhy has the server refuse at the opening.
+func TestAWriterIsToldWhy(t *testing.T) {
+	f := panel(t)
+	must(t, f.MkdirAll("dir", 0o755))
+	for name, want := range map[string]error{"dir": fserr.EISDIR, "none/a": fs.ErrNotExist, "../a": fserr.EACCES} {
+		w, err := f.WriteStream(name, client.WriteOptions{})
+		if err == nil {
+			_, err = io.Copy(w, bytes.NewReader(make([]byte, 2<<20)))
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+		if w != nil && !errors.Is(w.Close(), want) {
+			t.Errorf("%s: Close: %v", name, w.Close())
+		}
 	}
 }

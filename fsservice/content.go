@@ -106,3 +106,57 @@ func (p *Part) moved(n int) {
 	p.off += int64(n)
 	p.Left -= int64(n)
 }
+
+// contentPiece is how much of a body is written at a time, in bytes.
+const contentPiece = 512 << 10
+
+// WriteContent does what WriteStream does with a path, with the content that body gives until
+// io.EOF; any other error of body's says that the content is not whole. It
+// returns how many bytes were written.
+func (s *Service) WriteContent(ctx context.Context, open *ctxfsv1.WriteStreamOpen, body io.Reader) (int64, error) {
+	path := open.GetPath() + string(open.GetRawPath())
+	if open.Fd != nil {
+		return 0, fail(invalid("content is written by path"), "open", path, "")
+	}
+	w, err := s.openSink(ctx, open)
+	if err != nil {
+		return 0, fail(err, "open", path, "")
+	}
+	n, err := w.all(ctx, open.GetFlush(), func() (int64, error) { return w.take(ctx, body) })
+	return n, fail(err, "write", path, "")
+}
+
+// take writes all of a body.
+func (w *sink) take(ctx context.Context, body io.Reader) (total int64, err error) {
+	buf := w.s.buffers.Get(contentPiece)
+	defer w.s.buffers.Put(buf)
+	for {
+		n, read := fill(*buf, body)
+		err := w.do(ctx, func() error {
+			if n == 0 {
+				return nil
+			}
+			done, err := w.write([][]byte{(*buf)[:n]})
+			total += int64(done)
+			return err
+		})
+		switch {
+		case err != nil:
+			return total, err
+		case read == io.EOF: //nolint:errorlint // an error that holds it is none
+			return total, nil
+		case read != nil:
+			return total, ended(ctx, read)
+		}
+	}
+}
+
+// fill reads until b is full. Its error is body's, io.EOF after a last piece that is short.
+func fill(b []byte, body io.Reader) (n int, err error) {
+	for n < len(b) && err == nil {
+		var m int
+		m, err = body.Read(b[n:])
+		n += m
+	}
+	return n, err
+}

@@ -29,14 +29,9 @@ func (s *Service) WriteStream(stream grpc.ClientStreamingServer[ctxfsv1.WriteStr
 	if err != nil {
 		return fail(err, "open", path, "")
 	}
-	defer w.close()
-	n, err := w.receive(stream)
-	if err == nil {
-		err = w.do(stream.Context(), func() error { return w.finish(open.GetFlush()) })
-	}
+	n, err := w.all(stream.Context(), open.GetFlush(), func() (int64, error) { return w.receive(stream) })
 	if err != nil {
-		w.abort()
-		return fail(w.told(err, n), "write", path, "")
+		return fail(err, "write", path, "")
 	}
 	return stream.SendAndClose(&ctxfsv1.WriteStreamResponse{BytesWritten: n})
 }
@@ -57,6 +52,20 @@ type sink struct {
 	write  func(pieces [][]byte) (int, error)
 	// position is held for the whole of a chunk; nil when no other has it.
 	position sync.Locker
+}
+
+// all writes what take takes, ends the file and closes it.
+func (w *sink) all(ctx context.Context, flush bool, take func() (int64, error)) (int64, error) {
+	defer w.close()
+	n, err := take()
+	if err == nil {
+		err = w.do(ctx, func() error { return w.finish(flush) })
+	}
+	if err != nil {
+		w.abort()
+		return n, w.told(err, n)
+	}
+	return n, nil
 }
 
 // finish makes the file appear, or flushes what was written in place.

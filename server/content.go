@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -31,89 +29,84 @@ const (
 	// statHeader carries the file's Stat, as protobuf in base64; errorHeader the errno of a refusal.
 	statHeader  = "Ctxfs-Stat"
 	errorHeader = "Ctxfs-Error"
+	// writtenHeader is how many bytes were written.
+	writtenHeader = "Ctxfs-Written"
 )
 
-// content answers GET /v1/content?path=/a&start=0&end=9: what ReadStream sends, as the body
-// of a response, which the kernel copies from the file to the socket by itself. The token
-// is Authorization's, and start and end are as in ReadStreamRequest.
-func (k *sockets) content(w http.ResponseWriter, r *http.Request) {
+// getContent answers GET /v1/content?path=/a&start=0&end=9: what ReadStream sends, as the
+// body of a response, which the kernel copies from the file to the socket by itself. start
+// and end are as in ReadStreamRequest. The token is Authorization's.
+func (k *sockets) getContent(w http.ResponseWriter, r *http.Request) {
+	req, err := readQuery(r.URL.Query())
+	k.transfer(w, r, err, ctxfsv1.FsService_ReadStream_FullMethodName, func(ctx context.Context, t *transfer) error {
+		content, err := k.fs.OpenContent(ctx, req)
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		return t.send(ctx, content)
+	})
+}
+
+// putContent answers PUT /v1/content?path=/a&flag=w&mode=0644&start=0&flush=true: the body is
+// what WriteStream would be sent, and the parameters are as in WriteStreamOpen, mode in octal.
+func (k *sockets) putContent(w http.ResponseWriter, r *http.Request) {
+	open, err := writeQuery(r.URL.Query())
+	k.transfer(w, r, err, ctxfsv1.FsService_WriteStream_FullMethodName, func(ctx context.Context, t *transfer) error {
+		n, err := k.fs.WriteContent(ctx, open, &bodyReader{ctx, t, r.Body})
+		if err == nil {
+			err = t.extend(ctx, t.control.SetWriteDeadline)
+		}
+		if err == nil {
+			w.Header().Set(writtenHeader, strconv.FormatInt(n, 10))
+			w.WriteHeader(http.StatusNoContent)
+		}
+		return err
+	})
+}
+
+// transfer does what a request for content asks, as a call of method, unless the query was wrong.
+func (k *sockets) transfer(w http.ResponseWriter, r *http.Request, wrong error, method string, do func(context.Context, *transfer) error) {
 	k.running.Add(1)
 	defer k.running.Done()
 	if !k.mayAsk(w, r) {
 		return
 	}
-	out := &contentWriter{ResponseWriter: w, control: http.NewResponseController(w), keepalive: k.keepalive}
-	err := k.sendContent(out, r)
-	out.users.end()
+	t := &transfer{ResponseWriter: w, control: http.NewResponseController(w), keepalive: k.keepalive}
+	err := wrong
+	if err == nil {
+		err = k.asCall(r, method, t, do)
+		t.users.end()
+	}
 	switch {
 	case err == nil:
-	case out.begun:
+	case t.begun:
 		panic(http.ErrAbortHandler) // the client learns by the connection that there is less than was said
 	default:
+		_ = t.control.SetWriteDeadline(time.Now().Add(t.keepalive)) // which may have been over
 		refuse(w, err)
 	}
 }
 
-func (k *sockets) sendContent(w *contentWriter, r *http.Request) error {
-	req, err := contentRequest(r.URL.Query())
-	if err != nil {
-		return err
-	}
+func (k *sockets) asCall(r *http.Request, method string, t *transfer, do func(context.Context, *transfer) error) error {
 	conn := sharedConnOf(r.Context())
 	if conn == nil {
 		conn = &connInfo{id: k.conns.Add(1), web: true}
 	}
 	ctx := metadata.NewIncomingContext(r.Context(), headersOf(r))
 	ctx = peer.NewContext(ctx, &peer.Peer{Addr: remoteAddr(r.RemoteAddr), AuthInfo: conn})
-	return k.calls.around(ctx, ctxfsv1.FsService_ReadStream_FullMethodName, func(ctx context.Context) error {
-		if !w.users.enter() {
+	return k.calls.around(ctx, method, func(ctx context.Context) error {
+		if !t.users.enter() {
 			return fserr.ECANCELED
 		}
-		defer w.users.leave()
-		content, err := k.fs.OpenContent(ctx, req)
-		if err != nil {
-			return err
-		}
-		defer content.Close()
-		defer context.AfterFunc(ctx, w.interrupt)()
-		return w.send(ctx, content)
+		defer t.users.leave()
+		defer context.AfterFunc(ctx, t.interrupt)()
+		return do(ctx, t)
 	})
 }
 
-// contentRequest reads the query of a request for content.
-func contentRequest(q url.Values) (*ctxfsv1.ReadStreamRequest, error) {
-	req := &ctxfsv1.ReadStreamRequest{Path: q.Get("path"), ContextId: q.Get("context_id")}
-	for key := range q {
-		switch key {
-		case "path", "raw_path", "context_id", "start", "end", panelKey:
-		default:
-			return nil, badQuery("no parameter is called '%s'", fserrpb.Printable(key))
-		}
-	}
-	raw, err := base64.StdEncoding.DecodeString(q.Get("raw_path"))
-	if err != nil {
-		return nil, badQuery("raw_path is no base64")
-	}
-	req.RawPath = raw
-	for key, field := range map[string]**int64{"start": &req.Start, "end": &req.End} {
-		if !q.Has(key) {
-			continue
-		}
-		n, err := strconv.ParseInt(q.Get(key), 10, 64)
-		if err != nil {
-			return nil, badQuery("%s is no number", key)
-		}
-		*field = &n
-	}
-	return req, nil
-}
-
-func badQuery(format string, args ...any) error {
-	return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf(format, args...), Hint: "GET /v1/content?path=/a, and start and end as needed"}
-}
-
-// contentWriter is the response to a request for content.
-type contentWriter struct {
+// transfer is a request for content and its response.
+type transfer struct {
 	http.ResponseWriter
 	control   *http.ResponseController
 	keepalive time.Duration
@@ -122,38 +115,62 @@ type contentWriter struct {
 	begun bool
 }
 
-// interrupt ends a write that waits for the client.
-func (w *contentWriter) interrupt() { _ = w.control.SetWriteDeadline(time.Unix(1, 0)) }
+// interrupt ends what waits for the client.
+func (t *transfer) interrupt() {
+	_ = t.control.SetWriteDeadline(time.Unix(1, 0))
+	_ = t.control.SetReadDeadline(time.Unix(1, 0))
+}
+
+// extend gives the client a further keepalive to take something, or to give it, by what sets
+// the deadline. It fails once ctx has ended: the deadline would undo an interrupt.
+func (t *transfer) extend(ctx context.Context, set func(time.Time) error) error {
+	if err := set(time.Now().Add(t.keepalive)); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
 
 // send sends all of content. A client may be slow; one that takes no part within a keepalive is cut off.
-func (w *contentWriter) send(ctx context.Context, content *fsservice.Content) error {
+func (t *transfer) send(ctx context.Context, content *fsservice.Content) error {
 	stat, err := proto.Marshal(content.Stat)
 	if err != nil {
 		return err
 	}
-	h := w.Header()
+	h := t.Header()
 	h.Set(statHeader, base64.StdEncoding.EncodeToString(stat))
 	h.Set("Content-Length", strconv.FormatInt(content.Length, 10))
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	w.begun = true
+	t.begun = true
 	for {
 		part, err := content.Part(ctx, contentPart)
 		if err != nil || part == nil {
 			return err
 		}
-		if err := w.control.SetWriteDeadline(time.Now().Add(w.keepalive)); err != nil {
+		if err := t.extend(ctx, t.control.SetWriteDeadline); err != nil {
 			return err
 		}
-		if ctx.Err() != nil { // or the deadline would undo an interrupt
-			return ctx.Err()
-		}
 		want := part.Left
-		if n, err := io.Copy(w.ResponseWriter, part); err != nil || n < want {
+		if n, err := io.Copy(t.ResponseWriter, part); err != nil || n < want {
 			return errors.Join(err, io.ErrUnexpectedEOF)
 		}
 	}
+}
+
+// bodyReader reads the body of a request. A client may be slow; one that gives nothing for a keepalive is cut off.
+type bodyReader struct {
+	ctx  context.Context //nolint:containedctx // of the request
+	t    *transfer
+	body io.Reader
+}
+
+// Read implements io.Reader.
+func (b *bodyReader) Read(p []byte) (int, error) {
+	if err := b.t.extend(b.ctx, b.t.control.SetReadDeadline); err != nil {
+		return 0, err
+	}
+	return b.body.Read(p)
 }
 
 // refuse tells why there is no content: a SessionError in JSON, with the errno in a header.
@@ -179,6 +196,8 @@ func httpStatus(code codes.Code) int {
 		return http.StatusForbidden
 	case codes.NotFound:
 		return http.StatusNotFound
+	case codes.AlreadyExists, codes.Aborted:
+		return http.StatusConflict
 	case codes.ResourceExhausted:
 		return http.StatusTooManyRequests
 	case codes.Unavailable:

@@ -6,12 +6,14 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,9 +51,11 @@ func askBy(t *testing.T, r *running, token string) map[string]*asker {
 	return out
 }
 
-func (a *asker) get(query string) *http.Response {
+func (a *asker) get(query string) *http.Response { return a.do(http.MethodGet, query, nil) }
+
+func (a *asker) do(method, query string, body io.Reader) *http.Response {
 	a.Helper()
-	r, err := http.NewRequestWithContext(a.Context(), http.MethodGet, a.base+"/v1/content?"+query, nil)
+	r, err := http.NewRequestWithContext(a.Context(), method, a.base+"/v1/content?"+query, body)
 	if err != nil {
 		a.Fatal(err)
 	}
@@ -231,5 +235,123 @@ func TestContentOverTLS(t *testing.T) {
 		if body, err := io.ReadAll(a.get("path=/a").Body); err != nil || string(body) != text {
 			t.Errorf("%d bytes, %v", len(body), err)
 		}
+	}
+}
+
+func TestPutContent(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	token := r.openPanel(t, "p").GetToken()
+	folder := r.folder("ctx_p")
+	large := strings.Repeat("0123456789abcdef", 3<<20/16)
+	if err := os.Symlink("../../../../../../../../tmp", filepath.Join(folder, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, query, body string
+		status            int
+		// want is what the file "a", which held "0123456789", holds then, or what an error says.
+		want string
+	}{
+		{"replaced", "path=/a", "new", 204, "new"},
+		{"empty", "path=/a", "", 204, ""},
+		{"large", "path=/a&flush=true", large, 204, large},
+		{"appended", "path=/a&flag=a", "x", 204, "0123456789x"},
+		{"in place", "path=/a&start=2", "x", 204, "01x3456789"},
+		{"exclusive", "path=/a&flag=wx", "x", 409, "EEXIST"},
+		{"a directory", "path=/", "x", 400, "EISDIR"},
+		{"no such directory", "path=/nope/b", "x", 404, "ENOENT"},
+		{"above", "path=/../b", "x", 403, "EACCES"},
+		{"through an escaping link", "path=/link/b", "x", 403, "EACCES"},
+		{"a bad flag", "path=/a&flag=q", "x", 400, "EINVAL"},
+		{"a bad mode", "path=/a&mode=9", "x", 400, "EINVAL"},
+		{"a bad start", "path=/a&start=x", "x", 400, "start is no number"},
+		{"a bad flush", "path=/a&flush=x", "x", 400, "flush is neither true nor false"},
+		{"an end", "path=/a&end=3", "x", 400, "no parameter is called 'end'"},
+	} {
+		for by, a := range askBy(t, r, token) {
+			t.Run(c.name+"/"+by, func(t *testing.T) {
+				a.T = t
+				path := write(t, filepath.Join(folder, "a"), "0123456789")
+				resp := a.do(http.MethodPut, c.query, strings.NewReader(c.body))
+				body, err := io.ReadAll(resp.Body)
+				if err != nil || resp.StatusCode != c.status {
+					t.Fatalf("%v, %d: %.200s", err, resp.StatusCode, body)
+				}
+				got, err := os.ReadFile(path)
+				switch {
+				case err != nil:
+					t.Error(err)
+				case c.status == 204 && (string(got) != c.want || resp.Header.Get(writtenHeader) != strconv.Itoa(len(c.body))):
+					t.Errorf("it holds %.40q, written %q", got, resp.Header.Get(writtenHeader))
+				case c.status != 204 && (!strings.Contains(string(body), c.want) || string(got) != "0123456789"):
+					t.Errorf("it says %s, want %q, and holds %q", body, c.want, got)
+				}
+			})
+		}
+	}
+	for by, a := range askBy(t, r, token) {
+		a.do(http.MethodPut, "path=/mode-"+by+"&mode=0640", strings.NewReader("x"))
+		if st, err := os.Stat(filepath.Join(folder, "mode-"+by)); err != nil || st.Mode().Perm() != 0o640 {
+			t.Errorf("%s: mode %v, %v", by, st, err)
+		}
+	}
+}
+
+func TestPutContentNeedsTheRight(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	resp, err := ctxfsv1.NewPanelServiceClient(r.host(t)).OpenPanel(t.Context(), &ctxfsv1.OpenPanelRequest{PanelId: "p", ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]string{resp.GetToken(): "EROFS", "x": "EACCES"} {
+		for by, a := range askBy(t, r, token) {
+			resp := a.do(http.MethodPut, "path=/a", strings.NewReader("x"))
+			if got := resp.Header.Get(errorHeader); got != want {
+				t.Errorf("%s: %d, %q, want %q", by, resp.StatusCode, got, want)
+			}
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(r.folder("ctx_p"), "a")); err == nil {
+		t.Error("there is a file")
+	}
+}
+
+// TestABodyThatEndsEarlyChangesNothing has the client, its panel or the server go away in the middle, and a client be silent.
+func TestABodyThatEndsEarlyChangesNothing(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *running, net.Conn){
+		"the client goes": func(_ *testing.T, _ *running, conn net.Conn) { _ = conn.Close() },
+		"the panel is closed": func(t *testing.T, r *running, _ net.Conn) {
+			if _, err := ctxfsv1.NewPanelServiceClient(r.host(t)).ClosePanel(t.Context(), &ctxfsv1.ClosePanelRequest{PanelId: "p"}); err != nil {
+				t.Error(err)
+			}
+		},
+		"the server stops":     func(_ *testing.T, r *running, _ net.Conn) { r.stop() },
+		"the client is silent": func(*testing.T, *running, net.Conn) {},
+		"a chunk is none":      func(_ *testing.T, _ *running, conn net.Conn) { _, _ = io.WriteString(conn, "zz\r\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := sessionConfig(t)
+			cfg.Keepalive = time.Second
+			r := start(t, cfg)
+			token := r.openPanel(t, "p").GetToken()
+			folder := r.folder("ctx_p")
+			path := write(t, filepath.Join(folder, "a"), "before")
+			conn := dialRaw(t, r)
+			chunk := strings.Repeat("x", 600<<10)
+			head := fmt.Sprintf("PUT /v1/content?path=/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", token, len(chunk), chunk)
+			if _, err := io.WriteString(conn, head); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the stream is there", func() bool { return r.streams.count() == 1 })
+			end(t, r, conn)
+			eventually(t, "the stream has ended", func() bool { return r.streams.count() == 0 })
+			if got, err := os.ReadFile(path); err != nil || string(got) != "before" {
+				t.Errorf("it holds %d bytes, %v", len(got), err)
+			}
+			entries, err := os.ReadDir(folder)
+			if err != nil || len(entries) != 1 {
+				t.Errorf("%v is there, %v", entries, err)
+			}
+		})
 	}
 }

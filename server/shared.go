@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -13,8 +14,10 @@ import (
 // time by them than by gRPC's own streams, and a WebSocket needs less memory. What a
 // connection is for shows in its first bytes: an HTTP/1.1 request, or HTTP/2's preface.
 
-// webRequest is how a WebSocket's request begins.
-const webRequest = "GET "
+// headSize is how much tells HTTP/2's preface, which begins with PRI, from a request, in bytes.
+const headSize = 4
+
+var prefaceHead = []byte("PRI ")
 
 // handshakes are the connections that have not said what they are for. gRPC's server waits
 // for them when it stops, and would do so for as long as they may be silent.
@@ -111,11 +114,11 @@ type sharedConn struct {
 
 // look reads how the connection begins, and tells whether that is HTTP/1.1.
 func (c *sharedConn) look() (isWeb bool, err error) {
-	c.head = make([]byte, len(webRequest))
+	c.head = make([]byte, headSize)
 	if _, err := io.ReadFull(c.Conn, c.head); err != nil {
 		return false, err
 	}
-	return string(c.head) == webRequest, nil
+	return !bytes.Equal(c.head, prefaceHead), nil
 }
 
 // Read implements net.Conn.

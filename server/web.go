@@ -25,7 +25,8 @@ func newWebServer(s *Server, handed *handedConns) *webServer {
 	mux, all := http.NewServeMux(), http.NewServeMux()
 	for _, m := range []*http.ServeMux{mux, all} {
 		m.Handle("GET /v1/session", sockets)
-		m.HandleFunc("GET /v1/content", sockets.content)
+		m.HandleFunc("GET /v1/content", sockets.getContent)
+		m.HandleFunc("PUT /v1/content", sockets.putContent)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "this address speaks gRPC, and HTTP at /v1/session and /v1/content")
