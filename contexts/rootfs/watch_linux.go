@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -144,9 +145,22 @@ func (w *treeWatcher) handle(e inotifyEvent) {
 	case !ok || Reserved(e.name): // no longer watched, or not to be seen
 	case e.name == "":
 		w.handleSelf(e)
+	case w.isNameless(e, joinRel(rel, e.name)):
 	default:
 		w.handleEntry(joinRel(rel, e.name), e.mask)
 	}
+}
+
+// isNameless tells whether an event is about a file without a name, one of O_TMPFILE. The
+// kernel calls it "#" and its inode's number (d_mark_tmpfile in fs/dcache.c), also once it
+// has a name and is still open. A file may really be called so.
+func (w *treeWatcher) isNameless(e inotifyEvent, rel string) bool {
+	digits, ok := strings.CutPrefix(e.name, "#")
+	if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" || kindOf(e.mask) != WatchChange {
+		return false
+	}
+	_, err := w.root.Lstat(strings.TrimRight(w.path, "/") + "/" + rel)
+	return fserr.CodeOf(err) == fserr.ENOENT
 }
 
 // handleSelf handles what happened to a watched inode itself. Below the top its

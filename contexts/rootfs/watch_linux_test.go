@@ -269,6 +269,33 @@ func TestWatchHidesReservedNames(t *testing.T) {
 	})
 }
 
+// TestWatchHidesFilesWithoutAName writes files that have no name until they are whole
+// (O_TMPFILE): the kernel tells of them by "#" and the inode, in a directory that was watched before.
+func TestWatchHidesFilesWithoutAName(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		t.watch("/", WatchOptions{})
+		w := t.watch("/", WatchOptions{Recursive: true})
+		for i := range 20 {
+			f, err := t.root.CreateAtomic(fmt.Sprintf("/f%d", i%3), 0o640, false)
+			t.must(err)
+			for range 3 {
+				_, err := f.Write([]byte("x"))
+				t.must(err)
+			}
+			t.must(f.Chmod(0o600), f.Commit(false), f.Close())
+		}
+		t.write("#12")
+		t.write("marker")
+		for _, e := range t.until(w, WatchRename, "marker") {
+			if strings.HasPrefix(e.Name, "#") && e.Name != "#12" {
+				t.Errorf("told of %v", e)
+			}
+		}
+		t.must(os.WriteFile(t.at("#12"), []byte("again"), 0o600))
+		t.until(w, WatchChange, "#12")
+	})
+}
+
 func TestWatchTellsOfLostEvents(t *testing.T) {
 	eachWatched(t, func(t watching) {
 		const dirs = 200
