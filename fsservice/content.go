@@ -19,11 +19,12 @@ type Content struct {
 	off    int64
 }
 
-// OpenContent opens what ReadStream would send of a path. Errors are ReadStream's.
+// OpenContent opens what ReadStream would send of a path, or of a handle from a given start
+// on. Errors are ReadStream's.
 func (s *Service) OpenContent(ctx context.Context, req *ctxfsv1.ReadStreamRequest) (*Content, error) {
 	path := req.GetPath() + string(req.GetRawPath())
-	if req.Fd != nil {
-		return nil, fail(invalid("content is opened by path"), "open", path, "")
+	if req.Fd != nil && req.Start == nil {
+		return nil, fail(invalid("content of a handle is read from a start"), "read", path, "")
 	}
 	r, err := newChunks(req)
 	if err != nil {
@@ -31,7 +32,7 @@ func (s *Service) OpenContent(ctx context.Context, req *ctxfsv1.ReadStreamReques
 	}
 	src, err := s.openSource(ctx, readStreamRequest{req})
 	if err != nil {
-		return nil, fail(err, "open", path, "")
+		return nil, fail(err, openOrRead(req), path, "")
 	}
 	st, err := r.begin(ctx, src)
 	if err != nil {

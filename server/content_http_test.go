@@ -83,6 +83,8 @@ func TestContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := url.Values{"path": {"/a b?.txt"}}.Encode()
+	session := beginWeb(t, r.Info().Addresses.TCP[0], token, "")
+	handle := fmt.Sprintf("fd=%d", session.works(opOpen("/a b?.txt", "r")).GetOpen().GetFd())
 	for _, c := range []struct {
 		name, query string
 		status      int
@@ -105,7 +107,11 @@ func TestContent(t *testing.T) {
 		{"end before start", name + "&start=4&end=2", 400, "end 2 is before start 4", "EINVAL"},
 		{"start of no number", name + "&start=x", 400, "start is no number", "EINVAL"},
 		{"a negative start", name + "&start=-1", 400, "EINVAL", "EINVAL"},
-		{"an unknown parameter", name + "&fd=3", 400, "no parameter is called 'fd'", "EINVAL"},
+		{"an unknown parameter", name + "&mode=3", 400, "no parameter is called 'mode'", "EINVAL"},
+		{"a handle", handle + "&start=3", 200, "3456789", ""},
+		{"a handle without a start", handle, 400, "is read from a start", "EINVAL"},
+		{"no handle", "fd=77&start=0", 400, "EBADF", "EBADF"},
+		{"not even a number of a handle", "fd=77777777777&start=0", 400, "fd is no handle", "EINVAL"},
 		{"no base64", "raw_path=*", 400, "raw_path is no base64", "EINVAL"},
 	} {
 		for by, a := range askBy(t, r, token) {

@@ -72,9 +72,15 @@ func (q *query) boolean(key string) bool {
 
 // readQuery reads the query of a GET.
 func readQuery(values url.Values) (*ctxfsv1.ReadStreamRequest, error) {
-	q := newQuery(values, "start", "end")
+	q := newQuery(values, "fd", "start", "end")
 	req := &ctxfsv1.ReadStreamRequest{
 		ContextId: values.Get("context_id"), Path: values.Get("path"), RawPath: q.rawPath(), Start: q.number("start"), End: q.number("end"),
+	}
+	if fd := q.number("fd"); fd != nil {
+		req.Fd = new(int32)
+		if *req.Fd = int32(*fd); int64(*req.Fd) != *fd {
+			q.wrong("fd is no handle")
+		}
 	}
 	return req, q.err
 }
