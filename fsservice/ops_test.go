@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -142,6 +143,18 @@ func TestWriteFileFlags(t *testing.T) {
 		w.must(err)
 		w.wantContent("f", want)
 	}
+}
+
+// TestWriteFileCutsAndAppends uses numbers, which can ask for what no text says.
+func TestWriteFileCutsAndAppends(t *testing.T) {
+	w := newWorld(t)
+	w.put("f", "hello world")
+	_, err := w.client.WriteFile(w.as("a"), &ctxfsv1.WriteFileRequest{
+		Path: "f", FlagForm: &ctxfsv1.WriteFileRequest_FlagNumber{FlagNumber: int32(rootfs.O_WRONLY | rootfs.O_TRUNC | rootfs.O_APPEND)},
+		Content: &ctxfsv1.WriteFileRequest_Data{Data: []byte("new")},
+	})
+	w.must(err)
+	w.wantContent("f", "new")
 }
 
 func TestNewFilesTakeTheUmask(t *testing.T) {

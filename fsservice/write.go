@@ -152,6 +152,9 @@ func unwritten(err error) error {
 // one appears whole.
 func (s *Service) writeFile(c *call, w content) error {
 	flags := w.flags.Flags &^ (rootfs.O_CREAT | rootfs.O_EXCL | rootfs.O_TRUNC)
+	if w.flags.Flags&rootfs.O_TRUNC != 0 {
+		flags &^= rootfs.O_APPEND // to nothing: the content begins the file, which is cut behind it
+	}
 	creates := w.flags.Flags&rootfs.O_CREAT != 0
 	exclusive := creates && w.flags.Flags&rootfs.O_EXCL != 0
 	if exclusive {
