@@ -1,0 +1,48 @@
+import { makeDialer } from "#platform";
+import { promisesOf, type FsPromises } from "./fs/promises.js";
+import type { DialOptions } from "./platform/types.js";
+import { Client } from "./session/client.js";
+import type { Caller } from "./session/operations.js";
+import type { TokenSource } from "./session/token.js";
+
+/** Options of createFs and connect. One of address, socket and url names the server. */
+export interface CreateOptions extends DialOptions {
+  /** The panel's token, or a function that gives a current one: it is asked again before a token expires. */
+  token?: TokenSource | undefined;
+  /** For hosts: the context to work in. A panel's token says it. */
+  contextId?: string | undefined;
+  /** How often an open FileHandle is used by itself, in ms: less than the server's --idle-timeout. A minute unless told. */
+  pingEvery?: number | undefined;
+}
+
+/** The fs object: Node's fs/promises, which serves as an fs plug-in in both forms. */
+export interface CtxFs extends FsPromises {
+  /** The object itself. */
+  readonly promises: CtxFs;
+  /** Ends the connection. Open handles close after the server's grace. */
+  disconnect(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** Makes an fs that connects at its first call. */
+export function createFs(options: CreateOptions): CtxFs {
+  return fsOver(new Client({ ...options, dialer: makeDialer(options) }), options);
+}
+
+/** Makes an fs and connects it. Rejects when the server is not reached, or refuses. */
+export async function connect(options: CreateOptions): Promise<CtxFs> {
+  const caller = new Client({ ...options, dialer: makeDialer(options) });
+  await caller.ready();
+  return fsOver(caller, options);
+}
+
+/** Makes an fs over anything that calls the server. */
+export function fsOver(caller: Caller, { pingEvery }: { pingEvery?: number | undefined } = {}): CtxFs {
+  const fs = promisesOf({ caller, pingEvery }) as CtxFs;
+  Object.defineProperties(fs, {
+    promises: { value: fs, enumerable: true },
+    disconnect: { value: () => caller.close() },
+    [Symbol.asyncDispose]: { value: () => caller.close() },
+  });
+  return fs;
+}

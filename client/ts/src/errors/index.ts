@@ -1,0 +1,3 @@
+export * from "./connection.js";
+export * from "./node.js";
+export * from "./system.js";

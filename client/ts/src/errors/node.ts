@@ -1,0 +1,117 @@
+/** An error of Node's own making: a wrong argument, or a call that was aborted. */
+export interface NodeError extends Error {
+  code: string;
+}
+
+type Constructor = new (message: string) => Error;
+
+const primitives = new Set(["string", "function", "number", "object", "boolean", "bigint", "symbol"]);
+const className = /^([A-Z][a-z0-9]*)+$/;
+
+/** Makes an error with Node's code, whose stack begins as Node's does: "TypeError [ERR_X]: message". */
+export function nodeError(Base: Constructor, code: string, message: string): NodeError {
+  const error = new Base(message) as NodeError;
+  const name = error.name;
+  Object.defineProperty(error, "toString", {
+    value: () => `${name} [${code}]: ${message}`, enumerable: false, configurable: true, writable: true,
+  });
+  if (typeof error.stack === "string") error.stack = error.stack.replace(name, `${name} [${code}]`);
+  error.code = code;
+  return error;
+}
+
+/** ERR_INVALID_ARG_TYPE: expected are types ("string") and classes ("Buffer"). */
+export function invalidArgType(name: string, expected: string | readonly string[], actual: unknown): NodeError {
+  const list = typeof expected === "string" ? [expected] : expected;
+  const what = name.endsWith(" argument") ? `The ${name}` : `The "${name}" ${name.includes(".") ? "property" : "argument"}`;
+  return nodeError(TypeError, "ERR_INVALID_ARG_TYPE", `${what} must be ${expectation(list)}. Received ${received(actual)}`);
+}
+
+function expectation(expected: readonly string[]): string {
+  const types = expected.filter((e) => primitives.has(e)).map((e) => e.toLowerCase());
+  const classes = expected.filter((e) => !primitives.has(e) && className.test(e));
+  const others = expected.filter((e) => !primitives.has(e) && !className.test(e));
+  const parts: string[] = [];
+  if (types.length > 0) parts.push(`${types.length > 2 ? "one of type" : "of type"} ${or(types)}`);
+  if (classes.length > 0) parts.push(`an instance of ${or(classes)}`);
+  if (others.length > 0) parts.push(others.length > 1 ? `one of ${or(others)}` : (others[0] ?? ""));
+  return parts.join(" or ");
+}
+
+function or(words: readonly string[]): string {
+  if (words.length < 3) return words.join(" or ");
+  return `${words.slice(0, -1).join(", ")}, or ${words.at(-1) ?? ""}`;
+}
+
+/** Says what was given, as Node does: "type number (5)", "an instance of Date". */
+export function received(value: unknown): string {
+  if (value === null || value === undefined) return String(value);
+  if (typeof value === "function") return `function ${value.name}`;
+  if (typeof value === "object") {
+    const name = (value as { constructor?: { name?: string } }).constructor?.name;
+    return name ? `an instance of ${name}` : "[Object: null prototype] {}";
+  }
+  const shown = inspect(value);
+  return `type ${typeof value} (${shown.length > 28 ? `${shown.slice(0, 25)}...` : shown})`;
+}
+
+/** ERR_OUT_OF_RANGE: range is in words, such as ">= 0 && <= 7". */
+export function outOfRange(name: string, range: string, value: unknown): NodeError {
+  return nodeError(RangeError, "ERR_OUT_OF_RANGE", `The value of "${name}" is out of range. It must be ${range}. Received ${grouped(value)}`);
+}
+
+/** ERR_INVALID_ARG_VALUE: why stands after the name. */
+export function invalidArgValue(name: string, value: unknown, why = "is invalid", Base: Constructor = TypeError): NodeError {
+  const shown = inspect(value);
+  const kind = name.includes(".") ? "property" : "argument";
+  const text = shown.length > 128 ? `${shown.slice(0, 128)}...` : shown;
+  return nodeError(Base, "ERR_INVALID_ARG_VALUE", `The ${kind} '${name}' ${why}. Received ${text}`);
+}
+
+/** The AbortError that Node rejects with when a signal fires. */
+export function abortError(cause?: unknown): NodeError {
+  const error = new Error("The operation was aborted", cause === undefined ? undefined : { cause }) as NodeError;
+  error.name = "AbortError";
+  error.code = "ABORT_ERR";
+  return error;
+}
+
+/** Shows a value as util.inspect does a primitive one. */
+export function inspect(value: unknown): string {
+  if (typeof value === "string") return quote(value);
+  if (typeof value === "bigint") return `${value}n`;
+  if (Object.is(value, -0)) return "-0";
+  if (Array.isArray(value)) return value.length === 0 ? "[]" : `[ ${value.map(inspect).join(", ")} ]`;
+  if (typeof value === "object" && value !== null) return inspectObject(value);
+  if (typeof value === "function") return `[Function: ${value.name || "(anonymous)"}]`;
+  return String(value);
+}
+
+function inspectObject(value: object): string {
+  const entries = Object.entries(value).map(([k, v]) => `${k}: ${inspect(v)}`);
+  return entries.length === 0 ? "{}" : `{ ${entries.join(", ")} }`;
+}
+
+function quote(text: string): string {
+  const mark = !text.includes("'") ? "'" : !text.includes('"') ? '"' : !text.includes("`") ? "`" : "'";
+  // eslint-disable-next-line no-control-regex -- control characters are what is escaped
+  const escaped = text.replace(/[\u0000-\u001f\u007f\\]/g, escape);
+  return mark + (mark === "'" ? escaped.replaceAll("'", "\\'") : escaped) + mark;
+}
+
+const short: Readonly<Record<string, string>> = { "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f", "\v": "\\v", "\\": "\\\\" };
+
+function escape(c: string): string {
+  return short[c] ?? `\\x${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`;
+}
+
+/** Node groups the digits of large integers in range errors: 4_294_967_296. */
+function grouped(value: unknown): string {
+  if (Number.isInteger(value) && Math.abs(value as number) > 2 ** 32) return digits(String(value));
+  if (typeof value === "bigint") return `${value > 2n ** 32n || value < -(2n ** 32n) ? digits(String(value)) : value}n`;
+  return inspect(value);
+}
+
+function digits(text: string): string {
+  return text.replace(/\B(?=(\d{3})+$)/g, "_");
+}

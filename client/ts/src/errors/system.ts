@@ -1,0 +1,71 @@
+import { systemErrors } from "./table.js";
+
+/** What is known of a failed call. */
+export interface SystemErrorInit {
+  /** The errno's name, such as "ENOENT". */
+  code: string;
+  /** The system call, as Node names it: "open". */
+  syscall?: string | undefined;
+  /** The path, as the caller gave it. */
+  path?: string | undefined;
+  /** The second path of rename, link, symlink and copyFile. */
+  dest?: string | undefined;
+  /** What to do about it, when the server knows. */
+  hint?: string | undefined;
+  /** What is wrong, where the errno says too little. */
+  detail?: string | undefined;
+  /** "context" when the context is meant and not a file. */
+  kind?: string | undefined;
+  /** Bytes that reached the file before the failure. */
+  written?: number | undefined;
+  /** Linux's number, negative; found by code when it is missing. */
+  errno?: number | undefined;
+}
+
+/** An error as Node's fs gives it, with what ctxfs knows besides. */
+export interface SystemError extends Error {
+  errno: number;
+  code: string;
+  syscall?: string;
+  path?: string;
+  dest?: string;
+  hint?: string;
+  detail?: string;
+  kind?: string;
+  written?: number;
+}
+
+const optional = ["syscall", "path", "dest"] as const;
+const extras = ["hint", "detail", "kind", "written"] as const;
+
+/**
+ * Returns Node's message: "ENOENT: no such file or directory, open '/x'". Of a context, which Node does not know, it
+ * says what to do as well.
+ */
+export function systemMessage(e: SystemErrorInit): string {
+  let text = `${e.code}: ${e.detail ?? systemErrors[e.code]?.[1] ?? "unknown error"}`;
+  if (e.kind && e.hint) text += `; ${e.hint}`;
+  if (e.syscall) text += `, ${e.syscall}`;
+  if (e.path !== undefined) text += ` '${e.path}'`;
+  if (e.dest !== undefined) text += ` -> '${e.dest}'`;
+  return text;
+}
+
+/**
+ * Makes an error of the file system as Node makes it: its fields are own and enumerable, in Node's order.
+ * hint, detail, kind and written are own but not enumerable, so that printing and comparing show what Node shows.
+ */
+export function systemError(init: SystemErrorInit): SystemError {
+  const error = new Error(systemMessage(init)) as SystemError;
+  error.errno = init.errno ?? systemErrors[init.code]?.[0] ?? -4094;
+  error.code = init.code;
+  for (const key of optional) {
+    const value = init[key];
+    if (value !== undefined && value !== "") error[key] = value;
+  }
+  for (const key of extras) {
+    const value = init[key];
+    if (value !== undefined && value !== "") Object.defineProperty(error, key, { value, configurable: true, writable: true });
+  }
+  return error;
+}

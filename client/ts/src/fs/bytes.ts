@@ -1,0 +1,67 @@
+import { Buffer } from "#platform";
+import { invalidArgType } from "../errors/node.js";
+import { isEncoding } from "./validate.js";
+
+/** A view as bytes, without copying. */
+export function viewBytes(view: ArrayBufferView): Uint8Array {
+  return view instanceof Uint8Array ? view : new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+}
+
+/** Content that a program gives at once, as bytes. name is the argument's, for errors. */
+export function contentBytes(data: unknown, encoding: string | null | undefined, name: string): Uint8Array {
+  if (typeof data === "string") return textBytes(data, encoding);
+  if (ArrayBuffer.isView(data)) return viewBytes(data);
+  throw invalidArgType(name, ["string", "Buffer", "TypedArray", "DataView"], data);
+}
+
+/** A text's bytes in one of Node's encodings; utf8 when there is none. */
+export function textBytes(text: string, encoding?: string | null): Uint8Array {
+  return Buffer.from(text, isEncoding(encoding) ? plain(encoding) : "utf8");
+}
+
+/** Bytes as a Buffer, without copying, or as text. */
+export function decoded(bytes: Uint8Array, encoding: string | null | undefined): Buffer | string {
+  const buffer = asBuffer(bytes);
+  if (!encoding || encoding === "buffer") return buffer;
+  return textOf(buffer, encoding as BufferEncoding);
+}
+
+/** Bytes as a Buffer, without copying. */
+export function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer as ArrayBuffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/** The buffer package for browsers has no base64url: it reads base64 and base64url alike, and writes base64 only. */
+const hasBase64url = Buffer.isEncoding("base64url");
+
+function plain(encoding: BufferEncoding): BufferEncoding {
+  return encoding.toLowerCase() === "base64url" && !hasBase64url ? "base64" : encoding;
+}
+
+function textOf(buffer: Buffer, encoding: BufferEncoding): string {
+  const text = buffer.toString(plain(encoding));
+  if (plain(encoding) === encoding) return text;
+  return text.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+}
+
+/** A name or path that the server gives, in the encoding that the program asked for. */
+export function nameOf(text: string, raw: Uint8Array, encoding: string | null | undefined): string | Buffer {
+  if (!encoding || encoding === "utf8" || encoding === "utf-8") return raw.length === 0 ? text : asBuffer(raw).toString("utf8");
+  return decoded(raw.length === 0 ? textBytes(text) : raw, encoding);
+}
+
+/** Says whether data comes in pieces: an iterable that is neither text nor a view. */
+export function isPieces(data: unknown): data is Iterable<unknown> | AsyncIterable<unknown> {
+  if (data === null || typeof data !== "object" || ArrayBuffer.isView(data)) return false;
+  return Symbol.asyncIterator in data || Symbol.iterator in data;
+}
+
+/**
+ * Bytes as a Buffer that has its memory for itself, as readFile's result does in Node: what the server sent is part
+ * of a larger message, which a small result would keep alive.
+ */
+export function ownBuffer(bytes: Uint8Array): Buffer {
+  const own = Buffer.from(new ArrayBuffer(bytes.length));
+  own.set(bytes);
+  return own;
+}

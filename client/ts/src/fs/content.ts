@@ -1,0 +1,118 @@
+import type { SystemError } from "../errors/system.js";
+import { contentBytes, decoded, isPieces, ownBuffer } from "./bytes.js";
+import type { Core } from "./core.js";
+import { FileHandle } from "./handle.js";
+import { pathFields, pathOf, twoPathFields, type VirtualPath } from "./paths.js";
+import { aborted, writePieces } from "./pieces.js";
+import { readAt, writeAt } from "./transfer.js";
+import { appends, flagOf, modeOf, optionsOf, requireBoolean, requireInt32, requireSignal, type FlagForm } from "./validate.js";
+
+/** What fs.promises.readFile and its siblings take. */
+interface FileOptions { encoding?: string | null; flag?: unknown; mode?: unknown; flush?: unknown; signal?: AbortSignal }
+
+const fileMode = 0o666;
+
+/** The functions that work on whole files. */
+export function contentFunctions(core: Core) {
+  return {
+    /** Reads a whole file. */
+    async readFile(path: unknown, options?: unknown): Promise<Buffer | string> {
+      const { encoding, flag, signal } = optionsOf<FileOptions>(options, { flag: "r" });
+      if (path instanceof FileHandle) return path.readFile(options);
+      aborted(signal);
+      return decoded(await readWhole(core, pathOf(path), flagOf(flag ?? "r"), signal), encoding);
+    },
+
+    /** Writes a whole file. */
+    writeFile: (path: unknown, data: unknown, options?: unknown) => writeWhole(core, path, data, options, "w"),
+
+    /** Appends to a file. */
+    appendFile: (path: unknown, data: unknown, options?: unknown) => writeWhole(core, path, data, options, "a"),
+
+    /** Opens a file. */
+    async open(path: unknown, flags?: unknown, mode?: unknown): Promise<FileHandle> {
+      const p = pathOf(path);
+      return new FileHandle(core, await openFile(core, p, flagOf(flags), modeOf(mode, "mode", fileMode)));
+    },
+
+    /** Sets a file's size. */
+    async truncate(path: unknown, len: unknown = 0): Promise<void> {
+      const fd = await openFile(core, pathOf(path), flagOf("r+"), fileMode);
+      const handle = new FileHandle(core, fd);
+      await handle.truncate(len).finally(handle.close);
+    },
+
+    /** Copies a file. */
+    async copyFile(src: unknown, dest: unknown, mode?: unknown): Promise<void> {
+      const from = pathOf(src, "src");
+      const to = pathOf(dest, "dest");
+      await core.caller.call("copyFile", { ...twoPathFields(from, to), mode: requireInt32(mode ?? 0, "mode", 0) });
+    },
+  };
+}
+
+async function openFile({ caller }: Core, path: VirtualPath, flag: FlagForm, mode: number, signal?: AbortSignal): Promise<number> {
+  const flagsForm = flag.case === "flag" ? { case: "flags" as const, value: flag.value } : { case: "flagsNumber" as const, value: flag.value };
+  const { fd } = await caller.call("open", { ...pathFields(path), flagsForm, modeForm: { case: "mode", value: mode } }, { signal });
+  return fd;
+}
+
+async function readWhole(core: Core, path: VirtualPath, flag: FlagForm, signal: AbortSignal | undefined): Promise<Uint8Array> {
+  try {
+    const { content } = await core.caller.call("readFile", { ...pathFields(path), flagForm: flag }, { signal });
+    return ownBuffer(content.case === "data" ? content.value : new Uint8Array(0));
+  } catch (error) {
+    if ((error as SystemError).code !== "EFBIG") throw error;
+    return readLarge(core, path, flag, signal);
+  }
+}
+
+/** Reads what does not fit into one message, in parts that travel at once. */
+async function readLarge(core: Core, path: VirtualPath, flag: FlagForm, signal: AbortSignal | undefined): Promise<Uint8Array> {
+  const { caller } = core;
+  const fd = await openFile(core, path, flag, fileMode, signal);
+  try {
+    const { stat } = await caller.call("fstat", { fd }, { signal });
+    const bytes = new Uint8Array(Number(stat?.size ?? 0));
+    return bytes.subarray(0, await readAt(caller, fd, bytes, 0, { signal }));
+  } finally {
+    await caller.call("close", { fd });
+  }
+}
+
+async function writeWhole(core: Core, path: unknown, data: unknown, given: unknown, def: string): Promise<void> {
+  const options = optionsOf<FileOptions>(given, { encoding: "utf8" });
+  const flush = requireBoolean(options.flush ?? false, "options.flush");
+  const content = isPieces(data) ? data : contentBytes(data, options.encoding, "data");
+  const signal = requireSignal(options.signal, "signal");
+  if (path instanceof FileHandle) return path.writeFile(data, given);
+  aborted(signal);
+  const file = { path: pathOf(path), flag: flagOf(options.flag || def), mode: modeOf(options.mode, "mode", fileMode), flush };
+  if (content instanceof Uint8Array && content.length <= core.caller.maxContent) return writeSmall(core, file, content, signal);
+  return writeLarge(core, file, content, { encoding: options.encoding, signal });
+}
+
+interface Destination { path: VirtualPath; flag: FlagForm; mode: number; flush: boolean }
+
+async function writeSmall({ caller }: Core, to: Destination, value: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
+  const request = {
+    ...pathFields(to.path), flagForm: to.flag, modeForm: { case: "mode" as const, value: to.mode }, flush: to.flush,
+    content: { case: "data" as const, value },
+  };
+  await caller.call("writeFile", request, { signal });
+}
+
+async function writeLarge(
+  core: Core, to: Destination, content: Uint8Array | Iterable<unknown> | AsyncIterable<unknown>,
+  options: { encoding?: string | null | undefined; signal?: AbortSignal | undefined },
+): Promise<void> {
+  const { caller } = core;
+  const fd = await openFile(core, to.path, to.flag, to.mode, options.signal);
+  try {
+    if (content instanceof Uint8Array && !appends(to.flag)) await writeAt(caller, fd, content, 0, { signal: options.signal });
+    else await writePieces(core, fd, content, options);
+    if (to.flush) await caller.call("fsync", { fd }, { signal: options.signal });
+  } finally {
+    await caller.call("close", { fd });
+  }
+}

@@ -1,0 +1,257 @@
+import { Buffer, EventEmitter } from "#platform";
+import { invalidArgValue, outOfRange } from "../errors/node.js";
+import { asBuffer, contentBytes, decoded, isPieces, viewBytes } from "./bytes.js";
+import type { Core } from "./core.js";
+import { aborted, writePieces } from "./pieces.js";
+import { statsOf, type BigIntStats, type Stats } from "./stats.js";
+import * as transfer from "./transfer.js";
+import { idOf, modeOf, optionsOf, requireInteger, requireObject, requireSignal, timeOf } from "./validate.js";
+import { notAView, viewArray } from "./views.js";
+import { watchOver } from "./holding.js";
+
+/** Bytes that read takes when it makes the buffer itself. */
+const readSize = 16 << 10;
+/** The first buffer for a file whose size is not known. */
+const unknownSize = 64 << 10;
+
+/** An open file, as Node's FileHandle. */
+export class FileHandle extends EventEmitter {
+  readonly #core: Core;
+  #fd: number;
+  readonly #opened: number;
+  #refs = 1;
+  #closing: Promise<void> | undefined;
+  #closed: (() => void) | undefined;
+  #failed: ((why: unknown) => void) | undefined;
+  readonly #release: () => void;
+
+  /** Makes a handle of what the server opened. Programs get theirs from open. */
+  constructor(core: Core, fd: number) {
+    super();
+    this.#core = core;
+    this.#fd = fd;
+    this.#opened = fd;
+    this.#release = watchOver(this, core, fd);
+  }
+
+  /** The server's number of the handle; -1 once it is closed. */
+  get fd(): number {
+    return this.#fd;
+  }
+
+  /** Closes the handle when the operations under way are done. */
+  close = (): Promise<void> => {
+    if (this.#closing) return this.#closing;
+    if (this.#fd === -1) return Promise.resolve();
+    this.#closing = new Promise<void>((resolve, reject) => {
+      this.#closed = resolve;
+      this.#failed = reject;
+    }).finally(() => { this.#closing = undefined; });
+    this.#unref();
+    this.emit("close");
+    return this.#closing;
+  };
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** Reads into a buffer. */
+  read(buffer?: unknown, offset?: unknown, length?: unknown, position?: unknown): Promise<{ bytesRead: number; buffer: ArrayBufferView }> {
+    return this.#use("read", async (fd) => {
+      const call = readArguments(buffer, offset, length, position);
+      if (call.bytes.length === 0) return { bytesRead: 0, buffer: call.buffer };
+      return { bytesRead: await this.#readInto(fd, call.bytes, call.position), buffer: call.buffer };
+    });
+  }
+
+  /** Reads into several buffers, one after the other. */
+  readv(buffers: unknown, position?: unknown): Promise<{ bytesRead: number; buffers: ArrayBufferView[] }> {
+    return this.#use("readv", async (fd) => {
+      const views = viewArray(buffers);
+      let at = typeof position === "number" ? position : -1;
+      let bytesRead = 0;
+      for (const view of views) {
+        const bytes = viewBytes(view);
+        const n = await this.#readInto(fd, bytes, at);
+        bytesRead += n;
+        if (at >= 0) at += n;
+        if (n < bytes.length) break;
+      }
+      return { bytesRead, buffers: views };
+    });
+  }
+
+  /** Writes a buffer, or a part of it, or a text. */
+  write(data: unknown, offset?: unknown, length?: unknown, position?: unknown): Promise<{ bytesWritten: number; buffer: unknown }> {
+    return this.#use("write", async (fd) => {
+      const call = writeArguments(data, offset, length, position);
+      if (call.bytes.length > 0) await this.#writeFrom(fd, call.bytes, call.position);
+      return { bytesWritten: call.bytes.length, buffer: data };
+    });
+  }
+
+  /** Writes several buffers, one after the other. */
+  writev(buffers: unknown, position?: unknown): Promise<{ bytesWritten: number; buffers: ArrayBufferView[] }> {
+    return this.#use("writev", async (fd) => {
+      const views = viewArray(buffers);
+      const bytes = views.length === 1 && views[0] ? viewBytes(views[0]) : Buffer.concat(views.map(viewBytes));
+      if (bytes.length > 0) await this.#writeFrom(fd, bytes, typeof position === "number" ? position : -1);
+      return { bytesWritten: bytes.length, buffers: views };
+    });
+  }
+
+  /** Reads from the handle's position to the end. */
+  readFile(options?: unknown): Promise<Buffer | string> {
+    return this.#use("readFile", async (fd) => {
+      const { encoding, signal } = optionsOf(options, {});
+      aborted(signal);
+      return decoded(await this.#readToEnd(fd, signal), encoding);
+    });
+  }
+
+  /** Writes at the handle's position. */
+  writeFile(data: unknown, options?: unknown): Promise<void> {
+    return this.#use("writeFile", async (fd) => {
+      const { encoding, signal } = optionsOf(options, { encoding: "utf8" });
+      const content = isPieces(data) ? data : contentBytes(data, encoding, "data");
+      requireSignal(signal, "signal");
+      aborted(signal);
+      await writePieces(this.#core, fd, content, { encoding, signal });
+    });
+  }
+
+  /** As writeFile. */
+  appendFile(data: unknown, options?: unknown): Promise<void> {
+    return this.writeFile(data, options);
+  }
+
+  /** The file's attributes. */
+  stat(options?: { bigint?: boolean }): Promise<Stats | BigIntStats> {
+    return this.#use("fstat", async (fd) => {
+      const { stat } = await this.#core.caller.call("fstat", { fd });
+      if (!stat) throw new Error("the server gave no attributes");
+      return statsOf(stat, options?.bigint ?? false);
+    });
+  }
+
+  /** Sets the file's size. */
+  truncate(len: unknown = 0): Promise<void> {
+    return this.#use("ftruncate", async (fd) => {
+      await this.#core.caller.call("ftruncate", { fd, len: BigInt(Math.max(0, requireInteger(len, "len"))) });
+    });
+  }
+
+  /** Sets the file's permission bits. */
+  chmod(mode: unknown): Promise<void> {
+    return this.#use("fchmod", async (fd) => {
+      await this.#core.caller.call("fchmod", { fd, modeForm: { case: "mode", value: modeOf(mode, "mode") } });
+    });
+  }
+
+  /** Sets the file's owner and group. */
+  chown(uid: unknown, gid: unknown): Promise<void> {
+    return this.#use("fchown", async (fd) => {
+      await this.#core.caller.call("fchown", { fd, uid: idOf(uid, "uid"), gid: idOf(gid, "gid") });
+    });
+  }
+
+  /** Sets the file's times. */
+  utimes(atime: unknown, mtime: unknown): Promise<void> {
+    return this.#use("futimes", async (fd) => {
+      await this.#core.caller.call("futimes", { fd, atimeNs: timeOf(atime, "atime"), mtimeNs: timeOf(mtime, "mtime") });
+    });
+  }
+
+  /** Flushes the file to the disk. */
+  sync(): Promise<void> {
+    return this.#use("fsync", async (fd) => { await this.#core.caller.call("fsync", { fd }); });
+  }
+
+  /** Flushes the file's content to the disk. */
+  datasync(): Promise<void> {
+    return this.#use("fdatasync", async (fd) => { await this.#core.caller.call("fdatasync", { fd }); });
+  }
+
+  async #use<T>(syscall: string, run: (fd: number) => Promise<T>): Promise<T> {
+    if (this.#fd === -1) throw Object.assign(new Error("file closed"), { code: "EBADF", syscall });
+    this.#refs++;
+    try {
+      return await run(this.#opened);
+    } finally {
+      this.#unref();
+    }
+  }
+
+  #unref(): void {
+    if (--this.#refs > 0) return;
+    this.#fd = -1;
+    this.#release();
+    this.#core.caller.call("close", { fd: this.#opened }).then(() => { this.#closed?.(); }, (why: unknown) => { this.#failed?.(why); });
+  }
+
+  #readInto(fd: number, bytes: Uint8Array, position: number): Promise<number> {
+    if (position >= 0) return transfer.readAt(this.#core.caller, fd, bytes, position);
+    return transfer.readOn(this.#core.caller, fd, bytes);
+  }
+
+  #writeFrom(fd: number, bytes: Uint8Array, position: number): Promise<void> {
+    if (position >= 0) return transfer.writeAt(this.#core.caller, fd, bytes, position);
+    return transfer.writeOn(this.#core.caller, fd, bytes);
+  }
+
+  async #readToEnd(fd: number, signal: AbortSignal | undefined): Promise<Uint8Array> {
+    const { stat } = await this.#core.caller.call("fstat", { fd }, { signal });
+    const parts: Uint8Array[] = [];
+    let size = Number(stat?.size ?? 0) || unknownSize;
+    for (;;) {
+      const part = new Uint8Array(size);
+      const n = await transfer.readOn(this.#core.caller, fd, part, { signal });
+      parts.push(part.subarray(0, n));
+      if (n < size || Number(stat?.size ?? 0) > 0) break;
+      size = unknownSize;
+    }
+    return parts.length === 1 && parts[0] ? asBuffer(parts[0]) : Buffer.concat(parts);
+  }
+}
+
+interface ReadCall { buffer: ArrayBufferView; bytes: Uint8Array; position: number }
+
+/** The forms of read: (buffer, offset, length, position), (buffer, options) and (options). */
+function readArguments(first: unknown, offset: unknown, length: unknown, position: unknown): ReadCall {
+  let buffer = first;
+  if (!ArrayBuffer.isView(first)) {
+    if (first !== undefined && first !== null) requireObject(first, "options");
+    ({ buffer = Buffer.alloc(readSize), offset = 0, length, position = null } = (first ?? {}) as Record<string, unknown>);
+    if (!ArrayBuffer.isView(buffer)) throw notAView(buffer);
+  } else if (offset !== null && typeof offset === "object") {
+    ({ offset = 0, length, position = null } = offset as Record<string, unknown>);
+  }
+  const view = buffer as ArrayBufferView;
+  const from = offset === null || offset === undefined ? 0 : requireInteger(offset, "offset", 0);
+  const count = (length ?? view.byteLength - from) as number;
+  const at = Number.isSafeInteger(position) ? (position as number) : -1;
+  if (count === 0) return { buffer: view, bytes: new Uint8Array(0), position: at };
+  if (view.byteLength === 0) throw invalidArgValue("buffer", view, "is empty and cannot be written");
+  if (count < 0) throw outOfRange("length", ">= 0", count);
+  if (from + count > view.byteLength) throw outOfRange("length", `<= ${view.byteLength - from}`, count);
+  return { buffer: view, bytes: viewBytes(view).subarray(from, from + count), position: at };
+}
+
+interface WriteCall { bytes: Uint8Array; position: number }
+
+/** The forms of write: (buffer, offset, length, position), (buffer, options) and (text, position, encoding). */
+function writeArguments(data: unknown, offset: unknown, length: unknown, position: unknown): WriteCall {
+  if (!ArrayBuffer.isView(data)) {
+    const bytes = contentBytes(data, length as string | undefined, "buffer");
+    return { bytes, position: typeof offset === "number" ? offset : -1 };
+  }
+  if (data.byteLength === 0) return { bytes: new Uint8Array(0), position: -1 };
+  if (typeof offset === "object" && offset !== null) ({ offset = 0, length, position = null } = offset as Record<string, unknown>);
+  const from = offset === null || offset === undefined ? 0 : requireInteger(offset, "offset", 0);
+  const count = typeof length === "number" ? length : data.byteLength - from;
+  if (from > data.byteLength) throw outOfRange("offset", `<= ${data.byteLength}`, from);
+  if (count > data.byteLength - from) throw outOfRange("length", `<= ${data.byteLength - from}`, count);
+  requireInteger(count, "length", 0, 2 ** 31 - 1);
+  return { bytes: viewBytes(data).subarray(from, from + count), position: typeof position === "number" ? position : -1 };
+}

@@ -1,0 +1,134 @@
+import type { Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
+import type { StatfsResponse } from "../gen/ctxfs/v1/fs_messages_pb.js";
+import { constants } from "./constants.js";
+
+const nsPerMs = 1_000_000n;
+const times = ["atime", "mtime", "ctime", "birthtime"] as const;
+
+/** What Stats and BigIntStats share: numbers or bigints, and questions about the type. */
+abstract class StatsBase<T extends number | bigint> {
+  declare dev: T;
+  declare mode: T;
+  declare nlink: T;
+  declare uid: T;
+  declare gid: T;
+  declare rdev: T;
+  declare blksize: T;
+  declare ino: T;
+  declare size: T;
+  declare blocks: T;
+  declare atimeMs: T;
+  declare mtimeMs: T;
+  declare ctimeMs: T;
+  declare birthtimeMs: T;
+  declare atime: Date;
+  declare mtime: Date;
+  declare ctime: Date;
+  declare birthtime: Date;
+
+  protected constructor(stat: Stat, convert: (value: bigint | number) => T) {
+    this.dev = convert(stat.dev);
+    this.mode = convert(stat.mode);
+    this.nlink = convert(stat.nlink);
+    this.uid = convert(stat.uid);
+    this.gid = convert(stat.gid);
+    this.rdev = convert(stat.rdev);
+    this.blksize = convert(stat.blksize);
+    this.ino = convert(stat.ino);
+    this.size = convert(stat.size);
+    this.blocks = convert(stat.blocks);
+  }
+
+  isDirectory(): boolean { return this.is(constants.S_IFDIR); }
+  isFile(): boolean { return this.is(constants.S_IFREG); }
+  isBlockDevice(): boolean { return this.is(constants.S_IFBLK); }
+  isCharacterDevice(): boolean { return this.is(constants.S_IFCHR); }
+  isSymbolicLink(): boolean { return this.is(constants.S_IFLNK); }
+  isFIFO(): boolean { return this.is(constants.S_IFIFO); }
+  isSocket(): boolean { return this.is(constants.S_IFSOCK); }
+
+  private is(type: number): boolean {
+    return (Number(this.mode) & constants.S_IFMT) === type;
+  }
+}
+
+/** Attributes of a file, as Node's Stats. The Date fields are made when they are asked for. */
+export class Stats extends StatsBase<number> {
+  /** Makes Stats of what the server gives. */
+  constructor(stat: Stat) {
+    super(stat, Number);
+    this.atimeMs = milliseconds(stat.atimeNs);
+    this.mtimeMs = milliseconds(stat.mtimeNs);
+    this.ctimeMs = milliseconds(stat.ctimeNs);
+    this.birthtimeMs = milliseconds(stat.birthtimeNs);
+  }
+}
+
+/** Attributes of a file as bigints, with nanoseconds, as Node's BigIntStats. */
+export class BigIntStats extends StatsBase<bigint> {
+  declare atimeNs: bigint;
+  declare mtimeNs: bigint;
+  declare ctimeNs: bigint;
+  declare birthtimeNs: bigint;
+
+  /** Makes BigIntStats of what the server gives. */
+  constructor(stat: Stat) {
+    super(stat, BigInt);
+    this.atimeMs = stat.atimeNs / nsPerMs;
+    this.mtimeMs = stat.mtimeNs / nsPerMs;
+    this.ctimeMs = stat.ctimeNs / nsPerMs;
+    this.birthtimeMs = stat.birthtimeNs / nsPerMs;
+    this.atimeNs = stat.atimeNs;
+    this.mtimeNs = stat.mtimeNs;
+    this.ctimeNs = stat.ctimeNs;
+    this.birthtimeNs = stat.birthtimeNs;
+  }
+}
+
+/** Seconds and nanoseconds apart, as Node adds them: a double holds no ns since the epoch. */
+function milliseconds(ns: bigint): number {
+  const seconds = ns / 1_000_000_000n;
+  return Number(seconds) * 1000 + Number(ns - seconds * 1_000_000_000n) / 1e6;
+}
+
+for (const name of times) {
+  Object.defineProperty(StatsBase.prototype, name, {
+    configurable: true,
+    enumerable: true,
+    get(this: Record<string, number | bigint>) {
+      const value = new Date(Math.round(Number(this[`${name}Ms`])));
+      define(this, name, value);
+      return value;
+    },
+    set(this: object, value: unknown) {
+      define(this, name, value);
+    },
+  });
+}
+
+function define(target: object, name: string, value: unknown): void {
+  Object.defineProperty(target, name, { value, configurable: true, enumerable: true, writable: true });
+}
+
+/** Makes Stats or BigIntStats. */
+export function statsOf(stat: Stat, bigint: boolean): Stats | BigIntStats {
+  return bigint ? new BigIntStats(stat) : new Stats(stat);
+}
+
+const statfsFields = ["type", "bsize", "blocks", "bfree", "bavail", "files", "ffree"] as const;
+
+/** Describes a file system, as Node's StatFs. */
+export class StatFs<T extends number | bigint = number> {
+  declare type: T;
+  declare bsize: T;
+  declare blocks: T;
+  declare bfree: T;
+  declare bavail: T;
+  declare files: T;
+  declare ffree: T;
+
+  /** Makes one of what the server gives. */
+  constructor(from: StatfsResponse, convert: (value: bigint) => T) {
+    for (const field of statfsFields) this[field] = convert(from[field]);
+  }
+}

@@ -1,0 +1,11 @@
+export { connect, createFs, fsOver, type CreateOptions, type CtxFs } from "./create.js";
+export { ConnectionError } from "./errors/connection.js";
+export type { SystemError } from "./errors/system.js";
+export { constants } from "./fs/constants.js";
+export { Dirent } from "./fs/dirent.js";
+export { FileHandle } from "./fs/handle.js";
+export { BigIntStats, StatFs, Stats } from "./fs/stats.js";
+export { Client, type ClientOptions } from "./session/client.js";
+export type { Dialer, Link } from "./session/link.js";
+export type { CallOptions, Caller, OpName, PartsOp, RequestInit, RequestOf, ResponseOf } from "./session/operations.js";
+export type { TokenSource } from "./session/token.js";

@@ -1,0 +1,65 @@
+import * as grpc from "@grpc/grpc-js";
+import type { Dialer, Link } from "../session/link.js";
+import type { Target } from "./target.js";
+
+const method = "/ctxfs.v1.FsService/Session";
+
+/** Options of gRPC links. */
+export interface GrpcOptions {
+  /** For hosts: the panel that the session acts for. */
+  panel?: string | undefined;
+}
+
+/** Makes links that are streams of FsService/Session, by grpc-js. */
+export function grpcDialer(target: Target, { panel }: GrpcOptions = {}): Dialer {
+  const client = grpcClient(target);
+  return {
+    tokenInOpen: false,
+    dial: (token) => Promise.resolve(linkOf(client.makeBidiStreamRequest(method, toBuffer, same, metadataOf(token, panel)))),
+    close: () => { client.close(); },
+  };
+}
+
+/** A grpc-js client of a server. */
+export function grpcClient(target: Target): grpc.Client {
+  const address = target.socket === undefined ? (target.host ?? "") : `unix:${target.socket}`;
+  const credentials = target.secure ? grpc.credentials.createSsl() : grpc.credentials.createInsecure();
+  return new grpc.Client(address, credentials, {
+    "grpc.max_receive_message_length": -1, "grpc.max_send_message_length": -1,
+    "grpc.keepalive_time_ms": 30_000, "grpc.keepalive_timeout_ms": 10_000,
+  });
+}
+
+/** The metadata of a caller. */
+export function metadataOf(token: string, panel?: string): grpc.Metadata {
+  const metadata = new grpc.Metadata();
+  if (token) metadata.set("authorization", `Bearer ${token}`);
+  if (panel !== undefined) metadata.set("ctxfs-panel", panel);
+  return metadata;
+}
+
+const same = (bytes: Buffer): Buffer => bytes;
+const toBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+
+function linkOf(stream: grpc.ClientDuplexStream<Uint8Array, Buffer>): Link {
+  let unsent = 0;
+  let ended = false;
+  const link: Link = {
+    onmessage: null,
+    onclose: null,
+    get bufferedAmount() { return unsent; },
+    send: (message) => {
+      unsent += message.length;
+      stream.write(message, () => { unsent -= message.length; });
+    },
+    close: () => { stream.cancel(); },
+  };
+  const end = (why: Error): void => {
+    if (!ended) link.onclose?.(why);
+    ended = true;
+  };
+  stream.on("data", (bytes: Buffer) => { link.onmessage?.(bytes); });
+  stream.on("error", end);
+  stream.on("end", () => { end(new Error("the server ended the session")); });
+  return link;
+}

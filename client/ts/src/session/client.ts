@@ -1,0 +1,186 @@
+import { ConnectionError } from "../errors/connection.js";
+import { abortError } from "../errors/node.js";
+import { encodeRequest, resultOf } from "./codec.js";
+import { grpcCode, type SessionFailure } from "./failure.js";
+import { Lease } from "./lease.js";
+import type { Dialer } from "./link.js";
+import { repeats, type CallOptions, type Caller, type OpName, type PartsOp, type RequestInit, type ResponseOf } from "./operations.js";
+import { PartQueue } from "./parts.js";
+import { Broken, Session, type Exchange } from "./session.js";
+import { Renewal, type TokenSource } from "./token.js";
+import type { SessionResponse } from "../gen/ctxfs/v1/session_pb.js";
+
+/** How soon a session ends, in ms, whose operations its server has cancelled. */
+const endsWithin = 1000;
+/** How often a request that was not sent is tried. */
+const maxTries = 3;
+
+/** What a client needs to know. */
+export interface ClientOptions {
+  /** Makes its links. */
+  dialer: Dialer;
+  /** The bearer token, or what gives one: it is called for each connection, and again before the token expires. */
+  token?: TokenSource | undefined;
+  /** The context that each request names: a host's. A panel's token says it. */
+  contextId?: string | undefined;
+}
+
+/**
+ * FsService by a session that begins with the first call, and anew after it was lost: under the same client instance,
+ * so that handles outlive a lost connection. What was not sent, and what changes nothing, is asked again by itself.
+ */
+export class Client implements Caller {
+  private readonly instance = randomName();
+  private readonly contextId: string;
+  private readonly renewal: Renewal;
+  private readonly lease = new Lease(async () => { await this.session(); });
+  private current: Session | undefined;
+  private beginning: Promise<Session> | undefined;
+  private closed = false;
+
+  /** Makes one, which does not connect yet. */
+  constructor(private readonly options: ClientOptions) {
+    this.contextId = options.contextId ?? "";
+    this.renewal = new Renewal(options.token ?? "");
+  }
+
+  get maxContent(): number {
+    return this.current?.ready.maxContent ?? 256 << 10;
+  }
+
+  async ready(): Promise<void> {
+    await this.session();
+  }
+
+  hold(): () => void {
+    return this.lease.hold();
+  }
+
+  close(): Promise<void> {
+    this.closed = true;
+    this.lease.stop();
+    this.renewal.stop();
+    this.current?.close();
+    this.options.dialer.close();
+    return Promise.resolve();
+  }
+
+  async call<K extends OpName>(op: K, request: RequestInit<K>, options?: CallOptions): Promise<ResponseOf<K>> {
+    const body = encodeRequest(op, request, this.contextId);
+    return resultOf(op, await this.exchange(op, body, repeats(op, request), options));
+  }
+
+  async *parts<K extends PartsOp>(op: K, request: RequestInit<K>, options?: CallOptions): AsyncIterableIterator<ResponseOf<K>> {
+    const stop = new AbortController();
+    const signal = options?.signal ? AbortSignal.any([stop.signal, options.signal]) : stop.signal;
+    const queue = new PartQueue<ResponseOf<K>>();
+    const onPart = (response: SessionResponse): void => { queue.push(resultOf(op, response)); };
+    const body = encodeRequest(op, request, this.contextId);
+    this.exchange(op, body, false, { signal }, onPart).then(() => { queue.end(); }, (why: unknown) => { queue.fail(why); });
+    try {
+      yield* queue;
+    } finally {
+      stop.abort();
+    }
+  }
+
+  private async exchange(
+    op: OpName, body: Uint8Array, again: boolean, options: CallOptions | undefined, onPart?: Exchange["onPart"],
+  ): Promise<SessionResponse> {
+    let lost: Broken | undefined;
+    for (let tries = 1; ; tries++) {
+      const session = await this.session(lost);
+      try {
+        return await this.once(session, { op, body, onPart, background: options?.background }, options?.signal);
+      } catch (error) {
+        const why = await this.orEnd(session, error, options?.signal);
+        if (!(why instanceof Broken)) throw why;
+        lost = why;
+        if (why.sent ? !again || tries > 1 : tries >= maxTries) throw broken(why, !again);
+      }
+    }
+  }
+
+  private once(session: Session, asked: Omit<Exchange, "resolve" | "reject">, signal: AbortSignal | undefined): Promise<SessionResponse> {
+    if (!signal) return new Promise((resolve, reject) => { session.request({ ...asked, resolve, reject }); });
+    return new Promise((resolve, reject) => {
+      if (signal.aborted) return reject(abortError(signal.reason));
+      const exchange: Exchange = {
+        ...asked,
+        resolve: (response) => { signal.removeEventListener("abort", abort); resolve(response); },
+        reject: (error) => { signal.removeEventListener("abort", abort); reject(error); },
+      };
+      const abort = (): void => {
+        const reason = abortError(signal.reason);
+        session.cancel(exchange, reason);
+        exchange.reject(reason);
+      };
+      signal.addEventListener("abort", abort, { once: true });
+      session.request(exchange);
+    });
+  }
+
+  /**
+   * A server that ends a session cancels what is under way, and may answer that before it says why: then the end is
+   * the answer.
+   */
+  private async orEnd(session: Session, error: unknown, signal: AbortSignal | undefined): Promise<unknown> {
+    if ((error as SessionFailure).grpc !== grpcCode.cancelled || signal?.aborted) return error;
+    const why = await session.endsWithin(endsWithin);
+    return why ? new Broken(true, why) : error;
+  }
+
+  /** Returns the session, beginning one if need be. lost is why the call's last one ended. */
+  private async session(lost?: Broken): Promise<Session> {
+    if (this.closed) throw new ConnectionError("ECONNRESET", "this fs was closed", false);
+    if (this.current) return this.current;
+    this.beginning ??= this.begin().finally(() => { this.beginning = undefined; });
+    try {
+      return await this.beginning;
+    } catch (error) {
+      throw lost ? broken(lost, false) : refused(error);
+    }
+  }
+
+  private async begin(): Promise<Session> {
+    const { dialer } = this.options;
+    const token = await this.renewal.token();
+    const link = await dialer.dial(token);
+    const session = await Session.begin(link, this.instance, dialer.tokenInOpen ? token : "", {
+      onend: () => { this.onend(session); },
+    });
+    if (this.closed) {
+      session.close();
+      throw new ConnectionError("ECONNRESET", "this fs was closed", false);
+    }
+    this.current = session;
+    this.renewal.schedule(session);
+    return session;
+  }
+
+  private onend(session: Session): void {
+    if (this.current === session) this.current = undefined;
+    this.renewal.stop();
+    this.lease.lost(Number(session.ready.graceMs));
+  }
+}
+
+function broken(why: Broken, changes: boolean): ConnectionError {
+  const may = why.sent && changes;
+  return new ConnectionError("ECONNRESET", `the connection to ctxfs was lost (${why.message})`, may, why.why);
+}
+
+/** What a call is told whose session could not begin. */
+function refused(error: unknown): Error {
+  if (error instanceof ConnectionError) return error;
+  const failure = error as SessionFailure;
+  if (failure.grpc === grpcCode.unauthenticated) return new ConnectionError("EACCES", `ctxfs refused the token (${failure.message})`, false, error);
+  if ("syscall" in failure && failure.grpc !== undefined || "hint" in failure) return failure;
+  return new ConnectionError("ECONNREFUSED", `no ctxfs server was reached (${failure.message})`, false, error);
+}
+
+/** Returns a name for this running copy that nobody else has. */
+function randomName(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,31 @@
+/**
+ * Carries encoded session messages to a server and back, each whole and in order: a gRPC stream, a WebSocket, or a
+ * MessagePort whose other end forwards them. The session that uses a link sets onmessage and onclose right after it
+ * was given the link, in the same turn of the event loop.
+ */
+export interface Link {
+  /** Sends an encoded SessionRequest. It does not wait; see bufferedAmount. The bytes are the link's from then on. */
+  send(message: Uint8Array): void;
+  /** Bytes that were given to send and have not left yet. */
+  readonly bufferedAmount: number;
+  /** Called with each encoded SessionResponse. */
+  onmessage: ((message: Uint8Array) => void) | null;
+  /** Called once when the link ended, however it did. */
+  onclose: ((why: Error) => void) | null;
+  /** Ends the link. onclose is called. */
+  close(): void;
+  /** Lets the process end though the link is open (false), or not (true). Links that cannot leave it out. */
+  keepAlive?(on: boolean): void;
+}
+
+/** Makes links to one server. */
+export interface Dialer {
+  /**
+   * Connects. Rejects when the server is not reached or refuses. token is "" when there is none.
+   */
+  dial(token: string): Promise<Link>;
+  /** The link cannot carry a token beside the messages: it stands in the open message. */
+  readonly tokenInOpen: boolean;
+  /** Frees what outlives single links. */
+  close(): void;
+}
