@@ -1,4 +1,6 @@
 import { makeDialer } from "#platform";
+import { callbacksOf } from "./fs/callbacks.js";
+import type { CallbackFs } from "./fs/callbacktypes.js";
 import { promisesOf, type FsPromises } from "./fs/promises.js";
 import type { DialOptions } from "./platform/types.js";
 import { Client } from "./session/client.js";
@@ -19,6 +21,8 @@ export interface CreateOptions extends DialOptions {
 export interface CtxFs extends FsPromises {
   /** The object itself. */
   readonly promises: CtxFs;
+  /** The same functions with callbacks, and createReadStream and createWriteStream: for libraries that want Node's fs. */
+  readonly callbacks: CallbackFs;
   /** Ends the connection. Open handles close after the server's grace. */
   disconnect(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -41,6 +45,7 @@ export function fsOver(caller: Caller, { pingEvery }: { pingEvery?: number | und
   const fs = promisesOf({ caller, pingEvery }) as CtxFs;
   Object.defineProperties(fs, {
     promises: { value: fs, enumerable: true },
+    callbacks: { value: callbacksOf(fs) },
     disconnect: { value: () => caller.close() },
     [Symbol.asyncDispose]: { value: () => caller.close() },
   });

@@ -3,6 +3,8 @@ export { ConnectionError } from "./errors/connection.js";
 export type { SystemError } from "./errors/system.js";
 export { constants } from "./fs/constants.js";
 export { Dirent } from "./fs/dirent.js";
+export type { CallbackFs } from "./fs/callbacktypes.js";
+export type { FsPromises, Glob, GlobOptions, OpenFile } from "./fs/promises.js";
 export { FileHandle } from "./fs/handle.js";
 export { BigIntStats, StatFs, Stats } from "./fs/stats.js";
 export { Client, type ClientOptions } from "./session/client.js";

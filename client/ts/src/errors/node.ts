@@ -28,14 +28,24 @@ export function invalidArgType(name: string, expected: string | readonly string[
 }
 
 function expectation(expected: readonly string[]): string {
-  const types = expected.filter((e) => primitives.has(e)).map((e) => e.toLowerCase());
-  const classes = expected.filter((e) => !primitives.has(e) && className.test(e));
-  const others = expected.filter((e) => !primitives.has(e) && !className.test(e));
+  let types = expected.filter((e) => primitives.has(e.toLowerCase())).map((e) => e.toLowerCase());
+  const classes = expected.filter((e) => !primitives.has(e.toLowerCase()) && className.test(e));
+  const others = expected.filter((e) => !primitives.has(e.toLowerCase()) && !className.test(e));
+  if (classes.length > 0 && types.includes("object")) {
+    types = types.filter((type) => type !== "object");
+    classes.push("Object");
+  }
   const parts: string[] = [];
-  if (types.length > 0) parts.push(`${types.length > 2 ? "one of type" : "of type"} ${or(types)}`);
+  if (types.length > 0) parts.push(`${types.length > 1 ? "one of type" : "of type"} ${or(types)}`);
   if (classes.length > 0) parts.push(`an instance of ${or(classes)}`);
-  if (others.length > 0) parts.push(others.length > 1 ? `one of ${or(others)}` : (others[0] ?? ""));
+  if (others.length > 0) parts.push(oneOf(others));
   return parts.join(" or ");
+}
+
+function oneOf(others: readonly string[]): string {
+  const [first = ""] = others;
+  if (others.length > 1) return `one of ${or(others)}`;
+  return first.toLowerCase() === first ? first : `an ${first}`;
 }
 
 function or(words: readonly string[]): string {
@@ -66,6 +76,11 @@ export function invalidArgValue(name: string, value: unknown, why = "is invalid"
   const kind = name.includes(".") ? "property" : "argument";
   const text = shown.length > 128 ? `${shown.slice(0, 128)}...` : shown;
   return nodeError(Base, "ERR_INVALID_ARG_VALUE", `The ${kind} '${name}' ${why}. Received ${text}`);
+}
+
+/** ERR_INVALID_STATE. */
+export function invalidState(why: string): NodeError {
+  return nodeError(Error, "ERR_INVALID_STATE", `Invalid state: ${why}`);
 }
 
 /** The AbortError that Node rejects with when a signal fires. */

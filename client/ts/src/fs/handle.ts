@@ -1,11 +1,13 @@
-import { Buffer, EventEmitter } from "#platform";
-import { invalidArgValue, outOfRange } from "../errors/node.js";
+import type { ReadStream, WriteStream } from "node:fs";
+import { Buffer, EventEmitter, streams } from "#platform";
+import { invalidArgValue, invalidState, outOfRange } from "../errors/node.js";
 import { asBuffer, contentBytes, decoded, isPieces, viewBytes } from "./bytes.js";
 import type { Core } from "./core.js";
 import { aborted, writePieces } from "./pieces.js";
+import { handleStream, webStream } from "./handlestreams.js";
 import { statsOf, type BigIntStats, type Stats } from "./stats.js";
 import * as transfer from "./transfer.js";
-import { idOf, modeOf, optionsOf, requireInteger, requireObject, requireSignal, timeOf } from "./validate.js";
+import { idOf, modeOf, optionsOf, requireInteger, requireObject, requireSignal, requireString, timeOf } from "./validate.js";
 import { notAView, viewArray } from "./views.js";
 import { watchOver } from "./holding.js";
 
@@ -24,6 +26,7 @@ export class FileHandle extends EventEmitter {
   #closed: (() => void) | undefined;
   #failed: ((why: unknown) => void) | undefined;
   readonly #release: () => void;
+  #locked = false;
 
   /** Makes a handle of what the server opened. Programs get theirs from open. */
   constructor(core: Core, fd: number) {
@@ -171,6 +174,30 @@ export class FileHandle extends EventEmitter {
   /** Flushes the file's content to the disk. */
   datasync(): Promise<void> {
     return this.#use("fdatasync", async (fd) => { await this.#core.caller.call("fdatasync", { fd }); });
+  }
+
+  /** The file's lines. */
+  readLines(options?: object): AsyncIterable<string> {
+    return streams.lines(() => this.createReadStream(options), () => this.readableWebStream());
+  }
+
+  /** The file's bytes from the handle's position on, as a byte stream of the web. The handle closes when it is read. */
+  readableWebStream(options: { type?: string } = {}): ReadableStream<Uint8Array> {
+    if (this.#fd === -1) throw invalidState(this.#closing ? "The FileHandle is closing" : "The FileHandle is closed");
+    if (this.#locked) throw invalidState("The FileHandle is locked");
+    if (options.type !== undefined) requireString(options.type, "options.type");
+    this.#locked = true;
+    return webStream(this);
+  }
+
+  /** Node's ReadStream of the file. */
+  createReadStream(options?: object): ReadStream {
+    return handleStream(this, (operations) => streams.read("", { ...options, fd: this.#fd }, operations));
+  }
+
+  /** Node's WriteStream to the file. */
+  createWriteStream(options?: object): WriteStream {
+    return handleStream(this, (operations) => streams.write("", { ...options, fd: this.#fd }, operations));
   }
 
   async #use<T>(syscall: string, run: (fd: number) => Promise<T>): Promise<T> {

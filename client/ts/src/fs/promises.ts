@@ -1,12 +1,40 @@
+import type { EventEmitter } from "node:events";
+import type { Dirent, Mode, PathLike } from "node:fs";
 import type * as nodefs from "node:fs/promises";
 import { attributeFunctions } from "./attributes.js";
 import { constants } from "./constants.js";
 import { contentFunctions } from "./content.js";
 import type { Core } from "./core.js";
 import { listingFunctions } from "./listing.js";
+import { nameFunctions } from "./names.js";
+
+/** An open file: Node's FileHandle, which emits "close". */
+export type OpenFile = nodefs.FileHandle & Pick<EventEmitter, "on" | "once" | "off" | "addListener" | "removeListener" | "emit">;
+
+/** Options of glob. */
+export interface GlobOptions {
+  /** Where relative patterns count from; the root unless told. */
+  cwd?: string | URL;
+  /** What is left out, with everything below it: patterns, or a function that is given each path. */
+  exclude?: readonly string[] | ((path: string) => boolean);
+}
+
+/** fs.promises.glob of Node 22. */
+export interface Glob {
+  (pattern: string | readonly string[], options?: GlobOptions & { withFileTypes?: false }): AsyncIterableIterator<string>;
+  (
+    pattern: string | readonly string[],
+    options: Omit<GlobOptions, "exclude"> & { withFileTypes: true; exclude?: readonly string[] | ((entry: Dirent) => boolean) },
+  ): AsyncIterableIterator<Dirent>;
+}
 
 /** Every function of Node's fs/promises, over a context folder. */
-export type FsPromises = typeof nodefs;
+export interface FsPromises extends Omit<typeof nodefs, "open" | "glob"> {
+  /** Opens a file. */
+  open(path: PathLike, flags?: string | number, mode?: Mode): Promise<OpenFile>;
+  /** Finds paths by patterns. */
+  glob: Glob;
+}
 
 /** Makes the functions over what calls the server. They need no this, so that they may be taken apart. */
 export function promisesOf(core: Core): FsPromises {
@@ -14,6 +42,7 @@ export function promisesOf(core: Core): FsPromises {
     ...contentFunctions(core),
     ...attributeFunctions(core),
     ...listingFunctions(core),
+    ...nameFunctions(core),
     constants,
   };
   // The functions take unknown and check it, as Node's do; what they promise is Node's declarations.

@@ -55,7 +55,7 @@ export function optionsOf<T extends object>(options: unknown, defaults: T): T & 
   type Result = T & { encoding?: string | null; signal?: AbortSignal };
   if (options === null || options === undefined || typeof options === "function") return defaults;
   if (typeof options === "string") {
-    requireEncoding(options);
+    if (options !== "buffer") requireEncoding(options);
     return { ...defaults, encoding: options };
   }
   if (typeof options !== "object") throw invalidArgType("options", ["string", "Object"], options);

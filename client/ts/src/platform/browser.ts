@@ -1,9 +1,37 @@
+import { nodeError } from "../errors/node.js";
 import { targetOf } from "../links/target.js";
 import { webSocketDialer } from "../links/websocket.js";
-import type { MakeDialer } from "./types.js";
+import type { MakeDialer, Streams } from "./types.js";
 
 export { Buffer } from "buffer/";
 export { EventEmitter } from "./emitter.js";
 
 /** Makes what connects to a server: the page's WebSocket. */
 export const makeDialer: MakeDialer = (options) => webSocketDialer(targetOf(options), options);
+
+/** Browsers have none of Node's streams. */
+export const streams: Streams = {
+  read: () => { throw noStreams("createReadStream"); },
+  write: () => { throw noStreams("createWriteStream"); },
+  lines: (_, bytes) => linesOf(bytes()),
+};
+
+function noStreams(name: string): Error {
+  const why = `${name}() needs Node's streams, which browsers do not have: use readableWebStream() of a FileHandle, or writeFile with an async iterable`;
+  return nodeError(Error, "ERR_METHOD_NOT_IMPLEMENTED", why);
+}
+
+async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string, void, undefined> {
+  const decoder = new TextDecoder();
+  const reader = stream.getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    rest += done ? decoder.decode() : decoder.decode(value, { stream: true });
+    const lines = rest.split(/\r\n|\n|\r(?=[^])/);
+    rest = lines.pop() ?? "";
+    yield* lines;
+    if (done) break;
+  }
+  if (rest !== "") yield rest.replace(/\r$/, "");
+}

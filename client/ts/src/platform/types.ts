@@ -11,3 +11,23 @@ export interface DialOptions extends AddressOptions {
 
 /** Makes what connects to a server. */
 export type MakeDialer = (options: DialOptions) => Dialer;
+
+/** The operations that streams are made of, with callbacks as Node's fs has them. */
+export interface StreamOperations {
+  open(path: string, flags: unknown, mode: unknown, done: (error: unknown, fd?: number) => void): void;
+  close(fd: number, done: (error?: unknown) => void): void;
+  read(fd: number, buffer: Uint8Array, offset: number, length: number, position: unknown, done: (error: unknown, n?: number, buffer?: unknown) => void): void;
+  write(fd: number, buffer: Uint8Array, offset: number, length: number, position: unknown, done: (error: unknown, n?: number, buffer?: unknown) => void): void;
+  writev(fd: number, buffers: Uint8Array[], position: unknown, done: (error: unknown, n?: number, buffers?: unknown) => void): void;
+  fsync(fd: number, done: (error?: unknown) => void): void;
+}
+
+/** What streams a platform has. */
+export interface Streams {
+  /** fs.createReadStream over these operations. */
+  read(path: unknown, options: unknown, operations: StreamOperations): import("node:fs").ReadStream;
+  /** fs.createWriteStream over these operations. */
+  write(path: unknown, options: unknown, operations: StreamOperations): import("node:fs").WriteStream;
+  /** The lines of what open gives. */
+  lines(open: () => import("node:fs").ReadStream, bytes: () => ReadableStream<Uint8Array>): AsyncIterable<string>;
+}

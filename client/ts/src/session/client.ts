@@ -76,7 +76,7 @@ export class Client implements Caller {
     const queue = new PartQueue<ResponseOf<K>>();
     const onPart = (response: SessionResponse): void => { queue.push(resultOf(op, response)); };
     const body = encodeRequest(op, request, this.contextId);
-    this.exchange(op, body, false, { signal }, onPart).then(() => { queue.end(); }, (why: unknown) => { queue.fail(why); });
+    this.exchange(op, body, false, { ...options, signal }, onPart).then(() => { queue.end(); }, (why: unknown) => { queue.fail(why); });
     try {
       yield* queue;
     } finally {
@@ -88,6 +88,7 @@ export class Client implements Caller {
     op: OpName, body: Uint8Array, again: boolean, options: CallOptions | undefined, onPart?: Exchange["onPart"],
   ): Promise<SessionResponse> {
     let lost: Broken | undefined;
+    const changes = !again && !onPart; // what comes in parts changes nothing, but its consumer has had some
     for (let tries = 1; ; tries++) {
       const session = await this.session(lost);
       try {
@@ -96,7 +97,7 @@ export class Client implements Caller {
         const why = await this.orEnd(session, error, options?.signal);
         if (!(why instanceof Broken)) throw why;
         lost = why;
-        if (why.sent ? !again || tries > 1 : tries >= maxTries) throw broken(why, !again);
+        if (why.sent ? !again || tries > 1 : tries >= maxTries) throw broken(why, changes);
       }
     }
   }

@@ -41,8 +41,7 @@ export interface Caller {
 
 /** Operations that change nothing, and so may be done twice. A read at the handle's own position is none. */
 const asks: ReadonlySet<OpName> = new Set<OpName>([
-  "readFile", "readdir", "opendir", "stat", "lstat", "statfs", "access", "exists", "realpath", "readlink",
-  "glob", "grep", "fstat", "listHandles", "watch",
+  "readFile", "readdir", "stat", "lstat", "statfs", "access", "exists", "realpath", "readlink", "fstat", "listHandles",
 ]);
 
 /** Says whether an operation may be done twice. */

@@ -1,0 +1,106 @@
+import { streams } from "#platform";
+import { invalidArgType } from "../errors/node.js";
+import { systemError } from "../errors/system.js";
+import type { StreamOperations } from "../platform/types.js";
+import type { CallbackFs } from "./callbacktypes.js";
+import type { FileHandle } from "./handle.js";
+import type { FsPromises } from "./promises.js";
+import { FileWatcher } from "./watcher.js";
+
+type Callback = (error: unknown, ...values: unknown[]) => void;
+type AsyncFunction = (...args: unknown[]) => Promise<unknown>;
+
+/** Functions that work on paths, and take a callback instead of giving a promise. */
+const pathFunctions = [
+  "access", "chmod", "chown", "copyFile", "cp", "lchmod", "lchown", "link", "lstat", "lutimes", "mkdir", "mkdtemp", "opendir",
+  "readdir", "readlink", "realpath", "rename", "rm", "rmdir", "stat", "statfs", "symlink", "truncate", "unlink", "utimes",
+] as const;
+
+/** Functions that take a path or an open file. */
+const contentFunctions = ["readFile", "writeFile", "appendFile"] as const;
+
+/** Functions that work on an open file, and the method of FileHandle that each is. */
+const fileFunctions = {
+  fstat: "stat", ftruncate: "truncate", fchmod: "chmod", fchown: "chown", futimes: "utimes", fsync: "sync", fdatasync: "datasync",
+} as const;
+
+/** Functions that give two values: how much, and what they were given. */
+const transferFunctions = { read: ["bytesRead", "buffer"], write: ["bytesWritten", "buffer"], readv: ["bytesRead", "buffers"], writev: ["bytesWritten", "buffers"] } as const;
+
+/** Makes the fs with callbacks over the one with promises. Files that it opens are numbers. */
+export function callbacksOf(promises: FsPromises): CallbackFs {
+  const own = promises as unknown as Record<string, AsyncFunction>;
+  const files = new Map<number, FileHandle>();
+  const fs: Record<string, unknown> = {};
+  for (const name of pathFunctions) fs[name] = withCallback((...args) => call(own, name, args));
+  for (const name of contentFunctions) {
+    fs[name] = withCallback((file, ...args) => call(own, name, [typeof file === "number" ? fileOf(files, file, name) : file, ...args]));
+  }
+  for (const [name, method] of Object.entries(fileFunctions)) {
+    fs[name] = withCallback((fd, ...args) => call(fileOf(files, fd, name), method, args));
+  }
+  for (const [name, fields] of Object.entries(transferFunctions)) {
+    fs[name] = withCallback((fd, ...args) => call(fileOf(files, fd, name), name, args), (result) => fields.map((field) => (result as Record<string, unknown>)[field]));
+  }
+  Object.assign(fs, openAndClose(promises, files), { exists: existsOf(own), watch: watchOf(promises), constants: promises.constants, promises });
+  const operations = fs as unknown as StreamOperations;
+  fs.createReadStream = (path: unknown, options?: unknown) => streams.read(path, options, operations);
+  fs.createWriteStream = (path: unknown, options?: unknown) => streams.write(path, options, operations);
+  return fs as unknown as CallbackFs;
+}
+
+function openAndClose(promises: FsPromises, files: Map<number, FileHandle>) {
+  return {
+    open: withCallback(async (path, flags, mode) => {
+      const handle = await promises.open(path as string, flags as string, mode as number);
+      files.set(handle.fd, handle as unknown as FileHandle);
+      return handle.fd;
+    }),
+    close: withCallback(async (fd) => {
+      const handle = fileOf(files, fd, "close");
+      files.delete(fd as number);
+      await handle.close();
+    }, () => []),
+  };
+}
+
+/** Takes the callback off the arguments, and calls it with what run gives. Throws at once when there is none. */
+function withCallback(run: AsyncFunction, values: (result: unknown) => unknown[] = (result) => (result === undefined ? [] : [result])) {
+  return (...args: unknown[]): void => {
+    const callback = args.pop();
+    if (typeof callback !== "function") throw invalidArgType("cb", "Function", undefined);
+    const done = callback as Callback;
+    const start = async (): Promise<unknown> => run(...args);
+    // What a callback throws is its program's, and no rejection here.
+    start().then((result) => { queueMicrotask(() => { done(null, ...values(result)); }); }, (error: unknown) => { queueMicrotask(() => { done(error); }); });
+  };
+}
+
+function call(target: object, name: string, args: unknown[]): Promise<unknown> {
+  return (target as Record<string, AsyncFunction>)[name]?.(...args) ?? Promise.reject(new TypeError(`${name} is no function of this fs`));
+}
+
+function fileOf(files: Map<number, FileHandle>, fd: unknown, syscall: string): FileHandle {
+  if (typeof fd !== "number") throw invalidArgType("fd", "number", fd);
+  const handle = files.get(fd);
+  if (!handle) throw systemError({ code: "EBADF", syscall });
+  return handle;
+}
+
+function existsOf(own: Record<string, AsyncFunction>) {
+  return (path: unknown, callback: unknown): void => {
+    if (typeof callback !== "function") throw invalidArgType("cb", "Function", callback);
+    const answer = callback as (exists: boolean) => void;
+    call(own, "access", [path]).then(() => { answer(true); }, () => { answer(false); });
+  };
+}
+
+function watchOf(promises: FsPromises) {
+  return (path: unknown, options?: unknown, listener?: unknown): FileWatcher => {
+    const given = typeof options === "function" ? {} : typeof options === "string" ? { encoding: options } : options;
+    const watcher = new FileWatcher((signal) => promises.watch(path as string, { ...(given as object | undefined), signal }));
+    const called = typeof options === "function" ? options : listener;
+    if (typeof called === "function") watcher.on("change", called as (...args: unknown[]) => void);
+    return watcher;
+  };
+}

@@ -1,0 +1,98 @@
+import { invalidArgType, nodeError } from "../errors/node.js";
+import type { OpendirResponse } from "../gen/ctxfs/v1/fs_messages_pb.js";
+import type { DirEntry } from "../gen/ctxfs/v1/fs_types_pb.js";
+import type { Dirent } from "./dirent.js";
+
+type AnyDirent = Dirent<string | Uint8Array>;
+type Callback<T> = (error: unknown, value?: T) => void;
+
+/** An open directory, as Node's Dir: its entries arrive while they are read. */
+export class Dir {
+  readonly #path: string;
+  readonly #batches: AsyncIterator<OpendirResponse>;
+  readonly #entryOf: (entry: DirEntry) => AnyDirent;
+  #waiting: DirEntry[] = [];
+  #next: Promise<IteratorResult<OpendirResponse>> | undefined;
+  #queue: Promise<unknown> = Promise.resolve();
+  #closed = false;
+
+  /** Makes one of the server's answer, of which first has been asked for. Programs get theirs from opendir. */
+  constructor(
+    path: string, batches: AsyncIterator<OpendirResponse>, first: IteratorResult<OpendirResponse>, entryOf: (entry: DirEntry) => AnyDirent,
+  ) {
+    this.#path = path;
+    this.#batches = batches;
+    this.#next = Promise.resolve(first);
+    this.#entryOf = entryOf;
+  }
+
+  /** The path that was given to opendir. */
+  get path(): string {
+    return this.#path;
+  }
+
+  /** The next entry; null at the end. */
+  read(): Promise<AnyDirent | null>;
+  read(callback: Callback<AnyDirent | null>): void;
+  read(callback?: Callback<AnyDirent | null>): Promise<AnyDirent | null> | undefined {
+    if (this.#closed) throw closedError();
+    return deliver(this.#enqueue(() => this.#read()), callback);
+  }
+
+  /** Closes the directory. */
+  close(): Promise<void>;
+  close(callback: Callback<void>): void;
+  close(callback?: Callback<void>): Promise<void> | undefined {
+    if (this.#closed) return deliver(Promise.reject(closedError()), callback);
+    this.#closed = true;
+    return deliver(this.#enqueue(async () => { await this.#batches.return?.(); }), callback);
+  }
+
+  /** The entries that are left. The directory closes with the loop. */
+  async *entries(): AsyncGenerator<AnyDirent, void, undefined> {
+    try {
+      for (let entry = await this.read(); entry; entry = await this.read()) yield entry;
+    } finally {
+      if (!this.#closed) await this.close();
+    }
+  }
+
+  [Symbol.asyncIterator](): AsyncGenerator<AnyDirent, void, undefined> {
+    return this.entries();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#closed) await this.close();
+  }
+
+  async #read(): Promise<AnyDirent | null> {
+    while (this.#waiting.length === 0) {
+      const { done, value } = await (this.#next ?? this.#batches.next()) as IteratorResult<OpendirResponse, undefined>;
+      this.#next = undefined;
+      if (done) {
+        this.#next = Promise.resolve({ done, value });
+        return null;
+      }
+      this.#waiting = (value.event.value?.entries ?? []).reverse();
+    }
+    const entry = this.#waiting.pop();
+    return entry ? this.#entryOf(entry) : null;
+  }
+
+  #enqueue<T>(task: () => Promise<T>): Promise<T> {
+    const done = this.#queue.then(task);
+    this.#queue = done.catch(() => undefined);
+    return done;
+  }
+}
+
+function closedError(): Error {
+  return nodeError(Error, "ERR_DIR_CLOSED", "Directory handle was closed");
+}
+
+function deliver<T>(result: Promise<T>, callback: Callback<T> | undefined): Promise<T> | undefined {
+  if (callback === undefined) return result;
+  if (typeof callback !== "function") throw invalidArgType("callback", "Function", callback);
+  result.then((value) => { callback(null, value); }, callback);
+  return undefined;
+}

@@ -1,0 +1,127 @@
+import { nodeError } from "../errors/node.js";
+import { fsError } from "../errors/fs.js";
+import { FileType } from "../gen/ctxfs/v1/fs_types_pb.js";
+import { nameOf } from "./bytes.js";
+import type { Core } from "./core.js";
+import { copyTree } from "./cp.js";
+import { pathFields, pathOf, twoPathFields } from "./paths.js";
+import { modeOf, optionsOf, requireBoolean, requireInt32, requireInteger, requireObject } from "./validate.js";
+import type { SystemError } from "../errors/system.js";
+
+interface EncodingOption { encoding?: string | null }
+interface MkdirOptions { recursive?: unknown; mode?: unknown }
+
+const directoryMode = 0o777;
+const symlinkTypes = new Set(["dir", "file", "junction"]);
+
+/** The functions that make, move and remove names, and those that resolve links. */
+export function nameFunctions(core: Core) {
+  const { caller } = core;
+  return {
+    /** Moves a name. */
+    async rename(oldPath: unknown, newPath: unknown): Promise<void> {
+      const from = pathOf(oldPath, "oldPath");
+      await caller.call("rename", twoPathFields(from, pathOf(newPath, "newPath")));
+    },
+
+    /** Removes a name that is no directory. */
+    async unlink(path: unknown): Promise<void> {
+      await caller.call("unlink", pathFields(pathOf(path)));
+    },
+
+    /** Gives a file another name. */
+    async link(existingPath: unknown, newPath: unknown): Promise<void> {
+      const from = pathOf(existingPath, "existingPath");
+      await caller.call("link", twoPathFields(from, pathOf(newPath, "newPath")));
+    },
+
+    /** Makes a symbolic link. */
+    async symlink(target: unknown, path: unknown, type?: unknown): Promise<void> {
+      const to = pathOf(target, "target");
+      const p = pathOf(path);
+      if (typeof type === "string" && !symlinkTypes.has(type)) {
+        const why = `Symlink type must be one of "dir", "file", or "junction". Received "${type}"`;
+        throw nodeError(Error, "ERR_FS_INVALID_SYMLINK_TYPE", why);
+      }
+      await caller.call("symlink", { ...pathFields(p), target: to.path, rawTarget: to.raw });
+    },
+
+    /** A link's target. */
+    async readlink(path: unknown, options?: unknown): Promise<string | Buffer> {
+      const { encoding } = optionsOf<EncodingOption>(options, {});
+      const { target, rawTarget } = await caller.call("readlink", pathFields(pathOf(path, "oldPath")));
+      return nameOf(target, rawTarget, encoding);
+    },
+
+    /** The path with all links resolved. */
+    async realpath(path: unknown, options?: unknown): Promise<string | Buffer> {
+      const { encoding } = optionsOf<EncodingOption>(options, {});
+      const answer = await caller.call("realpath", pathFields(pathOf(path)));
+      return nameOf(answer.path, answer.rawPath, encoding);
+    },
+
+    /** Makes a directory; with recursive its parents too, and then gives the first that was made. */
+    async mkdir(path: unknown, given?: unknown): Promise<string | undefined> {
+      const options = (typeof given === "number" || typeof given === "string" ? { mode: given } : (given ?? {})) as MkdirOptions;
+      const p = pathOf(path);
+      const recursive = requireBoolean(options.recursive ?? false, "options.recursive");
+      const mode = modeOf(options.mode, "mode", directoryMode);
+      const made = await caller.call("mkdir", { ...pathFields(p), recursive, modeForm: { case: "mode", value: mode } });
+      return recursive ? made.path : undefined;
+    },
+
+    /** Makes a directory whose name begins so. */
+    async mkdtemp(prefix: unknown, options?: unknown): Promise<string | Buffer> {
+      const { encoding } = optionsOf<EncodingOption>(options, {});
+      const p = pathOf(prefix, "prefix");
+      const made = await caller.call("mkdtemp", { prefix: p.path, rawPrefix: p.raw });
+      return nameOf(made.path, made.rawPath, encoding);
+    },
+
+    /** Removes a file or, with recursive, a tree. */
+    async rm(path: unknown, given?: unknown): Promise<void> {
+      const p = pathOf(path);
+      const options = removeOptions(given);
+      const force = requireBoolean(options.force ?? false, "options.force");
+      try {
+        await caller.call("rm", { ...pathFields(p), force, recursive: options.recursive });
+      } catch (error) {
+        throw isDirectoryError(error) && !options.recursive ? directoryNotRemoved(p.shown) : error;
+      }
+    },
+
+    /** Removes an empty directory. */
+    async rmdir(path: unknown, given?: unknown): Promise<void> {
+      const p = pathOf(path);
+      const { recursive } = removeOptions(given);
+      if (recursive && (await caller.call("stat", pathFields(p))).stat?.type === FileType.DIRECTORY) {
+        await caller.call("rm", { ...pathFields(p), recursive: true });
+        return;
+      }
+      await caller.call("rmdir", pathFields(p));
+    },
+
+    /** Copies a file or, with recursive, a tree. */
+    async cp(src: unknown, dest: unknown, options?: unknown): Promise<void> {
+      await copyTree(core, src, dest, options);
+    },
+  };
+}
+
+/** retryDelay and maxRetries are checked and not used: the server removes, and needs no patience for other processes. */
+function removeOptions(given: unknown): { force?: unknown; recursive: boolean } {
+  if (given === undefined) return { recursive: false };
+  const options = requireObject(given, "options");
+  const recursive = requireBoolean(options.recursive ?? false, "options.recursive");
+  requireInt32(options.retryDelay ?? 100, "options.retryDelay", 0);
+  requireInteger(options.maxRetries ?? 0, "options.maxRetries", 0, 2 ** 32 - 1);
+  return { ...options, recursive };
+}
+
+function isDirectoryError(error: unknown): boolean {
+  return (error as SystemError).code === "EISDIR";
+}
+
+function directoryNotRemoved(path: string): Error {
+  return fsError("ERR_FS_EISDIR", { code: "EISDIR", message: "is a directory", path, syscall: "rm" });
+}

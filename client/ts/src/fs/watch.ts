@@ -1,0 +1,41 @@
+import { invalidArgValue } from "../errors/node.js";
+import { nameOf } from "./bytes.js";
+import type { Core } from "./core.js";
+import { pathFields, pathOf } from "./paths.js";
+import { aborted } from "./pieces.js";
+import { isEncoding, requireBoolean, requireObject, requireSignal } from "./validate.js";
+
+/** What a watch tells. filename is null when events were lost: list again. */
+export interface FileChange {
+  eventType: "rename" | "change";
+  filename: string | Buffer | null;
+}
+
+/** fs.promises.watch: changes from the first next() on, until the loop ends or the signal fires. */
+export function watchFunction({ caller }: Core) {
+  return async function* watch(path: unknown, given: unknown = {}): AsyncGenerator<FileChange, void, undefined> {
+    const options = watchOptions(given);
+    const p = pathOf(path, "filename");
+    aborted(options.signal);
+    const request = { ...pathFields(p), recursive: options.recursive };
+    for await (const { notice } of caller.parts("watch", request, { signal: options.signal, background: !options.persistent })) {
+      if (notice.case === "overflow") yield { eventType: "rename", filename: null };
+      if (notice.case !== "event") continue;
+      const { eventType, filename, rawFilename } = notice.value;
+      yield { eventType: eventType === "change" ? "change" : "rename", filename: nameOf(filename, rawFilename, options.encoding) };
+    }
+  };
+}
+
+interface WatchOptions { persistent: boolean; recursive: boolean; encoding: string | undefined; signal: AbortSignal | undefined }
+
+function watchOptions(given: unknown): WatchOptions {
+  const { encoding, signal, ...o } = given === undefined ? {} as Record<string, unknown> : requireObject(given, "options");
+  const options = {
+    persistent: requireBoolean(o.persistent ?? true, "options.persistent"),
+    recursive: requireBoolean(o.recursive ?? false, "options.recursive"),
+    signal: requireSignal(signal, "options.signal"),
+  };
+  if (encoding && encoding !== "buffer" && !isEncoding(encoding)) throw invalidArgValue("encoding", encoding, "is invalid encoding");
+  return { ...options, encoding: (encoding ?? undefined) as string | undefined };
+}

@@ -1,0 +1,57 @@
+import { chmodSync, lstatSync, mkdirSync, readFileSync, readdirSync, readlinkSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** The time of the fixture's files. */
+export const past = new Date("2020-02-02T02:02:02.125Z");
+
+const files: Readonly<Record<string, string | Buffer>> = {
+  "a.txt": "hello world\n",
+  "empty.txt": "",
+  "lines.txt": "one\ntwo\r\nthree",
+  "utf8.txt": "äöü€😀\n",
+  "bytes.bin": Buffer.from(Array.from({ length: 256 }, (_, i) => i)),
+  "large.bin": Buffer.alloc(200_000, "0123456789"),
+  "readonly.txt": "read only\n",
+  "dir/b.txt": "b\n",
+  "dir/c.txt": "c\n",
+  "dir/sub/deep.txt": "deep\n",
+};
+const links: Readonly<Record<string, string>> = { link: "a.txt", dirlink: "dir", broken: "nowhere", loop: "loop" };
+
+/** Makes the files that every row begins with. */
+export function makeFixture(dir: string): void {
+  for (const name of ["", "dir", "dir/sub", "empty"]) mkdirSync(join(dir, name));
+  for (const [name, content] of Object.entries(files)) {
+    writeFileSync(join(dir, name), content);
+    utimesSync(join(dir, name), past, past);
+  }
+  chmodSync(join(dir, "readonly.txt"), 0o444);
+  for (const [name, target] of Object.entries(links)) symlinkSync(target, join(dir, name));
+}
+
+/** Describes what a directory holds, so that what a row did can be compared. */
+export function snapshot(dir: string): Record<string, string> {
+  const told: Record<string, string> = {};
+  for (const name of readdirSync(dir, { recursive: true, encoding: "utf8" }).sort()) {
+    const path = join(dir, name);
+    const stat = lstatSync(path);
+    told[nameOf(name)] = [stat.mode.toString(8), stat.isFile() ? stat.nlink : "", timeOf(stat.mtime), contentOf(path, stat)].join(" ");
+  }
+  return told;
+}
+
+/** The six characters that mkdtemp adds differ. */
+function nameOf(name: string): string {
+  return name.replace(/^tmp-.{6}$/, "tmp-XXXXXX");
+}
+
+function timeOf(time: Date): string {
+  return Math.abs(time.getTime() - Date.now()) < 600_000 ? "now" : time.toISOString();
+}
+
+function contentOf(path: string, stat: ReturnType<typeof lstatSync>): string {
+  if (stat?.isSymbolicLink()) return `-> ${readlinkSync(path)}`;
+  if (!stat?.isFile()) return "";
+  if (stat.size > 1000) return `${stat.size} bytes`;
+  return readFileSync(path, "latin1");
+}

@@ -1,0 +1,57 @@
+/*
+ * The table's words. A row is one call, which is made on Node's own fs/promises and on ctxfs; what comes of it is
+ * compared. Rows stand in tables/, one file for each part of fs/promises.
+ */
+
+/** An fs/promises. It has no type on purpose: most rows give it what its types forbid. */
+export type Fs = any; // eslint-disable-line @typescript-eslint/no-explicit-any -- see above
+
+/**
+ * Makes the call. dir is the row's own directory, as fs names it, with the files of fixture.ts; disk is the same one
+ * for Node's fs, for what has to be prepared behind fs's back.
+ */
+export type Run = (fs: Fs, dir: string, disk: string) => unknown;
+
+/** Says that ctxfs does something else than Node 20, and why. */
+export interface Difference {
+  readonly why: string;
+  /** What ctxfs's outcome holds: a subset of it. */
+  readonly outcome: unknown;
+}
+
+/** One row. */
+export interface Row {
+  readonly name: string;
+  readonly run: Run;
+  readonly difference?: Difference | undefined;
+}
+
+/** Rows by name: a function alone, or one of differs(). */
+export type Table = Record<string, Run | Omit<Row, "name">>;
+
+/** A row in which ctxfs does something else than Node 20: why is the reason, outcome what it does. */
+export function differs(why: string, outcome: unknown, run: Run): Omit<Row, "name"> {
+  return { run, difference: { why, outcome } };
+}
+
+/** The rows of a table. */
+export function rowsOf(area: string, table: Table): Row[] {
+  return Object.entries(table).map(([name, row]) => {
+    const parts = typeof row === "function" ? { run: row } : row;
+    return { ...parts, name: `${area}: ${name}` };
+  });
+}
+
+/** Rows for each pair of a call and a value, named by both. */
+export function crossed<T>(calls: Record<string, (fs: Fs, dir: string, value: T) => unknown>, values: Record<string, (dir: string) => T>): Table {
+  const table: Table = {};
+  for (const [call, run] of Object.entries(calls)) {
+    for (const [value, make] of Object.entries(values)) table[`${call} with ${value}`] = (fs, dir) => run(fs, dir, make(dir));
+  }
+  return table;
+}
+
+/** Makes values that are the same in every directory. */
+export function same(values: Record<string, unknown>): Record<string, () => unknown> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, () => value]));
+}
