@@ -17,12 +17,24 @@ export interface CreateOptions extends DialOptions {
   pingEvery?: number | undefined;
 }
 
+/** What a panel may know of its context. */
+export interface ContextInfo {
+  /** Names the context. "" for a host that named none. */
+  contextId: string;
+  /** The Electron session partition that belongs to it: "persist:" and its ID. */
+  partition: string;
+  /** What changes something is refused. */
+  readOnly: boolean;
+}
+
 /** The fs object: Node's fs/promises, which serves as an fs plug-in in both forms. */
 export interface CtxFs extends FsPromises {
   /** The object itself. */
   readonly promises: CtxFs;
   /** The same functions with callbacks, and createReadStream and createWriteStream: for libraries that want Node's fs. */
   readonly callbacks: CallbackFs;
+  /** Whose files these are. Connects, if that has not happened. */
+  info(): Promise<ContextInfo>;
   /** Ends the connection. Open handles close after the server's grace. */
   disconnect(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -41,13 +53,20 @@ export async function connect(options: CreateOptions): Promise<CtxFs> {
 }
 
 /** Makes an fs over anything that calls the server. */
-export function fsOver(caller: Caller, { pingEvery }: { pingEvery?: number | undefined } = {}): CtxFs {
+export function fsOver(caller: Caller, { pingEvery, contextId }: Pick<CreateOptions, "pingEvery" | "contextId"> = {}): CtxFs {
   const fs = promisesOf({ caller, pingEvery }) as CtxFs;
   Object.defineProperties(fs, {
     promises: { value: fs, enumerable: true },
     callbacks: { value: callbacksOf(fs) },
+    info: { value: () => infoOf(caller, contextId) },
     disconnect: { value: () => caller.close() },
     [Symbol.asyncDispose]: { value: () => caller.close() },
   });
   return fs;
+}
+
+async function infoOf(caller: Caller, named: string | undefined): Promise<ContextInfo> {
+  const ready = await caller.ready();
+  const contextId = named ?? ready.contextId;
+  return { contextId, partition: `persist:${contextId}`, readOnly: ready.readOnly };
 }

@@ -1,4 +1,4 @@
-export { connect, createFs, fsOver, type CreateOptions, type CtxFs } from "./create.js";
+export { connect, createFs, fsOver, type ContextInfo, type CreateOptions, type CtxFs } from "./create.js";
 export { ConnectionError } from "./errors/connection.js";
 export type { SystemError } from "./errors/system.js";
 export { constants } from "./fs/constants.js";

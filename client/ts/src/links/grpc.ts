@@ -53,6 +53,7 @@ function linkOf(stream: grpc.ClientDuplexStream<Uint8Array, Buffer>): Link {
       stream.write(message, () => { unsent -= message.length; });
     },
     close: () => { stream.cancel(); },
+    pause: (on) => { if (on) stream.pause(); else stream.resume(); },
   };
   const end = (why: Error): void => {
     if (!ended) link.onclose?.(why);

@@ -45,6 +45,7 @@ function linkOf(ws: WebSocket): Link {
     get bufferedAmount() { return ws.bufferedAmount; },
     send: (message) => { ws.send(message); },
     close: () => { ws.close(1000); },
+    pause: (on) => { if (on) ws.pause(); else ws.resume(); },
     keepAlive: (on) => { if (on) socket.ref(); else socket.unref(); },
   };
   let failed: Error | undefined;

@@ -8,7 +8,7 @@ import { repeats, type CallOptions, type Caller, type OpName, type PartsOp, type
 import { PartQueue } from "./parts.js";
 import { Broken, Session, type Exchange } from "./session.js";
 import { Renewal, type TokenSource } from "./token.js";
-import type { SessionResponse } from "../gen/ctxfs/v1/session_pb.js";
+import type { SessionReady, SessionResponse } from "../gen/ctxfs/v1/session_pb.js";
 
 /** How soon a session ends, in ms, whose operations its server has cancelled. */
 const endsWithin = 1000;
@@ -48,8 +48,8 @@ export class Client implements Caller {
     return this.current?.ready.maxContent ?? 256 << 10;
   }
 
-  async ready(): Promise<void> {
-    await this.session();
+  async ready(): Promise<SessionReady> {
+    return (await this.session()).ready;
   }
 
   hold(): () => void {

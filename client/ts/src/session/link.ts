@@ -14,6 +14,8 @@ export interface Link {
   onclose: ((why: Error) => void) | null;
   /** Ends the link. onclose is called. */
   close(): void;
+  /** Calls onmessage no more (true), or again (false), so that the server stops when what lies between is full. Links that cannot leave it out. */
+  pause?(on: boolean): void;
   /** Lets the process end though the link is open (false), or not (true). Links that cannot leave it out. */
   keepAlive?(on: boolean): void;
 }

@@ -1,4 +1,4 @@
-import type { Operation, OperationResult } from "../gen/ctxfs/v1/session_pb.js";
+import type { Operation, OperationResult, SessionReady } from "../gen/ctxfs/v1/session_pb.js";
 
 /** The name of an operation: "readFile". */
 export type OpName = NonNullable<Operation["request"]["case"]>;
@@ -33,8 +33,8 @@ export interface Caller {
   readonly maxContent: number;
   /** Keeps the handles of this client alive while the connection is away, until the returned function is called. */
   hold(): () => void;
-  /** Begins, if it has not: resolves when the server has answered. */
-  ready(): Promise<void>;
+  /** Begins, if it has not: resolves with what the server said when it began. */
+  ready(): Promise<SessionReady>;
   /** Ends the connection; handles close after the server's grace. Later calls reject. */
   close(): Promise<void>;
 }
