@@ -25,9 +25,21 @@ const texts = {
 /** The SystemError that Node's rm and cp reject with. errno is positive there. */
 export function fsError(key: keyof typeof texts, info: SystemInfo): Error {
   const { message, path, syscall, code } = info;
-  const error = new Error(`${texts[key]}: ${syscall} returned ${code} (${message}) ${path}`);
+  const error = new SystemError(`${texts[key]}: ${syscall} returned ${code} (${message}) ${path}`);
   const errno = -(systemErrors[code]?.[0] ?? 0);
-  Object.defineProperty(error, "name", { value: "SystemError", configurable: true, writable: true });
   Object.assign(error, { code: key, info: { ...info, errno }, errno, syscall, path });
+  if (typeof error.stack === "string") error.stack = error.stack.replace(/^[^:]*/, `SystemError [${key}]`);
   return error;
+}
+
+/** Node's own class of these errors, whose text has the code in it. */
+class SystemError extends Error {
+  declare code: string;
+  static {
+    Object.defineProperty(this.prototype, "name", { value: "SystemError", configurable: true, writable: true });
+  }
+
+  override toString(): string {
+    return `${this.name} [${this.code}]: ${this.message}`;
+  }
 }

@@ -1,3 +1,5 @@
+import { inspect } from "#platform";
+
 /** An error of Node's own making: a wrong argument, or a call that was aborted. */
 export interface NodeError extends Error {
   code: string;
@@ -59,7 +61,7 @@ export function received(value: unknown): string {
   if (typeof value === "function") return `function ${value.name}`;
   if (typeof value === "object") {
     const name = (value as { constructor?: { name?: string } }).constructor?.name;
-    return name ? `an instance of ${name}` : "[Object: null prototype] {}";
+    return name ? `an instance of ${name}` : inspect(value, { depth: -1 });
   }
   const shown = inspect(value);
   return `type ${typeof value} (${shown.length > 28 ? `${shown.slice(0, 25)}...` : shown})`;
@@ -89,35 +91,6 @@ export function abortError(cause?: unknown): NodeError {
   error.name = "AbortError";
   error.code = "ABORT_ERR";
   return error;
-}
-
-/** Shows a value as util.inspect does a primitive one. */
-export function inspect(value: unknown): string {
-  if (typeof value === "string") return quote(value);
-  if (typeof value === "bigint") return `${value}n`;
-  if (Object.is(value, -0)) return "-0";
-  if (Array.isArray(value)) return value.length === 0 ? "[]" : `[ ${value.map(inspect).join(", ")} ]`;
-  if (typeof value === "object" && value !== null) return inspectObject(value);
-  if (typeof value === "function") return `[Function: ${value.name || "(anonymous)"}]`;
-  return String(value);
-}
-
-function inspectObject(value: object): string {
-  const entries = Object.entries(value).map(([k, v]) => `${k}: ${inspect(v)}`);
-  return entries.length === 0 ? "{}" : `{ ${entries.join(", ")} }`;
-}
-
-function quote(text: string): string {
-  const mark = !text.includes("'") ? "'" : !text.includes('"') ? '"' : !text.includes("`") ? "`" : "'";
-  // eslint-disable-next-line no-control-regex -- control characters are what is escaped
-  const escaped = text.replace(/[\u0000-\u001f\u007f\\]/g, escape);
-  return mark + (mark === "'" ? escaped.replaceAll("'", "\\'") : escaped) + mark;
-}
-
-const short: Readonly<Record<string, string>> = { "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f", "\v": "\\v", "\\": "\\\\" };
-
-function escape(c: string): string {
-  return short[c] ?? `\\x${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`;
 }
 
 /** Node groups the digits of large integers in range errors: 4_294_967_296. */

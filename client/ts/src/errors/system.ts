@@ -40,10 +40,11 @@ const extras = ["hint", "detail", "kind", "written"] as const;
 
 /**
  * Returns Node's message: "ENOENT: no such file or directory, open '/x'". Of a context, which Node does not know, it
- * says what to do as well.
+ * says what is wrong and what to do instead.
  */
 export function systemMessage(e: SystemErrorInit): string {
-  let text = `${e.code}: ${e.detail ?? systemErrors[e.code]?.[1] ?? "unknown error"}`;
+  const known = systemErrors[e.code]?.[1];
+  let text = `${e.code}: ${(e.kind ? e.detail : undefined) ?? known ?? e.detail ?? "unknown error"}`;
   if (e.kind && e.hint) text += `; ${e.hint}`;
   if (e.syscall) text += `, ${e.syscall}`;
   if (e.path !== undefined) text += ` '${e.path}'`;
@@ -61,7 +62,7 @@ export function systemError(init: SystemErrorInit): SystemError {
   error.code = init.code;
   for (const key of optional) {
     const value = init[key];
-    if (value !== undefined && value !== "") error[key] = value;
+    if (value !== undefined) error[key] = value;
   }
   for (const key of extras) {
     const value = init[key];

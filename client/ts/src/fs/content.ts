@@ -1,4 +1,4 @@
-import type { SystemError } from "../errors/system.js";
+import { systemError, type SystemError } from "../errors/system.js";
 import { contentBytes, decoded, isPieces, ownBuffer } from "./bytes.js";
 import type { Core } from "./core.js";
 import { FileHandle } from "./handle.js";
@@ -62,8 +62,10 @@ async function readWhole(core: Core, path: VirtualPath, flag: FlagForm, signal: 
     const { content } = await core.caller.call("readFile", { ...pathFields(path), flagForm: flag }, { signal });
     return ownBuffer(content.case === "data" ? content.value : new Uint8Array(0));
   } catch (error) {
-    if ((error as SystemError).code !== "EFBIG") throw error;
-    return readLarge(core, path, flag, signal);
+    const e = error as SystemError;
+    if (e.code === "EFBIG") return readLarge(core, path, flag, signal);
+    // A read has no path: Node opens the file first, and that works for a directory.
+    throw e.code === "EISDIR" && e.syscall === "read" ? systemError({ code: e.code, syscall: e.syscall }) : error;
   }
 }
 

@@ -19,7 +19,7 @@ const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** Reads a path: a string, a Buffer, or a file URL. name is the argument's, for errors. */
 export function pathOf(value: unknown, name = "path"): VirtualPath {
-  const given = value instanceof URL ? pathOfUrl(value) : value;
+  const given = isUrl(value) ? pathOfUrl(value) : value;
   if (typeof given === "string") {
     if (given.includes("\0")) throw nullBytes(name, given);
     return { path: given, raw: none, shown: given };
@@ -27,6 +27,13 @@ export function pathOf(value: unknown, name = "path"): VirtualPath {
   if (!(given instanceof Uint8Array)) throw invalidArgType(name, ["string", "Buffer", "URL"], given);
   if (given.includes(0)) throw nullBytes(name, given);
   return fromBytes(given);
+}
+
+/** Takes for a URL what Node takes for one: also another realm's, and other implementations of the class. */
+function isUrl(value: unknown): value is URL {
+  if (typeof value !== "object" || value === null) return false;
+  const { href, protocol, auth, path } = value as Record<string, unknown>;
+  return Boolean(href && protocol) && auth === undefined && path === undefined;
 }
 
 function nullBytes(name: string, value: unknown): Error {

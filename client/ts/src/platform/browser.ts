@@ -5,6 +5,7 @@ import type { MakeDialer, Streams } from "./types.js";
 
 export { Buffer } from "buffer/";
 export { EventEmitter } from "./emitter.js";
+export { inspect } from "../errors/inspect.js";
 
 /** Makes what connects to a server: the page's WebSocket. */
 export const makeDialer: MakeDialer = (options) => webSocketDialer(targetOf(options), options);

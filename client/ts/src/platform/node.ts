@@ -7,6 +7,7 @@ import type { MakeDialer, Streams } from "./types.js";
 
 export { Buffer } from "node:buffer";
 export { EventEmitter } from "node:events";
+export { inspect } from "node:util";
 
 /** Makes what connects to a server: the ws package, or grpc-js. */
 export const makeDialer: MakeDialer = (options) => {

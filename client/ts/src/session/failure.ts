@@ -16,9 +16,18 @@ export function sessionError(e: SessionError): SessionFailure {
 
 /** Makes the error that an ErrorInfo's reason and metadata tell of. */
 export function systemErrorOf(reason: string, metadata: Readonly<Record<string, string>>): SystemError {
-  const { errno, syscall, path, dest, hint, detail, kind, written } = metadata;
+  const { errno, syscall, hint, detail, kind, written } = metadata;
   return systemError({
-    code: reason, errno: errno ? -Number(errno) : undefined, syscall, path, dest, hint, detail, kind,
+    ...pathsOf(reason, metadata),
+    code: reason, errno: errno ? -Number(errno) : undefined, syscall, hint, detail, kind,
     written: written ? Number(written) : undefined,
   });
+}
+
+const twoPaths = new Set(["copyfile", "cp", "link", "rename", "symlink"]);
+
+/** Metadata leaves out what is empty. ENOENT is always of a path: one that is missing was empty, and Node shows it. */
+function pathsOf(code: string, { syscall, path, dest }: Readonly<Record<string, string>>): { path: string | undefined; dest: string | undefined } {
+  if (code !== "ENOENT" || !syscall) return { path, dest };
+  return { path: path ?? "", dest: dest ?? (twoPaths.has(syscall) ? "" : undefined) };
 }

@@ -1,4 +1,4 @@
-import { chmodSync, lstatSync, mkdirSync, readFileSync, readdirSync, readlinkSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, lstatSync, mkdirSync, readFileSync, readdirSync, readlinkSync, symlinkSync, utimesSync, writeFileSync, type Stats } from "node:fs";
 import { join } from "node:path";
 
 /** The time of the fixture's files. */
@@ -32,26 +32,37 @@ export function makeFixture(dir: string): void {
 /** Describes what a directory holds, so that what a row did can be compared. */
 export function snapshot(dir: string): Record<string, string> {
   const told: Record<string, string> = {};
-  for (const name of readdirSync(dir, { recursive: true, encoding: "utf8" }).sort()) {
-    const path = join(dir, name);
-    const stat = lstatSync(path);
-    told[nameOf(name)] = [stat.mode.toString(8), stat.isFile() ? stat.nlink : "", timeOf(stat.mtime), contentOf(path, stat)].join(" ");
-  }
+  // Names are read as bytes: some are no UTF-8.
+  const walk = (at: string): void => {
+    for (const name of readdirSync(Buffer.from(dir + at, "latin1"), "buffer")) {
+      const inner = `${at}/${name.toString("latin1")}`;
+      const stat = tell(dir, inner, told);
+      if (stat.isDirectory()) walk(inner);
+    }
+  };
+  if (existsSync(dir)) walk("");
   return told;
 }
 
+function tell(dir: string, name: string, told: Record<string, string>): Stats {
+  const path = Buffer.from(dir + name, "latin1");
+  const stat = lstatSync(path);
+  told[shownName(name)] = [stat.mode.toString(8), stat.isFile() ? stat.nlink : "", timeOf(stat.mtime), contentOf(path, stat)].join(" ");
+  return stat;
+}
+
 /** The six characters that mkdtemp adds differ. */
-function nameOf(name: string): string {
-  return name.replace(/^tmp-.{6}$/, "tmp-XXXXXX");
+function shownName(name: string): string {
+  return name.replace(/\/tmp-.{6}$/, "/tmp-XXXXXX");
 }
 
 function timeOf(time: Date): string {
   return Math.abs(time.getTime() - Date.now()) < 600_000 ? "now" : time.toISOString();
 }
 
-function contentOf(path: string, stat: ReturnType<typeof lstatSync>): string {
-  if (stat?.isSymbolicLink()) return `-> ${readlinkSync(path)}`;
-  if (!stat?.isFile()) return "";
+function contentOf(path: Buffer, stat: Stats): string {
+  if (stat.isSymbolicLink()) return `-> ${readlinkSync(path)}`;
+  if (!stat.isFile()) return "";
   if (stat.size > 1000) return `${stat.size} bytes`;
   return readFileSync(path, "latin1");
 }

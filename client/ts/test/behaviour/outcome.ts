@@ -49,6 +49,7 @@ function withoutRoot(value: unknown, root: string): unknown {
 const fleeting = new Set(["ino", "dev", "bfree", "bavail", "ffree", "fd"]);
 /** Times within this of now, in ms, are all called now. */
 const recent = 600_000;
+const dates = ["atime", "mtime", "ctime", "birthtime"] as const;
 const questions = ["isFile", "isDirectory", "isSymbolicLink", "isFIFO", "isSocket", "isCharacterDevice", "isBlockDevice"] as const;
 
 /** A value as plain data: its class, and what one can see of it. */
@@ -78,7 +79,8 @@ function describeView(view: ArrayBufferView): string {
 }
 
 function describeError(error: Error): unknown {
-  const told: Record<string, unknown> = { class: error.constructor.name, name: error.name, message: error.message, string: String(error) };
+  // Node has several classes for what it names SystemError.
+  const told: Record<string, unknown> = { class: error.name === "SystemError" ? "" : error.constructor.name, name: error.name, message: error.message, string: String(error) };
   for (const [key, value] of Object.entries(error)) told[key] = describe(value);
   if (error.cause !== undefined) told.cause = describe(error.cause);
   told.keys = Object.keys(error).join(" ");
@@ -92,6 +94,8 @@ function describeObject(value: object): unknown {
   const told: Record<string, unknown> = { class: name };
   if (opaque.has(name)) return told;
   for (const [key, inner] of Object.entries(value)) told[key] = fleeting.has(key) ? typeof inner : describe(inner);
+  // Node 20 has the dates as fields of their own, Node 22 and ctxfs as getters: a row tells the difference.
+  if (name.endsWith("Stats")) for (const key of dates) told[key] = describe((value as Record<string, unknown>)[key]);
   const asked = value as Record<string, (() => unknown) | undefined>;
   for (const question of questions) if (typeof asked[question] === "function") told[question] = asked[question]();
   return told;

@@ -1,0 +1,5 @@
+import { rowsOf } from "../row.js";
+import { paths } from "./paths.js";
+
+/** Every row. */
+export const tables = [...rowsOf("paths", paths)];
