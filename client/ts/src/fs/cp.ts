@@ -1,8 +1,8 @@
 import { fsError } from "../errors/fs.js";
 import { nodeError } from "../errors/node.js";
-import type { SystemError } from "../errors/system.js";
+import { systemError, type SystemError } from "../errors/system.js";
 import { FileType, type Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
-import type { Core } from "./core.js";
+import { renamed, type Core } from "./core.js";
 import { pathFields, pathOf, twoPathFields, type VirtualPath } from "./paths.js";
 import { dirname, isWithin, join, resolve } from "./posix.js";
 import { requireBoolean, requireFunction, requireInteger, requireObject } from "./validate.js";
@@ -30,8 +30,8 @@ export async function copyTree(core: Core, source: unknown, destination: unknown
   if (found.src.type === FileType.DIRECTORY && !options.recursive) {
     throw cpError("ERR_FS_EISDIR", "EISDIR", src.shown, `${src.shown} is a directory (not copied)`);
   }
-  if (!options.filter) return copyByServer(core, src, dest, options);
-  await core.caller.call("mkdir", { path: dirname(resolve(dest.shown)), recursive: true });
+  if (!found.dest) await core.caller.call("mkdir", { path: dirname(resolve(dest.shown)), recursive: true });
+  if (!options.filter) return copyByServer(core, src, dest, found.src, options);
   await copyEntry(core, src, dest, found, options);
 }
 
@@ -89,21 +89,27 @@ function cpError(key: Parameters<typeof fsError>[0], code: string, path: string,
   return fsError(key, { code, message, path, syscall: "cp" });
 }
 
-async function copyByServer({ caller }: Core, src: VirtualPath, dest: VirtualPath, options: CpOptions): Promise<void> {
+async function copyByServer({ caller }: Core, src: VirtualPath, dest: VirtualPath, from: Stat, options: CpOptions): Promise<void> {
   const { dereference, errorOnExist, force, preserveTimestamps, recursive, verbatimSymlinks, mode } = options;
   const flags = { dereference, errorOnExist, force, preserveTimestamps, recursive, verbatimSymlinks, mode };
   try {
     await caller.call("cp", { ...twoPathFields(src, dest), ...flags });
   } catch (error) {
-    const e = error as SystemError;
-    if (e.code !== "EEXIST" || e.syscall !== "cp") throw error;
-    const path = e.dest ?? e.path ?? dest.shown;
-    throw cpError("ERR_FS_CP_EEXIST", "EEXIST", path, `${path} already exists`);
+    throw asNodeCopies(error as SystemError, dest.shown, from);
   }
 }
 
+/** Node's cp fails in the calls that it is made of. */
+function asNodeCopies(e: SystemError, dest: string, from: Stat): unknown {
+  if (e.syscall !== "cp") return e;
+  const path = e.dest ?? e.path ?? dest;
+  if (e.code === "EEXIST") return cpError("ERR_FS_CP_EEXIST", "EEXIST", path, `${path} already exists`);
+  if (from.type === FileType.FILE) return renamed(e, "copyfile");
+  return from.type === FileType.DIRECTORY && e.dest === dest ? systemError({ code: e.code, syscall: "mkdir", path: dest }) : e;
+}
+
 async function copyEntry(core: Core, src: VirtualPath, dest: VirtualPath, found: Pair, options: CpOptions): Promise<void> {
-  if (found.src.type !== FileType.DIRECTORY) return copyByServer(core, src, dest, options);
+  if (found.src.type !== FileType.DIRECTORY) return copyByServer(core, src, dest, found.src, options);
   const { caller } = core;
   if (!found.dest) await caller.call("mkdir", pathFields(dest));
   const { entries } = await caller.call("readdir", pathFields(src));

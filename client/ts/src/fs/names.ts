@@ -1,8 +1,8 @@
 import { nodeError } from "../errors/node.js";
 import { fsError } from "../errors/fs.js";
 import { FileType } from "../gen/ctxfs/v1/fs_types_pb.js";
-import { nameOf } from "./bytes.js";
-import type { Core } from "./core.js";
+import { asBuffer, nameOf } from "./bytes.js";
+import { renamed, type Core } from "./core.js";
 import { copyTree } from "./cp.js";
 import { pathFields, pathOf, twoPathFields } from "./paths.js";
 import { modeOf, optionsOf, requireBoolean, requireInt32, requireInteger, requireObject } from "./validate.js";
@@ -67,7 +67,9 @@ export function nameFunctions(core: Core) {
       const recursive = requireBoolean(options.recursive ?? false, "options.recursive");
       const mode = modeOf(options.mode, "mode", directoryMode);
       const made = await caller.call("mkdir", { ...pathFields(p), recursive, modeForm: { case: "mode", value: mode } });
-      return recursive ? made.path : undefined;
+      if (!recursive) return undefined;
+      if (made.rawPath.length > 0) return asBuffer(made.rawPath).toString();
+      return made.path !== "" && p.shown.replace(/\/+$/, "") === made.path ? p.shown : made.path;
     },
 
     /** Makes a directory whose name begins so. */
@@ -86,7 +88,7 @@ export function nameFunctions(core: Core) {
       try {
         await caller.call("rm", { ...pathFields(p), force, recursive: options.recursive });
       } catch (error) {
-        throw isDirectoryError(error) && !options.recursive ? directoryNotRemoved(p.shown) : error;
+        throw isDirectoryError(error) && !options.recursive ? directoryNotRemoved(p.shown) : asNodeRemoves(error, p.shown);
       }
     },
 
@@ -116,6 +118,13 @@ function removeOptions(given: unknown): { force?: unknown; recursive: boolean } 
   requireInt32(options.retryDelay ?? 100, "options.retryDelay", 0);
   requireInteger(options.maxRetries ?? 0, "options.maxRetries", 0, 2 ** 32 - 1);
   return { ...options, recursive };
+}
+
+/** Node looks at the path before it removes it, and removes directories one by one. */
+function asNodeRemoves(error: unknown, path: string): unknown {
+  const e = error as SystemError;
+  if (e.syscall !== "rm" || e.path?.length !== path.length) return error;
+  return renamed(error, e.code === "EINVAL" ? "rmdir" : "lstat");
 }
 
 function isDirectoryError(error: unknown): boolean {

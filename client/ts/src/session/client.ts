@@ -1,6 +1,7 @@
 import { ConnectionError } from "../errors/connection.js";
 import { abortError } from "../errors/node.js";
 import { encodeRequest, resultOf } from "./codec.js";
+import { withWholePaths } from "./errorpaths.js";
 import { grpcCode, type SessionFailure } from "./failure.js";
 import { Lease } from "./lease.js";
 import type { Dialer } from "./link.js";
@@ -67,7 +68,11 @@ export class Client implements Caller {
 
   async call<K extends OpName>(op: K, request: RequestInit<K>, options?: CallOptions): Promise<ResponseOf<K>> {
     const body = encodeRequest(op, request, this.contextId);
-    return resultOf(op, await this.exchange(op, body, repeats(op, request), options));
+    try {
+      return resultOf(op, await this.exchange(op, body, repeats(op, request), options));
+    } catch (error) {
+      throw withWholePaths(error, request);
+    }
   }
 
   async *parts<K extends PartsOp>(op: K, request: RequestInit<K>, options?: CallOptions): AsyncIterableIterator<ResponseOf<K>> {
@@ -76,7 +81,7 @@ export class Client implements Caller {
     const queue = new PartQueue<ResponseOf<K>>();
     const onPart = (response: SessionResponse): void => { queue.push(resultOf(op, response)); };
     const body = encodeRequest(op, request, this.contextId);
-    this.exchange(op, body, false, { ...options, signal }, onPart).then(() => { queue.end(); }, (why: unknown) => { queue.fail(why); });
+    this.exchange(op, body, false, { ...options, signal }, onPart).then(() => { queue.end(); }, (why: unknown) => { queue.fail(withWholePaths(why, request)); });
     try {
       yield* queue;
     } finally {

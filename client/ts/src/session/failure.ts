@@ -1,3 +1,4 @@
+import { pathsOf } from "./errorpaths.js";
 import { systemError, type SystemError } from "../errors/system.js";
 import type { SessionError } from "../gen/ctxfs/v1/session_pb.js";
 
@@ -22,12 +23,4 @@ export function systemErrorOf(reason: string, metadata: Readonly<Record<string, 
     code: reason, errno: errno ? -Number(errno) : undefined, syscall, hint, detail, kind,
     written: written ? Number(written) : undefined,
   });
-}
-
-const twoPaths = new Set(["copyfile", "cp", "link", "rename", "symlink"]);
-
-/** Metadata leaves out what is empty. ENOENT is always of a path: one that is missing was empty, and Node shows it. */
-function pathsOf(code: string, { syscall, path, dest }: Readonly<Record<string, string>>): { path: string | undefined; dest: string | undefined } {
-  if (code !== "ENOENT" || !syscall) return { path, dest };
-  return { path: path ?? "", dest: dest ?? (twoPaths.has(syscall) ? "" : undefined) };
 }

@@ -51,6 +51,17 @@ export function crossed<T>(calls: Record<string, (fs: Fs, dir: string, value: T)
   return table;
 }
 
+/** Says of rows of a table, found by their names, that ctxfs does something else. A pattern that finds none is an error. */
+export function marked(table: Table, ...differences: readonly [names: RegExp, why: string, outcome: unknown][]): Table {
+  const out = { ...table };
+  for (const [names, why, outcome] of differences) {
+    const found = Object.entries(table).filter(([name]) => names.test(name));
+    if (found.length === 0) throw new Error(`no row is called ${names.source}`);
+    for (const [name, row] of found) out[name] = differs(why, outcome, typeof row === "function" ? row : row.run);
+  }
+  return out;
+}
+
 /** Makes values that are the same in every directory. */
 export function same(values: Record<string, unknown>): Record<string, () => unknown> {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, () => value]));

@@ -1,5 +1,5 @@
 import { pathToFileURL } from "node:url";
-import { crossed, same, type Table } from "../row.js";
+import { crossed, marked, same, type Table } from "../row.js";
 import { pathCalls } from "./calls.js";
 
 class Named { toString(): string { return "a.txt"; } }
@@ -78,9 +78,36 @@ const states: Record<string, (dir: string) => unknown> = {
   "below a broken link": (dir) => `${dir}/broken/x`,
 };
 
-export const paths: Table = {
+const all: Table = {
   ...crossed(pathCalls, same(wrong)),
   ...crossed(pathCalls, forms),
   ...crossed(pathCalls, names),
   ...crossed(pathCalls, states),
 };
+
+const buffers = "Node 20's cp and recursive readdir take Buffers for texts, and fail in the middle or show numbers; ctxfs takes them as everywhere";
+const shownBuffer = "info.path is the path as text, as err.path is: Node gives the Buffer there";
+const slash = "the kernel that is asked for a path with a slash after it opens O_CREAT first; the server says that no directory is there";
+
+export const paths = marked(all,
+  [/^cp (-r )?from with a (Buffer|Uint8Array)$/, buffers, { resolved: "(undefined)" }],
+  [/^cp from with a Buffer of a directory$/, buffers, { rejected: { code: "ERR_FS_EISDIR" } }],
+  [/^cp -r from with a Buffer of a directory$/, buffers, { resolved: "(undefined)" }],
+  [/^cp to with an empty Buffer$/, buffers, { rejected: { code: "ENOENT", syscall: "copyfile" } }],
+  [/^cp -r to with an empty Buffer$/, buffers, { rejected: { code: "ENOENT", syscall: "mkdir" } }],
+  [/^cp (-r )?to with bytes that are no UTF-8$/, buffers, { resolved: "(undefined)" }],
+  [/^cp to with a Uint8Array$/, buffers, { rejected: { code: "ERR_FS_CP_EINVAL" } }],
+  [/^cp -r to with a Uint8Array$/, buffers, { rejected: { code: "ERR_FS_CP_DIR_TO_NON_DIR" } }],
+  [/^readdir -r with a Buffer of a directory$/, buffers, { resolved: ["b.txt", "c.txt", "sub", "sub/deep.txt"] }],
+  [/^cp to with a Buffer$/, shownBuffer, { rejected: { code: "ERR_FS_CP_EINVAL" } }],
+  [/^cp -r to with a Buffer$/, shownBuffer, { rejected: { code: "ERR_FS_CP_DIR_TO_NON_DIR" } }],
+  [/^cp to with a Buffer of a directory$/, shownBuffer, { rejected: { code: "ERR_FS_CP_NON_DIR_TO_DIR" } }],
+  [/^cp -r to with a Buffer of a directory$/, shownBuffer, { rejected: { code: "ERR_FS_CP_EINVAL" } }],
+  [/^rm (-f )?with a Buffer of a directory$/, shownBuffer, { rejected: { code: "ERR_FS_EISDIR" } }],
+  [/^(copyFile to with a slash after (a file|a link to a directory|what is not there)|cp to with a slash after what is not there)$/, slash, { rejected: { code: "ENOTDIR", syscall: "copyfile" } }],
+  [/^mkdir -p with a slash after a file$/, "the server says what is there instead of a directory", { rejected: { code: "EEXIST" } }],
+  [/^mkdir -p with below a broken link$/, "the server follows the link and says that nothing is there; Node looks at the link itself after it failed", { rejected: { code: "ENOENT" } }],
+  [/^rm (-f )?with a slash after a link to a directory$/, "the server removes names and follows no link for a slash", { rejected: { code: "ENOTDIR" } }],
+  [/^rm -r with a slash after a link to a directory$/, "Node removes nothing and says nothing; the server says why nothing is removed", { rejected: { code: "ENOTDIR" } }],
+  [/^realpath with a path of 5,000 bytes$/, "Node's realpath looks for the first name before it finds the path too long", { rejected: { code: "ENAMETOOLONG" } }],
+);
