@@ -49,9 +49,10 @@ export async function readOn(caller: Caller, fd: number, bytes: Uint8Array, opti
 async function readPart(
   caller: Caller, fd: number, bytes: Uint8Array, from: number, to: number, position: bigint, options?: CallOptions,
 ): Promise<number> {
-  const { content } = await caller.call("read", { fd, position, length: BigInt(to - from) }, options);
+  const into = bytes.subarray(from, to);
+  const { content } = await caller.call("read", { fd, position, length: BigInt(to - from) }, { ...options, into });
   if (content.case !== "data") return 0;
-  bytes.set(content.value, from);
+  if (content.value.buffer !== bytes.buffer) into.set(content.value);
   return content.value.length;
 }
 

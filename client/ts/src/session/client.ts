@@ -1,15 +1,15 @@
 import { ConnectionError } from "../errors/connection.js";
 import { abortError } from "../errors/node.js";
-import { encodeRequest, resultOf } from "./codec.js";
 import { withWholePaths } from "./errorpaths.js";
 import { grpcCode, type SessionFailure } from "./failure.js";
 import { Lease } from "./lease.js";
 import type { Dialer } from "./link.js";
 import { repeats, type CallOptions, type Caller, type OpName, type PartsOp, type RequestInit, type ResponseOf } from "./operations.js";
 import { PartQueue } from "./parts.js";
+import { encodeRequest, type Body } from "./requests.js";
 import { Broken, Session, type Exchange } from "./session.js";
 import { Renewal, type TokenSource } from "./token.js";
-import type { SessionReady, SessionResponse } from "../gen/ctxfs/v1/session_pb.js";
+import type { SessionReady } from "../gen/ctxfs/v1/session_pb.js";
 
 /** How soon a session ends, in ms, whose operations its server has cancelled. */
 const endsWithin = 1000;
@@ -69,7 +69,7 @@ export class Client implements Caller {
   async call<K extends OpName>(op: K, request: RequestInit<K>, options?: CallOptions): Promise<ResponseOf<K>> {
     const body = encodeRequest(op, request, this.contextId);
     try {
-      return resultOf(op, await this.exchange(op, body, repeats(op, request), options));
+      return await this.exchange(op, body, repeats(op, request), options) as ResponseOf<K>;
     } catch (error) {
       throw withWholePaths(error, request);
     }
@@ -79,7 +79,7 @@ export class Client implements Caller {
     const stop = new AbortController();
     const signal = options?.signal ? AbortSignal.any([stop.signal, options.signal]) : stop.signal;
     const queue = new PartQueue<ResponseOf<K>>();
-    const onPart = (response: SessionResponse): void => { queue.push(resultOf(op, response)); };
+    const onPart = (part: unknown): void => { queue.push(part as ResponseOf<K>); };
     const body = encodeRequest(op, request, this.contextId);
     this.exchange(op, body, false, { ...options, signal }, onPart).then(() => { queue.end(); }, (why: unknown) => { queue.fail(withWholePaths(why, request)); });
     try {
@@ -90,14 +90,14 @@ export class Client implements Caller {
   }
 
   private async exchange(
-    op: OpName, body: Uint8Array, again: boolean, options: CallOptions | undefined, onPart?: Exchange["onPart"],
-  ): Promise<SessionResponse> {
+    op: OpName, body: Body, again: boolean, options: CallOptions | undefined, onPart?: Exchange["onPart"],
+  ): Promise<unknown> {
     let lost: Broken | undefined;
     const changes = !again && !onPart; // what comes in parts changes nothing, but its consumer has had some
     for (let tries = 1; ; tries++) {
       const session = await this.session(lost);
       try {
-        return await this.once(session, { op, body, onPart, background: options?.background }, options?.signal);
+        return await this.once(session, { op, body, onPart, background: options?.background, into: options?.into }, options?.signal);
       } catch (error) {
         const why = await this.orEnd(session, error, options?.signal);
         if (!(why instanceof Broken)) throw why;
@@ -107,13 +107,13 @@ export class Client implements Caller {
     }
   }
 
-  private once(session: Session, asked: Omit<Exchange, "resolve" | "reject">, signal: AbortSignal | undefined): Promise<SessionResponse> {
+  private once(session: Session, asked: Omit<Exchange, "resolve" | "reject">, signal: AbortSignal | undefined): Promise<unknown> {
     if (!signal) return new Promise((resolve, reject) => { session.request({ ...asked, resolve, reject }); });
     return new Promise((resolve, reject) => {
       if (signal.aborted) return reject(abortError(signal.reason));
       const exchange: Exchange = {
         ...asked,
-        resolve: (response) => { signal.removeEventListener("abort", abort); resolve(response); },
+        resolve: (result) => { signal.removeEventListener("abort", abort); resolve(result); },
         reject: (error) => { signal.removeEventListener("abort", abort); reject(error); },
       };
       const abort = (): void => {

@@ -1,44 +1,24 @@
-import { create, fromBinary, toBinary, type DescMessage } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import {
-  OperationSchema, SessionRequestSchema, SessionResponseSchema, type SessionResponse,
+  SessionClosingSchema, SessionErrorSchema, SessionReadySchema, SessionRefreshedSchema, SessionRequestSchema,
+  type SessionError, type SessionReady, type SessionRefreshed,
 } from "../gen/ctxfs/v1/session_pb.js";
-import type { OpName, RequestInit, ResponseOf } from "./operations.js";
-
-interface Shape { readonly number: number; readonly message: DescMessage }
-
-/** Where an operation's request and result stand in their oneofs, and what they are. */
-function shapes(schema: DescMessage): Map<string, Shape> {
-  const out = new Map<string, Shape>();
-  for (const field of schema.fields) {
-    if (field.fieldKind === "message") out.set(field.localName, { number: field.number, message: field.message });
-  }
-  return out;
-}
-
-const requests = shapes(OperationSchema);
-
-/** Encodes a request message of operation op, without the envelope. */
-export function encodeRequest<K extends OpName>(op: K, init: RequestInit<K>, contextId: string): Uint8Array {
-  const shape = requests.get(op);
-  if (!shape) throw new TypeError(`no operation is called ${op}`);
-  const message = create(shape.message, init as never) as { contextId?: string };
-  message.contextId = contextId;
-  return toBinary(shape.message, message as never);
-}
+import type { OpName } from "./operations.js";
+import { numberOf, type Body } from "./requests.js";
+import { Reader, sizeOfVarint } from "./wire.js";
 
 /** Encodes a SessionRequest that asks for operation op, given its encoded request. */
-export function encodeOperation(id: number, op: OpName, body: Uint8Array): Uint8Array {
-  const number = requests.get(op)?.number ?? 0;
-  const inner = sizeOfField(number, body.length);
-  const writer = new Writer(sizeOfVarint(id) + 1 + sizeOfField(3, inner));
-  writer.field(1, 0);
-  writer.varint(id);
-  writer.field(3, 2);
-  writer.varint(inner);
-  writer.field(number, 2);
-  writer.varint(body.length);
-  writer.raw(body);
-  return writer.bytes;
+export function encodeOperation(id: number, op: OpName, { head, content }: Body): Uint8Array {
+  const number = numberOf(op);
+  const length = head.length + content.length;
+  const inner = sizeOfField(number, length);
+  const out = new Uint8Array(sizeOfVarint(id) + 1 + sizeOfField(3, inner));
+  let at = put(out, 0, 1 << 3, id);
+  at = put(out, at, (3 << 3) | 2, inner);
+  at = put(out, at, (number << 3) | 2, length);
+  out.set(head, at);
+  if (content.length > 0) out.set(content, at + head.length);
+  return out;
 }
 
 /** Encodes the open message. */
@@ -63,58 +43,93 @@ export function join(messages: readonly Uint8Array[]): Uint8Array {
   const [first, ...others] = messages;
   if (!first) throw new TypeError("no message to join");
   if (others.length === 0) return first;
-  const writer = new Writer(others.reduce((n, m) => n + sizeOfField(6, m.length), first.length));
-  writer.raw(first);
+  const out = new Uint8Array(others.reduce((n, m) => n + sizeOfField(6, m.length), first.length));
+  out.set(first);
+  let at = first.length;
   for (const message of others) {
-    writer.field(6, 2);
-    writer.varint(message.length);
-    writer.raw(message);
+    at = put(out, at, (6 << 3) | 2, message.length);
+    out.set(message, at);
+    at += message.length;
   }
-  return writer.bytes;
+  return out;
 }
 
-/** Decodes a SessionResponse. */
-export function decodeResponse(bytes: Uint8Array): SessionResponse {
-  return fromBinary(SessionResponseSchema, bytes);
+/** What a SessionResponse holds. The numbers are its fields. */
+export const kinds = { ready: 3, result: 4, error: 5, refreshed: 6, closing: 7 } as const;
+
+/** One SessionResponse: its content stands in data, from from to to. */
+export interface Reply {
+  readonly id: number;
+  readonly more: boolean;
+  /** One of kinds; 0 when it holds nothing. */
+  readonly kind: number;
+  readonly data: Uint8Array;
+  readonly from: number;
+  readonly to: number;
 }
 
-/** Takes operation op's result out of a response. Throws when the server answered another. */
-export function resultOf<K extends OpName>(op: K, response: SessionResponse): ResponseOf<K> {
-  const result = response.response.case === "result" ? (response.response.value.response as { case?: string; value?: unknown }) : {};
-  if (result.case !== op) throw new Error(`the server answered ${op} with ${result.case ?? "nothing"}`);
-  return result.value as ResponseOf<K>;
+/** Hands over a SessionResponse and those in its also, in order. */
+export function eachReply(data: Uint8Array, visit: (reply: Reply) => void, start = 0, end = data.length): void {
+  const reader = new Reader(data, start, end);
+  const also: [number, number][] = [];
+  const reply = { id: 0, more: false, kind: 0, data, from: 0, to: 0 };
+  while (reader.next()) {
+    const { field } = reader;
+    if (field === 1) reply.id = reader.uint();
+    else if (field === 2) reply.more = reader.uint() !== 0;
+    else if (field === 8) {
+      const to = reader.limit();
+      also.push([reader.at, to]);
+      reader.at = to;
+    } else if (field >= kinds.ready && field <= kinds.closing) {
+      reply.kind = field;
+      reply.to = reader.limit();
+      reply.from = reader.at;
+      reader.at = reply.to;
+    } else reader.skip();
+  }
+  visit(reply);
+  for (const [from, to] of also) eachReply(data, visit, from, to);
 }
 
-function sizeOfVarint(n: number): number {
-  let size = 1;
-  for (; n >= 128; n = Math.floor(n / 128)) size++;
-  return size;
+/** Decodes what is of kind ready. */
+export function readyOf(reply: Reply): SessionReady {
+  return fromBinary(SessionReadySchema, contentOf(reply));
+}
+
+/** Decodes what is of kind error. */
+export function errorOf(reply: Reply): SessionError {
+  return fromBinary(SessionErrorSchema, contentOf(reply));
+}
+
+/** Decodes what is of kind refreshed. */
+export function refreshedOf(reply: Reply): SessionRefreshed {
+  return fromBinary(SessionRefreshedSchema, contentOf(reply));
+}
+
+/** Decodes what is of kind closing. */
+export function closingOf(reply: Reply): SessionError | undefined {
+  return fromBinary(SessionClosingSchema, contentOf(reply)).error;
+}
+
+/** A copy: what is decoded may hold views, and the link may use its memory again. */
+function contentOf({ data, from, to }: Reply): Uint8Array {
+  return Uint8Array.prototype.slice.call(data, from, to);
 }
 
 function sizeOfField(number: number, length: number): number {
   return sizeOfVarint(number << 3) + sizeOfVarint(length) + length;
 }
 
-/** Writes protobuf's wire format into an array of known size. */
-class Writer {
-  readonly bytes: Uint8Array;
-  private at = 0;
-
-  constructor(size: number) {
-    this.bytes = new Uint8Array(size);
+/** Writes a tag and a varint, and returns where they end. */
+function put(out: Uint8Array, at: number, tag: number, value: number): number {
+  for (let n = tag; ; n = Math.floor(n / 128)) {
+    if (n < 128) { out[at++] = n; break; }
+    out[at++] = (n % 128) | 128;
   }
-
-  field(number: number, wireType: number): void {
-    this.varint((number << 3) | wireType);
+  for (let n = value; ; n = Math.floor(n / 128)) {
+    if (n < 128) { out[at++] = n; break; }
+    out[at++] = (n % 128) | 128;
   }
-
-  varint(n: number): void {
-    for (; n >= 128; n = Math.floor(n / 128)) this.bytes[this.at++] = (n % 128) | 128;
-    this.bytes[this.at++] = n;
-  }
-
-  raw(bytes: Uint8Array): void {
-    this.bytes.set(bytes, this.at);
-    this.at += bytes.length;
-  }
+  return at;
 }

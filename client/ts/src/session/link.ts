@@ -16,6 +16,11 @@ export interface Link {
   close(): void;
   /** Calls onmessage no more (true), or again (false), so that the server stops when what lies between is full. Links that cannot leave it out. */
   pause?(on: boolean): void;
+  /**
+   * Lets the link use the memory of a message again as soon as onmessage has returned: until this is called messages are
+   * their receiver's. Links that cannot leave it out.
+   */
+  reuseMemory?(): void;
   /** Lets the process end though the link is open (false), or not (true). Links that cannot leave it out. */
   keepAlive?(on: boolean): void;
 }

@@ -19,6 +19,8 @@ export type PartsOp = "opendir" | "watch" | "glob" | "grep";
 export interface CallOptions {
   /** Cancels the operation. The call rejects with the signal's reason, or resolves if the answer was quicker. */
   signal?: AbortSignal | undefined;
+  /** Where the content goes that read gives, if there is room: the result then holds a view of it. */
+  into?: Uint8Array | undefined;
   /** The process may end while it is under way. */
   background?: boolean | undefined;
 }

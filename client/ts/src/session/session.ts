@@ -1,13 +1,17 @@
-import type { SessionReady, SessionResponse } from "../gen/ctxfs/v1/session_pb.js";
+import type { SessionError, SessionReady, SessionRefreshed } from "../gen/ctxfs/v1/session_pb.js";
 import { sessionError, type SessionFailure } from "./failure.js";
 import * as codec from "./codec.js";
 import type { Link } from "./link.js";
 import type { OpName } from "./operations.js";
 import { Outbox, type Outgoing } from "./outbox.js";
+import type { Body } from "./requests.js";
+import { decodeResult } from "./results.js";
 import { background } from "./timers.js";
 
 /** How long a server has to begin a session, in ms. */
 const beginTimeout = 30_000;
+
+const nothing: Body = { head: new Uint8Array(0), content: new Uint8Array(0) };
 
 /** The session ended before the answer. */
 export class Broken extends Error {
@@ -21,18 +25,23 @@ export class Broken extends Error {
 export interface Exchange {
   readonly op: OpName;
   /** The encoded request message. */
-  readonly body: Uint8Array;
+  readonly body: Body;
+  /** Where content of the result goes. */
+  readonly into?: Uint8Array | undefined;
   /** Called with each part of a result that comes in parts. */
-  readonly onPart?: ((response: SessionResponse) => void) | undefined;
+  readonly onPart?: ((part: unknown) => void) | undefined;
   /** The process may end while this is under way. */
   readonly background?: boolean | undefined;
-  readonly resolve: (response: SessionResponse) => void;
+  /** Called with the result; with nothing when it came in parts. */
+  readonly resolve: (result: unknown) => void;
   /** Called with a Broken or what the server said. */
   readonly reject: (error: Error) => void;
 }
 
 interface Pending extends Exchange, Outgoing {
   readonly id: number;
+  /** Turns the reply into what resolve is given. */
+  readonly decode: (reply: codec.Reply) => unknown;
 }
 
 /** What a session says of its own. */
@@ -57,6 +66,7 @@ export class Session {
     this.outbox = new Outbox(link);
     link.onmessage = (bytes) => { this.receive(bytes); };
     link.onclose = (why) => { this.end(why); };
+    link.reuseMemory?.();
     link.keepAlive?.(false);
   }
 
@@ -86,12 +96,13 @@ export class Session {
   }
 
   /** Goes on with a further token; resolves when the server has taken it. */
-  refresh(token: string): Promise<SessionResponse> {
+  refresh(token: string): Promise<SessionRefreshed> {
     return new Promise((resolve, reject) => {
       if (this.ended) return reject(this.ended);
       const id = ++this.lastId;
       const message = codec.encodeRefresh(id, token);
-      this.enter({ id, op: "stat", body: message, message, sent: false, background: true, resolve, reject });
+      const taken = resolve as (result: unknown) => void;
+      this.enter({ id, op: "stat", body: nothing, decode: codec.refreshedOf, message, sent: false, background: true, resolve: taken, reject });
     });
   }
 
@@ -116,7 +127,9 @@ export class Session {
 
   private send(exchange: Exchange): void {
     const id = ++this.lastId;
-    this.enter({ ...exchange, id, message: codec.encodeOperation(id, exchange.op, exchange.body), sent: false });
+    const { op, body, into, onPart, background, resolve, reject } = exchange;
+    const decode = ({ data, from, to }: codec.Reply): unknown => decodeResult(op, data, from, to, into);
+    this.enter({ op, body, into, onPart, background, resolve, reject, decode, id, message: codec.encodeOperation(id, op, body), sent: false });
   }
 
   private enter(pending: Pending): void {
@@ -142,23 +155,26 @@ export class Session {
   }
 
   private receive(bytes: Uint8Array): void {
-    const response = codec.decodeResponse(bytes);
-    this.dispatch(response);
-    for (const also of response.also) this.dispatch(also);
+    codec.eachReply(bytes, (reply) => { this.dispatch(reply); });
     this.outbox.schedule();
   }
 
-  private dispatch(response: SessionResponse): void {
-    if (response.response.case === "closing") this.closing = response.response.value.error && sessionError(response.response.value.error);
-    const pending = this.pending.get(Number(response.id));
+  private dispatch(reply: codec.Reply): void {
+    if (reply.kind === codec.kinds.closing) this.closing = failureOf(codec.closingOf(reply));
+    const pending = this.pending.get(reply.id);
     if (!pending) return;
-    if (response.more) {
-      pending.onPart?.(response);
-      return;
+    if (!reply.more) this.forget(pending);
+    try {
+      this.deliver(pending, reply);
+    } catch (error) {
+      pending.reject(error as Error);
     }
-    this.forget(pending);
-    if (response.response.case === "error") pending.reject(sessionError(response.response.value));
-    else pending.resolve(response);
+  }
+
+  private deliver(pending: Pending, reply: codec.Reply): void {
+    if (reply.kind === codec.kinds.error) pending.reject(sessionError(codec.errorOf(reply)));
+    else if (reply.more) pending.onPart?.(pending.decode(reply));
+    else pending.resolve(pending.onPart ? undefined : pending.decode(reply)); // the last message holds no part
   }
 
   private end(why: Error): void {
@@ -175,6 +191,10 @@ export class Session {
   }
 }
 
+function failureOf(error: SessionError | undefined): SessionFailure | undefined {
+  return error && sessionError(error);
+}
+
 /** Says hello and waits for ready. */
 function greet(link: Link, instance: string, token: string): Promise<SessionReady> {
   return new Promise((resolve, reject) => {
@@ -188,15 +208,16 @@ function greet(link: Link, instance: string, token: string): Promise<SessionRead
     let told: Error | undefined;
     link.onclose = (why) => { fail(told ?? why); };
     link.onmessage = (bytes) => {
-      const { response } = codec.decodeResponse(bytes);
-      if (response.case === "closing" && response.value.error) {
-        told = sessionError(response.value.error);
-      } else if (response.case === "ready") {
-        clearTimeout(timer);
-        resolve(response.value);
-      } else {
-        fail(new Error("the session's first message is not ready: this is no ctxfs server"));
-      }
+      codec.eachReply(bytes, (reply) => {
+        if (reply.kind === codec.kinds.closing) {
+          told = failureOf(codec.closingOf(reply));
+        } else if (reply.kind === codec.kinds.ready) {
+          clearTimeout(timer);
+          resolve(codec.readyOf(reply));
+        } else {
+          fail(new Error("the session's first message is not ready: this is no ctxfs server"));
+        }
+      });
     };
     link.send(codec.encodeOpen(instance, token));
   });

@@ -40,8 +40,8 @@ export class Renewal {
   /** A refusal changes nothing: the session goes on with the token that it has. */
   private async renew(session: Session, expires: number): Promise<void> {
     try {
-      const { response } = await session.refresh(await this.token());
-      if (response.case === "refreshed") this.after(session, Number(response.value.expiresNs / 1_000_000n));
+      const { expiresNs } = await session.refresh(await this.token());
+      this.after(session, Number(expiresNs / 1_000_000n));
     } catch {
       if (!session.over && Date.now() < expires) this.timer = background(pause, () => void this.renew(session, expires));
     }

@@ -1,0 +1,70 @@
+import { create, toBinary, type DescMessage } from "@bufbuild/protobuf";
+import { OperationSchema } from "../gen/ctxfs/v1/session_pb.js";
+import type { OpName, RequestInit } from "./operations.js";
+import { Writer } from "./wire.js";
+
+/** An encoded request message: content that comes last is not copied before the message is made. */
+export interface Body {
+  readonly head: Uint8Array;
+  /** The value of the last field; empty when there is none. */
+  readonly content: Uint8Array;
+}
+
+interface Shape { readonly number: number; readonly message: DescMessage }
+
+/** Where each operation's request stands in Operation's oneof, and what it is. */
+const shapes = new Map<string, Shape>();
+for (const field of OperationSchema.fields) {
+  if (field.fieldKind === "message") shapes.set(field.localName, { number: field.number, message: field.message });
+}
+
+const none = new Uint8Array(0);
+const writer = new Writer();
+const dataField = 100;
+
+/** The number of operation op's field in Operation and in OperationResult. */
+export function numberOf(op: OpName): number {
+  const shape = shapes.get(op);
+  if (!shape) throw new TypeError(`no operation is called ${op}`);
+  return shape.number;
+}
+
+interface Paths { path?: string; rawPath?: Uint8Array }
+type Encoder = (request: never, contextId: string) => Body;
+
+const pathOnly: Encoder = ({ path = "", rawPath = none }: Paths, contextId) => ({
+  head: writer.reset().string(1, contextId).string(2, path).bytes(3, rawPath).finish(), content: none,
+});
+
+const fdOnly: Encoder = ({ fd = 0 }: RequestInit<"fstat">, contextId) => ({
+  head: writer.reset().string(1, contextId).uint(2, fd).finish(), content: none,
+});
+
+/** The requests that travel most. */
+const encoders: Partial<Record<OpName, Encoder>> = {
+  stat: pathOnly, lstat: pathOnly, unlink: pathOnly, readlink: pathOnly, realpath: pathOnly, rmdir: pathOnly, exists: pathOnly,
+  fstat: fdOnly, close: (request: RequestInit<"close">, contextId) => (request.commit ?? request.flush ? general("close", request, contextId) : fdOnly(request as never, contextId)),
+  read: ({ fd = 0, position, length, encoding }: RequestInit<"read">, contextId) => ({
+    head: writer.reset().string(1, contextId).uint(2, fd).int64(3, position).int64(4, length).string(5, encoding ?? "").finish(), content: none,
+  }),
+  write: (request: RequestInit<"write">, contextId) => {
+    const { fd = 0, position, content } = request;
+    if (content?.case !== "data") return general("write", request, contextId);
+    const { value } = content;
+    return { head: writer.reset().string(1, contextId).uint(2, fd).int64(3, position).head(dataField, value.length).finish(), content: value };
+  },
+};
+
+/** Encodes a request message of operation op, without the envelope. */
+export function encodeRequest<K extends OpName>(op: K, request: RequestInit<K>, contextId: string): Body {
+  const encoder = encoders[op];
+  return encoder ? encoder(request as never, contextId) : general(op, request, contextId);
+}
+
+function general<K extends OpName>(op: K, request: RequestInit<K>, contextId: string): Body {
+  const shape = shapes.get(op);
+  if (!shape) throw new TypeError(`no operation is called ${op}`);
+  const message = create(shape.message, request as never) as { contextId?: string };
+  message.contextId = contextId;
+  return { head: toBinary(shape.message, message as never), content: none };
+}

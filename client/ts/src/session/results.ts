@@ -1,0 +1,104 @@
+import { fromBinary, type DescMessage } from "@bufbuild/protobuf";
+import type { Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
+import { OperationResultSchema } from "../gen/ctxfs/v1/session_pb.js";
+import type { OpName } from "./operations.js";
+import { numberOf } from "./requests.js";
+import { Reader } from "./wire.js";
+
+/** What each operation's result is. */
+const schemas = new Map<string, DescMessage>();
+for (const field of OperationResultSchema.fields) {
+  if (field.fieldKind === "message") schemas.set(field.localName, field.message);
+}
+
+type Decoder = (reader: Reader, into: Uint8Array | undefined) => unknown;
+
+const decodeStat: Decoder = (reader) => {
+  while (reader.next()) {
+    if (reader.field === 1) {
+      const end = reader.limit();
+      return { stat: statOf(new Reader(reader.data, reader.at, end)) };
+    }
+    reader.skip();
+  }
+  return {};
+};
+
+/** Attributes, field by field; what is not there is 0. */
+function statOf(reader: Reader): Stat {
+  const stat = {
+    type: 0, dev: 0n, ino: 0n, mode: 0, nlink: 0n, uid: 0, gid: 0, rdev: 0n, size: 0n, blksize: 0n, blocks: 0n,
+    atimeNs: 0n, mtimeNs: 0n, ctimeNs: 0n, birthtimeNs: 0n,
+  };
+  while (reader.next()) {
+    switch (reader.field) {
+      case 1: stat.type = reader.uint(); break;
+      case 2: stat.dev = reader.uint64(); break;
+      case 3: stat.ino = reader.uint64(); break;
+      case 4: stat.mode = reader.uint(); break;
+      case 5: stat.nlink = reader.uint64(); break;
+      case 6: stat.uid = reader.uint(); break;
+      case 7: stat.gid = reader.uint(); break;
+      case 8: stat.rdev = reader.uint64(); break;
+      case 9: stat.size = reader.int64(); break;
+      case 10: stat.blksize = reader.int64(); break;
+      case 11: stat.blocks = reader.int64(); break;
+      case 12: stat.atimeNs = reader.int64(); break;
+      case 13: stat.mtimeNs = reader.int64(); break;
+      case 14: stat.ctimeNs = reader.int64(); break;
+      case 15: stat.birthtimeNs = reader.int64(); break;
+      default: reader.skip();
+    }
+  }
+  return stat as unknown as Stat;
+}
+
+/** Content is copied: into what the caller gave, or into memory of its own, which the result then has for itself. */
+const decodeContent: Decoder = (reader, into) => {
+  const result = { lossy: false, bytesRead: 0n, content: { case: undefined as string | undefined, value: undefined as unknown } };
+  while (reader.next()) {
+    if (reader.field === 2 && reader.type === 0) result.bytesRead = reader.int64();
+    else if (reader.field === 100) result.content = { case: "data", value: copied(reader.bytes(), into) };
+    else if (reader.field === 101) result.content = { case: "text", value: reader.string() };
+    else reader.skip();
+  }
+  return result;
+};
+
+function copied(bytes: Uint8Array, into: Uint8Array | undefined): Uint8Array {
+  if (!into || into.length < bytes.length) return Uint8Array.prototype.slice.call(bytes);
+  into.set(bytes);
+  return into.subarray(0, bytes.length);
+}
+
+const decodeWritten: Decoder = (reader) => {
+  const result: { bytesWritten: bigint; position?: bigint } = { bytesWritten: 0n };
+  while (reader.next()) {
+    if (reader.field === 1) result.bytesWritten = reader.int64();
+    else if (reader.field === 2) result.position = reader.int64();
+    else reader.skip();
+  }
+  return result;
+};
+
+/** The results that travel most. */
+const decoders: Partial<Record<OpName, Decoder>> = {
+  stat: decodeStat, lstat: decodeStat, fstat: decodeStat, read: decodeContent, readFile: decodeContent, write: decodeWritten, writeFile: decodeWritten,
+};
+
+/**
+ * Decodes an OperationResult, which is to be op's. What comes back holds no view of data, whose memory may be used
+ * again. into is where content goes.
+ */
+export function decodeResult(op: OpName, data: Uint8Array, from: number, to: number, into: Uint8Array | undefined): unknown {
+  const reader = new Reader(data, from, to);
+  while (reader.next()) {
+    if (reader.field !== numberOf(op)) throw new Error(`the server answered ${op} with the result of another operation`);
+    const decoder = decoders[op];
+    const end = reader.limit();
+    if (decoder) return decoder(new Reader(data, reader.at, end), into);
+    const schema = schemas.get(op);
+    if (schema) return fromBinary(schema, Uint8Array.prototype.slice.call(data, reader.at, end));
+  }
+  throw new Error(`the server answered ${op} with nothing`);
+}
