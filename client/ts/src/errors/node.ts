@@ -87,10 +87,12 @@ export function invalidState(why: string): NodeError {
 
 /** The AbortError that Node rejects with when a signal fires. */
 export function abortError(cause?: unknown): NodeError {
-  const error = new Error("The operation was aborted", cause === undefined ? undefined : { cause }) as NodeError;
-  error.name = "AbortError";
-  error.code = "ABORT_ERR";
-  return error;
+  return new AbortError("The operation was aborted", cause === undefined ? undefined : { cause });
+}
+
+class AbortError extends Error implements NodeError {
+  readonly code = "ABORT_ERR";
+  override readonly name = "AbortError";
 }
 
 /** Node groups the digits of large integers in range errors: 4_294_967_296. */

@@ -51,7 +51,6 @@ export const systemErrors: Readonly<Record<string, readonly [errno: number, text
   EPROTONOSUPPORT: [-93, "protocol not supported"],
   ESOCKTNOSUPPORT: [-94, "socket type not supported"],
   ENOTSUP: [-95, "operation not supported on socket"],
-  EOPNOTSUPP: [-95, "operation not supported"],
   EAFNOSUPPORT: [-97, "address family not supported"],
   EADDRINUSE: [-98, "address already in use"],
   EADDRNOTAVAIL: [-99, "address not available"],

@@ -3,7 +3,7 @@ import type { Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
 import type { Core } from "./core.js";
 import { pathFields, pathOf } from "./paths.js";
 import { statsOf, StatFs, type BigIntStats, type Stats } from "./stats.js";
-import { idOf, modeOf, requireInteger, timeOf } from "./validate.js";
+import { callMode, idOf, modeOf, timeOf, type TimedCall } from "./validate.js";
 
 interface BigIntOption { bigint?: boolean }
 
@@ -25,12 +25,12 @@ export function attributeFunctions({ caller }: Core) {
     /** Describes the file system of a path. */
     async statfs(path: unknown, options?: BigIntOption): Promise<StatFs | StatFs<bigint>> {
       const answer = await caller.call("statfs", pathFields(pathOf(path)));
-      return options?.bigint ? new StatFs(answer, BigInt) : new StatFs(answer, Number);
+      return options?.bigint === true ? new StatFs(answer, BigInt) : new StatFs(answer, Number);
     },
 
     /** Rejects unless the path may be used so. */
-    async access(path: unknown, mode: unknown = 0): Promise<void> {
-      await caller.call("access", { ...pathFields(pathOf(path)), mode: requireInteger(mode, "mode", 0, 7) });
+    async access(path: unknown, mode?: unknown): Promise<void> {
+      await caller.call("access", { ...pathFields(pathOf(path)), mode: callMode(mode) });
     },
 
     /** Sets permission bits, following a final link. */
@@ -59,18 +59,24 @@ export function attributeFunctions({ caller }: Core) {
     /** Sets times, following a final link. */
     async utimes(path: unknown, atime: unknown, mtime: unknown): Promise<void> {
       const p = pathOf(path);
-      await caller.call("utimes", { ...pathFields(p), atimeNs: timeOf(atime), mtimeNs: timeOf(mtime) });
+      const times = timesOf(atime, mtime, { syscall: "utime", path: p.shown });
+      await caller.call("utimes", { ...pathFields(p), ...times });
     },
 
     /** Sets times of the name itself. */
     async lutimes(path: unknown, atime: unknown, mtime: unknown): Promise<void> {
       const p = pathOf(path);
-      await caller.call("lutimes", { ...pathFields(p), atimeNs: timeOf(atime), mtimeNs: timeOf(mtime) });
+      const times = timesOf(atime, mtime, { syscall: "lutime", path: p.shown });
+      await caller.call("lutimes", { ...pathFields(p), ...times });
     },
   };
 }
 
+function timesOf(atime: unknown, mtime: unknown, call: TimedCall): { atimeNs: bigint; mtimeNs: bigint } {
+  return { atimeNs: timeOf(atime, call), mtimeNs: timeOf(mtime, call) };
+}
+
 function given(stat: Stat | undefined, options: BigIntOption | undefined): Stats | BigIntStats {
   if (!stat) throw new Error("the server gave no attributes");
-  return statsOf(stat, options?.bigint ?? false);
+  return statsOf(stat, options?.bigint === true);
 }

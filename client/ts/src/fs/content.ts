@@ -5,7 +5,7 @@ import { FileHandle } from "./handle.js";
 import { pathFields, pathOf, twoPathFields, type VirtualPath } from "./paths.js";
 import { aborted, writePieces } from "./pieces.js";
 import { readAt, writeAt } from "./transfer.js";
-import { appends, flagOf, modeOf, optionsOf, requireBoolean, requireInt32, requireSignal, type FlagForm } from "./validate.js";
+import { appends, callMode, flagOf, modeOf, optionsOf, requireBoolean, requireSignal, type FlagForm } from "./validate.js";
 
 /** What fs.promises.readFile and its siblings take. */
 interface FileOptions { encoding?: string | null; flag?: unknown; mode?: unknown; flush?: unknown; signal?: AbortSignal }
@@ -20,7 +20,7 @@ export function contentFunctions(core: Core) {
       const { encoding, flag, signal } = optionsOf<FileOptions>(options, { flag: "r" });
       if (path instanceof FileHandle) return path.readFile(options);
       aborted(signal);
-      return decoded(await readWhole(core, pathOf(path), flagOf(flag ?? "r"), signal), encoding);
+      return decoded(await readWhole(core, pathOf(path), flagOf(flag || "r"), signal), encoding);
     },
 
     /** Writes a whole file. */
@@ -46,7 +46,7 @@ export function contentFunctions(core: Core) {
     async copyFile(src: unknown, dest: unknown, mode?: unknown): Promise<void> {
       const from = pathOf(src, "src");
       const to = pathOf(dest, "dest");
-      await core.caller.call("copyFile", { ...twoPathFields(from, to), mode: requireInt32(mode ?? 0, "mode", 0) });
+      await core.caller.call("copyFile", { ...twoPathFields(from, to), mode: callMode(mode) });
     },
   };
 }
@@ -64,9 +64,14 @@ async function readWhole(core: Core, path: VirtualPath, flag: FlagForm, signal: 
   } catch (error) {
     const e = error as SystemError;
     if (e.code === "EFBIG") return readLarge(core, path, flag, signal);
-    // A read has no path: Node opens the file first, and that works for a directory.
-    throw e.code === "EISDIR" && e.syscall === "read" ? systemError({ code: e.code, syscall: e.syscall }) : error;
+    throw withoutPath(error);
   }
+}
+
+/** A read and a write have no path: Node opens the file first. */
+function withoutPath(error: unknown): unknown {
+  const { code, syscall } = error as SystemError;
+  return syscall === "read" || syscall === "write" || syscall === "fsync" ? systemError({ code, syscall }) : error;
 }
 
 /** Reads what does not fit into one message, in parts that travel at once. */
@@ -90,7 +95,8 @@ async function writeWhole(core: Core, path: unknown, data: unknown, given: unkno
   if (path instanceof FileHandle) return path.writeFile(data, given);
   aborted(signal);
   const file = { path: pathOf(path), flag: flagOf(options.flag || def), mode: modeOf(options.mode, "mode", fileMode), flush };
-  if (content instanceof Uint8Array && content.length <= core.caller.maxContent) return writeSmall(core, file, content, signal);
+  // Numbers can ask for what no text says: to cut the file and then append.
+  if (content instanceof Uint8Array && content.length <= core.caller.maxContent && file.flag.case === "flag") return writeSmall(core, file, content, signal);
   return writeLarge(core, file, content, { encoding: options.encoding, signal });
 }
 
@@ -101,7 +107,7 @@ async function writeSmall({ caller }: Core, to: Destination, value: Uint8Array, 
     ...pathFields(to.path), flagForm: to.flag, modeForm: { case: "mode" as const, value: to.mode }, flush: to.flush,
     content: { case: "data" as const, value },
   };
-  await caller.call("writeFile", request, { signal });
+  await caller.call("writeFile", request, { signal }).catch((error: unknown) => { throw withoutPath(error); });
 }
 
 async function writeLarge(

@@ -5,7 +5,7 @@ import { FileType, type Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
 import { renamed, type Core } from "./core.js";
 import { pathFields, pathOf, twoPathFields, type VirtualPath } from "./paths.js";
 import { dirname, isWithin, join, resolve } from "./posix.js";
-import { requireBoolean, requireFunction, requireInteger, requireObject } from "./validate.js";
+import { option, requireBoolean, requireFunction, requireInteger, requireObject } from "./validate.js";
 
 type Filter = (src: string, dest: string) => boolean | Promise<boolean>;
 
@@ -37,7 +37,7 @@ export async function copyTree(core: Core, source: unknown, destination: unknown
 
 function cpOptions(given: unknown): CpOptions {
   const o = given === undefined ? {} : requireObject(given, "options");
-  const flag = (name: string, def: boolean): boolean => requireBoolean(o[name] === undefined ? def : o[name], `options.${name}`);
+  const flag = (name: string, def: boolean): boolean => requireBoolean(option(o, name, def), `options.${name}`);
   const options = {
     dereference: flag("dereference", false), errorOnExist: flag("errorOnExist", false), force: flag("force", true),
     preserveTimestamps: flag("preserveTimestamps", false), recursive: flag("recursive", false), verbatimSymlinks: flag("verbatimSymlinks", false),

@@ -8,7 +8,7 @@ type Callback<T> = (error: unknown, value?: T) => void;
 
 /** An open directory, as Node's Dir: its entries arrive while they are read. */
 export class Dir {
-  readonly #path: string;
+  readonly #path: unknown;
   readonly #batches: AsyncIterator<OpendirResponse>;
   readonly #entryOf: (entry: DirEntry) => AnyDirent;
   #waiting: DirEntry[] = [];
@@ -18,7 +18,7 @@ export class Dir {
 
   /** Makes one of the server's answer, of which first has been asked for. Programs get theirs from opendir. */
   constructor(
-    path: string, batches: AsyncIterator<OpendirResponse>, first: IteratorResult<OpendirResponse>, entryOf: (entry: DirEntry) => AnyDirent,
+    path: unknown, batches: AsyncIterator<OpendirResponse>, first: IteratorResult<OpendirResponse>, entryOf: (entry: DirEntry) => AnyDirent,
   ) {
     this.#path = path;
     this.#batches = batches;
@@ -28,7 +28,7 @@ export class Dir {
 
   /** The path that was given to opendir. */
   get path(): string {
-    return this.#path;
+    return this.#path as string; // declared so by Node too; it gives back what it was given
   }
 
   /** The next entry; null at the end. */

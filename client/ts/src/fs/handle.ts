@@ -11,6 +11,7 @@ import { idOf, modeOf, optionsOf, requireInteger, requireObject, requireSignal, 
 import { notAView, viewArray } from "./views.js";
 import { watchOver } from "./holding.js";
 
+const futime = { syscall: "futime" };
 /** Bytes that read takes when it makes the buffer itself. */
 const readSize = 16 << 10;
 /** The first buffer for a file whose size is not known. */
@@ -134,7 +135,7 @@ export class FileHandle extends EventEmitter {
     return this.#use("fstat", async (fd) => {
       const { stat } = await this.#core.caller.call("fstat", { fd });
       if (!stat) throw new Error("the server gave no attributes");
-      return statsOf(stat, options?.bigint ?? false);
+      return statsOf(stat, options?.bigint === true);
     });
   }
 
@@ -162,7 +163,7 @@ export class FileHandle extends EventEmitter {
   /** Sets the file's times. */
   utimes(atime: unknown, mtime: unknown): Promise<void> {
     return this.#use("futimes", async (fd) => {
-      await this.#core.caller.call("futimes", { fd, atimeNs: timeOf(atime, "atime"), mtimeNs: timeOf(mtime, "mtime") });
+      await this.#core.caller.call("futimes", { fd, atimeNs: timeOf(atime, futime, "atime"), mtimeNs: timeOf(mtime, futime, "mtime") });
     });
   }
 

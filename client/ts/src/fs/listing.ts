@@ -35,11 +35,11 @@ export function listingFunctions(core: Core) {
     async opendir(path: unknown, given?: unknown): Promise<Dir> {
       const options = optionsOf<OpendirOptions>(given, {});
       const p = pathOf(path);
-      const bufferSize = requireInteger(options.bufferSize ?? 32, "options.bufferSize", 1, 2 ** 32 - 1);
+      const bufferSize = requireInteger(options.bufferSize === undefined ? 32 : options.bufferSize, "options.bufferSize", 1, 2 ** 32 - 1);
       const batches = caller.parts("opendir", { ...pathFields(p), recursive: Boolean(options.recursive), bufferSize: Math.min(10_000, Math.max(256, bufferSize)) });
       const first = await batches.next();
       const below = belowOf(first.done ? [] : (first.value.event.value?.entries ?? []));
-      return new Dir(p.shown, batches, first, (entry) => direntOf(entry, p.shown, below(entry), options.encoding));
+      return new Dir(path, batches, first, (entry) => direntOf(entry, p.shown, below(entry), options.encoding));
     },
   };
 }

@@ -5,7 +5,7 @@ import { asBuffer, nameOf } from "./bytes.js";
 import { renamed, type Core } from "./core.js";
 import { copyTree } from "./cp.js";
 import { pathFields, pathOf, twoPathFields } from "./paths.js";
-import { modeOf, optionsOf, requireBoolean, requireInt32, requireInteger, requireObject } from "./validate.js";
+import { modeOf, option, optionsOf, requireBoolean, requireInt32, requireInteger, requireObject } from "./validate.js";
 import type { SystemError } from "../errors/system.js";
 
 interface EncodingOption { encoding?: string | null }
@@ -64,7 +64,7 @@ export function nameFunctions(core: Core) {
     async mkdir(path: unknown, given?: unknown): Promise<string | undefined> {
       const options = (typeof given === "number" || typeof given === "string" ? { mode: given } : (given ?? {})) as MkdirOptions;
       const p = pathOf(path);
-      const recursive = requireBoolean(options.recursive ?? false, "options.recursive");
+      const recursive = requireBoolean(options.recursive === undefined ? false : options.recursive, "options.recursive");
       const mode = modeOf(options.mode, "mode", directoryMode);
       const made = await caller.call("mkdir", { ...pathFields(p), recursive, modeForm: { case: "mode", value: mode } });
       if (!recursive) return undefined;
@@ -84,7 +84,7 @@ export function nameFunctions(core: Core) {
     async rm(path: unknown, given?: unknown): Promise<void> {
       const p = pathOf(path);
       const options = removeOptions(given);
-      const force = requireBoolean(options.force ?? false, "options.force");
+      const force = requireBoolean(option(options, "force", false), "options.force");
       try {
         await caller.call("rm", { ...pathFields(p), force, recursive: options.recursive });
       } catch (error) {
@@ -114,9 +114,9 @@ export function nameFunctions(core: Core) {
 function removeOptions(given: unknown): { force?: unknown; recursive: boolean } {
   if (given === undefined) return { recursive: false };
   const options = requireObject(given, "options");
-  const recursive = requireBoolean(options.recursive ?? false, "options.recursive");
-  requireInt32(options.retryDelay ?? 100, "options.retryDelay", 0);
-  requireInteger(options.maxRetries ?? 0, "options.maxRetries", 0, 2 ** 32 - 1);
+  const recursive = requireBoolean(option(options, "recursive", false), "options.recursive");
+  requireInt32(option(options, "retryDelay", 100), "options.retryDelay", 0);
+  requireInteger(option(options, "maxRetries", 0), "options.maxRetries", 0, 2 ** 32 - 1);
   return { ...options, recursive };
 }
 

@@ -1,10 +1,16 @@
 import { invalidArgType, invalidArgValue, nodeError, outOfRange } from "../errors/node.js";
+import { systemError } from "../errors/system.js";
 import { Buffer } from "#platform";
 
 /*
  * Checks of arguments: what Node throws before a call leaves the process, with its codes and messages.
  * Each returns the value in the form that the caller goes on with.
  */
+
+/** An option, or what it is when it is not given. Given as undefined it is undefined, which most options may not be. */
+export function option(options: object, name: string, def: unknown): unknown {
+  return Object.hasOwn(options, name) ? (options as Record<string, unknown>)[name] : def;
+}
 
 /** ERR_INVALID_ARG_TYPE unless value is a string. */
 export function requireString(value: unknown, name: string): string {
@@ -87,6 +93,21 @@ export function modeOf(value: unknown, name: string, def?: number): number {
   return requireInteger(given, name, 0, 2 ** 32 - 1);
 }
 
+/** The mode of access and copyFile: 0 to 7. Node's own code checks it inside, in other words than elsewhere. */
+export function callMode(mode: unknown): number {
+  if (mode === undefined || mode === null) return 0;
+  if (typeof mode !== "number") throw inner(TypeError, "ERR_INVALID_ARG_TYPE", "mode must be int32 or null/undefined");
+  if (!Number.isFinite(mode)) throw inner(RangeError, "ERR_OUT_OF_RANGE", "mode is out of range");
+  const whole = Math.trunc(mode);
+  if (whole < 0 || whole > 7) throw inner(RangeError, "ERR_OUT_OF_RANGE", "mode is out of range: >= 0 && <= 7");
+  return whole;
+}
+
+/** An error of Node's inside, whose text does not show the code. */
+function inner(Base: new (message: string) => Error, code: string, message: string): Error {
+  return Object.assign(new Base(message), { code });
+}
+
 const flagStrings = new Set([
   "r", "rs", "sr", "r+", "rs+", "sr+", "w", "wx", "xw", "w+", "wx+", "xw+",
   "a", "ax", "xa", "as", "sa", "a+", "ax+", "xa+", "as+", "sa+",
@@ -108,24 +129,38 @@ export function appends(flag: FlagForm): boolean {
   return flag.case === "flag" ? flag.value.includes("a") : (flag.value & 0o2000) !== 0;
 }
 
-/** A time as ns since the epoch: of a Date, or of seconds as a number or numeric string. A negative number means now. */
-export function timeOf(time: unknown, name = "time"): bigint {
-  const value = typeof time === "string" && time.trim() !== "" ? Number(time) : time;
-  if (typeof value === "number" && Number.isFinite(value)) {
-    return nanoseconds(typeof time === "number" && time < 0 ? Date.now() / 1000 : value);
-  }
-  if (time instanceof Date) return nanoseconds(time.getTime() / 1000);
+/** A call that is given times, as its error names it. */
+export interface TimedCall { syscall: string; path?: string | undefined }
+
+/**
+ * A time as ns since the epoch: of a Date, or of seconds as a number or numeric string. A negative number means now.
+ * A time that no file can have is EINVAL, as the kernel would say.
+ */
+export function timeOf(time: unknown, call: TimedCall, name = "time"): bigint {
+  const seconds = secondsOf(time, name);
+  const ns = Number.isFinite(seconds) ? nanoseconds(seconds) : undefined;
+  if (ns === undefined || BigInt.asIntN(64, ns) !== ns) throw systemError({ code: "EINVAL", ...call });
+  return ns;
+}
+
+function secondsOf(time: unknown, name: string): number {
+  // eslint-disable-next-line eqeqeq -- Node takes every text that means a number: " 5 ", "0x10" and "" too
+  if (typeof time === "string" && Number(time) == (time as unknown)) return Number(time);
+  if (typeof time === "number" && Number.isFinite(time)) return time < 0 ? Date.now() / 1000 : time;
+  if (time instanceof Date) return time.getTime() / 1000;
   throw invalidArgType(name, ["Date", "Time in seconds"], time);
 }
 
-/** Whole microseconds are exact, as they are for Node: a double carries no more since the epoch. */
+/** Whole microseconds, cut off as Node does it: a double carries no more since the epoch. */
 function nanoseconds(seconds: number): bigint {
-  return BigInt(Math.floor(seconds * 1e6)) * 1000n;
+  const whole = Math.trunc(seconds);
+  return BigInt(whole) * 1_000_000_000n + BigInt(Math.trunc((seconds - whole) * 1e6)) * 1000n;
 }
 
-/** An id of a user or group; -1 leaves it. */
+/** An id of a user or group; -1, and what that is in 32 bits, leave it. */
 export function idOf(value: unknown, name: string): bigint {
-  return BigInt(requireInteger(value, name, -1, 2 ** 32 - 1));
+  const id = requireInteger(value, name, -1, 2 ** 32 - 1);
+  return id === 2 ** 32 - 1 ? -1n : BigInt(id);
 }
 
 /** ERR_METHOD_NOT_IMPLEMENTED. */

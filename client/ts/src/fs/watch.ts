@@ -32,8 +32,8 @@ interface WatchOptions { persistent: boolean; recursive: boolean; encoding: stri
 function watchOptions(given: unknown): WatchOptions {
   const { encoding, signal, ...o } = given === undefined ? {} as Record<string, unknown> : requireObject(given, "options");
   const options = {
-    persistent: requireBoolean(o.persistent ?? true, "options.persistent"),
-    recursive: requireBoolean(o.recursive ?? false, "options.recursive"),
+    persistent: requireBoolean(o.persistent === undefined ? true : o.persistent, "options.persistent"),
+    recursive: requireBoolean(o.recursive === undefined ? false : o.recursive, "options.recursive"),
     signal: requireSignal(signal, "options.signal"),
   };
   if (encoding && encoding !== "buffer" && !isEncoding(encoding)) throw invalidArgValue("encoding", encoding, "is invalid encoding");

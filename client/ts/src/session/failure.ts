@@ -18,9 +18,10 @@ export function sessionError(e: SessionError): SessionFailure {
 /** Makes the error that an ErrorInfo's reason and metadata tell of. */
 export function systemErrorOf(reason: string, metadata: Readonly<Record<string, string>>): SystemError {
   const { errno, syscall, hint, detail, kind, written } = metadata;
+  // Node has one name for the two, which are one number.
   return systemError({
     ...pathsOf(reason, metadata),
-    code: reason, errno: errno ? -Number(errno) : undefined, syscall, hint, detail, kind,
+    code: reason === "EOPNOTSUPP" ? "ENOTSUP" : reason, errno: errno ? -Number(errno) : undefined, syscall, hint, detail, kind,
     written: written ? Number(written) : undefined,
   });
 }

@@ -21,6 +21,7 @@ export function nodeSide(dir: string): Side {
 
 /** Does a row in a new directory; also tells what the directory holds afterwards. */
 export async function doRow(row: Row, side: Side, number: number): Promise<Outcome> {
+  if (row.difference?.fatal && side.fs === nodefs) return { fatal: row.difference.why };
   const name = `/row-${number}`;
   const disk = join(side.disk, name);
   makeFixture(disk);

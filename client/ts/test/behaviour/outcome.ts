@@ -54,7 +54,7 @@ const questions = ["isFile", "isDirectory", "isSymbolicLink", "isFIFO", "isSocke
 
 /** A value as plain data: its class, and what one can see of it. */
 export function describe(value: unknown): unknown {
-  if (typeof value === "bigint") return timeOf(Number(value / 1_000_000n)) ?? `${value}n`;
+  if (typeof value === "bigint") return timeOf(Number(value / 1_000_000n)) ?? timeOf(Number(value)) ?? `${value}n`;
   if (typeof value === "symbol") return String(value);
   if (typeof value === "function") return `function ${value.name}`;
   if (typeof value === "number") return timeOf(value) ?? (Object.is(value, -0) || !Number.isFinite(value) ? String(value) : value);

@@ -17,6 +17,8 @@ export interface Difference {
   readonly why: string;
   /** What ctxfs's outcome holds: a subset of it. */
   readonly outcome: unknown;
+  /** Node is not asked: the call ends its process. */
+  readonly fatal?: boolean;
 }
 
 /** One row. */
@@ -52,12 +54,14 @@ export function crossed<T>(calls: Record<string, (fs: Fs, dir: string, value: T)
 }
 
 /** Says of rows of a table, found by their names, that ctxfs does something else. A pattern that finds none is an error. */
-export function marked(table: Table, ...differences: readonly [names: RegExp, why: string, outcome: unknown][]): Table {
+export function marked(table: Table, ...differences: readonly [names: RegExp, why: string, outcome: unknown, fatal?: "fatal"][]): Table {
   const out = { ...table };
-  for (const [names, why, outcome] of differences) {
+  for (const [names, why, outcome, fatal] of differences) {
     const found = Object.entries(table).filter(([name]) => names.test(name));
     if (found.length === 0) throw new Error(`no row is called ${names.source}`);
-    for (const [name, row] of found) out[name] = differs(why, outcome, typeof row === "function" ? row : row.run);
+    for (const [name, row] of found) {
+      out[name] = { run: typeof row === "function" ? row : row.run, difference: { why, outcome, fatal: fatal !== undefined } };
+    }
   }
   return out;
 }

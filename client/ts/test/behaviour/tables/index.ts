@@ -1,5 +1,6 @@
 import { rowsOf } from "../row.js";
 import { paths } from "./paths.js";
+import { values } from "./values.js";
 
 /** Every row. */
-export const tables = [...rowsOf("paths", paths)];
+export const tables = [...rowsOf("paths", paths), ...rowsOf("values", values)];
