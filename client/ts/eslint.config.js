@@ -19,4 +19,5 @@ export default tseslint.config(
     },
   },
   { files: ["**/*.{js,mjs}"], ...tseslint.configs.disableTypeChecked },
+  { files: ["examples/**/*.mjs"], languageOptions: { globals: { console: "readonly" } } },
 );
