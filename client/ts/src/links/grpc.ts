@@ -60,7 +60,8 @@ function linkOf(stream: grpc.ClientDuplexStream<Uint8Array, Buffer>): Link {
     ended = true;
   };
   stream.on("data", (bytes: Buffer) => { link.onmessage?.(bytes); });
-  stream.on("error", end);
+  // The code tells a refused token from a server that is not there.
+  stream.on("error", (why: grpc.ServiceError) => { end(Object.assign(new Error(why.details, { cause: why }), { grpc: why.code })); });
   stream.on("end", () => { end(new Error("the server ended the session")); });
   return link;
 }
