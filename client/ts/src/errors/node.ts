@@ -61,7 +61,7 @@ export function received(value: unknown): string {
   if (typeof value === "function") return `function ${value.name}`;
   if (typeof value === "object") {
     const name = (value as { constructor?: { name?: string } }).constructor?.name;
-    return name ? `an instance of ${name}` : inspect(value, { depth: -1 });
+    return name !== undefined ? `an instance of ${name}` : inspect(value, { depth: -1 });
   }
   const shown = inspect(value);
   return `type ${typeof value} (${shown.length > 28 ? `${shown.slice(0, 25)}...` : shown})`;

@@ -11,21 +11,21 @@ interface BigIntOption { bigint?: boolean }
 export function attributeFunctions({ caller }: Core) {
   return {
     /** Attributes, following a final link. */
-    async stat(path: unknown, options?: BigIntOption): Promise<Stats | BigIntStats> {
+    async stat(path: unknown, options: BigIntOption = {}): Promise<Stats | BigIntStats> {
       const { stat } = await caller.call("stat", pathFields(pathOf(path)));
       return given(stat, options);
     },
 
     /** Attributes of the name itself. */
-    async lstat(path: unknown, options?: BigIntOption): Promise<Stats | BigIntStats> {
+    async lstat(path: unknown, options: BigIntOption = {}): Promise<Stats | BigIntStats> {
       const { stat } = await caller.call("lstat", pathFields(pathOf(path)));
       return given(stat, options);
     },
 
     /** Describes the file system of a path. */
-    async statfs(path: unknown, options?: BigIntOption): Promise<StatFs | StatFs<bigint>> {
+    async statfs(path: unknown, options: BigIntOption = {}): Promise<StatFs | StatFs<bigint>> {
       const answer = await caller.call("statfs", pathFields(pathOf(path)));
-      return options?.bigint === true ? new StatFs(answer, BigInt) : new StatFs(answer, Number);
+      return options.bigint === true ? new StatFs(answer, BigInt) : new StatFs(answer, Number);
     },
 
     /** Rejects unless the path may be used so. */
@@ -76,7 +76,7 @@ function timesOf(atime: unknown, mtime: unknown, call: TimedCall): { atimeNs: bi
   return { atimeNs: timeOf(atime, call), mtimeNs: timeOf(mtime, call) };
 }
 
-function given(stat: Stat | undefined, options: BigIntOption | undefined): Stats | BigIntStats {
+function given(stat: Stat | undefined, options: BigIntOption): Stats | BigIntStats {
   if (!stat) throw new Error("the server gave no attributes");
-  return statsOf(stat, options?.bigint === true);
+  return statsOf(stat, options.bigint === true);
 }

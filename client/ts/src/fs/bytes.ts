@@ -1,5 +1,5 @@
 import { Buffer } from "#platform";
-import { invalidArgType } from "../errors/node.js";
+import { invalidArgType, nodeError } from "../errors/node.js";
 import { isEncoding } from "./validate.js";
 
 /** A view as bytes, without copying. */
@@ -9,9 +9,20 @@ export function viewBytes(view: ArrayBufferView): Uint8Array {
 
 /** Content that a program gives at once, as bytes. name is the argument's, for errors. */
 export function contentBytes(data: unknown, encoding: string | null | undefined, name: string): Uint8Array {
-  if (typeof data === "string") return textBytes(data, encoding);
+  if (typeof data === "string") return encodedText(data, encoding);
   if (ArrayBuffer.isView(data)) return viewBytes(data);
   throw invalidArgType(name, ["string", "Buffer", "TypedArray", "DataView"], data);
+}
+
+/** A piece of content, as bytes: all that Buffer.from takes. */
+export function pieceBytes(piece: unknown, encoding: string | null | undefined): Uint8Array {
+  if (typeof piece === "string") return encodedText(piece, encoding);
+  return ArrayBuffer.isView(piece) ? viewBytes(piece) : Buffer.from(piece as Uint8Array);
+}
+
+/** A text's bytes; an encoding that is none of a text's is Buffer's error. */
+function encodedText(text: string, encoding: string | null | undefined): Uint8Array {
+  return Buffer.from(text, plain((encoding || "utf8") as BufferEncoding));
 }
 
 /** A text's bytes in one of Node's encodings; utf8 when there is none. */
@@ -19,10 +30,11 @@ export function textBytes(text: string, encoding?: string | null): Uint8Array {
   return Buffer.from(text, isEncoding(encoding) ? plain(encoding) : "utf8");
 }
 
-/** Bytes as a Buffer, without copying, or as text. */
+/** A file's bytes as a Buffer, without copying, or as text. */
 export function decoded(bytes: Uint8Array, encoding: string | null | undefined): Buffer | string {
   const buffer = asBuffer(bytes);
-  if (!encoding || encoding === "buffer") return buffer;
+  if (!encoding) return buffer;
+  if (encoding === "buffer") throw nodeError(TypeError, "ERR_UNKNOWN_ENCODING", "Unknown encoding: buffer");
   return textOf(buffer, encoding as BufferEncoding);
 }
 
@@ -47,7 +59,8 @@ function textOf(buffer: Buffer, encoding: BufferEncoding): string {
 /** A name or path that the server gives, in the encoding that the program asked for. */
 export function nameOf(text: string, raw: Uint8Array, encoding: string | null | undefined): string | Buffer {
   if (!encoding || encoding === "utf8" || encoding === "utf-8") return raw.length === 0 ? text : asBuffer(raw).toString("utf8");
-  return decoded(raw.length === 0 ? textBytes(text) : raw, encoding);
+  const bytes = raw.length === 0 ? textBytes(text) : raw;
+  return encoding === "buffer" ? asBuffer(bytes) : decoded(bytes, encoding);
 }
 
 /** Says whether data comes in pieces: an iterable that is neither text nor a view. */

@@ -5,7 +5,7 @@ import { FileHandle } from "./handle.js";
 import { pathFields, pathOf, twoPathFields, type VirtualPath } from "./paths.js";
 import { aborted, writePieces } from "./pieces.js";
 import { readAt, writeAt } from "./transfer.js";
-import { appends, callMode, flagOf, modeOf, optionsOf, requireBoolean, requireSignal, type FlagForm } from "./validate.js";
+import { appends, callMode, flagOf, inner, modeOf, optionsOf, requireBoolean, requireSignal, type FlagForm } from "./validate.js";
 
 /** What fs.promises.readFile and its siblings take. */
 interface FileOptions { encoding?: string | null; flag?: unknown; mode?: unknown; flush?: unknown; signal?: AbortSignal }
@@ -18,7 +18,10 @@ export function contentFunctions(core: Core) {
     /** Reads a whole file. */
     async readFile(path: unknown, options?: unknown): Promise<Buffer | string> {
       const { encoding, flag, signal } = optionsOf<FileOptions>(options, { flag: "r" });
-      if (path instanceof FileHandle) return path.readFile(options);
+      if (path instanceof FileHandle) {
+        if (path.fd === -1) throw inner(RangeError, "ERR_OUT_OF_RANGE", 'The value of "fd" is out of range. It must be >= 0 && <= 2147483647. Received -1');
+        return path.readFile(options);
+      }
       aborted(signal);
       return decoded(await readWhole(core, pathOf(path), flagOf(flag || "r"), signal), encoding);
     },
@@ -92,7 +95,10 @@ async function writeWhole(core: Core, path: unknown, data: unknown, given: unkno
   const flush = requireBoolean(options.flush ?? false, "options.flush");
   const content = isPieces(data) ? data : contentBytes(data, options.encoding, "data");
   const signal = requireSignal(options.signal, "signal");
-  if (path instanceof FileHandle) return path.writeFile(data, given);
+  if (path instanceof FileHandle) {
+    if (path.fd === -1) throw systemError({ code: "EBADF", syscall: "write" });
+    return path.writeFile(data, given);
+  }
   aborted(signal);
   const file = { path: pathOf(path), flag: flagOf(options.flag || def), mode: modeOf(options.mode, "mode", fileMode), flush };
   // Numbers can ask for what no text says: to cut the file and then append.

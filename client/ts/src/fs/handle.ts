@@ -1,7 +1,7 @@
 import type { ReadStream, WriteStream } from "node:fs";
 import { Buffer, EventEmitter, streams } from "#platform";
 import { invalidArgValue, invalidState, outOfRange } from "../errors/node.js";
-import { asBuffer, contentBytes, decoded, isPieces, viewBytes } from "./bytes.js";
+import { asBuffer, contentBytes, decoded, isPieces, textBytes, viewBytes } from "./bytes.js";
 import type { Core } from "./core.js";
 import { aborted, writePieces } from "./pieces.js";
 import { handleStream, webStream } from "./handlestreams.js";
@@ -82,7 +82,7 @@ export class FileHandle extends EventEmitter {
         if (at >= 0) at += n;
         if (n < bytes.length) break;
       }
-      return { bytesRead, buffers: views };
+      return withoutPrototype({ bytesRead, buffers: views });
     });
   }
 
@@ -91,7 +91,7 @@ export class FileHandle extends EventEmitter {
     return this.#use("write", async (fd) => {
       const call = writeArguments(data, offset, length, position);
       if (call.bytes.length > 0) await this.#writeFrom(fd, call.bytes, call.position);
-      return { bytesWritten: call.bytes.length, buffer: data };
+      return withoutPrototype({ bytesWritten: call.bytes.length, buffer: data });
     });
   }
 
@@ -101,7 +101,7 @@ export class FileHandle extends EventEmitter {
       const views = viewArray(buffers);
       const bytes = views.length === 1 && views[0] ? viewBytes(views[0]) : Buffer.concat(views.map(viewBytes));
       if (bytes.length > 0) await this.#writeFrom(fd, bytes, typeof position === "number" ? position : -1);
-      return { bytesWritten: bytes.length, buffers: views };
+      return withoutPrototype({ bytesWritten: bytes.length, buffers: views });
     });
   }
 
@@ -131,11 +131,11 @@ export class FileHandle extends EventEmitter {
   }
 
   /** The file's attributes. */
-  stat(options?: { bigint?: boolean }): Promise<Stats | BigIntStats> {
+  stat(options: { bigint?: boolean } = {}): Promise<Stats | BigIntStats> {
     return this.#use("fstat", async (fd) => {
       const { stat } = await this.#core.caller.call("fstat", { fd });
       if (!stat) throw new Error("the server gave no attributes");
-      return statsOf(stat, options?.bigint === true);
+      return statsOf(stat, options.bigint === true);
     });
   }
 
@@ -243,6 +243,11 @@ export class FileHandle extends EventEmitter {
   }
 }
 
+/** What reads and writes give has no prototype in Node. */
+function withoutPrototype<T extends object>(result: T): T {
+  return Object.setPrototypeOf(result, null) as T;
+}
+
 interface ReadCall { buffer: ArrayBufferView; bytes: Uint8Array; position: number }
 
 /** The forms of read: (buffer, offset, length, position), (buffer, options) and (options). */
@@ -271,7 +276,8 @@ interface WriteCall { bytes: Uint8Array; position: number }
 /** The forms of write: (buffer, offset, length, position), (buffer, options) and (text, position, encoding). */
 function writeArguments(data: unknown, offset: unknown, length: unknown, position: unknown): WriteCall {
   if (!ArrayBuffer.isView(data)) {
-    const bytes = contentBytes(data, length as string | undefined, "buffer");
+    const encoding = length as string | undefined;
+    const bytes = typeof data === "string" ? textBytes(data, encoding) : contentBytes(data, encoding, "buffer");
     return { bytes, position: typeof offset === "number" ? offset : -1 };
   }
   if (data.byteLength === 0) return { bytes: new Uint8Array(0), position: -1 };

@@ -33,7 +33,7 @@ export function listingFunctions(core: Core) {
 
     /** Opens a directory to read its entries as they arrive. */
     async opendir(path: unknown, given?: unknown): Promise<Dir> {
-      const options = optionsOf<OpendirOptions>(given, {});
+      const options = { ...optionsOf<OpendirOptions>(given, {}) }; // what is inherited does not count here
       const p = pathOf(path);
       const bufferSize = requireInteger(options.bufferSize === undefined ? 32 : options.bufferSize, "options.bufferSize", 1, 2 ** 32 - 1);
       const batches = caller.parts("opendir", { ...pathFields(p), recursive: Boolean(options.recursive), bufferSize: Math.min(10_000, Math.max(256, bufferSize)) });

@@ -1,5 +1,5 @@
 import { abortError } from "../errors/node.js";
-import { contentBytes } from "./bytes.js";
+import { pieceBytes } from "./bytes.js";
 import type { Core } from "./core.js";
 import { writeOn } from "./transfer.js";
 
@@ -24,6 +24,6 @@ export async function writePieces(
   }
   for await (const piece of content) {
     aborted(signal);
-    await writeOn(caller, fd, contentBytes(piece, encoding, "data"), { signal });
+    await writeOn(caller, fd, pieceBytes(piece, encoding), { signal });
   }
 }

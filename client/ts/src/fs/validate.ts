@@ -104,7 +104,7 @@ export function callMode(mode: unknown): number {
 }
 
 /** An error of Node's inside, whose text does not show the code. */
-function inner(Base: new (message: string) => Error, code: string, message: string): Error {
+export function inner(Base: new (message: string) => Error, code: string, message: string): Error {
   return Object.assign(new Base(message), { code });
 }
 

@@ -1,6 +1,7 @@
 import { rowsOf } from "../row.js";
+import { content } from "./content.js";
 import { paths } from "./paths.js";
 import { values } from "./values.js";
 
 /** Every row. */
-export const tables = [...rowsOf("paths", paths), ...rowsOf("values", values)];
+export const tables = [...rowsOf("paths", paths), ...rowsOf("values", values), ...rowsOf("content", content)];
