@@ -6,8 +6,7 @@ import { Lease } from "./lease.js";
 import type { Dialer } from "./link.js";
 import { repeats, type CallOptions, type Caller, type OpName, type PartsOp, type RequestInit, type ResponseOf } from "./operations.js";
 import { PartQueue } from "./parts.js";
-import { encodeRequest, type Body } from "./requests.js";
-import { Broken, Session, type Exchange } from "./session.js";
+import { Broken, Exchange, Session, type ExchangeOptions } from "./session.js";
 import { Renewal, type TokenSource } from "./token.js";
 import type { SessionReady } from "../gen/ctxfs/v1/session_pb.js";
 
@@ -15,6 +14,11 @@ import type { SessionReady } from "../gen/ctxfs/v1/session_pb.js";
 const endsWithin = 1000;
 /** How often a request that was not sent is tried. */
 const maxTries = 3;
+
+/** How a try ended. */
+interface Failure { session: Session; error: unknown }
+
+const none: CallOptions = {};
 
 /** What a client needs to know. */
 export interface ClientOptions {
@@ -66,13 +70,16 @@ export class Client implements Caller {
     return Promise.resolve();
   }
 
-  async call<K extends OpName>(op: K, request: RequestInit<K>, options?: CallOptions): Promise<ResponseOf<K>> {
-    const body = encodeRequest(op, request, this.contextId);
-    try {
-      return await this.exchange(op, body, repeats(op, request), options) as ResponseOf<K>;
-    } catch (error) {
-      throw withWholePaths(error, request);
-    }
+  call<K extends OpName>(op: K, request: RequestInit<K>, options: CallOptions = none): Promise<ResponseOf<K>> {
+    const again = repeats(op, request);
+    const session = this.current;
+    if (!session || options.signal) return this.slow(op, request, again, options);
+    // What is asked most goes the shortest way: one promise. A failure goes on where all tries are counted.
+    return new Promise((resolve, reject) => {
+      const taken = resolve as (result: unknown) => void;
+      const failed = (error: Error): void => { this.slow(op, request, again, options, { session, error }).then(taken, reject); };
+      session.request(new Exchange(op, request, taken, failed, options));
+    });
   }
 
   async *parts<K extends PartsOp>(op: K, request: RequestInit<K>, options?: CallOptions): AsyncIterableIterator<ResponseOf<K>> {
@@ -80,8 +87,7 @@ export class Client implements Caller {
     const signal = options?.signal ? AbortSignal.any([stop.signal, options.signal]) : stop.signal;
     const queue = new PartQueue<ResponseOf<K>>();
     const onPart = (part: unknown): void => { queue.push(part as ResponseOf<K>); };
-    const body = encodeRequest(op, request, this.contextId);
-    this.exchange(op, body, false, { ...options, signal }, onPart).then(() => { queue.end(); }, (why: unknown) => { queue.fail(withWholePaths(why, request)); });
+    this.exchange(op, request, false, { ...options, signal, onPart }).then(() => { queue.end(); }, (why: unknown) => { queue.fail(withWholePaths(why, request)); });
     try {
       yield* queue;
     } finally {
@@ -89,39 +95,50 @@ export class Client implements Caller {
     }
   }
 
-  private async exchange(
-    op: OpName, body: Body, again: boolean, options: CallOptions | undefined, onPart?: Exchange["onPart"],
-  ): Promise<unknown> {
-    let lost: Broken | undefined;
-    const changes = !again && !onPart; // what comes in parts changes nothing, but its consumer has had some
-    for (let tries = 1; ; tries++) {
-      const session = await this.session(lost);
-      try {
-        return await this.once(session, { op, body, onPart, background: options?.background, into: options?.into }, options?.signal);
-      } catch (error) {
-        const why = await this.orEnd(session, error, options?.signal);
-        if (!(why instanceof Broken)) throw why;
-        lost = why;
-        if (why.sent ? !again || tries > 1 : tries >= maxTries) throw broken(why, changes);
-      }
+  private async slow<K extends OpName>(
+    op: K, request: RequestInit<K>, again: boolean, options: CallOptions, failure?: Failure,
+  ): Promise<ResponseOf<K>> {
+    try {
+      return await this.exchange(op, request, again, options, failure) as ResponseOf<K>;
+    } catch (error) {
+      throw withWholePaths(error, request);
     }
   }
 
-  private once(session: Session, asked: Omit<Exchange, "resolve" | "reject">, signal: AbortSignal | undefined): Promise<unknown> {
-    if (!signal) return new Promise((resolve, reject) => { session.request({ ...asked, resolve, reject }); });
+  /** Asks, and again what may be asked again. failure is how the first try ended, when that has been made. */
+  private async exchange(op: OpName, request: object, again: boolean, options: CallOptions & ExchangeOptions, failure?: Failure): Promise<unknown> {
+    let lost: Broken | undefined;
+    let failed = failure;
+    const changes = !again && !options.onPart; // what comes in parts changes nothing, but its consumer has had some
+    for (let tries = 1; ; tries++) {
+      if (!failed) {
+        const session = await this.session(lost);
+        try {
+          return await this.once(session, op, request, options);
+        } catch (error) {
+          failed = { session, error };
+        }
+      }
+      const why = await this.orEnd(failed, options.signal);
+      if (!(why instanceof Broken)) throw why;
+      lost = why;
+      failed = undefined;
+      if (why.sent ? !again || tries > 1 : tries >= maxTries) throw broken(why, changes);
+    }
+  }
+
+  private once(session: Session, op: OpName, request: object, options: CallOptions & ExchangeOptions): Promise<unknown> {
+    const { signal } = options;
     return new Promise((resolve, reject) => {
-      if (signal.aborted) return reject(abortError(signal.reason));
-      const exchange: Exchange = {
-        ...asked,
-        resolve: (result) => { signal.removeEventListener("abort", abort); resolve(result); },
-        reject: (error) => { signal.removeEventListener("abort", abort); reject(error); },
-      };
+      if (signal?.aborted) return reject(abortError(signal.reason));
+      const done = (): void => { signal?.removeEventListener("abort", abort); };
+      const exchange = new Exchange(op, request, (result) => { done(); resolve(result); }, (error) => { done(); reject(error); }, options);
       const abort = (): void => {
-        const reason = abortError(signal.reason);
+        const reason = abortError(signal?.reason);
         session.cancel(exchange, reason);
         exchange.reject(reason);
       };
-      signal.addEventListener("abort", abort, { once: true });
+      signal?.addEventListener("abort", abort, { once: true });
       session.request(exchange);
     });
   }
@@ -130,7 +147,7 @@ export class Client implements Caller {
    * A server that ends a session cancels what is under way, and may answer that before it says why: then the end is
    * the answer.
    */
-  private async orEnd(session: Session, error: unknown, signal: AbortSignal | undefined): Promise<unknown> {
+  private async orEnd({ session, error }: Failure, signal: AbortSignal | undefined): Promise<unknown> {
     if ((error as SessionFailure).grpc !== grpcCode.cancelled || signal?.aborted) return error;
     const why = await session.endsWithin(endsWithin);
     return why ? new Broken(true, why) : error;
@@ -152,7 +169,7 @@ export class Client implements Caller {
     const { dialer } = this.options;
     const token = await this.renewal.token();
     const link = await dialer.dial(token);
-    const session = await Session.begin(link, this.instance, dialer.tokenInOpen ? token : "", {
+    const session = await Session.begin(link, { instance: this.instance, token: dialer.tokenInOpen ? token : "", contextId: this.contextId }, {
       onend: () => { this.onend(session); },
     });
     if (this.closed) {

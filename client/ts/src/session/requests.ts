@@ -56,12 +56,12 @@ const encoders: Partial<Record<OpName, Encoder>> = {
 };
 
 /** Encodes a request message of operation op, without the envelope. */
-export function encodeRequest<K extends OpName>(op: K, request: RequestInit<K>, contextId: string): Body {
+export function encodeRequest(op: OpName, request: object, contextId: string): Body {
   const encoder = encoders[op];
   return encoder ? encoder(request as never, contextId) : general(op, request, contextId);
 }
 
-function general<K extends OpName>(op: K, request: RequestInit<K>, contextId: string): Body {
+function general(op: OpName, request: object, contextId: string): Body {
   const shape = shapes.get(op);
   if (!shape) throw new TypeError(`no operation is called ${op}`);
   const message = create(shape.message, request as never) as { contextId?: string };

@@ -4,14 +4,14 @@ import * as codec from "./codec.js";
 import type { Link } from "./link.js";
 import type { OpName } from "./operations.js";
 import { Outbox, type Outgoing } from "./outbox.js";
-import type { Body } from "./requests.js";
+import { encodeRequest } from "./requests.js";
 import { decodeResult } from "./results.js";
 import { background } from "./timers.js";
 
 /** How long a server has to begin a session, in ms. */
 const beginTimeout = 30_000;
 
-const nothing: Body = { head: new Uint8Array(0), content: new Uint8Array(0) };
+const nothing = new Uint8Array(0);
 
 /** The session ended before the answer. */
 export class Broken extends Error {
@@ -21,27 +21,62 @@ export class Broken extends Error {
   }
 }
 
-/** A request and who waits for its reply. */
-export interface Exchange {
-  readonly op: OpName;
-  /** The encoded request message. */
-  readonly body: Body;
+/** What may be said of a request besides. */
+export interface ExchangeOptions {
   /** Where content of the result goes. */
-  readonly into?: Uint8Array | undefined;
+  into?: Uint8Array | undefined;
   /** Called with each part of a result that comes in parts. */
-  readonly onPart?: ((part: unknown) => void) | undefined;
+  onPart?: ((part: unknown) => void) | undefined;
   /** The process may end while this is under way. */
-  readonly background?: boolean | undefined;
-  /** Called with the result; with nothing when it came in parts. */
-  readonly resolve: (result: unknown) => void;
-  /** Called with a Broken or what the server said. */
-  readonly reject: (error: Error) => void;
+  background?: boolean | undefined;
 }
 
-interface Pending extends Exchange, Outgoing {
-  readonly id: number;
-  /** Turns the reply into what resolve is given. */
-  readonly decode: (reply: codec.Reply) => unknown;
+/** A request and who waits for its reply. It is for one session, once. */
+export class Exchange implements Outgoing {
+  /** The session's: its number and its form on the wire, once it may be sent, and whether it was. */
+  id = 0;
+  message: Uint8Array = nothing;
+  sent = false;
+
+  /**
+   * Asks for operation op. resolve is called with the result, or with nothing when it came in parts; reject with a
+   * Broken or what the server said.
+   */
+  constructor(
+    readonly op: OpName, readonly request: object, readonly resolve: (result: unknown) => void, readonly reject: (error: Error) => void,
+    readonly options: ExchangeOptions = {},
+  ) {}
+
+  /** The request as it travels; its content is the caller's until then. */
+  encode(contextId: string): Uint8Array {
+    return codec.encodeOperation(this.id, this.op, encodeRequest(this.op, this.request, contextId));
+  }
+
+  /** Turns a reply into what resolve is given. */
+  decode(reply: codec.Reply): unknown {
+    return decodeResult(this.op, reply.data, reply.from, reply.to, this.options.into);
+  }
+}
+
+/** A refresh_token, which takes its turn as operations do. */
+class RefreshExchange extends Exchange {
+  override encode(): Uint8Array {
+    return codec.encodeRefresh(this.id, (this.request as { token: string }).token);
+  }
+
+  override decode(reply: codec.Reply): unknown {
+    return codec.refreshedOf(reply);
+  }
+}
+
+/** As whom a session is opened. */
+export interface Identity {
+  /** The client instance, whose handles outlive a lost connection. */
+  instance: string;
+  /** The token that travels in the open message; "" for none. */
+  token: string;
+  /** The context that each request names; "" for the caller's own. */
+  contextId: string;
 }
 
 /** What a session says of its own. */
@@ -52,7 +87,7 @@ export interface SessionEvents {
 
 /** One session on one link. Replies find their requests by id; none waits for another. */
 export class Session {
-  private readonly pending = new Map<number, Pending>();
+  private readonly pending = new Map<number, Exchange>();
   /** Exchanges that wait because the server would receive nothing, a cancel neither, beyond its bound. */
   private readonly waiting: Exchange[] = [];
   private readonly outbox: Outbox;
@@ -62,7 +97,9 @@ export class Session {
   private ended: Error | undefined;
   private closing: SessionFailure | undefined;
 
-  private constructor(private readonly link: Link, readonly ready: SessionReady, private readonly events: SessionEvents) {
+  private constructor(
+    private readonly link: Link, readonly ready: SessionReady, private readonly contextId: string, private readonly events: SessionEvents,
+  ) {
     this.outbox = new Outbox(link);
     link.onmessage = (bytes) => { this.receive(bytes); };
     link.onclose = (why) => { this.end(why); };
@@ -70,9 +107,9 @@ export class Session {
     link.keepAlive?.(false);
   }
 
-  /** Opens a session on a link. Rejects with the server's reason or the link's. */
-  static async begin(link: Link, instance: string, token: string, events: SessionEvents): Promise<Session> {
-    return new Session(link, await greet(link, instance, token), events);
+  /** Opens a session on a link, whose requests name contextId. Rejects with the server's reason or the link's. */
+  static async begin(link: Link, { instance, token, contextId }: Identity, events: SessionEvents): Promise<Session> {
+    return new Session(link, await greet(link, instance, token), contextId, events);
   }
 
   /** Sends a request, now or as soon as the server takes one more. */
@@ -84,25 +121,21 @@ export class Session {
 
   /** Cancels a request: it is rejected with reason when it was not sent; else the server answers it. */
   cancel(exchange: Exchange, reason: Error): void {
-    const at = this.waiting.indexOf(exchange);
-    if (at >= 0) {
-      this.waiting.splice(at, 1);
-      exchange.reject(reason);
+    if (this.pending.get(exchange.id) === exchange) {
+      this.cancelPending(exchange, reason);
       return;
     }
-    for (const pending of this.pending.values()) {
-      if (pending.resolve === exchange.resolve) this.cancelPending(pending, reason);
-    }
+    const at = this.waiting.indexOf(exchange);
+    if (at < 0) return; // its reply is there
+    this.waiting.splice(at, 1);
+    exchange.reject(reason);
   }
 
   /** Goes on with a further token; resolves when the server has taken it. */
   refresh(token: string): Promise<SessionRefreshed> {
     return new Promise((resolve, reject) => {
       if (this.ended) return reject(this.ended);
-      const id = ++this.lastId;
-      const message = codec.encodeRefresh(id, token);
-      const taken = resolve as (result: unknown) => void;
-      this.enter({ id, op: "stat", body: nothing, decode: codec.refreshedOf, message, sent: false, background: true, resolve: taken, reject });
+      this.send(new RefreshExchange("stat", { token }, resolve as (result: unknown) => void, reject, { background: true }));
     });
   }
 
@@ -126,19 +159,19 @@ export class Session {
   }
 
   private send(exchange: Exchange): void {
-    const id = ++this.lastId;
-    const { op, body, into, onPart, background, resolve, reject } = exchange;
-    const decode = ({ data, from, to }: codec.Reply): unknown => decodeResult(op, data, from, to, into);
-    this.enter({ op, body, into, onPart, background, resolve, reject, decode, id, message: codec.encodeOperation(id, op, body), sent: false });
+    exchange.id = ++this.lastId;
+    try {
+      exchange.message = exchange.encode(this.contextId);
+    } catch (error) {
+      exchange.reject(error as Error);
+      return;
+    }
+    this.pending.set(exchange.id, exchange);
+    if (!exchange.options.background && this.foreground++ === 0) this.link.keepAlive?.(true);
+    this.outbox.push(exchange);
   }
 
-  private enter(pending: Pending): void {
-    this.pending.set(pending.id, pending);
-    if (!pending.background && this.foreground++ === 0) this.link.keepAlive?.(true);
-    this.outbox.push(pending);
-  }
-
-  private cancelPending(pending: Pending, reason: Error): void {
+  private cancelPending(pending: Exchange, reason: Error): void {
     if (this.outbox.remove(pending)) {
       this.forget(pending);
       pending.reject(reason);
@@ -147,9 +180,9 @@ export class Session {
     this.outbox.push({ message: codec.encodeCancel(pending.id), sent: false });
   }
 
-  private forget(pending: Pending): void {
+  private forget(pending: Exchange): void {
     this.pending.delete(pending.id);
-    if (!pending.background && --this.foreground === 0) this.link.keepAlive?.(false);
+    if (!pending.options.background && --this.foreground === 0) this.link.keepAlive?.(false);
     const next = this.waiting.shift();
     if (next && !this.ended) this.send(next);
   }
@@ -171,10 +204,10 @@ export class Session {
     }
   }
 
-  private deliver(pending: Pending, reply: codec.Reply): void {
+  private deliver(pending: Exchange, reply: codec.Reply): void {
     if (reply.kind === codec.kinds.error) pending.reject(sessionError(codec.errorOf(reply)));
-    else if (reply.more) pending.onPart?.(pending.decode(reply));
-    else pending.resolve(pending.onPart ? undefined : pending.decode(reply)); // the last message holds no part
+    else if (reply.more) pending.options.onPart?.(pending.decode(reply));
+    else pending.resolve(pending.options.onPart ? undefined : pending.decode(reply)); // the last message holds no part
   }
 
   private end(why: Error): void {
