@@ -1,19 +1,19 @@
 import type { ReadStream, WriteStream } from "node:fs";
 import { Buffer, EventEmitter, streams } from "#platform";
-import { invalidArgValue, invalidState, outOfRange } from "../errors/node.js";
-import { asBuffer, contentBytes, decoded, isPieces, textBytes, viewBytes } from "./bytes.js";
+import { invalidState } from "../errors/node.js";
+import { systemError } from "../errors/system.js";
+import { asBuffer, contentBytes, decoded, isPieces, viewBytes } from "./bytes.js";
 import type { Core } from "./core.js";
 import { aborted, writePieces } from "./pieces.js";
 import { handleStream, webStream } from "./handlestreams.js";
 import { statsOf, type BigIntStats, type Stats } from "./stats.js";
 import * as transfer from "./transfer.js";
-import { idOf, modeOf, optionsOf, requireInteger, requireObject, requireSignal, requireString, timeOf } from "./validate.js";
-import { notAView, viewArray } from "./views.js";
+import { idOf, modeOf, optionsOf, requireInteger, requireSignal, requireString, timeOf } from "./validate.js";
+import { positionOf, readArguments, writeArguments } from "./arguments.js";
+import { viewArray } from "./views.js";
 import { watchOver } from "./holding.js";
 
 const futime = { syscall: "futime" };
-/** Bytes that read takes when it makes the buffer itself. */
-const readSize = 16 << 10;
 /** The first buffer for a file whose size is not known. */
 const unknownSize = 64 << 10;
 
@@ -64,8 +64,8 @@ export class FileHandle extends EventEmitter {
   read(buffer?: unknown, offset?: unknown, length?: unknown, position?: unknown): Promise<{ bytesRead: number; buffer: ArrayBufferView }> {
     return this.#use("read", async (fd) => {
       const call = readArguments(buffer, offset, length, position);
-      if (call.bytes.length === 0) return { bytesRead: 0, buffer: call.buffer };
-      return { bytesRead: await this.#readInto(fd, call.bytes, call.position), buffer: call.buffer };
+      const bytesRead = call.bytes ? await this.#readInto(fd, call.bytes, call.position) : call.length;
+      return withoutPrototype({ bytesRead, buffer: call.buffer });
     });
   }
 
@@ -73,8 +73,9 @@ export class FileHandle extends EventEmitter {
   readv(buffers: unknown, position?: unknown): Promise<{ bytesRead: number; buffers: ArrayBufferView[] }> {
     return this.#use("readv", async (fd) => {
       const views = viewArray(buffers);
-      let at = typeof position === "number" ? position : -1;
+      let at = positionOf(position);
       let bytesRead = 0;
+      if (views.length === 0) throw systemError({ code: "EINVAL", syscall: "read" });
       for (const view of views) {
         const bytes = viewBytes(view);
         const n = await this.#readInto(fd, bytes, at);
@@ -100,7 +101,7 @@ export class FileHandle extends EventEmitter {
     return this.#use("writev", async (fd) => {
       const views = viewArray(buffers);
       const bytes = views.length === 1 && views[0] ? viewBytes(views[0]) : Buffer.concat(views.map(viewBytes));
-      if (bytes.length > 0) await this.#writeFrom(fd, bytes, typeof position === "number" ? position : -1);
+      if (bytes.length > 0) await this.#writeFrom(fd, bytes, positionOf(position));
       return withoutPrototype({ bytesWritten: bytes.length, buffers: views });
     });
   }
@@ -246,46 +247,4 @@ export class FileHandle extends EventEmitter {
 /** What reads and writes give has no prototype in Node. */
 function withoutPrototype<T extends object>(result: T): T {
   return Object.setPrototypeOf(result, null) as T;
-}
-
-interface ReadCall { buffer: ArrayBufferView; bytes: Uint8Array; position: number }
-
-/** The forms of read: (buffer, offset, length, position), (buffer, options) and (options). */
-function readArguments(first: unknown, offset: unknown, length: unknown, position: unknown): ReadCall {
-  let buffer = first;
-  if (!ArrayBuffer.isView(first)) {
-    if (first !== undefined && first !== null) requireObject(first, "options");
-    ({ buffer = Buffer.alloc(readSize), offset = 0, length, position = null } = (first ?? {}) as Record<string, unknown>);
-    if (!ArrayBuffer.isView(buffer)) throw notAView(buffer);
-  } else if (offset !== null && typeof offset === "object") {
-    ({ offset = 0, length, position = null } = offset as Record<string, unknown>);
-  }
-  const view = buffer as ArrayBufferView;
-  const from = offset === null || offset === undefined ? 0 : requireInteger(offset, "offset", 0);
-  const count = (length ?? view.byteLength - from) as number;
-  const at = Number.isSafeInteger(position) ? (position as number) : -1;
-  if (count === 0) return { buffer: view, bytes: new Uint8Array(0), position: at };
-  if (view.byteLength === 0) throw invalidArgValue("buffer", view, "is empty and cannot be written");
-  if (count < 0) throw outOfRange("length", ">= 0", count);
-  if (from + count > view.byteLength) throw outOfRange("length", `<= ${view.byteLength - from}`, count);
-  return { buffer: view, bytes: viewBytes(view).subarray(from, from + count), position: at };
-}
-
-interface WriteCall { bytes: Uint8Array; position: number }
-
-/** The forms of write: (buffer, offset, length, position), (buffer, options) and (text, position, encoding). */
-function writeArguments(data: unknown, offset: unknown, length: unknown, position: unknown): WriteCall {
-  if (!ArrayBuffer.isView(data)) {
-    const encoding = length as string | undefined;
-    const bytes = typeof data === "string" ? textBytes(data, encoding) : contentBytes(data, encoding, "buffer");
-    return { bytes, position: typeof offset === "number" ? offset : -1 };
-  }
-  if (data.byteLength === 0) return { bytes: new Uint8Array(0), position: -1 };
-  if (typeof offset === "object" && offset !== null) ({ offset = 0, length, position = null } = offset as Record<string, unknown>);
-  const from = offset === null || offset === undefined ? 0 : requireInteger(offset, "offset", 0);
-  const count = typeof length === "number" ? length : data.byteLength - from;
-  if (from > data.byteLength) throw outOfRange("offset", `<= ${data.byteLength}`, from);
-  if (count > data.byteLength - from) throw outOfRange("length", `<= ${data.byteLength - from}`, count);
-  requireInteger(count, "length", 0, 2 ** 31 - 1);
-  return { bytes: viewBytes(data).subarray(from, from + count), position: typeof position === "number" ? position : -1 };
 }

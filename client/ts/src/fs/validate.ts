@@ -144,8 +144,8 @@ export function timeOf(time: unknown, call: TimedCall, name = "time"): bigint {
 }
 
 function secondsOf(time: unknown, name: string): number {
-  // eslint-disable-next-line eqeqeq -- Node takes every text that means a number: " 5 ", "0x10" and "" too
-  if (typeof time === "string" && Number(time) == (time as unknown)) return Number(time);
+  // Every text that means a number counts: " 5 ", "0x10" and "" too.
+  if (typeof time === "string" && !Number.isNaN(Number(time))) return Number(time);
   if (typeof time === "number" && Number.isFinite(time)) return time < 0 ? Date.now() / 1000 : time;
   if (time instanceof Date) return time.getTime() / 1000;
   throw invalidArgType(name, ["Date", "Time in seconds"], time);

@@ -36,6 +36,6 @@ function watchOptions(given: unknown): WatchOptions {
     recursive: requireBoolean(o.recursive === undefined ? false : o.recursive, "options.recursive"),
     signal: requireSignal(signal, "options.signal"),
   };
-  if (encoding && encoding !== "buffer" && !isEncoding(encoding)) throw invalidArgValue(`${encoding as string}`, "encoding", "is invalid encoding") // Node's own order;
+  if (encoding && encoding !== "buffer" && !isEncoding(encoding)) throw invalidArgValue("" + (encoding as string), "encoding", "is invalid encoding") // Node's own order;
   return { ...options, encoding: (encoding ?? undefined) as string | undefined };
 }

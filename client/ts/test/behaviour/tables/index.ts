@@ -1,7 +1,8 @@
 import { rowsOf } from "../row.js";
 import { content } from "./content.js";
+import { handle } from "./handle.js";
 import { paths } from "./paths.js";
 import { values } from "./values.js";
 
 /** Every row. */
-export const tables = [...rowsOf("paths", paths), ...rowsOf("values", values), ...rowsOf("content", content)];
+export const tables = [...rowsOf("paths", paths), ...rowsOf("values", values), ...rowsOf("handle", handle), ...rowsOf("content", content)];
