@@ -30,11 +30,16 @@ function isValue(kind: string, value: unknown): boolean {
   switch (kind) {
     case "open": case "close": return value === undefined;
     case "opened": return typeof value === "boolean";
-    case "data": return value instanceof ArrayBuffer;
+    case "data": return isBuffer(value);
     case "ack": return Number.isSafeInteger(value) && (value as number) > 0;
     case "closed": return typeof value === "string";
     default: return false;
   }
+}
+
+/** instanceof would not know one of another page's realm. What came through a port cannot lie about its class. */
+function isBuffer(value: unknown): boolean {
+  return Object.prototype.toString.call(value) === "[object ArrayBuffer]";
 }
 
 /** The bytes alone in an ArrayBuffer: the one that they fill, or a copy when they are a part of a larger one. */

@@ -17,20 +17,30 @@ function dial(url: string): Promise<Link> {
   const ws = new WebSocket(url);
   ws.binaryType = "arraybuffer";
   return new Promise((resolve, reject) => {
-    ws.onopen = () => { resolve(linkOf(ws)); };
+    ws.onopen = () => { resolve(new PageLink(ws)); };
     ws.onclose = () => { reject(new Error(`${url} is not reached, or refuses pages of this origin (ctxfs serve --origin lets them)`)); };
   });
 }
 
-function linkOf(ws: WebSocket): Link {
-  const link: Link = {
-    onmessage: null,
-    onclose: null,
-    get bufferedAmount() { return ws.bufferedAmount; },
-    send: (message) => { ws.send(message); },
-    close: () => { ws.close(1000); },
-  };
-  ws.onmessage = (event: MessageEvent<ArrayBuffer>) => { link.onmessage?.(new Uint8Array(event.data)); };
-  ws.onclose = (event) => { link.onclose?.(new Error(event.reason || `the WebSocket closed with status ${event.code}`)); };
-  return link;
+/** A class, since Rollup takes the null of an object literal for one that stays, and drops the calls. */
+class PageLink implements Link {
+  onmessage: ((message: Uint8Array) => void) | null = null;
+  onclose: ((why: Error) => void) | null = null;
+
+  constructor(private readonly ws: WebSocket) {
+    ws.onmessage = (event: MessageEvent<ArrayBuffer>) => { this.onmessage?.(new Uint8Array(event.data)); };
+    ws.onclose = (event) => { this.onclose?.(new Error(event.reason || `the WebSocket closed with status ${event.code}`)); };
+  }
+
+  get bufferedAmount(): number {
+    return this.ws.bufferedAmount;
+  }
+
+  send(message: Uint8Array): void {
+    this.ws.send(message);
+  }
+
+  close(): void {
+    this.ws.close(1000);
+  }
 }

@@ -14,6 +14,7 @@ type SyncName =
 export const refused = new Proxy({} as Record<SyncName, (...args: unknown[]) => never>, {
   get: (_, name) => () => {
     const asked = String(name);
-    throw nodeError(Error, "ERR_METHOD_NOT_IMPLEMENTED", `${asked}() cannot wait for a ctxfs server: use fs.promises.${asked.replace(/Sync$/, "")}()`);
+    const instead = asked === "existsSync" ? "access" : asked.replace(/Sync$/, "");
+    throw nodeError(Error, "ERR_METHOD_NOT_IMPLEMENTED", `${asked}() cannot wait for a ctxfs server: use fs.promises.${instead}()`);
   },
 });

@@ -41,7 +41,8 @@ export class Renewal {
   private async renew(session: Session, expires: number): Promise<void> {
     try {
       const { expiresNs } = await session.refresh(await this.token());
-      this.after(session, Number(expiresNs / 1_000_000n));
+      const next = Number(expiresNs / 1_000_000n);
+      if (next > expires) this.after(session, next); // else the source has no further one
     } catch {
       if (!session.over && Date.now() < expires) this.timer = background(pause, () => void this.renew(session, expires));
     }
