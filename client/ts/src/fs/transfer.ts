@@ -1,7 +1,7 @@
 import type { CallOptions, Caller } from "../session/operations.js";
 
 /** Bytes that may be under way for one file: more would not be faster, and would keep other calls waiting. */
-const window = 8 << 20;
+const window = 2 << 20;
 
 /** Runs task for each part of length bytes, so many at once as the window allows, and stops at the first failure. */
 async function eachPart(caller: Caller, length: number, task: (from: number, to: number) => Promise<boolean>): Promise<void> {
