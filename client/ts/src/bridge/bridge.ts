@@ -76,8 +76,9 @@ export class Bridge<Options extends object = object> {
   }
 
   /**
-   * Serves a panel through a port, until either end closes it; the returned function does. Throws when the panel was not
-   * opened, or when several that were share the context and panelId does not say which one is meant.
+   * Serves a panel through a port, until either end closes it; the returned function does. Documents, windows and threads
+   * of Node that end close theirs; of a page's worker nobody is told, so who terminates it calls the function. Throws when
+   * the panel was not opened, or when several that were share the context and panelId does not say which one is meant.
    */
   serve(port: AnyPort, contextId: string, panelId?: string): () => void {
     const access = this.access(contextId, panelId);

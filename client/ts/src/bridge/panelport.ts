@@ -42,7 +42,11 @@ class PanelPort {
 
   constructor(private readonly port: Port) {
     port.onmessage = (message) => { this.receive(message); };
-    port.onclose = () => { this.current?.ended("the bridge closed the panel's port"); };
+    const stop = onPageEnd(() => { port.close(); });
+    port.onclose = () => {
+      stop();
+      this.current?.ended("the bridge closed the panel's port");
+    };
     port.keepAlive(false);
   }
 
@@ -65,6 +69,14 @@ class PanelPort {
     const frame = frameOf(message);
     if (frame && frame[1] === this.current?.number) this.current.receive(frame);
   }
+}
+
+/** Browsers do not tell the other end of a port, or late, that a document has gone: so the document says it. */
+function onPageEnd(end: () => void): () => void {
+  if (typeof document === "undefined") return () => undefined;
+  const hidden = (event: PageTransitionEvent): void => { if (!event.persisted) end(); };
+  window.addEventListener("pagehide", hidden);
+  return () => { window.removeEventListener("pagehide", hidden); };
 }
 
 /** One link through a port. */

@@ -1,0 +1,70 @@
+import { createServer } from "node:http";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import * as nodefs from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { bundle, bundleByVite } from "./bundles.js";
+import { setStage, type Stage } from "./stage.js";
+
+let stage: Stage;
+beforeAll(async () => { stage = await setStage(); }, 60_000);
+afterAll(() => stage.stop());
+
+test("a page reaches the server by WebSocket", async () => {
+  const script = await bundle(stage.installed.dir, "websocket.ts");
+  const saw = await stage.run(script, { url: stage.server.url, panel: "pages~ws" });
+  expect(saw).toEqual({
+    text: "äöü", many: true, large: true, lines: ["one", "two", "three"], seen: "seen.txt", entries: [["hello.txt", true]],
+    missing: { code: "ENOENT", message: "ENOENT: no such file or directory, stat '/none'", path: "/none" },
+    wrong: { code: "ERR_INVALID_ARG_VALUE", message: expect.stringContaining("no-such-encoding") as string },
+    refused: { code: "EACCES", message: expect.stringContaining("ctxfs refused the token") as string },
+    unreachable: { code: "ECONNREFUSED", message: expect.stringContaining("--origin") as string },
+    info: { contextId: "ctx_pages~ws", partition: "persist:ctx_pages~ws", readOnly: false },
+  });
+  expect(await nodefs.readFile(join(stage.server.folder("ctx_pages~ws"), "a.txt"), "utf8")).toBe("äöü");
+});
+
+test("a page of another origin is not let in, and is told why", async () => {
+  const script = await bundle(stage.installed.dir, "stranger.ts");
+  const { token } = await stage.host.openPanel("pages~stranger");
+  const elsewhere = createServer((request, response) => {
+    fetch(`${stage.origin}${request.url ?? ""}`).then(async (page) => {
+      response.writeHead(200, { "content-type": page.headers.get("content-type") ?? "" }).end(Buffer.from(await page.arrayBuffer()));
+    }, (error: unknown) => { response.writeHead(500).end(String(error)); });
+  }).listen(0, "127.0.0.1");
+  await once(elsewhere, "listening");
+  const page = await stage.open(script, { url: stage.server.url, token }, `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}`);
+  const saw = await page.evaluate(() => (globalThis as unknown as { reported: Promise<string> }).reported);
+  expect(saw).toMatch(/^ECONNREFUSED: no ctxfs server was reached \(.* refuses pages of this origin \(ctxfs serve --origin lets them\)\); nothing happened$/);
+  await page.close();
+  elsewhere.closeAllConnections();
+  elsewhere.close();
+});
+
+const bundlers: Record<string, (dir: string, name: string) => Promise<string>> = { esbuild: bundle, vite: bundleByVite };
+
+test.each(Object.entries(bundlers))("a panel that imports fs, bundled by %s, runs on its files", async (name, build) => {
+  const script = await build(stage.installed.dir, "imports-fs.ts");
+  const panel = await stage.host.openPanel(`pages/${name}`);
+  const { contextId } = panel;
+  const saw = await stage.run(script, { ctxfs: { url: stage.server.url, token: panel.token } });
+  expect(saw).toEqual({
+    before: { contextId: null, constants: 0o100, early: true },
+    byCallback: "from the panel\nand more\n",
+    refusal: "existsSync() cannot wait for a ctxfs server: use fs.promises.access()",
+    after: { contextId, info: { contextId, partition: `persist:${contextId}`, readOnly: false } },
+    names: ["a.txt", "deep"],
+    stats: { size: 24, isFile: true, date: true },
+    read: { bytesRead: 4, text: "the " },
+    buffer: { utf8: "from the panel\nand more\n", hex: "66726f6d", bytes: true },
+    error: { code: "ENOENT", errno: -2, syscall: "open", path: "/nope", message: "ENOENT: no such file or directory, open '/nope'" },
+    large: true, same: true,
+  });
+  expect(await nodefs.readFile(join(stage.server.folder(contextId), "src/deep/b.txt"), "utf8")).toBe("from the panel\nand more\n");
+});
+
+test("a page that does not say where its files are is told how", async () => {
+  const script = await bundle(stage.installed.dir, "imports-fs.ts");
+  await expect(stage.run(script)).rejects.toThrow("call configure() of @ctxfs/client/runtime, set globalThis.ctxfs = { url, token } in the page");
+});

@@ -1,0 +1,4 @@
+// A window's preload.
+import { exposeCtxfs } from "@ctxfs/client/electron-preload";
+
+exposeCtxfs();

@@ -1,0 +1,52 @@
+// A page that makes its fs itself.
+import { createFs } from "@ctxfs/client";
+
+const { url, panel } = settings as { url: string; panel: string };
+const tokenOf = async (id: string): Promise<string> => ((await (await fetch(`/panel/${id}`)).json()) as { token: string }).token;
+const fs = createFs({ url, token: () => tokenOf(panel) });
+
+await fs.writeFile("/a.txt", "äöü");
+const names = Array.from({ length: 300 }, (_, i) => `/many-${i}`);
+await Promise.all(names.map((name, i) => fs.writeFile(name, String(i))));
+const many = await Promise.all(names.map((name) => fs.readFile(name, "utf8")));
+
+const large = new Uint8Array(24 << 20).map((_, i) => i * 13);
+await fs.writeFile("/large", large);
+const back = await fs.readFile("/large");
+
+const handle = await fs.open("/lines", "w+");
+await handle.write("one\ntwo\n");
+await handle.write("three");
+await handle.close();
+const lines: string[] = [];
+const reading = await fs.open("/lines");
+for await (const line of reading.readLines()) lines.push(line);
+
+let seen: unknown;
+const watching = (async () => {
+  for await (const { filename } of fs.watch("/", { signal: AbortSignal.timeout(10_000) })) {
+    seen = filename;
+    if (filename === "seen.txt") return;
+  }
+})();
+while (seen !== "seen.txt") await fs.writeFile("/seen.txt", "x");
+await watching;
+
+const failure = async (call: Promise<unknown>): Promise<unknown> => call.then(() => "no error", (e: unknown) => {
+  const { code, message, path } = e as { code?: string; message: string; path?: string };
+  return { code, message, path };
+});
+
+report({
+  text: await fs.readFile("/a.txt", "utf8"),
+  many: many.every((text, i) => text === String(i)),
+  large: back.length === large.length && back.every((byte, i) => byte === large[i]),
+  lines, seen,
+  entries: (await fs.readdir("/repo", { withFileTypes: true })).map((entry) => [entry.name, entry.isFile()]),
+  missing: await failure(fs.stat("/none")),
+  wrong: await failure(fs.readFile(5 as never, "no-such-encoding" as never)),
+  refused: await failure(createFs({ url, token: "none" }).stat("/")),
+  unreachable: await failure(createFs({ url: "http://127.0.0.1:1", token: "none" }).stat("/")),
+  info: await fs.info(),
+});
+await fs.disconnect();
