@@ -39,7 +39,7 @@ export class FrameParser {
     while (at < chunk.length) {
       if (this.left < 0) {
         at = this.readHead(chunk, at);
-        if (this.left < 0) return;
+        if (this.left < 0) continue; // the head is not whole, or its frame is empty and done
       }
       const n = Math.min(this.left, chunk.length - at);
       this.take(chunk.subarray(at, at + n));

@@ -1,0 +1,97 @@
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { describe, expect, test } from "vitest";
+import { StatSchema } from "../src/gen/ctxfs/v1/fs_types_pb.js";
+import { SessionRequestSchema, SessionResponseSchema } from "../src/gen/ctxfs/v1/session_pb.js";
+import { eachReply, encodeOperation, errorOf, join, kinds, type Reply } from "../src/session/codec.js";
+import type { OpName } from "../src/session/operations.js";
+import { encodeRequest } from "../src/session/requests.js";
+import { decodeResult } from "../src/session/results.js";
+import { Reader } from "../src/session/wire.js";
+
+/** What protobuf-es reads of what this package writes. */
+function written(id: number, op: OpName, request: object) {
+  return fromBinary(SessionRequestSchema, encodeOperation(id, op, encodeRequest(op, request, "ctx_a")));
+}
+
+/** What this package reads of what protobuf-es writes. */
+function replies(bytes: Uint8Array): Reply[] {
+  const out: Reply[] = [];
+  eachReply(bytes, (reply) => out.push({ ...reply }));
+  return out;
+}
+
+const longPath = `/${"ä".repeat(300)}`;
+
+describe("requests that are written by hand are read as they were meant", () => {
+  const requests: [OpName, object][] = [
+    ["stat", { path: "/a", rawPath: new Uint8Array(0) }], ["lstat", { path: longPath, rawPath: new Uint8Array(0) }],
+    ["unlink", { path: "", rawPath: Uint8Array.of(0x2f, 0xff) }], ["fstat", { fd: 2 ** 31 - 1 }],
+    ["close", { fd: 3 }], ["close", { fd: 3, commit: true }],
+    ["read", { fd: 3, position: 0n, length: 262144n }], ["read", { fd: 3, position: -1n, length: 5n }], ["read", { fd: 3, position: 2n ** 60n }],
+    ["write", { fd: 3, position: -1n, content: { case: "data", value: new Uint8Array(70_000).fill(7) } }],
+    ["write", { fd: 3, position: 5n, content: { case: "data", value: new Uint8Array(0) } }],
+    ["write", { fd: 3, content: { case: "text", value: "text" } }], ["mkdir", { path: "/d", recursive: true }],
+  ];
+  test.each(requests.map(([op, request], i) => [i, op, request] as const))("%i: %s", (_, op, request) => {
+    for (const id of [1, 127, 128, 2 ** 21, 2 ** 40]) expect(written(id, op, request).id).toBe(BigInt(id));
+    expect(written(1, op, request).request.value).toMatchObject({ request: { case: op, value: { ...request, contextId: "ctx_a" } } });
+  });
+
+  test("several join to one message", () => {
+    const messages = [1, 2, 3].map((id) => encodeOperation(id, "stat", encodeRequest("stat", { path: `/${id}` }, "")));
+    const joined = fromBinary(SessionRequestSchema, join(messages));
+    expect([joined.id, ...joined.also.map(({ id }) => id)]).toEqual([1n, 2n, 3n]);
+  });
+});
+
+describe("replies are read by hand as protobuf-es wrote them", () => {
+  const stat = {
+    type: 1, dev: 2n ** 64n - 1n, ino: 2n ** 53n + 1n, mode: 0o100644, nlink: 1n, uid: 2 ** 32 - 1, gid: 0, rdev: 0n, size: 2n ** 62n,
+    blksize: 4096n, blocks: 0n, atimeNs: -1n, mtimeNs: 1_700_000_000_123_456_789n, ctimeNs: 2n ** 63n - 1n, birthtimeNs: -(2n ** 63n),
+  };
+
+  test("attributes, with the numbers at their bounds", () => {
+    const value = { stat: create(StatSchema, stat) };
+    const bytes = toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 5n, response: { case: "result", value: { response: { case: "stat", value } } } }));
+    const [reply] = replies(bytes);
+    expect(reply).toMatchObject({ id: 5, more: false, kind: kinds.result });
+    expect(reply && decodeResult("stat", bytes, reply.from, reply.to, undefined)).toEqual({ stat });
+    expect(() => reply && decodeResult("lstat", bytes, reply.from, reply.to, undefined)).toThrow("the result of another operation");
+  });
+
+  test("content, into memory of its own or the caller's", () => {
+    const value = { bytesRead: 3n, content: { case: "data" as const, value: Uint8Array.of(1, 2, 3) } };
+    const bytes = toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 1n, response: { case: "result", value: { response: { case: "read", value } } } }));
+    const [reply] = replies(bytes);
+    const into = new Uint8Array(8);
+    const own = decodeResult("read", bytes, reply?.from ?? 0, reply?.to ?? 0, undefined) as { content: { value: Uint8Array } };
+    const given = decodeResult("read", bytes, reply?.from ?? 0, reply?.to ?? 0, into) as { content: { value: Uint8Array } };
+    bytes.fill(0);
+    expect([[...own.content.value], own.content.value.buffer === bytes.buffer]).toEqual([[1, 2, 3], false]);
+    expect([[...given.content.value], given.content.value.buffer === into.buffer]).toEqual([[1, 2, 3], true]);
+  });
+
+  test("several in one message, errors among them", () => {
+    const error = { code: 5, message: "m", reason: "ENOENT", metadata: { path: "/x" } };
+    const also = [create(SessionResponseSchema, { id: 2n, more: true }), create(SessionResponseSchema, { id: 3n, response: { case: "error", value: error } })];
+    const [first, second, third] = replies(toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 1n, also })));
+    expect([first?.id, second?.id, second?.more, third?.id, third?.kind]).toEqual([1, 2, true, 3, kinds.error]);
+    expect(third && errorOf(third)).toMatchObject(error);
+  });
+
+  test("what is cut short is refused, at every byte", () => {
+    const value = { stat: create(StatSchema, stat) };
+    const bytes = toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 5n, response: { case: "result", value: { response: { case: "stat", value } } } }));
+    for (let n = 3; n < bytes.length; n++) expect(() => replies(bytes.subarray(0, n)), `${n} bytes`).toThrow(RangeError);
+  });
+
+  test("fields that are not known are passed over", () => {
+    const reader = new Reader(Uint8Array.of(0x08, 0x01, 0x11, 1, 2, 3, 4, 5, 6, 7, 8, 0x1a, 0x02, 1, 2, 0x25, 1, 2, 3, 4, 0x28, 0x07));
+    const fields: number[] = [];
+    while (reader.next()) {
+      fields.push(reader.field);
+      reader.skip();
+    }
+    expect(fields).toEqual([1, 2, 3, 4, 5]);
+  });
+});
