@@ -68,13 +68,3 @@ export function isPieces(data: unknown): data is Iterable<unknown> | AsyncIterab
   if (data === null || typeof data !== "object" || ArrayBuffer.isView(data)) return false;
   return Symbol.asyncIterator in data || Symbol.iterator in data;
 }
-
-/**
- * Bytes as a Buffer that has its memory for itself, as readFile's result does in Node: what the server sent is part
- * of a larger message, which a small result would keep alive.
- */
-export function ownBuffer(bytes: Uint8Array): Buffer {
-  const own = Buffer.from(new ArrayBuffer(bytes.length));
-  own.set(bytes);
-  return own;
-}

@@ -1,5 +1,5 @@
 import { systemError, type SystemError } from "../errors/system.js";
-import { contentBytes, decoded, isPieces, ownBuffer } from "./bytes.js";
+import { contentBytes, decoded, isPieces } from "./bytes.js";
 import type { Core } from "./core.js";
 import { FileHandle } from "./handle.js";
 import { pathFields, pathOf, twoPathFields, type VirtualPath } from "./paths.js";
@@ -63,10 +63,10 @@ async function openFile({ caller }: Core, path: VirtualPath, flag: FlagForm, mod
 async function readWhole(core: Core, path: VirtualPath, flag: FlagForm, signal: AbortSignal | undefined): Promise<Uint8Array> {
   try {
     const { content } = await core.caller.call("readFile", { ...pathFields(path), flagForm: flag }, { signal });
-    return ownBuffer(content.case === "data" ? content.value : new Uint8Array(0));
+    return content.case === "data" ? content.value : new Uint8Array(0);
   } catch (error) {
     const e = error as SystemError;
-    if (e.code === "EFBIG") return readLarge(core, path, flag, signal);
+    if (e.code === "EFBIG") return await readBeside(core, path, flag, signal) ?? await readLarge(core, path, flag, signal);
     throw withoutPath(error);
   }
 }
@@ -75,6 +75,14 @@ async function readWhole(core: Core, path: VirtualPath, flag: FlagForm, signal: 
 function withoutPath(error: unknown): unknown {
   const { code, syscall } = error as SystemError;
   return syscall === "read" || syscall === "write" || syscall === "fsync" ? systemError({ code, syscall }) : error;
+}
+
+/** Reads a large file on a connection of its own, where there is such a way. */
+async function readBeside({ caller }: Core, path: VirtualPath, flag: FlagForm, signal: AbortSignal | undefined): Promise<Uint8Array | undefined> {
+  if (flag.value !== "r") return undefined;
+  const bytes = await caller.content?.(pathFields(path), { signal });
+  aborted(signal);
+  return bytes;
 }
 
 /** Reads what does not fit into one message, in parts that travel at once. */

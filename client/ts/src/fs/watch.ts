@@ -36,6 +36,10 @@ function watchOptions(given: unknown): WatchOptions {
     recursive: requireBoolean(o.recursive === undefined ? false : o.recursive, "options.recursive"),
     signal: requireSignal(signal, "options.signal"),
   };
-  if (encoding && encoding !== "buffer" && !isEncoding(encoding)) throw invalidArgValue("" + (encoding as string), "encoding", "is invalid encoding") // Node's own order;
+  if (encoding && encoding !== "buffer" && !isEncoding(encoding)) {
+    // The two change places in Node too; a symbol fails to be a text there and here.
+    // eslint-disable-next-line @typescript-eslint/no-unnecessary-template-expression -- see above
+    throw invalidArgValue(`${encoding as string}`, "encoding", "is invalid encoding");
+  }
   return { ...options, encoding: (encoding ?? undefined) as string | undefined };
 }

@@ -1,16 +1,19 @@
 import * as nodefs from "node:fs/promises";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { makeFixture, snapshot } from "./fixture.js";
+import { isDeepStrictEqual } from "node:util";
+import { makeFixture, snapshot, type Snapshot } from "./fixture.js";
 import { rowOutcome, type Outcome } from "./outcome.js";
 import type { Row } from "./row.js";
 
-/** Where one of the two sides does its rows: dir "/row-1" of fs is the folder disk + "/row-1". */
+/** Where one of the two sides does its rows: in the directory /row of fs, which is the folder row in disk. */
 export interface Side {
   readonly fs: unknown;
   /** What its paths begin with: "" for a context. */
   readonly root: string;
   readonly disk: string;
+  /** What the row's directory holds when a row begins; undefined when it is to be made. */
+  fresh?: Snapshot | undefined;
 }
 
 /** Node's own fs/promises in a directory, which becomes the working directory as "/" is that of a context. */
@@ -19,17 +22,21 @@ export function nodeSide(dir: string): Side {
   return { fs: nodefs, root: dir, disk: dir };
 }
 
-/** Does a row in a new directory; also tells what the directory holds afterwards. */
-export async function doRow(row: Row, side: Side, number: number): Promise<Outcome> {
+/** Does a row in a directory that is as new; also tells what the directory holds afterwards. */
+export async function doRow(row: Row, side: Side): Promise<Outcome> {
   if (row.difference?.fatal && side.fs === nodefs) return { fatal: row.difference.why };
-  const name = `/row-${number}`;
-  const disk = join(side.disk, name);
+  const disk = join(side.disk, "row");
+  if (!side.fresh) side.fresh = renew(disk);
+  const outcome = await rowOutcome(row, side.fs, side.root, `${side.root}/row`, disk);
+  const after = snapshot(disk);
+  const files = JSON.parse(JSON.stringify(after.files).replaceAll(side.root === "" ? side.disk : side.root, "")) as Record<string, string>;
+  // Most rows change nothing: their directory serves the next one too.
+  if (!isDeepStrictEqual(after, side.fresh)) side.fresh = undefined;
+  return { ...outcome, files };
+}
+
+function renew(disk: string): Snapshot {
+  rmSync(disk, { recursive: true, force: true });
   makeFixture(disk);
-  try {
-    const outcome = await rowOutcome(row, side.fs, side.root, side.root + name, disk);
-    const files = JSON.parse(JSON.stringify(snapshot(disk)).replaceAll(side.root === "" ? side.disk : side.root, "")) as Record<string, string>;
-    return { ...outcome, files };
-  } finally {
-    rmSync(disk, { recursive: true, force: true });
-  }
+  return snapshot(disk);
 }

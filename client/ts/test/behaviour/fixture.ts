@@ -29,9 +29,17 @@ export function makeFixture(dir: string): void {
   for (const [name, target] of Object.entries(links)) symlinkSync(target, join(dir, name));
 }
 
-/** Describes what a directory holds, so that what a row did can be compared. */
-export function snapshot(dir: string): Record<string, string> {
-  const told: Record<string, string> = {};
+/** What a directory holds, so that what a row did can be compared. */
+export interface Snapshot {
+  /** Type, mode, links, time and content by path. */
+  readonly files: Record<string, string>;
+  /** When each was last read, which is compared with nothing but itself. */
+  readonly read: Record<string, number>;
+}
+
+/** Describes what a directory holds. */
+export function snapshot(dir: string): Snapshot {
+  const told: Snapshot = { files: {}, read: {} };
   // Names are read as bytes: some are no UTF-8.
   const walk = (at: string): void => {
     for (const name of readdirSync(Buffer.from(dir + at, "latin1"), "buffer")) {
@@ -44,10 +52,11 @@ export function snapshot(dir: string): Record<string, string> {
   return told;
 }
 
-function tell(dir: string, name: string, told: Record<string, string>): Stats {
+function tell(dir: string, name: string, told: Snapshot): Stats {
   const path = Buffer.from(dir + name, "latin1");
   const stat = lstatSync(path);
-  told[shownName(name)] = [stat.mode.toString(8), stat.isFile() ? stat.nlink : "", timeOf(stat.mtime), contentOf(path, stat)].join(" ");
+  if (stat.isFile()) told.read[name] = stat.atimeMs;
+  told.files[shownName(name)] = [stat.mode.toString(8), stat.isFile() ? stat.nlink : "", timeOf(stat.mtime), contentOf(path, stat)].join(" ");
   return stat;
 }
 

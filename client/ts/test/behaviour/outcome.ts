@@ -84,7 +84,6 @@ function describeError(error: Error): unknown {
   for (const [key, value] of Object.entries(error)) told[key] = describe(value);
   if (error.cause !== undefined) told.cause = describe(error.cause);
   told.keys = Object.keys(error).join(" ");
-  told.stack = error.stack?.split("\n")[0];
   return told;
 }
 
