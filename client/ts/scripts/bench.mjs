@@ -1,5 +1,6 @@
 // Measures the transports of Node against a real server: `npm run bench -- [--rounds 5]`. It prints one line for each
 // transport and case: the median time of a call, or of the whole, in microseconds.
+import { Buffer } from "node:buffer";
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, mkdirSync, readFileSync, rmSync, watch, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,13 +18,14 @@ const server = spawn(bin, ["serve", "--workspace", workspace, "--seed-root", "re
 await new Promise((resolve) => { const w = watch(workspace, (_, name) => { if (name === "ready") { w.close(); resolve(); } }); });
 const record = JSON.parse(readFileSync(join(workspace, ".contexts/.ctxfs/server.json"), "utf8"));
 const socket = record.socket.replace(/^unix:\/\//, "");
+const tcp = record.addresses.find((address) => !address.startsWith("unix"));
 const panel = JSON.parse(execFileSync(bin, ["panel", "open", "--json", "bench"], { env: { ...env, CTXFS_ADDRESS: `unix://${socket}` } }));
 
 const transports = {
   "ws, unix socket": { socket, transport: "ws" },
   "grpc-js, unix socket": { socket, transport: "grpc" },
-  "ws, TCP": { address: record.addresses[0].replace(/^unix.*/, "") || record.addresses[1], transport: "ws" },
-  "grpc-js, TCP": { address: record.addresses.find((a) => !a.startsWith("unix")), transport: "grpc" },
+  "ws, TCP": { address: tcp, transport: "ws" },
+  "grpc-js, TCP": { address: tcp, transport: "grpc" },
 };
 
 const large = 256 << 20;

@@ -78,6 +78,20 @@ describe.each(["ws", "grpc"] as const)("over %s", (transport) => {
   });
 });
 
+test("a large file is read on a connection of its own, and by the session when there is none", async () => {
+  const bytes = Buffer.alloc(5 << 20, "large?");
+  const proxy = await startProxy(server.socket);
+  const fs = await connect({ address: proxy.address, token });
+  await fs.writeFile("/large file?&", bytes);
+  expect((await fs.readFile("/large file?&")).equals(bytes)).toBe(true);
+  expect(proxy.connections).toBe(2);
+  expect((await fs.readFile("/large file?&", { flag: "r+" })).equals(bytes)).toBe(true);
+  expect(proxy.connections).toBe(2);
+  await expect(fs.readFile("/large file?&", { signal: AbortSignal.timeout(1) })).rejects.toMatchObject({ name: "AbortError" });
+  await fs.disconnect();
+  await proxy.close();
+});
+
 test("a server that is not there is told, and nothing happened", async () => {
   const gone = createFs({ socket: "/nowhere/ctxfs.sock", token });
   await expect(gone.stat("/")).rejects.toMatchObject({ code: "ECONNREFUSED", mayHaveHappened: false });

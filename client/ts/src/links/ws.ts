@@ -1,6 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { Dialer, Link } from "../session/link.js";
+import { fetchContent } from "./content.js";
 import { frameHead, FrameParser, opcode } from "./frames.js";
 import type { Target } from "./target.js";
 import { connected, UpgradeAnswer, upgradeRequest } from "./upgrade.js";
@@ -20,14 +21,24 @@ export interface WsOptions {
 
 /** Makes WebSocket links over TCP, TLS or a unix socket. */
 export function wsDialer(target: Target, options: WsOptions = {}): Dialer {
-  return { tokenInOpen: false, dial: (token) => dial(target, token, options), close: () => undefined };
+  return {
+    tokenInOpen: false,
+    dial: (token) => dial(target, token, options),
+    content: (token, request) => fetchContent(target, headersOf(token, options), request),
+    close: () => undefined,
+  };
 }
 
-async function dial(target: Target, token: string, { panel }: WsOptions): Promise<Link> {
+/** Who asks. */
+function headersOf(token: string, { panel }: WsOptions): Record<string, string> {
   const headers: Record<string, string> = {};
   if (token) headers.Authorization = `Bearer ${token}`;
-  if (panel !== undefined) headers["ctxfs-panel"] = panel;
-  const { request, accept } = upgradeRequest(target.host ?? "localhost", headers);
+  if (panel !== undefined) headers["Ctxfs-Panel"] = panel;
+  return headers;
+}
+
+async function dial(target: Target, token: string, options: WsOptions): Promise<Link> {
+  const { request, accept } = upgradeRequest(target.host ?? "localhost", headersOf(token, options));
   const receiver: Receiver = { take: () => undefined };
   const socket = open(target, receiver);
   await connected(socket, target.secure ? "secureConnect" : "connect");

@@ -19,6 +19,7 @@ const maxTries = 3;
 interface Failure { session: Session; error: unknown }
 
 const none: CallOptions = {};
+const noBytes = new Uint8Array(0);
 
 /** What a client needs to know. */
 export interface ClientOptions {
@@ -80,6 +81,11 @@ export class Client implements Caller {
       const failed = (error: Error): void => { this.slow(op, request, again, options, { session, error }).then(taken, reject); };
       session.request(new Exchange(op, request, taken, failed, options));
     });
+  }
+
+  async content({ path = "", rawPath = noBytes }: RequestInit<"readFile">, { signal }: CallOptions = none): Promise<Uint8Array | undefined> {
+    await this.session(); // which has the current token
+    return this.options.dialer.content?.(this.renewal.current, { path, rawPath, contextId: this.contextId, signal });
   }
 
   async *parts<K extends PartsOp>(op: K, request: RequestInit<K>, options?: CallOptions): AsyncIterableIterator<ResponseOf<K>> {

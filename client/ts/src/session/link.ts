@@ -25,6 +25,14 @@ export interface Link {
   keepAlive?(on: boolean): void;
 }
 
+/** A whole file that is asked for beside the session. */
+export interface ContentRequest {
+  path: string;
+  rawPath: Uint8Array;
+  contextId: string;
+  signal?: AbortSignal | undefined;
+}
+
 /** Makes links to one server. */
 export interface Dialer {
   /**
@@ -33,6 +41,11 @@ export interface Dialer {
   dial(token: string): Promise<Link>;
   /** The link cannot carry a token beside the messages: it stands in the open message. */
   readonly tokenInOpen: boolean;
+  /**
+   * Reads a whole large file on a connection of its own, which is quicker than by a session; undefined when that cannot
+   * be, or fails. Dialers that cannot leave it out.
+   */
+  content?(token: string, request: ContentRequest): Promise<Uint8Array | undefined>;
   /** Frees what outlives single links. */
   close(): void;
 }

@@ -11,13 +11,16 @@ const pause = 5_000;
 
 /** Gives tokens to sessions, and further ones before they expire. */
 export class Renewal {
+  /** The token that was given last. */
+  current = "";
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(private readonly source: TokenSource) {}
 
-  /** The current token; "" for none. */
+  /** A current token; "" for none. */
   async token(): Promise<string> {
-    return typeof this.source === "function" ? this.source() : this.source;
+    this.current = typeof this.source === "function" ? await this.source() : this.source;
+    return this.current;
   }
 
   /** Renews the token of a session in time. A fixed token cannot be. */
