@@ -1,8 +1,10 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { wsDialer } from "../../src/links/ws.js";
 import { Client } from "../../src/session/client.js";
 import { bundle } from "./bundles.js";
 import { setStage, type Stage } from "./stage.js";
+
+vi.setConfig({ testTimeout: 90_000 });
 
 let stage: Stage;
 beforeAll(async () => { stage = await setStage(); }, 60_000);

@@ -3,9 +3,11 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import * as nodefs from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { bundle, bundleByVite } from "./bundles.js";
 import { setStage, type Stage } from "./stage.js";
+
+vi.setConfig({ testTimeout: 90_000 });
 
 let stage: Stage;
 beforeAll(async () => { stage = await setStage(); }, 60_000);

@@ -1,7 +1,9 @@
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { bundle } from "./bundles.js";
 import { setStage, type Stage } from "./stage.js";
+
+vi.setConfig({ testTimeout: 90_000 });
 
 let stage: Stage;
 let page: Page;
