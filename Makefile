@@ -32,7 +32,7 @@ demo: need-git build ## Shows the whole main job on a server of its own; fails w
 	@scripts/demo $(BIN)
 
 .PHONY: test
-test: need-git need-gcc lint check-generate check-cross test-race ## Runs everything that decides whether a change lands
+test: need-git need-gcc lint check-generate check-cross test-race test-ts ## Runs everything that decides whether a change lands
 
 .PHONY: test-race
 test-race: need-gcc ## Runs all tests under the race detector
@@ -42,6 +42,11 @@ test-race: need-gcc ## Runs all tests under the race detector
 .PHONY: test-quick
 test-quick: ## Runs all tests without the race detector
 	$(GO) test -timeout 5m ./...
+
+.PHONY: test-ts
+test-ts: need-git need-node need-chromium ## Checks and tests the npm client, in Node and in Chromium
+	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
+	npm --prefix client/ts test
 
 .PHONY: bench
 bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes) and writes docs/performance
@@ -56,8 +61,11 @@ bench-scale: need-git ## Shows how cost grows with panels, handles, directories 
 	cd bench && $(GO) run . scale --out ../docs/performance
 
 .PHONY: bench-peers
-bench-peers: ## Installs what the JSON peer needs; a peer that is not there is named as missing
-	@if command -v npm >/dev/null; then npm install --prefix bench/peers/node --no-audit --no-fund --no-package-lock --loglevel=error; fi
+bench-peers: ## Installs what the peers in Node need, the npm client among them; a peer that is not there is named as missing
+	@if command -v npm >/dev/null; then \
+	  npm install --prefix bench/peers/node --no-audit --no-fund --no-package-lock --loglevel=error && \
+	  npm --prefix client/ts ci --no-audit --no-fund --loglevel=error && npm --prefix client/ts run --silent build; \
+	fi
 
 .PHONY: fuzz
 fuzz: ## Fuzzes each parser of untrusted input for FUZZTIME (30s)
@@ -93,8 +101,13 @@ grpcurl: ## Builds bin/grpcurl
 clean: ## Removes what the targets made
 	rm -rf bin
 
-.PHONY: need-git need-gcc
+.PHONY: need-git need-gcc need-node need-chromium
 need-git:
 	@scripts/setup git
 need-gcc:
 	@scripts/setup gcc
+need-node:
+	@scripts/setup node
+	@node -e 'if (parseInt(process.versions.node) < 20) { console.error(`setup: node ${process.versions.node} is too old: the npm client needs 20 (https://nodejs.org)`); process.exit(1) }'
+need-chromium:
+	@scripts/setup chromium
