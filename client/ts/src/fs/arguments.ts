@@ -34,8 +34,9 @@ export function readArguments(first: unknown, offset: unknown, length: unknown, 
   let range: Range = { offset, length, position };
   if (!ArrayBuffer.isView(first)) {
     if (first !== undefined && first !== null) requireObject(first, "options");
-    ({ buffer = Buffer.alloc(readSize) } = (first ?? {}));
-    range = rangeOf(buffer, (first ?? {}));
+    const given: Range & { buffer?: ArrayBufferView } = first ?? {};
+    ({ buffer = Buffer.alloc(readSize) } = given);
+    range = rangeOf(buffer, given);
   }
   if (!ArrayBuffer.isView(buffer) && range.offset === undefined) throw notAView(buffer);
   if (range.offset !== null && typeof range.offset === "object") range = rangeOf(buffer, range.offset);

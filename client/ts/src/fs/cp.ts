@@ -1,3 +1,4 @@
+import { constants } from "./constants.js";
 import { fsError } from "../errors/fs.js";
 import { nodeError } from "../errors/node.js";
 import { systemError, type SystemError } from "../errors/system.js";
@@ -31,7 +32,7 @@ export async function copyTree(core: Core, source: unknown, destination: unknown
     throw cpError("ERR_FS_EISDIR", "EISDIR", src.shown, `${src.shown} is a directory (not copied)`);
   }
   if (!found.dest) await core.caller.call("mkdir", { path: dirname(resolve(dest.shown)), recursive: true });
-  if (!options.filter) return copyByServer(core, src, dest, found.src, options);
+  if (!options.filter && !tellsOfEach(options, found)) return copyWhole(core, src, dest, found, options);
   await copyEntry(core, src, dest, found, options);
 }
 
@@ -80,13 +81,59 @@ function checkTypes(src: string, dest: string, from: Stat, to: Stat | undefined)
   if (to && !directory && to.type === FileType.DIRECTORY) {
     throw cpError("ERR_FS_CP_NON_DIR_TO_DIR", "ENOTDIR", dest, `cannot overwrite directory ${dest} with non-directory ${src}`);
   }
+  const special = specials.get(from.type);
+  if (special) throw cpError(special[0], "EINVAL", dest, `cannot copy ${special[1]}: ${dest}`);
   if (directory && isWithin(resolve(src), resolve(dest))) {
     throw cpError("ERR_FS_CP_EINVAL", "EINVAL", dest, `cannot copy ${src} to a subdirectory of self ${dest}`);
   }
 }
 
+/** What is no content, and cannot be copied. */
+const specials = new Map<FileType, readonly [Parameters<typeof fsError>[0], string]>([
+  [FileType.FIFO, ["ERR_FS_CP_FIFO_PIPE", "a FIFO pipe"]],
+  [FileType.SOCKET, ["ERR_FS_CP_SOCKET", "a socket file"]],
+]);
+
 function cpError(key: Parameters<typeof fsError>[0], code: string, path: string, message: string): Error {
   return fsError(key, { code, message, path, syscall: "cp" });
+}
+
+/** Which entry is there already is found out entry by entry: the server tells of the whole. */
+function tellsOfEach({ errorOnExist, force }: CpOptions, { src, dest }: Pair): boolean {
+  return errorOnExist && !force && src.type === FileType.DIRECTORY && dest !== undefined;
+}
+
+async function copyWhole(core: Core, src: VirtualPath, dest: VirtualPath, found: Pair, options: CpOptions): Promise<void> {
+  if (found.src.type === FileType.SYMLINK && found.dest) return copyLinkOver(core, src, dest, found.dest, options);
+  // With force the destination is removed first, so that the copy meets none.
+  const mode = found.dest && options.force ? options.mode & ~constants.COPYFILE_EXCL : options.mode;
+  return copyByServer(core, src, dest, found.src, { ...options, mode });
+}
+
+/** Puts a link in another link's place. What is no link is not replaced. */
+async function copyLinkOver({ caller }: Core, src: VirtualPath, dest: VirtualPath, to: Stat, { verbatimSymlinks }: CpOptions): Promise<void> {
+  const target = await targetOf(caller, src, verbatimSymlinks);
+  const link = { ...pathFields(dest), target };
+  if (to.type !== FileType.SYMLINK) {
+    await caller.call("symlink", link);
+    return;
+  }
+  const old = await targetOf(caller, dest, false);
+  const { stat } = await caller.call("stat", pathFields(src));
+  const directory = stat?.type === FileType.DIRECTORY;
+  if (directory && isWithin(target, old)) {
+    throw cpError("ERR_FS_CP_EINVAL", "EINVAL", dest.shown, `cannot copy ${target} to a subdirectory of self ${old}`);
+  }
+  if (directory && isWithin(old, target)) {
+    throw cpError("ERR_FS_CP_SYMLINK_TO_SUBDIRECTORY", "EINVAL", dest.shown, `cannot overwrite ${old} with ${target}`);
+  }
+  await caller.call("unlink", pathFields(dest));
+  await caller.call("symlink", link);
+}
+
+async function targetOf(caller: Core["caller"], link: VirtualPath, verbatim: boolean): Promise<string> {
+  const { target } = await caller.call("readlink", pathFields(link));
+  return verbatim ? target : resolve(dirname(resolve(link.shown)), target);
 }
 
 async function copyByServer({ caller }: Core, src: VirtualPath, dest: VirtualPath, from: Stat, options: CpOptions): Promise<void> {
@@ -109,7 +156,7 @@ function asNodeCopies(e: SystemError, dest: string, from: Stat): unknown {
 }
 
 async function copyEntry(core: Core, src: VirtualPath, dest: VirtualPath, found: Pair, options: CpOptions): Promise<void> {
-  if (found.src.type !== FileType.DIRECTORY) return copyByServer(core, src, dest, found.src, options);
+  if (found.src.type !== FileType.DIRECTORY) return copyWhole(core, src, dest, found, options);
   const { caller } = core;
   if (!found.dest) await caller.call("mkdir", pathFields(dest));
   const { entries } = await caller.call("readdir", pathFields(src));

@@ -57,9 +57,7 @@ export class Dir {
     }
   }
 
-  [Symbol.asyncIterator](): AsyncGenerator<AnyDirent, void, undefined> {
-    return this.entries();
-  }
+  declare [Symbol.asyncIterator]: () => AsyncGenerator<AnyDirent, void, undefined>;
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#closed) await this.close();
@@ -86,6 +84,10 @@ export class Dir {
   }
 }
 
+// One function by two names, as in Node.
+// eslint-disable-next-line @typescript-eslint/unbound-method -- it gets its this from who calls it by the other name
+Object.defineProperty(Dir.prototype, Symbol.asyncIterator, { value: Dir.prototype.entries, writable: true, configurable: true });
+
 function closedError(): Error {
   return nodeError(Error, "ERR_DIR_CLOSED", "Directory handle was closed");
 }
@@ -93,6 +95,6 @@ function closedError(): Error {
 function deliver<T>(result: Promise<T>, callback: Callback<T> | undefined): Promise<T> | undefined {
   if (callback === undefined) return result;
   if (typeof callback !== "function") throw invalidArgType("callback", "Function", callback);
-  result.then((value) => { callback(null, value); }, callback);
+  result.then((value) => { if (value === undefined) callback(null); else callback(null, value); }, callback);
   return undefined;
 }

@@ -4,7 +4,7 @@ import type { Core } from "./core.js";
 import { Dir } from "./dir.js";
 import { Dirent } from "./dirent.js";
 import { globFunction } from "./glob.js";
-import { pathFields, pathOf } from "./paths.js";
+import { pathFields, pathOf, type VirtualPath } from "./paths.js";
 import { join, partsOf } from "./posix.js";
 import { optionsOf, requireInteger } from "./validate.js";
 import { watchFunction } from "./watch.js";
@@ -28,7 +28,7 @@ export function listingFunctions(core: Core) {
       const { entries } = await caller.call("readdir", request);
       const below = belowOf(entries);
       if (!withFileTypes) return entries.map((entry) => relativeName(entry, below(entry), encoding));
-      return entries.map((entry) => direntOf(entry, p.shown, below(entry), encoding));
+      return entries.map((entry) => direntOf(entry, asGiven(path, p), below(entry), encoding));
     },
 
     /** Opens a directory to read its entries as they arrive. */
@@ -39,9 +39,14 @@ export function listingFunctions(core: Core) {
       const batches = caller.parts("opendir", { ...pathFields(p), recursive: Boolean(options.recursive), bufferSize: Math.min(10_000, Math.max(256, bufferSize)) });
       const first = await batches.next();
       const below = belowOf(first.done ? [] : (first.value.event.value?.entries ?? []));
-      return new Dir(path, batches, first, (entry) => direntOf(entry, p.shown, below(entry), options.encoding));
+      return new Dir(asGiven(path, p), batches, first, (entry) => direntOf(entry, p.shown, below(entry), options.encoding));
     },
   };
+}
+
+/** Node gives a path back as it got it, and a URL as the path that it means. */
+function asGiven(path: unknown, { shown }: VirtualPath): string {
+  return ArrayBuffer.isView(path) ? (path as unknown as string) : shown; // a Buffer, which Node's declarations leave out
 }
 
 /** Tells of an entry which directory below the listed one it stands in; "" for the listed one itself, whose entries come first. */

@@ -6,7 +6,8 @@ import { renamed, type Core } from "./core.js";
 import { copyTree } from "./cp.js";
 import { pathFields, pathOf, twoPathFields } from "./paths.js";
 import { modeOf, option, optionsOf, requireBoolean, requireInt32, requireInteger, requireObject } from "./validate.js";
-import type { SystemError } from "../errors/system.js";
+import { systemError, type SystemError } from "../errors/system.js";
+import { resolve } from "./posix.js";
 
 interface EncodingOption { encoding?: string | null }
 interface MkdirOptions { recursive?: unknown; mode?: unknown }
@@ -69,13 +70,14 @@ export function nameFunctions(core: Core) {
       const made = await caller.call("mkdir", { ...pathFields(p), recursive, modeForm: { case: "mode", value: mode } });
       if (!recursive) return undefined;
       if (made.rawPath.length > 0) return asBuffer(made.rawPath).toString();
-      return made.path !== "" && p.shown.replace(/\/+$/, "") === made.path ? p.shown : made.path;
+      return made.path ? partOf(p.shown, made.path) : undefined;
     },
 
     /** Makes a directory whose name begins so. */
     async mkdtemp(prefix: unknown, options?: unknown): Promise<string | Buffer> {
       const { encoding } = optionsOf<EncodingOption>(options, {});
       const p = pathOf(prefix, "prefix");
+      if (p.shown === "") throw systemError({ code: "EINVAL", syscall: "mkdtemp", path: "XXXXXX" });
       const made = await caller.call("mkdtemp", { prefix: p.path, rawPrefix: p.raw });
       return nameOf(made.path, made.rawPath, encoding);
     },
@@ -118,6 +120,15 @@ function removeOptions(given: unknown): { force?: unknown; recursive: boolean } 
   requireInt32(option(options, "retryDelay", 100), "options.retryDelay", 0);
   requireInteger(option(options, "maxRetries", 0), "options.maxRetries", 0, 2 ** 32 - 1);
   return { ...options, recursive };
+}
+
+/** The part of the path that was given which means the directory that was made, as far as Node had cut it when it could be made. */
+function partOf(given: string, made: string): string {
+  const parts = [...given.matchAll(/[^/]+/g)];
+  const cut = (i: number): string => given.slice(0, (parts[i + 1]?.index ?? given.length + 1) - 1);
+  const name = made.slice(made.lastIndexOf("/") + 1);
+  const found = parts.flatMap((part, i) => (part[0] === name ? [cut(i)] : []));
+  return (found.length > 1 ? found.find((path) => resolve(path) === made) : found[0]) ?? made;
 }
 
 /** Node looks at the path before it removes it, and removes directories one by one. */

@@ -1,8 +1,10 @@
 import { rowsOf } from "../row.js";
 import { content } from "./content.js";
 import { handle } from "./handle.js";
+import { listing } from "./listing.js";
+import { names } from "./names.js";
 import { paths } from "./paths.js";
 import { values } from "./values.js";
 
 /** Every row. */
-export const tables = [...rowsOf("paths", paths), ...rowsOf("values", values), ...rowsOf("handle", handle), ...rowsOf("content", content)];
+export const tables = [...rowsOf("paths", paths), ...rowsOf("values", values), ...rowsOf("handle", handle), ...rowsOf("content", content), ...rowsOf("listing", listing), ...rowsOf("names", names)];
