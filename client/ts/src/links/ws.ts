@@ -95,7 +95,7 @@ class WsLink implements Link {
 
   constructor(private readonly socket: Socket, receiver: Receiver) {
     this.parser = new FrameParser({
-      onmessage: (payload) => { this.onmessage?.(this.reuse ? payload : payload.slice()); },
+      onmessage: (payload) => { this.onmessage?.(this.reuse ? payload : new Uint8Array(payload)); }, // a Buffer's slice is no copy
       oncontrol: (code, payload) => { this.control(code, payload); },
     });
     receiver.take = (chunk) => { this.take(chunk); };
