@@ -185,7 +185,7 @@ export class FileHandle extends EventEmitter {
 
   /** The file's bytes from the handle's position on, as a byte stream of the web. The handle closes when it is read. */
   readableWebStream(options: { type?: string } = {}): ReadableStream<Uint8Array> {
-    if (this.#fd === -1) throw invalidState(this.#closing ? "The FileHandle is closing" : "The FileHandle is closed");
+    if (this.#fd === -1) throw invalidState("The FileHandle is closed");
     if (this.#locked) throw invalidState("The FileHandle is locked");
     if (options.type !== undefined) requireString(options.type, "options.type");
     this.#locked = true;

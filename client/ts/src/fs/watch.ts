@@ -1,5 +1,6 @@
 import { invalidArgValue } from "../errors/node.js";
-import { nameOf } from "./bytes.js";
+import { systemError, type SystemError } from "../errors/system.js";
+import { asBuffer, nameOf } from "./bytes.js";
 import type { Core } from "./core.js";
 import { pathFields, pathOf } from "./paths.js";
 import { aborted } from "./pieces.js";
@@ -15,16 +16,29 @@ export interface FileChange {
 export function watchFunction({ caller }: Core) {
   return async function* watch(path: unknown, given: unknown = {}): AsyncGenerator<FileChange, void, undefined> {
     const options = watchOptions(given);
-    const p = pathOf(path, "filename");
+    const p = pathOf(path);
     aborted(options.signal);
     const request = { ...pathFields(p), recursive: options.recursive };
-    for await (const { notice } of caller.parts("watch", request, { signal: options.signal, background: !options.persistent })) {
+    const notices = caller.parts("watch", request, { signal: options.signal, background: !options.persistent });
+    for await (const { notice } of named(notices, path)) {
       if (notice.case === "overflow") yield { eventType: "rename", filename: null };
       if (notice.case !== "event") continue;
       const { eventType, filename, rawFilename } = notice.value;
       yield { eventType: eventType === "change" ? "change" : "rename", filename: nameOf(filename, rawFilename, options.encoding) };
     }
   };
+}
+
+/** Node's errors of watches show what was given, also as it was given. */
+async function* named<T>(notices: AsyncIterable<T>, filename: unknown): AsyncGenerator<T, void, undefined> {
+  try {
+    yield* notices;
+  } catch (error) {
+    const { code, syscall, kind } = error as SystemError;
+    if (syscall !== "watch" || kind) throw error;
+    const path = filename instanceof Uint8Array ? asBuffer(filename).toString() : (filename as string | URL).toString();
+    throw Object.assign(systemError({ code, syscall, path: path || undefined }), { filename });
+  }
 }
 
 interface WatchOptions { persistent: boolean; recursive: boolean; encoding: string | undefined; signal: AbortSignal | undefined }

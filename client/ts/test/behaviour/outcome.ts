@@ -83,7 +83,7 @@ function describeError(error: Error): unknown {
   const told: Record<string, unknown> = { class: error.name === "SystemError" ? "" : error.constructor.name, name: error.name, message: error.message, string: String(error) };
   for (const [key, value] of Object.entries(error)) told[key] = describe(value);
   if (error.cause !== undefined) told.cause = describe(error.cause);
-  told.keys = Object.keys(error).join(" ");
+  told.keys = Object.keys(error).sort().join(" ");
   return told;
 }
 
