@@ -4,11 +4,24 @@ import { once } from "node:events";
 import { MessageChannel } from "node:worker_threads";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createBridge, createPortFs } from "../../src/bridge/index.js";
+import type { CtxFs } from "../../src/create.js";
 import { startWorld, type World } from "./fixture.js";
 
 let world: World;
 beforeAll(async () => { world = await startWorld(); });
 afterAll(() => world.stop());
+
+/** Watches the root while something is done again and again. */
+async function* watchWhile(fs: CtxFs, act: () => Promise<void>): AsyncGenerator<{ filename: string | null }> {
+  const stop = new AbortController();
+  const acting = (async () => { while (!stop.signal.aborted) await act(); })();
+  try {
+    yield* fs.watch("/", { signal: AbortSignal.timeout(20_000) });
+  } finally {
+    stop.abort();
+    await acting;
+  }
+}
 
 test("many panels work at once over one connection, each in its own folder", async () => {
   const before = world.proxy.connections;
@@ -60,15 +73,7 @@ test("what a caller gives to write is still its own afterwards", async () => {
 
 test("a watch and other answers in parts come through", async () => {
   const { fs } = await world.panel("parts");
-  let seen: unknown;
-  const watching = (async () => {
-    for await (const { filename } of fs.watch("/", { signal: AbortSignal.timeout(10_000) })) {
-      seen = filename;
-      if (filename === "new.txt") return;
-    }
-  })();
-  while (seen !== "new.txt") await fs.writeFile("/new.txt", "x"); // until the watch is there
-  await watching;
+  for await (const { filename } of watchWhile(fs, () => fs.writeFile("/new.txt", "x"))) if (filename === "new.txt") break;
   const found: unknown[] = [];
   for await (const path of fs.glob("**/*.txt")) found.push(path);
   expect(found.sort()).toEqual(["new.txt", "repo/hello.txt"]);
@@ -118,8 +123,20 @@ test("a session outlives its first token", async () => {
   const { port1, port2 } = new MessageChannel();
   world.bridge.serve(port1, contextId);
   const fs = createPortFs(port2);
-  const handle = await fs.open("/repo/hello.txt");
-  for (const until = Date.now() + 4000; Date.now() < until;) expect((await handle.stat()).size).toBe(6);
+  const born = Date.now();
+  // A watch ends with its session, and is not begun again.
+  for await (const { filename } of watchWhile(fs, () => fs.writeFile("/tick", String(Date.now())))) {
+    expect(filename).not.toBeUndefined();
+    if (Date.now() - born > 4000) break;
+  }
+});
+
+test("a panel that disconnects takes its handles with it, and is no misuse", async () => {
+  const { fs } = await world.panel("bye");
+  await fs.open("/repo/hello.txt");
+  await fs.disconnect();
+  await expect.poll(() => world.handles("bye"), { timeout: 5000 }).toEqual([]);
+  expect(world.errors).toEqual([]);
 });
 
 test("a port is served for opened panels alone", () => {
