@@ -1,58 +1,124 @@
 import { invalidArgType } from "../errors/node.js";
+import type { SystemError } from "../errors/system.js";
 import { FileType, type DirEntry } from "../gen/ctxfs/v1/fs_types_pb.js";
 import type { Core } from "./core.js";
 import { Dirent } from "./dirent.js";
 import { pathOf } from "./paths.js";
-import { join, partsOf, resolve } from "./posix.js";
+import { dirname, isWithin, join, partsOf, resolve } from "./posix.js";
 import { requireObject, requireString } from "./validate.js";
 
 type Exclude = (path: string | Dirent) => boolean;
 
 interface GlobCall {
+  patterns: string[];
   cwd: string;
-  /** Patterns from cwd, and those from the root. */
-  relative: string[];
-  absolute: string[];
   excludePatterns: string[];
   exclude: Exclude | undefined;
   withFileTypes: boolean;
 }
 
+/** A pattern as it is looked for: in the directory base, which may be reached through links, by what is left of it. */
+interface Search {
+  readonly base: string;
+  /** What names found are shown after: the pattern's own words for base. */
+  readonly prefix: string;
+  readonly rest: string;
+  /** The pattern ends with a slash: only directories are meant. */
+  readonly directories: boolean;
+}
+
+interface Match { shown: string; entry: Dirent }
+
 /** fs.promises.glob of Node 22: paths from cwd, or absolute ones for absolute patterns. */
-export function globFunction({ caller }: Core) {
+export function globFunction(core: Core) {
   return async function* glob(pattern: unknown, options?: unknown): AsyncGenerator<string | Dirent, void, undefined> {
     const call = globCall(pattern, options);
-    for (const [patterns, from] of [[call.relative, call.cwd], [call.absolute, "/"]] as const) {
-      if (patterns.length === 0) continue;
-      const excluded = excluder(call, from);
-      const request = { path: from, patterns: [...patterns], exclude: call.excludePatterns, withFileTypes: true };
-      for await (const { event } of caller.parts("glob", request)) {
-        if (event.case !== "matches") continue;
-        for (const entry of event.value.entries) {
-          if (!excluded(entry)) yield call.withFileTypes ? direntOf(entry) : shown(entry, from, patterns === call.absolute);
-        }
+    const seen = new Set<string>();
+    for (const text of call.patterns) {
+      for await (const { shown, entry } of matches(core, call, searchOf(text, call))) {
+        if (seen.has(shown)) continue;
+        seen.add(shown);
+        yield call.withFileTypes ? entry : shown;
       }
     }
   };
 }
 
+async function* matches(core: Core, call: GlobCall, search: Search): AsyncGenerator<Match, void, undefined> {
+  try {
+    if (search.rest === "") yield* itself(core, search);
+    else yield* below(core, call, search);
+  } catch (error) {
+    // A pattern that leads to nothing finds nothing.
+    if (!nothing.has((error as SystemError).code)) throw error;
+  }
+}
+
+const nothing = new Set(["ENOENT", "ENOTDIR", "ELOOP", "ENAMETOOLONG"]);
+
+/** The one path that a pattern without wildcards means. */
+async function* itself({ caller }: Core, { base, prefix, directories }: Search): AsyncGenerator<Match, void, undefined> {
+  if (prefix === "" || prefix.endsWith("..")) return;
+  const type = (await caller.call("lstat", { path: base })).stat?.type ?? FileType.UNSPECIFIED;
+  if (!directories || type === FileType.DIRECTORY) yield { shown: prefix, entry: direntAt(base, type) };
+}
+
+async function* below({ caller }: Core, call: GlobCall, search: Search): AsyncGenerator<Match, void, undefined> {
+  const { base, prefix, rest, directories } = search;
+  const request = { path: base, patterns: [rest], exclude: call.excludePatterns, withFileTypes: true };
+  const excluded = excluder(call, isWithin(call.cwd, base) ? call.cwd : base);
+  let first = rest === "**";
+  for await (const { event } of caller.parts("glob", request)) {
+    if (first) yield { shown: prefix === "" ? "." : prefix, entry: direntAt(base, FileType.DIRECTORY) };
+    first = false;
+    for (const entry of event.case === "matches" ? event.value.entries : []) {
+      if ((directories && entry.type !== FileType.DIRECTORY) || excluded(entry)) continue;
+      const path = namesOf(entry, base);
+      if (path !== "") yield { shown: prefix === "" ? path : `${prefix === "/" ? "" : prefix}/${path}`, entry: direntOf(entry) };
+    }
+  }
+}
+
+const wild = /[*?[\]{}()!+@]/;
+
+/** Leads through the words before the first wildcard by itself: they may be links, and "..", which the server's patterns are not. */
+function searchOf(pattern: string, { cwd, excludePatterns }: GlobCall): Search {
+  const parts = alternatives(pattern.replaceAll("\\", "/")).split("/").filter((part) => part !== "" && part !== ".");
+  const at = parts.findIndex((part) => wild.test(part));
+  // Patterns of exclude mean paths from cwd, and so the search begins there.
+  const fixed = excludePatterns.length > 0 && at >= 0 ? [] : parts.slice(0, at < 0 ? parts.length : at);
+  const words = pattern.startsWith("/") ? `/${fixed.join("/")}` : fixed.join("/");
+  return {
+    base: resolve(cwd, words), prefix: words === "" ? "" : words.startsWith("/") ? resolve(words) : join("", words),
+    rest: parts.slice(fixed.length).join("/"), directories: pattern.endsWith("/"),
+  };
+}
+
+/** "@(a|b)" is another way to write "{a,b}". */
+function alternatives(pattern: string): string {
+  return pattern.replace(/@\(([^()]*)\)/g, (_, words: string) => (words.includes("|") ? `{${words.replaceAll("|", ",")}}` : words));
+}
+
 function globCall(pattern: unknown, given: unknown): GlobCall {
-  const patterns = typeof pattern === "string" ? [pattern] : pattern;
-  if (!Array.isArray(patterns)) throw invalidArgType("patterns", ["string", "Array"], pattern);
+  const patterns = patternsOf(pattern);
   const options = given === undefined ? {} : requireObject(given, "options");
-  const { exclude, cwd } = options;
-  if (exclude !== undefined && typeof exclude !== "function" && !Array.isArray(exclude)) {
+  const { exclude = null, cwd } = options;
+  if (exclude !== null && typeof exclude !== "function" && !Array.isArray(exclude)) {
     throw invalidArgType("options.exclude", ["function", "string[]"], exclude);
   }
-  const texts = patterns.map((p) => requireString(p, "patterns"));
   return {
+    patterns,
     cwd: cwd === undefined ? "/" : resolve(pathOf(cwd, "options.cwd").shown),
-    relative: texts.filter((p) => !p.startsWith("/")),
-    absolute: texts.filter((p) => p.startsWith("/")).map((p) => p.slice(1)),
-    excludePatterns: Array.isArray(exclude) ? (exclude as string[]) : [],
+    excludePatterns: Array.isArray(exclude) ? exclude.map((p, i) => requireString(p, `options.exclude[${i}]`)) : [],
     exclude: typeof exclude === "function" ? (exclude as Exclude) : undefined,
-    withFileTypes: options.withFileTypes === true,
+    withFileTypes: Boolean(options.withFileTypes),
   };
+}
+
+function patternsOf(pattern: unknown): string[] {
+  if (Array.isArray(pattern)) return pattern.map((p, i) => requireString(p, `patterns[${i}]`));
+  if (typeof pattern === "object") throw invalidArgType("patterns", "Array", pattern);
+  return [requireString(pattern, "patterns")];
 }
 
 /** What the program's function leaves out goes with everything below it. It is asked once for each path. */
@@ -70,7 +136,7 @@ function excluder({ exclude, withFileTypes }: GlobCall, from: string): (entry: D
       const dir = parts.slice(0, i).join("/");
       if (ask(dir, withFileTypes ? new Dirent(parts[i - 1] ?? "", FileType.DIRECTORY, join(from, parts.slice(0, i - 1).join("/"))) : dir)) return true;
     }
-    return ask(shown(entry, from, false), withFileTypes ? direntOf(entry) : shown(entry, from, false));
+    return ask(namesOf(entry, from), withFileTypes ? direntOf(entry) : namesOf(entry, from));
   };
 }
 
@@ -78,7 +144,11 @@ function direntOf(entry: DirEntry): Dirent {
   return new Dirent(entry.name, entry.type, entry.parentPath);
 }
 
-function shown(entry: DirEntry, from: string, absolute: boolean): string {
-  const path = resolve(entry.parentPath, entry.name);
-  return absolute ? path : partsOf(path).slice(partsOf(from).length).join("/") || ".";
+function direntAt(path: string, type: FileType): Dirent {
+  return new Dirent(path.slice(path.lastIndexOf("/") + 1), type, dirname(path));
+}
+
+/** The path of an entry from a directory above it. */
+function namesOf(entry: DirEntry, from: string): string {
+  return partsOf(resolve(entry.parentPath, entry.name)).slice(partsOf(from).length).join("/");
 }

@@ -37,7 +37,7 @@ async function* named<T>(notices: AsyncIterable<T>, filename: unknown): AsyncGen
     const { code, syscall, kind } = error as SystemError;
     if (syscall !== "watch" || kind) throw error;
     const path = filename instanceof Uint8Array ? asBuffer(filename).toString() : (filename as string | URL).toString();
-    throw Object.assign(systemError({ code, syscall, path: path || undefined }), { filename });
+    throw Object.assign(systemError({ code, syscall, path: filename === "" ? undefined : path }), { filename });
   }
 }
 
