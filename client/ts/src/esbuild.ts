@@ -6,9 +6,11 @@ export function ctxfs(): Plugin {
   return {
     name: "ctxfs",
     setup(build) {
-      build.onResolve({ filter: /^(node:)?fs(\/promises)?$/ }, ({ path, kind, importer }) => {
-        const from = build.initialOptions.absWorkingDir ?? process.cwd();
-        return build.resolve(entryOf(path) ?? path, { kind, importer, resolveDir: from });
+      build.onResolve({ filter: /^(node:)?fs(\/promises)?$/ }, async ({ path, kind, importer, resolveDir }) => {
+        const entry = entryOf(path) ?? path;
+        // A library may stand where it cannot see the program's packages.
+        const own = await build.resolve(entry, { kind, importer, resolveDir: build.initialOptions.absWorkingDir ?? process.cwd() });
+        return own.errors.length === 0 ? own : build.resolve(entry, { kind, importer, resolveDir });
       });
     },
   };

@@ -13,7 +13,7 @@ export interface CtxfsProviderProps {
 
 /** Gives the components in it a panel's fs. */
 export function CtxfsProvider({ fs, children }: CtxfsProviderProps): ReactNode {
-  return createElement(Current, { value: fs ?? ambientFs() }, children);
+  return createElement(Current.Provider, { value: fs ?? ambientFs() }, children);
 }
 
 /** The fs of the CtxfsProvider around the component. Throws when there is none. */

@@ -11,6 +11,6 @@ const common = { absWorkingDir: at("."), bundle: true, logLevel: "warning" };
 await build({ ...common, entryPoints: [at("main.ts")], outfile: at("dist/main.js"), platform: "node", format: "esm", packages: "external" });
 // A sandboxed preload is one CommonJS file.
 await build({ ...common, entryPoints: [at("preload.ts")], outfile: at("dist/preload.cjs"), platform: "browser", format: "cjs", external: ["electron"] });
-// In the page the plug-in gives fs by ctxfs.
-await build({ ...common, entryPoints: [at("renderer.ts")], outfile: at("dist/renderer.js"), platform: "browser", format: "esm", plugins: [ctxfs()] });
+// In the page the plug-in gives fs by ctxfs. A page of a file loads scripts, and not everywhere modules.
+await build({ ...common, entryPoints: [at("renderer.ts")], outfile: at("dist/renderer.js"), platform: "browser", format: "iife", plugins: [ctxfs()] });
 await copyFile(at("index.html"), at("dist/index.html"));

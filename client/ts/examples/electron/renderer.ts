@@ -8,8 +8,12 @@ const show = (text: string): void => {
   document.body.append(line);
 };
 
-show(`context ${contextId ?? "unknown"}`);
-await fs.appendFile("/visits.txt", `${new Date().toISOString()}\n`);
-show(await fs.readFile("/visits.txt", "utf8"));
-show(`files: ${(await fs.readdir("/")).join(", ")}`);
-show(JSON.stringify(await getInfo(), null, 2));
+async function visit(): Promise<void> {
+  show(`context ${contextId ?? "unknown"}`);
+  await fs.appendFile("/visits.txt", `${new Date().toISOString()}\n`);
+  show(await fs.readFile("/visits.txt", "utf8"));
+  show(`files: ${(await fs.readdir("/")).join(", ")}`);
+  show(JSON.stringify(await getInfo(), null, 2));
+}
+
+visit().catch((error: unknown) => { show(String(error)); });

@@ -1,6 +1,6 @@
 import { build as esbuild, type BuildOptions } from "esbuild";
 import { join } from "node:path";
-import { build as vite } from "vite";
+import { build as vite, createServer, type ViteDevServer } from "vite";
 import { ctxfs as esbuildPlugin } from "../../src/esbuild.js";
 import { ctxfs as vitePlugin } from "../../src/vite.js";
 
@@ -26,4 +26,12 @@ export async function bundleByVite(dir: string, name: string): Promise<string> {
     },
   });
   return `/vite/${out}`;
+}
+
+/** Vite's server for development, with the plug-in, as a middleware. */
+export function serveByVite(dir: string): Promise<ViteDevServer> {
+  return createServer({
+    root: dir, configFile: false, logLevel: "error", appType: "custom", plugins: [vitePlugin()], publicDir: false,
+    server: { middlewareMode: true, ws: false }, optimizeDeps: { entries: ["panels/imports-fs.ts"] },
+  });
 }

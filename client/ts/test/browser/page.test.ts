@@ -3,15 +3,20 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import * as nodefs from "node:fs/promises";
 import { join } from "node:path";
+import type { ViteDevServer } from "vite";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { bundle, bundleByVite } from "./bundles.js";
+import { bundle, bundleByVite, serveByVite } from "./bundles.js";
 import { setStage, type Stage } from "./stage.js";
 
 vi.setConfig({ testTimeout: 90_000 });
 
 let stage: Stage;
+let dev: ViteDevServer | undefined;
 beforeAll(async () => { stage = await setStage(); }, 60_000);
-afterAll(() => stage.stop());
+afterAll(async () => {
+  await dev?.close();
+  await stage.stop();
+});
 
 test("a page reaches the server by WebSocket", async () => {
   const script = await bundle(stage.installed.dir, "websocket.ts");
@@ -44,9 +49,17 @@ test("a page of another origin is not let in, and is told why", async () => {
   elsewhere.close();
 });
 
-const bundlers: Record<string, (dir: string, name: string) => Promise<string>> = { esbuild: bundle, vite: bundleByVite };
+const bundlers: Record<string, (dir: string, name: string) => Promise<string>> = {
+  esbuild: bundle,
+  vite: bundleByVite,
+  "vite-dev": async (dir, name) => {
+    dev = await serveByVite(dir);
+    stage.use(dev.middlewares);
+    return `/panels/${name}`;
+  },
+};
 
-test.each(Object.entries(bundlers))("a panel that imports fs, bundled by %s, runs on its files", async (name, build) => {
+test.each(Object.entries(bundlers))("a panel that imports fs, given by %s, runs on its files", async (name, build) => {
   const script = await build(stage.installed.dir, "imports-fs.ts");
   const panel = await stage.host.openPanel(`pages/${name}`);
   const { contextId } = panel;

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
-import { createServer, type Server as HttpServer } from "node:http";
+import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { extname, join, normalize } from "node:path";
 import type { Browser, Page } from "playwright-core";
@@ -16,12 +16,17 @@ export interface Stage {
   readonly installed: Installed;
   /** Where pages come from: "http://localhost:PORT". */
   readonly origin: string;
+  /** Lets a bundler's server answer what it knows, before files are looked for. */
+  use(middleware: Middleware): void;
   /** Opens a page that runs a module, which calls report when it is done; gives what it reported. */
   run(script: string, settings?: object): Promise<unknown>;
   /** Opens a page that runs a module. */
   open(script: string, settings?: object, origin?: string): Promise<Page>;
   stop(): Promise<void>;
 }
+
+/** As Connect and Vite have them. */
+export type Middleware = (request: IncomingMessage, response: ServerResponse, next: () => void) => void;
 
 const types: Readonly<Record<string, string>> = { ".js": "text/javascript", ".html": "text/html", ".css": "text/css" };
 
@@ -33,10 +38,12 @@ export async function setStage(): Promise<Stage> {
   const server = await startTestServer("--origin", origin);
   const host = await startServer({ workspace: server.workspace });
   const browser = await startChromium();
-  answer(pages, host, installed.dir, server.url);
+  let middleware: Middleware = (_request, _response, next) => { next(); };
+  answer(pages, host, installed.dir, server.url, (...args) => { middleware(...args); });
   const open = (script: string, settings?: object, from = origin): Promise<Page> => openPage(browser, `${from}/page?${new URLSearchParams({ script, settings: JSON.stringify(settings ?? {}) }).toString()}`);
   return {
     server, host, installed, origin, open,
+    use: (given) => { middleware = given; },
     run: async (script, settings) => {
       const page = await open(script, settings);
       try {
@@ -63,7 +70,7 @@ async function listen(pages: HttpServer): Promise<string> {
 }
 
 /** Serves /page, a document that runs a script; /panel/ID, what a page's backend would tell it of its panel; and files. */
-function answer(pages: HttpServer, host: Server, dir: string, url: string): void {
+function answer(pages: HttpServer, host: Server, dir: string, url: string, middleware: Middleware): void {
   pages.on("request", (request, response) => {
     const asked = new URL(request.url ?? "/", "http://localhost");
     const send = (type: string, body: string | Buffer, status = 200): void => { response.writeHead(status, { "content-type": type }).end(body); };
@@ -73,7 +80,10 @@ function answer(pages: HttpServer, host: Server, dir: string, url: string): void
       } else if (asked.pathname.startsWith("/panel/")) {
         const { contextId, partition, token } = await host.openPanel(asked.pathname.slice("/panel/".length));
         send("application/json", JSON.stringify({ contextId, partition, token, url }));
-      } else send(types[extname(asked.pathname)] ?? "application/octet-stream", await readFile(join(dir, normalize(asked.pathname))));
+      } else {
+        await new Promise<void>((resolve) => { middleware(request, response, resolve); });
+        send(types[extname(asked.pathname)] ?? "application/octet-stream", await readFile(join(dir, normalize(asked.pathname))));
+      }
     };
     reply().catch((error: unknown) => { send("text/plain", String(error), 404); });
   });
