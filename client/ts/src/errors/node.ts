@@ -10,6 +10,32 @@ type Constructor = new (message: string) => Error;
 const primitives = new Set(["string", "function", "number", "object", "boolean", "bigint", "symbol"]);
 const className = /^([A-Z][a-z0-9]*)+$/;
 
+let heard: ((error: Error) => void) | undefined;
+
+/**
+ * Calls start, and throws the first argument error that was made before it returned: for functions that throw at once
+ * what their siblings with promises reject with. Nothing else runs meanwhile, so that the error is this call's own.
+ */
+export function throwingAtOnce<T>(start: () => Promise<T>): Promise<T> {
+  let first: Error | undefined;
+  heard = (error) => { first ??= error; };
+  try {
+    const result = start();
+    if (!first) return result;
+    result.catch(() => { /* thrown instead */ });
+  } finally {
+    heard = undefined;
+  }
+  throw first;
+}
+
+/** An argument error of Node's inside, whose text does not show the code. */
+export function innerError(Base: Constructor, code: string, message: string): NodeError {
+  const error = Object.assign(new Base(message), { code });
+  heard?.(error);
+  return error;
+}
+
 /** Makes an error with Node's code, whose stack begins as Node's does: "TypeError [ERR_X]: message". */
 export function nodeError(Base: Constructor, code: string, message: string): NodeError {
   const error = new Base(message) as NodeError;
@@ -19,6 +45,7 @@ export function nodeError(Base: Constructor, code: string, message: string): Nod
   });
   if (typeof error.stack === "string") error.stack = error.stack.replace(name, `${name} [${code}]`);
   error.code = code;
+  heard?.(error);
   return error;
 }
 

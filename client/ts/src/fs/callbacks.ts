@@ -1,5 +1,5 @@
 import { streams } from "#platform";
-import { invalidArgType } from "../errors/node.js";
+import { innerError, invalidArgType, received, throwingAtOnce } from "../errors/node.js";
 import { systemError } from "../errors/system.js";
 import type { StreamOperations } from "../platform/types.js";
 import type { CallbackFs } from "./callbacktypes.js";
@@ -32,15 +32,15 @@ export function callbacksOf(promises: FsPromises): CallbackFs {
   const own = promises as unknown as Record<string, AsyncFunction>;
   const files = new Map<number, FileHandle>();
   const fs: Record<string, unknown> = {};
-  for (const name of pathFunctions) fs[name] = withCallback((...args) => call(own, name, args));
+  for (const name of pathFunctions) fs[name] = withCallback(name, (...args) => call(own, name, args));
   for (const name of contentFunctions) {
-    fs[name] = withCallback((file, ...args) => call(own, name, [typeof file === "number" ? fileOf(files, file, name) : file, ...args]));
+    fs[name] = withCallback(name, (file, ...args) => call(own, name, [typeof file === "number" ? fileOf(files, file, name) : file, ...args]));
   }
   for (const [name, method] of Object.entries(fileFunctions)) {
-    fs[name] = withCallback((fd, ...args) => call(fileOf(files, fd, name), method, args));
+    fs[name] = withCallback(name, (fd, ...args) => call(fileOf(files, fd, name), method, args));
   }
   for (const [name, fields] of Object.entries(transferFunctions)) {
-    fs[name] = withCallback((fd, ...args) => call(fileOf(files, fd, name), name, args), (result) => fields.map((field) => (result as Record<string, unknown>)[field]));
+    fs[name] = withCallback(name, (fd, ...args) => call(fileOf(files, fd, name), name, args), (result) => fields.map((field) => (result as Record<string, unknown>)[field]));
   }
   Object.assign(fs, openAndClose(promises, files), { exists: existsOf(own), watch: watchOf(promises), constants: promises.constants, promises });
   const operations = fs as unknown as StreamOperations;
@@ -51,12 +51,12 @@ export function callbacksOf(promises: FsPromises): CallbackFs {
 
 function openAndClose(promises: FsPromises, files: Map<number, FileHandle>) {
   return {
-    open: withCallback(async (path, flags, mode) => {
+    open: withCallback("open", async (path, flags, mode) => {
       const handle = await promises.open(path as string, flags as string, mode as number);
       files.set(handle.fd, handle as unknown as FileHandle);
       return handle.fd;
     }),
-    close: withCallback(async (fd) => {
+    close: withCallback("close", async (fd) => {
       const handle = fileOf(files, fd, "close");
       files.delete(fd as number);
       await handle.close();
@@ -64,15 +64,34 @@ function openAndClose(promises: FsPromises, files: Map<number, FileHandle>) {
   };
 }
 
-/** Takes the callback off the arguments, and calls it with what run gives. Throws at once when there is none. */
-function withCallback(run: AsyncFunction, values: (result: unknown) => unknown[] = (result) => (result === undefined ? [] : [result])) {
+/**
+ * Where each function has its callback: after so many arguments; "optional" when one more may stand before it, "either"
+ * when Node looks at both places. It is shown when it is no function.
+ */
+const places: Readonly<Record<string, readonly [required: number, form: "strict" | "optional" | "either"]>> = {
+  access: [1, "optional"], appendFile: [2, "either"], chmod: [2, "strict"], chown: [3, "strict"], close: [1, "strict"], copyFile: [2, "optional"],
+  cp: [2, "optional"], exists: [1, "strict"], fchmod: [2, "strict"], fchown: [3, "strict"], fdatasync: [1, "strict"], fstat: [1, "optional"], fsync: [1, "strict"],
+  ftruncate: [1, "optional"], futimes: [3, "strict"], lchown: [3, "strict"], link: [2, "strict"], lstat: [1, "optional"], lutimes: [3, "strict"], mkdir: [1, "optional"],
+  mkdtemp: [1, "optional"], open: [1, "optional"], opendir: [1, "optional"], readFile: [1, "either"], readdir: [1, "optional"], readlink: [1, "optional"],
+  realpath: [1, "optional"], rename: [2, "strict"], rm: [1, "optional"], rmdir: [1, "optional"], stat: [1, "optional"], statfs: [1, "optional"],
+  symlink: [2, "either"], truncate: [1, "optional"], unlink: [1, "strict"], utimes: [3, "strict"], writeFile: [2, "either"],
+};
+
+function notCallback(name: string, args: readonly unknown[]): Error {
+  const [required, form] = places[name] ?? [args.length, "strict"];
+  const after = form === "strict" ? undefined : args[required + 1];
+  return invalidArgType("cb", "Function", form === "optional" ? after : (after || args[required]));
+}
+
+/** Takes the callback off the arguments, and calls it with what run gives. Throws wrong arguments at once, and a missing callback. */
+function withCallback(name: string, run: AsyncFunction, values: (result: unknown) => unknown[] = (result) => (result === undefined ? [] : [result])) {
   return (...args: unknown[]): void => {
-    const callback = args.pop();
-    if (typeof callback !== "function") throw invalidArgType("cb", "Function", undefined);
+    const callback = args.at(-1);
+    if (typeof callback !== "function") throw notCallback(name, args);
     const done = callback as Callback;
-    const start = async (): Promise<unknown> => run(...args);
+    const started = throwingAtOnce(async (): Promise<unknown> => run(...args.slice(0, -1)));
     // What a callback throws is its program's, and no rejection here.
-    start().then((result) => { queueMicrotask(() => { done(null, ...values(result)); }); }, (error: unknown) => { queueMicrotask(() => { done(error); }); });
+    started.then((result) => { queueMicrotask(() => { done(null, ...values(result)); }); }, (error: unknown) => { queueMicrotask(() => { done(error); }); });
   };
 }
 
@@ -81,10 +100,18 @@ function call(target: object, name: string, args: unknown[]): Promise<unknown> {
 }
 
 function fileOf(files: Map<number, FileHandle>, fd: unknown, syscall: string): FileHandle {
-  if (typeof fd !== "number") throw invalidArgType("fd", "number", fd);
+  checkFile(fd);
   const handle = files.get(fd);
   if (!handle) throw systemError({ code: "EBADF", syscall });
   return handle;
+}
+
+/** The number of a file is checked inside in Node, where errors do not show their code. */
+function checkFile(fd: unknown): asserts fd is number {
+  if (typeof fd !== "number") throw innerError(TypeError, "ERR_INVALID_ARG_TYPE", `The "fd" argument must be of type number. Received ${received(fd)}`);
+  const range = Number.isInteger(fd) ? ">= 0 && <= 2147483647" : "an integer";
+  if (Number.isInteger(fd) && fd >= 0 && fd < 2 ** 31) return;
+  throw innerError(RangeError, "ERR_OUT_OF_RANGE", `The value of "fd" is out of range. It must be ${range}. Received ${fd}`);
 }
 
 function existsOf(own: Record<string, AsyncFunction>) {

@@ -1,3 +1,4 @@
+import { innerError } from "../errors/node.js";
 import { systemError, type SystemError } from "../errors/system.js";
 import { contentBytes, decoded, isPieces } from "./bytes.js";
 import type { Core } from "./core.js";
@@ -5,7 +6,7 @@ import { FileHandle } from "./handle.js";
 import { pathFields, pathOf, twoPathFields, type VirtualPath } from "./paths.js";
 import { aborted, writePieces } from "./pieces.js";
 import { readAt, writeAt } from "./transfer.js";
-import { appends, callMode, flagOf, inner, modeOf, optionsOf, requireBoolean, requireSignal, type FlagForm } from "./validate.js";
+import { appends, callMode, flagOf, modeOf, optionsOf, requireBoolean, requireSignal, type FlagForm } from "./validate.js";
 
 /** What fs.promises.readFile and its siblings take. */
 interface FileOptions { encoding?: string | null; flag?: unknown; mode?: unknown; flush?: unknown; signal?: AbortSignal }
@@ -19,7 +20,7 @@ export function contentFunctions(core: Core) {
     async readFile(path: unknown, options?: unknown): Promise<Buffer | string> {
       const { encoding, flag, signal } = optionsOf<FileOptions>(options, { flag: "r" });
       if (path instanceof FileHandle) {
-        if (path.fd === -1) throw inner(RangeError, "ERR_OUT_OF_RANGE", 'The value of "fd" is out of range. It must be >= 0 && <= 2147483647. Received -1');
+        if (path.fd === -1) throw innerError(RangeError, "ERR_OUT_OF_RANGE", 'The value of "fd" is out of range. It must be >= 0 && <= 2147483647. Received -1');
         return path.readFile(options);
       }
       aborted(signal);

@@ -1,4 +1,4 @@
-import { invalidArgType, invalidArgValue, nodeError, outOfRange } from "../errors/node.js";
+import { innerError, invalidArgType, invalidArgValue, nodeError, outOfRange } from "../errors/node.js";
 import { systemError } from "../errors/system.js";
 import { Buffer } from "#platform";
 
@@ -96,16 +96,11 @@ export function modeOf(value: unknown, name: string, def?: number): number {
 /** The mode of access and copyFile: 0 to 7. Node's own code checks it inside, in other words than elsewhere. */
 export function callMode(mode: unknown): number {
   if (mode === undefined || mode === null) return 0;
-  if (typeof mode !== "number") throw inner(TypeError, "ERR_INVALID_ARG_TYPE", "mode must be int32 or null/undefined");
-  if (!Number.isFinite(mode)) throw inner(RangeError, "ERR_OUT_OF_RANGE", "mode is out of range");
+  if (typeof mode !== "number") throw innerError(TypeError, "ERR_INVALID_ARG_TYPE", "mode must be int32 or null/undefined");
+  if (!Number.isFinite(mode)) throw innerError(RangeError, "ERR_OUT_OF_RANGE", "mode is out of range");
   const whole = Math.trunc(mode);
-  if (whole < 0 || whole > 7) throw inner(RangeError, "ERR_OUT_OF_RANGE", "mode is out of range: >= 0 && <= 7");
+  if (whole < 0 || whole > 7) throw innerError(RangeError, "ERR_OUT_OF_RANGE", "mode is out of range: >= 0 && <= 7");
   return whole;
-}
-
-/** An error of Node's inside, whose text does not show the code. */
-export function inner(Base: new (message: string) => Error, code: string, message: string): Error {
-  return Object.assign(new Base(message), { code });
 }
 
 const flagStrings = new Set([
