@@ -6,10 +6,10 @@ const text = "grüße €😀\n";
 const bytes = Buffer.from("0123456789abcdef");
 const failure = new Error("the source failed");
 
-function *pieces(...list: unknown[]): Generator<unknown> { yield* list; }
-async function *later(...list: unknown[]): AsyncGenerator<unknown> { for (const piece of list) { await Promise.resolve(); yield piece; } }
-function *failing(): Generator<unknown> { yield "a"; throw failure; }
-async function *failingLater(): AsyncGenerator<unknown> { yield "a"; await Promise.resolve(); throw failure; }
+function *pieces(...list: unknown[]): Generator { yield* list; }
+async function *later(...list: unknown[]): AsyncGenerator { for (const piece of list) { await Promise.resolve(); yield piece; } }
+function *failing(): Generator { yield "a"; throw failure; }
+async function *failingLater(): AsyncGenerator { yield "a"; await Promise.resolve(); throw failure; }
 
 /** What a program may give as content, and what it may not. Made anew for each call: streams are read once. */
 const data: Record<string, () => unknown> = {

@@ -27,7 +27,7 @@ async function followed(fs: Fs, path: string, flags: string, make: (h: Fs) => Fs
 
 /** Where pieces are cut is the stream's own affair unless highWaterMark says it. */
 function joined(data: unknown[]): unknown {
-  return data.every((d) => Buffer.isBuffer(d)) ? { pieces: data.length, bytes: Buffer.concat(data as Buffer[]) } : data;
+  return data.every((d) => Buffer.isBuffer(d)) ? { pieces: data.length, bytes: Buffer.concat(data) } : data;
 }
 
 const read = (make: Make, file = "a.txt") => (fs: Fs, dir: string, value?: unknown): unknown => followed(fs, `${dir}/${file}`, "r", (h) => make(h, value));

@@ -95,7 +95,7 @@ async function owner(fs: Fs, path: string): Promise<unknown> {
 }
 
 const times: Record<string, unknown> = {
-  zero: 0, one: 1, "a fraction": 1.5, "a small fraction": 1234567890.123456789, "microseconds": 1600000000.000001, "-1": -1, "-1.5": -1.5, "-0": -0, "the text 1": "1", "the text 1.5": "1.5",
+  zero: 0, one: 1, "a fraction": 1.5, "a small fraction": 1234567890.1234567, "microseconds": 1600000000.000001, "-1": -1, "-1.5": -1.5, "-0": -0, "the text 1": "1", "the text 1.5": "1.5",
   "the text -1": "-1", "the text abc": "abc", "the text 1abc": "1abc", "the text 0x10": "0x10", "the text 1e3": "1e3", "an empty text": "", "a blank text": " ", "a text with blanks": " 5 ", "the text Infinity": "Infinity", "the text NaN": "NaN",
   NaN: NaN, Infinity: Infinity, "-Infinity": -Infinity, "a Date": new Date(1_500_000_000_123), "a Date before 1970": new Date(-1500), "a Date of 1900": new Date("1900-01-01"), "an invalid Date": new Date(NaN),
   null: null, undefined: undefined, true: true, "an object": {}, "a bigint": 5n, "a symbol": Symbol("t"), "2**31": 2 ** 31, "2**33": 2 ** 33, "1e10": 1e10, "an object with valueOf": { valueOf: () => 5 },
