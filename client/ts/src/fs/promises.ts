@@ -11,21 +11,22 @@ import { nameFunctions } from "./names.js";
 /** An open file: Node's FileHandle, which emits "close". */
 export type OpenFile = nodefs.FileHandle & Pick<EventEmitter, "on" | "once" | "off" | "addListener" | "removeListener" | "emit">;
 
-/** Options of glob. */
-export interface GlobOptions {
+/** Options of glob. Entry is what exclude is asked about: a path, or a Dirent. */
+export interface GlobOptions<Entry = string> {
   /** Where relative patterns count from; the root unless told. */
-  cwd?: string | URL;
-  /** What is left out, with everything below it: patterns, or a function that is given each path. */
-  exclude?: readonly string[] | ((path: string) => boolean);
+  cwd?: string | URL | undefined;
+  /** What is left out, with everything below it: patterns, or a function. */
+  exclude?: readonly string[] | ((entry: Entry) => boolean) | undefined;
 }
 
 /** fs.promises.glob of Node 22. */
 export interface Glob {
-  (pattern: string | readonly string[], options?: GlobOptions & { withFileTypes?: false }): AsyncIterableIterator<string>;
+  (pattern: string | readonly string[], options?: GlobOptions & { withFileTypes?: false | undefined }): AsyncGenerator<string, undefined, undefined>;
+  (pattern: string | readonly string[], options: GlobOptions<Dirent> & { withFileTypes: true }): AsyncGenerator<Dirent, undefined, undefined>;
   (
     pattern: string | readonly string[],
-    options: Omit<GlobOptions, "exclude"> & { withFileTypes: true; exclude?: readonly string[] | ((entry: Dirent) => boolean) },
-  ): AsyncIterableIterator<Dirent>;
+    options: { cwd?: string | URL | undefined; exclude?: readonly string[] | ((entry: never) => boolean) | undefined; withFileTypes?: boolean | undefined },
+  ): AsyncGenerator<string | Dirent, undefined, undefined>;
 }
 
 /** Every function of Node's fs/promises, over a context folder. */
