@@ -118,6 +118,22 @@ test("bytes that are no message end the session, and no other panel's", async ()
   expect((await handle.stat()).size).toBe(6);
 });
 
+test("a panel that takes no answers holds up no other", async () => {
+  const own = await world.panel("evil");
+  await own.fs.writeFile("/large", Buffer.alloc(3 << 20));
+  const evil = new Evil();
+  await evil.begin();
+  const asked = 30; // far more than all windows between the server and the panel hold
+  for (let i = 1; i <= asked; i++) {
+    evil.request({ id: BigInt(i), request: { case: "operation", value: { request: { case: "readFile", value: { path: "/large" } } } } });
+  }
+  const { fs } = await world.panel("good");
+  const bytes = Buffer.alloc(20 << 20, "not held up");
+  await fs.writeFile("/large", bytes);
+  expect(bytes.equals(await fs.readFile("/large"))).toBe(true);
+  expect(evil.answers.length).toBeLessThan(asked / 2);
+});
+
 test("no token reaches a panel", async () => {
   const evil = new Evil();
   await evil.begin();
