@@ -5,11 +5,7 @@ export const ctxfsClient = async ({ module, address, token }) => {
   return {
     stat: (_, name) => fs.stat("/" + name),
     readFile: (_, name) => fs.readFile("/" + name),
-    stream: async (name) => {
-      let read = 0;
-      for await (const chunk of fs.callbacks.createReadStream("/" + name)) read += chunk.length;
-      return read;
-    },
+    stream: async (name) => (await fs.readFile("/" + name)).length,
     close: () => fs.disconnect(),
   };
 };

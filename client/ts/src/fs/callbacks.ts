@@ -2,8 +2,9 @@ import { streams } from "#platform";
 import { innerError, invalidArgType, received, throwingAtOnce } from "../errors/node.js";
 import { systemError } from "../errors/system.js";
 import type { StreamOperations } from "../platform/types.js";
+import { ReadAhead } from "./ahead.js";
 import type { CallbackFs } from "./callbacktypes.js";
-import type { FileHandle } from "./handle.js";
+import { readPieceOf, type FileHandle } from "./handle.js";
 import type { FsPromises } from "./promises.js";
 import { FileWatcher } from "./watcher.js";
 
@@ -44,9 +45,37 @@ export function callbacksOf(promises: FsPromises): CallbackFs {
   }
   Object.assign(fs, openAndClose(promises, files), { exists: existsOf(own), watch: watchOf(promises), constants: promises.constants, promises });
   const operations = fs as unknown as StreamOperations;
-  fs.createReadStream = (path: unknown, options?: unknown) => streams.read(path, options, operations);
+  fs.createReadStream = (path: unknown, options?: unknown) => streams.read(path, options, opensItself(options) ? readingAhead(operations, files) : operations);
   fs.createWriteStream = (path: unknown, options?: unknown) => streams.write(path, options, operations);
   return fs as unknown as CallbackFs;
+}
+
+/** Tells whether a stream opens its file, whose position then is nobody else's. */
+function opensItself(options: unknown): boolean {
+  return typeof options !== "object" || (options as { fd?: unknown } | null)?.fd == null;
+}
+
+/** The operations of one stream, which reads ahead. */
+function readingAhead(operations: StreamOperations, files: Map<number, FileHandle>): StreamOperations {
+  let ahead: ReadAhead | undefined;
+  return {
+    ...operations,
+    open: (path, flags, mode, done) => {
+      operations.open(path, flags, mode, (error, fd) => {
+        const handle = files.get(fd ?? -1);
+        if (handle) ahead = new ReadAhead((at, size) => readPieceOf(handle, at, size));
+        done(error, fd);
+      });
+    },
+    read: (fd, buffer, offset, length, position, done) => {
+      if (!ahead) {
+        operations.read(fd, buffer, offset, length, position, done);
+        return;
+      }
+      ahead.read(buffer.subarray(offset, offset + length), position as number | undefined)
+        .then((n) => { done(null, n, buffer); }, (error: unknown) => { done(error, 0, buffer); });
+    },
+  };
 }
 
 function openAndClose(promises: FsPromises, files: Map<number, FileHandle>) {

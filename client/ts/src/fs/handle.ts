@@ -17,8 +17,15 @@ const futime = { syscall: "futime" };
 /** The first buffer for a file whose size is not known. */
 const unknownSize = 64 << 10;
 
+/** Reads size bytes from a position on, which may be many; fewer bytes mean the end of the file. For the streams of this package. */
+export let readPieceOf: (handle: FileHandle, position: number, size: number) => Promise<Uint8Array>;
+
 /** An open file, as Node's FileHandle. */
 export class FileHandle extends EventEmitter {
+  static {
+    readPieceOf = (handle, position, size) => handle.#use("read", (fd) => transfer.readPiece(handle.#core.caller, fd, position, size));
+  }
+
   readonly #core: Core;
   #fd: number;
   readonly #opened: number;

@@ -34,6 +34,14 @@ export async function readAt(caller: Caller, fd: number, bytes: Uint8Array, posi
   return end;
 }
 
+/** Reads size bytes from position on: beside the session where there are many and there is such a way. Fewer bytes mean the end. */
+export async function readPiece(caller: Caller, fd: number, position: number, size: number): Promise<Uint8Array> {
+  const beside = size > caller.maxContent ? await caller.content?.({ fd, start: position, end: position + size - 1 }) : undefined;
+  if (beside) return beside;
+  const bytes = new Uint8Array(size);
+  return bytes.subarray(0, await readAt(caller, fd, bytes, position));
+}
+
 /** Reads into bytes from the handle's own position. Returns how many were read: fewer at the end of the file. */
 export async function readOn(caller: Caller, fd: number, bytes: Uint8Array, options?: CallOptions): Promise<number> {
   let done = 0;

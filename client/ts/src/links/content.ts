@@ -11,8 +11,8 @@ const readSize = 1 << 20;
 const silence = 30_000;
 
 /**
- * Asks GET /v1/content for a whole file, and has the kernel write it where it stays: a connection for one file, which
- * costs nothing beside a file of many megabytes. Gives undefined when that is not to be had, whatever the reason: then
+ * Asks GET /v1/content, and has the kernel write what comes where it stays: a connection for each request, which costs
+ * nothing beside many megabytes. Gives undefined when that is not to be had, whatever the reason: then
  * the session tells.
  */
 export function fetchContent(target: Target, headers: Readonly<Record<string, string>>, request: ContentRequest): Promise<Uint8Array | undefined> {
@@ -42,9 +42,10 @@ function open({ socket: path, host = "" }: Target, download: Download): Socket {
   return connect({ host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(url.port), onread });
 }
 
-function requestText(target: Target, headers: Readonly<Record<string, string>>, { path, rawPath, contextId }: ContentRequest): string {
-  const query = new URLSearchParams({ path });
-  if (rawPath.length > 0) query.set("raw_path", Buffer.from(rawPath).toString("base64"));
+function requestText(target: Target, headers: Readonly<Record<string, string>>, { rawPath, contextId, ...of }: ContentRequest): string {
+  const query = new URLSearchParams();
+  for (const key of ["path", "fd", "start", "end"] as const) if (of[key] !== undefined) query.set(key, String(of[key]));
+  if (rawPath && rawPath.length > 0) query.set("raw_path", Buffer.from(rawPath).toString("base64"));
   if (contextId) query.set("context_id", contextId);
   const lines = [`GET /v1/content?${query.toString()} HTTP/1.1`, `Host: ${target.host ?? "localhost"}`, "Connection: close"];
   for (const [name, value] of Object.entries(headers)) lines.push(`${name}: ${value}`);

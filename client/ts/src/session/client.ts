@@ -3,7 +3,7 @@ import { abortError } from "../errors/node.js";
 import { withWholePaths } from "./errorpaths.js";
 import { grpcCode, type SessionFailure } from "./failure.js";
 import { Lease } from "./lease.js";
-import type { Dialer } from "./link.js";
+import type { ContentOf, Dialer } from "./link.js";
 import { repeats, type CallOptions, type Caller, type OpName, type PartsOp, type RequestInit, type ResponseOf } from "./operations.js";
 import { PartQueue } from "./parts.js";
 import { Broken, Exchange, Session, type ExchangeOptions } from "./session.js";
@@ -19,7 +19,6 @@ const maxTries = 3;
 interface Failure { session: Session; error: unknown }
 
 const none: CallOptions = {};
-const noBytes = new Uint8Array(0);
 
 /** What a client needs to know. */
 export interface ClientOptions {
@@ -83,9 +82,9 @@ export class Client implements Caller {
     });
   }
 
-  async content({ path = "", rawPath = noBytes }: RequestInit<"readFile">, { signal }: CallOptions = none): Promise<Uint8Array | undefined> {
+  async content(of: ContentOf, { signal }: CallOptions = none): Promise<Uint8Array | undefined> {
     await this.session(); // which has the current token
-    return this.options.dialer.content?.(this.renewal.current, { path, rawPath, contextId: this.contextId, signal });
+    return this.options.dialer.content?.(this.renewal.current, { ...of, contextId: this.contextId, signal });
   }
 
   async *parts<K extends PartsOp>(op: K, request: RequestInit<K>, options?: CallOptions): AsyncIterableIterator<ResponseOf<K>> {

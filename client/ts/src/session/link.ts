@@ -25,10 +25,18 @@ export interface Link {
   keepAlive?(on: boolean): void;
 }
 
-/** A whole file that is asked for beside the session. */
-export interface ContentRequest {
-  path: string;
-  rawPath: Uint8Array;
+/** Which content is asked for beside the session: of a path, or of an open file. */
+export interface ContentOf {
+  path?: string | undefined;
+  rawPath?: Uint8Array | undefined;
+  fd?: number | undefined;
+  /** The range; all of it unless told. end is the last byte. An open file needs a start. */
+  start?: number | undefined;
+  end?: number | undefined;
+}
+
+/** Content that is asked for, and who asks. */
+export interface ContentRequest extends ContentOf {
   contextId: string;
   signal?: AbortSignal | undefined;
 }

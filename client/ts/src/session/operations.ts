@@ -1,3 +1,4 @@
+import type { ContentOf } from "./link.js";
 import type { Operation, OperationResult, SessionReady } from "../gen/ctxfs/v1/session_pb.js";
 
 /** The name of an operation: "readFile". */
@@ -31,8 +32,8 @@ export interface Caller {
   call<K extends OpName>(op: K, request: RequestInit<K>, options?: CallOptions): Promise<ResponseOf<K>>;
   /** Does an operation whose result comes in parts, until the consumer stops. */
   parts<K extends PartsOp>(op: K, request: RequestInit<K>, options?: CallOptions): AsyncIterableIterator<ResponseOf<K>>;
-  /** Reads a whole large file beside the session, where that is quicker; undefined when that cannot be, or fails. */
-  content?(request: RequestInit<"readFile">, options?: CallOptions): Promise<Uint8Array | undefined>;
+  /** Reads large content beside the session, where that is quicker; undefined when that cannot be, or fails. */
+  content?(of: ContentOf, options?: CallOptions): Promise<Uint8Array | undefined>;
   /** The most bytes of content in one request, and in the reply to read. */
   readonly maxContent: number;
   /** Keeps the handles of this client alive while the connection is away, until the returned function is called. */
