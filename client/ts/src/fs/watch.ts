@@ -37,7 +37,9 @@ async function* named<T>(notices: AsyncIterable<T>, filename: unknown): AsyncGen
     const { code, syscall, kind } = error as SystemError;
     if (syscall !== "watch" || kind) throw error;
     const path = filename instanceof Uint8Array ? asBuffer(filename).toString() : (filename as string | URL).toString();
-    throw Object.assign(systemError({ code, syscall, path: filename === "" ? undefined : path }), { filename });
+    const shown: Partial<SystemError> = systemError({ code, syscall, path: filename === "" ? undefined : path });
+    if (path === "") delete shown.path;
+    throw Object.assign(shown, { filename });
   }
 }
 

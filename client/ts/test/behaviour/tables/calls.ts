@@ -44,7 +44,12 @@ export const pathCalls: Record<string, PathCall> = {
   truncate: (fs, _, p) => fs.truncate(p, 3),
   unlink: (fs, _, p) => fs.unlink(p),
   utimes: (fs, _, p) => fs.utimes(p, 1, 2),
-  watch: (fs, _, p) => { const c = new AbortController(); setTimeout(() => { c.abort(); }, 20); return fs.watch(p, { signal: c.signal }).next(); },
+  watch: async (fs, _, p) => {
+    const stop = new AbortController();
+    const there = await fs.stat(p).then(() => true, () => false);
+    if (there) setTimeout(() => { stop.abort(); }, 10);
+    return fs.watch(p, { signal: stop.signal }).next();
+  },
   writeFile: (fs, _, p) => fs.writeFile(p, "content"),
 };
 

@@ -112,5 +112,6 @@ export const names: Table = {
   "lchmod": (fs, dir) => fs.lchmod(`${dir}/link`, 0o600),
   "lutimes of a link": async (fs, dir) => { await fs.lutimes(`${dir}/link`, 1, 2); return [(await fs.lstat(`${dir}/link`)).mtimeMs, (await fs.stat(`${dir}/link`)).mtimeMs]; },
   "stat of a FIFO": async (fs, dir, disk) => { execFileSync("mkfifo", [`${disk}/fifo`]); const s = await fs.stat(`${dir}/fifo`); return [s.isFIFO(), s.isFile(), s.mode]; },
-  "the root is the context": differs("the root of a context is the context, and leads nowhere else", { resolved: "/" }, (fs) => fs.realpath("/../..").then(async (path: string) => ((await fs.readdir(path)).includes("row") ? path : "another"))),
+  "a path that leads beyond the root": differs("the context is all there is: what leads out of it is refused", { rejected: { code: "EACCES", path: "/../.." } }, (fs) => fs.realpath("/../..")),
+  "the root": differs("the root is the context's, and not the machine's", { resolved: true }, async (fs) => (await fs.readdir("/")).includes("row")),
 };
