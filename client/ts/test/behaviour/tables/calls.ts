@@ -24,7 +24,12 @@ export const pathCalls: Record<string, PathCall> = {
   "mkdir -p": (fs, _, p) => fs.mkdir(p, { recursive: true }),
   open: async (fs, _, p) => (await fs.open(p)).close(),
   "open w": async (fs, _, p) => (await fs.open(p, "w")).close(),
-  opendir: async (fs, _, p) => { const d = await fs.opendir(p); const path = d.path; await d.close(); return path; },
+  opendir: async (fs, _, p) => {
+    const d = await fs.opendir(p);
+    const path = d.path;
+    await d.close();
+    return path;
+  },
   readdir: (fs, _, p) => sorted(fs.readdir(p)),
   "readdir -r": (fs, _, p) => sorted(fs.readdir(p, { recursive: true })),
   readFile: (fs, _, p) => fs.readFile(p),
@@ -40,14 +45,23 @@ export const pathCalls: Record<string, PathCall> = {
   stat: (fs, _, p) => fs.stat(p),
   statfs: (fs, _, p) => fs.statfs(p),
   symlink: (fs, _, p) => fs.symlink("a.txt", p),
-  "symlink target": async (fs, dir, p) => { await fs.symlink(p, `${dir}/new`); return fs.readlink(`${dir}/new`); },
+  "symlink target": async (fs, dir, p) => {
+    await fs.symlink(p, `${dir}/new`);
+    return fs.readlink(`${dir}/new`);
+  },
   truncate: (fs, _, p) => fs.truncate(p, 3),
   unlink: (fs, _, p) => fs.unlink(p),
   utimes: (fs, _, p) => fs.utimes(p, 1, 2),
   watch: async (fs, _, p) => {
     const stop = new AbortController();
-    const there = await fs.stat(p).then(() => true, () => false);
-    if (there) setTimeout(() => { stop.abort(); }, 10);
+    const there = await fs.stat(p).then(
+      () => true,
+      () => false,
+    );
+    if (there)
+      setTimeout(() => {
+        stop.abort();
+      }, 10);
     return fs.watch(p, { signal: stop.signal }).next();
   },
   writeFile: (fs, _, p) => fs.writeFile(p, "content"),

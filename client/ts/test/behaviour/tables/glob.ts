@@ -1,7 +1,14 @@
 import { differs, marked, type Fs, type Run, type Table } from "../row.js";
 import { node22 } from "./glob.node22.js";
 
-interface Found { name: string; parentPath: string; path: string; isFile(): boolean; isDirectory(): boolean; isSymbolicLink(): boolean }
+interface Found {
+  name: string;
+  parentPath: string;
+  path: string;
+  isFile(): boolean;
+  isDirectory(): boolean;
+  isSymbolicLink(): boolean;
+}
 
 /** What glob finds, in an order. */
 async function found(entries: AsyncIterable<string | Found>): Promise<string[]> {
@@ -16,17 +23,75 @@ function shown(entry: Found): string {
 }
 
 const patterns = [
-  "*", "*.txt", "**", "**/*.txt", "dir/*", "dir/**", "dir/**/*.txt", "{a,lines}.txt", "[ab].txt", "[!a]*.txt", "?.txt", "!(a).txt", "+(a|l)*", "@(a|b).txt", "*(x)a.txt", "dir/**/deep.txt", "nowhere*", "./a.txt", "./*.txt",
-  "dir/../a.txt", "dirlink/*", "dirlink/**", "", "DIR/*", ".*", "dir/", "**/", "*/", "link", "broken", "l*/*", "dir/./b.txt", "*/*/*", "**/sub/**", "a.txt/", "a.txt/*", "..", "../row/*.txt", "{dir,empty}/*", "dir/{b,c}.txt", "{dir/*,*.bin}",
-  "a\\.txt", "[a", "{a", "**/**/*.txt", "dir//b.txt", "**.txt",
+  "*",
+  "*.txt",
+  "**",
+  "**/*.txt",
+  "dir/*",
+  "dir/**",
+  "dir/**/*.txt",
+  "{a,lines}.txt",
+  "[ab].txt",
+  "[!a]*.txt",
+  "?.txt",
+  "!(a).txt",
+  "+(a|l)*",
+  "@(a|b).txt",
+  "*(x)a.txt",
+  "dir/**/deep.txt",
+  "nowhere*",
+  "./a.txt",
+  "./*.txt",
+  "dir/../a.txt",
+  "dirlink/*",
+  "dirlink/**",
+  "",
+  "DIR/*",
+  ".*",
+  "dir/",
+  "**/",
+  "*/",
+  "link",
+  "broken",
+  "l*/*",
+  "dir/./b.txt",
+  "*/*/*",
+  "**/sub/**",
+  "a.txt/",
+  "a.txt/*",
+  "..",
+  "../row/*.txt",
+  "{dir,empty}/*",
+  "dir/{b,c}.txt",
+  "{dir/*,*.bin}",
+  "a\\.txt",
+  "[a",
+  "{a",
+  "**/**/*.txt",
+  "dir//b.txt",
+  "**.txt",
 ];
 
-const wrong: Record<string, unknown> = { undefined: undefined, null: null, "a number": 5, true: true, "an object": {}, "an array": [], "an array of a number": [5], "a function": found };
+const wrong: Record<string, unknown> = {
+  undefined: undefined,
+  null: null,
+  "a number": 5,
+  true: true,
+  "an object": {},
+  "an array": [],
+  "an array of a number": [5],
+  "a function": found,
+};
 
 /** Rows as they are run; Node 22's outcomes stand beside. */
 export const globRuns: Record<string, Run> = {
   ...Object.fromEntries(patterns.map((p): [string, Run] => [`"${p}"`, (fs: Fs, dir) => found(fs.glob(p, { cwd: dir }))])),
-  ...Object.fromEntries(["*.txt", "**", "dir/*", "dir/**", "nowhere"].map((p): [string, Run] => [`"${p}" with types`, (fs: Fs, dir) => found(fs.glob(p, { cwd: dir, withFileTypes: true }))])),
+  ...Object.fromEntries(
+    ["*.txt", "**", "dir/*", "dir/**", "nowhere"].map((p): [string, Run] => [
+      `"${p}" with types`,
+      (fs: Fs, dir) => found(fs.glob(p, { cwd: dir, withFileTypes: true })),
+    ]),
+  ),
   "an absolute pattern": (fs, dir) => found(fs.glob(`${dir}/*.txt`)),
   "an absolute pattern of all": (fs, dir) => found(fs.glob(`${dir}/dir/**`)),
   "two patterns": (fs, dir) => found(fs.glob(["*.txt", "*.bin"], { cwd: dir })),
@@ -34,15 +99,34 @@ export const globRuns: Record<string, Run> = {
   "exclude by a function": (fs, dir) => found(fs.glob("*.txt", { cwd: dir, exclude: (name: string) => name.startsWith("a") })),
   "exclude a directory by a function": (fs, dir) => found(fs.glob("**", { cwd: `${dir}/dir`, exclude: (name: string) => name === "sub" })),
   "exclude by patterns": (fs, dir) => found(fs.glob("**/*.txt", { cwd: dir, exclude: ["dir/**"] })),
-  "exclude by a function, with types": (fs, dir) => found(fs.glob("dir/*", { cwd: dir, withFileTypes: true, exclude: (entry: Found) => entry.name === "b.txt" })),
+  "exclude by a function, with types": (fs, dir) =>
+    found(fs.glob("dir/*", { cwd: dir, withFileTypes: true, exclude: (entry: Found) => entry.name === "b.txt" })),
   "cwd that is not there": (fs, dir) => found(fs.glob("*", { cwd: `${dir}/new` })),
   "cwd that is a file": (fs, dir) => found(fs.glob("*", { cwd: `${dir}/a.txt` })),
-  "the loop ends early": async (fs, dir) => { for await (const entry of fs.glob("a*", { cwd: dir })) return entry; return "none"; },
-  "glob gives an async iterator": (fs, dir) => { const g = fs.glob("*", { cwd: dir }); return [typeof g.next, typeof g[Symbol.asyncIterator]]; },
+  "the loop ends early": async (fs, dir) => {
+    for await (const entry of fs.glob("a*", { cwd: dir })) return entry;
+    return "none";
+  },
+  "glob gives an async iterator": (fs, dir) => {
+    const g = fs.glob("*", { cwd: dir });
+    return [typeof g.next, typeof g[Symbol.asyncIterator]];
+  },
   ...Object.fromEntries(Object.entries(wrong).map(([n, v]): [string, Run] => [`pattern: ${n}`, (fs: Fs, dir) => found(fs.glob(v, { cwd: dir }))])),
-  ...Object.fromEntries(Object.entries(wrong).filter(([n]) => n !== "undefined").map(([n, v]): [string, Run] => [`options: ${n}`, (fs: Fs) => found(fs.glob("row/a*", v))])),
-  ...Object.fromEntries(Object.entries(wrong).filter(([n]) => n !== "undefined").map(([n, v]): [string, Run] => [`exclude: ${n}`, (fs: Fs, dir) => found(fs.glob("a*", { cwd: dir, exclude: v }))])),
-  ...Object.fromEntries(Object.entries(wrong).filter(([n]) => n !== "undefined").map(([n, v]): [string, Run] => [`withFileTypes: ${n}`, (fs: Fs, dir) => found(fs.glob("a.txt", { cwd: dir, withFileTypes: v }))])),
+  ...Object.fromEntries(
+    Object.entries(wrong)
+      .filter(([n]) => n !== "undefined")
+      .map(([n, v]): [string, Run] => [`options: ${n}`, (fs: Fs) => found(fs.glob("row/a*", v))]),
+  ),
+  ...Object.fromEntries(
+    Object.entries(wrong)
+      .filter(([n]) => n !== "undefined")
+      .map(([n, v]): [string, Run] => [`exclude: ${n}`, (fs: Fs, dir) => found(fs.glob("a*", { cwd: dir, exclude: v }))]),
+  ),
+  ...Object.fromEntries(
+    Object.entries(wrong)
+      .filter(([n]) => n !== "undefined")
+      .map(([n, v]): [string, Run] => [`withFileTypes: ${n}`, (fs: Fs, dir) => found(fs.glob("a.txt", { cwd: dir, withFileTypes: v }))]),
+  ),
 };
 
 const why = "Node 20 has no glob: Node 22's outcome is recorded";
@@ -54,7 +138,8 @@ const unbalanced = "the server says what is wrong with a pattern that Node takes
 const all: Table = Object.fromEntries(Object.entries(globRuns).map(([name, run]) => [name, differs(why, node22[name], run)]));
 
 /** fs.promises.glob, as Node 22 has it. */
-export const glob = marked(all,
+export const glob = marked(
+  all,
   [/^exclude by a function$/, asked, { resolved: ["empty.txt", "lines.txt", "readonly.txt", "utf8.txt"] }],
   [/^exclude by a function, with types$/, asked, { resolved: ["/row/dir | /row/dir | c.txt | file", "/row/dir | /row/dir | sub | directory"] }],
   [/^exclude: a function$/, asked, { resolved: [] }],

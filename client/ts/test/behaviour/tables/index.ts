@@ -10,4 +10,14 @@ import { values } from "./values.js";
 import { whole } from "./whole.js";
 
 /** Every row. */
-export const tables = [...rowsOf("paths", paths), ...rowsOf("values", values), ...rowsOf("handle", handle), ...rowsOf("content", content), ...rowsOf("listing", listing), ...rowsOf("names", names), ...rowsOf("streams", streams), ...rowsOf("whole", whole), ...rowsOf("glob", glob)];
+export const tables = [
+  ...rowsOf("paths", paths),
+  ...rowsOf("values", values),
+  ...rowsOf("handle", handle),
+  ...rowsOf("content", content),
+  ...rowsOf("listing", listing),
+  ...rowsOf("names", names),
+  ...rowsOf("streams", streams),
+  ...rowsOf("whole", whole),
+  ...rowsOf("glob", glob),
+];

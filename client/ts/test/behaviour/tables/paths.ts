@@ -2,20 +2,51 @@ import { pathToFileURL } from "node:url";
 import { crossed, marked, same, type Table } from "../row.js";
 import { pathCalls } from "./calls.js";
 
-class Named { toString(): string { return "a.txt"; } }
-function named(): string { return "a.txt"; }
+class Named {
+  toString(): string {
+    return "a.txt";
+  }
+}
+function named(): string {
+  return "a.txt";
+}
 
 /** Values that are no path. */
 const wrong: Record<string, unknown> = {
-  undefined: undefined, null: null, true: true, "a number": 5, "a negative number": -1, NaN: NaN, "a bigint": 5n, "a symbol": Symbol("a"),
-  "an object": {}, "an object with entries": { a: 1 }, "an array": [], "an array of a path": ["a.txt"], "a function": named, "a nameless function": () => 1,
-  "a Date": new Date(0), "a String": new String("a.txt"), "an instance": new Named(), "an object without prototype": Object.create(null),
-  "a Uint16Array": new Uint16Array([97]), "a DataView": new DataView(new ArrayBuffer(1)), "an ArrayBuffer": new ArrayBuffer(1),
-  "a promise": Promise.resolve("a.txt"), "a RegExp": /a/, "a Map": new Map(),
-  "an empty string": "", "an empty Buffer": Buffer.alloc(0),
-  "a NUL": "a\0b", "a NUL at the end": "a\0", "a NUL in a Buffer": Buffer.from("a\0b"),
-  "an http URL": new URL("http://example.org/a.txt"), "a URL with a host": new URL("file://host/a.txt"),
-  "a URL with an encoded slash": new URL("file:///a%2Fb"), "a URL with a NUL": new URL("file:///a%00b"), "a data URL": new URL("data:,a"),
+  undefined: undefined,
+  null: null,
+  true: true,
+  "a number": 5,
+  "a negative number": -1,
+  NaN: NaN,
+  "a bigint": 5n,
+  "a symbol": Symbol("a"),
+  "an object": {},
+  "an object with entries": { a: 1 },
+  "an array": [],
+  "an array of a path": ["a.txt"],
+  "a function": named,
+  "a nameless function": () => 1,
+  "a Date": new Date(0),
+  "a String": new String("a.txt"),
+  "an instance": new Named(),
+  "an object without prototype": Object.create(null),
+  "a Uint16Array": new Uint16Array([97]),
+  "a DataView": new DataView(new ArrayBuffer(1)),
+  "an ArrayBuffer": new ArrayBuffer(1),
+  "a promise": Promise.resolve("a.txt"),
+  "a RegExp": /a/,
+  "a Map": new Map(),
+  "an empty string": "",
+  "an empty Buffer": Buffer.alloc(0),
+  "a NUL": "a\0b",
+  "a NUL at the end": "a\0",
+  "a NUL in a Buffer": Buffer.from("a\0b"),
+  "an http URL": new URL("http://example.org/a.txt"),
+  "a URL with a host": new URL("file://host/a.txt"),
+  "a URL with an encoded slash": new URL("file:///a%2Fb"),
+  "a URL with a NUL": new URL("file:///a%00b"),
+  "a data URL": new URL("data:,a"),
 };
 
 /** Paths in each of their forms, of a file and of a directory. */
@@ -89,7 +120,8 @@ const buffers = "Node 20's cp and recursive readdir take Buffers for texts, and 
 const shownBuffer = "info.path is the path as text, as err.path is: Node gives the Buffer there";
 const slash = "the kernel that is asked for a path with a slash after it opens O_CREAT first; the server says that no directory is there";
 
-export const paths = marked(all,
+export const paths = marked(
+  all,
   [/^cp (-r )?from with a (Buffer|Uint8Array)$/, buffers, { resolved: "(undefined)" }],
   [/^cp from with a Buffer of a directory$/, buffers, { rejected: { code: "ERR_FS_EISDIR" } }],
   [/^cp -r from with a Buffer of a directory$/, buffers, { resolved: "(undefined)" }],
@@ -104,10 +136,30 @@ export const paths = marked(all,
   [/^cp to with a Buffer of a directory$/, shownBuffer, { rejected: { code: "ERR_FS_CP_NON_DIR_TO_DIR" } }],
   [/^cp -r to with a Buffer of a directory$/, shownBuffer, { rejected: { code: "ERR_FS_CP_EINVAL" } }],
   [/^rm (-f )?with a Buffer of a directory$/, shownBuffer, { rejected: { code: "ERR_FS_EISDIR" } }],
-  [/^(copyFile to with a slash after (a file|a link to a directory|what is not there)|cp to with a slash after what is not there)$/, slash, { rejected: { code: "ENOTDIR", syscall: "copyfile" } }],
+  [
+    /^(copyFile to with a slash after (a file|a link to a directory|what is not there)|cp to with a slash after what is not there)$/,
+    slash,
+    { rejected: { code: "ENOTDIR", syscall: "copyfile" } },
+  ],
   [/^mkdir -p with a slash after a file$/, "the server says what is there instead of a directory", { rejected: { code: "EEXIST" } }],
-  [/^mkdir -p with below a broken link$/, "the server follows the link and says that nothing is there; Node looks at the link itself after it failed", { rejected: { code: "ENOENT" } }],
-  [/^rm (-f )?with a slash after a link to a directory$/, "the server removes names and follows no link for a slash", { rejected: { code: "ENOTDIR" } }],
-  [/^rm -r with a slash after a link to a directory$/, "Node removes nothing and says nothing; the server says why nothing is removed", { rejected: { code: "ENOTDIR" } }],
-  [/^realpath with a path of 5,000 bytes$/, "Node's realpath looks for the first name before it finds the path too long", { rejected: { code: "ENAMETOOLONG" } }],
+  [
+    /^mkdir -p with below a broken link$/,
+    "the server follows the link and says that nothing is there; Node looks at the link itself after it failed",
+    { rejected: { code: "ENOENT" } },
+  ],
+  [
+    /^rm (-f )?with a slash after a link to a directory$/,
+    "the server removes names and follows no link for a slash",
+    { rejected: { code: "ENOTDIR" } },
+  ],
+  [
+    /^rm -r with a slash after a link to a directory$/,
+    "Node removes nothing and says nothing; the server says why nothing is removed",
+    { rejected: { code: "ENOTDIR" } },
+  ],
+  [
+    /^realpath with a path of 5,000 bytes$/,
+    "Node's realpath looks for the first name before it finds the path too long",
+    { rejected: { code: "ENAMETOOLONG" } },
+  ],
 );

@@ -1,24 +1,40 @@
 import { constants } from "node:fs";
+import { onHandle } from "../handles.js";
 import { crossed, marked, same, type Fs, type Table } from "../row.js";
 
 type Call = (fs: Fs, dir: string, value: unknown) => unknown;
 
-/** Opens a file, does one thing with it, and closes it. */
-export async function onHandle<T>(fs: Fs, path: string, flags: unknown, use: (handle: Fs) => T): Promise<Awaited<T>> {
-  const handle = await fs.open(path, flags);
-  try {
-    return await use(handle);
-  } finally {
-    await handle.close();
-  }
-}
-
 const ignored = (): void => undefined;
 
 const modes: Record<string, unknown> = {
-  undefined: undefined, null: null, zero: 0, "0o644": 0o644, "0o1777": 0o1777, "0o7777": 0o7777, "seven": 7, "eight": 8, "-1": -1, "-0": -0, "2**32 - 1": 2 ** 32 - 1, "2**32": 2 ** 32,
-  "2**31": 2 ** 31, "a fraction": 1.5, NaN: NaN, Infinity: Infinity, "the text 644": "644", "the text 0644": "0644", "the text 0o644": "0o644", "the text 999": "999",
-  "an empty text": "", "the text abc": "abc", "the text 777777777777": "777777777777", true: true, "an object": {}, "a bigint": 5n, "a symbol": Symbol("m"), "a file's whole mode": 0o100640,
+  undefined: undefined,
+  null: null,
+  zero: 0,
+  "0o644": 0o644,
+  "0o1777": 0o1777,
+  "0o7777": 0o7777,
+  seven: 7,
+  eight: 8,
+  "-1": -1,
+  "-0": -0,
+  "2**32 - 1": 2 ** 32 - 1,
+  "2**32": 2 ** 32,
+  "2**31": 2 ** 31,
+  "a fraction": 1.5,
+  NaN: NaN,
+  Infinity: Infinity,
+  "the text 644": "644",
+  "the text 0644": "0644",
+  "the text 0o644": "0o644",
+  "the text 999": "999",
+  "an empty text": "",
+  "the text abc": "abc",
+  "the text 777777777777": "777777777777",
+  true: true,
+  "an object": {},
+  "a bigint": 5n,
+  "a symbol": Symbol("m"),
+  "a file's whole mode": 0o100640,
 };
 
 const modeCalls: Record<string, Call> = {
@@ -39,12 +55,44 @@ const modeCalls: Record<string, Call> = {
 
 const O = constants;
 const flags: Record<string, unknown> = {
-  ...Object.fromEntries(["r", "rs", "sr", "r+", "rs+", "sr+", "w", "wx", "xw", "w+", "wx+", "xw+", "a", "ax", "xa", "as", "sa", "a+", "ax+", "xa+", "as+", "sa+"].map((f) => [`"${f}"`, f])),
-  "an empty text": "", '"R"': "R", '"rw"': "rw", '"r++"': "r++", '"w "': "w ", '"0"': "0", '"b"': "b", '"rb"': "rb", '"__proto__"': "__proto__",
-  undefined: undefined, null: null, "O_RDONLY": O.O_RDONLY, "O_WRONLY": O.O_WRONLY, "O_RDWR": O.O_RDWR, "O_RDWR|O_CREAT": O.O_RDWR | O.O_CREAT,
-  "O_WRONLY|O_CREAT|O_EXCL": O.O_WRONLY | O.O_CREAT | O.O_EXCL, "O_WRONLY|O_TRUNC": O.O_WRONLY | O.O_TRUNC, "O_WRONLY|O_APPEND": O.O_WRONLY | O.O_APPEND,
-  "O_RDWR|O_CREAT|O_TRUNC|O_APPEND": O.O_RDWR | O.O_CREAT | O.O_TRUNC | O.O_APPEND, "O_DIRECTORY": O.O_DIRECTORY, "O_NOFOLLOW": O.O_NOFOLLOW, "O_RDWR|O_SYNC": O.O_RDWR | O.O_SYNC,
-  "a fraction": 1.5, "-1": -1, "2**31": 2 ** 31, NaN: NaN, Infinity: Infinity, "an object": {}, true: true, false: false, "a bigint": 2n, "a symbol": Symbol("f"), "an array": ["r"],
+  ...Object.fromEntries(
+    ["r", "rs", "sr", "r+", "rs+", "sr+", "w", "wx", "xw", "w+", "wx+", "xw+", "a", "ax", "xa", "as", "sa", "a+", "ax+", "xa+", "as+", "sa+"].map(
+      (f) => [`"${f}"`, f],
+    ),
+  ),
+  "an empty text": "",
+  '"R"': "R",
+  '"rw"': "rw",
+  '"r++"': "r++",
+  '"w "': "w ",
+  '"0"': "0",
+  '"b"': "b",
+  '"rb"': "rb",
+  '"__proto__"': "__proto__",
+  undefined: undefined,
+  null: null,
+  O_RDONLY: O.O_RDONLY,
+  O_WRONLY: O.O_WRONLY,
+  O_RDWR: O.O_RDWR,
+  "O_RDWR|O_CREAT": O.O_RDWR | O.O_CREAT,
+  "O_WRONLY|O_CREAT|O_EXCL": O.O_WRONLY | O.O_CREAT | O.O_EXCL,
+  "O_WRONLY|O_TRUNC": O.O_WRONLY | O.O_TRUNC,
+  "O_WRONLY|O_APPEND": O.O_WRONLY | O.O_APPEND,
+  "O_RDWR|O_CREAT|O_TRUNC|O_APPEND": O.O_RDWR | O.O_CREAT | O.O_TRUNC | O.O_APPEND,
+  O_DIRECTORY: O.O_DIRECTORY,
+  O_NOFOLLOW: O.O_NOFOLLOW,
+  "O_RDWR|O_SYNC": O.O_RDWR | O.O_SYNC,
+  "a fraction": 1.5,
+  "-1": -1,
+  "2**31": 2 ** 31,
+  NaN: NaN,
+  Infinity: Infinity,
+  "an object": {},
+  true: true,
+  false: false,
+  "a bigint": 2n,
+  "a symbol": Symbol("f"),
+  "an array": ["r"],
 };
 
 /** Opens, and tells what the file can do. */
@@ -52,7 +100,12 @@ async function tryFlags(fs: Fs, path: string, value: unknown): Promise<unknown> 
   const handle = await fs.open(path, value);
   const told: unknown[] = [];
   for (const step of [() => handle.read(Buffer.alloc(4), 0, 4), () => handle.write("XY"), () => handle.write("Z", 1)]) {
-    told.push(await step().then((r: object) => Object.values(r).map(String), (e: { message: string }) => e.message));
+    told.push(
+      await step().then(
+        (r: object) => Object.values(r).map(String),
+        (e: { message: string }) => e.message,
+      ),
+    );
   }
   await handle.close();
   return told;
@@ -73,20 +126,54 @@ const flagCalls: Record<string, Call> = {
 };
 
 const ids: Record<string, unknown> = {
-  zero: 0, "1000": 1000, "-1": -1, "-2": -2, "-0": -0, "2**32 - 1": 2 ** 32 - 1, "2**32": 2 ** 32, "a fraction": 1.5, NaN: NaN, Infinity: Infinity, "a text": "0", null: null,
-  undefined: undefined, "a bigint": 5n, true: true, "an object": {},
+  zero: 0,
+  "1000": 1000,
+  "-1": -1,
+  "-2": -2,
+  "-0": -0,
+  "2**32 - 1": 2 ** 32 - 1,
+  "2**32": 2 ** 32,
+  "a fraction": 1.5,
+  NaN: NaN,
+  Infinity: Infinity,
+  "a text": "0",
+  null: null,
+  undefined: undefined,
+  "a bigint": 5n,
+  true: true,
+  "an object": {},
 };
 
 /** What every program may give: its own id. */
 const self = process.getuid?.() ?? 0;
 
 const idCalls: Record<string, Call> = {
-  "chown uid": async (fs, dir, v) => { await fs.chown(`${dir}/a.txt`, v, self); return owner(fs, `${dir}/a.txt`); },
-  "chown gid": async (fs, dir, v) => { await fs.chown(`${dir}/link`, self, v); return owner(fs, `${dir}/a.txt`); },
-  "lchown uid": async (fs, dir, v) => { await fs.lchown(`${dir}/link`, v, self); return owner(fs, `${dir}/link`); },
-  "lchown gid": async (fs, dir, v) => { await fs.lchown(`${dir}/link`, self, v); return owner(fs, `${dir}/link`); },
-  "handle.chown uid": (fs, dir, v) => onHandle(fs, `${dir}/a.txt`, "r", async (h) => { await h.chown(v, self); return owner(fs, `${dir}/a.txt`); }),
-  "handle.chown gid": (fs, dir, v) => onHandle(fs, `${dir}/a.txt`, "r", async (h) => { await h.chown(self, v); return owner(fs, `${dir}/a.txt`); }),
+  "chown uid": async (fs, dir, v) => {
+    await fs.chown(`${dir}/a.txt`, v, self);
+    return owner(fs, `${dir}/a.txt`);
+  },
+  "chown gid": async (fs, dir, v) => {
+    await fs.chown(`${dir}/link`, self, v);
+    return owner(fs, `${dir}/a.txt`);
+  },
+  "lchown uid": async (fs, dir, v) => {
+    await fs.lchown(`${dir}/link`, v, self);
+    return owner(fs, `${dir}/link`);
+  },
+  "lchown gid": async (fs, dir, v) => {
+    await fs.lchown(`${dir}/link`, self, v);
+    return owner(fs, `${dir}/link`);
+  },
+  "handle.chown uid": (fs, dir, v) =>
+    onHandle(fs, `${dir}/a.txt`, "r", async (h) => {
+      await h.chown(v, self);
+      return owner(fs, `${dir}/a.txt`);
+    }),
+  "handle.chown gid": (fs, dir, v) =>
+    onHandle(fs, `${dir}/a.txt`, "r", async (h) => {
+      await h.chown(self, v);
+      return owner(fs, `${dir}/a.txt`);
+    }),
 };
 
 async function owner(fs: Fs, path: string): Promise<unknown> {
@@ -95,19 +182,72 @@ async function owner(fs: Fs, path: string): Promise<unknown> {
 }
 
 const times: Record<string, unknown> = {
-  zero: 0, one: 1, "a fraction": 1.5, "a small fraction": 1234567890.1234567, "microseconds": 1600000000.000001, "-1": -1, "-1.5": -1.5, "-0": -0, "the text 1": "1", "the text 1.5": "1.5",
-  "the text -1": "-1", "the text abc": "abc", "the text 1abc": "1abc", "the text 0x10": "0x10", "the text 1e3": "1e3", "an empty text": "", "a blank text": " ", "a text with blanks": " 5 ", "the text Infinity": "Infinity", "the text NaN": "NaN",
-  NaN: NaN, Infinity: Infinity, "-Infinity": -Infinity, "a Date": new Date(1_500_000_000_123), "a Date before 1970": new Date(-1500), "a Date of 1900": new Date("1900-01-01"), "an invalid Date": new Date(NaN),
-  null: null, undefined: undefined, true: true, "an object": {}, "a bigint": 5n, "a symbol": Symbol("t"), "2**31": 2 ** 31, "2**33": 2 ** 33, "1e10": 1e10, "an object with valueOf": { valueOf: () => 5 },
+  zero: 0,
+  one: 1,
+  "a fraction": 1.5,
+  "a small fraction": 1234567890.1234567,
+  microseconds: 1600000000.000001,
+  "-1": -1,
+  "-1.5": -1.5,
+  "-0": -0,
+  "the text 1": "1",
+  "the text 1.5": "1.5",
+  "the text -1": "-1",
+  "the text abc": "abc",
+  "the text 1abc": "1abc",
+  "the text 0x10": "0x10",
+  "the text 1e3": "1e3",
+  "an empty text": "",
+  "a blank text": " ",
+  "a text with blanks": " 5 ",
+  "the text Infinity": "Infinity",
+  "the text NaN": "NaN",
+  NaN: NaN,
+  Infinity: Infinity,
+  "-Infinity": -Infinity,
+  "a Date": new Date(1_500_000_000_123),
+  "a Date before 1970": new Date(-1500),
+  "a Date of 1900": new Date("1900-01-01"),
+  "an invalid Date": new Date(NaN),
+  null: null,
+  undefined: undefined,
+  true: true,
+  "an object": {},
+  "a bigint": 5n,
+  "a symbol": Symbol("t"),
+  "2**31": 2 ** 31,
+  "2**33": 2 ** 33,
+  "1e10": 1e10,
+  "an object with valueOf": { valueOf: () => 5 },
 };
 
 const timeCalls: Record<string, Call> = {
-  "utimes atime": async (fs, dir, v) => { await fs.utimes(`${dir}/a.txt`, v, 5); return timesOf(fs, `${dir}/a.txt`); },
-  "utimes mtime": async (fs, dir, v) => { await fs.utimes(`${dir}/link`, 5, v); return timesOf(fs, `${dir}/a.txt`); },
-  "lutimes mtime": async (fs, dir, v) => { await fs.lutimes(`${dir}/link`, 5, v); return timesOf(fs, `${dir}/link`); },
-  "lutimes atime": async (fs, dir, v) => { await fs.lutimes(`${dir}/a.txt`, v, 5); return timesOf(fs, `${dir}/a.txt`); },
-  "handle.utimes atime": (fs, dir, v) => onHandle(fs, `${dir}/a.txt`, "r", async (h) => { await h.utimes(v, 5); return timesOf(fs, `${dir}/a.txt`); }),
-  "handle.utimes mtime": (fs, dir, v) => onHandle(fs, `${dir}/a.txt`, "r", async (h) => { await h.utimes(5, v); return timesOf(fs, `${dir}/a.txt`); }),
+  "utimes atime": async (fs, dir, v) => {
+    await fs.utimes(`${dir}/a.txt`, v, 5);
+    return timesOf(fs, `${dir}/a.txt`);
+  },
+  "utimes mtime": async (fs, dir, v) => {
+    await fs.utimes(`${dir}/link`, 5, v);
+    return timesOf(fs, `${dir}/a.txt`);
+  },
+  "lutimes mtime": async (fs, dir, v) => {
+    await fs.lutimes(`${dir}/link`, 5, v);
+    return timesOf(fs, `${dir}/link`);
+  },
+  "lutimes atime": async (fs, dir, v) => {
+    await fs.lutimes(`${dir}/a.txt`, v, 5);
+    return timesOf(fs, `${dir}/a.txt`);
+  },
+  "handle.utimes atime": (fs, dir, v) =>
+    onHandle(fs, `${dir}/a.txt`, "r", async (h) => {
+      await h.utimes(v, 5);
+      return timesOf(fs, `${dir}/a.txt`);
+    }),
+  "handle.utimes mtime": (fs, dir, v) =>
+    onHandle(fs, `${dir}/a.txt`, "r", async (h) => {
+      await h.utimes(5, v);
+      return timesOf(fs, `${dir}/a.txt`);
+    }),
 };
 
 async function timesOf(fs: Fs, path: string): Promise<unknown> {
@@ -117,8 +257,23 @@ async function timesOf(fs: Fs, path: string): Promise<unknown> {
 }
 
 const lengths: Record<string, unknown> = {
-  undefined: undefined, null: null, zero: 0, five: 5, "twenty": 20, "-1": -1, "-0": -0, "a fraction": 1.5, NaN: NaN, Infinity: Infinity, "a text": "5", "a bigint": 5n,
-  "2**53": 2 ** 53, "2**53 - 1": 2 ** 53 - 1, true: true, "an object": {}, "a symbol": Symbol("l"),
+  undefined: undefined,
+  null: null,
+  zero: 0,
+  five: 5,
+  twenty: 20,
+  "-1": -1,
+  "-0": -0,
+  "a fraction": 1.5,
+  NaN: NaN,
+  Infinity: Infinity,
+  "a text": "5",
+  "a bigint": 5n,
+  "2**53": 2 ** 53,
+  "2**53 - 1": 2 ** 53 - 1,
+  true: true,
+  "an object": {},
+  "a symbol": Symbol("l"),
 };
 
 const lengthCalls: Record<string, Call> = {
@@ -127,8 +282,23 @@ const lengthCalls: Record<string, Call> = {
 };
 
 const anything: Record<string, unknown> = {
-  undefined: undefined, null: null, true: true, false: false, zero: 0, one: 1, "a text": "x", "an empty text": "", "an object": {}, "an array": [], "a function": ignored, "a symbol": Symbol("b"), "a bigint": 1n, "-1": -1,
-  "a fraction": 1.5, NaN: NaN, "2**32": 2 ** 32,
+  undefined: undefined,
+  null: null,
+  true: true,
+  false: false,
+  zero: 0,
+  one: 1,
+  "a text": "x",
+  "an empty text": "",
+  "an object": {},
+  "an array": [],
+  "a function": ignored,
+  "a symbol": Symbol("b"),
+  "a bigint": 1n,
+  "-1": -1,
+  "a fraction": 1.5,
+  NaN: NaN,
+  "2**32": 2 ** 32,
 };
 
 const optionCalls: Record<string, Call> = {
@@ -150,16 +320,24 @@ const optionCalls: Record<string, Call> = {
   "handle.stat {bigint}": (fs, dir, v) => onHandle(fs, `${dir}/a.txt`, "r", async (h) => typeof (await h.stat({ bigint: v })).size),
   "writeFile {flush}": (fs, dir, v) => fs.writeFile(`${dir}/a.txt`, "x", { flush: v }),
   "appendFile {flush}": (fs, dir, v) => fs.appendFile(`${dir}/a.txt`, "x", { flush: v }),
-  ...Object.fromEntries(["dereference", "errorOnExist", "force", "preserveTimestamps", "recursive", "verbatimSymlinks", "filter", "mode"].map(
-    (name): [string, Call] => [`cp {${name}}`, (fs, dir, v) => fs.cp(`${dir}/a.txt`, `${dir}/new`, { [name]: v })],
-  )),
+  ...Object.fromEntries(
+    ["dereference", "errorOnExist", "force", "preserveTimestamps", "recursive", "verbatimSymlinks", "filter", "mode"].map((name): [string, Call] => [
+      `cp {${name}}`,
+      (fs, dir, v) => fs.cp(`${dir}/a.txt`, `${dir}/new`, { [name]: v }),
+    ]),
+  ),
   "symlink type": (fs, dir, v) => fs.symlink("a.txt", `${dir}/new`, v),
   "watch {persistent}": (fs, dir, v) => fs.watch(dir, { persistent: v, signal: AbortSignal.abort() }).next(),
   "watch {recursive}": (fs, dir, v) => fs.watch(dir, { recursive: v, signal: AbortSignal.abort() }).next(),
   "handle.readableWebStream {type}": async (fs, dir, v) => {
     const handle = await fs.open(`${dir}/a.txt`);
     // Node 20 ends the process when a handle is closed that its stream has closed.
-    try { await handle.readableWebStream({ type: v }).cancel(); } catch (error) { await handle.close(); throw error; }
+    try {
+      await handle.readableWebStream({ type: v }).cancel();
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
   },
 };
 
@@ -182,17 +360,34 @@ const aborts = "Node 20 lets 32 bits through and then ends the process, since 31
 
 const wrongSize = "Node 20 throws this where nothing can catch it, and ends the process";
 
-const strangers: [RegExp, string, unknown] =
-  [/chown .* with 1000$/, "the server gives files to no other user, as if it were none of root's", { rejected: { code: "EPERM" } }];
+const strangers: [RegExp, string, unknown] = [
+  /chown .* with 1000$/,
+  "the server gives files to no other user, as if it were none of root's",
+  { rejected: { code: "EPERM" } },
+];
 
 /** Every number, flag and switch, each with what it can be and with what it cannot. */
-export const values = marked(all,
+export const values = marked(
+  all,
   ...(self === 0 ? [strangers] : []),
-  [/^(chmod|handle.chmod|open|mkdir|mkdir \{mode(, recursive)?\}|writeFile \{mode\}|appendFile \{mode\}).* with (-0|2\*\*(31|32 - 1)|the text 777777777777)$/, aborts, {}, "fatal"],
+  [
+    /^(chmod|handle.chmod|open|mkdir|mkdir \{mode(, recursive)?\}|writeFile \{mode\}|appendFile \{mode\}).* with (-0|2\*\*(31|32 - 1)|the text 777777777777)$/,
+    aborts,
+    {},
+    "fatal",
+  ],
   [/^opendir \{bufferSize\} with (?!undefined|one)/, wrongSize, { rejected: { keys: "code" } }, "fatal"],
   [/^opendir \{bufferSize\} with undefined/, wrongSize, { resolved: ["b.txt", "c.txt", "sub"] }, "fatal"],
-  [/^(chmod|handle.chmod|open|writeFile \{mode\}|appendFile \{mode\}).* with 0o7777$/, "the server sets no set-user-id and set-group-id bits", { files: {} }],
-  [/^copyFile mode, to a file with seven$/, "the server says that it cannot share blocks before it looks at the destination", { rejected: { code: "ENOTSUP" } }],
+  [
+    /^(chmod|handle.chmod|open|writeFile \{mode\}|appendFile \{mode\}).* with 0o7777$/,
+    "the server sets no set-user-id and set-group-id bits",
+    { files: {} },
+  ],
+  [
+    /^copyFile mode, to a file with seven$/,
+    "the server says that it cannot share blocks before it looks at the destination",
+    { rejected: { code: "ENOTSUP" } },
+  ],
   [/^(open flags|\w+ \{flag\}).* with -1$/, "the server does not take all flags at once", { rejected: { code: "EINVAL" } }],
   [/utimes .* with 1e10$/, "ctxfs counts nanoseconds in 64 bits, which end in the year 2262", { rejected: { code: "EINVAL" } }],
 );
