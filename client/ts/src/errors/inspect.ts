@@ -11,7 +11,7 @@ function shown(value: unknown): string {
   if (ArrayBuffer.isView(value) && !(value instanceof DataView)) return inspectView(value as Uint8Array);
   if (Array.isArray(value)) return value.length === 0 ? "[]" : `[ ${value.map(shown).join(", ")} ]`;
   if (typeof value === "object" && value !== null) return inspectObject(value);
-  if (typeof value === "function") return `[Function: ${value.name || "(anonymous)"}]`;
+  if (typeof value === "function") return value.name ? `[Function: ${value.name}]` : "[Function (anonymous)]";
   return String(value);
 }
 
