@@ -203,6 +203,6 @@ func (c *Client) Close() error {
 		p.end()
 	}
 	c.fs.close()
-	c.web.bulk.CloseIdleConnections()
+	c.web.close()
 	return c.cc.Close()
 }

@@ -22,6 +22,10 @@ import (
 // keepalive is how long a server may be silent before it is asked for a sign of life.
 const keepalive = 30 * time.Second
 
+// silence is how long a server may be silent in the middle of content, or take none of it: as
+// long as a ping and its answer may take elsewhere.
+const silence = keepalive + keepalive/3
+
 // webDialer makes HTTP connections to the address that the gRPC connection is to: WebSockets
 // for sessions, and others for content.
 type webDialer struct {
@@ -31,24 +35,48 @@ type webDialer struct {
 	buffers *webconn.Buffers
 	// bulk has the connections for content.
 	bulk *http.Transport
+	// base ends with the client, and with it all that goes by bulk.
+	base context.Context //nolint:containedctx // of all requests together
+	stop context.CancelFunc
 	// noContent says that the server sends none by HTTP.
 	noContent atomic.Bool
 }
 
 func newWebDialer(t target, tls *tls.Config) *webDialer {
 	d := &webDialer{target: t, tls: tls, buffers: new(webconn.Buffers)}
-	d.bulk = d.newTransport(func(conn net.Conn) net.Conn { return conn })
+	d.bulk = d.newTransport(func(conn net.Conn) net.Conn { return &bulkConn{conn} })
+	d.base, d.stop = context.WithCancel(context.Background())
 	return d
+}
+
+// close ends all that goes by bulk.
+func (d *webDialer) close() {
+	d.stop()
+	d.bulk.CloseIdleConnections()
+}
+
+// bulkConn ends when the server takes nothing for as long as it may be silent.
+type bulkConn struct{ net.Conn }
+
+// Write implements net.Conn.
+func (c *bulkConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(silence)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
 }
 
 // dial opens a WebSocket, which closes when ctx ends.
 func (d *webDialer) dial(ctx context.Context, panel string) (*webLink, error) {
 	l := &webLink{buffers: d.buffers}
 	l.conn = &webconn.Conn{Keepalive: keepalive, Ping: l.ping}
+	var unanswered error
 	transport := d.newTransport(func(conn net.Conn) net.Conn {
 		l.conn.Conn = conn
+		unanswered = l.conn.AwaitFirst(time.Now().Add(beginTimeout)) // there is nobody to ping yet
 		return l.conn
 	})
+	transport.DisableKeepAlives = true // a connection that did not become a WebSocket is of no use
 	header := http.Header{}
 	if panel != "" {
 		header.Set(panelKey, panel)
@@ -57,11 +85,12 @@ func (d *webDialer) dial(ctx context.Context, panel string) (*webLink, error) {
 	if resp != nil && resp.Body != nil {
 		_ = resp.Body.Close()
 	}
-	if err != nil {
+	if err = errors.Join(err, unanswered); err != nil {
 		return nil, err
 	}
 	ws.SetReadLimit(maxMessage)
 	l.ws = ws
+	l.conn.Known()
 	context.AfterFunc(ctx, l.close)
 	return l, nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
@@ -58,13 +59,23 @@ func (f *FS) ReadStream(name string, o ReadOptions) (*Reader, error) {
 }
 
 func (f *FS) readStream(name string, req *ctxfsv1.ReadStreamRequest) (*Reader, error) {
-	ctx, cancel := context.WithCancel(f.ctx)
+	ctx, cancel := f.streamContext()
 	source, stat, err := f.openSource(ctx, req)
 	if err != nil {
 		cancel()
 		return nil, f.pathError("open", name, err)
 	}
 	return &Reader{fsys: f, name: name, source: source, cancel: cancel, stat: stat}, nil
+}
+
+// streamContext is a stream's, which ends with the client.
+func (f *FS) streamContext() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	stop := context.AfterFunc(f.rpc.bulk.base, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // openSource opens content by HTTP, or else by gRPC.
@@ -99,12 +110,29 @@ func (r *Reader) Read(b []byte) (int, error) {
 // ended keeps how the content ended.
 func (r *Reader) ended(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) {
+		err = r.reason(err)
 		if _, told := fserrpb.FromStatus(err); !told {
 			err = &brokenError{why: err, sent: true} // and changed nothing
 		}
 		err = r.fsys.pathError("read", r.name, err)
 	}
 	r.err = err
+	return err
+}
+
+// reason returns why content ended early, when the server has one to tell: a body has no
+// place for it.
+func (r *Reader) reason(err error) error {
+	if _, ok := r.source.(*httpContent); !ok || status.Code(err) != codes.Unavailable {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.fsys.ctx, endsWithin)
+	defer cancel()
+	p, raw := r.fsys.wire(r.name)
+	_, why := r.fsys.rpc.FsServiceClient.Stat(ctx, &ctxfsv1.StatRequest{ContextId: r.fsys.id, Path: p, RawPath: raw})
+	if _, told := fserrpb.FromStatus(why); told {
+		return why
+	}
 	return err
 }
 
@@ -189,7 +217,7 @@ func (f *FS) WriteStream(name string, o WriteOptions) (*Writer, error) {
 }
 
 func (f *FS) writeStream(name string, open *ctxfsv1.WriteStreamOpen) (*Writer, error) {
-	ctx, cancel := context.WithCancel(f.ctx)
+	ctx, cancel := f.streamContext()
 	sink, err := f.openSink(ctx, open)
 	if err != nil {
 		cancel()

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -65,7 +66,7 @@ func (d *webDialer) url(path string) string {
 // content asks for what ReadStream would send of a path, by HTTP, where the server's kernel
 // copies it without the server. Errors: errNoContent, the server's, ctx's.
 func (d *webDialer) content(ctx context.Context, id identity, req *ctxfsv1.ReadStreamRequest) (*http.Response, error) {
-	if d == nil || d.noContent.Load() || req.Fd != nil {
+	if d.base.Err() != nil || d.noContent.Load() || req.Fd != nil {
 		return nil, errNoContent
 	}
 	q := url.Values{"path": {req.GetPath()}, "start": {strconv.FormatInt(req.GetStart(), 10)}}
@@ -99,10 +100,18 @@ func (d *webDialer) content(ctx context.Context, id identity, req *ctxfsv1.ReadS
 	}
 	defer resp.Body.Close()
 	if resp.Header.Get(errorHeader) == "" {
-		d.noContent.Store(true) // a server of before, or something between
+		d.learn(resp.StatusCode)
 		return nil, errNoContent
 	}
 	return nil, refusal(resp.Body)
+}
+
+// learn remembers of an answer that is not ours whether to ask again.
+func (d *webDialer) learn(code int) {
+	switch code {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		d.noContent.Store(true) // a server of before
+	}
 }
 
 // refusal reads why the server sends no content.
@@ -144,7 +153,9 @@ func newHTTPContent(ctx context.Context, resp *http.Response) (*httpContent, *ct
 
 // Read implements io.Reader. Errors: io.EOF, gRPC statuses.
 func (c *httpContent) Read(b []byte) (int, error) {
+	timer := time.AfterFunc(silence, c.close)
 	n, err := c.body.Read(b)
+	timer.Stop()
 	c.left -= int64(n)
 	switch {
 	case err == nil || errors.Is(err, io.EOF) && c.left == 0:

@@ -5,13 +5,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
+	"sync"
+	"time"
 
+	"golang.org/x/net/http/httpguts"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -20,6 +25,12 @@ import (
 
 // writtenHeader is how many bytes were written.
 const writtenHeader = "Ctxfs-Written"
+
+// finishTime is how long a server may take to have all on its disk.
+const finishTime = 5 * time.Minute
+
+// maxInterim bounds the answers that are not the last.
+const maxInterim = 10
 
 // putSink writes content by HTTP, on a connection of its own: as chunks of a body whose
 // length nobody knows yet, from the caller's memory to the socket without a copy.
@@ -39,12 +50,18 @@ type putSink struct {
 
 // put asks to write a file. errNoContent says that gRPC must do it.
 func (d *webDialer) put(ctx context.Context, id identity, open *ctxfsv1.WriteStreamOpen) (*putSink, error) {
-	if d == nil || d.noContent.Load() || d.tls != nil || !d.target.local() || open.Fd != nil {
+	if d.base.Err() != nil || d.noContent.Load() || d.tls != nil || !d.target.local() || open.Fd != nil {
 		return nil, errNoContent
+	}
+	if !httpguts.ValidHeaderFieldValue(id.token()) || !httpguts.ValidHeaderFieldValue(id.panel) {
+		return nil, errNoContent // gRPC refuses it
 	}
 	conn, err := d.bulk.DialContext(ctx, "tcp", d.target.address)
 	if err != nil {
 		return nil, errNoContent // gRPC has the reason
+	}
+	if bulk, ok := conn.(*bulkConn); ok {
+		conn = bulk.Conn // which takes several pieces at once
 	}
 	p := &putSink{ctx: ctx, conn: conn, begun: make(chan struct{}), over: make(chan struct{})}
 	context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -53,10 +70,15 @@ func (d *webDialer) put(ctx context.Context, id identity, open *ctxfsv1.WriteStr
 		return nil, errNoContent
 	}
 	go p.receive()
+	timer := time.NewTimer(silence)
+	defer timer.Stop()
 	select {
 	case <-p.begun:
 	case <-p.over:
 	case <-ctx.Done():
+	case <-timer.C:
+		p.end()
+		return nil, errNoContent
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -64,7 +86,9 @@ func (d *webDialer) put(ctx context.Context, id identity, open *ctxfsv1.WriteStr
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case p.isOver() && (p.answer == nil || p.answer.Header.Get(errorHeader) == ""):
 		p.end()
-		d.noContent.Store(p.answer != nil) // a server of before, or something between
+		if p.answer != nil {
+			d.learn(p.answer.StatusCode)
+		}
 		return nil, errNoContent
 	}
 	return p, nil
@@ -112,18 +136,21 @@ func (p *putSink) receive() {
 	defer close(p.over)
 	r := bufio.NewReader(p.conn)
 	request := &http.Request{Method: http.MethodPut}
-	for {
+	begun := sync.OnceFunc(func() { close(p.begun) })
+	for range maxInterim {
 		answer, err := http.ReadResponse(r, request) //nolint:bodyclose // the connection is closed, which is all that it has
-		if err != nil {
+		switch {
+		case err != nil:
 			p.err = err
 			return
-		}
-		if answer.StatusCode != http.StatusContinue {
+		case answer.StatusCode >= http.StatusOK:
 			p.answer = answer
 			return
+		case answer.StatusCode == http.StatusContinue:
+			begun()
 		}
-		close(p.begun)
 	}
+	p.err = errors.New("the server answers without an end")
 }
 
 func (p *putSink) isOver() bool {
@@ -148,6 +175,9 @@ func (p *putSink) write(b []byte) error {
 		return p.lost(io.ErrClosedPipe)
 	case len(b) == 0:
 		return nil // which would end the body
+	}
+	if err := p.conn.SetWriteDeadline(time.Now().Add(silence)); err != nil {
+		return p.lost(err)
 	}
 	head := append(strconv.AppendInt(p.head[:0], int64(len(b)), 16), "\r\n"...)
 	if _, err := (&net.Buffers{head, b, []byte("\r\n")}).WriteTo(p.conn); err != nil {
@@ -188,10 +218,14 @@ func (p *putSink) finish() (int64, error) {
 	if !p.isOver() && !p.broken {
 		_, _ = io.WriteString(p.conn, "0\r\n\r\n") // its failure is the lack of an answer
 	}
+	timer := time.NewTimer(finishTime)
+	defer timer.Stop()
 	select {
 	case <-p.over:
 	case <-p.ctx.Done():
 		return 0, status.FromContextError(p.ctx.Err()).Err()
+	case <-timer.C:
+		return 0, p.lost(os.ErrDeadlineExceeded)
 	}
 	switch {
 	case p.answer == nil:

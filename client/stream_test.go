@@ -15,6 +15,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/servertest"
 )
 
 func TestStreamsKeepNothingOfTheCallers(t *testing.T) {
@@ -193,4 +194,22 @@ func TestAWriterIsToldWhy(t *testing.T) {
 			t.Errorf("%s: Close: %v", name, w.Close())
 		}
 	}
+}
+
+// TestAReaderIsToldWhy has its panel closed while it reads.
+func TestAReaderIsToldWhy(t *testing.T) {
+	c := dialTo(t, servertest.Start(t, servertest.Workspace(t), nil))
+	p, err := c.OpenPanel(t.Context(), "panels/read")
+	must(t, err)
+	must(t, p.FS().WriteFile("large", make([]byte, 16<<20), 0o644))
+	r, err := p.FS().ReadStream("large", client.ReadOptions{})
+	must(t, err)
+	_, err = io.ReadFull(r, make([]byte, 100))
+	must(t, err)
+	_, err = c.ClosePanel(t.Context(), "panels/read")
+	must(t, err)
+	if _, err := io.Copy(io.Discard, r); !errors.Is(err, fserr.EACCES) {
+		t.Errorf("%v, want EACCES", err)
+	}
+	must(t, r.Close())
 }

@@ -2,6 +2,7 @@ package fsservice
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -40,7 +41,22 @@ func (s *Service) OpenContent(ctx context.Context, req *ctxfsv1.ReadStreamReques
 		return nil, fail(err, "read", path, "")
 	}
 	length := max(0, min(r.end, st.Size)-r.off)
+	if length > 0 {
+		if err := src.do(ctx, func() error { return readable(src.file, r.off) }); err != nil {
+			src.close()
+			return nil, fail(err, "read", path, "")
+		}
+	}
 	return &Content{Stat: wireStat(st), Length: length, src: src, path: path, off: r.off}, nil
+}
+
+// readable tells whether there is something to read, which a handle may not be open for.
+func readable(f rootfs.File, off int64) error {
+	_, err := f.ReadAt(make([]byte, 1), off)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // Close lets go of the file.
@@ -62,7 +78,8 @@ func (c *Content) Part(ctx context.Context, n int64) (*Part, error) {
 	return p, nil
 }
 
-// Part is some of a file's content, which is read, or sends itself.
+// Part is some of a file's content, which is read, or sends itself: then what the other end has
+// not received yet changes with the file, as sendfile(2) has it.
 type Part struct {
 	// Left is how many bytes have not been read or sent.
 	Left   int64
@@ -109,7 +126,7 @@ func (p *Part) moved(n int) {
 }
 
 // contentPiece is how much of a body is written at a time, in bytes.
-const contentPiece = 512 << 10
+const contentPiece = 128 << 10
 
 // WriteContent does what WriteStream does with a path, with the content that body gives until
 // io.EOF; any other error of body's says that the content is not whole. It
@@ -129,10 +146,17 @@ func (s *Service) WriteContent(ctx context.Context, open *ctxfsv1.WriteStreamOpe
 
 // take writes all of a body.
 func (w *sink) take(ctx context.Context, body io.Reader) (total int64, err error) {
+	var first [1]byte
+	begun, read := fill(first[:], body) // who sends nothing holds no buffer
 	buf := w.s.buffers.Get(contentPiece)
 	defer w.s.buffers.Put(buf)
 	for {
-		n, read := fill(*buf, body)
+		n := copy(*buf, first[:begun])
+		if begun = 0; read == nil {
+			var more int
+			more, read = fill((*buf)[n:], body)
+			n += more
+		}
 		err := w.do(ctx, func() error {
 			if n == 0 {
 				return nil

@@ -25,7 +25,7 @@ import (
 
 const (
 	// contentPart is what a client must take within a keepalive, in bytes.
-	contentPart = 1 << 20
+	contentPart = 128 << 10
 	// statHeader carries the file's Stat, as protobuf in base64; errorHeader the errno of a refusal.
 	statHeader  = "Ctxfs-Stat"
 	errorHeader = "Ctxfs-Error"
@@ -37,7 +37,7 @@ const (
 // body of a response, which the kernel copies from the file to the socket by itself. start
 // and end are as in ReadStreamRequest. The token is Authorization's.
 func (k *sockets) getContent(w http.ResponseWriter, r *http.Request) {
-	req, err := readQuery(r.URL.Query())
+	req, err := readQuery(r.URL.RawQuery)
 	k.transfer(w, r, err, ctxfsv1.FsService_ReadStream_FullMethodName, func(ctx context.Context, t *transfer) error {
 		content, err := k.fs.OpenContent(ctx, req)
 		if err != nil {
@@ -51,7 +51,10 @@ func (k *sockets) getContent(w http.ResponseWriter, r *http.Request) {
 // putContent answers PUT /v1/content?path=/a&flag=w&mode=0644&start=0&flush=true: the body is
 // what WriteStream would be sent, and the parameters are as in WriteStreamOpen, mode in octal.
 func (k *sockets) putContent(w http.ResponseWriter, r *http.Request) {
-	open, err := writeQuery(r.URL.Query())
+	open, err := writeQuery(r.URL.RawQuery)
+	if r.ContentLength == 0 && r.Header.Get("Content-Length") == "" && len(r.TransferEncoding) == 0 {
+		err = &fserr.Error{Code: fserr.EINVAL, Detail: "the length of the body is not told", Hint: "send Content-Length, or chunks"}
+	}
 	k.transfer(w, r, err, ctxfsv1.FsService_WriteStream_FullMethodName, func(ctx context.Context, t *transfer) error {
 		n, err := k.fs.WriteContent(ctx, open, &bodyReader{ctx, t, r.Body})
 		if err == nil {
@@ -67,19 +70,21 @@ func (k *sockets) putContent(w http.ResponseWriter, r *http.Request) {
 
 // transfer does what a request for content asks, as a call of method, unless the query was wrong.
 func (k *sockets) transfer(w http.ResponseWriter, r *http.Request, wrong error, method string, do func(context.Context, *transfer) error) {
-	k.running.Add(1)
-	defer k.running.Done()
+	if !k.enter(w) {
+		return
+	}
+	defer k.users.leave()
 	if !k.mayAsk(w, r) {
 		return
 	}
-	t := &transfer{ResponseWriter: w, control: http.NewResponseController(w), keepalive: k.keepalive}
+	t := &transfer{ResponseWriter: w, takes: r.Method == http.MethodPut, bodyless: r.Method == http.MethodHead, control: http.NewResponseController(w), keepalive: k.keepalive}
 	err := wrong
 	if err == nil {
 		err = k.asCall(r, method, t, do)
 		t.users.end()
 	}
 	switch {
-	case err == nil:
+	case err == nil || t.whole:
 	case t.begun:
 		panic(http.ErrAbortHandler) // the client learns by the connection that there is less than was said
 	default:
@@ -89,18 +94,38 @@ func (k *sockets) transfer(w http.ResponseWriter, r *http.Request, wrong error, 
 }
 
 func (k *sockets) asCall(r *http.Request, method string, t *transfer, do func(context.Context, *transfer) error) error {
-	conn := sharedConnOf(r.Context())
-	if conn == nil {
-		conn = &connInfo{id: k.conns.Add(1), web: true}
+	md, err := headersOf(r)
+	if err != nil {
+		return err
 	}
-	ctx := metadata.NewIncomingContext(r.Context(), headersOf(r))
+	conn := &connInfo{}
+	if shared := sharedConnOf(r.Context()); shared != nil {
+		*conn = *shared
+	} else {
+		conn.id = k.conns.Add(1)
+	}
+	conn.web, conn.http = false, true
+	ctx := metadata.NewIncomingContext(r.Context(), md)
 	ctx = peer.NewContext(ctx, &peer.Peer{Addr: remoteAddr(r.RemoteAddr), AuthInfo: conn})
 	return k.calls.around(ctx, method, func(ctx context.Context) error {
 		if !t.users.enter() {
 			return fserr.ECANCELED
 		}
 		defer t.users.leave()
-		defer context.AfterFunc(ctx, t.interrupt)()
+		interrupted := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(interrupted)
+			t.interrupt()
+		})
+		defer func() {
+			if stop() {
+				return
+			}
+			<-interrupted // or it would interrupt the connection's next request
+			if t.takes {
+				t.Header().Set("Connection", "close")
+			}
+		}()
 		return do(ctx, t)
 	})
 }
@@ -111,14 +136,22 @@ type transfer struct {
 	control   *http.ResponseController
 	keepalive time.Duration
 	users     users
-	// begun says that the response has begun.
-	begun bool
+	// takes says that the client's body is wanted, and not ours.
+	takes bool
+	// bodyless says that only the head of the response is wanted.
+	bodyless bool
+	// begun says that the response has begun, whole that all of it was sent.
+	begun, whole bool
 }
 
-// interrupt ends what waits for the client.
+// interrupt ends what waits for the client. A body is not read on then; nor may another
+// request come by the connection, whose reader has ended.
 func (t *transfer) interrupt() {
+	if t.takes {
+		_ = t.control.SetReadDeadline(time.Unix(1, 0))
+		return
+	}
 	_ = t.control.SetWriteDeadline(time.Unix(1, 0))
-	_ = t.control.SetReadDeadline(time.Unix(1, 0))
 }
 
 // extend gives the client a further keepalive to take something, or to give it, by what sets
@@ -136,26 +169,39 @@ func (t *transfer) send(ctx context.Context, content *fsservice.Content) error {
 	if err != nil {
 		return err
 	}
-	h := t.Header()
-	h.Set(statHeader, base64.StdEncoding.EncodeToString(stat))
-	h.Set("Content-Length", strconv.FormatInt(content.Length, 10))
-	h.Set("Content-Type", "application/octet-stream")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	t.begun = true
+	length := strconv.FormatInt(content.Length, 10)
 	for {
 		part, err := content.Part(ctx, contentPart)
-		if err != nil || part == nil {
+		if err == nil {
+			err = t.extend(ctx, t.control.SetWriteDeadline)
+		}
+		if err != nil {
 			return err
 		}
-		if err := t.extend(ctx, t.control.SetWriteDeadline); err != nil {
-			return err
+		if !t.begun {
+			t.head(base64.StdEncoding.EncodeToString(stat), length)
+		}
+		if part == nil || t.bodyless {
+			t.whole = true
+			return nil
 		}
 		want := part.Left
 		if n, err := io.Copy(t.ResponseWriter, part); err != nil || n < want {
 			return errors.Join(err, io.ErrUnexpectedEOF)
 		}
 	}
+}
+
+// head begins a response that has content.
+func (t *transfer) head(stat, length string) {
+	t.begun = true
+	h := t.Header()
+	h.Set(statHeader, stat)
+	h.Set("Content-Length", length)
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	t.WriteHeader(http.StatusOK)
 }
 
 // bodyReader reads the body of a request. A client may be slow; one that gives nothing for a keepalive is cut off.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -77,6 +78,7 @@ func TestContent(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 3<<20/16)
 	write(t, filepath.Join(folder, "large"), string(large))
 	write(t, filepath.Join(folder, "a b?.txt"), "0123456789")
+	write(t, filepath.Join(folder, "also-large"), string(large))
 	write(t, filepath.Join(folder, "empty"), "")
 	write(t, filepath.Join(folder, "\xff"), "raw")
 	if err := os.Symlink("../../../../../../../../etc/passwd", filepath.Join(folder, "link")); err != nil {
@@ -85,6 +87,7 @@ func TestContent(t *testing.T) {
 	name := url.Values{"path": {"/a b?.txt"}}.Encode()
 	session := beginWeb(t, r.Info().Addresses.TCP[0], token, "")
 	handle := fmt.Sprintf("fd=%d", session.works(opOpen("/a b?.txt", "r")).GetOpen().GetFd())
+	writing := fmt.Sprintf("fd=%d", session.works(opOpen("/also-large", "a")).GetOpen().GetFd())
 	for _, c := range []struct {
 		name, query string
 		status      int
@@ -110,6 +113,10 @@ func TestContent(t *testing.T) {
 		{"an unknown parameter", name + "&mode=3", 400, "no parameter is called 'mode'", "EINVAL"},
 		{"a handle", handle + "&start=3", 200, "3456789", ""},
 		{"a handle without a start", handle, 400, "is read from a start", "EINVAL"},
+		{"a handle that only writes", writing + "&start=0", 400, "EBADF", "EBADF"},
+		{"a malformed query", "path=/large&start=3;", 400, "the query is malformed", "EINVAL"},
+		{"a badly encoded one", "path=%zz", 400, "the query is malformed", "EINVAL"},
+		{"a path too many", "path=/large&path=/empty", 400, "path is given twice", "EINVAL"},
 		{"no handle", "fd=77&start=0", 400, "EBADF", "EBADF"},
 		{"not even a number of a handle", "fd=77777777777&start=0", 400, "fd is no handle", "EINVAL"},
 		{"no base64", "raw_path=*", 400, "raw_path is no base64", "EINVAL"},
@@ -271,6 +278,7 @@ func TestPutContent(t *testing.T) {
 		{"a bad flag", "path=/a&flag=q", "x", 400, "EINVAL"},
 		{"a bad mode", "path=/a&mode=9", "x", 400, "EINVAL"},
 		{"a bad start", "path=/a&start=x", "x", 400, "start is no number"},
+		{"a malformed query", "path=/a&flag=wx;", "x", 400, "the query is malformed"},
 		{"a bad flush", "path=/a&flush=x", "x", 400, "flush is neither true nor false"},
 		{"an end", "path=/a&end=3", "x", 400, "no parameter is called 'end'"},
 	} {
@@ -359,5 +367,78 @@ func TestABodyThatEndsEarlyChangesNothing(t *testing.T) {
 				t.Errorf("%v is there, %v", entries, err)
 			}
 		})
+	}
+}
+
+// TestContentWithoutContent asks for the head alone, and sends no body.
+func TestContentWithoutContent(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	token := r.openPanel(t, "p").GetToken()
+	path := write(t, filepath.Join(r.folder("ctx_p"), "a"), "0123456789")
+	for by, a := range askBy(t, r, token) {
+		resp := a.do(http.MethodHead, "path=/a", nil)
+		if body, err := io.ReadAll(resp.Body); err != nil || len(body) > 0 || resp.ContentLength != 10 || resp.Header.Get(statHeader) == "" {
+			t.Errorf("%s: %v, %d bytes of %d", by, err, len(body), resp.ContentLength)
+		}
+	}
+	conn := dialRaw(t, r)
+	head := fmt.Sprintf("PUT /v1/content?path=/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", token)
+	if _, err := io.WriteString(conn, head); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := os.ReadFile(path); err != nil || resp.StatusCode != http.StatusBadRequest || string(got) != "0123456789" {
+		t.Errorf("without a length: %d, it holds %q, %v", resp.StatusCode, got, err)
+	}
+}
+
+// TestASlowReaderIsNotCutOff takes content steadily, and slowly for its keepalive.
+func TestASlowReaderIsNotCutOff(t *testing.T) {
+	cfg := sessionConfig(t)
+	cfg.Keepalive = time.Second
+	r := start(t, cfg)
+	token := r.openPanel(t, "p").GetToken()
+	const size = 6 << 20 // more than the sockets of a connection hold
+	if err := os.Truncate(write(t, filepath.Join(r.folder("ctx_p"), "a"), ""), size); err != nil {
+		t.Fatal(err)
+	}
+	network := slowRelay(t, r.Info().Addresses.TCP[0], 20*time.Millisecond)
+	a := askBy(t, r, token)["tcp"]
+	a.base = "http://" + network.Addr().String()
+	n, err := io.Copy(io.Discard, a.get("path=/a").Body)
+	if err != nil || n != size {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// TestALateInterruptHitsNobodyElse closes panels while others use the same connections.
+func TestALateInterruptHitsNobodyElse(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	stays := askBy(t, r, r.openPanel(t, "stays").GetToken())["tcp"]
+	write(t, filepath.Join(r.folder("ctx_stays"), "a"), "x")
+	other := http.Header{}
+	for i := range 200 {
+		name := fmt.Sprintf("p%d", i)
+		other.Set("Authorization", bearerOf(r.openPanel(t, name).GetToken()))
+		write(t, filepath.Join(r.folder("ctx_"+name), "a"), "x")
+		closed := make(chan error, 1)
+		go func() {
+			_, err := r.parts.panels.Close(context.Background(), name)
+			closed <- err
+		}()
+		mine := stays.header
+		stays.header = other
+		_, _ = io.Copy(io.Discard, stays.get("path=/a").Body) // which is refused, or not
+		stays.header = mine
+		if body, err := io.ReadAll(stays.get("path=/a").Body); err != nil || string(body) != "x" {
+			t.Fatalf("%q, %v", body, err)
+		}
+		if err := <-closed; err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -17,18 +18,21 @@ type query struct {
 	err    error
 }
 
-// newQuery takes path, raw_path, context_id and the parameters that are named, and no others.
-func newQuery(values url.Values, known ...string) *query {
+// newQuery takes path, raw_path, context_id and the parameters that are named, once each, and no others.
+func newQuery(raw string, known ...string) *query {
+	values, err := url.ParseQuery(raw)
 	q := &query{values: values}
-	left := url.Values{}
+	if err != nil {
+		q.wrong("the query is malformed")
+	}
+	known = append(known, "path", "raw_path", "context_id", panelKey)
 	for key, v := range values {
-		left[key] = v
-	}
-	for _, key := range append(known, "path", "raw_path", "context_id", panelKey) {
-		left.Del(key)
-	}
-	for key := range left {
-		q.wrong("no parameter is called '%s'", fserrpb.Printable(key))
+		switch {
+		case !slices.Contains(known, key):
+			q.wrong("no parameter is called '%s'", fserrpb.Printable(key))
+		case len(v) > 1:
+			q.wrong("%s is given twice", key)
+		}
 	}
 	return q
 }
@@ -71,10 +75,10 @@ func (q *query) boolean(key string) bool {
 }
 
 // readQuery reads the query of a GET.
-func readQuery(values url.Values) (*ctxfsv1.ReadStreamRequest, error) {
-	q := newQuery(values, "fd", "start", "end")
+func readQuery(raw string) (*ctxfsv1.ReadStreamRequest, error) {
+	q := newQuery(raw, "fd", "start", "end")
 	req := &ctxfsv1.ReadStreamRequest{
-		ContextId: values.Get("context_id"), Path: values.Get("path"), RawPath: q.rawPath(), Start: q.number("start"), End: q.number("end"),
+		ContextId: q.values.Get("context_id"), Path: q.values.Get("path"), RawPath: q.rawPath(), Start: q.number("start"), End: q.number("end"),
 	}
 	if fd := q.number("fd"); fd != nil {
 		req.Fd = new(int32)
@@ -86,16 +90,16 @@ func readQuery(values url.Values) (*ctxfsv1.ReadStreamRequest, error) {
 }
 
 // writeQuery reads the query of a PUT.
-func writeQuery(values url.Values) (*ctxfsv1.WriteStreamOpen, error) {
-	q := newQuery(values, "start", "flag", "mode", "flush")
+func writeQuery(raw string) (*ctxfsv1.WriteStreamOpen, error) {
+	q := newQuery(raw, "start", "flag", "mode", "flush")
 	open := &ctxfsv1.WriteStreamOpen{
-		ContextId: values.Get("context_id"), Path: values.Get("path"), RawPath: q.rawPath(), Start: q.number("start"), Flush: q.boolean("flush"),
+		ContextId: q.values.Get("context_id"), Path: q.values.Get("path"), RawPath: q.rawPath(), Start: q.number("start"), Flush: q.boolean("flush"),
 	}
-	if values.Has("flag") {
-		open.FlagForm = &ctxfsv1.WriteStreamOpen_Flag{Flag: values.Get("flag")}
+	if q.values.Has("flag") {
+		open.FlagForm = &ctxfsv1.WriteStreamOpen_Flag{Flag: q.values.Get("flag")}
 	}
-	if values.Has("mode") {
-		open.ModeForm = &ctxfsv1.WriteStreamOpen_ModeOctal{ModeOctal: values.Get("mode")}
+	if q.values.Has("mode") {
+		open.ModeForm = &ctxfsv1.WriteStreamOpen_ModeOctal{ModeOctal: q.values.Get("mode")}
 	}
 	return open, q.err
 }

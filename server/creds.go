@@ -43,6 +43,8 @@ type connInfo struct {
 	id uint64
 	// unix says that it came over the unix socket, web that it is a WebSocket.
 	unix, web bool
+	// http says that it carries a request for content.
+	http bool
 	// host says that its peer is host by its user.
 	host bool
 	pid  int
@@ -59,6 +61,8 @@ func (*connInfo) AuthType() string { return "ctxfs" }
 // transport is what metrics call it.
 func (c *connInfo) transport() string {
 	switch {
+	case c.http:
+		return "http"
 	case c.web:
 		return "websocket"
 	case c.unix:

@@ -24,5 +24,13 @@ func (c *sharedConn) ReadFrom(src io.Reader) (int64, error) {
 		err = part.SendTo(fd)
 		return !errors.Is(err, syscall.EAGAIN)
 	})
+	if before == part.Left && cannotSend(err) {
+		return io.Copy(c.Conn, src)
+	}
 	return before - part.Left, errors.Join(waiting, err)
+}
+
+// cannotSend says that sendfile is not for such a file (sendfile(2)): it has to be read.
+func cannotSend(err error) bool {
+	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EOPNOTSUPP)
 }

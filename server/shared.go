@@ -137,6 +137,14 @@ func (c *sharedConn) Close() error {
 	return c.Conn.Close()
 }
 
+// CloseWrite half-closes, as net.TCPConn's does.
+func (c *sharedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 // NetConn returns the connection below, as that of tls.Conn does.
 func (c *sharedConn) NetConn() net.Conn { return c.Conn }
 

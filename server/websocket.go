@@ -48,7 +48,8 @@ type sockets struct {
 	strangers chan struct{}
 	ending    context.Context //nolint:containedctx // of all requests together
 	end       context.CancelFunc
-	running   sync.WaitGroup
+	// users are the requests under way.
+	users users
 }
 
 func newSockets(s *Server) *sockets {
@@ -66,13 +67,24 @@ func newSockets(s *Server) *sockets {
 // stop ends those who have not said who they are, and waits for all; the stream table ends the others.
 func (k *sockets) stop() {
 	k.end()
-	k.running.Wait()
+	k.users.end()
+}
+
+// enter counts a request, or refuses it while the server stops.
+func (k *sockets) enter(w http.ResponseWriter) bool {
+	ok := k.users.enter()
+	if !ok {
+		say(w, http.StatusServiceUnavailable, "the server is stopping")
+	}
+	return ok
 }
 
 // ServeHTTP implements http.Handler.
 func (k *sockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	k.running.Add(1)
-	defer k.running.Done()
+	if !k.enter(w) {
+		return
+	}
+	defer k.users.leave()
 	if !k.mayAsk(w, r) {
 		return
 	}
@@ -164,7 +176,11 @@ func tokenOf(r *http.Request, first *ctxfsv1.SessionRequest) (metadata.MD, error
 	if first.GetOpen() == nil {
 		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "the session's first message is not open", Hint: "send open first, once"}
 	}
-	token, md := first.GetOpen().GetToken(), headersOf(r)
+	md, err := headersOf(r)
+	if err != nil {
+		return nil, err
+	}
+	token := first.GetOpen().GetToken()
 	switch {
 	case token == "":
 		return md, nil
@@ -176,13 +192,17 @@ func tokenOf(r *http.Request, first *ctxfsv1.SessionRequest) (metadata.MD, error
 }
 
 // headersOf returns what of a request is metadata of a gRPC call.
-func headersOf(r *http.Request) metadata.MD {
+func headersOf(r *http.Request) (metadata.MD, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "the query is malformed", Hint: "encode it as URLs are"}
+	}
 	md := metadata.MD{}
 	for _, key := range []string{"authorization", panelKey, requestIDKey} {
 		md.Append(key, r.Header.Values(key)...)
 	}
-	md.Append(panelKey, r.URL.Query()[panelKey]...)
-	return md
+	md.Append(panelKey, query[panelKey]...)
+	return md, nil
 }
 
 // allows tells whether the page that a request is from may open a session. What sends no
