@@ -39,9 +39,7 @@ func (s *Service) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*
 		if err != nil {
 			return nil, err
 		}
-		report, err := rootfs.CopyTree(c, c.root, c.path, c.root, c.dest, rootfs.CopyOptions{
-			ErrorOnExist: true, Dereference: true, NonRecursive: true,
-		})
+		report, err := s.copyNew(c)
 		n := report.Bytes
 		// EINVAL is what the tree copier says of a file over itself, where copyFile does nothing.
 		if code := fserr.CodeOf(err); !exclusive && (code == fserr.EEXIST || code == fserr.EINVAL) {
@@ -52,6 +50,16 @@ func (s *Service) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*
 		}
 		return &ctxfsv1.CopyFileResponse{BytesCopied: n}, err
 	})
+}
+
+// copyNew copies c.path to c.dest, which must not exist. Nobody writes the source as a whole meanwhile.
+func (s *Service) copyNew(c *call) (rootfs.CopyReport, error) {
+	if st, err := c.root.Stat(c.path); err == nil {
+		lock := s.inodes.of(st)
+		lock.RLock()
+		defer lock.RUnlock()
+	}
+	return rootfs.CopyTree(c, c.root, c.path, c.root, c.dest, rootfs.CopyOptions{ErrorOnExist: true, Dereference: true, NonRecursive: true})
 }
 
 // existsAlready is EEXIST when that is why a copy that must be new was refused:

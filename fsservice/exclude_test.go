@@ -3,6 +3,7 @@ package fsservice_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,7 +44,7 @@ func TestWholeReadsAndWritesExcludeEachOther(t *testing.T) {
 	ctx := w.as("a")
 	var done atomic.Bool
 	var readers, writers sync.WaitGroup
-	for i, read := range []func(context.Context) ([]byte, error){w.readWhole, w.readWhole, w.readByCopy} {
+	for i, read := range []func(context.Context) ([]byte, error){w.readWhole, w.readWhole, w.readByCopy, w.readByNewCopy} {
 		readers.Go(func() {
 			for !done.Load() {
 				data, err := read(ctx)
@@ -84,6 +85,15 @@ func (w *world) readByCopy(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	return os.ReadFile(filepath.Join(w.dir, "copy"))
+}
+
+// readByNewCopy copies the file to where none is, and reads that.
+func (w *world) readByNewCopy(ctx context.Context) ([]byte, error) {
+	if _, err := w.client.CopyFile(ctx, &ctxfsv1.CopyFileRequest{Path: "/f", Dest: "/new"}); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(filepath.Join(w.dir, "new"))
+	return data, errors.Join(err, os.Remove(filepath.Join(w.dir, "new")))
 }
 
 func (w *world) writeWhole(ctx context.Context, n int) error {
