@@ -14,6 +14,7 @@ require (
 	github.com/knadh/koanf/providers/confmap v1.0.1
 	github.com/knadh/koanf/providers/file v1.2.1
 	github.com/knadh/koanf/v2 v2.4.1
+	github.com/moby/sys/mountinfo v0.7.3
 	github.com/moby/sys/userns v0.2.1
 	github.com/otiai10/copy v1.14.1
 	github.com/pressly/goose/v3 v3.27.0

@@ -1,6 +1,6 @@
 // Package driver says how a context's folder is made from a layer, an immutable
-// directory tree. Implementations are packages below (copyfs; overlay later);
-// all pass drivertest.
+// directory tree. Implementations are packages below (copyfs, overlay); all pass
+// drivertest.
 //
 // # Life cycle
 //
@@ -8,6 +8,14 @@
 //
 // Prepare fills an empty staging directory; nothing refers to it yet, so a crash
 // leaves only something to sweep. The rename that publishes it is the caller's.
+//
+// What Prepare of a plain Driver fills is the context's folder itself. A Mounter
+// fills a directory of its own instead, the context's state, which nobody else
+// looks into; the folder shows the context only while it is mounted:
+//
+//	Prepare(layer, staging)  ->  renamed to Place.State  ->  Mount  ->  Unmount  ->  Mount ...
+//
+// A context is of one driver for good: its state means nothing to another.
 package driver
 
 import "context"
@@ -17,7 +25,7 @@ type Driver interface {
 	// Name is what a context's record keeps: "copy".
 	Name() string
 	// Prepare fills dst, an empty directory, with the content of src, a layer's
-	// tree: types, modes, ns mtimes, link targets and hard links equal. src is not
+	// tree: types, modes, ns mtimes, link targets, hard links and xattrs equal. src is not
 	// changed. It stops at ctx's end and leaves dst to the caller to remove.
 	// progress may be nil; it is called from one goroutine at a time.
 	Prepare(ctx context.Context, src, dst string, progress func(Progress)) error
@@ -28,3 +36,33 @@ type Driver interface {
 
 // Progress counts what Prepare has made so far.
 type Progress struct{ Files, Bytes int64 }
+
+// Mounter is a Driver whose contexts are seen only while they are mounted. Its
+// Prepare makes the state of a context in dst; a src of "" is a context that starts empty.
+// The caller sees to it that one process at a time mounts or unmounts under one directory.
+type Mounter interface {
+	Driver
+	// Mount shows a context at its folder, which is made when it is missing. A mount of
+	// this context that is there already is used; one that a context of the past left
+	// is removed. What somebody else mounted there is EBUSY, and so is a context that is mounted
+	// where this process cannot see it. EIO tells that the layer or the state is
+	// gone or damaged, EOPNOTSUPP that this server cannot mount. None of them changes the context.
+	Mount(ctx context.Context, p Place) error
+	// Unmount ends the mount of a context at folder; nil when there is none. One in use (an open
+	// file, a process's working directory) is EBUSY, unless lazily: then its users
+	// keep what they have, out of everybody else's sight. What somebody else mounted is EBUSY and stays.
+	Unmount(ctx context.Context, folder string, lazily bool) error
+	// Mounts names the directories directly in dir where this driver has mounted contexts, in
+	// this process or another, alive or dead.
+	Mounts(dir string) ([]string, error)
+}
+
+// Place is where a context of a Mounter is; all are absolute paths.
+type Place struct {
+	// Layer is the tree that the context was prepared from, "" when it started empty.
+	Layer string
+	// State is what Prepare made.
+	State string
+	// Folder is where the context is seen.
+	Folder string
+}

@@ -3,9 +3,11 @@ package copyfs
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/xattr"
 )
 
 // fileKey tells which names are one file.
@@ -29,7 +31,7 @@ func (d *Driver) settle(ctx context.Context, src, dst string) error {
 		return fmt.Errorf("open the copy: %w", err)
 	}
 	defer func() { _ = to.Close() }()
-	s := &settler{from: from, to: to, owner: d.opts.Owner, first: map[fileKey]string{}}
+	s := &settler{src: src, dst: dst, from: from, to: to, owner: d.opts.Owner, first: map[fileKey]string{}}
 	err = from.Walk(ctx, ".", rootfs.WalkOptions{Stats: true}, s.visit)
 	if err != nil {
 		return fmt.Errorf("compare the copy with the layer: %w", err)
@@ -38,6 +40,7 @@ func (d *Driver) settle(ctx context.Context, src, dst string) error {
 }
 
 type settler struct {
+	src, dst string
 	from, to rootfs.Root
 	owner    *rootfs.Owner
 	// first has the first name of each file with several.
@@ -87,6 +90,9 @@ func (s *settler) finishDirs() error {
 
 // same gives the copy of it the owner, mode and times of it, where they differ.
 func (s *settler) same(it item) error {
+	if err := s.sameXattrs(it); err != nil {
+		return err
+	}
 	got, err := s.to.Lstat(it.rel)
 	if err != nil {
 		return fserr.Wrap(err, "lstat", "/"+it.rel, "")
@@ -108,4 +114,13 @@ func (s *settler) same(it item) error {
 		return fserr.Wrap(s.to.Utimes(it.rel, it.stat.AtimeNs, it.stat.MtimeNs, false), "utimes", "/"+it.rel, "")
 	}
 	return nil
+}
+
+// sameXattrs goes by name: both trees are the server's own, and nobody else is in them yet.
+func (s *settler) sameXattrs(it item) error {
+	if t := it.stat.Type(); t != rootfs.TypeFile && t != rootfs.TypeDirectory {
+		return nil
+	}
+	err := xattr.CopyUser(filepath.Join(s.src, filepath.FromSlash(it.rel)), filepath.Join(s.dst, filepath.FromSlash(it.rel)))
+	return fserr.Wrap(err, "setxattr", "/"+it.rel, "")
 }

@@ -1,0 +1,173 @@
+package drivertest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// mounterCases are what only a Mounter promises.
+func mounterCases() []testCase {
+	of := func(test func(*testing.T, driver.Mounter)) func(*testing.T, driver.Driver) {
+		return func(t *testing.T, d driver.Driver) {
+			m, ok := d.(driver.Mounter)
+			if !ok {
+				t.Fatal("it mounts no more")
+			}
+			test(t, m)
+		}
+	}
+	return []testCase{
+		{"StartsEmpty", of(startsEmpty)}, {"UsesTheMountThatIsThere", of(usesTheMountThatIsThere)},
+		{"MakesTheFolder", of(makesTheFolder)}, {"HealsWhatADeletedContextLeft", of(healsWhatADeletedContextLeft)},
+		{"InUse", of(inUse)}, {"TellsItsMounts", of(tellsItsMounts)}, {"SaysWhatIsGone", of(saysWhatIsGone)},
+		{"AnyName", of(anyName)},
+	}
+}
+
+func startsEmpty(t *testing.T, d driver.Mounter) {
+	m := create(t, d, "")
+	if n := len(snapshot(t, m.Folder)); n != 0 {
+		t.Errorf("%d entries came from nothing", n)
+	}
+	if st := lstat(t, m.Folder, "/"); st.Perm() != 0o755 {
+		t.Errorf("the root has mode %o", st.Perm())
+	}
+	must(t, os.WriteFile(m.in("first"), []byte("1"), 0o600))
+	m.again()
+	if data, err := os.ReadFile(m.in("first")); err != nil || string(data) != "1" {
+		t.Errorf("after a restart it holds %q, %v", data, err)
+	}
+}
+
+// usesTheMountThatIsThere as after a kill: what the dead server's clients have open goes on.
+func usesTheMountThatIsThere(t *testing.T, d driver.Mounter) {
+	m := create(t, d, layer(t))
+	f, err := os.OpenFile(m.in("a/plain"), os.O_RDWR, 0)
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	before := lstat(t, m.Folder, "/")
+	m.mount()
+	if after := lstat(t, m.Folder, "/"); after.Dev != before.Dev || after.Ino != before.Ino {
+		t.Errorf("the root became %d:%d, it was %d:%d", after.Dev, after.Ino, before.Dev, before.Ino)
+	}
+	_, err = f.WriteAt([]byte("CONTENT"), 0)
+	must(t, err)
+	if data, err := os.ReadFile(m.in("a/plain")); err != nil || !strings.HasPrefix(string(data), "CONTENT") {
+		t.Errorf("the file holds %q, %v", data, err)
+	}
+}
+
+func makesTheFolder(t *testing.T, d driver.Mounter) {
+	m := create(t, d, layer(t))
+	want := snapshot(t, m.Folder)
+	m.unmount()
+	st, err := os.Lstat(m.Folder)
+	must(t, err)
+	if st.Mode().Perm()&0o222 != 0 {
+		t.Errorf("others may write under a context that is not mounted (mode %o)", st.Mode().Perm())
+	}
+	must(t, os.Remove(m.Folder))
+	m.mount()
+	compare(t, snapshot(t, m.Folder), want)
+}
+
+func healsWhatADeletedContextLeft(t *testing.T, d driver.Mounter) {
+	m := create(t, d, layer(t))
+	must(t, os.WriteFile(m.in("a/plain"), []byte("of the past"), 0o644))
+	must(t, os.Rename(m.State, m.State+"-deleted"))
+	must(t, os.Mkdir(m.State, 0o700))
+	must(t, d.Prepare(context.Background(), m.Layer, m.State, nil))
+	m.mount()
+	compare(t, snapshot(t, m.Folder), snapshot(t, m.Layer))
+}
+
+func inUse(t *testing.T, d driver.Mounter) {
+	ctx := context.Background()
+	m := create(t, d, layer(t))
+	f, err := os.OpenFile(m.in("a/plain"), os.O_RDWR, 0)
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	if err := d.Unmount(ctx, m.Folder, false); fserr.CodeOf(err) != fserr.EBUSY {
+		t.Errorf("unmounting it in use gives %v, want EBUSY", err)
+	}
+	must(t, d.Unmount(ctx, m.Folder, true))
+	must(t, d.Unmount(ctx, m.Folder, false)) // there is none
+	_, err = f.WriteAt([]byte("still"), 0)
+	must(t, err)
+	if err := d.Mount(ctx, m.Place); fserr.CodeOf(err) != fserr.EBUSY {
+		t.Errorf("a second mount of one upper gives %v, want EBUSY", err)
+	}
+	must(t, f.Close())
+	m.mount()
+	if data, err := os.ReadFile(m.in("a/plain")); err != nil || !strings.HasPrefix(string(data), "still") {
+		t.Errorf("the file holds %q, %v", data, err)
+	}
+}
+
+func tellsItsMounts(t *testing.T, d driver.Mounter) {
+	m := create(t, d, layer(t))
+	dir := filepath.Dir(m.Folder)
+	for _, c := range []struct {
+		name string
+		do   func()
+		want []string
+	}{
+		{"mounted", func() {}, []string{"folder"}},
+		{"unmounted", m.unmount, nil},
+	} {
+		c.do()
+		got, err := d.Mounts(dir)
+		must(t, err)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func saysWhatIsGone(t *testing.T, d driver.Mounter) {
+	for _, c := range []struct {
+		name, words string
+		remove      func(m *made) string
+	}{
+		{"layer", "layer", func(m *made) string { return m.Layer }},
+		{"state", "what the context holds", func(m *made) string { return m.State }},
+	} {
+		m := prepare(t, d, layer(t))
+		aside := c.remove(m) + "-aside"
+		must(t, os.Rename(c.remove(m), aside))
+		err := d.Mount(context.Background(), m.Place)
+		if fserr.CodeOf(err) != fserr.EIO || !strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), aside) {
+			t.Errorf("without its %s: %v", c.name, err)
+		}
+		must(t, os.Rename(aside, c.remove(m)))
+		m.mount()
+	}
+}
+
+// anyName has what mount options must not trip over, and paths longer than one option may be.
+func anyName(t *testing.T, d driver.Mounter) {
+	for _, name := range []string{"a,b", "a:b", `a\b`, `a\:b\,c`, "a b\tc\nd", "ünï", "a=b\"'", strings.Repeat("long", 60)} {
+		base := filepath.Join(t.TempDir(), name)
+		m := prepare(t, d, layer(t))
+		place := driver.Place{Layer: filepath.Join(base, "layer"), State: filepath.Join(base, "state"), Folder: filepath.Join(base, "ctx_folder")}
+		must(t, os.Mkdir(base, 0o755))
+		must(t, os.Rename(m.Layer, place.Layer))
+		must(t, os.Rename(m.State, place.State))
+		m.Place = place
+		m.mount()
+		compare(t, snapshot(t, m.Folder), snapshot(t, m.Layer))
+		if got, err := d.Mounts(base); err != nil || !slices.Equal(got, []string{"ctx_folder"}) {
+			t.Errorf("mounts in %q: %v, %v", name, got, err)
+		}
+		m.mount() // it knows its mount again
+		m.unmount()
+		must(t, os.Chmod(filepath.Join(m.Layer, "readonly"), 0o755))
+	}
+}

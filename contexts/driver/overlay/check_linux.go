@@ -1,0 +1,200 @@
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/userns"
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// facts are what decides whether a process may mount.
+type facts struct {
+	uid     int
+	userns  bool
+	caps    uint64
+	seccomp bool
+}
+
+func readFacts() facts {
+	f := facts{uid: os.Geteuid(), userns: userns.RunningInUserNS(), caps: 1 << unix.CAP_SYS_ADMIN}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return f
+	}
+	if caps, err := strconv.ParseUint(statusField(status, "CapEff:"), 16, 64); err == nil {
+		f.caps = caps
+	}
+	f.seccomp = statusField(status, "Seccomp:") == "2"
+	return f
+}
+
+func statusField(status []byte, name string) string {
+	for line := range bytes.Lines(status) {
+		if value, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			return string(bytes.TrimSpace(value))
+		}
+	}
+	return ""
+}
+
+// refusal says why a process may not mount, "" when it may try.
+func (f facts) refusal() string {
+	switch {
+	case f.userns:
+		return "in a user namespace, where overlayfs cannot keep its notes"
+	case f.caps&(1<<unix.CAP_SYS_ADMIN) != 0:
+		return ""
+	case f.uid != 0:
+		return fmt.Sprintf("no CAP_SYS_ADMIN: ctxfs runs as uid %d, not root", f.uid)
+	}
+	return "no CAP_SYS_ADMIN"
+}
+
+// Check implements driver.Driver: it mounts a small tree under dir, changes it in the ways that
+// need the kernel's and the file system's help, and takes it away again.
+func (d *Driver) Check(ctx context.Context, dir string) error {
+	f := readFacts()
+	if why := f.refusal(); why != "" {
+		return errors.New("overlay driver: " + why)
+	}
+	probe, err := os.MkdirTemp(dir, rootfs.ReservedPrefix+"check-")
+	if err != nil {
+		return fmt.Errorf("overlay driver: cannot write to the contexts directory: %w", fserr.CodeOf(err))
+	}
+	err = d.probe(ctx, probe)
+	if e := os.RemoveAll(probe); err == nil && e != nil {
+		err = fmt.Errorf("cannot remove from the contexts directory: %w", fserr.CodeOf(e))
+	}
+	if err != nil {
+		return fmt.Errorf("overlay driver: %w", explain(err, f, fileSystem(dir)))
+	}
+	return nil
+}
+
+func (d *Driver) probe(ctx context.Context, dir string) (err error) {
+	p := driver.Place{Layer: filepath.Join(dir, "layer"), State: filepath.Join(dir, "state"), Folder: filepath.Join(dir, "folder")}
+	if err := probeLayer(p.Layer); err != nil {
+		return err
+	}
+	if err := os.Mkdir(p.State, 0o700); err != nil {
+		return err
+	}
+	if err := d.Prepare(ctx, p.Layer, p.State, nil); err != nil {
+		return err
+	}
+	if err := d.Mount(ctx, p); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Unmount(context.WithoutCancel(ctx), p.Folder, true)) }()
+	return probeFolder(p.Folder)
+}
+
+// probeLayer makes a directory, and a file with two names.
+func probeLayer(layer string) error {
+	if err := os.MkdirAll(filepath.Join(layer, "dir"), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(layer, "one"), []byte("layer"), 0o644); err != nil {
+		return err
+	}
+	return os.Link(filepath.Join(layer, "one"), filepath.Join(layer, "two"))
+}
+
+// probeFolder fails where redirect_dir or index, which the kernel drops without a word
+// when the file system cannot keep them, do not work.
+func probeFolder(folder string) error {
+	one, two := filepath.Join(folder, "one"), filepath.Join(folder, "two")
+	before, err := os.Lstat(one)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(one, []byte("changed"), 0o644); err != nil {
+		return err
+	}
+	after, err := os.Lstat(one)
+	if err != nil {
+		return err
+	}
+	other, err := os.Lstat(two)
+	switch {
+	case err != nil:
+		return err
+	case !os.SameFile(before, after) || !os.SameFile(after, other):
+		return errors.New("the file system of the contexts directory cannot keep inode numbers and hard links (index=on)")
+	}
+	if err := os.Rename(filepath.Join(folder, "dir"), filepath.Join(folder, "moved")); err != nil {
+		return errors.New("the file system of the contexts directory cannot keep renamed directories (redirect_dir=on)")
+	}
+	return nil
+}
+
+// magics names the file systems that overlayfs is known not to work on.
+func fileSystem(dir string) int64 {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0
+	}
+	return int64(st.Type) //nolint:unconvert // the types differ between systems
+}
+
+// explain says in a person's words why a probe failed.
+func explain(err error, f facts, fs int64) error {
+	var kernel *kernelError
+	if !errors.As(err, &kernel) {
+		return err
+	}
+	switch {
+	case fs == unix.OVERLAYFS_SUPER_MAGIC:
+		return errors.New("the contexts directory lies on overlayfs itself, as in a container's own file system: put it on a volume (--contexts-dir)")
+	case fs == unix.NFS_SUPER_MAGIC || fs == unix.FUSE_SUPER_MAGIC || fs == unix.MSDOS_SUPER_MAGIC:
+		return fmt.Errorf("the file system of the contexts directory cannot carry it (%w): put it on a local disk (--contexts-dir)", kernel)
+	case errors.Is(err, unix.ENODEV):
+		return errors.New("the kernel has no overlayfs (modprobe overlay)")
+	case errors.Is(err, unix.ENOSYS):
+		return errors.New("the kernel has no fsopen(2): Linux 5.2 or later is needed")
+	case errors.Is(err, unix.EPERM) && f.seccomp:
+		return fmt.Errorf("%w (container seccomp)", kernel)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w (a security module refuses)", kernel)
+	}
+	return kernel
+}
+
+// pidInit is the inode number of the first pid namespace (include/linux/proc_ns.h, PROC_PID_INIT_INO).
+const pidInit = "pid:[4026531836]"
+
+// Hidden says why mounts of this process would not be seen by everyone on the machine, "" when they
+// would: in a container the host sees empty folders, in a mount namespace of its own
+// (systemd's PrivateTmp, ProtectSystem and the like) everybody else does.
+func Hidden() string {
+	pid, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return "/proc does not tell whether others would see its mounts"
+	}
+	mine, err1 := os.Readlink("/proc/self/ns/mnt")
+	first, err2 := os.Readlink("/proc/1/ns/mnt")
+	return hidden(pid, mine, first, errors.Join(err1, err2))
+}
+
+func hidden(pid, mine, first string, err error) string {
+	switch {
+	case !strings.HasPrefix(pid, "pid:["):
+		return "/proc does not tell whether others would see its mounts"
+	case pid != pidInit:
+		return "in a container, whose mounts the host does not see"
+	case err != nil || mine != first:
+		return "in a mount namespace of its own (a systemd sandbox?), whose mounts nobody else sees"
+	}
+	return ""
+}

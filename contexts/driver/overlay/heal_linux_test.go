@@ -1,0 +1,142 @@
+package overlay
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// place prepares a context of a layer with one file.
+func place(t testing.TB, d *Driver) driver.Place {
+	t.Helper()
+	dir := t.TempDir()
+	p := driver.Place{Layer: filepath.Join(dir, "layer"), State: filepath.Join(dir, "state"), Folder: filepath.Join(dir, "folder")}
+	must(t, os.Mkdir(p.Layer, 0o755))
+	must(t, os.WriteFile(filepath.Join(p.Layer, "file"), []byte("layer"), 0o644))
+	must(t, os.Mkdir(p.State, 0o700))
+	must(t, d.Prepare(t.Context(), p.Layer, p.State, nil))
+	t.Cleanup(func() {
+		for unix.Unmount(p.Folder, unix.MNT_DETACH) == nil { //nolint:revive // until nothing is mounted there
+		}
+	})
+	return p
+}
+
+func wantContent(t *testing.T, p driver.Place, want string) {
+	t.Helper()
+	if data, err := os.ReadFile(filepath.Join(p.Folder, "file")); err != nil || string(data) != want {
+		t.Errorf("the file holds %q, %v, want %q", data, err, want)
+	}
+}
+
+func TestForeignMountIsRefusedAndStays(t *testing.T) {
+	d := usable(t, New(Options{}))
+	for _, c := range []struct {
+		name  string
+		first bool
+	}{{"alone", false}, {"on top of ours", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			p := place(t, d)
+			must(t, os.MkdirAll(p.Folder, 0o755))
+			if c.first {
+				must(t, d.Mount(t.Context(), p))
+			}
+			must(t, unix.Mount("elsewhere", p.Folder, "tmpfs", 0, "size=64k"))
+			for what, err := range map[string]error{
+				"mount": d.Mount(t.Context(), p), "unmount": d.Unmount(t.Context(), p.Folder, true),
+			} {
+				if fserr.CodeOf(err) != fserr.EBUSY || !strings.Contains(err.Error(), "something else (tmpfs)") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			must(t, unix.Unmount(p.Folder, 0))
+			must(t, d.Mount(t.Context(), p))
+			wantContent(t, p, "layer")
+		})
+	}
+}
+
+func TestSecondMountOfOursGoes(t *testing.T) {
+	d := usable(t, New(Options{}))
+	p := place(t, d)
+	must(t, d.Mount(t.Context(), p))
+	must(t, os.WriteFile(filepath.Join(p.Folder, "file"), []byte("changed"), 0o644))
+	must(t, unix.Mount(p.Folder, p.Folder, "", unix.MS_BIND, ""))
+	must(t, unix.Mount(p.Folder, p.Folder, "", unix.MS_BIND, ""))
+	must(t, d.Mount(t.Context(), p))
+	stack, err := mountsAt(p.Folder)
+	must(t, err)
+	if len(stack) != 1 {
+		t.Errorf("%d mounts are left", len(stack))
+	}
+	wantContent(t, p, "changed")
+}
+
+// TestMountIsSafe reads what the kernel says of a mount.
+func TestMountIsSafe(t *testing.T) {
+	d := usable(t, New(Options{}))
+	p := place(t, d)
+	must(t, d.Mount(t.Context(), p))
+	stack, err := mountsAt(p.Folder)
+	must(t, err)
+	m := stack[0]
+	for _, want := range []string{"nosuid", "nodev"} {
+		if !strings.Contains(","+m.Options+",", ","+want+",") {
+			t.Errorf("the mount has options %s, want %s", m.Options, want)
+		}
+	}
+	for _, want := range []string{"redirect_dir=on", "index=on"} {
+		if !strings.Contains(m.VFSOptions, want) {
+			t.Errorf("the file system has options %s, want %s", m.VFSOptions, want)
+		}
+	}
+	if strings.Contains(m.VFSOptions, "metacopy=on") || strings.Contains(m.VFSOptions, "userxattr") {
+		t.Errorf("the file system has options %s", m.VFSOptions)
+	}
+}
+
+// TestMountUnderASharedOne is how systemd leaves "/": everybody sees the context, nobody what is mounted in it.
+func TestMountUnderASharedOne(t *testing.T) {
+	d := usable(t, New(Options{}))
+	p := place(t, d)
+	dir := filepath.Dir(p.Folder)
+	must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	must(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
+	must(t, d.Mount(t.Context(), p))
+	stack, err := mountsAt(p.Folder)
+	must(t, err)
+	if strings.Contains(stack[0].Optional, "shared") {
+		t.Errorf("the mount is %s", stack[0].Optional)
+	}
+	wantContent(t, p, "layer")
+	must(t, d.Unmount(t.Context(), p.Folder, false))
+}
+
+func TestFilesUnderAnUnmountedContextAreTold(t *testing.T) {
+	core, seen := observed()
+	d := usable(t, New(Options{Log: core}))
+	p := place(t, d)
+	must(t, os.Mkdir(p.Folder, 0o755))
+	must(t, os.WriteFile(filepath.Join(p.Folder, "file"), []byte("lost?"), 0o644))
+	must(t, d.Mount(t.Context(), p))
+	wantContent(t, p, "layer")
+	if seen.FilterMessageSnippet("while the context was not mounted").Len() != 1 {
+		t.Errorf("the log says %v", seen.All())
+	}
+	must(t, d.Unmount(t.Context(), p.Folder, false))
+	wantContent(t, p, "lost?")
+}

@@ -1,0 +1,246 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// sourcePrefix starts the source of every mount of this driver.
+const sourcePrefix = "ctxfs:"
+
+// mountpointMode keeps everybody but root from writing under a context that is not mounted.
+const mountpointMode = 0o555
+
+// Mount implements driver.Mounter.
+func (d *Driver) Mount(ctx context.Context, p driver.Place) error {
+	if err := ctx.Err(); err != nil {
+		return &fserr.Error{Op: "mount", Code: fserr.CodeOf(err), Err: err}
+	}
+	dirs, err := openDirs(p)
+	if err != nil {
+		return err
+	}
+	defer dirs.close()
+	source, err := dirs.source()
+	if err != nil {
+		return stateError("mount", err)
+	}
+	if err := makeMountpoint(p.Folder); err != nil {
+		return stateError("mount", err)
+	}
+	there, err := d.heal(p.Folder, source)
+	if err != nil || there {
+		return err
+	}
+	return d.attach(p, dirs, source)
+}
+
+func makeMountpoint(folder string) error {
+	err := os.Mkdir(folder, mountpointMode)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// attach makes the file system and puts it at the folder.
+func (d *Driver) attach(p driver.Place, dirs *dirs, source string) error {
+	folder, err := unix.Open(p.Folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return stateError("mount", err)
+	}
+	defer closeFD(folder)
+	d.warnOfHidden(p.Folder)
+	mnt, err := d.create(dirs, source)
+	if err != nil {
+		return mountError(err)
+	}
+	defer closeFD(mnt)
+	if err := unix.MoveMount(mnt, "", folder, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return mountError(&kernelError{call: "move_mount", err: err})
+	}
+	// Under a shared mount the new one has become shared too: everybody is to see the context, and
+	// nobody what is mounted within it.
+	private := unix.MountAttr{Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &private); err != nil && !errors.Is(err, unix.ENOSYS) {
+		return mountError(&kernelError{call: "mount_setattr", err: err})
+	}
+	return nil
+}
+
+// warnOfHidden tells of files that somebody wrote while the context was not mounted.
+func (d *Driver) warnOfHidden(folder string) {
+	if entries, err := os.ReadDir(folder); err == nil && len(entries) > 0 {
+		d.opts.Log.Sugar().Warnw("files that were written while the context was not mounted are hidden by it",
+			"folder", folder, "entries", len(entries))
+	}
+}
+
+// dirs are the directories of a mount, open as O_PATH.
+type dirs struct{ lower, upper, work int }
+
+func openDirs(p driver.Place) (*dirs, error) {
+	d := &dirs{lower: -1, upper: -1, work: -1}
+	lower, gone := p.Layer, "the layer that the context stands on is gone"
+	if lower == "" {
+		lower, gone = filepath.Join(p.State, lowerName), "the context's state is damaged"
+	}
+	for _, dir := range []struct {
+		fd         *int
+		path, gone string
+	}{
+		{&d.upper, filepath.Join(p.State, upperName), "what the context holds is gone"},
+		{&d.work, filepath.Join(p.State, workName), "the context's state is damaged"},
+		{&d.lower, lower, gone},
+	} {
+		var err error
+		*dir.fd, err = unix.Open(dir.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			d.close()
+			return nil, &fserr.Error{Op: "mount", Code: fserr.EIO, Detail: dir.gone, Hint: "restore the state directory from a backup, or delete the context", Err: err}
+		}
+	}
+	return d, nil
+}
+
+func (d *dirs) close() {
+	for _, fd := range []int{d.lower, d.upper, d.work} {
+		if fd >= 0 {
+			closeFD(fd)
+		}
+	}
+}
+
+// source names the upper directory; its inode cannot be given to another as long as a mount holds it.
+func (d *dirs) source() (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(d.upper, &st); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s%x:%d", sourcePrefix, st.Dev, st.Ino), nil
+}
+
+// create makes the mount, which is nowhere yet.
+func (d *Driver) create(dirs *dirs, source string) (int, error) {
+	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, &kernelError{call: "fsopen", err: err}
+	}
+	defer closeFD(fs)
+	if err := d.configure(fs, dirs, source); err != nil {
+		return -1, said(fs, "fsconfig", err)
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, said(fs, "mount", err)
+	}
+	mnt, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	if err != nil {
+		return -1, said(fs, "fsmount", err)
+	}
+	return mnt, nil
+}
+
+// options of every mount, whatever the kernel's defaults are.
+var options = [...][2]string{
+	{"redirect_dir", "on"}, // directories of the layer can be renamed
+	{"index", "on"},        // hard links hold across the first write, and an upper is mounted once
+	{"metacopy", "off"},    // an upper holds whole files
+	{"xino", "auto"},       // inode numbers are one space even where layers lie elsewhere
+}
+
+func (d *Driver) configure(fs int, dirs *dirs, source string) error {
+	if err := unix.FsconfigSetString(fs, "source", source); err != nil {
+		return err
+	}
+	for _, o := range options {
+		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
+			return err
+		}
+	}
+	err := error(unix.EINVAL)
+	if !d.opts.byName {
+		err = setDirs(fs, dirs, "lowerdir+", unix.FsconfigSetFd)
+	}
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.13
+		err = setDirs(fs, dirs, "lowerdir", setByName)
+	}
+	return err
+}
+
+func setDirs(fs int, dirs *dirs, lower string, set func(int, string, int) error) error {
+	for _, dir := range []struct {
+		key string
+		fd  int
+	}{{lower, dirs.lower}, {"upperdir", dirs.upper}, {"workdir", dirs.work}} {
+		if err := set(fs, dir.key, dir.fd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setByName names a descriptor. The directory's own path would have to be escaped by rules
+// that differ between kernels, and may be longer than the 256 bytes that fsconfig takes.
+func setByName(fs int, key string, fd int) error {
+	return unix.FsconfigSetString(fs, key, fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
+// kernelError is a refused system call, with what the kernel said of it.
+type kernelError struct {
+	call, text string
+	err        error
+}
+
+// Error names the call, the errno and the kernel's words.
+func (e *kernelError) Error() string {
+	text := e.call + " " + fserr.CodeOf(e.err).String()
+	if e.text != "" {
+		text += " (" + e.text + ")"
+	}
+	return text
+}
+
+// Unwrap returns the errno.
+func (e *kernelError) Unwrap() error { return e.err }
+
+// said reads what the kernel has to say of a refusal: lines such as "e overlay: ...".
+func said(fs int, call string, err error) error {
+	var lines []string
+	buf := make([]byte, 1024)
+	for len(lines) < 8 {
+		n, e := unix.Read(fs, buf)
+		if e != nil || n <= 0 {
+			break
+		}
+		lines = append(lines, strings.TrimSpace(string(buf[:n])))
+	}
+	return &kernelError{call: call, text: strings.Join(lines, "; "), err: err}
+}
+
+// mountError says what a refused mount means, and what to do.
+func mountError(err error) error {
+	e := &fserr.Error{Op: "mount", Code: fserr.EIO, Detail: "it could not be mounted: " + fserr.CodeOf(err).Text(), Hint: "see ctxfs doctor", Err: err}
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENODEV):
+		e.Code, e.Detail = fserr.EOPNOTSUPP, "this server cannot mount it"
+		e.Hint = "run ctxfs as root and where it may mount; 'ctxfs doctor' says what is missing; the context's files are kept"
+	case errors.Is(err, unix.EBUSY):
+		e.Code, e.Detail = fserr.EBUSY, "it is mounted where this server cannot see it, or was unmounted while in use"
+		e.Hint = "end the container, the mount namespace or the programs that use it"
+	case errors.Is(err, unix.ESTALE):
+		e.Detail = "its state or its layer was copied from elsewhere, and they no longer know each other"
+		e.Hint = "restore both with their inodes (not file by file), or delete the context"
+	}
+	return e
+}
+
+func closeFD(fd int) { _ = unix.Close(fd) } // nothing is written through these

@@ -1,0 +1,64 @@
+// Package overlay is the driver that makes a context without copying: Linux's
+// overlayfs (https://docs.kernel.org/filesystems/overlayfs.html) shows the layer
+// and, above it, what the context changed. The first access costs one mount, a context
+// that nobody changed takes a few directories, and a file is copied when it is first written.
+//
+// A context's state is
+//
+//	upper/   what it changed; its root has the attributes of the context's root
+//	work/    the kernel's
+//	lower/   empty, and only when the context started empty
+//
+// It needs root: redirect_dir and index, without which directories of the layer
+// could not be renamed and inode numbers would change at the first write, keep their
+// notes in xattrs that only root may write.
+//
+// One file system is ever mounted of an upper directory: the kernel refuses a
+// second (index=on), and this package uses the one it finds. A mount's source,
+// "ctxfs:<device>:<inode>", names the upper directory that it is of, by which it is known
+// again whoever made it and whatever path led there.
+package overlay
+
+import (
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// Name is what records say of contexts that this driver made.
+const Name = "overlay"
+
+// Names within a context's state.
+const (
+	upperName = "upper"
+	workName  = "work"
+	lowerName = "lower"
+)
+
+// Options of New.
+type Options struct {
+	// Owner, when not nil, is given to the root of a context that starts empty.
+	Owner *rootfs.Owner
+	// Log is told what was healed; nil means nobody.
+	Log *zap.Logger
+
+	// byName hands the directories to the kernel as names rather than descriptors, as before Linux 6.13.
+	byName bool
+}
+
+// Driver mounts. It keeps no state: the kernel's table of mounts is the truth.
+type Driver struct{ opts Options }
+
+var _ driver.Mounter = (*Driver)(nil)
+
+// New returns a Driver. Whether it can work here is for Check to say.
+func New(opts Options) *Driver {
+	if opts.Log == nil {
+		opts.Log = zap.NewNop()
+	}
+	return &Driver{opts: opts}
+}
+
+// Name implements driver.Driver.
+func (d *Driver) Name() string { return Name }

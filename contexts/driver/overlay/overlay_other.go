@@ -1,0 +1,41 @@
+//go:build !linux
+
+package overlay
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// errLinux says why nothing works here.
+var errLinux = errors.New("overlay driver: it needs Linux")
+
+func onlyLinux(op string) error {
+	return &fserr.Error{
+		Op: op, Code: fserr.EOPNOTSUPP, Detail: "contexts of the overlay driver can be used on Linux only",
+		Hint: "serve the workspace on Linux; the context's files are kept",
+	}
+}
+
+// Prepare implements driver.Driver; it refuses.
+func (d *Driver) Prepare(context.Context, string, string, func(driver.Progress)) error {
+	return onlyLinux("prepare")
+}
+
+// Check implements driver.Driver; it refuses.
+func (d *Driver) Check(context.Context, string) error { return errLinux }
+
+// Mount implements driver.Mounter; it refuses.
+func (d *Driver) Mount(context.Context, driver.Place) error { return onlyLinux("mount") }
+
+// Unmount implements driver.Mounter: nothing is ever mounted.
+func (d *Driver) Unmount(context.Context, string, bool) error { return nil }
+
+// Mounts implements driver.Mounter: there are none.
+func (d *Driver) Mounts(string) ([]string, error) { return nil, nil }
+
+// Hidden says why mounts would not be seen by everyone.
+func Hidden() string { return "it needs Linux" }

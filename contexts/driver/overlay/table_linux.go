@@ -1,0 +1,173 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// kind says whose a mount is.
+type kind int
+
+const (
+	// foreign was mounted by somebody else.
+	foreign kind = iota
+	// ours is of the context that is asked about.
+	ours
+	// stale is of another context, one that was deleted.
+	stale
+)
+
+func kindOf(m *mountinfo.Info, source string) kind {
+	switch {
+	case m.FSType != "overlay" || m.Root != "/" || !strings.HasPrefix(m.Source, sourcePrefix):
+		return foreign
+	case m.Source == source:
+		return ours
+	}
+	return stale
+}
+
+// heal looks at what is mounted at folder, and reports whether the context is. Mounts
+// of contexts of the past go, and so does a second one of this context.
+func (d *Driver) heal(folder, source string) (there bool, err error) {
+	for {
+		stack, err := mountsAt(folder)
+		if err != nil || len(stack) == 0 {
+			return false, err
+		}
+		for _, m := range stack {
+			if kindOf(m, source) == foreign {
+				return false, foreignError(m.FSType)
+			}
+		}
+		if len(stack) == 1 && kindOf(stack[0], source) == ours {
+			return true, nil
+		}
+		d.opts.Log.Sugar().Warnw("a mount of the past is removed", "folder", folder, "source", stack[0].Source, "mounts", len(stack))
+		if err := d.unmount(folder, kindOf(stack[0], source) == stale); err != nil {
+			return false, err
+		}
+	}
+}
+
+func foreignError(fstype string) error {
+	return &fserr.Error{
+		Op: "mount", Code: fserr.EBUSY, Detail: "something else (" + fstype + ") is mounted at its folder",
+		Hint: "unmount it; the context's files are kept",
+	}
+}
+
+// mountsAt lists the mounts at folder, the uppermost first. Where there is none, which is what
+// a first access finds, it costs one system call, however many mounts there are elsewhere.
+func mountsAt(folder string) ([]*mountinfo.Info, error) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, folder, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_MNT_ID, &st)
+	switch {
+	case err != nil:
+		return nil, stateError("statx", err)
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return nil, stateError("statx", unix.ENOTDIR)
+	case st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0:
+		return nil, nil
+	}
+	table, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return nil, stateError("mountinfo", err)
+	}
+	return stackOf(table, folder), nil
+}
+
+// stackOf finds the mounts whose place is folder. Who is mounted upon whom is told by the parents.
+func stackOf(table []*mountinfo.Info, folder string) []*mountinfo.Info {
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(folder)); err == nil {
+		folder = filepath.Join(dir, filepath.Base(folder))
+	}
+	at := map[int]*mountinfo.Info{}
+	for _, m := range table {
+		if m.Mountpoint == folder {
+			at[m.ID] = m
+		}
+	}
+	return uppermostFirst(at)
+}
+
+// uppermostFirst orders mounts that are upon each other: the parent of one is the next.
+func uppermostFirst(at map[int]*mountinfo.Info) []*mountinfo.Info {
+	covered := map[int]bool{}
+	for _, m := range at {
+		covered[m.Parent] = true
+	}
+	var stack []*mountinfo.Info
+	for id, m := range at {
+		if covered[id] {
+			continue
+		}
+		for ; m != nil && len(stack) < len(at); m = at[m.Parent] {
+			stack = append(stack, m)
+		}
+	}
+	return stack
+}
+
+// Unmount implements driver.Mounter.
+func (d *Driver) Unmount(_ context.Context, folder string, lazily bool) error {
+	for {
+		if _, err := os.Lstat(folder); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		stack, err := mountsAt(folder)
+		if err != nil || len(stack) == 0 {
+			return err
+		}
+		if kindOf(stack[0], "") == foreign {
+			return foreignError(stack[0].FSType)
+		}
+		if err := d.unmount(folder, lazily); err != nil {
+			return err
+		}
+	}
+}
+
+// unmount takes the uppermost mount away; one in use only lazily.
+func (d *Driver) unmount(folder string, lazily bool) error {
+	err := unix.Unmount(folder, unix.UMOUNT_NOFOLLOW)
+	if errors.Is(err, unix.EBUSY) && lazily {
+		d.opts.Log.Sugar().Warnw("a mount that is in use is hidden from everybody but its users", "folder", folder)
+		err = unix.Unmount(folder, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
+	}
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return &fserr.Error{Op: "umount", Code: fserr.EBUSY, Detail: "it is in use", Hint: "end the programs that have files open or work in it", Err: err}
+	case err != nil:
+		return stateError("umount", err)
+	}
+	return nil
+}
+
+// Mounts implements driver.Mounter.
+func (d *Driver) Mounts(dir string) ([]string, error) {
+	table, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("overlay"))
+	if err != nil {
+		return nil, stateError("mountinfo", err)
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	var names []string
+	for _, m := range table {
+		if filepath.Dir(m.Mountpoint) == dir && kindOf(m, "") != foreign {
+			names = append(names, filepath.Base(m.Mountpoint))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}

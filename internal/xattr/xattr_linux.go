@@ -1,0 +1,53 @@
+// Package xattr copies extended attributes between files of the server's own.
+package xattr
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSize is the most that names or a value may take (XATTR_LIST_MAX, XATTR_SIZE_MAX), in bytes.
+const maxSize = 64 << 10
+
+// CopyUser gives dst the user.* attributes of src; neither is followed when it is a symbolic link, which has
+// none. Both are names, so they must be out of everybody else's reach. A dst that its owner may
+// not write to is made writable (mode 0600): the caller sets modes afterwards.
+func CopyUser(src, dst string) error {
+	// Most files have none: asking for the length alone needs no memory.
+	if n, err := unix.Llistxattr(src, nil); n == 0 || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
+	names := make([]byte, maxSize)
+	n, err := unix.Llistxattr(src, names)
+	if err != nil {
+		return fmt.Errorf("list xattrs: %w", err)
+	}
+	for name := range strings.SplitSeq(string(names[:n]), "\x00") {
+		if !strings.HasPrefix(name, "user.") {
+			continue
+		}
+		if err := copyOne(src, dst, name); err != nil {
+			return fmt.Errorf("copy xattr %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func copyOne(src, dst, name string) error {
+	value := make([]byte, maxSize)
+	n, err := unix.Lgetxattr(src, name, value)
+	if err != nil {
+		return err
+	}
+	err = unix.Lsetxattr(dst, name, value[:n], 0)
+	if errors.Is(err, unix.EACCES) {
+		if err := unix.Chmod(dst, 0o600); err != nil {
+			return err
+		}
+		return unix.Lsetxattr(dst, name, value[:n], 0)
+	}
+	return err
+}
