@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -179,7 +180,7 @@ func (m *Manager) remove(ctx context.Context, id ID) (Deleted, error) {
 	if err != nil {
 		return Deleted{}, err
 	}
-	_, recorded, err := m.record(ctx, id)
+	rec, recorded, err := m.record(ctx, id)
 	if err != nil {
 		return Deleted{}, err
 	}
@@ -189,7 +190,10 @@ func (m *Manager) remove(ctx context.Context, id ID) (Deleted, error) {
 	if !there {
 		return Deleted{}, m.forget(context.WithoutCancel(ctx), id)
 	}
-	out, err := m.removeFolder(ctx, id)
+	if !recorded {
+		rec = m.describeFolder(id)
+	}
+	out, err := m.removeFolder(ctx, rec)
 	if err != nil {
 		return out, contextError(id, "could not be deleted", err)
 	}
@@ -200,26 +204,64 @@ func (m *Manager) remove(ctx context.Context, id ID) (Deleted, error) {
 // empties it there: a crash leaves something to sweep, not half a context. The gate stays
 // shut until the panels' tokens are gone too: a call that waits there must not be
 // let in as a panel's first access, which would make the context anew.
-func (m *Manager) removeFolder(ctx context.Context, id ID) (Deleted, error) {
-	reopen, retire, err := m.takeGate(ctx, id)
+func (m *Manager) removeFolder(ctx context.Context, rec metadata.Context) (Deleted, error) {
+	id := ID(rec.ID)
+	g, err := m.takeGate(ctx, id)
 	if err != nil {
 		return Deleted{}, err
 	}
-	staged, err := m.stage("trash")
-	if err == nil {
-		err = renameNoReplace(m.layout.Folder(id), filepath.Join(staged, "folder"))
-	}
+	staged, err := m.moveAway(ctx, rec, g)
 	if err != nil {
-		reopen()
+		m.giveBack(id, g)
 		return Deleted{}, err
 	}
 	m.cfg.onPhase("trashed")
 	err = m.forget(context.WithoutCancel(ctx), id)
-	retire()
+	m.retire(id, g)
 	if err != nil {
 		return Deleted{}, err
 	}
 	return m.emptyTrash(context.WithoutCancel(ctx), staged)
+}
+
+// moveAway moves what a context is to staging. Of one that is mounted the state goes last: until
+// then it is there, and with it gone nothing is.
+func (m *Manager) moveAway(ctx context.Context, rec metadata.Context, g *gate) (staged string, err error) {
+	id := ID(rec.ID)
+	mounter, err := m.mounterOf(rec)
+	if err != nil {
+		return "", err
+	}
+	if mounter != nil {
+		if err := m.hide(ctx, mounter, id, g); err != nil {
+			return "", err
+		}
+	}
+	if staged, err = m.stage("trash"); err != nil {
+		return "", err
+	}
+	err = renameNoReplace(m.layout.Folder(id), filepath.Join(staged, "folder"))
+	if mounter == nil || (err != nil && !errors.Is(err, os.ErrNotExist)) {
+		return staged, err
+	}
+	m.cfg.onPhase("hidden")
+	err = renameNoReplace(m.layout.DriverState(mounter.Name(), id), filepath.Join(staged, "state"))
+	if errors.Is(err, os.ErrNotExist) { // somebody removed it by hand
+		err = nil
+	}
+	return staged, err
+}
+
+// hide closes what holds the mount of a context, and ends it.
+func (m *Manager) hide(ctx context.Context, mounter driver.Mounter, id ID, g *gate) error {
+	g.closeRoot()
+	m.mu.Lock()
+	fs := slices.Clone(m.onTake)
+	m.mu.Unlock()
+	for _, f := range fs {
+		f(id)
+	}
+	return m.unmount(ctx, mounter, id)
 }
 
 // emptyTrash removes a staged folder and counts what was in it.
@@ -233,33 +275,48 @@ func (m *Manager) emptyTrash(ctx context.Context, staged string) (Deleted, error
 	return Deleted{Entries: max(n-1, 0)}, err
 }
 
-// takeGate shuts a context's gate and waits until its users have left. One of
-// the returned functions must be called.
-func (m *Manager) takeGate(ctx context.Context, id ID) (reopen, retire func(), err error) {
+// takeGate shuts a context's gate and waits until its users have left. It must be given to
+// retire or giveBack.
+func (m *Manager) takeGate(ctx context.Context, id ID) (*gate, error) {
 	for {
-		g, err := m.gate(ctx, id)
+		g, err := m.gateOr(ctx, id, m.shutGate)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
+		}
+		if g.root == nil { // it was made by this call: the context's lock is held
+			return g, nil
 		}
 		idle, ok := g.close()
 		if !ok { // replaced meanwhile, or the Manager is being closed
 			if err := ctx.Err(); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			continue
 		}
 		select {
 		case <-idle:
+			return g, nil
 		case <-ctx.Done():
 			g.reopen()
-			return nil, nil, ctx.Err()
+			return nil, ctx.Err()
 		}
-		return g.reopen, func() {
-			m.dropGate(id, g)
-			g.retire()
-			_ = g.root.Close() // nothing was written through the root itself
-		}, nil
 	}
+}
+
+// retire ends a gate that was taken.
+func (m *Manager) retire(id ID, g *gate) {
+	m.dropGate(id, g)
+	g.retire()
+	g.closeRoot()
+}
+
+// giveBack opens a gate that was taken; one without root is made anew by the next who comes.
+func (m *Manager) giveBack(id ID, g *gate) {
+	if g.root == nil {
+		m.retire(id, g)
+		return
+	}
+	g.reopen()
 }
 
 // forget removes what is known of a context without folder.

@@ -19,8 +19,12 @@ type Config struct {
 	Dir string
 	// Store keeps the records; the Manager does not close it.
 	Store metadata.Store
-	// Driver makes folders from layers.
+	// Driver makes new contexts from layers.
 	Driver driver.Driver
+	// Drivers are further ones, for contexts that they made before: a context keeps the driver
+	// that its record names. One that can only be recognised (Check fails) belongs here too, so that
+	// its contexts are not taken for something else.
+	Drivers []driver.Driver
 	// Seed says what is copied.
 	Seed seed.Options
 	// DiskReserve is how many bytes a seeding must leave free; 0 means none.

@@ -6,9 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 )
@@ -19,7 +23,14 @@ const (
 	childEnv = "CTXFS_TEST_CHILD"
 	stopEnv  = "CTXFS_TEST_STOP"
 	idEnv    = "CTXFS_TEST_ID"
+	// driverEnv names the driver of new contexts; copy when it is not set.
+	driverEnv = "CTXFS_TEST_DRIVER"
+	// stopHolding stops with a file open in the context that was ensured.
+	stopHolding = "holding"
 )
+
+// deletePhases are those of a deletion.
+var deletePhases = []string{"hidden", "trashed"}
 
 func child() int {
 	ctx := context.Background()
@@ -36,15 +47,17 @@ func child() int {
 	}
 	defer func() { _ = store.Close() }()
 	d := newCounting()
-	m, err := Open(ctx, Config{
-		Workspace: l.Workspace, Store: store, Driver: d, Version: "0.1.0", onPhase: stopAt(os.Getenv(stopEnv)),
-	})
+	cfg := Config{Workspace: l.Workspace, Store: store, Driver: d, Version: "0.1.0", onPhase: stopAt(os.Getenv(stopEnv))}
+	if os.Getenv(driverEnv) == overlay.Name {
+		cfg.Driver = overlay.New(overlay.Options{})
+	}
+	m, err := Open(ctx, cfg)
 	if err != nil {
 		return childFailed(err)
 	}
 	defer func() { _ = m.Close() }()
 	id := ID(os.Getenv(idEnv))
-	if strings.HasPrefix(os.Getenv(stopEnv), "trashed") {
+	if slices.Contains(deletePhases, os.Getenv(stopEnv)) {
 		if _, err := m.Delete(ctx, id); err != nil {
 			return childFailed(err)
 		}
@@ -52,7 +65,27 @@ func child() int {
 	if _, err := m.Ensure(ctx, id, EnsureOptions{}, nil); err != nil {
 		return childFailed(err)
 	}
+	if os.Getenv(stopEnv) == stopHolding {
+		return holdFile(m, id)
+	}
 	fmt.Printf("ensured, seedings=%d\n", d.n.Load())
+	return 0
+}
+
+// holdFile writes to a file of a context and waits for the kill, with the file open.
+func holdFile(m *Manager, id ID) int {
+	a, err := m.Acquire(context.Background(), id)
+	if err != nil {
+		return childFailed(err)
+	}
+	f, err := a.Root.OpenFile("app/d1/f1.txt", rootfs.O_RDWR, 0)
+	if err != nil {
+		return childFailed(err)
+	}
+	if _, err := f.WriteAt([]byte("acknowledged"), 0); err != nil {
+		return childFailed(err)
+	}
+	stopAt(stopHolding)(stopHolding)
 	return 0
 }
 
@@ -73,7 +106,7 @@ func stopAt(phase string) func(string) {
 
 func (w *workspace) child(id ID, stop string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+w.dir, stopEnv+"="+stop, idEnv+"="+string(id))
+	cmd.Env = append(os.Environ(), childEnv+"="+w.dir, stopEnv+"="+stop, idEnv+"="+string(id), driverEnv+"="+w.driver.Name())
 	return cmd
 }
 
@@ -130,7 +163,8 @@ func (w *workspace) afterKill(id ID, want map[string]string) {
 	w.t.Helper()
 	ctx := context.Background()
 	folder := filepath.Join(w.dir, ".contexts", string(id))
-	if _, err := os.Lstat(folder); err == nil {
+	_, mounts := w.driver.(driver.Mounter)
+	if _, err := os.Lstat(folder); err == nil && !mounts {
 		sameFiles(w.t, filepath.Join(folder, "app"), want)
 	}
 	m := w.open()

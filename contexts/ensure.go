@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/layer"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -25,6 +24,20 @@ func (m *Manager) Ensure(ctx context.Context, id ID, opts EnsureOptions, progres
 	if parts.TemplateHash != "" {
 		return Ensured{}, NoTemplates(id)
 	}
+	ensured, err := m.ensure(ctx, id, opts, progress)
+	if err != nil {
+		return Ensured{}, err
+	}
+	if ensured.Seeded {
+		ensured.Took = m.cfg.now().Sub(start)
+	}
+	if err := m.seen(ctx, ensured.Info); err != nil {
+		return Ensured{}, err
+	}
+	return ensured, nil
+}
+
+func (m *Manager) ensure(ctx context.Context, id ID, opts EnsureOptions, progress func(Progress)) (Ensured, error) {
 	if info, ok, err := m.ready(ctx, id, opts.OwnerPanel); ok || err != nil {
 		return Ensured{Info: info}, err
 	}
@@ -35,16 +48,15 @@ func (m *Manager) Ensure(ctx context.Context, id ID, opts EnsureOptions, progres
 	if err := f.wait(ctx, progress); err != nil {
 		return Ensured{}, err
 	}
-	took := m.cfg.now().Sub(start)
 	if f.owner == opts.OwnerPanel {
-		return Ensured{Info: f.info, Seeded: true, Took: took}, nil
+		return Ensured{Info: f.info, Seeded: true}, nil
 	}
 	// The flight was begun for somebody else, who now owns the context.
 	info, ok, err := m.ready(ctx, id, opts.OwnerPanel)
 	if err == nil && !ok {
 		err = missing(id)
 	}
-	return Ensured{Info: info, Seeded: true, Took: took}, err
+	return Ensured{Info: info, Seeded: true}, err
 }
 
 // ready describes a context that needs no seeding; ok is false when it does.
@@ -187,64 +199,6 @@ func (m *Manager) fill(ctx context.Context, f *flight, rec metadata.Context) (In
 	return m.info(rec, StateReady), true, nil
 }
 
-// make fills a staging directory and renames it to the context's folder.
-func (m *Manager) make(ctx context.Context, f *flight, rec *metadata.Context) error {
-	l, err := m.layerFor(ctx, f)
-	if err != nil {
-		return err
-	}
-	staged, err := m.stage("context")
-	if err != nil {
-		return err
-	}
-	defer m.discard(staged)
-	folder := filepath.Join(staged, "folder")
-	if err := m.makeFolder(folder); err != nil {
-		return err
-	}
-	if l != nil {
-		if err := m.copyLayer(ctx, f, l, folder); err != nil {
-			return err
-		}
-		rec.Layer, rec.Files, rec.Bytes = l.Digest, l.Manifest.Files, l.Manifest.Bytes
-	}
-	m.cfg.onPhase("copied")
-	if err := m.keepManifest(f.id, l); err != nil {
-		return err
-	}
-	m.cfg.onPhase("manifested")
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := renameNoReplace(folder, m.layout.Folder(f.id)); err != nil {
-		return err
-	}
-	m.cfg.onPhase("renamed")
-	return nil
-}
-
-func (m *Manager) makeFolder(folder string) error {
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		return err
-	}
-	if o := m.cfg.Owner; o != nil {
-		return os.Lchown(folder, o.UID, o.GID)
-	}
-	return nil
-}
-
-func (m *Manager) copyLayer(ctx context.Context, f *flight, l *layer.Layer, folder string) error {
-	f.phase(PhaseCopying)
-	f.update(func(p *Progress) { p.FilesTotal, p.BytesTotal = l.Manifest.Files, l.Manifest.Bytes })
-	m.cfg.onPhase("copying")
-	return m.cfg.Driver.Prepare(ctx, l.Tree, folder, func(p driver.Progress) {
-		f.counts(p.Files, p.Bytes)
-		if p.Files == l.Manifest.Files/2 {
-			m.cfg.onPhase("copying-midway")
-		}
-	})
-}
-
 // stage makes an empty directory in staging.
 func (m *Manager) stage(kind string) (string, error) { return os.MkdirTemp(m.layout.Staging, kind+"-") }
 
@@ -293,7 +247,7 @@ func copyFile(from, to string) error {
 // settleRecord makes a folder's record ready that a crash left in another state.
 func (m *Manager) settleRecord(ctx context.Context, rec metadata.Context) (metadata.Context, error) {
 	told := m.describeFolder(ID(rec.ID))
-	rec.State, rec.LastError = metadata.ContextReady, ""
+	rec.State, rec.LastError, rec.Driver = metadata.ContextReady, "", told.Driver
 	rec.Layer, rec.Files, rec.Bytes = told.Layer, told.Files, told.Bytes
 	if err := m.cfg.Store.Contexts().Update(ctx, rec); err != nil {
 		return rec, contextError(ID(rec.ID), "could not be recorded", err)

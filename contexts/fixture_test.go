@@ -23,6 +23,9 @@ type workspace struct {
 	t     *testing.T
 	dir   string
 	store metadata.Store
+	// driver is of new contexts, others of those that are there.
+	driver driver.Driver
+	others []driver.Driver
 }
 
 func newWorkspace(t *testing.T) *workspace {
@@ -31,7 +34,7 @@ func newWorkspace(t *testing.T) *workspace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &workspace{t: t, dir: dir, store: memory.New()}
+	return &workspace{t: t, dir: dir, store: memory.New(), driver: copyfs.New(copyfs.Options{})}
 }
 
 // write makes a file and its parents.
@@ -75,7 +78,7 @@ func (w *workspace) git(dir string, args ...string) string {
 // open opens a Manager, closed with the test; change may adapt the configuration.
 func (w *workspace) open(change ...func(*Config)) *Manager {
 	w.t.Helper()
-	cfg := Config{Workspace: w.dir, Store: w.store, Driver: copyfs.New(copyfs.Options{}), Version: "0.1.0"}
+	cfg := Config{Workspace: w.dir, Store: w.store, Driver: w.driver, Drivers: w.others, Version: "0.1.0"}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/metadata"
 )
 
 // recheck is how long a gate trusts that the folder's name still leads to the
@@ -16,6 +17,7 @@ const recheck = time.Second
 
 // gate is a ready context's root and who is using it.
 type gate struct {
+	// root is nil when the gate was made only to be shut.
 	root       rootfs.Root
 	generation uint64
 	// folder identifies the directory that root holds.
@@ -137,10 +139,23 @@ func (m *Manager) replaced(id ID, g *gate) {
 	}
 	m.dropGate(id, g)
 	g.retire()
-	m.wg.Go(func() {
-		<-idle
+	select {
+	case <-idle: // at once, for a mount that is held open cannot be made again
+		g.closeRoot()
+	default:
+		m.wg.Go(func() {
+			<-idle
+			g.closeRoot()
+		})
+	}
+}
+
+// closeRoot ends a gate that nobody uses; one that was never opened has no root.
+func (g *gate) closeRoot() {
+	if g.root != nil {
 		_ = g.root.Close() // nothing was written through the root itself
-	})
+		g.root = nil
+	}
 }
 
 // dropGate forgets a gate, and makes sure that its generation is not given again.
@@ -153,6 +168,11 @@ func (m *Manager) dropGate(id ID, g *gate) {
 
 // gate returns a context's gate, opening its root the first time.
 func (m *Manager) gate(ctx context.Context, id ID) (*gate, error) {
+	return m.gateOr(ctx, id, m.openGate)
+}
+
+// gateOr returns a context's gate, or the one that begin makes.
+func (m *Manager) gateOr(ctx context.Context, id ID, begin func(context.Context, metadata.Context) (*gate, error)) (*gate, error) {
 	if g, ok := m.gates.Load(id); ok {
 		return g.(*gate), nil //nolint:forcetypeassert // gates holds nothing else
 	}
@@ -168,10 +188,15 @@ func (m *Manager) gate(ctx context.Context, id ID) (*gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.openGate(id, rec.Generation)
+	return begin(ctx, rec)
 }
 
-func (m *Manager) openGate(id ID, generation uint64) (*gate, error) {
+// openGate mounts the context, when its driver does, and opens its root.
+func (m *Manager) openGate(ctx context.Context, rec metadata.Context) (*gate, error) {
+	id := ID(rec.ID)
+	if err := m.show(ctx, rec); err != nil {
+		return nil, err
+	}
 	folder, err := os.Lstat(m.layout.Folder(id))
 	if err != nil {
 		return nil, missing(id)
@@ -180,13 +205,29 @@ func (m *Manager) openGate(id ID, generation uint64) (*gate, error) {
 	if err != nil {
 		return nil, contextError(id, "could not be opened", err)
 	}
+	g := newGate(root, rec.Generation, folder, m.cfg.now())
+	if err := m.putGate(id, g); err != nil {
+		_ = root.Close() // unused
+		return nil, err
+	}
+	return g, nil
+}
+
+// shutGate makes a gate without root, and shut, for a context that is to be taken: it need not be
+// opened, nor mounted, for that.
+func (m *Manager) shutGate(_ context.Context, rec metadata.Context) (*gate, error) {
+	g := newGate(nil, rec.Generation, nil, m.cfg.now())
+	g.close()
+	return g, m.putGate(ID(rec.ID), g)
+}
+
+func (m *Manager) putGate(id ID, g *gate) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		_ = root.Close() // unused
-		return nil, stopped(id)
+		return stopped(id)
 	}
-	g := newGate(root, max(generation, m.floor[id]), folder, m.cfg.now())
+	g.generation = max(g.generation, m.floor[id])
 	m.gates.Store(id, g)
-	return g, nil
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/layer"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
@@ -35,9 +36,9 @@ func (m *Manager) layerFor(ctx context.Context, f *flight) (*layer.Layer, error)
 		return nil, err
 	}
 	if current != nil && current.Manifest.Holds(scan) {
-		return current, m.checkSpace(f.id, scan, 1)
+		return current, m.checkSpace(f.id, scan, m.copies())
 	}
-	if err := m.checkSpace(f.id, scan, 2); err != nil {
+	if err := m.checkSpace(f.id, scan, 1+m.copies()); err != nil {
 		return nil, err
 	}
 	return m.buildLayer(ctx, f, scan)
@@ -102,6 +103,14 @@ func (m *Manager) closingWalk(ctx context.Context, l *layer.Layer) error {
 	}
 	m.cfg.Log.Info("the workspace changed while it was copied", zap.String("layer", l.Digest), zap.Strings("unstable", l.Unstable))
 	return m.layers.MarkStale(l)
+}
+
+// copies is how many copies of its layer a new context takes.
+func (m *Manager) copies() int64 {
+	if _, ok := m.cfg.Driver.(driver.Mounter); ok {
+		return 0
+	}
+	return 1
 }
 
 // blockSize is what a small file takes on the file systems we know.

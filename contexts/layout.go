@@ -89,6 +89,11 @@ func layoutError(code fserr.Code, cause error, format string, args ...any) error
 // Folder returns the path of a context's folder.
 func (l Layout) Folder(id ID) string { return filepath.Join(l.Dir, string(id)) }
 
+// DriverState returns where a driver that mounts keeps what a context holds.
+func (l Layout) DriverState(driver string, id ID) string {
+	return filepath.Join(l.State, driver, string(id))
+}
+
 // Manifest returns the path of a context's manifest.
 func (l Layout) Manifest(id ID) string { return filepath.Join(l.Manifests, string(id)) }
 

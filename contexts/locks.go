@@ -21,10 +21,17 @@ const lockPoll = 25 * time.Millisecond
 //   - work is shared by everything that uses staging or layers, and taken alone by
 //     the sweep at start, which therefore never removes what somebody alive is making;
 //   - each context has a lock, held while its folder is made or removed. IDs that
-//     differ only by case share one.
+//     differ only by case share one;
+//   - mounting is held while something is mounted or unmounted, a few milliseconds;
+//   - mounted is shared by every process that uses a mounted context, for as long as it
+//     may, and taken alone by one that stops, before it unmounts what nobody uses.
 type locks struct{ dir string }
 
-const workLock = "work.lock"
+const (
+	workLock     = "work.lock"
+	mountingLock = "mounting.lock"
+	mountedLock  = "mounted.lock"
+)
 
 func (l locks) file(name string) *flock.Flock {
 	return flock.New(filepath.Join(l.dir, name), flock.SetPermissions(0o600))
@@ -40,12 +47,28 @@ func (l locks) work(ctx context.Context) (release func(), err error) {
 }
 
 // sweep takes the work lock alone, if nobody has it.
-func (l locks) sweep() (release func(), ok bool, err error) {
-	f := l.file(workLock)
+func (l locks) sweep() (release func(), ok bool, err error) { return l.alone(workLock) }
+
+func (l locks) alone(name string) (release func(), ok bool, err error) {
+	f := l.file(name)
 	if ok, err = f.TryLock(); err != nil {
 		return nil, false, fmt.Errorf("lock the state: %w", fserr.CodeOf(err))
 	}
 	return func() { _ = f.Close() }, ok, nil
+}
+
+// mounting keeps everybody else from mounting and unmounting.
+func (l locks) mounting(ctx context.Context) (release func(), err error) {
+	f := l.file(mountingLock)
+	ok, err := f.TryLockContext(ctx, lockPoll)
+	return l.held(f, ok, err)
+}
+
+// mounted takes a share of the lock of those who use what is mounted.
+func (l locks) mounted(ctx context.Context) (release func(), err error) {
+	f := l.file(mountedLock)
+	ok, err := f.TryRLockContext(ctx, lockPoll)
+	return l.held(f, ok, err)
 }
 
 // context takes a context's lock; waiting is called once when another process has it.

@@ -30,6 +30,8 @@ type Manager struct {
 	// gates holds a *gate per ID. opening serialises what is not the hot path: looking for a context.
 	gates   sync.Map
 	opening sync.Mutex
+	// mounted, once a context was mounted, gives up the share of the lock; opening guards it.
+	mounted func()
 	// layering is held by the seeding that scans the workspace and may build a layer.
 	layering chan struct{}
 
@@ -38,6 +40,7 @@ type Manager struct {
 	flights  map[string]*flight
 	floor    map[ID]uint64
 	onDelete []func(id ID, panels []string)
+	onTake   []func(id ID)
 }
 
 var _ Admin = (*Manager)(nil)
@@ -87,8 +90,9 @@ func within(base, dir string) string {
 	return filepath.ToSlash(rel)
 }
 
-// Close ends running seedings, waits for them and for running operations, and
-// closes every root. It must be called once nothing more is acquired.
+// Close ends running seedings, waits for them and for running operations, closes every root, and
+// unmounts what is mounted, if no other process uses it. It must be called once nothing more is
+// acquired, and every file that was opened in a context is closed.
 // Closing again does nothing.
 func (m *Manager) Close() error {
 	m.mu.Lock()
@@ -113,6 +117,7 @@ func (m *Manager) Close() error {
 		return true
 	})
 	m.wg.Wait()
+	m.unmountUnused()
 	if e := m.source.Root.Close(); err == nil && e != nil {
 		err = fmt.Errorf("close the workspace: %w", e)
 	}
@@ -121,6 +126,14 @@ func (m *Manager) Close() error {
 
 // Layout returns the paths.
 func (m *Manager) Layout() Layout { return m.layout }
+
+// OnTake registers f, called when a context that is to be deleted is shut and nobody is
+// inside any more. What f's owner still holds open of it must be closed: a mount that is in use cannot be ended.
+func (m *Manager) OnTake(f func(id ID)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.onTake = append(m.onTake, f)
+}
 
 // OnDelete registers f, called after a context was deleted, with the panels that were bound to it.
 func (m *Manager) OnDelete(f func(id ID, panels []string)) {

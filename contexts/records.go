@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/seed"
@@ -12,12 +13,13 @@ import (
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
-// folderState says what stands at a context's name.
+// folderState says what stands at a context's name. A context that a driver mounts is there when its
+// state is: the folder is only where it is seen, and can be made again.
 func (m *Manager) folderState(id ID) (exists bool, err error) {
 	st, err := os.Lstat(m.layout.Folder(id))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return false, nil
+		return m.mounterAt(id) != nil, nil
 	case err != nil:
 		return false, contextError(id, "could not be looked at", err)
 	case !st.IsDir():
@@ -99,7 +101,7 @@ func (m *Manager) recover(ctx context.Context, id ID) (metadata.Context, error) 
 // describeFolder says of a context what its folder and manifest tell.
 func (m *Manager) describeFolder(id ID) metadata.Context {
 	rec := metadata.Context{
-		ID: string(id), State: metadata.ContextReady, Driver: m.cfg.Driver.Name(), Generation: 1,
+		ID: string(id), State: metadata.ContextReady, Driver: m.madeBy(id), Generation: 1,
 		CreatedAt: m.cfg.now().UTC(), Recovered: true,
 	}
 	if st, err := os.Lstat(m.layout.Folder(id)); err == nil {
@@ -134,7 +136,7 @@ func (m *Manager) collision(ctx context.Context, id ID) error {
 	return nil
 }
 
-// names lists what stands in the contexts directory.
+// names lists what stands in the contexts directory, and the contexts whose folder is missing there.
 func (m *Manager) names() ([]string, error) {
 	entries, err := os.ReadDir(m.layout.Dir)
 	if err != nil {
@@ -143,6 +145,11 @@ func (m *Manager) names() ([]string, error) {
 	out := make([]string, 0, len(entries))
 	for _, e := range entries {
 		out = append(out, e.Name())
+	}
+	for _, name := range m.stateNames() {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
 	}
 	return out, nil
 }

@@ -27,6 +27,7 @@ func (m *Manager) reconcile(ctx context.Context) error {
 	}
 	defer release()
 	m.locks.removeUnused()
+	m.dropOrphans(ctx)
 	if _, err := m.sweep(ctx); err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (m *Manager) layersInUse(ctx context.Context) (map[string]bool, error) {
 		return nil, &fserr.Error{Code: fserr.CodeOf(err), Detail: "the manifests could not be listed", Err: err}
 	}
 	for _, e := range entries {
-		if _, ok := recs[ID(e.Name())]; ok {
+		if rec, ok := recs[ID(e.Name())]; ok && rec.Layer != "" {
 			continue
 		}
 		if _, digest, err := seed.Inspect(filepath.Join(m.layout.Manifests, e.Name())); err == nil {

@@ -112,6 +112,9 @@ func (s *Store) layer(digest string) *Layer {
 	return &Layer{Digest: digest, Dir: dir, Tree: filepath.Join(dir, treeName), ManifestFile: filepath.Join(dir, manifestName)}
 }
 
+// Tree returns where the tree of a layer is.
+func (s *Store) Tree(digest string) string { return s.layer(digest).Tree }
+
 func exists(p string) bool {
 	_, err := os.Lstat(p)
 	return err == nil

@@ -1,0 +1,430 @@
+package contexts
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
+	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/metadata/memory"
+)
+
+// newOverlaid is a workspace with one repository whose contexts are mounted. It skips, and says
+// why, where that cannot be: it needs root.
+func newOverlaid(t *testing.T) *workspace {
+	t.Helper()
+	w := newWorkspace(t)
+	w.driver, w.others = overlay.New(overlay.Options{}), []driver.Driver{w.driver}
+	if err := w.driver.Check(t.Context(), w.dir); err != nil {
+		t.Skipf("not tested here: %v", err)
+	}
+	t.Cleanup(func() {
+		for _, name := range w.mounted() {
+			must(t, unix.Unmount(w.folder(ID(name)), unix.MNT_DETACH))
+		}
+	})
+	w.fill("app", 60)
+	w.repo("app")
+	return w
+}
+
+func (w *workspace) folder(id ID) string { return filepath.Join(w.dir, ".contexts", string(id)) }
+
+// mounted lists the contexts that are.
+func (w *workspace) mounted() []string {
+	w.t.Helper()
+	names, err := overlay.New(overlay.Options{}).Mounts(filepath.Join(w.dir, ".contexts"))
+	must(w.t, err)
+	return names
+}
+
+func (w *workspace) wantMounted(what string, want int) {
+	w.t.Helper()
+	if got := w.mounted(); len(got) != want {
+		w.t.Errorf("%s: %v are mounted, want %d", what, got, want)
+	}
+}
+
+// put writes a file as a panel does.
+func put(t *testing.T, m *Manager, id ID, name, content string) {
+	t.Helper()
+	a, err := m.Acquire(t.Context(), id)
+	must(t, err)
+	defer a.Release()
+	f, err := a.Root.OpenFile(name, rootfs.O_WRONLY|rootfs.O_CREAT|rootfs.O_TRUNC, 0o644)
+	must(t, err)
+	_, err = f.WriteAt([]byte(content), 0)
+	must(t, errors.Join(err, f.Close()))
+}
+
+// wantFile reads a file as a panel does.
+func wantFile(t *testing.T, m *Manager, id ID, name, want string) {
+	t.Helper()
+	a, err := m.Acquire(t.Context(), id)
+	must(t, err)
+	defer a.Release()
+	f, err := a.Root.OpenFile(name, rootfs.O_RDONLY, 0)
+	must(t, err)
+	buf := make([]byte, 100)
+	n, _ := f.ReadAt(buf, 0)
+	must(t, f.Close())
+	if string(buf[:n]) != want {
+		t.Errorf("%s holds %q, want %q", name, buf[:n], want)
+	}
+}
+
+func TestOverlayLife(t *testing.T) {
+	w := newOverlaid(t)
+	want := tree(t, filepath.Join(w.dir, "app"), ".git")
+	m := w.open()
+	e := ensure(t, m, "ctx_a")
+	if !e.Seeded || e.Driver != overlay.Name || e.Files != 60 || e.Layer == "" || e.Folder != w.folder("ctx_a") {
+		t.Errorf("ensured %+v", e)
+	}
+	// The host may look into the folder at once.
+	sameFiles(t, filepath.Join(e.Folder, "app"), want)
+	ensure(t, m, "ctx_b")
+	layers := tree(t, m.layout.Layers)
+	put(t, m, "ctx_a", "app/d1/f1.txt", "changed")
+	put(t, m, "ctx_a", "app/new", "new")
+	sameTree(t, tree(t, m.layout.Layers), layers)
+	sameFiles(t, filepath.Join(w.folder("ctx_b"), "app"), want)
+	must(t, m.Close())
+	w.wantMounted("after the stop", 0)
+	if left, err := os.ReadDir(w.folder("ctx_a")); err != nil || len(left) != 0 {
+		t.Errorf("the folder of a stopped server holds %v, %v", left, err)
+	}
+	m = w.open()
+	wantFile(t, m, "ctx_a", "app/d1/f1.txt", "changed")
+	wantFile(t, m, "ctx_a", "app/new", "new")
+	w.wantMounted("after the first access", 1)
+	if info, err := m.Get(t.Context(), "ctx_a"); err != nil || info.Generation != e.Generation || info.State != StateReady || info.Files != 60 {
+		t.Errorf("after a restart it is %+v, %v", info, err)
+	}
+}
+
+func TestOverlayStartsEmpty(t *testing.T) {
+	w := newOverlaid(t)
+	m := w.open()
+	ensure(t, m, "unsafe_noctx_a")
+	put(t, m, "unsafe_noctx_a", "first", "1")
+	must(t, m.Close())
+	m = w.open()
+	wantFile(t, m, "unsafe_noctx_a", "first", "1")
+}
+
+func TestOverlayDelete(t *testing.T) {
+	ctx := context.Background()
+	for _, c := range []struct {
+		name   string
+		before func(t *testing.T, w *workspace, m *Manager)
+	}{
+		{"in use by panels alone", func(*testing.T, *workspace, *Manager) {}},
+		{"with a program in it", func(t *testing.T, w *workspace, _ *Manager) {
+			f, err := os.Open(filepath.Join(w.folder("ctx_a"), "app/new"))
+			must(t, err)
+			t.Cleanup(func() { _ = f.Close() })
+		}},
+		{"with its folder gone", func(t *testing.T, w *workspace, _ *Manager) {
+			must(t, unix.Unmount(w.folder("ctx_a"), unix.MNT_DETACH))
+			must(t, os.Remove(w.folder("ctx_a")))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newOverlaid(t)
+			m := w.open()
+			ensure(t, m, "ctx_a")
+			put(t, m, "ctx_a", "app/new", "new")
+			a, err := m.Acquire(ctx, "ctx_a")
+			must(t, err)
+			held, err := a.Root.OpenFile("app/new", rootfs.O_RDWR, 0)
+			must(t, err)
+			a.Release()
+			closed := false
+			m.OnTake(func(id ID) { closed = id == "ctx_a" && held.Close() == nil })
+			c.before(t, w, m)
+			if d, err := m.Delete(ctx, "ctx_a"); err != nil || d.Entries == 0 {
+				t.Fatalf("deleted %+v, %v", d, err)
+			}
+			if !closed {
+				t.Error("who holds files was not told")
+			}
+			w.wantMounted("after the deletion", 0)
+			for _, p := range []string{w.folder("ctx_a"), m.layout.DriverState(overlay.Name, "ctx_a")} {
+				if _, err := os.Lstat(p); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s is left: %v", p, err)
+				}
+			}
+			_, err = m.Acquire(ctx, "ctx_a")
+			wantCode(t, err, fserr.ESTALE)
+			ensure(t, m, "ctx_a")
+			if _, err := os.Lstat(filepath.Join(w.folder("ctx_a"), "app/new")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the new context has what the deleted one held: %v", err)
+			}
+		})
+	}
+}
+
+func TestModesAreNeverMixed(t *testing.T) {
+	w := newOverlaid(t)
+	m := w.open()
+	ensure(t, m, "ctx_overlay")
+	put(t, m, "ctx_overlay", "app/new", "overlay")
+	must(t, m.Close())
+	w.driver, w.others = w.others[0], []driver.Driver{w.driver}
+	m = w.open()
+	ensure(t, m, "ctx_copy")
+	put(t, m, "ctx_copy", "app/new", "copy")
+	check := func(what string) {
+		t.Helper()
+		for id, d := range map[ID]string{"ctx_overlay": "overlay", "ctx_copy": "copy"} {
+			wantFile(t, m, id, "app/new", d)
+			if info, err := m.Get(t.Context(), id); err != nil || info.Driver != d || info.Layer == "" || info.Files != 60 {
+				t.Errorf("%s: %s is %+v, %v", what, id, info, err)
+			}
+		}
+		w.wantMounted(what, 1)
+	}
+	check("copy is the default")
+	must(t, m.Close())
+	w.driver, w.others = w.others[0], []driver.Driver{w.driver}
+	m = w.open()
+	check("overlay is the default")
+	must(t, m.Close())
+	// The database is lost: what is on disk tells.
+	w.store = memory.New()
+	m = w.open()
+	check("the records are lost")
+}
+
+// refusing is a driver that may not mount.
+type refusing struct{ driver.Mounter }
+
+func (refusing) Mount(context.Context, driver.Place) error {
+	return &fserr.Error{Op: "mount", Code: fserr.EOPNOTSUPP, Detail: "this server cannot mount it", Hint: "run ctxfs as root"}
+}
+
+func TestServerThatCannotMount(t *testing.T) {
+	w := newOverlaid(t)
+	m := w.open()
+	ensure(t, m, "ctx_a")
+	put(t, m, "ctx_a", "app/new", "kept")
+	ensure(t, m, "ctx_b")
+	must(t, m.Close())
+	able := overlay.New(overlay.Options{})
+	w.driver = copyfs.New(copyfs.Options{})
+	for _, c := range []struct {
+		name   string
+		others []driver.Driver
+		words  string
+	}{
+		{"may not mount", []driver.Driver{refusing{able}}, "run ctxfs as root"},
+		{"does not know the driver", nil, `made by the driver "overlay", which this server does not have`},
+	} {
+		w.others = c.others
+		m := w.open()
+		_, err := m.Acquire(t.Context(), "ctx_a")
+		wantCode(t, err, fserr.EOPNOTSUPP, "ctx_a", c.words)
+		_, err = m.Ensure(t.Context(), "ctx_a", EnsureOptions{}, nil)
+		wantCode(t, err, fserr.EOPNOTSUPP, c.words)
+		if info, err := m.Get(t.Context(), "ctx_a"); err != nil || info.Driver != overlay.Name {
+			t.Errorf("%s: it is %+v, %v", c.name, info, err)
+		}
+		must(t, m.Close())
+	}
+	w.others = []driver.Driver{refusing{able}}
+	m = w.open()
+	if _, err := m.Delete(t.Context(), "ctx_b"); err != nil {
+		t.Errorf("deleting needs no mount: %v", err)
+	}
+	must(t, m.Close())
+	w.others = []driver.Driver{able}
+	m = w.open()
+	wantFile(t, m, "ctx_a", "app/new", "kept")
+}
+
+func TestTwoServersOfOneWorkspace(t *testing.T) {
+	w := newOverlaid(t)
+	one, two := w.open(), w.open()
+	ensure(t, one, "ctx_a")
+	put(t, two, "ctx_a", "app/new", "two")
+	must(t, one.Close())
+	w.wantMounted("the other one serves", 1)
+	wantFile(t, two, "ctx_a", "app/new", "two")
+	must(t, two.Close())
+	w.wantMounted("both stopped", 0)
+}
+
+func TestProgramInAContextAtTheStop(t *testing.T) {
+	w := newOverlaid(t)
+	m := w.open()
+	ensure(t, m, "ctx_a")
+	ensure(t, m, "ctx_b")
+	f, err := os.OpenFile(filepath.Join(w.folder("ctx_a"), "app/log"), os.O_CREATE|os.O_RDWR, 0o644)
+	must(t, err)
+	must(t, m.Close())
+	w.wantMounted("a program works in one", 1)
+	_, err = f.WriteString("goes on")
+	must(t, err)
+	m = w.open()
+	wantFile(t, m, "ctx_a", "app/log", "goes on")
+	must(t, f.Close())
+	must(t, m.Close())
+	w.wantMounted("it ended", 0)
+}
+
+func TestUnmountedByHand(t *testing.T) {
+	w := newOverlaid(t)
+	now := time.Now()
+	m := w.open(func(c *Config) { c.now = func() time.Time { return now } })
+	ensure(t, m, "ctx_a")
+	put(t, m, "ctx_a", "app/new", "kept")
+	before, err := m.Acquire(t.Context(), "ctx_a")
+	must(t, err)
+	before.Release()
+	must(t, unix.Unmount(w.folder("ctx_a"), unix.MNT_DETACH))
+	now = now.Add(2 * recheck)
+	wantFile(t, m, "ctx_a", "app/new", "kept")
+	after, err := m.Acquire(t.Context(), "ctx_a")
+	must(t, err)
+	after.Release()
+	if after.Generation <= before.Generation {
+		t.Errorf("the generation is %d, it was %d", after.Generation, before.Generation)
+	}
+}
+
+func TestFolderRemovedByHandHoldsItsContext(t *testing.T) {
+	w := newOverlaid(t)
+	m := w.open()
+	ensure(t, m, "ctx_a")
+	put(t, m, "ctx_a", "app/new", "kept")
+	must(t, m.Close())
+	must(t, os.Remove(w.folder("ctx_a")))
+	m = w.open()
+	if info, err := m.Get(t.Context(), "ctx_a"); err != nil || info.State != StateReady {
+		t.Errorf("it is %+v, %v", info, err)
+	}
+	if e := ensure(t, m, "ctx_a"); e.Seeded {
+		t.Error("it was seeded anew")
+	}
+	wantFile(t, m, "ctx_a", "app/new", "kept")
+}
+
+func TestForeignMountAtAContext(t *testing.T) {
+	w := newOverlaid(t)
+	m := w.open()
+	ensure(t, m, "ctx_a")
+	must(t, m.Close())
+	must(t, unix.Mount("elsewhere", w.folder("ctx_a"), "tmpfs", 0, "size=64k"))
+	t.Cleanup(func() { _ = unix.Unmount(w.folder("ctx_a"), unix.MNT_DETACH) })
+	m = w.open()
+	_, err := m.Acquire(t.Context(), "ctx_a")
+	wantCode(t, err, fserr.EBUSY, "something else (tmpfs)", "unmount it")
+	_, err = m.Delete(t.Context(), "ctx_a")
+	wantCode(t, err, fserr.EBUSY, "something else (tmpfs)")
+	must(t, unix.Unmount(w.folder("ctx_a"), 0))
+	wantFile(t, m, "ctx_a", "app/d1/f1.txt", "content 1")
+}
+
+func TestMountOfAContextThatIsGone(t *testing.T) {
+	w := newOverlaid(t)
+	w.sqlite()
+	w.killAt("ctx_a", stopHolding)
+	w.wantMounted("after the kill", 1)
+	must(t, os.RemoveAll(filepath.Join(w.dir, ".contexts/.ctxfs/overlay/ctx_a")))
+	m := w.open()
+	w.wantMounted("after the start", 0)
+	must(t, m.Close())
+}
+
+func TestLayerOfAContextStays(t *testing.T) {
+	w := newOverlaid(t)
+	m := w.open()
+	layer := ensure(t, m, "ctx_a").Layer
+	must(t, m.Close())
+	for _, lost := range []bool{false, true} {
+		w.write("app/more", "x")
+		if lost {
+			w.store = memory.New()
+		}
+		m = w.open()
+		ensure(t, m, ID("ctx_later"))
+		if _, err := os.Stat(m.layers.Tree(layer)); err != nil {
+			t.Fatalf("records lost %t: the layer is gone: %v", lost, err)
+		}
+		wantFile(t, m, "ctx_a", "app/d1/f1.txt", "content 1")
+		must(t, m.Close())
+	}
+	m = w.open()
+	_, err := m.Delete(t.Context(), "ctx_a")
+	must(t, err)
+	must(t, m.Close())
+	m = w.open()
+	if _, err := os.Stat(m.layers.Tree(layer)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("nobody uses the layer, and it is there: %v", err)
+	}
+}
+
+func TestKillWithFilesOpen(t *testing.T) {
+	w := newOverlaid(t)
+	w.sqlite()
+	w.killAt("ctx_a", stopHolding)
+	w.wantMounted("after the kill", 1)
+	m := w.open()
+	wantFile(t, m, "ctx_a", "app/d1/f1.txt", "acknowledged")
+	must(t, m.Close())
+	w.wantMounted("after the stop", 0)
+	m = w.open()
+	wantFile(t, m, "ctx_a", "app/d1/f1.txt", "acknowledged")
+}
+
+func TestKillOverlayAtEveryPhase(t *testing.T) {
+	w := newOverlaid(t)
+	w.sqlite()
+	want := tree(t, filepath.Join(w.dir, "app"), ".git")
+	for _, phase := range killPhases {
+		if phase == "copying-midway" {
+			continue // nothing is copied
+		}
+		w.write("app/round", phase)
+		want["round"], _ = fingerprint(filepath.Join(w.dir, "app/round"))
+		id := ID("ctx_" + phase)
+		w.killAt(id, phase)
+		w.afterKill(id, want)
+	}
+}
+
+func TestKillDuringOverlayDelete(t *testing.T) {
+	w := newOverlaid(t)
+	w.sqlite()
+	for _, c := range []struct {
+		phase string
+		state State
+	}{{"hidden", StateReady}, {"trashed", StateMissing}} {
+		m := w.open()
+		ensure(t, m, "ctx_a")
+		put(t, m, "ctx_a", "app/new", c.phase)
+		must(t, m.Close())
+		w.killAt("ctx_a", c.phase)
+		m = w.open()
+		info, err := m.Get(t.Context(), "ctx_a")
+		must(t, err)
+		if info.State != c.state {
+			t.Errorf("killed when %s it is %s, want %s", c.phase, info.State, c.state)
+		}
+		if c.state == StateReady {
+			wantFile(t, m, "ctx_a", "app/new", c.phase)
+		}
+		must(t, m.Close())
+		w.wantMounted(c.phase, 0)
+	}
+}
