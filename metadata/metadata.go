@@ -49,7 +49,7 @@ type Context struct {
 	State      ContextState
 	// LastError tells why State is ContextFailed.
 	LastError string
-	// Driver made the folder and must be used for it ever after: "copy".
+	// Driver made the context and must be used for it ever after: "copy", "overlay".
 	Driver string
 	// Layer is the digest of the layer it was made from: the base of later diffs. "" when it started empty.
 	Layer        string

@@ -48,7 +48,7 @@ func (s *Server) compose(context.Context) error {
 	s.observeParts()
 	s.grpc = grpc.NewServer(s.options(buffers, handed)...)
 	ctxfsv1.RegisterFsServiceServer(s.grpc, s.fs)
-	ctxfsv1.RegisterContextServiceServer(s.grpc, &services.Contexts{Contexts: p.contexts, Version: s.deps.Version})
+	ctxfsv1.RegisterContextServiceServer(s.grpc, &services.Contexts{Contexts: p.contexts, Version: s.deps.Version, Driver: s.info.Driver})
 	ctxfsv1.RegisterPanelServiceServer(s.grpc, &services.Panels{
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
 	})
@@ -109,7 +109,6 @@ func (s *Server) observeParts() {
 func (s *Server) announce(ctx context.Context) error {
 	l := s.claim.layout
 	s.info.Version, s.info.PID, s.info.Workspace, s.info.ContextsDir = s.deps.Version, os.Getpid(), l.Workspace, l.Dir
-	s.info.Driver = "copy"
 	s.plan(ctx)
 	a := s.info.Addresses
 	return s.claim.record(Record{

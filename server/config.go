@@ -18,6 +18,9 @@ type Config struct {
 	Workspace string `koanf:"workspace"`
 	// ContextsDir is where contexts are kept; "" means <workspace>/.contexts.
 	ContextsDir string `koanf:"contexts_dir"`
+	// Driver makes new contexts: "copy", "overlay" (Linux, root) or "auto", which takes overlay where it works
+	// and its mounts are seen by everyone. Contexts that are there keep theirs.
+	Driver string `koanf:"driver"`
 	// Listen are TCP addresses for gRPC; none by default. Beyond loopback they need TLS.
 	Listen []string `koanf:"listen"`
 	// HTTP is the address of /livez, /readyz, /metrics and /v1/session (WebSocket); "" means none.
@@ -71,7 +74,7 @@ type Config struct {
 // DefaultConfig returns the settings that apply when nothing is said.
 func DefaultConfig() Config {
 	return Config{
-		Workspace: ".", HostAuth: HostAuthPeer, IdleTimeout: 5 * time.Minute,
+		Workspace: ".", Driver: DriverCopy, HostAuth: HostAuthPeer, IdleTimeout: 5 * time.Minute,
 		LeaseGrace: panels.DefaultGrace, Keepalive: 30 * time.Second,
 		HandlesPerPanel: 1024, HandlesTotal: 8192, TokenTTL: 24 * time.Hour,
 		SeedSelect: string(seed.SelectAll), SeedMaxFiles: seed.DefaultMaxFiles, SeedMaxBytes: seed.DefaultMaxBytes,
@@ -90,6 +93,7 @@ func Flags(fs *pflag.FlagSet) {
 	d := DefaultConfig()
 	fs.String("workspace", d.Workspace, "folder whose repositories are copied into contexts")
 	fs.String("contexts-dir", d.ContextsDir, "where contexts are kept (default WORKSPACE/.contexts)")
+	fs.String("driver", d.Driver, "how new contexts are made: copy, overlay (Linux, root) or auto (overlay where everybody sees its mounts)")
 	fs.StringSlice("listen", nil, "TCP address for gRPC, such as 127.0.0.1:7420; tokens always, TLS beyond loopback; repeatable")
 	fs.String("http", d.HTTP, "address for /livez, /readyz, /metrics and browsers' sessions, such as 127.0.0.1:7421")
 	fs.StringSlice("origin", nil, "page that may open a WebSocket on --http, such as http://localhost:5173; repeatable")

@@ -17,7 +17,7 @@ type Info struct {
 	// told within the time that a start may take.
 	Plan      *contexts.Plan
 	PlanError string
-	// Driver is a line such as "copy".
+	// Driver is a line such as "copy (overlay: no CAP_SYS_ADMIN)".
 	Driver    string
 	Addresses Addresses
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/ctxfs/ctxfs/contexts"
-	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 	"github.com/ctxfs/ctxfs/panels"
@@ -48,12 +47,18 @@ func (s *Server) openParts(ctx context.Context) error {
 		return fmt.Errorf("open the database %s: %w", l.DB, err)
 	}
 	owner := fileOwner(l.Workspace)
-	drv := copyfs.New(copyfs.Options{Owner: owner})
-	if err := drv.Check(ctx, l.Dir); err != nil {
-		return fmt.Errorf("driver %s: %w", drv.Name(), err)
+	all := newDrivers(owner, s.log)
+	if err := all.copy.Check(ctx, l.Dir); err != nil {
+		return fmt.Errorf("driver %s: %w", all.copy.Name(), err)
 	}
+	choice, err := ChooseDriver(ctx, s.cfg.Driver, l.Dir)
+	if err != nil {
+		return err
+	}
+	s.info.Driver = choice.String()
+	drv, others := all.order(choice.Name)
 	p.contexts, err = contexts.Open(ctx, contexts.Config{
-		Workspace: l.Workspace, Dir: l.Dir, Driver: drv, Seed: s.cfg.SeedOptions(), DiskReserve: int64(s.cfg.DiskReserve),
+		Workspace: l.Workspace, Dir: l.Dir, Driver: drv, Drivers: others, Seed: s.cfg.SeedOptions(), DiskReserve: int64(s.cfg.DiskReserve),
 		Store: &seedingObserver{Store: p.store, seeded: s.metrics.seeded},
 		Log:   s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version,
 	})
@@ -63,6 +68,7 @@ func (s *Server) openParts(ctx context.Context) error {
 	p.handles = handles.New(handles.Config{IdleTimeout: s.cfg.IdleTimeout, PerOwner: s.cfg.HandlesPerPanel, Total: s.cfg.HandlesTotal})
 	p.leases = panels.NewLeases(s.cfg.LeaseGrace, func(owner, instance string) { p.handles.CloseInstance(owner, instance) })
 	p.panels = panels.New(panels.Config{Contexts: p.contexts, Store: p.store, DefaultTTL: s.cfg.TokenTTL})
+	p.contexts.OnTake(func(id contexts.ID) { p.handles.CloseContext(id) })
 	p.contexts.OnDelete(func(id contexts.ID, _ []string) { p.handles.CloseContext(id) })
 	return nil
 }

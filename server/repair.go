@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
-	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 )
 
@@ -39,8 +38,9 @@ func Repair(ctx context.Context, cfg Config, deps Deps) (r Repaired, err error) 
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	owner := fileOwner(l.Workspace)
+	drv, others := newDrivers(owner, deps.Log).order(DriverCopy)
 	m, err := contexts.Open(ctx, contexts.Config{
-		Workspace: l.Workspace, Dir: l.Dir, Store: store, Driver: copyfs.New(copyfs.Options{Owner: owner}),
+		Workspace: l.Workspace, Dir: l.Dir, Store: store, Driver: drv, Drivers: others,
 		Seed: cfg.SeedOptions(), Owner: owner, Version: deps.Version, Log: deps.Log,
 	})
 	if err != nil {

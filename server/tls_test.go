@@ -160,7 +160,7 @@ func TestHTTP(t *testing.T) {
 		words             string
 	}{
 		{"/livez", "", "", 200, "ok"},
-		{"/readyz", "localhost:1", "", 200, "ok"},
+		{"/readyz", "localhost:1", "", 200, "ok\ndriver copy\n"},
 		{"/readyz", "evil.example", "", 403, "127.0.0.1"},
 		{"/metrics", "", "", 401, "host token"},
 		{"/metrics", "", "wrong", 401, "host token"},

@@ -37,7 +37,7 @@ func newWebServer(s *Server, handed *handedConns) *webServer {
 			say(w, http.StatusServiceUnavailable, why)
 			return
 		}
-		say(w, http.StatusOK, "ok")
+		say(w, http.StatusOK, "ok\ndriver "+s.info.Driver)
 	})
 	if s.cfg.Metrics {
 		all.Handle("GET /metrics", hostOnly(s.auth.host, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})))

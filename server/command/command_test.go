@@ -123,6 +123,7 @@ func TestServeRefusals(t *testing.T) {
 		{"no workspace", []string{"--workspace", file + "x"}, 1, "no such file"},
 		{"a newer state", []string{"--workspace", newer}, 78, "nothing was changed"},
 		{"a bad setting", []string{"--log-level", "loud"}, 64, "log_level"},
+		{"an unknown driver", []string{"--driver", "magic"}, 64, "auto, copy, overlay"},
 		{"an argument", []string{"here"}, 2, "--help"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -28,7 +28,7 @@ type finding struct {
 	Text  string `json:"text"`
 }
 
-// examination looks at a workspace and changes nothing in it.
+// examination looks at a workspace and leaves nothing changed in it.
 type examination struct {
 	ctx    context.Context //nolint:containedctx // lives for one command
 	cfg    server.Config

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts"
-	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 )
@@ -64,9 +63,6 @@ func (x *examination) git() {
 		x.say(markWarn, "git", "'git clean -fdx' in this workspace deletes %d contexts", n)
 	}
 }
-
-// driver names the one that this version has, which works on any file system.
-func (x *examination) driver() { x.say(markOK, "driver", "%s", copyfs.Name) }
 
 func (x *examination) countContexts() int {
 	entries, err := os.ReadDir(x.layout.Dir)

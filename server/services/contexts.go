@@ -24,8 +24,8 @@ const progressInterval = 100 * time.Millisecond
 type Contexts struct {
 	ctxfsv1.UnimplementedContextServiceServer
 	Contexts contexts.Admin
-	// Version of the server, for GetInfo.
-	Version string
+	// Version of the server, and Driver, which says how it makes contexts, for GetInfo.
+	Version, Driver string
 }
 
 // EnsureContext implements ContextService.
@@ -163,7 +163,7 @@ func (s *Contexts) GetInfo(ctx context.Context, req *ctxfsv1.GetInfoRequest) (*c
 			Code: fserr.ESTALE, Kind: fserr.KindContext, Detail: "context '" + string(id) + "' does not exist", Hint: "call EnsureContext or OpenPanel",
 		})
 	}
-	resp.Folder = info.Folder
+	resp.Folder, resp.Driver = info.Folder, s.Driver
 	return resp, nil
 }
 

@@ -527,6 +527,8 @@ type GetInfoResponse struct {
 	ReadOnly bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// Version of the server.
 	ServerVersion string `protobuf:"bytes,6,opt,name=server_version,json=serverVersion,proto3" json:"server_version,omitempty"`
+	// Which driver makes new contexts, and why another does not, as "copy (overlay: no CAP_SYS_ADMIN)"; only for a host.
+	Driver        string `protobuf:"bytes,7,opt,name=driver,proto3" json:"driver,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -599,6 +601,13 @@ func (x *GetInfoResponse) GetReadOnly() bool {
 func (x *GetInfoResponse) GetServerVersion() string {
 	if x != nil {
 		return x.ServerVersion
+	}
+	return ""
+}
+
+func (x *GetInfoResponse) GetDriver() string {
+	if x != nil {
+		return x.Driver
 	}
 	return ""
 }
@@ -989,7 +998,7 @@ type Context struct {
 	LastError string `protobuf:"bytes,3,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// The folder on the server.
 	Folder string `protobuf:"bytes,4,opt,name=folder,proto3" json:"folder,omitempty"`
-	// What made the folder: copy.
+	// What made the folder: copy or overlay.
 	Driver string `protobuf:"bytes,5,opt,name=driver,proto3" json:"driver,omitempty"`
 	// Digest of the layer it was made from.
 	Layer string `protobuf:"bytes,6,opt,name=layer,proto3" json:"layer,omitempty"`
@@ -1365,7 +1374,7 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\bcontexts\x18\x01 \x03(\v2\x11.ctxfs.v1.ContextR\bcontexts\"/\n" +
 	"\x0eGetInfoRequest\x12\x1d\n" +
 	"\n" +
-	"context_id\x18\x01 \x01(\tR\tcontextId\"\xc5\x01\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\"\xdd\x01\n" +
 	"\x0fGetInfoResponse\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x1c\n" +
@@ -1373,7 +1382,8 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\bpanel_id\x18\x03 \x01(\tR\apanelId\x12\x16\n" +
 	"\x06folder\x18\x04 \x01(\tR\x06folder\x12\x1b\n" +
 	"\tread_only\x18\x05 \x01(\bR\breadOnly\x12%\n" +
-	"\x0eserver_version\x18\x06 \x01(\tR\rserverVersion\"+\n" +
+	"\x0eserver_version\x18\x06 \x01(\tR\rserverVersion\x12\x16\n" +
+	"\x06driver\x18\a \x01(\tR\x06driver\"+\n" +
 	"\x0fPlanSeedRequest\x12\x18\n" +
 	"\alargest\x18\x01 \x01(\x05R\alargest\"\xfc\x01\n" +
 	"\x10PlanSeedResponse\x128\n" +

@@ -1,0 +1,51 @@
+package fsservice_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
+)
+
+// insideEnv says that the tests run within a context of the overlay driver.
+const insideEnv = "CTXFS_TEST_INSIDE_OVERLAY"
+
+// TestOnAnOverlayContext runs all tests of this package again, with every folder that they make within
+// a context of the overlay driver. A context of the copy driver is a plain folder, as
+// those are that they make otherwise.
+func TestOnAnOverlayContext(t *testing.T) {
+	if os.Getenv(insideEnv) != "" {
+		t.Skip("these tests are within one already")
+	}
+	dir, d := t.TempDir(), overlay.New(overlay.Options{})
+	if err := d.Check(t.Context(), dir); err != nil {
+		t.Skipf("not tested here: %v", err)
+	}
+	p := driver.Place{Layer: filepath.Join(dir, "layer"), State: filepath.Join(dir, "state"), Folder: filepath.Join(dir, "ctx")}
+	for _, made := range []string{p.Layer, p.State} {
+		if err := os.Mkdir(made, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Prepare(t.Context(), p.Layer, p.State, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Mount(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(p.Folder, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.timeout=5m")
+	cmd.Env = append(os.Environ(), insideEnv+"=1", "TMPDIR="+p.Folder)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

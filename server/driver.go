@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
+	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// The values of Config.Driver.
+const (
+	DriverAuto    = "auto"
+	DriverCopy    = copyfs.Name
+	DriverOverlay = overlay.Name
+)
+
+// DriverChoice says which driver makes new contexts, and of the others why they do not.
+type DriverChoice struct {
+	// Name is DriverCopy or DriverOverlay.
+	Name string
+	// Caveat is what is wrong with the one that was asked for, though it works; "" when nothing is.
+	Caveat string
+	// Refused says why DriverOverlay does not make them, "" when it does or was not asked for.
+	Refused string
+}
+
+// String is a line such as "copy (overlay: no CAP_SYS_ADMIN)".
+func (c DriverChoice) String() string {
+	switch {
+	case c.Refused != "":
+		return fmt.Sprintf("%s (%s: %s)", c.Name, DriverOverlay, c.Refused)
+	case c.Caveat != "":
+		return fmt.Sprintf("%s (%s)", c.Name, c.Caveat)
+	}
+	return c.Name
+}
+
+// drivers are all that this version has. Contexts that one of them made before stay with it.
+type drivers struct {
+	copy    *copyfs.Driver
+	overlay *overlay.Driver
+}
+
+func newDrivers(owner *rootfs.Owner, log *zap.Logger) drivers {
+	return drivers{copy: copyfs.New(copyfs.Options{Owner: owner}), overlay: overlay.New(overlay.Options{Owner: owner, Log: log})}
+}
+
+// order returns the named driver and the others.
+func (d drivers) order(name string) (driver.Driver, []driver.Driver) {
+	if name == DriverOverlay {
+		return d.overlay, []driver.Driver{d.copy}
+	}
+	return d.copy, []driver.Driver{d.overlay}
+}
+
+// OverlayRefusal tries the overlay driver in dir, a directory, and says why it does not work there, "" when it
+// does. What it makes there for that is gone when it returns.
+func OverlayRefusal(ctx context.Context, dir string) string {
+	if err := overlay.New(overlay.Options{}).Check(ctx, dir); err != nil {
+		return strings.TrimPrefix(err.Error(), "overlay driver: ")
+	}
+	return ""
+}
+
+// ChooseDriver picks the driver of new contexts for a setting, trying it in dir, which exists. auto takes
+// overlay where everybody on the machine sees its mounts, and copy otherwise. A driver
+// that was asked for by name and does not work is an error.
+func ChooseDriver(ctx context.Context, setting, dir string) (DriverChoice, error) {
+	if setting == DriverCopy {
+		return DriverChoice{Name: DriverCopy}, nil
+	}
+	why, hidden := OverlayRefusal(ctx, dir), overlay.Hidden()
+	switch {
+	case setting == DriverOverlay && why != "":
+		return DriverChoice{}, fmt.Errorf("driver overlay: %s; use --driver auto or --driver copy", why)
+	case setting == DriverOverlay && hidden != "":
+		return DriverChoice{Name: DriverOverlay, Caveat: hidden}, nil
+	case why != "":
+		return DriverChoice{Name: DriverCopy, Refused: why}, nil
+	case hidden != "":
+		return DriverChoice{Name: DriverCopy, Refused: hidden}, nil
+	}
+	return DriverChoice{Name: DriverOverlay}, nil
+}
