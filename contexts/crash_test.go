@@ -194,7 +194,7 @@ func (w *workspace) afterKill(id ID, want map[string]string) {
 }
 
 // sameFiles is sameTree but for the times of directories.
-func sameFiles(t *testing.T, dir string, want map[string]string) {
+func sameFiles(t testing.TB, dir string, want map[string]string) {
 	t.Helper()
 	got, files := tree(t, dir), map[string]string{}
 	for p, w := range want {

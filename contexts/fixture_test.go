@@ -20,7 +20,7 @@ import (
 
 // workspace is a folder with real repositories, and how to open Managers on it.
 type workspace struct {
-	t     *testing.T
+	t     testing.TB
 	dir   string
 	store metadata.Store
 	// driver is of new contexts, others of those that are there.
@@ -29,6 +29,12 @@ type workspace struct {
 }
 
 func newWorkspace(t *testing.T) *workspace {
+	t.Helper()
+	return newWorkspaceFor(t)
+}
+
+// newWorkspaceFor is newWorkspace for benchmarks too.
+func newWorkspaceFor(t testing.TB) *workspace {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -137,7 +143,7 @@ func (c *counting) Prepare(ctx context.Context, src, dst string, progress func(d
 	return c.Driver.Prepare(ctx, src, dst, progress)
 }
 
-func ensure(t *testing.T, m *Manager, id ID) Ensured {
+func ensure(t testing.TB, m *Manager, id ID) Ensured {
 	t.Helper()
 	e, err := m.Ensure(context.Background(), id, EnsureOptions{}, nil)
 	if err != nil {
@@ -147,7 +153,7 @@ func ensure(t *testing.T, m *Manager, id ID) Ensured {
 }
 
 // wantCode checks an error's errno, and that its text holds all parts.
-func wantCode(t *testing.T, err error, code fserr.Code, parts ...string) {
+func wantCode(t testing.TB, err error, code fserr.Code, parts ...string) {
 	t.Helper()
 	if fserr.CodeOf(err) != code {
 		t.Fatalf("got %v, want %s", err, code)
@@ -160,7 +166,7 @@ func wantCode(t *testing.T, err error, code fserr.Code, parts ...string) {
 }
 
 // tree lists what is below dir: path, mode, mtime and link target or content.
-func tree(t *testing.T, dir string, skip ...string) map[string]string {
+func tree(t testing.TB, dir string, skip ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
@@ -205,7 +211,7 @@ func fingerprint(p string) (string, error) {
 	return fmt.Sprintf("%s %d %q", st.Mode(), st.ModTime().UnixNano(), content), err
 }
 
-func sameTree(t *testing.T, got, want map[string]string) {
+func sameTree(t testing.TB, got, want map[string]string) {
 	t.Helper()
 	for p, w := range want {
 		if g, ok := got[p]; !ok {

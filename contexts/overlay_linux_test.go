@@ -3,6 +3,7 @@ package contexts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -55,7 +56,7 @@ func (w *workspace) wantMounted(what string, want int) {
 }
 
 // put writes a file as a panel does.
-func put(t *testing.T, m *Manager, id ID, name, content string) {
+func put(t testing.TB, m *Manager, id ID, name, content string) {
 	t.Helper()
 	a, err := m.Acquire(t.Context(), id)
 	must(t, err)
@@ -67,7 +68,7 @@ func put(t *testing.T, m *Manager, id ID, name, content string) {
 }
 
 // wantFile reads a file as a panel does.
-func wantFile(t *testing.T, m *Manager, id ID, name, want string) {
+func wantFile(t testing.TB, m *Manager, id ID, name, want string) {
 	t.Helper()
 	a, err := m.Acquire(t.Context(), id)
 	must(t, err)
@@ -426,5 +427,69 @@ func TestKillDuringOverlayDelete(t *testing.T) {
 		}
 		must(t, m.Close())
 		w.wantMounted(c.phase, 0)
+	}
+}
+
+func TestUntouchedContextsTakeNoSpace(t *testing.T) {
+	w := newOverlaid(t)
+	m := w.open()
+	layer := ensure(t, m, "ctx_0").Layer
+	before := diskUse(t, m.layout.State)
+	const contexts = 10
+	for i := range contexts {
+		if e := ensure(t, m, ID(fmt.Sprintf("ctx_%d", i+1))); e.Layer != layer {
+			t.Errorf("%s stands on another layer", e.ID)
+		}
+	}
+	if took := diskUse(t, m.layout.State) - before; took > contexts*32<<10 {
+		t.Errorf("%d contexts take %d bytes", contexts, took)
+	}
+}
+
+// diskUse counts what the files of a tree take on the disk, each once.
+func diskUse(t testing.TB, dir string) int64 {
+	t.Helper()
+	var total int64
+	seen := map[uint64]bool{}
+	must(t, filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(p, &st); err != nil {
+			return err
+		}
+		if !seen[st.Ino] {
+			total += st.Blocks * 512
+		}
+		seen[st.Ino] = true
+		return nil
+	}))
+	return total
+}
+
+// TestGitKnowsFilesAgain has git's index hold across the first write: an entry that is stat'ed as before is not read again.
+func TestGitKnowsFilesAgain(t *testing.T) {
+	w := newOverlaid(t)
+	m := w.open()
+	folder := ensure(t, m, "ctx_a").Folder
+	rel, err := filepath.Rel(w.dir, filepath.Join(folder, "app"))
+	must(t, err)
+	w.git(rel, "init", "-q", "-b", "main", ".")
+	w.git(rel, "add", "-A")
+	for _, name := range []string{"d1/f1.txt", "d2/f2.txt"} {
+		f, err := os.OpenFile(filepath.Join(folder, "app", name), os.O_RDWR, 0) // it is copied up
+		must(t, err)
+		must(t, f.Close())
+	}
+	must(t, m.Close())
+	m = w.open()
+	ensure(t, m, "ctx_a")
+	if out := w.git(rel, "diff-files", "--name-only"); out != "" { // it compares attributes alone
+		t.Errorf("git would read again %q", out)
+	}
+	put(t, m, "ctx_a", "app/d1/f1.txt", "changed")
+	if out := w.git(rel, "diff-files", "--name-only"); out != "d1/f1.txt\n" {
+		t.Errorf("git would read again %q, want the file that was changed", out)
 	}
 }

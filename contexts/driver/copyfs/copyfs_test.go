@@ -22,3 +22,5 @@ func TestDriver(t *testing.T) {
 		})
 	}
 }
+
+func BenchmarkFirstAccess(b *testing.B) { drivertest.Bench(b, copyfs.New(copyfs.Options{})) }

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/contexts/driver/drivertest"
 )
 
@@ -35,4 +36,10 @@ func TestDriver(t *testing.T) {
 			drivertest.Run(t, func(t *testing.T) driver.Driver { return usable(t, New(c.opts)) })
 		})
 	}
+}
+
+func BenchmarkFirstAccess(b *testing.B) { drivertest.Bench(b, usable(b, New(Options{}))) }
+
+func BenchmarkFirstAccessAgainstCopy(b *testing.B) {
+	drivertest.Compare(b, usable(b, New(Options{})), copyfs.New(copyfs.Options{}))
 }
