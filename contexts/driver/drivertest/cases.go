@@ -114,6 +114,22 @@ func sameFileAfterItsFirstWrite(t *testing.T, d driver.Driver) {
 	}
 }
 
+// handleFromBeforeTheFirstWrite is a reader who came before the writer.
+func handleFromBeforeTheFirstWrite(t *testing.T, d driver.Driver) {
+	m := create(t, d, layer(t))
+	before, err := os.Open(m.in("a/plain"))
+	must(t, err)
+	defer func() { must(t, before.Close()) }()
+	must(t, os.WriteFile(m.in("a/b/hard2"), []byte("written"), 0o644))
+	buf := make([]byte, 100)
+	if n, _ := before.ReadAt(buf, 0); string(buf[:n]) != "written" {
+		t.Errorf("the older handle reads %q", buf[:n])
+	}
+	if st, err := before.Stat(); err != nil || st.Size() != int64(len("written")) {
+		t.Errorf("the older handle has %v, %v", st, err)
+	}
+}
+
 func hardLinks(t *testing.T, d driver.Driver) {
 	m := create(t, d, layer(t))
 	must(t, os.WriteFile(m.in("many/hard1"), []byte("through one name"), 0o644))

@@ -23,6 +23,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"KeepsEverything", keepsEverything}, {"LeavesTheLayerAlone", leavesTheLayerAlone},
 		{"EmptyLayer", emptyLayer}, {"ContextsAreApart", contextsAreApart},
 		{"Changes", changes}, {"SameFileAfterItsFirstWrite", sameFileAfterItsFirstWrite},
+		{"HandleFromBeforeTheFirstWrite", handleFromBeforeTheFirstWrite},
 		{"HardLinks", hardLinks}, {"DeleteAndMakeAnew", deleteAndMakeAnew},
 		{"StopsWithItsContext", stopsWithItsContext}, {"CountsProgress", countsProgress},
 		{"Check", check}, {"NamesItself", namesItself},

@@ -140,3 +140,23 @@ func TestFilesUnderAnUnmountedContextAreTold(t *testing.T) {
 	must(t, d.Unmount(t.Context(), p.Folder, false))
 	wantContent(t, p, "lost?")
 }
+
+// TestMappedBeforeTheFirstWrite holds what docs/drivers.md says of mmap: overlayfs maps the layer's file.
+func TestMappedBeforeTheFirstWrite(t *testing.T) {
+	d := usable(t, New(Options{}))
+	p := place(t, d)
+	must(t, d.Mount(t.Context(), p))
+	name := filepath.Join(p.Folder, "file")
+	for _, want := range []string{"layer", "later"} {
+		f, err := os.Open(name)
+		must(t, err)
+		mapped, err := unix.Mmap(int(f.Fd()), 0, 5, unix.PROT_READ, unix.MAP_SHARED)
+		must(t, err)
+		must(t, f.Close())
+		must(t, os.WriteFile(name, []byte("later"), 0o644))
+		if string(mapped) != want {
+			t.Errorf("the mapping shows %q, want %q", mapped, want)
+		}
+		must(t, unix.Munmap(mapped))
+	}
+}
