@@ -139,7 +139,7 @@ func probeFolder(folder string) error {
 	return nil
 }
 
-// magics names the file systems that overlayfs is known not to work on.
+// fileSystem returns the magic number (statfs(2)) of what dir lies on, 0 when it cannot be told.
 func fileSystem(dir string) int64 {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -162,7 +162,7 @@ func explain(err error, f facts, fs int64) error {
 	case errors.Is(err, unix.ENODEV):
 		return errors.New("the kernel has no overlayfs (modprobe overlay)")
 	case errors.Is(err, unix.ENOSYS):
-		return errors.New("the kernel has no fsopen(2): Linux 5.2 or later is needed")
+		return errors.New("the kernel is too old: Linux 5.8 or later is needed")
 	case errors.Is(err, unix.EPERM) && f.seccomp:
 		return fmt.Errorf("%w (container seccomp)", kernel)
 	case errors.Is(err, unix.EPERM):
@@ -171,8 +171,12 @@ func explain(err error, f facts, fs int64) error {
 	return kernel
 }
 
-// pidInit is the inode number of the first pid namespace (include/linux/proc_ns.h, PROC_PID_INIT_INO).
-const pidInit = "pid:[4026531836]"
+// The first namespaces of a machine (include/uapi/linux/nsfs.h). That of mounts has this number since Linux 6.18,
+// and none had it before.
+const (
+	pidInit = "pid:[4026531836]"
+	mntInit = "mnt:[4026531832]"
+)
 
 // Hidden says why mounts of this process would not be seen by everyone on the machine, "" when they
 // would: in a container the host sees empty folders, in a mount namespace of its own
@@ -193,7 +197,11 @@ func hidden(pid, mine, first string, err error) string {
 		return "/proc does not tell whether others would see its mounts"
 	case pid != pidInit:
 		return "in a container, whose mounts the host does not see"
-	case err != nil || mine != first:
+	case mine == mntInit:
+		return ""
+	case err != nil:
+		return "/proc/1 does not tell whether others would see its mounts"
+	case mine != first:
 		return "in a mount namespace of its own (a systemd sandbox?), whose mounts nobody else sees"
 	}
 	return ""

@@ -54,7 +54,7 @@ func TestExplain(t *testing.T) {
 		{"overlay on overlay", refused(unix.EINVAL), facts{}, unix.OVERLAYFS_SUPER_MAGIC, "lies on overlayfs itself"},
 		{"NFS", refused(unix.EINVAL), facts{}, unix.NFS_SUPER_MAGIC, "put it on a local disk"},
 		{"no module", refused(unix.ENODEV), facts{}, ext4, "modprobe overlay"},
-		{"old kernel", refused(unix.ENOSYS), facts{}, ext4, "Linux 5.2"},
+		{"old kernel", refused(unix.ENOSYS), facts{}, ext4, "Linux 5.8"},
 		{"the kernel's words", refused(unix.EINVAL), facts{}, ext4, "mount EINVAL (e overlay: x)"},
 		{"another step", errors.New("disk full"), facts{}, ext4, "disk full"},
 	} {
@@ -73,7 +73,8 @@ func TestHidden(t *testing.T) {
 		{"the machine", pidInit, "mnt:[1]", "mnt:[1]", nil, ""},
 		{"a container", "pid:[4026532501]", "mnt:[2]", "mnt:[2]", nil, "container"},
 		{"a sandbox", pidInit, "mnt:[2]", "mnt:[1]", nil, "systemd sandbox"},
-		{"a user who may not ask", pidInit, "mnt:[1]", "", unix.EACCES, "mount namespace"},
+		{"the machine, whose first process may not be asked", pidInit, mntInit, "", unix.EACCES, ""},
+		{"somebody who may not ask", pidInit, "mnt:[1]", "", unix.EACCES, "/proc/1 does not tell"},
 		{"no /proc", "", "", "", nil, "/proc does not tell"},
 	} {
 		got := hidden(c.pid, c.mine, c.first, c.err)

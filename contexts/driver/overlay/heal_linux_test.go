@@ -160,3 +160,28 @@ func TestMappedBeforeTheFirstWrite(t *testing.T) {
 		must(t, unix.Munmap(mapped))
 	}
 }
+
+// TestChangeTimeOfTheFirstWrite holds what docs/drivers.md says of ctime: the copy is a change of the inode.
+func TestChangeTimeOfTheFirstWrite(t *testing.T) {
+	d := usable(t, New(Options{}))
+	p := place(t, d)
+	must(t, d.Mount(t.Context(), p))
+	stat := func() (st unix.Stat_t) {
+		t.Helper()
+		must(t, unix.Stat(filepath.Join(p.Folder, "file"), &st))
+		return st
+	}
+	// The layer is older than the tick in which it is copied.
+	before := stat()
+	for tick := before; tick.Ctim == before.Ctim; must(t, unix.Stat(p.State, &tick)) {
+		must(t, os.Chmod(p.State, 0o700))
+	}
+	f, err := os.OpenFile(filepath.Join(p.Folder, "file"), os.O_RDWR, 0)
+	must(t, err)
+	must(t, f.Close())
+	after := stat()
+	if after.Ino != before.Ino || after.Mtim != before.Mtim || after.Ctim == before.Ctim {
+		t.Errorf("opened for writing it is inode %d of %v, ctime %v; before %d of %v, %v",
+			after.Ino, after.Mtim, after.Ctim, before.Ino, before.Mtim, before.Ctim)
+	}
+}

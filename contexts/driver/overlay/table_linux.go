@@ -66,54 +66,45 @@ func foreignError(fstype string) error {
 	}
 }
 
+// statxWants is what mountsAt needs: Linux 5.8.
+const statxWants = unix.STATX_TYPE | unix.STATX_MNT_ID
+
 // mountsAt lists the mounts at folder, the uppermost first. Where there is none, which is what
 // a first access finds, it costs one system call, however many mounts there are elsewhere.
 func mountsAt(folder string) ([]*mountinfo.Info, error) {
 	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, folder, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_MNT_ID, &st)
+	err := unix.Statx(unix.AT_FDCWD, folder, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statxWants, &st)
 	switch {
 	case err != nil:
 		return nil, stateError("statx", err)
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return nil, stateError("statx", unix.ENOTDIR)
-	case st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0:
+	case st.Mask&unix.STATX_MNT_ID == 0 || st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0:
+		return nil, mountError(&kernelError{call: "statx", err: unix.ENOSYS})
+	case st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0:
 		return nil, nil
 	}
 	table, err := mountinfo.GetMounts(nil)
 	if err != nil {
 		return nil, stateError("mountinfo", err)
 	}
-	return stackOf(table, folder), nil
+	stack := stackOf(table, int(st.Mnt_id))
+	if len(stack) == 0 {
+		return nil, foreignError("unknown")
+	}
+	return stack, nil
 }
 
-// stackOf finds the mounts whose place is folder. Who is mounted upon whom is told by the parents.
-func stackOf(table []*mountinfo.Info, folder string) []*mountinfo.Info {
-	if dir, err := filepath.EvalSymlinks(filepath.Dir(folder)); err == nil {
-		folder = filepath.Join(dir, filepath.Base(folder))
-	}
-	at := map[int]*mountinfo.Info{}
+// stackOf follows the uppermost mount of a place to those below it at the same place.
+func stackOf(table []*mountinfo.Info, top int) []*mountinfo.Info {
+	byID := make(map[int]*mountinfo.Info, len(table))
 	for _, m := range table {
-		if m.Mountpoint == folder {
-			at[m.ID] = m
-		}
-	}
-	return uppermostFirst(at)
-}
-
-// uppermostFirst orders mounts that are upon each other: the parent of one is the next.
-func uppermostFirst(at map[int]*mountinfo.Info) []*mountinfo.Info {
-	covered := map[int]bool{}
-	for _, m := range at {
-		covered[m.Parent] = true
+		byID[m.ID] = m
 	}
 	var stack []*mountinfo.Info
-	for id, m := range at {
-		if covered[id] {
-			continue
-		}
-		for ; m != nil && len(stack) < len(at); m = at[m.Parent] {
-			stack = append(stack, m)
-		}
+	for m := byID[top]; m != nil && (len(stack) == 0 || m.Mountpoint == stack[0].Mountpoint); m = byID[m.Parent] {
+		stack = append(stack, m)
+		delete(byID, m.ID) // "/" can be its own parent
 	}
 	return stack
 }
