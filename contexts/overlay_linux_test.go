@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
@@ -127,21 +130,24 @@ func TestOverlayDelete(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {
 		name   string
+		lazily bool
 		before func(t *testing.T, w *workspace, m *Manager)
 	}{
-		{"in use by panels alone", func(*testing.T, *workspace, *Manager) {}},
-		{"with a program in it", func(t *testing.T, w *workspace, _ *Manager) {
+		{"in use by panels alone", false, func(*testing.T, *workspace, *Manager) {}},
+		{"with a program in it", true, func(t *testing.T, w *workspace, _ *Manager) {
 			f, err := os.Open(filepath.Join(w.folder("ctx_a"), "app/new"))
 			must(t, err)
 			t.Cleanup(func() { _ = f.Close() })
 		}},
-		{"with its folder gone", func(t *testing.T, w *workspace, _ *Manager) {
+		{"with its folder gone", false, func(t *testing.T, w *workspace, _ *Manager) {
 			must(t, unix.Unmount(w.folder("ctx_a"), unix.MNT_DETACH))
 			must(t, os.Remove(w.folder("ctx_a")))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newOverlaid(t)
+			core, log := observer.New(zapcore.WarnLevel)
+			w.driver = overlay.New(overlay.Options{Log: zap.New(core)})
 			m := w.open()
 			ensure(t, m, "ctx_a")
 			put(t, m, "ctx_a", "app/new", "new")
@@ -155,6 +161,9 @@ func TestOverlayDelete(t *testing.T) {
 			c.before(t, w, m)
 			if d, err := m.Delete(ctx, "ctx_a"); err != nil || d.Entries == 0 {
 				t.Fatalf("deleted %+v, %v", d, err)
+			}
+			if told := log.FilterMessageSnippet("in use").Len() > 0; told != c.lazily {
+				t.Errorf("the log says %v", log.All())
 			}
 			if !closed {
 				t.Error("who holds files was not told")
@@ -261,8 +270,46 @@ func TestTwoServersOfOneWorkspace(t *testing.T) {
 	must(t, one.Close())
 	w.wantMounted("the other one serves", 1)
 	wantFile(t, two, "ctx_a", "app/new", "two")
+	if _, alone, err := two.locks.alone(mountedLock); alone || err != nil {
+		t.Errorf("another server could unmount what this one uses (%v)", err)
+	}
 	must(t, two.Close())
 	w.wantMounted("both stopped", 0)
+}
+
+// TestServerThatHasJustMounted has no file open yet.
+func TestServerThatHasJustMounted(t *testing.T) {
+	w := newOverlaid(t)
+	one, two := w.open(), w.open()
+	ensure(t, one, "ctx_a")
+	release, err := two.locks.mounted(t.Context())
+	must(t, err)
+	must(t, one.Close())
+	w.wantMounted("another server uses it", 1)
+	release()
+	must(t, two.Close())
+	w.wantMounted("both stopped", 0)
+}
+
+// TestLayerIsToldByTheManifest has a record that a crash kept from naming the layer.
+func TestLayerIsToldByTheManifest(t *testing.T) {
+	w := newOverlaid(t)
+	m := w.open()
+	layer := ensure(t, m, "ctx_a").Layer
+	must(t, m.Close())
+	rec, err := w.store.Contexts().Get(t.Context(), "ctx_a")
+	must(t, err)
+	rec.Layer = ""
+	must(t, w.store.Contexts().Update(t.Context(), rec))
+	w.write("app/more", "x")
+	m = w.open()
+	ensure(t, m, "ctx_later") // the layer is no longer the newest
+	must(t, m.Close())
+	m = w.open()
+	wantFile(t, m, "ctx_a", "app/d1/f1.txt", "content 1")
+	if _, err := os.Stat(m.layers.Tree(layer)); err != nil {
+		t.Errorf("the layer is gone: %v", err)
+	}
 }
 
 func TestProgramInAContextAtTheStop(t *testing.T) {

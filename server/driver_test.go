@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 
 	"github.com/ctxfs/ctxfs/contexts"
@@ -72,7 +74,8 @@ func TestOverlayOverTheWire(t *testing.T) {
 	cfg := overlaid(t)
 	write(t, filepath.Join(cfg.Workspace, "app", "a.txt"), "layer")
 	cfg.SeedRoot = "."
-	r := start(t, cfg)
+	core, log := observer.New(zap.WarnLevel)
+	r := startLogging(t, cfg, zap.New(core), func(*Server) {})
 	if !strings.HasPrefix(r.Info().Driver, DriverOverlay) {
 		t.Errorf("the server's driver is %q", r.Info().Driver)
 	}
@@ -98,8 +101,8 @@ func TestOverlayOverTheWire(t *testing.T) {
 	if _, err := host.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: id}); err != nil {
 		t.Fatal(err)
 	}
-	if left := mounts(t, cfg); len(left) != 0 {
-		t.Errorf("deleting left %v mounted", left)
+	if left := mounts(t, cfg); len(left) != 0 || log.FilterMessageSnippet("in use").Len() != 0 {
+		t.Errorf("deleting left %v mounted; the log says %v", left, log.All())
 	}
 	_, err = fs.Fstat(with(t), &ctxfsv1.FstatRequest{Fd: opened.GetFd()})
 	wantError(t, err, codes.FailedPrecondition, "EBADF", "")

@@ -53,7 +53,13 @@ func start(t *testing.T, cfg Config) *running {
 // startWith is start after change changed the server.
 func startWith(t *testing.T, cfg Config, change func(*Server)) *running {
 	t.Helper()
-	s, err := New(t.Context(), cfg, Deps{Log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)), Version: "1.2.3"})
+	return startLogging(t, cfg, zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)), change)
+}
+
+// startLogging is startWith with a log of the test's own.
+func startLogging(t *testing.T, cfg Config, log *zap.Logger, change func(*Server)) *running {
+	t.Helper()
+	s, err := New(t.Context(), cfg, Deps{Log: log, Version: "1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
