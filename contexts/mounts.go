@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -153,6 +154,10 @@ func (m *Manager) seen(ctx context.Context, info Info) error {
 	return nil
 }
 
+// unmountTime bounds how long a stop goes on unmounting. The kernel writes a mount's changes to the disk first, which takes
+// as long as the disk does.
+const unmountTime = 3 * time.Second
+
 // unmountUnused ends the mounts of this workspace when no other process uses them, those of a server
 // that was killed included. What some program has open or works in stays: it can go on,
 // and the next server finds it.
@@ -178,7 +183,12 @@ func (m *Manager) unmountUnused() {
 		return
 	}
 	defer free()
+	begun := m.cfg.now()
 	m.eachMount(func(d driver.Mounter, id ID) {
+		if m.cfg.now().Sub(begun) > unmountTime {
+			m.cfg.Log.Warn("a context stays mounted: the disk is slow", zap.String("context", string(id)))
+			return
+		}
 		if err := d.Unmount(context.Background(), m.layout.Folder(id), false); err != nil {
 			m.cfg.Log.Warn("a context stays mounted", zap.String("context", string(id)), zap.Error(err))
 		}

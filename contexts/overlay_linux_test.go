@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -18,6 +17,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata/memory"
 )
@@ -262,35 +262,6 @@ func TestServerThatCannotMount(t *testing.T) {
 	wantFile(t, m, "ctx_a", "app/new", "kept")
 }
 
-func TestTwoServersOfOneWorkspace(t *testing.T) {
-	w := newOverlaid(t)
-	one, two := w.open(), w.open()
-	ensure(t, one, "ctx_a")
-	put(t, two, "ctx_a", "app/new", "two")
-	must(t, one.Close())
-	w.wantMounted("the other one serves", 1)
-	wantFile(t, two, "ctx_a", "app/new", "two")
-	if _, alone, err := two.locks.alone(mountedLock); alone || err != nil {
-		t.Errorf("another server could unmount what this one uses (%v)", err)
-	}
-	must(t, two.Close())
-	w.wantMounted("both stopped", 0)
-}
-
-// TestServerThatHasJustMounted has no file open yet.
-func TestServerThatHasJustMounted(t *testing.T) {
-	w := newOverlaid(t)
-	one, two := w.open(), w.open()
-	ensure(t, one, "ctx_a")
-	release, err := two.locks.mounted(t.Context())
-	must(t, err)
-	must(t, one.Close())
-	w.wantMounted("another server uses it", 1)
-	release()
-	must(t, two.Close())
-	w.wantMounted("both stopped", 0)
-}
-
 // TestLayerIsToldByTheManifest has a record that a crash kept from naming the layer.
 func TestLayerIsToldByTheManifest(t *testing.T) {
 	w := newOverlaid(t)
@@ -310,88 +281,6 @@ func TestLayerIsToldByTheManifest(t *testing.T) {
 	if _, err := os.Stat(m.layers.Tree(layer)); err != nil {
 		t.Errorf("the layer is gone: %v", err)
 	}
-}
-
-func TestProgramInAContextAtTheStop(t *testing.T) {
-	w := newOverlaid(t)
-	m := w.open()
-	ensure(t, m, "ctx_a")
-	ensure(t, m, "ctx_b")
-	f, err := os.OpenFile(filepath.Join(w.folder("ctx_a"), "app/log"), os.O_CREATE|os.O_RDWR, 0o644)
-	must(t, err)
-	must(t, m.Close())
-	w.wantMounted("a program works in one", 1)
-	_, err = f.WriteString("goes on")
-	must(t, err)
-	m = w.open()
-	wantFile(t, m, "ctx_a", "app/log", "goes on")
-	must(t, f.Close())
-	must(t, m.Close())
-	w.wantMounted("it ended", 0)
-}
-
-func TestUnmountedByHand(t *testing.T) {
-	w := newOverlaid(t)
-	now := time.Now()
-	m := w.open(func(c *Config) { c.now = func() time.Time { return now } })
-	ensure(t, m, "ctx_a")
-	put(t, m, "ctx_a", "app/new", "kept")
-	before, err := m.Acquire(t.Context(), "ctx_a")
-	must(t, err)
-	before.Release()
-	must(t, unix.Unmount(w.folder("ctx_a"), unix.MNT_DETACH))
-	now = now.Add(2 * recheck)
-	wantFile(t, m, "ctx_a", "app/new", "kept")
-	after, err := m.Acquire(t.Context(), "ctx_a")
-	must(t, err)
-	after.Release()
-	if after.Generation <= before.Generation {
-		t.Errorf("the generation is %d, it was %d", after.Generation, before.Generation)
-	}
-}
-
-func TestFolderRemovedByHandHoldsItsContext(t *testing.T) {
-	w := newOverlaid(t)
-	m := w.open()
-	ensure(t, m, "ctx_a")
-	put(t, m, "ctx_a", "app/new", "kept")
-	must(t, m.Close())
-	must(t, os.Remove(w.folder("ctx_a")))
-	m = w.open()
-	if info, err := m.Get(t.Context(), "ctx_a"); err != nil || info.State != StateReady {
-		t.Errorf("it is %+v, %v", info, err)
-	}
-	if e := ensure(t, m, "ctx_a"); e.Seeded {
-		t.Error("it was seeded anew")
-	}
-	wantFile(t, m, "ctx_a", "app/new", "kept")
-}
-
-func TestForeignMountAtAContext(t *testing.T) {
-	w := newOverlaid(t)
-	m := w.open()
-	ensure(t, m, "ctx_a")
-	must(t, m.Close())
-	must(t, unix.Mount("elsewhere", w.folder("ctx_a"), "tmpfs", 0, "size=64k"))
-	t.Cleanup(func() { _ = unix.Unmount(w.folder("ctx_a"), unix.MNT_DETACH) })
-	m = w.open()
-	_, err := m.Acquire(t.Context(), "ctx_a")
-	wantCode(t, err, fserr.EBUSY, "something else (tmpfs)", "unmount it")
-	_, err = m.Delete(t.Context(), "ctx_a")
-	wantCode(t, err, fserr.EBUSY, "something else (tmpfs)")
-	must(t, unix.Unmount(w.folder("ctx_a"), 0))
-	wantFile(t, m, "ctx_a", "app/d1/f1.txt", "content 1")
-}
-
-func TestMountOfAContextThatIsGone(t *testing.T) {
-	w := newOverlaid(t)
-	w.sqlite()
-	w.killAt("ctx_a", stopHolding)
-	w.wantMounted("after the kill", 1)
-	must(t, os.RemoveAll(filepath.Join(w.dir, ".contexts/.ctxfs/overlay/ctx_a")))
-	m := w.open()
-	w.wantMounted("after the start", 0)
-	must(t, m.Close())
 }
 
 func TestLayerOfAContextStays(t *testing.T) {
@@ -419,61 +308,6 @@ func TestLayerOfAContextStays(t *testing.T) {
 	m = w.open()
 	if _, err := os.Stat(m.layers.Tree(layer)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("nobody uses the layer, and it is there: %v", err)
-	}
-}
-
-func TestKillWithFilesOpen(t *testing.T) {
-	w := newOverlaid(t)
-	w.sqlite()
-	w.killAt("ctx_a", stopHolding)
-	w.wantMounted("after the kill", 1)
-	m := w.open()
-	wantFile(t, m, "ctx_a", "app/d1/f1.txt", "acknowledged")
-	must(t, m.Close())
-	w.wantMounted("after the stop", 0)
-	m = w.open()
-	wantFile(t, m, "ctx_a", "app/d1/f1.txt", "acknowledged")
-}
-
-func TestKillOverlayAtEveryPhase(t *testing.T) {
-	w := newOverlaid(t)
-	w.sqlite()
-	want := tree(t, filepath.Join(w.dir, "app"), ".git")
-	for _, phase := range killPhases {
-		if phase == "copying-midway" {
-			continue // nothing is copied
-		}
-		w.write("app/round", phase)
-		want["round"], _ = fingerprint(filepath.Join(w.dir, "app/round"))
-		id := ID("ctx_" + phase)
-		w.killAt(id, phase)
-		w.afterKill(id, want)
-	}
-}
-
-func TestKillDuringOverlayDelete(t *testing.T) {
-	w := newOverlaid(t)
-	w.sqlite()
-	for _, c := range []struct {
-		phase string
-		state State
-	}{{"hidden", StateReady}, {"trashed", StateMissing}} {
-		m := w.open()
-		ensure(t, m, "ctx_a")
-		put(t, m, "ctx_a", "app/new", c.phase)
-		must(t, m.Close())
-		w.killAt("ctx_a", c.phase)
-		m = w.open()
-		info, err := m.Get(t.Context(), "ctx_a")
-		must(t, err)
-		if info.State != c.state {
-			t.Errorf("killed when %s it is %s, want %s", c.phase, info.State, c.state)
-		}
-		if c.state == StateReady {
-			wantFile(t, m, "ctx_a", "app/new", c.phase)
-		}
-		must(t, m.Close())
-		w.wantMounted(c.phase, 0)
 	}
 }
 
@@ -534,4 +368,14 @@ func TestGitKnowsFilesAgain(t *testing.T) {
 	if out := w.git(rel, "diff-files", "--name-only"); out != "d1/f1.txt\n" {
 		t.Errorf("git would read again %q, want the file that was changed", out)
 	}
+}
+
+func TestSpaceThatAContextNeeds(t *testing.T) {
+	w := newOverlaid(t)
+	scan := &seed.Scan{Entries: []seed.Entry{{Size: 1 << 50}}}
+	m := w.open()
+	must(t, m.checkSpace("ctx_a", scan, m.copies()))
+	w.driver = w.others[0]
+	m = w.open()
+	wantCode(t, m.checkSpace("ctx_a", scan, m.copies()), fserr.ENOSPC)
 }

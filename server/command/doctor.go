@@ -34,8 +34,10 @@ type examination struct {
 	cfg    server.Config
 	layout contexts.Layout
 	// made says that the contexts directory is there.
-	made     bool
-	scan     *seed.Scan
+	made bool
+	scan *seed.Scan
+	// copies is how many times the workspace goes onto the disk for a first context.
+	copies   int64
 	findings []finding
 }
 

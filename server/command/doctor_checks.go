@@ -84,8 +84,8 @@ func (x *examination) disk() {
 	case !ok:
 	case free < int64(x.cfg.DiskReserve):
 		x.say(markFail, "disk", "%s free, less than the reserve of %s: nothing is seeded", seed.Size(free), seed.Size(int64(x.cfg.DiskReserve)))
-	case x.scan != nil && free-int64(x.cfg.DiskReserve) < 2*x.scan.Bytes:
-		x.say(markWarn, "disk", "%s free: a layer and a context of %s each leave less than the reserve", seed.Size(free), seed.Size(x.scan.Bytes))
+	case x.scan != nil && free-int64(x.cfg.DiskReserve) < x.copies*x.scan.Bytes:
+		x.say(markWarn, "disk", "%s free: a layer and a context, together %s, leave less than the reserve", seed.Size(free), seed.Size(x.copies*x.scan.Bytes))
 	default:
 		x.say(markOK, "disk", "%s free", seed.Size(free))
 	}

@@ -12,6 +12,10 @@ import (
 func (x *examination) driver() {
 	refused := server.OverlayRefusal(x.ctx, x.tried())
 	choice, err := server.ChooseDriver(x.ctx, x.cfg.Driver, x.tried())
+	x.copies = 2
+	if choice.Name == server.DriverOverlay {
+		x.copies = 1
+	}
 	switch {
 	case err != nil:
 		x.say(markFail, "driver", "%v", err)
