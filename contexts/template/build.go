@@ -1,0 +1,261 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// BuildOptions of NewBuilder. The directories exist, on one file system.
+type BuildOptions struct {
+	// Layers is where template layers are, as <hash>/{tree/,manifest,.template-ready}.
+	Layers string
+	// Staging is where they are made. What a build that was killed leaves there is removed
+	// by the next build of the same hash, or with staging itself when nobody builds.
+	Staging string
+	// Locks is where the lock of each hash is.
+	Locks string
+	// Owner, when not nil, is given to what layers hold.
+	Owner *rootfs.Owner
+	// MaxFiles and MaxBytes bound one template; 0 means seed.DefaultMaxFiles and seed.DefaultMaxBytes.
+	MaxFiles, MaxBytes int64
+}
+
+// Progress is how far a build is.
+type Progress struct {
+	// Dep is the path that is being written, "" while another process builds.
+	Dep string
+	// Deps counts those that are complete, of DepsTotal.
+	Deps, DepsTotal int
+	// Files and Bytes count what is written.
+	Files, Bytes int64
+}
+
+// Builder makes the layers of templates. It is safe for concurrent use.
+type Builder struct {
+	dirs BuildOptions
+	// onPhase is told of every step that a kill may hit.
+	onPhase func(string)
+}
+
+// NewBuilder returns a builder. It changes nothing on disk.
+func NewBuilder(opts BuildOptions) *Builder {
+	limits := seed.Options{MaxFiles: opts.MaxFiles, MaxBytes: opts.MaxBytes}.WithDefaults()
+	opts.MaxFiles, opts.MaxBytes = limits.MaxFiles, limits.MaxBytes
+	return &Builder{dirs: opts, onPhase: func(string) {}}
+}
+
+// lockPoll is how often a lock that another process holds is tried again.
+const lockPoll = 25 * time.Millisecond
+
+// progressEvery is after how many files a build tells how far it is.
+const progressEvery = 64
+
+// Build returns the layer of what was resolved, made once per hash: others who
+// want the same one meanwhile, in this process or another, wait for it. It is made in
+// staging, renamed, and marked ready last; the kernel releases the lock of a
+// process that dies, and the next build begins anew. progress may be nil.
+func (b *Builder) Build(ctx context.Context, r *Resolved, progress func(Progress)) (*Built, error) {
+	if progress == nil {
+		progress = func(Progress) {}
+	}
+	if built, err := load(b.dirs.Layers, r.Hash); built != nil || err != nil {
+		return built, err
+	}
+	progress(Progress{DepsTotal: len(r.Deps)})
+	release, err := b.lock(ctx, r.Hash)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	b.onPhase("locked")
+	if built, err := load(b.dirs.Layers, r.Hash); built != nil || err != nil {
+		return built, err
+	}
+	j := &job{b: b, r: r, progress: progress, staging: "template-" + r.Hash, tally: tally{maxFiles: b.dirs.MaxFiles, maxBytes: b.dirs.MaxBytes}}
+	if err := j.run(ctx); err != nil {
+		return nil, err
+	}
+	b.onPhase("ready")
+	return load(b.dirs.Layers, r.Hash)
+}
+
+func (b *Builder) lock(ctx context.Context, hash string) (release func(), err error) {
+	f := flock.New(filepath.Join(b.dirs.Locks, "template-"+hash+".lock"), flock.SetPermissions(0o600))
+	ok, err := f.TryLockContext(ctx, lockPoll)
+	if err == nil && !ok {
+		err = fserr.EAGAIN
+	}
+	if err != nil {
+		_ = f.Close() // it was not locked
+		return nil, internal("lock the template", err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// job is one build, under its hash's lock.
+type job struct {
+	b        *Builder
+	r        *Resolved
+	progress func(Progress)
+	// staging is the name of its directory in the staging directory.
+	staging string
+	tally   tally
+	done    int
+}
+
+func (j *job) run(ctx context.Context) (err error) {
+	if err := j.clean(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		// What is left of a build that was cancelled goes all the same.
+		err = errors.Join(err, remove(context.WithoutCancel(ctx), j.b.dirs.Staging, j.staging))
+	}()
+	j.b.onPhase("cleaned")
+	if err := os.MkdirAll(j.in("layer", treeName), 0o755); err != nil {
+		return internal("make the staged template", err)
+	}
+	j.b.onPhase("staged")
+	if err := j.fill(ctx); err != nil {
+		return err
+	}
+	j.b.onPhase("filled")
+	return j.publish()
+}
+
+func (j *job) in(names ...string) string {
+	return filepath.Join(append([]string{j.b.dirs.Staging, j.staging}, names...)...)
+}
+
+// clean removes what a build that was killed has left: it is neither ready nor anybody's.
+func (j *job) clean(ctx context.Context) error {
+	return errors.Join(remove(ctx, j.b.dirs.Layers, j.r.Hash), remove(ctx, j.b.dirs.Staging, j.staging))
+}
+
+func remove(ctx context.Context, dir, name string) error {
+	root, err := rootfs.Open(dir, rootfs.Options{})
+	if err != nil {
+		return internal("remove an unfinished template", err)
+	}
+	defer func() { _ = root.Close() }()
+	if _, err := root.RemoveAll(ctx, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return internal("remove an unfinished template", err)
+	}
+	return nil
+}
+
+// fill writes the tree and its manifest.
+func (j *job) fill(ctx context.Context) error {
+	dst, err := rootfs.Open(j.in("layer", treeName), rootfs.Options{Owner: j.b.dirs.Owner, AllowChown: j.b.dirs.Owner != nil})
+	if err != nil {
+		return internal("open the staged template", err)
+	}
+	defer func() { _ = dst.Close() }()
+	for _, d := range j.r.Deps {
+		if err := j.dep(ctx, dst, d); err != nil {
+			return problemOf(d, err)
+		}
+		j.done++
+		j.tell(d)
+	}
+	j.b.onPhase("written")
+	return j.manifest(ctx, dst)
+}
+
+// problemOf says which dep could not be built, and where it is asked for.
+func problemOf(d Dep, err error) error {
+	hint := ""
+	var e *fserr.Error
+	if errors.As(err, &e) {
+		hint = e.Hint
+	}
+	return d.From[0].because(fserr.CodeOf(err), err, hint, "dep %s, repository %q at %.12s: %s", d.Path, d.Repo, d.Commit, text(err))
+}
+
+func (j *job) tell(d Dep) {
+	j.progress(Progress{Dep: d.Path, Deps: j.done, DepsTotal: len(j.r.Deps), Files: j.tally.files, Bytes: j.tally.bytes})
+}
+
+func (j *job) dep(ctx context.Context, dst rootfs.Root, d Dep) error {
+	if _, err := dst.MkdirAll(d.Path, 0o755); err != nil && d.Path != "/" {
+		return err
+	}
+	repo, ok := j.r.repos[d.Source]
+	if !ok {
+		return &fserr.Error{Code: fserr.EINVAL, Detail: "the template was not resolved here"}
+	}
+	o, err := repo.reader(ctx, j.in(), d.Commit)
+	if err != nil {
+		return err
+	}
+	j.b.onPhase("reading " + d.Path)
+	c := &checkout{ctx: ctx, objects: o, dst: dst, tally: &j.tally, written: func() {
+		if j.tally.files%progressEvery == 0 {
+			j.b.onPhase("writing " + d.Path)
+			j.tell(d)
+		}
+	}}
+	return errors.Join(c.commit(d.Commit, d.Path), o.close())
+}
+
+// manifest writes down what the tree holds: the base of every later difference.
+func (j *job) manifest(ctx context.Context, dst rootfs.Root) error {
+	var entries []seed.Entry
+	err := dst.Walk(ctx, ".", rootfs.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
+		if err != nil || e.Stat == nil {
+			return errors.Join(err, fmt.Errorf("no attributes of %q", rel))
+		}
+		target := ""
+		if e.Type == rootfs.TypeSymlink {
+			target, err = dst.Readlink(rel)
+		}
+		entries = append(entries, seed.NewEntry(rel, *e.Stat, target))
+		return err
+	})
+	if err != nil {
+		return internal("list the staged template", err)
+	}
+	if _, err := seed.NewManifest(j.repositories(), entries).Write(j.in("layer", manifestName)); err != nil {
+		return internal("write the template's manifest", err)
+	}
+	j.b.onPhase("manifested")
+	return nil
+}
+
+func (j *job) repositories() []seed.Repository {
+	var out []seed.Repository
+	for _, d := range j.r.Deps {
+		out = append(out, seed.Repository{Path: path.Join(".", d.Path[1:]), Head: d.Commit, Branch: d.Ref})
+	}
+	return out
+}
+
+// publish gives the layer its name, and says then that it is ready.
+func (j *job) publish() error {
+	dir := filepath.Join(j.b.dirs.Layers, j.r.Hash)
+	if err := os.Rename(j.in("layer"), dir); err != nil {
+		return internal("publish the template", err)
+	}
+	j.b.onPhase("renamed")
+	err := markReady(dir, readyFile{
+		Format: readyFormat, Hash: j.r.Hash, Chain: j.r.Chain, Deps: j.r.Deps,
+		Files: j.tally.files, Bytes: j.tally.bytes, Built: time.Now().UTC(),
+	})
+	if err != nil {
+		return internal("mark the template ready", err)
+	}
+	j.b.onPhase("marked")
+	return nil
+}

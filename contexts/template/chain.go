@@ -1,0 +1,140 @@
+package template
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// chain reads the template at p and its ancestors, from the working tree. The one asked for is first.
+func chain(src seed.Source, p string) ([]*Template, error) {
+	name, err := locate(src, p)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var out []*Template
+	for {
+		if slices.Contains(names, name) {
+			return nil, cycle(out[len(out)-1], append(names, name))
+		}
+		if len(out) == MaxChain {
+			return nil, out[MaxChain-1].ExtendsAt.refuse("", "more than %d templates extend one another: %s, ...", MaxChain, strings.Join(names, " -> "))
+		}
+		t, err := read(src, name)
+		if err != nil {
+			return nil, err
+		}
+		names, out = append(names, name), append(out, t)
+		if t.Extends == "" {
+			return out, nil
+		}
+		if name, err = parent(src, t); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func cycle(last *Template, names []string) error {
+	return last.ExtendsAt.refuse("let one of them extend nothing", "templates extend one another in a cycle: %s", strings.Join(names, " -> "))
+}
+
+// parent returns the path of the template that t extends.
+func parent(src seed.Source, t *Template) (string, error) {
+	p := t.Extends
+	if strings.HasPrefix(p, "./") || strings.HasPrefix(p, "../") {
+		p = path.Join(path.Dir(t.Name), p)
+	}
+	name, err := locate(src, p)
+	if err != nil {
+		return "", t.ExtendsAt.because(fserr.CodeOf(err), err,
+			"name a folder with a "+FileName+", from the workspace's root or with ./ from here", "cannot extend %q: %s", t.Extends, text(err))
+	}
+	return name, nil
+}
+
+// text is what an error says that may travel.
+func text(err error) string {
+	var e *fserr.Error
+	if errors.As(err, &e) && e.Detail != "" {
+		return e.Detail
+	}
+	return fserr.CodeOf(err).Text()
+}
+
+// locate returns the path of the file that p means: p itself, or the FileName in it.
+func locate(src seed.Source, p string) (string, error) {
+	if err := checkText(p); err != nil {
+		return "", notTemplate(fserr.EINVAL, p, err.Error(), nil)
+	}
+	clean := path.Clean(strings.TrimLeft(p, "/") + "/.")
+	if clean == ".." || strings.HasPrefix(clean, "../") {
+		return "", notTemplate(fserr.EACCES, p, "it leads out of the workspace", nil)
+	}
+	st, err := src.Root.Stat(clean)
+	if err != nil {
+		return "", notTemplate(fserr.CodeOf(err), p, fserr.CodeOf(err).Text(), err)
+	}
+	if st.IsDir() {
+		clean = path.Join(clean, FileName)
+	} else if ext := path.Ext(clean); ext != ".yml" && ext != ".yaml" {
+		return "", notTemplate(fserr.EINVAL, p, "it is neither a folder nor a .yml file", nil)
+	}
+	return clean, permitted(src, clean)
+}
+
+func notTemplate(code fserr.Code, p, why string, cause error) error {
+	return &fserr.Error{Code: code, Err: cause, Detail: fmt.Sprintf("no template at %.200q: %s", p, why)}
+}
+
+// permitted refuses what lies in a context: a panel writes there, and must not
+// choose what other contexts are made from.
+func permitted(src seed.Source, p string) error {
+	real, err := src.Root.Realpath(p)
+	if err != nil {
+		return notTemplate(fserr.CodeOf(err), p, fserr.CodeOf(err).Text(), err)
+	}
+	if inside(strings.TrimPrefix(real, "/"), src.Avoid) {
+		return notTemplate(fserr.EACCES, p, "it lies among the contexts", nil)
+	}
+	return nil
+}
+
+func inside(p, dir string) bool { return dir != "" && (p == dir || strings.HasPrefix(p, dir+"/")) }
+
+// read parses one file.
+func read(src seed.Source, name string) (*Template, error) {
+	f, _, err := src.Root.OpenStat(name, rootfs.O_RDONLY)
+	if err != nil {
+		return nil, notTemplate(fserr.CodeOf(err), name, fserr.CodeOf(err).Text(), err)
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err != nil {
+		return nil, notTemplate(fserr.CodeOf(err), name, fserr.CodeOf(err).Text(), err)
+	}
+	return Parse(name, data)
+}
+
+// Find returns the path of the template beside a panel's source, the folder of the
+// workspace that its ID names. There need not be one: then found is false.
+func Find(src seed.Source, panelID string) (name string, found bool, err error) {
+	name, err = locate(src, panelID)
+	if err == nil {
+		_, err = src.Root.Stat(name)
+	}
+	switch fserr.CodeOf(err) {
+	case 0:
+		return name, true, nil
+	case fserr.ENOENT, fserr.ENOTDIR, fserr.EINVAL:
+		return "", false, nil
+	}
+	return "", false, err
+}

@@ -1,0 +1,5 @@
+package template
+
+func child() int { return 0 }
+
+const childEnv = "CTXFS_TEST_CHILD"

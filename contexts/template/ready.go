@@ -1,0 +1,152 @@
+package template
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Names within a template layer's directory. What has no ready file is not there,
+// whatever else is.
+const (
+	treeName     = "tree"
+	manifestName = "manifest"
+	readyName    = ".template-ready"
+)
+
+// hashDigits is the length of a template layer's name: SHA-256 in hex.
+const hashDigits = 64
+
+// Built is a template layer that is complete.
+type Built struct {
+	// Hash names it.
+	Hash string
+	// Dir, Tree and ManifestFile are server paths. Nothing in Tree is ever changed.
+	Dir, Tree, ManifestFile string
+	// Chain and Deps are those of the first template that came to this hash; others may have, too.
+	Chain []string
+	Deps  []Dep
+	// Files counts files and links, Bytes their content.
+	Files, Bytes int64
+	BuiltAt      time.Time
+}
+
+// readyFormat is the format of the ready file.
+const readyFormat = 1
+
+type readyFile struct {
+	Format int       `json:"format"`
+	Hash   string    `json:"hash"`
+	Chain  []string  `json:"chain"`
+	Deps   []Dep     `json:"deps"`
+	Files  int64     `json:"files"`
+	Bytes  int64     `json:"bytes"`
+	Built  time.Time `json:"built"`
+}
+
+// load returns a template layer, nil when it is not ready. A ready file that
+// cannot be read as one is none: it is made anew.
+func load(layers, hash string) (*Built, error) {
+	dir := filepath.Join(layers, hash)
+	data, err := os.ReadFile(filepath.Join(dir, readyName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // not there is no failure
+	}
+	if err != nil {
+		return nil, internal("read the template's ready file", err)
+	}
+	var f readyFile
+	if json.Unmarshal(data, &f) != nil || f.Format != readyFormat || f.Hash != hash {
+		return nil, nil //nolint:nilnil // as above
+	}
+	return &Built{
+		Hash: hash, Dir: dir, Tree: filepath.Join(dir, treeName), ManifestFile: filepath.Join(dir, manifestName),
+		Chain: f.Chain, Deps: f.Deps, Files: f.Files, Bytes: f.Bytes, BuiltAt: f.Built,
+	}, nil
+}
+
+// markReady writes the ready file: whole, or not at all.
+func markReady(dir string, b readyFile) (err error) {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	root, err := rootfs.Open(dir, rootfs.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	f, err := root.CreateAtomic(readyName, 0o600, false)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(append(data, '\n')); err != nil {
+		return errors.Join(err, f.Abort())
+	}
+	return f.Commit(true)
+}
+
+// internal reduces an error whose text has server paths to its errno.
+func internal(doing string, err error) error {
+	return &fserr.Error{Code: fserr.CodeOf(err), Err: err, Detail: fmt.Sprintf("cannot %s: %s", doing, fserr.CodeOf(err).Text())}
+}
+
+// Ready returns the template layer of a hash, in full or its first 12 digits; nil
+// when there is none. Two that begin alike are EINVAL: name the template, not the hash.
+func (b *Builder) Ready(hash string) (*Built, error) {
+	if !hashPattern.MatchString(hash) {
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad template hash %.80q", hash)}
+	}
+	if len(hash) == hashDigits {
+		return load(b.dirs.Layers, hash)
+	}
+	all, err := b.List()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(o Built) bool { return !strings.HasPrefix(o.Hash, hash) })
+	switch len(all) {
+	case 0:
+		return nil, nil //nolint:nilnil // not there is no failure
+	case 1:
+		return &all[0], nil
+	}
+	return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("several templates have hashes that begin with %s", hash)}
+}
+
+// List returns the template layers that are ready, by hash.
+func (b *Builder) List() ([]Built, error) {
+	entries, err := os.ReadDir(b.dirs.Layers)
+	if err != nil {
+		return nil, internal("list the templates", err)
+	}
+	var out []Built
+	for _, e := range entries {
+		if !e.IsDir() || len(e.Name()) != hashDigits {
+			continue
+		}
+		built, err := load(b.dirs.Layers, e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if built != nil {
+			out = append(out, *built)
+		}
+	}
+	return out, nil
+}
+
+// IsLayer reports whether dir, a layer's directory, is a template's and ready.
+func IsLayer(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, readyName))
+	return err == nil
+}

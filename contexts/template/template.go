@@ -1,0 +1,126 @@
+// Package template owns context-template.yml: prepared contexts, made of git
+// repositories at refs.
+//
+// # The file
+//
+//	extends: templates/base          # one parent, or none
+//	deps:
+//	  /tools:                        # where it is put, from the context's root
+//	    repo: packages/tools         # which repository
+//	    ref: v1.2                    # a branch, a tag or a commit; HEAD when it is not said
+//
+// extends names another template of the workspace, from the workspace's root or,
+// when it begins with "./" or "../", from the folder of the file that says it. A
+// folder means the context-template.yml in it. Templates are read from the working
+// tree, as they are now. A chain has at most MaxChain templates and no cycle.
+//
+// repo is a path in the workspace. Where nothing of that name is there, it is a
+// path under the configured base URL, if there is one; a URL is allowed when it
+// lies under that base. Only file, http, https and ssh are spoken.
+//
+// ref is looked for as a branch, then as a tag, then as a commit, in full or
+// abbreviated to 4 digits or more as long as only one is meant. A name that is
+// both a branch and a tag of different commits is refused; refs/heads/x and
+// refs/tags/x say which. A remote repository knows abbreviations of advertised commits only.
+//
+// Other keys, other types, keys given twice, anchors, aliases and tags are errors
+// that name file, line and column.
+//
+// # The chain
+//
+// All templates of a chain add to one set of paths. The same path with the same
+// repository and commit may be said several times; with another it is a
+// *ConflictError, and so are paths that contain one another. Nothing overrides.
+//
+// # The hash
+//
+// It is the SHA-256 of the canonical form of what the chain resolves to; see
+// Resolved.Canonical. A branch that moves gives another hash, and what was built for the old one stays.
+//
+// # Git
+//
+// No repository's own configuration, attributes, hooks, replacements or submodules
+// have any say, and no program that they name is run: see gitRunner. Content is
+// written byte for byte as it is stored, without filters or line end conversion.
+package template
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// FileName is the name of a template's file.
+const FileName = "context-template.yml"
+
+// Bounds of templates.
+const (
+	// MaxFile is the size of a template's file, in bytes.
+	MaxFile = 256 << 10
+	// MaxChain is how many templates may extend one another.
+	MaxChain = 16
+	// MaxDeps is how many repositories a chain may name.
+	MaxDeps = 1000
+)
+
+// Position is a place in a template. The path is relative to the workspace, so it may travel.
+type Position struct {
+	// Template is the path of the file.
+	Template string
+	// Line and Column count from 1; Column is 0 when it is not known.
+	Line, Column int
+}
+
+// String is "templates/base/context-template.yml:4:3".
+func (p Position) String() string {
+	if p.Column == 0 {
+		return fmt.Sprintf("%s:%d", p.Template, p.Line)
+	}
+	return fmt.Sprintf("%s:%d:%d", p.Template, p.Line, p.Column)
+}
+
+// refuse returns the error (EINVAL) that something at p is not allowed.
+func (p Position) refuse(hint, format string, args ...any) error {
+	return p.because(fserr.EINVAL, nil, hint, format, args...)
+}
+
+// because returns an error about what stands at p, with its cause, which never travels.
+func (p Position) because(code fserr.Code, cause error, hint, format string, args ...any) error {
+	return &fserr.Error{Code: code, Detail: p.String() + ": " + fmt.Sprintf(format, args...), Hint: hint, Err: cause}
+}
+
+// Template is one parsed file.
+type Template struct {
+	// Name is the file's path, relative to the workspace.
+	Name string
+	// Extends is the parent as it is written, "" when there is none, and ExtendsAt where.
+	Extends   string
+	ExtendsAt Position
+	// Deps are in the order of the file.
+	Deps []Declaration
+}
+
+// Declaration is one dep as a template has it, checked but not resolved.
+type Declaration struct {
+	// Path is absolute and clean: "/tools".
+	Path string
+	// Repo is as written; Ref is "HEAD" when the file has none.
+	Repo, Ref string
+	At        Position
+}
+
+// hashLength is how many hex digits of the hash stand in a context's ID.
+const hashLength = 12
+
+var hashPattern = regexp.MustCompile(`^[0-9a-f]{12}$|^[0-9a-f]{64}$`)
+
+// ID returns the ID of a context made from the template whose hash, or whose
+// hash's first 12 digits, is given: safe_tpl_{hash12}_{instance}. A hash that is
+// neither is EINVAL; the instance is checked by who parses the ID.
+func ID(hash, instance string) (string, error) {
+	if !hashPattern.MatchString(hash) {
+		return "", &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad template hash %.80q: it has 12 or 64 hex digits", hash)}
+	}
+	return "safe_tpl_" + hash[:hashLength] + "_" + instance, nil
+}
