@@ -1,8 +1,10 @@
 package template
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -76,19 +78,22 @@ func TestRefs(t *testing.T) {
 func TestAmbiguousAbbreviation(t *testing.T) {
 	w := newWorkspace(t)
 	w.repo("r", "f=1")
-	seen := map[string]string{}
-	for i := 0; ; i++ {
-		tree := w.gitIn("r", nil, "rev-parse", "HEAD^{tree}")
-		c := w.gitIn("r", nil, "commit-tree", "-m", string(rune('a'+i%26))+string(rune('a'+i/26)), tree)
-		if seen[c[:4]] != "" && seen[c[:4]] != c {
-			w.template("t", "deps:", "  /r: {repo: r, ref: '"+c[:4]+"'}")
-			break
-		}
-		seen[c[:4]] = c
-		if i > 2000 {
-			t.Fatal("no two commits begin alike")
-		}
+	var in strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&in, "commit refs/heads/many\ncommitter t <t@example.com> %d +0000\ndata 0\n", i)
 	}
+	w.gitIn("r", []byte(in.String()), "fast-import", "--quiet")
+	seen, short := map[string]bool{}, ""
+	for _, c := range strings.Fields(w.gitIn("r", nil, "rev-list", "many")) {
+		if seen[c[:4]] {
+			short = c[:4]
+		}
+		seen[c[:4]] = true
+	}
+	if short == "" {
+		t.Fatal("no two commits begin alike")
+	}
+	w.template("t", "deps:", "  /r: {repo: r, ref: '"+short+"'}")
 	_, err := w.resolve("t")
 	w.refusedAs(err, fserr.EINVAL, "more than one commit", "write more digits")
 }
