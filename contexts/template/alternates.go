@@ -47,10 +47,15 @@ func (l *localRepo) checkObjects(ctx context.Context, dir string, depth int) err
 		return elsewhere("its alternates name more than five others")
 	}
 	err := l.root.Walk(ctx, dir, rootfs.WalkOptions{MaxDepth: 2}, func(_ string, e rootfs.Entry, err error) error {
-		if err == nil && e.Type == rootfs.TypeSymlink {
+		switch {
+		case err != nil:
+			return err
+		case e.Type == rootfs.TypeSymlink:
 			return elsewhere("its objects are links")
+		case e.Type != rootfs.TypeFile && e.Type != rootfs.TypeDirectory:
+			return elsewhere("its objects are no files") // git would wait for a FIFO's other end
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return err

@@ -30,6 +30,8 @@ type BuildOptions struct {
 	Owner *rootfs.Owner
 	// MaxFiles and MaxBytes bound one template; 0 means seed.DefaultMaxFiles and seed.DefaultMaxBytes.
 	MaxFiles, MaxBytes int64
+	// Now tells when a layer was built; nil means time.Now.
+	Now func() time.Time
 }
 
 // Progress is how far a build is.
@@ -44,7 +46,7 @@ type Progress struct {
 
 // Builder makes the layers of templates. It is safe for concurrent use.
 type Builder struct {
-	dirs BuildOptions
+	opts BuildOptions
 	// onPhase is told of every step that a kill may hit.
 	onPhase func(string)
 }
@@ -53,7 +55,10 @@ type Builder struct {
 func NewBuilder(opts BuildOptions) *Builder {
 	limits := seed.Options{MaxFiles: opts.MaxFiles, MaxBytes: opts.MaxBytes}.WithDefaults()
 	opts.MaxFiles, opts.MaxBytes = limits.MaxFiles, limits.MaxBytes
-	return &Builder{dirs: opts, onPhase: func(string) {}}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	return &Builder{opts: opts, onPhase: func(string) {}}
 }
 
 // lockPoll is how often a lock that another process holds is tried again.
@@ -70,7 +75,7 @@ func (b *Builder) Build(ctx context.Context, r *Resolved, progress func(Progress
 	if progress == nil {
 		progress = func(Progress) {}
 	}
-	if built, err := load(b.dirs.Layers, r.Hash); built != nil || err != nil {
+	if built, err := load(b.opts.Layers, r.Hash); built != nil || err != nil {
 		return built, err
 	}
 	progress(Progress{DepsTotal: len(r.Deps)})
@@ -80,19 +85,19 @@ func (b *Builder) Build(ctx context.Context, r *Resolved, progress func(Progress
 	}
 	defer release()
 	b.onPhase("locked")
-	if built, err := load(b.dirs.Layers, r.Hash); built != nil || err != nil {
+	if built, err := load(b.opts.Layers, r.Hash); built != nil || err != nil {
 		return built, err
 	}
-	j := &job{b: b, r: r, progress: progress, staging: "template-" + r.Hash, tally: tally{maxFiles: b.dirs.MaxFiles, maxBytes: b.dirs.MaxBytes}}
+	j := &job{b: b, r: r, progress: progress, staging: "template-" + r.Hash, tally: tally{maxFiles: b.opts.MaxFiles, maxBytes: b.opts.MaxBytes}}
 	if err := j.run(ctx); err != nil {
 		return nil, err
 	}
 	b.onPhase("ready")
-	return load(b.dirs.Layers, r.Hash)
+	return load(b.opts.Layers, r.Hash)
 }
 
 func (b *Builder) lock(ctx context.Context, hash string) (release func(), err error) {
-	f := flock.New(filepath.Join(b.dirs.Locks, "template-"+hash+".lock"), flock.SetPermissions(0o600))
+	f := flock.New(filepath.Join(b.opts.Locks, "template-"+hash+".lock"), flock.SetPermissions(0o600))
 	ok, err := f.TryLockContext(ctx, lockPoll)
 	if err == nil && !ok {
 		err = fserr.EAGAIN
@@ -121,7 +126,7 @@ func (j *job) run(ctx context.Context) (err error) {
 	}
 	defer func() {
 		// What is left of a build that was cancelled goes all the same.
-		err = errors.Join(err, remove(context.WithoutCancel(ctx), j.b.dirs.Staging, j.staging))
+		err = errors.Join(err, remove(context.WithoutCancel(ctx), j.b.opts.Staging, j.staging))
 	}()
 	j.b.onPhase("cleaned")
 	if err := os.MkdirAll(j.in("layer", treeName), 0o755); err != nil {
@@ -136,12 +141,12 @@ func (j *job) run(ctx context.Context) (err error) {
 }
 
 func (j *job) in(names ...string) string {
-	return filepath.Join(append([]string{j.b.dirs.Staging, j.staging}, names...)...)
+	return filepath.Join(append([]string{j.b.opts.Staging, j.staging}, names...)...)
 }
 
 // clean removes what a build that was killed has left: it is neither ready nor anybody's.
 func (j *job) clean(ctx context.Context) error {
-	return errors.Join(remove(ctx, j.b.dirs.Layers, j.r.Hash), remove(ctx, j.b.dirs.Staging, j.staging))
+	return errors.Join(remove(ctx, j.b.opts.Layers, j.r.Hash), remove(ctx, j.b.opts.Staging, j.staging))
 }
 
 func remove(ctx context.Context, dir, name string) error {
@@ -158,7 +163,7 @@ func remove(ctx context.Context, dir, name string) error {
 
 // fill writes the tree and its manifest.
 func (j *job) fill(ctx context.Context) error {
-	dst, err := rootfs.Open(j.in("layer", treeName), rootfs.Options{Owner: j.b.dirs.Owner, AllowChown: j.b.dirs.Owner != nil})
+	dst, err := rootfs.Open(j.in("layer", treeName), rootfs.Options{Owner: j.b.opts.Owner, AllowChown: j.b.opts.Owner != nil})
 	if err != nil {
 		return internal("open the staged template", err)
 	}
@@ -244,14 +249,14 @@ func (j *job) repositories() []seed.Repository {
 
 // publish gives the layer its name, and says then that it is ready.
 func (j *job) publish() error {
-	dir := filepath.Join(j.b.dirs.Layers, j.r.Hash)
+	dir := filepath.Join(j.b.opts.Layers, j.r.Hash)
 	if err := os.Rename(j.in("layer"), dir); err != nil {
 		return internal("publish the template", err)
 	}
 	j.b.onPhase("renamed")
 	err := markReady(dir, readyFile{
 		Format: readyFormat, Hash: j.r.Hash, Chain: j.r.Chain, Deps: j.r.Deps,
-		Files: j.tally.files, Bytes: j.tally.bytes, Built: time.Now().UTC(),
+		Files: j.tally.files, Bytes: j.tally.bytes, Built: j.b.opts.Now().UTC(),
 	})
 	if err != nil {
 		return internal("mark the template ready", err)

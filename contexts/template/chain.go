@@ -126,10 +126,10 @@ func read(src seed.Source, name string) (*Template, error) {
 // Find returns the path of the template beside a panel's source, the folder of the
 // workspace that its ID names. There need not be one: then found is false.
 func Find(src seed.Source, panelID string) (name string, found bool, err error) {
-	name, err = locate(src, panelID)
-	if err == nil {
-		_, err = src.Root.Stat(name)
+	if panelID == "" {
+		return "", false, nil
 	}
+	name, err = locate(src, panelID+"/"+FileName)
 	switch fserr.CodeOf(err) {
 	case 0:
 		return name, true, nil

@@ -128,6 +128,27 @@ func (tr *trap) commit2() {
 	tr.wasSprung()
 }
 
+func TestConfigurationIsNotRead(t *testing.T) {
+	w := newWorkspace(t)
+	w.repo("r", "f=1")
+	w.write("r/.git/config", "[core\n\tnonsense = [[[\n")
+	w.template("t", "deps: {/r: {repo: r, ref: main}}")
+	if _, err := w.build("t"); err != nil {
+		t.Errorf("a damaged configuration is in the way: %v", err)
+	}
+}
+
+func TestWorkspaceThatIsARepository(t *testing.T) {
+	w := newWorkspace(t)
+	w.repo("", "f=1")
+	w.template("t", "deps: {/: {repo: .}}")
+	b, err := w.build("t")
+	must(t, err)
+	if got := files(t, b.Tree); len(got) != 1 || got["f"] != "-rw-r--r-- 1" {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestReplacedObjectsAreNotRead(t *testing.T) {
 	w := newWorkspace(t)
 	w.repo("r", "f=true")
@@ -297,7 +318,7 @@ func TestBombIsStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w.commitTree(tree)
 			b := w.builder()
-			b.dirs.MaxFiles, b.dirs.MaxBytes = 200, 1999
+			b.opts.MaxFiles, b.opts.MaxBytes = 200, 1999
 			_, err := b.Build(context.Background(), w.mustResolve("t"), nil)
 			w.refusedAs(err, fserr.EFBIG, "more than 200 files")
 			if left := w.staged(); len(left) != 0 {

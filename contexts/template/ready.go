@@ -107,7 +107,7 @@ func (b *Builder) Ready(hash string) (*Built, error) {
 		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad template hash %.80q", hash)}
 	}
 	if len(hash) == hashDigits {
-		return load(b.dirs.Layers, hash)
+		return load(b.opts.Layers, hash)
 	}
 	all, err := b.List()
 	if err != nil {
@@ -125,7 +125,7 @@ func (b *Builder) Ready(hash string) (*Built, error) {
 
 // List returns the template layers that are ready, by hash.
 func (b *Builder) List() ([]Built, error) {
-	entries, err := os.ReadDir(b.dirs.Layers)
+	entries, err := os.ReadDir(b.opts.Layers)
 	if err != nil {
 		return nil, internal("list the templates", err)
 	}
@@ -134,7 +134,7 @@ func (b *Builder) List() ([]Built, error) {
 		if !e.IsDir() || len(e.Name()) != hashDigits {
 			continue
 		}
-		built, err := load(b.dirs.Layers, e.Name())
+		built, err := load(b.opts.Layers, e.Name())
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package template
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -149,10 +150,16 @@ func TestRepositoriesRefused(t *testing.T) {
 	must(t, os.Mkdir(w.in("odd/.git/objects"), 0o755))
 	must(t, os.MkdirAll(w.in("table/.git/reftable"), 0o755))
 	must(t, os.MkdirAll(w.in("table/.git/objects"), 0o755))
+	w.repo("pipe", "f=1")
+	out, err := exec.Command("mkfifo", w.in("pipe/.git/objects/pack/pack-1.idx")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("mkfifo: %v: %s", err, out)
+	}
 	for _, c := range []struct {
 		repo string
 		code fserr.Code
 	}{
+		{"pipe", fserr.EACCES},
 		{"link", fserr.ENOENT}, {"into", fserr.EACCES}, {".contexts/ctx_p", fserr.EINVAL}, {"worktree", fserr.EACCES}, {"up", fserr.EACCES},
 		{"shared", fserr.EACCES}, {"linked", fserr.ENOENT}, {"packs", fserr.EACCES}, {"empty", fserr.ENOENT}, {"plain", fserr.ENOENT},
 		{"circle", fserr.EINVAL}, {"odd", fserr.EINVAL}, {"table", fserr.EOPNOTSUPP}, {"nowhere", fserr.ENOENT},

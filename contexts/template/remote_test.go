@@ -106,9 +106,10 @@ func TestHTTP(t *testing.T) {
 func TestHTTPOfAnOlderServer(t *testing.T) {
 	w, srv, first, second := remote(t)
 	w.base = server(t, srv.dir, true).URL
-	srv.commit("r", "f=3")
+	inner := srv.commit("r", "f=3") // no ref's own, so this server does not give it alone
+	srv.commit("r", "f=4")
 	srv.gitIn("r", nil, "push", "-q", "../team/tools.git", "main")
-	w.checkRefs(t, map[string]string{first: first, second: second})
+	w.checkRefs(t, map[string]string{first: first, second: second, inner: inner})
 	missing := strings.Repeat("1", 40)
 	w.template("t", "deps: {/r: {repo: team/tools.git, ref: '"+missing+"'}}")
 	_, err := w.build("t")

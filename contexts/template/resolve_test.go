@@ -180,11 +180,13 @@ func TestFind(t *testing.T) {
 	w.write("panels/plain/index.ts", "")
 	src := w.source()
 	for id, want := range map[string]string{
-		"panels/editor": "panels/editor/" + FileName, "panels/plain": "", "panels/gone": "", "shell:x": "", "": "",
+		"panels/editor": "panels/editor/" + FileName, "panels/plain": "", "panels/gone": "", "shell:x": "", "": "", "panels/editor/" + FileName: "",
 	} {
 		name, found, err := Find(src, id)
 		if err != nil || name != want || found != (want != "") {
 			t.Errorf("%q: got %q %v %v, want %q", id, name, found, err, want)
 		}
 	}
+	_, _, err := Find(src, "../x")
+	w.refusedAs(err, fserr.EACCES, "out of the workspace")
 }

@@ -27,16 +27,17 @@ type Resolved struct {
 // Dep is one repository at a commit.
 type Dep struct {
 	// Path is absolute in the context, and clean.
-	Path string
+	Path string `json:"path"`
 	// Repo is as the template has it. Ref too, "HEAD" when it has none.
-	Repo, Ref string
+	Repo string `json:"repo"`
+	Ref  string `json:"ref"`
 	// Source identifies the repository: "workspace:packages/tools" or
 	// "git:https://host/packages/tools". It has no user and no password.
-	Source string
+	Source string `json:"source"`
 	// Commit is the full ID, in hex.
-	Commit string
+	Commit string `json:"commit"`
 	// From are the places that say so, the oldest ancestor's first.
-	From []Position
+	From []Position `json:"from"`
 }
 
 // canonicalFormat is the first line of Canonical.

@@ -67,9 +67,10 @@ const (
 // Position is a place in a template. The path is relative to the workspace, so it may travel.
 type Position struct {
 	// Template is the path of the file.
-	Template string
+	Template string `json:"template"`
 	// Line and Column count from 1; Column is 0 when it is not known.
-	Line, Column int
+	Line   int `json:"line"`
+	Column int `json:"column,omitempty"`
 }
 
 // String is "templates/base/context-template.yml:4:3".
