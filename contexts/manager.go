@@ -71,11 +71,16 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 func newManager(cfg Config, l Layout, root rootfs.Root) *Manager {
 	m := &Manager{
 		cfg: cfg, layout: l, locks: locks{dir: l.Locks}, layers: layer.New(l.Layers, cfg.Owner),
-		source:   seed.Source{Root: root, Dir: l.Workspace, Avoid: within(l.Workspace, l.Dir)},
+		source:   l.Source(root),
 		layering: make(chan struct{}, 1), flights: map[string]*flight{}, floor: map[ID]uint64{},
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
+}
+
+// Source is the workspace as what reads it sees it. root is the workspace's, opened to follow mounts.
+func (l Layout) Source(root rootfs.Root) seed.Source {
+	return seed.Source{Root: root, Dir: l.Workspace, Avoid: within(l.Workspace, l.Dir)}
 }
 
 // within returns dir relative to base, slash-separated, "" when it lies elsewhere.

@@ -1,5 +1,5 @@
 // Package command holds the commands of ctxfs that are a server, or work on one's state:
-// serve, run, config and doctor. Those that talk to a running server are in package cli.
+// serve, run, config, doctor and template. Those that talk to a running server are in package cli.
 package command
 
 import (
@@ -21,9 +21,9 @@ type Env struct {
 	Version string
 }
 
-// Commands returns serve, run, config and doctor.
+// Commands returns serve, run, config, doctor and template.
 func Commands(env Env) []*cobra.Command {
-	return []*cobra.Command{env.serveCommand(), env.runCommand(), env.configCommand(), env.doctorCommand()}
+	return []*cobra.Command{env.serveCommand(), env.runCommand(), env.configCommand(), env.doctorCommand(), env.templateCommand()}
 }
 
 // usageError is a command line that makes no sense.

@@ -23,11 +23,7 @@ func (x *examination) workspace() {
 		return
 	}
 	defer func() { _ = root.Close() }()
-	src := seed.Source{Root: root, Dir: x.layout.Workspace}
-	if rel, err := filepath.Rel(x.layout.Workspace, x.layout.Dir); err == nil && filepath.IsLocal(rel) {
-		src.Avoid = filepath.ToSlash(rel)
-	}
-	x.scan, err = seed.Walk(x.ctx, src, x.cfg.SeedOptions(), nil)
+	x.scan, err = seed.Walk(x.ctx, x.layout.Source(root), x.cfg.SeedOptions(), nil)
 	if err != nil {
 		x.say(markFail, "workspace", "%s cannot be read: %v", x.layout.Workspace, err)
 		return

@@ -1,0 +1,74 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/template"
+	"github.com/ctxfs/ctxfs/server"
+)
+
+func (e Env) templateCommand() *cobra.Command {
+	group := &cobra.Command{Use: "template", Short: "Look at context templates", Args: noArgs}
+	explain := withSettings(&cobra.Command{
+		Use: "explain [PATH]", Short: "Print what a template means now, and where each path of it comes from",
+		Long: "Reads the template at PATH, a folder or a file of the workspace (its root when there is none), with all that it\n" +
+			"extends, and prints the merged result with commits for refs. It asks repositories, and builds nothing.",
+		Args: cobra.MaximumNArgs(1),
+	})
+	base := explain.Flags().String("git-base", "", "URL below which repositories are looked for that the workspace does not have")
+	explain.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, _, err := e.load(cmd)
+		if err != nil {
+			return err
+		}
+		path := "."
+		if len(args) > 0 {
+			path = args[0]
+		}
+		resolved, err := resolve(cmd.Context(), cfg, *base, path)
+		if err != nil {
+			return err
+		}
+		if !wantsJSON(cmd) {
+			_, err = fmt.Fprint(e.Stdout, resolved.Explain())
+			return err
+		}
+		enc := json.NewEncoder(e.Stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(map[string]any{"hash": resolved.Hash, "chain": resolved.Chain, "deps": resolved.Deps})
+	}
+	group.AddCommand(explain)
+	return group
+}
+
+// resolve reads a template of the workspace, without its server.
+func resolve(ctx context.Context, cfg server.Config, base, path string) (_ *template.Resolved, err error) {
+	layout, err := contexts.NewLayout(cfg.Workspace, cfg.ContextsDir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := rootfs.Open(layout.Workspace, rootfs.Options{FollowMounts: true})
+	if err != nil {
+		return nil, fmt.Errorf("the workspace %s cannot be opened: %w", layout.Workspace, err)
+	}
+	defer func() { _ = root.Close() }()
+	scratch, err := os.MkdirTemp("", "ctxfs-template-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	resolver, err := template.NewResolver(layout.Source(root), template.Options{BaseURL: base, Scratch: scratch})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, resolver.Close()) }()
+	return resolver.Resolve(ctx, path)
+}
