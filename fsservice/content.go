@@ -126,7 +126,7 @@ func (p *Part) moved(n int) {
 }
 
 // contentPiece is how much of a body is written at a time, in bytes.
-const contentPiece = 128 << 10
+const contentPiece = 256 << 10
 
 // WriteContent does what WriteStream does with a path, with the content that body gives until
 // io.EOF; any other error of body's says that the content is not whole. It
