@@ -112,8 +112,8 @@ func (k *sockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (k *sockets) mayAsk(w http.ResponseWriter, r *http.Request) bool {
 	origin, ok := k.allows(r)
 	if !ok {
-		k.log.Info("a page may not open a session; --origin would let it", zap.String("origin", fserrpb.Printable(origin)))
-		say(w, http.StatusForbidden, "pages of this origin may not open a session; --origin lets them")
+		k.log.Info("a page may not ask here; --origin would let it open a session", zap.String("origin", fserrpb.Printable(origin)))
+		say(w, http.StatusForbidden, "pages of this origin may not ask here; --origin lets them open sessions")
 	}
 	return ok
 }

@@ -2,6 +2,7 @@ import { connect, type Socket } from "node:net";
 import { Buffer } from "node:buffer";
 import type { ContentRequest } from "../session/link.js";
 import type { Target } from "./target.js";
+import { requestHead } from "./upgrade.js";
 
 /** The answer's head has to fit into this, in bytes. */
 const headSize = 16 << 10;
@@ -17,6 +18,7 @@ const silence = 30_000;
  */
 export function fetchContent(target: Target, headers: Readonly<Record<string, string>>, request: ContentRequest): Promise<Uint8Array | undefined> {
   if (target.secure) return Promise.resolve(undefined);
+  const head = requestText(target, headers, request);
   return new Promise((resolve) => {
     const download = new Download();
     const socket = open(target, download);
@@ -26,7 +28,7 @@ export function fetchContent(target: Target, headers: Readonly<Record<string, st
       resolve(download.whole());
     };
     request.signal?.addEventListener("abort", done, { once: true });
-    socket.once("connect", () => { socket.write(requestText(target, headers, request)); });
+    socket.once("connect", () => { socket.write(head); });
     socket.setTimeout(silence, done).once("error", done).once("close", done);
     download.ondone = done;
   });
@@ -48,8 +50,7 @@ function requestText(target: Target, headers: Readonly<Record<string, string>>, 
   if (rawPath && rawPath.length > 0) query.set("raw_path", Buffer.from(rawPath).toString("base64"));
   if (contextId) query.set("context_id", contextId);
   const lines = [`GET /v1/content?${query.toString()} HTTP/1.1`, `Host: ${target.host ?? "localhost"}`, "Connection: close"];
-  for (const [name, value] of Object.entries(headers)) lines.push(`${name}: ${value}`);
-  return `${lines.join("\r\n")}\r\n\r\n`;
+  return requestHead(lines, headers);
 }
 
 /** Takes an answer: its head first, and then the content, into memory of its size. */

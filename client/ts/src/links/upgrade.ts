@@ -12,15 +12,21 @@ export interface Upgrade {
   readonly accept: string;
 }
 
+/** The head of a request: its lines, and headers, which must not end the head. */
+export function requestHead(lines: readonly string[], headers: Readonly<Record<string, string>>): string {
+  const all = [...lines];
+  for (const [name, value] of Object.entries(headers)) {
+    if (/[^\t\x20-\x7e]/.test(value)) throw new TypeError(`${name} cannot be sent: it holds more than visible characters`);
+    all.push(`${name}: ${value}`);
+  }
+  return `${all.join("\r\n")}\r\n\r\n`;
+}
+
 /** Makes a request to go on as WebSocket. */
 export function upgradeRequest(host: string, headers: Readonly<Record<string, string>>): Upgrade {
   const key = randomBytes(16).toString("base64");
   const lines = ["GET /v1/session HTTP/1.1", `Host: ${host}`, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", `Sec-WebSocket-Key: ${key}`];
-  for (const [name, value] of Object.entries(headers)) {
-    if (/[^\t\x20-\x7e]/.test(value)) throw new TypeError(`${name} cannot be sent: it holds more than visible characters`);
-    lines.push(`${name}: ${value}`);
-  }
-  return { request: `${lines.join("\r\n")}\r\n\r\n`, accept: createHash("sha1").update(key + guid).digest("base64") };
+  return { request: requestHead(lines, headers), accept: createHash("sha1").update(key + guid).digest("base64") };
 }
 
 /** Collects the answer to an upgrade. */
