@@ -67,7 +67,7 @@ func Root(env Env, more ...*cobra.Command) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	a.globalFlags(root)
 	a.addGroups(root)
-	root.AddCommand(more...)
+	addCommands(root, more)
 	return root
 }
 
@@ -91,7 +91,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		commands  []*cobra.Command
 	}{
 		{"files", "Files of a context:", a.fileCommands()},
-		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.seedCommand(), a.panelCommand()}},
+		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.seedCommand(), a.panelCommand(), a.templateCommand()}},
 		{"server", "The server:", []*cobra.Command{a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},
 	}
 	for _, g := range groups {

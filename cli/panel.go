@@ -20,34 +20,58 @@ func (a *app) panelCommand() *cobra.Command {
 }
 
 func (a *app) panelOpenCommand() *cobra.Command {
-	var export, readOnly bool
-	var ttl time.Duration
+	var o panelFlags
 	cmd := &cobra.Command{
 		Use: "open ID", Short: "Open a panel: seed its context and print a token", Args: usage(cobra.ExactArgs(1)),
 		Example: "  eval \"$(ctxfs panel open --export panels/editor)\"",
 		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
-			opts := []client.PanelOption{client.TokenLife(ttl)}
-			if a.context != "" {
-				opts = append(opts, client.InContext(a.context))
-			}
-			if readOnly {
-				opts = append(opts, client.ReadOnly())
-			}
-			p, err := c.OpenPanel(ctx, args[0], opts...)
+			p, err := c.OpenPanel(ctx, args[0], o.options(a.context)...)
 			if err != nil {
 				return err
 			}
 			defer func() { _ = p.Close() }()
-			if export {
+			if why := p.Opened().GetTemplateUnasked(); why != "" {
+				if err := a.warn("the template may have moved: " + printable(why)); err != nil {
+					return err
+				}
+			}
+			if o.export {
 				return a.exports(c, p)
 			}
 			return a.printPanel(p)
 		}),
 	}
-	cmd.Flags().BoolVar(&export, "export", false, "print shell exports of CTXFS_ADDRESS, CTXFS_TOKEN and CTXFS_CONTEXT")
-	cmd.Flags().BoolVar(&readOnly, "read-only", false, "refuse mutations to the panel")
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "life of the token; 0 means the server's default")
+	f := cmd.Flags()
+	f.BoolVar(&o.export, "export", false, "print shell exports of CTXFS_ADDRESS, CTXFS_TOKEN and CTXFS_CONTEXT")
+	f.BoolVar(&o.readOnly, "read-only", false, "refuse mutations to the panel")
+	f.StringVar(&o.template, "template", "", "make the context from this template, a folder or file of the workspace")
+	f.BoolVar(&o.unsafe, "unsafe", false, "allow an unsafe_noctx context, which starts empty")
+	f.DurationVar(&o.ttl, "ttl", 0, "life of the token; 0 means the server's default")
 	return cmd
+}
+
+// panelFlags are those of panel open.
+type panelFlags struct {
+	export, readOnly, unsafe bool
+	template                 string
+	ttl                      time.Duration
+}
+
+func (o panelFlags) options(contextID string) []client.PanelOption {
+	opts := []client.PanelOption{client.TokenLife(o.ttl)}
+	if contextID != "" {
+		opts = append(opts, client.InContext(contextID))
+	}
+	if o.template != "" {
+		opts = append(opts, client.FromTemplate(o.template))
+	}
+	if o.readOnly {
+		opts = append(opts, client.ReadOnly())
+	}
+	if o.unsafe {
+		opts = append(opts, client.Unsafe())
+	}
+	return opts
 }
 
 func (a *app) exports(c *client.Client, p *client.Panel) error {

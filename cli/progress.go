@@ -46,6 +46,7 @@ var phaseNames = map[ctxfsv1.SeedPhase]string{
 	ctxfsv1.SeedPhase_SEED_PHASE_WAITING:   "waiting for another process",
 	ctxfsv1.SeedPhase_SEED_PHASE_SCANNING:  "looking at the workspace",
 	ctxfsv1.SeedPhase_SEED_PHASE_LAYERING:  "copying the workspace",
+	ctxfsv1.SeedPhase_SEED_PHASE_BUILDING:  "building the template",
 	ctxfsv1.SeedPhase_SEED_PHASE_COPYING:   "making the folder",
 	ctxfsv1.SeedPhase_SEED_PHASE_RECORDING: "recording",
 }

@@ -20,6 +20,15 @@ func InContext(id string) PanelOption {
 	return func(r *ctxfsv1.OpenPanelRequest) { r.ContextId = id }
 }
 
+// FromTemplate makes the context from the template at path, a folder or file of the workspace, instead of from the one beside
+// the panel's source, or from the workspace.
+func FromTemplate(path string) PanelOption {
+	return func(r *ctxfsv1.OpenPanelRequest) { r.Template = path }
+}
+
+// Unsafe lets the panel use an unsafe_noctx context, which starts empty; without InContext it gets one of its own.
+func Unsafe() PanelOption { return func(r *ctxfsv1.OpenPanelRequest) { r.Unsafe = true } }
+
 // ReadOnly refuses mutations to the panel.
 func ReadOnly() PanelOption { return func(r *ctxfsv1.OpenPanelRequest) { r.ReadOnly = true } }
 
@@ -48,7 +57,8 @@ func (c *Client) panelService() ctxfsv1.PanelServiceClient {
 }
 
 // OpenPanel binds a panel to its context, seeds the context when it is missing, and gets a
-// token. Opening again is a reload: the same context, a further token.
+// token. Opening again is a reload: the same context, a further token. When the panel's template means something
+// else than before it is the new context, and who has the panel open must open it again.
 func (c *Client) OpenPanel(ctx context.Context, id string, opts ...PanelOption) (*Panel, error) {
 	req := &ctxfsv1.OpenPanelRequest{PanelId: id}
 	for _, o := range opts {

@@ -27,6 +27,8 @@ type Config struct {
 	Drivers []driver.Driver
 	// Seed says what is copied.
 	Seed seed.Options
+	// Templates says where templates find their repositories.
+	Templates TemplateOptions
 	// DiskReserve is how many bytes a seeding must leave free; 0 means none.
 	DiskReserve int64
 	// Log may be nil.

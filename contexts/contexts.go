@@ -151,11 +151,12 @@ type Info struct {
 type Phase string
 
 // The phases of seeding, in order. PhaseScanning and PhaseLayering are passed over
-// when a current layer exists.
+// when a current layer exists; PhaseBuilding stands in their place for a template that is not built yet.
 const (
 	PhaseWaiting  Phase = "waiting"  // another process seeds
 	PhaseScanning Phase = "scanning" // discovery and stat walk of the workspace
 	PhaseLayering Phase = "layering" // copying the live tree into a layer
+	PhaseBuilding Phase = "building" // writing a template's repositories into a layer
 	PhaseCopying  Phase = "copying"  // making the folder from the layer
 	PhaseRecord   Phase = "recording"
 )

@@ -17,12 +17,8 @@ import (
 // Ensure implements Gate.
 func (m *Manager) Ensure(ctx context.Context, id ID, opts EnsureOptions, progress func(Progress)) (Ensured, error) {
 	start := m.cfg.now()
-	parts, err := ParseID(string(id))
-	if err != nil {
+	if _, err := ParseID(string(id)); err != nil {
 		return Ensured{}, err
-	}
-	if parts.TemplateHash != "" {
-		return Ensured{}, NoTemplates(id)
 	}
 	ensured, err := m.ensure(ctx, id, opts, progress)
 	if err != nil {

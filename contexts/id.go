@@ -58,10 +58,10 @@ func splitID(s string) (IDParts, bool) {
 	if m := templatePattern.FindStringSubmatch(s); m != nil {
 		return IDParts{Mode: ModeSafe, TemplateHash: m[1], InstanceID: m[2]}, true
 	}
-	if name, ok := strings.CutPrefix(s, "ctx_"); ok {
+	if name, ok := strings.CutPrefix(s, workspacePrefix); ok {
 		return IDParts{Mode: ModeSafe, InstanceID: name}, true
 	}
-	if name, ok := strings.CutPrefix(s, "unsafe_noctx_"); ok {
+	if name, ok := strings.CutPrefix(s, unsafePrefix); ok {
 		return IDParts{Mode: ModeUnsafe, InstanceID: name}, true
 	}
 	return IDParts{}, false
@@ -75,25 +75,45 @@ func badID(s, why string) error {
 // ":" replaced by "~". A panel ID with other characters than [A-Za-z0-9._~-/:],
 // or one too long, is EINVAL whose hint is an explicit context ID. The mapping
 // is not injective; the records refuse a collision.
-func IDForPanel(panelID string) (ID, error) {
-	name := strings.NewReplacer("/", "~", ":", "~").Replace(panelID)
-	id := "ctx_" + name
+func IDForPanel(panelID string) (ID, error) { return derive(workspacePrefix, panelID) }
+
+// UnsafeIDForPanel derives the ID of the context of an unsafe panel, which starts empty. Errors as IDForPanel.
+func UnsafeIDForPanel(panelID string) (ID, error) { return derive(unsafePrefix, panelID) }
+
+// TemplateIDForPanel derives the ID of a panel's context made from the template of a hash, of
+// which the first 12 digits are taken. Errors as IDForPanel.
+func TemplateIDForPanel(hash, panelID string) (ID, error) {
+	if len(hash) < templateDigits {
+		return "", &fserr.Error{Code: fserr.EINVAL, Kind: fserr.KindContext, Detail: fmt.Sprintf("bad template hash %q", hash)}
+	}
+	return derive("safe_tpl_"+hash[:templateDigits]+"_", panelID)
+}
+
+// The prefixes of IDs, and how many digits of a template's hash one has.
+const (
+	workspacePrefix = "ctx_"
+	unsafePrefix    = "unsafe_noctx_"
+	templateDigits  = 12
+)
+
+func derive(prefix, panelID string) (ID, error) {
+	id := prefix + instanceOf(panelID)
 	if _, err := ParseID(id); err != nil || strings.Contains(panelID, "..") {
 		return "", &fserr.Error{
 			Code: fserr.EINVAL, Kind: fserr.KindContext,
 			Detail: fmt.Sprintf("panel ID %.80q has no context ID of its own", panelID),
-			Hint:   "use 1 to 196 of A-Z a-z 0-9 . _ ~ - / :, without '..', or name an explicit context_id",
+			Hint:   fmt.Sprintf("use 1 to %d of A-Z a-z 0-9 . _ ~ - / :, without '..', or name an explicit context_id", MaxID-len(prefix)),
 		}
 	}
 	return ID(id), nil
 }
 
-// NoTemplates returns the refusal of a template context's ID: this version has no
-// templates, so no hash is known.
-func NoTemplates(id ID) error {
-	return &fserr.Error{
-		Code: fserr.EINVAL, Kind: fserr.KindContext,
-		Detail: fmt.Sprintf("the template of context '%s' is unknown", id),
-		Hint:   "templates are not available in this version; use ctx_NAME",
-	}
+func instanceOf(panelID string) string {
+	return strings.NewReplacer("/", "~", ":", "~").Replace(panelID)
+}
+
+// DerivedFrom reports whether an ID, of whichever form, is one that panelID leads to.
+func DerivedFrom(id ID, panelID string) bool {
+	p, err := ParseID(string(id))
+	return err == nil && p.InstanceID == instanceOf(panelID) && !strings.Contains(panelID, "..")
 }

@@ -18,8 +18,12 @@ import (
 // last one no longer holds; nil when the context starts empty. Seedings of one process
 // take turns: the second finds the first one's layer.
 func (m *Manager) layerFor(ctx context.Context, f *flight) (*layer.Layer, error) {
-	if p, err := ParseID(string(f.id)); err != nil || p.Mode == ModeUnsafe {
+	p, err := ParseID(string(f.id))
+	switch {
+	case err != nil || p.Mode == ModeUnsafe:
 		return nil, err
+	case p.TemplateHash != "":
+		return m.templateLayer(ctx, f, p.TemplateHash)
 	}
 	select {
 	case m.layering <- struct{}{}:
@@ -77,14 +81,14 @@ func (m *Manager) buildLayer(ctx context.Context, f *flight, scan *seed.Scan) (*
 		return nil, err
 	}
 	m.cfg.onPhase("layered")
-	m.recordLayer(ctx, l)
+	m.recordLayer(ctx, l, "workspace")
 	return l, m.closingWalk(ctx, l)
 }
 
 // recordLayer tells the store of a layer. The directory is the truth, so a failure only costs a listing.
-func (m *Manager) recordLayer(ctx context.Context, l *layer.Layer) {
+func (m *Manager) recordLayer(ctx context.Context, l *layer.Layer, kind string) {
 	err := m.cfg.Store.Layers().Put(ctx, metadata.Layer{
-		Digest: l.Digest, Kind: "workspace", Files: l.Manifest.Files, Bytes: l.Manifest.Bytes, CreatedAt: m.cfg.now().UTC(),
+		Digest: l.Digest, Kind: kind, Files: l.Manifest.Files, Bytes: l.Manifest.Bytes, CreatedAt: m.cfg.now().UTC(),
 	})
 	if err != nil {
 		m.cfg.Log.Warn("a layer could not be recorded", zap.String("layer", l.Digest), zap.Error(err))
@@ -127,18 +131,22 @@ func spaceFor(scan *seed.Scan) int64 {
 
 // checkSpace refuses (ENOSPC) a seeding that would not leave the reserve.
 func (m *Manager) checkSpace(id ID, scan *seed.Scan, copies int64) error {
+	return m.checkNeed(fmt.Sprintf("seed context '%s'", id), spaceFor(scan)*copies)
+}
+
+// checkNeed refuses (ENOSPC) to do what takes need bytes and would not leave the reserve.
+func (m *Manager) checkNeed(what string, need int64) error {
 	free, err := freeBytes(m.layout.Staging)
 	if err != nil {
 		return nil //nolint:nilerr // a system that cannot tell does not refuse; the copy itself will
 	}
-	need := spaceFor(scan) * copies
 	if free-need >= m.cfg.DiskReserve {
 		return nil
 	}
 	return &fserr.Error{
 		Code: fserr.ENOSPC, Kind: fserr.KindContext,
-		Detail: fmt.Sprintf("no space to seed context '%s': it needs about %s and must leave %s, %s are free",
-			id, seed.Size(need), seed.Size(m.cfg.DiskReserve), seed.Size(max(free, 0))),
+		Detail: fmt.Sprintf("no space to %s: it needs about %s and must leave %s, %s are free",
+			what, seed.Size(need), seed.Size(m.cfg.DiskReserve), seed.Size(max(free, 0))),
 		Hint: "free space, delete a context, or lower --disk-reserve",
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -104,14 +105,14 @@ func (l locks) held(f *flock.Flock, ok bool, err error) (func(), error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// removeUnused removes the lock files of contexts. Only under sweep's lock: nobody waits for one then.
+// removeUnused removes the lock files of contexts and templates. Only under sweep's lock: nobody waits for one then.
 func (l locks) removeUnused() {
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".context.lock") {
+		if strings.HasSuffix(e.Name(), ".context.lock") || strings.HasPrefix(e.Name(), template.LockPrefix) {
 			_ = os.Remove(filepath.Join(l.dir, e.Name())) // an empty file that stays does no harm
 		}
 	}

@@ -2,6 +2,7 @@ package contexts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,8 @@ type Manager struct {
 	locks  locks
 	layers *layer.Store
 	source seed.Source
+	// templates is what Open makes of cfg.Templates.
+	templates *templates
 
 	// ctx ends with Close; wg has every goroutine that outlives the call that began it.
 	ctx    context.Context //nolint:containedctx // the Manager's own life
@@ -60,7 +63,12 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, layoutError(fserr.CodeOf(err), err, "workspace %s cannot be opened: %s", l.Workspace, fserr.CodeOf(err).Text())
 	}
+	templates, err := openTemplates(cfg, l, l.Source(root))
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
 	m := newManager(cfg, l, root)
+	m.templates = templates
 	if err := m.reconcile(ctx); err != nil {
 		_ = m.Close() // the first error counts
 		return nil, err
@@ -123,6 +131,9 @@ func (m *Manager) Close() error {
 	})
 	m.wg.Wait()
 	m.unmountUnused()
+	if e := m.templates.close(); err == nil && e != nil {
+		err = fmt.Errorf("close the repositories of templates: %w", e)
+	}
 	if e := m.source.Root.Close(); err == nil && e != nil {
 		err = fmt.Errorf("close the workspace: %w", e)
 	}

@@ -105,7 +105,7 @@ func (s *Service) ensure(ctx context.Context, id panels.Identity) (*contexts.Acc
 		return nil, err
 	}
 	var opts contexts.EnsureOptions
-	if own, err := contexts.IDForPanel(id.Panel); err == nil && own == id.Context {
+	if contexts.DerivedFrom(id.Context, id.Panel) {
 		opts.OwnerPanel = id.Panel
 	}
 	if _, err := s.gate.Ensure(ctx, id.Context, opts, nil); err != nil {

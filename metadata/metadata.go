@@ -129,7 +129,7 @@ type Tokens interface {
 type Layer struct {
 	// Digest names the directory, the key.
 	Digest string
-	// Kind is "workspace".
+	// Kind is "workspace", or "template": then Digest is the template's hash.
 	Kind         string
 	Files, Bytes int64
 	CreatedAt    time.Time

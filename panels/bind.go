@@ -18,6 +18,10 @@ const MaxPanelID = 200
 type bound struct {
 	rec   metadata.Panel
 	owner string
+	// unasked is Opened.TemplateUnasked.
+	unasked string
+	// seeded says that binding it waited for a seeding.
+	seeded bool
 }
 
 func (b bound) id() contexts.ID { return contexts.ID(b.rec.ContextID) }
@@ -28,16 +32,95 @@ func (r *Registry) bind(ctx context.Context, req OpenRequest, reopen bool) (boun
 	if err := checkPanelID(req.PanelID); err != nil {
 		return bound{}, err
 	}
+	old, err := r.bindingOf(ctx, req.PanelID)
+	if err != nil {
+		return bound{}, err
+	}
+	// A template is asked for, and a new context made, without the lock: both may take minutes.
+	c, err := r.choose(ctx, req, old, reopen)
+	if err != nil {
+		return bound{}, err
+	}
+	if old != nil && req.ContextID == "" && c.id != contexts.ID(old.ContextID) {
+		return r.move(ctx, req, c, reopen)
+	}
 	r.binding.Lock()
 	defer r.binding.Unlock()
-	rec, err := r.cfg.Store.Panels().Get(ctx, req.PanelID)
+	b, err := r.bindTo(ctx, req, c.id, reopen)
+	b.unasked = c.unasked
+	return b, err
+}
+
+// bindingOf returns a panel's record, nil when it has none.
+func (r *Registry) bindingOf(ctx context.Context, panelID string) (*metadata.Panel, error) {
+	rec, err := r.cfg.Store.Panels().Get(ctx, panelID)
 	switch {
 	case errors.Is(err, metadata.ErrNotFound):
-		return r.bindNew(ctx, req)
+		return nil, nil //nolint:nilnil // a panel without binding is no failure
 	case err != nil:
-		return bound{}, fmt.Errorf("read panel %q: %w", req.PanelID, err)
+		return nil, fmt.Errorf("read panel %q: %w", panelID, err)
 	}
-	return r.bindAgain(ctx, rec, req, reopen)
+	return &rec, nil
+}
+
+// bindTo binds a panel to a context, or finds that it is. A request that names none takes what another
+// one has bound it to meanwhile. r.binding is held.
+func (r *Registry) bindTo(ctx context.Context, req OpenRequest, id contexts.ID, reopen bool) (bound, error) {
+	old, err := r.bindingOf(ctx, req.PanelID)
+	switch {
+	case err != nil:
+		return bound{}, err
+	case old == nil:
+		return r.bindNew(ctx, req, id)
+	case req.ContextID == "":
+		id = contexts.ID(old.ContextID)
+	}
+	return r.bindAgain(ctx, *old, req, id, reopen)
+}
+
+// move binds a panel to another context, whose template its own now is. A panel is in one context at a time: who still has a
+// token for the old one must open the panel again. The old context stays.
+func (r *Registry) move(ctx context.Context, req OpenRequest, c choice, reopen bool) (bound, error) {
+	e, err := r.cfg.Contexts.Ensure(ctx, c.id, contexts.EnsureOptions{OwnerPanel: req.PanelID}, nil)
+	if err != nil {
+		return bound{}, err // it keeps what it has
+	}
+	b, moved, err := r.rebind(ctx, req, c.id, reopen)
+	b.seeded = e.Seeded
+	if moved {
+		r.cache.dropPanel(req.PanelID)
+		r.closed(req.PanelID)
+	}
+	return b, err
+}
+
+// rebind gives a panel's record another context, unless somebody has done so meanwhile.
+func (r *Registry) rebind(ctx context.Context, req OpenRequest, id contexts.ID, reopen bool) (b bound, moved bool, err error) {
+	r.binding.Lock()
+	defer r.binding.Unlock()
+	rec, err := r.bindingOf(ctx, req.PanelID)
+	if err != nil {
+		return bound{}, false, err
+	}
+	if rec == nil || rec.ContextID == string(id) {
+		b, err = r.bindTo(ctx, req, id, reopen)
+		return b, false, err
+	}
+	rec.ContextID = string(id)
+	if reopen {
+		rec.ReadOnly, rec.OpenedAt, rec.ClosedAt = req.ReadOnly, r.cfg.Now(), zeroTime
+	}
+	b = bound{rec: *rec, owner: derivedOwner(*rec)}
+	if err := r.checkCollisions(ctx, b); err != nil {
+		return bound{}, false, err
+	}
+	if _, err := r.cfg.Store.Tokens().DeletePanel(ctx, rec.ID); err != nil {
+		return bound{}, false, fmt.Errorf("revoke the tokens of panel %q: %w", rec.ID, err)
+	}
+	if err := r.cfg.Store.Panels().Update(ctx, *rec); err != nil {
+		return bound{}, false, fmt.Errorf("bind panel %q: %w", rec.ID, err)
+	}
+	return b, true, nil
 }
 
 // checkPanelID refuses what could not be shown or kept; what has no derived
@@ -64,13 +147,9 @@ func checkPanelID(id string) error {
 	return nil
 }
 
-func (r *Registry) bindAgain(ctx context.Context, rec metadata.Panel, req OpenRequest, reopen bool) (bound, error) {
-	if req.ContextID != "" && req.ContextID != rec.ContextID {
-		return bound{}, &fserr.Error{
-			Code: fserr.EEXIST, Kind: fserr.KindContext,
-			Detail: fmt.Sprintf("panel %q is bound to context '%s', not '%s'", rec.ID, rec.ContextID, req.ContextID),
-			Hint:   "delete that context first, or open another panel",
-		}
+func (r *Registry) bindAgain(ctx context.Context, rec metadata.Panel, req OpenRequest, id contexts.ID, reopen bool) (bound, error) {
+	if string(id) != rec.ContextID {
+		return bound{}, boundElsewhere(rec, "'"+string(id)+"'")
 	}
 	if reopen && (!rec.ClosedAt.IsZero() || rec.ReadOnly != req.ReadOnly) {
 		if !rec.ClosedAt.IsZero() {
@@ -85,11 +164,7 @@ func (r *Registry) bindAgain(ctx context.Context, rec metadata.Panel, req OpenRe
 	return bound{rec: rec, owner: derivedOwner(rec)}, nil
 }
 
-func (r *Registry) bindNew(ctx context.Context, req OpenRequest) (bound, error) {
-	id, err := contextFor(req)
-	if err != nil {
-		return bound{}, err
-	}
+func (r *Registry) bindNew(ctx context.Context, req OpenRequest, id contexts.ID) (bound, error) {
 	rec := metadata.Panel{ID: req.PanelID, ContextID: string(id), ReadOnly: req.ReadOnly, OpenedAt: r.cfg.Now()}
 	b := bound{rec: rec, owner: derivedOwner(rec)}
 	if req.ContextID != "" {
@@ -98,7 +173,7 @@ func (r *Registry) bindNew(ctx context.Context, req OpenRequest) (bound, error) 
 	if err := r.checkCollisions(ctx, b); err != nil {
 		return bound{}, err
 	}
-	err = r.cfg.Store.Panels().Bind(ctx, rec)
+	err := r.cfg.Store.Panels().Bind(ctx, rec)
 	if errors.Is(err, metadata.ErrConflict) {
 		return bound{}, collision("panel %q differs only by case from another panel's ID", rec.ID)
 	}
@@ -108,23 +183,9 @@ func (r *Registry) bindNew(ctx context.Context, req OpenRequest) (bound, error) 
 	return b, nil
 }
 
-func contextFor(req OpenRequest) (contexts.ID, error) {
-	if req.ContextID == "" {
-		return contexts.IDForPanel(req.PanelID)
-	}
-	p, err := contexts.ParseID(req.ContextID)
-	if err != nil {
-		return "", err
-	}
-	if p.TemplateHash != "" {
-		return "", contexts.NoTemplates(contexts.ID(req.ContextID))
-	}
-	return contexts.ID(req.ContextID), nil
-}
-
-// derivedOwner returns the panel's ID when its context ID is the one derived from it.
+// derivedOwner returns the panel's ID when its context ID is one that is derived from it.
 func derivedOwner(rec metadata.Panel) string {
-	if id, err := contexts.IDForPanel(rec.ID); err == nil && string(id) == rec.ContextID {
+	if contexts.DerivedFrom(contexts.ID(rec.ContextID), rec.ID) {
 		return rec.ID
 	}
 	return ""

@@ -58,12 +58,13 @@ func IdentityFrom(ctx context.Context) Identity {
 // Service is the panel registry.
 type Service interface {
 	// Open binds a panel to its context, ensures the context, and issues a token.
-	// Opening again is a reload: the same binding, a further token. EINVAL for a bad
-	// panel ID (the hint: name a context ID); EEXIST when the derived context
+	// Opening again is a reload: the same binding, a further token. A panel whose template means something else
+	// than before gets the new context; its older tokens end, and the old context stays. EINVAL for a bad
+	// panel ID (the hint: name a context ID) and for a template that is wrong, with file and line; EEXIST when the derived context
 	// belongs to another panel, or differs from another ID only by case.
 	Open(ctx context.Context, req OpenRequest, progress func(contexts.Progress)) (Opened, error)
 	// Bind is Open without a token, for a host that acts for a panel. It does not
-	// wait for the seeding: the file service ensures.
+	// wait for the seeding: the file service ensures. Of a new panel the template is resolved.
 	Bind(ctx context.Context, panelID string) (Panel, error)
 	// Authenticate returns the identity of a token. EACCES when it is unknown, expired or revoked; the hint says which.
 	Authenticate(ctx context.Context, token string) (Identity, error)
@@ -83,7 +84,11 @@ type OpenRequest struct {
 	// ContextID, when set, is used instead of the derived one, to share a folder.
 	// It must equal the panel's binding when the panel was opened before (EEXIST).
 	ContextID string
-	ReadOnly  bool
+	// Template is the path of the template that the context is made from; "" means the one beside the panel's source, if there is one.
+	Template string
+	// Unsafe panels alone may use unsafe_noctx contexts, which start empty. They get one when ContextID is "".
+	Unsafe   bool
+	ReadOnly bool
 	// TTL of the token; 0 means the configured default (24 h).
 	TTL time.Duration
 }
@@ -95,6 +100,9 @@ type Opened struct {
 	Seeded       bool
 	Took         time.Duration
 	Files, Bytes int64
+	// TemplateUnasked says why the template's repositories could not be asked whether they have moved: the panel
+	// then keeps the context that it has. "" when they were asked, or there is no template.
+	TemplateUnasked string
 }
 
 // Token is a bearer token as handed to its panel. It is never stored.

@@ -19,6 +19,8 @@ const DefaultTTL = 24 * time.Hour
 // Config of New. Contexts and Store are required.
 type Config struct {
 	Contexts contexts.Admin
+	// Templates resolves panels' templates; nil means that there are none.
+	Templates contexts.Templates
 	// Store keeps bindings and tokens; the Registry does not close it.
 	Store metadata.Store
 	// DefaultTTL of tokens; 0 means DefaultTTL.
@@ -82,7 +84,7 @@ func (r *Registry) Open(ctx context.Context, req OpenRequest, progress func(cont
 	if err != nil {
 		return Opened{}, err
 	}
-	return Opened{Panel: p, Token: tok, Seeded: e.Seeded, Took: e.Took, Files: e.Files, Bytes: e.Bytes}, nil
+	return Opened{Panel: p, Token: tok, Seeded: e.Seeded || b.seeded, Took: e.Took, Files: e.Files, Bytes: e.Bytes, TemplateUnasked: b.unasked}, nil
 }
 
 // Bind implements Service.

@@ -189,7 +189,7 @@ func TestBadPanels(t *testing.T) {
 	h.refuses(OpenRequest{PanelID: "a\x00b"}, fserr.EINVAL)
 	h.refuses(OpenRequest{PanelID: strings.Repeat("x", 201)}, fserr.EINVAL)
 	h.refuses(OpenRequest{PanelID: "p", ContextID: "../etc"}, fserr.EINVAL)
-	h.refuses(OpenRequest{PanelID: "p", ContextID: "safe_tpl_0123456789ab_x"}, fserr.EINVAL, "templates")
+	h.refuses(OpenRequest{PanelID: "p", ContextID: "safe_tpl_0123456789ab_x"}, fserr.EINVAL, "template build")
 	h.refuses(OpenRequest{PanelID: "p", TTL: -1}, fserr.EINVAL)
 	if list, err := h.List(context.Background()); err != nil || len(list) != 0 {
 		t.Errorf("refused panels left %+v, %v", list, err)

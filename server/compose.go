@@ -48,10 +48,11 @@ func (s *Server) compose(context.Context) error {
 	s.observeParts()
 	s.grpc = grpc.NewServer(s.options(buffers, handed)...)
 	ctxfsv1.RegisterFsServiceServer(s.grpc, s.fs)
-	ctxfsv1.RegisterContextServiceServer(s.grpc, &services.Contexts{Contexts: p.contexts, Version: s.deps.Version, Driver: s.info.Driver})
+	ctxfsv1.RegisterContextServiceServer(s.grpc, &services.Contexts{Contexts: p.contexts, Templates: p.contexts, Version: s.deps.Version, Driver: s.info.Driver})
 	ctxfsv1.RegisterPanelServiceServer(s.grpc, &services.Panels{
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
 	})
+	ctxfsv1.RegisterTemplateServiceServer(s.grpc, &services.Templates{Templates: p.contexts})
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)

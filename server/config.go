@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/panels"
 )
@@ -54,6 +55,11 @@ type Config struct {
 	// SeedMaxFiles and SeedMaxBytes are the size guard.
 	SeedMaxFiles int64 `koanf:"seed_max_files"`
 	SeedMaxBytes Size  `koanf:"seed_max_bytes"`
+	// GitBase is a URL (file, http, https, ssh) below which templates' repositories are looked for that the workspace does not have; "" means none.
+	GitBase string `koanf:"git_base"`
+	// GitTimeout bounds one question to a repository, GitFetchTimeout one fetch.
+	GitTimeout      time.Duration `koanf:"git_timeout"`
+	GitFetchTimeout time.Duration `koanf:"git_fetch_timeout"`
 	// DiskReserve is what seeding leaves free on the disk; below it the server is not ready.
 	DiskReserve Size `koanf:"disk_reserve"`
 	// LogLevel is debug, info, warn or error; LogFormat auto, json or text.
@@ -78,6 +84,7 @@ func DefaultConfig() Config {
 		LeaseGrace: panels.DefaultGrace, Keepalive: 30 * time.Second,
 		HandlesPerPanel: 1024, HandlesTotal: 8192, TokenTTL: 24 * time.Hour,
 		SeedSelect: string(seed.SelectAll), SeedMaxFiles: seed.DefaultMaxFiles, SeedMaxBytes: seed.DefaultMaxBytes,
+		GitTimeout: time.Minute, GitFetchTimeout: 10 * time.Minute,
 		DiskReserve: 1 << 30, LogLevel: "info", LogFormat: "auto", Metrics: true,
 	}
 }
@@ -108,6 +115,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.Duration("keepalive", d.Keepalive, "how often a silent connection is asked whether it lives")
 	fs.Duration("token-ttl", d.TokenTTL, "life of a panel's token")
 	seedFlags(fs, d)
+	gitFlags(fs, d)
 	fs.String("log-level", d.LogLevel, "debug, info, warn or error")
 	fs.String("log-format", d.LogFormat, "auto (text on a terminal, else json), json or text")
 	fs.Bool("metrics", d.Metrics, "serve /metrics on --http, to whoever has the host token")
@@ -125,6 +133,17 @@ func seedFlags(fs *pflag.FlagSet, d Config) {
 	maxBytes, reserve := d.SeedMaxBytes, d.DiskReserve
 	fs.Var(&maxBytes, "seed-max-bytes", "refuse to copy more than this")
 	fs.Var(&reserve, "disk-reserve", "leave so much free on the disk")
+}
+
+func gitFlags(fs *pflag.FlagSet, d Config) {
+	fs.String("git-base", d.GitBase, "URL below which templates' repositories are looked for that the workspace does not have")
+	fs.Duration("git-timeout", d.GitTimeout, "give up asking a repository after this long")
+	fs.Duration("git-fetch-timeout", d.GitFetchTimeout, "give up fetching a repository after this long")
+}
+
+// TemplateOptions returns what Config says of templates.
+func (c Config) TemplateOptions() contexts.TemplateOptions {
+	return contexts.TemplateOptions{GitBase: c.GitBase, Timeout: c.GitTimeout, FetchTimeout: c.GitFetchTimeout}
 }
 
 // flagOf returns the flag of a key, envOf its environment variable.

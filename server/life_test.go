@@ -384,6 +384,7 @@ func TestDefaultDeadline(t *testing.T) {
 		{"recursive readdir", ctxfsv1.FsService_Readdir_FullMethodName, &ctxfsv1.ReaddirRequest{Recursive: true}, false},
 		{"cp", ctxfsv1.FsService_Cp_FullMethodName, &ctxfsv1.CpRequest{}, false},
 		{"OpenPanel", ctxfsv1.PanelService_OpenPanel_FullMethodName, &ctxfsv1.OpenPanelRequest{}, false},
+		{"ExplainTemplate", ctxfsv1.TemplateService_ExplainTemplate_FullMethodName, &ctxfsv1.ExplainTemplateRequest{}, false},
 	} {
 		ctx, cancel := withDefaultDeadline(t.Context(), c.method, c.req)
 		if _, got := ctx.Deadline(); got != c.want {

@@ -59,15 +59,16 @@ func (s *Server) openParts(ctx context.Context) error {
 	drv, others := all.order(choice.Name)
 	p.contexts, err = contexts.Open(ctx, contexts.Config{
 		Workspace: l.Workspace, Dir: l.Dir, Driver: drv, Drivers: others, Seed: s.cfg.SeedOptions(), DiskReserve: int64(s.cfg.DiskReserve),
-		Store: &seedingObserver{Store: p.store, seeded: s.metrics.seeded},
-		Log:   s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version,
+		Templates: s.cfg.TemplateOptions(),
+		Store:     &seedingObserver{Store: p.store, seeded: s.metrics.seeded},
+		Log:       s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version,
 	})
 	if err != nil {
 		return err
 	}
 	p.handles = handles.New(handles.Config{IdleTimeout: s.cfg.IdleTimeout, PerOwner: s.cfg.HandlesPerPanel, Total: s.cfg.HandlesTotal})
 	p.leases = panels.NewLeases(s.cfg.LeaseGrace, func(owner, instance string) { p.handles.CloseInstance(owner, instance) })
-	p.panels = panels.New(panels.Config{Contexts: p.contexts, Store: p.store, DefaultTTL: s.cfg.TokenTTL})
+	p.panels = panels.New(panels.Config{Contexts: p.contexts, Templates: p.contexts, Store: p.store, DefaultTTL: s.cfg.TokenTTL})
 	p.contexts.OnTake(func(id contexts.ID) { p.handles.CloseContext(id) })
 	p.contexts.OnDelete(func(id contexts.ID, _ []string) { p.handles.CloseContext(id) })
 	return nil

@@ -8,6 +8,9 @@
 // changed, its modes included. A file "stale" beside the manifest says that the
 // workspace moved while it was copied: contexts already made from it are whole,
 // no further one is made.
+//
+// Layers of templates, which package template makes, stand among them. They are nobody's current
+// layer, and Collect leaves them alone.
 package layer
 
 import (
@@ -23,6 +26,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -83,10 +87,11 @@ func (s *Store) newest(names []string) *Layer {
 	for _, name := range names {
 		l := s.layer(name)
 		st, err := os.Stat(l.ManifestFile)
-		if err != nil || st.ModTime().Before(bestTime) || exists(filepath.Join(l.Dir, staleName)) {
+		if err != nil || st.ModTime().Before(bestTime) || exists(filepath.Join(l.Dir, staleName)) || template.IsLayer(l.Dir) {
 			continue
 		}
-		if l.Manifest, err = seed.ReadManifest(l.ManifestFile); err == nil {
+		// A template whose build was killed has no mark yet; its manifest tells.
+		if l.Manifest, err = seed.ReadManifest(l.ManifestFile); err == nil && l.Manifest.Template == "" {
 			best, bestTime = l, st.ModTime()
 		}
 	}
@@ -273,8 +278,8 @@ func (s *Store) MarkStale(l *Layer) error {
 	return nil
 }
 
-// Collect removes the layers that keep does not name and that are not current,
-// and returns their digests. The caller keeps other processes from using layers meanwhile.
+// Collect removes the layers that keep does not name and that are not current, but for
+// those of templates, and returns their digests. The caller keeps other processes from using layers meanwhile.
 func (s *Store) Collect(ctx context.Context, keep map[string]bool) ([]string, error) {
 	current, err := s.Current()
 	if err != nil {
@@ -287,7 +292,7 @@ func (s *Store) Collect(ctx context.Context, keep map[string]bool) ([]string, er
 	var removed []string
 	var errs []error
 	for _, name := range names {
-		if keep[name] || (current != nil && current.Digest == name) {
+		if keep[name] || template.IsLayer(filepath.Join(s.dir, name)) || (current != nil && current.Digest == name) {
 			continue
 		}
 		if err := s.remove(ctx, name); err != nil {

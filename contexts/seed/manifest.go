@@ -67,6 +67,8 @@ func (e Entry) Same(o Entry) bool {
 // Manifest says what was taken from the workspace: the base that a context's changes are told against.
 type Manifest struct {
 	Repos []Repository
+	// Template is the hash of the template that was built, "" when the workspace was copied.
+	Template string
 	// Entries are by path.
 	Entries      []Entry
 	Files, Bytes int64
@@ -95,10 +97,11 @@ func (m *Manifest) Holds(s *Scan) bool {
 const manifestFormat = 1
 
 type header struct {
-	Format int          `json:"format"`
-	Repos  []Repository `json:"repos,omitempty"`
-	Files  int64        `json:"files"`
-	Bytes  int64        `json:"bytes"`
+	Format   int          `json:"format"`
+	Repos    []Repository `json:"repos,omitempty"`
+	Template string       `json:"template,omitempty"`
+	Files    int64        `json:"files"`
+	Bytes    int64        `json:"bytes"`
 }
 
 // line is an Entry on disk. A path or target that is not UTF-8 is base64 in its second field.
@@ -135,7 +138,7 @@ func join(text, b64 string) (string, error) {
 func (m *Manifest) encode(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(header{Format: manifestFormat, Repos: m.Repos, Files: m.Files, Bytes: m.Bytes}); err != nil {
+	if err := enc.Encode(header{Format: manifestFormat, Repos: m.Repos, Template: m.Template, Files: m.Files, Bytes: m.Bytes}); err != nil {
 		return err
 	}
 	for _, e := range m.Entries {
@@ -199,7 +202,7 @@ func decode(r io.Reader) (*Manifest, error) {
 	if h.Format != manifestFormat {
 		return nil, fmt.Errorf("its format is %d, this version reads %d", h.Format, manifestFormat)
 	}
-	m := &Manifest{Repos: h.Repos, Files: h.Files, Bytes: h.Bytes}
+	m := &Manifest{Repos: h.Repos, Template: h.Template, Files: h.Files, Bytes: h.Bytes}
 	for {
 		var l line
 		err := dec.Decode(&l)
@@ -225,11 +228,14 @@ func (l line) entry() (Entry, error) {
 	return e, errors.Join(err1, err2)
 }
 
-// Inspect reads a manifest and its digest.
+// Inspect reads a manifest and the digest of its layer: a template's hash, and otherwise that of the manifest itself.
 func Inspect(file string) (*Manifest, string, error) {
 	m, err := ReadManifest(file)
 	if err != nil {
 		return nil, "", err
+	}
+	if m.Template != "" {
+		return m, m.Template, nil
 	}
 	sum := sha256.New()
 	if err := m.encode(sum); err != nil {

@@ -61,6 +61,9 @@ func NewBuilder(opts BuildOptions) *Builder {
 	return &Builder{opts: opts, onPhase: func(string) {}}
 }
 
+// LockPrefix is what the names of the locks of templates begin with.
+const LockPrefix = "template-"
+
 // lockPoll is how often a lock that another process holds is tried again.
 const lockPoll = 25 * time.Millisecond
 
@@ -97,8 +100,16 @@ func (b *Builder) Build(ctx context.Context, r *Resolved, progress func(Progress
 }
 
 func (b *Builder) lock(ctx context.Context, hash string) (release func(), err error) {
-	f := flock.New(filepath.Join(b.opts.Locks, "template-"+hash+".lock"), flock.SetPermissions(0o600))
+	f := b.lockFile(hash)
 	ok, err := f.TryLockContext(ctx, lockPoll)
+	return held(f, ok, err)
+}
+
+func (b *Builder) lockFile(hash string) *flock.Flock {
+	return flock.New(filepath.Join(b.opts.Locks, LockPrefix+hash+".lock"), flock.SetPermissions(0o600))
+}
+
+func held(f *flock.Flock, ok bool, err error) (release func(), _ error) {
 	if err == nil && !ok {
 		err = fserr.EAGAIN
 	}
@@ -131,6 +142,11 @@ func (j *job) run(ctx context.Context) (err error) {
 	j.b.onPhase("cleaned")
 	if err := os.MkdirAll(j.in("layer", treeName), 0o755); err != nil {
 		return internal("make the staged template", err)
+	}
+	if o := j.b.opts.Owner; o != nil {
+		if err := os.Lchown(j.in("layer", treeName), o.UID, o.GID); err != nil {
+			return internal("give the staged template to its owner", err)
+		}
 	}
 	j.b.onPhase("staged")
 	if err := j.fill(ctx); err != nil {
@@ -232,7 +248,9 @@ func (j *job) manifest(ctx context.Context, dst rootfs.Root) error {
 	if err != nil {
 		return internal("list the staged template", err)
 	}
-	if _, err := seed.NewManifest(j.repositories(), entries).Write(j.in("layer", manifestName)); err != nil {
+	m := seed.NewManifest(j.repositories(), entries)
+	m.Template = j.r.Hash
+	if _, err := m.Write(j.in("layer", manifestName)); err != nil {
 		return internal("write the template's manifest", err)
 	}
 	j.b.onPhase("manifested")

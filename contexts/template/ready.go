@@ -104,7 +104,7 @@ func internal(doing string, err error) error {
 // when there is none. Two that begin alike are EINVAL: name the template, not the hash.
 func (b *Builder) Ready(hash string) (*Built, error) {
 	if !hashPattern.MatchString(hash) {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad template hash %.80q", hash)}
+		return nil, badHash(hash)
 	}
 	if len(hash) == hashDigits {
 		return load(b.opts.Layers, hash)
@@ -121,6 +121,10 @@ func (b *Builder) Ready(hash string) (*Built, error) {
 		return &all[0], nil
 	}
 	return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("several templates have hashes that begin with %s", hash)}
+}
+
+func badHash(hash string) error {
+	return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad template hash %.80q: it has 12 or 64 hex digits", hash)}
 }
 
 // List returns the template layers that are ready, by hash.

@@ -9,6 +9,10 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
+// ErrUnreachable is in the chain of every error that says no more than that a repository under the base URL, or
+// the way there, did not do its part: whether a template has moved is then not known.
+var ErrUnreachable = errors.New("the repository could not be reached")
+
 // remoteRepo is a repository under a base URL that is not a directory. The URL
 // is never told: it may hold a password.
 type remoteRepo struct {
@@ -26,7 +30,7 @@ func (r *remoteRepo) failed(what string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		hint = "try again later"
 	}
-	return &fserr.Error{Code: code, Err: err, Hint: hint, Detail: fmt.Sprintf("repository %q could not be %s", r.shown, what)}
+	return &fserr.Error{Code: code, Err: fmt.Errorf("%w: %w", ErrUnreachable, err), Hint: hint, Detail: fmt.Sprintf("repository %q could not be %s", r.shown, what)}
 }
 
 func (r *remoteRepo) resolve(ctx context.Context, ref string) (string, error) {

@@ -121,7 +121,7 @@ var hashPattern = regexp.MustCompile(`^[0-9a-f]{12}$|^[0-9a-f]{64}$`)
 // neither is EINVAL; the instance is checked by who parses the ID.
 func ID(hash, instance string) (string, error) {
 	if !hashPattern.MatchString(hash) {
-		return "", &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad template hash %.80q: it has 12 or 64 hex digits", hash)}
+		return "", badHash(hash)
 	}
 	return "safe_tpl_" + hash[:hashLength] + "_" + instance, nil
 }

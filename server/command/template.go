@@ -16,14 +16,13 @@ import (
 )
 
 func (e Env) templateCommand() *cobra.Command {
-	group := &cobra.Command{Use: "template", Short: "Look at context templates", Args: noArgs}
+	group := &cobra.Command{Use: "template", Short: "Explain, build and list context templates", Args: noArgs}
 	explain := withSettings(&cobra.Command{
 		Use: "explain [PATH]", Short: "Print what a template means now, and where each path of it comes from",
 		Long: "Reads the template at PATH, a folder or a file of the workspace (its root when there is none), with all that it\n" +
-			"extends, and prints the merged result with commits for refs. It asks repositories, and builds nothing.",
+			"extends, and prints the merged result with commits for refs. It asks repositories, and builds nothing. It needs no server.",
 		Args: cobra.MaximumNArgs(1),
 	})
-	base := explain.Flags().String("git-base", "", "URL below which repositories are looked for that the workspace does not have")
 	explain.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, _, err := e.load(cmd)
 		if err != nil {
@@ -33,7 +32,7 @@ func (e Env) templateCommand() *cobra.Command {
 		if len(args) > 0 {
 			path = args[0]
 		}
-		resolved, err := resolve(cmd.Context(), cfg, *base, path)
+		resolved, err := resolve(cmd.Context(), cfg, path)
 		if err != nil {
 			return err
 		}
@@ -50,7 +49,7 @@ func (e Env) templateCommand() *cobra.Command {
 }
 
 // resolve reads a template of the workspace, without its server.
-func resolve(ctx context.Context, cfg server.Config, base, path string) (_ *template.Resolved, err error) {
+func resolve(ctx context.Context, cfg server.Config, path string) (_ *template.Resolved, err error) {
 	layout, err := contexts.NewLayout(cfg.Workspace, cfg.ContextsDir)
 	if err != nil {
 		return nil, err
@@ -65,7 +64,9 @@ func resolve(ctx context.Context, cfg server.Config, base, path string) (_ *temp
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	resolver, err := template.NewResolver(layout.Source(root), template.Options{BaseURL: base, Scratch: scratch})
+	resolver, err := template.NewResolver(layout.Source(root), template.Options{
+		BaseURL: cfg.GitBase, Scratch: scratch, Timeout: cfg.GitTimeout, FetchTimeout: cfg.GitFetchTimeout,
+	})
 	if err != nil {
 		return nil, err
 	}

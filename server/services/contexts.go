@@ -1,5 +1,5 @@
 // Package services are the thin adapters between the wire and the domain:
-// ContextService and PanelService. They convert and decide nothing; who may call
+// ContextService, PanelService and TemplateService. They convert and decide nothing; who may call
 // what is decided before (server).
 package services
 
@@ -24,13 +24,15 @@ const progressInterval = 100 * time.Millisecond
 type Contexts struct {
 	ctxfsv1.UnimplementedContextServiceServer
 	Contexts contexts.Admin
+	// Templates is asked for the context that a panel would get.
+	Templates contexts.Templates
 	// Version of the server, and Driver, which says how it makes contexts, for GetInfo.
 	Version, Driver string
 }
 
 // EnsureContext implements ContextService.
 func (s *Contexts) EnsureContext(req *ctxfsv1.EnsureContextRequest, stream grpc.ServerStreamingServer[ctxfsv1.EnsureContextResponse]) error {
-	id, opts, err := ensureTarget(req)
+	id, opts, err := s.ensureTarget(stream.Context(), req)
 	if err != nil {
 		return fserrpb.ToStatus(err)
 	}
@@ -51,12 +53,12 @@ func (s *Contexts) EnsureContext(req *ctxfsv1.EnsureContextRequest, stream grpc.
 }
 
 // ensureTarget names the context, and its owner when that is derived from a panel.
-func ensureTarget(req *ctxfsv1.EnsureContextRequest) (contexts.ID, contexts.EnsureOptions, error) {
+func (s *Contexts) ensureTarget(ctx context.Context, req *ctxfsv1.EnsureContextRequest) (contexts.ID, contexts.EnsureOptions, error) {
 	switch {
 	case (req.GetContextId() == "") == (req.GetPanelId() == ""):
 		return "", contexts.EnsureOptions{}, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "set one of context_id and panel_id"}
 	case req.GetPanelId() != "":
-		id, err := contexts.IDForPanel(req.GetPanelId())
+		id, err := contexts.ContextForPanel(ctx, s.Templates, req.GetPanelId())
 		return id, contexts.EnsureOptions{OwnerPanel: req.GetPanelId()}, err
 	}
 	id, err := parseID(req.GetContextId())

@@ -37,6 +37,8 @@ func phaseToPB(p contexts.Phase) ctxfsv1.SeedPhase {
 		return ctxfsv1.SeedPhase_SEED_PHASE_SCANNING
 	case contexts.PhaseLayering:
 		return ctxfsv1.SeedPhase_SEED_PHASE_LAYERING
+	case contexts.PhaseBuilding:
+		return ctxfsv1.SeedPhase_SEED_PHASE_BUILDING
 	case contexts.PhaseCopying:
 		return ctxfsv1.SeedPhase_SEED_PHASE_COPYING
 	case contexts.PhaseRecord:

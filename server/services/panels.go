@@ -36,6 +36,7 @@ func (s *Panels) OpenPanel(ctx context.Context, req *ctxfsv1.OpenPanelRequest) (
 	}
 	o, err := s.Panels.Open(ctx, panels.OpenRequest{
 		PanelID: req.GetPanelId(), ContextID: req.GetContextId(), ReadOnly: req.GetReadOnly(), TTL: ttl,
+		Template: req.GetTemplate(), Unsafe: req.GetUnsafe(),
 	}, nil)
 	if s.Changed != nil {
 		s.Changed(req.GetPanelId())
@@ -47,6 +48,7 @@ func (s *Panels) OpenPanel(ctx context.Context, req *ctxfsv1.OpenPanelRequest) (
 		PanelId: o.ID, ContextId: string(o.ContextID), Partition: partition(o.ContextID),
 		Token: o.Token.Secret, ExpiresNs: ns(o.Token.ExpiresAt),
 		Seeded: o.Seeded, DurationMs: time.Since(begun).Milliseconds(), Files: o.Files, Bytes: o.Bytes,
+		TemplateUnasked: o.TemplateUnasked,
 	}, nil
 }
 

@@ -39,6 +39,8 @@ const (
 	SeedPhase_SEED_PHASE_COPYING SeedPhase = 4
 	// Recording it.
 	SeedPhase_SEED_PHASE_RECORDING SeedPhase = 5
+	// Writing a template's repositories into a layer.
+	SeedPhase_SEED_PHASE_BUILDING SeedPhase = 6
 )
 
 // Enum value maps for SeedPhase.
@@ -50,6 +52,7 @@ var (
 		3: "SEED_PHASE_LAYERING",
 		4: "SEED_PHASE_COPYING",
 		5: "SEED_PHASE_RECORDING",
+		6: "SEED_PHASE_BUILDING",
 	}
 	SeedPhase_value = map[string]int32{
 		"SEED_PHASE_UNSPECIFIED": 0,
@@ -58,6 +61,7 @@ var (
 		"SEED_PHASE_LAYERING":    3,
 		"SEED_PHASE_COPYING":     4,
 		"SEED_PHASE_RECORDING":   5,
+		"SEED_PHASE_BUILDING":    6,
 	}
 )
 
@@ -152,9 +156,9 @@ func (ContextState) EnumDescriptor() ([]byte, []int) {
 // Request of EnsureContext.
 type EnsureContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ctx_NAME or unsafe_noctx_NAME; empty when panel_id is set.
+	// ctx_NAME, unsafe_noctx_NAME, or safe_tpl_HASH12_NAME of a template that was built or explained; empty when panel_id is set.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// Ensures the context that this panel would get.
+	// Ensures the context that this panel would get: its template's, when it has one.
 	PanelId       string `protobuf:"bytes,2,opt,name=panel_id,json=panelId,proto3" json:"panel_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1447,14 +1451,15 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x0eSkippedEntries\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\aentries\x18\x02 \x01(\x03R\aentries\x12\x14\n" +
-	"\x05files\x18\x03 \x01(\x03R\x05files*\xa3\x01\n" +
+	"\x05files\x18\x03 \x01(\x03R\x05files*\xbc\x01\n" +
 	"\tSeedPhase\x12\x1a\n" +
 	"\x16SEED_PHASE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12SEED_PHASE_WAITING\x10\x01\x12\x17\n" +
 	"\x13SEED_PHASE_SCANNING\x10\x02\x12\x17\n" +
 	"\x13SEED_PHASE_LAYERING\x10\x03\x12\x16\n" +
 	"\x12SEED_PHASE_COPYING\x10\x04\x12\x18\n" +
-	"\x14SEED_PHASE_RECORDING\x10\x05*\x96\x01\n" +
+	"\x14SEED_PHASE_RECORDING\x10\x05\x12\x17\n" +
+	"\x13SEED_PHASE_BUILDING\x10\x06*\x96\x01\n" +
 	"\fContextState\x12\x1d\n" +
 	"\x19CONTEXT_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CONTEXT_STATE_MISSING\x10\x01\x12\x19\n" +

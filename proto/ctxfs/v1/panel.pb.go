@@ -33,7 +33,12 @@ type OpenPanelRequest struct {
 	// Mutations are refused to this panel.
 	ReadOnly bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// Life of the token; 0 means the server's default, 24 h.
-	TtlMs         int64 `protobuf:"varint,4,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	TtlMs int64 `protobuf:"varint,4,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	// Makes the context from this template, a folder or file of the workspace. Empty means the context-template.yml in
+	// the folder that the panel's ID names, and without one a copy of the workspace.
+	Template string `protobuf:"bytes,5,opt,name=template,proto3" json:"template,omitempty"`
+	// The panel may use unsafe_noctx contexts, which start empty; without context_id it gets one of its own.
+	Unsafe        bool `protobuf:"varint,6,opt,name=unsafe,proto3" json:"unsafe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -96,6 +101,20 @@ func (x *OpenPanelRequest) GetTtlMs() int64 {
 	return 0
 }
 
+func (x *OpenPanelRequest) GetTemplate() string {
+	if x != nil {
+		return x.Template
+	}
+	return ""
+}
+
+func (x *OpenPanelRequest) GetUnsafe() bool {
+	if x != nil {
+		return x.Unsafe
+	}
+	return false
+}
+
 // Response of OpenPanel.
 type OpenPanelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -116,9 +135,12 @@ type OpenPanelResponse struct {
 	// Files that were seeded into the context.
 	Files int64 `protobuf:"varint,8,opt,name=files,proto3" json:"files,omitempty"`
 	// Their size.
-	Bytes         int64 `protobuf:"varint,9,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Bytes int64 `protobuf:"varint,9,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Why the template's repositories could not be asked whether they have moved; the panel then keeps the context that
+	// it has. Empty when they were, or there is no template.
+	TemplateUnasked string `protobuf:"bytes,10,opt,name=template_unasked,json=templateUnasked,proto3" json:"template_unasked,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *OpenPanelResponse) Reset() {
@@ -212,6 +234,13 @@ func (x *OpenPanelResponse) GetBytes() int64 {
 		return x.Bytes
 	}
 	return 0
+}
+
+func (x *OpenPanelResponse) GetTemplateUnasked() string {
+	if x != nil {
+		return x.TemplateUnasked
+	}
+	return ""
 }
 
 // Request of RenewToken.
@@ -612,13 +641,15 @@ var File_ctxfs_v1_panel_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\n" +
-	"\x14ctxfs/v1/panel.proto\x12\bctxfs.v1\"\x80\x01\n" +
+	"\x14ctxfs/v1/panel.proto\x12\bctxfs.v1\"\xb4\x01\n" +
 	"\x10OpenPanelRequest\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x02 \x01(\tR\tcontextId\x12\x1b\n" +
 	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12\x15\n" +
-	"\x06ttl_ms\x18\x04 \x01(\x03R\x05ttlMs\"\x85\x02\n" +
+	"\x06ttl_ms\x18\x04 \x01(\x03R\x05ttlMs\x12\x1a\n" +
+	"\btemplate\x18\x05 \x01(\tR\btemplate\x12\x16\n" +
+	"\x06unsafe\x18\x06 \x01(\bR\x06unsafe\"\xb0\x02\n" +
 	"\x11OpenPanelResponse\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x1d\n" +
 	"\n" +
@@ -631,7 +662,9 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\vduration_ms\x18\a \x01(\x03R\n" +
 	"durationMs\x12\x14\n" +
 	"\x05files\x18\b \x01(\x03R\x05files\x12\x14\n" +
-	"\x05bytes\x18\t \x01(\x03R\x05bytes\"E\n" +
+	"\x05bytes\x18\t \x01(\x03R\x05bytes\x12)\n" +
+	"\x10template_unasked\x18\n" +
+	" \x01(\tR\x0ftemplateUnasked\"E\n" +
 	"\x11RenewTokenRequest\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x15\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\"I\n" +

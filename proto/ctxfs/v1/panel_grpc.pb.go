@@ -34,8 +34,9 @@ const (
 // PanelService opens and closes panels. It is for hosts.
 type PanelServiceClient interface {
 	// Binds a panel to its context, seeds the context, and gives a token. Opening again is a reload: the same context, a
-	// further token. No deadline of its own.
-	// Errors: EINVAL (a bad ID), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EFBIG, ENOSPC.
+	// further token. A panel whose template means other commits than before gets the new context; its older tokens and
+	// handles end, and the old context stays. No deadline of its own.
+	// Errors: EINVAL (a bad ID, a template that is wrong, with file and line, or an ID of another template), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EFBIG, ENOSPC.
 	OpenPanel(ctx context.Context, in *OpenPanelRequest, opts ...grpc.CallOption) (*OpenPanelResponse, error)
 	// Gives an open panel a further token; older ones live until they expire.
 	// Errors: ENOENT (no such panel, or it is closed).
@@ -102,8 +103,9 @@ func (c *panelServiceClient) ListPanels(ctx context.Context, in *ListPanelsReque
 // PanelService opens and closes panels. It is for hosts.
 type PanelServiceServer interface {
 	// Binds a panel to its context, seeds the context, and gives a token. Opening again is a reload: the same context, a
-	// further token. No deadline of its own.
-	// Errors: EINVAL (a bad ID), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EFBIG, ENOSPC.
+	// further token. A panel whose template means other commits than before gets the new context; its older tokens and
+	// handles end, and the old context stays. No deadline of its own.
+	// Errors: EINVAL (a bad ID, a template that is wrong, with file and line, or an ID of another template), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EFBIG, ENOSPC.
 	OpenPanel(context.Context, *OpenPanelRequest) (*OpenPanelResponse, error)
 	// Gives an open panel a further token; older ones live until they expire.
 	// Errors: ENOENT (no such panel, or it is closed).
