@@ -28,9 +28,17 @@ func parent(use, short string, commands ...*cobra.Command) *cobra.Command {
 }
 
 func (a *app) contextCommand() *cobra.Command {
-	return parent("context", "List, describe, make and delete contexts",
-		&cobra.Command{Use: "list", Short: "List all contexts", Args: usage(cobra.NoArgs), RunE: a.withClient(a.contextList)},
-		&cobra.Command{Use: "info [ID]", Short: "Describe a context", Args: usage(cobra.MaximumNArgs(1)), RunE: a.withClient(a.contextInfo)},
+	var sizes bool
+	list := &cobra.Command{Use: "list", Short: "List all contexts", Args: usage(cobra.NoArgs)}
+	list.RunE = a.withClient(func(ctx context.Context, c *client.Client, _ []string) error { return a.contextList(ctx, c, sizes) })
+	info := &cobra.Command{Use: "info [ID]", Short: "Describe a context", Args: usage(cobra.MaximumNArgs(1))}
+	info.RunE = a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+		return a.contextInfo(ctx, c, args, sizes)
+	})
+	for _, cmd := range []*cobra.Command{list, info} {
+		cmd.Flags().BoolVar(&sizes, "sizes", false, "measure what they take on disk, which reads all their directories")
+	}
+	return parent("context", "List, describe, make, fork and delete contexts", list, info, a.forkCommand(),
 		&cobra.Command{Use: "create ID", Short: "Make a context ready, seeding it when it is missing", Args: usage(cobra.ExactArgs(1)), RunE: a.withClient(a.contextCreate)},
 		&cobra.Command{Use: "delete ID…", Short: "Remove contexts for good: folder, record and bindings", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withClient(a.contextDelete)},
 	)
@@ -40,22 +48,33 @@ func stateName(s ctxfsv1.ContextState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "CONTEXT_STATE_"))
 }
 
-func (a *app) contextList(ctx context.Context, c *client.Client, _ []string) error {
-	list, err := c.ListContexts(ctx)
+func (a *app) contextList(ctx context.Context, c *client.Client, sizes bool) error {
+	get := c.ListContexts
+	if sizes {
+		get = c.MeasureContexts
+	}
+	list, err := get(ctx)
 	if err != nil {
 		return err
 	}
 	if a.json {
 		return printProtos(a, list)
 	}
+	head := []string{"CONTEXT", "STATE", "FILES", "SIZE", "CREATED", "PANELS"}
+	if sizes {
+		head = append(head, "OWN", "SHARED", "SNAPSHOTS")
+	}
 	rows := make([][]string, len(list))
 	for i, x := range list {
 		rows[i] = []string{x.GetContextId(), stateName(x.GetState()), number(x.GetFiles()), size(x.GetBytes()), clock(x.GetCreatedNs()), strings.Join(x.GetPanels(), ",")}
+		if sizes {
+			rows[i] = append(rows[i], size(x.GetOwnBytes()), size(x.GetSharedBytes()), size(x.GetSnapshotBytes()))
+		}
 	}
-	return a.table([]string{"CONTEXT", "STATE", "FILES", "SIZE", "CREATED", "PANELS"}, rows)
+	return a.table(head, rows)
 }
 
-func (a *app) contextInfo(ctx context.Context, c *client.Client, args []string) error {
+func (a *app) contextInfo(ctx context.Context, c *client.Client, args []string, sizes bool) error {
 	id := a.contextID()
 	if len(args) > 0 {
 		id = args[0]
@@ -63,7 +82,11 @@ func (a *app) contextInfo(ctx context.Context, c *client.Client, args []string) 
 	if id == "" {
 		return a.ownInfo(ctx, c)
 	}
-	x, err := c.GetContext(ctx, id)
+	get := c.GetContext
+	if sizes {
+		get = c.MeasureContext
+	}
+	x, err := get(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -91,11 +114,15 @@ func (a *app) printContext(x *ctxfsv1.Context) error {
 	rows := [][]string{{"context", x.GetContextId()}, {"state", stateName(x.GetState())}}
 	for _, r := range [][]string{
 		{"error", printable(x.GetLastError())}, {"folder", show(x.GetFolder())}, {"driver", x.GetDriver()}, {"layer", x.GetLayer()},
-		{"created", clock(x.GetCreatedNs())}, {"panels", strings.Join(x.GetPanels(), ", ")},
+		{"forked from", x.GetForkedFrom()}, {"created", clock(x.GetCreatedNs())}, {"used", clock(x.GetUsedNs())}, {"panels", strings.Join(x.GetPanels(), ", ")},
 	} {
 		if r[1] != "" {
 			rows = append(rows, r)
 		}
+	}
+	if x.GetOwnBytes() > 0 {
+		rows = append(rows, []string{"on disk", fmt.Sprintf("%s own, %s shared, %s in snapshots",
+			size(x.GetOwnBytes()), size(x.GetSharedBytes()), size(x.GetSnapshotBytes()))})
 	}
 	if x.GetState() == ctxfsv1.ContextState_CONTEXT_STATE_READY {
 		rows = append(rows, []string{"seeded", fmt.Sprintf("%s files, %s, in %d ms", number(x.GetFiles()), size(x.GetBytes()), x.GetSeedMs())})

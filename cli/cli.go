@@ -91,7 +91,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		commands  []*cobra.Command
 	}{
 		{"files", "Files of a context:", a.fileCommands()},
-		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.seedCommand(), a.panelCommand(), a.templateCommand()}},
+		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.snapshotCommand(), a.gcCommand(), a.seedCommand(), a.panelCommand(), a.templateCommand()}},
 		{"server", "The server:", []*cobra.Command{a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},
 	}
 	for _, g := range groups {

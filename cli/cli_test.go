@@ -211,3 +211,42 @@ func TestTryLeavesNothing(t *testing.T) {
 	}
 	s.expect("[]\n", "context", "list", "--json")
 }
+
+func TestLifeFromTheShell(t *testing.T) {
+	s := serve(t)
+	s.stdin = "first\n"
+	s.ok("put", "-", "/note")
+	const id = "ctx_panels~test"
+	if got := s.ok("snapshot", "create", id, "before"); !strings.HasPrefix(got, id+" kept as before, ") {
+		t.Errorf("snapshot create: %s", got)
+	}
+	if got := s.ok("context", "fork", id, "ctx_fork"); !strings.Contains(got, "forked from  "+id) {
+		t.Errorf("context fork: %s", got)
+	}
+	s.ok("context", "fork", "ctx_fork", "--new-panel", "other")
+	s.stdin = "second\n"
+	s.ok("put", "-", "/note")
+	s.expect("first\n", "--panel", "other", "cat", "/note")
+	s.expect(id+" is as before kept it\n", "snapshot", "restore", id, "before")
+	s.expect("first\n", "cat", "/note")
+	if got := s.ok("snapshot", "list", id); !strings.Contains(got, "before") {
+		t.Errorf("snapshot list: %s", got)
+	}
+	if got := s.ok("context", "list", "--sizes"); !strings.Contains(got, "SNAPSHOTS") || !strings.Contains(got, "ctx_other") {
+		t.Errorf("context list: %s", got)
+	}
+	if got := s.ok("context", "info", "--sizes", id); !strings.Contains(got, " in snapshots") {
+		t.Errorf("context info: %s", got)
+	}
+	s.expect("before of "+id+" deleted\n", "snapshot", "delete", id, "before")
+	s.expect("would be removed: 0, 0 B\n", "gc", "--dry-run", "--idle", "1ms")
+	s.expect("removed: 0, 0 B\n", "gc")
+	for _, args := range [][]string{{"context", "fork", id}, {"context", "fork", id, "ctx_x", "--new-panel", "x"}, {"snapshot", "create", id}, {"gc", "now"}} {
+		if code, _, _ := s.run(args...); code != 2 {
+			t.Errorf("ctxfs %s: exit %d, want 2", strings.Join(args, " "), code)
+		}
+	}
+	if code, _, errs := s.run("snapshot", "restore", id, "before"); code != 1 || !strings.Contains(errs, "has no snapshot") {
+		t.Errorf("restoring what was deleted: exit %d, %s", code, errs)
+	}
+}

@@ -23,6 +23,7 @@ func (m *Manager) info(rec metadata.Context, state State) Info {
 		ID: ID(rec.ID), State: state, LastError: rec.LastError, Folder: m.layout.Folder(ID(rec.ID)),
 		Driver: rec.Driver, Layer: rec.Layer, Generation: rec.Generation, Files: rec.Files, Bytes: rec.Bytes,
 		CreatedAt: rec.CreatedAt, SeededIn: rec.SeededIn, OwnerPanel: rec.OwnerPanel, Recovered: rec.Recovered,
+		ForkedFrom: ID(rec.ForkedFrom), UsedAt: m.lastUse(rec),
 	}
 }
 
@@ -150,11 +151,6 @@ func (m *Manager) Delete(ctx context.Context, id ID) (Deleted, error) {
 	if _, err := ParseID(string(id)); err != nil {
 		return Deleted{}, err
 	}
-	release, err := m.locks.work(ctx)
-	if err != nil {
-		return Deleted{}, contextError(id, "could not be deleted", err)
-	}
-	defer release()
 	unlock, err := m.lockFor(ctx, id)
 	if err != nil {
 		return Deleted{}, contextError(id, "could not be deleted", err)
@@ -163,8 +159,29 @@ func (m *Manager) Delete(ctx context.Context, id ID) (Deleted, error) {
 	return m.remove(ctx, id)
 }
 
-// lockFor takes a context's lock once its seeding, if one runs, has ended.
-func (m *Manager) lockFor(ctx context.Context, id ID) (func(), error) {
+// lockFor takes a share of the work lock, and the locks of contexts once their seedings, if any run, have ended.
+func (m *Manager) lockFor(ctx context.Context, ids ...ID) (unlock func(), err error) {
+	releases := make([]func(), 0, 1+len(ids))
+	unlock = func() {
+		for _, release := range slices.Backward(releases) {
+			release()
+		}
+	}
+	release, err := m.locks.work(ctx)
+	// Everybody takes several in the same order.
+	slices.SortFunc(ids, func(a, b ID) int { return strings.Compare(contextLock(a), contextLock(b)) })
+	for i := 0; err == nil; i++ {
+		releases = append(releases, release)
+		if i == len(ids) {
+			return unlock, nil
+		}
+		release, err = m.lockOf(ctx, ids[i])
+	}
+	unlock()
+	return nil, err
+}
+
+func (m *Manager) lockOf(ctx context.Context, id ID) (func(), error) {
 	if f := m.flightOf(id); f != nil {
 		select {
 		case <-f.done:
@@ -241,19 +258,33 @@ func (m *Manager) moveAway(ctx context.Context, rec metadata.Context, g *gate) (
 		return "", err
 	}
 	err = renameNoReplace(m.layout.Folder(id), filepath.Join(staged, "folder"))
-	if mounter == nil || (err != nil && !errors.Is(err, os.ErrNotExist)) {
+	if mounter != nil && (err == nil || errors.Is(err, os.ErrNotExist)) {
+		m.cfg.onPhase("hidden")
+		err = moveIfThere(m.layout.DriverState(mounter.Name(), id), filepath.Join(staged, "state"))
+	}
+	if err != nil {
 		return staged, err
 	}
-	m.cfg.onPhase("hidden")
-	err = renameNoReplace(m.layout.DriverState(mounter.Name(), id), filepath.Join(staged, "state"))
-	if errors.Is(err, os.ErrNotExist) { // somebody removed it by hand
-		err = nil
+	return staged, moveIfThere(m.layout.SnapshotsOf(id), filepath.Join(staged, "snapshots"))
+}
+
+// moveIfThere is a rename of what somebody may have removed by hand.
+func moveIfThere(from, to string) error {
+	err := renameNoReplace(from, to)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
-	return staged, err
+	return err
 }
 
 // hide closes what holds the mount of a context, and ends it.
 func (m *Manager) hide(ctx context.Context, mounter driver.Mounter, id ID, g *gate) error {
+	m.evict(id, g)
+	return m.unmount(ctx, mounter, id)
+}
+
+// evict closes what is open of a context whose gate was taken.
+func (m *Manager) evict(id ID, g *gate) {
 	g.closeRoot()
 	m.mu.Lock()
 	fs := slices.Clone(m.onTake)
@@ -261,7 +292,6 @@ func (m *Manager) hide(ctx context.Context, mounter driver.Mounter, id ID, g *ga
 	for _, f := range fs {
 		f(id)
 	}
-	return m.unmount(ctx, mounter, id)
 }
 
 // emptyTrash removes a staged folder and counts what was in it.

@@ -7,9 +7,11 @@
 //
 // Every operation goes through Acquire, which gives the context's root, its
 // generation and a release. Operations share the gate; what replaces or removes
-// the folder (delete; fork, snapshot and restore later) takes it alone, waits for
+// the folder (restore, delete) takes it alone, waits for
 // running operations to end, and raises the generation. A handle of an older
 // generation is ESTALE. Who waits for the gate is announced to those inside (Access.Closing).
+// What copies the folder (fork, snapshot) freezes the gate: operations that change something wait
+// until the copy is made, those that only read go on, and every handle stays what it is.
 //
 // # First access
 //
@@ -32,8 +34,9 @@ import (
 type Gate interface {
 	// Acquire opens the gate of a context that is ready. A missing context is
 	// ESTALE with fserr.KindContext; one being seeded EAGAIN with RetryAfter. The
-	// caller must call Access.Release exactly once.
-	Acquire(ctx context.Context, id ID) (*Access, error)
+	// caller must call Access.Release exactly once. use says what it is acquired for: who changes a context
+	// that was acquired to Read it may see his change lost to a fork or a snapshot, or in both.
+	Acquire(ctx context.Context, id ID, use Use) (*Access, error)
 	// Ensure makes the context ready, seeding it when it is missing, and waits for
 	// a seeding that another caller began. When ctx ends first the error is EAGAIN with RetryAfter
 	// and the counts so far, and the seeding goes on. A context whose last seeding failed is
@@ -48,12 +51,38 @@ type Admin interface {
 	Get(ctx context.Context, id ID) (Info, error)
 	// List describes all contexts, by ID.
 	List(ctx context.Context) ([]Info, error)
-	// Delete removes the folder, the record, its panels' bindings and their tokens. It waits for
+	// Delete removes the folder, the snapshots, the record, its panels' bindings and their tokens. It waits for
 	// running operations, works on a full disk, and a missing context is ESTALE.
 	Delete(ctx context.Context, id ID) (Deleted, error)
+	// Fork makes the context to with what from holds now; both go on apart. It is a copy of one moment: who is to Write to
+	// from waits until it is made, and everything that is open stays so. A to that exists is EEXIST.
+	Fork(ctx context.Context, from, to ID, opts EnsureOptions) (Info, error)
+	// Snapshot keeps what a context holds now under a name, as Fork does; EEXIST when the name is taken, EINVAL when it is bad.
+	Snapshot(ctx context.Context, id ID, name string) (Snapshot, error)
+	// Snapshots lists the snapshots of a context, oldest first.
+	Snapshots(ctx context.Context, id ID) ([]Snapshot, error)
+	// Restore puts a copy of what a snapshot holds in place of what a context holds, in one step, when its users have left. What
+	// was open becomes ESTALE. An unknown snapshot is ENOENT.
+	Restore(ctx context.Context, id ID, name string) (Info, error)
+	// DeleteSnapshot removes a snapshot; ENOENT when there is none.
+	DeleteSnapshot(ctx context.Context, id ID, name string) error
+	// Sizes measures a context on disk, which reads all its directories.
+	Sizes(ctx context.Context, id ID) (Sizes, error)
+	// CollectGarbage removes what nothing refers to any more and, when asked for, contexts that have not been used for long.
+	// It returns what was removed also when it fails midway. EAGAIN tells that contexts are being made or deleted all the time.
+	CollectGarbage(ctx context.Context, opts GarbageOptions) ([]Garbage, error)
 	// PlanSeed says what a seeding now would copy, and copies nothing.
 	PlanSeed(ctx context.Context, opts PlanOptions) (Plan, error)
 }
+
+// Use says what an operation does with a context.
+type Use int
+
+// The uses of a context.
+const (
+	Read  Use = 0
+	Write Use = 1
+)
 
 // Access is an open gate.
 type Access struct {
@@ -145,6 +174,10 @@ type Info struct {
 	Progress *Progress
 	// Recovered says that the record was rebuilt from the folder.
 	Recovered bool
+	// ForkedFrom is the context that it is a copy of, "" for others.
+	ForkedFrom ID
+	// UsedAt is when it was last used, to a few minutes; zero when that is not known.
+	UsedAt time.Time
 }
 
 // Phase is a step of seeding.

@@ -57,6 +57,9 @@ func child() int {
 	}
 	defer func() { _ = m.Close() }()
 	id := ID(os.Getenv(idEnv))
+	if done, err := liveOn(ctx, m, id, os.Getenv(stopEnv)); done || err != nil {
+		return childFailed(err)
+	}
 	if slices.Contains(deletePhases, os.Getenv(stopEnv)) {
 		if _, err := m.Delete(ctx, id); err != nil {
 			return childFailed(err)
@@ -72,9 +75,27 @@ func child() int {
 	return 0
 }
 
+// lifePhases are those of a fork, a snapshot and a restore of a context that is there.
+var lifePhases = []string{"still", "forked", "fork-renamed", "snapshot-made", "restoring", "swapped"}
+
+// liveOn does to a context what has a phase; done is false when nothing of these has.
+func liveOn(ctx context.Context, m *Manager, id ID, phase string) (done bool, err error) {
+	switch phase {
+	case "still", "forked", "fork-renamed":
+		_, err = m.Fork(ctx, id, id+"-fork", EnsureOptions{})
+	case "snapshot-made":
+		_, err = m.Snapshot(ctx, id, "late")
+	case "restoring", "swapped":
+		_, err = m.Restore(ctx, id, "s")
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
 // holdFile writes to a file of a context and waits for the kill, with the file open.
 func holdFile(m *Manager, id ID) int {
-	a, err := m.Acquire(context.Background(), id)
+	a, err := m.Acquire(context.Background(), id, Write)
 	if err != nil {
 		return childFailed(err)
 	}
@@ -168,7 +189,7 @@ func (w *workspace) afterKill(id ID, want map[string]string) {
 		sameFiles(w.t, filepath.Join(folder, "app"), want)
 	}
 	m := w.open()
-	a, err := m.Acquire(ctx, id)
+	a, err := m.Acquire(ctx, id, Write)
 	switch {
 	case err == nil:
 		a.Release()

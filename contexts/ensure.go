@@ -219,17 +219,25 @@ func (m *Manager) removeStaged(ctx context.Context, name string) error {
 
 // keepManifest keeps the layer's manifest for the context, since the layer itself may go.
 func (m *Manager) keepManifest(id ID, l *layer.Layer) error {
+	if l == nil {
+		return m.passManifest("", id)
+	}
+	return m.passManifest(l.ManifestFile, id)
+}
+
+// passManifest gives a context the manifest at a path, or none for "".
+func (m *Manager) passManifest(from string, id ID) error {
 	file := m.layout.Manifest(id)
 	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if l == nil {
+	if from == "" {
 		return nil
 	}
-	if os.Link(l.ManifestFile, file) == nil {
+	if os.Link(from, file) == nil {
 		return nil
 	}
-	return copyFile(l.ManifestFile, file)
+	return copyFile(from, file)
 }
 
 func copyFile(from, to string) error {

@@ -2,10 +2,13 @@ package contexts
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/metadata"
@@ -23,15 +26,20 @@ type gate struct {
 	// folder identifies the directory that root holds.
 	folder  os.FileInfo
 	checked atomic.Int64
-	// leaving is leave, made once: a method value is an allocation.
-	leaving func()
+	// noted is when the last use was written down.
+	noted atomic.Int64
+	// leaving are what ends a Read and a Write, made once: a method value is an allocation.
+	leaving [2]func()
 
-	mu    sync.Mutex
-	users int
-	shut  bool
-	// idle is closed when the gate is shut and its last user has left.
-	idle chan struct{}
-	// turn is closed when a shut gate is opened again or retired.
+	mu sync.Mutex
+	// users are all who are inside, writers those of them who may change something.
+	users, writers int
+	// shut bars everybody, frozen those who would write.
+	shut, frozen bool
+	// idle is closed when the gate is shut and its last user has left, still when it is frozen and
+	// its last writer has.
+	idle, still chan struct{}
+	// turn is closed when a gate that was shut or frozen is open to all again, or retired.
 	turn chan struct{}
 	// closing ends when the gate is shut; a gate that is opened again has a new one.
 	closing  context.Context //nolint:containedctx // it is the signal, not a call's
@@ -40,30 +48,59 @@ type gate struct {
 
 func newGate(root rootfs.Root, generation uint64, folder os.FileInfo, now time.Time) *gate {
 	g := &gate{root: root, generation: generation, folder: folder}
-	g.leaving = g.leave
+	g.leaving = [2]func(){Read: g.leave, Write: g.leaveWriter}
 	g.checked.Store(now.UnixNano())
 	g.closing, g.shutting = context.WithCancel(context.Background())
 	return g
 }
 
-// enter lets a user in, and tells what ends when somebody wants the gate alone. When the
-// gate is shut that is nil, and wait is what to wait for before looking again.
-func (g *gate) enter() (closing context.Context, wait <-chan struct{}) {
+// enter lets a user in, and tells what ends when somebody wants the gate alone. When he
+// must wait that is nil, and wait is what to wait for before looking again.
+func (g *gate) enter(use Use) (closing context.Context, wait <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut {
+	if g.shut || (g.frozen && use == Write) {
 		return nil, g.turn
 	}
 	g.users++
+	g.writers += int(use)
 	return g.closing, nil
 }
 
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.left()
+}
+
+func (g *gate) leaveWriter() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.writers--
+	if g.frozen && g.writers == 0 {
+		close(g.still)
+	}
+	g.left()
+}
+
+func (g *gate) left() {
 	g.users--
 	if g.shut && g.users == 0 {
 		close(g.idle)
+	}
+}
+
+// bar makes what those wait for who are not let in.
+func (g *gate) bar() {
+	if !g.shut && !g.frozen {
+		g.turn = make(chan struct{})
+	}
+}
+
+// unbar lets those who wait look again.
+func (g *gate) unbar() {
+	if !g.shut && !g.frozen {
+		close(g.turn)
 	}
 }
 
@@ -75,9 +112,10 @@ func (g *gate) close() (idle <-chan struct{}, ok bool) {
 	if g.shut {
 		return g.idle, false
 	}
+	g.bar()
 	g.shut = true
 	g.shutting()
-	g.idle, g.turn = make(chan struct{}), make(chan struct{})
+	g.idle = make(chan struct{})
 	if g.users == 0 {
 		close(g.idle)
 	}
@@ -90,11 +128,46 @@ func (g *gate) reopen() {
 	defer g.mu.Unlock()
 	g.shut = false
 	g.closing, g.shutting = context.WithCancel(context.Background())
-	close(g.turn)
+	g.unbar()
+}
+
+// freeze lets no further writer in and returns what tells that those inside have left. Only
+// who holds the context's lock may freeze, and must thaw.
+func (g *gate) freeze() (still <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.bar()
+	g.frozen, g.still = true, make(chan struct{})
+	if g.writers == 0 {
+		close(g.still)
+	}
+	return g.still
+}
+
+// thaw undoes freeze.
+func (g *gate) thaw() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.frozen = false
+	g.unbar()
 }
 
 // retire ends a closed gate: who waits for it looks again.
-func (g *gate) retire() { close(g.turn) }
+func (g *gate) retire() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.turn)
+}
+
+// why says what keeps somebody out.
+func (g *gate) why() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return "being replaced or deleted"
+	}
+	return "being copied"
+}
 
 // due reports whether the folder should be looked at again, to one caller each time.
 func (g *gate) due(now time.Time) bool {
@@ -103,26 +176,59 @@ func (g *gate) due(now time.Time) bool {
 }
 
 // Acquire implements Gate. After the first time it costs a map look-up.
-func (m *Manager) Acquire(ctx context.Context, id ID) (*Access, error) {
+func (m *Manager) Acquire(ctx context.Context, id ID, use Use) (*Access, error) {
+	g, closing, err := m.enter(ctx, id, use)
+	if err != nil {
+		return nil, err
+	}
+	return NewAccess(g.root, g.generation, g.leaving[use]).ClosingWith(closing), nil
+}
+
+// enter lets the caller in, who must leave; closing is as of Access.Closing.
+func (m *Manager) enter(ctx context.Context, id ID, use Use) (g *gate, closing context.Context, err error) {
 	for {
 		g, err := m.gate(ctx, id)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if now := m.cfg.now(); g.due(now) && !m.stillThere(id, g) {
-			m.replaced(id, g)
-			continue
+		if now := m.cfg.now(); g.due(now) {
+			if !m.stillThere(id, g) {
+				m.replaced(id, g)
+				continue
+			}
+			m.noteUse(id, g, now)
 		}
-		closing, wait := g.enter()
+		closing, wait := g.enter(use)
 		if closing != nil {
-			return NewAccess(g.root, g.generation, g.leaving).ClosingWith(closing), nil
+			return g, closing, nil
 		}
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return nil, busy(id, "is being deleted")
+			return nil, nil, busy(id, "is "+g.why())
 		}
 	}
+}
+
+// noteEvery is how often the use of a context is written down.
+const noteEvery = 5 * time.Minute
+
+// noteUse writes down that a context is used, now and then, and behind the caller's back.
+func (m *Manager) noteUse(id ID, g *gate, now time.Time) {
+	last := g.noted.Load()
+	if now.UnixNano()-last < int64(noteEvery) || !g.noted.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	_, ended, err := m.begun(context.Background(), id)
+	if err != nil {
+		return // it is being closed
+	}
+	go func() {
+		defer ended()
+		if err := m.cfg.Store.Contexts().Used(context.Background(), string(id), now); err != nil && !errors.Is(err, metadata.ErrNotFound) {
+			m.cfg.Log.Warn("the use of a context could not be recorded", zap.String("context", string(id)), zap.Error(err))
+		}
+	}()
 }
 
 func (m *Manager) stillThere(id ID, g *gate) bool {
@@ -205,11 +311,13 @@ func (m *Manager) openGate(ctx context.Context, rec metadata.Context) (*gate, er
 	if err != nil {
 		return nil, contextError(id, "could not be opened", err)
 	}
-	g := newGate(root, rec.Generation, folder, m.cfg.now())
+	now := m.cfg.now()
+	g := newGate(root, rec.Generation, folder, now)
 	if err := m.putGate(id, g); err != nil {
 		_ = root.Close() // unused
 		return nil, err
 	}
+	m.noteUse(id, g, now)
 	return g, nil
 }
 

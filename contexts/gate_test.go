@@ -70,7 +70,7 @@ func TestSeedingOutlivesItsCaller(t *testing.T) {
 	if !errors.As(err, &e) || e.RetryAfter <= 0 {
 		t.Errorf("%v says not when to retry", err)
 	}
-	_, err = m.Acquire(context.Background(), "ctx_a")
+	_, err = m.Acquire(context.Background(), "ctx_a", Write)
 	wantCode(t, err, fserr.EAGAIN, "being seeded (0 of 1 files)")
 	info, err := m.Get(context.Background(), "ctx_a")
 	must(t, err)
@@ -114,7 +114,7 @@ func TestFailedSeedingIsTriedAnew(t *testing.T) {
 	ctx := context.Background()
 	_, err := m.Ensure(ctx, "ctx_a", EnsureOptions{}, nil)
 	wantCode(t, err, fserr.EIO, "ctx_a")
-	_, err = m.Acquire(ctx, "ctx_a")
+	_, err = m.Acquire(ctx, "ctx_a", Write)
 	wantCode(t, err, fserr.ESTALE, "last seeding failed", "EIO")
 	d.fail.Store(false)
 	if e := ensure(t, m, "ctx_a"); !e.Seeded || e.LastError != "" {
@@ -124,7 +124,7 @@ func TestFailedSeedingIsTriedAnew(t *testing.T) {
 
 func TestMissingContext(t *testing.T) {
 	m := small(t).open()
-	_, err := m.Acquire(context.Background(), "ctx_x")
+	_, err := m.Acquire(context.Background(), "ctx_x", Write)
 	wantCode(t, err, fserr.ESTALE)
 	if got, want := err.Error(), "ESTALE: context 'ctx_x' does not exist; call EnsureContext or OpenPanel"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -156,7 +156,7 @@ func TestDeleteWaitsForOperations(t *testing.T) {
 	m := small(t).open()
 	ctx := context.Background()
 	ensure(t, m, "ctx_a")
-	a, err := m.Acquire(ctx, "ctx_a")
+	a, err := m.Acquire(ctx, "ctx_a", Write)
 	must(t, err)
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
@@ -164,7 +164,7 @@ func TestDeleteWaitsForOperations(t *testing.T) {
 		t.Fatal("deleted under a running operation")
 	}
 	// A deletion given up leaves everything as it was.
-	b, err := m.Acquire(ctx, "ctx_a")
+	b, err := m.Acquire(ctx, "ctx_a", Write)
 	must(t, err)
 	b.Release()
 	done := make(chan error)
@@ -181,10 +181,10 @@ func TestDeleteWaitsForOperations(t *testing.T) {
 	a.Release()
 	a.Release() // a second one must not count
 	must(t, <-done)
-	_, err = m.Acquire(ctx, "ctx_a")
+	_, err = m.Acquire(ctx, "ctx_a", Write)
 	wantCode(t, err, fserr.ESTALE)
 	ensure(t, m, "ctx_a")
-	c, err := m.Acquire(ctx, "ctx_a")
+	c, err := m.Acquire(ctx, "ctx_a", Write)
 	must(t, err)
 	defer c.Release()
 	if c.Generation <= a.Generation {
@@ -198,15 +198,15 @@ func TestFolderRemovedByHand(t *testing.T) {
 	m := w.open(func(c *Config) { c.now = func() time.Time { return now } })
 	ctx := context.Background()
 	e := ensure(t, m, "ctx_a")
-	a, err := m.Acquire(ctx, "ctx_a")
+	a, err := m.Acquire(ctx, "ctx_a", Write)
 	must(t, err)
 	a.Release()
 	must(t, os.RemoveAll(e.Folder))
 	now = now.Add(2 * time.Second)
-	_, err = m.Acquire(ctx, "ctx_a")
+	_, err = m.Acquire(ctx, "ctx_a", Write)
 	wantCode(t, err, fserr.ESTALE)
 	ensure(t, m, "ctx_a")
-	b, err := m.Acquire(ctx, "ctx_a")
+	b, err := m.Acquire(ctx, "ctx_a", Write)
 	must(t, err)
 	b.Release()
 	if b.Generation <= a.Generation {
@@ -221,7 +221,7 @@ func TestLinkAtTheContextsName(t *testing.T) {
 	must(t, os.Symlink(filepath.Join(w.dir, "elsewhere"), m.layout.Folder("ctx_a")))
 	_, err := m.Ensure(context.Background(), "ctx_a", EnsureOptions{}, nil)
 	wantCode(t, err, fserr.EEXIST, "no folder")
-	_, err = m.Acquire(context.Background(), "ctx_a")
+	_, err = m.Acquire(context.Background(), "ctx_a", Write)
 	wantCode(t, err, fserr.EEXIST)
 	if _, err := m.Delete(context.Background(), "ctx_a"); err == nil {
 		t.Error("a link was deleted as a context")
@@ -303,7 +303,7 @@ func TestFolderWithoutRecordIsServed(t *testing.T) {
 	must(t, m.Close())
 	w.store = memory.New()
 	m = w.open()
-	a, err := m.Acquire(context.Background(), "ctx_a")
+	a, err := m.Acquire(context.Background(), "ctx_a", Write)
 	must(t, err)
 	a.Release()
 }

@@ -30,8 +30,8 @@ type Layout struct {
 	Format string
 	// DB is the database, Socket the unix socket, ServerJSON where clients find the server, HostToken the host's token.
 	DB, Socket, ServerJSON, HostToken string
-	// Locks, Layers, Staging and Manifests are directories of State.
-	Locks, Layers, Staging, Manifests string
+	// Locks, Layers, Staging, Manifests and Snapshots are directories of State.
+	Locks, Layers, Staging, Manifests, Snapshots string
 }
 
 // NewLayout returns the layout of a workspace. contextsDir "" means
@@ -77,7 +77,7 @@ func layoutOf(ws, dir string) Layout {
 	return Layout{
 		Workspace: ws, Dir: dir, State: state, Format: in("FORMAT"),
 		DB: in("ctxfs.db"), Socket: in("ctxfs.sock"), ServerJSON: in("server.json"), HostToken: in("host.token"),
-		Locks: in("locks"), Layers: in("layers"), Staging: in("staging"), Manifests: in("manifests"),
+		Locks: in("locks"), Layers: in("layers"), Staging: in("staging"), Manifests: in("manifests"), Snapshots: in("snapshots"),
 	}
 }
 
@@ -93,6 +93,12 @@ func (l Layout) Folder(id ID) string { return filepath.Join(l.Dir, string(id)) }
 func (l Layout) DriverState(driver string, id ID) string {
 	return filepath.Join(l.State, driver, string(id))
 }
+
+// SnapshotsOf returns the directory of a context's snapshots.
+func (l Layout) SnapshotsOf(id ID) string { return filepath.Join(l.Snapshots, string(id)) }
+
+// Snapshot returns the directory of a snapshot, whose name was checked.
+func (l Layout) Snapshot(id ID, name string) string { return filepath.Join(l.SnapshotsOf(id), name) }
 
 // Manifest returns the path of a context's manifest.
 func (l Layout) Manifest(id ID) string { return filepath.Join(l.Manifests, string(id)) }
@@ -127,7 +133,7 @@ func (l Layout) Make(version string) error {
 	for _, d := range []struct {
 		path string
 		mode fs.FileMode
-	}{{l.Dir, 0o755}, {l.State, 0o700}, {l.Locks, 0o700}, {l.Layers, 0o700}, {l.Staging, 0o700}, {l.Manifests, 0o700}} {
+	}{{l.Dir, 0o755}, {l.State, 0o700}, {l.Locks, 0o700}, {l.Layers, 0o700}, {l.Staging, 0o700}, {l.Manifests, 0o700}, {l.Snapshots, 0o700}} {
 		if err := makeDir(d.path, d.mode); err != nil {
 			return l.cannotCreate(d.path, err)
 		}

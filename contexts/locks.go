@@ -47,6 +47,13 @@ func (l locks) work(ctx context.Context) (release func(), err error) {
 	return l.held(f, ok, err)
 }
 
+// quiet takes the work lock alone, once nobody has it.
+func (l locks) quiet(ctx context.Context) (release func(), err error) {
+	f := l.file(workLock)
+	ok, err := f.TryLockContext(ctx, lockPoll)
+	return l.held(f, ok, err)
+}
+
 // sweep takes the work lock alone, if nobody has it.
 func (l locks) sweep() (release func(), ok bool, err error) { return l.alone(workLock) }
 

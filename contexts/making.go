@@ -40,6 +40,9 @@ func (m *Manager) make(ctx context.Context, f *flight, rec *metadata.Context) er
 		return err
 	}
 	m.cfg.onPhase("manifested")
+	if err := m.dropSnapshots(f.id); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (m *Manager) Close() error {
 // Layout returns the paths.
 func (m *Manager) Layout() Layout { return m.layout }
 
-// OnTake registers f, called when a context that is to be deleted is shut and nobody is
+// OnTake registers f, called when a context that is to be deleted or replaced is shut and nobody is
 // inside any more. What f's owner still holds open of it must be closed: a mount that is in use cannot be ended.
 func (m *Manager) OnTake(f func(id ID)) {
 	m.mu.Lock()

@@ -146,7 +146,7 @@ func (m *Manager) seen(ctx context.Context, info Info) error {
 	if d == nil || err != nil {
 		return err
 	}
-	a, err := m.Acquire(ctx, info.ID)
+	a, err := m.Acquire(ctx, info.ID, Read)
 	if err != nil {
 		return err
 	}

@@ -15,3 +15,8 @@ func renameNoReplace(from, to string) error {
 	}
 	return err
 }
+
+// renameExchange swaps two directories in one step; EINVAL where the file system cannot.
+func renameExchange(a, b string) error {
+	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+}

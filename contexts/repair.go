@@ -2,6 +2,7 @@ package contexts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,7 +35,19 @@ func (m *Manager) reconcile(ctx context.Context) error {
 	if err := m.settleRecords(ctx); err != nil {
 		return err
 	}
+	if err := m.dropLeftSnapshots(ctx); err != nil {
+		return err
+	}
 	return m.collect(ctx)
+}
+
+// dropLeftSnapshots removes the snapshots of contexts that are gone.
+func (m *Manager) dropLeftSnapshots(ctx context.Context) error {
+	left, err := m.leftSnapshots(ctx)
+	for _, id := range left {
+		err = errors.Join(err, m.dropSnapshots(id))
+	}
+	return err
 }
 
 // sweep empties staging. What cannot be removed is left and logged: it is in nobody's way.
@@ -93,16 +106,27 @@ func (m *Manager) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	removed, err := m.layers.Collect(ctx, keep)
+	unused, err := m.layers.Unused(keep)
 	if err != nil {
-		m.cfg.Log.Warn("layers could not be removed", zap.Error(err))
+		return err
 	}
-	for _, digest := range removed {
-		if err := m.cfg.Store.Layers().Delete(ctx, digest); err != nil {
-			m.cfg.Log.Debug("a removed layer had no record", zap.String("layer", digest), zap.Error(err))
+	for _, digest := range unused {
+		if err := m.removeLayer(ctx, digest); err != nil {
+			m.cfg.Log.Warn("a layer could not be removed", zap.String("layer", digest), zap.Error(err))
 		}
 	}
 	return ctx.Err()
+}
+
+// removeLayer removes a layer that nobody uses.
+func (m *Manager) removeLayer(ctx context.Context, digest string) error {
+	if err := m.layers.Remove(ctx, digest); err != nil {
+		return err
+	}
+	if err := m.cfg.Store.Layers().Delete(ctx, digest); err != nil {
+		m.cfg.Log.Debug("a removed layer had no record", zap.String("layer", digest), zap.Error(err))
+	}
+	return nil
 }
 
 // layersInUse asks the records, and the manifests of folders without one: after a lost

@@ -42,7 +42,7 @@ func (s *Service) OpenContent(ctx context.Context, req *ctxfsv1.ReadStreamReques
 	}
 	length := max(0, min(r.end, st.Size)-r.off)
 	if length > 0 {
-		if err := src.do(ctx, func() error { return readable(src.file, r.off) }); err != nil {
+		if err := src.do(ctx, reads, func() error { return readable(src.file, r.off) }); err != nil {
 			src.close()
 			return nil, fail(err, "read", path, "")
 		}
@@ -68,7 +68,7 @@ func (c *Content) Part(ctx context.Context, n int64) (*Part, error) {
 	if n = min(n, c.Length); n == 0 {
 		return nil, nil
 	}
-	if err := c.src.do(ctx, func() error { return nil }); err != nil {
+	if err := c.src.do(ctx, reads, func() error { return nil }); err != nil {
 		return nil, fail(err, "read", c.path, "")
 	}
 	p := &Part{file: c.src.file, off: c.off, Left: n}
@@ -157,7 +157,7 @@ func (w *sink) take(ctx context.Context, body io.Reader) (total int64, err error
 			more, read = fill((*buf)[n:], body)
 			n += more
 		}
-		err := w.do(ctx, func() error {
+		err := w.do(ctx, writes, func() error {
 			if n == 0 {
 				return nil
 			}

@@ -34,7 +34,7 @@ func useHandle[T any](ctx context.Context, s *Service, w access, req fdRequest, 
 		return none, err
 	}
 	defer release()
-	a, err := s.reacquire(ctx, h.Context, h.Generation)
+	a, err := s.reacquire(ctx, h.Context, h.Generation, w)
 	if err != nil {
 		return none, err
 	}

@@ -18,15 +18,14 @@ import (
 
 // Open implements FsService.
 func (s *Service) Open(ctx context.Context, req *ctxfsv1.OpenRequest) (*ctxfsv1.OpenResponse, error) {
-	return onPath(ctx, s, "open", reads, req, func(c *call) (*ctxfsv1.OpenResponse, error) {
-		flags, mode, err := openForm(req)
+	flags, mode, err := openForm(req)
+	w := reads
+	if err == nil && flags.changes() {
+		w = writes
+	}
+	return onPath(ctx, s, "open", w, req, func(c *call) (*ctxfsv1.OpenResponse, error) {
 		if err != nil {
 			return nil, err
-		}
-		if flags.changes() {
-			if err := readOnly(c.id); err != nil {
-				return nil, err
-			}
 		}
 		instance, err := s.openInstance(c.id, req.GetClientInstance())
 		if err != nil {

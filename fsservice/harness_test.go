@@ -40,7 +40,7 @@ type gate struct {
 	generation uint64
 }
 
-func (g *gate) Acquire(_ context.Context, id contexts.ID) (*contexts.Access, error) {
+func (g *gate) Acquire(_ context.Context, id contexts.ID, _ contexts.Use) (*contexts.Access, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.ready[id] {

@@ -56,14 +56,14 @@ func invalid(format string, args ...any) error {
 // acquire opens the gate of the context that a call is about: ctxID, or the
 // caller's own when that is empty. A panel's first access seeds. The identity's
 // Context is the one acquired. The caller must Release the Access.
-func (s *Service) acquire(ctx context.Context, ctxID string) (*contexts.Access, panels.Identity, error) {
+func (s *Service) acquire(ctx context.Context, ctxID string, w access) (*contexts.Access, panels.Identity, error) {
 	id, err := identify(ctx, ctxID)
 	if err != nil {
 		return nil, id, err
 	}
-	a, err := s.gate.Acquire(ctx, id.Context)
+	a, err := s.gate.Acquire(ctx, id.Context, w)
 	if err != nil && id.Panel != "" && notReady(err) {
-		a, err = s.ensure(ctx, id)
+		a, err = s.ensure(ctx, id, w)
 	}
 	return a, id, err
 }
@@ -100,7 +100,7 @@ func notReady(err error) bool {
 }
 
 // ensure seeds the panel's context and acquires it.
-func (s *Service) ensure(ctx context.Context, id panels.Identity) (*contexts.Access, error) {
+func (s *Service) ensure(ctx context.Context, id panels.Identity, w access) (*contexts.Access, error) {
 	if err := s.admit(ctx); err != nil {
 		return nil, err
 	}
@@ -111,16 +111,16 @@ func (s *Service) ensure(ctx context.Context, id panels.Identity) (*contexts.Acc
 	if _, err := s.gate.Ensure(ctx, id.Context, opts, nil); err != nil {
 		return nil, err
 	}
-	return s.gate.Acquire(ctx, id.Context)
+	return s.gate.Acquire(ctx, id.Context, w)
 }
 
 // reacquire opens the gate again for something that was opened at a generation;
 // when the context was replaced since, that is ESTALE.
-func (s *Service) reacquire(ctx context.Context, id contexts.ID, generation uint64) (*contexts.Access, error) {
+func (s *Service) reacquire(ctx context.Context, id contexts.ID, generation uint64, w access) (*contexts.Access, error) {
 	if err := fserrpb.FromContext(ctx); err != nil {
 		return nil, err
 	}
-	a, err := s.gate.Acquire(ctx, id)
+	a, err := s.gate.Acquire(ctx, id, w)
 	if err != nil {
 		return nil, err
 	}
@@ -193,17 +193,17 @@ func (c *call) openStat(flags rootfs.Flags, mode uint32) (rootfs.File, rootfs.St
 }
 
 // access says whether an operation changes something.
-type access bool
+type access = contexts.Use
 
 const (
-	reads  access = false
-	writes access = true
+	reads  = contexts.Read
+	writes = contexts.Write
 )
 
 // run opens the gate, does f, and gives its error op, path and dest.
 func run[T any](ctx context.Context, s *Service, ctxID string, w access, c *call, f func(*call) (T, error)) (T, error) {
 	var none T
-	a, id, err := s.acquire(ctx, ctxID)
+	a, id, err := s.acquire(ctx, ctxID, w)
 	if err != nil {
 		return none, err
 	}

@@ -59,7 +59,7 @@ func (w *sink) all(ctx context.Context, flush bool, take func() (int64, error)) 
 	defer w.close()
 	n, err := take()
 	if err == nil {
-		err = w.do(ctx, func() error { return w.finish(flush) })
+		err = w.do(ctx, writes, func() error { return w.finish(flush) })
 	}
 	if err != nil {
 		w.abort()
@@ -205,7 +205,7 @@ func (w *sink) receive(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequ
 		if msg.GetOpen() != nil {
 			return total, invalid("a WriteStream has one open, its first message")
 		}
-		err = w.do(stream.Context(), func() error {
+		err = w.do(stream.Context(), writes, func() error {
 			n, err := w.put(stream.Context(), in.Pieces(msg.GetData()))
 			total += n
 			return err

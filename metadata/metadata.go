@@ -60,6 +60,10 @@ type Context struct {
 	SeededIn time.Duration
 	// Recovered says that the record was rebuilt from the folder.
 	Recovered bool
+	// ForkedFrom is the context that it is a copy of, "" for others.
+	ForkedFrom string
+	// UsedAt is when it was last known to be used; only Contexts.Used sets it.
+	UsedAt time.Time
 }
 
 // Contexts stores Context records.
@@ -68,8 +72,10 @@ type Contexts interface {
 	Create(ctx context.Context, c Context) error
 	// Get returns the record; ErrNotFound. The match is exact.
 	Get(ctx context.Context, id string) (Context, error)
-	// Update replaces the record of c.ID; ErrNotFound.
+	// Update replaces the record of c.ID but for UsedAt; ErrNotFound.
 	Update(ctx context.Context, c Context) error
+	// Used sets UsedAt alone; ErrNotFound.
+	Used(ctx context.Context, id string, at time.Time) error
 	// Delete removes it and, in the same transaction, its panels and their tokens; ErrNotFound.
 	Delete(ctx context.Context, id string) error
 	// List returns all, by ID.

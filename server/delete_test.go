@@ -70,7 +70,7 @@ func TestDeleteIsNotHeldUpByAClientThatDoesNotRead(t *testing.T) {
 func TestADeletedContextStaysDeleted(t *testing.T) {
 	r := start(t, testConfig(t))
 	p := r.openPanel(t, "p")
-	access, err := r.parts.contexts.Acquire(t.Context(), contexts.ID(p.GetContextId()))
+	access, err := r.parts.contexts.Acquire(t.Context(), contexts.ID(p.GetContextId()), contexts.Write)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -322,7 +322,7 @@ func TestDrainLetsACallEnd(t *testing.T) {
 	r := start(t, testConfig(t))
 	r.openPanel(t, "p")
 	// Deleting waits for the gate that the test holds.
-	access, err := r.parts.contexts.Acquire(t.Context(), "ctx_p")
+	access, err := r.parts.contexts.Acquire(t.Context(), "ctx_p", contexts.Write)
 	if err != nil {
 		t.Fatal(err)
 	}

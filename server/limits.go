@@ -82,7 +82,11 @@ func isLong(method string, req any) bool {
 	switch method {
 	case ctxfsv1.FsService_Cp_FullMethodName, ctxfsv1.FsService_Rm_FullMethodName,
 		ctxfsv1.PanelService_OpenPanel_FullMethodName, ctxfsv1.ContextService_DeleteContext_FullMethodName,
-		ctxfsv1.ContextService_PlanSeed_FullMethodName, ctxfsv1.TemplateService_ExplainTemplate_FullMethodName:
+		ctxfsv1.ContextService_PlanSeed_FullMethodName, ctxfsv1.TemplateService_ExplainTemplate_FullMethodName,
+		ctxfsv1.ContextService_Fork_FullMethodName,
+		ctxfsv1.ContextService_Snapshot_FullMethodName, ctxfsv1.ContextService_Restore_FullMethodName,
+		ctxfsv1.ContextService_DeleteSnapshot_FullMethodName, ctxfsv1.ContextService_CollectGarbage_FullMethodName,
+		ctxfsv1.ContextService_GetContext_FullMethodName, ctxfsv1.ContextService_ListContexts_FullMethodName:
 		return true
 	}
 	r, ok := req.(*ctxfsv1.ReaddirRequest)

@@ -5,6 +5,7 @@
 // # Life cycle
 //
 //	Prepare(layer, staging)  ->  the caller renames staging to its final place  ->  Remove
+//	Duplicate(context, staging)  ->  the same
 //
 // Prepare fills an empty staging directory; nothing refers to it yet, so a crash
 // leaves only something to sweep. The rename that publishes it is the caller's.
@@ -29,6 +30,12 @@ type Driver interface {
 	// changed. It stops at ctx's end and leaves dst to the caller to remove.
 	// progress may be nil; it is called from one goroutine at a time.
 	Prepare(ctx context.Context, src, dst string, progress func(Progress)) error
+	// Duplicate makes dst, which does not exist, from another context of this driver as Prepare would have, had its
+	// layer been what that context holds now. src is that context's folder; of a Mounter it is the state, and dst becomes
+	// one that belongs to the same layer. The caller keeps the service's own writers out of src; other programs may be at
+	// work there: a file of theirs is copied as it was at one moment, or named in changed. FIFOs, sockets and
+	// devices are left out.
+	Duplicate(ctx context.Context, src, dst string, progress func(Progress)) (changed []string, err error)
 	// Check says whether the driver can work with contexts under dir; an error
 	// names what is missing.
 	Check(ctx context.Context, dir string) error

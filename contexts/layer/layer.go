@@ -21,6 +21,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,6 +117,9 @@ func (s *Store) layer(digest string) *Layer {
 	dir := filepath.Join(s.dir, digest)
 	return &Layer{Digest: digest, Dir: dir, Tree: filepath.Join(dir, treeName), ManifestFile: filepath.Join(dir, manifestName)}
 }
+
+// Dir returns the directory of a layer.
+func (s *Store) Dir(digest string) string { return s.layer(digest).Dir }
 
 // Tree returns where the tree of a layer is.
 func (s *Store) Tree(digest string) string { return s.layer(digest).Tree }
@@ -278,9 +282,8 @@ func (s *Store) MarkStale(l *Layer) error {
 	return nil
 }
 
-// Collect removes the layers that keep does not name and that are not current, but for
-// those of templates, and returns their digests. The caller keeps other processes from using layers meanwhile.
-func (s *Store) Collect(ctx context.Context, keep map[string]bool) ([]string, error) {
+// Unused lists the layers that keep does not name and that are not current, but for those of templates.
+func (s *Store) Unused(keep map[string]bool) ([]string, error) {
 	current, err := s.Current()
 	if err != nil {
 		return nil, err
@@ -289,22 +292,13 @@ func (s *Store) Collect(ctx context.Context, keep map[string]bool) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	var removed []string
-	var errs []error
-	for _, name := range names {
-		if keep[name] || template.IsLayer(filepath.Join(s.dir, name)) || (current != nil && current.Digest == name) {
-			continue
-		}
-		if err := s.remove(ctx, name); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		removed = append(removed, name)
-	}
-	return removed, errors.Join(errs...)
+	return slices.DeleteFunc(names, func(name string) bool {
+		return keep[name] || template.IsLayer(filepath.Join(s.dir, name)) || (current != nil && current.Digest == name)
+	}), nil
 }
 
-func (s *Store) remove(ctx context.Context, digest string) error {
+// Remove removes a layer. The caller keeps other processes from using it meanwhile.
+func (s *Store) Remove(ctx context.Context, digest string) error {
 	root, err := rootfs.Open(s.dir, rootfs.Options{})
 	if err != nil {
 		return fmt.Errorf("remove layer %s: %w", digest, err)

@@ -130,18 +130,19 @@ func TestUnfinishedLayerIsNoLayer(t *testing.T) {
 	}
 }
 
-func TestCollect(t *testing.T) {
+func TestUnusedAndRemove(t *testing.T) {
 	b := newBench(t)
 	var all []*Layer
 	for _, text := range []string{"1", "22", "333"} {
 		must(t, os.WriteFile(filepath.Join(b.src.Dir, "app/f"), []byte(text), 0o644))
 		all = append(all, b.build(nil))
 	}
-	removed, err := b.Collect(context.Background(), map[string]bool{all[1].Digest: true})
+	unused, err := b.Unused(map[string]bool{all[1].Digest: true})
 	must(t, err)
-	if !slices.Equal(removed, []string{all[0].Digest}) {
-		t.Errorf("removed %v, want only the first", removed)
+	if !slices.Equal(unused, []string{all[0].Digest}) {
+		t.Errorf("%v are not used, want only the first", unused)
 	}
+	must(t, b.Remove(context.Background(), unused[0]))
 	for i, want := range []bool{false, true, true} {
 		if exists(all[i].Dir) != want {
 			t.Errorf("layer %d is there: %t, want %t", i, !want, want)

@@ -259,6 +259,13 @@ type CopyOptions struct {
 	PreserveTimestamps bool
 	// PreserveLinks keeps hard links within the tree, and PreserveXattrs user xattrs; seeding sets both.
 	PreserveLinks, PreserveXattrs bool
+	// MoreXattrs begins the names of further extended attributes that PreserveXattrs keeps of files and
+	// directories; "" means none.
+	MoreXattrs string
+	// PreserveOwner keeps owner and group, as far as this process may give files away.
+	PreserveOwner bool
+	// Special, when set, is told of each FIFO, socket and device that is skipped. Calls are serialised.
+	Special func(rel string, src Stat) error
 	// RewriteLink maps a link's target, given rel; nil stores it byte for byte.
 	RewriteLink func(rel, target string) string
 	// NonRecursive refuses a source directory with EISDIR.

@@ -44,13 +44,18 @@ func (c *copier) dirXattrs(fresh bool) error {
 	if err != nil {
 		return err
 	}
-	return copyDirXattrs(src, dst)
+	return copyDirXattrs(src, dst, c.opts.MoreXattrs)
 }
 
 // settle ends one holder's work in d, which is open as dst; the last one completes it.
 func (c *copier) settle(d *copyDir, dst dirNode) error {
 	if d == nil || d.pending.Add(-1) != 0 {
 		return nil
+	}
+	if d.fresh {
+		if err := c.giveTo(dst, "", d.stat); err != nil {
+			return err
+		}
 	}
 	if c.opts.PreserveTimestamps {
 		if err := dst.utimes("", d.stat.AtimeNs, d.stat.MtimeNs); err != nil {
@@ -61,6 +66,18 @@ func (c *copier) settle(d *copyDir, dst dirNode) error {
 		return nil
 	}
 	return dst.chmod("", keptMode(d.stat))
+}
+
+// giveTo gives the owner of st to name in dir, or to dir itself for "", if owners are kept.
+func (c *copier) giveTo(dir dirNode, name string, st Stat) error {
+	if !c.opts.PreserveOwner {
+		return nil
+	}
+	own, err := dir.lstat(name)
+	if err != nil || (own.UID == st.UID && own.GID == st.GID) {
+		return err
+	}
+	return ignoring(dir.chown(name, int64(st.UID), int64(st.GID)), fserr.EPERM)
 }
 
 // keptMode is what a copy keeps of a mode: everything but setuid and setgid.

@@ -34,8 +34,7 @@ type fileJob struct {
 func (c *copier) leaf(l *copyLevel, rel, name string, st Stat, followed bool) error {
 	t := st.Type()
 	if t != TypeFile && t != TypeSymlink {
-		c.tally.special()
-		return nil
+		return c.tally.special(rel, st)
 	}
 	src, err := c.srcTrail.here()
 	if err != nil {
@@ -143,6 +142,9 @@ func (c *copier) copyOpened(job *fileJob, in File, st Stat) error {
 	own, err := out.Stat()
 	stable := true
 	if err == nil {
+		err = c.giveTo(job.dst.dir, job.dst.name, st)
+	}
+	if err == nil {
 		st, stable, err = c.fill(in, out)
 	}
 	if closing := out.Close(); err == nil {
@@ -176,7 +178,7 @@ func (c *copier) fill(in, out File) (st Stat, stable bool, err error) {
 		}
 	}
 	if c.opts.PreserveXattrs {
-		if err := copyUserXattrs(in, out); err != nil {
+		if err := copyFileXattrs(in, out, c.opts.MoreXattrs); err != nil {
 			return st, stable, err
 		}
 	}
@@ -282,7 +284,7 @@ func (c *copier) symlink(job *fileJob) error {
 	if !made || err != nil {
 		return err
 	}
-	if c.opts.PreserveTimestamps {
+	if err = c.giveTo(job.dst.dir, job.dst.name, job.stat); err == nil && c.opts.PreserveTimestamps {
 		err = ignoring(job.dst.dir.utimes(job.dst.name, job.stat.AtimeNs, job.stat.MtimeNs), fserr.EOPNOTSUPP)
 	}
 	if err != nil {

@@ -139,14 +139,14 @@ func copyFileRange(in, out File, at, length int64) (n int64, err error) {
 	return n, err
 }
 
-// copyUserXattrs copies the extended attributes of the user's namespace, if both
+// copyFileXattrs copies the extended attributes of the user's namespace and those that begin with more, if both
 // file systems know them.
-func copyUserXattrs(in, out File) error {
-	return ignoring(withRawFDs(in, out, copyXattrsFD), fserr.EOPNOTSUPP)
+func copyFileXattrs(in, out File, more string) error {
+	return ignoring(withRawFDs(in, out, func(a, b int) error { return copyXattrsFD(a, b, more) }), fserr.EOPNOTSUPP)
 }
 
-func copyXattrsFD(src, dst int) error {
-	names, err := userXattrs(src)
+func copyXattrsFD(src, dst int, more string) error {
+	names, err := keptXattrs(src, more)
 	if err != nil || len(names) == 0 {
 		return ignoring(err, fserr.EOPNOTSUPP, fserr.ENOSYS)
 	}
@@ -165,11 +165,11 @@ func copyXattrsFD(src, dst int) error {
 	return nil
 }
 
-func userXattrs(fd int) ([]string, error) {
+func keptXattrs(fd int, more string) ([]string, error) {
 	list, err := xattr(func(b []byte) (int, error) { return unix.Flistxattr(fd, b) })
 	var names []string
 	for name := range strings.SplitSeq(string(list), "\x00") {
-		if strings.HasPrefix(name, "user.") {
+		if strings.HasPrefix(name, "user.") || (more != "" && strings.HasPrefix(name, more)) {
 			names = append(names, name)
 		}
 	}
@@ -191,10 +191,10 @@ func xattr(read func([]byte) (int, error)) ([]byte, error) {
 	}
 }
 
-// copyDirXattrs is copyUserXattrs for directories.
-func copyDirXattrs(src, dst dirNode) error {
+// copyDirXattrs is copyFileXattrs for directories.
+func copyDirXattrs(src, dst dirNode, more string) error {
 	return withDirFD(src, func(a int) error {
-		return withDirFD(dst, func(b int) error { return copyXattrsFD(a, b) })
+		return withDirFD(dst, func(b int) error { return copyXattrsFD(a, b, more) })
 	})
 }
 

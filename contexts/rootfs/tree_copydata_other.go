@@ -11,7 +11,7 @@ func (*dataCopier) copy(ctx context.Context, in, out File, st Stat, told func(in
 	return copyBytes(ctx, in, out, 0, st.Size, told)
 }
 
-// copyUserXattrs has no portable form.
-func copyUserXattrs(_, _ File) error { return nil }
+// copyFileXattrs has no portable form.
+func copyFileXattrs(_, _ File, _ string) error { return nil }
 
-func copyDirXattrs(_, _ dirNode) error { return nil }
+func copyDirXattrs(_, _ dirNode, _ string) error { return nil }

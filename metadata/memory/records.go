@@ -11,7 +11,7 @@ import (
 type contexts struct{ *Store }
 
 func (s contexts) Create(ctx context.Context, c metadata.Context) error {
-	c.CreatedAt = stored(c.CreatedAt)
+	c.CreatedAt, c.UsedAt = stored(c.CreatedAt), time.Time{}
 	return s.writing(ctx, "create the record of context", c.ID, func() error {
 		return s.Store.contexts.add(c.ID, c)
 	})
@@ -28,7 +28,23 @@ func (s contexts) Get(ctx context.Context, id string) (c metadata.Context, err e
 func (s contexts) Update(ctx context.Context, c metadata.Context) error {
 	c.CreatedAt = stored(c.CreatedAt)
 	return s.writing(ctx, "update the record of context", c.ID, func() error {
+		old, err := find(s.Store.contexts.records, c.ID)
+		if err != nil {
+			return err
+		}
+		c.UsedAt = old.UsedAt
 		return s.Store.contexts.replace(c.ID, c)
+	})
+}
+
+func (s contexts) Used(ctx context.Context, id string, at time.Time) error {
+	return s.writing(ctx, "update the record of context", id, func() error {
+		c, err := find(s.Store.contexts.records, id)
+		if err != nil {
+			return err
+		}
+		c.UsedAt = stored(at)
+		return s.Store.contexts.replace(id, c)
 	})
 }
 

@@ -113,7 +113,7 @@ func contextRoundTrip(s suite) {
 	want := metadata.Context{
 		ID: "ctx_panels~editor", Explicit: true, OwnerPanel: "editor", State: metadata.ContextSeeding,
 		LastError: "disk full", Driver: "copy", Layer: "sha256:1", Generation: 1<<64 - 1,
-		Files: 3, Bytes: 1 << 40, CreatedAt: epoch, SeededIn: 1234567 * time.Nanosecond, Recovered: true,
+		Files: 3, Bytes: 1 << 40, CreatedAt: epoch, SeededIn: 1234567 * time.Nanosecond, Recovered: true, ForkedFrom: "ctx_a",
 	}
 	s.must(s.store.Contexts().Create(s.Context(), want))
 	want.CreatedAt = kept(want.CreatedAt)
@@ -121,8 +121,11 @@ func contextRoundTrip(s suite) {
 	s.must(err)
 	s.equal(got, want)
 
+	s.must(s.store.Contexts().Used(s.Context(), want.ID, epoch))
+	s.refused(s.store.Contexts().Used(s.Context(), "absent", epoch), metadata.ErrNotFound)
 	want = metadata.Context{ID: want.ID, State: metadata.ContextReady}
 	s.must(s.store.Contexts().Update(s.Context(), want))
+	want.UsedAt = kept(epoch)
 	got, err = s.store.Contexts().Get(s.Context(), want.ID)
 	s.must(err)
 	s.equal(got, want)

@@ -32,7 +32,7 @@ type Contexts struct {
 
 // EnsureContext implements ContextService.
 func (s *Contexts) EnsureContext(req *ctxfsv1.EnsureContextRequest, stream grpc.ServerStreamingServer[ctxfsv1.EnsureContextResponse]) error {
-	id, opts, err := s.ensureTarget(stream.Context(), req)
+	id, opts, err := s.target(stream.Context(), req.GetContextId(), req.GetPanelId(), "context_id and panel_id")
 	if err != nil {
 		return fserrpb.ToStatus(err)
 	}
@@ -50,19 +50,6 @@ func (s *Contexts) EnsureContext(req *ctxfsv1.EnsureContextRequest, stream grpc.
 	return stream.Send(&ctxfsv1.EnsureContextResponse{Event: &ctxfsv1.EnsureContextResponse_Ready{Ready: &ctxfsv1.EnsureReady{
 		Context: infoToPB(ensured.Info), Seeded: ensured.Seeded, DurationMs: time.Since(begun).Milliseconds(),
 	}}})
-}
-
-// ensureTarget names the context, and its owner when that is derived from a panel.
-func (s *Contexts) ensureTarget(ctx context.Context, req *ctxfsv1.EnsureContextRequest) (contexts.ID, contexts.EnsureOptions, error) {
-	switch {
-	case (req.GetContextId() == "") == (req.GetPanelId() == ""):
-		return "", contexts.EnsureOptions{}, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "set one of context_id and panel_id"}
-	case req.GetPanelId() != "":
-		id, err := contexts.ContextForPanel(ctx, s.Templates, req.GetPanelId())
-		return id, contexts.EnsureOptions{OwnerPanel: req.GetPanelId()}, err
-	}
-	id, err := parseID(req.GetContextId())
-	return id, contexts.EnsureOptions{}, err
 }
 
 func parseID(text string) (contexts.ID, error) {
@@ -127,18 +114,38 @@ func (s *Contexts) GetContext(ctx context.Context, req *ctxfsv1.GetContextReques
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
-	return &ctxfsv1.GetContextResponse{Context: infoToPB(info)}, nil
+	resp := &ctxfsv1.GetContextResponse{Context: infoToPB(info)}
+	if req.GetSizes() {
+		err = s.measure(ctx, resp.GetContext())
+	}
+	return resp, fserrpb.ToStatus(err)
+}
+
+// measure fills in what a context takes on disk; one that is not there takes nothing.
+func (s *Contexts) measure(ctx context.Context, c *ctxfsv1.Context) error {
+	sizes, err := s.Contexts.Sizes(ctx, contexts.ID(c.GetContextId()))
+	if fserr.CodeOf(err) == fserr.ESTALE {
+		return nil
+	}
+	c.OwnBytes, c.SharedBytes, c.SnapshotBytes = sizes.Own, sizes.Shared, sizes.Snapshots
+	return err
 }
 
 // ListContexts implements ContextService.
-func (s *Contexts) ListContexts(ctx context.Context, _ *ctxfsv1.ListContextsRequest) (*ctxfsv1.ListContextsResponse, error) {
+func (s *Contexts) ListContexts(ctx context.Context, req *ctxfsv1.ListContextsRequest) (*ctxfsv1.ListContextsResponse, error) {
 	infos, err := s.Contexts.List(ctx)
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
 	resp := &ctxfsv1.ListContextsResponse{}
 	for _, info := range infos {
-		resp.Contexts = append(resp.Contexts, infoToPB(info))
+		c := infoToPB(info)
+		if req.GetSizes() {
+			if err := s.measure(ctx, c); err != nil {
+				return nil, fserrpb.ToStatus(err)
+			}
+		}
+		resp.Contexts = append(resp.Contexts, c)
 	}
 	return resp, nil
 }

@@ -25,6 +25,8 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"Changes", changes}, {"SameFileAfterItsFirstWrite", sameFileAfterItsFirstWrite},
 		{"HandleFromBeforeTheFirstWrite", handleFromBeforeTheFirstWrite},
 		{"HardLinks", hardLinks}, {"DeleteAndMakeAnew", deleteAndMakeAnew},
+		{"Duplicates", duplicates}, {"DuplicatesNoSpecialFiles", duplicatesNoSpecialFiles},
+		{"DuplicateStopsWithItsContext", duplicateStopsWithItsContext},
 		{"StopsWithItsContext", stopsWithItsContext}, {"CountsProgress", countsProgress},
 		{"Check", check}, {"NamesItself", namesItself},
 	}

@@ -25,6 +25,11 @@ func (d *Driver) Prepare(context.Context, string, string, func(driver.Progress))
 	return onlyLinux("prepare")
 }
 
+// Duplicate implements driver.Driver: it refuses.
+func (*Driver) Duplicate(context.Context, string, string, func(driver.Progress)) ([]string, error) {
+	return nil, onlyLinux("duplicate")
+}
+
 // Check implements driver.Driver; it refuses.
 func (d *Driver) Check(context.Context, string) error { return errLinux }
 

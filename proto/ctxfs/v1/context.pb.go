@@ -23,6 +23,75 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// A kind of garbage.
+type GarbageKind int32
+
+const (
+	// Not known.
+	GarbageKind_GARBAGE_KIND_UNSPECIFIED GarbageKind = 0
+	// A context that has not been used for long.
+	GarbageKind_GARBAGE_KIND_CONTEXT GarbageKind = 1
+	// A layer that no context stands on.
+	GarbageKind_GARBAGE_KIND_LAYER GarbageKind = 2
+	// A ready copy of a layer.
+	GarbageKind_GARBAGE_KIND_POOL GarbageKind = 3
+	// What a crash left half made.
+	GarbageKind_GARBAGE_KIND_STAGING GarbageKind = 4
+	// A mount of a context that is gone.
+	GarbageKind_GARBAGE_KIND_MOUNT GarbageKind = 5
+	// Snapshots of a context that is gone.
+	GarbageKind_GARBAGE_KIND_SNAPSHOT GarbageKind = 6
+)
+
+// Enum value maps for GarbageKind.
+var (
+	GarbageKind_name = map[int32]string{
+		0: "GARBAGE_KIND_UNSPECIFIED",
+		1: "GARBAGE_KIND_CONTEXT",
+		2: "GARBAGE_KIND_LAYER",
+		3: "GARBAGE_KIND_POOL",
+		4: "GARBAGE_KIND_STAGING",
+		5: "GARBAGE_KIND_MOUNT",
+		6: "GARBAGE_KIND_SNAPSHOT",
+	}
+	GarbageKind_value = map[string]int32{
+		"GARBAGE_KIND_UNSPECIFIED": 0,
+		"GARBAGE_KIND_CONTEXT":     1,
+		"GARBAGE_KIND_LAYER":       2,
+		"GARBAGE_KIND_POOL":        3,
+		"GARBAGE_KIND_STAGING":     4,
+		"GARBAGE_KIND_MOUNT":       5,
+		"GARBAGE_KIND_SNAPSHOT":    6,
+	}
+)
+
+func (x GarbageKind) Enum() *GarbageKind {
+	p := new(GarbageKind)
+	*p = x
+	return p
+}
+
+func (x GarbageKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GarbageKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_ctxfs_v1_context_proto_enumTypes[0].Descriptor()
+}
+
+func (GarbageKind) Type() protoreflect.EnumType {
+	return &file_ctxfs_v1_context_proto_enumTypes[0]
+}
+
+func (x GarbageKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GarbageKind.Descriptor instead.
+func (GarbageKind) EnumDescriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{0}
+}
+
 // A step of seeding.
 type SeedPhase int32
 
@@ -76,11 +145,11 @@ func (x SeedPhase) String() string {
 }
 
 func (SeedPhase) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_context_proto_enumTypes[0].Descriptor()
+	return file_ctxfs_v1_context_proto_enumTypes[1].Descriptor()
 }
 
 func (SeedPhase) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_context_proto_enumTypes[0]
+	return &file_ctxfs_v1_context_proto_enumTypes[1]
 }
 
 func (x SeedPhase) Number() protoreflect.EnumNumber {
@@ -89,7 +158,7 @@ func (x SeedPhase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SeedPhase.Descriptor instead.
 func (SeedPhase) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{0}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{1}
 }
 
 // Where a context is in its life.
@@ -137,11 +206,11 @@ func (x ContextState) String() string {
 }
 
 func (ContextState) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_context_proto_enumTypes[1].Descriptor()
+	return file_ctxfs_v1_context_proto_enumTypes[2].Descriptor()
 }
 
 func (ContextState) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_context_proto_enumTypes[1]
+	return &file_ctxfs_v1_context_proto_enumTypes[2]
 }
 
 func (x ContextState) Number() protoreflect.EnumNumber {
@@ -150,7 +219,7 @@ func (x ContextState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ContextState.Descriptor instead.
 func (ContextState) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{1}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{2}
 }
 
 // Request of EnsureContext.
@@ -299,7 +368,9 @@ func (*EnsureContextResponse_Ready) isEnsureContextResponse_Event() {}
 type GetContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The context.
-	ContextId     string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Measures it on disk, which reads all its directories: fills own_bytes, shared_bytes and snapshot_bytes.
+	Sizes         bool `protobuf:"varint,2,opt,name=sizes,proto3" json:"sizes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -339,6 +410,13 @@ func (x *GetContextRequest) GetContextId() string {
 		return x.ContextId
 	}
 	return ""
+}
+
+func (x *GetContextRequest) GetSizes() bool {
+	if x != nil {
+		return x.Sizes
+	}
+	return false
 }
 
 // Response of GetContext.
@@ -389,7 +467,9 @@ func (x *GetContextResponse) GetContext() *Context {
 
 // Request of ListContexts.
 type ListContextsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Measures each on disk; see GetContextRequest.
+	Sizes         bool `protobuf:"varint,1,opt,name=sizes,proto3" json:"sizes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -422,6 +502,13 @@ func (x *ListContextsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListContextsRequest.ProtoReflect.Descriptor instead.
 func (*ListContextsRequest) Descriptor() ([]byte, []int) {
 	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListContextsRequest) GetSizes() bool {
+	if x != nil {
+		return x.Sizes
+	}
+	return false
 }
 
 // Response of ListContexts.
@@ -753,6 +840,742 @@ func (x *PlanSeedResponse) GetTooLarge() string {
 	return ""
 }
 
+// Request of Fork.
+type ForkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context that is copied.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// The context that is made; empty when new_panel_id is set.
+	NewContextId string `protobuf:"bytes,2,opt,name=new_context_id,json=newContextId,proto3" json:"new_context_id,omitempty"`
+	// Makes the context that this panel gets when it is opened.
+	NewPanelId    string `protobuf:"bytes,3,opt,name=new_panel_id,json=newPanelId,proto3" json:"new_panel_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkRequest) Reset() {
+	*x = ForkRequest{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkRequest) ProtoMessage() {}
+
+func (x *ForkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkRequest.ProtoReflect.Descriptor instead.
+func (*ForkRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ForkRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *ForkRequest) GetNewContextId() string {
+	if x != nil {
+		return x.NewContextId
+	}
+	return ""
+}
+
+func (x *ForkRequest) GetNewPanelId() string {
+	if x != nil {
+		return x.NewPanelId
+	}
+	return ""
+}
+
+// Response of Fork.
+type ForkResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new context.
+	Context       *Context `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkResponse) Reset() {
+	*x = ForkResponse{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkResponse) ProtoMessage() {}
+
+func (x *ForkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkResponse.ProtoReflect.Descriptor instead.
+func (*ForkResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ForkResponse) GetContext() *Context {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+// Request of Snapshot.
+type SnapshotRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Name of the snapshot: 1 to 64 of A-Z a-z 0-9 . _ -, not beginning with a dot; two that differ only by case are one.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotRequest) Reset() {
+	*x = SnapshotRequest{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotRequest) ProtoMessage() {}
+
+func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
+func (*SnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SnapshotRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *SnapshotRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// Response of Snapshot.
+type SnapshotResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The snapshot.
+	Snapshot      *SnapshotInfo `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotResponse) Reset() {
+	*x = SnapshotResponse{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotResponse) ProtoMessage() {}
+
+func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
+func (*SnapshotResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SnapshotResponse) GetSnapshot() *SnapshotInfo {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+// Request of ListSnapshots.
+type ListSnapshotsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	ContextId     string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSnapshotsRequest) Reset() {
+	*x = ListSnapshotsRequest{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSnapshotsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSnapshotsRequest) ProtoMessage() {}
+
+func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
+func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListSnapshotsRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+// Response of ListSnapshots.
+type ListSnapshotsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The snapshots.
+	Snapshots     []*SnapshotInfo `protobuf:"bytes,1,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSnapshotsResponse) Reset() {
+	*x = ListSnapshotsResponse{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSnapshotsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSnapshotsResponse) ProtoMessage() {}
+
+func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
+func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListSnapshotsResponse) GetSnapshots() []*SnapshotInfo {
+	if x != nil {
+		return x.Snapshots
+	}
+	return nil
+}
+
+// Request of Restore.
+type RestoreRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Name of the snapshot.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreRequest) Reset() {
+	*x = RestoreRequest{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreRequest) ProtoMessage() {}
+
+func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
+func (*RestoreRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RestoreRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *RestoreRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// Response of Restore.
+type RestoreResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context; its generation has risen.
+	Context       *Context `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreResponse) Reset() {
+	*x = RestoreResponse{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreResponse) ProtoMessage() {}
+
+func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
+func (*RestoreResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RestoreResponse) GetContext() *Context {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+// Request of DeleteSnapshot.
+type DeleteSnapshotRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Name of the snapshot.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSnapshotRequest) Reset() {
+	*x = DeleteSnapshotRequest{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSnapshotRequest) ProtoMessage() {}
+
+func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DeleteSnapshotRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *DeleteSnapshotRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// Response of DeleteSnapshot.
+type DeleteSnapshotResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSnapshotResponse) Reset() {
+	*x = DeleteSnapshotResponse{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSnapshotResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSnapshotResponse) ProtoMessage() {}
+
+func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
+func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{19}
+}
+
+// Request of CollectGarbage.
+type CollectGarbageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only says what would be removed.
+	DryRun bool `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Removes contexts that were made longer ago than this, in seconds, and are not used; 0 leaves contexts alone
+	// unless context_idle_seconds is set.
+	ContextAgeSeconds int64 `protobuf:"varint,2,opt,name=context_age_seconds,json=contextAgeSeconds,proto3" json:"context_age_seconds,omitempty"`
+	// Removes contexts that have not been used for longer than this, in seconds; 0 means 600, which is also the least.
+	// With context_age_seconds both must hold.
+	ContextIdleSeconds int64 `protobuf:"varint,3,opt,name=context_idle_seconds,json=contextIdleSeconds,proto3" json:"context_idle_seconds,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *CollectGarbageRequest) Reset() {
+	*x = CollectGarbageRequest{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CollectGarbageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CollectGarbageRequest) ProtoMessage() {}
+
+func (x *CollectGarbageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CollectGarbageRequest.ProtoReflect.Descriptor instead.
+func (*CollectGarbageRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CollectGarbageRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *CollectGarbageRequest) GetContextAgeSeconds() int64 {
+	if x != nil {
+		return x.ContextAgeSeconds
+	}
+	return 0
+}
+
+func (x *CollectGarbageRequest) GetContextIdleSeconds() int64 {
+	if x != nil {
+		return x.ContextIdleSeconds
+	}
+	return 0
+}
+
+// Response of CollectGarbage.
+type CollectGarbageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was removed, or would be.
+	Removed       []*Garbage `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CollectGarbageResponse) Reset() {
+	*x = CollectGarbageResponse{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CollectGarbageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CollectGarbageResponse) ProtoMessage() {}
+
+func (x *CollectGarbageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CollectGarbageResponse.ProtoReflect.Descriptor instead.
+func (*CollectGarbageResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CollectGarbageResponse) GetRemoved() []*Garbage {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+// Something that was removed, or would be.
+type Garbage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	Kind GarbageKind `protobuf:"varint,1,opt,name=kind,proto3,enum=ctxfs.v1.GarbageKind" json:"kind,omitempty"`
+	// Its name: a context's ID, a layer's digest, a snapshot's context.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// What it took on disk.
+	Bytes         int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Garbage) Reset() {
+	*x = Garbage{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Garbage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Garbage) ProtoMessage() {}
+
+func (x *Garbage) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Garbage.ProtoReflect.Descriptor instead.
+func (*Garbage) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Garbage) GetKind() GarbageKind {
+	if x != nil {
+		return x.Kind
+	}
+	return GarbageKind_GARBAGE_KIND_UNSPECIFIED
+}
+
+func (x *Garbage) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Garbage) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// A snapshot of a context.
+type SnapshotInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// When it was taken, ns since the epoch.
+	CreatedNs int64 `protobuf:"varint,2,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	// What it takes on disk by itself; extents that the file system shares count as if they were not.
+	Bytes         int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotInfo) Reset() {
+	*x = SnapshotInfo{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotInfo) ProtoMessage() {}
+
+func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotInfo.ProtoReflect.Descriptor instead.
+func (*SnapshotInfo) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SnapshotInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SnapshotInfo) GetCreatedNs() int64 {
+	if x != nil {
+		return x.CreatedNs
+	}
+	return 0
+}
+
+func (x *SnapshotInfo) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // Request of DeleteContext.
 type DeleteContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -764,7 +1587,7 @@ type DeleteContextRequest struct {
 
 func (x *DeleteContextRequest) Reset() {
 	*x = DeleteContextRequest{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +1599,7 @@ func (x *DeleteContextRequest) String() string {
 func (*DeleteContextRequest) ProtoMessage() {}
 
 func (x *DeleteContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +1612,7 @@ func (x *DeleteContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteContextRequest.ProtoReflect.Descriptor instead.
 func (*DeleteContextRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteContextRequest) GetContextId() string {
@@ -810,7 +1633,7 @@ type DeleteContextResponse struct {
 
 func (x *DeleteContextResponse) Reset() {
 	*x = DeleteContextResponse{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +1645,7 @@ func (x *DeleteContextResponse) String() string {
 func (*DeleteContextResponse) ProtoMessage() {}
 
 func (x *DeleteContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +1658,7 @@ func (x *DeleteContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteContextResponse.ProtoReflect.Descriptor instead.
 func (*DeleteContextResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteContextResponse) GetRemoved() int64 {
@@ -864,7 +1687,7 @@ type SeedProgress struct {
 
 func (x *SeedProgress) Reset() {
 	*x = SeedProgress{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +1699,7 @@ func (x *SeedProgress) String() string {
 func (*SeedProgress) ProtoMessage() {}
 
 func (x *SeedProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +1712,7 @@ func (x *SeedProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeedProgress.ProtoReflect.Descriptor instead.
 func (*SeedProgress) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SeedProgress) GetPhase() SeedPhase {
@@ -942,7 +1765,7 @@ type EnsureReady struct {
 
 func (x *EnsureReady) Reset() {
 	*x = EnsureReady{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1777,7 @@ func (x *EnsureReady) String() string {
 func (*EnsureReady) ProtoMessage() {}
 
 func (x *EnsureReady) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1790,7 @@ func (x *EnsureReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureReady.ProtoReflect.Descriptor instead.
 func (*EnsureReady) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EnsureReady) GetContext() *Context {
@@ -1021,14 +1844,24 @@ type Context struct {
 	// The record was rebuilt from the folder.
 	Recovered bool `protobuf:"varint,13,opt,name=recovered,proto3" json:"recovered,omitempty"`
 	// Rises when the folder is replaced.
-	Generation    uint64 `protobuf:"varint,14,opt,name=generation,proto3" json:"generation,omitempty"`
+	Generation uint64 `protobuf:"varint,14,opt,name=generation,proto3" json:"generation,omitempty"`
+	// The context that it is a copy of; empty for others.
+	ForkedFrom string `protobuf:"bytes,15,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	// When it was last used, to a few minutes, ns since the epoch; 0 when not known.
+	UsedNs int64 `protobuf:"varint,16,opt,name=used_ns,json=usedNs,proto3" json:"used_ns,omitempty"`
+	// What it takes on disk by itself; extents that the file system shares count as if they were not.
+	OwnBytes int64 `protobuf:"varint,17,opt,name=own_bytes,json=ownBytes,proto3" json:"own_bytes,omitempty"`
+	// What it reads of a layer that others read as well.
+	SharedBytes int64 `protobuf:"varint,18,opt,name=shared_bytes,json=sharedBytes,proto3" json:"shared_bytes,omitempty"`
+	// What its snapshots take on disk.
+	SnapshotBytes int64 `protobuf:"varint,19,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Context) Reset() {
 	*x = Context{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1873,7 @@ func (x *Context) String() string {
 func (*Context) ProtoMessage() {}
 
 func (x *Context) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1886,7 @@ func (x *Context) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Context.ProtoReflect.Descriptor instead.
 func (*Context) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Context) GetContextId() string {
@@ -1154,6 +1987,41 @@ func (x *Context) GetGeneration() uint64 {
 	return 0
 }
 
+func (x *Context) GetForkedFrom() string {
+	if x != nil {
+		return x.ForkedFrom
+	}
+	return ""
+}
+
+func (x *Context) GetUsedNs() int64 {
+	if x != nil {
+		return x.UsedNs
+	}
+	return 0
+}
+
+func (x *Context) GetOwnBytes() int64 {
+	if x != nil {
+		return x.OwnBytes
+	}
+	return 0
+}
+
+func (x *Context) GetSharedBytes() int64 {
+	if x != nil {
+		return x.SharedBytes
+	}
+	return 0
+}
+
+func (x *Context) GetSnapshotBytes() int64 {
+	if x != nil {
+		return x.SnapshotBytes
+	}
+	return 0
+}
+
 // A git repository of the workspace.
 type Repository struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1171,7 +2039,7 @@ type Repository struct {
 
 func (x *Repository) Reset() {
 	*x = Repository{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +2051,7 @@ func (x *Repository) String() string {
 func (*Repository) ProtoMessage() {}
 
 func (x *Repository) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +2064,7 @@ func (x *Repository) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Repository.ProtoReflect.Descriptor instead.
 func (*Repository) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{15}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Repository) GetPath() string {
@@ -1242,7 +2110,7 @@ type DirectorySize struct {
 
 func (x *DirectorySize) Reset() {
 	*x = DirectorySize{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +2122,7 @@ func (x *DirectorySize) String() string {
 func (*DirectorySize) ProtoMessage() {}
 
 func (x *DirectorySize) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +2135,7 @@ func (x *DirectorySize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorySize.ProtoReflect.Descriptor instead.
 func (*DirectorySize) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{16}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DirectorySize) GetPath() string {
@@ -1306,7 +2174,7 @@ type SkippedEntries struct {
 
 func (x *SkippedEntries) Reset() {
 	*x = SkippedEntries{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +2186,7 @@ func (x *SkippedEntries) String() string {
 func (*SkippedEntries) ProtoMessage() {}
 
 func (x *SkippedEntries) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +2199,7 @@ func (x *SkippedEntries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkippedEntries.ProtoReflect.Descriptor instead.
 func (*SkippedEntries) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{17}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SkippedEntries) GetReason() string {
@@ -1367,13 +2235,15 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x15EnsureContextResponse\x124\n" +
 	"\bprogress\x18\x01 \x01(\v2\x16.ctxfs.v1.SeedProgressH\x00R\bprogress\x12-\n" +
 	"\x05ready\x18\x02 \x01(\v2\x15.ctxfs.v1.EnsureReadyH\x00R\x05readyB\a\n" +
-	"\x05event\"2\n" +
+	"\x05event\"H\n" +
 	"\x11GetContextRequest\x12\x1d\n" +
 	"\n" +
-	"context_id\x18\x01 \x01(\tR\tcontextId\"A\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
+	"\x05sizes\x18\x02 \x01(\bR\x05sizes\"A\n" +
 	"\x12GetContextResponse\x12+\n" +
-	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\"\x15\n" +
-	"\x13ListContextsRequest\"E\n" +
+	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\"+\n" +
+	"\x13ListContextsRequest\x12\x14\n" +
+	"\x05sizes\x18\x01 \x01(\bR\x05sizes\"E\n" +
 	"\x14ListContextsResponse\x12-\n" +
 	"\bcontexts\x18\x01 \x03(\v2\x11.ctxfs.v1.ContextR\bcontexts\"/\n" +
 	"\x0eGetInfoRequest\x12\x1d\n" +
@@ -1396,7 +2266,52 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x121\n" +
 	"\alargest\x18\x04 \x03(\v2\x17.ctxfs.v1.DirectorySizeR\alargest\x122\n" +
 	"\askipped\x18\x05 \x03(\v2\x18.ctxfs.v1.SkippedEntriesR\askipped\x12\x1b\n" +
-	"\ttoo_large\x18\x06 \x01(\tR\btooLarge\"5\n" +
+	"\ttoo_large\x18\x06 \x01(\tR\btooLarge\"t\n" +
+	"\vForkRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12$\n" +
+	"\x0enew_context_id\x18\x02 \x01(\tR\fnewContextId\x12 \n" +
+	"\fnew_panel_id\x18\x03 \x01(\tR\n" +
+	"newPanelId\";\n" +
+	"\fForkResponse\x12+\n" +
+	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\"D\n" +
+	"\x0fSnapshotRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"F\n" +
+	"\x10SnapshotResponse\x122\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x16.ctxfs.v1.SnapshotInfoR\bsnapshot\"5\n" +
+	"\x14ListSnapshotsRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\"M\n" +
+	"\x15ListSnapshotsResponse\x124\n" +
+	"\tsnapshots\x18\x01 \x03(\v2\x16.ctxfs.v1.SnapshotInfoR\tsnapshots\"C\n" +
+	"\x0eRestoreRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\">\n" +
+	"\x0fRestoreResponse\x12+\n" +
+	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\"J\n" +
+	"\x15DeleteSnapshotRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
+	"\x16DeleteSnapshotResponse\"\x92\x01\n" +
+	"\x15CollectGarbageRequest\x12\x17\n" +
+	"\adry_run\x18\x01 \x01(\bR\x06dryRun\x12.\n" +
+	"\x13context_age_seconds\x18\x02 \x01(\x03R\x11contextAgeSeconds\x120\n" +
+	"\x14context_idle_seconds\x18\x03 \x01(\x03R\x12contextIdleSeconds\"E\n" +
+	"\x16CollectGarbageResponse\x12+\n" +
+	"\aremoved\x18\x01 \x03(\v2\x11.ctxfs.v1.GarbageR\aremoved\"^\n" +
+	"\aGarbage\x12)\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x15.ctxfs.v1.GarbageKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"W\n" +
+	"\fSnapshotInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"created_ns\x18\x02 \x01(\x03R\tcreatedNs\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"5\n" +
 	"\x14DeleteContextRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\"1\n" +
@@ -1416,7 +2331,7 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\x12\x16\n" +
 	"\x06seeded\x18\x02 \x01(\bR\x06seeded\x12\x1f\n" +
 	"\vduration_ms\x18\x03 \x01(\x03R\n" +
-	"durationMs\"\xa9\x03\n" +
+	"durationMs\"\xca\x04\n" +
 	"\aContext\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12,\n" +
@@ -1437,7 +2352,13 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\trecovered\x18\r \x01(\bR\trecovered\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x0e \x01(\x04R\n" +
-	"generation\"b\n" +
+	"generation\x12\x1f\n" +
+	"\vforked_from\x18\x0f \x01(\tR\n" +
+	"forkedFrom\x12\x17\n" +
+	"\aused_ns\x18\x10 \x01(\x03R\x06usedNs\x12\x1b\n" +
+	"\town_bytes\x18\x11 \x01(\x03R\bownBytes\x12!\n" +
+	"\fshared_bytes\x18\x12 \x01(\x03R\vsharedBytes\x12%\n" +
+	"\x0esnapshot_bytes\x18\x13 \x01(\x03R\rsnapshotBytes\"b\n" +
 	"\n" +
 	"Repository\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
@@ -1451,7 +2372,15 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x0eSkippedEntries\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\aentries\x18\x02 \x01(\x03R\aentries\x12\x14\n" +
-	"\x05files\x18\x03 \x01(\x03R\x05files*\xbc\x01\n" +
+	"\x05files\x18\x03 \x01(\x03R\x05files*\xc1\x01\n" +
+	"\vGarbageKind\x12\x1c\n" +
+	"\x18GARBAGE_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14GARBAGE_KIND_CONTEXT\x10\x01\x12\x16\n" +
+	"\x12GARBAGE_KIND_LAYER\x10\x02\x12\x15\n" +
+	"\x11GARBAGE_KIND_POOL\x10\x03\x12\x18\n" +
+	"\x14GARBAGE_KIND_STAGING\x10\x04\x12\x16\n" +
+	"\x12GARBAGE_KIND_MOUNT\x10\x05\x12\x19\n" +
+	"\x15GARBAGE_KIND_SNAPSHOT\x10\x06*\xbc\x01\n" +
 	"\tSeedPhase\x12\x1a\n" +
 	"\x16SEED_PHASE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12SEED_PHASE_WAITING\x10\x01\x12\x17\n" +
@@ -1465,14 +2394,20 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x15CONTEXT_STATE_MISSING\x10\x01\x12\x19\n" +
 	"\x15CONTEXT_STATE_SEEDING\x10\x02\x12\x17\n" +
 	"\x13CONTEXT_STATE_READY\x10\x03\x12\x18\n" +
-	"\x14CONTEXT_STATE_FAILED\x10\x042\xd1\x03\n" +
+	"\x14CONTEXT_STATE_FAILED\x10\x042\x87\a\n" +
 	"\x0eContextService\x12R\n" +
 	"\rEnsureContext\x12\x1e.ctxfs.v1.EnsureContextRequest\x1a\x1f.ctxfs.v1.EnsureContextResponse0\x01\x12G\n" +
 	"\n" +
 	"GetContext\x12\x1b.ctxfs.v1.GetContextRequest\x1a\x1c.ctxfs.v1.GetContextResponse\x12M\n" +
 	"\fListContexts\x12\x1d.ctxfs.v1.ListContextsRequest\x1a\x1e.ctxfs.v1.ListContextsResponse\x12>\n" +
 	"\aGetInfo\x12\x18.ctxfs.v1.GetInfoRequest\x1a\x19.ctxfs.v1.GetInfoResponse\x12A\n" +
-	"\bPlanSeed\x12\x19.ctxfs.v1.PlanSeedRequest\x1a\x1a.ctxfs.v1.PlanSeedResponse\x12P\n" +
+	"\bPlanSeed\x12\x19.ctxfs.v1.PlanSeedRequest\x1a\x1a.ctxfs.v1.PlanSeedResponse\x125\n" +
+	"\x04Fork\x12\x15.ctxfs.v1.ForkRequest\x1a\x16.ctxfs.v1.ForkResponse\x12A\n" +
+	"\bSnapshot\x12\x19.ctxfs.v1.SnapshotRequest\x1a\x1a.ctxfs.v1.SnapshotResponse\x12P\n" +
+	"\rListSnapshots\x12\x1e.ctxfs.v1.ListSnapshotsRequest\x1a\x1f.ctxfs.v1.ListSnapshotsResponse\x12>\n" +
+	"\aRestore\x12\x18.ctxfs.v1.RestoreRequest\x1a\x19.ctxfs.v1.RestoreResponse\x12S\n" +
+	"\x0eDeleteSnapshot\x12\x1f.ctxfs.v1.DeleteSnapshotRequest\x1a .ctxfs.v1.DeleteSnapshotResponse\x12S\n" +
+	"\x0eCollectGarbage\x12\x1f.ctxfs.v1.CollectGarbageRequest\x1a .ctxfs.v1.CollectGarbageResponse\x12P\n" +
 	"\rDeleteContext\x12\x1e.ctxfs.v1.DeleteContextRequest\x1a\x1f.ctxfs.v1.DeleteContextResponseB/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
@@ -1487,59 +2422,92 @@ func file_ctxfs_v1_context_proto_rawDescGZIP() []byte {
 	return file_ctxfs_v1_context_proto_rawDescData
 }
 
-var file_ctxfs_v1_context_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_ctxfs_v1_context_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_ctxfs_v1_context_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_ctxfs_v1_context_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_ctxfs_v1_context_proto_goTypes = []any{
-	(SeedPhase)(0),                // 0: ctxfs.v1.SeedPhase
-	(ContextState)(0),             // 1: ctxfs.v1.ContextState
-	(*EnsureContextRequest)(nil),  // 2: ctxfs.v1.EnsureContextRequest
-	(*EnsureContextResponse)(nil), // 3: ctxfs.v1.EnsureContextResponse
-	(*GetContextRequest)(nil),     // 4: ctxfs.v1.GetContextRequest
-	(*GetContextResponse)(nil),    // 5: ctxfs.v1.GetContextResponse
-	(*ListContextsRequest)(nil),   // 6: ctxfs.v1.ListContextsRequest
-	(*ListContextsResponse)(nil),  // 7: ctxfs.v1.ListContextsResponse
-	(*GetInfoRequest)(nil),        // 8: ctxfs.v1.GetInfoRequest
-	(*GetInfoResponse)(nil),       // 9: ctxfs.v1.GetInfoResponse
-	(*PlanSeedRequest)(nil),       // 10: ctxfs.v1.PlanSeedRequest
-	(*PlanSeedResponse)(nil),      // 11: ctxfs.v1.PlanSeedResponse
-	(*DeleteContextRequest)(nil),  // 12: ctxfs.v1.DeleteContextRequest
-	(*DeleteContextResponse)(nil), // 13: ctxfs.v1.DeleteContextResponse
-	(*SeedProgress)(nil),          // 14: ctxfs.v1.SeedProgress
-	(*EnsureReady)(nil),           // 15: ctxfs.v1.EnsureReady
-	(*Context)(nil),               // 16: ctxfs.v1.Context
-	(*Repository)(nil),            // 17: ctxfs.v1.Repository
-	(*DirectorySize)(nil),         // 18: ctxfs.v1.DirectorySize
-	(*SkippedEntries)(nil),        // 19: ctxfs.v1.SkippedEntries
+	(GarbageKind)(0),               // 0: ctxfs.v1.GarbageKind
+	(SeedPhase)(0),                 // 1: ctxfs.v1.SeedPhase
+	(ContextState)(0),              // 2: ctxfs.v1.ContextState
+	(*EnsureContextRequest)(nil),   // 3: ctxfs.v1.EnsureContextRequest
+	(*EnsureContextResponse)(nil),  // 4: ctxfs.v1.EnsureContextResponse
+	(*GetContextRequest)(nil),      // 5: ctxfs.v1.GetContextRequest
+	(*GetContextResponse)(nil),     // 6: ctxfs.v1.GetContextResponse
+	(*ListContextsRequest)(nil),    // 7: ctxfs.v1.ListContextsRequest
+	(*ListContextsResponse)(nil),   // 8: ctxfs.v1.ListContextsResponse
+	(*GetInfoRequest)(nil),         // 9: ctxfs.v1.GetInfoRequest
+	(*GetInfoResponse)(nil),        // 10: ctxfs.v1.GetInfoResponse
+	(*PlanSeedRequest)(nil),        // 11: ctxfs.v1.PlanSeedRequest
+	(*PlanSeedResponse)(nil),       // 12: ctxfs.v1.PlanSeedResponse
+	(*ForkRequest)(nil),            // 13: ctxfs.v1.ForkRequest
+	(*ForkResponse)(nil),           // 14: ctxfs.v1.ForkResponse
+	(*SnapshotRequest)(nil),        // 15: ctxfs.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),       // 16: ctxfs.v1.SnapshotResponse
+	(*ListSnapshotsRequest)(nil),   // 17: ctxfs.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),  // 18: ctxfs.v1.ListSnapshotsResponse
+	(*RestoreRequest)(nil),         // 19: ctxfs.v1.RestoreRequest
+	(*RestoreResponse)(nil),        // 20: ctxfs.v1.RestoreResponse
+	(*DeleteSnapshotRequest)(nil),  // 21: ctxfs.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil), // 22: ctxfs.v1.DeleteSnapshotResponse
+	(*CollectGarbageRequest)(nil),  // 23: ctxfs.v1.CollectGarbageRequest
+	(*CollectGarbageResponse)(nil), // 24: ctxfs.v1.CollectGarbageResponse
+	(*Garbage)(nil),                // 25: ctxfs.v1.Garbage
+	(*SnapshotInfo)(nil),           // 26: ctxfs.v1.SnapshotInfo
+	(*DeleteContextRequest)(nil),   // 27: ctxfs.v1.DeleteContextRequest
+	(*DeleteContextResponse)(nil),  // 28: ctxfs.v1.DeleteContextResponse
+	(*SeedProgress)(nil),           // 29: ctxfs.v1.SeedProgress
+	(*EnsureReady)(nil),            // 30: ctxfs.v1.EnsureReady
+	(*Context)(nil),                // 31: ctxfs.v1.Context
+	(*Repository)(nil),             // 32: ctxfs.v1.Repository
+	(*DirectorySize)(nil),          // 33: ctxfs.v1.DirectorySize
+	(*SkippedEntries)(nil),         // 34: ctxfs.v1.SkippedEntries
 }
 var file_ctxfs_v1_context_proto_depIdxs = []int32{
-	14, // 0: ctxfs.v1.EnsureContextResponse.progress:type_name -> ctxfs.v1.SeedProgress
-	15, // 1: ctxfs.v1.EnsureContextResponse.ready:type_name -> ctxfs.v1.EnsureReady
-	16, // 2: ctxfs.v1.GetContextResponse.context:type_name -> ctxfs.v1.Context
-	16, // 3: ctxfs.v1.ListContextsResponse.contexts:type_name -> ctxfs.v1.Context
-	17, // 4: ctxfs.v1.PlanSeedResponse.repositories:type_name -> ctxfs.v1.Repository
-	18, // 5: ctxfs.v1.PlanSeedResponse.largest:type_name -> ctxfs.v1.DirectorySize
-	19, // 6: ctxfs.v1.PlanSeedResponse.skipped:type_name -> ctxfs.v1.SkippedEntries
-	0,  // 7: ctxfs.v1.SeedProgress.phase:type_name -> ctxfs.v1.SeedPhase
-	16, // 8: ctxfs.v1.EnsureReady.context:type_name -> ctxfs.v1.Context
-	1,  // 9: ctxfs.v1.Context.state:type_name -> ctxfs.v1.ContextState
-	14, // 10: ctxfs.v1.Context.progress:type_name -> ctxfs.v1.SeedProgress
-	2,  // 11: ctxfs.v1.ContextService.EnsureContext:input_type -> ctxfs.v1.EnsureContextRequest
-	4,  // 12: ctxfs.v1.ContextService.GetContext:input_type -> ctxfs.v1.GetContextRequest
-	6,  // 13: ctxfs.v1.ContextService.ListContexts:input_type -> ctxfs.v1.ListContextsRequest
-	8,  // 14: ctxfs.v1.ContextService.GetInfo:input_type -> ctxfs.v1.GetInfoRequest
-	10, // 15: ctxfs.v1.ContextService.PlanSeed:input_type -> ctxfs.v1.PlanSeedRequest
-	12, // 16: ctxfs.v1.ContextService.DeleteContext:input_type -> ctxfs.v1.DeleteContextRequest
-	3,  // 17: ctxfs.v1.ContextService.EnsureContext:output_type -> ctxfs.v1.EnsureContextResponse
-	5,  // 18: ctxfs.v1.ContextService.GetContext:output_type -> ctxfs.v1.GetContextResponse
-	7,  // 19: ctxfs.v1.ContextService.ListContexts:output_type -> ctxfs.v1.ListContextsResponse
-	9,  // 20: ctxfs.v1.ContextService.GetInfo:output_type -> ctxfs.v1.GetInfoResponse
-	11, // 21: ctxfs.v1.ContextService.PlanSeed:output_type -> ctxfs.v1.PlanSeedResponse
-	13, // 22: ctxfs.v1.ContextService.DeleteContext:output_type -> ctxfs.v1.DeleteContextResponse
-	17, // [17:23] is the sub-list for method output_type
-	11, // [11:17] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	29, // 0: ctxfs.v1.EnsureContextResponse.progress:type_name -> ctxfs.v1.SeedProgress
+	30, // 1: ctxfs.v1.EnsureContextResponse.ready:type_name -> ctxfs.v1.EnsureReady
+	31, // 2: ctxfs.v1.GetContextResponse.context:type_name -> ctxfs.v1.Context
+	31, // 3: ctxfs.v1.ListContextsResponse.contexts:type_name -> ctxfs.v1.Context
+	32, // 4: ctxfs.v1.PlanSeedResponse.repositories:type_name -> ctxfs.v1.Repository
+	33, // 5: ctxfs.v1.PlanSeedResponse.largest:type_name -> ctxfs.v1.DirectorySize
+	34, // 6: ctxfs.v1.PlanSeedResponse.skipped:type_name -> ctxfs.v1.SkippedEntries
+	31, // 7: ctxfs.v1.ForkResponse.context:type_name -> ctxfs.v1.Context
+	26, // 8: ctxfs.v1.SnapshotResponse.snapshot:type_name -> ctxfs.v1.SnapshotInfo
+	26, // 9: ctxfs.v1.ListSnapshotsResponse.snapshots:type_name -> ctxfs.v1.SnapshotInfo
+	31, // 10: ctxfs.v1.RestoreResponse.context:type_name -> ctxfs.v1.Context
+	25, // 11: ctxfs.v1.CollectGarbageResponse.removed:type_name -> ctxfs.v1.Garbage
+	0,  // 12: ctxfs.v1.Garbage.kind:type_name -> ctxfs.v1.GarbageKind
+	1,  // 13: ctxfs.v1.SeedProgress.phase:type_name -> ctxfs.v1.SeedPhase
+	31, // 14: ctxfs.v1.EnsureReady.context:type_name -> ctxfs.v1.Context
+	2,  // 15: ctxfs.v1.Context.state:type_name -> ctxfs.v1.ContextState
+	29, // 16: ctxfs.v1.Context.progress:type_name -> ctxfs.v1.SeedProgress
+	3,  // 17: ctxfs.v1.ContextService.EnsureContext:input_type -> ctxfs.v1.EnsureContextRequest
+	5,  // 18: ctxfs.v1.ContextService.GetContext:input_type -> ctxfs.v1.GetContextRequest
+	7,  // 19: ctxfs.v1.ContextService.ListContexts:input_type -> ctxfs.v1.ListContextsRequest
+	9,  // 20: ctxfs.v1.ContextService.GetInfo:input_type -> ctxfs.v1.GetInfoRequest
+	11, // 21: ctxfs.v1.ContextService.PlanSeed:input_type -> ctxfs.v1.PlanSeedRequest
+	13, // 22: ctxfs.v1.ContextService.Fork:input_type -> ctxfs.v1.ForkRequest
+	15, // 23: ctxfs.v1.ContextService.Snapshot:input_type -> ctxfs.v1.SnapshotRequest
+	17, // 24: ctxfs.v1.ContextService.ListSnapshots:input_type -> ctxfs.v1.ListSnapshotsRequest
+	19, // 25: ctxfs.v1.ContextService.Restore:input_type -> ctxfs.v1.RestoreRequest
+	21, // 26: ctxfs.v1.ContextService.DeleteSnapshot:input_type -> ctxfs.v1.DeleteSnapshotRequest
+	23, // 27: ctxfs.v1.ContextService.CollectGarbage:input_type -> ctxfs.v1.CollectGarbageRequest
+	27, // 28: ctxfs.v1.ContextService.DeleteContext:input_type -> ctxfs.v1.DeleteContextRequest
+	4,  // 29: ctxfs.v1.ContextService.EnsureContext:output_type -> ctxfs.v1.EnsureContextResponse
+	6,  // 30: ctxfs.v1.ContextService.GetContext:output_type -> ctxfs.v1.GetContextResponse
+	8,  // 31: ctxfs.v1.ContextService.ListContexts:output_type -> ctxfs.v1.ListContextsResponse
+	10, // 32: ctxfs.v1.ContextService.GetInfo:output_type -> ctxfs.v1.GetInfoResponse
+	12, // 33: ctxfs.v1.ContextService.PlanSeed:output_type -> ctxfs.v1.PlanSeedResponse
+	14, // 34: ctxfs.v1.ContextService.Fork:output_type -> ctxfs.v1.ForkResponse
+	16, // 35: ctxfs.v1.ContextService.Snapshot:output_type -> ctxfs.v1.SnapshotResponse
+	18, // 36: ctxfs.v1.ContextService.ListSnapshots:output_type -> ctxfs.v1.ListSnapshotsResponse
+	20, // 37: ctxfs.v1.ContextService.Restore:output_type -> ctxfs.v1.RestoreResponse
+	22, // 38: ctxfs.v1.ContextService.DeleteSnapshot:output_type -> ctxfs.v1.DeleteSnapshotResponse
+	24, // 39: ctxfs.v1.ContextService.CollectGarbage:output_type -> ctxfs.v1.CollectGarbageResponse
+	28, // 40: ctxfs.v1.ContextService.DeleteContext:output_type -> ctxfs.v1.DeleteContextResponse
+	29, // [29:41] is the sub-list for method output_type
+	17, // [17:29] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_context_proto_init() }
@@ -1556,8 +2524,8 @@ func file_ctxfs_v1_context_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_context_proto_rawDesc), len(file_ctxfs_v1_context_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   18,
+			NumEnums:      3,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,12 +21,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ContextService_EnsureContext_FullMethodName = "/ctxfs.v1.ContextService/EnsureContext"
-	ContextService_GetContext_FullMethodName    = "/ctxfs.v1.ContextService/GetContext"
-	ContextService_ListContexts_FullMethodName  = "/ctxfs.v1.ContextService/ListContexts"
-	ContextService_GetInfo_FullMethodName       = "/ctxfs.v1.ContextService/GetInfo"
-	ContextService_PlanSeed_FullMethodName      = "/ctxfs.v1.ContextService/PlanSeed"
-	ContextService_DeleteContext_FullMethodName = "/ctxfs.v1.ContextService/DeleteContext"
+	ContextService_EnsureContext_FullMethodName  = "/ctxfs.v1.ContextService/EnsureContext"
+	ContextService_GetContext_FullMethodName     = "/ctxfs.v1.ContextService/GetContext"
+	ContextService_ListContexts_FullMethodName   = "/ctxfs.v1.ContextService/ListContexts"
+	ContextService_GetInfo_FullMethodName        = "/ctxfs.v1.ContextService/GetInfo"
+	ContextService_PlanSeed_FullMethodName       = "/ctxfs.v1.ContextService/PlanSeed"
+	ContextService_Fork_FullMethodName           = "/ctxfs.v1.ContextService/Fork"
+	ContextService_Snapshot_FullMethodName       = "/ctxfs.v1.ContextService/Snapshot"
+	ContextService_ListSnapshots_FullMethodName  = "/ctxfs.v1.ContextService/ListSnapshots"
+	ContextService_Restore_FullMethodName        = "/ctxfs.v1.ContextService/Restore"
+	ContextService_DeleteSnapshot_FullMethodName = "/ctxfs.v1.ContextService/DeleteSnapshot"
+	ContextService_CollectGarbage_FullMethodName = "/ctxfs.v1.ContextService/CollectGarbage"
+	ContextService_DeleteContext_FullMethodName  = "/ctxfs.v1.ContextService/DeleteContext"
 )
 
 // ContextServiceClient is the client API for ContextService service.
@@ -49,7 +55,30 @@ type ContextServiceClient interface {
 	GetInfo(ctx context.Context, in *GetInfoRequest, opts ...grpc.CallOption) (*GetInfoResponse, error)
 	// Says what seeding a context now would copy, and copies nothing.
 	PlanSeed(ctx context.Context, in *PlanSeedRequest, opts ...grpc.CallOption) (*PlanSeedResponse, error)
-	// Removes a context: folder, record, its panels' bindings and tokens. Waits for running operations. Cannot be undone.
+	// Makes a context with what another one holds now. Both go on apart from then on. The copy is of one moment: calls that
+	// change the first one wait until it is made, those that only read do not, and all handles stay open.
+	// Programs that write into the folder by themselves are not kept from it. Cancelling leaves nothing.
+	// Errors: ESTALE (no such context), EEXIST (the new one exists, belongs to a panel, or differs from another only by case),
+	// EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
+	Fork(ctx context.Context, in *ForkRequest, opts ...grpc.CallOption) (*ForkResponse, error)
+	// Keeps what a context holds now under a name, as Fork does.
+	// Errors: ESTALE (no such context), EEXIST (there is a snapshot of that name), EINVAL (a bad name), ENOSPC.
+	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotResponse, error)
+	// Lists the snapshots of a context, oldest first.
+	// Errors: ESTALE (no such context).
+	ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error)
+	// Puts what a snapshot holds in place of what the context holds, at once and as a whole. What the context held is
+	// lost: take a snapshot of it first. Handles and streams that were opened before are ESTALE, watches end. The snapshot stays.
+	// Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders).
+	Restore(ctx context.Context, in *RestoreRequest, opts ...grpc.CallOption) (*RestoreResponse, error)
+	// Removes a snapshot. Cannot be undone.
+	// Errors: ESTALE (no such context), ENOENT (no such snapshot).
+	DeleteSnapshot(ctx context.Context, in *DeleteSnapshotRequest, opts ...grpc.CallOption) (*DeleteSnapshotResponse, error)
+	// Removes what nothing refers to any more: layers, ready copies, what a crash left in staging, mounts and snapshots of contexts
+	// that are gone; and, only when asked for, contexts that have not been used for long.
+	// Errors: EAGAIN (contexts are being made or deleted all the time; what was removed until then stays removed).
+	CollectGarbage(ctx context.Context, in *CollectGarbageRequest, opts ...grpc.CallOption) (*CollectGarbageResponse, error)
+	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Waits for running operations. Cannot be undone.
 	// Errors: ESTALE (no such context).
 	DeleteContext(ctx context.Context, in *DeleteContextRequest, opts ...grpc.CallOption) (*DeleteContextResponse, error)
 }
@@ -121,6 +150,66 @@ func (c *contextServiceClient) PlanSeed(ctx context.Context, in *PlanSeedRequest
 	return out, nil
 }
 
+func (c *contextServiceClient) Fork(ctx context.Context, in *ForkRequest, opts ...grpc.CallOption) (*ForkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForkResponse)
+	err := c.cc.Invoke(ctx, ContextService_Fork_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *contextServiceClient) Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SnapshotResponse)
+	err := c.cc.Invoke(ctx, ContextService_Snapshot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *contextServiceClient) ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSnapshotsResponse)
+	err := c.cc.Invoke(ctx, ContextService_ListSnapshots_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *contextServiceClient) Restore(ctx context.Context, in *RestoreRequest, opts ...grpc.CallOption) (*RestoreResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RestoreResponse)
+	err := c.cc.Invoke(ctx, ContextService_Restore_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *contextServiceClient) DeleteSnapshot(ctx context.Context, in *DeleteSnapshotRequest, opts ...grpc.CallOption) (*DeleteSnapshotResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteSnapshotResponse)
+	err := c.cc.Invoke(ctx, ContextService_DeleteSnapshot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *contextServiceClient) CollectGarbage(ctx context.Context, in *CollectGarbageRequest, opts ...grpc.CallOption) (*CollectGarbageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CollectGarbageResponse)
+	err := c.cc.Invoke(ctx, ContextService_CollectGarbage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *contextServiceClient) DeleteContext(ctx context.Context, in *DeleteContextRequest, opts ...grpc.CallOption) (*DeleteContextResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteContextResponse)
@@ -151,7 +240,30 @@ type ContextServiceServer interface {
 	GetInfo(context.Context, *GetInfoRequest) (*GetInfoResponse, error)
 	// Says what seeding a context now would copy, and copies nothing.
 	PlanSeed(context.Context, *PlanSeedRequest) (*PlanSeedResponse, error)
-	// Removes a context: folder, record, its panels' bindings and tokens. Waits for running operations. Cannot be undone.
+	// Makes a context with what another one holds now. Both go on apart from then on. The copy is of one moment: calls that
+	// change the first one wait until it is made, those that only read do not, and all handles stay open.
+	// Programs that write into the folder by themselves are not kept from it. Cancelling leaves nothing.
+	// Errors: ESTALE (no such context), EEXIST (the new one exists, belongs to a panel, or differs from another only by case),
+	// EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
+	Fork(context.Context, *ForkRequest) (*ForkResponse, error)
+	// Keeps what a context holds now under a name, as Fork does.
+	// Errors: ESTALE (no such context), EEXIST (there is a snapshot of that name), EINVAL (a bad name), ENOSPC.
+	Snapshot(context.Context, *SnapshotRequest) (*SnapshotResponse, error)
+	// Lists the snapshots of a context, oldest first.
+	// Errors: ESTALE (no such context).
+	ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error)
+	// Puts what a snapshot holds in place of what the context holds, at once and as a whole. What the context held is
+	// lost: take a snapshot of it first. Handles and streams that were opened before are ESTALE, watches end. The snapshot stays.
+	// Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders).
+	Restore(context.Context, *RestoreRequest) (*RestoreResponse, error)
+	// Removes a snapshot. Cannot be undone.
+	// Errors: ESTALE (no such context), ENOENT (no such snapshot).
+	DeleteSnapshot(context.Context, *DeleteSnapshotRequest) (*DeleteSnapshotResponse, error)
+	// Removes what nothing refers to any more: layers, ready copies, what a crash left in staging, mounts and snapshots of contexts
+	// that are gone; and, only when asked for, contexts that have not been used for long.
+	// Errors: EAGAIN (contexts are being made or deleted all the time; what was removed until then stays removed).
+	CollectGarbage(context.Context, *CollectGarbageRequest) (*CollectGarbageResponse, error)
+	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Waits for running operations. Cannot be undone.
 	// Errors: ESTALE (no such context).
 	DeleteContext(context.Context, *DeleteContextRequest) (*DeleteContextResponse, error)
 	mustEmbedUnimplementedContextServiceServer()
@@ -178,6 +290,24 @@ func (UnimplementedContextServiceServer) GetInfo(context.Context, *GetInfoReques
 }
 func (UnimplementedContextServiceServer) PlanSeed(context.Context, *PlanSeedRequest) (*PlanSeedResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PlanSeed not implemented")
+}
+func (UnimplementedContextServiceServer) Fork(context.Context, *ForkRequest) (*ForkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Fork not implemented")
+}
+func (UnimplementedContextServiceServer) Snapshot(context.Context, *SnapshotRequest) (*SnapshotResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Snapshot not implemented")
+}
+func (UnimplementedContextServiceServer) ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSnapshots not implemented")
+}
+func (UnimplementedContextServiceServer) Restore(context.Context, *RestoreRequest) (*RestoreResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Restore not implemented")
+}
+func (UnimplementedContextServiceServer) DeleteSnapshot(context.Context, *DeleteSnapshotRequest) (*DeleteSnapshotResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSnapshot not implemented")
+}
+func (UnimplementedContextServiceServer) CollectGarbage(context.Context, *CollectGarbageRequest) (*CollectGarbageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CollectGarbage not implemented")
 }
 func (UnimplementedContextServiceServer) DeleteContext(context.Context, *DeleteContextRequest) (*DeleteContextResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteContext not implemented")
@@ -286,6 +416,114 @@ func _ContextService_PlanSeed_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ContextService_Fork_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContextServiceServer).Fork(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContextService_Fork_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContextServiceServer).Fork(ctx, req.(*ForkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContextService_Snapshot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SnapshotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContextServiceServer).Snapshot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContextService_Snapshot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContextServiceServer).Snapshot(ctx, req.(*SnapshotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContextService_ListSnapshots_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSnapshotsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContextServiceServer).ListSnapshots(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContextService_ListSnapshots_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContextServiceServer).ListSnapshots(ctx, req.(*ListSnapshotsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContextService_Restore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RestoreRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContextServiceServer).Restore(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContextService_Restore_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContextServiceServer).Restore(ctx, req.(*RestoreRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContextService_DeleteSnapshot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteSnapshotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContextServiceServer).DeleteSnapshot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContextService_DeleteSnapshot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContextServiceServer).DeleteSnapshot(ctx, req.(*DeleteSnapshotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContextService_CollectGarbage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CollectGarbageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContextServiceServer).CollectGarbage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContextService_CollectGarbage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContextServiceServer).CollectGarbage(ctx, req.(*CollectGarbageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ContextService_DeleteContext_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteContextRequest)
 	if err := dec(in); err != nil {
@@ -326,6 +564,30 @@ var ContextService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PlanSeed",
 			Handler:    _ContextService_PlanSeed_Handler,
+		},
+		{
+			MethodName: "Fork",
+			Handler:    _ContextService_Fork_Handler,
+		},
+		{
+			MethodName: "Snapshot",
+			Handler:    _ContextService_Snapshot_Handler,
+		},
+		{
+			MethodName: "ListSnapshots",
+			Handler:    _ContextService_ListSnapshots_Handler,
+		},
+		{
+			MethodName: "Restore",
+			Handler:    _ContextService_Restore_Handler,
+		},
+		{
+			MethodName: "DeleteSnapshot",
+			Handler:    _ContextService_DeleteSnapshot_Handler,
+		},
+		{
+			MethodName: "CollectGarbage",
+			Handler:    _ContextService_CollectGarbage_Handler,
 		},
 		{
 			MethodName: "DeleteContext",

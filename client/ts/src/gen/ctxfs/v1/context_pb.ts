@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/context.proto.
  */
 export const file_ctxfs_v1_context: GenFile = /*@__PURE__*/
-  fileDesc("ChZjdHhmcy92MS9jb250ZXh0LnByb3RvEghjdHhmcy52MSI8ChRFbnN1cmVDb250ZXh0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEhAKCHBhbmVsX2lkGAIgASgJInQKFUVuc3VyZUNvbnRleHRSZXNwb25zZRIqCghwcm9ncmVzcxgBIAEoCzIWLmN0eGZzLnYxLlNlZWRQcm9ncmVzc0gAEiYKBXJlYWR5GAIgASgLMhUuY3R4ZnMudjEuRW5zdXJlUmVhZHlIAEIHCgVldmVudCInChFHZXRDb250ZXh0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIjgKEkdldENvbnRleHRSZXNwb25zZRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dCIVChNMaXN0Q29udGV4dHNSZXF1ZXN0IjsKFExpc3RDb250ZXh0c1Jlc3BvbnNlEiMKCGNvbnRleHRzGAEgAygLMhEuY3R4ZnMudjEuQ29udGV4dCIkCg5HZXRJbmZvUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIpUBCg9HZXRJbmZvUmVzcG9uc2USEgoKY29udGV4dF9pZBgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAkSEAoIcGFuZWxfaWQYAyABKAkSDgoGZm9sZGVyGAQgASgJEhEKCXJlYWRfb25seRgFIAEoCBIWCg5zZXJ2ZXJfdmVyc2lvbhgGIAEoCRIOCgZkcml2ZXIYByABKAkiIgoPUGxhblNlZWRSZXF1ZXN0Eg8KB2xhcmdlc3QYASABKAUixAEKEFBsYW5TZWVkUmVzcG9uc2USKgoMcmVwb3NpdG9yaWVzGAEgAygLMhQuY3R4ZnMudjEuUmVwb3NpdG9yeRINCgVmaWxlcxgCIAEoAxINCgVieXRlcxgDIAEoAxIoCgdsYXJnZXN0GAQgAygLMhcuY3R4ZnMudjEuRGlyZWN0b3J5U2l6ZRIpCgdza2lwcGVkGAUgAygLMhguY3R4ZnMudjEuU2tpcHBlZEVudHJpZXMSEQoJdG9vX2xhcmdlGAYgASgJIioKFERlbGV0ZUNvbnRleHRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiKAoVRGVsZXRlQ29udGV4dFJlc3BvbnNlEg8KB3JlbW92ZWQYASABKAMihAEKDFNlZWRQcm9ncmVzcxIiCgVwaGFzZRgBIAEoDjITLmN0eGZzLnYxLlNlZWRQaGFzZRISCgpmaWxlc19kb25lGAIgASgDEhMKC2ZpbGVzX3RvdGFsGAMgASgDEhIKCmJ5dGVzX2RvbmUYBCABKAMSEwoLYnl0ZXNfdG90YWwYBSABKAMiVgoLRW5zdXJlUmVhZHkSIgoHY29udGV4dBgBIAEoCzIRLmN0eGZzLnYxLkNvbnRleHQSDgoGc2VlZGVkGAIgASgIEhMKC2R1cmF0aW9uX21zGAMgASgDIqsCCgdDb250ZXh0EhIKCmNvbnRleHRfaWQYASABKAkSJQoFc3RhdGUYAiABKA4yFi5jdHhmcy52MS5Db250ZXh0U3RhdGUSEgoKbGFzdF9lcnJvchgDIAEoCRIOCgZmb2xkZXIYBCABKAkSDgoGZHJpdmVyGAUgASgJEg0KBWxheWVyGAYgASgJEg0KBWZpbGVzGAcgASgDEg0KBWJ5dGVzGAggASgDEhIKCmNyZWF0ZWRfbnMYCSABKAMSDwoHc2VlZF9tcxgKIAEoAxIOCgZwYW5lbHMYCyADKAkSKAoIcHJvZ3Jlc3MYDCABKAsyFi5jdHhmcy52MS5TZWVkUHJvZ3Jlc3MSEQoJcmVjb3ZlcmVkGA0gASgIEhIKCmdlbmVyYXRpb24YDiABKAQiRwoKUmVwb3NpdG9yeRIMCgRwYXRoGAEgASgJEgwKBGhlYWQYAiABKAkSDgoGYnJhbmNoGAMgASgJEg0KBWRpcnR5GAQgASgIIjsKDURpcmVjdG9yeVNpemUSDAoEcGF0aBgBIAEoCRINCgVmaWxlcxgCIAEoAxINCgVieXRlcxgDIAEoAyJACg5Ta2lwcGVkRW50cmllcxIOCgZyZWFzb24YASABKAkSDwoHZW50cmllcxgCIAEoAxINCgVmaWxlcxgDIAEoAyqjAQoJU2VlZFBoYXNlEhoKFlNFRURfUEhBU0VfVU5TUEVDSUZJRUQQABIWChJTRUVEX1BIQVNFX1dBSVRJTkcQARIXChNTRUVEX1BIQVNFX1NDQU5OSU5HEAISFwoTU0VFRF9QSEFTRV9MQVlFUklORxADEhYKElNFRURfUEhBU0VfQ09QWUlORxAEEhgKFFNFRURfUEhBU0VfUkVDT1JESU5HEAUqlgEKDENvbnRleHRTdGF0ZRIdChlDT05URVhUX1NUQVRFX1VOU1BFQ0lGSUVEEAASGQoVQ09OVEVYVF9TVEFURV9NSVNTSU5HEAESGQoVQ09OVEVYVF9TVEFURV9TRUVESU5HEAISFwoTQ09OVEVYVF9TVEFURV9SRUFEWRADEhgKFENPTlRFWFRfU1RBVEVfRkFJTEVEEAQy0QMKDkNvbnRleHRTZXJ2aWNlElIKDUVuc3VyZUNvbnRleHQSHi5jdHhmcy52MS5FbnN1cmVDb250ZXh0UmVxdWVzdBofLmN0eGZzLnYxLkVuc3VyZUNvbnRleHRSZXNwb25zZTABEkcKCkdldENvbnRleHQSGy5jdHhmcy52MS5HZXRDb250ZXh0UmVxdWVzdBocLmN0eGZzLnYxLkdldENvbnRleHRSZXNwb25zZRJNCgxMaXN0Q29udGV4dHMSHS5jdHhmcy52MS5MaXN0Q29udGV4dHNSZXF1ZXN0Gh4uY3R4ZnMudjEuTGlzdENvbnRleHRzUmVzcG9uc2USPgoHR2V0SW5mbxIYLmN0eGZzLnYxLkdldEluZm9SZXF1ZXN0GhkuY3R4ZnMudjEuR2V0SW5mb1Jlc3BvbnNlEkEKCFBsYW5TZWVkEhkuY3R4ZnMudjEuUGxhblNlZWRSZXF1ZXN0GhouY3R4ZnMudjEuUGxhblNlZWRSZXNwb25zZRJQCg1EZWxldGVDb250ZXh0Eh4uY3R4ZnMudjEuRGVsZXRlQ29udGV4dFJlcXVlc3QaHy5jdHhmcy52MS5EZWxldGVDb250ZXh0UmVzcG9uc2VCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM");
+  fileDesc("ChZjdHhmcy92MS9jb250ZXh0LnByb3RvEghjdHhmcy52MSI8ChRFbnN1cmVDb250ZXh0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEhAKCHBhbmVsX2lkGAIgASgJInQKFUVuc3VyZUNvbnRleHRSZXNwb25zZRIqCghwcm9ncmVzcxgBIAEoCzIWLmN0eGZzLnYxLlNlZWRQcm9ncmVzc0gAEiYKBXJlYWR5GAIgASgLMhUuY3R4ZnMudjEuRW5zdXJlUmVhZHlIAEIHCgVldmVudCI2ChFHZXRDb250ZXh0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXNpemVzGAIgASgIIjgKEkdldENvbnRleHRSZXNwb25zZRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dCIkChNMaXN0Q29udGV4dHNSZXF1ZXN0Eg0KBXNpemVzGAEgASgIIjsKFExpc3RDb250ZXh0c1Jlc3BvbnNlEiMKCGNvbnRleHRzGAEgAygLMhEuY3R4ZnMudjEuQ29udGV4dCIkCg5HZXRJbmZvUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIpUBCg9HZXRJbmZvUmVzcG9uc2USEgoKY29udGV4dF9pZBgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAkSEAoIcGFuZWxfaWQYAyABKAkSDgoGZm9sZGVyGAQgASgJEhEKCXJlYWRfb25seRgFIAEoCBIWCg5zZXJ2ZXJfdmVyc2lvbhgGIAEoCRIOCgZkcml2ZXIYByABKAkiIgoPUGxhblNlZWRSZXF1ZXN0Eg8KB2xhcmdlc3QYASABKAUixAEKEFBsYW5TZWVkUmVzcG9uc2USKgoMcmVwb3NpdG9yaWVzGAEgAygLMhQuY3R4ZnMudjEuUmVwb3NpdG9yeRINCgVmaWxlcxgCIAEoAxINCgVieXRlcxgDIAEoAxIoCgdsYXJnZXN0GAQgAygLMhcuY3R4ZnMudjEuRGlyZWN0b3J5U2l6ZRIpCgdza2lwcGVkGAUgAygLMhguY3R4ZnMudjEuU2tpcHBlZEVudHJpZXMSEQoJdG9vX2xhcmdlGAYgASgJIk8KC0ZvcmtSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSFgoObmV3X2NvbnRleHRfaWQYAiABKAkSFAoMbmV3X3BhbmVsX2lkGAMgASgJIjIKDEZvcmtSZXNwb25zZRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dCIzCg9TbmFwc2hvdFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJIjwKEFNuYXBzaG90UmVzcG9uc2USKAoIc25hcHNob3QYASABKAsyFi5jdHhmcy52MS5TbmFwc2hvdEluZm8iKgoUTGlzdFNuYXBzaG90c1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJCChVMaXN0U25hcHNob3RzUmVzcG9uc2USKQoJc25hcHNob3RzGAEgAygLMhYuY3R4ZnMudjEuU25hcHNob3RJbmZvIjIKDlJlc3RvcmVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEbmFtZRgCIAEoCSI1Cg9SZXN0b3JlUmVzcG9uc2USIgoHY29udGV4dBgBIAEoCzIRLmN0eGZzLnYxLkNvbnRleHQiOQoVRGVsZXRlU25hcHNob3RSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEbmFtZRgCIAEoCSIYChZEZWxldGVTbmFwc2hvdFJlc3BvbnNlImMKFUNvbGxlY3RHYXJiYWdlUmVxdWVzdBIPCgdkcnlfcnVuGAEgASgIEhsKE2NvbnRleHRfYWdlX3NlY29uZHMYAiABKAMSHAoUY29udGV4dF9pZGxlX3NlY29uZHMYAyABKAMiPAoWQ29sbGVjdEdhcmJhZ2VSZXNwb25zZRIiCgdyZW1vdmVkGAEgAygLMhEuY3R4ZnMudjEuR2FyYmFnZSJLCgdHYXJiYWdlEiMKBGtpbmQYASABKA4yFS5jdHhmcy52MS5HYXJiYWdlS2luZBIMCgRuYW1lGAIgASgJEg0KBWJ5dGVzGAMgASgDIj8KDFNuYXBzaG90SW5mbxIMCgRuYW1lGAEgASgJEhIKCmNyZWF0ZWRfbnMYAiABKAMSDQoFYnl0ZXMYAyABKAMiKgoURGVsZXRlQ29udGV4dFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSIoChVEZWxldGVDb250ZXh0UmVzcG9uc2USDwoHcmVtb3ZlZBgBIAEoAyKEAQoMU2VlZFByb2dyZXNzEiIKBXBoYXNlGAEgASgOMhMuY3R4ZnMudjEuU2VlZFBoYXNlEhIKCmZpbGVzX2RvbmUYAiABKAMSEwoLZmlsZXNfdG90YWwYAyABKAMSEgoKYnl0ZXNfZG9uZRgEIAEoAxITCgtieXRlc190b3RhbBgFIAEoAyJWCgtFbnN1cmVSZWFkeRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dBIOCgZzZWVkZWQYAiABKAgSEwoLZHVyYXRpb25fbXMYAyABKAMikgMKB0NvbnRleHQSEgoKY29udGV4dF9pZBgBIAEoCRIlCgVzdGF0ZRgCIAEoDjIWLmN0eGZzLnYxLkNvbnRleHRTdGF0ZRISCgpsYXN0X2Vycm9yGAMgASgJEg4KBmZvbGRlchgEIAEoCRIOCgZkcml2ZXIYBSABKAkSDQoFbGF5ZXIYBiABKAkSDQoFZmlsZXMYByABKAMSDQoFYnl0ZXMYCCABKAMSEgoKY3JlYXRlZF9ucxgJIAEoAxIPCgdzZWVkX21zGAogASgDEg4KBnBhbmVscxgLIAMoCRIoCghwcm9ncmVzcxgMIAEoCzIWLmN0eGZzLnYxLlNlZWRQcm9ncmVzcxIRCglyZWNvdmVyZWQYDSABKAgSEgoKZ2VuZXJhdGlvbhgOIAEoBBITCgtmb3JrZWRfZnJvbRgPIAEoCRIPCgd1c2VkX25zGBAgASgDEhEKCW93bl9ieXRlcxgRIAEoAxIUCgxzaGFyZWRfYnl0ZXMYEiABKAMSFgoOc25hcHNob3RfYnl0ZXMYEyABKAMiRwoKUmVwb3NpdG9yeRIMCgRwYXRoGAEgASgJEgwKBGhlYWQYAiABKAkSDgoGYnJhbmNoGAMgASgJEg0KBWRpcnR5GAQgASgIIjsKDURpcmVjdG9yeVNpemUSDAoEcGF0aBgBIAEoCRINCgVmaWxlcxgCIAEoAxINCgVieXRlcxgDIAEoAyJACg5Ta2lwcGVkRW50cmllcxIOCgZyZWFzb24YASABKAkSDwoHZW50cmllcxgCIAEoAxINCgVmaWxlcxgDIAEoAyrBAQoLR2FyYmFnZUtpbmQSHAoYR0FSQkFHRV9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUR0FSQkFHRV9LSU5EX0NPTlRFWFQQARIWChJHQVJCQUdFX0tJTkRfTEFZRVIQAhIVChFHQVJCQUdFX0tJTkRfUE9PTBADEhgKFEdBUkJBR0VfS0lORF9TVEFHSU5HEAQSFgoSR0FSQkFHRV9LSU5EX01PVU5UEAUSGQoVR0FSQkFHRV9LSU5EX1NOQVBTSE9UEAYqvAEKCVNlZWRQaGFzZRIaChZTRUVEX1BIQVNFX1VOU1BFQ0lGSUVEEAASFgoSU0VFRF9QSEFTRV9XQUlUSU5HEAESFwoTU0VFRF9QSEFTRV9TQ0FOTklORxACEhcKE1NFRURfUEhBU0VfTEFZRVJJTkcQAxIWChJTRUVEX1BIQVNFX0NPUFlJTkcQBBIYChRTRUVEX1BIQVNFX1JFQ09SRElORxAFEhcKE1NFRURfUEhBU0VfQlVJTERJTkcQBiqWAQoMQ29udGV4dFN0YXRlEh0KGUNPTlRFWFRfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVDT05URVhUX1NUQVRFX01JU1NJTkcQARIZChVDT05URVhUX1NUQVRFX1NFRURJTkcQAhIXChNDT05URVhUX1NUQVRFX1JFQURZEAMSGAoUQ09OVEVYVF9TVEFURV9GQUlMRUQQBDKHBwoOQ29udGV4dFNlcnZpY2USUgoNRW5zdXJlQ29udGV4dBIeLmN0eGZzLnYxLkVuc3VyZUNvbnRleHRSZXF1ZXN0Gh8uY3R4ZnMudjEuRW5zdXJlQ29udGV4dFJlc3BvbnNlMAESRwoKR2V0Q29udGV4dBIbLmN0eGZzLnYxLkdldENvbnRleHRSZXF1ZXN0GhwuY3R4ZnMudjEuR2V0Q29udGV4dFJlc3BvbnNlEk0KDExpc3RDb250ZXh0cxIdLmN0eGZzLnYxLkxpc3RDb250ZXh0c1JlcXVlc3QaHi5jdHhmcy52MS5MaXN0Q29udGV4dHNSZXNwb25zZRI+CgdHZXRJbmZvEhguY3R4ZnMudjEuR2V0SW5mb1JlcXVlc3QaGS5jdHhmcy52MS5HZXRJbmZvUmVzcG9uc2USQQoIUGxhblNlZWQSGS5jdHhmcy52MS5QbGFuU2VlZFJlcXVlc3QaGi5jdHhmcy52MS5QbGFuU2VlZFJlc3BvbnNlEjUKBEZvcmsSFS5jdHhmcy52MS5Gb3JrUmVxdWVzdBoWLmN0eGZzLnYxLkZvcmtSZXNwb25zZRJBCghTbmFwc2hvdBIZLmN0eGZzLnYxLlNuYXBzaG90UmVxdWVzdBoaLmN0eGZzLnYxLlNuYXBzaG90UmVzcG9uc2USUAoNTGlzdFNuYXBzaG90cxIeLmN0eGZzLnYxLkxpc3RTbmFwc2hvdHNSZXF1ZXN0Gh8uY3R4ZnMudjEuTGlzdFNuYXBzaG90c1Jlc3BvbnNlEj4KB1Jlc3RvcmUSGC5jdHhmcy52MS5SZXN0b3JlUmVxdWVzdBoZLmN0eGZzLnYxLlJlc3RvcmVSZXNwb25zZRJTCg5EZWxldGVTbmFwc2hvdBIfLmN0eGZzLnYxLkRlbGV0ZVNuYXBzaG90UmVxdWVzdBogLmN0eGZzLnYxLkRlbGV0ZVNuYXBzaG90UmVzcG9uc2USUwoOQ29sbGVjdEdhcmJhZ2USHy5jdHhmcy52MS5Db2xsZWN0R2FyYmFnZVJlcXVlc3QaIC5jdHhmcy52MS5Db2xsZWN0R2FyYmFnZVJlc3BvbnNlElAKDURlbGV0ZUNvbnRleHQSHi5jdHhmcy52MS5EZWxldGVDb250ZXh0UmVxdWVzdBofLmN0eGZzLnYxLkRlbGV0ZUNvbnRleHRSZXNwb25zZUIvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw");
 
 /**
  * Request of EnsureContext.
@@ -21,14 +21,14 @@ export const file_ctxfs_v1_context: GenFile = /*@__PURE__*/
  */
 export type EnsureContextRequest = Message<"ctxfs.v1.EnsureContextRequest"> & {
   /**
-   * ctx_NAME or unsafe_noctx_NAME; empty when panel_id is set.
+   * ctx_NAME, unsafe_noctx_NAME, or safe_tpl_HASH12_NAME of a template that was built or explained; empty when panel_id is set.
    *
    * @generated from field: string context_id = 1;
    */
   contextId: string;
 
   /**
-   * Ensures the context that this panel would get.
+   * Ensures the context that this panel would get: its template's, when it has one.
    *
    * @generated from field: string panel_id = 2;
    */
@@ -91,6 +91,13 @@ export type GetContextRequest = Message<"ctxfs.v1.GetContextRequest"> & {
    * @generated from field: string context_id = 1;
    */
   contextId: string;
+
+  /**
+   * Measures it on disk, which reads all its directories: fills own_bytes, shared_bytes and snapshot_bytes.
+   *
+   * @generated from field: bool sizes = 2;
+   */
+  sizes: boolean;
 };
 
 /**
@@ -127,6 +134,12 @@ export const GetContextResponseSchema: GenMessage<GetContextResponse> = /*@__PUR
  * @generated from message ctxfs.v1.ListContextsRequest
  */
 export type ListContextsRequest = Message<"ctxfs.v1.ListContextsRequest"> & {
+  /**
+   * Measures each on disk; see GetContextRequest.
+   *
+   * @generated from field: bool sizes = 1;
+   */
+  sizes: boolean;
 };
 
 /**
@@ -319,6 +332,373 @@ export const PlanSeedResponseSchema: GenMessage<PlanSeedResponse> = /*@__PURE__*
   messageDesc(file_ctxfs_v1_context, 9);
 
 /**
+ * Request of Fork.
+ *
+ * @generated from message ctxfs.v1.ForkRequest
+ */
+export type ForkRequest = Message<"ctxfs.v1.ForkRequest"> & {
+  /**
+   * The context that is copied.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * The context that is made; empty when new_panel_id is set.
+   *
+   * @generated from field: string new_context_id = 2;
+   */
+  newContextId: string;
+
+  /**
+   * Makes the context that this panel gets when it is opened.
+   *
+   * @generated from field: string new_panel_id = 3;
+   */
+  newPanelId: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.ForkRequest.
+ * Use `create(ForkRequestSchema)` to create a new message.
+ */
+export const ForkRequestSchema: GenMessage<ForkRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 10);
+
+/**
+ * Response of Fork.
+ *
+ * @generated from message ctxfs.v1.ForkResponse
+ */
+export type ForkResponse = Message<"ctxfs.v1.ForkResponse"> & {
+  /**
+   * The new context.
+   *
+   * @generated from field: ctxfs.v1.Context context = 1;
+   */
+  context?: Context | undefined;
+};
+
+/**
+ * Describes the message ctxfs.v1.ForkResponse.
+ * Use `create(ForkResponseSchema)` to create a new message.
+ */
+export const ForkResponseSchema: GenMessage<ForkResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 11);
+
+/**
+ * Request of Snapshot.
+ *
+ * @generated from message ctxfs.v1.SnapshotRequest
+ */
+export type SnapshotRequest = Message<"ctxfs.v1.SnapshotRequest"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * Name of the snapshot: 1 to 64 of A-Z a-z 0-9 . _ -, not beginning with a dot; two that differ only by case are one.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.SnapshotRequest.
+ * Use `create(SnapshotRequestSchema)` to create a new message.
+ */
+export const SnapshotRequestSchema: GenMessage<SnapshotRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 12);
+
+/**
+ * Response of Snapshot.
+ *
+ * @generated from message ctxfs.v1.SnapshotResponse
+ */
+export type SnapshotResponse = Message<"ctxfs.v1.SnapshotResponse"> & {
+  /**
+   * The snapshot.
+   *
+   * @generated from field: ctxfs.v1.SnapshotInfo snapshot = 1;
+   */
+  snapshot?: SnapshotInfo | undefined;
+};
+
+/**
+ * Describes the message ctxfs.v1.SnapshotResponse.
+ * Use `create(SnapshotResponseSchema)` to create a new message.
+ */
+export const SnapshotResponseSchema: GenMessage<SnapshotResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 13);
+
+/**
+ * Request of ListSnapshots.
+ *
+ * @generated from message ctxfs.v1.ListSnapshotsRequest
+ */
+export type ListSnapshotsRequest = Message<"ctxfs.v1.ListSnapshotsRequest"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.ListSnapshotsRequest.
+ * Use `create(ListSnapshotsRequestSchema)` to create a new message.
+ */
+export const ListSnapshotsRequestSchema: GenMessage<ListSnapshotsRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 14);
+
+/**
+ * Response of ListSnapshots.
+ *
+ * @generated from message ctxfs.v1.ListSnapshotsResponse
+ */
+export type ListSnapshotsResponse = Message<"ctxfs.v1.ListSnapshotsResponse"> & {
+  /**
+   * The snapshots.
+   *
+   * @generated from field: repeated ctxfs.v1.SnapshotInfo snapshots = 1;
+   */
+  snapshots: SnapshotInfo[];
+};
+
+/**
+ * Describes the message ctxfs.v1.ListSnapshotsResponse.
+ * Use `create(ListSnapshotsResponseSchema)` to create a new message.
+ */
+export const ListSnapshotsResponseSchema: GenMessage<ListSnapshotsResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 15);
+
+/**
+ * Request of Restore.
+ *
+ * @generated from message ctxfs.v1.RestoreRequest
+ */
+export type RestoreRequest = Message<"ctxfs.v1.RestoreRequest"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * Name of the snapshot.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.RestoreRequest.
+ * Use `create(RestoreRequestSchema)` to create a new message.
+ */
+export const RestoreRequestSchema: GenMessage<RestoreRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 16);
+
+/**
+ * Response of Restore.
+ *
+ * @generated from message ctxfs.v1.RestoreResponse
+ */
+export type RestoreResponse = Message<"ctxfs.v1.RestoreResponse"> & {
+  /**
+   * The context; its generation has risen.
+   *
+   * @generated from field: ctxfs.v1.Context context = 1;
+   */
+  context?: Context | undefined;
+};
+
+/**
+ * Describes the message ctxfs.v1.RestoreResponse.
+ * Use `create(RestoreResponseSchema)` to create a new message.
+ */
+export const RestoreResponseSchema: GenMessage<RestoreResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 17);
+
+/**
+ * Request of DeleteSnapshot.
+ *
+ * @generated from message ctxfs.v1.DeleteSnapshotRequest
+ */
+export type DeleteSnapshotRequest = Message<"ctxfs.v1.DeleteSnapshotRequest"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * Name of the snapshot.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.DeleteSnapshotRequest.
+ * Use `create(DeleteSnapshotRequestSchema)` to create a new message.
+ */
+export const DeleteSnapshotRequestSchema: GenMessage<DeleteSnapshotRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 18);
+
+/**
+ * Response of DeleteSnapshot.
+ *
+ * @generated from message ctxfs.v1.DeleteSnapshotResponse
+ */
+export type DeleteSnapshotResponse = Message<"ctxfs.v1.DeleteSnapshotResponse"> & {
+};
+
+/**
+ * Describes the message ctxfs.v1.DeleteSnapshotResponse.
+ * Use `create(DeleteSnapshotResponseSchema)` to create a new message.
+ */
+export const DeleteSnapshotResponseSchema: GenMessage<DeleteSnapshotResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 19);
+
+/**
+ * Request of CollectGarbage.
+ *
+ * @generated from message ctxfs.v1.CollectGarbageRequest
+ */
+export type CollectGarbageRequest = Message<"ctxfs.v1.CollectGarbageRequest"> & {
+  /**
+   * Only says what would be removed.
+   *
+   * @generated from field: bool dry_run = 1;
+   */
+  dryRun: boolean;
+
+  /**
+   * Removes contexts that were made longer ago than this, in seconds, and are not used; 0 leaves contexts alone
+   * unless context_idle_seconds is set.
+   *
+   * @generated from field: int64 context_age_seconds = 2;
+   */
+  contextAgeSeconds: bigint;
+
+  /**
+   * Removes contexts that have not been used for longer than this, in seconds; 0 means 600, which is also the least.
+   * With context_age_seconds both must hold.
+   *
+   * @generated from field: int64 context_idle_seconds = 3;
+   */
+  contextIdleSeconds: bigint;
+};
+
+/**
+ * Describes the message ctxfs.v1.CollectGarbageRequest.
+ * Use `create(CollectGarbageRequestSchema)` to create a new message.
+ */
+export const CollectGarbageRequestSchema: GenMessage<CollectGarbageRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 20);
+
+/**
+ * Response of CollectGarbage.
+ *
+ * @generated from message ctxfs.v1.CollectGarbageResponse
+ */
+export type CollectGarbageResponse = Message<"ctxfs.v1.CollectGarbageResponse"> & {
+  /**
+   * What was removed, or would be.
+   *
+   * @generated from field: repeated ctxfs.v1.Garbage removed = 1;
+   */
+  removed: Garbage[];
+};
+
+/**
+ * Describes the message ctxfs.v1.CollectGarbageResponse.
+ * Use `create(CollectGarbageResponseSchema)` to create a new message.
+ */
+export const CollectGarbageResponseSchema: GenMessage<CollectGarbageResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 21);
+
+/**
+ * Something that was removed, or would be.
+ *
+ * @generated from message ctxfs.v1.Garbage
+ */
+export type Garbage = Message<"ctxfs.v1.Garbage"> & {
+  /**
+   * What it is.
+   *
+   * @generated from field: ctxfs.v1.GarbageKind kind = 1;
+   */
+  kind: GarbageKind;
+
+  /**
+   * Its name: a context's ID, a layer's digest, a snapshot's context.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * What it took on disk.
+   *
+   * @generated from field: int64 bytes = 3;
+   */
+  bytes: bigint;
+};
+
+/**
+ * Describes the message ctxfs.v1.Garbage.
+ * Use `create(GarbageSchema)` to create a new message.
+ */
+export const GarbageSchema: GenMessage<Garbage> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 22);
+
+/**
+ * A snapshot of a context.
+ *
+ * @generated from message ctxfs.v1.SnapshotInfo
+ */
+export type SnapshotInfo = Message<"ctxfs.v1.SnapshotInfo"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * When it was taken, ns since the epoch.
+   *
+   * @generated from field: int64 created_ns = 2;
+   */
+  createdNs: bigint;
+
+  /**
+   * What it takes on disk by itself; extents that the file system shares count as if they were not.
+   *
+   * @generated from field: int64 bytes = 3;
+   */
+  bytes: bigint;
+};
+
+/**
+ * Describes the message ctxfs.v1.SnapshotInfo.
+ * Use `create(SnapshotInfoSchema)` to create a new message.
+ */
+export const SnapshotInfoSchema: GenMessage<SnapshotInfo> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 23);
+
+/**
  * Request of DeleteContext.
  *
  * @generated from message ctxfs.v1.DeleteContextRequest
@@ -337,7 +717,7 @@ export type DeleteContextRequest = Message<"ctxfs.v1.DeleteContextRequest"> & {
  * Use `create(DeleteContextRequestSchema)` to create a new message.
  */
 export const DeleteContextRequestSchema: GenMessage<DeleteContextRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 10);
+  messageDesc(file_ctxfs_v1_context, 24);
 
 /**
  * Response of DeleteContext.
@@ -358,7 +738,7 @@ export type DeleteContextResponse = Message<"ctxfs.v1.DeleteContextResponse"> & 
  * Use `create(DeleteContextResponseSchema)` to create a new message.
  */
 export const DeleteContextResponseSchema: GenMessage<DeleteContextResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 11);
+  messageDesc(file_ctxfs_v1_context, 25);
 
 /**
  * How far a seeding is.
@@ -407,7 +787,7 @@ export type SeedProgress = Message<"ctxfs.v1.SeedProgress"> & {
  * Use `create(SeedProgressSchema)` to create a new message.
  */
 export const SeedProgressSchema: GenMessage<SeedProgress> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 12);
+  messageDesc(file_ctxfs_v1_context, 26);
 
 /**
  * The context is ready.
@@ -442,7 +822,7 @@ export type EnsureReady = Message<"ctxfs.v1.EnsureReady"> & {
  * Use `create(EnsureReadySchema)` to create a new message.
  */
 export const EnsureReadySchema: GenMessage<EnsureReady> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 13);
+  messageDesc(file_ctxfs_v1_context, 27);
 
 /**
  * A context.
@@ -547,6 +927,41 @@ export type Context = Message<"ctxfs.v1.Context"> & {
    * @generated from field: uint64 generation = 14;
    */
   generation: bigint;
+
+  /**
+   * The context that it is a copy of; empty for others.
+   *
+   * @generated from field: string forked_from = 15;
+   */
+  forkedFrom: string;
+
+  /**
+   * When it was last used, to a few minutes, ns since the epoch; 0 when not known.
+   *
+   * @generated from field: int64 used_ns = 16;
+   */
+  usedNs: bigint;
+
+  /**
+   * What it takes on disk by itself; extents that the file system shares count as if they were not.
+   *
+   * @generated from field: int64 own_bytes = 17;
+   */
+  ownBytes: bigint;
+
+  /**
+   * What it reads of a layer that others read as well.
+   *
+   * @generated from field: int64 shared_bytes = 18;
+   */
+  sharedBytes: bigint;
+
+  /**
+   * What its snapshots take on disk.
+   *
+   * @generated from field: int64 snapshot_bytes = 19;
+   */
+  snapshotBytes: bigint;
 };
 
 /**
@@ -554,7 +969,7 @@ export type Context = Message<"ctxfs.v1.Context"> & {
  * Use `create(ContextSchema)` to create a new message.
  */
 export const ContextSchema: GenMessage<Context> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 14);
+  messageDesc(file_ctxfs_v1_context, 28);
 
 /**
  * A git repository of the workspace.
@@ -596,7 +1011,7 @@ export type Repository = Message<"ctxfs.v1.Repository"> & {
  * Use `create(RepositorySchema)` to create a new message.
  */
 export const RepositorySchema: GenMessage<Repository> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 15);
+  messageDesc(file_ctxfs_v1_context, 29);
 
 /**
  * A directory and what it holds.
@@ -631,7 +1046,7 @@ export type DirectorySize = Message<"ctxfs.v1.DirectorySize"> & {
  * Use `create(DirectorySizeSchema)` to create a new message.
  */
 export const DirectorySizeSchema: GenMessage<DirectorySize> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 16);
+  messageDesc(file_ctxfs_v1_context, 30);
 
 /**
  * What was left out for one reason.
@@ -666,7 +1081,69 @@ export type SkippedEntries = Message<"ctxfs.v1.SkippedEntries"> & {
  * Use `create(SkippedEntriesSchema)` to create a new message.
  */
 export const SkippedEntriesSchema: GenMessage<SkippedEntries> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 17);
+  messageDesc(file_ctxfs_v1_context, 31);
+
+/**
+ * A kind of garbage.
+ *
+ * @generated from enum ctxfs.v1.GarbageKind
+ */
+export enum GarbageKind {
+  /**
+   * Not known.
+   *
+   * @generated from enum value: GARBAGE_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A context that has not been used for long.
+   *
+   * @generated from enum value: GARBAGE_KIND_CONTEXT = 1;
+   */
+  CONTEXT = 1,
+
+  /**
+   * A layer that no context stands on.
+   *
+   * @generated from enum value: GARBAGE_KIND_LAYER = 2;
+   */
+  LAYER = 2,
+
+  /**
+   * A ready copy of a layer.
+   *
+   * @generated from enum value: GARBAGE_KIND_POOL = 3;
+   */
+  POOL = 3,
+
+  /**
+   * What a crash left half made.
+   *
+   * @generated from enum value: GARBAGE_KIND_STAGING = 4;
+   */
+  STAGING = 4,
+
+  /**
+   * A mount of a context that is gone.
+   *
+   * @generated from enum value: GARBAGE_KIND_MOUNT = 5;
+   */
+  MOUNT = 5,
+
+  /**
+   * Snapshots of a context that is gone.
+   *
+   * @generated from enum value: GARBAGE_KIND_SNAPSHOT = 6;
+   */
+  SNAPSHOT = 6,
+}
+
+/**
+ * Describes the enum ctxfs.v1.GarbageKind.
+ */
+export const GarbageKindSchema: GenEnum<GarbageKind> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_context, 0);
 
 /**
  * A step of seeding.
@@ -715,13 +1192,20 @@ export enum SeedPhase {
    * @generated from enum value: SEED_PHASE_RECORDING = 5;
    */
   RECORDING = 5,
+
+  /**
+   * Writing a template's repositories into a layer.
+   *
+   * @generated from enum value: SEED_PHASE_BUILDING = 6;
+   */
+  BUILDING = 6,
 }
 
 /**
  * Describes the enum ctxfs.v1.SeedPhase.
  */
 export const SeedPhaseSchema: GenEnum<SeedPhase> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_context, 0);
+  enumDesc(file_ctxfs_v1_context, 1);
 
 /**
  * Where a context is in its life.
@@ -769,7 +1253,7 @@ export enum ContextState {
  * Describes the enum ctxfs.v1.ContextState.
  */
 export const ContextStateSchema: GenEnum<ContextState> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_context, 1);
+  enumDesc(file_ctxfs_v1_context, 2);
 
 /**
  * ContextService manages contexts. It is for hosts; a panel may call GetInfo alone.
@@ -832,7 +1316,78 @@ export const ContextService: GenService<{
     output: typeof PlanSeedResponseSchema;
   },
   /**
-   * Removes a context: folder, record, its panels' bindings and tokens. Waits for running operations. Cannot be undone.
+   * Makes a context with what another one holds now. Both go on apart from then on. The copy is of one moment: calls that
+   * change the first one wait until it is made, those that only read do not, and all handles stay open.
+   * Programs that write into the folder by themselves are not kept from it. Cancelling leaves nothing.
+   * Errors: ESTALE (no such context), EEXIST (the new one exists, belongs to a panel, or differs from another only by case),
+   * EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
+   *
+   * @generated from rpc ctxfs.v1.ContextService.Fork
+   */
+  fork: {
+    methodKind: "unary";
+    input: typeof ForkRequestSchema;
+    output: typeof ForkResponseSchema;
+  },
+  /**
+   * Keeps what a context holds now under a name, as Fork does.
+   * Errors: ESTALE (no such context), EEXIST (there is a snapshot of that name), EINVAL (a bad name), ENOSPC.
+   *
+   * @generated from rpc ctxfs.v1.ContextService.Snapshot
+   */
+  snapshot: {
+    methodKind: "unary";
+    input: typeof SnapshotRequestSchema;
+    output: typeof SnapshotResponseSchema;
+  },
+  /**
+   * Lists the snapshots of a context, oldest first.
+   * Errors: ESTALE (no such context).
+   *
+   * @generated from rpc ctxfs.v1.ContextService.ListSnapshots
+   */
+  listSnapshots: {
+    methodKind: "unary";
+    input: typeof ListSnapshotsRequestSchema;
+    output: typeof ListSnapshotsResponseSchema;
+  },
+  /**
+   * Puts what a snapshot holds in place of what the context holds, at once and as a whole. What the context held is
+   * lost: take a snapshot of it first. Handles and streams that were opened before are ESTALE, watches end. The snapshot stays.
+   * Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders).
+   *
+   * @generated from rpc ctxfs.v1.ContextService.Restore
+   */
+  restore: {
+    methodKind: "unary";
+    input: typeof RestoreRequestSchema;
+    output: typeof RestoreResponseSchema;
+  },
+  /**
+   * Removes a snapshot. Cannot be undone.
+   * Errors: ESTALE (no such context), ENOENT (no such snapshot).
+   *
+   * @generated from rpc ctxfs.v1.ContextService.DeleteSnapshot
+   */
+  deleteSnapshot: {
+    methodKind: "unary";
+    input: typeof DeleteSnapshotRequestSchema;
+    output: typeof DeleteSnapshotResponseSchema;
+  },
+  /**
+   * Removes what nothing refers to any more: layers, ready copies, what a crash left in staging, mounts and snapshots of contexts
+   * that are gone; and, only when asked for, contexts that have not been used for long.
+   * Errors: EAGAIN (contexts are being made or deleted all the time; what was removed until then stays removed).
+   *
+   * @generated from rpc ctxfs.v1.ContextService.CollectGarbage
+   */
+  collectGarbage: {
+    methodKind: "unary";
+    input: typeof CollectGarbageRequestSchema;
+    output: typeof CollectGarbageResponseSchema;
+  },
+  /**
+   * Removes a context: folder, snapshots, record, its panels' bindings and tokens. Waits for running operations. Cannot be undone.
    * Errors: ESTALE (no such context).
    *
    * @generated from rpc ctxfs.v1.ContextService.DeleteContext

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/panel.proto.
  */
 export const file_ctxfs_v1_panel: GenFile = /*@__PURE__*/
-  fileDesc("ChRjdHhmcy92MS9wYW5lbC5wcm90bxIIY3R4ZnMudjEiWwoQT3BlblBhbmVsUmVxdWVzdBIQCghwYW5lbF9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhEKCXJlYWRfb25seRgDIAEoCBIOCgZ0dGxfbXMYBCABKAMisgEKEU9wZW5QYW5lbFJlc3BvbnNlEhAKCHBhbmVsX2lkGAEgASgJEhIKCmNvbnRleHRfaWQYAiABKAkSEQoJcGFydGl0aW9uGAMgASgJEg0KBXRva2VuGAQgASgJEhIKCmV4cGlyZXNfbnMYBSABKAMSDgoGc2VlZGVkGAYgASgIEhMKC2R1cmF0aW9uX21zGAcgASgDEg0KBWZpbGVzGAggASgDEg0KBWJ5dGVzGAkgASgDIjUKEVJlbmV3VG9rZW5SZXF1ZXN0EhAKCHBhbmVsX2lkGAEgASgJEg4KBnR0bF9tcxgCIAEoAyI3ChJSZW5ld1Rva2VuUmVzcG9uc2USDQoFdG9rZW4YASABKAkSEgoKZXhwaXJlc19ucxgCIAEoAyIlChFDbG9zZVBhbmVsUmVxdWVzdBIQCghwYW5lbF9pZBgBIAEoCSJEChJDbG9zZVBhbmVsUmVzcG9uc2USFgoOdG9rZW5zX3Jldm9rZWQYASABKAUSFgoOaGFuZGxlc19jbG9zZWQYAiABKAUiEwoRTGlzdFBhbmVsc1JlcXVlc3QiNQoSTGlzdFBhbmVsc1Jlc3BvbnNlEh8KBnBhbmVscxgBIAMoCzIPLmN0eGZzLnYxLlBhbmVsIoIBCgVQYW5lbBIQCghwYW5lbF9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhEKCXJlYWRfb25seRgDIAEoCBIMCgRvcGVuGAQgASgIEhEKCW9wZW5lZF9ucxgFIAEoAxIOCgZ0b2tlbnMYBiABKAUSDwoHaGFuZGxlcxgHIAEoBTKvAgoMUGFuZWxTZXJ2aWNlEkQKCU9wZW5QYW5lbBIaLmN0eGZzLnYxLk9wZW5QYW5lbFJlcXVlc3QaGy5jdHhmcy52MS5PcGVuUGFuZWxSZXNwb25zZRJHCgpSZW5ld1Rva2VuEhsuY3R4ZnMudjEuUmVuZXdUb2tlblJlcXVlc3QaHC5jdHhmcy52MS5SZW5ld1Rva2VuUmVzcG9uc2USRwoKQ2xvc2VQYW5lbBIbLmN0eGZzLnYxLkNsb3NlUGFuZWxSZXF1ZXN0GhwuY3R4ZnMudjEuQ2xvc2VQYW5lbFJlc3BvbnNlEkcKCkxpc3RQYW5lbHMSGy5jdHhmcy52MS5MaXN0UGFuZWxzUmVxdWVzdBocLmN0eGZzLnYxLkxpc3RQYW5lbHNSZXNwb25zZUIvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw");
+  fileDesc("ChRjdHhmcy92MS9wYW5lbC5wcm90bxIIY3R4ZnMudjEifQoQT3BlblBhbmVsUmVxdWVzdBIQCghwYW5lbF9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhEKCXJlYWRfb25seRgDIAEoCBIOCgZ0dGxfbXMYBCABKAMSEAoIdGVtcGxhdGUYBSABKAkSDgoGdW5zYWZlGAYgASgIIswBChFPcGVuUGFuZWxSZXNwb25zZRIQCghwYW5lbF9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhEKCXBhcnRpdGlvbhgDIAEoCRINCgV0b2tlbhgEIAEoCRISCgpleHBpcmVzX25zGAUgASgDEg4KBnNlZWRlZBgGIAEoCBITCgtkdXJhdGlvbl9tcxgHIAEoAxINCgVmaWxlcxgIIAEoAxINCgVieXRlcxgJIAEoAxIYChB0ZW1wbGF0ZV91bmFza2VkGAogASgJIjUKEVJlbmV3VG9rZW5SZXF1ZXN0EhAKCHBhbmVsX2lkGAEgASgJEg4KBnR0bF9tcxgCIAEoAyI3ChJSZW5ld1Rva2VuUmVzcG9uc2USDQoFdG9rZW4YASABKAkSEgoKZXhwaXJlc19ucxgCIAEoAyIlChFDbG9zZVBhbmVsUmVxdWVzdBIQCghwYW5lbF9pZBgBIAEoCSJEChJDbG9zZVBhbmVsUmVzcG9uc2USFgoOdG9rZW5zX3Jldm9rZWQYASABKAUSFgoOaGFuZGxlc19jbG9zZWQYAiABKAUiEwoRTGlzdFBhbmVsc1JlcXVlc3QiNQoSTGlzdFBhbmVsc1Jlc3BvbnNlEh8KBnBhbmVscxgBIAMoCzIPLmN0eGZzLnYxLlBhbmVsIoIBCgVQYW5lbBIQCghwYW5lbF9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhEKCXJlYWRfb25seRgDIAEoCBIMCgRvcGVuGAQgASgIEhEKCW9wZW5lZF9ucxgFIAEoAxIOCgZ0b2tlbnMYBiABKAUSDwoHaGFuZGxlcxgHIAEoBTKvAgoMUGFuZWxTZXJ2aWNlEkQKCU9wZW5QYW5lbBIaLmN0eGZzLnYxLk9wZW5QYW5lbFJlcXVlc3QaGy5jdHhmcy52MS5PcGVuUGFuZWxSZXNwb25zZRJHCgpSZW5ld1Rva2VuEhsuY3R4ZnMudjEuUmVuZXdUb2tlblJlcXVlc3QaHC5jdHhmcy52MS5SZW5ld1Rva2VuUmVzcG9uc2USRwoKQ2xvc2VQYW5lbBIbLmN0eGZzLnYxLkNsb3NlUGFuZWxSZXF1ZXN0GhwuY3R4ZnMudjEuQ2xvc2VQYW5lbFJlc3BvbnNlEkcKCkxpc3RQYW5lbHMSGy5jdHhmcy52MS5MaXN0UGFuZWxzUmVxdWVzdBocLmN0eGZzLnYxLkxpc3RQYW5lbHNSZXNwb25zZUIvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw");
 
 /**
  * Request of OpenPanel.
@@ -47,6 +47,21 @@ export type OpenPanelRequest = Message<"ctxfs.v1.OpenPanelRequest"> & {
    * @generated from field: int64 ttl_ms = 4;
    */
   ttlMs: bigint;
+
+  /**
+   * Makes the context from this template, a folder or file of the workspace. Empty means the context-template.yml in
+   * the folder that the panel's ID names, and without one a copy of the workspace.
+   *
+   * @generated from field: string template = 5;
+   */
+  template: string;
+
+  /**
+   * The panel may use unsafe_noctx contexts, which start empty; without context_id it gets one of its own.
+   *
+   * @generated from field: bool unsafe = 6;
+   */
+  unsafe: boolean;
 };
 
 /**
@@ -124,6 +139,14 @@ export type OpenPanelResponse = Message<"ctxfs.v1.OpenPanelResponse"> & {
    * @generated from field: int64 bytes = 9;
    */
   bytes: bigint;
+
+  /**
+   * Why the template's repositories could not be asked whether they have moved; the panel then keeps the context that
+   * it has. Empty when they were, or there is no template.
+   *
+   * @generated from field: string template_unasked = 10;
+   */
+  templateUnasked: string;
 };
 
 /**
@@ -345,8 +368,9 @@ export const PanelSchema: GenMessage<Panel> = /*@__PURE__*/
 export const PanelService: GenService<{
   /**
    * Binds a panel to its context, seeds the context, and gives a token. Opening again is a reload: the same context, a
-   * further token. No deadline of its own.
-   * Errors: EINVAL (a bad ID), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EFBIG, ENOSPC.
+   * further token. A panel whose template means other commits than before gets the new context; its older tokens and
+   * handles end, and the old context stays. No deadline of its own.
+   * Errors: EINVAL (a bad ID, a template that is wrong, with file and line, or an ID of another template), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EFBIG, ENOSPC.
    *
    * @generated from rpc ctxfs.v1.PanelService.OpenPanel
    */

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ctxfs/ctxfs/client"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+func (a *app) forkCommand() *cobra.Command {
+	var panel string
+	cmd := &cobra.Command{
+		Use: "fork ID [NEW-ID]", Short: "Make a context with what another one holds now",
+		Long: "Makes NEW-ID, or with --new-panel the context that a panel gets when it is opened, with what the context ID holds now.\n" +
+			"Both go on apart. Who writes to ID waits until the copy is made.",
+		Args: usage(cobra.RangeArgs(1, 2)),
+	}
+	cmd.Flags().StringVar(&panel, "new-panel", "", "fork to the context of this panel")
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+		if (len(args) == 2) == (panel != "") {
+			return usagef("name the new context, or the panel that is to get it (--new-panel)")
+		}
+		fork := func() (*ctxfsv1.Context, error) { return c.ForkForPanel(ctx, args[0], panel) }
+		if panel == "" {
+			fork = func() (*ctxfsv1.Context, error) { return c.Fork(ctx, args[0], args[1]) }
+		}
+		made, err := fork()
+		if err != nil {
+			return err
+		}
+		return a.printContext(made)
+	})
+	return cmd
+}
+
+func (a *app) snapshotCommand() *cobra.Command {
+	return parent("snapshot", "Keep what contexts hold under names, and put it back",
+		&cobra.Command{Use: "create ID NAME", Short: "Keep what a context holds now", Args: usage(cobra.ExactArgs(2)), RunE: a.withClient(a.snapshotCreate)},
+		&cobra.Command{Use: "list ID", Short: "List the snapshots of a context", Args: usage(cobra.ExactArgs(1)), RunE: a.withClient(a.snapshotList)},
+		&cobra.Command{
+			Use: "restore ID NAME", Short: "Put a snapshot in place of what a context holds, which is lost", Args: usage(cobra.ExactArgs(2)), RunE: a.withClient(a.snapshotRestore),
+		},
+		&cobra.Command{Use: "delete ID NAME", Short: "Remove a snapshot for good", Args: usage(cobra.ExactArgs(2)), RunE: a.withClient(a.snapshotDelete)},
+	)
+}
+
+func (a *app) snapshotCreate(ctx context.Context, c *client.Client, args []string) error {
+	s, err := c.Snapshot(ctx, args[0], args[1])
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printProto(s)
+	}
+	return a.printf("%s kept as %s, %s\n", args[0], s.GetName(), size(s.GetBytes()))
+}
+
+func (a *app) snapshotList(ctx context.Context, c *client.Client, args []string) error {
+	list, err := c.ListSnapshots(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printProtos(a, list)
+	}
+	rows := make([][]string, len(list))
+	for i, s := range list {
+		rows[i] = []string{s.GetName(), clock(s.GetCreatedNs()), size(s.GetBytes())}
+	}
+	return a.table([]string{"SNAPSHOT", "CREATED", "ON DISK"}, rows)
+}
+
+func (a *app) snapshotRestore(ctx context.Context, c *client.Client, args []string) error {
+	x, err := c.Restore(ctx, args[0], args[1])
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printProto(x)
+	}
+	return a.printf("%s is as %s kept it\n", args[0], args[1])
+}
+
+func (a *app) snapshotDelete(ctx context.Context, c *client.Client, args []string) error {
+	if err := c.DeleteSnapshot(ctx, args[0], args[1]); err != nil {
+		return err
+	}
+	return a.printf("%s of %s deleted\n", args[1], args[0])
+}
+
+func (a *app) gcCommand() *cobra.Command {
+	var age, idle time.Duration
+	req := &ctxfsv1.CollectGarbageRequest{}
+	cmd := &cobra.Command{
+		Use: "gc", Short: "Remove what nothing refers to any more",
+		Long: "Removes layers that no context stands on, ready copies, what a crash left half made, and mounts and snapshots of contexts that are\n" +
+			"gone. Contexts themselves are removed only with --older-than or --idle; one used within the last 10 minutes never is.",
+		Args: usage(cobra.NoArgs),
+	}
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only say what would be removed")
+	cmd.Flags().DurationVar(&age, "older-than", 0, "remove contexts made longer ago than this, such as 720h")
+	cmd.Flags().DurationVar(&idle, "idle", 0, "remove contexts not used for longer than this, such as 168h")
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
+		req.ContextAgeSeconds, req.ContextIdleSeconds = roundUp(age), roundUp(idle)
+		list, err := c.CollectGarbage(ctx, req)
+		if err != nil {
+			return err
+		}
+		return a.printGarbage(list, req.GetDryRun())
+	})
+	return cmd
+}
+
+// roundUp is d in seconds, so that less than one does not become "not asked for".
+func roundUp(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+func (a *app) printGarbage(list []*ctxfsv1.Garbage, dry bool) error {
+	if a.json {
+		return printProtos(a, list)
+	}
+	var total int64
+	rows := make([][]string, len(list))
+	for i, g := range list {
+		kind := strings.ToLower(strings.TrimPrefix(g.GetKind().String(), "GARBAGE_KIND_"))
+		rows[i] = []string{kind, show(g.GetName()), size(g.GetBytes())}
+		total += g.GetBytes()
+	}
+	if err := a.section([]string{"KIND", "NAME", "ON DISK"}, rows); err != nil {
+		return err
+	}
+	done := "removed"
+	if dry {
+		done = "would be removed"
+	}
+	return a.printf("%s: %s, %s\n", done, number(int64(len(list))), size(total))
+}

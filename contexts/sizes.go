@@ -1,0 +1,86 @@
+package contexts
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Sizes is what a context takes on disk, in bytes. Extents that files share (reflinks) count for each.
+type Sizes struct {
+	// Own is what it takes by itself, Snapshots what its snapshots do.
+	Own, Snapshots int64
+	// Shared is what it reads of its layer, which others read as well.
+	Shared int64
+}
+
+// Sizes implements Admin.
+func (m *Manager) Sizes(ctx context.Context, id ID) (Sizes, error) {
+	rec, err := m.existing(ctx, id)
+	if err != nil {
+		return Sizes{}, err
+	}
+	d, dir, err := m.held(rec)
+	if err != nil {
+		return Sizes{}, err
+	}
+	var out Sizes
+	if _, mounts := d.(driver.Mounter); mounts {
+		out.Shared = rec.Bytes
+	}
+	if out.Own, err = diskUse(ctx, dir); err == nil {
+		out.Snapshots, err = diskUse(ctx, m.layout.SnapshotsOf(id))
+	}
+	if err != nil {
+		return out, contextError(id, "could not be measured", err)
+	}
+	return out, nil
+}
+
+// diskBlock is the unit of Stat.Blocks, in bytes (stat(2)).
+const diskBlock = 512
+
+// diskUse returns what a directory takes with all that it holds, a file with several names once; 0 when it is
+// not there. What is removed meanwhile does not count.
+func diskUse(ctx context.Context, dir string) (int64, error) {
+	root, err := rootfs.Open(dir, rootfs.Options{})
+	if fserr.CodeOf(err) == fserr.ENOENT {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = root.Close() }()
+	st, err := root.Lstat("/")
+	if err != nil {
+		return 0, err
+	}
+	type file struct{ dev, ino uint64 }
+	total, counted := st.Blocks, map[file]bool{}
+	err = root.Walk(ctx, ".", rootfs.WalkOptions{Stats: true}, func(_ string, e rootfs.Entry, err error) error {
+		if err != nil || e.Stat == nil {
+			return gone(err)
+		}
+		if e.Stat.Nlink > 1 && !e.Stat.IsDir() {
+			key := file{e.Stat.Dev, e.Stat.Ino}
+			if counted[key] {
+				return nil
+			}
+			counted[key] = true
+		}
+		total += e.Stat.Blocks
+		return nil
+	})
+	return total * diskBlock, err
+}
+
+// gone passes over what was removed while a directory was read.
+func gone(err error) error {
+	if errors.Is(err, fserr.ENOENT) || fserr.CodeOf(err) == fserr.ENOENT {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package services
+
+import (
+	"context"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// Fork implements ContextService.
+func (s *Contexts) Fork(ctx context.Context, req *ctxfsv1.ForkRequest) (*ctxfsv1.ForkResponse, error) {
+	from, err := parseID(req.GetContextId())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	to, opts, err := s.target(ctx, req.GetNewContextId(), req.GetNewPanelId(), "new_context_id and new_panel_id")
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	info, err := s.Contexts.Fork(ctx, from, to, opts)
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	return &ctxfsv1.ForkResponse{Context: infoToPB(info)}, nil
+}
+
+// target names a context that is to be made, and its owner when that is derived from a panel.
+func (s *Contexts) target(ctx context.Context, contextID, panelID, fields string) (contexts.ID, contexts.EnsureOptions, error) {
+	switch {
+	case (contextID == "") == (panelID == ""):
+		return "", contexts.EnsureOptions{}, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "set one of " + fields}
+	case panelID != "":
+		id, err := contexts.ContextForPanel(ctx, s.Templates, panelID)
+		return id, contexts.EnsureOptions{OwnerPanel: panelID}, err
+	}
+	id, err := parseID(contextID)
+	return id, contexts.EnsureOptions{}, err
+}
+
+// Snapshot implements ContextService.
+func (s *Contexts) Snapshot(ctx context.Context, req *ctxfsv1.SnapshotRequest) (*ctxfsv1.SnapshotResponse, error) {
+	id, err := parseID(req.GetContextId())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	snapshot, err := s.Contexts.Snapshot(ctx, id, req.GetName())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	return &ctxfsv1.SnapshotResponse{Snapshot: snapshotToPB(snapshot)}, nil
+}
+
+// ListSnapshots implements ContextService.
+func (s *Contexts) ListSnapshots(ctx context.Context, req *ctxfsv1.ListSnapshotsRequest) (*ctxfsv1.ListSnapshotsResponse, error) {
+	id, err := parseID(req.GetContextId())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	all, err := s.Contexts.Snapshots(ctx, id)
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	resp := &ctxfsv1.ListSnapshotsResponse{}
+	for _, snapshot := range all {
+		resp.Snapshots = append(resp.Snapshots, snapshotToPB(snapshot))
+	}
+	return resp, nil
+}
+
+func snapshotToPB(s contexts.Snapshot) *ctxfsv1.SnapshotInfo {
+	return &ctxfsv1.SnapshotInfo{Name: s.Name, CreatedNs: ns(s.TakenAt), Bytes: s.Bytes}
+}
+
+// Restore implements ContextService.
+func (s *Contexts) Restore(ctx context.Context, req *ctxfsv1.RestoreRequest) (*ctxfsv1.RestoreResponse, error) {
+	id, err := parseID(req.GetContextId())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	info, err := s.Contexts.Restore(ctx, id, req.GetName())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	return &ctxfsv1.RestoreResponse{Context: infoToPB(info)}, nil
+}
+
+// DeleteSnapshot implements ContextService.
+func (s *Contexts) DeleteSnapshot(ctx context.Context, req *ctxfsv1.DeleteSnapshotRequest) (*ctxfsv1.DeleteSnapshotResponse, error) {
+	id, err := parseID(req.GetContextId())
+	if err == nil {
+		err = s.Contexts.DeleteSnapshot(ctx, id, req.GetName())
+	}
+	return &ctxfsv1.DeleteSnapshotResponse{}, fserrpb.ToStatus(err)
+}
+
+// CollectGarbage implements ContextService.
+func (s *Contexts) CollectGarbage(ctx context.Context, req *ctxfsv1.CollectGarbageRequest) (*ctxfsv1.CollectGarbageResponse, error) {
+	age, err := seconds("context_age_seconds", req.GetContextAgeSeconds())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	idle, err := seconds("context_idle_seconds", req.GetContextIdleSeconds())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	found, err := s.Contexts.CollectGarbage(ctx, contexts.GarbageOptions{DryRun: req.GetDryRun(), Age: age, Idle: idle})
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	resp := &ctxfsv1.CollectGarbageResponse{}
+	for _, g := range found {
+		resp.Removed = append(resp.Removed, &ctxfsv1.Garbage{Kind: garbageKinds[g.Kind], Name: g.Name, Bytes: g.Bytes})
+	}
+	return resp, nil
+}
+
+// seconds is a time that a request may name; a negative one, or one that a Duration cannot hold, is EINVAL.
+func seconds(field string, n int64) (time.Duration, error) {
+	if n < 0 || n > int64(1<<63-1)/int64(time.Second) {
+		return 0, &fserr.Error{Code: fserr.EINVAL, Detail: field + " is out of range"}
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+var garbageKinds = map[contexts.GarbageKind]ctxfsv1.GarbageKind{
+	contexts.GarbageContext: ctxfsv1.GarbageKind_GARBAGE_KIND_CONTEXT, contexts.GarbageLayer: ctxfsv1.GarbageKind_GARBAGE_KIND_LAYER,
+	contexts.GarbageStaging: ctxfsv1.GarbageKind_GARBAGE_KIND_STAGING, contexts.GarbageMount: ctxfsv1.GarbageKind_GARBAGE_KIND_MOUNT,
+	contexts.GarbageSnapshot: ctxfsv1.GarbageKind_GARBAGE_KIND_SNAPSHOT,
+}
