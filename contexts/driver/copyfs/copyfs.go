@@ -1,6 +1,6 @@
 // Package copyfs is the driver that makes a context by copying its layer's
-// files: it works everywhere, costs time and space for each, and leaves plain
-// files that any tool may use.
+// files: it works everywhere and leaves plain files that any tool may use. On a file system that
+// shares extents (btrfs, XFS) a copy takes time, but next to no space.
 package copyfs
 
 import (
@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"sync"
-
-	"github.com/otiai10/copy"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/xattr"
 )
 
 // Name is what records say of contexts that this driver made.
@@ -45,24 +43,69 @@ func New(opts Options) *Driver {
 // Name implements driver.Driver.
 func (d *Driver) Name() string { return Name }
 
-// Prepare implements driver.Driver. The copying is otiai10/copy's; what it does
-// not keep (ns times of links and directories, hard links, modes it rounds) is set
-// right afterwards, by descriptor, from a comparison of both trees.
+// Prepare implements driver.Driver. The copying is rootfs.CopyTree's, as that of layers is: it shares
+// extents where the file system can, and keeps holes, ns times, hard links and xattrs.
 func (d *Driver) Prepare(ctx context.Context, src, dst string, progress func(driver.Progress)) error {
-	c := &counter{ctx: ctx, report: progress}
-	err := copy.Copy(src, dst, copy.Options{
-		OnSymlink:     func(string) copy.SymlinkAction { return copy.Shallow },
-		Skip:          c.next,
-		PreserveTimes: true,
-		NumOfWorkers:  int64(d.opts.Workers),
-	})
-	if err := ctx.Err(); err != nil {
-		return &fserr.Error{Op: "copy", Code: fserr.CodeOf(err), Err: err}
+	return d.copy(ctx, src, dst, d.opts.Workers, progress)
+}
+
+func (d *Driver) copy(ctx context.Context, src, dst string, workers int, progress func(driver.Progress)) error {
+	from, err := rootfs.Open(src, rootfs.Options{})
+	if err != nil {
+		return fmt.Errorf("open the layer: %w", err)
 	}
+	defer func() { _ = from.Close() }()
+	to, err := rootfs.Open(dst, rootfs.Options{AllowChown: d.opts.Owner != nil, Owner: d.opts.Owner})
+	if err != nil {
+		return fmt.Errorf("open the copy: %w", err)
+	}
+	defer func() { _ = to.Close() }()
+	report, err := rootfs.CopyTree(ctx, from, ".", to, ".", rootfs.CopyOptions{
+		ErrorOnExist: true, PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true,
+		Workers: workers, Record: counter(progress),
+	})
 	if err != nil {
 		return &fserr.Error{Op: "copy", Code: fserr.CodeOf(err), Err: err}
 	}
-	return d.settle(ctx, src, dst)
+	if len(report.Unstable) > 0 || report.Special > 0 {
+		return &fserr.Error{Op: "copy", Code: fserr.EIO, Detail: "the layer changed while it was copied"}
+	}
+	return d.top(from, to, src, dst)
+}
+
+// counter tells progress of each file that was copied; the calls are serialised.
+func counter(progress func(driver.Progress)) func(string, rootfs.Stat, string) {
+	if progress == nil {
+		return nil
+	}
+	var done driver.Progress
+	return func(_ string, st rootfs.Stat, _ string) {
+		if st.IsDir() {
+			return
+		}
+		done.Files++
+		if st.Type() == rootfs.TypeFile {
+			done.Bytes += st.Size
+		}
+		progress(done)
+	}
+}
+
+// top gives the context's folder, which was there before, what the copy of a directory gets.
+func (d *Driver) top(from, to rootfs.Root, src, dst string) error {
+	st, err := from.Stat("/")
+	if err != nil {
+		return fserr.Wrap(err, "stat", "/", "")
+	}
+	if err := xattr.CopyUser(src, dst); err != nil {
+		return fserr.Wrap(err, "setxattr", "/", "")
+	}
+	if o := d.opts.Owner; o != nil {
+		if err := to.Chown("/", int64(o.UID), int64(o.GID), false); err != nil {
+			return fserr.Wrap(err, "chown", "/", "")
+		}
+	}
+	return fserr.Wrap(to.Chmod("/", st.Perm()), "chmod", "/", "")
 }
 
 // Check implements driver.Driver: it tries to make and remove a folder.
@@ -75,31 +118,4 @@ func (d *Driver) Check(_ context.Context, dir string) error {
 		return fmt.Errorf("copy driver: cannot remove from the contexts directory: %w", fserr.CodeOf(err))
 	}
 	return nil
-}
-
-// counter counts what is copied, and ends the copy with its context.
-type counter struct {
-	ctx    context.Context //nolint:containedctx // a counter lives for one call
-	report func(driver.Progress)
-	mu     sync.Mutex
-	done   driver.Progress
-}
-
-func (c *counter) next(info os.FileInfo, _, _ string) (bool, error) {
-	if err := c.ctx.Err(); err != nil {
-		return false, err
-	}
-	if info.IsDir() {
-		return false, nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.done.Files++
-	if info.Mode().IsRegular() {
-		c.done.Bytes += info.Size()
-	}
-	if c.report != nil {
-		c.report(c.done)
-	}
-	return false, nil
 }
