@@ -73,7 +73,7 @@ func (m *Manager) buildLayer(ctx context.Context, f *flight, scan *seed.Scan) (*
 	f.update(func(p *Progress) { p.FilesTotal, p.BytesTotal = scan.Files, scan.Bytes })
 	m.cfg.onPhase("layering")
 	l, err := m.layers.Build(ctx, m.source, scan, layer.BuildOptions{
-		Repos: seed.Describe(ctx, m.source, scan.Repos), Staging: staged, Workers: m.cfg.Seed.Workers,
+		Repos: seed.Describe(ctx, m.source, scan.Repos), Staging: staged, Workers: m.cfg.Seed.Workers, Link: m.linksLayers(),
 		Progress:   func(p rootfs.CopyProgress) { f.counts(p.Files, p.Bytes) },
 		Manifested: func() { m.cfg.onPhase("layer-manifested") },
 	})
@@ -115,6 +115,12 @@ func (m *Manager) copies() int64 {
 		return 0
 	}
 	return 1
+}
+
+// linksLayers tells whether the driver takes layers whose files have names in other layers too.
+func (m *Manager) linksLayers() bool {
+	_, ok := m.cfg.Driver.(driver.Linker)
+	return ok
 }
 
 // blockSize is what a small file takes on the file systems we know.

@@ -41,6 +41,14 @@ type Driver interface {
 	Check(ctx context.Context, dir string) error
 }
 
+// Linker is a Driver that takes layers whose files have further names outside of them (hard links, which layers share):
+// it never changes such a file, and what a context shows is the same as without them.
+type Linker interface {
+	Driver
+	// TakesLinkedLayers marks it.
+	TakesLinkedLayers()
+}
+
 // Progress counts what Prepare has made so far.
 type Progress struct{ Files, Bytes int64 }
 

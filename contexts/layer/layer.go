@@ -61,6 +61,8 @@ type Store struct {
 	mu      sync.Mutex
 	current *Layer
 	loaded  bool
+	// last is the layer that was built last, current or not.
+	last *Layer
 }
 
 // New returns the store of dir, which exists. owner, when not nil, is given to what layers hold.
@@ -77,18 +79,18 @@ func (s *Store) Current() (*Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.current, s.loaded = s.newest(names), true
+	s.current, s.loaded = s.newest(names, false), true
 	return s.current, nil
 }
 
-// newest loads the newest of the named layers that can be read and is not stale.
-func (s *Store) newest(names []string) *Layer {
+// newest loads the newest of the named layers that can be read, and is not stale unless staleToo.
+func (s *Store) newest(names []string, staleToo bool) *Layer {
 	var best *Layer
 	var bestTime time.Time
 	for _, name := range names {
 		l := s.layer(name)
 		st, err := os.Stat(l.ManifestFile)
-		if err != nil || st.ModTime().Before(bestTime) || exists(filepath.Join(l.Dir, staleName)) || template.IsLayer(l.Dir) {
+		if err != nil || st.ModTime().Before(bestTime) || (!staleToo && s.isStale(name)) || template.IsLayer(l.Dir) {
 			continue
 		}
 		// A template whose build was killed has no mark yet; its manifest tells.
@@ -98,6 +100,8 @@ func (s *Store) newest(names []string) *Layer {
 	}
 	return best
 }
+
+func (s *Store) isStale(digest string) bool { return exists(filepath.Join(s.dir, digest, staleName)) }
 
 func (s *Store) names() ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
@@ -137,6 +141,9 @@ type BuildOptions struct {
 	Staging string
 	// Workers bounds the files copied at once.
 	Workers int
+	// Link lets the layer share the files that did not change with the one before, by hard links: no layer's
+	// file is ever changed. Without it they are copied.
+	Link bool
 	// Progress may be nil.
 	Progress func(rootfs.CopyProgress)
 	// Manifested is called when the copy and its manifest are complete, before the layer has its name; may be nil.
@@ -158,8 +165,10 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 	if err := dst.Mkdir(treeName, 0o755); err != nil {
 		return nil, fmt.Errorf("make the staged layer: %w", err)
 	}
+	base, done := s.base(opts.Link)
+	defer done()
 	rec := &recorder{}
-	unstable, err := copyEntries(ctx, src, scan, dst, opts, rec)
+	unstable, err := copyEntries(ctx, src, scan, dst, opts, base, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +186,7 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 	}
 	l.Manifest, l.Unstable = manifest, unstable
 	s.mu.Lock()
-	s.current, s.loaded = l, true
+	s.current, s.loaded, s.last = l, true, l
 	s.mu.Unlock()
 	return l, nil
 }
@@ -224,7 +233,7 @@ func (r *recorder) add(p string, st rootfs.Stat, target string) {
 }
 
 // copyEntries copies exactly the entries of the scan; what appeared since is left to the next layer.
-func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst rootfs.Root, opts BuildOptions, rec *recorder) ([]string, error) {
+func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst rootfs.Root, opts BuildOptions, base *rootfs.CopyBase, rec *recorder) ([]string, error) {
 	wanted := make(map[string]rootfs.Type, len(scan.Entries))
 	for _, e := range scan.Entries {
 		wanted[e.Path] = e.Type
@@ -236,8 +245,8 @@ func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst root
 			return rel != "." && (!ok || t != e.Type)
 		},
 		Progress: opts.Progress, PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true,
-		Workers: opts.Workers,
-		Record:  func(rel string, st rootfs.Stat, target string) { rec.add(path.Clean(rel), st, target) },
+		Workers: opts.Workers, Base: base,
+		Record: func(rel string, st rootfs.Stat, target string) { rec.add(path.Clean(rel), st, target) },
 	})
 	if err != nil {
 		return nil, copyError(err)

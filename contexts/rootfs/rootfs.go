@@ -275,6 +275,17 @@ type CopyOptions struct {
 	// Record, when set, is told of each entry that was copied, with its source's
 	// Stat as it was copied. Calls are serialised.
 	Record func(rel string, src Stat, linkTarget string)
+	// Base, when set, is where unchanged files need not be copied from.
+	Base *CopyBase
+}
+
+// CopyBase is a tree on the destination's file system whose files nobody ever changes, such as an
+// earlier copy of the same source. What it still holds gets another name (a hard link) in the
+// destination; where that cannot be, it is copied.
+type CopyBase struct {
+	Root Root
+	// Holds tells whether the file at rel, base, is what a copy of src, the source's, would be.
+	Holds func(rel string, src, base Stat) bool
 }
 
 // CopyProgress counts what a copy has done so far.

@@ -22,6 +22,7 @@ type copier struct {
 	tally   *tally
 	links   map[fileID]*linkClaim
 	data    dataCopier
+	base    treeRoot // CopyOptions.Base's, nil when there is none
 	workers errgroup.Group
 	// guard is the destination's top directory: met in the source, it is inside it.
 	guard              fileID
@@ -49,6 +50,9 @@ func copyTree(ctx context.Context, from Root, src string, to Root, dst string, o
 		tally: newTally(opts), links: map[fileID]*linkClaim{},
 	}
 	c.workers.SetLimit(max(1, opts.Workers))
+	if opts.Base != nil {
+		c.base, _ = opts.Base.Root.(treeRoot)
+	}
 	err := c.top(target, dst)
 	return c.tally.finish(), c.verdict(ctx, err)
 }

@@ -13,6 +13,9 @@ type copyLevel struct {
 	rel     string
 	entries []Entry
 	dir     *copyDir
+	// base is the directory's counterpart in CopyOptions.Base, once it was asked for; nil when there is none.
+	base       *heldDir
+	baseLooked bool
 }
 
 // copyDir is a directory being filled. It gets its mode and times when the
@@ -153,6 +156,9 @@ func (c *copier) leave() error {
 
 // pop goes up one level; the trails keep their tops until the copy ends.
 func (c *copier) pop() {
+	if base := c.levels[len(c.levels)-1].base; base != nil {
+		base.release()
+	}
 	c.levels = c.levels[:len(c.levels)-1]
 	if len(c.levels) > 0 {
 		c.srcTrail.leave()

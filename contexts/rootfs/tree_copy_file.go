@@ -53,6 +53,11 @@ func (c *copier) leaf(l *copyLevel, rel, name string, st Stat, followed bool) er
 			return err
 		}
 	}
+	if !followed {
+		if reused, err := c.reuse(l, job); reused || err != nil {
+			return err
+		}
+	}
 	return c.submit(job)
 }
 

@@ -93,6 +93,15 @@ func (m *Manifest) Holds(s *Scan) bool {
 	return slices.EqualFunc(m.Entries, s.Entries, Entry.Same)
 }
 
+// Find returns the entry of a path.
+func (m *Manifest) Find(p string) (Entry, bool) {
+	i, ok := slices.BinarySearchFunc(m.Entries, p, func(e Entry, p string) int { return cmp.Compare(e.Path, p) })
+	if !ok {
+		return Entry{}, false
+	}
+	return m.Entries[i], true
+}
+
 // manifestFormat is the format that Write writes.
 const manifestFormat = 1
 

@@ -30,7 +30,7 @@ type Options struct {
 // Driver copies. It keeps no state.
 type Driver struct{ opts Options }
 
-var _ driver.Driver = (*Driver)(nil)
+var _ driver.Linker = (*Driver)(nil)
 
 // New returns a Driver.
 func New(opts Options) *Driver {
@@ -42,6 +42,9 @@ func New(opts Options) *Driver {
 
 // Name implements driver.Driver.
 func (d *Driver) Name() string { return Name }
+
+// TakesLinkedLayers implements driver.Linker: names outside of the layer are not followed.
+func (d *Driver) TakesLinkedLayers() {}
 
 // Prepare implements driver.Driver. The copying is rootfs.CopyTree's, as that of layers is: it shares
 // extents where the file system can, and keeps holes, ns times, hard links and xattrs.

@@ -91,7 +91,11 @@ func changes(t *testing.T, d driver.Driver) {
 
 // sameFileAfterItsFirstWrite is what git's index lives on.
 func sameFileAfterItsFirstWrite(t *testing.T, d driver.Driver) {
-	m := create(t, d, layer(t))
+	sameFileAfterItsFirstWriteOf(t, create(t, d, layer(t)))
+}
+
+func sameFileAfterItsFirstWriteOf(t *testing.T, m *made) {
+	t.Helper()
 	before := lstat(t, m.Folder, "a/run.sh")
 	f, err := os.OpenFile(m.in("a/run.sh"), os.O_RDWR, 0)
 	must(t, err)

@@ -30,6 +30,9 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"StopsWithItsContext", stopsWithItsContext}, {"CountsProgress", countsProgress},
 		{"Check", check}, {"NamesItself", namesItself},
 	}
+	if _, ok := open(t).(driver.Linker); ok {
+		cases = append(cases, testCase{"LayersShareFiles", layersShareFiles}, testCase{"LayerThatComesAndGoes", layerThatComesAndGoes})
+	}
 	if _, ok := open(t).(driver.Mounter); ok {
 		cases = append(cases, mounterCases()...)
 	}

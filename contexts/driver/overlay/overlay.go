@@ -50,7 +50,10 @@ type Options struct {
 // Driver mounts. It keeps no state: the kernel's table of mounts is the truth.
 type Driver struct{ opts Options }
 
-var _ driver.Mounter = (*Driver)(nil)
+var (
+	_ driver.Mounter = (*Driver)(nil)
+	_ driver.Linker  = (*Driver)(nil)
+)
 
 // New returns a Driver. Whether it can work here is for Check to say.
 func New(opts Options) *Driver {
@@ -62,3 +65,7 @@ func New(opts Options) *Driver {
 
 // Name implements driver.Driver.
 func (d *Driver) Name() string { return Name }
+
+// TakesLinkedLayers implements driver.Linker: with index=on a file keeps its inode number across its first
+// write however many names it has.
+func (d *Driver) TakesLinkedLayers() {}
