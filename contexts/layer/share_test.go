@@ -146,11 +146,12 @@ func TestSharedLayerIsRemoved(t *testing.T) {
 	one := b.linked()
 	b.write("new", "1")
 	two := b.linked()
-	removed, err := b.Collect(t.Context(), nil)
+	unused, err := b.Unused(nil)
 	must(t, err)
-	if len(removed) != 1 || removed[0] != one.Digest {
-		t.Errorf("removed %v", removed)
+	if len(unused) != 1 || unused[0] != one.Digest {
+		t.Fatalf("unused are %v", unused)
 	}
+	must(t, b.Remove(t.Context(), one.Digest))
 	if data, err := os.ReadFile(filepath.Join(two.Tree, "app/hard")); err != nil || string(data) != "1" {
 		t.Errorf("it holds %q, %v", data, err)
 	}
