@@ -32,7 +32,7 @@ type GarbageKind string
 // The kinds of garbage.
 const (
 	GarbageContext  GarbageKind = "context"
-	GarbageLayer    GarbageKind = "layer"
+	GarbageLayer    GarbageKind = "layer" // of a template too
 	GarbageStaging  GarbageKind = "staging"
 	GarbageMount    GarbageKind = "mount"
 	GarbageSnapshot GarbageKind = "snapshot" // of a context that is gone
@@ -175,7 +175,7 @@ func (c *collection) orphans(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	return errors.Join(c.mounts(ctx), c.staging(ctx), c.snapshots(ctx), c.layers(ctx))
+	return errors.Join(c.mounts(ctx), c.staging(ctx), c.snapshots(ctx), c.layers(ctx), c.templates(ctx))
 }
 
 func (c *collection) mounts(ctx context.Context) error {
@@ -244,6 +244,18 @@ func (c *collection) layers(ctx context.Context) error {
 	errs := []error{err}
 	for _, digest := range unused {
 		errs = append(errs, c.take(ctx, GarbageLayer, digest, c.m.layers.Dir(digest), func() error { return c.m.removeLayer(ctx, digest) }))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *collection) templates(ctx context.Context) error {
+	unused, err := c.m.UnusedTemplates(ctx)
+	errs := []error{err}
+	for _, t := range unused {
+		errs = append(errs, c.take(ctx, GarbageLayer, t.Hash, t.Dir, func() error {
+			_, err := c.m.RemoveTemplate(ctx, t.Hash)
+			return err
+		}))
 	}
 	return errors.Join(errs...)
 }

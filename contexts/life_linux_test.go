@@ -656,3 +656,27 @@ func (w *workspace) killDuringLife(id ID, phase string) {
 	}
 	must(t, m.Close())
 }
+
+func TestGarbageOfTemplates(t *testing.T) {
+	w := newWorkspace(t)
+	w.write("tools/f", "tool")
+	w.repo("tools")
+	w.write("one/context-template.yml", "deps: {/t: {repo: tools}}\n")
+	w.write("two/context-template.yml", "deps: {/other: {repo: tools}}\n")
+	m := w.open()
+	one, err := m.BuildTemplate(t.Context(), "one", nil)
+	must(t, err)
+	two, err := m.BuildTemplate(t.Context(), "two", nil)
+	must(t, err)
+	ensure(t, m, ID("safe_tpl_"+one.Hash[:12]+"_a"))
+	wantGarbage(t, m, GarbageOptions{DryRun: true}, "layer "+two.Hash)
+	wantGarbage(t, m, GarbageOptions{}, "layer "+two.Hash)
+	fork(t, m, ID("safe_tpl_"+one.Hash[:12]+"_a"), "ctx_fork")
+	_, err = m.Delete(t.Context(), ID("safe_tpl_"+one.Hash[:12]+"_a"))
+	must(t, err)
+	wantGarbage(t, m, GarbageOptions{}) // the fork stands on it
+	_, err = m.Delete(t.Context(), "ctx_fork")
+	must(t, err)
+	wantGarbage(t, m, GarbageOptions{}, "layer "+one.Hash)
+	ensure(t, m, ID("safe_tpl_"+two.Hash[:12]+"_b")) // built anew
+}

@@ -31,7 +31,7 @@ const (
 	GarbageKind_GARBAGE_KIND_UNSPECIFIED GarbageKind = 0
 	// A context that has not been used for long.
 	GarbageKind_GARBAGE_KIND_CONTEXT GarbageKind = 1
-	// A layer that no context stands on.
+	// A layer, of the workspace or of a template, that no context stands on.
 	GarbageKind_GARBAGE_KIND_LAYER GarbageKind = 2
 	// A ready copy of a layer.
 	GarbageKind_GARBAGE_KIND_POOL GarbageKind = 3
