@@ -30,6 +30,8 @@ type house struct {
 	m     *contexts.Manager
 	*Registry
 	closed []string
+	// gitBase is for the next start.
+	gitBase string
 }
 
 func newHouse(t *testing.T) *house {
@@ -49,12 +51,13 @@ func (h *house) start() {
 	h.t.Helper()
 	m, err := contexts.Open(context.Background(), contexts.Config{
 		Workspace: h.dir, Store: h.store, Driver: copyfs.New(copyfs.Options{}), Version: "0.1.0",
+		Templates: contexts.TemplateOptions{GitBase: h.gitBase},
 	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.m = m
-	h.Registry = New(Config{Contexts: m, Store: h.store, Now: func() time.Time { return h.now }})
+	h.Registry = New(Config{Contexts: m, Templates: m, Store: h.store, Now: func() time.Time { return h.now }})
 	h.OnClose(func(id string) { h.closed = append(h.closed, id) })
 }
 
