@@ -65,6 +65,11 @@ func child() int {
 			return childFailed(err)
 		}
 	}
+	if strings.HasPrefix(string(id), "safe_tpl_") {
+		if _, err := m.ResolveTemplate(ctx, "t"); err != nil {
+			return childFailed(err)
+		}
+	}
 	if _, err := m.Ensure(ctx, id, EnsureOptions{}, nil); err != nil {
 		return childFailed(err)
 	}

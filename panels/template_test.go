@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -270,4 +271,34 @@ func (h *house) serveGit(dir string) (url string, stop func()) {
 	}
 	h.t.Cleanup(s.Close)
 	return s.URL, stop
+}
+
+// interrupted calls then, once, after a template was resolved.
+type interrupted struct {
+	contexts.Templates
+	then func()
+}
+
+func (i *interrupted) ResolveTemplate(ctx context.Context, path string) (*template.Resolved, error) {
+	r, err := i.Templates.ResolveTemplate(ctx, path)
+	if then := i.then; then != nil {
+		i.then = nil
+		then()
+	}
+	return r, err
+}
+
+// TestBranchMovesBetweenTwoOpens binds the panel elsewhere while its first open is under way.
+func TestBranchMovesBetweenTwoOpens(t *testing.T) {
+	h := prepared(t)
+	var other Opened
+	r := New(Config{Contexts: h.m, Store: h.store, Templates: &interrupted{h.m, func() {
+		h.repo("r", "2")
+		other = h.open("own")
+	}}})
+	o, err := r.Open(context.Background(), OpenRequest{PanelID: "own"}, nil)
+	if err != nil || o.ContextID != other.ContextID || other.ContextID == "" {
+		t.Errorf("opened %+v and %+v, %v", o, other, err)
+	}
+	h.admitted(other)
 }
