@@ -90,6 +90,8 @@ func TestBadSettings(t *testing.T) {
 		{name: "every interface", args: []string{"--http=:7420"}, words: []string{"flag --http", "--tls-cert"}},
 		{name: "no port", args: []string{"--listen=localhost"}, words: []string{"127.0.0.1:7420"}},
 		{name: "half a certificate", args: []string{"--tls-cert=x"}, words: []string{"tls_key"}},
+		{name: "git without time", environ: []string{"CTXFS_GIT_FETCH_TIMEOUT=0s"}, words: []string{"env CTXFS_GIT_FETCH_TIMEOUT", "more than zero"}},
+		{name: "git base", yaml: "git_base: ext::sh\n", words: []string{"ctxfs.yml", "git_base", "https://host/path"}},
 		{name: "client CA alone", args: []string{"--client-ca=x"}, words: []string{"client_ca", "tls_cert"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

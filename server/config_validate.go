@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/template"
 )
 
 // Validate checks that the settings go together. The error is a *ConfigError.
@@ -42,6 +44,9 @@ func (c Config) Validate(origins Origins) error {
 	}
 	if c.Keepalive < time.Second {
 		return bad("keepalive", "must be 1s or more")
+	}
+	if err := template.CheckBaseURL(c.GitBase); err != nil {
+		return bad("git_base", "%v", err)
 	}
 	return c.validateNetwork(bad)
 }

@@ -27,12 +27,9 @@ func openBase(raw string) (*base, error) {
 	if raw == "" {
 		return nil, nil //nolint:nilnil // no base is a base that has nothing
 	}
-	u, err := url.Parse(raw)
+	u, err := parseBase(raw)
 	if err != nil {
-		return nil, badBase("it is no URL", nil) // the parser's error repeats the URL, with its password
-	}
-	if err := checkBase(u); err != nil {
-		return nil, badBase(err.Error(), nil)
+		return nil, err
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	b := &base{url: u}
@@ -46,6 +43,26 @@ func openBase(raw string) (*base, error) {
 		return nil, badBase(fserr.CodeOf(err).Text(), err)
 	}
 	return b, nil
+}
+
+// CheckBaseURL says whether a base URL has a form that can be used (EINVAL when not); "" has. Whether it leads anywhere is not asked.
+func CheckBaseURL(raw string) error {
+	if raw == "" {
+		return nil
+	}
+	_, err := parseBase(raw)
+	return err
+}
+
+func parseBase(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, badBase("it is no URL", nil) // the parser's error repeats the URL, with its password
+	}
+	if err := checkBase(u); err != nil {
+		return nil, badBase(err.Error(), nil)
+	}
+	return u, nil
 }
 
 func badBase(why string, cause error) error {

@@ -68,14 +68,18 @@ func TestTemplateExplain(t *testing.T) {
 func TestTemplateExplainRefuses(t *testing.T) {
 	dir, _ := templates(t)
 	for args, want := range map[string]string{
-		"twice":                     "base/context-template.yml:2",
-		"nope":                      "nope",
-		"../panel":                  "..",
-		"panel --git-base ftp://a/": "ftp",
+		"twice":    "base/context-template.yml:2",
+		"nope":     "nope",
+		"../panel": "..",
+		"panel --git-base file:///nowhere/at/all": "git base URL",
 	} {
 		code, out, _, err := run(t, nil, append([]string{"template", "explain", "--workspace", dir}, strings.Fields(args)...)...)
 		if code != 1 || err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%s: exit %d, %v, %q; want %q", args, code, err, out, want)
 		}
+	}
+	code, _, _, err := run(t, nil, "template", "explain", "--workspace", dir, "--git-base", "ftp://user:secret@a/", "panel")
+	if code != 64 || err == nil || !strings.Contains(err.Error(), "ftp") || !strings.Contains(err.Error(), "--git-base") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a bad base URL: exit %d, %v", code, err)
 	}
 }
