@@ -152,7 +152,7 @@ func (r *Resolver) repository(name string) (repository, error) {
 			Hint: "clone it there, or configure the git base URL under which it lies",
 		}
 	}
-	return openLocal(localRepo{shown: name, kind: "workspace:", root: r.src.Root, dir: r.src.Dir, avoid: r.src.Avoid, opts: r.opts}, clean)
+	return openLocal(localRepo{shown: name, kind: "workspace:", root: r.src.Root, dir: r.src.Dir, avoid: r.src.Avoid, opts: r.opts, peeled: r.peeled}, clean)
 }
 
 func (r *Resolver) underBase(name, rel string) (repository, error) {
@@ -166,5 +166,5 @@ func (r *Resolver) underBase(name, rel string) (repository, error) {
 	if r.base.root == nil {
 		return &remoteRepo{shown: name, name: r.base.name(clean), url: r.base.url.JoinPath(clean).String(), opts: r.opts}, nil
 	}
-	return openLocal(localRepo{shown: name, kind: r.base.name(""), root: r.base.root, dir: r.base.dir, opts: r.opts}, clean)
+	return openLocal(localRepo{shown: name, kind: r.base.name(""), root: r.base.root, dir: r.base.dir, opts: r.opts, peeled: r.peeled}, clean)
 }

@@ -23,6 +23,7 @@ type localRepo struct {
 	// dir is root's server path. avoid is where in it contexts are, "" for nowhere.
 	dir, avoid string
 	opts       Options
+	peeled     *peeled
 
 	// path is where it is, git and common its git directories (of a linked worktree they are two),
 	// and objects the objects: all relative to root, without links.
@@ -197,16 +198,27 @@ func (l *localRepo) commit(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	o, err := l.batch(ctx, l.opts.Scratch, head, ref)
+	var o *objects // begun when it is needed: starting a program takes longer than all else
+	defer func() {
+		if o != nil {
+			_ = o.close()
+		}
+	}()
+	peel := func(rev string) (string, error) {
+		return l.peeled.of(l.source(), rev, func() (commit string, err error) {
+			if o == nil {
+				if o, err = l.batch(ctx, l.opts.Scratch, head, ref); err != nil {
+					return "", err
+				}
+			}
+			return o.commit(rev)
+		})
+	}
+	rev, err := choose(ref, l.shown, l.follow, peel)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = o.close() }()
-	rev, err := choose(ref, l.shown, l.follow, o.commit)
-	if err != nil {
-		return "", err
-	}
-	return o.commit(rev)
+	return peel(rev)
 }
 
 // choose applies the rules for what a ref means: it returns an object's ID, in full or abbreviated.

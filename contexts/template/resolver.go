@@ -29,6 +29,8 @@ type Resolver struct {
 	src  seed.Source
 	opts Options
 	base *base
+	// peeled are the commits that objects of local repositories lead to.
+	peeled *peeled
 }
 
 // NewResolver returns the resolver of a workspace. A base URL that cannot be used is EINVAL.
@@ -43,7 +45,7 @@ func NewResolver(src seed.Source, opts Options) (*Resolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Resolver{src: src, opts: opts, base: b}, nil
+	return &Resolver{src: src, opts: opts, base: b, peeled: &peeled{commits: map[object]string{}}}, nil
 }
 
 // Close releases what holds the base URL's directory. What was resolved cannot be built afterwards.
