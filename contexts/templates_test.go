@@ -54,8 +54,11 @@ func (w *workspace) wantTemplate(m *Manager, id ID, hash, content string) {
 	if info.State != StateReady || info.Layer != hash || info.Files != 151 {
 		w.t.Errorf("%s is %+v, want ready with 151 files, made of %s", id, info, hash)
 	}
-	wantFile(w.t, m, id, "main/f", content)
-	wantFile(w.t, m, id, "x/lib/d0/f0.txt", "content 0")
+	for name, want := range map[string]string{"main/f": content, "x/lib/d0/f0.txt": "content 0"} {
+		if got, err := os.ReadFile(filepath.Join(m.layout.Folder(id), name)); err != nil || string(got) != want {
+			w.t.Errorf("%s: %s holds %q, %v; want %q", id, name, got, err, want)
+		}
+	}
 }
 
 func TestTemplateContextAndWorkspaceContext(t *testing.T) {
