@@ -94,6 +94,12 @@ func openForm(req *ctxfsv1.OpenRequest) (flags openFlags, mode uint32, err error
 	return flags, mode, errors.Join(err, modeErr)
 }
 
+// Changes reports whether an Open may change files, as one for reading alone cannot.
+func Changes(req *ctxfsv1.OpenRequest) bool {
+	flags, _, err := openForm(req)
+	return err != nil || flags.changes()
+}
+
 // Close implements FsService. Without commit and flush it needs no gate: a handle of a context that is gone can be closed.
 func (s *Service) Close(ctx context.Context, req *ctxfsv1.CloseRequest) (*ctxfsv1.CloseResponse, error) {
 	if req.GetCommit() {

@@ -40,6 +40,7 @@ func (s *Server) compose(context.Context) error {
 		s.closeOwner(panel)
 	})
 	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
+	s.calls.audit = p.audit
 	buffers, handed := codec.NewPool(), newHandedConns()
 	s.fs = fsservice.New(fsservice.Config{
 		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit, Buffers: buffers,

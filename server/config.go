@@ -62,6 +62,11 @@ type Config struct {
 	GitFetchTimeout time.Duration `koanf:"git_fetch_timeout"`
 	// DiskReserve is what seeding leaves free on the disk; below it the server is not ready.
 	DiskReserve Size `koanf:"disk_reserve"`
+	// AuditLog is a file that gets a line of JSON for every call that may change something; "" means none.
+	AuditLog string `koanf:"audit_log"`
+	// AuditMaxSize is how large it becomes before a new one is begun; AuditKeep is how many older ones are kept.
+	AuditMaxSize Size `koanf:"audit_max_size"`
+	AuditKeep    int  `koanf:"audit_keep"`
 	// LogLevel is debug, info, warn or error; LogFormat auto, json or text.
 	LogLevel  string `koanf:"log_level"`
 	LogFormat string `koanf:"log_format"`
@@ -85,6 +90,7 @@ func DefaultConfig() Config {
 		HandlesPerPanel: 1024, HandlesTotal: 8192, TokenTTL: 24 * time.Hour,
 		SeedSelect: string(seed.SelectAll), SeedMaxFiles: seed.DefaultMaxFiles, SeedMaxBytes: seed.DefaultMaxBytes,
 		GitTimeout: time.Minute, GitFetchTimeout: 10 * time.Minute,
+		AuditMaxSize: 64 << 20, AuditKeep: 8,
 		DiskReserve: 1 << 30, LogLevel: "info", LogFormat: "auto", Metrics: true,
 	}
 }
@@ -116,6 +122,10 @@ func Flags(fs *pflag.FlagSet) {
 	fs.Duration("token-ttl", d.TokenTTL, "life of a panel's token")
 	seedFlags(fs, d)
 	gitFlags(fs, d)
+	fs.String("audit-log", d.AuditLog, "file that gets a line of JSON for every call that may change something")
+	auditMax := d.AuditMaxSize
+	fs.Var(&auditMax, "audit-max-size", "begin a new audit log at this size")
+	fs.Int("audit-keep", d.AuditKeep, "older audit logs to keep")
 	fs.String("log-level", d.LogLevel, "debug, info, warn or error")
 	fs.String("log-format", d.LogFormat, "auto (text on a terminal, else json), json or text")
 	fs.Bool("metrics", d.Metrics, "serve /metrics on --http, to whoever has the host token")

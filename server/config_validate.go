@@ -36,11 +36,14 @@ func (c Config) Validate(origins Origins) error {
 		{"idle_timeout", int64(c.IdleTimeout)}, {"token_ttl", int64(c.TokenTTL)}, {"lease_grace", int64(c.LeaseGrace)},
 		{"git_timeout", int64(c.GitTimeout)}, {"git_fetch_timeout", int64(c.GitFetchTimeout)},
 		{"handles_per_panel", int64(c.HandlesPerPanel)}, {"handles_total", int64(c.HandlesTotal)},
-		{"seed_max_files", c.SeedMaxFiles}, {"seed_max_bytes", int64(c.SeedMaxBytes)},
+		{"audit_max_size", int64(c.AuditMaxSize)}, {"seed_max_files", c.SeedMaxFiles}, {"seed_max_bytes", int64(c.SeedMaxBytes)},
 	} {
 		if number.value <= 0 {
 			return bad(number.key, "must be more than zero")
 		}
+	}
+	if c.AuditKeep < 0 {
+		return bad("audit_keep", "must not be negative")
 	}
 	if c.Keepalive < time.Second {
 		return bad("keepalive", "must be 1s or more")

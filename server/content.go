@@ -38,7 +38,7 @@ const (
 // and end are as in ReadStreamRequest. The token is Authorization's.
 func (k *sockets) getContent(w http.ResponseWriter, r *http.Request) {
 	req, err := readQuery(r.URL.RawQuery)
-	k.transfer(w, r, err, ctxfsv1.FsService_ReadStream_FullMethodName, func(ctx context.Context, t *transfer) error {
+	k.transfer(w, r, err, ctxfsv1.FsService_ReadStream_FullMethodName, req, func(ctx context.Context, t *transfer) error {
 		content, err := k.fs.OpenContent(ctx, req)
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func (k *sockets) putContent(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 && r.Header.Get("Content-Length") == "" && len(r.TransferEncoding) == 0 {
 		err = &fserr.Error{Code: fserr.EINVAL, Detail: "the length of the body is not told", Hint: "send Content-Length, or chunks"}
 	}
-	k.transfer(w, r, err, ctxfsv1.FsService_WriteStream_FullMethodName, func(ctx context.Context, t *transfer) error {
+	k.transfer(w, r, err, ctxfsv1.FsService_WriteStream_FullMethodName, open, func(ctx context.Context, t *transfer) error {
 		n, err := k.fs.WriteContent(ctx, open, &bodyReader{ctx, t, r.Body})
 		if err == nil {
 			err = t.extend(ctx, t.control.SetWriteDeadline)
@@ -69,7 +69,7 @@ func (k *sockets) putContent(w http.ResponseWriter, r *http.Request) {
 }
 
 // transfer does what a request for content asks, as a call of method, unless the query was wrong.
-func (k *sockets) transfer(w http.ResponseWriter, r *http.Request, wrong error, method string, do func(context.Context, *transfer) error) {
+func (k *sockets) transfer(w http.ResponseWriter, r *http.Request, wrong error, method string, query any, do func(context.Context, *transfer) error) {
 	if !k.enter(w) {
 		return
 	}
@@ -80,7 +80,7 @@ func (k *sockets) transfer(w http.ResponseWriter, r *http.Request, wrong error, 
 	t := &transfer{ResponseWriter: w, takes: r.Method == http.MethodPut, bodyless: r.Method == http.MethodHead, control: http.NewResponseController(w), keepalive: k.keepalive}
 	err := wrong
 	if err == nil {
-		err = k.asCall(r, method, t, do)
+		err = k.asCall(r, method, query, t, do)
 		t.users.end()
 	}
 	switch {
@@ -93,7 +93,7 @@ func (k *sockets) transfer(w http.ResponseWriter, r *http.Request, wrong error, 
 	}
 }
 
-func (k *sockets) asCall(r *http.Request, method string, t *transfer, do func(context.Context, *transfer) error) error {
+func (k *sockets) asCall(r *http.Request, method string, query any, t *transfer, do func(context.Context, *transfer) error) error {
 	md, err := headersOf(r)
 	if err != nil {
 		return err
@@ -107,7 +107,9 @@ func (k *sockets) asCall(r *http.Request, method string, t *transfer, do func(co
 	conn.web, conn.http = false, true
 	ctx := metadata.NewIncomingContext(r.Context(), md)
 	ctx = peer.NewContext(ctx, &peer.Peer{Addr: remoteAddr(r.RemoteAddr), AuthInfo: conn})
-	return k.calls.around(ctx, method, func(ctx context.Context) error {
+	c := k.calls.begin(ctx, method)
+	c.first = query
+	return k.calls.around(ctx, c, func(ctx context.Context) error {
 		if !t.users.enter() {
 			return fserr.ECANCELED
 		}

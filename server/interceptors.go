@@ -37,6 +37,8 @@ type interceptors struct {
 	auth    *authenticator
 	metrics *metrics
 	streams *streamTable
+	// audit is nil when there is none.
+	audit *auditLog
 	// prefix and count make request IDs.
 	prefix string
 	count  atomic.Uint64
@@ -53,6 +55,10 @@ type call struct {
 	id        panels.Identity
 	start     time.Time
 	requestID string // once it was asked for
+	// first is a stream's first message, or the query of an HTTP request.
+	first any
+	// handlePath is the path of the handle that an audited call is about.
+	handlePath string
 }
 
 // operation surrounds one of a session's operations, as unary does a call. It has no
@@ -66,6 +72,7 @@ func (i *interceptors) operation(ctx context.Context, op fsservice.OperationInfo
 		}
 		err = i.record(ctx, c, op.Request, resp, err)
 	}()
+	i.audit.begin(c, op.Request)
 	return do(ctx)
 }
 
@@ -83,25 +90,26 @@ func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServe
 	if err := i.checkSize(req); err != nil {
 		return nil, err
 	}
+	i.audit.begin(c, req)
 	inner, cancel := withDefaultDeadline(panels.WithIdentity(ctx, c.id), c.method, req)
 	defer cancel()
 	return handler(inner, req)
 }
 
 func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return i.around(ss.Context(), info.FullMethod, func(ctx context.Context) error {
-		return handler(srv, &observedStream{streamWithContext{ss, ctx}, i})
+	c := i.begin(ss.Context(), info.FullMethod)
+	return i.around(ss.Context(), c, func(ctx context.Context) error {
+		return handler(srv, &observedStream{streamWithContext{ss, ctx}, i, c})
 	})
 }
 
-// around surrounds a stream, gRPC's or a WebSocket.
-func (i *interceptors) around(ctx context.Context, method string, serve func(context.Context) error) (err error) {
-	c := i.begin(ctx, method)
+// around surrounds a stream, gRPC's, a WebSocket or a request for content.
+func (i *interceptors) around(ctx context.Context, c *call, serve func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = i.panicked(c.method, p)
 		}
-		err = i.end(ctx, c, nil, nil, err)
+		err = i.end(ctx, c, c.first, nil, err)
 	}()
 	if c.id, err = i.auth.identify(ctx, c.method); err != nil {
 		return err
@@ -124,6 +132,7 @@ func (i *interceptors) around(ctx context.Context, method string, serve func(con
 type observedStream struct {
 	streamWithContext
 	i *interceptors
+	c *call
 }
 
 // RecvMsg implements grpc.ServerStream.
@@ -133,6 +142,10 @@ func (s *observedStream) RecvMsg(m any) error {
 	}
 	if r, ok := m.(*ctxfsv1.SessionRequest); ok {
 		return s.i.checkSession(r)
+	}
+	if s.c.first == nil {
+		s.c.first = m
+		s.i.audit.begin(s.c, m)
 	}
 	return s.i.checkSize(m)
 }
@@ -164,6 +177,9 @@ func (i *interceptors) record(ctx context.Context, c *call, req, resp any, err e
 	err = fserrpb.ToStatus(err)
 	took := time.Since(c.start)
 	i.metrics.observe(c, err, took)
+	if i.audit != nil {
+		i.audit.record(c, req, resp, err, took, peerName(ctx), i.requestID(ctx, c))
+	}
 	level := zapcore.DebugLevel
 	if c.id.Role == panels.RoleNone && err != nil {
 		level = zapcore.InfoLevel
@@ -222,14 +238,17 @@ func fields(ctx context.Context, c *call, requestID string, req, resp any, err e
 	if n, ok := payload(req, resp); ok {
 		f = append(f, zap.Int64("bytes", n))
 	}
-	if p, ok := peer.FromContext(ctx); ok {
-		add("peer", peerName(p, connOf(ctx)))
-	}
+	add("peer", peerName(ctx))
 	return f
 }
 
-func peerName(p *peer.Peer, conn *connInfo) string {
-	if conn.unix {
+// peerName names who is at the other end, "" when that is not known.
+func peerName(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	if conn := connOf(ctx); conn.unix {
 		return "unix:" + strconv.Itoa(conn.pid)
 	}
 	return p.Addr.String()

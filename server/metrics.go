@@ -25,6 +25,8 @@ type metrics struct {
 	seeding   *prometheus.HistogramVec
 	overflows prometheus.Counter
 	limits    *prometheus.CounterVec
+	// auditErrors counts lines that were not written.
+	auditErrors prometheus.Counter
 }
 
 // durationBuckets go from a cached stat to a long copy, in seconds.
@@ -49,13 +51,16 @@ func newMetrics(version string) *metrics {
 		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ctxfs_limit_rejections_total", Help: "Calls that a limit refused.",
 		}, []string{"limit"}),
+		auditErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ctxfs_audit_errors_total", Help: "Changes that the audit log could not take.",
+		}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "ctxfs_build_info", Help: "Always 1; the labels say what runs.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.inFlight, m.duration, m.errors, m.seeding, m.overflows, m.limits, build)
+	m.registry.MustRegister(m.inFlight, m.duration, m.errors, m.seeding, m.overflows, m.limits, m.auditErrors, build)
 	return m
 }
 

@@ -18,6 +18,7 @@ type parts struct {
 	panels   *panels.Registry
 	handles  *handles.Table
 	leases   *panels.Leases
+	audit    *auditLog
 }
 
 // takeWorkspace makes the contexts directory and locks it. A newer state is
@@ -67,6 +68,9 @@ func (s *Server) openParts(ctx context.Context) error {
 		return err
 	}
 	p.handles = handles.New(handles.Config{IdleTimeout: s.cfg.IdleTimeout, PerOwner: s.cfg.HandlesPerPanel, Total: s.cfg.HandlesTotal})
+	if p.audit, err = s.openAudit(); err != nil {
+		return err
+	}
 	p.leases = panels.NewLeases(s.cfg.LeaseGrace, func(owner, instance string) { p.handles.CloseInstance(owner, instance) })
 	p.panels = panels.New(panels.Config{Contexts: p.contexts, Templates: p.contexts, Store: p.store, DefaultTTL: s.cfg.TokenTTL})
 	p.contexts.OnTake(func(id contexts.ID) { p.handles.CloseContext(id) })
@@ -88,6 +92,9 @@ func (p *parts) close() error {
 	}
 	if p.store != nil {
 		errs = append(errs, p.store.Close())
+	}
+	if p.audit != nil {
+		errs = append(errs, p.audit.file.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -143,7 +143,7 @@ func (k *sockets) session(r *http.Request, link *webLink, conn *connInfo, known 
 	}
 	ctx := metadata.NewIncomingContext(context.WithoutCancel(r.Context()), md)
 	ctx = peer.NewContext(ctx, &peer.Peer{Addr: link.conn.RemoteAddr(), AuthInfo: conn})
-	return k.calls.around(ctx, ctxfsv1.FsService_Session_FullMethodName, func(ctx context.Context) error {
+	return k.calls.around(ctx, k.calls.begin(ctx, ctxfsv1.FsService_Session_FullMethodName), func(ctx context.Context) error {
 		if !link.users.enter() {
 			return fserr.ECANCELED
 		}

@@ -236,6 +236,17 @@ func (t *Table) Use(owner string, fd int32, contextID string) (h *Handle, releas
 	return h, func() { t.release(h) }, nil
 }
 
+// PathOf returns the path that the owner's handle fd was opened by, "" when there is none.
+func (t *Table) PathOf(owner string, fd int32) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, err := t.find(owner, fd, "")
+	if err != nil {
+		return ""
+	}
+	return h.Path
+}
+
 func (t *Table) release(h *Handle) {
 	h.lastUsed.Store(t.clock.Load())
 	t.mu.Lock()

@@ -1,0 +1,180 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// auditLog keeps who changed what, a line of JSON for each call that may have: never content. Each line is with the
+// kernel before its call is answered. One that cannot be written is told in the server's log and by a metric; the call stays done.
+type auditLog struct {
+	file    *rotatedFile
+	metrics *metrics
+	log     *zap.Logger
+	// pathOf returns the path that an open handle was opened by, "" when it is none of the owner's.
+	pathOf func(owner string, fd int32) string
+}
+
+// openAudit opens the audit log; nil when there is to be none.
+func (s *Server) openAudit() (*auditLog, error) {
+	if s.cfg.AuditLog == "" {
+		return nil, nil //nolint:nilnil // none is what was asked for
+	}
+	file, err := openRotated(s.cfg.AuditLog, int64(s.cfg.AuditMaxSize), s.cfg.AuditKeep)
+	if err != nil {
+		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	return &auditLog{file: file, metrics: s.metrics, log: s.log, pathOf: s.parts.handles.PathOf}, nil
+}
+
+// auditEntry is a line of the audit log. Paths are virtual; bytes that are not UTF-8 are escaped.
+type auditEntry struct {
+	Time time.Time `json:"ts"`
+	// Role is panel, host or none, who was refused.
+	Role    string `json:"role"`
+	Panel   string `json:"panel,omitempty"`
+	Context string `json:"context,omitempty"`
+	// Op is the RPC's name: "WriteFile".
+	Op   string `json:"op"`
+	Path string `json:"path,omitempty"`
+	Dest string `json:"dest,omitempty"`
+	FD   int32  `json:"fd,omitempty"`
+	// Name is what host calls name: a snapshot, a further context or panel.
+	Name string `json:"name,omitempty"`
+	// Result is "ok" or the errno.
+	Result string `json:"result"`
+	// Bytes is how much content was written.
+	Bytes     int64   `json:"bytes,omitempty"`
+	Millis    float64 `json:"dur_ms"`
+	Peer      string  `json:"peer,omitempty"`
+	RequestID string  `json:"request_id"`
+}
+
+// unaudited are the methods that change nothing, of files or of what hosts manage. Session and Hold are here
+// because their operations are recorded one by one.
+var unaudited = func() map[string]bool {
+	all := map[string]bool{}
+	for _, method := range []string{
+		ctxfsv1.FsService_ReadFile_FullMethodName, ctxfsv1.FsService_ReadStream_FullMethodName, ctxfsv1.FsService_Readdir_FullMethodName,
+		ctxfsv1.FsService_Opendir_FullMethodName, ctxfsv1.FsService_Stat_FullMethodName, ctxfsv1.FsService_Lstat_FullMethodName,
+		ctxfsv1.FsService_Statfs_FullMethodName, ctxfsv1.FsService_Access_FullMethodName, ctxfsv1.FsService_Exists_FullMethodName,
+		ctxfsv1.FsService_Realpath_FullMethodName, ctxfsv1.FsService_Readlink_FullMethodName, ctxfsv1.FsService_Watch_FullMethodName,
+		ctxfsv1.FsService_Glob_FullMethodName, ctxfsv1.FsService_Grep_FullMethodName, ctxfsv1.FsService_Read_FullMethodName,
+		ctxfsv1.FsService_Readv_FullMethodName, ctxfsv1.FsService_Fstat_FullMethodName, ctxfsv1.FsService_Fsync_FullMethodName,
+		ctxfsv1.FsService_Fdatasync_FullMethodName, ctxfsv1.FsService_ListHandles_FullMethodName,
+		ctxfsv1.FsService_Session_FullMethodName, ctxfsv1.FsService_Hold_FullMethodName,
+		ctxfsv1.ContextService_GetContext_FullMethodName, ctxfsv1.ContextService_ListContexts_FullMethodName,
+		ctxfsv1.ContextService_GetInfo_FullMethodName, ctxfsv1.ContextService_PlanSeed_FullMethodName,
+		ctxfsv1.ContextService_ListSnapshots_FullMethodName, ctxfsv1.PanelService_ListPanels_FullMethodName,
+		ctxfsv1.TemplateService_ExplainTemplate_FullMethodName, ctxfsv1.TemplateService_ListTemplates_FullMethodName,
+	} {
+		all[method] = true
+	}
+	return all
+}()
+
+// audited reports whether a call is recorded: a method of ours that may change something.
+func audited(method string, req any) bool {
+	if unaudited[method] || !strings.HasPrefix(method, "/ctxfs.") {
+		return false
+	}
+	switch r := req.(type) {
+	case *ctxfsv1.OpenRequest:
+		return fsservice.Changes(r)
+	case *ctxfsv1.CloseRequest:
+		return r.GetCommit()
+	}
+	return true
+}
+
+// begin notes what only can be known before the call: a handle may be closed by it.
+func (a *auditLog) begin(c *call, req any) {
+	if a == nil || !audited(c.method, req) {
+		return
+	}
+	if r, ok := req.(interface{ GetFd() int32 }); ok {
+		c.handlePath = a.pathOf(c.id.Owner, r.GetFd())
+	}
+}
+
+// record writes the line of a call that has ended.
+func (a *auditLog) record(c *call, req, resp any, err error, took time.Duration, peer, requestID string) {
+	if a == nil || !audited(c.method, req) {
+		return
+	}
+	e := auditEntry{
+		Time: c.start.UTC(), Role: roleName(c.id.Role), Panel: c.id.Panel, Context: string(c.id.Context), Op: c.method[strings.LastIndexByte(c.method, '/')+1:],
+		Result: "ok", Millis: float64(took.Microseconds()) / 1000, Peer: peer, RequestID: requestID,
+	}
+	e.describe(c, req, resp)
+	if err != nil {
+		if e.Result = errnoOf(err); e.Result == "" {
+			e.Result = fserrpb.CodeOf(err).String()
+		}
+	}
+	line, err := json.Marshal(e)
+	if err == nil {
+		_, err = a.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		a.metrics.auditErrors.Inc()
+		a.log.Error("the audit log could not be written", zap.Error(err))
+	}
+}
+
+func roleName(r panels.Role) string {
+	switch r {
+	case panels.RoleHost:
+		return "host"
+	case panels.RolePanel:
+		return "panel"
+	}
+	return "none"
+}
+
+// describe takes from a request what it is about.
+func (e *auditEntry) describe(c *call, req, resp any) {
+	if r, ok := req.(*ctxfsv1.WriteStreamRequest); ok {
+		req = r.GetOpen()
+	}
+	if m, ok := req.(proto.Message); ok {
+		e.Path, e.Dest = textOf(m, "path", "raw_path", "prefix", "raw_prefix"), textOf(m, "dest", "raw_dest", "target", "raw_target")
+		e.Name = textOf(m, "new_context_id", "new_panel_id", "panel_id", "name", "template")
+		if id := textOf(m, "context_id"); id != "" {
+			e.Context = id
+		}
+	}
+	if r, ok := req.(interface{ GetFd() int32 }); ok && e.Path == "" {
+		e.FD, e.Path = r.GetFd(), c.handlePath
+	}
+	if r, ok := resp.(interface{ GetBytesWritten() int64 }); ok {
+		e.Bytes = r.GetBytesWritten()
+	}
+}
+
+// textOf returns the first of the named fields that a message has and that is set, at most 1 KiB of it.
+func textOf(m proto.Message, names ...protoreflect.Name) string {
+	r := m.ProtoReflect()
+	for _, name := range names {
+		field := r.Descriptor().Fields().ByName(name)
+		if field == nil || !r.Has(field) {
+			continue
+		}
+		if field.Kind() == protoreflect.BytesKind {
+			return fserrpb.Printable(string(r.Get(field).Bytes()))
+		}
+		return fserrpb.Printable(r.Get(field).String())
+	}
+	return ""
+}
