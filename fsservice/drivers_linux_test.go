@@ -1,15 +1,15 @@
 package fsservice_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
 // insideEnv says that the tests run within a context of the overlay driver.
@@ -19,10 +19,31 @@ const insideEnv = "CTXFS_TEST_INSIDE_OVERLAY"
 // a context of the overlay driver. A context of the copy driver is a plain folder, as
 // those are that they make otherwise.
 func TestOnAnOverlayContext(t *testing.T) {
-	if os.Getenv(insideEnv) != "" {
+	if os.Getenv(insideEnv) != "" || namespacestest.Inside() {
 		t.Skip("these tests are within one already")
 	}
-	dir, d := t.TempDir(), overlay.New(overlay.Options{})
+	within(t, overlay.New(overlay.Options{}))
+}
+
+// TestOnAContextInNamespaces does so in namespaces, as an ordinary user.
+func TestOnAContextInNamespaces(t *testing.T) {
+	if os.Getenv(insideEnv) != "" || namespacestest.Inside() {
+		t.Skip("these tests are within one already")
+	}
+	namespacestest.Run(t, "^TestOnAContextThere$")
+}
+
+func TestOnAContextThere(t *testing.T) {
+	if !namespacestest.Inside() || os.Getenv(insideEnv) != "" {
+		t.Skip("run by TestOnAContextInNamespaces")
+	}
+	within(t, overlay.NewUserNS(overlay.Options{}))
+}
+
+// within runs this package's tests with every folder that they make within a context of d.
+func within(t *testing.T, d *overlay.Driver) {
+	t.Helper()
+	dir := t.TempDir()
 	if err := d.Check(t.Context(), dir); err != nil {
 		t.Skipf("not tested here: %v", err)
 	}
@@ -39,12 +60,15 @@ func TestOnAnOverlayContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(p.Folder, unix.MNT_DETACH); err != nil {
+		if err := d.Unmount(context.Background(), p.Folder, true); err != nil {
 			t.Error(err)
 		}
 	})
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), insideEnv+"=1", "TMPDIR="+p.Folder)
+	if namespacestest.Inside() {
+		namespacestest.Keep(cmd)
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

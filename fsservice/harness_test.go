@@ -23,6 +23,7 @@ import (
 	"github.com/ctxfs/ctxfs/fsservice/handles"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/internal/codec/codectest"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -30,7 +31,10 @@ import (
 // grace of client instances: long enough to come back in, short enough to wait for.
 const grace = 200 * time.Millisecond
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	namespacestest.Main()
+	goleak.VerifyTestMain(m)
+}
 
 // gate knows the contexts ctx_a and ctx_b; ctx_b is missing until somebody ensures it.
 type gate struct {

@@ -19,7 +19,7 @@ type Config struct {
 	Workspace string `koanf:"workspace"`
 	// ContextsDir is where contexts are kept; "" means <workspace>/.contexts.
 	ContextsDir string `koanf:"contexts_dir"`
-	// Driver makes new contexts: "copy", "overlay" (Linux, root) or "auto", which takes overlay where it works
+	// Driver makes new contexts: "copy", "overlay" (Linux, root), "overlay-userns" (Linux, in namespaces of its own) or "auto", which takes overlay where it works
 	// and its mounts are seen by everyone. Contexts that are there keep theirs.
 	Driver string `koanf:"driver"`
 	// Listen are TCP addresses for gRPC; none by default. Beyond loopback they need TLS.
@@ -106,7 +106,7 @@ func Flags(fs *pflag.FlagSet) {
 	d := DefaultConfig()
 	fs.String("workspace", d.Workspace, "folder whose repositories are copied into contexts")
 	fs.String("contexts-dir", d.ContextsDir, "where contexts are kept (default WORKSPACE/.contexts)")
-	fs.String("driver", d.Driver, "how new contexts are made: copy, overlay (Linux, root) or auto (overlay where everybody sees its mounts)")
+	fs.String("driver", d.Driver, "how new contexts are made: copy, overlay (Linux, root), overlay-userns (Linux, any user; only the server sees the files) or auto (overlay where everybody sees its mounts)")
 	fs.StringSlice("listen", nil, "TCP address for gRPC, such as 127.0.0.1:7420; tokens always, TLS beyond loopback; repeatable")
 	fs.String("http", d.HTTP, "address for /livez, /readyz, /metrics and browsers' sessions, such as 127.0.0.1:7421")
 	fs.StringSlice("origin", nil, "page that may open a WebSocket on --http, such as http://localhost:5173; repeatable")

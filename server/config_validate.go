@@ -19,7 +19,7 @@ func (c Config) Validate(origins Origins) error {
 		key, value string
 		of         []string
 	}{
-		{"driver", c.Driver, []string{DriverAuto, DriverCopy, DriverOverlay}},
+		{"driver", c.Driver, []string{DriverAuto, DriverCopy, DriverOverlay, DriverUserNS}},
 		{"host_auth", c.HostAuth, []string{HostAuthPeer, HostAuthToken}},
 		{"seed_select", c.SeedSelect, []string{"all", "unignored", "tracked"}},
 		{"log_level", c.LogLevel, []string{"debug", "info", "warn", "error"}},

@@ -18,11 +18,13 @@ const (
 	DriverAuto    = "auto"
 	DriverCopy    = copyfs.Name
 	DriverOverlay = overlay.Name
+	// DriverUserNS needs the server to run in namespaces of its own (package namespaces), which is its caller's to do.
+	DriverUserNS = overlay.UserNSName
 )
 
 // DriverChoice says which driver makes new contexts, and of the others why they do not.
 type DriverChoice struct {
-	// Name is DriverCopy or DriverOverlay.
+	// Name is DriverCopy, DriverOverlay or DriverUserNS.
 	Name string
 	// Caveat is what is wrong with the one that was asked for, though it works; "" when nothing is.
 	Caveat string
@@ -43,37 +45,59 @@ func (c DriverChoice) String() string {
 
 // drivers are all that this version has. Contexts that one of them made before stay with it.
 type drivers struct {
-	copy    *copyfs.Driver
-	overlay *overlay.Driver
+	copy            *copyfs.Driver
+	overlay, userns *overlay.Driver
 }
 
 func newDrivers(owner *rootfs.Owner, log *zap.Logger) drivers {
-	return drivers{copy: copyfs.New(copyfs.Options{Owner: owner}), overlay: overlay.New(overlay.Options{Owner: owner, Log: log})}
+	mounting := overlay.Options{Owner: owner, Log: log}
+	return drivers{copy: copyfs.New(copyfs.Options{Owner: owner}), overlay: overlay.New(mounting), userns: overlay.NewUserNS(mounting)}
 }
 
 // order returns the named driver and the others.
 func (d drivers) order(name string) (driver.Driver, []driver.Driver) {
-	if name == DriverOverlay {
-		return d.overlay, []driver.Driver{d.copy}
+	switch name {
+	case DriverOverlay:
+		return d.overlay, []driver.Driver{d.copy, d.userns}
+	case DriverUserNS:
+		return d.userns, []driver.Driver{d.copy, d.overlay}
 	}
-	return d.copy, []driver.Driver{d.overlay}
+	return d.copy, []driver.Driver{d.overlay, d.userns}
 }
 
 // OverlayRefusal tries the overlay driver in dir, a directory, and says why it does not work there, "" when it
 // does. What it makes there for that is gone when it returns.
 func OverlayRefusal(ctx context.Context, dir string) string {
-	if err := overlay.New(overlay.Options{}).Check(ctx, dir); err != nil {
+	return refusal(ctx, overlay.New(overlay.Options{}), dir)
+}
+
+// UserNSRefusal is OverlayRefusal of the driver DriverUserNS, to be asked within the namespaces.
+func UserNSRefusal(ctx context.Context, dir string) string {
+	return refusal(ctx, overlay.NewUserNS(overlay.Options{}), dir)
+}
+
+func refusal(ctx context.Context, d driver.Driver, dir string) string {
+	if err := d.Check(ctx, dir); err != nil {
 		return strings.TrimPrefix(err.Error(), "overlay driver: ")
 	}
 	return ""
 }
 
+// seenByServer is what everybody should know of DriverUserNS.
+const seenByServer = "only this server sees the files"
+
 // ChooseDriver picks the driver of new contexts for a setting, trying it in dir, which exists. auto takes
 // overlay where everybody on the machine sees its mounts, and copy otherwise. A driver
 // that was asked for by name and does not work is an error.
 func ChooseDriver(ctx context.Context, setting, dir string) (DriverChoice, error) {
-	if setting == DriverCopy {
+	switch setting {
+	case DriverCopy:
 		return DriverChoice{Name: DriverCopy}, nil
+	case DriverUserNS:
+		if why := UserNSRefusal(ctx, dir); why != "" {
+			return DriverChoice{}, fmt.Errorf("driver %s: %s; use --driver copy", DriverUserNS, why)
+		}
+		return DriverChoice{Name: DriverUserNS, Caveat: seenByServer}, nil
 	}
 	why, hidden := OverlayRefusal(ctx, dir), overlay.Hidden()
 	switch {

@@ -212,10 +212,10 @@ func (r *linuxRoot) two(oldpath, newpath string, fn func(from, to place) error) 
 
 // Rename moves oldpath to newpath.
 func (r *linuxRoot) Rename(oldpath, newpath string) error {
-	return fserr.Wrap(r.two(oldpath, newpath, renameAt), "rename", oldpath, newpath)
+	return fserr.Wrap(r.two(oldpath, newpath, r.renameAt), "rename", oldpath, newpath)
 }
 
-func renameAt(from, to place) error {
+func (r *linuxRoot) renameAt(from, to place) error {
 	if !from.plain() || !to.plain() {
 		return unix.EBUSY
 	}
@@ -228,7 +228,11 @@ func renameAt(from, to place) error {
 			return unix.ENOTDIR
 		}
 	}
-	return unix.Renameat(from.dir, from.base, to.dir, to.base)
+	err := unix.Renameat(from.dir, from.base, to.dir, to.base)
+	if err == unix.EXDEV {
+		return r.moveDir(from, to)
+	}
+	return err
 }
 
 // Unlink removes a name that is no directory.

@@ -28,6 +28,8 @@ type copier struct {
 	guard              fileID
 	srcTrail, dstTrail *trail
 	levels             []*copyLevel
+	// linker, when not nil, has it make links to the files instead of copies.
+	linker *linker
 }
 
 var errInside = &fserr.Error{Code: fserr.EINVAL, Detail: "cannot copy a directory into itself"}

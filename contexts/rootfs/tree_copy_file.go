@@ -33,7 +33,7 @@ type fileJob struct {
 // leaf copies an entry of the current directory that is no directory itself.
 func (c *copier) leaf(l *copyLevel, rel, name string, st Stat, followed bool) error {
 	t := st.Type()
-	if t != TypeFile && t != TypeSymlink {
+	if t != TypeFile && t != TypeSymlink && c.linker == nil {
 		return c.tally.special(rel, st)
 	}
 	src, err := c.srcTrail.here()
@@ -45,6 +45,9 @@ func (c *copier) leaf(l *copyLevel, rel, name string, st Stat, followed bool) er
 		return err
 	}
 	job := &fileJob{rel: rel, src: spot{src, name}, dst: spot{dst, name}, stat: st, followed: followed, dir: l.dir}
+	if c.linker != nil {
+		return c.submit(job)
+	}
 	if t == TypeSymlink {
 		return c.symlink(job)
 	}
@@ -64,8 +67,12 @@ func (c *copier) leaf(l *copyLevel, rel, name string, st Stat, followed bool) er
 // submit copies a file now or hands it to a worker, which holds both
 // directories until it is done.
 func (c *copier) submit(job *fileJob) error {
+	transfer := c.copyFile
+	if c.linker != nil {
+		transfer = c.linkFile
+	}
 	if c.opts.Workers <= 1 {
-		return c.copyFile(job)
+		return transfer(job)
 	}
 	job.src.dir.share()
 	job.dst.dir.share()
@@ -75,7 +82,7 @@ func (c *copier) submit(job *fileJob) error {
 		defer job.dst.dir.release()
 		err := context.Cause(c.ctx)
 		if err == nil {
-			err = c.copyFile(job)
+			err = transfer(job)
 		}
 		job.claim.settle(Stat{}, Stat{}, false)
 		if done := c.settle(job.dir, job.dst.dir); err == nil {

@@ -17,13 +17,18 @@ type Env struct {
 	Stdout, Stderr io.Writer
 	// Environ is as of os.Environ.
 	Environ []string
+	// Args are the program's own, without its name: what a second process of it gets. nil in a process that
+	// cannot run itself again.
+	Args []string
 	// Version of the program.
 	Version string
 }
 
 // Commands returns serve, run, config, doctor and template.
 func Commands(env Env) []*cobra.Command {
-	return []*cobra.Command{env.serveCommand(), env.runCommand(), env.configCommand(), env.doctorCommand(), env.templateCommand()}
+	return []*cobra.Command{
+		env.serveCommand(), env.runCommand(), env.configCommand(), env.doctorCommand(), env.templateCommand(), env.probeCommand(),
+	}
 }
 
 // usageError is a command line that makes no sense.

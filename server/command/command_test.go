@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +22,40 @@ import (
 	"github.com/ctxfs/ctxfs/server/command"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// programEnv makes the test binary be ctxfs, with these commands.
+const programEnv = "CTXFS_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(programEnv) != "" {
+		os.Exit(program())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func program() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	env := command.Env{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: "0.0.0-test",
+	}
+	err := rootFor(env, os.Args[1:]...).ExecuteContext(ctx)
+	if err != nil && err.Error() != "" {
+		fmt.Fprintln(os.Stderr, "ctxfs: "+err.Error())
+	}
+	return codeOf(err)
+}
+
+// codeOf is the exit code that an error asks for.
+func codeOf(err error) int {
+	var coded interface{ ExitCode() int }
+	switch {
+	case errors.As(err, &coded):
+		return coded.ExitCode()
+	case err != nil:
+		return 1
+	}
+	return 0
+}
 
 // lines hands on what is written to it, a line at a time.
 type lines struct{ ch chan string }
@@ -46,14 +82,7 @@ func run(t *testing.T, environ []string, args ...string) (code int, out, errs st
 	var stdout, stderr bytes.Buffer
 	env := command.Env{Stdin: strings.NewReader("given"), Stdout: &stdout, Stderr: &stderr, Environ: environ, Version: "0.0.0-test"}
 	err = rootFor(env, args...).ExecuteContext(t.Context())
-	var coded interface{ ExitCode() int }
-	switch {
-	case errors.As(err, &coded):
-		code = coded.ExitCode()
-	case err != nil:
-		code = 1
-	}
-	return code, stdout.String(), stderr.String(), err
+	return codeOf(err), stdout.String(), stderr.String(), err
 }
 
 func TestServeSaysWhatItFound(t *testing.T) {

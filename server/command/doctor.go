@@ -36,6 +36,8 @@ type examination struct {
 	// made says that the contexts directory is there.
 	made bool
 	scan *seed.Scan
+	// userns says why overlay-userns does not work in a directory, "" when it does.
+	userns func(ctx context.Context, dir string) string
 	// copies is how many times the workspace goes onto the disk for a first context.
 	copies   int64
 	findings []finding
@@ -60,15 +62,15 @@ func (e Env) doctorCommand() *cobra.Command {
 					return err
 				}
 			}
-			return e.printFindings(append(did, examine(cmd.Context(), cfg)...), wantsJSON(cmd))
+			return e.printFindings(append(did, examine(cmd.Context(), cfg, e.usernsRefusal)...), wantsJSON(cmd))
 		},
 	})
 	cmd.Flags().BoolVar(&repair, "repair", false, "rebuild the records from the folders, while no server runs, and say what could not be known")
 	return cmd
 }
 
-func examine(ctx context.Context, cfg server.Config) []finding {
-	x := &examination{ctx: ctx, cfg: cfg}
+func examine(ctx context.Context, cfg server.Config, userns func(context.Context, string) string) []finding {
+	x := &examination{ctx: ctx, cfg: cfg, userns: userns}
 	l, err := contexts.NewLayout(cfg.Workspace, cfg.ContextsDir)
 	if err != nil {
 		x.say(markFail, "workspace", "%v", err)

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server"
@@ -49,13 +51,20 @@ func (e Env) run(cmd *cobra.Command, args []string, ephemeral bool) (err error) 
 	if err != nil {
 		return err
 	}
+	log, err := server.NewLogger(cfg, e.Stderr)
+	if err != nil {
+		return err
+	}
+	if again, err := e.again(cmd.Context(), cfg, log); again || err != nil {
+		return err
+	}
 	if ephemeral {
 		dir, err := os.MkdirTemp("", "ctxfs-run-")
 		if err != nil {
 			return err
 		}
 		defer func() {
-			if rmErr := os.RemoveAll(dir); rmErr != nil {
+			if rmErr := removeAll(dir); rmErr != nil {
 				_, _ = fmt.Fprintf(e.Stderr, "ctxfs: %s was not removed: %v\n", dir, rmErr)
 			}
 		}()
@@ -65,6 +74,16 @@ func (e Env) run(cmd *cobra.Command, args []string, ephemeral bool) (err error) 
 	return e.serveWhile(context.WithoutCancel(cmd.Context()), cfg, func(ctx context.Context, info server.Info) error {
 		return e.runChild(ctx, cmd, args, info)
 	})
+}
+
+// removeAll removes a contexts directory; an overlay's work directory has mode 000, which only rootfs opens.
+func removeAll(dir string) error {
+	root, err := rootfs.Open(filepath.Dir(dir), rootfs.Options{FollowMounts: true})
+	if err != nil {
+		return err
+	}
+	_, err = root.RemoveAll(context.Background(), filepath.Base(dir))
+	return errors.Join(err, root.Close())
 }
 
 // serveWhile serves for as long as do runs.

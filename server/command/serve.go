@@ -25,6 +25,9 @@ served already, 78 its state was written by a newer version.`,
 			if err != nil {
 				return err
 			}
+			if again, err := e.again(cmd.Context(), cfg, log); again || err != nil {
+				return err
+			}
 			s, err := server.New(cmd.Context(), cfg, server.Deps{Log: log, Stdin: e.Stdin, Version: e.Version})
 			if err != nil {
 				return err

@@ -71,8 +71,8 @@ func (m *made) close() {
 			m.t.Error(err)
 		}
 	}
-	for _, dir := range []string{m.Folder, filepath.Join(m.State, "upper")} {
-		if err := os.Chmod(filepath.Join(dir, "readonly"), 0o755); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for _, dir := range []string{filepath.Join(m.Folder, "readonly"), filepath.Join(m.State, "upper", "readonly"), filepath.Join(m.State, "work", "work")} {
+		if err := os.Chmod(dir, 0o755); err != nil && !errors.Is(err, os.ErrNotExist) {
 			m.t.Error(err)
 		}
 	}

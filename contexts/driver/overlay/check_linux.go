@@ -16,14 +16,16 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
 
 // facts are what decides whether a process may mount.
 type facts struct {
-	uid     int
-	userns  bool
-	caps    uint64
-	seccomp bool
+	uid    int
+	userns bool
+	// caps are what it may do at once, permitted what it may take up.
+	caps, permitted uint64
+	seccomp         bool
 }
 
 func readFacts() facts {
@@ -34,6 +36,10 @@ func readFacts() facts {
 	}
 	if caps, err := strconv.ParseUint(statusField(status, "CapEff:"), 16, 64); err == nil {
 		f.caps = caps
+	}
+	f.permitted = f.caps
+	if caps, err := strconv.ParseUint(statusField(status, "CapPrm:"), 16, 64); err == nil {
+		f.permitted = caps
 	}
 	f.seccomp = statusField(status, "Seccomp:") == "2"
 	return f
@@ -49,8 +55,10 @@ func statusField(status []byte, name string) string {
 }
 
 // refusal says why a process may not mount, "" when it may try.
-func (f facts) refusal() string {
+func (m mode) refusal(f facts) string {
 	switch {
+	case m.userns:
+		return f.usernsRefusal()
 	case f.userns:
 		return "in a user namespace, where overlayfs cannot keep its notes"
 	case f.caps&(1<<unix.CAP_SYS_ADMIN) != 0:
@@ -61,11 +69,21 @@ func (f facts) refusal() string {
 	return "no CAP_SYS_ADMIN"
 }
 
+func (f facts) usernsRefusal() string {
+	switch {
+	case !f.userns:
+		return "not in a user namespace of its own, which 'ctxfs serve' and 'ctxfs run' make for it"
+	case f.permitted&(1<<unix.CAP_SYS_ADMIN) == 0:
+		return "no CAP_SYS_ADMIN in its user namespace"
+	}
+	return ""
+}
+
 // Check implements driver.Driver: it mounts a small tree under dir, changes it in the ways that
 // need the kernel's and the file system's help, and takes it away again.
 func (d *Driver) Check(ctx context.Context, dir string) error {
 	f := readFacts()
-	if why := f.refusal(); why != "" {
+	if why := d.mode.refusal(f); why != "" {
 		return errors.New("overlay driver: " + why)
 	}
 	probe, err := os.MkdirTemp(dir, rootfs.ReservedPrefix+"check-")
@@ -73,13 +91,27 @@ func (d *Driver) Check(ctx context.Context, dir string) error {
 		return fmt.Errorf("overlay driver: cannot write to the contexts directory: %w", fserr.CodeOf(err))
 	}
 	err = d.probe(ctx, probe)
-	if e := os.RemoveAll(probe); err == nil && e != nil {
+	if e := clearProbe(probe); err == nil && e != nil {
 		err = fmt.Errorf("cannot remove from the contexts directory: %w", fserr.CodeOf(e))
 	}
 	if err != nil {
 		return fmt.Errorf("overlay driver: %w", explain(err, f, fileSystem(dir)))
 	}
 	return nil
+}
+
+// clearProbe removes what Check made. The kernel's work directory has mode 000, which rootfs knows how to open.
+func clearProbe(probe string) error {
+	root, err := rootfs.Open(probe, rootfs.Options{})
+	if err != nil {
+		return err
+	}
+	for _, name := range [...]string{"layer", "state", "folder"} {
+		if _, e := root.RemoveAll(context.Background(), name); fserr.CodeOf(e) != fserr.ENOENT {
+			err = errors.Join(err, e)
+		}
+	}
+	return errors.Join(err, root.Close(), os.Remove(probe))
 }
 
 func (d *Driver) probe(ctx context.Context, dir string) (err error) {
@@ -97,6 +129,9 @@ func (d *Driver) probe(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Unmount(context.WithoutCancel(ctx), p.Folder, true)) }()
+	if d.mode.userns {
+		return probeUserXattrs(p.Folder)
+	}
 	return probeFolder(p.Folder)
 }
 
@@ -139,6 +174,21 @@ func probeFolder(folder string) error {
 	return nil
 }
 
+// probeUserXattrs fails where a directory cannot be marked as one that hides what the layer has at its place.
+func probeUserXattrs(folder string) error {
+	dir := filepath.Join(folder, "dir")
+	if err := os.WriteFile(filepath.Join(folder, "one"), []byte("changed"), 0o644); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("the file system of the contexts directory cannot keep user xattrs (userxattr): %w", fserr.CodeOf(err))
+	}
+	return nil
+}
+
 // fileSystem returns the magic number (statfs(2)) of what dir lies on, 0 when it cannot be told.
 func fileSystem(dir string) int64 {
 	var st unix.Statfs_t
@@ -163,6 +213,10 @@ func explain(err error, f facts, fs int64) error {
 		return errors.New("the kernel has no overlayfs (modprobe overlay)")
 	case errors.Is(err, unix.ENOSYS):
 		return errors.New("the kernel is too old: Linux 5.8 or later is needed")
+	case f.userns && errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("%w: Linux 5.11 or later is needed in a user namespace", kernel)
+	case f.userns && forbidden(err) && namespaces.Forbids() != "":
+		return fmt.Errorf("%w: %s", kernel, namespaces.Forbids())
 	case errors.Is(err, unix.EPERM) && f.seccomp:
 		return fmt.Errorf("%w (container seccomp)", kernel)
 	case errors.Is(err, unix.EPERM):
@@ -170,6 +224,8 @@ func explain(err error, f facts, fs int64) error {
 	}
 	return kernel
 }
+
+func forbidden(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
 
 // The first namespaces of a machine (include/uapi/linux/nsfs.h). That of mounts has this number since Linux 6.18,
 // and none had it before.

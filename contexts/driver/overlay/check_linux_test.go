@@ -33,7 +33,7 @@ func TestRefusal(t *testing.T) {
 		{"a user who was given it", facts{uid: 1000, caps: all}, ""},
 		{"a user namespace", facts{userns: true, caps: all}, "in a user namespace, where overlayfs cannot keep its notes"},
 	} {
-		if got := c.facts.refusal(); got != c.want {
+		if got := rootMode().refusal(c.facts); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

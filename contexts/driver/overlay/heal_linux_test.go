@@ -19,8 +19,18 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// place prepares a context of a layer with one file.
+// place prepares a context of a layer with one file, and unmounts it at the end.
 func place(t testing.TB, d *Driver) driver.Place {
+	t.Helper()
+	p := placeOf(t, d)
+	t.Cleanup(func() {
+		for unix.Unmount(p.Folder, unix.MNT_DETACH) == nil { //nolint:revive // until nothing is mounted there
+		}
+	})
+	return p
+}
+
+func placeOf(t testing.TB, d *Driver) driver.Place {
 	t.Helper()
 	dir := t.TempDir()
 	p := driver.Place{Layer: filepath.Join(dir, "layer"), State: filepath.Join(dir, "state"), Folder: filepath.Join(dir, "folder")}
@@ -28,10 +38,6 @@ func place(t testing.TB, d *Driver) driver.Place {
 	must(t, os.WriteFile(filepath.Join(p.Layer, "file"), []byte("layer"), 0o644))
 	must(t, os.Mkdir(p.State, 0o700))
 	must(t, d.Prepare(t.Context(), p.Layer, p.State, nil))
-	t.Cleanup(func() {
-		for unix.Unmount(p.Folder, unix.MNT_DETACH) == nil { //nolint:revive // until nothing is mounted there
-		}
-	})
 	return p
 }
 

@@ -12,10 +12,8 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
-
-// sourcePrefix starts the source of every mount of this driver.
-const sourcePrefix = "ctxfs:"
 
 // mountpointMode keeps everybody but root from writing under a context that is not mounted.
 const mountpointMode = 0o555
@@ -25,12 +23,15 @@ func (d *Driver) Mount(ctx context.Context, p driver.Place) error {
 	if err := ctx.Err(); err != nil {
 		return &fserr.Error{Op: "mount", Code: fserr.CodeOf(err), Err: err}
 	}
+	if err := d.mode.fits(readFacts()); err != nil {
+		return err
+	}
 	dirs, err := openDirs(p)
 	if err != nil {
 		return err
 	}
 	defer dirs.close()
-	source, err := dirs.source()
+	source, err := dirs.source(d.mode.source)
 	if err != nil {
 		return stateError("mount", err)
 	}
@@ -41,7 +42,28 @@ func (d *Driver) Mount(ctx context.Context, p driver.Place) error {
 	if err != nil || there {
 		return err
 	}
-	return d.attach(p, dirs, source)
+	if err := d.sweep(ctx, p); err != nil {
+		return err
+	}
+	return namespaces.WithCapabilities(func() error { return d.attach(p, dirs, source) })
+}
+
+// fits refuses what the kernel would do, and do otherwise than when the context was made: an upper
+// directory of one mode is never mounted by the other.
+func (m mode) fits(f facts) error {
+	switch {
+	case m.userns == f.userns:
+		return nil
+	case m.userns:
+		return &fserr.Error{
+			Op: "mount", Code: fserr.EOPNOTSUPP, Detail: "this server cannot mount it: it is not in a user namespace",
+			Hint: "serve the workspace with --driver " + m.name + ", as the user who made it; the context's files are kept",
+		}
+	}
+	return &fserr.Error{
+		Op: "mount", Code: fserr.EOPNOTSUPP, Detail: "this server cannot mount it: it is in a user namespace",
+		Hint: "serve the workspace as root and outside of user namespaces, without --driver " + UserNSName + "; the context's files are kept",
+	}
 }
 
 func makeMountpoint(folder string) error {
@@ -121,12 +143,12 @@ func (d *dirs) close() {
 }
 
 // source names the upper directory; its inode cannot be given to another as long as a mount holds it.
-func (d *dirs) source() (string, error) {
+func (d *dirs) source(prefix string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(d.upper, &st); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s%x:%d", sourcePrefix, st.Dev, st.Ino), nil
+	return fmt.Sprintf("%s%x:%d", prefix, st.Dev, st.Ino), nil
 }
 
 // create makes the mount, which is nowhere yet.
@@ -149,20 +171,16 @@ func (d *Driver) create(dirs *dirs, source string) (int, error) {
 	return mnt, nil
 }
 
-// options of every mount, whatever the kernel's defaults are.
-var options = [...][2]string{
-	{"redirect_dir", "on"}, // directories of the layer can be renamed
-	{"index", "on"},        // hard links hold across the first write, and an upper is mounted once
-	{"metacopy", "off"},    // an upper holds whole files
-	{"xino", "auto"},       // inode numbers are one space even where layers lie elsewhere
-}
-
 func (d *Driver) configure(fs int, dirs *dirs, source string) error {
 	if err := unix.FsconfigSetString(fs, "source", source); err != nil {
 		return err
 	}
-	for _, o := range options {
-		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
+	for _, o := range d.mode.options {
+		set := func() error { return unix.FsconfigSetString(fs, o[0], o[1]) }
+		if o[1] == "" {
+			set = func() error { return unix.FsconfigSetFlag(fs, o[0]) }
+		}
+		if err := set(); err != nil {
 			return err
 		}
 	}

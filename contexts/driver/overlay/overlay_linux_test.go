@@ -10,15 +10,19 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/contexts/driver/drivertest"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	namespacestest.Main()
+	goleak.VerifyTestMain(m)
+}
 
 // usable skips, and says why, where the driver cannot work for want of rights or of a file system: its
 // tests need root. What else Check finds is a failure.
 func usable(t testing.TB, d *Driver) *Driver {
 	t.Helper()
-	if why := readFacts().refusal(); why != "" {
+	if why := d.mode.refusal(readFacts()); why != "" {
 		t.Skipf("not tested here: %s", why)
 	}
 	dir, err := os.MkdirTemp("", "ctxfs")

@@ -12,8 +12,8 @@ import (
 	"github.com/ctxfs/ctxfs/internal/xattr"
 )
 
-// Prepare implements driver.Driver. Nothing is copied but the attributes of the
-// root, which overlayfs takes from the upper directory.
+// Prepare implements driver.Driver. Nothing is copied but the attributes of the root, which overlayfs takes
+// from the upper directory, and in a user namespace the files that have several names.
 func (d *Driver) Prepare(ctx context.Context, src, dst string, progress func(driver.Progress)) error {
 	if err := ctx.Err(); err != nil {
 		return &fserr.Error{Op: "prepare", Code: fserr.CodeOf(err), Err: err}
@@ -28,7 +28,7 @@ func (d *Driver) Prepare(ctx context.Context, src, dst string, progress func(dri
 	if src == "" {
 		err = d.startEmpty(dst, upper)
 	} else {
-		err = likeRoot(src, upper)
+		err = d.likeLayer(ctx, src, dst)
 	}
 	if err != nil {
 		return stateError("prepare", err)

@@ -9,9 +9,11 @@ import (
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+	"github.com/moby/sys/userns"
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
 
 // kind says whose a mount is.
@@ -26,9 +28,9 @@ const (
 	stale
 )
 
-func kindOf(m *mountinfo.Info, source string) kind {
+func (d *Driver) kindOf(m *mountinfo.Info, source string) kind {
 	switch {
-	case m.FSType != "overlay" || m.Root != "/" || !strings.HasPrefix(m.Source, sourcePrefix):
+	case m.FSType != "overlay" || m.Root != "/" || !strings.HasPrefix(m.Source, d.mode.source):
 		return foreign
 	case m.Source == source:
 		return ours
@@ -45,15 +47,15 @@ func (d *Driver) heal(folder, source string) (there bool, err error) {
 			return false, err
 		}
 		for _, m := range stack {
-			if kindOf(m, source) == foreign {
+			if d.kindOf(m, source) == foreign {
 				return false, foreignError(m.FSType)
 			}
 		}
-		if len(stack) == 1 && kindOf(stack[0], source) == ours {
+		if len(stack) == 1 && d.kindOf(stack[0], source) == ours {
 			return true, nil
 		}
 		d.opts.Log.Sugar().Warnw("a mount of the past is removed", "folder", folder, "source", stack[0].Source, "mounts", len(stack))
-		if err := d.unmount(folder, kindOf(stack[0], source) == stale); err != nil {
+		if err := d.unmount(folder, d.kindOf(stack[0], source) == stale); err != nil {
 			return false, err
 		}
 	}
@@ -119,7 +121,7 @@ func (d *Driver) Unmount(_ context.Context, folder string, lazily bool) error {
 		if err != nil || len(stack) == 0 {
 			return err
 		}
-		if kindOf(stack[0], "") == foreign {
+		if d.kindOf(stack[0], "") == foreign {
 			return foreignError(stack[0].FSType)
 		}
 		if err := d.unmount(folder, lazily); err != nil {
@@ -130,10 +132,10 @@ func (d *Driver) Unmount(_ context.Context, folder string, lazily bool) error {
 
 // unmount takes the uppermost mount away; one in use only lazily.
 func (d *Driver) unmount(folder string, lazily bool) error {
-	err := unix.Unmount(folder, unix.UMOUNT_NOFOLLOW)
+	err := detach(folder, 0)
 	if errors.Is(err, unix.EBUSY) && lazily {
 		d.opts.Log.Sugar().Warnw("a mount that is in use is hidden from everybody but its users", "folder", folder)
-		err = unix.Unmount(folder, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
+		err = detach(folder, unix.MNT_DETACH)
 	}
 	switch {
 	case errors.Is(err, unix.EBUSY):
@@ -144,8 +146,15 @@ func (d *Driver) unmount(folder string, lazily bool) error {
 	return nil
 }
 
-// Mounts implements driver.Mounter.
+func detach(folder string, flags int) error {
+	return namespaces.WithCapabilities(func() error { return unix.Unmount(folder, unix.UMOUNT_NOFOLLOW|flags) })
+}
+
+// Mounts implements driver.Mounter. What a driver of the other mode mounted it does not see.
 func (d *Driver) Mounts(dir string) ([]string, error) {
+	if d.mode.userns != userns.RunningInUserNS() {
+		return nil, nil // namespaces inherit mounts that they cannot end
+	}
 	table, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("overlay"))
 	if err != nil {
 		return nil, stateError("mountinfo", err)
@@ -155,7 +164,7 @@ func (d *Driver) Mounts(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, m := range table {
-		if filepath.Dir(m.Mountpoint) == dir && kindOf(m, "") != foreign {
+		if filepath.Dir(m.Mountpoint) == dir && d.kindOf(m, "") != foreign {
 			names = append(names, filepath.Base(m.Mountpoint))
 		}
 	}

@@ -1,0 +1,101 @@
+package overlay
+
+import (
+	"context"
+	"path"
+	"path/filepath"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// copyLinked copies the files of a layer that have several names in it, with all of them, into a new upper directory. There
+// they stay one file. Without index, a write through one name would make it a file of its own, and
+// the other names would go on showing the layer's.
+func (d *Driver) copyLinked(ctx context.Context, src, dst string) error {
+	from, err := rootfs.Open(src, rootfs.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }() // it was only read
+	st, err := from.Lstat("/")
+	if err != nil {
+		return err
+	}
+	wanted, err := d.linked.of(layerID{src, st.Dev, st.Ino}, func() (map[string]bool, error) { return linkedNames(ctx, from) })
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	to, err := rootfs.Open(dst, rootfs.Options{AllowChown: true})
+	if err != nil {
+		return err
+	}
+	_, err = rootfs.CopyTree(ctx, from, ".", to, upperName, rootfs.CopyOptions{
+		Skip:               func(rel string, _ rootfs.Entry) bool { rel = path.Clean(rel); return rel != "." && !wanted[rel] },
+		PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true,
+	})
+	if e := to.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// linkedNames finds the names of files that have several below root, and the directories that lead to them.
+func linkedNames(ctx context.Context, root rootfs.Root) (map[string]bool, error) {
+	type file struct{ dev, ino uint64 }
+	first, wanted := map[file]string{}, map[string]bool{}
+	err := root.Walk(ctx, ".", rootfs.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
+		if err != nil || e.Type != rootfs.TypeFile || e.Stat.Nlink < 2 {
+			return err
+		}
+		id := file{e.Stat.Dev, e.Stat.Ino}
+		if first[id] == "" {
+			first[id] = rel
+			return nil
+		}
+		want(wanted, first[id])
+		want(wanted, rel)
+		return nil
+	})
+	return wanted, err
+}
+
+// want adds a name, and the directories above it.
+func want(wanted map[string]bool, rel string) {
+	for ; rel != "." && !wanted[rel]; rel = path.Dir(rel) {
+		wanted[rel] = true
+	}
+}
+
+// sweep removes what a crash left of a directory that was being renamed, which is in the upper directory alone.
+func (d *Driver) sweep(ctx context.Context, p driver.Place) error {
+	if !d.mode.userns {
+		return nil
+	}
+	root, err := rootfs.Open(filepath.Join(p.State, upperName), rootfs.Options{})
+	if err != nil {
+		return stateError("mount", err)
+	}
+	n, err := rootfs.SweepReserved(ctx, root)
+	if n > 0 {
+		d.opts.Log.Sugar().Infow("what a crash left of a rename was removed", "folder", p.Folder, "entries", n)
+	}
+	if e := root.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return stateError("mount", err)
+	}
+	return nil
+}
+
+// likeLayer gives the upper directory what it must hold from the start: linked files where links would not hold
+// otherwise, then the root's own attributes.
+func (d *Driver) likeLayer(ctx context.Context, src, dst string) error {
+	if d.mode.userns {
+		if err := d.copyLinked(ctx, src, dst); err != nil {
+			return err
+		}
+	}
+	return likeRoot(src, filepath.Join(dst, upperName))
+}

@@ -1,0 +1,99 @@
+package rootfs
+
+import (
+	"context"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// moving starts the emulated rename of a directory "tree", with a file "tree/f" and "tree/sub/g", to "new". What
+// overlayfs makes it for is in contexts/driver/overlay; its steps are the same anywhere.
+func moving(w *world, test func(m *mover, st Stat)) {
+	w.Helper()
+	w.must(w.Mkdir("tree", 0o750))
+	w.must(w.Mkdir("tree/sub", 0o755))
+	for _, name := range []string{"tree/f", "tree/sub/g"} {
+		w.put(name, name)
+	}
+	r, ok := w.Root.(*linuxRoot)
+	if !ok {
+		w.Fatal("it is no Linux root")
+	}
+	w.must(r.two("tree", "new", func(from, to place) error {
+		st, err := statAt(from.dir, from.base)
+		w.must(err)
+		test(&mover{root: r, from: from, to: to, tmp: tmpName()}, st)
+		return nil
+	}))
+}
+
+func (m *mover) appear() error { return unix.Renameat(m.to.dir, m.tmp, m.to.dir, m.to.base) }
+
+// TestCrashBeforeAMoveAppears leaves the old directory whole.
+func TestCrashBeforeAMoveAppears(t *testing.T) {
+	onLinux(t, func(w *world) {
+		moving(w, func(m *mover, st Stat) {
+			w.must(m.build(st))
+			swept, err := SweepReserved(context.Background(), w.Root)
+			w.must(err)
+			w.equal(swept, 4)
+		})
+		w.content("tree/f", "tree/f")
+		w.content("tree/sub/g", "tree/sub/g")
+		w.equal(w.lstat("tree/f").Nlink, uint64(1))
+		_, err := w.Lstat("new")
+		w.code(err, fserr.ENOENT)
+	})
+}
+
+// TestCrashAfterAMoveAppeared leaves the new directory whole.
+func TestCrashAfterAMoveAppeared(t *testing.T) {
+	onLinux(t, func(w *world) {
+		moving(w, func(m *mover, st Stat) {
+			w.must(m.build(st))
+			w.must(m.appear())
+		})
+		w.content("new/f", "tree/f")
+		w.content("new/sub/g", "tree/sub/g")
+		w.equal(w.lstat("new").Perm(), uint32(0o750))
+	})
+}
+
+// TestWhatComesMeanwhileFollowsAMove puts things into the old directory after its files were linked.
+func TestWhatComesMeanwhileFollowsAMove(t *testing.T) {
+	onLinux(t, func(w *world) {
+		moving(w, func(m *mover, st Stat) {
+			w.must(m.build(st))
+			w.put("tree/later", "later")
+			w.must(w.Mkdir("tree/sub/dir", 0o755))
+			w.put("tree/sub/dir/x", "x")
+			w.must(w.Unlink("tree/f"))
+			w.put("tree/f", "replaced")
+			w.must(m.appear())
+			w.put("new/sub/g", "through the new name")
+			w.must(m.clear())
+		})
+		for name, want := range map[string]string{"later": "later", "sub/dir/x": "x", "f": "replaced", "sub/g": "through the new name"} {
+			w.content("new/"+name, want)
+		}
+		_, err := w.Lstat("tree")
+		w.code(err, fserr.ENOENT)
+	})
+}
+
+// TestMoveThatFailsLeavesNothing cannot put the new directory in its place.
+func TestMoveThatFailsLeavesNothing(t *testing.T) {
+	onLinux(t, func(w *world) {
+		moving(w, func(m *mover, st Stat) {
+			w.must(m.build(st))
+			w.must(m.abandon())
+		})
+		swept, err := SweepReserved(context.Background(), w.Root)
+		w.must(err)
+		w.equal(swept, 0)
+		w.content("tree/sub/g", "tree/sub/g")
+	})
+}

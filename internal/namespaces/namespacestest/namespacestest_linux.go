@@ -1,0 +1,160 @@
+// Package namespacestest runs tests again in namespaces of their own, as an ordinary user.
+package namespacestest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/internal/namespaces"
+)
+
+// User is whom tests run as that root starts: nobody on any machine, and not the overflow uid.
+const User = 54321
+
+// The steps of a test binary that runs itself again, as stepEnv says: as the user, then in the namespaces.
+const (
+	stepEnv  = "CTXFS_TEST_NAMESPACES"
+	stepUser = "user"
+	stepIn   = "in"
+)
+
+// Main is what TestMain of a package calls first that uses Run.
+func Main() {
+	if namespaces.Inside() {
+		if _, err := namespaces.Enter(); err != nil {
+			end(1, err)
+		}
+	}
+	if os.Getenv(stepEnv) == stepUser {
+		end(enter())
+	}
+}
+
+func end(code int, err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+// refused is the exit code that tells that namespaces cannot be had.
+const refused = 77
+
+func enter() (int, error) {
+	runtime.LockOSThread() // the thread is the child's parent
+	if err := os.Setenv(stepEnv, stepIn); err != nil {
+		return 1, err
+	}
+	cmd := namespaces.Command(context.Background(), os.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	var no *namespaces.StartError
+	if err := namespaces.Start(cmd); errors.As(err, &no) {
+		fmt.Println(no)
+		return refused, nil
+	} else if err != nil {
+		return 1, err
+	}
+	_ = cmd.Wait() // its state tells more
+	return cmd.ProcessState.ExitCode(), nil
+}
+
+// Inside tells that the tests run in the namespaces.
+func Inside() bool { return os.Getenv(stepEnv) == stepIn }
+
+// Bound tells that the modes of files bind the tests as they bind a user: capabilities were laid aside, which in a
+// test built with cgo cannot be.
+func Bound() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	return unix.Capget(&header, &caps[0]) == nil && caps[0].Effective == 0
+}
+
+// Run runs the package's tests that match run in namespaces, as an ordinary user: the one who runs them now, or when
+// that is root, User. It skips, and says why, where namespaces cannot be had. env is added to the environment.
+func Run(t *testing.T, run string, env ...string) {
+	t.Helper()
+	dir := Dir(t)
+	cmd := exec.CommandContext(t.Context(), Binary(t, dir, os.Args[0]), "-test.run="+run, "-test.v", "-test.timeout=8m") //nolint:gosec // it is this program
+	cmd.Env = append(append(os.Environ(), stepEnv+"="+stepUser, "TMPDIR="+dir), env...)
+	AsUser(cmd)
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err != nil && cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == refused:
+		t.Skipf("not tested here: %s", out)
+	case err != nil:
+		t.Errorf("%v\n%s", err, out)
+	case strings.Contains(string(out), "no tests to run") || !strings.Contains(string(out), "--- PASS"):
+		t.Errorf("nothing ran:\n%s", out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "not tested here") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+}
+
+// Dir is a directory that the ordinary user owns.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ctxfs")
+	if err == nil && os.Geteuid() == 0 {
+		err = os.Chown(dir, User, User)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// Binary copies a program to where the user may run it.
+func Binary(t testing.TB, dir, program string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return program
+	}
+	data, err := os.ReadFile(program)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "program"), data, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "program")
+}
+
+// AsUser has root start a command as User.
+func AsUser(cmd *exec.Cmd) {
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: User, Gid: User}}
+	}
+	cmd.Dir = os.TempDir()
+	for _, v := range cmd.Env {
+		if dir, ok := strings.CutPrefix(v, "TMPDIR="); ok {
+			cmd.Dir = dir
+		}
+	}
+}
+
+// Keep has a command that is started in the namespaces keep what this process has there.
+func Keep(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	for c := range uintptr(unix.CAP_LAST_CAP) + 1 {
+		cmd.SysProcAttr.AmbientCaps = append(cmd.SysProcAttr.AmbientCaps, c)
+	}
+	cmd.Env = append(cmd.Env, namespaces.Marker+"=test")
+}

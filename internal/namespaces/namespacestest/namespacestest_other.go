@@ -1,0 +1,10 @@
+//go:build !linux
+
+// Package namespacestest runs tests again in namespaces of their own, as an ordinary user.
+package namespacestest
+
+// Main is what TestMain of a package calls first; there are no namespaces here.
+func Main() {}
+
+// Inside tells that the tests run in the namespaces.
+func Inside() bool { return false }
