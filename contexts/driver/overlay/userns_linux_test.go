@@ -174,3 +174,32 @@ func BenchmarkUserNSFirstAccess(b *testing.B) { drivertest.Bench(b, inside(b, Op
 func BenchmarkUserNSFirstAccessAgainstCopy(b *testing.B) {
 	drivertest.Compare(b, inside(b, Options{}), copyfs.New(copyfs.Options{}))
 }
+
+// TestUserNSLinkShowsTwoInodes holds what docs/drivers.md says of inode numbers.
+func TestUserNSLinkShowsTwoInodes(t *testing.T) {
+	d := inside(t, Options{})
+	p := placeOf(t, d)
+	must(t, d.Mount(t.Context(), p))
+	one, two := filepath.Join(p.Folder, "file"), filepath.Join(p.Folder, "link")
+	must(t, os.Link(one, two))
+	inodes := func() (a, b unix.Stat_t) {
+		t.Helper()
+		must(t, unix.Stat(one, &a))
+		must(t, unix.Stat(two, &b))
+		return a, b
+	}
+	if a, b := inodes(); a.Ino == b.Ino || a.Nlink != 2 || b.Nlink != 2 {
+		t.Errorf("the names show inodes %d and %d with %d and %d names", a.Ino, b.Ino, a.Nlink, b.Nlink)
+	}
+	must(t, os.WriteFile(one, []byte("through one name"), 0o644))
+	if data, err := os.ReadFile(two); err != nil || string(data) != "through one name" {
+		t.Errorf("the other holds %q, %v", data, err)
+	}
+	must(t, d.Unmount(t.Context(), p.Folder, false))
+	must(t, d.Mount(t.Context(), p))
+	if a, b := inodes(); a.Ino != b.Ino {
+		t.Errorf("mounted again the names show inodes %d and %d", a.Ino, b.Ino)
+	}
+	must(t, d.Unmount(t.Context(), p.Folder, false))
+	openAll(t, p.State)
+}

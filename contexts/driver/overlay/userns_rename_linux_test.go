@@ -185,3 +185,23 @@ func BenchmarkUserNSRename(b *testing.B) {
 		})
 	}
 }
+
+// TestUserNSRenamedDirectoryIsAnother holds what docs/drivers.md says of handles and watches.
+func TestUserNSRenamedDirectoryIsAnother(t *testing.T) {
+	_, root := rooted(t, inside(t, Options{}))
+	dir, err := root.OpenDir("dir/sub")
+	must(t, err)
+	watch, err := root.Watch("dir/sub", rootfs.WatchOptions{})
+	must(t, err)
+	must(t, root.Rename("dir", "moved"))
+	if entries, err := dir.Next(10, false); err == nil && len(entries) > 0 {
+		t.Errorf("the old directory holds %v", entries)
+	}
+	must(t, dir.Close())
+	for range watch.Events() { //nolint:revive // until it ends, with the last handle of the directory
+	}
+	must(t, watch.Close())
+	if st, err := root.Stat("moved/sub/g"); err != nil || st.Size == 0 {
+		t.Errorf("the new one: %+v, %v", st, err)
+	}
+}
