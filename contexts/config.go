@@ -31,6 +31,10 @@ type Config struct {
 	Templates TemplateOptions
 	// DiskReserve is how many bytes a seeding must leave free; 0 means none.
 	DiskReserve int64
+	// Pool is how many ready copies of the workspace are kept, for drivers whose contexts are plain folders; 0 means none.
+	Pool int
+	// PoolMaxBytes is how big a copy may be that is kept ready, unless copies share their extents; 0 means DefaultPoolMaxBytes.
+	PoolMaxBytes int64
 	// Log may be nil.
 	Log *zap.Logger
 	// AllowChown and Owner are passed to every context's root (rootfs.Options).
@@ -51,6 +55,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.onPhase == nil {
 		c.onPhase = func(string) {}
+	}
+	if c.PoolMaxBytes == 0 {
+		c.PoolMaxBytes = DefaultPoolMaxBytes
 	}
 	if c.now == nil {
 		c.now = time.Now

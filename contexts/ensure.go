@@ -191,7 +191,7 @@ func (m *Manager) fill(ctx context.Context, f *flight, rec metadata.Context) (In
 	}
 	m.cfg.onPhase("ready")
 	m.cfg.Log.Info("context seeded", zap.String("context", rec.ID), zap.Int64("files", rec.Files),
-		zap.Int64("bytes", rec.Bytes), zap.Duration("took", rec.SeededIn), zap.String("layer", rec.Layer))
+		zap.Int64("bytes", rec.Bytes), zap.Duration("took", rec.SeededIn), zap.String("layer", rec.Layer), zap.String("pool", f.pool))
 	return m.info(rec, StateReady), true, nil
 }
 

@@ -16,6 +16,8 @@ type flight struct {
 	info   Info
 	seeded bool
 	err    error
+	// pool says how a claim of a ready copy went, "" when none was made; it is the seeding's own.
+	pool string
 
 	mu       sync.Mutex
 	progress Progress
@@ -100,6 +102,8 @@ func (m *Manager) join(id ID, owner string) (*flight, error) {
 
 // fly seeds, whoever still waits for it.
 func (m *Manager) fly(f *flight, key string) {
+	done := m.pool.seeding()
+	defer done()
 	f.info, f.seeded, f.err = m.seed(m.ctx, f)
 	m.mu.Lock()
 	delete(m.flights, key)

@@ -33,6 +33,7 @@ type GarbageKind string
 const (
 	GarbageContext  GarbageKind = "context"
 	GarbageLayer    GarbageKind = "layer" // of a template too
+	GarbagePool     GarbageKind = "pool"
 	GarbageStaging  GarbageKind = "staging"
 	GarbageMount    GarbageKind = "mount"
 	GarbageSnapshot GarbageKind = "snapshot" // of a context that is gone
@@ -165,6 +166,7 @@ func (m *Manager) inUse(id ID) bool {
 
 // orphans takes what nothing refers to, while no process makes or deletes contexts.
 func (c *collection) orphans(ctx context.Context) error {
+	defer c.m.pool.halt()()
 	wait, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
 	release, err := c.m.locks.quiet(wait)
@@ -175,7 +177,7 @@ func (c *collection) orphans(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	return errors.Join(c.mounts(ctx), c.staging(ctx), c.snapshots(ctx), c.layers(ctx), c.templates(ctx))
+	return errors.Join(c.mounts(ctx), c.staging(ctx), c.snapshots(ctx), c.pool(ctx), c.layers(ctx), c.templates(ctx))
 }
 
 func (c *collection) mounts(ctx context.Context) error {
@@ -233,6 +235,15 @@ func (m *Manager) leftSnapshots(ctx context.Context) ([]ID, error) {
 		}
 	}
 	return left, ctx.Err()
+}
+
+func (c *collection) pool(ctx context.Context) error {
+	copies, err := c.m.poolGarbage()
+	errs := []error{err}
+	for _, spare := range copies {
+		errs = append(errs, c.take(ctx, GarbagePool, spare.Name, c.m.pool.Dir(spare.Name), func() error { return c.m.dropSpare(ctx, spare.Name) }))
+	}
+	return errors.Join(errs...)
 }
 
 func (c *collection) layers(ctx context.Context) error {

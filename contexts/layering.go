@@ -126,10 +126,10 @@ func (m *Manager) linksLayers() bool {
 // blockSize is what a small file takes on the file systems we know.
 const blockSize = 4096
 
-// spaceFor estimates what one copy of a scan takes, in bytes.
-func spaceFor(scan *seed.Scan) int64 {
+// spaceFor estimates what one copy of what was scanned takes, in bytes.
+func spaceFor(entries []seed.Entry) int64 {
 	var n int64
-	for _, e := range scan.Entries {
+	for _, e := range entries {
 		n += (e.Size+blockSize-1)/blockSize*blockSize + blockSize/8
 	}
 	return n
@@ -137,12 +137,15 @@ func spaceFor(scan *seed.Scan) int64 {
 
 // checkSpace refuses (ENOSPC) a seeding that would not leave the reserve.
 func (m *Manager) checkSpace(id ID, scan *seed.Scan, copies int64) error {
-	return m.checkNeed(fmt.Sprintf("seed context '%s'", id), spaceFor(scan)*copies)
+	return m.checkNeed(fmt.Sprintf("seed context '%s'", id), spaceFor(scan.Entries)*copies)
 }
 
 // checkNeed refuses (ENOSPC) to do what takes need bytes and would not leave the reserve.
 func (m *Manager) checkNeed(what string, need int64) error {
 	free, err := freeBytes(m.layout.Staging)
+	for err == nil && free-need < m.cfg.DiskReserve && m.giveUpSpare(m.ctx) {
+		free, err = freeBytes(m.layout.Staging)
+	}
 	if err != nil {
 		return nil //nolint:nilerr // a system that cannot tell does not refuse; the copy itself will
 	}

@@ -30,8 +30,8 @@ type Layout struct {
 	Format string
 	// DB is the database, Socket the unix socket, ServerJSON where clients find the server, HostToken the host's token.
 	DB, Socket, ServerJSON, HostToken string
-	// Locks, Layers, Staging, Manifests and Snapshots are directories of State.
-	Locks, Layers, Staging, Manifests, Snapshots string
+	// Locks, Layers, Staging, Manifests, Snapshots and Pool are directories of State.
+	Locks, Layers, Staging, Manifests, Snapshots, Pool string
 }
 
 // NewLayout returns the layout of a workspace. contextsDir "" means
@@ -77,7 +77,7 @@ func layoutOf(ws, dir string) Layout {
 	return Layout{
 		Workspace: ws, Dir: dir, State: state, Format: in("FORMAT"),
 		DB: in("ctxfs.db"), Socket: in("ctxfs.sock"), ServerJSON: in("server.json"), HostToken: in("host.token"),
-		Locks: in("locks"), Layers: in("layers"), Staging: in("staging"), Manifests: in("manifests"), Snapshots: in("snapshots"),
+		Locks: in("locks"), Layers: in("layers"), Staging: in("staging"), Manifests: in("manifests"), Snapshots: in("snapshots"), Pool: in("pool"),
 	}
 }
 
@@ -133,7 +133,7 @@ func (l Layout) Make(version string) error {
 	for _, d := range []struct {
 		path string
 		mode fs.FileMode
-	}{{l.Dir, 0o755}, {l.State, 0o700}, {l.Locks, 0o700}, {l.Layers, 0o700}, {l.Staging, 0o700}, {l.Manifests, 0o700}, {l.Snapshots, 0o700}} {
+	}{{l.Dir, 0o755}, {l.State, 0o700}, {l.Locks, 0o700}, {l.Layers, 0o700}, {l.Staging, 0o700}, {l.Manifests, 0o700}, {l.Snapshots, 0o700}, {l.Pool, 0o700}} {
 		if err := makeDir(d.path, d.mode); err != nil {
 			return l.cannotCreate(d.path, err)
 		}
@@ -185,6 +185,7 @@ func (l Layout) markers(version string) map[string]string {
 		filepath.Join(l.Dir, ".git"):             "gitdir: .ctxfs/not-a-repository\n",
 		filepath.Join(l.Layers, "CACHEDIR.TAG"):  cacheTag,
 		filepath.Join(l.Staging, "CACHEDIR.TAG"): cacheTag,
+		filepath.Join(l.Pool, "CACHEDIR.TAG"):    cacheTag,
 		l.Format:                                 string(format) + "\n",
 	}
 }

@@ -55,16 +55,11 @@ func (m *Manager) make(ctx context.Context, f *flight, rec *metadata.Context) er
 
 // makeFolder makes the folder itself; without a layer it stays empty.
 func (m *Manager) makeFolder(ctx context.Context, f *flight, l *layer.Layer, folder string) error {
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		return err
-	}
-	if o := m.cfg.Owner; o != nil {
-		if err := os.Lchown(folder, o.UID, o.GID); err != nil {
-			return err
-		}
-	}
-	if l == nil {
+	if m.claim(ctx, f, l, folder) {
 		return nil
+	}
+	if err := m.makeTop(folder); err != nil || l == nil {
+		return err
 	}
 	return m.fromLayer(ctx, f, l, folder)
 }

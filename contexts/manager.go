@@ -21,6 +21,7 @@ type Manager struct {
 	layout Layout
 	locks  locks
 	layers *layer.Store
+	pool   *pooling
 	source seed.Source
 	// templates is what Open makes of cfg.Templates.
 	templates *templates
@@ -73,6 +74,9 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		_ = m.Close() // the first error counts
 		return nil, err
 	}
+	if m.pool.driver != nil {
+		m.wg.Go(m.keepPool)
+	}
 	return m, nil
 }
 
@@ -82,6 +86,7 @@ func newManager(cfg Config, l Layout, root rootfs.Root) *Manager {
 		source:   l.Source(root),
 		layering: make(chan struct{}, 1), flights: map[string]*flight{}, floor: map[ID]uint64{},
 	}
+	m.pool = newPooling(cfg, l, m.layers)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }

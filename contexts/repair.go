@@ -102,6 +102,7 @@ func (m *Manager) settleRecords(ctx context.Context) error {
 
 // collect removes layers that no context was made from, except the newest.
 func (m *Manager) collect(ctx context.Context) error {
+	m.dropSpares(ctx)
 	keep, err := m.layersInUse(ctx)
 	if err != nil {
 		return err
@@ -160,6 +161,7 @@ func (m *Manager) layersInUse(ctx context.Context) (map[string]bool, error) {
 // refuses (EAGAIN) while another process seeds or deletes.
 func (m *Manager) Repair(ctx context.Context) (RepairReport, error) {
 	var r RepairReport
+	defer m.pool.halt()()
 	release, ok, err := m.locks.sweep()
 	if err != nil {
 		return r, err

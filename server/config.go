@@ -60,6 +60,8 @@ type Config struct {
 	// GitTimeout bounds one question to a repository, GitFetchTimeout one fetch.
 	GitTimeout      time.Duration `koanf:"git_timeout"`
 	GitFetchTimeout time.Duration `koanf:"git_fetch_timeout"`
+	// Pool is how many ready copies of the workspace are kept for new contexts of the copy driver; 0 means none.
+	Pool int `koanf:"pool"`
 	// DiskReserve is what seeding leaves free on the disk; below it the server is not ready.
 	DiskReserve Size `koanf:"disk_reserve"`
 	// AuditLog is a file that gets a line of JSON for every call that may change something; "" means none.
@@ -91,7 +93,7 @@ func DefaultConfig() Config {
 		SeedSelect: string(seed.SelectAll), SeedMaxFiles: seed.DefaultMaxFiles, SeedMaxBytes: seed.DefaultMaxBytes,
 		GitTimeout: time.Minute, GitFetchTimeout: 10 * time.Minute,
 		AuditMaxSize: 64 << 20, AuditKeep: 8,
-		DiskReserve: 1 << 30, LogLevel: "info", LogFormat: "auto", Metrics: true,
+		Pool: 2, DiskReserve: 1 << 30, LogLevel: "info", LogFormat: "auto", Metrics: true,
 	}
 }
 
@@ -142,6 +144,7 @@ func seedFlags(fs *pflag.FlagSet, d Config) {
 	fs.Int64("seed-max-files", d.SeedMaxFiles, "refuse to copy more files than this")
 	maxBytes, reserve := d.SeedMaxBytes, d.DiskReserve
 	fs.Var(&maxBytes, "seed-max-bytes", "refuse to copy more than this")
+	fs.Int("pool", d.Pool, "keep so many copies of the workspace ready for new contexts (driver copy); 0 keeps none")
 	fs.Var(&reserve, "disk-reserve", "leave so much free on the disk")
 }
 

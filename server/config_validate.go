@@ -45,6 +45,9 @@ func (c Config) Validate(origins Origins) error {
 	if c.AuditKeep < 0 {
 		return bad("audit_keep", "must not be negative")
 	}
+	if c.Pool < 0 {
+		return bad("pool", "must not be negative")
+	}
 	if c.Keepalive < time.Second {
 		return bad("keepalive", "must be 1s or more")
 	}

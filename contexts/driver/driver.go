@@ -49,6 +49,14 @@ type Linker interface {
 	TakesLinkedLayers()
 }
 
+// Sparer is a Driver whose contexts are plain folders: they can be made before anybody asks for them.
+type Sparer interface {
+	Driver
+	// PrepareSpare is Prepare for what nobody waits for yet: all work is done, and progress called, in the
+	// caller's goroutine, so that progress may hold it up.
+	PrepareSpare(ctx context.Context, src, dst string, progress func(Progress)) error
+}
+
 // Progress counts what Prepare has made so far.
 type Progress struct{ Files, Bytes int64 }
 

@@ -33,8 +33,9 @@ import (
 
 // Names within a layer's directory.
 const (
-	treeName     = "tree"
-	manifestName = "manifest"
+	treeName = "tree"
+	// ManifestName is the manifest's.
+	ManifestName = "manifest"
 	staleName    = "stale"
 )
 
@@ -119,7 +120,7 @@ func (s *Store) names() ([]string, error) {
 
 func (s *Store) layer(digest string) *Layer {
 	dir := filepath.Join(s.dir, digest)
-	return &Layer{Digest: digest, Dir: dir, Tree: filepath.Join(dir, treeName), ManifestFile: filepath.Join(dir, manifestName)}
+	return &Layer{Digest: digest, Dir: dir, Tree: filepath.Join(dir, treeName), ManifestFile: filepath.Join(dir, ManifestName)}
 }
 
 // Dir returns the directory of a layer.
@@ -173,7 +174,7 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 		return nil, err
 	}
 	manifest := seed.NewManifest(opts.Repos, rec.entries)
-	digest, err := manifest.Write(filepath.Join(opts.Staging, manifestName))
+	digest, err := manifest.Write(filepath.Join(opts.Staging, ManifestName))
 	if err != nil {
 		return nil, fmt.Errorf("write the manifest: %w", err)
 	}
@@ -314,7 +315,7 @@ func (s *Store) Remove(ctx context.Context, digest string) error {
 	}
 	defer func() { _ = root.Close() }()
 	// The manifest goes first: what is left of a removal that was interrupted is no layer.
-	if err := root.Unlink(path.Join(digest, manifestName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := root.Unlink(path.Join(digest, ManifestName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove layer %s: %w", digest, err)
 	}
 	if _, err := root.RemoveAll(ctx, digest); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -17,10 +17,10 @@ func (b *bench) templateLayer(digit string, ready bool) string {
 	hash := strings.Repeat(digit, digestLength)
 	dir := filepath.Join(b.layers, hash)
 	must(b.t, os.MkdirAll(filepath.Join(dir, treeName), 0o755))
-	_, err := (&seed.Manifest{Template: hash}).Write(filepath.Join(dir, manifestName))
+	_, err := (&seed.Manifest{Template: hash}).Write(filepath.Join(dir, ManifestName))
 	must(b.t, err)
 	later := time.Now().Add(time.Hour)
-	must(b.t, os.Chtimes(filepath.Join(dir, manifestName), later, later))
+	must(b.t, os.Chtimes(filepath.Join(dir, ManifestName), later, later))
 	if ready {
 		must(b.t, os.WriteFile(filepath.Join(dir, ".template-ready"), nil, 0o600))
 	}

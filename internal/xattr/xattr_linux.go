@@ -36,6 +36,27 @@ func CopyUser(src, dst string) error {
 	return nil
 }
 
+// ReplaceUser is CopyUser after which dst has no other user.* attributes than src.
+func ReplaceUser(src, dst string) error {
+	names := make([]byte, maxSize)
+	n, err := unix.Llistxattr(dst, names)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list xattrs: %w", err)
+	}
+	for name := range strings.SplitSeq(string(names[:n]), "\x00") {
+		if !strings.HasPrefix(name, "user.") {
+			continue
+		}
+		if err := unix.Lremovexattr(dst, name); err != nil {
+			return fmt.Errorf("remove xattr %s: %w", name, err)
+		}
+	}
+	return CopyUser(src, dst)
+}
+
 func copyOne(src, dst, name string) error {
 	value := make([]byte, maxSize)
 	n, err := unix.Lgetxattr(src, name, value)

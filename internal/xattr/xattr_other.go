@@ -5,3 +5,6 @@ package xattr
 
 // CopyUser copies none: layers hold them on Linux only.
 func CopyUser(string, string) error { return nil }
+
+// ReplaceUser has nothing to replace either.
+func ReplaceUser(string, string) error { return nil }

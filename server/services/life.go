@@ -128,5 +128,6 @@ func seconds(field string, n int64) (time.Duration, error) {
 var garbageKinds = map[contexts.GarbageKind]ctxfsv1.GarbageKind{
 	contexts.GarbageContext: ctxfsv1.GarbageKind_GARBAGE_KIND_CONTEXT, contexts.GarbageLayer: ctxfsv1.GarbageKind_GARBAGE_KIND_LAYER,
 	contexts.GarbageStaging: ctxfsv1.GarbageKind_GARBAGE_KIND_STAGING, contexts.GarbageMount: ctxfsv1.GarbageKind_GARBAGE_KIND_MOUNT,
+	contexts.GarbagePool:     ctxfsv1.GarbageKind_GARBAGE_KIND_POOL,
 	contexts.GarbageSnapshot: ctxfsv1.GarbageKind_GARBAGE_KIND_SNAPSHOT,
 }

@@ -30,7 +30,10 @@ type Options struct {
 // Driver copies. It keeps no state.
 type Driver struct{ opts Options }
 
-var _ driver.Linker = (*Driver)(nil)
+var (
+	_ driver.Linker = (*Driver)(nil)
+	_ driver.Sparer = (*Driver)(nil)
+)
 
 // New returns a Driver.
 func New(opts Options) *Driver {
@@ -50,6 +53,11 @@ func (d *Driver) TakesLinkedLayers() {}
 // extents where the file system can, and keeps holes, ns times, hard links and xattrs.
 func (d *Driver) Prepare(ctx context.Context, src, dst string, progress func(driver.Progress)) error {
 	return d.copy(ctx, src, dst, d.opts.Workers, progress)
+}
+
+// PrepareSpare implements driver.Sparer.
+func (d *Driver) PrepareSpare(ctx context.Context, src, dst string, progress func(driver.Progress)) error {
+	return d.copy(ctx, src, dst, 1, progress)
 }
 
 func (d *Driver) copy(ctx context.Context, src, dst string, workers int, progress func(driver.Progress)) error {
