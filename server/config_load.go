@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,9 +26,12 @@ type Setting struct {
 	Origin string `json:"origin"`
 }
 
-// Settings lists all keys in the order of Config, with their values and origins.
+// Settings lists all keys in the order of Config, with their values and origins. A password in a URL is not told.
 func (c Config) Settings(origins Origins) []Setting {
 	var list []Setting
+	if u, err := url.Parse(c.GitBase); err == nil {
+		c.GitBase = u.Redacted()
+	}
 	v := reflect.ValueOf(c)
 	for i, key := range configKeys() {
 		list = append(list, Setting{Key: key, Value: v.Field(i).Interface(), Origin: origins[key]})

@@ -52,6 +52,19 @@ func TestConfigPrecedence(t *testing.T) {
 	}
 }
 
+func TestSettingsTellNoPassword(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.GitBase = "https://user:secret@example.com/git"
+	for _, s := range cfg.Settings(Origins{}) {
+		if s.Key == "git_base" && s.Value != "https://user:xxxxx@example.com/git" {
+			t.Errorf("told as %v", s.Value)
+		}
+	}
+	if cfg.GitBase != "https://user:secret@example.com/git" {
+		t.Error("the setting itself was changed")
+	}
+}
+
 func TestEverySettingHasAFlag(t *testing.T) {
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	Flags(fs)

@@ -366,7 +366,7 @@ func (h *house) workspaceFiles() map[string]string {
 
 // TestHostileRepositoryRunsNothing opens a panel of a repository whose configuration, attributes, hooks and filters name a program.
 func TestHostileRepositoryRunsNothing(t *testing.T) {
-	h := newHouse(t, testConfig(t)).serve() // at its start a server asks for the workspace's state, filters and all
+	h := newHouse(t, testConfig(t))
 	dir := t.TempDir()
 	sprung, program := filepath.Join(dir, "sprung"), filepath.Join(dir, "program")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\ntouch '"+sprung+"'\n"), 0o755); err != nil {
@@ -394,9 +394,11 @@ func TestHostileRepositoryRunsNothing(t *testing.T) {
 		t.Fatalf("the trap is not armed: %v", err)
 	}
 	h.template("p", "deps: {/t: {repo: tools, ref: main}}")
+	h.serve() // a start asks for the state of the workspace's repositories
 	h.wants(h.open(&ctxfsv1.OpenPanelRequest{PanelId: "p"}), map[string]string{
 		"/t/tools.txt": "$Id$\n", "/t/.gitattributes": "* filter=evil diff=evil text eol=crlf ident export-subst\n",
 	})
+	h.open(&ctxfsv1.OpenPanelRequest{PanelId: "w"}) // so does a copy of the workspace
 	if _, err := os.Stat(sprung); err == nil {
 		t.Error("the repository's program ran")
 	}

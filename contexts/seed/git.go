@@ -24,13 +24,18 @@ const (
 )
 
 // git runs git in a repository with everything off that the repository could use
-// to run a program or that would write to it.
+// to run a program or that would write to it, but for its filters: see withoutFilters.
 func git(ctx context.Context, dir string, timeout time.Duration, args ...string) ([]byte, error) {
+	return gitWith(ctx, dir, timeout, nil, args...)
+}
+
+// gitWith is git with further variables in its environment.
+func gitWith(ctx context.Context, dir string, timeout time.Duration, env []string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	fixed := []string{"-C", dir, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=" + os.DevNull, "--no-optional-locks"}
 	cmd := exec.CommandContext(ctx, "git", append(fixed, args...)...)
-	cmd.Env = gitEnv(os.Environ())
+	cmd.Env = append(gitEnv(os.Environ()), env...)
 	cmd.WaitDelay = time.Second
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
@@ -42,13 +47,13 @@ func git(ctx context.Context, dir string, timeout time.Duration, args ...string)
 
 // gitEnv drops what would point git at another repository, such as a hook's environment.
 func gitEnv(env []string) []string {
-	out := make([]string, 0, len(env)+3)
+	out := make([]string, 0, len(env)+4)
 	for _, kv := range env {
 		if !strings.HasPrefix(kv, "GIT_") {
 			out = append(out, kv)
 		}
 	}
-	return append(out, "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	return append(out, "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C")
 }
 
 func firstLine(s string) string {
@@ -109,8 +114,12 @@ func Describe(ctx context.Context, src Source, repos []string) []Repository {
 
 func describe(ctx context.Context, src Source, repo string) Repository {
 	r := Repository{Path: repo}
-	out, err := git(ctx, filepath.Join(src.Dir, filepath.FromSlash(repo)), gitStatusTimeout,
-		"status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=all")
+	dir := filepath.Join(src.Dir, filepath.FromSlash(repo))
+	env, err := withoutFilters(ctx, dir)
+	if err != nil {
+		return r
+	}
+	out, err := gitWith(ctx, dir, gitStatusTimeout, env, "status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=all")
 	if err != nil {
 		return r
 	}
