@@ -257,6 +257,10 @@ func (m *Manager) moveAway(ctx context.Context, rec metadata.Context, g *gate) (
 	if staged, err = m.stage("trash"); err != nil {
 		return "", err
 	}
+	if mounter != nil {
+		// Nobody was to write there, and who is not root cannot move a directory that he cannot write to.
+		_ = os.Chmod(m.layout.Folder(id), 0o755) // the rename tells what is wrong
+	}
 	err = renameNoReplace(m.layout.Folder(id), filepath.Join(staged, "folder"))
 	if mounter != nil && (err == nil || errors.Is(err, os.ErrNotExist)) {
 		m.cfg.onPhase("hidden")

@@ -14,6 +14,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 )
 
@@ -48,8 +49,11 @@ func child() int {
 	defer func() { _ = store.Close() }()
 	d := newCounting()
 	cfg := Config{Workspace: l.Workspace, Store: store, Driver: d, Version: "0.1.0", onPhase: stopAt(os.Getenv(stopEnv))}
-	if os.Getenv(driverEnv) == overlay.Name {
+	switch os.Getenv(driverEnv) {
+	case overlay.Name:
 		cfg.Driver = overlay.New(overlay.Options{})
+	case overlay.UserNSName:
+		cfg.Driver = overlay.NewUserNS(overlay.Options{})
 	}
 	m, err := Open(ctx, cfg)
 	if err != nil {
@@ -133,6 +137,9 @@ func stopAt(phase string) func(string) {
 func (w *workspace) child(id ID, stop string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+w.dir, stopEnv+"="+stop, idEnv+"="+string(id), driverEnv+"="+w.driver.Name())
+	if namespacestest.Inside() {
+		namespacestest.Keep(cmd)
+	}
 	return cmd
 }
 

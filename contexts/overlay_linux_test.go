@@ -19,21 +19,45 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/metadata/memory"
 )
+
+// mounting is the overlay driver of root, or in namespaces that of any user.
+func mounting(opts overlay.Options) *overlay.Driver {
+	if namespacestest.Inside() {
+		return overlay.NewUserNS(opts)
+	}
+	return overlay.New(opts)
+}
+
+func overlayName() string { return mounting(overlay.Options{}).Name() }
+
+func unmount(folder string, flags int) error {
+	return namespaces.WithCapabilities(func() error { return unix.Unmount(folder, flags) })
+}
+
+// TestInNamespaces runs the tests of contexts that are mounted again in namespaces, as an ordinary user.
+func TestInNamespaces(t *testing.T) {
+	if namespacestest.Inside() {
+		t.Skip("these tests are in one already")
+	}
+	namespacestest.Run(t, "Overlay|Mode|Mount|Layer|Space|Git|Server|Stop|Fork|Snapshot|Restore|Collect|Folder|Delet")
+}
 
 // newOverlaid is a workspace with one repository whose contexts are mounted. It skips, and says
 // why, where that cannot be: it needs root.
 func newOverlaid(t *testing.T) *workspace {
 	t.Helper()
 	w := newWorkspace(t)
-	w.driver, w.others = overlay.New(overlay.Options{}), []driver.Driver{w.driver}
+	w.driver, w.others = mounting(overlay.Options{}), []driver.Driver{w.driver}
 	if err := w.driver.Check(t.Context(), w.dir); err != nil {
 		t.Skipf("not tested here: %v", err)
 	}
 	t.Cleanup(func() {
 		for _, name := range w.mounted() {
-			must(t, unix.Unmount(w.folder(ID(name)), unix.MNT_DETACH))
+			must(t, unmount(w.folder(ID(name)), unix.MNT_DETACH))
 		}
 	})
 	w.fill("app", 60)
@@ -46,7 +70,7 @@ func (w *workspace) folder(id ID) string { return filepath.Join(w.dir, ".context
 // mounted lists the contexts that are.
 func (w *workspace) mounted() []string {
 	w.t.Helper()
-	names, err := overlay.New(overlay.Options{}).Mounts(filepath.Join(w.dir, ".contexts"))
+	names, err := mounting(overlay.Options{}).Mounts(filepath.Join(w.dir, ".contexts"))
 	must(w.t, err)
 	return names
 }
@@ -91,7 +115,7 @@ func TestOverlayLife(t *testing.T) {
 	want := tree(t, filepath.Join(w.dir, "app"), ".git")
 	m := w.open()
 	e := ensure(t, m, "ctx_a")
-	if !e.Seeded || e.Driver != overlay.Name || e.Files != 60 || e.Layer == "" || e.Folder != w.folder("ctx_a") {
+	if !e.Seeded || e.Driver != overlayName() || e.Files != 60 || e.Layer == "" || e.Folder != w.folder("ctx_a") {
 		t.Errorf("ensured %+v", e)
 	}
 	// The host may look into the folder at once.
@@ -140,14 +164,14 @@ func TestOverlayDelete(t *testing.T) {
 			t.Cleanup(func() { _ = f.Close() })
 		}},
 		{"with its folder gone", false, func(t *testing.T, w *workspace, _ *Manager) {
-			must(t, unix.Unmount(w.folder("ctx_a"), unix.MNT_DETACH))
+			must(t, unmount(w.folder("ctx_a"), unix.MNT_DETACH))
 			must(t, os.Remove(w.folder("ctx_a")))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newOverlaid(t)
 			core, log := observer.New(zapcore.WarnLevel)
-			w.driver = overlay.New(overlay.Options{Log: zap.New(core)})
+			w.driver = mounting(overlay.Options{Log: zap.New(core)})
 			m := w.open()
 			ensure(t, m, "ctx_a")
 			put(t, m, "ctx_a", "app/new", "new")
@@ -169,7 +193,7 @@ func TestOverlayDelete(t *testing.T) {
 				t.Error("who holds files was not told")
 			}
 			w.wantMounted("after the deletion", 0)
-			for _, p := range []string{w.folder("ctx_a"), m.layout.DriverState(overlay.Name, "ctx_a")} {
+			for _, p := range []string{w.folder("ctx_a"), m.layout.DriverState(overlayName(), "ctx_a")} {
 				if _, err := os.Lstat(p); !errors.Is(err, os.ErrNotExist) {
 					t.Errorf("%s is left: %v", p, err)
 				}
@@ -188,7 +212,7 @@ func TestModesAreNeverMixed(t *testing.T) {
 	w := newOverlaid(t)
 	m := w.open()
 	ensure(t, m, "ctx_overlay")
-	put(t, m, "ctx_overlay", "app/new", "overlay")
+	put(t, m, "ctx_overlay", "app/new", overlayName())
 	must(t, m.Close())
 	w.driver, w.others = w.others[0], []driver.Driver{w.driver}
 	m = w.open()
@@ -196,7 +220,7 @@ func TestModesAreNeverMixed(t *testing.T) {
 	put(t, m, "ctx_copy", "app/new", "copy")
 	check := func(what string) {
 		t.Helper()
-		for id, d := range map[ID]string{"ctx_overlay": "overlay", "ctx_copy": "copy"} {
+		for id, d := range map[ID]string{"ctx_overlay": overlayName(), "ctx_copy": "copy"} {
 			wantFile(t, m, id, "app/new", d)
 			if info, err := m.Get(t.Context(), id); err != nil || info.Driver != d || info.Layer == "" || info.Files != 60 {
 				t.Errorf("%s: %s is %+v, %v", what, id, info, err)
@@ -230,7 +254,7 @@ func TestServerThatCannotMount(t *testing.T) {
 	put(t, m, "ctx_a", "app/new", "kept")
 	ensure(t, m, "ctx_b")
 	must(t, m.Close())
-	able := overlay.New(overlay.Options{})
+	able := mounting(overlay.Options{})
 	w.driver = copyfs.New(copyfs.Options{})
 	for _, c := range []struct {
 		name   string
@@ -238,7 +262,7 @@ func TestServerThatCannotMount(t *testing.T) {
 		words  string
 	}{
 		{"may not mount", []driver.Driver{refusing{able}}, "run ctxfs as root"},
-		{"does not know the driver", nil, `made by the driver "overlay", which this server does not have`},
+		{"does not know the driver", nil, `made by the driver "` + overlayName() + `", which this server does not have`},
 	} {
 		w.others = c.others
 		m := w.open()
@@ -246,7 +270,7 @@ func TestServerThatCannotMount(t *testing.T) {
 		wantCode(t, err, fserr.EOPNOTSUPP, "ctx_a", c.words)
 		_, err = m.Ensure(t.Context(), "ctx_a", EnsureOptions{}, nil)
 		wantCode(t, err, fserr.EOPNOTSUPP, c.words)
-		if info, err := m.Get(t.Context(), "ctx_a"); err != nil || info.Driver != overlay.Name {
+		if info, err := m.Get(t.Context(), "ctx_a"); err != nil || info.Driver != overlayName() {
 			t.Errorf("%s: it is %+v, %v", c.name, info, err)
 		}
 		must(t, m.Close())

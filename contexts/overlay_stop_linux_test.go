@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
 
 func TestTwoServersOfOneWorkspace(t *testing.T) {
@@ -54,7 +55,7 @@ func TestStopDoesNotWaitForASlowDisk(t *testing.T) {
 	for _, id := range []ID{"ctx_a", "ctx_b", "ctx_c"} {
 		ensure(t, m, id)
 	}
-	m.cfg.Driver = slowly{overlay.New(overlay.Options{}), &passed}
+	m.cfg.Driver = slowly{mounting(overlay.Options{}), &passed}
 	must(t, m.Close())
 	w.wantMounted("after the stop", 2)
 	m = w.open()
@@ -120,7 +121,7 @@ func TestUnmountedByHand(t *testing.T) {
 	before, err := m.Acquire(t.Context(), "ctx_a", Write)
 	must(t, err)
 	before.Release()
-	must(t, unix.Unmount(w.folder("ctx_a"), unix.MNT_DETACH))
+	must(t, unmount(w.folder("ctx_a"), unix.MNT_DETACH))
 	now = now.Add(2 * recheck)
 	wantFile(t, m, "ctx_a", "app/new", "kept")
 	after, err := m.Acquire(t.Context(), "ctx_a", Write)
@@ -153,14 +154,14 @@ func TestForeignMountAtAContext(t *testing.T) {
 	m := w.open()
 	ensure(t, m, "ctx_a")
 	must(t, m.Close())
-	must(t, unix.Mount("elsewhere", w.folder("ctx_a"), "tmpfs", 0, "size=64k"))
-	t.Cleanup(func() { _ = unix.Unmount(w.folder("ctx_a"), unix.MNT_DETACH) })
+	must(t, namespaces.WithCapabilities(func() error { return unix.Mount("elsewhere", w.folder("ctx_a"), "tmpfs", 0, "size=64k") }))
+	t.Cleanup(func() { _ = unmount(w.folder("ctx_a"), unix.MNT_DETACH) })
 	m = w.open()
 	_, err := m.Acquire(t.Context(), "ctx_a", Write)
 	wantCode(t, err, fserr.EBUSY, "something else (tmpfs)", "unmount it")
 	_, err = m.Delete(t.Context(), "ctx_a")
 	wantCode(t, err, fserr.EBUSY, "something else (tmpfs)")
-	must(t, unix.Unmount(w.folder("ctx_a"), 0))
+	must(t, unmount(w.folder("ctx_a"), 0))
 	wantFile(t, m, "ctx_a", "app/d1/f1.txt", "content 1")
 }
 
@@ -169,7 +170,7 @@ func TestMountOfAContextThatIsGone(t *testing.T) {
 	w.sqlite()
 	w.killAt("ctx_a", stopHolding)
 	w.wantMounted("after the kill", 1)
-	must(t, os.RemoveAll(filepath.Join(w.dir, ".contexts/.ctxfs/overlay/ctx_a")))
+	must(t, os.Rename(filepath.Join(w.dir, ".contexts/.ctxfs", overlayName(), "ctx_a"), filepath.Join(w.dir, "aside")))
 	m := w.open()
 	w.wantMounted("after the start", 0)
 	must(t, m.Close())

@@ -2,7 +2,6 @@ package contexts
 
 import (
 	"context"
-	"errors"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -44,7 +43,7 @@ func (m *Manager) Sizes(ctx context.Context, id ID) (Sizes, error) {
 const diskBlock = 512
 
 // diskUse returns what a directory takes with all that it holds, a file with several names once; 0 when it is
-// not there. What is removed meanwhile does not count.
+// not there. What is removed meanwhile, or closed to this server (as the kernel's work directory is to who is not root), does not count.
 func diskUse(ctx context.Context, dir string) (int64, error) {
 	root, err := rootfs.Open(dir, rootfs.Options{})
 	if fserr.CodeOf(err) == fserr.ENOENT {
@@ -77,9 +76,10 @@ func diskUse(ctx context.Context, dir string) (int64, error) {
 	return total * diskBlock, err
 }
 
-// gone passes over what was removed while a directory was read.
+// gone passes over what was removed while a directory was read, and what may not be.
 func gone(err error) error {
-	if errors.Is(err, fserr.ENOENT) || fserr.CodeOf(err) == fserr.ENOENT {
+	switch fserr.CodeOf(err) {
+	case fserr.ENOENT, fserr.EACCES:
 		return nil
 	}
 	return err

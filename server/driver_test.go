@@ -13,16 +13,18 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 func TestDriverChoiceSaysWhy(t *testing.T) {
 	for want, c := range map[string]DriverChoice{
-		"copy":                                {Name: DriverCopy},
-		"overlay":                             {Name: DriverOverlay},
-		"copy (overlay: no CAP_SYS_ADMIN)":    {Name: DriverCopy, Refused: "no CAP_SYS_ADMIN"},
-		"overlay (in a container, unseen)":    {Name: DriverOverlay, Caveat: "in a container, unseen"},
-		"copy (overlay: mount EPERM (twice))": {Name: DriverCopy, Refused: "mount EPERM (twice)"},
+		"copy":                             {Name: DriverCopy},
+		"overlay":                          {Name: DriverOverlay},
+		"copy (overlay: no CAP_SYS_ADMIN)": {Name: DriverCopy, Refused: "no CAP_SYS_ADMIN"},
+		"overlay-userns (only this server sees the files)": {Name: DriverUserNS, Caveat: seenByServer},
+		"overlay (in a container, unseen)":                 {Name: DriverOverlay, Caveat: "in a container, unseen"},
+		"copy (overlay: mount EPERM (twice))":              {Name: DriverCopy, Refused: "mount EPERM (twice)"},
 	} {
 		if got := c.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -40,6 +42,9 @@ func TestChooseDriver(t *testing.T) {
 	if c, err := ChooseDriver(t.Context(), DriverCopy, dir); err != nil || c != (DriverChoice{Name: DriverCopy}) {
 		t.Errorf("copy gives %+v, %v", c, err)
 	}
+	if _, err := ChooseDriver(t.Context(), DriverUserNS, dir); err == nil || !strings.Contains(err.Error(), "use --driver copy") {
+		t.Errorf("overlay-userns outside of namespaces: %v", err)
+	}
 	missing := filepath.Join(dir, "missing")
 	if _, err := ChooseDriver(t.Context(), DriverOverlay, missing); err == nil || !strings.Contains(err.Error(), "use --driver auto") {
 		t.Errorf("overlay where it cannot work: %v", err)
@@ -49,20 +54,28 @@ func TestChooseDriver(t *testing.T) {
 	}
 }
 
+// mounting is the overlay driver of root, or in namespaces that of any user.
+func mounting() *overlay.Driver {
+	if namespacestest.Inside() {
+		return overlay.NewUserNS(overlay.Options{})
+	}
+	return overlay.New(overlay.Options{})
+}
+
 // overlaid is the settings of a server with the overlay driver; the test is skipped, and says why, where it cannot work.
 func overlaid(t *testing.T) Config {
 	t.Helper()
 	cfg := testConfig(t)
-	cfg.Driver = DriverOverlay
-	if why := OverlayRefusal(t.Context(), cfg.Workspace); why != "" {
-		t.Skipf("not tested here: %s", why)
+	cfg.Driver = mounting().Name()
+	if err := mounting().Check(t.Context(), cfg.Workspace); err != nil {
+		t.Skipf("not tested here: %v", err)
 	}
 	return cfg
 }
 
 func mounts(t *testing.T, cfg Config) []string {
 	t.Helper()
-	names, err := overlay.New(overlay.Options{}).Mounts(filepath.Join(cfg.Workspace, ".contexts"))
+	names, err := mounting().Mounts(filepath.Join(cfg.Workspace, ".contexts"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +89,7 @@ func TestOverlayOverTheWire(t *testing.T) {
 	cfg.SeedRoot = "."
 	core, log := observer.New(zap.WarnLevel)
 	r := startLogging(t, cfg, zap.New(core), func(*Server) {})
-	if !strings.HasPrefix(r.Info().Driver, DriverOverlay) {
+	if !strings.HasPrefix(r.Info().Driver, mounting().Name()) {
 		t.Errorf("the server's driver is %q", r.Info().Driver)
 	}
 	panel := r.openPanel(t, "panels/a")
@@ -134,7 +147,7 @@ func TestStopWithHandlesOpenLeavesNoMount(t *testing.T) {
 // TestDefaultChanges serves what the other driver made.
 func TestDefaultChanges(t *testing.T) {
 	cfg := overlaid(t)
-	for _, step := range []struct{ driver, panel string }{{DriverOverlay, "one"}, {DriverCopy, "two"}, {DriverOverlay, "three"}} {
+	for _, step := range []struct{ driver, panel string }{{mounting().Name(), "one"}, {DriverCopy, "two"}, {mounting().Name(), "three"}} {
 		cfg.Driver = step.driver
 		r := start(t, cfg)
 		r.openPanel(t, step.panel)
@@ -143,7 +156,7 @@ func TestDefaultChanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]string{"ctx_one": DriverOverlay, "ctx_two": DriverCopy, "ctx_three": DriverOverlay}
+		want := map[string]string{"ctx_one": mounting().Name(), "ctx_two": DriverCopy, "ctx_three": mounting().Name()}
 		for _, c := range list.GetContexts() {
 			if c.GetDriver() != want[c.GetContextId()] {
 				t.Errorf("%s was made by %q", c.GetContextId(), c.GetDriver())
@@ -163,7 +176,7 @@ func TestDefaultChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if names, err := os.ReadDir(l.DriverState(DriverOverlay, "")); err != nil || len(names) != 2 {
+	if names, err := os.ReadDir(l.DriverState(mounting().Name(), "")); err != nil || len(names) != 2 {
 		t.Errorf("the overlay driver keeps %v, %v; want two contexts", names, err)
 	}
 }

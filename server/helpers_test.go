@@ -17,10 +17,14 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	namespacestest.Main()
+	goleak.VerifyTestMain(m)
+}
 
 // testConfig serves an empty workspace.
 func testConfig(t *testing.T) Config {

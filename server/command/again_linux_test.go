@@ -18,8 +18,10 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -169,6 +171,16 @@ func (r *running) wantContent(name, want string) {
 	}
 }
 
+// refusesRoot calls without a token, as the user who runs this test: when that is root, the server does not know him.
+func (r *running) refusesRoot() {
+	r.Helper()
+	fs, _ := r.fs()
+	_, err := fs.Stat(metadata.AppendToOutgoingContext(r.Context(), "ctxfs-panel", "demo"), &ctxfsv1.StatRequest{Path: "/"})
+	if want := map[bool]codes.Code{true: codes.Unauthenticated}[os.Geteuid() == 0]; status.Code(err) != want {
+		r.Errorf("without a token: %v, want %v", err, want)
+	}
+}
+
 // TestUserNSServe goes through the life of a server that an ordinary user starts.
 func TestUserNSServe(t *testing.T) {
 	p := newPerson(t)
@@ -184,6 +196,7 @@ func TestUserNSServe(t *testing.T) {
 	if out := p.sh("ls -A ws/.contexts/ctx_demo"); out != "" {
 		t.Errorf("others see %q", out)
 	}
+	r.refusesRoot()
 	p.must(syscall.Kill(r.pid, syscall.SIGKILL))
 	if code := r.ended(); code != 128+9 {
 		t.Errorf("killed, it ends with %d", code)
@@ -227,6 +240,8 @@ func TestUserNSServeEnds(t *testing.T) {
 func TestUserNSExitCodes(t *testing.T) {
 	p := newPerson(t)
 	serve := []string{"serve", "--driver", server.DriverUserNS, "--disk-reserve", "0", "--workspace"}
+	p.sh("echo handed > handed")
+	child := []string{"run", "--driver", server.DriverUserNS, "--disk-reserve", "0", "--workspace", p.ws, "--", "sh", "-c"}
 	for _, c := range []struct {
 		name string
 		args []string
@@ -236,8 +251,15 @@ func TestUserNSExitCodes(t *testing.T) {
 		{"no workspace", append(serve, p.ws+"/none"), 1, "no such file"},
 		{"a bad setting", append(serve, p.ws, "--listen", "0.0.0.0:1"), 64, "TLS"},
 		{"a command's own", []string{"run", "--ephemeral", "--driver", server.DriverUserNS, "--disk-reserve", "0", "--workspace", p.ws, "--", "sh", "-c", "cat " + p.ws + "/file; exit 7"}, 7, "seeded"},
+		{"a file that the child was handed", append(child, "cat <&3; exit 5"), 5, "handed"},
+		{"the child sees the context", append(child, "cd "+p.ws+"/.contexts/ctx_run && git status --short . >/dev/null 2>&1; mv file moved && cat moved; exit 4"), 4, "seeded"},
 	} {
-		out, err := p.command(c.args...).CombinedOutput()
+		cmd := p.command(c.args...)
+		handed, err := os.Open(filepath.Join(p.dir, "handed"))
+		p.must(err)
+		cmd.ExtraFiles = []*os.File{handed}
+		out, err := cmd.CombinedOutput()
+		p.must(handed.Close())
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != c.code || !strings.Contains(string(out), c.text) || strings.Count(string(out), "ctxfs:") > 1 {
 			t.Errorf("%s: %v, %q, want %d, %q", c.name, err, out, c.code, c.text)

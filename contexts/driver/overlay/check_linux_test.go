@@ -37,6 +37,19 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
+	for _, c := range []struct {
+		name  string
+		facts facts
+		want  string
+	}{
+		{"who laid them aside", facts{userns: true, permitted: all}, ""},
+		{"a container's user namespace", facts{userns: true}, "no CAP_SYS_ADMIN in its user namespace"},
+		{"root of the machine", facts{caps: all, permitted: all}, "not in a user namespace of its own, which 'ctxfs serve' and 'ctxfs run' make for it"},
+	} {
+		if got := usernsMode().refusal(c.facts); got != c.want {
+			t.Errorf("overlay-userns for %s: %q, want %q", c.name, got, c.want)
+		}
+	}
 }
 
 func TestExplain(t *testing.T) {
@@ -53,6 +66,7 @@ func TestExplain(t *testing.T) {
 		{"AppArmor", refused(unix.EPERM), facts{}, ext4, "a security module refuses"},
 		{"overlay on overlay", refused(unix.EINVAL), facts{}, unix.OVERLAYFS_SUPER_MAGIC, "lies on overlayfs itself"},
 		{"NFS", refused(unix.EINVAL), facts{}, unix.NFS_SUPER_MAGIC, "put it on a local disk"},
+		{"old kernel of a user", refused(unix.EINVAL), facts{userns: true}, ext4, "Linux 5.11 or later is needed in a user namespace"},
 		{"no module", refused(unix.ENODEV), facts{}, ext4, "modprobe overlay"},
 		{"old kernel", refused(unix.ENOSYS), facts{}, ext4, "Linux 5.8"},
 		{"the kernel's words", refused(unix.EINVAL), facts{}, ext4, "mount EINVAL (e overlay: x)"},
