@@ -2,7 +2,9 @@ package contexts
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -136,6 +138,7 @@ func (m *Manager) workOn(ctx context.Context) (release func(), err error) {
 func (m *Manager) resolve(ctx context.Context, path string) (*template.Resolved, error) {
 	r, err := m.templates.resolver.Resolve(ctx, path)
 	if err != nil {
+		m.tellUnreachable(path, err)
 		return nil, err
 	}
 	m.templates.remember(r)
@@ -184,6 +187,7 @@ func (m *Manager) build(ctx context.Context, r *template.Resolved, progress func
 	}
 	built, err := m.templates.builder.Build(ctx, r, progress)
 	if err != nil {
+		m.tellUnreachable(r.Chain[0], err)
 		return nil, err
 	}
 	if built == nil {
@@ -193,6 +197,22 @@ func (m *Manager) build(ctx context.Context, r *template.Resolved, progress func
 	m.cfg.Log.Info("template built", zap.String("template", built.Hash), zap.String("path", r.Chain[0]),
 		zap.Int64("files", built.Files), zap.Int64("bytes", built.Bytes))
 	return built, nil
+}
+
+var userinfo = regexp.MustCompile(`://[^/@\s]*@`)
+
+// tellUnreachable logs what git said of a repository under the base URL: it names addresses, so callers are not told. Who may
+// come in is not for a log either.
+func (m *Manager) tellUnreachable(path string, err error) {
+	if !errors.Is(err, template.ErrUnreachable) {
+		return
+	}
+	var e *fserr.Error
+	for errors.As(err, &e) && e.Err != nil {
+		err = e.Err
+	}
+	m.cfg.Log.Warn("a template's repository could not be reached", zap.String("template", path),
+		zap.String("git", userinfo.ReplaceAllString(err.Error(), "://")))
 }
 
 // layerOf describes a template's layer as what contexts are made from.

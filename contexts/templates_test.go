@@ -5,7 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -255,5 +259,26 @@ func (w *workspace) killTemplate(content, phase string) {
 	must(t, m.Close())
 	if names, err := filepath.Glob(filepath.Join(w.dir, ".contexts/.ctxfs/locks/"+template.LockPrefix+"*")); err != nil || len(names) > 1 {
 		t.Errorf("locks that nobody needs: %v, %v", names, err)
+	}
+}
+
+func TestUnreachableRepositoryIsLogged(t *testing.T) {
+	w := newTemplated(t)
+	core, logs := observer.New(zap.WarnLevel)
+	m := w.open(func(c *Config) {
+		c.Templates.GitBase, c.Log = "http://user:secret@127.0.0.1:1/git", zap.New(core)
+	})
+	w.write("t/"+template.FileName, "deps: {/x: {repo: elsewhere}}\n")
+	_, err := m.ResolveTemplate(t.Context(), "t")
+	wantCode(t, err, fserr.EIO, "t/context-template.yml:1", "git base URL")
+	if strings.Contains(err.Error(), "127.0.0.1") {
+		t.Errorf("an address travels: %v", err)
+	}
+	told := logs.FilterMessageSnippet("could not be reached").All()
+	if len(told) != 1 {
+		t.Fatalf("logged %v", logs.All())
+	}
+	if said := told[0].ContextMap()["git"].(string); !strings.Contains(said, "127.0.0.1") || strings.Contains(said, "secret") {
+		t.Errorf("git said %q", said)
 	}
 }

@@ -133,8 +133,14 @@ func Find(src seed.Source, panelID string) (name string, found bool, err error) 
 	switch fserr.CodeOf(err) {
 	case 0:
 		return name, true, nil
-	case fserr.ENOENT, fserr.ENOTDIR, fserr.EINVAL:
+	case fserr.ENOENT, fserr.ENOTDIR, fserr.EINVAL, fserr.ELOOP, fserr.ENAMETOOLONG:
 		return "", false, nil
+	}
+	var e *fserr.Error
+	if errors.As(err, &e) {
+		told := *e
+		told.Hint = "name the panel's context_id, or a template, and none is looked for"
+		err = &told
 	}
 	return "", false, err
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // scratch is an empty bare repository of our own. Every git runs with it as its
@@ -112,9 +114,20 @@ func (g gitRunner) run(ctx context.Context, timeout time.Duration, args ...strin
 	cmd := g.command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = out, stderr
 	if err := cmd.Run(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return nil, notStarted(err)
+		}
 		return nil, gitError(ctx, args[0], err, stderr)
 	}
 	return out.Bytes(), nil
+}
+
+// notStarted says that there is no git, which is nobody's fault but the server's.
+func notStarted(err error) error {
+	if !errors.Is(err, exec.ErrNotFound) {
+		return err
+	}
+	return &fserr.Error{Code: fserr.EOPNOTSUPP, Err: err, Detail: "the server has no git", Hint: "install git in the server's PATH"}
 }
 
 // gitError tells of a git that failed. The context's end counts before what it has caused.

@@ -51,7 +51,10 @@ func (o *objects) start() error {
 		return err
 	}
 	o.out = bufio.NewReaderSize(out, 64<<10)
-	return o.cmd.Start()
+	if err := o.cmd.Start(); err != nil {
+		return notStarted(err)
+	}
+	return nil
 }
 
 // close ends it, whatever it is doing: it only reads.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -25,6 +26,9 @@ func (r *remoteRepo) source() string { return r.name }
 
 // failed says that the other end, or the way there, did not do its part.
 func (r *remoteRepo) failed(what string, err error) error {
+	if errors.Is(err, exec.ErrNotFound) {
+		return err
+	}
 	code := fserr.CodeOf(err)
 	hint := "check the repository's name, the git base URL and the server's credentials"
 	if errors.Is(err, context.DeadlineExceeded) {

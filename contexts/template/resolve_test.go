@@ -187,6 +187,14 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q: got %q %v %v, want %q", id, name, found, err, want)
 		}
 	}
-	_, _, err := Find(src, "../x")
-	w.refusedAs(err, fserr.EACCES, "out of the workspace")
+	must(t, os.Symlink("../..", w.in("out")))
+	must(t, os.Symlink("loop", w.in("loop")))
+	if _, found, err := Find(src, "loop"); found || err != nil {
+		t.Errorf("a loop of links: %v, %v", found, err)
+	}
+	w.template(".contexts/ctx_a", "deps: {}")
+	for id, says := range map[string]string{"../x": "out of the workspace", "out/x": "denied", ".contexts/ctx_a": "among the contexts"} {
+		_, _, err := Find(src, id)
+		w.refusedAs(err, fserr.EACCES, says, "context_id")
+	}
 }
