@@ -138,3 +138,43 @@ func TestGitBase(t *testing.T) {
 		t.Error("a start that failed left server.json")
 	}
 }
+
+// TestHostileRepositoryRunsNothing opens a panel of a repository whose configuration, attributes, hooks and filters name a program.
+func TestHostileRepositoryRunsNothing(t *testing.T) {
+	h := newHouse(t, testConfig(t))
+	dir := t.TempDir()
+	sprung, program := filepath.Join(dir, "sprung"), filepath.Join(dir, "program")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\ntouch '"+sprung+"'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h.write("tools/.gitattributes", "* filter=evil diff=evil text eol=crlf ident export-subst\n")
+	h.write("tools/tools.txt", "$Id$\n")
+	h.commit("tools")
+	config := "[core]\n\tfsmonitor = " + program + "\n\thooksPath = hooks\n\tsshCommand = " + program + "\n[filter \"evil\"]\n\tsmudge = " + program +
+		"\n\tclean = " + program + "\n\trequired = true\n[uploadpack]\n\tpackObjectsHook = " + program + "\n[alias]\n\tcat-file = !" + program + "\n"
+	f, err := os.OpenFile(h.in("tools/.git/config"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(config); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	for _, hook := range []string{"post-checkout", "post-index-change", "reference-transaction"} {
+		if err := os.WriteFile(h.in("tools/.git/hooks/"+hook), []byte("#!/bin/sh\nexec "+program+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.careless("status")
+	if err := os.Remove(sprung); err != nil {
+		t.Fatalf("the trap is not armed: %v", err)
+	}
+	h.template("p", "deps: {/t: {repo: tools, ref: main}}")
+	h.serve() // a start asks for the state of the workspace's repositories
+	h.wants(h.open(&ctxfsv1.OpenPanelRequest{PanelId: "p"}), map[string]string{
+		"/t/tools.txt": "$Id$\n", "/t/.gitattributes": "* filter=evil diff=evil text eol=crlf ident export-subst\n",
+	})
+	h.open(&ctxfsv1.OpenPanelRequest{PanelId: "w"}) // so does a copy of the workspace
+	if _, err := os.Stat(sprung); err == nil {
+		t.Error("the repository's program ran")
+	}
+}
