@@ -29,6 +29,8 @@ type Config struct {
 	Seed seed.Options
 	// Templates says where templates find their repositories.
 	Templates TemplateOptions
+	// Quota bounds each context.
+	Quota Quota
 	// DiskReserve is how many bytes a seeding must leave free; 0 means none.
 	DiskReserve int64
 	// Pool is how many ready copies of the workspace are kept, for drivers whose contexts are plain folders; 0 means none.

@@ -90,6 +90,8 @@ type Access struct {
 	Root rootfs.Root
 	// Generation rises when the folder is replaced.
 	Generation uint64
+	id         ID
+	account    *account
 	release    func()
 	released   atomic.Bool
 	closing    context.Context //nolint:containedctx // it is the signal, not a call's
@@ -113,6 +115,15 @@ func (a *Access) Closing() context.Context {
 		return context.Background()
 	}
 	return a.closing
+}
+
+// Charge must be asked before up to so many bytes of content are written, or so many files, directories and links
+// are made; EDQUOT when the context would have too much.
+func (a *Access) Charge(bytes, entries int64) error {
+	if a.account == nil {
+		return nil
+	}
+	return a.account.charge(a.id, bytes, entries)
 }
 
 // Release closes the gate again. Only its first call does something.

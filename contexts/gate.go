@@ -26,6 +26,8 @@ type gate struct {
 	// folder identifies the directory that root holds.
 	folder  os.FileInfo
 	checked atomic.Int64
+	// account is nil when nothing bounds the context.
+	account *account
 	// noted is when the last use was written down.
 	noted atomic.Int64
 	// leaving are what ends a Read and a Write, made once: a method value is an allocation.
@@ -181,7 +183,9 @@ func (m *Manager) Acquire(ctx context.Context, id ID, use Use) (*Access, error) 
 	if err != nil {
 		return nil, err
 	}
-	return NewAccess(g.root, g.generation, g.leaving[use]).ClosingWith(closing), nil
+	a := NewAccess(g.root, g.generation, g.leaving[use]).ClosingWith(closing)
+	a.account, a.id = g.account, id
+	return a, nil
 }
 
 // enter lets the caller in, who must leave; closing is as of Access.Closing.
@@ -313,6 +317,9 @@ func (m *Manager) openGate(ctx context.Context, rec metadata.Context) (*gate, er
 	}
 	now := m.cfg.now()
 	g := newGate(root, rec.Generation, folder, now)
+	if _, dir, err := m.held(rec); err == nil {
+		g.account = m.accountOf(dir)
+	}
 	if err := m.putGate(id, g); err != nil {
 		_ = root.Close() // unused
 		return nil, err

@@ -42,23 +42,32 @@ func (m *Manager) Sizes(ctx context.Context, id ID) (Sizes, error) {
 // diskBlock is the unit of Stat.Blocks, in bytes (stat(2)).
 const diskBlock = 512
 
-// diskUse returns what a directory takes with all that it holds, a file with several names once; 0 when it is
-// not there. What is removed meanwhile, or closed to this server (as the kernel's work directory is to who is not root), does not count.
+// diskUse returns the bytes of usage.
 func diskUse(ctx context.Context, dir string) (int64, error) {
+	u, err := usage(ctx, dir)
+	return u.bytes, err
+}
+
+// diskUsage is what a directory takes with all that it holds.
+type diskUsage struct{ bytes, entries int64 }
+
+// usage measures a directory, a file with several names once; one that is not there takes nothing. What is removed
+// meanwhile, or closed to this server (as the kernel's work directory is to who is not root), does not count.
+func usage(ctx context.Context, dir string) (diskUsage, error) {
 	root, err := rootfs.Open(dir, rootfs.Options{})
 	if fserr.CodeOf(err) == fserr.ENOENT {
-		return 0, nil
+		return diskUsage{}, nil
 	}
 	if err != nil {
-		return 0, err
+		return diskUsage{}, err
 	}
 	defer func() { _ = root.Close() }()
 	st, err := root.Lstat("/")
 	if err != nil {
-		return 0, err
+		return diskUsage{}, err
 	}
 	type file struct{ dev, ino uint64 }
-	total, counted := st.Blocks, map[file]bool{}
+	u, counted := diskUsage{bytes: st.Blocks * diskBlock}, map[file]bool{}
 	err = root.Walk(ctx, ".", rootfs.WalkOptions{Stats: true}, func(_ string, e rootfs.Entry, err error) error {
 		if err != nil || e.Stat == nil {
 			return gone(err)
@@ -70,10 +79,11 @@ func diskUse(ctx context.Context, dir string) (int64, error) {
 			}
 			counted[key] = true
 		}
-		total += e.Stat.Blocks
+		u.bytes += e.Stat.Blocks * diskBlock
+		u.entries++
 		return nil
 	})
-	return total * diskBlock, err
+	return u, err
 }
 
 // gone passes over what was removed while a directory was read, and what may not be.

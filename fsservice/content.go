@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -42,7 +43,7 @@ func (s *Service) OpenContent(ctx context.Context, req *ctxfsv1.ReadStreamReques
 	}
 	length := max(0, min(r.end, st.Size)-r.off)
 	if length > 0 {
-		if err := src.do(ctx, reads, func() error { return readable(src.file, r.off) }); err != nil {
+		if err := src.do(ctx, reads, func(*contexts.Access) error { return readable(src.file, r.off) }); err != nil {
 			src.close()
 			return nil, fail(err, "read", path, "")
 		}
@@ -68,7 +69,7 @@ func (c *Content) Part(ctx context.Context, n int64) (*Part, error) {
 	if n = min(n, c.Length); n == 0 {
 		return nil, nil
 	}
-	if err := c.src.do(ctx, reads, func() error { return nil }); err != nil {
+	if err := c.src.do(ctx, reads, func(*contexts.Access) error { return nil }); err != nil {
 		return nil, fail(err, "read", c.path, "")
 	}
 	p := &Part{file: c.src.file, off: c.off, Left: n}
@@ -157,9 +158,12 @@ func (w *sink) take(ctx context.Context, body io.Reader) (total int64, err error
 			more, read = fill((*buf)[n:], body)
 			n += more
 		}
-		err := w.do(ctx, writes, func() error {
+		err := w.do(ctx, writes, func(a *contexts.Access) error {
 			if n == 0 {
 				return nil
+			}
+			if err := a.Charge(int64(n), 0); err != nil {
+				return err
 			}
 			done, err := w.write([][]byte{(*buf)[:n]})
 			total += int64(done)

@@ -59,7 +59,9 @@ func (s *Service) copyNew(c *call) (rootfs.CopyReport, error) {
 		lock.RLock()
 		defer lock.RUnlock()
 	}
-	return rootfs.CopyTree(c, c.root, c.path, c.root, c.dest, rootfs.CopyOptions{ErrorOnExist: true, Dereference: true, NonRecursive: true})
+	return rootfs.CopyTree(c, c.root, c.path, c.root, c.dest, rootfs.CopyOptions{
+		ErrorOnExist: true, Dereference: true, NonRecursive: true, Admit: c.admit,
+	})
 }
 
 // existsAlready is EEXIST when that is why a copy that must be new was refused:
@@ -150,7 +152,7 @@ func cpOptions(c *call, req *ctxfsv1.CpRequest) (rootfs.CopyOptions, error) {
 	force := (req.Force == nil || req.GetForce()) && !exclusive
 	opts := rootfs.CopyOptions{
 		Overwrite: force, ErrorOnExist: !force && (req.GetErrorOnExist() || exclusive),
-		Dereference: req.GetDereference(), PreserveTimestamps: req.GetPreserveTimestamps(),
+		Dereference: req.GetDereference(), PreserveTimestamps: req.GetPreserveTimestamps(), Admit: c.admit,
 		NonRecursive: !req.GetRecursive(),
 	}
 	if !req.GetVerbatimSymlinks() {

@@ -3,6 +3,7 @@ package fsservice
 import (
 	"context"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
 	"github.com/ctxfs/ctxfs/panels"
@@ -12,6 +13,7 @@ import (
 type handleCall struct {
 	context.Context
 	id     panels.Identity
+	access *contexts.Access
 	handle *handles.Handle
 }
 
@@ -39,7 +41,7 @@ func useHandle[T any](ctx context.Context, s *Service, w access, req fdRequest, 
 		return none, err
 	}
 	defer a.Release()
-	return f(&handleCall{ctx, id, h})
+	return f(&handleCall{ctx, id, a, h})
 }
 
 // hold looks the caller's handle up and keeps it open until release.

@@ -27,6 +27,11 @@ func (s *Service) Open(ctx context.Context, req *ctxfsv1.OpenRequest) (*ctxfsv1.
 		if err != nil {
 			return nil, err
 		}
+		if flags.Flags&rootfs.O_CREAT != 0 {
+			if err := c.access.Charge(0, 1); err != nil {
+				return nil, err
+			}
+		}
 		instance, err := s.openInstance(c.id, req.GetClientInstance())
 		if err != nil {
 			return nil, err
@@ -224,6 +229,9 @@ func (c *handleCall) within(off, n int64) (int64, error) {
 // after is the handle's own position then, nil when the write did not use it.
 func (c *handleCall) write(p *int64, buffers ...[]byte) (done int64, after *int64, err error) {
 	off, own, err := position(p)
+	if err == nil {
+		err = c.access.Charge(length(buffers), 0)
+	}
 	if err != nil {
 		return 0, nil, err
 	}
@@ -242,6 +250,14 @@ func (c *handleCall) write(p *int64, buffers ...[]byte) (done int64, after *int6
 	}
 	off, err = c.handle.File.Seek(0, io.SeekCurrent)
 	return done, &off, err
+}
+
+// length is how many bytes buffers have together.
+func length(buffers [][]byte) (n int64) {
+	for _, b := range buffers {
+		n += int64(len(b))
+	}
+	return n
 }
 
 func (c *handleCall) writeBy(put func([]byte) (int, error), buffers [][]byte) (done int64, err error) {

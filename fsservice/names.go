@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strings"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -39,6 +40,9 @@ func (s *Service) Symlink(ctx context.Context, req *ctxfsv1.SymlinkRequest) (*ct
 		return nil, fail(err, "symlink", "", "")
 	}
 	return onTwoPaths(ctx, s, "symlink", symlinkRequest{req}, func(c *call) (*ctxfsv1.SymlinkResponse, error) {
+		if err := c.access.Charge(0, 1); err != nil {
+			return nil, err
+		}
 		return &ctxfsv1.SymlinkResponse{}, c.root.Symlink(c.path, c.dest)
 	})
 }
@@ -87,6 +91,9 @@ func (s *Service) Mkdir(ctx context.Context, req *ctxfsv1.MkdirRequest) (*ctxfsv
 	return onPath(ctx, s, "mkdir", writes, req, func(c *call) (*ctxfsv1.MkdirResponse, error) {
 		number, octal := mkdirForm(req)
 		mode, err := newMode(number, octal, 0o777)
+		if err == nil {
+			err = c.access.Charge(0, 1+int64(strings.Count(c.path, "/")))
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -124,6 +131,9 @@ func (s *Service) Mkdtemp(ctx context.Context, req *ctxfsv1.MkdtempRequest) (*ct
 		return nil, fail(err, "mkdtemp", "", "")
 	}
 	return onPath(ctx, s, "mkdtemp", writes, prefixRequest{req}, func(c *call) (*ctxfsv1.MkdtempResponse, error) {
+		if err := c.access.Charge(0, 1); err != nil {
+			return nil, err
+		}
 		made, err := c.makeTemp()
 		if err != nil {
 			return nil, at(err, "mkdtemp", c.path+"XXXXXX")

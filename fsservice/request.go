@@ -168,12 +168,21 @@ func wirePath(p string) (text string, raw []byte) {
 type call struct {
 	context.Context
 	id         panels.Identity
+	access     *contexts.Access
 	root       rootfs.Root
 	generation uint64
 	// closing ends when somebody wants to delete the context.
 	closing context.Context
 	// path and dest as the request names them.
 	path, dest string
+}
+
+// admit asks whether the context may hold a further entry that is copied.
+func (c *call) admit(st rootfs.Stat) error {
+	if st.Type() != rootfs.TypeFile {
+		return c.access.Charge(0, 1)
+	}
+	return c.access.Charge(st.Size, 1)
 }
 
 // openStat opens the call's path and tells what it found.
@@ -213,7 +222,7 @@ func run[T any](ctx context.Context, s *Service, ctxID string, w access, c *call
 			return none, err
 		}
 	}
-	c.Context, c.id, c.root, c.generation, c.closing = ctx, id, a.Root, a.Generation, a.Closing()
+	c.Context, c.id, c.access, c.root, c.generation, c.closing = ctx, id, a, a.Root, a.Generation, a.Closing()
 	return f(c)
 }
 

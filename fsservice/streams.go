@@ -32,13 +32,13 @@ type source struct {
 }
 
 // do runs f behind the gate.
-func (o *source) do(ctx context.Context, w access, f func() error) error {
+func (o *source) do(ctx context.Context, w access, f func(*contexts.Access) error) error {
 	a, err := o.s.reacquire(ctx, o.context, o.generation, w)
 	if err != nil {
 		return err
 	}
 	defer a.Release()
-	return f()
+	return f(a)
 }
 
 // openSource opens a path, or holds a handle.
@@ -142,7 +142,7 @@ func send(stream grpc.ServerStream, m *codec.Outgoing) error {
 }
 
 func (r *chunks) begin(ctx context.Context, src *source) (st rootfs.Stat, err error) {
-	err = src.do(ctx, reads, func() error {
+	err = src.do(ctx, reads, func(*contexts.Access) error {
 		if st, err = src.file.Stat(); err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func (r *chunks) next(ctx context.Context, src *source) (chunk mem.Buffer, err e
 		n = min(n, max(left, probeChunk))
 	}
 	buf, got := src.s.buffers.Get(int(n)), 0
-	err = src.do(ctx, reads, func() (err error) {
+	err = src.do(ctx, reads, func(*contexts.Access) (err error) {
 		got, err = r.read(src.file, *buf)
 		return err
 	})

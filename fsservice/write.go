@@ -38,6 +38,9 @@ func (s *Service) WriteFile(ctx context.Context, req *ctxfsv1.WriteFileRequest) 
 		if err != nil {
 			return nil, err
 		}
+		if err := c.access.Charge(int64(len(w.data)), 1); err != nil {
+			return nil, err
+		}
 		if req.GetAtomic() {
 			err = c.writeAtomic(w)
 		} else {
@@ -87,6 +90,9 @@ func (s *Service) AppendFile(ctx context.Context, req *ctxfsv1.AppendFileRequest
 	}
 	return onPath(ctx, s, "open", writes, req, func(c *call) (*ctxfsv1.AppendFileResponse, error) {
 		w, err := appendFileContent(req)
+		if err == nil {
+			err = c.access.Charge(int64(len(w.data)), 1)
+		}
 		if err != nil {
 			return nil, err
 		}

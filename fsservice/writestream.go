@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
@@ -59,7 +60,7 @@ func (w *sink) all(ctx context.Context, flush bool, take func() (int64, error)) 
 	defer w.close()
 	n, err := take()
 	if err == nil {
-		err = w.do(ctx, writes, func() error { return w.finish(flush) })
+		err = w.do(ctx, writes, func(*contexts.Access) error { return w.finish(flush) })
 	}
 	if err != nil {
 		w.abort()
@@ -108,6 +109,9 @@ func (s *Service) openSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen) (
 	return run(ctx, s, open.GetContextId(), writes, &call{path: path}, func(c *call) (*sink, error) {
 		flags, mode, err := sinkForm(open)
 		if err != nil {
+			return nil, err
+		}
+		if err := c.access.Charge(0, 1); err != nil {
 			return nil, err
 		}
 		w := &sink{source: source{s: s, context: c.id.Context, generation: c.generation}}
@@ -205,8 +209,12 @@ func (w *sink) receive(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequ
 		if msg.GetOpen() != nil {
 			return total, invalid("a WriteStream has one open, its first message")
 		}
-		err = w.do(stream.Context(), writes, func() error {
-			n, err := w.put(stream.Context(), in.Pieces(msg.GetData()))
+		err = w.do(stream.Context(), writes, func(a *contexts.Access) error {
+			pieces := in.Pieces(msg.GetData())
+			if err := a.Charge(int64(pieces.Len()), 0); err != nil {
+				return err
+			}
+			n, err := w.put(stream.Context(), pieces)
 			total += n
 			return err
 		})

@@ -246,6 +246,8 @@ const (
 type CopyOptions struct {
 	// Skip leaves an entry (and what is below it) out; rel is relative to src. May be nil.
 	Skip func(rel string, e Entry) bool
+	// Admit is asked before each entry is copied, from one goroutine; an error ends the copy. May be nil.
+	Admit func(src Stat) error
 	// Progress is told now and then, from one goroutine at a time. May be nil.
 	Progress func(CopyProgress)
 	// Overwrite replaces existing files (never directories by files or the reverse:

@@ -81,6 +81,9 @@ func (c *copier) top(to treeRoot, dst string) error {
 	if err != nil {
 		return err
 	}
+	if err := c.admit(st); err != nil {
+		return err
+	}
 	if !st.IsDir() {
 		return c.topFile(st, to, dst)
 	}

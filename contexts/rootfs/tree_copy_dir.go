@@ -180,10 +180,20 @@ func (c *copier) entry(l *copyLevel, e Entry) error {
 		}
 		followed = true
 	}
+	if err := c.admit(st); err != nil {
+		return err
+	}
 	if st.IsDir() {
 		return c.descend(rel, e.Name, followed)
 	}
 	return c.leaf(l, rel, e.Name, st, followed)
+}
+
+func (c *copier) admit(st Stat) error {
+	if c.opts.Admit == nil {
+		return nil
+	}
+	return c.opts.Admit(st)
 }
 
 // sourcePath is rel as a path in the source's tree.

@@ -1,0 +1,102 @@
+package contexts
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Quota bounds what one context takes by itself, about: in between two measurements what is written counts as
+// if it took new space, so that a context is refused a little early rather than late. What other
+// programs write is seen when the context is measured. 0 means no bound.
+type Quota struct {
+	// Bytes is what it takes on disk, Entries how many files, directories and links it has. With a driver
+	// that mounts, what the context reads of its layer does not count.
+	Bytes, Entries int64
+}
+
+// unmeasured is the part of a quota that a context may take before it is measured for the first time since it was
+// opened: measuring reads all of its directories, which most contexts are spared.
+const unmeasured = 16
+
+// measureShare bounds how much of the time a context at its limit is measured: one part in so many.
+const measureShare = 20
+
+// account is what is known of what a context takes.
+type account struct {
+	quota   Quota
+	measure func() (diskUsage, error)
+	now     func() time.Time
+	// bytes and entries are at least what was taken since the account was opened; once measured, at least all.
+	bytes, entries atomic.Int64
+	// soft are the sums up to which nobody looks closer.
+	softBytes, softEntries atomic.Int64
+
+	mu sync.Mutex
+	// notBefore is when the context may be measured again.
+	notBefore time.Time
+}
+
+func newAccount(q Quota, now func() time.Time, measure func() (diskUsage, error)) *account {
+	if q.Bytes <= 0 && q.Entries <= 0 {
+		return nil
+	}
+	a := &account{quota: q, measure: measure, now: now}
+	a.softBytes.Store(q.Bytes / unmeasured)
+	a.softEntries.Store(q.Entries / unmeasured)
+	return a
+}
+
+// charge adds what is about to be written; EDQUOT when it is too much.
+func (a *account) charge(id ID, bytes, entries int64) error {
+	b, e := a.bytes.Add(bytes), a.entries.Add(entries)
+	if a.within(b, e, a.softBytes.Load(), a.softEntries.Load()) {
+		return nil
+	}
+	if a.look(bytes, entries) {
+		return nil
+	}
+	b, e = a.bytes.Add(-bytes), a.entries.Add(-entries)
+	what := fmt.Sprintf("%s of %s", seed.Size(b), seed.Size(a.quota.Bytes))
+	if a.within(b+bytes, 0, a.quota.Bytes, 0) {
+		what = fmt.Sprintf("%s of %s files and directories", seed.Count(e), seed.Count(a.quota.Entries))
+	}
+	return &fserr.Error{
+		Code: fserr.EDQUOT, Detail: fmt.Sprintf("context '%s' has about %s", id, what),
+		Hint: "remove files that are not needed; the operator sets --context-max-bytes and --context-max-entries",
+	}
+}
+
+func (a *account) within(bytes, entries, maxBytes, maxEntries int64) bool {
+	return (a.quota.Bytes <= 0 || bytes <= maxBytes) && (a.quota.Entries <= 0 || entries <= maxEntries)
+}
+
+// look measures, if that is due, and tells whether there is room for what was charged but is not written yet.
+func (a *account) look(bytes, entries int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	begun := a.now()
+	if !begun.Before(a.notBefore) {
+		before, beforeEntries := a.bytes.Load(), a.entries.Load()
+		use, err := a.measure()
+		if err == nil { // else what is known stands
+			// What was added meanwhile counts in any case.
+			a.bytes.Add(use.bytes - before + bytes)
+			a.entries.Add(use.entries - beforeEntries + entries)
+			a.softBytes.Store(a.quota.Bytes)
+			a.softEntries.Store(a.quota.Entries)
+		}
+		a.notBefore = a.now().Add(max(time.Second, measureShare*a.now().Sub(begun)))
+	}
+	return a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries)
+}
+
+// accountOf opens the account of a context.
+func (m *Manager) accountOf(dir string) *account {
+	return newAccount(m.cfg.Quota, m.cfg.now, func() (diskUsage, error) { return usage(context.Background(), dir) })
+}

@@ -1,0 +1,100 @@
+package contexts
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// measured is an account whose measurements a test says.
+type measured struct {
+	*account
+	use   diskUsage
+	err   error
+	times int
+	clock time.Time
+}
+
+func newMeasured(q Quota) *measured {
+	m := &measured{clock: time.Unix(1e9, 0)}
+	m.account = newAccount(q, func() time.Time { return m.clock }, func() (diskUsage, error) {
+		m.times++
+		return m.use, m.err
+	})
+	return m
+}
+
+func (m *measured) charges(t *testing.T, bytes, entries int64, code fserr.Code, says string) {
+	t.Helper()
+	err := m.charge("ctx_a", bytes, entries)
+	if code == 0 {
+		if err != nil {
+			t.Errorf("%d bytes, %d entries: %v", bytes, entries, err)
+		}
+		return
+	}
+	wantCode(t, err, code, says)
+}
+
+func (m *measured) wantMeasured(t *testing.T, times int) {
+	t.Helper()
+	if m.times != times {
+		t.Errorf("measured %d times, want %d", m.times, times)
+	}
+}
+
+func TestQuota(t *testing.T) {
+	if newAccount(Quota{}, time.Now, nil) != nil {
+		t.Error("no quota has an account")
+	}
+	m := newMeasured(Quota{Bytes: 1600, Entries: 160})
+	m.use = diskUsage{bytes: 1000, entries: 50}
+	m.charges(t, 100, 10, 0, "")
+	m.wantMeasured(t, 0) // a sixteenth is nobody's business
+	m.charges(t, 1, 0, 0, "")
+	m.wantMeasured(t, 1)
+	// 1,000 are there, and what was charged comes to it.
+	m.charges(t, 599, 0, 0, "")
+	m.wantMeasured(t, 1)
+	m.charges(t, 1, 0, fserr.EDQUOT, "has about 1.6 KiB of 1.6 KiB")
+	m.wantMeasured(t, 1) // it was measured just now
+	m.clock = m.clock.Add(time.Minute)
+	m.use.bytes = 1600
+	m.charges(t, 1, 0, fserr.EDQUOT, "1.6 KiB")
+	m.charges(t, 1, 0, fserr.EDQUOT, "1.6 KiB")
+	m.wantMeasured(t, 2)
+
+	// What was refused is not counted; who removes something may go on.
+	m.clock = m.clock.Add(time.Minute)
+	m.use.bytes = 800
+	m.charges(t, 800, 0, 0, "")
+	m.wantMeasured(t, 3)
+	m.charges(t, 0, 110, 0, "")
+	m.charges(t, 0, 1, fserr.EDQUOT, "160 of 160 files and directories")
+
+	// What cannot be measured stands as it is known.
+	m.clock, m.err = m.clock.Add(time.Minute), errors.New("no")
+	m.charges(t, 1, 0, fserr.EDQUOT, "")
+	m.wantMeasured(t, 4)
+}
+
+func TestQuotaOfAContext(t *testing.T) {
+	w := newWorkspace(t)
+	w.fill("app", 60)
+	w.repo("app")
+	m := w.open(func(c *Config) { c.Quota = Quota{Bytes: 1 << 20, Entries: 1000} })
+	ensure(t, m, "ctx_a")
+	ensure(t, m, "ctx_b")
+	a, err := m.Acquire(t.Context(), "ctx_a", Write)
+	must(t, err)
+	defer a.Release()
+	wantCode(t, a.Charge(1<<20, 0), fserr.EDQUOT, "--context-max-bytes") // 60 files are there
+	must(t, a.Charge(1<<18, 1))
+	wantCode(t, a.Charge(0, 1000), fserr.EDQUOT, "files and directories")
+	b, err := m.Acquire(t.Context(), "ctx_b", Write)
+	must(t, err)
+	defer b.Release()
+	must(t, b.Charge(1<<18, 0)) // another context's account is its own
+}
