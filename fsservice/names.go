@@ -20,6 +20,9 @@ func (s *Service) Rename(ctx context.Context, req *ctxfsv1.RenameRequest) (*ctxf
 // Link implements FsService.
 func (s *Service) Link(ctx context.Context, req *ctxfsv1.LinkRequest) (*ctxfsv1.LinkResponse, error) {
 	return onTwoPaths(ctx, s, "link", req, func(c *call) (*ctxfsv1.LinkResponse, error) {
+		if err := c.access.Charge(0, 1); err != nil {
+			return nil, err
+		}
 		return &ctxfsv1.LinkResponse{}, c.root.Link(c.path, c.dest)
 	})
 }

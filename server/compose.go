@@ -36,11 +36,12 @@ func (s *Server) compose(context.Context) error {
 	s.auth = &authenticator{panels: p.panels, host: token, bound: &bindings{bind: p.panels.Bind}}
 	p.panels.OnClose(func(panel string) {
 		s.auth.bound.forget(panel)
+		s.calls.limits.forget(panel)
 		s.streams.endPanel(panel)
 		s.closeOwner(panel)
 	})
 	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
-	s.calls.audit = p.audit
+	s.calls.audit, s.calls.limits = p.audit, newPanelLimits(s.cfg, s.metrics.rejected)
 	buffers, handed := codec.NewPool(), newHandedConns()
 	s.fs = fsservice.New(fsservice.Config{
 		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit, Buffers: buffers,

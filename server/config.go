@@ -40,6 +40,15 @@ type Config struct {
 	// HandlesPerPanel and HandlesTotal bound the open handles.
 	HandlesPerPanel int `koanf:"handles_per_panel"`
 	HandlesTotal    int `koanf:"handles_total"`
+	// ContextMaxBytes and ContextMaxEntries bound, about, what one context takes by itself; 0 means no bound.
+	ContextMaxBytes   Size  `koanf:"context_max_bytes"`
+	ContextMaxEntries int64 `koanf:"context_max_entries"`
+	// InFlightPerPanel bounds the operations that one panel has under way, SessionsPerPanel its sessions and holds,
+	// WatchesPerPanel its watches; OperationsPerSecond those that it may begin. 0 means no bound.
+	InFlightPerPanel    int `koanf:"in_flight_per_panel"`
+	SessionsPerPanel    int `koanf:"sessions_per_panel"`
+	WatchesPerPanel     int `koanf:"watches_per_panel"`
+	OperationsPerSecond int `koanf:"operations_per_second"`
 	// LeaseGrace is how long the handles of a client instance outlive its last session or hold.
 	LeaseGrace time.Duration `koanf:"lease_grace"`
 	// Keepalive is how often a silent connection is asked whether it lives; it has a third of that to answer.
@@ -92,6 +101,7 @@ func DefaultConfig() Config {
 		HandlesPerPanel: 1024, HandlesTotal: 8192, TokenTTL: 24 * time.Hour,
 		SeedSelect: string(seed.SelectAll), SeedMaxFiles: seed.DefaultMaxFiles, SeedMaxBytes: seed.DefaultMaxBytes,
 		GitTimeout: time.Minute, GitFetchTimeout: 10 * time.Minute,
+		ContextMaxBytes: 20 << 30, ContextMaxEntries: 2_000_000, InFlightPerPanel: 1024, SessionsPerPanel: 64, WatchesPerPanel: 1024,
 		AuditMaxSize: 64 << 20, AuditKeep: 8,
 		Pool: 2, DiskReserve: 1 << 30, LogLevel: "info", LogFormat: "auto", Metrics: true,
 	}
@@ -122,6 +132,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.Duration("lease-grace", d.LeaseGrace, "how long handles outlive the client that opened them, should it come back")
 	fs.Duration("keepalive", d.Keepalive, "how often a silent connection is asked whether it lives")
 	fs.Duration("token-ttl", d.TokenTTL, "life of a panel's token")
+	limitFlags(fs, d)
 	seedFlags(fs, d)
 	gitFlags(fs, d)
 	fs.String("audit-log", d.AuditLog, "file that gets a line of JSON for every call that may change something")
@@ -135,6 +146,16 @@ func Flags(fs *pflag.FlagSet) {
 	fs.String("ready-file", d.ReadyFile, "file that is written with the address once calls are accepted")
 	fs.Bool("exit-on-stdin-close", d.ExitOnStdinClose, "stop when standard input ends")
 	fs.Bool("allow-chown", d.AllowChown, "let panels give files to other users and groups")
+}
+
+func limitFlags(fs *pflag.FlagSet, d Config) {
+	maxBytes := d.ContextMaxBytes
+	fs.Var(&maxBytes, "context-max-bytes", "what one context may take on disk by itself, about; 0 for no bound")
+	fs.Int64("context-max-entries", d.ContextMaxEntries, "files, directories and links that one context may have by itself, about; 0 for no bound")
+	fs.Int("in-flight-per-panel", d.InFlightPerPanel, "operations that one panel may have under way; 0 for no bound")
+	fs.Int("sessions-per-panel", d.SessionsPerPanel, "sessions that one panel may have; 0 for no bound")
+	fs.Int("watches-per-panel", d.WatchesPerPanel, "watches that one panel may have; 0 for no bound")
+	fs.Int("operations-per-second", d.OperationsPerSecond, "operations that one panel may begin in a second; 0 for no bound")
 }
 
 func seedFlags(fs *pflag.FlagSet, d Config) {

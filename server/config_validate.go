@@ -42,8 +42,17 @@ func (c Config) Validate(origins Origins) error {
 			return bad(number.key, "must be more than zero")
 		}
 	}
-	if c.AuditKeep < 0 {
-		return bad("audit_keep", "must not be negative")
+	for _, number := range []struct {
+		key   string
+		value int64
+	}{
+		{"audit_keep", int64(c.AuditKeep)}, {"context_max_bytes", int64(c.ContextMaxBytes)}, {"context_max_entries", c.ContextMaxEntries},
+		{"in_flight_per_panel", int64(c.InFlightPerPanel)}, {"sessions_per_panel", int64(c.SessionsPerPanel)},
+		{"watches_per_panel", int64(c.WatchesPerPanel)}, {"operations_per_second", int64(c.OperationsPerSecond)},
+	} {
+		if number.value < 0 {
+			return bad(number.key, "must not be negative")
+		}
 	}
 	if c.Pool < 0 {
 		return bad("pool", "must not be negative")

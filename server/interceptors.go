@@ -37,6 +37,8 @@ type interceptors struct {
 	auth    *authenticator
 	metrics *metrics
 	streams *streamTable
+	// limits is nil when there are none.
+	limits *panelLimits
 	// audit is nil when there is none.
 	audit *auditLog
 	// prefix and count make request IDs.
@@ -55,6 +57,8 @@ type call struct {
 	id        panels.Identity
 	start     time.Time
 	requestID string // once it was asked for
+	// counted is where the call counts among its panel's; nil when it does not.
+	counted *atomic.Int64
 	// first is a stream's first message, or the query of an HTTP request.
 	first any
 	// handlePath is the path of the handle that an audited call is about.
@@ -72,6 +76,9 @@ func (i *interceptors) operation(ctx context.Context, op fsservice.OperationInfo
 		}
 		err = i.record(ctx, c, op.Request, resp, err)
 	}()
+	if err := i.limits.enter(c); err != nil {
+		return nil, err
+	}
 	i.audit.begin(c, op.Request)
 	return do(ctx)
 }
@@ -88,6 +95,9 @@ func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServe
 		return nil, err
 	}
 	if err := i.checkSize(req); err != nil {
+		return nil, err
+	}
+	if err := i.limits.enter(c); err != nil {
 		return nil, err
 	}
 	i.audit.begin(c, req)
@@ -112,6 +122,9 @@ func (i *interceptors) around(ctx context.Context, c *call, serve func(context.C
 		err = i.end(ctx, c, c.first, nil, err)
 	}()
 	if c.id, err = i.auth.identify(ctx, c.method); err != nil {
+		return err
+	}
+	if err := i.limits.enter(c); err != nil {
 		return err
 	}
 	return i.streams.run(panels.WithIdentity(ctx, c.id), c.id, func(ctx context.Context) (err error) {
@@ -174,6 +187,7 @@ func (i *interceptors) end(ctx context.Context, c *call, req, resp any, err erro
 // record counts and logs a call and returns its error as the status that travels.
 func (i *interceptors) record(ctx context.Context, c *call, req, resp any, err error) error {
 	i.metrics.inFlight.Dec()
+	i.limits.leave(c)
 	err = fserrpb.ToStatus(err)
 	took := time.Since(c.start)
 	i.metrics.observe(c, err, took)

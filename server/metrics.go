@@ -127,7 +127,12 @@ func (m *metrics) observe(c *call, err error, took time.Duration) {
 func limitOf(method string, code fserr.Code) string {
 	switch code {
 	case fserr.EMFILE:
+		if method == ctxfsv1.FsService_Session_FullMethodName || method == ctxfsv1.FsService_Hold_FullMethodName || method == ctxfsv1.FsService_Watch_FullMethodName {
+			return "" // counted where it is refused
+		}
 		return "handles"
+	case fserr.EDQUOT:
+		return "context_size"
 	case fserr.EFBIG:
 		switch method {
 		case ctxfsv1.FsService_ReadFile_FullMethodName, ctxfsv1.FsService_Readdir_FullMethodName:
