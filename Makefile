@@ -69,6 +69,10 @@ bench-peers: ## Installs what the peers in Node need, the npm client among them;
 	  npm --prefix client/ts ci --no-audit --no-fund --loglevel=error && npm --prefix client/ts run --silent build; \
 	fi
 
+.PHONY: attack
+attack: need-git ## Attacks a real server: every path by every way, and each race for ATTACKTIME (30s; about 40 minutes in all)
+	ATTACKTIME=$(or $(ATTACKTIME),30s) $(GO) test -v -count=1 -timeout 90m ./internal/attack
+
 .PHONY: fuzz
 fuzz: ## Fuzzes each parser of untrusted input for FUZZTIME (30s)
 	scripts/fuzz $(or $(FUZZTIME),30s)

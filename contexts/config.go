@@ -44,6 +44,9 @@ type Config struct {
 	Owner      *rootfs.Owner
 	// Version is written into FORMAT and named when the state is too new.
 	Version string
+	// OpenRoot opens a context's folder; nil means rootfs.Open. Tests of what panels can reach choose
+	// the implementation by it.
+	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
 
 	// onPhase is told of each step of a seeding, so that tests can stop there.
 	onPhase func(string)
@@ -60,6 +63,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.PoolMaxBytes == 0 {
 		c.PoolMaxBytes = DefaultPoolMaxBytes
+	}
+	if c.OpenRoot == nil {
+		c.OpenRoot = rootfs.Open
 	}
 	if c.now == nil {
 		c.now = time.Now

@@ -311,7 +311,7 @@ func (m *Manager) openGate(ctx context.Context, rec metadata.Context) (*gate, er
 	if err != nil {
 		return nil, missing(id)
 	}
-	root, err := rootfs.Open(m.layout.Folder(id), rootfs.Options{AllowChown: m.cfg.AllowChown, Owner: m.cfg.Owner})
+	root, err := m.cfg.OpenRoot(m.layout.Folder(id), rootfs.Options{AllowChown: m.cfg.AllowChown, Owner: m.cfg.Owner})
 	if err != nil {
 		return nil, contextError(id, "could not be opened", err)
 	}

@@ -63,7 +63,7 @@ func (s *Server) openParts(ctx context.Context) error {
 		Quota:     contexts.Quota{Bytes: int64(s.cfg.ContextMaxBytes), Entries: s.cfg.ContextMaxEntries},
 		Templates: s.cfg.TemplateOptions(), Pool: s.cfg.Pool,
 		Store: &seedingObserver{Store: p.store, seeded: s.metrics.seeded},
-		Log:   s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version,
+		Log:   s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version, OpenRoot: s.deps.OpenRoot,
 	})
 	if err != nil {
 		return err

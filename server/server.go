@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fsservice"
 )
 
@@ -32,6 +33,8 @@ type Deps struct {
 	Stdin io.Reader
 	// Version is written into the state and answered by GetInfo.
 	Version string
+	// OpenRoot is contexts.Config.OpenRoot; nil but in tests.
+	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
 }
 
 // drainTime and stopTime bound the stop: calls that run have drainTime to end,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,19 +49,33 @@ func Git(t testing.TB, dir string, args ...string) {
 // change, which may be nil, alters the settings first.
 func Start(t testing.TB, workspace string, change func(*server.Config)) string {
 	t.Helper()
+	return Run(t, workspace, change, server.Deps{}).Info().Addresses.Target()
+}
+
+// Running is a server that serves.
+type Running struct {
+	*server.Server
+	// Stop ends it before the test does, and waits.
+	Stop func()
+}
+
+// Run is Start with parts of the caller's choice, and gives the server.
+func Run(t testing.TB, workspace string, change func(*server.Config), deps server.Deps) *Running {
+	t.Helper()
 	cfg := server.DefaultConfig()
 	cfg.Workspace, cfg.DiskReserve = workspace, 0
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := server.New(context.Background(), cfg, server.Deps{Version: "0.0.0-test"})
+	deps.Version = "0.0.0-test"
+	s, err := server.New(context.Background(), cfg, deps)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
-	t.Cleanup(func() {
+	r := &Running{Server: s, Stop: sync.OnceFunc(func() {
 		stop()
 		select {
 		case err := <-done:
@@ -70,6 +85,7 @@ func Start(t testing.TB, workspace string, change func(*server.Config)) string {
 		case <-time.After(20 * time.Second):
 			t.Error("the server did not stop")
 		}
-	})
-	return s.Info().Addresses.Target()
+	})}
+	t.Cleanup(r.Stop)
+	return r
 }

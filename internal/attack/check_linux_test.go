@@ -1,0 +1,258 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// leak records what must not be.
+func (w *world) leak(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.leaks) < 20 {
+		w.leaks = append(w.leaks, fmt.Sprintf(format, args...))
+	}
+}
+
+// takeLeaks returns what was found since it was asked last.
+func (w *world) takeLeaks() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := w.leaks
+	w.leaks = nil
+	return found
+}
+
+func (w *world) leaking() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.leaks) > 0
+}
+
+// checkBytes looks for what must not leave in what left.
+func (w *world) checkBytes(what string, data []byte) {
+	for needle, is := range w.needles {
+		if bytes.Contains(data, []byte(needle)) {
+			w.leak("%s carries %s: %.300q", what, is, data)
+		}
+	}
+}
+
+// checkReply looks into a message, as it is on the wire, and at the identities of files in it.
+func (w *world) checkReply(what string, m proto.Message) {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		w.leak("%s: %v", what, err)
+		return
+	}
+	w.checkBytes(what, data)
+	w.checkStats(what, m.ProtoReflect())
+}
+
+// checkStats looks for attributes of a file that lies outside.
+func (w *world) checkStats(what string, m protoreflect.Message) {
+	if st, ok := m.Interface().(*ctxfsv1.Stat); ok {
+		if name, outside := w.before.ids[fileID{st.GetDev(), st.GetIno()}]; outside {
+			w.leak("%s tells the attributes of %s", what, name)
+		}
+		return
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Message() == nil || f.IsMap():
+		case f.IsList():
+			for i := range v.List().Len() {
+				w.checkStats(what, v.List().Get(i).Message())
+			}
+		default:
+			w.checkStats(what, v.Message())
+		}
+		return true
+	})
+}
+
+// checkAll is what is checked after every case.
+func (w *world) checkAll(what string) {
+	w.checkLog(what)
+	after := w.snapshot()
+	for _, d := range w.before.diff(after) {
+		w.leak("%s: outside, %s", what, d)
+	}
+	w.checkInside(what)
+	w.checkVictim(what)
+}
+
+func (w *world) checkLog(what string) {
+	for _, line := range w.log.take() {
+		for needle, is := range w.needles {
+			if strings.Contains(line, needle) && (needle != w.base || strings.Contains(line, `"msg":"call"`)) {
+				w.leak("%s: the log carries %s: %.300s", what, is, line)
+			}
+		}
+	}
+}
+
+// checkInside looks for outside content that came into the context.
+func (w *world) checkInside(what string) {
+	err := filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil //nolint:nilerr // what cannot be read has not come in
+		}
+		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(w.secret)) {
+			w.leak("%s: %s has outside content", what, d.Name())
+		}
+		if info, err := d.Info(); err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
+			w.leak("%s: %s is setuid", what, d.Name())
+		}
+		return nil
+	})
+	if err != nil {
+		w.leak("%s: %v", what, err)
+	}
+}
+
+// checkVictim asks another context; a busy machine gets three tries.
+func (w *world) checkVictim(what string) {
+	var err error
+	for range 3 {
+		ctx, cancel := context.WithTimeout(w.victim.ctx, time.Second)
+		_, err = ctxfsv1.NewFsServiceClient(w.cc).Stat(ctx, &ctxfsv1.StatRequest{Path: "/README.md"})
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	w.leak("%s: another context: %v", what, err)
+}
+
+type fileID struct{ dev, ino uint64 }
+
+// snapshot is all that lies outside the attacker's context.
+type snapshot struct {
+	files map[string]string
+	ids   map[fileID]string
+}
+
+// snapshot looks at everything below base but the attacker's context, and what the
+// server itself keeps changing.
+func (w *world) snapshot() snapshot {
+	w.Helper()
+	s := snapshot{files: map[string]string{}, ids: map[fileID]string{}}
+	own := w.in("ws", ".contexts", ".ctxfs")
+	skip := map[string]bool{
+		w.dir: true, filepath.Join(own, "overlay", filepath.Base(w.dir)): true, filepath.Join(own, "locks"): true,
+	}
+	err := filepath.WalkDir(w.base, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case skip[path]:
+			return filepath.SkipDir
+		case filepath.Dir(path) == own && strings.HasPrefix(d.Name(), "ctxfs."):
+			return nil // the database and the socket
+		}
+		return s.add(path, path == own)
+	})
+	if err != nil {
+		w.leak("look outside: %v", err)
+	}
+	return s
+}
+
+func (s snapshot) add(path string, changing bool) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	st, _ := info.Sys().(*syscall.Stat_t)
+	s.ids[fileID{st.Dev, st.Ino}] = path
+	text := fmt.Sprintf("%v %d:%d", info.Mode(), st.Uid, st.Gid)
+	if !changing {
+		text += fmt.Sprintf(" %d %s", info.Size(), info.ModTime())
+	}
+	if info.Mode().IsRegular() {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		text += fmt.Sprintf(" %x", sha256.Sum256(data))
+	}
+	if info.Mode()&os.ModeSymlink != 0 {
+		target, err := os.Readlink(path)
+		if err != nil {
+			return err
+		}
+		text += " -> " + target
+	}
+	s.files[path] = text
+	return nil
+}
+
+func (s snapshot) diff(now snapshot) (found []string) {
+	for path, was := range s.files {
+		if is := now.files[path]; is != was {
+			found = append(found, fmt.Sprintf("%s was %q and is %q", path, was, is))
+		}
+	}
+	for path := range now.files {
+		if _, ok := s.files[path]; !ok {
+			found = append(found, path+" is new")
+		}
+	}
+	return found
+}
+
+// resources is what a process holds.
+type resources struct {
+	descriptors, goroutines int
+	heap                    uint64
+}
+
+// The growth that is none: pools, idle threads' stacks and the like.
+const (
+	spareDescriptors = 4
+	spareGoroutines  = 6
+	spareHeap        = 16 << 20
+)
+
+func (w *world) resources() resources {
+	w.Helper()
+	runtime.GC()
+	fds, err := os.ReadDir("/proc/self/fd")
+	w.must(err)
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return resources{len(fds), runtime.NumGoroutine(), m.HeapAlloc}
+}
+
+// checkResources waits until what a group of cases used was given back.
+func (w *world) checkResources(base resources) {
+	w.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		now := w.resources()
+		if now.descriptors <= base.descriptors+spareDescriptors && now.goroutines <= base.goroutines+spareGoroutines && now.heap <= base.heap+spareHeap {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.Errorf("%s: before %+v, after %+v", w.cfg, base, now)
+			return
+		}
+		runtime.Gosched()
+		time.Sleep(20 * time.Millisecond)
+	}
+}
