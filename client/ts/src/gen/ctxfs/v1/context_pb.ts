@@ -1104,7 +1104,7 @@ export enum GarbageKind {
   CONTEXT = 1,
 
   /**
-   * A layer that no context stands on.
+   * A layer, of the workspace or of a template, that no context stands on.
    *
    * @generated from enum value: GARBAGE_KIND_LAYER = 2;
    */
