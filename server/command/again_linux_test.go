@@ -126,17 +126,21 @@ func (p *person) must(err error) {
 // ended waits for both processes, and returns the exit code of the one that was started.
 func (r *running) ended() int {
 	r.Helper()
-	_, err := io.Copy(io.Discard, r.out) // both hold the other end
+	end := []unix.PollFd{{Fd: int32(r.pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(end, 20_000)
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Poll(end, 20_000)
+	}
+	if n != 1 {
+		r.Errorf("the server is left: %v", errors.Join(err, syscall.Kill(r.pid, syscall.SIGKILL)))
+	}
+	r.must(unix.Close(r.pidfd))
+	_, err = io.Copy(io.Discard, r.out) // both held the other end
 	r.must(err)
 	var exit *exec.ExitError
 	if err := r.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		r.Fatal(err)
 	}
-	end := []unix.PollFd{{Fd: int32(r.pidfd), Events: unix.POLLIN}}
-	if n, err := unix.Poll(end, 20_000); n != 1 {
-		r.Errorf("the server is left: %v", err)
-	}
-	r.must(unix.Close(r.pidfd))
 	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(mounts), r.dir+"/ws") {
 		r.Errorf("a mount can be seen: %v\n%s", err, mounts)
 	}

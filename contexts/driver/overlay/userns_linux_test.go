@@ -203,3 +203,19 @@ func TestUserNSLinkShowsTwoInodes(t *testing.T) {
 	must(t, d.Unmount(t.Context(), p.Folder, false))
 	openAll(t, p.State)
 }
+
+// TestUserNSWorkDirectoryIsClosed holds what docs/drivers.md says of removing a state by hand.
+func TestUserNSWorkDirectoryIsClosed(t *testing.T) {
+	d := inside(t, Options{})
+	p := placeOf(t, d)
+	must(t, d.Mount(t.Context(), p))
+	must(t, os.Remove(filepath.Join(p.Folder, "file")))
+	must(t, d.Unmount(t.Context(), p.Folder, false))
+	st, err := os.Lstat(filepath.Join(p.State, workName, "work"))
+	must(t, err)
+	if st.Mode().Perm() != 0 {
+		t.Errorf("it has mode %o", st.Mode().Perm())
+	}
+	openAll(t, p.State)
+	must(t, os.RemoveAll(p.State))
+}
