@@ -94,7 +94,8 @@ func TestUserNSRenameWhileWriting(t *testing.T) {
 	p, root := rooted(t, inside(t, Options{}))
 	open, err := root.OpenFile("dir/f", rootfs.O_RDWR|rootfs.O_APPEND, 0)
 	must(t, err)
-	stop := make(chan struct{})
+	stop, wrote := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(wrote) })
 	var acknowledged []string
 	appended := 0
 	var writers sync.WaitGroup
@@ -119,8 +120,10 @@ func TestUserNSRenameWhileWriting(t *testing.T) {
 			if _, err := open.WriteAt([]byte("+"), 0); err == nil {
 				appended++
 			}
+			once()
 		}
 	})
+	<-wrote
 	for range 30 {
 		must(t, root.Rename("dir", "moved"))
 		must(t, root.Rename("moved", "dir"))
