@@ -178,6 +178,7 @@ func (w *world) start() {
 	w.server = servertest.Run(w.T, w.in("ws"), func(c *server.Config) {
 		c.Driver, c.HTTP, c.Listen = w.cfg.driver, "127.0.0.1:0", []string{"127.0.0.1:0"}
 		c.ContextsDir = w.in("ws", ".contexts")
+		c.Pool = 0 // which is filled whenever there is time, outside of all contexts
 	}, server.Deps{Log: w.log.logger(), OpenRoot: open})
 	w.cc = w.dial(w.server.Info().Addresses.Target())
 	w.host = w.Context()
