@@ -62,6 +62,10 @@ bench-quick: need-git bench-peers ## Shows in a few seconds that the comparison 
 bench-scale: need-git ## Shows how cost grows with panels, handles, directories and files, and writes docs/performance
 	cd bench && $(GO) run . scale --out ../docs/performance
 
+.PHONY: bench-first-access
+bench-first-access: need-git ## Measures the first access to a context by driver and size of the workspace, and writes docs/performance
+	cd bench && $(GO) run . first-access --out ../docs/performance $(BENCH)
+
 .PHONY: bench-peers
 bench-peers: ## Installs what the peers in Node need, the npm client among them; a peer that is not there is named as missing
 	@if command -v npm >/dev/null; then \

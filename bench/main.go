@@ -2,6 +2,7 @@
 //
 //	bench [--rounds 5] [--time 300ms] [--only REGEXP] [--peers REGEXP] [--out DIR] [--quick]
 //	bench scale [--out DIR]
+//	bench first-access [--out DIR] [--rounds 5] [--files 1000,10000,100000]
 //
 // It starts every server itself, each as a process of its own, and ends them all.
 package main
@@ -17,9 +18,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/pprof"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/ctxfs/ctxfs/bench/firstaccess"
 	"github.com/ctxfs/ctxfs/bench/peers"
 	"github.com/ctxfs/ctxfs/bench/scale"
 )
@@ -43,6 +47,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return peers.Serve(args[1], args[2], args[3])
 	case len(args) > 0 && args[0] == "scale":
 		return runScale(ctx, args[1:], stdout, stderr)
+	case len(args) > 0 && args[0] == "first-access":
+		return runFirstAccess(ctx, args[1:], stdout, stderr)
 	}
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -116,4 +122,25 @@ func runScale(ctx context.Context, args []string, stdout, stderr io.Writer) (err
 		return err
 	}
 	return scale.Run(ctx, o, stdout, stderr)
+}
+
+func runFirstAccess(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o firstaccess.Options
+	set := flag.NewFlagSet("bench first-access", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.Out, "out", "", "folder for first-access.md and first-access.svg; empty writes none")
+	set.StringVar(&o.Dir, "dir", "", "folder for temporary files, on the disk that is to be measured")
+	set.IntVar(&o.Rounds, "rounds", 5, "rounds of each size; their median is reported")
+	files := set.String("files", "1000,10000,100000", "sizes of workspaces")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	for size := range strings.SplitSeq(*files, ",") {
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 1 || o.Rounds < 1 {
+			return fmt.Errorf("--files %q: must be numbers above 0, and --rounds one", *files)
+		}
+		o.Sizes = append(o.Sizes, n)
+	}
+	return firstaccess.Run(ctx, o, stdout, stderr)
 }

@@ -1,0 +1,134 @@
+// Package firstaccess measures what the first access to a context costs, by driver and by the
+// size of the workspace, in turns with cp -a of the same files. Each server is a real one, asked over its socket.
+package firstaccess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ctxfs/ctxfs/bench/report"
+)
+
+// Options of Run.
+type Options struct {
+	// Dir is where temporary files lie, on the disk that is to be measured; Out where the report goes, "" writes none.
+	Dir, Out string
+	// Sizes are the workspaces' files, Rounds how often each is measured; the median is reported.
+	Sizes  []int
+	Rounds int
+}
+
+// fewRounds is what a workspace of more than manyFiles files gets: each round of it writes gigabytes.
+const (
+	manyFiles = 20_000
+	fewRounds = 1
+)
+
+// Run measures everything, prints it and, with Options.Out, writes first-access.md and first-access.svg.
+func Run(ctx context.Context, o Options, stdout, log io.Writer) error {
+	var f Figures
+	for _, size := range o.Sizes {
+		_, _ = fmt.Fprintf(log, "%d files\n", size)
+		rounds := o.Rounds
+		if size > manyFiles {
+			rounds = min(rounds, fewRounds)
+		}
+		row, err := measure(ctx, o.Dir, size, rounds, log)
+		if err != nil {
+			return fmt.Errorf("%d files: %w", size, err)
+		}
+		f.Rows = append(f.Rows, row)
+	}
+	text := report.Describe(o.Dir) + ".\n\n" + f.Text()
+	if _, err := io.WriteString(stdout, text); err != nil || o.Out == "" {
+		return err
+	}
+	return f.write(o.Out, text)
+}
+
+// stand is a workspace and what is measured in it.
+type stand struct {
+	dir, workspace, tree string
+	n                    int
+}
+
+func measure(ctx context.Context, dir string, size, rounds int, log io.Writer) (row Row, err error) {
+	scratch, err := os.MkdirTemp(dir, "cf")
+	if err != nil {
+		return row, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	s := &stand{dir: scratch, workspace: filepath.Join(scratch, "w"), tree: filepath.Join(scratch, "tree")}
+	if err := s.fill(ctx, size); err != nil {
+		return row, err
+	}
+	took := map[string][]time.Duration{}
+	for range rounds {
+		if err := s.round(ctx, took, log); err != nil {
+			return row, err
+		}
+	}
+	row = Row{Files: size, Rounds: rounds, Took: map[string]time.Duration{}}
+	for name, all := range took {
+		slices.Sort(all)
+		row.Took[name] = all[len(all)/2]
+	}
+	return row, nil
+}
+
+// fill makes the tree, and the workspace: a repository of the same files, and twice as many that are excluded.
+func (s *stand) fill(ctx context.Context, files int) error {
+	app := filepath.Join(s.workspace, "app")
+	for _, t := range []struct {
+		dir string
+		n   int
+	}{{s.tree, files}, {app, files}, {filepath.Join(app, "node_modules"), 2 * min(files, manyFiles)}} {
+		if err := fill(t.dir, t.n); err != nil {
+			return err
+		}
+	}
+	return exec.CommandContext(ctx, "git", "init", "-q", app).Run()
+}
+
+// perDirectory is how many files lie in a directory, fileSize how big one is, in bytes.
+const perDirectory, fileSize = 50, 1 << 10
+
+func fill(dir string, files int) error {
+	content := make([]byte, fileSize)
+	for i := range files {
+		in := filepath.Join(dir, fmt.Sprintf("d%d", i/perDirectory))
+		if i%perDirectory == 0 {
+			if err := os.MkdirAll(in, 0o755); err != nil {
+				return err
+			}
+		}
+		copy(content, fmt.Sprintf("file %d of %s", i, dir))
+		if err := os.WriteFile(filepath.Join(in, fmt.Sprintf("f%d", i)), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// name returns a path that is free. Nothing is removed before the end: ext4 looks for inodes beside
+// those that were freed a moment ago, and passes over each of them.
+func (s *stand) name(kind string) string {
+	s.n++
+	return filepath.Join(s.dir, fmt.Sprint(kind, s.n))
+}
+
+func (s *stand) copyTree(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	out, err := exec.CommandContext(ctx, "cp", "-a", s.tree, s.name("cp")).CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("cp: %w: %s", err, out)
+	}
+	return time.Since(start), nil
+}

@@ -1,0 +1,117 @@
+package firstaccess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/server"
+)
+
+// round measures everything once. A driver that does not work here is left out.
+func (s *stand) round(ctx context.Context, took map[string][]time.Duration, log io.Writer) error {
+	d, err := s.copyTree(ctx)
+	if err != nil {
+		return err
+	}
+	took[plainCopy] = append(took[plainCopy], d)
+	for _, driver := range []string{server.DriverCopy, server.DriverOverlay} {
+		if driver == server.DriverOverlay {
+			if why := server.OverlayRefusal(ctx, s.dir); why != "" {
+				_, _ = fmt.Fprintln(log, "overlay is left out:", why)
+				continue
+			}
+		}
+		if err := s.contexts(ctx, driver, took); err != nil {
+			return fmt.Errorf("%s: %w", driver, err)
+		}
+	}
+	return nil
+}
+
+// contexts makes a first context, which builds the layer; then one from the layer; then, of copy, one of the pool.
+func (s *stand) contexts(ctx context.Context, driver string, took map[string][]time.Duration) error {
+	dir := s.name("contexts")
+	add := func(kind string, d time.Duration) {
+		took[driver+kind] = append(took[driver+kind], d)
+	}
+	err := s.serve(ctx, driver, dir, 0, func(c *client.Client) error {
+		for _, of := range []struct{ id, kind string }{{"ctx_cold", cold}, {"ctx_layered", layered}} {
+			d, err := first(ctx, c, of.id)
+			if err != nil {
+				return err
+			}
+			add(of.kind, d)
+		}
+		return nil
+	})
+	if err != nil || driver != server.DriverCopy {
+		return err
+	}
+	return s.serve(ctx, driver, dir, 1, func(c *client.Client) error {
+		if _, err := first(ctx, c, "ctx_fills_the_pool"); err != nil {
+			return err
+		}
+		if err := filled(ctx, filepath.Join(dir, ".ctxfs", "pool")); err != nil {
+			return err
+		}
+		d, err := first(ctx, c, "ctx_pooled")
+		add(pooled, d)
+		return err
+	})
+}
+
+// filled waits until the pool has a copy.
+func filled(ctx context.Context, dir string) error {
+	for {
+		if found, err := filepath.Glob(filepath.Join(dir, "*-*")); err != nil || len(found) > 0 {
+			return err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// serve runs a server of the workspace while do is at work.
+func (s *stand) serve(ctx context.Context, driver, contexts string, pool int, do func(*client.Client) error) (err error) {
+	cfg := server.DefaultConfig()
+	cfg.Workspace, cfg.ContextsDir, cfg.Driver, cfg.Pool = s.workspace, contexts, driver, pool
+	cfg.LogLevel, cfg.DiskReserve = "error", 0
+	cfg.SeedMaxFiles = 1 << 20
+	srv, err := server.New(ctx, cfg, server.Deps{Version: "0.0.0-bench"})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-served)
+	}()
+	c, err := client.Dial(ctx, client.WithAddress(srv.Info().Addresses.Target()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	return do(c)
+}
+
+// first is the time until a context is ready and its folder shows a file.
+func first(ctx context.Context, c *client.Client, id string) (time.Duration, error) {
+	start := time.Now()
+	ready, err := c.EnsureContext(ctx, id, nil)
+	if err != nil {
+		return 0, err
+	}
+	_, err = os.Stat(filepath.Join(ready.GetContext().GetFolder(), "app", "d0", "f0"))
+	return time.Since(start), err
+}
