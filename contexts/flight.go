@@ -18,6 +18,8 @@ type flight struct {
 	err    error
 	// pool says how a claim of a ready copy went, "" when none was made; it is the seeding's own.
 	pool string
+	// closing has the result of the walk that ends the building of a layer, nil when none was built.
+	closing chan error
 
 	mu       sync.Mutex
 	progress Progress
@@ -27,6 +29,14 @@ type flight struct {
 
 func newFlight(id ID, owner string) *flight {
 	return &flight{id: id, owner: owner, done: make(chan struct{}), changed: make(chan struct{}), progress: Progress{Phase: PhaseWaiting}}
+}
+
+// closed waits for the closing walk, which goes on while the context is made.
+func (f *flight) closed() error {
+	if f.closing == nil {
+		return nil
+	}
+	return <-f.closing
 }
 
 func (f *flight) snapshot() Progress {

@@ -82,7 +82,9 @@ func (m *Manager) buildLayer(ctx context.Context, f *flight, scan *seed.Scan) (*
 	}
 	m.cfg.onPhase("layered")
 	m.recordLayer(ctx, l, "workspace")
-	return l, m.closingWalk(ctx, l)
+	f.closing = make(chan error, 1)
+	m.wg.Go(func() { f.closing <- m.closingWalk(ctx, l) })
+	return l, nil
 }
 
 // recordLayer tells the store of a layer. The directory is the truth, so a failure only costs a listing.

@@ -35,6 +35,9 @@ func (m *Manager) make(ctx context.Context, f *flight, rec *metadata.Context) er
 	if l != nil {
 		rec.Layer, rec.Files, rec.Bytes = l.Digest, l.Manifest.Files, l.Manifest.Bytes
 	}
+	if err := f.closed(); err != nil {
+		return err
+	}
 	m.cfg.onPhase("copied")
 	if err := m.keepManifest(f.id, l); err != nil {
 		return err
