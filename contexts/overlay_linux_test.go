@@ -50,6 +50,7 @@ func TestInNamespaces(t *testing.T) {
 // why, where that cannot be: it needs root.
 func newOverlaid(t *testing.T) *workspace {
 	t.Helper()
+	namespacestest.Mounting(t)
 	w := newWorkspace(t)
 	w.driver, w.others = mounting(overlay.Options{}), []driver.Driver{w.driver}
 	if err := w.driver.Check(t.Context(), w.dir); err != nil {

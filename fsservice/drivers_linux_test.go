@@ -43,6 +43,7 @@ func TestOnAContextThere(t *testing.T) {
 // within runs this package's tests with every folder that they make within a context of d.
 func within(t *testing.T, d *overlay.Driver) {
 	t.Helper()
+	namespacestest.Mounting(t)
 	dir := t.TempDir()
 	if err := d.Check(t.Context(), dir); err != nil {
 		t.Skipf("not tested here: %v", err)

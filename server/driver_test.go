@@ -66,6 +66,7 @@ func mounting() *overlay.Driver {
 func overlaid(t *testing.T) Config {
 	t.Helper()
 	cfg := testConfig(t)
+	namespacestest.Mounting(t)
 	cfg.Driver = mounting().Name()
 	if err := mounting().Check(t.Context(), cfg.Workspace); err != nil {
 		t.Skipf("not tested here: %v", err)

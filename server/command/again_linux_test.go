@@ -37,6 +37,7 @@ type person struct {
 // newPerson skips, and says why, where the driver cannot work.
 func newPerson(t *testing.T) *person {
 	t.Helper()
+	namespacestest.Alone(t)
 	dir := namespacestest.Dir(t)
 	p := &person{T: t, dir: dir, program: namespacestest.Binary(t, dir, os.Args[0]), ws: filepath.Join(dir, "ws")}
 	p.sh("mkdir ws && echo seeded > ws/file && cd ws && git init -q . && git add . && git -c user.name=t -c user.email=t@example.com commit -qm first")

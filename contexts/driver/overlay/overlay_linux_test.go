@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 // tests need root. What else Check finds is a failure.
 func usable(t testing.TB, d *Driver) *Driver {
 	t.Helper()
+	namespacestest.Mounting(t)
 	if why := d.mode.refusal(readFacts()); why != "" {
 		t.Skipf("not tested here: %s", why)
 	}

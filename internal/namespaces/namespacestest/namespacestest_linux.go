@@ -83,6 +83,7 @@ func Bound() bool {
 // that is root, User. It skips, and says why, where namespaces cannot be had. env is added to the environment.
 func Run(t *testing.T, run string, env ...string) {
 	t.Helper()
+	alone(t)
 	dir := Dir(t)
 	cmd := exec.CommandContext(t.Context(), Binary(t, dir, os.Args[0]), "-test.run="+run, "-test.v", "-test.timeout=8m") //nolint:gosec // it is this program
 	cmd.Env = append(append(os.Environ(), stepEnv+"="+stepUser, "TMPDIR="+dir, "HOME="+dir), env...)
@@ -102,6 +103,9 @@ func Run(t *testing.T, run string, env ...string) {
 		}
 	}
 }
+
+// Alone is for tests that have other programs make mount namespaces.
+func Alone(t testing.TB) { alone(t) }
 
 // Dir is a directory that the ordinary user owns.
 func Dir(t testing.TB) string {

@@ -3,7 +3,10 @@
 // Package namespacestest runs tests again in namespaces of their own, as an ordinary user.
 package namespacestest
 
-import "os/exec"
+import (
+	"os/exec"
+	"testing"
+)
 
 // Main is what TestMain of a package calls first; there are no namespaces here.
 func Main() {}
@@ -13,3 +16,6 @@ func Inside() bool { return false }
 
 // Keep has a command keep what this process may do; there is nothing here.
 func Keep(*exec.Cmd) {}
+
+// Mounting is for tests that mount; nothing does here.
+func Mounting(testing.TB) {}
