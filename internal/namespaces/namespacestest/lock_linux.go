@@ -1,6 +1,7 @@
 package namespacestest
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -25,7 +26,8 @@ func lock(t testing.TB, how int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.Close() }) // which unlocks it
-	for err = unix.EINTR; err == unix.EINTR; {
+	err = unix.Flock(int(f.Fd()), how)
+	for errors.Is(err, unix.EINTR) {
 		err = unix.Flock(int(f.Fd()), how)
 	}
 	if err != nil {
