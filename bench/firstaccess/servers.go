@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -48,7 +51,9 @@ func (s *stand) contexts(ctx context.Context, driver string, took map[string][]t
 			}
 			add(of.kind, d)
 		}
-		return nil
+		d, err := s.walk(ctx, dir)
+		took[statWalk] = append(took[statWalk], d)
+		return err
 	})
 	if err != nil || driver != server.DriverCopy {
 		return err
@@ -66,6 +71,22 @@ func (s *stand) contexts(ctx context.Context, driver string, took map[string][]t
 	})
 }
 
+// walk is how long the server's look at the workspace takes, which is part of every first access.
+func (s *stand) walk(ctx context.Context, dir string) (time.Duration, error) {
+	layout, err := contexts.NewLayout(s.workspace, dir)
+	if err != nil {
+		return 0, err
+	}
+	root, err := rootfs.Open(layout.Workspace, rootfs.Options{FollowMounts: true})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = root.Close() }()
+	start := time.Now()
+	_, err = seed.Walk(ctx, layout.Source(root), seed.Options{}.WithDefaults(), nil)
+	return time.Since(start), err
+}
+
 // filled waits until the pool has a copy.
 func filled(ctx context.Context, dir string) error {
 	for {
@@ -81,9 +102,9 @@ func filled(ctx context.Context, dir string) error {
 }
 
 // serve runs a server of the workspace while do is at work.
-func (s *stand) serve(ctx context.Context, driver, contexts string, pool int, do func(*client.Client) error) (err error) {
+func (s *stand) serve(ctx context.Context, driver, dir string, pool int, do func(*client.Client) error) (err error) {
 	cfg := server.DefaultConfig()
-	cfg.Workspace, cfg.ContextsDir, cfg.Driver, cfg.Pool = s.workspace, contexts, driver, pool
+	cfg.Workspace, cfg.ContextsDir, cfg.Driver, cfg.Pool = s.workspace, dir, driver, pool
 	cfg.LogLevel, cfg.DiskReserve = "error", 0
 	cfg.SeedMaxFiles = 1 << 20
 	srv, err := server.New(ctx, cfg, server.Deps{Version: "0.0.0-bench"})
