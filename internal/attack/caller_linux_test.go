@@ -29,12 +29,13 @@ type caller interface {
 	call(r request) ([]proto.Message, error)
 }
 
-func (w *world) newCaller(transport string) caller {
+// newCaller makes calls as p.
+func (w *world) newCaller(transport string, p panel) caller {
 	w.Helper()
 	plain := &grpcCaller{w: w}
 	switch transport {
 	case "session":
-		stream, err := ctxfsv1.NewFsServiceClient(w.cc).Session(w.attacker.ctx)
+		stream, err := ctxfsv1.NewFsServiceClient(w.cc).Session(p.ctx)
 		w.must(err)
 		return w.beginSession(plain, stream, &ctxfsv1.SessionOpen{})
 	case "websocket":
@@ -42,7 +43,7 @@ func (w *world) newCaller(transport string) caller {
 		w.must(err)
 		ws.SetReadLimit(64 << 20)
 		w.Cleanup(func() { _ = ws.CloseNow() })
-		return w.beginSession(plain, &socket{ws}, &ctxfsv1.SessionOpen{Token: w.attacker.token})
+		return w.beginSession(plain, &socket{ws}, &ctxfsv1.SessionOpen{Token: p.token})
 	}
 	return plain
 }

@@ -94,7 +94,7 @@ func newWorld(t *testing.T, cfg config) *world {
 	w.start()
 	w.attacker, w.victim = w.openPanel("a"), w.openPanel("ab")
 	w.dir = w.attacker.dir
-	w.caller = w.newCaller(cfg.transport)
+	w.caller = w.newCaller(cfg.transport, w.attacker)
 	w.web = &http.Client{Timeout: patience, Transport: &http.Transport{}}
 	t.Cleanup(w.web.CloseIdleConnections)
 	token, err := os.ReadFile(w.server.Info().Addresses.TokenFile)

@@ -1,0 +1,286 @@
+package attack
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// everyMethod is all that FsService has, with a request each that would work for who may.
+func everyMethod(t *testing.T) (all []request) {
+	t.Helper()
+	for _, m := range fsMethods() {
+		switch {
+		case m.Name() == "Session":
+			all = append(all, request{method: m, msg: &ctxfsv1.SessionRequest{Id: 1, Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{}}}})
+		case m.Name() == "Hold":
+			all = append(all, request{method: m, msg: &ctxfsv1.HoldRequest{ClientInstance: "tab"}})
+		default:
+			all = append(all, request{method: m, msg: fill(t, inner(m), "path", "/d/plain", 0o644, false, "r")})
+		}
+	}
+	return all
+}
+
+// as makes a call by cc with what ctx carries, and returns how it ended. Of a stream that
+// does not end the first message counts.
+func (w *world) as(ctx context.Context, cc grpc.ClientConnInterface, r request) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	method := "/" + string(r.method.Parent().FullName()) + "/" + string(r.method.Name())
+	reply, err := newMessage(r.method.Output())
+	w.must(err)
+	if r.method.IsStreamingServer() || r.method.IsStreamingClient() {
+		var s grpc.ClientStream
+		if s, err = cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method); err == nil {
+			msg := r.msg
+			if open, ok := msg.(*ctxfsv1.WriteStreamOpen); ok {
+				msg = &ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Open{Open: open}}
+			}
+			_ = s.SendMsg(msg) // RecvMsg says why not
+			if r.name() != "Session" {
+				_ = s.CloseSend()
+			}
+			err = s.RecvMsg(reply)
+		}
+	} else {
+		err = cc.Invoke(ctx, method, r.msg, reply)
+	}
+	if err != nil {
+		w.checkReply(r.name()+"'s error", status.Convert(err).Proto())
+		return err
+	}
+	w.checkReply(r.name()+"'s reply", reply)
+	return nil
+}
+
+// allRefused makes every call, which must all fail as code.
+func (w *world) allRefused(what string, ctx context.Context, cc grpc.ClientConnInterface, code codes.Code) {
+	w.Helper()
+	for _, r := range everyMethod(w.T) {
+		if err := w.as(ctx, cc, r); status.Code(err) != code {
+			w.Errorf("%s: %s: %v, want %s", what, r.name(), err, code)
+		}
+	}
+}
+
+// identityWorld is one whose attacker comes by TCP, where nobody is host by being there.
+func identityWorld(t *testing.T) (w *world, tcp *grpc.ClientConn) {
+	t.Helper()
+	w = newWorld(t, config{driver: "copy", implementation: "openat2", transport: "unary"})
+	w.replant(row{})
+	tcp = w.dial(w.server.Info().Addresses.TCP[0])
+	return w, tcp
+}
+
+// finish is what every case ends with.
+func (w *world) finish() {
+	w.Helper()
+	w.checkAll("at the end")
+	for _, l := range w.takeLeaks() {
+		w.Error(l)
+	}
+}
+
+// token returns a further one of a panel's.
+func (w *world) token(req *ctxfsv1.OpenPanelRequest) (string, context.Context) {
+	w.Helper()
+	resp, err := ctxfsv1.NewPanelServiceClient(w.cc).OpenPanel(w.host, req)
+	w.must(err)
+	return resp.GetToken(), w.with("authorization", "Bearer "+resp.GetToken())
+}
+
+func TestTokensThatAreNone(t *testing.T) {
+	w, tcp := identityWorld(t)
+	defer w.finish()
+	real := w.attacker.token
+	for name, md := range map[string][]string{
+		"none":                 nil,
+		"forged":               {"authorization", "Bearer " + strings.Repeat("A", len(real))},
+		"cut":                  {"authorization", "Bearer " + real[:len(real)-1]},
+		"longer":               {"authorization", "Bearer " + real + "A"},
+		"of another case":      {"authorization", "Bearer " + strings.ToLower(real) + strings.ToUpper(real)},
+		"another scheme":       {"authorization", "Basic " + real},
+		"without scheme":       {"authorization", real},
+		"empty":                {"authorization", "Bearer "},
+		"two":                  {"authorization", "Bearer " + real, "authorization", "Bearer " + w.victim.token},
+		"list":                 {"authorization", "Bearer " + real + ", Bearer " + real},
+		"in another header":    {"token", real, "cookie", "token=" + real, "proxy-authorization", "Bearer " + real},
+		"name of a panel":      {"ctxfs-panel", "a"},
+		"path of the token":    {"authorization", "Bearer " + w.server.Info().Addresses.TokenFile},
+		"identity by metadata": {"role", "host", "x-forwarded-for", "127.0.0.1", "x-real-uid", "0"},
+	} {
+		w.allRefused(name, w.with(md...), tcp, codes.Unauthenticated)
+	}
+	if err := w.as(w.attacker.ctx, tcp, everyMethod(t)[0]); err != nil {
+		t.Errorf("the real one: %v", err)
+	}
+}
+
+func TestAPanelReachesNoOtherContext(t *testing.T) {
+	w, tcp := identityWorld(t)
+	defer w.finish()
+	open, err := ctxfsv1.NewFsServiceClient(w.cc).Open(w.victim.ctx, &ctxfsv1.OpenRequest{Path: "/README.md", FlagsForm: &ctxfsv1.OpenRequest_Flags{Flags: "r+"}})
+	w.must(err)
+	for _, r := range everyMethod(t) {
+		fields := r.msg.ProtoReflect().Descriptor().Fields()
+		if f := fields.ByName("context_id"); f != nil {
+			for _, id := range []string{"ctx_ab", "ctx_none", "../ctx_ab", "ctx_a/../ctx_ab", "CTX_AB", "ctx_ab\x00", "unsafe_noctx_ab", ".ctxfs"} {
+				q := request{method: r.method, msg: proto.Clone(r.msg)}
+				q.msg.ProtoReflect().Set(f, protoreflect.ValueOfString(id))
+				if err := w.as(w.attacker.ctx, tcp, q); err == nil && r.name() != "ListHandles" {
+					t.Errorf("%s in %q works", r.name(), id)
+				}
+			}
+		}
+		if f := fields.ByName("fd"); f != nil {
+			q := request{method: r.method, msg: proto.Clone(r.msg)}
+			for _, clear := range []protoreflect.Name{"path", "raw_path"} {
+				if p := fields.ByName(clear); p != nil {
+					q.msg.ProtoReflect().Clear(p)
+				}
+			}
+			q.msg.ProtoReflect().Set(f, protoreflect.ValueOfInt32(open.GetFd()))
+			if e, ok := fserrpb.FromStatus(w.as(w.attacker.ctx, tcp, q)); !ok || e.Code != fserr.EBADF {
+				t.Errorf("%s of another panel's handle: %v, want EBADF", r.name(), e)
+			}
+		}
+	}
+}
+
+func TestAPanelActsForNobody(t *testing.T) {
+	w, tcp := identityWorld(t)
+	defer w.finish()
+	for _, name := range []string{"ab", "a", "", "new", "host"} {
+		ctx := metadata.AppendToOutgoingContext(w.attacker.ctx, "ctxfs-panel", name)
+		w.allRefused("ctxfs-panel: "+name, ctx, tcp, codes.PermissionDenied)
+		w.allRefused("on the unix socket, ctxfs-panel: "+name, ctx, w.cc, codes.PermissionDenied)
+	}
+}
+
+// TestTokensEnd replays tokens after they ended, and after the server was started again.
+func TestTokensEnd(t *testing.T) {
+	w, tcp := identityWorld(t)
+	defer w.finish()
+	_, expired := w.token(&ctxfsv1.OpenPanelRequest{PanelId: "a", TtlMs: 1})
+	_, closed := w.token(&ctxfsv1.OpenPanelRequest{PanelId: "c"})
+	_, gone := w.token(&ctxfsv1.OpenPanelRequest{PanelId: "e"})
+	first := everyMethod(t)[0]
+	if err := w.as(closed, tcp, request{method: methodNamed("Stat"), msg: &ctxfsv1.StatRequest{Path: "/README.md"}}); err != nil {
+		t.Errorf("before it ended: %v", err)
+	}
+	_, err := ctxfsv1.NewPanelServiceClient(w.cc).ClosePanel(w.host, &ctxfsv1.ClosePanelRequest{PanelId: "c"})
+	w.must(err)
+	resp, err := ctxfsv1.NewPanelServiceClient(w.cc).ClosePanel(w.host, &ctxfsv1.ClosePanelRequest{PanelId: "e"})
+	if w.must(err); resp.GetTokensRevoked() != 1 {
+		t.Errorf("revoked: %v", resp)
+	}
+	_, again := w.token(&ctxfsv1.OpenPanelRequest{PanelId: "c"}) // does not revive the old one
+	check := func(when string) {
+		w.allRefused(when+", expired", expired, tcp, codes.Unauthenticated)
+		w.allRefused(when+", closed", closed, tcp, codes.Unauthenticated)
+		w.allRefused(when+", of a panel that is closed", gone, tcp, codes.Unauthenticated)
+		if err := w.as(again, tcp, request{method: methodNamed("Stat"), msg: &ctxfsv1.StatRequest{Path: "/README.md"}}); err != nil {
+			t.Errorf("%s, another of its panel: %v", when, err)
+		}
+		if err := w.as(w.attacker.ctx, tcp, first); err != nil {
+			t.Errorf("%s, a live one: %v", when, err)
+		}
+	}
+	check("at once")
+	w.server.Stop()
+	w.start()
+	tcp = w.dial(w.server.Info().Addresses.TCP[0])
+	check("after a restart")
+	w.before = w.snapshot() // two further contexts
+}
+
+// TestSessionsEndWithTheirToken lets a token expire under what it began.
+func TestSessionsEndWithTheirToken(t *testing.T) {
+	w, tcp := identityWorld(t)
+	defer w.finish()
+	token, ctx := w.token(&ctxfsv1.OpenPanelRequest{PanelId: "a", TtlMs: 700})
+	fs := ctxfsv1.NewFsServiceClient(tcp)
+	short := panel{token: token, ctx: ctx}
+	session, _ := w.newCaller("session", short).(*sessionCaller)
+	web, _ := w.newCaller("websocket", short).(*sessionCaller)
+	watch, err := fs.Watch(ctx, &ctxfsv1.WatchRequest{Path: "/"})
+	w.must(err)
+	hold, err := fs.Hold(ctx, &ctxfsv1.HoldRequest{ClientInstance: "tab"})
+	w.must(err)
+	begun := time.Now()
+	for name, next := range map[string]func() error{
+		"session": func() error { return ended(session.link.Recv()) }, "websocket": func() error { return ended(web.link.Recv()) },
+		"watch": func() error { _, err := watch.Recv(); return err }, "hold": func() error { _, err := hold.Recv(); return err },
+	} {
+		for next() == nil {
+			if time.Since(begun) > 5*time.Second {
+				t.Fatalf("%s goes on", name)
+			}
+		}
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("what a token of 0.7 s began lasted %v", took)
+	}
+	w.allRefused("expired", ctx, tcp, codes.Unauthenticated)
+}
+
+// ended makes an error of a session's last message.
+func ended(m *ctxfsv1.SessionResponse, err error) error {
+	if m.GetClosing() != nil {
+		return fserrpb.FromSession(m.GetClosing().GetError())
+	}
+	return err
+}
+
+// TestReadOnlyTokens makes every call that changes something.
+func TestReadOnlyTokens(t *testing.T) {
+	w, tcp := identityWorld(t)
+	defer w.finish()
+	opened, err := ctxfsv1.NewFsServiceClient(tcp).Open(w.attacker.ctx, &ctxfsv1.OpenRequest{Path: "/d/plain", FlagsForm: &ctxfsv1.OpenRequest_Flags{Flags: "r+"}})
+	w.must(err)
+	_, readOnly := w.token(&ctxfsv1.OpenPanelRequest{PanelId: "a", ReadOnly: true})
+	inside := w.inside()
+	for _, path := range []string{"/d/plain", "/d/new", "/d", "/"} {
+		for _, r := range requests(t, path, 0o777) {
+			err := w.as(readOnly, tcp, r)
+			if e, ok := fserrpb.FromStatus(err); !readers[r.name()] && !reads(r) && (!ok || e.Code != fserr.EROFS) {
+				t.Errorf("%s %s: %v, want EROFS", r.name(), path, err)
+			}
+		}
+	}
+	for _, r := range everyMethod(t) {
+		if f := r.msg.ProtoReflect().Descriptor().Fields().ByName("fd"); f != nil && changesByHandle[r.name()] {
+			r.msg.ProtoReflect().Set(f, protoreflect.ValueOfInt32(opened.GetFd()))
+			if p := r.msg.ProtoReflect().Descriptor().Fields().ByName("path"); p != nil {
+				r.msg.ProtoReflect().Clear(p)
+			}
+			if e, ok := fserrpb.FromStatus(w.as(readOnly, tcp, r)); !ok || e.Code != fserr.EROFS {
+				t.Errorf("%s of a handle that may write: %v, want EROFS", r.name(), e)
+			}
+		}
+	}
+	if d := inside.diff(w.inside()); len(d) > 0 {
+		t.Errorf("a read-only panel changed something: %q", d)
+	}
+}
+
+var changesByHandle = names("WriteFile AppendFile Write Writev WriteStream Ftruncate Fchmod Fchown Futimes")
+
+// reads tells an Open that only reads.
+func reads(r request) bool {
+	open, ok := r.msg.(*ctxfsv1.OpenRequest)
+	return ok && open.GetFlags() == "r" && !open.GetAtomic()
+}
