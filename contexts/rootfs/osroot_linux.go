@@ -47,3 +47,29 @@ func osAccess(n *osNode, name string, mode uint32) error {
 		return accessFD(fd, mode)
 	})
 }
+
+// osMount tells what name, one component of n or "." for n itself, is mounted as. A device does
+// not tell a directory of the same file system that is mounted here.
+func osMount(n *osNode, name string) (m mount, err error) {
+	err = n.withFD(func(dir int) error {
+		fd, err := openAt(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		defer closeFD(fd)
+		k, err := kindOfFD(fd)
+		m = k.mount
+		return err
+	})
+	return m, err
+}
+
+// osMountOf tells what an open file is mounted as.
+func osMountOf(f *os.File) (m mount, err error) {
+	err = withFileFD(f, func(fd int) error {
+		k, err := kindOfFD(fd)
+		m = k.mount
+		return err
+	})
+	return m, err
+}

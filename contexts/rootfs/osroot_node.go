@@ -14,8 +14,9 @@ type osNode struct {
 	root *osRoot
 	dir  *os.Root
 	// rel is the path walked from the root's top, in the system's form; "." for the top.
-	rel string
-	id  fileID
+	rel   string
+	id    fileID
+	mount mount
 }
 
 var _ dirNode = (*osNode)(nil)
@@ -32,6 +33,10 @@ func (r *osRoot) openTop() (*osNode, error) {
 		return nil, err
 	}
 	n.id = st.id()
+	if n.mount, err = osMount(n, "."); err != nil {
+		_ = dir.Close()
+		return nil, err
+	}
 	return n, nil
 }
 
@@ -65,10 +70,17 @@ func (n *osNode) verify(parent *osNode, info os.FileInfo) error {
 		return err
 	}
 	n.id = st.id()
-	if n.id.dev != parent.id.dev && !n.root.opts.FollowMounts {
-		return fserr.EXDEV
+	n.mount, err = osMount(n, ".")
+	if err == nil && !parent.admits(n.mount, true) {
+		err = fserr.EXDEV
 	}
-	return nil
+	return err
+}
+
+// admits tells whether something on mount m may be used as an entry of n. Where mounts have no
+// ids, a device is all there is; overlay gives files one of their own.
+func (n *osNode) admits(m mount, isDir bool) bool {
+	return m == n.mount || n.root.opts.FollowMounts || !m.byID && !isDir
 }
 
 func (n *osNode) Close() error { return n.dir.Close() }

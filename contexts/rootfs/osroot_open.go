@@ -147,11 +147,26 @@ func (p osPos) admit(f *os.File, flags Flags) (File, error) {
 	if err == nil && p.info != nil && !os.SameFile(p.info, now) {
 		err = errReplaced
 	}
+	if err == nil {
+		err = p.dir.admit(f, now.IsDir())
+	}
 	if err != nil {
 		_ = f.Close()
 		return nil, err
 	}
 	return newOSFile(f, p.dir.root.opts, flags, now.IsDir()), nil
+}
+
+// admit refuses a file that is mounted where it was opened.
+func (n *osNode) admit(f *os.File, isDir bool) error {
+	if n.root.opts.FollowMounts {
+		return nil
+	}
+	m, err := osMountOf(f)
+	if err == nil && !n.admits(m, isDir) {
+		err = fserr.EXDEV
+	}
+	return err
 }
 
 func (p osPos) create(flags Flags, mode uint32) (File, error) {

@@ -214,7 +214,23 @@ func (w *osWalk) step(name string, last bool) (pos osPos, done bool, err error) 
 	if w.slash && !w.mode.name && !info.IsDir() {
 		return pos, false, fserr.ENOTDIR
 	}
+	if err := w.sameMount(here, name, info.IsDir()); err != nil {
+		return pos, false, err
+	}
 	return osPos{base: name, slash: w.slash, info: info}, true, nil
+}
+
+// sameMount refuses a last component that another file system, or another part of this one, is
+// mounted on. To change the name of such a one is refused by the system.
+func (w *osWalk) sameMount(here *osNode, name string, isDir bool) error {
+	if w.mode.name || w.root.opts.FollowMounts {
+		return nil
+	}
+	m, err := osMount(here, name)
+	if err == nil && !here.admits(m, isDir) {
+		err = fserr.EXDEV
+	}
+	return err
 }
 
 func (w *osWalk) admit(name string, last bool) error {

@@ -149,14 +149,16 @@ type snapshot struct {
 
 // snapshot looks at everything below base but the attacker's context, and what the
 // server itself keeps changing.
-func (w *world) snapshot() snapshot {
+func (w *world) snapshot() snapshot { return w.snapshotOf(w.base) }
+
+func (w *world) snapshotOf(top string) snapshot {
 	w.Helper()
 	s := snapshot{files: map[string]string{}, ids: map[fileID]string{}}
 	own := w.in("ws", ".contexts", ".ctxfs")
 	skip := map[string]bool{
 		w.dir: true, filepath.Join(own, "overlay", filepath.Base(w.dir)): true, filepath.Join(own, "locks"): true,
 	}
-	err := filepath.WalkDir(w.base, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err

@@ -145,14 +145,9 @@ func TestAPanelReachesNoOtherContext(t *testing.T) {
 				}
 			}
 		}
-		if f := fields.ByName("fd"); f != nil {
+		if fields.ByName("fd") != nil {
 			q := request{method: r.method, msg: proto.Clone(r.msg)}
-			for _, clear := range []protoreflect.Name{"path", "raw_path"} {
-				if p := fields.ByName(clear); p != nil {
-					q.msg.ProtoReflect().Clear(p)
-				}
-			}
-			q.msg.ProtoReflect().Set(f, protoreflect.ValueOfInt32(open.GetFd()))
+			onHandle(q, open.GetFd())
 			if e, ok := fserrpb.FromStatus(w.as(w.attacker.ctx, tcp, q)); !ok || e.Code != fserr.EBADF {
 				t.Errorf("%s of another panel's handle: %v, want EBADF", r.name(), e)
 			}
@@ -262,11 +257,8 @@ func TestReadOnlyTokens(t *testing.T) {
 		}
 	}
 	for _, r := range everyMethod(t) {
-		if f := r.msg.ProtoReflect().Descriptor().Fields().ByName("fd"); f != nil && changesByHandle[r.name()] {
-			r.msg.ProtoReflect().Set(f, protoreflect.ValueOfInt32(opened.GetFd()))
-			if p := r.msg.ProtoReflect().Descriptor().Fields().ByName("path"); p != nil {
-				r.msg.ProtoReflect().Clear(p)
-			}
+		if changesByHandle[r.name()] {
+			onHandle(r, opened.GetFd())
 			if e, ok := fserrpb.FromStatus(w.as(readOnly, tcp, r)); !ok || e.Code != fserr.EROFS {
 				t.Errorf("%s of a handle that may write: %v, want EROFS", r.name(), e)
 			}

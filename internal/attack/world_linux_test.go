@@ -35,6 +35,8 @@ type config struct {
 	turn int
 	// open, when set, opens contexts in place of rootfs.Open.
 	open func(dir string, opts rootfs.Options) (rootfs.Root, error)
+	// prepare, when set, adds to the workspace before it is served.
+	prepare func(w *world)
 }
 
 func (c config) String() string { return c.driver + "-" + c.implementation }
@@ -91,6 +93,10 @@ func newWorld(t *testing.T, cfg config) *world {
 	w := &world{T: t, cfg: cfg, secret: "SECRET" + rand.Text(), log: &logBuffer{}}
 	w.base, w.alias = aliased(t)
 	w.workspace()
+	w.plantSecrets(w.in("outside"))
+	if cfg.prepare != nil {
+		cfg.prepare(w)
+	}
 	w.start()
 	w.attacker, w.victim = w.openPanel("a"), w.openPanel("ab")
 	w.dir = w.attacker.dir
