@@ -20,6 +20,18 @@ func (m *Manager) Delete(ctx context.Context, id ID) (Deleted, error) {
 	if _, err := ParseID(string(id)); err != nil {
 		return Deleted{}, err
 	}
+	out, err := m.delete(ctx, id)
+	if !isFull(err) {
+		return out, err
+	}
+	m.reserve.spend()
+	defer m.keepReserve()
+	again, err := m.delete(ctx, id)
+	out.Entries += again.Entries
+	return out, err
+}
+
+func (m *Manager) delete(ctx context.Context, id ID) (Deleted, error) {
 	unlock, err := m.lockFor(ctx, id)
 	if err != nil {
 		return Deleted{}, contextError(id, "could not be deleted", err)
@@ -99,15 +111,17 @@ func (m *Manager) removeFolder(ctx context.Context, rec metadata.Context) (Delet
 	staged, err := m.moveAway(ctx, rec, g)
 	if err != nil {
 		m.giveBack(id, g)
+		if staged != "" {
+			m.discard(staged)
+		}
 		return Deleted{}, err
 	}
 	m.cfg.onPhase("trashed")
-	err = m.forget(context.WithoutCancel(ctx), id)
+	forgotten := m.forget(context.WithoutCancel(ctx), id)
 	m.retire(id, g)
-	if err != nil {
-		return Deleted{}, err
-	}
-	return m.emptyTrash(context.WithoutCancel(ctx), staged)
+	// Also when it is not forgotten: its record may lack the very space.
+	out, err := m.emptyTrash(context.WithoutCancel(ctx), staged)
+	return out, errors.Join(forgotten, err)
 }
 
 // moveAway moves what a context is to staging. Of one that is mounted the state goes last: until

@@ -32,6 +32,8 @@ type Layout struct {
 	DB, Socket, ServerJSON, HostToken string
 	// Locks, Layers, Staging, Manifests, Snapshots and Pool are directories of State.
 	Locks, Layers, Staging, Manifests, Snapshots, Pool string
+	// Reserve is a directory of space that is kept for deletions on a full disk.
+	Reserve string
 }
 
 // NewLayout returns the layout of a workspace. contextsDir "" means
@@ -77,7 +79,7 @@ func layoutOf(ws, dir string) Layout {
 	return Layout{
 		Workspace: ws, Dir: dir, State: state, Format: in("FORMAT"),
 		DB: in("ctxfs.db"), Socket: in("ctxfs.sock"), ServerJSON: in("server.json"), HostToken: in("host.token"),
-		Locks: in("locks"), Layers: in("layers"), Staging: in("staging"), Manifests: in("manifests"), Snapshots: in("snapshots"), Pool: in("pool"),
+		Locks: in("locks"), Layers: in("layers"), Staging: in("staging"), Manifests: in("manifests"), Snapshots: in("snapshots"), Pool: in("pool"), Reserve: in("reserve"),
 	}
 }
 

@@ -25,6 +25,8 @@ type Manager struct {
 	source seed.Source
 	// templates is what Open makes of cfg.Templates.
 	templates *templates
+	// reserve is for deletions on a full disk.
+	reserve reserve
 
 	// ctx ends with Close; wg has every goroutine that outlives the call that began it.
 	ctx    context.Context //nolint:containedctx // the Manager's own life
@@ -77,13 +79,14 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if m.pool.driver != nil {
 		m.wg.Go(m.keepPool)
 	}
+	m.keepReserve()
 	return m, nil
 }
 
 func newManager(cfg Config, l Layout, root rootfs.Root) *Manager {
 	m := &Manager{
 		cfg: cfg, layout: l, locks: locks{dir: l.Locks}, layers: layer.New(l.Layers, cfg.Owner),
-		source:   l.Source(root),
+		source:   l.Source(root), reserve: reserve{l.Reserve},
 		layering: make(chan struct{}, 1), flights: map[string]*flight{}, floor: map[ID]uint64{},
 	}
 	m.pool = newPooling(cfg, l, m.layers)

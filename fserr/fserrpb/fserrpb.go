@@ -89,7 +89,7 @@ func ToStatus(err error) error {
 		}
 		e = &fserr.Error{Code: fserr.CodeOf(err), Err: err}
 	}
-	return &statusError{e, GRPCCode(e.Code)}
+	return &statusError{e.WithRemedy(), GRPCCode(e.Code)}
 }
 
 // WithCode is ToStatus with another gRPC code than the errno's.

@@ -91,22 +91,22 @@ func TestMetadataHoldsWhatIsSet(t *testing.T) {
 		err  fserr.Error
 		want map[string]string
 	}{
-		{"code alone", fserr.Error{Code: fserr.EIO, Written: -1}, map[string]string{"errno": "5"}},
+		{"code alone", fserr.Error{Code: fserr.ENOENT, Written: -1}, map[string]string{"errno": "2"}},
 		{
-			"a path that is not UTF-8", fserr.Error{Code: fserr.EIO, Path: "/\xff\\é", Dest: "/d\\é"},
-			map[string]string{"errno": "5", "path": `/\xff\\\u00e9`, "dest": `/d\é`, "escaped": "path"},
+			"a path that is not UTF-8", fserr.Error{Code: fserr.ENOENT, Path: "/\xff\\é", Dest: "/d\\é"},
+			map[string]string{"errno": "2", "path": `/\xff\\\u00e9`, "dest": `/d\é`, "escaped": "path"},
 		},
 		{
-			"a dest that is not", fserr.Error{Code: fserr.EIO, Path: "/a", Dest: "/\xff"},
-			map[string]string{"errno": "5", "path": "/a", "dest": `/\xff`, "escaped": "dest"},
+			"a dest that is not", fserr.Error{Code: fserr.ENOENT, Path: "/a", Dest: "/\xff"},
+			map[string]string{"errno": "2", "path": "/a", "dest": `/\xff`, "escaped": "dest"},
 		},
 		{
-			"neither is", fserr.Error{Code: fserr.EIO, Path: "\xfe", Dest: "\xff"},
-			map[string]string{"errno": "5", "path": `\xfe`, "dest": `\xff`, "escaped": "path,dest"},
+			"neither is", fserr.Error{Code: fserr.ENOENT, Path: "\xfe", Dest: "\xff"},
+			map[string]string{"errno": "2", "path": `\xfe`, "dest": `\xff`, "escaped": "path,dest"},
 		},
 		{
-			"words that are not", fserr.Error{Code: fserr.EIO, Op: "o\xff", Detail: "d\xff", Hint: "h\xff", Kind: "k\xff"},
-			map[string]string{"errno": "5", "syscall": "o\uFFFD", "detail": "d\uFFFD", "hint": "h\uFFFD", "kind": "k\uFFFD"},
+			"words that are not", fserr.Error{Code: fserr.ENOENT, Op: "o\xff", Detail: "d\xff", Hint: "h\xff", Kind: "k\xff"},
+			map[string]string{"errno": "2", "syscall": "o\uFFFD", "detail": "d\uFFFD", "hint": "h\uFFFD", "kind": "k\uFFFD"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -157,6 +157,22 @@ func TestOtherErrorsBecomeEIOWithoutTheirText(t *testing.T) {
 	}
 	if err := fserrpb.ToStatus(nil); err != nil {
 		t.Errorf("nil became %v", err)
+	}
+}
+
+func TestWhatTheMachineRefusesHasARemedy(t *testing.T) {
+	for _, c := range []struct {
+		err        fserr.Error
+		want, code string
+	}{
+		{fserr.Error{Code: fserr.ENOSPC}, "free some space", "ENOSPC"},
+		{fserr.Error{Code: fserr.EMFILE, Hint: "close some"}, "close some", "EMFILE"},
+		{fserr.Error{Code: fserr.ENOENT}, "", "ENOENT"},
+	} {
+		got, st := travel(t, &c.err)
+		if !strings.Contains(got.Hint, c.want) || (c.want == "") != (got.Hint == "") || !strings.Contains(st.Message(), got.Hint) {
+			t.Errorf("%s: hint %q, message %q, want %q in both", c.code, got.Hint, st.Message(), c.want)
+		}
 	}
 }
 

@@ -1,0 +1,3 @@
+package faults
+
+func child(string) int { return 2 }

@@ -1,0 +1,174 @@
+package faults
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/server"
+)
+
+// much is more than a full disk takes, and less than an empty one has, in bytes.
+const much = 512 << 10
+
+// TestAFullDisk has each kind of change meet a disk without a free block, and then one with room again.
+func TestAFullDisk(t *testing.T) {
+	onDisks(t, func(t *testing.T, d *disk) {
+		p := begin(t, d.use)
+		f := p.panel("panels/writer")
+		must(t, f.WriteFile("kept", []byte(kept), 0o644))
+		big := bytes.Repeat([]byte("0123456789abcdef"), much/16)
+		must(t, f.WriteFile("big", big, 0o644))
+		must(t, f.MkdirAll("tree/sub", 0o755))
+		must(t, f.WriteFile("tree/sub/big", big, 0o644))
+		_, err := p.host.Snapshot(t.Context(), "ctx_panels~writer", "before")
+		must(t, err)
+		d.fill()
+		for _, c := range fullCases(t, p, f, big) {
+			t.Run(c.name, func(t *testing.T) {
+				wantCode(t, c.name, c.do(), fserr.ENOSPC)
+				wantFile(t, f, "kept", kept)
+				wantNone(t, f, c.none...)
+				p.othersGoOn()
+				p.clean()
+			})
+		}
+		wantFile(t, f, "big", string(big))
+		t.Run("delete", func(t *testing.T) {
+			_, err := p.host.DeleteContext(t.Context(), "ctx_panels~bystander")
+			must(t, err)
+		})
+		d.free()
+		p.bystander = p.panel("panels/bystander")
+		must(t, p.bystander.WriteFile("kept", []byte(kept), 0o644))
+		for _, c := range fullCases(t, p, f, big) {
+			must(t, c.do())
+		}
+		p.othersGoOn()
+		p.clean()
+	})
+}
+
+type fullCase struct {
+	name string
+	do   func() error
+	// none must not be there when do fails.
+	none []string
+}
+
+func fullCases(t *testing.T, p *play, f *client.FS, big []byte) []fullCase {
+	ctx := t.Context()
+	return []fullCase{
+		{"a new file", func() error { return f.WriteFile("new", big, 0o644) }, []string{"new"}},
+		{"overwrite with more, atomically", func() error { return f.WriteFileAtomic("kept2", big, 0o644) }, []string{"kept2"}},
+		{"replace, atomically", func() error {
+			err := f.WriteFileAtomic("kept", big, 0o644)
+			if err == nil {
+				err = f.WriteFileAtomic("kept", []byte(kept), 0o644)
+			}
+			return err
+		}, nil},
+		{"append", func() error { return f.AppendFile("appended", big, 0o644) }, nil},
+		{"stream", func() error { return stream(f, "streamed", big) }, []string{"streamed"}},
+		{"cp -r", func() error {
+			_, err := f.Cp("tree", "copy", client.CopyOptions{Recursive: true})
+			return err
+		}, nil},
+		{"copyFile", func() error {
+			_, err := f.CopyFile("big", "copied", 0)
+			return err
+		}, []string{"copied"}},
+		{"write at a position", func() error { return writeAt(f, "kept.at", big) }, nil},
+		{"fork", func() error {
+			_, err := p.host.Fork(ctx, "ctx_panels~writer", "ctx_fork")
+			return err
+		}, nil},
+		{"snapshot", func() error {
+			_, err := p.host.Snapshot(ctx, "ctx_panels~writer", "then")
+			return err
+		}, nil},
+		{"restore", func() error {
+			_, err := p.host.Restore(ctx, "ctx_panels~writer", "before")
+			return err
+		}, nil},
+		{"seeding", func() error {
+			_, err := p.host.EnsureContext(ctx, "ctx_seeded", nil)
+			return err
+		}, nil},
+		{"a layer", func() error {
+			must(t, os.WriteFile(filepath.Join(p.Info().Workspace, "app", "added"), big, 0o644))
+			_, err := p.host.EnsureContext(ctx, "ctx_layer", nil)
+			return err
+		}, nil},
+	}
+}
+
+func stream(f *client.FS, name string, data []byte) error {
+	w, err := f.WriteStream(name, client.WriteOptions{Perm: 0o644})
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(data); err != nil {
+		w.Abort()
+		return err
+	}
+	return w.Close()
+}
+
+func writeAt(f *client.FS, name string, data []byte) error {
+	h, err := f.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = h.WriteAt(data, 0)
+	return errors.Join(err, h.Close())
+}
+
+// TestRecordsOnAFullDisk opens panels, each of which is a record, until the database gets no more.
+func TestRecordsOnAFullDisk(t *testing.T) {
+	onDisks(t, func(t *testing.T, d *disk) {
+		p := begin(t, d.use)
+		d.fill()
+		var err error
+		for range 400 { // what the database has free by itself holds some
+			if _, err = p.host.OpenPanel(t.Context(), "panels/bystander"); err != nil {
+				break
+			}
+			d.fill()
+		}
+		wantCode(t, "open a panel", err, fserr.ENOSPC)
+		p.othersGoOn()
+		d.free()
+		p.panel("panels/after")
+		p.othersGoOn()
+	})
+}
+
+// TestAnAuditLogOnAFullDisk loses lines, never calls.
+func TestAnAuditLogOnAFullDisk(t *testing.T) {
+	d := tmpfs(t)
+	p := begin(t, func(c *server.Config) { c.AuditLog = filepath.Join(d.at, "audit") })
+	d.fill()
+	before, err := os.Stat(filepath.Join(d.at, "audit"))
+	must(t, err)
+	for range 40 {
+		must(t, p.bystander.WriteFile("during", []byte(kept), 0o644))
+	}
+	p.othersGoOn()
+	d.free()
+	must(t, p.bystander.WriteFile("after", []byte(kept), 0o644))
+	data, err := os.ReadFile(filepath.Join(d.at, "audit"))
+	must(t, err)
+	if int64(len(data)) <= before.Size() || !bytes.Contains(data, []byte(`"/after"`)) {
+		t.Errorf("the audit log does not go on: %s", data)
+	}
+	for _, line := range bytes.Split(bytes.TrimSpace(data), []byte("\n")) {
+		if !bytes.HasPrefix(line, []byte("{")) || !bytes.HasSuffix(line, []byte("}")) {
+			t.Errorf("half a line: %q", line)
+		}
+	}
+}
