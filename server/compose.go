@@ -138,6 +138,10 @@ func (s *Server) plan(ctx context.Context) {
 	}
 }
 
+// touch changes a time of a directory that is the server's own: a file system that failed and takes no more writes
+// (ext4's emergency_ro, errors=remount-ro) tells so neither to access(2) nor to statfs(2). It needs no space.
+func touch(dir string) error { return os.Chtimes(dir, time.Now(), time.Time{}) }
+
 // notReady tells why the server should get no new work, "" when it should.
 func (s *Server) notReady() string {
 	if !s.serving.Load() {
@@ -149,6 +153,8 @@ func (s *Server) notReady() string {
 		return "the disk's state cannot be told"
 	case !writable:
 		return "the contexts directory is read-only"
+	case touch(s.claim.layout.State) != nil:
+		return "the contexts directory cannot be written: its file system is read-only or failing"
 	case free < int64(s.cfg.DiskReserve):
 		return "free disk space is below the reserve"
 	}

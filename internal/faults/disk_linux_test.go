@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,8 @@ const diskSize = 32 << 20
 type disk struct {
 	*testing.T
 	at string
+	// how it is mounted: mount's arguments but the last.
+	how []string
 }
 
 // onDisks runs test on each kind of file system that can be mounted here.
@@ -37,7 +40,7 @@ func ext4(t *testing.T) *disk {
 	if out, err := exec.CommandContext(t.Context(), "mkfs.ext4", "-q", "-F", "-m", "0", image).CombinedOutput(); err != nil {
 		t.Skipf("not tested on ext4: mkfs.ext4: %v %s", err, out)
 	}
-	return mounted(t, dir, "-o", "loop", "-t", "ext4", image)
+	return mounted(t, dir, "-o", "loop,errors=remount-ro", "-t", "ext4", image)
 }
 
 func tmpfs(t *testing.T) *disk {
@@ -59,7 +62,8 @@ func mountable(t *testing.T) string {
 
 func mounted(t *testing.T, at string, args ...string) *disk {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "mount", append(args, at)...).CombinedOutput(); err != nil {
+	d := &disk{t, at, args}
+	if out, err := d.mount(); err != nil {
 		t.Skipf("not tested: this machine cannot mount it: %s", strings.TrimSpace(string(out)))
 	}
 	t.Cleanup(func() {
@@ -67,7 +71,11 @@ func mounted(t *testing.T, at string, args ...string) *disk {
 			t.Errorf("unmount %s: %v", at, err)
 		}
 	})
-	return &disk{t, at}
+	return d
+}
+
+func (d *disk) mount() ([]byte, error) {
+	return exec.CommandContext(d.Context(), "mount", append(slices.Clone(d.how), d.at)...).CombinedOutput()
 }
 
 // use puts the contexts there.
@@ -96,15 +104,22 @@ func (d *disk) free() {
 	must(d, os.Remove(d.ballast()))
 }
 
-// leave frees about so many bytes of a full disk.
-func (d *disk) leave(bytes int64) {
+// device is the loop device's name.
+func (d *disk) device() string {
 	d.Helper()
-	st, err := os.Stat(d.ballast())
+	out, err := exec.CommandContext(d.Context(), "findmnt", "-no", "SOURCE", d.at).Output()
 	must(d, err)
-	must(d, os.Truncate(d.ballast(), max(0, st.Size()-bytes)))
+	return filepath.Base(strings.TrimSpace(string(out)))
 }
 
-func (d *disk) remount(flags uintptr) {
+// again unmounts, repairs and mounts an ext4, as an operator would.
+func (d *disk) again() {
 	d.Helper()
-	must(d, unix.Mount("", d.at, "", unix.MS_REMOUNT|flags, ""))
+	must(d, unix.Unmount(d.at, 0))
+	// Its exit code says that it repaired something.
+	_ = exec.CommandContext(d.Context(), "e2fsck", "-p", d.how[len(d.how)-1]).Run()
+	out, err := d.mount()
+	if err != nil {
+		d.Fatalf("mount again: %v %s", err, out)
+	}
 }
