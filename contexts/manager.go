@@ -86,7 +86,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 func newManager(cfg Config, l Layout, root rootfs.Root) *Manager {
 	m := &Manager{
 		cfg: cfg, layout: l, locks: locks{dir: l.Locks}, layers: layer.New(l.Layers, cfg.Owner),
-		source:   l.Source(root), reserve: reserve{l.Reserve},
+		source: l.Source(root), reserve: reserve{l.Reserve},
 		layering: make(chan struct{}, 1), flights: map[string]*flight{}, floor: map[ID]uint64{},
 	}
 	m.pool = newPooling(cfg, l, m.layers)

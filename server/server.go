@@ -42,6 +42,8 @@ type Deps struct {
 const (
 	drainTime = 8 * time.Second
 	stopTime  = 2 * time.Second
+	// hangTime is when a stop is given up.
+	hangTime = drainTime + stopTime - 200*time.Millisecond
 )
 
 // Server serves one workspace. It is made by New and used once.
@@ -95,7 +97,8 @@ func (s *Server) Info() Info { return s.info }
 
 // Serve answers calls until ctx ends or, with Config.ExitOnStdinClose, standard
 // input does; then it lets running calls end, closes everything, and returns nil
-// within 10 s. It returns an error when a listener fails.
+// within 10 s. It returns an error when a listener fails, and when something hung so that not all could be closed: end the
+// process then.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -112,9 +115,26 @@ func (s *Server) Serve(ctx context.Context) error {
 		case err = <-failed:
 		}
 	}
-	s.drain()
-	running.Wait()
-	return errors.Join(err, s.Close())
+	return errors.Join(err, s.end(&running))
+}
+
+// end drains and closes, and gives up on what does not end: a call that hangs in the kernel, since a disk does not answer,
+// cannot be called off. It ends with the process, and so does what it holds: until then nobody else gets the workspace.
+func (s *Server) end(running *sync.WaitGroup) error {
+	ended := make(chan error, 1)
+	go func() {
+		s.drain()
+		running.Wait()
+		ended <- s.Close()
+	}()
+	timer := time.NewTimer(hangTime)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-timer.C:
+		return errors.New("calls hang in the kernel and were left there: does the disk answer? what they did may have happened")
+	}
 }
 
 func (s *Server) goServe(running *sync.WaitGroup, failed chan<- error) {

@@ -47,12 +47,18 @@ func workspace(t *testing.T) string {
 // begin serves a workspace; change, which may be nil, alters the settings.
 func begin(t *testing.T, change func(*server.Config)) *play {
 	t.Helper()
-	cfg := server.DefaultConfig()
-	cfg.Workspace, cfg.DiskReserve, cfg.Pool, cfg.HTTP = workspace(t), 0, 0, "127.0.0.1:0"
+	cfg := settings(t)
 	if change != nil {
 		change(&cfg)
 	}
 	return beginWith(t, cfg)
+}
+
+func settings(t *testing.T) server.Config {
+	t.Helper()
+	cfg := server.DefaultConfig()
+	cfg.Workspace, cfg.DiskReserve, cfg.Pool, cfg.HTTP = workspace(t), 0, 0, "127.0.0.1:0"
+	return cfg
 }
 
 func beginWith(t *testing.T, cfg server.Config) *play {

@@ -1,0 +1,5 @@
+package faults
+
+import "errors"
+
+func serveFew() error { return errors.New("not yet") }
