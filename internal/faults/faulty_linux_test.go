@@ -14,12 +14,45 @@ import (
 	"github.com/ctxfs/ctxfs/server"
 )
 
+// program is the test binary as another program, which the end of its input ends.
+type program struct {
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	hear *bufio.Scanner
+	// first is its first line.
+	first string
+}
+
+// startChild starts one and waits for its first line.
+func startChild(t *testing.T, as string, env ...string) *program {
+	t.Helper()
+	cmd := exec.CommandContext(context.Background(), os.Args[0])
+	cmd.Env = append(append(os.Environ(), childEnv+"="+as), env...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	c := &program{cmd: cmd, in: in, hear: bufio.NewScanner(out)}
+	if !c.hear.Scan() {
+		t.Skipf("not tested: the other program ended: %v", cmd.Wait())
+	}
+	c.first = c.hear.Text()
+	t.Cleanup(func() {
+		must(t, in.Close())
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", as, err)
+		}
+	})
+	return c
+}
+
 // faulty is a disk whose operations fail or hang as it is told.
 type faulty struct {
 	*testing.T
-	at   string
-	tell io.WriteCloser
-	hear *bufio.Scanner
+	at string
+	c  *program
 }
 
 // faultyDisk mounts one, served by a process of its own.
@@ -29,26 +62,8 @@ func faultyDisk(t *testing.T) *faulty {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		t.Skipf("not tested: there is no FUSE: %v", err)
 	}
-	cmd := exec.CommandContext(context.Background(), os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"=disk", sourceEnv+"="+t.TempDir(), mountEnv+"="+at)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	d := &faulty{t, at, in, bufio.NewScanner(out)}
-	if !d.hear.Scan() {
-		t.Skipf("not tested: this machine cannot mount FUSE: %v", cmd.Wait())
-	}
-	t.Cleanup(func() {
-		must(t, in.Close())
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the disk: %v", err)
-			_ = unix.Unmount(at, unix.MNT_DETACH)
-		}
-	})
-	return d
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) }) // which is done, unless the program failed
+	return &faulty{t, at, startChild(t, "disk", sourceEnv+"="+t.TempDir(), mountEnv+"="+at)}
 }
 
 func (d *faulty) use(c *server.Config) { c.ContextsDir = d.at + "/contexts" }
@@ -61,7 +76,7 @@ func (d *faulty) heal() { d.say("heal") }
 
 func (d *faulty) say(line string) {
 	d.Helper()
-	if _, err := fmt.Fprintln(d.tell, line); err != nil || !d.hear.Scan() {
+	if _, err := fmt.Fprintln(d.c.in, line); err != nil || !d.c.hear.Scan() {
 		d.Fatalf("the disk does not answer to %q: %v", line, err)
 	}
 }
