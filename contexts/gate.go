@@ -317,8 +317,8 @@ func (m *Manager) openGate(ctx context.Context, rec metadata.Context) (*gate, er
 	}
 	now := m.cfg.now()
 	g := newGate(root, rec.Generation, folder, now)
-	if _, dir, err := m.held(rec); err == nil {
-		g.account = m.accountOf(dir)
+	if d, dir, err := m.held(rec); err == nil {
+		g.account = m.accountOf(d, dir)
 	}
 	if err := m.putGate(id, g); err != nil {
 		_ = root.Close() // unused

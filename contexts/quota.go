@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -54,6 +55,10 @@ func newAccount(q Quota, now func() time.Time, measure func() (diskUsage, error)
 
 // charge adds what is about to be written; EDQUOT when it is too much.
 func (a *account) charge(id ID, bytes, entries int64) error {
+	// What can never fit is not added at all: with it the sums could overflow (a file may say that it has 8 EiB).
+	if !a.within(bytes, entries, a.quota.Bytes, a.quota.Entries) {
+		return a.refusal(id, bytes, a.bytes.Load(), a.entries.Load())
+	}
 	b, e := a.bytes.Add(bytes), a.entries.Add(entries)
 	if a.within(b, e, a.softBytes.Load(), a.softEntries.Load()) {
 		return nil
@@ -61,9 +66,13 @@ func (a *account) charge(id ID, bytes, entries int64) error {
 	if a.look(bytes, entries) {
 		return nil
 	}
-	b, e = a.bytes.Add(-bytes), a.entries.Add(-entries)
+	return a.refusal(id, bytes, a.bytes.Add(-bytes), a.entries.Add(-entries))
+}
+
+// refusal tells what there is too much of, when b and e are there.
+func (a *account) refusal(id ID, bytes, b, e int64) error {
 	what := fmt.Sprintf("%s of %s", seed.Size(b), seed.Size(a.quota.Bytes))
-	if a.within(b+bytes, 0, a.quota.Bytes, 0) {
+	if a.within(b, 0, a.quota.Bytes-bytes, 0) {
 		what = fmt.Sprintf("%s of %s files and directories", seed.Count(e), seed.Count(a.quota.Entries))
 	}
 	return &fserr.Error{
@@ -96,7 +105,19 @@ func (a *account) look(bytes, entries int64) bool {
 	return a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries)
 }
 
-// accountOf opens the account of a context.
-func (m *Manager) accountOf(dir string) *account {
-	return newAccount(m.cfg.Quota, m.cfg.now, func() (diskUsage, error) { return usage(context.Background(), dir) })
+// accountOf opens the account of what a driver keeps of a context in dir. A panel may close a directory to who is not root: what
+// that holds cannot be measured, and what was charged then stands.
+func (m *Manager) accountOf(d driver.Driver, dir string) *account {
+	kernels := ""
+	if _, mounts := d.(driver.Mounter); mounts {
+		kernels = kernelWork
+	}
+	return newAccount(m.cfg.Quota, m.cfg.now, func() (diskUsage, error) {
+		return usage(context.Background(), dir, func(rel string) error {
+			if rel == kernels {
+				return nil
+			}
+			return fserr.EACCES
+		})
+	})
 }

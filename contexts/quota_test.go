@@ -2,6 +2,7 @@ package contexts
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -78,6 +79,18 @@ func TestQuota(t *testing.T) {
 	m.clock, m.err = m.clock.Add(time.Minute), errors.New("no")
 	m.charges(t, 1, 0, fserr.EDQUOT, "")
 	m.wantMeasured(t, 4)
+}
+
+// TestQuotaIsNotOverflowed has sparse files, which may say that they have 8 EiB, be copied.
+func TestQuotaIsNotOverflowed(t *testing.T) {
+	m := newMeasured(Quota{Bytes: 1600, Entries: 160})
+	m.charges(t, 10, 1, 0, "")
+	m.charges(t, math.MaxInt64, 1, fserr.EDQUOT, "has about 10 B of 1.6 KiB")
+	m.charges(t, 1, math.MaxInt64, fserr.EDQUOT, "has about 1 of 160 files and directories")
+	m.wantMeasured(t, 0)
+	if b, e := m.bytes.Load(), m.entries.Load(); b != 10 || e != 1 {
+		t.Errorf("%d bytes, %d entries are charged", b, e)
+	}
 }
 
 func TestQuotaOfAContext(t *testing.T) {

@@ -44,16 +44,19 @@ const diskBlock = 512
 
 // diskUse returns the bytes of usage.
 func diskUse(ctx context.Context, dir string) (int64, error) {
-	u, err := usage(ctx, dir)
+	u, err := usage(ctx, dir, func(string) error { return nil })
 	return u.bytes, err
 }
 
 // diskUsage is what a directory takes with all that it holds.
 type diskUsage struct{ bytes, entries int64 }
 
+// kernelWork is what overlayfs keeps for itself in a state, closed to who is not root.
+const kernelWork = "work/work"
+
 // usage measures a directory, a file with several names once; one that is not there takes nothing. What is removed
-// meanwhile, or closed to this server (as the kernel's work directory is to who is not root), does not count.
-func usage(ctx context.Context, dir string) (diskUsage, error) {
+// meanwhile does not count, nor does what is closed to this server, unless closed has an error for it.
+func usage(ctx context.Context, dir string, closed func(rel string) error) (diskUsage, error) {
 	root, err := rootfs.Open(dir, rootfs.Options{})
 	if fserr.CodeOf(err) == fserr.ENOENT {
 		return diskUsage{}, nil
@@ -68,9 +71,14 @@ func usage(ctx context.Context, dir string) (diskUsage, error) {
 	}
 	type file struct{ dev, ino uint64 }
 	u, counted := diskUsage{bytes: st.Blocks * diskBlock}, map[file]bool{}
-	err = root.Walk(ctx, ".", rootfs.WalkOptions{Stats: true}, func(_ string, e rootfs.Entry, err error) error {
-		if err != nil || e.Stat == nil {
+	err = root.Walk(ctx, ".", rootfs.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
+		switch {
+		case fserr.CodeOf(err) == fserr.EACCES:
+			return closed(rel)
+		case err != nil:
 			return gone(err)
+		case e.Stat == nil: // its directory may be listed, and no more
+			return closed(rel)
 		}
 		if e.Stat.Nlink > 1 && !e.Stat.IsDir() {
 			key := file{e.Stat.Dev, e.Stat.Ino}
@@ -86,10 +94,9 @@ func usage(ctx context.Context, dir string) (diskUsage, error) {
 	return u, err
 }
 
-// gone passes over what was removed while a directory was read, and what may not be.
+// gone passes over what was removed while a directory was read.
 func gone(err error) error {
-	switch fserr.CodeOf(err) {
-	case fserr.ENOENT, fserr.EACCES:
+	if fserr.CodeOf(err) == fserr.ENOENT {
 		return nil
 	}
 	return err
