@@ -200,7 +200,7 @@ func (m *Manager) takeGate(ctx context.Context, id ID) (*gate, error) {
 		if err != nil {
 			return nil, err
 		}
-		if g.root == nil { // it was made by this call: the context's lock is held
+		if g.bare { // it was made by this call: the context's lock is held
 			return g, nil
 		}
 		idle, ok := g.close()

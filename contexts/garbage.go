@@ -61,10 +61,7 @@ func (m *Manager) CollectGarbage(ctx context.Context, opts GarbageOptions) ([]Ga
 		c.opts.Idle = max(opts.Idle, MinIdle)
 		err = c.contexts(ctx)
 	}
-	if err == nil {
-		err = c.orphans(ctx)
-	}
-	return c.found, err
+	return c.found, errors.Join(err, c.orphans(ctx))
 }
 
 // collection is one CollectGarbage.
@@ -96,26 +93,25 @@ func (c *collection) contexts(ctx context.Context) error {
 	if err != nil {
 		return &fserr.Error{Code: fserr.CodeOf(err), Detail: "the records of contexts could not be listed", Err: err}
 	}
+	var errs []error
 	for _, rec := range recs {
-		if err := c.context(ctx, rec); err != nil {
-			return err
+		if c.idle(rec) {
+			errs = append(errs, c.context(ctx, ID(rec.ID)))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-func (c *collection) context(ctx context.Context, rec metadata.Context) error {
-	id := ID(rec.ID)
-	if !c.idle(rec) {
-		return nil
-	}
+// context takes one that was idle when all were listed, which may be long ago.
+func (c *collection) context(ctx context.Context, id ID) error {
 	unlock, err := c.m.lockFor(ctx, id)
 	if err != nil {
 		return contextError(id, "could not be collected", err)
 	}
 	defer unlock()
-	if !c.idle(rec) { // any more
-		return nil
+	rec, ok, err := c.m.record(ctx, id)
+	if err != nil || !ok || !c.idle(rec) { // any more
+		return err
 	}
 	_, dir, err := c.m.held(rec)
 	if err != nil {

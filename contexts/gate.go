@@ -20,8 +20,9 @@ const recheck = time.Second
 
 // gate is a ready context's root and who is using it.
 type gate struct {
-	// root is nil when the gate was made only to be shut.
+	// root is nil when the gate was made only to be shut, which bare tells; and once nobody is inside any more.
 	root       rootfs.Root
+	bare       bool
 	generation uint64
 	// folder identifies the directory that root holds.
 	folder  os.FileInfo
@@ -332,6 +333,7 @@ func (m *Manager) openGate(ctx context.Context, rec metadata.Context) (*gate, er
 // opened, nor mounted, for that.
 func (m *Manager) shutGate(_ context.Context, rec metadata.Context) (*gate, error) {
 	g := newGate(nil, rec.Generation, nil, m.cfg.now())
+	g.bare = true
 	g.close()
 	return g, m.putGate(ID(rec.ID), g)
 }

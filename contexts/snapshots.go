@@ -242,19 +242,32 @@ func (m *Manager) restore(ctx context.Context, rec metadata.Context, name string
 	if err := m.room(ctx, id, data); err != nil {
 		return rec, err
 	}
+	var generation uint64
 	err = m.staged("restore", func(dir string) error {
 		made := filepath.Join(dir, "folder")
 		if err := m.duplicate(ctx, id, d, data, made); err != nil {
 			return err
 		}
 		m.cfg.onPhase("restoring")
-		rec.Generation, err = m.swap(ctx, d, id, made, place)
+		generation, err = m.swap(ctx, d, id, made, place)
 		return err
 	})
 	if err != nil {
 		return rec, err
 	}
-	return rec, m.cfg.Store.Contexts().Update(context.WithoutCancel(ctx), rec)
+	return m.regenerated(context.WithoutCancel(ctx), id, generation)
+}
+
+// regenerated records a context's new generation. Its first panel may have become its owner while the copy was made.
+func (m *Manager) regenerated(ctx context.Context, id ID, generation uint64) (metadata.Context, error) {
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	rec, err := m.find(ctx, id)
+	if err != nil {
+		return rec, err
+	}
+	rec.Generation = generation
+	return rec, m.cfg.Store.Contexts().Update(ctx, rec)
 }
 
 // swap puts made in place of what the context is, when nobody is inside; generation is the new one.
