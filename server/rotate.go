@@ -19,6 +19,8 @@ type rotatedFile struct {
 	mu   sync.Mutex
 	file *os.File
 	size int64
+	// torn says that the file does not end with a line's end.
+	torn bool
 }
 
 func openRotated(path string, maxSize int64, keep int) (*rotatedFile, error) {
@@ -31,11 +33,16 @@ func (r *rotatedFile) open() error {
 	if st, err := os.Stat(r.path); err == nil && !st.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file", r.path)
 	}
-	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(r.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
 	st, err := f.Stat()
+	if err == nil && st.Size() > 0 {
+		last := make([]byte, 1)
+		_, err = f.ReadAt(last, st.Size()-1)
+		r.torn = last[0] != '\n'
+	}
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
@@ -43,7 +50,8 @@ func (r *rotatedFile) open() error {
 	return nil
 }
 
-// Write appends a line by one system call, so that lines of several processes are not mixed.
+// Write appends a line by one system call, so that lines of several processes are not mixed. A part of a line, which a full disk
+// or a crash has left, is ended before.
 func (r *rotatedFile) Write(line []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,33 +62,48 @@ func (r *rotatedFile) Write(line []byte) (int, error) {
 	if r.size > 0 && r.size+int64(len(line)) > r.maxSize {
 		turned = r.turn()
 	}
-	n, err := r.file.Write(line)
+	text, ended := line, 0
+	if r.torn {
+		text, ended = append([]byte{'\n'}, line...), 1
+	}
+	n, err := r.file.Write(text)
 	r.size += int64(n)
-	return n, errors.Join(err, turned)
+	r.torn = err != nil && (n > 0 || r.torn)
+	return max(0, n-ended), errors.Join(err, turned)
 }
 
-// turn begins a new file; when that fails the old one goes on.
+// turn begins a new file; when that fails the old one goes on. The new one is made first: were the old ones moved up each time
+// that a full disk, or a process without descriptors, does not let it be made, they would all be lost.
 func (r *rotatedFile) turn() error {
-	for i := r.keep - 1; i >= 1; i-- {
+	next := r.path + ".new"
+	f, err := os.OpenFile(next, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := r.moveUp(next); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	old := r.file
+	r.file, r.size, r.torn = f, 0, false
+	return old.Close()
+}
+
+// moveUp gives each file the next number, and its place to next.
+func (r *rotatedFile) moveUp(next string) error {
+	for i := r.keep - 1; i >= 0; i-- {
 		if err := os.Rename(r.numbered(i), r.numbered(i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	gone := os.Remove
-	if r.keep > 0 {
-		gone = func(path string) error { return os.Rename(path, r.numbered(1)) }
-	}
-	if err := gone(r.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	old := r.file
-	if err := r.open(); err != nil {
-		return err
-	}
-	return old.Close()
+	return os.Rename(next, r.path)
 }
 
-func (r *rotatedFile) numbered(i int) string { return fmt.Sprintf("%s.%d", r.path, i) }
+func (r *rotatedFile) numbered(i int) string {
+	if i == 0 {
+		return r.path
+	}
+	return fmt.Sprintf("%s.%d", r.path, i)
+}
 
 // Close closes the file; later writes fail.
 func (r *rotatedFile) Close() error {
