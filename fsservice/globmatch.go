@@ -7,6 +7,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -39,6 +40,15 @@ func newGlobSet(base string, patterns []string, names bool) (*globSet, error) {
 	return set, nil
 }
 
+const (
+	// maxGlob bounds a pattern, in bytes: a path is no longer either.
+	maxGlob = rootfs.MaxPath
+	// maxAlternatives bounds the patterns that one stands for by its braces, and maxNesting how deep
+	// those are: to match tries them one by one, and nobody can cancel that.
+	maxAlternatives = 1000
+	maxNesting      = 16
+)
+
 func parseGlob(text string) (globPattern, error) {
 	trimmed := strings.TrimLeft(text, "/")
 	p := globPattern{absolute: trimmed != text, text: strings.TrimSuffix(path.Clean("/" + trimmed)[1:], "/")}
@@ -47,6 +57,10 @@ func parseGlob(text string) (globPattern, error) {
 		return p, badGlob(text, "it is empty or has a NUL byte")
 	case hasDotDot(trimmed):
 		return p, badGlob(text, "'..' leads out of the directory; set path instead")
+	case len(text) > maxGlob:
+		return p, badGlob(text, fmt.Sprintf("it is longer than %d bytes", maxGlob))
+	case alternatives(p.text) > maxAlternatives:
+		return p, badGlob(text, fmt.Sprintf("its braces stand for more than %d patterns; send several", maxAlternatives))
 	case !doublestar.ValidatePattern(p.text):
 		return p, badGlob(text, "it is malformed; see https://github.com/bmatcuk/doublestar#patterns")
 	}
@@ -65,6 +79,32 @@ func hasDotDot(p string) bool {
 		}
 	}
 	return false
+}
+
+// alternatives counts the patterns that braces stand for: those that follow one another
+// multiply. What is more than maxAlternatives, or too deep, is maxAlternatives and one.
+func alternatives(text string) int {
+	type group struct{ before, sum int }
+	var open []group
+	n := 1
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\':
+			i++
+		case c == '{':
+			open, n = append(open, group{before: n}), 1
+		case c == ',' && len(open) > 0:
+			open[len(open)-1].sum += n
+			n = 1
+		case c == '}' && len(open) > 0:
+			g := open[len(open)-1]
+			open, n = open[:len(open)-1], g.before*(g.sum+n)
+		}
+		if n > maxAlternatives || len(open) > maxNesting {
+			return maxAlternatives + 1
+		}
+	}
+	return n
 }
 
 // splitGlob splits at slashes; nil when a slash stands inside braces or a class,

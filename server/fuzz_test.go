@@ -1,0 +1,216 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// FuzzContentQuery looks for a query that is accepted though it says something else than what is made of it.
+func FuzzContentQuery(f *testing.F) {
+	for _, q := range []string{
+		"path=/a", "path=/a&start=0&end=9", "raw_path=L/8=", "raw_path=%2F&path=a", "fd=3", "fd=4294967296", "fd=-1", "path=/a&path=/b", "start=x", "flush=maybe",
+		"path=%00", "path=%zz", "a;b", "=", "&&&", "mode=0644&flag=wx", "context_id=ctx_b&path=/a", "ctxfs-panel=p", "start=-9223372036854775808", "path=%ff",
+	} {
+		f.Add(q)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		values, parseErr := url.ParseQuery(raw)
+		req, err := readQuery(raw)
+		open, writeErr := writeQuery(raw)
+		for _, err := range []error{err, writeErr} {
+			if err != nil && fserr.CodeOf(err) != fserr.EINVAL {
+				t.Errorf("%q: %v", raw, err)
+			}
+			if err == nil && (parseErr != nil || len(values["path"]) > 1) {
+				t.Errorf("%q is accepted", raw)
+			}
+		}
+		if err == nil && (req.GetPath() != values.Get("path") || base64.StdEncoding.EncodeToString(req.GetRawPath()) != plainBase64(values.Get("raw_path"))) {
+			t.Errorf("%q is read as %v", raw, req)
+		}
+		if writeErr == nil && open.GetPath() != values.Get("path") {
+			t.Errorf("%q is written as %v", raw, open)
+		}
+	})
+}
+
+// plainBase64 leaves out what a decoder passes over.
+func plainBase64(s string) string { return strings.NewReplacer("\r", "", "\n", "").Replace(s) }
+
+// FuzzLocalNames looks for a name of another host that is taken for this machine's.
+func FuzzLocalNames(f *testing.F) {
+	for _, host := range []string{
+		"localhost", "127.0.0.1:80", "[::1]:80", "evil.example", "127.0.0.1.evil.example", "localhost:80.evil.example", "[::1", "::1", "127.1", "0x7f.1", "2130706433",
+		"localhost.", "[::ffff:127.0.0.1]", "[::ffff:10.0.0.1]", "0.0.0.0", "", "LOCALHOST", "[localhost]", "[[::1]]", "evil.example:127.0.0.1", "127.0.0.1%0",
+	} {
+		f.Add(host)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		reached := false
+		h := localNamesOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+		h.ServeHTTP(discard{http.Header{}}, &http.Request{Host: host})
+		if !reached {
+			return
+		}
+		name := host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			name = h
+		}
+		name = strings.Trim(name, "[]")
+		if ip := net.ParseIP(name); name != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			t.Errorf("%q is taken for this machine", host)
+		}
+	})
+}
+
+// discard is a response that nobody reads.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d discard) WriteHeader(int)             {}
+
+// fuzzed is a server that serves a fuzz target, and what it has logged as its own failure.
+type fuzzed struct {
+	info   Info
+	failed *observer.ObservedLogs
+	token  string
+}
+
+// startFuzzed serves until the target ends.
+func startFuzzed(f *testing.F) *fuzzed {
+	f.Helper()
+	dir, err := os.MkdirTemp("", "ctxfs")
+	if err != nil {
+		f.Fatal(err)
+	}
+	cfg := DefaultConfig()
+	cfg.Workspace, cfg.DiskReserve, cfg.HTTP, cfg.Listen, cfg.Pool = dir, 0, "127.0.0.1:0", []string{"127.0.0.1:0"}, 0
+	core, failed := observer.New(zapcore.InfoLevel)
+	s, err := New(context.Background(), cfg, Deps{Log: zap.New(core), Version: "1.2.3"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(ctx) })
+	f.Cleanup(func() {
+		stop()
+		serving.Wait()
+		_ = os.RemoveAll(dir)
+	})
+	token, err := os.ReadFile(filepath.Clean(s.Info().Addresses.TokenFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	return &fuzzed{info: s.Info(), failed: failed, token: strings.TrimSpace(string(token))}
+}
+
+// say sends bytes to an address, says no more, and waits for the end.
+func (z *fuzzed) say(t *testing.T, addr string, parts ...[]byte) {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	for _, p := range parts {
+		if _, err := conn.Write(p); err != nil {
+			break // it was refused before
+		}
+	}
+	_ = conn.(*net.TCPConn).CloseWrite()
+	reply := make([]byte, 64<<10)
+	for {
+		if _, err := conn.Read(reply); err != nil {
+			break
+		}
+	}
+	z.check(t)
+}
+
+// check fails when the server has.
+func (z *fuzzed) check(t *testing.T) {
+	t.Helper()
+	for _, e := range z.failed.TakeAll() {
+		if e.Level >= zapcore.ErrorLevel || strings.Contains(e.Message, "panic") {
+			t.Errorf("the server failed: %s %v", e.Message, e.ContextMap())
+		}
+	}
+}
+
+// FuzzConnection says anything at all to the addresses of HTTP and of gRPC.
+func FuzzConnection(f *testing.F) {
+	z := startFuzzed(f)
+	const upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+	for _, s := range []string{
+		"", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+		"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET /v1/session HTTP/1.1\r\nHost: localhost\r\n" + upgrade + "\r\n",
+		"GET /v1/session HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\n" + upgrade + "\r\n", "PUT /v1/content?path=/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+		"PUT /v1/content?path=/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "\x16\x03\x01", "GET / HTTP/9.9\r\n\r\n",
+		"GET /v1/content?path=%00 HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-\r\nAuthorization: Bearer x\r\nAuthorization: Bearer y\r\n\r\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		data = bytes.ReplaceAll(data, []byte("Bearer x"), []byte("Bearer "+z.token))
+		z.say(t, z.info.Addresses.HTTP, data)
+		z.say(t, z.info.Addresses.TCP[0], data)
+	})
+}
+
+// FuzzWebSocket says anything after the handshake: first as frames, then as a message of an open session.
+func FuzzWebSocket(f *testing.F) {
+	z := startFuzzed(f)
+	shake := []byte("GET /v1/session HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
+	open, err := proto.Marshal(&ctxfsv1.SessionRequest{Id: 1, Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{Token: z.token, Batches: true}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, m := range []*ctxfsv1.SessionRequest{
+		{}, {Id: 2, Request: &ctxfsv1.SessionRequest_Operation{Operation: opStat("/")}}, {Id: 2, Request: &ctxfsv1.SessionRequest_Cancel{}},
+		{Id: 1, Request: &ctxfsv1.SessionRequest_RefreshToken{RefreshToken: &ctxfsv1.SessionRefreshToken{Token: "x"}}}, {Id: 2, Request: &ctxfsv1.SessionRequest_Operation{}},
+		{Also: []*ctxfsv1.SessionRequest{{Id: 3, Request: &ctxfsv1.SessionRequest_Operation{Operation: opWatch("/")}}, {Also: []*ctxfsv1.SessionRequest{{}}}}},
+	} {
+		data, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(frame(0x82, data))
+	}
+	for _, s := range []string{"\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff", "\x02\x80\x00\x00\x00\x00", "\x80\x80\x00\x00\x00\x00", "\x88\x80\x00\x00\x00\x00", "\x89\xfe\xff\xff", "\xf2\x80", "\x82\x01x"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		addr := z.info.Addresses.HTTP
+		z.say(t, addr, shake, data)
+		z.say(t, addr, shake, frame(0x82, open), frame(0x82, data))
+	})
+}
+
+// frame is a WebSocket's frame of a client, masked by zeros.
+func frame(head byte, data []byte) []byte {
+	n := len(data)
+	b := []byte{head, 0x80 | 127, 0, 0, 0, 0, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n), 0, 0, 0, 0}
+	return append(b, data...)
+}
