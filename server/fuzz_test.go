@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +16,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -88,7 +89,7 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
 
-// fuzzed is a server that serves a fuzz target, and what it has logged as its own failure.
+// fuzzed is a server that serves a fuzz target, by a panel's token, and what it has logged as its own failure.
 type fuzzed struct {
 	info   Info
 	failed *observer.ObservedLogs
@@ -117,11 +118,16 @@ func startFuzzed(f *testing.F) *fuzzed {
 		serving.Wait()
 		_ = os.RemoveAll(dir)
 	})
-	token, err := os.ReadFile(filepath.Clean(s.Info().Addresses.TokenFile))
+	cc, err := grpc.NewClient(s.Info().Addresses.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		f.Fatal(err)
 	}
-	return &fuzzed{info: s.Info(), failed: failed, token: strings.TrimSpace(string(token))}
+	defer func() { _ = cc.Close() }()
+	panel, err := ctxfsv1.NewPanelServiceClient(cc).OpenPanel(ctx, &ctxfsv1.OpenPanelRequest{PanelId: "p"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return &fuzzed{info: s.Info(), failed: failed, token: panel.GetToken()}
 }
 
 // say sends bytes to an address, says no more, and waits for the end.
