@@ -1,0 +1,425 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/ctxfs/ctxfs/client"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// marker is the file by which what a context holds is told apart.
+const marker = "keep/marker"
+
+// held is what a context of the host holds.
+type held struct {
+	// round is what the workspace was when it was made, mark what the marker says; "" when there is none.
+	round, mark string
+	// snapshots are what it held, by name.
+	snapshots map[string]held
+}
+
+// world is the ledger of a host: its contexts by ID, and the tokens of its panels with whether they hold.
+type world struct {
+	contexts map[string]held
+	tokens   map[string]bool
+}
+
+func (w world) clone() world {
+	c := world{contexts: map[string]held{}, tokens: maps.Clone(w.tokens)}
+	for id, h := range w.contexts {
+		h.snapshots = maps.Clone(h.snapshots)
+		c.contexts[id] = h
+	}
+	return c
+}
+
+// ids are those of the contexts for which ok holds, sorted.
+func (w world) ids(ok func(id string, h held) bool) []string {
+	var out []string
+	for id, h := range w.contexts {
+		if ok == nil || ok(id, h) {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// hostStep is one call of a host.
+type hostStep struct {
+	name  string
+	do    func() error
+	after world
+}
+
+// host does one operation on whole contexts after the other, as a lane does on files.
+type host struct {
+	ctx          context.Context
+	rng          *rand.Rand
+	c            *client.Client
+	round        string
+	state        world
+	flight       *hostStep
+	err          error
+	acknowledged map[string]int
+	serial       int
+	// panels are the open ones, with their tokens.
+	panels map[string]string
+	// flights counts what was in flight at a kill.
+	flights map[string]int
+}
+
+func newHost(seed uint64) *host {
+	return &host{
+		rng:   rand.New(rand.NewPCG(seed, 7)),
+		state: world{contexts: map[string]held{}, tokens: map[string]bool{}}, panels: map[string]string{}, flights: map[string]int{}, acknowledged: map[string]int{},
+	}
+}
+
+func (h *host) work(stop *atomic.Bool, pause func()) {
+	for !stop.Load() {
+		h.once(h.choose())
+		if h.err != nil {
+			return
+		}
+		pause()
+	}
+}
+
+// choose picks any call, or half of the time the one that was in flight least often.
+func (h *host) choose() hostOperation {
+	all := h.operations()
+	o := all[h.rng.IntN(len(all))]
+	for range 3 * h.rng.IntN(2) {
+		if other := all[h.rng.IntN(len(all))]; h.flights[other.name] < h.flights[o.name] {
+			o = other
+		}
+	}
+	return o
+}
+
+// once does an operation, if that is possible now.
+func (h *host) once(o hostOperation) {
+	s := o.plan()
+	if s == nil {
+		return
+	}
+	s.name = o.name
+	h.flight = s
+	if h.err = s.do(); h.err != nil {
+		return
+	}
+	h.state, h.flight = s.after, nil
+	h.acknowledged[s.name]++
+}
+
+// hostOperation plans what a host may do next: one call, nil when it is not possible now.
+type hostOperation struct {
+	name string
+	plan func() *hostStep
+}
+
+func (h *host) operations() []hostOperation {
+	return []hostOperation{
+		{"ensureContext", h.ensure}, {"writeFile by the host", h.mark}, {"fork", h.fork}, {"snapshot", h.snapshot}, {"restore", h.restore},
+		{"deleteSnapshot", h.deleteSnapshot}, {"deleteContext", h.deleteContext}, {"collectGarbage", h.collect},
+		{"openPanel", h.openPanel}, {"closePanel", h.closePanel},
+	}
+}
+
+// maxContexts bounds the host's contexts.
+const maxContexts = 6
+
+// freeID is an ID of the host's of which there is no context; "" when there are enough.
+func (h *host) freeID() string {
+	for i := range maxContexts {
+		id := fmt.Sprintf("ctx_h%d", i)
+		if _, there := h.state.contexts[id]; !there {
+			return id
+		}
+	}
+	return ""
+}
+
+// some is a random context for which ok holds; "" when there is none.
+func (h *host) some(ok func(id string, c held) bool) string {
+	all := h.state.ids(ok)
+	if len(all) == 0 {
+		return ""
+	}
+	return all[h.rng.IntN(len(all))]
+}
+
+// step plans a call on a context, whose ID may be "" (then there is nothing to do).
+func (h *host) step(id string, change func(w world), do func() error) *hostStep {
+	if id == "" {
+		return nil
+	}
+	after := h.state.clone()
+	change(after)
+	return &hostStep{after: after, do: do}
+}
+
+func (h *host) ensure() *hostStep {
+	id := h.freeID()
+	return h.step(id, func(w world) { w.contexts[id] = h.fresh() }, func() error {
+		_, err := h.c.EnsureContext(h.ctx, id, nil)
+		return err
+	})
+}
+
+func (h *host) fresh() held { return held{round: h.round, snapshots: map[string]held{}} }
+
+func (h *host) mark() *hostStep {
+	id := h.some(nil)
+	h.serial++
+	mark := fmt.Sprintf("mark %d", h.serial)
+	return h.step(id, func(w world) {
+		c := w.contexts[id]
+		c.mark = mark
+		w.contexts[id] = c
+	}, func() error { return h.c.Context(id).With(h.ctx).WriteFileAtomic(marker, []byte(mark), 0o644) })
+}
+
+func (h *host) fork() *hostStep {
+	from, to := h.some(nil), h.freeID()
+	if from == "" {
+		return nil
+	}
+	return h.step(to, func(w world) {
+		c := w.contexts[from]
+		c.snapshots = map[string]held{}
+		w.contexts[to] = c
+	}, func() error {
+		_, err := h.c.Fork(h.ctx, from, to)
+		return err
+	})
+}
+
+func (h *host) snapshot() *hostStep {
+	id := h.some(func(_ string, c held) bool { return len(c.snapshots) < 3 })
+	h.serial++
+	name := fmt.Sprintf("s%d", h.serial)
+	return h.step(id, func(w world) {
+		c := w.contexts[id]
+		kept := c
+		kept.snapshots = nil
+		c.snapshots[name] = kept
+	}, func() error {
+		_, err := h.c.Snapshot(h.ctx, id, name)
+		return err
+	})
+}
+
+// kept is a context with a snapshot, and that one's name.
+func (h *host) kept() (id, name string) {
+	id = h.some(func(_ string, c held) bool { return len(c.snapshots) > 0 })
+	if id == "" {
+		return "", ""
+	}
+	names := slices.Sorted(maps.Keys(h.state.contexts[id].snapshots))
+	return id, names[h.rng.IntN(len(names))]
+}
+
+func (h *host) restore() *hostStep {
+	id, name := h.kept()
+	return h.step(id, func(w world) {
+		c := w.contexts[id]
+		c.round, c.mark = c.snapshots[name].round, c.snapshots[name].mark
+		w.contexts[id] = c
+	}, func() error {
+		_, err := h.c.Restore(h.ctx, id, name)
+		return err
+	})
+}
+
+func (h *host) deleteSnapshot() *hostStep {
+	id, name := h.kept()
+	return h.step(id, func(w world) { delete(w.contexts[id].snapshots, name) },
+		func() error { return h.c.DeleteSnapshot(h.ctx, id, name) })
+}
+
+func (h *host) deleteContext() *hostStep {
+	if len(h.state.contexts) < 3 {
+		return nil
+	}
+	id := h.some(func(id string, _ held) bool { return strings.HasPrefix(id, "ctx_h") })
+	return h.step(id, func(w world) { delete(w.contexts, id) }, func() error {
+		_, err := h.c.DeleteContext(h.ctx, id)
+		return err
+	})
+}
+
+func (h *host) collect() *hostStep {
+	return h.step("all", func(world) {}, func() error {
+		_, err := h.c.CollectGarbage(h.ctx, &ctxfsv1.CollectGarbageRequest{})
+		return err
+	})
+}
+
+func (h *host) openPanel() *hostStep {
+	n := h.rng.IntN(3)
+	panel, id := fmt.Sprintf("panels/h%d", n), fmt.Sprintf("ctx_panels~h%d", n)
+	if h.panels[panel] != "" {
+		return nil
+	}
+	var s *hostStep
+	s = h.step(id, func(w world) {
+		if _, there := w.contexts[id]; !there {
+			w.contexts[id] = h.fresh()
+		}
+	}, func() error {
+		p, err := h.c.OpenPanel(h.ctx, panel)
+		if err != nil {
+			return err
+		}
+		token, _ := p.Token()
+		h.panels[panel], s.after.tokens[token] = token, true
+		return p.Close()
+	})
+	return s
+}
+
+func (h *host) closePanel() *hostStep {
+	for panel, token := range h.panels {
+		return h.step(panel, func(w world) { w.tokens[token] = false }, func() error {
+			_, err := h.c.ClosePanel(h.ctx, panel)
+			if err == nil {
+				delete(h.panels, panel)
+			}
+			return err
+		})
+	}
+	return nil
+}
+
+// settle compares what a new server shows with the ledger, as a lane's does.
+func (h *host) settle(ctx context.Context, c *client.Client) (verdict, error) {
+	h.ctx, h.c = ctx, c
+	s := h.flight
+	h.flight = nil
+	seen, err := h.look()
+	if err != nil {
+		return "", err
+	}
+	d := h.state.differs(seen)
+	switch {
+	case d == "" && s == nil:
+		return "", nil
+	case s != nil:
+		h.flights[s.name]++
+	}
+	switch {
+	case d == "":
+		return nothing, nil
+	case s == nil:
+		return "", errors.New("lost of what the host did: " + d)
+	}
+	if after := s.after.differs(seen); after != "" {
+		return "", fmt.Errorf("%s in flight left what it must not: beside before, %s; beside after, %s", s.name, d, after)
+	}
+	h.state = s.after
+	if s.name == "closePanel" {
+		maps.DeleteFunc(h.panels, func(_, token string) bool { return !h.state.tokens[token] })
+	}
+	return happened, nil
+}
+
+// look asks the server what there is.
+func (h *host) look() (world, error) {
+	seen := world{contexts: map[string]held{}, tokens: map[string]bool{}}
+	list, err := h.c.ListContexts(h.ctx)
+	if err != nil {
+		return seen, err
+	}
+	for _, c := range list {
+		if id := c.GetContextId(); c.GetState() == ctxfsv1.ContextState_CONTEXT_STATE_READY && ofHost(id) {
+			if seen.contexts[id], err = h.lookInto(id); err != nil {
+				return seen, err
+			}
+		}
+	}
+	for token := range h.state.tokens {
+		ctx := metadata.AppendToOutgoingContext(h.ctx, "authorization", "Bearer "+token)
+		_, err := ctxfsv1.NewFsServiceClient(h.c.Conn()).Stat(ctx, &ctxfsv1.StatRequest{Path: "/"})
+		if err != nil && status.Code(err) != codes.Unauthenticated {
+			return seen, err
+		}
+		seen.tokens[token] = err == nil
+	}
+	return seen, nil
+}
+
+func ofHost(id string) bool {
+	return strings.HasPrefix(id, "ctx_h") || strings.HasPrefix(id, "ctx_panels~h")
+}
+
+func (h *host) lookInto(id string) (held, error) {
+	fsys, out := h.c.Context(id).With(h.ctx), held{snapshots: map[string]held{}}
+	round, err := fsys.ReadFile(roundFile)
+	if err != nil {
+		return out, err
+	}
+	out.round = string(round)
+	there, err := fsys.Exists(marker)
+	if err == nil && there {
+		var mark []byte
+		mark, err = fsys.ReadFile(marker)
+		out.mark = string(mark)
+	}
+	if err != nil {
+		return out, err
+	}
+	list, err := h.c.ListSnapshots(h.ctx, id)
+	for _, s := range list {
+		out.snapshots[s.GetName()] = held{}
+	}
+	return out, err
+}
+
+// differs says in what seen is not w; "" when it is. What a snapshot holds is seen when it is restored.
+func (w world) differs(seen world) string {
+	for _, id := range w.ids(nil) {
+		want := w.contexts[id]
+		got, ok := seen.contexts[id]
+		switch {
+		case !ok:
+			return id + " is missing"
+		case want.round != got.round || want.mark != got.mark:
+			return fmt.Sprintf("%s holds %q and %q, not %q and %q", id, got.round, got.mark, want.round, want.mark)
+		case !slices.Equal(slices.Sorted(maps.Keys(want.snapshots)), slices.Sorted(maps.Keys(got.snapshots))):
+			return fmt.Sprintf("%s has the snapshots %v, not %v", id, slices.Sorted(maps.Keys(got.snapshots)), slices.Sorted(maps.Keys(want.snapshots)))
+		}
+	}
+	for _, id := range seen.ids(nil) {
+		if _, ok := w.contexts[id]; !ok {
+			return id + " is there, which should not be"
+		}
+	}
+	for token, holds := range w.tokens {
+		if seen.tokens[token] != holds {
+			return fmt.Sprintf("a panel's token holds: %v, it should be %v", seen.tokens[token], holds)
+		}
+	}
+	return ""
+}
+
+// want is what a context's folder must hold.
+func (c held) want(content tree) tree {
+	out := content.with(roundFile, file(c.round, 0o644))
+	if c.mark != "" {
+		out[marker] = file(c.mark, 0o644)
+	}
+	return out
+}

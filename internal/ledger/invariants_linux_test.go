@@ -1,0 +1,197 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/layer"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/internal/servertest"
+)
+
+// seeded is what stands in every context from the start and nobody changes; roundFile changes between rounds, so that
+// layers are made again and again.
+const (
+	seeded    = "keep"
+	roundFile = "keep/round"
+)
+
+// workspace is a repository with a directory for each lane, of files that are changed.
+type workspace struct {
+	dir    string
+	layout contexts.Layout
+}
+
+func newWorkspace(t testing.TB, lanes []string) *workspace {
+	t.Helper()
+	w := &workspace{dir: filepath.Join(t.TempDir(), "workspace")}
+	var files []string
+	for _, l := range lanes {
+		for _, f := range []string{"f0", "f1", "d0/x", "d0/y", "d1/s/z", "d1/x"} {
+			files = append(files, l+"/"+f)
+		}
+	}
+	for i := range 20 {
+		files = append(files, fmt.Sprintf("%s/d%d/file%d", seeded, i%4, i))
+	}
+	for i, f := range files {
+		w.write(t, f, fmt.Sprintf("seeded %s %d\n", f, i))
+	}
+	for _, l := range lanes {
+		must(t, os.Symlink("f0", filepath.Join(w.dir, l, "l0")))
+	}
+	w.round(t, 0)
+	servertest.Git(t, w.dir, "init", "-q", "-b", "main")
+	layout, err := contexts.NewLayout(w.dir, "")
+	must(t, err)
+	w.layout = layout
+	t.Cleanup(w.unmount)
+	return w
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *workspace) write(t testing.TB, name, text string) {
+	t.Helper()
+	path := filepath.Join(w.dir, name)
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// round makes the workspace another one than it was.
+func (w *workspace) round(t testing.TB, n int) {
+	t.Helper()
+	w.write(t, roundFile, fmt.Sprintf("round %d\n", n))
+}
+
+// content is what a context that is made now gets.
+func (w *workspace) content() (tree, error) {
+	t, err := scan(w.dir)
+	if err != nil {
+		return nil, err
+	}
+	return t.without(".git").without(".contexts").asModel(), nil
+}
+
+// unmount ends what a server that was killed, after a test that failed, left mounted.
+func (w *workspace) unmount() {
+	mounts, _ := w.mounts()
+	for _, id := range mounts {
+		_ = syscall.Unmount(w.layout.Folder(contexts.ID(id)), syscall.MNT_DETACH)
+	}
+}
+
+// checkState looks at what the service keeps for itself, right after a start.
+func (w *workspace) checkState() error {
+	return errors.Join(w.staging(), w.layers())
+}
+
+func (w *workspace) staging() error {
+	entries, err := os.ReadDir(w.layout.Staging)
+	for _, e := range entries {
+		// The spare copies for new contexts are made from the start on.
+		if e.Name() != "CACHEDIR.TAG" && !strings.HasPrefix(e.Name(), "pool") {
+			err = errors.Join(err, errors.New("staging still holds "+e.Name()))
+		}
+	}
+	return err
+}
+
+// layers checks that each layer is complete: its manifest is the one that it is named by, and the files are there.
+func (w *workspace) layers() error {
+	want, err := w.content()
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(w.layout.Layers)
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		err = errors.Join(err, wholeLayer(filepath.Join(w.layout.Layers, e.Name()), want.without(roundFile)))
+	}
+	return err
+}
+
+func wholeLayer(dir string, want tree) error {
+	_, digest, err := seed.Inspect(filepath.Join(dir, layer.ManifestName))
+	if err != nil {
+		return fmt.Errorf("a layer is half made: %w", err)
+	}
+	if digest != filepath.Base(dir) {
+		return fmt.Errorf("layer %s has another manifest", filepath.Base(dir))
+	}
+	got, err := scan(filepath.Join(dir, "tree"))
+	if err != nil {
+		return err
+	}
+	if d := differ(want, got.without(roundFile)); d != "" {
+		return fmt.Errorf("layer %.12s: %s", filepath.Base(dir), d)
+	}
+	return nil
+}
+
+// folder reads a context from the disk, past the server. A name that only the server uses is an error.
+func (w *workspace) folder(id string) (tree, error) {
+	got, err := scan(w.layout.Folder(contexts.ID(id)))
+	for p := range got {
+		if strings.Contains(p, rootfs.ReservedPrefix) {
+			err = errors.Join(err, fmt.Errorf("context %s still holds %s", id, p))
+		}
+	}
+	return got, err
+}
+
+// folders lists the contexts that have one.
+func (w *workspace) folders() (map[string]bool, error) {
+	out := map[string]bool{}
+	entries, err := os.ReadDir(w.layout.Dir)
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			out[e.Name()] = true
+		}
+	}
+	return out, err
+}
+
+// mounts lists the contexts that are mounted.
+func (w *workspace) mounts() ([]string, error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], w.layout.Dir+"/") {
+			out = append(out, filepath.Base(f[4]))
+		}
+	}
+	return out, err
+}
+
+// checkGone finds contexts and mounts that there should be none of.
+func (w *workspace) checkGone(expected map[string]bool) error {
+	folders, err := w.folders()
+	mounts, merr := w.mounts()
+	err = errors.Join(err, merr)
+	for _, id := range mounts {
+		if !expected[id] {
+			err = errors.Join(err, errors.New(id+" is gone and still mounted"))
+		}
+	}
+	for id := range folders {
+		if !expected[id] {
+			err = errors.Join(err, errors.New(id+" is there, which should not be"))
+		}
+	}
+	return err
+}

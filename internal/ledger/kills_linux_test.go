@@ -1,0 +1,96 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ctxfs/ctxfs/server"
+)
+
+const (
+	// killsEnv is how often servers are killed, over all drivers.
+	killsEnv = "CTXFS_KILLS"
+	// fewKills are those of an ordinary run of the tests.
+	fewKills = 8
+	// many is from where on every operation must have been in flight.
+	many = 100
+)
+
+func TestKills(t *testing.T) {
+	kills := fewKills
+	if n, err := strconv.Atoi(os.Getenv(killsEnv)); err == nil {
+		kills = n
+	}
+	drivers := drivers(t)
+	sum := newTally()
+	for _, driver := range drivers {
+		t.Run(driver, func(t *testing.T) {
+			l := newLoad(t, driver, 6, 2)
+			for range (kills + len(drivers) - 1) / len(drivers) {
+				if l.life(l.moment(), os.Kill, nil); t.Failed() {
+					break
+				}
+			}
+			l.last()
+			sum.add(l.tally)
+		})
+	}
+	fmt.Println(sum.summary())
+	for _, o := range sum.missing() {
+		if kills >= many {
+			t.Errorf("%s was never in flight at a kill", o)
+		}
+	}
+}
+
+// moment is when a server is killed, after its workers have begun.
+func (l *load) moment() time.Duration {
+	return 30*time.Millisecond + time.Duration(l.rng.Int64N(int64(270*time.Millisecond)))
+}
+
+// drivers are those that can be had here.
+func drivers(t *testing.T) []string {
+	if why := server.OverlayRefusal(t.Context(), t.TempDir()); why != "" {
+		fmt.Println("ledger: without the overlay driver:", why)
+		return []string{server.DriverCopy}
+	}
+	return []string{server.DriverCopy, server.DriverOverlay}
+}
+
+func (t *tally) add(o tally) {
+	t.kills += o.kills
+	t.stops += o.stops
+	t.lost += o.lost
+	addAll(t.acknowledged, o.acknowledged)
+	addAll(t.flight, o.flight)
+	addAll(t.verdicts, o.verdicts)
+}
+
+func (t *tally) summary() string {
+	acknowledged := 0
+	for _, n := range t.acknowledged {
+		acknowledged += n
+	}
+	return fmt.Sprintf("ledger: %d kills, %d acknowledged, %d lost; of what was in flight %d had happened, %d had not, %d in part; in flight at a kill: %s",
+		t.kills, acknowledged, t.lost, t.verdicts[happened], t.verdicts[nothing], t.verdicts[partly], t.inFlight())
+}
+
+// inFlight lists operations by how often they were in flight.
+func (t *tally) inFlight() string {
+	names := slices.SortedFunc(maps.Keys(t.flight), func(a, b string) int { return t.flight[b] - t.flight[a] })
+	for i, n := range names {
+		names[i] = fmt.Sprintf("%s %d", n, t.flight[n])
+	}
+	return strings.Join(names, ", ")
+}
+
+// missing are the operations that were never in flight.
+func (t *tally) missing() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(t.acknowledged)), func(name string) bool { return t.flight[name] > 0 })
+}

@@ -1,0 +1,153 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/ctxfs/ctxfs/client"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// step is one call, and what it changes.
+type step struct {
+	// name is as in the summary.
+	name string
+	do   func() error
+	// after is what is there when it has happened. do may set it, when only the answer tells.
+	after tree
+	// partly allows what is neither before nor after.
+	partly partial
+}
+
+// lane is a directory of a panel's context in which one worker does one operation after the other. Its fields are the
+// worker's until that has ended.
+type lane struct {
+	// name is the directory, from the context's root.
+	name string
+	rng  *rand.Rand
+	// fsys is the directory as the panel sees it; raw is FsService, for what the client has no method for.
+	fsys *client.FS
+	raw  ctxfsv1.FsServiceClient
+	ctx  context.Context
+	// prefix is the lane's virtual path, for raw.
+	prefix string
+	// state is what was acknowledged.
+	state tree
+	// flight is the call that was not answered, err what it failed with.
+	flight *step
+	err    error
+	// acknowledged counts calls that were, by name.
+	acknowledged map[string]int
+	// serial makes content and names differ.
+	serial int
+	// choose picks the next operation.
+	choose func(rng *rand.Rand) operation
+	// log is the last calls, for a failure's report.
+	log []string
+}
+
+// attach gives the lane a panel on a server that has just started.
+func (l *lane) attach(ctx context.Context, c *client.Client, p *client.Panel) {
+	token, _ := p.Token()
+	l.ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	l.fsys = p.FS().With(ctx)
+	l.raw = ctxfsv1.NewFsServiceClient(tokenConn{c.Conn()})
+	l.prefix = "/" + l.name
+	l.err, l.log = nil, nil
+}
+
+// tokenConn is a connection whose caller brings its own credentials.
+type tokenConn struct{ grpc.ClientConnInterface }
+
+// at is a lane's name as the client takes it.
+func (l *lane) at(name string) string { return path.Join(l.name, name) }
+
+// work does operations until one fails, or stop is set.
+func (l *lane) work(stop *atomic.Bool, pause func()) {
+	for !stop.Load() {
+		l.once()
+		if l.err != nil {
+			return
+		}
+		pause()
+	}
+}
+
+// once does one operation that is possible now.
+func (l *lane) once() {
+	for {
+		if steps := l.choose(l.rng).plan(l); len(steps) > 0 {
+			l.run(steps)
+			return
+		}
+	}
+}
+
+// run does the steps of an operation, each of which begins where the one before ended.
+func (l *lane) run(steps []step) {
+	for i := range steps {
+		s := &steps[i]
+		if s.after == nil {
+			s.after = l.state
+		}
+		l.flight = s
+		if l.err = s.do(); l.err != nil {
+			return
+		}
+		l.note(s.name)
+		l.state, l.flight = s.after, nil
+		l.acknowledged[s.name]++
+	}
+}
+
+func (l *lane) note(name string) {
+	if l.log = append(l.log, name); len(l.log) > 12 {
+		l.log = l.log[1:]
+	}
+}
+
+// verdict is what became of a call in flight.
+type verdict string
+
+const (
+	nothing  verdict = "did not happen"
+	happened verdict = "happened"
+	partly   verdict = "happened in part"
+)
+
+// settle compares what is there after a restart with the ledger, and goes on from it. The verdict is "" when nothing was in flight.
+func (l *lane) settle(got tree) (verdict, error) {
+	d := differ(l.state, got)
+	s := l.flight
+	l.flight = nil
+	switch {
+	case s == nil && d == "":
+		return "", nil
+	case s == nil:
+		return "", fmt.Errorf("lost: %s; the last calls were %v", d, l.log)
+	case d == "":
+		return nothing, nil
+	case untouched(l.err):
+		return "", fmt.Errorf("%s: the client said that nothing happened (%w), but %s", s.name, l.err, d)
+	case same(s.after, got):
+		l.state = s.after
+		return happened, nil
+	case s.partly != nil && s.partly(l.state, got):
+		l.state = got.asModel()
+		return partly, nil
+	}
+	return "", fmt.Errorf("%s in flight left what it must not: beside before, %s; beside after, %s; the last calls were %v", s.name, d, differ(s.after, got), l.log)
+}
+
+// untouched tells whether an error promises that nothing happened.
+func untouched(err error) bool {
+	var t *client.TransportError
+	return errors.As(err, &t) && !t.MayHaveHappened
+}
