@@ -306,7 +306,8 @@ func (h *host) closePanel() *hostStep {
 
 // settle compares what a new server shows with the ledger, as a lane's does.
 func (h *host) settle(ctx context.Context, c *client.Client) (verdict, error) {
-	h.ctx, h.c = ctx, c
+	h.ctx, h.c, h.err = ctx, c, nil
+	defer h.forgetTokens()
 	s := h.flight
 	h.flight = nil
 	seen, err := h.look()
@@ -334,6 +335,15 @@ func (h *host) settle(ctx context.Context, c *client.Client) (verdict, error) {
 		maps.DeleteFunc(h.panels, func(_, token string) bool { return !h.state.tokens[token] })
 	}
 	return happened, nil
+}
+
+// maxTokens bounds the closed panels' tokens that are tried after each start.
+const maxTokens = 30
+
+func (h *host) forgetTokens() {
+	if len(h.state.tokens) > maxTokens {
+		maps.DeleteFunc(h.state.tokens, func(_ string, holds bool) bool { return !holds })
+	}
 }
 
 // look asks the server what there is.

@@ -45,6 +45,8 @@ type lane struct {
 	err    error
 	// acknowledged counts calls that were, by name.
 	acknowledged map[string]int
+	// done counts those of all lanes.
+	done *atomic.Int64
 	// serial makes content and names differ.
 	serial int
 	// choose picks the next operation.
@@ -104,6 +106,7 @@ func (l *lane) run(steps []step) {
 		l.note(s.name)
 		l.state, l.flight = s.after, nil
 		l.acknowledged[s.name]++
+		l.done.Add(1)
 	}
 }
 

@@ -40,6 +40,8 @@ type load struct {
 	// pause is between two operations of a worker; it ends early when ended closes.
 	pause time.Duration
 	tally tally
+	// done counts what lanes had acknowledged.
+	done atomic.Int64
 }
 
 // tally is what the summary says.
@@ -70,7 +72,7 @@ func newLoad(t testing.TB, driver string, panels, lanes int) *load {
 	for i := range panels {
 		p := &panel{id: fmt.Sprintf("panels/p%d", i)}
 		for j, name := range names {
-			p.lanes = append(p.lanes, &lane{name: name, rng: rand.New(rand.NewPCG(seed, uint64(100+10*i+j))), choose: l.chooser.choose, acknowledged: map[string]int{}})
+			p.lanes = append(p.lanes, &lane{name: name, rng: rand.New(rand.NewPCG(seed, uint64(100+10*i+j))), choose: l.chooser.choose, acknowledged: map[string]int{}, done: &l.done})
 		}
 		l.panels = append(l.panels, p)
 	}

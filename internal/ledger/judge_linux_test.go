@@ -1,0 +1,159 @@
+package ledger
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/contexts"
+)
+
+// base is a small lane; its files were found on disk, or are a model of that.
+func base() tree {
+	return tree{
+		"d": dir(0o755), "d/x": file("xx", 0o644), "d/s": dir(0o755), "d/s/z": file("zz", 0o644), "f": file("old content", 0o644),
+	}
+}
+
+// onDisk gives the files of a tree inodes.
+func onDisk(t tree) tree {
+	out, next := tree{}, uint64(1000)
+	for p, n := range t {
+		next++
+		if n.id == 0 {
+			n.id = next
+		}
+		out[p] = n
+	}
+	return out
+}
+
+// TestLedgerTellsWhatMayBe shows that the ledger finds what a kill must not leave, and takes what it may.
+func TestLedgerTellsWhatMayBe(t *testing.T) {
+	sent, unsent := errors.New("broken"), &client.TransportError{}
+	written := &step{name: "w", after: base().rewritten("f", "new"), partly: inPlace("f", "new", 0)}
+	replaced := &step{name: "a", after: base().rewritten("f", "new")}
+	moved := &step{name: "mv", after: base().moved("d", "e")}
+	removed := &step{name: "rm", after: base().without("d"), partly: fewer("d")}
+	copied := base().with("c", dir(0o755)).with("c/x", file("xx", 0o644)).with("c/s", dir(0o755)).with("c/s/z", file("zz", 0o644))
+	copying := &step{name: "cp", after: copied, partly: more("c", copied)}
+	linked := base().changed("f", func(n *node) { n.id = 7 })
+	linked["g"] = linked["f"]
+	for _, c := range []struct {
+		name   string
+		flight *step
+		err    error
+		got    tree
+		want   verdict // "" when it must be found to be wrong
+	}{
+		{"done", written, sent, base().rewritten("f", "new"), happened},
+		{"not done", written, sent, base(), nothing},
+		{"not sent and done", written, unsent, base().rewritten("f", "new"), ""},
+		{"new bytes before old ones", written, sent, base().rewritten("f", "neword content"[:0]+"ne"+"d content"), partly},
+		{"not cut yet", written, sent, base().rewritten("f", "new content"), partly},
+		{"old bytes before new ones", written, sent, base().rewritten("f", "olw"), ""},
+		{"empty", written, sent, base().rewritten("f", ""), ""},
+		{"half of what is atomic", replaced, sent, base().rewritten("f", "new content"), ""},
+		{"gone instead", replaced, sent, base().without("f"), ""},
+		{"another file changed", written, sent, base().rewritten("f", "new").rewritten("d/x", "y"), ""},
+		{"moved", moved, sent, base().moved("d", "e"), happened},
+		{"moved and still there", moved, sent, base().with("e", dir(0o755)), ""},
+		{"some removed", removed, sent, base().without("d/s"), partly},
+		{"a child without its parent", removed, sent, tree{"d": dir(0o755), "d/s/z": file("zz", 0o644), "f": file("old content", 0o644)}, ""},
+		{"removed elsewhere", removed, sent, base().without("d").without("f"), ""},
+		{"some copied", copying, sent, base().with("c", dir(0o700)).with("c/x", file("x", 0o600)), partly},
+		{"copied wrongly", copying, sent, base().with("c", dir(0o700)).with("c/x", file("y", 0o600)), ""},
+		{"nothing in flight and the same", nil, nil, base(), nothing},
+		{"an acknowledged write lost", nil, nil, base().rewritten("f", "older"), ""},
+		{"a mode lost", nil, nil, base().with("f", file("old content", 0o600)), ""},
+		{"a name too many", nil, nil, base().with("n", file("", 0o600)), ""},
+		{"a link that became a copy", &step{name: "ln", after: linked}, sent, base().with("g", file("old content", 0o644)), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &lane{state: base(), flight: c.flight, err: c.err}
+			got, err := l.settle(onDisk(c.got))
+			if c.flight == nil && err == nil {
+				got = nothing
+			}
+			if got != c.want || (err == nil) != (c.want != "") {
+				t.Errorf("got %q, %v, want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+// TestStateIsLookedAt shows that what is half made is found.
+func TestStateIsLookedAt(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		make func(l contexts.Layout) string
+	}{
+		{"staged", func(l contexts.Layout) string { return filepath.Join(l.Staging, "context-1") }},
+		{"a layer without a manifest", func(l contexts.Layout) string { return filepath.Join(l.Layers, "aa", "tree") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorkspace(t, []string{"a"})
+			must(t, w.layout.Make("0.1.0"))
+			must(t, w.checkState())
+			must(t, os.MkdirAll(c.make(w.layout), 0o755))
+			if err := w.checkState(); err == nil {
+				t.Error("it was not found")
+			}
+		})
+	}
+	w := newWorkspace(t, []string{"a"})
+	w.write(t, ".contexts/ctx_a/.ctxfs-tmp-1", "")
+	if _, err := w.folder("ctx_a"); err == nil {
+		t.Error("a reserved name was not found")
+	}
+	if err := w.checkGone(nil); err == nil {
+		t.Error("a context of nobody was not found")
+	}
+}
+
+// TestHostLedgerTells shows that the host's ledger finds what is lost.
+func TestHostLedgerTells(t *testing.T) {
+	now := world{
+		contexts: map[string]held{"ctx_h0": {round: "1", mark: "m", snapshots: map[string]held{"s": {}}}},
+		tokens:   map[string]bool{"t": true},
+	}
+	for _, c := range []struct {
+		name   string
+		change func(w world)
+	}{
+		{"a context", func(w world) { delete(w.contexts, "ctx_h0") }},
+		{"a mark", func(w world) { w.contexts["ctx_h0"] = held{round: "1", snapshots: map[string]held{"s": {}}} }},
+		{"a snapshot", func(w world) { delete(w.contexts["ctx_h0"].snapshots, "s") }},
+		{"a deletion", func(w world) { w.contexts["ctx_h1"] = held{} }},
+		{"a token", func(w world) { w.tokens["t"] = false }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			seen := now.clone()
+			if d := now.differs(seen); d != "" {
+				t.Errorf("nothing changed, and %s", d)
+			}
+			if c.change(seen); now.differs(seen) == "" {
+				t.Error("it was not found")
+			}
+		})
+	}
+}
+
+// TestRises shows that a soak finds what grows.
+func TestRises(t *testing.T) {
+	flat, rising := soakLife{}, soakLife{}
+	for i := range 30 {
+		m := sample{memory: 40, descriptors: 30, goroutines: 50}
+		flat.samples = append(flat.samples, m)
+		m.memory, m.descriptors, m.goroutines = m.memory+float64(2*i), m.descriptors+float64(4*i), m.goroutines+float64(5*i)
+		rising.samples = append(rising.samples, m)
+	}
+	if got := flat.rises(); len(got) != 0 {
+		t.Errorf("what is flat: %v", got)
+	}
+	if got := rising.rises(); len(got) != len(quantities) {
+		t.Errorf("what rises: %v", got)
+	}
+}
