@@ -25,7 +25,8 @@ const lockPoll = 25 * time.Millisecond
 //     differ only by case share one;
 //   - mounting is held while something is mounted or unmounted, a few milliseconds;
 //   - mounted is shared by every process that uses a mounted context, for as long as it
-//     may, and taken alone by one that stops, before it unmounts what nobody uses.
+//     may, and taken alone by one that stops, before it unmounts what nobody uses;
+//   - using is shared by every process that has contexts open (see using).
 type locks struct{ dir string }
 
 const (

@@ -38,6 +38,8 @@ type Manager struct {
 	opening sync.Mutex
 	// mounted, once a context was mounted, gives up the share of the lock; opening guards it.
 	mounted func()
+	// using is what a killed process had open, and what this one has; opening guards it.
+	using *using
 	// layering is held by the seeding that scans the workspace and may build a layer.
 	layering chan struct{}
 
@@ -70,8 +72,12 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
+	using, err := openUsing(locks{dir: l.Locks})
+	if err != nil {
+		return nil, errors.Join(err, templates.close(), root.Close())
+	}
 	m := newManager(cfg, l, root)
-	m.templates = templates
+	m.templates, m.using = templates, using
 	if err := m.reconcile(ctx); err != nil {
 		_ = m.Close() // the first error counts
 		return nil, err
@@ -138,6 +144,9 @@ func (m *Manager) Close() error {
 		return true
 	})
 	m.wg.Wait()
+	if e := m.unuse(); err == nil {
+		err = e
+	}
 	m.unmountUnused()
 	if e := m.templates.close(); err == nil && e != nil {
 		err = fmt.Errorf("close the repositories of templates: %w", e)
