@@ -81,6 +81,14 @@ attack: need-git ## Attacks a real server: every path by every way, and each rac
 fuzz: ## Fuzzes each parser of untrusted input for FUZZTIME (30s)
 	scripts/fuzz $(or $(FUZZTIME),30s)
 
+.PHONY: kills
+kills: need-git ## Kills servers under load KILLS (200) times, and looks for what was lost or left half made (some minutes)
+	CTXFS_KILLS=$(or $(KILLS),200) $(GO) test -count=1 -timeout 30m -v -run '^TestKills$$' ./internal/ledger
+
+.PHONY: soak
+soak: need-git ## Keeps 200 panels at work for SOAK (10m) while servers are stopped and killed, and writes docs/performance/soak.svg
+	CTXFS_SOAK=$(or $(SOAK),10m) CTXFS_SOAK_PLOT=$(CURDIR)/docs/performance/soak.svg $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/ledger
+
 .PHONY: lint
 lint: ## Vets and lints the Go code, the protos and the layering
 	$(GO) vet ./...

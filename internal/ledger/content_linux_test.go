@@ -136,8 +136,9 @@ func copyOver(l *lane) []step {
 		return nil
 	}
 	src := l.state[from]
+	content := l.state.rewritten(to, src.text) // the mode comes last
 	return single(step{
-		name: "copyFile over", partly: inPlace(to, src.text, 0, src.perm),
+		name: "copyFile over", partly: either(inPlace(to, src.text, 0, src.perm), exactly(content)),
 		after: l.state.changed(to, func(n *node) { n.text, n.perm, n.mtime = src.text, src.perm, 0 }),
 		do: func() error {
 			_, err := l.fsys.CopyFile(l.at(from), l.at(to), 0)
@@ -148,7 +149,7 @@ func copyOver(l *lane) []step {
 
 // streamed is more than a request takes.
 func (l *lane) streamed() string {
-	return strings.Repeat(l.text(100<<10), 1) + strings.Repeat("-", 1<<20)
+	return l.text(100<<10) + strings.Repeat("-", 1<<20)
 }
 
 func (l *lane) stream(at, text string, o client.WriteOptions) error {

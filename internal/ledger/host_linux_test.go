@@ -2,17 +2,12 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync/atomic"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/ctxfs/ctxfs/client"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -302,134 +297,4 @@ func (h *host) closePanel() *hostStep {
 		})
 	}
 	return nil
-}
-
-// settle compares what a new server shows with the ledger, as a lane's does.
-func (h *host) settle(ctx context.Context, c *client.Client) (verdict, error) {
-	h.ctx, h.c, h.err = ctx, c, nil
-	defer h.forgetTokens()
-	s := h.flight
-	h.flight = nil
-	seen, err := h.look()
-	if err != nil {
-		return "", err
-	}
-	d := h.state.differs(seen)
-	switch {
-	case d == "" && s == nil:
-		return "", nil
-	case s != nil:
-		h.flights[s.name]++
-	}
-	switch {
-	case d == "":
-		return nothing, nil
-	case s == nil:
-		return "", errors.New("lost of what the host did: " + d)
-	}
-	if after := s.after.differs(seen); after != "" {
-		return "", fmt.Errorf("%s in flight left what it must not: beside before, %s; beside after, %s", s.name, d, after)
-	}
-	h.state = s.after
-	if s.name == "closePanel" {
-		maps.DeleteFunc(h.panels, func(_, token string) bool { return !h.state.tokens[token] })
-	}
-	return happened, nil
-}
-
-// maxTokens bounds the closed panels' tokens that are tried after each start.
-const maxTokens = 30
-
-func (h *host) forgetTokens() {
-	if len(h.state.tokens) > maxTokens {
-		maps.DeleteFunc(h.state.tokens, func(_ string, holds bool) bool { return !holds })
-	}
-}
-
-// look asks the server what there is.
-func (h *host) look() (world, error) {
-	seen := world{contexts: map[string]held{}, tokens: map[string]bool{}}
-	list, err := h.c.ListContexts(h.ctx)
-	if err != nil {
-		return seen, err
-	}
-	for _, c := range list {
-		if id := c.GetContextId(); c.GetState() == ctxfsv1.ContextState_CONTEXT_STATE_READY && ofHost(id) {
-			if seen.contexts[id], err = h.lookInto(id); err != nil {
-				return seen, err
-			}
-		}
-	}
-	for token := range h.state.tokens {
-		ctx := metadata.AppendToOutgoingContext(h.ctx, "authorization", "Bearer "+token)
-		_, err := ctxfsv1.NewFsServiceClient(h.c.Conn()).Stat(ctx, &ctxfsv1.StatRequest{Path: "/"})
-		if err != nil && status.Code(err) != codes.Unauthenticated {
-			return seen, err
-		}
-		seen.tokens[token] = err == nil
-	}
-	return seen, nil
-}
-
-func ofHost(id string) bool {
-	return strings.HasPrefix(id, "ctx_h") || strings.HasPrefix(id, "ctx_panels~h")
-}
-
-func (h *host) lookInto(id string) (held, error) {
-	fsys, out := h.c.Context(id).With(h.ctx), held{snapshots: map[string]held{}}
-	round, err := fsys.ReadFile(roundFile)
-	if err != nil {
-		return out, err
-	}
-	out.round = string(round)
-	there, err := fsys.Exists(marker)
-	if err == nil && there {
-		var mark []byte
-		mark, err = fsys.ReadFile(marker)
-		out.mark = string(mark)
-	}
-	if err != nil {
-		return out, err
-	}
-	list, err := h.c.ListSnapshots(h.ctx, id)
-	for _, s := range list {
-		out.snapshots[s.GetName()] = held{}
-	}
-	return out, err
-}
-
-// differs says in what seen is not w; "" when it is. What a snapshot holds is seen when it is restored.
-func (w world) differs(seen world) string {
-	for _, id := range w.ids(nil) {
-		want := w.contexts[id]
-		got, ok := seen.contexts[id]
-		switch {
-		case !ok:
-			return id + " is missing"
-		case want.round != got.round || want.mark != got.mark:
-			return fmt.Sprintf("%s holds %q and %q, not %q and %q", id, got.round, got.mark, want.round, want.mark)
-		case !slices.Equal(slices.Sorted(maps.Keys(want.snapshots)), slices.Sorted(maps.Keys(got.snapshots))):
-			return fmt.Sprintf("%s has the snapshots %v, not %v", id, slices.Sorted(maps.Keys(got.snapshots)), slices.Sorted(maps.Keys(want.snapshots)))
-		}
-	}
-	for _, id := range seen.ids(nil) {
-		if _, ok := w.contexts[id]; !ok {
-			return id + " is there, which should not be"
-		}
-	}
-	for token, holds := range w.tokens {
-		if seen.tokens[token] != holds {
-			return fmt.Sprintf("a panel's token holds: %v, it should be %v", seen.tokens[token], holds)
-		}
-	}
-	return ""
-}
-
-// want is what a context's folder must hold.
-func (c held) want(content tree) tree {
-	out := content.with(roundFile, file(c.round, 0o644))
-	if c.mark != "" {
-		out[marker] = file(c.mark, 0o644)
-	}
-	return out
 }

@@ -20,6 +20,8 @@ const (
 	fewKills = 8
 	// many is from where on every operation must have been in flight.
 	many = 100
+	// budget bounds the time that the kills of one driver take.
+	budget = 15 * time.Minute
 )
 
 func TestKills(t *testing.T) {
@@ -32,10 +34,12 @@ func TestKills(t *testing.T) {
 	for _, driver := range drivers {
 		t.Run(driver, func(t *testing.T) {
 			l := newLoad(t, driver, 6, 2)
-			for range (kills + len(drivers) - 1) / len(drivers) {
-				if l.life(l.moment(), os.Kill, nil); t.Failed() {
-					break
-				}
+			share, begun := (kills+len(drivers)-1)/len(drivers), time.Now()
+			for l.tally.kills < share && time.Since(begun) < budget && !t.Failed() {
+				l.life(l.moment(), os.Kill, nil)
+			}
+			if l.tally.kills < share && !t.Failed() {
+				t.Errorf("only %d of %d kills in %v", l.tally.kills, share, budget)
 			}
 			l.last()
 			sum.add(l.tally)
@@ -77,8 +81,16 @@ func (t *tally) summary() string {
 	for _, n := range t.acknowledged {
 		acknowledged += n
 	}
-	return fmt.Sprintf("ledger: %d kills, %d acknowledged, %d lost; of what was in flight %d had happened, %d had not, %d in part; in flight at a kill: %s",
-		t.kills, acknowledged, t.lost, t.verdicts[happened], t.verdicts[nothing], t.verdicts[partly], t.inFlight())
+	return fmt.Sprintf("ledger: %d kills, %s acknowledged, %d lost; of what was in flight %d had happened, %d had not, %d in part; in flight at a kill: %s",
+		t.kills, grouped(acknowledged), t.lost, t.verdicts[happened], t.verdicts[nothing], t.verdicts[partly], t.inFlight())
+}
+
+// grouped writes a number with a comma before each three digits.
+func grouped(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
 }
 
 // inFlight lists operations by how often they were in flight.

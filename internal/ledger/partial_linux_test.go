@@ -10,6 +10,14 @@ import (
 // before and what is after it. nil: nothing.
 type partial func(before, got tree) bool
 
+func either(a, b partial) partial {
+	return func(before, got tree) bool { return a(before, got) || b(before, got) }
+}
+
+func exactly(want tree) partial {
+	return func(_, got tree) bool { return same(want, got) }
+}
+
 // mixes tells whether got may be what a write in place of text at off left: some of it has reached the file, from its beginning on.
 func mixes(old, text string, off int, got string) bool {
 	if len(old) < off {

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 func serve() error {
 	cfg := server.DefaultConfig()
 	cfg.Workspace, cfg.Driver, cfg.DiskReserve, cfg.AuditLog = os.Getenv(serveEnv), os.Getenv(driverEnv), 0, os.Getenv(auditEnv)
-	log, err := zap.NewDevelopment(zap.IncreaseLevel(zap.WarnLevel))
+	log, err := zap.NewDevelopment(zap.IncreaseLevel(zap.WarnLevel), zap.AddStacktrace(zap.FatalLevel))
 	if err != nil {
 		return err
 	}
