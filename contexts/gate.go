@@ -316,10 +316,7 @@ func (m *Manager) openGate(ctx context.Context, rec metadata.Context) (*gate, er
 	if err != nil {
 		return nil, contextError(id, "could not be opened", err)
 	}
-	if err := m.use(id, root); err != nil {
-		_ = root.Close() // unused
-		return nil, err
-	}
+	m.use(id, root)
 	now := m.cfg.now()
 	g := newGate(root, rec.Generation, folder, now)
 	if d, dir, err := m.held(rec); err == nil {

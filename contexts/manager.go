@@ -144,9 +144,7 @@ func (m *Manager) Close() error {
 		return true
 	})
 	m.wg.Wait()
-	if e := m.unuse(); err == nil {
-		err = e
-	}
+	m.unuse()
 	m.unmountUnused()
 	if e := m.templates.close(); err == nil && e != nil {
 		err = fmt.Errorf("close the repositories of templates: %w", e)

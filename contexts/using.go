@@ -65,36 +65,38 @@ func (u *using) read() error {
 func (u *using) mark(id ID) string { return filepath.Join(u.dir, string(id)+usingSuffix) }
 
 // use marks a context that is being opened, after what a killed process left in it was removed. What cannot be removed only
-// takes space: nobody is shown it. m.opening is held.
-func (m *Manager) use(id ID, root rootfs.Root) error {
+// takes space: nobody is shown it. Nor is a disk that is full or read-only in the way of who only reads. m.opening is held.
+func (m *Manager) use(id ID, root rootfs.Root) {
+	log := m.cfg.Log.With(zap.String("context", string(id)))
 	if m.using.left[id] {
 		n, err := rootfs.SweepReserved(m.ctx, root)
 		if n > 0 || err != nil {
-			m.cfg.Log.Info("what a crash left of atomic writes was removed", zap.String("context", string(id)), zap.Int("entries", n), zap.Error(err))
+			log.Info("what a crash left of atomic writes was removed", zap.Int("entries", n), zap.Error(err))
 		}
 		delete(m.using.left, id)
 	}
 	if m.using.mine[id] {
-		return nil
+		return
 	}
 	f, err := os.OpenFile(m.using.mark(id), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
 	if err != nil {
-		return contextError(id, "could not be marked as open", err)
+		log.Warn("a context could not be marked as open: what a kill leaves in it will not be swept", zap.Error(err))
+		return
 	}
 	m.using.mine[id] = true
-	return f.Close()
 }
 
-// unuse takes the marks away, once nothing is open any more.
-func (m *Manager) unuse() error {
+// unuse takes the marks away, once nothing is open any more. One that stays costs a walk through its context.
+func (m *Manager) unuse() {
 	m.opening.Lock()
 	defer m.opening.Unlock()
-	var err error
 	for id := range m.using.mine {
-		if e := os.Remove(m.using.mark(id)); e != nil && !errors.Is(e, fs.ErrNotExist) {
-			err = contextError(id, "could not be marked as closed", e)
+		if err := os.Remove(m.using.mark(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			m.cfg.Log.Warn("the mark of an open context could not be removed", zap.String("context", string(id)), zap.Error(err))
 		}
 	}
 	m.using.release()
-	return err
 }
