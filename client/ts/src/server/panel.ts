@@ -5,7 +5,7 @@ import type { SeedProgress } from "../gen/ctxfs/v1/context_pb.js";
 /** How far the making of a context is. */
 export interface Progress {
   /** waiting (another process seeds), scanning, layering, copying or recording. */
-  phase: "unknown" | "waiting" | "scanning" | "layering" | "copying" | "recording";
+  phase: "unknown" | "waiting" | "scanning" | "building" | "layering" | "copying" | "recording";
   /** Files and bytes done in this step. */
   filesDone: number;
   bytesDone: number;
@@ -48,7 +48,7 @@ export interface Panel {
 
 const phases: Readonly<Record<SeedPhase, Progress["phase"]>> = {
   [SeedPhase.UNSPECIFIED]: "unknown", [SeedPhase.WAITING]: "waiting", [SeedPhase.SCANNING]: "scanning",
-  [SeedPhase.LAYERING]: "layering", [SeedPhase.COPYING]: "copying", [SeedPhase.RECORDING]: "recording",
+  [SeedPhase.BUILDING]: "building", [SeedPhase.LAYERING]: "layering", [SeedPhase.COPYING]: "copying", [SeedPhase.RECORDING]: "recording",
 };
 
 /** What the server says of a seeding, in numbers. */
