@@ -69,13 +69,19 @@ type Store struct {
 // New returns the store of dir, which exists. owner, when not nil, is given to what layers hold.
 func New(dir string, owner *rootfs.Owner) *Store { return &Store{dir: dir, owner: owner} }
 
-// Current returns the newest layer that is not stale, nil when there is none.
+// Current returns the newest layer that is not stale, nil when there is none. It is looked for anew when another process
+// has removed the one that was.
 func (s *Store) Current() (*Layer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.loaded {
+	if s.loaded && (s.current == nil || exists(s.current.ManifestFile)) {
 		return s.current, nil
 	}
+	return s.load()
+}
+
+// load finds the current layer on disk; s.mu is held.
+func (s *Store) load() (*Layer, error) {
 	names, err := s.names()
 	if err != nil {
 		return nil, err
@@ -282,19 +288,22 @@ func (s *Store) publish(staged, digest string) (*Layer, error) {
 // not as a whole. A layer that is only out of date needs no mark: its manifest tells.
 func (s *Store) MarkStale(l *Layer) error {
 	s.mu.Lock()
-	if s.current == l {
+	defer s.mu.Unlock()
+	if s.current != nil && s.current.Digest == l.Digest {
 		s.current, s.loaded = nil, false
 	}
-	s.mu.Unlock()
 	if err := os.WriteFile(filepath.Join(l.Dir, staleName), nil, 0o600); err != nil {
 		return fmt.Errorf("mark layer %s stale: %w", l.Digest, err)
 	}
 	return nil
 }
 
-// Unused lists the layers that keep does not name and that are not current, but for those of templates.
+// Unused lists the layers that keep does not name and that are not current, here or for a process that begins now, but for
+// those of templates.
 func (s *Store) Unused(keep map[string]bool) ([]string, error) {
-	current, err := s.Current()
+	s.mu.Lock()
+	current, err := s.load()
+	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}

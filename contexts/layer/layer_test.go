@@ -150,6 +150,29 @@ func TestUnusedAndRemove(t *testing.T) {
 	}
 }
 
+// TestLayersOfAnotherProcess has two processes make and remove layers in turn.
+func TestLayersOfAnotherProcess(t *testing.T) {
+	b := newBench(t)
+	first, other := b.build(nil), New(b.layers, nil)
+	if cur, err := other.Current(); err != nil || cur == nil || cur.Digest != first.Digest {
+		t.Fatalf("current is %+v, %v", cur, err)
+	}
+	must(t, os.WriteFile(filepath.Join(b.src.Dir, "app/f"), []byte("22"), 0o644))
+	last := b.build(nil)
+	if unused, err := other.Unused(nil); err != nil || !slices.Equal(unused, []string{first.Digest}) {
+		t.Errorf("%v are not used, %v, want only the first", unused, err)
+	}
+	must(t, other.Remove(context.Background(), last.Digest))
+	if cur, err := b.Current(); err != nil || cur == nil || cur.Digest != first.Digest {
+		t.Errorf("current is %+v, %v, though it was removed", cur, err)
+	}
+	must(t, other.MarkStale(first))
+	must(t, b.MarkStale(first)) // each has loaded it by itself
+	if cur, err := b.Current(); err != nil || cur != nil {
+		t.Errorf("current is %+v, %v, though it is stale", cur, err)
+	}
+}
+
 func TestSettleWaitsForTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := func(age time.Duration) *seed.Scan {
