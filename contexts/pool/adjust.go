@@ -3,8 +3,10 @@ package pool
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -25,14 +27,30 @@ func Adjust(ctx context.Context, d Difference, tree, folder string, owner *rootf
 		return fmt.Errorf("open the copy: %w", err)
 	}
 	defer func() { _ = to.Close() }()
+	st, err := from.Stat("/")
+	if err != nil {
+		return fserr.Wrap(err, "stat", "/", "")
+	}
+	stay := d.stay(st.Perm())
+	if err := stay.open(to); err != nil {
+		return err
+	}
 	for _, p := range d.Removed {
 		if _, err := to.RemoveAll(ctx, p); err != nil {
 			return fserr.Wrap(err, "remove", "/"+p, "")
 		}
 	}
-	if err := d.attributes(from, to, tree, folder); err != nil {
+	if err := stay.xattrs(tree, folder); err != nil {
 		return err
 	}
+	if err := d.copy(ctx, from, to); err != nil {
+		return err
+	}
+	return stay.close(to)
+}
+
+// copy makes what is new or has changed.
+func (d *Difference) copy(ctx context.Context, from, to rootfs.Root) error {
 	report, err := rootfs.CopyTree(ctx, from, ".", to, ".", rootfs.CopyOptions{
 		Overwrite: true, PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true,
 		Skip: func(rel string, _ rootfs.Entry) bool { return !d.touches(path.Clean(rel)) },
@@ -51,23 +69,48 @@ func (d *Difference) touches(p string) bool {
 	return dir || d.Copied[p]
 }
 
-// attributes gives the directories that stay, and the top, their modes and xattrs; the copy that follows sets their times.
-func (d *Difference) attributes(from, to rootfs.Root, tree, folder string) error {
-	st, err := from.Stat("/")
-	if err != nil {
-		return fserr.Wrap(err, "stat", "/", "")
+// staying are the directories that stay, parents first, and the modes that they are to have.
+type staying []stayingDir
+
+type stayingDir struct {
+	path string
+	mode uint32
+}
+
+// stay lists the directories that stay, and the top.
+func (d *Difference) stay(top uint32) staying {
+	s := staying{{".", top}}
+	for _, p := range slices.Sorted(maps.Keys(d.Dirs)) {
+		s = append(s, stayingDir{p, d.Dirs[p].Mode &^ 0o6000}) // setuid and setgid are not copied
 	}
-	modes := map[string]uint32{".": st.Perm()}
-	for p, e := range d.Dirs {
-		modes[p] = e.Mode &^ 0o6000 // setuid and setgid are not copied
-	}
-	for p, mode := range modes {
-		if err := to.Chmod(p, mode); err != nil {
-			return fserr.Wrap(err, "chmod", "/"+p, "")
+	return s
+}
+
+// open lets who is not root change what the directories hold.
+func (s staying) open(to rootfs.Root) error {
+	for _, d := range s {
+		if err := to.Chmod(d.path, d.mode|0o700); err != nil {
+			return fserr.Wrap(err, "chmod", "/"+d.path, "")
 		}
-		name := filepath.FromSlash(p)
+	}
+	return nil
+}
+
+// close gives the directories their modes; the copy gave them their times.
+func (s staying) close(to rootfs.Root) error {
+	for _, d := range slices.Backward(s) {
+		if err := to.Chmod(d.path, d.mode); err != nil {
+			return fserr.Wrap(err, "chmod", "/"+d.path, "")
+		}
+	}
+	return nil
+}
+
+func (s staying) xattrs(tree, folder string) error {
+	for _, d := range s {
+		name := filepath.FromSlash(d.path)
 		if err := xattr.ReplaceUser(filepath.Join(tree, name), filepath.Join(folder, name)); err != nil {
-			return fserr.Wrap(err, "setxattr", "/"+p, "")
+			return fserr.Wrap(err, "setxattr", "/"+d.path, "")
 		}
 	}
 	return nil
