@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	ourxattr "github.com/ctxfs/ctxfs/internal/xattr"
 )
 
 // copyStep bounds one copy_file_range, so that a copy can be cancelled.
@@ -140,7 +141,8 @@ func copyFileRange(in, out File, at, length int64) (n int64, err error) {
 }
 
 // copyFileXattrs copies the extended attributes of the user's namespace and those that begin with more, if both
-// file systems know them.
+// file systems know them. What overlayfs notes there is copied only where more is asked for: it must not come from a
+// workspace into what will be mounted.
 func copyFileXattrs(in, out File, more string) error {
 	return ignoring(withRawFDs(in, out, func(a, b int) error { return copyXattrsFD(a, b, more) }), fserr.EOPNOTSUPP)
 }
@@ -169,7 +171,8 @@ func keptXattrs(fd int, more string) ([]string, error) {
 	list, err := xattr(func(b []byte) (int, error) { return unix.Flistxattr(fd, b) })
 	var names []string
 	for name := range strings.SplitSeq(string(list), "\x00") {
-		if strings.HasPrefix(name, "user.") || (more != "" && strings.HasPrefix(name, more)) {
+		notes := more != "" && (strings.HasPrefix(name, more) || strings.HasPrefix(name, ourxattr.Overlay))
+		if notes || (strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, ourxattr.Overlay)) {
 			names = append(names, name)
 		}
 	}

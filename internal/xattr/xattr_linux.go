@@ -12,7 +12,16 @@ import (
 // maxSize is the most that names or a value may take (XATTR_LIST_MAX, XATTR_SIZE_MAX), in bytes.
 const maxSize = 64 << 10
 
-// CopyUser gives dst the user.* attributes of src; neither is followed when it is a symbolic link, which has
+// Overlay begins the names of what overlayfs notes with the option userxattr. On a file that was not made by that mount they
+// would hide or redirect what is there.
+const Overlay = "user.overlay."
+
+// kept tells whether an attribute is a user's own.
+func kept(name string) bool {
+	return strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, Overlay)
+}
+
+// CopyUser gives dst the user.* attributes of src, but for overlayfs's; neither is followed when it is a symbolic link, which has
 // none. Both are names, so they must be out of everybody else's reach. A dst that its owner may
 // not write to is made writable (mode 0600): the caller sets modes afterwards.
 func CopyUser(src, dst string) error {
@@ -26,7 +35,7 @@ func CopyUser(src, dst string) error {
 		return fmt.Errorf("list xattrs: %w", err)
 	}
 	for name := range strings.SplitSeq(string(names[:n]), "\x00") {
-		if !strings.HasPrefix(name, "user.") {
+		if !kept(name) {
 			continue
 		}
 		if err := copyOne(src, dst, name); err != nil {
