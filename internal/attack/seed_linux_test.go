@@ -129,6 +129,9 @@ func TestSeedingRaces(t *testing.T) {
 	}
 	close(stop)
 	<-done
+	if len(seeded) == 0 {
+		t.Error("nothing was seeded")
+	}
 	for _, dir := range seeded {
 		w.checkSeeded(dir)
 	}
