@@ -158,9 +158,21 @@ func (e *auditEntry) describe(c *call, req, resp any) {
 	if r, ok := req.(interface{ GetFd() int32 }); ok && e.Path == "" {
 		e.FD, e.Path = r.GetFd(), c.handlePath
 	}
-	if r, ok := resp.(interface{ GetBytesWritten() int64 }); ok {
-		e.Bytes = r.GetBytesWritten()
+	e.Bytes = max(written(resp), c.wrote.Load())
+}
+
+// written tells how much content a call has written, by itself or as a session's operation.
+func written(resp any) int64 {
+	if r, ok := resp.(*ctxfsv1.OperationResult); ok {
+		m := r.ProtoReflect()
+		if field := m.WhichOneof(m.Descriptor().Oneofs().ByName("response")); field != nil {
+			resp = m.Get(field).Message().Interface()
+		}
 	}
+	if r, ok := resp.(interface{ GetBytesWritten() int64 }); ok {
+		return r.GetBytesWritten()
+	}
+	return 0
 }
 
 // textOf returns the first of the named fields that a message has and that is set, at most 1 KiB of it.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -31,7 +32,11 @@ func audits(t *testing.T, path string) []string {
 		if e.Time.IsZero() || e.RequestID == "" || e.Peer == "" {
 			t.Errorf("incomplete: %s", lines.Text())
 		}
-		out = append(out, strings.Join([]string{e.Role, e.Panel, e.Context, e.Op, e.Path, e.Dest, e.Name, e.Result}, "|"))
+		line := strings.Join([]string{e.Role, e.Panel, e.Context, e.Op, e.Path, e.Dest, e.Name, e.Result}, "|")
+		if e.Bytes > 0 {
+			line += fmt.Sprintf("|%d", e.Bytes)
+		}
+		out = append(out, line)
 	}
 	if bytes.Contains(data, []byte("secret content")) {
 		t.Error("the audit log has content")
@@ -74,6 +79,7 @@ func TestAuditLog(t *testing.T) {
 	stream, err := fs.WriteStream(ctx)
 	ok(stream, err)
 	ok(nil, stream.Send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Open{Open: &ctxfsv1.WriteStreamOpen{Path: "/s"}}}))
+	ok(nil, stream.Send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Data{Data: []byte("secret content")}}))
 	ok(stream.CloseAndRecv())
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+r.Info().Addresses.HTTP+"/v1/content?path=/put", strings.NewReader("secret content"))
 	ok(req, err)
@@ -88,16 +94,16 @@ func TestAuditLog(t *testing.T) {
 
 	want := []string{
 		"host|||OpenPanel|||p|ok",
-		"panel|p|ctx_p|WriteFile|/a|||ok",
+		"panel|p|ctx_p|WriteFile|/a|||ok|14",
 		`panel|p|ctx_p|Rename|/a|/b\xff||ok`,
 		"panel|p|ctx_p|Symlink|/l|b||ok",
 		"panel|p|ctx_p|Mkdtemp|/d-|||ok",
 		"panel|p|ctx_p|Unlink|/none|||ENOENT",
 		"none|||Unlink|/none|||EACCES",
 		"panel|p|ctx_p|Open|/h|||ok",
-		"panel|p|ctx_p|Write|/h|||ok",
-		"panel|p|ctx_p|WriteStream|/s|||ok",
-		"panel|p|ctx_p|WriteStream|/put|||ok",
+		"panel|p|ctx_p|Write|/h|||ok|14",
+		"panel|p|ctx_p|WriteStream|/s|||ok|14",
+		"panel|p|ctx_p|WriteStream|/put|||ok|14",
 		"host||ctx_p|Snapshot|||s|ok",
 		"host||ctx_p|Fork|||q|ok",
 	}
@@ -111,6 +117,26 @@ func TestAuditLog(t *testing.T) {
 		case got[i] != want[i]:
 			t.Errorf("line %d is %s, want %s", i, got[i], want[i])
 		}
+	}
+}
+
+// TestWritten has an operation of a session tell what its RPC would.
+func TestWritten(t *testing.T) {
+	for name, c := range map[string]struct {
+		resp any
+		want int64
+	}{
+		"a call":            {&ctxfsv1.WriteResponse{BytesWritten: 3}, 3},
+		"an operation":      {&ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_WriteFile{WriteFile: &ctxfsv1.WriteFileResponse{BytesWritten: 4}}}, 4},
+		"one that does not": {&ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_Rm{Rm: &ctxfsv1.RmResponse{}}}, 0},
+		"an empty one":      {&ctxfsv1.OperationResult{}, 0},
+		"none":              {(*ctxfsv1.OperationResult)(nil), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := written(c.resp); got != c.want {
+				t.Errorf("it wrote %d, want %d", got, c.want)
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -57,6 +58,7 @@ func (k *sockets) putContent(w http.ResponseWriter, r *http.Request) {
 	}
 	k.transfer(w, r, err, ctxfsv1.FsService_WriteStream_FullMethodName, open, func(ctx context.Context, t *transfer) error {
 		n, err := k.fs.WriteContent(ctx, open, &bodyReader{ctx, t, r.Body})
+		t.wrote.Store(n)
 		if err == nil {
 			err = t.extend(ctx, t.control.SetWriteDeadline)
 		}
@@ -108,7 +110,7 @@ func (k *sockets) asCall(r *http.Request, method string, query any, t *transfer,
 	ctx := metadata.NewIncomingContext(r.Context(), md)
 	ctx = peer.NewContext(ctx, &peer.Peer{Addr: remoteAddr(r.RemoteAddr), AuthInfo: conn})
 	c := k.calls.begin(ctx, method)
-	c.first = query
+	c.first, t.wrote = query, &c.wrote
 	return k.calls.around(ctx, c, func(ctx context.Context) error {
 		if !t.users.enter() {
 			return fserr.ECANCELED
@@ -144,6 +146,8 @@ type transfer struct {
 	bodyless bool
 	// begun says that the response has begun, whole that all of it was sent.
 	begun, whole bool
+	// wrote is the call's.
+	wrote *atomic.Int64
 }
 
 // interrupt ends what waits for the client. A body is not read on then; nor may another

@@ -61,6 +61,8 @@ type call struct {
 	counted *atomic.Int64
 	// first is a stream's first message, or the query of an HTTP request.
 	first any
+	// wrote is how much content a stream has written. Its handler may outlive the call.
+	wrote atomic.Int64
 	// handlePath is the path of the handle that an audited call is about.
 	handlePath string
 }
@@ -166,6 +168,9 @@ func (s *observedStream) RecvMsg(m any) error {
 // SendMsg implements grpc.ServerStream.
 func (s *observedStream) SendMsg(m any) error {
 	s.i.metrics.sent(m)
+	if r, ok := m.(*ctxfsv1.WriteStreamResponse); ok {
+		s.c.wrote.Store(r.GetBytesWritten())
+	}
 	return s.ServerStream.SendMsg(m)
 }
 
