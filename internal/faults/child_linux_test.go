@@ -19,7 +19,7 @@ const (
 
 // child is the test binary as another program.
 func child(as string) int {
-	run, ok := map[string]func() error{"disk": serveDisk, "server": serveFew}[as]
+	run, ok := map[string]func() error{"disk": serveDisk, "few descriptors": serveFew, "few watches": serveFewWatches}[as]
 	if !ok {
 		fmt.Fprintln(os.Stderr, "no such child:", as)
 		return 2

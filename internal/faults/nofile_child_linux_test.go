@@ -16,11 +16,16 @@ const few = 128
 // workspaceEnv is what the child serves.
 const workspaceEnv = "CTXFS_FAULTS_WORKSPACE"
 
-// serveFew serves with few descriptors until its input ends, and writes where.
+// serveFew serves with few descriptors.
 func serveFew() error {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: few, Max: few}); err != nil {
 		return err
 	}
+	return serveChild()
+}
+
+// serveChild serves until its input ends, and writes where.
+func serveChild() error {
 	cfg := server.DefaultConfig()
 	cfg.Workspace, cfg.DiskReserve, cfg.Pool, cfg.ExitOnStdinClose = os.Getenv(workspaceEnv), 0, 0, true
 	s, err := server.New(context.Background(), cfg, server.Deps{Version: "0.0.0-test", Stdin: os.Stdin})

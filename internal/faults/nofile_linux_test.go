@@ -14,7 +14,7 @@ import (
 // TestNoDescriptorsLeft takes all descriptors of a server: by handles as far as a panel gets, and by connections for the rest.
 func TestNoDescriptorsLeft(t *testing.T) {
 	ws := workspace(t)
-	c := startChild(t, "server", workspaceEnv+"="+ws)
+	c := startChild(t, "few descriptors", workspaceEnv+"="+ws)
 	host, err := client.Dial(t.Context(), client.WithAddress(c.first))
 	must(t, err)
 	defer func() { must(t, host.Close()) }()
