@@ -38,6 +38,9 @@ func (s *Service) newGrepQuery(root rootfs.Root, base string, req *ctxfsv1.GrepR
 	if q.max, err = searchBound("max_matches", int64(req.GetMaxMatches()), defaultMatches); err != nil {
 		return nil, err
 	}
+	if q.lines.maxCount == 0 || int64(q.lines.maxCount) > q.max {
+		q.lines.maxCount = int(q.max) + 1 // which tells that there are more
+	}
 	if q.maxSize, err = searchBound("max_file_size", req.GetMaxFileSize(), defaultGrepFile); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package fsservice
 
 import (
 	"bytes"
+	"context"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -29,10 +30,10 @@ type lineMatcher struct {
 	maxCount int
 }
 
-// find returns the matching and surrounding lines of text, in order, and how many matched.
-func (m *lineMatcher) find(text []byte) (lines []*ctxfsv1.GrepLine, matches int64) {
+// find returns the matching and surrounding lines of text, in order, and how many matched. It ends early when ctx does.
+func (m *lineMatcher) find(ctx context.Context, text []byte) (lines []*ctxfsv1.GrepLine, matches int64) {
 	s := lineScan{text: text, m: m}
-	for pos := 0; pos < len(text) && (m.maxCount == 0 || s.matches < int64(m.maxCount)); {
+	for pos := 0; pos < len(text) && (m.maxCount == 0 || s.matches < int64(m.maxCount)) && ctx.Err() == nil; {
 		at := m.next(text, pos)
 		if at < 0 {
 			break

@@ -28,7 +28,7 @@ func TestLineMatcherAgreesWithLineByLine(t *testing.T) {
 			maxCount: rapid.IntRange(0, 3).Draw(t, "max"),
 		}
 		var got []string
-		lines, matches := m.find(text)
+		lines, matches := m.find(t.Context(), text)
 		for _, l := range lines {
 			got = append(got, fmt.Sprintf("%d:%v:%s", l.GetLineNumber(), l.GetContext(), l.GetText()))
 		}

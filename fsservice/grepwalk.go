@@ -209,7 +209,8 @@ func (q *grepQuery) search(ctx context.Context, root rootfs.Root, name string, f
 		return
 	}
 	if f.binary = isBinary(text[:n]); !f.binary {
-		f.lines, f.matches = q.lines.find(text[:n])
+		f.lines, f.matches = q.lines.find(ctx, text[:n])
+		f.err = ctx.Err()
 	}
 }
 
