@@ -138,7 +138,7 @@ func (m *Manager) lastUse(rec metadata.Context) time.Time {
 		last = rec.CreatedAt
 	}
 	if g, ok := m.gates.Load(ID(rec.ID)); ok {
-		if at := time.Unix(0, g.(*gate).checked.Load()); at.After(last) { //nolint:forcetypeassert // gates holds nothing else
+		if at := g.(*gate).lastUse(m.cfg.now()); at.After(last) { //nolint:forcetypeassert // gates holds nothing else
 			last = at
 		}
 	}

@@ -25,7 +25,10 @@ type gate struct {
 	bare       bool
 	generation uint64
 	// folder identifies the directory that root holds.
-	folder  os.FileInfo
+	folder os.FileInfo
+	// born is when the gate was made. What follows counts the nanoseconds since, which no setting of the clock changes.
+	born time.Time
+	// checked is when the folder was last looked at.
 	checked atomic.Int64
 	// account is nil when nothing bounds the context.
 	account *account
@@ -50,9 +53,9 @@ type gate struct {
 }
 
 func newGate(root rootfs.Root, generation uint64, folder os.FileInfo, now time.Time) *gate {
-	g := &gate{root: root, generation: generation, folder: folder}
+	g := &gate{root: root, generation: generation, folder: folder, born: now}
 	g.leaving = [2]func(){Read: g.leave, Write: g.leaveWriter}
-	g.checked.Store(now.UnixNano())
+	g.noted.Store(-int64(noteEvery))
 	g.closing, g.shutting = context.WithCancel(context.Background())
 	return g
 }
@@ -172,10 +175,15 @@ func (g *gate) why() string {
 	return "being copied"
 }
 
+// lastUse is when the folder was last looked at for somebody, as the wall clock shows now; it may have been set since.
+func (g *gate) lastUse(now time.Time) time.Time {
+	return now.Add(time.Duration(g.checked.Load()) - now.Sub(g.born))
+}
+
 // due reports whether the folder should be looked at again, to one caller each time.
 func (g *gate) due(now time.Time) bool {
-	last := g.checked.Load()
-	return now.UnixNano()-last > int64(recheck) && g.checked.CompareAndSwap(last, now.UnixNano())
+	last, elapsed := g.checked.Load(), int64(now.Sub(g.born))
+	return elapsed-last > int64(recheck) && g.checked.CompareAndSwap(last, elapsed)
 }
 
 // Acquire implements Gate. After the first time it costs a map look-up.
@@ -220,8 +228,8 @@ const noteEvery = 5 * time.Minute
 
 // noteUse writes down that a context is used, now and then, and behind the caller's back.
 func (m *Manager) noteUse(id ID, g *gate, now time.Time) {
-	last := g.noted.Load()
-	if now.UnixNano()-last < int64(noteEvery) || !g.noted.CompareAndSwap(last, now.UnixNano()) {
+	last, elapsed := g.noted.Load(), int64(now.Sub(g.born))
+	if elapsed-last < int64(noteEvery) || !g.noted.CompareAndSwap(last, elapsed) {
 		return
 	}
 	_, ended, err := m.begun(context.Background(), id)

@@ -206,7 +206,7 @@ func (t *Table) reap() {
 		case <-t.stop:
 			return
 		case now := <-ticker.C:
-			t.clock.Store(now.UnixNano())
+			t.clock.Store(int64(now.Sub(t.born)))
 			t.closeIdle(now)
 		}
 	}
@@ -218,7 +218,7 @@ func (t *Table) closeIdle(now time.Time) {
 	if t.cfg.IdleTimeout < 0 {
 		return
 	}
-	limit := now.Add(-t.cfg.IdleTimeout - t.tick()).UnixNano()
+	limit := int64(now.Sub(t.born) - t.cfg.IdleTimeout - t.tick())
 	t.mu.Lock()
 	before := t.open()
 	idle := t.removeIf(func(h *Handle) *fserr.Error {

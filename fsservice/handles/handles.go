@@ -86,18 +86,21 @@ type Handle struct {
 	// Position serialises the operations that use the file's own position.
 	Position sync.Mutex
 
-	lastUsed atomic.Int64 // coarse, ns
+	born     time.Time    // the Table's
+	lastUsed atomic.Int64 // coarse, ns since born
 	refs     int          // guarded by Table.mu
 	gone     bool         // guarded by Table.mu: out of the table
 }
 
 // LastUsed returns when an operation last began or ended, give or take a tick of the reaper.
-func (h *Handle) LastUsed() time.Time { return time.Unix(0, h.lastUsed.Load()) }
+func (h *Handle) LastUsed() time.Time { return h.born.Add(time.Duration(h.lastUsed.Load())) }
 
 // Table holds the handles of all owners. It is safe for concurrent use.
 type Table struct {
-	cfg    Config
-	clock  atomic.Int64 // coarse, ns
+	cfg Config
+	// born is when the clock began: who sets the machine's makes no handle idle.
+	born   time.Time
+	clock  atomic.Int64 // coarse, ns since born
 	reaped atomic.Int64
 
 	mu     sync.Mutex
@@ -126,10 +129,9 @@ type grave struct {
 // New returns an empty Table and starts its reaper; Close ends it.
 func New(cfg Config) *Table {
 	t := &Table{
-		cfg: cfg.withDefaults(), owners: map[string]*ownerTable{}, floor: FirstFD,
+		cfg: cfg.withDefaults(), born: time.Now(), owners: map[string]*ownerTable{}, floor: FirstFD,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	t.clock.Store(time.Now().UnixNano())
 	go t.reap()
 	return t
 }
@@ -213,8 +215,8 @@ func (t *Table) insert(owner string, spec Spec) (int32, error) {
 		o.reserved--
 		return 0, &fserr.Error{Code: fserr.EMFILE, Hint: "this panel has used every handle number; restart the server"}
 	}
-	h := &Handle{Spec: spec, FD: o.next, Owner: owner, OpenedAt: time.Now()}
-	h.lastUsed.Store(h.OpenedAt.UnixNano())
+	h := &Handle{Spec: spec, FD: o.next, Owner: owner, OpenedAt: time.Now(), born: t.born}
+	h.lastUsed.Store(int64(h.OpenedAt.Sub(t.born)))
 	o.handles[h.FD] = h
 	o.next++
 	o.reserved--
