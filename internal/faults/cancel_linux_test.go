@@ -3,6 +3,7 @@ package faults
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"testing"
@@ -82,7 +83,7 @@ func one[T any](s grpc.ServerStreamingClient[T], err error) error {
 	if err != nil {
 		return err
 	}
-	if _, err = s.Recv(); err == io.EOF {
+	if _, err = s.Recv(); errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
