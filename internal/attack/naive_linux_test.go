@@ -34,9 +34,28 @@ func (n *naiveRoot) name(path string) (string, error) {
 	return full, nil
 }
 
+// fenced keeps what the naive rootfs lets out within the world's own directory: this machine's
+// files are not part of the experiment.
+func (n *naiveRoot) fenced(name string) error {
+	world := filepath.Dir(filepath.Dir(filepath.Dir(n.dir)))
+	for p := name; ; p = filepath.Dir(p) {
+		real, err := filepath.EvalSymlinks(p)
+		switch {
+		case err != nil:
+			continue // what is there of the way counts
+		case real != world && !strings.HasPrefix(real, world+"/"):
+			return fserr.EACCES
+		}
+		return nil
+	}
+}
+
 // on does f with path's name.
 func (n *naiveRoot) on(path string, f func(name string) error) error {
 	name, err := n.name(path)
+	if err == nil {
+		err = n.fenced(name)
+	}
 	if err == nil {
 		err = f(name)
 	}

@@ -156,6 +156,7 @@ func movedRows() []row {
 			w.file("d/a/b/c/file", "inside")
 			w.link("../../../../target", "d/a/b/c/l")
 			w.link("../../../..", "d/a/b/c/up")
+			w.link("../../..", "d/a/b/top")
 			w.must(os.Rename(filepath.Join(w.dir, from), filepath.Join(w.dir, to)))
 		}
 	}
@@ -163,7 +164,7 @@ func movedRows() []row {
 		{name: "link moved up", plant: move("d/a/b/c/l", "d/l"), at: []string{"d/l"}},
 		{name: "link to a directory moved up", plant: move("d/a/b/c/up", "d/up"), at: []string{"d/up"}, through: []string{"d/up/target", "d/up/outside/sub", "d/up/new/x"}},
 		{name: "directory with a link moved up", plant: move("d/a/b/c", "c"), at: []string{"c/l", "c/up"}, through: []string{"c/up/target", "c/up/new/x"}, look: []string{"c"}},
-		{name: "link moved to the top", plant: move("d/a/b/c/up", "up"), at: []string{"up"}, through: []string{"up/outside/target"}, look: []string{"/"}},
+		{name: "link moved to the top", plant: move("d/a/b/top", "top"), at: []string{"top"}, through: []string{"top/outside/target", "top/outside/new/x"}, look: []string{"/"}},
 	}
 }
 
