@@ -69,6 +69,19 @@ func TestGarbageGoesOn(t *testing.T) {
 	}
 }
 
+// TestGarbageSparesWhatWasRecovered: when its record was lost, so was when it was used.
+func TestGarbageSparesWhatWasRecovered(t *testing.T) {
+	m := aged(t, func(string) {})
+	must(t, m.cfg.Store.Contexts().Delete(t.Context(), "ctx_a"))
+	_, err := m.Repair(t.Context())
+	must(t, err)
+	found, err := m.CollectGarbage(t.Context(), GarbageOptions{Idle: 30 * time.Minute})
+	must(t, err)
+	if got := collected(found); !slices.Equal(got, []string{"ctx_b"}) {
+		t.Errorf("collected %q", got)
+	}
+}
+
 // TestRestoreKeepsTheOwner: a panel's first access comes while the copy is made.
 func TestRestoreKeepsTheOwner(t *testing.T) {
 	w := newWorkspace(t)

@@ -91,6 +91,10 @@ func (m *Manager) recover(ctx context.Context, id ID) (metadata.Context, error) 
 	if errors.Is(err, metadata.ErrConflict) {
 		return m.cfg.Store.Contexts().Get(ctx, string(id)) // somebody else was faster
 	}
+	if err == nil { // when it was used is lost: as of now, or a collection would take it at once
+		rec.UsedAt = m.cfg.now().UTC()
+		err = m.cfg.Store.Contexts().Used(ctx, string(id), rec.UsedAt)
+	}
 	if err != nil {
 		return rec, contextError(id, "could not be recorded", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -133,6 +134,25 @@ func TestExistingDatabaseIsCopiedBeforeMigration(t *testing.T) {
 		t.Fatalf("the copy: %v, %v, want a file of mode 600", info, err)
 	}
 	query(t, backup, `UPDATE older SET n = n + 1 WHERE n = 42`)
+}
+
+// TestContextsOfTheFirstVersionCountAsUsed when they are met: that version did not note it.
+func TestContextsOfTheFirstVersionCountAsUsed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ctxfs.db")
+	s := open(t, path)
+	begun := time.Now()
+	old := metadata.Context{ID: "ctx_a", State: metadata.ContextReady, CreatedAt: begun.AddDate(-1, 0, 0)}
+	if err := errors.Join(s.Contexts().Create(t.Context(), old), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	query(t, path, `ALTER TABLE contexts DROP COLUMN used_at; ALTER TABLE contexts DROP COLUMN forked_from;
+		DELETE FROM goose_db_version WHERE version_id = 2`)
+	s = open(t, path)
+	defer closeStore(t, s)
+	got, err := s.Contexts().Get(t.Context(), "ctx_a")
+	if age := got.UsedAt.Sub(begun); err != nil || age < -2*time.Second || age > time.Minute {
+		t.Errorf("used at %v, %v, want about %v", got.UsedAt, err, begun)
+	}
 }
 
 func TestUnopenable(t *testing.T) {
