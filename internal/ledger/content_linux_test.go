@@ -2,9 +2,11 @@ package ledger
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/ctxfs/ctxfs/client"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // The options of recursive calls.
@@ -18,7 +20,7 @@ func contentOperations() []operation {
 		{"writeFile", writeNew}, {"writeFile over", writeOver}, {"writeFile atomic", atomicNew}, {"writeFile atomic over", atomicOver},
 		{"appendFile new", appendNew}, {"appendFile", appendTo}, {"truncate", truncate},
 		{"copyFile", copyFile}, {"copyFile over", copyOver},
-		{"writeStream", streamNew}, {"writeStream over", streamOver}, {"writeStream in place", streamInto},
+		{"writeStream", streamNew}, {"writeStream over", streamOver}, {"writeStream in place", streamInto}, {"writeStream by gRPC", streamRaw},
 	}
 }
 
@@ -209,4 +211,27 @@ func overlaid(old, text string, off int) string {
 		out += old[len(out):]
 	}
 	return out
+}
+
+// streamRaw streams by gRPC: the client's own streams go by HTTP PUT where they can.
+func streamRaw(l *lane) []step {
+	at, text, perm := l.free(fileSlots), l.streamed(), pick(l, filePerms)
+	return rarely(l, step{
+		name: "writeStream by gRPC", after: l.state.with(at, file(text, perm)),
+		do: func() error {
+			w, err := l.raw.WriteStream(l.ctx)
+			if err != nil {
+				return err
+			}
+			open := &ctxfsv1.WriteStreamOpen{Path: l.prefix + "/" + at, ModeForm: &ctxfsv1.WriteStreamOpen_Mode{Mode: uint32(perm)}}
+			err = w.Send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Open{Open: open}})
+			for chunk := range slices.Chunk([]byte(text), 200<<10) {
+				if err == nil {
+					err = w.Send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Data{Data: chunk}})
+				}
+			}
+			_, answer := w.CloseAndRecv() // which tells why sending failed
+			return answer
+		},
+	}, at)
 }

@@ -244,7 +244,7 @@ func copied(n node) node {
 }
 
 func treeOperations() []operation {
-	return []operation{{"cp", cp}, {"cp -r", cpTree}, {"rm", rm}, {"rm -r", rmTree}, {"mkdir -p", mkdirAll}}
+	return []operation{{"cp", cp}, {"cp -r", cpTree}, {"cp -r over", cpOver}, {"rm", rm}, {"rm -r", rmTree}, {"mkdir -p", mkdirAll}}
 }
 
 func rm(l *lane) []step {
@@ -292,6 +292,34 @@ func cpTree(l *lane) []step {
 	}
 	return single(step{
 		name: "cp -r", after: after, partly: more(to, maps.Clone(after)),
+		do: func() error {
+			_, err := l.fsys.Cp(l.at(from), l.at(to), cpAll)
+			return err
+		},
+	})
+}
+
+// cpOver copies a tree over another: files that stand there are removed and made anew.
+func cpOver(l *lane) []step {
+	from := l.one(func(p string, n node) bool { return isDir(p, n) && !l.empty(p) })
+	to := l.one(func(p string, n node) bool { return isDir(p, n) && !within(p, from) && !within(from, p) })
+	if from == "" || to == "" {
+		return nil
+	}
+	after := l.state.clone()
+	for p, n := range l.state.below(from) {
+		old, there := after[to+"/"+p]
+		if there && (old.kind != n.kind || n.id != 0 && old.id == n.id) {
+			return nil // a file over a directory, or over itself, is refused
+		}
+		n = copied(n)
+		if there && n.kind == fs.ModeDir {
+			n.perm = old.perm
+		}
+		after[to+"/"+p] = n
+	}
+	return single(step{
+		name: "cp -r over", after: after, partly: merged(to, after),
 		do: func() error {
 			_, err := l.fsys.Cp(l.at(from), l.at(to), cpAll)
 			return err

@@ -108,6 +108,28 @@ func more(top string, after tree) partial {
 	}
 }
 
+// merged is more where some of what is to come replaces what is there, which may be gone.
+func merged(top string, after tree) partial {
+	return func(before, got tree) bool {
+		want := before.clone()
+		for p, n := range after {
+			g, there := got[p]
+			old, was := before[p]
+			switch {
+			case !within(p, top) || was && there && differs(old, g) == "":
+			case !there && n.kind == fs.ModeDir && was:
+				return false
+			case !there:
+				delete(want, p)
+			case half(n, g):
+				n.perm, n.text, n.mtime, n.id = g.perm, g.text, 0, 0
+				want[p] = n
+			}
+		}
+		return same(want, got) && whole(want, top)
+	}
+}
+
 // half tells whether got may be on its way to n.
 func half(n, got node) bool {
 	switch {
