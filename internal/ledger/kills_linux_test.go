@@ -36,7 +36,9 @@ func TestKills(t *testing.T) {
 			l := newLoad(t, driver, 6, 2)
 			share, begun := (kills+len(drivers)-1)/len(drivers), time.Now()
 			for l.tally.kills < share && time.Since(begun) < budget && !t.Failed() {
-				l.life(l.moment(), os.Kill, nil)
+				if l.life(l.moment(), os.Kill, nil); l.rng.IntN(6) == 0 {
+					l.stillborn()
+				}
 			}
 			if l.tally.kills < share && !t.Failed() {
 				t.Errorf("only %d of %d kills in %v", l.tally.kills, share, budget)
@@ -56,6 +58,18 @@ func TestKills(t *testing.T) {
 // moment is when a server is killed, after its workers have begun.
 func (l *load) moment() time.Duration {
 	return 30*time.Millisecond + time.Duration(l.rng.Int64N(int64(270*time.Millisecond)))
+}
+
+// stillborn kills a server while it starts, which is when it clears up after the one before.
+func (l *load) stillborn() {
+	l.t.Helper()
+	p, err := launch(l.w.dir, l.driver, l.audit)
+	must(l.t, err)
+	timer := time.NewTimer(time.Duration(l.rng.Int64N(int64(250 * time.Millisecond))))
+	defer timer.Stop()
+	<-timer.C
+	must(l.t, p.end(os.Kill))
+	l.tally.kills++
 }
 
 // drivers are those that can be had here.

@@ -81,6 +81,21 @@ type process struct {
 
 // start runs a server until it accepts calls.
 func start(workspace, driver, audit string) (*process, error) {
+	p, err := launch(workspace, driver, audit)
+	if err != nil {
+		return nil, err
+	}
+	line, err := p.out.ReadString('\n')
+	address, ok := strings.CutPrefix(strings.TrimSpace(line), readyPrefix)
+	if err != nil || !ok {
+		return nil, fmt.Errorf("the server did not start: %q, %w; its log: %s", line, errors.Join(err, p.end(os.Kill)), p.tail())
+	}
+	p.address = address
+	return p, nil
+}
+
+// launch begins to start a server.
+func launch(workspace, driver, audit string) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(filepath.Dir(workspace), "server.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -102,14 +117,7 @@ func start(workspace, driver, audit string) (*process, error) {
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
 	}
-	p := &process{cmd: cmd, in: in, out: bufio.NewReader(out), log: log.Name()}
-	line, err := p.out.ReadString('\n')
-	address, ok := strings.CutPrefix(strings.TrimSpace(line), readyPrefix)
-	if err != nil || !ok {
-		return nil, fmt.Errorf("the server did not start: %q, %w; its log: %s", line, errors.Join(err, p.end(os.Kill)), p.tail())
-	}
-	p.address = address
-	return p, nil
+	return &process{cmd: cmd, in: in, out: bufio.NewReader(out), log: log.Name()}, nil
 }
 
 // end sends a signal and waits until the server is gone; that a kill is no orderly exit is no error.
