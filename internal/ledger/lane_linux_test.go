@@ -40,7 +40,8 @@ type lane struct {
 	prefix string
 	// state is what was acknowledged.
 	state tree
-	// flight is the call that was not answered, err what it failed with.
+	// doing is the operation, flight its call that was not answered, err what that failed with.
+	doing  string
 	flight *step
 	err    error
 	// acknowledged counts calls that were, by name.
@@ -85,7 +86,9 @@ func (l *lane) work(stop *atomic.Bool, pause func()) {
 // once does one operation that is possible now.
 func (l *lane) once() {
 	for {
-		if steps := l.choose(l.rng).plan(l); len(steps) > 0 {
+		o := l.choose(l.rng)
+		if steps := o.plan(l); len(steps) > 0 {
+			l.doing = o.name
 			l.run(steps)
 			return
 		}

@@ -181,7 +181,9 @@ func (l *load) settlePanel(ctx context.Context, c *client.Client, p *panel, cont
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s, %s: %w", p.id, lane.name, err))
 		}
-		l.count(name, v)
+		if l.count(name, v); v != "" {
+			l.chooser.saw(lane.doing)
+		}
 		lane.attach(ctx, c, p.opened)
 		rest, want = rest.without(lane.name), want.without(lane.name)
 	}
@@ -195,7 +197,6 @@ func (l *load) count(name string, v verdict) {
 	if v != "" {
 		l.tally.flight[name]++
 		l.tally.verdicts[v]++
-		l.chooser.saw(name)
 	}
 }
 
