@@ -66,7 +66,7 @@ func lowered(caps [2]unix.CapUserData) [2]unix.CapUserData {
 
 // WithCapabilities calls do with every capability that the process may use; do must not start goroutines that
 // need them. Outside the namespaces that changes nothing.
-func WithCapabilities(do func() error) error {
+func WithCapabilities(do func() error) (err error) {
 	caps, err := own()
 	if err != nil {
 		return err
@@ -83,12 +83,14 @@ func WithCapabilities(do func() error) error {
 		runtime.UnlockOSThread()
 		return err
 	}
-	err = do()
-	if back := set(caps); back != nil {
-		return errors.Join(err, back) // the thread stays locked, and ends with its goroutine
-	}
-	runtime.UnlockOSThread()
-	return err
+	defer func() { // also when do panics: its goroutine may go on
+		if back := set(caps); back != nil {
+			err = errors.Join(err, back) // the thread stays locked, and ends with its goroutine
+			return
+		}
+		runtime.UnlockOSThread()
+	}()
+	return do()
 }
 
 func set(caps [2]unix.CapUserData) error {

@@ -85,6 +85,10 @@ func TestThereCapabilitiesAreLaidAside(t *testing.T) {
 		t.Error("the modes of the own files do not bind it")
 	}
 	must(t, namespaces.WithCapabilities(read))
+	func() {
+		defer func() { _ = recover() }()
+		t.Error(namespaces.WithCapabilities(func() error { panic("in between") }))
+	}()
 	if err := read(); err == nil {
 		t.Error("they bind it no more")
 	}
