@@ -143,6 +143,8 @@ func mayFork(from, to ID) error {
 	switch {
 	case err != nil:
 		return err
+	case from == to:
+		return taken(to)
 	case metadata.Fold(string(from)) == metadata.Fold(string(to)):
 		return collides(to, from)
 	case a.Mode == b.Mode && (b.TemplateHash == "" || a.TemplateHash == b.TemplateHash):
@@ -151,6 +153,13 @@ func mayFork(from, to ID) error {
 	return &fserr.Error{
 		Code: fserr.EINVAL, Kind: fserr.KindContext, Detail: fmt.Sprintf("context '%s' cannot be a copy of '%s': it would say of itself what is not so", to, from),
 		Hint: "fork ctx_ and safe_tpl_ contexts to ctx_NAME or to the same template, unsafe_noctx_ contexts to unsafe_noctx_NAME",
+	}
+}
+
+func taken(id ID) error {
+	return &fserr.Error{
+		Code: fserr.EEXIST, Kind: fserr.KindContext, Detail: fmt.Sprintf("context '%s' exists already", id),
+		Hint: "choose another ID, or delete it first",
 	}
 }
 
@@ -183,10 +192,7 @@ func (m *Manager) fork(ctx context.Context, from, to ID, owner string) (metadata
 func (m *Manager) free(ctx context.Context, id ID, owner string) (old metadata.Context, recorded bool, err error) {
 	there, err := m.folderState(id)
 	if err == nil && there {
-		err = &fserr.Error{
-			Code: fserr.EEXIST, Kind: fserr.KindContext, Detail: fmt.Sprintf("context '%s' exists already", id),
-			Hint: "choose another ID, or delete it first",
-		}
+		err = taken(id)
 	}
 	if err == nil {
 		err = m.collision(ctx, id)
