@@ -2,6 +2,7 @@ package fsservice
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -66,6 +67,15 @@ func lineByLine(m lineMatcher, text []byte) (out []string, matches int64) {
 		}
 	}
 	return out, matches
+}
+
+func TestASearchEndsWithItsCaller(t *testing.T) {
+	m := lineMatcher{expr: regexp.MustCompile("(?m)(?:a)")}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if lines, matches := m.find(ctx, bytes.Repeat([]byte("a\n"), 1000)); matches != 0 || len(lines) != 0 {
+		t.Errorf("%d lines were found for nobody", matches)
+	}
 }
 
 func TestGrepLineKeepsWhatIsNotUTF8(t *testing.T) {

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -17,6 +18,11 @@ const (
 	mountEnv  = "CTXFS_FAULTS_MOUNT"
 )
 
+// errCannot says that the machine does not have what the test needs; the program then exits with cannot.
+var errCannot = errors.New("this machine cannot do it")
+
+const cannot = 77
+
 // child is the test binary as another program.
 func child(as string) int {
 	run, ok := map[string]func() error{"disk": serveDisk, "few descriptors": serveFew, "few watches": serveFewWatches}[as]
@@ -24,7 +30,11 @@ func child(as string) int {
 		fmt.Fprintln(os.Stderr, "no such child:", as)
 		return 2
 	}
-	if err := run(); err != nil {
+	switch err := run(); {
+	case errors.Is(err, errCannot):
+		fmt.Fprintln(os.Stderr, err)
+		return cannot
+	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -44,7 +54,7 @@ func serveDisk() error {
 		AttrTimeout:  &none, EntryTimeout: &none, NullPermissions: true,
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: mount FUSE: %w", errCannot, err)
 	}
 	fmt.Println("mounted")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); fmt.Println("done") {

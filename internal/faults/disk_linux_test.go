@@ -26,18 +26,19 @@ type disk struct {
 
 // onDisks runs test on each kind of file system that can be mounted here.
 func onDisks(t *testing.T, test func(t *testing.T, d *disk)) {
-	for name, mount := range map[string]func(t *testing.T) *disk{"ext4": ext4, "tmpfs": tmpfs} {
+	for name, mount := range map[string]func(t *testing.T) *disk{"ext4": func(t *testing.T) *disk { return ext4(t) }, "tmpfs": tmpfs} {
 		t.Run(name, func(t *testing.T) { test(t, mount(t)) })
 	}
 }
 
-func ext4(t *testing.T) *disk {
+// ext4 makes one; options are further ones of mkfs.ext4.
+func ext4(t *testing.T, options ...string) *disk {
 	t.Helper()
 	dir := mountable(t)
 	image := filepath.Join(t.TempDir(), "image")
 	must(t, os.WriteFile(image, nil, 0o600))
 	must(t, os.Truncate(image, diskSize))
-	if out, err := exec.CommandContext(t.Context(), "mkfs.ext4", "-q", "-F", "-m", "0", image).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "mkfs.ext4", append(options, "-q", "-F", "-m", "0", image)...).CombinedOutput(); err != nil {
 		t.Skipf("not tested on ext4: mkfs.ext4: %v %s", err, out)
 	}
 	return mounted(t, dir, "-o", "loop,errors=remount-ro", "-t", "ext4", image)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,40 +19,53 @@ const much = 512 << 10
 
 // TestAFullDisk has each kind of change meet a disk without a free block, and then one with room again.
 func TestAFullDisk(t *testing.T) {
-	onDisks(t, func(t *testing.T, d *disk) {
-		p := begin(t, d.use)
-		f := p.panel("panels/writer")
-		must(t, f.WriteFile("kept", []byte(kept), 0o644))
-		big := bytes.Repeat([]byte("0123456789abcdef"), much/16)
-		must(t, f.WriteFile("big", big, 0o644))
-		must(t, f.MkdirAll("tree/sub", 0o755))
-		must(t, f.WriteFile("tree/sub/big", big, 0o644))
-		_, err := p.host.Snapshot(t.Context(), "ctx_panels~writer", "before")
-		must(t, err)
-		d.fill()
-		for _, c := range fullCases(t, p, f, big) {
-			t.Run(c.name, func(t *testing.T) {
-				wantCode(t, c.name, c.do(), fserr.ENOSPC)
-				wantFile(t, f, "kept", kept)
-				wantNone(t, f, c.none...)
-				p.othersGoOn()
-				p.clean()
-			})
+	onDisks(t, func(t *testing.T, d *disk) { fullDisk(t, d, begin(t, d.use)) })
+	t.Run("ext4, overlay", func(t *testing.T) {
+		d := ext4(t)
+		if _, err := server.ChooseDriver(t.Context(), server.DriverOverlay, d.at); err != nil {
+			t.Skipf("not tested: %v", err)
 		}
-		wantFile(t, f, "big", string(big))
-		t.Run("delete", func(t *testing.T) {
-			_, err := p.host.DeleteContext(t.Context(), "ctx_panels~bystander")
-			must(t, err)
-		})
-		d.free()
-		p.bystander = p.panel("panels/bystander")
-		must(t, p.bystander.WriteFile("kept", []byte(kept), 0o644))
-		for _, c := range fullCases(t, p, f, big) {
-			must(t, c.do())
-		}
-		p.othersGoOn()
-		p.clean()
+		fullDisk(t, d, begin(t, func(c *server.Config) {
+			d.use(c)
+			c.Driver = server.DriverOverlay
+		}))
 	})
+}
+
+// fullDisk fills d, on which p keeps its contexts.
+func fullDisk(t *testing.T, d *disk, p *play) {
+	t.Helper()
+	f := p.panel("panels/writer")
+	must(t, f.WriteFile("kept", []byte(kept), 0o644))
+	big := bytes.Repeat([]byte("0123456789abcdef"), much/16)
+	must(t, f.WriteFile("big", big, 0o644))
+	must(t, f.MkdirAll("tree/sub", 0o755))
+	must(t, f.WriteFile("tree/sub/big", big, 0o644))
+	_, err := p.host.Snapshot(t.Context(), "ctx_panels~writer", "before")
+	must(t, err)
+	d.fill()
+	for _, c := range fullCases(t, p, f, big) {
+		t.Run(c.name, func(t *testing.T) {
+			wantCode(t, c.name, c.do(), fserr.ENOSPC)
+			wantFile(t, f, "kept", kept)
+			wantNone(t, f, c.none...)
+			p.othersGoOn()
+			p.clean()
+		})
+	}
+	wantFile(t, f, "big", string(big))
+	t.Run("delete", func(t *testing.T) {
+		_, err := p.host.DeleteContext(t.Context(), "ctx_panels~bystander")
+		must(t, err)
+	})
+	d.free()
+	p.bystander = p.panel("panels/bystander")
+	must(t, p.bystander.WriteFile("kept", []byte(kept), 0o644))
+	for _, c := range fullCases(t, p, f, big) {
+		must(t, c.do())
+	}
+	p.othersGoOn()
+	p.clean()
 }
 
 type fullCase struct {
@@ -127,6 +141,36 @@ func writeAt(f *client.FS, name string, data []byte) error {
 	}
 	_, err = h.WriteAt(data, 0)
 	return errors.Join(err, h.Close())
+}
+
+// TestNoInodesLeft has room for content, and none for names.
+func TestNoInodesLeft(t *testing.T) {
+	d := ext4(t, "-N", "256")
+	p := begin(t, d.use)
+	f := p.panel("panels/writer")
+	must(t, f.WriteFile("kept", []byte(kept), 0o644))
+	var err error
+	made := 0
+	for ; err == nil && made < 256; made++ {
+		err = f.WriteFile(fmt.Sprint(made), []byte(kept), 0o644)
+	}
+	_, seed := p.host.EnsureContext(t.Context(), "ctx_seeded", nil)
+	for what, err := range map[string]error{
+		"a new file": err, "mkdir": f.Mkdir("dir", 0o755), "cp": cp(f), "stream": stream(f, "streamed", []byte(kept)), "seed": seed,
+		"whole": f.WriteFileAtomic("kept", []byte("another"), 0o644),
+	} {
+		wantCode(t, what, err, fserr.ENOSPC)
+	}
+	wantFile(t, f, "kept", kept)
+	wantFile(t, f, fmt.Sprint(made-2), kept)
+	must(t, f.WriteFile("kept", []byte("in place"), 0o644))
+	p.othersGoOn()
+	p.clean()
+	_, err = p.host.DeleteContext(t.Context(), "ctx_panels~writer")
+	must(t, err)
+	_, err = p.host.EnsureContext(t.Context(), "ctx_seeded", nil)
+	must(t, err)
+	p.othersGoOn()
 }
 
 // TestRecordsOnAFullDisk opens panels, each of which is a record, until the database gets no more.

@@ -23,7 +23,7 @@ const instancesEnv = "CTXFS_FAULTS_INSTANCES"
 func serveFewWatches() error {
 	for name, value := range map[string]string{"watches": fmt.Sprint(fewWatches), "instances": os.Getenv(instancesEnv)} {
 		if err := os.WriteFile("/proc/sys/user/max_inotify_"+name, []byte(value), 0o644); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errCannot, err)
 		}
 	}
 	return serveChild()
