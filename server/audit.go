@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -22,6 +23,8 @@ type auditLog struct {
 	file    *rotatedFile
 	metrics *metrics
 	log     *zap.Logger
+	// strangers bounds the lines about callers that are not known: they must not push the others out.
+	strangers *rate.Limiter
 	// pathOf returns the path that an open handle was opened by, "" when it is none of the owner's.
 	pathOf func(owner string, fd int32) string
 }
@@ -35,8 +38,11 @@ func (s *Server) openAudit() (*auditLog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
-	return &auditLog{file: file, metrics: s.metrics, log: s.log, pathOf: s.parts.handles.PathOf}, nil
+	return &auditLog{file: file, metrics: s.metrics, log: s.log, strangers: rate.NewLimiter(strangerLines, 10*strangerLines), pathOf: s.parts.handles.PathOf}, nil
 }
+
+// strangerLines is how many refusals of callers that are not known are kept of a second; the server's log and metrics have all.
+const strangerLines = 10
 
 // auditEntry is a line of the audit log. Paths are virtual; bytes that are not UTF-8 are escaped.
 type auditEntry struct {
@@ -110,7 +116,7 @@ func (a *auditLog) begin(c *call, req any) {
 
 // record writes the line of a call that has ended.
 func (a *auditLog) record(c *call, req, resp any, err error, took time.Duration, peer, requestID string) {
-	if a == nil || !audited(c.method, req) {
+	if a == nil || !audited(c.method, req) || (c.id.Role == panels.RoleNone && !a.strangers.Allow()) {
 		return
 	}
 	e := auditEntry{

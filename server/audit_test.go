@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -168,7 +169,7 @@ func TestAnAuditLogThatFailsIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := newMetrics("1")
-	a := &auditLog{file: file, metrics: m, log: zap.NewNop()}
+	a := &auditLog{file: file, metrics: m, log: zap.NewNop(), strangers: rate.NewLimiter(1, 1)}
 	a.record(&call{method: ctxfsv1.FsService_Rm_FullMethodName}, &ctxfsv1.RmRequest{Path: "/a"}, nil, nil, 0, "", "")
 	families, err := m.registry.Gather()
 	if err != nil {
@@ -180,4 +181,22 @@ func TestAnAuditLogThatFailsIsTold(t *testing.T) {
 		}
 	}
 	t.Error("the line that was lost is not counted")
+}
+
+// TestStrangersDoNotPushOthersOut has somebody without a token try until the log would be full of it.
+func TestStrangersDoNotPushOthersOut(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.AuditLog = filepath.Join(t.TempDir(), "audit.jsonl")
+	r := start(t, cfg)
+	fs := ctxfsv1.NewFsServiceClient(r.host(t))
+	for range 30 * strangerLines {
+		if _, err := fs.Unlink(with(t, "authorization", "Bearer no"), &ctxfsv1.UnlinkRequest{Path: "/none"}); err == nil {
+			t.Fatal("a bad token was taken")
+		}
+	}
+	r.openPanel(t, "p")
+	got := audits(t, cfg.AuditLog)
+	if n := len(got); n < strangerLines || n > 20*strangerLines || got[n-1] != "host|||OpenPanel|||p|ok" {
+		t.Errorf("%d lines, the last one %s", n, got[n-1])
+	}
 }
