@@ -104,14 +104,22 @@ func audited(method string, req any) bool {
 	return true
 }
 
-// begin notes what only can be known before the call: a handle may be closed by it.
-func (a *auditLog) begin(c *call, req any) {
+// note keeps what can only be known before the call.
+func (a *auditLog) note(c *call, req any) {
+	if path := a.handlePath(c, req); path != "" {
+		c.about.Store(&about{handlePath: path})
+	}
+}
+
+// handlePath returns the path of the handle that a call is about, which may be closed by it; "" when it is not audited.
+func (a *auditLog) handlePath(c *call, req any) string {
 	if a == nil || !audited(c.method, req) {
-		return
+		return ""
 	}
 	if r, ok := req.(interface{ GetFd() int32 }); ok {
-		c.handlePath = a.pathOf(c.id.Owner, r.GetFd())
+		return a.pathOf(c.id.Owner, r.GetFd())
 	}
+	return ""
 }
 
 // record writes the line of a call that has ended.
@@ -162,7 +170,10 @@ func (e *auditEntry) describe(c *call, req, resp any) {
 		}
 	}
 	if r, ok := req.(interface{ GetFd() int32 }); ok && e.Path == "" {
-		e.FD, e.Path = r.GetFd(), c.handlePath
+		e.FD = r.GetFd()
+		if a := c.about.Load(); a != nil {
+			e.Path = a.handlePath
+		}
 	}
 	e.Bytes = max(written(resp), c.wrote.Load())
 }

@@ -110,7 +110,8 @@ func (k *sockets) asCall(r *http.Request, method string, query any, t *transfer,
 	ctx := metadata.NewIncomingContext(r.Context(), md)
 	ctx = peer.NewContext(ctx, &peer.Peer{Addr: remoteAddr(r.RemoteAddr), AuthInfo: conn})
 	c := k.calls.begin(ctx, method)
-	c.first, t.wrote = query, &c.wrote
+	c.about.Store(&about{first: query})
+	t.wrote = &c.wrote
 	return k.calls.around(ctx, c, func(ctx context.Context) error {
 		if !t.users.enter() {
 			return fserr.ECANCELED

@@ -59,12 +59,26 @@ type call struct {
 	requestID string // once it was asked for
 	// counted is where the call counts among its panel's; nil when it does not.
 	counted *atomic.Int64
+	// about is set once at most. A stream's handler may outlive the call, and so set it, and wrote, while it is recorded.
+	about atomic.Pointer[about]
+	// wrote is how much content a stream has written.
+	wrote atomic.Int64
+}
+
+// about is what a call is about, as far as its end does not know it.
+type about struct {
 	// first is a stream's first message, or the query of an HTTP request.
 	first any
-	// wrote is how much content a stream has written. Its handler may outlive the call.
-	wrote atomic.Int64
 	// handlePath is the path of the handle that an audited call is about.
 	handlePath string
+}
+
+// first is what a stream is about, nil when that is not known.
+func (c *call) first() any {
+	if a := c.about.Load(); a != nil {
+		return a.first
+	}
+	return nil
 }
 
 // operation surrounds one of a session's operations, as unary does a call. It has no
@@ -81,7 +95,7 @@ func (i *interceptors) operation(ctx context.Context, op fsservice.OperationInfo
 	if err := i.limits.enter(c); err != nil {
 		return nil, err
 	}
-	i.audit.begin(c, op.Request)
+	i.audit.note(c, op.Request)
 	return do(ctx)
 }
 
@@ -102,7 +116,7 @@ func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServe
 	if err := i.limits.enter(c); err != nil {
 		return nil, err
 	}
-	i.audit.begin(c, req)
+	i.audit.note(c, req)
 	inner, cancel := withDefaultDeadline(panels.WithIdentity(ctx, c.id), c.method, req)
 	defer cancel()
 	return handler(inner, req)
@@ -121,7 +135,7 @@ func (i *interceptors) around(ctx context.Context, c *call, serve func(context.C
 		if p := recover(); p != nil {
 			err = i.panicked(c.method, p)
 		}
-		err = i.end(ctx, c, c.first, nil, err)
+		err = i.end(ctx, c, c.first(), nil, err)
 	}()
 	if c.id, err = i.auth.identify(ctx, c.method); err != nil {
 		return err
@@ -158,9 +172,8 @@ func (s *observedStream) RecvMsg(m any) error {
 	if r, ok := m.(*ctxfsv1.SessionRequest); ok {
 		return s.i.checkSession(r)
 	}
-	if s.c.first == nil {
-		s.c.first = m
-		s.i.audit.begin(s.c, m)
+	if s.c.about.Load() == nil {
+		s.c.about.Store(&about{first: m, handlePath: s.i.audit.handlePath(s.c, m)})
 	}
 	return s.i.checkSize(m)
 }
