@@ -369,13 +369,17 @@ func TestPoolIsOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := poolWorkspace(t)
 			m, _ := w.pooled(1, change)
-			m.pool.cheap = func() bool { return false }
+			set := func(change func()) { // while nobody fills, who would read it
+				defer m.pool.halt()()
+				change()
+			}
+			set(func() { m.pool.cheap = func() bool { return false } })
 			if name == "by disk" {
 				// What is free changes under the test's feet: the reserve is so much that only the seeding fits.
-				m.cfg.DiskReserve = 0
+				set(func() { m.cfg.DiskReserve = 0 })
 				ensure(t, m, "ctx_0")
 				full(t, m, 1)
-				m.cfg.DiskReserve = 1 << 60
+				set(func() { m.cfg.DiskReserve = 1 << 60 })
 				wantCode(t, m.checkNeed("test", 1), fserr.ENOSPC)
 				if all, err := m.pool.List(); err != nil || len(all) != 0 {
 					t.Errorf("the pool holds %v, %v", all, err)
