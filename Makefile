@@ -38,7 +38,8 @@ test: need-git need-gcc lint check-generate check-cross test-race test-ts ## Run
 
 .PHONY: test-race
 test-race: need-gcc ## Runs all tests under the race detector
-	$(RACE) ./...
+	@# The longest first, so that they do not end alone.
+	$(RACE) ./server ./contexts ./internal/attack ./...
 	cd bench && $(RACE) ./...
 
 .PHONY: test-quick
