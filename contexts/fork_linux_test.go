@@ -64,6 +64,7 @@ func TestFork(t *testing.T) {
 		if info.State != StateReady || info.ForkedFrom != "ctx_a" || info.Driver != before.Driver || info.Layer != before.Layer || info.Files != before.Files {
 			t.Errorf("forked %+v from %+v", info, before)
 		}
+		sameTree(t, tree(t, w.folder("ctx_b")), want) // at once, to anybody
 		e := ensure(t, m, "ctx_b")
 		if e.Seeded || e.ForkedFrom != "ctx_a" {
 			t.Errorf("the first access seeded the fork, or forgot its parent: %+v", e)

@@ -130,7 +130,15 @@ func (m *Manager) Fork(ctx context.Context, from, to ID, opts EnsureOptions) (In
 		return Info{}, contextError(from, "could not be forked", err)
 	}
 	m.cfg.Log.Info("context forked", zap.String("context", string(to)), zap.String("from", string(from)), zap.Duration("took", rec.SeededIn))
-	return m.info(rec, StateReady), nil
+	return m.shown(ctx, rec), nil
+}
+
+// shown describes a context that was made or replaced, and makes it visible to other programs as Ensure does. When that
+// fails, which is logged, the context is there nevertheless, and its next access tells.
+func (m *Manager) shown(ctx context.Context, rec metadata.Context) Info {
+	info := m.info(rec, StateReady)
+	_ = m.seen(ctx, info)
+	return info
 }
 
 // mayFork refuses a copy that its ID would belie.

@@ -221,7 +221,7 @@ func (m *Manager) Restore(ctx context.Context, id ID, name string) (Info, error)
 		return Info{}, err
 	}
 	m.cfg.Log.Info("context restored", zap.String("context", string(id)), zap.String("snapshot", name))
-	return m.info(out, StateReady), nil
+	return m.shown(ctx, out), nil
 }
 
 // restore makes a copy of the snapshot while the context is still used, then swaps both.

@@ -43,7 +43,6 @@ func TestSnapshots(t *testing.T) {
 			if info.Generation != generation {
 				t.Errorf("generation %d after a restore, want %d", info.Generation, generation)
 			}
-			ensure(t, m, "ctx_a") // which shows it
 			sameTree(t, tree(t, w.folder("ctx_a")), c.want)
 			after, err := m.Acquire(t.Context(), "ctx_a", Read)
 			must(t, err)
