@@ -11,6 +11,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/server"
 )
 
 // large is a directory that somebody should know of before it is copied into every context, in bytes.
@@ -60,18 +61,21 @@ func (x *examination) git() {
 	}
 }
 
+// countContexts counts folders, and what drivers keep of contexts that were not mounted yet and have none.
 func (x *examination) countContexts() int {
-	entries, err := os.ReadDir(x.layout.Dir)
-	if err != nil {
-		return 0
-	}
-	n := 0
-	for _, e := range entries {
-		if _, err := contexts.ParseID(e.Name()); err == nil && e.IsDir() {
-			n++
+	found := map[string]bool{}
+	for _, dir := range []string{x.layout.Dir, x.layout.DriverState(server.DriverOverlay, ""), x.layout.DriverState(server.DriverUserNS, "")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // nothing was made there
+		}
+		for _, e := range entries {
+			if _, err := contexts.ParseID(e.Name()); err == nil && e.IsDir() {
+				found[e.Name()] = true
+			}
 		}
 	}
-	return n
+	return len(found)
 }
 
 func (x *examination) disk() {
