@@ -204,7 +204,8 @@ func (t *trial) git(ctx context.Context) (string, error) {
 	if err == nil {
 		return "", fmt.Errorf("git inside the context finds %s", strings.TrimSpace(string(out)))
 	}
-	return "inside the context git finds no repository: " + strings.TrimSpace(string(out)), nil
+	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return "inside the context git finds no repository: " + first, nil
 }
 
 // withoutGit drops variables such as GIT_DIR, which would lead git elsewhere.
