@@ -67,6 +67,10 @@ bench-scale: need-git ## Shows how cost grows with panels, handles, directories 
 bench-first-access: need-git ## Measures the first access to a context by driver and size of the workspace, and writes docs/performance
 	cd bench && $(GO) run . first-access --out ../docs/performance $(BENCH)
 
+.PHONY: bench-fairness
+bench-fairness: need-git ## Measures what a panel notices of a greedy one on the same server, and writes docs/performance
+	cd bench && $(GO) run . fairness --out ../docs/performance $(BENCH)
+
 .PHONY: bench-peers
 bench-peers: ## Installs what the peers in Node need, the npm client among them; a peer that is not there is named as missing
 	@if command -v npm >/dev/null; then \

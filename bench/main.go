@@ -3,6 +3,7 @@
 //	bench [--rounds 5] [--time 300ms] [--only REGEXP] [--peers REGEXP] [--out DIR] [--quick]
 //	bench scale [--out DIR]
 //	bench first-access [--out DIR] [--rounds 5] [--files 1000,10000,100000]
+//	bench fairness [--out DIR] [--rounds 5] [--time 2s]
 //
 // It starts every server itself, each as a process of its own, and ends them all.
 package main
@@ -23,6 +24,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ctxfs/ctxfs/bench/fairness"
 	"github.com/ctxfs/ctxfs/bench/firstaccess"
 	"github.com/ctxfs/ctxfs/bench/peers"
 	"github.com/ctxfs/ctxfs/bench/scale"
@@ -43,12 +45,16 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	switch {
 	case len(args) == 4 && args[0] == "peer" && args[1] == "scale":
 		return scale.Serve(args[3])
+	case len(args) == 4 && args[0] == "peer" && args[1] == "greedy":
+		return fairness.Serve(ctx, args[2], args[3], os.Stdin, stdout)
 	case len(args) == 4 && args[0] == "peer":
 		return peers.Serve(args[1], args[2], args[3])
 	case len(args) > 0 && args[0] == "scale":
 		return runScale(ctx, args[1:], stdout, stderr)
 	case len(args) > 0 && args[0] == "first-access":
 		return runFirstAccess(ctx, args[1:], stdout, stderr)
+	case len(args) > 0 && args[0] == "fairness":
+		return runFairness(ctx, args[1:], stdout, stderr)
 	}
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -143,4 +149,26 @@ func runFirstAccess(ctx context.Context, args []string, stdout, stderr io.Writer
 		o.Sizes = append(o.Sizes, n)
 	}
 	return firstaccess.Run(ctx, o, stdout, stderr)
+}
+
+func runFairness(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	var o fairness.Options
+	set := flag.NewFlagSet("bench fairness", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.Out, "out", "", "folder for fairness.md; empty writes none")
+	set.StringVar(&o.Dir, "dir", "", "folder for temporary files")
+	set.StringVar(&o.Ctxfs, "ctxfs", "", "the ctxfs to measure; empty builds it")
+	set.StringVar(&o.Source, "source", ".", "folder of bench's source")
+	set.IntVar(&o.Rounds, "rounds", 5, "rounds of each load; their median is reported")
+	set.DurationVar(&o.Time, "time", 2*time.Second, "how long each load is measured in a round")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if o.Rounds < 1 || o.Time <= 0 {
+		return errors.New("--rounds and --time must be above 0")
+	}
+	if o.Self, err = os.Executable(); err != nil {
+		return err
+	}
+	return fairness.Run(ctx, o, stdout, stderr)
 }

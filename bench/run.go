@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -84,7 +83,7 @@ func (b *bench) start(ctx context.Context) error {
 		return err
 	}
 	b.scratch = scratch
-	if b.ctxfs, err = b.build(ctx); err != nil {
+	if b.ctxfs, err = peers.Program(ctx, b.ctxfs, b.source, scratch); err != nil {
 		return err
 	}
 	workspace := filepath.Join(scratch, "w")
@@ -145,21 +144,6 @@ func (b *bench) sizes() cells.Sizes {
 		return cells.Quick()
 	}
 	return cells.Full()
-}
-
-// build makes the server that is measured, unless one was named.
-func (b *bench) build(ctx context.Context) (string, error) {
-	if b.ctxfs != "" {
-		return filepath.Abs(b.ctxfs)
-	}
-	program := filepath.Join(b.scratch, "ctxfs")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "./cmd/ctxfs")
-	cmd.Dir = filepath.Dir(b.source)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build ctxfs: %w\n%s", err, out)
-	}
-	return program, nil
 }
 
 func (b *bench) measure(ctx context.Context) error {

@@ -27,7 +27,7 @@ func (s *Service) Grep(req *ctxfsv1.GrepRequest, stream grpc.ServerStreamingServ
 }
 
 func (s *Service) newGrepQuery(root rootfs.Root, base string, req *ctxfsv1.GrepRequest) (*grepQuery, error) {
-	q := &grepQuery{memory: s.grepMemory, buffers: s.buffers}
+	q := &grepQuery{memory: s.grepMemory, threads: s.grepThreads, buffers: s.buffers}
 	var err error
 	if q.base, err = root.Realpath(base); err != nil {
 		return nil, err

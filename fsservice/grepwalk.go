@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
@@ -14,18 +15,19 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/background"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 const (
-	// minGrepWorkers and maxGrepWorkers bound how many files one Grep reads at once. It is
+	// minGrepThreads and maxGrepThreads bound how many files all Greps of a server search at once. It is
 	// as many as there are cores, and where there are few, more: some wait for the disk.
-	minGrepWorkers, maxGrepWorkers = 4, 16
+	minGrepThreads, maxGrepThreads = 4, 16
 	// grepBatch is how many files go from one goroutine to another at once. The first
-	// batches are smaller, so that a few large files are not left to one worker.
-	grepBatch = 8
-	// grepAhead bounds the batches that wait for an earlier one's results.
-	grepAhead = 8
+	// batches are smaller, so that a few large files are not left to one thread.
+	grepBatch = 16
+	// grepAhead bounds the batches of a Grep that are searched or wait for an earlier one's results: with several Greps, each gets its turn.
+	grepAhead = 16
 	// grepMemory bounds the bytes that all Greps of a server hold at once.
 	grepMemory = 128 << 20
 	// defaultGrepFile is max_file_size when it is 0, in bytes.
@@ -42,6 +44,12 @@ type grepQuery struct {
 	maxSize, max     int64
 	memory           *semaphore.Weighted
 	buffers          mem.BufferPool
+	threads          *background.Pool
+}
+
+// newGrepThreads returns the threads that search for all Greps of a server.
+func newGrepThreads() *background.Pool {
+	return background.New(min(max(minGrepThreads, runtime.GOMAXPROCS(0)), maxGrepThreads))
 }
 
 // compileGrep compiles an RE2 expression for searching many lines at once.
@@ -96,8 +104,14 @@ func (q *grepQuery) run(ctx context.Context, root rootfs.Root, found func(rel st
 // runFile is run for a base that is a file; include and exclude do not apply.
 func (q *grepQuery) runFile(ctx context.Context, root rootfs.Root, found func(rel string, lines []*ctxfsv1.GrepLine) error) (*ctxfsv1.GrepSummary, error) {
 	sum := &ctxfsv1.GrepSummary{}
-	f := &grepFile{}
-	if q.search(ctx, root, q.base, f); f.err != nil {
+	b := newGrepFiles([]grepFile{{}})
+	defer q.threads.Join()()
+	if err := q.threads.Do(ctx, func() { q.searchAll(ctx, root, b) }); err != nil {
+		return sum, err
+	}
+	<-b.done
+	f := &b.files[0]
+	if f.err != nil {
 		return sum, f.err
 	}
 	if lines := q.add(sum, f); len(lines) > 0 {
@@ -112,13 +126,18 @@ type grepFiles struct {
 	done  chan struct{}
 }
 
+func newGrepFiles(files []grepFile) *grepFiles {
+	return &grepFiles{files: files, done: make(chan struct{})}
+}
+
 // grepSearch gathers the files to search into batches.
 type grepSearch struct {
-	q       *grepQuery
-	ctx     context.Context //nolint:containedctx // it lives as long as the walk
-	root    rootfs.Root
-	queue   chan<- *grepFiles
-	workers errgroup.Group
+	q     *grepQuery
+	ctx   context.Context //nolint:containedctx // it lives as long as the walk
+	root  rootfs.Root
+	queue chan<- *grepFiles
+	// started counts the batches that threads have or wait for.
+	started sync.WaitGroup
 	next    []grepFile
 	size    int
 }
@@ -126,8 +145,8 @@ type grepSearch struct {
 // walk puts the files to search into queue, and searches them, several at once.
 func (q *grepQuery) walk(ctx context.Context, root rootfs.Root, queue chan<- *grepFiles, unreadable *int64) error {
 	s := grepSearch{q: q, ctx: ctx, root: root, queue: queue, size: 1}
-	s.workers.SetLimit(min(max(minGrepWorkers, runtime.GOMAXPROCS(0)), maxGrepWorkers))
-	defer func() { _ = s.workers.Wait() }() // the workers' errors are in their files
+	defer q.threads.Join()()
+	defer s.started.Wait()
 	err := root.Walk(ctx, q.base, rootfs.WalkOptions{}, func(rel string, e rootfs.Entry, err error) error {
 		switch {
 		case err != nil:
@@ -160,25 +179,34 @@ func (s *grepSearch) add(rel string) error {
 
 // start has the batch searched.
 func (s *grepSearch) start() error {
-	b := &grepFiles{files: s.next, done: make(chan struct{})}
+	b := newGrepFiles(s.next)
 	s.next = nil
 	select {
 	case s.queue <- b:
 	case <-s.ctx.Done():
 		return s.ctx.Err()
 	}
-	s.workers.Go(func() error {
-		defer close(b.done)
-		for i := range b.files {
-			f := &b.files[i]
-			if f.err = s.ctx.Err(); f.err != nil {
-				break
-			}
-			s.q.search(s.ctx, s.root, under(s.q.base, f.rel), f)
-		}
-		return nil
+	s.started.Add(1)
+	err := s.q.threads.Do(s.ctx, func() {
+		defer s.started.Done()
+		s.q.searchAll(s.ctx, s.root, b)
 	})
-	return nil
+	if err != nil {
+		s.started.Done()
+	}
+	return err
+}
+
+// searchAll searches files until ctx ends.
+func (q *grepQuery) searchAll(ctx context.Context, root rootfs.Root, b *grepFiles) {
+	defer close(b.done)
+	for i := range b.files {
+		f := &b.files[i]
+		if f.err = ctx.Err(); f.err != nil {
+			break
+		}
+		q.search(ctx, root, under(q.base, f.rel), f)
+	}
 }
 
 func (q *grepQuery) wants(rel string) bool {

@@ -105,15 +105,16 @@ func (w *world) serve() {
 		w.gone <- instance
 	})
 	w.Cleanup(leases.Close)
-	ctxfsv1.RegisterFsServiceServer(server, fsservice.New(fsservice.Config{
+	service := fsservice.New(fsservice.Config{
 		Gate: w.gate, Handles: w.handles, Buffers: w.content, Sessions: fsservice.SessionConfig{Leases: leases},
-	}))
+	})
+	ctxfsv1.RegisterFsServiceServer(server, service)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(lis) }()
 	conn, err := grpc.NewClient("unix://"+lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	w.must(err)
 	w.client = ctxfsv1.NewFsServiceClient(conn)
-	w.Cleanup(func() { _ = conn.Close(); server.Stop(); <-done })
+	w.Cleanup(func() { _ = conn.Close(); server.Stop(); <-done; service.Stop() })
 }
 
 func (w *world) must(err error) {

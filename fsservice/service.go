@@ -18,6 +18,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
+	"github.com/ctxfs/ctxfs/internal/background"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -61,7 +62,8 @@ type Service struct {
 	// open counts the sessions.
 	open atomic.Int64
 	// grepMemory bounds what all Greps hold of files at once, in bytes.
-	grepMemory *semaphore.Weighted
+	grepMemory  *semaphore.Weighted
+	grepThreads *background.Pool
 }
 
 var _ ctxfsv1.FsServiceServer = (*Service)(nil)
@@ -80,9 +82,12 @@ func New(cfg Config) *Service {
 	}
 	return &Service{
 		gate: cfg.Gate, admit: cfg.Admit, handles: cfg.Handles, buffers: cfg.Buffers, sessions: cfg.Sessions.withDefaults(), log: cfg.Log,
-		grepMemory: semaphore.NewWeighted(grepMemory),
+		grepMemory: semaphore.NewWeighted(grepMemory), grepThreads: newGrepThreads(),
 	}
 }
 
-// Wait waits for what sessions leave behind for a moment. All of them must have ended.
-func (s *Service) Wait() { s.watchdog.running.Wait() }
+// Stop ends what calls leave behind for a moment, and waits for it. All of them must have ended.
+func (s *Service) Stop() {
+	s.watchdog.running.Wait()
+	s.grepThreads.Close()
+}

@@ -138,11 +138,10 @@ func TestOperationsInFlightAreBounded(t *testing.T) {
 		}
 		return err
 	}
-	before := r.metrics.running()
 	if err := errors.Join(open(), open()); err != nil {
 		t.Fatal(err)
 	}
-	for r.metrics.running() < before+2 {
+	for r.calls.limits.use("p").inFlight.Load() < 2 {
 		time.Sleep(time.Millisecond) // the server has no event to wait for
 	}
 	_, err := fs.Stat(ctx, &ctxfsv1.StatRequest{Path: "/"})

@@ -203,7 +203,7 @@ func (s *Server) Close() error {
 		s.streams.close()
 		s.streams.wait()
 		if s.fs != nil {
-			s.fs.Wait()
+			s.fs.Stop()
 		}
 		s.stopTraces()
 		if s.parts != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/ctxfs/ctxfs/bench/child"
@@ -22,6 +24,21 @@ type Ctxfs struct {
 	tcp     string
 	host    *client.Client
 	panel   *client.Panel
+}
+
+// Program is the server that is measured: the one that was named, else one that is built in dir. source is the folder of bench's source.
+func Program(ctx context.Context, named, source, dir string) (string, error) {
+	if named != "" {
+		return filepath.Abs(named)
+	}
+	program := filepath.Join(dir, "ctxfs")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "./cmd/ctxfs")
+	cmd.Dir = filepath.Join(source, "..")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build ctxfs: %w\n%s", err, out)
+	}
+	return program, nil
 }
 
 // Name implements Family.

@@ -1,0 +1,21 @@
+package background
+
+import "golang.org/x/sys/unix"
+
+const (
+	// lower is by how much: a thread gets about a tenth of a processor that others want, enough that what it holds is
+	// given back soon.
+	lower = 10
+	// mostNice is the lowest priority there is (setpriority(2)).
+	mostNice = 19
+)
+
+// lowerPriority lowers the calling thread's priority. Where a filter of system calls forbids it, it keeps that which it has.
+func lowerPriority() {
+	knob, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		return
+	}
+	// The system call itself tells 20 minus the nice value.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, min(20-knob+lower, mostNice))
+}
