@@ -34,7 +34,7 @@ demo: need-git build ## Shows the whole main job on a server of its own; fails w
 	@scripts/demo $(BIN)
 
 .PHONY: test
-test: need-git need-gcc lint check-generate check-cross test-race test-ts ## Runs everything that decides whether a change lands
+test: need-git need-gcc lint check-generate check-cross test-race test-fuzz test-ts ## Runs everything that decides whether a change lands
 
 .PHONY: test-race
 test-race: need-gcc ## Runs all tests under the race detector
@@ -45,6 +45,10 @@ test-race: need-gcc ## Runs all tests under the race detector
 .PHONY: test-quick
 test-quick: ## Runs all tests without the race detector
 	$(GO) test -timeout 5m ./...
+
+.PHONY: test-fuzz
+test-fuzz: ## Fuzzes each parser of untrusted input for 5 s
+	scripts/fuzz 5s
 
 .PHONY: test-ts
 test-ts: need-git need-node need-chromium ## Checks and tests the npm client, in Node and in Chromium
@@ -91,8 +95,8 @@ kills: need-git ## Kills servers under load KILLS (200) times, and looks for wha
 	CTXFS_KILLS=$(or $(KILLS),200) $(GO) test -count=1 -timeout 30m -v -run '^TestKills$$' ./internal/ledger
 
 .PHONY: soak
-soak: need-git ## Keeps 200 panels at work for SOAK (10m) while servers are stopped and killed, and writes docs/performance/soak.svg
-	CTXFS_SOAK=$(or $(SOAK),10m) CTXFS_SOAK_PLOT=$(CURDIR)/docs/performance/soak.svg $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/ledger
+soak: need-git ## Keeps 200 panels at work for SOAK (10m), by DRIVER (copy), while servers are stopped and killed, and draws a plot
+	CTXFS_SOAK=$(or $(SOAK),10m) CTXFS_SOAK_DRIVER=$(or $(DRIVER),copy) CTXFS_SOAK_PLOT=$(CURDIR)/docs/performance/soak-$(or $(DRIVER),copy).svg $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/ledger
 
 .PHONY: lint
 lint: ## Vets and lints the Go code, the protos and the layering

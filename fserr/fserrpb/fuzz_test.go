@@ -41,6 +41,7 @@ func FuzzRoundTrip(f *testing.F) {
 
 // arrives returns e as a client gets it.
 func arrives(e fserr.Error) fserr.Error {
+	e = *e.WithRemedy()
 	short := func(s string) string { return fserrpb.Printable(strings.ToValidUTF8(s, "\uFFFD")) }
 	e.Op, e.Detail, e.Hint, e.Kind = short(e.Op), short(e.Detail), short(e.Hint), fserr.Kind(short(string(e.Kind)))
 	e.Path, e.Dest = fserrpb.Printable(e.Path), fserrpb.Printable(e.Dest)

@@ -11,23 +11,31 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/ctxfs/ctxfs/server"
 )
 
 const (
-	// soakEnv is how long the soak takes, as Go writes durations; plotEnv the file of its plot, "" for none.
-	soakEnv = "CTXFS_SOAK"
-	plotEnv = "CTXFS_SOAK_PLOT"
+	// soakEnv is how long the soak takes, as Go writes durations; soakDriverEnv by which driver, plotEnv the file of its plot, "" for none.
+	soakEnv       = "CTXFS_SOAK"
+	soakDriverEnv = "CTXFS_SOAK_DRIVER"
+	plotEnv       = "CTXFS_SOAK_PLOT"
 )
 
 // TestSoak has many panels at work for long, while servers are stopped and killed in turn.
 func TestSoak(t *testing.T) {
-	s := soak{panels: 12, length: 3 * time.Second, every: 100 * time.Millisecond, lives: 2}
 	if length, err := time.ParseDuration(os.Getenv(soakEnv)); err == nil {
-		s = soak{panels: 200, length: length, every: time.Second, lives: 6}
+		soakBy(t, os.Getenv(soakDriverEnv), soak{panels: 200, length: length, every: time.Second, lives: 6})
+		return
 	}
-	l := newLoad(t, server.DriverCopy, s.panels, 1)
+	for _, driver := range drivers(t) {
+		t.Run(driver, func(t *testing.T) {
+			soakBy(t, driver, soak{panels: 12, length: 3 * time.Second, every: 100 * time.Millisecond, lives: 2})
+		})
+	}
+}
+
+func soakBy(t *testing.T, driver string, s soak) {
+	t.Helper()
+	l := newLoad(t, driver, s.panels, 1)
 	l.pause = 100 * time.Millisecond
 	s.begun = time.Now()
 	for n := 0; (n < 2 || time.Since(s.begun) < s.length) && !t.Failed(); n++ {
@@ -178,7 +186,7 @@ func (s soakLife) rises() []string {
 // table says what each life took, middle third and last.
 func (s *soak) table(l *load) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "soak: %d panels, %v, %d stops, %d kills, %s acknowledged, %d lost\n", s.panels, time.Since(s.begun).Round(time.Second),
+	fmt.Fprintf(&b, "soak: %d panels, driver %s, %v, %d stops, %d kills, %s acknowledged, %d lost\n", s.panels, l.driver, time.Since(s.begun).Round(time.Second),
 		l.tally.stops, l.tally.kills, grouped(int(l.done.Load())), l.tally.lost)
 	fmt.Fprintf(&b, "%-6s%-9s%9s%8s%18s%18s%18s\n", "life", "end", "samples", "ops/s", "memory MiB", "descriptors", "goroutines")
 	for i, life := range s.lived {
