@@ -21,6 +21,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/server"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -339,4 +340,22 @@ func TestContextsAdmin(t *testing.T) {
 		t.Errorf("a deleted context: %v, want ESTALE", err)
 	}
 	must(t, c.Health(ctx))
+}
+
+// TestWritesOverTheServersLimit writes what a server refuses with words, and what its transport refuses without.
+func TestWritesOverTheServersLimit(t *testing.T) {
+	address := servertest.Start(t, servertest.Workspace(t), func(c *server.Config) { c.MaxRequest = 1 << 20 })
+	f := dialFS(t, client.WithAddress(address), client.WithPanel("panels/limit"))
+	for _, size := range []int{2 << 20, 8 << 20} {
+		data := bytes.Repeat([]byte("0123456789abcdef"), size/16)
+		must(t, f.WriteFile("/written", data, 0o644))
+		must(t, f.WriteFileAtomic("/atomic", data, 0o644))
+		must(t, f.WriteFile("/appended", data[:10], 0o644))
+		must(t, f.AppendFile("/appended", data[10:], 0o644))
+		for _, name := range []string{"written", "atomic", "appended"} {
+			if got, err := f.ReadFile(name); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%s of %d bytes holds %d: %v", name, size, len(got), err)
+			}
+		}
+	}
 }

@@ -6,40 +6,58 @@ import (
 	"io/fs"
 	"os"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// maxUnary is the most content of one unary request, in bytes; the rest of 16 MiB is for names.
-const maxUnary = 16<<20 - 64<<10
+const (
+	// maxUnary is the most content of one unary request, in bytes: a server takes 16 MiB with what surrounds it unless it is told otherwise.
+	maxUnary = 16<<20 - 64<<10
+	// leastUnary is what any server takes at once, in bytes.
+	leastUnary = 1 << 20
+)
 
-// WriteFile writes a file of any size, making it with perm when it is missing. An existing
-// one is written in place, as Node does; one over 16 MiB appears whole or not at all.
-func (f *FS) WriteFile(name string, data []byte, perm fs.FileMode) error {
+// atOnce writes data in one request, or by large where it is more than the server takes in one, which has changed nothing then.
+func atOnce(data []byte, one, large func() error) error {
 	if len(data) > maxUnary {
-		return f.writeLarge(name, data, perm)
+		return large()
 	}
-	p, raw := f.wire(name)
-	_, err := f.rpc.WriteFile(f.ctx, &ctxfsv1.WriteFileRequest{
-		ContextId: f.id, Path: p, RawPath: raw,
-		ModeForm: &ctxfsv1.WriteFileRequest_Mode{Mode: unixMode(perm)},
-		Content:  &ctxfsv1.WriteFileRequest_Data{Data: data},
-	})
-	return f.pathError("open", name, err)
+	err := one()
+	if len(data) <= leastUnary || !refusedForSize(err) {
+		return err
+	}
+	return large()
+}
+
+// refusedForSize reports whether a server, or its transport, refused a message for its size.
+func refusedForSize(err error) bool {
+	var transport *TransportError
+	return fserr.CodeOf(err) == fserr.EFBIG || errors.As(err, &transport) && transport.Code == codes.ResourceExhausted
+}
+
+// WriteFile writes a file of any size, making it with perm when it is missing. An existing one is written in place,
+// as Node does; one that is more than the server takes at once (16 MiB by default) appears whole or not at all.
+func (f *FS) WriteFile(name string, data []byte, perm fs.FileMode) error {
+	return f.writeFile(name, data, perm, false)
 }
 
 // WriteFileAtomic is WriteFile that takes effect whole or not at all, whatever the size.
 func (f *FS) WriteFileAtomic(name string, data []byte, perm fs.FileMode) error {
-	if len(data) > maxUnary {
-		return f.writeLarge(name, data, perm)
-	}
-	p, raw := f.wire(name)
-	_, err := f.rpc.WriteFile(f.ctx, &ctxfsv1.WriteFileRequest{
-		ContextId: f.id, Path: p, RawPath: raw, Atomic: true,
-		ModeForm: &ctxfsv1.WriteFileRequest_Mode{Mode: unixMode(perm)},
-		Content:  &ctxfsv1.WriteFileRequest_Data{Data: data},
-	})
-	return f.pathError("open", name, err)
+	return f.writeFile(name, data, perm, true)
+}
+
+func (f *FS) writeFile(name string, data []byte, perm fs.FileMode, atomic bool) error {
+	return atOnce(data, func() error {
+		p, raw := f.wire(name)
+		_, err := f.rpc.WriteFile(f.ctx, &ctxfsv1.WriteFileRequest{
+			ContextId: f.id, Path: p, RawPath: raw, Atomic: atomic,
+			ModeForm: &ctxfsv1.WriteFileRequest_Mode{Mode: unixMode(perm)},
+			Content:  &ctxfsv1.WriteFileRequest_Data{Data: data},
+		})
+		return f.pathError("open", name, err)
+	}, func() error { return f.writeLarge(name, data, perm) })
 }
 
 func (f *FS) writeLarge(name string, data []byte, perm fs.FileMode) error {
@@ -56,16 +74,15 @@ func (f *FS) writeLarge(name string, data []byte, perm fs.FileMode) error {
 
 // AppendFile appends to a file, making it with perm when it is missing.
 func (f *FS) AppendFile(name string, data []byte, perm fs.FileMode) error {
-	if len(data) > maxUnary {
-		return f.appendLarge(name, data, perm)
-	}
-	p, raw := f.wire(name)
-	_, err := f.rpc.AppendFile(f.ctx, &ctxfsv1.AppendFileRequest{
-		ContextId: f.id, Path: p, RawPath: raw,
-		ModeForm: &ctxfsv1.AppendFileRequest_Mode{Mode: unixMode(perm)},
-		Content:  &ctxfsv1.AppendFileRequest_Data{Data: data},
-	})
-	return f.pathError("open", name, err)
+	return atOnce(data, func() error {
+		p, raw := f.wire(name)
+		_, err := f.rpc.AppendFile(f.ctx, &ctxfsv1.AppendFileRequest{
+			ContextId: f.id, Path: p, RawPath: raw,
+			ModeForm: &ctxfsv1.AppendFileRequest_Mode{Mode: unixMode(perm)},
+			Content:  &ctxfsv1.AppendFileRequest_Data{Data: data},
+		})
+		return f.pathError("open", name, err)
+	}, func() error { return f.appendLarge(name, data, perm) })
 }
 
 func (f *FS) appendLarge(name string, data []byte, perm fs.FileMode) error {

@@ -41,7 +41,7 @@ func (s *Server) compose(context.Context) error {
 		s.closeOwner(panel)
 	})
 	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
-	s.calls.audit, s.calls.limits = p.audit, newPanelLimits(s.cfg, s.metrics.rejected)
+	s.calls.audit, s.calls.limits, s.calls.maxRequest = p.audit, newPanelLimits(s.cfg, s.metrics.rejected), int(s.cfg.MaxRequest)
 	buffers, handed := codec.NewPool(), newHandedConns()
 	s.fs = fsservice.New(fsservice.Config{
 		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit, Buffers: buffers,
@@ -69,7 +69,7 @@ func (s *Server) options(buffers *codec.Pool, handed *handedConns) []grpc.Server
 	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, &s.conns, func(conn uint64) { s.closeOwner(hostOwner(conn)) }, handed)
 	opts := []grpc.ServerOption{
 		grpc.Creds(creds), grpc.UnaryInterceptor(s.calls.unary), grpc.StreamInterceptor(s.calls.stream),
-		grpc.MaxRecvMsgSize(maxReceive), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(10 * time.Second),
+		grpc.MaxRecvMsgSize(int(s.cfg.MaxRequest)+receiveMore), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(10 * time.Second),
 		grpc.ForceServerCodecV2(codec.New(buffers)), experimental.BufferPool(buffers),
 		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.Keepalive, Timeout: s.cfg.Keepalive / 3}),

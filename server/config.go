@@ -49,6 +49,8 @@ type Config struct {
 	SessionsPerPanel    int `koanf:"sessions_per_panel"`
 	WatchesPerPanel     int `koanf:"watches_per_panel"`
 	OperationsPerSecond int `koanf:"operations_per_second"`
+	// MaxRequest bounds the content of one request, minMaxRequest to maxMaxRequest; what is larger goes by a stream.
+	MaxRequest Size `koanf:"max_request"`
 	// LeaseGrace is how long the handles of a client instance outlive its last session or hold.
 	LeaseGrace time.Duration `koanf:"lease_grace"`
 	// Keepalive is how often a silent connection is asked whether it lives; it has a third of that to answer.
@@ -101,11 +103,14 @@ func DefaultConfig() Config {
 		HandlesPerPanel: 1024, HandlesTotal: 8192, TokenTTL: 24 * time.Hour,
 		SeedSelect: string(seed.SelectAll), SeedMaxFiles: seed.DefaultMaxFiles, SeedMaxBytes: seed.DefaultMaxBytes,
 		GitTimeout: time.Minute, GitFetchTimeout: 10 * time.Minute,
-		ContextMaxBytes: 20 << 30, ContextMaxEntries: 2_000_000, InFlightPerPanel: 1024, SessionsPerPanel: 64, WatchesPerPanel: 1024,
+		ContextMaxBytes: 20 << 30, ContextMaxEntries: 2_000_000, InFlightPerPanel: 1024, SessionsPerPanel: 64, WatchesPerPanel: 1024, MaxRequest: 16 << 20,
 		AuditMaxSize: 64 << 20, AuditKeep: 8,
 		Pool: 2, DiskReserve: 1 << 30, LogLevel: "info", LogFormat: "auto", Metrics: true,
 	}
 }
+
+// The range of Config.MaxRequest.
+const minMaxRequest, maxMaxRequest Size = 1 << 20, 64 << 20
 
 // The values of Config.HostAuth.
 const (
@@ -149,12 +154,13 @@ func Flags(fs *pflag.FlagSet) {
 }
 
 func limitFlags(fs *pflag.FlagSet, d Config) {
-	maxBytes := d.ContextMaxBytes
+	maxBytes, maxRequest := d.ContextMaxBytes, d.MaxRequest
 	fs.Var(&maxBytes, "context-max-bytes", "what one context may take on disk by itself, about; 0 for no bound")
 	fs.Int64("context-max-entries", d.ContextMaxEntries, "files, directories and links that one context may have by itself, about; 0 for no bound")
 	fs.Int("in-flight-per-panel", d.InFlightPerPanel, "operations that one panel may have under way; 0 for no bound")
 	fs.Int("sessions-per-panel", d.SessionsPerPanel, "sessions that one panel may have; 0 for no bound")
 	fs.Int("watches-per-panel", d.WatchesPerPanel, "watches that one panel may have; 0 for no bound")
+	fs.Var(&maxRequest, "max-request", "content that one request may carry, 1MiB to 64MiB; what is larger goes by a stream")
 	fs.Int("operations-per-second", d.OperationsPerSecond, "operations that one panel may begin in a second; 0 for no bound")
 }
 

@@ -105,6 +105,7 @@ func TestBadSettings(t *testing.T) {
 		{name: "half a certificate", args: []string{"--tls-cert=x"}, words: []string{"tls_key"}},
 		{name: "git without time", environ: []string{"CTXFS_GIT_FETCH_TIMEOUT=0s"}, words: []string{"env CTXFS_GIT_FETCH_TIMEOUT", "more than zero"}},
 		{name: "git base", yaml: "git_base: ext::sh\n", words: []string{"ctxfs.yml", "git_base", "https://host/path"}},
+		{name: "small requests", args: []string{"--max-request=512KiB"}, words: []string{"flag --max-request", "512KiB", "1MiB and 64MiB"}},
 		{name: "client CA alone", args: []string{"--client-ca=x"}, words: []string{"client_ca", "tls_cert"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

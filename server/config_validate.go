@@ -57,6 +57,9 @@ func (c Config) Validate(origins Origins) error {
 	if c.Pool < 0 {
 		return bad("pool", "must not be negative")
 	}
+	if c.MaxRequest < minMaxRequest || c.MaxRequest > maxMaxRequest {
+		return bad("max_request", "%s is not between %s and %s", c.MaxRequest, minMaxRequest, maxMaxRequest)
+	}
 	if c.Keepalive < time.Second {
 		return bad("keepalive", "must be 1s or more")
 	}

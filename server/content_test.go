@@ -19,7 +19,7 @@ func TestTooLargeChunkIsRefused(t *testing.T) {
 	}
 	for _, m := range []*ctxfsv1.WriteStreamRequest{
 		{Event: &ctxfsv1.WriteStreamRequest_Open{Open: &ctxfsv1.WriteStreamOpen{Path: "/f"}}},
-		{Event: &ctxfsv1.WriteStreamRequest_Data{Data: make([]byte, maxRequest)}},
+		{Event: &ctxfsv1.WriteStreamRequest_Data{Data: make([]byte, DefaultConfig().MaxRequest)}},
 		{Event: &ctxfsv1.WriteStreamRequest_Data{Data: make([]byte, 17<<20)}},
 	} {
 		if err := stream.Send(m); err != nil {

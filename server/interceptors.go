@@ -39,6 +39,8 @@ type interceptors struct {
 	streams *streamTable
 	// limits is nil when there are none.
 	limits *panelLimits
+	// maxRequest is how much content one request may carry, in bytes.
+	maxRequest int
 	// audit is nil when there is none.
 	audit *auditLog
 	// prefix and count make request IDs.

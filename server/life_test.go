@@ -223,7 +223,7 @@ func TestTooLargeRequestNamesWriteStream(t *testing.T) {
 	req := func(n int) *ctxfsv1.WriteFileRequest {
 		return &ctxfsv1.WriteFileRequest{Path: "/f", Content: &ctxfsv1.WriteFileRequest_Data{Data: make([]byte, n)}}
 	}
-	if _, err := fs.WriteFile(with(t, panelKey, "p"), req(maxRequest)); err != nil {
+	if _, err := fs.WriteFile(with(t, panelKey, "p"), req(16<<20)); err != nil {
 		t.Errorf("16 MiB: %v", err)
 	}
 	_, err := fs.WriteFile(with(t, panelKey, "p"), req(17<<20))
@@ -231,6 +231,21 @@ func TestTooLargeRequestNamesWriteStream(t *testing.T) {
 	_, err = fs.WriteFile(with(t, panelKey, "p"), req(32<<20))
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("32 MiB: %v", err)
+	}
+}
+
+func TestTheSizeOfRequestsIsASetting(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.MaxRequest = 2 << 20
+	r := start(t, cfg)
+	fs := ctxfsv1.NewFsServiceClient(r.host(t))
+	for size, says := range map[int]string{2 << 20: "", 3 << 20: "request of 3.0 MiB exceeds 2MiB"} {
+		_, err := fs.WriteFile(with(t, panelKey, "p"), &ctxfsv1.WriteFileRequest{Path: "/f", Content: &ctxfsv1.WriteFileRequest_Data{Data: make([]byte, size)}})
+		if says != "" {
+			wantError(t, err, codes.ResourceExhausted, "EFBIG", says)
+		} else if err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
 	}
 }
 

@@ -12,14 +12,13 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// The bounds of a message, in bytes. gRPC itself refuses what is over maxReceive,
-// before anything of ours runs and without our words: the difference leaves room
-// to answer EFBIG with the remedy to most of those who pass the limit.
+// The bounds of a message, in bytes, besides Config.MaxRequest.
 const (
-	maxRequest = 16 << 20
-	// maxOverhead is for what surrounds 16 MiB of content: paths and flags.
+	// maxOverhead is for what surrounds content of MaxRequest: paths and flags.
 	maxOverhead = 64 << 10
-	maxReceive  = 20 << 20
+	// receiveMore is how far above MaxRequest gRPC itself begins to refuse, before anything of ours runs and without our
+	// words: so most of those who pass the limit are answered EFBIG with the remedy.
+	receiveMore = 4 << 20
 	// maxSessionRequest bounds a message of a session: its operations live on after it was received.
 	maxSessionRequest = 1 << 20
 )
@@ -33,13 +32,13 @@ const defaultDeadline = 30 * time.Second
 // checkSize refuses a request over the limit and names what to use instead.
 func (i *interceptors) checkSize(req any) error {
 	size := sizeOf(req)
-	if size <= maxRequest+maxOverhead {
+	if size <= i.maxRequest+maxOverhead {
 		return nil
 	}
 	i.metrics.rejected("request_bytes")
 	return &fserr.Error{
 		Code:   fserr.EFBIG,
-		Detail: fmt.Sprintf("request of %.1f MiB exceeds %d MiB", float64(size)/(1<<20), maxRequest>>20),
+		Detail: fmt.Sprintf("request of %.1f MiB exceeds %s", float64(size)/(1<<20), Size(i.maxRequest)),
 		Hint:   "use FsService/WriteStream, in chunks of 256 KiB to 1 MiB",
 	}
 }
