@@ -346,7 +346,7 @@ func TestContextsAdmin(t *testing.T) {
 func TestWritesOverTheServersLimit(t *testing.T) {
 	address := servertest.Start(t, servertest.Workspace(t), func(c *server.Config) { c.MaxRequest = 1 << 20 })
 	f := dialFS(t, client.WithAddress(address), client.WithPanel("panels/limit"))
-	for _, size := range []int{2 << 20, 8 << 20} {
+	for _, size := range []int{9 << 17, 8 << 20} {
 		data := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 		must(t, f.WriteFile("/written", data, 0o644))
 		must(t, f.WriteFileAtomic("/atomic", data, 0o644))

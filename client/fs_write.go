@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -19,7 +20,7 @@ const (
 	leastUnary = 1 << 20
 )
 
-// atOnce writes data in one request, or by large where it is more than the server takes in one, which has changed nothing then.
+// atOnce writes data in one request, or by large where that is more than the server takes.
 func atOnce(data []byte, one, large func() error) error {
 	if len(data) > maxUnary {
 		return large()
@@ -31,10 +32,14 @@ func atOnce(data []byte, one, large func() error) error {
 	return large()
 }
 
-// refusedForSize reports whether a server, or its transport, refused a message for its size.
+// refusedForSize reports whether a server, or its transport, refused a request for its size.
 func refusedForSize(err error) bool {
+	var refused *fserr.Error
+	if errors.As(err, &refused) {
+		return refused.Code == fserr.EFBIG && refused.Kind == fserr.KindRequest
+	}
 	var transport *TransportError
-	return fserr.CodeOf(err) == fserr.EFBIG || errors.As(err, &transport) && transport.Code == codes.ResourceExhausted
+	return errors.As(err, &transport) && transport.Code == codes.ResourceExhausted && strings.Contains(transport.Err.Error(), "larger than max")
 }
 
 // WriteFile writes a file of any size, making it with perm when it is missing. An existing one is written in place,
@@ -72,7 +77,8 @@ func (f *FS) writeLarge(name string, data []byte, perm fs.FileMode) error {
 	return w.Close()
 }
 
-// AppendFile appends to a file, making it with perm when it is missing.
+// AppendFile appends to a file, making it with perm when it is missing. What is more than the server takes at once (16 MiB by
+// default) is appended in pieces, between which those of others may come.
 func (f *FS) AppendFile(name string, data []byte, perm fs.FileMode) error {
 	return atOnce(data, func() error {
 		p, raw := f.wire(name)

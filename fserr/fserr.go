@@ -23,6 +23,9 @@ type Kind string
 // restored underneath a handle). Clients must not take it for a missing file.
 const KindContext Kind = "context"
 
+// KindRequest marks the refusal of a request itself, which has changed nothing: EFBIG, it is larger than the server takes.
+const KindRequest Kind = "request"
+
 // Error is a failed operation. The zero value is not meaningful; Code is always set.
 type Error struct {
 	// Op is the system call or operation as Node names it: "open", "scandir", "copyfile".
@@ -39,7 +42,7 @@ type Error struct {
 	Detail string
 	// Hint tells the caller the remedy; it ends up in the message as well.
 	Hint string
-	// Kind is KindContext or "".
+	// Kind is KindContext, KindRequest or "".
 	Kind Kind
 	// RetryAfter, when positive, says that the same call may succeed after this long.
 	RetryAfter time.Duration

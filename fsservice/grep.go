@@ -27,7 +27,7 @@ func (s *Service) Grep(req *ctxfsv1.GrepRequest, stream grpc.ServerStreamingServ
 }
 
 func (s *Service) newGrepQuery(root rootfs.Root, base string, req *ctxfsv1.GrepRequest) (*grepQuery, error) {
-	q := &grepQuery{memory: s.grepMemory, threads: s.grepThreads, buffers: s.buffers}
+	q := &grepQuery{memory: s.grepMemory, threads: s.grepThreads, buffers: s.buffers, log: s.log}
 	var err error
 	if q.base, err = root.Realpath(base); err != nil {
 		return nil, err
@@ -59,6 +59,7 @@ func newLineMatcher(req *ctxfsv1.GrepRequest) (m lineMatcher, err error) {
 			return m, invalid("%s is %d; give 0 to %d", field, n, maxGrepContext)
 		}
 	}
+	m.piece = grepPiece
 	if m.maxCount < 0 {
 		return m, invalid("max_count is %d; give 0 or more", m.maxCount)
 	}

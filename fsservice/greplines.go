@@ -3,6 +3,7 @@ package fsservice
 import (
 	"bytes"
 	"context"
+	"io"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -15,6 +16,8 @@ const (
 	maxGrepLine = 4 << 10
 	// binaryProbe is how much of a file is searched for a NUL byte, as git and grep do.
 	binaryProbe = 8 << 10
+	// grepPiece is lineMatcher.piece: an expression may take a second for that much.
+	grepPiece = 64 << 10
 	// maxGrepContext bounds before_context and after_context.
 	maxGrepContext = 100
 )
@@ -28,13 +31,16 @@ type lineMatcher struct {
 	before, after int
 	// maxCount bounds the matching lines of one text; 0 does not.
 	maxCount int
+	// piece is about how much is searched before a look at whether somebody still wants to know, in bytes. A line that is
+	// longer is searched by itself.
+	piece int
 }
 
 // find returns the matching and surrounding lines of text, in order, and how many matched. It ends early when ctx does.
 func (m *lineMatcher) find(ctx context.Context, text []byte) (lines []*ctxfsv1.GrepLine, matches int64) {
-	s := lineScan{text: text, m: m}
+	s := lineScan{ctx: ctx, text: text, m: m}
 	for pos := 0; pos < len(text) && (m.maxCount == 0 || s.matches < int64(m.maxCount)) && ctx.Err() == nil; {
-		at := m.next(text, pos)
+		at := m.next(ctx, text, pos)
 		if at < 0 {
 			break
 		}
@@ -44,8 +50,9 @@ func (m *lineMatcher) find(ctx context.Context, text []byte) (lines []*ctxfsv1.G
 	return s.lines, s.matches
 }
 
-// next returns an offset, pos or behind it, in the next line that may match; -1 when there is none.
-func (m *lineMatcher) next(text []byte, pos int) int {
+// next returns an offset, pos or behind it, in the next line that may match; -1 when there is none or ctx has ended.
+// pos is where a line starts.
+func (m *lineMatcher) next(ctx context.Context, text []byte, pos int) int {
 	if len(m.literal) > 0 {
 		at := bytes.Index(text[pos:], m.literal)
 		if at < 0 {
@@ -53,6 +60,22 @@ func (m *lineMatcher) next(text []byte, pos int) int {
 		}
 		return pos + at
 	}
+	for pos < len(text) && ctx.Err() == nil {
+		end := len(text)
+		if end-pos > m.piece {
+			if end = pos + bytes.LastIndexByte(text[pos:pos+m.piece], '\n') + 1; end == pos {
+				return pos // a long line may match
+			}
+		}
+		if at := m.nextIn(text[:end], pos); at >= 0 {
+			return at
+		}
+		pos = end
+	}
+	return -1
+}
+
+func (m *lineMatcher) nextIn(text []byte, pos int) int {
 	loc := m.expr.FindIndex(text[pos:])
 	if loc == nil {
 		return -1
@@ -64,8 +87,42 @@ func (m *lineMatcher) next(text []byte, pos int) int {
 	return at
 }
 
+// spans returns where a line matches, as far as that is reported; nil when it does not, or when ctx ended before that was known.
+func (m *lineMatcher) spans(ctx context.Context, line []byte) [][]int {
+	if len(line) <= m.piece {
+		return m.expr.FindAllIndex(line, -1)
+	}
+	first := m.expr.FindReaderIndex(&untilDone{ctx: ctx, from: bytes.NewReader(line)})
+	if first == nil || ctx.Err() != nil {
+		return nil
+	}
+	spans := [][]int{first}
+	for _, span := range m.expr.FindAllIndex(line[:m.piece], -1) {
+		if span[0] >= first[1] && span[0] > first[0] {
+			spans = append(spans, span)
+		}
+	}
+	return spans
+}
+
+// untilDone reads until ctx ends.
+type untilDone struct {
+	ctx  context.Context //nolint:containedctx // regexp knows none
+	from io.RuneReader
+	n    int
+}
+
+// ReadRune implements io.RuneReader.
+func (u *untilDone) ReadRune() (rune, int, error) {
+	if u.n++; u.n%4096 == 0 && u.ctx.Err() != nil {
+		return 0, 0, u.ctx.Err()
+	}
+	return u.from.ReadRune()
+}
+
 // lineScan is a text being searched from its beginning to its end.
 type lineScan struct {
+	ctx     context.Context //nolint:containedctx // it lives as long as the search
 	text    []byte
 	m       *lineMatcher
 	lines   []*ctxfsv1.GrepLine
@@ -85,7 +142,7 @@ func (s *lineScan) take(at int) int {
 	start := bytes.LastIndexByte(s.text[:at], '\n') + 1
 	end := lineEnd(s.text, at)
 	line := bytes.TrimSuffix(s.text[start:end], []byte{'\n'}) // as in ripgrep, "$" is not before "\r"
-	spans := s.m.expr.FindAllIndex(line, -1)
+	spans := s.m.spans(s.ctx, line)
 	if spans == nil {
 		return end
 	}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -16,9 +17,12 @@ import (
 // once with the plain way: each line by itself.
 func TestLineMatcherAgreesWithLineByLine(t *testing.T) {
 	exprs := []string{"a", "^a", "a$", "^$", "$", `\s`, "[^x]", "a.b", "a\nb", `(?s)a.b`, `b*`, "ab|ba", `\w+$`,
-		"abx", "^a*bab$", "(aab)+x|ba", "(x(abx|b))+", "(?:bab){2,3}", "(?i:bab)x", "a(aba)?b", "\uFFFDbab", "\uFFFD\uFFFD\uFFFD", "abx\nab"}
+		"abx", "^a*bab$", "(aab)+x|ba", "(x(abx|b))+", "(?:bab){2,3}", "(?i:bab)x", "a(aba)?b", `\Aa`, `b\z`, `\A\z`, "\uFFFDbab", "\uFFFD\uFFFD\uFFFD", "abx\nab"}
 	rapid.Check(t, func(t *rapid.T) {
-		expr := regexp.MustCompile("(?m)(?:" + rapid.SampledFrom(exprs).Draw(t, "expr") + ")")
+		expr, err := compileGrep(rapid.SampledFrom(exprs).Draw(t, "expr"), false, false)
+		if err != nil {
+			t.Fatal(err)
+		}
 		text := []byte(rapid.StringOfN(rapid.SampledFrom([]rune("ab \nx\r\uFFFD")), 0, 60, -1).Draw(t, "text"))
 		if rapid.Bool().Draw(t, "invalid") { // which the expression takes for U+FFFD
 			text = bytes.ReplaceAll(text, []byte("\uFFFD"), []byte{0xFF})
@@ -26,7 +30,7 @@ func TestLineMatcherAgreesWithLineByLine(t *testing.T) {
 		m := lineMatcher{
 			expr: expr, literal: requiredLiteral(expr.String()),
 			before: rapid.IntRange(0, 3).Draw(t, "before"), after: rapid.IntRange(0, 3).Draw(t, "after"),
-			maxCount: rapid.IntRange(0, 3).Draw(t, "max"),
+			maxCount: rapid.IntRange(0, 3).Draw(t, "max"), piece: rapid.IntRange(1, 70).Draw(t, "piece"),
 		}
 		var got []string
 		lines, matches := m.find(t.Context(), text)
@@ -69,12 +73,49 @@ func lineByLine(m lineMatcher, text []byte) (out []string, matches int64) {
 	return out, matches
 }
 
+// endsSoon has ended when it was asked a third time.
+type endsSoon struct {
+	context.Context
+	asked int
+}
+
+func (c *endsSoon) Err() error {
+	if c.asked++; c.asked < 3 {
+		return nil
+	}
+	return context.Canceled
+}
+
+// TestASearchEndsWithItsCaller searches with an expression that takes minutes for the whole.
 func TestASearchEndsWithItsCaller(t *testing.T) {
-	m := lineMatcher{expr: regexp.MustCompile("(?m)(?:a)")}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if lines, matches := m.find(ctx, bytes.Repeat([]byte("a\n"), 1000)); matches != 0 || len(lines) != 0 {
-		t.Errorf("%d lines were found for nobody", matches)
+	expr, err := compileGrep("a{0,1000}[bc]", false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := lineMatcher{expr: expr, piece: 1 << 10}
+	for name, line := range map[string]int{"one long line": 8 << 20, "short lines": 500} {
+		text := bytes.Repeat(append(bytes.Repeat([]byte("a"), line), '\n'), (8<<20)/line)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			m.find(&endsSoon{Context: t.Context()}, text)
+		}()
+		select {
+		case <-done:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s: the search goes on for nobody", name)
+		}
+	}
+}
+
+func TestALongLineHasItsSpans(t *testing.T) {
+	m := lineMatcher{expr: regexp.MustCompile("(?m)(?:b+)"), piece: 8}
+	for text, want := range map[string][][]int{
+		"abbacbaaaaaaaaaaaab": {{1, 3}, {5, 6}}, "aaaaaaaaaaaaaaabb": {{15, 17}}, "aaaaaaaaaaaaaa": nil, "aabbbbbbbbbbbbbb": {{2, 16}},
+	} {
+		if diff := cmp.Diff(want, m.spans(t.Context(), []byte(text))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"runtime"
+	"regexp/syntax"
+	"runtime/debug"
 	"sync"
 
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/mem"
@@ -26,9 +28,9 @@ const (
 	// grepBatch is how many files go from one goroutine to another at once. The first
 	// batches are smaller, so that a few large files are not left to one thread.
 	grepBatch = 16
-	// grepAhead bounds the batches of a Grep that are searched or wait for an earlier one's results: with several Greps, each gets its turn.
-	grepAhead = 16
-	// grepMemory bounds the bytes that all Greps of a server hold at once.
+	// grepAhead bounds the batches of a Grep whose results wait for an earlier one's, or for the client.
+	grepAhead = 4
+	// grepMemory bounds the bytes of files that all Greps of a server hold at once.
 	grepMemory = 128 << 20
 	// defaultGrepFile is max_file_size when it is 0, in bytes.
 	defaultGrepFile = 64 << 20
@@ -45,15 +47,16 @@ type grepQuery struct {
 	memory           *semaphore.Weighted
 	buffers          mem.BufferPool
 	threads          *background.Pool
+	log              *zap.Logger
 }
 
 // newGrepThreads returns the threads that search for all Greps of a server.
 func newGrepThreads() *background.Pool {
-	return background.New(min(max(minGrepThreads, runtime.GOMAXPROCS(0)), maxGrepThreads))
+	return background.New(minGrepThreads, maxGrepThreads)
 }
 
 // compileGrep compiles an RE2 expression for searching many lines at once.
-func compileGrep(pattern string, fixed, ignoreCase bool) (*regexp.Regexp, error) {
+func compileGrep(pattern string, fixed, ignoreCase bool) (expr *regexp.Regexp, err error) {
 	if pattern == "" {
 		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "pattern is empty", Hint: "give an RE2 expression"}
 	}
@@ -64,12 +67,29 @@ func compileGrep(pattern string, fixed, ignoreCase bool) (*regexp.Regexp, error)
 	if ignoreCase {
 		flags = "(?mi)"
 	}
-	expr, err := regexp.Compile(flags + "(?:" + pattern + ")")
+	tree, err := syntax.Parse(flags+"(?:"+pattern+")", syntax.Perl)
+	if err == nil {
+		eachLine(tree)
+		expr, err = regexp.Compile(tree.String())
+	}
 	if err != nil {
 		return nil, &fserr.Error{Code: fserr.EINVAL, Err: err,
 			Detail: fmt.Sprintf("bad expression: %v", err), Hint: "the syntax is RE2's; fixed_strings searches for plain text"}
 	}
 	return expr, nil
+}
+
+// eachLine has "\A" and "\z" mean a line's beginning and end, whatever else is searched together with it.
+func eachLine(tree *syntax.Regexp) {
+	switch tree.Op {
+	case syntax.OpBeginText:
+		tree.Op = syntax.OpBeginLine
+	case syntax.OpEndText:
+		tree.Op = syntax.OpEndLine
+	}
+	for _, sub := range tree.Sub {
+		eachLine(sub)
+	}
 }
 
 // grepFile is what became of one file.
@@ -205,8 +225,19 @@ func (q *grepQuery) searchAll(ctx context.Context, root rootfs.Root, b *grepFile
 		if f.err = ctx.Err(); f.err != nil {
 			break
 		}
-		q.search(ctx, root, under(q.base, f.rel), f)
+		q.searchOne(ctx, root, f)
 	}
+}
+
+// searchOne is search of a file of the walk. On a thread of nobody's call, a panic would end the server.
+func (q *grepQuery) searchOne(ctx context.Context, root rootfs.Root, f *grepFile) {
+	defer func() {
+		if p := recover(); p != nil {
+			q.log.Error("the search of a file panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			f.err = &fserr.Error{Code: fserr.EIO, Detail: "internal error", Hint: "the server's log has the cause"}
+		}
+	}()
+	q.search(ctx, root, under(q.base, f.rel), f)
 }
 
 func (q *grepQuery) wants(rel string) bool {

@@ -7,9 +7,11 @@ import (
 	"regexp"
 	"testing"
 
+	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // usedBuffers holds another file's text in all that is not written.
@@ -45,7 +47,7 @@ func TestSearchSeesOnlyWhatTheFileHolds(t *testing.T) {
 	for expr, want := range map[string]int64{"needle": 0, "lines$": 1, ".": 2} {
 		q := grepQuery{
 			memory: semaphore.NewWeighted(grepMemory), buffers: pool, maxSize: grepMemory,
-			lines: lineMatcher{expr: regexp.MustCompile("(?m)" + expr), literal: requiredLiteral(expr)},
+			lines: lineMatcher{piece: grepPiece, expr: regexp.MustCompile("(?m)" + expr), literal: requiredLiteral(expr)},
 		}
 		for _, r := range []rootfs.Root{root, shrinking{root}} {
 			var f grepFile
@@ -56,5 +58,22 @@ func TestSearchSeesOnlyWhatTheFileHolds(t *testing.T) {
 	}
 	if pool.put != 6 {
 		t.Errorf("%d of 6 buffers came back", pool.put)
+	}
+}
+
+// panicking has every file's search panic.
+type panicking struct{ rootfs.Root }
+
+func (panicking) OpenNoFollow(string, rootfs.Flags) (rootfs.File, rootfs.Stat, error) { panic("a bug") }
+
+func TestAPanicInASearchIsThatFilesError(t *testing.T) {
+	q := grepQuery{log: zap.NewNop()}
+	b := newGrepFiles(make([]grepFile, 2))
+	q.searchAll(t.Context(), panicking{}, b)
+	<-b.done
+	for _, f := range b.files {
+		if fserr.CodeOf(f.err) != fserr.EIO {
+			t.Errorf("got %v", f.err)
+		}
 	}
 }

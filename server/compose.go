@@ -69,7 +69,7 @@ func (s *Server) options(buffers *codec.Pool, handed *handedConns) []grpc.Server
 	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, &s.conns, func(conn uint64) { s.closeOwner(hostOwner(conn)) }, handed)
 	opts := []grpc.ServerOption{
 		grpc.Creds(creds), grpc.UnaryInterceptor(s.calls.unary), grpc.StreamInterceptor(s.calls.stream),
-		grpc.MaxRecvMsgSize(int(s.cfg.MaxRequest)+receiveMore), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(10 * time.Second),
+		grpc.MaxRecvMsgSize(maxReceive(s.cfg.MaxRequest)), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(10 * time.Second),
 		grpc.ForceServerCodecV2(codec.New(buffers)), experimental.BufferPool(buffers),
 		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.Keepalive, Timeout: s.cfg.Keepalive / 3}),

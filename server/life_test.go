@@ -239,7 +239,7 @@ func TestTheSizeOfRequestsIsASetting(t *testing.T) {
 	cfg.MaxRequest = 2 << 20
 	r := start(t, cfg)
 	fs := ctxfsv1.NewFsServiceClient(r.host(t))
-	for size, says := range map[int]string{2 << 20: "", 3 << 20: "request of 3.0 MiB exceeds 2MiB"} {
+	for size, says := range map[int]string{2 << 20: "", 9 << 18: "request of 2.3 MiB exceeds 2MiB"} {
 		_, err := fs.WriteFile(with(t, panelKey, "p"), &ctxfsv1.WriteFileRequest{Path: "/f", Content: &ctxfsv1.WriteFileRequest_Data{Data: make([]byte, size)}})
 		if says != "" {
 			wantError(t, err, codes.ResourceExhausted, "EFBIG", says)

@@ -16,9 +16,6 @@ import (
 const (
 	// maxOverhead is for what surrounds content of MaxRequest: paths and flags.
 	maxOverhead = 64 << 10
-	// receiveMore is how far above MaxRequest gRPC itself begins to refuse, before anything of ours runs and without our
-	// words: so most of those who pass the limit are answered EFBIG with the remedy.
-	receiveMore = 4 << 20
 	// maxSessionRequest bounds a message of a session: its operations live on after it was received.
 	maxSessionRequest = 1 << 20
 )
@@ -37,7 +34,7 @@ func (i *interceptors) checkSize(req any) error {
 	}
 	i.metrics.rejected("request_bytes")
 	return &fserr.Error{
-		Code:   fserr.EFBIG,
+		Code: fserr.EFBIG, Kind: fserr.KindRequest,
 		Detail: fmt.Sprintf("request of %.1f MiB exceeds %s", float64(size)/(1<<20), Size(i.maxRequest)),
 		Hint:   "use FsService/WriteStream, in chunks of 256 KiB to 1 MiB",
 	}
@@ -67,6 +64,10 @@ func (i *interceptors) checkSession(r *ctxfsv1.SessionRequest) error {
 		Hint: "send content in ranges of at most 256 KiB",
 	}
 }
+
+// maxReceive is where gRPC itself refuses, before anything of ours runs and without our words: the difference leaves room to
+// answer EFBIG with the remedy to most of those who pass the limit.
+func maxReceive(maxRequest Size) int { return int(maxRequest + maxRequest/4) }
 
 // withDefaultDeadline bounds a call that has no deadline, except one that may take
 // as long as there are files.

@@ -57,7 +57,7 @@ func (f Figures) Text() string {
 	return "## One stat at a time beside a greedy panel\n\n" + t.String() + fmt.Sprintf(
 		"\nRequired is a p99 of at most %dx of that alone, and a third of the throughput. "+
 			"The greedy client gets what others leave of the processors, as though it were on another machine. "+
-			"The last row has nothing to do with the server: it is what the system does when all processors are in use.\n", mostTail)
+			"The other program has nothing to do with the server and runs at usual priority: it shows what the system does when all processors are in use.\n", mostTail)
 }
 
 func verdict(l load, tail, share float64) string {

@@ -14,7 +14,7 @@ import (
 // startedPrefix begins the line by which a process says that it has begun.
 const startedPrefix = "started "
 
-// Serve is the process of the greedy panel: each line of in names the load until the next.
+// Serve is a process that does jobs, the greedy panel's or another program's: each line of in names the load until the next.
 func Serve(ctx context.Context, address, token string, in io.Reader, out io.Writer) error {
 	c, err := client.Dial(ctx, client.WithAddress(address), client.WithToken(token))
 	if err != nil {
@@ -26,11 +26,12 @@ func Serve(ctx context.Context, address, token string, in io.Reader, out io.Writ
 		if err := stop(); err != nil {
 			return err
 		}
-		i := slices.IndexFunc(loads, func(l load) bool { return l.name == lines.Text() })
+		all := append([]load{another}, loads...)
+		i := slices.IndexFunc(all, func(l load) bool { return l.name == lines.Text() })
 		if i < 0 {
 			return fmt.Errorf("no load is called %q", lines.Text())
 		}
-		stop = loads[i].begin(ctx, c)
+		stop = all[i].begin(ctx, c)
 		if _, err := fmt.Fprintln(out, startedPrefix+lines.Text()); err != nil {
 			return err
 		}

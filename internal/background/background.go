@@ -13,15 +13,21 @@ import (
 	"time"
 )
 
-// linger is how long threads outlive the last one who joined: whoever searches once often searches again.
-const linger = time.Second
+const (
+	// linger is how long threads outlive the last one who joined: whoever searches once often searches again.
+	linger = time.Second
+	// patience is how long a task waits for a thread.
+	patience = 250 * time.Millisecond
+)
 
-// Pool runs tasks, in the order in which they came, on threads that are there while somebody has joined. Where a
-// thread can have no priority of its own (all but Linux) they have the usual one.
+// Pool runs tasks on threads that are there while somebody has joined. Where a thread can have no priority of its own (all
+// but Linux) they have the usual one.
 type Pool struct {
-	size   int
-	linger time.Duration
-	tasks  chan func()
+	size int
+	// apart says that the threads have processors of the runtime, and a priority, of their own.
+	apart            bool
+	linger, patience time.Duration
+	tasks            chan func()
 
 	mu sync.Mutex
 	// joined counts those who have; stop is nil while there are no threads.
@@ -31,10 +37,21 @@ type Pool struct {
 	threads sync.WaitGroup
 }
 
-// New returns a Pool of size threads, none of which is there yet.
-func New(size int) *Pool {
-	// As many may wait as run, so that a thread that has done its task finds the next.
-	return &Pool{size: size, linger: linger, tasks: make(chan func(), size)}
+// New returns a Pool of as many threads as the runtime has processors, but at least least and at most most. None is there yet.
+//
+// A runtime that has fewer processors than the machine was told so, by a container's limit or by GOMAXPROCS. It gets no
+// more: a container's time would be used up by the threads that have low priority, and all of them stopped. There, all
+// processors but one are for the Pool, at the usual priority.
+func New(least, most int) *Pool {
+	own := ownProcessors()
+	if own < runtime.NumCPU() {
+		return newPool(max(1, min(own-1, most)), false)
+	}
+	return newPool(max(least, min(own, most)), true)
+}
+
+func newPool(size int, apart bool) *Pool {
+	return &Pool{size: size, apart: apart, linger: linger, patience: patience, tasks: make(chan func())}
 }
 
 // Join starts the threads if they are not there, and keeps them until leave. All tasks must have ended before.
@@ -48,10 +65,21 @@ func (p *Pool) Join() (leave func()) {
 	return p.leave
 }
 
-// Do hands a task to the threads of someone who has joined. It waits while they have enough to do; then the error is ctx's.
+// Do has a thread of someone who has joined begin a task. When none was free for a while, because of tasks that take
+// long or hang in the system, it does the task itself, so that nobody waits for those of others. Its error is ctx's.
 func (p *Pool) Do(ctx context.Context, task func()) error {
 	select {
 	case p.tasks <- task:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(p.patience)
+	defer timer.Stop()
+	select {
+	case p.tasks <- task:
+		return nil
+	case <-timer.C:
+		task()
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -78,7 +106,9 @@ func (p *Pool) leave() {
 
 // start is called with p.mu held.
 func (p *Pool) start() {
-	addProcessors(p.size)
+	if p.apart {
+		addProcessors(p.size)
+	}
 	stop := make(chan struct{})
 	p.stop = stop
 	for range p.size {
@@ -98,13 +128,17 @@ func (p *Pool) end() {
 	}
 	close(p.stop)
 	p.stop = nil
-	addProcessors(-p.size)
+	if p.apart {
+		addProcessors(-p.size)
+	}
 }
 
-// run is one thread. It never unlocks it: a thread may not raise its priority again, and ends with its goroutine.
+// run is one thread. It never gives it back: a thread may not raise its priority again, and ends with its goroutine.
 func (p *Pool) run(stop <-chan struct{}) {
-	runtime.LockOSThread()
-	lowerPriority()
+	if p.apart {
+		runtime.LockOSThread()
+		lowerPriority()
+	}
 	for {
 		select {
 		case task := <-p.tasks:

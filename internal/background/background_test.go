@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestProcessorsAreThereForTheThreads(t *testing.T) {
 	own := runtime.GOMAXPROCS(0)
-	a, b := New(3), New(2)
+	a, b := newPool(3, true), newPool(2, true)
 	leave := a.Join()
 	again := a.Join()
 	other := b.Join()
@@ -36,8 +36,35 @@ func TestProcessorsAreThereForTheThreads(t *testing.T) {
 	}
 }
 
+// TestASetNumberOfProcessorsStays has a program that chose its own.
+func TestASetNumberOfProcessorsStays(t *testing.T) {
+	before := runtime.GOMAXPROCS(runtime.NumCPU() + 1)
+	defer runtime.GOMAXPROCS(before)
+	p := newPool(2, true)
+	p.Join()()
+	p.Close()
+	if got, want := runtime.GOMAXPROCS(0), runtime.NumCPU()+1; got != want {
+		t.Errorf("%d processors are left of %d", got, want)
+	}
+}
+
+func TestPartOfAMachineStaysAPart(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("a machine of one processor has no part")
+	}
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	p := New(4, 16)
+	defer p.Close()
+	leave := p.Join()
+	defer leave()
+	if got := runtime.GOMAXPROCS(0); got != 1 || p.size != 1 {
+		t.Errorf("%d threads, and %d processors instead of 1", p.size, got)
+	}
+}
+
 func TestThreadsEndAfterAWhile(t *testing.T) {
-	p := New(2)
+	p := newPool(2, true)
 	p.linger = time.Millisecond
 	for range 3 {
 		leave := p.Join()
@@ -52,7 +79,7 @@ func TestThreadsEndAfterAWhile(t *testing.T) {
 }
 
 func TestAllTasksRun(t *testing.T) {
-	p := New(4)
+	p := newPool(4, true)
 	defer p.Close()
 	var joined sync.WaitGroup
 	for range 8 {
@@ -73,21 +100,39 @@ func TestAllTasksRun(t *testing.T) {
 }
 
 func TestWhoWaitsCanGiveUp(t *testing.T) {
-	p := New(1)
-	defer p.Close()
-	leave := p.Join()
-	defer leave()
-	release := make(chan struct{})
-	block := func() { <-release }
-	for range 2 { // one runs, one waits
-		if err := p.Do(t.Context(), block); err != nil {
-			t.Fatal(err)
-		}
-	}
+	p := newPool(1, true)
+	p.patience = time.Hour
+	hold(t, p)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := p.Do(ctx, func() { t.Error("it ran") }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	close(release)
+}
+
+// TestNobodyWaitsForTasksThatHang does a task though no thread becomes free.
+func TestNobodyWaitsForTasksThatHang(t *testing.T) {
+	p := newPool(1, true)
+	p.patience = time.Millisecond
+	hold(t, p)
+	ran := false
+	if err := p.Do(t.Context(), func() { ran = true }); err != nil || !ran {
+		t.Errorf("ran %v, %v", ran, err)
+	}
+}
+
+// hold keeps the only thread of p busy until the test ends.
+func hold(t *testing.T, p *Pool) {
+	t.Helper()
+	leave := p.Join()
+	release, begun := make(chan struct{}), make(chan struct{})
+	if err := p.Do(t.Context(), func() { close(begun); <-release }); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	t.Cleanup(func() {
+		close(release)
+		leave()
+		p.Close()
+	})
 }

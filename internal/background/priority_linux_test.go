@@ -11,7 +11,7 @@ func TestTasksHaveALowPriority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := New(1)
+	p := newPool(1, true)
 	leave := p.Join()
 	got := make(chan int, 1)
 	if err := p.Do(t.Context(), func() {

@@ -1,7 +1,6 @@
 package background
 
 import (
-	"os"
 	"runtime"
 	"sync"
 )
@@ -10,19 +9,34 @@ import (
 var processors struct {
 	sync.Mutex
 	own, added int
+	// automatic says that the runtime follows the machine: nobody has set own.
+	automatic bool
 }
 
-// addProcessors changes GOMAXPROCS by n. When nothing is added any more, the runtime follows the machine again, unless
-// GOMAXPROCS is set in the environment.
+// ownProcessors is GOMAXPROCS without what Pools have added.
+func ownProcessors() int {
+	p := &processors
+	p.Lock()
+	defer p.Unlock()
+	if p.added > 0 {
+		return p.own
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// addProcessors changes GOMAXPROCS by n. When nothing is added any more it is as it was, and the runtime follows the
+// machine if it did.
 func addProcessors(n int) {
 	p := &processors
 	p.Lock()
 	defer p.Unlock()
 	if p.added == 0 {
 		p.own = runtime.GOMAXPROCS(0)
+		runtime.SetDefaultGOMAXPROCS()
+		p.automatic = runtime.GOMAXPROCS(0) == p.own
 	}
 	p.added += n
-	if p.added == 0 && os.Getenv("GOMAXPROCS") == "" {
+	if p.added == 0 && p.automatic {
 		runtime.SetDefaultGOMAXPROCS()
 		return
 	}

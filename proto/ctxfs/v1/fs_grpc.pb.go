@@ -92,7 +92,7 @@ type FsServiceClient interface {
 	// Errors: ENOENT, EISDIR, EACCES, EFBIG.
 	ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (*ReadFileResponse, error)
 	// Writes a whole file, making it when it is missing. An existing file is written in place, as Node does;
-	// with atomic a new one takes its place, whole. Requests over 16 MiB are refused: use WriteStream.
+	// with atomic a new one takes its place, whole. Requests over 16 MiB (the server may set 1 to 64 MiB) are refused: use WriteStream.
 	// Errors: ENOENT, EISDIR, EEXIST (flag x), EACCES, ENOSPC; metadata "written" says what reached the file.
 	WriteFile(ctx context.Context, in *WriteFileRequest, opts ...grpc.CallOption) (*WriteFileResponse, error)
 	// Appends to a file, making it when it is missing.
@@ -818,7 +818,7 @@ type FsServiceServer interface {
 	// Errors: ENOENT, EISDIR, EACCES, EFBIG.
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	// Writes a whole file, making it when it is missing. An existing file is written in place, as Node does;
-	// with atomic a new one takes its place, whole. Requests over 16 MiB are refused: use WriteStream.
+	// with atomic a new one takes its place, whole. Requests over 16 MiB (the server may set 1 to 64 MiB) are refused: use WriteStream.
 	// Errors: ENOENT, EISDIR, EEXIST (flag x), EACCES, ENOSPC; metadata "written" says what reached the file.
 	WriteFile(context.Context, *WriteFileRequest) (*WriteFileResponse, error)
 	// Appends to a file, making it when it is missing.

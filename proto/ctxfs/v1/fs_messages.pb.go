@@ -6733,7 +6733,7 @@ type WriteStreamRequest_Open struct {
 }
 
 type WriteStreamRequest_Data struct {
-	// A chunk, at most 16 MiB; 256 KiB to 1 MiB serve best.
+	// A chunk, at most 16 MiB (the server may set 1 to 64 MiB); 256 KiB to 1 MiB serve best.
 	Data []byte `protobuf:"bytes,100,opt,name=data,proto3,oneof"`
 }
 

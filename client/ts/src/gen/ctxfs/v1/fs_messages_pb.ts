@@ -3532,7 +3532,7 @@ export type WriteStreamRequest = Message<"ctxfs.v1.WriteStreamRequest"> & {
     case: "open";
   } | {
     /**
-     * A chunk, at most 16 MiB; 256 KiB to 1 MiB serve best.
+     * A chunk, at most 16 MiB (the server may set 1 to 64 MiB); 256 KiB to 1 MiB serve best.
      *
      * @generated from field: bytes data = 100;
      */

@@ -46,7 +46,7 @@ export const FsService: GenService<{
   },
   /**
    * Writes a whole file, making it when it is missing. An existing file is written in place, as Node does;
-   * with atomic a new one takes its place, whole. Requests over 16 MiB are refused: use WriteStream.
+   * with atomic a new one takes its place, whole. Requests over 16 MiB (the server may set 1 to 64 MiB) are refused: use WriteStream.
    * Errors: ENOENT, EISDIR, EEXIST (flag x), EACCES, ENOSPC; metadata "written" says what reached the file.
    *
    * @generated from rpc ctxfs.v1.FsService.WriteFile
