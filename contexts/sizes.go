@@ -54,8 +54,9 @@ type diskUsage struct{ bytes, entries int64 }
 // kernelWork is what overlayfs keeps for itself in a state, closed to who is not root.
 const kernelWork = "work/work"
 
-// usage measures a directory, a file with several names once; one that is not there takes nothing. What is removed
-// meanwhile does not count, nor does what is closed to this server, unless closed has an error for it.
+// usage measures a directory: the space of a file with several names counts once, but each name is an entry. One
+// that is not there takes nothing. What is removed meanwhile does not count, nor does what is closed to this server, unless
+// closed has an error for it.
 func usage(ctx context.Context, dir string, closed func(rel string) error) (diskUsage, error) {
 	root, err := rootfs.Open(dir, rootfs.Options{})
 	if fserr.CodeOf(err) == fserr.ENOENT {
@@ -80,6 +81,7 @@ func usage(ctx context.Context, dir string, closed func(rel string) error) (disk
 		case e.Stat == nil: // its directory may be listed, and no more
 			return closed(rel)
 		}
+		u.entries++
 		if e.Stat.Nlink > 1 && !e.Stat.IsDir() {
 			key := file{e.Stat.Dev, e.Stat.Ino}
 			if counted[key] {
@@ -88,7 +90,6 @@ func usage(ctx context.Context, dir string, closed func(rel string) error) (disk
 			counted[key] = true
 		}
 		u.bytes += e.Stat.Blocks * diskBlock
-		u.entries++
 		return nil
 	})
 	return u, err

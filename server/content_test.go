@@ -28,6 +28,7 @@ func TestTooLargeChunkIsRefused(t *testing.T) {
 	}
 	_, err = stream.CloseAndRecv()
 	wantError(t, err, codes.ResourceExhausted, "EFBIG", "FsService/WriteStream")
+	wantRejections(t, r, map[string]int{"request_bytes": 1})
 }
 
 func TestMessagesAreSeenBesideTheirContent(t *testing.T) {

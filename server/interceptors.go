@@ -172,7 +172,7 @@ func (s *observedStream) RecvMsg(m any) error {
 		return err
 	}
 	if r, ok := m.(*ctxfsv1.SessionRequest); ok {
-		return s.i.checkSession(r)
+		return checkSession(r)
 	}
 	if s.c.about.Load() == nil {
 		s.c.about.Store(&about{first: m, handlePath: s.i.audit.handlePath(s.c, m)})

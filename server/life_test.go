@@ -228,6 +228,7 @@ func TestTooLargeRequestNamesWriteStream(t *testing.T) {
 	}
 	_, err := fs.WriteFile(with(t, panelKey, "p"), req(17<<20))
 	wantError(t, err, codes.ResourceExhausted, "EFBIG", "FsService/WriteStream")
+	wantRejections(t, r, map[string]int{"request_bytes": 1})
 	_, err = fs.WriteFile(with(t, panelKey, "p"), req(32<<20))
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("32 MiB: %v", err)

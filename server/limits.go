@@ -53,12 +53,11 @@ func sizeOf(msg any) int {
 
 // checkSession refuses a session's message over the limit, which ends the session. What is
 // too much content for one operation, the session answers to that.
-func (i *interceptors) checkSession(r *ctxfsv1.SessionRequest) error {
+func checkSession(r *ctxfsv1.SessionRequest) error {
 	size := proto.Size(r)
 	if size <= maxSessionRequest {
 		return nil
 	}
-	i.metrics.rejected("request_bytes")
 	return &fserr.Error{
 		Code: fserr.EFBIG, Detail: fmt.Sprintf("a session's message of %.1f MiB exceeds 1 MiB", float64(size)/(1<<20)),
 		Hint: "send content in ranges of at most 256 KiB",

@@ -123,7 +123,8 @@ func (m *metrics) observe(c *call, err error, took time.Duration) {
 }
 
 // limitOf names the limit that an errno stands for. EFBIG of a request is counted
-// where it is refused (checkSize), since a method does not tell it from a reply's.
+// where it is refused (checkSize), since a method does not tell it from a reply's; but that
+// of a session, whose operations are calls of their own, can only be of what it received.
 func limitOf(method string, code fserr.Code) string {
 	switch code {
 	case fserr.EMFILE:
@@ -135,8 +136,10 @@ func limitOf(method string, code fserr.Code) string {
 		return "context_size"
 	case fserr.EFBIG:
 		switch method {
-		case ctxfsv1.FsService_ReadFile_FullMethodName, ctxfsv1.FsService_Readdir_FullMethodName:
+		case ctxfsv1.FsService_ReadFile_FullMethodName, ctxfsv1.FsService_Readdir_FullMethodName, ctxfsv1.FsService_ListHandles_FullMethodName:
 			return "reply_bytes"
+		case ctxfsv1.FsService_Session_FullMethodName:
+			return "request_bytes"
 		case ctxfsv1.ContextService_EnsureContext_FullMethodName, ctxfsv1.PanelService_OpenPanel_FullMethodName:
 			return "seed_size"
 		}

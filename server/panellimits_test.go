@@ -1,10 +1,12 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,27 +14,35 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// rejections returns how many calls a limit has refused.
-func rejections(t *testing.T, r *running, limit string) int {
+// rejections returns how many calls each limit has refused.
+func rejections(t *testing.T, r *running) map[string]int {
 	t.Helper()
 	families, err := r.metrics.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+	refused := map[string]int{}
 	for _, f := range families {
 		if f.GetName() != "ctxfs_limit_rejections_total" {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			if m.GetLabel()[0].GetValue() == limit {
-				return int(m.GetCounter().GetValue())
-			}
+			refused[m.GetLabel()[0].GetValue()] = int(m.GetCounter().GetValue())
 		}
 	}
-	return 0
+	return refused
+}
+
+// wantRejections checks how many calls each limit has refused: none by those that are not named.
+func wantRejections(t *testing.T, r *running, want map[string]int) {
+	t.Helper()
+	if got := rejections(t, r); !maps.Equal(got, want) {
+		t.Errorf("refusals were counted as %v, want %v", got, want)
+	}
 }
 
 // retryOf returns when a refused call may be tried again, 0 when that is not told.
@@ -63,9 +73,7 @@ func TestAPanelIsHeldBack(t *testing.T) {
 	if retryOf(refused) != time.Second {
 		t.Errorf("retry after %s", retryOf(refused))
 	}
-	if n := rejections(t, r, "operations_per_second"); n != 1 {
-		t.Errorf("%d refusals were counted", n)
-	}
+	wantRejections(t, r, map[string]int{"operations_per_second": 1})
 	for range 3 { // another panel, and a host, are not held back
 		if _, err := fs.Stat(two, &ctxfsv1.StatRequest{Path: "/"}); err != nil {
 			t.Error(err)
@@ -112,11 +120,11 @@ func TestSessionsAndWatchesAreBounded(t *testing.T) {
 				t.Fatalf("%s: the first one's end made no room: %v", name, err)
 			}
 		}
-		if rejections(t, r, name) == 0 {
+		if rejections(t, r)[name] == 0 {
 			t.Errorf("no refusal of %s was counted", name)
 		}
 	}
-	if rejections(t, r, "handles") != 0 {
+	if rejections(t, r)["handles"] != 0 {
 		t.Error("they were counted as handles")
 	}
 	// What streams count for is not in flight.
@@ -149,113 +157,40 @@ func TestOperationsInFlightAreBounded(t *testing.T) {
 	if retryOf(err) == 0 {
 		t.Error("it is not told when to retry")
 	}
+	wantRejections(t, r, map[string]int{"in_flight": 1})
 }
 
-// TestTheQuotaOfAContext writes by every way there is until no more goes.
-func TestTheQuotaOfAContext(t *testing.T) {
+// TestWhatIsTooMuchIsCounted has a panel open too many handles and read too much at once.
+func TestWhatIsTooMuchIsCounted(t *testing.T) {
 	cfg := testConfig(t)
-	cfg.ContextMaxBytes, cfg.ContextMaxEntries = 4<<20, 200
+	cfg.HandlesPerPanel = 1
 	r := start(t, cfg)
 	fs := ctxfsv1.NewFsServiceClient(r.host(t))
-	piece := bytes.Repeat([]byte("x"), 256<<10)
-	for name, write := range map[string]func(ctx context.Context, i int) error{
-		"WriteFile": func(ctx context.Context, i int) error {
-			_, err := fs.WriteFile(ctx, &ctxfsv1.WriteFileRequest{Path: fmt.Sprint("/f", i), Content: &ctxfsv1.WriteFileRequest_Data{Data: piece}})
-			return err
-		},
-		"AppendFile": func(ctx context.Context, _ int) error {
-			_, err := fs.AppendFile(ctx, &ctxfsv1.AppendFileRequest{Path: "/a", Content: &ctxfsv1.AppendFileRequest_Data{Data: piece}})
-			return err
-		},
-		"Write": func(ctx context.Context, i int) error {
-			opened, err := fs.Open(ctx, &ctxfsv1.OpenRequest{Path: fmt.Sprint("/w", i), FlagsForm: &ctxfsv1.OpenRequest_Flags{Flags: "w"}})
-			if err == nil {
-				_, err = fs.Write(ctx, &ctxfsv1.WriteRequest{Fd: opened.GetFd(), Content: &ctxfsv1.WriteRequest_Data{Data: piece}})
-			}
-			return err
-		},
-		"WriteStream": func(ctx context.Context, i int) error {
-			s, err := fs.WriteStream(ctx)
-			if err != nil {
-				return err
-			}
-			for _, m := range []*ctxfsv1.WriteStreamRequest{
-				{Event: &ctxfsv1.WriteStreamRequest_Open{Open: &ctxfsv1.WriteStreamOpen{Path: fmt.Sprint("/s", i)}}},
-				{Event: &ctxfsv1.WriteStreamRequest_Data{Data: piece}},
-			} {
-				if s.Send(m) != nil {
-					break // the reason comes by CloseAndRecv
-				}
-			}
-			_, err = s.CloseAndRecv()
-			return err
-		},
-		"CopyFile": func(ctx context.Context, i int) error {
-			if i == 0 {
-				_, err := fs.WriteFile(ctx, &ctxfsv1.WriteFileRequest{Path: "/source", Content: &ctxfsv1.WriteFileRequest_Data{Data: piece}})
-				return err
-			}
-			_, err := fs.CopyFile(ctx, &ctxfsv1.CopyFileRequest{Path: "/source", Dest: fmt.Sprint("/c", i)})
-			return err
-		},
-		"Cp": func(ctx context.Context, i int) error {
-			if i == 0 {
-				_, err := fs.Mkdir(ctx, &ctxfsv1.MkdirRequest{Path: "/tree"})
-				if err == nil {
-					_, err = fs.WriteFile(ctx, &ctxfsv1.WriteFileRequest{Path: "/tree/f", Content: &ctxfsv1.WriteFileRequest_Data{Data: piece}})
-				}
-				return err
-			}
-			_, err := fs.Cp(ctx, &ctxfsv1.CpRequest{Path: "/tree", Dest: fmt.Sprint("/t", i), Recursive: true})
-			return err
-		},
-		"Mkdir": func(ctx context.Context, i int) error {
-			_, err := fs.Mkdir(ctx, &ctxfsv1.MkdirRequest{Path: fmt.Sprint("/d", i)})
-			return err
-		},
-		"Mkdtemp": func(ctx context.Context, _ int) error {
-			_, err := fs.Mkdtemp(ctx, &ctxfsv1.MkdtempRequest{Prefix: "/t-"})
-			return err
-		},
-		"Symlink": func(ctx context.Context, i int) error {
-			_, err := fs.Symlink(ctx, &ctxfsv1.SymlinkRequest{Path: fmt.Sprint("/l", i), Target: "x"})
-			return err
-		},
-		"Link": func(ctx context.Context, i int) error {
-			if i == 0 {
-				_, err := fs.WriteFile(ctx, &ctxfsv1.WriteFileRequest{Path: "/source"})
-				return err
-			}
-			_, err := fs.Link(ctx, &ctxfsv1.LinkRequest{Path: "/source", Dest: fmt.Sprint("/h", i)})
-			return err
-		},
-		"Open": func(ctx context.Context, i int) error {
-			opened, err := fs.Open(ctx, &ctxfsv1.OpenRequest{Path: fmt.Sprint("/o", i), FlagsForm: &ctxfsv1.OpenRequest_Flags{Flags: "w"}})
-			if err == nil {
-				_, err = fs.Close(ctx, &ctxfsv1.CloseRequest{Fd: opened.GetFd()})
-			}
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx := with(t, "authorization", bearerOf(r.openPanel(t, name).GetToken()))
-			done, err := 0, error(nil)
-			for ; err == nil && done < 500; done++ {
-				err = write(ctx, done)
-			}
-			wantError(t, err, codes.ResourceExhausted, "EDQUOT", "--context-max-bytes")
-			if done < 4 {
-				t.Errorf("refused after %d", done)
-			}
-			if _, err := fs.Rm(ctx, &ctxfsv1.RmRequest{Path: "/src", Recursive: true, Force: true}); err != nil {
-				t.Errorf("nothing can be removed: %v", err)
-			}
-			if _, err := fs.Stat(ctx, &ctxfsv1.StatRequest{Path: "/"}); err != nil {
-				t.Error(err)
-			}
-		})
+	ctx := with(t, "authorization", bearerOf(r.openPanel(t, "p").GetToken()))
+	large := write(t, filepath.Join(r.folder("ctx_p"), "large"), "")
+	if err := os.Truncate(large, 4<<20); err != nil {
+		t.Fatal(err)
 	}
-	if n := rejections(t, r, "context_size"); n != 11 {
-		t.Errorf("%d refusals were counted", n)
+	open := &ctxfsv1.OpenRequest{Path: "/large"}
+	if _, err := fs.Open(ctx, open); err != nil {
+		t.Fatal(err)
+	}
+	wantRejections(t, r, map[string]int{})
+	_, err := fs.Open(ctx, open)
+	wantError(t, err, codes.ResourceExhausted, "EMFILE", "1 handles are open, the limit of one panel")
+	wantRejections(t, r, map[string]int{"handles": 1})
+	_, err = fs.ReadFile(ctx, &ctxfsv1.ReadFileRequest{Path: "/large"})
+	wantError(t, err, codes.ResourceExhausted, "EFBIG", "reply of 4.0 MiB exceeds 3.5 MiB")
+	wantRejections(t, r, map[string]int{"handles": 1, "reply_bytes": 1})
+}
+
+// TestEveryReplyThatIsTooLargeIsCounted is of the methods whose replies have a bound of their own.
+func TestEveryReplyThatIsTooLargeIsCounted(t *testing.T) {
+	for _, method := range []string{
+		ctxfsv1.FsService_ReadFile_FullMethodName, ctxfsv1.FsService_Readdir_FullMethodName, ctxfsv1.FsService_ListHandles_FullMethodName,
+	} {
+		if limit := limitOf(method, fserr.EFBIG); limit != "reply_bytes" {
+			t.Errorf("%s: EFBIG counts as %q", method, limit)
+		}
 	}
 }

@@ -29,4 +29,5 @@ func TestSessionMessageSize(t *testing.T) {
 		_, err = stream.Recv()
 	}
 	wantError(t, err, codes.ResourceExhausted, "EFBIG", "a session's message of 1.0 MiB exceeds 1 MiB")
+	wantRejections(t, r, map[string]int{"request_bytes": 1})
 }

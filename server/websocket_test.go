@@ -260,6 +260,8 @@ func TestWebSocketRefusesMessages(t *testing.T) {
 			}
 		})
 	}
+	// Before open there is no call yet.
+	eventually(t, "the session that had too large a message is counted", func() bool { return rejections(t, r)["request_bytes"] == 1 })
 }
 
 // TestStrangersAreBounded lets many connect and say nothing.
