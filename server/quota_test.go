@@ -237,7 +237,7 @@ var fillings = map[string]struct {
 func (f *filler) fill(do func(*filler, int) error, quota, least, most int, words string) {
 	f.Helper()
 	done, err := 0, error(nil)
-	for ; err == nil && done <= quota; done++ {
+	for ; err == nil && done*least <= quota; done++ {
 		err = do(f, done)
 	}
 	done--
