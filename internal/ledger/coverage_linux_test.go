@@ -1,60 +1,67 @@
 package ledger
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// unchanging are the methods of FsService that change nothing a restart could lose: what reads, what only makes sure, and the ways to
-// send the others. A method that is not here must be in the load.
-var unchanging = []string{
-	"ReadFile", "Readdir", "Opendir", "Stat", "Lstat", "Statfs", "Access", "Exists", "Realpath", "Readlink", "Watch", "Glob", "Grep",
-	"Read", "Readv", "Fstat", "Fsync", "Fdatasync", "ListHandles", "ReadStream", "Session", "Hold",
+// notInLoad are the methods of FsService that the load need not call, with the reason.
+var notInLoad = map[string]string{
+	"Session": "it carries the others: each client has one, which is counted when it ends, and that is when its server is gone",
 }
 
-// TestEveryOperation does each operation of the load some times, looks at the disk after each, and at the audit log at the end: each
-// method that changes something was called.
+// services are those of which each method must be in the load: all, or those named.
+var services = []struct {
+	name  protoreflect.Name
+	files protoreflect.FileDescriptor
+	only  []string
+}{
+	{"FsService", ctxfsv1.File_ctxfs_v1_fs_proto, nil},
+	{"ContextService", ctxfsv1.File_ctxfs_v1_context_proto, []string{
+		"EnsureContext", "Fork", "Snapshot", "Restore", "DeleteSnapshot", "DeleteContext", "CollectGarbage", "ListContexts", "ListSnapshots",
+	}},
+	{"PanelService", ctxfsv1.File_ctxfs_v1_panel_proto, []string{"OpenPanel", "RenewToken", "ClosePanel"}},
+	{"TemplateService", ctxfsv1.File_ctxfs_v1_template_proto, nil},
+}
+
+// TestEveryOperation does each operation of the load some times, looks at the disk after each, and asks the server at the end
+// what was called: that is each method, and each changes what it should, or nothing.
 func TestEveryOperation(t *testing.T) {
 	for _, driver := range drivers(t) {
 		t.Run(driver, func(t *testing.T) {
 			l := newLoad(t, driver, 1, 1)
-			l.audit = filepath.Join(t.TempDir(), "audit.log")
-			l.serially(6)
-			called := methods(t, l.audit)
-			list := ctxfsv1.File_ctxfs_v1_fs_proto.Services().ByName("FsService").Methods()
-			for i := range list.Len() {
-				name := string(list.Get(i).Name())
-				if !slices.Contains(unchanging, name) && !called[name] {
-					t.Errorf("%s is not in the load, and not among what changes nothing", name)
-				}
-			}
-			for _, name := range hostMethods {
-				if !called[name] {
-					t.Errorf("%s is not in the load", name)
+			called := l.serially(6)
+			for _, s := range services {
+				list := s.files.Services().ByName(s.name).Methods()
+				for i := range list.Len() {
+					name := string(list.Get(i).Name())
+					wanted := notInLoad[name] == "" && (s.only == nil || slices.Contains(s.only, name))
+					if wanted && !called[fmt.Sprintf("/ctxfs.v1.%s/%s", s.name, name)] {
+						t.Errorf("%s is not in the load", name)
+					}
 				}
 			}
 		})
 	}
 }
 
-// hostMethods are what hosts do to contexts and panels.
-var hostMethods = []string{
-	"EnsureContext", "Fork", "Snapshot", "Restore", "DeleteSnapshot", "DeleteContext", "CollectGarbage", "OpenPanel", "ClosePanel",
-}
-
-// serially does each operation so many times, where it is possible, with a look at the disk after each.
-func (l *load) serially(times int) {
+// serially does each operation so many times, where it is possible, with a look at the disk after each, and says which methods were called.
+func (l *load) serially(times int) map[string]bool {
 	t := l.t
 	t.Helper()
-	p, err := start(l.w.dir, l.driver, l.audit)
+	p, err := start(l.w.dir, l.driver)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -63,8 +70,8 @@ func (l *load) serially(times int) {
 	l.host.round = "round 0\n"
 	must(t, l.settle(ctx, c))
 	lane := l.panels[0].lanes[0]
-	for i := range times * len(operations()) {
-		all := operations()
+	all := slices.Concat(operations(), readOperations())
+	for i := range times * len(all) {
 		steps := all[i%len(all)].plan(lane)
 		if len(steps) == 0 {
 			continue
@@ -80,30 +87,44 @@ func (l *load) serially(times int) {
 			t.Fatalf("%s: %s; before it was %v", all[i%len(all)].name, d, before)
 		}
 	}
-	all := l.host.operations()
-	for i := range 3 * len(all) {
-		l.host.once(all[i%len(all)])
+	ofHost := l.host.operations()
+	for i := range 3 * len(ofHost) {
+		l.host.once(ofHost[i%len(ofHost)])
 		must(t, l.host.err)
 	}
 	_, err = l.host.settle(ctx, c)
 	must(t, err)
 	must(t, c.Close())
+	called := l.methods(p)
 	must(t, p.end(syscall.SIGTERM))
+	return called
 }
 
-// methods reads from an audit log which were called, and succeeded.
-func methods(t testing.TB, path string) map[string]bool {
+// methodLine is a line of the metrics that counts calls of a method with an outcome.
+var methodLine = regexp.MustCompile(`(?m)^ctxfs_rpc_duration_seconds_count\{code="(\w+)",method="([^"]+)"`)
+
+// methods asks a server which were called, and succeeded; streams that only their caller ends are cancelled.
+func (l *load) methods(p *process) map[string]bool {
+	t := l.t
 	t.Helper()
-	f, err := os.Open(path)
+	token, err := os.ReadFile(l.w.layout.HostToken)
 	must(t, err)
-	defer func() { must(t, f.Close()) }()
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+p.http+"/metrics", nil)
+	must(t, err)
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	must(t, err)
+	defer func() { must(t, resp.Body.Close()) }()
+	body, err := io.ReadAll(resp.Body)
+	must(t, err)
 	out := map[string]bool{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var e struct{ Op, Result string }
-		must(t, json.Unmarshal(lines.Bytes(), &e))
-		if e.Result == "ok" {
-			out[e.Op] = true
+	for _, m := range methodLine.FindAllStringSubmatch(string(body), -1) {
+		if m[1] == "OK" || m[1] == "Canceled" {
+			out[m[2]] = true
 		}
+	}
+	if len(out) == 0 {
+		t.Fatalf("the metrics tell of no method: %s", body)
 	}
 	return out
 }

@@ -63,7 +63,7 @@ func (l *load) moment() time.Duration {
 // stillborn kills a server while it starts, which is when it clears up after the one before.
 func (l *load) stillborn() {
 	l.t.Helper()
-	p, err := launch(l.w.dir, l.driver, l.audit)
+	p, err := launch(l.w.dir, l.driver)
 	must(l.t, err)
 	timer := time.NewTimer(time.Duration(l.rng.Int64N(int64(250 * time.Millisecond))))
 	defer timer.Stop()
@@ -86,8 +86,11 @@ func (t *tally) add(o tally) {
 	t.stops += o.stops
 	t.lost += o.lost
 	addAll(t.acknowledged, o.acknowledged)
-	addAll(t.flight, o.flight)
-	addAll(t.verdicts, o.verdicts)
+	for name, all := range o.flight {
+		for v, n := range all {
+			t.saw(name, v, n)
+		}
+	}
 }
 
 func (t *tally) summary() string {
@@ -95,8 +98,36 @@ func (t *tally) summary() string {
 	for _, n := range t.acknowledged {
 		acknowledged += n
 	}
-	return fmt.Sprintf("ledger: %d kills, %s acknowledged, %d lost; of what was in flight %d had happened, %d had not, %d in part; in flight at a kill: %s",
-		t.kills, grouped(acknowledged), t.lost, t.verdicts[happened], t.verdicts[nothing], t.verdicts[partly], t.inFlight())
+	sum := outcomes{}
+	for _, all := range t.flight {
+		addAll(sum, all)
+	}
+	return fmt.Sprintf("ledger: %d kills, %s acknowledged, %d lost; of %d calls in flight %d had happened, %d had not, %d in part, of %d nothing tells it\n%s",
+		t.kills, grouped(acknowledged), t.lost, sum.sum(), sum[happened], sum[nothing], sum[partly], sum[unseen], t.table())
+}
+
+// table says of each operation how often it was acknowledged and in flight, and what became of it then.
+func (t *tally) table() string {
+	var b strings.Builder
+	const row = "%-26s%13s%10s%10s%6s%9s%8s\n"
+	fmt.Fprintf(&b, row, "operation", "acknowledged", "in flight", "happened", "not", "in part", "unseen")
+	names := maps.Clone(t.acknowledged)
+	for name, all := range t.flight {
+		names[name] += all.sum()
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		o := t.flight[name]
+		fmt.Fprintf(&b, row, name, grouped(t.acknowledged[name]), shown(o.sum()), shown(o[happened]), shown(o[nothing]), shown(o[partly]), shown(o[unseen]))
+	}
+	return b.String()
+}
+
+// shown leaves zeros out, so that the others are seen.
+func shown(n int) string {
+	if n == 0 {
+		return "."
+	}
+	return strconv.Itoa(n)
 }
 
 // grouped writes a number with a comma before each three digits.
@@ -107,16 +138,7 @@ func grouped(n int) string {
 	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
 }
 
-// inFlight lists operations by how often they were in flight.
-func (t *tally) inFlight() string {
-	names := slices.SortedFunc(maps.Keys(t.flight), func(a, b string) int { return t.flight[b] - t.flight[a] })
-	for i, n := range names {
-		names[i] = fmt.Sprintf("%s %d", n, t.flight[n])
-	}
-	return strings.Join(names, ", ")
-}
-
 // missing are the operations that were never in flight.
 func (t *tally) missing() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(t.acknowledged)), func(name string) bool { return t.flight[name] > 0 })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(t.acknowledged)), func(name string) bool { return t.flight[name].sum() > 0 })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path"
 	"sync/atomic"
@@ -24,6 +25,16 @@ type step struct {
 	after tree
 	// partly allows what is neither before nor after.
 	partly partial
+	// reads says that it changes nothing: it is no acknowledgement that could be lost.
+	reads bool
+}
+
+// shown is the name in the table: those that read are one row.
+func (s *step) shown() string {
+	if s.reads {
+		return "(reads)"
+	}
+	return s.name
 }
 
 // lane is a directory of a panel's context in which one worker does one operation after the other. Its fields are the
@@ -108,7 +119,9 @@ func (l *lane) run(steps []step) {
 		}
 		l.note(s.name)
 		l.state, l.flight = s.after, nil
-		l.acknowledged[s.name]++
+		if !s.reads {
+			l.acknowledged[s.name]++
+		}
 		l.done.Add(1)
 	}
 }
@@ -126,6 +139,8 @@ const (
 	nothing  verdict = "did not happen"
 	happened verdict = "happened"
 	partly   verdict = "happened in part"
+	// unseen is of calls that leave nothing to tell it by: fsync, and all that read.
+	unseen verdict = "left no trace"
 )
 
 // settle compares what is there after a restart with the ledger, and goes on from it. The verdict is "" when nothing was in flight.
@@ -138,6 +153,8 @@ func (l *lane) settle(got tree) (verdict, error) {
 		return "", nil
 	case s == nil:
 		return "", fmt.Errorf("lost: %s; the last calls were %v", d, l.log)
+	case d == "" && s.partly == nil && maps.Equal(l.state, s.after):
+		return unseen, nil
 	case d == "":
 		return nothing, nil
 	case untouched(l.err):

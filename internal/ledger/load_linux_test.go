@@ -32,7 +32,6 @@ type load struct {
 	t       testing.TB
 	w       *workspace
 	driver  string
-	audit   string
 	panels  []*panel
 	host    *host
 	chooser *chooser
@@ -47,13 +46,29 @@ type load struct {
 // tally is what the summary says.
 type tally struct {
 	kills, stops, lost int
-	// acknowledged and flight count calls by name.
-	acknowledged, flight map[string]int
-	verdicts             map[verdict]int
+	// acknowledged counts calls by name, flight those in flight at a kill by what became of them.
+	acknowledged map[string]int
+	flight       map[string]outcomes
 }
 
-func newTally() tally {
-	return tally{acknowledged: map[string]int{}, flight: map[string]int{}, verdicts: map[verdict]int{}}
+// outcomes counts what became of calls in flight.
+type outcomes map[verdict]int
+
+func (o outcomes) sum() (n int) {
+	for _, v := range o {
+		n += v
+	}
+	return n
+}
+
+func newTally() tally { return tally{acknowledged: map[string]int{}, flight: map[string]outcomes{}} }
+
+// saw counts a call in flight.
+func (t *tally) saw(name string, v verdict, n int) {
+	if t.flight[name] == nil {
+		t.flight[name] = outcomes{}
+	}
+	t.flight[name][v] += n
 }
 
 // newLoad has so many panels at work, each in so many lanes.
@@ -85,7 +100,7 @@ func (l *load) life(length time.Duration, sig os.Signal, watch func(ctx context.
 	l.t.Helper()
 	l.host.round = fmt.Sprintf("round %d\n", l.tally.kills+l.tally.stops)
 	l.w.round(l.t, l.tally.kills+l.tally.stops)
-	p, err := start(l.w.dir, l.driver, l.audit)
+	p, err := start(l.w.dir, l.driver)
 	must(l.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -175,7 +190,7 @@ func (l *load) settlePanel(ctx context.Context, c *client.Client, p *panel, cont
 	for _, lane := range p.lanes {
 		var name string
 		if lane.flight != nil {
-			name = lane.flight.name
+			name = lane.flight.shown()
 		}
 		v, err := lane.settle(got.below(lane.name))
 		if err != nil {
@@ -195,8 +210,7 @@ func (l *load) settlePanel(ctx context.Context, c *client.Client, p *panel, cont
 
 func (l *load) count(name string, v verdict) {
 	if v != "" {
-		l.tally.flight[name]++
-		l.tally.verdicts[v]++
+		l.tally.saw(name, v, 1)
 	}
 }
 
@@ -258,11 +272,12 @@ func named(err error, idle bool, who string) error {
 	return fmt.Errorf("%s: %w", who, err)
 }
 
-// answered tells whether the error is the server's answer, which one that was killed cannot give.
+// answered tells whether the error is about the server's answer: one that was killed can give no error, and none a wrong one.
 func answered(err error, sig os.Signal) bool {
 	var e *fserr.Error
 	var t *client.TransportError
-	return sig == os.Kill && errors.As(err, &e) && !errors.As(err, &t)
+	var w *wrongRead
+	return errors.As(err, &w) || sig == os.Kill && errors.As(err, &e) && !errors.As(err, &t)
 }
 
 // await returns at the end of the server's life, or when a worker failed.

@@ -33,16 +33,23 @@ var (
 	anyPerms  = []fs.FileMode{0o666, 0o664, 0o775, 0o777}
 )
 
-// chooser picks operations: half of the time any, else the one that was in flight least often.
+// chooser picks operations: a share that read, and of the others half of the time any, else the one that was in flight least often.
 type chooser struct {
-	mu     sync.Mutex
-	all    []operation
-	flight map[string]int
+	mu         sync.Mutex
+	all, reads []operation
+	flight     map[string]int
+	// reading is the share of those that read, of 1.
+	reading float64
 }
 
-func newChooser() *chooser { return &chooser{all: operations(), flight: map[string]int{}} }
+func newChooser() *chooser {
+	return &chooser{all: operations(), reads: readOperations(), flight: map[string]int{}, reading: 0.1}
+}
 
 func (c *chooser) choose(rng *rand.Rand) operation {
+	if rng.Float64() < c.reading {
+		return c.reads[rng.IntN(len(c.reads))]
+	}
 	o := c.all[rng.IntN(len(c.all))]
 	if rng.IntN(2) == 0 {
 		return o

@@ -27,8 +27,7 @@ import (
 const (
 	serveEnv  = "CTXFS_LEDGER_SERVE"
 	driverEnv = "CTXFS_LEDGER_DRIVER"
-	auditEnv  = "CTXFS_LEDGER_AUDIT"
-	// readyPrefix begins the line that tells the address.
+	// readyPrefix begins the line that tells the address, and that of the metrics.
 	readyPrefix = "ready "
 )
 
@@ -47,7 +46,7 @@ func TestMain(m *testing.M) {
 // with that, so that it does not outlive the test.
 func serve() error {
 	cfg := server.DefaultConfig()
-	cfg.Workspace, cfg.Driver, cfg.DiskReserve, cfg.AuditLog = os.Getenv(serveEnv), os.Getenv(driverEnv), 0, os.Getenv(auditEnv)
+	cfg.Workspace, cfg.Driver, cfg.DiskReserve, cfg.HTTP = os.Getenv(serveEnv), os.Getenv(driverEnv), 0, "127.0.0.1:0"
 	log, err := zap.NewDevelopment(zap.IncreaseLevel(zap.WarnLevel), zap.AddStacktrace(zap.FatalLevel))
 	if err != nil {
 		return err
@@ -66,7 +65,7 @@ func serve() error {
 		}
 		stop()
 	}()
-	fmt.Println(readyPrefix + s.Info().Addresses.Target())
+	fmt.Println(readyPrefix+s.Info().Addresses.Target(), s.Info().Addresses.HTTP)
 	return <-served
 }
 
@@ -74,35 +73,37 @@ func serve() error {
 type process struct {
 	cmd     *exec.Cmd
 	address string
-	in      *os.File
-	out     *bufio.Reader
-	log     string
+	// http is where the metrics are.
+	http string
+	in   *os.File
+	out  *bufio.Reader
+	log  string
 }
 
 // start runs a server until it accepts calls.
-func start(workspace, driver, audit string) (*process, error) {
-	p, err := launch(workspace, driver, audit)
+func start(workspace, driver string) (*process, error) {
+	p, err := launch(workspace, driver)
 	if err != nil {
 		return nil, err
 	}
 	line, err := p.out.ReadString('\n')
-	address, ok := strings.CutPrefix(strings.TrimSpace(line), readyPrefix)
+	addresses, ok := strings.CutPrefix(strings.TrimSpace(line), readyPrefix)
 	if err != nil || !ok {
 		return nil, fmt.Errorf("the server did not start: %q, %w; its log: %s", line, errors.Join(err, p.end(os.Kill)), p.tail())
 	}
-	p.address = address
+	p.address, p.http, _ = strings.Cut(addresses, " ")
 	return p, nil
 }
 
 // launch begins to start a server.
-func launch(workspace, driver, audit string) (*process, error) {
+func launch(workspace, driver string) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(filepath.Dir(workspace), "server.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), serveEnv+"="+workspace, driverEnv+"="+driver, auditEnv+"="+audit)
+	cmd.Env = append(os.Environ(), serveEnv+"="+workspace, driverEnv+"="+driver)
 	cmd.Stderr = log
 	theirs, in, err := os.Pipe()
 	if err != nil {

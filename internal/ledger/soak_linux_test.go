@@ -36,7 +36,7 @@ func TestSoak(t *testing.T) {
 func soakBy(t *testing.T, driver string, s soak) {
 	t.Helper()
 	l := newLoad(t, driver, s.panels, 1)
-	l.pause = 100 * time.Millisecond
+	l.pause, l.chooser.reading = 100*time.Millisecond, 0.5
 	s.begun = time.Now()
 	for n := 0; (n < 2 || time.Since(s.begun) < s.length) && !t.Failed(); n++ {
 		sig, how := os.Signal(syscall.SIGTERM), "SIGTERM"
