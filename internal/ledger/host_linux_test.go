@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 
 	"github.com/ctxfs/ctxfs/client"
-	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // marker is the file by which what a context holds is told apart.
@@ -24,14 +23,19 @@ type held struct {
 	snapshots map[string]held
 }
 
-// world is the ledger of a host: its contexts by ID, and the tokens of its panels with whether they hold.
+// world is the ledger of a host: its contexts by ID, the tokens of its panels with whether they hold, and which templates are built, by folder.
 type world struct {
-	contexts map[string]held
-	tokens   map[string]bool
+	contexts  map[string]held
+	tokens    map[string]bool
+	templates map[string]bool
+}
+
+func newWorld() world {
+	return world{contexts: map[string]held{}, tokens: map[string]bool{}, templates: map[string]bool{}}
 }
 
 func (w world) clone() world {
-	c := world{contexts: map[string]held{}, tokens: maps.Clone(w.tokens)}
+	c := world{contexts: map[string]held{}, tokens: maps.Clone(w.tokens), templates: maps.Clone(w.templates)}
 	for id, h := range w.contexts {
 		h.snapshots = maps.Clone(h.snapshots)
 		c.contexts[id] = h
@@ -56,6 +60,8 @@ type hostStep struct {
 	name  string
 	do    func() error
 	after world
+	// partly, which may be nil, makes of what is seen what there is then, where an operation may happen in part.
+	partly func(seen world) world
 }
 
 // host does one operation on whole contexts after the other, as a lane does on files.
@@ -70,7 +76,7 @@ type host struct {
 	acknowledged map[string]int
 	serial       int
 	// panels are the open ones, with their tokens.
-	panels map[string]string
+	panels map[string][]string
 	// flights counts what was in flight at a kill.
 	flights map[string]int
 }
@@ -78,7 +84,7 @@ type host struct {
 func newHost(seed uint64) *host {
 	return &host{
 		rng:   rand.New(rand.NewPCG(seed, 7)),
-		state: world{contexts: map[string]held{}, tokens: map[string]bool{}}, panels: map[string]string{}, flights: map[string]int{}, acknowledged: map[string]int{},
+		state: newWorld(), panels: map[string][]string{}, flights: map[string]int{}, acknowledged: map[string]int{},
 	}
 }
 
@@ -116,7 +122,9 @@ func (h *host) once(o hostOperation) {
 		return
 	}
 	h.state, h.flight = s.after, nil
-	h.acknowledged[s.name]++
+	if s.name != hostReads {
+		h.acknowledged[s.name]++
+	}
 }
 
 // hostOperation plans what a host may do next: one call, nil when it is not possible now.
@@ -129,7 +137,7 @@ func (h *host) operations() []hostOperation {
 	return []hostOperation{
 		{"ensureContext", h.ensure}, {"writeFile by the host", h.mark}, {"fork", h.fork}, {"snapshot", h.snapshot}, {"restore", h.restore},
 		{"deleteSnapshot", h.deleteSnapshot}, {"deleteContext", h.deleteContext}, {"collectGarbage", h.collect},
-		{"openPanel", h.openPanel}, {"closePanel", h.closePanel},
+		{"openPanel", h.openPanel}, {"renewToken", h.renewToken}, {"closePanel", h.closePanel}, {"buildTemplate", h.buildTemplate}, {hostReads, h.reads},
 	}
 }
 
@@ -254,47 +262,4 @@ func (h *host) deleteContext() *hostStep {
 		_, err := h.c.DeleteContext(h.ctx, id)
 		return err
 	})
-}
-
-func (h *host) collect() *hostStep {
-	return h.step("all", func(world) {}, func() error {
-		_, err := h.c.CollectGarbage(h.ctx, &ctxfsv1.CollectGarbageRequest{})
-		return err
-	})
-}
-
-func (h *host) openPanel() *hostStep {
-	n := h.rng.IntN(3)
-	panel, id := fmt.Sprintf("panels/h%d", n), fmt.Sprintf("ctx_panels~h%d", n)
-	if h.panels[panel] != "" {
-		return nil
-	}
-	var s *hostStep
-	s = h.step(id, func(w world) {
-		if _, there := w.contexts[id]; !there {
-			w.contexts[id] = h.fresh()
-		}
-	}, func() error {
-		p, err := h.c.OpenPanel(h.ctx, panel)
-		if err != nil {
-			return err
-		}
-		token, _ := p.Token()
-		h.panels[panel], s.after.tokens[token] = token, true
-		return p.Close()
-	})
-	return s
-}
-
-func (h *host) closePanel() *hostStep {
-	for panel, token := range h.panels {
-		return h.step(panel, func(w world) { w.tokens[token] = false }, func() error {
-			_, err := h.c.ClosePanel(h.ctx, panel)
-			if err == nil {
-				delete(h.panels, panel)
-			}
-			return err
-		})
-	}
-	return nil
 }

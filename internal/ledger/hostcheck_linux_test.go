@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -34,17 +35,26 @@ func (h *host) settle(ctx context.Context, c *client.Client) (verdict, error) {
 		h.flights[s.name]++
 	}
 	switch {
+	case d == "" && h.state.differs(s.after) == "":
+		return unseen, nil
 	case d == "":
 		return nothing, nil
 	case s == nil:
 		return "", errors.New("lost of what the host did: " + d)
 	}
-	if after := s.after.differs(seen); after != "" {
+	after := s.after.differs(seen)
+	if after != "" && s.partly != nil {
+		if some := s.partly(seen); some.differs(seen) == "" {
+			h.state = some
+			return partly, nil
+		}
+	}
+	if after != "" {
 		return "", fmt.Errorf("%s in flight left what it must not: beside before, %s; beside after, %s", s.name, d, after)
 	}
 	h.state = s.after
 	if s.name == "closePanel" {
-		maps.DeleteFunc(h.panels, func(_, token string) bool { return !h.state.tokens[token] })
+		maps.DeleteFunc(h.panels, func(_ string, tokens []string) bool { return !h.state.tokens[tokens[0]] })
 	}
 	return happened, nil
 }
@@ -60,7 +70,7 @@ func (h *host) forgetTokens() {
 
 // look asks the server what there is.
 func (h *host) look() (world, error) {
-	seen := world{contexts: map[string]held{}, tokens: map[string]bool{}}
+	seen := newWorld()
 	list, err := h.c.ListContexts(h.ctx)
 	if err != nil {
 		return seen, err
@@ -80,7 +90,11 @@ func (h *host) look() (world, error) {
 		}
 		seen.tokens[token] = err == nil
 	}
-	return seen, nil
+	built, err := h.c.ListTemplates(h.ctx)
+	for _, b := range built {
+		seen.templates[path.Dir(b.GetTemplate().GetChain()[0])] = true
+	}
+	return seen, err
 }
 
 func ofHost(id string) bool {
@@ -128,6 +142,9 @@ func (w world) differs(seen world) string {
 		if _, ok := w.contexts[id]; !ok {
 			return id + " is there, which should not be"
 		}
+	}
+	if !maps.Equal(w.templates, seen.templates) {
+		return fmt.Sprintf("the templates %v are built, not %v", slices.Sorted(maps.Keys(seen.templates)), slices.Sorted(maps.Keys(w.templates)))
 	}
 	for token, holds := range w.tokens {
 		if seen.tokens[token] != holds {

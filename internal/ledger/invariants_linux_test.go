@@ -13,7 +13,6 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/layer"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
-	"github.com/ctxfs/ctxfs/internal/servertest"
 )
 
 // seeded is what stands in every context from the start and nobody changes; roundFile changes between rounds, so that
@@ -27,6 +26,9 @@ const (
 type workspace struct {
 	dir    string
 	layout contexts.Layout
+	// committed is what the repository's commit holds, which templates are made of; templates are those, by hash, once it is known.
+	committed tree
+	templates map[string]tree
 }
 
 func newWorkspace(t testing.TB, lanes []string) *workspace {
@@ -48,7 +50,7 @@ func newWorkspace(t testing.TB, lanes []string) *workspace {
 		must(t, os.Symlink("f0", filepath.Join(w.dir, l, "l0")))
 	}
 	w.round(t, 0)
-	servertest.Git(t, w.dir, "init", "-q", "-b", "main")
+	w.addTemplates(t)
 	layout, err := contexts.NewLayout(w.dir, "")
 	must(t, err)
 	w.layout = layout
@@ -120,7 +122,12 @@ func (w *workspace) layers() error {
 		if !e.IsDir() {
 			continue
 		}
-		err = errors.Join(err, wholeLayer(filepath.Join(w.layout.Layers, e.Name()), want.without(roundFile)))
+		dir := filepath.Join(w.layout.Layers, e.Name())
+		if of, ok := w.templates[e.Name()]; ok {
+			err = errors.Join(err, wholeTemplate(dir, of))
+		} else {
+			err = errors.Join(err, wholeLayer(dir, want.without(roundFile)))
+		}
 	}
 	return err
 }

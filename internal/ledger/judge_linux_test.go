@@ -117,7 +117,7 @@ func TestStateIsLookedAt(t *testing.T) {
 func TestHostLedgerTells(t *testing.T) {
 	now := world{
 		contexts: map[string]held{"ctx_h0": {round: "1", mark: "m", snapshots: map[string]held{"s": {}}}},
-		tokens:   map[string]bool{"t": true},
+		tokens:   map[string]bool{"t": true}, templates: map[string]bool{"templates/0": true},
 	}
 	for _, c := range []struct {
 		name   string
@@ -128,6 +128,8 @@ func TestHostLedgerTells(t *testing.T) {
 		{"a snapshot", func(w world) { delete(w.contexts["ctx_h0"].snapshots, "s") }},
 		{"a deletion", func(w world) { w.contexts["ctx_h1"] = held{} }},
 		{"a token", func(w world) { w.tokens["t"] = false }},
+		{"a template", func(w world) { clear(w.templates) }},
+		{"a template's removal", func(w world) { w.templates["templates/1"] = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			seen := now.clone()

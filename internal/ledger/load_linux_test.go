@@ -150,7 +150,7 @@ func (l *load) settle(ctx context.Context, c *client.Client) error {
 		name = l.host.flight.name
 	}
 	v, err := l.host.settle(ctx, c)
-	errs := []error{err}
+	errs := []error{err, l.w.resolveTemplates(ctx, c)}
 	l.count(name, v)
 	expected := map[string]bool{}
 	for id, h := range l.host.state.contexts {
