@@ -117,7 +117,7 @@ func (t *tally) table() string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		o := t.flight[name]
-		fmt.Fprintf(&b, row, name, grouped(t.acknowledged[name]), shown(o.sum()), shown(o[happened]), shown(o[nothing]), shown(o[partly]), shown(o[unseen]))
+		fmt.Fprintf(&b, row, name, shown(t.acknowledged[name]), shown(o.sum()), shown(o[happened]), shown(o[nothing]), shown(o[partly]), shown(o[unseen]))
 	}
 	return b.String()
 }
@@ -127,7 +127,7 @@ func shown(n int) string {
 	if n == 0 {
 		return "."
 	}
-	return strconv.Itoa(n)
+	return grouped(n)
 }
 
 // grouped writes a number with a comma before each three digits.

@@ -43,7 +43,7 @@ type chooser struct {
 }
 
 func newChooser() *chooser {
-	return &chooser{all: operations(), reads: readOperations(), flight: map[string]int{}, reading: 0.1}
+	return &chooser{all: operations(), reads: readOperations(), flight: map[string]int{}, reading: 0.05}
 }
 
 func (c *chooser) choose(rng *rand.Rand) operation {

@@ -186,7 +186,7 @@ func (s soakLife) rises() []string {
 // table says what each life took, middle third and last.
 func (s *soak) table(l *load) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "soak: %d panels, driver %s, %v, %d stops, %d kills, %s acknowledged, %d lost\n", s.panels, l.driver, time.Since(s.begun).Round(time.Second),
+	fmt.Fprintf(&b, "soak: %d panels, driver %s, %v, %d stops, %d kills, %s calls answered, %d lost\n", s.panels, l.driver, time.Since(s.begun).Round(time.Second),
 		l.tally.stops, l.tally.kills, grouped(int(l.done.Load())), l.tally.lost)
 	fmt.Fprintf(&b, "%-6s%-9s%9s%8s%18s%18s%18s\n", "life", "end", "samples", "ops/s", "memory MiB", "descriptors", "goroutines")
 	for i, life := range s.lived {
