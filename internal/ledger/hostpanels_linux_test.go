@@ -41,6 +41,7 @@ func (h *host) openPanel() *hostStep {
 		h.panels[panel], s.after.tokens[token] = []string{token}, true
 		return p.Close()
 	})
+	s.name = "openPanel" // also where another operation needs an open one
 	return s
 }
 
@@ -63,7 +64,7 @@ func (h *host) renewToken() *hostStep {
 		})
 		return s
 	}
-	return nil
+	return h.openPanel()
 }
 
 // closePanel ends all tokens of a panel.
@@ -81,7 +82,7 @@ func (h *host) closePanel() *hostStep {
 			return err
 		})
 	}
-	return nil
+	return h.openPanel()
 }
 
 // buildTemplate builds one that may be there: a collection takes them all, since no context is of them.
