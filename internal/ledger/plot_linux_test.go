@@ -41,7 +41,7 @@ func (s *soak) svg() string {
 	b.WriteString(plotStyle)
 	fmt.Fprintf(&b, `<rect class="page" width="%d" height="%d" rx="6"/>`+"\n", plotWidth, height)
 	words(&b, 28, 30, "title", fmt.Sprintf("A soak: %d panels, %d servers", s.panels, len(s.lived)))
-	words(&b, 28, 50, "sub", "what the server takes while every operation that changes something is done; dashed: it was stopped (SIGTERM) or killed (kill -9), and started again")
+	words(&b, 28, 50, "sub", "what the server takes while every operation is done; dashed: it was stopped (SIGTERM) or killed (kill -9), and started again")
 	for i, q := range quantities {
 		s.draw(&b, plotTop+i*plotStep, q)
 	}
