@@ -92,7 +92,6 @@ func (w *world) checkAll(what string) {
 	for _, d := range w.before.diff(after) {
 		w.leak("%s: outside, %s", what, d)
 	}
-	w.checkInside(what)
 	w.checkVictim(what)
 }
 
@@ -106,17 +105,27 @@ func (w *world) checkLog(what string) {
 	}
 }
 
-// checkInside looks for outside content that came into the context.
-func (w *world) checkInside(what string) {
+// checkInside looks for outside content that came into the context, and for files that
+// would run as another user. It has to be asked before the context is planted anew. What
+// the case itself put there is named in planted, from the top of the context.
+func (w *world) checkInside(what string, planted map[string]bool) {
 	err := filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+		name := strings.TrimPrefix(path, w.dir+"/")
+		switch {
+		case err != nil:
 			return nil //nolint:nilerr // what cannot be read has not come in
+		case strings.Contains(d.Name(), w.secret) && !planted[name]:
+			w.leak("%s: %s has come in", what, name)
+		case planted[name] && d.IsDir():
+			return filepath.SkipDir
+		case planted[name], !d.Type().IsRegular():
+			return nil
 		}
 		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(w.secret)) {
-			w.leak("%s: %s has outside content", what, d.Name())
+			w.leak("%s: %s has outside content", what, name)
 		}
 		if info, err := d.Info(); err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
-			w.leak("%s: %s is setuid", what, d.Name())
+			w.leak("%s: %s is setuid", what, name)
 		}
 		return nil
 	})

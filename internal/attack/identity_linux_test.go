@@ -88,6 +88,7 @@ func identityWorld(t *testing.T) (w *world, tcp *grpc.ClientConn) {
 // finish is what every case ends with.
 func (w *world) finish() {
 	w.Helper()
+	w.checkInside("at the end", nil)
 	w.checkAll("at the end")
 	for _, l := range w.takeLeaks() {
 		w.Error(l)

@@ -31,6 +31,7 @@ func TestMountsInside(t *testing.T) {
 				}
 				w.tryHTTP(path, path != "d" && path != "/")
 			}
+			w.checkInside("mounts", names("d/mnt"))
 			w.checkLog("mounts")
 			for _, d := range w.before.diff(w.snapshot()) {
 				t.Errorf("outside, %s", d)
@@ -70,6 +71,7 @@ func TestHandlesStayWhereTheyAre(t *testing.T) {
 				}
 				_, err = fs.Close(ctx, &ctxfsv1.CloseRequest{Fd: fd, Commit: atomic})
 				t.Logf("%s, atomic %v: close: %v", cfg, atomic, err)
+				w.checkInside("handles", nil)
 				w.must(os.Remove(w.in("outside", "plain")))
 				w.before.files[w.in("outside")] = w.snapshot().files[w.in("outside")] // its time, by us
 			}

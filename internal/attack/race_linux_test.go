@@ -246,6 +246,7 @@ func (w *world) race(r race, m mover, long time.Duration) (found []string, done 
 		}
 	}
 	all.Wait()
+	w.checkInside(r.name+", "+m.name, nil)
 	w.replant(row{})
 	w.checkAll(r.name + ", " + m.name)
 	return w.takeLeaks(), c.done.Load()

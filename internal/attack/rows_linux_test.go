@@ -16,6 +16,8 @@ type row struct {
 	name string
 	// plant is what the attacker puts on disk, below d in his context.
 	plant func(w *world)
+	// planted names what plant itself makes with outside content.
+	planted map[string]bool
 	// through lead outside by something on the way: nothing may succeed.
 	through []string
 	// at end in a link that leads outside: what follows it must fail.
@@ -191,6 +193,7 @@ func nameRows() []row {
 				w.file("d/.ctxfs-tmp-dir/target", "content "+w.secret)
 				w.link("d", ".ctxfs-tmp-link")
 			},
+			planted: names("d/.ctxfs-tmp-0123 d/.ctxfs-tmp-dir/target"),
 			through: []string{"d/.ctxfs-tmp-0123", "d/.ctxfs-tmp-dir", "d/.ctxfs-tmp-dir/target", ".ctxfs-tmp-link", ".ctxfs-tmp-link/plain", "d/.ctxfs-tmp-new"},
 			look:    []string{"d"},
 		},

@@ -71,17 +71,23 @@ func (w *world) attack(r row, calls *int) []string {
 				}
 				*calls++
 				if w.try(q, path, h.fails(q)) {
-					w.replant(r)
+					w.renew(r)
 				}
 			}
 			w.tryHTTP(path, len(h.paths) > 0 && h.fails(httpRequest))
 			*calls += 2
-			w.replant(r)
+			w.renew(r)
 		}
 	}
 	w.replant(row{})
 	w.checkAll(r.name)
 	return w.takeLeaks()
+}
+
+// renew looks at what the last calls made of the context, and makes it what the row wants.
+func (w *world) renew(r row) {
+	w.checkInside(r.name, r.planted)
+	w.replant(r)
 }
 
 // leavesOut shares the calls among the worlds while there is no time for all. Of the naive
