@@ -118,7 +118,7 @@ func (w *world) checkInside(what string, planted map[string]bool) {
 			w.leak("%s: %s has come in", what, name)
 		case planted[name] && d.IsDir():
 			return filepath.SkipDir
-		case planted[name], !d.Type().IsRegular():
+		case planted[name], !d.Type().IsRegular() && !d.IsDir():
 			return nil
 		}
 		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(w.secret)) {
