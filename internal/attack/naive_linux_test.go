@@ -17,8 +17,8 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// naiveRoot is what rootfs must not be: it looks at the words of a path, and then uses the
-// name. It is here to show that the suite can fail. Of CopyTree it has nothing.
+// naiveRoot is what rootfs must not be: it looks at the words of a path, and then gives the
+// kernel the path as it is. It is here to show that the suite can fail. Of CopyTree it has nothing.
 type naiveRoot struct{ dir string }
 
 var _ rootfs.Root = (*naiveRoot)(nil)
@@ -27,11 +27,10 @@ func openNaive(dir string, _ rootfs.Options) (rootfs.Root, error) { return &naiv
 
 // name is the check that so many programs make.
 func (n *naiveRoot) name(path string) (string, error) {
-	full := filepath.Join(n.dir, path)
-	if !strings.HasPrefix(full, n.dir) {
+	if !strings.HasPrefix(filepath.Join(n.dir, path), n.dir) {
 		return "", fserr.New("", path, fserr.EACCES)
 	}
-	return full, nil
+	return n.dir + "/" + strings.TrimLeft(path, "/"), nil
 }
 
 // fenced keeps what the naive rootfs lets out within the world's own directory: this machine's
@@ -187,7 +186,7 @@ func (n *naiveRoot) Rename(from, to string) error {
 
 // unlessRoot keeps the context itself, without which no further row could be tried.
 func (n *naiveRoot) unlessRoot(name string, f func(name string) error) error {
-	if name == n.dir {
+	if filepath.Clean(name) == n.dir {
 		return fserr.EBUSY
 	}
 	return f(name)

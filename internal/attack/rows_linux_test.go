@@ -1,7 +1,6 @@
 package attack
 
 import (
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -51,16 +50,20 @@ func (w *world) replant(r row) {
 	}
 }
 
-// clear empties the attacker's context. The server may still be at a call whose caller has gone.
+// clear empties the attacker's context.
 func (w *world) clear() {
+	entries, err := os.ReadDir(w.dir)
+	w.must(err)
+	for _, e := range entries {
+		w.remove(filepath.Join(w.dir, e.Name()))
+	}
+}
+
+// remove is rm -r. The server may still be at a call whose caller has gone.
+func (w *world) remove(path string) {
 	var err error
 	for range 100 {
-		var entries []os.DirEntry
-		entries, err = os.ReadDir(w.dir)
-		for _, e := range entries {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(w.dir, e.Name())))
-		}
-		if err == nil {
+		if err = os.RemoveAll(path); err == nil {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

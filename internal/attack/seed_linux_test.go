@@ -113,7 +113,7 @@ func TestSeedingRaces(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_ = exchange(w.in("ws")) // both are there
+				_ = swap(w.in("ws")) // both are there
 			}
 		}
 	}()

@@ -152,13 +152,13 @@ func (w *world) useHandle(fd int32) {
 
 // outsideFD names a descriptor of this process that leads outside.
 func (w *world) outsideFD() string {
-	if w.held == nil {
+	if w.out == nil {
 		f, err := os.Open(w.in("outside"))
 		w.must(err)
-		w.held = f
+		w.out = f
 		w.Cleanup(func() { _ = f.Close() })
 	}
-	return fdName(w.held)
+	return fdName(w.out)
 }
 
 // TestPaths tries every row by every driver and implementation.
@@ -173,12 +173,15 @@ func TestPaths(t *testing.T) {
 			base := w.resources()
 			for _, r := range rows(w) {
 				cases++
-				for _, l := range w.attack(r, &calls) {
+				found := w.attack(r, &calls)
+				w.checkHeld(r.name, base)
+				for _, l := range append(found, w.takeLeaks()...) {
 					leaks++
 					t.Errorf("%s: %s", r.name, l)
 				}
 			}
 			w.checkResources(base)
+			w.report()
 		})
 	}
 	fmt.Printf("attack: %d path cases (%d calls), %d leaks\n", cases, calls, leaks)

@@ -77,9 +77,9 @@ type world struct {
 	// shared says that other worlds make the calls that this one leaves out.
 	shared bool
 	before snapshot
-	// web speaks HTTP. held is a descriptor that leads outside.
-	web  *http.Client
-	held *os.File
+	// web speaks HTTP. out is a descriptor that leads outside.
+	web *http.Client
+	out *os.File
 	// leaks are what the checker found in the case at hand.
 	mu    sync.Mutex
 	leaks []string
@@ -218,11 +218,15 @@ func (w *world) plantOutside() {
 	w.Helper()
 	for _, dir := range []string{
 		w.in("outside"), w.in("ws"), w.in("ws", ".git"), w.in("ws", ".contexts"), w.in("ws", ".contexts", ".ctxfs"),
-		w.victim.dir, w.in("ws", "in"), w.in("ws", ".contexts", "in"),
+		w.victim.dir, w.in("ws", "in"), w.in("ws", ".contexts", "in"), w.in("outside", "in"),
 	} {
 		w.plantSecrets(dir)
 	}
+	w.must(os.MkdirAll(w.away(), 0o755))
 }
+
+// away is the directory outside to which a mover moves a part of the context.
+func (w *world) away() string { return w.in("outside", "away") }
 
 // plantSecrets makes of dir what an attack could hope for: what it names, and what it
 // can only learn of by listing. All of it is as it was before, whatever an attack made of it.
