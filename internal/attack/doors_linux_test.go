@@ -114,7 +114,7 @@ func TestForeignPages(t *testing.T) {
 	for _, addr := range []string{info.HTTP, info.TCP[0]} {
 		for _, origin := range []string{"https://evil.example", "null", "file://", "http://localhost:1", "http://" + addr + ".evil.example", "http://" + addr + "@evil.example", "https://" + addr, " http://" + addr + "/"} {
 			header := http.Header{"Origin": {origin}, "Authorization": {"Bearer " + w.attacker.token}}
-			ws, resp, err := websocket.Dial(t.Context(), "ws://"+addr+"/v1/session", &websocket.DialOptions{HTTPHeader: header})
+			ws, resp, err := websocket.Dial(t.Context(), "ws://"+addr+"/v1/session", &websocket.DialOptions{HTTPHeader: header, HTTPClient: w.web})
 			if err == nil {
 				_ = ws.CloseNow()
 			}

@@ -81,8 +81,17 @@ func identityWorld(t *testing.T) (w *world, tcp *grpc.ClientConn) {
 	t.Helper()
 	w = newWorld(t, config{driver: "copy", implementation: "openat2", transport: "unary"})
 	w.replant(row{})
-	tcp = w.dial(w.server.Info().Addresses.TCP[0])
+	tcp = w.byTCP()
+	w.begun = w.resources()
 	return w, tcp
+}
+
+// byTCP dials the server, and has a connection when it returns.
+func (w *world) byTCP() *grpc.ClientConn {
+	w.Helper()
+	tcp := w.dial(w.server.Info().Addresses.TCP[0])
+	w.must(w.as(w.attacker.ctx, tcp, request{method: methodNamed("Stat"), msg: &ctxfsv1.StatRequest{Path: "/"}}))
+	return tcp
 }
 
 // finish is what every case ends with.
@@ -90,8 +99,24 @@ func (w *world) finish() {
 	w.Helper()
 	w.checkInside("at the end", nil)
 	w.checkAll("at the end")
-	for _, l := range w.takeLeaks() {
-		w.Error(l)
+	if w.begun != (resources{}) {
+		w.closeHandles(w.attacker)
+		w.closeHandles(w.victim)
+		w.web.CloseIdleConnections()
+		w.checkResources(w.begun)
+	}
+	w.report()
+}
+
+// closeHandles closes what p has opened and was to leave open.
+func (w *world) closeHandles(p panel) {
+	w.Helper()
+	fs := ctxfsv1.NewFsServiceClient(w.cc)
+	open, err := fs.ListHandles(p.ctx, &ctxfsv1.ListHandlesRequest{})
+	w.must(err)
+	for _, h := range open.GetHandles() {
+		_, err := fs.Close(p.ctx, &ctxfsv1.CloseRequest{Fd: h.GetFd()})
+		w.must(err)
 	}
 }
 
@@ -198,7 +223,7 @@ func TestTokensEnd(t *testing.T) {
 	check("at once")
 	w.server.Stop()
 	w.start()
-	tcp = w.dial(w.server.Info().Addresses.TCP[0])
+	tcp = w.byTCP()
 	check("after a restart")
 	w.before = w.snapshot() // two further contexts
 }

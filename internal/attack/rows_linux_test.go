@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // row is one way to attack a path. Every RPC tries every path of it.
@@ -153,8 +155,22 @@ func magicLinks(w *world) {
 	w.link("/proc/self/exe", "d/exe")
 }
 
-// movedRows are links that lead outside only after something was moved.
+// movedRows are links that lead outside only after something was moved, by a program in the
+// context or by the panel itself.
 func movedRows() []row {
+	return append(rowsMovedBy("", renameOnDisk), rowsMovedBy(", by the panel", renameByPanel)...)
+}
+
+func renameOnDisk(w *world, from, to string) {
+	w.must(os.Rename(filepath.Join(w.dir, from), filepath.Join(w.dir, to)))
+}
+
+func renameByPanel(w *world, from, to string) {
+	_, err := ctxfsv1.NewFsServiceClient(w.cc).Rename(w.attacker.ctx, &ctxfsv1.RenameRequest{Path: from, Dest: to})
+	w.must(err)
+}
+
+func rowsMovedBy(by string, rename func(w *world, from, to string)) []row {
 	move := func(from, to string) func(*world) {
 		return func(w *world) {
 			w.file("target", "inside")
@@ -162,14 +178,14 @@ func movedRows() []row {
 			w.link("../../../../target", "d/a/b/c/l")
 			w.link("../../../..", "d/a/b/c/up")
 			w.link("../../..", "d/a/b/top")
-			w.must(os.Rename(filepath.Join(w.dir, from), filepath.Join(w.dir, to)))
+			rename(w, from, to)
 		}
 	}
 	return []row{
-		{name: "link moved up", plant: move("d/a/b/c/l", "d/l"), at: []string{"d/l"}},
-		{name: "link to a directory moved up", plant: move("d/a/b/c/up", "d/up"), at: []string{"d/up"}, through: []string{"d/up/target", "d/up/outside/sub", "d/up/new/x"}},
-		{name: "directory with a link moved up", plant: move("d/a/b/c", "c"), at: []string{"c/l", "c/up"}, through: []string{"c/up/target", "c/up/new/x"}, look: []string{"c"}},
-		{name: "link moved to the top", plant: move("d/a/b/top", "top"), at: []string{"top"}, through: []string{"top/outside/target", "top/outside/new/x"}, look: []string{"/"}},
+		{name: "link moved up" + by, plant: move("d/a/b/c/l", "d/l"), at: []string{"d/l"}},
+		{name: "link to a directory moved up" + by, plant: move("d/a/b/c/up", "d/up"), at: []string{"d/up"}, through: []string{"d/up/target", "d/up/outside/sub", "d/up/new/x"}},
+		{name: "directory with a link moved up" + by, plant: move("d/a/b/c", "c"), at: []string{"c/l", "c/up"}, through: []string{"c/up/target", "c/up/new/x"}, look: []string{"c"}},
+		{name: "link moved to the top" + by, plant: move("d/a/b/top", "top"), at: []string{"top"}, through: []string{"top/outside/target", "top/outside/new/x"}, look: []string{"/"}},
 	}
 }
 

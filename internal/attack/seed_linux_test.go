@@ -118,9 +118,11 @@ func TestSeedingRaces(t *testing.T) {
 		}
 	}()
 	ps, begun := ctxfsv1.NewPanelServiceClient(w.cc), time.Now()
+	before, base := w.snapshotOf(w.in("outside")), w.resources()
 	var seeded []string
 	for n := 0; n < 3 || time.Since(begun) < attackTime(); n++ {
 		resp, err := ps.OpenPanel(w.host, &ctxfsv1.OpenPanelRequest{PanelId: fmt.Sprintf("seed%d", n)})
+		w.checkSeeding("a seeding", before, base)
 		if err != nil {
 			t.Logf("refused: %v", err)
 			continue
@@ -135,9 +137,17 @@ func TestSeedingRaces(t *testing.T) {
 	for _, dir := range seeded {
 		w.checkSeeded(dir)
 	}
-	for _, l := range w.takeLeaks() {
-		t.Error(l)
+	w.report()
+}
+
+// checkSeeding is what is checked after every seeding, of whose contexts there are ever more.
+func (w *world) checkSeeding(what string, outside snapshot, base resources) {
+	w.checkLog(what)
+	for _, d := range outside.diff(w.snapshotOf(w.in("outside"))) {
+		w.leak("%s: outside, %s", what, d)
 	}
+	w.checkVictim(what)
+	w.checkHeld(what, base)
 }
 
 // repo is a repository whose trees are made by hand, as git would not make them.
@@ -230,16 +240,16 @@ func TestHostileTemplates(t *testing.T) {
 		"deps: &a {/x: *a}", strings.Repeat("[", 10000),
 	)
 	w.must(os.Symlink("../../outside/target", w.in("ws", "leak.yml")))
-	before, ts := w.snapshotOf(w.in("outside")), ctxfsv1.NewPanelServiceClient(w.cc)
+	before, base, ts := w.snapshotOf(w.in("outside")), w.resources(), ctxfsv1.NewPanelServiceClient(w.cc)
 	built := 0
 	for i, text := range deps {
 		dir := fmt.Sprintf("t%d", i)
 		w.put(dir+"/context-template.yml", text+"\n", 0o644)
 		resp, err := ts.OpenPanel(w.host, &ctxfsv1.OpenPanelRequest{PanelId: "panel" + dir, Template: dir})
-		for _, d := range before.diff(w.snapshotOf(w.in("outside"))) {
-			t.Errorf("%s: outside, %s", text, d)
-		}
-		if err == nil {
+		w.checkSeeding(text[:min(len(text), 60)], before, base)
+		if err != nil {
+			w.checkBytes("the error of "+dir, []byte(strings.ReplaceAll(err.Error(), w.alias, "")))
+		} else {
 			built++
 			t.Logf("built: %s", text)
 			w.checkSeeded(w.in("ws", ".contexts", resp.GetContextId()))
@@ -250,12 +260,10 @@ func TestHostileTemplates(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), w.secret) {
 			t.Errorf("the template %s: %v", path, err)
 		}
+		w.checkSeeding("the template "+path, before, base)
 	}
 	if built == 0 {
 		t.Error("nothing was built: the templates fail for another reason than being hostile")
 	}
-	w.must(os.Remove(w.in("ws", "leak.yml")))
-	for _, l := range w.takeLeaks() {
-		t.Error(l)
-	}
+	w.report()
 }

@@ -77,6 +77,8 @@ type world struct {
 	// shared says that other worlds make the calls that this one leaves out.
 	shared bool
 	before snapshot
+	// begun is what was held before the attacks, when it is to be compared at the end.
+	begun resources
 	// web speaks HTTP. out is a descriptor that leads outside.
 	web *http.Client
 	out *os.File
