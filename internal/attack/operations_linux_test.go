@@ -50,8 +50,6 @@ func tells(m proto.Message) bool {
 	switch m := m.(type) {
 	case *ctxfsv1.RmResponse:
 		return m.GetRemoved() > 0
-	case *ctxfsv1.WatchResponse:
-		return m.GetReady() == nil
 	case *ctxfsv1.GlobResponse:
 		return m.GetMatches() != nil
 	case *ctxfsv1.GrepResponse:

@@ -50,7 +50,7 @@ func (t *tally) tried() (n int64) {
 
 // plenty is how many calls must have been made of a kind before it is a fault that none of
 // them worked: on a busy machine, the short races of every day make few of the dear ones.
-const plenty = 50
+const plenty = 200
 
 // idle tells what of a race was none.
 func (t *tally) idle() (found []string) {
