@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ctxfs/ctxfs/server"
 )
 
 const (
@@ -23,7 +26,7 @@ const (
 // TestSoak has many panels at work for long, while servers are stopped and killed in turn.
 func TestSoak(t *testing.T) {
 	if length, err := time.ParseDuration(os.Getenv(soakEnv)); err == nil {
-		soakBy(t, os.Getenv(soakDriverEnv), soak{panels: 200, length: length, every: time.Second, lives: 6})
+		soakBy(t, cmp.Or(os.Getenv(soakDriverEnv), server.DriverCopy), soak{panels: 200, length: length, every: time.Second, lives: 6})
 		return
 	}
 	for _, driver := range drivers(t) {
