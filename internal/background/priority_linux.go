@@ -3,9 +3,9 @@ package background
 import "golang.org/x/sys/unix"
 
 const (
-	// lower is by how much: a thread gets about a quarter of a processor that another wants, enough that what it holds is
+	// lower is by how much: a thread gets about a tenth of a processor that another wants, enough that what it holds is
 	// given back soon.
-	lower = 5
+	lower = 10
 	// mostNice is the lowest priority there is (setpriority(2)).
 	mostNice = 19
 )
