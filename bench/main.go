@@ -1,6 +1,6 @@
 // Command bench compares ctxfs with its peers on this machine. Run it by make bench.
 //
-//	bench [--rounds 5] [--time 300ms] [--only REGEXP] [--peers REGEXP] [--out DIR] [--quick]
+//	bench [--rounds 5] [--time 300ms] [--only REGEXP] [--peers REGEXP] [--before PROGRAM] [--out DIR] [--quick]
 //	bench scale [--out DIR]
 //	bench first-access [--out DIR] [--rounds 5] [--files 1000,10000,100000]
 //	bench fairness [--out DIR] [--rounds 5] [--time 2s]
@@ -91,6 +91,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	set.StringVar(&o.out, "out", "", "folder for bench.md and bench.svg; empty writes none")
 	set.StringVar(&o.dir, "dir", "", "folder for temporary files, on the disk that is to be measured")
 	set.StringVar(&o.ctxfs, "ctxfs", "", "the ctxfs to measure; empty builds it")
+	set.StringVar(&o.before, "before", "", "an earlier ctxfs to measure beside this one")
 	set.StringVar(&o.source, "source", ".", "folder of bench's source")
 	set.StringVar(&o.profile, "cpuprofile", "", "file for a profile of the load generator, clients included")
 	set.BoolVar(&o.quick, "quick", false, "a smaller tree and one short round: shows that all works, not how fast")

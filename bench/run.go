@@ -26,6 +26,7 @@ type options struct {
 	out        string
 	dir        string
 	ctxfs      string
+	before     string
 	source     string
 	profile    string
 	quick      bool
@@ -109,7 +110,32 @@ func (b *bench) start(ctx context.Context) error {
 			return err
 		}
 	}
-	return cells.MakeTree(root, b.sizes(), b.names())
+	if err := cells.MakeTree(root, b.sizes(), b.names()); err != nil {
+		return err
+	}
+	return b.startEarlier(ctx)
+}
+
+// startEarlier brings up the server of --before, if there is one, on a tree of its own.
+func (b *bench) startEarlier(ctx context.Context) error {
+	if b.before == "" {
+		return nil
+	}
+	workspace := filepath.Join(b.scratch, "before")
+	if err := os.Mkdir(workspace, 0o755); err != nil {
+		return err
+	}
+	earlier := &peers.Ctxfs{Earlier: true}
+	b.started = append(b.started, earlier)
+	root, err := earlier.Launch(ctx, b.before, workspace)
+	if err != nil {
+		return err
+	}
+	others := len(b.peers)
+	if err := b.join(ctx, earlier, peers.Env{}); err != nil {
+		return err
+	}
+	return cells.MakeTree(root, b.sizes(), b.names()[others:])
 }
 
 // join starts a family, or names it as missing.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -58,7 +59,7 @@ func (a *app) contextList(ctx context.Context, c *client.Client, sizes bool) err
 		return err
 	}
 	if a.json {
-		return printProtos(a, list)
+		return errors.Join(printProtos(a, list), notMeasured(list))
 	}
 	head := []string{"CONTEXT", "STATE", "FILES", "SIZE", "CREATED", "PANELS"}
 	if sizes {
@@ -68,10 +69,29 @@ func (a *app) contextList(ctx context.Context, c *client.Client, sizes bool) err
 	for i, x := range list {
 		rows[i] = []string{x.GetContextId(), stateName(x.GetState()), number(x.GetFiles()), size(x.GetBytes()), clock(x.GetCreatedNs()), strings.Join(x.GetPanels(), ",")}
 		if sizes {
-			rows[i] = append(rows[i], size(x.GetOwnBytes()), size(x.GetSharedBytes()), size(x.GetSnapshotBytes()))
+			rows[i] = append(rows[i], sizesOf(x)...)
 		}
 	}
-	return a.table(head, rows)
+	return errors.Join(a.table(head, rows), notMeasured(list))
+}
+
+// sizesOf are the last columns of a context's row.
+func sizesOf(x *ctxfsv1.Context) []string {
+	if x.GetSizesError() != "" {
+		return []string{"?", "?", "?"}
+	}
+	return []string{size(x.GetOwnBytes()), size(x.GetSharedBytes()), size(x.GetSnapshotBytes())}
+}
+
+// notMeasured is the error of the contexts of a list that could not be measured.
+func notMeasured(list []*ctxfsv1.Context) error {
+	var errs []error
+	for _, x := range list {
+		if why := x.GetSizesError(); why != "" {
+			errs = append(errs, fmt.Errorf("%s: %s", x.GetContextId(), why))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (a *app) contextInfo(ctx context.Context, c *client.Client, args []string, sizes bool) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -107,9 +108,9 @@ func methodOf(sd protoreflect.ServiceDescriptor, name string) protoreflect.Metho
 }
 
 func (d *describer) ask(req *reflectionpb.ServerReflectionRequest) (*reflectionpb.ServerReflectionResponse, error) {
-	if err := d.stream.Send(req); err != nil {
+	if err := d.stream.Send(req); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
-	}
+	} // io.EOF means that the server has ended the stream, and Recv returns why
 	r, err := d.stream.Recv()
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -248,5 +249,19 @@ func TestLifeFromTheShell(t *testing.T) {
 	}
 	if code, _, errs := s.run("snapshot", "restore", id, "before"); code != 1 || !strings.Contains(errs, "has no snapshot") {
 		t.Errorf("restoring what was deleted: exit %d, %s", code, errs)
+	}
+}
+
+func TestListShowsTheContextThatCannotBeMeasured(t *testing.T) {
+	s := serve(t)
+	s.ok("ls", "/")
+	s.ok("context", "create", "ctx_broken")
+	snapshots := filepath.Join(s.dir, ".contexts", ".ctxfs", "snapshots")
+	if err := errors.Join(os.MkdirAll(snapshots, 0o700), os.WriteFile(filepath.Join(snapshots, "ctx_broken"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := s.run("context", "list", "--sizes")
+	if code != 1 || !strings.Contains(out, "ctx_panels~test") || !strings.Contains(out, "?") || !strings.Contains(errs, "ctx_broken") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -98,19 +99,21 @@ func (a *app) gcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Remove what nothing refers to any more",
 		Long: "Removes layers that no context stands on, ready copies, what a crash left half made, and mounts and snapshots of contexts that are\n" +
-			"gone. Contexts themselves are removed only with --older-than or --idle; one used within the last 10 minutes never is.",
+			"gone. Contexts themselves are removed only with --older-than or --idle; one used within the last 10 minutes never is.\n" +
+			"--older-than alone spares the contexts of panels that are open; name an --idle time to remove those too.\n\n" +
+			"What cannot be removed is named at the end, and the exit code is 1; the rest is removed all the same.",
 		Args: usage(cobra.NoArgs),
 	}
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only say what would be removed")
-	cmd.Flags().DurationVar(&age, "older-than", 0, "remove contexts made longer ago than this, such as 720h")
-	cmd.Flags().DurationVar(&idle, "idle", 0, "remove contexts not used for longer than this, such as 168h")
+	cmd.Flags().DurationVar(&age, "older-than", 0, "remove contexts made longer ago than this, such as 720h, unless a panel that is open has them")
+	cmd.Flags().DurationVar(&idle, "idle", 0, "remove contexts not used for longer than this, such as 168h, also those of open panels")
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
 		req.ContextAgeSeconds, req.ContextIdleSeconds = roundUp(age), roundUp(idle)
 		list, err := c.CollectGarbage(ctx, req)
-		if err != nil {
+		if err != nil && len(list) == 0 {
 			return err
 		}
-		return a.printGarbage(list, req.GetDryRun())
+		return errors.Join(a.printGarbage(list, req.GetDryRun()), err)
 	})
 	return cmd
 }

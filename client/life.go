@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -47,10 +48,35 @@ func (c *Client) DeleteSnapshot(ctx context.Context, id, name string) error {
 }
 
 // CollectGarbage removes what nothing refers to any more, and contexts that have not been used for long if the request asks for
-// them, and says what.
+// them, and returns what it removed. The error says what it could not remove; the rest is removed all the same.
 func (c *Client) CollectGarbage(ctx context.Context, req *ctxfsv1.CollectGarbageRequest) ([]*ctxfsv1.Garbage, error) {
 	r, err := c.contexts().CollectGarbage(ctx, req)
-	return r.GetRemoved(), convert("collectgarbage", err)
+	if err != nil {
+		return nil, convert("collectgarbage", err)
+	}
+	errs := make([]error, 0, len(r.GetFailures()))
+	for _, f := range r.GetFailures() {
+		errs = append(errs, &GarbageError{Kind: f.GetKind(), Name: f.GetName(), Reason: f.GetReason(), Message: f.GetMessage()})
+	}
+	return r.GetRemoved(), errors.Join(errs...)
+}
+
+// GarbageError is something that CollectGarbage could not remove.
+type GarbageError struct {
+	// Kind is GARBAGE_KIND_UNSPECIFIED when the collection ended before it could look for everything.
+	Kind ctxfsv1.GarbageKind
+	// Name is as of ctxfsv1.Garbage.
+	Name string
+	// Reason is the errno's name, Message the server's words.
+	Reason, Message string
+}
+
+// Error names the thing and says what happened.
+func (e *GarbageError) Error() string {
+	if e.Name == "" {
+		return e.Message
+	}
+	return e.Name + ": " + e.Message
 }
 
 // MeasureContext is GetContext with what the context takes on disk, for which all its directories are read.
@@ -59,7 +85,7 @@ func (c *Client) MeasureContext(ctx context.Context, id string) (*ctxfsv1.Contex
 	return r.GetContext(), convert("getcontext", err)
 }
 
-// MeasureContexts is ListContexts with what each takes on disk.
+// MeasureContexts is ListContexts with what each takes on disk. SizesError of a context says why it could not be measured.
 func (c *Client) MeasureContexts(ctx context.Context) ([]*ctxfsv1.Context, error) {
 	r, err := c.contexts().ListContexts(ctx, &ctxfsv1.ListContextsRequest{Sizes: true})
 	return r.GetContexts(), convert("listcontexts", err)

@@ -39,7 +39,19 @@ func ask[Q, R any](
 // ReadFile implements ctxfsv1.FsServiceClient.
 func (c *fsClient) ReadFile(ctx context.Context, in *ctxfsv1.ReadFileRequest, opts ...grpc.CallOption) (*ctxfsv1.ReadFileResponse, error) {
 	op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_ReadFile{ReadFile: in}}
-	return ask(ctx, c, asks, in, op, (*ctxfsv1.OperationResult).GetReadFile, ctxfsv1.FsServiceClient.ReadFile, opts)
+	return ask(ctx, c, traits{repeats: onlyReads(in)}, in, op, (*ctxfsv1.OperationResult).GetReadFile, ctxfsv1.FsServiceClient.ReadFile, opts)
+}
+
+// onlyReads reports whether a ReadFile changes nothing: no file, as its flag may (open(2)'s Linux numbers), and not a handle's position.
+func onlyReads(in *ctxfsv1.ReadFileRequest) bool {
+	const accessMode, create, truncate = 0o3, 0o100, 0o1000
+	switch f := in.GetFlagForm().(type) {
+	case *ctxfsv1.ReadFileRequest_Flag:
+		return in.Fd == nil && (f.Flag == "r" || f.Flag == "rs" || f.Flag == "sr")
+	case *ctxfsv1.ReadFileRequest_FlagNumber:
+		return in.Fd == nil && f.FlagNumber&(accessMode|create|truncate) == 0
+	}
+	return in.Fd == nil
 }
 
 // WriteFile implements ctxfsv1.FsServiceClient.

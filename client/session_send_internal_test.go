@@ -102,3 +102,33 @@ func TestSendingFails(t *testing.T) {
 		})
 	}
 }
+
+func TestReadFileIsRepeatedOnlyIfItChangesNothing(t *testing.T) {
+	text := func(flag string) *ctxfsv1.ReadFileRequest {
+		return &ctxfsv1.ReadFileRequest{Path: "/a", FlagForm: &ctxfsv1.ReadFileRequest_Flag{Flag: flag}}
+	}
+	number := func(n int32) *ctxfsv1.ReadFileRequest {
+		return &ctxfsv1.ReadFileRequest{Path: "/a", FlagForm: &ctxfsv1.ReadFileRequest_FlagNumber{FlagNumber: n}}
+	}
+	fd := int32(3)
+	for name, c := range map[string]struct {
+		req  *ctxfsv1.ReadFileRequest
+		want bool
+	}{
+		"no flag":                           {&ctxfsv1.ReadFileRequest{Path: "/a"}, true},
+		"r":                                 {text("r"), true},
+		"rs":                                {text("rs"), true},
+		"O_RDONLY|O_NOFOLLOW":               {number(0o400000), true},
+		"w+":                                {text("w+"), false},
+		"a+":                                {text("a+"), false},
+		"r+":                                {text("r+"), false},
+		"O_CREAT":                           {number(0o100), false},
+		"O_TRUNC":                           {number(0o1000), false},
+		"O_RDWR":                            {number(2), false},
+		"a handle, whose position it moves": {&ctxfsv1.ReadFileRequest{Fd: &fd}, false},
+	} {
+		if got := onlyReads(c.req); got != c.want {
+			t.Errorf("%s: repeated %t, want %t", name, got, c.want)
+		}
+	}
+}

@@ -52,6 +52,8 @@ type Config struct {
 	onPhase func(string)
 	// now is the clock; nil means time.Now.
 	now func() time.Time
+	// drainTime and closeTime are 0 for the constants of those names.
+	drainTime, closeTime time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -70,6 +72,12 @@ func (c Config) withDefaults() Config {
 	if c.now == nil {
 		c.now = time.Now
 	}
+	if c.drainTime == 0 {
+		c.drainTime = drainTime
+	}
+	if c.closeTime == 0 {
+		c.closeTime = closeTime
+	}
 	c.Seed = c.Seed.WithDefaults()
 	return c
 }
@@ -80,6 +88,9 @@ type RepairReport struct {
 	Recovered []ID
 	// Dropped lists records without a folder.
 	Dropped []ID
+	// Accepted names contexts and snapshots that are taken as they came back from a backup, without their extended attributes: directories
+	// that were renamed lack what was not changed in them, and directories that replaced others show what those held.
+	Accepted []string
 	// Swept counts the entries of unfinished seedings that were removed.
 	Swept int
 	// Ignored lists names in the contexts directory that are no contexts.

@@ -6,12 +6,15 @@
 // # The gate
 //
 // Every operation goes through Acquire, which gives the context's root, its
-// generation and a release. Operations share the gate; what replaces or removes
-// the folder (restore, delete) takes it alone, waits for
-// running operations to end, and raises the generation. A handle of an older
-// generation is ESTALE. Who waits for the gate is announced to those inside (Access.Closing).
-// What copies the folder (fork, snapshot) freezes the gate: operations that change something wait
+// generation and a release. Operations share the gate. A restore or a deletion takes it
+// alone: it asks the operations inside to end (Access.Closing), waits for them, and raises
+// the generation. A handle of an older generation is ESTALE.
+// A fork or a snapshot freezes the gate: operations that change something wait
 // until the copy is made, those that only read go on, and every handle stays what it is.
+//
+// Each of these gives up with EBUSY after 10 s if operations inside do not end. The gate is then
+// open as before. No lock is held for more than one context over disk, mount or store, but for
+// the moment in which a collection renames garbage away; every wait ends with its caller or within a stated time.
 //
 // # First access
 //
@@ -51,25 +54,27 @@ type Admin interface {
 	Get(ctx context.Context, id ID) (Info, error)
 	// List describes all contexts, by ID.
 	List(ctx context.Context) ([]Info, error)
-	// Delete removes the folder, the snapshots, the record, its panels' bindings and their tokens. It waits for
-	// running operations, works on a full disk, and a missing context is ESTALE.
+	// Delete removes the folder, the snapshots, the record, its panels' bindings and their tokens. It works on a full disk. A
+	// missing context is ESTALE; one whose operations do not end within 10 s is EBUSY.
 	Delete(ctx context.Context, id ID) (Deleted, error)
-	// Fork makes the context to with what from holds now; both go on apart. It is a copy of one moment: who is to Write to
-	// from waits until it is made, and everything that is open stays so. A to that exists is EEXIST.
+	// Fork makes the context to with what from holds now; later changes to one do not show in the other. It is a copy of one moment: operations that Write to
+	// from wait until it is made, and everything that is open stays so. A to that exists is EEXIST; a from whose writers do not
+	// end within 10 s is EBUSY.
 	Fork(ctx context.Context, from, to ID, opts EnsureOptions) (Info, error)
 	// Snapshot keeps what a context holds now under a name, as Fork does; EEXIST when the name is taken, EINVAL when it is bad.
 	Snapshot(ctx context.Context, id ID, name string) (Snapshot, error)
 	// Snapshots lists the snapshots of a context, oldest first.
 	Snapshots(ctx context.Context, id ID) ([]Snapshot, error)
-	// Restore puts a copy of what a snapshot holds in place of what a context holds, in one step, when its users have left. What
-	// was open becomes ESTALE. An unknown snapshot is ENOENT.
+	// Restore puts a copy of what a snapshot holds in place of what a context holds, in one step, when its operations have ended. What
+	// was open becomes ESTALE. An unknown snapshot is ENOENT; operations that do not end within 10 s are EBUSY.
 	Restore(ctx context.Context, id ID, name string) (Info, error)
 	// DeleteSnapshot removes a snapshot; ENOENT when there is none.
 	DeleteSnapshot(ctx context.Context, id ID, name string) error
 	// Sizes measures a context on disk, which reads all its directories.
 	Sizes(ctx context.Context, id ID) (Sizes, error)
-	// CollectGarbage removes what nothing refers to any more and, when asked for, contexts that have not been used for long.
-	// It returns what was removed also when it fails midway. EAGAIN tells that contexts are being made or deleted all the time.
+	// CollectGarbage removes what nothing refers to any more and, when asked for, contexts that have not been used for long. It returns
+	// each item that was removed, or could not be. The error says that it could not look for everything; EAGAIN, that contexts are
+	// being made or deleted all the time.
 	CollectGarbage(ctx context.Context, opts GarbageOptions) ([]Garbage, error)
 	// PlanSeed says what a seeding now would copy, and copies nothing.
 	PlanSeed(ctx context.Context, opts PlanOptions) (Plan, error)
@@ -92,6 +97,7 @@ type Access struct {
 	Generation uint64
 	id         ID
 	account    *account
+	ctx        context.Context //nolint:containedctx // the acquiring call's, for Charge
 	release    func()
 	released   atomic.Bool
 	closing    context.Context //nolint:containedctx // it is the signal, not a call's
@@ -108,8 +114,8 @@ func (a *Access) ClosingWith(closing context.Context) *Access {
 	return a
 }
 
-// Closing ends when somebody waits for the gate to be free, to delete the context. What
-// may last as long as its client pleases must then end, with ESTALE.
+// Closing ends when a caller is about to replace or delete the context. An operation that may last as long as its client
+// pleases must then end, with ESTALE.
 func (a *Access) Closing() context.Context {
 	if a.closing == nil {
 		return context.Background()
@@ -118,12 +124,12 @@ func (a *Access) Closing() context.Context {
 }
 
 // Charge must be asked before up to so many bytes of content are written, or so many files, directories and links
-// are made; EDQUOT when the context would have too much.
+// are made; EDQUOT when the context would have too much. It waits at most until the context of Acquire ends, and is EAGAIN then.
 func (a *Access) Charge(bytes, entries int64) error {
 	if a.account == nil {
 		return nil
 	}
-	return a.account.charge(a.id, bytes, entries)
+	return a.account.charge(a.ctx, a.id, bytes, entries)
 }
 
 // Release closes the gate again. Only its first call does something.

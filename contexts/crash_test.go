@@ -213,11 +213,7 @@ func (w *workspace) afterKill(id ID, want map[string]string) {
 		w.t.Fatalf("%s is %s", id, e.State)
 	}
 	sameFiles(w.t, filepath.Join(folder, "app"), want)
-	staged, err := os.ReadDir(m.layout.Staging)
-	must(w.t, err)
-	if len(staged) != 1 {
-		w.t.Errorf("%s: staging holds %v", id, staged)
-	}
+	wantSwept(w.t, m)
 	info, err := m.Get(ctx, id)
 	must(w.t, err)
 	if info.State != StateReady || info.Files != int64(fileCount(want)) || info.Layer == "" {
@@ -265,11 +261,7 @@ func TestKillDuringDelete(t *testing.T) {
 	if info.State != StateMissing {
 		t.Errorf("half a deletion left state %s, want missing", info.State)
 	}
-	staged, err := os.ReadDir(m.layout.Staging)
-	must(t, err)
-	if len(staged) != 1 {
-		t.Errorf("staging holds %v", staged)
-	}
+	wantSwept(t, m)
 	ensure(t, m, "ctx_a")
 }
 

@@ -60,8 +60,11 @@ func (m *Manager) ready(ctx context.Context, id ID, panel string) (info Info, ok
 	if m.flightOf(id) != nil {
 		return Info{}, false, nil
 	}
-	m.opening.Lock()
-	defer m.opening.Unlock()
+	unlock, err := m.openingOf(ctx, id)
+	if err != nil {
+		return Info{}, false, err
+	}
+	defer unlock()
 	rec, err := m.find(ctx, id)
 	if code := fserr.CodeOf(err); code == fserr.ESTALE || code == fserr.EAGAIN {
 		return Info{}, false, m.mayOwn(ctx, id, panel)
@@ -91,7 +94,7 @@ func (m *Manager) seed(ctx context.Context, f *flight) (Info, bool, error) {
 		return Info{}, false, m.seedError(ctx, f.id, err)
 	}
 	defer release()
-	unlock, err := m.locks.context(ctx, f.id, func() { f.phase(PhaseWaiting) })
+	unlock, err := m.lockContext(ctx, f.id, func() { f.phase(PhaseWaiting) })
 	if err != nil {
 		return Info{}, false, m.seedError(ctx, f.id, err)
 	}
@@ -198,20 +201,21 @@ func (m *Manager) fill(ctx context.Context, f *flight, rec metadata.Context) (In
 // stage makes an empty directory in staging.
 func (m *Manager) stage(kind string) (string, error) { return os.MkdirTemp(m.layout.Staging, kind+"-") }
 
-// discard removes a staged directory; what cannot be removed waits for the next start's sweep.
+// discard removes a staged directory. What cannot be removed, or not before the Manager is closed, waits for the next sweep.
 func (m *Manager) discard(staged string) {
-	if err := m.removeStaged(context.WithoutCancel(m.ctx), filepath.Base(staged)); err != nil {
+	if err := m.removeTree(m.clearing, staged); err != nil {
 		m.cfg.Log.Warn("staging could not be cleared", zap.Error(err))
 	}
 }
 
-func (m *Manager) removeStaged(ctx context.Context, name string) error {
-	root, err := rootfs.Open(m.layout.Staging, rootfs.Options{})
+// removeTree removes what stands at a path in staging.
+func (m *Manager) removeTree(ctx context.Context, path string) error {
+	root, err := rootfs.Open(filepath.Dir(path), rootfs.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if _, err := root.RemoveAll(ctx, name); err != nil && fserr.CodeOf(err) != fserr.ENOENT {
+	if _, err := root.RemoveAll(ctx, filepath.Base(path)); err != nil && fserr.CodeOf(err) != fserr.ENOENT {
 		return err
 	}
 	return nil

@@ -58,6 +58,15 @@ func busy(id ID, what string) error {
 	}
 }
 
+// inUse says that a context was not free within a time, because of what is inside.
+func inUse(id ID, inside string, waited time.Duration) error {
+	return &fserr.Error{
+		Code: fserr.EBUSY, Kind: fserr.KindContext,
+		Detail: fmt.Sprintf("context '%s' is in use: %s did not end within %s", id, inside, waited),
+		Hint:   "retry later, or close the panels that use it",
+	}
+}
+
 func beingSeeded(id ID, p Progress) error {
 	if p.FilesTotal <= 0 {
 		return busy(id, "is being seeded")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
@@ -235,4 +236,39 @@ func (w *workspace) gitFails(dir string, args ...string) string {
 		w.t.Errorf("git %v succeeded: %s", args, out)
 	}
 	return string(out)
+}
+
+// promptly bounds what must not wait for anything, on a busy machine.
+const promptly = 10 * time.Second
+
+// inTime fails the test when f takes longer than promptly.
+func inTime(t *testing.T, what string, f func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), promptly)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	case <-time.After(2 * promptly):
+		t.Fatalf("%s did not return", what)
+	}
+}
+
+// wantSwept waits until staging holds nothing but its tag: a start empties it in the background.
+func wantSwept(t testing.TB, m *Manager) {
+	t.Helper()
+	for deadline := time.Now().Add(promptly); ; time.Sleep(time.Millisecond) {
+		entries, err := os.ReadDir(m.layout.Staging)
+		must(t, err)
+		if len(entries) == 1 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("staging holds %v", entries)
+		}
+	}
 }

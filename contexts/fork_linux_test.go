@@ -3,7 +3,6 @@ package contexts
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -86,21 +85,8 @@ func TestFork(t *testing.T) {
 		_, err = m.Delete(t.Context(), "ctx_a")
 		must(t, err)
 		wantFile(t, m, "ctx_c", "app/d1/f1.txt", "the fork's")
-		if left := entriesOf(t, m.layout.Staging); len(left) != 1 {
-			t.Errorf("staging holds %v", left)
-		}
+		wantSwept(t, m)
 	})
-}
-
-func entriesOf(t testing.TB, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	must(t, err)
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
 }
 
 func TestForkRefuses(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -140,4 +141,36 @@ func TestGarbageOfTemplates(t *testing.T) {
 	must(t, err)
 	wantGarbage(t, m, GarbageOptions{}, "layer "+one.Hash)
 	ensure(t, m, ID("safe_tpl_"+two.Hash[:12]+"_b")) // built anew
+}
+
+// TestKilledChecksAreSwept leaves directories as checks do that were killed, and one that a check still has locked.
+func TestKilledChecksAreSwept(t *testing.T) {
+	w := newOverlaid(t)
+	m := w.open()
+	left := filepath.Join(m.layout.Dir, rootfs.ReservedPrefix+"check-1")
+	running := filepath.Join(m.layout.Dir, rootfs.ReservedPrefix+"check-2")
+	must(t, os.MkdirAll(filepath.Join(running, "state"), 0o700))
+	release, err := m.locks.directory(t.Context(), running)
+	must(t, err)
+	defer release()
+	for _, how := range []string{"start", "collection", "repair"} {
+		must(t, os.MkdirAll(filepath.Join(left, "folder"), 0o700))
+		switch how {
+		case "start":
+			must(t, m.Close())
+			m = w.open()
+		case "collection":
+			wantGarbage(t, m, GarbageOptions{DryRun: true}, "staging "+filepath.Base(left))
+			wantGarbage(t, m, GarbageOptions{}, "staging "+filepath.Base(left))
+		case "repair":
+			_, err := m.Repair(t.Context())
+			must(t, err)
+		}
+		if _, err := os.Lstat(left); !os.IsNotExist(err) {
+			t.Errorf("after a %s it is there: %v", how, err)
+		}
+		if _, err := os.Lstat(running); err != nil {
+			t.Errorf("a %s took the one that runs: %v", how, err)
+		}
+	}
 }

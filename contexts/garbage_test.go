@@ -1,11 +1,15 @@
 package contexts
 
 import (
+	"context"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/metadata"
 )
 
 // aged opens a workspace an hour after two contexts were made there.
@@ -26,7 +30,7 @@ func aged(t *testing.T, onPhase func(string)) *Manager {
 
 func collected(found []Garbage) (ids []string) {
 	for _, g := range found {
-		if g.Kind == GarbageContext {
+		if g.Kind == GarbageContext && g.Err == nil {
 			ids = append(ids, g.Name)
 		}
 	}
@@ -52,20 +56,6 @@ func TestGarbageLooksAgain(t *testing.T) {
 	}
 	if info, err := m.Get(t.Context(), "ctx_b"); err != nil || info.State != StateReady {
 		t.Errorf("the context that was just made is %+v, %v", info, err)
-	}
-}
-
-// TestGarbageGoesOn past a context that this server cannot remove.
-func TestGarbageGoesOn(t *testing.T) {
-	m := aged(t, func(string) {})
-	rec, err := m.cfg.Store.Contexts().Get(t.Context(), "ctx_a")
-	must(t, err)
-	rec.Driver = "another"
-	must(t, m.cfg.Store.Contexts().Update(t.Context(), rec))
-	found, err := m.CollectGarbage(t.Context(), GarbageOptions{Idle: 30 * time.Minute})
-	wantCode(t, err, fserr.EOPNOTSUPP, "another")
-	if got := collected(found); !slices.Equal(got, []string{"ctx_b"}) {
-		t.Errorf("collected %q", got)
 	}
 }
 
@@ -105,5 +95,105 @@ func TestRestoreKeepsTheOwner(t *testing.T) {
 	must(t, err)
 	if info.OwnerPanel != "a" || kept.OwnerPanel != "a" || kept.Generation <= before.Generation {
 		t.Errorf("restored is %+v, kept %+v", info, kept)
+	}
+}
+
+// TestGarbageHoldsUpNoNewContext makes a context while leftovers are measured and removed, at a collection and at a start.
+func TestGarbageHoldsUpNoNewContext(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		opts *GarbageOptions
+	}{{"collection", &GarbageOptions{}}, {"dry run", &GarbageOptions{DryRun: true}}, {"start", nil}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := small(t)
+			m := w.open()
+			leave := func() {
+				t.Helper()
+				for i := range 3 {
+					w.fill(filepath.Join(".contexts/.ctxfs/staging", fmt.Sprint("context-", i)), 10)
+				}
+			}
+			clearing, hold := make(chan struct{}, 3), make(chan struct{})
+			hooked := func(cfg *Config) {
+				cfg.onPhase = func(phase string) {
+					if phase == "clearing" {
+						clearing <- struct{}{}
+						<-hold
+					}
+				}
+			}
+			done := make(chan error, 1)
+			leave()
+			if c.opts == nil {
+				must(t, m.Close())
+				m = w.open(hooked)
+				close(done)
+			} else {
+				hooked(&m.cfg)
+				go func() {
+					_, err := m.CollectGarbage(context.Background(), *c.opts)
+					done <- err
+				}()
+			}
+			<-clearing
+			inTime(t, "a new context", func(ctx context.Context) error {
+				_, err := m.Ensure(ctx, "ctx_new", EnsureOptions{}, nil)
+				return err
+			})
+			close(hold)
+			must(t, <-done)
+			m.wg.Wait()
+			left, err := filepath.Glob(filepath.Join(m.layout.Staging, "*-*"))
+			if want := c.opts != nil && c.opts.DryRun; err != nil || (len(left) > 0) != want {
+				t.Errorf("staging holds %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestGarbageTellsOfEachItem: one that cannot be removed does not hide the others.
+func TestGarbageTellsOfEachItem(t *testing.T) {
+	m := aged(t, func(string) {})
+	rec, err := m.cfg.Store.Contexts().Get(t.Context(), "ctx_a")
+	must(t, err)
+	rec.Driver = "another"
+	must(t, m.cfg.Store.Contexts().Update(t.Context(), rec))
+	found, err := m.CollectGarbage(t.Context(), GarbageOptions{Idle: 30 * time.Minute})
+	must(t, err)
+	var failed []Garbage
+	for _, g := range found {
+		if g.Err != nil {
+			failed = append(failed, g)
+		}
+	}
+	if got := collected(found); !slices.Equal(got, []string{"ctx_b"}) || len(failed) != 1 || failed[0].Name != "ctx_a" {
+		t.Fatalf("collected %q, failed %+v", got, failed)
+	}
+	wantCode(t, failed[0].Err, fserr.EOPNOTSUPP, "another")
+}
+
+// TestAgeAloneSparesLivePanels: without Idle, a context stays as long as a panel has a token for it.
+func TestAgeAloneSparesLivePanels(t *testing.T) {
+	ctx := t.Context()
+	m := aged(t, func(string) {})
+	store := m.cfg.Store
+	now := m.cfg.now()
+	for id, expires := range map[ID]time.Time{"ctx_a": now.Add(time.Hour), "ctx_b": now.Add(-time.Second)} {
+		must(t, store.Panels().Bind(ctx, metadata.Panel{ID: "panel" + string(id), ContextID: string(id), OpenedAt: now}))
+		must(t, store.Tokens().Add(ctx, metadata.Token{
+			Hash: [32]byte{id[4]}, PanelID: "panel" + string(id), ContextID: string(id), IssuedAt: now.Add(-time.Hour), ExpiresAt: expires,
+		}, now.Add(-time.Hour)))
+	}
+	for _, dry := range []bool{true, false} {
+		found, err := m.CollectGarbage(ctx, GarbageOptions{DryRun: dry, Age: 30 * time.Minute})
+		must(t, err)
+		if got := collected(found); !slices.Equal(got, []string{"ctx_b"}) {
+			t.Errorf("with an age alone it collected %q", got)
+		}
+	}
+	found, err := m.CollectGarbage(ctx, GarbageOptions{Age: 30 * time.Minute, Idle: 30 * time.Minute})
+	must(t, err)
+	if got := collected(found); !slices.Equal(got, []string{"ctx_a"}) {
+		t.Errorf("with an idle time it collected %q", got)
 	}
 }

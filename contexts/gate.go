@@ -3,7 +3,9 @@ package contexts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,36 +20,39 @@ import (
 // folder it holds. An lstat costs about a microsecond; a person who removes a folder by hand can wait a second.
 const recheck = time.Second
 
-// gate is a ready context's root and who is using it.
+// drainTime bounds how long a fork, snapshot, restore, deletion or collection waits for the operations inside a context to
+// end. After it, the waiting caller gives up and the gate is open again.
+const drainTime = 10 * time.Second
+
+// gate is a ready context's root and the operations that use it.
 type gate struct {
-	// root is nil when the gate was made only to be shut, which bare tells; and once nobody is inside any more.
+	// root is nil when bare, and once the gate was taken and evict has closed it. A bare gate was made closed, by its taker.
 	root       rootfs.Root
 	bare       bool
 	generation uint64
 	// folder identifies the directory that root holds.
 	folder os.FileInfo
-	// born is when the gate was made. What follows counts the nanoseconds since, which no setting of the clock changes.
+	// born is when the gate was made. checked and noted count the nanoseconds since, which no setting of the clock changes.
 	born time.Time
 	// checked is when the folder was last looked at.
 	checked atomic.Int64
 	// account is nil when nothing bounds the context.
 	account *account
-	// noted is when the last use was written down.
+	// noted is when the last use was recorded.
 	noted atomic.Int64
 	// leaving are what ends a Read and a Write, made once: a method value is an allocation.
 	leaving [2]func()
 
 	mu sync.Mutex
-	// users are all who are inside, writers those of them who may change something.
+	// users counts the operations inside, writers those of them that may change something.
 	users, writers int
-	// shut bars everybody, frozen those who would write.
+	// shut keeps every operation out, frozen those that may change something.
 	shut, frozen bool
-	// idle is closed when the gate is shut and its last user has left, still when it is frozen and
-	// its last writer has.
+	// idle is closed when the gate is shut and the last user has left, still when it is frozen and the last writer has.
 	idle, still chan struct{}
 	// turn is closed when a gate that was shut or frozen is open to all again, or retired.
 	turn chan struct{}
-	// closing ends when the gate is shut; a gate that is opened again has a new one.
+	// closing ends when the gate is shut. A gate that is opened again has a new one.
 	closing  context.Context //nolint:containedctx // it is the signal, not a call's
 	shutting context.CancelFunc
 }
@@ -60,8 +65,8 @@ func newGate(root rootfs.Root, generation uint64, folder os.FileInfo, now time.T
 	return g
 }
 
-// enter lets a user in, and tells what ends when somebody wants the gate alone. When he
-// must wait that is nil, and wait is what to wait for before looking again.
+// enter admits an operation. It returns the context that ends when somebody requests the gate alone. If the gate does
+// not admit the operation it returns a channel that is closed when it is worth trying again.
 func (g *gate) enter(use Use) (closing context.Context, wait <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,29 +101,29 @@ func (g *gate) left() {
 	}
 }
 
-// bar makes what those wait for who are not let in.
-func (g *gate) bar() {
+// block makes the channel that blocked callers wait for.
+func (g *gate) block() {
 	if !g.shut && !g.frozen {
 		g.turn = make(chan struct{})
 	}
 }
 
-// unbar lets those who wait look again.
-func (g *gate) unbar() {
+// unblock wakes the blocked callers, unless the gate blocks them for another reason too.
+func (g *gate) unblock() {
 	if !g.shut && !g.frozen {
 		close(g.turn)
 	}
 }
 
-// close lets nobody further in and returns what tells that all have left; false
-// when it was shut already.
+// close admits no further operation and cancels closing for those inside. It returns a channel that is closed when all have
+// left; ok is false if the gate was shut already.
 func (g *gate) close() (idle <-chan struct{}, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut {
 		return g.idle, false
 	}
-	g.bar()
+	g.block()
 	g.shut = true
 	g.shutting()
 	g.idle = make(chan struct{})
@@ -134,15 +139,15 @@ func (g *gate) reopen() {
 	defer g.mu.Unlock()
 	g.shut = false
 	g.closing, g.shutting = context.WithCancel(context.Background())
-	g.unbar()
+	g.unblock()
 }
 
-// freeze lets no further writer in and returns what tells that those inside have left. Only
-// who holds the context's lock may freeze, and must thaw.
+// freeze admits no further writer and returns a channel that is closed when those inside have left. The caller holds the
+// context's lock, and must thaw.
 func (g *gate) freeze() (still <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.bar()
+	g.block()
 	g.frozen, g.still = true, make(chan struct{})
 	if g.writers == 0 {
 		close(g.still)
@@ -155,17 +160,31 @@ func (g *gate) thaw() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.frozen = false
-	g.unbar()
+	g.unblock()
 }
 
-// retire ends a closed gate: who waits for it looks again.
+// retire ends a closed gate: blocked callers look for another.
 func (g *gate) retire() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	close(g.turn)
 }
 
-// why says what keeps somebody out.
+// inside describes the operations that keep the gate from being drained: all, or the writers.
+func (g *gate) inside(use Use) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, kind := g.users, ""
+	if use == Write {
+		n, kind = g.writers, " that may write"
+	}
+	if n == 1 {
+		return "1 operation" + kind
+	}
+	return fmt.Sprintf("%d operations%s", n, kind)
+}
+
+// why says what keeps a caller out.
 func (g *gate) why() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,12 +194,12 @@ func (g *gate) why() string {
 	return "being copied"
 }
 
-// lastUse is when the folder was last looked at for somebody, as the wall clock shows now; it may have been set since.
+// lastUse is when the folder was last looked at for an operation, as the wall clock shows now; it may have been set since.
 func (g *gate) lastUse(now time.Time) time.Time {
 	return now.Add(time.Duration(g.checked.Load()) - now.Sub(g.born))
 }
 
-// due reports whether the folder should be looked at again, to one caller each time.
+// due reports whether the caller should look at the folder again. It is true for one of several concurrent callers.
 func (g *gate) due(now time.Time) bool {
 	last, elapsed := g.checked.Load(), int64(now.Sub(g.born))
 	return elapsed-last > int64(recheck) && g.checked.CompareAndSwap(last, elapsed)
@@ -193,11 +212,11 @@ func (m *Manager) Acquire(ctx context.Context, id ID, use Use) (*Access, error) 
 		return nil, err
 	}
 	a := NewAccess(g.root, g.generation, g.leaving[use]).ClosingWith(closing)
-	a.account, a.id = g.account, id
+	a.account, a.id, a.ctx = g.account, id, ctx
 	return a, nil
 }
 
-// enter lets the caller in, who must leave; closing is as of Access.Closing.
+// enter admits the caller, which must leave; closing is as of Access.Closing.
 func (m *Manager) enter(ctx context.Context, id ID, use Use) (g *gate, closing context.Context, err error) {
 	for {
 		g, err := m.gate(ctx, id)
@@ -215,30 +234,60 @@ func (m *Manager) enter(ctx context.Context, id ID, use Use) (g *gate, closing c
 		if closing != nil {
 			return g, closing, nil
 		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, nil, busy(id, "is "+g.why())
+		if err := g.await(ctx, id, wait); err != nil {
+			return nil, nil, err
 		}
 	}
 }
 
-// noteEvery is how often the use of a context is written down.
+// await waits until a blocked caller should try again.
+func (g *gate) await(ctx context.Context, id ID, turn <-chan struct{}) error {
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+		return busy(id, "is "+g.why())
+	}
+}
+
+// blocked returns the channel of a gate that was found shut.
+func (g *gate) blocked() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.turn
+}
+
+// drain waits until drained is closed, at most drainTime. Otherwise it is EBUSY and names the operations of use that
+// are still inside.
+func (m *Manager) drain(ctx context.Context, id ID, g *gate, use Use, drained <-chan struct{}) error {
+	timer := time.NewTimer(m.cfg.drainTime)
+	defer timer.Stop()
+	select {
+	case <-drained:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return inUse(id, g.inside(use), m.cfg.drainTime)
+	}
+}
+
+// noteEvery is how often the use of a context is recorded.
 const noteEvery = 5 * time.Minute
 
-// noteUse writes down that a context is used, now and then, and behind the caller's back.
+// noteUse records from time to time that a context is used. The caller does not wait for it.
 func (m *Manager) noteUse(id ID, g *gate, now time.Time) {
 	last, elapsed := g.noted.Load(), int64(now.Sub(g.born))
 	if elapsed-last < int64(noteEvery) || !g.noted.CompareAndSwap(last, elapsed) {
 		return
 	}
-	_, ended, err := m.begun(context.Background(), id)
+	ctx, ended, err := m.begun(context.Background(), id)
 	if err != nil {
-		return // it is being closed
+		return // the Manager is being closed
 	}
 	go func() {
 		defer ended()
-		if err := m.cfg.Store.Contexts().Used(context.Background(), string(id), now); err != nil && !errors.Is(err, metadata.ErrNotFound) {
+		if err := m.cfg.Store.Contexts().Used(context.WithoutCancel(ctx), string(id), now); err != nil && !errors.Is(err, metadata.ErrNotFound) {
 			m.cfg.Log.Warn("the use of a context could not be recorded", zap.String("context", string(id)), zap.Error(err))
 		}
 	}()
@@ -249,27 +298,49 @@ func (m *Manager) stillThere(id ID, g *gate) bool {
 	return err == nil && os.SameFile(st, g.folder)
 }
 
-// replaced drops a gate whose folder was removed or replaced by somebody else.
-// Its users keep the old folder until they leave; the next one gets a new generation.
+// replaced retires a gate whose folder another program removed, replaced or unmounted. It asks the operations inside to end,
+// and closes the handles when they have: a mount that is in use cannot be made again. The next access waits for that,
+// drainTime at most, and gets a new generation.
 func (m *Manager) replaced(id ID, g *gate) {
+	ctx, ended, err := m.begun(context.Background(), id)
+	if err != nil {
+		return // the Manager is being closed
+	}
 	idle, ok := g.close()
 	if !ok {
+		ended()
 		return
 	}
-	m.dropGate(id, g)
-	g.retire()
-	select {
-	case <-idle: // at once, for a mount that is held open cannot be made again
-		g.closeRoot()
-	default:
-		m.wg.Go(func() {
-			<-idle
-			g.closeRoot()
-		})
+	retire := func() {
+		m.dropGate(id, g)
+		g.retire()
 	}
+	select {
+	case <-idle:
+		m.evict(id, g)
+		retire()
+		ended()
+		return
+	default:
+	}
+	go func() {
+		defer ended()
+		if err := m.drain(ctx, id, g, Read, idle); err == nil {
+			m.evict(id, g)
+			retire()
+			return
+		}
+		m.closeOpen(id)
+		retire()
+		select {
+		case <-idle:
+			g.closeRoot()
+		case <-ctx.Done(): // the process ends with what uses the root
+		}
+	}()
 }
 
-// closeRoot ends a gate that nobody uses; one that was never opened has no root.
+// closeRoot ends a gate without users. A bare gate has no root.
 func (g *gate) closeRoot() {
 	if g.root != nil {
 		_ = g.root.Close() // nothing was written through the root itself
@@ -298,8 +369,16 @@ func (m *Manager) gateOr(ctx context.Context, id ID, begin func(context.Context,
 	if err := m.running(id); err != nil {
 		return nil, err
 	}
-	m.opening.Lock()
-	defer m.opening.Unlock()
+	ctx, ended, err := m.begun(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer ended()
+	unlock, err := m.openingOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if g, ok := m.gates.Load(id); ok {
 		return g.(*gate), nil //nolint:forcetypeassert // gates holds nothing else
 	}
@@ -310,7 +389,19 @@ func (m *Manager) gateOr(ctx context.Context, id ID, begin func(context.Context,
 	return begin(ctx, rec)
 }
 
-// openGate mounts the context, when its driver does, and opens its root.
+// openingOf takes the lock under which this process finds, mounts and opens a context. IDs that differ only by case share one.
+func (m *Manager) openingOf(ctx context.Context, id ID) (unlock func(), err error) {
+	unlock, err = m.opening.lock(ctx, strings.ToLower(string(id)))
+	switch {
+	case err == nil:
+		return unlock, nil
+	case m.ctx.Err() != nil:
+		return nil, stopped(id)
+	}
+	return nil, busy(id, "is being opened")
+}
+
+// openGate mounts the context, if its driver mounts, and opens its root.
 func (m *Manager) openGate(ctx context.Context, rec metadata.Context) (*gate, error) {
 	id := ID(rec.ID)
 	if err := m.show(ctx, rec); err != nil {
@@ -324,7 +415,10 @@ func (m *Manager) openGate(ctx context.Context, rec metadata.Context) (*gate, er
 	if err != nil {
 		return nil, contextError(id, "could not be opened", err)
 	}
-	m.use(id, root)
+	if err := m.use(ctx, id, root); err != nil {
+		_ = root.Close() // unused
+		return nil, busy(id, "is being opened")
+	}
 	now := m.cfg.now()
 	g := newGate(root, rec.Generation, folder, now)
 	if d, dir, err := m.held(rec); err == nil {
@@ -338,8 +432,7 @@ func (m *Manager) openGate(ctx context.Context, rec metadata.Context) (*gate, er
 	return g, nil
 }
 
-// shutGate makes a gate without root, and shut, for a context that is to be taken: it need not be
-// opened, nor mounted, for that.
+// shutGate makes a bare gate for a context that is taken, which needs neither a root nor a mount.
 func (m *Manager) shutGate(_ context.Context, rec metadata.Context) (*gate, error) {
 	g := newGate(nil, rec.Generation, nil, m.cfg.now())
 	g.bare = true

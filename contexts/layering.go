@@ -58,6 +58,9 @@ func (m *Manager) scan(ctx context.Context, f *flight) (*seed.Scan, error) {
 	if err := seed.Guard(scan, m.cfg.Seed); err != nil {
 		return nil, err
 	}
+	if len(scan.Unreadable) > 0 {
+		m.cfg.Log.Warn("the server may not read some folders of the workspace; they are left out", zap.Strings("folders", scan.Unreadable))
+	}
 	f.update(func(p *Progress) { p.FilesTotal, p.BytesTotal = scan.Files, scan.Bytes })
 	m.cfg.onPhase("scanned")
 	return scan, nil

@@ -230,11 +230,18 @@ func (l Layout) checkFormat(version string) error {
 	return nil
 }
 
-// cannotCreate tells who owns the directory that refused, since that is what a
-// container or a shared machine gets wrong.
+// cannotCreate says why the state cannot be written, and the remedy. It names the owner of the directory that refused, since that
+// is what a container or a shared machine gets wrong.
 func (l Layout) cannotCreate(path string, err error) error {
 	code := fserr.CodeOf(err)
-	if code != fserr.EACCES && code != fserr.EPERM {
+	switch code {
+	case fserr.EACCES, fserr.EPERM:
+	case fserr.EROFS:
+		return layoutError(code, nil, "%s is on a read-only file system: make it writable (mount -o remount,rw, after a repair if its disk failed), "+
+			"or use --contexts-dir with a directory on another disk", path)
+	case fserr.ENOSPC, fserr.EDQUOT:
+		return layoutError(code, nil, "cannot create %s: %s; free 1 MiB and start again", path, code.Text())
+	default:
 		return layoutError(code, err, "cannot create %s: %s", path, code.Text())
 	}
 	dir := existing(filepath.Dir(path))

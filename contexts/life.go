@@ -14,7 +14,7 @@ import (
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
-// begun is a change of contexts' lives: Close ends and awaits it.
+// begun registers an operation with Close, which cancels the returned context and waits until ended is called.
 func (m *Manager) begun(ctx context.Context, id ID) (_ context.Context, ended func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -33,8 +33,11 @@ func (m *Manager) begun(ctx context.Context, id ID) (_ context.Context, ended fu
 
 // existing returns the record of a context that is ready. Its lock is held.
 func (m *Manager) existing(ctx context.Context, id ID) (metadata.Context, error) {
-	m.opening.Lock()
-	defer m.opening.Unlock()
+	unlock, err := m.openingOf(ctx, id)
+	if err != nil {
+		return metadata.Context{}, err
+	}
+	defer unlock()
 	return m.find(ctx, id)
 }
 
@@ -53,19 +56,18 @@ func (m *Manager) held(rec metadata.Context) (d driver.Driver, dir string, err e
 	return nil, "", err
 }
 
-// still runs f while nobody who goes through this server changes the context. Its lock is held.
+// still runs f while no caller of this server changes the context, whose lock is held. It waits drainTime at most for the
+// operations that may write and are under way; those that come later wait until f returns.
 func (m *Manager) still(ctx context.Context, id ID, f func() error) error {
 	g, _, err := m.enter(ctx, id, Read)
 	if err != nil {
 		return err
 	}
 	defer g.leaving[Read]()
-	still := g.freeze()
+	drained := g.freeze()
 	defer g.thaw()
-	select {
-	case <-still:
-	case <-ctx.Done():
-		return busy(id, "is being written to all the time")
+	if err := m.drain(ctx, id, g, Write, drained); err != nil {
+		return err
 	}
 	m.cfg.onPhase("still")
 	return f()

@@ -102,7 +102,7 @@ func (m *Manager) place(d driver.Mounter, rec metadata.Context) driver.Place {
 	return p
 }
 
-// show mounts a context whose driver does, unless it is. m.opening is held.
+// show mounts a context whose driver mounts, unless it is mounted. The context's opening lock is held.
 func (m *Manager) show(ctx context.Context, rec metadata.Context) error {
 	d, err := m.mounterOf(rec)
 	if d == nil || err != nil {
@@ -116,18 +116,39 @@ func (m *Manager) show(ctx context.Context, rec metadata.Context) error {
 }
 
 func (m *Manager) mount(ctx context.Context, d driver.Mounter, rec metadata.Context) error {
-	release, err := m.locks.mounting(ctx)
+	if err := m.shareMounts(ctx); err != nil {
+		return err
+	}
+	release, err := m.locks.directory(ctx, m.layout.DriverState(d.Name(), ID(rec.ID)))
+	if fserr.CodeOf(err) == fserr.ENOENT {
+		return &fserr.Error{
+			Op: "mount", Code: fserr.EIO, Detail: "what the context holds is gone",
+			Hint: "restore the state directory from a backup, or delete the context", Err: err,
+		}
+	}
 	if err != nil {
 		return err
 	}
 	defer release()
-	if m.mounted == nil {
-		if m.mounted, err = m.locks.mounted(ctx); err != nil {
-			m.mounted = nil
-			return err
-		}
-	}
 	return d.Mount(ctx, m.place(d, rec))
+}
+
+// shareMounts takes this process's share of the lock of everything that is mounted, once. It waits while a process that stops
+// has the lock alone, to unmount.
+func (m *Manager) shareMounts(ctx context.Context) error {
+	unlock, err := m.opening.lock(ctx, mountedLock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if m.mounted != nil {
+		return nil
+	}
+	release, err := m.locks.share(ctx, mountedLock)
+	if err == nil {
+		m.mounted = release
+	}
+	return err
 }
 
 // cause returns what an error's text leaves out because it may travel.
@@ -158,12 +179,10 @@ func (m *Manager) seen(ctx context.Context, info Info) error {
 // as long as the disk does.
 const unmountTime = 3 * time.Second
 
-// unmountUnused ends the mounts of this workspace when no other process uses them, those of a server
-// that was killed included. What some program has open or works in stays: it can go on,
-// and the next server finds it.
+// unmountUnused ends the mounts of this workspace when no other process uses them, including those of a server
+// that was killed. A mount that another program uses stays, so that the program can continue,
+// and the next server uses the mount. Close calls it when nothing is opened any more.
 func (m *Manager) unmountUnused() {
-	m.opening.Lock()
-	defer m.opening.Unlock()
 	if m.mounted != nil {
 		m.mounted()
 		m.mounted = nil
@@ -171,12 +190,6 @@ func (m *Manager) unmountUnused() {
 	if !m.anyMounts() {
 		return
 	}
-	release, err := m.locks.mounting(context.Background())
-	if err != nil {
-		m.cfg.Log.Warn("contexts stay mounted", zap.Error(err))
-		return
-	}
-	defer release()
 	free, ok, err := m.locks.alone(mountedLock)
 	if err != nil || !ok {
 		m.cfg.Log.Info("contexts stay mounted: another process uses them", zap.Error(err))
@@ -214,26 +227,28 @@ func (m *Manager) eachMount(do func(driver.Mounter, ID)) {
 	}
 }
 
-// dropOrphans ends the mounts of contexts that are gone.
-func (m *Manager) dropOrphans(ctx context.Context) {
-	m.eachMount(func(d driver.Mounter, id ID) {
-		if m.mounterAt(id) != nil {
-			return
-		}
-		m.cfg.Log.Warn("the mount of a context that is gone is removed", zap.String("context", string(id)))
-		if err := m.unmount(ctx, d, id); err != nil {
-			m.cfg.Log.Warn("it could not be unmounted", zap.String("context", string(id)), zap.Error(cause(err)))
-		}
-	})
+// dropOrphan ends the mount of a context that is gone; false when the context is there after all.
+func (m *Manager) dropOrphan(ctx context.Context, d driver.Mounter, id ID) (bool, error) {
+	unlock, err := m.lockFor(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if m.mounterAt(id) != nil {
+		return false, nil
+	}
+	return true, m.unmount(ctx, d, id)
 }
 
-// unmount ends the mount of a context that goes for good: whoever still has files open
-// keeps them until he closes them.
+// unmount ends the mount of a context that is removed or replaced. A program that still has files open keeps them until it
+// closes them. The caller holds the context's lock; a context without state has no other lock, and no process mounts it.
 func (m *Manager) unmount(ctx context.Context, d driver.Mounter, id ID) error {
-	release, err := m.locks.mounting(ctx)
-	if err != nil {
+	release, err := m.locks.directory(ctx, m.layout.DriverState(d.Name(), id))
+	switch {
+	case err == nil:
+		defer release()
+	case fserr.CodeOf(err) != fserr.ENOENT:
 		return err
 	}
-	defer release()
 	return d.Unmount(ctx, m.layout.Folder(id), true)
 }

@@ -38,7 +38,7 @@ func TestServerThatHasJustMounted(t *testing.T) {
 	w := newOverlaid(t)
 	one, two := w.open(), w.open()
 	ensure(t, one, "ctx_a")
-	release, err := two.locks.mounted(t.Context())
+	release, err := two.locks.share(t.Context(), mountedLock)
 	must(t, err)
 	must(t, one.Close())
 	w.wantMounted("another server uses it", 1)

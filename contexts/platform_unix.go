@@ -31,3 +31,9 @@ func freeBytes(dir string) (int64, error) {
 	}
 	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // the types differ between systems
 }
+
+// lacksInodes reports whether dir's file system cannot take more files. Some, such as btrfs, do not count them.
+func lacksInodes(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && st.Files > 0 && st.Ffree < fullInodes
+}

@@ -2,11 +2,12 @@ package contexts
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -72,17 +73,23 @@ func (p *pooling) busy(count *int) (done func()) {
 // seeding holds the filling up until done.
 func (p *pooling) seeding() (done func()) { return p.busy(&p.seedings) }
 
-// halt ends the filling that runs, waits for its end, and keeps others from beginning until resume.
-func (p *pooling) halt() (resume func()) {
+// halt cancels the filling that runs, waits for its end, and keeps others from beginning until resume. It fails if ctx ends first.
+func (p *pooling) halt(ctx context.Context) (resume func(), err error) {
 	resume = p.busy(&p.halts)
 	p.mu.Lock()
 	stop, ended := p.stop, p.ended
 	p.mu.Unlock()
-	if stop != nil {
-		stop()
-		<-ended
+	if stop == nil {
+		return resume, nil
 	}
-	return resume
+	stop()
+	select {
+	case <-ended:
+		return resume, nil
+	case <-ctx.Done():
+		resume()
+		return nil, ctx.Err()
+	}
 }
 
 // turn waits until nobody seeds.
@@ -122,12 +129,20 @@ func (p *pooling) begin(ctx context.Context) (_ context.Context, end func(), ok 
 	}, true
 }
 
-// keepPool fills the pool whenever a seeding has ended, until the Manager is closed.
+// yieldEvery is how often the disk is looked at while the pool holds copies.
+const yieldEvery = 2 * time.Second
+
+// keepPool fills the pool whenever a seeding has ended, and gives it up when the disk is short, until the Manager is closed.
 func (m *Manager) keepPool() {
 	lowerPriority()
+	look := time.NewTicker(yieldEvery)
+	defer look.Stop()
 	for {
 		select {
 		case <-m.pool.wake:
+		case <-look.C:
+			m.yieldPool()
+			continue
 		case <-m.ctx.Done():
 			return
 		}
@@ -191,7 +206,31 @@ func (m *Manager) poolHasRoom(l *layer.Layer, replaces bool) bool {
 		return false
 	}
 	free, err := freeBytes(m.layout.Staging)
-	return err != nil || replaces || free-spaceFor(l.Manifest.Entries) >= m.cfg.DiskReserve
+	return err != nil || replaces || free-spaceFor(l.Manifest.Entries) >= m.diskShort()
+}
+
+// diskShort is the free space, in bytes, below which the pool is given up.
+func (m *Manager) diskShort() int64 { return max(m.cfg.DiskReserve, fullDisk) }
+
+// yieldPool gives up copies until the disk is no longer short, or none is left.
+func (m *Manager) yieldPool() {
+	short := func() bool {
+		free, err := freeBytes(m.layout.Staging)
+		return err == nil && free < m.diskShort() || lacksInodes(m.layout.Staging)
+	}
+	if !short() || m.pool.cheap() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(m.ctx, quietTime)
+	defer cancel()
+	release, err := m.locks.work(ctx)
+	if err != nil {
+		return // it is being closed, or another process sweeps
+	}
+	defer release()
+	for short() && m.giveUpSpare(m.ctx) {
+		continue
+	}
 }
 
 // addSpare puts a copy of l into the pool: one of another layer brought up to date, or a new one.
@@ -223,24 +262,10 @@ func (m *Manager) addSpare(ctx context.Context, l *layer.Layer) error {
 	return m.pool.Put(made, l.Digest)
 }
 
+// dropSpare removes a copy. It makes no directory, which a full disk may have no room for.
 func (m *Manager) dropSpare(ctx context.Context, name string) error {
-	staged, err := m.stage("pool")
-	if err != nil {
-		return err
-	}
-	defer m.discard(staged)
-	return m.pool.Remove(ctx, name, filepath.Join(staged, "folder"))
-}
-
-// dropSpares drops the copies that poolGarbage lists. What fails is logged: they are in nobody's way.
-func (m *Manager) dropSpares(ctx context.Context) {
-	copies, err := m.poolGarbage()
-	for _, c := range copies {
-		err = errors.Join(err, m.dropSpare(ctx, c.Name))
-	}
-	if err != nil {
-		m.cfg.Log.Warn("the pool could not be cleared", zap.Error(err))
-	}
+	staged := filepath.Join(m.layout.Staging, fmt.Sprintf("pool-%s-%x", name, rand.Uint64()))
+	return m.pool.Remove(ctx, name, staged)
 }
 
 // giveUpSpare drops a copy of the pool, any; false when there is none.
@@ -289,7 +314,7 @@ func (m *Manager) makeTop(folder string) error {
 }
 
 // poolGarbage lists the ready copies that are not of the current layer; all when there is none, or no pool.
-// A collection removes them by dropSpare.
+// A collection removes them.
 func (m *Manager) poolGarbage() ([]pool.Copy, error) {
 	cur, err := m.layers.Current()
 	if err != nil {

@@ -228,7 +228,7 @@ func TestPoolFollowsTheWorkspace(t *testing.T) {
 			ensure(t, m, "ctx_a")
 			full(t, m, 1)
 			change(t, w)
-			resume := m.pool.halt() // or the pool may be up to date when the context is made
+			resume := halted(t, m) // or the pool may be up to date when the context is made
 			ensure(t, m, "ctx_b")
 			resume()
 			if how := claimed(t, logs); how != "adjusted" {
@@ -289,8 +289,8 @@ func TestPoolBetweenProcesses(t *testing.T) {
 	two, _ := w.pooled(3)
 	ensure(t, one, "ctx_first")
 	full(t, one, 3)
-	defer one.pool.halt()()
-	defer two.pool.halt()()
+	defer halted(t, one)()
+	defer halted(t, two)()
 	var wg sync.WaitGroup
 	for i := range 8 {
 		m := []*Manager{one, two}[i%2]
@@ -359,6 +359,14 @@ func TestPoolStopsAtOnce(t *testing.T) {
 	}
 }
 
+// halted keeps the pool from being filled until resume.
+func halted(t *testing.T, m *Manager) (resume func()) {
+	t.Helper()
+	resume, err := m.pool.halt(t.Context())
+	must(t, err)
+	return resume
+}
+
 func TestPoolIsOff(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"by number":   func(c *Config) { c.Pool = 0 },
@@ -369,8 +377,8 @@ func TestPoolIsOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := poolWorkspace(t)
 			m, _ := w.pooled(1, change)
-			set := func(change func()) { // while nobody fills, who would read it
-				defer m.pool.halt()()
+			set := func(change func()) { // the filling would read it
+				defer halted(t, m)()
 				change()
 			}
 			set(func() { m.pool.cheap = func() bool { return false } })
@@ -405,7 +413,7 @@ func TestPoolCopyOfALayerThatIsGone(t *testing.T) {
 	m, logs := w.pooled(1)
 	ensure(t, m, "ctx_a")
 	full(t, m, 1)
-	defer m.pool.halt()()
+	defer halted(t, m)()
 	cur, err := m.layers.Current()
 	must(t, err)
 	must(t, os.Rename(cur.ManifestFile, cur.ManifestFile+"-aside"))
@@ -426,8 +434,7 @@ func TestCollectGarbageTakesOldCopies(t *testing.T) {
 	m, _ := w.pooled(1)
 	ensure(t, m, "ctx_a")
 	full(t, m, 1)
-	resume := m.pool.halt()
-	defer resume()
+	defer halted(t, m)()
 	w.write("app/x", "1")
 	all, err := m.pool.List()
 	must(t, err)

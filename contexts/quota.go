@@ -3,7 +3,6 @@ package contexts
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,31 +30,32 @@ const measureShare = 20
 // account is what is known of what a context takes.
 type account struct {
 	quota   Quota
-	measure func() (diskUsage, error)
+	measure func(ctx context.Context) (diskUsage, error)
 	now     func() time.Time
 	// bytes and entries are at least what was taken since the account was opened; once measured, at least all.
 	bytes, entries atomic.Int64
-	// soft are the sums up to which nobody looks closer.
+	// softBytes and softEntries are the sums up to which the context is not measured.
 	softBytes, softEntries atomic.Int64
 
-	mu sync.Mutex
-	// notBefore is when the context may be measured again.
+	// turn has room for the caller that measures. It guards notBefore, which is when the context may be measured again.
+	turn      chan struct{}
 	notBefore time.Time
 }
 
-func newAccount(q Quota, now func() time.Time, measure func() (diskUsage, error)) *account {
+func newAccount(q Quota, now func() time.Time, measure func(ctx context.Context) (diskUsage, error)) *account {
 	if q.Bytes <= 0 && q.Entries <= 0 {
 		return nil
 	}
-	a := &account{quota: q, measure: measure, now: now}
+	a := &account{quota: q, measure: measure, now: now, turn: make(chan struct{}, 1)}
 	a.softBytes.Store(q.Bytes / unmeasured)
 	a.softEntries.Store(q.Entries / unmeasured)
 	return a
 }
 
-// charge adds what is about to be written; EDQUOT when it is too much.
-func (a *account) charge(id ID, bytes, entries int64) error {
-	// What can never fit is not added at all: with it the sums could overflow (a file may say that it has 8 EiB).
+// charge adds what is about to be written; EDQUOT when it is too much. It may measure the context, or wait for another caller
+// that does: no longer than ctx, after which it is EAGAIN.
+func (a *account) charge(ctx context.Context, id ID, bytes, entries int64) error {
+	// A charge that can never fit is not added at all: with it the sums could overflow (a file may say that it has 8 EiB).
 	if !a.within(bytes, entries, a.quota.Bytes, a.quota.Entries) {
 		return a.refusal(id, bytes, a.bytes.Load(), a.entries.Load())
 	}
@@ -63,8 +63,14 @@ func (a *account) charge(id ID, bytes, entries int64) error {
 	if a.within(b, e, a.softBytes.Load(), a.softEntries.Load()) {
 		return nil
 	}
-	if a.look(bytes, entries) {
+	room, err := a.look(ctx, bytes, entries)
+	if room {
 		return nil
+	}
+	if err != nil {
+		a.bytes.Add(-bytes)
+		a.entries.Add(-entries)
+		return busy(id, "is being measured")
 	}
 	return a.refusal(id, bytes, a.bytes.Add(-bytes), a.entries.Add(-entries))
 }
@@ -85,14 +91,19 @@ func (a *account) within(bytes, entries, maxBytes, maxEntries int64) bool {
 	return (a.quota.Bytes <= 0 || bytes <= maxBytes) && (a.quota.Entries <= 0 || entries <= maxEntries)
 }
 
-// look measures, if that is due, and tells whether there is room for what was charged but is not written yet.
-func (a *account) look(bytes, entries int64) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// look measures, if that is due, and reports whether there is room for what was charged but is not written yet. It fails if ctx
+// ends first.
+func (a *account) look(ctx context.Context, bytes, entries int64) (bool, error) {
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 	begun := a.now()
 	if !begun.Before(a.notBefore) {
 		before, beforeEntries := a.bytes.Load(), a.entries.Load()
-		use, err := a.measure()
+		use, err := a.measure(ctx)
 		if err == nil { // else what is known stands
 			// What was added meanwhile counts in any case.
 			a.bytes.Add(use.bytes - before + bytes)
@@ -102,7 +113,7 @@ func (a *account) look(bytes, entries int64) bool {
 		}
 		a.notBefore = a.now().Add(max(time.Second, measureShare*a.now().Sub(begun)))
 	}
-	return a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries)
+	return a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries), nil
 }
 
 // accountOf opens the account of what a driver keeps of a context in dir. A panel may close a directory to who is not root: what
@@ -112,8 +123,8 @@ func (m *Manager) accountOf(d driver.Driver, dir string) *account {
 	if _, mounts := d.(driver.Mounter); mounts {
 		kernels = kernelWork
 	}
-	return newAccount(m.cfg.Quota, m.cfg.now, func() (diskUsage, error) {
-		return usage(context.Background(), dir, func(rel string) error {
+	return newAccount(m.cfg.Quota, m.cfg.now, func(ctx context.Context) (diskUsage, error) {
+		return usage(ctx, dir, func(rel string) error {
 			if rel == kernels {
 				return nil
 			}

@@ -1,6 +1,7 @@
 package contexts
 
 import (
+	"context"
 	"errors"
 	"math"
 	"testing"
@@ -20,7 +21,7 @@ type measured struct {
 
 func newMeasured(q Quota) *measured {
 	m := &measured{clock: time.Unix(1e9, 0)}
-	m.account = newAccount(q, func() time.Time { return m.clock }, func() (diskUsage, error) {
+	m.account = newAccount(q, func() time.Time { return m.clock }, func(context.Context) (diskUsage, error) {
 		m.times++
 		return m.use, m.err
 	})
@@ -29,7 +30,7 @@ func newMeasured(q Quota) *measured {
 
 func (m *measured) charges(t *testing.T, bytes, entries int64, code fserr.Code, says string) {
 	t.Helper()
-	err := m.charge("ctx_a", bytes, entries)
+	err := m.charge(t.Context(), "ctx_a", bytes, entries)
 	if code == 0 {
 		if err != nil {
 			t.Errorf("%d bytes, %d entries: %v", bytes, entries, err)
@@ -110,4 +111,28 @@ func TestQuotaOfAContext(t *testing.T) {
 	must(t, err)
 	defer b.Release()
 	must(t, b.Charge(1<<18, 0)) // another context's account is its own
+}
+
+// TestChargeDoesNotOutlastItsCaller has one caller measure, and another one that waits for it give up.
+func TestChargeDoesNotOutlastItsCaller(t *testing.T) {
+	measuring, hold := make(chan struct{}), make(chan struct{})
+	a := newAccount(Quota{Bytes: 1600}, time.Now, func(context.Context) (diskUsage, error) {
+		close(measuring)
+		<-hold
+		return diskUsage{}, nil
+	})
+	first := make(chan error, 1)
+	go func() { first <- a.charge(context.Background(), "ctx_a", 200, 0) }()
+	<-measuring
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	inTime(t, "the second charge", func(context.Context) error {
+		wantCode(t, a.charge(ctx, "ctx_a", 300, 0), fserr.EAGAIN, "ctx_a")
+		return nil
+	})
+	close(hold)
+	must(t, <-first)
+	if got := a.bytes.Load(); got != 200 {
+		t.Errorf("%d bytes are charged, want the first caller's 200", got)
+	}
 }

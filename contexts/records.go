@@ -18,7 +18,10 @@ import (
 func (m *Manager) folderState(id ID) (exists bool, err error) {
 	st, err := os.Lstat(m.layout.Folder(id))
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case isGone(err):
+		if err := m.Moved(); err != nil {
+			return false, err
+		}
 		return m.mounterAt(id) != nil, nil
 	case err != nil:
 		return false, contextError(id, "could not be looked at", err)

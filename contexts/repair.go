@@ -2,7 +2,7 @@ package contexts
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
@@ -19,55 +20,23 @@ import (
 // stoppedMidway is the last error of a context whose seeding a crash ended.
 const stoppedMidway = "ctxfs stopped during the seeding"
 
-// reconcile brings staging, records and layers in line with the folders, when no
-// other process is at work on them.
+// reconcile brings staging, records and layers in line with the folders, unless another process is at work on them.
+// What nothing refers to is out of the way when it returns; it is removed in the background, until Close.
 func (m *Manager) reconcile(ctx context.Context) error {
 	release, ok, err := m.locks.sweep()
 	if err != nil || !ok {
 		return err
 	}
-	defer release()
-	m.locks.removeUnused()
-	m.dropOrphans(ctx)
-	if _, err := m.sweep(ctx); err != nil {
-		return err
-	}
-	if err := m.settleRecords(ctx); err != nil {
-		return err
-	}
-	if err := m.dropLeftSnapshots(ctx); err != nil {
-		return err
-	}
-	return m.collect(ctx)
-}
-
-// dropLeftSnapshots removes the snapshots of contexts that are gone.
-func (m *Manager) dropLeftSnapshots(ctx context.Context) error {
-	left, err := m.leftSnapshots(ctx)
-	for _, id := range left {
-		err = errors.Join(err, m.dropSnapshots(id))
-	}
-	return err
-}
-
-// sweep empties staging. What cannot be removed is left and logged: it is in nobody's way.
-func (m *Manager) sweep(ctx context.Context) (int, error) {
-	entries, err := os.ReadDir(m.layout.Staging)
+	swept := m.sweep(ctx)
+	err = m.settleRecords(ctx)
+	release()
+	m.wg.Go(func() { swept.clear(m.ctx) })
 	if err != nil {
-		return 0, &fserr.Error{Code: fserr.CodeOf(err), Detail: "staging could not be listed", Err: err}
+		return err
 	}
-	n := 0
-	for _, e := range entries {
-		if e.Name() == "CACHEDIR.TAG" {
-			continue
-		}
-		if err := m.removeStaged(ctx, e.Name()); err != nil {
-			m.cfg.Log.Warn("staging could not be swept", zap.String("entry", e.Name()), zap.Error(err))
-			continue
-		}
-		n++
-	}
-	return n, ctx.Err()
+	swept.mounts(ctx)
+	swept.checks(ctx)
+	return ctx.Err()
 }
 
 // settleRecords ends what a crash left in "seeding": with a folder it is ready,
@@ -100,34 +69,11 @@ func (m *Manager) settleRecords(ctx context.Context) error {
 	return nil
 }
 
-// collect removes layers that no context was made from, except the newest.
-func (m *Manager) collect(ctx context.Context) error {
-	m.dropSpares(ctx)
-	keep, err := m.layersInUse(ctx)
-	if err != nil {
-		return err
-	}
-	unused, err := m.layers.Unused(keep)
-	if err != nil {
-		return err
-	}
-	for _, digest := range unused {
-		if err := m.removeLayer(ctx, digest); err != nil {
-			m.cfg.Log.Warn("a layer could not be removed", zap.String("layer", digest), zap.Error(err))
-		}
-	}
-	return ctx.Err()
-}
-
-// removeLayer removes a layer that nobody uses.
-func (m *Manager) removeLayer(ctx context.Context, digest string) error {
-	if err := m.layers.Remove(ctx, digest); err != nil {
-		return err
-	}
+// forgetLayer removes the record of a layer that was removed.
+func (m *Manager) forgetLayer(ctx context.Context, digest string) {
 	if err := m.cfg.Store.Layers().Delete(ctx, digest); err != nil {
 		m.cfg.Log.Debug("a removed layer had no record", zap.String("layer", digest), zap.Error(err))
 	}
-	return nil
 }
 
 // layersInUse asks the records, and the manifests of folders without one: after a lost
@@ -161,7 +107,11 @@ func (m *Manager) layersInUse(ctx context.Context) (map[string]bool, error) {
 // refuses (EAGAIN) while another process seeds or deletes.
 func (m *Manager) Repair(ctx context.Context) (RepairReport, error) {
 	var r RepairReport
-	defer m.pool.halt()()
+	resume, err := m.pool.halt(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer resume()
 	release, ok, err := m.locks.sweep()
 	if err != nil {
 		return r, err
@@ -169,24 +119,112 @@ func (m *Manager) Repair(ctx context.Context) (RepairReport, error) {
 	if !ok {
 		return r, &fserr.Error{Code: fserr.EAGAIN, Detail: "contexts are being seeded or deleted", Hint: "retry when that has ended", RetryAfter: retryAfter}
 	}
-	defer release()
-	if r.Swept, err = m.sweep(ctx); err != nil {
-		return r, err
-	}
-	recs, err := m.byID(ctx)
+	swept, err := m.repair(ctx, &r)
+	release()
 	if err != nil {
 		return r, err
 	}
-	if err := m.recoverFolders(ctx, recs, &r); err != nil {
-		return r, err
+	swept.clear(ctx)
+	swept.mounts(ctx)
+	swept.checks(ctx)
+	for _, g := range swept.found {
+		if g.Kind == GarbageStaging && g.Err == nil {
+			r.Swept++
+		}
 	}
-	if err := m.dropRecords(ctx, recs, &r); err != nil {
-		return r, err
+	return r, ctx.Err()
+}
+
+// repair does what the work lock is needed for, and gathers what nothing refers to then.
+func (m *Manager) repair(ctx context.Context, r *RepairReport) (*collection, error) {
+	recs, err := m.byID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.recoverFolders(ctx, recs, r); err != nil {
+		return nil, err
+	}
+	if err := m.dropRecords(ctx, recs, r); err != nil {
+		return nil, err
 	}
 	if err := m.settleRecords(ctx); err != nil {
-		return r, err
+		return nil, err
 	}
-	return r, m.collect(ctx)
+	if err := m.acceptLost(ctx, r); err != nil {
+		return nil, err
+	}
+	return m.sweep(ctx), nil
+}
+
+// LostState is a context, or a snapshot of one, that came back from a backup without its extended attributes.
+type LostState struct {
+	// Name is the context's ID, with the snapshot's name if it is one.
+	Name string
+	// context is the folder at which it may be mounted, "" for a snapshot's.
+	context ID
+	dir     string
+	driver  driver.Mounter
+}
+
+// LostStates lists what drivers keep in l that is lost (driver.Mounter.Lost). It changes nothing.
+func LostStates(l Layout, mounters []driver.Mounter) []LostState {
+	var out []LostState
+	add := func(d driver.Mounter, name string, id ID, dir string) {
+		if d.Lost(dir) {
+			out = append(out, LostState{Name: name, context: id, dir: dir, driver: d})
+		}
+	}
+	for _, d := range mounters {
+		for _, id := range idsIn(l.DriverState(d.Name(), "")) {
+			add(d, string(id), id, l.DriverState(d.Name(), id))
+		}
+		for _, id := range idsIn(l.Snapshots) {
+			entries, _ := os.ReadDir(l.SnapshotsOf(id)) // what cannot be listed cannot be told
+			for _, e := range entries {
+				var r snapshotRecord
+				dir := l.Snapshot(id, e.Name())
+				data, err := os.ReadFile(filepath.Join(dir, snapshotFile))
+				if err == nil && json.Unmarshal(data, &r) == nil && r.Driver == d.Name() {
+					add(d, fmt.Sprintf("snapshot %s of %s", e.Name(), id), "", filepath.Join(dir, snapshotData))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// idsIn lists the entries of a directory that are named after contexts.
+func idsIn(dir string) []ID {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // nothing was made there
+	}
+	var ids []ID
+	for _, e := range entries {
+		if _, err := ParseID(e.Name()); err == nil && e.IsDir() {
+			ids = append(ids, ID(e.Name()))
+		}
+	}
+	return ids
+}
+
+// acceptLost makes what is lost usable as it is.
+func (m *Manager) acceptLost(ctx context.Context, r *RepairReport) error {
+	for _, s := range LostStates(m.layout, m.mounters()) {
+		mounted, err := s.driver.Mounts(m.layout.Dir)
+		if err != nil {
+			return err
+		}
+		if s.context != "" && slices.Contains(mounted, string(s.context)) {
+			r.Unknown = append(r.Unknown, s.Name+" lost its extended attributes, and is mounted: unmount it and repair again")
+			continue
+		}
+		if err := s.driver.Accept(ctx, s.dir); err != nil {
+			return contextError(s.context, "could not be repaired", err)
+		}
+		r.Accepted = append(r.Accepted, s.Name)
+	}
+	return nil
 }
 
 func (m *Manager) recoverFolders(ctx context.Context, recs map[ID]metadata.Context, r *RepairReport) error {
@@ -194,8 +232,6 @@ func (m *Manager) recoverFolders(ctx context.Context, recs map[ID]metadata.Conte
 	if err != nil {
 		return err
 	}
-	m.opening.Lock()
-	defer m.opening.Unlock()
 	for _, name := range names {
 		id := ID(name)
 		if _, ok := recs[id]; ok || strings.HasPrefix(name, ".") {
@@ -209,7 +245,7 @@ func (m *Manager) recoverFolders(ctx context.Context, recs map[ID]metadata.Conte
 			r.Ignored = append(r.Ignored, name)
 			continue
 		}
-		rec, err := m.recover(ctx, id)
+		rec, err := m.existing(ctx, id)
 		if err != nil {
 			r.Ignored = append(r.Ignored, name)
 			r.Unknown = append(r.Unknown, fmt.Sprintf("%s: %v", name, err))

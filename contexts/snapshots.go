@@ -260,8 +260,11 @@ func (m *Manager) restore(ctx context.Context, rec metadata.Context, name string
 
 // regenerated records a context's new generation. Its first panel may have become its owner while the copy was made.
 func (m *Manager) regenerated(ctx context.Context, id ID, generation uint64) (metadata.Context, error) {
-	m.opening.Lock()
-	defer m.opening.Unlock()
+	unlock, err := m.openingOf(ctx, id)
+	if err != nil {
+		return metadata.Context{}, err
+	}
+	defer unlock()
 	rec, err := m.find(ctx, id)
 	if err != nil {
 		return rec, err

@@ -67,9 +67,7 @@ func TestSnapshots(t *testing.T) {
 		if all, err := m.Snapshots(t.Context(), "ctx_a"); err != nil || len(all) != 0 {
 			t.Errorf("a new context has the snapshots %+v of an old one, %v", all, err)
 		}
-		if left := entriesOf(t, m.layout.Staging); len(left) != 1 {
-			t.Errorf("staging holds %v", left)
-		}
+		wantSwept(t, m)
 	})
 }
 
@@ -200,8 +198,6 @@ func (w *workspace) killDuringLife(id ID, phase string) {
 	must(t, err)
 	ensure(t, m, id)
 	sameTree(t, tree(t, w.folder(id)), kept)
-	if left := entriesOf(t, m.layout.Staging); len(left) != 1 {
-		t.Errorf("killed at %s staging holds %v", phase, left)
-	}
+	wantSwept(t, m)
 	must(t, m.Close())
 }

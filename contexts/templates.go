@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -292,50 +293,44 @@ func (m *Manager) UnusedTemplates(ctx context.Context) ([]template.Built, error)
 	if err != nil {
 		return nil, err
 	}
-	var out []template.Built
-	for _, b := range all {
-		needed, err := m.needsTemplate(ctx, b.Hash)
-		if err != nil {
-			return nil, err
-		}
-		if !needed {
-			out = append(out, b)
-		}
+	needed, err := m.neededTemplates(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	return slices.DeleteFunc(all, func(b template.Built) bool { return needed(b.Hash) }), nil
 }
 
-// RemoveTemplate removes the layer of a template, by its full hash, and says whether it did: it leaves alone
-// what a context needs, or what somebody is building. A share of the work lock must be held.
-func (m *Manager) RemoveTemplate(ctx context.Context, hash string) (removed bool, err error) {
-	removed, err = m.templates.builder.Remove(ctx, hash, func() (bool, error) { return m.needsTemplate(ctx, hash) })
-	if !removed {
-		return false, err
+// removeTemplate moves the layer of a template, by its full hash, to a free path, and reports whether it did: it leaves
+// a template that a context needs, or that is being built. The caller holds the work lock, or a share of it.
+func (m *Manager) removeTemplate(ctx context.Context, hash, to string) (removed bool, err error) {
+	removed, err = m.templates.builder.Remove(hash, to, func() (bool, error) {
+		needed, err := m.neededTemplates(ctx)
+		return err == nil && needed(hash), err
+	})
+	if removed {
+		m.forgetLayer(ctx, hash)
 	}
-	if e := m.cfg.Store.Layers().Delete(ctx, hash); e != nil {
-		m.cfg.Log.Debug("a removed layer had no record", zap.String("layer", hash), zap.Error(e))
-	}
-	return true, err
+	return removed, err
 }
 
-// needsTemplate reports whether a context was made of a template, or is being made: its record is there before
-// its layer is looked for.
-func (m *Manager) needsTemplate(ctx context.Context, hash string) (bool, error) {
+// neededTemplates returns a function that reports whether a context was made of the template of a hash, or is being made: its
+// record is there before its layer is looked for.
+func (m *Manager) neededTemplates(ctx context.Context) (needed func(hash string) bool, err error) {
 	keep, err := m.layersInUse(ctx)
-	if keep[hash] || err != nil {
-		return true, err
+	if err != nil {
+		return nil, err
 	}
 	recs, err := m.byID(ctx)
 	if err != nil {
-		return true, err
+		return nil, err
 	}
+	seeding := map[string]bool{}
 	for id, rec := range recs {
-		p, err := ParseID(string(id))
-		if err == nil && p.TemplateHash == hash[:templateDigits] && State(rec.State) == StateSeeding {
-			return true, nil
+		if p, err := ParseID(string(id)); err == nil && State(rec.State) == StateSeeding {
+			seeding[p.TemplateHash] = true
 		}
 	}
-	return false, nil
+	return func(hash string) bool { return keep[hash] || seeding[hash[:templateDigits]] }, nil
 }
 
 // ContextForPanel returns the ID of the context that a panel gets when nothing is said: that of the

@@ -156,7 +156,7 @@ func TestRemoveTemplate(t *testing.T) {
 	ensure(t, m, id)
 	remove := func(hash string, want bool) {
 		t.Helper()
-		got, err := m.RemoveTemplate(t.Context(), hash)
+		got, err := m.removeTemplate(t.Context(), hash, filepath.Join(m.layout.Staging, "trash-"+hash))
 		if err != nil || got != want {
 			t.Errorf("removed: %v, %v; want %v", got, err, want)
 		}
@@ -189,7 +189,7 @@ func TestRemoveTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove(hash, true)
-	_, err = m.RemoveTemplate(t.Context(), "x")
+	_, err = m.removeTemplate(t.Context(), "x", "")
 	wantCode(t, err, fserr.EINVAL)
 }
 
@@ -250,9 +250,7 @@ func (w *workspace) killTemplate(content, phase string) {
 	_, _ = templateID(t, m, "p")
 	ensure(t, m, id)
 	w.wantTemplate(m, id, hash, content)
-	if staged, err := os.ReadDir(m.layout.Staging); err != nil || len(staged) != 1 {
-		t.Errorf("%s: staging holds %v, %v", phase, staged, err)
-	}
+	wantSwept(t, m)
 	if unused, err := m.UnusedTemplates(context.Background()); err != nil || len(unused) != 0 {
 		t.Errorf("%s: unused are %v, %v", phase, unused, err)
 	}

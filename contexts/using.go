@@ -1,11 +1,13 @@
 package contexts
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -21,20 +23,22 @@ const usingLock = "using.lock"
 const usingSuffix = ".using"
 
 // using knows which contexts a killed process had open. Such a process may have left files of interrupted atomic writes, under
-// reserved names. Manager.opening guards it.
+// reserved names.
 type using struct {
 	// dir holds the marks.
 	dir string
-	// left are the contexts that nobody has looked at since.
-	left map[ID]bool
-	// mine are those that this process has marked.
-	mine map[ID]bool
 	// release gives up the share of the lock.
 	release func()
+
+	mu sync.Mutex
+	// left are the contexts that were not opened since.
+	left map[ID]bool
+	// mine are the contexts that this process has marked.
+	mine map[ID]bool
 }
 
-// openUsing takes a share of the lock, and reads the marks if nobody else has one.
-func openUsing(l locks) (*using, error) {
+// openUsing takes a share of the lock, and reads the marks if no other process has one.
+func openUsing(ctx context.Context, l locks) (*using, error) {
 	u := &using{dir: l.dir, left: map[ID]bool{}, mine: map[ID]bool{}}
 	f := l.file(usingLock)
 	alone, err := f.TryLock()
@@ -42,7 +46,7 @@ func openUsing(l locks) (*using, error) {
 		err = u.read()
 	}
 	if err == nil {
-		err = f.RLock()
+		_, err = f.TryRLockContext(ctx, lockPoll) // fails if ctx ends first
 	}
 	if err != nil {
 		_ = f.Close() // the first error counts
@@ -64,37 +68,65 @@ func (u *using) read() error {
 
 func (u *using) mark(id ID) string { return filepath.Join(u.dir, string(id)+usingSuffix) }
 
-// use marks a context that is being opened, after what a killed process left in it was removed. What cannot be removed only
-// takes space: nobody is shown it. Nor is a disk that is full or read-only in the way of who only reads. m.opening is held.
-func (m *Manager) use(id ID, root rootfs.Root) {
+// use marks a context that is being opened. First it removes what a killed process left in it, which only takes space: no
+// caller sees a reserved name. It fails only when ctx ends, so that a disk that is full or read-only keeps no reader out.
+// The context's opening lock is held.
+func (m *Manager) use(ctx context.Context, id ID, root rootfs.Root) error {
 	log := m.cfg.Log.With(zap.String("context", string(id)))
-	if m.using.left[id] {
-		n, err := rootfs.SweepReserved(m.ctx, root)
+	if m.using.isLeft(id) {
+		n, err := rootfs.SweepReserved(ctx, root)
 		if n > 0 || err != nil {
 			log.Info("what a crash left of atomic writes was removed", zap.Int("entries", n), zap.Error(err))
 		}
-		delete(m.using.left, id)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
-	if m.using.mine[id] {
-		return
+	if err := m.using.add(id); err != nil {
+		log.Warn("a context could not be marked as open: what a kill leaves in it will not be swept", zap.Error(err))
 	}
-	f, err := os.OpenFile(m.using.mark(id), os.O_WRONLY|os.O_CREATE, 0o600)
+	return nil
+}
+
+func (u *using) isLeft(id ID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.left[id]
+}
+
+// add marks a context. It makes the mark anew each time: another process may have removed it with an earlier context of this ID.
+func (u *using) add(id ID) error {
+	f, err := os.OpenFile(u.mark(id), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err == nil {
 		err = f.Close()
 	}
-	if err != nil {
-		log.Warn("a context could not be marked as open: what a kill leaves in it will not be swept", zap.Error(err))
-		return
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.left, id)
+	if err == nil {
+		u.mine[id] = true
 	}
-	m.using.mine[id] = true
+	return err
 }
 
-// unuse takes the marks away, once nothing is open any more. One that stays costs a walk through its context.
+// drop removes the mark of a context that is gone.
+func (u *using) drop(id ID) error {
+	u.mu.Lock()
+	delete(u.left, id)
+	delete(u.mine, id)
+	u.mu.Unlock()
+	err := os.Remove(u.mark(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// unuse removes this process's marks. Close calls it when nothing is open any more. A mark that stays costs a walk through
+// its context.
 func (m *Manager) unuse() {
-	m.opening.Lock()
-	defer m.opening.Unlock()
 	for id := range m.using.mine {
-		if err := os.Remove(m.using.mark(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := m.using.drop(id); err != nil {
 			m.cfg.Log.Warn("the mark of an open context could not be removed", zap.String("context", string(id)), zap.Error(err))
 		}
 	}

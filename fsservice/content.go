@@ -158,7 +158,7 @@ func (w *sink) take(ctx context.Context, body io.Reader) (total int64, err error
 			more, read = fill((*buf)[n:], body)
 			n += more
 		}
-		err := w.do(ctx, writes, func(a *contexts.Access) error {
+		err := w.step(ctx, func(a *contexts.Access) error {
 			if n == 0 {
 				return nil
 			}

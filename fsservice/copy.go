@@ -55,9 +55,11 @@ func (s *Service) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*
 // copyNew copies c.path to c.dest, which must not exist. Nobody writes the source as a whole meanwhile.
 func (s *Service) copyNew(c *call) (rootfs.CopyReport, error) {
 	if st, err := c.root.Stat(c.path); err == nil {
-		lock := s.inodes.of(st)
-		lock.RLock()
-		defer lock.RUnlock()
+		lock, err := s.locks.lock(c, c.id.Context, st, reads)
+		if err != nil {
+			return rootfs.CopyReport{}, err
+		}
+		defer lock.unlock()
 	}
 	return rootfs.CopyTree(c, c.root, c.path, c.root, c.dest, rootfs.CopyOptions{
 		ErrorOnExist: true, Dereference: true, NonRecursive: true, Admit: c.admit,
@@ -89,6 +91,9 @@ func (s *Service) copyOver(c *call) (int64, error) {
 	if err == nil {
 		err = isDirectory(st)
 	}
+	if err == nil { // holes are not kept; the rest was charged by copyNew
+		err = c.access.Charge(st.Size-allocated(st), 0)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -101,16 +106,20 @@ func (s *Service) copyOver(c *call) (int64, error) {
 }
 
 // copyContent makes dst's content and mode those of src; a file over itself is left alone.
-func (s *Service) copyContent(ctx context.Context, src rootfs.File, from rootfs.Stat, dst rootfs.File) (int64, error) {
+func (s *Service) copyContent(c *call, src rootfs.File, from rootfs.Stat, dst rootfs.File) (int64, error) {
 	to, err := dst.Stat()
 	if err != nil || to.Dev == from.Dev && to.Ino == from.Ino {
 		return from.Size, err
 	}
-	defer s.inodes.copying(from, to)()
+	unlock, err := s.locks.lockBoth(c, c.id.Context, from, to)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
 	var n int64
 	buf := make([]byte, writeStep)
 	for {
-		if err := fserrpb.FromContext(ctx); err != nil {
+		if err := fserrpb.FromContext(c); err != nil {
 			return n, written(err, n)
 		}
 		got, readErr := src.Read(buf)

@@ -10,16 +10,20 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 const (
 	// listStep is how many entries are listed between two looks at the caller's patience.
-	listStep = 1024
+	listStep = 256
 	// defaultBatch is buffer_size when it is 0.
 	defaultBatch = 256
-	// maxBatch bounds a message of Opendir, in bytes, but for its last entry.
-	maxBatch = 1 << 20
+	// maxBatch bounds a message of Opendir, in bytes, but for its last entry; leastBatch does where there is no memory for more.
+	maxBatch, leastBatch = 1 << 20, 16 << 10
+	// entrySize is what an entry of a message of Opendir may take on average, in bytes: a message is sent before it has as many
+	// as were asked for when they take more.
+	entrySize = 512
 )
 
 // listing is what a caller wants to know of a directory.
@@ -64,7 +68,9 @@ func (c *call) list(l listing, each func(listed) error) error {
 }
 
 func (c *call) listTree(base string, l listing, each func(listed) error) error {
-	return c.root.Walk(c, c.path, rootfs.WalkOptions{Stats: l.stats}, func(rel string, e rootfs.Entry, err error) error {
+	reserve, done := walkMemory(c)
+	defer done()
+	return c.root.Walk(c, c.path, rootfs.WalkOptions{Stats: l.stats, Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
 		full := under(base, rel)
 		if err != nil {
 			return at(err, "scandir", full)
@@ -79,33 +85,35 @@ func (c *call) listTree(base string, l listing, each func(listed) error) error {
 
 // Readdir implements FsService.
 func (s *Service) Readdir(ctx context.Context, req *ctxfsv1.ReaddirRequest) (*ctxfsv1.ReaddirResponse, error) {
-	return onPath(ctx, s, "scandir", reads, req, func(c *call) (*ctxfsv1.ReaddirResponse, error) {
-		l := entryList{listing: listing{req.GetRecursive(), req.GetWithFileTypes(), req.GetWithStats()}}
-		names := 0
-		err := c.list(l.listing, func(e listed) error {
-			l.add(e)
-			if names += len(e.Name) + len(e.dir); names > MaxReply {
-				return tooManyEntries(0)
+	return inBudget(ctx, "scandir", func() (*ctxfsv1.ReaddirResponse, error) {
+		return onPath(ctx, s, "scandir", reads, req, func(c *call) (*ctxfsv1.ReaddirResponse, error) {
+			l := entryList{listing: listing{req.GetRecursive(), req.GetWithFileTypes(), req.GetWithStats()}}
+			err := c.list(l.listing, func(e listed) error {
+				if l.add(e); len(l.encoded) > MaxReply {
+					return errTooManyEntries
+				}
+				return l.reserve(c)
+			})
+			if err != nil {
+				return nil, err
 			}
-			return nil
+			return l.response(), nil
 		})
-		if err != nil {
-			return nil, err
-		}
-		if size := len(l.encoded); size > MaxReply {
-			return nil, tooManyEntries(int64(size))
-		}
-		return l.response(), nil
 	})
 }
 
-// tooManyEntries refuses a Readdir; size 0 means that nobody counted to the end.
-func tooManyEntries(size int64) error {
-	if size > 0 {
-		return tooBig(size, "Opendir")
+// reserve counts what the list has grown to. Where there is no room for that, the reply waits for as much as it may ever need.
+func (l *entryList) reserve(ctx context.Context) error {
+	n := int64(cap(l.encoded))
+	if n == l.reserved || budget.Of(ctx).Try(n) {
+		l.reserved = n
+		return nil
 	}
-	return &fserr.Error{Code: fserr.EFBIG, Detail: "reply of more than 3.5 MiB", Hint: "use FsService/Opendir"}
+	return reserve(ctx, max(n, 2*MaxReply))
 }
+
+// errTooManyEntries refuses a Readdir. The entries were not counted to the end.
+var errTooManyEntries = &fserr.Error{Code: fserr.EFBIG, Detail: "reply of more than 3.5 MiB", Hint: "use FsService/Opendir"}
 
 // Opendir implements FsService.
 func (s *Service) Opendir(req *ctxfsv1.OpendirRequest, stream grpc.ServerStreamingServer[ctxfsv1.OpendirResponse]) error {
@@ -118,9 +126,16 @@ func (s *Service) Opendir(req *ctxfsv1.OpendirRequest, stream grpc.ServerStreami
 		if size == 0 {
 			limit = defaultBatch
 		}
+		most := min(maxBatch, limit*entrySize)
+		held := budget.Of(stream.Context()).More()
+		defer held.Release()
+		// One message is being filled, one waits and one is being sent. A listing never waits for memory, as ReadStream.
+		if !held.Try(3 * int64(most)) {
+			most = leastBatch
+		}
 		l := entryList{listing: listing{req.GetRecursive(), true, req.GetWithStats()}}
 		err := c.list(l.listing, func(e listed) error {
-			if l.add(e); l.count < limit && len(l.encoded) < maxBatch {
+			if l.add(e); l.count < limit && len(l.encoded) < most {
 				return nil
 			}
 			return send(l.batch())

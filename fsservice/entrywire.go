@@ -27,6 +27,8 @@ type entryList struct {
 	listing
 	encoded []byte
 	count   int
+	// reserved is what of the list's memory is reserved, in bytes.
+	reserved int64
 	// stat and entry are scratch space: a message's length comes before it.
 	stat, entry []byte
 }

@@ -1,9 +1,12 @@
 package fsservice_test
 
 import (
+	"context"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -145,4 +148,26 @@ func newStagedWorld(t *testing.T) (*world, *staged) {
 	}
 	w.gate.roots["ctx_a"] = s
 	return w, s
+}
+
+// TestWriterWaitsForNoOtherFile stops a write in its middle. Another panel, and the same one, write 1,000 other files meanwhile.
+func TestWriterWaitsForNoOtherFile(t *testing.T) {
+	w, s := newStagedWorld(t)
+	first := async(w, func(w *world) error { return w.writeWhole(w.as("a"), 1) })
+	<-s.half
+	for _, who := range []string{"a", "b"} {
+		ctx, cancel := context.WithTimeout(w.as(who), 10*time.Second)
+		for n := range 1000 {
+			req := &ctxfsv1.WriteFileRequest{Path: fmt.Sprint("/", n), Content: &ctxfsv1.WriteFileRequest_Data{Data: []byte("x")}}
+			_, created := w.client.WriteFile(ctx, req)
+			if _, err := w.client.WriteFile(ctx, req); err != nil || created != nil {
+				t.Errorf("%s/%d: %v, %v", who, n, created, err)
+				break
+			}
+		}
+		cancel()
+	}
+	s.resumed.Store(true)
+	close(s.resume)
+	w.must(<-first)
 }

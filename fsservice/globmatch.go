@@ -29,10 +29,17 @@ type globPattern struct {
 // names, a pattern without a slash is matched with an entry's name, as in gitignore.
 func newGlobSet(base string, patterns []string, names bool) (*globSet, error) {
 	set := &globSet{base: base}
+	size := 0
 	for _, text := range patterns {
 		p, err := parseGlob(text)
 		if err != nil {
 			return nil, err
+		}
+		if size += len(p.text) * alternatives(p.text); size > maxGlobSet {
+			return nil, &fserr.Error{
+				Code: fserr.EINVAL, Detail: fmt.Sprintf("the patterns have more than %d bytes, each counted as often as its braces stand for patterns", maxGlobSet),
+				Hint: "send fewer patterns, or use * and ** instead of braces",
+			}
 		}
 		p.nameOnly = names && len(p.parts) == 1 && !p.absolute
 		set.patterns = append(set.patterns, p)
@@ -47,6 +54,9 @@ const (
 	// those are: to match tries them one by one, and nobody can cancel that.
 	maxAlternatives = 1000
 	maxNesting      = 16
+	// maxGlobSet bounds the bytes of all patterns of a list, each counted as often as it has alternatives. To match one path of 4 KiB
+	// with so much takes up to 250 ms, and a search ends with its caller between two paths.
+	maxGlobSet = 256 << 10
 )
 
 func parseGlob(text string) (globPattern, error) {

@@ -2,6 +2,7 @@ package fsservice
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,4 +67,21 @@ func TestGlobNeverPrunesAMatch(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestListOfPatternsIsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		patterns []string
+		want     fserr.Code
+	}{
+		"1,000 names":            {slices.Repeat([]string{"node_modules"}, 1000), 0},
+		"a hundred words":        {[]string{"{" + strings.Repeat("word,", 100) + "end}"}, 0},
+		"30,000 patterns":        {slices.Repeat([]string{"node_modules"}, 30_000), fserr.EINVAL},
+		"long with many braces":  {[]string{strings.Repeat("{a,b}", 9) + strings.Repeat("*a", 500)}, fserr.EINVAL},
+		"many with a few braces": {slices.Repeat([]string{"**/*{a,b}{c,d}{e,f}"}, 2000), fserr.EINVAL},
+	} {
+		if _, err := newGlobSet("/", c.patterns, true); fserr.CodeOf(err) != c.want {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
 }

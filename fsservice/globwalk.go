@@ -26,7 +26,9 @@ type globResult struct {
 // no pattern can reach into are not entered.
 func (q *globQuery) run(ctx context.Context, root rootfs.Root, found func(rel string, e rootfs.Entry) error) (globResult, error) {
 	var res globResult
-	err := root.Walk(ctx, q.base, rootfs.WalkOptions{}, func(rel string, e rootfs.Entry, err error) error {
+	reserve, done := walkMemory(ctx)
+	defer done()
+	err := root.Walk(ctx, q.base, rootfs.WalkOptions{Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
 		if err != nil {
 			res.unreadable++
 			return nil

@@ -59,15 +59,11 @@ func newLineMatcher(req *ctxfsv1.GrepRequest) (m lineMatcher, err error) {
 			return m, invalid("%s is %d; give 0 to %d", field, n, maxGrepContext)
 		}
 	}
-	m.piece = grepPiece
 	if m.maxCount < 0 {
 		return m, invalid("max_count is %d; give 0 or more", m.maxCount)
 	}
-	if m.expr, err = compileGrep(req.GetPattern(), req.GetFixedStrings(), req.GetIgnoreCase()); err != nil {
-		return m, err
-	}
-	m.literal = requiredLiteral(m.expr.String())
-	return m, nil
+	m.grepExpr, err = compileGrep(req.GetPattern(), req.GetFixedStrings(), req.GetIgnoreCase())
+	return m, err
 }
 
 func (q *grepQuery) serve(c *call, send func(*ctxfsv1.GrepResponse) error) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -90,5 +91,49 @@ func TestGrepKeepsTheOrderOfTheWalk(t *testing.T) {
 		if !slices.Equal(found, want[:most]) || !sum.GetTruncated() || sum.GetMatches() != int64(most) {
 			t.Errorf("at most %d: %q, %v", most, found, sum)
 		}
+	}
+}
+
+// TestGrepBoundsTheLinesThatItHolds searches files whose lines, with the places where they match, would take gigabytes.
+func TestGrepBoundsTheLinesThatItHolds(t *testing.T) {
+	w := newWorld(t)
+	text := strings.Repeat(strings.Repeat("a", 4000)+"\n", 2000)
+	for i := range 3 {
+		w.put(fmt.Sprint("few/", i), strings.Repeat(strings.Repeat("a", 4000)+"\n", 100))
+	}
+	w.put("many", text)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	found, sum := w.grep(&ctxfsv1.GrepRequest{Path: "/many", Pattern: "a"})
+	runtime.ReadMemStats(&after)
+	if n := len(found); !sum.GetTruncated() || n < 100 || n > 500 || sum.GetMatches() != int64(n) {
+		t.Errorf("%d lines, %v", n, sum)
+	}
+	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 200 {
+		t.Errorf("it allocated %d MiB", n)
+	}
+	if found, sum := w.grep(&ctxfsv1.GrepRequest{Path: "/few", Pattern: "a"}); len(found) != 300 || sum.GetTruncated() || sum.GetFilesMatched() != 3 {
+		t.Errorf("%d lines, %v", len(found), sum)
+	}
+}
+
+func TestGrepSearchesFilesOfALargeBatchInTheirTurn(t *testing.T) {
+	w := newWorld(t)
+	for i := range 16 {
+		w.put(fmt.Sprintf("d/%02d", i), strings.Repeat(strings.Repeat("a", 200)+"\n", 60))
+	}
+	found, sum := w.grep(&ctxfsv1.GrepRequest{Path: "/d", Pattern: "a"})
+	if len(found) != 960 || sum.GetTruncated() || sum.GetMatches() != 960 || sum.GetFilesMatched() != 16 || sum.GetUnreadable() != 0 {
+		t.Errorf("%d lines, %v", len(found), sum)
+	}
+	order := w.listed()
+	var got []string
+	for _, line := range found {
+		if name, _, _ := strings.Cut(line, ":"); len(got) == 0 || got[len(got)-1] != name {
+			got = append(got, name)
+		}
+	}
+	if !slices.Equal(got, order) {
+		t.Errorf("the order is %v, want %v", got, order)
 	}
 }

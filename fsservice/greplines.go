@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -12,42 +11,49 @@ import (
 )
 
 const (
-	// maxGrepLine bounds the text of one line in a reply, in bytes.
-	maxGrepLine = 4 << 10
+	// maxGrepLine bounds the text of one line in a reply, in bytes, and maxGrepSpans the places where it matches.
+	maxGrepLine, maxGrepSpans = 4 << 10, 256
+	// maxGrepFile bounds the lines of one file, and grepBatchSize those of a batch before which its further files wait for their turn,
+	// in bytes; one match with its context may be more. So a Grep holds at most 8 MiB for each of the grepAhead+2 batches
+	// that are under way.
+	maxGrepFile, grepBatchSize = 4 << 20, 4 << 20
+	// grepLineSize and grepSpanSize are about what a GrepLine and a GrepSpan take besides their text, in bytes.
+	grepLineSize, grepSpanSize = 160, 64
 	// binaryProbe is how much of a file is searched for a NUL byte, as git and grep do.
 	binaryProbe = 8 << 10
-	// grepPiece is lineMatcher.piece: an expression may take a second for that much.
-	grepPiece = 64 << 10
 	// maxGrepContext bounds before_context and after_context.
 	maxGrepContext = 100
+	// grepPiece is the most text that is searched between two looks at the caller's context, in bytes.
+	grepPiece = 64 << 10
+	// grepSteps bounds the same in steps: an expression of n instructions takes up to n for a byte. A step takes up to
+	// 25 ns, so that a search ends within 100 ms of processor time after its caller.
+	grepSteps = 4 << 20
 )
 
 // lineMatcher finds the lines of a text that match, with lines around them.
 type lineMatcher struct {
-	// expr is compiled with (?m), so that it can search many lines at once.
-	expr *regexp.Regexp
-	// literal is in every line that matches; empty when none is known. To look for it first is much quicker.
-	literal       []byte
+	*grepExpr
 	before, after int
 	// maxCount bounds the matching lines of one text; 0 does not.
 	maxCount int
-	// piece is about how much is searched before a look at whether somebody still wants to know, in bytes. A line that is
-	// longer is searched by itself.
-	piece int
 }
 
-// find returns the matching and surrounding lines of text, in order, and how many matched. It ends early when ctx does.
-func (m *lineMatcher) find(ctx context.Context, text []byte) (lines []*ctxfsv1.GrepLine, matches int64) {
+// find returns the matching and surrounding lines of text, in order, how many matched, and about how much memory they take. It ends early when ctx does, and with
+// cut when the lines take maxGrepFile.
+func (m *lineMatcher) find(ctx context.Context, text []byte) (lines []*ctxfsv1.GrepLine, matches int64, size int, cut bool) {
 	s := lineScan{ctx: ctx, text: text, m: m}
 	for pos := 0; pos < len(text) && (m.maxCount == 0 || s.matches < int64(m.maxCount)) && ctx.Err() == nil; {
 		at := m.next(ctx, text, pos)
 		if at < 0 {
 			break
 		}
+		if s.size >= maxGrepFile {
+			return s.lines, s.matches, s.size, true
+		}
 		pos = s.take(at)
 	}
 	s.trail(len(text), m.after)
-	return s.lines, s.matches
+	return s.lines, s.matches, s.size, false
 }
 
 // next returns an offset, pos or behind it, in the next line that may match; -1 when there is none or ctx has ended.
@@ -89,32 +95,62 @@ func (m *lineMatcher) nextIn(text []byte, pos int) int {
 
 // spans returns where a line matches, as far as that is reported; nil when it does not, or when ctx ended before that was known.
 func (m *lineMatcher) spans(ctx context.Context, line []byte) [][]int {
-	if len(line) <= m.piece {
-		return m.expr.FindAllIndex(line, -1)
+	if len(line) <= m.short {
+		return m.expr.FindAllIndex(line, maxGrepSpans)
 	}
-	first := m.expr.FindReaderIndex(&untilDone{ctx: ctx, from: bytes.NewReader(line)})
-	if first == nil || ctx.Err() != nil {
-		return nil
-	}
-	spans := [][]int{first}
-	for _, span := range m.expr.FindAllIndex(line[:m.piece], -1) {
-		if span[0] >= first[1] && span[0] > first[0] {
+	var spans [][]int
+	// What follows finds what FindAllIndex does, and can end within the line.
+	for pos, last := 0, -1; pos <= min(len(line), maxGrepLine) && len(spans) < maxGrepSpans && ctx.Err() == nil; {
+		span := m.from(ctx, line, pos)
+		if span == nil {
+			break
+		}
+		if span[1] > pos {
+			pos = span[1]
+		} else if _, size := utf8.DecodeRune(line[pos:]); size > 0 {
+			pos += size
+		} else {
+			pos++ // behind the end
+		}
+		if span[0] < span[1] || span[0] != last { // an empty match behind another is none
 			spans = append(spans, span)
 		}
+		last = span[1]
+	}
+	if ctx.Err() != nil {
+		return nil
 	}
 	return spans
 }
 
-// untilDone reads until ctx ends.
+// from returns the first match in a line at or behind pos, nil when there is none or ctx has ended.
+func (m *lineMatcher) from(ctx context.Context, line []byte, pos int) []int {
+	if pos == 0 {
+		return m.expr.FindReaderIndex(m.reader(ctx, line))
+	}
+	_, size := utf8.DecodeLastRune(line[:pos])
+	at := pos - size // "^" and "\b" depend on the character before
+	span := m.further().FindReaderSubmatchIndex(m.reader(ctx, line[at:]))
+	if span == nil {
+		return nil
+	}
+	return []int{at + span[2], at + span[3]}
+}
+
+func (m *lineMatcher) reader(ctx context.Context, line []byte) io.RuneReader {
+	return &untilDone{ctx: ctx, from: bytes.NewReader(line), every: m.piece}
+}
+
+// untilDone reads until ctx ends, at which it looks after so many characters.
 type untilDone struct {
-	ctx  context.Context //nolint:containedctx // regexp knows none
-	from io.RuneReader
-	n    int
+	ctx      context.Context //nolint:containedctx // regexp knows none
+	from     io.RuneReader
+	n, every int
 }
 
 // ReadRune implements io.RuneReader.
 func (u *untilDone) ReadRune() (rune, int, error) {
-	if u.n++; u.n%4096 == 0 && u.ctx.Err() != nil {
+	if u.n++; u.n%u.every == 0 && u.ctx.Err() != nil {
 		return 0, 0, u.ctx.Err()
 	}
 	return u.from.ReadRune()
@@ -127,6 +163,8 @@ type lineScan struct {
 	m       *lineMatcher
 	lines   []*ctxfsv1.GrepLine
 	matches int64
+	// size is about how much memory the lines take, in bytes.
+	size int
 	// number is the 1-based number of the line that starts at counted.
 	number, counted int
 	// shown is where the first line starts that has not been reported.
@@ -181,7 +219,9 @@ func (s *lineScan) trail(limit, n int) {
 func (s *lineScan) report(start, end int, spans [][]int) {
 	s.number += bytes.Count(s.text[s.counted:start], []byte{'\n'})
 	s.counted, s.shown = start, end
-	s.lines = append(s.lines, newGrepLine(s.number+1, trimEOL(s.text[start:end]), spans))
+	line := newGrepLine(s.number+1, trimEOL(s.text[start:end]), spans)
+	s.lines = append(s.lines, line)
+	s.size += grepLineSize + len(line.GetText()) + len(line.GetRawText()) + len(line.GetSpans())*grepSpanSize
 }
 
 func lineEnd(text []byte, at int) int {

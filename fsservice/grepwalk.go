@@ -3,10 +3,7 @@ package fsservice
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"regexp"
-	"regexp/syntax"
 	"runtime/debug"
 	"sync"
 
@@ -55,51 +52,16 @@ func newGrepThreads() *background.Pool {
 	return background.New(minGrepThreads, maxGrepThreads)
 }
 
-// compileGrep compiles an RE2 expression for searching many lines at once.
-func compileGrep(pattern string, fixed, ignoreCase bool) (expr *regexp.Regexp, err error) {
-	if pattern == "" {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "pattern is empty", Hint: "give an RE2 expression"}
-	}
-	if fixed {
-		pattern = regexp.QuoteMeta(pattern)
-	}
-	flags := "(?m)"
-	if ignoreCase {
-		flags = "(?mi)"
-	}
-	tree, err := syntax.Parse(flags+"(?:"+pattern+")", syntax.Perl)
-	if err == nil {
-		eachLine(tree)
-		expr, err = regexp.Compile(tree.String())
-	}
-	if err != nil {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Err: err,
-			Detail: fmt.Sprintf("bad expression: %v", err), Hint: "the syntax is RE2's; fixed_strings searches for plain text"}
-	}
-	return expr, nil
-}
-
-// eachLine has "\A" and "\z" mean a line's beginning and end, whatever else is searched together with it.
-func eachLine(tree *syntax.Regexp) {
-	switch tree.Op {
-	case syntax.OpBeginText:
-		tree.Op = syntax.OpBeginLine
-	case syntax.OpEndText:
-		tree.Op = syntax.OpEndLine
-	}
-	for _, sub := range tree.Sub {
-		eachLine(sub)
-	}
-}
-
 // grepFile is what became of one file.
 type grepFile struct {
 	rel     string
 	lines   []*ctxfsv1.GrepLine
 	matches int64
-	binary  bool
-	large   bool
-	err     error
+	// cut says that the file has more lines than were kept.
+	binary, large, cut bool
+	// later says that the file has not been searched yet: the lines of those before it take much memory.
+	later bool
+	err   error
 }
 
 // run searches the files below base and calls found for each that matches, in
@@ -115,7 +77,7 @@ func (q *grepQuery) run(ctx context.Context, root rootfs.Root, found func(rel st
 		defer close(queue)
 		return q.walk(ctx, root, queue, &unreadable)
 	})
-	group.Go(func() error { return q.collect(ctx, queue, sum, found) })
+	group.Go(func() error { return q.collect(ctx, root, queue, sum, found) })
 	err := group.Wait()
 	sum.Unreadable += unreadable
 	return sum, enough(err)
@@ -167,7 +129,9 @@ func (q *grepQuery) walk(ctx context.Context, root rootfs.Root, queue chan<- *gr
 	s := grepSearch{q: q, ctx: ctx, root: root, queue: queue, size: 1}
 	defer q.threads.Join()()
 	defer s.started.Wait()
-	err := root.Walk(ctx, q.base, rootfs.WalkOptions{}, func(rel string, e rootfs.Entry, err error) error {
+	reserve, done := walkMemory(ctx)
+	defer done()
+	err := root.Walk(ctx, q.base, rootfs.WalkOptions{Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
 		switch {
 		case err != nil:
 			*unreadable++
@@ -220,43 +184,61 @@ func (s *grepSearch) start() error {
 // searchAll searches files until ctx ends.
 func (q *grepQuery) searchAll(ctx context.Context, root rootfs.Root, b *grepFiles) {
 	defer close(b.done)
+	size := 0
 	for i := range b.files {
 		f := &b.files[i]
 		if f.err = ctx.Err(); f.err != nil {
 			break
 		}
-		q.searchOne(ctx, root, f)
+		if f.later = size >= grepBatchSize; !f.later {
+			size += q.searchOne(ctx, root, f)
+		}
 	}
 }
 
-// searchOne is search of a file of the walk. On a thread of nobody's call, a panic would end the server.
-func (q *grepQuery) searchOne(ctx context.Context, root rootfs.Root, f *grepFile) {
+// searchOne searches a file of the walk and returns about how much memory its lines take. On a background thread a panic would end
+// the server.
+func (q *grepQuery) searchOne(ctx context.Context, root rootfs.Root, f *grepFile) (size int) {
 	defer func() {
 		if p := recover(); p != nil {
 			q.log.Error("the search of a file panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
 			f.err = &fserr.Error{Code: fserr.EIO, Detail: "internal error", Hint: "the server's log has the cause"}
 		}
 	}()
-	q.search(ctx, root, under(q.base, f.rel), f)
+	return q.search(ctx, root, under(q.base, f.rel), f)
+}
+
+// searchLater searches a file whose turn has come. Only its caller waits.
+func (q *grepQuery) searchLater(ctx context.Context, root rootfs.Root, f *grepFile) error {
+	f.later = false
+	one := newGrepFiles([]grepFile{*f})
+	defer q.threads.Join()()
+	if err := q.threads.Do(ctx, func() { q.searchAll(ctx, root, one) }); err != nil {
+		return err
+	}
+	<-one.done // which ends with ctx
+	*f = one.files[0]
+	return nil
 }
 
 func (q *grepQuery) wants(rel string) bool {
 	return len(q.include.patterns) == 0 || q.include.match(rel)
 }
 
-// search reads one file whole, which grepMemory bounds, and looks for lines.
-func (q *grepQuery) search(ctx context.Context, root rootfs.Root, name string, f *grepFile) {
+// search reads one file whole, which grepMemory bounds, and looks for lines. It returns about how much memory those
+// take, in bytes.
+func (q *grepQuery) search(ctx context.Context, root rootfs.Root, name string, f *grepFile) (size int) {
 	file, st, err := root.OpenNoFollow(name, rootfs.O_RDONLY)
 	if err != nil {
 		f.err = err
-		return
+		return 0
 	}
 	defer file.Close()
 	if f.large = st.Size > q.maxSize; f.large {
-		return
+		return 0
 	}
 	if f.err = q.memory.Acquire(ctx, st.Size); f.err != nil {
-		return
+		return 0
 	}
 	defer q.memory.Release(st.Size)
 	buf := q.buffers.Get(int(st.Size)) // it may hold another file's text: only what is read is looked at
@@ -265,16 +247,17 @@ func (q *grepQuery) search(ctx context.Context, root rootfs.Root, name string, f
 	n, err := io.ReadFull(file, text)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		f.err = err
-		return
+		return 0
 	}
 	if f.binary = isBinary(text[:n]); !f.binary {
-		f.lines, f.matches = q.lines.find(ctx, text[:n])
+		f.lines, f.matches, size, f.cut = q.lines.find(ctx, text[:n])
 		f.err = ctx.Err()
 	}
+	return size
 }
 
 // collect reports the files' results in order and adds them up.
-func (q *grepQuery) collect(ctx context.Context, queue <-chan *grepFiles, sum *ctxfsv1.GrepSummary, found func(string, []*ctxfsv1.GrepLine) error) error {
+func (q *grepQuery) collect(ctx context.Context, root rootfs.Root, queue <-chan *grepFiles, sum *ctxfsv1.GrepSummary, found func(string, []*ctxfsv1.GrepLine) error) error {
 	for b := range queue {
 		select {
 		case <-b.done:
@@ -282,9 +265,16 @@ func (q *grepQuery) collect(ctx context.Context, queue <-chan *grepFiles, sum *c
 			return ctx.Err()
 		}
 		for i := range b.files {
-			if err := q.tell(&b.files[i], sum, found); err != nil {
+			f := &b.files[i]
+			if f.later {
+				if err := q.searchLater(ctx, root, f); err != nil {
+					return err
+				}
+			}
+			if err := q.tell(f, sum, found); err != nil {
 				return err
 			}
+			f.lines = nil // they were sent
 		}
 	}
 	return nil
@@ -326,6 +316,7 @@ func (q *grepQuery) add(sum *ctxfsv1.GrepSummary, f *grepFile) []*ctxfsv1.GrepLi
 	}
 	sum.FilesMatched++
 	room := q.max - sum.Matches
+	sum.Truncated = f.cut
 	sum.Matches += min(f.matches, room)
 	if f.matches <= room {
 		return f.lines

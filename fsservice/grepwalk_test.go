@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"regexp"
 	"testing"
 
 	"go.uber.org/zap"
@@ -45,9 +44,12 @@ func TestSearchSeesOnlyWhatTheFileHolds(t *testing.T) {
 	defer func() { _ = root.Close() }()
 	pool := &usedBuffers{}
 	for expr, want := range map[string]int64{"needle": 0, "lines$": 1, ".": 2} {
+		compiled, err := compileGrep(expr, false, false)
+		if err != nil {
+			t.Fatal(err)
+		}
 		q := grepQuery{
-			memory: semaphore.NewWeighted(grepMemory), buffers: pool, maxSize: grepMemory,
-			lines: lineMatcher{piece: grepPiece, expr: regexp.MustCompile("(?m)" + expr), literal: requiredLiteral(expr)},
+			memory: semaphore.NewWeighted(grepMemory), buffers: pool, maxSize: grepMemory, lines: lineMatcher{grepExpr: compiled},
 		}
 		for _, r := range []rootfs.Root{root, shrinking{root}} {
 			var f grepFile

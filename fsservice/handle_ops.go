@@ -19,18 +19,12 @@ import (
 // Open implements FsService.
 func (s *Service) Open(ctx context.Context, req *ctxfsv1.OpenRequest) (*ctxfsv1.OpenResponse, error) {
 	flags, mode, err := openForm(req)
-	w := reads
-	if err == nil && flags.changes() {
-		w = writes
-	}
-	return onPath(ctx, s, "open", w, req, func(c *call) (*ctxfsv1.OpenResponse, error) {
+	return onPath(ctx, s, "open", useOf(req), req, func(c *call) (*ctxfsv1.OpenResponse, error) {
 		if err != nil {
 			return nil, err
 		}
-		if flags.Flags&rootfs.O_CREAT != 0 {
-			if err := c.access.Charge(0, 1); err != nil {
-				return nil, err
-			}
+		if err := c.chargeCreate(flags); err != nil {
+			return nil, err
 		}
 		instance, err := s.openInstance(c.id, req.GetClientInstance())
 		if err != nil {
@@ -47,6 +41,14 @@ func (s *Service) Open(ctx context.Context, req *ctxfsv1.OpenRequest) (*ctxfsv1.
 		}
 		return &ctxfsv1.OpenResponse{Fd: fd}, err
 	})
+}
+
+// chargeCreate charges the context for the file that an open with flags may create.
+func (c *call) chargeCreate(flags openFlags) error {
+	if flags.Flags&rootfs.O_CREAT == 0 {
+		return nil
+	}
+	return c.access.Charge(0, 1)
 }
 
 // open opens the call's path; atomic makes what stands there be replaced at Close.
@@ -99,12 +101,6 @@ func openForm(req *ctxfsv1.OpenRequest) (flags openFlags, mode uint32, err error
 	return flags, mode, errors.Join(err, modeErr)
 }
 
-// Changes reports whether an Open may change files, as one for reading alone cannot.
-func Changes(req *ctxfsv1.OpenRequest) bool {
-	flags, _, err := openForm(req)
-	return err != nil || flags.changes()
-}
-
 // Close implements FsService. Without commit and flush it needs no gate: a handle of a context that is gone can be closed.
 func (s *Service) Close(ctx context.Context, req *ctxfsv1.CloseRequest) (*ctxfsv1.CloseResponse, error) {
 	if req.GetCommit() {
@@ -136,6 +132,10 @@ func (s *Service) commit(h *handles.Handle, flush bool) error {
 
 // ListHandles implements FsService.
 func (s *Service) ListHandles(ctx context.Context, req *ctxfsv1.ListHandlesRequest) (*ctxfsv1.ListHandlesResponse, error) {
+	return inBudget(ctx, "listHandles", func() (*ctxfsv1.ListHandlesResponse, error) { return s.listHandles(ctx, req) })
+}
+
+func (s *Service) listHandles(ctx context.Context, req *ctxfsv1.ListHandlesRequest) (*ctxfsv1.ListHandlesResponse, error) {
 	id := panels.IdentityFrom(ctx)
 	owner := id.Owner
 	switch {
@@ -150,12 +150,13 @@ func (s *Service) ListHandles(ctx context.Context, req *ctxfsv1.ListHandlesReque
 			resp.Handles = append(resp.Handles, wireHandle(h))
 		}
 	}
-	if n := proto.Size(resp); n > MaxReply {
+	n := proto.Size(resp)
+	if n > MaxReply {
 		return nil, fail(&fserr.Error{
 			Code: fserr.EFBIG, Detail: fmt.Sprintf("reply of %.1f MiB exceeds 3.5 MiB", float64(n)/(1<<20)), Hint: "name a context_id, or close some handles",
 		}, "listHandles", "", "")
 	}
-	return resp, nil
+	return resp, fail(reserve(ctx, int64(n)), "listHandles", "", "")
 }
 
 func wireHandle(h *handles.Handle) *ctxfsv1.Handle {
@@ -183,8 +184,8 @@ func position(p *int64) (off int64, own bool, err error) {
 	return *p, false, nil
 }
 
-// read fills up to n bytes from position.
-func (c *handleCall) read(p *int64, n int64) ([]byte, error) {
+// read fills up to n bytes from position. What it reads, and its text in enc, is reserved.
+func (c *handleCall) read(p *int64, n int64, enc encoding) ([]byte, error) {
 	off, own, err := position(p)
 	if err != nil {
 		return nil, err
@@ -197,6 +198,9 @@ func (c *handleCall) read(p *int64, n int64) ([]byte, error) {
 		}
 	}
 	if n, err = c.within(off, n); err != nil {
+		return nil, err
+	}
+	if err := reserve(c, enc.memory(n)); err != nil {
 		return nil, err
 	}
 	buf := make([]byte, n)

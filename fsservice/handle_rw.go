@@ -3,6 +3,7 @@ package fsservice
 import (
 	"context"
 
+	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -15,23 +16,25 @@ const (
 
 // Read implements FsService.
 func (s *Service) Read(ctx context.Context, req *ctxfsv1.ReadRequest) (*ctxfsv1.ReadResponse, error) {
-	return onHandle(ctx, s, "read", reads, req, func(c *handleCall) (*ctxfsv1.ReadResponse, error) {
-		n := int64(defaultRead)
-		if req.Length != nil {
-			n = req.GetLength()
-		}
-		enc, err := encodingOf(req.GetEncoding())
-		if err == nil {
-			err = wantReadLength(n)
-		}
-		if err != nil {
-			return nil, err
-		}
-		data, err := c.read(req.Position, n)
-		if err != nil {
-			return nil, err
-		}
-		return wireRead(data, enc)
+	return inBudget(ctx, "read", func() (*ctxfsv1.ReadResponse, error) {
+		return onHandle(ctx, s, "read", reads, req, func(c *handleCall) (*ctxfsv1.ReadResponse, error) {
+			n := int64(defaultRead)
+			if req.Length != nil {
+				n = req.GetLength()
+			}
+			enc, err := encodingOf(req.GetEncoding())
+			if err == nil {
+				err = wantReadLength(n)
+			}
+			if err != nil {
+				return nil, err
+			}
+			data, err := c.read(req.Position, n, enc)
+			if err != nil {
+				return nil, err
+			}
+			return wireRead(c, data, enc)
+		})
 	})
 }
 
@@ -42,7 +45,7 @@ func wantReadLength(n int64) error {
 	return wantLength(n)
 }
 
-func wireRead(data []byte, enc encoding) (*ctxfsv1.ReadResponse, error) {
+func wireRead(ctx context.Context, data []byte, enc encoding) (*ctxfsv1.ReadResponse, error) {
 	resp := &ctxfsv1.ReadResponse{BytesRead: int64(len(data))}
 	if enc == "" {
 		resp.Content = &ctxfsv1.ReadResponse_Data{Data: data}
@@ -52,22 +55,25 @@ func wireRead(data []byte, enc encoding) (*ctxfsv1.ReadResponse, error) {
 	if len(text) > MaxReply {
 		return nil, tooBig(int64(len(text)), "ReadStream")
 	}
+	budget.Of(ctx).Keep(int64(len(text)))
 	resp.Lossy, resp.Content = lossy, &ctxfsv1.ReadResponse_Text{Text: text}
 	return resp, nil
 }
 
 // Readv implements FsService.
 func (s *Service) Readv(ctx context.Context, req *ctxfsv1.ReadvRequest) (*ctxfsv1.ReadvResponse, error) {
-	return onHandle(ctx, s, "read", reads, req, func(c *handleCall) (*ctxfsv1.ReadvResponse, error) {
-		n, err := sum(req.GetLengths())
-		if err != nil {
-			return nil, err
-		}
-		data, err := c.read(req.Position, n)
-		if err != nil {
-			return nil, err
-		}
-		return &ctxfsv1.ReadvResponse{BytesRead: int64(len(data)), Data: data}, nil
+	return inBudget(ctx, "read", func() (*ctxfsv1.ReadvResponse, error) {
+		return onHandle(ctx, s, "read", reads, req, func(c *handleCall) (*ctxfsv1.ReadvResponse, error) {
+			n, err := sum(req.GetLengths())
+			if err != nil {
+				return nil, err
+			}
+			data, err := c.read(req.Position, n, "")
+			if err != nil {
+				return nil, err
+			}
+			return &ctxfsv1.ReadvResponse{BytesRead: int64(len(data)), Data: data}, nil
+		})
 	})
 }
 

@@ -42,11 +42,14 @@ type gate struct {
 	roots      map[contexts.ID]rootfs.Root
 	ready      map[contexts.ID]bool
 	generation uint64
+	// used is what the last Acquire asked for.
+	used contexts.Use
 }
 
-func (g *gate) Acquire(_ context.Context, id contexts.ID, _ contexts.Use) (*contexts.Access, error) {
+func (g *gate) Acquire(_ context.Context, id contexts.ID, use contexts.Use) (*contexts.Access, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.used = use
 	if !g.ready[id] {
 		return nil, &fserr.Error{Code: fserr.ESTALE, Kind: fserr.KindContext, Detail: "context '" + string(id) + "' does not exist"}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -95,7 +96,7 @@ func (s *Service) Mkdir(ctx context.Context, req *ctxfsv1.MkdirRequest) (*ctxfsv
 		number, octal := mkdirForm(req)
 		mode, err := newMode(number, octal, 0o777)
 		if err == nil {
-			err = c.access.Charge(0, 1+int64(strings.Count(c.path, "/")))
+			err = c.access.Charge(0, c.missing(req.GetRecursive()))
 		}
 		if err != nil {
 			return nil, err
@@ -110,6 +111,23 @@ func (s *Service) Mkdir(ctx context.Context, req *ctxfsv1.MkdirRequest) (*ctxfsv
 		text, raw := wirePath(first)
 		return &ctxfsv1.MkdirResponse{Path: &text, RawPath: raw}, nil
 	})
+}
+
+// missing is how many directories a mkdir of the call's path makes, about; 0 if it will be refused for the path's length.
+func (c *call) missing(recursive bool) (n int64) {
+	if !recursive {
+		return 1
+	}
+	if len(c.path) > rootfs.MaxPath {
+		return 0
+	}
+	for path := strings.TrimRight(c.path, "/"); path != ""; n++ {
+		if st, err := c.root.Stat(path); err == nil && st.IsDir() {
+			break
+		}
+		path = strings.TrimRight(path[:strings.LastIndexByte(path, '/')+1], "/")
+	}
+	return n
 }
 
 func mkdirForm(req *ctxfsv1.MkdirRequest) (number *uint32, octal *string) {

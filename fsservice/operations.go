@@ -2,10 +2,12 @@ package fsservice
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 
 	"google.golang.org/grpc"
 
+	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -15,6 +17,8 @@ type operation struct {
 	method string
 	// long says that it may take as long as there are files, so that it has a context of its own to be cancelled.
 	long bool
+	// heavy says that its request or its reply may be larger than budget.Small, so that it counts as memory.
+	heavy bool
 	// request returns the request within the envelope.
 	request func(*ctxfsv1.Operation) any
 	// do gives its result; of one that comes in parts it sends those, and gives an empty one.
@@ -23,13 +27,13 @@ type operation struct {
 
 // operations is the table by the type of the envelope's oneof.
 var operations = tableOf(
-	short[ctxfsv1.Operation_ReadFile](ctxfsv1.FsService_ReadFile_FullMethodName, (*Service).ReadFile, (*ctxfsv1.Operation).GetReadFile, func(r *ctxfsv1.ReadFileResponse) *ctxfsv1.OperationResult {
+	heavy[ctxfsv1.Operation_ReadFile](ctxfsv1.FsService_ReadFile_FullMethodName, (*Service).ReadFile, (*ctxfsv1.Operation).GetReadFile, func(r *ctxfsv1.ReadFileResponse) *ctxfsv1.OperationResult {
 		return &ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_ReadFile{ReadFile: r}}
 	}),
-	short[ctxfsv1.Operation_WriteFile](ctxfsv1.FsService_WriteFile_FullMethodName, (*Service).WriteFile, (*ctxfsv1.Operation).GetWriteFile, func(r *ctxfsv1.WriteFileResponse) *ctxfsv1.OperationResult {
+	heavy[ctxfsv1.Operation_WriteFile](ctxfsv1.FsService_WriteFile_FullMethodName, (*Service).WriteFile, (*ctxfsv1.Operation).GetWriteFile, func(r *ctxfsv1.WriteFileResponse) *ctxfsv1.OperationResult {
 		return &ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_WriteFile{WriteFile: r}}
 	}),
-	short[ctxfsv1.Operation_AppendFile](ctxfsv1.FsService_AppendFile_FullMethodName, (*Service).AppendFile, (*ctxfsv1.Operation).GetAppendFile, func(r *ctxfsv1.AppendFileResponse) *ctxfsv1.OperationResult {
+	heavy[ctxfsv1.Operation_AppendFile](ctxfsv1.FsService_AppendFile_FullMethodName, (*Service).AppendFile, (*ctxfsv1.Operation).GetAppendFile, func(r *ctxfsv1.AppendFileResponse) *ctxfsv1.OperationResult {
 		return &ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_AppendFile{AppendFile: r}}
 	}),
 	short[ctxfsv1.Operation_Truncate](ctxfsv1.FsService_Truncate_FullMethodName, (*Service).Truncate, (*ctxfsv1.Operation).GetTruncate, func(r *ctxfsv1.TruncateResponse) *ctxfsv1.OperationResult {
@@ -119,16 +123,16 @@ var operations = tableOf(
 	short[ctxfsv1.Operation_Open](ctxfsv1.FsService_Open_FullMethodName, (*Service).Open, (*ctxfsv1.Operation).GetOpen, func(r *ctxfsv1.OpenResponse) *ctxfsv1.OperationResult {
 		return &ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_Open{Open: r}}
 	}),
-	short[ctxfsv1.Operation_Read](ctxfsv1.FsService_Read_FullMethodName, (*Service).Read, (*ctxfsv1.Operation).GetRead, func(r *ctxfsv1.ReadResponse) *ctxfsv1.OperationResult {
+	heavy[ctxfsv1.Operation_Read](ctxfsv1.FsService_Read_FullMethodName, (*Service).Read, (*ctxfsv1.Operation).GetRead, func(r *ctxfsv1.ReadResponse) *ctxfsv1.OperationResult {
 		return &ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_Read{Read: r}}
 	}),
-	short[ctxfsv1.Operation_Write](ctxfsv1.FsService_Write_FullMethodName, (*Service).Write, (*ctxfsv1.Operation).GetWrite, func(r *ctxfsv1.WriteResponse) *ctxfsv1.OperationResult {
+	heavy[ctxfsv1.Operation_Write](ctxfsv1.FsService_Write_FullMethodName, (*Service).Write, (*ctxfsv1.Operation).GetWrite, func(r *ctxfsv1.WriteResponse) *ctxfsv1.OperationResult {
 		return &ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_Write{Write: r}}
 	}),
-	short[ctxfsv1.Operation_Readv](ctxfsv1.FsService_Readv_FullMethodName, (*Service).Readv, (*ctxfsv1.Operation).GetReadv, func(r *ctxfsv1.ReadvResponse) *ctxfsv1.OperationResult {
+	heavy[ctxfsv1.Operation_Readv](ctxfsv1.FsService_Readv_FullMethodName, (*Service).Readv, (*ctxfsv1.Operation).GetReadv, func(r *ctxfsv1.ReadvResponse) *ctxfsv1.OperationResult {
 		return &ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_Readv{Readv: r}}
 	}),
-	short[ctxfsv1.Operation_Writev](ctxfsv1.FsService_Writev_FullMethodName, (*Service).Writev, (*ctxfsv1.Operation).GetWritev, func(r *ctxfsv1.WritevResponse) *ctxfsv1.OperationResult {
+	heavy[ctxfsv1.Operation_Writev](ctxfsv1.FsService_Writev_FullMethodName, (*Service).Writev, (*ctxfsv1.Operation).GetWritev, func(r *ctxfsv1.WritevResponse) *ctxfsv1.OperationResult {
 		return &ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_Writev{Writev: r}}
 	}),
 	short[ctxfsv1.Operation_Fstat](ctxfsv1.FsService_Fstat_FullMethodName, (*Service).Fstat, (*ctxfsv1.Operation).GetFstat, func(r *ctxfsv1.FstatResponse) *ctxfsv1.OperationResult {
@@ -155,7 +159,7 @@ var operations = tableOf(
 	short[ctxfsv1.Operation_Close](ctxfsv1.FsService_Close_FullMethodName, (*Service).Close, (*ctxfsv1.Operation).GetClose, func(r *ctxfsv1.CloseResponse) *ctxfsv1.OperationResult {
 		return &ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_Close{Close: r}}
 	}),
-	short[ctxfsv1.Operation_ListHandles](ctxfsv1.FsService_ListHandles_FullMethodName, (*Service).ListHandles, (*ctxfsv1.Operation).GetListHandles, func(r *ctxfsv1.ListHandlesResponse) *ctxfsv1.OperationResult {
+	heavy[ctxfsv1.Operation_ListHandles](ctxfsv1.FsService_ListHandles_FullMethodName, (*Service).ListHandles, (*ctxfsv1.Operation).GetListHandles, func(r *ctxfsv1.ListHandlesResponse) *ctxfsv1.OperationResult {
 		return &ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_ListHandles{ListHandles: r}}
 	}),
 )
@@ -195,12 +199,21 @@ func short[E, Q, R any](
 	}}
 }
 
+// heavy is the row of a unary RPC with much content.
+func heavy[E, Q, R any](
+	method string, call func(*Service, context.Context, *Q) (*R, error), request func(*ctxfsv1.Operation) *Q, wrap func(*R) *ctxfsv1.OperationResult,
+) row {
+	r := short[E](method, call, request, wrap)
+	r.heavy = true
+	return r
+}
+
 // long is the row of a unary RPC that may take as long as there are files.
 func long[E, Q, R any](
 	method string, call func(*Service, context.Context, *Q) (*R, error), request func(*ctxfsv1.Operation) *Q, wrap func(*R) *ctxfsv1.OperationResult,
 ) row {
 	r := short[E](method, call, request, wrap)
-	r.long = true
+	r.long, r.heavy = true, true
 	return r
 }
 
@@ -209,7 +222,7 @@ func parts[E, Q, R any](
 	method string, call func(*Service, *Q, grpc.ServerStreamingServer[R]) error, request func(*ctxfsv1.Operation) *Q, wrap func(*R) *ctxfsv1.OperationResult,
 ) row {
 	return row{reflect.TypeFor[*E](), operation{
-		method: method, long: true, request: func(op *ctxfsv1.Operation) any { return request(op) },
+		method: method, long: true, heavy: true, request: func(op *ctxfsv1.Operation) any { return request(op) },
 		do: func(ctx context.Context, s *Service, op *ctxfsv1.Operation, send func(*ctxfsv1.OperationResult) error) (*ctxfsv1.OperationResult, error) {
 			return &ctxfsv1.OperationResult{}, call(s, request(op), &partStream[R]{ctx: ctx, send: send, wrap: wrap})
 		},
@@ -229,3 +242,20 @@ func (p *partStream[R]) Context() context.Context { return p.ctx }
 
 // Send implements grpc.ServerStreamingServer.
 func (p *partStream[R]) Send(r *R) error { return p.send(p.wrap(r)) }
+
+// SendMsg implements grpc.ServerStream for a codec.Outgoing without content.
+func (p *partStream[R]) SendMsg(m any) error {
+	o, ok := m.(*codec.Outgoing)
+	if !ok {
+		return fmt.Errorf("a session's part is %T, want a codec.Outgoing", m)
+	}
+	r, ok := any(o.Message).(*R)
+	if !ok {
+		return fmt.Errorf("a session's part is %T, want %T", o.Message, r)
+	}
+	err := p.Send(r)
+	if o.Written != nil {
+		o.Written()
+	}
+	return err
+}

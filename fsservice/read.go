@@ -9,6 +9,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -17,22 +18,24 @@ const readStep = 1 << 20
 
 // ReadFile implements FsService.
 func (s *Service) ReadFile(ctx context.Context, req *ctxfsv1.ReadFileRequest) (*ctxfsv1.ReadFileResponse, error) {
-	if req.Fd != nil {
-		return onHandle(ctx, s, "read", reads, req, func(c *handleCall) (*ctxfsv1.ReadFileResponse, error) {
-			return c.readRest(req)
+	return inBudget(ctx, "readFile", func() (*ctxfsv1.ReadFileResponse, error) {
+		if req.Fd != nil {
+			return onHandle(ctx, s, "read", reads, req, func(c *handleCall) (*ctxfsv1.ReadFileResponse, error) {
+				return c.readRest(req)
+			})
+		}
+		return onPath(ctx, s, "open", useOf(req), req, func(c *call) (*ctxfsv1.ReadFileResponse, error) {
+			enc, err := encodingOf(req.GetEncoding())
+			if err != nil {
+				return nil, err
+			}
+			data, err := s.readFile(c, req, enc)
+			if err != nil {
+				return nil, err
+			}
+			resp, err := readReply(c, data, enc)
+			return resp, at(err, "readFile", c.path)
 		})
-	}
-	return onPath(ctx, s, "open", reads, req, func(c *call) (*ctxfsv1.ReadFileResponse, error) {
-		enc, err := encodingOf(req.GetEncoding())
-		if err != nil {
-			return nil, err
-		}
-		data, err := s.readFile(c, req)
-		if err != nil {
-			return nil, err
-		}
-		resp, err := readReply(data, enc)
-		return resp, at(err, "readFile", c.path)
 	})
 }
 
@@ -46,44 +49,48 @@ func readFileFlags(req *ctxfsv1.ReadFileRequest) (openFlags, error) {
 	return flagsOf(nil, nil, "r")
 }
 
-func (s *Service) readFile(c *call, req *ctxfsv1.ReadFileRequest) ([]byte, error) {
+func (s *Service) readFile(c *call, req *ctxfsv1.ReadFileRequest, enc encoding) ([]byte, error) {
 	flags, err := readFileFlags(req)
 	if err != nil {
 		return nil, err
 	}
-	if flags.changes() {
-		if err := readOnly(c.id); err != nil {
-			return nil, err
-		}
+	if err := c.chargeCreate(flags); err != nil {
+		return nil, err
 	}
 	f, st, err := c.openStat(flags.Flags, 0o666&^Umask)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	return s.readWhole(c, f, st, c.path)
+	return s.readWhole(c, f, st, enc)
 }
 
 // readWhole reads f, just opened and found to be as st says, while nobody writes it as a whole.
-func (s *Service) readWhole(ctx context.Context, f rootfs.File, st rootfs.Stat, path string) ([]byte, error) {
+func (s *Service) readWhole(c *call, f rootfs.File, st rootfs.Stat, enc encoding) ([]byte, error) {
 	if err := isDirectory(st); err != nil {
-		return nil, at(err, "read", path)
+		return nil, at(err, "read", c.path)
 	}
-	lock := s.inodes.of(st)
-	lock.RLock()
-	defer lock.RUnlock()
-	data, err := readBounded(ctx, f, st.Size)
+	lock, err := s.locks.lock(c, c.id.Context, st, reads)
+	if err != nil {
+		return nil, at(err, "read", c.path)
+	}
+	defer lock.unlock()
+	data, err := readBounded(c, f, st.Size, enc)
 	if fserr.CodeOf(err) == fserr.EFBIG {
-		return nil, at(err, "readFile", path)
+		return nil, at(err, "readFile", c.path)
 	}
-	return data, at(err, "read", path)
+	return data, at(err, "read", c.path)
 }
 
 // readBounded reads r, which should hold size bytes more, to its end; more than a reply holds is EFBIG.
-// When there are just as many, and no more came though more were asked for, that is the end.
-func readBounded(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
+// When there are just as many, and no more came though more were asked for, that is the end. What it reads, and its text in enc,
+// is reserved.
+func readBounded(ctx context.Context, r io.Reader, size int64, enc encoding) ([]byte, error) {
 	if size > MaxReply {
 		return nil, tooBig(size, "ReadStream")
+	}
+	if err := reserve(ctx, enc.memory(size)); err != nil {
+		return nil, err
 	}
 	buf := make([]byte, 0, max(size, 0)+1) // one more, to see the end at once
 	for {
@@ -91,6 +98,9 @@ func readBounded(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
 			return nil, err
 		}
 		if len(buf) == cap(buf) {
+			if err := reserve(ctx, enc.memory(MaxReply)); err != nil { // the file has grown
+				return nil, err
+			}
 			buf = append(buf, 0)[:len(buf)]
 		}
 		room := buf[len(buf):min(cap(buf), len(buf)+readStep)]
@@ -117,7 +127,7 @@ func tooBig(size int64, rpc string) error {
 	}
 }
 
-func readReply(data []byte, enc encoding) (*ctxfsv1.ReadFileResponse, error) {
+func readReply(ctx context.Context, data []byte, enc encoding) (*ctxfsv1.ReadFileResponse, error) {
 	if enc == "" {
 		return &ctxfsv1.ReadFileResponse{Content: &ctxfsv1.ReadFileResponse_Data{Data: data}}, nil
 	}
@@ -125,6 +135,7 @@ func readReply(data []byte, enc encoding) (*ctxfsv1.ReadFileResponse, error) {
 	if len(text) > MaxReply {
 		return nil, tooBig(int64(len(text)), "ReadStream")
 	}
+	budget.Of(ctx).Keep(int64(len(text)))
 	return &ctxfsv1.ReadFileResponse{Lossy: lossy, Content: &ctxfsv1.ReadFileResponse_Text{Text: text}}, nil
 }
 
@@ -147,10 +158,10 @@ func (c *handleCall) readRest(req *ctxfsv1.ReadFileRequest) (*ctxfsv1.ReadFileRe
 	if err != nil {
 		return nil, err
 	}
-	data, err := readBounded(c, c.handle.File, st.Size-from)
+	data, err := readBounded(c, c.handle.File, st.Size-from, enc)
 	if err != nil {
 		_, _ = c.handle.File.Seek(from, io.SeekStart) // nothing was delivered
 		return nil, err
 	}
-	return readReply(data, enc)
+	return readReply(c, data, enc)
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -34,6 +35,24 @@ type rightsCase struct {
 	method string
 	effect effect
 	req    proto.Message
+}
+
+// TestFlagsDecideWhetherTheGateIsEnteredToWrite holds the calls that read or write by their flags to what a fork relies on: while
+// it copies, no writer is admitted.
+func TestFlagsDecideWhetherTheGateIsEnteredToWrite(t *testing.T) {
+	w := newWorld(t)
+	for flag, want := range map[string]contexts.Use{
+		"r": contexts.Read, "rs": contexts.Read, "r+": contexts.Write, "w+": contexts.Write, "wx+": contexts.Write, "a+": contexts.Write,
+	} {
+		_, _ = w.client.ReadFile(w.as("a"), &ctxfsv1.ReadFileRequest{Path: "/new-" + flag, FlagForm: &ctxfsv1.ReadFileRequest_Flag{Flag: flag}})
+		if w.gate.used != want {
+			t.Errorf("ReadFile with flag %s enters the gate with use %v, want %v", flag, w.gate.used, want)
+		}
+		_, _ = w.client.Open(w.as("a"), &ctxfsv1.OpenRequest{Path: "/new-" + flag, FlagsForm: &ctxfsv1.OpenRequest_Flags{Flags: flag}})
+		if w.gate.used != want {
+			t.Errorf("Open with flag %s enters the gate with use %v, want %v", flag, w.gate.used, want)
+		}
+	}
 }
 
 // withoutCase are the methods that have none, and why.

@@ -182,8 +182,11 @@ func (c *call) admit(st rootfs.Stat) error {
 	if st.Type() != rootfs.TypeFile {
 		return c.access.Charge(0, 1)
 	}
-	return c.access.Charge(st.Size, 1)
+	return c.access.Charge(allocated(st), 1)
 }
+
+// allocated is what a copy of a file takes, in bytes, that keeps its holes.
+func allocated(st rootfs.Stat) int64 { return min(st.Size, st.Blocks*512) }
 
 // openStat opens the call's path and tells what it found.
 func (c *call) openStat(flags rootfs.Flags, mode uint32) (rootfs.File, rootfs.Stat, error) {

@@ -57,8 +57,10 @@ type Service struct {
 	buffers  mem.BufferPool
 	sessions SessionConfig
 	log      *zap.Logger
-	inodes   inodeLocks
+	locks    fileLocks
 	watchdog watchdog
+	// watchBudgets bounds the queues of watches.
+	watchBudgets watchBudgets
 	// open counts the sessions.
 	open atomic.Int64
 	// grepMemory bounds what all Greps hold of files at once, in bytes.

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -28,7 +30,18 @@ const (
 type Link interface {
 	// Recv returns io.EOF when the client has said all.
 	Recv() (*ctxfsv1.SessionRequest, error)
-	Send(*ctxfsv1.SessionResponse) error
+	// Send sends a message. It releases h, which may be nil, once the message takes no memory any more.
+	Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error
+}
+
+// streamLink is the Link of a gRPC stream.
+type streamLink struct {
+	grpc.BidiStreamingServer[ctxfsv1.SessionRequest, ctxfsv1.SessionResponse]
+}
+
+// Send implements Link.
+func (l streamLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
+	return codec.SendHeld(l.BidiStreamingServer, m, h)
 }
 
 // OperationInfo describes an operation of a session to Around.
@@ -44,6 +57,10 @@ type OperationInfo struct {
 // it, catches its panic, and returns what do does.
 type Around func(ctx context.Context, op OperationInfo, do func(context.Context) (any, error)) (any, error)
 
+// Shares are what a connection may hold of its panel's memory; nil counts nothing. Requests and replies have shares of their own: a
+// reply may wait for memory while requests that come after it wait for the same handle.
+type Shares struct{ Requests, Replies *budget.Share }
+
 // SessionConfig is what sessions need from their server. Zero values do without.
 type SessionConfig struct {
 	// Leases is told of sessions and holds. Required.
@@ -53,6 +70,8 @@ type SessionConfig struct {
 	Refresh func(ctx context.Context, token string) (panels.Identity, error)
 	// Around surrounds each operation.
 	Around Around
+	// Shares returns what the connection of ctx may hold of its panel's memory. nil counts nothing.
+	Shares func(ctx context.Context) Shares
 }
 
 func (c SessionConfig) withDefaults() SessionConfig {
@@ -60,6 +79,9 @@ func (c SessionConfig) withDefaults() SessionConfig {
 		c.Refresh = func(context.Context, string) (panels.Identity, error) {
 			return panels.Identity{}, &fserr.Error{Code: fserr.EOPNOTSUPP, Detail: "this server takes no further token", Hint: "begin another session"}
 		}
+	}
+	if c.Shares == nil {
+		c.Shares = func(context.Context) Shares { return Shares{} }
 	}
 	if c.Around == nil {
 		c.Around = func(ctx context.Context, _ OperationInfo, do func(context.Context) (any, error)) (any, error) {
@@ -78,7 +100,7 @@ func (s *Service) Session(stream grpc.BidiStreamingServer[ctxfsv1.SessionRequest
 	if first.GetOpen().GetToken() != "" {
 		return fail(invalid("open's token is for WebSocket; over gRPC it is the metadata 'authorization: Bearer TOKEN'"), "session", "", "")
 	}
-	return s.ServeSession(stream.Context(), first, stream, "session")
+	return s.ServeSession(stream.Context(), first, streamLink{stream}, "session")
 }
 
 func unlessEOF(err error) error {
@@ -110,7 +132,7 @@ func (s *Service) ServeSession(ctx context.Context, first *ctxfsv1.SessionReques
 	err = se.replies.send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Ready{Ready: &ctxfsv1.SessionReady{
 		ClientInstance: instance, Resumed: resumed, MaxInFlight: MaxInFlight, MaxWatches: MaxWatches, MaxContent: MaxContent,
 		GraceMs: s.sessions.Leases.Grace().Milliseconds(), ContextId: string(id.Context), ExpiresNs: expiresNs(id), ReadOnly: id.ReadOnly,
-	}}})
+	}}}, nil)
 	if err != nil {
 		return err
 	}

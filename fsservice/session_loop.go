@@ -6,9 +6,11 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -23,10 +25,15 @@ type session struct {
 	link      Link
 	replies   *replies
 	transport string
-	// base ends with the session; ctx is base with the identity that operations get, which the receiver alone changes.
-	base context.Context //nolint:containedctx // a session outlives the calls of its methods
-	ctx  context.Context //nolint:containedctx // as base
-	stop context.CancelFunc
+	// base ends with the session, work already when the receiver ends. ctx is work with the identity that operations get, which
+	// the receiver alone changes.
+	base           context.Context //nolint:containedctx // a session outlives the calls of its methods
+	work           context.Context //nolint:containedctx // as base
+	ctx            context.Context //nolint:containedctx // as base
+	stop, stopWork context.CancelFunc
+
+	// shares are what the session may hold of its panel's memory.
+	shares Shares
 
 	// lookups is shared by what came together; messages counts.
 	lookups  lookups
@@ -52,16 +59,18 @@ type session struct {
 
 func newSession(ctx context.Context, s *Service, id panels.Identity, link Link, together bool, transport string) *session {
 	se := &session{
-		service: s, link: link, replies: newReplies(link, together), transport: transport,
+		service: s, link: link, replies: newReplies(link, together), transport: transport, shares: s.sessions.Shares(ctx),
 		finished: make(chan error, 1), slots: make(chan struct{}, MaxInFlight), underway: map[uint64]*task{}, lanes: map[int32][]*task{},
 	}
 	se.base, se.stop = context.WithCancel(withLookups(ctx, &se.lookups))
-	se.ctx = panels.WithIdentity(se.base, id)
+	se.work, se.stopWork = context.WithCancel(se.base)
+	se.ctx = panels.WithIdentity(se.work, id)
 	return se
 }
 
 // end ends what is under way, and waits for it.
 func (se *session) end() {
+	se.stopWork()
 	se.stop()
 	se.tasks.Wait()
 	se.service.watchdog.forget(se)
@@ -69,15 +78,18 @@ func (se *session) end() {
 }
 
 // reply answers an operation, unless it failed because the session ends, of which the client
-// is told the reason. Its error is the link's.
-func (se *session) reply(id uint64, res *ctxfsv1.OperationResult, err error) error {
+// is told the reason. h is what a result holds. Its error is the link's.
+func (se *session) reply(id uint64, res *ctxfsv1.OperationResult, h *budget.Hold, err error) error {
+	if err != nil {
+		h.Release()
+	}
 	if err != nil && se.base.Err() != nil {
 		return context.Cause(se.base)
 	}
 	if err != nil {
-		return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Error{Error: fserrpb.ToSession(err)}})
+		return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Error{Error: fserrpb.ToSession(err)}}, nil)
 	}
-	return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Result{Result: res}})
+	return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Result{Result: res}}, h)
 }
 
 // goodbye tells the client why the server ends the session.
@@ -87,12 +99,30 @@ func (se *session) goodbye(why error) {
 	}})
 }
 
+// settleTime bounds how long the end of a session waits for operations under way.
+const settleTime = 400 * time.Millisecond
+
+// settle waits until the operations under way have replied, and lets no other begin: the client learns of what took effect
+// before the session ended.
+func (se *session) settle() {
+	deadline := time.NewTimer(settleTime)
+	defer deadline.Stop()
+	for range cap(se.slots) {
+		select {
+		case se.slots <- struct{}{}:
+		case <-deadline.C:
+			return
+		}
+	}
+}
+
 // serve receives until the end, whose reason the client is told if the server has one.
 func (se *session) serve() error {
 	told := make(chan struct{})
 	cancelled := context.AfterFunc(se.base, func() {
 		defer close(told)
 		if why := context.Cause(se.base); !errors.Is(why, context.Canceled) {
+			se.settle()
 			se.goodbye(why)
 		}
 	})
@@ -124,16 +154,23 @@ func (se *session) receive(rest []*ctxfsv1.SessionRequest) {
 				return
 			}
 			if err != nil {
-				se.finished <- err
+				se.over(err)
 				return
 			}
 		}
 		var err error
 		if rest, err = se.next(); err != nil {
-			se.finished <- unlessEOF(err)
+			se.over(unlessEOF(err))
 			return
 		}
 	}
+}
+
+// over ends the receiver with the session's error. It cancels the operations under way, among which serve itself may be, if it
+// was the receiver once and was replaced.
+func (se *session) over(err error) {
+	se.finished <- err
+	se.stopWork()
 }
 
 // next returns the requests of the next message. After the last one it waits until all is answered: io.EOF.
@@ -185,13 +222,13 @@ func (se *session) refresh(id uint64, token string) error {
 	was := panels.IdentityFrom(se.ctx)
 	now, err := se.service.sessions.Refresh(se.ctx, token)
 	if err != nil {
-		return se.reply(id, nil, fail(err, "refresh_token", "", ""))
+		return se.reply(id, nil, nil, fail(err, "refresh_token", "", ""))
 	}
 	now.Instance = was.Instance
-	se.ctx = panels.WithIdentity(se.base, now)
+	se.ctx = panels.WithIdentity(se.work, now)
 	return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Refreshed{
 		Refreshed: &ctxfsv1.SessionRefreshed{ExpiresNs: expiresNs(now)},
-	}})
+	}}, nil)
 }
 
 // operate does an operation, or has it done.
@@ -201,18 +238,23 @@ func (se *session) operate(id uint64, env *ctxfsv1.Operation, rest []*ctxfsv1.Se
 	case id == 0:
 		return false, invalid("an operation's id is 0")
 	case op == nil:
-		return false, se.reply(id, nil, &fserr.Error{
+		return false, se.reply(id, nil, nil, &fserr.Error{
 			Code: fserr.EOPNOTSUPP, Detail: "the operation is none that this server knows", Hint: "ctxfs.v1.Operation, by reflection, lists them",
 		})
 	}
 	req := op.request(env)
-	if err := checkContent(req); err != nil {
-		return false, se.reply(id, nil, err)
+	n, err := contentSize(req)
+	if err != nil {
+		return false, se.reply(id, nil, nil, err)
 	}
 	if err := se.takeSlot(); err != nil {
 		return false, err
 	}
 	t := &task{operation: op, id: id, env: env, fd: fdOf(req), ctx: se.ctx}
+	if err := se.account(t, n); err != nil {
+		<-se.slots
+		return false, se.reply(id, nil, nil, err)
+	}
 	if !op.long && se.warm.Load() && se.keep(t, rest) {
 		return se.doNow(t)
 	}
@@ -233,27 +275,57 @@ func (se *session) do(ctx context.Context, op *operation, env *ctxfsv1.Operation
 	return result, nil
 }
 
-// checkContent refuses more content at once than a session carries.
-func checkContent(req any) error {
-	n := int64(0)
+// account makes the holds of a task whose request carries n bytes of content. While there is no room for these, it waits, and
+// the session receives nothing more.
+func (se *session) account(t *task, n int64) error {
+	if !t.heavy {
+		return nil
+	}
+	t.reply = se.shares.Replies.Hold()
+	t.ctx = budget.With(t.ctx, t.reply)
+	if n <= budget.Small {
+		return nil
+	}
+	t.content = se.shares.Requests.Hold()
+	if t.content.Try(n) {
+		return nil
+	}
+	if err := se.replies.uncork(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(se.work, contentWait)
+	defer cancel()
+	if err := t.content.Wait(ctx, n); err != nil {
+		return NoRoom(err, "the request")
+	}
+	return nil
+}
+
+// contentWait bounds how long a request's content waits for memory. Meanwhile the session receives nothing, not even its end.
+const contentWait = 30 * time.Second
+
+// contentSize returns how much content a request carries, in bytes, and refuses one that carries or asks for more at once than a
+// session takes.
+func contentSize(req any) (carried int64, err error) {
+	asked := int64(0)
 	switch r := req.(type) {
 	case *ctxfsv1.ReadRequest:
-		n = r.GetLength()
+		asked = r.GetLength()
 	case *ctxfsv1.ReadvRequest:
 		for _, l := range r.GetLengths() {
-			n += min(max(l, 0), MaxContent+1)
+			asked += min(max(l, 0), MaxContent+1)
 		}
 	case *ctxfsv1.WritevRequest:
 		for _, b := range r.GetBuffers() {
-			n += int64(len(b))
+			carried += int64(len(b))
 		}
 	case contentRequest:
-		n = int64(len(r.GetData()) + len(r.GetText()))
+		carried = int64(len(r.GetData()) + len(r.GetText()))
 	}
-	if n <= MaxContent {
-		return nil
+	if max(asked, carried) <= MaxContent {
+		return carried, nil
 	}
-	return &fserr.Error{
+	return 0, &fserr.Error{
 		Code: fserr.EFBIG, Detail: "content of more than 256 KiB in one message of a session",
 		Hint: "read and write ranges on a handle, or use FsService/ReadStream and WriteStream",
 	}

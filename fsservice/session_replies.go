@@ -6,13 +6,15 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 const (
 	// maxTogether bounds the messages that travel together.
 	maxTogether = 128
-	// maxWaiting bounds what waits to be sent, in bytes, give or take a message of each operation under way.
+	// maxWaiting is how much may wait to be sent before those that have more wait, in bytes. Large replies are counted by the
+	// session's memory besides.
 	maxWaiting = 256 << 10
 )
 
@@ -25,9 +27,9 @@ type replies struct {
 	together bool
 
 	mu      sync.Mutex
-	waiting []*ctxfsv1.SessionResponse
+	waiting []outgoing
 	// spare is the list that was sent last, to be used again.
-	spare   []*ctxfsv1.SessionResponse
+	spare   []outgoing
 	weight  int
 	sending bool
 	// corked holds back the sender while the receiver has more to answer at once.
@@ -39,17 +41,27 @@ type replies struct {
 	room sync.Cond
 }
 
+// outgoing is a message and what it holds of the session's memory, which may be nil.
+type outgoing struct {
+	*ctxfsv1.SessionResponse
+	hold *budget.Hold
+}
+
 func newReplies(link Link, together bool) *replies {
 	r := &replies{link: link, together: together}
 	r.room.L = &r.mu
 	return r
 }
 
-// send sends m, or leaves it to whoever is sending. Its error is the link's.
-func (r *replies) send(m *ctxfsv1.SessionResponse) error {
+// send sends m, or leaves it to the goroutine that is sending. h is released when m is sent. Its error is the link's.
+func (r *replies) send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.add(m, false)
+	err := r.add(outgoing{m, h}, false)
+	if err != nil {
+		h.Release()
+	}
+	return err
 }
 
 // last sends m as the last message.
@@ -57,14 +69,14 @@ func (r *replies) last(m *ctxfsv1.SessionResponse) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.corked = false
-	_ = r.add(m, true) // a broken link has no last message
+	_ = r.add(outgoing{m, nil}, true) // a broken link has no last message
 	for r.sending {
 		r.room.Wait()
 	}
 }
 
 // add is send, and last the end of it. r.mu is held, but not while waiting or sending.
-func (r *replies) add(m *ctxfsv1.SessionResponse, last bool) error {
+func (r *replies) add(m outgoing, last bool) error {
 	for r.sending && r.weight > maxWaiting && r.broken == nil {
 		r.room.Wait()
 	}
@@ -76,7 +88,7 @@ func (r *replies) add(m *ctxfsv1.SessionResponse, last bool) error {
 	}
 	r.over = last
 	r.waiting = append(r.waiting, m)
-	r.weight += weightOf(m)
+	r.weight += weightOf(m.SessionResponse)
 	if r.sending || (r.corked && r.weight <= maxWaiting && len(r.waiting) < maxTogether) {
 		return nil
 	}
@@ -118,14 +130,23 @@ func (r *replies) flush() error {
 	return r.broken
 }
 
-func (r *replies) sendBatch(batch []*ctxfsv1.SessionResponse) error {
+func (r *replies) sendBatch(batch []outgoing) error {
 	for len(batch) > 0 {
 		n := 1
 		if r.together {
 			n = together(batch)
-			batch[0].Also = batch[1:n:n]
 		}
-		if err := r.link.Send(batch[0]); err != nil {
+		first := batch[0]
+		for _, m := range batch[1:n] {
+			first.Also = append(first.Also, m.SessionResponse)
+			if first.hold == nil {
+				first.hold = m.hold
+				continue
+			}
+			first.hold.Absorb(m.hold)
+		}
+		clear(batch[:n]) // the link may free a message once it is encoded
+		if err := r.link.Send(first.SessionResponse, first.hold); err != nil {
 			return err
 		}
 		batch = batch[n:]
@@ -134,10 +155,10 @@ func (r *replies) sendBatch(batch []*ctxfsv1.SessionResponse) error {
 }
 
 // together is how many of the messages, at least one, travel with the first.
-func together(batch []*ctxfsv1.SessionResponse) int {
+func together(batch []outgoing) int {
 	weight := 0
 	for n, m := range batch {
-		if weight += weightOf(m); n > 0 && (n >= maxTogether || weight > maxWaiting) {
+		if weight += weightOf(m.SessionResponse); n > 0 && (n >= maxTogether || weight > maxWaiting) {
 			return n
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -13,7 +14,7 @@ type basket struct {
 	took []*ctxfsv1.SessionResponse
 }
 
-func (s *basket) Send(m *ctxfsv1.SessionResponse) error {
+func (s *basket) Send(m *ctxfsv1.SessionResponse, _ *budget.Hold) error {
 	s.took = append(append(s.took, m), m.GetAlso()...)
 	return nil
 }
@@ -27,7 +28,7 @@ func TestNothingFollowsTheLastMessage(t *testing.T) {
 		for range 4 {
 			others.Go(func() {
 				for range 50 {
-					if r.send(&ctxfsv1.SessionResponse{}) != nil {
+					if r.send(&ctxfsv1.SessionResponse{}, nil) != nil {
 						return
 					}
 				}

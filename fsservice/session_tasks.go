@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -17,6 +18,8 @@ type task struct {
 	fd     int32
 	ctx    context.Context //nolint:containedctx // a task may wait for its turn
 	cancel context.CancelFunc
+	// reply is what the reply holds of the session's memory, content what the request does; nil when they are small.
+	reply, content *budget.Hold
 }
 
 // fdOf returns the handle that a request names, 0 when it names none.
@@ -76,7 +79,8 @@ func (se *session) doNow(t *task) (replaced bool, err error) {
 		se.run(se.finish(t, res, opErr))
 		return true, nil
 	}
-	err = se.reply(t.id, res, opErr)
+	t.content.Release()
+	err = se.reply(t.id, res, t.reply, opErr)
 	<-se.slots
 	return false, err
 }
@@ -91,11 +95,11 @@ func (se *session) replace(t *task) {
 	}
 	rest := se.rest
 	se.current, se.rest = nil, nil
-	t.cancel = func() {} // what is this short has no loop to end
-	_ = se.add(t)        // keep has seen that it is the first on its handle
+	t.cancel = t.reply.Cancel // what is this short has no loop to end, but may wait for memory
+	_ = se.add(t)             // keep has seen that it is the first on its handle
 	se.mu.Unlock()
 	if err := se.replies.uncork(); err != nil {
-		se.finished <- err
+		se.over(err)
 		return
 	}
 	se.receive(rest)
@@ -107,9 +111,10 @@ func (se *session) begin(t *task) error {
 	first, err := se.enter(t)
 	if err != nil {
 		t.cancel()
+		t.content.Release()
 		<-se.slots
 		if fserr.CodeOf(err) == fserr.EMFILE {
-			return se.reply(t.id, nil, err)
+			return se.reply(t.id, nil, nil, err)
 		}
 		return err
 	}
@@ -174,7 +179,7 @@ func (t *task) isWatch() bool { return t.method == ctxfsv1.FsService_Watch_FullM
 func (se *session) run(t *task) {
 	for t != nil {
 		res, err := se.do(t.ctx, t.operation, t.env, func(part *ctxfsv1.OperationResult) error {
-			return se.replies.send(&ctxfsv1.SessionResponse{Id: t.id, More: true, Response: &ctxfsv1.SessionResponse_Result{Result: part}})
+			return se.replies.send(&ctxfsv1.SessionResponse{Id: t.id, More: true, Response: &ctxfsv1.SessionResponse_Result{Result: part}}, nil)
 		})
 		t = se.finish(t, res, err)
 	}
@@ -183,7 +188,8 @@ func (se *session) run(t *task) {
 // finish answers a task, and returns what waited for its handle.
 func (se *session) finish(t *task, res *ctxfsv1.OperationResult, err error) (next *task) {
 	next = se.leave(t)
-	_ = se.reply(t.id, res, err) // a broken link ends the receiver too
+	t.content.Release()
+	_ = se.reply(t.id, res, t.reply, err) // a broken link ends the receiver too
 	<-se.slots
 	se.tasks.Done()
 	return next

@@ -21,7 +21,7 @@ func TestWeightOfHandles(t *testing.T) {
 	if got := weightOf(m); got < proto.Size(list) {
 		t.Errorf("it weighs %d, and has %d bytes", got, proto.Size(list))
 	}
-	if n := together([]*ctxfsv1.SessionResponse{m, m, m}); n != 1 {
+	if n := together([]outgoing{{m, nil}, {m, nil}, {m, nil}}); n != 1 {
 		t.Errorf("%d of them travel together", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -19,6 +20,9 @@ const (
 	maxChunk     = 1 << 20
 	// probeChunk is read where the file should have ended.
 	probeChunk = 4 << 10
+	// leastChunk is what a stream reads at a time when there is no memory for more. It never waits for memory: a client may
+	// leave some of its streams unread for as long as it likes, and go on with others.
+	leastChunk = 16 << 10
 )
 
 // source is an open file that a stream reads or writes. The gate is open only while a
@@ -125,12 +129,16 @@ func (r *chunks) run(src *source, stream grpc.ServerStreamingServer[ctxfsv1.Read
 	// One message for all chunks: it says only that content follows.
 	data := &ctxfsv1.ReadStreamResponse{Event: &ctxfsv1.ReadStreamResponse_Data{}}
 	for r.off < r.end {
-		chunk, err := r.next(stream.Context(), src)
+		held := budget.Of(stream.Context()).More()
+		chunk, err := r.next(stream.Context(), src, held)
 		if err != nil || chunk == nil {
 			return err
 		}
 		if err := send(stream, &codec.Outgoing{Message: data, Content: mem.BufferSlice{chunk}}); err != nil {
 			return err
+		}
+		if stream.Context().Err() != nil {
+			held.ReleaseWhenLost() // as in codec.SendHeld
 		}
 	}
 	return nil
@@ -156,11 +164,14 @@ func (r *chunks) begin(ctx context.Context, src *source) (st rootfs.Stat, err er
 	return st, err
 }
 
-// next reads one chunk; nil at the end.
-func (r *chunks) next(ctx context.Context, src *source) (chunk mem.Buffer, err error) {
+// next reads one chunk, which held counts until it is freed; nil at the end.
+func (r *chunks) next(ctx context.Context, src *source, held *budget.Hold) (chunk mem.Buffer, err error) {
 	n := min(r.chunk, r.end-r.off)
 	if left := r.size - r.off; left < n {
 		n = min(n, max(left, probeChunk))
+	}
+	if !held.Try(n) {
+		n = leastChunk
 	}
 	buf, got := src.s.buffers.Get(int(n)), 0
 	err = src.do(ctx, reads, func(*contexts.Access) (err error) {
@@ -169,10 +180,11 @@ func (r *chunks) next(ctx context.Context, src *source) (chunk mem.Buffer, err e
 	})
 	if err != nil || got == 0 {
 		src.s.buffers.Put(buf)
+		held.Release()
 		return nil, err
 	}
 	*buf = (*buf)[:got] // the rest may be another file's
-	return mem.NewBuffer(buf, src.s.buffers), nil
+	return mem.NewBuffer(buf, held.From(src.s.buffers)), nil
 }
 
 // read fills b, which only the end of the file keeps from being full.

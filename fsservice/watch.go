@@ -2,23 +2,35 @@ package fsservice
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/internal/codec"
+	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// watchKeepalive is how long a watch is silent before it says that it lives.
-const watchKeepalive = 30 * time.Second
+const (
+	// watchKeepalive is how long a watch is silent before it says that it lives.
+	watchKeepalive = 30 * time.Second
+	// watchBytes bounds what waits in the queues of all watches of a panel, in bytes.
+	watchBytes = 8 << 20
+	// watchSetups bounds the watches of a panel that are being put in place at once: each goes through its tree.
+	watchSetups = 2
+	// maxUnwritten bounds the events that a watch has with the transport, which counts the bytes of messages only.
+	maxUnwritten = 16
+)
 
 // Watch serves FsService.Watch. The gate is held only while the watch is put in
 // place: a watch must not keep its context from being deleted, which ends it.
 func (s *Service) Watch(req *ctxfsv1.WatchRequest, stream grpc.ServerStreamingServer[ctxfsv1.WatchResponse]) error {
-	w, err := onPath(stream.Context(), s, "watch", reads, req, func(c *call) (rootfs.Watcher, error) {
-		return c.root.Watch(c.path, rootfs.WatchOptions{Recursive: req.GetRecursive()})
-	})
+	ctx := stream.Context()
+	budget, release := s.watchBudgets.of(panels.IdentityFrom(ctx).Owner)
+	defer release()
+	w, err := s.putWatch(ctx, req, budget)
 	if err != nil {
 		return err
 	}
@@ -26,7 +38,63 @@ func (s *Service) Watch(req *ctxfsv1.WatchRequest, stream grpc.ServerStreamingSe
 	if err := stream.Send(&ctxfsv1.WatchResponse{Notice: &ctxfsv1.WatchResponse_Ready{Ready: &ctxfsv1.WatchReady{}}}); err != nil {
 		return err
 	}
-	return forward(stream.Context(), w.Events(), stream.Send)
+	unwritten := make(chan struct{}, maxUnwritten)
+	written := func() { <-unwritten }
+	return forward(ctx, w.Events(), func(m *ctxfsv1.WatchResponse) error {
+		select {
+		case unwritten <- struct{}{}:
+			return stream.SendMsg(&codec.Outgoing{Message: m, Written: written})
+		case <-ctx.Done():
+			return fail(ctx.Err(), "watch", "", "")
+		}
+	})
+}
+
+// putWatch puts a watch in place when it is its turn.
+func (s *Service) putWatch(ctx context.Context, req *ctxfsv1.WatchRequest, budget *ownerBudget) (rootfs.Watcher, error) {
+	select {
+	case budget.setups <- struct{}{}:
+		defer func() { <-budget.setups }()
+	case <-ctx.Done():
+		return nil, fail(ctx.Err(), "watch", "", "")
+	}
+	return onPath(ctx, s, "watch", reads, req, func(c *call) (rootfs.Watcher, error) {
+		return c.root.Watch(c.path, rootfs.WatchOptions{Recursive: req.GetRecursive(), Budget: budget.WatchBudget})
+	})
+}
+
+// watchBudgets has a budget for each owner that has watches. The zero watchBudgets has none.
+type watchBudgets struct {
+	mu sync.Mutex
+	by map[string]*ownerBudget
+}
+
+type ownerBudget struct {
+	*rootfs.WatchBudget
+	setups  chan struct{}
+	watches int
+}
+
+// of returns the budget of an owner's watches. Call release when the watch is closed.
+func (b *watchBudgets) of(owner string) (budget *ownerBudget, release func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.by[owner]
+	if o == nil {
+		if b.by == nil {
+			b.by = map[string]*ownerBudget{}
+		}
+		o = &ownerBudget{WatchBudget: rootfs.NewWatchBudget(watchBytes), setups: make(chan struct{}, watchSetups)}
+		b.by[owner] = o
+	}
+	o.watches++
+	return o, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if o.watches--; o.watches == 0 {
+			delete(b.by, owner)
+		}
+	}
 }
 
 // forward sends events until there are no more, or ctx ends.

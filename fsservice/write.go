@@ -186,11 +186,13 @@ func (s *Service) writeFile(c *call, w content) error {
 
 // writeInPlace writes the content over the file, which is cut afterwards, so that
 // a reader never finds it empty, and nobody reads it as a whole meanwhile.
-func (s *Service) writeInPlace(ctx context.Context, f rootfs.File, st rootfs.Stat, w content) error {
-	lock := s.inodes.of(st)
-	lock.Lock()
-	defer lock.Unlock()
-	if _, err := writeAll(ctx, f.Write, w.data); err != nil {
+func (s *Service) writeInPlace(c *call, f rootfs.File, st rootfs.Stat, w content) error {
+	lock, err := s.locks.lock(c, c.id.Context, st, writes)
+	if err != nil {
+		return err
+	}
+	defer lock.unlock()
+	if _, err := writeAll(c, f.Write, w.data); err != nil {
 		return err
 	}
 	if w.flags.Flags&rootfs.O_TRUNC != 0 {
@@ -252,19 +254,21 @@ func (s *Service) Truncate(ctx context.Context, req *ctxfsv1.TruncateRequest) (*
 			return nil, err
 		}
 		defer func() { _ = f.Close() }()
-		return &ctxfsv1.TruncateResponse{}, at(s.truncate(f, req.GetLen()), "ftruncate", c.path)
+		return &ctxfsv1.TruncateResponse{}, at(s.truncate(c, f, req.GetLen()), "ftruncate", c.path)
 	})
 }
 
 // truncate sets f's size while nobody reads or writes it as a whole.
-func (s *Service) truncate(f rootfs.File, size int64) error {
+func (s *Service) truncate(c *call, f rootfs.File, size int64) error {
 	st, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	lock := s.inodes.of(st)
-	lock.Lock()
-	defer lock.Unlock()
+	lock, err := s.locks.lock(c, c.id.Context, st, writes)
+	if err != nil {
+		return err
+	}
+	defer lock.unlock()
 	return f.Truncate(size)
 }
 

@@ -55,12 +55,40 @@ type sink struct {
 	position sync.Locker
 }
 
+type writesKey struct{}
+
+// WithWrites returns a context in which write streams call begin before each write, and end after it. After a commit they
+// call no end: from then on the commit's result is the stream's. begin fails once the stream was answered otherwise.
+func WithWrites(ctx context.Context, begin func() (end func(), err error)) context.Context {
+	return context.WithValue(ctx, writesKey{}, begin)
+}
+
+// BeginWrite calls begin of WithWrites, if ctx has one.
+func BeginWrite(ctx context.Context) (end func(), err error) {
+	if begin, ok := ctx.Value(writesKey{}).(func() (func(), error)); ok {
+		return begin()
+	}
+	return func() {}, nil
+}
+
+// step runs f, which writes, behind the gate.
+func (w *sink) step(ctx context.Context, f func(*contexts.Access) error) error {
+	return w.do(ctx, writes, func(a *contexts.Access) error {
+		end, err := BeginWrite(ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
+		return f(a)
+	})
+}
+
 // all writes what take takes, ends the file and closes it.
 func (w *sink) all(ctx context.Context, flush bool, take func() (int64, error)) (int64, error) {
 	defer w.close()
 	n, err := take()
 	if err == nil {
-		err = w.do(ctx, writes, func(*contexts.Access) error { return w.finish(flush) })
+		err = w.finish(ctx, flush)
 	}
 	if err != nil {
 		w.abort()
@@ -69,15 +97,28 @@ func (w *sink) all(ctx context.Context, flush bool, take func() (int64, error)) 
 	return n, nil
 }
 
-// finish makes the file appear, or flushes what was written in place.
-func (w *sink) finish(flush bool) error {
-	switch {
-	case w.atomic != nil:
-		return w.atomic.Commit(flush)
-	case flush:
-		return w.file.Sync(false)
+// finish makes the file appear, or flushes what was written in place. What is in place has taken effect: finish does not fail
+// because ctx has ended, since a client that retries would append again.
+func (w *sink) finish(ctx context.Context, flush bool) error {
+	tried := false
+	try := func(*contexts.Access) error {
+		tried = true
+		if _, err := BeginWrite(ctx); err != nil {
+			return err
+		}
+		switch {
+		case w.atomic != nil:
+			return w.atomic.Commit(flush)
+		case flush:
+			return w.file.Sync(false)
+		}
+		return nil
 	}
-	return nil
+	err := w.do(ctx, writes, try)
+	if !tried && w.atomic == nil && ctx.Err() != nil {
+		return try(nil)
+	}
+	return err
 }
 
 func (w *sink) abort() {
@@ -209,7 +250,7 @@ func (w *sink) receive(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequ
 		if msg.GetOpen() != nil {
 			return total, invalid("a WriteStream has one open, its first message")
 		}
-		err = w.do(stream.Context(), writes, func(a *contexts.Access) error {
+		err = w.step(stream.Context(), func(a *contexts.Access) error {
 			pieces := in.Pieces(msg.GetData())
 			if err := a.Charge(int64(pieces.Len()), 0); err != nil {
 				return err

@@ -72,7 +72,7 @@ type auditEntry struct {
 var unaudited = func() map[string]bool {
 	all := map[string]bool{}
 	for _, method := range []string{
-		ctxfsv1.FsService_ReadFile_FullMethodName, ctxfsv1.FsService_ReadStream_FullMethodName, ctxfsv1.FsService_Readdir_FullMethodName,
+		ctxfsv1.FsService_ReadStream_FullMethodName, ctxfsv1.FsService_Readdir_FullMethodName,
 		ctxfsv1.FsService_Opendir_FullMethodName, ctxfsv1.FsService_Stat_FullMethodName, ctxfsv1.FsService_Lstat_FullMethodName,
 		ctxfsv1.FsService_Statfs_FullMethodName, ctxfsv1.FsService_Access_FullMethodName, ctxfsv1.FsService_Exists_FullMethodName,
 		ctxfsv1.FsService_Realpath_FullMethodName, ctxfsv1.FsService_Readlink_FullMethodName, ctxfsv1.FsService_Watch_FullMethodName,
@@ -95,13 +95,7 @@ func audited(method string, req any) bool {
 	if unaudited[method] || !strings.HasPrefix(method, "/ctxfs.") {
 		return false
 	}
-	switch r := req.(type) {
-	case *ctxfsv1.OpenRequest:
-		return fsservice.Changes(r)
-	case *ctxfsv1.CloseRequest:
-		return r.GetCommit()
-	}
-	return true
+	return fsservice.Changes(req)
 }
 
 // note keeps what can only be known before the call.

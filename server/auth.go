@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/tap"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
@@ -34,6 +35,9 @@ func (a *authenticator) identify(ctx context.Context, method string) (panels.Ide
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	id, err := a.who(ctx, md)
+	if err == nil {
+		err = connOf(ctx).accepted.authenticated(id.Panel)
+	}
 	if err != nil {
 		return panels.Identity{}, err
 	}
@@ -47,6 +51,19 @@ func (a *authenticator) identify(ctx context.Context, method string) (panels.Ide
 		return id, nil
 	}
 	return a.actFor(ctx, id, md.Get(panelKey))
+}
+
+// tap authenticates the first call of a connection once its headers have come: its message may take long on a slow network.
+// The call itself is refused later, with the reason.
+func (a *authenticator) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	switch conn := connOf(ctx); {
+	case conn.accepted == nil || conn.accepted.known.Load():
+	case conn.host:
+		_ = conn.accepted.authenticated("") // by its user, also for calls that are open to all
+	default:
+		_, _ = a.identify(ctx, info.FullMethodName)
+	}
+	return ctx, nil
 }
 
 // admit says whether whoever made a call to FsService may still make it.

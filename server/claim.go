@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,19 +38,21 @@ type Record struct {
 type claim struct {
 	layout contexts.Layout
 	lock   *flock.Flock
-	// recorded says that server.json is ours.
-	recorded bool
+	// record is what server.json says; nil before it is written.
+	record *Record
 }
 
-// takeClaim locks the workspace; an *AlreadyServedError when another server has it.
-func takeClaim(l contexts.Layout) (*claim, error) {
+// claimWait bounds how long a start waits for a server that is ending, or that has not written server.json yet.
+const claimWait = 2 * time.Second
+
+// claimPoll is how often it tries again.
+const claimPoll = 10 * time.Millisecond
+
+// takeClaim locks the workspace. It returns an *AlreadyServedError when another server has it.
+func takeClaim(ctx context.Context, l contexts.Layout) (*claim, error) {
 	lock := flock.New(filepath.Join(l.Locks, "server.lock"), flock.SetPermissions(0o600))
-	ok, err := lock.TryLock()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", lock.Path(), err), lock.Close())
-	}
-	if !ok {
-		return nil, errors.Join(servedBy(l), lock.Close())
+	if err := lockOrRefuse(ctx, lock, l); err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
 	// A killed server's record would send a client to nobody.
 	if err := os.Remove(l.ServerJSON); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -58,12 +61,46 @@ func takeClaim(l contexts.Layout) (*claim, error) {
 	return &claim{layout: l, lock: lock}, nil
 }
 
+// lockOrRefuse takes the lock. A server that lives has written server.json and is named at once. The lock of one that was killed
+// stays for as long as the kernel closes its files, and as a process that it was just starting has them open too.
+func lockOrRefuse(ctx context.Context, lock *flock.Flock, l contexts.Layout) error {
+	ctx, cancel := context.WithTimeout(ctx, claimWait)
+	defer cancel()
+	// A process counts as alive when it was so twice: between taking up a SIGKILL and ending it looks like any other.
+	for seen := 0; ; {
+		ok, err := lock.TryLock()
+		if err != nil {
+			return fmt.Errorf("lock %s: %w", lock.Path(), err)
+		}
+		if ok {
+			return nil
+		}
+		if r, err := readRecord(l.ServerJSON); err == nil && alive(r.PID) {
+			seen++
+		}
+		timer := time.NewTimer(claimPoll)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			seen = 2
+		}
+		timer.Stop()
+		if seen == 2 {
+			return servedBy(l)
+		}
+	}
+}
+
 func servedBy(l contexts.Layout) error {
 	r, err := readRecord(l.ServerJSON)
 	if err != nil || r.PID == 0 {
 		return &AlreadyServedError{}
 	}
-	return &AlreadyServedError{PID: r.PID, Since: r.Start, Address: "unix://" + r.Socket}
+	served := &AlreadyServedError{PID: r.PID, Since: r.Start, Address: "unix://" + r.Socket}
+	if r.Workspace != l.Workspace {
+		served.Workspace = r.Workspace
+	}
+	return served
 }
 
 func readRecord(path string) (Record, error) {
@@ -76,24 +113,33 @@ func readRecord(path string) (Record, error) {
 	return r, err
 }
 
-// record writes server.json, whole.
-func (c *claim) record(r Record) error {
+// announce writes server.json, whole.
+func (c *claim) announce(r Record) error {
+	c.record = &r
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode server.json: %w", err)
 	}
-	if err := writeFileAtomic(c.layout.ServerJSON, append(data, '\n'), 0o600); err != nil {
-		return err
-	}
-	c.recorded = true
-	return nil
+	return writeFileAtomic(c.layout.ServerJSON, append(data, '\n'), 0o600)
 }
 
-// release removes server.json before the lock, so that the next server's is never removed.
+// restore writes server.json again if it is missing, and reports whether it did.
+func (c *claim) restore() (restored bool, err error) {
+	if _, err := os.Lstat(c.layout.ServerJSON); !errors.Is(err, fs.ErrNotExist) {
+		return false, nil //nolint:nilerr // it is there, or cannot be looked at
+	}
+	err = c.announce(*c.record)
+	return err == nil, err
+}
+
+// release removes server.json, which may be gone already. Then it gives up the lock: the next server's file is never removed.
 func (c *claim) release() error {
 	var err error
-	if c.recorded {
+	if c.record != nil {
 		err = os.Remove(c.layout.ServerJSON)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
 	return errors.Join(err, c.lock.Close())
 }

@@ -41,36 +41,39 @@ func (s *Server) compose(context.Context) error {
 		s.closeOwner(panel)
 	})
 	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
-	s.calls.audit, s.calls.limits, s.calls.maxRequest = p.audit, newPanelLimits(s.cfg, s.metrics.rejected), int(s.cfg.MaxRequest)
+	s.calls.audit, s.calls.limits, s.calls.maxRequest = p.audit, newPanelLimits(s.cfg, s.metrics), int(s.cfg.MaxRequest)
 	buffers, handed := codec.NewPool(), newHandedConns()
+	s.calls.codec = codec.New(buffers)
 	s.fs = fsservice.New(fsservice.Config{
 		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit, Buffers: buffers,
-		Sessions: fsservice.SessionConfig{Leases: p.leases, Refresh: s.auth.refresh, Around: s.calls.operation},
+		Sessions: fsservice.SessionConfig{Leases: p.leases, Refresh: s.auth.refresh, Around: s.calls.operation, Shares: s.calls.sessionShares},
 	})
 	s.observeParts()
 	s.grpc = grpc.NewServer(s.options(buffers, handed)...)
-	ctxfsv1.RegisterFsServiceServer(s.grpc, s.fs)
-	ctxfsv1.RegisterContextServiceServer(s.grpc, &services.Contexts{Contexts: p.contexts, Templates: p.contexts, Version: s.deps.Version, Driver: s.info.Driver})
-	ctxfsv1.RegisterPanelServiceServer(s.grpc, &services.Panels{
+	registry := registrar{s.grpc, s.calls}
+	ctxfsv1.RegisterFsServiceServer(registry, s.fs)
+	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, Templates: p.contexts, Version: s.deps.Version, Driver: s.info.Driver})
+	ctxfsv1.RegisterPanelServiceServer(registry, &services.Panels{
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
 	})
-	ctxfsv1.RegisterTemplateServiceServer(s.grpc, &services.Templates{Templates: p.contexts})
-	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
+	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts})
+	grpc_health_v1.RegisterHealthServer(registry, s.health)
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
 	}
-	channelz.RegisterChannelzServiceToServer(s.grpc)
-	reflection.Register(s.grpc)
+	channelz.RegisterChannelzServiceToServer(registry)
+	reflection.Register(registry)
 	s.web = newWebServer(s, handed)
 	return nil
 }
 
 func (s *Server) options(buffers *codec.Pool, handed *handedConns) []grpc.ServerOption {
-	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, &s.conns, func(conn uint64) { s.closeOwner(hostOwner(conn)) }, handed)
+	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, &s.connIDs, func(conn uint64) { s.closeOwner(hostOwner(conn)) }, handed)
 	opts := []grpc.ServerOption{
-		grpc.Creds(creds), grpc.UnaryInterceptor(s.calls.unary), grpc.StreamInterceptor(s.calls.stream),
-		grpc.MaxRecvMsgSize(maxReceive(s.cfg.MaxRequest)), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(10 * time.Second),
-		grpc.ForceServerCodecV2(codec.New(buffers)), experimental.BufferPool(buffers),
+		grpc.Creds(creds), grpc.StreamInterceptor(s.calls.stream),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.ConnectionTimeout(openTime), grpc.InTapHandle(s.auth.tap),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
+		grpc.ForceServerCodecV2(s.calls.codec), experimental.BufferPool(buffers),
 		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.Keepalive, Timeout: s.cfg.Keepalive / 3}),
 		// Clients ping every 30 s; those that ping more often than every 10 s are cut off.
@@ -92,6 +95,12 @@ func (s *Server) closeOwner(owner string) {
 func (s *Server) observeParts() {
 	p, dir := s.parts, s.claim.layout.Dir
 	s.metrics.gauge("ctxfs_handles_open", "Open handles.", func() (float64, bool) { return float64(p.handles.Count()), true })
+	s.metrics.gauge("ctxfs_memory_held_bytes", "What requests and replies of panels hold of the memory budget.", func() (float64, bool) {
+		return float64(s.calls.limits.memory.Held()), true
+	})
+	s.metrics.gauge("ctxfs_memory_limit_bytes", "What they may hold.", func() (float64, bool) {
+		return float64(s.calls.limits.memory.Limit()), true
+	})
 	s.metrics.gauge("ctxfs_sessions", "Sessions that are open.", func() (float64, bool) { return float64(s.fs.Sessions()), true })
 	s.metrics.counter("ctxfs_handles_reaped_total", "Handles that were closed for being idle.", func() (float64, bool) {
 		return float64(p.handles.Reaped()), true
@@ -114,10 +123,15 @@ func (s *Server) announce(ctx context.Context) error {
 	s.info.Version, s.info.PID, s.info.Workspace, s.info.ContextsDir = s.deps.Version, os.Getpid(), l.Workspace, l.Dir
 	s.plan(ctx)
 	a := s.info.Addresses
-	return s.claim.record(Record{
+	err := s.claim.announce(Record{
 		PID: s.info.PID, Version: s.info.Version, Workspace: l.Workspace, Socket: a.Socket, Addresses: a.All(),
 		HTTP: a.HTTP, TLS: a.TLS, TokenFile: a.TokenFile, Start: time.Now().UTC().Truncate(time.Second),
 	})
+	if isFull(err) {
+		s.warn("server.json has no room on the full disk: until it has, clients need --address " + a.Target())
+		return nil
+	}
+	return err
 }
 
 func (s *Server) plan(ctx context.Context) {
@@ -142,6 +156,50 @@ func (s *Server) plan(ctx context.Context) {
 // (ext4's emergency_ro, errors=remount-ro) tells so neither to access(2) nor to statfs(2). It needs no space.
 func touch(dir string) error { return os.Chtimes(dir, time.Now(), time.Time{}) }
 
+// lookEvery is how often a server looks whether clients can still find it.
+const lookEvery = 2 * time.Second
+
+// lookAfter restores what clients need to find the server, and logs that the workspace has moved away, until ctx ends.
+func (s *Server) lookAfter(ctx context.Context) {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for last := ""; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		problem := s.look(ctx)
+		if problem != "" && problem != last {
+			s.log.Error(problem, zap.String("dir", s.claim.layout.Dir))
+		}
+		last = problem
+	}
+}
+
+// look is one look of lookAfter. It returns what is wrong and stays so, "" when nothing is.
+func (s *Server) look(ctx context.Context) (problem string) {
+	if err := s.parts.contexts.Moved(); err != nil {
+		return err.Error() // another server may be at work in what is there now
+	}
+	for _, c := range []struct {
+		what    string
+		restore func() (bool, error)
+	}{
+		{"the socket", func() (bool, error) { return s.socket.restore(ctx) }},
+		{"server.json", s.claim.restore},
+	} {
+		restored, err := c.restore()
+		switch {
+		case err != nil:
+			problem = c.what + " was removed and could not be made again: " + err.Error()
+		case restored:
+			s.log.Warn(c.what + " was removed, and was made again")
+		}
+	}
+	return problem
+}
+
 // notReady tells why the server should get no new work, "" when it should.
 func (s *Server) notReady() string {
 	if !s.serving.Load() {
@@ -149,12 +207,16 @@ func (s *Server) notReady() string {
 	}
 	free, writable, err := disk(s.claim.layout.Dir)
 	switch {
+	case s.parts.contexts.Moved() != nil:
+		return "the contexts directory was moved or removed: stop the server, and serve the workspace where it is now"
 	case err != nil:
 		return "the disk's state cannot be told"
 	case !writable:
 		return "the contexts directory is read-only"
 	case touch(s.claim.layout.State) != nil:
 		return "the contexts directory cannot be written: its file system is read-only or failing"
+	case contexts.IsFull(s.claim.layout.Dir):
+		return "the disk is full: free some space, or delete contexts"
 	case free < int64(s.cfg.DiskReserve):
 		return "free disk space is below the reserve"
 	}

@@ -49,6 +49,12 @@ type Config struct {
 	SessionsPerPanel    int `koanf:"sessions_per_panel"`
 	WatchesPerPanel     int `koanf:"watches_per_panel"`
 	OperationsPerSecond int `koanf:"operations_per_second"`
+	// MemoryPerConnection bounds what one panel's requests hold of the memory by one connection, which is a WebSocket session
+	// or all calls of a gRPC connection; its replies may hold as much. MemoryPerPanel bounds it by all its connections. 0 means no bound.
+	// MemoryTotal bounds that of all panels; 0 means a quarter of the memory, at most 1 GiB.
+	MemoryPerConnection Size `koanf:"memory_per_connection"`
+	MemoryPerPanel      Size `koanf:"memory_per_panel"`
+	MemoryTotal         Size `koanf:"memory_total"`
 	// MaxRequest bounds the content of one request, minMaxRequest to maxMaxRequest; what is larger goes by a stream.
 	MaxRequest Size `koanf:"max_request"`
 	// LeaseGrace is how long the handles of a client instance outlive its last session or hold.
@@ -104,6 +110,7 @@ func DefaultConfig() Config {
 		SeedSelect: string(seed.SelectAll), SeedMaxFiles: seed.DefaultMaxFiles, SeedMaxBytes: seed.DefaultMaxBytes,
 		GitTimeout: time.Minute, GitFetchTimeout: 10 * time.Minute,
 		ContextMaxBytes: 20 << 30, ContextMaxEntries: 2_000_000, InFlightPerPanel: 1024, SessionsPerPanel: 64, WatchesPerPanel: 1024, MaxRequest: 16 << 20,
+		MemoryPerConnection: 8 << 20, MemoryPerPanel: 64 << 20,
 		AuditMaxSize: 64 << 20, AuditKeep: 8,
 		Pool: 2, DiskReserve: 1 << 30, LogLevel: "info", LogFormat: "auto", Metrics: true,
 	}
@@ -111,6 +118,9 @@ func DefaultConfig() Config {
 
 // The range of Config.MaxRequest.
 const minMaxRequest, maxMaxRequest Size = 1 << 20, 64 << 20
+
+// minMemoryTotal is the least Config.MemoryTotal: a request and its content, decoded, and a few replies.
+const minMemoryTotal Size = 16 << 20
 
 // The values of Config.HostAuth.
 const (
@@ -161,6 +171,10 @@ func limitFlags(fs *pflag.FlagSet, d Config) {
 	fs.Int("sessions-per-panel", d.SessionsPerPanel, "sessions that one panel may have; 0 for no bound")
 	fs.Int("watches-per-panel", d.WatchesPerPanel, "watches that one panel may have; 0 for no bound")
 	fs.Var(&maxRequest, "max-request", "content that one request may carry, 1MiB to 64MiB; what is larger goes by a stream")
+	perConnection, perPanel, total := d.MemoryPerConnection, d.MemoryPerPanel, d.MemoryTotal
+	fs.Var(&perConnection, "memory-per-connection", "memory that a panel's requests and unread replies may take by one connection; 0 for no bound")
+	fs.Var(&perPanel, "memory-per-panel", "memory that a panel's requests and unread replies may take; 0 for no bound")
+	fs.Var(&total, "memory-total", "memory that requests and unread replies of all panels may take; 0 for a quarter of the memory, at most 1GiB")
 	fs.Int("operations-per-second", d.OperationsPerSecond, "operations that one panel may begin in a second; 0 for no bound")
 }
 

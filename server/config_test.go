@@ -106,6 +106,8 @@ func TestBadSettings(t *testing.T) {
 		{name: "git without time", environ: []string{"CTXFS_GIT_FETCH_TIMEOUT=0s"}, words: []string{"env CTXFS_GIT_FETCH_TIMEOUT", "more than zero"}},
 		{name: "git base", yaml: "git_base: ext::sh\n", words: []string{"ctxfs.yml", "git_base", "https://host/path"}},
 		{name: "small requests", args: []string{"--max-request=512KiB"}, words: []string{"flag --max-request", "512KiB", "1MiB and 64MiB"}},
+		{name: "little memory", args: []string{"--memory-total=1MiB"}, words: []string{"flag --memory-total", "1MiB", "16MiB"}},
+		{name: "memory below nothing", yaml: "memory_per_panel: -1\n", words: []string{"ctxfs.yml", "memory_per_panel"}},
 		{name: "client CA alone", args: []string{"--client-ca=x"}, words: []string{"client_ca", "tls_cert"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

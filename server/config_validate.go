@@ -49,6 +49,7 @@ func (c Config) Validate(origins Origins) error {
 		{"audit_keep", int64(c.AuditKeep)}, {"context_max_bytes", int64(c.ContextMaxBytes)}, {"context_max_entries", c.ContextMaxEntries},
 		{"in_flight_per_panel", int64(c.InFlightPerPanel)}, {"sessions_per_panel", int64(c.SessionsPerPanel)},
 		{"watches_per_panel", int64(c.WatchesPerPanel)}, {"operations_per_second", int64(c.OperationsPerSecond)},
+		{"memory_per_connection", int64(c.MemoryPerConnection)}, {"memory_per_panel", int64(c.MemoryPerPanel)}, {"memory_total", int64(c.MemoryTotal)},
 	} {
 		if number.value < 0 {
 			return bad(number.key, "must not be negative")
@@ -59,6 +60,9 @@ func (c Config) Validate(origins Origins) error {
 	}
 	if c.MaxRequest < minMaxRequest || c.MaxRequest > maxMaxRequest {
 		return bad("max_request", "%s is not between %s and %s", c.MaxRequest, minMaxRequest, maxMaxRequest)
+	}
+	if c.MemoryTotal != 0 && c.MemoryTotal < minMemoryTotal {
+		return bad("memory_total", "%s is less than %s; 0 takes a quarter of the memory", c.MemoryTotal, minMemoryTotal)
 	}
 	if c.Keepalive < time.Second {
 		return bad("keepalive", "must be 1s or more")

@@ -56,11 +56,14 @@ func (k *sockets) putContent(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 && r.Header.Get("Content-Length") == "" && len(r.TransferEncoding) == 0 {
 		err = &fserr.Error{Code: fserr.EINVAL, Detail: "the length of the body is not told", Hint: "send Content-Length, or chunks"}
 	}
+	if twice := oneLength(w, r); twice != nil {
+		err = twice
+	}
 	k.transfer(w, r, err, ctxfsv1.FsService_WriteStream_FullMethodName, open, func(ctx context.Context, t *transfer) error {
 		n, err := k.fs.WriteContent(ctx, open, &bodyReader{ctx, t, r.Body})
 		t.wrote.Store(n)
 		if err == nil {
-			err = t.extend(ctx, t.control.SetWriteDeadline)
+			err = t.control.SetWriteDeadline(time.Now().Add(t.keepalive)) // also when ctx has ended: it is written
 		}
 		if err == nil {
 			w.Header().Set(writtenHeader, strconv.FormatInt(n, 10))
@@ -104,7 +107,7 @@ func (k *sockets) asCall(r *http.Request, method string, query any, t *transfer,
 	if shared := sharedConnOf(r.Context()); shared != nil {
 		*conn = *shared
 	} else {
-		conn.id = k.conns.Add(1)
+		conn.id, conn.accepted = k.connIDs.Add(1), acceptedConnOf(r.Context())
 	}
 	conn.web, conn.http = false, true
 	ctx := metadata.NewIncomingContext(r.Context(), md)
@@ -223,7 +226,12 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	if err := b.t.extend(b.ctx, b.t.control.SetReadDeadline); err != nil {
 		return 0, err
 	}
-	return b.body.Read(p)
+	n, err := b.body.Read(p)
+	var network net.Error
+	if err == nil || err == io.EOF || errors.As(err, &network) || b.ctx.Err() != nil {
+		return n, err
+	}
+	return n, &fserr.Error{Code: fserr.EINVAL, Detail: "the body is malformed, or ends early", Hint: "send as much as Content-Length says, or whole chunks", Err: err}
 }
 
 // refuse tells why there is no content: a SessionError in JSON, with the errno in a header.

@@ -447,3 +447,72 @@ func TestALateInterruptHitsNobodyElse(t *testing.T) {
 		}
 	}
 }
+
+// TestMalformedBodiesAreRefused sends bodies that HTTP does not allow. Each is the second request of its connection, which
+// the server then closes.
+func TestMalformedBodiesAreRefused(t *testing.T) {
+	ca := newAuthority(t)
+	for _, encrypted := range []bool{false, true} {
+		cfg := sessionConfig(t)
+		if encrypted {
+			cfg.TLSCert, cfg.TLSKey = ca.files(t)
+		}
+		r := start(t, cfg)
+		token := r.openPanel(t, "p").GetToken()
+		folder := r.folder("ctx_p")
+		request := func(query, fields, body string) string {
+			return fmt.Sprintf("PUT /v1/content?path=/%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n%s\r\n\r\n%s", query, token, fields, body)
+		}
+		for name, c := range map[string]struct{ fields, body, words string }{
+			"no chunk":             {"Transfer-Encoding: chunked", "zz\r\nabc\r\n0\r\n\r\n", "malformed"},
+			"a chunk without end":  {"Transfer-Encoding: chunked", "3\r\nabcdef\r\n0\r\n\r\n", "malformed"},
+			"a huge chunk":         {"Transfer-Encoding: chunked", "fffffffffffffffff\r\n", "malformed"},
+			"two lengths":          {"Content-Length: 3\r\nTransfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n", "Content-Length and Transfer-Encoding"},
+			"two lengths, swapped": {"transfer-encoding: chunked\r\nA: b\r\ncontent-length: 3", "3\r\nabc\r\n0\r\n\r\n", "Content-Length and Transfer-Encoding"},
+			"two lengths, far":     {"Transfer-Encoding: chunked\r\nA: " + strings.Repeat("a", 15<<10) + "\r\nContent-Length: 3", "3\r\nabc\r\n0\r\n\r\n", "Content-Length and Transfer-Encoding"},
+		} {
+			for network, address := range map[string]string{"tcp": r.Info().Addresses.TCP[0], "http": r.Info().Addresses.HTTP} {
+				for _, pipelined := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s over %s, tls=%t, pipelined=%t", name, network, encrypted, pipelined), func(t *testing.T) {
+						conn := dialPlain(t, "tcp", address)
+						if encrypted {
+							conn = tls.Client(conn, &tls.Config{RootCAs: ca.pool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12})
+						}
+						replies := bufio.NewReader(conn)
+						next := func(want int) string {
+							resp, err := http.ReadResponse(replies, nil)
+							if err != nil {
+								t.Fatal(err)
+							}
+							defer resp.Body.Close()
+							body, err := io.ReadAll(resp.Body)
+							if err != nil || resp.StatusCode != want {
+								t.Fatalf("%d %s, %v, want %d", resp.StatusCode, body, err, want)
+							}
+							return string(body)
+						}
+						first := request("good", "Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n")
+						second := request("bad", c.fields, c.body)
+						if pipelined {
+							first, second = first+second, ""
+						}
+						if _, err := io.WriteString(conn, first); err != nil {
+							t.Fatal(err)
+						}
+						next(http.StatusNoContent)
+						if _, err := io.WriteString(conn, second); err != nil {
+							t.Fatal(err)
+						}
+						if body := next(http.StatusBadRequest); !strings.Contains(body, c.words) {
+							t.Errorf("it says %s", body)
+						}
+						wantClosed(t, conn)
+						if _, err := os.Lstat(filepath.Join(folder, "bad")); err == nil {
+							t.Error("there is a file")
+						}
+					})
+				}
+			}
+		}
+	}
+}

@@ -44,7 +44,7 @@ func (q *query) wrong(format string, args ...any) {
 }
 
 func (q *query) rawPath() []byte {
-	raw, err := base64.StdEncoding.DecodeString(q.values.Get("raw_path"))
+	raw, err := base64.StdEncoding.Strict().DecodeString(q.values.Get("raw_path"))
 	if err != nil {
 		q.wrong("raw_path is no base64")
 	}

@@ -48,6 +48,10 @@ type connInfo struct {
 	// host says that its peer is host by its user.
 	host bool
 	pid  int
+	// accepted is its place among the connections of its listener; nil in tests of a part.
+	accepted *acceptedConn
+	// shares are what panels hold of their memory by the connection.
+	shares *connShares
 	// alpn is the protocol that TLS agreed on; "" of a client that knows no ALPN, and gRPC's without TLS.
 	alpn string
 }
@@ -113,13 +117,19 @@ func newConnCreds(tlsConfig *tls.Config, peerHost bool, next *atomic.Uint64, onC
 func (c *connCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	accepted, ok := raw.(*acceptedConn)
 	if !ok {
-		return nil, nil, errors.New("these credentials are for a shared listener")
+		return nil, nil, errors.New("these credentials require a connListener")
 	}
 	conn, info, err := c.identify(accepted.Conn)
 	if err != nil {
 		return nil, nil, err
 	}
-	shared := &sharedConn{Conn: conn, info: info, ended: sync.OnceFunc(func() { c.onClose(info.id) })}
+	info.accepted = accepted
+	shared := &sharedConn{Conn: conn, info: info, ended: sync.OnceFunc(func() {
+		accepted.remove()
+		info.shares.close()
+		c.onClose(info.id)
+	})}
+	info.shares.cut = func() { _ = shared.Close() }
 	isWeb, err := shared.look()
 	switch {
 	case err != nil:
@@ -127,7 +137,7 @@ func (c *connCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	case !isWeb && info.alpn != protoGRPC:
 		return nil, nil, errors.New("gRPC over TLS needs ALPN to say h2")
 	case isWeb:
-		info.web = true
+		info.web, shared.raw = true, new(rawTail)
 		accepted.handed.Store(true)
 		c.handed.hand(shared)
 		return nil, nil, credentials.ErrConnDispatched
@@ -137,7 +147,7 @@ func (c *connCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 
 // identify finds out who is at the other end, as far as the transport tells.
 func (c *connCreds) identify(conn net.Conn) (net.Conn, *connInfo, error) {
-	info := &connInfo{id: c.next.Add(1), alpn: protoGRPC}
+	info := &connInfo{id: c.next.Add(1), alpn: protoGRPC, shares: &connShares{}}
 	info.SecurityLevel = credentials.NoSecurity
 	if u, ok := conn.(*net.UnixConn); ok {
 		cred, err := peerOf(u)

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
@@ -65,6 +66,16 @@ func (d drivers) order(name string) (driver.Driver, []driver.Driver) {
 	return d.copy, []driver.Driver{d.overlay, d.userns}
 }
 
+// LostStates names the contexts and snapshots in l that came back from a backup without the extended attributes that they need.
+func LostStates(l contexts.Layout) []string {
+	all := newDrivers(nil, nil)
+	var names []string
+	for _, s := range contexts.LostStates(l, []driver.Mounter{all.overlay, all.userns}) {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 // OverlayRefusal tries the overlay driver in dir, a directory, and says why it does not work there, "" when it
 // does. What it makes there for that is gone when it returns.
 func OverlayRefusal(ctx context.Context, dir string) string {
@@ -76,12 +87,24 @@ func UserNSRefusal(ctx context.Context, dir string) string {
 	return refusal(ctx, overlay.NewUserNS(overlay.Options{}), dir)
 }
 
+// LeftChecks names what OverlayRefusal, or a start, left in dir when its process was killed. A start, a collection and a repair
+// remove it from the contexts directory.
+func LeftChecks(dir string) ([]string, error) { return overlay.New(overlay.Options{}).LeftChecks(dir) }
+
 func refusal(ctx context.Context, d driver.Driver, dir string) string {
-	if err := d.Check(ctx, dir); err != nil {
-		return strings.TrimPrefix(err.Error(), "overlay driver: ")
-	}
-	return ""
+	return why(d.Check(ctx, dir))
 }
+
+// why is what a Check says, "" for nil.
+func why(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.TrimPrefix(err.Error(), "overlay driver: ")
+}
+
+// untried is the caveat of a driver that was asked for by name, and that a full disk has no room to try.
+const untried = "not tried: the disk is full"
 
 // seenByServer is what everybody should know of DriverUserNS.
 const seenByServer = "only this server sees the files"
@@ -94,19 +117,25 @@ func ChooseDriver(ctx context.Context, setting, dir string) (DriverChoice, error
 	case DriverCopy:
 		return DriverChoice{Name: DriverCopy}, nil
 	case DriverUserNS:
-		if why := UserNSRefusal(ctx, dir); why != "" {
-			return DriverChoice{}, fmt.Errorf("driver %s: %s; use --driver copy", DriverUserNS, why)
+		err := overlay.NewUserNS(overlay.Options{}).Check(ctx, dir)
+		switch {
+		case isFull(err):
+			return DriverChoice{Name: DriverUserNS, Caveat: untried}, nil
+		case err != nil:
+			return DriverChoice{}, fmt.Errorf("driver %s: %s; use --driver copy", DriverUserNS, why(err))
 		}
 		return DriverChoice{Name: DriverUserNS, Caveat: seenByServer}, nil
 	}
-	why, hidden := OverlayRefusal(ctx, dir), overlay.Hidden()
+	err, hidden := overlay.New(overlay.Options{}).Check(ctx, dir), overlay.Hidden()
 	switch {
-	case setting == DriverOverlay && why != "":
-		return DriverChoice{}, fmt.Errorf("driver overlay: %s; use --driver auto or --driver copy", why)
+	case setting == DriverOverlay && isFull(err):
+		return DriverChoice{Name: DriverOverlay, Caveat: untried}, nil
+	case setting == DriverOverlay && err != nil:
+		return DriverChoice{}, fmt.Errorf("driver overlay: %s; use --driver auto or --driver copy", why(err))
 	case setting == DriverOverlay && hidden != "":
 		return DriverChoice{Name: DriverOverlay, Caveat: hidden}, nil
-	case why != "":
-		return DriverChoice{Name: DriverCopy, Refused: why}, nil
+	case err != nil:
+		return DriverChoice{Name: DriverCopy, Refused: why(err)}, nil
 	case hidden != "":
 		return DriverChoice{Name: DriverCopy, Refused: hidden}, nil
 	}

@@ -9,6 +9,8 @@ import (
 const (
 	// ExitUsage is a setting that cannot be (EX_USAGE).
 	ExitUsage = 64
+	// ExitNoWrite is a contexts directory that cannot be written: its disk is read-only, or it belongs to somebody else (EX_CANTCREAT).
+	ExitNoWrite = 73
 	// ExitBusy is a workspace that is served already (EX_TEMPFAIL).
 	ExitBusy = 75
 	// ExitFormat is a state that a newer version wrote (EX_CONFIG).
@@ -44,6 +46,8 @@ type AlreadyServedError struct {
 	PID     int
 	Since   time.Time
 	Address string
+	// Workspace is the other one's when it differs: the workspace was moved, or both share a contexts directory.
+	Workspace string
 }
 
 func (e *AlreadyServedError) Error() string {
@@ -54,17 +58,24 @@ func (e *AlreadyServedError) Error() string {
 	if time.Since(e.Since) > 24*time.Hour {
 		layout = "2006-01-02 15:04"
 	}
-	return fmt.Sprintf("already served by pid %d since %s; connect to %s", e.PID, e.Since.Local().Format(layout), e.Address)
+	text := fmt.Sprintf("already served by pid %d since %s; ", e.PID, e.Since.Local().Format(layout))
+	if e.Workspace != "" {
+		return text + "it was started for " + e.Workspace + ": if that was moved here, stop it, and start again"
+	}
+	return text + "connect to " + e.Address
 }
 
 // ExitCode returns ExitBusy.
 func (e *AlreadyServedError) ExitCode() int { return ExitBusy }
 
-// formatError gives contexts.FormatError its exit code.
-type formatError struct{ err error }
+// stateError gives an error of the contexts directory an exit code.
+type stateError struct {
+	err  error
+	code int
+}
 
-func (e *formatError) Error() string { return e.err.Error() }
-func (e *formatError) Unwrap() error { return e.err }
+func (e *stateError) Error() string { return e.err.Error() }
+func (e *stateError) Unwrap() error { return e.err }
 
-// ExitCode returns ExitFormat.
-func (e *formatError) ExitCode() int { return ExitFormat }
+// ExitCode returns ExitFormat or ExitNoWrite.
+func (e *stateError) ExitCode() int { return e.code }

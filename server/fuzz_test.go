@@ -27,7 +27,7 @@ import (
 // FuzzContentQuery looks for a query that is accepted though it says something else than what is made of it.
 func FuzzContentQuery(f *testing.F) {
 	for _, q := range []string{
-		"path=/a", "path=/a&start=0&end=9", "raw_path=L/8=", "raw_path=%2F&path=a", "fd=3", "fd=4294967296", "fd=-1", "path=/a&path=/b", "start=x", "flush=maybe",
+		"path=/a", "path=/a&start=0&end=9", "raw_path=L/8=", "raw_path=%2F&path=a", "raw_path=001=", "fd=3", "fd=4294967296", "fd=-1", "path=/a&path=/b", "start=x", "flush=maybe",
 		"path=%00", "path=%zz", "a;b", "=", "&&&", "mode=0644&flag=wx", "context_id=ctx_b&path=/a", "ctxfs-panel=p", "start=-9223372036854775808", "path=%ff",
 	} {
 		f.Add(q)

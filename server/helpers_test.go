@@ -63,7 +63,14 @@ func startWith(t *testing.T, cfg Config, change func(*Server)) *running {
 // startLogging is startWith with a log of the test's own.
 func startLogging(t *testing.T, cfg Config, log *zap.Logger, change func(*Server)) *running {
 	t.Helper()
-	s, err := New(t.Context(), cfg, Deps{Log: log, Version: "1.2.3"})
+	return startDeps(t, cfg, Deps{Log: log}, change)
+}
+
+// startDeps is startWith with parts of the test's own.
+func startDeps(t *testing.T, cfg Config, deps Deps, change func(*Server)) *running {
+	t.Helper()
+	deps.Version = "1.2.3"
+	s, err := New(t.Context(), cfg, deps)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,8 @@ type Info struct {
 	// Driver is a line such as "copy (overlay: no CAP_SYS_ADMIN)".
 	Driver    string
 	Addresses Addresses
+	// Warnings are sentences about what an operator should mend, such as a full disk at the start.
+	Warnings []string
 }
 
 // Addresses are where a server listens.

@@ -20,6 +20,8 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -41,6 +43,8 @@ type interceptors struct {
 	limits *panelLimits
 	// maxRequest is how much content one request may carry, in bytes.
 	maxRequest int
+	// codec is gRPC's.
+	codec *codec.Codec
 	// audit is nil when there is none.
 	audit *auditLog
 	// prefix and count make request IDs.
@@ -101,8 +105,39 @@ func (i *interceptors) operation(ctx context.Context, op fsservice.OperationInfo
 	return do(ctx)
 }
 
-func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	c := i.begin(ctx, info.FullMethod)
+// serveUnary serves a unary call: its request is received once its caller is known, and its reply counts until it is sent.
+func (i *interceptors) serveUnary(method string, handler grpc.MethodHandler, srv any, stream grpc.ServerStream) error {
+	var reply *budget.Hold
+	resp, err := i.unary(stream.Context(), method, func(ctx context.Context, c *call, req *any, inner grpc.UnaryServerInterceptor) (any, error) {
+		shares := i.shares(ctx, c.id)
+		r, err := i.receiver(ctx, c, shares.Requests.Hold())
+		if err != nil {
+			return nil, err
+		}
+		defer r.hold.Release()
+		reply = shares.Replies.Hold()
+		return handler(srv, budget.With(ctx, reply), func(m any) error {
+			*req = m
+			return r.only(ctx, m)
+		}, inner)
+	})
+	if err != nil {
+		reply.Release()
+		return err
+	}
+	m, err := asMessage(resp)
+	if err != nil {
+		return err
+	}
+	return codec.SendHeld(stream, m, reply)
+}
+
+// unary surrounds a unary call, which serve receives and does by inner.
+func (i *interceptors) unary(
+	ctx context.Context, method string, serve func(ctx context.Context, c *call, req *any, inner grpc.UnaryServerInterceptor) (any, error),
+) (resp any, err error) {
+	c := i.begin(ctx, method)
+	var req any
 	defer func() {
 		if p := recover(); p != nil {
 			resp, err = nil, i.panicked(c.method, p)
@@ -112,22 +147,27 @@ func (i *interceptors) unary(ctx context.Context, req any, info *grpc.UnaryServe
 	if c.id, err = i.auth.identify(ctx, c.method); err != nil {
 		return nil, err
 	}
-	if err := i.checkSize(req); err != nil {
-		return nil, err
-	}
 	if err := i.limits.enter(c); err != nil {
 		return nil, err
 	}
-	i.audit.note(c, req)
-	inner, cancel := withDefaultDeadline(panels.WithIdentity(ctx, c.id), c.method, req)
-	defer cancel()
-	return handler(inner, req)
+	return serve(ctx, c, &req, func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		i.audit.note(c, req)
+		inner, cancel := withDefaultDeadline(panels.WithIdentity(ctx, c.id), c.start, c.method, req)
+		defer cancel()
+		return handler(inner, req)
+	})
 }
 
 func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := i.begin(ss.Context(), info.FullMethod)
 	return i.around(ss.Context(), c, func(ctx context.Context) error {
-		return handler(srv, &observedStream{streamWithContext{ss, ctx}, i, c})
+		shares := i.shares(ctx, c.id)
+		r, err := i.receiver(ss.Context(), c, shares.Requests.Hold())
+		if err != nil {
+			return err
+		}
+		defer r.hold.Release()
+		return handler(srv, &observedStream{streamWithContext{ss, budget.With(ctx, shares.Replies.Hold())}, i, c, r, info.IsClientStream})
 	})
 }
 
@@ -164,20 +204,26 @@ type observedStream struct {
 	streamWithContext
 	i *interceptors
 	c *call
+	r *receiver
+	// many says that the client may send more than one message.
+	many bool
 }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *observedStream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil {
+	receive := s.r.only
+	if s.many {
+		receive = s.r.receive
+	}
+	if err := receive(s.ctx, m); err != nil {
 		return err
 	}
-	if r, ok := m.(*ctxfsv1.SessionRequest); ok {
-		return checkSession(r)
-	}
-	if s.c.about.Load() == nil {
+	if _, ok := m.(*ctxfsv1.SessionRequest); ok {
+		s.r.hold.Release() // a session counts the content of its operations by itself
+	} else if s.c.about.Load() == nil {
 		s.c.about.Store(&about{first: m, handlePath: s.i.audit.handlePath(s.c, m)})
 	}
-	return s.i.checkSize(m)
+	return nil
 }
 
 // SendMsg implements grpc.ServerStream.

@@ -380,8 +380,9 @@ func (m *metrics) running() float64 {
 
 func TestPanicIsCaughtAndSaysNothing(t *testing.T) {
 	in := newInterceptors(zap.NewNop(), &authenticator{}, newMetrics("1"), newStreamTable())
-	info := &grpc.UnaryServerInfo{FullMethod: grpc_health_v1.Health_Check_FullMethodName}
-	_, err := in.unary(t.Context(), &grpc_health_v1.HealthCheckRequest{}, info, func(context.Context, any) (any, error) { panic("secret /srv/x") })
+	_, err := in.unary(t.Context(), grpc_health_v1.Health_Check_FullMethodName, func(context.Context, *call, *any, grpc.UnaryServerInterceptor) (any, error) {
+		panic("secret /srv/x")
+	})
 	wantError(t, err, codes.Internal, "EIO", "internal error")
 	if strings.Contains(err.Error(), "secret") {
 		t.Error("the panic's text travels")
@@ -402,7 +403,7 @@ func TestDefaultDeadline(t *testing.T) {
 		{"OpenPanel", ctxfsv1.PanelService_OpenPanel_FullMethodName, &ctxfsv1.OpenPanelRequest{}, false},
 		{"ExplainTemplate", ctxfsv1.TemplateService_ExplainTemplate_FullMethodName, &ctxfsv1.ExplainTemplateRequest{}, false},
 	} {
-		ctx, cancel := withDefaultDeadline(t.Context(), c.method, c.req)
+		ctx, cancel := withDefaultDeadline(t.Context(), time.Now(), c.method, c.req)
 		if _, got := ctx.Deadline(); got != c.want {
 			t.Errorf("%s: deadline %v, want %v", c.name, got, c.want)
 		}

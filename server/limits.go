@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ctxfs/ctxfs/fserr"
-	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -26,55 +23,36 @@ const maxStreams = 1000
 // defaultDeadline is that of a unary call which sets none.
 const defaultDeadline = 30 * time.Second
 
-// checkSize refuses a request over the limit and names what to use instead.
-func (i *interceptors) checkSize(req any) error {
-	size := sizeOf(req)
-	if size <= i.maxRequest+maxOverhead {
-		return nil
-	}
+// tooLarge refuses a request of size bytes and names what to use instead.
+func (i *interceptors) tooLarge(size, limit int) error {
 	i.metrics.rejected("request_bytes")
-	return &fserr.Error{
+	e := &fserr.Error{
 		Code: fserr.EFBIG, Kind: fserr.KindRequest,
 		Detail: fmt.Sprintf("request of %.1f MiB exceeds %s", float64(size)/(1<<20), Size(i.maxRequest)),
 		Hint:   "use FsService/WriteStream, in chunks of 256 KiB to 1 MiB",
 	}
-}
-
-// sizeOf is a message's length on the wire, in bytes.
-func sizeOf(msg any) int {
-	switch m := msg.(type) {
-	case *codec.Incoming:
-		return m.Size()
-	case proto.Message:
-		return proto.Size(m)
+	if limit == maxStrangerRequest {
+		e.Detail, e.Hint = fmt.Sprintf("request of %d bytes exceeds %s", size, Size(limit)), "name a service"
 	}
-	return 0
+	return e
 }
 
-// checkSession refuses a session's message over the limit, which ends the session. What is
+// sessionTooLarge refuses a session's message of size bytes, which ends the session. What is
 // too much content for one operation, the session answers to that.
-func checkSession(r *ctxfsv1.SessionRequest) error {
-	size := proto.Size(r)
-	if size <= maxSessionRequest {
-		return nil
-	}
+func sessionTooLarge(size int) error {
 	return &fserr.Error{
 		Code: fserr.EFBIG, Detail: fmt.Sprintf("a session's message of %.1f MiB exceeds 1 MiB", float64(size)/(1<<20)),
 		Hint: "send content in ranges of at most 256 KiB",
 	}
 }
 
-// maxReceive is where gRPC itself refuses, before anything of ours runs and without our words: the difference leaves room to
-// answer EFBIG with the remedy to most of those who pass the limit.
-func maxReceive(maxRequest Size) int { return int(maxRequest + maxRequest/4) }
-
-// withDefaultDeadline bounds a call that has no deadline, except one that may take
+// withDefaultDeadline bounds a call that began at start and has no deadline, except one that may take
 // as long as there are files.
-func withDefaultDeadline(ctx context.Context, method string, req any) (context.Context, context.CancelFunc) {
+func withDefaultDeadline(ctx context.Context, start time.Time, method string, req any) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok || isLong(method, req) {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, defaultDeadline)
+	return context.WithDeadline(ctx, start.Add(defaultDeadline))
 }
 
 func isLong(method string, req any) bool {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/ctxfs/ctxfs/fsservice/handles"
 )
 
 // listeners are what the server listens on.
@@ -21,11 +23,11 @@ func (s *Server) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unix, err := listenUnix(ctx, path)
-	if err != nil {
+	if s.socket, err = listenUnix(ctx, path); err != nil {
 		return fmt.Errorf("listen on the unix socket: %w", err)
 	}
-	s.ls.grpc = append(s.ls.grpc, unix)
+	s.conns = newConnGroups(handles.DescriptorLimit(), len(s.cfg.Listen) > 0, s.cfg.HTTP != "", s.metrics)
+	s.ls.grpc = append(s.ls.grpc, connListener{s.socket, s.conns.unix})
 	if s.ls.tls, err = tlsConfig(s.cfg); err != nil {
 		return err
 	}
@@ -35,19 +37,22 @@ func (s *Server) listen(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.ls.grpc = append(s.ls.grpc, l)
+		s.ls.grpc = append(s.ls.grpc, connListener{l, s.conns.tcp})
 		s.info.Addresses.TCP = append(s.info.Addresses.TCP, l.Addr().String())
 	}
 	if s.cfg.HTTP == "" {
 		return nil
 	}
-	if s.ls.http, err = s.listenTCP(ctx, "http", s.cfg.HTTP); err != nil {
+	l, err := s.listenTCP(ctx, "http", s.cfg.HTTP)
+	if err != nil {
 		return err
 	}
+	s.ls.http = connListener{l, s.conns.http}
 	s.info.Addresses.HTTP = s.ls.http.Addr().String()
 	if s.ls.tls != nil {
 		s.ls.http = tls.NewListener(s.ls.http, s.ls.tls)
 	}
+	s.ls.http = rawListener{s.ls.http}
 	return nil
 }
 

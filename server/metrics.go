@@ -25,6 +25,10 @@ type metrics struct {
 	seeding   *prometheus.HistogramVec
 	overflows prometheus.Counter
 	limits    *prometheus.CounterVec
+	// connRefused counts the connections that were closed before an authenticated call.
+	connRefused *prometheus.CounterVec
+	// waits counts those that waited for a limit, and were not refused.
+	waits *prometheus.CounterVec
 	// auditErrors counts lines that were not written.
 	auditErrors prometheus.Counter
 }
@@ -51,6 +55,12 @@ func newMetrics(version string) *metrics {
 		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ctxfs_limit_rejections_total", Help: "Calls that a limit refused.",
 		}, []string{"limit"}),
+		connRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ctxfs_connections_refused_total", Help: "Connections that were refused or closed for want of an authenticated call.",
+		}, []string{"listener", "reason"}),
+		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ctxfs_limit_waits_total", Help: "Requests and replies that waited for memory.",
+		}, []string{"limit"}),
 		auditErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ctxfs_audit_errors_total", Help: "Changes that the audit log could not take.",
 		}),
@@ -60,7 +70,7 @@ func newMetrics(version string) *metrics {
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.inFlight, m.duration, m.errors, m.seeding, m.overflows, m.limits, m.auditErrors, build)
+	m.registry.MustRegister(m.inFlight, m.duration, m.errors, m.seeding, m.overflows, m.limits, m.waits, m.connRefused, m.auditErrors, build)
 	return m
 }
 
@@ -72,6 +82,13 @@ func (m *metrics) gauge(name, help string, value func() (v float64, ok bool)) {
 // counter is as gauge, for what only rises.
 func (m *metrics) counter(name, help string, value func() (v float64, ok bool)) {
 	m.registry.MustRegister(&asked{desc: prometheus.NewDesc(name, help, nil, nil), kind: prometheus.CounterValue, value: value})
+}
+
+// connections registers the count of a listener's open connections.
+func (m *metrics) connections(listener string, count func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ctxfs_connections", Help: "Open connections.", ConstLabels: prometheus.Labels{"listener": listener},
+	}, func() float64 { return float64(count()) }))
 }
 
 type asked struct {
@@ -155,6 +172,8 @@ func (m *metrics) rejected(limit string) { m.limits.WithLabelValues(limit).Inc()
 func (m *metrics) sent(msg any) {
 	switch r := msg.(type) {
 	case *codec.Outgoing:
+		m.sent(r.Message)
+	case *codec.Held:
 		m.sent(r.Message)
 	case *ctxfsv1.WatchResponse:
 		if r.GetOverflow() != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -19,6 +20,9 @@ import (
 // panel is not bounded.
 type panelLimits struct {
 	inFlight, sessions, watches int64
+	// memory is all panels' together; memoryPerPanel and memoryPerConnection bound parts of it, in bytes.
+	memory                              *budget.Budget
+	memoryPerPanel, memoryPerConnection int64
 	// perSecond are the operations that may begin in a second; as many again at once when it was silent.
 	perSecond int
 	rejected  func(limit string)
@@ -29,14 +33,21 @@ type panelLimits struct {
 
 type panelUse struct {
 	inFlight, sessions, watches atomic.Int64
+	requests, replies           *budget.Account
 	// pace is nil when nothing bounds it.
 	pace *rate.Limiter
 }
 
-func newPanelLimits(cfg Config, rejected func(string)) *panelLimits {
+func newPanelLimits(cfg Config, m *metrics) *panelLimits {
+	total := int64(cfg.MemoryTotal)
+	if total == 0 {
+		total = defaultMemoryTotal()
+	}
 	return &panelLimits{
+		memory:         budget.New(total, cfg.Keepalive, func(l budget.Level) { m.waits.WithLabelValues(string(l)).Inc() }),
+		memoryPerPanel: int64(cfg.MemoryPerPanel), memoryPerConnection: int64(cfg.MemoryPerConnection),
 		inFlight: int64(cfg.InFlightPerPanel), sessions: int64(cfg.SessionsPerPanel), watches: int64(cfg.WatchesPerPanel),
-		perSecond: cfg.OperationsPerSecond, rejected: rejected,
+		perSecond: cfg.OperationsPerSecond, rejected: m.rejected,
 	}
 }
 
@@ -44,7 +55,7 @@ func (l *panelLimits) use(panel string) *panelUse {
 	if u, ok := l.uses.Load(panel); ok {
 		return u.(*panelUse) //nolint:forcetypeassert // nothing else is in it
 	}
-	u := &panelUse{}
+	u := &panelUse{requests: l.memory.Account(l.memoryPerPanel), replies: l.memory.Account(l.memoryPerPanel)}
 	if l.perSecond > 0 {
 		u.pace = rate.NewLimiter(rate.Limit(l.perSecond), l.perSecond)
 	}
@@ -52,8 +63,20 @@ func (l *panelLimits) use(panel string) *panelUse {
 	return got.(*panelUse) //nolint:forcetypeassert // as above
 }
 
-// forget drops what is known of a panel that was closed.
-func (l *panelLimits) forget(panel string) { l.uses.Delete(panel) }
+// forget drops what is known of a panel that was closed, and ends its waits for memory. Replies that nobody reads are freed with
+// their connections, once those had time to say why their sessions end.
+func (l *panelLimits) forget(panel string) {
+	u, ok := l.uses.LoadAndDelete(panel)
+	if !ok {
+		return
+	}
+	for _, memory := range []*budget.Account{u.(*panelUse).requests, u.(*panelUse).replies} { //nolint:forcetypeassert // nothing else is in it
+		memory.Close()
+		if memory.Held() > 0 {
+			time.AfterFunc(2*endGrace, memory.Cut)
+		}
+	}
+}
 
 // enter counts a call, until leave.
 func (l *panelLimits) enter(c *call) (err error) {

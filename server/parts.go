@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 	"github.com/ctxfs/ctxfs/panels"
@@ -21,20 +22,21 @@ type parts struct {
 	audit    *auditLog
 }
 
-// takeWorkspace makes the contexts directory and locks it. A newer state is
-// refused before anything is changed.
-func (s *Server) takeWorkspace(context.Context) error {
+// takeWorkspace makes the contexts directory and locks it. It refuses a newer state before it changes anything.
+func (s *Server) takeWorkspace(ctx context.Context) error {
 	l, err := contexts.NewLayout(s.cfg.Workspace, s.cfg.ContextsDir)
 	if err != nil {
 		return err
 	}
 	var newer *contexts.FormatError
 	if err := l.Make(s.deps.Version); errors.As(err, &newer) {
-		return &formatError{err}
+		return &stateError{err, ExitFormat}
+	} else if code := fserr.CodeOf(err); code == fserr.EROFS || code == fserr.EACCES || code == fserr.EPERM {
+		return &stateError{err, ExitNoWrite}
 	} else if err != nil {
 		return err
 	}
-	s.claim, err = takeClaim(l)
+	s.claim, err = takeClaim(ctx, l)
 	return err
 }
 
@@ -43,13 +45,19 @@ func (s *Server) openParts(ctx context.Context) error {
 	l := s.claim.layout
 	p := &parts{}
 	s.parts = p
+	if l.MakeRoom() {
+		s.warn("the disk is full: what is there is served; free some space, or delete contexts (ctxfs context delete, ctxfs gc)")
+	}
 	var err error
-	if p.store, err = sqlite.Open(ctx, l.DB); err != nil {
-		return fmt.Errorf("open the database %s: %w", l.DB, err)
+	if p.store, err = openStore(ctx, l); err != nil {
+		return err
+	}
+	if p.store.Cramped() {
+		s.warn("the database was opened without room for its shared memory: start ctxfs again once there is space")
 	}
 	owner := fileOwner(l.Workspace)
 	all := newDrivers(owner, s.log)
-	if err := all.copy.Check(ctx, l.Dir); err != nil {
+	if err := all.copy.Check(ctx, l.Dir); err != nil && !isFull(err) {
 		return fmt.Errorf("driver %s: %w", all.copy.Name(), err)
 	}
 	choice, err := ChooseDriver(ctx, s.cfg.Driver, l.Dir)
@@ -77,6 +85,30 @@ func (s *Server) openParts(ctx context.Context) error {
 	p.contexts.OnTake(func(id contexts.ID) { p.handles.CloseContext(id) })
 	p.contexts.OnDelete(func(id contexts.ID, _ []string) { p.handles.CloseContext(id) })
 	return nil
+}
+
+// openStore opens the database. SQLite calls it an I/O error when there is no room, which the error says better.
+func openStore(ctx context.Context, l contexts.Layout) (*sqlite.Store, error) {
+	store, err := sqlite.Open(ctx, l.DB)
+	if err != nil && contexts.IsFull(l.State) {
+		return nil, fmt.Errorf("open the database %s: the disk is full: free 1 MiB and some inodes, and start again (%w)", l.DB, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	return store, nil
+}
+
+// isFull reports that the disk has no room, or the server's user may have no more of it.
+func isFull(err error) bool {
+	code := fserr.CodeOf(err)
+	return code == fserr.ENOSPC || code == fserr.EDQUOT
+}
+
+// warn puts something that an operator should mend into the log and the banner.
+func (s *Server) warn(text string) {
+	s.log.Warn(text)
+	s.info.Warnings = append(s.info.Warnings, text)
 }
 
 // close closes what was opened, users before what they use.

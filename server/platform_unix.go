@@ -3,9 +3,13 @@
 package server
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -43,6 +47,44 @@ func fileOwner(workspace string) *rootfs.Owner {
 		return nil
 	}
 	return &rootfs.Owner{UID: int(sys.Uid), GID: int(sys.Gid)}
+}
+
+// alive reports whether a process runs and is not about to end. One that was killed, or is a zombie, is not alive.
+func alive(pid int) bool {
+	if pid <= 0 || errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		return false
+	}
+	// proc_pid_stat(5): after the name come the state and, as the seventh, the flags. Other systems have no such file.
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 7 {
+		return true
+	}
+	const exiting = 0x4 // PF_EXITING (include/linux/sched.h)
+	flags, _ := strconv.ParseUint(fields[6], 10, 64)
+	return fields[0] != "Z" && fields[0] != "X" && flags&exiting == 0 && !isKilled(pid)
+}
+
+// isKilled reports whether a process has yet to take up a SIGKILL.
+func isKilled(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(status)) {
+		name, mask, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name != "SigPnd" && name != "ShdPnd" {
+			continue
+		}
+		pending, _ := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+		if pending&(1<<(uint(unix.SIGKILL)-1)) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // disk returns what may still be written to dir's file system, and whether it may be written to.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -207,6 +208,14 @@ var fillings = map[string]struct {
 		_, err := f.open(fmt.Sprint("/o", i), "w")
 		return err
 	}},
+	"ReadFile with flag w+": {false, true, func(f *filler, i int) error {
+		_, err := f.fs.ReadFile(f.ctx, &ctxfsv1.ReadFileRequest{Path: fmt.Sprint("/r", i), FlagForm: &ctxfsv1.ReadFileRequest_Flag{Flag: "w+"}})
+		return err
+	}},
+	"ReadFile with a flag number": {false, true, func(f *filler, i int) error {
+		_, err := f.fs.ReadFile(f.ctx, &ctxfsv1.ReadFileRequest{Path: fmt.Sprint("/r", i), FlagForm: &ctxfsv1.ReadFileRequest_FlagNumber{FlagNumber: 0o102}})
+		return err
+	}},
 	// To be long takes no space: what is written into the hole does.
 	"Truncate, then Write": {true, false, func(f *filler, i int) error {
 		if err := f.one(i); err != nil {
@@ -282,4 +291,55 @@ func TestTheQuotaOfAContext(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestMkdirIsChargedForWhatItMakes makes directories in a context that has room for a few.
+func TestMkdirIsChargedForWhatItMakes(t *testing.T) {
+	cfg := sessionConfig(t)
+	cfg.ContextMaxBytes, cfg.ContextMaxEntries = 0, 30
+	f := newFiller(t, cfg, 1)
+	mkdir := func(path string) error {
+		_, err := f.fs.Mkdir(f.ctx, &ctxfsv1.MkdirRequest{Path: path, Recursive: true})
+		return err
+	}
+	if err := mkdir("/a" + strings.Repeat("/b", 10)); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 { // all of it exists
+		if err := mkdir("/a" + strings.Repeat("/b", 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := mkdir("/a" + strings.Repeat("/b", 10) + strings.Repeat("/", 2000) + "c"); err != nil {
+		t.Errorf("slashes: %v", err)
+	}
+	wantError(t, mkdir(strings.Repeat("/", 500_000)), codes.InvalidArgument, "ENAMETOOLONG", "")
+	wantError(t, mkdir("/x"+strings.Repeat("/y", 100)), codes.ResourceExhausted, "EDQUOT", "")
+}
+
+// TestSparseCopiesAreChargedForTheirData copies a file of 4 GiB that takes a few KiB, where the quota is 4 MiB.
+func TestSparseCopiesAreChargedForTheirData(t *testing.T) {
+	cfg := sessionConfig(t)
+	cfg.ContextMaxBytes, cfg.ContextMaxEntries = quotaBytes, 0
+	f := newFiller(t, cfg, 1<<10)
+	length := int64(1) << 32
+	for _, path := range []string{"/sparse", "/other"} {
+		if err := f.writeFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.fs.Truncate(f.ctx, &ctxfsv1.TruncateRequest{Path: "/sparse", Len: &length}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if _, err := f.fs.CopyFile(f.ctx, &ctxfsv1.CopyFileRequest{Path: "/sparse", Dest: fmt.Sprint("/copy", i)}); err != nil {
+			t.Fatalf("copyFile %d: %v", i, err)
+		}
+		if _, err := f.fs.Cp(f.ctx, &ctxfsv1.CpRequest{Path: "/sparse", Dest: fmt.Sprint("/cp", i)}); err != nil {
+			t.Fatalf("cp %d: %v", i, err)
+		}
+	}
+	// Over an existing file every byte is written.
+	_, err := f.fs.CopyFile(f.ctx, &ctxfsv1.CopyFileRequest{Path: "/sparse", Dest: "/other"})
+	wantError(t, err, codes.ResourceExhausted, "EDQUOT", "")
 }

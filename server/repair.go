@@ -27,14 +27,15 @@ func Repair(ctx context.Context, cfg Config, deps Deps) (r Repaired, err error) 
 	}
 	defer func() { err = errors.Join(err, s.claim.release()) }()
 	l := s.claim.layout
-	store, err := sqlite.Open(ctx, l.DB)
+	l.MakeRoom()
+	store, err := openStore(ctx, l)
 	if errors.Is(err, sqlite.ErrCorrupt) {
 		if r.Aside, err = moveAside(l.DB); err == nil {
-			store, err = sqlite.Open(ctx, l.DB)
+			store, err = openStore(ctx, l)
 		}
 	}
 	if err != nil {
-		return r, fmt.Errorf("open the database %s: %w", l.DB, err)
+		return r, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	owner := fileOwner(l.Workspace)

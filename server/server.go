@@ -58,18 +58,19 @@ type Server struct {
 	calls  *interceptors
 	health *health.Server
 	web    *webServer
-	// handshakes are gRPC's connections that have just come.
-	handshakes *handshakes
-	ls         listeners
-	auth       *authenticator
-	streams    *streamTable
-	metrics    *metrics
-	tracing    *tracing
-	info       Info
+	conns  connGroups
+	ls     listeners
+	// socket is the first of ls.
+	socket  *socket
+	auth    *authenticator
+	streams *streamTable
+	metrics *metrics
+	tracing *tracing
+	info    Info
 	// serving is true from listening until the drain.
 	serving atomic.Bool
-	// conns counts the connections, which its values name.
-	conns   atomic.Uint64
+	// connIDs counts the connections, which its values name.
+	connIDs atomic.Uint64
 	closing sync.Once
 }
 
@@ -83,7 +84,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
 	if deps.Log == nil {
 		deps.Log = zap.NewNop()
 	}
-	s := &Server{cfg: cfg, log: deps.Log, deps: deps, streams: newStreamTable(), handshakes: newHandshakes(), health: health.NewServer(), metrics: newMetrics(deps.Version)}
+	s := &Server{cfg: cfg, log: deps.Log, deps: deps, streams: newStreamTable(), health: health.NewServer(), metrics: newMetrics(deps.Version)}
 	for _, step := range []func(context.Context) error{s.takeWorkspace, s.openParts, s.startTraces, s.listen, s.compose, s.announce} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -108,6 +109,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	var running sync.WaitGroup
 	s.goServe(&running, failed)
 	s.serving.Store(true)
+	running.Go(func() { s.lookAfter(ctx) })
 	err := s.ready()
 	if err == nil {
 		select {
@@ -115,6 +117,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		case err = <-failed:
 		}
 	}
+	cancel()
 	return errors.Join(err, s.end(&running))
 }
 
@@ -146,7 +149,7 @@ func (s *Server) goServe(running *sync.WaitGroup, failed chan<- error) {
 		})
 	}
 	for _, l := range s.ls.grpc {
-		serve(s.grpc.Serve, sharedListener{l, s.handshakes}, grpc.ErrServerStopped)
+		serve(s.grpc.Serve, l, grpc.ErrServerStopped)
 	}
 	serve(s.web.shared.Serve, s.web.handed, http.ErrServerClosed)
 	if s.ls.http != nil {
@@ -174,7 +177,8 @@ func (s *Server) drain() {
 	s.log.Info("stopping", zap.Int("pid", s.info.PID))
 	s.health.Shutdown()
 	s.streams.close()
-	s.handshakes.end()
+	s.conns.unix.end()
+	s.conns.tcp.end()
 	done := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -10,9 +11,14 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -42,7 +48,8 @@ func (l *benchLink) Recv() (*ctxfsv1.SessionRequest, error) {
 	return l.request(l.asked), nil
 }
 
-func (l *benchLink) Send(m *ctxfsv1.SessionResponse) error {
+func (l *benchLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
+	h.Release()
 	if m.GetReady() != nil || m.GetMore() {
 		return nil
 	}
@@ -92,6 +99,7 @@ func BenchmarkSession(b *testing.B) {
 		fillFolder(b, filepath.Join(folder, "grep", strconv.Itoa(i)), 50, strings.Repeat("func step(in []byte) (out int)\n", 4096/31))
 	}
 	ctx := panels.WithIdentity(b.Context(), panels.Identity{Role: panels.RolePanel, Panel: "p", Context: "ctx_p", Owner: "p"})
+	ctx = peer.NewContext(ctx, &peer.Peer{AuthInfo: &connInfo{shares: &connShares{}}})
 	content := []byte(strings.Repeat("y", 4096))
 	for name, op := range map[string]*ctxfsv1.Operation{
 		"stat":        {Request: &ctxfsv1.Operation_Stat{Stat: &ctxfsv1.StatRequest{Path: "/f"}}},
@@ -117,4 +125,78 @@ func BenchmarkSession(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkUnary is what a call costs over a unix socket, client and server together.
+func BenchmarkUnary(b *testing.B) {
+	cfg := DefaultConfig()
+	dir, err := os.MkdirTemp("", "ctxfs")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	cfg.Workspace, cfg.DiskReserve = dir, 0
+	s, err := New(b.Context(), cfg, Deps{Log: zap.NewNop(), Version: "1.2.3"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+	}()
+	cc, err := grpc.NewClient(s.Info().Addresses.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = cc.Close() }()
+	fs := ctxfsv1.NewFsServiceClient(cc)
+	ctx = metadata.AppendToOutgoingContext(ctx, panelKey, "p")
+	content := []byte(strings.Repeat("x", 1<<20))
+	if _, err := fs.WriteFile(ctx, &ctxfsv1.WriteFileRequest{Path: "/f", Content: &ctxfsv1.WriteFileRequest_Data{Data: content}}); err != nil {
+		b.Fatal(err)
+	}
+	fail := func(b *testing.B, err error) {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("stat", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, err := fs.Stat(ctx, &ctxfsv1.StatRequest{Path: "/f"})
+			fail(b, err)
+		}
+	})
+	b.Run("read-1M", func(b *testing.B) {
+		b.SetBytes(1 << 20)
+		for b.Loop() {
+			_, err := fs.ReadFile(ctx, &ctxfsv1.ReadFileRequest{Path: "/f"})
+			fail(b, err)
+		}
+	})
+	b.Run("write-1M", func(b *testing.B) {
+		b.SetBytes(1 << 20)
+		for b.Loop() {
+			_, err := fs.WriteFile(ctx, &ctxfsv1.WriteFileRequest{Path: "/f", Content: &ctxfsv1.WriteFileRequest_Data{Data: content}})
+			fail(b, err)
+		}
+	})
+	b.Run("stream-64M", func(b *testing.B) {
+		b.SetBytes(64 << 20)
+		for b.Loop() {
+			w, err := fs.WriteStream(ctx)
+			fail(b, err)
+			fail(b, w.Send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Open{Open: &ctxfsv1.WriteStreamOpen{Path: "/f"}}}))
+			for range 256 {
+				fail(b, w.Send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Data{Data: content[:256<<10]}}))
+			}
+			_, err = w.CloseAndRecv()
+			fail(b, err)
+		}
+	})
 }

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
-	"time"
 )
 
 // The gRPC addresses answer sessions over WebSocket too: a client's small calls take less
@@ -19,90 +17,6 @@ const headSize = 4
 
 var prefaceHead = []byte("PRI ")
 
-// handshakes are the connections that have not said what they are for. gRPC's server waits
-// for them when it stops, and would do so for as long as they may be silent.
-type handshakes struct {
-	mu    sync.Mutex
-	conns map[*acceptedConn]struct{}
-	ended bool
-}
-
-func newHandshakes() *handshakes { return &handshakes{conns: map[*acceptedConn]struct{}{}} }
-
-func (h *handshakes) add(c *acceptedConn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended {
-		c.interrupt()
-		return
-	}
-	h.conns[c] = struct{}{}
-}
-
-func (h *handshakes) remove(c *acceptedConn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.conns, c)
-}
-
-// end ends them all, and those to come.
-func (h *handshakes) end() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ended = true
-	for c := range h.conns {
-		c.interrupt()
-	}
-}
-
-// sharedListener gives gRPC connections that it can be relieved of.
-type sharedListener struct {
-	net.Listener
-	handshakes *handshakes
-}
-
-// Accept implements net.Listener.
-func (l sharedListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &acceptedConn{Conn: conn, handshakes: l.handshakes}, nil
-}
-
-// acceptedConn is a connection as gRPC's server knows it.
-type acceptedConn struct {
-	net.Conn
-	handshakes *handshakes
-	// handed says that the connection serves HTTP now.
-	handed atomic.Bool
-}
-
-// SetDeadline implements net.Conn. gRPC sets one before its handshake, and lifts it after
-// that; by then HTTP may have set another.
-func (c *acceptedConn) SetDeadline(t time.Time) error {
-	if t.IsZero() {
-		c.handshakes.remove(c)
-	}
-	if c.handed.Load() {
-		return nil
-	}
-	err := c.Conn.SetDeadline(t)
-	if !t.IsZero() {
-		c.handshakes.add(c)
-	}
-	return err
-}
-
-// Close implements net.Conn.
-func (c *acceptedConn) Close() error {
-	c.handshakes.remove(c)
-	return c.Conn.Close()
-}
-
-// interrupt ends a Read that waits.
-func (c *acceptedConn) interrupt() { _ = c.SetReadDeadline(time.Unix(1, 0)) }
-
 // sharedConn is a connection whose first bytes were looked at; it tells when it is closed.
 type sharedConn struct {
 	net.Conn
@@ -110,6 +24,8 @@ type sharedConn struct {
 	// head is what was looked at and not read yet.
 	head  []byte
 	ended func()
+	// raw is nil for gRPC.
+	raw *rawTail
 }
 
 // look reads how the connection begins, and tells whether that is HTTP/1.1.
@@ -126,9 +42,18 @@ func (c *sharedConn) Read(p []byte) (int, error) {
 	if len(c.head) > 0 {
 		n := copy(p, c.head)
 		c.head = c.head[n:]
+		c.seen(p[:n])
 		return n, nil
 	}
-	return c.Conn.Read(p)
+	n, err := c.Conn.Read(p)
+	c.seen(p[:n])
+	return n, err
+}
+
+func (c *sharedConn) seen(p []byte) {
+	if c.raw != nil {
+		c.raw.add(p)
+	}
 }
 
 // Close implements net.Conn.
@@ -138,12 +63,7 @@ func (c *sharedConn) Close() error {
 }
 
 // CloseWrite half-closes, as net.TCPConn's does.
-func (c *sharedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
+func (c *sharedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // NetConn returns the connection below, as that of tls.Conn does.
 func (c *sharedConn) NetConn() net.Conn { return c.Conn }
@@ -189,18 +109,36 @@ func (h *handedConns) Close() error {
 // Addr implements net.Listener.
 func (h *handedConns) Addr() net.Addr { return &net.UnixAddr{Name: "grpc", Net: "unix"} }
 
-type sharedConnKey struct{}
+type (
+	sharedConnKey   struct{}
+	acceptedConnKey struct{}
+)
 
-// withSharedConn is the http.Server's ConnContext.
-func withSharedConn(ctx context.Context, conn net.Conn) context.Context {
-	if c, ok := conn.(*sharedConn); ok {
-		return context.WithValue(ctx, sharedConnKey{}, c.info)
+// withConn is the http.Server's ConnContext. It keeps what is known of the connection in its requests' context.
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	ctx = withRawTail(ctx, conn)
+	for {
+		switch c := conn.(type) {
+		case *sharedConn:
+			return context.WithValue(ctx, sharedConnKey{}, c.info)
+		case *acceptedConn:
+			return context.WithValue(ctx, acceptedConnKey{}, c)
+		case interface{ NetConn() net.Conn }:
+			conn = c.NetConn()
+		default:
+			return ctx
+		}
 	}
-	return ctx
 }
 
 // sharedConnOf returns the connection of a request that came by a gRPC address; nil of another.
 func sharedConnOf(ctx context.Context) *connInfo {
 	info, _ := ctx.Value(sharedConnKey{}).(*connInfo)
 	return info
+}
+
+// acceptedConnOf returns the connection of a request to the HTTP address; nil of another.
+func acceptedConnOf(ctx context.Context) *acceptedConn {
+	c, _ := ctx.Value(acceptedConnKey{}).(*acceptedConn)
+	return c
 }

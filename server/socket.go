@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 )
 
 // maxSocketPath is the longest path that is used, in bytes: sun_path has 108 on
@@ -54,28 +55,105 @@ func privateDir(dir string) error {
 	return verifyPrivate(dir)
 }
 
-// listenUnix listens at path. What is there is a killed server's, since the caller
-// holds the workspace's lock; it is removed when it is a socket.
-func listenUnix(ctx context.Context, path string) (net.Listener, error) {
-	st, err := os.Lstat(path)
+// socket listens at a path. When the path is removed, restore listens there anew; connections that were accepted stay.
+type socket struct {
+	path string
+
+	mu     sync.Mutex
+	l      *net.UnixListener
+	at     fs.FileInfo
+	closed bool
+}
+
+// listenUnix listens at path. The caller holds the workspace's lock, so that a socket that is there was left by a killed
+// server; it is removed.
+func listenUnix(ctx context.Context, path string) (*socket, error) {
+	s := &socket{path: path}
+	return s, s.listen(ctx)
+}
+
+func (s *socket) listen(ctx context.Context) error {
+	st, err := os.Lstat(s.path)
 	switch {
 	case err == nil && st.Mode()&fs.ModeSocket == 0 && st.Mode().Type() != fs.ModeIrregular:
-		return nil, fmt.Errorf("%s is in the way of the socket and is none; remove it", path)
+		return fmt.Errorf("%s is in the way of the socket and is none; remove it", s.path)
 	case err == nil:
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("remove a socket that a killed server left: %w", err)
+		if err := os.Remove(s.path); err != nil {
+			return fmt.Errorf("remove a socket that a killed server left: %w", err)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+		return err
 	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "unix", path)
+	l, err := lc.Listen(ctx, "unix", s.path)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	unix := l.(*net.UnixListener) //nolint:forcetypeassert // of "unix" it is no other
+	unix.SetUnlinkOnClose(false)  // Close removes the path if it is still this socket's
 	// The directory is 0700 already, so that nobody comes in between.
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
+	err = os.Chmod(s.path, 0o600)
+	if err == nil {
+		st, err = os.Lstat(s.path)
 	}
-	return l, nil
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s.l, s.at = unix, st
+	return nil
+}
+
+// restore listens anew if the path no longer leads to the socket, and reports whether it did.
+func (s *socket) restore(ctx context.Context) (restored bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.mine() {
+		return false, nil
+	}
+	old := s.l
+	if err := s.listen(ctx); err != nil {
+		return false, fmt.Errorf("listen anew at %s: %w", s.path, err)
+	}
+	return true, old.Close()
+}
+
+// mine reports whether the path leads to the socket, or cannot be looked at. s.mu is held.
+func (s *socket) mine() bool {
+	st, err := os.Lstat(s.path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return os.SameFile(st, s.at)
+}
+
+func (s *socket) current() *net.UnixListener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.l
+}
+
+// Accept implements net.Listener.
+func (s *socket) Accept() (net.Conn, error) {
+	for {
+		l := s.current()
+		c, err := l.Accept()
+		if err == nil || l == s.current() {
+			return c, err
+		}
+	}
+}
+
+// Addr implements net.Listener.
+func (s *socket) Addr() net.Addr { return s.current().Addr() }
+
+// Close implements net.Listener. Closing again is an error.
+func (s *socket) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.l.Close()
+	if !s.closed && err == nil && s.mine() {
+		_ = os.Remove(s.path) // the next server removes one that stays
+	}
+	s.closed = true
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/panels"
 )
 
@@ -26,7 +27,7 @@ const maxPanelStreams = 1000
 var errTooMany = &fserr.Error{Code: fserr.EMFILE, Detail: "the panel has 1000 streams open", Hint: "end some"}
 
 // endGrace is how long a handler has to end by itself once its stream was ended; a
-// handler that is stuck in sending to a client that does not read ends with the stream.
+// handler that is stuck in sending to a client that does not read ends with the stream. A write under way is waited for.
 const endGrace = 500 * time.Millisecond
 
 // streamTable knows the running streams, to end those of a panel that is closed.
@@ -44,6 +45,8 @@ type liveStream struct {
 	// counted streams are bounded by maxPanelStreams.
 	counted bool
 	cancel  context.CancelCauseFunc
+	// writing is full while the handler writes, from its commit on, and once the stream was answered without the handler.
+	writing chan struct{}
 	// expiry ends the stream with its token; nil when that lasts for ever.
 	expiry *time.Timer
 }
@@ -121,12 +124,12 @@ func (t *streamTable) end(why error, which func(*liveStream) bool) {
 func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &liveStream{panel: id.Panel, cancel: cancel, counted: id.Role == panels.RolePanel}
+	s := &liveStream{panel: id.Panel, cancel: cancel, writing: make(chan struct{}, 1), counted: id.Role == panels.RolePanel}
 	if !id.ExpiresAt.IsZero() {
 		s.expiry = time.AfterFunc(time.Until(id.ExpiresAt), func() { cancel(unauthenticated(errExpired)) })
 		defer s.expiry.Stop()
 	}
-	ctx = context.WithValue(ctx, liveStreamKey{}, s)
+	ctx = fsservice.WithWrites(context.WithValue(ctx, liveStreamKey{}, s), s.beginWrite)
 	if err := t.add(s); err != nil {
 		return err
 	}
@@ -147,12 +150,30 @@ func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(
 	case err := <-done:
 		return reasonOr(ctx, err)
 	case <-grace.C:
+	}
+	select {
+	case err := <-done: // a write or a commit is under way: its result is the answer
+		return reasonOr(ctx, err)
+	case s.writing <- struct{}{}:
 		return reasonOr(ctx, fserr.ECANCELED)
 	}
 }
 
-// reasonOr returns why the server ended ctx; err when it did not.
+// beginWrite is the begin of fsservice.WithWrites.
+func (s *liveStream) beginWrite() (end func(), err error) {
+	select {
+	case s.writing <- struct{}{}:
+		return func() { <-s.writing }, nil
+	default:
+		return nil, fserr.ECANCELED
+	}
+}
+
+// reasonOr returns why the server ended ctx; err when it did not. A handler that succeeded has succeeded.
 func reasonOr(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
 	cause := context.Cause(ctx)
 	if errors.Is(cause, errExpired) || errors.Is(cause, errClosed) || errors.Is(cause, errStopping) {
 		return cause

@@ -45,14 +45,17 @@ func newWebServer(s *Server, handed *handedConns) *webServer {
 	return &webServer{open: httpServer(s, all), shared: httpServer(s, mux), handed: handed, sockets: sockets}
 }
 
+// maxHeaderBytes bounds the head of a request, in bytes.
+const maxHeaderBytes = 16 << 10
+
 func httpServer(s *Server, handler http.Handler) *http.Server {
 	if s.ls.tls == nil {
 		handler = localNamesOnly(handler)
 	}
 	return &http.Server{
-		Handler: handler, ConnContext: withSharedConn,
+		Handler: handler, ConnContext: withConn, ConnState: followState,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(s.log),
+		IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaderBytes, ErrorLog: zap.NewStdLog(s.log),
 	}
 }
 
@@ -85,6 +88,7 @@ func hostOnly(token hostToken, next http.Handler) http.Handler {
 			say(w, http.StatusUnauthorized, "send 'Authorization: Bearer TOKEN' with the host token")
 			return
 		}
+		_ = acceptedConnOf(r.Context()).authenticated("") // a host has no share to exceed
 		next.ServeHTTP(w, r)
 	})
 }

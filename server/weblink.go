@@ -17,6 +17,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/internal/webconn"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -114,7 +115,8 @@ func (l *webLink) gone(err error) error {
 }
 
 // Send implements fsservice.Link.
-func (l *webLink) Send(m *ctxfsv1.SessionResponse) error {
+func (l *webLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
+	defer h.Release()
 	if isLast(m) {
 		l.said.Store(true)
 	}
@@ -145,7 +147,7 @@ func (l *webLink) end(why error) {
 	if why != nil && fserrpb.CodeOf(fserrpb.ToStatus(why)) != codes.Canceled && !l.said.Load() {
 		_ = l.Send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Closing{ // the client may be gone
 			Closing: &ctxfsv1.SessionClosing{Error: fserrpb.ToSession(why)},
-		}})
+		}}, nil)
 	}
 	_ = l.ws.Close(closeStatus(why)) // as above
 	l.users.end()

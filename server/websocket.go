@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,12 +22,8 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-const (
-	// openTime is how long a client may take to say who it is.
-	openTime = 10 * time.Second
-	// maxStrangers bounds the clients that have not said it yet.
-	maxStrangers = 64
-)
+// openTime is how long a client may take to say who it is.
+const openTime = 10 * time.Second
 
 // sockets serves sessions over WebSocket: what FsService/Session is to gRPC. A page sends
 // its token as a message, never by a cookie, so that the browser lends nobody its rights.
@@ -39,23 +34,22 @@ type sockets struct {
 	keepalive  time.Duration
 	origins    []string // as plainOrigin gives them
 	tls        bool
-	conns      *atomic.Uint64
+	connIDs    *atomic.Uint64
 	closeOwner func(owner string)
 	buffers    *webconn.Buffers
 	// openTime is how long a client may take to say who it is.
 	openTime time.Duration
-	// strangers are those who have not said who they are; stop ends them by ending.
-	strangers chan struct{}
-	ending    context.Context //nolint:containedctx // of all requests together
-	end       context.CancelFunc
+	// ending ends the wait for open in all requests.
+	ending context.Context //nolint:containedctx // of all requests together
+	end    context.CancelFunc
 	// users are the requests under way.
 	users users
 }
 
 func newSockets(s *Server) *sockets {
 	k := &sockets{
-		fs: s.fs, calls: s.calls, log: s.log, keepalive: s.cfg.Keepalive, tls: s.ls.tls != nil, conns: &s.conns,
-		closeOwner: s.closeOwner, buffers: new(webconn.Buffers), openTime: openTime, strangers: make(chan struct{}, maxStrangers),
+		fs: s.fs, calls: s.calls, log: s.log, keepalive: s.cfg.Keepalive, tls: s.ls.tls != nil, connIDs: &s.connIDs,
+		closeOwner: s.closeOwner, buffers: new(webconn.Buffers), openTime: openTime,
 	}
 	for _, origin := range s.cfg.Origins {
 		k.origins = append(k.origins, plainOrigin(origin))
@@ -90,22 +84,15 @@ func (k *sockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	conn := sharedConnOf(r.Context())
 	if conn == nil {
-		conn = &connInfo{id: k.conns.Add(1), web: true}
+		conn = &connInfo{id: k.connIDs.Add(1), web: true, accepted: acceptedConnOf(r.Context()), shares: &connShares{}}
 		defer k.closeOwner(hostOwner(conn.id))
+		defer conn.shares.close()
 	}
-	known, ok := k.stranger(conn)
-	if !ok {
-		k.calls.metrics.rejected("strangers")
-		w.Header().Set("Retry-After", "1")
-		say(w, http.StatusServiceUnavailable, "too many connections have not said who they are")
-		return
-	}
-	defer known()
 	link, err := k.accept(w, r)
 	if err != nil {
 		return // and was answered
 	}
-	link.end(k.session(r, link, conn, known))
+	link.end(k.session(r, link, conn))
 }
 
 // mayAsk refuses requests of pages that are not listed.
@@ -118,21 +105,8 @@ func (k *sockets) mayAsk(w http.ResponseWriter, r *http.Request) bool {
 	return ok
 }
 
-// stranger counts a client until it is known; false when there are too many.
-func (k *sockets) stranger(conn *connInfo) (known func(), ok bool) {
-	if conn.host {
-		return func() {}, true // by its user
-	}
-	select {
-	case k.strangers <- struct{}{}:
-		return sync.OnceFunc(func() { <-k.strangers }), true
-	default:
-		return nil, false
-	}
-}
-
-// session serves one, and returns why it ended. It calls known when the client is.
-func (k *sockets) session(r *http.Request, link *webLink, conn *connInfo, known func()) error {
+// session serves a session, and returns why it ended.
+func (k *sockets) session(r *http.Request, link *webLink, conn *connInfo) error {
 	first, err := k.first(link)
 	if err != nil {
 		return err
@@ -148,7 +122,6 @@ func (k *sockets) session(r *http.Request, link *webLink, conn *connInfo, known 
 			return fserr.ECANCELED
 		}
 		defer link.users.leave()
-		known()
 		link.opened()
 		err := k.fs.ServeSession(ctx, first, link, conn.transport())
 		if link.left.Load() {

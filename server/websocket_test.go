@@ -211,9 +211,7 @@ func TestWebSocketIdentity(t *testing.T) {
 			}
 		})
 	}
-	if n := len(r.web.sockets.strangers); n != 0 {
-		eventually(t, "nobody is a stranger", func() bool { return len(r.web.sockets.strangers) == 0 })
-	}
+	eventually(t, "no connection is unauthenticated", func() bool { return r.conns.http.countUnauthenticated() == 0 })
 }
 
 func TestWebSocketHostByQuery(t *testing.T) {
@@ -264,24 +262,6 @@ func TestWebSocketRefusesMessages(t *testing.T) {
 	eventually(t, "the session that had too large a message is counted", func() bool { return rejections(t, r)["request_bytes"] == 1 })
 }
 
-// TestStrangersAreBounded lets many connect and say nothing.
-func TestStrangersAreBounded(t *testing.T) {
-	r := start(t, sessionConfig(t))
-	addr, token := r.Info().Addresses.HTTP, r.openPanel(t, "p").GetToken()
-	known := beginWeb(t, addr, token, "")
-	silent := make([]*websocket.Conn, maxStrangers)
-	for i := range silent {
-		silent[i] = dialWeb(t, addr, nil)
-	}
-	_, resp, err := websocket.Dial(t.Context(), "ws://"+addr+"/v1/session", nil)
-	if resp == nil || resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("one more: %v", err)
-	}
-	known.works(opStat("/"))
-	overWeb(t, silent[0]).open("", token)
-	overWeb(t, dialWeb(t, addr, nil)).open("", token)
-}
-
 func TestOpenMustComeInTime(t *testing.T) {
 	r := startWith(t, sessionConfig(t), func(s *Server) { s.web.sockets.openTime = 50 * time.Millisecond })
 	overWeb(t, dialWeb(t, r.Info().Addresses.HTTP, nil)).ends(codes.Unauthenticated, "open did not come in time")
@@ -291,7 +271,7 @@ func TestOpenMustComeInTime(t *testing.T) {
 func TestStrangersDoNotHoldUpTheEnd(t *testing.T) {
 	r := start(t, sessionConfig(t))
 	s := overWeb(t, dialWeb(t, r.Info().Addresses.HTTP, nil))
-	eventually(t, "there is a stranger", func() bool { return len(r.web.sockets.strangers) == 1 })
+	eventually(t, "there is a stranger", func() bool { return r.conns.http.countUnauthenticated() == 1 })
 	r.stop()
 	s.ends(codes.Unavailable, "the server is stopping")
 	if err := r.wait(); err != nil {

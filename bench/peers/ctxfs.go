@@ -19,6 +19,8 @@ const panelID = "panels/bench"
 // Ctxfs is a server of its own as a user starts it, with everything on: confinement, checks
 // of rights, limits and metrics. Its context's folder is what all peers serve.
 type Ctxfs struct {
+	// Earlier is set for the server of an earlier version, which serves a folder of its own.
+	Earlier bool
 	process *child.Process
 	socket  string
 	tcp     string
@@ -42,7 +44,12 @@ func Program(ctx context.Context, named, source, dir string) (string, error) {
 }
 
 // Name implements Family.
-func (*Ctxfs) Name() string { return "ctxfs" }
+func (c *Ctxfs) Name() string {
+	if c.Earlier {
+		return "ctxfs-before"
+	}
+	return "ctxfs"
+}
 
 // Launch starts the server on an empty workspace, opens the panel, and returns its folder.
 func (c *Ctxfs) Launch(ctx context.Context, program, workspace string, flags ...string) (folder string, err error) {
@@ -79,12 +86,15 @@ func (c *Ctxfs) Launch(ctx context.Context, program, workspace string, flags ...
 // Start implements Family; Launch comes first.
 func (c *Ctxfs) Start(context.Context, Env) ([]*Peer, error) {
 	token, _ := c.panel.Token()
-	pids := []int{c.process.PID()}
+	pids, what := []int{c.process.PID()}, "ctxfs"
+	if c.Earlier {
+		what = "the earlier ctxfs of --before"
+	}
 	return []*Peer{
-		{Name: "ctxfs", What: "ctxfs, Go client, unix socket", Role: Product, PIDs: pids, Dial: func(ctx context.Context, _ int) (Conn, error) {
+		{Name: c.Name(), What: what + ", Go client, unix socket", Role: Product, PIDs: pids, Dial: func(ctx context.Context, _ int) (Conn, error) {
 			return dialCtxfs(ctx, c.socket, token)
 		}},
-		{Name: "ctxfs-tcp", What: "ctxfs, Go client, TCP", Role: Product, PIDs: pids, Dial: func(ctx context.Context, _ int) (Conn, error) {
+		{Name: c.Name() + "-tcp", What: what + ", Go client, TCP", Role: Product, PIDs: pids, Dial: func(ctx context.Context, _ int) (Conn, error) {
 			return dialCtxfs(ctx, c.tcp, token)
 		}},
 	}, nil

@@ -4,8 +4,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/ctxfs/ctxfs/cli"
 	"github.com/ctxfs/ctxfs/server/command"
@@ -15,7 +13,7 @@ import (
 var version = "0.1.0-dev"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := command.UntilSignal(context.Background())
 	commands := command.Commands(command.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: version})
 	root := cli.Root(cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: version}, commands...)
 	code := cli.Run(ctx, root, os.Args[1:])

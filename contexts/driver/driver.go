@@ -62,19 +62,30 @@ type Progress struct{ Files, Bytes int64 }
 
 // Mounter is a Driver whose contexts are seen only while they are mounted. Its
 // Prepare makes the state of a context in dst; a src of "" is a context that starts empty.
-// The caller sees to it that one process at a time mounts or unmounts under one directory.
+// The caller ensures that one context is mounted or unmounted by one process at a time.
 type Mounter interface {
 	Driver
 	// Mount shows a context at its folder, which is made when it is missing. A mount of
 	// this context that is there already is used; one that a context of the past left
 	// is removed. What somebody else mounted there is EBUSY, and so is a context that is mounted
-	// where this process cannot see it. EIO tells that the layer or the state is
-	// gone or damaged, EOPNOTSUPP that this server cannot mount. None of them changes the context.
+	// where this process cannot see it. A state and a layer that were copied, as from a backup, are
+	// used like the first ones. EIO means that the layer or the state is gone or damaged, EOPNOTSUPP that this server cannot mount. None of them changes the context.
 	Mount(ctx context.Context, p Place) error
 	// Unmount ends the mount of a context at folder; nil when there is none. One in use (an open
 	// file, a process's working directory) is EBUSY, unless lazily: then its users
 	// keep what they have, out of everybody else's sight. What somebody else mounted is EBUSY and stays.
 	Unmount(ctx context.Context, folder string, lazily bool) error
+	// LeftChecks names what a Check under dir left there, directly, whose process was killed. A Check that runs is not
+	// among them.
+	LeftChecks(dir string) ([]string, error)
+	// RemoveCheck unmounts and removes one of LeftChecks.
+	RemoveCheck(ctx context.Context, dir, name string) error
+	// Lost reports whether a state, which may be a snapshot's, came back from a backup without the extended attributes that say
+	// what was renamed and replaced. Mount and Duplicate refuse it (EIO). Restoring it with them is the remedy.
+	Lost(state string) bool
+	// Accept makes a lost state usable as it is. A directory that was renamed then lacks the files that were not changed in it, and one
+	// that replaced another shows that one's files too. It must not be mounted.
+	Accept(ctx context.Context, state string) error
 	// Mounts names the directories directly in dir where this driver has mounted contexts, in
 	// this process or another, alive or dead.
 	Mounts(dir string) ([]string, error)

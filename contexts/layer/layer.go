@@ -14,10 +14,11 @@
 package layer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -90,22 +91,32 @@ func (s *Store) load() (*Layer, error) {
 	return s.current, nil
 }
 
-// newest loads the newest of the named layers that can be read, and is not stale unless staleToo.
+// newest loads the newest of the named layers that can be read, and is not stale unless staleToo. It does not read the
+// current layer's manifest again. s.mu is held.
 func (s *Store) newest(names []string, staleToo bool) *Layer {
-	var best *Layer
-	var bestTime time.Time
+	made := make(map[string]time.Time, len(names))
 	for _, name := range names {
 		l := s.layer(name)
 		st, err := os.Stat(l.ManifestFile)
-		if err != nil || st.ModTime().Before(bestTime) || (!staleToo && s.isStale(name)) || template.IsLayer(l.Dir) {
-			continue
-		}
-		// A template whose build was killed has no mark yet; its manifest tells.
-		if l.Manifest, err = seed.ReadManifest(l.ManifestFile); err == nil && l.Manifest.Template == "" {
-			best, bestTime = l, st.ModTime()
+		if err == nil && (staleToo || !s.isStale(name)) && !template.IsLayer(l.Dir) {
+			made[name] = st.ModTime()
 		}
 	}
-	return best
+	byAge := slices.SortedFunc(maps.Keys(made), func(a, b string) int {
+		return cmp.Or(made[b].Compare(made[a]), cmp.Compare(b, a))
+	})
+	for _, name := range byAge {
+		if s.current != nil && s.current.Digest == name {
+			return s.current
+		}
+		l := s.layer(name)
+		// A template whose build was killed has no mark yet; its manifest tells.
+		var err error
+		if l.Manifest, err = seed.ReadManifest(l.ManifestFile); err == nil && l.Manifest.Template == "" {
+			return l
+		}
+	}
+	return nil
 }
 
 func (s *Store) isStale(digest string) bool { return exists(filepath.Join(s.dir, digest, staleName)) }
@@ -174,10 +185,13 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 	}
 	base, done := s.base(opts.Link)
 	defer done()
-	rec := &recorder{}
+	begun, rec := time.Now(), &recorder{}
 	unstable, err := copyEntries(ctx, src, scan, dst, opts, base, rec)
 	if err != nil {
 		return nil, err
+	}
+	for i, e := range rec.entries {
+		rec.entries[i] = e.Doubtful(begun, time.Now())
 	}
 	manifest := seed.NewManifest(opts.Repos, rec.entries)
 	digest, err := manifest.Write(filepath.Join(opts.Staging, ManifestName))
@@ -198,24 +212,18 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 	return l, nil
 }
 
-// settleTime exceeds the granularity of time stamps of the file systems we know
-// (a tick of the kernel, at most 10 ms): a file that is older than this when it
-// is copied shows any later change in its ctime.
-const settleTime = 20 * time.Millisecond
-
-// Settle waits, at most 20 ms, until the newest file of a scan is old enough for a later
-// change to show in its attributes. Without it a layer could hold for a
-// workspace that changed within the same tick.
+// Settle waits, at most seed.TickTime, until the newest file of a scan is old enough for a later change to show in its ctime.
+// Without it all files of a workspace that was just cloned would be doubtful, and copied again for the next context.
 func Settle(ctx context.Context, scan *seed.Scan) error {
 	var newest int64
 	for _, e := range scan.Entries {
 		newest = max(newest, e.CtimeNs)
 	}
-	wait := settleTime - time.Since(time.Unix(0, newest))
+	wait := seed.TickTime - time.Since(time.Unix(0, newest))
 	if wait <= 0 || newest == 0 {
 		return ctx.Err()
 	}
-	t := time.NewTimer(min(wait, settleTime))
+	t := time.NewTimer(min(wait, seed.TickTime))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -314,21 +322,4 @@ func (s *Store) Unused(keep map[string]bool) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool {
 		return keep[name] || template.IsLayer(filepath.Join(s.dir, name)) || (current != nil && current.Digest == name)
 	}), nil
-}
-
-// Remove removes a layer. The caller keeps other processes from using it meanwhile.
-func (s *Store) Remove(ctx context.Context, digest string) error {
-	root, err := rootfs.Open(s.dir, rootfs.Options{})
-	if err != nil {
-		return fmt.Errorf("remove layer %s: %w", digest, err)
-	}
-	defer func() { _ = root.Close() }()
-	// The manifest goes first: what is left of a removal that was interrupted is no layer.
-	if err := root.Unlink(path.Join(digest, ManifestName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove layer %s: %w", digest, err)
-	}
-	if _, err := root.RemoveAll(ctx, digest); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove layer %s: %w", digest, err)
-	}
-	return nil
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // base returns the layer that a new one may share files with, nil when there is none; done ends its use.
-// One that is stale will do: a file that changed while it was copied was recorded with the attributes of before,
-// and never has those again.
+// A stale one will do: a file that changed while it was copied was recorded with the attributes of before, which it
+// never has again, or is doubtful.
 func (s *Store) base(link bool) (b *rootfs.CopyBase, done func()) {
 	l := s.previous()
 	if !link || l == nil {

@@ -31,7 +31,7 @@ func Diff(old, now *seed.Manifest) Difference {
 		switch {
 		case !ok || was.Type != e.Type:
 			d.copied(e.Path)
-		case was == e:
+		case was == e && e.Same(was):
 			continue
 		case e.Type == rootfs.TypeDirectory:
 			d.Dirs[e.Path] = e

@@ -4,10 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/ctxfs/ctxfs/contexts/layer"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,5 +44,16 @@ func TestPutTakesAFreeName(t *testing.T) {
 	}
 	if others, err := p.Others("bb"); err != nil || len(others) != 2 {
 		t.Errorf("left are %v, %v", others, err)
+	}
+}
+
+// TestDoubtfulFilesAreCopiedAgain: two layers may have different content of a file whose attributes are the same.
+func TestDoubtfulFilesAreCopiedAgain(t *testing.T) {
+	now := time.Now()
+	sure := seed.Entry{Path: "sure", Type: rootfs.TypeFile, Ino: 1, CtimeNs: now.Add(-time.Hour).UnixNano()}
+	doubt := seed.Entry{Path: "doubt", Type: rootfs.TypeFile, Ino: 2, CtimeNs: now.UnixNano()}.Doubtful(now, now)
+	m := seed.NewManifest(nil, []seed.Entry{doubt, sure})
+	if d := Diff(m, m); !d.Copied["doubt"] || d.Copied["sure"] || len(d.Removed) != 0 {
+		t.Errorf("the difference is %+v", d)
 	}
 }

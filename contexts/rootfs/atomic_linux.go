@@ -31,7 +31,7 @@ func (r *linuxRoot) CreateAtomic(path string, mode uint32, exclusive bool) (Atom
 		return nil, failed(err, "open", path)
 	}
 	a := &linuxAtomic{at: at, exclusive: exclusive, mode: mode}
-	fd, err := a.open(r.noTmpfile)
+	fd, err := a.open(r)
 	if err == nil {
 		if err = r.adopt(fd, a.modeNow()); err != nil {
 			closeFD(fd)
@@ -52,7 +52,13 @@ func (r *linuxRoot) atomicPlace(path string, exclusive bool) (place, error) {
 	if err != nil {
 		return p, err
 	}
-	st, err := r.entryAt(p, exclusive)
+	if p.base == ".." {
+		_, err = r.Stat(path) // EACCES beyond the root
+	}
+	var st Stat
+	if err == nil {
+		st, err = r.entryAt(p, exclusive)
+	}
 	if err == nil && st.Type() == TypeSymlink {
 		p.close()
 		if p, _, err = r.target(path); err != nil {
@@ -82,6 +88,9 @@ func (r *linuxRoot) entryAt(p place, exclusive bool) (Stat, error) {
 		return Stat{}, err
 	}
 	defer closeFD(fd)
+	if err := r.admit(&ending{fd: fd}); err != nil { // a mount point cannot be replaced
+		return Stat{}, err
+	}
 	st, err := statFD(fd)
 	if err != nil {
 		return st, err
@@ -104,15 +113,15 @@ func replaceable(fd int, st Stat, exclusive bool) error {
 }
 
 // open makes the file; the caller adopts it.
-func (a *linuxAtomic) open(noTmpfile bool) (int, error) {
-	if !noTmpfile {
+func (a *linuxAtomic) open(r *linuxRoot) (int, error) {
+	if !r.noTmpfile {
 		fd, err := openAt(a.at.dir, ".", unix.O_TMPFILE|unix.O_RDWR, a.mode&0o777)
 		if err == nil || !unsupported(err) {
 			return fd, err
 		}
 	}
 	name := tmpName()
-	fd, err := openAt(a.at.dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, tmpMode)
+	fd, err := r.createNew(a.at.dir, name, unix.O_RDWR, tmpMode)
 	if err == nil {
 		a.tmp = name
 	}
@@ -151,7 +160,7 @@ func (a *linuxAtomic) commit(fd int, sync bool) error {
 		}
 	}
 	for range maxRetries {
-		err := a.appear(fd)
+		err := a.root.naming(func() error { return a.appear(fd) })
 		if err == nil && sync {
 			return syncDir(a.at.dir)
 		}

@@ -126,3 +126,40 @@ func backOS(w *world, between func()) error {
 	_, err = walk.run()
 	return err
 }
+
+// TestTreesDeeperThanAPath copies, walks and removes what no path can name, with few descriptors.
+func TestTreesDeeperThanAPath(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		depth int
+	}{{strings.Repeat("n", 200), 3000}, {"d", 20_000}} {
+		w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{}) })
+		w.must(w.Mkdir("top", 0o755))
+		makeDeep(t, w.host("top"), c.name, c.depth)
+		undo := w.fewDescriptors(400)
+		report, err := CopyTree(t.Context(), w.Root, "top", w.Root, "copy", CopyOptions{PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true, Workers: 4})
+		w.must(err)
+		w.equal(report.Files, int64(1))
+		dirs, files := 0, 0
+		w.must(w.Walk(t.Context(), "copy", WalkOptions{Stats: true, Deep: true}, func(rel string, e Entry, err error) error {
+			w.must(err)
+			if len(rel) > MaxPath+MaxName {
+				t.Fatalf("an entry is reported with a path of %d bytes", len(rel))
+			}
+			if e.Type == TypeDirectory {
+				dirs++
+			} else if e.Name == "bottom" && e.Stat != nil {
+				files++
+			}
+			return nil
+		}))
+		w.equal(dirs, c.depth)
+		w.equal(files, 1)
+		for _, tree := range []string{"top", "copy"} {
+			n, err := w.RemoveAll(t.Context(), tree)
+			w.must(err)
+			w.equal(n, int64(c.depth+2))
+		}
+		undo()
+	}
+}

@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"io"
+	"unsafe"
 )
 
 // dirNode is a held directory on which the recursive algorithms (Walk,
@@ -10,8 +11,8 @@ import (
 // when it is a link. Linux implements it with *at calls on a descriptor, other
 // systems with os.Root. Errors are *fserr.Error or plain errno values.
 type dirNode interface {
-	// entries lists all names but reserved ones, with stats when asked.
-	entries(stats bool) ([]Entry, error)
+	// entries lists all names but reserved ones, as l says.
+	entries(l listOptions) ([]Entry, error)
 	// lstat returns the attributes of the name itself, of the directory for "".
 	lstat(name string) (Stat, error)
 	// openDir opens a child directory without following a link (ENOTDIR or ELOOP).
@@ -40,4 +41,38 @@ type treeRoot interface {
 	// component, and whether path ended in a slash. The component is "" when path
 	// is the root itself; "." and ".." at the end are EINVAL.
 	parent(path string) (dir dirNode, base string, slash bool, err error)
+}
+
+// listOptions say what entries returns. The zero value is all names, without stats.
+type listOptions struct {
+	// stats fills Entry.Stat.
+	stats bool
+	// dirs leaves out entries that are known to be no directories.
+	dirs bool
+	// reserve is told how many further bytes of memory the listing takes. Its error ends the listing. May be nil.
+	reserve func(bytes int64) error
+}
+
+// wants reports whether an entry of this type belongs to the listing.
+func (l listOptions) wants(t Type) bool { return !l.dirs || t == TypeDirectory || t == TypeUnknown }
+
+// admit reserves the memory of entries.
+func (l listOptions) admit(entries []Entry) error {
+	if l.reserve == nil || len(entries) == 0 {
+		return nil
+	}
+	return l.reserve(l.bytes(entries))
+}
+
+// bytes is about what entries take in memory.
+func (l listOptions) bytes(entries []Entry) int64 {
+	each := int64(unsafe.Sizeof(Entry{}))
+	if l.stats {
+		each += int64(unsafe.Sizeof(Stat{}))
+	}
+	n := each * int64(len(entries))
+	for i := range entries {
+		n += int64(len(entries[i].Name))
+	}
+	return n
 }

@@ -3,6 +3,7 @@ package rootfs
 import (
 	"errors"
 	"io"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,9 +24,9 @@ func (n *fdNode) Close() error { return unix.Close(n.fd) }
 
 // entries starts at the beginning each time; two calls at once on one node
 // would share the descriptor's position and are not allowed.
-func (n *fdNode) entries(stats bool) ([]Entry, error) {
-	all, err := n.list(visible)
-	if err != nil || !stats {
+func (n *fdNode) entries(l listOptions) ([]Entry, error) {
+	all, err := n.list(l, visible)
+	if err != nil || !l.stats {
 		return all, err
 	}
 	return statAll(n.fd, all)
@@ -33,7 +34,7 @@ func (n *fdNode) entries(stats bool) ([]Entry, error) {
 
 // reserved lists the names that entries leaves out.
 func (n *fdNode) reserved() ([]string, error) {
-	all, err := n.list(Reserved)
+	all, err := n.list(listOptions{}, Reserved)
 	names := make([]string, len(all))
 	for i, e := range all {
 		names[i] = e.Name
@@ -41,13 +42,20 @@ func (n *fdNode) reserved() ([]string, error) {
 	return names, err
 }
 
-func (n *fdNode) list(want func(string) bool) ([]Entry, error) {
+func (n *fdNode) list(l listOptions, want func(string) bool) ([]Entry, error) {
 	if _, err := unix.Seek(n.fd, 0, unix.SEEK_SET); err != nil {
 		return nil, err
 	}
 	var out []Entry
 	for {
+		had := len(out)
 		got, err := appendPage(out, n.fd, want)
+		if err == nil {
+			if l.dirs {
+				got = slices.DeleteFunc(got, func(e Entry) bool { return !l.wants(e.Type) })
+			}
+			err = l.admit(got[had:])
+		}
 		if err == io.EOF {
 			return out, nil
 		}
@@ -71,6 +79,20 @@ func (n *fdNode) openDir(name string) (dirNode, error) {
 		return nil, err
 	}
 	return newFDNode(fd, n.root), nil
+}
+
+// up opens the directory above, wherever that is: see upper.
+func (n *fdNode) up() (dirNode, error) {
+	fd, err := openAt(n.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return newFDNode(fd, n.root), nil
+}
+
+// whiteout makes what overlayfs takes for the deletion of name.
+func (n *fdNode) whiteout(name string) error {
+	return n.root.naming(func() error { return unix.Mknodat(n.fd, name, unix.S_IFCHR, 0) })
 }
 
 func (n *fdNode) openFile(name string, flags Flags, mode uint32) (File, error) {
@@ -104,12 +126,8 @@ func (n *fdNode) openExisting(name string, sys int, flags Flags) (File, error) {
 
 // create opens with O_EXCL, so that only a file made here gets an owner and mode.
 func (n *fdNode) create(name string, sys int, mode uint32) (File, error) {
-	fd, err := openAt(n.fd, name, sys|unix.O_CREAT|unix.O_EXCL, mode&0o1777)
+	fd, err := n.root.createNew(n.fd, name, sys, mode)
 	if err != nil {
-		return nil, err
-	}
-	if err := n.root.adopt(fd, mode); err != nil {
-		closeFD(fd)
 		return nil, err
 	}
 	return newFile(fd, n.root), nil
@@ -128,7 +146,7 @@ func (n *fdNode) link(oldname string, to dirNode, newname string) error {
 	if !ok {
 		return unix.EXDEV
 	}
-	return unix.Linkat(n.fd, oldname, dst.fd, newname, 0)
+	return n.root.naming(func() error { return unix.Linkat(n.fd, oldname, dst.fd, newname, 0) })
 }
 
 func (n *fdNode) unlink(name string) error { return unlinkAt(n.fd, name) }

@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"io"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -12,10 +13,29 @@ import (
 type linuxFile struct {
 	fd   descriptor
 	root *linuxRoot
+	// setid says that the file was setuid or setgid when it was opened, and has not been written since.
+	setid atomic.Bool
 }
 
 // newFile takes ownership of fd.
 func newFile(fd int, r *linuxRoot) File { return &linuxFile{fd: descriptor{fd: fd}, root: r} }
+
+// dropSetid does before a write what the kernel does only for writers without CAP_FSETID: it removes setuid and setgid. EPERM, of a
+// file of somebody else, leaves that to the kernel.
+func (f *linuxFile) dropSetid(fd int) error {
+	if !f.setid.Load() {
+		return nil
+	}
+	st, err := statFD(fd)
+	if err == nil {
+		err = unix.Fchmod(fd, st.Perm()&^0o6000)
+	}
+	if err == nil || err == unix.EPERM {
+		f.setid.Store(false)
+		return nil
+	}
+	return err
+}
 
 // do runs one system call on the file.
 func (f *linuxFile) do(op string, call func(fd int) error) error {
@@ -71,7 +91,12 @@ func (f *linuxFile) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func (f *linuxFile) Write(p []byte) (int, error) {
-	n, err := f.transfer("write", p, func(fd int, rest []byte, _ int) (int, error) { return unix.Write(fd, rest) })
+	n, err := f.transfer("write", p, func(fd int, rest []byte, _ int) (int, error) {
+		if err := f.dropSetid(fd); err != nil {
+			return 0, err
+		}
+		return unix.Write(fd, rest)
+	})
 	return written(n, len(p), err)
 }
 
@@ -80,6 +105,9 @@ func (f *linuxFile) WriteAt(p []byte, off int64) (int, error) {
 		return 0, fserr.New("write", "", fserr.EINVAL)
 	}
 	n, err := f.transfer("write", p, func(fd int, rest []byte, done int) (int, error) {
+		if err := f.dropSetid(fd); err != nil {
+			return 0, err
+		}
 		return unix.Pwrite(fd, rest, off+int64(done))
 	})
 	return written(n, len(p), err)
@@ -115,7 +143,12 @@ func (f *linuxFile) Stat() (st Stat, err error) {
 }
 
 func (f *linuxFile) Truncate(size int64) error {
-	return f.do("ftruncate", func(fd int) error { return unix.Ftruncate(fd, size) })
+	return f.do("ftruncate", func(fd int) error {
+		if err := f.dropSetid(fd); err != nil {
+			return err
+		}
+		return unix.Ftruncate(fd, size)
+	})
 }
 
 func (f *linuxFile) Chmod(mode uint32) error {

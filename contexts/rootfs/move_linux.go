@@ -3,6 +3,7 @@ package rootfs
 import (
 	"context"
 	"errors"
+	"math"
 
 	"golang.org/x/sys/unix"
 
@@ -10,13 +11,13 @@ import (
 	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
 
-// moveDir does what rename(2) refuses with EXDEV where overlayfs has no redirect_dir: it renames a
-// directory that comes, or may come, from a lower layer. It builds the directory anew beside its new
-// place, out of links to the same files, so that open files and what is written to them go along;
-// renames that, at once; and takes the old names away. A crash leaves the old directory whole until the
-// rename, and from then on the new one; what it leaves beside it is swept as an atomic write's file is.
+// moveDir renames a directory that comes, or may come, from a lower layer, where overlayfs has no redirect_dir and
+// rename(2) fails with EXDEV. It builds the directory again beside its new place, out of links to the same files, so that
+// open files and what is written to them stay. It renames that, in one step, and removes the old names. A crash leaves
+// the old directory whole until the rename, and the new one from then on. What a crash leaves beside it is swept as an atomic
+// write's file is.
 //
-// What is put into the old directory meanwhile follows it. Until moveDir returns both can be seen.
+// Names that are created in the old directory meanwhile are moved too. Both directories can be seen until moveDir returns.
 func (r *linuxRoot) moveDir(from, to place) error {
 	st, err := movable(from, to)
 	if err != nil {
@@ -91,7 +92,7 @@ func free(to place) error {
 		return err
 	}
 	n := &fdNode{fd: fd}
-	entries, err := n.list(visible)
+	entries, err := n.list(listOptions{}, visible)
 	closeFD(fd)
 	if err == nil && len(entries) > 0 {
 		return unix.ENOTEMPTY
@@ -110,6 +111,8 @@ type mover struct {
 	// linked are the files of the new directory that came from the old.
 	linked   linker
 	src, dst *trail
+	// left is how many more names this pass may remove or move.
+	left int
 }
 
 // build makes the new directory under a reserved name.
@@ -166,51 +169,54 @@ func (m *mover) abandon() error {
 	return err
 }
 
-// clear takes the old directory away, and what was put into it since into the new one.
+// An emulated rename empties the old directory in passes. The first freePasses let others create names meanwhile. In each of
+// the others, up to maxPasses, nothing is created through this Root, which bounds the pass to passEntries names.
+const (
+	freePasses  = 2
+	maxPasses   = 256
+	passEntries = 1024
+)
+
+// errMore ends a pass that has handled passEntries names.
+var errMore = errors.New("more remains to be moved")
+
+// clear removes the old directory, and moves what was put into it since into the new one. It fails with EBUSY if a
+// program that does not use this Root fills the old directory faster than the passes empty it.
 func (m *mover) clear() error {
-	src, _, err := m.open(m.from, m.from.base)
-	if err != nil {
-		return ignoring(err, fserr.ENOENT)
-	}
-	defer src.close()
 	dst, _, err := m.open(m.to, m.to.base)
 	if err != nil {
 		return err
 	}
 	defer dst.close()
-	m.src, m.dst = src, dst
-	return m.emptied("", func() error { return unix.Unlinkat(m.from.dir, m.from.base, unix.AT_REMOVEDIR) })
-}
-
-// emptied empties the current directory of the old tree and has remove take it away, again when somebody put something
-// there in between. From the second time on nobody may (EACCES, where it will soon be ENOENT): who creates files in a
-// loop would never let it end.
-func (m *mover) emptied(rel string, remove func() error) error {
-	err := error(unix.ENOTEMPTY)
-	for round := range maxRounds {
-		if err := m.seal(round > 0); err != nil {
-			return err
-		}
-		if err := m.clearHere(rel); err != nil {
-			return err
-		}
-		if err = ignoring(remove(), fserr.ENOENT); fserr.CodeOf(err) != fserr.ENOTEMPTY {
+	m.dst = dst
+	for n := range maxPasses {
+		err = m.pass(n >= freePasses)
+		if !errors.Is(err, errMore) && fserr.CodeOf(err) != fserr.ENOTEMPTY {
 			return err
 		}
 	}
-	return err
+	return errBusy
 }
 
-// seal keeps clients from creating anything in the current directory of the old tree.
-func (m *mover) seal(now bool) error {
-	if !now {
-		return nil
+// pass removes what the old directory holds, and then the directory. Nothing that was created before an rmdir succeeded is lost:
+// rmdir fails with ENOTEMPTY while the directory holds a name. With alone, no name is created through this Root meanwhile.
+func (m *mover) pass(alone bool) error {
+	m.left = math.MaxInt
+	if alone {
+		m.root.creating.Lock()
+		defer m.root.creating.Unlock()
+		m.left = passEntries
 	}
-	src, err := m.src.here()
+	src, _, err := m.open(m.from, m.from.base)
 	if err != nil {
+		return ignoring(err, fserr.ENOENT)
+	}
+	defer src.close()
+	m.src = src
+	if err := m.clearHere(""); err != nil {
 		return err
 	}
-	return src.chmod("", 0o500)
+	return ignoring(unix.Unlinkat(m.from.dir, m.from.base, unix.AT_REMOVEDIR), fserr.ENOENT)
 }
 
 // clearHere clears what the current directory of the old tree holds now; rel is its path, ending in a slash, or "".
@@ -221,7 +227,9 @@ func (m *mover) clearHere(rel string) error {
 	}
 	entries, err := removable(src.dirNode)
 	for _, e := range entries {
-		if err := m.clearEntry(rel, e.Name); err != nil {
+		if err := m.clearEntry(rel, e.Name); errors.Is(err, errMore) {
+			return err
+		} else if err != nil {
 			return atRel(err, rel+e.Name)
 		}
 	}
@@ -229,6 +237,9 @@ func (m *mover) clearHere(rel string) error {
 }
 
 func (m *mover) clearEntry(rel, name string) error {
+	if m.left <= 0 {
+		return errMore
+	}
 	src, err := m.src.here()
 	if err != nil {
 		return err
@@ -242,12 +253,14 @@ func (m *mover) clearEntry(rel, name string) error {
 	case st.IsDir():
 		return m.clearDir(rel, name)
 	case st.id() == moved[0], st.id() == moved[1], Reserved(name):
+		m.left--
 		return ignoring(src.unlink(name), fserr.ENOENT)
 	}
 	return m.follow(name)
 }
 
-// clearDir empties and removes a directory of the old tree. One that the new tree does not have was made since.
+// clearDir empties and removes a directory of the old tree; the next pass removes one that got a new name meanwhile. One that
+// the new tree does not have was made since.
 func (m *mover) clearDir(rel, name string) error {
 	if _, err := m.dst.enter(name); fserr.CodeOf(err) == fserr.ENOENT {
 		return m.follow(name)
@@ -258,24 +271,22 @@ func (m *mover) clearDir(rel, name string) error {
 	if _, err := m.src.enter(name); err != nil {
 		return ignoring(err, fserr.ENOENT)
 	}
-	return m.emptied(rel+name+"/", func() error {
-		m.src.leave()
-		src, err := m.src.here()
-		if err == nil {
-			err = src.rmdir(name)
-		}
-		if fserr.CodeOf(err) != fserr.ENOTEMPTY {
-			return err
-		}
-		if _, again := m.src.enter(name); again != nil {
-			return again
-		}
+	err := m.clearHere(rel + name + "/")
+	m.src.leave()
+	if err != nil {
 		return err
-	})
+	}
+	src, err := m.src.here()
+	if err != nil {
+		return err
+	}
+	m.left--
+	return ignoring(src.rmdir(name), fserr.ENOENT, fserr.ENOTEMPTY)
 }
 
 // follow moves what came into the old directory meanwhile.
 func (m *mover) follow(name string) error {
+	m.left--
 	src, err := m.src.here()
 	if err != nil {
 		return err

@@ -2,6 +2,9 @@ package rootfs
 
 import (
 	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -96,4 +99,45 @@ func TestMoveThatFailsLeavesNothing(t *testing.T) {
 		w.equal(swept, 0)
 		w.content("tree/sub/g", "tree/sub/g")
 	})
+}
+
+// TestWritersDoNotMakeAMoveFail has clients create names without a pause in the directory that is moved.
+func TestWritersDoNotMakeAMoveFail(t *testing.T) {
+	onLinux(t, func(w *world) {
+		created := make([]int, 8)
+		var writers, begun sync.WaitGroup
+		begun.Add(len(created))
+		var stop atomic.Bool
+		var err error
+		moving(w, func(m *mover, st Stat) {
+			w.must(m.build(st))
+			for n := range created {
+				writers.Go(func() { created[n] = mkdirWhilePossible(w.Root, fmt.Sprintf("tree/sub/%d", n), begun.Done, &stop) })
+			}
+			begun.Wait()
+			w.must(m.appear())
+			err = m.clear()
+			stop.Store(true)
+			writers.Wait()
+		})
+		w.must(err)
+		for n, count := range created {
+			for i := range count {
+				w.lstat(fmt.Sprintf("new/sub/%d-%d", n, i))
+			}
+		}
+		_, err = w.Lstat("tree")
+		w.code(err, fserr.ENOENT)
+	})
+}
+
+// mkdirWhilePossible makes directories, at most 20,000, until stop or until one cannot be made. It returns how many it made.
+func mkdirWhilePossible(r Root, prefix string, begun func(), stop *atomic.Bool) (made int) {
+	begin := sync.OnceFunc(begun)
+	defer begin()
+	for made < 20_000 && !stop.Load() && r.Mkdir(fmt.Sprintf("%s-%d", prefix, made), 0o755) == nil {
+		made++
+		begin()
+	}
+	return made
 }

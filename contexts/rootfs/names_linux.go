@@ -37,7 +37,7 @@ func (r *linuxRoot) mkdir(path string, mode uint32) error {
 // mkdirAt makes name in dir with exactly mode, and the owner of the options.
 func (r *linuxRoot) mkdirAt(dir int, name string, mode uint32) error {
 	began := time.Now()
-	if err := unix.Mkdirat(dir, name, mode&0o1777); err != nil {
+	if err := r.naming(func() error { return unix.Mkdirat(dir, name, mode&0o1777) }); err != nil {
 		return err
 	}
 	return r.adoptAt(dir, name, began, func(st Stat, fd int) error {
@@ -134,7 +134,7 @@ func (r *linuxRoot) Symlink(target, path string) error {
 
 func (r *linuxRoot) symlinkAt(target string, dir int, name string) error {
 	began := time.Now()
-	if err := unix.Symlinkat(target, dir, name); err != nil || r.opts.Owner == nil {
+	if err := r.naming(func() error { return unix.Symlinkat(target, dir, name) }); err != nil || r.opts.Owner == nil {
 		return err
 	}
 	return r.adoptAt(dir, name, began, func(st Stat, fd int) error {
@@ -170,17 +170,17 @@ func (r *linuxRoot) Link(oldpath, newpath string) error {
 		if err != nil {
 			return err
 		}
-		return r.at(newpath, true, func(to place) error { return linkAt(from, to, dir) })
+		return r.at(newpath, true, func(to place) error { return r.linkAt(from, to, dir) })
 	})
 	return fserr.Wrap(err, "link", oldpath, newpath)
 }
 
-func linkAt(from, to place, dir bool) error {
+func (r *linuxRoot) linkAt(from, to place, dir bool) error {
 	if err := newName(to); err != nil {
 		return err
 	}
 	if !dir {
-		return unix.Linkat(from.dir, from.base, to.dir, to.base, 0)
+		return r.naming(func() error { return unix.Linkat(from.dir, from.base, to.dir, to.base, 0) })
 	}
 	if _, err := statAt(to.dir, to.base); err == nil {
 		return unix.EEXIST
@@ -228,7 +228,7 @@ func (r *linuxRoot) renameAt(from, to place) error {
 			return unix.ENOTDIR
 		}
 	}
-	err := unix.Renameat(from.dir, from.base, to.dir, to.base)
+	err := r.naming(func() error { return unix.Renameat(from.dir, from.base, to.dir, to.base) })
 	if err == unix.EXDEV {
 		return r.moveDir(from, to)
 	}

@@ -146,14 +146,24 @@ func (r *linuxRoot) serve(fd int, flags Flags, st *Stat) (File, error) {
 	case st.IsDir():
 	case st.Mode&S_IFMT != S_IFREG:
 		err = errSpecial
-	case flags&O_TRUNC != 0:
-		err = uninterrupted(func() error { return unix.Ftruncate(fd, 0) })
 	}
 	if err != nil {
 		closeFD(fd)
 		return nil, err
 	}
-	return newFile(fd, r), nil
+	f := &linuxFile{fd: descriptor{fd: fd}, root: r}
+	f.setid.Store(st.Mode&0o6000 != 0 && flags.Writable())
+	if flags&O_TRUNC != 0 && !st.IsDir() {
+		err := f.dropSetid(fd)
+		if err == nil {
+			err = uninterrupted(func() error { return unix.Ftruncate(fd, 0) })
+		}
+		if err != nil {
+			closeFD(fd)
+			return nil, err
+		}
+	}
+	return f, nil
 }
 
 // create makes the file at path, or the target of the dangling link there. EEXIST
@@ -186,15 +196,27 @@ func (r *linuxRoot) createAt(p place, sys int, mode uint32) (File, error) {
 	case p.slash:
 		return nil, unix.EISDIR
 	}
-	fd, err := openAt(p.dir, p.base, sys|unix.O_CREAT|unix.O_EXCL, mode&0o1777)
+	fd, err := r.createNew(p.dir, p.base, sys, mode)
 	if err != nil {
 		return nil, err
 	}
+	return newFile(fd, r), nil
+}
+
+// createNew creates the file name in dir, with exactly mode and the owner of the options; EEXIST if the name is taken.
+func (r *linuxRoot) createNew(dir int, name string, sys int, mode uint32) (fd int, err error) {
+	err = r.naming(func() error {
+		fd, err = openAt(dir, name, sys|unix.O_CREAT|unix.O_EXCL, mode&0o1777)
+		return err
+	})
+	if err != nil {
+		return -1, err
+	}
 	if err := r.adopt(fd, mode); err != nil {
 		closeFD(fd)
-		return nil, err
+		return -1, err
 	}
-	return newFile(fd, r), nil
+	return fd, nil
 }
 
 // adopt gives what was just created its owner and the mode that was asked for,

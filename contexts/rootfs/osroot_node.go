@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -85,7 +86,7 @@ func (n *osNode) admits(m mount, isDir bool) bool {
 
 func (n *osNode) Close() error { return n.dir.Close() }
 
-func (n *osNode) entries(stats bool) ([]Entry, error) {
+func (n *osNode) entries(l listOptions) ([]Entry, error) {
 	f, err := n.dir.Open(".")
 	if err != nil {
 		return nil, err
@@ -95,7 +96,14 @@ func (n *osNode) entries(stats bool) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n.describe(list, stats)
+	out, err := n.describe(list, l.stats)
+	if l.dirs {
+		out = slices.DeleteFunc(out, func(e Entry) bool { return !l.wants(e.Type) })
+	}
+	if err == nil {
+		err = l.admit(out)
+	}
+	return out, err
 }
 
 // describe turns os's entries into ours, leaving out reserved names and, with

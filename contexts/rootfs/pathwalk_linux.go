@@ -39,6 +39,9 @@ func (n *pathNode) openDir(name string) (dirNode, error) {
 	return n.root.pathNode(fd), nil
 }
 
+// up fails: the resolution of a path never leaves a directory by "..".
+func (n *pathNode) up() (dirNode, error) { return nil, unix.EOPNOTSUPP }
+
 func (n *pathNode) Close() error {
 	if n.borrowed {
 		return nil

@@ -3,6 +3,7 @@ package rootfs
 import (
 	"context"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +19,9 @@ type linuxRoot struct {
 	openat2 bool
 	// syscall is openat2(2); tests put a kernel without it in its place.
 	syscall openat2Func
+	// creating is locked for reading while a name is created, and for writing while an emulated rename removes
+	// the last of the directory that it moves (see mover.pass).
+	creating sync.RWMutex
 	// noTmpfile makes atomic files as where O_TMPFILE is not to be had; for tests.
 	noTmpfile bool
 }
@@ -78,6 +82,13 @@ func (r *linuxRoot) inspect(fd int) error {
 		return nil
 	}
 	return err
+}
+
+// naming calls make, which creates one name, while no emulated rename removes the directory that the name is in.
+func (r *linuxRoot) naming(make func() error) error {
+	r.creating.RLock()
+	defer r.creating.RUnlock()
+	return make()
 }
 
 // Close releases the root; operations that run end undisturbed.

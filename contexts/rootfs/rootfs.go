@@ -191,8 +191,14 @@ type Owner struct{ UID, GID int }
 type WalkOptions struct {
 	// Stats fills Entry.Stat.
 	Stats bool
+	// Deep enters directories whose path is longer than MaxPath, too. What is in them is reported with the path of the last directory
+	// above it that a path can name.
+	Deep bool
 	// MaxDepth bounds the recursion; 0 means no bound beyond MaxPath. 1 lists dir alone.
 	MaxDepth int
+	// Reserve is told how many bytes of memory the walk's names take now, when that changes. Its error, when they became more,
+	// ends the walk. May be nil.
+	Reserve func(bytes int64) error
 }
 
 // WalkFunc receives an entry and its path relative to the walked directory,
@@ -211,8 +217,11 @@ func (s walkSignal) Error() string { return string(s) }
 type WatchOptions struct {
 	// Recursive watches directories below too, new ones included.
 	Recursive bool
-	// Queue bounds the events held for a slow reader; 0 means 4096. Beyond it events are dropped and an Overflow is told.
+	// Queue bounds the events held for a slow reader; 0 means 4096. Beyond it events are dropped, and once the reader has
+	// taken those that are held, an Overflow is delivered.
 	Queue int
+	// Budget bounds what the queues of all watches that share it take; nil means no bound. Beyond it is as beyond Queue.
+	Budget *WatchBudget
 }
 
 // Watcher delivers events until Close. Watches are in place when Watch returns.
@@ -266,8 +275,8 @@ type CopyOptions struct {
 	MoreXattrs string
 	// PreserveOwner keeps owner and group, as far as this process may give files away.
 	PreserveOwner bool
-	// Special, when set, is told of each FIFO, socket and device that is skipped. Calls are serialised.
-	Special func(rel string, src Stat) error
+	// Whiteouts makes overlayfs's mark of a deletion, a device, in place of each FIFO, socket and device, which are skipped.
+	Whiteouts bool
 	// RewriteLink maps a link's target, given rel; nil stores it byte for byte.
 	RewriteLink func(rel, target string) string
 	// NonRecursive refuses a source directory with EISDIR.
@@ -306,7 +315,9 @@ type CopyReport struct {
 // stand at src; dst's parent must exist. When dst is an existing directory and
 // src one too, they are merged. It opens, then checks; clones extents where the
 // file system can, else copies ranges with holes kept; retries a file that
-// changed underneath and reports one that kept changing. dst inside src is EINVAL.
+// changed underneath and reports one that kept changing. dst inside src is EINVAL. A directory more than 100,000 deep is
+// ENAMETOOLONG. Of what no path of MaxPath can name, hard links become files of their own, and the callbacks are told the path
+// of the last directory above it that can be named.
 func CopyTree(ctx context.Context, from Root, src string, to Root, dst string, opts CopyOptions) (CopyReport, error) {
 	return copyTree(ctx, from, src, to, dst, opts)
 }

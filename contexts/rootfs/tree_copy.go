@@ -96,9 +96,7 @@ func (c *copier) top(to treeRoot, dst string) error {
 // topFile copies a source that is one file or link.
 func (c *copier) topFile(st Stat, to treeRoot, dst string) error {
 	if t := st.Type(); t != TypeFile && t != TypeSymlink {
-		if err := c.tally.special("", st); err != nil {
-			return err
-		}
+		c.tally.special()
 		return &fserr.Error{Code: fserr.EOPNOTSUPP, Detail: "a FIFO, socket or device cannot be copied"}
 	}
 	src, name, _, err := c.from.parent(c.src)

@@ -38,7 +38,7 @@ func (c *copier) reuse(l *copyLevel, job *fileJob) (bool, error) {
 
 // baseDir opens the base's counterpart of the current directory; nil when there is none.
 func (c *copier) baseDir(l *copyLevel) *heldDir {
-	if c.base == nil {
+	if c.base == nil || l.deep {
 		return nil
 	}
 	if l.baseLooked {

@@ -9,8 +9,9 @@ import (
 
 // copyLevel is a directory on the walker's way.
 type copyLevel struct {
-	// rel ends in a slash, or is "" for the top.
+	// rel ends in a slash, or is "" for the top. deep says that it is of the last directory above that a path can name.
 	rel     string
+	deep    bool
 	entries []Entry
 	dir     *copyDir
 	// base is the directory's counterpart in CopyOptions.Base, once it was asked for; nil when there is none.
@@ -92,7 +93,7 @@ func (c *copier) copyDirs(st Stat, fresh bool) error {
 	if err != nil {
 		return err
 	}
-	entries, err := here.entries(true)
+	entries, err := here.entries(listOptions{stats: true})
 	if err != nil {
 		return err
 	}
@@ -174,6 +175,9 @@ func (c *copier) entry(l *copyLevel, e Entry) error {
 	}
 	st, followed := *e.Stat, false
 	if c.opts.Dereference && st.Type() == TypeSymlink {
+		if l.deep {
+			return &fserr.Error{Code: fserr.ENAMETOOLONG}
+		}
 		var err error
 		if st, err = c.from.Stat(c.sourcePath(rel)); err != nil {
 			return err
@@ -202,7 +206,10 @@ func (c *copier) sourcePath(rel string) string { return c.src + "/" + rel }
 // descend makes the directory name the current one in both trees. One that is
 // gone, or was swapped for something else, is passed over.
 func (c *copier) descend(rel, name string, followed bool) error {
-	if len(rel) >= MaxPath {
+	switch {
+	case c.srcTrail.depth() >= maxTreeLevels:
+		return errTooDeep()
+	case len(rel) >= MaxPath && c.linker != nil:
 		return &fserr.Error{Code: fserr.ENAMETOOLONG}
 	}
 	st, err := c.enterSource(rel, name, followed)
@@ -256,7 +263,7 @@ func (c *copier) enterTarget(rel, name string, st Stat) (*copyLevel, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := src.entries(true)
+	entries, err := src.entries(listOptions{stats: true})
 	if err != nil {
 		return nil, err
 	}
@@ -275,5 +282,9 @@ func (c *copier) enterTarget(rel, name string, st Stat) (*copyLevel, error) {
 		c.dstTrail.leave()
 		return nil, err
 	}
-	return &copyLevel{rel: rel + "/", entries: entries, dir: newCopyDir(st, fresh)}, nil
+	l := &copyLevel{rel: rel + "/", entries: entries, dir: newCopyDir(st, fresh)}
+	if len(rel) >= MaxPath {
+		l.rel, l.deep = c.levels[len(c.levels)-1].rel, true
+	}
+	return l, nil
 }

@@ -23,6 +23,8 @@ type fileJob struct {
 	src, dst spot
 	// stat is the source's as it was listed.
 	stat Stat
+	// deep says that no path can name it.
+	deep bool
 	// followed tells that src is reached through the root, following links.
 	followed bool
 	// dir is the directory being filled, nil for a file at the top.
@@ -34,7 +36,8 @@ type fileJob struct {
 func (c *copier) leaf(l *copyLevel, rel, name string, st Stat, followed bool) error {
 	t := st.Type()
 	if t != TypeFile && t != TypeSymlink && c.linker == nil {
-		return c.tally.special(rel, st)
+		c.tally.special()
+		return c.whiteout(name)
 	}
 	src, err := c.srcTrail.here()
 	if err != nil {
@@ -44,14 +47,14 @@ func (c *copier) leaf(l *copyLevel, rel, name string, st Stat, followed bool) er
 	if err != nil {
 		return err
 	}
-	job := &fileJob{rel: rel, src: spot{src, name}, dst: spot{dst, name}, stat: st, followed: followed, dir: l.dir}
+	job := &fileJob{rel: rel, src: spot{src, name}, dst: spot{dst, name}, stat: st, deep: l.deep, followed: followed, dir: l.dir}
 	if c.linker != nil {
 		return c.submit(job)
 	}
 	if t == TypeSymlink {
 		return c.symlink(job)
 	}
-	if c.opts.PreserveLinks && st.Nlink > 1 && !followed {
+	if c.opts.PreserveLinks && st.Nlink > 1 && !followed && !l.deep {
 		if linked, err := c.hardLink(job, l.rel); linked || err != nil {
 			return err
 		}
@@ -62,6 +65,22 @@ func (c *copier) leaf(l *copyLevel, rel, name string, st Stat, followed bool) er
 		}
 	}
 	return c.submit(job)
+}
+
+// whiteout makes the mark of a deletion in the current directory, if the options ask for it.
+func (c *copier) whiteout(name string) error {
+	if !c.opts.Whiteouts {
+		return nil
+	}
+	dst, err := c.dstTrail.here()
+	if err != nil {
+		return err
+	}
+	n, ok := dst.dirNode.(interface{ whiteout(name string) error })
+	if !ok {
+		return fserr.EOPNOTSUPP
+	}
+	return n.whiteout(name)
 }
 
 // submit copies a file now or hands it to a worker, which holds both
@@ -289,7 +308,7 @@ func (c *copier) symlink(job *fileJob) error {
 	if err != nil {
 		return err
 	}
-	if c.opts.RewriteLink != nil {
+	if c.opts.RewriteLink != nil && !job.deep {
 		target = c.opts.RewriteLink(job.rel, target)
 	}
 	made, err := c.put(job.dst, job.stat.id(), func() error { return job.dst.dir.symlink(target, job.dst.name) })

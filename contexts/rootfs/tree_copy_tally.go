@@ -45,14 +45,10 @@ func (t *tally) record(rel string, st Stat, target string) {
 	t.opts.Record(rel, st, target)
 }
 
-func (t *tally) special(rel string, st Stat) error {
+func (t *tally) special() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.report.Special++
-	if t.opts.Special == nil {
-		return nil
-	}
-	return t.opts.Special(rel, st)
 }
 
 func (t *tally) unstable(rel string) {

@@ -14,7 +14,7 @@ type reservedLister interface {
 
 // removable lists everything in a directory, reserved names included.
 func removable(n dirNode) ([]Entry, error) {
-	list, err := n.entries(false)
+	list, err := n.entries(listOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,9 @@ import (
 
 // What one trail holds open: the last maxOpenLevels directories on its way down
 // and, of those before, every milestoneth up to maxMilestones of them. The rest
-// are let go, and opened again, from the milestone before them, and verified, on
-// the way back: depth costs time, never descriptors. A copy has two trails, the
-// resolution of a path has one.
+// are let go, and opened again, and verified, on the way back: depth costs time, never
+// descriptors. A recursive operation opens such a directory as the parent of the one that it leaves
+// (see upper), all others open it from the milestone before it. A copy has two trails, the resolution of a path has one.
 const (
 	maxOpenLevels = 64
 	milestone     = 48
@@ -125,12 +125,39 @@ func (t *trail) letGo(level int) {
 	}
 }
 
+// upper is implemented by a dirNode that can open the directory above it. The trail keeps that only if it is the one that the
+// trail came from.
+type upper interface {
+	up() (dirNode, error)
+}
+
 // leave goes back up one level.
 func (t *trail) leave() {
 	last := len(t.levels) - 1
+	if last > 0 && t.levels[last-1].dir == nil && t.levels[last].dir != nil {
+		t.climb(last - 1)
+	}
 	t.letGo(last)
 	t.levels = t.levels[:last]
 	t.low = max(1, min(t.low, last))
+}
+
+// climb opens level, which was let go, from the level below it. If that fails, here opens it by name.
+func (t *trail) climb(level int) {
+	l := &t.levels[level]
+	below, ok := t.levels[level+1].dir.dirNode.(upper)
+	if !ok || l.reopen != nil || t.levels[level+1].reopen != nil {
+		return
+	}
+	n, err := below.up()
+	if err != nil {
+		return
+	}
+	if st, err := n.lstat(""); err != nil || st.id() != l.id {
+		_ = n.Close()
+		return
+	}
+	l.dir = hold(n)
 }
 
 // rewind goes back to the top.

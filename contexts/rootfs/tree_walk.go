@@ -3,6 +3,7 @@ package rootfs
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -15,6 +16,10 @@ type walker struct {
 	trail *trail
 	todo  []walkLevel
 	seen  int64
+	// held is what the names in todo take in memory, in bytes.
+	held int64
+	// refused is the error of opts.Reserve, which ends the walk.
+	refused error
 }
 
 // walkLevel is what is left of one directory.
@@ -22,10 +27,22 @@ type walkLevel struct {
 	// rel ends in a slash, or is "" for the top.
 	rel     string
 	entries []Entry
+	// bytes is what was reserved for the entries.
+	bytes int64
 }
 
-// walkTree is Trees.Walk for every implementation. Paths longer than MaxPath
-// could not be used, so directories beyond it are reported as ENAMETOOLONG.
+// maxTreeLevels bounds how deep a recursive operation goes, in directories: each takes memory. What is deeper is ENAMETOOLONG.
+const maxTreeLevels = 100_000
+
+// errTooDeep says what is in the way of a recursive operation.
+func errTooDeep() error {
+	return &fserr.Error{
+		Code: fserr.ENAMETOOLONG, Detail: fmt.Sprintf("directories are nested more than %d deep", maxTreeLevels), Hint: "remove or move the directory that is nested so deep",
+	}
+}
+
+// walkTree is Trees.Walk for every implementation. Paths longer than MaxPath could not be used, so directories beyond it
+// are reported as ENAMETOOLONG, unless opts.Deep.
 func walkTree(ctx context.Context, r treeRoot, dir string, opts WalkOptions, fn WalkFunc) error {
 	top, err := r.node(dir, true)
 	if err != nil {
@@ -38,12 +55,43 @@ func walkTree(ctx context.Context, r treeRoot, dir string, opts WalkOptions, fn 
 	}
 	w := &walker{ctx: ctx, opts: opts, fn: fn, trail: newTrail(top, st.id())}
 	defer w.trail.close()
-	entries, err := top.entries(opts.Stats)
-	if err != nil {
+	if err := w.push("", top); err != nil {
 		return err
 	}
-	w.todo = []walkLevel{{entries: entries}}
 	return w.run()
+}
+
+// push lists a directory as the next level. rel ends in a slash, or is "" for the top.
+func (w *walker) push(rel string, dir dirNode) error {
+	l := walkLevel{rel: rel}
+	var err error
+	l.entries, err = dir.entries(listOptions{stats: w.opts.Stats, reserve: func(bytes int64) error {
+		l.bytes += bytes
+		return w.reserve(bytes)
+	}})
+	if err != nil {
+		w.release(l.bytes)
+		return err
+	}
+	w.todo = append(w.todo, l)
+	return nil
+}
+
+// reserve asks for memory for the names that the walk holds.
+func (w *walker) reserve(bytes int64) error {
+	w.held += bytes
+	if w.opts.Reserve != nil {
+		w.refused = w.opts.Reserve(w.held)
+	}
+	return w.refused
+}
+
+// release gives back what a level had reserved.
+func (w *walker) release(bytes int64) {
+	w.held -= bytes
+	if w.opts.Reserve != nil {
+		_ = w.opts.Reserve(w.held) // less is never refused
+	}
 }
 
 func (w *walker) run() error {
@@ -53,6 +101,7 @@ func (w *walker) run() error {
 		}
 		l := &w.todo[len(w.todo)-1]
 		if len(l.entries) == 0 {
+			w.release(l.bytes)
 			w.todo = w.todo[:len(w.todo)-1]
 			w.trail.leave()
 			continue
@@ -98,7 +147,10 @@ func (w *walker) identify(e *Entry) bool {
 // descend makes the directory just reported the current one, or reports why it cannot.
 func (w *walker) descend(rel string, e Entry) error {
 	err := w.enter(rel, e)
-	if err == nil || vanished(err) {
+	switch {
+	case w.refused != nil: // what was listed so far is not all, and no reason to go on
+		return w.refused
+	case err == nil || vanished(err):
 		return nil
 	}
 	if err = w.fn(rel, e, err); errors.Is(err, SkipDir) {
@@ -108,8 +160,15 @@ func (w *walker) descend(rel string, e Entry) error {
 }
 
 func (w *walker) enter(rel string, e Entry) error {
-	if len(rel)+1 >= MaxPath {
+	prefix := rel + "/"
+	switch {
+	case w.trail.depth() >= maxTreeLevels:
+		return errTooDeep()
+	case len(prefix) < MaxPath:
+	case !w.opts.Deep:
 		return &fserr.Error{Code: fserr.ENAMETOOLONG}
+	default: // the path of a directory for each level would take memory by the square of the depth
+		prefix = w.todo[len(w.todo)-1].rel
 	}
 	if _, err := w.trail.enter(e.Name); err != nil {
 		return err
@@ -118,11 +177,9 @@ func (w *walker) enter(rel string, e Entry) error {
 	if err != nil {
 		return err
 	}
-	entries, err := here.entries(w.opts.Stats)
-	if err != nil {
+	if err := w.push(prefix, here); err != nil {
 		w.trail.leave()
 		return err
 	}
-	w.todo = append(w.todo, walkLevel{rel: rel + "/", entries: entries})
 	return nil
 }

@@ -5,6 +5,7 @@ package rootfs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,4 +144,39 @@ func openFiles(t *testing.T) int {
 	list, err := os.ReadDir("/proc/self/fd")
 	must(t, err)
 	return len(list)
+}
+
+// TestWalkCountsItsNames gives a walk memory for some of the names that it has to hold.
+func TestWalkCountsItsNames(t *testing.T) {
+	for _, name := range implementations() {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			must(t, os.MkdirAll(filepath.Join(dir, "few", "many"), 0o755))
+			for i := range 1000 {
+				must(t, os.WriteFile(filepath.Join(dir, "few", "many", fmt.Sprintf("%0100d", i)), nil, 0o644))
+			}
+			r, err := Open(dir, Options{Implementation: name})
+			must(t, err)
+			defer func() { must(t, r.Close()) }()
+			for _, c := range []struct {
+				limit int64
+				want  error
+			}{{1 << 30, nil}, {64 << 10, fserr.EAGAIN}} {
+				var most, last int64
+				err := r.Walk(t.Context(), "/", WalkOptions{Reserve: func(bytes int64) error {
+					most, last = max(most, bytes), bytes
+					if bytes > c.limit {
+						return fserr.EAGAIN
+					}
+					return nil
+				}}, func(_ string, _ Entry, err error) error { return nil })
+				if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+					t.Errorf("with %d bytes: %v, want %v", c.limit, err, c.want)
+				}
+				if c.want == nil && (most < 1000*100 || last != 0) {
+					t.Errorf("1,000 names of 100 bytes took %d bytes, and %d at the end", most, last)
+				}
+			}
+		})
+	}
 }

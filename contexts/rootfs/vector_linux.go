@@ -31,6 +31,9 @@ func (f *linuxFile) transferv(pieces [][]byte, call func(fd int, rest [][]byte, 
 	for done := 0; done < want; {
 		var n int
 		err := f.do("write", func(fd int) (err error) {
+			if err := f.dropSetid(fd); err != nil {
+				return err
+			}
 			n, err = call(fd, pieces[:min(len(pieces), maxPieces)], done)
 			return err
 		})

@@ -2,6 +2,9 @@ package rootfs
 
 import (
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -9,22 +12,102 @@ import (
 // defaultWatchQueue is how many events wait for a slow reader unless WatchOptions says otherwise.
 const defaultWatchQueue = 4096
 
+// eventCost is about what a queued event takes besides its name, in bytes: its place in the queue, which may have as much
+// spare room again.
+const eventCost = 96
+
+// WatchBudget bounds what the queues of several watches take together, in bytes. A nil WatchBudget has no bound. It is safe
+// for concurrent use.
+type WatchBudget struct {
+	limit int64
+	used  atomic.Int64
+
+	mu sync.Mutex
+	// rescanning says that a watch looks at its tree again. The next one may do so from again on.
+	rescanning bool
+	again      time.Time
+}
+
+// maxRescanPause bounds how long the watches of a budget rest after one of them has looked at its tree again.
+const maxRescanPause = 10 * time.Second
+
+// rescanPoll is how often a watch asks for its turn to look at its tree again.
+const rescanPoll = 250 * time.Millisecond
+
+// beginRescan gives one watch at a time its turn to look at its tree again. Otherwise it returns how long to wait before asking again.
+func (b *WatchBudget) beginRescan() (wait time.Duration) {
+	if b == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rescanning || time.Now().Before(b.again) {
+		return rescanPoll
+	}
+	b.rescanning = true
+	return 0
+}
+
+// endRescan ends a turn. All watches together spend a tenth of the time in turns.
+func (b *WatchBudget) endRescan(took time.Duration) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rescanning, b.again = false, time.Now().Add(min(9*took, maxRescanPause))
+}
+
+// NewWatchBudget returns a budget of limit bytes.
+func NewWatchBudget(limit int64) *WatchBudget { return &WatchBudget{limit: limit} }
+
+// take counts a queued event of that name, and reports whether there is room for it.
+func (b *WatchBudget) take(name string) bool {
+	if b == nil {
+		return true
+	}
+	cost := int64(eventCost + len(name))
+	if b.used.Add(cost) > b.limit {
+		b.used.Add(-cost)
+		return false
+	}
+	return true
+}
+
+// give ends what take began.
+func (b *WatchBudget) give(name string) {
+	if b != nil {
+		b.used.Add(-int64(eventCost + len(name)))
+	}
+}
+
 // outbox holds events until their reader takes them.
 type outbox struct {
 	limit  int
-	events []WatchEvent
+	budget *WatchBudget
+	events []queuedEvent
 }
 
-// put adds an event; when the box is full it is dropped, and an overflow stands in its place.
-func (o *outbox) put(e WatchEvent) {
-	full := len(o.events) >= o.limit
-	if full || e.Kind == WatchOverflow {
-		e = WatchEvent{Kind: WatchOverflow}
-		if n := len(o.events); n > 0 && o.events[n-1] == e {
-			return
-		}
+// queuedEvent is an event whose path is joined when it is delivered: until then all watches share the strings.
+type queuedEvent struct {
+	kind      WatchKind
+	dir, name string
+}
+
+// put adds an event about name in the directory dir, and reports whether there was room for it.
+func (o *outbox) put(kind WatchKind, dir, name string) bool {
+	if len(o.events) >= o.limit || !o.budget.take(name) {
+		return false
 	}
-	o.events = append(o.events, e)
+	o.events = append(o.events, queuedEvent{kind, dir, name})
+	return true
+}
+
+// overflow adds an overflow, for which there is always room, unless the newest event is one.
+func (o *outbox) overflow() {
+	if n := len(o.events); n == 0 || o.events[n-1].kind != WatchOverflow {
+		o.events = append(o.events, queuedEvent{kind: WatchOverflow})
+	}
 }
 
 // next returns where to send the oldest event: nowhere (nil) when there is none.
@@ -32,11 +115,27 @@ func (o *outbox) next(to chan WatchEvent) (chan<- WatchEvent, WatchEvent) {
 	if len(o.events) == 0 {
 		return nil, WatchEvent{}
 	}
-	return to, o.events[0]
+	e := o.events[0]
+	return to, WatchEvent{Kind: e.kind, Name: joinRel(e.dir, e.name)}
 }
 
-// sent drops the oldest event.
-func (o *outbox) sent() { o.events = o.events[1:] }
+// sent drops the oldest event. An empty outbox takes no memory.
+func (o *outbox) sent() {
+	if e := o.events[0]; e.kind != WatchOverflow {
+		o.budget.give(e.name)
+	}
+	o.events[0] = queuedEvent{}
+	if o.events = o.events[1:]; len(o.events) == 0 {
+		o.events = nil
+	}
+}
+
+// clear drops all events.
+func (o *outbox) clear() {
+	for len(o.events) > 0 {
+		o.sent()
+	}
+}
 
 func (o WatchOptions) queue() int {
 	if o.Queue > 0 {

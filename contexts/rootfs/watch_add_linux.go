@@ -27,7 +27,7 @@ func (w *treeWatcher) begin() error {
 	if w.file {
 		return w.addFile()
 	}
-	err := w.add("", func(string) {})
+	err := w.add("", nil)
 	if fserr.CodeOf(err) == fserr.ENOTDIR && w.id == (fileID{}) && w.path[len(w.path)-1] != '/' {
 		w.file = true
 		return w.addFile()
@@ -72,7 +72,7 @@ func (w *treeWatcher) identify(st Stat) error {
 	return nil
 }
 
-// add watches the directory at rel and, recursively, those below; tell hears of every entry found.
+// add watches the directory at rel and, recursively, those below. tell, which may be nil, is called with every entry found.
 func (w *treeWatcher) add(rel string, tell func(rel string)) error {
 	pending := []string{rel}
 	for first := true; len(pending) > 0; first = false {
@@ -95,13 +95,15 @@ func (w *treeWatcher) addNode(n dirNode, rel string, levels int, pending *[]stri
 		return err
 	}
 	// Listed after the watch is in place, so that nothing falls between the two.
-	entries, err := n.entries(false)
+	entries, err := n.entries(listOptions{dirs: tell == nil})
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		child := joinRel(rel, e.Name)
-		tell(child)
+		if tell != nil {
+			tell(child)
+		}
 		if e.Type != TypeDirectory && e.Type != TypeUnknown {
 			continue
 		}

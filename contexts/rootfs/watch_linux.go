@@ -3,6 +3,7 @@ package rootfs
 import (
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,9 +42,13 @@ type treeWatcher struct {
 	places map[int32]string
 	out    outbox
 	gone   bool
+	// rescanned is when the last rescan ended, and pause how long the next one has to wait after it.
+	rescanned time.Time
+	pause     time.Duration
 
-	mu   sync.Mutex
-	raw  []inotifyEvent
+	mu  sync.Mutex
+	raw []inotifyEvent
+	// lost says that an event found no room. No more are queued until catchUp has looked at the tree again.
 	lost bool
 	wake chan struct{}
 }
@@ -56,7 +61,7 @@ func watchTree(r treeRoot, path string, opts WatchOptions) (Watcher, error) {
 	w := &treeWatcher{
 		root: r, path: path, name: watchedName(path), opts: opts, hub: hub,
 		events: make(chan WatchEvent), stop: make(chan struct{}), done: make(chan struct{}),
-		wake: make(chan struct{}, 1), places: map[int32]string{}, out: outbox{limit: opts.queue()},
+		wake: make(chan struct{}, 1), places: map[int32]string{}, out: outbox{limit: opts.queue(), budget: opts.Budget},
 	}
 	hub.join(w)
 	if err := w.begin(); err != nil {
@@ -87,7 +92,10 @@ func (w *treeWatcher) leave() {
 func (w *treeWatcher) receive(e inotifyEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.mask&unix.IN_Q_OVERFLOW != 0 || len(w.raw) >= w.opts.queue() {
+	if w.lost {
+		return
+	}
+	if e.mask&unix.IN_Q_OVERFLOW != 0 || len(w.raw) >= w.opts.queue() || !w.opts.Budget.take(e.name) {
 		w.lost = true
 	} else {
 		w.raw = append(w.raw, e)
@@ -98,18 +106,39 @@ func (w *treeWatcher) receive(e inotifyEvent) {
 	}
 }
 
-func (w *treeWatcher) take() (raw []inotifyEvent, lost bool) {
+func (w *treeWatcher) take() []inotifyEvent {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	raw, lost = w.raw, w.lost
-	w.raw, w.lost = nil, false
-	return raw, lost
+	raw := w.raw
+	w.raw = nil
+	for _, e := range raw {
+		w.opts.Budget.give(e.name)
+	}
+	return raw
+}
+
+// setLost sets whether an event was lost, and returns whether one was before.
+func (w *treeWatcher) setLost(lost bool) (was bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was, w.lost = w.lost, lost
+	return was
+}
+
+func (w *treeWatcher) hasLost() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
 }
 
 func (w *treeWatcher) run() {
 	defer close(w.done)
 	defer close(w.events)
+	defer w.out.clear()
+	defer w.take()
 	defer w.leave()
+	rescan := time.NewTimer(0)
+	defer rescan.Stop()
 	for !w.gone || len(w.out.events) > 0 {
 		to, next := w.out.next(w.events)
 		select {
@@ -119,23 +148,52 @@ func (w *treeWatcher) run() {
 			w.out.sent()
 		case <-w.wake:
 			w.work()
+		case <-rescan.C:
+		}
+		if wait := w.catchUp(); wait > 0 {
+			rescan.Reset(wait)
 		}
 	}
 }
 
-// work handles what has come in. After a loss the tree is gone through again,
-// since a new directory may be among what was lost.
+// work handles what has come in.
 func (w *treeWatcher) work() {
-	raw, lost := w.take()
-	for _, e := range raw {
+	for _, e := range w.take() {
 		if w.gone {
 			return
 		}
 		w.handle(e)
 	}
-	if lost && !w.gone {
-		w.rescan()
-		w.out.put(WatchEvent{Kind: WatchOverflow})
+}
+
+// catchUp ends a loss once the reader has taken all that was queued: it goes through the tree again, since a new directory
+// may be among what was lost, and queues an overflow. A watch that loses events again and again spends at most a tenth of its
+// time on this. catchUp returns how long to wait until its next call, 0 if no loss waits for one.
+func (w *treeWatcher) catchUp() time.Duration {
+	if w.gone || len(w.out.events) > 0 || !w.hasLost() {
+		return 0
+	}
+	if wait := w.pause - time.Since(w.rescanned); wait > 0 {
+		return wait
+	}
+	if wait := w.opts.Budget.beginRescan(); wait > 0 {
+		return wait
+	}
+	w.setLost(false) // what comes from here on is queued
+	begun := time.Now()
+	w.rescan()
+	w.rescanned = time.Now()
+	took := w.rescanned.Sub(begun)
+	w.pause = min(9*took, maxRescanPause)
+	w.opts.Budget.endRescan(took)
+	w.out.overflow()
+	return 0
+}
+
+// tell queues an event for the reader.
+func (w *treeWatcher) tell(kind WatchKind, dir, name string) {
+	if !w.out.put(kind, dir, name) {
+		w.setLost(true)
 	}
 }
 
@@ -145,21 +203,21 @@ func (w *treeWatcher) handle(e inotifyEvent) {
 	case !ok || Reserved(e.name): // no longer watched, or not to be seen
 	case e.name == "":
 		w.handleSelf(e)
-	case w.isNameless(e, joinRel(rel, e.name)):
+	case w.isNameless(rel, e):
 	default:
-		w.handleEntry(joinRel(rel, e.name), e.mask)
+		w.handleEntry(rel, e)
 	}
 }
 
 // isNameless tells whether an event is about a file without a name, one of O_TMPFILE. The
 // kernel calls it "#" and its inode's number (d_mark_tmpfile in fs/dcache.c), also once it
 // has a name and is still open. A file may really be called so.
-func (w *treeWatcher) isNameless(e inotifyEvent, rel string) bool {
+func (w *treeWatcher) isNameless(dir string, e inotifyEvent) bool {
 	digits, ok := strings.CutPrefix(e.name, "#")
 	if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" || kindOf(e.mask) != WatchChange {
 		return false
 	}
-	_, err := w.root.Lstat(strings.TrimRight(w.path, "/") + "/" + rel)
+	_, err := w.root.Lstat(strings.TrimRight(w.path, "/") + "/" + joinRel(dir, e.name))
 	return fserr.CodeOf(err) == fserr.ENOENT
 }
 
@@ -171,7 +229,7 @@ func (w *treeWatcher) handleSelf(e inotifyEvent) {
 	case e.wd == w.top && e.mask&(ended|unix.IN_MOVE_SELF) != 0:
 		w.end()
 	case e.wd == w.top:
-		w.out.put(WatchEvent{Kind: kindOf(e.mask), Name: w.name})
+		w.tell(kindOf(e.mask), "", w.name)
 	case e.mask&ended != 0:
 		delete(w.places, e.wd)
 		w.hub.unsubscribe(w, e.wd)
@@ -181,19 +239,22 @@ func (w *treeWatcher) handleSelf(e inotifyEvent) {
 // end tells that what was watched is no longer there: deleted, or moved to where
 // it may not even be in the tree any more.
 func (w *treeWatcher) end() {
-	w.out.put(WatchEvent{Kind: WatchRename, Name: w.name})
+	if !w.out.put(WatchRename, "", w.name) {
+		w.out.overflow()
+	}
 	w.gone = true
 }
 
-func (w *treeWatcher) handleEntry(rel string, mask uint32) {
-	w.out.put(WatchEvent{Kind: kindOf(mask), Name: rel})
-	if !w.opts.Recursive || mask&unix.IN_ISDIR == 0 {
+func (w *treeWatcher) handleEntry(dir string, e inotifyEvent) {
+	w.tell(kindOf(e.mask), dir, e.name)
+	if !w.opts.Recursive || e.mask&unix.IN_ISDIR == 0 {
 		return
 	}
+	rel := joinRel(dir, e.name)
 	switch {
-	case mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
+	case e.mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
 		w.grow(rel)
-	case mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
+	case e.mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
 		w.prune(rel)
 	}
 }
@@ -208,13 +269,12 @@ func kindOf(mask uint32) WatchKind {
 // grow watches the new subtree at rel and tells of all that is in it already:
 // some of that came before the watch did.
 func (w *treeWatcher) grow(rel string) {
-	tell := func(rel string) { w.out.put(WatchEvent{Kind: WatchRename, Name: rel}) }
-	err := w.add(rel, tell)
+	err := w.add(rel, func(rel string) { w.tell(WatchRename, "", rel) })
 	switch {
 	case fserr.CodeOf(err) == fserr.ESTALE: // another directory stands where the watched one did
 		w.end()
 	case err != nil && !unwatchable(err):
-		w.out.put(WatchEvent{Kind: WatchOverflow}) // events there will be missing
+		w.out.overflow() // events there will be missing
 	}
 }
 

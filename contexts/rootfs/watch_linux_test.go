@@ -363,20 +363,54 @@ func TestWatchRefusals(t *testing.T) {
 }
 
 func TestOutboxIsBounded(t *testing.T) {
-	box := outbox{limit: 2}
-	for _, name := range []string{"a", "b", "c", "d"} {
-		box.put(WatchEvent{WatchRename, name})
+	budget := NewWatchBudget(2 * (eventCost + 1))
+	for name, box := range map[string]*outbox{"by its length": {limit: 2}, "by its budget": {limit: 10, budget: budget}} {
+		t.Run(name, func(t *testing.T) {
+			for i, name := range []string{"a", "b", "c"} {
+				if ok := box.put(WatchRename, "d", name); ok != (i < 2) {
+					t.Errorf("put %s: %t", name, ok)
+				}
+			}
+			box.overflow()
+			box.overflow()
+			for _, want := range []WatchEvent{{WatchRename, "d/a"}, {WatchRename, "d/b"}, {Kind: WatchOverflow}} {
+				if _, e := box.next(nil); e != want {
+					t.Errorf("next is %v, want %v", e, want)
+				}
+				box.sent()
+			}
+			if box.events != nil {
+				t.Error("an empty outbox keeps its memory")
+			}
+		})
 	}
-	want := []WatchEvent{{WatchRename, "a"}, {WatchRename, "b"}, {Kind: WatchOverflow}}
-	if !slices.Equal(box.events, want) {
-		t.Errorf("holds %v, want %v", box.events, want)
+	if used := budget.used.Load(); used != 0 {
+		t.Errorf("%d bytes stay counted", used)
 	}
-	box.sent()
-	box.sent()
-	box.put(WatchEvent{WatchChange, "e"})
-	if want := []WatchEvent{{Kind: WatchOverflow}, {WatchChange, "e"}}; !slices.Equal(box.events, want) {
-		t.Errorf("after reading holds %v, want %v", box.events, want)
-	}
+}
+
+// TestWatchesShareABudget fills a budget with two unread watches. Later both report the loss and further events.
+func TestWatchesShareABudget(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		budget := NewWatchBudget(100 * (eventCost + 10))
+		watches := []Watcher{t.watch("/", WatchOptions{Recursive: true, Budget: budget}), t.watch("/", WatchOptions{Budget: budget})}
+		t.mkdir("dir")
+		for i := range 300 {
+			t.write(fmt.Sprintf("dir/%d", i))
+			t.write(fmt.Sprintf("%d", i))
+			if used := budget.used.Load(); used > budget.limit+2*(eventCost+10) {
+				t.Fatalf("the queues take %d bytes of %d", used, budget.limit)
+			}
+		}
+		for _, w := range watches {
+			t.until(w, WatchOverflow, "")
+		}
+		t.untilSeen(watches[0], "dir/later")
+		t.must(watches[0].Close(), watches[1].Close())
+		if used := budget.used.Load(); used != 0 {
+			t.Errorf("%d bytes stay counted", used)
+		}
+	})
 }
 
 func TestWatchLimitsNameTheirRemedy(t *testing.T) {

@@ -63,7 +63,7 @@ func newNotifyWatcher(r treeRoot, path string, opts WatchOptions) (*notifyWatche
 		root: r, opts: opts, path: real, name: watchedName(path), file: !st.IsDir(),
 		top:    filepath.Join(base.top.Name(), filepath.FromSlash(real)),
 		notify: notify, events: make(chan WatchEvent), stop: make(chan struct{}),
-		done: make(chan struct{}), out: outbox{limit: opts.queue()},
+		done: make(chan struct{}), out: outbox{limit: opts.queue(), budget: opts.Budget},
 	}
 	if err := w.add("", func(string) {}); err != nil {
 		_ = notify.Close()
@@ -110,6 +110,7 @@ func (w *notifyWatcher) add(rel string, tell func(string)) error {
 func (w *notifyWatcher) run() {
 	defer close(w.done)
 	defer close(w.events)
+	defer w.out.clear()
 	defer func() { _ = w.notify.Close() }()
 	for !w.gone || len(w.out.events) > 0 {
 		to, next := w.out.next(w.events)
@@ -126,12 +127,19 @@ func (w *notifyWatcher) run() {
 	}
 }
 
+// tell queues an event for the reader; an overflow takes its place when there is no room.
+func (w *notifyWatcher) tell(kind WatchKind, name string) {
+	if !w.out.put(kind, "", name) {
+		w.out.overflow()
+	}
+}
+
 // trouble handles lost events: new directories may be among them.
 func (w *notifyWatcher) trouble(err error) {
 	if errors.Is(err, fsnotify.ErrEventOverflow) && w.opts.Recursive {
 		_ = w.add("", func(string) {}) // the overflow below tells to look again
 	}
-	w.out.put(WatchEvent{Kind: WatchOverflow})
+	w.out.overflow()
 }
 
 func (w *notifyWatcher) handle(e fsnotify.Event) {
@@ -153,7 +161,7 @@ func (w *notifyWatcher) handle(e fsnotify.Event) {
 			return
 		}
 	}
-	w.out.put(WatchEvent{Kind: kind, Name: rel})
+	w.tell(kind, rel)
 	if !w.opts.Recursive {
 		return
 	}
@@ -179,7 +187,7 @@ func (w *notifyWatcher) handleSelf(kind WatchKind) {
 	if kind == WatchChange && !w.file {
 		return // kqueue tells of a directory's entries like this
 	}
-	w.out.put(WatchEvent{Kind: kind, Name: w.name})
+	w.tell(kind, w.name)
 	w.gone = kind == WatchRename
 }
 
@@ -190,8 +198,8 @@ func (w *notifyWatcher) grow(rel string) {
 	if err != nil || !st.IsDir() {
 		return
 	}
-	err = w.add(rel, func(name string) { w.out.put(WatchEvent{Kind: WatchRename, Name: name}) })
+	err = w.add(rel, func(name string) { w.tell(WatchRename, name) })
 	if err != nil && !unwatchable(err) {
-		w.out.put(WatchEvent{Kind: WatchOverflow}) // events there will be missing
+		w.out.overflow() // events there will be missing
 	}
 }

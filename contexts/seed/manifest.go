@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -26,7 +28,7 @@ type Entry struct {
 	// Mode is the permission bits.
 	Mode uint32
 	Size int64
-	// MtimeNs and CtimeNs are ns since the epoch.
+	// MtimeNs and CtimeNs are ns since the epoch. CtimeNs is the smallest int64 when the entry is doubtful (see Doubtful).
 	MtimeNs, CtimeNs int64
 	Ino, Dev         uint64
 	// Target is a link's, byte for byte.
@@ -55,13 +57,38 @@ func sortByFiles(dirs []DirSize) {
 	slices.SortFunc(dirs, func(a, b DirSize) int { return cmp.Compare(b.Files, a.Files) })
 }
 
-// Same reports whether e and o are the same, unchanged file. Of directories only
+// Same reports whether e and o are the same, unchanged file; never, if one of them is doubtful. Of directories only
 // the mode counts: what comes and goes in one shows by itself, unless it is excluded.
 func (e Entry) Same(o Entry) bool {
 	if e.Type == rootfs.TypeDirectory {
 		return e.Path == o.Path && e.Type == o.Type && e.Mode == o.Mode
 	}
-	return e == o
+	return e == o && e.CtimeNs != doubtful
+}
+
+// doubtful replaces a ctime that does not show whether the file changed after it was read.
+const doubtful = math.MinInt64
+
+// TickTime exceeds the granularity of a kernel's clock for ctimes, at most 10 ms, and secondsTime that of file systems
+// that keep whole seconds, at most 2 s.
+const (
+	TickTime    = 20 * time.Millisecond
+	secondsTime = 2*time.Second + TickTime
+)
+
+// Doubtful returns the entry of a file whose content was read from begun until now. If a later change could leave it with the
+// same ctime, the entry is doubtful. This is git's rule for racily clean files.
+func (e Entry) Doubtful(begun, now time.Time) Entry {
+	granularity := TickTime
+	if e.CtimeNs%int64(time.Second) == 0 {
+		granularity = secondsTime
+	}
+	// A ctime far in the future, as after the clock was set back, is not given to a change now.
+	ctime := time.Unix(0, e.CtimeNs)
+	if e.Type == rootfs.TypeFile && ctime.After(begun.Add(-granularity)) && ctime.Before(now.Add(granularity)) {
+		e.CtimeNs = doubtful
+	}
+	return e
 }
 
 // Manifest says what was taken from the workspace: the base that a context's changes are told against.
@@ -87,8 +114,7 @@ func NewManifest(repos []Repository, entries []Entry) *Manifest {
 	return m
 }
 
-// Holds reports whether the workspace is still as the manifest says. A file whose
-// change cannot be told from its attributes alone counts as unchanged; see layer.Settle.
+// Holds reports whether the workspace is still as the manifest says.
 func (m *Manifest) Holds(s *Scan) bool {
 	return slices.EqualFunc(m.Entries, s.Entries, Entry.Same)
 }

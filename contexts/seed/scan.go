@@ -22,7 +22,15 @@ type Scan struct {
 	Dirs []DirSize
 	// Skipped is by reason.
 	Skipped []Skipped
+	// Unreadable are the paths of the first maxUnreadable directories that were left out for NotReadable.
+	Unreadable []string
 }
+
+// NotReadable is the reason for which a directory is left out that the server may not read, or that is nested deeper than a path
+// can name.
+const NotReadable = "not readable"
+
+const maxUnreadable = 10
 
 // DirSize is a directory and what it holds, recursively.
 type DirSize struct {
@@ -103,6 +111,10 @@ func (w *walker) unit(u string) error {
 	err := w.src.Root.Walk(w.ctx, u, rootfs.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
 		return w.visit(u, path.Join(u, rel), e, err)
 	})
+	if fserr.CodeOf(err) == fserr.EACCES && u != "." { // the unit itself
+		w.unreadable(u)
+		return nil
+	}
 	return fserr.Wrap(err, "scan", "/"+u, "")
 }
 
@@ -150,11 +162,16 @@ func (w *walker) enterRepository(dir string) error {
 
 // visit is called for everything below a unit, parents first.
 func (w *walker) visit(u, p string, e rootfs.Entry, walkErr error) error {
-	if walkErr != nil {
+	switch fserr.CodeOf(walkErr) {
+	case 0:
+	case fserr.EACCES, fserr.ENAMETOOLONG:
+		w.unreadable(p)
+		return nil
+	default:
 		return &fserr.Error{
 			Op: "scandir", Path: "/" + p, Code: fserr.CodeOf(walkErr), Err: walkErr,
-			Detail: fserr.CodeOf(walkErr).Text() + ", reading a folder of the workspace",
-			Hint:   "make it readable, or add it to " + IgnoreFile,
+			Detail: fserr.CodeOf(walkErr).Text() + ", reading the folder '/" + p + "' of the workspace",
+			Hint:   "repair it, or add it to " + IgnoreFile,
 		}
 	}
 	isDir := e.Type == rootfs.TypeDirectory
@@ -203,6 +220,17 @@ func (w *walker) unselected(p string) string {
 		return "not tracked"
 	}
 	return "ignored by git"
+}
+
+// unreadable leaves out a directory that was taken before it turned out that it cannot be read.
+func (w *walker) unreadable(p string) {
+	if n := len(w.scan.Entries); n > 0 && w.scan.Entries[n-1].Path == p {
+		w.scan.Entries = w.scan.Entries[:n-1]
+	}
+	if len(w.scan.Unreadable) < maxUnreadable {
+		w.scan.Unreadable = append(w.scan.Unreadable, p)
+	}
+	w.skip(NotReadable, true)
 }
 
 func (w *walker) skip(reason string, isDir bool) {

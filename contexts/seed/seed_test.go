@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -253,4 +254,26 @@ func replaceLink(name, target string) error {
 		return err
 	}
 	return os.Symlink(target, name)
+}
+
+func TestDoubtfulEntries(t *testing.T) {
+	read := time.Unix(1_000_000, int64(500*time.Millisecond))
+	for _, c := range []struct {
+		name  string
+		ctime time.Time
+		want  bool
+	}{
+		{"changed within a tick before it was read", read.Add(-5 * time.Millisecond), true},
+		{"changed while it was read", read.Add(time.Millisecond), true},
+		{"changed well before", read.Add(-TickTime), false},
+		{"in whole seconds, and recent", time.Unix(999_999, 0), true},
+		{"in whole seconds, and old", time.Unix(999_998, 0), false},
+		{"from the future", read.Add(time.Hour), false},
+	} {
+		e := Entry{Path: "f", Type: rootfs.TypeFile, CtimeNs: c.ctime.UnixNano()}
+		d := e.Doubtful(read, read.Add(time.Second/100))
+		if got := !d.Same(e) && !d.Same(d); got != c.want { //nolint:gocritic // a doubtful entry is not even itself
+			t.Errorf("%s: doubtful is %t, want %t", c.name, got, c.want)
+		}
+	}
 }

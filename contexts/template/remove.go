@@ -2,11 +2,7 @@ package template
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"path"
-
-	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"os"
 )
 
 // Settled is Ready once nobody builds or removes the template: who has said before that it
@@ -26,9 +22,9 @@ func (b *Builder) Settled(ctx context.Context, hash string) (*Built, error) {
 	return load(b.opts.Layers, built.Hash)
 }
 
-// Remove removes a template layer, unless somebody is at work on it or needed, which is asked once nobody can be, says
-// that it must stay. The mark that it is ready goes first: what is left of a removal that was interrupted is no template.
-func (b *Builder) Remove(ctx context.Context, hash string, needed func() (bool, error)) (removed bool, err error) {
+// Remove moves a template layer to a free path on its file system, where the caller deletes it. It leaves a layer that a build
+// or another removal works on. It calls needed when neither can begin any more, and leaves the layer if needed returns true.
+func (b *Builder) Remove(hash, to string, needed func() (bool, error)) (removed bool, err error) {
 	if len(hash) != hashDigits || !hashPattern.MatchString(hash) {
 		return false, badHash(hash)
 	}
@@ -45,21 +41,16 @@ func (b *Builder) Remove(ctx context.Context, hash string, needed func() (bool, 
 	if keep, err := needed(); keep || err != nil {
 		return false, err
 	}
-	return b.drop(ctx, hash)
+	return b.drop(hash, to)
 }
 
-func (b *Builder) drop(ctx context.Context, hash string) (bool, error) {
-	root, err := rootfs.Open(b.opts.Layers, rootfs.Options{})
-	if err != nil {
+func (b *Builder) drop(hash, to string) (bool, error) {
+	built, err := load(b.opts.Layers, hash)
+	if built == nil || err != nil {
+		return false, err
+	}
+	if err := os.Rename(built.Dir, to); err != nil {
 		return false, internal("remove a template", err)
 	}
-	defer func() { _ = root.Close() }()
-	err = root.Unlink(path.Join(hash, readyName))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
-	case err != nil:
-		return false, internal("remove a template", err)
-	}
-	return true, remove(ctx, b.opts.Layers, hash)
+	return true, nil
 }

@@ -3,6 +3,7 @@ package template
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +21,7 @@ func TestRemove(t *testing.T) {
 	unused := func() (bool, error) { return false, nil }
 	remove := func(hash string, needed func() (bool, error)) bool {
 		t.Helper()
-		removed, err := b.Remove(ctx, hash, needed)
+		removed, err := b.Remove(hash, filepath.Join(t.TempDir(), "trash"), needed)
 		must(t, err)
 		return removed
 	}
@@ -28,7 +29,7 @@ func TestRemove(t *testing.T) {
 		t.Error("what is needed was removed")
 	}
 	broken := errors.New("broken")
-	if removed, err := b.Remove(ctx, built.Hash, func() (bool, error) { return false, broken }); removed || !errors.Is(err, broken) {
+	if removed, err := b.Remove(built.Hash, "", func() (bool, error) { return false, broken }); removed || !errors.Is(err, broken) {
 		t.Errorf("removed: %v, %v", removed, err)
 	}
 	release, err := b.lock(ctx, built.Hash)
@@ -50,7 +51,7 @@ func TestRemove(t *testing.T) {
 		t.Error(err)
 	}
 	for _, hash := range []string{"", "..", built.Hash[:hashLength], built.Hash + "0"} {
-		_, err := b.Remove(ctx, hash, unused)
+		_, err := b.Remove(hash, "", unused)
 		w.refusedAs(err, fserr.EINVAL)
 	}
 }
@@ -68,7 +69,7 @@ func TestSettledWaits(t *testing.T) {
 		must(t, err)
 		go func() {
 			time.Sleep(10 * lockPoll)
-			if _, err := b.drop(context.Background(), built.Hash); err != nil {
+			if _, err := b.drop(built.Hash, filepath.Join(w.dir, "trash")); err != nil {
 				t.Error(err)
 			}
 			release()

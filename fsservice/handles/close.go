@@ -100,8 +100,8 @@ func instanceGone(h *Handle) *fserr.Error {
 	return &fserr.Error{Code: fserr.EBADF, Detail: fmt.Sprintf("bad file descriptor %d (closed: its client instance is gone)", h.FD)}
 }
 
-// CloseContext closes the handles of a context that was deleted, and returns how
-// many were open. Their later use is ESTALE.
+// CloseContext closes the handles of a context that was deleted, restored, or replaced or unmounted by another program. It returns
+// how many were open. Their later use is ESTALE.
 func (t *Table) CloseContext(id contexts.ID) int {
 	t.mu.Lock()
 	before := t.open()
@@ -111,7 +111,8 @@ func (t *Table) CloseContext(id contexts.ID) int {
 		}
 		return &fserr.Error{
 			Code: fserr.ESTALE, Kind: fserr.KindContext,
-			Detail: fmt.Sprintf("handle %d is closed: context '%s' was deleted", h.FD, id),
+			Detail: fmt.Sprintf("handle %d is closed: context '%s' was deleted, restored, replaced or unmounted", h.FD, id),
+			Hint:   "open the file again",
 		}
 	})
 	n := before - t.open()

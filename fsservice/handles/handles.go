@@ -41,7 +41,7 @@ type Config struct {
 	// PerOwner bounds the handles of one owner.
 	PerOwner int
 	// Total bounds the handles of all owners. The last quarter is for owners that have less than
-	// their share, so that one cannot take what others need. It is lowered to three quarters of RLIMIT_NOFILE.
+	// their share, so that one cannot take what others need. It is lowered to half of RLIMIT_NOFILE.
 	Total int
 }
 
@@ -55,8 +55,8 @@ func (c Config) withDefaults() Config {
 	if c.Total <= 0 {
 		c.Total = DefaultTotal
 	}
-	if limit := descriptorLimit(); limit > 0 && c.Total > limit*3/4 {
-		c.Total = limit * 3 / 4
+	if limit := DescriptorLimit(); limit > 0 && c.Total > limit/2 {
+		c.Total = limit / 2
 	}
 	return c
 }
@@ -180,8 +180,16 @@ func (t *Table) reserve(owner string) error {
 // scarce says that only the last quarter of the handles is left. t.mu is held.
 func (t *Table) scarce() bool { return t.total >= t.cfg.Total-t.cfg.Total/4 }
 
-// share is what each owner and one more could have at once, at least 1. t.mu is held.
-func (t *Table) share() int { return max(1, t.cfg.Total/(len(t.owners)+1)) }
+// share is what each owner that has handles, and one more, could have at once, at least 1. t.mu is held.
+func (t *Table) share() int {
+	users := 0
+	for _, o := range t.owners {
+		if len(o.handles)+o.reserved > 0 {
+			users++
+		}
+	}
+	return max(1, t.cfg.Total/(users+1))
+}
 
 // table returns the owner's table, made when it is missing. t.mu is held.
 func (t *Table) table(owner string) *ownerTable {
@@ -267,7 +275,7 @@ func (t *Table) Take(h *Handle) error {
 	defer t.mu.Unlock()
 	switch {
 	case h.gone:
-		return &fserr.Error{Code: fserr.EBADF, Detail: fmt.Sprintf("bad file descriptor %d", h.FD)}
+		return badDescriptor(h.FD)
 	case h.refs > 1:
 		return &fserr.Error{Code: fserr.EBUSY, Detail: fmt.Sprintf("handle %d is in use", h.FD), Hint: "wait for the replies of what uses it"}
 	}
@@ -277,13 +285,11 @@ func (t *Table) Take(h *Handle) error {
 
 // find looks fd up. t.mu is held.
 func (t *Table) find(owner string, fd int32, contextID string) (*Handle, error) {
-	bad := &fserr.Error{Code: fserr.EBADF, Detail: fmt.Sprintf("bad file descriptor %d", fd)}
 	o := t.owners[owner]
 	if o == nil {
-		return nil, bad
+		return nil, badDescriptor(fd)
 	}
-	h := o.handles[fd]
-	if h != nil && (contextID == "" || contextID == string(h.Context)) {
+	if h := o.handles[fd]; h != nil && (contextID == "" || contextID == string(h.Context)) {
 		return h, nil
 	}
 	for _, g := range o.graves {
@@ -291,5 +297,9 @@ func (t *Table) find(owner string, fd int32, contextID string) (*Handle, error) 
 			return nil, g.err
 		}
 	}
-	return nil, bad
+	return nil, badDescriptor(fd)
+}
+
+func badDescriptor(fd int32) *fserr.Error {
+	return &fserr.Error{Code: fserr.EBADF, Detail: fmt.Sprintf("bad file descriptor %d", fd)}
 }

@@ -2,6 +2,7 @@ package handles_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -239,6 +240,44 @@ func TestTheLastQuarterIsForOthers(t *testing.T) {
 	opened("greedy", 6) // there is enough again
 	refused("greedy", "fewer than your 8")
 	opened("b", 1)
+}
+
+// TestPastPanelsHaveNoShare has 100 panels that closed all their handles, and one that took all it may. A new panel shares the
+// last quarter with the one that has handles, not with the 100.
+func TestPastPanelsHaveNoShare(t *testing.T) {
+	const total, last = 64, 16
+	table := handles.New(handles.Config{Total: total})
+	defer func() { _ = table.Close() }()
+	for i := range 100 {
+		owner := fmt.Sprintf("past%d", i)
+		if err := table.CloseFD(owner, open(t, table, owner, &file{}), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range total - last {
+		open(t, table, "greedy", &file{})
+	}
+	for range last {
+		open(t, table, "new", &file{})
+	}
+}
+
+// BenchmarkUse finds a handle, as each operation on one does.
+func BenchmarkUse(b *testing.B) {
+	table := handles.New(handles.Config{})
+	defer func() { _ = table.Close() }()
+	fd, err := table.Open("p", func() (handles.Spec, error) { return handles.Spec{Context: "ctx_a", File: &file{}}, nil })
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		_, end, err := table.Use("p", fd, "ctx_a")
+		if err != nil {
+			b.Fatal(err)
+		}
+		end()
+	}
 }
 
 func TestManyOwnersAtOnce(t *testing.T) {

@@ -2,5 +2,5 @@
 
 package handles
 
-// descriptorLimit returns 0: the system has no bound that could be asked for.
-func descriptorLimit() int { return 0 }
+// DescriptorLimit returns 0: the system has no bound that could be asked for.
+func DescriptorLimit() int { return 0 }

@@ -12,14 +12,21 @@
 package codec
 
 import (
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	stock "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/ctxfs/ctxfs/internal/budget"
 )
 
 // threshold is the least content, in bytes, that is worth a reference instead of a copy.
 const threshold = 8 << 10
+
+// leastPooled is the least capacity, in bytes, of a buffer that gRPC gives back (mem.IsBelowBufferPoolingThreshold).
+const leastPooled = 1<<10 + 1
 
 // Codec is an encoding.CodecV2 named "proto", for grpc.ForceServerCodecV2 and
 // grpc.ForceCodecV2. It is safe for concurrent use.
@@ -48,12 +55,22 @@ func New(pool mem.BufferPool) *Codec {
 type Outgoing struct {
 	Message proto.Message
 	Content mem.BufferSlice
+	// Written, unless nil, is called when the transport has written or dropped a message that has no content. gRPC bounds
+	// the bytes that a stream has queued; a small message takes far more memory than it has bytes.
+	Written func()
 }
 
 // Free frees what has not passed to the transport.
 func (o *Outgoing) Free() {
 	o.Content.Free()
 	o.Content = nil
+}
+
+// Held is a message to send, by pointer, and what it holds of a memory budget: that is released when the transport has freed the
+// message's encoding. Marshal takes large content out of Message, and hands it on without a copy. When it fails it releases nothing.
+type Held struct {
+	Message proto.Message
+	Hold    *budget.Hold
 }
 
 // Incoming is where a message is received, by pointer:
@@ -86,18 +103,21 @@ func (i *Incoming) Pieces(field []byte) mem.BufferSlice {
 	return i.Content
 }
 
-// Size is the length of the message in bytes, content included.
-func (i *Incoming) Size() int { return proto.Size(i.Message) + i.Content.Len() }
-
 // Marshal implements encoding.CodecV2.
 func (c *Codec) Marshal(v any) (mem.BufferSlice, error) {
+	if h, ok := v.(*Held); ok {
+		return c.marshalHeld(h)
+	}
 	o, ok := v.(*Outgoing)
 	if !ok {
-		return c.stock.Marshal(v)
+		return c.plain(v)
 	}
 	if o.Content.Len() == 0 {
 		o.Free()
-		return c.stock.Marshal(o.Message)
+		if o.Written != nil {
+			return reported(o)
+		}
+		return c.plain(o.Message)
 	}
 	header, err := c.header(o)
 	if err != nil {
@@ -107,6 +127,118 @@ func (c *Codec) Marshal(v any) (mem.BufferSlice, error) {
 	out := append(mem.BufferSlice{header}, o.Content...)
 	o.Content = nil
 	return out, nil
+}
+
+// reported encodes a message whose end in the transport its sender hears of.
+func reported(o *Outgoing) (mem.BufferSlice, error) {
+	size := proto.Size(o.Message)
+	buf, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(make([]byte, 0, max(size, leastPooled)), o.Message)
+	if err != nil {
+		return nil, err
+	}
+	return mem.BufferSlice{mem.NewBuffer(&buf, freed(o.Written))}, nil
+}
+
+// freed is the pool of a buffer that is not used again.
+type freed func()
+
+// Get implements mem.BufferPool.
+func (freed) Get(length int) *[]byte {
+	b := make([]byte, length)
+	return &b
+}
+
+// Put implements mem.BufferPool.
+func (f freed) Put(*[]byte) { f() }
+
+// SendHeld sends m on a stream, and releases h, what m holds, when the transport has freed it, or when SendHeld fails. h may be nil.
+// m must not be used any more.
+func SendHeld(stream grpc.ServerStream, m proto.Message, h *budget.Hold) error {
+	if h.Held() == 0 {
+		return stream.SendMsg(m)
+	}
+	err := stream.SendMsg(&Held{Message: m, Hold: h})
+	switch {
+	case err != nil:
+		h.Release()
+	case stream.Context().Err() != nil:
+		// The transport drops, and does not free, what comes after the end of a stream.
+		h.ReleaseWhenLost()
+	}
+	return err
+}
+
+// leastHeld is the size of a buffer that the transport gives back, in bytes: smaller ones it leaves to the garbage collector.
+const leastHeld = 4 << 10
+
+func (c *Codec) marshalHeld(h *Held) (mem.BufferSlice, error) {
+	if content := c.takeContent(h.Message); content != nil {
+		header, err := c.header(&Outgoing{Message: h.Message, Content: mem.BufferSlice{mem.SliceBuffer(content)}})
+		if err != nil {
+			return nil, err
+		}
+		return mem.BufferSlice{header, mem.NewBuffer(&content, h.Hold.From(mem.NopBufferPool{}))}, nil
+	}
+	return c.pooled(h.Message, max(proto.Size(h.Message), leastHeld), h.Hold.From(c.pool))
+}
+
+// pooled encodes m, whose size is cached, into a buffer of at least so many bytes that goes back to the pool to.
+func (c *Codec) pooled(m proto.Message, size int, to mem.BufferPool) (mem.BufferSlice, error) {
+	buf := c.pool.Get(size)
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*buf)[:0], m)
+	if err != nil {
+		c.pool.Put(buf)
+		return nil, err
+	}
+	*buf = data
+	return mem.BufferSlice{mem.NewBuffer(buf, to)}, nil
+}
+
+// plain encodes a message that has no content beside it. The stock codec would take a buffer of 1 MiB for one of 33 KiB.
+func (c *Codec) plain(v any) (mem.BufferSlice, error) {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return c.stock.Marshal(v)
+	}
+	size := proto.Size(m)
+	if !mem.IsBelowBufferPoolingThreshold(size) {
+		return c.pooled(m, size, c.pool)
+	}
+	data, err := proto.MarshalOptions{UseCachedSize: true}.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return mem.BufferSlice{mem.SliceBuffer(data)}, nil
+}
+
+// takeContent returns the content of m and sets its field to nothing; nil when there is not just one, or little.
+func (c *Codec) takeContent(m proto.Message) []byte {
+	var p path
+	root := m.ProtoReflect()
+	if c.tables.of(m).places(root, &p, 0) != 1 {
+		return nil
+	}
+	holder, field := p.holder(root)
+	content := holder.Get(field).Bytes()
+	if len(content) < c.threshold {
+		return nil
+	}
+	holder.Set(field, protoreflect.ValueOfBytes([]byte{}))
+	return content
+}
+
+// UnmarshalOwned is Unmarshal of an encoding in one piece that m may keep: large content in m refers to data.
+func (c *Codec) UnmarshalOwned(data []byte, m proto.Message) error {
+	in := Incoming{Message: m}
+	if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, &in); err != nil || in.Content == nil {
+		return err
+	}
+	var p path
+	root := m.ProtoReflect()
+	c.tables.of(m).places(root, &p, 0)
+	holder, field := p.holder(root)
+	holder.Set(field, protoreflect.ValueOfBytes(in.Content[0].ReadOnlyData()))
+	return nil
 }
 
 // Unmarshal implements encoding.CodecV2.

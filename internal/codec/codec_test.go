@@ -61,6 +61,28 @@ func TestMarshalWithoutContentIsTheStockEncoding(t *testing.T) {
 	}
 }
 
+func TestWrittenIsCalledOnceTheMessageIsFree(t *testing.T) {
+	m := &ctxfsv1.WatchResponse{Notice: &ctxfsv1.WatchResponse_Event{Event: &ctxfsv1.WatchEvent{EventType: "change", Filename: "a"}}}
+	want, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	data, err := New(NewPool()).Marshal(&Outgoing{Message: m, Written: func() { calls++ }})
+	if err != nil || !bytes.Equal(data.Materialize(), want) {
+		t.Fatalf("%x, %v, want %x", data.Materialize(), err, want)
+	}
+	data.Ref()
+	data.Free()
+	if calls != 0 {
+		t.Error("called while the transport has the message")
+	}
+	data.Free()
+	if calls != 1 {
+		t.Errorf("%d calls, want 1", calls)
+	}
+}
+
 func TestMarshalRefusesAnUnclearPlace(t *testing.T) {
 	deep := strings.Repeat("envelope{", maxDepth) + `chunk{data:""}` + strings.Repeat("}", maxDepth)
 	for _, c := range []struct {
@@ -154,8 +176,8 @@ func TestUnmarshalCopiesSmallContent(t *testing.T) {
 		if err := New(NewPool()).Unmarshal(mem.BufferSlice{mem.SliceBuffer(raw)}, in); err != nil {
 			t.Fatal(err)
 		}
-		if (in.Content != nil) != refers || in.Size() < size {
-			t.Errorf("content of %d: referred to: %v; size %d", size, in.Content != nil, in.Size())
+		if (in.Content != nil) != refers || proto.Size(in.Message)+in.Content.Len() < size {
+			t.Errorf("content of %d: referred to: %v; size %d", size, in.Content != nil, proto.Size(in.Message)+in.Content.Len())
 		}
 	}
 }

@@ -1,9 +1,14 @@
 package codec
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -11,7 +16,9 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip" // the tests compress
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/internal/codec/codectest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -174,5 +181,110 @@ func BenchmarkStreams(b *testing.B) {
 			run("write", c.write)
 			c.close()
 		}
+	}
+}
+
+// collector is a grpc.ServerStream that keeps what the codec made of a message.
+type collector struct {
+	grpc.ServerStream
+	ctx   context.Context //nolint:containedctx // grpc.ServerStream asks for it
+	codec *Codec
+	sent  mem.BufferSlice
+	err   error
+}
+
+func (c *collector) Context() context.Context { return c.ctx }
+
+func (c *collector) SendMsg(m any) (err error) {
+	if c.err != nil {
+		return c.err
+	}
+	c.sent, err = c.codec.Marshal(m)
+	return err
+}
+
+// TestHeldUntilFreed sends replies that hold memory, with content in different places, and has the transport free them later.
+func TestHeldUntilFreed(t *testing.T) {
+	large := bytes.Repeat([]byte("x"), 100<<10)
+	for name, m := range map[string]proto.Message{
+		"data":      &ctxfsv1.ReadFileResponse{Lossy: true, Content: &ctxfsv1.ReadFileResponse_Data{Data: large}},
+		"text":      &ctxfsv1.ReadFileResponse{Content: &ctxfsv1.ReadFileResponse_Text{Text: string(large)}},
+		"readv":     &ctxfsv1.ReadvResponse{BytesRead: 7, Data: large},
+		"little":    &ctxfsv1.ReadFileResponse{Content: &ctxfsv1.ReadFileResponse_Data{Data: []byte("x")}},
+		"nothing":   &ctxfsv1.ReadFileResponse{},
+		"a session": sessionReply(1, large, sessionReply(2, large), sessionReply(3, []byte("x"))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := proto.Clone(m)
+			b := budget.New(1<<30, time.Hour, nil)
+			h := b.Account(0).Share(0, nil).Hold()
+			if !h.Try(200 << 10) {
+				t.Fatal("no room")
+			}
+			pool := codectest.NewPool()
+			stream := &collector{ctx: t.Context(), codec: New(pool)}
+			if err := SendHeld(stream, m, h); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.Held(); got != 200<<10 {
+				t.Errorf("%d bytes are held before the transport freed them", got)
+			}
+			got := want.ProtoReflect().New().Interface()
+			if err := proto.Unmarshal(stream.sent.Materialize(), got); err != nil {
+				t.Fatal(err)
+			}
+			sameMessage(t, got, want)
+			stream.sent.Free()
+			if got := b.Held(); got != 0 {
+				t.Errorf("%d bytes are held afterwards", got)
+			}
+			pool.Settled(t)
+		})
+	}
+}
+
+func sessionReply(id uint64, data []byte, also ...*ctxfsv1.SessionResponse) *ctxfsv1.SessionResponse {
+	return &ctxfsv1.SessionResponse{Id: id, Also: also, Response: &ctxfsv1.SessionResponse_Result{Result: &ctxfsv1.OperationResult{
+		Response: &ctxfsv1.OperationResult_Read{Read: &ctxfsv1.ReadResponse{Content: &ctxfsv1.ReadResponse_Data{Data: data}}},
+	}}}
+}
+
+func TestHeldIsReleasedWhenSendingFails(t *testing.T) {
+	b := budget.New(1<<30, time.Hour, nil)
+	h := b.Account(0).Share(0, nil).Hold()
+	h.Try(200 << 10)
+	stream := &collector{ctx: t.Context(), codec: New(NewPool()), err: io.ErrClosedPipe}
+	if err := SendHeld(stream, &ctxfsv1.ReadFileResponse{}, h); !errors.Is(err, io.ErrClosedPipe) {
+		t.Error(err)
+	}
+	if got := b.Held(); got != 0 {
+		t.Errorf("%d bytes are held", got)
+	}
+}
+
+// TestUnmarshalOwned has messages keep the memory that they were received in.
+func TestUnmarshalOwned(t *testing.T) {
+	for _, size := range []int{0, 100, threshold, 100 << 10} {
+		for name, want := range map[string]proto.Message{
+			"data": &ctxfsv1.WriteFileRequest{Path: "/a", Content: &ctxfsv1.WriteFileRequest_Data{Data: bytes.Repeat([]byte("x"), size)}},
+			"text": &ctxfsv1.WriteFileRequest{Path: "/a", Content: &ctxfsv1.WriteFileRequest_Text{Text: strings.Repeat("x", size)}},
+		} {
+			raw, err := proto.Marshal(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := &ctxfsv1.WriteFileRequest{}
+			if err := New(NewPool()).UnmarshalOwned(raw, got); err != nil {
+				t.Fatal(err)
+			}
+			sameMessage(t, got, want)
+			clear(raw)
+			if aliased := size >= threshold && got.GetData() != nil; aliased != (got.GetData() != nil && size > 0 && got.GetData()[0] == 0) {
+				t.Errorf("%s of %d bytes: aliased %v", name, size, !aliased)
+			}
+		}
+	}
+	if err := New(NewPool()).UnmarshalOwned([]byte("no message"), &ctxfsv1.WriteFileRequest{}); err == nil {
+		t.Error("garbage is a message")
 	}
 }

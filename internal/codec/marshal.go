@@ -51,6 +51,14 @@ func (n *node) places(m protoreflect.Message, p *path, depth int) int {
 	return count
 }
 
+// holder returns the message within m that has the content, and the field that the content is.
+func (p *path) holder(m protoreflect.Message) (protoreflect.Message, protoreflect.FieldDescriptor) {
+	for i := range p.depth - 1 {
+		m = m.Get(m.Descriptor().Fields().ByNumber(p.fields[i])).Message()
+	}
+	return m, m.Descriptor().Fields().ByNumber(p.fields[p.depth-1])
+}
+
 // level is a message's encoding without the field that holds the content.
 type level struct {
 	before, after []byte

@@ -6,15 +6,12 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/client"
-	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // change is one call that changes something.
 type change struct {
 	name string
 	do   func() error
-	// also may be answered besides what the file system says.
-	also fserr.Code
 }
 
 // changes are one of each kind that a panel has, and the host's; h is a handle to write to.
@@ -50,7 +47,7 @@ func changes(p *play, f *client.FS, h *client.File) []change {
 		{name: "open a panel", do: func() error {
 			_, err := p.host.OpenPanel(ctx, "panels/writer")
 			return err
-		}, also: fserr.EIO}, // SQLite says no more than that
+		}},
 	}...)...)
 }
 

@@ -25,7 +25,7 @@ const cannot = 77
 
 // child is the test binary as another program.
 func child(as string) int {
-	run, ok := map[string]func() error{"disk": serveDisk, "few descriptors": serveFew, "few watches": serveFewWatches}[as]
+	run, ok := map[string]func() error{"disk": serveDisk, "few descriptors": serveFew, "a crowd": serveCrowd, "few watches": serveFewWatches}[as]
 	if !ok {
 		fmt.Fprintln(os.Stderr, "no such child:", as)
 		return 2

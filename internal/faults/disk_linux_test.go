@@ -26,7 +26,7 @@ type disk struct {
 
 // onDisks runs test on each kind of file system that can be mounted here.
 func onDisks(t *testing.T, test func(t *testing.T, d *disk)) {
-	for name, mount := range map[string]func(t *testing.T) *disk{"ext4": func(t *testing.T) *disk { return ext4(t) }, "tmpfs": tmpfs} {
+	for name, mount := range map[string]func(t *testing.T) *disk{"ext4": plainExt4, "tmpfs": tmpfs} {
 		t.Run(name, func(t *testing.T) { test(t, mount(t)) })
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -22,9 +25,7 @@ func TestAFullDisk(t *testing.T) {
 	onDisks(t, func(t *testing.T, d *disk) { fullDisk(t, d, begin(t, d.use)) })
 	t.Run("ext4, overlay", func(t *testing.T) {
 		d := ext4(t)
-		if _, err := server.ChooseDriver(t.Context(), server.DriverOverlay, d.at); err != nil {
-			t.Skipf("not tested: %v", err)
-		}
+		needsOverlay(t, d)
 		fullDisk(t, d, begin(t, func(c *server.Config) {
 			d.use(c)
 			c.Driver = server.DriverOverlay
@@ -173,6 +174,33 @@ func TestNoInodesLeft(t *testing.T) {
 	p.othersGoOn()
 }
 
+// TestServerStartsWithNoInodesLeft has room for content, and none for the files that a start makes.
+func TestServerStartsWithNoInodesLeft(t *testing.T) {
+	d := ext4(t, "-N", "256")
+	cfg := settings(t)
+	d.use(&cfg)
+	p := serve(t, cfg)
+	f := p.panel("panels/writer")
+	must(t, f.WriteFile("kept", []byte(kept), 0o644))
+	for n := range 40 {
+		must(t, p.panel("panels/large").WriteFile(fmt.Sprint(n), nil, 0o644))
+	}
+	p.stop()
+	for n := 0; ; n++ {
+		if err := os.WriteFile(filepath.Join(d.at, fmt.Sprint(n)), nil, 0o600); err != nil {
+			break
+		}
+	}
+	p = serve(t, cfg)
+	f = p.host.Context("ctx_panels~writer")
+	wantFile(t, f, "kept", kept)
+	p.wantReady(http.StatusServiceUnavailable, "full")
+	_, err := p.host.DeleteContext(t.Context(), "ctx_panels~large")
+	must(t, err)
+	must(t, f.WriteFile("new", []byte(kept), 0o644))
+	p.wantReady(http.StatusOK, "")
+}
+
 // TestRecordsOnAFullDisk opens panels, each of which is a record, until the database gets no more.
 func TestRecordsOnAFullDisk(t *testing.T) {
 	onDisks(t, func(t *testing.T, d *disk) {
@@ -219,5 +247,146 @@ func TestAnAuditLogOnAFullDisk(t *testing.T) {
 	}
 	if parts > 1 {
 		t.Errorf("%d parts of lines, want one at most: %s", parts, data)
+	}
+}
+
+// TestServerStartsOnAFullDisk fills the disk while no server runs. The next server must serve what is there, say that the disk
+// is full, and let contexts be deleted until there is room again.
+func TestServerStartsOnAFullDisk(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		mount func(t *testing.T) *disk
+		// driver makes the contexts. pool is how many copies are ready.
+		driver string
+		pool   int
+		// reserve says that the space kept for deletions is there.
+		reserve bool
+	}{
+		{"ext4", plainExt4, server.DriverCopy, 0, true},
+		{"tmpfs", tmpfs, server.DriverCopy, 0, true},
+		{"ext4, overlay", plainExt4, server.DriverOverlay, 0, true},
+		{"ext4, with a pool", plainExt4, server.DriverCopy, 2, true},
+		{"ext4, with a pool and no reserve", plainExt4, server.DriverCopy, 2, false},
+		{"tmpfs, with a pool and no reserve", tmpfs, server.DriverCopy, 2, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := c.mount(t)
+			if c.driver == server.DriverOverlay {
+				needsOverlay(t, d)
+			}
+			cfg := settings(t)
+			d.use(&cfg)
+			cfg.Driver, cfg.Pool = c.driver, c.pool
+			l := fillWhileStopped(t, d, cfg)
+			if !c.reserve {
+				must(t, os.RemoveAll(l.Reserve))
+				d.fill()
+			}
+			startsFull(t, cfg, l)
+		})
+	}
+}
+
+// fillWhileStopped makes two contexts, one of them large, stops the server, and fills the disk.
+func fillWhileStopped(t *testing.T, d *disk, cfg server.Config) contexts.Layout {
+	t.Helper()
+	p := serve(t, cfg)
+	must(t, p.panel("panels/writer").WriteFile("kept", []byte(kept), 0o644))
+	must(t, p.panel("panels/large").WriteFile("large", make([]byte, 8*much), 0o644))
+	l, err := contexts.NewLayout(cfg.Workspace, cfg.ContextsDir)
+	must(t, err)
+	eventually(t, "the pool is filled", func() bool { return len(poolOf(t, l)) == cfg.Pool })
+	p.stop()
+	d.fill()
+	return l
+}
+
+// startsFull serves on a full disk until there is room again.
+func startsFull(t *testing.T, cfg server.Config, l contexts.Layout) {
+	t.Helper()
+	p := serve(t, cfg)
+	f := p.host.Context("ctx_panels~writer")
+	wantFile(t, f, "kept", kept)
+	wantCode(t, "a large file", f.WriteFile("new", make([]byte, 2*much), 0o644), fserr.ENOSPC)
+	p.wantReady(http.StatusServiceUnavailable, "full")
+	if left := poolOf(t, l); len(left) > 0 {
+		t.Errorf("the pool was not given up: %v", left)
+	}
+	_, err := p.host.CollectGarbage(t.Context(), &ctxfsv1.CollectGarbageRequest{})
+	must(t, err)
+	_, err = p.host.DeleteContext(t.Context(), "ctx_panels~large")
+	must(t, err)
+	must(t, f.WriteFile("new", make([]byte, much), 0o644))
+	p.wantReady(http.StatusOK, "")
+	p.panel("panels/later")
+	p.stop()
+	p.clean()
+	wantFile(t, serve(t, cfg).host.Context("ctx_panels~writer"), "kept", kept)
+}
+
+// TestServerStartsWithNothingToGiveUp has a full disk on which neither the reserve nor a pool can make room: what is there is
+// served, and everything works once somebody else has made room.
+func TestServerStartsWithNothingToGiveUp(t *testing.T) {
+	nothing := func(t *testing.T, d *disk, driver string) {
+		cfg := settings(t)
+		d.use(&cfg)
+		cfg.Driver = driver
+		l := fillWhileStopped(t, d, cfg)
+		must(t, os.RemoveAll(l.Reserve))
+		d.fill()
+		p := serve(t, cfg)
+		f := p.host.Context("ctx_panels~writer")
+		wantFile(t, f, "kept", kept)
+		p.wantReady(http.StatusServiceUnavailable, "full")
+		d.free()
+		must(t, f.WriteFile("new", make([]byte, much), 0o644))
+		_, err := p.host.DeleteContext(t.Context(), "ctx_panels~large")
+		must(t, err)
+		p.panel("panels/later")
+		p.wantReady(http.StatusOK, "")
+	}
+	onDisks(t, func(t *testing.T, d *disk) { nothing(t, d, server.DriverCopy) })
+	t.Run("ext4, overlay", func(t *testing.T) {
+		d := plainExt4(t)
+		needsOverlay(t, d)
+		nothing(t, d, server.DriverOverlay)
+	})
+}
+
+// TestPoolIsGivenUpOnAFullDisk fills the disk of a server that runs.
+func TestPoolIsGivenUpOnAFullDisk(t *testing.T) {
+	onDisks(t, func(t *testing.T, d *disk) {
+		p := begin(t, func(c *server.Config) {
+			d.use(c)
+			c.Pool = 2
+		})
+		l, err := contexts.NewLayout(p.Info().Workspace, p.Info().ContextsDir)
+		must(t, err)
+		eventually(t, "the pool is filled", func() bool { return len(poolOf(t, l)) == 2 })
+		must(t, os.RemoveAll(l.Reserve))
+		d.fill()
+		eventually(t, "the pool is given up", func() bool { return len(poolOf(t, l)) == 0 })
+		p.othersGoOn()
+	})
+}
+
+// poolOf lists the ready copies.
+func poolOf(t *testing.T, l contexts.Layout) []string {
+	t.Helper()
+	copies, err := filepath.Glob(filepath.Join(l.Pool, "*-*"))
+	must(t, err)
+	return copies
+}
+
+// plainExt4 is ext4 as it comes.
+func plainExt4(t *testing.T) *disk {
+	t.Helper()
+	return ext4(t)
+}
+
+func needsOverlay(t *testing.T, d *disk) {
+	t.Helper()
+	if _, err := server.ChooseDriver(t.Context(), server.DriverOverlay, d.at); err != nil {
+		t.Skipf("not tested: %v", err)
 	}
 }

@@ -6,12 +6,16 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// TestNoDescriptorsLeft takes all descriptors of a server: by handles as far as a panel gets, and by connections for the rest.
+// TestNoDescriptorsLeft takes all descriptors of a server: a panel opens as many handles as it may, a crowd connects, and the
+// limit falls to what is open then.
 func TestNoDescriptorsLeft(t *testing.T) {
 	ws := workspace(t)
 	c := startChild(t, "few descriptors", workspaceEnv+"="+ws)
@@ -25,7 +29,9 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	handles := openAll(t, greedy)
 	wantFile(t, other, "kept", kept) // a quarter is for those who have less than their share
 	crowd := dialMany(t, strings.TrimPrefix(c.first, "unix:"), few)
-	eventually(t, "the descriptors end", func() bool { return fserr.CodeOf(second(other.ReadFile("kept"))) == fserr.EMFILE })
+	wantFile(t, other, "kept", kept) // the crowd leaves a reserve
+	c.limitDescriptors(t, 0)
+	wantCode(t, "read", second(other.ReadFile("kept")), fserr.EMFILE)
 	_, stat := other.Stat("kept")
 	_, list := other.ReadDir("app")
 	_, seed := host.EnsureContext(t.Context(), "ctx_seeded", nil)
@@ -44,6 +50,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	for _, conn := range crowd {
 		must(t, conn.Close())
 	}
+	c.limitDescriptors(t, few)
 	eventually(t, "it goes on", func() bool { return other.WriteFile("new", []byte(kept), 0o644) == nil })
 	again, err := client.Dial(t.Context(), client.WithAddress(c.first)) // the listener has not given up
 	must(t, err)
@@ -55,6 +62,59 @@ func TestNoDescriptorsLeft(t *testing.T) {
 		must(t, h.Close())
 	}
 	eventually(t, "descriptors return", func() bool { return c.descriptors(t) <= before+2 }) // two roots of contexts
+}
+
+// TestSilentConnectionsTakeNoDescriptors connects 1,500 times to each TCP address of a server that has 512 descriptors, and
+// says nothing, or too little for a call.
+func TestSilentConnectionsTakeNoDescriptors(t *testing.T) {
+	c := startChild(t, "a crowd", workspaceEnv+"="+workspace(t))
+	addresses := strings.Fields(c.first)
+	host, err := client.Dial(t.Context(), client.WithAddress(addresses[0]))
+	must(t, err)
+	defer func() { must(t, host.Close()) }()
+	opened, err := host.OpenPanel(t.Context(), "panels/other")
+	must(t, err)
+	token, _ := opened.Token()
+	other := opened.FS()
+	must(t, other.WriteFile("kept", []byte(kept), 0o644))
+	before := c.descriptors(t)
+	var crowd []net.Conn
+	for _, address := range addresses[1:] {
+		for i := range 500 {
+			for _, text := range []string{"", preface, "GET /livez HTTP/1.1\r\nHost: localhost\r\nA: "} {
+				conn, err := net.Dial("tcp", address)
+				must(t, err)
+				_, _ = conn.Write([]byte(text)) // it may be closed already
+				crowd = append(crowd, conn)
+			}
+			if i%50 == 0 {
+				wantFile(t, other, "kept", kept)
+			}
+		}
+	}
+	for range 20 {
+		wantFile(t, other, "kept", kept)
+	}
+	begun := time.Now()
+	for _, options := range [][]client.Option{
+		{client.WithAddress(addresses[0]), client.WithPanel("panels/other")},
+		{client.WithAddress(addresses[1]), client.WithToken(token)},
+	} {
+		again, err := client.Dial(t.Context(), options...)
+		must(t, err)
+		wantFile(t, again.FS(), "kept", kept)
+		must(t, again.Close())
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("two new connections took %v", took)
+	}
+	if n := c.descriptors(t); n > crowded*5/8 {
+		t.Errorf("%d descriptors are open, want the reserve and those of handles free", n)
+	}
+	for _, conn := range crowd {
+		must(t, conn.Close())
+	}
+	eventually(t, "descriptors return", func() bool { return c.descriptors(t) <= before+2 })
 }
 
 func openPanel(t *testing.T, c *client.Client, id string) *client.FS {
@@ -106,6 +166,12 @@ func watched(f *client.FS) error {
 
 func cp(f *client.FS) error {
 	return second(f.Cp("app", "copy", client.CopyOptions{Recursive: true}))
+}
+
+// limitDescriptors lets a child open no descriptor whose number is n or more.
+func (c *program) limitDescriptors(t *testing.T, n uint64) {
+	t.Helper()
+	must(t, unix.Prlimit(c.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: few}, nil))
 }
 
 // descriptors counts those of a child.

@@ -63,6 +63,15 @@ func settings(t *testing.T) server.Config {
 
 func beginWith(t *testing.T, cfg server.Config) *play {
 	t.Helper()
+	p := serve(t, cfg)
+	p.bystander = p.panel("panels/bystander")
+	must(t, p.bystander.WriteFile("kept", []byte(kept), 0o644))
+	return p
+}
+
+// serve starts a server, and opens no panel, which a full disk has no room for.
+func serve(t *testing.T, cfg server.Config) *play {
+	t.Helper()
 	s, err := server.New(t.Context(), cfg, server.Deps{Version: "0.0.0-test"})
 	must(t, err)
 	ctx, end := context.WithCancel(context.Background())
@@ -71,8 +80,6 @@ func beginWith(t *testing.T, cfg server.Config) *play {
 	t.Cleanup(p.stop)
 	p.host, err = client.Dial(t.Context(), client.WithAddress(s.Info().Addresses.Target()))
 	must(t, err)
-	p.bystander = p.panel("panels/bystander")
-	must(t, p.bystander.WriteFile("kept", []byte(kept), 0o644))
 	return p
 }
 

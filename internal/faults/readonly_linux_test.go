@@ -1,8 +1,10 @@
 package faults
 
 import (
+	"errors"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,7 +30,7 @@ func TestADiskThatBecomesReadOnly(t *testing.T) {
 	must(t, err)
 	d.breakDown()
 	for _, c := range changes(p, f, h) {
-		wantCode(t, c.name, c.do(), fserr.EROFS, c.also)
+		wantCode(t, c.name, c.do(), fserr.EROFS)
 	}
 	wantFile(t, f, "kept", kept)
 	p.othersGoOn()
@@ -63,4 +65,38 @@ func (d *disk) breakDown() {
 		d.Skipf("not tested: this kernel cannot break an ext4: %v", err)
 	}
 	must(d, os.WriteFile(trigger, []byte("a test's"), 0o200))
+}
+
+// TestStartOnAReadOnlyDisk refuses to serve, before it has changed anything, and says what to do.
+func TestStartOnAReadOnlyDisk(t *testing.T) {
+	d := plainExt4(t)
+	cfg := settings(t)
+	d.use(&cfg)
+	p := beginWith(t, cfg)
+	must(t, p.panel("panels/writer").WriteFile("kept", []byte(kept), 0o644))
+	p.stop()
+	d.remount("ro")
+	another := cfg
+	another.ContextsDir = filepath.Join(d.at, "another")
+	for name, cfg := range map[string]server.Config{"served before": cfg, "never served": another} {
+		_, err := server.New(t.Context(), cfg, server.Deps{Version: "0.0.0-test"})
+		var coded interface{ ExitCode() int }
+		if !errors.As(err, &coded) || coded.ExitCode() != server.ExitNoWrite {
+			t.Errorf("%s: %v, want exit code %d", name, err, server.ExitNoWrite)
+		}
+		for _, want := range []string{"read-only file system", "mount -o remount,rw", "--contexts-dir"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+	}
+	d.remount("rw")
+	wantFile(t, serve(t, cfg).host.Context("ctx_panels~writer"), "kept", kept)
+}
+
+func (d *disk) remount(option string) {
+	d.Helper()
+	if out, err := exec.CommandContext(d.Context(), "mount", "-o", "remount,"+option, d.at).CombinedOutput(); err != nil {
+		d.Fatalf("remount %s: %v\n%s", option, err, out)
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/server"
 )
 
 // fewWatches is how many directories the child may watch.
@@ -26,7 +27,7 @@ func serveFewWatches() error {
 			return fmt.Errorf("%w: %w", errCannot, err)
 		}
 	}
-	return serveChild()
+	return serveChild(func(*server.Config) {})
 }
 
 // startFewWatches starts such a server and connects to it.

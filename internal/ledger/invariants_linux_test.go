@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/layer"
@@ -95,9 +97,36 @@ func (w *workspace) unmount() {
 	}
 }
 
-// checkState looks at what the service keeps for itself, right after a start.
+// sweepTime is how long a server may take, after it accepts calls, to remove what the one before left.
+const sweepTime = 15 * time.Second
+
+// checkState looks at what the service keeps for itself after a start.
 func (w *workspace) checkState() error {
-	return errors.Join(w.staging(), w.layers())
+	staged := w.staging()
+	for deadline := time.Now().Add(sweepTime); staged != nil && time.Now().Before(deadline); staged = w.staging() {
+		runtime.Gosched()
+	}
+	return errors.Join(staged, w.layers())
+}
+
+// checkLeft finds what only a killed server leaves: folders and mounts of a driver's check, and locks and marks of contexts that
+// are gone. It is called after an orderly stop.
+func (w *workspace) checkLeft() error {
+	probes, err := filepath.Glob(filepath.Join(w.layout.Dir, ".ctxfs-tmp-*"))
+	for _, p := range probes {
+		err = errors.Join(err, errors.New("a check of the driver left "+p))
+	}
+	entries, rerr := os.ReadDir(w.layout.Locks)
+	err = errors.Join(err, rerr)
+	for _, e := range entries {
+		for _, suffix := range []string{".context.lock", ".using"} {
+			id, ok := strings.CutSuffix(e.Name(), suffix)
+			if _, serr := os.Lstat(w.layout.Folder(contexts.ID(id))); ok && serr != nil {
+				err = errors.Join(err, errors.New("of a context that is gone, this is left: "+e.Name()))
+			}
+		}
+	}
+	return err
 }
 
 func (w *workspace) staging() error {

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -24,20 +26,34 @@ const (
 	budget = 15 * time.Minute
 )
 
+// TestKills ends servers under load, most of them by kill -9, and one in four by SIGTERM. Some are killed while they start.
 func TestKills(t *testing.T) {
 	kills := fewKills
 	if n, err := strconv.Atoi(os.Getenv(killsEnv)); err == nil {
 		kills = n
 	}
 	drivers := drivers(t)
+	if !namespacestest.Inside() {
+		drivers = append(drivers, server.DriverUserNS) // which a process of an ordinary user has, in namespaces
+	}
+	share := (kills + len(drivers) - 1) / len(drivers)
 	sum := newTally()
 	for _, driver := range drivers {
 		t.Run(driver, func(t *testing.T) {
+			if driver == server.DriverUserNS && !namespacestest.Inside() {
+				summaries(namespacestest.Run(t, "^TestKills$", fmt.Sprintf("%s=%d", killsEnv, share)))
+				return
+			}
 			l := newLoad(t, driver, 6, 2)
-			share, begun := (kills+len(drivers)-1)/len(drivers), time.Now()
+			begun := time.Now()
 			for l.tally.kills < share && time.Since(begun) < budget && !t.Failed() {
-				if l.life(l.moment(), os.Kill, nil); l.rng.IntN(6) == 0 {
+				switch l.rng.IntN(8) {
+				case 0, 1:
+					l.life(l.moment(), syscall.SIGTERM, nil)
+				case 2:
 					l.stillborn()
+				default:
+					l.life(l.moment(), os.Kill, nil)
 				}
 			}
 			if l.tally.kills < share && !t.Failed() {
@@ -49,8 +65,17 @@ func TestKills(t *testing.T) {
 	}
 	fmt.Println(sum.summary())
 	for _, o := range sum.missing() {
-		if kills >= many {
+		if kills >= many && !namespacestest.Inside() {
 			t.Errorf("%s was never in flight at a kill", o)
+		}
+	}
+}
+
+// summaries prints the lines of another run's output that say how it went.
+func summaries(out string) {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "ledger: ") {
+			fmt.Print("in namespaces: ", line)
 		}
 	}
 }
@@ -72,8 +97,11 @@ func (l *load) stillborn() {
 	l.tally.kills++
 }
 
-// drivers are those that can be had here.
+// drivers are those that this process can have.
 func drivers(t *testing.T) []string {
+	if namespacestest.Inside() {
+		return []string{server.DriverUserNS}
+	}
 	if why := server.OverlayRefusal(t.Context(), t.TempDir()); why != "" {
 		fmt.Println("ledger: without the overlay driver:", why)
 		return []string{server.DriverCopy}
@@ -102,8 +130,8 @@ func (t *tally) summary() string {
 	for _, all := range t.flight {
 		addAll(sum, all)
 	}
-	return fmt.Sprintf("ledger: %d kills, %s acknowledged, %d lost; of %d calls in flight %d had happened, %d had not, %d in part, of %d nothing tells it\n%s",
-		t.kills, grouped(acknowledged), t.lost, sum.sum(), sum[happened], sum[nothing], sum[partly], sum[unseen], t.table())
+	return fmt.Sprintf("ledger: %d kills, %d orderly stops, %s acknowledged, %d lost; of %d calls in flight %d had happened, %d had not, %d in part, of %d nothing tells it\n%s",
+		t.kills, t.stops, grouped(acknowledged), t.lost, sum.sum(), sum[happened], sum[nothing], sum[partly], sum[unseen], t.table())
 }
 
 // table says of each operation how often it was acknowledged and in flight, and what became of it then.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"path"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -64,7 +65,7 @@ type lane struct {
 	// choose picks the next operation.
 	choose func(rng *rand.Rand) operation
 	// log is the last calls, for a failure's report.
-	log []string
+	log []acknowledgedCall
 }
 
 // attach gives the lane a panel on a server that has just started.
@@ -117,7 +118,7 @@ func (l *lane) run(steps []step) {
 		if l.err = s.do(); l.err != nil {
 			return
 		}
-		l.note(s.name)
+		l.note(acknowledgedCall{s.name, l.state, s.after})
 		l.state, l.flight = s.after, nil
 		if !s.reads {
 			l.acknowledged[s.name]++
@@ -126,10 +127,32 @@ func (l *lane) run(steps []step) {
 	}
 }
 
-func (l *lane) note(name string) {
-	if l.log = append(l.log, name); len(l.log) > 12 {
+func (l *lane) note(c acknowledgedCall) {
+	if l.log = append(l.log, c); len(l.log) > 40 {
 		l.log = l.log[1:]
 	}
+}
+
+// acknowledgedCall is a call with what was there before and after it.
+type acknowledgedCall struct {
+	name          string
+	before, after tree
+}
+
+// String is the call's name with the paths that it changed, and how it left them.
+func (c acknowledgedCall) String() string {
+	out := c.name
+	for _, p := range slices.Sorted(maps.Keys(c.before)) {
+		if _, ok := c.after[p]; !ok {
+			out += " -" + p
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(c.after)) {
+		if n := c.after[p]; c.before[p] != n {
+			out += fmt.Sprintf(" %s=%s(id %d)", p, n, n.id)
+		}
+	}
+	return out
 }
 
 // verdict is what became of a call in flight.
@@ -152,7 +175,7 @@ func (l *lane) settle(got tree) (verdict, error) {
 	case s == nil && d == "":
 		return "", nil
 	case s == nil:
-		return "", fmt.Errorf("lost: %s; the last calls were %v", d, l.log)
+		return "", fmt.Errorf("lost: %s; the last calls were %q", d, l.log)
 	case d == "" && s.partly == nil && maps.Equal(l.state, s.after):
 		return unseen, nil
 	case d == "":
@@ -166,7 +189,7 @@ func (l *lane) settle(got tree) (verdict, error) {
 		l.state = got.asModel()
 		return partly, nil
 	}
-	return "", fmt.Errorf("%s in flight left what it must not: beside before, %s; beside after, %s; the last calls were %v", s.name, d, differ(s.after, got), l.log)
+	return "", fmt.Errorf("%s in flight left what it must not: beside before, %s; beside after, %s; the last calls were %q", s.name, d, differ(s.after, got), l.log)
 }
 
 // untouched tells whether an error promises that nothing happened.

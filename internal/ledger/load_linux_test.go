@@ -331,6 +331,7 @@ func (l *load) last() {
 	if len(entries) != 1 {
 		l.t.Errorf("after an orderly stop staging holds %v", entries)
 	}
+	must(l.t, l.w.checkLeft())
 	if mounts, err := l.w.mounts(); err != nil || len(mounts) > 0 {
 		l.t.Errorf("after an orderly stop %v are mounted, %v", mounts, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
 // operation plans what a worker may do next: the calls, nil when it is not possible now.
@@ -177,7 +179,11 @@ func renameDir(l *lane) []step {
 	if to == "" || within(to, from) || within(from, to) {
 		return nil
 	}
-	return rename(l, "rename directory", from, to)
+	steps := rename(l, "rename directory", from, to)
+	if len(steps) > 0 && namespacestest.Inside() {
+		steps[0].partly = leavesOld(from, steps[0].after)
+	}
+	return steps
 }
 
 func remove(l *lane, name string, call func(string) error, at string) []step {

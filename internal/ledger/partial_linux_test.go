@@ -18,6 +18,19 @@ func exactly(want tree) partial {
 	return func(_, got tree) bool { return same(want, got) }
 }
 
+// leavesOld allows that a part of a renamed directory still has its old name, beside all of it at the new one: overlay-userns
+// renames a directory of the layer in steps (docs/drivers.md).
+func leavesOld(from string, after tree) partial {
+	return func(before, got tree) bool {
+		for p, n := range got {
+			if old, ok := before[p]; within(p, from) && (!ok || differs(old, n) != "") {
+				return false
+			}
+		}
+		return same(after, got.without(from))
+	}
+}
+
 // mixes tells whether got may be what a write in place of text at off left: some of it has reached the file, from its beginning on.
 func mixes(old, text string, off int, got string) bool {
 	if len(old) < off {

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -32,6 +33,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	namespacestest.Main()
 	if os.Getenv(serveEnv) != "" {
 		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, "server:", err)
@@ -104,6 +106,9 @@ func launch(workspace, driver string) (*process, error) {
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), serveEnv+"="+workspace, driverEnv+"="+driver)
+	if namespacestest.Inside() {
+		namespacestest.Keep(cmd)
+	}
 	cmd.Stderr = log
 	theirs, in, err := os.Pipe()
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
 // node is what stands at a name.
@@ -140,8 +142,12 @@ func differs(want, got node) string {
 	return ""
 }
 
-// differentFiles tells of names that should be of one file and are not, or the reverse.
+// differentFiles tells of names that should be of one file and are not, or the reverse. It compares inode numbers, which tell
+// nothing with overlay-userns: without the kernel's index they can differ for two names of one file of the layer.
 func differentFiles(want, got tree) string {
+	if namespacestest.Inside() {
+		return ""
+	}
 	ofID, ofInode := map[uint64]uint64{}, map[uint64]string{}
 	for _, p := range slices.Sorted(maps.Keys(want)) {
 		w, inode := want[p], got[p].id

@@ -34,23 +34,23 @@ func contextValues(c metadata.Context) []any {
 func (s contexts) Create(ctx context.Context, c metadata.Context) error {
 	_, err := exec(ctx, s.write, `INSERT INTO contexts (`+contextColumns+`, id_folded)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, append(contextValues(c), metadata.Fold(c.ID))...)
-	return explain(err, "create the record of context", c.ID)
+	return s.explain(err, "create the record of context", c.ID)
 }
 
 func (s contexts) Get(ctx context.Context, id string) (metadata.Context, error) {
 	c, err := one(ctx, s.read, scanContext, selectContexts+` WHERE id = ?`, id)
-	return c, explain(err, "read the record of context", id)
+	return c, s.explain(err, "read the record of context", id)
 }
 
 func (s contexts) Update(ctx context.Context, c metadata.Context) error {
 	err := touch(ctx, s.write, `UPDATE contexts SET (`+contextColumns+`) =
 		(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?`, append(contextValues(c), c.ID)...)
-	return explain(err, "update the record of context", c.ID)
+	return s.explain(err, "update the record of context", c.ID)
 }
 
 func (s contexts) Used(ctx context.Context, id string, at time.Time) error {
 	err := touch(ctx, s.write, `UPDATE contexts SET used_at = ? WHERE id = ?`, at.UnixMilli(), id)
-	return explain(err, "update the record of context", id)
+	return s.explain(err, "update the record of context", id)
 }
 
 func (s contexts) Delete(ctx context.Context, id string) error {
@@ -62,10 +62,10 @@ func (s contexts) Delete(ctx context.Context, id string) error {
 		_, err := exec(ctx, tx, `DELETE FROM panels WHERE context_id = ?`, id)
 		return err
 	})
-	return explain(err, "delete the record of context", id)
+	return s.explain(err, "delete the record of context", id)
 }
 
 func (s contexts) List(ctx context.Context) ([]metadata.Context, error) {
 	list, err := all(ctx, s.read, scanContext, selectContexts+` ORDER BY id`)
-	return list, explain(err, "list the records of", "contexts")
+	return list, s.explain(err, "list the records of", "contexts")
 }

@@ -3,6 +3,9 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"time"
 
 	driver "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -56,10 +59,31 @@ func translate(err error) error {
 	return err
 }
 
+// lacksSpace reports whether an Open failed for what a full disk refuses: SQLite says of the -shm file only that its size
+// could not be set.
+func lacksSpace(err error) bool {
+	var e *driver.Error
+	return errors.As(err, &e) && (e.Code() == lib.SQLITE_IOERR_SHMSIZE || e.Code()&mask == lib.SQLITE_FULL)
+}
+
 // explain says what was being done to which record.
-func explain(err error, doing, key string) error {
+func (s *Store) explain(err error, doing, key string) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %q: %w", doing, key, translate(err))
+	err = translate(err)
+	if s.turnedReadOnly(err) {
+		err = &fserr.Error{Code: fserr.EROFS, Detail: "the database is on a read-only disk", Hint: "make the disk writable again, then restart ctxfs", Err: err}
+	}
+	return fmt.Errorf("%s %q: %w", doing, key, err)
+}
+
+// turnedReadOnly reports whether SQLite failed with an I/O error on a file system that takes no writes any more. Only a write shows
+// that: access(2) and statfs(2) do not.
+func (s *Store) turnedReadOnly(err error) bool {
+	var e *driver.Error
+	if !errors.As(err, &e) || e.Code()&mask != lib.SQLITE_IOERR {
+		return false
+	}
+	return fserr.CodeOf(os.Chtimes(filepath.Dir(s.path), time.Now(), time.Time{})) == fserr.EROFS
 }

@@ -24,12 +24,12 @@ func scanLayerUse(row scanner) (u metadata.LayerUse, err error) {
 func (s layers) Put(ctx context.Context, l metadata.Layer) error {
 	_, err := exec(ctx, s.write, `INSERT OR REPLACE INTO layers (`+layerColumns+`) VALUES (?, ?, ?, ?, ?)`,
 		l.Digest, l.Kind, l.Files, l.Bytes, l.CreatedAt.UnixMilli())
-	return explain(err, "store the record of layer", l.Digest)
+	return s.explain(err, "store the record of layer", l.Digest)
 }
 
 func (s layers) Get(ctx context.Context, digest string) (metadata.Layer, error) {
 	l, err := one(ctx, s.read, scanLayer, `SELECT `+layerColumns+` FROM layers WHERE digest = ?`, digest)
-	return l, explain(err, "read the record of layer", digest)
+	return l, s.explain(err, "read the record of layer", digest)
 }
 
 func (s layers) Delete(ctx context.Context, digest string) error {
@@ -47,12 +47,12 @@ func (s layers) Delete(ctx context.Context, digest string) error {
 		}
 		return nil
 	})
-	return explain(err, "delete the record of layer", digest)
+	return s.explain(err, "delete the record of layer", digest)
 }
 
 func (s layers) List(ctx context.Context) ([]metadata.LayerUse, error) {
 	list, err := all(ctx, s.read, scanLayerUse, `SELECT `+layerColumns+`,
 		(SELECT count(*) FROM contexts WHERE contexts.layer = layers.digest)
 		FROM layers ORDER BY created_at DESC, digest`)
-	return list, explain(err, "list the records of", "layers")
+	return list, s.explain(err, "list the records of", "layers")
 }

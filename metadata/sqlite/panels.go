@@ -22,21 +22,21 @@ func panelValues(p metadata.Panel) []any {
 func (s panels) Bind(ctx context.Context, p metadata.Panel) error {
 	_, err := exec(ctx, s.write, `INSERT INTO panels (`+panelColumns+`, id_folded) VALUES (?, ?, ?, ?, ?, ?)`,
 		append(panelValues(p), metadata.Fold(p.ID))...)
-	return explain(err, "bind panel", p.ID)
+	return s.explain(err, "bind panel", p.ID)
 }
 
 func (s panels) Get(ctx context.Context, id string) (metadata.Panel, error) {
 	p, err := one(ctx, s.read, scanPanel, `SELECT `+panelColumns+` FROM panels WHERE id = ?`, id)
-	return p, explain(err, "read the record of panel", id)
+	return p, s.explain(err, "read the record of panel", id)
 }
 
 func (s panels) Update(ctx context.Context, p metadata.Panel) error {
 	err := touch(ctx, s.write, `UPDATE panels SET (`+panelColumns+`) = (?, ?, ?, ?, ?) WHERE id = ?`,
 		append(panelValues(p), p.ID)...)
-	return explain(err, "update the record of panel", p.ID)
+	return s.explain(err, "update the record of panel", p.ID)
 }
 
 func (s panels) List(ctx context.Context) ([]metadata.Panel, error) {
 	list, err := all(ctx, s.read, scanPanel, `SELECT `+panelColumns+` FROM panels ORDER BY id`)
-	return list, explain(err, "list the records of", "panels")
+	return list, s.explain(err, "list the records of", "panels")
 }

@@ -10,6 +10,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -29,7 +30,9 @@ const busyTimeout = 5 * time.Second
 
 // Store is a metadata.Store in a SQLite file.
 type Store struct {
+	path        string
 	write, read *sql.DB
+	cramped     bool
 }
 
 var _ metadata.Store = (*Store)(nil)
@@ -37,24 +40,56 @@ var _ metadata.Store = (*Store)(nil)
 // Open opens the database at path, a server path, making it (mode 0600) when it
 // is missing, and brings its schema up to date; an existing database is copied
 // to path+".bak-<version>" before that. The errors wrap ErrNewer or ErrCorrupt
-// when that is the reason; the file is then left as it was.
+// when that is the reason; the file is then left as it was. A symbolic link in the
+// place of the file, or of one that SQLite keeps beside it, is an error.
+//
+// On a full disk an existing database opens as well: see Store.Cramped.
 func Open(ctx context.Context, path string) (*Store, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
+	if err := refuseLinks(abs); err != nil {
+		return nil, err
+	}
 	existed, err := prepareFile(abs)
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", abs, err)
 	}
-	s, err := connect(abs)
-	if err != nil {
-		return nil, fmt.Errorf("open database %s: %w", abs, err)
+	s, err := open(ctx, abs, existed, connect)
+	if existed && lacksSpace(err) {
+		if cramped, e := open(ctx, abs, existed, connectCramped); e == nil {
+			return cramped, nil
+		}
 	}
-	if err := s.ready(ctx, abs, existed); err != nil {
-		return nil, errors.Join(fmt.Errorf("open database %s: %w", abs, translate(err)), s.Close())
+	return s, err
+}
+
+func open(ctx context.Context, path string, existed bool, connect func(path string) (*Store, error)) (*Store, error) {
+	s, err := connect(path)
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	if err := s.ready(ctx, path, existed); err != nil {
+		return nil, errors.Join(fmt.Errorf("open database %s: %w", path, translate(err)), s.Close())
 	}
 	return s, nil
+}
+
+// refuseLinks looks at the names that SQLite opens. It would follow a link, and change a file elsewhere.
+func refuseLinks(path string) error {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		st, err := os.Lstat(path + suffix)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("open database %s: %w", path, err)
+		case !st.Mode().IsRegular():
+			return fmt.Errorf("open database %s: %s is not a regular file (%s): remove it, or put the file itself in its place",
+				path, path+suffix, st.Mode().Type())
+		}
+	}
+	return nil
 }
 
 // prepareFile makes the file with mode 0600 before SQLite would make it with the
@@ -85,8 +120,22 @@ func connect(path string) (*Store, error) {
 		return nil, errors.Join(err, write.Close())
 	}
 	read.SetMaxOpenConns(readers)
-	return &Store{write: write, read: read}, nil
+	return &Store{path: path, write: write, read: read}, nil
 }
+
+// connectCramped opens a database in WAL mode without its -shm file. That takes a connection that has the file for itself.
+func connectCramped(path string) (*Store, error) {
+	db, err := sql.Open("sqlite", dsn(path, "locking_mode(EXCLUSIVE)", "synchronous(NORMAL)")+"&_txlock=immediate")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	return &Store{path: path, write: db, read: db, cramped: true}, nil
+}
+
+// Cramped reports that the disk had no room for the file that readers share (-shm). The store then has one connection for
+// everything, and no other process can open the file. Records that need new space fail with ENOSPC until there is some.
+func (s *Store) Cramped() bool { return s.cramped }
 
 // dsn names the file as a URI, so that no character of path is taken for a parameter.
 func dsn(path string, pragmas ...string) string {

@@ -31,26 +31,26 @@ func (s tokens) Add(ctx context.Context, t metadata.Token, now time.Time) error 
 			t.Hash[:], t.PanelID, t.ContextID, t.ReadOnly, t.IssuedAt.UnixMilli(), t.ExpiresAt.UnixMilli())
 		return err
 	})
-	return explain(err, "store a token of panel", t.PanelID)
+	return s.explain(err, "store a token of panel", t.PanelID)
 }
 
 func (s tokens) Get(ctx context.Context, hash [32]byte) (metadata.Token, error) {
 	t, err := one(ctx, s.read, scanToken, `SELECT `+tokenColumns+` FROM tokens WHERE hash = ?`, hash[:])
-	return t, explain(err, "read the record of", "token")
+	return t, s.explain(err, "read the record of", "token")
 }
 
 func (s tokens) Delete(ctx context.Context, hash [32]byte) error {
 	_, err := exec(ctx, s.write, `DELETE FROM tokens WHERE hash = ?`, hash[:])
-	return explain(err, "delete the record of", "token")
+	return s.explain(err, "delete the record of", "token")
 }
 
 func (s tokens) DeletePanel(ctx context.Context, panelID string) (int, error) {
 	n, err := exec(ctx, s.write, `DELETE FROM tokens WHERE panel_id = ?`, panelID)
-	return int(n), explain(err, "delete the tokens of panel", panelID)
+	return int(n), s.explain(err, "delete the tokens of panel", panelID)
 }
 
 func (s tokens) List(ctx context.Context, panelID string) ([]metadata.Token, error) {
 	list, err := all(ctx, s.read, scanToken,
 		`SELECT `+tokenColumns+` FROM tokens WHERE panel_id = ? ORDER BY issued_at, hash`, panelID)
-	return list, explain(err, "list the tokens of panel", panelID)
+	return list, s.explain(err, "list the tokens of panel", panelID)
 }

@@ -220,6 +220,53 @@ func TestUserNSServe(t *testing.T) {
 	}
 }
 
+// TestUserNSServesACopy serves a workspace that was copied, as from a backup; then one whose copy lost the extended attributes.
+func TestUserNSServesACopy(t *testing.T) {
+	p := newPerson(t)
+	p.sh("mkdir ws/dir && echo old > ws/dir/old && cd ws && git add . && git -c user.name=t -c user.email=t@example.com commit -qm second")
+	r := p.serve()
+	r.write("file")
+	fs, ctx := r.fs()
+	_, err := fs.Rm(ctx, &ctxfsv1.RmRequest{Path: "dir", Recursive: true})
+	p.must(err)
+	_, err = fs.Mkdir(ctx, &ctxfsv1.MkdirRequest{Path: "dir"})
+	p.must(err)
+	r.write("dir/new")
+	p.must(r.cmd.Process.Signal(syscall.SIGTERM))
+	r.ended()
+	// The kernel's work directory is closed even to its owner, and empty.
+	p.sh("cp -a ws copy 2>/dev/null; tar -C ws --exclude=work/work -cf ws.tar . && mkdir bare && tar -C bare -xpf ws.tar")
+	t.Cleanup(func() { p.sh("chmod -R u+rwx copy bare") })
+	p.ws = filepath.Join(p.dir, "copy")
+	r = p.serve()
+	r.wantContent("file", "file")
+	r.wantContent("dir/new", "dir/new")
+	fs, ctx = r.fs()
+	if list, err := fs.Readdir(ctx, &ctxfsv1.ReaddirRequest{Path: "dir"}); err != nil || len(list.GetEntries()) != 1 {
+		t.Errorf("dir holds %v, %v, want one entry", list, err)
+	}
+	p.must(r.cmd.Process.Signal(syscall.SIGTERM))
+	r.ended()
+	p.ws = filepath.Join(p.dir, "bare")
+	r = p.serve()
+	fs, ctx = r.fs()
+	_, err = fs.ReadFile(ctx, &ctxfsv1.ReadFileRequest{Path: "file"})
+	if err == nil || !strings.Contains(err.Error(), "extended attributes") {
+		t.Errorf("without its attributes: %v", err)
+	}
+	p.must(r.cmd.Process.Signal(syscall.SIGTERM))
+	r.ended()
+	out, err := p.command("doctor", "--repair", "--workspace", p.ws, "--disk-reserve", "0", "--driver", server.DriverUserNS).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "took ctx_demo as it is") {
+		t.Errorf("doctor --repair: %v\n%s", err, out)
+	}
+	r = p.serve()
+	r.wantContent("file", "file")
+	r.wantContent("dir/new", "dir/new")
+	p.must(r.cmd.Process.Signal(syscall.SIGTERM))
+	r.ended()
+}
+
 // TestUserNSServeEnds has every way to end it end both of its processes.
 func TestUserNSServeEnds(t *testing.T) {
 	p := newPerson(t)
@@ -230,6 +277,7 @@ func TestUserNSServeEnds(t *testing.T) {
 	}{
 		{"a signal to the process in server.json", func(r *running) error { return syscall.Kill(r.pid, syscall.SIGTERM) }, 0},
 		{"a signal to the one that was started", func(r *running) error { return r.cmd.Process.Signal(os.Interrupt) }, 0},
+		{"the end of the terminal", func(r *running) error { return r.cmd.Process.Signal(syscall.SIGHUP) }, 0},
 		{"the end of standard input", func(r *running) error { return r.stdin.Close() }, 0},
 		{"kill -9 of the one that was started", func(r *running) error { return r.cmd.Process.Kill() }, -1},
 	} {

@@ -19,6 +19,9 @@ func banner(w io.Writer, info server.Info, cfg server.Config) error {
 	if len(info.Repositories) == 0 && cfg.SeedRoot == "" {
 		lines = append(lines, fmt.Sprintf("no git repositories under %s: contexts start empty (--seed-root . copies this folder)", tilde(info.Workspace)))
 	}
+	for _, w := range info.Warnings {
+		lines = append(lines, "warning  "+w)
+	}
 	a := info.Addresses
 	lines = append(lines, seedLines(info)...)
 	lines = append(lines,

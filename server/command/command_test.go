@@ -1,14 +1,16 @@
 package command_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -33,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 func program() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := command.UntilSignal(context.Background())
 	defer stop()
 	env := command.Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: "0.0.0-test",
@@ -126,6 +128,78 @@ func TestServeSaysWhatItFound(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("serve: %v", err)
+	}
+}
+
+// TestSignalsStopTheProgram ends serve and run by each signal that asks a program to stop; a closed terminal sends SIGHUP.
+// Either way the server removes its socket, which one that was killed leaves.
+func TestSignalsStopTheProgram(t *testing.T) {
+	ws := servertest.Workspace(t)
+	socket := filepath.Join(ws, ".contexts", ".ctxfs", "ctxfs.sock")
+	for _, c := range []struct {
+		signal syscall.Signal
+		args   []string
+		want   int
+	}{
+		{syscall.SIGTERM, []string{"serve"}, 0},
+		{syscall.SIGHUP, []string{"serve"}, 0},
+		{syscall.SIGHUP, []string{"run", "--", "sh", "-c", "echo grpc; read line; exit 6"}, 128 + int(syscall.SIGHUP)},
+		{syscall.SIGHUP, []string{"run", "--", "sh", "-c", "trap 'exit 5' HUP; echo grpc; read line; exit 6"}, 5},
+	} {
+		t.Run(fmt.Sprint(c.signal, " of ", c.args), func(t *testing.T) {
+			args := append([]string{c.args[0], "--workspace", ws, "--disk-reserve", "0"}, c.args[1:]...)
+			cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+			cmd.Env, cmd.Stderr = append(os.Environ(), programEnv+"=1"), os.Stderr
+			stdin, err := cmd.StdinPipe()
+			must(t, err)
+			defer stdin.Close()
+			out, err := cmd.StdoutPipe()
+			must(t, err)
+			must(t, cmd.Start())
+			for in := bufio.NewScanner(out); in.Scan() && !strings.HasPrefix(in.Text(), "grpc"); { // it serves
+			}
+			_, err = os.Lstat(socket)
+			must(t, err)
+			must(t, cmd.Process.Signal(c.signal))
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != c.want {
+				t.Errorf("%v, want exit %d", cmd.ProcessState, c.want)
+			}
+			if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the socket is left: %v", err)
+			}
+		})
+	}
+}
+
+// TestIgnoredHangupStaysIgnored starts the server as nohup does.
+func TestIgnoredHangupStaysIgnored(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `trap "" HUP; exec "$0" "$@"`, os.Args[0], "serve", "--workspace", servertest.Workspace(t), "--disk-reserve", "0", "--exit-on-stdin-close")
+	cmd.Env, cmd.Stderr = append(os.Environ(), programEnv+"=1"), os.Stderr
+	stdin, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	for in := bufio.NewScanner(out); in.Scan() && !strings.HasPrefix(in.Text(), "grpc"); {
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+	if err != nil {
+		t.Skipf("not tested: the system does not tell which signals a process ignores: %v", err)
+	}
+	_, mask, _ := strings.Cut(string(status), "SigIgn:\t")
+	if len(mask) < 16 || !strings.ContainsAny(mask[15:16], "13579bdf") { // SIGHUP is the lowest bit
+		t.Errorf("SigIgn: %.16s, want SIGHUP ignored", mask)
+	}
+	must(t, stdin.Close())
+	_, _ = io.Copy(io.Discard, out)
+	must(t, cmd.Wait())
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -128,6 +128,10 @@ func (e Env) repair(ctx context.Context, cfg server.Config) ([]finding, error) {
 	for _, id := range r.Dropped {
 		x.say(markRepair, "repair", "dropped the record of %s, which has no folder", id)
 	}
+	for _, name := range r.Accepted {
+		x.say(markRepair, "repair", "took %s as it is: a directory that was renamed lacks what was not changed in it, "+
+			"and one that replaced another shows what that one held", name)
+	}
 	if r.Swept > 0 {
 		x.say(markRepair, "repair", "removed %s entries of unfinished seedings", seed.Count(int64(r.Swept)))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -42,6 +43,9 @@ func (x *examination) seed() {
 	}
 	if err := seed.Guard(x.scan, x.cfg.SeedOptions()); err != nil {
 		x.say(markFail, "seed", "%v", err)
+	}
+	if dirs := x.scan.Unreadable; len(dirs) > 0 {
+		x.say(markWarn, "seed", "the server may not read some folders, which are left out: %s; make them readable, or add them to .contextignore", strings.Join(dirs, ", "))
 	}
 	for i, d := range x.scan.Dirs {
 		if i < 3 && d.Bytes >= large {
@@ -79,9 +83,24 @@ func (x *examination) countContexts() int {
 }
 
 func (x *examination) disk() {
-	free, ok := freeBytes(x.layout.Workspace)
+	dir := x.tried()
+	probe, err := os.MkdirTemp(dir, rootfs.ReservedPrefix+"check-")
+	if err == nil {
+		err = os.Remove(probe)
+	}
+	switch fserr.CodeOf(err) {
+	case fserr.EROFS:
+		x.say(markFail, "disk", "%s is on a read-only file system: make it writable (mount -o remount,rw, after a repair if its disk failed)", dir)
+		return
+	case fserr.EACCES, fserr.EPERM:
+		x.say(markFail, "disk", "%s cannot be written: serve as its owner, or use --contexts-dir", dir)
+		return
+	}
+	free, ok := freeBytes(dir)
 	switch {
 	case !ok:
+	case contexts.IsFull(dir):
+		x.say(markFail, "disk", "%s free: the disk is full, or has no inodes left; a server serves what is there: free some space, or delete contexts", seed.Size(free))
 	case free < int64(x.cfg.DiskReserve):
 		x.say(markFail, "disk", "%s free, less than the reserve of %s: nothing is seeded", seed.Size(free), seed.Size(int64(x.cfg.DiskReserve)))
 	case x.scan != nil && free-int64(x.cfg.DiskReserve) < x.copies*x.scan.Bytes:
@@ -120,6 +139,9 @@ func (x *examination) state() {
 	}
 	x.say(markOK, "state", "format %d, %d contexts, %d layers; staging %s", format.Format, x.countContexts(), entries(x.layout.Layers), text)
 	x.private()
+	if !x.layout.HasReserve() {
+		x.say(markWarn, "state", "the space for deletions on a full disk is not kept: the next start keeps it, if there is room")
+	}
 }
 
 // entries counts what a directory holds, but for the mark that keeps it out of backups.
@@ -144,6 +166,11 @@ func (x *examination) private() {
 			x.say(markFail, "state", "%s is open to others (%04o): chmod go-rwx it", p, st.Mode().Perm())
 		}
 	}
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		if st, err := os.Lstat(x.layout.DB + suffix); err == nil && !st.Mode().IsRegular() {
+			x.say(markFail, "state", "%s is not a regular file (%s): remove it, or put the file itself in its place", x.layout.DB+suffix, st.Mode().Type())
+		}
+	}
 }
 
 func (x *examination) socket() {
@@ -152,16 +179,15 @@ func (x *examination) socket() {
 		x.say(markOK, "socket", "no server runs here")
 		return
 	}
-	var r struct {
-		PID    int    `json:"pid"`
-		Socket string `json:"socket"`
-	}
+	var r server.Record
 	if err := json.Unmarshal(data, &r); err != nil {
 		x.say(markFail, "socket", "%s cannot be read: %v", x.layout.ServerJSON, err)
 		return
 	}
 	st, err := os.Lstat(r.Socket)
 	switch {
+	case r.Workspace != x.layout.Workspace:
+		x.say(markWarn, "socket", "pid %d was started for %s: if that was moved here, stop it, and serve here", r.PID, r.Workspace)
 	case err != nil:
 		x.say(markWarn, "socket", "pid %d left %s behind; the next start removes it", r.PID, x.layout.ServerJSON)
 	case openToOthers(st):

@@ -2,6 +2,8 @@ package command
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/server"
@@ -21,6 +23,15 @@ func (x *examination) driver() {
 		x.otherDriver(why)
 	}
 	x.strangers(why)
+	if lost := server.LostStates(x.layout); len(lost) > 0 {
+		x.say(markFail, "driver", "restored without the extended attributes that say what was renamed and replaced: %s; "+
+			"restore .contexts with them (tar --xattrs --xattrs-include='*', rsync -aX, cp -a), or use --repair to take them as they are", strings.Join(lost, ", "))
+	}
+	left, err := server.LeftChecks(x.tried())
+	if err == nil && len(left) > 0 {
+		x.say(markWarn, "driver", "a check of the driver was killed and left %s in %s; 'ctxfs gc' or 'ctxfs doctor --repair' removes it",
+			strings.Join(left, ", "), x.tried())
+	}
 }
 
 func (x *examination) usernsDriver(why refusals) {
@@ -88,10 +99,11 @@ func (x *examination) unusable(driver string, n int, refused string) {
 
 // tried is where a driver is tried: the contexts directory, or the one it will be on the file system of.
 func (x *examination) tried() string {
-	if st, err := os.Stat(x.layout.Dir); err == nil && st.IsDir() {
-		return x.layout.Dir
+	for dir := x.layout.Dir; ; dir = filepath.Dir(dir) {
+		if st, err := os.Stat(dir); err == nil && st.IsDir() || dir == filepath.Dir(dir) {
+			return dir
+		}
 	}
-	return x.layout.Workspace
 }
 
 // contextsOf counts the contexts that a driver keeps state of.

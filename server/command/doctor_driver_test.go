@@ -61,3 +61,20 @@ func TestDoctorFindsContextsThatCannotBeUsed(t *testing.T) {
 		t.Errorf("exit %d, %q, though overlay is refused by %q", code, line, refused)
 	}
 }
+
+// TestDoctorFindsKilledChecks has what a killed check of the overlay driver leaves.
+func TestDoctorFindsKilledChecks(t *testing.T) {
+	const left = ".ctxfs-tmp-check-1"
+	ws := servertest.Workspace(t)
+	dir := filepath.Join(ws, ".contexts", left)
+	if err := os.MkdirAll(filepath.Join(dir, "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := driverLine(t, ws); !strings.Contains(line, "warn  driver") || !strings.Contains(line, left) {
+		t.Errorf("doctor says %q", line)
+	}
+	line, _ := driverLine(t, ws, "--repair")
+	if _, err := os.Lstat(dir); strings.Contains(line, left) || !os.IsNotExist(err) {
+		t.Errorf("after a repair doctor says %q, and it is there: %v", line, err)
+	}
+}

@@ -88,6 +88,7 @@ func removeAll(dir string) error {
 
 // serveWhile serves for as long as do runs.
 func (e Env) serveWhile(ctx context.Context, cfg server.Config, do func(context.Context, server.Info) error) error {
+	defer takeBrokenPipes()()
 	// Standard input is the child's.
 	cfg.ExitOnStdinClose = false
 	if cfg.LogLevel == "info" {
@@ -118,6 +119,9 @@ func (e Env) runChild(ctx context.Context, cmd *cobra.Command, args []string, in
 	opened, err := openPanel(ctx, info, panel)
 	if err != nil {
 		return err
+	}
+	if err := cmd.Context().Err(); err != nil {
+		return fmt.Errorf("run: %s was not started, since a signal asked to stop: %w", args[0], err)
 	}
 	child := exec.CommandContext(ctx, args[0], args[1:]...)
 	child.Stdin, child.Stdout, child.Stderr = e.Stdin, e.Stdout, e.Stderr

@@ -14,11 +14,26 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
+// stopSignals are the signals that ask a program to stop. A terminal sends SIGHUP when it is closed. SIGHUP stays ignored in
+// a program that was started so, as by nohup.
+func stopSignals() []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return []os.Signal{os.Interrupt, syscall.SIGTERM}
+	}
+	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+}
+
+// UntilSignal returns a context that ends with the first signal that asks the program to stop: SIGINT, SIGTERM or SIGHUP.
+// Call stop to let signals end the process again.
+func UntilSignal(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
+	return signal.NotifyContext(ctx, stopSignals()...)
+}
+
 // forwardSignals passes signals on to p until the returned function is called. On a
 // terminal an interrupt reaches the child by itself; twice would kill many a program.
 func forwardSignals(p *os.Process, terminal bool) (stop func()) {
 	ch := make(chan os.Signal, 8)
-	signal.Notify(ch, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(ch, stopSignals()...)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for sig := range ch {
@@ -32,6 +47,14 @@ func forwardSignals(p *os.Process, terminal bool) (stop func()) {
 		close(ch)
 		wg.Wait()
 	}
+}
+
+// takeBrokenPipes makes a write to a closed pipe an error until the returned function is called. Go ends a program that writes to one
+// as its standard output or standard error, which is no reason for a server to end. Children are not affected.
+func takeBrokenPipes() (stop func()) {
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, syscall.SIGPIPE)
+	return func() { signal.Stop(ch) }
 }
 
 func isTerminalReader(r io.Reader) bool {

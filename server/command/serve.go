@@ -1,9 +1,8 @@
 package command
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/server"
 )
@@ -14,9 +13,10 @@ func (e Env) serveCommand() *cobra.Command {
 		Long: `Serve a workspace until interrupted: contexts are folders in .contexts, filled with its repositories on first access.
 
 Settings come from flags, the environment (CTXFS_LISTEN for --listen, and so on) and the file of --config, in this
-order; 'ctxfs config' shows them with their origins. Exit codes: 64 a setting that cannot be, 75 the workspace is
-served already, 78 its state was written by a newer version.`,
+order; 'ctxfs config' shows them with their origins. Exit codes: 64 a setting that cannot be, 73 the contexts directory
+cannot be written, 75 the workspace is served already, 78 its state was written by a newer version.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer takeBrokenPipes()()
 			cfg, _, err := e.load(cmd)
 			if err != nil {
 				return err
@@ -33,7 +33,7 @@ served already, 78 its state was written by a newer version.`,
 				return err
 			}
 			if err := banner(e.Stdout, s.Info(), cfg); err != nil {
-				return errors.Join(err, s.Close())
+				log.Warn("the banner could not be written", zap.Error(err))
 			}
 			return s.Serve(cmd.Context())
 		},

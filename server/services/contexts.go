@@ -141,8 +141,12 @@ func (s *Contexts) ListContexts(ctx context.Context, req *ctxfsv1.ListContextsRe
 	for _, info := range infos {
 		c := infoToPB(info)
 		if req.GetSizes() {
-			if err := s.measure(ctx, c); err != nil {
-				return nil, fserrpb.ToStatus(err)
+			err := s.measure(ctx, c)
+			if ctx.Err() != nil {
+				return nil, fserrpb.ToStatus(fserrpb.FromContext(ctx))
+			}
+			if err != nil {
+				c.SizesError = err.Error()
 			}
 		}
 		resp.Contexts = append(resp.Contexts, c)

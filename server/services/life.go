@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
@@ -107,14 +108,31 @@ func (s *Contexts) CollectGarbage(ctx context.Context, req *ctxfsv1.CollectGarba
 		return nil, fserrpb.ToStatus(err)
 	}
 	found, err := s.Contexts.CollectGarbage(ctx, contexts.GarbageOptions{DryRun: req.GetDryRun(), Age: age, Idle: idle})
-	if err != nil {
+	if err != nil && len(found) == 0 {
 		return nil, fserrpb.ToStatus(err)
 	}
 	resp := &ctxfsv1.CollectGarbageResponse{}
+	if err != nil {
+		found = append(found, contexts.Garbage{Err: err})
+	}
 	for _, g := range found {
+		if g.Err != nil {
+			resp.Failures = append(resp.Failures, failureToPB(g))
+			continue
+		}
 		resp.Removed = append(resp.Removed, &ctxfsv1.Garbage{Kind: garbageKinds[g.Kind], Name: g.Name, Bytes: g.Bytes})
 	}
 	return resp, nil
+}
+
+func failureToPB(g contexts.Garbage) *ctxfsv1.GarbageFailure {
+	reason := fserr.CodeOf(g.Err).String()
+	message := reason + ": " + fserr.CodeOf(g.Err).Text() // the text of any other error may name server paths
+	var e *fserr.Error
+	if errors.As(g.Err, &e) {
+		message = e.Error()
+	}
+	return &ctxfsv1.GarbageFailure{Kind: garbageKinds[g.Kind], Name: g.Name, Reason: reason, Message: message}
 }
 
 // seconds is a time that a request may name; a negative one, or one that a Duration cannot hold, is EINVAL.

@@ -3,8 +3,10 @@ package drivertest
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -27,7 +29,7 @@ func mounterCases() []testCase {
 		{"StartsEmpty", of(startsEmpty)}, {"UsesTheMountThatIsThere", of(usesTheMountThatIsThere)},
 		{"MakesTheFolder", of(makesTheFolder)}, {"HealsWhatADeletedContextLeft", of(healsWhatADeletedContextLeft)},
 		{"InUse", of(inUse)}, {"TellsItsMounts", of(tellsItsMounts)}, {"SaysWhatIsGone", of(saysWhatIsGone)},
-		{"AnyName", of(anyName)},
+		{"AnyName", of(anyName)}, {"RestoredFromABackup", of(restoredFromABackup)}, {"RestoredWithoutItsAttributes", of(restoredWithoutItsAttributes)},
 	}
 }
 
@@ -169,5 +171,94 @@ func anyName(t *testing.T, d driver.Mounter) {
 		m.mount() // it knows its mount again
 		m.unmount()
 		must(t, os.Chmod(filepath.Join(m.Layer, "readonly"), 0o755))
+	}
+}
+
+// restore puts a copy of the layer and of each of the states elsewhere, as a backup does, and returns the first state as a context
+// that stands on the new layer. The copy ends in work/work, which only root reads.
+func (m *made) restore(how string, more ...string) (c *made, copies []string) {
+	m.t.Helper()
+	dir := m.t.TempDir()
+	for i, src := range append([]string{m.Layer, m.State}, more...) {
+		dst := filepath.Join(dir, strconv.Itoa(i))
+		out, err := exec.CommandContext(m.t.Context(), "cp", how, "--", src, dst).CombinedOutput()
+		if err != nil && !strings.Contains(string(out), "work/work'") {
+			m.t.Fatalf("cp %s: %v\n%s", how, err, out)
+		}
+		copies = append(copies, dst)
+	}
+	c = &made{t: m.t, d: m.d, Place: driver.Place{Layer: copies[0], State: copies[1], Folder: filepath.Join(dir, "folder")}}
+	m.t.Cleanup(c.close)
+	return c, copies
+}
+
+// restoredFromABackup mounts a copy whose files all have other inode numbers, which overlayfs refuses.
+func restoredFromABackup(t *testing.T, d driver.Mounter) {
+	for _, c := range []struct {
+		name   string
+		change func(m *made)
+	}{
+		{"changed", func(m *made) { change(t, m.Folder) }},
+		{"mounted", func(*made) {}},
+		{"written", func(m *made) { must(t, os.WriteFile(m.in("a/run.sh"), []byte("written"), 0o755)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := create(t, d, layer(t))
+			c.change(m)
+			before := snapshot(t, m.Folder)
+			m.unmount()
+			r, _ := m.restore("-a")
+			r.mount()
+			compare(t, snapshot(t, r.Folder), before)
+			must(t, os.WriteFile(r.in("after"), []byte("after"), 0o644))
+			before = snapshot(t, r.Folder)
+			r.again()
+			compare(t, snapshot(t, r.Folder), before)
+			m.mount() // the first one minds nothing
+			if d.Lost(r.State) || d.Lost(m.State) {
+				t.Error("it counts as without its attributes")
+			}
+		})
+	}
+}
+
+// restoredWithoutItsAttributes must not show a context that lacks what was renamed, or shows what was replaced.
+func restoredWithoutItsAttributes(t *testing.T, d driver.Mounter) {
+	ctx := context.Background()
+	m := create(t, d, layer(t))
+	change(t, m.Folder)
+	// An earlier version's state has no mark before it is mounted.
+	m.unmount()
+	must(t, os.Remove(filepath.Join(m.State, "kept")))
+	m.mount()
+	fork := m.duplicate()
+	fork.unmount()
+	never := filepath.Join(t.TempDir(), "never mounted")
+	_, err := d.Duplicate(ctx, m.State, never, nil)
+	must(t, err)
+	m.unmount()
+	c, copies := m.restore("-dR", fork.State, never)
+	for _, state := range copies[1:] {
+		c.State = state
+		if !d.Lost(state) {
+			t.Errorf("%s does not count as without its attributes", state)
+		}
+		err := d.Mount(ctx, c.Place)
+		if fserr.CodeOf(err) != fserr.EIO || !strings.Contains(err.Error(), "extended attributes") || !strings.Contains(err.Error(), "doctor --repair") {
+			t.Errorf("mount says %v", err)
+		}
+		if _, err := d.Duplicate(ctx, state, filepath.Join(t.TempDir(), "copy"), nil); fserr.CodeOf(err) != fserr.EIO {
+			t.Errorf("duplicate says %v", err)
+		}
+		must(t, d.Accept(ctx, state))
+		must(t, d.Accept(ctx, state))
+		if d.Lost(state) {
+			t.Error("it was not accepted")
+		}
+		c.mount()
+		if data, err := os.ReadFile(c.in("many/3")); err != nil || string(data) != "another 3" {
+			t.Errorf("a file that was made holds %q, %v", data, err)
+		}
+		c.unmount()
 	}
 }

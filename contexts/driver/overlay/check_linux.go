@@ -80,22 +80,93 @@ func (f facts) usernsRefusal() string {
 }
 
 // Check implements driver.Driver: it mounts a small tree under dir, changes it in the ways that
-// need the kernel's and the file system's help, and takes it away again.
+// need the kernel's and the file system's help, and removes it again. The tree is locked for as long, so
+// that LeftChecks knows it from one whose process was killed.
 func (d *Driver) Check(ctx context.Context, dir string) error {
 	f := readFacts()
 	if why := d.mode.refusal(f); why != "" {
 		return errors.New("overlay driver: " + why)
 	}
-	probe, err := os.MkdirTemp(dir, rootfs.ReservedPrefix+"check-")
+	probe, lock, err := makeProbe(dir)
 	if err != nil {
 		return fmt.Errorf("overlay driver: cannot write to the contexts directory: %w", fserr.CodeOf(err))
 	}
+	defer closeFD(lock)
 	err = d.probe(ctx, probe)
 	if e := clearProbe(probe); err == nil && e != nil {
 		err = fmt.Errorf("cannot remove from the contexts directory: %w", fserr.CodeOf(e))
 	}
 	if err != nil {
 		return fmt.Errorf("overlay driver: %w", explain(err, f, fileSystem(dir)))
+	}
+	return nil
+}
+
+// probePrefix begins the names of the trees of Check.
+const probePrefix = rootfs.ReservedPrefix + "check-"
+
+// makeProbe makes the directory of a Check and locks it.
+func makeProbe(dir string) (probe string, lock int, err error) {
+	for {
+		probe, err = os.MkdirTemp(dir, probePrefix)
+		if err != nil {
+			return "", -1, err
+		}
+		lock, err = lockProbe(probe)
+		if err == nil {
+			return probe, lock, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.ENOENT) { // else RemoveCheck was faster
+			return "", -1, errors.Join(err, os.Remove(probe))
+		}
+	}
+}
+
+// lockProbe locks the directory of a Check: EWOULDBLOCK while its process lives.
+func lockProbe(probe string) (lock int, err error) {
+	lock, err = unix.Open(probe, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err = unix.Flock(lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		closeFD(lock)
+		return -1, err
+	}
+	return lock, nil
+}
+
+// LeftChecks implements driver.Mounter.
+func (d *Driver) LeftChecks(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, stateError("scandir", err)
+	}
+	var left []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), probePrefix) {
+			continue
+		}
+		if lock, err := lockProbe(filepath.Join(dir, e.Name())); err == nil {
+			closeFD(lock)
+			left = append(left, e.Name())
+		}
+	}
+	return left, nil
+}
+
+// RemoveCheck implements driver.Mounter.
+func (d *Driver) RemoveCheck(ctx context.Context, dir, name string) error {
+	probe := filepath.Join(dir, name)
+	lock, err := lockProbe(probe)
+	if err != nil {
+		return stateError("flock", err)
+	}
+	defer closeFD(lock)
+	if err := d.Unmount(ctx, filepath.Join(probe, "folder"), true); err != nil {
+		return err
+	}
+	if err := clearProbe(probe); err != nil {
+		return stateError("rm", err)
 	}
 	return nil
 }
@@ -129,6 +200,9 @@ func (d *Driver) probe(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Unmount(context.WithoutCancel(ctx), p.Folder, true)) }()
+	if d.opts.probing != nil {
+		d.opts.probing()
+	}
 	if d.mode.userns {
 		return probeUserXattrs(p.Folder)
 	}

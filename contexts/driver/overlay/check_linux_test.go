@@ -1,7 +1,10 @@
 package overlay
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,5 +155,45 @@ func TestCheckSeesWhatTheFileSystemCannot(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(p.Folder, ".ctxfs-tmp-*")); len(left) != 0 {
 		t.Errorf("the check left %v", left)
+	}
+}
+
+// killedEnv has the test binary check a directory, and stop while the tree is mounted.
+const killedEnv = "CTXFS_TEST_KILLED_CHECK"
+
+func checkUntilKilled(dir string) int {
+	d := New(Options{probing: func() {
+		fmt.Println("mounted")
+		select {}
+	}})
+	fmt.Println(d.Check(context.Background(), dir))
+	return 1
+}
+
+// TestKilledCheckIsSwept kills a process in its check, while another one checks.
+func TestKilledCheckIsSwept(t *testing.T) {
+	d := usable(t, New(Options{}))
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), killedEnv+"="+dir)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || line != "mounted\n" {
+		t.Fatalf("the child said %q, %v", line, err)
+	}
+	if names, err := d.LeftChecks(dir); err != nil || len(names) != 0 {
+		t.Errorf("of a check that runs, %v is taken for left (%v)", names, err)
+	}
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+	names, err := d.LeftChecks(dir)
+	if err != nil || len(names) != 1 {
+		t.Fatalf("left are %v, %v", names, err)
+	}
+	must(t, d.RemoveCheck(t.Context(), dir, names[0]))
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("%v is there, %v", entries, err)
 	}
 }

@@ -3,6 +3,7 @@ package overlay
 import (
 	"context"
 	"errors"
+	"os"
 	"path"
 	"path/filepath"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // Names and xattrs of the kernel's (fs/overlayfs/overlayfs.h in Linux).
@@ -26,16 +28,22 @@ const copyWorkers = 4
 // copied up or made, by one rename or link. The index goes along, which holds the names of a file together of
 // which only some were copied up.
 func (d *Driver) Duplicate(ctx context.Context, src, dst string, progress func(driver.Progress)) (changed []string, err error) {
+	if d.Lost(src) {
+		return nil, lostError("duplicate")
+	}
 	changed, err = driver.CopyTree(ctx, src, dst, rootfs.CopyOptions{
 		Workers: copyWorkers, MoreXattrs: xattrs, Skip: func(rel string, _ rootfs.Entry) bool { return isScratch(rel) },
 		// A deletion is a device; what is no file, link or directory is deleted in the copy, so that
 		// nothing of the layer appears in its place.
-		Special: func(rel string, _ rootfs.Stat) error { return unix.Mknod(filepath.Join(dst, rel), unix.S_IFCHR, 0) },
+		Whiteouts: true,
 	}, progress)
 	if err != nil {
 		return changed, err
 	}
-	return changed, forgetPlace(dst)
+	if err := forgetPlace(dst); err != nil {
+		return changed, err
+	}
+	return changed, d.markKept(dst)
 }
 
 // isScratch tells what of a state only its own mount may use: what the kernel has under construction.
@@ -57,4 +65,68 @@ func forgetPlace(state string) error {
 		}
 	}
 	return nil
+}
+
+// markKept marks a state that has its extended attributes, so that a copy without them can be recognised. A process that may not set the attribute cannot
+// mount the state either, and leaves it unmarked.
+func (d *Driver) markKept(state string) error {
+	file := filepath.Join(state, keptName)
+	err := os.WriteFile(file, nil, 0o600)
+	if err == nil {
+		err = unix.Lsetxattr(file, d.mode.keptXattr, []byte("y"), 0)
+	}
+	if errors.Is(err, unix.EPERM) {
+		err = os.Remove(file)
+	}
+	if err != nil {
+		return stateError("setxattr", err)
+	}
+	return nil
+}
+
+// Lost implements driver.Mounter. A state of before the mark is lost when it was mounted as root, which leaves work/work, and
+// its upper directory has no origin.
+func (d *Driver) Lost(state string) bool {
+	_, err := unix.Lgetxattr(filepath.Join(state, keptName), d.mode.keptXattr, nil)
+	if !errors.Is(err, unix.ENOENT) {
+		return errors.Is(err, unix.ENODATA)
+	}
+	if _, err := os.Lstat(filepath.Join(state, workName, workName)); err != nil || d.mode.userns {
+		return false
+	}
+	_, err = unix.Lgetxattr(filepath.Join(state, upperName), xattrs+"origin", nil)
+	return errors.Is(err, unix.ENODATA)
+}
+
+func lostError(op string) error {
+	return &fserr.Error{
+		Op: op, Code: fserr.EIO, Detail: "it was restored without the extended attributes that say what was renamed and replaced",
+		Hint: "restore it with them (tar --xattrs --xattrs-include='*', rsync -aX, cp -a), or have 'ctxfs doctor --repair' take it as it is",
+	}
+}
+
+// Accept implements driver.Mounter.
+func (d *Driver) Accept(ctx context.Context, state string) error {
+	if err := settle(ctx, state); err != nil {
+		return err
+	}
+	return d.markKept(state)
+}
+
+// settle makes a copied state forget the inodes that it had. The index goes too: if a file has several names in the layer and only
+// some were written, the others show the layer's content again.
+func settle(ctx context.Context, state string) error {
+	work, err := rootfs.Open(filepath.Join(state, workName), rootfs.Options{})
+	if err != nil {
+		return stateError("settle", err)
+	}
+	for _, name := range []string{path.Base(indexName), workName} {
+		if _, e := work.RemoveAll(ctx, name); e != nil && fserr.CodeOf(e) != fserr.ENOENT {
+			err = errors.Join(err, e)
+		}
+	}
+	if err = errors.Join(err, work.Close()); err != nil {
+		return stateError("settle", err)
+	}
+	return forgetPlace(state)
 }

@@ -31,6 +31,9 @@ func (d *Driver) Mount(ctx context.Context, p driver.Place) error {
 		return err
 	}
 	defer dirs.close()
+	if d.Lost(p.State) {
+		return lostError("mount")
+	}
 	source, err := dirs.source(d.mode.source)
 	if err != nil {
 		return stateError("mount", err)
@@ -45,7 +48,21 @@ func (d *Driver) Mount(ctx context.Context, p driver.Place) error {
 	if err := d.sweep(ctx, p); err != nil {
 		return err
 	}
-	return namespaces.WithCapabilities(func() error { return d.attach(p, dirs, source) })
+	if _, err := os.Lstat(filepath.Join(p.State, keptName)); errors.Is(err, os.ErrNotExist) {
+		_ = d.markKept(p.State) // of an earlier version's state; a full disk is no reason not to mount it
+	}
+	attach := func() error { return d.attach(p, dirs, source) }
+	err = namespaces.WithCapabilities(attach)
+	if !errors.Is(err, unix.ESTALE) {
+		return err
+	}
+	// Overlayfs knows directories by their inodes. The layer is the right one, whatever its inodes: its name says what it holds.
+	d.opts.Log.Sugar().Warnw("a context that was copied from elsewhere is taken over; hard links that the layer has and the context wrote to may have come apart",
+		"state", p.State)
+	if err := settle(ctx, p.State); err != nil {
+		return err
+	}
+	return namespaces.WithCapabilities(attach)
 }
 
 // fits refuses what the kernel would do, and do otherwise than when the context was made: an upper

@@ -8,6 +8,7 @@
 //	upper/   what it changed; its root has the attributes of the context's root
 //	work/    the kernel's
 //	lower/   empty, and only when the context started empty
+//	kept     a file with an extended attribute, which says that a copy of the state has kept the others too
 //
 // It has two modes, whose contexts are never mixed. The one of New needs root: redirect_dir and index, without
 // which directories of the layer could not be renamed and inode numbers would change at
@@ -39,6 +40,7 @@ const (
 	upperName = "upper"
 	workName  = "work"
 	lowerName = "lower"
+	keptName  = "kept"
 )
 
 // Options of New.
@@ -50,6 +52,8 @@ type Options struct {
 
 	// byName hands the directories to the kernel as names rather than descriptors, as before Linux 6.13.
 	byName bool
+	// probing is called while Check has its tree mounted; may be nil.
+	probing func()
 }
 
 // Driver mounts. It keeps no state but what it knows of layers, which never change: the kernel's table of mounts is the truth.

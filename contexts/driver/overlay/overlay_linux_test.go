@@ -15,6 +15,9 @@ import (
 
 func TestMain(m *testing.M) {
 	namespacestest.Main()
+	if dir := os.Getenv(killedEnv); dir != "" {
+		os.Exit(checkUntilKilled(dir))
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -39,8 +39,20 @@ func (d *Driver) Mount(context.Context, driver.Place) error { return onlyLinux("
 // Unmount implements driver.Mounter: nothing is ever mounted.
 func (d *Driver) Unmount(context.Context, string, bool) error { return nil }
 
+// Lost implements driver.Mounter: nothing can be told here.
+func (d *Driver) Lost(string) bool { return false }
+
+// Accept implements driver.Mounter; it refuses.
+func (d *Driver) Accept(context.Context, string) error { return onlyLinux("accept") }
+
 // Mounts implements driver.Mounter: there are none.
 func (d *Driver) Mounts(string) ([]string, error) { return nil, nil }
+
+// LeftChecks implements driver.Mounter: nothing is ever left.
+func (d *Driver) LeftChecks(string) ([]string, error) { return nil, nil }
+
+// RemoveCheck implements driver.Mounter; it refuses.
+func (d *Driver) RemoveCheck(context.Context, string, string) error { return onlyLinux("rm") }
 
 // Hidden says why mounts would not be seen by everyone.
 func Hidden() string { return "it needs Linux" }

@@ -30,6 +30,9 @@ func (d *Driver) Prepare(ctx context.Context, src, dst string, progress func(dri
 	} else {
 		err = d.likeLayer(ctx, src, dst)
 	}
+	if err == nil {
+		err = d.markKept(dst)
+	}
 	if err != nil {
 		return stateError("prepare", err)
 	}

@@ -144,6 +144,61 @@ func TestUserNSRenameWhileWriting(t *testing.T) {
 	}
 }
 
+// TestUserNSRenameAgainstManyWriters has several clients create files without a pause in a directory that is renamed. Every
+// rename succeeds, no create fails but for a name that is gone, and every file that was created is in the directory.
+func TestUserNSRenameAgainstManyWriters(t *testing.T) {
+	p, root := rooted(t, inside(t, Options{}))
+	stop := make(chan struct{})
+	created := make([]int, 8)
+	var writers, begun sync.WaitGroup
+	begun.Add(len(created))
+	for w := range created {
+		writers.Go(func() {
+			once := sync.OnceFunc(begun.Done)
+			defer once()
+			for n := 0; ; {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				for _, dir := range []string{"dir/sub", "moved/sub"} {
+					f, err := root.OpenFile(fmt.Sprintf("%s/%d-%d", dir, w, n), rootfs.O_WRONLY|rootfs.O_CREAT|rootfs.O_EXCL, 0o644)
+					if err == nil {
+						n++
+						created[w] = n
+						must(t, f.Close())
+						once()
+					} else if fserr.CodeOf(err) != fserr.ENOENT {
+						t.Errorf("create in %s: %v", dir, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	begun.Wait()
+	for i := range 4 {
+		from, to := "dir", "moved"
+		if i%2 == 1 {
+			from, to = to, from
+		}
+		if err := root.Rename(from, to); err != nil {
+			t.Errorf("rename %d: %v", i, err)
+			break
+		}
+	}
+	close(stop)
+	writers.Wait()
+	for w, n := range created {
+		for i := range n {
+			if _, err := os.Lstat(filepath.Join(p.Folder, fmt.Sprintf("dir/sub/%d-%d", w, i))); err != nil {
+				t.Errorf("a file is lost: %v", err)
+			}
+		}
+	}
+}
+
 // TestUserNSCrashInARename has what a killed server leaves: a directory half made anew, beside the one that it was to replace.
 func TestUserNSCrashInARename(t *testing.T) {
 	d := inside(t, Options{})

@@ -80,8 +80,8 @@ func Bound() bool {
 }
 
 // Run runs the package's tests that match run in namespaces, as an ordinary user: the one who runs them now, or when
-// that is root, User. It skips, and says why, where namespaces cannot be had. env is added to the environment.
-func Run(t *testing.T, run string, env ...string) {
+// that is root, User. It skips, and says why, where namespaces cannot be had. env is added to the environment. It returns the output.
+func Run(t *testing.T, run string, env ...string) string {
 	t.Helper()
 	alone(t)
 	dir := Dir(t)
@@ -102,6 +102,7 @@ func Run(t *testing.T, run string, env ...string) {
 			t.Log(strings.TrimSpace(line))
 		}
 	}
+	return string(out)
 }
 
 // Alone is for tests that have other programs make mount namespaces.

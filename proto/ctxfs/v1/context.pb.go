@@ -1342,10 +1342,10 @@ type CollectGarbageRequest struct {
 	// Only says what would be removed.
 	DryRun bool `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Removes contexts that were made longer ago than this, in seconds, and are not used; 0 leaves contexts alone
-	// unless context_idle_seconds is set.
+	// unless context_idle_seconds is set. By itself it spares contexts of panels with a token that has not expired.
 	ContextAgeSeconds int64 `protobuf:"varint,2,opt,name=context_age_seconds,json=contextAgeSeconds,proto3" json:"context_age_seconds,omitempty"`
-	// Removes contexts that have not been used for longer than this, in seconds; 0 means 600, which is also the least.
-	// With context_age_seconds both must hold.
+	// Removes contexts that have not been used for longer than this, in seconds, also those of panels with a token; the least
+	// is 600. With context_age_seconds a context must meet both.
 	ContextIdleSeconds int64 `protobuf:"varint,3,opt,name=context_idle_seconds,json=contextIdleSeconds,proto3" json:"context_idle_seconds,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -1406,7 +1406,9 @@ func (x *CollectGarbageRequest) GetContextIdleSeconds() int64 {
 type CollectGarbageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What was removed, or would be.
-	Removed       []*Garbage `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
+	Removed []*Garbage `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
+	// What could not be removed.
+	Failures      []*GarbageFailure `protobuf:"bytes,2,rep,name=failures,proto3" json:"failures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1448,6 +1450,86 @@ func (x *CollectGarbageResponse) GetRemoved() []*Garbage {
 	return nil
 }
 
+func (x *CollectGarbageResponse) GetFailures() []*GarbageFailure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+// Something that could not be removed.
+type GarbageFailure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is; GARBAGE_KIND_UNSPECIFIED when the collection ended before it could look for everything.
+	Kind GarbageKind `protobuf:"varint,1,opt,name=kind,proto3,enum=ctxfs.v1.GarbageKind" json:"kind,omitempty"`
+	// Its name, as of Garbage.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The errno's name: "EBUSY".
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What happened, and the remedy.
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GarbageFailure) Reset() {
+	*x = GarbageFailure{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GarbageFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GarbageFailure) ProtoMessage() {}
+
+func (x *GarbageFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GarbageFailure.ProtoReflect.Descriptor instead.
+func (*GarbageFailure) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *GarbageFailure) GetKind() GarbageKind {
+	if x != nil {
+		return x.Kind
+	}
+	return GarbageKind_GARBAGE_KIND_UNSPECIFIED
+}
+
+func (x *GarbageFailure) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GarbageFailure) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *GarbageFailure) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // Something that was removed, or would be.
 type Garbage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1463,7 +1545,7 @@ type Garbage struct {
 
 func (x *Garbage) Reset() {
 	*x = Garbage{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1557,7 @@ func (x *Garbage) String() string {
 func (*Garbage) ProtoMessage() {}
 
 func (x *Garbage) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1570,7 @@ func (x *Garbage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Garbage.ProtoReflect.Descriptor instead.
 func (*Garbage) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{22}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Garbage) GetKind() GarbageKind {
@@ -1527,7 +1609,7 @@ type SnapshotInfo struct {
 
 func (x *SnapshotInfo) Reset() {
 	*x = SnapshotInfo{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1539,7 +1621,7 @@ func (x *SnapshotInfo) String() string {
 func (*SnapshotInfo) ProtoMessage() {}
 
 func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1552,7 +1634,7 @@ func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotInfo.ProtoReflect.Descriptor instead.
 func (*SnapshotInfo) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{23}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SnapshotInfo) GetName() string {
@@ -1587,7 +1669,7 @@ type DeleteContextRequest struct {
 
 func (x *DeleteContextRequest) Reset() {
 	*x = DeleteContextRequest{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +1681,7 @@ func (x *DeleteContextRequest) String() string {
 func (*DeleteContextRequest) ProtoMessage() {}
 
 func (x *DeleteContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +1694,7 @@ func (x *DeleteContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteContextRequest.ProtoReflect.Descriptor instead.
 func (*DeleteContextRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{24}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteContextRequest) GetContextId() string {
@@ -1633,7 +1715,7 @@ type DeleteContextResponse struct {
 
 func (x *DeleteContextResponse) Reset() {
 	*x = DeleteContextResponse{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1727,7 @@ func (x *DeleteContextResponse) String() string {
 func (*DeleteContextResponse) ProtoMessage() {}
 
 func (x *DeleteContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1740,7 @@ func (x *DeleteContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteContextResponse.ProtoReflect.Descriptor instead.
 func (*DeleteContextResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeleteContextResponse) GetRemoved() int64 {
@@ -1687,7 +1769,7 @@ type SeedProgress struct {
 
 func (x *SeedProgress) Reset() {
 	*x = SeedProgress{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1781,7 @@ func (x *SeedProgress) String() string {
 func (*SeedProgress) ProtoMessage() {}
 
 func (x *SeedProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1794,7 @@ func (x *SeedProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeedProgress.ProtoReflect.Descriptor instead.
 func (*SeedProgress) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SeedProgress) GetPhase() SeedPhase {
@@ -1765,7 +1847,7 @@ type EnsureReady struct {
 
 func (x *EnsureReady) Reset() {
 	*x = EnsureReady{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1859,7 @@ func (x *EnsureReady) String() string {
 func (*EnsureReady) ProtoMessage() {}
 
 func (x *EnsureReady) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1872,7 @@ func (x *EnsureReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureReady.ProtoReflect.Descriptor instead.
 func (*EnsureReady) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EnsureReady) GetContext() *Context {
@@ -1855,13 +1937,15 @@ type Context struct {
 	SharedBytes int64 `protobuf:"varint,18,opt,name=shared_bytes,json=sharedBytes,proto3" json:"shared_bytes,omitempty"`
 	// What its snapshots take on disk.
 	SnapshotBytes int64 `protobuf:"varint,19,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"`
+	// Why it could not be measured; empty if it was, or if nobody asked. The other contexts of a list are measured.
+	SizesError    string `protobuf:"bytes,20,opt,name=sizes_error,json=sizesError,proto3" json:"sizes_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Context) Reset() {
 	*x = Context{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1957,7 @@ func (x *Context) String() string {
 func (*Context) ProtoMessage() {}
 
 func (x *Context) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1970,7 @@ func (x *Context) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Context.ProtoReflect.Descriptor instead.
 func (*Context) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{28}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Context) GetContextId() string {
@@ -2022,6 +2106,13 @@ func (x *Context) GetSnapshotBytes() int64 {
 	return 0
 }
 
+func (x *Context) GetSizesError() string {
+	if x != nil {
+		return x.SizesError
+	}
+	return ""
+}
+
 // A git repository of the workspace.
 type Repository struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2039,7 +2130,7 @@ type Repository struct {
 
 func (x *Repository) Reset() {
 	*x = Repository{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2142,7 @@ func (x *Repository) String() string {
 func (*Repository) ProtoMessage() {}
 
 func (x *Repository) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2155,7 @@ func (x *Repository) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Repository.ProtoReflect.Descriptor instead.
 func (*Repository) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{29}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Repository) GetPath() string {
@@ -2110,7 +2201,7 @@ type DirectorySize struct {
 
 func (x *DirectorySize) Reset() {
 	*x = DirectorySize{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2213,7 @@ func (x *DirectorySize) String() string {
 func (*DirectorySize) ProtoMessage() {}
 
 func (x *DirectorySize) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2226,7 @@ func (x *DirectorySize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorySize.ProtoReflect.Descriptor instead.
 func (*DirectorySize) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{30}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DirectorySize) GetPath() string {
@@ -2174,7 +2265,7 @@ type SkippedEntries struct {
 
 func (x *SkippedEntries) Reset() {
 	*x = SkippedEntries{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2277,7 @@ func (x *SkippedEntries) String() string {
 func (*SkippedEntries) ProtoMessage() {}
 
 func (x *SkippedEntries) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2290,7 @@ func (x *SkippedEntries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkippedEntries.ProtoReflect.Descriptor instead.
 func (*SkippedEntries) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{31}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SkippedEntries) GetReason() string {
@@ -2300,9 +2391,15 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x15CollectGarbageRequest\x12\x17\n" +
 	"\adry_run\x18\x01 \x01(\bR\x06dryRun\x12.\n" +
 	"\x13context_age_seconds\x18\x02 \x01(\x03R\x11contextAgeSeconds\x120\n" +
-	"\x14context_idle_seconds\x18\x03 \x01(\x03R\x12contextIdleSeconds\"E\n" +
+	"\x14context_idle_seconds\x18\x03 \x01(\x03R\x12contextIdleSeconds\"{\n" +
 	"\x16CollectGarbageResponse\x12+\n" +
-	"\aremoved\x18\x01 \x03(\v2\x11.ctxfs.v1.GarbageR\aremoved\"^\n" +
+	"\aremoved\x18\x01 \x03(\v2\x11.ctxfs.v1.GarbageR\aremoved\x124\n" +
+	"\bfailures\x18\x02 \x03(\v2\x18.ctxfs.v1.GarbageFailureR\bfailures\"\x81\x01\n" +
+	"\x0eGarbageFailure\x12)\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x15.ctxfs.v1.GarbageKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"^\n" +
 	"\aGarbage\x12)\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x15.ctxfs.v1.GarbageKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2331,7 +2428,7 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\x12\x16\n" +
 	"\x06seeded\x18\x02 \x01(\bR\x06seeded\x12\x1f\n" +
 	"\vduration_ms\x18\x03 \x01(\x03R\n" +
-	"durationMs\"\xca\x04\n" +
+	"durationMs\"\xeb\x04\n" +
 	"\aContext\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12,\n" +
@@ -2358,7 +2455,9 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\aused_ns\x18\x10 \x01(\x03R\x06usedNs\x12\x1b\n" +
 	"\town_bytes\x18\x11 \x01(\x03R\bownBytes\x12!\n" +
 	"\fshared_bytes\x18\x12 \x01(\x03R\vsharedBytes\x12%\n" +
-	"\x0esnapshot_bytes\x18\x13 \x01(\x03R\rsnapshotBytes\"b\n" +
+	"\x0esnapshot_bytes\x18\x13 \x01(\x03R\rsnapshotBytes\x12\x1f\n" +
+	"\vsizes_error\x18\x14 \x01(\tR\n" +
+	"sizesError\"b\n" +
 	"\n" +
 	"Repository\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
@@ -2423,7 +2522,7 @@ func file_ctxfs_v1_context_proto_rawDescGZIP() []byte {
 }
 
 var file_ctxfs_v1_context_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_ctxfs_v1_context_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_ctxfs_v1_context_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_ctxfs_v1_context_proto_goTypes = []any{
 	(GarbageKind)(0),               // 0: ctxfs.v1.GarbageKind
 	(SeedPhase)(0),                 // 1: ctxfs.v1.SeedPhase
@@ -2450,64 +2549,67 @@ var file_ctxfs_v1_context_proto_goTypes = []any{
 	(*DeleteSnapshotResponse)(nil), // 22: ctxfs.v1.DeleteSnapshotResponse
 	(*CollectGarbageRequest)(nil),  // 23: ctxfs.v1.CollectGarbageRequest
 	(*CollectGarbageResponse)(nil), // 24: ctxfs.v1.CollectGarbageResponse
-	(*Garbage)(nil),                // 25: ctxfs.v1.Garbage
-	(*SnapshotInfo)(nil),           // 26: ctxfs.v1.SnapshotInfo
-	(*DeleteContextRequest)(nil),   // 27: ctxfs.v1.DeleteContextRequest
-	(*DeleteContextResponse)(nil),  // 28: ctxfs.v1.DeleteContextResponse
-	(*SeedProgress)(nil),           // 29: ctxfs.v1.SeedProgress
-	(*EnsureReady)(nil),            // 30: ctxfs.v1.EnsureReady
-	(*Context)(nil),                // 31: ctxfs.v1.Context
-	(*Repository)(nil),             // 32: ctxfs.v1.Repository
-	(*DirectorySize)(nil),          // 33: ctxfs.v1.DirectorySize
-	(*SkippedEntries)(nil),         // 34: ctxfs.v1.SkippedEntries
+	(*GarbageFailure)(nil),         // 25: ctxfs.v1.GarbageFailure
+	(*Garbage)(nil),                // 26: ctxfs.v1.Garbage
+	(*SnapshotInfo)(nil),           // 27: ctxfs.v1.SnapshotInfo
+	(*DeleteContextRequest)(nil),   // 28: ctxfs.v1.DeleteContextRequest
+	(*DeleteContextResponse)(nil),  // 29: ctxfs.v1.DeleteContextResponse
+	(*SeedProgress)(nil),           // 30: ctxfs.v1.SeedProgress
+	(*EnsureReady)(nil),            // 31: ctxfs.v1.EnsureReady
+	(*Context)(nil),                // 32: ctxfs.v1.Context
+	(*Repository)(nil),             // 33: ctxfs.v1.Repository
+	(*DirectorySize)(nil),          // 34: ctxfs.v1.DirectorySize
+	(*SkippedEntries)(nil),         // 35: ctxfs.v1.SkippedEntries
 }
 var file_ctxfs_v1_context_proto_depIdxs = []int32{
-	29, // 0: ctxfs.v1.EnsureContextResponse.progress:type_name -> ctxfs.v1.SeedProgress
-	30, // 1: ctxfs.v1.EnsureContextResponse.ready:type_name -> ctxfs.v1.EnsureReady
-	31, // 2: ctxfs.v1.GetContextResponse.context:type_name -> ctxfs.v1.Context
-	31, // 3: ctxfs.v1.ListContextsResponse.contexts:type_name -> ctxfs.v1.Context
-	32, // 4: ctxfs.v1.PlanSeedResponse.repositories:type_name -> ctxfs.v1.Repository
-	33, // 5: ctxfs.v1.PlanSeedResponse.largest:type_name -> ctxfs.v1.DirectorySize
-	34, // 6: ctxfs.v1.PlanSeedResponse.skipped:type_name -> ctxfs.v1.SkippedEntries
-	31, // 7: ctxfs.v1.ForkResponse.context:type_name -> ctxfs.v1.Context
-	26, // 8: ctxfs.v1.SnapshotResponse.snapshot:type_name -> ctxfs.v1.SnapshotInfo
-	26, // 9: ctxfs.v1.ListSnapshotsResponse.snapshots:type_name -> ctxfs.v1.SnapshotInfo
-	31, // 10: ctxfs.v1.RestoreResponse.context:type_name -> ctxfs.v1.Context
-	25, // 11: ctxfs.v1.CollectGarbageResponse.removed:type_name -> ctxfs.v1.Garbage
-	0,  // 12: ctxfs.v1.Garbage.kind:type_name -> ctxfs.v1.GarbageKind
-	1,  // 13: ctxfs.v1.SeedProgress.phase:type_name -> ctxfs.v1.SeedPhase
-	31, // 14: ctxfs.v1.EnsureReady.context:type_name -> ctxfs.v1.Context
-	2,  // 15: ctxfs.v1.Context.state:type_name -> ctxfs.v1.ContextState
-	29, // 16: ctxfs.v1.Context.progress:type_name -> ctxfs.v1.SeedProgress
-	3,  // 17: ctxfs.v1.ContextService.EnsureContext:input_type -> ctxfs.v1.EnsureContextRequest
-	5,  // 18: ctxfs.v1.ContextService.GetContext:input_type -> ctxfs.v1.GetContextRequest
-	7,  // 19: ctxfs.v1.ContextService.ListContexts:input_type -> ctxfs.v1.ListContextsRequest
-	9,  // 20: ctxfs.v1.ContextService.GetInfo:input_type -> ctxfs.v1.GetInfoRequest
-	11, // 21: ctxfs.v1.ContextService.PlanSeed:input_type -> ctxfs.v1.PlanSeedRequest
-	13, // 22: ctxfs.v1.ContextService.Fork:input_type -> ctxfs.v1.ForkRequest
-	15, // 23: ctxfs.v1.ContextService.Snapshot:input_type -> ctxfs.v1.SnapshotRequest
-	17, // 24: ctxfs.v1.ContextService.ListSnapshots:input_type -> ctxfs.v1.ListSnapshotsRequest
-	19, // 25: ctxfs.v1.ContextService.Restore:input_type -> ctxfs.v1.RestoreRequest
-	21, // 26: ctxfs.v1.ContextService.DeleteSnapshot:input_type -> ctxfs.v1.DeleteSnapshotRequest
-	23, // 27: ctxfs.v1.ContextService.CollectGarbage:input_type -> ctxfs.v1.CollectGarbageRequest
-	27, // 28: ctxfs.v1.ContextService.DeleteContext:input_type -> ctxfs.v1.DeleteContextRequest
-	4,  // 29: ctxfs.v1.ContextService.EnsureContext:output_type -> ctxfs.v1.EnsureContextResponse
-	6,  // 30: ctxfs.v1.ContextService.GetContext:output_type -> ctxfs.v1.GetContextResponse
-	8,  // 31: ctxfs.v1.ContextService.ListContexts:output_type -> ctxfs.v1.ListContextsResponse
-	10, // 32: ctxfs.v1.ContextService.GetInfo:output_type -> ctxfs.v1.GetInfoResponse
-	12, // 33: ctxfs.v1.ContextService.PlanSeed:output_type -> ctxfs.v1.PlanSeedResponse
-	14, // 34: ctxfs.v1.ContextService.Fork:output_type -> ctxfs.v1.ForkResponse
-	16, // 35: ctxfs.v1.ContextService.Snapshot:output_type -> ctxfs.v1.SnapshotResponse
-	18, // 36: ctxfs.v1.ContextService.ListSnapshots:output_type -> ctxfs.v1.ListSnapshotsResponse
-	20, // 37: ctxfs.v1.ContextService.Restore:output_type -> ctxfs.v1.RestoreResponse
-	22, // 38: ctxfs.v1.ContextService.DeleteSnapshot:output_type -> ctxfs.v1.DeleteSnapshotResponse
-	24, // 39: ctxfs.v1.ContextService.CollectGarbage:output_type -> ctxfs.v1.CollectGarbageResponse
-	28, // 40: ctxfs.v1.ContextService.DeleteContext:output_type -> ctxfs.v1.DeleteContextResponse
-	29, // [29:41] is the sub-list for method output_type
-	17, // [17:29] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	30, // 0: ctxfs.v1.EnsureContextResponse.progress:type_name -> ctxfs.v1.SeedProgress
+	31, // 1: ctxfs.v1.EnsureContextResponse.ready:type_name -> ctxfs.v1.EnsureReady
+	32, // 2: ctxfs.v1.GetContextResponse.context:type_name -> ctxfs.v1.Context
+	32, // 3: ctxfs.v1.ListContextsResponse.contexts:type_name -> ctxfs.v1.Context
+	33, // 4: ctxfs.v1.PlanSeedResponse.repositories:type_name -> ctxfs.v1.Repository
+	34, // 5: ctxfs.v1.PlanSeedResponse.largest:type_name -> ctxfs.v1.DirectorySize
+	35, // 6: ctxfs.v1.PlanSeedResponse.skipped:type_name -> ctxfs.v1.SkippedEntries
+	32, // 7: ctxfs.v1.ForkResponse.context:type_name -> ctxfs.v1.Context
+	27, // 8: ctxfs.v1.SnapshotResponse.snapshot:type_name -> ctxfs.v1.SnapshotInfo
+	27, // 9: ctxfs.v1.ListSnapshotsResponse.snapshots:type_name -> ctxfs.v1.SnapshotInfo
+	32, // 10: ctxfs.v1.RestoreResponse.context:type_name -> ctxfs.v1.Context
+	26, // 11: ctxfs.v1.CollectGarbageResponse.removed:type_name -> ctxfs.v1.Garbage
+	25, // 12: ctxfs.v1.CollectGarbageResponse.failures:type_name -> ctxfs.v1.GarbageFailure
+	0,  // 13: ctxfs.v1.GarbageFailure.kind:type_name -> ctxfs.v1.GarbageKind
+	0,  // 14: ctxfs.v1.Garbage.kind:type_name -> ctxfs.v1.GarbageKind
+	1,  // 15: ctxfs.v1.SeedProgress.phase:type_name -> ctxfs.v1.SeedPhase
+	32, // 16: ctxfs.v1.EnsureReady.context:type_name -> ctxfs.v1.Context
+	2,  // 17: ctxfs.v1.Context.state:type_name -> ctxfs.v1.ContextState
+	30, // 18: ctxfs.v1.Context.progress:type_name -> ctxfs.v1.SeedProgress
+	3,  // 19: ctxfs.v1.ContextService.EnsureContext:input_type -> ctxfs.v1.EnsureContextRequest
+	5,  // 20: ctxfs.v1.ContextService.GetContext:input_type -> ctxfs.v1.GetContextRequest
+	7,  // 21: ctxfs.v1.ContextService.ListContexts:input_type -> ctxfs.v1.ListContextsRequest
+	9,  // 22: ctxfs.v1.ContextService.GetInfo:input_type -> ctxfs.v1.GetInfoRequest
+	11, // 23: ctxfs.v1.ContextService.PlanSeed:input_type -> ctxfs.v1.PlanSeedRequest
+	13, // 24: ctxfs.v1.ContextService.Fork:input_type -> ctxfs.v1.ForkRequest
+	15, // 25: ctxfs.v1.ContextService.Snapshot:input_type -> ctxfs.v1.SnapshotRequest
+	17, // 26: ctxfs.v1.ContextService.ListSnapshots:input_type -> ctxfs.v1.ListSnapshotsRequest
+	19, // 27: ctxfs.v1.ContextService.Restore:input_type -> ctxfs.v1.RestoreRequest
+	21, // 28: ctxfs.v1.ContextService.DeleteSnapshot:input_type -> ctxfs.v1.DeleteSnapshotRequest
+	23, // 29: ctxfs.v1.ContextService.CollectGarbage:input_type -> ctxfs.v1.CollectGarbageRequest
+	28, // 30: ctxfs.v1.ContextService.DeleteContext:input_type -> ctxfs.v1.DeleteContextRequest
+	4,  // 31: ctxfs.v1.ContextService.EnsureContext:output_type -> ctxfs.v1.EnsureContextResponse
+	6,  // 32: ctxfs.v1.ContextService.GetContext:output_type -> ctxfs.v1.GetContextResponse
+	8,  // 33: ctxfs.v1.ContextService.ListContexts:output_type -> ctxfs.v1.ListContextsResponse
+	10, // 34: ctxfs.v1.ContextService.GetInfo:output_type -> ctxfs.v1.GetInfoResponse
+	12, // 35: ctxfs.v1.ContextService.PlanSeed:output_type -> ctxfs.v1.PlanSeedResponse
+	14, // 36: ctxfs.v1.ContextService.Fork:output_type -> ctxfs.v1.ForkResponse
+	16, // 37: ctxfs.v1.ContextService.Snapshot:output_type -> ctxfs.v1.SnapshotResponse
+	18, // 38: ctxfs.v1.ContextService.ListSnapshots:output_type -> ctxfs.v1.ListSnapshotsResponse
+	20, // 39: ctxfs.v1.ContextService.Restore:output_type -> ctxfs.v1.RestoreResponse
+	22, // 40: ctxfs.v1.ContextService.DeleteSnapshot:output_type -> ctxfs.v1.DeleteSnapshotResponse
+	24, // 41: ctxfs.v1.ContextService.CollectGarbage:output_type -> ctxfs.v1.CollectGarbageResponse
+	29, // 42: ctxfs.v1.ContextService.DeleteContext:output_type -> ctxfs.v1.DeleteContextResponse
+	31, // [31:43] is the sub-list for method output_type
+	19, // [19:31] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_context_proto_init() }
@@ -2525,7 +2627,7 @@ func file_ctxfs_v1_context_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_context_proto_rawDesc), len(file_ctxfs_v1_context_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

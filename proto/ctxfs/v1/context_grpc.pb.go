@@ -59,27 +59,31 @@ type ContextServiceClient interface {
 	// change the first one wait until it is made, those that only read do not, and all handles stay open.
 	// Programs that write into the folder by themselves are not kept from it. Cancelling leaves nothing.
 	// Errors: ESTALE (no such context), EEXIST (the new one exists, belongs to a panel, or differs from another only by case),
-	// EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
+	// EBUSY (calls that change something did not end within 10 s), EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
 	Fork(ctx context.Context, in *ForkRequest, opts ...grpc.CallOption) (*ForkResponse, error)
 	// Keeps what a context holds now under a name, as Fork does.
-	// Errors: ESTALE (no such context), EEXIST (there is a snapshot of that name), EINVAL (a bad name), ENOSPC.
+	// Errors: ESTALE (no such context), EEXIST (there is a snapshot of that name), EINVAL (a bad name), ENOSPC,
+	// EBUSY (calls that change something did not end within 10 s).
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotResponse, error)
 	// Lists the snapshots of a context, oldest first.
 	// Errors: ESTALE (no such context).
 	ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error)
 	// Puts what a snapshot holds in place of what the context holds, at once and as a whole. What the context held is
 	// lost: take a snapshot of it first. Handles and streams that were opened before are ESTALE, watches end. The snapshot stays.
-	// Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders).
+	// Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders),
+	// EBUSY (calls in the context did not end within 10 s; it is as before).
 	Restore(ctx context.Context, in *RestoreRequest, opts ...grpc.CallOption) (*RestoreResponse, error)
 	// Removes a snapshot. Cannot be undone.
 	// Errors: ESTALE (no such context), ENOENT (no such snapshot).
 	DeleteSnapshot(ctx context.Context, in *DeleteSnapshotRequest, opts ...grpc.CallOption) (*DeleteSnapshotResponse, error)
 	// Removes what nothing refers to any more: layers, ready copies, what a crash left in staging, mounts and snapshots of contexts
-	// that are gone; and, only when asked for, contexts that have not been used for long.
-	// Errors: EAGAIN (contexts are being made or deleted all the time; what was removed until then stays removed).
+	// that are gone; and, only when asked for, contexts that have not been used for long. What cannot be removed is in failures,
+	// beside what was removed. Making a context does not wait for it.
+	// Errors: EAGAIN (contexts are being made or deleted all the time, and nothing was removed).
 	CollectGarbage(ctx context.Context, in *CollectGarbageRequest, opts ...grpc.CallOption) (*CollectGarbageResponse, error)
-	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Waits for running operations. Cannot be undone.
-	// Errors: ESTALE (no such context).
+	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Streams and watches end; the call waits for
+	// the others in the context. Cannot be undone.
+	// Errors: ESTALE (no such context), EBUSY (calls in the context did not end within 10 s; it is as before).
 	DeleteContext(ctx context.Context, in *DeleteContextRequest, opts ...grpc.CallOption) (*DeleteContextResponse, error)
 }
 
@@ -244,27 +248,31 @@ type ContextServiceServer interface {
 	// change the first one wait until it is made, those that only read do not, and all handles stay open.
 	// Programs that write into the folder by themselves are not kept from it. Cancelling leaves nothing.
 	// Errors: ESTALE (no such context), EEXIST (the new one exists, belongs to a panel, or differs from another only by case),
-	// EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
+	// EBUSY (calls that change something did not end within 10 s), EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
 	Fork(context.Context, *ForkRequest) (*ForkResponse, error)
 	// Keeps what a context holds now under a name, as Fork does.
-	// Errors: ESTALE (no such context), EEXIST (there is a snapshot of that name), EINVAL (a bad name), ENOSPC.
+	// Errors: ESTALE (no such context), EEXIST (there is a snapshot of that name), EINVAL (a bad name), ENOSPC,
+	// EBUSY (calls that change something did not end within 10 s).
 	Snapshot(context.Context, *SnapshotRequest) (*SnapshotResponse, error)
 	// Lists the snapshots of a context, oldest first.
 	// Errors: ESTALE (no such context).
 	ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error)
 	// Puts what a snapshot holds in place of what the context holds, at once and as a whole. What the context held is
 	// lost: take a snapshot of it first. Handles and streams that were opened before are ESTALE, watches end. The snapshot stays.
-	// Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders).
+	// Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders),
+	// EBUSY (calls in the context did not end within 10 s; it is as before).
 	Restore(context.Context, *RestoreRequest) (*RestoreResponse, error)
 	// Removes a snapshot. Cannot be undone.
 	// Errors: ESTALE (no such context), ENOENT (no such snapshot).
 	DeleteSnapshot(context.Context, *DeleteSnapshotRequest) (*DeleteSnapshotResponse, error)
 	// Removes what nothing refers to any more: layers, ready copies, what a crash left in staging, mounts and snapshots of contexts
-	// that are gone; and, only when asked for, contexts that have not been used for long.
-	// Errors: EAGAIN (contexts are being made or deleted all the time; what was removed until then stays removed).
+	// that are gone; and, only when asked for, contexts that have not been used for long. What cannot be removed is in failures,
+	// beside what was removed. Making a context does not wait for it.
+	// Errors: EAGAIN (contexts are being made or deleted all the time, and nothing was removed).
 	CollectGarbage(context.Context, *CollectGarbageRequest) (*CollectGarbageResponse, error)
-	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Waits for running operations. Cannot be undone.
-	// Errors: ESTALE (no such context).
+	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Streams and watches end; the call waits for
+	// the others in the context. Cannot be undone.
+	// Errors: ESTALE (no such context), EBUSY (calls in the context did not end within 10 s; it is as before).
 	DeleteContext(context.Context, *DeleteContextRequest) (*DeleteContextResponse, error)
 	mustEmbedUnimplementedContextServiceServer()
 }

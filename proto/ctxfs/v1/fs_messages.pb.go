@@ -4441,7 +4441,7 @@ type GrepRequest struct {
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Takes path's place when it is not UTF-8; both set is EINVAL.
 	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// RE2 expression (https://github.com/google/re2/wiki/Syntax).
+	// RE2 expression (https://github.com/google/re2/wiki/Syntax) of at most 4 KiB that compiles to at most 10,000 instructions; EINVAL for others.
 	Pattern string `protobuf:"bytes,4,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	// The pattern is a plain string.
 	FixedStrings bool `protobuf:"varint,5,opt,name=fixed_strings,json=fixedStrings,proto3" json:"fixed_strings,omitempty"`
@@ -7159,7 +7159,7 @@ type GrepLine struct {
 	LineNumber int64 `protobuf:"varint,1,opt,name=line_number,json=lineNumber,proto3" json:"line_number,omitempty"`
 	// It surrounds a match and is none.
 	Context bool `protobuf:"varint,2,opt,name=context,proto3" json:"context,omitempty"`
-	// Where it matches.
+	// Where it matches: the first 256 places.
 	Spans []*GrepSpan `protobuf:"bytes,3,rep,name=spans,proto3" json:"spans,omitempty"`
 	// Only the first 4 KiB are here.
 	Truncated bool `protobuf:"varint,4,opt,name=truncated,proto3" json:"truncated,omitempty"`
@@ -7322,7 +7322,7 @@ type GrepSummary struct {
 	LargeSkipped int64 `protobuf:"varint,5,opt,name=large_skipped,json=largeSkipped,proto3" json:"large_skipped,omitempty"`
 	// Files and directories that could not be read.
 	Unreadable int64 `protobuf:"varint,6,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
-	// max_matches stopped it.
+	// max_matches stopped it, or a file with more than 4 MiB of lines.
 	Truncated     bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

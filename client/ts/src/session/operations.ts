@@ -49,9 +49,17 @@ const asks: ReadonlySet<OpName> = new Set<OpName>([
   "readFile", "readdir", "stat", "lstat", "statfs", "access", "exists", "realpath", "readlink", "fstat", "listHandles",
 ]);
 
+/** Says whether a readFile changes nothing: no file, as its flag may (Linux numbers), and not a handle's position. */
+function onlyReads({ fd, flagForm }: RequestInit<"readFile">): boolean {
+  if (fd !== undefined) return false;
+  if (flagForm?.case === "flag") return ["r", "rs", "sr"].includes(flagForm.value);
+  const accessMode = 0o3, create = 0o100, truncate = 0o1000;
+  return flagForm?.case !== "flagNumber" || ((flagForm.value) & (accessMode | create | truncate)) === 0;
+}
+
 /** Says whether an operation may be done twice. */
 export function repeats<K extends OpName>(op: K, request: RequestInit<K>): boolean {
-  if (op === "readFile") return (request as RequestInit<"readFile">).fd === undefined;
+  if (op === "readFile") return onlyReads(request);
   if (op === "read" || op === "readv") {
     const { position } = request as RequestInit<"read">;
     return position !== undefined && position >= 0n;

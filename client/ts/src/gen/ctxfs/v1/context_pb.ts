@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/context.proto.
  */
 export const file_ctxfs_v1_context: GenFile = /*@__PURE__*/
-  fileDesc("ChZjdHhmcy92MS9jb250ZXh0LnByb3RvEghjdHhmcy52MSI8ChRFbnN1cmVDb250ZXh0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEhAKCHBhbmVsX2lkGAIgASgJInQKFUVuc3VyZUNvbnRleHRSZXNwb25zZRIqCghwcm9ncmVzcxgBIAEoCzIWLmN0eGZzLnYxLlNlZWRQcm9ncmVzc0gAEiYKBXJlYWR5GAIgASgLMhUuY3R4ZnMudjEuRW5zdXJlUmVhZHlIAEIHCgVldmVudCI2ChFHZXRDb250ZXh0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXNpemVzGAIgASgIIjgKEkdldENvbnRleHRSZXNwb25zZRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dCIkChNMaXN0Q29udGV4dHNSZXF1ZXN0Eg0KBXNpemVzGAEgASgIIjsKFExpc3RDb250ZXh0c1Jlc3BvbnNlEiMKCGNvbnRleHRzGAEgAygLMhEuY3R4ZnMudjEuQ29udGV4dCIkCg5HZXRJbmZvUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIpUBCg9HZXRJbmZvUmVzcG9uc2USEgoKY29udGV4dF9pZBgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAkSEAoIcGFuZWxfaWQYAyABKAkSDgoGZm9sZGVyGAQgASgJEhEKCXJlYWRfb25seRgFIAEoCBIWCg5zZXJ2ZXJfdmVyc2lvbhgGIAEoCRIOCgZkcml2ZXIYByABKAkiIgoPUGxhblNlZWRSZXF1ZXN0Eg8KB2xhcmdlc3QYASABKAUixAEKEFBsYW5TZWVkUmVzcG9uc2USKgoMcmVwb3NpdG9yaWVzGAEgAygLMhQuY3R4ZnMudjEuUmVwb3NpdG9yeRINCgVmaWxlcxgCIAEoAxINCgVieXRlcxgDIAEoAxIoCgdsYXJnZXN0GAQgAygLMhcuY3R4ZnMudjEuRGlyZWN0b3J5U2l6ZRIpCgdza2lwcGVkGAUgAygLMhguY3R4ZnMudjEuU2tpcHBlZEVudHJpZXMSEQoJdG9vX2xhcmdlGAYgASgJIk8KC0ZvcmtSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSFgoObmV3X2NvbnRleHRfaWQYAiABKAkSFAoMbmV3X3BhbmVsX2lkGAMgASgJIjIKDEZvcmtSZXNwb25zZRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dCIzCg9TbmFwc2hvdFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJIjwKEFNuYXBzaG90UmVzcG9uc2USKAoIc25hcHNob3QYASABKAsyFi5jdHhmcy52MS5TbmFwc2hvdEluZm8iKgoUTGlzdFNuYXBzaG90c1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJCChVMaXN0U25hcHNob3RzUmVzcG9uc2USKQoJc25hcHNob3RzGAEgAygLMhYuY3R4ZnMudjEuU25hcHNob3RJbmZvIjIKDlJlc3RvcmVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEbmFtZRgCIAEoCSI1Cg9SZXN0b3JlUmVzcG9uc2USIgoHY29udGV4dBgBIAEoCzIRLmN0eGZzLnYxLkNvbnRleHQiOQoVRGVsZXRlU25hcHNob3RSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEbmFtZRgCIAEoCSIYChZEZWxldGVTbmFwc2hvdFJlc3BvbnNlImMKFUNvbGxlY3RHYXJiYWdlUmVxdWVzdBIPCgdkcnlfcnVuGAEgASgIEhsKE2NvbnRleHRfYWdlX3NlY29uZHMYAiABKAMSHAoUY29udGV4dF9pZGxlX3NlY29uZHMYAyABKAMiPAoWQ29sbGVjdEdhcmJhZ2VSZXNwb25zZRIiCgdyZW1vdmVkGAEgAygLMhEuY3R4ZnMudjEuR2FyYmFnZSJLCgdHYXJiYWdlEiMKBGtpbmQYASABKA4yFS5jdHhmcy52MS5HYXJiYWdlS2luZBIMCgRuYW1lGAIgASgJEg0KBWJ5dGVzGAMgASgDIj8KDFNuYXBzaG90SW5mbxIMCgRuYW1lGAEgASgJEhIKCmNyZWF0ZWRfbnMYAiABKAMSDQoFYnl0ZXMYAyABKAMiKgoURGVsZXRlQ29udGV4dFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSIoChVEZWxldGVDb250ZXh0UmVzcG9uc2USDwoHcmVtb3ZlZBgBIAEoAyKEAQoMU2VlZFByb2dyZXNzEiIKBXBoYXNlGAEgASgOMhMuY3R4ZnMudjEuU2VlZFBoYXNlEhIKCmZpbGVzX2RvbmUYAiABKAMSEwoLZmlsZXNfdG90YWwYAyABKAMSEgoKYnl0ZXNfZG9uZRgEIAEoAxITCgtieXRlc190b3RhbBgFIAEoAyJWCgtFbnN1cmVSZWFkeRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dBIOCgZzZWVkZWQYAiABKAgSEwoLZHVyYXRpb25fbXMYAyABKAMikgMKB0NvbnRleHQSEgoKY29udGV4dF9pZBgBIAEoCRIlCgVzdGF0ZRgCIAEoDjIWLmN0eGZzLnYxLkNvbnRleHRTdGF0ZRISCgpsYXN0X2Vycm9yGAMgASgJEg4KBmZvbGRlchgEIAEoCRIOCgZkcml2ZXIYBSABKAkSDQoFbGF5ZXIYBiABKAkSDQoFZmlsZXMYByABKAMSDQoFYnl0ZXMYCCABKAMSEgoKY3JlYXRlZF9ucxgJIAEoAxIPCgdzZWVkX21zGAogASgDEg4KBnBhbmVscxgLIAMoCRIoCghwcm9ncmVzcxgMIAEoCzIWLmN0eGZzLnYxLlNlZWRQcm9ncmVzcxIRCglyZWNvdmVyZWQYDSABKAgSEgoKZ2VuZXJhdGlvbhgOIAEoBBITCgtmb3JrZWRfZnJvbRgPIAEoCRIPCgd1c2VkX25zGBAgASgDEhEKCW93bl9ieXRlcxgRIAEoAxIUCgxzaGFyZWRfYnl0ZXMYEiABKAMSFgoOc25hcHNob3RfYnl0ZXMYEyABKAMiRwoKUmVwb3NpdG9yeRIMCgRwYXRoGAEgASgJEgwKBGhlYWQYAiABKAkSDgoGYnJhbmNoGAMgASgJEg0KBWRpcnR5GAQgASgIIjsKDURpcmVjdG9yeVNpemUSDAoEcGF0aBgBIAEoCRINCgVmaWxlcxgCIAEoAxINCgVieXRlcxgDIAEoAyJACg5Ta2lwcGVkRW50cmllcxIOCgZyZWFzb24YASABKAkSDwoHZW50cmllcxgCIAEoAxINCgVmaWxlcxgDIAEoAyrBAQoLR2FyYmFnZUtpbmQSHAoYR0FSQkFHRV9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUR0FSQkFHRV9LSU5EX0NPTlRFWFQQARIWChJHQVJCQUdFX0tJTkRfTEFZRVIQAhIVChFHQVJCQUdFX0tJTkRfUE9PTBADEhgKFEdBUkJBR0VfS0lORF9TVEFHSU5HEAQSFgoSR0FSQkFHRV9LSU5EX01PVU5UEAUSGQoVR0FSQkFHRV9LSU5EX1NOQVBTSE9UEAYqvAEKCVNlZWRQaGFzZRIaChZTRUVEX1BIQVNFX1VOU1BFQ0lGSUVEEAASFgoSU0VFRF9QSEFTRV9XQUlUSU5HEAESFwoTU0VFRF9QSEFTRV9TQ0FOTklORxACEhcKE1NFRURfUEhBU0VfTEFZRVJJTkcQAxIWChJTRUVEX1BIQVNFX0NPUFlJTkcQBBIYChRTRUVEX1BIQVNFX1JFQ09SRElORxAFEhcKE1NFRURfUEhBU0VfQlVJTERJTkcQBiqWAQoMQ29udGV4dFN0YXRlEh0KGUNPTlRFWFRfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVDT05URVhUX1NUQVRFX01JU1NJTkcQARIZChVDT05URVhUX1NUQVRFX1NFRURJTkcQAhIXChNDT05URVhUX1NUQVRFX1JFQURZEAMSGAoUQ09OVEVYVF9TVEFURV9GQUlMRUQQBDKHBwoOQ29udGV4dFNlcnZpY2USUgoNRW5zdXJlQ29udGV4dBIeLmN0eGZzLnYxLkVuc3VyZUNvbnRleHRSZXF1ZXN0Gh8uY3R4ZnMudjEuRW5zdXJlQ29udGV4dFJlc3BvbnNlMAESRwoKR2V0Q29udGV4dBIbLmN0eGZzLnYxLkdldENvbnRleHRSZXF1ZXN0GhwuY3R4ZnMudjEuR2V0Q29udGV4dFJlc3BvbnNlEk0KDExpc3RDb250ZXh0cxIdLmN0eGZzLnYxLkxpc3RDb250ZXh0c1JlcXVlc3QaHi5jdHhmcy52MS5MaXN0Q29udGV4dHNSZXNwb25zZRI+CgdHZXRJbmZvEhguY3R4ZnMudjEuR2V0SW5mb1JlcXVlc3QaGS5jdHhmcy52MS5HZXRJbmZvUmVzcG9uc2USQQoIUGxhblNlZWQSGS5jdHhmcy52MS5QbGFuU2VlZFJlcXVlc3QaGi5jdHhmcy52MS5QbGFuU2VlZFJlc3BvbnNlEjUKBEZvcmsSFS5jdHhmcy52MS5Gb3JrUmVxdWVzdBoWLmN0eGZzLnYxLkZvcmtSZXNwb25zZRJBCghTbmFwc2hvdBIZLmN0eGZzLnYxLlNuYXBzaG90UmVxdWVzdBoaLmN0eGZzLnYxLlNuYXBzaG90UmVzcG9uc2USUAoNTGlzdFNuYXBzaG90cxIeLmN0eGZzLnYxLkxpc3RTbmFwc2hvdHNSZXF1ZXN0Gh8uY3R4ZnMudjEuTGlzdFNuYXBzaG90c1Jlc3BvbnNlEj4KB1Jlc3RvcmUSGC5jdHhmcy52MS5SZXN0b3JlUmVxdWVzdBoZLmN0eGZzLnYxLlJlc3RvcmVSZXNwb25zZRJTCg5EZWxldGVTbmFwc2hvdBIfLmN0eGZzLnYxLkRlbGV0ZVNuYXBzaG90UmVxdWVzdBogLmN0eGZzLnYxLkRlbGV0ZVNuYXBzaG90UmVzcG9uc2USUwoOQ29sbGVjdEdhcmJhZ2USHy5jdHhmcy52MS5Db2xsZWN0R2FyYmFnZVJlcXVlc3QaIC5jdHhmcy52MS5Db2xsZWN0R2FyYmFnZVJlc3BvbnNlElAKDURlbGV0ZUNvbnRleHQSHi5jdHhmcy52MS5EZWxldGVDb250ZXh0UmVxdWVzdBofLmN0eGZzLnYxLkRlbGV0ZUNvbnRleHRSZXNwb25zZUIvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw");
+  fileDesc("ChZjdHhmcy92MS9jb250ZXh0LnByb3RvEghjdHhmcy52MSI8ChRFbnN1cmVDb250ZXh0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEhAKCHBhbmVsX2lkGAIgASgJInQKFUVuc3VyZUNvbnRleHRSZXNwb25zZRIqCghwcm9ncmVzcxgBIAEoCzIWLmN0eGZzLnYxLlNlZWRQcm9ncmVzc0gAEiYKBXJlYWR5GAIgASgLMhUuY3R4ZnMudjEuRW5zdXJlUmVhZHlIAEIHCgVldmVudCI2ChFHZXRDb250ZXh0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXNpemVzGAIgASgIIjgKEkdldENvbnRleHRSZXNwb25zZRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dCIkChNMaXN0Q29udGV4dHNSZXF1ZXN0Eg0KBXNpemVzGAEgASgIIjsKFExpc3RDb250ZXh0c1Jlc3BvbnNlEiMKCGNvbnRleHRzGAEgAygLMhEuY3R4ZnMudjEuQ29udGV4dCIkCg5HZXRJbmZvUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIpUBCg9HZXRJbmZvUmVzcG9uc2USEgoKY29udGV4dF9pZBgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAkSEAoIcGFuZWxfaWQYAyABKAkSDgoGZm9sZGVyGAQgASgJEhEKCXJlYWRfb25seRgFIAEoCBIWCg5zZXJ2ZXJfdmVyc2lvbhgGIAEoCRIOCgZkcml2ZXIYByABKAkiIgoPUGxhblNlZWRSZXF1ZXN0Eg8KB2xhcmdlc3QYASABKAUixAEKEFBsYW5TZWVkUmVzcG9uc2USKgoMcmVwb3NpdG9yaWVzGAEgAygLMhQuY3R4ZnMudjEuUmVwb3NpdG9yeRINCgVmaWxlcxgCIAEoAxINCgVieXRlcxgDIAEoAxIoCgdsYXJnZXN0GAQgAygLMhcuY3R4ZnMudjEuRGlyZWN0b3J5U2l6ZRIpCgdza2lwcGVkGAUgAygLMhguY3R4ZnMudjEuU2tpcHBlZEVudHJpZXMSEQoJdG9vX2xhcmdlGAYgASgJIk8KC0ZvcmtSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSFgoObmV3X2NvbnRleHRfaWQYAiABKAkSFAoMbmV3X3BhbmVsX2lkGAMgASgJIjIKDEZvcmtSZXNwb25zZRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dCIzCg9TbmFwc2hvdFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJIjwKEFNuYXBzaG90UmVzcG9uc2USKAoIc25hcHNob3QYASABKAsyFi5jdHhmcy52MS5TbmFwc2hvdEluZm8iKgoUTGlzdFNuYXBzaG90c1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJCChVMaXN0U25hcHNob3RzUmVzcG9uc2USKQoJc25hcHNob3RzGAEgAygLMhYuY3R4ZnMudjEuU25hcHNob3RJbmZvIjIKDlJlc3RvcmVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEbmFtZRgCIAEoCSI1Cg9SZXN0b3JlUmVzcG9uc2USIgoHY29udGV4dBgBIAEoCzIRLmN0eGZzLnYxLkNvbnRleHQiOQoVRGVsZXRlU25hcHNob3RSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEbmFtZRgCIAEoCSIYChZEZWxldGVTbmFwc2hvdFJlc3BvbnNlImMKFUNvbGxlY3RHYXJiYWdlUmVxdWVzdBIPCgdkcnlfcnVuGAEgASgIEhsKE2NvbnRleHRfYWdlX3NlY29uZHMYAiABKAMSHAoUY29udGV4dF9pZGxlX3NlY29uZHMYAyABKAMiaAoWQ29sbGVjdEdhcmJhZ2VSZXNwb25zZRIiCgdyZW1vdmVkGAEgAygLMhEuY3R4ZnMudjEuR2FyYmFnZRIqCghmYWlsdXJlcxgCIAMoCzIYLmN0eGZzLnYxLkdhcmJhZ2VGYWlsdXJlImQKDkdhcmJhZ2VGYWlsdXJlEiMKBGtpbmQYASABKA4yFS5jdHhmcy52MS5HYXJiYWdlS2luZBIMCgRuYW1lGAIgASgJEg4KBnJlYXNvbhgDIAEoCRIPCgdtZXNzYWdlGAQgASgJIksKB0dhcmJhZ2USIwoEa2luZBgBIAEoDjIVLmN0eGZzLnYxLkdhcmJhZ2VLaW5kEgwKBG5hbWUYAiABKAkSDQoFYnl0ZXMYAyABKAMiPwoMU25hcHNob3RJbmZvEgwKBG5hbWUYASABKAkSEgoKY3JlYXRlZF9ucxgCIAEoAxINCgVieXRlcxgDIAEoAyIqChREZWxldGVDb250ZXh0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIigKFURlbGV0ZUNvbnRleHRSZXNwb25zZRIPCgdyZW1vdmVkGAEgASgDIoQBCgxTZWVkUHJvZ3Jlc3MSIgoFcGhhc2UYASABKA4yEy5jdHhmcy52MS5TZWVkUGhhc2USEgoKZmlsZXNfZG9uZRgCIAEoAxITCgtmaWxlc190b3RhbBgDIAEoAxISCgpieXRlc19kb25lGAQgASgDEhMKC2J5dGVzX3RvdGFsGAUgASgDIlYKC0Vuc3VyZVJlYWR5EiIKB2NvbnRleHQYASABKAsyES5jdHhmcy52MS5Db250ZXh0Eg4KBnNlZWRlZBgCIAEoCBITCgtkdXJhdGlvbl9tcxgDIAEoAyKnAwoHQ29udGV4dBISCgpjb250ZXh0X2lkGAEgASgJEiUKBXN0YXRlGAIgASgOMhYuY3R4ZnMudjEuQ29udGV4dFN0YXRlEhIKCmxhc3RfZXJyb3IYAyABKAkSDgoGZm9sZGVyGAQgASgJEg4KBmRyaXZlchgFIAEoCRINCgVsYXllchgGIAEoCRINCgVmaWxlcxgHIAEoAxINCgVieXRlcxgIIAEoAxISCgpjcmVhdGVkX25zGAkgASgDEg8KB3NlZWRfbXMYCiABKAMSDgoGcGFuZWxzGAsgAygJEigKCHByb2dyZXNzGAwgASgLMhYuY3R4ZnMudjEuU2VlZFByb2dyZXNzEhEKCXJlY292ZXJlZBgNIAEoCBISCgpnZW5lcmF0aW9uGA4gASgEEhMKC2ZvcmtlZF9mcm9tGA8gASgJEg8KB3VzZWRfbnMYECABKAMSEQoJb3duX2J5dGVzGBEgASgDEhQKDHNoYXJlZF9ieXRlcxgSIAEoAxIWCg5zbmFwc2hvdF9ieXRlcxgTIAEoAxITCgtzaXplc19lcnJvchgUIAEoCSJHCgpSZXBvc2l0b3J5EgwKBHBhdGgYASABKAkSDAoEaGVhZBgCIAEoCRIOCgZicmFuY2gYAyABKAkSDQoFZGlydHkYBCABKAgiOwoNRGlyZWN0b3J5U2l6ZRIMCgRwYXRoGAEgASgJEg0KBWZpbGVzGAIgASgDEg0KBWJ5dGVzGAMgASgDIkAKDlNraXBwZWRFbnRyaWVzEg4KBnJlYXNvbhgBIAEoCRIPCgdlbnRyaWVzGAIgASgDEg0KBWZpbGVzGAMgASgDKsEBCgtHYXJiYWdlS2luZBIcChhHQVJCQUdFX0tJTkRfVU5TUEVDSUZJRUQQABIYChRHQVJCQUdFX0tJTkRfQ09OVEVYVBABEhYKEkdBUkJBR0VfS0lORF9MQVlFUhACEhUKEUdBUkJBR0VfS0lORF9QT09MEAMSGAoUR0FSQkFHRV9LSU5EX1NUQUdJTkcQBBIWChJHQVJCQUdFX0tJTkRfTU9VTlQQBRIZChVHQVJCQUdFX0tJTkRfU05BUFNIT1QQBiq8AQoJU2VlZFBoYXNlEhoKFlNFRURfUEhBU0VfVU5TUEVDSUZJRUQQABIWChJTRUVEX1BIQVNFX1dBSVRJTkcQARIXChNTRUVEX1BIQVNFX1NDQU5OSU5HEAISFwoTU0VFRF9QSEFTRV9MQVlFUklORxADEhYKElNFRURfUEhBU0VfQ09QWUlORxAEEhgKFFNFRURfUEhBU0VfUkVDT1JESU5HEAUSFwoTU0VFRF9QSEFTRV9CVUlMRElORxAGKpYBCgxDb250ZXh0U3RhdGUSHQoZQ09OVEVYVF9TVEFURV9VTlNQRUNJRklFRBAAEhkKFUNPTlRFWFRfU1RBVEVfTUlTU0lORxABEhkKFUNPTlRFWFRfU1RBVEVfU0VFRElORxACEhcKE0NPTlRFWFRfU1RBVEVfUkVBRFkQAxIYChRDT05URVhUX1NUQVRFX0ZBSUxFRBAEMocHCg5Db250ZXh0U2VydmljZRJSCg1FbnN1cmVDb250ZXh0Eh4uY3R4ZnMudjEuRW5zdXJlQ29udGV4dFJlcXVlc3QaHy5jdHhmcy52MS5FbnN1cmVDb250ZXh0UmVzcG9uc2UwARJHCgpHZXRDb250ZXh0EhsuY3R4ZnMudjEuR2V0Q29udGV4dFJlcXVlc3QaHC5jdHhmcy52MS5HZXRDb250ZXh0UmVzcG9uc2USTQoMTGlzdENvbnRleHRzEh0uY3R4ZnMudjEuTGlzdENvbnRleHRzUmVxdWVzdBoeLmN0eGZzLnYxLkxpc3RDb250ZXh0c1Jlc3BvbnNlEj4KB0dldEluZm8SGC5jdHhmcy52MS5HZXRJbmZvUmVxdWVzdBoZLmN0eGZzLnYxLkdldEluZm9SZXNwb25zZRJBCghQbGFuU2VlZBIZLmN0eGZzLnYxLlBsYW5TZWVkUmVxdWVzdBoaLmN0eGZzLnYxLlBsYW5TZWVkUmVzcG9uc2USNQoERm9yaxIVLmN0eGZzLnYxLkZvcmtSZXF1ZXN0GhYuY3R4ZnMudjEuRm9ya1Jlc3BvbnNlEkEKCFNuYXBzaG90EhkuY3R4ZnMudjEuU25hcHNob3RSZXF1ZXN0GhouY3R4ZnMudjEuU25hcHNob3RSZXNwb25zZRJQCg1MaXN0U25hcHNob3RzEh4uY3R4ZnMudjEuTGlzdFNuYXBzaG90c1JlcXVlc3QaHy5jdHhmcy52MS5MaXN0U25hcHNob3RzUmVzcG9uc2USPgoHUmVzdG9yZRIYLmN0eGZzLnYxLlJlc3RvcmVSZXF1ZXN0GhkuY3R4ZnMudjEuUmVzdG9yZVJlc3BvbnNlElMKDkRlbGV0ZVNuYXBzaG90Eh8uY3R4ZnMudjEuRGVsZXRlU25hcHNob3RSZXF1ZXN0GiAuY3R4ZnMudjEuRGVsZXRlU25hcHNob3RSZXNwb25zZRJTCg5Db2xsZWN0R2FyYmFnZRIfLmN0eGZzLnYxLkNvbGxlY3RHYXJiYWdlUmVxdWVzdBogLmN0eGZzLnYxLkNvbGxlY3RHYXJiYWdlUmVzcG9uc2USUAoNRGVsZXRlQ29udGV4dBIeLmN0eGZzLnYxLkRlbGV0ZUNvbnRleHRSZXF1ZXN0Gh8uY3R4ZnMudjEuRGVsZXRlQ29udGV4dFJlc3BvbnNlQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z");
 
 /**
  * Request of EnsureContext.
@@ -585,15 +585,15 @@ export type CollectGarbageRequest = Message<"ctxfs.v1.CollectGarbageRequest"> & 
 
   /**
    * Removes contexts that were made longer ago than this, in seconds, and are not used; 0 leaves contexts alone
-   * unless context_idle_seconds is set.
+   * unless context_idle_seconds is set. By itself it spares contexts of panels with a token that has not expired.
    *
    * @generated from field: int64 context_age_seconds = 2;
    */
   contextAgeSeconds: bigint;
 
   /**
-   * Removes contexts that have not been used for longer than this, in seconds; 0 means 600, which is also the least.
-   * With context_age_seconds both must hold.
+   * Removes contexts that have not been used for longer than this, in seconds, also those of panels with a token; the least
+   * is 600. With context_age_seconds a context must meet both.
    *
    * @generated from field: int64 context_idle_seconds = 3;
    */
@@ -619,6 +619,13 @@ export type CollectGarbageResponse = Message<"ctxfs.v1.CollectGarbageResponse"> 
    * @generated from field: repeated ctxfs.v1.Garbage removed = 1;
    */
   removed: Garbage[];
+
+  /**
+   * What could not be removed.
+   *
+   * @generated from field: repeated ctxfs.v1.GarbageFailure failures = 2;
+   */
+  failures: GarbageFailure[];
 };
 
 /**
@@ -627,6 +634,48 @@ export type CollectGarbageResponse = Message<"ctxfs.v1.CollectGarbageResponse"> 
  */
 export const CollectGarbageResponseSchema: GenMessage<CollectGarbageResponse> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_context, 21);
+
+/**
+ * Something that could not be removed.
+ *
+ * @generated from message ctxfs.v1.GarbageFailure
+ */
+export type GarbageFailure = Message<"ctxfs.v1.GarbageFailure"> & {
+  /**
+   * What it is; GARBAGE_KIND_UNSPECIFIED when the collection ended before it could look for everything.
+   *
+   * @generated from field: ctxfs.v1.GarbageKind kind = 1;
+   */
+  kind: GarbageKind;
+
+  /**
+   * Its name, as of Garbage.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * The errno's name: "EBUSY".
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * What happened, and the remedy.
+   *
+   * @generated from field: string message = 4;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.GarbageFailure.
+ * Use `create(GarbageFailureSchema)` to create a new message.
+ */
+export const GarbageFailureSchema: GenMessage<GarbageFailure> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 22);
 
 /**
  * Something that was removed, or would be.
@@ -661,7 +710,7 @@ export type Garbage = Message<"ctxfs.v1.Garbage"> & {
  * Use `create(GarbageSchema)` to create a new message.
  */
 export const GarbageSchema: GenMessage<Garbage> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 22);
+  messageDesc(file_ctxfs_v1_context, 23);
 
 /**
  * A snapshot of a context.
@@ -696,7 +745,7 @@ export type SnapshotInfo = Message<"ctxfs.v1.SnapshotInfo"> & {
  * Use `create(SnapshotInfoSchema)` to create a new message.
  */
 export const SnapshotInfoSchema: GenMessage<SnapshotInfo> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 23);
+  messageDesc(file_ctxfs_v1_context, 24);
 
 /**
  * Request of DeleteContext.
@@ -717,7 +766,7 @@ export type DeleteContextRequest = Message<"ctxfs.v1.DeleteContextRequest"> & {
  * Use `create(DeleteContextRequestSchema)` to create a new message.
  */
 export const DeleteContextRequestSchema: GenMessage<DeleteContextRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 24);
+  messageDesc(file_ctxfs_v1_context, 25);
 
 /**
  * Response of DeleteContext.
@@ -738,7 +787,7 @@ export type DeleteContextResponse = Message<"ctxfs.v1.DeleteContextResponse"> & 
  * Use `create(DeleteContextResponseSchema)` to create a new message.
  */
 export const DeleteContextResponseSchema: GenMessage<DeleteContextResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 25);
+  messageDesc(file_ctxfs_v1_context, 26);
 
 /**
  * How far a seeding is.
@@ -787,7 +836,7 @@ export type SeedProgress = Message<"ctxfs.v1.SeedProgress"> & {
  * Use `create(SeedProgressSchema)` to create a new message.
  */
 export const SeedProgressSchema: GenMessage<SeedProgress> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 26);
+  messageDesc(file_ctxfs_v1_context, 27);
 
 /**
  * The context is ready.
@@ -822,7 +871,7 @@ export type EnsureReady = Message<"ctxfs.v1.EnsureReady"> & {
  * Use `create(EnsureReadySchema)` to create a new message.
  */
 export const EnsureReadySchema: GenMessage<EnsureReady> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 27);
+  messageDesc(file_ctxfs_v1_context, 28);
 
 /**
  * A context.
@@ -962,6 +1011,13 @@ export type Context = Message<"ctxfs.v1.Context"> & {
    * @generated from field: int64 snapshot_bytes = 19;
    */
   snapshotBytes: bigint;
+
+  /**
+   * Why it could not be measured; empty if it was, or if nobody asked. The other contexts of a list are measured.
+   *
+   * @generated from field: string sizes_error = 20;
+   */
+  sizesError: string;
 };
 
 /**
@@ -969,7 +1025,7 @@ export type Context = Message<"ctxfs.v1.Context"> & {
  * Use `create(ContextSchema)` to create a new message.
  */
 export const ContextSchema: GenMessage<Context> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 28);
+  messageDesc(file_ctxfs_v1_context, 29);
 
 /**
  * A git repository of the workspace.
@@ -1011,7 +1067,7 @@ export type Repository = Message<"ctxfs.v1.Repository"> & {
  * Use `create(RepositorySchema)` to create a new message.
  */
 export const RepositorySchema: GenMessage<Repository> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 29);
+  messageDesc(file_ctxfs_v1_context, 30);
 
 /**
  * A directory and what it holds.
@@ -1046,7 +1102,7 @@ export type DirectorySize = Message<"ctxfs.v1.DirectorySize"> & {
  * Use `create(DirectorySizeSchema)` to create a new message.
  */
 export const DirectorySizeSchema: GenMessage<DirectorySize> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 30);
+  messageDesc(file_ctxfs_v1_context, 31);
 
 /**
  * What was left out for one reason.
@@ -1081,7 +1137,7 @@ export type SkippedEntries = Message<"ctxfs.v1.SkippedEntries"> & {
  * Use `create(SkippedEntriesSchema)` to create a new message.
  */
 export const SkippedEntriesSchema: GenMessage<SkippedEntries> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 31);
+  messageDesc(file_ctxfs_v1_context, 32);
 
 /**
  * A kind of garbage.
@@ -1320,7 +1376,7 @@ export const ContextService: GenService<{
    * change the first one wait until it is made, those that only read do not, and all handles stay open.
    * Programs that write into the folder by themselves are not kept from it. Cancelling leaves nothing.
    * Errors: ESTALE (no such context), EEXIST (the new one exists, belongs to a panel, or differs from another only by case),
-   * EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
+   * EBUSY (calls that change something did not end within 10 s), EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
    *
    * @generated from rpc ctxfs.v1.ContextService.Fork
    */
@@ -1331,7 +1387,8 @@ export const ContextService: GenService<{
   },
   /**
    * Keeps what a context holds now under a name, as Fork does.
-   * Errors: ESTALE (no such context), EEXIST (there is a snapshot of that name), EINVAL (a bad name), ENOSPC.
+   * Errors: ESTALE (no such context), EEXIST (there is a snapshot of that name), EINVAL (a bad name), ENOSPC,
+   * EBUSY (calls that change something did not end within 10 s).
    *
    * @generated from rpc ctxfs.v1.ContextService.Snapshot
    */
@@ -1354,7 +1411,8 @@ export const ContextService: GenService<{
   /**
    * Puts what a snapshot holds in place of what the context holds, at once and as a whole. What the context held is
    * lost: take a snapshot of it first. Handles and streams that were opened before are ESTALE, watches end. The snapshot stays.
-   * Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders).
+   * Errors: ESTALE (no such context), ENOENT (no such snapshot), ENOSPC, EOPNOTSUPP (the file system cannot swap folders),
+   * EBUSY (calls in the context did not end within 10 s; it is as before).
    *
    * @generated from rpc ctxfs.v1.ContextService.Restore
    */
@@ -1376,8 +1434,9 @@ export const ContextService: GenService<{
   },
   /**
    * Removes what nothing refers to any more: layers, ready copies, what a crash left in staging, mounts and snapshots of contexts
-   * that are gone; and, only when asked for, contexts that have not been used for long.
-   * Errors: EAGAIN (contexts are being made or deleted all the time; what was removed until then stays removed).
+   * that are gone; and, only when asked for, contexts that have not been used for long. What cannot be removed is in failures,
+   * beside what was removed. Making a context does not wait for it.
+   * Errors: EAGAIN (contexts are being made or deleted all the time, and nothing was removed).
    *
    * @generated from rpc ctxfs.v1.ContextService.CollectGarbage
    */
@@ -1387,8 +1446,9 @@ export const ContextService: GenService<{
     output: typeof CollectGarbageResponseSchema;
   },
   /**
-   * Removes a context: folder, snapshots, record, its panels' bindings and tokens. Waits for running operations. Cannot be undone.
-   * Errors: ESTALE (no such context).
+   * Removes a context: folder, snapshots, record, its panels' bindings and tokens. Streams and watches end; the call waits for
+   * the others in the context. Cannot be undone.
+   * Errors: ESTALE (no such context), EBUSY (calls in the context did not end within 10 s; it is as before).
    *
    * @generated from rpc ctxfs.v1.ContextService.DeleteContext
    */

@@ -2387,7 +2387,7 @@ export type GrepRequest = Message<"ctxfs.v1.GrepRequest"> & {
   rawPath: Uint8Array;
 
   /**
-   * RE2 expression (https://github.com/google/re2/wiki/Syntax).
+   * RE2 expression (https://github.com/google/re2/wiki/Syntax) of at most 4 KiB that compiles to at most 10,000 instructions; EINVAL for others.
    *
    * @generated from field: string pattern = 4;
    */
@@ -3783,7 +3783,7 @@ export type GrepLine = Message<"ctxfs.v1.GrepLine"> & {
   context: boolean;
 
   /**
-   * Where it matches.
+   * Where it matches: the first 256 places.
    *
    * @generated from field: repeated ctxfs.v1.GrepSpan spans = 3;
    */
@@ -3902,7 +3902,7 @@ export type GrepSummary = Message<"ctxfs.v1.GrepSummary"> & {
   unreadable: bigint;
 
   /**
-   * max_matches stopped it.
+   * max_matches stopped it, or a file with more than 4 MiB of lines.
    *
    * @generated from field: bool truncated = 7;
    */

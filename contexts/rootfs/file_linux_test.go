@@ -1,0 +1,74 @@
+package rootfs
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// TestWritesDropSetuid has a root server write, in every way, to a file that a program made setuid. The kernel does that for writers
+// without CAP_FSETID.
+func TestWritesDropSetuid(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root keeps setuid when it writes")
+	}
+	onLinux(t, func(w *world) {
+		for name, c := range map[string]struct {
+			flags Flags
+			write func(f File) error
+		}{
+			"Write":          {O_WRONLY, func(f File) error { _, err := f.Write([]byte("x")); return err }},
+			"append":         {O_WRONLY | O_APPEND, func(f File) error { _, err := f.Write([]byte("x")); return err }},
+			"WriteAt":        {O_RDWR, func(f File) error { _, err := f.WriteAt([]byte("x"), 3); return err }},
+			"Writev":         {O_WRONLY, func(f File) error { _, err := Writev(f, [][]byte{[]byte("x"), []byte("y")}); return err }},
+			"WritevAt":       {O_WRONLY, func(f File) error { _, err := WritevAt(f, [][]byte{[]byte("x"), []byte("y")}, 1); return err }},
+			"Truncate":       {O_RDWR, func(f File) error { return f.Truncate(1) }},
+			"O_TRUNC":        {O_WRONLY | O_TRUNC, func(File) error { return nil }},
+			"nothing at all": {O_RDWR, nil},
+		} {
+			w.put("tool", "content")
+			w.must(unix.Chmod(w.host("tool"), 0o6755))
+			f, err := w.OpenFile("tool", c.flags, 0)
+			w.must(err)
+			want := uint32(0o755)
+			if c.write != nil {
+				w.must(c.write(f))
+			} else {
+				want = 0o6755
+			}
+			w.must(f.Close())
+			if got := w.lstat("tool").Perm(); got != want {
+				t.Errorf("%s leaves mode %o, want %o", name, got, want)
+			}
+		}
+	})
+}
+
+// TestAtomicFileAtAPlaceThatIsNone fails when it is opened, not when it is committed.
+func TestAtomicFileAtAPlaceThatIsNone(t *testing.T) {
+	everywhere(t, func(w *world) {
+		w.must(w.Mkdir("dir", 0o755))
+		for path, want := range map[string]fserr.Code{
+			"..": fserr.EACCES, "dir/../..": fserr.EACCES, "../": fserr.EACCES, "dir/..": fserr.EISDIR, ".": fserr.EISDIR, "/": fserr.EISDIR, "dir/.": fserr.EISDIR,
+		} {
+			f, err := w.CreateAtomic(path, 0o644, false)
+			if fserr.CodeOf(err) != want {
+				t.Errorf("%s: got %v, want %v", path, err, want)
+			}
+			if err == nil {
+				w.must(f.Abort())
+			}
+		}
+		if os.Geteuid() != 0 {
+			return
+		}
+		w.put("mounted", "content")
+		w.must(unix.Mount(w.outside+"/secret", w.host("mounted"), "", unix.MS_BIND, ""))
+		defer func() { w.must(unix.Unmount(w.host("mounted"), unix.MNT_DETACH)) }()
+		_, err := w.CreateAtomic("mounted", 0o644, false)
+		w.code(err, fserr.EXDEV)
+	})
+}

@@ -1,0 +1,255 @@
+package attack
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/ctxfs/ctxfs/internal/servertest"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/server"
+)
+
+// The hostile clients of this file do not try to get out of their context. They try to take so much
+// that another panel is not served any more: memory, connections, descriptors, processors.
+// The server is a process of its own, so that what it holds can be told from what its clients hold.
+
+// siegeEnv names the workspace that the test binary serves instead of testing; siegeDriver the driver.
+const (
+	siegeEnv    = "CTXFS_ATTACK_SERVE"
+	siegeDriver = "CTXFS_ATTACK_DRIVER"
+)
+
+const (
+	// giveBack is how long a server may take to release what a hostile client made it hold.
+	giveBack = 10 * time.Second
+	// maxAside is the latency of another panel's stat that is good enough, whatever it is alone.
+	maxAside = 5 * time.Millisecond
+	// asideFactor is how many times slower than alone another panel's stat may be.
+	asideFactor = 5
+	// bigFile is the size of the file that replies are made of, in bytes: the largest for a unary reply is 3.5 MiB.
+	bigFile = 3 << 20
+)
+
+// serveSiege serves until standard input ends. It answers each line there with what the process holds.
+func serveSiege() error {
+	cfg := server.DefaultConfig()
+	cfg.Workspace, cfg.Driver, cfg.DiskReserve, cfg.Pool = os.Getenv(siegeEnv), os.Getenv(siegeDriver), 0, 0
+	cfg.HTTP, cfg.Listen = "127.0.0.1:0", []string{"127.0.0.1:0"}
+	s, err := server.New(context.Background(), cfg, server.Deps{Version: "0.0.0-test"})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() {
+		defer stop()
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			fds, err := os.ReadDir("/proc/self/fd")
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return
+			}
+			fmt.Println(len(fds), runtime.NumGoroutine(), m.HeapAlloc)
+		}
+	}()
+	a := s.Info().Addresses
+	fmt.Println(a.Target(), a.TCP[0], a.HTTP)
+	return s.Serve(ctx)
+}
+
+// siege is a server in a process of its own, a hostile panel and another panel beside it.
+type siege struct {
+	*testing.T
+	unix, tcp, http string
+	// hostile and other are the panels' tokens.
+	hostile, other string
+	cc             *grpc.ClientConn
+	in             *os.File
+	out            *bufio.Reader
+}
+
+func newSiege(t *testing.T, driver string) *siege {
+	t.Helper()
+	a := &siege{T: t}
+	ws := servertest.Workspace(t)
+	a.serve(ws, driver)
+	a.cc = a.dial(a.unix)
+	a.hostile, a.other = a.open("hostile"), a.open("other")
+	many := filepath.Join(ws, ".contexts", "ctx_hostile", "many")
+	a.must(os.Mkdir(many, 0o755))
+	for i := range 9000 {
+		a.must(os.WriteFile(filepath.Join(many, fmt.Sprintf("%0200d", i)), nil, 0o644))
+	}
+	fs := ctxfsv1.NewFsServiceClient(a.cc)
+	for _, name := range []string{"/big", "/line"} {
+		_, err := fs.WriteFile(a.as(t.Context(), a.hostile), &ctxfsv1.WriteFileRequest{
+			Path: name, Content: &ctxfsv1.WriteFileRequest_Data{Data: []byte(strings.Repeat("a", bigFile))},
+		})
+		a.must(err)
+	}
+	return a
+}
+
+// serve starts the server's process, which ends with the test.
+func (a *siege) serve(ws, driver string) {
+	a.Helper()
+	cmd := exec.CommandContext(a.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), siegeEnv+"="+ws, siegeDriver+"="+driver)
+	cmd.Stderr = os.Stderr
+	theirs, in, err := os.Pipe()
+	a.must(err)
+	cmd.Stdin, cmd.Cancel = theirs, func() error { return in.Close() }
+	out, err := cmd.StdoutPipe()
+	a.must(err)
+	a.must(cmd.Start())
+	a.must(theirs.Close())
+	a.in, a.out = in, bufio.NewReader(out)
+	a.Cleanup(func() {
+		_ = in.Close() // the test's context may have closed it
+		if err := cmd.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+			a.Errorf("the server ended with %v", err)
+		}
+	})
+	line, err := a.out.ReadString('\n')
+	a.must(err)
+	if n, err := fmt.Sscan(line, &a.unix, &a.tcp, &a.http); n != 3 || err != nil {
+		a.Fatalf("the server's first line is %q", line)
+	}
+}
+
+func (a *siege) must(err error) {
+	a.Helper()
+	if err != nil {
+		a.Fatal(err)
+	}
+}
+
+func (a *siege) dial(target string) *grpc.ClientConn {
+	a.Helper()
+	cc, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	a.must(err)
+	a.Cleanup(func() { _ = cc.Close() })
+	return cc
+}
+
+func (a *siege) open(panel string) (token string) {
+	a.Helper()
+	resp, err := ctxfsv1.NewPanelServiceClient(a.cc).OpenPanel(a.Context(), &ctxfsv1.OpenPanelRequest{PanelId: panel})
+	a.must(err)
+	return resp.GetToken()
+}
+
+// as is ctx with a panel's token.
+func (a *siege) as(ctx context.Context, token string) context.Context {
+	return metadata.NewOutgoingContext(ctx, metadata.Pairs("authorization", "Bearer "+token))
+}
+
+// holds asks the server's process what it holds after a garbage collection.
+func (a *siege) holds() (r resources) {
+	a.Helper()
+	_, err := a.in.WriteString("?\n")
+	a.must(err)
+	line, err := a.out.ReadString('\n')
+	a.must(err)
+	if n, err := fmt.Sscan(line, &r.descriptors, &r.goroutines, &r.heap); n != 3 || err != nil {
+		a.Fatalf("the server answered %q", line)
+	}
+	return r
+}
+
+// stats asks for the other panel's stat until ctx ends and returns the latencies, sorted.
+func (a *siege) stats(ctx context.Context, cc grpc.ClientConnInterface) (took []time.Duration) {
+	fs := ctxfsv1.NewFsServiceClient(cc)
+	pause := time.NewTicker(2 * time.Millisecond)
+	defer pause.Stop()
+	for ctx.Err() == nil {
+		begun := time.Now()
+		asked, cancel := context.WithTimeout(a.as(a.Context(), a.other), slow)
+		_, err := fs.Stat(asked, &ctxfsv1.StatRequest{Path: "/README.md"})
+		cancel()
+		if err != nil {
+			a.Errorf("another panel's stat, after %v: %v", time.Since(begun), err)
+			break
+		}
+		took = append(took, time.Since(begun))
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+	}
+	slices.Sort(took)
+	return took
+}
+
+func p99(sorted []time.Duration) time.Duration { return sorted[len(sorted)*99/100] }
+
+// suffer runs a hostile client for a while, and checks what others notice and what the server holds.
+func (a *siege) suffer(h hostility, alone time.Duration) {
+	a.Helper()
+	base := a.holds()
+	ctx, cancel := context.WithTimeout(a.Context(), max(time.Second, attackTime()))
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- h.attack(ctx, a) }()
+	took := a.stats(ctx, a.cc)
+	held := a.holds()
+	if err := <-ended; err != nil {
+		a.Errorf("the hostile client had an error of its own: %v", err)
+	}
+	a.Logf("another panel's stat: p99 %v, alone %v; heap %d KiB before, %d KiB under attack", p99(took), alone, base.heap>>10, held.heap>>10)
+	if limit := max(asideFactor*alone, maxAside); attackTime() != quick && p99(took) > limit {
+		a.Errorf("another panel's stat: p99 %v, want at most %v", p99(took), limit)
+	}
+	if grown := int64(held.heap) - int64(base.heap); grown > h.budget {
+		a.Errorf("the server's heap grew by %d MiB, want at most %d MiB", grown>>20, h.budget>>20)
+	}
+	deadline := time.Now().Add(giveBack)
+	for now := a.holds(); !now.within(base); now = a.holds() {
+		if time.Now().After(deadline) {
+			a.Fatalf("not given back after %v: before %+v, after %+v", giveBack, base, now)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+// TestHostileClients has each hostile client at a server of each driver.
+func TestHostileClients(t *testing.T) {
+	drivers := []string{"copy"}
+	if os.Geteuid() == 0 {
+		drivers = append(drivers, "overlay")
+	} else {
+		t.Log("the overlay driver is left out: it needs root")
+	}
+	for _, driver := range drivers {
+		t.Run(driver, func(t *testing.T) {
+			a := newSiege(t, driver)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			alone := p99(a.stats(ctx, a.cc))
+			for _, h := range hostilities() {
+				t.Run(h.name, func(t *testing.T) {
+					one := *a
+					one.T = t
+					one.suffer(h, alone)
+				})
+			}
+		})
+	}
+}

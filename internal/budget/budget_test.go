@@ -1,0 +1,324 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/mem"
+	"pgregory.net/rapid"
+)
+
+const kib = 1 << 10
+
+// hold is a hold of n bytes, which must fit.
+func hold(t *testing.T, s *Share, n int64) *Hold {
+	t.Helper()
+	h := s.Hold()
+	if !h.Try(n) {
+		t.Fatalf("%d bytes do not fit", n)
+	}
+	return h
+}
+
+func TestLimitsOfEachLevel(t *testing.T) {
+	b := New(100*kib, time.Hour, nil)
+	a := b.Account(60 * kib)
+	s := a.Share(20*kib, nil)
+	first := hold(t, s, 15*kib)
+	for name, test := range map[string]struct {
+		share *Share
+		n     int64
+		want  bool
+	}{
+		"fits the share":                 {s, 5 * kib, true},
+		"does not fit the share":         {s, 6 * kib, false},
+		"fits the account":               {a.Share(0, nil), 45 * kib, true},
+		"does not fit the account":       {a.Share(0, nil), 46 * kib, false},
+		"larger than an empty share":     {a.Share(20*kib, nil), 30 * kib, true},
+		"larger than an empty account":   {b.Account(10*kib).Share(0, nil), 60 * kib, true},
+		"leaves less than a quarter":     {b.Account(0).Share(0, nil), 70 * kib, false},
+		"a little of the last quarter":   {b.Account(0).Share(0, nil), 64 * kib, true},
+		"small ones need no room at all": {s, Small, true},
+		"no account":                     {nil, 1 << 40, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := test.share.Hold()
+			if got := h.Try(test.n); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+			if want := h.Wanted(); (want == 0) != test.want {
+				t.Errorf("it wanted %d", want)
+			}
+			h.Release()
+		})
+	}
+	first.Keep(10 * kib)
+	if got := b.Held(); got != 10*kib {
+		t.Errorf("%d bytes are held", got)
+	}
+	first.Release()
+	first.Release()
+	if !New(kib, time.Hour, nil).Account(0).Share(0, nil).Hold().Try(100 * kib) {
+		t.Error("an empty budget does not take what is larger than it")
+	}
+	if got := b.Held(); got != 0 {
+		t.Errorf("%d bytes are held at the end", got)
+	}
+}
+
+// TestHoldersThatGiveNothingBackLeaveRoom has many accounts take all that they get.
+func TestHoldersThatGiveNothingBackLeaveRoom(t *testing.T) {
+	b := New(1<<30, time.Hour, nil)
+	for range 100 {
+		s := b.Account(64<<20).Share(0, nil)
+		for s.Hold().Try(300 * kib) {
+		}
+	}
+	for range 900 {
+		hold(t, b.Account(64<<20).Share(8<<20, nil), 256*kib)
+	}
+}
+
+// TestStalledConnectionsAreCutWhenMemoryIsShort has one connection give something back now and then, and another nothing.
+func TestStalledConnectionsAreCutWhenMemoryIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(1<<20, time.Minute, nil)
+		share := func(cut func(*Share)) (s *Share) {
+			s = b.Account(0).Share(0, func() { cut(s) })
+			return s
+		}
+		stalled := share(func(s *Share) { s.Close() })
+		slow := share(func(*Share) { t.Error("a connection that is only slow was cut") })
+		hold(t, stalled, 300*kib)
+		some := hold(t, slow, 200*kib)
+		time.Sleep(50 * time.Second)
+		some.Keep(190 * kib)
+		time.Sleep(5 * time.Second)
+		begun := time.Now()
+		if err := share(func(*Share) {}).Hold().Wait(t.Context(), 500*kib); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took < 4*time.Second || took > 10*time.Second {
+			t.Errorf("it waited %v", took)
+		}
+	})
+}
+
+// TestWaitersAreServedInOrder has reservations of different sizes wait in one share.
+func TestWaitersAreServedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(1<<30, time.Hour, nil).Account(0).Share(100*kib, nil)
+		first := hold(t, s, 100*kib)
+		var mu sync.Mutex
+		var order []int64
+		var waits sync.WaitGroup
+		for i := range int64(4) {
+			n := (95 - 10*i) * kib // a later one is smaller
+			waits.Go(func() {
+				h := s.Hold()
+				if err := h.Wait(t.Context(), n); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				order = append(order, n)
+				mu.Unlock()
+				h.Release()
+			})
+			synctest.Wait()
+		}
+		if late := s.Hold(); late.Try(5 * kib) {
+			t.Error("one that came later was served first")
+		}
+		first.Keep(30 * kib) // room for the last, but not for the first
+		synctest.Wait()
+		if len(order) > 0 {
+			t.Errorf("%v were served before the first", order)
+		}
+		first.Release()
+		waits.Wait()
+		if !slices.Equal(order, []int64{95 * kib, 85 * kib, 75 * kib, 65 * kib}) {
+			t.Errorf("the order was %v", order)
+		}
+	})
+}
+
+// TestShareThatWaitsHoldsUpNoOther fills one share of an account, whose next reservation waits.
+func TestShareThatWaitsHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var waited []Level
+		b := New(1<<30, time.Hour, func(l Level) { waited = append(waited, l) })
+		a := b.Account(100 * kib)
+		full, other := a.Share(20*kib, nil), a.Share(20*kib, nil)
+		held := hold(t, full, 20*kib)
+		done := make(chan error, 1)
+		go func() { done <- full.Hold().Wait(t.Context(), 10*kib) }()
+		synctest.Wait()
+		hold(t, other, 20*kib)
+		hold(t, b.Account(0).Share(0, nil), 100*kib)
+		held.Release()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if !slices.Equal(waited, []Level{LevelShare}) {
+			t.Errorf("waits were counted as %v", waited)
+		}
+	})
+}
+
+// TestEndsOfAWait are the ways in which one ends without room.
+func TestEndsOfAWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		end  func(h *Hold, s *Share, cancel context.CancelFunc)
+		want func(error) bool
+	}{
+		"deadline": {func(*Hold, *Share, context.CancelFunc) { time.Sleep(time.Hour) }, func(err error) bool {
+			var short *ShortError
+			return errors.As(err, &short) && short.Level == LevelShare && short.Limit == 20*kib && errors.Is(err, context.DeadlineExceeded)
+		}},
+		"context": {func(_ *Hold, _ *Share, cancel context.CancelFunc) { cancel() }, func(err error) bool { return errors.Is(err, context.Canceled) }},
+		"cancel":  {func(h *Hold, _ *Share, _ context.CancelFunc) { h.Cancel() }, func(err error) bool { return err == context.Canceled }}, //nolint:errorlint // it is that one
+		"share":   {func(_ *Hold, s *Share, _ context.CancelFunc) { s.Close() }, func(err error) bool { return errors.As(err, new(ClosedError)) }},
+		"account": {func(_ *Hold, s *Share, _ context.CancelFunc) { s.account.Close() }, func(err error) bool { return errors.As(err, new(ClosedError)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := New(1<<30, time.Hour, nil)
+				s := b.Account(0).Share(20*kib, nil)
+				first := hold(t, s, 20*kib)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				h := s.Hold()
+				done := make(chan error, 1)
+				go func() { done <- h.Wait(ctx, 10*kib) }()
+				synctest.Wait()
+				test.end(h, s, cancel)
+				if err := <-done; !test.want(err) {
+					t.Errorf("got %v", err)
+				}
+				if h.Held() != 0 {
+					t.Errorf("%d bytes are held", h.Held())
+				}
+				first.Release()
+				if got := b.Held(); got != 0 {
+					t.Errorf("%d bytes are held at the end", got)
+				}
+			})
+		})
+	}
+}
+
+func TestCloseGivesAllBackAtOnce(t *testing.T) {
+	b := New(1<<30, time.Hour, nil)
+	a := b.Account(0)
+	cut := 0
+	s := a.Share(0, func() { cut++ })
+	h := hold(t, s, 100*kib)
+	a.Cut()
+	a.Close()
+	if s.IsOver() {
+		t.Error("a share that holds something is over")
+	}
+	if cut != 1 || b.Held() != 100*kib || s.Hold().Try(10*kib) {
+		t.Errorf("a closed account: cut %d times, %d bytes held", cut, b.Held())
+	}
+	s.Close()
+	if !s.IsOver() || len(b.accounts) != 0 || len(a.shares) != 0 {
+		t.Errorf("a closed share leaves %d accounts, %d shares", len(b.accounts), len(a.shares))
+	}
+	if got := b.Held(); got != 0 {
+		t.Errorf("a closed share holds %d bytes", got)
+	}
+	h.Release()
+	if got := b.Held(); got != 0 {
+		t.Errorf("a late release left %d bytes", got)
+	}
+}
+
+// TestLostBufferIsGivenBack drops a buffer without freeing it.
+func TestLostBufferIsGivenBack(t *testing.T) {
+	b := New(1<<30, time.Hour, nil)
+	s := b.Account(0).Share(0, nil)
+	func() {
+		h := hold(t, s, 100*kib)
+		buf := make([]byte, 100*kib)
+		_ = mem.NewBuffer(&buf, h.From(mem.NopBufferPool{}))
+		h.ReleaseWhenLost()
+	}()
+	for deadline := time.Now().Add(20 * time.Second); b.Held() > 0; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are held", b.Held())
+		}
+	}
+}
+
+// TestBudgetNeverHoldsTooMuch does what calls do, in any order, and looks at the sums.
+func TestBudgetNeverHoldsTooMuch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const total, perAccount, perShare = 1000 * kib, 400 * kib, 100 * kib
+		b := New(total, time.Hour, nil)
+		var accounts []*Account
+		var shares []*Share
+		var holds []*Hold
+		for range 3 {
+			a := b.Account(perAccount)
+			accounts = append(accounts, a)
+			for range 3 {
+				shares = append(shares, a.Share(perShare, nil))
+			}
+		}
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			if len(holds) > 0 && rapid.Bool().Draw(t, "give back") {
+				i := rapid.IntRange(0, len(holds)-1).Draw(t, "which")
+				if rapid.Bool().Draw(t, "all") {
+					holds[i].Release()
+					holds = slices.Delete(holds, i, i+1)
+				} else {
+					holds[i].Keep(holds[i].Held() / 2)
+				}
+			} else {
+				h := rapid.SampledFrom(shares).Draw(t, "share").Hold()
+				h.Try(rapid.Int64Range(0, perShare).Draw(t, "n"))
+				holds = append(holds, h)
+			}
+			var sum int64
+			for _, h := range holds {
+				sum += h.Held()
+			}
+			if b.Held() != sum || sum > total {
+				t.Fatalf("%d bytes are held, the holds have %d", b.Held(), sum)
+			}
+			for _, a := range accounts {
+				if a.Held() > perAccount {
+					t.Fatalf("an account holds %d", a.Held())
+				}
+			}
+			for _, s := range shares {
+				if s.used > perShare {
+					t.Fatalf("a share holds %d", s.used)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkHold is what counting costs one reply.
+func BenchmarkHold(b *testing.B) {
+	s := New(1<<30, time.Hour, nil).Account(0).Share(0, nil)
+	for name, n := range map[string]int64{"small": 200, "large": 64 * kib} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ctx := With(b.Context(), s.Hold())
+				h := Of(ctx)
+				h.Try(n)
+				h.Release()
+			}
+		})
+	}
+}

@@ -1,0 +1,341 @@
+package server
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Connections, handles and operations share the process's descriptors (RLIMIT_NOFILE). Handles take at most half of them
+// (handles.Config.Total), connections at most three eighths, and the rest is a reserve for operations. The listeners divide
+// the connections' part, so that a crowd on one address leaves the others as they were.
+
+const (
+	// firstCallTime is how long a connection may take until its first authenticated call begins. It is longer than
+	// openTime, after which a WebSocket reports the reason.
+	firstCallTime = 15 * time.Second
+	// maxUnauthenticated bounds the connections of one listener that have made no authenticated call.
+	maxUnauthenticated = 256
+	// minConnections and maxConnections bound the connections of all listeners.
+	minConnections, maxConnections = 32, 16384
+	// baseDescriptors is about what a server that does nothing has open.
+	baseDescriptors = 32
+	// closeWait bounds how long a new connection waits for the end of those that were closed in its favour.
+	closeWait = time.Second
+	// acceptPause is how long a listener waits for a descriptor before it tries to accept again.
+	acceptPause = 10 * time.Millisecond
+)
+
+// The reasons of ctxfs_connections_refused_total.
+const (
+	refusedCrowd   = "unauthenticated" // closed in favour of a newer one
+	refusedFull    = "full"            // the listener is full
+	refusedTimeout = "timeout"         // no authenticated call within firstCallTime
+	refusedPanel   = "panel"           // the panel has its share
+)
+
+// connGroup is the connections of one kind of listener: unix, tcp or http.
+type connGroup struct {
+	// max bounds all connections, maxUnauthenticated those without an authenticated call.
+	max, maxUnauthenticated int
+	firstCallTime           time.Duration
+	refused                 func(reason string)
+
+	mu     sync.Mutex
+	ending bool
+	// open counts the connections, closing those among them whose descriptor is about to be free.
+	open, closing int
+	// unauthenticated holds *acceptedConn, the oldest first.
+	unauthenticated list.List
+	// owners counts the authenticated connections of each panel.
+	owners map[string]int
+	// freed is closed, and replaced, when a full group has room again.
+	freed chan struct{}
+}
+
+func newConnGroup(limit int, refused func(reason string)) *connGroup {
+	return &connGroup{
+		max: limit, maxUnauthenticated: min(limit/2, maxUnauthenticated), firstCallTime: firstCallTime, refused: refused,
+		owners: map[string]int{}, freed: make(chan struct{}),
+	}
+}
+
+// connGroups are the connections of a server, by kind of listener.
+type connGroups struct{ unix, tcp, http *connGroup }
+
+// newConnGroups divides what a limit of descriptors leaves for connections: a quarter for the unix socket, the rest for
+// the addresses that are configured. 0 is no limit.
+func newConnGroups(descriptors int, tcp, http bool, m *metrics) connGroups {
+	all := maxConnections
+	if descriptors > 0 {
+		all = min(all, max(minConnections, descriptors*3/8-baseDescriptors))
+	}
+	unix, each := all, all-all/4
+	if tcp || http {
+		unix = all / 4
+	}
+	if tcp && http {
+		each /= 2
+	}
+	group := func(listener string, limit int) *connGroup {
+		g := newConnGroup(limit, func(reason string) { m.connRefused.WithLabelValues(listener, reason).Inc() })
+		m.connections(listener, g.count)
+		return g
+	}
+	return connGroups{unix: group("unix", unix), tcp: group("tcp", each), http: group("http", each)}
+}
+
+// count returns how many connections are open.
+func (g *connGroup) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.open
+}
+
+// countUnauthenticated returns how many of them have made no authenticated call.
+func (g *connGroup) countUnauthenticated() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.unauthenticated.Len()
+}
+
+// admit counts a new connection. It closes the oldest unauthenticated one when there are too many of those: a client that
+// authenticates at once gets through whatever the others do, which refusing new ones would not allow. It returns nil when
+// all connections of a full group are authenticated, or the server stops.
+func (g *connGroup) admit(conn net.Conn) *acceptedConn {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.unauthenticated.Len() >= g.maxUnauthenticated {
+		g.closeOldest()
+	}
+	if g.open >= g.max && !g.awaitRoom() {
+		g.refused(refusedFull)
+		return nil
+	}
+	if g.ending {
+		return nil
+	}
+	c := &acceptedConn{Conn: conn, group: g}
+	g.open++
+	c.place = g.unauthenticated.PushBack(c)
+	c.timer = time.AfterFunc(g.firstCallTime, c.expire)
+	return c
+}
+
+// awaitRoom waits until a descriptor of a closed connection is free, which takes as long as its reader needs to see the
+// end. It reports whether there is room. g.mu is held, but not while waiting.
+func (g *connGroup) awaitRoom() bool {
+	deadline := time.NewTimer(closeWait)
+	defer deadline.Stop()
+	for g.open >= g.max {
+		if g.closing == 0 && !g.closeOldest() {
+			return false
+		}
+		freed := g.freed
+		g.mu.Unlock()
+		select {
+		case <-freed:
+			g.mu.Lock()
+		case <-deadline.C:
+			g.mu.Lock()
+			return g.open < g.max
+		}
+	}
+	return true
+}
+
+// closeOldest closes the oldest unauthenticated connection, and reports whether there was one. g.mu is held.
+func (g *connGroup) closeOldest() bool {
+	front := g.unauthenticated.Front()
+	if front == nil {
+		return false
+	}
+	front.Value.(*acceptedConn).closeAs(refusedCrowd) //nolint:forcetypeassert // nothing else is in it
+	return true
+}
+
+// makeRoom closes the oldest unauthenticated connection, when a new one got no descriptor.
+func (g *connGroup) makeRoom() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closeOldest()
+}
+
+// end closes the connections that have not got as far as a call, and admits no more: gRPC waits for them when it stops.
+// HTTP ends those that it serves.
+func (g *connGroup) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ending = true
+	for e := g.unauthenticated.Front(); e != nil; {
+		c, next := e.Value.(*acceptedConn), e.Next() //nolint:forcetypeassert // nothing else is in it
+		if !c.handed.Load() {
+			c.closeAs("")
+		}
+		e = next
+	}
+}
+
+// connListener accepts the connections of a group. It keeps accepting when the process has no descriptor left.
+type connListener struct {
+	net.Listener
+	group *connGroup
+}
+
+// Accept implements net.Listener.
+func (l connListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			l.group.makeRoom()
+			time.Sleep(acceptPause)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if c := l.group.admit(conn); c != nil {
+			return c, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+// acceptedConn is a connection of a group, from when it was accepted until its server closes it.
+type acceptedConn struct {
+	net.Conn
+	group *connGroup
+	// handed says that HTTP serves a connection that gRPC's server accepted.
+	handed atomic.Bool
+	// known says that an authenticated call was made.
+	known atomic.Bool
+	// timer ends the wait for that call.
+	timer *time.Timer
+
+	// The group's mutex guards what follows. place is where the group lists the connection while it is unauthenticated;
+	// owner is the panel that it counts for, "" for a host.
+	place           *list.Element
+	owner           string
+	closed, removed bool
+}
+
+// authenticated counts the connection for a panel ("" for a host) from its first authenticated call on. It fails with
+// EMFILE when the listener is short of connections and the panel has its share of them.
+func (c *acceptedConn) authenticated(panel string) error {
+	if c == nil || c.known.Load() {
+		return nil
+	}
+	g := c.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.place == nil {
+		return nil // another call was first, or the connection is closed
+	}
+	if n := g.owners[panel]; panel != "" && g.scarce() && n >= max(1, g.max/(len(g.owners)+1)) {
+		g.refused(refusedPanel)
+		return &fserr.Error{
+			Code: fserr.EMFILE, Detail: fmt.Sprintf("this panel has %d connections, and the server keeps the last ones for panels with fewer", n),
+			Hint: "close some, or send calls over those that are open",
+		}
+	}
+	c.leave()
+	if c.owner = panel; panel != "" {
+		g.owners[panel]++
+	}
+	c.known.Store(true)
+	return nil
+}
+
+// scarce says that a quarter of the connections is left for further authenticated ones. g.mu is held.
+func (g *connGroup) scarce() bool {
+	return g.open-g.closing-g.unauthenticated.Len() >= g.max-g.max/4
+}
+
+// leave takes the connection off the list of unauthenticated ones. The group's mutex is held.
+func (c *acceptedConn) leave() {
+	if c.place != nil {
+		c.group.unauthenticated.Remove(c.place)
+		c.place = nil
+		c.timer.Stop()
+	}
+}
+
+// expire closes a connection that made no authenticated call in time.
+func (c *acceptedConn) expire() {
+	c.group.mu.Lock()
+	defer c.group.mu.Unlock()
+	if c.place != nil {
+		c.closeAs(refusedTimeout)
+	}
+}
+
+// closeAs closes an unauthenticated connection, whose server then sees its end and calls Close. The group's mutex is held:
+// closing a socket does not wait for its peer.
+func (c *acceptedConn) closeAs(reason string) {
+	c.leave()
+	c.closed = true
+	c.group.closing++
+	if reason != "" {
+		c.group.refused(reason)
+	}
+	_ = c.Conn.Close()
+}
+
+// remove ends the count of a connection that its server has closed.
+func (c *acceptedConn) remove() {
+	g := c.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.removed {
+		return
+	}
+	c.removed = true
+	c.leave()
+	if c.closed {
+		g.closing--
+	}
+	if c.owner != "" {
+		if g.owners[c.owner]--; g.owners[c.owner] == 0 {
+			delete(g.owners, c.owner)
+		}
+	}
+	if g.open--; g.open == g.max-1 {
+		close(g.freed)
+		g.freed = make(chan struct{})
+	}
+}
+
+// SetDeadline implements net.Conn. gRPC sets a deadline before its handshake and lifts it afterwards; HTTP, to which the
+// connection may have gone meanwhile, has set its own by then.
+func (c *acceptedConn) SetDeadline(t time.Time) error {
+	if c.handed.Load() {
+		return nil
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// Close implements net.Conn.
+func (c *acceptedConn) Close() error {
+	defer c.remove()
+	return c.Conn.Close()
+}
+
+// CloseWrite half-closes, as net.TCPConn's does.
+func (c *acceptedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// NetConn returns the connection below, as that of tls.Conn does.
+func (c *acceptedConn) NetConn() net.Conn { return c.Conn }

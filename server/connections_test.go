@@ -1,0 +1,229 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// preface begins HTTP/2, with empty settings.
+const preface = http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
+// dialPlain connects to an address, and ends the connection with the test.
+func dialPlain(t *testing.T, network, address string) net.Conn {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// wantClosed reads until the server closes conn.
+func wantClosed(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "i/o timeout") {
+		t.Error("the server leaves the connection open")
+	}
+}
+
+// TestConnectionsWithoutACallAreClosed has connections get to each stage before an authenticated call, and no further.
+func TestConnectionsWithoutACallAreClosed(t *testing.T) {
+	ca := newAuthority(t)
+	for _, encrypted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tls=%t", encrypted), func(t *testing.T) {
+			cfg := sessionConfig(t)
+			if encrypted {
+				cfg.TLSCert, cfg.TLSKey = ca.files(t)
+			}
+			r := startWith(t, cfg, func(s *Server) {
+				for _, g := range []*connGroup{s.conns.unix, s.conns.tcp, s.conns.http} {
+					g.firstCallTime = 300 * time.Millisecond
+				}
+			})
+			for stage, text := range map[string]string{
+				"silent":               "",
+				"half a preface":       "PRI * HTTP",
+				"a preface":            preface,
+				"half a frame":         preface + "\x00\x00\xff\x01\x04\x00\x00",
+				"headers without end":  preface + "\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82",
+				"half a request":       "GET /livez HTTP/1.1\r\nHost: localhost\r\n",
+				"an unauthorized call": "GET /v1/content?path=/a HTTP/1.1\r\nHost: localhost\r\n\r\n",
+				"a body that is late":  "PUT /v1/content?path=/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
+				"an idle WebSocket":    "GET /v1/session HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n",
+			} {
+				for network, address := range map[string]string{"unix": r.Info().Addresses.Socket, "tcp": r.Info().Addresses.TCP[0], "http": r.Info().Addresses.HTTP} {
+					if network == "unix" && strings.Contains(text, "/v1/content") {
+						continue // the peer's user authorizes it there
+					}
+					t.Run(stage+" over "+network, func(t *testing.T) {
+						t.Parallel()
+						kind := network
+						if network == "http" {
+							kind = "tcp"
+						}
+						conn := dialPlain(t, kind, address)
+						if encrypted && kind == "tcp" && stage != "silent" {
+							conn = tls.Client(conn, &tls.Config{RootCAs: ca.pool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12, NextProtos: protocolOf(text)})
+						}
+						if _, err := io.WriteString(conn, text); err != nil {
+							t.Fatal(err)
+						}
+						wantClosed(t, conn)
+					})
+				}
+			}
+		})
+	}
+}
+
+func protocolOf(text string) []string {
+	if strings.HasPrefix(text, "PRI") {
+		return []string{"h2"}
+	}
+	return []string{"http/1.1"}
+}
+
+// TestAuthenticatedConnectionsStay makes a call over each kind of connection, and another one after the time for the first.
+func TestAuthenticatedConnectionsStay(t *testing.T) {
+	r := startWith(t, sessionConfig(t), func(s *Server) {
+		s.conns.unix.firstCallTime, s.conns.tcp.firstCallTime, s.conns.http.firstCallTime = time.Second, time.Second, time.Second
+	})
+	health, err := grpc_health_v1.NewHealthClient(r.host(t)).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := health.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	token := r.openPanel(t, "p").GetToken()
+	sessions := []*talk{
+		beginWeb(t, r.Info().Addresses.HTTP, token, ""), beginWeb(t, r.Info().Addresses.TCP[0], token, ""), beginGRPC(t, r.Info().Addresses.TCP[0], token, ""),
+	}
+	silent := []net.Conn{
+		dialPlain(t, "unix", r.Info().Addresses.Socket), dialPlain(t, "tcp", r.Info().Addresses.TCP[0]), dialPlain(t, "tcp", r.Info().Addresses.HTTP),
+	}
+	for _, conn := range silent {
+		wantClosed(t, conn) // the sessions are older
+	}
+	for _, s := range sessions {
+		s.works(opStat("/"))
+	}
+	r.stop()
+	if _, err := health.Recv(); err != nil {
+		t.Errorf("the host's health watch has ended before the server: %v", err)
+	}
+}
+
+// TestSlowFirstCallIsNotTimedOut sends the first message of a connection in two halves, the second after the time for the
+// first call.
+func TestSlowFirstCallIsNotTimedOut(t *testing.T) {
+	r := startWith(t, sessionConfig(t), func(s *Server) { s.conns.tcp.firstCallTime = time.Second })
+	token := r.openPanel(t, "p").GetToken()
+	c := dialFrames(t, r.Info().Addresses.TCP[0])
+	c.headers(1, false, ctxfsv1.FsService_Mkdir_FullMethodName, "authorization", bearerOf(token))
+	message := "\x00\x00\x00\x00\x04\x12\x02/d"
+	c.must(c.framer.WriteData(1, false, []byte(message[:5])))
+	wantClosed(t, dialPlain(t, "tcp", r.Info().Addresses.TCP[0])) // a connection that is younger
+	c.must(c.framer.WriteData(1, true, []byte(message[5:])))
+	c.wantTrailer(1, "0")
+}
+
+// TestNewConnectionsReplaceSilentOnes connects more often than connections may be silent, and then makes calls.
+func TestNewConnectionsReplaceSilentOnes(t *testing.T) {
+	const most = 8
+	r := startWith(t, sessionConfig(t), func(s *Server) { s.conns.http.maxUnauthenticated, s.conns.tcp.maxUnauthenticated = most, most })
+	token := r.openPanel(t, "p").GetToken()
+	known := beginWeb(t, r.Info().Addresses.HTTP, token, "")
+	var silent []net.Conn
+	for range 3 * most {
+		silent = append(silent, dialPlain(t, "tcp", r.Info().Addresses.HTTP))
+	}
+	for _, conn := range silent[:2*most] {
+		wantClosed(t, conn)
+	}
+	eventually(t, "the newest are left", func() bool { return r.conns.http.countUnauthenticated() == most })
+	known.works(opStat("/"))
+	beginWeb(t, r.Info().Addresses.HTTP, token, "").works(opStat("/"))
+	beginWeb(t, r.Info().Addresses.TCP[0], token, "").works(opStat("/"))
+	want := fmt.Sprintf(`ctxfs_connections_refused_total{listener="http",reason="unauthenticated"} %d`, 2*most+1) // one more for the last session
+	if text := r.metricsText(t); !strings.Contains(text, want) || !strings.Contains(text, `ctxfs_connections{listener="http"}`) {
+		t.Errorf("/metrics lacks %s", want)
+	}
+}
+
+// TestAFullListenerKeepsRoomForOtherPanels has a panel connect until it is refused; another panel still gets in.
+func TestAFullListenerKeepsRoomForOtherPanels(t *testing.T) {
+	const most = 16
+	r := startWith(t, sessionConfig(t), func(s *Server) { s.conns.tcp.max, s.conns.tcp.maxUnauthenticated = most, most/2 })
+	greedy, other := r.openPanel(t, "greedy").GetToken(), r.openPanel(t, "other").GetToken()
+	stat := func(token string) error {
+		cc := dial(t, r.Info().Addresses.TCP[0], nil)
+		_, err := ctxfsv1.NewFsServiceClient(cc).Stat(with(t, "authorization", bearerOf(token)), &ctxfsv1.StatRequest{Path: "/"})
+		return err
+	}
+	for range most * 3 / 4 {
+		if err := stat(greedy); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantError(t, stat(greedy), codes.ResourceExhausted, "EMFILE", "this panel has 12 connections")
+	for range 3 {
+		if err := stat(other); err != nil {
+			t.Error(err)
+		}
+	}
+	host := ctxfsv1.NewContextServiceClient(r.host(t))
+	if _, err := host.ListContexts(t.Context(), &ctxfsv1.ListContextsRequest{}); err != nil {
+		t.Error(err) // the unix socket has room of its own
+	}
+}
+
+// TestFullListenerRefusesAtOnce fills a listener with authenticated connections: a further one is closed, not left waiting.
+func TestFullListenerRefusesAtOnce(t *testing.T) {
+	const most = 4
+	r := startWith(t, sessionConfig(t), func(s *Server) { s.conns.http.max, s.conns.http.maxUnauthenticated = most, most/2 })
+	token := readToken(t, r)
+	for range most {
+		beginWeb(t, r.Info().Addresses.HTTP, token, "")
+	}
+	wantClosed(t, dialPlain(t, "tcp", r.Info().Addresses.HTTP))
+	if n := r.conns.http.count(); n != most {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// TestConnectionsShareTheDescriptors divides limits of descriptors.
+func TestConnectionsShareTheDescriptors(t *testing.T) {
+	for _, c := range []struct {
+		descriptors          int
+		tcp, http            bool
+		wantUnix, wantOthers int
+	}{
+		{0, true, true, maxConnections / 4, maxConnections * 3 / 8},
+		{1 << 20, true, false, maxConnections / 4, maxConnections * 3 / 4},
+		{512, true, true, 40, 60},
+		{512, true, false, 40, 120},
+		{512, false, false, 160, 120},
+		{64, true, true, minConnections / 4, minConnections * 3 / 8},
+	} {
+		g := newConnGroups(c.descriptors, c.tcp, c.http, newMetrics("test"))
+		if g.unix.max != c.wantUnix || g.tcp.max != c.wantOthers || g.http.max != c.wantOthers {
+			t.Errorf("%+v: %d, %d, %d", c, g.unix.max, g.tcp.max, g.http.max)
+		}
+	}
+}

@@ -1,0 +1,337 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+const (
+	// streamWindow is how much of a request a client may send before the server asks for more, in bytes. Every call may keep as
+	// much in memory uncounted. gRPC's own windows grow to 16 MiB for each call.
+	streamWindow = 64 << 10
+	// connWindow is the same for all calls of a connection together; gRPC renews it at once, whether or not a call is read.
+	connWindow = 1 << 20
+	// leastPiece and pieces say how much of a request is read at a time: a part of it, but not less than so many bytes. A client may
+	// send a request in frames of one byte, each of which takes as much memory as sixty: a piece in many frames is copied together.
+	leastPiece, pieces = 4 << 10, 8
+	// maxStrangerRequest bounds a request of a caller that need not say who it is, in bytes.
+	maxStrangerRequest = 4 << 10
+	// receiveTime is how long a client may take to send the request of a call that has one.
+	receiveTime = defaultDeadline
+)
+
+// connShares are what the panels hold of their memory by one connection.
+type connShares struct {
+	mu     sync.Mutex
+	closed bool
+	shares map[*panelUse]fsservice.Shares
+	// cut ends the connection.
+	cut func()
+}
+
+// of returns a panel's shares, of limit bytes each.
+func (c *connShares) of(u *panelUse, limit int64) fsservice.Shares {
+	if c == nil {
+		return fsservice.Shares{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.shares[u]
+	if !ok {
+		if c.shares == nil {
+			c.shares = map[*panelUse]fsservice.Shares{}
+		}
+		c.forgetClosed()
+		s = fsservice.Shares{Requests: u.requests.Share(limit, c.end), Replies: u.replies.Share(limit, c.end)}
+		c.shares[u] = s
+		if c.closed {
+			s.Requests.Close()
+			s.Replies.Close()
+		}
+	}
+	return s
+}
+
+// forgetClosed forgets panels that were closed. c.mu is held.
+func (c *connShares) forgetClosed() {
+	for u, s := range c.shares {
+		if s.Requests.IsOver() && s.Replies.IsOver() {
+			s.Requests.Close()
+			s.Replies.Close()
+			delete(c.shares, u)
+		}
+	}
+}
+
+// close gives back what all panels hold. The connection has ended.
+func (c *connShares) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, s := range c.shares {
+		s.Requests.Close()
+		s.Replies.Close()
+	}
+}
+
+// end ends a connection that no other panel uses.
+func (c *connShares) end() {
+	c.mu.Lock()
+	alone := len(c.shares) == 1
+	c.mu.Unlock()
+	if alone && c.cut != nil {
+		c.cut()
+	}
+}
+
+// registrar registers unary methods so that serveUnary serves them: gRPC would receive, and inflate, a request before it asks
+// whether its caller is known.
+type registrar struct {
+	*grpc.Server
+	calls *interceptors
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	d := *desc
+	d.Methods, d.Streams = nil, append([]grpc.StreamDesc(nil), desc.Streams...)
+	for _, m := range desc.Methods {
+		method := "/" + desc.ServiceName + "/" + m.MethodName
+		d.Streams = append(d.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(srv any, stream grpc.ServerStream) error {
+			return r.calls.serveUnary(method, m.Handler, srv, stream)
+		}})
+	}
+	r.Server.RegisterService(&d, impl)
+}
+
+// receiver receives the messages of one call.
+type receiver struct {
+	calls  *interceptors
+	stream transportStream
+	// limit is the largest message, in bytes.
+	limit int
+	// hold counts the message that was received last.
+	hold *budget.Hold
+}
+
+// transportStream is what gRPC's transport knows of a call.
+type transportStream interface {
+	ReadMessageHeader(header []byte) error
+	Read(n int) (mem.BufferSlice, error)
+	RecvCompress() string
+	WriteStatus(st *status.Status) error
+}
+
+// receiver returns what receives the messages of a call. hold is nil when they are not counted. Compressed messages are refused:
+// a small one may inflate to any size.
+func (i *interceptors) receiver(ctx context.Context, c *call, hold *budget.Hold) (*receiver, error) {
+	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(transportStream)
+	if !ok {
+		return nil, &fserr.Error{Code: fserr.EIO, Detail: "gRPC's transport is not one that requests can be read from"}
+	}
+	if how := stream.RecvCompress(); how != "" && how != "identity" {
+		return nil, status.Errorf(codes.Unimplemented, "compressed messages (grpc-encoding: %.20q) are not accepted; send them as they are", how)
+	}
+	r := &receiver{calls: i, stream: stream, limit: i.maxRequest + maxOverhead, hold: hold}
+	switch {
+	case c.id.Role == panels.RoleNone:
+		r.limit = maxStrangerRequest
+	case c.method == ctxfsv1.FsService_Session_FullMethodName:
+		r.limit = maxSessionRequest
+	}
+	return r, nil
+}
+
+// receive receives one message into m. io.EOF says that there is none. Errors are ready to travel.
+func (r *receiver) receive(ctx context.Context, m any) error {
+	r.hold.Release()
+	var header [5]byte
+	if err := r.stream.ReadMessageHeader(header[:]); err != nil {
+		return received(err)
+	}
+	n := int(uint32(header[1])<<24 | uint32(header[2])<<16 | uint32(header[3])<<8 | uint32(header[4]))
+	switch {
+	case header[0] != 0:
+		return status.Error(codes.Internal, "a compressed message, though no compression was agreed")
+	case n > r.limit:
+		return r.tooLarge(n)
+	case n > streamWindow:
+		ctx, cancel := context.WithTimeout(ctx, receiveTime)
+		defer cancel()
+		// The message, and what it is decoded to.
+		if err := r.hold.Wait(ctx, 2*int64(n)); err != nil {
+			return fsservice.NoRoom(err, "the request")
+		}
+	}
+	if err := r.take(n, m); err != nil {
+		return err
+	}
+	r.hold.Keep(int64(n))
+	return nil
+}
+
+// take reads a message of n bytes into m.
+func (r *receiver) take(n int, m any) error {
+	data, err := r.read(n)
+	if err != nil {
+		return received(err)
+	}
+	defer data.Free()
+	if whole, ok := m.(proto.Message); ok && n > streamWindow {
+		return decoded(r.calls.codec.UnmarshalOwned(data.Materialize(), whole))
+	}
+	return decoded(r.calls.codec.Unmarshal(data, m))
+}
+
+// read reads n bytes, in buffers that are not much larger.
+func (r *receiver) read(n int) (mem.BufferSlice, error) {
+	var all mem.BufferSlice
+	for left := n; left > 0; {
+		part, err := r.stream.Read(min(left, max(n/pieces, leastPiece)))
+		if err != nil {
+			all.Free()
+			return nil, err
+		}
+		left -= part.Len()
+		if len(part) > 2+part.Len()/leastPiece {
+			whole := mem.SliceBuffer(part.Materialize())
+			part.Free()
+			part = mem.BufferSlice{whole}
+		}
+		all = append(all, part...)
+	}
+	return all, nil
+}
+
+func decoded(err error) error {
+	if err != nil {
+		return status.Errorf(codes.Internal, "a request that is not the protobuf message of its method: %v", err)
+	}
+	return nil
+}
+
+// only receives the one message of a call that has one.
+func (r *receiver) only(ctx context.Context, m any) error {
+	timer := time.AfterFunc(receiveTime+time.Second, func() { // later than a wait for memory, which has words of its own
+		_ = r.stream.WriteStatus(status.New(codes.DeadlineExceeded, "the request did not come in "+receiveTime.String()))
+	})
+	defer timer.Stop()
+	switch err := r.receive(ctx, m); {
+	case errors.Is(err, io.EOF):
+		return status.Error(codes.Internal, "the call has no request")
+	case err != nil:
+		return err
+	}
+	var header [1]byte
+	switch err := r.stream.ReadMessageHeader(header[:]); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return received(err)
+	}
+	return status.Error(codes.Internal, "the call has more than one request")
+}
+
+// tooLarge refuses a request of n bytes.
+func (r *receiver) tooLarge(n int) error {
+	if r.limit == maxSessionRequest {
+		return sessionTooLarge(n)
+	}
+	return r.calls.tooLarge(n, r.limit)
+}
+
+// received is an error of the transport as it travels.
+func received(err error) error {
+	if _, ok := status.FromError(err); ok || errors.Is(err, io.EOF) {
+		return err
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return status.Error(codes.Internal, "the request ended within a message")
+	}
+	return fserrpb.ToStatus(err)
+}
+
+// sessionShares is shares for the session of ctx.
+func (i *interceptors) sessionShares(ctx context.Context) fsservice.Shares {
+	return i.shares(ctx, panels.IdentityFrom(ctx))
+}
+
+// shares returns what a panel's calls by the connection of ctx may hold; none for a host, which is not bounded.
+func (i *interceptors) shares(ctx context.Context, id panels.Identity) fsservice.Shares {
+	if i.limits == nil || id.Panel == "" {
+		return fsservice.Shares{}
+	}
+	return connOf(ctx).shares.of(i.limits.use(id.Panel), i.limits.memoryPerConnection)
+}
+
+// defaultMemoryTotal is a quarter of the memory that the process may use, at most 1 GiB; 256 MiB where that is not known.
+func defaultMemoryTotal() int64 {
+	const unknown, most, least = 256 << 20, 1 << 30, 32 << 20
+	memory := min(cgroupMemory(), machineMemory())
+	if memory == math.MaxInt64 {
+		return unknown
+	}
+	return max(min(memory/4, most), least)
+}
+
+// cgroupMemory is the limit of the process's control group, in bytes; math.MaxInt64 without one.
+func cgroupMemory() int64 {
+	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 {
+			return n
+		}
+	}
+	return math.MaxInt64
+}
+
+// machineMemory is the machine's memory, in bytes; math.MaxInt64 where that is not told.
+func machineMemory() int64 {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return math.MaxInt64
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var kib int64
+		if n, _ := fmt.Sscanf(lines.Text(), "MemTotal: %d kB", &kib); n == 1 && kib > 0 {
+			return kib << 10
+		}
+	}
+	return math.MaxInt64
+}
+
+// asMessage is a reply as the message that it is.
+func asMessage(resp any) (proto.Message, error) {
+	m, ok := resp.(proto.Message)
+	if !ok {
+		return nil, status.Errorf(codes.Internal, "a reply of type %T", resp)
+	}
+	return m, nil
+}

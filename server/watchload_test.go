@@ -1,0 +1,98 @@
+package server
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// TestUnreadWatchesTakeBoundedMemory opens 1,000 watches of one panel, reads none of them, and makes up to 100,000 events.
+func TestUnreadWatchesTakeBoundedMemory(t *testing.T) {
+	const (
+		watches   = 1000
+		maxGrowth = 64 << 20 // 8 MiB in queues, the rest is with the transport and in growing slices
+	)
+	for name, c := range map[string]struct {
+		files int // each is created, changed twice and removed: four events
+		watch func(t *testing.T, r *running, token string, n int) (end func())
+	}{
+		"streams": {25_000, watchByStreams},
+		"sessions over gRPC": {2_000, func(t *testing.T, r *running, token string, n int) func() {
+			return watchBySessions(t, n, func() *talk { return beginGRPC(t, r.Info().Addresses.TCP[0], token, "") })
+		}},
+		"sessions over WebSocket": {2_000, func(t *testing.T, r *running, token string, n int) func() {
+			return watchBySessions(t, n, func() *talk { return beginWeb(t, r.Info().Addresses.HTTP, token, "") })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, sessionConfig(t))
+			other := beginWeb(t, r.Info().Addresses.HTTP, r.openPanel(t, "other").GetToken(), "")
+			token := r.openPanel(t, "p").GetToken()
+			dir := filepath.Join(r.Info().ContextsDir, "ctx_p", "sub")
+			other.must(os.Mkdir(dir, 0o755))
+			base := heap()
+			end := c.watch(t, r, token, watches)
+			before := heap()
+			for i := range c.files {
+				name := filepath.Join(dir, fmt.Sprintf("file%06d", i))
+				other.must(os.WriteFile(name, []byte("x"), 0o600))
+				other.must(os.Remove(name))
+				if i%1000 == 0 {
+					other.works(opStat("/"))
+				}
+			}
+			after := heap()
+			t.Logf("%d MiB, with the watches %d, after the events %d", base>>20, before>>20, after>>20)
+			if after > before+maxGrowth {
+				t.Errorf("the events take %d MiB", (after-before)>>20)
+			}
+			end()
+			// The transport of one connection, the last that ended, may stay in memory with its unsent messages until another one
+			// ends: 16 messages of 1 KiB for each watch. More of them do not add up.
+			eventually(t, "the memory returns", func() bool { return heap() < base+watches*16<<10+16<<20 })
+		})
+	}
+}
+
+// watchByStreams opens n watches as calls of one connection, which it reads no further than that they are ready.
+func watchByStreams(t *testing.T, r *running, token string, n int) (end func()) {
+	c := dialFrames(t, r.Info().Addresses.TCP[0])
+	request, err := proto.Marshal(&ctxfsv1.WatchRequest{Path: "/", Recursive: true})
+	c.must(err)
+	message := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(request))), request...)
+	for i := range n {
+		id := uint32(2*i + 1)
+		c.headers(id, false, ctxfsv1.FsService_Watch_FullMethodName, "authorization", bearerOf(token))
+		c.must(c.framer.WriteData(id, true, message))
+	}
+	c.awaitMessages(n)
+	return func() { c.must(c.conn.Close()) }
+}
+
+// watchBySessions opens n watches in as many sessions as they need.
+func watchBySessions(t *testing.T, n int, begin func() *talk) (end func()) {
+	var sessions []*talk
+	for i := range n {
+		if i%64 == 0 {
+			sessions = append(sessions, begin())
+		}
+		s := sessions[len(sessions)-1]
+		op := opWatch("/")
+		op.GetWatch().Recursive = true
+		s.ask(op)
+		if m := s.next(); m.GetResult().GetWatch().GetReady() == nil {
+			t.Fatalf("want ready, got %v", m)
+		}
+	}
+	return func() {
+		for _, s := range sessions {
+			s.cut()
+		}
+	}
+}
