@@ -212,8 +212,13 @@ func (m *Manager) poolHasRoom(l *layer.Layer, replaces bool) bool {
 // diskShort is the free space, in bytes, below which the pool is given up.
 func (m *Manager) diskShort() int64 { return max(m.cfg.DiskReserve, fullDisk) }
 
-// yieldPool gives up copies until the disk is no longer short, or none is left.
+// yieldPool gives up copies until the disk is no longer short, or none is left. While somebody seeds it leaves that to checkNeed.
 func (m *Manager) yieldPool() {
+	ctx, end, ok := m.pool.begin(m.ctx)
+	if !ok {
+		return
+	}
+	defer end()
 	short := func() bool {
 		free, err := freeBytes(m.layout.Staging)
 		return err == nil && free < m.diskShort() || lacksInodes(m.layout.Staging)
@@ -221,14 +226,14 @@ func (m *Manager) yieldPool() {
 	if !short() || m.pool.cheap() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(m.ctx, quietTime)
+	ctx, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
 	release, err := m.locks.work(ctx)
 	if err != nil {
 		return // it is being closed, or another process sweeps
 	}
 	defer release()
-	for short() && m.giveUpSpare(m.ctx) {
+	for short() && m.giveUpSpare(ctx) {
 		continue
 	}
 }
@@ -275,7 +280,9 @@ func (m *Manager) giveUpSpare(ctx context.Context) bool {
 		return false
 	}
 	last := all[len(all)-1].Name
-	if err := m.dropSpare(ctx, last); err != nil {
+	if err := m.dropSpare(ctx, last); ctx.Err() != nil {
+		return false // the next start removes what is left of it
+	} else if err != nil {
 		m.cfg.Log.Warn("a copy of the pool could not be given up", zap.Error(err))
 		return false
 	}
