@@ -144,6 +144,9 @@ func (s *Service) Cp(ctx context.Context, req *ctxfsv1.CpRequest) (*ctxfsv1.CpRe
 		if err != nil {
 			return nil, err
 		}
+		var done func()
+		opts.Reserve, done = walkMemory(c)
+		defer done()
 		report, err := rootfs.CopyTree(c, c.root, c.path, c.root, c.dest, opts)
 		if err != nil {
 			return nil, cpError(err, report)

@@ -225,7 +225,7 @@ func (m *mover) clearHere(rel string) error {
 	if err != nil {
 		return err
 	}
-	entries, err := removable(src.dirNode)
+	entries, err := removable(src.dirNode, nil)
 	for _, e := range entries {
 		if err := m.clearEntry(rel, e.Name); errors.Is(err, errMore) {
 			return err

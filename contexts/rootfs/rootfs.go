@@ -257,6 +257,8 @@ type CopyOptions struct {
 	Skip func(rel string, e Entry) bool
 	// Admit is asked before each entry is copied, from one goroutine; an error ends the copy. May be nil.
 	Admit func(src Stat) error
+	// Reserve is as WalkOptions.Reserve.
+	Reserve func(bytes int64) error
 	// Progress is told now and then, from one goroutine at a time. May be nil.
 	Progress func(CopyProgress)
 	// Overwrite replaces existing files (never directories by files or the reverse:

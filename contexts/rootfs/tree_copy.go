@@ -28,6 +28,8 @@ type copier struct {
 	guard              fileID
 	srcTrail, dstTrail *trail
 	levels             []*copyLevel
+	// held is what the names in levels take in memory, in bytes.
+	held int64
 	// linker, when not nil, has it make links to the files instead of copies.
 	linker *linker
 }

@@ -13,7 +13,9 @@ type copyLevel struct {
 	rel     string
 	deep    bool
 	entries []Entry
-	dir     *copyDir
+	// bytes is what the entries take in memory.
+	bytes int64
+	dir   *copyDir
 	// base is the directory's counterpart in CopyOptions.Base, once it was asked for; nil when there is none.
 	base       *heldDir
 	baseLooked bool
@@ -93,14 +95,15 @@ func (c *copier) copyDirs(st Stat, fresh bool) error {
 	if err != nil {
 		return err
 	}
-	entries, err := here.entries(listOptions{stats: true})
+	top, err := c.list(here)
 	if err != nil {
 		return err
 	}
 	if err := c.dirXattrs(fresh); err != nil {
 		return err
 	}
-	c.levels = []*copyLevel{{entries: entries, dir: newCopyDir(st, fresh)}}
+	top.dir = newCopyDir(st, fresh)
+	c.levels = []*copyLevel{top}
 	err = c.run()
 	if err != nil {
 		c.abort(err)
@@ -160,6 +163,7 @@ func (c *copier) pop() {
 	if base := c.levels[len(c.levels)-1].base; base != nil {
 		base.release()
 	}
+	_ = c.reserve(-c.levels[len(c.levels)-1].bytes) // less is never refused
 	c.levels = c.levels[:len(c.levels)-1]
 	if len(c.levels) > 0 {
 		c.srcTrail.leave()
@@ -254,6 +258,26 @@ func (c *copier) enterSource(rel, name string, followed bool) (Stat, error) {
 	return st, nil
 }
 
+// list lists a directory of the source as a level. An error of it ends the copy, so that what it had reserved is not given back.
+func (c *copier) list(dir dirNode) (*copyLevel, error) {
+	l := &copyLevel{}
+	var err error
+	l.entries, err = dir.entries(listOptions{stats: true, reserve: func(bytes int64) error {
+		l.bytes += bytes
+		return c.reserve(bytes)
+	}})
+	return l, err
+}
+
+// reserve asks for memory for the names that the copy holds.
+func (c *copier) reserve(bytes int64) error {
+	c.held += bytes
+	if c.opts.Reserve == nil {
+		return nil
+	}
+	return c.opts.Reserve(c.held)
+}
+
 // enterTarget lists the source's current directory and enters its counterpart.
 func (c *copier) enterTarget(rel, name string, st Stat) (*copyLevel, error) {
 	if st.id() == c.guard {
@@ -263,7 +287,7 @@ func (c *copier) enterTarget(rel, name string, st Stat) (*copyLevel, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := src.entries(listOptions{stats: true})
+	l, err := c.list(src)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +306,7 @@ func (c *copier) enterTarget(rel, name string, st Stat) (*copyLevel, error) {
 		c.dstTrail.leave()
 		return nil, err
 	}
-	l := &copyLevel{rel: rel + "/", entries: entries, dir: newCopyDir(st, fresh)}
+	l.rel, l.dir = rel+"/", newCopyDir(st, fresh)
 	if len(rel) >= MaxPath {
 		l.rel, l.deep = c.levels[len(c.levels)-1].rel, true
 	}

@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -15,13 +16,25 @@ type remover struct {
 	trail   *trail
 	todo    []removeLevel
 	removed int64
+	// held is what the names in todo take in memory, in bytes.
+	held int64
 }
+
+// maxRemoveNames is how much memory the names take that a removal holds, in bytes. Of a directory with more, it removes some
+// before it lists the others, but at least a page of getdents64(2) at a time.
+const maxRemoveNames = 4 << 20
+
+// errFull ends the listing of a directory that has more names than a removal holds.
+var errFull = errors.New("the directory has more names")
 
 // removeLevel is what is left to remove of one directory.
 type removeLevel struct {
-	name     string
-	names    []Entry
-	rounds   int
+	name   string
+	names  []Entry
+	rounds int
+	// bytes is what the names take in memory, partial that the directory has more.
+	bytes    int64
+	partial  bool
 	unlocked bool
 }
 
@@ -144,12 +157,25 @@ func (m *remover) enter(l removeLevel) error {
 		return atRel(err, l.name)
 	}
 	m.todo = append(m.todo, l)
-	err = m.unlocking(func(here *heldDir) error {
-		var err error
-		m.todo[len(m.todo)-1].names, err = removable(here.dirNode)
-		return err
+	return atRel(m.unlocking(m.list), l.name)
+}
+
+// list lists the current directory, or a part of it.
+func (m *remover) list(here *heldDir) error {
+	l := &m.todo[len(m.todo)-1]
+	var err error
+	l.names, err = removable(here.dirNode, func(bytes int64) error {
+		if l.bytes > 0 && m.held+bytes > maxRemoveNames {
+			return errFull
+		}
+		l.bytes += bytes
+		m.held += bytes
+		return nil
 	})
-	return atRel(err, l.name)
+	if l.partial = errors.Is(err, errFull); l.partial {
+		return nil
+	}
+	return err
 }
 
 // descend opens the directory name, if need be after making it accessible.
@@ -183,6 +209,7 @@ func (m *remover) swapped(l removeLevel) error {
 func (m *remover) finish() error {
 	l := m.todo[len(m.todo)-1]
 	m.todo = m.todo[:len(m.todo)-1]
+	m.held -= l.bytes
 	m.trail.leave()
 	err := m.unlocking(func(here *heldDir) error { return here.rmdir(l.name) })
 	switch fserr.CodeOf(err) {
@@ -192,11 +219,13 @@ func (m *remover) finish() error {
 	case fserr.ENOENT:
 		return nil
 	case fserr.ENOTDIR:
-		return m.swapped(l)
+		return m.swapped(removeLevel{name: l.name, rounds: l.rounds})
 	case fserr.ENOTEMPTY, fserr.EEXIST:
-		if l.rounds < maxRounds {
-			l.rounds++
-			return m.enter(l)
+		switch {
+		case l.partial:
+			return m.enter(removeLevel{name: l.name, rounds: l.rounds})
+		case l.rounds < maxRounds:
+			return m.enter(removeLevel{name: l.name, rounds: l.rounds + 1})
 		}
 	}
 	return atRel(err, l.name)

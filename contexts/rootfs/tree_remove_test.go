@@ -54,6 +54,39 @@ func TestRemoveAll(t *testing.T) {
 	})
 }
 
+// heldContext notes, whenever a removal asks it, how many bytes of names that holds.
+type heldContext struct {
+	context.Context
+	m    *remover
+	most int64
+}
+
+func (c *heldContext) Err() error {
+	c.most = max(c.most, c.m.held)
+	return c.Context.Err()
+}
+
+func TestRemoveAllHoldsFewNames(t *testing.T) {
+	r, dir := newTree(t, "openat2")
+	const files = 30_000 // about 8 MiB of names
+	must(t, os.MkdirAll(filepath.Join(dir, "d/e"), 0o755))
+	for i := range files {
+		must(t, os.WriteFile(filepath.Join(dir, "d/e", fmt.Sprintf("%0200d", i)), nil, 0o600))
+	}
+	top, err := r.(treeRoot).node("/", false)
+	must(t, err)
+	m := &remover{trail: newTrail(top, fileID{}), todo: []removeLevel{{names: []Entry{{Name: "d", Type: TypeDirectory}}}}}
+	ctx := &heldContext{Context: t.Context(), m: m}
+	m.ctx = ctx
+	defer m.trail.close()
+	if err := m.run(); err != nil || m.removed != files+2 || exists(filepath.Join(dir, "d")) {
+		t.Errorf("removed %d of %d: %v", m.removed, files+2, err)
+	}
+	if ctx.most < maxRemoveNames/2 || ctx.most > maxRemoveNames+(1<<20) || m.held != 0 {
+		t.Errorf("the removal held %d bytes of names, and %d at its end, want at most %d and 0", ctx.most, m.held, maxRemoveNames)
+	}
+}
+
 func TestRemoveAllStopsWithTheContext(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		r, dir := newTree(t, impl)

@@ -12,11 +12,11 @@ type reservedLister interface {
 	reserved() ([]string, error)
 }
 
-// removable lists everything in a directory, reserved names included.
-func removable(n dirNode) ([]Entry, error) {
-	list, err := n.entries(listOptions{})
+// removable lists everything in a directory, reserved names included. The error of reserve ends the listing.
+func removable(n dirNode, reserve func(bytes int64) error) ([]Entry, error) {
+	list, err := n.entries(listOptions{reserve: reserve})
 	if err != nil {
-		return nil, err
+		return list, err
 	}
 	hidden, err := reservedIn(n)
 	for _, name := range hidden {

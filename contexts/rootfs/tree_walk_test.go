@@ -146,8 +146,8 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
-// TestWalkCountsItsNames gives a walk memory for some of the names that it has to hold.
-func TestWalkCountsItsNames(t *testing.T) {
+// TestWalksCountTheirNames gives a walk and a copy memory for some of the names that they have to hold.
+func TestWalksCountTheirNames(t *testing.T) {
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -158,23 +158,34 @@ func TestWalkCountsItsNames(t *testing.T) {
 			r, err := Open(dir, Options{Implementation: name})
 			must(t, err)
 			defer func() { must(t, r.Close()) }()
-			for _, c := range []struct {
-				limit int64
-				want  error
-			}{{1 << 30, nil}, {64 << 10, fserr.EAGAIN}} {
-				var most, last int64
-				err := r.Walk(t.Context(), "/", WalkOptions{Reserve: func(bytes int64) error {
-					most, last = max(most, bytes), bytes
-					if bytes > c.limit {
-						return fserr.EAGAIN
+			to, _ := newTree(t, name)
+			for what, do := range map[string]func(reserve func(int64) error) error{
+				"a walk": func(reserve func(int64) error) error {
+					return r.Walk(t.Context(), "/", WalkOptions{Reserve: reserve}, func(string, Entry, error) error { return nil })
+				},
+				"a copy": func(reserve func(int64) error) error {
+					_, err := CopyTree(t.Context(), r, "/", to, "copy", CopyOptions{Reserve: reserve})
+					return err
+				},
+			} {
+				for _, c := range []struct {
+					limit int64
+					want  error
+				}{{1 << 30, nil}, {64 << 10, fserr.EAGAIN}} {
+					var most, last int64
+					err := do(func(bytes int64) error {
+						most, last = max(most, bytes), bytes
+						if bytes > c.limit {
+							return fserr.EAGAIN
+						}
+						return nil
+					})
+					if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+						t.Errorf("%s with %d bytes: %v, want %v", what, c.limit, err, c.want)
 					}
-					return nil
-				}}, func(_ string, _ Entry, err error) error { return nil })
-				if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-					t.Errorf("with %d bytes: %v, want %v", c.limit, err, c.want)
-				}
-				if c.want == nil && (most < 1000*100 || last != 0) {
-					t.Errorf("1,000 names of 100 bytes took %d bytes, and %d at the end", most, last)
+					if c.want == nil && (most < 1000*100 || last != 0) {
+						t.Errorf("%s: 1,000 names of 100 bytes took %d bytes, and %d at the end", what, most, last)
+					}
 				}
 			}
 		})
