@@ -128,15 +128,16 @@ func (r *Registry) close(ctx context.Context, panelID string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if rec.ClosedAt.IsZero() {
-		rec.ClosedAt = r.cfg.Now()
-		if err := r.cfg.Store.Panels().Update(ctx, rec); err != nil {
-			return 0, fmt.Errorf("close panel %q: %w", panelID, err)
-		}
-	}
+	// The tokens go first: whatever ends the server here, no closed panel has a token that holds.
 	n, err := r.cfg.Store.Tokens().DeletePanel(ctx, panelID)
 	if err != nil {
 		return n, fmt.Errorf("revoke the tokens of panel %q: %w", panelID, err)
+	}
+	if rec.ClosedAt.IsZero() {
+		rec.ClosedAt = r.cfg.Now()
+		if err := r.cfg.Store.Panels().Update(ctx, rec); err != nil {
+			return n, fmt.Errorf("close panel %q: %w", panelID, err)
+		}
 	}
 	return n, nil
 }

@@ -153,6 +153,65 @@ func TestTokensEnd(t *testing.T) {
 	h.open("p")
 }
 
+// endingStore is a store whose second change of a close never happens, as when the server is killed between them.
+type endingStore struct {
+	metadata.Store
+	left int
+}
+
+func (s *endingStore) next() error {
+	if s.left--; s.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+type endingPanels struct {
+	metadata.Panels
+	s *endingStore
+}
+
+type endingTokens struct {
+	metadata.Tokens
+	s *endingStore
+}
+
+func (s *endingStore) Panels() metadata.Panels { return endingPanels{s.Store.Panels(), s} }
+func (s *endingStore) Tokens() metadata.Tokens { return endingTokens{s.Store.Tokens(), s} }
+
+func (p endingPanels) Update(ctx context.Context, rec metadata.Panel) error {
+	if err := p.s.next(); err != nil {
+		return err
+	}
+	return p.Panels.Update(ctx, rec)
+}
+
+func (t endingTokens) DeletePanel(ctx context.Context, id string) (int, error) {
+	if err := t.s.next(); err != nil {
+		return 0, err
+	}
+	return t.Tokens.DeletePanel(ctx, id)
+}
+
+func TestHalfClosedPanelHasNoTokenThatHolds(t *testing.T) {
+	for changes := range 2 {
+		h := newHouse(t)
+		secret := h.open("p").Token.Secret
+		dying := New(Config{Contexts: h.m, Store: &endingStore{h.store, changes}})
+		if _, err := dying.Close(t.Context(), "p"); err == nil {
+			t.Fatal("the store fails, and the panel is closed")
+		}
+		rec, err := h.store.Panels().Get(t.Context(), "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Authenticate(t.Context(), secret)
+		if closed := !rec.ClosedAt.IsZero(); closed && err == nil || changes == 0 && (closed || err != nil) {
+			t.Errorf("after %d changes of the store: the panel is closed: %v; its token: %v", changes, closed, err)
+		}
+	}
+}
+
 func TestDeletedContextClosesItsPanels(t *testing.T) {
 	h := newHouse(t)
 	ctx := context.Background()
