@@ -2,6 +2,7 @@ package fsservice
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -18,8 +19,6 @@ const (
 	watchKeepalive = 30 * time.Second
 	// watchBytes bounds what waits in the queues of all watches of a panel, in bytes.
 	watchBytes = 8 << 20
-	// watchSetups bounds the watches of a panel that are being put in place at once: each goes through its tree.
-	watchSetups = 2
 	// maxUnwritten bounds the events that a watch has with the transport, which counts the bytes of messages only.
 	maxUnwritten = 16
 )
@@ -71,6 +70,7 @@ type watchBudgets struct {
 
 type ownerBudget struct {
 	*rootfs.WatchBudget
+	// setups has room for those watches of the owner that may be put in place at once.
 	setups  chan struct{}
 	watches int
 }
@@ -84,7 +84,8 @@ func (b *watchBudgets) of(owner string) (budget *ownerBudget, release func()) {
 		if b.by == nil {
 			b.by = map[string]*ownerBudget{}
 		}
-		o = &ownerBudget{WatchBudget: rootfs.NewWatchBudget(watchBytes), setups: make(chan struct{}, watchSetups)}
+		// Each goes through its tree; half of the processors are left to others.
+		o = &ownerBudget{WatchBudget: rootfs.NewWatchBudget(watchBytes), setups: make(chan struct{}, max(1, runtime.NumCPU()/2))}
 		b.by[owner] = o
 	}
 	o.watches++

@@ -29,6 +29,12 @@ const (
 	baseDescriptors = 32
 	// closeWait bounds how long a new connection waits for the end of those that were closed in its favour.
 	closeWait = time.Second
+	// freeCancels is how many calls a client may cancel for nothing, more than it lets end. For each further one its connection is
+	// read cancelPause later, but at most maxCancelPause at a time: calls that are begun and reset at once cost the server
+	// more than their client (CVE-2023-44487).
+	freeCancels    = 100
+	cancelPause    = 200 * time.Microsecond
+	maxCancelPause = 100 * time.Millisecond
 	// acceptPause is how long a listener waits for a descriptor before it tries to accept again.
 	acceptPause = 10 * time.Millisecond
 )
@@ -218,6 +224,8 @@ type acceptedConn struct {
 	known atomic.Bool
 	// timer ends the wait for that call.
 	timer *time.Timer
+	// cancels counts the calls that the client has cancelled, less those that it let end and those that pace made it wait for.
+	cancels atomic.Int64
 
 	// The group's mutex guards what follows. place is where the group lists the connection while it is unauthenticated;
 	// owner is the panel that it counts for, "" for a host.
@@ -309,6 +317,28 @@ func (c *acceptedConn) remove() {
 	if g.open--; g.open == g.max-1 {
 		close(g.freed)
 		g.freed = make(chan struct{})
+	}
+}
+
+// callEnded counts a call that has ended, for pace.
+func (c *acceptedConn) callEnded(cancelled bool) {
+	switch {
+	case c == nil:
+	case cancelled:
+		c.cancels.Add(1)
+	case c.cancels.Load() > 0:
+		c.cancels.Add(-1)
+	}
+}
+
+// pace is called before gRPC reads from the connection. It makes that wait when the client cancels most of its calls.
+func (c *acceptedConn) pace() {
+	if c == nil {
+		return
+	}
+	if n := min(c.cancels.Load()-freeCancels, int64(maxCancelPause/cancelPause)); n > 0 {
+		c.cancels.Add(-n)
+		time.Sleep(time.Duration(n) * cancelPause)
 	}
 }
 

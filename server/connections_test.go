@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -226,4 +227,34 @@ func TestConnectionsShareTheDescriptors(t *testing.T) {
 			t.Errorf("%+v: %d, %d, %d", c, g.unix.max, g.tcp.max, g.http.max)
 		}
 	}
+}
+
+func TestAClientThatCancelsItsCallsIsReadMoreSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &acceptedConn{}
+		for _, step := range []struct {
+			what             string
+			cancelled, ended int
+			want             time.Duration
+		}{
+			{"a few", freeCancels, 0, 0},
+			{"ten more", 10, 0, 10 * cancelPause},
+			{"none since", 0, 0, 0},
+			{"very many", 100_000, 0, maxCancelPause},
+			{"as many that ended", 0, 100_000, 0},
+			{"a few again", freeCancels, 0, 0},
+		} {
+			for range step.cancelled {
+				c.callEnded(true)
+			}
+			for range step.ended {
+				c.callEnded(false)
+			}
+			begun := time.Now()
+			c.pace()
+			if took := time.Since(begun); took != step.want {
+				t.Errorf("after %s: the connection is read %v later, want %v", step.what, took, step.want)
+			}
+		}
+	})
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strconv"
@@ -242,6 +243,7 @@ func (i *interceptors) begin(ctx context.Context, method string) *call {
 
 // end records a call and returns its error as the status that travels, with the call's ID.
 func (i *interceptors) end(ctx context.Context, c *call, req, resp any, err error) error {
+	connOf(ctx).accepted.callEnded(errors.Is(ctx.Err(), context.Canceled))
 	err = i.record(ctx, c, req, resp, err)
 	if err != nil {
 		// A stream whose header went out already still takes it.

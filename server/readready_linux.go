@@ -59,6 +59,7 @@ func (c *pooledConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, e
 		n, err := c.Read(*buf)
 		return buf, n, err
 	}
+	c.info.accepted.pace()
 	c.pool, c.size = pool, size
 	err := c.raw.Read(c.read)
 	buf := c.buf

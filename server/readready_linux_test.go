@@ -47,7 +47,7 @@ func TestReadOnReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer near.Close()
-	shared := &sharedConn{Conn: near, ended: func() {}}
+	shared := &sharedConn{Conn: near, info: &connInfo{}, ended: func() {}}
 	text := "PRI * HTTP/2.0 and more"
 	go func() {
 		for _, part := range []string{text[:3], text[3:9], text[9:]} {

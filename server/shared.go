@@ -45,6 +45,7 @@ func (c *sharedConn) Read(p []byte) (int, error) {
 		c.seen(p[:n])
 		return n, nil
 	}
+	c.info.accepted.pace()
 	n, err := c.Conn.Read(p)
 	c.seen(p[:n])
 	return n, err

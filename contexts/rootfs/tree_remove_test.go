@@ -73,7 +73,7 @@ func TestRemoveAllHoldsFewNames(t *testing.T) {
 	for i := range files {
 		must(t, os.WriteFile(filepath.Join(dir, "d/e", fmt.Sprintf("%0200d", i)), nil, 0o600))
 	}
-	top, err := r.(treeRoot).node("/", false)
+	top, err := r.node("/", false)
 	must(t, err)
 	m := &remover{trail: newTrail(top, fileID{}), todo: []removeLevel{{names: []Entry{{Name: "d", Type: TypeDirectory}}}}}
 	ctx := &heldContext{Context: t.Context(), m: m}

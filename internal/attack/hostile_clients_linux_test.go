@@ -30,7 +30,7 @@ type hostility struct {
 	budget int64
 	// attack goes on until ctx ends, and returns when its connections are closed. Its error is a fault of the test,
 	// not a refusal by the server.
-	attack func(ctx context.Context, a *siege) error
+	attack func(ctx context.Context, a *target) error
 }
 
 const (
@@ -88,7 +88,7 @@ func each(n int, do func(i int) error) error {
 }
 
 // dialed is a connection to one of the server's addresses, which is closed when ctx ends.
-func (a *siege) dialed(ctx context.Context, address string) (net.Conn, error) {
+func (a *target) dialed(ctx context.Context, address string) (net.Conn, error) {
 	network := "tcp"
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		network, address = "unix", path
@@ -112,7 +112,7 @@ type raw struct {
 }
 
 // raw connects, and lets the server send no content: every stream's window is closed.
-func (a *siege) raw(ctx context.Context, address string) (*raw, error) {
+func (a *target) raw(ctx context.Context, address string) (*raw, error) {
 	conn, err := a.dialed(ctx, address)
 	if err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func framedMessage(m proto.Message) []byte {
 }
 
 // onRaw runs do on connections of its own until ctx ends; that the server closes one is no error.
-func (a *siege) onRaw(ctx context.Context, n int, address string, do func(r *raw) error) error {
+func (a *target) onRaw(ctx context.Context, n int, address string, do func(r *raw) error) error {
 	return each(n, func(int) error {
 		r, err := a.raw(ctx, address)
 		if err != nil {
@@ -248,10 +248,10 @@ func refusedByPeer(err error) bool {
 	return errors.As(err, &op) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-func unreadUnary(ctx context.Context, a *siege) error {
-	return a.onRaw(ctx, manyConns, a.unix, func(r *raw) error {
+func unreadUnary(ctx context.Context, a *target) error {
+	return a.onRaw(ctx, manyConns, a.Unix, func(r *raw) error {
 		for range manyRequests {
-			stream, err := r.begin(fsPath+"ReadFile", a.hostile)
+			stream, err := r.begin(fsPath+"ReadFile", a.Hostile)
 			if err == nil {
 				err = r.send(stream, true, framedMessage(&ctxfsv1.ReadFileRequest{Path: "/big"}))
 			}
@@ -286,11 +286,14 @@ func opening(token string) *ctxfsv1.SessionRequest {
 	return &ctxfsv1.SessionRequest{Id: 1, Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{Token: token}}}
 }
 
-func unreadSessions(ctx context.Context, a *siege) error {
+func unreadSessions(ctx context.Context, a *target) error {
 	return each(manyConns, func(int) error {
-		cc := a.dial(a.unix)
+		cc, err := dial(a.Unix)
+		if err != nil {
+			return err
+		}
 		defer func() { _ = cc.Close() }()
-		s, err := ctxfsv1.NewFsServiceClient(cc).Session(a.as(ctx, a.hostile))
+		s, err := ctxfsv1.NewFsServiceClient(cc).Session(as(ctx, a.Hostile))
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
@@ -305,14 +308,14 @@ func unreadSessions(ctx context.Context, a *siege) error {
 	})
 }
 
-func unreadSockets(ctx context.Context, a *siege) error {
+func unreadSockets(ctx context.Context, a *target) error {
 	return each(manyConns, func(int) error {
-		ws, _, err := websocket.Dial(ctx, "ws://"+a.http+"/v1/session", nil)
+		ws, _, err := websocket.Dial(ctx, "ws://"+a.HTTP+"/v1/session", nil)
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
 		defer func() { _ = ws.CloseNow() }()
-		if err = writeSocket(ctx, ws, opening(a.hostile)); err == nil {
+		if err = writeSocket(ctx, ws, opening(a.Hostile)); err == nil {
 			_ = manyReads(func(m *ctxfsv1.SessionRequest) error { return writeSocket(ctx, ws, m) }) // as above
 		}
 		if err != nil {
@@ -331,20 +334,20 @@ func writeSocket(ctx context.Context, ws *websocket.Conn, m *ctxfsv1.SessionRequ
 	return ws.Write(ctx, websocket.MessageBinary, data)
 }
 
-func unreadContent(ctx context.Context, a *siege) error {
-	return a.sayAndWait(ctx, 64, a.http, "GET /v1/content?path=/big HTTP/1.1\r\nHost: "+a.http+"\r\nAuthorization: Bearer "+a.hostile+"\r\n\r\n")
+func unreadContent(ctx context.Context, a *target) error {
+	return a.sayAndWait(ctx, 64, a.HTTP, "GET /v1/content?path=/big HTTP/1.1\r\nHost: "+a.HTTP+"\r\nAuthorization: Bearer "+a.Hostile+"\r\n\r\n")
 }
 
 // slowReaders take the replies of unary calls, of streams and of HTTP a few bytes at a time.
-func slowReaders(ctx context.Context, a *siege) error {
+func slowReaders(ctx context.Context, a *target) error {
 	return each(manyConns, func(i int) error {
 		if i%2 == 0 {
 			return a.slowContent(ctx)
 		}
-		return a.onRaw(ctx, 1, a.unix, func(r *raw) error {
+		return a.onRaw(ctx, 1, a.Unix, func(r *raw) error {
 			var streams []uint32
 			for range manyRequests {
-				stream, err := r.begin(fsPath+"ReadFile", a.hostile)
+				stream, err := r.begin(fsPath+"ReadFile", a.Hostile)
 				if err == nil {
 					err = r.send(stream, true, framedMessage(&ctxfsv1.ReadFileRequest{Path: "/big"}))
 				}
@@ -368,10 +371,10 @@ func slowReaders(ctx context.Context, a *siege) error {
 }
 
 // slowContent reads a file by HTTP.
-func (a *siege) slowContent(ctx context.Context) error {
-	conn, err := a.dialed(ctx, a.http)
+func (a *target) slowContent(ctx context.Context) error {
+	conn, err := a.dialed(ctx, a.HTTP)
 	if err == nil {
-		_, err = io.WriteString(conn, "GET /v1/content?path=/big HTTP/1.1\r\nHost: "+a.http+"\r\nAuthorization: Bearer "+a.hostile+"\r\n\r\n")
+		_, err = io.WriteString(conn, "GET /v1/content?path=/big HTTP/1.1\r\nHost: "+a.HTTP+"\r\nAuthorization: Bearer "+a.Hostile+"\r\n\r\n")
 	}
 	if err == nil {
 		var few [16]byte
@@ -400,7 +403,7 @@ func everyTick(ctx context.Context, do func() error) error {
 }
 
 // sayAndWait says something on many connections, reads nothing, and holds them until ctx ends or the server closes.
-func (a *siege) sayAndWait(ctx context.Context, n int, address, text string) error {
+func (a *target) sayAndWait(ctx context.Context, n int, address, text string) error {
 	return each(n, func(int) error {
 		conn, err := a.dialed(ctx, address)
 		if err != nil {
@@ -415,7 +418,7 @@ func (a *siege) sayAndWait(ctx context.Context, n int, address, text string) err
 	})
 }
 
-func unreadStreams(ctx context.Context, a *siege) error {
+func unreadStreams(ctx context.Context, a *target) error {
 	for _, call := range []struct {
 		method string
 		req    proto.Message
@@ -425,12 +428,12 @@ func unreadStreams(ctx context.Context, a *siege) error {
 		{"Glob", &ctxfsv1.GlobRequest{Patterns: []string{"**/*"}}},
 		{"Grep", &ctxfsv1.GrepRequest{Pattern: "a"}},
 	} {
-		r, err := a.raw(ctx, a.unix)
+		r, err := a.raw(ctx, a.Unix)
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
 		for range manyRequests {
-			stream, err := r.begin(fsPath+call.method, a.hostile)
+			stream, err := r.begin(fsPath+call.method, a.Hostile)
 			if err == nil {
 				err = r.send(stream, true, framedMessage(call.req))
 			}
@@ -444,14 +447,14 @@ func unreadStreams(ctx context.Context, a *siege) error {
 }
 
 // unreadWatches opens as many watches as a panel may have, and makes events meanwhile.
-func unreadWatches(ctx context.Context, a *siege) error {
+func unreadWatches(ctx context.Context, a *target) error {
 	for range 4 {
-		r, err := a.raw(ctx, a.unix)
+		r, err := a.raw(ctx, a.Unix)
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
 		for range 240 {
-			stream, err := r.begin(fsPath+"Watch", a.hostile)
+			stream, err := r.begin(fsPath+"Watch", a.Hostile)
 			if err == nil {
 				err = r.send(stream, true, framedMessage(&ctxfsv1.WatchRequest{Path: "/", Recursive: true}))
 			}
@@ -460,22 +463,32 @@ func unreadWatches(ctx context.Context, a *siege) error {
 			}
 		}
 	}
-	fs := ctxfsv1.NewFsServiceClient(a.cc)
+	cc, err := dial(a.Unix)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cc.Close() }()
+	fs := ctxfsv1.NewFsServiceClient(cc)
 	for n := 0; ctx.Err() == nil; n++ {
 		path := fmt.Sprintf("/%s%d", strings.Repeat("n", 150), n%50)
-		if _, err := fs.WriteFile(a.as(ctx, a.hostile), &ctxfsv1.WriteFileRequest{Path: path}); err != nil {
+		if _, err := fs.WriteFile(as(ctx, a.Hostile), &ctxfsv1.WriteFileRequest{Path: path}); err != nil {
 			return unlessEnded(ctx, err)
 		}
 	}
 	return nil
 }
 
-func explodingPatterns(ctx context.Context, a *siege) error {
-	fs := ctxfsv1.NewFsServiceClient(a.cc)
+func explodingPatterns(ctx context.Context, a *target) error {
+	cc, err := dial(a.Unix)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cc.Close() }()
+	fs := ctxfsv1.NewFsServiceClient(cc)
 	patterns := []string{strings.Repeat("(a?)", 20_000) + "b", strings.Repeat("(a?)", 200) + strings.Repeat("a", 200) + "b", "((a{1,100}){1,100}){1,10}b", "(a|a)*b"}
 	return each(2*len(patterns), func(i int) error {
 		for ctx.Err() == nil {
-			short, cancel := context.WithTimeout(a.as(ctx, a.hostile), 200*time.Millisecond)
+			short, cancel := context.WithTimeout(as(ctx, a.Hostile), 200*time.Millisecond)
 			s, err := fs.Grep(short, &ctxfsv1.GrepRequest{Path: "/line", Pattern: patterns[i%len(patterns)]})
 			for err == nil {
 				_, err = s.Recv()
@@ -486,8 +499,8 @@ func explodingPatterns(ctx context.Context, a *siege) error {
 	})
 }
 
-func silentConnections(ctx context.Context, a *siege) error {
-	for _, address := range []string{a.unix, a.tcp, a.http} {
+func silentConnections(ctx context.Context, a *target) error {
+	for _, address := range []string{a.Unix, a.TCP, a.HTTP} {
 		for range 300 {
 			if _, err := a.dialed(ctx, address); err != nil {
 				return unlessEnded(ctx, err)
@@ -498,10 +511,10 @@ func silentConnections(ctx context.Context, a *siege) error {
 	return nil
 }
 
-func halfOpenConnections(ctx context.Context, a *siege) error {
+func halfOpenConnections(ctx context.Context, a *target) error {
 	says := map[string][]string{
-		a.unix: {"P", http2.ClientPreface}, a.tcp: {"PRI * HT", http2.ClientPreface, "GET /v1/sess"},
-		a.http: {"GET / HTTP/1.1\r\nHost: " + a.http + "\r\nX: ", "GET /v1/session HTTP/1.1\r\n"},
+		a.Unix: {"P", http2.ClientPreface}, a.TCP: {"PRI * HT", http2.ClientPreface, "GET /v1/sess"},
+		a.HTTP: {"GET / HTTP/1.1\r\nHost: " + a.HTTP + "\r\nX: ", "GET /v1/session HTTP/1.1\r\n"},
 	}
 	for address, texts := range says {
 		for _, text := range texts {
@@ -521,12 +534,12 @@ func halfOpenConnections(ctx context.Context, a *siege) error {
 }
 
 // slowWriters send the most of requests of 16 MiB, and nothing more.
-func slowWriters(ctx context.Context, a *siege) error {
+func slowWriters(ctx context.Context, a *target) error {
 	const size = 15 << 20
 	most := framed(false, size, make([]byte, 2<<20))
-	return a.onRaw(ctx, manyConns, a.unix, func(r *raw) error {
+	return a.onRaw(ctx, manyConns, a.Unix, func(r *raw) error {
 		for range 25 {
-			stream, err := r.begin(fsPath+"WriteFile", a.hostile)
+			stream, err := r.begin(fsPath+"WriteFile", a.Hostile)
 			if err == nil {
 				err = r.send(stream, false, most)
 			}
@@ -538,17 +551,17 @@ func slowWriters(ctx context.Context, a *siege) error {
 	})
 }
 
-func hugeHeaders(ctx context.Context, a *siege) error {
+func hugeHeaders(ctx context.Context, a *target) error {
 	huge := strings.Repeat("h", 8<<20)
-	err := a.onRaw(ctx, manyConns, a.tcp, func(r *raw) error {
+	err := a.onRaw(ctx, manyConns, a.TCP, func(r *raw) error {
 		_, err := r.begin(fsPath+"Stat", "", "x-huge", huge)
 		return err
 	})
-	return errors.Join(err, a.sayAndWait(ctx, manyConns, a.http, "GET / HTTP/1.1\r\nHost: "+a.http+"\r\nX: "+huge))
+	return errors.Join(err, a.sayAndWait(ctx, manyConns, a.HTTP, "GET / HTTP/1.1\r\nHost: "+a.HTTP+"\r\nX: "+huge))
 }
 
 // compressedBombs have requests inflated for a caller without a token.
-func compressedBombs(ctx context.Context, a *siege) error {
+func compressedBombs(ctx context.Context, a *target) error {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	if _, err := z.Write(make([]byte, 15<<20)); err != nil {
@@ -558,7 +571,7 @@ func compressedBombs(ctx context.Context, a *siege) error {
 		return err
 	}
 	message := framed(true, bomb.Len(), bomb.Bytes())
-	return a.onRaw(ctx, manyConns, a.tcp, func(r *raw) error {
+	return a.onRaw(ctx, manyConns, a.TCP, func(r *raw) error {
 		for range manyRequests {
 			stream, err := r.begin(fsPath+"WriteFile", "", "grpc-encoding", "gzip")
 			if err == nil {
@@ -572,10 +585,10 @@ func compressedBombs(ctx context.Context, a *siege) error {
 	})
 }
 
-func manyStreams(ctx context.Context, a *siege) error {
-	return a.onRaw(ctx, 1, a.unix, func(r *raw) error {
+func manyStreams(ctx context.Context, a *target) error {
+	return a.onRaw(ctx, 1, a.Unix, func(r *raw) error {
 		for range 10_000 {
-			if _, err := r.begin(fsPath+"Stat", a.hostile); err != nil {
+			if _, err := r.begin(fsPath+"Stat", a.Hostile); err != nil {
 				return err
 			}
 		}
@@ -584,10 +597,10 @@ func manyStreams(ctx context.Context, a *siege) error {
 }
 
 // rapidResets opens streams and resets them at once (CVE-2023-44487).
-func rapidResets(ctx context.Context, a *siege) error {
-	return a.onRaw(ctx, 2, a.unix, func(r *raw) error {
+func rapidResets(ctx context.Context, a *target) error {
+	return a.onRaw(ctx, 2, a.Unix, func(r *raw) error {
 		for range 20_000 {
-			stream, err := r.begin(fsPath+"Stat", a.hostile)
+			stream, err := r.begin(fsPath+"Stat", a.Hostile)
 			if err == nil {
 				r.mu.Lock()
 				err = r.WriteRSTStream(stream, http2.ErrCodeCancel)

@@ -3,8 +3,10 @@ package attack
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,12 +27,16 @@ import (
 
 // The hostile clients of this file do not try to get out of their context. They try to take so much
 // that another panel is not served any more: memory, connections, descriptors, processors.
-// The server is a process of its own, so that what it holds can be told from what its clients hold.
+// The server is a process of its own, so that what it holds can be told from what its clients hold. So is the hostile client,
+// and it has the lowest priority: what it takes of the processors by itself is not for the server to bound.
 
-// siegeEnv names the workspace that the test binary serves instead of testing; siegeDriver the driver.
+// siegeEnv names the workspace that the test binary serves instead of testing; siegeDriver the driver. hostileEnv names the
+// hostile client that it is, at the server that targetEnv describes.
 const (
 	siegeEnv    = "CTXFS_ATTACK_SERVE"
 	siegeDriver = "CTXFS_ATTACK_DRIVER"
+	hostileEnv  = "CTXFS_ATTACK_HOSTILE"
+	targetEnv   = "CTXFS_ATTACK_TARGET"
 )
 
 const (
@@ -46,6 +52,7 @@ const (
 
 // serveSiege serves until standard input ends. It answers each line there with what the process holds.
 func serveSiege() error {
+	defer server.Ballast()()
 	cfg := server.DefaultConfig()
 	cfg.Workspace, cfg.Driver, cfg.DiskReserve, cfg.Pool = os.Getenv(siegeEnv), os.Getenv(siegeDriver), 0, 0
 	cfg.HTTP, cfg.Listen = "127.0.0.1:0", []string{"127.0.0.1:0"}
@@ -74,15 +81,34 @@ func serveSiege() error {
 	return s.Serve(ctx)
 }
 
+// beHostile is a hostile client until standard input ends.
+func beHostile() error {
+	var at target
+	if err := json.Unmarshal([]byte(os.Getenv(targetEnv)), &at); err != nil {
+		return err
+	}
+	all := hostilities()
+	i := slices.IndexFunc(all, func(h hostility) bool { return h.name == os.Getenv(hostileEnv) })
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		defer stop()
+		_, _ = io.Copy(io.Discard, os.Stdin) // however it ends
+	}()
+	return all[i].attack(ctx, &at)
+}
+
+// target is what a client knows of a server: its addresses, and the token of the hostile panel.
+type target struct{ Unix, TCP, HTTP, Hostile string }
+
 // siege is a server in a process of its own, a hostile panel and another panel beside it.
 type siege struct {
 	*testing.T
-	unix, tcp, http string
-	// hostile and other are the panels' tokens.
-	hostile, other string
-	cc             *grpc.ClientConn
-	in             *os.File
-	out            *bufio.Reader
+	target
+	// other is the other panel's token.
+	other string
+	cc    *grpc.ClientConn
+	in    *os.File
+	out   *bufio.Reader
 }
 
 func newSiege(t *testing.T, driver string) *siege {
@@ -90,8 +116,11 @@ func newSiege(t *testing.T, driver string) *siege {
 	a := &siege{T: t}
 	ws := servertest.Workspace(t)
 	a.serve(ws, driver)
-	a.cc = a.dial(a.unix)
-	a.hostile, a.other = a.open("hostile"), a.open("other")
+	var err error
+	a.cc, err = dial(a.Unix)
+	a.must(err)
+	a.Cleanup(func() { _ = a.cc.Close() })
+	a.Hostile, a.other = a.open("hostile"), a.open("other")
 	many := filepath.Join(ws, ".contexts", "ctx_hostile", "many")
 	a.must(os.Mkdir(many, 0o755))
 	for i := range 9000 {
@@ -99,7 +128,7 @@ func newSiege(t *testing.T, driver string) *siege {
 	}
 	fs := ctxfsv1.NewFsServiceClient(a.cc)
 	for _, name := range []string{"/big", "/line"} {
-		_, err := fs.WriteFile(a.as(t.Context(), a.hostile), &ctxfsv1.WriteFileRequest{
+		_, err := fs.WriteFile(as(t.Context(), a.Hostile), &ctxfsv1.WriteFileRequest{
 			Path: name, Content: &ctxfsv1.WriteFileRequest_Data{Data: []byte(strings.Repeat("a", bigFile))},
 		})
 		a.must(err)
@@ -129,7 +158,7 @@ func (a *siege) serve(ws, driver string) {
 	})
 	line, err := a.out.ReadString('\n')
 	a.must(err)
-	if n, err := fmt.Sscan(line, &a.unix, &a.tcp, &a.http); n != 3 || err != nil {
+	if n, err := fmt.Sscan(line, &a.Unix, &a.TCP, &a.HTTP); n != 3 || err != nil {
 		a.Fatalf("the server's first line is %q", line)
 	}
 }
@@ -141,12 +170,8 @@ func (a *siege) must(err error) {
 	}
 }
 
-func (a *siege) dial(target string) *grpc.ClientConn {
-	a.Helper()
-	cc, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	a.must(err)
-	a.Cleanup(func() { _ = cc.Close() })
-	return cc
+func dial(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
 func (a *siege) open(panel string) (token string) {
@@ -157,7 +182,7 @@ func (a *siege) open(panel string) (token string) {
 }
 
 // as is ctx with a panel's token.
-func (a *siege) as(ctx context.Context, token string) context.Context {
+func as(ctx context.Context, token string) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs("authorization", "Bearer "+token))
 }
 
@@ -181,7 +206,7 @@ func (a *siege) stats(ctx context.Context, cc grpc.ClientConnInterface) (took []
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		begun := time.Now()
-		asked, cancel := context.WithTimeout(a.as(a.Context(), a.other), slow)
+		asked, cancel := context.WithTimeout(as(a.Context(), a.other), slow)
 		_, err := fs.Stat(asked, &ctxfsv1.StatRequest{Path: "/README.md"})
 		cancel()
 		if err != nil {
@@ -200,19 +225,37 @@ func (a *siege) stats(ctx context.Context, cc grpc.ClientConnInterface) (took []
 
 func p99(sorted []time.Duration) time.Duration { return sorted[len(sorted)*99/100] }
 
+// unleash starts a hostile client, and returns what ends it.
+func (a *siege) unleash(h hostility) (end func()) {
+	a.Helper()
+	at, err := json.Marshal(a.target)
+	a.must(err)
+	var said strings.Builder
+	cmd := exec.CommandContext(a.Context(), "nice", "-n", "19", os.Args[0])
+	cmd.Env = append(os.Environ(), hostileEnv+"="+h.name, targetEnv+"="+string(at))
+	cmd.Stderr = &said
+	in, err := cmd.StdinPipe()
+	a.must(err)
+	a.must(cmd.Start())
+	return func() {
+		a.Helper()
+		a.must(in.Close())
+		if err := cmd.Wait(); err != nil {
+			a.Errorf("the hostile client had an error of its own: %v: %s", err, said.String())
+		}
+	}
+}
+
 // suffer runs a hostile client for a while, and checks what others notice and what the server holds.
 func (a *siege) suffer(h hostility, alone time.Duration) {
 	a.Helper()
 	base := a.holds()
 	ctx, cancel := context.WithTimeout(a.Context(), max(time.Second, attackTime()))
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- h.attack(ctx, a) }()
+	end := a.unleash(h)
 	took := a.stats(ctx, a.cc)
 	held := a.holds()
-	if err := <-ended; err != nil {
-		a.Errorf("the hostile client had an error of its own: %v", err)
-	}
+	end()
 	a.Logf("another panel's stat: p99 %v, alone %v; heap %d KiB before, %d KiB under attack", p99(took), alone, base.heap>>10, held.heap>>10)
 	if limit := max(asideFactor*alone, maxAside); attackTime() != quick && p99(took) > limit {
 		a.Errorf("another panel's stat: p99 %v, want at most %v", p99(took), limit)

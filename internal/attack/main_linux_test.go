@@ -9,12 +9,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(siegeEnv) != "" {
-		if err := serveSiege(); err != nil {
-			fmt.Fprintln(os.Stderr, "server:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+	switch {
+	case os.Getenv(siegeEnv) != "":
+		exit("server", serveSiege())
+	case os.Getenv(hostileEnv) != "":
+		exit("hostile client", beHostile())
 	}
 	goleak.VerifyTestMain(m)
+}
+
+func exit(who string, err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", who, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }

@@ -7,10 +7,10 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// poolSizes are the sizes kept, in bytes: those of HTTP/2's frames, and those of content.
-var poolSizes = []int{4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20}
+// poolSizes are the sizes kept, in bytes: those of HTTP/2's frames, those of content, and those of the files that a search reads.
+var poolSizes = []int{4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 3 << 19, 2 << 20, 3 << 20, 4 << 20}
 
-// Pool keeps buffers of 1 KiB, below which gRPC never gives one back, to 1 MiB for
+// Pool keeps buffers of 1 KiB, below which gRPC never gives one back, to 4 MiB for
 // further use. Unlike gRPC's own it does not
 // zero them, which for content costs as much as a copy of it: what Get returns may hold
 // another file's bytes, and whoever fills it must cut it to what was filled.

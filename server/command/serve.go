@@ -17,6 +17,7 @@ order; 'ctxfs config' shows them with their origins. Exit codes: 64 a setting th
 cannot be written, 75 the workspace is served already, 78 its state was written by a newer version.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			defer takeBrokenPipes()()
+			defer server.Ballast()()
 			cfg, _, err := e.load(cmd)
 			if err != nil {
 				return err
