@@ -158,9 +158,12 @@ func asStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc
 	return next(srv, stream{ss, identified(ss.Context())})
 }
 
+// callTime bounds a call of a test. On a machine that is busy a search, which has low priority, gets a twentieth of a processor.
+const callTime = 2 * time.Minute
+
 // as returns a call's context for an identity.
 func (w *world) as(name string) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	w.Cleanup(cancel)
 	return metadata.AppendToOutgoingContext(ctx, "as", name)
 }
