@@ -11,7 +11,7 @@ WORKSPACE ?= .
 # The linter's cache holds absolute paths: one that checkouts share reports files of another by names that no exclusion knows.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/lint-cache
 # gcc and libc are what the race detector links with.
-RACE      := CGO_ENABLED=1 $(GO) test -race -timeout 8m
+RACE      := CGO_ENABLED=1 $(GO) test -race -timeout 25m
 
 .PHONY: help
 help: ## Explains each target
@@ -106,8 +106,8 @@ soak: need-git ## Keeps 200 panels at work for SOAK (10m), by DRIVER (copy), whi
 lint: ## Vets and lints the Go code, the protos and the layering
 	$(GO) vet ./...
 	cd bench && $(GO) vet ./...
-	$(TOOL) golangci-lint run
-	cd bench && $(GO) tool -modfile=../tools/go.mod golangci-lint run --config ../.golangci.yml
+	$(TOOL) golangci-lint run --allow-parallel-runners
+	cd bench && $(GO) tool -modfile=../tools/go.mod golangci-lint run --allow-parallel-runners --config ../.golangci.yml
 	$(TOOL) buf lint
 	$(TOOL) buf format --diff --exit-code
 

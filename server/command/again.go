@@ -44,15 +44,16 @@ func (e Env) inNamespaces(ctx context.Context) error {
 		return err
 	}
 	defer relayed()
+	forward, stop := forwardSignals(isTerminalReader(e.Stdin))
+	defer stop()
 	var refused *namespaces.StartError
 	if err := namespaces.Start(child); errors.As(err, &refused) {
 		return usernsError(refused.Why)
 	} else if err != nil {
 		return err
 	}
-	stop := forwardSignals(child.Process, isTerminalReader(e.Stdin))
+	forward(child.Process)
 	err = child.Wait()
-	stop()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return &exitError{exitCode(exit.ProcessState)}

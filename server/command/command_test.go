@@ -144,7 +144,7 @@ func TestSignalsStopTheProgram(t *testing.T) {
 		{syscall.SIGTERM, []string{"serve"}, 0},
 		{syscall.SIGHUP, []string{"serve"}, 0},
 		{syscall.SIGHUP, []string{"run", "--", "sh", "-c", "echo grpc; read line; exit 6"}, 128 + int(syscall.SIGHUP)},
-		// The shell looks for signals between commands: one that came just before a read would wait for the read.
+		// The shell looks for signals between commands: one that comes just before a read waits for the read.
 		{syscall.SIGHUP, []string{"run", "--", "sh", "-c", "trap 'exit 5' HUP; echo grpc; while sleep 0.05; do :; done; exit 6"}, 5},
 	} {
 		t.Run(fmt.Sprint(c.signal, " of ", c.args), func(t *testing.T) {
@@ -170,6 +170,20 @@ func TestSignalsStopTheProgram(t *testing.T) {
 				t.Errorf("the socket is left: %v", err)
 			}
 		})
+	}
+}
+
+// TestRunForwardsASignalThatComesAtOnce has the child signal its parent as soon as it has started.
+func TestRunForwardsASignalThatComesAtOnce(t *testing.T) {
+	ws := servertest.Workspace(t)
+	for range 20 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "run", "--workspace", ws, "--disk-reserve", "0", "--",
+			"sh", "-c", "trap 'exit 5' HUP; kill -HUP $PPID; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit 6")
+		cmd.Env, cmd.Stderr = append(os.Environ(), programEnv+"=1"), os.Stderr
+		_ = cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code != 5 {
+			t.Fatalf("%v, want exit 5: the signal did not reach the child", cmd.ProcessState)
+		}
 	}
 }
 

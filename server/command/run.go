@@ -120,6 +120,8 @@ func (e Env) runChild(ctx context.Context, cmd *cobra.Command, args []string, in
 	if err != nil {
 		return err
 	}
+	forward, stop := forwardSignals(isTerminalReader(e.Stdin))
+	defer stop()
 	if err := cmd.Context().Err(); err != nil {
 		return fmt.Errorf("run: %s was not started, since a signal asked to stop: %w", args[0], err)
 	}
@@ -129,9 +131,8 @@ func (e Env) runChild(ctx context.Context, cmd *cobra.Command, args []string, in
 	if err := child.Start(); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
-	stop := forwardSignals(child.Process, isTerminalReader(e.Stdin))
+	forward(child.Process)
 	err = child.Wait()
-	stop()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return &exitError{exitCode(exit.ProcessState)}

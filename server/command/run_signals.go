@@ -29,20 +29,22 @@ func UntilSignal(ctx context.Context) (_ context.Context, stop context.CancelFun
 	return signal.NotifyContext(ctx, stopSignals()...)
 }
 
-// forwardSignals passes signals on to p until the returned function is called. On a
+// forwardSignals keeps signals from now on, and passes them on to the process that start is called with, until stop is called. On a
 // terminal an interrupt reaches the child by itself; twice would kill many a program.
-func forwardSignals(p *os.Process, terminal bool) (stop func()) {
+func forwardSignals(terminal bool) (start func(*os.Process), stop func()) {
 	ch := make(chan os.Signal, 8)
 	signal.Notify(ch, stopSignals()...)
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		for sig := range ch {
-			if sig != os.Interrupt || !terminal {
-				_ = p.Signal(sig) // it may have just ended
+	start = func(p *os.Process) {
+		wg.Go(func() {
+			for sig := range ch {
+				if sig != os.Interrupt || !terminal {
+					_ = p.Signal(sig) // it may have just ended
+				}
 			}
-		}
-	})
-	return func() {
+		})
+	}
+	return start, func() {
 		signal.Stop(ch)
 		close(ch)
 		wg.Wait()
