@@ -35,7 +35,7 @@ type hostility struct {
 
 const (
 	// slack is what any attack may take beside what its budget counts: goroutines, connections, HTTP/2 state.
-	slack = 48 << 20
+	slack = 64 << 20
 	// panelReplies is the default bound of the replies of one panel that wait to be sent, in bytes.
 	panelReplies = 64 << 20
 	// grepFiles is what all greps hold of files, in bytes.
