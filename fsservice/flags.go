@@ -6,7 +6,6 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
-	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 const (
@@ -73,34 +72,6 @@ type openFlags struct {
 // changes reports whether opening so may change something.
 func (f openFlags) changes() bool {
 	return f.Writable() || f.Flags&(rootfs.O_CREAT|rootfs.O_TRUNC) != 0
-}
-
-// Changes reports whether a request of a method that reads or writes, as its fields say, may change files: Open and ReadFile by
-// their flags, Close by commit. It returns true for a request with invalid flags and for any other request.
-func Changes(req any) bool {
-	var flags openFlags
-	var err error
-	switch r := req.(type) {
-	case *ctxfsv1.OpenRequest:
-		flags, _, err = openForm(r)
-	case *ctxfsv1.ReadFileRequest:
-		if r.Fd == nil {
-			flags, err = readFileFlags(r)
-		}
-	case *ctxfsv1.CloseRequest:
-		return r.GetCommit()
-	default:
-		return true
-	}
-	return err != nil || flags.changes()
-}
-
-// useOf is how a request that Changes knows enters the gate.
-func useOf(req any) access {
-	if Changes(req) {
-		return writes
-	}
-	return reads
 }
 
 // replaces reports whether the flags are those of "w" or "wx", with or without "+".

@@ -19,7 +19,7 @@ import (
 // Open implements FsService.
 func (s *Service) Open(ctx context.Context, req *ctxfsv1.OpenRequest) (*ctxfsv1.OpenResponse, error) {
 	flags, mode, err := openForm(req)
-	return onPath(ctx, s, "open", useOf(req), req, func(c *call) (*ctxfsv1.OpenResponse, error) {
+	return onPath(ctx, s, "open", useOf(ctxfsv1.FsService_Open_FullMethodName, req), req, func(c *call) (*ctxfsv1.OpenResponse, error) {
 		if err != nil {
 			return nil, err
 		}

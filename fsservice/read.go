@@ -24,7 +24,7 @@ func (s *Service) ReadFile(ctx context.Context, req *ctxfsv1.ReadFileRequest) (*
 				return c.readRest(req)
 			})
 		}
-		return onPath(ctx, s, "open", useOf(req), req, func(c *call) (*ctxfsv1.ReadFileResponse, error) {
+		return onPath(ctx, s, "open", useOf(ctxfsv1.FsService_ReadFile_FullMethodName, req), req, func(c *call) (*ctxfsv1.ReadFileResponse, error) {
 			enc, err := encodingOf(req.GetEncoding())
 			if err != nil {
 				return nil, err

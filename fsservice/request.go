@@ -8,11 +8,13 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/panels"
 )
 
@@ -211,6 +213,14 @@ const (
 	reads  = contexts.Read
 	writes = contexts.Write
 )
+
+// useOf returns how a request enters the gate whose method's effect depends on it.
+func useOf(name string, req proto.Message) access {
+	if method.Of(name).Changes(req) {
+		return writes
+	}
+	return reads
+}
 
 // run opens the gate, does f, and gives its error op, path and dest.
 func run[T any](ctx context.Context, s *Service, ctxID string, w access, c *call, f func(*call) (T, error)) (T, error) {

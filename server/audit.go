@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
-	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -67,35 +67,13 @@ type auditEntry struct {
 	RequestID string  `json:"request_id"`
 }
 
-// unaudited are the methods that change nothing, of files or of what hosts manage. Session and Hold are here
-// because their operations are recorded one by one.
-var unaudited = func() map[string]bool {
-	all := map[string]bool{}
-	for _, method := range []string{
-		ctxfsv1.FsService_ReadStream_FullMethodName, ctxfsv1.FsService_Readdir_FullMethodName,
-		ctxfsv1.FsService_Opendir_FullMethodName, ctxfsv1.FsService_Stat_FullMethodName, ctxfsv1.FsService_Lstat_FullMethodName,
-		ctxfsv1.FsService_Statfs_FullMethodName, ctxfsv1.FsService_Access_FullMethodName, ctxfsv1.FsService_Exists_FullMethodName,
-		ctxfsv1.FsService_Realpath_FullMethodName, ctxfsv1.FsService_Readlink_FullMethodName, ctxfsv1.FsService_Watch_FullMethodName,
-		ctxfsv1.FsService_Glob_FullMethodName, ctxfsv1.FsService_Grep_FullMethodName, ctxfsv1.FsService_Read_FullMethodName,
-		ctxfsv1.FsService_Readv_FullMethodName, ctxfsv1.FsService_Fstat_FullMethodName, ctxfsv1.FsService_Fsync_FullMethodName,
-		ctxfsv1.FsService_Fdatasync_FullMethodName, ctxfsv1.FsService_ListHandles_FullMethodName,
-		ctxfsv1.FsService_Session_FullMethodName, ctxfsv1.FsService_Hold_FullMethodName,
-		ctxfsv1.ContextService_GetContext_FullMethodName, ctxfsv1.ContextService_ListContexts_FullMethodName,
-		ctxfsv1.ContextService_GetInfo_FullMethodName, ctxfsv1.ContextService_PlanSeed_FullMethodName,
-		ctxfsv1.ContextService_ListSnapshots_FullMethodName, ctxfsv1.PanelService_ListPanels_FullMethodName,
-		ctxfsv1.TemplateService_ExplainTemplate_FullMethodName, ctxfsv1.TemplateService_ListTemplates_FullMethodName,
-	} {
-		all[method] = true
-	}
-	return all
-}()
-
-// audited reports whether a call is recorded: a method of ours that may change something.
-func audited(method string, req any) bool {
-	if unaudited[method] || !strings.HasPrefix(method, "/ctxfs.") {
+// audited reports whether a call is recorded: one of ours that may change something.
+func audited(m *method.Method, req any) bool {
+	if m.Reads() || !strings.HasPrefix(m.Name, "/ctxfs.") {
 		return false
 	}
-	return fsservice.Changes(req)
+	message, _ := req.(proto.Message)
+	return m.Changes(message)
 }
 
 // note keeps what can only be known before the call.
@@ -122,7 +100,7 @@ func (a *auditLog) record(c *call, req, resp any, err error, took time.Duration,
 		return
 	}
 	e := auditEntry{
-		Time: c.start.UTC(), Role: roleName(c.id.Role), Panel: c.id.Panel, Context: string(c.id.Context), Op: c.method[strings.LastIndexByte(c.method, '/')+1:],
+		Time: c.start.UTC(), Role: roleName(c.id.Role), Panel: c.id.Panel, Context: string(c.id.Context), Op: string(c.method.Desc.Name()),
 		Result: "ok", Millis: float64(took.Microseconds()) / 1000, Peer: peer, RequestID: requestID,
 	}
 	e.describe(c, req, resp)

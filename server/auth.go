@@ -13,6 +13,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -28,8 +29,8 @@ type authenticator struct {
 }
 
 // identify returns who makes a call to method, or why it is refused.
-func (a *authenticator) identify(ctx context.Context, method string) (panels.Identity, error) {
-	need := accessOf(method)
+func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.Identity, error) {
+	need := accessOf(m)
 	if need == forAll {
 		return panels.Identity{}, nil
 	}
@@ -45,9 +46,9 @@ func (a *authenticator) identify(ctx context.Context, method string) (panels.Ide
 		return id, panelMay(need, md)
 	}
 	if need == forNobody {
-		return id, &fserr.Error{Code: fserr.EACCES, Detail: method + " is open to nobody"}
+		return id, &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
 	}
-	if !usesContext(method) {
+	if need != forPanel {
 		return id, nil
 	}
 	return a.actFor(ctx, id, md.Get(panelKey))
@@ -61,14 +62,14 @@ func (a *authenticator) tap(ctx context.Context, info *tap.Info) (context.Contex
 	case conn.host:
 		_ = conn.accepted.authenticated("") // by its user, also for calls that are open to all
 	default:
-		_, _ = a.identify(ctx, info.FullMethodName)
+		_, _ = a.identify(ctx, method.Of(info.FullMethodName))
 	}
 	return ctx, nil
 }
 
 // admit says whether whoever made a call to FsService may still make it.
 func (a *authenticator) admit(ctx context.Context) error {
-	_, err := a.identify(ctx, ctxfsv1.FsService_Access_FullMethodName)
+	_, err := a.identify(ctx, method.Of(ctxfsv1.FsService_Access_FullMethodName))
 	return err
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/internal/codec"
+	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -59,7 +60,7 @@ func newInterceptors(log *zap.Logger, auth *authenticator, m *metrics, streams *
 
 // call is what is known of a call from its beginning to its end.
 type call struct {
-	method    string
+	method    *method.Method
 	transport string
 	id        panels.Identity
 	start     time.Time
@@ -92,10 +93,10 @@ func (c *call) first() any {
 // deadline: its client has the session, and cancels what takes too long.
 func (i *interceptors) operation(ctx context.Context, op fsservice.OperationInfo, do func(context.Context) (any, error)) (resp any, err error) {
 	i.metrics.inFlight.Inc()
-	c := &call{method: op.Method, transport: op.Transport, id: panels.IdentityFrom(ctx), start: time.Now()}
+	c := &call{method: method.Of(op.Method), transport: op.Transport, id: panels.IdentityFrom(ctx), start: time.Now()}
 	defer func() {
 		if p := recover(); p != nil {
-			resp, err = nil, i.panicked(c.method, p)
+			resp, err = nil, i.panicked(c.method.Name, p)
 		}
 		err = i.record(ctx, c, op.Request, resp, err)
 	}()
@@ -141,7 +142,7 @@ func (i *interceptors) unary(
 	var req any
 	defer func() {
 		if p := recover(); p != nil {
-			resp, err = nil, i.panicked(c.method, p)
+			resp, err = nil, i.panicked(c.method.Name, p)
 		}
 		err = i.end(ctx, c, req, resp, err)
 	}()
@@ -176,7 +177,7 @@ func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSe
 func (i *interceptors) around(ctx context.Context, c *call, serve func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = i.panicked(c.method, p)
+			err = i.panicked(c.method.Name, p)
 		}
 		err = i.end(ctx, c, c.first(), nil, err)
 	}()
@@ -189,7 +190,7 @@ func (i *interceptors) around(ctx context.Context, c *call, serve func(context.C
 	return i.streams.run(panels.WithIdentity(ctx, c.id), c.id, func(ctx context.Context) (err error) {
 		defer func() {
 			if p := recover(); p != nil {
-				err = i.panicked(c.method, p)
+				err = i.panicked(c.method.Name, p)
 			}
 		}()
 		// Who was closed before the table knew the stream was not found there to be ended.
@@ -236,9 +237,9 @@ func (s *observedStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-func (i *interceptors) begin(ctx context.Context, method string) *call {
+func (i *interceptors) begin(ctx context.Context, name string) *call {
 	i.metrics.inFlight.Inc()
-	return &call{method: method, transport: connOf(ctx).transport(), start: time.Now()}
+	return &call{method: method.Of(name), transport: connOf(ctx).transport(), start: time.Now()}
 }
 
 // end records a call and returns its error as the status that travels, with the call's ID.
@@ -298,7 +299,7 @@ func isPrintable(s string) bool {
 }
 
 func fields(ctx context.Context, c *call, requestID string, req, resp any, err error, took time.Duration) []zap.Field {
-	f := []zap.Field{zap.String("op", c.method), zap.Float64("dur_ms", float64(took.Microseconds())/1000), zap.String("request_id", requestID)}
+	f := []zap.Field{zap.String("op", c.method.Name), zap.Float64("dur_ms", float64(took.Microseconds())/1000), zap.String("request_id", requestID)}
 	add := func(key, value string) {
 		if value != "" {
 			f = append(f, zap.String(key, value))

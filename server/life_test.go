@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/internal/method"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -403,7 +404,7 @@ func TestDefaultDeadline(t *testing.T) {
 		{"OpenPanel", ctxfsv1.PanelService_OpenPanel_FullMethodName, &ctxfsv1.OpenPanelRequest{}, false},
 		{"ExplainTemplate", ctxfsv1.TemplateService_ExplainTemplate_FullMethodName, &ctxfsv1.ExplainTemplateRequest{}, false},
 	} {
-		ctx, cancel := withDefaultDeadline(t.Context(), time.Now(), c.method, c.req)
+		ctx, cancel := withDefaultDeadline(t.Context(), time.Now(), method.Of(c.method), c.req)
 		if _, got := ctx.Deadline(); got != c.want {
 			t.Errorf("%s: deadline %v, want %v", c.name, got, c.want)
 		}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ctxfs/ctxfs/fserr"
-	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/internal/method"
 )
 
 // The bounds of a message, in bytes, besides Config.MaxRequest.
@@ -48,24 +50,10 @@ func sessionTooLarge(size int) error {
 
 // withDefaultDeadline bounds a call that began at start and has no deadline, except one that may take
 // as long as there are files.
-func withDefaultDeadline(ctx context.Context, start time.Time, method string, req any) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok || isLong(method, req) {
+func withDefaultDeadline(ctx context.Context, start time.Time, m *method.Method, req any) (context.Context, context.CancelFunc) {
+	message, _ := req.(proto.Message)
+	if _, ok := ctx.Deadline(); ok || m.Unbounded(message) {
 		return ctx, func() {}
 	}
 	return context.WithDeadline(ctx, start.Add(defaultDeadline))
-}
-
-func isLong(method string, req any) bool {
-	switch method {
-	case ctxfsv1.FsService_Cp_FullMethodName, ctxfsv1.FsService_Rm_FullMethodName,
-		ctxfsv1.PanelService_OpenPanel_FullMethodName, ctxfsv1.ContextService_DeleteContext_FullMethodName,
-		ctxfsv1.ContextService_PlanSeed_FullMethodName, ctxfsv1.TemplateService_ExplainTemplate_FullMethodName,
-		ctxfsv1.ContextService_Fork_FullMethodName,
-		ctxfsv1.ContextService_Snapshot_FullMethodName, ctxfsv1.ContextService_Restore_FullMethodName,
-		ctxfsv1.ContextService_DeleteSnapshot_FullMethodName, ctxfsv1.ContextService_CollectGarbage_FullMethodName,
-		ctxfsv1.ContextService_GetContext_FullMethodName, ctxfsv1.ContextService_ListContexts_FullMethodName:
-		return true
-	}
-	r, ok := req.(*ctxfsv1.ReaddirRequest)
-	return ok && r.GetRecursive()
 }

@@ -158,7 +158,7 @@ func (i *interceptors) receiver(ctx context.Context, c *call, hold *budget.Hold)
 	switch {
 	case c.id.Role == panels.RoleNone:
 		r.limit = maxStrangerRequest
-	case c.method == ctxfsv1.FsService_Session_FullMethodName:
+	case c.method.Limit() == ctxfsv1.Limit_LIMIT_SESSIONS:
 		r.limit = maxSessionRequest
 	}
 	return r, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/codec"
+	"github.com/ctxfs/ctxfs/internal/method"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -125,7 +126,7 @@ func (m *metrics) observer(o outcome) prometheus.Observer {
 
 // observe records a call that ended with err.
 func (m *metrics) observe(c *call, err error, took time.Duration) {
-	m.observer(outcome{c.method, c.transport, fserrpb.CodeOf(err)}).Observe(took.Seconds())
+	m.observer(outcome{c.method.Name, c.transport, fserrpb.CodeOf(err)}).Observe(took.Seconds())
 	if err == nil {
 		return
 	}
@@ -133,7 +134,7 @@ func (m *metrics) observe(c *call, err error, took time.Duration) {
 	if !ok {
 		return
 	}
-	m.errors.WithLabelValues(c.method, e.Code.String()).Inc()
+	m.errors.WithLabelValues(c.method.Name, e.Code.String()).Inc()
 	if limit := limitOf(c.method, e.Code); limit != "" {
 		m.rejected(limit)
 	}
@@ -142,23 +143,23 @@ func (m *metrics) observe(c *call, err error, took time.Duration) {
 // limitOf names the limit that an errno stands for. EFBIG of a request is counted
 // where it is refused (checkSize), since a method does not tell it from a reply's; but that
 // of a session, whose operations are calls of their own, can only be of what it received.
-func limitOf(method string, code fserr.Code) string {
+func limitOf(m *method.Method, code fserr.Code) string {
 	switch code {
 	case fserr.EMFILE:
-		if method == ctxfsv1.FsService_Session_FullMethodName || method == ctxfsv1.FsService_Hold_FullMethodName || method == ctxfsv1.FsService_Watch_FullMethodName {
+		if m.Limit() != ctxfsv1.Limit_LIMIT_UNSPECIFIED {
 			return "" // counted where it is refused
 		}
 		return "handles"
 	case fserr.EDQUOT:
 		return "context_size"
 	case fserr.EFBIG:
-		switch method {
-		case ctxfsv1.FsService_ReadFile_FullMethodName, ctxfsv1.FsService_Readdir_FullMethodName, ctxfsv1.FsService_ListHandles_FullMethodName:
-			return "reply_bytes"
-		case ctxfsv1.FsService_Session_FullMethodName:
+		switch {
+		case m.Limit() == ctxfsv1.Limit_LIMIT_SESSIONS:
 			return "request_bytes"
-		case ctxfsv1.ContextService_EnsureContext_FullMethodName, ctxfsv1.PanelService_OpenPanel_FullMethodName:
+		case m.Callers() == ctxfsv1.Callers_CALLERS_HOST:
 			return "seed_size"
+		case m.Effect() == ctxfsv1.Effect_EFFECT_READS:
+			return "reply_bytes"
 		}
 	case fserr.ENOSPC:
 		return "disk"

@@ -12,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -95,12 +96,12 @@ func (l *panelLimits) leave(c *call) {
 }
 
 // counter counts a call up and returns where.
-func (l *panelLimits) counter(id panels.Identity, method string) (*atomic.Int64, error) {
+func (l *panelLimits) counter(id panels.Identity, m *method.Method) (*atomic.Int64, error) {
 	u := l.use(id.Panel)
-	switch method {
-	case ctxfsv1.FsService_Session_FullMethodName, ctxfsv1.FsService_Hold_FullMethodName:
+	switch m.Limit() {
+	case ctxfsv1.Limit_LIMIT_SESSIONS:
 		return l.count(&u.sessions, l.sessions, "sessions", tooMany)
-	case ctxfsv1.FsService_Watch_FullMethodName:
+	case ctxfsv1.Limit_LIMIT_WATCHES:
 		return l.count(&u.watches, l.watches, "watches", tooMany)
 	}
 	if u.pace != nil && !u.pace.Allow() {

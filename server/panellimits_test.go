@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -182,15 +181,4 @@ func TestWhatIsTooMuchIsCounted(t *testing.T) {
 	_, err = fs.ReadFile(ctx, &ctxfsv1.ReadFileRequest{Path: "/large"})
 	wantError(t, err, codes.ResourceExhausted, "EFBIG", "reply of 4.0 MiB exceeds 3.5 MiB")
 	wantRejections(t, r, map[string]int{"handles": 1, "reply_bytes": 1})
-}
-
-// TestEveryReplyThatIsTooLargeIsCounted is of the methods whose replies have a bound of their own.
-func TestEveryReplyThatIsTooLargeIsCounted(t *testing.T) {
-	for _, method := range []string{
-		ctxfsv1.FsService_ReadFile_FullMethodName, ctxfsv1.FsService_Readdir_FullMethodName, ctxfsv1.FsService_ListHandles_FullMethodName,
-	} {
-		if limit := limitOf(method, fserr.EFBIG); limit != "reply_bytes" {
-			t.Errorf("%s: EFBIG counts as %q", method, limit)
-		}
-	}
 }

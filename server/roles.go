@@ -8,13 +8,14 @@ import (
 	reflectv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
+	"github.com/ctxfs/ctxfs/internal/method"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// access says who may call an RPC.
+// access is who may call an RPC.
 type access uint8
 
-// The zero access is nobody: an RPC that is not in the table is refused.
+// The zero access is nobody: an RPC without options is refused.
 const (
 	forNobody access = iota
 	forHost
@@ -22,46 +23,22 @@ const (
 	forAll
 )
 
-// rules is the table of RPC by role. A method's own rule goes before its
-// service's ("/service/").
-var rules = map[string]access{
-	"/" + ctxfsv1.FsService_ServiceDesc.ServiceName + "/":               forPanel,
-	ctxfsv1.ContextService_GetInfo_FullMethodName:                       forPanel,
-	ctxfsv1.ContextService_EnsureContext_FullMethodName:                 forHost,
-	ctxfsv1.ContextService_GetContext_FullMethodName:                    forHost,
-	ctxfsv1.ContextService_ListContexts_FullMethodName:                  forHost,
-	ctxfsv1.ContextService_PlanSeed_FullMethodName:                      forHost,
-	ctxfsv1.ContextService_DeleteContext_FullMethodName:                 forHost,
-	ctxfsv1.ContextService_Fork_FullMethodName:                          forHost,
-	ctxfsv1.ContextService_Snapshot_FullMethodName:                      forHost,
-	ctxfsv1.ContextService_ListSnapshots_FullMethodName:                 forHost,
-	ctxfsv1.ContextService_Restore_FullMethodName:                       forHost,
-	ctxfsv1.ContextService_DeleteSnapshot_FullMethodName:                forHost,
-	ctxfsv1.ContextService_CollectGarbage_FullMethodName:                forHost,
-	ctxfsv1.PanelService_OpenPanel_FullMethodName:                       forHost,
-	ctxfsv1.PanelService_RenewToken_FullMethodName:                      forHost,
-	ctxfsv1.PanelService_ClosePanel_FullMethodName:                      forHost,
-	ctxfsv1.PanelService_ListPanels_FullMethodName:                      forHost,
-	ctxfsv1.TemplateService_ExplainTemplate_FullMethodName:              forHost,
-	ctxfsv1.TemplateService_BuildTemplate_FullMethodName:                forHost,
-	ctxfsv1.TemplateService_ListTemplates_FullMethodName:                forHost,
-	"/" + grpc_health_v1.Health_ServiceDesc.ServiceName + "/":           forAll,
-	"/" + reflectv1.ServerReflection_ServiceDesc.ServiceName + "/":      forHost,
-	"/" + reflectv1alpha.ServerReflection_ServiceDesc.ServiceName + "/": forHost,
-	"/" + grpc_channelz_v1.Channelz_ServiceDesc.ServiceName + "/":       forHost,
+// foreign are gRPC's own services, whose protos have no options of ours.
+var foreign = map[string]access{
+	grpc_health_v1.Health_ServiceDesc.ServiceName:           forAll,
+	reflectv1.ServerReflection_ServiceDesc.ServiceName:      forHost,
+	reflectv1alpha.ServerReflection_ServiceDesc.ServiceName: forHost,
+	grpc_channelz_v1.Channelz_ServiceDesc.ServiceName:       forHost,
 }
 
-// accessOf returns who may call a method, named "/service/method".
-func accessOf(method string) access {
-	if a, ok := rules[method]; ok {
-		return a
+// accessOf returns who may call a method.
+func accessOf(m *method.Method) access {
+	switch m.Callers() {
+	case ctxfsv1.Callers_CALLERS_HOST:
+		return forHost
+	case ctxfsv1.Callers_CALLERS_PANEL:
+		return forPanel
 	}
-	if i := strings.LastIndexByte(method, '/'); i > 0 {
-		return rules[method[:i+1]]
-	}
-	return forNobody
+	service, _, _ := strings.Cut(strings.TrimPrefix(m.Name, "/"), "/")
+	return foreign[service]
 }
-
-// usesContext says that a method works in the caller's context, so that a host may
-// act for a panel in it.
-func usesContext(method string) bool { return accessOf(method) == forPanel }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/ctxfs/ctxfs/internal/method"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -22,8 +23,8 @@ func TestEveryMethodHasARole(t *testing.T) {
 	seen := map[string]bool{}
 	for service, info := range r.grpc.GetServiceInfo() {
 		for _, m := range info.Methods {
-			method := "/" + service + "/" + m.Name
-			seen[method] = true
+			name := "/" + service + "/" + m.Name
+			seen[name] = true
 			var nobody, panel codes.Code
 			switch {
 			case strings.HasPrefix(service, "grpc.health"):
@@ -33,25 +34,25 @@ func TestEveryMethodHasARole(t *testing.T) {
 			default:
 				nobody, panel = codes.Unauthenticated, codes.PermissionDenied
 			}
-			if got := tryMethod(t, cc, method, m.IsServerStream || m.IsClientStream); got != nobody {
-				t.Errorf("%s as nobody: %s, want %s", method, got, nobody)
+			if got := tryMethod(t, cc, name, m.IsServerStream || m.IsClientStream); got != nobody {
+				t.Errorf("%s as nobody: %s, want %s", name, got, nobody)
 			}
 			if panel == codes.OK {
-				if accessOf(method) != forPanel {
-					t.Errorf("%s is not open to panels", method)
+				if accessOf(method.Of(name)) != forPanel {
+					t.Errorf("%s is not open to panels", name)
 				}
 				continue
 			}
-			got := tryMethod(t, cc, method, m.IsServerStream || m.IsClientStream, "authorization", bearerOf(token))
+			got := tryMethod(t, cc, name, m.IsServerStream || m.IsClientStream, "authorization", bearerOf(token))
 			if got != panel {
-				t.Errorf("%s as a panel: %s, want %s", method, got, panel)
+				t.Errorf("%s as a panel: %s, want %s", name, got, panel)
 			}
 		}
 	}
 	if len(seen) < 60 || !seen[ctxfsv1.FsService_Session_FullMethodName] || !seen[ctxfsv1.FsService_Hold_FullMethodName] {
 		t.Errorf("only %d methods were walked: %v", len(seen), seen)
 	}
-	if accessOf("/ctxfs.v1.ContextService/Unheard") != forNobody || accessOf("no-slash") != forNobody {
+	if accessOf(method.Of("/ctxfs.v1.ContextService/Unheard")) != forNobody || accessOf(method.Of("no-slash")) != forNobody {
 		t.Error("a method that is not in the table is open")
 	}
 }

@@ -2318,7 +2318,7 @@ var File_ctxfs_v1_context_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\n" +
-	"\x16ctxfs/v1/context.proto\x12\bctxfs.v1\"P\n" +
+	"\x16ctxfs/v1/context.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"P\n" +
 	"\x14EnsureContextRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x19\n" +
@@ -2493,21 +2493,32 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x15CONTEXT_STATE_MISSING\x10\x01\x12\x19\n" +
 	"\x15CONTEXT_STATE_SEEDING\x10\x02\x12\x17\n" +
 	"\x13CONTEXT_STATE_READY\x10\x03\x12\x18\n" +
-	"\x14CONTEXT_STATE_FAILED\x10\x042\x87\a\n" +
-	"\x0eContextService\x12R\n" +
-	"\rEnsureContext\x12\x1e.ctxfs.v1.EnsureContextRequest\x1a\x1f.ctxfs.v1.EnsureContextResponse0\x01\x12G\n" +
+	"\x14CONTEXT_STATE_FAILED\x10\x042\x99\b\n" +
+	"\x0eContextService\x12^\n" +
+	"\rEnsureContext\x12\x1e.ctxfs.v1.EnsureContextRequest\x1a\x1f.ctxfs.v1.EnsureContextResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x030\x01\x12S\n" +
 	"\n" +
-	"GetContext\x12\x1b.ctxfs.v1.GetContextRequest\x1a\x1c.ctxfs.v1.GetContextResponse\x12M\n" +
-	"\fListContexts\x12\x1d.ctxfs.v1.ListContextsRequest\x1a\x1e.ctxfs.v1.ListContextsResponse\x12>\n" +
-	"\aGetInfo\x12\x18.ctxfs.v1.GetInfoRequest\x1a\x19.ctxfs.v1.GetInfoResponse\x12A\n" +
-	"\bPlanSeed\x12\x19.ctxfs.v1.PlanSeedRequest\x1a\x1a.ctxfs.v1.PlanSeedResponse\x125\n" +
-	"\x04Fork\x12\x15.ctxfs.v1.ForkRequest\x1a\x16.ctxfs.v1.ForkResponse\x12A\n" +
-	"\bSnapshot\x12\x19.ctxfs.v1.SnapshotRequest\x1a\x1a.ctxfs.v1.SnapshotResponse\x12P\n" +
-	"\rListSnapshots\x12\x1e.ctxfs.v1.ListSnapshotsRequest\x1a\x1f.ctxfs.v1.ListSnapshotsResponse\x12>\n" +
-	"\aRestore\x12\x18.ctxfs.v1.RestoreRequest\x1a\x19.ctxfs.v1.RestoreResponse\x12S\n" +
-	"\x0eDeleteSnapshot\x12\x1f.ctxfs.v1.DeleteSnapshotRequest\x1a .ctxfs.v1.DeleteSnapshotResponse\x12S\n" +
-	"\x0eCollectGarbage\x12\x1f.ctxfs.v1.CollectGarbageRequest\x1a .ctxfs.v1.CollectGarbageResponse\x12P\n" +
-	"\rDeleteContext\x12\x1e.ctxfs.v1.DeleteContextRequest\x1a\x1f.ctxfs.v1.DeleteContextResponseB/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"GetContext\x12\x1b.ctxfs.v1.GetContextRequest\x1a\x1c.ctxfs.v1.GetContextResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x03\x12Y\n" +
+	"\fListContexts\x12\x1d.ctxfs.v1.ListContextsRequest\x1a\x1e.ctxfs.v1.ListContextsResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x03\x12L\n" +
+	"\aGetInfo\x12\x18.ctxfs.v1.GetInfoRequest\x1a\x19.ctxfs.v1.GetInfoResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12M\n" +
+	"\bPlanSeed\x12\x19.ctxfs.v1.PlanSeedRequest\x1a\x1a.ctxfs.v1.PlanSeedResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x03\x12A\n" +
+	"\x04Fork\x12\x15.ctxfs.v1.ForkRequest\x1a\x16.ctxfs.v1.ForkResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12M\n" +
+	"\bSnapshot\x12\x19.ctxfs.v1.SnapshotRequest\x1a\x1a.ctxfs.v1.SnapshotResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12\\\n" +
+	"\rListSnapshots\x12\x1e.ctxfs.v1.ListSnapshotsRequest\x1a\x1f.ctxfs.v1.ListSnapshotsResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x02\x12J\n" +
+	"\aRestore\x12\x18.ctxfs.v1.RestoreRequest\x1a\x19.ctxfs.v1.RestoreResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12_\n" +
+	"\x0eDeleteSnapshot\x12\x1f.ctxfs.v1.DeleteSnapshotRequest\x1a .ctxfs.v1.DeleteSnapshotResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12_\n" +
+	"\x0eCollectGarbage\x12\x1f.ctxfs.v1.CollectGarbageRequest\x1a .ctxfs.v1.CollectGarbageResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12\\\n" +
+	"\rDeleteContext\x12\x1e.ctxfs.v1.DeleteContextRequest\x1a\x1f.ctxfs.v1.DeleteContextResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
 	file_ctxfs_v1_context_proto_rawDescOnce sync.Once
@@ -2617,6 +2628,7 @@ func file_ctxfs_v1_context_proto_init() {
 	if File_ctxfs_v1_context_proto != nil {
 		return
 	}
+	file_ctxfs_v1_options_proto_init()
 	file_ctxfs_v1_context_proto_msgTypes[1].OneofWrappers = []any{
 		(*EnsureContextResponse_Progress)(nil),
 		(*EnsureContextResponse_Ready)(nil),

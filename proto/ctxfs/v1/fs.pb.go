@@ -26,59 +26,90 @@ var File_ctxfs_v1_fs_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_fs_proto_rawDesc = "" +
 	"\n" +
-	"\x11ctxfs/v1/fs.proto\x12\bctxfs.v1\x1a\x1actxfs/v1/fs_messages.proto\x1a\x16ctxfs/v1/session.proto2\xeb\x17\n" +
-	"\tFsService\x12A\n" +
-	"\bReadFile\x12\x19.ctxfs.v1.ReadFileRequest\x1a\x1a.ctxfs.v1.ReadFileResponse\x12D\n" +
-	"\tWriteFile\x12\x1a.ctxfs.v1.WriteFileRequest\x1a\x1b.ctxfs.v1.WriteFileResponse\x12G\n" +
+	"\x11ctxfs/v1/fs.proto\x12\bctxfs.v1\x1a\x1actxfs/v1/fs_messages.proto\x1a\x16ctxfs/v1/options.proto\x1a\x16ctxfs/v1/session.proto2\xaa\x1d\n" +
+	"\tFsService\x12f\n" +
+	"\bReadFile\x12\x19.ctxfs.v1.ReadFileRequest\x1a\x1a.ctxfs.v1.ReadFileResponse\"#\xa2\x9f\x19\x1f\b\x02\x10\x01\x1a\x04flag\x1a\vflag_number \x010\x01B\x02fd\x12P\n" +
+	"\tWriteFile\x12\x1a.ctxfs.v1.WriteFileRequest\x1a\x1b.ctxfs.v1.WriteFileResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12S\n" +
 	"\n" +
-	"AppendFile\x12\x1b.ctxfs.v1.AppendFileRequest\x1a\x1c.ctxfs.v1.AppendFileResponse\x12A\n" +
-	"\bTruncate\x12\x19.ctxfs.v1.TruncateRequest\x1a\x1a.ctxfs.v1.TruncateResponse\x12A\n" +
-	"\bCopyFile\x12\x19.ctxfs.v1.CopyFileRequest\x1a\x1a.ctxfs.v1.CopyFileResponse\x12/\n" +
-	"\x02Cp\x12\x13.ctxfs.v1.CpRequest\x1a\x14.ctxfs.v1.CpResponse\x12;\n" +
-	"\x06Rename\x12\x17.ctxfs.v1.RenameRequest\x1a\x18.ctxfs.v1.RenameResponse\x12/\n" +
-	"\x02Rm\x12\x13.ctxfs.v1.RmRequest\x1a\x14.ctxfs.v1.RmResponse\x128\n" +
-	"\x05Rmdir\x12\x16.ctxfs.v1.RmdirRequest\x1a\x17.ctxfs.v1.RmdirResponse\x12;\n" +
-	"\x06Unlink\x12\x17.ctxfs.v1.UnlinkRequest\x1a\x18.ctxfs.v1.UnlinkResponse\x128\n" +
-	"\x05Mkdir\x12\x16.ctxfs.v1.MkdirRequest\x1a\x17.ctxfs.v1.MkdirResponse\x12>\n" +
-	"\aMkdtemp\x12\x18.ctxfs.v1.MkdtempRequest\x1a\x19.ctxfs.v1.MkdtempResponse\x12>\n" +
-	"\aSymlink\x12\x18.ctxfs.v1.SymlinkRequest\x1a\x19.ctxfs.v1.SymlinkResponse\x125\n" +
-	"\x04Link\x12\x15.ctxfs.v1.LinkRequest\x1a\x16.ctxfs.v1.LinkResponse\x12>\n" +
-	"\aReaddir\x12\x18.ctxfs.v1.ReaddirRequest\x1a\x19.ctxfs.v1.ReaddirResponse\x12@\n" +
-	"\aOpendir\x12\x18.ctxfs.v1.OpendirRequest\x1a\x19.ctxfs.v1.OpendirResponse0\x01\x125\n" +
-	"\x04Stat\x12\x15.ctxfs.v1.StatRequest\x1a\x16.ctxfs.v1.StatResponse\x128\n" +
-	"\x05Lstat\x12\x16.ctxfs.v1.LstatRequest\x1a\x17.ctxfs.v1.LstatResponse\x12;\n" +
-	"\x06Statfs\x12\x17.ctxfs.v1.StatfsRequest\x1a\x18.ctxfs.v1.StatfsResponse\x12;\n" +
-	"\x06Access\x12\x17.ctxfs.v1.AccessRequest\x1a\x18.ctxfs.v1.AccessResponse\x12;\n" +
-	"\x06Exists\x12\x17.ctxfs.v1.ExistsRequest\x1a\x18.ctxfs.v1.ExistsResponse\x12A\n" +
-	"\bRealpath\x12\x19.ctxfs.v1.RealpathRequest\x1a\x1a.ctxfs.v1.RealpathResponse\x12A\n" +
-	"\bReadlink\x12\x19.ctxfs.v1.ReadlinkRequest\x1a\x1a.ctxfs.v1.ReadlinkResponse\x128\n" +
-	"\x05Chmod\x12\x16.ctxfs.v1.ChmodRequest\x1a\x17.ctxfs.v1.ChmodResponse\x128\n" +
-	"\x05Chown\x12\x16.ctxfs.v1.ChownRequest\x1a\x17.ctxfs.v1.ChownResponse\x12;\n" +
-	"\x06Lchown\x12\x17.ctxfs.v1.LchownRequest\x1a\x18.ctxfs.v1.LchownResponse\x12;\n" +
-	"\x06Utimes\x12\x17.ctxfs.v1.UtimesRequest\x1a\x18.ctxfs.v1.UtimesResponse\x12>\n" +
-	"\aLutimes\x12\x18.ctxfs.v1.LutimesRequest\x1a\x19.ctxfs.v1.LutimesResponse\x12:\n" +
-	"\x05Watch\x12\x16.ctxfs.v1.WatchRequest\x1a\x17.ctxfs.v1.WatchResponse0\x01\x127\n" +
-	"\x04Glob\x12\x15.ctxfs.v1.GlobRequest\x1a\x16.ctxfs.v1.GlobResponse0\x01\x127\n" +
-	"\x04Grep\x12\x15.ctxfs.v1.GrepRequest\x1a\x16.ctxfs.v1.GrepResponse0\x01\x125\n" +
-	"\x04Open\x12\x15.ctxfs.v1.OpenRequest\x1a\x16.ctxfs.v1.OpenResponse\x125\n" +
-	"\x04Read\x12\x15.ctxfs.v1.ReadRequest\x1a\x16.ctxfs.v1.ReadResponse\x128\n" +
-	"\x05Write\x12\x16.ctxfs.v1.WriteRequest\x1a\x17.ctxfs.v1.WriteResponse\x128\n" +
-	"\x05Readv\x12\x16.ctxfs.v1.ReadvRequest\x1a\x17.ctxfs.v1.ReadvResponse\x12;\n" +
-	"\x06Writev\x12\x17.ctxfs.v1.WritevRequest\x1a\x18.ctxfs.v1.WritevResponse\x128\n" +
-	"\x05Fstat\x12\x16.ctxfs.v1.FstatRequest\x1a\x17.ctxfs.v1.FstatResponse\x12D\n" +
-	"\tFtruncate\x12\x1a.ctxfs.v1.FtruncateRequest\x1a\x1b.ctxfs.v1.FtruncateResponse\x12;\n" +
-	"\x06Fchmod\x12\x17.ctxfs.v1.FchmodRequest\x1a\x18.ctxfs.v1.FchmodResponse\x12;\n" +
-	"\x06Fchown\x12\x17.ctxfs.v1.FchownRequest\x1a\x18.ctxfs.v1.FchownResponse\x12>\n" +
-	"\aFutimes\x12\x18.ctxfs.v1.FutimesRequest\x1a\x19.ctxfs.v1.FutimesResponse\x128\n" +
-	"\x05Fsync\x12\x16.ctxfs.v1.FsyncRequest\x1a\x17.ctxfs.v1.FsyncResponse\x12D\n" +
-	"\tFdatasync\x12\x1a.ctxfs.v1.FdatasyncRequest\x1a\x1b.ctxfs.v1.FdatasyncResponse\x128\n" +
-	"\x05Close\x12\x16.ctxfs.v1.CloseRequest\x1a\x17.ctxfs.v1.CloseResponse\x12J\n" +
-	"\vListHandles\x12\x1c.ctxfs.v1.ListHandlesRequest\x1a\x1d.ctxfs.v1.ListHandlesResponse\x12I\n" +
+	"AppendFile\x12\x1b.ctxfs.v1.AppendFileRequest\x1a\x1c.ctxfs.v1.AppendFileResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12M\n" +
+	"\bTruncate\x12\x19.ctxfs.v1.TruncateRequest\x1a\x1a.ctxfs.v1.TruncateResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12M\n" +
+	"\bCopyFile\x12\x19.ctxfs.v1.CopyFileRequest\x1a\x1a.ctxfs.v1.CopyFileResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x02\x12;\n" +
+	"\x02Cp\x12\x13.ctxfs.v1.CpRequest\x1a\x14.ctxfs.v1.CpResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x03\x12G\n" +
+	"\x06Rename\x12\x17.ctxfs.v1.RenameRequest\x1a\x18.ctxfs.v1.RenameResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12;\n" +
+	"\x02Rm\x12\x13.ctxfs.v1.RmRequest\x1a\x14.ctxfs.v1.RmResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x03\x12D\n" +
+	"\x05Rmdir\x12\x16.ctxfs.v1.RmdirRequest\x1a\x17.ctxfs.v1.RmdirResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12G\n" +
+	"\x06Unlink\x12\x17.ctxfs.v1.UnlinkRequest\x1a\x18.ctxfs.v1.UnlinkResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12D\n" +
+	"\x05Mkdir\x12\x16.ctxfs.v1.MkdirRequest\x1a\x17.ctxfs.v1.MkdirResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12J\n" +
+	"\aMkdtemp\x12\x18.ctxfs.v1.MkdtempRequest\x1a\x19.ctxfs.v1.MkdtempResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12J\n" +
+	"\aSymlink\x12\x18.ctxfs.v1.SymlinkRequest\x1a\x19.ctxfs.v1.SymlinkResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12A\n" +
+	"\x04Link\x12\x15.ctxfs.v1.LinkRequest\x1a\x16.ctxfs.v1.LinkResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12W\n" +
+	"\aReaddir\x12\x18.ctxfs.v1.ReaddirRequest\x1a\x19.ctxfs.v1.ReaddirResponse\"\x17\xa2\x9f\x19\x13\b\x02\x10\x01 \x02*\trecursive0\x01\x12L\n" +
+	"\aOpendir\x12\x18.ctxfs.v1.OpendirRequest\x1a\x19.ctxfs.v1.OpendirResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x01 \x030\x01\x12C\n" +
+	"\x04Stat\x12\x15.ctxfs.v1.StatRequest\x1a\x16.ctxfs.v1.StatResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12F\n" +
+	"\x05Lstat\x12\x16.ctxfs.v1.LstatRequest\x1a\x17.ctxfs.v1.LstatResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12I\n" +
+	"\x06Statfs\x12\x17.ctxfs.v1.StatfsRequest\x1a\x18.ctxfs.v1.StatfsResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12I\n" +
+	"\x06Access\x12\x17.ctxfs.v1.AccessRequest\x1a\x18.ctxfs.v1.AccessResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12I\n" +
+	"\x06Exists\x12\x17.ctxfs.v1.ExistsRequest\x1a\x18.ctxfs.v1.ExistsResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12O\n" +
+	"\bRealpath\x12\x19.ctxfs.v1.RealpathRequest\x1a\x1a.ctxfs.v1.RealpathResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12O\n" +
+	"\bReadlink\x12\x19.ctxfs.v1.ReadlinkRequest\x1a\x1a.ctxfs.v1.ReadlinkResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12D\n" +
+	"\x05Chmod\x12\x16.ctxfs.v1.ChmodRequest\x1a\x17.ctxfs.v1.ChmodResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12D\n" +
+	"\x05Chown\x12\x16.ctxfs.v1.ChownRequest\x1a\x17.ctxfs.v1.ChownResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12G\n" +
+	"\x06Lchown\x12\x17.ctxfs.v1.LchownRequest\x1a\x18.ctxfs.v1.LchownResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12G\n" +
+	"\x06Utimes\x12\x17.ctxfs.v1.UtimesRequest\x1a\x18.ctxfs.v1.UtimesResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12J\n" +
+	"\aLutimes\x12\x18.ctxfs.v1.LutimesRequest\x1a\x19.ctxfs.v1.LutimesResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12H\n" +
+	"\x05Watch\x12\x16.ctxfs.v1.WatchRequest\x1a\x17.ctxfs.v1.WatchResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x04H\x020\x01\x12C\n" +
+	"\x04Glob\x12\x15.ctxfs.v1.GlobRequest\x1a\x16.ctxfs.v1.GlobResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x01 \x030\x01\x12C\n" +
+	"\x04Grep\x12\x15.ctxfs.v1.GrepRequest\x1a\x16.ctxfs.v1.GrepResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x01 \x030\x01\x12V\n" +
+	"\x04Open\x12\x15.ctxfs.v1.OpenRequest\x1a\x16.ctxfs.v1.OpenResponse\"\x1f\xa2\x9f\x19\x1b\b\x02\x10\x01\x1a\x05flags\x1a\fflags_number \x01\x12M\n" +
+	"\x04Read\x12\x15.ctxfs.v1.ReadRequest\x1a\x16.ctxfs.v1.ReadResponse\"\x16\xa2\x9f\x19\x12\b\x02\x10\x01 \x010\x01:\bposition\x12D\n" +
+	"\x05Write\x12\x16.ctxfs.v1.WriteRequest\x1a\x17.ctxfs.v1.WriteResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12P\n" +
+	"\x05Readv\x12\x16.ctxfs.v1.ReadvRequest\x1a\x17.ctxfs.v1.ReadvResponse\"\x16\xa2\x9f\x19\x12\b\x02\x10\x01 \x010\x01:\bposition\x12G\n" +
+	"\x06Writev\x12\x17.ctxfs.v1.WritevRequest\x1a\x18.ctxfs.v1.WritevResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12F\n" +
+	"\x05Fstat\x12\x16.ctxfs.v1.FstatRequest\x1a\x17.ctxfs.v1.FstatResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12P\n" +
+	"\tFtruncate\x12\x1a.ctxfs.v1.FtruncateRequest\x1a\x1b.ctxfs.v1.FtruncateResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12G\n" +
+	"\x06Fchmod\x12\x17.ctxfs.v1.FchmodRequest\x1a\x18.ctxfs.v1.FchmodResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12G\n" +
+	"\x06Fchown\x12\x17.ctxfs.v1.FchownRequest\x1a\x18.ctxfs.v1.FchownResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12J\n" +
+	"\aFutimes\x12\x18.ctxfs.v1.FutimesRequest\x1a\x19.ctxfs.v1.FutimesResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12D\n" +
+	"\x05Fsync\x12\x16.ctxfs.v1.FsyncRequest\x1a\x17.ctxfs.v1.FsyncResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x01 \x01\x12P\n" +
+	"\tFdatasync\x12\x1a.ctxfs.v1.FdatasyncRequest\x1a\x1b.ctxfs.v1.FdatasyncResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x01 \x01\x12L\n" +
+	"\x05Close\x12\x16.ctxfs.v1.CloseRequest\x1a\x17.ctxfs.v1.CloseResponse\"\x12\xa2\x9f\x19\x0e\b\x02\x10\x01\x1a\x06commit \x01\x12X\n" +
+	"\vListHandles\x12\x1c.ctxfs.v1.ListHandlesRequest\x1a\x1d.ctxfs.v1.ListHandlesResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12U\n" +
 	"\n" +
-	"ReadStream\x12\x1b.ctxfs.v1.ReadStreamRequest\x1a\x1c.ctxfs.v1.ReadStreamResponse0\x01\x12L\n" +
-	"\vWriteStream\x12\x1c.ctxfs.v1.WriteStreamRequest\x1a\x1d.ctxfs.v1.WriteStreamResponse(\x01\x12B\n" +
-	"\aSession\x12\x18.ctxfs.v1.SessionRequest\x1a\x19.ctxfs.v1.SessionResponse(\x010\x01\x127\n" +
-	"\x04Hold\x12\x15.ctxfs.v1.HoldRequest\x1a\x16.ctxfs.v1.HoldResponse0\x01B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"ReadStream\x12\x1b.ctxfs.v1.ReadStreamRequest\x1a\x1c.ctxfs.v1.ReadStreamResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x01 \x030\x01\x12X\n" +
+	"\vWriteStream\x12\x1c.ctxfs.v1.WriteStreamRequest\x1a\x1d.ctxfs.v1.WriteStreamResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x03(\x01\x12P\n" +
+	"\aSession\x12\x18.ctxfs.v1.SessionRequest\x1a\x19.ctxfs.v1.SessionResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x04H\x01(\x010\x01\x12E\n" +
+	"\x04Hold\x12\x15.ctxfs.v1.HoldRequest\x1a\x16.ctxfs.v1.HoldResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x04H\x010\x01B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var file_ctxfs_v1_fs_proto_goTypes = []any{
 	(*ReadFileRequest)(nil),     // 0: ctxfs.v1.ReadFileRequest
@@ -292,6 +323,7 @@ func file_ctxfs_v1_fs_proto_init() {
 		return
 	}
 	file_ctxfs_v1_fs_messages_proto_init()
+	file_ctxfs_v1_options_proto_init()
 	file_ctxfs_v1_session_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

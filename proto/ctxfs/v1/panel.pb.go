@@ -641,7 +641,7 @@ var File_ctxfs_v1_panel_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\n" +
-	"\x14ctxfs/v1/panel.proto\x12\bctxfs.v1\"\xb4\x01\n" +
+	"\x14ctxfs/v1/panel.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"\xb4\x01\n" +
 	"\x10OpenPanelRequest\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x1d\n" +
 	"\n" +
@@ -688,15 +688,19 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\x04open\x18\x04 \x01(\bR\x04open\x12\x1b\n" +
 	"\topened_ns\x18\x05 \x01(\x03R\bopenedNs\x12\x16\n" +
 	"\x06tokens\x18\x06 \x01(\x05R\x06tokens\x12\x18\n" +
-	"\ahandles\x18\a \x01(\x05R\ahandles2\xaf\x02\n" +
-	"\fPanelService\x12D\n" +
-	"\tOpenPanel\x12\x1a.ctxfs.v1.OpenPanelRequest\x1a\x1b.ctxfs.v1.OpenPanelResponse\x12G\n" +
+	"\ahandles\x18\a \x01(\x05R\ahandles2\xdf\x02\n" +
+	"\fPanelService\x12P\n" +
+	"\tOpenPanel\x12\x1a.ctxfs.v1.OpenPanelRequest\x1a\x1b.ctxfs.v1.OpenPanelResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12S\n" +
 	"\n" +
-	"RenewToken\x12\x1b.ctxfs.v1.RenewTokenRequest\x1a\x1c.ctxfs.v1.RenewTokenResponse\x12G\n" +
+	"RenewToken\x12\x1b.ctxfs.v1.RenewTokenRequest\x1a\x1c.ctxfs.v1.RenewTokenResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12S\n" +
 	"\n" +
-	"ClosePanel\x12\x1b.ctxfs.v1.ClosePanelRequest\x1a\x1c.ctxfs.v1.ClosePanelResponse\x12G\n" +
+	"ClosePanel\x12\x1b.ctxfs.v1.ClosePanelRequest\x1a\x1c.ctxfs.v1.ClosePanelResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12S\n" +
 	"\n" +
-	"ListPanels\x12\x1b.ctxfs.v1.ListPanelsRequest\x1a\x1c.ctxfs.v1.ListPanelsResponseB/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"ListPanels\x12\x1b.ctxfs.v1.ListPanelsRequest\x1a\x1c.ctxfs.v1.ListPanelsResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
 	file_ctxfs_v1_panel_proto_rawDescOnce sync.Once
@@ -744,6 +748,7 @@ func file_ctxfs_v1_panel_proto_init() {
 	if File_ctxfs_v1_panel_proto != nil {
 		return
 	}
+	file_ctxfs_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -818,7 +818,7 @@ var File_ctxfs_v1_template_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_template_proto_rawDesc = "" +
 	"\n" +
-	"\x17ctxfs/v1/template.proto\x12\bctxfs.v1\"O\n" +
+	"\x17ctxfs/v1/template.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"O\n" +
 	"\x16ExplainTemplateRequest\x12\x1a\n" +
 	"\btemplate\x18\x01 \x01(\tR\btemplate\x12\x19\n" +
 	"\bpanel_id\x18\x02 \x01(\tR\apanelId\"\x7f\n" +
@@ -868,11 +868,14 @@ const file_ctxfs_v1_template_proto_rawDesc = "" +
 	"\x05files\x18\x02 \x01(\x03R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x19\n" +
 	"\bbuilt_ns\x18\x04 \x01(\x03R\abuiltNs\x12\x1a\n" +
-	"\bcontexts\x18\x05 \x01(\x05R\bcontexts2\x8f\x02\n" +
-	"\x0fTemplateService\x12V\n" +
-	"\x0fExplainTemplate\x12 .ctxfs.v1.ExplainTemplateRequest\x1a!.ctxfs.v1.ExplainTemplateResponse\x12R\n" +
-	"\rBuildTemplate\x12\x1e.ctxfs.v1.BuildTemplateRequest\x1a\x1f.ctxfs.v1.BuildTemplateResponse0\x01\x12P\n" +
-	"\rListTemplates\x12\x1e.ctxfs.v1.ListTemplatesRequest\x1a\x1f.ctxfs.v1.ListTemplatesResponseB/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"\bcontexts\x18\x05 \x01(\x05R\bcontexts2\xb3\x02\n" +
+	"\x0fTemplateService\x12b\n" +
+	"\x0fExplainTemplate\x12 .ctxfs.v1.ExplainTemplateRequest\x1a!.ctxfs.v1.ExplainTemplateResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x03\x12^\n" +
+	"\rBuildTemplate\x12\x1e.ctxfs.v1.BuildTemplateRequest\x1a\x1f.ctxfs.v1.BuildTemplateResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x030\x01\x12\\\n" +
+	"\rListTemplates\x12\x1e.ctxfs.v1.ListTemplatesRequest\x1a\x1f.ctxfs.v1.ListTemplatesResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
 	file_ctxfs_v1_template_proto_rawDescOnce sync.Once
@@ -928,6 +931,7 @@ func file_ctxfs_v1_template_proto_init() {
 	if File_ctxfs_v1_template_proto != nil {
 		return
 	}
+	file_ctxfs_v1_options_proto_init()
 	file_ctxfs_v1_template_proto_msgTypes[3].OneofWrappers = []any{
 		(*BuildTemplateResponse_Progress)(nil),
 		(*BuildTemplateResponse_Ready)(nil),
