@@ -3,6 +3,8 @@ package client
 import (
 	"io/fs"
 
+	"google.golang.org/protobuf/proto"
+
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -17,31 +19,37 @@ type Answer struct {
 // way to ask. Up to 128 names are under way at a time. It is several calls, not one: files
 // may change in between.
 func (f *FS) LstatAll(names []string) []Answer {
-	return f.askAll("lstat", names, f.Lstat, func(path string, raw []byte) *ctxfsv1.Operation {
-		return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Lstat{Lstat: &ctxfsv1.LstatRequest{ContextId: f.id, Path: path, RawPath: raw}}}
-	}, func(r *ctxfsv1.OperationResult) *ctxfsv1.Stat { return r.GetLstat().GetStat() })
+	return askAll(f, "lstat", ctxfsv1.FsService_Lstat_FullMethodName, names, f.Lstat, func(path string, raw []byte) proto.Message {
+		return &ctxfsv1.LstatRequest{ContextId: f.id, Path: path, RawPath: raw}
+	}, &ctxfsv1.LstatResponse{})
 }
 
 // StatAll is as LstatAll, but follows links at the end of a name.
 func (f *FS) StatAll(names []string) []Answer {
-	return f.askAll("stat", names, f.Stat, func(path string, raw []byte) *ctxfsv1.Operation {
-		return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Stat{Stat: &ctxfsv1.StatRequest{ContextId: f.id, Path: path, RawPath: raw}}}
-	}, func(r *ctxfsv1.OperationResult) *ctxfsv1.Stat { return r.GetStat().GetStat() })
+	return askAll(f, "stat", ctxfsv1.FsService_Stat_FullMethodName, names, f.Stat, func(path string, raw []byte) proto.Message {
+		return &ctxfsv1.StatRequest{ContextId: f.id, Path: path, RawPath: raw}
+	}, &ctxfsv1.StatResponse{})
 }
 
 // askAll asks by a session; what that does not answer, one by one.
-func (f *FS) askAll(
-	op string, names []string, one func(string) (fs.FileInfo, error),
-	operation func(path string, raw []byte) *ctxfsv1.Operation, stat func(*ctxfsv1.OperationResult) *ctxfsv1.Stat,
+func askAll[R interface {
+	proto.Message
+	GetStat() *ctxfsv1.Stat
+}](
+	f *FS, op, method string, names []string, one func(string) (fs.FileInfo, error), request func(path string, raw []byte) proto.Message, response R,
 ) []Answer {
-	ops := make([]*ctxfsv1.Operation, len(names))
+	requests := make([]proto.Message, len(names))
 	for i, name := range names {
-		ops[i] = operation(f.wire(name))
+		requests[i] = request(f.wire(name))
 	}
 	answers := make([]Answer, len(names))
-	f.rpc.doMany(f.ctx, ops, func(i int, res *ctxfsv1.OperationResult, err error) {
+	f.rpc.callMany(f.ctx, method, requests, func(i int, data []byte, err error) {
 		a := &answers[i]
-		switch st := stat(res); {
+		var st *ctxfsv1.Stat
+		if err == nil && decode(data, response) == nil {
+			st = response.GetStat()
+		}
+		switch {
 		case unanswered(err) || (err == nil && st == nil):
 			a.Info, a.Err = one(names[i])
 		case err != nil:

@@ -4,15 +4,20 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/codec"
+	"github.com/ctxfs/ctxfs/internal/method"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -27,14 +32,15 @@ const maxShared = 128 << 10
 // errNoSession says that a call must be made as an RPC of its own.
 var errNoSession = errors.New("no session serves this call")
 
-// fsClient is FsService as one identity calls it. Unary operations and watches go by a
+// fsClient is FsService as one identity calls it. Unary RPCs and watches go by a
 // session, which begins with the first of them and anew after it was lost; all of them
-// name the same client instance, so that handles outlive a lost connection. Opendir, Glob,
-// Grep, ReadStream and WriteStream, whose answers are long, are RPCs of their own: each
-// is slowed down by its own reader, and by nobody else's. So are calls with more content
+// name the same client instance, so that handles outlive a lost connection. RPCs that stream, whose responses are long, are calls of
+// their own: each is slowed down by its own reader, and by no other call's. So are calls with more content
 // than a session should carry, and all calls when the server knows no sessions.
 type fsClient struct {
+	// FsServiceClient calls Invoke and NewStream.
 	ctxfsv1.FsServiceClient
+	conn     grpc.ClientConnInterface
 	id       identity
 	instance string
 	// web is nil where sessions go by gRPC; the one who begins a session may change it.
@@ -68,9 +74,36 @@ func newFSClient(conn identityConn, web *webDialer, off bool) *fsClient {
 	if conn.id.panel == "" && conn.id.token() == "" {
 		web = nil // as greet finds out of others
 	}
-	return &fsClient{
-		FsServiceClient: ctxfsv1.NewFsServiceClient(conn), id: conn.id, instance: rand.Text(), web: web, bulk: bulk, base: base, stop: stop, off: off,
+	c := &fsClient{conn: conn, id: conn.id, instance: rand.Text(), web: web, bulk: bulk, base: base, stop: stop, off: off}
+	c.FsServiceClient = ctxfsv1.NewFsServiceClient(c)
+	return c
+}
+
+// Invoke implements grpc.ClientConnInterface: by a session, or else as a call of its own.
+func (c *fsClient) Invoke(ctx context.Context, name string, args, reply any, opts ...grpc.CallOption) error {
+	in, ok1 := args.(proto.Message)
+	out, ok2 := reply.(proto.Message)
+	err := errNoSession
+	if ok1 && ok2 && plain(opts) {
+		err = c.call(ctx, name, in, out)
 	}
+	if err == errNoSession { //nolint:errorlint // it is never wrapped
+		return c.conn.Invoke(ctx, name, args, reply, opts...)
+	}
+	return err
+}
+
+// plain reports whether the options are those that generated code gives to every call.
+func plain(opts []grpc.CallOption) bool {
+	return !slices.ContainsFunc(opts, func(o grpc.CallOption) bool {
+		_, static := o.(grpc.StaticMethodCallOption)
+		return !static
+	})
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (c *fsClient) NewStream(ctx context.Context, desc *grpc.StreamDesc, name string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return c.conn.NewStream(ctx, desc, name, opts...)
 }
 
 // close ends the session and waits for its end. Later calls are RPCs of their own.
@@ -217,45 +250,61 @@ func (c *fsClient) refresh(ctx context.Context) {
 	}
 }
 
-// traits are what matters of an operation to whoever sends it.
-type traits struct {
-	// content is how much a session would have to carry at once, in bytes, either way.
-	content int
-	// repeats says that the operation may be done twice: it changes nothing.
-	repeats bool
-}
-
-// do does an operation on a session. One that was not sent is tried on another session,
+// call calls a unary RPC on a session. One that was not sent is tried on another session,
 // and once one that was and may be repeated. Errors: errNoSession, a *brokenError, the server's.
-func (c *fsClient) do(ctx context.Context, op *ctxfsv1.Operation, t traits) (*ctxfsv1.OperationResult, error) {
+func (c *fsClient) call(ctx context.Context, name string, in, out proto.Message) error {
 	for try := 1; ; try++ {
 		s, err := c.session(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if t.content > min(s.maxContent, maxShared) {
-			return nil, errNoSession
+		size := proto.Size(in)
+		if max(size, expected(in)) > min(s.maxContent, maxShared) {
+			return errNoSession
 		}
-		res, err := s.do(ctx, op)
+		data, err := s.call(ctx, name, in, size)
 		if err == nil {
-			return res, nil
+			return decode(data, out)
 		}
-		if err = s.orEnd(ctx, err); !again(err, t.repeats, try) {
-			return nil, err
+		if err = s.orEnd(ctx, err); !again(err, func() bool { return method.Of(name).Repeatable(in) }, try) {
+			return err
 		}
 		<-s.over // which it is, or is about to be
 	}
 }
 
+// expected returns how much content a request asks for, in bytes, as far as it says.
+func expected(in proto.Message) (n int) {
+	switch r := in.(type) {
+	case interface{ GetLength() int64 }:
+		return int(r.GetLength())
+	case interface{ GetLengths() []int64 }:
+		for _, l := range r.GetLengths() {
+			n += int(l)
+		}
+	}
+	return n
+}
+
+// replies decodes replies. Large content of a reply refers to its encoding.
+var replies = codec.New(mem.DefaultBufferPool())
+
+func decode(data []byte, out proto.Message) error {
+	if err := replies.UnmarshalOwned(data, out); err != nil {
+		return status.Errorf(codes.Internal, "the session's reply cannot be decoded: %v", err)
+	}
+	return nil
+}
+
 // again says whether a call that failed at its try with a broken session is made on another.
-func again(err error, repeats bool, try int) bool {
+func again(err error, repeatable func() bool, try int) bool {
 	var broken *brokenError
 	if !errors.As(err, &broken) {
 		return false
 	}
 	if broken.sent {
-		broken.may = !repeats
-		return repeats && try == 1
+		broken.may = !repeatable()
+		return !broken.may && try == 1
 	}
 	return try < 3
 }

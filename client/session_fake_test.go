@@ -182,8 +182,7 @@ func TestSessionsThatEndAtOnce(t *testing.T) {
 				return nil //nolint:nilerr // the client is gone
 			}
 			for _, m := range all {
-				res := &ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_Unlink{Unlink: &ctxfsv1.UnlinkResponse{}}}
-				err := (*s).Send(&ctxfsv1.SessionResponse{Id: m.GetId(), Response: &ctxfsv1.SessionResponse_Result{Result: res}})
+				err := (*s).Send(&ctxfsv1.SessionResponse{Id: m.GetId(), Response: &ctxfsv1.SessionResponse_Reply{Reply: &ctxfsv1.SessionReply{}}})
 				if err != nil || m.GetId()%3 == 0 {
 					return err
 				}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 
-	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"google.golang.org/protobuf/proto"
 )
 
-// doMany does operations that change nothing, together as far as the session carries,
-// and calls answer for each, in order. Errors are as those of do; with errNoSession and
-// *brokenError the operation was not answered, and is the caller's to do by itself.
-func (c *fsClient) doMany(ctx context.Context, ops []*ctxfsv1.Operation, answer func(i int, res *ctxfsv1.OperationResult, err error)) {
+// callMany calls an RPC that changes nothing with each request, together as far as the session carries,
+// and calls answer for each, in order, with the response, encoded. Errors are as those of call; with errNoSession and
+// *brokenError the call was not answered, and is the caller's to make by itself.
+func (c *fsClient) callMany(ctx context.Context, method string, ops []proto.Message, answer func(i int, data []byte, err error)) {
 	s, err := c.session(ctx)
 	if err != nil {
 		for i := range ops {
@@ -24,22 +24,20 @@ func (c *fsClient) doMany(ctx context.Context, ops []*ctxfsv1.Operation, answer 
 	first := 0
 	for done := 0; done < len(ops); {
 		n := min(half, len(ops)-done)
-		next := s.beginAll(ctx, ops[done:done+n])
+		next := s.beginAll(ctx, method, ops[done:done+n])
 		first = s.awaitAll(ctx, ahead, first, answer)
 		ahead, done = next, done+n
 	}
 	s.awaitAll(ctx, ahead, first, answer)
 }
 
-// beginAll sends operations. One that could not be begun has its answer already.
-func (s *session) beginAll(ctx context.Context, ops []*ctxfsv1.Operation) []*exchange {
+// beginAll sends calls. One that could not be begun has its answer already.
+func (s *session) beginAll(ctx context.Context, method string, ops []proto.Message) []*exchange {
 	xs := make([]*exchange, len(ops))
 	queue := make([]*exchange, 0, len(ops))
 	for i, op := range ops {
-		x, _ := s.free.Get().(*exchange)
+		x := s.newExchange(method, op, proto.Size(op))
 		xs[i] = x
-		x.body.Operation = op
-		x.request.Request = &x.body
 		if !s.tryAcquire() {
 			// What holds slots and is not sent would keep others waiting, who keep us waiting.
 			s.sendAll(ctx, queue)
@@ -84,14 +82,13 @@ func (s *session) sendAll(ctx context.Context, xs []*exchange) {
 }
 
 // awaitAll hands the replies on, the first of them as that of operation from, and returns the next one's number.
-func (s *session) awaitAll(ctx context.Context, xs []*exchange, from int, answer func(i int, res *ctxfsv1.OperationResult, err error)) int {
+func (s *session) awaitAll(ctx context.Context, xs []*exchange, from int, answer func(i int, data []byte, err error)) int {
 	for _, x := range xs {
 		r, done := s.await(ctx, x)
-		if done && len(x.encoded) < largeRequest {
-			x.body.Operation = nil
-			s.free.Put(x)
+		if done {
+			s.reuse(x)
 		}
-		answer(from, r.result, s.orEnd(ctx, r.err))
+		answer(from, r.data, s.orEnd(ctx, r.err))
 		from++
 	}
 	return from

@@ -31,11 +31,10 @@ func stuckSession(ctx context.Context, t *testing.T, waiting int) (s *session, s
 	t.Helper()
 	stream = &stuck{sending: make(chan together, 10), let: make(chan error)}
 	s = newSession(stream, &ctxfsv1.SessionReady{MaxInFlight: 10}, func() {})
-	op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Fsync{Fsync: &ctxfsv1.FsyncRequest{}}}
 	call := func(ctx context.Context) chan error {
 		done := make(chan error, 1)
 		go func() {
-			_, err := s.do(ctx, op)
+			_, err := s.call(ctx, ctxfsv1.FsService_Fsync_FullMethodName, &ctxfsv1.FsyncRequest{}, 0)
 			done <- err
 		}()
 		return done
@@ -100,35 +99,5 @@ func TestSendingFails(t *testing.T) {
 				t.Errorf("queued: %v, want not sent", err)
 			}
 		})
-	}
-}
-
-func TestReadFileIsRepeatedOnlyIfItChangesNothing(t *testing.T) {
-	text := func(flag string) *ctxfsv1.ReadFileRequest {
-		return &ctxfsv1.ReadFileRequest{Path: "/a", FlagForm: &ctxfsv1.ReadFileRequest_Flag{Flag: flag}}
-	}
-	number := func(n int32) *ctxfsv1.ReadFileRequest {
-		return &ctxfsv1.ReadFileRequest{Path: "/a", FlagForm: &ctxfsv1.ReadFileRequest_FlagNumber{FlagNumber: n}}
-	}
-	fd := int32(3)
-	for name, c := range map[string]struct {
-		req  *ctxfsv1.ReadFileRequest
-		want bool
-	}{
-		"no flag":                           {&ctxfsv1.ReadFileRequest{Path: "/a"}, true},
-		"r":                                 {text("r"), true},
-		"rs":                                {text("rs"), true},
-		"O_RDONLY|O_NOFOLLOW":               {number(0o400000), true},
-		"w+":                                {text("w+"), false},
-		"a+":                                {text("a+"), false},
-		"r+":                                {text("r+"), false},
-		"O_CREAT":                           {number(0o100), false},
-		"O_TRUNC":                           {number(0o1000), false},
-		"O_RDWR":                            {number(2), false},
-		"a handle, whose position it moves": {&ctxfsv1.ReadFileRequest{Fd: &fd}, false},
-	} {
-		if got := onlyReads(c.req); got != c.want {
-			t.Errorf("%s: repeated %t, want %t", name, got, c.want)
-		}
 	}
 }

@@ -59,8 +59,12 @@ type session struct {
 
 // exchange is a request and what came back. It belongs to its caller, but for the fields that mu guards.
 type exchange struct {
-	request ctxfsv1.SessionRequest
-	body    ctxfsv1.SessionRequest_Operation
+	// method and args are those of a call; args is nil of a control request.
+	method string
+	args   proto.Message
+	// size is that of args, encoded, and cached in it.
+	size    int
+	control ctxfsv1.SessionRequest
 	id      uint64
 	// encoded is the request as it travels.
 	encoded []byte
@@ -69,13 +73,12 @@ type exchange struct {
 	watch *sessionWatch
 	// queued, guarded by mu, says that it is not being sent yet.
 	queued bool
-	// control says that it took no slot.
-	control bool
 }
 
+// reply is a response, encoded, or an error.
 type reply struct {
-	result *ctxfsv1.OperationResult
-	err    error
+	data []byte
+	err  error
 }
 
 // outgoing is a message to send; x is nil when nothing comes back.
@@ -93,21 +96,31 @@ func newSession(stream sessionStream, ready *ctxfsv1.SessionReady, stop context.
 	}
 }
 
-// do does an operation. Errors: a *brokenError, ctx's, the server's.
-func (s *session) do(ctx context.Context, op *ctxfsv1.Operation) (*ctxfsv1.OperationResult, error) {
+// call calls an RPC whose request is of that size, and returns the response, encoded. Errors: a *brokenError, ctx's, the server's.
+func (s *session) call(ctx context.Context, method string, args proto.Message, size int) ([]byte, error) {
 	if err := s.acquire(ctx); err != nil {
 		return nil, err
 	}
-	x, _ := s.free.Get().(*exchange)
-	x.body.Operation = op
-	x.request.Request = &x.body
-
+	x := s.newExchange(method, args, size)
 	r, done := s.exchange(ctx, x)
-	if done && len(x.encoded) < largeRequest {
-		x.body.Operation = nil
+	if done {
+		s.reuse(x)
+	}
+	return r.data, r.err
+}
+
+func (s *session) newExchange(method string, args proto.Message, size int) *exchange {
+	x, _ := s.free.Get().(*exchange)
+	x.method, x.args, x.size = method, args, size
+	return x
+}
+
+// reuse takes back an exchange that is done. What holds much is left to the garbage collector.
+func (s *session) reuse(x *exchange) {
+	if len(x.encoded) < largeRequest {
+		x.args = nil
 		s.free.Put(x)
 	}
-	return r.result, r.err
 }
 
 // acquire waits until one more operation may be under way.
@@ -181,8 +194,13 @@ func (s *session) begin(ctx context.Context, x *exchange) error {
 // number gives a request that has its slot its number and its form on the wire.
 func (s *session) number(x *exchange) (err error) {
 	x.id = s.last.Add(1)
-	x.request.Id = x.id
-	if x.encoded, err = (proto.MarshalOptions{}).MarshalAppend(x.encoded[:0], &x.request); err != nil {
+	if x.args != nil {
+		x.encoded, err = appendCall(x.encoded[:0], x)
+	} else {
+		x.control.Id = x.id
+		x.encoded, err = proto.Marshal(&x.control)
+	}
+	if err != nil {
 		s.release(x)
 		return status.Error(codes.Internal, err.Error())
 	}
@@ -226,15 +244,15 @@ func (s *session) deliver(x *exchange, r reply) {
 }
 
 func (s *session) release(x *exchange) {
-	if !x.control {
+	if x.args != nil {
 		<-s.slots
 	}
 }
 
 // refresh gives the session a further token.
 func (s *session) refresh(ctx context.Context, token string) error {
-	x := &exchange{reply: make(chan reply, 1), control: true}
-	x.request.Request = &ctxfsv1.SessionRequest_RefreshToken{RefreshToken: &ctxfsv1.SessionRefreshToken{Token: token}}
+	x := &exchange{reply: make(chan reply, 1)}
+	x.control.Request = &ctxfsv1.SessionRequest_RefreshToken{RefreshToken: &ctxfsv1.SessionRefreshToken{Token: token}}
 	r, _ := s.exchange(ctx, x)
 	return r.err
 }
@@ -272,18 +290,24 @@ func (s *session) dispatch(m *ctxfsv1.SessionResponse) {
 		s.closing = fserrpb.FromSession(m.GetClosing().GetError())
 	case x == nil:
 	case m.GetMore():
-		x.part(m.GetResult())
+		x.part(m.GetReply().GetData())
 	case m.GetError() != nil:
 		s.deliver(x, reply{err: fserrpb.FromSession(m.GetError())})
 	default:
-		s.deliver(x, reply{result: m.GetResult()})
+		s.deliver(x, reply{data: m.GetReply().GetData()})
 	}
 }
 
-func (x *exchange) part(r *ctxfsv1.OperationResult) {
-	if x.watch != nil {
-		x.watch.put(r.GetWatch())
+// part takes a part of a reply.
+func (x *exchange) part(data []byte) {
+	if x.watch == nil {
+		return
 	}
+	m := &ctxfsv1.WatchResponse{}
+	if decode(data, m) != nil {
+		m = watchOverflow() // the event is lost
+	}
+	x.watch.put(m)
 }
 
 // end fails what is pending, and waits for who still sends. A call whose message waits is

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -24,7 +25,7 @@ func (c *fsClient) Watch(ctx context.Context, in *ctxfsv1.WatchRequest, opts ...
 			return c.FsServiceClient.Watch(ctx, in, opts...)
 		case err == nil:
 			return w, nil
-		case !again(err, true, try):
+		case !again(err, func() bool { return true }, try):
 			return nil, err
 		}
 	}
@@ -71,8 +72,7 @@ func (s *session) watch(ctx context.Context, in *ctxfsv1.WatchRequest) (*session
 		return nil, errNoSession
 	}
 	w := &sessionWatch{ctx: ctx, queue: make(chan *ctxfsv1.WatchResponse, watchQueue)}
-	x := &exchange{watch: w}
-	x.request.Request = &ctxfsv1.SessionRequest_Operation{Operation: &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Watch{Watch: in}}}
+	x := &exchange{method: ctxfsv1.FsService_Watch_FullMethodName, args: in, size: proto.Size(in), watch: w}
 	err := s.acquire(ctx)
 	if err == nil {
 		err = s.begin(ctx, x)
@@ -104,9 +104,13 @@ func (w *sessionWatch) put(m *ctxfsv1.WatchResponse) {
 	}
 	w.lossy = len(w.queue) == cap(w.queue)-1
 	if w.lossy {
-		m = &ctxfsv1.WatchResponse{Notice: &ctxfsv1.WatchResponse_Overflow{Overflow: &ctxfsv1.WatchOverflow{}}}
+		m = watchOverflow()
 	}
 	w.queue <- m
+}
+
+func watchOverflow() *ctxfsv1.WatchResponse {
+	return &ctxfsv1.WatchResponse{Notice: &ctxfsv1.WatchResponse_Overflow{Overflow: &ctxfsv1.WatchOverflow{}}}
 }
 
 // finish says that no more will be put.

@@ -5,6 +5,7 @@ import (
 	stock "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -20,6 +21,26 @@ const (
 // one's also. Each caller encodes its own request: what that refers to is the caller's
 // again as soon as it waits no longer.
 type together [][]byte
+
+// The fields of a call: SessionRequest.id and call, SessionCall.method and data.
+const (
+	idField, callField     = 1, 7
+	methodField, dataField = 1, 100
+)
+
+// appendCall appends the SessionRequest of a call. It encodes the request where it travels: once, and without a message around it.
+func appendCall(b []byte, x *exchange) ([]byte, error) {
+	data := protowire.SizeTag(dataField) + protowire.SizeBytes(x.size)
+	b = protowire.AppendTag(b, idField, protowire.VarintType)
+	b = protowire.AppendVarint(b, x.id)
+	b = protowire.AppendTag(b, callField, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(methodField)+protowire.SizeBytes(len(x.method))+data))
+	b = protowire.AppendTag(b, methodField, protowire.BytesType)
+	b = protowire.AppendString(b, x.method)
+	b = protowire.AppendTag(b, dataField, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(x.size))
+	return proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, x.args)
+}
 
 // wireCodec is the stock codec that also takes a *together.
 type wireCodec struct{ encoding.CodecV2 }

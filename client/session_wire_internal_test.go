@@ -53,10 +53,8 @@ func upTo(from, to uint64) (ids []uint64) {
 
 func request(t *testing.T, id uint64, size int) []byte {
 	t.Helper()
-	op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Write{Write: &ctxfsv1.WriteRequest{
-		Content: &ctxfsv1.WriteRequest_Data{Data: make([]byte, size)},
-	}}}
-	b, err := proto.Marshal(&ctxfsv1.SessionRequest{Id: id, Request: &ctxfsv1.SessionRequest_Operation{Operation: op}})
+	write := &ctxfsv1.WriteRequest{Content: &ctxfsv1.WriteRequest_Data{Data: make([]byte, size)}}
+	b, err := appendCall(nil, &exchange{id: id, method: ctxfsv1.FsService_Write_FullMethodName, args: write, size: proto.Size(write)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,4 +78,18 @@ func sent(t *testing.T, with *together) []uint64 {
 		ids = append(ids, also.GetId())
 	}
 	return ids
+}
+
+func TestACallIsASessionRequest(t *testing.T) {
+	in := &ctxfsv1.StatRequest{ContextId: "ctx_a", Path: "/a"}
+	x := &exchange{id: 300, method: ctxfsv1.FsService_Stat_FullMethodName, args: in, size: proto.Size(in)}
+	b, err := appendCall([]byte("before"), x)
+	var m ctxfsv1.SessionRequest
+	if err != nil || proto.Unmarshal(b[len("before"):], &m) != nil {
+		t.Fatalf("%q, %v", b, err)
+	}
+	var out ctxfsv1.StatRequest
+	if m.GetId() != 300 || m.GetCall().GetMethod() != x.method || proto.Unmarshal(m.GetCall().GetData(), &out) != nil || !proto.Equal(&out, in) {
+		t.Errorf("the server reads %v, %v", &m, &out)
+	}
 }

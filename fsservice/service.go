@@ -63,6 +63,8 @@ type Service struct {
 	watchBudgets watchBudgets
 	// open counts the sessions.
 	open atomic.Int64
+	// overflows counts the overflows that watches have reported.
+	overflows atomic.Int64
 	// grepMemory bounds what all Greps hold of files at once, in bytes.
 	grepMemory  *semaphore.Weighted
 	grepThreads *background.Pool

@@ -12,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/internal/codec"
+	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -44,18 +45,10 @@ func (l streamLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
 	return codec.SendHeld(l.BidiStreamingServer, m, h)
 }
 
-// OperationInfo describes an operation of a session to Around.
-type OperationInfo struct {
-	// Transport is what the session came by.
-	Transport string
-	// Method is the full name of the operation's RPC.
-	Method  string
-	Request any
-}
-
-// Around surrounds an operation of a session as an interceptor does a call: it observes
-// it, catches its panic, and returns what do does.
-type Around func(ctx context.Context, op OperationInfo, do func(context.Context) (any, error)) (any, error)
+// Around surrounds a call that came by a session as an interceptor does: it authorizes, limits and observes it, and catches its
+// panic. transport is what the session came by. do calls begin with the decoded request before it runs the call. Around returns
+// what do returns.
+type Around func(ctx context.Context, transport string, m *method.Method, do func(begin func(req any)) (any, error)) (any, error)
 
 // Shares are what a connection may hold of its panel's memory; nil counts nothing. Requests and replies have shares of their own: a
 // reply may wait for memory while requests that come after it wait for the same handle.
@@ -70,6 +63,8 @@ type SessionConfig struct {
 	Refresh func(ctx context.Context, token string) (panels.Identity, error)
 	// Around surrounds each operation.
 	Around Around
+	// Calls are the RPCs that sessions may call; nil for none.
+	Calls *Calls
 	// Shares returns what the connection of ctx may hold of its panel's memory. nil counts nothing.
 	Shares func(ctx context.Context) Shares
 }
@@ -80,12 +75,15 @@ func (c SessionConfig) withDefaults() SessionConfig {
 			return panels.Identity{}, &fserr.Error{Code: fserr.EOPNOTSUPP, Detail: "this server takes no further token", Hint: "begin another session"}
 		}
 	}
+	if c.Calls == nil {
+		c.Calls = NewCalls(nil)
+	}
 	if c.Shares == nil {
 		c.Shares = func(context.Context) Shares { return Shares{} }
 	}
 	if c.Around == nil {
-		c.Around = func(ctx context.Context, _ OperationInfo, do func(context.Context) (any, error)) (any, error) {
-			return do(ctx)
+		c.Around = func(_ context.Context, _ string, _ *method.Method, do func(func(any)) (any, error)) (any, error) {
+			return do(func(any) {})
 		}
 	}
 	return c

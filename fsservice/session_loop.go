@@ -11,6 +11,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -79,7 +80,7 @@ func (se *session) end() {
 
 // reply answers an operation, unless it failed because the session ends, of which the client
 // is told the reason. h is what a result holds. Its error is the link's.
-func (se *session) reply(id uint64, res *ctxfsv1.OperationResult, h *budget.Hold, err error) error {
+func (se *session) reply(id uint64, res *ctxfsv1.SessionResponse, h *budget.Hold, err error) error {
 	if err != nil {
 		h.Release()
 	}
@@ -89,7 +90,8 @@ func (se *session) reply(id uint64, res *ctxfsv1.OperationResult, h *budget.Hold
 	if err != nil {
 		return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Error{Error: fserrpb.ToSession(err)}}, nil)
 	}
-	return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Result{Result: res}}, h)
+	res.Id = id
+	return se.replies.send(res, h)
 }
 
 // goodbye tells the client why the server ends the session.
@@ -206,6 +208,8 @@ func (se *session) handle(m *ctxfsv1.SessionRequest, rest []*ctxfsv1.SessionRequ
 	switch r := m.GetRequest().(type) {
 	case *ctxfsv1.SessionRequest_Operation:
 		return se.operate(m.GetId(), r.Operation, rest)
+	case *ctxfsv1.SessionRequest_Call:
+		return se.call(m.GetId(), r.Call, rest)
 	case *ctxfsv1.SessionRequest_Cancel:
 		se.cancel(m.GetId())
 		return false, nil
@@ -247,32 +251,46 @@ func (se *session) operate(id uint64, env *ctxfsv1.Operation, rest []*ctxfsv1.Se
 	if err != nil {
 		return false, se.reply(id, nil, nil, err)
 	}
+	return se.start(&task{
+		method: method.Of(op.method), long: op.long, heavy: op.heavy, id: id, fd: fdOf(req),
+		do: func(ctx context.Context, begin func(any), send func(*ctxfsv1.SessionResponse) error) (*ctxfsv1.SessionResponse, any, error) {
+			begin(req)
+			result, err := op.do(ctx, se.service, env, func(part *ctxfsv1.OperationResult) error {
+				return send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Result{Result: part}})
+			})
+			return &ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Result{Result: result}}, result, err
+		},
+	}, n, rest)
+}
+
+// start does a task whose request carries n bytes of content, or has it done.
+func (se *session) start(t *task, n int64, rest []*ctxfsv1.SessionRequest) (replaced bool, err error) {
 	if err := se.takeSlot(); err != nil {
 		return false, err
 	}
-	t := &task{operation: op, id: id, env: env, fd: fdOf(req), ctx: se.ctx}
+	t.ctx = se.ctx
 	if err := se.account(t, n); err != nil {
 		<-se.slots
-		return false, se.reply(id, nil, nil, err)
+		return false, se.reply(t.id, nil, nil, err)
 	}
-	if !op.long && se.warm.Load() && se.keep(t, rest) {
+	if !t.long && se.warm.Load() && se.keep(t, rest) {
 		return se.doNow(t)
 	}
 	return false, se.begin(t)
 }
 
-// do does an operation as its RPC would.
-func (se *session) do(ctx context.Context, op *operation, env *ctxfsv1.Operation, send func(*ctxfsv1.OperationResult) error) (*ctxfsv1.OperationResult, error) {
-	info := OperationInfo{Transport: se.transport, Method: op.method, Request: op.request(env)}
-	res, err := se.service.sessions.Around(ctx, info, func(ctx context.Context) (any, error) {
-		return op.do(ctx, se.service, env, send)
+// do does a task as its RPC would.
+func (se *session) do(t *task, send func(*ctxfsv1.SessionResponse) error) (res *ctxfsv1.SessionResponse, err error) {
+	_, err = se.service.sessions.Around(t.ctx, se.transport, t.method, func(begin func(any)) (any, error) {
+		var said any
+		var err error
+		res, said, err = t.do(t.ctx, begin, send)
+		return said, err
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		se.warm.Store(true)
 	}
-	se.warm.Store(true)
-	result, _ := res.(*ctxfsv1.OperationResult)
-	return result, nil
+	return res, err
 }
 
 // account makes the holds of a task whose request carries n bytes of content. While there is no room for these, it waits, and
@@ -325,8 +343,10 @@ func contentSize(req any) (carried int64, err error) {
 	if max(asked, carried) <= MaxContent {
 		return carried, nil
 	}
-	return 0, &fserr.Error{
-		Code: fserr.EFBIG, Detail: "content of more than 256 KiB in one message of a session",
-		Hint: "read and write ranges on a handle, or use FsService/ReadStream and WriteStream",
-	}
+	return 0, errMuchContent
+}
+
+var errMuchContent = &fserr.Error{
+	Code: fserr.EFBIG, Detail: "content of more than 256 KiB in one message of a session",
+	Hint: "read and write ranges on a handle, or use FsService/ReadStream and WriteStream",
 }

@@ -168,6 +168,9 @@ func together(batch []outgoing) int {
 // weightOf is about how large a message is, in bytes.
 func weightOf(m *ctxfsv1.SessionResponse) int {
 	const small, part = 256, 32 << 10
+	if r := m.GetReply(); r != nil {
+		return small + len(r.GetData())
+	}
 	switch r := m.GetResult().GetResponse().(type) {
 	case *ctxfsv1.OperationResult_Read:
 		return small + len(r.Read.GetData()) + len(r.Read.GetText())

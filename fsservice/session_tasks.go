@@ -6,14 +6,21 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/method"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // task is an operation under way.
 type task struct {
-	*operation
-	id  uint64
-	env *ctxfsv1.Operation
+	method *method.Method
+	// long says that it may take long: it gets a goroutine, and a context of its own.
+	long bool
+	// heavy says that its request or its reply may be larger than budget.Small, so that it counts as memory.
+	heavy bool
+	id    uint64
+	// do runs it. It calls begin with the request, and send with each part of a reply. It returns the reply for the client, and for
+	// those that observe the call.
+	do func(ctx context.Context, begin func(any), send func(*ctxfsv1.SessionResponse) error) (*ctxfsv1.SessionResponse, any, error)
 	// fd is the handle that it uses, 0 for none.
 	fd     int32
 	ctx    context.Context //nolint:containedctx // a task may wait for its turn
@@ -68,7 +75,7 @@ func (se *session) unwatched() bool {
 // doNow does what was kept. When it took too long there is another receiver now, and the
 // caller goes on as any goroutine with a task.
 func (se *session) doNow(t *task) (replaced bool, err error) {
-	res, opErr := se.do(t.ctx, t.operation, t.env, nil)
+	res, opErr := se.do(t, nil)
 	se.mu.Lock()
 	replaced = se.current != t
 	if !replaced {
@@ -173,20 +180,21 @@ func (se *session) add(t *task) (first bool) {
 	return !busy
 }
 
-func (t *task) isWatch() bool { return t.method == ctxfsv1.FsService_Watch_FullMethodName }
+func (t *task) isWatch() bool { return t.method.Limit() == ctxfsv1.Limit_LIMIT_WATCHES }
 
 // run does a task, then those that waited for its handle; nil is none.
 func (se *session) run(t *task) {
 	for t != nil {
-		res, err := se.do(t.ctx, t.operation, t.env, func(part *ctxfsv1.OperationResult) error {
-			return se.replies.send(&ctxfsv1.SessionResponse{Id: t.id, More: true, Response: &ctxfsv1.SessionResponse_Result{Result: part}}, nil)
+		res, err := se.do(t, func(part *ctxfsv1.SessionResponse) error {
+			part.Id, part.More = t.id, true
+			return se.replies.send(part, nil)
 		})
 		t = se.finish(t, res, err)
 	}
 }
 
 // finish answers a task, and returns what waited for its handle.
-func (se *session) finish(t *task, res *ctxfsv1.OperationResult, err error) (next *task) {
+func (se *session) finish(t *task, res *ctxfsv1.SessionResponse, err error) (next *task) {
 	next = se.leave(t)
 	t.content.Release()
 	_ = se.reply(t.id, res, t.reply, err) // a broken link ends the receiver too

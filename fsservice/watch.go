@@ -42,12 +42,18 @@ func (s *Service) Watch(req *ctxfsv1.WatchRequest, stream grpc.ServerStreamingSe
 	return forward(ctx, w.Events(), func(m *ctxfsv1.WatchResponse) error {
 		select {
 		case unwritten <- struct{}{}:
+			if m.GetOverflow() != nil {
+				s.overflows.Add(1)
+			}
 			return stream.SendMsg(&codec.Outgoing{Message: m, Written: written})
 		case <-ctx.Done():
 			return fail(ctx.Err(), "watch", "", "")
 		}
 	})
 }
+
+// WatchOverflows returns how many times watches have reported that events were lost.
+func (s *Service) WatchOverflows() int64 { return s.overflows.Load() }
 
 // putWatch puts a watch in place when it is its turn.
 func (s *Service) putWatch(ctx context.Context, req *ctxfsv1.WatchRequest, budget *ownerBudget) (rootfs.Watcher, error) {

@@ -42,14 +42,11 @@ func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.
 	if err != nil {
 		return panels.Identity{}, err
 	}
-	if id.Role != panels.RoleHost {
-		return id, panelMay(need, md)
+	if id.Role != panels.RoleHost && len(md.Get(panelKey)) > 0 {
+		return id, &fserr.Error{Code: fserr.EACCES, Detail: "a panel cannot act for another", Hint: "send no " + panelKey}
 	}
-	if need == forNobody {
-		return id, &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
-	}
-	if need != forPanel {
-		return id, nil
+	if err := mayCall(id, m); err != nil || id.Role != panels.RoleHost || need != forPanel {
+		return id, err
 	}
 	return a.actFor(ctx, id, md.Get(panelKey))
 }
@@ -87,12 +84,12 @@ func (a *authenticator) refresh(ctx context.Context, token string) (panels.Ident
 	return id, nil
 }
 
-// panelMay refuses what a panel may not do.
-func panelMay(need access, md metadata.MD) error {
-	if len(md.Get(panelKey)) > 0 {
-		return &fserr.Error{Code: fserr.EACCES, Detail: "a panel cannot act for another", Hint: "send no " + panelKey}
-	}
-	if need != forPanel {
+// mayCall refuses a method that is not open to a caller.
+func mayCall(id panels.Identity, m *method.Method) error {
+	switch need := accessOf(m); {
+	case need == forNobody:
+		return &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
+	case need == forHost && id.Role != panels.RoleHost:
 		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo"}
 	}
 	return nil

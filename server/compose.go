@@ -44,13 +44,17 @@ func (s *Server) compose(context.Context) error {
 	s.calls.audit, s.calls.limits, s.calls.maxRequest = p.audit, newPanelLimits(s.cfg, s.metrics), int(s.cfg.MaxRequest)
 	buffers, handed := codec.NewPool(), newHandedConns()
 	s.calls.codec = codec.New(buffers)
+	sessions := fsservice.NewCalls(s.calls.codec)
 	s.fs = fsservice.New(fsservice.Config{
 		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit, Buffers: buffers,
-		Sessions: fsservice.SessionConfig{Leases: p.leases, Refresh: s.auth.refresh, Around: s.calls.operation, Shares: s.calls.sessionShares},
+		Sessions: fsservice.SessionConfig{
+			Leases: p.leases, Refresh: s.auth.refresh, Around: s.calls.operation, Shares: s.calls.sessionShares, Calls: sessions,
+		},
 	})
 	s.observeParts()
 	s.grpc = grpc.NewServer(s.options(buffers, handed)...)
-	registry := registrar{s.grpc, s.calls}
+	registry := registrar{s.grpc, s.calls, sessions}
+	s.registry = registry
 	ctxfsv1.RegisterFsServiceServer(registry, s.fs)
 	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, Templates: p.contexts, Version: s.deps.Version, Driver: s.info.Driver})
 	ctxfsv1.RegisterPanelServiceServer(registry, &services.Panels{
@@ -102,6 +106,9 @@ func (s *Server) observeParts() {
 		return float64(s.calls.limits.memory.Limit()), true
 	})
 	s.metrics.gauge("ctxfs_sessions", "Sessions that are open.", func() (float64, bool) { return float64(s.fs.Sessions()), true })
+	s.metrics.counter("ctxfs_watch_overflows_total", "Watches that reported that events were lost.", func() (float64, bool) {
+		return float64(s.fs.WatchOverflows()), true
+	})
 	s.metrics.counter("ctxfs_handles_reaped_total", "Handles that were closed for being idle.", func() (float64, bool) {
 		return float64(p.handles.Reaped()), true
 	})

@@ -3,10 +3,8 @@ package server
 import (
 	"testing"
 
-	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc/codes"
 
-	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -28,13 +26,4 @@ func TestTooLargeChunkIsRefused(t *testing.T) {
 	_, err = stream.CloseAndRecv()
 	wantError(t, err, codes.ResourceExhausted, "EFBIG", "FsService/WriteStream")
 	wantRejections(t, r, map[string]int{"request_bytes": 1})
-}
-
-func TestMessagesAreSeenBesideTheirContent(t *testing.T) {
-	m := newMetrics("test")
-	m.sent(&codec.Outgoing{Message: &ctxfsv1.WatchResponse{Notice: &ctxfsv1.WatchResponse_Overflow{Overflow: &ctxfsv1.WatchOverflow{}}}})
-	var counted dto.Metric
-	if err := m.overflows.Write(&counted); err != nil || counted.GetCounter().GetValue() != 1 {
-		t.Errorf("counted %v, %v, want 1 overflow", &counted, err)
-	}
 }

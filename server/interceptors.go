@@ -20,7 +20,6 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
-	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/internal/method"
@@ -91,20 +90,26 @@ func (c *call) first() any {
 
 // operation surrounds one of a session's operations, as unary does a call. It has no
 // deadline: its client has the session, and cancels what takes too long.
-func (i *interceptors) operation(ctx context.Context, op fsservice.OperationInfo, do func(context.Context) (any, error)) (resp any, err error) {
+func (i *interceptors) operation(ctx context.Context, transport string, m *method.Method, do func(begin func(req any)) (any, error)) (resp any, err error) {
 	i.metrics.inFlight.Inc()
-	c := &call{method: method.Of(op.Method), transport: op.Transport, id: panels.IdentityFrom(ctx), start: time.Now()}
+	c := &call{method: m, transport: transport, id: panels.IdentityFrom(ctx), start: time.Now()}
+	var req any
 	defer func() {
 		if p := recover(); p != nil {
-			resp, err = nil, i.panicked(c.method.Name, p)
+			resp, err = nil, i.panicked(m.Name, p)
 		}
-		err = i.record(ctx, c, op.Request, resp, err)
+		err = i.record(ctx, c, req, resp, err)
 	}()
+	if err := mayCall(c.id, m); err != nil {
+		return nil, err
+	}
 	if err := i.limits.enter(c); err != nil {
 		return nil, err
 	}
-	i.audit.note(c, op.Request)
-	return do(ctx)
+	return do(func(r any) {
+		req = r
+		i.audit.note(c, r)
+	})
 }
 
 // serveUnary serves a unary call: its request is received once its caller is known, and its reply counts until it is sent.
@@ -230,7 +235,6 @@ func (s *observedStream) RecvMsg(m any) error {
 
 // SendMsg implements grpc.ServerStream.
 func (s *observedStream) SendMsg(m any) error {
-	s.i.metrics.sent(m)
 	if r, ok := m.(*ctxfsv1.WriteStreamResponse); ok {
 		s.c.wrote.Store(r.GetBytesWritten())
 	}

@@ -111,10 +111,13 @@ func (c *connShares) end() {
 type registrar struct {
 	*grpc.Server
 	calls *interceptors
+	// sessions gets the same services.
+	sessions *fsservice.Calls
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
 func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	r.sessions.RegisterService(desc, impl)
 	d := *desc
 	d.Methods, d.Streams = nil, append([]grpc.StreamDesc(nil), desc.Streams...)
 	for _, m := range desc.Methods {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
-	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/internal/method"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -21,11 +20,10 @@ type metrics struct {
 	inFlight prometheus.Gauge
 	duration *prometheus.HistogramVec
 	// outcomes remembers duration's histograms.
-	outcomes  sync.Map
-	errors    *prometheus.CounterVec
-	seeding   *prometheus.HistogramVec
-	overflows prometheus.Counter
-	limits    *prometheus.CounterVec
+	outcomes sync.Map
+	errors   *prometheus.CounterVec
+	seeding  *prometheus.HistogramVec
+	limits   *prometheus.CounterVec
 	// connRefused counts the connections that were closed before an authenticated call.
 	connRefused *prometheus.CounterVec
 	// waits counts those that waited for a limit, and were not refused.
@@ -50,9 +48,6 @@ func newMetrics(version string) *metrics {
 		seeding: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "ctxfs_seed_duration_seconds", Help: "How long seedings took.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 12),
 		}, []string{"driver", "result"}),
-		overflows: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "ctxfs_watch_overflows_total", Help: "Watches that were told that events were lost.",
-		}),
 		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ctxfs_limit_rejections_total", Help: "Calls that a limit refused.",
 		}, []string{"limit"}),
@@ -71,7 +66,7 @@ func newMetrics(version string) *metrics {
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.inFlight, m.duration, m.errors, m.seeding, m.overflows, m.limits, m.waits, m.connRefused, m.auditErrors, build)
+	m.registry.MustRegister(m.inFlight, m.duration, m.errors, m.seeding, m.limits, m.waits, m.connRefused, m.auditErrors, build)
 	return m
 }
 
@@ -168,25 +163,6 @@ func limitOf(m *method.Method, code fserr.Code) string {
 }
 
 func (m *metrics) rejected(limit string) { m.limits.WithLabelValues(limit).Inc() }
-
-// sent sees every message of a stream.
-func (m *metrics) sent(msg any) {
-	switch r := msg.(type) {
-	case *codec.Outgoing:
-		m.sent(r.Message)
-	case *codec.Held:
-		m.sent(r.Message)
-	case *ctxfsv1.WatchResponse:
-		if r.GetOverflow() != nil {
-			m.overflows.Inc()
-		}
-	case *ctxfsv1.SessionResponse:
-		m.sent(r.GetResult().GetWatch())
-		for _, further := range r.GetAlso() {
-			m.sent(further)
-		}
-	}
-}
 
 // seeded records a seeding.
 func (m *metrics) seeded(driver string, took time.Duration, ok bool) {

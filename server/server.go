@@ -48,18 +48,20 @@ const (
 
 // Server serves one workspace. It is made by New and used once.
 type Server struct {
-	cfg    Config
-	log    *zap.Logger
-	deps   Deps
-	parts  *parts
-	claim  *claim
-	grpc   *grpc.Server
-	fs     *fsservice.Service
-	calls  *interceptors
-	health *health.Server
-	web    *webServer
-	conns  connGroups
-	ls     listeners
+	cfg   Config
+	log   *zap.Logger
+	deps  Deps
+	parts *parts
+	claim *claim
+	grpc  *grpc.Server
+	// registry takes services until Serve.
+	registry grpc.ServiceRegistrar
+	fs       *fsservice.Service
+	calls    *interceptors
+	health   *health.Server
+	web      *webServer
+	conns    connGroups
+	ls       listeners
 	// socket is the first of ls.
 	socket  *socket
 	auth    *authenticator

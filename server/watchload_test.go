@@ -96,3 +96,32 @@ func watchBySessions(t *testing.T, n int, begin func() *talk) (end func()) {
 		}
 	}
 }
+
+// TestOverflowsAreCounted has a watch report that events were lost: its client reads nothing while 20,000 files are made.
+func TestOverflowsAreCounted(t *testing.T) {
+	r := start(t, testConfig(t))
+	fs := ctxfsv1.NewFsServiceClient(r.host(t))
+	ctx := with(t, "authorization", bearerOf(r.openPanel(t, "p").GetToken()))
+	w, err := fs.Watch(ctx, &ctxfsv1.WatchRequest{Path: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := w.Recv(); err != nil || m.GetReady() == nil {
+		t.Fatalf("the first message is %v, %v", m, err)
+	}
+	for i := range 20_000 {
+		write(t, filepath.Join(r.folder("ctx_p"), fmt.Sprint("f", i)), "")
+	}
+	for {
+		m, err := w.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.GetOverflow() != nil {
+			break
+		}
+	}
+	if n := r.fs.WatchOverflows(); n != 1 {
+		t.Errorf("%d overflows are counted, want 1", n)
+	}
+}

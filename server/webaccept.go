@@ -16,7 +16,7 @@ const sendBuffer = 256 << 10
 
 // accept answers a request by a WebSocket, or refuses it.
 func (k *sockets) accept(w http.ResponseWriter, r *http.Request) (*webLink, error) {
-	l := &webLink{sent: k.calls.metrics.sent, buffers: k.buffers}
+	l := &webLink{buffers: k.buffers}
 	l.conn = &webconn.Conn{Keepalive: k.keepalive, Ping: l.ping}
 	// The origin was checked. Content that compresses is the client's to compress.
 	opts := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}

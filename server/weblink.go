@@ -38,8 +38,6 @@ type webLink struct {
 	conn *webconn.Conn
 	// buffers are shared by all links.
 	buffers *webconn.Buffers
-	// sent sees what is sent.
-	sent func(any)
 	// left is set when the client closed the connection in peace, said when it was told why it is closed.
 	left, said atomic.Bool
 
@@ -120,7 +118,6 @@ func (l *webLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
 	if isLast(m) {
 		l.said.Store(true)
 	}
-	l.sent(m)
 	buf := l.buffers.Get()
 	defer l.buffers.Put(buf)
 	buf.Grow(proto.Size(m))

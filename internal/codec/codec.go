@@ -227,10 +227,16 @@ func (c *Codec) takeContent(m proto.Message) []byte {
 	return content
 }
 
-// UnmarshalOwned is Unmarshal of an encoding in one piece that m may keep: large content in m refers to data.
+// ownedThreshold is the least content, in bytes, that UnmarshalOwned refers to.
+const ownedThreshold = 1 << 10
+
+// UnmarshalOwned is Unmarshal of an encoding in one piece that m may keep: content of 1 KiB or more in m refers to data.
 func (c *Codec) UnmarshalOwned(data []byte, m proto.Message) error {
+	if len(data) < ownedThreshold {
+		return proto.Unmarshal(data, m)
+	}
 	in := Incoming{Message: m}
-	if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, &in); err != nil || in.Content == nil {
+	if err := c.unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, &in, ownedThreshold); err != nil || in.Content == nil {
 		return err
 	}
 	var p path
@@ -247,11 +253,16 @@ func (c *Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return c.stock.Unmarshal(data, v)
 	}
+	return c.unmarshal(data, in, c.threshold)
+}
+
+// unmarshal refers to content of at least threshold bytes.
+func (c *Codec) unmarshal(data mem.BufferSlice, in *Incoming, threshold int) error {
 	in.Free()
-	if data.Len() < c.threshold {
+	if data.Len() < threshold {
 		return c.stock.Unmarshal(data, in.Message)
 	}
-	found := c.find(data, in.Message)
+	found := c.find(data, in.Message, threshold)
 	if !found.content() {
 		return c.stock.Unmarshal(data, in.Message)
 	}

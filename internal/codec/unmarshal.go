@@ -29,15 +29,15 @@ func (f *finding) content() bool { return f.ok }
 
 func (f *finding) last() span { return f.spans[f.depth-1] }
 
-// find looks for content of at least the threshold. Whatever is out of the ordinary is
+// find looks for content of at least threshold bytes. Whatever is out of the ordinary is
 // not found, so that it is the stock codec which judges it: fields given twice, groups
 // and all that is malformed.
-func (c *Codec) find(data mem.BufferSlice, m proto.Message) finding {
+func (c *Codec) find(data mem.BufferSlice, m proto.Message, threshold int) finding {
 	n := c.tables.of(m)
 	if n.empty() {
 		return finding{}
 	}
-	s := scanner{cursor: cursor{pieces: data}, threshold: c.threshold}
+	s := scanner{cursor: cursor{pieces: data}, threshold: threshold}
 	if !s.message(n, data.Len()) {
 		return finding{}
 	}

@@ -51,6 +51,7 @@ type SessionRequest struct {
 	//	*SessionRequest_Operation
 	//	*SessionRequest_Cancel
 	//	*SessionRequest_RefreshToken
+	//	*SessionRequest_Call
 	Request isSessionRequest_Request `protobuf_oneof:"request"`
 	// Further requests, as if each were sent after this one: what waits to be sent travels together, which costs a
 	// fraction. At most 127, and theirs is empty.
@@ -139,6 +140,15 @@ func (x *SessionRequest) GetRefreshToken() *SessionRefreshToken {
 	return nil
 }
 
+func (x *SessionRequest) GetCall() *SessionCall {
+	if x != nil {
+		if x, ok := x.Request.(*SessionRequest_Call); ok {
+			return x.Call
+		}
+	}
+	return nil
+}
+
 func (x *SessionRequest) GetAlso() []*SessionRequest {
 	if x != nil {
 		return x.Also
@@ -172,6 +182,11 @@ type SessionRequest_RefreshToken struct {
 	RefreshToken *SessionRefreshToken `protobuf:"bytes,5,opt,name=refresh_token,json=refreshToken,proto3,oneof"`
 }
 
+type SessionRequest_Call struct {
+	// Calls an RPC.
+	Call *SessionCall `protobuf:"bytes,7,opt,name=call,proto3,oneof"`
+}
+
 func (*SessionRequest_Open) isSessionRequest_Request() {}
 
 func (*SessionRequest_Operation) isSessionRequest_Request() {}
@@ -179,6 +194,8 @@ func (*SessionRequest_Operation) isSessionRequest_Request() {}
 func (*SessionRequest_Cancel) isSessionRequest_Request() {}
 
 func (*SessionRequest_RefreshToken) isSessionRequest_Request() {}
+
+func (*SessionRequest_Call) isSessionRequest_Request() {}
 
 // Begins a session.
 type SessionOpen struct {
@@ -245,6 +262,108 @@ func (x *SessionOpen) GetBatches() bool {
 	return false
 }
 
+// Calls an RPC of any service of this server that is unary or streams its response, except Session and Hold. It is
+// authorized, limited and audited as the RPC itself. It has no deadline.
+type SessionCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The RPC's full name: "/ctxfs.v1.FsService/Stat".
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// Its request, encoded; at most max_content and 64 KiB.
+	Data          []byte `protobuf:"bytes,100,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionCall) Reset() {
+	*x = SessionCall{}
+	mi := &file_ctxfs_v1_session_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionCall) ProtoMessage() {}
+
+func (x *SessionCall) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_session_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionCall.ProtoReflect.Descriptor instead.
+func (*SessionCall) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SessionCall) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *SessionCall) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// A response of an RPC that the session called.
+type SessionReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The response, encoded.
+	Data          []byte `protobuf:"bytes,100,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionReply) Reset() {
+	*x = SessionReply{}
+	mi := &file_ctxfs_v1_session_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionReply) ProtoMessage() {}
+
+func (x *SessionReply) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_session_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionReply.ProtoReflect.Descriptor instead.
+func (*SessionReply) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SessionReply) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // Ends an operation.
 type SessionCancel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -254,7 +373,7 @@ type SessionCancel struct {
 
 func (x *SessionCancel) Reset() {
 	*x = SessionCancel{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[2]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -266,7 +385,7 @@ func (x *SessionCancel) String() string {
 func (*SessionCancel) ProtoMessage() {}
 
 func (x *SessionCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[2]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -279,7 +398,7 @@ func (x *SessionCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCancel.ProtoReflect.Descriptor instead.
 func (*SessionCancel) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{2}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 // Goes on with another token.
@@ -293,7 +412,7 @@ type SessionRefreshToken struct {
 
 func (x *SessionRefreshToken) Reset() {
 	*x = SessionRefreshToken{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -305,7 +424,7 @@ func (x *SessionRefreshToken) String() string {
 func (*SessionRefreshToken) ProtoMessage() {}
 
 func (x *SessionRefreshToken) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -318,7 +437,7 @@ func (x *SessionRefreshToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRefreshToken.ProtoReflect.Descriptor instead.
 func (*SessionRefreshToken) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SessionRefreshToken) GetToken() string {
@@ -387,7 +506,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +518,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +531,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Operation) GetRequest() isOperation_Request {
@@ -1162,6 +1281,7 @@ type SessionResponse struct {
 	//	*SessionResponse_Error
 	//	*SessionResponse_Refreshed
 	//	*SessionResponse_Closing
+	//	*SessionResponse_Reply
 	Response isSessionResponse_Response `protobuf_oneof:"response"`
 	// Further messages, as if each were sent after this one; only to a client that opened with batches.
 	Also          []*SessionResponse `protobuf:"bytes,8,rep,name=also,proto3" json:"also,omitempty"`
@@ -1171,7 +1291,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1303,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1316,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -1265,6 +1385,15 @@ func (x *SessionResponse) GetClosing() *SessionClosing {
 	return nil
 }
 
+func (x *SessionResponse) GetReply() *SessionReply {
+	if x != nil {
+		if x, ok := x.Response.(*SessionResponse_Reply); ok {
+			return x.Reply
+		}
+	}
+	return nil
+}
+
 func (x *SessionResponse) GetAlso() []*SessionResponse {
 	if x != nil {
 		return x.Also
@@ -1302,6 +1431,12 @@ type SessionResponse_Closing struct {
 	Closing *SessionClosing `protobuf:"bytes,7,opt,name=closing,proto3,oneof"`
 }
 
+type SessionResponse_Reply struct {
+	// A response of the RPC that was called. Those of an RPC that streams them come each with more; the last message
+	// then holds none.
+	Reply *SessionReply `protobuf:"bytes,9,opt,name=reply,proto3,oneof"`
+}
+
 func (*SessionResponse_Ready) isSessionResponse_Response() {}
 
 func (*SessionResponse_Result) isSessionResponse_Response() {}
@@ -1311,6 +1446,8 @@ func (*SessionResponse_Error) isSessionResponse_Response() {}
 func (*SessionResponse_Refreshed) isSessionResponse_Response() {}
 
 func (*SessionResponse_Closing) isSessionResponse_Response() {}
+
+func (*SessionResponse_Reply) isSessionResponse_Response() {}
 
 // The session has begun.
 type SessionReady struct {
@@ -1339,7 +1476,7 @@ type SessionReady struct {
 
 func (x *SessionReady) Reset() {
 	*x = SessionReady{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1488,7 @@ func (x *SessionReady) String() string {
 func (*SessionReady) ProtoMessage() {}
 
 func (x *SessionReady) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1501,7 @@ func (x *SessionReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionReady.ProtoReflect.Descriptor instead.
 func (*SessionReady) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SessionReady) GetClientInstance() string {
@@ -1441,7 +1578,7 @@ type SessionRefreshed struct {
 
 func (x *SessionRefreshed) Reset() {
 	*x = SessionRefreshed{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1590,7 @@ func (x *SessionRefreshed) String() string {
 func (*SessionRefreshed) ProtoMessage() {}
 
 func (x *SessionRefreshed) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1603,7 @@ func (x *SessionRefreshed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRefreshed.ProtoReflect.Descriptor instead.
 func (*SessionRefreshed) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SessionRefreshed) GetExpiresNs() int64 {
@@ -1495,7 +1632,7 @@ type SessionError struct {
 
 func (x *SessionError) Reset() {
 	*x = SessionError{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1644,7 @@ func (x *SessionError) String() string {
 func (*SessionError) ProtoMessage() {}
 
 func (x *SessionError) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1657,7 @@ func (x *SessionError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionError.ProtoReflect.Descriptor instead.
 func (*SessionError) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SessionError) GetCode() int32 {
@@ -1569,7 +1706,7 @@ type SessionClosing struct {
 
 func (x *SessionClosing) Reset() {
 	*x = SessionClosing{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1718,7 @@ func (x *SessionClosing) String() string {
 func (*SessionClosing) ProtoMessage() {}
 
 func (x *SessionClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1731,7 @@ func (x *SessionClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosing.ProtoReflect.Descriptor instead.
 func (*SessionClosing) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionClosing) GetError() *SessionError {
@@ -1663,7 +1800,7 @@ type OperationResult struct {
 
 func (x *OperationResult) Reset() {
 	*x = OperationResult{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1812,7 @@ func (x *OperationResult) String() string {
 func (*OperationResult) ProtoMessage() {}
 
 func (x *OperationResult) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1825,7 @@ func (x *OperationResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationResult.ProtoReflect.Descriptor instead.
 func (*OperationResult) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OperationResult) GetResponse() isOperationResult_Response {
@@ -2434,7 +2571,7 @@ type HoldRequest struct {
 
 func (x *HoldRequest) Reset() {
 	*x = HoldRequest{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2583,7 @@ func (x *HoldRequest) String() string {
 func (*HoldRequest) ProtoMessage() {}
 
 func (x *HoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2596,7 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
 func (*HoldRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HoldRequest) GetClientInstance() string {
@@ -2485,7 +2622,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2634,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2647,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HoldResponse) GetNotice() isHoldResponse_Notice {
@@ -2569,7 +2706,7 @@ type HoldHeld struct {
 
 func (x *HoldHeld) Reset() {
 	*x = HoldHeld{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2718,7 @@ func (x *HoldHeld) String() string {
 func (*HoldHeld) ProtoMessage() {}
 
 func (x *HoldHeld) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2731,7 @@ func (x *HoldHeld) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldHeld.ProtoReflect.Descriptor instead.
 func (*HoldHeld) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HoldHeld) GetResumed() bool {
@@ -2620,7 +2757,7 @@ type HoldKeepalive struct {
 
 func (x *HoldKeepalive) Reset() {
 	*x = HoldKeepalive{}
-	mi := &file_ctxfs_v1_session_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2769,7 @@ func (x *HoldKeepalive) String() string {
 func (*HoldKeepalive) ProtoMessage() {}
 
 func (x *HoldKeepalive) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_session_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,26 +2782,32 @@ func (x *HoldKeepalive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldKeepalive.ProtoReflect.Descriptor instead.
 func (*HoldKeepalive) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_session_proto_rawDescGZIP(), []int{16}
 }
 
 var File_ctxfs_v1_session_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x16ctxfs/v1/session.proto\x12\bctxfs.v1\x1a\x1actxfs/v1/fs_messages.proto\"\xb4\x02\n" +
+	"\x16ctxfs/v1/session.proto\x12\bctxfs.v1\x1a\x1actxfs/v1/fs_messages.proto\"\xe1\x02\n" +
 	"\x0eSessionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x04open\x18\x02 \x01(\v2\x15.ctxfs.v1.SessionOpenH\x00R\x04open\x123\n" +
 	"\toperation\x18\x03 \x01(\v2\x13.ctxfs.v1.OperationH\x00R\toperation\x121\n" +
 	"\x06cancel\x18\x04 \x01(\v2\x17.ctxfs.v1.SessionCancelH\x00R\x06cancel\x12D\n" +
-	"\rrefresh_token\x18\x05 \x01(\v2\x1d.ctxfs.v1.SessionRefreshTokenH\x00R\frefreshToken\x12,\n" +
+	"\rrefresh_token\x18\x05 \x01(\v2\x1d.ctxfs.v1.SessionRefreshTokenH\x00R\frefreshToken\x12+\n" +
+	"\x04call\x18\a \x01(\v2\x15.ctxfs.v1.SessionCallH\x00R\x04call\x12,\n" +
 	"\x04also\x18\x06 \x03(\v2\x18.ctxfs.v1.SessionRequestR\x04alsoB\t\n" +
 	"\arequest\"f\n" +
 	"\vSessionOpen\x12'\n" +
 	"\x0fclient_instance\x18\x01 \x01(\tR\x0eclientInstance\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12\x18\n" +
-	"\abatches\x18\x03 \x01(\bR\abatches\"\x0f\n" +
+	"\abatches\x18\x03 \x01(\bR\abatches\"9\n" +
+	"\vSessionCall\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
+	"\x04data\x18d \x01(\fR\x04data\"\"\n" +
+	"\fSessionReply\x12\x12\n" +
+	"\x04data\x18d \x01(\fR\x04data\"\x0f\n" +
 	"\rSessionCancel\"+\n" +
 	"\x13SessionRefreshToken\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\"\x9b\x12\n" +
@@ -2717,7 +2860,7 @@ const file_ctxfs_v1_session_proto_rawDesc = "" +
 	"\tfdatasync\x18+ \x01(\v2\x1a.ctxfs.v1.FdatasyncRequestH\x00R\tfdatasync\x12.\n" +
 	"\x05close\x18, \x01(\v2\x16.ctxfs.v1.CloseRequestH\x00R\x05close\x12A\n" +
 	"\flist_handles\x18- \x01(\v2\x1c.ctxfs.v1.ListHandlesRequestH\x00R\vlistHandlesB\t\n" +
-	"\arequest\"\xf7\x02\n" +
+	"\arequest\"\xa7\x03\n" +
 	"\x0fSessionResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12.\n" +
@@ -2725,7 +2868,8 @@ const file_ctxfs_v1_session_proto_rawDesc = "" +
 	"\x06result\x18\x04 \x01(\v2\x19.ctxfs.v1.OperationResultH\x00R\x06result\x12.\n" +
 	"\x05error\x18\x05 \x01(\v2\x16.ctxfs.v1.SessionErrorH\x00R\x05error\x12:\n" +
 	"\trefreshed\x18\x06 \x01(\v2\x1a.ctxfs.v1.SessionRefreshedH\x00R\trefreshed\x124\n" +
-	"\aclosing\x18\a \x01(\v2\x18.ctxfs.v1.SessionClosingH\x00R\aclosing\x12-\n" +
+	"\aclosing\x18\a \x01(\v2\x18.ctxfs.v1.SessionClosingH\x00R\aclosing\x12.\n" +
+	"\x05reply\x18\t \x01(\v2\x16.ctxfs.v1.SessionReplyH\x00R\x05reply\x12-\n" +
 	"\x04also\x18\b \x03(\v2\x19.ctxfs.v1.SessionResponseR\x04alsoB\n" +
 	"\n" +
 	"\bresponse\"\xad\x02\n" +
@@ -2831,226 +2975,230 @@ func file_ctxfs_v1_session_proto_rawDescGZIP() []byte {
 	return file_ctxfs_v1_session_proto_rawDescData
 }
 
-var file_ctxfs_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_ctxfs_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_ctxfs_v1_session_proto_goTypes = []any{
 	(*SessionRequest)(nil),      // 0: ctxfs.v1.SessionRequest
 	(*SessionOpen)(nil),         // 1: ctxfs.v1.SessionOpen
-	(*SessionCancel)(nil),       // 2: ctxfs.v1.SessionCancel
-	(*SessionRefreshToken)(nil), // 3: ctxfs.v1.SessionRefreshToken
-	(*Operation)(nil),           // 4: ctxfs.v1.Operation
-	(*SessionResponse)(nil),     // 5: ctxfs.v1.SessionResponse
-	(*SessionReady)(nil),        // 6: ctxfs.v1.SessionReady
-	(*SessionRefreshed)(nil),    // 7: ctxfs.v1.SessionRefreshed
-	(*SessionError)(nil),        // 8: ctxfs.v1.SessionError
-	(*SessionClosing)(nil),      // 9: ctxfs.v1.SessionClosing
-	(*OperationResult)(nil),     // 10: ctxfs.v1.OperationResult
-	(*HoldRequest)(nil),         // 11: ctxfs.v1.HoldRequest
-	(*HoldResponse)(nil),        // 12: ctxfs.v1.HoldResponse
-	(*HoldHeld)(nil),            // 13: ctxfs.v1.HoldHeld
-	(*HoldKeepalive)(nil),       // 14: ctxfs.v1.HoldKeepalive
-	nil,                         // 15: ctxfs.v1.SessionError.MetadataEntry
-	(*ReadFileRequest)(nil),     // 16: ctxfs.v1.ReadFileRequest
-	(*WriteFileRequest)(nil),    // 17: ctxfs.v1.WriteFileRequest
-	(*AppendFileRequest)(nil),   // 18: ctxfs.v1.AppendFileRequest
-	(*TruncateRequest)(nil),     // 19: ctxfs.v1.TruncateRequest
-	(*CopyFileRequest)(nil),     // 20: ctxfs.v1.CopyFileRequest
-	(*CpRequest)(nil),           // 21: ctxfs.v1.CpRequest
-	(*RenameRequest)(nil),       // 22: ctxfs.v1.RenameRequest
-	(*RmRequest)(nil),           // 23: ctxfs.v1.RmRequest
-	(*RmdirRequest)(nil),        // 24: ctxfs.v1.RmdirRequest
-	(*UnlinkRequest)(nil),       // 25: ctxfs.v1.UnlinkRequest
-	(*MkdirRequest)(nil),        // 26: ctxfs.v1.MkdirRequest
-	(*MkdtempRequest)(nil),      // 27: ctxfs.v1.MkdtempRequest
-	(*SymlinkRequest)(nil),      // 28: ctxfs.v1.SymlinkRequest
-	(*LinkRequest)(nil),         // 29: ctxfs.v1.LinkRequest
-	(*ReaddirRequest)(nil),      // 30: ctxfs.v1.ReaddirRequest
-	(*OpendirRequest)(nil),      // 31: ctxfs.v1.OpendirRequest
-	(*StatRequest)(nil),         // 32: ctxfs.v1.StatRequest
-	(*LstatRequest)(nil),        // 33: ctxfs.v1.LstatRequest
-	(*StatfsRequest)(nil),       // 34: ctxfs.v1.StatfsRequest
-	(*AccessRequest)(nil),       // 35: ctxfs.v1.AccessRequest
-	(*ExistsRequest)(nil),       // 36: ctxfs.v1.ExistsRequest
-	(*RealpathRequest)(nil),     // 37: ctxfs.v1.RealpathRequest
-	(*ReadlinkRequest)(nil),     // 38: ctxfs.v1.ReadlinkRequest
-	(*ChmodRequest)(nil),        // 39: ctxfs.v1.ChmodRequest
-	(*ChownRequest)(nil),        // 40: ctxfs.v1.ChownRequest
-	(*LchownRequest)(nil),       // 41: ctxfs.v1.LchownRequest
-	(*UtimesRequest)(nil),       // 42: ctxfs.v1.UtimesRequest
-	(*LutimesRequest)(nil),      // 43: ctxfs.v1.LutimesRequest
-	(*WatchRequest)(nil),        // 44: ctxfs.v1.WatchRequest
-	(*GlobRequest)(nil),         // 45: ctxfs.v1.GlobRequest
-	(*GrepRequest)(nil),         // 46: ctxfs.v1.GrepRequest
-	(*OpenRequest)(nil),         // 47: ctxfs.v1.OpenRequest
-	(*ReadRequest)(nil),         // 48: ctxfs.v1.ReadRequest
-	(*WriteRequest)(nil),        // 49: ctxfs.v1.WriteRequest
-	(*ReadvRequest)(nil),        // 50: ctxfs.v1.ReadvRequest
-	(*WritevRequest)(nil),       // 51: ctxfs.v1.WritevRequest
-	(*FstatRequest)(nil),        // 52: ctxfs.v1.FstatRequest
-	(*FtruncateRequest)(nil),    // 53: ctxfs.v1.FtruncateRequest
-	(*FchmodRequest)(nil),       // 54: ctxfs.v1.FchmodRequest
-	(*FchownRequest)(nil),       // 55: ctxfs.v1.FchownRequest
-	(*FutimesRequest)(nil),      // 56: ctxfs.v1.FutimesRequest
-	(*FsyncRequest)(nil),        // 57: ctxfs.v1.FsyncRequest
-	(*FdatasyncRequest)(nil),    // 58: ctxfs.v1.FdatasyncRequest
-	(*CloseRequest)(nil),        // 59: ctxfs.v1.CloseRequest
-	(*ListHandlesRequest)(nil),  // 60: ctxfs.v1.ListHandlesRequest
-	(*ReadFileResponse)(nil),    // 61: ctxfs.v1.ReadFileResponse
-	(*WriteFileResponse)(nil),   // 62: ctxfs.v1.WriteFileResponse
-	(*AppendFileResponse)(nil),  // 63: ctxfs.v1.AppendFileResponse
-	(*TruncateResponse)(nil),    // 64: ctxfs.v1.TruncateResponse
-	(*CopyFileResponse)(nil),    // 65: ctxfs.v1.CopyFileResponse
-	(*CpResponse)(nil),          // 66: ctxfs.v1.CpResponse
-	(*RenameResponse)(nil),      // 67: ctxfs.v1.RenameResponse
-	(*RmResponse)(nil),          // 68: ctxfs.v1.RmResponse
-	(*RmdirResponse)(nil),       // 69: ctxfs.v1.RmdirResponse
-	(*UnlinkResponse)(nil),      // 70: ctxfs.v1.UnlinkResponse
-	(*MkdirResponse)(nil),       // 71: ctxfs.v1.MkdirResponse
-	(*MkdtempResponse)(nil),     // 72: ctxfs.v1.MkdtempResponse
-	(*SymlinkResponse)(nil),     // 73: ctxfs.v1.SymlinkResponse
-	(*LinkResponse)(nil),        // 74: ctxfs.v1.LinkResponse
-	(*ReaddirResponse)(nil),     // 75: ctxfs.v1.ReaddirResponse
-	(*OpendirResponse)(nil),     // 76: ctxfs.v1.OpendirResponse
-	(*StatResponse)(nil),        // 77: ctxfs.v1.StatResponse
-	(*LstatResponse)(nil),       // 78: ctxfs.v1.LstatResponse
-	(*StatfsResponse)(nil),      // 79: ctxfs.v1.StatfsResponse
-	(*AccessResponse)(nil),      // 80: ctxfs.v1.AccessResponse
-	(*ExistsResponse)(nil),      // 81: ctxfs.v1.ExistsResponse
-	(*RealpathResponse)(nil),    // 82: ctxfs.v1.RealpathResponse
-	(*ReadlinkResponse)(nil),    // 83: ctxfs.v1.ReadlinkResponse
-	(*ChmodResponse)(nil),       // 84: ctxfs.v1.ChmodResponse
-	(*ChownResponse)(nil),       // 85: ctxfs.v1.ChownResponse
-	(*LchownResponse)(nil),      // 86: ctxfs.v1.LchownResponse
-	(*UtimesResponse)(nil),      // 87: ctxfs.v1.UtimesResponse
-	(*LutimesResponse)(nil),     // 88: ctxfs.v1.LutimesResponse
-	(*WatchResponse)(nil),       // 89: ctxfs.v1.WatchResponse
-	(*GlobResponse)(nil),        // 90: ctxfs.v1.GlobResponse
-	(*GrepResponse)(nil),        // 91: ctxfs.v1.GrepResponse
-	(*OpenResponse)(nil),        // 92: ctxfs.v1.OpenResponse
-	(*ReadResponse)(nil),        // 93: ctxfs.v1.ReadResponse
-	(*WriteResponse)(nil),       // 94: ctxfs.v1.WriteResponse
-	(*ReadvResponse)(nil),       // 95: ctxfs.v1.ReadvResponse
-	(*WritevResponse)(nil),      // 96: ctxfs.v1.WritevResponse
-	(*FstatResponse)(nil),       // 97: ctxfs.v1.FstatResponse
-	(*FtruncateResponse)(nil),   // 98: ctxfs.v1.FtruncateResponse
-	(*FchmodResponse)(nil),      // 99: ctxfs.v1.FchmodResponse
-	(*FchownResponse)(nil),      // 100: ctxfs.v1.FchownResponse
-	(*FutimesResponse)(nil),     // 101: ctxfs.v1.FutimesResponse
-	(*FsyncResponse)(nil),       // 102: ctxfs.v1.FsyncResponse
-	(*FdatasyncResponse)(nil),   // 103: ctxfs.v1.FdatasyncResponse
-	(*CloseResponse)(nil),       // 104: ctxfs.v1.CloseResponse
-	(*ListHandlesResponse)(nil), // 105: ctxfs.v1.ListHandlesResponse
+	(*SessionCall)(nil),         // 2: ctxfs.v1.SessionCall
+	(*SessionReply)(nil),        // 3: ctxfs.v1.SessionReply
+	(*SessionCancel)(nil),       // 4: ctxfs.v1.SessionCancel
+	(*SessionRefreshToken)(nil), // 5: ctxfs.v1.SessionRefreshToken
+	(*Operation)(nil),           // 6: ctxfs.v1.Operation
+	(*SessionResponse)(nil),     // 7: ctxfs.v1.SessionResponse
+	(*SessionReady)(nil),        // 8: ctxfs.v1.SessionReady
+	(*SessionRefreshed)(nil),    // 9: ctxfs.v1.SessionRefreshed
+	(*SessionError)(nil),        // 10: ctxfs.v1.SessionError
+	(*SessionClosing)(nil),      // 11: ctxfs.v1.SessionClosing
+	(*OperationResult)(nil),     // 12: ctxfs.v1.OperationResult
+	(*HoldRequest)(nil),         // 13: ctxfs.v1.HoldRequest
+	(*HoldResponse)(nil),        // 14: ctxfs.v1.HoldResponse
+	(*HoldHeld)(nil),            // 15: ctxfs.v1.HoldHeld
+	(*HoldKeepalive)(nil),       // 16: ctxfs.v1.HoldKeepalive
+	nil,                         // 17: ctxfs.v1.SessionError.MetadataEntry
+	(*ReadFileRequest)(nil),     // 18: ctxfs.v1.ReadFileRequest
+	(*WriteFileRequest)(nil),    // 19: ctxfs.v1.WriteFileRequest
+	(*AppendFileRequest)(nil),   // 20: ctxfs.v1.AppendFileRequest
+	(*TruncateRequest)(nil),     // 21: ctxfs.v1.TruncateRequest
+	(*CopyFileRequest)(nil),     // 22: ctxfs.v1.CopyFileRequest
+	(*CpRequest)(nil),           // 23: ctxfs.v1.CpRequest
+	(*RenameRequest)(nil),       // 24: ctxfs.v1.RenameRequest
+	(*RmRequest)(nil),           // 25: ctxfs.v1.RmRequest
+	(*RmdirRequest)(nil),        // 26: ctxfs.v1.RmdirRequest
+	(*UnlinkRequest)(nil),       // 27: ctxfs.v1.UnlinkRequest
+	(*MkdirRequest)(nil),        // 28: ctxfs.v1.MkdirRequest
+	(*MkdtempRequest)(nil),      // 29: ctxfs.v1.MkdtempRequest
+	(*SymlinkRequest)(nil),      // 30: ctxfs.v1.SymlinkRequest
+	(*LinkRequest)(nil),         // 31: ctxfs.v1.LinkRequest
+	(*ReaddirRequest)(nil),      // 32: ctxfs.v1.ReaddirRequest
+	(*OpendirRequest)(nil),      // 33: ctxfs.v1.OpendirRequest
+	(*StatRequest)(nil),         // 34: ctxfs.v1.StatRequest
+	(*LstatRequest)(nil),        // 35: ctxfs.v1.LstatRequest
+	(*StatfsRequest)(nil),       // 36: ctxfs.v1.StatfsRequest
+	(*AccessRequest)(nil),       // 37: ctxfs.v1.AccessRequest
+	(*ExistsRequest)(nil),       // 38: ctxfs.v1.ExistsRequest
+	(*RealpathRequest)(nil),     // 39: ctxfs.v1.RealpathRequest
+	(*ReadlinkRequest)(nil),     // 40: ctxfs.v1.ReadlinkRequest
+	(*ChmodRequest)(nil),        // 41: ctxfs.v1.ChmodRequest
+	(*ChownRequest)(nil),        // 42: ctxfs.v1.ChownRequest
+	(*LchownRequest)(nil),       // 43: ctxfs.v1.LchownRequest
+	(*UtimesRequest)(nil),       // 44: ctxfs.v1.UtimesRequest
+	(*LutimesRequest)(nil),      // 45: ctxfs.v1.LutimesRequest
+	(*WatchRequest)(nil),        // 46: ctxfs.v1.WatchRequest
+	(*GlobRequest)(nil),         // 47: ctxfs.v1.GlobRequest
+	(*GrepRequest)(nil),         // 48: ctxfs.v1.GrepRequest
+	(*OpenRequest)(nil),         // 49: ctxfs.v1.OpenRequest
+	(*ReadRequest)(nil),         // 50: ctxfs.v1.ReadRequest
+	(*WriteRequest)(nil),        // 51: ctxfs.v1.WriteRequest
+	(*ReadvRequest)(nil),        // 52: ctxfs.v1.ReadvRequest
+	(*WritevRequest)(nil),       // 53: ctxfs.v1.WritevRequest
+	(*FstatRequest)(nil),        // 54: ctxfs.v1.FstatRequest
+	(*FtruncateRequest)(nil),    // 55: ctxfs.v1.FtruncateRequest
+	(*FchmodRequest)(nil),       // 56: ctxfs.v1.FchmodRequest
+	(*FchownRequest)(nil),       // 57: ctxfs.v1.FchownRequest
+	(*FutimesRequest)(nil),      // 58: ctxfs.v1.FutimesRequest
+	(*FsyncRequest)(nil),        // 59: ctxfs.v1.FsyncRequest
+	(*FdatasyncRequest)(nil),    // 60: ctxfs.v1.FdatasyncRequest
+	(*CloseRequest)(nil),        // 61: ctxfs.v1.CloseRequest
+	(*ListHandlesRequest)(nil),  // 62: ctxfs.v1.ListHandlesRequest
+	(*ReadFileResponse)(nil),    // 63: ctxfs.v1.ReadFileResponse
+	(*WriteFileResponse)(nil),   // 64: ctxfs.v1.WriteFileResponse
+	(*AppendFileResponse)(nil),  // 65: ctxfs.v1.AppendFileResponse
+	(*TruncateResponse)(nil),    // 66: ctxfs.v1.TruncateResponse
+	(*CopyFileResponse)(nil),    // 67: ctxfs.v1.CopyFileResponse
+	(*CpResponse)(nil),          // 68: ctxfs.v1.CpResponse
+	(*RenameResponse)(nil),      // 69: ctxfs.v1.RenameResponse
+	(*RmResponse)(nil),          // 70: ctxfs.v1.RmResponse
+	(*RmdirResponse)(nil),       // 71: ctxfs.v1.RmdirResponse
+	(*UnlinkResponse)(nil),      // 72: ctxfs.v1.UnlinkResponse
+	(*MkdirResponse)(nil),       // 73: ctxfs.v1.MkdirResponse
+	(*MkdtempResponse)(nil),     // 74: ctxfs.v1.MkdtempResponse
+	(*SymlinkResponse)(nil),     // 75: ctxfs.v1.SymlinkResponse
+	(*LinkResponse)(nil),        // 76: ctxfs.v1.LinkResponse
+	(*ReaddirResponse)(nil),     // 77: ctxfs.v1.ReaddirResponse
+	(*OpendirResponse)(nil),     // 78: ctxfs.v1.OpendirResponse
+	(*StatResponse)(nil),        // 79: ctxfs.v1.StatResponse
+	(*LstatResponse)(nil),       // 80: ctxfs.v1.LstatResponse
+	(*StatfsResponse)(nil),      // 81: ctxfs.v1.StatfsResponse
+	(*AccessResponse)(nil),      // 82: ctxfs.v1.AccessResponse
+	(*ExistsResponse)(nil),      // 83: ctxfs.v1.ExistsResponse
+	(*RealpathResponse)(nil),    // 84: ctxfs.v1.RealpathResponse
+	(*ReadlinkResponse)(nil),    // 85: ctxfs.v1.ReadlinkResponse
+	(*ChmodResponse)(nil),       // 86: ctxfs.v1.ChmodResponse
+	(*ChownResponse)(nil),       // 87: ctxfs.v1.ChownResponse
+	(*LchownResponse)(nil),      // 88: ctxfs.v1.LchownResponse
+	(*UtimesResponse)(nil),      // 89: ctxfs.v1.UtimesResponse
+	(*LutimesResponse)(nil),     // 90: ctxfs.v1.LutimesResponse
+	(*WatchResponse)(nil),       // 91: ctxfs.v1.WatchResponse
+	(*GlobResponse)(nil),        // 92: ctxfs.v1.GlobResponse
+	(*GrepResponse)(nil),        // 93: ctxfs.v1.GrepResponse
+	(*OpenResponse)(nil),        // 94: ctxfs.v1.OpenResponse
+	(*ReadResponse)(nil),        // 95: ctxfs.v1.ReadResponse
+	(*WriteResponse)(nil),       // 96: ctxfs.v1.WriteResponse
+	(*ReadvResponse)(nil),       // 97: ctxfs.v1.ReadvResponse
+	(*WritevResponse)(nil),      // 98: ctxfs.v1.WritevResponse
+	(*FstatResponse)(nil),       // 99: ctxfs.v1.FstatResponse
+	(*FtruncateResponse)(nil),   // 100: ctxfs.v1.FtruncateResponse
+	(*FchmodResponse)(nil),      // 101: ctxfs.v1.FchmodResponse
+	(*FchownResponse)(nil),      // 102: ctxfs.v1.FchownResponse
+	(*FutimesResponse)(nil),     // 103: ctxfs.v1.FutimesResponse
+	(*FsyncResponse)(nil),       // 104: ctxfs.v1.FsyncResponse
+	(*FdatasyncResponse)(nil),   // 105: ctxfs.v1.FdatasyncResponse
+	(*CloseResponse)(nil),       // 106: ctxfs.v1.CloseResponse
+	(*ListHandlesResponse)(nil), // 107: ctxfs.v1.ListHandlesResponse
 }
 var file_ctxfs_v1_session_proto_depIdxs = []int32{
 	1,   // 0: ctxfs.v1.SessionRequest.open:type_name -> ctxfs.v1.SessionOpen
-	4,   // 1: ctxfs.v1.SessionRequest.operation:type_name -> ctxfs.v1.Operation
-	2,   // 2: ctxfs.v1.SessionRequest.cancel:type_name -> ctxfs.v1.SessionCancel
-	3,   // 3: ctxfs.v1.SessionRequest.refresh_token:type_name -> ctxfs.v1.SessionRefreshToken
-	0,   // 4: ctxfs.v1.SessionRequest.also:type_name -> ctxfs.v1.SessionRequest
-	16,  // 5: ctxfs.v1.Operation.read_file:type_name -> ctxfs.v1.ReadFileRequest
-	17,  // 6: ctxfs.v1.Operation.write_file:type_name -> ctxfs.v1.WriteFileRequest
-	18,  // 7: ctxfs.v1.Operation.append_file:type_name -> ctxfs.v1.AppendFileRequest
-	19,  // 8: ctxfs.v1.Operation.truncate:type_name -> ctxfs.v1.TruncateRequest
-	20,  // 9: ctxfs.v1.Operation.copy_file:type_name -> ctxfs.v1.CopyFileRequest
-	21,  // 10: ctxfs.v1.Operation.cp:type_name -> ctxfs.v1.CpRequest
-	22,  // 11: ctxfs.v1.Operation.rename:type_name -> ctxfs.v1.RenameRequest
-	23,  // 12: ctxfs.v1.Operation.rm:type_name -> ctxfs.v1.RmRequest
-	24,  // 13: ctxfs.v1.Operation.rmdir:type_name -> ctxfs.v1.RmdirRequest
-	25,  // 14: ctxfs.v1.Operation.unlink:type_name -> ctxfs.v1.UnlinkRequest
-	26,  // 15: ctxfs.v1.Operation.mkdir:type_name -> ctxfs.v1.MkdirRequest
-	27,  // 16: ctxfs.v1.Operation.mkdtemp:type_name -> ctxfs.v1.MkdtempRequest
-	28,  // 17: ctxfs.v1.Operation.symlink:type_name -> ctxfs.v1.SymlinkRequest
-	29,  // 18: ctxfs.v1.Operation.link:type_name -> ctxfs.v1.LinkRequest
-	30,  // 19: ctxfs.v1.Operation.readdir:type_name -> ctxfs.v1.ReaddirRequest
-	31,  // 20: ctxfs.v1.Operation.opendir:type_name -> ctxfs.v1.OpendirRequest
-	32,  // 21: ctxfs.v1.Operation.stat:type_name -> ctxfs.v1.StatRequest
-	33,  // 22: ctxfs.v1.Operation.lstat:type_name -> ctxfs.v1.LstatRequest
-	34,  // 23: ctxfs.v1.Operation.statfs:type_name -> ctxfs.v1.StatfsRequest
-	35,  // 24: ctxfs.v1.Operation.access:type_name -> ctxfs.v1.AccessRequest
-	36,  // 25: ctxfs.v1.Operation.exists:type_name -> ctxfs.v1.ExistsRequest
-	37,  // 26: ctxfs.v1.Operation.realpath:type_name -> ctxfs.v1.RealpathRequest
-	38,  // 27: ctxfs.v1.Operation.readlink:type_name -> ctxfs.v1.ReadlinkRequest
-	39,  // 28: ctxfs.v1.Operation.chmod:type_name -> ctxfs.v1.ChmodRequest
-	40,  // 29: ctxfs.v1.Operation.chown:type_name -> ctxfs.v1.ChownRequest
-	41,  // 30: ctxfs.v1.Operation.lchown:type_name -> ctxfs.v1.LchownRequest
-	42,  // 31: ctxfs.v1.Operation.utimes:type_name -> ctxfs.v1.UtimesRequest
-	43,  // 32: ctxfs.v1.Operation.lutimes:type_name -> ctxfs.v1.LutimesRequest
-	44,  // 33: ctxfs.v1.Operation.watch:type_name -> ctxfs.v1.WatchRequest
-	45,  // 34: ctxfs.v1.Operation.glob:type_name -> ctxfs.v1.GlobRequest
-	46,  // 35: ctxfs.v1.Operation.grep:type_name -> ctxfs.v1.GrepRequest
-	47,  // 36: ctxfs.v1.Operation.open:type_name -> ctxfs.v1.OpenRequest
-	48,  // 37: ctxfs.v1.Operation.read:type_name -> ctxfs.v1.ReadRequest
-	49,  // 38: ctxfs.v1.Operation.write:type_name -> ctxfs.v1.WriteRequest
-	50,  // 39: ctxfs.v1.Operation.readv:type_name -> ctxfs.v1.ReadvRequest
-	51,  // 40: ctxfs.v1.Operation.writev:type_name -> ctxfs.v1.WritevRequest
-	52,  // 41: ctxfs.v1.Operation.fstat:type_name -> ctxfs.v1.FstatRequest
-	53,  // 42: ctxfs.v1.Operation.ftruncate:type_name -> ctxfs.v1.FtruncateRequest
-	54,  // 43: ctxfs.v1.Operation.fchmod:type_name -> ctxfs.v1.FchmodRequest
-	55,  // 44: ctxfs.v1.Operation.fchown:type_name -> ctxfs.v1.FchownRequest
-	56,  // 45: ctxfs.v1.Operation.futimes:type_name -> ctxfs.v1.FutimesRequest
-	57,  // 46: ctxfs.v1.Operation.fsync:type_name -> ctxfs.v1.FsyncRequest
-	58,  // 47: ctxfs.v1.Operation.fdatasync:type_name -> ctxfs.v1.FdatasyncRequest
-	59,  // 48: ctxfs.v1.Operation.close:type_name -> ctxfs.v1.CloseRequest
-	60,  // 49: ctxfs.v1.Operation.list_handles:type_name -> ctxfs.v1.ListHandlesRequest
-	6,   // 50: ctxfs.v1.SessionResponse.ready:type_name -> ctxfs.v1.SessionReady
-	10,  // 51: ctxfs.v1.SessionResponse.result:type_name -> ctxfs.v1.OperationResult
-	8,   // 52: ctxfs.v1.SessionResponse.error:type_name -> ctxfs.v1.SessionError
-	7,   // 53: ctxfs.v1.SessionResponse.refreshed:type_name -> ctxfs.v1.SessionRefreshed
-	9,   // 54: ctxfs.v1.SessionResponse.closing:type_name -> ctxfs.v1.SessionClosing
-	5,   // 55: ctxfs.v1.SessionResponse.also:type_name -> ctxfs.v1.SessionResponse
-	15,  // 56: ctxfs.v1.SessionError.metadata:type_name -> ctxfs.v1.SessionError.MetadataEntry
-	8,   // 57: ctxfs.v1.SessionClosing.error:type_name -> ctxfs.v1.SessionError
-	61,  // 58: ctxfs.v1.OperationResult.read_file:type_name -> ctxfs.v1.ReadFileResponse
-	62,  // 59: ctxfs.v1.OperationResult.write_file:type_name -> ctxfs.v1.WriteFileResponse
-	63,  // 60: ctxfs.v1.OperationResult.append_file:type_name -> ctxfs.v1.AppendFileResponse
-	64,  // 61: ctxfs.v1.OperationResult.truncate:type_name -> ctxfs.v1.TruncateResponse
-	65,  // 62: ctxfs.v1.OperationResult.copy_file:type_name -> ctxfs.v1.CopyFileResponse
-	66,  // 63: ctxfs.v1.OperationResult.cp:type_name -> ctxfs.v1.CpResponse
-	67,  // 64: ctxfs.v1.OperationResult.rename:type_name -> ctxfs.v1.RenameResponse
-	68,  // 65: ctxfs.v1.OperationResult.rm:type_name -> ctxfs.v1.RmResponse
-	69,  // 66: ctxfs.v1.OperationResult.rmdir:type_name -> ctxfs.v1.RmdirResponse
-	70,  // 67: ctxfs.v1.OperationResult.unlink:type_name -> ctxfs.v1.UnlinkResponse
-	71,  // 68: ctxfs.v1.OperationResult.mkdir:type_name -> ctxfs.v1.MkdirResponse
-	72,  // 69: ctxfs.v1.OperationResult.mkdtemp:type_name -> ctxfs.v1.MkdtempResponse
-	73,  // 70: ctxfs.v1.OperationResult.symlink:type_name -> ctxfs.v1.SymlinkResponse
-	74,  // 71: ctxfs.v1.OperationResult.link:type_name -> ctxfs.v1.LinkResponse
-	75,  // 72: ctxfs.v1.OperationResult.readdir:type_name -> ctxfs.v1.ReaddirResponse
-	76,  // 73: ctxfs.v1.OperationResult.opendir:type_name -> ctxfs.v1.OpendirResponse
-	77,  // 74: ctxfs.v1.OperationResult.stat:type_name -> ctxfs.v1.StatResponse
-	78,  // 75: ctxfs.v1.OperationResult.lstat:type_name -> ctxfs.v1.LstatResponse
-	79,  // 76: ctxfs.v1.OperationResult.statfs:type_name -> ctxfs.v1.StatfsResponse
-	80,  // 77: ctxfs.v1.OperationResult.access:type_name -> ctxfs.v1.AccessResponse
-	81,  // 78: ctxfs.v1.OperationResult.exists:type_name -> ctxfs.v1.ExistsResponse
-	82,  // 79: ctxfs.v1.OperationResult.realpath:type_name -> ctxfs.v1.RealpathResponse
-	83,  // 80: ctxfs.v1.OperationResult.readlink:type_name -> ctxfs.v1.ReadlinkResponse
-	84,  // 81: ctxfs.v1.OperationResult.chmod:type_name -> ctxfs.v1.ChmodResponse
-	85,  // 82: ctxfs.v1.OperationResult.chown:type_name -> ctxfs.v1.ChownResponse
-	86,  // 83: ctxfs.v1.OperationResult.lchown:type_name -> ctxfs.v1.LchownResponse
-	87,  // 84: ctxfs.v1.OperationResult.utimes:type_name -> ctxfs.v1.UtimesResponse
-	88,  // 85: ctxfs.v1.OperationResult.lutimes:type_name -> ctxfs.v1.LutimesResponse
-	89,  // 86: ctxfs.v1.OperationResult.watch:type_name -> ctxfs.v1.WatchResponse
-	90,  // 87: ctxfs.v1.OperationResult.glob:type_name -> ctxfs.v1.GlobResponse
-	91,  // 88: ctxfs.v1.OperationResult.grep:type_name -> ctxfs.v1.GrepResponse
-	92,  // 89: ctxfs.v1.OperationResult.open:type_name -> ctxfs.v1.OpenResponse
-	93,  // 90: ctxfs.v1.OperationResult.read:type_name -> ctxfs.v1.ReadResponse
-	94,  // 91: ctxfs.v1.OperationResult.write:type_name -> ctxfs.v1.WriteResponse
-	95,  // 92: ctxfs.v1.OperationResult.readv:type_name -> ctxfs.v1.ReadvResponse
-	96,  // 93: ctxfs.v1.OperationResult.writev:type_name -> ctxfs.v1.WritevResponse
-	97,  // 94: ctxfs.v1.OperationResult.fstat:type_name -> ctxfs.v1.FstatResponse
-	98,  // 95: ctxfs.v1.OperationResult.ftruncate:type_name -> ctxfs.v1.FtruncateResponse
-	99,  // 96: ctxfs.v1.OperationResult.fchmod:type_name -> ctxfs.v1.FchmodResponse
-	100, // 97: ctxfs.v1.OperationResult.fchown:type_name -> ctxfs.v1.FchownResponse
-	101, // 98: ctxfs.v1.OperationResult.futimes:type_name -> ctxfs.v1.FutimesResponse
-	102, // 99: ctxfs.v1.OperationResult.fsync:type_name -> ctxfs.v1.FsyncResponse
-	103, // 100: ctxfs.v1.OperationResult.fdatasync:type_name -> ctxfs.v1.FdatasyncResponse
-	104, // 101: ctxfs.v1.OperationResult.close:type_name -> ctxfs.v1.CloseResponse
-	105, // 102: ctxfs.v1.OperationResult.list_handles:type_name -> ctxfs.v1.ListHandlesResponse
-	13,  // 103: ctxfs.v1.HoldResponse.held:type_name -> ctxfs.v1.HoldHeld
-	14,  // 104: ctxfs.v1.HoldResponse.keepalive:type_name -> ctxfs.v1.HoldKeepalive
-	105, // [105:105] is the sub-list for method output_type
-	105, // [105:105] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	6,   // 1: ctxfs.v1.SessionRequest.operation:type_name -> ctxfs.v1.Operation
+	4,   // 2: ctxfs.v1.SessionRequest.cancel:type_name -> ctxfs.v1.SessionCancel
+	5,   // 3: ctxfs.v1.SessionRequest.refresh_token:type_name -> ctxfs.v1.SessionRefreshToken
+	2,   // 4: ctxfs.v1.SessionRequest.call:type_name -> ctxfs.v1.SessionCall
+	0,   // 5: ctxfs.v1.SessionRequest.also:type_name -> ctxfs.v1.SessionRequest
+	18,  // 6: ctxfs.v1.Operation.read_file:type_name -> ctxfs.v1.ReadFileRequest
+	19,  // 7: ctxfs.v1.Operation.write_file:type_name -> ctxfs.v1.WriteFileRequest
+	20,  // 8: ctxfs.v1.Operation.append_file:type_name -> ctxfs.v1.AppendFileRequest
+	21,  // 9: ctxfs.v1.Operation.truncate:type_name -> ctxfs.v1.TruncateRequest
+	22,  // 10: ctxfs.v1.Operation.copy_file:type_name -> ctxfs.v1.CopyFileRequest
+	23,  // 11: ctxfs.v1.Operation.cp:type_name -> ctxfs.v1.CpRequest
+	24,  // 12: ctxfs.v1.Operation.rename:type_name -> ctxfs.v1.RenameRequest
+	25,  // 13: ctxfs.v1.Operation.rm:type_name -> ctxfs.v1.RmRequest
+	26,  // 14: ctxfs.v1.Operation.rmdir:type_name -> ctxfs.v1.RmdirRequest
+	27,  // 15: ctxfs.v1.Operation.unlink:type_name -> ctxfs.v1.UnlinkRequest
+	28,  // 16: ctxfs.v1.Operation.mkdir:type_name -> ctxfs.v1.MkdirRequest
+	29,  // 17: ctxfs.v1.Operation.mkdtemp:type_name -> ctxfs.v1.MkdtempRequest
+	30,  // 18: ctxfs.v1.Operation.symlink:type_name -> ctxfs.v1.SymlinkRequest
+	31,  // 19: ctxfs.v1.Operation.link:type_name -> ctxfs.v1.LinkRequest
+	32,  // 20: ctxfs.v1.Operation.readdir:type_name -> ctxfs.v1.ReaddirRequest
+	33,  // 21: ctxfs.v1.Operation.opendir:type_name -> ctxfs.v1.OpendirRequest
+	34,  // 22: ctxfs.v1.Operation.stat:type_name -> ctxfs.v1.StatRequest
+	35,  // 23: ctxfs.v1.Operation.lstat:type_name -> ctxfs.v1.LstatRequest
+	36,  // 24: ctxfs.v1.Operation.statfs:type_name -> ctxfs.v1.StatfsRequest
+	37,  // 25: ctxfs.v1.Operation.access:type_name -> ctxfs.v1.AccessRequest
+	38,  // 26: ctxfs.v1.Operation.exists:type_name -> ctxfs.v1.ExistsRequest
+	39,  // 27: ctxfs.v1.Operation.realpath:type_name -> ctxfs.v1.RealpathRequest
+	40,  // 28: ctxfs.v1.Operation.readlink:type_name -> ctxfs.v1.ReadlinkRequest
+	41,  // 29: ctxfs.v1.Operation.chmod:type_name -> ctxfs.v1.ChmodRequest
+	42,  // 30: ctxfs.v1.Operation.chown:type_name -> ctxfs.v1.ChownRequest
+	43,  // 31: ctxfs.v1.Operation.lchown:type_name -> ctxfs.v1.LchownRequest
+	44,  // 32: ctxfs.v1.Operation.utimes:type_name -> ctxfs.v1.UtimesRequest
+	45,  // 33: ctxfs.v1.Operation.lutimes:type_name -> ctxfs.v1.LutimesRequest
+	46,  // 34: ctxfs.v1.Operation.watch:type_name -> ctxfs.v1.WatchRequest
+	47,  // 35: ctxfs.v1.Operation.glob:type_name -> ctxfs.v1.GlobRequest
+	48,  // 36: ctxfs.v1.Operation.grep:type_name -> ctxfs.v1.GrepRequest
+	49,  // 37: ctxfs.v1.Operation.open:type_name -> ctxfs.v1.OpenRequest
+	50,  // 38: ctxfs.v1.Operation.read:type_name -> ctxfs.v1.ReadRequest
+	51,  // 39: ctxfs.v1.Operation.write:type_name -> ctxfs.v1.WriteRequest
+	52,  // 40: ctxfs.v1.Operation.readv:type_name -> ctxfs.v1.ReadvRequest
+	53,  // 41: ctxfs.v1.Operation.writev:type_name -> ctxfs.v1.WritevRequest
+	54,  // 42: ctxfs.v1.Operation.fstat:type_name -> ctxfs.v1.FstatRequest
+	55,  // 43: ctxfs.v1.Operation.ftruncate:type_name -> ctxfs.v1.FtruncateRequest
+	56,  // 44: ctxfs.v1.Operation.fchmod:type_name -> ctxfs.v1.FchmodRequest
+	57,  // 45: ctxfs.v1.Operation.fchown:type_name -> ctxfs.v1.FchownRequest
+	58,  // 46: ctxfs.v1.Operation.futimes:type_name -> ctxfs.v1.FutimesRequest
+	59,  // 47: ctxfs.v1.Operation.fsync:type_name -> ctxfs.v1.FsyncRequest
+	60,  // 48: ctxfs.v1.Operation.fdatasync:type_name -> ctxfs.v1.FdatasyncRequest
+	61,  // 49: ctxfs.v1.Operation.close:type_name -> ctxfs.v1.CloseRequest
+	62,  // 50: ctxfs.v1.Operation.list_handles:type_name -> ctxfs.v1.ListHandlesRequest
+	8,   // 51: ctxfs.v1.SessionResponse.ready:type_name -> ctxfs.v1.SessionReady
+	12,  // 52: ctxfs.v1.SessionResponse.result:type_name -> ctxfs.v1.OperationResult
+	10,  // 53: ctxfs.v1.SessionResponse.error:type_name -> ctxfs.v1.SessionError
+	9,   // 54: ctxfs.v1.SessionResponse.refreshed:type_name -> ctxfs.v1.SessionRefreshed
+	11,  // 55: ctxfs.v1.SessionResponse.closing:type_name -> ctxfs.v1.SessionClosing
+	3,   // 56: ctxfs.v1.SessionResponse.reply:type_name -> ctxfs.v1.SessionReply
+	7,   // 57: ctxfs.v1.SessionResponse.also:type_name -> ctxfs.v1.SessionResponse
+	17,  // 58: ctxfs.v1.SessionError.metadata:type_name -> ctxfs.v1.SessionError.MetadataEntry
+	10,  // 59: ctxfs.v1.SessionClosing.error:type_name -> ctxfs.v1.SessionError
+	63,  // 60: ctxfs.v1.OperationResult.read_file:type_name -> ctxfs.v1.ReadFileResponse
+	64,  // 61: ctxfs.v1.OperationResult.write_file:type_name -> ctxfs.v1.WriteFileResponse
+	65,  // 62: ctxfs.v1.OperationResult.append_file:type_name -> ctxfs.v1.AppendFileResponse
+	66,  // 63: ctxfs.v1.OperationResult.truncate:type_name -> ctxfs.v1.TruncateResponse
+	67,  // 64: ctxfs.v1.OperationResult.copy_file:type_name -> ctxfs.v1.CopyFileResponse
+	68,  // 65: ctxfs.v1.OperationResult.cp:type_name -> ctxfs.v1.CpResponse
+	69,  // 66: ctxfs.v1.OperationResult.rename:type_name -> ctxfs.v1.RenameResponse
+	70,  // 67: ctxfs.v1.OperationResult.rm:type_name -> ctxfs.v1.RmResponse
+	71,  // 68: ctxfs.v1.OperationResult.rmdir:type_name -> ctxfs.v1.RmdirResponse
+	72,  // 69: ctxfs.v1.OperationResult.unlink:type_name -> ctxfs.v1.UnlinkResponse
+	73,  // 70: ctxfs.v1.OperationResult.mkdir:type_name -> ctxfs.v1.MkdirResponse
+	74,  // 71: ctxfs.v1.OperationResult.mkdtemp:type_name -> ctxfs.v1.MkdtempResponse
+	75,  // 72: ctxfs.v1.OperationResult.symlink:type_name -> ctxfs.v1.SymlinkResponse
+	76,  // 73: ctxfs.v1.OperationResult.link:type_name -> ctxfs.v1.LinkResponse
+	77,  // 74: ctxfs.v1.OperationResult.readdir:type_name -> ctxfs.v1.ReaddirResponse
+	78,  // 75: ctxfs.v1.OperationResult.opendir:type_name -> ctxfs.v1.OpendirResponse
+	79,  // 76: ctxfs.v1.OperationResult.stat:type_name -> ctxfs.v1.StatResponse
+	80,  // 77: ctxfs.v1.OperationResult.lstat:type_name -> ctxfs.v1.LstatResponse
+	81,  // 78: ctxfs.v1.OperationResult.statfs:type_name -> ctxfs.v1.StatfsResponse
+	82,  // 79: ctxfs.v1.OperationResult.access:type_name -> ctxfs.v1.AccessResponse
+	83,  // 80: ctxfs.v1.OperationResult.exists:type_name -> ctxfs.v1.ExistsResponse
+	84,  // 81: ctxfs.v1.OperationResult.realpath:type_name -> ctxfs.v1.RealpathResponse
+	85,  // 82: ctxfs.v1.OperationResult.readlink:type_name -> ctxfs.v1.ReadlinkResponse
+	86,  // 83: ctxfs.v1.OperationResult.chmod:type_name -> ctxfs.v1.ChmodResponse
+	87,  // 84: ctxfs.v1.OperationResult.chown:type_name -> ctxfs.v1.ChownResponse
+	88,  // 85: ctxfs.v1.OperationResult.lchown:type_name -> ctxfs.v1.LchownResponse
+	89,  // 86: ctxfs.v1.OperationResult.utimes:type_name -> ctxfs.v1.UtimesResponse
+	90,  // 87: ctxfs.v1.OperationResult.lutimes:type_name -> ctxfs.v1.LutimesResponse
+	91,  // 88: ctxfs.v1.OperationResult.watch:type_name -> ctxfs.v1.WatchResponse
+	92,  // 89: ctxfs.v1.OperationResult.glob:type_name -> ctxfs.v1.GlobResponse
+	93,  // 90: ctxfs.v1.OperationResult.grep:type_name -> ctxfs.v1.GrepResponse
+	94,  // 91: ctxfs.v1.OperationResult.open:type_name -> ctxfs.v1.OpenResponse
+	95,  // 92: ctxfs.v1.OperationResult.read:type_name -> ctxfs.v1.ReadResponse
+	96,  // 93: ctxfs.v1.OperationResult.write:type_name -> ctxfs.v1.WriteResponse
+	97,  // 94: ctxfs.v1.OperationResult.readv:type_name -> ctxfs.v1.ReadvResponse
+	98,  // 95: ctxfs.v1.OperationResult.writev:type_name -> ctxfs.v1.WritevResponse
+	99,  // 96: ctxfs.v1.OperationResult.fstat:type_name -> ctxfs.v1.FstatResponse
+	100, // 97: ctxfs.v1.OperationResult.ftruncate:type_name -> ctxfs.v1.FtruncateResponse
+	101, // 98: ctxfs.v1.OperationResult.fchmod:type_name -> ctxfs.v1.FchmodResponse
+	102, // 99: ctxfs.v1.OperationResult.fchown:type_name -> ctxfs.v1.FchownResponse
+	103, // 100: ctxfs.v1.OperationResult.futimes:type_name -> ctxfs.v1.FutimesResponse
+	104, // 101: ctxfs.v1.OperationResult.fsync:type_name -> ctxfs.v1.FsyncResponse
+	105, // 102: ctxfs.v1.OperationResult.fdatasync:type_name -> ctxfs.v1.FdatasyncResponse
+	106, // 103: ctxfs.v1.OperationResult.close:type_name -> ctxfs.v1.CloseResponse
+	107, // 104: ctxfs.v1.OperationResult.list_handles:type_name -> ctxfs.v1.ListHandlesResponse
+	15,  // 105: ctxfs.v1.HoldResponse.held:type_name -> ctxfs.v1.HoldHeld
+	16,  // 106: ctxfs.v1.HoldResponse.keepalive:type_name -> ctxfs.v1.HoldKeepalive
+	107, // [107:107] is the sub-list for method output_type
+	107, // [107:107] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_session_proto_init() }
@@ -3064,8 +3212,9 @@ func file_ctxfs_v1_session_proto_init() {
 		(*SessionRequest_Operation)(nil),
 		(*SessionRequest_Cancel)(nil),
 		(*SessionRequest_RefreshToken)(nil),
+		(*SessionRequest_Call)(nil),
 	}
-	file_ctxfs_v1_session_proto_msgTypes[4].OneofWrappers = []any{
+	file_ctxfs_v1_session_proto_msgTypes[6].OneofWrappers = []any{
 		(*Operation_ReadFile)(nil),
 		(*Operation_WriteFile)(nil),
 		(*Operation_AppendFile)(nil),
@@ -3112,14 +3261,15 @@ func file_ctxfs_v1_session_proto_init() {
 		(*Operation_Close)(nil),
 		(*Operation_ListHandles)(nil),
 	}
-	file_ctxfs_v1_session_proto_msgTypes[5].OneofWrappers = []any{
+	file_ctxfs_v1_session_proto_msgTypes[7].OneofWrappers = []any{
 		(*SessionResponse_Ready)(nil),
 		(*SessionResponse_Result)(nil),
 		(*SessionResponse_Error)(nil),
 		(*SessionResponse_Refreshed)(nil),
 		(*SessionResponse_Closing)(nil),
+		(*SessionResponse_Reply)(nil),
 	}
-	file_ctxfs_v1_session_proto_msgTypes[10].OneofWrappers = []any{
+	file_ctxfs_v1_session_proto_msgTypes[12].OneofWrappers = []any{
 		(*OperationResult_ReadFile)(nil),
 		(*OperationResult_WriteFile)(nil),
 		(*OperationResult_AppendFile)(nil),
@@ -3166,7 +3316,7 @@ func file_ctxfs_v1_session_proto_init() {
 		(*OperationResult_Close)(nil),
 		(*OperationResult_ListHandles)(nil),
 	}
-	file_ctxfs_v1_session_proto_msgTypes[12].OneofWrappers = []any{
+	file_ctxfs_v1_session_proto_msgTypes[14].OneofWrappers = []any{
 		(*HoldResponse_Held)(nil),
 		(*HoldResponse_Keepalive)(nil),
 	}
@@ -3176,7 +3326,7 @@ func file_ctxfs_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_session_proto_rawDesc), len(file_ctxfs_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
