@@ -310,7 +310,8 @@ func (a *linuxAtomic) Stat() (Stat, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return st.withPerm(a.mode), nil
+	st.Mode = st.Mode&S_IFMT | a.mode&0o1777
+	return st, nil
 }
 
 // Close without Commit is Abort.

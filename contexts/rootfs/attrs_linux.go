@@ -52,7 +52,7 @@ func accessFD(fd int, mode uint32) error {
 
 // chownFD changes the owner if the options permit, or it is already so.
 func (r *linuxRoot) chownFD(fd int, uid, gid int64) error {
-	if err := r.opts.mayOwn(uid, gid); err != nil {
+	if err := mayOwn(r.opts, uid, gid); err != nil {
 		st, serr := statFD(fd)
 		if serr != nil {
 			return serr
@@ -63,7 +63,7 @@ func (r *linuxRoot) chownFD(fd int, uid, gid int64) error {
 		if gid == int64(st.GID) {
 			gid = -1
 		}
-		if err := r.opts.mayOwn(uid, gid); err != nil {
+		if err := mayOwn(r.opts, uid, gid); err != nil {
 			return err
 		}
 	}

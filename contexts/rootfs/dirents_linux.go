@@ -82,8 +82,8 @@ func eachDirent(buf []byte, each func(name []byte, kind byte)) {
 
 // typeOfDirent uses that d_type is the S_IFMT bits shifted (IFTODT in dirent.h).
 func typeOfDirent(d byte) Type {
-	if int(d) >= len(typeOfMode) {
+	if d >= 1<<4 {
 		return TypeUnknown
 	}
-	return typeOfMode[d]
+	return TypeOf(uint32(d) << 12)
 }

@@ -15,12 +15,18 @@ type dirNode interface {
 	entries(l listOptions) ([]Entry, error)
 	// lstat returns the attributes of the name itself, of the directory for "".
 	lstat(name string) (Stat, error)
+	// reserved lists the names that entries leaves out.
+	reserved() ([]string, error)
 	// openDir opens a child directory without following a link (ENOTDIR or ELOOP).
 	openDir(name string) (dirNode, error)
+	// up opens the directory above, wherever that is now: the caller compares identities. EOPNOTSUPP where that is not to be had.
+	up() (dirNode, error)
 	// openFile opens a child file without following a link (ELOOP) or blocking on a FIFO.
 	openFile(name string, flags Flags, mode uint32) (File, error)
 	readlink(name string) (string, error)
 	symlink(target, name string) error
+	// whiteout makes what overlayfs takes for the deletion of name. EOPNOTSUPP where that is not to be had.
+	whiteout(name string) error
 	mkdir(name string, mode uint32) error
 	link(oldname string, to dirNode, newname string) error
 	unlink(name string) error
@@ -29,18 +35,9 @@ type dirNode interface {
 	chmod(name string, mode uint32) error
 	chown(name string, uid, gid int64) error
 	utimes(name string, atimeNs, mtimeNs int64) error
+	// withFD calls fn with the directory's descriptor. EOPNOTSUPP where it has none.
+	withFD(fn func(fd int) error) error
 	io.Closer
-}
-
-// treeRoot is what the recursive algorithms need of a Root implementation.
-type treeRoot interface {
-	Root
-	// node resolves path, a directory, following a final link only when follow.
-	node(path string, follow bool) (dirNode, error)
-	// parent resolves all but path's last component and returns the directory, that
-	// component, and whether path ended in a slash. The component is "" when path
-	// is the root itself; "." and ".." at the end are EINVAL.
-	parent(path string) (dir dirNode, base string, slash bool, err error)
 }
 
 // listOptions say what entries returns. The zero value is all names, without stats.

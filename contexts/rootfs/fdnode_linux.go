@@ -22,6 +22,8 @@ func newFDNode(fd int, r *linuxRoot) dirNode { return &fdNode{fd: fd, root: r} }
 
 func (n *fdNode) Close() error { return unix.Close(n.fd) }
 
+func (n *fdNode) withFD(fn func(fd int) error) error { return fn(n.fd) }
+
 // entries starts at the beginning each time; two calls at once on one node
 // would share the descriptor's position and are not allowed.
 func (n *fdNode) entries(l listOptions) ([]Entry, error) {
@@ -32,7 +34,6 @@ func (n *fdNode) entries(l listOptions) ([]Entry, error) {
 	return statAll(n.fd, all)
 }
 
-// reserved lists the names that entries leaves out.
 func (n *fdNode) reserved() ([]string, error) {
 	all, err := n.list(listOptions{}, Reserved)
 	names := make([]string, len(all))
@@ -81,7 +82,6 @@ func (n *fdNode) openDir(name string) (dirNode, error) {
 	return newFDNode(fd, n.root), nil
 }
 
-// up opens the directory above, wherever that is: see upper.
 func (n *fdNode) up() (dirNode, error) {
 	fd, err := openAt(n.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -90,7 +90,6 @@ func (n *fdNode) up() (dirNode, error) {
 	return newFDNode(fd, n.root), nil
 }
 
-// whiteout makes what overlayfs takes for the deletion of name.
 func (n *fdNode) whiteout(name string) error {
 	return n.root.naming(func() error { return unix.Mknodat(n.fd, name, unix.S_IFCHR, 0) })
 }
@@ -103,9 +102,9 @@ func (n *fdNode) openFile(name string, flags Flags, mode uint32) (File, error) {
 	if flags&O_CREAT == 0 {
 		return n.openExisting(name, sys, flags)
 	}
-	for range maxRounds {
+	for range maxRetries {
 		f, err := n.create(name, sys, mode)
-		if !errors.Is(err, unix.EEXIST) || exclusive(flags) {
+		if !errors.Is(err, unix.EEXIST) || flags.exclusive() {
 			return f, err
 		}
 		if f, err = n.openExisting(name, sys, flags); !errors.Is(err, unix.ENOENT) {
@@ -174,7 +173,7 @@ func (n *fdNode) chmod(name string, mode uint32) error {
 }
 
 func (n *fdNode) chown(name string, uid, gid int64) error {
-	if err := n.root.opts.mayOwn(uid, gid); err != nil {
+	if err := mayOwn(n.root.opts, uid, gid); err != nil {
 		return err
 	}
 	if name == "" {

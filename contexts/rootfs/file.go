@@ -36,6 +36,9 @@ func (f Flags) Readable() bool { return f&O_ACCMODE == O_RDONLY || f&O_ACCMODE =
 // Writable reports whether the flags permit writing.
 func (f Flags) Writable() bool { return f&O_ACCMODE == O_WRONLY || f&O_ACCMODE == O_RDWR }
 
+// exclusive reports whether the flags ask for a file that did not exist.
+func (f Flags) exclusive() bool { return f&(O_CREAT|O_EXCL) == O_CREAT|O_EXCL }
+
 // File is an open regular file or directory. Its methods take no path: nothing
 // about it can be redirected. ReadAt and WriteAt neither use nor move the
 // position that Read and Write share. Reading a directory is EISDIR.
@@ -141,8 +144,11 @@ var typeOfMode = [S_IFMT>>typeShift + 1]Type{
 	S_IFIFO >> typeShift: TypeFIFO,
 }
 
+// TypeOf returns the file type that is in the bits of S_IFMT.
+func TypeOf(mode uint32) Type { return typeOfMode[mode&S_IFMT>>typeShift] }
+
 // Type returns the file type in Mode.
-func (s Stat) Type() Type { return typeOfMode[s.Mode&S_IFMT>>typeShift] }
+func (s Stat) Type() Type { return TypeOf(s.Mode) }
 
 // Perm returns the permission bits, with setuid, setgid and sticky.
 func (s Stat) Perm() uint32 { return s.Mode & 0o7777 }

@@ -43,6 +43,8 @@ func (f *linuxFile) do(op string, call func(fd int) error) error {
 	return failed(err, op, "")
 }
 
+func (f *linuxFile) withFD(fn func(fd int) error) error { return f.fd.use(fn) }
+
 // transfer repeats call until p is done, nothing moves any more, or it fails.
 func (f *linuxFile) transfer(op string, p []byte, call func(fd int, rest []byte, done int) (int, error)) (done int, err error) {
 	for done < len(p) {

@@ -17,6 +17,11 @@ type linuxLookups struct {
 	dir int
 }
 
+// plainLookups holds nothing.
+type plainLookups struct{ *linuxRoot }
+
+func (plainLookups) Close() {}
+
 // Lookups begins a run of questions.
 func (r *linuxRoot) Lookups() Lookups {
 	if !r.openat2 || r.opts.FollowMounts || !r.mount.byID {
@@ -56,7 +61,7 @@ func (l *linuxLookups) look(path string) (st Stat, ok bool) {
 	if err != nil || x.Mask&unix.STATX_MNT_ID == 0 || x.Mnt_id != l.root.mount.id {
 		return st, false
 	}
-	st.fill(&x)
+	fillStat(&st, &x)
 	return st, true
 }
 

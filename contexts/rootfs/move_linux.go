@@ -109,7 +109,7 @@ type mover struct {
 	from, to place
 	tmp      string
 	// linked are the files of the new directory that came from the old.
-	linked   linker
+	linked   map[string]linkedFile
 	src, dst *trail
 	// left is how many more names this pass may remove or move.
 	left int
@@ -128,21 +128,13 @@ func (m *mover) build(st Stat) error {
 	if own.id() != st.id() {
 		return errBusy // somebody put another one there
 	}
-	dst, made, err := m.open(m.to, m.tmp)
+	dst, _, err := m.open(m.to, m.tmp)
 	if err != nil {
 		return err
 	}
 	defer dst.close()
-	ctx, abort := context.WithCancelCause(context.Background())
-	defer abort(nil)
-	m.linked.files = map[string]linkedFile{}
-	opts := CopyOptions{PreserveTimestamps: true, PreserveXattrs: true, Workers: moveWorkers}
-	c := &copier{
-		ctx: ctx, abort: abort, from: m.root, opts: opts, tally: newTally(opts),
-		guard: made.id(), srcTrail: src, dstTrail: dst, linker: &m.linked,
-	}
-	c.workers.SetLimit(moveWorkers)
-	return c.copyDirs(own, true)
+	m.linked, err = linkTree(m.root, src, dst, moveWorkers)
+	return err
 }
 
 // open starts a trail at the directory name of p.
@@ -248,7 +240,7 @@ func (m *mover) clearEntry(rel, name string) error {
 	if err != nil {
 		return ignoring(err, fserr.ENOENT)
 	}
-	moved := m.linked.files[rel+name]
+	moved := m.linked[rel+name]
 	switch {
 	case st.IsDir():
 		return m.clearDir(rel, name)

@@ -57,14 +57,14 @@ func (r *linuxRoot) openFile(path string, flags Flags, mode uint32) (File, error
 		return r.openExisting(path, sys, flags, 0, &st)
 	}
 	for range maxRetries {
-		if !exclusive(flags) {
+		if !flags.exclusive() {
 			f, err := r.openExisting(path, sys, flags, 0, &st)
 			if fserr.CodeOf(err) != fserr.ENOENT {
 				return f, err
 			}
 		}
 		f, err := r.create(path, sys, flags, mode)
-		if err == nil || exclusive(flags) || fserr.CodeOf(err) != fserr.EEXIST {
+		if err == nil || flags.exclusive() || fserr.CodeOf(err) != fserr.EEXIST {
 			return f, err
 		}
 	}
@@ -175,7 +175,7 @@ func (r *linuxRoot) create(path string, sys int, flags Flags, mode uint32) (File
 	}
 	defer p.close()
 	f, err := r.createAt(p, sys, mode)
-	if err != unix.EEXIST || exclusive(flags) {
+	if err != unix.EEXIST || flags.exclusive() {
 		return f, err
 	}
 	end, missing, err := r.target(path)

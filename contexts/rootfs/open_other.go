@@ -9,5 +9,5 @@ func open(dir string, opts Options) (Root, error) {
 	if opts.Implementation == "openat2" || opts.Implementation == "walk" {
 		return nil, &fserr.Error{Op: "open", Code: fserr.EOPNOTSUPP, Detail: "rootfs implementation " + opts.Implementation + " needs Linux"}
 	}
-	return openOSRoot(dir, opts)
+	return openPortable(dir, opts)
 }

@@ -39,10 +39,8 @@ type osRoot struct {
 	opts Options
 }
 
-var _ treeRoot = (*osRoot)(nil)
-
 // openOSRoot opens dir as an osRoot; a link is ELOOP, anything but a directory ENOTDIR.
-func openOSRoot(dir string, opts Options) (Root, error) {
+func openOSRoot(dir string, opts Options) (*osRoot, error) {
 	// Without a final slash, which would follow a link.
 	dir = filepath.Clean(dir)
 	before, err := os.Lstat(dir)
@@ -72,6 +70,11 @@ func openOSRoot(dir string, opts Options) (Root, error) {
 
 // Close releases the root's descriptor. Operations that run have their own.
 func (r *osRoot) Close() error { return osError(r.top.Close()) }
+
+// serverPath returns where path, resolved and absolute, is on the server.
+func (r *osRoot) serverPath(path string) string {
+	return filepath.Join(r.top.Name(), filepath.FromSlash(path))
+}
 
 // Walk implements Trees.
 func (r *osRoot) Walk(ctx context.Context, dir string, opts WalkOptions, fn WalkFunc) error {
@@ -126,21 +129,15 @@ func osMode(mode uint32) os.FileMode {
 }
 
 // mayOwn says whether uid and gid (-1 for unchanged) may be given to a file.
-func (o Options) mayOwn(uid, gid int64) error {
+func mayOwn(o Options, uid, gid int64) error {
 	const maxID = 1<<32 - 2
 	if uid < -1 || gid < -1 || uid > maxID || gid > maxID {
 		return fserr.EINVAL
 	}
-	if o.AllowChown || (o.ownUID(uid) && o.ownGID(gid)) {
+	ownUID := uid == -1 || uid == int64(os.Geteuid()) || (o.Owner != nil && uid == int64(o.Owner.UID))
+	ownGID := gid == -1 || gid == int64(os.Getegid()) || (o.Owner != nil && gid == int64(o.Owner.GID))
+	if o.AllowChown || (ownUID && ownGID) {
 		return nil
 	}
 	return fserr.EPERM
-}
-
-func (o Options) ownUID(uid int64) bool {
-	return uid == -1 || uid == int64(os.Geteuid()) || (o.Owner != nil && uid == int64(o.Owner.UID))
-}
-
-func (o Options) ownGID(gid int64) bool {
-	return gid == -1 || gid == int64(os.Getegid()) || (o.Owner != nil && gid == int64(o.Owner.GID))
 }

@@ -24,12 +24,6 @@ type osAtomic struct {
 // nobody else may read.
 const tmpMode = 0o600
 
-// withPerm is s with other permission bits, of those that are given (not setuid, setgid).
-func (s Stat) withPerm(mode uint32) Stat {
-	s.Mode = s.Mode&^0o7777 | mode&0o1777
-	return s
-}
-
 // CreateAtomic implements Opener. Commit closes the file.
 func (r *osRoot) CreateAtomic(path string, mode uint32, exclusive bool) (AtomicFile, error) {
 	pos, err := r.walk(path, walkMode{follow: !exclusive, create: true})
@@ -184,7 +178,8 @@ func (a *osAtomic) Stat() (Stat, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return st.withPerm(a.mode), nil
+	st.Mode = st.Mode&S_IFMT | a.mode&0o1777
+	return st, nil
 }
 
 // Close aborts what was neither committed nor aborted.

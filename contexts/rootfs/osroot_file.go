@@ -114,7 +114,7 @@ func (f *osFile) Truncate(size int64) error {
 func (f *osFile) Chmod(mode uint32) error { return osError(f.f.Chmod(osMode(mode))) }
 
 func (f *osFile) Chown(uid, gid int64) error {
-	if err := f.opts.mayOwn(uid, gid); err != nil {
+	if err := mayOwn(f.opts, uid, gid); err != nil {
 		return osError(err)
 	}
 	return osError(f.f.Chown(int(uid), int(gid)))

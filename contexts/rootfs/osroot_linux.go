@@ -48,9 +48,12 @@ func osAccess(n *osNode, name string, mode uint32) error {
 	})
 }
 
+// mountID identifies the mount a file is on.
+type mountID = mount
+
 // osMount tells what name, one component of n or "." for n itself, is mounted as. A device does
 // not tell a directory of the same file system that is mounted here.
-func osMount(n *osNode, name string) (m mount, err error) {
+func osMount(n *osNode, name string) (m mountID, err error) {
 	err = n.withFD(func(dir int) error {
 		fd, err := openAt(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 		if err != nil {
@@ -65,7 +68,7 @@ func osMount(n *osNode, name string) (m mount, err error) {
 }
 
 // osMountOf tells what an open file is mounted as.
-func osMountOf(f *os.File) (m mount, err error) {
+func osMountOf(f *os.File) (m mountID, err error) {
 	err = withFileFD(f, func(fd int) error {
 		k, err := kindOfFD(fd)
 		m = k.mount

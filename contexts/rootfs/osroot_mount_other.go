@@ -4,19 +4,19 @@ package rootfs
 
 import "os"
 
-// mount identifies the mount a file is on, by its device.
-type mount struct {
+// mountID identifies the mount a file is on, by its device.
+type mountID struct {
 	dev uint64
 	// byID is never: it is said of mounts that have numbers.
 	byID bool
 }
 
-func osMount(n *osNode, name string) (mount, error) {
+func osMount(n *osNode, name string) (mountID, error) {
 	st, err := n.lstat(name)
-	return mount{dev: st.Dev}, err
+	return mountID{dev: st.Dev}, err
 }
 
-func osMountOf(f *os.File) (mount, error) {
+func osMountOf(f *os.File) (mountID, error) {
 	st, err := osFstat(f)
-	return mount{dev: st.Dev}, err
+	return mountID{dev: st.Dev}, err
 }

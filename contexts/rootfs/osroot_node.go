@@ -17,7 +17,7 @@ type osNode struct {
 	// rel is the path walked from the root's top, in the system's form; "." for the top.
 	rel   string
 	id    fileID
-	mount mount
+	mount mountID
 }
 
 var _ dirNode = (*osNode)(nil)
@@ -80,7 +80,7 @@ func (n *osNode) verify(parent *osNode, info os.FileInfo) error {
 
 // admits tells whether something on mount m may be used as an entry of n. Where mounts have no
 // ids, a device is all there is; overlay gives files one of their own.
-func (n *osNode) admits(m mount, isDir bool) bool {
+func (n *osNode) admits(m mountID, isDir bool) bool {
 	return m == n.mount || n.root.opts.FollowMounts || !m.byID && !isDir
 }
 
@@ -104,6 +104,22 @@ func (n *osNode) entries(l listOptions) ([]Entry, error) {
 		err = l.admit(out)
 	}
 	return out, err
+}
+
+func (n *osNode) reserved() ([]string, error) {
+	f, err := n.dir.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	all, err := f.Readdirnames(-1)
+	var names []string
+	for _, name := range all {
+		if Reserved(name) {
+			names = append(names, name)
+		}
+	}
+	return names, err
 }
 
 // describe turns os's entries into ours, leaving out reserved names and, with
@@ -251,7 +267,7 @@ func (n *osNode) chmod(name string, mode uint32) error {
 }
 
 func (n *osNode) chown(name string, uid, gid int64) error {
-	if err := n.root.opts.mayOwn(uid, gid); err != nil {
+	if err := mayOwn(n.root.opts, uid, gid); err != nil {
 		return err
 	}
 	return n.dir.Lchown(self(name), int(uid), int(gid))
@@ -260,6 +276,10 @@ func (n *osNode) chown(name string, uid, gid int64) error {
 func (n *osNode) utimes(name string, atimeNs, mtimeNs int64) error {
 	return osUtimes(n, self(name), atimeNs, mtimeNs)
 }
+
+func (n *osNode) up() (dirNode, error) { return nil, fserr.EOPNOTSUPP }
+
+func (n *osNode) whiteout(string) error { return fserr.EOPNOTSUPP }
 
 func (r *osRoot) node(path string, follow bool) (dirNode, error) {
 	pos, err := r.walk(path, walkMode{follow: follow})

@@ -23,7 +23,7 @@ func (r *osRoot) OpenFile(path string, flags Flags, mode uint32) (File, error) {
 	if err := checkOSFlags(flags); err != nil {
 		return nil, osError(err)
 	}
-	how := walkMode{follow: flags&O_NOFOLLOW == 0 && !exclusive(flags), create: flags&O_CREAT != 0}
+	how := walkMode{follow: flags&O_NOFOLLOW == 0 && !flags.exclusive(), create: flags&O_CREAT != 0}
 	return r.open(path, how, flags, mode)
 }
 
@@ -70,8 +70,6 @@ func checkOSFlags(flags Flags) error {
 	}
 	return nil
 }
-
-func exclusive(flags Flags) bool { return flags&(O_CREAT|O_EXCL) == O_CREAT|O_EXCL }
 
 func (r *osRoot) open(path string, how walkMode, flags Flags, mode uint32) (File, error) {
 	f, err := retryMoved(func() (f File, err error) {
@@ -125,7 +123,7 @@ func movedIfGone(err error) error {
 
 func (p osPos) mayOpen(flags Flags) error {
 	switch {
-	case exclusive(flags):
+	case flags.exclusive():
 		return fserr.EEXIST
 	case p.isLink():
 		return fserr.ELOOP
@@ -171,7 +169,7 @@ func (n *osNode) admit(f *os.File, isDir bool) error {
 
 func (p osPos) create(flags Flags, mode uint32) (File, error) {
 	f, err := p.dir.dir.OpenFile(p.base, osOpenFlags(flags|O_EXCL), os.FileMode(mode&0o777))
-	if osCodeOrNil(err) == fserr.EEXIST && !exclusive(flags) {
+	if osCodeOrNil(err) == fserr.EEXIST && !flags.exclusive() {
 		return nil, errReplaced
 	}
 	if err != nil {

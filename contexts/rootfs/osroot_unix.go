@@ -25,6 +25,8 @@ func (n *osNode) withFD(fn func(fd int) error) error {
 	return withFileFD(f, fn)
 }
 
+func (f *osFile) withFD(fn func(fd int) error) error { return withFileFD(f.f, fn) }
+
 func withFileFD(f *os.File, fn func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -16,6 +16,8 @@ const osExtraFlags = 0
 // blockSize is what Windows volumes are counted in here, in bytes.
 const blockSize = 4096
 
+func (n *osNode) withFD(func(fd int) error) error { return fserr.EOPNOTSUPP }
+
 func osUnlink(n *osNode, name string) error { return n.dir.Remove(name) }
 
 // osRmdir asks first, because Root.Remove takes files too.
@@ -136,13 +138,13 @@ func osStat(info os.FileInfo) Stat {
 }
 
 func linuxMode(m os.FileMode) uint32 {
-	perm := uint32(m.Perm())
-	for bits, t := range typeOfMode {
-		if t == typeOfFileMode(m) {
-			return uint32(bits)<<typeShift | perm
+	const first = S_IFIFO // the lowest of the S_IFMT bits
+	for format := uint32(0); format < S_IFMT; format += first {
+		if TypeOf(format) == typeOfFileMode(m) {
+			return format | uint32(m.Perm())
 		}
 	}
-	return perm
+	return uint32(m.Perm())
 }
 
 func osFutimes(f *os.File, atimeNs, mtimeNs int64) error {

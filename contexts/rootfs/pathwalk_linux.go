@@ -207,15 +207,9 @@ func (w *pathWalk) expand(fd int) error {
 
 // virtual is the absolute virtual path of an ending, by the names walked.
 func (w *pathWalk) virtual(e ending) string {
-	var b strings.Builder
-	for _, l := range w.trail.levels[1:] {
-		b.WriteString("/" + l.name)
+	path := w.trail.path()
+	if e.base != "" || path == "" {
+		path += "/" + e.base
 	}
-	if e.base != "" {
-		b.WriteString("/" + e.base)
-	}
-	if b.Len() == 0 {
-		return "/"
-	}
-	return b.String()
+	return path
 }

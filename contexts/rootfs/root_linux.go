@@ -33,7 +33,7 @@ type openat2Func func(dir int, path string, how unix.OpenHow) (int, error)
 // which answers ENOSYS or EPERM) permits.
 func open(dir string, opts Options) (Root, error) {
 	if opts.Implementation == "osroot" {
-		return openOSRoot(dir, opts)
+		return openPortable(dir, opts)
 	}
 	r, err := openLinux(filepath.Clean(dir), opts, openat2)
 	if err != nil {

@@ -117,11 +117,6 @@ type Lookups interface {
 	Close()
 }
 
-// plainLookups holds nothing.
-type plainLookups struct{ Inspector }
-
-func (plainLookups) Close() {}
-
 // Mutator changes names.
 type Mutator interface {
 	// Mkdir makes one directory; EEXIST when anything stands there.
@@ -296,7 +291,7 @@ type CopyOptions struct {
 // earlier copy of the same source. What it still holds gets another name (a hard link) in the
 // destination; where that cannot be, it is copied.
 type CopyBase struct {
-	Root Root
+	Root Tree
 	// Holds tells whether the file at rel, base, is what a copy of src, the source's, would be.
 	Holds func(rel string, src, base Stat) bool
 }
@@ -313,17 +308,6 @@ type CopyReport struct {
 	Unstable []string
 }
 
-// CopyTree copies src of from to dst of to. A file, a link or a directory may
-// stand at src; dst's parent must exist. When dst is an existing directory and
-// src one too, they are merged. It opens, then checks; clones extents where the
-// file system can, else copies ranges with holes kept; retries a file that
-// changed underneath and reports one that kept changing. dst inside src is EINVAL. A directory more than 100,000 deep is
-// ENAMETOOLONG. Of what no path of MaxPath can name, hard links become files of their own, and the callbacks are told the path
-// of the last directory above it that can be named.
-func CopyTree(ctx context.Context, from Root, src string, to Root, dst string, opts CopyOptions) (CopyReport, error) {
-	return copyTree(ctx, from, src, to, dst, opts)
-}
-
 // Open opens dir, a server path, as a Root. dir itself must be a directory and
 // not a symbolic link (ELOOP).
 func Open(dir string, opts Options) (Root, error) {
@@ -332,4 +316,12 @@ func Open(dir string, opts Options) (Root, error) {
 		return open(dir, opts)
 	}
 	return nil, &fserr.Error{Op: "open", Code: fserr.EINVAL, Detail: "unknown rootfs implementation " + opts.Implementation}
+}
+
+func openPortable(dir string, opts Options) (Root, error) {
+	r, err := openOSRoot(dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }

@@ -17,7 +17,7 @@ func statInto(st *Stat, fd int) error {
 	if err := statxFD(fd, statMask, &x); err != nil {
 		return err
 	}
-	st.fill(&x)
+	fillStat(st, &x)
 	return nil
 }
 
@@ -41,20 +41,17 @@ func fstatInto(st *Stat, fd int) error {
 }
 
 // statAt returns the attributes of name itself, one component in dirfd.
-func statAt(dirfd int, name string) (Stat, error) {
+func statAt(dirfd int, name string) (st Stat, err error) {
 	var x unix.Statx_t
 	if err := statxAt(dirfd, name, &x); err != nil {
-		return Stat{}, err
+		return st, err
 	}
-	return statOf(&x), nil
+	fillStat(&st, &x)
+	return st, nil
 }
 
-func statOf(x *unix.Statx_t) (st Stat) {
-	st.fill(x)
-	return st
-}
-
-func (s *Stat) fill(x *unix.Statx_t) {
+// fillStat is what statx(2) told, with statMask, as a Stat.
+func fillStat(s *Stat, x *unix.Statx_t) {
 	s.Dev, s.Ino, s.Rdev = unix.Mkdev(x.Dev_major, x.Dev_minor), x.Ino, unix.Mkdev(x.Rdev_major, x.Rdev_minor)
 	s.Mode, s.Nlink, s.UID, s.GID = uint32(x.Mode), uint64(x.Nlink), x.Uid, x.Gid
 	s.Size, s.Blksize, s.Blocks = int64(x.Size), int64(x.Blksize), int64(x.Blocks)

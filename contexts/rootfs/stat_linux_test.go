@@ -18,8 +18,9 @@ func TestNoBirthTime(t *testing.T) {
 		"told as the zero": {unix.Statx_t{Mask: statMask, Ctime: changed}, 7e9 + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := statOf(&c.stat).BirthtimeNs; got != c.want {
-				t.Errorf("born at %d, want %d", got, c.want)
+			var got Stat
+			if fillStat(&got, &c.stat); got.BirthtimeNs != c.want {
+				t.Errorf("born at %d, want %d", got.BirthtimeNs, c.want)
 			}
 		})
 	}

@@ -66,7 +66,7 @@ func (d *statBatch) work() {
 
 func (d *statBatch) put(i int, x *unix.Statx_t) {
 	st := &d.stats[i]
-	st.fill(x)
+	fillStat(st, x)
 	d.entries[i].Stat, d.entries[i].Type = st, st.Type()
 }
 

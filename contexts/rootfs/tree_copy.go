@@ -16,13 +16,13 @@ type copier struct {
 	ctx context.Context
 	// abort ends ctx when a worker fails.
 	abort   context.CancelCauseFunc
-	from    treeRoot
+	from    Nodes
 	src     string
 	opts    CopyOptions
 	tally   *tally
 	links   map[fileID]*linkClaim
 	data    dataCopier
-	base    treeRoot // CopyOptions.Base's, nil when there is none
+	base    Nodes // CopyOptions.Base's, nil when there is none
 	workers errgroup.Group
 	// guard is the destination's top directory: met in the source, it is inside it.
 	guard              fileID
@@ -38,11 +38,21 @@ var errInside = &fserr.Error{Code: fserr.EINVAL, Detail: "cannot copy a director
 
 var errSameFile = &fserr.Error{Code: fserr.EINVAL, Detail: "source and destination are the same file"}
 
-func copyTree(ctx context.Context, from Root, src string, to Root, dst string, opts CopyOptions) (CopyReport, error) {
-	source, ok := from.(treeRoot)
-	target, ok2 := to.(treeRoot)
-	if !ok || !ok2 {
-		return CopyReport{}, &fserr.Error{Code: fserr.EOPNOTSUPP}
+// CopyTree copies src of from to dst of to. A file, a link or a directory may
+// stand at src; dst's parent must exist. When dst is an existing directory and
+// src one too, they are merged. It opens, then checks; clones extents where the
+// file system can, else copies ranges with holes kept; retries a file that
+// changed underneath and reports one that kept changing. dst inside src is EINVAL. A directory more than 100,000 deep is
+// ENAMETOOLONG. Of what no path of MaxPath can name, hard links become files of their own, and the callbacks are told the path
+// of the last directory above it that can be named.
+func CopyTree(ctx context.Context, from Tree, src string, to Tree, dst string, opts CopyOptions) (CopyReport, error) {
+	source, err := nodesOf(from)
+	if err != nil {
+		return CopyReport{}, err
+	}
+	target, err := nodesOf(to)
+	if err != nil {
+		return CopyReport{}, err
 	}
 	if Reserved(path.Base(dst)) {
 		return CopyReport{}, &fserr.Error{Code: fserr.EACCES}
@@ -55,9 +65,9 @@ func copyTree(ctx context.Context, from Root, src string, to Root, dst string, o
 	}
 	c.workers.SetLimit(max(1, opts.Workers))
 	if opts.Base != nil {
-		c.base, _ = opts.Base.Root.(treeRoot)
+		c.base, _ = opts.Base.Root.(Nodes)
 	}
-	err := c.top(target, dst)
+	err = c.top(target, dst)
 	return c.tally.finish(), c.verdict(ctx, err)
 }
 
@@ -74,7 +84,7 @@ func (c *copier) verdict(ctx context.Context, err error) error {
 }
 
 // top copies whatever stands at the source.
-func (c *copier) top(to treeRoot, dst string) error {
+func (c *copier) top(to Nodes, dst string) error {
 	stat := c.from.Lstat
 	if c.opts.Dereference {
 		stat = c.from.Stat
@@ -96,7 +106,7 @@ func (c *copier) top(to treeRoot, dst string) error {
 }
 
 // topFile copies a source that is one file or link.
-func (c *copier) topFile(st Stat, to treeRoot, dst string) error {
+func (c *copier) topFile(st Stat, to Nodes, dst string) error {
 	if t := st.Type(); t != TypeFile && t != TypeSymlink {
 		c.tally.special()
 		return &fserr.Error{Code: fserr.EOPNOTSUPP, Detail: "a FIFO, socket or device cannot be copied"}
@@ -138,7 +148,7 @@ func creatable(dir dirNode, name string, slash bool) error {
 }
 
 // topDir copies a source that is a directory.
-func (c *copier) topDir(to treeRoot, dst string) error {
+func (c *copier) topDir(to Nodes, dst string) error {
 	src, err := c.from.node(c.src, c.opts.Dereference)
 	if err != nil {
 		return err
@@ -172,7 +182,7 @@ func (c *copier) topDir(to treeRoot, dst string) error {
 
 // outside refuses a dst that is the directory src or lies below it, by the
 // identity of the directories on the way to it.
-func outside(to treeRoot, dst string, src fileID) error {
+func outside(to Nodes, dst string, src fileID) error {
 	real, err := to.Realpath(dst)
 	if fserr.CodeOf(err) == fserr.ENOENT {
 		real, err = to.Realpath(parentPath(dst))
@@ -199,7 +209,7 @@ func parentPath(p string) string {
 
 // targetDir opens dst, a directory, or makes it. A link there is not followed
 // unless dst ends in a slash.
-func targetDir(to treeRoot, dst string) (n dirNode, fresh bool, err error) {
+func targetDir(to Nodes, dst string) (n dirNode, fresh bool, err error) {
 	st, err := to.Lstat(dst)
 	switch {
 	case err == nil && !st.IsDir():

@@ -141,7 +141,7 @@ func (c *copier) run() error {
 func (c *copier) unwind() {
 	for len(c.levels) > 0 {
 		last := len(c.levels) - 1
-		if d := c.dstTrail.levels[last].dir; d != nil {
+		if d := c.dstTrail.open(); d != nil {
 			_ = c.settle(c.levels[last].dir, d)
 		}
 		c.pop()
@@ -254,7 +254,7 @@ func (c *copier) enterSource(rel, name string, followed bool) (Stat, error) {
 		_ = n.Close()
 		return Stat{}, err
 	}
-	c.srcTrail.push(trailLevel{name: name, reopen: reopen, dir: hold(n), id: st.id()})
+	c.srcTrail.jump(name, n, st.id(), reopen)
 	return st, nil
 }
 

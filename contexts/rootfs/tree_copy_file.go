@@ -76,11 +76,7 @@ func (c *copier) whiteout(name string) error {
 	if err != nil {
 		return err
 	}
-	n, ok := dst.dirNode.(interface{ whiteout(name string) error })
-	if !ok {
-		return fserr.EOPNOTSUPP
-	}
-	return n.whiteout(name)
+	return dst.whiteout(name)
 }
 
 // submit copies a file now or hands it to a worker, which holds both

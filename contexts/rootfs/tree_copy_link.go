@@ -88,7 +88,7 @@ func (c *copier) targetOf(rel, here string) (*heldDir, error) {
 		}
 		return at.share(), nil
 	}
-	at := c.dstTrail.levels[0].dir.share()
+	at := c.dstTrail.top().share()
 	for name := range strings.SplitSeq(strings.TrimSuffix(rel, "/"), "/") {
 		if name == "" {
 			continue

@@ -21,11 +21,10 @@ type dataCopier struct{ noClone, noRange atomic.Bool }
 
 // withRawFD lends a file's descriptor; EOPNOTSUPP when it has none.
 func withRawFD(f File, fn func(fd int) error) error {
-	switch f := f.(type) {
-	case *linuxFile:
-		return f.fd.use(fn)
-	case *osFile:
-		return withFileFD(f.f, fn)
+	if held, ok := f.(interface {
+		withFD(fn func(fd int) error) error
+	}); ok {
+		return held.withFD(fn)
 	}
 	return fserr.EOPNOTSUPP
 }
@@ -196,14 +195,7 @@ func xattr(read func([]byte) (int, error)) ([]byte, error) {
 
 // copyDirXattrs is copyFileXattrs for directories.
 func copyDirXattrs(src, dst dirNode, more string) error {
-	return withDirFD(src, func(a int) error {
-		return withDirFD(dst, func(b int) error { return copyXattrsFD(a, b, more) })
-	})
-}
-
-func withDirFD(n dirNode, fn func(fd int) error) error {
-	if held, ok := n.(*heldDir); ok {
-		n = held.dirNode
-	}
-	return ignoring(withFD(n, fn), fserr.EOPNOTSUPP)
+	return ignoring(src.withFD(func(a int) error {
+		return dst.withFD(func(b int) error { return copyXattrsFD(a, b, more) })
+	}), fserr.EOPNOTSUPP)
 }

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"context"
 	"sync"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -9,6 +10,29 @@ import (
 
 // linkedFile is a file that is moved: overlayfs may show it with either identity, the layer's or its own.
 type linkedFile [2]fileID
+
+// linkTree makes the directories below src again in dst, both being trails at their tops, with links to the same files.
+func linkTree(root Nodes, src, dst *trail, workers int) (map[string]linkedFile, error) {
+	ctx, abort := context.WithCancelCause(context.Background())
+	defer abort(nil)
+	from, err := src.top().lstat("")
+	if err != nil {
+		return nil, err
+	}
+	to, err := dst.top().lstat("")
+	if err != nil {
+		return nil, err
+	}
+	opts := CopyOptions{PreserveTimestamps: true, PreserveXattrs: true, Workers: workers}
+	linked := &linker{files: map[string]linkedFile{}}
+	c := &copier{
+		ctx: ctx, abort: abort, from: root, opts: opts, tally: newTally(opts),
+		guard: to.id(), srcTrail: src, dstTrail: dst, linker: linked,
+	}
+	c.workers.SetLimit(workers)
+	err = c.copyDirs(from, true)
+	return linked.files, err
+}
 
 // linker has a copier make links to files instead of copies, and remembers which.
 type linker struct {

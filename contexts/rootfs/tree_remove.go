@@ -41,7 +41,7 @@ type removeLevel struct {
 // removeTree is Trees.RemoveAll for every implementation. It stops at the first
 // name that cannot be removed. What is added meanwhile is removed as well,
 // unless somebody keeps adding (ENOTEMPTY).
-func removeTree(ctx context.Context, r treeRoot, path string) (int64, error) {
+func removeTree(ctx context.Context, r Nodes, path string) (int64, error) {
 	dir, base, slash, err := r.parent(path)
 	if err != nil {
 		return 0, err

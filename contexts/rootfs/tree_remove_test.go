@@ -174,14 +174,14 @@ func (f *fakeFile) Stat() (Stat, error) {
 	return f.File.Stat()
 }
 
-// fakeRoot is a treeRoot whose nodes are fake.
+// fakeRoot is a testRoot whose nodes are fake.
 type fakeRoot struct {
-	treeRoot
+	testRoot
 	before func(op, name string) error
 }
 
 func (r *fakeRoot) node(path string, follow bool) (dirNode, error) {
-	n, err := r.treeRoot.node(path, follow)
+	n, err := r.testRoot.node(path, follow)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (r *fakeRoot) node(path string, follow bool) (dirNode, error) {
 }
 
 func (r *fakeRoot) parent(path string) (dirNode, string, bool, error) {
-	n, base, slash, err := r.treeRoot.parent(path)
+	n, base, slash, err := r.testRoot.parent(path)
 	if err != nil {
 		return nil, base, slash, err
 	}

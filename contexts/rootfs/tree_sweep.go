@@ -6,48 +6,17 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// reservedLister is implemented by every dirNode: it lists the names that
-// entries hides.
-type reservedLister interface {
-	reserved() ([]string, error)
-}
-
 // removable lists everything in a directory, reserved names included. The error of reserve ends the listing.
 func removable(n dirNode, reserve func(bytes int64) error) ([]Entry, error) {
 	list, err := n.entries(listOptions{reserve: reserve})
 	if err != nil {
 		return list, err
 	}
-	hidden, err := reservedIn(n)
+	hidden, err := n.reserved()
 	for _, name := range hidden {
 		list = append(list, Entry{Name: name})
 	}
 	return list, err
-}
-
-func reservedIn(n dirNode) ([]string, error) {
-	l, ok := n.(reservedLister)
-	if !ok {
-		return nil, nil
-	}
-	return l.reserved()
-}
-
-// reserved lists the names that entries leaves out.
-func (n *osNode) reserved() ([]string, error) {
-	f, err := n.dir.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	all, err := f.Readdirnames(-1)
-	var names []string
-	for _, name := range all {
-		if Reserved(name) {
-			names = append(names, name)
-		}
-	}
-	return names, err
 }
 
 // SweepReserved removes, in the whole tree, what interrupted atomic writes left
@@ -55,15 +24,15 @@ func (n *osNode) reserved() ([]string, error) {
 // before anybody uses the tree: a write in progress would lose its file.
 // Directories that cannot be read are passed over.
 func SweepReserved(ctx context.Context, r Root) (int, error) {
-	tr, ok := r.(treeRoot)
-	if !ok {
-		return 0, &fserr.Error{Code: fserr.EOPNOTSUPP}
+	tr, err := nodesOf(r)
+	if err != nil {
+		return 0, err
 	}
 	swept, err := sweepDir(ctx, tr, "/")
 	if err != nil {
 		return swept, err
 	}
-	err = tr.Walk(ctx, "/", WalkOptions{}, func(rel string, e Entry, walkErr error) error {
+	err = walkTree(ctx, tr, "/", WalkOptions{}, func(rel string, e Entry, walkErr error) error {
 		if walkErr != nil || e.Type != TypeDirectory {
 			return nil
 		}
@@ -74,12 +43,12 @@ func SweepReserved(ctx context.Context, r Root) (int, error) {
 	return swept, err
 }
 
-func sweepDir(ctx context.Context, r treeRoot, path string) (int, error) {
+func sweepDir(ctx context.Context, r Nodes, path string) (int, error) {
 	dir, err := r.node(path, false)
 	if err != nil {
 		return 0, unlessGone(err)
 	}
-	names, err := reservedIn(dir)
+	names, err := dir.reserved()
 	if err != nil || len(names) == 0 {
 		_ = dir.Close()
 		return 0, unlessGone(err)

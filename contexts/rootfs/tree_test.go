@@ -27,17 +27,23 @@ func eachRoot(t *testing.T, test func(t *testing.T, impl string)) {
 	}
 }
 
-func treeAt(t *testing.T, dir, impl string) treeRoot {
+// testRoot is a Root with its nodes.
+type testRoot interface {
+	Root
+	Nodes
+}
+
+func treeAt(t *testing.T, dir, impl string) testRoot {
 	t.Helper()
 	r, err := Open(dir, Options{Implementation: impl})
 	if err != nil {
 		t.Fatalf("open as %s: %v", impl, err)
 	}
 	t.Cleanup(func() { must(t, r.Close()) })
-	return r.(treeRoot)
+	return r.(testRoot)
 }
 
-func newTree(t *testing.T, impl string) (r treeRoot, dir string) {
+func newTree(t *testing.T, impl string) (r testRoot, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	return treeAt(t, dir, impl), dir

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -13,7 +14,7 @@ import (
 // and, of those before, every milestoneth up to maxMilestones of them. The rest
 // are let go, and opened again, and verified, on the way back: depth costs time, never
 // descriptors. A recursive operation opens such a directory as the parent of the one that it leaves
-// (see upper), all others open it from the milestone before it. A copy has two trails, the resolution of a path has one.
+// (see up), all others open it from the milestone before it. A copy has two trails, the resolution of a path has one.
 const (
 	maxOpenLevels = 64
 	milestone     = 48
@@ -115,6 +116,23 @@ func (t *trail) descend(name string, dir dirNode, id fileID) error {
 	return nil
 }
 
+// jump goes down to dir, which is not found under name alone: reopen opens it again.
+func (t *trail) jump(name string, dir dirNode, id fileID, reopen func() (dirNode, error)) {
+	t.push(trailLevel{name: name, reopen: reopen, dir: hold(dir), id: id})
+}
+
+// top returns the first directory.
+func (t *trail) top() *heldDir { return t.levels[0].dir }
+
+// path is the way from the top to the current directory, each name after a slash.
+func (t *trail) path() string {
+	var b strings.Builder
+	for _, l := range t.levels[1:] {
+		b.WriteString("/" + l.name)
+	}
+	return b.String()
+}
+
 // depth is the number of levels below the top.
 func (t *trail) depth() int { return len(t.levels) - 1 }
 
@@ -123,12 +141,6 @@ func (t *trail) letGo(level int) {
 		d.release()
 		t.levels[level].dir = nil
 	}
-}
-
-// upper is implemented by a dirNode that can open the directory above it. The trail keeps that only if it is the one that the
-// trail came from.
-type upper interface {
-	up() (dirNode, error)
 }
 
 // leave goes back up one level.
@@ -145,11 +157,11 @@ func (t *trail) leave() {
 // climb opens level, which was let go, from the level below it. If that fails, here opens it by name.
 func (t *trail) climb(level int) {
 	l := &t.levels[level]
-	below, ok := t.levels[level+1].dir.dirNode.(upper)
-	if !ok || l.reopen != nil || t.levels[level+1].reopen != nil {
+	below := t.levels[level+1]
+	if l.reopen != nil || below.reopen != nil {
 		return
 	}
-	n, err := below.up()
+	n, err := below.dir.up()
 	if err != nil {
 		return
 	}
@@ -189,6 +201,9 @@ func (t *trail) here() (*heldDir, error) {
 	}
 	return t.levels[last].dir, nil
 }
+
+// open returns the current directory if it is open, else nil.
+func (t *trail) open() *heldDir { return t.levels[len(t.levels)-1].dir }
 
 // reach opens the way down to level again, from the last directory that is
 // still open, and keeps the end of it open.

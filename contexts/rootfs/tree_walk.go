@@ -8,6 +8,33 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
+// Tree is what the functions here use of a Root that everybody may use.
+type Tree interface {
+	Stat(path string) (Stat, error)
+	Lstat(path string) (Stat, error)
+	Realpath(path string) (string, error)
+	OpenFile(path string, flags Flags, mode uint32) (File, error)
+}
+
+// Nodes is a Tree that gives access to its directories. Every Root of this module is one.
+type Nodes interface {
+	Tree
+	// node resolves path, a directory, following a final link only when follow.
+	node(path string, follow bool) (dirNode, error)
+	// parent resolves all but path's last component and returns the directory, that
+	// component, and whether path ended in a slash. The component is "" when path
+	// is the root itself; "." and ".." at the end are EINVAL.
+	parent(path string) (dir dirNode, base string, slash bool, err error)
+}
+
+func nodesOf(t Tree) (Nodes, error) {
+	n, ok := t.(Nodes)
+	if !ok {
+		return nil, &fserr.Error{Code: fserr.EOPNOTSUPP}
+	}
+	return n, nil
+}
+
 // walker is one Walk.
 type walker struct {
 	ctx   context.Context
@@ -43,7 +70,7 @@ func errTooDeep() error {
 
 // walkTree is Trees.Walk for every implementation. Paths longer than MaxPath could not be used, so directories beyond it
 // are reported as ENAMETOOLONG, unless opts.Deep.
-func walkTree(ctx context.Context, r treeRoot, dir string, opts WalkOptions, fn WalkFunc) error {
+func walkTree(ctx context.Context, r Nodes, dir string, opts WalkOptions, fn WalkFunc) error {
 	top, err := r.node(dir, true)
 	if err != nil {
 		return err

@@ -81,6 +81,9 @@ func (b *WatchBudget) give(name string) {
 	}
 }
 
+// watchRoot is what a watch needs of a Root.
+type watchRoot interface{ Nodes }
+
 // outbox holds events until their reader takes them.
 type outbox struct {
 	limit  int

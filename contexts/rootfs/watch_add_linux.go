@@ -6,22 +6,6 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// withFD calls fn with a descriptor of the directory n.
-func withFD(n dirNode, fn func(fd int) error) error {
-	switch n := n.(type) {
-	case *fdNode:
-		return fn(n.fd)
-	case *osNode:
-		f, err := n.dir.Open(".")
-		if err != nil {
-			return osError(err)
-		}
-		defer func() { _ = f.Close() }()
-		return fn(int(f.Fd()))
-	}
-	return fserr.EOPNOTSUPP
-}
-
 // begin watches the top: a directory with what is below, or a file.
 func (w *treeWatcher) begin() error {
 	if w.file {
@@ -91,7 +75,7 @@ func (w *treeWatcher) add(rel string, tell func(rel string)) error {
 
 // addNode watches n and goes down levels further; what is deeper is left in pending.
 func (w *treeWatcher) addNode(n dirNode, rel string, levels int, pending *[]string, tell func(string)) error {
-	if err := withFD(n, func(fd int) error { return w.subscribe(fd, rel) }); err != nil || !w.opts.Recursive {
+	if err := n.withFD(func(fd int) error { return w.subscribe(fd, rel) }); err != nil || !w.opts.Recursive {
 		return err
 	}
 	// Listed after the watch is in place, so that nothing falls between the two.
@@ -153,7 +137,7 @@ func (w *treeWatcher) addFile() error {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	return withFD(dir, func(dirFD int) error {
+	return dir.withFD(func(dirFD int) error {
 		fd, err := unix.Openat(dirFD, base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return &fserr.Error{Code: fserr.CodeOf(err), Err: err}

@@ -21,7 +21,7 @@ const maxWatchLevels = 64
 // It holds no directory open: the kernel tells of a directory's deletion only
 // when nobody has it open any more.
 type treeWatcher struct {
-	root treeRoot
+	root watchRoot
 	path string
 	name string
 	// id is the watched inode; another at path means that it is gone.
@@ -53,7 +53,7 @@ type treeWatcher struct {
 	wake chan struct{}
 }
 
-func watchTree(r treeRoot, path string, opts WatchOptions) (Watcher, error) {
+func watchTree(r watchRoot, path string, opts WatchOptions) (Watcher, error) {
 	hub, err := sharedHub.acquire()
 	if err != nil {
 		return nil, fserr.Wrap(err, "watch", path, "")

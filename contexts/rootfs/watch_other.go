@@ -18,7 +18,7 @@ import (
 // somebody who moves directories while they are added can make it report names
 // (never content) from elsewhere.
 type notifyWatcher struct {
-	root treeRoot
+	root watchRoot
 	opts WatchOptions
 	// path is the watched thing in the tree, top the same as a server path.
 	path, top, name string
@@ -33,7 +33,7 @@ type notifyWatcher struct {
 	gone   bool
 }
 
-func watchTree(r treeRoot, path string, opts WatchOptions) (Watcher, error) {
+func watchTree(r watchRoot, path string, opts WatchOptions) (Watcher, error) {
 	w, err := newNotifyWatcher(r, path, opts)
 	if err != nil {
 		return nil, fserr.Wrap(err, "watch", path, "")
@@ -42,8 +42,8 @@ func watchTree(r treeRoot, path string, opts WatchOptions) (Watcher, error) {
 	return w, nil
 }
 
-func newNotifyWatcher(r treeRoot, path string, opts WatchOptions) (*notifyWatcher, error) {
-	base, ok := r.(*osRoot)
+func newNotifyWatcher(r watchRoot, path string, opts WatchOptions) (*notifyWatcher, error) {
+	onServer, ok := r.(interface{ serverPath(path string) string })
 	if !ok {
 		return nil, fserr.EOPNOTSUPP
 	}
@@ -61,7 +61,7 @@ func newNotifyWatcher(r treeRoot, path string, opts WatchOptions) (*notifyWatche
 	}
 	w := &notifyWatcher{
 		root: r, opts: opts, path: real, name: watchedName(path), file: !st.IsDir(),
-		top:    filepath.Join(base.top.Name(), filepath.FromSlash(real)),
+		top:    onServer.serverPath(real),
 		notify: notify, events: make(chan WatchEvent), stop: make(chan struct{}),
 		done: make(chan struct{}), out: outbox{limit: opts.queue(), budget: opts.Budget},
 	}
@@ -91,7 +91,7 @@ func (w *notifyWatcher) add(rel string, tell func(string)) error {
 		return nil
 	}
 	at := w.path + "/" + rel
-	return w.root.Walk(context.Background(), at, WalkOptions{}, func(sub string, e Entry, err error) error {
+	return walkTree(context.Background(), w.root, at, WalkOptions{}, func(sub string, e Entry, err error) error {
 		if err != nil {
 			return nil // the watch covers what can be read
 		}
