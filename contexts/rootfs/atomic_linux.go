@@ -9,8 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
+
+// tmpMode is the mode of a temporary name: what is written may replace a file that nobody else may read.
+const tmpMode = 0o600
 
 // linuxAtomic is a file without a name (O_TMPFILE), or with a reserved one where
 // the file system has no such thing, until Commit puts it at its place.
@@ -34,7 +38,7 @@ func (r *linuxRoot) CreateAtomic(path string, mode uint32, exclusive bool) (Atom
 	fd, err := a.open(r)
 	if err == nil {
 		if err = r.adopt(fd, a.modeNow()); err != nil {
-			closeFD(fd)
+			node.CloseFD(fd)
 			a.dropName()
 		}
 	}
@@ -80,18 +84,18 @@ func (r *linuxRoot) entryAt(p place, exclusive bool) (Stat, error) {
 	if !p.plain() || p.slash {
 		return Stat{}, unix.EISDIR
 	}
-	fd, err := openAt(p.dir, p.base, unix.O_PATH, 0)
+	fd, err := node.OpenAt(p.dir, p.base, unix.O_PATH, 0)
 	if err == unix.ENOENT {
 		return Stat{}, nil
 	}
 	if err != nil {
 		return Stat{}, err
 	}
-	defer closeFD(fd)
+	defer node.CloseFD(fd)
 	if err := r.admit(&ending{fd: fd}); err != nil { // a mount point cannot be replaced
 		return Stat{}, err
 	}
-	st, err := statFD(fd)
+	st, err := node.StatFD(fd)
 	if err != nil {
 		return st, err
 	}
@@ -109,13 +113,13 @@ func replaceable(fd int, st Stat, exclusive bool) error {
 	case st.Type() != TypeFile:
 		return errSpecial
 	}
-	return accessFD(fd, unix.W_OK)
+	return node.AccessFD(fd, unix.W_OK)
 }
 
 // open makes the file; the caller adopts it.
 func (a *linuxAtomic) open(r *linuxRoot) (int, error) {
 	if !r.noTmpfile {
-		fd, err := openAt(a.at.dir, ".", unix.O_TMPFILE|unix.O_RDWR, a.mode&0o777)
+		fd, err := node.OpenAt(a.at.dir, ".", unix.O_TMPFILE|unix.O_RDWR, a.mode&0o777)
 		if err == nil || !unsupported(err) {
 			return fd, err
 		}
@@ -155,7 +159,7 @@ func (a *linuxAtomic) Commit(sync bool) error {
 
 func (a *linuxAtomic) commit(fd int, sync bool) error {
 	if sync {
-		if err := uninterrupted(func() error { return unix.Fsync(fd) }); err != nil {
+		if err := node.Uninterrupted(func() error { return unix.Fsync(fd) }); err != nil {
 			return err
 		}
 	}
@@ -178,15 +182,15 @@ func (a *linuxAtomic) appear(fd int) error {
 			return err
 		}
 	}
-	old, err := openAt(a.at.dir, a.at.base, unix.O_PATH, 0)
+	old, err := node.OpenAt(a.at.dir, a.at.base, unix.O_PATH, 0)
 	if err == unix.ENOENT {
 		return a.appearNew(fd)
 	}
 	if err != nil {
 		return err
 	}
-	defer closeFD(old)
-	st, err := statFD(old)
+	defer node.CloseFD(old)
+	st, err := node.StatFD(old)
 	if err != nil {
 		return err
 	}
@@ -249,7 +253,7 @@ func (a *linuxAtomic) renameFree() error {
 func linkFD(fd, dir int, name string) error {
 	err := unix.Linkat(fd, "", dir, name, unix.AT_EMPTY_PATH)
 	if err == unix.ENOENT || err == unix.EPERM {
-		return unix.Linkat(unix.AT_FDCWD, procFD(fd), dir, name, unix.AT_SYMLINK_FOLLOW)
+		return unix.Linkat(unix.AT_FDCWD, node.ProcFD(fd), dir, name, unix.AT_SYMLINK_FOLLOW)
 	}
 	return err
 }
@@ -310,7 +314,7 @@ func (a *linuxAtomic) Stat() (Stat, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	st.Mode = st.Mode&S_IFMT | a.mode&0o1777
+	st.Mode = st.Mode&node.S_IFMT | a.mode&0o1777
 	return st, nil
 }
 
@@ -327,21 +331,21 @@ func (a *linuxAtomic) finish() error {
 // syncDir makes a directory's new name durable. A directory that may be written but
 // not read cannot be synced; its file's content is on the disk all the same.
 func syncDir(dir int) error {
-	fd, err := openAt(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := node.OpenAt(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err == unix.EACCES {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer closeFD(fd)
-	return uninterrupted(func() error { return unix.Fsync(fd) })
+	defer node.CloseFD(fd)
+	return node.Uninterrupted(func() error { return unix.Fsync(fd) })
 }
 
 // inherit gives fd the owner, xattrs and mode of the file it replaces, as if that
 // had been written in place.
 func inherit(fd, old int, st Stat) error {
-	now, err := statFD(fd)
+	now, err := node.StatFD(fd)
 	if err != nil {
 		return err
 	}
@@ -350,7 +354,7 @@ func inherit(fd, old int, st Stat) error {
 			return &fserr.Error{Code: fserr.CodeOf(err), Err: err, Hint: "its owner cannot be kept; write it without atomic"}
 		}
 	}
-	if err := inheritXattrs(fd, procFD(old)); err != nil {
+	if err := inheritXattrs(fd, node.ProcFD(old)); err != nil {
 		return err
 	}
 	// As with any write, setuid and setgid do not survive.

@@ -1,9 +1,17 @@
 package rootfs
 
 import (
+	"bytes"
+	"encoding/binary"
 	"io"
+	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -60,3 +68,163 @@ func (d *linuxDir) fill(fd int) (err error) {
 }
 
 func visible(name string) bool { return !Reserved(name) }
+
+// direntPage holds well over a thousand short names per getdents call.
+const direntPage = 64 << 10
+
+// direntPages are what getdents writes to. What they held is parsed by the length the
+// kernel told, so that nothing of another directory is ever seen.
+var direntPages = sync.Pool{New: func() any { return new([direntPage]byte) }}
+
+// appendPage appends what one getdents64(2) tells of the directory fd and want takes;
+// io.EOF at the end, also when the directory itself was removed (ENOENT).
+func appendPage(out []Entry, fd int, want func(string) bool) ([]Entry, error) {
+	page := direntPages.Get().(*[direntPage]byte)
+	defer direntPages.Put(page)
+	n := 0
+	err := node.Uninterrupted(func() (err error) {
+		n, err = unix.Getdents(fd, page[:])
+		return err
+	})
+	if err == unix.ENOENT || (err == nil && n == 0) {
+		return out, io.EOF
+	}
+	if err != nil {
+		return out, err
+	}
+	return appendDirents(out, page[:n], want), nil
+}
+
+// The layout of struct linux_dirent64 (getdents64(2)).
+const (
+	direntReclen = 16
+	direntType   = 18
+	direntName   = 19
+)
+
+// appendDirents copies the names all at once: an allocation for each costs more than the rest.
+func appendDirents(out []Entry, buf []byte, want func(string) bool) []Entry {
+	count, size := 0, 0
+	eachDirent(buf, func(name []byte, _ byte) { count, size = count+1, size+len(name) })
+	var text strings.Builder
+	text.Grow(size)
+	if out == nil {
+		out = make([]Entry, 0, count)
+	}
+	eachDirent(buf, func(raw []byte, kind byte) {
+		start := text.Len()
+		text.Write(raw)
+		if name := text.String()[start:]; want(name) {
+			out = append(out, Entry{Name: name, Type: typeOfDirent(kind)})
+		}
+	})
+	return out
+}
+
+// eachDirent tells the names in what getdents wrote, but for "." and "..", and their d_type.
+func eachDirent(buf []byte, each func(name []byte, kind byte)) {
+	for len(buf) >= direntName {
+		size := int(binary.NativeEndian.Uint16(buf[direntReclen:]))
+		if size < direntName || size > len(buf) {
+			return
+		}
+		name := buf[direntName:size]
+		if end := bytes.IndexByte(name, 0); end >= 0 {
+			name = name[:end]
+		}
+		if string(name) != "." && string(name) != ".." {
+			each(name, buf[direntType])
+		}
+		buf = buf[size:]
+	}
+}
+
+// typeOfDirent uses that d_type is the S_IFMT bits shifted (IFTODT in dirent.h).
+func typeOfDirent(d byte) Type {
+	if d >= 1<<4 {
+		return TypeUnknown
+	}
+	return node.TypeOf(uint32(d) << 12)
+}
+
+// statStep is how many entries one goroutine asks about before it looks what is left.
+const statStep = 64
+
+// statAll gives entries of the directory dir their attributes, in place, and returns
+// those that are still there. Of a large directory another core takes a share, when it is
+// idle: one that is not comes too late to find anything left, and delays nobody.
+func statAll(dir int, entries []Entry) ([]Entry, error) {
+	d := statBatch{dir: dir, entries: entries, stats: make([]Stat, len(entries))}
+	if len(entries) > 2*statStep && runtime.GOMAXPROCS(0) > 1 {
+		var helper sync.WaitGroup
+		helper.Go(d.work)
+		d.work()
+		helper.Wait()
+	} else {
+		d.work()
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	return d.kept(), nil
+}
+
+// statBatch is a statAll under way.
+type statBatch struct {
+	dir     int
+	entries []Entry
+	// stats are the entries' attributes; Entry.Stat points to them.
+	stats []Stat
+	// taken is how many entries somebody works on or has done.
+	taken atomic.Int64
+
+	mu sync.Mutex
+	// err is the failure of the first entry, number failed, that had one.
+	err    error
+	failed int
+}
+
+func (d *statBatch) work() {
+	var x unix.Statx_t
+	for {
+		end := int(d.taken.Add(statStep))
+		first := end - statStep
+		for i := first; i < min(end, len(d.entries)); i++ {
+			if err := node.StatxAt(d.dir, d.entries[i].Name, &x); err == nil {
+				d.put(i, &x)
+			} else if err != unix.ENOENT {
+				d.fail(i, err)
+				return
+			}
+		}
+		if end >= len(d.entries) {
+			return
+		}
+	}
+}
+
+func (d *statBatch) put(i int, x *unix.Statx_t) {
+	st := &d.stats[i]
+	node.FillStat(st, x)
+	d.entries[i].Stat, d.entries[i].Type = st, st.Type()
+}
+
+func (d *statBatch) fail(i int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil || i < d.failed {
+		d.err, d.failed = err, i
+	}
+	d.taken.Store(int64(len(d.entries))) // nobody needs the rest
+}
+
+// kept moves together the entries that had attributes.
+func (d *statBatch) kept() []Entry {
+	kept := d.entries[:0]
+	for _, e := range d.entries {
+		if e.Stat != nil {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}

@@ -1,13 +1,93 @@
 package rootfs
 
 import (
+	"errors"
 	"io"
+	"os"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
+
+// descriptor owns a file descriptor number. Close waits for nobody: the number
+// is released when the last use ends, so it can never be reused under a caller.
+type descriptor struct {
+	fd int
+	// state counts the users; closed is added once.
+	state atomic.Int64
+}
+
+const closed = 1 << 62
+
+// acquire returns the number, which stays open until release; after close it is
+// os.ErrClosed (EBADF).
+func (d *descriptor) acquire() (fd int, err error) {
+	for {
+		state := d.state.Load()
+		if state >= closed {
+			return -1, os.ErrClosed
+		}
+		if d.state.CompareAndSwap(state, state+1) {
+			return d.fd, nil
+		}
+	}
+}
+
+func (d *descriptor) release() {
+	if d.state.Add(-1) == closed {
+		node.CloseFD(d.fd)
+	}
+}
+
+// use calls fn between acquire and release.
+func (d *descriptor) use(fn func(fd int) error) error {
+	fd, err := d.acquire()
+	if err != nil {
+		return err
+	}
+	defer d.release()
+	return fn(fd)
+}
+
+func (d *descriptor) close() error {
+	for !d.state.CompareAndSwap(0, closed) {
+		state := d.state.Load()
+		if state >= closed {
+			return os.ErrClosed
+		}
+		if state > 0 && d.state.CompareAndSwap(state, state+closed) {
+			return nil // the last user closes it
+		}
+	}
+	// On Linux the number is gone whatever close returns; the error may tell of
+	// a write that failed late (EIO, ENOSPC, EDQUOT).
+	if err := unix.Close(d.fd); err != nil && err != unix.EINTR {
+		return err
+	}
+	return nil
+}
+
+// readlinkFD reads the target of a link held by an O_PATH descriptor; EINVAL
+// when it is no link.
+func readlinkFD(fd int) (string, error) {
+	target, err := readlinkAt(fd, "")
+	if err == unix.ENOENT {
+		err = unix.EINVAL
+	}
+	return target, err
+}
+
+func readlinkAt(dir int, name string) (string, error) {
+	buf := make([]byte, MaxPath+1)
+	n, err := unix.Readlinkat(dir, name, buf)
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
 
 // linuxFile is an open file; its position is the kernel's.
 type linuxFile struct {
@@ -26,7 +106,7 @@ func (f *linuxFile) dropSetid(fd int) error {
 	if !f.setid.Load() {
 		return nil
 	}
-	st, err := statFD(fd)
+	st, err := node.StatFD(fd)
 	if err == nil {
 		err = unix.Fchmod(fd, st.Perm()&^0o6000)
 	}
@@ -39,11 +119,11 @@ func (f *linuxFile) dropSetid(fd int) error {
 
 // do runs one system call on the file.
 func (f *linuxFile) do(op string, call func(fd int) error) error {
-	err := f.fd.use(func(fd int) error { return uninterrupted(func() error { return call(fd) }) })
+	err := f.fd.use(func(fd int) error { return node.Uninterrupted(func() error { return call(fd) }) })
 	return failed(err, op, "")
 }
 
-func (f *linuxFile) withFD(fn func(fd int) error) error { return f.fd.use(fn) }
+func (f *linuxFile) WithFD(fn func(fd int) error) error { return f.fd.use(fn) }
 
 // transfer repeats call until p is done, nothing moves any more, or it fails.
 func (f *linuxFile) transfer(op string, p []byte, call func(fd int, rest []byte, done int) (int, error)) (done int, err error) {
@@ -138,7 +218,7 @@ func (f *linuxFile) Close() error { return failed(f.fd.close(), "close", "") }
 
 func (f *linuxFile) Stat() (st Stat, err error) {
 	err = f.do("fstat", func(fd int) error {
-		st, err = statFD(fd)
+		st, err = node.StatFD(fd)
 		return err
 	})
 	return st, err
@@ -162,7 +242,7 @@ func (f *linuxFile) Chown(uid, gid int64) error {
 }
 
 func (f *linuxFile) Utimes(atimeNs, mtimeNs int64) error {
-	return f.do("futime", func(fd int) error { return utimesFD(fd, atimeNs, mtimeNs) })
+	return f.do("futime", func(fd int) error { return node.UtimesFD(fd, atimeNs, mtimeNs) })
 }
 
 func (f *linuxFile) Sync(dataOnly bool) error {
@@ -170,4 +250,73 @@ func (f *linuxFile) Sync(dataOnly bool) error {
 		return f.do("fdatasync", unix.Fdatasync)
 	}
 	return f.do("fsync", unix.Fsync)
+}
+
+// maxPieces is IOV_MAX of writev(2).
+const maxPieces = 1024
+
+func (f *linuxFile) writev(pieces [][]byte) (int, error) {
+	return f.transferv(pieces, func(fd int, rest [][]byte, _ int) (int, error) { return unix.Writev(fd, rest) })
+}
+
+func (f *linuxFile) pwritev(pieces [][]byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fserr.New("write", "", fserr.EINVAL)
+	}
+	return f.transferv(pieces, func(fd int, rest [][]byte, done int) (int, error) {
+		return unix.Pwritev(fd, rest, off+int64(done))
+	})
+}
+
+// transferv is transfer for pieces.
+func (f *linuxFile) transferv(pieces [][]byte, call func(fd int, rest [][]byte, done int) (int, error)) (int, error) {
+	want := 0
+	for _, p := range pieces {
+		want += len(p)
+	}
+	for done := 0; done < want; {
+		var n int
+		err := f.do("write", func(fd int) (err error) {
+			if err := f.dropSetid(fd); err != nil {
+				return err
+			}
+			n, err = call(fd, pieces[:min(len(pieces), maxPieces)], done)
+			return err
+		})
+		if err != nil || n == 0 && len(pieces) <= maxPieces {
+			return written(done, want, err)
+		}
+		done += n
+		pieces = after(pieces, n)
+	}
+	return want, nil
+}
+
+// after is what is left of pieces when n bytes are written.
+func after(pieces [][]byte, n int) [][]byte {
+	for len(pieces) > 0 && n >= len(pieces[0]) {
+		n -= len(pieces[0])
+		pieces = pieces[1:]
+	}
+	if n > 0 {
+		pieces = append([][]byte{pieces[0][n:]}, pieces[1:]...)
+	}
+	return pieces
+}
+
+var _ Sender = (*linuxFile)(nil)
+
+// SendTo implements Sender.
+func (f *linuxFile) SendTo(socket uintptr, off int64, n int) (sent int, err error) {
+	fd, err := f.fd.acquire()
+	if err != nil {
+		return 0, err
+	}
+	defer f.fd.release()
+	for {
+		sent, err = unix.Sendfile(int(socket), fd, &off, n)
+		if !errors.Is(err, unix.EINTR) {
+			return max(sent, 0), err
+		}
+	}
 }

@@ -95,7 +95,7 @@ func (w *world) agree(name string, r Root, path string) {
 	} {
 		st, err := call(r)
 		want, wantErr := call(w.Root)
-		if fserr.CodeOf(err) != fserr.CodeOf(wantErr) || st.id() != want.id() {
+		if fserr.CodeOf(err) != fserr.CodeOf(wantErr) || st.ID() != want.ID() {
 			w.Errorf("%s(%q): %s says %v (inode %d), walk %v (inode %d)", how, path, name, err, st.Ino, wantErr, want.Ino)
 		}
 	}

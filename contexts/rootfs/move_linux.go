@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
@@ -40,19 +42,19 @@ func (r *linuxRoot) moveDir(from, to place) error {
 // movable tells whether a refused rename is one to do by hand, EXDEV when it is not, and what rename(2) would
 // have said of it.
 func movable(from, to place) (Stat, error) {
-	st, err := statAt(from.dir, from.base)
+	st, err := node.StatAt(from.dir, from.base)
 	if err != nil {
 		return st, err
 	}
-	source, err1 := statFD(from.dir)
-	target, err2 := statFD(to.dir)
+	source, err1 := node.StatFD(from.dir)
+	target, err2 := node.StatFD(to.dir)
 	if err := errors.Join(err1, err2); err != nil {
 		return st, err
 	}
 	if !st.IsDir() || source.Dev != target.Dev || st.Dev != source.Dev || !onOverlay(from.dir) {
 		return st, unix.EXDEV
 	}
-	if err := mayMove(from, to, source.id() != target.id()); err != nil {
+	if err := mayMove(from, to, source.ID() != target.ID()); err != nil {
 		return st, err
 	}
 	return st, free(to)
@@ -78,7 +80,7 @@ func mayMove(from, to place, parentChanges bool) error {
 
 // free refuses a place where something stands that a directory cannot replace; the rename at the end looks again.
 func free(to place) error {
-	st, err := statAt(to.dir, to.base)
+	st, err := node.StatAt(to.dir, to.base)
 	switch {
 	case err == unix.ENOENT:
 		return nil
@@ -87,13 +89,13 @@ func free(to place) error {
 	case !st.IsDir():
 		return unix.ENOTDIR
 	}
-	fd, err := openAt(to.dir, to.base, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := node.OpenAt(to.dir, to.base, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	n := &fdNode{fd: fd}
-	entries, err := n.list(listOptions{}, visible)
-	closeFD(fd)
+	entries, err := n.list(node.Listing{}, visible)
+	node.CloseFD(fd)
 	if err == nil && len(entries) > 0 {
 		return unix.ENOTEMPTY
 	}
@@ -109,8 +111,8 @@ type mover struct {
 	from, to place
 	tmp      string
 	// linked are the files of the new directory that came from the old.
-	linked   map[string]linkedFile
-	src, dst *trail
+	linked   map[string]tree.LinkedFile
+	src, dst *node.Trail
 	// left is how many more names this pass may remove or move.
 	left int
 }
@@ -124,40 +126,40 @@ func (m *mover) build(st Stat) error {
 	if err != nil {
 		return err
 	}
-	defer src.close()
-	if own.id() != st.id() {
+	defer src.Close()
+	if own.ID() != st.ID() {
 		return errBusy // somebody put another one there
 	}
 	dst, _, err := m.open(m.to, m.tmp)
 	if err != nil {
 		return err
 	}
-	defer dst.close()
-	m.linked, err = linkTree(m.root, src, dst, moveWorkers)
+	defer dst.Close()
+	m.linked, err = tree.LinkFiles(m.root, src, dst, moveWorkers)
 	return err
 }
 
 // open starts a trail at the directory name of p.
-func (m *mover) open(p place, name string) (*trail, Stat, error) {
-	fd, err := openAt(p.dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+func (m *mover) open(p place, name string) (*node.Trail, Stat, error) {
+	fd, err := node.OpenAt(p.dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, Stat{}, err
 	}
-	st, err := statFD(fd)
+	st, err := node.StatFD(fd)
 	if err != nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 		return nil, st, err
 	}
-	return newTrail(newFDNode(fd, m.root), st.id()), st, nil
+	return node.NewTrail(newFDNode(fd, m.root), st.ID()), st, nil
 }
 
 // abandon removes what build made.
 func (m *mover) abandon() error {
-	dir, err := openAt(m.to.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	dir, err := node.OpenAt(m.to.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
-	_, err = removeNamed(context.Background(), newFDNode(dir, m.root), Entry{Name: m.tmp, Type: TypeDirectory})
+	_, err = tree.RemoveEntries(context.Background(), newFDNode(dir, m.root), Entry{Name: m.tmp, Type: TypeDirectory})
 	return err
 }
 
@@ -179,7 +181,7 @@ func (m *mover) clear() error {
 	if err != nil {
 		return err
 	}
-	defer dst.close()
+	defer dst.Close()
 	m.dst = dst
 	for n := range maxPasses {
 		err = m.pass(n >= freePasses)
@@ -201,28 +203,28 @@ func (m *mover) pass(alone bool) error {
 	}
 	src, _, err := m.open(m.from, m.from.base)
 	if err != nil {
-		return ignoring(err, fserr.ENOENT)
+		return tree.Ignoring(err, fserr.ENOENT)
 	}
-	defer src.close()
+	defer src.Close()
 	m.src = src
 	if err := m.clearHere(""); err != nil {
 		return err
 	}
-	return ignoring(unix.Unlinkat(m.from.dir, m.from.base, unix.AT_REMOVEDIR), fserr.ENOENT)
+	return tree.Ignoring(unix.Unlinkat(m.from.dir, m.from.base, unix.AT_REMOVEDIR), fserr.ENOENT)
 }
 
 // clearHere clears what the current directory of the old tree holds now; rel is its path, ending in a slash, or "".
 func (m *mover) clearHere(rel string) error {
-	src, err := m.src.here()
+	src, err := m.src.Here()
 	if err != nil {
 		return err
 	}
-	entries, err := removable(src.dirNode, nil)
+	entries, err := tree.ListAll(src.Node, nil)
 	for _, e := range entries {
 		if err := m.clearEntry(rel, e.Name); errors.Is(err, errMore) {
 			return err
 		} else if err != nil {
-			return atRel(err, rel+e.Name)
+			return tree.AtRel(err, rel+e.Name)
 		}
 	}
 	return err
@@ -232,21 +234,21 @@ func (m *mover) clearEntry(rel, name string) error {
 	if m.left <= 0 {
 		return errMore
 	}
-	src, err := m.src.here()
+	src, err := m.src.Here()
 	if err != nil {
 		return err
 	}
-	st, err := src.lstat(name)
+	st, err := src.Lstat(name)
 	if err != nil {
-		return ignoring(err, fserr.ENOENT)
+		return tree.Ignoring(err, fserr.ENOENT)
 	}
 	moved := m.linked[rel+name]
 	switch {
 	case st.IsDir():
 		return m.clearDir(rel, name)
-	case st.id() == moved[0], st.id() == moved[1], Reserved(name):
+	case st.ID() == moved[0], st.ID() == moved[1], Reserved(name):
 		m.left--
-		return ignoring(src.unlink(name), fserr.ENOENT)
+		return tree.Ignoring(src.Unlink(name), fserr.ENOENT)
 	}
 	return m.follow(name)
 }
@@ -254,43 +256,43 @@ func (m *mover) clearEntry(rel, name string) error {
 // clearDir empties and removes a directory of the old tree; the next pass removes one that got a new name meanwhile. One that
 // the new tree does not have was made since.
 func (m *mover) clearDir(rel, name string) error {
-	if _, err := m.dst.enter(name); fserr.CodeOf(err) == fserr.ENOENT {
+	if _, err := m.dst.Enter(name); fserr.CodeOf(err) == fserr.ENOENT {
 		return m.follow(name)
 	} else if err != nil {
 		return err
 	}
-	defer m.dst.leave()
-	if _, err := m.src.enter(name); err != nil {
-		return ignoring(err, fserr.ENOENT)
+	defer m.dst.Leave()
+	if _, err := m.src.Enter(name); err != nil {
+		return tree.Ignoring(err, fserr.ENOENT)
 	}
 	err := m.clearHere(rel + name + "/")
-	m.src.leave()
+	m.src.Leave()
 	if err != nil {
 		return err
 	}
-	src, err := m.src.here()
+	src, err := m.src.Here()
 	if err != nil {
 		return err
 	}
 	m.left--
-	return ignoring(src.rmdir(name), fserr.ENOENT, fserr.ENOTEMPTY)
+	return tree.Ignoring(src.Rmdir(name), fserr.ENOENT, fserr.ENOTEMPTY)
 }
 
 // follow moves what came into the old directory meanwhile.
 func (m *mover) follow(name string) error {
 	m.left--
-	src, err := m.src.here()
+	src, err := m.src.Here()
 	if err != nil {
 		return err
 	}
-	dst, err := m.dst.here()
+	dst, err := m.dst.Here()
 	if err != nil {
 		return err
 	}
-	in, ok1 := src.dirNode.(*fdNode)
-	out, ok2 := dst.dirNode.(*fdNode)
+	in, ok1 := src.Node.(*fdNode)
+	out, ok2 := dst.Node.(*fdNode)
 	if !ok1 || !ok2 {
 		return unix.EXDEV
 	}
-	return ignoring(unix.Renameat(in.fd, name, out.fd, name), fserr.ENOENT)
+	return tree.Ignoring(unix.Renameat(in.fd, name, out.fd, name), fserr.ENOENT)
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -55,15 +56,15 @@ const clockGrain = 20 * time.Millisecond
 // adoptAt calls adopt with an O_PATH descriptor of what was just made at name, if
 // it is still that: ours, and born since. What somebody else put there in between is left alone.
 func (r *linuxRoot) adoptAt(dir int, name string, began time.Time, adopt func(st Stat, fd int) error) error {
-	fd, err := openAt(dir, name, unix.O_PATH, 0)
+	fd, err := node.OpenAt(dir, name, unix.O_PATH, 0)
 	if err == unix.ENOENT {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer closeFD(fd)
-	st, err := statFD(fd)
+	defer node.CloseFD(fd)
+	st, err := node.StatFD(fd)
 	if err != nil || int(st.UID) != unix.Geteuid() || st.BirthtimeNs < began.Add(-clockGrain).UnixNano() {
 		return err
 	}
@@ -72,7 +73,7 @@ func (r *linuxRoot) adoptAt(dir int, name string, began time.Time, adopt func(st
 
 // MkdirAll makes path and its missing parents.
 func (r *linuxRoot) MkdirAll(path string, mode uint32) (first string, err error) {
-	if err := checkPath(path); err != nil {
+	if err := node.CheckPath(path); err != nil {
 		return "", failed(err, "mkdir", path)
 	}
 	// Usually most of it exists: look before climbing.
@@ -153,7 +154,7 @@ func newName(p place) error {
 	if !p.slash {
 		return nil
 	}
-	if _, err := statAt(p.dir, p.base); err != nil {
+	if _, err := node.StatAt(p.dir, p.base); err != nil {
 		return err
 	}
 	return unix.EEXIST
@@ -182,7 +183,7 @@ func (r *linuxRoot) linkAt(from, to place, dir bool) error {
 	if !dir {
 		return r.naming(func() error { return unix.Linkat(from.dir, from.base, to.dir, to.base, 0) })
 	}
-	if _, err := statAt(to.dir, to.base); err == nil {
+	if _, err := node.StatAt(to.dir, to.base); err == nil {
 		return unix.EEXIST
 	}
 	return unix.EPERM
@@ -193,7 +194,7 @@ func linkSource(p place) (bool, error) {
 	if !p.plain() {
 		return true, nil
 	}
-	st, err := statAt(p.dir, p.base)
+	st, err := node.StatAt(p.dir, p.base)
 	return st.IsDir(), err
 }
 
@@ -220,7 +221,7 @@ func (r *linuxRoot) renameAt(from, to place) error {
 		return unix.EBUSY
 	}
 	if from.slash || to.slash {
-		st, err := statAt(from.dir, from.base)
+		st, err := node.StatAt(from.dir, from.base)
 		if err != nil {
 			return err
 		}
@@ -253,7 +254,7 @@ func (r *linuxRoot) Unlink(path string) error {
 func unlinkAt(dir int, name string) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if err == unix.EPERM {
-		if st, serr := statAt(dir, name); serr == nil && st.IsDir() {
+		if st, serr := node.StatAt(dir, name); serr == nil && st.IsDir() {
 			return unix.EISDIR
 		}
 	}
@@ -261,7 +262,7 @@ func unlinkAt(dir int, name string) error {
 }
 
 func slashUnlink(p place) error {
-	st, err := statAt(p.dir, p.base)
+	st, err := node.StatAt(p.dir, p.base)
 	switch {
 	case err != nil:
 		return err

@@ -3,6 +3,7 @@ package rootfs
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -23,7 +24,7 @@ var flagTable = []struct {
 // systemFlags translates flags, without those that create or truncate. An open
 // never blocks on a FIFO and never takes a terminal.
 func systemFlags(flags Flags) (int, error) {
-	if err := checkOSFlags(flags); err != nil {
+	if err := node.CheckFlags(flags); err != nil {
 		return 0, err
 	}
 	sys := unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_LARGEFILE
@@ -57,14 +58,14 @@ func (r *linuxRoot) openFile(path string, flags Flags, mode uint32) (File, error
 		return r.openExisting(path, sys, flags, 0, &st)
 	}
 	for range maxRetries {
-		if !flags.exclusive() {
+		if !flags.Exclusive() {
 			f, err := r.openExisting(path, sys, flags, 0, &st)
 			if fserr.CodeOf(err) != fserr.ENOENT {
 				return f, err
 			}
 		}
 		f, err := r.create(path, sys, flags, mode)
-		if err == nil || flags.exclusive() || fserr.CodeOf(err) != fserr.EEXIST {
+		if err == nil || flags.Exclusive() || fserr.CodeOf(err) != fserr.EEXIST {
 			return f, err
 		}
 	}
@@ -127,8 +128,8 @@ func (r *linuxRoot) noDevice(path string, resolve uint64) error {
 	if err != nil {
 		return err
 	}
-	defer closeFD(fd)
-	st, err := statFD(fd)
+	defer node.CloseFD(fd)
+	st, err := node.StatFD(fd)
 	if err == nil && (st.Type() == TypeFile || st.IsDir()) {
 		return unix.ENXIO
 	}
@@ -138,17 +139,17 @@ func (r *linuxRoot) noDevice(path string, resolve uint64) error {
 // serve takes an opened descriptor if it is one of a kind that is served. Only
 // now is it known to be a regular file, so only now it is truncated: st is of before.
 func (r *linuxRoot) serve(fd int, flags Flags, st *Stat) (File, error) {
-	err := fstatInto(st, fd)
+	err := node.FstatInto(st, fd)
 	switch {
 	case err != nil:
 	case st.IsDir() && flags&O_CREAT != 0:
 		err = unix.EISDIR
 	case st.IsDir():
-	case st.Mode&S_IFMT != S_IFREG:
+	case st.Type() != TypeFile:
 		err = errSpecial
 	}
 	if err != nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 		return nil, err
 	}
 	f := &linuxFile{fd: descriptor{fd: fd}, root: r}
@@ -156,10 +157,10 @@ func (r *linuxRoot) serve(fd int, flags Flags, st *Stat) (File, error) {
 	if flags&O_TRUNC != 0 && !st.IsDir() {
 		err := f.dropSetid(fd)
 		if err == nil {
-			err = uninterrupted(func() error { return unix.Ftruncate(fd, 0) })
+			err = node.Uninterrupted(func() error { return unix.Ftruncate(fd, 0) })
 		}
 		if err != nil {
-			closeFD(fd)
+			node.CloseFD(fd)
 			return nil, err
 		}
 	}
@@ -175,7 +176,7 @@ func (r *linuxRoot) create(path string, sys int, flags Flags, mode uint32) (File
 	}
 	defer p.close()
 	f, err := r.createAt(p, sys, mode)
-	if err != unix.EEXIST || flags.exclusive() {
+	if err != unix.EEXIST || flags.Exclusive() {
 		return f, err
 	}
 	end, missing, err := r.target(path)
@@ -206,14 +207,14 @@ func (r *linuxRoot) createAt(p place, sys int, mode uint32) (File, error) {
 // createNew creates the file name in dir, with exactly mode and the owner of the options; EEXIST if the name is taken.
 func (r *linuxRoot) createNew(dir int, name string, sys int, mode uint32) (fd int, err error) {
 	err = r.naming(func() error {
-		fd, err = openAt(dir, name, sys|unix.O_CREAT|unix.O_EXCL, mode&0o1777)
+		fd, err = node.OpenAt(dir, name, sys|unix.O_CREAT|unix.O_EXCL, mode&0o1777)
 		return err
 	})
 	if err != nil {
 		return -1, err
 	}
 	if err := r.adopt(fd, mode); err != nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 		return -1, err
 	}
 	return fd, nil
@@ -227,12 +228,12 @@ func (r *linuxRoot) adopt(fd int, mode uint32) error {
 			return err
 		}
 	}
-	st, err := statFD(fd)
+	st, err := node.StatFD(fd)
 	if err != nil || st.Perm()&0o1777 == mode&0o1777 {
 		return err
 	}
 	// A directory keeps the setgid bit it inherited.
-	return chmodFD(fd, mode&0o1777|st.Perm()&unix.S_ISGID)
+	return node.ChmodFD(fd, mode&0o1777|st.Perm()&unix.S_ISGID)
 }
 
 // OpenDir opens the directory path for listing.

@@ -2,7 +2,9 @@
 
 package rootfs
 
-import "github.com/ctxfs/ctxfs/fserr"
+import (
+	"github.com/ctxfs/ctxfs/fserr"
+)
 
 // open has one implementation to choose from here.
 func open(dir string, opts Options) (Root, error) {

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -18,7 +19,7 @@ type pathWalk struct {
 	root    *linuxRoot
 	noLinks bool // a link anywhere is ELOOP
 	follow  bool // follow a final link
-	trail   *trail
+	trail   *node.Trail
 	rest    []string
 	mustDir bool // the path, or the last link, ended in a slash
 	links   int
@@ -31,7 +32,7 @@ type pathNode struct {
 	borrowed bool // not the trail's to close
 }
 
-func (n *pathNode) openDir(name string) (dirNode, error) {
+func (n *pathNode) OpenDir(name string) (node.Node, error) {
 	fd, err := n.root.openBeneathNoFollow(n.fd, name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func (n *pathNode) openDir(name string) (dirNode, error) {
 }
 
 // up fails: the resolution of a path never leaves a directory by "..".
-func (n *pathNode) up() (dirNode, error) { return nil, unix.EOPNOTSUPP }
+func (n *pathNode) Up() (node.Node, error) { return nil, unix.EOPNOTSUPP }
 
 func (n *pathNode) Close() error {
 	if n.borrowed {
@@ -56,12 +57,12 @@ func (r *linuxRoot) pathNode(fd int) *pathNode { return &pathNode{fdNode: fdNode
 func (r *linuxRoot) newWalk(root int, path string) *pathWalk {
 	top := r.pathNode(root)
 	top.borrowed = true
-	w := &pathWalk{root: r, trail: newTrail(top, fileID{})}
+	w := &pathWalk{root: r, trail: node.NewTrail(top, node.FileID{})}
 	w.push(path)
 	return w
 }
 
-func (w *pathWalk) close() { w.trail.close() }
+func (w *pathWalk) close() { w.trail.Close() }
 
 // ending is where a walk ended: at base in the directory dir (held by the
 // walk), or at dir itself when base is "". fd is an O_PATH descriptor of base, -1 when
@@ -71,7 +72,7 @@ type ending struct {
 	base string
 	fd   int
 	mode uint32
-	id   fileID
+	id   node.FileID
 }
 
 // push puts a path in front of what remains to be resolved.
@@ -92,18 +93,18 @@ func (w *pathWalk) push(path string) {
 
 // here is the descriptor of the directory reached.
 func (w *pathWalk) here() (int, error) {
-	d, err := w.trail.here()
+	d, err := w.trail.Here()
 	if err != nil {
 		return -1, err
 	}
-	return d.dirNode.(*pathNode).fd, nil
+	return d.Node.(*pathNode).fd, nil
 }
 
 func (w *pathWalk) up() error {
-	if w.trail.depth() == 0 {
-		return errOutside
+	if w.trail.Depth() == 0 {
+		return node.ErrOutside
 	}
-	w.trail.leave()
+	w.trail.Leave()
 	return nil
 }
 
@@ -137,7 +138,7 @@ func (w *pathWalk) step(name string) (e ending, done bool, err error) {
 	if e.dir, err = w.here(); err != nil {
 		return e, false, err
 	}
-	e.fd, err = openAt(e.dir, name, unix.O_PATH, 0)
+	e.fd, err = node.OpenAt(e.dir, name, unix.O_PATH, 0)
 	if err == unix.ENOENT && last {
 		e.fd = -1
 		return e, true, nil
@@ -147,7 +148,7 @@ func (w *pathWalk) step(name string) (e ending, done bool, err error) {
 	}
 	done, err = w.enter(&e, last)
 	if !done && e.fd >= 0 {
-		closeFD(e.fd)
+		node.CloseFD(e.fd)
 	}
 	return e, done, err
 }
@@ -165,7 +166,7 @@ func (w *pathWalk) enter(e *ending, last bool) (done bool, err error) {
 	case last:
 		return true, nil
 	}
-	if err := w.trail.descend(e.base, w.root.pathNode(e.fd), e.id); err != nil {
+	if err := w.trail.Descend(e.base, w.root.pathNode(e.fd), e.id); err != nil {
 		return false, err
 	}
 	e.fd = -1
@@ -174,13 +175,13 @@ func (w *pathWalk) enter(e *ending, last bool) (done bool, err error) {
 
 // admit reads what e is and refuses it on another mount.
 func (r *linuxRoot) admit(e *ending) error {
-	k, err := kindOfFD(e.fd)
-	e.mode, e.id = k.mode, k.id
-	if err != nil || r.opts.FollowMounts || k.mount == r.mount {
+	k, err := node.KindOf(e.fd)
+	e.mode, e.id = k.Mode, k.ID
+	if err != nil || r.opts.FollowMounts || k.Mount == r.mount {
 		return err
 	}
 	// Without mount ids a device is all there is; overlay gives files one of their own.
-	if !k.mount.byID && e.mode&unix.S_IFMT != unix.S_IFDIR {
+	if !k.Mount.ByID && e.mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil
 	}
 	return &fserr.Error{Code: fserr.EXDEV, Hint: "a mount point stands on the way and mounts are not followed here"}
@@ -199,7 +200,7 @@ func (w *pathWalk) expand(fd int) error {
 		return unix.ENOENT
 	}
 	if target[0] == '/' {
-		w.trail.rewind()
+		w.trail.Rewind()
 	}
 	w.push(target)
 	return nil
@@ -207,9 +208,105 @@ func (w *pathWalk) expand(fd int) error {
 
 // virtual is the absolute virtual path of an ending, by the names walked.
 func (w *pathWalk) virtual(e ending) string {
-	path := w.trail.path()
+	path := w.trail.Path()
 	if e.base != "" || path == "" {
 		path += "/" + e.base
 	}
 	return path
+}
+
+// Realpath returns where path leads.
+func (r *linuxRoot) Realpath(path string) (string, error) {
+	var err error
+	for range maxRetries {
+		var name string
+		name, err = r.realpath(path)
+		if err != errRenamed {
+			return name, failed(err, "realpath", path)
+		}
+	}
+	return "", failed(errBusy, "realpath", path)
+}
+
+// errRenamed tells that a name was no longer its file's when it was checked.
+var errRenamed = unix.ESTALE
+
+func (r *linuxRoot) realpath(path string) (name string, err error) {
+	fd, err := r.openPath(path, unix.O_PATH, 0)
+	if err != nil {
+		return "", err
+	}
+	defer node.CloseFD(fd)
+	err = r.dir.use(func(root int) error {
+		name, err = r.nameOf(root, fd, path)
+		return err
+	})
+	return name, err
+}
+
+// nameOf is the virtual path of what fd holds: by /proc, else by walking path again.
+func (r *linuxRoot) nameOf(root, fd int, path string) (string, error) {
+	st, err := node.StatFD(fd)
+	if err != nil {
+		return "", err
+	}
+	if st.Nlink == 0 {
+		return "", unix.ENOENT
+	}
+	whole, err := readlinkAt(unix.AT_FDCWD, node.ProcFD(fd))
+	if err != nil {
+		return r.walkedName(root, path)
+	}
+	top, err := readlinkAt(unix.AT_FDCWD, node.ProcFD(root))
+	if err != nil {
+		return "", err
+	}
+	name, under := virtualName(top, whole)
+	if !under {
+		return "", node.ErrOutside
+	}
+	return name, r.confirm(name, st)
+}
+
+// virtualName cuts the root's own path off a path below it.
+func virtualName(top, whole string) (name string, under bool) {
+	if whole == top {
+		return "/", true
+	}
+	rest, under := strings.CutPrefix(whole, strings.TrimSuffix(top, "/")+"/")
+	return "/" + rest, under
+}
+
+// confirm checks that name is st's: /proc marks what lost its name with " (deleted)",
+// which is a good name, too.
+func (r *linuxRoot) confirm(name string, st Stat) error {
+	fd, err := r.openPath(name, unix.O_PATH|unix.O_NOFOLLOW, unix.RESOLVE_NO_SYMLINKS)
+	if err == nil {
+		defer node.CloseFD(fd)
+		now, err := node.StatFD(fd)
+		if err == nil && now.Dev == st.Dev && now.Ino == st.Ino {
+			return nil
+		}
+	}
+	if strings.HasSuffix(name, " (deleted)") {
+		return unix.ENOENT
+	}
+	return errRenamed
+}
+
+func (r *linuxRoot) walkedName(root int, path string) (string, error) {
+	w := r.newWalk(root, path)
+	defer w.close()
+	w.follow = true
+	e, err := w.run()
+	if err != nil {
+		return "", err
+	}
+	if e.base != "" && e.fd < 0 {
+		return "", unix.ENOENT
+	}
+	if e.fd >= 0 {
+		node.CloseFD(e.fd)
+	}
+	return w.virtual(e), nil
 }

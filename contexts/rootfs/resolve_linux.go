@@ -4,9 +4,11 @@ import (
 	"errors"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -26,7 +28,7 @@ func (r *linuxRoot) openBeneath(root int, path string, flags int, resolve uint64
 		resolve |= unix.RESOLVE_NO_XDEV
 	}
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve}
-	err = uninterrupted(func() error {
+	err = node.Uninterrupted(func() error {
 		fd, err = r.syscall(root, path, how)
 		return err
 	})
@@ -40,12 +42,12 @@ func (r *linuxRoot) openBeneathNoFollow(dir int, name string, flags int) (int, e
 	if r.openat2 {
 		return r.openBeneath(dir, name, flags|unix.O_NOFOLLOW, unix.RESOLVE_NO_SYMLINKS)
 	}
-	fd, err := openAt(dir, name, flags, 0)
+	fd, err := node.OpenAt(dir, name, flags, 0)
 	if err != nil {
 		return -1, linkOr(err, dir, name)
 	}
 	if err := r.admit(&ending{fd: fd}); err != nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 		return -1, err
 	}
 	return fd, nil
@@ -56,7 +58,7 @@ func linkOr(err error, dir int, name string) error {
 	if err != unix.ENOTDIR {
 		return err
 	}
-	if st, serr := statAt(dir, name); serr == nil && st.Type() == TypeSymlink {
+	if st, serr := node.StatAt(dir, name); serr == nil && st.Type() == TypeSymlink {
 		return unix.ELOOP
 	}
 	return err
@@ -65,7 +67,7 @@ func linkOr(err error, dir int, name string) error {
 // openPath opens path as a whole with Linux flags that do not create; RESOLVE_NO_SYMLINKS
 // is the one resolve flag. O_NOFOLLOW is about a path without a trailing slash.
 func (r *linuxRoot) openPath(path string, flags int, resolve uint64) (fd int, err error) {
-	if err := checkPath(path); err != nil {
+	if err := node.CheckPath(path); err != nil {
 		return -1, err
 	}
 	if strings.HasSuffix(path, "/") {
@@ -111,7 +113,7 @@ func (r *linuxRoot) openFollowing(root int, path, rel string, flags int) (int, e
 		return fd, err
 	}
 	if err == nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 	}
 	return r.walkOpen(root, path, flags, 0)
 }
@@ -130,7 +132,7 @@ func (r *linuxRoot) openRetrying(root int, rel string, flags int, resolve uint64
 // cleanName reports whether no reserved name is on the way to what fd holds. A
 // link may lead to one; when in doubt, the walk looks at every name.
 func cleanName(fd int) bool {
-	name, err := readlinkAt(unix.AT_FDCWD, procFD(fd))
+	name, err := readlinkAt(unix.AT_FDCWD, node.ProcFD(fd))
 	return err == nil && !strings.Contains(name, "/"+ReservedPrefix)
 }
 
@@ -158,7 +160,7 @@ func (r *linuxRoot) walkOnce(root int, path string, flags int, resolve uint64) (
 		return -1, err
 	}
 	if e.base == "" {
-		return openAt(e.dir, ".", flags, 0)
+		return node.OpenAt(e.dir, ".", flags, 0)
 	}
 	if e.fd < 0 {
 		return -1, unix.ENOENT
@@ -171,16 +173,16 @@ func (r *linuxRoot) openEnd(w *pathWalk, e ending, flags int) (int, error) {
 	kind := e.mode & unix.S_IFMT
 	switch {
 	case flags&unix.O_DIRECTORY != 0 && kind != unix.S_IFDIR:
-		closeFD(e.fd)
+		node.CloseFD(e.fd)
 		return -1, unix.ENOTDIR
 	case kind == unix.S_IFLNK && (w.noLinks || flags&unix.O_PATH == 0):
-		closeFD(e.fd)
+		node.CloseFD(e.fd)
 		return -1, unix.ELOOP
 	case flags&unix.O_PATH != 0:
 		return e.fd, nil
 	}
-	closeFD(e.fd)
-	fd, err := openAt(e.dir, e.base, flags, 0)
+	node.CloseFD(e.fd)
+	fd, err := node.OpenAt(e.dir, e.base, flags, 0)
 	switch err {
 	case unix.ELOOP:
 		return -1, errSwapped
@@ -188,7 +190,7 @@ func (r *linuxRoot) openEnd(w *pathWalk, e ending, flags int) (int, error) {
 		return -1, errBusy
 	case nil:
 		if err := r.admit(&ending{fd: fd}); err != nil {
-			closeFD(fd)
+			node.CloseFD(fd)
 			return -1, err
 		}
 	}
@@ -203,7 +205,7 @@ type place struct {
 	slash bool // the path ended in a slash
 }
 
-func (p place) close() { closeFD(p.dir) }
+func (p place) close() { node.CloseFD(p.dir) }
 
 // plain reports whether base names an entry, not the directory itself or its parent.
 func (p place) plain() bool { return p.base != "" && p.base != "." && p.base != ".." }
@@ -218,7 +220,7 @@ func splitPath(path string) (dir, base string, slash bool) {
 // place resolves all but path's last component, to an O_PATH descriptor.
 // creating makes a reserved name EACCES instead of ENOENT.
 func (r *linuxRoot) place(path string, creating bool) (place, error) {
-	if err := checkPath(path); err != nil {
+	if err := node.CheckPath(path); err != nil {
 		return place{}, err
 	}
 	dir, base, slash := splitPath(path)
@@ -253,18 +255,18 @@ func (r *linuxRoot) target(path string) (p place, missing bool, err error) {
 			return err
 		}
 		if e.fd >= 0 {
-			closeFD(e.fd)
+			node.CloseFD(e.fd)
 		}
 		p = place{base: e.base, slash: w.mustDir}
 		missing = e.base != "" && e.fd < 0
-		p.dir, err = openAt(e.dir, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+		p.dir, err = node.OpenAt(e.dir, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 		return err
 	})
 	return p, missing, err
 }
 
 // node opens a directory for the recursive algorithms.
-func (r *linuxRoot) node(path string, follow bool) (dirNode, error) {
+func (r *linuxRoot) Node(path string, follow bool) (node.Node, error) {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY
 	if !follow {
 		flags |= unix.O_NOFOLLOW
@@ -277,7 +279,7 @@ func (r *linuxRoot) node(path string, follow bool) (dirNode, error) {
 }
 
 // parent opens the directory that holds path's last component.
-func (r *linuxRoot) parent(path string) (dir dirNode, base string, slash bool, err error) {
+func (r *linuxRoot) Parent(path string) (dir node.Node, base string, slash bool, err error) {
 	p, err := r.place(path, false)
 	if err != nil {
 		return nil, "", false, failed(err, "open", path)
@@ -286,9 +288,25 @@ func (r *linuxRoot) parent(path string) (dir dirNode, base string, slash bool, e
 	if p.base == "." || p.base == ".." {
 		return nil, "", false, fserr.New("open", path, fserr.EINVAL)
 	}
-	fd, err := openAt(p.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := node.OpenAt(p.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, "", false, failed(err, "open", path)
 	}
 	return newFDNode(fd, r), p.base, p.slash, nil
+}
+
+// openat2 is openat2(2).
+func openat2(dir int, path string, how unix.OpenHow) (int, error) {
+	if len(path) >= node.ShortName || strings.IndexByte(path, 0) >= 0 {
+		return unix.Openat2(dir, path, &how)
+	}
+	var name [node.ShortName]byte // ends in a NUL
+	copy(name[:], path)
+	//nolint:gosec // as x/sys does: the kernel reads both during the call
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&name)), uintptr(unsafe.Pointer(&how)),
+		unix.SizeofOpenHow, 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
 }

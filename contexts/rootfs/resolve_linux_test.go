@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -92,7 +93,7 @@ func TestLongestPath(t *testing.T) {
 // TestNameLengths passes names of the lengths at which they are handed on differently.
 func TestNameLengths(t *testing.T) {
 	everywhere(t, func(w *world) {
-		for n := shortName - 4; n < shortName+4; n++ {
+		for n := node.ShortName - 4; n < node.ShortName+4; n++ {
 			path := strings.Repeat("./", (n-1)/2) + "f"
 			if n%2 == 0 {
 				path = "/" + path

@@ -7,6 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -15,7 +18,7 @@ import (
 type linuxRoot struct {
 	opts    Options
 	dir     descriptor // O_PATH
-	mount   mount
+	mount   node.Mount
 	openat2 bool
 	// syscall is openat2(2); tests put a kernel without it in its place.
 	syscall openat2Func
@@ -43,13 +46,13 @@ func open(dir string, opts Options) (Root, error) {
 }
 
 func openLinux(dir string, opts Options, syscall openat2Func) (*linuxRoot, error) {
-	fd, err := openAt(unix.AT_FDCWD, dir, unix.O_PATH, 0)
+	fd, err := node.OpenAt(unix.AT_FDCWD, dir, unix.O_PATH, 0)
 	if err != nil {
 		return nil, err
 	}
 	r := &linuxRoot{opts: opts, dir: descriptor{fd: fd}, syscall: syscall}
 	if err := r.inspect(fd); err != nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 		return nil, err
 	}
 	return r, nil
@@ -57,12 +60,12 @@ func openLinux(dir string, opts Options, syscall openat2Func) (*linuxRoot, error
 
 // inspect checks that the root is a directory and whether openat2 works on it.
 func (r *linuxRoot) inspect(fd int) error {
-	k, err := kindOfFD(fd)
+	k, err := node.KindOf(fd)
 	if err != nil {
 		return err
 	}
-	r.mount = k.mount
-	switch k.mode & unix.S_IFMT {
+	r.mount = k.Mount
+	switch k.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 	case unix.S_IFLNK:
 		return unix.ELOOP
@@ -74,7 +77,7 @@ func (r *linuxRoot) inspect(fd int) error {
 	}
 	probe, err := r.openBeneath(fd, ".", unix.O_PATH, 0)
 	if err == nil {
-		closeFD(probe)
+		node.CloseFD(probe)
 		r.openat2 = true
 		return nil
 	}
@@ -95,18 +98,18 @@ func (r *linuxRoot) naming(make func() error) error {
 func (r *linuxRoot) Close() error { return failed(r.dir.close(), "close", "") }
 
 // Walk lists what is below dir.
-func (r *linuxRoot) Walk(ctx context.Context, dir string, opts WalkOptions, fn WalkFunc) error {
-	return walkTree(ctx, r, dir, opts, fn)
+func (r *linuxRoot) Walk(ctx context.Context, dir string, opts tree.WalkOptions, fn tree.WalkFunc) error {
+	return tree.Walk(ctx, r, dir, opts, fn)
 }
 
 // RemoveAll removes path and what is below it.
 func (r *linuxRoot) RemoveAll(ctx context.Context, path string) (int64, error) {
-	return removeTree(ctx, r, path)
+	return tree.RemoveAll(ctx, r, path)
 }
 
 // Watch reports changes of path.
-func (r *linuxRoot) Watch(path string, opts WatchOptions) (Watcher, error) {
-	return watchTree(r, path, opts)
+func (r *linuxRoot) Watch(path string, opts watch.Options) (watch.Watcher, error) {
+	return watch.Start(r, path, opts)
 }
 
 // failed gives err the form that leaves this package; nil stays nil.

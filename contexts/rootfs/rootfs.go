@@ -35,24 +35,72 @@ package rootfs
 import (
 	"context"
 	"io"
-	"strings"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/osroot"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Limits of a path, in bytes, as on Linux (NAME_MAX, PATH_MAX).
-const (
-	MaxName = 255
-	MaxPath = 4096
+// The names that Root's methods use. They belong to package node, so that the packages below this one know them too.
+type (
+	File       = node.File
+	AtomicFile = node.AtomicFile
+	Dir        = node.Dir
+	Entry      = node.Entry
+	Type       = node.Type
+	Stat       = node.Stat
+	Statfs     = node.Statfs
+	Lookups    = node.Lookups
+	Flags      = node.Flags
+	Options    = node.Options
+	Owner      = node.Owner
 )
 
-// ReservedPrefix starts the names of the temporary files that atomic writes
-// need where O_TMPFILE is not to be had. They are hidden from listings, walks
-// and watches, cannot be named by a caller, and are swept at start.
-const ReservedPrefix = ".ctxfs-tmp-"
+// Limits of a path, in bytes, and the beginning of hidden names. See package node.
+const (
+	MaxName        = node.MaxName
+	MaxPath        = node.MaxPath
+	ReservedPrefix = node.ReservedPrefix
+)
+
+// Flags of OpenFile.
+const (
+	O_RDONLY    = node.O_RDONLY
+	O_WRONLY    = node.O_WRONLY
+	O_RDWR      = node.O_RDWR
+	O_ACCMODE   = node.O_ACCMODE
+	O_CREAT     = node.O_CREAT
+	O_EXCL      = node.O_EXCL
+	O_NOCTTY    = node.O_NOCTTY
+	O_TRUNC     = node.O_TRUNC
+	O_APPEND    = node.O_APPEND
+	O_NONBLOCK  = node.O_NONBLOCK
+	O_DSYNC     = node.O_DSYNC
+	O_DIRECT    = node.O_DIRECT
+	O_LARGEFILE = node.O_LARGEFILE
+	O_DIRECTORY = node.O_DIRECTORY
+	O_NOFOLLOW  = node.O_NOFOLLOW
+	O_NOATIME   = node.O_NOATIME
+	O_CLOEXEC   = node.O_CLOEXEC
+	O_SYNC      = node.O_SYNC
+)
+
+// Types of an Entry.
+const (
+	TypeUnknown     = node.TypeUnknown
+	TypeFile        = node.TypeFile
+	TypeDirectory   = node.TypeDirectory
+	TypeSymlink     = node.TypeSymlink
+	TypeFIFO        = node.TypeFIFO
+	TypeSocket      = node.TypeSocket
+	TypeCharDevice  = node.TypeCharDevice
+	TypeBlockDevice = node.TypeBlockDevice
+)
 
 // Reserved reports whether name, one path component, is one of the service's own.
-func Reserved(name string) bool { return strings.HasPrefix(name, ReservedPrefix) }
+func Reserved(name string) bool { return node.Reserved(name) }
 
 // Root is one confined directory tree. It is safe for concurrent use. Close
 // releases its descriptor; operations that run keep it until they end.
@@ -105,18 +153,6 @@ type Inspector interface {
 	Lookups() Lookups
 }
 
-// Lookups answers questions that were asked together, before the first was answered: the
-// directory of one is held for the next, since a walk to the name may take as long as it
-// likes. It is for one goroutine.
-type Lookups interface {
-	// Stat is Inspector.Stat.
-	Stat(path string) (Stat, error)
-	// Lstat is Inspector.Lstat.
-	Lstat(path string) (Stat, error)
-	// Close lets go of what is held.
-	Close()
-}
-
 // Mutator changes names.
 type Mutator interface {
 	// Mkdir makes one directory; EEXIST when anything stands there.
@@ -154,158 +190,16 @@ type Trees interface {
 	// Walk calls fn for every entry below dir (not dir itself), parents before
 	// children, siblings in directory order. fn may return SkipDir for a directory.
 	// An entry that vanishes during the walk is passed over.
-	Walk(ctx context.Context, dir string, opts WalkOptions, fn WalkFunc) error
+	Walk(ctx context.Context, dir string, opts tree.WalkOptions, fn tree.WalkFunc) error
 	// RemoveAll removes path and what is below it; nothing there is ENOENT.
 	// It removes links themselves. It returns the number of entries removed.
 	RemoveAll(ctx context.Context, path string) (removed int64, err error)
 	// Watch reports changes of path (a file or a directory) until the Watcher is closed.
-	Watch(path string, opts WatchOptions) (Watcher, error)
+	Watch(path string, opts watch.Options) (watch.Watcher, error)
 	// OpenNoFollow opens path without following a link anywhere on the way (ELOOP):
 	// the way to open what Walk reported. It tells the attributes as OpenStat does. flags must
 	// not create; with O_TRUNC the attributes are of before.
 	OpenNoFollow(path string, flags Flags) (File, Stat, error)
-}
-
-// Options of Open.
-type Options struct {
-	// AllowChown permits owners other than the server's own uid and gid.
-	AllowChown bool
-	// Owner, when not nil, is given to everything created (a root server acting for the workspace's owner).
-	Owner *Owner
-	// Implementation forces one: "" picks the best, "openat2", "walk" (Linux
-	// without openat2) or "osroot" (portable).
-	Implementation string
-	// FollowMounts lets resolution cross mount points; off for contexts.
-	FollowMounts bool
-}
-
-// Owner is a numeric user and group.
-type Owner struct{ UID, GID int }
-
-// WalkOptions of Walk.
-type WalkOptions struct {
-	// Stats fills Entry.Stat.
-	Stats bool
-	// Deep enters directories whose path is longer than MaxPath, too. What is in them is reported with the path of the last directory
-	// above it that a path can name.
-	Deep bool
-	// MaxDepth bounds the recursion; 0 means no bound beyond MaxPath. 1 lists dir alone.
-	MaxDepth int
-	// Reserve is told how many bytes of memory the walk's names take now, when that changes. Its error, when they became more,
-	// ends the walk. May be nil.
-	Reserve func(bytes int64) error
-}
-
-// WalkFunc receives an entry and its path relative to the walked directory,
-// without a leading slash. err tells that a directory could not be read (its
-// entry was reported before); returning nil goes on without it.
-type WalkFunc func(rel string, e Entry, err error) error
-
-// SkipDir as a WalkFunc's result passes over the directory's content.
-const SkipDir = walkSignal("skip this directory")
-
-type walkSignal string
-
-func (s walkSignal) Error() string { return string(s) }
-
-// WatchOptions of Watch.
-type WatchOptions struct {
-	// Recursive watches directories below too, new ones included.
-	Recursive bool
-	// Queue bounds the events held for a slow reader; 0 means 4096. Beyond it events are dropped, and once the reader has
-	// taken those that are held, an Overflow is delivered.
-	Queue int
-	// Budget bounds what the queues of all watches that share it take; nil means no bound. Beyond it is as beyond Queue.
-	Budget *WatchBudget
-}
-
-// Watcher delivers events until Close. Watches are in place when Watch returns.
-type Watcher interface {
-	// Events delivers events; it is closed after Close, or when the watched root itself is gone.
-	Events() <-chan WatchEvent
-	io.Closer
-}
-
-// WatchEvent is one change, in fs.watch's terms.
-type WatchEvent struct {
-	// Kind is WatchRename (a name came or went) or WatchChange (content or
-	// attributes), or WatchOverflow (events were lost; list again).
-	Kind WatchKind
-	// Name is the path relative to the watched directory, without leading slash;
-	// of a watched file its base name.
-	Name string
-}
-
-// WatchKind is a WatchEvent's kind.
-type WatchKind uint8
-
-// The kinds of WatchEvent.
-const (
-	WatchRename WatchKind = iota + 1
-	WatchChange
-	WatchOverflow
-)
-
-// CopyOptions of CopyTree.
-type CopyOptions struct {
-	// Skip leaves an entry (and what is below it) out; rel is relative to src. May be nil.
-	Skip func(rel string, e Entry) bool
-	// Admit is asked before each entry is copied, from one goroutine; an error ends the copy. May be nil.
-	Admit func(src Stat) error
-	// Reserve is as WalkOptions.Reserve.
-	Reserve func(bytes int64) error
-	// Progress is told now and then, from one goroutine at a time. May be nil.
-	Progress func(CopyProgress)
-	// Overwrite replaces existing files (never directories by files or the reverse:
-	// EISDIR, ENOTDIR); without it an existing destination is kept.
-	Overwrite bool
-	// ErrorOnExist makes an existing destination file EEXIST when Overwrite is off.
-	ErrorOnExist bool
-	// Dereference copies what links point to (within the tree) instead of links.
-	Dereference bool
-	// PreserveTimestamps keeps atime and mtime in ns. Modes are always kept.
-	PreserveTimestamps bool
-	// PreserveLinks keeps hard links within the tree, and PreserveXattrs user xattrs; seeding sets both.
-	PreserveLinks, PreserveXattrs bool
-	// MoreXattrs begins the names of further extended attributes that PreserveXattrs keeps of files and
-	// directories; "" means none.
-	MoreXattrs string
-	// PreserveOwner keeps owner and group, as far as this process may give files away.
-	PreserveOwner bool
-	// Whiteouts makes overlayfs's mark of a deletion, a device, in place of each FIFO, socket and device, which are skipped.
-	Whiteouts bool
-	// RewriteLink maps a link's target, given rel; nil stores it byte for byte.
-	RewriteLink func(rel, target string) string
-	// NonRecursive refuses a source directory with EISDIR.
-	NonRecursive bool
-	// Workers bounds the files copied at once; 0 means 1.
-	Workers int
-	// Record, when set, is told of each entry that was copied, with its source's
-	// Stat as it was copied. Calls are serialised.
-	Record func(rel string, src Stat, linkTarget string)
-	// Base, when set, is where unchanged files need not be copied from.
-	Base *CopyBase
-}
-
-// CopyBase is a tree on the destination's file system whose files nobody ever changes, such as an
-// earlier copy of the same source. What it still holds gets another name (a hard link) in the
-// destination; where that cannot be, it is copied.
-type CopyBase struct {
-	Root Tree
-	// Holds tells whether the file at rel, base, is what a copy of src, the source's, would be.
-	Holds func(rel string, src, base Stat) bool
-}
-
-// CopyProgress counts what a copy has done so far.
-type CopyProgress struct{ Files, Bytes int64 }
-
-// CopyReport says what a copy did.
-type CopyReport struct {
-	CopyProgress
-	// Special counts FIFOs, sockets and devices that were skipped.
-	Special int64
-	// Unstable lists files (relative to src) that kept changing while they were read.
-	Unstable []string
 }
 
 // Open opens dir, a server path, as a Root. dir itself must be a directory and
@@ -319,7 +213,7 @@ func Open(dir string, opts Options) (Root, error) {
 }
 
 func openPortable(dir string, opts Options) (Root, error) {
-	r, err := openOSRoot(dir, opts)
+	r, err := osroot.Open(dir, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 )
 
 // BenchmarkRead reads a file of 4 KiB through the Root, and as a program does that trusts
@@ -28,7 +30,7 @@ func BenchmarkRead(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer closeFD(top)
+	defer node.CloseFD(top)
 	for _, depth := range []int{1, 7} {
 		path := strings.Repeat("dir/", depth-1) + "file"
 		makeFile(b, filepath.Join(dir, path))

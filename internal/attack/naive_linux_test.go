@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -215,7 +217,7 @@ func (n *naiveRoot) Utimes(path string, atimeNs, mtimeNs int64, follow bool) err
 	return n.on(path, func(name string) error { return os.Chtimes(name, time.Unix(0, atimeNs), time.Unix(0, mtimeNs)) })
 }
 
-func (n *naiveRoot) Walk(ctx context.Context, dir string, opts rootfs.WalkOptions, fn rootfs.WalkFunc) error {
+func (n *naiveRoot) Walk(ctx context.Context, dir string, opts tree.WalkOptions, fn tree.WalkFunc) error {
 	return n.on(dir, func(top string) error {
 		if real, err := filepath.EvalSymlinks(top); err == nil {
 			top = real
@@ -227,7 +229,7 @@ func (n *naiveRoot) Walk(ctx context.Context, dir string, opts rootfs.WalkOption
 			rel := strings.TrimPrefix(path, top+"/")
 			e := entryOf(d, path)
 			err = fn(rel, e, nil)
-			if errors.Is(err, rootfs.SkipDir) {
+			if errors.Is(err, tree.SkipDir) {
 				return filepath.SkipDir
 			}
 			return err
@@ -256,7 +258,7 @@ func removeAll(name string) error {
 	return err
 }
 
-func (n *naiveRoot) Watch(string, rootfs.WatchOptions) (rootfs.Watcher, error) {
+func (n *naiveRoot) Watch(string, watch.Options) (watch.Watcher, error) {
 	return nil, fserr.EOPNOTSUPP
 }
 

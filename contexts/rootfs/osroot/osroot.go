@@ -1,0 +1,132 @@
+package osroot
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// osRoot is the portable Root. It stands on os.Root, which confines every step
+// to a held directory by itself, and adds what os.Root does not give:
+//
+//   - Paths are walked one component at a time, each within an os.Root of the
+//     directory reached so far. So absolute links, which os.Root refuses, mean
+//     the root of the tree; "a/../b" asks for a; mount points can be refused; and
+//     up to 40 links are followed instead of 8.
+//   - ".." goes back to the directory the walk came through. Beyond the first it
+//     is EACCES, and so is what os.Root reports as "path escapes from parent".
+//   - Modes are set by a chmod after creation, since the umask applies within
+//     os.Root: for a moment a new entry has fewer permissions, never more.
+//   - Names are removed, renamed, linked and given times by *at calls on the
+//     parent's descriptor (unix), because Root.Remove does not tell files from
+//     directories, Root.Rename does not replace an empty directory and works
+//     within one Root only, and Root.Chtimes follows links.
+//   - Atomic files are temporary names (see ReservedPrefix) renamed into place.
+//
+// Known limits. Times of a link itself are EOPNOTSUPP on Windows, and File.Utimes
+// has microseconds on darwin. O_DIRECT and O_NOATIME are accepted and without
+// effect. Realpath is put together from the names walked through, so a directory
+// moved at the same instant can be reported where it was. Directories must be
+// readable, not only searchable, to be passed through, when not root. If a file is replaced by a link
+// during a chmod, the link's target within its directory may be hit instead of
+// nothing: never anything outside the tree.
+type Root struct {
+	top  *os.Root
+	opts node.Options
+}
+
+// openOSRoot opens dir as an osRoot; a link is ELOOP, anything but a directory ENOTDIR.
+func Open(dir string, opts node.Options) (*Root, error) {
+	// Without a final slash, which would follow a link.
+	dir = filepath.Clean(dir)
+	before, err := os.Lstat(dir)
+	if err != nil {
+		return nil, osError(err)
+	}
+	if before.Mode()&os.ModeSymlink != 0 {
+		return nil, fserr.New("open", "", fserr.ELOOP)
+	}
+	if !before.IsDir() {
+		return nil, fserr.New("open", "", fserr.ENOTDIR)
+	}
+	top, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, osError(err)
+	}
+	after, err := top.Lstat(".")
+	if err == nil && !os.SameFile(before, after) {
+		err = fserr.ESTALE
+	}
+	if err != nil {
+		_ = top.Close()
+		return nil, osError(err)
+	}
+	return &Root{top: top, opts: opts}, nil
+}
+
+// Close releases the root's descriptor. Operations that run have their own.
+func (r *Root) Close() error { return osError(r.top.Close()) }
+
+// serverPath returns where path, resolved and absolute, is on the server.
+func (r *Root) ServerPath(path string) string {
+	return filepath.Join(r.top.Name(), filepath.FromSlash(path))
+}
+
+// Walk implements Trees.
+func (r *Root) Walk(ctx context.Context, dir string, opts tree.WalkOptions, fn tree.WalkFunc) error {
+	return tree.Walk(ctx, r, dir, opts, fn)
+}
+
+// RemoveAll implements Trees.
+func (r *Root) RemoveAll(ctx context.Context, path string) (int64, error) {
+	return tree.RemoveAll(ctx, r, path)
+}
+
+// Watch implements Trees.
+func (r *Root) Watch(path string, opts watch.Options) (watch.Watcher, error) {
+	return watch.Start(r, path, opts)
+}
+
+// escapeText is the text of os's unexported error for a path that leaves a Root.
+const escapeText = "path escapes from parent"
+
+// osError makes err an *fserr.Error without paths; the caller's fserr.Wrap adds them.
+func osError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *fserr.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	if escapes(err) {
+		return &fserr.Error{Code: node.ErrOutside.Code, Detail: node.ErrOutside.Detail, Err: err}
+	}
+	return &fserr.Error{Code: fserr.CodeOf(err), Err: err}
+}
+
+// escapes reports whether os.Root refused to leave its directory.
+func escapes(err error) bool { return strings.HasSuffix(err.Error(), escapeText) }
+
+func osCode(err error) fserr.Code {
+	if escapes(err) {
+		return fserr.EACCES
+	}
+	return fserr.CodeOf(err)
+}
+
+// osMode turns Linux permission bits into os's, dropping setuid and setgid.
+func osMode(mode uint32) os.FileMode {
+	m := os.FileMode(mode & 0o777)
+	if mode&0o1000 != 0 {
+		m |= os.ModeSticky
+	}
+	return m
+}

@@ -1,0 +1,258 @@
+package osroot
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Stat implements Inspector.
+func (r *Root) Stat(path string) (node.Stat, error) { return r.stat(path, true) }
+
+// Lstat implements Inspector.
+func (r *Root) Lstat(path string) (node.Stat, error) { return r.stat(path, false) }
+
+func (r *Root) stat(path string, follow bool) (st node.Stat, err error) {
+	err = r.existing(path, follow, func(p osPos) (err error) {
+		st, err = p.dir.Lstat(p.base)
+		return err
+	})
+	return st, err
+}
+
+// Statfs implements Inspector.
+func (r *Root) Statfs(path string) (st node.Statfs, err error) {
+	err = r.existing(path, true, func(p osPos) (err error) {
+		st, err = osStatfs(p.dir)
+		return err
+	})
+	return st, err
+}
+
+// Access implements Inspector.
+func (r *Root) Access(path string, mode uint32) error {
+	if mode > 7 {
+		return osError(fserr.EINVAL)
+	}
+	return r.existing(path, true, func(p osPos) error { return osAccess(p.dir, p.name(), mode) })
+}
+
+// Realpath implements Inspector.
+func (r *Root) Realpath(path string) (resolved string, err error) {
+	err = r.existing(path, true, func(p osPos) error {
+		resolved = p.virtual()
+		return nil
+	})
+	return resolved, err
+}
+
+// virtual is the position's path from the root, by the names walked through.
+func (p osPos) virtual() string {
+	return filepath.ToSlash(filepath.Join(string(filepath.Separator), p.dir.rel, p.base))
+}
+
+// Readlink implements Inspector.
+func (r *Root) Readlink(path string) (target string, err error) {
+	err = r.existing(path, false, func(p osPos) (err error) {
+		if !p.isLink() {
+			return fserr.EINVAL
+		}
+		target, err = p.dir.Readlink(p.base)
+		return err
+	})
+	return target, err
+}
+
+// Chmod implements Attributes.
+func (r *Root) Chmod(path string, mode uint32) error {
+	return r.existing(path, true, func(p osPos) error { return p.dir.Chmod(p.base, mode) })
+}
+
+// Chown implements Attributes.
+func (r *Root) Chown(path string, uid, gid int64, follow bool) error {
+	return r.existing(path, follow, func(p osPos) error { return p.dir.Chown(p.base, uid, gid) })
+}
+
+// Utimes implements Attributes.
+func (r *Root) Utimes(path string, atimeNs, mtimeNs int64, follow bool) error {
+	return r.existing(path, follow, func(p osPos) error { return p.dir.Utimes(p.base, atimeNs, mtimeNs) })
+}
+
+// Lookups begins a run of questions.
+func (r *Root) Lookups() node.Lookups { return osLookups{r} }
+
+// osLookups holds nothing.
+type osLookups struct{ *Root }
+
+// Close has nothing to let go of. It leaves the root open.
+func (osLookups) Close() {}
+
+// Mkdir implements Mutator.
+func (r *Root) Mkdir(path string, mode uint32) error {
+	return r.at(path, walkMode{name: true, create: true}, func(p osPos) error {
+		if p.exists() {
+			return fserr.EEXIST
+		}
+		return p.dir.Mkdir(p.base, mode)
+	})
+}
+
+// MkdirAll implements Mutator.
+func (r *Root) MkdirAll(path string, mode uint32) (first string, err error) {
+	if err := node.CheckPath(path); err != nil {
+		return "", osError(err)
+	}
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+	for i := range parts {
+		made, err := r.ensureDir(strings.Join(parts[:i+1], "/"), i == len(parts)-1, mode)
+		if err != nil {
+			return first, err
+		}
+		if first == "" {
+			first = made
+		}
+	}
+	return first, nil
+}
+
+// ensureDir makes the directory path unless it is there, and returns the virtual path of what it made.
+func (r *Root) ensureDir(path string, last bool, mode uint32) (made string, err error) {
+	st, err := r.Stat(path)
+	switch {
+	case err == nil && st.IsDir():
+		return "", nil
+	case err == nil && last:
+		return "", osError(fserr.EEXIST)
+	case err == nil:
+		return "", osError(fserr.ENOTDIR)
+	case fserr.CodeOf(err) != fserr.ENOENT:
+		return "", err
+	}
+	err = r.at(path, walkMode{name: true, create: true}, func(p osPos) error {
+		made = p.virtual()
+		return p.dir.Mkdir(p.base, mode)
+	})
+	if fserr.CodeOf(err) != fserr.EEXIST {
+		return made, err
+	}
+	// Somebody else made it, or a link stands there that dangles (ENOENT, as Node's mkdir says).
+	st, serr := r.Stat(path)
+	switch {
+	case serr == nil && st.IsDir():
+		return "", nil
+	case serr != nil:
+		return "", serr
+	}
+	return "", err
+}
+
+// Symlink implements Mutator.
+func (r *Root) Symlink(target, path string) error {
+	if err := node.CheckPath(target); err != nil {
+		return osError(err)
+	}
+	return r.at(path, walkMode{name: true, create: true}, func(p osPos) error {
+		if err := p.freeName(); err != nil {
+			return err
+		}
+		return p.dir.Symlink(target, p.base)
+	})
+}
+
+// freeName checks that something other than a directory can be made at p.
+func (p osPos) freeName() error {
+	if p.exists() {
+		return fserr.EEXIST
+	}
+	if p.slash {
+		return fserr.ENOENT
+	}
+	return nil
+}
+
+// Link implements Mutator.
+func (r *Root) Link(oldpath, newpath string) error {
+	return r.at(oldpath, walkMode{name: true}, func(from osPos) error {
+		if err := from.linkable(); err != nil {
+			return err
+		}
+		return r.at(newpath, walkMode{name: true, create: true}, func(to osPos) error {
+			if err := to.freeName(); err != nil {
+				return err
+			}
+			if from.isDir() {
+				return fserr.EPERM
+			}
+			return osLink(from.dir, from.base, to.dir, to.base)
+		})
+	})
+}
+
+// linkable checks that p can be given another name. The order is Linux's: what
+// is missing is told before what is wrong with the new name.
+func (p osPos) linkable() error {
+	switch {
+	case !p.exists():
+		return fserr.ENOENT
+	case p.slash && !p.isDir():
+		return fserr.ENOTDIR
+	}
+	return nil
+}
+
+// two resolves both paths of a rename or link.
+func (r *Root) two(oldpath, newpath string, fn func(from, to osPos) error) error {
+	return r.at(oldpath, walkMode{name: true}, func(from osPos) error {
+		return r.at(newpath, walkMode{name: true, create: true}, func(to osPos) error {
+			return fn(from, to)
+		})
+	})
+}
+
+// Rename implements Mutator.
+func (r *Root) Rename(oldpath, newpath string) error {
+	return r.two(oldpath, newpath, func(from, to osPos) error {
+		if from.base == "" || to.base == "" {
+			return fserr.EBUSY
+		}
+		if err := from.missing(); err != nil {
+			return err
+		}
+		if (from.slash || to.slash) && !from.isDir() {
+			return fserr.ENOTDIR
+		}
+		return osRename(from.dir, from.base, to.dir, to.base)
+	})
+}
+
+// Unlink implements Mutator.
+func (r *Root) Unlink(path string) error {
+	return r.at(path, walkMode{name: true}, func(p osPos) error {
+		switch {
+		case !p.exists():
+			return fserr.ENOENT
+		case p.isDir():
+			return fserr.EISDIR
+		case p.slash:
+			return fserr.ENOTDIR
+		}
+		return osUnlink(p.dir, p.base)
+	})
+}
+
+// Rmdir implements Mutator.
+func (r *Root) Rmdir(path string) error {
+	return r.at(path, walkMode{name: true}, func(p osPos) error {
+		switch {
+		case p.dot == "/" && p.base == "":
+			return fserr.EBUSY
+		case p.base == "" && p.dot == ".":
+			return fserr.EINVAL
+		case p.base == "":
+			return fserr.ENOTEMPTY
+		}
+		return osRmdir(p.dir, p.base)
+	})
+}

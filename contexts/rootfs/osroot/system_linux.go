@@ -1,0 +1,80 @@
+package osroot
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+)
+
+// osLstat asks statx, which knows the birth time that os does not.
+func osLstat(dir *os.Root, name string) (st node.Stat, err error) {
+	f, err := dir.Open(".")
+	if err != nil {
+		return node.Stat{}, err
+	}
+	defer func() { _ = f.Close() }()
+	err = withFileFD(f, func(fd int) (err error) {
+		st, err = node.StatAt(fd, name)
+		return err
+	})
+	return st, err
+}
+
+func osFstat(f *os.File) (st node.Stat, err error) {
+	err = withFileFD(f, func(fd int) (err error) {
+		st, err = node.StatFD(fd)
+		return err
+	})
+	return st, err
+}
+
+// osFutimes sets the times of an open file, by its descriptor.
+func osFutimes(f *os.File, atimeNs, mtimeNs int64) error {
+	ts := []unix.Timespec{unix.NsecToTimespec(atimeNs), unix.NsecToTimespec(mtimeNs)}
+	return withFileFD(f, func(fd int) error { return unix.UtimesNanoAt(fd, "", ts, unix.AT_EMPTY_PATH) })
+}
+
+func osDatasync(f *os.File) error { return withFileFD(f, unix.Fdatasync) }
+
+// osAccess asks about what stands at name, by descriptor: see accessFD.
+func osAccess(n *osNode, name string, mode uint32) error {
+	return n.WithFD(func(dir int) error {
+		fd, err := node.OpenAt(dir, name, unix.O_PATH, 0)
+		if err != nil {
+			return err
+		}
+		defer node.CloseFD(fd)
+		return node.AccessFD(fd, mode)
+	})
+}
+
+// mountID identifies the mount a file is on.
+type mountID = node.Mount
+
+// osMount tells what name, one component of n or "." for n itself, is mounted as. A device does
+// not tell a directory of the same file system that is mounted here.
+func osMount(n *osNode, name string) (m mountID, err error) {
+	err = n.WithFD(func(dir int) error {
+		fd, err := node.OpenAt(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		defer node.CloseFD(fd)
+		k, err := node.KindOf(fd)
+		m = k.Mount
+		return err
+	})
+	return m, err
+}
+
+// osMountOf tells what an open file is mounted as.
+func osMountOf(f *os.File) (m mountID, err error) {
+	err = withFileFD(f, func(fd int) error {
+		k, err := node.KindOf(fd)
+		m = k.Mount
+		return err
+	})
+	return m, err
+}
