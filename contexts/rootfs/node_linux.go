@@ -188,6 +188,6 @@ func (n *fdNode) Utimes(name string, atimeNs, mtimeNs int64) error {
 	if name == "" {
 		return node.UtimesFD(n.fd, atimeNs, mtimeNs)
 	}
-	ts := []unix.Timespec{node.Timespec(atimeNs), node.Timespec(mtimeNs)}
+	ts := []unix.Timespec{unix.NsecToTimespec(atimeNs), unix.NsecToTimespec(mtimeNs)}
 	return unix.UtimesNanoAt(n.fd, name, ts, unix.AT_SYMLINK_NOFOLLOW)
 }

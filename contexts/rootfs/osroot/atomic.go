@@ -9,20 +9,19 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// osAtomic is a file under a reserved name until it is committed.
-type osAtomic struct {
-	*osFile
-	pos       osPos
+// atomicFile is a file with a reserved name until Commit.
+type atomicFile struct {
+	*openFile
+	pos       position
 	temp      string
 	exclusive bool
-	// mu lets one of Commit and Abort be the end, and guards what follows.
+	// mu makes one of Commit and Abort the end, and guards the fields below.
 	mu   sync.Mutex
-	mode uint32 // what a new file gets at Commit; until then nobody else may read it
+	mode uint32 // the mode of a new file from Commit on; until then it is tmpMode
 	done bool
 }
 
-// tmpMode is the mode of a temporary name: what is written may replace a file that
-// nobody else may read.
+// tmpMode is the mode of a temporary name: the file that it will replace may be private.
 const tmpMode = 0o600
 
 // CreateAtomic implements Opener. Commit closes the file.
@@ -39,7 +38,7 @@ func (r *Root) CreateAtomic(path string, mode uint32, exclusive bool) (node.Atom
 	return f, nil
 }
 
-func (p osPos) createAtomic(mode uint32, exclusive bool) (node.AtomicFile, error) {
+func (p position) createAtomic(mode uint32, exclusive bool) (node.AtomicFile, error) {
 	switch {
 	case p.slash && !p.exists():
 		return nil, fserr.EISDIR
@@ -50,12 +49,12 @@ func (p osPos) createAtomic(mode uint32, exclusive bool) (node.AtomicFile, error
 	case p.exists() && !p.info.Mode().IsRegular():
 		return nil, fserr.EOPNOTSUPP
 	}
-	a := &osAtomic{pos: p, temp: node.ReservedPrefix + rand.Text(), exclusive: exclusive, mode: mode}
+	a := &atomicFile{pos: p, temp: node.ReservedPrefix + rand.Text(), exclusive: exclusive, mode: mode}
 	f, err := p.dir.dir.OpenFile(a.temp, osOpenFlags(node.O_RDWR|node.O_CREAT|node.O_EXCL), tmpMode)
 	if err != nil {
 		return nil, err
 	}
-	a.osFile = newOSFile(f, p.dir.root.opts, node.O_RDWR, false)
+	a.openFile = newFile(f, p.dir.root.opts, node.O_RDWR, false)
 	if err := settle(f, a.opts, tmpMode); err != nil {
 		_ = a.Abort()
 		return nil, err
@@ -64,7 +63,7 @@ func (p osPos) createAtomic(mode uint32, exclusive bool) (node.AtomicFile, error
 }
 
 // Commit implements AtomicFile.
-func (a *osAtomic) Commit(sync bool) error {
+func (a *atomicFile) Commit(sync bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.done {
@@ -74,7 +73,7 @@ func (a *osAtomic) Commit(sync bool) error {
 	if err == nil && sync {
 		err = a.f.Sync()
 	}
-	// Closed first, since Windows does not rename what is open.
+	// Close first: Windows does not rename an open file.
 	if cerr := a.f.Close(); err == nil {
 		err = cerr
 	}
@@ -84,18 +83,17 @@ func (a *osAtomic) Commit(sync bool) error {
 	return osError(a.finish(err))
 }
 
-// takeMode gives the file its final mode: that, with owner and xattrs, of the one it
-// replaces, else what was asked for.
-func (a *osAtomic) takeMode() error {
+// takeMode gives the file the mode, owner and extended attributes of the one that it replaces, or the mode for a new one.
+func (a *atomicFile) takeMode() error {
 	dir := a.pos.dir
 	info, err := dir.dir.Lstat(a.pos.base)
 	switch {
-	case a.exclusive, osCodeOrNil(err) == fserr.ENOENT:
+	case a.exclusive, codeOrNil(err) == fserr.ENOENT:
 		return a.f.Chmod(osMode(a.mode))
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return nil // the rename refuses it, or replaces a link that was put there
+		return nil // the rename refuses it, or replaces a link
 	}
 	st, err := dir.Lstat(a.pos.base)
 	if err != nil {
@@ -104,9 +102,9 @@ func (a *osAtomic) takeMode() error {
 	return a.adopt(st)
 }
 
-func (a *osAtomic) adopt(st node.Stat) error {
-	// An owner that may not be given is no reason to refuse the content.
-	if err := a.f.Chown(int(st.UID), int(st.GID)); err != nil && osCode(err) != fserr.EPERM && osCode(err) != fserr.EOPNOTSUPP {
+func (a *atomicFile) adopt(st node.Stat) error {
+	// The content is written even if the owner cannot be kept.
+	if err := a.f.Chown(int(st.UID), int(st.GID)); err != nil && codeOf(err) != fserr.EPERM && codeOf(err) != fserr.EOPNOTSUPP {
 		return err
 	}
 	if err := a.copyXattrs(); err != nil {
@@ -115,17 +113,17 @@ func (a *osAtomic) adopt(st node.Stat) error {
 	return a.f.Chmod(osMode(st.Mode))
 }
 
-func (a *osAtomic) copyXattrs() error {
-	old, err := a.pos.dir.dir.OpenFile(a.pos.base, os.O_RDONLY|osExtraFlags, 0)
+func (a *atomicFile) copyXattrs() error {
+	old, err := a.pos.dir.dir.OpenFile(a.pos.base, os.O_RDONLY|extraFlags, 0)
 	if err != nil {
-		// Gone, or not for us to read: there is nothing to be kept.
+		// It is gone, or not readable for the server: there is nothing to keep.
 		return nil
 	}
 	defer func() { _ = old.Close() }()
 	return osCopyXattrs(old, a.f)
 }
 
-func (a *osAtomic) publish() error {
+func (a *atomicFile) publish() error {
 	dir, base := a.pos.dir, a.pos.base
 	if a.exclusive {
 		if err := osLink(dir, a.temp, dir, base); err != nil {
@@ -136,8 +134,8 @@ func (a *osAtomic) publish() error {
 	return osRename(dir, a.temp, dir, base)
 }
 
-// finish releases everything, and the temporary name unless err is nil.
-func (a *osAtomic) finish(err error) error {
+// finish closes the directory. If err is not nil it removes the temporary name.
+func (a *atomicFile) finish(err error) error {
 	a.done = true
 	if err != nil {
 		_ = osUnlink(a.pos.dir, a.temp)
@@ -147,7 +145,7 @@ func (a *osAtomic) finish(err error) error {
 }
 
 // Abort implements AtomicFile.
-func (a *osAtomic) Abort() error {
+func (a *atomicFile) Abort() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.done {
@@ -160,8 +158,8 @@ func (a *osAtomic) Abort() error {
 	return osError(err)
 }
 
-// Chmod changes what the file will have, unless it replaces another.
-func (a *osAtomic) Chmod(mode uint32) error {
+// Chmod sets the mode that the file gets at Commit if it is a new one.
+func (a *atomicFile) Chmod(mode uint32) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.done {
@@ -171,9 +169,9 @@ func (a *osAtomic) Chmod(mode uint32) error {
 	return nil
 }
 
-// Stat describes the file with the mode that it will have.
-func (a *osAtomic) Stat() (node.Stat, error) {
-	st, err := a.osFile.Stat()
+// Stat returns the attributes, with the mode that a new file will have.
+func (a *atomicFile) Stat() (node.Stat, error) {
+	st, err := a.openFile.Stat()
 	if err != nil {
 		return st, err
 	}
@@ -183,5 +181,5 @@ func (a *osAtomic) Stat() (node.Stat, error) {
 	return st, nil
 }
 
-// Close aborts what was neither committed nor aborted.
-func (a *osAtomic) Close() error { return a.Abort() }
+// Close is Abort, unless the file was committed.
+func (a *atomicFile) Close() error { return a.Abort() }

@@ -11,11 +11,10 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// errReplaced tells that what was looked up was replaced before it could be used;
-// resolving again finds what stands there now.
+// errReplaced means that a file was replaced between its look-up and its use. The path is resolved again.
 var errReplaced = errors.New("replaced meanwhile")
 
-// movedRetries bounds how often a path is resolved anew because of errReplaced.
+// movedRetries bounds how often a path is resolved again because of errReplaced.
 const movedRetries = 16
 
 // OpenFile implements Opener.
@@ -35,7 +34,7 @@ func (r *Root) OpenStat(path string, flags node.Flags) (node.File, node.Stat, er
 	return withStat(r.OpenFile(path, flags, 0))
 }
 
-// withStat asks what was opened.
+// withStat adds the attributes of what was opened.
 func withStat(f node.File, err error) (node.File, node.Stat, error) {
 	if err != nil {
 		return nil, node.Stat{}, err
@@ -61,7 +60,7 @@ func (r *Root) OpenNoFollow(path string, flags node.Flags) (node.File, node.Stat
 
 func (r *Root) open(path string, how walkMode, flags node.Flags, mode uint32) (node.File, error) {
 	f, err := retryMoved(func() (f node.File, err error) {
-		err = r.at(path, how, func(p osPos) (err error) {
+		err = r.at(path, how, func(p position) (err error) {
 			f, err = p.open(flags, mode)
 			return err
 		})
@@ -80,8 +79,8 @@ func retryMoved(open func() (node.File, error)) (node.File, error) {
 	return nil, fserr.EBUSY
 }
 
-// open opens what stands at p, which is no longer followed, or creates it.
-func (p osPos) open(flags node.Flags, mode uint32) (node.File, error) {
+// open opens or creates the file at p. It follows no link.
+func (p position) open(flags node.Flags, mode uint32) (node.File, error) {
 	if p.slash && p.base != "" && flags&node.O_CREAT != 0 {
 		return nil, fserr.EISDIR
 	}
@@ -101,15 +100,15 @@ func (p osPos) open(flags node.Flags, mode uint32) (node.File, error) {
 	return p.admit(f, flags)
 }
 
-// movedIfGone turns the errors of a name that changed since it was looked up.
+// movedIfGone maps the errors of a name that changed since its look-up to errReplaced.
 func movedIfGone(err error) error {
-	if slices.Contains([]fserr.Code{fserr.ENOENT, fserr.ELOOP, fserr.ENXIO}, osCode(err)) {
+	if slices.Contains([]fserr.Code{fserr.ENOENT, fserr.ELOOP, fserr.ENXIO}, codeOf(err)) {
 		return errReplaced
 	}
 	return err
 }
 
-func (p osPos) mayOpen(flags node.Flags) error {
+func (p position) mayOpen(flags node.Flags) error {
 	switch {
 	case flags.Exclusive():
 		return fserr.EEXIST
@@ -127,8 +126,8 @@ func (p osPos) mayOpen(flags node.Flags) error {
 	return nil
 }
 
-// admit checks that f is what was looked up, and so a regular file or directory.
-func (p osPos) admit(f *os.File, flags node.Flags) (node.File, error) {
+// admit checks that f is the regular file or directory that was looked up.
+func (p position) admit(f *os.File, flags node.Flags) (node.File, error) {
 	now, err := f.Stat()
 	if err == nil && p.info != nil && !os.SameFile(p.info, now) {
 		err = errReplaced
@@ -140,11 +139,11 @@ func (p osPos) admit(f *os.File, flags node.Flags) (node.File, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	return newOSFile(f, p.dir.root.opts, flags, now.IsDir()), nil
+	return newFile(f, p.dir.root.opts, flags, now.IsDir()), nil
 }
 
-// admit refuses a file that is mounted where it was opened.
-func (n *osNode) admit(f *os.File, isDir bool) error {
+// admit refuses a file that is a mount point.
+func (n *dirNode) admit(f *os.File, isDir bool) error {
 	if n.root.opts.FollowMounts {
 		return nil
 	}
@@ -155,9 +154,9 @@ func (n *osNode) admit(f *os.File, isDir bool) error {
 	return err
 }
 
-func (p osPos) create(flags node.Flags, mode uint32) (node.File, error) {
+func (p position) create(flags node.Flags, mode uint32) (node.File, error) {
 	f, err := p.dir.dir.OpenFile(p.base, osOpenFlags(flags|node.O_EXCL), os.FileMode(mode&0o777))
-	if osCodeOrNil(err) == fserr.EEXIST && !flags.Exclusive() {
+	if codeOrNil(err) == fserr.EEXIST && !flags.Exclusive() {
 		return nil, errReplaced
 	}
 	if err != nil {
@@ -167,10 +166,10 @@ func (p osPos) create(flags node.Flags, mode uint32) (node.File, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	return newOSFile(f, p.dir.root.opts, flags, false), nil
+	return newFile(f, p.dir.root.opts, flags, false), nil
 }
 
-// settle gives a new file its owner and the mode that the umask cut.
+// settle gives a new file its owner and its whole mode, whatever the umask.
 func settle(f *os.File, opts node.Options, mode uint32) error {
 	if o := opts.Owner; o != nil {
 		if err := f.Chown(o.UID, o.GID); err != nil {
@@ -180,7 +179,7 @@ func settle(f *os.File, opts node.Options, mode uint32) error {
 	return f.Chmod(osMode(mode))
 }
 
-// osOpenFlags turns Linux flags into os's; the access mode's numbers agree.
+// osOpenFlags converts Linux flags to os's.
 func osOpenFlags(flags node.Flags) int {
 	out := [...]int{node.O_RDONLY: os.O_RDONLY, node.O_WRONLY: os.O_WRONLY, node.O_RDWR: os.O_RDWR}[flags&node.O_ACCMODE]
 	for _, f := range []struct {
@@ -194,7 +193,7 @@ func osOpenFlags(flags node.Flags) int {
 			out |= f.os
 		}
 	}
-	return out | osExtraFlags
+	return out | extraFlags
 }
 
 // OpenDir implements Opener.
@@ -203,30 +202,30 @@ func (r *Root) OpenDir(path string) (node.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	node := n.(*osNode)
+	node := n.(*dirNode)
 	f, err := node.dir.Open(".")
 	if err != nil {
 		_ = node.Close()
 		return nil, osError(err)
 	}
-	return &osDir{node: node, file: f}, nil
+	return &listing{node: node, file: f}, nil
 }
 
-// osFile is a File over *os.File.
-type osFile struct {
+// openFile is a File over *os.File.
+type openFile struct {
 	f     *os.File
 	opts  node.Options
 	flags node.Flags
 	dir   bool
-	// mu guards the shared position, which WriteAt of an appending file moves and puts back.
+	// mu guards the position, which appendAt moves and restores.
 	mu sync.Mutex
 }
 
-func newOSFile(f *os.File, opts node.Options, flags node.Flags, dir bool) *osFile {
-	return &osFile{f: f, opts: opts, flags: flags, dir: dir}
+func newFile(f *os.File, opts node.Options, flags node.Flags, dir bool) *openFile {
+	return &openFile{f: f, opts: opts, flags: flags, dir: dir}
 }
 
-// ioError is osError but leaves io.EOF, and what was written short, as they are.
+// ioError is osError, except that it keeps io.EOF.
 func ioError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
@@ -234,7 +233,7 @@ func ioError(err error) error {
 	return osError(err)
 }
 
-func (f *osFile) Read(p []byte) (int, error) {
+func (f *openFile) Read(p []byte) (int, error) {
 	if f.dir {
 		return 0, osError(fserr.EISDIR)
 	}
@@ -244,7 +243,7 @@ func (f *osFile) Read(p []byte) (int, error) {
 	return n, ioError(err)
 }
 
-func (f *osFile) Write(p []byte) (int, error) {
+func (f *openFile) Write(p []byte) (int, error) {
 	if !f.flags.Writable() {
 		return 0, osError(fserr.EBADF)
 	}
@@ -254,7 +253,7 @@ func (f *osFile) Write(p []byte) (int, error) {
 	return n, ioError(err)
 }
 
-func (f *osFile) ReadAt(p []byte, off int64) (int, error) {
+func (f *openFile) ReadAt(p []byte, off int64) (int, error) {
 	switch {
 	case f.dir:
 		return 0, osError(fserr.EISDIR)
@@ -265,7 +264,7 @@ func (f *osFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, ioError(err)
 }
 
-func (f *osFile) WriteAt(p []byte, off int64) (int, error) {
+func (f *openFile) WriteAt(p []byte, off int64) (int, error) {
 	switch {
 	case !f.flags.Writable():
 		return 0, osError(fserr.EBADF)
@@ -278,8 +277,8 @@ func (f *osFile) WriteAt(p []byte, off int64) (int, error) {
 	return n, ioError(err)
 }
 
-// appendAt appends and puts the position back: os.File has no pwrite for appending files.
-func (f *osFile) appendAt(p []byte) (int, error) {
+// appendAt appends and restores the position: os.File has no pwrite for appending files.
+func (f *openFile) appendAt(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	pos, err := f.f.Seek(0, io.SeekCurrent)
@@ -293,41 +292,41 @@ func (f *osFile) appendAt(p []byte) (int, error) {
 	return n, ioError(err)
 }
 
-func (f *osFile) Seek(offset int64, whence int) (int64, error) {
+func (f *openFile) Seek(offset int64, whence int) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, err := f.f.Seek(offset, whence)
 	return n, ioError(err)
 }
 
-func (f *osFile) Close() error { return osError(f.f.Close()) }
+func (f *openFile) Close() error { return osError(f.f.Close()) }
 
-func (f *osFile) Stat() (node.Stat, error) {
+func (f *openFile) Stat() (node.Stat, error) {
 	st, err := osFstat(f.f)
 	return st, osError(err)
 }
 
-func (f *osFile) Truncate(size int64) error {
+func (f *openFile) Truncate(size int64) error {
 	if f.dir || size < 0 || !f.flags.Writable() {
 		return osError(fserr.EINVAL)
 	}
 	return osError(f.f.Truncate(size))
 }
 
-func (f *osFile) Chmod(mode uint32) error { return osError(f.f.Chmod(osMode(mode))) }
+func (f *openFile) Chmod(mode uint32) error { return osError(f.f.Chmod(osMode(mode))) }
 
-func (f *osFile) Chown(uid, gid int64) error {
+func (f *openFile) Chown(uid, gid int64) error {
 	if err := node.MayOwn(f.opts, uid, gid); err != nil {
 		return osError(err)
 	}
 	return osError(f.f.Chown(int(uid), int(gid)))
 }
 
-func (f *osFile) Utimes(atimeNs, mtimeNs int64) error {
+func (f *openFile) Utimes(atimeNs, mtimeNs int64) error {
 	return osError(osFutimes(f.f, atimeNs, mtimeNs))
 }
 
-func (f *osFile) Sync(dataOnly bool) error {
+func (f *openFile) Sync(dataOnly bool) error {
 	if dataOnly {
 		return osError(osDatasync(f.f))
 	}

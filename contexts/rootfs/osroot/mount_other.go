@@ -6,14 +6,14 @@ import (
 	"os"
 )
 
-// mountID identifies the mount a file is on, by its device.
+// mountID identifies the mount that a file is on, by its device.
 type mountID struct {
 	dev uint64
-	// byID is never: it is said of mounts that have numbers.
+	// ByID is always false: these systems have no mount IDs.
 	ByID bool
 }
 
-func osMount(n *osNode, name string) (mountID, error) {
+func osMount(n *dirNode, name string) (mountID, error) {
 	st, err := n.Lstat(name)
 	return mountID{dev: st.Dev}, err
 }

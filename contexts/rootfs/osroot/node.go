@@ -11,24 +11,24 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// osNode is a held directory within an osRoot.
-type osNode struct {
+// dirNode is a node.Node.
+type dirNode struct {
 	root *Root
 	dir  *os.Root
-	// rel is the path walked from the root's top, in the system's form; "." for the top.
+	// rel is the path from the top by which the walk came, in the system's form, "." for the top.
 	rel   string
 	id    node.FileID
 	mount mountID
 }
 
-var _ node.Node = (*osNode)(nil)
+var _ node.Node = (*dirNode)(nil)
 
-func (r *Root) openTop() (*osNode, error) {
+func (r *Root) openTop() (*dirNode, error) {
 	dir, err := r.top.OpenRoot(".")
 	if err != nil {
 		return nil, err
 	}
-	n := &osNode{root: r, dir: dir, rel: "."}
+	n := &dirNode{root: r, dir: dir, rel: "."}
 	st, err := n.Lstat("")
 	if err != nil {
 		_ = dir.Close()
@@ -42,14 +42,14 @@ func (r *Root) openTop() (*osNode, error) {
 	return n, nil
 }
 
-// enter opens the child directory that info was taken of. "/." makes os.Root
-// ask for a directory, so that a FIFO put there meanwhile does not block.
-func (n *osNode) enter(name string, info os.FileInfo) (*osNode, error) {
+// enter opens the child directory that info describes. "/." makes os.Root open a directory only, so that a FIFO that replaced it does not
+// block.
+func (n *dirNode) enter(name string, info os.FileInfo) (*dirNode, error) {
 	dir, err := n.dir.OpenRoot(name + "/.")
 	if err != nil {
 		return nil, err
 	}
-	child := &osNode{root: n.root, dir: dir, rel: filepath.Join(n.rel, name)}
+	child := &dirNode{root: n.root, dir: dir, rel: filepath.Join(n.rel, name)}
 	if err := child.verify(n, info); err != nil {
 		_ = dir.Close()
 		return nil, err
@@ -57,9 +57,8 @@ func (n *osNode) enter(name string, info os.FileInfo) (*osNode, error) {
 	return child, nil
 }
 
-// verify refuses a directory other than the one looked up, and a mount point
-// unless these are followed.
-func (n *osNode) verify(parent *osNode, info os.FileInfo) error {
+// verify refuses a directory other than the one that info describes and, unless the options permit them, mount points.
+func (n *dirNode) verify(parent *dirNode, info os.FileInfo) error {
 	now, err := n.dir.Lstat(".")
 	if err != nil {
 		return err
@@ -79,15 +78,15 @@ func (n *osNode) verify(parent *osNode, info os.FileInfo) error {
 	return err
 }
 
-// admits tells whether something on mount m may be used as an entry of n. Where mounts have no
-// ids, a device is all there is; overlay gives files one of their own.
-func (n *osNode) admits(m mountID, isDir bool) bool {
+// admits reports whether an entry of n may be on mount m. Where mounts have no IDs the device decides, but not for files: overlayfs gives
+// them other devices.
+func (n *dirNode) admits(m mountID, isDir bool) bool {
 	return m == n.mount || n.root.opts.FollowMounts || !m.ByID && !isDir
 }
 
-func (n *osNode) Close() error { return n.dir.Close() }
+func (n *dirNode) Close() error { return n.dir.Close() }
 
-func (n *osNode) Entries(l node.Listing) ([]node.Entry, error) {
+func (n *dirNode) Entries(l node.Listing) ([]node.Entry, error) {
 	f, err := n.dir.Open(".")
 	if err != nil {
 		return nil, err
@@ -107,7 +106,7 @@ func (n *osNode) Entries(l node.Listing) ([]node.Entry, error) {
 	return out, err
 }
 
-func (n *osNode) Reserved() ([]string, error) {
+func (n *dirNode) Reserved() ([]string, error) {
 	f, err := n.dir.Open(".")
 	if err != nil {
 		return nil, err
@@ -123,9 +122,8 @@ func (n *osNode) Reserved() ([]string, error) {
 	return names, err
 }
 
-// describe turns os's entries into ours, leaving out reserved names and, with
-// stats, what vanished.
-func (n *osNode) describe(list []os.DirEntry, stats bool) ([]node.Entry, error) {
+// describe converts os's entries, without reserved names and, with stats, without what vanished.
+func (n *dirNode) describe(list []os.DirEntry, stats bool) ([]node.Entry, error) {
 	out := make([]node.Entry, 0, len(list))
 	for _, d := range list {
 		if node.Reserved(d.Name()) {
@@ -134,7 +132,7 @@ func (n *osNode) describe(list []os.DirEntry, stats bool) ([]node.Entry, error) 
 		e := node.Entry{Name: d.Name(), Type: typeOfFileMode(d.Type())}
 		if stats {
 			st, err := n.Lstat(d.Name())
-			if osCodeOrNil(err) == fserr.ENOENT {
+			if codeOrNil(err) == fserr.ENOENT {
 				continue
 			}
 			if err != nil {
@@ -147,11 +145,11 @@ func (n *osNode) describe(list []os.DirEntry, stats bool) ([]node.Entry, error) 
 	return out, nil
 }
 
-func osCodeOrNil(err error) fserr.Code {
+func codeOrNil(err error) fserr.Code {
 	if err == nil {
 		return 0
 	}
-	return osCode(err)
+	return codeOf(err)
 }
 
 var typeOfOSMode = map[os.FileMode]node.Type{
@@ -159,10 +157,10 @@ var typeOfOSMode = map[os.FileMode]node.Type{
 	os.ModeSocket: node.TypeSocket, os.ModeDevice: node.TypeBlockDevice, os.ModeDevice | os.ModeCharDevice: node.TypeCharDevice,
 }
 
-// typeOfFileMode is TypeUnknown for what Linux does not have.
+// typeOfFileMode returns TypeUnknown for types that Linux does not have.
 func typeOfFileMode(m os.FileMode) node.Type { return typeOfOSMode[m.Type()] }
 
-// self is name, or the directory itself for "".
+// self returns name, or "." for "".
 func self(name string) string {
 	if name == "" {
 		return "."
@@ -170,9 +168,9 @@ func self(name string) string {
 	return name
 }
 
-func (n *osNode) Lstat(name string) (node.Stat, error) { return osLstat(n.dir, self(name)) }
+func (n *dirNode) Lstat(name string) (node.Stat, error) { return osLstat(n.dir, self(name)) }
 
-func (n *osNode) OpenDir(name string) (node.Node, error) {
+func (n *dirNode) OpenDir(name string) (node.Node, error) {
 	info, err := n.dir.Lstat(name)
 	if err != nil {
 		return nil, err
@@ -187,11 +185,11 @@ func (n *osNode) OpenDir(name string) (node.Node, error) {
 	return child, nil
 }
 
-func (n *osNode) OpenFile(name string, flags node.Flags, mode uint32) (node.File, error) {
+func (n *dirNode) OpenFile(name string, flags node.Flags, mode uint32) (node.File, error) {
 	return retryMoved(func() (node.File, error) {
-		pos := osPos{dir: n, base: name}
+		pos := position{dir: n, base: name}
 		info, err := n.dir.Lstat(name)
-		if err != nil && osCode(err) != fserr.ENOENT {
+		if err != nil && codeOf(err) != fserr.ENOENT {
 			return nil, err
 		}
 		if err == nil {
@@ -201,7 +199,7 @@ func (n *osNode) OpenFile(name string, flags node.Flags, mode uint32) (node.File
 	})
 }
 
-func (n *osNode) Readlink(name string) (string, error) {
+func (n *dirNode) Readlink(name string) (string, error) {
 	info, err := n.dir.Lstat(name)
 	if err != nil {
 		return "", err
@@ -212,14 +210,14 @@ func (n *osNode) Readlink(name string) (string, error) {
 	return n.dir.Readlink(name)
 }
 
-func (n *osNode) Symlink(target, name string) error {
+func (n *dirNode) Symlink(target, name string) error {
 	if err := n.dir.Symlink(target, name); err != nil {
 		return err
 	}
 	return n.own(name)
 }
 
-func (n *osNode) Mkdir(name string, mode uint32) error {
+func (n *dirNode) Mkdir(name string, mode uint32) error {
 	if err := n.dir.Mkdir(name, os.FileMode(mode&0o777)); err != nil {
 		return err
 	}
@@ -229,8 +227,8 @@ func (n *osNode) Mkdir(name string, mode uint32) error {
 	return n.dir.Chmod(name, osMode(mode))
 }
 
-// own gives what was just made to Options.Owner.
-func (n *osNode) own(name string) error {
+// own gives a new entry to Options.Owner.
+func (n *dirNode) own(name string) error {
 	o := n.root.opts.Owner
 	if o == nil {
 		return nil
@@ -238,15 +236,15 @@ func (n *osNode) own(name string) error {
 	return n.dir.Lchown(name, o.UID, o.GID)
 }
 
-func (n *osNode) Link(oldname string, to node.Node, newname string) error {
-	dst, ok := to.(*osNode)
+func (n *dirNode) Link(oldname string, to node.Node, newname string) error {
+	dst, ok := to.(*dirNode)
 	if !ok {
 		return fserr.EXDEV
 	}
 	return osLink(n, oldname, dst, newname)
 }
 
-func (n *osNode) Unlink(name string) error {
+func (n *dirNode) Unlink(name string) error {
 	st, err := n.Lstat(name)
 	if err == nil && st.IsDir() {
 		return fserr.EISDIR
@@ -254,9 +252,9 @@ func (n *osNode) Unlink(name string) error {
 	return osUnlink(n, name)
 }
 
-func (n *osNode) Rmdir(name string) error { return osRmdir(n, name) }
+func (n *dirNode) Rmdir(name string) error { return osRmdir(n, name) }
 
-func (n *osNode) Chmod(name string, mode uint32) error {
+func (n *dirNode) Chmod(name string, mode uint32) error {
 	st, err := n.Lstat(name)
 	if err != nil {
 		return err
@@ -267,20 +265,20 @@ func (n *osNode) Chmod(name string, mode uint32) error {
 	return n.dir.Chmod(self(name), osMode(mode))
 }
 
-func (n *osNode) Chown(name string, uid, gid int64) error {
+func (n *dirNode) Chown(name string, uid, gid int64) error {
 	if err := node.MayOwn(n.root.opts, uid, gid); err != nil {
 		return err
 	}
 	return n.dir.Lchown(self(name), int(uid), int(gid))
 }
 
-func (n *osNode) Utimes(name string, atimeNs, mtimeNs int64) error {
+func (n *dirNode) Utimes(name string, atimeNs, mtimeNs int64) error {
 	return osUtimes(n, self(name), atimeNs, mtimeNs)
 }
 
-func (n *osNode) Up() (node.Node, error) { return nil, fserr.EOPNOTSUPP }
+func (n *dirNode) Up() (node.Node, error) { return nil, fserr.EOPNOTSUPP }
 
-func (n *osNode) Whiteout(string) error { return fserr.EOPNOTSUPP }
+func (n *dirNode) Whiteout(string) error { return fserr.EOPNOTSUPP }
 
 func (r *Root) Node(path string, follow bool) (node.Node, error) {
 	pos, err := r.walk(path, walkMode{follow: follow})
@@ -310,13 +308,13 @@ func (r *Root) Parent(path string) (dir node.Node, base string, slash bool, err 
 	return pos.dir, pos.base, pos.slash, nil
 }
 
-// osDir lists a directory, page by page.
-type osDir struct {
-	node *osNode
+// listing lists a directory, page by page.
+type listing struct {
+	node *dirNode
 	file *os.File
 }
 
-func (d *osDir) Next(n int, stats bool) ([]node.Entry, error) {
+func (d *listing) Next(n int, stats bool) ([]node.Entry, error) {
 	if n <= 0 {
 		return nil, osError(fserr.EINVAL)
 	}
@@ -335,7 +333,7 @@ func (d *osDir) Next(n int, stats bool) ([]node.Entry, error) {
 	}
 }
 
-func (d *osDir) Close() error {
+func (d *listing) Close() error {
 	_ = d.node.Close()
 	return osError(d.file.Close())
 }

@@ -1,3 +1,20 @@
+// Package osroot is the portable implementation of rootfs.Root. It stands on os.Root, which confines each step to a held directory, and
+// adds what os.Root lacks:
+//
+//   - It walks a path one component at a time, each in an os.Root of the directory reached so far. So absolute links, which os.Root
+//     refuses, mean the root of the tree; "a/../b" looks up a; mount points can be refused; and up to 40 links are followed instead of 8.
+//   - ".." goes back to the directory that the walk came through. Beyond the first it is EACCES, as is what os.Root reports as "path
+//     escapes from parent".
+//   - It sets modes by a chmod after creation, since the umask applies within os.Root. For a moment a new entry has fewer permissions,
+//     never more.
+//   - On unix it removes, renames, links and dates names by *at calls on the parent's descriptor: Root.Remove does not distinguish files
+//     from directories, Root.Rename does not replace an empty directory and works within one Root only, and Root.Chtimes follows links.
+//   - Atomic files have temporary names (see node.ReservedPrefix) that it renames into place.
+//
+// Known limits. Times of a link itself are EOPNOTSUPP on Windows, and File.Utimes has microseconds on darwin. O_DIRECT and O_NOATIME
+// have no effect. Realpath joins the names walked through, so it can report a directory where it was before a move. Unless the server is
+// root, directories on the way must be readable, not only searchable. If a file is replaced by a link during a chmod, the chmod may
+// change the link's target within its directory, but nothing outside the tree.
 package osroot
 
 import (
@@ -13,36 +30,13 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// osRoot is the portable Root. It stands on os.Root, which confines every step
-// to a held directory by itself, and adds what os.Root does not give:
-//
-//   - Paths are walked one component at a time, each within an os.Root of the
-//     directory reached so far. So absolute links, which os.Root refuses, mean
-//     the root of the tree; "a/../b" asks for a; mount points can be refused; and
-//     up to 40 links are followed instead of 8.
-//   - ".." goes back to the directory the walk came through. Beyond the first it
-//     is EACCES, and so is what os.Root reports as "path escapes from parent".
-//   - Modes are set by a chmod after creation, since the umask applies within
-//     os.Root: for a moment a new entry has fewer permissions, never more.
-//   - Names are removed, renamed, linked and given times by *at calls on the
-//     parent's descriptor (unix), because Root.Remove does not tell files from
-//     directories, Root.Rename does not replace an empty directory and works
-//     within one Root only, and Root.Chtimes follows links.
-//   - Atomic files are temporary names (see ReservedPrefix) renamed into place.
-//
-// Known limits. Times of a link itself are EOPNOTSUPP on Windows, and File.Utimes
-// has microseconds on darwin. O_DIRECT and O_NOATIME are accepted and without
-// effect. Realpath is put together from the names walked through, so a directory
-// moved at the same instant can be reported where it was. Directories must be
-// readable, not only searchable, to be passed through, when not root. If a file is replaced by a link
-// during a chmod, the link's target within its directory may be hit instead of
-// nothing: never anything outside the tree.
+// Root implements rootfs.Root.
 type Root struct {
 	top  *os.Root
 	opts node.Options
 }
 
-// openOSRoot opens dir as an osRoot; a link is ELOOP, anything but a directory ENOTDIR.
+// Open opens dir, a server path, as a Root. A link is ELOOP, anything else but a directory ENOTDIR.
 func Open(dir string, opts node.Options) (*Root, error) {
 	// Without a final slash, which would follow a link.
 	dir = filepath.Clean(dir)
@@ -71,10 +65,10 @@ func Open(dir string, opts node.Options) (*Root, error) {
 	return &Root{top: top, opts: opts}, nil
 }
 
-// Close releases the root's descriptor. Operations that run have their own.
+// Close closes the root's descriptor. Operations under way have their own.
 func (r *Root) Close() error { return osError(r.top.Close()) }
 
-// serverPath returns where path, resolved and absolute, is on the server.
+// ServerPath returns the server path of path, which must be resolved and absolute.
 func (r *Root) ServerPath(path string) string {
 	return filepath.Join(r.top.Name(), filepath.FromSlash(path))
 }
@@ -97,7 +91,7 @@ func (r *Root) Watch(path string, opts watch.Options) (watch.Watcher, error) {
 // escapeText is the text of os's unexported error for a path that leaves a Root.
 const escapeText = "path escapes from parent"
 
-// osError makes err an *fserr.Error without paths; the caller's fserr.Wrap adds them.
+// osError converts err to an *fserr.Error without paths. The caller adds those by fserr.Wrap.
 func osError(err error) error {
 	if err == nil {
 		return nil
@@ -115,14 +109,14 @@ func osError(err error) error {
 // escapes reports whether os.Root refused to leave its directory.
 func escapes(err error) bool { return strings.HasSuffix(err.Error(), escapeText) }
 
-func osCode(err error) fserr.Code {
+func codeOf(err error) fserr.Code {
 	if escapes(err) {
 		return fserr.EACCES
 	}
 	return fserr.CodeOf(err)
 }
 
-// osMode turns Linux permission bits into os's, dropping setuid and setgid.
+// osMode converts Linux permission bits to os's, without setuid and setgid.
 func osMode(mode uint32) os.FileMode {
 	m := os.FileMode(mode & 0o777)
 	if mode&0o1000 != 0 {

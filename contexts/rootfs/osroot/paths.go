@@ -15,7 +15,7 @@ func (r *Root) Stat(path string) (node.Stat, error) { return r.stat(path, true) 
 func (r *Root) Lstat(path string) (node.Stat, error) { return r.stat(path, false) }
 
 func (r *Root) stat(path string, follow bool) (st node.Stat, err error) {
-	err = r.existing(path, follow, func(p osPos) (err error) {
+	err = r.existing(path, follow, func(p position) (err error) {
 		st, err = p.dir.Lstat(p.base)
 		return err
 	})
@@ -24,7 +24,7 @@ func (r *Root) stat(path string, follow bool) (st node.Stat, err error) {
 
 // Statfs implements Inspector.
 func (r *Root) Statfs(path string) (st node.Statfs, err error) {
-	err = r.existing(path, true, func(p osPos) (err error) {
+	err = r.existing(path, true, func(p position) (err error) {
 		st, err = osStatfs(p.dir)
 		return err
 	})
@@ -36,26 +36,26 @@ func (r *Root) Access(path string, mode uint32) error {
 	if mode > 7 {
 		return osError(fserr.EINVAL)
 	}
-	return r.existing(path, true, func(p osPos) error { return osAccess(p.dir, p.name(), mode) })
+	return r.existing(path, true, func(p position) error { return osAccess(p.dir, p.name(), mode) })
 }
 
 // Realpath implements Inspector.
 func (r *Root) Realpath(path string) (resolved string, err error) {
-	err = r.existing(path, true, func(p osPos) error {
+	err = r.existing(path, true, func(p position) error {
 		resolved = p.virtual()
 		return nil
 	})
 	return resolved, err
 }
 
-// virtual is the position's path from the root, by the names walked through.
-func (p osPos) virtual() string {
+// virtual returns the position's path from the root, by the names walked through.
+func (p position) virtual() string {
 	return filepath.ToSlash(filepath.Join(string(filepath.Separator), p.dir.rel, p.base))
 }
 
 // Readlink implements Inspector.
 func (r *Root) Readlink(path string) (target string, err error) {
-	err = r.existing(path, false, func(p osPos) (err error) {
+	err = r.existing(path, false, func(p position) (err error) {
 		if !p.isLink() {
 			return fserr.EINVAL
 		}
@@ -67,31 +67,31 @@ func (r *Root) Readlink(path string) (target string, err error) {
 
 // Chmod implements Attributes.
 func (r *Root) Chmod(path string, mode uint32) error {
-	return r.existing(path, true, func(p osPos) error { return p.dir.Chmod(p.base, mode) })
+	return r.existing(path, true, func(p position) error { return p.dir.Chmod(p.base, mode) })
 }
 
 // Chown implements Attributes.
 func (r *Root) Chown(path string, uid, gid int64, follow bool) error {
-	return r.existing(path, follow, func(p osPos) error { return p.dir.Chown(p.base, uid, gid) })
+	return r.existing(path, follow, func(p position) error { return p.dir.Chown(p.base, uid, gid) })
 }
 
 // Utimes implements Attributes.
 func (r *Root) Utimes(path string, atimeNs, mtimeNs int64, follow bool) error {
-	return r.existing(path, follow, func(p osPos) error { return p.dir.Utimes(p.base, atimeNs, mtimeNs) })
+	return r.existing(path, follow, func(p position) error { return p.dir.Utimes(p.base, atimeNs, mtimeNs) })
 }
 
 // Lookups begins a run of questions.
-func (r *Root) Lookups() node.Lookups { return osLookups{r} }
+func (r *Root) Lookups() node.Lookups { return lookups{r} }
 
-// osLookups holds nothing.
-type osLookups struct{ *Root }
+// lookups keeps nothing open.
+type lookups struct{ *Root }
 
-// Close has nothing to let go of. It leaves the root open.
-func (osLookups) Close() {}
+// Close does nothing. The root stays open.
+func (lookups) Close() {}
 
 // Mkdir implements Mutator.
 func (r *Root) Mkdir(path string, mode uint32) error {
-	return r.at(path, walkMode{name: true, create: true}, func(p osPos) error {
+	return r.at(path, walkMode{name: true, create: true}, func(p position) error {
 		if p.exists() {
 			return fserr.EEXIST
 		}
@@ -117,7 +117,7 @@ func (r *Root) MkdirAll(path string, mode uint32) (first string, err error) {
 	return first, nil
 }
 
-// ensureDir makes the directory path unless it is there, and returns the virtual path of what it made.
+// ensureDir makes the directory path unless it exists, and returns the virtual path of what it made.
 func (r *Root) ensureDir(path string, last bool, mode uint32) (made string, err error) {
 	st, err := r.Stat(path)
 	switch {
@@ -130,14 +130,14 @@ func (r *Root) ensureDir(path string, last bool, mode uint32) (made string, err 
 	case fserr.CodeOf(err) != fserr.ENOENT:
 		return "", err
 	}
-	err = r.at(path, walkMode{name: true, create: true}, func(p osPos) error {
+	err = r.at(path, walkMode{name: true, create: true}, func(p position) error {
 		made = p.virtual()
 		return p.dir.Mkdir(p.base, mode)
 	})
 	if fserr.CodeOf(err) != fserr.EEXIST {
 		return made, err
 	}
-	// Somebody else made it, or a link stands there that dangles (ENOENT, as Node's mkdir says).
+	// Another process made it, or it is a dangling link (ENOENT, as in Node).
 	st, serr := r.Stat(path)
 	switch {
 	case serr == nil && st.IsDir():
@@ -153,7 +153,7 @@ func (r *Root) Symlink(target, path string) error {
 	if err := node.CheckPath(target); err != nil {
 		return osError(err)
 	}
-	return r.at(path, walkMode{name: true, create: true}, func(p osPos) error {
+	return r.at(path, walkMode{name: true, create: true}, func(p position) error {
 		if err := p.freeName(); err != nil {
 			return err
 		}
@@ -161,8 +161,8 @@ func (r *Root) Symlink(target, path string) error {
 	})
 }
 
-// freeName checks that something other than a directory can be made at p.
-func (p osPos) freeName() error {
+// freeName checks that a file or link can be created at p.
+func (p position) freeName() error {
 	if p.exists() {
 		return fserr.EEXIST
 	}
@@ -174,11 +174,11 @@ func (p osPos) freeName() error {
 
 // Link implements Mutator.
 func (r *Root) Link(oldpath, newpath string) error {
-	return r.at(oldpath, walkMode{name: true}, func(from osPos) error {
+	return r.at(oldpath, walkMode{name: true}, func(from position) error {
 		if err := from.linkable(); err != nil {
 			return err
 		}
-		return r.at(newpath, walkMode{name: true, create: true}, func(to osPos) error {
+		return r.at(newpath, walkMode{name: true, create: true}, func(to position) error {
 			if err := to.freeName(); err != nil {
 				return err
 			}
@@ -190,9 +190,8 @@ func (r *Root) Link(oldpath, newpath string) error {
 	})
 }
 
-// linkable checks that p can be given another name. The order is Linux's: what
-// is missing is told before what is wrong with the new name.
-func (p osPos) linkable() error {
+// linkable checks that p can get another name. As on Linux, a missing file is reported before an error of the new name.
+func (p position) linkable() error {
 	switch {
 	case !p.exists():
 		return fserr.ENOENT
@@ -202,10 +201,10 @@ func (p osPos) linkable() error {
 	return nil
 }
 
-// two resolves both paths of a rename or link.
-func (r *Root) two(oldpath, newpath string, fn func(from, to osPos) error) error {
-	return r.at(oldpath, walkMode{name: true}, func(from osPos) error {
-		return r.at(newpath, walkMode{name: true, create: true}, func(to osPos) error {
+// two resolves both paths of a rename.
+func (r *Root) two(oldpath, newpath string, fn func(from, to position) error) error {
+	return r.at(oldpath, walkMode{name: true}, func(from position) error {
+		return r.at(newpath, walkMode{name: true, create: true}, func(to position) error {
 			return fn(from, to)
 		})
 	})
@@ -213,7 +212,7 @@ func (r *Root) two(oldpath, newpath string, fn func(from, to osPos) error) error
 
 // Rename implements Mutator.
 func (r *Root) Rename(oldpath, newpath string) error {
-	return r.two(oldpath, newpath, func(from, to osPos) error {
+	return r.two(oldpath, newpath, func(from, to position) error {
 		if from.base == "" || to.base == "" {
 			return fserr.EBUSY
 		}
@@ -229,7 +228,7 @@ func (r *Root) Rename(oldpath, newpath string) error {
 
 // Unlink implements Mutator.
 func (r *Root) Unlink(path string) error {
-	return r.at(path, walkMode{name: true}, func(p osPos) error {
+	return r.at(path, walkMode{name: true}, func(p position) error {
 		switch {
 		case !p.exists():
 			return fserr.ENOENT
@@ -244,7 +243,7 @@ func (r *Root) Unlink(path string) error {
 
 // Rmdir implements Mutator.
 func (r *Root) Rmdir(path string) error {
-	return r.at(path, walkMode{name: true}, func(p osPos) error {
+	return r.at(path, walkMode{name: true}, func(p position) error {
 		switch {
 		case p.dot == "/" && p.base == "":
 			return fserr.EBUSY

@@ -25,7 +25,7 @@ func osFstat(f *os.File) (node.Stat, error) {
 	return osStat(info), nil
 }
 
-// osStat converts what os knows; darwin's mode bits are Linux's.
+// osStat converts os's attributes. darwin's mode bits are Linux's.
 func osStat(info os.FileInfo) node.Stat {
 	s := info.Sys().(*syscall.Stat_t)
 	return node.Stat{
@@ -44,6 +44,6 @@ func osFutimes(f *os.File, atimeNs, mtimeNs int64) error {
 
 func osDatasync(f *os.File) error { return f.Sync() }
 
-func osAccess(n *osNode, name string, mode uint32) error {
+func osAccess(n *dirNode, name string, mode uint32) error {
 	return n.WithFD(func(fd int) error { return unix.Faccessat(fd, name, mode, unix.AT_SYMLINK_NOFOLLOW) })
 }

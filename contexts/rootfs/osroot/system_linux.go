@@ -8,7 +8,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 )
 
-// osLstat asks statx, which knows the birth time that os does not.
+// osLstat uses statx, which has the birth time, unlike os.
 func osLstat(dir *os.Root, name string) (st node.Stat, err error) {
 	f, err := dir.Open(".")
 	if err != nil {
@@ -38,8 +38,8 @@ func osFutimes(f *os.File, atimeNs, mtimeNs int64) error {
 
 func osDatasync(f *os.File) error { return withFileFD(f, unix.Fdatasync) }
 
-// osAccess asks about what stands at name, by descriptor: see accessFD.
-func osAccess(n *osNode, name string, mode uint32) error {
+// osAccess checks what is at name, by its descriptor.
+func osAccess(n *dirNode, name string, mode uint32) error {
 	return n.WithFD(func(dir int) error {
 		fd, err := node.OpenAt(dir, name, unix.O_PATH, 0)
 		if err != nil {
@@ -50,12 +50,12 @@ func osAccess(n *osNode, name string, mode uint32) error {
 	})
 }
 
-// mountID identifies the mount a file is on.
+// mountID identifies the mount that a file is on.
 type mountID = node.Mount
 
-// osMount tells what name, one component of n or "." for n itself, is mounted as. A device does
-// not tell a directory of the same file system that is mounted here.
-func osMount(n *osNode, name string) (m mountID, err error) {
+// osMount returns the mount of name, one component in n or "." for n itself. A device would not do: a directory of the same file system
+// may be mounted at name.
+func osMount(n *dirNode, name string) (m mountID, err error) {
 	err = n.WithFD(func(dir int) error {
 		fd, err := node.OpenAt(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 		if err != nil {
@@ -69,7 +69,7 @@ func osMount(n *osNode, name string) (m mountID, err error) {
 	return m, err
 }
 
-// osMountOf tells what an open file is mounted as.
+// osMountOf returns the mount of an open file.
 func osMountOf(f *os.File) (m mountID, err error) {
 	err = withFileFD(f, func(fd int) error {
 		k, err := node.KindOf(fd)

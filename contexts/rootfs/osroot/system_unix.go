@@ -13,11 +13,11 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// osExtraFlags keep an open from blocking on a FIFO or taking a terminal.
-const osExtraFlags = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_NOFOLLOW
+// extraFlags keep an open from blocking on a FIFO or taking a terminal.
+const extraFlags = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_NOFOLLOW
 
-// withFD calls fn with a descriptor of the directory.
-func (n *osNode) WithFD(fn func(fd int) error) error {
+// WithFD calls fn with a descriptor of the directory.
+func (n *dirNode) WithFD(fn func(fd int) error) error {
 	f, err := n.dir.Open(".")
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func (n *osNode) WithFD(fn func(fd int) error) error {
 	return withFileFD(f, fn)
 }
 
-func (f *osFile) WithFD(fn func(fd int) error) error { return withFileFD(f.f, fn) }
+func (f *openFile) WithFD(fn func(fd int) error) error { return withFileFD(f.f, fn) }
 
 func withFileFD(f *os.File, fn func(fd int) error) error {
 	conn, err := f.SyscallConn()
@@ -35,38 +35,38 @@ func withFileFD(f *os.File, fn func(fd int) error) error {
 	}
 	var inner error
 	if conn.Control(func(fd uintptr) { inner = fn(int(fd)) }) != nil {
-		// Its only failure, told by an error that os does not export.
+		// It fails only with an error that os does not export.
 		return os.ErrClosed
 	}
 	return inner
 }
 
-func osUnlink(n *osNode, name string) error {
+func osUnlink(n *dirNode, name string) error {
 	return n.WithFD(func(fd int) error { return unix.Unlinkat(fd, name, 0) })
 }
 
-func osRmdir(n *osNode, name string) error {
+func osRmdir(n *dirNode, name string) error {
 	return n.WithFD(func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) })
 }
 
-func osRename(from *osNode, oldname string, to *osNode, newname string) error {
+func osRename(from *dirNode, oldname string, to *dirNode, newname string) error {
 	return from.WithFD(func(a int) error {
 		return to.WithFD(func(b int) error { return unix.Renameat(a, oldname, b, newname) })
 	})
 }
 
-func osLink(from *osNode, oldname string, to *osNode, newname string) error {
+func osLink(from *dirNode, oldname string, to *dirNode, newname string) error {
 	return from.WithFD(func(a int) error {
 		return to.WithFD(func(b int) error { return unix.Linkat(a, oldname, b, newname, 0) })
 	})
 }
 
-func osUtimes(n *osNode, name string, atimeNs, mtimeNs int64) error {
+func osUtimes(n *dirNode, name string, atimeNs, mtimeNs int64) error {
 	ts := []unix.Timespec{unix.NsecToTimespec(atimeNs), unix.NsecToTimespec(mtimeNs)}
 	return n.WithFD(func(fd int) error { return unix.UtimesNanoAt(fd, name, ts, unix.AT_SYMLINK_NOFOLLOW) })
 }
 
-func osStatfs(n *osNode) (node.Statfs, error) {
+func osStatfs(n *dirNode) (node.Statfs, error) {
 	var st unix.Statfs_t
 	err := n.WithFD(func(fd int) error { return unix.Fstatfs(fd, &st) })
 	return node.Statfs{
@@ -75,7 +75,7 @@ func osStatfs(n *osNode) (node.Statfs, error) {
 	}, err
 }
 
-// osCopyXattrs copies what extended attributes it may; those of the system are not ours to set.
+// osCopyXattrs copies the extended attributes that this process may set.
 func osCopyXattrs(from, to *os.File) error {
 	err := withFileFD(from, func(a int) error {
 		return withFileFD(to, func(b int) error { return copyXattrs(a, b) })

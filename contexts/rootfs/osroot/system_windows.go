@@ -12,17 +12,17 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-const osExtraFlags = 0
+const extraFlags = 0
 
-// blockSize is what Windows volumes are counted in here, in bytes.
+// blockSize is the unit of Statfs and Stat, in bytes.
 const blockSize = 4096
 
-func (n *osNode) WithFD(func(fd int) error) error { return fserr.EOPNOTSUPP }
+func (n *dirNode) WithFD(func(fd int) error) error { return fserr.EOPNOTSUPP }
 
-func osUnlink(n *osNode, name string) error { return n.dir.Remove(name) }
+func osUnlink(n *dirNode, name string) error { return n.dir.Remove(name) }
 
-// osRmdir asks first, because Root.Remove takes files too.
-func osRmdir(n *osNode, name string) error {
+// osRmdir checks for a directory first, because Root.Remove removes files too.
+func osRmdir(n *dirNode, name string) error {
 	info, err := n.dir.Lstat(name)
 	if err != nil {
 		return err
@@ -33,9 +33,8 @@ func osRmdir(n *osNode, name string) error {
 	return n.dir.Remove(name)
 }
 
-// osRename goes through the top, since Root.Rename knows no second Root. An
-// empty directory in the way is removed first.
-func osRename(from *osNode, oldname string, to *osNode, newname string) error {
+// osRename renames within the top, since Root.Rename works within one Root only. It removes an empty directory at the new name first.
+func osRename(from *dirNode, oldname string, to *dirNode, newname string) error {
 	oldrel, newrel := filepath.Join(from.rel, oldname), filepath.Join(to.rel, newname)
 	if err := clearTarget(from, oldname, to, newname); err != nil {
 		return err
@@ -43,14 +42,14 @@ func osRename(from *osNode, oldname string, to *osNode, newname string) error {
 	return from.root.top.Rename(oldrel, newrel)
 }
 
-func clearTarget(from *osNode, oldname string, to *osNode, newname string) error {
+func clearTarget(from *dirNode, oldname string, to *dirNode, newname string) error {
 	src, err := from.dir.Lstat(oldname)
 	if err != nil {
 		return err
 	}
 	dst, err := to.dir.Lstat(newname)
 	switch {
-	case osCodeOrNil(err) == fserr.ENOENT:
+	case codeOrNil(err) == fserr.ENOENT:
 		return nil
 	case err != nil:
 		return err
@@ -66,12 +65,12 @@ func clearTarget(from *osNode, oldname string, to *osNode, newname string) error
 	return nil
 }
 
-func osLink(from *osNode, oldname string, to *osNode, newname string) error {
+func osLink(from *dirNode, oldname string, to *dirNode, newname string) error {
 	return from.root.top.Link(filepath.Join(from.rel, oldname), filepath.Join(to.rel, newname))
 }
 
-// osUtimes refuses links, whose own times os cannot set.
-func osUtimes(n *osNode, name string, atimeNs, mtimeNs int64) error {
+// osUtimes refuses links: os cannot set their own times.
+func osUtimes(n *dirNode, name string, atimeNs, mtimeNs int64) error {
 	info, err := n.dir.Lstat(name)
 	if err != nil {
 		return err
@@ -82,8 +81,8 @@ func osUtimes(n *osNode, name string, atimeNs, mtimeNs int64) error {
 	return n.dir.Chtimes(name, time.Unix(0, atimeNs), time.Unix(0, mtimeNs))
 }
 
-// osAccess knows only the read-only attribute.
-func osAccess(n *osNode, name string, mode uint32) error {
+// osAccess checks only the read-only attribute.
+func osAccess(n *dirNode, name string, mode uint32) error {
 	info, err := n.dir.Lstat(name)
 	if err != nil {
 		return err
@@ -94,7 +93,7 @@ func osAccess(n *osNode, name string, mode uint32) error {
 	return nil
 }
 
-func osStatfs(n *osNode) (node.Statfs, error) {
+func osStatfs(n *dirNode) (node.Statfs, error) {
 	path, err := windows.UTF16PtrFromString(n.dir.Name())
 	if err != nil {
 		return node.Statfs{}, err
@@ -124,7 +123,7 @@ func osFstat(f *os.File) (node.Stat, error) {
 	return osStat(info), nil
 }
 
-// osStat converts what os knows. Numbers of devices, inodes and owners are 0.
+// osStat converts os's attributes. Devices, inodes and owners are 0.
 func osStat(info os.FileInfo) node.Stat {
 	size := info.Size()
 	st := node.Stat{

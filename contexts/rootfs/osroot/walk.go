@@ -10,8 +10,8 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// osMaxLinks bounds the links followed for one path, as MAXSYMLINKS does on Linux.
-const osMaxLinks = 40
+// maxLinks bounds the links followed for one path, as MAXSYMLINKS does on Linux.
+const maxLinks = 40
 
 // walkMode says how a path is resolved.
 type walkMode struct {
@@ -19,50 +19,49 @@ type walkMode struct {
 	follow bool
 	// noLinks makes any link ELOOP.
 	noLinks bool
-	// name leaves a final slash to the caller: the last component is neither
-	// followed nor checked, only reported.
+	// name leaves a final slash to the caller: the last component is neither followed nor checked, only reported.
 	name bool
 	// create makes a reserved final name EACCES instead of ENOENT.
 	create bool
 }
 
-// osPos is where a path led. The holder closes dir.
-type osPos struct {
-	dir *osNode
-	// base is the last component, in dir; "" when the path is dir itself.
+// position is where a path leads. The holder closes dir.
+type position struct {
+	dir *dirNode
+	// base is the last component, in dir, or "" if the path is dir itself.
 	base string
 	// dot is how such a path ended: "/", "." or "..".
 	dot string
-	// slash tells that the path, or the last link's target, ended in a slash.
+	// slash says that the path, or the last link's target, ended in a slash.
 	slash bool
-	// info is base's own; nil when there is no such name.
+	// info describes base itself; nil if there is no such name.
 	info os.FileInfo
 }
 
-func (p osPos) exists() bool { return p.base == "" || p.info != nil }
+func (p position) exists() bool { return p.base == "" || p.info != nil }
 
-func (p osPos) isDir() bool { return p.base == "" || (p.info != nil && p.info.IsDir()) }
+func (p position) isDir() bool { return p.base == "" || (p.info != nil && p.info.IsDir()) }
 
-func (p osPos) isLink() bool { return p.info != nil && p.info.Mode()&os.ModeSymlink != 0 }
+func (p position) isLink() bool { return p.info != nil && p.info.Mode()&os.ModeSymlink != 0 }
 
-// name is base as a path below dir.
-func (p osPos) name() string {
+// name returns base as a path below dir.
+func (p position) name() string {
 	if p.base == "" {
 		return "."
 	}
 	return p.base
 }
 
-// missing is ENOENT unless something stands at the position.
-func (p osPos) missing() error {
+// missing returns ENOENT if nothing exists at the position.
+func (p position) missing() error {
 	if p.exists() {
 		return nil
 	}
 	return fserr.ENOENT
 }
 
-// osWalk is the resolution of one path.
-type osWalk struct {
+// pathWalk is the resolution of one path.
+type pathWalk struct {
 	root  *Root
 	mode  walkMode
 	trail *node.Trail
@@ -72,8 +71,8 @@ type osWalk struct {
 	links int
 }
 
-// at resolves path, calls fn with where it led and maps fn's error.
-func (r *Root) at(path string, mode walkMode, fn func(osPos) error) error {
+// at resolves path, calls fn with where it leads and converts fn's error.
+func (r *Root) at(path string, mode walkMode, fn func(position) error) error {
 	pos, err := r.walk(path, mode)
 	if err != nil {
 		return osError(err)
@@ -83,8 +82,8 @@ func (r *Root) at(path string, mode walkMode, fn func(osPos) error) error {
 }
 
 // existing is at for a path that must exist.
-func (r *Root) existing(path string, follow bool, fn func(osPos) error) error {
-	return r.at(path, walkMode{follow: follow}, func(p osPos) error {
+func (r *Root) existing(path string, follow bool, fn func(position) error) error {
+	return r.at(path, walkMode{follow: follow}, func(p position) error {
 		if err := p.missing(); err != nil {
 			return err
 		}
@@ -92,15 +91,15 @@ func (r *Root) existing(path string, follow bool, fn func(osPos) error) error {
 	})
 }
 
-func (r *Root) walk(path string, mode walkMode) (osPos, error) {
+func (r *Root) walk(path string, mode walkMode) (position, error) {
 	if err := node.CheckPath(path); err != nil {
-		return osPos{}, err
+		return position{}, err
 	}
 	top, err := r.openTop()
 	if err != nil {
-		return osPos{}, err
+		return position{}, err
 	}
-	w := &osWalk{root: r, mode: mode, trail: node.NewTrail(top, top.id), dot: "/"}
+	w := &pathWalk{root: r, mode: mode, trail: node.NewTrail(top, top.id), dot: "/"}
 	defer w.trail.Close()
 	w.push(path)
 	pos, err := w.run()
@@ -111,7 +110,7 @@ func (r *Root) walk(path string, mode walkMode) (osPos, error) {
 	if err != nil {
 		return pos, err
 	}
-	pos.dir = dir.(*osNode)
+	pos.dir = dir.(*dirNode)
 	return pos, nil
 }
 
@@ -125,9 +124,8 @@ func checkComponent(name string) error {
 	return nil
 }
 
-// push puts path's components before those still to do. When it is the last
-// part, its final slash becomes the whole path's.
-func (w *osWalk) push(path string) {
+// push puts path's components before those in todo. If todo is empty, a final slash of path counts for the whole path.
+func (w *pathWalk) push(path string) {
 	if len(w.todo) == 0 && strings.HasSuffix(path, "/") {
 		w.slash = true
 	}
@@ -135,22 +133,22 @@ func (w *osWalk) push(path string) {
 	w.todo = append(parts, w.todo...)
 }
 
-// here is the directory reached.
-func (w *osWalk) here() (*osNode, error) {
+// here returns the directory reached.
+func (w *pathWalk) here() (*dirNode, error) {
 	d, err := w.trail.Here()
 	if err != nil {
 		return nil, err
 	}
-	return d.Node.(*osNode), nil
+	return d.Node.(*dirNode), nil
 }
 
-func (w *osWalk) run() (osPos, error) {
+func (w *pathWalk) run() (position, error) {
 	for len(w.todo) > 0 {
 		name := w.todo[0]
 		w.todo = w.todo[1:]
 		if name == "." || name == ".." {
 			if err := w.dots(name); err != nil {
-				return osPos{}, err
+				return position{}, err
 			}
 			continue
 		}
@@ -159,10 +157,10 @@ func (w *osWalk) run() (osPos, error) {
 			return pos, err
 		}
 	}
-	return osPos{dot: w.dot, slash: w.slash}, nil
+	return position{dot: w.dot, slash: w.slash}, nil
 }
 
-func (w *osWalk) dots(name string) error {
+func (w *pathWalk) dots(name string) error {
 	w.dot = name
 	if name == "." {
 		return nil
@@ -174,8 +172,8 @@ func (w *osWalk) dots(name string) error {
 	return nil
 }
 
-// step takes one named component; done tells that it was the last.
-func (w *osWalk) step(name string, last bool) (pos osPos, done bool, err error) {
+// step resolves one component that is a name. done says that it was the last.
+func (w *pathWalk) step(name string, last bool) (pos position, done bool, err error) {
 	if err := w.admit(name, last); err != nil {
 		return pos, false, err
 	}
@@ -184,8 +182,8 @@ func (w *osWalk) step(name string, last bool) (pos osPos, done bool, err error) 
 		return pos, false, err
 	}
 	info, err := here.dir.Lstat(name)
-	if err != nil && last && osCode(err) == fserr.ENOENT {
-		return osPos{base: name, slash: w.slash}, true, nil
+	if err != nil && last && codeOf(err) == fserr.ENOENT {
+		return position{base: name, slash: w.slash}, true, nil
 	}
 	if err != nil {
 		return pos, false, err
@@ -202,12 +200,11 @@ func (w *osWalk) step(name string, last bool) (pos osPos, done bool, err error) 
 	if err := w.sameMount(here, name, info.IsDir()); err != nil {
 		return pos, false, err
 	}
-	return osPos{base: name, slash: w.slash, info: info}, true, nil
+	return position{base: name, slash: w.slash, info: info}, true, nil
 }
 
-// sameMount refuses a last component that another file system, or another part of this one, is
-// mounted on. To change the name of such a one is refused by the system.
-func (w *osWalk) sameMount(here *osNode, name string, isDir bool) error {
+// sameMount refuses a last component that is a mount point. The system itself refuses to change the name of one.
+func (w *pathWalk) sameMount(here *dirNode, name string, isDir bool) error {
 	if w.mode.name || w.root.opts.FollowMounts {
 		return nil
 	}
@@ -218,7 +215,7 @@ func (w *osWalk) sameMount(here *osNode, name string, isDir bool) error {
 	return err
 }
 
-func (w *osWalk) admit(name string, last bool) error {
+func (w *pathWalk) admit(name string, last bool) error {
 	if err := checkComponent(name); err != nil {
 		return err
 	}
@@ -231,13 +228,13 @@ func (w *osWalk) admit(name string, last bool) error {
 	return fserr.ENOENT
 }
 
-func (w *osWalk) follows(last bool) bool {
+func (w *pathWalk) follows(last bool) bool {
 	return !last || w.mode.noLinks || w.mode.follow || (w.slash && !w.mode.name)
 }
 
-func (w *osWalk) link(here *osNode, name string) error {
+func (w *pathWalk) link(here *dirNode, name string) error {
 	w.links++
-	if w.mode.noLinks || w.links > osMaxLinks {
+	if w.mode.noLinks || w.links > maxLinks {
 		return fserr.ELOOP
 	}
 	target, err := here.Readlink(name)
@@ -259,7 +256,7 @@ func (w *osWalk) link(here *osNode, name string) error {
 	return nil
 }
 
-func (w *osWalk) enter(here *osNode, name string, info os.FileInfo) error {
+func (w *pathWalk) enter(here *dirNode, name string, info os.FileInfo) error {
 	if !info.IsDir() {
 		return fserr.ENOTDIR
 	}

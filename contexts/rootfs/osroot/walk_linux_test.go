@@ -49,7 +49,7 @@ func backUp(r *Root, between func()) error {
 	if err != nil {
 		return err
 	}
-	walk := &osWalk{root: r, trail: node.NewTrail(top, top.id)}
+	walk := &pathWalk{root: r, trail: node.NewTrail(top, top.id)}
 	defer walk.trail.Close()
 	walk.push(strings.Repeat("d/", 200))
 	if _, err := walk.run(); err != nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// CopyOptions of CopyTree.
+// CopyOptions of Copy.
 type CopyOptions struct {
-	// Skip leaves an entry (and what is below it) out; rel is relative to src. May be nil.
+	// Skip reports whether to leave out an entry and what is below it. rel is relative to src. May be nil.
 	Skip func(rel string, e node.Entry) bool
-	// Admit is asked before each entry is copied, from one goroutine; an error ends the copy. May be nil.
+	// Admit is called before each entry is copied, from one goroutine. Its error ends the copy. May be nil.
 	Admit func(src node.Stat) error
 	// Reserve is as WalkOptions.Reserve.
 	Reserve func(bytes int64) error
-	// Progress is told now and then, from one goroutine at a time. May be nil.
+	// Progress is called at most every 100 ms and at the end, from one goroutine at a time. May be nil.
 	Progress func(CopyProgress)
-	// Overwrite replaces existing files (never directories by files or the reverse:
-	// EISDIR, ENOTDIR); without it an existing destination is kept.
+	// Overwrite replaces existing files; without it an existing destination is kept. A file never replaces a directory (EISDIR), nor the
+	// reverse (ENOTDIR).
 	Overwrite bool
-	// ErrorOnExist makes an existing destination file EEXIST when Overwrite is off.
+	// ErrorOnExist makes Copy fail with EEXIST for an existing destination file, if Overwrite is off.
 	ErrorOnExist bool
 	// Dereference copies what links point to (within the tree) instead of links.
 	Dereference bool
@@ -34,12 +34,11 @@ type CopyOptions struct {
 	PreserveTimestamps bool
 	// PreserveLinks keeps hard links within the tree, and PreserveXattrs user xattrs; seeding sets both.
 	PreserveLinks, PreserveXattrs bool
-	// MoreXattrs begins the names of further extended attributes that PreserveXattrs keeps of files and
-	// directories; "" means none.
+	// MoreXattrs is a prefix of further extended attributes that PreserveXattrs keeps; "" means none.
 	MoreXattrs string
 	// PreserveOwner keeps owner and group, as far as this process may give files away.
 	PreserveOwner bool
-	// Whiteouts makes overlayfs's mark of a deletion, a device, in place of each FIFO, socket and device, which are skipped.
+	// Whiteouts puts overlayfs's mark of a deletion, a device, in place of each FIFO, socket and device. These are skipped otherwise.
 	Whiteouts bool
 	// RewriteLink maps a link's target, given rel; nil stores it byte for byte.
 	RewriteLink func(rel, target string) string
@@ -47,23 +46,22 @@ type CopyOptions struct {
 	NonRecursive bool
 	// Workers bounds the files copied at once; 0 means 1.
 	Workers int
-	// Record, when set, is told of each entry that was copied, with its source's
-	// Stat as it was copied. Calls are serialised.
+	// Record is called for each entry that was copied, with its source's attributes at that time, from one goroutine at a time. May be
+	// nil.
 	Record func(rel string, src node.Stat, linkTarget string)
-	// Base, when set, is where unchanged files need not be copied from.
+	// Base, if not nil, has files to link to instead of copying.
 	Base *CopyBase
 }
 
-// CopyBase is a tree on the destination's file system whose files nobody ever changes, such as an
-// earlier copy of the same source. What it still holds gets another name (a hard link) in the
-// destination; where that cannot be, it is copied.
+// CopyBase is a tree on the destination's file system whose files never change, such as an earlier copy of the same source. Copy makes
+// hard links to its files where they are what a copy would be, and copies where a link is not possible.
 type CopyBase struct {
 	Root Tree
-	// Holds tells whether the file at rel, base, is what a copy of src, the source's, would be.
+	// Holds reports whether the file at rel, with attributes base, is what a copy of a file with attributes src would be.
 	Holds func(rel string, src, base node.Stat) bool
 }
 
-// CopyProgress counts what a copy has done so far.
+// CopyProgress counts what a copy has done.
 type CopyProgress struct{ Files, Bytes int64 }
 
 // CopyReport says what a copy did.
@@ -75,8 +73,7 @@ type CopyReport struct {
 	Unstable []string
 }
 
-// copier is one CopyTree. One goroutine, the walker, goes down both trees and
-// makes directories and links; file contents are copied by up to Workers more.
+// copier is one Copy. One goroutine, the walker, goes down both trees and makes directories and links. Up to Workers more copy files.
 type copier struct {
 	ctx context.Context
 	// abort ends ctx when a worker fails.
@@ -87,15 +84,15 @@ type copier struct {
 	tally   *tally
 	links   map[node.FileID]*linkClaim
 	data    dataCopier
-	base    Nodes // CopyOptions.Base's, nil when there is none
+	base    Nodes // CopyOptions.Base's, nil if there is none
 	workers errgroup.Group
-	// guard is the destination's top directory: met in the source, it is inside it.
+	// guard is the destination's top directory. If the walker meets it in the source, the destination is inside the source.
 	guard              node.FileID
 	srcTrail, dstTrail *node.Trail
 	levels             []*copyLevel
-	// held is what the names in levels take in memory, in bytes.
+	// held counts the bytes of memory that the names in levels take.
 	held int64
-	// linker, when not nil, has it make links to the files instead of copies.
+	// linker, if not nil, makes the copier link files instead of copying them.
 	linker *linker
 }
 
@@ -103,13 +100,12 @@ var errInside = &fserr.Error{Code: fserr.EINVAL, Detail: "cannot copy a director
 
 var errSameFile = &fserr.Error{Code: fserr.EINVAL, Detail: "source and destination are the same file"}
 
-// CopyTree copies src of from to dst of to. A file, a link or a directory may
-// stand at src; dst's parent must exist. When dst is an existing directory and
-// src one too, they are merged. It opens, then checks; clones extents where the
-// file system can, else copies ranges with holes kept; retries a file that
-// changed underneath and reports one that kept changing. dst inside src is EINVAL. A directory more than 100,000 deep is
-// ENAMETOOLONG. Of what no path of MaxPath can name, hard links become files of their own, and the callbacks are told the path
-// of the last directory above it that can be named.
+// Copy copies src of from to dst of to. src is a file, a link or a directory; dst's parent must exist. If both are directories, they
+// are merged. Copy clones extents where the file system can, else it copies ranges and keeps holes. It copies a file again that changed
+// meanwhile, and reports one that kept changing.
+//
+// Copy fails with EINVAL if dst is inside src, and with ENAMETOOLONG for a directory more than 100,000 deep. For what no path of MaxPath
+// can name, hard links become files of their own, and the callbacks get the path of the last directory above that can be named.
 func Copy(ctx context.Context, from Tree, src string, to Tree, dst string, opts CopyOptions) (CopyReport, error) {
 	source, err := nodesOf(from)
 	if err != nil {
@@ -136,8 +132,7 @@ func Copy(ctx context.Context, from Tree, src string, to Tree, dst string, opts 
 	return c.tally.finish(), c.verdict(ctx, err)
 }
 
-// verdict chooses the error to tell: the caller's cancellation, then the
-// worker's failure that stopped the walker, then the walker's own.
+// verdict chooses the error to return: the caller's cancellation, then the worker's failure that stopped the walker, then the walker's.
 func (c *copier) verdict(ctx context.Context, err error) error {
 	if stop := stopped(ctx, "%d files, %d bytes were copied", c.tally.report.Files, c.tally.report.Bytes); stop != nil && err != nil {
 		return stop
@@ -148,7 +143,7 @@ func (c *copier) verdict(ctx context.Context, err error) error {
 	return err
 }
 
-// top copies whatever stands at the source.
+// top copies what stands at the source.
 func (c *copier) top(to Nodes, dst string) error {
 	stat := c.from.Lstat
 	if c.opts.Dereference {
@@ -198,7 +193,7 @@ func (c *copier) topFile(st node.Stat, to Nodes, dst string) error {
 	return c.copyFile(job)
 }
 
-// creatable tells whether something that is no directory may stand at name in dir.
+// creatable checks whether a file may be created at name in dir.
 func creatable(dir node.Node, name string, slash bool) error {
 	switch {
 	case name == "":
@@ -245,8 +240,7 @@ func (c *copier) topDir(to Nodes, dst string) error {
 	return c.copyDirs(st, fresh)
 }
 
-// outside refuses a dst that is the directory src or lies below it, by the
-// identity of the directories on the way to it.
+// outside refuses a dst that is the directory src or is below it, by the identity of the directories on the way to dst.
 func outside(to Nodes, dst string, src node.FileID) error {
 	real, err := to.Realpath(dst)
 	if fserr.CodeOf(err) == fserr.ENOENT {
@@ -266,14 +260,13 @@ func outside(to Nodes, dst string, src node.FileID) error {
 	}
 }
 
-// parentPath is p without its last component; "/" when there is only one.
+// parentPath returns p without its last component, "/" if there is only one.
 func parentPath(p string) string {
 	p = strings.TrimRight(p, "/")
 	return "/" + strings.Trim(p[:strings.LastIndexByte(p, '/')+1], "/")
 }
 
-// targetDir opens dst, a directory, or makes it. A link there is not followed
-// unless dst ends in a slash.
+// targetDir opens or makes the directory dst. It follows a link there only if dst ends in a slash.
 func targetDir(to Nodes, dst string) (n node.Node, fresh bool, err error) {
 	st, err := to.Lstat(dst)
 	switch {
@@ -298,8 +291,7 @@ func targetDir(to Nodes, dst string) (n node.Node, fresh bool, err error) {
 	return n, fresh, err
 }
 
-// makeDir makes a directory that only the server can enter until it is complete,
-// or accepts the one that exists.
+// makeDir makes a directory that only the server can enter until it is complete, or accepts one that exists.
 func makeDir(in node.Node, name string) (fresh bool, err error) {
 	err = in.Mkdir(name, 0o700)
 	if fserr.CodeOf(err) != fserr.EEXIST {
@@ -315,7 +307,7 @@ func makeDir(in node.Node, name string) (fresh bool, err error) {
 // progressEvery bounds how often CopyOptions.Progress is called.
 const progressEvery = 100 * time.Millisecond
 
-// tally counts for the report and serialises the callbacks.
+// tally counts for the report and calls the callbacks one at a time.
 type tally struct {
 	mu     sync.Mutex
 	opts   CopyOptions
@@ -329,10 +321,10 @@ func (t *tally) bytes(n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.report.Bytes += n
-	t.tell(false)
+	t.progress(false)
 }
 
-// file counts a copied file or link, whose content was counted by bytes.
+// file counts a copied file or link. bytes counts its content.
 func (t *tally) file(rel string, st node.Stat, target string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -340,7 +332,7 @@ func (t *tally) file(rel string, st node.Stat, target string) {
 	if t.opts.Record != nil {
 		t.opts.Record(rel, st, target)
 	}
-	t.tell(false)
+	t.progress(false)
 }
 
 func (t *tally) record(rel string, st node.Stat, target string) {
@@ -364,8 +356,8 @@ func (t *tally) unstable(rel string) {
 	t.report.Unstable = append(t.report.Unstable, rel)
 }
 
-// tell calls Progress, but not too often; mu is held.
-func (t *tally) tell(last bool) {
+// progress calls Progress, at most every progressEvery. mu is held.
+func (t *tally) progress(last bool) {
 	if t.opts.Progress == nil || (!last && time.Since(t.told) < progressEvery) {
 		return
 	}
@@ -373,10 +365,10 @@ func (t *tally) tell(last bool) {
 	t.opts.Progress(t.report.CopyProgress)
 }
 
-// finish tells the last progress and returns the report.
+// finish reports the last progress and returns the report.
 func (t *tally) finish() CopyReport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tell(true)
+	t.progress(true)
 	return t.report
 }

@@ -10,25 +10,24 @@ import (
 
 // copyLevel is a directory on the walker's way.
 type copyLevel struct {
-	// rel ends in a slash, or is "" for the top. deep says that it is of the last directory above that a path can name.
+	// rel ends in a slash, or is "" for the top. If deep, it belongs to the last directory above that a path can name.
 	rel     string
 	deep    bool
 	entries []node.Entry
-	// bytes is what the entries take in memory.
+	// bytes is the memory of the entries.
 	bytes int64
 	dir   *copyDir
-	// base is the directory's counterpart in CopyOptions.Base, once it was asked for; nil when there is none.
+	// base is the directory's counterpart in CopyOptions.Base, nil if there is none. baseLooked says that it was looked for.
 	base       *node.Held
 	baseLooked bool
 }
 
-// copyDir is a directory being filled. It gets its mode and times when the
-// walker and all workers are done with it: it may be read-only, and filling it
-// changes its times.
+// copyDir is a directory being filled. It gets its mode and times when the walker and all workers are done with it, since it may be
+// read-only, and filling it changes its times.
 type copyDir struct {
 	pending atomic.Int32
 	stat    node.Stat
-	// fresh tells that the copy made it; an existing one keeps its mode.
+	// fresh says that the copy made it. An existing one keeps its mode.
 	fresh bool
 }
 
@@ -38,7 +37,7 @@ func newCopyDir(st node.Stat, fresh bool) *copyDir {
 	return d
 }
 
-// dirXattrs gives the current directory, just made, its source's extended attributes.
+// dirXattrs copies the extended attributes of the current directory, if it was just made.
 func (c *copier) dirXattrs(fresh bool) error {
 	if !fresh || !c.opts.PreserveXattrs {
 		return nil
@@ -54,7 +53,7 @@ func (c *copier) dirXattrs(fresh bool) error {
 	return copyDirXattrs(src, dst, c.opts.MoreXattrs)
 }
 
-// settle ends one holder's work in d, which is open as dst; the last one completes it.
+// settle ends one holder's work in d, which is open as dst. The last holder completes it.
 func (c *copier) settle(d *copyDir, dst node.Node) error {
 	if d == nil || d.pending.Add(-1) != 0 {
 		return nil
@@ -75,7 +74,7 @@ func (c *copier) settle(d *copyDir, dst node.Node) error {
 	return dst.Chmod("", keptMode(d.stat))
 }
 
-// giveTo gives the owner of st to name in dir, or to dir itself for "", if owners are kept.
+// giveTo gives the owner of st to name in dir, or to dir itself for "", if the options keep owners.
 func (c *copier) giveTo(dir node.Node, name string, st node.Stat) error {
 	if !c.opts.PreserveOwner {
 		return nil
@@ -87,7 +86,7 @@ func (c *copier) giveTo(dir node.Node, name string, st node.Stat) error {
 	return Ignoring(dir.Chown(name, int64(st.UID), int64(st.GID)), fserr.EPERM)
 }
 
-// keptMode is what a copy keeps of a mode: everything but setuid and setgid.
+// keptMode returns the mode that a copy keeps: all but setuid and setgid.
 func keptMode(st node.Stat) uint32 { return st.Perm() &^ 0o6000 }
 
 // copyDirs copies the tree below the tops of both trails.
@@ -138,7 +137,7 @@ func (c *copier) run() error {
 	return nil
 }
 
-// unwind completes, after a failure, the directories that are still open, as far as possible.
+// unwind completes, after a failure, as many of the open directories as possible.
 func (c *copier) unwind() {
 	for len(c.levels) > 0 {
 		last := len(c.levels) - 1
@@ -159,7 +158,7 @@ func (c *copier) leave() error {
 	return err
 }
 
-// pop goes up one level; the trails keep their tops until the copy ends.
+// pop goes up one level. The trails keep their tops until the copy ends.
 func (c *copier) pop() {
 	if base := c.levels[len(c.levels)-1].base; base != nil {
 		base.Release()
@@ -205,11 +204,10 @@ func (c *copier) admit(st node.Stat) error {
 	return c.opts.Admit(st)
 }
 
-// sourcePath is rel as a path in the source's tree.
+// sourcePath returns rel as a path in the source's tree.
 func (c *copier) sourcePath(rel string) string { return c.src + "/" + rel }
 
-// descend makes the directory name the current one in both trees. One that is
-// gone, or was swapped for something else, is passed over.
+// descend makes the directory name the current one in both trees. It skips one that vanished or was replaced.
 func (c *copier) descend(rel, name string, followed bool) error {
 	switch {
 	case c.srcTrail.Depth() >= maxTreeLevels:
@@ -259,7 +257,7 @@ func (c *copier) enterSource(rel, name string, followed bool) (node.Stat, error)
 	return st, nil
 }
 
-// list lists a directory of the source as a level. An error of it ends the copy, so that what it had reserved is not given back.
+// list lists a directory of the source as a level. Its error ends the copy, so it does not return what it had reserved.
 func (c *copier) list(dir node.Node) (*copyLevel, error) {
 	l := &copyLevel{}
 	var err error
@@ -270,7 +268,7 @@ func (c *copier) list(dir node.Node) (*copyLevel, error) {
 	return l, err
 }
 
-// reserve asks for memory for the names that the copy holds.
+// reserve counts memory for names that the copy holds.
 func (c *copier) reserve(bytes int64) error {
 	c.held += bytes
 	if c.opts.Reserve == nil {

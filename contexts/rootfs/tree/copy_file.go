@@ -7,8 +7,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// copyTries is how often a file that changes underneath is copied before it is
-// reported as unstable.
+// copyTries is how often a file that keeps changing is copied before it is reported as unstable.
 const copyTries = 4
 
 // spot is a name in a held directory.
@@ -17,22 +16,22 @@ type spot struct {
 	name string
 }
 
-// fileJob is one entry, no directory, to copy.
+// fileJob is a file or link to copy.
 type fileJob struct {
 	rel      string
 	src, dst spot
-	// stat is the source's as it was listed.
+	// stat has the source's attributes from the listing.
 	stat node.Stat
 	// deep says that no path can name it.
 	deep bool
-	// followed tells that src is reached through the root, following links.
+	// followed says that the root opens src, following links.
 	followed bool
 	// dir is the directory being filled, nil for a file at the top.
 	dir   *copyDir
 	claim *linkClaim
 }
 
-// leaf copies an entry of the current directory that is no directory itself.
+// leaf copies an entry of the current directory that is not a directory.
 func (c *copier) leaf(l *copyLevel, rel, name string, st node.Stat, followed bool) error {
 	t := st.Type()
 	if t != node.TypeFile && t != node.TypeSymlink && c.linker == nil {
@@ -79,8 +78,7 @@ func (c *copier) whiteout(name string) error {
 	return dst.Whiteout(name)
 }
 
-// submit copies a file now or hands it to a worker, which holds both
-// directories until it is done.
+// submit copies a file now or gives it to a worker, which holds both directories until it is done.
 func (c *copier) submit(job *fileJob) error {
 	transfer := c.copyFile
 	if c.linker != nil {
@@ -111,8 +109,7 @@ func (c *copier) submit(job *fileJob) error {
 	return nil
 }
 
-// copyFile copies one regular file. One that is gone is passed over; one that was swapped
-// for something else is reported as unstable and not copied.
+// copyFile copies one regular file. It skips one that is gone, and reports one that was replaced by something else as unstable.
 func (c *copier) copyFile(job *fileJob) error {
 	defer job.claim.settle(node.Stat{}, node.Stat{}, false)
 	in, err := c.openSource(job)
@@ -131,10 +128,10 @@ func (c *copier) copyFile(job *fileJob) error {
 	return c.copyOpened(job, in, st)
 }
 
-// unopened tells what a source means that was there when it was listed.
+// unopened decides about a source that was listed and cannot be opened now.
 func (c *copier) unopened(job *fileJob, err error) error {
 	switch {
-	case job.dir == nil: // what was asked for itself
+	case job.dir == nil: // the top itself
 		return err
 	case fserr.CodeOf(err) == fserr.ENOENT:
 		return nil
@@ -155,8 +152,7 @@ func (c *copier) openSource(job *fileJob) (node.File, error) {
 	return c.from.OpenFile(c.sourcePath(job.rel), node.O_RDONLY, 0)
 }
 
-// copyOpened makes the destination, fills it, and removes it again if that fails:
-// a file is never left half copied.
+// copyOpened makes the destination and fills it. If that fails it removes the destination: no file stays half copied.
 func (c *copier) copyOpened(job *fileJob, in node.File, st node.Stat) error {
 	var out node.File
 	made, err := c.put(job.dst, st.ID(), func() (err error) {
@@ -189,15 +185,15 @@ func (c *copier) copyOpened(job *fileJob, in node.File, st node.Stat) error {
 	return nil
 }
 
-// removeOwn removes the file at s if it still is the one that was made there.
+// removeOwn removes the file at s if it is still the one with the identity made.
 func removeOwn(s spot, made node.FileID) {
 	if st, err := s.dir.Lstat(s.name); err == nil && st.ID() == made {
 		_ = s.dir.Unlink(s.name)
 	}
 }
 
-// fill copies content and attributes, again when the source changed meanwhile.
-// It returns the source's attributes as they were when the copy was taken.
+// fill copies content and attributes, and again if the source changed meanwhile. It returns the source's attributes at the time of the
+// copy.
 func (c *copier) fill(in, out node.File) (st node.Stat, stable bool, err error) {
 	for try := 0; try < copyTries && !stable; try++ {
 		if st, stable, err = c.fillOnce(in, out, try > 0); err != nil {
@@ -247,8 +243,7 @@ func unchanged(a, b node.Stat) bool {
 	return a.Size == b.Size && a.MtimeNs == b.MtimeNs && a.CtimeNs == b.CtimeNs
 }
 
-// put calls make, which makes a new name, after clearing the way as the options
-// say; made is false when an existing file was kept.
+// put calls make, which creates a name, and clears the way for it as the options say. made is false if an existing file was kept.
 func (c *copier) put(at spot, src node.FileID, make func() error) (made bool, err error) {
 	for range maxRounds {
 		if err = make(); fserr.CodeOf(err) != fserr.EEXIST {
@@ -261,8 +256,7 @@ func (c *copier) put(at spot, src node.FileID, make func() error) (made bool, er
 	return false, err
 }
 
-// clear removes what stands at a destination, or tells to keep it. A link there
-// is removed itself: nothing is ever written through it.
+// clear removes what stands at a destination, or decides to keep it. It removes a link itself: nothing is written through one.
 func (c *copier) clear(at spot, src node.FileID) (kept bool, err error) {
 	st, err := at.dir.Lstat(at.name)
 	switch {
@@ -288,7 +282,7 @@ func (c *copier) symlink(job *fileJob) error {
 	switch fserr.CodeOf(err) {
 	case fserr.ENOENT:
 		return nil
-	case fserr.EINVAL: // it is no link any more
+	case fserr.EINVAL: // no longer a link
 		c.tally.unstable(job.rel)
 		return nil
 	}

@@ -9,13 +9,12 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 )
 
-// copyBuffer is what the copy by reading and writing moves at once.
+// copyBuffer is the size of a read and a write, in bytes.
 const copyBuffer = 256 << 10
 
 var copyBuffers = sync.Pool{New: func() any { b := make([]byte, copyBuffer); return &b }}
 
-// copyBytes copies [from, to) by reading and writing. It ends early, without an
-// error, where the source ends: whoever compares sizes afterwards sees it.
+// copyBytes copies [from, to) by reading and writing. Where the source ends it ends too, without an error: the caller compares sizes.
 func copyBytes(ctx context.Context, in, out node.File, from, to int64, told func(int64)) error {
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)

@@ -13,14 +13,14 @@ import (
 	ourxattr "github.com/ctxfs/ctxfs/internal/xattr"
 )
 
-// copyStep bounds one copy_file_range, so that a copy can be cancelled.
+// copyStep bounds one copy_file_range, in bytes, so that a copy can be cancelled.
 const copyStep = 16 << 20
 
-// dataCopier copies files' content the cheapest way the file systems offer. What
-// turned out not to work between two trees is not tried for every file.
+// dataCopier copies content in the cheapest way that the file systems support. It does not repeat for each file what failed once
+// between two trees.
 type dataCopier struct{ noClone, noRange atomic.Bool }
 
-// withRawFD lends a file's descriptor; EOPNOTSUPP when it has none.
+// withRawFD calls fn with a file's descriptor. It fails with EOPNOTSUPP if there is none.
 func withRawFD(f node.File, fn func(fd int) error) error {
 	if held, ok := f.(interface {
 		WithFD(fn func(fd int) error) error
@@ -36,8 +36,7 @@ func withRawFDs(a, b node.File, fn func(a, b int) error) error {
 	})
 }
 
-// copy copies the content of in, of which st was just taken, to the empty out.
-// Extents are shared where possible, holes kept else.
+// copy copies the content of in, whose attributes are st, to the empty out. It shares extents where it can, else it keeps holes.
 func (d *dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, told func(int64)) error {
 	if st.Size == 0 {
 		return nil
@@ -83,8 +82,8 @@ func (d *dataCopier) copySparse(ctx context.Context, in, out node.File, size int
 	return nil
 }
 
-// nextData finds the next part with data in [at, size); it is empty, at size,
-// when only a hole is left. A file system that cannot tell has no holes.
+// nextData finds the next part with data in [at, size). It is empty, at size, if only a hole is left. A file system that does not report
+// holes has none.
 func nextData(in node.File, at, size int64) (start, end int64, err error) {
 	err = withRawFD(in, func(fd int) (err error) {
 		if start, err = unix.Seek(fd, at, unix.SEEK_DATA); err != nil {
@@ -104,7 +103,7 @@ func nextData(in node.File, at, size int64) (start, end int64, err error) {
 	return 0, 0, err
 }
 
-// copyRange copies [from, to) within the kernel, by reading and writing where it cannot.
+// copyRange copies [from, to) in the kernel, or where it cannot, by reading and writing.
 func (d *dataCopier) copyRange(ctx context.Context, in, out node.File, from, to int64, told func(int64)) error {
 	for from < to && !d.noRange.Load() {
 		if err := context.Cause(ctx); err != nil {
@@ -140,9 +139,8 @@ func copyFileRange(in, out node.File, at, length int64) (n int64, err error) {
 	return n, err
 }
 
-// copyFileXattrs copies the extended attributes of the user's namespace and those that begin with more, if both
-// file systems know them. What overlayfs notes there is copied only where more is asked for: it must not come from a
-// workspace into what will be mounted.
+// copyFileXattrs copies the extended attributes of the namespace "user" and those that begin with more, if both file systems support
+// them. It copies the notes of overlayfs only if more is not empty: they must not get from a workspace into what will be mounted.
 func copyFileXattrs(in, out node.File, more string) error {
 	return Ignoring(withRawFDs(in, out, func(a, b int) error { return copyXattrsFD(a, b, more) }), fserr.EOPNOTSUPP)
 }

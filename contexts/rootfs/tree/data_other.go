@@ -8,14 +8,14 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 )
 
-// dataCopier copies files' content.
+// dataCopier copies content by reading and writing.
 type dataCopier struct{}
 
 func (*dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, told func(int64)) error {
 	return copyBytes(ctx, in, out, 0, st.Size, told)
 }
 
-// copyFileXattrs has no portable form.
+// copyFileXattrs copies nothing: extended attributes have no portable form.
 func copyFileXattrs(_, _ node.File, _ string) error { return nil }
 
 func copyDirXattrs(_, _ node.Node, _ string) error { return nil }

@@ -11,10 +11,9 @@ import (
 	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
 
-// linkClaim is the first name met of a source file that has several. The copies
-// of the others wait for it and become links to it.
+// linkClaim is the first name that the walker meets of a source file with several. The others wait for its copy and become links to it.
 type linkClaim struct {
-	// done is closed once the fields below are final.
+	// done is closed when the fields below are final.
 	done chan struct{}
 	// dir is the directory below the top that holds the copy, ending in a slash or "".
 	dir, name string
@@ -23,7 +22,7 @@ type linkClaim struct {
 	dst       node.FileID
 }
 
-// settle ends the waiting; only the first call counts. A nil claim is nobody's.
+// settle ends the waiting. Only the first call counts. A nil claim does nothing.
 func (l *linkClaim) settle(src, dst node.Stat, ok bool) {
 	if l == nil {
 		return
@@ -36,9 +35,8 @@ func (l *linkClaim) settle(src, dst node.Stat, ok bool) {
 	}
 }
 
-// hardLink makes job's destination a link to the copy of the same source file
-// under another name. linked is false when it has to be copied: it is the first,
-// or the first was not copied, or cannot be linked to.
+// hardLink makes job's destination a link to the copy of the same source file under another name. linked is false if job must be
+// copied: it is the first name, or the first was not copied or cannot be linked to.
 func (c *copier) hardLink(job *fileJob, dir string) (linked bool, err error) {
 	first := c.links[job.stat.ID()]
 	if first == nil {
@@ -70,20 +68,20 @@ func (c *copier) linkTo(first *linkClaim, job *fileJob, dir string) (linked bool
 		return err == nil, unlinkable(err)
 	}
 	if st, err := job.dst.dir.Lstat(job.dst.name); err != nil || st.ID() != first.dst {
-		// Somebody replaced the first copy: what was linked is not ours.
+		// Another process replaced the first copy: the link is to its file.
 		return false, Ignoring(job.dst.dir.Unlink(job.dst.name), fserr.ENOENT)
 	}
 	c.tally.file(job.rel, first.src, "")
 	return true, nil
 }
 
-// unlinkable drops the errors after which a copy will do instead of a link.
+// unlinkable drops the errors after which the file is copied instead.
 func unlinkable(err error) error {
 	return Ignoring(err, fserr.ENOENT, fserr.ENOTDIR, fserr.ELOOP, fserr.EMLINK, fserr.EXDEV, fserr.EPERM, fserr.EOPNOTSUPP)
 }
 
-// targetOf opens the destination's directory rel, from the top, one component at
-// a time; here is the current one. The caller releases it.
+// targetOf opens the destination's directory rel from the top, one component at a time. here is the current one. The caller releases the
+// result.
 func (c *copier) targetOf(rel, here string) (*node.Held, error) {
 	if rel == here {
 		at, err := c.dstTrail.Here()
@@ -107,8 +105,7 @@ func (c *copier) targetOf(rel, here string) (*node.Held, error) {
 	return at, nil
 }
 
-// reuse makes job's destination another name of the base's file, when that is what a copy would
-// be; false when it is to be copied.
+// reuse makes job's destination another name of the base's file, if that is what a copy would be. It returns false if job must be copied.
 func (c *copier) reuse(l *copyLevel, job *fileJob) (bool, error) {
 	dir := c.baseDir(l)
 	if dir == nil {
@@ -121,7 +118,7 @@ func (c *copier) reuse(l *copyLevel, job *fileJob) (bool, error) {
 	}
 	made, err := c.put(job.dst, job.stat.ID(), func() error { return dir.Link(name, job.dst.dir.Node, name) })
 	switch fserr.CodeOf(err) {
-	case fserr.EXDEV, fserr.EPERM, fserr.EOPNOTSUPP, fserr.ENOSYS: // nor will the next one be linked
+	case fserr.EXDEV, fserr.EPERM, fserr.EOPNOTSUPP, fserr.ENOSYS: // the next link would fail too
 		c.base = nil
 		return false, nil
 	case fserr.EMLINK, fserr.ENOENT:
@@ -137,7 +134,7 @@ func (c *copier) reuse(l *copyLevel, job *fileJob) (bool, error) {
 	return true, nil
 }
 
-// baseDir opens the base's counterpart of the current directory; nil when there is none.
+// baseDir opens the base's counterpart of the current directory, nil if there is none.
 func (c *copier) baseDir(l *copyLevel) *node.Held {
 	if c.base == nil || l.deep {
 		return nil
@@ -152,10 +149,11 @@ func (c *copier) baseDir(l *copyLevel) *node.Held {
 	return l.base
 }
 
-// linkedFile is a file that is moved: overlayfs may show it with either identity, the layer's or its own.
+// LinkedFile has the identities that overlayfs may show a linked file with: the layer's and its own.
 type LinkedFile [2]node.FileID
 
-// linkTree makes the directories below src again in dst, both being trails at their tops, with links to the same files.
+// LinkFiles copies the directories below src to dst and links the files. Both trails are at their tops. It returns the files by their
+// paths.
 func LinkFiles(root Nodes, src, dst *node.Trail, workers int) (map[string]LinkedFile, error) {
 	ctx, abort := context.WithCancelCause(context.Background())
 	defer abort(nil)
@@ -178,14 +176,14 @@ func LinkFiles(root Nodes, src, dst *node.Trail, workers int) (map[string]Linked
 	return linked.files, err
 }
 
-// linker has a copier make links to files instead of copies, and remembers which.
+// linker makes a copier link files instead of copying them.
 type linker struct {
 	mu sync.Mutex
-	// files are by their path in both trees.
+	// files has the linked files by their path in both trees.
 	files map[string]LinkedFile
 }
 
-// linkFile makes job's source appear in the new tree as well. One that is gone is passed over.
+// linkFile links job's source into the new tree. It skips one that is gone.
 func (c *copier) linkFile(job *fileJob) error {
 	return namespaces.WithCapabilities(func() error {
 		if err := job.src.dir.Link(job.src.name, job.dst.dir.Node, job.dst.name); err != nil {

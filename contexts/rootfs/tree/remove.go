@@ -8,7 +8,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// maxRounds bounds how often something is tried again that others keep undoing.
+// maxRounds bounds how often an operation is repeated that others keep undoing.
 const maxRounds = 16
 
 // remover is one RemoveAll.
@@ -17,12 +17,12 @@ type remover struct {
 	trail   *node.Trail
 	todo    []removeLevel
 	removed int64
-	// held is what the names in todo take in memory, in bytes.
+	// held counts the bytes of memory that the names in todo take.
 	held int64
 }
 
-// maxRemoveNames is how much memory the names take that a removal holds, in bytes. Of a directory with more, it removes some
-// before it lists the others, but at least a page of getdents64(2) at a time.
+// maxRemoveNames bounds the memory of the names that a removal holds, in bytes. Of a directory with more, it removes some before it
+// lists the others. It lists at least a page of getdents64(2) at a time.
 const maxRemoveNames = 4 << 20
 
 // errFull ends the listing of a directory that has more names than a removal holds.
@@ -33,15 +33,14 @@ type removeLevel struct {
 	name   string
 	names  []node.Entry
 	rounds int
-	// bytes is what the names take in memory, partial that the directory has more.
+	// bytes is the memory of the names. partial says that the directory has more names.
 	bytes    int64
 	partial  bool
 	unlocked bool
 }
 
-// removeTree is Trees.RemoveAll for every implementation. It stops at the first
-// name that cannot be removed. What is added meanwhile is removed as well,
-// unless somebody keeps adding (ENOTEMPTY).
+// RemoveAll implements rootfs.Root's RemoveAll. It stops at the first name that it cannot remove. It also removes what is added
+// meanwhile; if somebody keeps adding, it fails with ENOTEMPTY.
 func RemoveAll(ctx context.Context, r Nodes, path string) (int64, error) {
 	dir, base, slash, err := r.Parent(path)
 	if err != nil {
@@ -66,7 +65,7 @@ func RemoveAll(ctx context.Context, r Nodes, path string) (int64, error) {
 	return RemoveEntries(ctx, dir, node.Entry{Name: base, Type: st.Type()})
 }
 
-// removeNamed removes entries of dir, which it takes over.
+// RemoveEntries removes entries of dir, which it takes over, and returns how many entries were removed in all.
 func RemoveEntries(ctx context.Context, dir node.Node, entries ...node.Entry) (int64, error) {
 	m := &remover{ctx: ctx, trail: node.NewTrail(dir, node.FileID{}), todo: []removeLevel{{names: entries}}}
 	defer m.trail.Close()
@@ -74,7 +73,7 @@ func RemoveEntries(ctx context.Context, dir node.Node, entries ...node.Entry) (i
 	return m.removed, err
 }
 
-// run ends when only the level that holds the top entry is left, and it is empty.
+// run ends when the level of the top entries is the only one left, and is empty.
 func (m *remover) run() error {
 	for {
 		if err := stopped(m.ctx, "%d entries were removed", m.removed); err != nil {
@@ -98,7 +97,7 @@ func (m *remover) run() error {
 	}
 }
 
-// remove removes a name or, of a directory, makes it the current one.
+// remove removes a file, or makes a directory the current one.
 func (m *remover) remove(e node.Entry) error {
 	if e.Type == node.TypeDirectory {
 		return m.enter(removeLevel{name: e.Name})
@@ -110,7 +109,7 @@ func (m *remover) remove(e node.Entry) error {
 	return m.enter(removeLevel{name: e.Name})
 }
 
-// unlink removes what is no directory; gone is false when it is one.
+// unlink removes a file. gone is false if name is a directory.
 func (m *remover) unlink(name string) (gone bool, err error) {
 	err = m.unlocking(func(here *node.Held) error { return here.Unlink(name) })
 	switch fserr.CodeOf(err) {
@@ -125,9 +124,8 @@ func (m *remover) unlink(name string) (gone bool, err error) {
 	return false, AtRel(err, name)
 }
 
-// unlocking does something in the current directory. If that is not permitted it
-// makes the directory writable, once, and tries again: a server that is not root
-// must be able to delete what it owns, whatever the modes.
+// unlocking calls do with the current directory. On EACCES it makes the directory writable, once, and calls do again: a server that is
+// not root must be able to delete what it owns, whatever the modes.
 func (m *remover) unlocking(do func(*node.Held) error) error {
 	here, err := m.trail.Here()
 	if err != nil {
@@ -179,7 +177,7 @@ func (m *remover) list(here *node.Held) error {
 	return err
 }
 
-// descend opens the directory name, if need be after making it accessible.
+// descend opens the directory name. On EACCES it makes the directory accessible first.
 func (m *remover) descend(name string) error {
 	_, err := m.trail.Enter(name)
 	if fserr.CodeOf(err) != fserr.EACCES {
@@ -193,7 +191,7 @@ func (m *remover) descend(name string) error {
 	return err
 }
 
-// swapped deals with a directory that turned into something else meanwhile.
+// swapped removes a directory that somebody replaced with a file.
 func (m *remover) swapped(l removeLevel) error {
 	if l.rounds >= maxRounds {
 		return &fserr.Error{Code: fserr.EBUSY, Detail: "somebody keeps replacing '" + l.name + "'"}
@@ -206,7 +204,7 @@ func (m *remover) swapped(l removeLevel) error {
 	return m.enter(l)
 }
 
-// finish removes the current directory, which was emptied, from the one above.
+// finish removes the current directory, which is empty now, from the one above.
 func (m *remover) finish() error {
 	l := m.todo[len(m.todo)-1]
 	m.todo = m.todo[:len(m.todo)-1]
@@ -232,7 +230,7 @@ func (m *remover) finish() error {
 	return AtRel(err, l.name)
 }
 
-// removable lists everything in a directory, reserved names included. The error of reserve ends the listing.
+// ListAll lists a directory, reserved names included. An error of reserve ends the listing.
 func ListAll(n node.Node, reserve func(bytes int64) error) ([]node.Entry, error) {
 	list, err := n.Entries(node.Listing{Reserve: reserve})
 	if err != nil {
@@ -245,10 +243,8 @@ func ListAll(n node.Node, reserve func(bytes int64) error) ([]node.Entry, error)
 	return list, err
 }
 
-// SweepReserved removes, in the whole tree, what interrupted atomic writes left
-// under reserved names, and returns how many entries that were. To be called
-// before anybody uses the tree: a write in progress would lose its file.
-// Directories that cannot be read are passed over.
+// Sweep removes, in the whole tree, what interrupted atomic writes left under reserved names. It returns how many entries it removed.
+// Call it before the tree is used: a write in progress would lose its file. Sweep skips directories that it cannot read.
 func Sweep(ctx context.Context, r Tree) (int, error) {
 	tr, err := nodesOf(r)
 	if err != nil {
@@ -287,7 +283,7 @@ func sweepDir(ctx context.Context, r Nodes, path string) (int, error) {
 	return int(n), err
 }
 
-// unlessGone drops the errors of a directory that went away or may not be read.
+// unlessGone drops the errors of a directory that vanished or may not be read.
 func unlessGone(err error) error {
 	if node.Vanished(err) || fserr.CodeOf(err) == fserr.EACCES {
 		return nil

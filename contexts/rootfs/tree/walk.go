@@ -1,3 +1,7 @@
+// Package tree does the recursive work of rootfs: it walks, copies, removes and sweeps trees, directory by directory.
+//
+// It reaches a tree through held directories (Nodes) only, and never follows a link out of it. Depth costs it no descriptors (see
+// node.Trail), and the names that it holds are counted.
 package tree
 
 import (
@@ -13,29 +17,28 @@ import (
 type WalkOptions struct {
 	// Stats fills Entry.Stat.
 	Stats bool
-	// Deep enters directories whose path is longer than MaxPath, too. What is in them is reported with the path of the last directory
-	// above it that a path can name.
+	// Deep enters directories whose path is longer than MaxPath too. Their entries are reported with the path of the last directory
+	// above that a path can name.
 	Deep bool
-	// MaxDepth bounds the recursion; 0 means no bound beyond MaxPath. 1 lists dir alone.
+	// MaxDepth bounds the recursion. 1 lists dir alone; 0 means no bound beyond MaxPath.
 	MaxDepth int
-	// Reserve is told how many bytes of memory the walk's names take now, when that changes. Its error, when they became more,
-	// ends the walk. May be nil.
+	// Reserve is called with the bytes of memory that the walk's names take, when that changes. If it fails when they become more, the
+	// walk ends with its error. May be nil.
 	Reserve func(bytes int64) error
 }
 
-// WalkFunc receives an entry and its path relative to the walked directory,
-// without a leading slash. err tells that a directory could not be read (its
-// entry was reported before); returning nil goes on without it.
+// WalkFunc receives an entry and its path relative to the walked directory, without a leading slash. err says why a directory, whose
+// entry was reported before, could not be read. If WalkFunc then returns nil, the walk continues without it.
 type WalkFunc func(rel string, e node.Entry, err error) error
 
-// SkipDir as a WalkFunc's result passes over the directory's content.
+// SkipDir as a WalkFunc's result skips the directory's content.
 const SkipDir = walkSignal("skip this directory")
 
 type walkSignal string
 
 func (s walkSignal) Error() string { return string(s) }
 
-// stopped returns nil while ctx lasts, then ECANCELED or ETIMEDOUT saying what had been done.
+// stopped returns nil while ctx lasts, then ECANCELED or ETIMEDOUT with what was done.
 func stopped(ctx context.Context, format string, done ...any) error {
 	err := ctx.Err()
 	if err == nil {
@@ -48,7 +51,7 @@ func stopped(ctx context.Context, format string, done ...any) error {
 	return &fserr.Error{Code: code, Detail: code.Text() + " after " + fmt.Sprintf(format, done...), Err: err}
 }
 
-// atRel adds where below the top something failed.
+// AtRel adds to err where below the top the operation failed.
 func AtRel(err error, rel string) error {
 	if err == nil || rel == "" {
 		return err
@@ -65,7 +68,7 @@ func AtRel(err error, rel string) error {
 	return &c
 }
 
-// Tree is what the functions here use of a Root that everybody may use.
+// Tree is the part of a rootfs.Root that copies use.
 type Tree interface {
 	Stat(path string) (node.Stat, error)
 	Lstat(path string) (node.Stat, error)
@@ -73,14 +76,13 @@ type Tree interface {
 	OpenFile(path string, flags node.Flags, mode uint32) (node.File, error)
 }
 
-// Nodes is a Tree that gives access to its directories. Every Root of this module is one.
+// Nodes is a Tree that gives access to its directories. Each rootfs.Root is one.
 type Nodes interface {
 	Tree
-	// node resolves path, a directory, following a final link only when follow.
+	// Node opens path, a directory, following a final link only with follow.
 	Node(path string, follow bool) (node.Node, error)
-	// parent resolves all but path's last component and returns the directory, that
-	// component, and whether path ended in a slash. The component is "" when path
-	// is the root itself; "." and ".." at the end are EINVAL.
+	// Parent resolves all but path's last component and returns the directory, that component, and whether path ended in a slash. The
+	// component is "" if path is the root itself. "." and ".." at the end are EINVAL.
 	Parent(path string) (dir node.Node, base string, slash bool, err error)
 }
 
@@ -100,9 +102,9 @@ type walker struct {
 	trail *node.Trail
 	todo  []walkLevel
 	seen  int64
-	// held is what the names in todo take in memory, in bytes.
+	// held counts the bytes of memory that the names in todo take.
 	held int64
-	// refused is the error of opts.Reserve, which ends the walk.
+	// refused is the error of opts.Reserve that ends the walk.
 	refused error
 }
 
@@ -111,22 +113,20 @@ type walkLevel struct {
 	// rel ends in a slash, or is "" for the top.
 	rel     string
 	entries []node.Entry
-	// bytes is what was reserved for the entries.
+	// bytes is the memory that is reserved for the entries.
 	bytes int64
 }
 
-// maxTreeLevels bounds how deep a recursive operation goes, in directories: each takes memory. What is deeper is ENAMETOOLONG.
+// maxTreeLevels bounds how many directories deep an operation goes, since each takes memory. Beyond it is ENAMETOOLONG.
 const maxTreeLevels = 100_000
 
-// errTooDeep says what is in the way of a recursive operation.
 func errTooDeep() error {
 	return &fserr.Error{
 		Code: fserr.ENAMETOOLONG, Detail: fmt.Sprintf("directories are nested more than %d deep", maxTreeLevels), Hint: "remove or move the directory that is nested so deep",
 	}
 }
 
-// walkTree is Trees.Walk for every implementation. Paths longer than MaxPath could not be used, so directories beyond it
-// are reported as ENAMETOOLONG, unless opts.Deep.
+// Walk implements rootfs.Root's Walk. Without opts.Deep, directories whose path is longer than MaxPath are reported as ENAMETOOLONG.
 func Walk(ctx context.Context, r Nodes, dir string, opts WalkOptions, fn WalkFunc) error {
 	top, err := r.Node(dir, true)
 	if err != nil {
@@ -145,7 +145,7 @@ func Walk(ctx context.Context, r Nodes, dir string, opts WalkOptions, fn WalkFun
 	return w.run()
 }
 
-// push lists a directory as the next level. rel ends in a slash, or is "" for the top.
+// push lists a directory as the next level.
 func (w *walker) push(rel string, dir node.Node) error {
 	l := walkLevel{rel: rel}
 	var err error
@@ -161,7 +161,7 @@ func (w *walker) push(rel string, dir node.Node) error {
 	return nil
 }
 
-// reserve asks for memory for the names that the walk holds.
+// reserve counts memory for names that the walk holds.
 func (w *walker) reserve(bytes int64) error {
 	w.held += bytes
 	if w.opts.Reserve != nil {
@@ -170,7 +170,7 @@ func (w *walker) reserve(bytes int64) error {
 	return w.refused
 }
 
-// release gives back what a level had reserved.
+// release returns the memory of a level.
 func (w *walker) release(bytes int64) {
 	w.held -= bytes
 	if w.opts.Reserve != nil {
@@ -214,7 +214,7 @@ func (w *walker) visit(prefix string, e node.Entry) error {
 	return w.descend(prefix+e.Name, e)
 }
 
-// identify finds out the type that the file system did not tell; false when the entry vanished.
+// identify sets a type that the file system did not report. It returns false if the entry vanished.
 func (w *walker) identify(e *node.Entry) bool {
 	here, err := w.trail.Here()
 	if err != nil {
@@ -228,11 +228,11 @@ func (w *walker) identify(e *node.Entry) bool {
 	return true
 }
 
-// descend makes the directory just reported the current one, or reports why it cannot.
+// descend makes the directory just reported the current one, or reports why not.
 func (w *walker) descend(rel string, e node.Entry) error {
 	err := w.enter(rel, e)
 	switch {
-	case w.refused != nil: // what was listed so far is not all, and no reason to go on
+	case w.refused != nil:
 		return w.refused
 	case err == nil || node.Vanished(err):
 		return nil
@@ -251,7 +251,7 @@ func (w *walker) enter(rel string, e node.Entry) error {
 	case len(prefix) < node.MaxPath:
 	case !w.opts.Deep:
 		return &fserr.Error{Code: fserr.ENAMETOOLONG}
-	default: // the path of a directory for each level would take memory by the square of the depth
+	default: // a path for each level would take memory by the square of the depth
 		prefix = w.todo[len(w.todo)-1].rel
 	}
 	if _, err := w.trail.Enter(e.Name); err != nil {
@@ -268,6 +268,7 @@ func (w *walker) enter(rel string, e node.Entry) error {
 	return nil
 }
 
+// Ignoring returns nil instead of an err with one of codes.
 func Ignoring(err error, codes ...fserr.Code) error {
 	for _, code := range codes {
 		if errors.Is(err, code) || fserr.CodeOf(err) == code {

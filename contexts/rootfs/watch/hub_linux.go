@@ -12,19 +12,19 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// watchMask is what libuv asks for (uv_fs_event_start in src/unix/linux.c).
+// watchMask has the events that libuv asks for (uv_fs_event_start in src/unix/linux.c).
 const watchMask = unix.IN_ATTRIB | unix.IN_CREATE | unix.IN_MODIFY | unix.IN_DELETE | unix.IN_DELETE_SELF |
 	unix.IN_MOVE_SELF | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
 
-// inotifyEvent is one event as the kernel tells it; Name is "" for the watched inode itself.
+// inotifyEvent is an event of the kernel. name is "" for the watched inode itself.
 type inotifyEvent struct {
 	wd   int32
 	mask uint32
 	name string
 }
 
-// inotifyHub is one inotify instance shared by all watchers. The kernel gives
-// the same watch descriptor for the same inode, so each has several subscribers.
+// inotifyHub is an inotify instance that all watchers share. The kernel returns the same watch descriptor for the same inode, so a
+// descriptor can have several subscribers.
 type inotifyHub struct {
 	file *os.File
 	fd   int
@@ -35,18 +35,16 @@ type inotifyHub struct {
 	subscribers map[int32]map[*treeWatcher]bool
 }
 
-// hubOwner makes the hub for the first watcher and ends it, goroutine and all, with the last.
+// hubOwner makes the hub for the first watcher and closes it, with its goroutine, after the last.
 type hubOwner struct {
 	mu    sync.Mutex
 	hub   *inotifyHub
 	users int
 }
 
-// sharedHub is the process's only inotify instance. It is a package variable
-// although state of a package is not our habit: the kernel limits instances per
-// user (fs.inotify.max_user_instances, usually 128), over all processes and
-// whatever Roots exist, so nothing smaller than the process can own it. It holds
-// nothing while nothing is watched.
+// sharedHub is the process's only inotify instance. It is a package variable because the kernel limits instances per user, over all
+// processes (fs.inotify.max_user_instances, usually 128): nothing smaller than the process can own it. It is empty while there are no
+// watchers.
 var sharedHub hubOwner
 
 func (o *hubOwner) acquire() (*inotifyHub, error) {
@@ -93,7 +91,7 @@ func newInotifyHub() (*inotifyHub, error) {
 	return h, nil
 }
 
-// join makes w hear of overflows of the kernel's queue.
+// join makes w receive overflows of the kernel's queue.
 func (h *inotifyHub) join(w *treeWatcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,8 +108,7 @@ func (h *inotifyHub) leave(w *treeWatcher) {
 	}
 }
 
-// subscribe watches the inode that fd, a descriptor opened within the tree,
-// refers to. /proc/self/fd leads to that inode, not to a path.
+// subscribe watches the inode of fd, a descriptor opened within the tree. /proc/self/fd leads to that inode, not to a path.
 func (h *inotifyHub) subscribe(w *treeWatcher, fd int) (int32, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,11 +150,11 @@ func (h *inotifyHub) drop(w *treeWatcher, wd int32) {
 	delete(who, w)
 	if len(who) == 0 {
 		delete(h.subscribers, wd)
-		_, _ = unix.InotifyRmWatch(h.fd, uint32(wd)) // EINVAL when the inode is gone already
+		_, _ = unix.InotifyRmWatch(h.fd, uint32(wd)) // EINVAL if the inode is gone already
 	}
 }
 
-// read hands events out until the instance is closed.
+// read dispatches events until the instance is closed.
 func (h *inotifyHub) read() {
 	defer close(h.done)
 	buf := make([]byte, 64<<10)
@@ -174,7 +171,7 @@ func (h *inotifyHub) read() {
 	}
 }
 
-// parseInotify takes one struct inotify_event (inotify(7)) off b.
+// parseInotify parses the first struct inotify_event (inotify(7)) of b and returns the rest.
 func parseInotify(b []byte) (inotifyEvent, []byte) {
 	end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
 	return inotifyEvent{

@@ -1,3 +1,5 @@
+// Package watch reports changes in a tree of rootfs, in the terms of fs.watch: by inotify on Linux, by fsnotify elsewhere. On Linux it
+// adds each watch by the descriptor of a directory that it opened in the tree, never by a path.
 package watch
 
 import (
@@ -10,70 +12,66 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// WatchOptions of Watch.
+// Options of Start.
 type Options struct {
-	// Recursive watches directories below too, new ones included.
+	// Recursive watches the directories below too, new ones included.
 	Recursive bool
-	// Queue bounds the events held for a slow reader; 0 means 4096. Beyond it events are dropped, and once the reader has
-	// taken those that are held, an Overflow is delivered.
+	// Queue bounds the events that wait for a slow reader; 0 means 4096. Further events are lost, and an Overflow follows those that wait.
 	Queue int
-	// Budget bounds what the queues of all watches that share it take; nil means no bound. Beyond it is as beyond Queue.
+	// Budget bounds the memory of the queues of all watches that share it; nil means no bound. Further events are lost, as with Queue.
 	Budget *Budget
 }
 
-// Watcher delivers events until Close. Watches are in place when Watch returns.
+// Watcher delivers events until Close. All watches are in place when Start returns.
 type Watcher interface {
-	// Events delivers events; it is closed after Close, or when the watched root itself is gone.
+	// Events returns the channel of events. It is closed after Close, or when the watched file or directory itself is gone.
 	Events() <-chan Event
 	io.Closer
 }
 
-// WatchEvent is one change, in fs.watch's terms.
+// Event is one change.
 type Event struct {
-	// Kind is WatchRename (a name came or went) or WatchChange (content or
-	// attributes), or WatchOverflow (events were lost; list again).
+	// Kind is Rename (a name appeared or disappeared), Change (content or attributes) or Overflow (events were lost; list again).
 	Kind Kind
-	// Name is the path relative to the watched directory, without leading slash;
-	// of a watched file its base name.
+	// Name is the path relative to the watched directory, without a leading slash, or a watched file's base name.
 	Name string
 }
 
-// WatchKind is a WatchEvent's kind.
+// Kind is an Event's kind.
 type Kind uint8
 
-// The kinds of WatchEvent.
+// The kinds of Event.
 const (
 	Rename Kind = iota + 1
 	Change
 	Overflow
 )
 
-// defaultWatchQueue is how many events wait for a slow reader unless WatchOptions says otherwise.
+// defaultQueue is the default of Options.Queue.
 const defaultQueue = 4096
 
-// eventCost is about what a queued event takes besides its name, in bytes: its place in the queue, which may have as much
-// spare room again.
+// eventCost estimates the memory of a queued event besides its name, in bytes: its place in a queue that may be half empty.
 const eventCost = 96
 
-// WatchBudget bounds what the queues of several watches take together, in bytes. A nil WatchBudget has no bound. It is safe
-// for concurrent use.
+// Budget bounds the memory that the queues of several watches take together, in bytes. A nil Budget has no bound. It is safe for
+// concurrent use.
 type Budget struct {
 	limit int64
 	used  atomic.Int64
 
 	mu sync.Mutex
-	// rescanning says that a watch looks at its tree again. The next one may do so from again on.
+	// rescanning says that a watch scans its tree again. The next one may do so from the time again on.
 	rescanning bool
 	again      time.Time
 }
 
-// maxRescanPause bounds how long the watches of a budget rest after one of them has looked at its tree again.
+// maxRescanPause bounds how long the watches of a budget pause after one of them has scanned its tree again.
 const maxRescanPause = 10 * time.Second
 
-// rescanPoll is how often a watch asks for its turn to look at its tree again.
+// rescanPoll is how often a watch asks for its turn to scan its tree again.
 const rescanPoll = 250 * time.Millisecond
 
-// beginRescan gives one watch at a time its turn to look at its tree again. Otherwise it returns how long to wait before asking again.
+// beginRescan gives one watch at a time its turn to scan its tree again. To others it returns how long to wait before they ask again.
 func (b *Budget) beginRescan() (wait time.Duration) {
 	if b == nil {
 		return 0
@@ -87,7 +85,7 @@ func (b *Budget) beginRescan() (wait time.Duration) {
 	return 0
 }
 
-// endRescan ends a turn. All watches together spend a tenth of the time in turns.
+// endRescan ends a turn. All watches together spend at most a tenth of the time in turns.
 func (b *Budget) endRescan(took time.Duration) {
 	if b == nil {
 		return
@@ -97,10 +95,10 @@ func (b *Budget) endRescan(took time.Duration) {
 	b.rescanning, b.again = false, time.Now().Add(min(9*took, maxRescanPause))
 }
 
-// NewWatchBudget returns a budget of limit bytes.
+// NewBudget returns a budget of limit bytes.
 func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
 
-// take counts a queued event of that name, and reports whether there is room for it.
+// take counts a queued event of that name. It returns false if there is no room for it.
 func (b *Budget) take(name string) bool {
 	if b == nil {
 		return true
@@ -127,13 +125,13 @@ type outbox struct {
 	events []queuedEvent
 }
 
-// queuedEvent is an event whose path is joined when it is delivered: until then all watches share the strings.
+// queuedEvent is an event whose path is joined when it is delivered. Until then all watches share the strings.
 type queuedEvent struct {
 	kind      Kind
 	dir, name string
 }
 
-// put adds an event about name in the directory dir, and reports whether there was room for it.
+// put adds an event about name in the directory dir. It returns false if there is no room for it.
 func (o *outbox) put(kind Kind, dir, name string) bool {
 	if len(o.events) >= o.limit || !o.budget.take(name) {
 		return false
@@ -142,14 +140,14 @@ func (o *outbox) put(kind Kind, dir, name string) bool {
 	return true
 }
 
-// overflow adds an overflow, for which there is always room, unless the newest event is one.
+// overflow adds an Overflow, unless the newest event is one. There is always room for it.
 func (o *outbox) overflow() {
 	if n := len(o.events); n == 0 || o.events[n-1].kind != Overflow {
 		o.events = append(o.events, queuedEvent{kind: Overflow})
 	}
 }
 
-// next returns where to send the oldest event: nowhere (nil) when there is none.
+// next returns the oldest event and the channel to send it to, nil if there is none.
 func (o *outbox) next(to chan Event) (chan<- Event, Event) {
 	if len(o.events) == 0 {
 		return nil, Event{}
@@ -183,8 +181,7 @@ func (o Options) queue() int {
 	return defaultQueue
 }
 
-// watchedName is what a watched thing's own events are called: the last
-// component of path, "." for the root.
+// watchedName returns the name for events about the watched file or directory itself: the last component of path, "." for the root.
 func watchedName(path string) string {
 	path = strings.TrimRight(path, "/")
 	if path == "" {
@@ -193,7 +190,7 @@ func watchedName(path string) string {
 	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
-// joinRel adds a name to a path relative to the watched directory, "" for that itself.
+// joinRel adds a name to a path relative to the watched directory, which is "".
 func joinRel(rel, name string) string {
 	if rel == "" {
 		return name
@@ -201,13 +198,13 @@ func joinRel(rel, name string) string {
 	return rel + "/" + name
 }
 
-// below tells whether rel is top or stands below it.
+// below reports whether rel is top or is below it.
 func below(rel, top string) bool {
 	return rel == top || top == "" || strings.HasPrefix(rel, top+"/")
 }
 
-// unwatchable tells that a directory below the watched one is passed over: it
-// vanished or was replaced, may not be read, or another file system is mounted there.
+// unwatchable reports whether err means that a directory below the watched one is skipped: it vanished, was replaced, may not be read, or
+// is a mount point.
 func unwatchable(err error) bool {
 	switch fserr.CodeOf(err) {
 	case fserr.ENOENT, fserr.ENOTDIR, fserr.ELOOP, fserr.EACCES, fserr.EXDEV:
@@ -216,7 +213,7 @@ func unwatchable(err error) bool {
 	return false
 }
 
-// cutRel splits off a relative path's first component.
+// cutRel splits a relative path after its first component.
 func cutRel(rel string) (name, rest string) {
 	name, rest, _ = strings.Cut(rel, "/")
 	return name, rest

@@ -12,24 +12,21 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// maxWatchLevels is how many directories are held open at once while a tree is
-// added; deeper ones are opened anew from the top.
+// maxLevels bounds the directories that are open at once while a tree is added. Deeper ones are opened anew from the top.
 const maxLevels = 64
 
-// treeWatcher is a Watcher on inotify. One goroutine of its own turns the hub's
-// events into the reader's, so that a large new subtree or a slow reader delays
-// nobody else.
+// treeWatcher is a Watcher on inotify. A goroutine of its own turns the hub's events into the reader's, so that a large new subtree or a
+// slow reader delays no other watcher.
 //
-// It holds no directory open: the kernel tells of a directory's deletion only
-// when nobody has it open any more.
+// It keeps no directory open: the kernel reports a directory's deletion only after the last descriptor of it is closed.
 type treeWatcher struct {
 	root tree.Nodes
 	path string
 	name string
-	// id is the watched inode; another at path means that it is gone.
+	// id is the watched inode. Another one at path means that it is gone.
 	id   node.FileID
 	opts Options
-	// file says that a file is watched, no directory.
+	// file says that a file is watched, not a directory.
 	file bool
 
 	hub    *inotifyHub
@@ -38,23 +35,23 @@ type treeWatcher struct {
 	close  sync.Once
 	done   chan struct{}
 
-	// top and places belong to the setup, then to the goroutine: what is watched,
-	// and where it stands relative to the top.
+	// places has the path relative to the top of each inode that is watched. It belongs to Start, then to the goroutine, as does top.
 	top    int32
 	places map[int32]string
 	out    outbox
 	gone   bool
-	// rescanned is when the last rescan ended, and pause how long the next one has to wait after it.
+	// rescanned is when the last scan ended. The next one begins after pause.
 	rescanned time.Time
 	pause     time.Duration
 
 	mu  sync.Mutex
 	raw []inotifyEvent
-	// lost says that an event found no room. No more are queued until catchUp has looked at the tree again.
+	// lost says that there was no room for an event. No more are queued until catchUp has scanned the tree again.
 	lost bool
 	wake chan struct{}
 }
 
+// Start implements rootfs.Root's Watch.
 func Start(r tree.Nodes, path string, opts Options) (Watcher, error) {
 	hub, err := sharedHub.acquire()
 	if err != nil {
@@ -84,13 +81,13 @@ func (w *treeWatcher) Close() error {
 	return nil
 }
 
-// leave gives everything back to the hub.
+// leave ends the use of the hub.
 func (w *treeWatcher) leave() {
 	w.hub.leave(w)
 	sharedHub.release()
 }
 
-// receive takes an event from the hub; it never blocks.
+// receive queues an event of the hub. It never blocks.
 func (w *treeWatcher) receive(e inotifyEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,12 +116,11 @@ func (w *treeWatcher) take() []inotifyEvent {
 	return raw
 }
 
-// setLost sets whether an event was lost, and returns whether one was before.
-func (w *treeWatcher) setLost(lost bool) (was bool) {
+// setLost sets whether an event was lost.
+func (w *treeWatcher) setLost(lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	was, w.lost = w.lost, lost
-	return was
+	w.lost = lost
 }
 
 func (w *treeWatcher) hasLost() bool {
@@ -158,7 +154,7 @@ func (w *treeWatcher) run() {
 	}
 }
 
-// work handles what has come in.
+// work handles the events that the hub has queued.
 func (w *treeWatcher) work() {
 	for _, e := range w.take() {
 		if w.gone {
@@ -168,9 +164,9 @@ func (w *treeWatcher) work() {
 	}
 }
 
-// catchUp ends a loss once the reader has taken all that was queued: it goes through the tree again, since a new directory
-// may be among what was lost, and queues an overflow. A watch that loses events again and again spends at most a tenth of its
-// time on this. catchUp returns how long to wait until its next call, 0 if no loss waits for one.
+// catchUp ends a loss after the reader has taken all queued events. It scans the tree again, since the lost events may have been about
+// new directories, and queues an Overflow. A watch spends at most a tenth of its time on this. catchUp returns how long to wait until its
+// next call, 0 if none is needed.
 func (w *treeWatcher) catchUp() time.Duration {
 	if w.gone || len(w.out.events) > 0 || !w.hasLost() {
 		return 0
@@ -181,7 +177,7 @@ func (w *treeWatcher) catchUp() time.Duration {
 	if wait := w.opts.Budget.beginRescan(); wait > 0 {
 		return wait
 	}
-	w.setLost(false) // what comes from here on is queued
+	w.setLost(false) // from here on, events are queued
 	begun := time.Now()
 	w.rescan()
 	w.rescanned = time.Now()
@@ -192,8 +188,8 @@ func (w *treeWatcher) catchUp() time.Duration {
 	return 0
 }
 
-// tell queues an event for the reader.
-func (w *treeWatcher) tell(kind Kind, dir, name string) {
+// report queues an event for the reader.
+func (w *treeWatcher) report(kind Kind, dir, name string) {
 	if !w.out.put(kind, dir, name) {
 		w.setLost(true)
 	}
@@ -211,9 +207,8 @@ func (w *treeWatcher) handle(e inotifyEvent) {
 	}
 }
 
-// isNameless tells whether an event is about a file without a name, one of O_TMPFILE. The
-// kernel calls it "#" and its inode's number (d_mark_tmpfile in fs/dcache.c), also once it
-// has a name and is still open. A file may really be called so.
+// isNameless reports whether an event is about a file without a name, made with O_TMPFILE. The kernel calls it "#" and its inode's number
+// (d_mark_tmpfile in fs/dcache.c), even when it has a name and is still open. Other files may have such a name too.
 func (w *treeWatcher) isNameless(dir string, e inotifyEvent) bool {
 	digits, ok := strings.CutPrefix(e.name, "#")
 	if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" || kindOf(e.mask) != Change {
@@ -223,23 +218,21 @@ func (w *treeWatcher) isNameless(dir string, e inotifyEvent) bool {
 	return fserr.CodeOf(err) == fserr.ENOENT
 }
 
-// handleSelf handles what happened to a watched inode itself. Below the top its
-// directory tells of the same.
+// handleSelf handles an event about a watched inode itself. Below the top, its directory has an event about the same.
 func (w *treeWatcher) handleSelf(e inotifyEvent) {
 	const ended = unix.IN_DELETE_SELF | unix.IN_UNMOUNT | unix.IN_IGNORED
 	switch {
 	case e.wd == w.top && e.mask&(ended|unix.IN_MOVE_SELF) != 0:
 		w.end()
 	case e.wd == w.top:
-		w.tell(kindOf(e.mask), "", w.name)
+		w.report(kindOf(e.mask), "", w.name)
 	case e.mask&ended != 0:
 		delete(w.places, e.wd)
 		w.hub.unsubscribe(w, e.wd)
 	}
 }
 
-// end tells that what was watched is no longer there: deleted, or moved to where
-// it may not even be in the tree any more.
+// end reports that the watched file or directory is gone: deleted, or moved, perhaps out of the tree.
 func (w *treeWatcher) end() {
 	if !w.out.put(Rename, "", w.name) {
 		w.out.overflow()
@@ -248,7 +241,7 @@ func (w *treeWatcher) end() {
 }
 
 func (w *treeWatcher) handleEntry(dir string, e inotifyEvent) {
-	w.tell(kindOf(e.mask), dir, e.name)
+	w.report(kindOf(e.mask), dir, e.name)
 	if !w.opts.Recursive || e.mask&unix.IN_ISDIR == 0 {
 		return
 	}
@@ -268,10 +261,9 @@ func kindOf(mask uint32) Kind {
 	return Rename
 }
 
-// grow watches the new subtree at rel and tells of all that is in it already:
-// some of that came before the watch did.
+// grow watches the new subtree at rel and reports all that is in it: some of that may be older than the watch.
 func (w *treeWatcher) grow(rel string) {
-	err := w.add(rel, func(rel string) { w.tell(Rename, "", rel) })
+	err := w.add(rel, func(rel string) { w.report(Rename, "", rel) })
 	switch {
 	case fserr.CodeOf(err) == fserr.ESTALE: // another directory stands where the watched one did
 		w.end()
@@ -290,7 +282,7 @@ func (w *treeWatcher) prune(rel string) {
 	}
 }
 
-// rescan watches what is there now and nothing else.
+// rescan watches what is in the tree now and nothing else.
 func (w *treeWatcher) rescan() {
 	old := w.places
 	w.places = map[int32]string{}
@@ -304,7 +296,7 @@ func (w *treeWatcher) rescan() {
 	}
 }
 
-// begin watches the top: a directory with what is below, or a file.
+// begin watches the top: a directory and what is below it, or a file.
 func (w *treeWatcher) begin() error {
 	if w.file {
 		return w.addFile()
@@ -317,7 +309,7 @@ func (w *treeWatcher) begin() error {
 	return err
 }
 
-// open opens the directory at rel by going down from the top, following no link below it.
+// open opens the directory at rel, from the top down, following no link below the top.
 func (w *treeWatcher) open(rel string) (node.Node, error) {
 	n, err := w.root.Node(w.path, true)
 	if err != nil {
@@ -343,7 +335,7 @@ func (w *treeWatcher) open(rel string) (node.Node, error) {
 	return n, nil
 }
 
-// identify keeps what is watched at first and refuses anything else later.
+// identify records the inode that is watched. Later it refuses any other.
 func (w *treeWatcher) identify(st node.Stat) error {
 	if w.id == (node.FileID{}) {
 		w.id = st.ID()
@@ -354,14 +346,14 @@ func (w *treeWatcher) identify(st node.Stat) error {
 	return nil
 }
 
-// add watches the directory at rel and, recursively, those below. tell, which may be nil, is called with every entry found.
-func (w *treeWatcher) add(rel string, tell func(rel string)) error {
+// add watches the directory at rel and, if recursive, those below. It calls report, which may be nil, with each entry that it finds.
+func (w *treeWatcher) add(rel string, report func(rel string)) error {
 	pending := []string{rel}
 	for first := true; len(pending) > 0; first = false {
 		rel, pending = pending[len(pending)-1], pending[:len(pending)-1]
 		n, err := w.open(rel)
 		if err == nil {
-			err = w.addNode(n, rel, maxLevels, &pending, tell)
+			err = w.addNode(n, rel, maxLevels, &pending, report)
 			_ = n.Close()
 		}
 		if err != nil && (first || !unwatchable(err)) {
@@ -371,20 +363,20 @@ func (w *treeWatcher) add(rel string, tell func(rel string)) error {
 	return nil
 }
 
-// addNode watches n and goes down levels further; what is deeper is left in pending.
-func (w *treeWatcher) addNode(n node.Node, rel string, levels int, pending *[]string, tell func(string)) error {
+// addNode watches n and the given number of levels below. It adds deeper directories to pending.
+func (w *treeWatcher) addNode(n node.Node, rel string, levels int, pending *[]string, report func(string)) error {
 	if err := n.WithFD(func(fd int) error { return w.subscribe(fd, rel) }); err != nil || !w.opts.Recursive {
 		return err
 	}
-	// Listed after the watch is in place, so that nothing falls between the two.
-	entries, err := n.Entries(node.Listing{Dirs: tell == nil})
+	// It lists after the watch is in place, so that no entry is missed in between.
+	entries, err := n.Entries(node.Listing{Dirs: report == nil})
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		child := joinRel(rel, e.Name)
-		if tell != nil {
-			tell(child)
+		if report != nil {
+			report(child)
 		}
 		if e.Type != node.TypeDirectory && e.Type != node.TypeUnknown {
 			continue
@@ -393,17 +385,17 @@ func (w *treeWatcher) addNode(n node.Node, rel string, levels int, pending *[]st
 			*pending = append(*pending, child)
 			continue
 		}
-		if err := w.addChild(n, e.Name, child, levels-1, pending, tell); err != nil {
+		if err := w.addChild(n, e.Name, child, levels-1, pending, report); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *treeWatcher) addChild(parent node.Node, name, rel string, levels int, pending *[]string, tell func(string)) error {
+func (w *treeWatcher) addChild(parent node.Node, name, rel string, levels int, pending *[]string, report func(string)) error {
 	n, err := parent.OpenDir(name)
 	if err == nil {
-		err = w.addNode(n, rel, levels, pending, tell)
+		err = w.addNode(n, rel, levels, pending, report)
 		_ = n.Close()
 	}
 	if unwatchable(err) {
@@ -424,7 +416,7 @@ func (w *treeWatcher) subscribe(fd int, rel string) error {
 	return nil
 }
 
-// addFile watches a file by a descriptor that permits nothing but this.
+// addFile watches a file by an O_PATH descriptor.
 func (w *treeWatcher) addFile() error {
 	real, err := w.root.Realpath(w.path)
 	if err != nil {
@@ -448,7 +440,7 @@ func (w *treeWatcher) addFile() error {
 	})
 }
 
-// identifyFile refuses what is no regular file, and on a rescan another file.
+// identifyFile refuses all but regular files and, on a rescan, all but the same file.
 func (w *treeWatcher) identifyFile(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -16,13 +16,12 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// notifyWatcher is a Watcher on fsnotify, which works by path: unlike on Linux,
-// somebody who moves directories while they are added can make it report names
-// (never content) from elsewhere.
+// notifyWatcher is a Watcher on fsnotify, which works by path. Unlike on Linux, a process that moves directories while they are added can
+// make it report names (never content) from elsewhere.
 type notifyWatcher struct {
 	root tree.Nodes
 	opts Options
-	// path is the watched thing in the tree, top the same as a server path.
+	// path is the watched path in the tree, top the same as a server path.
 	path, top, name string
 	file            bool
 
@@ -35,6 +34,7 @@ type notifyWatcher struct {
 	gone   bool
 }
 
+// Start implements rootfs.Root's Watch.
 func Start(r tree.Nodes, path string, opts Options) (Watcher, error) {
 	w, err := newNotifyWatcher(r, path, opts)
 	if err != nil {
@@ -84,8 +84,8 @@ func (w *notifyWatcher) Close() error {
 	return nil
 }
 
-// add watches the directory at rel and, recursively, those below; tell hears of every entry found.
-func (w *notifyWatcher) add(rel string, tell func(string)) error {
+// add watches the directory at rel and, if recursive, those below. It calls report with each entry that it finds.
+func (w *notifyWatcher) add(rel string, report func(string)) error {
 	if err := w.notify.Add(filepath.Join(w.top, filepath.FromSlash(rel))); err != nil {
 		return err
 	}
@@ -95,9 +95,9 @@ func (w *notifyWatcher) add(rel string, tell func(string)) error {
 	at := w.path + "/" + rel
 	return tree.Walk(context.Background(), w.root, at, tree.WalkOptions{}, func(sub string, e node.Entry, err error) error {
 		if err != nil {
-			return nil // the watch covers what can be read
+			return nil // a directory that cannot be read is not watched
 		}
-		tell(joinRel(rel, sub))
+		report(joinRel(rel, sub))
 		if e.Type != node.TypeDirectory {
 			return nil
 		}
@@ -129,17 +129,17 @@ func (w *notifyWatcher) run() {
 	}
 }
 
-// tell queues an event for the reader; an overflow takes its place when there is no room.
-func (w *notifyWatcher) tell(kind Kind, name string) {
+// report queues an event for the reader, or an Overflow if there is no room.
+func (w *notifyWatcher) report(kind Kind, name string) {
 	if !w.out.put(kind, "", name) {
 		w.out.overflow()
 	}
 }
 
-// trouble handles lost events: new directories may be among them.
+// trouble handles lost events, which may have been about new directories.
 func (w *notifyWatcher) trouble(err error) {
 	if errors.Is(err, fsnotify.ErrEventOverflow) && w.opts.Recursive {
-		_ = w.add("", func(string) {}) // the overflow below tells to look again
+		_ = w.add("", func(string) {}) // the Overflow below asks the reader to list again
 	}
 	w.out.overflow()
 }
@@ -163,7 +163,7 @@ func (w *notifyWatcher) handle(e fsnotify.Event) {
 			return
 		}
 	}
-	w.tell(kind, rel)
+	w.report(kind, rel)
 	if !w.opts.Recursive {
 		return
 	}
@@ -175,7 +175,7 @@ func (w *notifyWatcher) handle(e fsnotify.Event) {
 	}
 }
 
-// prune forgets the subtree at the server path top, which left or was replaced.
+// prune forgets the subtree at the server path top, which was moved or replaced.
 func (w *notifyWatcher) prune(top string) {
 	for _, watched := range w.notify.WatchList() {
 		if below(filepath.ToSlash(watched), filepath.ToSlash(top)) {
@@ -184,23 +184,22 @@ func (w *notifyWatcher) prune(top string) {
 	}
 }
 
-// handleSelf handles what happened to the watched thing itself.
+// handleSelf handles an event about the watched file or directory itself.
 func (w *notifyWatcher) handleSelf(kind Kind) {
 	if kind == Change && !w.file {
-		return // kqueue tells of a directory's entries like this
+		return // kqueue reports this for changes of a directory's entries
 	}
-	w.tell(kind, w.name)
+	w.report(kind, w.name)
 	w.gone = kind == Rename
 }
 
-// grow watches the new subtree at rel, if it is one, and tells of all that is in
-// it already: some of that came before the watch did.
+// grow watches the new subtree at rel, if it is one, and reports all that is in it: some of that may be older than the watch.
 func (w *notifyWatcher) grow(rel string) {
 	st, err := w.root.Lstat(w.path + "/" + rel)
 	if err != nil || !st.IsDir() {
 		return
 	}
-	err = w.add(rel, func(name string) { w.tell(Rename, name) })
+	err = w.add(rel, func(name string) { w.report(Rename, name) })
 	if err != nil && !unwatchable(err) {
 		w.out.overflow() // events there will be missing
 	}

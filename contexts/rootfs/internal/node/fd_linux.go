@@ -8,32 +8,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// StatMask selects the statx(2) fields that FillStat uses.
 const StatMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 
-// statFD returns the attributes behind a descriptor, which may be an O_PATH one.
+// StatFD returns the attributes of what fd refers to, which may be an O_PATH descriptor.
 func StatFD(fd int) (st Stat, err error) {
-	err = statInto(&st, fd)
+	var x unix.Statx_t
+	if err = statxFD(fd, StatMask, &x); err == nil {
+		FillStat(&st, &x)
+	}
 	return st, err
 }
 
-func statInto(st *Stat, fd int) error {
-	var x unix.Statx_t
-	if err := statxFD(fd, StatMask, &x); err != nil {
-		return err
-	}
-	FillStat(st, &x)
-	return nil
-}
-
-// fstatInto is statInto by fstat(2), which is quicker and knows no birth time: the change time stands for it.
+// FstatInto is StatFD by fstat(2), which is faster but has no birth time. It sets that to the change time.
 func FstatInto(st *Stat, fd int) error {
 	var s unix.Stat_t
-	for {
-		if err := unix.Fstat(fd, &s); err == nil {
-			break
-		} else if err != unix.EINTR {
-			return err
-		}
+	err := unix.Fstat(fd, &s)
+	for err == unix.EINTR {
+		err = unix.Fstat(fd, &s)
+	}
+	if err != nil {
+		return err
 	}
 	*st = Stat{
 		Dev: uint64(s.Dev), Ino: s.Ino, Rdev: uint64(s.Rdev), Mode: s.Mode, Nlink: uint64(s.Nlink), UID: s.Uid, GID: s.Gid,
@@ -44,17 +39,16 @@ func FstatInto(st *Stat, fd int) error {
 	return nil
 }
 
-// statAt returns the attributes of name itself, one component in dirfd.
+// StatAt returns the attributes of name itself, one component in dirfd.
 func StatAt(dirfd int, name string) (st Stat, err error) {
 	var x unix.Statx_t
-	if err := StatxAt(dirfd, name, &x); err != nil {
-		return st, err
+	if err = StatxAt(dirfd, name, &x); err == nil {
+		FillStat(&st, &x)
 	}
-	FillStat(&st, &x)
-	return st, nil
+	return st, err
 }
 
-// fillStat is what statx(2) told, with statMask, as a Stat.
+// FillStat converts a result of statx(2) with StatMask.
 func FillStat(s *Stat, x *unix.Statx_t) {
 	s.Dev, s.Ino, s.Rdev = unix.Mkdev(x.Dev_major, x.Dev_minor), x.Ino, unix.Mkdev(x.Rdev_major, x.Rdev_minor)
 	s.Mode, s.Nlink, s.UID, s.GID = uint32(x.Mode), uint64(x.Nlink), x.Uid, x.Gid
@@ -65,8 +59,7 @@ func FillStat(s *Stat, x *unix.Statx_t) {
 
 func stampNs(t unix.StatxTimestamp) int64 { return Saturate(t.Sec, int64(t.Nsec)) }
 
-// birthNs is the change time where the file system keeps no birth time, as in libuv:
-// it says so, or tells of the epoch.
+// birthNs returns the birth time, or, as libuv does, the change time where the file system has no birth time or reports the epoch.
 func birthNs(x *unix.Statx_t) int64 {
 	if x.Mask&unix.STATX_BTIME == 0 || (x.Btime.Sec == 0 && x.Btime.Nsec == 0) {
 		return stampNs(x.Ctime)
@@ -74,21 +67,20 @@ func birthNs(x *unix.Statx_t) int64 {
 	return stampNs(x.Btime)
 }
 
-// mount identifies the mount a file is on: by its id, or where the kernel tells
-// none (before 5.8) by its device.
+// Mount identifies the mount that a file is on: by its ID or, where the kernel has none (before 5.8), by its device.
 type Mount struct {
 	ID   uint64
 	ByID bool
 }
 
-// kind is what a walk needs to know of what it meets.
+// Kind is what the resolution of a path checks of each component.
 type Kind struct {
 	Mode  uint32 // st_mode
 	Mount Mount
 	ID    FileID
 }
 
-// kindOfFD asks for the kind of what an O_PATH descriptor holds.
+// KindOf returns the kind of what an O_PATH descriptor refers to.
 func KindOf(fd int) (Kind, error) {
 	const mask = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_INO | unix.STATX_MNT_ID
 	var x unix.Statx_t
@@ -103,15 +95,7 @@ func KindOf(fd int) (Kind, error) {
 	return k, nil
 }
 
-// timespec splits ns since the epoch, also before it.
-func Timespec(ns int64) unix.Timespec {
-	sec, rest := ns/1e9, ns%1e9
-	if rest < 0 {
-		sec, rest = sec-1, rest+1e9
-	}
-	return unix.Timespec{Sec: sec, Nsec: rest}
-}
-
+// StatfsFD describes the file system of what fd refers to.
 func StatfsFD(fd int) (Statfs, error) {
 	var s unix.Statfs_t
 	if err := Uninterrupted(func() error { return unix.Fstatfs(fd, &s) }); err != nil {
@@ -123,10 +107,10 @@ func StatfsFD(fd int) (Statfs, error) {
 	}, nil
 }
 
-// closeFD closes a descriptor through which nothing was written.
+// CloseFD closes a descriptor that nothing was written to.
 func CloseFD(fd int) { _ = unix.Close(fd) }
 
-// uninterrupted calls fn again while a signal interrupts it.
+// Uninterrupted calls fn again while a signal interrupts it.
 func Uninterrupted(fn func() error) error {
 	for {
 		if err := fn(); err != unix.EINTR {
@@ -135,7 +119,7 @@ func Uninterrupted(fn func() error) error {
 	}
 }
 
-// openAt is openat(2) of one component, or ".", that is never followed.
+// OpenAt is openat(2) of one component, or ".". It follows no link.
 func OpenAt(dir int, name string, flags int, mode uint32) (fd int, err error) {
 	err = Uninterrupted(func() error {
 		fd, err = unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
@@ -144,23 +128,21 @@ func OpenAt(dir int, name string, flags int, mode uint32) (fd int, err error) {
 	return fd, err
 }
 
-// procFD is the name under which a system call that takes no descriptor finds fd.
+// ProcFD returns a path of fd, for system calls that take no descriptor.
 func ProcFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// chmodFD changes the mode behind a descriptor, which may be an O_PATH one: a file
-// that may not even be opened can be repaired by its owner.
+// ChmodFD changes the mode of what fd refers to. fd may be an O_PATH descriptor, so that an owner can repair a file of mode 000.
 func ChmodFD(fd int, mode uint32) error {
 	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
 	if err == unix.EOPNOTSUPP || err == unix.EPERM {
-		// No fchmodat2 before Linux 6.6, or a filter that does not know it. A link
-		// is not to be chmodded through /proc either: that answers EOPNOTSUPP.
+		// No fchmodat2 before Linux 6.6, or a filter that does not know it. For a link, /proc answers EOPNOTSUPP too.
 		return byProc(err, unix.Fchmodat(unix.AT_FDCWD, ProcFD(fd), mode, 0))
 	}
 	return err
 }
 
-// byProc is what a system call on fd answers that was made again through /proc: where
-// that is not mounted its ENOENT tells nothing of the file, and the first error counts.
+// byProc chooses between the errors of a system call and of its repetition through /proc. Where /proc is not mounted the second is
+// ENOENT, which says nothing about the file.
 func byProc(first, again error) error {
 	if again == unix.ENOENT {
 		return first
@@ -168,8 +150,9 @@ func byProc(first, again error) error {
 	return again
 }
 
+// UtimesFD sets the times of what fd refers to, which may be an O_PATH descriptor.
 func UtimesFD(fd int, atimeNs, mtimeNs int64) error {
-	ts := []unix.Timespec{Timespec(atimeNs), Timespec(mtimeNs)}
+	ts := []unix.Timespec{unix.NsecToTimespec(atimeNs), unix.NsecToTimespec(mtimeNs)}
 	err := unix.UtimesNanoAt(fd, "", ts, unix.AT_EMPTY_PATH)
 	if err == unix.EINVAL || err == unix.ENOENT {
 		return byProc(err, unix.UtimesNanoAt(unix.AT_FDCWD, ProcFD(fd), ts, 0)) // before Linux 5.8
@@ -177,10 +160,9 @@ func UtimesFD(fd int, atimeNs, mtimeNs int64) error {
 	return err
 }
 
-// accessFD asks for the effective ids. EPERM is the answer for an immutable file, and
-// that of a filter that does not know faccessat2: the older call, which the filter
-// lets pass, tells them apart. It knows the real ids only; where the effective ones are
-// others, x/sys works the answer out from the mode.
+// AccessFD checks the rights of the effective IDs. faccessat2 fails with EPERM for an immutable file, and under a filter that does
+// not know the call. The older call, which such a filter permits, decides between the two. It uses the real IDs; where the effective
+// ones differ, x/sys computes the answer from the mode.
 func AccessFD(fd int, mode uint32) error {
 	err := unix.Faccessat2(fd, "", mode, unix.AT_EMPTY_PATH|unix.AT_EACCESS)
 	if err != unix.ENOSYS && err != unix.EPERM {
@@ -193,38 +175,33 @@ func AccessFD(fd int, mode uint32) error {
 	return byProc(err, again)
 }
 
-// shortName is the length from which on openat2 lets x/sys pass the path.
+// ShortName is the length of names from which on x/sys makes the system call.
 const ShortName = 256
 
-// statxFD is statx(2) of what fd holds, which may be by O_PATH.
+// statxFD is statx(2) of what fd refers to, which may be an O_PATH descriptor.
 func statxFD(fd, mask int, x *unix.Statx_t) error {
-	const flags = unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
 	var empty byte // the NUL of the empty name
-	for {
-		//nolint:gosec // as x/sys does: the kernel uses both during the call
-		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&empty)), flags, uintptr(mask),
-			uintptr(unsafe.Pointer(x)), 0)
-		switch errno {
-		case 0:
-			return nil
-		case unix.EINTR:
-		default:
-			return errno
-		}
-	}
+	return statx(fd, &empty, unix.AT_EMPTY_PATH, mask, x)
 }
 
-// statxAt is statx(2) of name itself, one component in dir, with statMask.
+// StatxAt is statx(2) of name itself, one component in dir, with StatMask.
 func StatxAt(dir int, name string, x *unix.Statx_t) error {
-	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
 	if len(name) >= ShortName || strings.IndexByte(name, 0) >= 0 {
-		return Uninterrupted(func() error { return unix.Statx(dir, name, flags, StatMask, x) })
+		return Uninterrupted(func() error {
+			return unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, StatMask, x)
+		})
 	}
 	var text [ShortName]byte // ends in a NUL
 	copy(text[:], name)
+	return statx(dir, &text[0], 0, StatMask, x)
+}
+
+// statx avoids the allocation that x/sys makes for each name: listings call it for each entry.
+func statx(dir int, name *byte, flags, mask int, x *unix.Statx_t) error {
+	flags |= unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
 	for {
 		//nolint:gosec // as x/sys does: the kernel uses both during the call
-		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(&text)), flags, StatMask,
+		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(flags), uintptr(mask),
 			uintptr(unsafe.Pointer(x)), 0)
 		switch errno {
 		case 0:

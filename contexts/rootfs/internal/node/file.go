@@ -10,7 +10,7 @@ import (
 // Flags are open(2) flags by their Linux (amd64) numbers, on every platform.
 type Flags uint32
 
-// The open(2) flags that are understood; any other bit is EINVAL.
+// The supported open(2) flags. Any other bit is EINVAL.
 const (
 	O_RDONLY    Flags = 0
 	O_WRONLY    Flags = 1
@@ -38,12 +38,11 @@ func (f Flags) Readable() bool { return f&O_ACCMODE == O_RDONLY || f&O_ACCMODE =
 // Writable reports whether the flags permit writing.
 func (f Flags) Writable() bool { return f&O_ACCMODE == O_WRONLY || f&O_ACCMODE == O_RDWR }
 
-// exclusive reports whether the flags ask for a file that did not exist.
+// Exclusive reports whether the flags ask for a file that did not exist.
 func (f Flags) Exclusive() bool { return f&(O_CREAT|O_EXCL) == O_CREAT|O_EXCL }
 
-// File is an open regular file or directory. Its methods take no path: nothing
-// about it can be redirected. ReadAt and WriteAt neither use nor move the
-// position that Read and Write share. Reading a directory is EISDIR.
+// File is an open regular file or directory. Its methods take no path, so nothing can redirect them. ReadAt and WriteAt neither use
+// nor move the position that Read and Write share. Reading a directory is EISDIR.
 type File interface {
 	io.Reader
 	io.Writer
@@ -55,7 +54,7 @@ type File interface {
 	FileAttributes
 }
 
-// FileAttributes is what can be asked and changed through a descriptor.
+// FileAttributes are read and changed through a descriptor.
 type FileAttributes interface {
 	// Stat returns the attributes.
 	Stat() (Stat, error)
@@ -71,19 +70,19 @@ type FileAttributes interface {
 	Sync(dataOnly bool) error
 }
 
-// AtomicFile is a file under construction. Exactly one of Commit and Abort must be called.
+// AtomicFile is a file under construction. Call exactly one of Commit and Abort.
 type AtomicFile interface {
 	File
-	// Commit makes the file appear in place of what stood there; sync flushes it first.
+	// Commit puts the file in its place, instead of what stood there. With sync it flushes the file first.
 	Commit(sync bool) error
-	// Abort throws it away; after Commit it does nothing.
+	// Abort removes the file. After Commit it does nothing.
 	Abort() error
 }
 
-// Dir is an open directory being listed. "." and ".." and reserved names are left out.
+// Dir lists an open directory, without ".", ".." and reserved names.
 type Dir interface {
-	// Next returns up to n entries (n > 0), io.EOF when there are no more. With
-	// stats each entry carries its Stat (lstat), and one that vanished is left out.
+	// Next returns up to n entries (n > 0), or io.EOF when there are no more. With stats each entry has its Stat (lstat), and one
+	// that vanished is left out.
 	Next(n int, stats bool) ([]Entry, error)
 	io.Closer
 }
@@ -96,7 +95,7 @@ type Entry struct {
 	Stat *Stat
 }
 
-// Type is what kind of file something is.
+// Type is a type of file.
 type Type uint8
 
 // The types of file.
@@ -136,17 +135,17 @@ const (
 	S_IFIFO  = 0o010000
 )
 
-// typeShift makes of the S_IFMT bits a number of a few bits.
+// typeShift is the position of the S_IFMT bits.
 const typeShift = 12
 
-// typeOfMode is by the S_IFMT bits, shifted.
+// typeOfMode maps the S_IFMT bits, shifted, to types.
 var typeOfMode = [S_IFMT>>typeShift + 1]Type{
 	S_IFSOCK >> typeShift: TypeSocket, S_IFLNK >> typeShift: TypeSymlink, S_IFREG >> typeShift: TypeFile,
 	S_IFBLK >> typeShift: TypeBlockDevice, S_IFDIR >> typeShift: TypeDirectory, S_IFCHR >> typeShift: TypeCharDevice,
 	S_IFIFO >> typeShift: TypeFIFO,
 }
 
-// TypeOf returns the file type that is in the bits of S_IFMT.
+// TypeOf returns the file type in the S_IFMT bits of mode.
 func TypeOf(mode uint32) Type { return typeOfMode[mode&S_IFMT>>typeShift] }
 
 // Type returns the file type in Mode.
@@ -169,8 +168,8 @@ type Statfs struct {
 const knownFlags = O_ACCMODE | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_APPEND | O_NONBLOCK |
 	O_DSYNC | O_DIRECT | O_LARGEFILE | O_DIRECTORY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC | O_SYNC
 
-// checkOSFlags refuses what is unknown or contradicts itself. O_TRUNC without writing,
-// which POSIX leaves open, is refused too: an open to read destroys nothing.
+// CheckFlags refuses unknown and contradictory flags. It refuses O_TRUNC without writing too, which POSIX leaves undefined: an open
+// to read destroys nothing.
 func CheckFlags(flags Flags) error {
 	bad := flags&^knownFlags != 0 || flags&O_ACCMODE == O_ACCMODE ||
 		flags&(O_CREAT|O_DIRECTORY) == O_CREAT|O_DIRECTORY ||
@@ -181,7 +180,7 @@ func CheckFlags(flags Flags) error {
 	return nil
 }
 
-// saturate makes ns since the epoch of a timespec; what does not fit becomes the nearest that does.
+// Saturate converts a timespec to ns since the epoch. What does not fit becomes the nearest that does.
 func Saturate(sec, nsec int64) int64 {
 	const most = (1<<63 - 1) / 1_000_000_000
 	switch {

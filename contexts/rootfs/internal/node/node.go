@@ -1,3 +1,8 @@
+// Package node holds what rootfs, tree, watch and osroot share: files and their attributes, held directories (Node), and the way
+// from the top of a tree down to one of them (Trail).
+//
+// A Node does not check the names that it is given. The package is internal, so only those four can reach one. It must never open a
+// path of more than one component.
 package node
 
 import (
@@ -15,91 +20,85 @@ const (
 	MaxPath = 4096
 )
 
-// ReservedPrefix starts the names of the temporary files that atomic writes
-// need where O_TMPFILE is not to be had. They are hidden from listings, walks
-// and watches, cannot be named by a caller, and are swept at start.
+// ReservedPrefix begins the names of temporary files. Atomic writes need such names where O_TMPFILE is missing. Listings, walks and
+// watches hide them, callers cannot use them, and tree.Sweep removes them at start.
 const ReservedPrefix = ".ctxfs-tmp-"
 
-// Reserved reports whether name, one path component, is one of the service's own.
+// Reserved reports whether name, one path component, is reserved for temporary files.
 func Reserved(name string) bool { return strings.HasPrefix(name, ReservedPrefix) }
 
-// Lookups answers questions that were asked together, before the first was answered: the
-// directory of one is held for the next, since a walk to the name may take as long as it
-// likes. It is for one goroutine.
+// Lookups answers questions that were asked together, before the first was answered. It may therefore keep the directory of one
+// question open for the next. It is for one goroutine.
 type Lookups interface {
 	// Stat is Inspector.Stat.
 	Stat(path string) (Stat, error)
 	// Lstat is Inspector.Lstat.
 	Lstat(path string) (Stat, error)
-	// Close lets go of what is held.
+	// Close closes the directory that is open.
 	Close()
 }
 
-// Options of Open.
+// Options configure rootfs.Open.
 type Options struct {
 	// AllowChown permits owners other than the server's own uid and gid.
 	AllowChown bool
-	// Owner, when not nil, is given to everything created (a root server acting for the workspace's owner).
+	// Owner, if not nil, becomes the owner of everything created: a root server acts for the workspace's owner.
 	Owner *Owner
-	// Implementation forces one: "" picks the best, "openat2", "walk" (Linux
-	// without openat2) or "osroot" (portable).
+	// Implementation selects one: "openat2", "walk" (Linux without openat2) or "osroot" (portable). "" selects the best.
 	Implementation string
-	// FollowMounts lets resolution cross mount points; off for contexts.
+	// FollowMounts permits paths to cross mount points. Contexts do not use it.
 	FollowMounts bool
 }
 
 // Owner is a numeric user and group.
 type Owner struct{ UID, GID int }
 
-// dirNode is a held directory on which the recursive algorithms (Walk,
-// RemoveAll, CopyTree) work, one component at a time: every name given to it is
-// a single component without "/", never "", "." or "..", and is never followed
-// when it is a link. Linux implements it with *at calls on a descriptor, other
-// systems with os.Root. Errors are *fserr.Error or plain errno values.
+// Node is a held directory. Each name given to it must be a single component without "/", and not "", "." or "..". It follows no
+// link. Linux implements it with *at calls on a descriptor, other systems with os.Root. Errors are *fserr.Error or errno values.
 type Node interface {
-	// entries lists all names but reserved ones, as l says.
+	// Entries lists all names but reserved ones. Two calls at once on one Node are not allowed.
 	Entries(l Listing) ([]Entry, error)
-	// lstat returns the attributes of the name itself, of the directory for "".
-	Lstat(name string) (Stat, error)
-	// reserved lists the names that entries leaves out.
+	// Reserved lists the names that Entries leaves out.
 	Reserved() ([]string, error)
-	// openDir opens a child directory without following a link (ENOTDIR or ELOOP).
+	// Lstat returns the attributes of the name itself, or of the directory for "".
+	Lstat(name string) (Stat, error)
+	// OpenDir opens a child directory without following a link (ENOTDIR or ELOOP).
 	OpenDir(name string) (Node, error)
-	// up opens the directory above, wherever that is now: the caller compares identities. EOPNOTSUPP where that is not to be had.
+	// Up opens the directory above, which somebody may have replaced: compare identities. It fails with EOPNOTSUPP where it cannot.
 	Up() (Node, error)
-	// openFile opens a child file without following a link (ELOOP) or blocking on a FIFO.
+	// OpenFile opens a child file without following a link (ELOOP) or blocking on a FIFO.
 	OpenFile(name string, flags Flags, mode uint32) (File, error)
 	Readlink(name string) (string, error)
 	Symlink(target, name string) error
-	// whiteout makes what overlayfs takes for the deletion of name. EOPNOTSUPP where that is not to be had.
+	// Whiteout makes the device with which overlayfs marks name as deleted. It fails with EOPNOTSUPP where it cannot.
 	Whiteout(name string) error
 	Mkdir(name string, mode uint32) error
 	Link(oldname string, to Node, newname string) error
 	Unlink(name string) error
 	Rmdir(name string) error
-	// chmod, chown and utimes act on a child itself, on the directory for "".
+	// Chmod, Chown and Utimes act on a child itself, or on the directory for "".
 	Chmod(name string, mode uint32) error
 	Chown(name string, uid, gid int64) error
 	Utimes(name string, atimeNs, mtimeNs int64) error
-	// withFD calls fn with the directory's descriptor. EOPNOTSUPP where it has none.
+	// WithFD calls fn with the directory's descriptor. It fails with EOPNOTSUPP where there is none.
 	WithFD(fn func(fd int) error) error
 	io.Closer
 }
 
-// listOptions say what entries returns. The zero value is all names, without stats.
+// Listing says what Entries returns. The zero Listing is all names, without attributes.
 type Listing struct {
-	// stats fills Entry.Stat.
+	// Stats fills Entry.Stat.
 	Stats bool
-	// dirs leaves out entries that are known to be no directories.
+	// Dirs leaves out entries that are known not to be directories.
 	Dirs bool
-	// reserve is told how many further bytes of memory the listing takes. Its error ends the listing. May be nil.
+	// Reserve is called with the further bytes of memory that the listing takes. Its error ends the listing. May be nil.
 	Reserve func(bytes int64) error
 }
 
-// wants reports whether an entry of this type belongs to the listing.
+// Wants reports whether an entry of this type belongs to the listing.
 func (l Listing) Wants(t Type) bool { return !l.Dirs || t == TypeDirectory || t == TypeUnknown }
 
-// admit reserves the memory of entries.
+// Admit reserves the memory of entries.
 func (l Listing) Admit(entries []Entry) error {
 	if l.Reserve == nil || len(entries) == 0 {
 		return nil
@@ -107,7 +106,7 @@ func (l Listing) Admit(entries []Entry) error {
 	return l.Reserve(l.bytes(entries))
 }
 
-// bytes is about what entries take in memory.
+// bytes estimates the memory that entries take.
 func (l Listing) bytes(entries []Entry) int64 {
 	each := int64(unsafe.Sizeof(Entry{}))
 	if l.Stats {
@@ -120,7 +119,7 @@ func (l Listing) bytes(entries []Entry) int64 {
 	return n
 }
 
-// mayOwn says whether uid and gid (-1 for unchanged) may be given to a file.
+// MayOwn checks whether a file may get the owner uid and the group gid; -1 leaves one unchanged. It fails with EPERM or EINVAL.
 func MayOwn(o Options, uid, gid int64) error {
 	const maxID = 1<<32 - 2
 	if uid < -1 || gid < -1 || uid > maxID || gid > maxID {
@@ -134,7 +133,7 @@ func MayOwn(o Options, uid, gid int64) error {
 	return fserr.EPERM
 }
 
-// checkPath refuses what no resolution is needed to refuse.
+// CheckPath refuses paths that no resolution could accept.
 func CheckPath(path string) error {
 	switch {
 	case path == "":
@@ -147,5 +146,5 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// errOutside is the error of a path, or of a link on its way, that leaves the tree.
+// ErrOutside is the error of a path that leads out of the tree, or has a link that does.
 var ErrOutside = &fserr.Error{Code: fserr.EACCES, Detail: "permission denied, path leads outside the context"}

@@ -7,75 +7,74 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// What one trail holds open: the last maxOpenLevels directories on its way down
-// and, of those before, every milestoneth up to maxMilestones of them. The rest
-// are let go, and opened again, and verified, on the way back: depth costs time, never
-// descriptors. A recursive operation opens such a directory as the parent of the one that it leaves
-// (see up), all others open it from the milestone before it. A copy has two trails, the resolution of a path has one.
+// A trail keeps open the last maxOpenLevels directories on its way down. Of those before, it keeps every milestoneth, up to
+// maxMilestones of them. It closes the rest, and opens and verifies them again on the way back: depth costs time, never descriptors.
+// To open a directory again, the trail asks the one below (Node.Up), or goes down from the milestone above.
 const (
 	maxOpenLevels = 64
 	milestone     = 48
 	maxMilestones = 48
 )
 
-// maxWalkLevels is how deep the resolution of one path may lead, by way of links too:
-// as deep as a path can name. It bounds what opening again can cost.
+// maxWalkLevels bounds how deep the resolution of one path may lead, links included: as deep as a path can name.
 const maxWalkLevels = MaxPath / 2
 
 func isMilestone(level int) bool { return level%milestone == 0 && level/milestone <= maxMilestones }
 
-// fileID tells files apart within a machine.
+// FileID identifies a file within a machine.
 type FileID struct{ dev, ino uint64 }
 
+// ID returns the file's identity.
 func (s Stat) ID() FileID { return FileID{s.Dev, s.Ino} }
 
-// heldDir is a directory with several holders; the last one to let go closes it.
+// Held is a Node with several holders. The last holder's Release closes it.
 type Held struct {
 	Node
 	holders atomic.Int32
 }
 
+// Hold takes over n for a first holder.
 func Hold(n Node) *Held {
 	h := &Held{Node: n}
 	h.holders.Store(1)
 	return h
 }
 
+// Share adds a holder.
 func (h *Held) Share() *Held {
 	h.holders.Add(1)
 	return h
 }
 
+// Release ends one holder's use.
 func (h *Held) Release() {
 	if h.holders.Add(-1) == 0 {
 		_ = h.Close()
 	}
 }
 
-// trail is the chain of directories from the top of a recursive operation down
-// to where it stands. The top is always open.
+// Trail is the chain of directories from a top down to the current one. The top is always open.
 type Trail struct {
 	levels []trailLevel
-	// low is the first level below the top that, but for milestones, is open; all after it are, too.
+	// low is the first level below the top from which on all are open. Above it, only milestones are.
 	low int
 }
 
 type trailLevel struct {
-	// name is the directory's within the level above.
+	// name is the directory's name in the level above.
 	name string
-	// reopen opens a directory that cannot be reached by name without following
-	// a link; nil for all others.
+	// reopen opens a directory that only a link leads to; nil for all others.
 	reopen func() (Node, error)
 	dir    *Held
 	id     FileID
 }
 
-// newTrail starts at top, which it takes over.
+// NewTrail starts at top, which it takes over.
 func NewTrail(top Node, id FileID) *Trail {
 	return &Trail{levels: []trailLevel{{dir: Hold(top), id: id}}, low: 1}
 }
 
-// enter opens the directory name below the current one and returns its attributes.
+// Enter opens the directory name below the current one and returns its attributes.
 func (t *Trail) Enter(name string) (Stat, error) {
 	here, err := t.Here()
 	if err != nil {
@@ -104,7 +103,7 @@ func (t *Trail) push(l trailLevel) {
 	}
 }
 
-// descend goes down to dir, found as name; it takes dir over unless it fails.
+// Descend goes down to dir, found as name, during the resolution of a path. It takes dir over unless it fails with ENAMETOOLONG.
 func (t *Trail) Descend(name string, dir Node, id FileID) error {
 	if t.Depth() >= maxWalkLevels {
 		return fserr.ENAMETOOLONG
@@ -113,15 +112,15 @@ func (t *Trail) Descend(name string, dir Node, id FileID) error {
 	return nil
 }
 
-// jump goes down to dir, which is not found under name alone: reopen opens it again.
+// Jump goes down to dir, which is behind a link called name. reopen opens it again.
 func (t *Trail) Jump(name string, dir Node, id FileID, reopen func() (Node, error)) {
 	t.push(trailLevel{name: name, reopen: reopen, dir: Hold(dir), id: id})
 }
 
-// top returns the first directory.
+// Top returns the first directory.
 func (t *Trail) Top() *Held { return t.levels[0].dir }
 
-// path is the way from the top to the current directory, each name after a slash.
+// Path returns the way from the top to the current directory, each name after a slash.
 func (t *Trail) Path() string {
 	var b strings.Builder
 	for _, l := range t.levels[1:] {
@@ -130,7 +129,7 @@ func (t *Trail) Path() string {
 	return b.String()
 }
 
-// depth is the number of levels below the top.
+// Depth returns the number of levels below the top.
 func (t *Trail) Depth() int { return len(t.levels) - 1 }
 
 func (t *Trail) letGo(level int) {
@@ -140,7 +139,7 @@ func (t *Trail) letGo(level int) {
 	}
 }
 
-// leave goes back up one level.
+// Leave goes back up one level.
 func (t *Trail) Leave() {
 	last := len(t.levels) - 1
 	if last > 0 && t.levels[last-1].dir == nil && t.levels[last].dir != nil {
@@ -151,7 +150,7 @@ func (t *Trail) Leave() {
 	t.low = max(1, min(t.low, last))
 }
 
-// climb opens level, which was let go, from the level below it. If that fails, here opens it by name.
+// climb opens level, which was closed, from the level below it. If that fails, Here opens it by name.
 func (t *Trail) climb(level int) {
 	l := &t.levels[level]
 	below := t.levels[level+1]
@@ -169,15 +168,14 @@ func (t *Trail) climb(level int) {
 	l.dir = Hold(n)
 }
 
-// rewind goes back to the top.
+// Rewind goes back to the top.
 func (t *Trail) Rewind() {
 	for t.Depth() > 0 {
 		t.Leave()
 	}
 }
 
-// take returns the current directory, which is the caller's from then on; the
-// trail is of no use after that but to be closed.
+// Take gives the current directory to the caller. After that, the trail can only be closed.
 func (t *Trail) Take() (Node, error) {
 	d, err := t.Here()
 	if err != nil {
@@ -187,8 +185,8 @@ func (t *Trail) Take() (Node, error) {
 	return d.Node, nil
 }
 
-// here returns the current directory. It stays the trail's; share it to keep it.
-// ESTALE tells that the directory was let go and is no longer where it was.
+// Here returns the current directory. It stays the trail's; share it to keep it. Here fails with ESTALE if the trail has closed the
+// directory and it is no longer where it was.
 func (t *Trail) Here() (*Held, error) {
 	last := len(t.levels) - 1
 	if t.levels[last].dir == nil {
@@ -199,11 +197,10 @@ func (t *Trail) Here() (*Held, error) {
 	return t.levels[last].dir, nil
 }
 
-// open returns the current directory if it is open, else nil.
+// Opened returns the current directory if it is open, else nil.
 func (t *Trail) Opened() *Held { return t.levels[len(t.levels)-1].dir }
 
-// reach opens the way down to level again, from the last directory that is
-// still open, and keeps the end of it open.
+// reach opens the way down to level again, from the last directory that is open, and keeps the end of it open.
 func (t *Trail) reach(level int) error {
 	start := level - 1
 	for t.levels[start].dir == nil {
@@ -243,7 +240,7 @@ func (t *Trail) reopen(parent *Held, level int) (*Held, error) {
 	return Hold(n), nil
 }
 
-// stale is the error for a directory that was moved away while it was let go.
+// stale returns the error for a directory that was moved away while it was closed.
 func stale(cause error) error {
 	if Vanished(cause) || cause == nil {
 		return &fserr.Error{Code: fserr.ESTALE, Detail: "a directory was moved away meanwhile", Hint: "repeat the call", Err: cause}
@@ -251,14 +248,14 @@ func stale(cause error) error {
 	return cause
 }
 
-// close lets go of everything.
+// Close closes all directories.
 func (t *Trail) Close() {
 	for len(t.levels) > 0 {
 		t.Leave()
 	}
 }
 
-// holds tells whether a directory is on the trail already.
+// Holds reports whether a directory is on the trail already.
 func (t *Trail) Holds(id FileID) bool {
 	for i := range t.levels {
 		if t.levels[i].id == id {
@@ -268,8 +265,7 @@ func (t *Trail) Holds(id FileID) bool {
 	return false
 }
 
-// vanished tells that a name listed a moment ago is gone, or is no longer the
-// directory (or the file) that it was.
+// Vanished reports whether err means that a name listed a moment ago is gone, or is no longer the directory or file that it was.
 func Vanished(err error) bool {
 	switch fserr.CodeOf(err) {
 	case fserr.ENOENT, fserr.ENOTDIR, fserr.ELOOP:
