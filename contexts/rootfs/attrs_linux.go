@@ -8,7 +8,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 )
 
-// chownFD changes the owner if the options permit, or it is already so.
+// chownFD changes the owner if the options permit it, or if it is the owner already.
 func (r *linuxRoot) chownFD(fd int, uid, gid int64) error {
 	if err := node.MayOwn(r.opts, uid, gid); err != nil {
 		st, serr := node.StatFD(fd)
@@ -42,7 +42,7 @@ func (r *linuxRoot) held(op, path string, follow bool, fn func(fd int) error) er
 	return failed(fn(fd), op, path)
 }
 
-// Chmod sets permission bits; setuid and setgid are dropped.
+// Chmod sets the permission bits, without setuid and setgid.
 func (r *linuxRoot) Chmod(path string, mode uint32) error {
 	return r.held("chmod", path, true, func(fd int) error { return node.ChmodFD(fd, mode&0o1777) })
 }
@@ -99,18 +99,18 @@ func (r *linuxRoot) Readlink(path string) (target string, err error) {
 	return target, err
 }
 
-// linuxLookups holds the directory of the last question when the one before was about it
-// too. A name in it then costs one system call instead of three.
+// linuxLookups keeps the directory of the last question open if the question before was about the same. A name in it then costs one
+// system call instead of three.
 type linuxLookups struct {
 	root *linuxRoot
-	// parent is the directory of the last question, as it was named; "" is the root.
+	// parent is the path of the directory of the last question, "" for the root.
 	parent string
 	asked  bool
-	// dir holds parent; -1 while it does not.
+	// dir is the descriptor of parent, or -1.
 	dir int
 }
 
-// plainLookups holds nothing.
+// plainLookups keeps nothing open.
 type plainLookups struct{ *linuxRoot }
 
 func (plainLookups) Close() {}
@@ -139,7 +139,7 @@ func (l *linuxLookups) Lstat(path string) (Stat, error) {
 	return l.root.Lstat(path)
 }
 
-// look asks for a name in the held directory; false when there is none, or the answer is not that simple.
+// look looks path up in the open directory. It returns false if it cannot: the caller asks the root.
 func (l *linuxLookups) look(path string) (st Stat, ok bool) {
 	parent, name := splitLast(path)
 	if !isPlain(name) || len(path) > MaxPath {
@@ -164,12 +164,12 @@ func splitLast(path string) (parent, name string) {
 	return path[:max(i, 0)], path[i+1:]
 }
 
-// isPlain reports whether name is a name, and not a way to elsewhere or one that is hidden.
+// isPlain reports whether name is a valid name that is not hidden, and not "." or "..".
 func isPlain(name string) bool {
 	return name != "" && name != "." && name != ".." && !Reserved(name) && len(name) <= MaxName && strings.IndexByte(name, 0) < 0
 }
 
-// hold makes dir the directory parent, when it was asked for before; false when it is not held.
+// hold opens parent if the last question was about it too. It returns false if parent is not open.
 func (l *linuxLookups) hold(parent string) bool {
 	if l.asked && l.parent == parent {
 		return l.dir >= 0 || l.open()
@@ -192,7 +192,7 @@ func (l *linuxLookups) open() bool {
 	return true
 }
 
-// Close lets go of the directory.
+// Close closes the directory.
 func (l *linuxLookups) Close() {
 	if l.dir >= 0 {
 		node.CloseFD(l.dir)

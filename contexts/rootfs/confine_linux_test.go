@@ -189,7 +189,7 @@ func TestDescriptorOutlivesClose(t *testing.T) {
 	})
 }
 
-// TestNameEndingInDeleted tells a good name from /proc's mark.
+// TestNameEndingInDeleted distinguishes a file's name from /proc's mark.
 func TestNameEndingInDeleted(t *testing.T) {
 	onLinux(t, func(w *world) {
 		w.put("a (deleted)", "")

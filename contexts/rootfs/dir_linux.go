@@ -19,7 +19,7 @@ import (
 type linuxDir struct {
 	fd   descriptor
 	mu   sync.Mutex
-	rest []Entry // of the page read last, what is not yet given out
+	rest []Entry // the rest of the last page
 }
 
 func (d *linuxDir) Next(n int, stats bool) (out []Entry, err error) {
@@ -48,7 +48,7 @@ func (d *linuxDir) Next(n int, stats bool) (out []Entry, err error) {
 
 func (d *linuxDir) Close() error { return failed(d.fd.close(), "close", "") }
 
-// take gives out up to n entries of the page; with stats, those that are still there.
+// take returns up to n entries of the page; with stats, those that still exist.
 func (d *linuxDir) take(fd, n int, stats bool) ([]Entry, error) {
 	n = min(n, len(d.rest))
 	page := d.rest[:n:n]
@@ -59,7 +59,7 @@ func (d *linuxDir) take(fd, n int, stats bool) ([]Entry, error) {
 	return statAll(fd, page)
 }
 
-// fill reads pages until there is an entry to give out; io.EOF at the end.
+// fill reads pages until there is an entry. It returns io.EOF at the end.
 func (d *linuxDir) fill(fd int) (err error) {
 	for len(d.rest) == 0 && err == nil {
 		d.rest, err = appendPage(nil, fd, visible)
@@ -69,15 +69,14 @@ func (d *linuxDir) fill(fd int) (err error) {
 
 func visible(name string) bool { return !Reserved(name) }
 
-// direntPage holds well over a thousand short names per getdents call.
+// direntPage is the size of a page, in bytes: room for more than a thousand short names.
 const direntPage = 64 << 10
 
-// direntPages are what getdents writes to. What they held is parsed by the length the
-// kernel told, so that nothing of another directory is ever seen.
+// direntPages are buffers for getdents. Only the bytes that the kernel wrote are parsed, so nothing of another directory is seen.
 var direntPages = sync.Pool{New: func() any { return new([direntPage]byte) }}
 
-// appendPage appends what one getdents64(2) tells of the directory fd and want takes;
-// io.EOF at the end, also when the directory itself was removed (ENOENT).
+// appendPage appends the entries of one getdents64(2) of the directory fd whose names want accepts. It returns io.EOF at the end, and
+// when the directory itself was removed (ENOENT).
 func appendPage(out []Entry, fd int, want func(string) bool) ([]Entry, error) {
 	page := direntPages.Get().(*[direntPage]byte)
 	defer direntPages.Put(page)
@@ -102,7 +101,7 @@ const (
 	direntName   = 19
 )
 
-// appendDirents copies the names all at once: an allocation for each costs more than the rest.
+// appendDirents copies all names at once: an allocation for each costs more than the rest.
 func appendDirents(out []Entry, buf []byte, want func(string) bool) []Entry {
 	count, size := 0, 0
 	eachDirent(buf, func(name []byte, _ byte) { count, size = count+1, size+len(name) })
@@ -121,7 +120,7 @@ func appendDirents(out []Entry, buf []byte, want func(string) bool) []Entry {
 	return out
 }
 
-// eachDirent tells the names in what getdents wrote, but for "." and "..", and their d_type.
+// eachDirent calls each with the names in a page and their d_type, except "." and "..".
 func eachDirent(buf []byte, each func(name []byte, kind byte)) {
 	for len(buf) >= direntName {
 		size := int(binary.NativeEndian.Uint16(buf[direntReclen:]))
@@ -139,7 +138,7 @@ func eachDirent(buf []byte, each func(name []byte, kind byte)) {
 	}
 }
 
-// typeOfDirent uses that d_type is the S_IFMT bits shifted (IFTODT in dirent.h).
+// typeOfDirent converts a d_type: the S_IFMT bits, shifted (IFTODT in dirent.h).
 func typeOfDirent(d byte) Type {
 	if d >= 1<<4 {
 		return TypeUnknown
@@ -147,12 +146,11 @@ func typeOfDirent(d byte) Type {
 	return node.TypeOf(uint32(d) << 12)
 }
 
-// statStep is how many entries one goroutine asks about before it looks what is left.
+// statStep is how many entries a goroutine takes at a time.
 const statStep = 64
 
-// statAll gives entries of the directory dir their attributes, in place, and returns
-// those that are still there. Of a large directory another core takes a share, when it is
-// idle: one that is not comes too late to find anything left, and delays nobody.
+// statAll sets the attributes of entries of the directory dir, in place, and returns those that still exist. A second goroutine takes a
+// share of a large directory if a processor is idle. If none is, it comes too late to find anything left, and delays nothing.
 func statAll(dir int, entries []Entry) ([]Entry, error) {
 	d := statBatch{dir: dir, entries: entries, stats: make([]Stat, len(entries))}
 	if len(entries) > 2*statStep && runtime.GOMAXPROCS(0) > 1 {
@@ -169,17 +167,17 @@ func statAll(dir int, entries []Entry) ([]Entry, error) {
 	return d.kept(), nil
 }
 
-// statBatch is a statAll under way.
+// statBatch is one statAll.
 type statBatch struct {
 	dir     int
 	entries []Entry
-	// stats are the entries' attributes; Entry.Stat points to them.
+	// stats are the entries' attributes, which Entry.Stat points to.
 	stats []Stat
-	// taken is how many entries somebody works on or has done.
+	// taken counts the entries that are done or in work.
 	taken atomic.Int64
 
 	mu sync.Mutex
-	// err is the failure of the first entry, number failed, that had one.
+	// err is the error of the first entry that failed. failed is its index.
 	err    error
 	failed int
 }
@@ -215,10 +213,10 @@ func (d *statBatch) fail(i int, err error) {
 	if d.err == nil || i < d.failed {
 		d.err, d.failed = err, i
 	}
-	d.taken.Store(int64(len(d.entries))) // nobody needs the rest
+	d.taken.Store(int64(len(d.entries))) // the rest is not needed
 }
 
-// kept moves together the entries that had attributes.
+// kept returns the entries that have attributes.
 func (d *statBatch) kept() []Entry {
 	kept := d.entries[:0]
 	for _, e := range d.entries {

@@ -12,18 +12,17 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// descriptor owns a file descriptor number. Close waits for nobody: the number
-// is released when the last use ends, so it can never be reused under a caller.
+// descriptor owns a file descriptor. close does not wait for its users: the last one closes it, so that its number is not reused under
+// another.
 type descriptor struct {
 	fd int
-	// state counts the users; closed is added once.
+	// state counts the users. close adds closed.
 	state atomic.Int64
 }
 
 const closed = 1 << 62
 
-// acquire returns the number, which stays open until release; after close it is
-// os.ErrClosed (EBADF).
+// acquire returns the number, which stays open until release. After close it fails with os.ErrClosed (EBADF).
 func (d *descriptor) acquire() (fd int, err error) {
 	for {
 		state := d.state.Load()
@@ -62,16 +61,14 @@ func (d *descriptor) close() error {
 			return nil // the last user closes it
 		}
 	}
-	// On Linux the number is gone whatever close returns; the error may tell of
-	// a write that failed late (EIO, ENOSPC, EDQUOT).
+	// On Linux the number is free whatever close returns. The error may be that of a late write (EIO, ENOSPC, EDQUOT).
 	if err := unix.Close(d.fd); err != nil && err != unix.EINTR {
 		return err
 	}
 	return nil
 }
 
-// readlinkFD reads the target of a link held by an O_PATH descriptor; EINVAL
-// when it is no link.
+// readlinkFD returns the target of the link that an O_PATH descriptor refers to. It fails with EINVAL if that is not a link.
 func readlinkFD(fd int) (string, error) {
 	target, err := readlinkAt(fd, "")
 	if err == unix.ENOENT {
@@ -89,19 +86,19 @@ func readlinkAt(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// linuxFile is an open file; its position is the kernel's.
+// linuxFile is an open file. Its position is the kernel's.
 type linuxFile struct {
 	fd   descriptor
 	root *linuxRoot
-	// setid says that the file was setuid or setgid when it was opened, and has not been written since.
+	// setid says that the file was setuid or setgid when it was opened, and was not written since.
 	setid atomic.Bool
 }
 
 // newFile takes ownership of fd.
 func newFile(fd int, r *linuxRoot) File { return &linuxFile{fd: descriptor{fd: fd}, root: r} }
 
-// dropSetid does before a write what the kernel does only for writers without CAP_FSETID: it removes setuid and setgid. EPERM, of a
-// file of somebody else, leaves that to the kernel.
+// dropSetid removes setuid and setgid before a write. The kernel does that only for writers without CAP_FSETID. With EPERM, the file has
+// another owner, and the kernel does it.
 func (f *linuxFile) dropSetid(fd int) error {
 	if !f.setid.Load() {
 		return nil
@@ -125,7 +122,7 @@ func (f *linuxFile) do(op string, call func(fd int) error) error {
 
 func (f *linuxFile) WithFD(fn func(fd int) error) error { return f.fd.use(fn) }
 
-// transfer repeats call until p is done, nothing moves any more, or it fails.
+// transfer repeats call until p is done, call moves no bytes, or it fails.
 func (f *linuxFile) transfer(op string, p []byte, call func(fd int, rest []byte, done int) (int, error)) (done int, err error) {
 	for done < len(p) {
 		var n int
@@ -195,7 +192,7 @@ func (f *linuxFile) WriteAt(p []byte, off int64) (int, error) {
 	return written(n, len(p), err)
 }
 
-// written tells in the error how much had reached the file.
+// written sets in the error how many bytes were written.
 func written(n, want int, err error) (int, error) {
 	if err == nil && n < want {
 		return n, io.ErrShortWrite
@@ -268,7 +265,7 @@ func (f *linuxFile) pwritev(pieces [][]byte, off int64) (int, error) {
 	})
 }
 
-// transferv is transfer for pieces.
+// transferv is transfer of pieces.
 func (f *linuxFile) transferv(pieces [][]byte, call func(fd int, rest [][]byte, done int) (int, error)) (int, error) {
 	want := 0
 	for _, p := range pieces {
@@ -292,7 +289,7 @@ func (f *linuxFile) transferv(pieces [][]byte, call func(fd int, rest [][]byte, 
 	return want, nil
 }
 
-// after is what is left of pieces when n bytes are written.
+// after returns the rest of pieces after n bytes.
 func after(pieces [][]byte, n int) [][]byte {
 	for len(pieces) > 0 && n >= len(pieces[0]) {
 		n -= len(pieces[0])

@@ -13,19 +13,18 @@ import (
 	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
 
-// moveDir renames a directory that comes, or may come, from a lower layer, where overlayfs has no redirect_dir and
-// rename(2) fails with EXDEV. It builds the directory again beside its new place, out of links to the same files, so that
-// open files and what is written to them stay. It renames that, in one step, and removes the old names. A crash leaves
-// the old directory whole until the rename, and the new one from then on. What a crash leaves beside it is swept as an atomic
-// write's file is.
+// moveDir renames a directory of a lower layer, for which rename(2) fails with EXDEV on overlayfs without redirect_dir. It builds the
+// directory again beside its new place, with links to the same files, so that open files stay the same. It renames that in one step and
+// then removes the old names. After a crash, the old directory is whole if the rename was not made, else the new one. What a crash leaves
+// has reserved names, and tree.Sweep removes it.
 //
-// Names that are created in the old directory meanwhile are moved too. Both directories can be seen until moveDir returns.
+// Names that are created in the old directory meanwhile are moved too. Both directories are visible until moveDir returns.
 func (r *linuxRoot) moveDir(from, to place) error {
 	st, err := movable(from, to)
 	if err != nil {
 		return err
 	}
-	// The modes of what is moved are not asked by rename(2).
+	// rename(2) does not check the modes of what it moves.
 	return namespaces.WithCapabilities(func() error {
 		m := &mover{root: r, from: from, to: to, tmp: tmpName()}
 		err := m.build(st)
@@ -39,8 +38,7 @@ func (r *linuxRoot) moveDir(from, to place) error {
 	})
 }
 
-// movable tells whether a refused rename is one to do by hand, EXDEV when it is not, and what rename(2) would
-// have said of it.
+// movable checks whether moveDir can make a rename that failed with EXDEV. It returns the error of rename(2) if not.
 func movable(from, to place) (Stat, error) {
 	st, err := node.StatAt(from.dir, from.base)
 	if err != nil {
@@ -65,7 +63,7 @@ func onOverlay(dir int) bool {
 	return unix.Fstatfs(dir, &fs) == nil && int64(fs.Type) == unix.OVERLAYFS_SUPER_MAGIC //nolint:unconvert // the types differ between systems
 }
 
-// mayMove asks for the rights that rename(2) needs.
+// mayMove checks the rights that rename(2) needs.
 func mayMove(from, to place, parentChanges bool) error {
 	for _, dir := range []int{from.dir, to.dir} {
 		if err := unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
@@ -78,7 +76,7 @@ func mayMove(from, to place, parentChanges bool) error {
 	return unix.Faccessat(from.dir, from.base, unix.W_OK, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// free refuses a place where something stands that a directory cannot replace; the rename at the end looks again.
+// free refuses a place with something that a directory cannot replace. The rename at the end checks again.
 func free(to place) error {
 	st, err := node.StatAt(to.dir, to.base)
 	switch {
@@ -102,7 +100,7 @@ func free(to place) error {
 	return err
 }
 
-// moveWorkers is how many files are linked at once: overlayfs waits for the disk at each that it copies up.
+// moveWorkers is how many files are linked at once: overlayfs waits for the disk for each file that it copies up.
 const moveWorkers = 16
 
 // mover is one moveDir.
@@ -110,14 +108,14 @@ type mover struct {
 	root     *linuxRoot
 	from, to place
 	tmp      string
-	// linked are the files of the new directory that came from the old.
+	// linked has the files of the new directory that are links to the old.
 	linked   map[string]tree.LinkedFile
 	src, dst *node.Trail
-	// left is how many more names this pass may remove or move.
+	// left counts the names that this pass may still remove or move.
 	left int
 }
 
-// build makes the new directory under a reserved name.
+// build builds the new directory under a reserved name.
 func (m *mover) build(st Stat) error {
 	if err := m.root.mkdirAt(m.to.dir, m.tmp, 0o700); err != nil {
 		return err
@@ -128,7 +126,7 @@ func (m *mover) build(st Stat) error {
 	}
 	defer src.Close()
 	if own.ID() != st.ID() {
-		return errBusy // somebody put another one there
+		return errBusy // another one is there now
 	}
 	dst, _, err := m.open(m.to, m.tmp)
 	if err != nil {
@@ -174,8 +172,8 @@ const (
 // errMore ends a pass that has handled passEntries names.
 var errMore = errors.New("more remains to be moved")
 
-// clear removes the old directory, and moves what was put into it since into the new one. It fails with EBUSY if a
-// program that does not use this Root fills the old directory faster than the passes empty it.
+// clear removes the old directory, and moves what was created in it meanwhile to the new one. It fails with EBUSY if a program that does
+// not use this Root fills the old directory faster than the passes empty it.
 func (m *mover) clear() error {
 	dst, _, err := m.open(m.to, m.to.base)
 	if err != nil {
@@ -192,8 +190,8 @@ func (m *mover) clear() error {
 	return errBusy
 }
 
-// pass removes what the old directory holds, and then the directory. Nothing that was created before an rmdir succeeded is lost:
-// rmdir fails with ENOTEMPTY while the directory holds a name. With alone, no name is created through this Root meanwhile.
+// pass removes what the old directory has, and then the directory. Nothing that was created before that is lost: rmdir fails with
+// ENOTEMPTY while there is a name. With alone, no name is created through this Root meanwhile.
 func (m *mover) pass(alone bool) error {
 	m.left = math.MaxInt
 	if alone {
@@ -213,7 +211,7 @@ func (m *mover) pass(alone bool) error {
 	return tree.Ignoring(unix.Unlinkat(m.from.dir, m.from.base, unix.AT_REMOVEDIR), fserr.ENOENT)
 }
 
-// clearHere clears what the current directory of the old tree holds now; rel is its path, ending in a slash, or "".
+// clearHere clears the current directory of the old tree. rel is its path, ending in a slash, or "".
 func (m *mover) clearHere(rel string) error {
 	src, err := m.src.Here()
 	if err != nil {
@@ -253,8 +251,8 @@ func (m *mover) clearEntry(rel, name string) error {
 	return m.follow(name)
 }
 
-// clearDir empties and removes a directory of the old tree; the next pass removes one that got a new name meanwhile. One that
-// the new tree does not have was made since.
+// clearDir empties and removes a directory of the old tree. It moves one that the new tree does not have. The next pass removes one that
+// got a new name meanwhile.
 func (m *mover) clearDir(rel, name string) error {
 	if _, err := m.dst.Enter(name); fserr.CodeOf(err) == fserr.ENOENT {
 		return m.follow(name)
@@ -278,7 +276,7 @@ func (m *mover) clearDir(rel, name string) error {
 	return tree.Ignoring(src.Rmdir(name), fserr.ENOENT, fserr.ENOTEMPTY)
 }
 
-// follow moves what came into the old directory meanwhile.
+// follow moves what was created in the old directory meanwhile.
 func (m *mover) follow(name string) error {
 	m.left--
 	src, err := m.src.Here()

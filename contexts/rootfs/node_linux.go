@@ -10,8 +10,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 )
 
-// fdNode is a held directory on Linux: every call is an *at call on its
-// descriptor with a single component, which is never followed.
+// fdNode is a node.Node on Linux: each method makes an *at call on its descriptor with a single component, and follows no link.
 type fdNode struct {
 	fd   int
 	root *linuxRoot
@@ -26,8 +25,7 @@ func (n *fdNode) Close() error { return unix.Close(n.fd) }
 
 func (n *fdNode) WithFD(fn func(fd int) error) error { return fn(n.fd) }
 
-// entries starts at the beginning each time; two calls at once on one node
-// would share the descriptor's position and are not allowed.
+// Entries lists from the beginning. Two calls at once would share the descriptor's position.
 func (n *fdNode) Entries(l node.Listing) ([]Entry, error) {
 	all, err := n.list(l, visible)
 	if err != nil || !l.Stats {
@@ -125,7 +123,7 @@ func (n *fdNode) openExisting(name string, sys int, flags Flags) (File, error) {
 	return n.root.serve(fd, flags, &st)
 }
 
-// create opens with O_EXCL, so that only a file made here gets an owner and mode.
+// create opens with O_EXCL, so that only a file that it made gets an owner and a mode.
 func (n *fdNode) create(name string, sys int, mode uint32) (File, error) {
 	fd, err := n.root.createNew(n.fd, name, sys, mode)
 	if err != nil {
@@ -138,8 +136,6 @@ func (n *fdNode) Readlink(name string) (string, error) { return readlinkAt(n.fd,
 
 func (n *fdNode) Symlink(target, name string) error { return n.root.symlinkAt(target, n.fd, name) }
 
-// mkdir, symlink and unlink are the Root's own: they look whether what they give an
-// owner or a mode is what they made.
 func (n *fdNode) Mkdir(name string, mode uint32) error { return n.root.mkdirAt(n.fd, name, mode) }
 
 func (n *fdNode) Link(oldname string, to node.Node, newname string) error {

@@ -6,7 +6,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// open has one implementation to choose from here.
+// open has only the portable implementation to choose.
 func open(dir string, opts Options) (Root, error) {
 	if opts.Implementation == "openat2" || opts.Implementation == "walk" {
 		return nil, &fserr.Error{Op: "open", Code: fserr.EOPNOTSUPP, Detail: "rootfs implementation " + opts.Implementation + " needs Linux"}

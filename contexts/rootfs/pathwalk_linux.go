@@ -12,9 +12,8 @@ import (
 // maxLinks bounds the links followed by one resolution, as in path_resolution(7).
 const maxLinks = 40
 
-// pathWalk resolves a path component by component from held descriptors. It
-// never opens "..": leaving a directory is going back on the trail, so that a
-// directory moved meanwhile cannot lead out of the tree.
+// pathWalk resolves a path component by component from held descriptors. It never opens "..", but goes back on the trail, so that a
+// directory that was moved cannot lead it out of the tree.
 type pathWalk struct {
 	root    *linuxRoot
 	noLinks bool // a link anywhere is ELOOP
@@ -25,11 +24,10 @@ type pathWalk struct {
 	links   int
 }
 
-// pathNode is a directory on a walk's trail, by an O_PATH descriptor: one that may be
-// passed through need not be readable.
+// pathNode is a directory on a walk's trail, by an O_PATH descriptor: a directory on the way need not be readable.
 type pathNode struct {
 	fdNode
-	borrowed bool // not the trail's to close
+	borrowed bool // the trail does not close it
 }
 
 func (n *pathNode) OpenDir(name string) (node.Node, error) {
@@ -40,7 +38,7 @@ func (n *pathNode) OpenDir(name string) (node.Node, error) {
 	return n.root.pathNode(fd), nil
 }
 
-// up fails: the resolution of a path never leaves a directory by "..".
+// Up fails: the resolution of a path never opens "..".
 func (n *pathNode) Up() (node.Node, error) { return nil, unix.EOPNOTSUPP }
 
 func (n *pathNode) Close() error {
@@ -53,7 +51,7 @@ func (n *pathNode) Close() error {
 // pathNode takes over fd.
 func (r *linuxRoot) pathNode(fd int) *pathNode { return &pathNode{fdNode: fdNode{fd: fd, root: r}} }
 
-// newWalk starts at root, the root's own descriptor. The caller closes the walk.
+// newWalk begins at root, the root's own descriptor. The caller closes the walk.
 func (r *linuxRoot) newWalk(root int, path string) *pathWalk {
 	top := r.pathNode(root)
 	top.borrowed = true
@@ -64,9 +62,8 @@ func (r *linuxRoot) newWalk(root int, path string) *pathWalk {
 
 func (w *pathWalk) close() { w.trail.Close() }
 
-// ending is where a walk ended: at base in the directory dir (held by the
-// walk), or at dir itself when base is "". fd is an O_PATH descriptor of base, -1 when
-// nothing stands there; it belongs to the walk until taken.
+// ending is where a walk ended: at base in the directory dir, which the walk holds, or at dir itself if base is "". fd is an O_PATH
+// descriptor of base, or -1 if base does not exist. The caller of run closes it.
 type ending struct {
 	dir  int
 	base string
@@ -75,7 +72,7 @@ type ending struct {
 	id   node.FileID
 }
 
-// push puts a path in front of what remains to be resolved.
+// push puts path in front of the components that remain.
 func (w *pathWalk) push(path string) {
 	parts := strings.Split(path, "/")
 	last := parts[len(parts)-1]
@@ -91,7 +88,7 @@ func (w *pathWalk) push(path string) {
 	w.rest = append(kept, w.rest...)
 }
 
-// here is the descriptor of the directory reached.
+// here returns the descriptor of the directory reached.
 func (w *pathWalk) here() (int, error) {
 	d, err := w.trail.Here()
 	if err != nil {
@@ -108,7 +105,7 @@ func (w *pathWalk) up() error {
 	return nil
 }
 
-// run resolves what was pushed.
+// run resolves the components that remain.
 func (w *pathWalk) run() (ending, error) {
 	for len(w.rest) > 0 {
 		name := w.rest[0]
@@ -128,7 +125,7 @@ func (w *pathWalk) run() (ending, error) {
 	return ending{dir: dir, fd: -1, mode: unix.S_IFDIR}, err
 }
 
-// step resolves one component, which is the last when nothing remains.
+// step resolves one component, which is the last one if none remain.
 func (w *pathWalk) step(name string) (e ending, done bool, err error) {
 	last := len(w.rest) == 0
 	e = ending{base: name, fd: -1}
@@ -153,7 +150,7 @@ func (w *pathWalk) step(name string) (e ending, done bool, err error) {
 	return e, done, err
 }
 
-// enter decides by e's type; it takes e.fd when it keeps it.
+// enter decides by e's type. If it keeps e.fd, it sets it to -1 or returns done.
 func (w *pathWalk) enter(e *ending, last bool) (done bool, err error) {
 	if err := w.root.admit(e); err != nil {
 		return false, err
@@ -173,14 +170,14 @@ func (w *pathWalk) enter(e *ending, last bool) (done bool, err error) {
 	return false, nil
 }
 
-// admit reads what e is and refuses it on another mount.
+// admit sets e.mode and e.id, and refuses e if it is on another mount.
 func (r *linuxRoot) admit(e *ending) error {
 	k, err := node.KindOf(e.fd)
 	e.mode, e.id = k.Mode, k.ID
 	if err != nil || r.opts.FollowMounts || k.Mount == r.mount {
 		return err
 	}
-	// Without mount ids a device is all there is; overlay gives files one of their own.
+	// Without mount IDs the device decides, but not for files: overlayfs gives them other devices.
 	if !k.Mount.ByID && e.mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil
 	}
@@ -206,7 +203,7 @@ func (w *pathWalk) expand(fd int) error {
 	return nil
 }
 
-// virtual is the absolute virtual path of an ending, by the names walked.
+// virtual returns the virtual path of an ending, by the names walked.
 func (w *pathWalk) virtual(e ending) string {
 	path := w.trail.Path()
 	if e.base != "" || path == "" {
@@ -228,7 +225,7 @@ func (r *linuxRoot) Realpath(path string) (string, error) {
 	return "", failed(errBusy, "realpath", path)
 }
 
-// errRenamed tells that a name was no longer its file's when it was checked.
+// errRenamed means that a name was no longer that of its file when it was checked.
 var errRenamed = unix.ESTALE
 
 func (r *linuxRoot) realpath(path string) (name string, err error) {
@@ -244,7 +241,7 @@ func (r *linuxRoot) realpath(path string) (name string, err error) {
 	return name, err
 }
 
-// nameOf is the virtual path of what fd holds: by /proc, else by walking path again.
+// nameOf returns the virtual path of what fd refers to, from /proc or, without that, by walking path again.
 func (r *linuxRoot) nameOf(root, fd int, path string) (string, error) {
 	st, err := node.StatFD(fd)
 	if err != nil {
@@ -268,7 +265,7 @@ func (r *linuxRoot) nameOf(root, fd int, path string) (string, error) {
 	return name, r.confirm(name, st)
 }
 
-// virtualName cuts the root's own path off a path below it.
+// virtualName removes the root's own path from a path below it.
 func virtualName(top, whole string) (name string, under bool) {
 	if whole == top {
 		return "/", true
@@ -277,8 +274,7 @@ func virtualName(top, whole string) (name string, under bool) {
 	return "/" + rest, under
 }
 
-// confirm checks that name is st's: /proc marks what lost its name with " (deleted)",
-// which is a good name, too.
+// confirm checks that name is the file of st: /proc adds " (deleted)" to the name of a deleted file, but that may be a name too.
 func (r *linuxRoot) confirm(name string, st Stat) error {
 	fd, err := r.openPath(name, unix.O_PATH|unix.O_NOFOLLOW, unix.RESOLVE_NO_SYMLINKS)
 	if err == nil {

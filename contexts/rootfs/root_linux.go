@@ -13,27 +13,26 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// linuxRoot resolves with one openat2(2) from its descriptor, or, where that is
-// not to be had, component by component; everything after works on descriptors.
+// linuxRoot resolves a path by one openat2(2) from its descriptor or, where that is missing, component by component. All further work is
+// on descriptors.
 type linuxRoot struct {
 	opts    Options
 	dir     descriptor // O_PATH
 	mount   node.Mount
 	openat2 bool
-	// syscall is openat2(2); tests put a kernel without it in its place.
+	// syscall is openat2(2). Tests replace it.
 	syscall openat2Func
-	// creating is locked for reading while a name is created, and for writing while an emulated rename removes
-	// the last of the directory that it moves (see mover.pass).
+	// creating is locked for reading while a name is created, and for writing while an emulated rename removes the last names of the
+	// directory that it moves (see mover.pass).
 	creating sync.RWMutex
-	// noTmpfile makes atomic files as where O_TMPFILE is not to be had; for tests.
+	// noTmpfile makes atomic files without O_TMPFILE, for tests.
 	noTmpfile bool
 }
 
-// openat2Func takes how by value, so that it need not be allocated.
+// openat2Func takes how by value, so that how is not allocated.
 type openat2Func func(dir int, path string, how unix.OpenHow) (int, error)
 
-// open chooses the best implementation that the kernel (or a seccomp filter,
-// which answers ENOSYS or EPERM) permits.
+// open chooses the best implementation that the kernel permits, or a seccomp filter, which answers ENOSYS or EPERM.
 func open(dir string, opts Options) (Root, error) {
 	if opts.Implementation == "osroot" {
 		return openPortable(dir, opts)
@@ -87,14 +86,14 @@ func (r *linuxRoot) inspect(fd int) error {
 	return err
 }
 
-// naming calls make, which creates one name, while no emulated rename removes the directory that the name is in.
+// naming calls make, which creates one name, while no emulated rename removes the directory of the name.
 func (r *linuxRoot) naming(make func() error) error {
 	r.creating.RLock()
 	defer r.creating.RUnlock()
 	return make()
 }
 
-// Close releases the root; operations that run end undisturbed.
+// Close closes the root. Operations under way are not disturbed.
 func (r *linuxRoot) Close() error { return failed(r.dir.close(), "close", "") }
 
 // Walk lists what is below dir.
@@ -112,7 +111,7 @@ func (r *linuxRoot) Watch(path string, opts watch.Options) (watch.Watcher, error
 	return watch.Start(r, path, opts)
 }
 
-// failed gives err the form that leaves this package; nil stays nil.
+// failed converts err to the form of errors that leave this package. nil stays nil.
 func failed(err error, op, path string) error {
 	if err == nil {
 		return nil

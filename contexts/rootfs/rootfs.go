@@ -1,35 +1,29 @@
-// Package rootfs is the only package that opens a path inside a context (or any
-// other tree that somebody hostile may write to).
+// Package rootfs opens paths inside a context, or inside any other tree that a hostile process may write to. Only this package and those
+// below it do so: tree for recursive work, watch for changes, and osroot, the portable implementation. On Linux, rootfs itself resolves
+// paths, by openat2 or component by component.
 //
 // # Vocabulary
 //
-// A Root is a held directory descriptor together with the promise that no
-// operation on it touches anything outside that directory, whatever the path
-// says, whatever links stand on the way, and whatever another process moves
-// while the operation runs. A path is virtual: it starts at the root, a leading
-// slash means nothing, and it is a Go string of arbitrary bytes without NUL.
+// A Root is a held directory. No operation on it touches anything outside that directory, whatever path and links say, and whatever
+// another process moves meanwhile. A path is virtual: it begins at the root, a leading slash has no meaning, and it is a string of any
+// bytes except NUL.
 //
-// # Rules, the same for every implementation
+// # Rules of every implementation
 //
-//   - Resolution is POSIX: "a/../b" is ENOENT when a is missing.
-//   - ".." beyond the root is EACCES. A relative link whose target leads outside is
-//     EACCES when followed, dangling or not; an absolute target means the root of
-//     the tree. Such a link can still be lstat'ed, read, renamed and unlinked.
-//   - A component over 255 bytes or a path over 4096 is ENAMETOOLONG, and so may be a path
-//     that links lead more than 2048 levels down, where no path could name it; NUL is EINVAL;
-//     an empty path is ENOENT, as in POSIX. "/" and "." are the root itself.
-//   - A trailing slash demands a directory (ENOTDIR otherwise) and follows a final link.
-//   - "/", "." and ".." as the target of a mutation are EBUSY, EINVAL or ENOTEMPTY as on Linux.
-//   - Only regular files and directories are opened; FIFOs, sockets and devices are
-//     refused at once with EOPNOTSUPP, without blocking.
-//   - setuid, setgid bits asked for are dropped silently from modes (as for an
-//     unprivileged writer); device nodes cannot be made.
-//   - Names that end up hidden (see Reserved) are ENOENT to look up and EACCES to create.
+//   - Resolution is POSIX: "a/../b" is ENOENT if a is missing.
+//   - ".." beyond the root is EACCES. A relative link whose target leads outside is EACCES when followed, dangling or not. An absolute
+//     target means the root of the tree. Such links can still be lstat'ed, read, renamed and unlinked.
+//   - A component over 255 bytes or a path over 4096 is ENAMETOOLONG. So may be a path that links lead more than 2048 levels down, where
+//     no path could name it. NUL is EINVAL. An empty path is ENOENT, as in POSIX. "/" and "." are the root itself.
+//   - A trailing slash requires a directory (ENOTDIR otherwise) and follows a final link.
+//   - "/", "." and ".." as the target of a mutation are EBUSY, EINVAL or ENOTEMPTY, as on Linux.
+//   - Only regular files and directories are opened. FIFOs, sockets and devices are EOPNOTSUPP, at once and without blocking.
+//   - setuid and setgid are dropped from modes, as for an unprivileged writer. Device nodes cannot be made.
+//   - A hidden name (see Reserved) is ENOENT to look up and EACCES to create.
 //
 // # Errors
 //
-// Every error is a *fserr.Error (or wraps one) with Code set; Op and paths are
-// filled in by the caller through fserr.Wrap. No error text carries a server path.
+// Each error is or wraps a *fserr.Error with a Code. The caller adds Op and paths by fserr.Wrap. No error text has a server path.
 package rootfs
 
 import (
@@ -120,20 +114,19 @@ type Opener interface {
 	// O_NOFOLLOW. With O_CREAT, a dangling link within the tree creates its target;
 	// with O_CREAT|O_EXCL a link is EEXIST. A directory opens read-only. O_TRUNC is honoured.
 	OpenFile(path string, flags Flags, mode uint32) (File, error)
-	// OpenStat opens what exists, as OpenFile does, and tells its attributes as they were
-	// then, but for the birth time, which may be that of the last change: to ask the File
-	// would cost one more system call. flags must neither create nor truncate (EINVAL).
+	// OpenStat opens an existing file, as OpenFile does, and returns its attributes as they were
+	// then. The birth time may be that of the last change. It saves the system call of File.Stat. flags must neither create nor truncate
+	// (EINVAL).
 	OpenStat(path string, flags Flags) (File, Stat, error)
-	// CreateAtomic starts a file that appears at path, whole, on Commit, and not
-	// at all otherwise. An existing regular file's mode, owner and xattrs are kept;
-	// a new one gets mode. When path ends in a link, its target is replaced. With
-	// exclusive, an existing path is EEXIST at Commit (and at once if seen).
+	// CreateAtomic begins a file that appears at path, whole, on Commit, and not at all otherwise. It keeps the mode, owner and extended
+	// attributes of an existing regular file; a new one gets mode. If path ends in a link, its target is replaced. With exclusive, an
+	// existing path is EEXIST at Commit, and at once if it exists before.
 	CreateAtomic(path string, mode uint32, exclusive bool) (AtomicFile, error)
 	// OpenDir opens the directory path for listing, following a final link.
 	OpenDir(path string) (Dir, error)
 }
 
-// Inspector answers questions and changes nothing.
+// Inspector reads and changes nothing.
 type Inspector interface {
 	// Stat returns the attributes of path, following a final link.
 	Stat(path string) (Stat, error)
@@ -141,33 +134,32 @@ type Inspector interface {
 	Lstat(path string) (Stat, error)
 	// Statfs describes the file system that holds path.
 	Statfs(path string) (Statfs, error)
-	// Access checks path for mode, a union of R_OK (4), W_OK (2), X_OK (1); 0 asks
-	// for existence. EACCES, EROFS or EPERM (an immutable file) when refused, EINVAL for other bits.
+	// Access checks path for mode, a union of R_OK (4), W_OK (2) and X_OK (1); 0 checks that it exists. It fails with EACCES, EROFS or EPERM
+	// (an immutable file), and with EINVAL for other bits.
 	Access(path string, mode uint32) error
-	// Realpath returns the virtual absolute path of what path resolves to, from
-	// its descriptor; ENOENT when it was deleted, EACCES when it is no longer under the root.
+	// Realpath returns the virtual absolute path of what path resolves to, from its descriptor. It fails with ENOENT if that was deleted, and
+	// with EACCES if it is no longer under the root.
 	Realpath(path string) (string, error)
-	// Readlink returns the stored target, byte for byte; EINVAL when path is no link.
+	// Readlink returns the stored target, byte for byte. It fails with EINVAL if path is not a link.
 	Readlink(path string) (string, error)
-	// Lookups begins a run of questions that were asked together. It must be closed.
+	// Lookups begins a run of questions that were asked together. Close it at the end.
 	Lookups() Lookups
 }
 
 // Mutator changes names.
 type Mutator interface {
-	// Mkdir makes one directory; EEXIST when anything stands there.
+	// Mkdir makes one directory. It fails with EEXIST if path exists.
 	Mkdir(path string, mode uint32) error
-	// MkdirAll makes path and missing parents and returns the virtual absolute path
-	// of the first directory made, "" when all existed. A file on the way is
-	// ENOTDIR, one at the end EEXIST; a dangling link is ENOENT, as Node says.
+	// MkdirAll makes path and missing parents. It returns the virtual absolute path of the first directory that it made, "" if all existed.
+	// A file on the way is ENOTDIR, one at the end EEXIST, and a dangling link ENOENT, as in Node.
 	MkdirAll(path string, mode uint32) (first string, err error)
 	// Symlink stores target, byte for byte, as a link at path.
 	Symlink(target, path string) error
-	// Link makes newpath another name of oldpath; a final link is not followed; a directory is EPERM.
+	// Link makes newpath another name of oldpath. It does not follow a final link. A directory is EPERM.
 	Link(oldpath, newpath string) error
 	// Rename moves oldpath to newpath, replacing as rename(2) does.
 	Rename(oldpath, newpath string) error
-	// Unlink removes a name that is no directory (EISDIR when it is one, Linux; never EPERM).
+	// Unlink removes the name of a file or link. A directory is EISDIR, never EPERM.
 	Unlink(path string) error
 	// Rmdir removes an empty directory.
 	Rmdir(path string) error
@@ -177,28 +169,25 @@ type Mutator interface {
 type Attributes interface {
 	// Chmod sets the permission bits (07777 masked by what is allowed) of path, following a final link.
 	Chmod(path string, mode uint32) error
-	// Chown sets owner and group; -1 leaves one as it is. Others than the server's
-	// own are EPERM unless Options.AllowChown.
+	// Chown sets owner and group; -1 leaves one unchanged. Unless Options.AllowChown, others than the server's own are EPERM.
 	Chown(path string, uid, gid int64, follow bool) error
 	// Utimes sets access and modification time, in ns since the epoch.
 	Utimes(path string, atimeNs, mtimeNs int64, follow bool) error
 }
 
-// Trees works recursively, by descriptor, never following links out of the tree. All stop
-// at ctx's end with ECANCELED (or ETIMEDOUT) and say what had been done.
+// Trees works recursively, by descriptor, and never follows links out of the tree. When ctx ends, its methods fail with ECANCELED or
+// ETIMEDOUT and report what was done.
 type Trees interface {
 	// Walk calls fn for every entry below dir (not dir itself), parents before
-	// children, siblings in directory order. fn may return SkipDir for a directory.
-	// An entry that vanishes during the walk is passed over.
+	// children, siblings in directory order. fn may return tree.SkipDir for a directory. Walk skips entries that vanish.
 	Walk(ctx context.Context, dir string, opts tree.WalkOptions, fn tree.WalkFunc) error
-	// RemoveAll removes path and what is below it; nothing there is ENOENT.
-	// It removes links themselves. It returns the number of entries removed.
+	// RemoveAll removes path and what is below it, links themselves included, and returns the number of entries removed. A missing path is
+	// ENOENT.
 	RemoveAll(ctx context.Context, path string) (removed int64, err error)
 	// Watch reports changes of path (a file or a directory) until the Watcher is closed.
 	Watch(path string, opts watch.Options) (watch.Watcher, error)
-	// OpenNoFollow opens path without following a link anywhere on the way (ELOOP):
-	// the way to open what Walk reported. It tells the attributes as OpenStat does. flags must
-	// not create; with O_TRUNC the attributes are of before.
+	// OpenNoFollow opens path, such as one that Walk reported. A link anywhere on the way is ELOOP. It returns the attributes as OpenStat
+	// does; with O_TRUNC, they are older than the truncation. flags must not create.
 	OpenNoFollow(path string, flags Flags) (File, Stat, error)
 }
 

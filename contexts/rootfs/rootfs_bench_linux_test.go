@@ -42,7 +42,7 @@ func BenchmarkRead(b *testing.B) {
 }
 
 // takeTurns reports how long a read takes each way, and how many times the plain one's
-// time the confined one takes: medians, which tell nothing of what else ran.
+// time the confined one takes: medians, which other load does not change.
 func takeTurns(b *testing.B, plain, confined func() error) {
 	const turn = 32
 	var took [2][]float64

@@ -18,7 +18,7 @@ func everywhere(t *testing.T, run func(w *world)) {
 	}
 }
 
-// TestEscapeSaysSo tells a path that leads outside from one that is merely forbidden.
+// TestEscapeSaysSo distinguishes a path that leads outside from one that is merely forbidden.
 func TestEscapeSaysSo(t *testing.T) {
 	everywhere(t, func(w *world) {
 		calls := everyCall("../outside/secret")

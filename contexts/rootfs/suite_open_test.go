@@ -254,7 +254,7 @@ func (w *world) temporary() os.FileInfo {
 	return nil
 }
 
-// private checks that nobody else can read what is being written under a name.
+// private checks that other users cannot read a file that is being written under a name.
 func (w *world) private() {
 	w.must(os.Chmod(w.host("f"), 0o600))
 	for path, want := range map[string]uint32{"f": 0o600, "new": 0o640} {

@@ -6,21 +6,21 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Sender is a File whose content the kernel sends by itself.
+// Sender is a File whose content the kernel can send to a socket.
 type Sender interface {
-	// SendTo sends up to n bytes from off to a socket, as sendfile(2) does; 0 at the end of
-	// the file. Errors: those of the system call, EAGAIN when the socket takes nothing now.
+	// SendTo sends up to n bytes from off to a socket, as sendfile(2) does. It returns 0 at the end of the file. Errors are those of the
+	// system call, such as EAGAIN if the socket is full.
 	SendTo(socket uintptr, off int64, n int) (int, error)
 }
 
-// vectored is a File that writes pieces by one system call.
+// vectored is a File that writes pieces in one system call.
 type vectored interface {
 	writev(pieces [][]byte) (int, error)
 	pwritev(pieces [][]byte, off int64) (int, error)
 }
 
-// Writev does what f.Write does with the pieces joined, without joining them; where the
-// system can, by one call. n counts the bytes of all pieces, as Written of an error does.
+// Writev writes the pieces as f.Write would write them joined, in one system call where possible. n counts the bytes of all pieces, as
+// does Written of an error.
 func Writev(f File, pieces [][]byte) (n int, err error) {
 	if v, ok := f.(vectored); ok {
 		return v.writev(pieces)

@@ -112,7 +112,7 @@ func TestWalkPassesOverWhatVanished(t *testing.T) {
 	})
 }
 
-// A walk goes as deep as a path can be, and tells what it cannot reach.
+// A walk goes as deep as a path can be, and reports what it cannot reach.
 func TestWalkDeep(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		r, dir := newTree(t, impl)

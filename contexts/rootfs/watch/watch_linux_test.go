@@ -271,7 +271,7 @@ func TestWatchHidesReservedNames(t *testing.T) {
 }
 
 // TestWatchHidesFilesWithoutAName writes files that have no name until they are whole
-// (O_TMPFILE): the kernel tells of them by "#" and the inode, in a directory that was watched before.
+// (O_TMPFILE): the kernel calls them "#" and the inode, in a directory that was watched before.
 func TestWatchHidesFilesWithoutAName(t *testing.T) {
 	eachWatched(t, func(t watching) {
 		t.watch("/", watch.Options{})
@@ -312,7 +312,7 @@ func TestWatchTellsOfLostEvents(t *testing.T) {
 	})
 }
 
-// untilSeen makes files whose names begin with prefix until one is told of;
+// untilSeen makes files whose names begin with prefix until one is reported;
 // after an overflow, which may have swallowed the event, it makes another.
 func (t watching) untilSeen(w watch.Watcher, prefix string) {
 	t.Helper()
