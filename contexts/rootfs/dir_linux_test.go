@@ -12,8 +12,8 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// TestListingTellsWhatItCannotStat has the attributes of a listed name fail other than by ENOENT.
-func TestListingTellsWhatItCannotStat(t *testing.T) {
+// TestListingReportsAFailedStat has the attributes of a listed name fail other than by ENOENT.
+func TestListingReportsAFailedStat(t *testing.T) {
 	d := &linuxDir{rest: []Entry{{Name: "f"}}}
 	if got, err := d.take(-1, 1, true); fserr.CodeOf(err) != fserr.EBADF {
 		t.Errorf("got %v, %v", got, err)

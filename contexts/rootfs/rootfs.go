@@ -89,7 +89,6 @@ const (
 	TypeSymlink     = node.TypeSymlink
 	TypeFIFO        = node.TypeFIFO
 	TypeSocket      = node.TypeSocket
-	TypeCharDevice  = node.TypeCharDevice
 	TypeBlockDevice = node.TypeBlockDevice
 )
 

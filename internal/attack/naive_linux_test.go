@@ -20,7 +20,7 @@ import (
 )
 
 // naiveRoot is what rootfs must not be: it looks at the words of a path, and then gives the
-// kernel the path as it is. It is here to show that the suite can fail. Of CopyTree it has nothing.
+// kernel the path as it is. It is here to show that the suite can fail. It cannot copy trees.
 type naiveRoot struct{ dir string }
 
 var _ rootfs.Root = (*naiveRoot)(nil)

@@ -24,7 +24,7 @@ type atomicFile struct {
 // tmpMode is the mode of a temporary name: the file that it will replace may be private.
 const tmpMode = 0o600
 
-// CreateAtomic implements Opener. Commit closes the file.
+// CreateAtomic is as in rootfs.Opener. Commit closes the file.
 func (r *Root) CreateAtomic(path string, mode uint32, exclusive bool) (node.AtomicFile, error) {
 	pos, err := r.walk(path, walkMode{follow: !exclusive, create: true})
 	if err != nil {
@@ -62,7 +62,6 @@ func (p position) createAtomic(mode uint32, exclusive bool) (node.AtomicFile, er
 	return a, nil
 }
 
-// Commit implements AtomicFile.
 func (a *atomicFile) Commit(sync bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,7 +143,6 @@ func (a *atomicFile) finish(err error) error {
 	return err
 }
 
-// Abort implements AtomicFile.
 func (a *atomicFile) Abort() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

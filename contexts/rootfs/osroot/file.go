@@ -17,7 +17,6 @@ var errReplaced = errors.New("replaced meanwhile")
 // movedRetries bounds how often a path is resolved again because of errReplaced.
 const movedRetries = 16
 
-// OpenFile implements Opener.
 func (r *Root) OpenFile(path string, flags node.Flags, mode uint32) (node.File, error) {
 	if err := node.CheckFlags(flags); err != nil {
 		return nil, osError(err)
@@ -26,7 +25,6 @@ func (r *Root) OpenFile(path string, flags node.Flags, mode uint32) (node.File, 
 	return r.open(path, how, flags, mode)
 }
 
-// OpenStat implements Opener.
 func (r *Root) OpenStat(path string, flags node.Flags) (node.File, node.Stat, error) {
 	if flags&(node.O_CREAT|node.O_TRUNC) != 0 {
 		return nil, node.Stat{}, osError(fserr.EINVAL)
@@ -47,7 +45,6 @@ func withStat(f node.File, err error) (node.File, node.Stat, error) {
 	return f, st, nil
 }
 
-// OpenNoFollow implements Trees.
 func (r *Root) OpenNoFollow(path string, flags node.Flags) (node.File, node.Stat, error) {
 	if flags&node.O_CREAT != 0 {
 		return nil, node.Stat{}, osError(fserr.EINVAL)
@@ -196,7 +193,6 @@ func osOpenFlags(flags node.Flags) int {
 	return out | extraFlags
 }
 
-// OpenDir implements Opener.
 func (r *Root) OpenDir(path string) (node.Dir, error) {
 	n, err := r.Node(path, true)
 	if err != nil {

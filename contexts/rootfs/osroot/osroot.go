@@ -30,7 +30,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Root implements rootfs.Root.
+// Root implements rootfs.Root, which describes the methods.
 type Root struct {
 	top  *os.Root
 	opts node.Options
@@ -73,17 +73,14 @@ func (r *Root) ServerPath(path string) string {
 	return filepath.Join(r.top.Name(), filepath.FromSlash(path))
 }
 
-// Walk implements Trees.
 func (r *Root) Walk(ctx context.Context, dir string, opts tree.WalkOptions, fn tree.WalkFunc) error {
 	return tree.Walk(ctx, r, dir, opts, fn)
 }
 
-// RemoveAll implements Trees.
 func (r *Root) RemoveAll(ctx context.Context, path string) (int64, error) {
 	return tree.RemoveAll(ctx, r, path)
 }
 
-// Watch implements Trees.
 func (r *Root) Watch(path string, opts watch.Options) (watch.Watcher, error) {
 	return watch.Start(r, path, opts)
 }

@@ -8,10 +8,8 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Stat implements Inspector.
 func (r *Root) Stat(path string) (node.Stat, error) { return r.stat(path, true) }
 
-// Lstat implements Inspector.
 func (r *Root) Lstat(path string) (node.Stat, error) { return r.stat(path, false) }
 
 func (r *Root) stat(path string, follow bool) (st node.Stat, err error) {
@@ -22,7 +20,6 @@ func (r *Root) stat(path string, follow bool) (st node.Stat, err error) {
 	return st, err
 }
 
-// Statfs implements Inspector.
 func (r *Root) Statfs(path string) (st node.Statfs, err error) {
 	err = r.existing(path, true, func(p position) (err error) {
 		st, err = osStatfs(p.dir)
@@ -31,7 +28,6 @@ func (r *Root) Statfs(path string) (st node.Statfs, err error) {
 	return st, err
 }
 
-// Access implements Inspector.
 func (r *Root) Access(path string, mode uint32) error {
 	if mode > 7 {
 		return osError(fserr.EINVAL)
@@ -39,7 +35,6 @@ func (r *Root) Access(path string, mode uint32) error {
 	return r.existing(path, true, func(p position) error { return osAccess(p.dir, p.name(), mode) })
 }
 
-// Realpath implements Inspector.
 func (r *Root) Realpath(path string) (resolved string, err error) {
 	err = r.existing(path, true, func(p position) error {
 		resolved = p.virtual()
@@ -53,7 +48,6 @@ func (p position) virtual() string {
 	return filepath.ToSlash(filepath.Join(string(filepath.Separator), p.dir.rel, p.base))
 }
 
-// Readlink implements Inspector.
 func (r *Root) Readlink(path string) (target string, err error) {
 	err = r.existing(path, false, func(p position) (err error) {
 		if !p.isLink() {
@@ -65,17 +59,14 @@ func (r *Root) Readlink(path string) (target string, err error) {
 	return target, err
 }
 
-// Chmod implements Attributes.
 func (r *Root) Chmod(path string, mode uint32) error {
 	return r.existing(path, true, func(p position) error { return p.dir.Chmod(p.base, mode) })
 }
 
-// Chown implements Attributes.
 func (r *Root) Chown(path string, uid, gid int64, follow bool) error {
 	return r.existing(path, follow, func(p position) error { return p.dir.Chown(p.base, uid, gid) })
 }
 
-// Utimes implements Attributes.
 func (r *Root) Utimes(path string, atimeNs, mtimeNs int64, follow bool) error {
 	return r.existing(path, follow, func(p position) error { return p.dir.Utimes(p.base, atimeNs, mtimeNs) })
 }
@@ -89,7 +80,6 @@ type lookups struct{ *Root }
 // Close does nothing. The root stays open.
 func (lookups) Close() {}
 
-// Mkdir implements Mutator.
 func (r *Root) Mkdir(path string, mode uint32) error {
 	return r.at(path, walkMode{name: true, create: true}, func(p position) error {
 		if p.exists() {
@@ -99,7 +89,6 @@ func (r *Root) Mkdir(path string, mode uint32) error {
 	})
 }
 
-// MkdirAll implements Mutator.
 func (r *Root) MkdirAll(path string, mode uint32) (first string, err error) {
 	if err := node.CheckPath(path); err != nil {
 		return "", osError(err)
@@ -148,7 +137,6 @@ func (r *Root) ensureDir(path string, last bool, mode uint32) (made string, err 
 	return "", err
 }
 
-// Symlink implements Mutator.
 func (r *Root) Symlink(target, path string) error {
 	if err := node.CheckPath(target); err != nil {
 		return osError(err)
@@ -172,7 +160,6 @@ func (p position) freeName() error {
 	return nil
 }
 
-// Link implements Mutator.
 func (r *Root) Link(oldpath, newpath string) error {
 	return r.at(oldpath, walkMode{name: true}, func(from position) error {
 		if err := from.linkable(); err != nil {
@@ -210,7 +197,6 @@ func (r *Root) two(oldpath, newpath string, fn func(from, to position) error) er
 	})
 }
 
-// Rename implements Mutator.
 func (r *Root) Rename(oldpath, newpath string) error {
 	return r.two(oldpath, newpath, func(from, to position) error {
 		if from.base == "" || to.base == "" {
@@ -226,7 +212,6 @@ func (r *Root) Rename(oldpath, newpath string) error {
 	})
 }
 
-// Unlink implements Mutator.
 func (r *Root) Unlink(path string) error {
 	return r.at(path, walkMode{name: true}, func(p position) error {
 		switch {
@@ -241,7 +226,6 @@ func (r *Root) Unlink(path string) error {
 	})
 }
 
-// Rmdir implements Mutator.
 func (r *Root) Rmdir(path string) error {
 	return r.at(path, walkMode{name: true}, func(p position) error {
 		switch {

@@ -24,7 +24,7 @@ import (
 var keepAll = tree.CopyOptions{PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true}
 
 // Whatever a tree consists of, its copy is the same, and the source keeps as it was.
-func TestCopyTreeKeepsEverything(t *testing.T) {
+func TestCopyKeepsEverything(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		for _, workers := range []int{1, 4} {
 			seed := rand.Uint64()
@@ -48,7 +48,7 @@ func TestCopyTreeKeepsEverything(t *testing.T) {
 	})
 }
 
-func TestCopyTreeReports(t *testing.T) {
+func TestCopyReports(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		from, src := newTree(t, impl)
 		to, dst := newTree(t, impl)
@@ -92,7 +92,7 @@ func copyWorld(t *testing.T, dir string) {
 	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
 }
 
-func TestCopyTreeDestinations(t *testing.T) {
+func TestCopyDestinations(t *testing.T) {
 	over := tree.CopyOptions{Overwrite: true}
 	deref := tree.CopyOptions{Dereference: true}
 	for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestCopyTreeDestinations(t *testing.T) {
 }
 
 // The destination lies inside the source, but in a Root of its own.
-func TestCopyTreeIntoItselfThroughAnotherRoot(t *testing.T) {
+func TestCopyIntoItselfThroughAnotherRoot(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		from, src := newTree(t, impl)
 		put(t, src, "a/b", "1")
@@ -162,7 +162,7 @@ func TestCopyTreeIntoItselfThroughAnotherRoot(t *testing.T) {
 	})
 }
 
-func TestCopyTreeOfWhatChanges(t *testing.T) {
+func TestCopyOfWhatChanges(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		change   func(t *testing.T, path, op string, calls int) error
@@ -230,7 +230,7 @@ func TestCopyTreeOfWhatChanges(t *testing.T) {
 }
 
 // A failing or cancelled copy leaves no half file, and directories keep no state of work.
-func TestCopyTreeLeavesNoHalfFile(t *testing.T) {
+func TestCopyLeavesNoHalfFile(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		for _, workers := range []int{1, 3} {
 			r, src := newTree(t, impl)
@@ -257,7 +257,7 @@ func TestCopyTreeLeavesNoHalfFile(t *testing.T) {
 	})
 }
 
-func TestCopyTreeIsCancelled(t *testing.T) {
+func TestCopyIsCancelled(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		for _, workers := range []int{1, 3} {
 			from, src := newTree(t, impl)
@@ -276,7 +276,7 @@ func TestCopyTreeIsCancelled(t *testing.T) {
 	})
 }
 
-func TestCopyTreeDeep(t *testing.T) {
+func TestCopyDeep(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		from, src := newTree(t, impl)
 		to, _ := newTree(t, impl)
@@ -295,7 +295,7 @@ func TestCopyTreeDeep(t *testing.T) {
 	})
 }
 
-func TestCopyTreeXattrs(t *testing.T) {
+func TestCopyXattrs(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		r, dir := newTree(t, impl)
 		put(t, dir, "d/f", "1")
@@ -318,7 +318,7 @@ func TestCopyTreeXattrs(t *testing.T) {
 
 // A directory of the source is swapped for a link to the outside all the time: nothing
 // outside is copied; the same at the destination: nothing outside is written.
-func TestCopyTreeWhileADirectoryIsSwappedForALink(t *testing.T) {
+func TestCopyWhileADirectoryIsSwappedForALink(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		outside := t.TempDir()
 		put(t, outside, "victim/f", "secret")

@@ -292,7 +292,7 @@ func TestRemoveAllWhileADirectoryIsSwappedForALink(t *testing.T) {
 	})
 }
 
-func TestSweepReserved(t *testing.T) {
+func TestSweep(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		r, dir := newTree(t, impl)
 		put(t, dir, "keep/a", "1")

@@ -297,7 +297,7 @@ func TestWatchHidesFilesWithoutAName(t *testing.T) {
 	})
 }
 
-func TestWatchTellsOfLostEvents(t *testing.T) {
+func TestWatchReportsLostEvents(t *testing.T) {
 	eachWatched(t, func(t watching) {
 		const dirs = 200
 		w := t.watch("/", watch.Options{Recursive: true, Queue: 2})
