@@ -129,7 +129,7 @@ func (w *world) mountTmpfs(path string) {
 
 // TestLookupsHold shows that a directory is held, and let go of.
 func TestLookupsHold(t *testing.T) {
-	w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: "openat2"}) })
+	w := newWorld(t, with("openat2"))
 	l := w.Lookups()
 	defer l.Close()
 	ask := func(path string, want ...fserr.Code) {

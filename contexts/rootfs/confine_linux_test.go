@@ -23,7 +23,7 @@ func onLinux(t *testing.T, run func(w *world)) {
 	t.Helper()
 	for _, name := range []string{"openat2", "walk"} {
 		t.Run(name, func(t *testing.T) {
-			run(newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) }))
+			run(newWorld(t, with(name)))
 		})
 	}
 }
@@ -223,7 +223,7 @@ func TestMountsOfTheSameFileSystem(t *testing.T) {
 	}
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) })
+			w := newWorld(t, with(name))
 			w.must(unix.Mount(w.outside, w.host("empty"), "", unix.MS_BIND, ""))
 			defer func() { w.must(unix.Unmount(w.host("empty"), unix.MNT_DETACH)) }()
 			w.must(unix.Mount(w.outside+"/secret", w.host("f"), "", unix.MS_BIND, ""))

@@ -47,7 +47,7 @@ func TestDeepPath(t *testing.T) {
 func TestDeeperThanAPath(t *testing.T) {
 	for _, name := range []string{"walk", "osroot"} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) })
+			w := newWorld(t, with(name))
 			deepWorld(w)
 			defer roottest.FewDescriptors(w.T, 160)()
 			w.code(statting("lower/"+down(48))(w.Root), done)
@@ -66,7 +66,7 @@ func TestMovedWhileLetGo(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: "walk"}) })
+			w := newWorld(t, with("walk"))
 			w.must(os.Rename(w.host("d"), w.host("other")))
 			roottest.MakeDeep(t, w.dir, "d", 200)
 			w.code(backUp(w, func() {}), done)

@@ -44,7 +44,7 @@ func named(dir string) (Root, error) {
 // TestTemporaryNameIsPrivate looks at the names that atomic files have before Commit.
 func TestTemporaryNameIsPrivate(t *testing.T) {
 	t.Run("osroot", func(t *testing.T) {
-		newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: "osroot"}) }).private()
+		newWorld(t, with("osroot")).private()
 	})
 	t.Run("without O_TMPFILE", func(t *testing.T) { newWorld(t, named).private() })
 }

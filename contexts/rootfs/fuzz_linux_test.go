@@ -68,7 +68,7 @@ func FuzzResolve(f *testing.F) {
 		f.Add(code)
 	}
 	f.Fuzz(func(t *testing.T, code []byte) {
-		w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: "walk"}) })
+		w := newWorld(t, with("walk"))
 		w.nasty()
 		for _, name := range implementations() {
 			r, err := Open(w.dir, Options{Implementation: name})

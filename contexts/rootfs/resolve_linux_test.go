@@ -17,7 +17,7 @@ import (
 func TestReservedNameBehindLink(t *testing.T) {
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) })
+			w := newWorld(t, with(name))
 			w.put(ReservedPrefix+"x", "half")
 			w.must(os.Mkdir(w.host(ReservedPrefix+"d"), 0o755))
 			w.put(ReservedPrefix+"d/in", "half")
@@ -81,7 +81,7 @@ func TestEndlessEAGAIN(t *testing.T) {
 func TestLongestPath(t *testing.T) {
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) })
+			w := newWorld(t, with(name))
 			path := strings.Repeat("./", MaxPath/2-1) + "/f"
 			w.equal(len(path), MaxPath)
 			w.code(statting(path)(w.Root), done)

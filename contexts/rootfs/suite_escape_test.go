@@ -13,7 +13,7 @@ func everywhere(t *testing.T, run func(w *world)) {
 	t.Helper()
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
-			run(newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) }))
+			run(newWorld(t, with(name)))
 		})
 	}
 }

@@ -188,28 +188,23 @@ func (p position) linkable() error {
 	return nil
 }
 
-// two resolves both paths of a rename.
-func (r *Root) two(oldpath, newpath string, fn func(from, to position) error) error {
+func (r *Root) Rename(oldpath, newpath string) error {
 	return r.at(oldpath, walkMode{name: true}, func(from position) error {
-		return r.at(newpath, walkMode{name: true, create: true}, func(to position) error {
-			return fn(from, to)
-		})
+		return r.at(newpath, walkMode{name: true, create: true}, func(to position) error { return rename(from, to) })
 	})
 }
 
-func (r *Root) Rename(oldpath, newpath string) error {
-	return r.two(oldpath, newpath, func(from, to position) error {
-		if from.base == "" || to.base == "" {
-			return fserr.EBUSY
-		}
-		if err := from.missing(); err != nil {
-			return err
-		}
-		if (from.slash || to.slash) && !from.isDir() {
-			return fserr.ENOTDIR
-		}
-		return osRename(from.dir, from.base, to.dir, to.base)
-	})
+func rename(from, to position) error {
+	if from.base == "" || to.base == "" {
+		return fserr.EBUSY
+	}
+	if err := from.missing(); err != nil {
+		return err
+	}
+	if (from.slash || to.slash) && !from.isDir() {
+		return fserr.ENOTDIR
+	}
+	return osRename(from.dir, from.base, to.dir, to.base)
 }
 
 func (r *Root) Unlink(path string) error {

@@ -32,8 +32,7 @@ func osFstat(f *os.File) (st node.Stat, err error) {
 
 // osFutimes sets the times of an open file, by its descriptor.
 func osFutimes(f *os.File, atimeNs, mtimeNs int64) error {
-	ts := []unix.Timespec{unix.NsecToTimespec(atimeNs), unix.NsecToTimespec(mtimeNs)}
-	return withFileFD(f, func(fd int) error { return unix.UtimesNanoAt(fd, "", ts, unix.AT_EMPTY_PATH) })
+	return withFileFD(f, func(fd int) error { return node.UtimesFD(fd, atimeNs, mtimeNs) })
 }
 
 func osDatasync(f *os.File) error { return withFileFD(f, unix.Fdatasync) }
