@@ -13,61 +13,6 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// WalkOptions of Walk.
-type WalkOptions struct {
-	// Stats fills Entry.Stat.
-	Stats bool
-	// Deep enters directories whose path is longer than MaxPath too. Their entries are reported with the path of the last directory
-	// above that a path can name.
-	Deep bool
-	// MaxDepth bounds the recursion. 1 lists dir alone; 0 means no bound beyond MaxPath.
-	MaxDepth int
-	// Reserve is called with the bytes of memory that the walk's names take, when that changes. If it fails when they become more, the
-	// walk ends with its error. May be nil.
-	Reserve func(bytes int64) error
-}
-
-// WalkFunc receives an entry and its path relative to the walked directory, without a leading slash. err says why a directory, whose
-// entry was reported before, could not be read. If WalkFunc then returns nil, the walk continues without it.
-type WalkFunc func(rel string, e node.Entry, err error) error
-
-// SkipDir as a WalkFunc's result skips the directory's content.
-const SkipDir = walkSignal("skip this directory")
-
-type walkSignal string
-
-func (s walkSignal) Error() string { return string(s) }
-
-// stopped returns nil while ctx lasts, then ECANCELED or ETIMEDOUT with what was done.
-func stopped(ctx context.Context, format string, done ...any) error {
-	err := ctx.Err()
-	if err == nil {
-		return nil
-	}
-	code := fserr.ECANCELED
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = fserr.ETIMEDOUT
-	}
-	return &fserr.Error{Code: code, Detail: code.Text() + " after " + fmt.Sprintf(format, done...), Err: err}
-}
-
-// AtRel adds to err where below the top the operation failed.
-func AtRel(err error, rel string) error {
-	if err == nil || rel == "" {
-		return err
-	}
-	var e *fserr.Error
-	if !errors.As(err, &e) {
-		e = &fserr.Error{Code: fserr.CodeOf(err), Err: err}
-	}
-	c := *e
-	if c.Detail == "" {
-		c.Detail = c.Code.Text()
-	}
-	c.Detail += " at '" + rel + "'"
-	return &c
-}
-
 // Tree is the part of a rootfs.Root that copies use.
 type Tree interface {
 	Stat(path string) (node.Stat, error)
@@ -93,6 +38,31 @@ func nodesOf(t Tree) (Nodes, error) {
 	}
 	return n, nil
 }
+
+// WalkOptions of Walk.
+type WalkOptions struct {
+	// Stats fills Entry.Stat.
+	Stats bool
+	// Deep enters directories whose path is longer than MaxPath too. Their entries are reported with the path of the last directory
+	// above that a path can name.
+	Deep bool
+	// MaxDepth bounds the recursion. 1 lists dir alone; 0 means no bound beyond MaxPath.
+	MaxDepth int
+	// Reserve is called with the bytes of memory that the walk's names take, when that changes. If it fails when they become more, the
+	// walk ends with its error. May be nil.
+	Reserve func(bytes int64) error
+}
+
+// WalkFunc receives an entry and its path relative to the walked directory, without a leading slash. err says why a directory, whose
+// entry was reported before, could not be read. If WalkFunc then returns nil, the walk continues without it.
+type WalkFunc func(rel string, e node.Entry, err error) error
+
+// SkipDir as a WalkFunc's result skips the directory's content.
+const SkipDir = walkSignal("skip this directory")
+
+type walkSignal string
+
+func (s walkSignal) Error() string { return string(s) }
 
 // walker is one Walk.
 type walker struct {
@@ -276,4 +246,34 @@ func Ignoring(err error, codes ...fserr.Code) error {
 		}
 	}
 	return err
+}
+
+// stopped returns nil while ctx lasts, then ECANCELED or ETIMEDOUT with what was done.
+func stopped(ctx context.Context, format string, done ...any) error {
+	err := ctx.Err()
+	if err == nil {
+		return nil
+	}
+	code := fserr.ECANCELED
+	if errors.Is(err, context.DeadlineExceeded) {
+		code = fserr.ETIMEDOUT
+	}
+	return &fserr.Error{Code: code, Detail: code.Text() + " after " + fmt.Sprintf(format, done...), Err: err}
+}
+
+// AtRel adds to err where below the top the operation failed.
+func AtRel(err error, rel string) error {
+	if err == nil || rel == "" {
+		return err
+	}
+	var e *fserr.Error
+	if !errors.As(err, &e) {
+		e = &fserr.Error{Code: fserr.CodeOf(err), Err: err}
+	}
+	c := *e
+	if c.Detail == "" {
+		c.Detail = c.Code.Text()
+	}
+	c.Detail += " at '" + rel + "'"
+	return &c
 }

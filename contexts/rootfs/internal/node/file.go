@@ -51,11 +51,6 @@ type File interface {
 	io.WriterAt
 	io.Seeker
 	io.Closer
-	FileAttributes
-}
-
-// FileAttributes are read and changed through a descriptor.
-type FileAttributes interface {
 	// Stat returns the attributes.
 	Stat() (Stat, error)
 	// Truncate sets the size; growing fills with zeros.
