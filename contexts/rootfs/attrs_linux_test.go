@@ -47,7 +47,7 @@ func (w *world) immutable(path string) {
 	})
 }
 
-// TestWithoutProc changes what stands there on a thread that has no /proc.
+// TestWithoutProc changes a link on a thread that has no /proc.
 func TestWithoutProc(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink("nowhere", filepath.Join(dir, "link")); err != nil {
@@ -127,7 +127,7 @@ func (w *world) mountTmpfs(path string) {
 	w.must(os.WriteFile(w.host(path)+"/x", []byte("x"), 0o644))
 }
 
-// TestLookupsHold shows that a directory is held, and let go of.
+// TestLookupsHold shows that a directory is kept open, and closed.
 func TestLookupsHold(t *testing.T) {
 	w := newWorld(t, with("openat2"))
 	l := w.Lookups()

@@ -33,7 +33,7 @@ func TestLinkMovedUntilItEscapes(t *testing.T) {
 	onLinux(t, func(w *world) {
 		w.must(w.Symlink("../../outside/made", "d/sub/to"))
 		_, err := w.OpenFile("d/sub/to", O_WRONLY|O_CREAT, 0o600)
-		w.code(err, fserr.ENOENT) // within the tree, where no directory "outside" stands
+		w.code(err, fserr.ENOENT) // within the tree, where there is no directory "outside"
 		w.must(w.Rename("d/sub/to", "d/to"))
 		for _, flags := range []Flags{O_WRONLY | O_CREAT, O_WRONLY | O_CREAT | O_TRUNC, O_RDONLY} {
 			_, err = w.OpenFile("d/to", flags, 0o600)
@@ -44,7 +44,7 @@ func TestLinkMovedUntilItEscapes(t *testing.T) {
 	})
 }
 
-// TestLeaseEndsInBusy holds a write lease, which makes every open of others wait or fail.
+// TestLeaseEndsInBusy holds a write lease, so that opens by others wait or fail.
 func TestLeaseEndsInBusy(t *testing.T) {
 	broken := make(chan os.Signal, 64)
 	signal.Notify(broken, syscall.SIGIO)

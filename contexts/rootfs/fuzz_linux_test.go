@@ -58,7 +58,7 @@ func (w *world) nasty() {
 	}
 }
 
-// FuzzResolve holds the implementations to one another: the same errno, or the same file.
+// FuzzResolve compares the implementations: each path gives the same errno, or the same file.
 func FuzzResolve(f *testing.F) {
 	for _, words := range fuzzSeeds {
 		code := make([]byte, len(words))

@@ -131,7 +131,7 @@ type Inspector interface {
 	Stat(path string) (Stat, error)
 	// Lstat returns the attributes of path itself. With a trailing slash it is Stat of a directory.
 	Lstat(path string) (Stat, error)
-	// Statfs describes the file system that holds path.
+	// Statfs describes the file system of path.
 	Statfs(path string) (Statfs, error)
 	// Access checks path for mode, a union of R_OK (4), W_OK (2) and X_OK (1); 0 checks that it exists. It fails with EACCES, EROFS or EPERM
 	// (an immutable file), and with EINVAL for other bits.

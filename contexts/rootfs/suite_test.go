@@ -155,7 +155,7 @@ func (w *world) lstat(path string) Stat {
 	return st
 }
 
-// gone checks that nothing stands at path.
+// gone checks that path does not exist.
 func (w *world) gone(path string) {
 	w.Helper()
 	_, err := w.Lstat(path)

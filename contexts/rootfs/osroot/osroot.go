@@ -1,4 +1,4 @@
-// Package osroot is the portable implementation of rootfs.Root. It stands on os.Root, which confines each step to a held directory, and
+// Package osroot is the portable implementation of rootfs.Root. It uses os.Root, which confines each step to a held directory, and
 // adds what os.Root lacks:
 //
 //   - It walks a path one component at a time, each in an os.Root of the directory reached so far. So absolute links, which os.Root

@@ -143,7 +143,7 @@ func (c *copier) verdict(ctx context.Context, err error) error {
 	return err
 }
 
-// top copies what stands at the source.
+// top copies the source, whatever its type.
 func (c *copier) top(to Nodes, dst string) error {
 	stat := c.from.Lstat
 	if c.opts.Dereference {

@@ -256,7 +256,7 @@ func (c *copier) put(at spot, src node.FileID, make func() error) (made bool, er
 	return false, err
 }
 
-// clear removes what stands at a destination, or decides to keep it. It removes a link itself: nothing is written through one.
+// clear removes what is at a destination, or decides to keep it. It removes a link itself: nothing is written through one.
 func (c *copier) clear(at spot, src node.FileID) (kept bool, err error) {
 	st, err := at.dir.Lstat(at.name)
 	switch {

@@ -15,7 +15,7 @@ const copyBuffer = 256 << 10
 var copyBuffers = sync.Pool{New: func() any { b := make([]byte, copyBuffer); return &b }}
 
 // copyBytes copies [from, to) by reading and writing. Where the source ends it ends too, without an error: the caller compares sizes.
-func copyBytes(ctx context.Context, in, out node.File, from, to int64, told func(int64)) error {
+func copyBytes(ctx context.Context, in, out node.File, from, to int64, report func(int64)) error {
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
 	for from < to {
@@ -33,7 +33,7 @@ func copyBytes(ctx context.Context, in, out node.File, from, to int64, told func
 			return err
 		}
 		from += int64(n)
-		told(int64(n))
+		report(int64(n))
 	}
 	return nil
 }

@@ -37,18 +37,18 @@ func withRawFDs(a, b node.File, fn func(a, b int) error) error {
 }
 
 // copy copies the content of in, whose attributes are st, to the empty out. It shares extents where it can, else it keeps holes.
-func (d *dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, told func(int64)) error {
+func (d *dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, report func(int64)) error {
 	if st.Size == 0 {
 		return nil
 	}
 	if d.clone(in, out) {
-		told(st.Size)
+		report(st.Size)
 		return nil
 	}
 	if st.Blocks*512 >= st.Size {
-		return d.copyRange(ctx, in, out, 0, st.Size, told)
+		return d.copyRange(ctx, in, out, 0, st.Size, report)
 	}
-	if err := d.copySparse(ctx, in, out, st.Size, told); err != nil {
+	if err := d.copySparse(ctx, in, out, st.Size, report); err != nil {
 		return err
 	}
 	return out.Truncate(st.Size)
@@ -67,14 +67,14 @@ func (d *dataCopier) clone(in, out node.File) bool {
 }
 
 // copySparse copies the parts that hold data.
-func (d *dataCopier) copySparse(ctx context.Context, in, out node.File, size int64, told func(int64)) error {
+func (d *dataCopier) copySparse(ctx context.Context, in, out node.File, size int64, report func(int64)) error {
 	for at := int64(0); at < size; {
 		start, end, err := nextData(in, at, size)
 		if err != nil {
 			return err
 		}
-		told(start - at) // a hole counts as copied
-		if err := d.copyRange(ctx, in, out, start, end, told); err != nil {
+		report(start - at) // a hole counts as copied
+		if err := d.copyRange(ctx, in, out, start, end, report); err != nil {
 			return err
 		}
 		at = end
@@ -104,7 +104,7 @@ func nextData(in node.File, at, size int64) (start, end int64, err error) {
 }
 
 // copyRange copies [from, to) in the kernel, or where it cannot, by reading and writing.
-func (d *dataCopier) copyRange(ctx context.Context, in, out node.File, from, to int64, told func(int64)) error {
+func (d *dataCopier) copyRange(ctx context.Context, in, out node.File, from, to int64, report func(int64)) error {
 	for from < to && !d.noRange.Load() {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -122,9 +122,9 @@ func (d *dataCopier) copyRange(ctx context.Context, in, out node.File, from, to 
 			break // the end, or a file system that only reads what it makes up
 		}
 		from += n
-		told(n)
+		report(n)
 	}
-	return copyBytes(ctx, in, out, from, to, told)
+	return copyBytes(ctx, in, out, from, to, report)
 }
 
 func copyFileRange(in, out node.File, at, length int64) (n int64, err error) {

@@ -11,8 +11,8 @@ import (
 // dataCopier copies content by reading and writing.
 type dataCopier struct{}
 
-func (*dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, told func(int64)) error {
-	return copyBytes(ctx, in, out, 0, st.Size, told)
+func (*dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, report func(int64)) error {
+	return copyBytes(ctx, in, out, 0, st.Size, report)
 }
 
 // copyFileXattrs copies nothing: extended attributes have no portable form.

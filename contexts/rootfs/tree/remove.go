@@ -40,7 +40,7 @@ type removeLevel struct {
 }
 
 // RemoveAll implements rootfs.Root's RemoveAll. It stops at the first name that it cannot remove. It also removes what is added
-// meanwhile; if somebody keeps adding, it fails with ENOTEMPTY.
+// meanwhile; if others keep adding, it fails with ENOTEMPTY.
 func RemoveAll(ctx context.Context, r Nodes, path string) (int64, error) {
 	dir, base, slash, err := r.Parent(path)
 	if err != nil {
@@ -191,7 +191,7 @@ func (m *remover) descend(name string) error {
 	return err
 }
 
-// swapped removes a directory that somebody replaced with a file.
+// swapped removes a file that replaced a directory meanwhile.
 func (m *remover) swapped(l removeLevel) error {
 	if l.rounds >= maxRounds {
 		return &fserr.Error{Code: fserr.EBUSY, Detail: "somebody keeps replacing '" + l.name + "'"}

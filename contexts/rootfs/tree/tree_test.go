@@ -67,7 +67,7 @@ func exists(path string) bool {
 }
 
 // snapshot describes a tree by an independent walk, one line per entry. FIFOs
-// are left out; of hard links, the first name stands for all.
+// are left out; hard links are reported by their first name.
 func snapshot(t *testing.T, dir string) []string {
 	t.Helper()
 	var lines []string

@@ -265,7 +265,7 @@ func kindOf(mask uint32) Kind {
 func (w *treeWatcher) grow(rel string) {
 	err := w.add(rel, func(rel string) { w.report(Rename, "", rel) })
 	switch {
-	case fserr.CodeOf(err) == fserr.ESTALE: // another directory stands where the watched one did
+	case fserr.CodeOf(err) == fserr.ESTALE: // another directory has replaced the watched one
 		w.end()
 	case err != nil && !unwatchable(err):
 		w.out.overflow() // events there will be missing

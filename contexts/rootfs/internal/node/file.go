@@ -86,7 +86,7 @@ type Dir interface {
 type Entry struct {
 	Name string
 	Type Type
-	// Stat is the entry's own (lstat); nil when it was not asked for.
+	// Stat is the entry's own (lstat); nil unless it was requested.
 	Stat *Stat
 }
 

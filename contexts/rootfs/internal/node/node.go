@@ -1,4 +1,4 @@
-// Package node holds what rootfs, tree, watch and osroot share: files and their attributes, held directories (Node), and the way
+// Package node has what rootfs, tree, watch and osroot share: files and their attributes, held directories (Node), and the way
 // from the top of a tree down to one of them (Trail).
 //
 // A Node does not check the names that it is given. The package is internal, so only those four can reach one. It must never open a
@@ -64,7 +64,7 @@ type Node interface {
 	Lstat(name string) (Stat, error)
 	// OpenDir opens a child directory without following a link (ENOTDIR or ELOOP).
 	OpenDir(name string) (Node, error)
-	// Up opens the directory above, which somebody may have replaced: compare identities. It fails with EOPNOTSUPP where it cannot.
+	// Up opens the directory above, which may be another one by now: compare identities. It fails with EOPNOTSUPP where it cannot.
 	Up() (Node, error)
 	// OpenFile opens a child file without following a link (ELOOP) or blocking on a FIFO.
 	OpenFile(name string, flags Flags, mode uint32) (File, error)
