@@ -94,8 +94,8 @@ func TestWritesDropSetuid(t *testing.T) {
 	})
 }
 
-// TestAtomicFileAtAPlaceThatIsNone fails when it is opened, not when it is committed.
-func TestAtomicFileAtAPlaceThatIsNone(t *testing.T) {
+// TestAtomicFileFailsAtOnceAtABadPlace fails when it is opened, not when it is committed.
+func TestAtomicFileFailsAtOnceAtABadPlace(t *testing.T) {
 	everywhere(t, func(w *world) {
 		w.must(w.Mkdir("dir", 0o755))
 		for path, want := range map[string]fserr.Code{

@@ -67,8 +67,8 @@ func TestCrashAfterAMoveAppeared(t *testing.T) {
 	})
 }
 
-// TestWhatComesMeanwhileFollowsAMove puts things into the old directory after its files were linked.
-func TestWhatComesMeanwhileFollowsAMove(t *testing.T) {
+// TestMoveTakesNewNamesAlong puts things into the old directory after its files were linked.
+func TestMoveTakesNewNamesAlong(t *testing.T) {
 	onLinux(t, func(w *world) {
 		moving(w, func(m *mover, st Stat) {
 			w.must(m.build(st))

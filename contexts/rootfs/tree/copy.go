@@ -309,10 +309,10 @@ const progressEvery = 100 * time.Millisecond
 
 // tally counts for the report and calls the callbacks one at a time.
 type tally struct {
-	mu     sync.Mutex
-	opts   CopyOptions
-	report CopyReport
-	told   time.Time
+	mu       sync.Mutex
+	opts     CopyOptions
+	report   CopyReport
+	reported time.Time
 }
 
 func newTally(opts CopyOptions) *tally { return &tally{opts: opts} }
@@ -358,10 +358,10 @@ func (t *tally) unstable(rel string) {
 
 // progress calls Progress, at most every progressEvery. mu is held.
 func (t *tally) progress(last bool) {
-	if t.opts.Progress == nil || (!last && time.Since(t.told) < progressEvery) {
+	if t.opts.Progress == nil || (!last && time.Since(t.reported) < progressEvery) {
 		return
 	}
-	t.told = time.Now()
+	t.reported = time.Now()
 	t.opts.Progress(t.report.CopyProgress)
 }
 

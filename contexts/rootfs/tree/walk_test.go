@@ -89,7 +89,7 @@ func TestWalkStops(t *testing.T) {
 }
 
 // An entry that vanishes, or is swapped for a link, before it is entered is skipped.
-func TestWalkPassesOverWhatVanished(t *testing.T) {
+func TestWalkSkipsVanishedEntries(t *testing.T) {
 	eachRoot(t, func(t *testing.T, impl string) {
 		r, dir := newTree(t, impl)
 		outside := t.TempDir()
