@@ -172,7 +172,7 @@ func TestKillAtEveryPhase(t *testing.T) {
 	must(t, os.Symlink("d1/f1.txt", filepath.Join(w.dir, "app/link")))
 	w.repo("app")
 	w.sqlite()
-	want := tree(t, filepath.Join(w.dir, "app"), ".git")
+	want := treeOf(t, filepath.Join(w.dir, "app"), ".git")
 	kills := 0
 	for round := range 4 {
 		for _, phase := range killPhases {
@@ -225,7 +225,7 @@ func (w *workspace) afterKill(id ID, want map[string]string) {
 // sameFiles is sameTree but for the times of directories.
 func sameFiles(t testing.TB, dir string, want map[string]string) {
 	t.Helper()
-	got, files := tree(t, dir), map[string]string{}
+	got, files := treeOf(t, dir), map[string]string{}
 	for p, w := range want {
 		if strings.HasPrefix(w, "d") {
 			delete(got, p)

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 )
 
 // deepTree makes, in a context, a directory "deep" with 3,000 directories of 200 bytes below one another, as a panel can by renames.
@@ -35,7 +36,7 @@ func TestContextDeeperThanAPath(t *testing.T) {
 			a, err := m.Acquire(t.Context(), id, Read)
 			must(t, err)
 			defer a.Release()
-			must(t, a.Root.Walk(t.Context(), "deep", rootfs.WalkOptions{Deep: true}, func(_ string, _ rootfs.Entry, err error) error {
+			must(t, a.Root.Walk(t.Context(), "deep", tree.WalkOptions{Deep: true}, func(_ string, _ rootfs.Entry, err error) error {
 				n++
 				return err
 			}))

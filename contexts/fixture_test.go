@@ -166,8 +166,8 @@ func wantCode(t testing.TB, err error, code fserr.Code, parts ...string) {
 	}
 }
 
-// tree lists what is below dir: path, mode, mtime and link target or content.
-func tree(t testing.TB, dir string, skip ...string) map[string]string {
+// treeOf lists what is below dir: path, mode, mtime and link target or content.
+func treeOf(t testing.TB, dir string, skip ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {

@@ -55,7 +55,7 @@ func TestFork(t *testing.T) {
 		put(t, m, "ctx_a", "app/d1/f1.txt", "changed")
 		put(t, m, "ctx_a", "app/new", "new")
 		held := open(t, m, "ctx_a", "app/new")
-		want := tree(t, w.folder("ctx_a"))
+		want := treeOf(t, w.folder("ctx_a"))
 		before, err := m.Get(t.Context(), "ctx_a")
 		must(t, err)
 
@@ -63,12 +63,12 @@ func TestFork(t *testing.T) {
 		if info.State != StateReady || info.ForkedFrom != "ctx_a" || info.Driver != before.Driver || info.Layer != before.Layer || info.Files != before.Files {
 			t.Errorf("forked %+v from %+v", info, before)
 		}
-		sameTree(t, tree(t, w.folder("ctx_b")), want) // at once, to anybody
+		sameTree(t, treeOf(t, w.folder("ctx_b")), want) // at once, to anybody
 		e := ensure(t, m, "ctx_b")
 		if e.Seeded || e.ForkedFrom != "ctx_a" {
 			t.Errorf("the first access seeded the fork, or forgot its parent: %+v", e)
 		}
-		sameTree(t, tree(t, w.folder("ctx_b")), want)
+		sameTree(t, treeOf(t, w.folder("ctx_b")), want)
 
 		// Both go on apart, and what was open stays so.
 		_, err = held.WriteAt([]byte("one"), 0)

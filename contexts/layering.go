@@ -8,7 +8,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/layer"
-	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
@@ -77,7 +77,7 @@ func (m *Manager) buildLayer(ctx context.Context, f *flight, scan *seed.Scan) (*
 	m.cfg.onPhase("layering")
 	l, err := m.layers.Build(ctx, m.source, scan, layer.BuildOptions{
 		Repos: seed.Describe(ctx, m.source, scan.Repos), Staging: staged, Workers: m.cfg.Seed.Workers, Link: m.linksLayers(),
-		Progress:   func(p rootfs.CopyProgress) { f.counts(p.Files, p.Bytes) },
+		Progress:   func(p tree.CopyProgress) { f.counts(p.Files, p.Bytes) },
 		Manifested: func() { m.cfg.onPhase("layer-manifested") },
 	})
 	if err != nil {

@@ -113,7 +113,7 @@ func wantFile(t testing.TB, m *Manager, id ID, name, want string) {
 
 func TestOverlayLife(t *testing.T) {
 	w := newOverlaid(t)
-	want := tree(t, filepath.Join(w.dir, "app"), ".git")
+	want := treeOf(t, filepath.Join(w.dir, "app"), ".git")
 	m := w.open()
 	e := ensure(t, m, "ctx_a")
 	if !e.Seeded || e.Driver != overlayName() || e.Files != 60 || e.Layer == "" || e.Folder != w.folder("ctx_a") {
@@ -122,10 +122,10 @@ func TestOverlayLife(t *testing.T) {
 	// The host may look into the folder at once.
 	sameFiles(t, filepath.Join(e.Folder, "app"), want)
 	ensure(t, m, "ctx_b")
-	layers := tree(t, m.layout.Layers)
+	layers := treeOf(t, m.layout.Layers)
 	put(t, m, "ctx_a", "app/d1/f1.txt", "changed")
 	put(t, m, "ctx_a", "app/new", "new")
-	sameTree(t, tree(t, m.layout.Layers), layers)
+	sameTree(t, treeOf(t, m.layout.Layers), layers)
 	sameFiles(t, filepath.Join(w.folder("ctx_b"), "app"), want)
 	must(t, m.Close())
 	w.wantMounted("after the stop", 0)

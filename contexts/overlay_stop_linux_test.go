@@ -192,7 +192,7 @@ func TestKillWithFilesOpen(t *testing.T) {
 func TestKillOverlayAtEveryPhase(t *testing.T) {
 	w := newOverlaid(t)
 	w.sqlite()
-	want := tree(t, filepath.Join(w.dir, "app"), ".git")
+	want := treeOf(t, filepath.Join(w.dir, "app"), ".git")
 	for _, phase := range killPhases {
 		if phase == "copying-midway" {
 			continue // nothing is copied

@@ -47,8 +47,8 @@ func TestSeedingCopiesTheRepositories(t *testing.T) {
 	if !e.Seeded || e.State != StateReady || e.Files != 7 {
 		t.Errorf("got %+v, want 7 files seeded", e)
 	}
-	want := tree(t, w.dir, ".git", "node_modules", ".cache", ".databases", ".contexts", "loose.txt")
-	sameTree(t, tree(t, e.Folder), want)
+	want := treeOf(t, w.dir, ".git", "node_modules", ".cache", ".databases", ".contexts", "loose.txt")
+	sameTree(t, treeOf(t, e.Folder), want)
 
 	again := ensure(t, m, "ctx_a")
 	if again.Seeded {
@@ -63,8 +63,8 @@ func TestSeedingTwentyThousandModules(t *testing.T) {
 	w := threeRepos(t, 20_000)
 	m := w.open()
 	e := ensure(t, m, "ctx_a")
-	want := tree(t, w.dir, ".git", "node_modules", ".cache", ".databases", ".contexts", "loose.txt")
-	sameTree(t, tree(t, e.Folder), want)
+	want := treeOf(t, w.dir, ".git", "node_modules", ".cache", ".databases", ".contexts", "loose.txt")
+	sameTree(t, treeOf(t, e.Folder), want)
 }
 
 func TestWorkspaceItselfARepository(t *testing.T) {
@@ -75,7 +75,7 @@ func TestWorkspaceItselfARepository(t *testing.T) {
 	w.repo("")
 	m := w.open()
 	e := ensure(t, m, "ctx_a")
-	sameTree(t, tree(t, e.Folder), tree(t, w.dir, ".git", ".contexts"))
+	sameTree(t, treeOf(t, e.Folder), treeOf(t, w.dir, ".git", ".contexts"))
 	plan, err := m.PlanSeed(context.Background(), PlanOptions{})
 	must(t, err)
 	if len(plan.Repositories) != 2 || plan.Repositories[0].Path != "." || plan.Repositories[1].Path != "nested" {
@@ -90,12 +90,12 @@ func TestWorkspaceWithoutRepositories(t *testing.T) {
 	w := newWorkspace(t)
 	w.write("notes.txt", "n")
 	e := ensure(t, w.open(), "ctx_a")
-	if len(tree(t, e.Folder)) != 0 || e.Layer != "" {
+	if len(treeOf(t, e.Folder)) != 0 || e.Layer != "" {
 		t.Errorf("want an empty context without layer, got %+v", e)
 	}
 	m := w.open(func(c *Config) { c.Seed.Root = "." })
 	e = ensure(t, m, "ctx_b")
-	sameTree(t, tree(t, e.Folder), tree(t, w.dir, ".contexts"))
+	sameTree(t, treeOf(t, e.Folder), treeOf(t, w.dir, ".contexts"))
 }
 
 func TestSelections(t *testing.T) {
@@ -128,7 +128,7 @@ func TestSelections(t *testing.T) {
 				w.write("app/.contextignore", c.ignore)
 			}
 			e := ensure(t, w.open(func(cfg *Config) { cfg.Seed = c.seed }), "ctx_a")
-			got := tree(t, filepath.Join(e.Folder, "app"))
+			got := treeOf(t, filepath.Join(e.Folder, "app"))
 			for _, p := range c.has {
 				if _, ok := got[p]; !ok {
 					t.Errorf("%s is missing in %v", p, got)
@@ -245,7 +245,7 @@ func TestUnusedLayersGoAtStart(t *testing.T) {
 func TestUnsafeContextStartsEmpty(t *testing.T) {
 	w := threeRepos(t, 0)
 	e := ensure(t, w.open(), "unsafe_noctx_x")
-	if e.State != StateReady || len(tree(t, e.Folder)) != 0 {
+	if e.State != StateReady || len(treeOf(t, e.Folder)) != 0 {
 		t.Errorf("got %+v with files, want an empty context", e)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -72,7 +73,7 @@ func usage(ctx context.Context, dir string, closed func(rel string) error) (disk
 	}
 	type file struct{ dev, ino uint64 }
 	u, counted := diskUsage{bytes: st.Blocks * diskBlock}, map[file]bool{}
-	err = root.Walk(ctx, ".", rootfs.WalkOptions{Stats: true, Deep: true}, func(rel string, e rootfs.Entry, err error) error {
+	err = root.Walk(ctx, ".", tree.WalkOptions{Stats: true, Deep: true}, func(rel string, e rootfs.Entry, err error) error {
 		switch {
 		case fserr.CodeOf(err) == fserr.EACCES:
 			return closed(rel)

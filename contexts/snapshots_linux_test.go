@@ -13,7 +13,7 @@ import (
 func TestSnapshots(t *testing.T) {
 	eachDriver(t, func(t *testing.T, w *workspace, m *Manager) {
 		put(t, m, "ctx_a", "app/d1/f1.txt", "first")
-		want := tree(t, w.folder("ctx_a"))
+		want := treeOf(t, w.folder("ctx_a"))
 		s, err := m.Snapshot(t.Context(), "ctx_a", "one")
 		must(t, err)
 		if s.Name != "one" || s.TakenAt.IsZero() || s.Bytes == 0 {
@@ -21,7 +21,7 @@ func TestSnapshots(t *testing.T) {
 		}
 		put(t, m, "ctx_a", "app/d1/f1.txt", "second")
 		put(t, m, "ctx_a", "app/d1/f2.txt", "second")
-		second := tree(t, w.folder("ctx_a"))
+		second := treeOf(t, w.folder("ctx_a"))
 		_, err = m.Snapshot(t.Context(), "ctx_a", "two")
 		must(t, err)
 		all, err := m.Snapshots(t.Context(), "ctx_a")
@@ -43,7 +43,7 @@ func TestSnapshots(t *testing.T) {
 			if info.Generation != generation {
 				t.Errorf("generation %d after a restore, want %d", info.Generation, generation)
 			}
-			sameTree(t, tree(t, w.folder("ctx_a")), c.want)
+			sameTree(t, treeOf(t, w.folder("ctx_a")), c.want)
 			after, err := m.Acquire(t.Context(), "ctx_a", Read)
 			must(t, err)
 			after.Release()
@@ -167,11 +167,11 @@ func (w *workspace) killDuringLife(id ID, phase string) {
 	m := w.open()
 	ensure(t, m, id)
 	put(t, m, id, "kept", "in the snapshot")
-	kept := tree(t, w.folder(id))
+	kept := treeOf(t, w.folder(id))
 	_, err := m.Snapshot(t.Context(), id, "s")
 	must(t, err)
 	put(t, m, id, "kept", "changed since")
-	changed := tree(t, w.folder(id))
+	changed := treeOf(t, w.folder(id))
 	must(t, m.Close())
 	w.killAt(id, phase)
 
@@ -181,14 +181,14 @@ func (w *workspace) killDuringLife(id ID, phase string) {
 		want = kept
 	}
 	ensure(t, m, id)
-	sameTree(t, tree(t, w.folder(id)), want)
+	sameTree(t, treeOf(t, w.folder(id)), want)
 	forked, err := m.Get(t.Context(), id+"-fork")
 	must(t, err)
 	if made := phase == "fork-renamed"; made != (forked.State == StateReady) {
 		t.Errorf("killed at %s the fork is %s", phase, forked.State)
 	} else if made {
 		ensure(t, m, id+"-fork")
-		sameTree(t, tree(t, w.folder(id+"-fork")), changed)
+		sameTree(t, treeOf(t, w.folder(id+"-fork")), changed)
 	}
 	all, err := m.Snapshots(t.Context(), id)
 	if err != nil || len(all) != 1 {
@@ -197,7 +197,7 @@ func (w *workspace) killDuringLife(id ID, phase string) {
 	_, err = m.Restore(t.Context(), id, "s")
 	must(t, err)
 	ensure(t, m, id)
-	sameTree(t, tree(t, w.folder(id)), kept)
+	sameTree(t, treeOf(t, w.folder(id)), kept)
 	wantSwept(t, m)
 	must(t, m.Close())
 }

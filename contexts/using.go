@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -74,7 +75,7 @@ func (u *using) mark(id ID) string { return filepath.Join(u.dir, string(id)+usin
 func (m *Manager) use(ctx context.Context, id ID, root rootfs.Root) error {
 	log := m.cfg.Log.With(zap.String("context", string(id)))
 	if m.using.isLeft(id) {
-		n, err := rootfs.SweepReserved(ctx, root)
+		n, err := tree.Sweep(ctx, root)
 		if n > 0 || err != nil {
 			log.Info("what a crash left of atomic writes was removed", zap.Int("entries", n), zap.Error(err))
 		}

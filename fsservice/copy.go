@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -53,15 +54,15 @@ func (s *Service) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*
 }
 
 // copyNew copies c.path to c.dest, which must not exist. Nobody writes the source as a whole meanwhile.
-func (s *Service) copyNew(c *call) (rootfs.CopyReport, error) {
+func (s *Service) copyNew(c *call) (tree.CopyReport, error) {
 	if st, err := c.root.Stat(c.path); err == nil {
 		lock, err := s.locks.lock(c, c.id.Context, st, reads)
 		if err != nil {
-			return rootfs.CopyReport{}, err
+			return tree.CopyReport{}, err
 		}
 		defer lock.unlock()
 	}
-	return rootfs.CopyTree(c, c.root, c.path, c.root, c.dest, rootfs.CopyOptions{
+	return tree.Copy(c, c.root, c.path, c.root, c.dest, tree.CopyOptions{
 		ErrorOnExist: true, Dereference: true, NonRecursive: true, Admit: c.admit,
 	})
 }
@@ -147,7 +148,7 @@ func (s *Service) Cp(ctx context.Context, req *ctxfsv1.CpRequest) (*ctxfsv1.CpRe
 		var done func()
 		opts.Reserve, done = walkMemory(c)
 		defer done()
-		report, err := rootfs.CopyTree(c, c.root, c.path, c.root, c.dest, opts)
+		report, err := tree.Copy(c, c.root, c.path, c.root, c.dest, opts)
 		if err != nil {
 			return nil, cpError(err, report)
 		}
@@ -159,10 +160,10 @@ func (s *Service) Cp(ctx context.Context, req *ctxfsv1.CpRequest) (*ctxfsv1.CpRe
 	})
 }
 
-func cpOptions(c *call, req *ctxfsv1.CpRequest) (rootfs.CopyOptions, error) {
+func cpOptions(c *call, req *ctxfsv1.CpRequest) (tree.CopyOptions, error) {
 	exclusive, err := wantCopyMode(req.GetMode())
 	force := (req.Force == nil || req.GetForce()) && !exclusive
-	opts := rootfs.CopyOptions{
+	opts := tree.CopyOptions{
 		Overwrite: force, ErrorOnExist: !force && (req.GetErrorOnExist() || exclusive),
 		Dereference: req.GetDereference(), PreserveTimestamps: req.GetPreserveTimestamps(), Admit: c.admit,
 		NonRecursive: !req.GetRecursive(),
@@ -184,7 +185,7 @@ func absoluteTarget(src, rel, target string) string {
 }
 
 // cpError tells what had been done when the copy was stopped.
-func cpError(err error, report rootfs.CopyReport) error {
+func cpError(err error, report tree.CopyReport) error {
 	e := &fserr.Error{Code: fserr.CodeOf(err), Err: err}
 	var inner *fserr.Error
 	if errors.As(err, &inner) {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/budget"
@@ -70,7 +71,7 @@ func (c *call) list(l listing, each func(listed) error) error {
 func (c *call) listTree(base string, l listing, each func(listed) error) error {
 	reserve, done := walkMemory(c)
 	defer done()
-	return c.root.Walk(c, c.path, rootfs.WalkOptions{Stats: l.stats, Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
+	return c.root.Walk(c, c.path, tree.WalkOptions{Stats: l.stats, Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
 		full := under(base, rel)
 		if err != nil {
 			return at(err, "scandir", full)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 )
 
 // globQuery is a Glob, checked.
@@ -28,13 +29,13 @@ func (q *globQuery) run(ctx context.Context, root rootfs.Root, found func(rel st
 	var res globResult
 	reserve, done := walkMemory(ctx)
 	defer done()
-	err := root.Walk(ctx, q.base, rootfs.WalkOptions{Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
+	err := root.Walk(ctx, q.base, tree.WalkOptions{Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
 		if err != nil {
 			res.unreadable++
 			return nil
 		}
 		if q.exclude.match(rel) {
-			return rootfs.SkipDir
+			return tree.SkipDir
 		}
 		if q.patterns.match(rel) {
 			if res.matches == q.max {
@@ -47,7 +48,7 @@ func (q *globQuery) run(ctx context.Context, root rootfs.Root, found func(rel st
 			}
 		}
 		if e.Type == rootfs.TypeDirectory && !q.patterns.below(rel) {
-			return rootfs.SkipDir
+			return tree.SkipDir
 		}
 		return nil
 	})

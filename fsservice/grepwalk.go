@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/background"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -131,13 +132,13 @@ func (q *grepQuery) walk(ctx context.Context, root rootfs.Root, queue chan<- *gr
 	defer s.started.Wait()
 	reserve, done := walkMemory(ctx)
 	defer done()
-	err := root.Walk(ctx, q.base, rootfs.WalkOptions{Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
+	err := root.Walk(ctx, q.base, tree.WalkOptions{Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
 		switch {
 		case err != nil:
 			*unreadable++
 			return nil
 		case q.exclude.match(rel):
-			return rootfs.SkipDir
+			return tree.SkipDir
 		case e.Type != rootfs.TypeFile || !q.wants(rel):
 			return nil
 		}

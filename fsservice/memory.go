@@ -54,7 +54,7 @@ func NoRoom(err error, what string) error {
 	return &fserr.Error{Code: fserr.ECANCELED, Err: err}
 }
 
-// walkMemory returns what counts the names that a walk holds, for rootfs.WalkOptions.Reserve, and the function that ends it. The
+// walkMemory returns what counts the names that a walk holds, for tree.WalkOptions.Reserve, and the function that ends it. The
 // names of one large directory may be more than a connection may hold, so they count for the panel alone. A walk that gets no
 // more memory fails with EAGAIN: it must not wait while it holds some.
 func walkMemory(ctx context.Context) (reserve func(bytes int64) error, done func()) {

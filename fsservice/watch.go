@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -56,15 +56,15 @@ func (s *Service) Watch(req *ctxfsv1.WatchRequest, stream grpc.ServerStreamingSe
 func (s *Service) WatchOverflows() int64 { return s.overflows.Load() }
 
 // putWatch puts a watch in place when it is its turn.
-func (s *Service) putWatch(ctx context.Context, req *ctxfsv1.WatchRequest, budget *ownerBudget) (rootfs.Watcher, error) {
+func (s *Service) putWatch(ctx context.Context, req *ctxfsv1.WatchRequest, budget *ownerBudget) (watch.Watcher, error) {
 	select {
 	case budget.setups <- struct{}{}:
 		defer func() { <-budget.setups }()
 	case <-ctx.Done():
 		return nil, fail(ctx.Err(), "watch", "", "")
 	}
-	return onPath(ctx, s, "watch", reads, req, func(c *call) (rootfs.Watcher, error) {
-		return c.root.Watch(c.path, rootfs.WatchOptions{Recursive: req.GetRecursive(), Budget: budget.WatchBudget})
+	return onPath(ctx, s, "watch", reads, req, func(c *call) (watch.Watcher, error) {
+		return c.root.Watch(c.path, watch.Options{Recursive: req.GetRecursive(), Budget: budget.Budget})
 	})
 }
 
@@ -75,7 +75,7 @@ type watchBudgets struct {
 }
 
 type ownerBudget struct {
-	*rootfs.WatchBudget
+	*watch.Budget
 	// setups has room for those watches of the owner that may be put in place at once.
 	setups  chan struct{}
 	watches int
@@ -91,7 +91,7 @@ func (b *watchBudgets) of(owner string) (budget *ownerBudget, release func()) {
 			b.by = map[string]*ownerBudget{}
 		}
 		// Each goes through its tree; half of the processors are left to others.
-		o = &ownerBudget{WatchBudget: rootfs.NewWatchBudget(watchBytes), setups: make(chan struct{}, max(1, runtime.NumCPU()/2))}
+		o = &ownerBudget{Budget: watch.NewBudget(watchBytes), setups: make(chan struct{}, max(1, runtime.NumCPU()/2))}
 		b.by[owner] = o
 	}
 	o.watches++
@@ -105,7 +105,7 @@ func (b *watchBudgets) of(owner string) (budget *ownerBudget, release func()) {
 }
 
 // forward sends events until there are no more, or ctx ends.
-func forward(ctx context.Context, events <-chan rootfs.WatchEvent, send func(*ctxfsv1.WatchResponse) error) error {
+func forward(ctx context.Context, events <-chan watch.Event, send func(*ctxfsv1.WatchResponse) error) error {
 	quiet := time.NewTimer(watchKeepalive)
 	defer quiet.Stop()
 	for {
@@ -128,12 +128,12 @@ func forward(ctx context.Context, events <-chan rootfs.WatchEvent, send func(*ct
 	}
 }
 
-func watchMessage(e rootfs.WatchEvent) *ctxfsv1.WatchResponse {
-	if e.Kind == rootfs.WatchOverflow {
+func watchMessage(e watch.Event) *ctxfsv1.WatchResponse {
+	if e.Kind == watch.Overflow {
 		return &ctxfsv1.WatchResponse{Notice: &ctxfsv1.WatchResponse_Overflow{Overflow: &ctxfsv1.WatchOverflow{}}}
 	}
 	event := &ctxfsv1.WatchEvent{EventType: "change"}
-	if e.Kind == rootfs.WatchRename {
+	if e.Kind == watch.Rename {
 		event.EventType = "rename"
 	}
 	event.Filename, event.RawFilename = wirePath(e.Name)

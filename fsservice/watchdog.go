@@ -16,13 +16,13 @@ const (
 // cost more than most of them; this is one goroutine, which is there only while a session is busy.
 type watchdog struct {
 	mu      sync.Mutex
-	watched map[*session]*watch
+	watched map[*session]*lastLook
 	runs    bool
 	running sync.WaitGroup
 }
 
-// watch is what was seen at the last look.
-type watch struct {
+// lastLook is the state of a session when the watchdog last looked at it.
+type lastLook struct {
 	doing *task
 	idle  int
 }
@@ -32,9 +32,9 @@ func (w *watchdog) watch(se *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.watched == nil {
-		w.watched = map[*session]*watch{}
+		w.watched = map[*session]*lastLook{}
 	}
-	w.watched[se] = &watch{}
+	w.watched[se] = &lastLook{}
 	if !w.runs {
 		w.runs = true
 		w.running.Go(w.run)

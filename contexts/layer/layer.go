@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -163,7 +164,7 @@ type BuildOptions struct {
 	// file is ever changed. Without it they are copied.
 	Link bool
 	// Progress may be nil.
-	Progress func(rootfs.CopyProgress)
+	Progress func(tree.CopyProgress)
 	// Manifested is called when the copy and its manifest are complete, before the layer has its name; may be nil.
 	Manifested func()
 }
@@ -248,12 +249,12 @@ func (r *recorder) add(p string, st rootfs.Stat, target string) {
 }
 
 // copyEntries copies exactly the entries of the scan; what appeared since is left to the next layer.
-func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst rootfs.Root, opts BuildOptions, base *rootfs.CopyBase, rec *recorder) ([]string, error) {
+func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst rootfs.Root, opts BuildOptions, base *tree.CopyBase, rec *recorder) ([]string, error) {
 	wanted := make(map[string]rootfs.Type, len(scan.Entries))
 	for _, e := range scan.Entries {
 		wanted[e.Path] = e.Type
 	}
-	report, err := rootfs.CopyTree(ctx, src.Root, ".", dst, treeName, rootfs.CopyOptions{
+	report, err := tree.Copy(ctx, src.Root, ".", dst, treeName, tree.CopyOptions{
 		Skip: func(rel string, e rootfs.Entry) bool {
 			rel = path.Clean(rel)
 			t, ok := wanted[rel]

@@ -2,13 +2,14 @@ package layer
 
 import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 )
 
 // base returns the layer that a new one may share files with, nil when there is none; done ends its use.
 // A stale one will do: a file that changed while it was copied was recorded with the attributes of before, which it
 // never has again, or is doubtful.
-func (s *Store) base(link bool) (b *rootfs.CopyBase, done func()) {
+func (s *Store) base(link bool) (b *tree.CopyBase, done func()) {
 	l := s.previous()
 	if !link || l == nil {
 		return nil, func() {}
@@ -18,7 +19,7 @@ func (s *Store) base(link bool) (b *rootfs.CopyBase, done func()) {
 		return nil, func() {}
 	}
 	holds := func(rel string, src, base rootfs.Stat) bool { return s.holds(l.Manifest, rel, src, base) }
-	return &rootfs.CopyBase{Root: root, Holds: holds}, func() { _ = root.Close() }
+	return &tree.CopyBase{Root: root, Holds: holds}, func() { _ = root.Close() }
 }
 
 // previous returns the newest layer, current or not.

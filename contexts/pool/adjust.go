@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/xattr"
 )
@@ -51,7 +52,7 @@ func Adjust(ctx context.Context, d Difference, tree, folder string, owner *rootf
 
 // copy makes what is new or has changed.
 func (d *Difference) copy(ctx context.Context, from, to rootfs.Root) error {
-	report, err := rootfs.CopyTree(ctx, from, ".", to, ".", rootfs.CopyOptions{
+	report, err := tree.Copy(ctx, from, ".", to, ".", tree.CopyOptions{
 		Overwrite: true, PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true,
 		Skip: func(rel string, _ rootfs.Entry) bool { return !d.touches(path.Clean(rel)) },
 	})

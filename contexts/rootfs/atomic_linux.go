@@ -9,22 +9,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// linuxAtomic is a file without a name (O_TMPFILE), or with a reserved one where
-// the file system has no such thing, until Commit puts it at its place.
+// tmpMode is the mode of a temporary name: the file that it will replace may be private.
+const tmpMode = 0o600
+
+// linuxAtomic is a file without a name (O_TMPFILE) until Commit puts it in its place. Where the file system does not support that, it has
+// a reserved name.
 type linuxAtomic struct {
 	linuxFile
 	at        place
 	exclusive bool
 	mu        sync.Mutex
-	tmp       string // the reserved name, "" while it has none
-	mode      uint32 // what a new file gets; one that has a name gets it at Commit
+	tmp       string // the reserved name, "" if there is none
+	mode      uint32 // the mode of a new file; one with a reserved name gets it at Commit
 	done      bool
 }
 
-// CreateAtomic starts a file that appears at path on Commit.
+// CreateAtomic begins a file that Commit puts at path.
 func (r *linuxRoot) CreateAtomic(path string, mode uint32, exclusive bool) (AtomicFile, error) {
 	at, err := r.atomicPlace(path, exclusive)
 	if err != nil {
@@ -34,7 +38,7 @@ func (r *linuxRoot) CreateAtomic(path string, mode uint32, exclusive bool) (Atom
 	fd, err := a.open(r)
 	if err == nil {
 		if err = r.adopt(fd, a.modeNow()); err != nil {
-			closeFD(fd)
+			node.CloseFD(fd)
 			a.dropName()
 		}
 	}
@@ -46,7 +50,7 @@ func (r *linuxRoot) CreateAtomic(path string, mode uint32, exclusive bool) (Atom
 	return a, nil
 }
 
-// atomicPlace finds where the file will appear and refuses what can be seen already.
+// atomicPlace resolves the place of the file and refuses one that Commit would refuse.
 func (r *linuxRoot) atomicPlace(path string, exclusive bool) (place, error) {
 	p, err := r.place(path, true)
 	if err != nil {
@@ -72,7 +76,7 @@ func (r *linuxRoot) atomicPlace(path string, exclusive bool) (place, error) {
 	return p, err
 }
 
-// entryAt checks that what stands at p can be replaced; the zero Stat means that nothing does.
+// entryAt checks that what exists at p can be replaced. It returns the zero Stat if nothing exists.
 func (r *linuxRoot) entryAt(p place, exclusive bool) (Stat, error) {
 	if exclusive && !p.plain() {
 		return Stat{}, unix.EEXIST
@@ -80,18 +84,18 @@ func (r *linuxRoot) entryAt(p place, exclusive bool) (Stat, error) {
 	if !p.plain() || p.slash {
 		return Stat{}, unix.EISDIR
 	}
-	fd, err := openAt(p.dir, p.base, unix.O_PATH, 0)
+	fd, err := node.OpenAt(p.dir, p.base, unix.O_PATH, 0)
 	if err == unix.ENOENT {
 		return Stat{}, nil
 	}
 	if err != nil {
 		return Stat{}, err
 	}
-	defer closeFD(fd)
+	defer node.CloseFD(fd)
 	if err := r.admit(&ending{fd: fd}); err != nil { // a mount point cannot be replaced
 		return Stat{}, err
 	}
-	st, err := statFD(fd)
+	st, err := node.StatFD(fd)
 	if err != nil {
 		return st, err
 	}
@@ -109,13 +113,13 @@ func replaceable(fd int, st Stat, exclusive bool) error {
 	case st.Type() != TypeFile:
 		return errSpecial
 	}
-	return accessFD(fd, unix.W_OK)
+	return node.AccessFD(fd, unix.W_OK)
 }
 
-// open makes the file; the caller adopts it.
+// open creates the file. The caller adopts it.
 func (a *linuxAtomic) open(r *linuxRoot) (int, error) {
 	if !r.noTmpfile {
-		fd, err := openAt(a.at.dir, ".", unix.O_TMPFILE|unix.O_RDWR, a.mode&0o777)
+		fd, err := node.OpenAt(a.at.dir, ".", unix.O_TMPFILE|unix.O_RDWR, a.mode&0o777)
 		if err == nil || !unsupported(err) {
 			return fd, err
 		}
@@ -128,7 +132,7 @@ func (a *linuxAtomic) open(r *linuxRoot) (int, error) {
 	return fd, err
 }
 
-// modeNow is the mode until Commit: what can be found by name is for nobody else.
+// modeNow returns the mode until Commit: other users may not open a file with a name.
 func (a *linuxAtomic) modeNow() uint32 {
 	if a.tmp != "" {
 		return tmpMode
@@ -138,7 +142,7 @@ func (a *linuxAtomic) modeNow() uint32 {
 
 func tmpName() string { return ReservedPrefix + rand.Text() }
 
-// Commit makes the file appear.
+// Commit puts the file in its place.
 func (a *linuxAtomic) Commit(sync bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,7 +159,7 @@ func (a *linuxAtomic) Commit(sync bool) error {
 
 func (a *linuxAtomic) commit(fd int, sync bool) error {
 	if sync {
-		if err := uninterrupted(func() error { return unix.Fsync(fd) }); err != nil {
+		if err := node.Uninterrupted(func() error { return unix.Fsync(fd) }); err != nil {
 			return err
 		}
 	}
@@ -171,27 +175,27 @@ func (a *linuxAtomic) commit(fd int, sync bool) error {
 	return errBusy
 }
 
-// appear takes the place if it is free, else that of the file standing there.
+// appear takes the place if it is free, or else replaces the file there.
 func (a *linuxAtomic) appear(fd int) error {
 	if a.tmp == "" || a.exclusive {
 		if err := a.takeFree(fd); err != unix.EEXIST || a.exclusive {
 			return err
 		}
 	}
-	old, err := openAt(a.at.dir, a.at.base, unix.O_PATH, 0)
+	old, err := node.OpenAt(a.at.dir, a.at.base, unix.O_PATH, 0)
 	if err == unix.ENOENT {
 		return a.appearNew(fd)
 	}
 	if err != nil {
 		return err
 	}
-	defer closeFD(old)
-	st, err := statFD(old)
+	defer node.CloseFD(old)
+	st, err := node.StatFD(old)
 	if err != nil {
 		return err
 	}
 	if st.Type() == TypeSymlink {
-		// Somebody put a link where none was: it is not followed, nor replaced.
+		// There was no link before: it is neither followed nor replaced.
 		return errBusy
 	}
 	if err := replaceable(old, st, false); err != nil {
@@ -203,7 +207,7 @@ func (a *linuxAtomic) appear(fd int) error {
 	return a.replace(fd)
 }
 
-// appearNew takes a place that was free a moment ago.
+// appearNew takes a place that was free at the last look.
 func (a *linuxAtomic) appearNew(fd int) error {
 	err := a.takeFree(fd)
 	if err == unix.EEXIST {
@@ -212,8 +216,7 @@ func (a *linuxAtomic) appearNew(fd int) error {
 	return err
 }
 
-// takeFree takes the place unless something stands there (EEXIST). A name of its own
-// the file has without others' permissions: it gets those for this one step.
+// takeFree takes the place unless it is taken (EEXIST). A file with a reserved name gets its final mode for this step.
 func (a *linuxAtomic) takeFree(fd int) error {
 	if a.tmp == "" {
 		return linkFD(fd, a.at.dir, a.at.base)
@@ -245,18 +248,17 @@ func (a *linuxAtomic) renameFree() error {
 	return err
 }
 
-// linkFD gives a nameless file a name. By descriptor it needs a privilege before Linux 6.10.
+// linkFD gives a file without a name a name. By descriptor, that needs a privilege before Linux 6.10.
 func linkFD(fd, dir int, name string) error {
 	err := unix.Linkat(fd, "", dir, name, unix.AT_EMPTY_PATH)
 	if err == unix.ENOENT || err == unix.EPERM {
-		return unix.Linkat(unix.AT_FDCWD, procFD(fd), dir, name, unix.AT_SYMLINK_FOLLOW)
+		return unix.Linkat(unix.AT_FDCWD, node.ProcFD(fd), dir, name, unix.AT_SYMLINK_FOLLOW)
 	}
 	return err
 }
 
-// replace renames the file over what stands there; the kernel refuses a directory (EISDIR).
-// An exchange could tell what it replaced, but putting that back would undo a write
-// that somebody else had made, and reported as done, in between.
+// replace renames the file over what is there. The kernel refuses a directory (EISDIR). An exchange would show what it replaced, but to
+// put that back would undo a write that another process has made in between.
 func (a *linuxAtomic) replace(fd int) error {
 	if a.tmp == "" {
 		name := tmpName()
@@ -272,8 +274,7 @@ func (a *linuxAtomic) replace(fd int) error {
 	return err
 }
 
-// dropName removes the reserved name if there is one; a directory that somebody
-// put there is not removed.
+// dropName removes the reserved name if there is one, but not a directory that replaced it.
 func (a *linuxAtomic) dropName() {
 	if a.tmp != "" {
 		_ = unix.Unlinkat(a.at.dir, a.tmp, 0)
@@ -281,7 +282,7 @@ func (a *linuxAtomic) dropName() {
 	}
 }
 
-// Abort throws the file away.
+// Abort removes the file.
 func (a *linuxAtomic) Abort() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -291,7 +292,7 @@ func (a *linuxAtomic) Abort() error {
 	return failed(a.finish(), "close", "")
 }
 
-// Chmod changes what the file will have, unless it replaces another.
+// Chmod sets the mode that the file gets if it is a new one.
 func (a *linuxAtomic) Chmod(mode uint32) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -302,7 +303,7 @@ func (a *linuxAtomic) Chmod(mode uint32) error {
 	return a.linuxFile.Chmod(mode)
 }
 
-// Stat describes the file with the mode that it will have.
+// Stat returns the attributes, with the mode that a new file will have.
 func (a *linuxAtomic) Stat() (Stat, error) {
 	st, err := a.linuxFile.Stat()
 	if err != nil {
@@ -310,7 +311,8 @@ func (a *linuxAtomic) Stat() (Stat, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return st.withPerm(a.mode), nil
+	st.Mode = st.Mode&node.S_IFMT | a.mode&0o1777
+	return st, nil
 }
 
 // Close without Commit is Abort.
@@ -323,24 +325,23 @@ func (a *linuxAtomic) finish() error {
 	return a.fd.close()
 }
 
-// syncDir makes a directory's new name durable. A directory that may be written but
-// not read cannot be synced; its file's content is on the disk all the same.
+// syncDir makes a directory's new name durable. It skips a directory that is not readable, since it cannot sync it; the file's content is
+// on the disk all the same.
 func syncDir(dir int) error {
-	fd, err := openAt(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := node.OpenAt(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err == unix.EACCES {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer closeFD(fd)
-	return uninterrupted(func() error { return unix.Fsync(fd) })
+	defer node.CloseFD(fd)
+	return node.Uninterrupted(func() error { return unix.Fsync(fd) })
 }
 
-// inherit gives fd the owner, xattrs and mode of the file it replaces, as if that
-// had been written in place.
+// inherit gives fd the owner, extended attributes and mode of the file that it replaces, as if that had been written in place.
 func inherit(fd, old int, st Stat) error {
-	now, err := statFD(fd)
+	now, err := node.StatFD(fd)
 	if err != nil {
 		return err
 	}
@@ -349,14 +350,14 @@ func inherit(fd, old int, st Stat) error {
 			return &fserr.Error{Code: fserr.CodeOf(err), Err: err, Hint: "its owner cannot be kept; write it without atomic"}
 		}
 	}
-	if err := inheritXattrs(fd, procFD(old)); err != nil {
+	if err := inheritXattrs(fd, node.ProcFD(old)); err != nil {
 		return err
 	}
-	// As with any write, setuid and setgid do not survive.
+	// As any write, this one drops setuid and setgid.
 	return unix.Fchmod(fd, st.Mode&0o1777)
 }
 
-// inheritXattrs copies all but the capabilities that a write in place would take away.
+// inheritXattrs copies all but the capabilities, which a write in place would drop.
 func inheritXattrs(fd int, old string) error {
 	buf := make([]byte, 64<<10) // XATTR_LIST_MAX and XATTR_SIZE_MAX
 	n, err := unix.Listxattr(old, buf)
@@ -377,7 +378,7 @@ func inheritXattrs(fd int, old string) error {
 	return nil
 }
 
-// inheritXattr copies one; what the system keeps for itself (EPERM, EACCES) or has removed is passed over.
+// inheritXattr copies one. It skips those that the system has removed or does not let this process set.
 func inheritXattr(fd int, old, name string, buf []byte) error {
 	n, err := unix.Getxattr(old, name, buf)
 	if err == nil {

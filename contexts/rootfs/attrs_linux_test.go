@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -46,7 +47,7 @@ func (w *world) immutable(path string) {
 	})
 }
 
-// TestWithoutProc changes what stands there on a thread that has no /proc.
+// TestWithoutProc changes a link on a thread that has no /proc.
 func TestWithoutProc(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink("nowhere", filepath.Join(dir, "link")); err != nil {
@@ -56,7 +57,7 @@ func TestWithoutProc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeFD(fd)
+	defer node.CloseFD(fd)
 	jailed, changed := make(chan error, 1), make(chan error, 1)
 	go func() {
 		// The thread is not unlocked: it ends with the goroutine, and its root with it.
@@ -66,7 +67,7 @@ func TestWithoutProc(t *testing.T) {
 			err = unix.Chroot(dir)
 		}
 		jailed <- err
-		changed <- chmodFD(fd, 0o600)
+		changed <- node.ChmodFD(fd, 0o600)
 	}()
 	err = <-jailed
 	got := <-changed
@@ -75,5 +76,99 @@ func TestWithoutProc(t *testing.T) {
 	}
 	if !errors.Is(got, unix.EOPNOTSUPP) {
 		t.Errorf("chmod of a link without /proc: %v, want EOPNOTSUPP", got)
+	}
+}
+
+// lookupPaths are of all kinds; each is asked several times in a row, since only then a directory is held.
+var lookupPaths = []string{
+	"f", "/f", "//f", "d/g", "/d/g", "d//g", "d/./g", "d/../f", "d/up", "rel", "abs", "dirlink/g", "absdir/g", "absdir/sub", "d/sub",
+	"/", "", ".", "..", "d/", "d/.", "d/..", "d/../..", "d/../../outside", "../outside/secret", "out", "outdir/secret", "outdir", "backin", "hop", "host",
+	"loop", "loop/x", "dangling", "dangling/x", "nothing", "nothing/x", "f/x", "f/", "empty/x", "mounted", "mounted/x",
+	ReservedPrefix + "x", "d/" + ReservedPrefix + "x", "toreserved", "d\x00/g", "d/g\x00",
+}
+
+// TestLookups compares each answer with that of a single question.
+func TestLookups(t *testing.T) {
+	everywhere(t, func(w *world) {
+		w.put(ReservedPrefix+"x", "hidden")
+		w.must(os.Mkdir(w.host("mounted"), 0o755))
+		w.mountTmpfs("mounted")
+		l := w.Lookups()
+		defer l.Close()
+		for _, path := range lookupPaths {
+			wantStat, wantErr := w.Stat(path)
+			wantLstat, wantLerr := w.Lstat(path)
+			for range 3 {
+				st, err := l.Stat(path)
+				w.same(path, st, err, wantStat, wantErr)
+				st, err = l.Lstat(path)
+				w.same(path, st, err, wantLstat, wantLerr)
+			}
+		}
+	})
+}
+
+func (w *world) same(path string, got Stat, gotErr error, want Stat, wantErr error) {
+	w.Helper()
+	got.AtimeNs, want.AtimeNs = 0, 0 // to follow a link is to read it
+	if fserr.CodeOf(gotErr) != fserr.CodeOf(wantErr) || (gotErr == nil && got != want) {
+		w.Errorf("%q: got %+v, %v; want %+v, %v", path, got, gotErr, want, wantErr)
+	}
+}
+
+// mountTmpfs mounts a file system there, if this user may; else there is none.
+func (w *world) mountTmpfs(path string) {
+	w.Helper()
+	if err := unix.Mount("none", w.host(path), "tmpfs", 0, "size=64k"); err != nil {
+		w.Logf("nothing is mounted: %v", err)
+		return
+	}
+	w.Cleanup(func() { w.must(unix.Unmount(w.host(path), unix.MNT_DETACH)) })
+	w.must(os.WriteFile(w.host(path)+"/x", []byte("x"), 0o644))
+}
+
+// TestLookupsHold shows that a directory is kept open, and closed.
+func TestLookupsHold(t *testing.T) {
+	w := newWorld(t, with("openat2"))
+	l := w.Lookups()
+	defer l.Close()
+	ask := func(path string, want ...fserr.Code) {
+		w.Helper()
+		_, err := l.Stat(path)
+		w.code(err, want...)
+	}
+	ask("d/g", done)
+	ask("d/g", done)
+	w.must(w.Rename("d", "moved"))
+	ask("d/g", done)
+	ask("f", done)
+	ask("d/g", fserr.ENOENT)
+	ask("moved/g", done)
+	l.Close()
+	ask("moved/g", done)
+}
+
+// BenchmarkLookups asks for the attributes of a name in a directory, one by one and in a run.
+func BenchmarkLookups(b *testing.B) {
+	r, err := Open(b.TempDir(), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	if _, err := r.MkdirAll("a/b/c", 0o755); err != nil {
+		b.Fatal(err)
+	}
+	l := r.Lookups()
+	defer l.Close()
+	b.Run("single", func(b *testing.B) { lookUp(b, r.Stat) })
+	b.Run("run", func(b *testing.B) { lookUp(b, l.Stat) })
+}
+
+func lookUp(b *testing.B, stat func(string) (Stat, error)) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := stat("/a/b/c"); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -22,7 +23,7 @@ func onLinux(t *testing.T, run func(w *world)) {
 	t.Helper()
 	for _, name := range []string{"openat2", "walk"} {
 		t.Run(name, func(t *testing.T) {
-			run(newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) }))
+			run(newWorld(t, with(name)))
 		})
 	}
 }
@@ -32,7 +33,7 @@ func TestLinkMovedUntilItEscapes(t *testing.T) {
 	onLinux(t, func(w *world) {
 		w.must(w.Symlink("../../outside/made", "d/sub/to"))
 		_, err := w.OpenFile("d/sub/to", O_WRONLY|O_CREAT, 0o600)
-		w.code(err, fserr.ENOENT) // within the tree, where no directory "outside" stands
+		w.code(err, fserr.ENOENT) // within the tree, where there is no directory "outside"
 		w.must(w.Rename("d/sub/to", "d/to"))
 		for _, flags := range []Flags{O_WRONLY | O_CREAT, O_WRONLY | O_CREAT | O_TRUNC, O_RDONLY} {
 			_, err = w.OpenFile("d/to", flags, 0o600)
@@ -43,7 +44,7 @@ func TestLinkMovedUntilItEscapes(t *testing.T) {
 	})
 }
 
-// TestLeaseEndsInBusy holds a write lease, which makes every open of others wait or fail.
+// TestLeaseEndsInBusy holds a write lease, so that opens by others wait or fail.
 func TestLeaseEndsInBusy(t *testing.T) {
 	broken := make(chan os.Signal, 64)
 	signal.Notify(broken, syscall.SIGIO)
@@ -51,7 +52,7 @@ func TestLeaseEndsInBusy(t *testing.T) {
 	onLinux(t, func(w *world) {
 		fd, err := unix.Open(w.host("f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
 		w.must(err)
-		defer closeFD(fd)
+		defer node.CloseFD(fd)
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK)
 		w.must(err)
 		for _, flags := range []Flags{O_RDONLY, O_RDWR | O_CREAT} {
@@ -179,7 +180,7 @@ func TestDescriptorOutlivesClose(t *testing.T) {
 		f := w.open("f", O_RDONLY, 0).(*linuxFile)
 		w.must(f.fd.use(func(fd int) error {
 			w.must(f.Close())
-			_, err := statFD(fd)
+			_, err := node.StatFD(fd)
 			return err
 		}))
 		_, err := f.Stat()
@@ -188,7 +189,7 @@ func TestDescriptorOutlivesClose(t *testing.T) {
 	})
 }
 
-// TestNameEndingInDeleted tells a good name from /proc's mark.
+// TestNameEndingInDeleted distinguishes a file's name from /proc's mark.
 func TestNameEndingInDeleted(t *testing.T) {
 	onLinux(t, func(w *world) {
 		w.put("a (deleted)", "")
@@ -213,4 +214,32 @@ func TestAtomicDirectorySwappedIn(t *testing.T) {
 			w.equal(Reserved(e.Name()), false)
 		}
 	})
+}
+
+// TestMountsOfTheSameFileSystem mounts a directory and a file of outside within the tree: their device is the tree's own.
+func TestMountsOfTheSameFileSystem(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root mounts")
+	}
+	for _, name := range implementations() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, with(name))
+			w.must(unix.Mount(w.outside, w.host("empty"), "", unix.MS_BIND, ""))
+			defer func() { w.must(unix.Unmount(w.host("empty"), unix.MNT_DETACH)) }()
+			w.must(unix.Mount(w.outside+"/secret", w.host("f"), "", unix.MS_BIND, ""))
+			defer func() { w.must(unix.Unmount(w.host("f"), unix.MNT_DETACH)) }()
+			for _, path := range []string{"empty/secret", "f", "rel"} {
+				w.code(reading(path)(w.Root), fserr.EXDEV)
+				w.code(w.Chmod(path, 0o777), fserr.EXDEV)
+				w.code(w.Utimes(path, 1, 1, true), fserr.EXDEV)
+			}
+			w.code(w.Mkdir("empty/new", 0o755), fserr.EXDEV)
+			w.code(w.Rename("d/g", "empty/g"), fserr.EXDEV)
+			w.code(w.Unlink("empty/secret"), fserr.EXDEV)
+			w.code(listing("empty")(w.Root), fserr.EXDEV)
+			if _, err := w.RemoveAll(t.Context(), "empty"); err == nil {
+				t.Error("a mount point was removed")
+			}
+		})
+	}
 }

@@ -2,12 +2,59 @@ package rootfs
 
 import (
 	"os"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/fserr"
 )
+
+// TestAtomicWritersAllSucceed has many replace one file: each write is made, none is undone.
+func TestAtomicWritersAllSucceed(t *testing.T) {
+	onLinux(t, func(w *world) {
+		var all sync.WaitGroup
+		end := time.Now().Add(250 * time.Millisecond)
+		for range 8 {
+			all.Go(func() {
+				for time.Now().Before(end) {
+					if err := replacing("f", false)(w.Root); err != nil {
+						w.Errorf("a commit among others: %v", err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		w.content("f", "whole")
+	})
+}
+
+// named opens a root as on a file system without O_TMPFILE.
+func named(dir string) (Root, error) {
+	r, err := openLinux(dir, Options{}, openat2)
+	if err != nil {
+		return nil, err
+	}
+	r.noTmpfile = true
+	return r, nil
+}
+
+// TestTemporaryNameIsPrivate looks at the names that atomic files have before Commit.
+func TestTemporaryNameIsPrivate(t *testing.T) {
+	t.Run("osroot", func(t *testing.T) {
+		newWorld(t, with("osroot")).private()
+	})
+	t.Run("without O_TMPFILE", func(t *testing.T) { newWorld(t, named).private() })
+}
+
+// TestWithoutTmpfile opens and writes where atomic files need names.
+func TestWithoutTmpfile(t *testing.T) {
+	for _, b := range openBehaviours {
+		t.Run(b.name, func(t *testing.T) { b.run(newWorld(t, named)) })
+	}
+}
 
 // TestWritesDropSetuid has a root server write, in every way, to a file that a program made setuid. The kernel does that for writers
 // without CAP_FSETID.
@@ -47,8 +94,8 @@ func TestWritesDropSetuid(t *testing.T) {
 	})
 }
 
-// TestAtomicFileAtAPlaceThatIsNone fails when it is opened, not when it is committed.
-func TestAtomicFileAtAPlaceThatIsNone(t *testing.T) {
+// TestAtomicFileFailsAtOnceAtABadPlace fails when it is opened, not when it is committed.
+func TestAtomicFileFailsAtOnceAtABadPlace(t *testing.T) {
 	everywhere(t, func(w *world) {
 		w.must(w.Mkdir("dir", 0o755))
 		for path, want := range map[string]fserr.Code{

@@ -58,7 +58,7 @@ func (w *world) nasty() {
 	}
 }
 
-// FuzzResolve holds the implementations to one another: the same errno, or the same file.
+// FuzzResolve compares the implementations: each path gives the same errno, or the same file.
 func FuzzResolve(f *testing.F) {
 	for _, words := range fuzzSeeds {
 		code := make([]byte, len(words))
@@ -68,7 +68,7 @@ func FuzzResolve(f *testing.F) {
 		f.Add(code)
 	}
 	f.Fuzz(func(t *testing.T, code []byte) {
-		w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: "walk"}) })
+		w := newWorld(t, with("walk"))
 		w.nasty()
 		for _, name := range implementations() {
 			r, err := Open(w.dir, Options{Implementation: name})
@@ -95,7 +95,7 @@ func (w *world) agree(name string, r Root, path string) {
 	} {
 		st, err := call(r)
 		want, wantErr := call(w.Root)
-		if fserr.CodeOf(err) != fserr.CodeOf(wantErr) || st.id() != want.id() {
+		if fserr.CodeOf(err) != fserr.CodeOf(wantErr) || st.ID() != want.ID() {
 			w.Errorf("%s(%q): %s says %v (inode %d), walk %v (inode %d)", how, path, name, err, st.Ino, wantErr, want.Ino)
 		}
 	}

@@ -7,23 +7,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
 
-// moveDir renames a directory that comes, or may come, from a lower layer, where overlayfs has no redirect_dir and
-// rename(2) fails with EXDEV. It builds the directory again beside its new place, out of links to the same files, so that
-// open files and what is written to them stay. It renames that, in one step, and removes the old names. A crash leaves
-// the old directory whole until the rename, and the new one from then on. What a crash leaves beside it is swept as an atomic
-// write's file is.
+// moveDir renames a directory of a lower layer, for which rename(2) fails with EXDEV on overlayfs without redirect_dir. It builds the
+// directory again beside its new place, with links to the same files, so that open files stay the same. It renames that in one step and
+// then removes the old names. After a crash, the old directory is whole if the rename was not made, else the new one. What a crash leaves
+// has reserved names, and tree.Sweep removes it.
 //
-// Names that are created in the old directory meanwhile are moved too. Both directories can be seen until moveDir returns.
+// Names that are created in the old directory meanwhile are moved too. Both directories are visible until moveDir returns.
 func (r *linuxRoot) moveDir(from, to place) error {
 	st, err := movable(from, to)
 	if err != nil {
 		return err
 	}
-	// The modes of what is moved are not asked by rename(2).
+	// rename(2) does not check the modes of what it moves.
 	return namespaces.WithCapabilities(func() error {
 		m := &mover{root: r, from: from, to: to, tmp: tmpName()}
 		err := m.build(st)
@@ -37,22 +38,21 @@ func (r *linuxRoot) moveDir(from, to place) error {
 	})
 }
 
-// movable tells whether a refused rename is one to do by hand, EXDEV when it is not, and what rename(2) would
-// have said of it.
+// movable checks whether moveDir can make a rename that failed with EXDEV. It returns the error of rename(2) if not.
 func movable(from, to place) (Stat, error) {
-	st, err := statAt(from.dir, from.base)
+	st, err := node.StatAt(from.dir, from.base)
 	if err != nil {
 		return st, err
 	}
-	source, err1 := statFD(from.dir)
-	target, err2 := statFD(to.dir)
+	source, err1 := node.StatFD(from.dir)
+	target, err2 := node.StatFD(to.dir)
 	if err := errors.Join(err1, err2); err != nil {
 		return st, err
 	}
 	if !st.IsDir() || source.Dev != target.Dev || st.Dev != source.Dev || !onOverlay(from.dir) {
 		return st, unix.EXDEV
 	}
-	if err := mayMove(from, to, source.id() != target.id()); err != nil {
+	if err := mayMove(from, to, source.ID() != target.ID()); err != nil {
 		return st, err
 	}
 	return st, free(to)
@@ -63,7 +63,7 @@ func onOverlay(dir int) bool {
 	return unix.Fstatfs(dir, &fs) == nil && int64(fs.Type) == unix.OVERLAYFS_SUPER_MAGIC //nolint:unconvert // the types differ between systems
 }
 
-// mayMove asks for the rights that rename(2) needs.
+// mayMove checks the rights that rename(2) needs.
 func mayMove(from, to place, parentChanges bool) error {
 	for _, dir := range []int{from.dir, to.dir} {
 		if err := unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
@@ -76,9 +76,9 @@ func mayMove(from, to place, parentChanges bool) error {
 	return unix.Faccessat(from.dir, from.base, unix.W_OK, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// free refuses a place where something stands that a directory cannot replace; the rename at the end looks again.
+// free refuses a place with something that a directory cannot replace. The rename at the end checks again.
 func free(to place) error {
-	st, err := statAt(to.dir, to.base)
+	st, err := node.StatAt(to.dir, to.base)
 	switch {
 	case err == unix.ENOENT:
 		return nil
@@ -87,20 +87,20 @@ func free(to place) error {
 	case !st.IsDir():
 		return unix.ENOTDIR
 	}
-	fd, err := openAt(to.dir, to.base, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := node.OpenAt(to.dir, to.base, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	n := &fdNode{fd: fd}
-	entries, err := n.list(listOptions{}, visible)
-	closeFD(fd)
+	entries, err := n.list(node.Listing{}, visible)
+	node.CloseFD(fd)
 	if err == nil && len(entries) > 0 {
 		return unix.ENOTEMPTY
 	}
 	return err
 }
 
-// moveWorkers is how many files are linked at once: overlayfs waits for the disk at each that it copies up.
+// moveWorkers is how many files are linked at once: overlayfs waits for the disk for each file that it copies up.
 const moveWorkers = 16
 
 // mover is one moveDir.
@@ -108,14 +108,14 @@ type mover struct {
 	root     *linuxRoot
 	from, to place
 	tmp      string
-	// linked are the files of the new directory that came from the old.
-	linked   linker
-	src, dst *trail
-	// left is how many more names this pass may remove or move.
+	// linked has the files of the new directory that are links to the old.
+	linked   map[string]tree.LinkedFile
+	src, dst *node.Trail
+	// left counts the names that this pass may still remove or move.
 	left int
 }
 
-// build makes the new directory under a reserved name.
+// build builds the new directory under a reserved name.
 func (m *mover) build(st Stat) error {
 	if err := m.root.mkdirAt(m.to.dir, m.tmp, 0o700); err != nil {
 		return err
@@ -124,48 +124,40 @@ func (m *mover) build(st Stat) error {
 	if err != nil {
 		return err
 	}
-	defer src.close()
-	if own.id() != st.id() {
-		return errBusy // somebody put another one there
+	defer src.Close()
+	if own.ID() != st.ID() {
+		return errBusy // another one is there now
 	}
-	dst, made, err := m.open(m.to, m.tmp)
+	dst, _, err := m.open(m.to, m.tmp)
 	if err != nil {
 		return err
 	}
-	defer dst.close()
-	ctx, abort := context.WithCancelCause(context.Background())
-	defer abort(nil)
-	m.linked.files = map[string]linkedFile{}
-	opts := CopyOptions{PreserveTimestamps: true, PreserveXattrs: true, Workers: moveWorkers}
-	c := &copier{
-		ctx: ctx, abort: abort, from: m.root, opts: opts, tally: newTally(opts),
-		guard: made.id(), srcTrail: src, dstTrail: dst, linker: &m.linked,
-	}
-	c.workers.SetLimit(moveWorkers)
-	return c.copyDirs(own, true)
+	defer dst.Close()
+	m.linked, err = tree.LinkFiles(m.root, src, dst, moveWorkers)
+	return err
 }
 
 // open starts a trail at the directory name of p.
-func (m *mover) open(p place, name string) (*trail, Stat, error) {
-	fd, err := openAt(p.dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+func (m *mover) open(p place, name string) (*node.Trail, Stat, error) {
+	fd, err := node.OpenAt(p.dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, Stat{}, err
 	}
-	st, err := statFD(fd)
+	st, err := node.StatFD(fd)
 	if err != nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 		return nil, st, err
 	}
-	return newTrail(newFDNode(fd, m.root), st.id()), st, nil
+	return node.NewTrail(newFDNode(fd, m.root), st.ID()), st, nil
 }
 
 // abandon removes what build made.
 func (m *mover) abandon() error {
-	dir, err := openAt(m.to.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	dir, err := node.OpenAt(m.to.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
-	_, err = removeNamed(context.Background(), newFDNode(dir, m.root), Entry{Name: m.tmp, Type: TypeDirectory})
+	_, err = tree.RemoveEntries(context.Background(), newFDNode(dir, m.root), Entry{Name: m.tmp, Type: TypeDirectory})
 	return err
 }
 
@@ -180,14 +172,14 @@ const (
 // errMore ends a pass that has handled passEntries names.
 var errMore = errors.New("more remains to be moved")
 
-// clear removes the old directory, and moves what was put into it since into the new one. It fails with EBUSY if a
-// program that does not use this Root fills the old directory faster than the passes empty it.
+// clear removes the old directory, and moves what was created in it meanwhile to the new one. It fails with EBUSY if a program that does
+// not use this Root fills the old directory faster than the passes empty it.
 func (m *mover) clear() error {
 	dst, _, err := m.open(m.to, m.to.base)
 	if err != nil {
 		return err
 	}
-	defer dst.close()
+	defer dst.Close()
 	m.dst = dst
 	for n := range maxPasses {
 		err = m.pass(n >= freePasses)
@@ -198,8 +190,8 @@ func (m *mover) clear() error {
 	return errBusy
 }
 
-// pass removes what the old directory holds, and then the directory. Nothing that was created before an rmdir succeeded is lost:
-// rmdir fails with ENOTEMPTY while the directory holds a name. With alone, no name is created through this Root meanwhile.
+// pass removes what the old directory has, and then the directory. Nothing that was created before that is lost: rmdir fails with
+// ENOTEMPTY while there is a name. With alone, no name is created through this Root meanwhile.
 func (m *mover) pass(alone bool) error {
 	m.left = math.MaxInt
 	if alone {
@@ -209,28 +201,28 @@ func (m *mover) pass(alone bool) error {
 	}
 	src, _, err := m.open(m.from, m.from.base)
 	if err != nil {
-		return ignoring(err, fserr.ENOENT)
+		return tree.Ignoring(err, fserr.ENOENT)
 	}
-	defer src.close()
+	defer src.Close()
 	m.src = src
 	if err := m.clearHere(""); err != nil {
 		return err
 	}
-	return ignoring(unix.Unlinkat(m.from.dir, m.from.base, unix.AT_REMOVEDIR), fserr.ENOENT)
+	return tree.Ignoring(unix.Unlinkat(m.from.dir, m.from.base, unix.AT_REMOVEDIR), fserr.ENOENT)
 }
 
-// clearHere clears what the current directory of the old tree holds now; rel is its path, ending in a slash, or "".
+// clearHere clears the current directory of the old tree. rel is its path, ending in a slash, or "".
 func (m *mover) clearHere(rel string) error {
-	src, err := m.src.here()
+	src, err := m.src.Here()
 	if err != nil {
 		return err
 	}
-	entries, err := removable(src.dirNode, nil)
+	entries, err := tree.ListAll(src.Node, nil)
 	for _, e := range entries {
 		if err := m.clearEntry(rel, e.Name); errors.Is(err, errMore) {
 			return err
 		} else if err != nil {
-			return atRel(err, rel+e.Name)
+			return tree.AtRel(err, rel+e.Name)
 		}
 	}
 	return err
@@ -240,65 +232,65 @@ func (m *mover) clearEntry(rel, name string) error {
 	if m.left <= 0 {
 		return errMore
 	}
-	src, err := m.src.here()
+	src, err := m.src.Here()
 	if err != nil {
 		return err
 	}
-	st, err := src.lstat(name)
+	st, err := src.Lstat(name)
 	if err != nil {
-		return ignoring(err, fserr.ENOENT)
+		return tree.Ignoring(err, fserr.ENOENT)
 	}
-	moved := m.linked.files[rel+name]
+	moved := m.linked[rel+name]
 	switch {
 	case st.IsDir():
 		return m.clearDir(rel, name)
-	case st.id() == moved[0], st.id() == moved[1], Reserved(name):
+	case st.ID() == moved[0], st.ID() == moved[1], Reserved(name):
 		m.left--
-		return ignoring(src.unlink(name), fserr.ENOENT)
+		return tree.Ignoring(src.Unlink(name), fserr.ENOENT)
 	}
 	return m.follow(name)
 }
 
-// clearDir empties and removes a directory of the old tree; the next pass removes one that got a new name meanwhile. One that
-// the new tree does not have was made since.
+// clearDir empties and removes a directory of the old tree. It moves one that the new tree does not have. The next pass removes one that
+// got a new name meanwhile.
 func (m *mover) clearDir(rel, name string) error {
-	if _, err := m.dst.enter(name); fserr.CodeOf(err) == fserr.ENOENT {
+	if _, err := m.dst.Enter(name); fserr.CodeOf(err) == fserr.ENOENT {
 		return m.follow(name)
 	} else if err != nil {
 		return err
 	}
-	defer m.dst.leave()
-	if _, err := m.src.enter(name); err != nil {
-		return ignoring(err, fserr.ENOENT)
+	defer m.dst.Leave()
+	if _, err := m.src.Enter(name); err != nil {
+		return tree.Ignoring(err, fserr.ENOENT)
 	}
 	err := m.clearHere(rel + name + "/")
-	m.src.leave()
+	m.src.Leave()
 	if err != nil {
 		return err
 	}
-	src, err := m.src.here()
+	src, err := m.src.Here()
 	if err != nil {
 		return err
 	}
 	m.left--
-	return ignoring(src.rmdir(name), fserr.ENOENT, fserr.ENOTEMPTY)
+	return tree.Ignoring(src.Rmdir(name), fserr.ENOENT, fserr.ENOTEMPTY)
 }
 
-// follow moves what came into the old directory meanwhile.
+// follow moves what was created in the old directory meanwhile.
 func (m *mover) follow(name string) error {
 	m.left--
-	src, err := m.src.here()
+	src, err := m.src.Here()
 	if err != nil {
 		return err
 	}
-	dst, err := m.dst.here()
+	dst, err := m.dst.Here()
 	if err != nil {
 		return err
 	}
-	in, ok1 := src.dirNode.(*fdNode)
-	out, ok2 := dst.dirNode.(*fdNode)
+	in, ok1 := src.Node.(*fdNode)
+	out, ok2 := dst.Node.(*fdNode)
 	if !ok1 || !ok2 {
 		return unix.EXDEV
 	}
-	return ignoring(unix.Renameat(in.fd, name, out.fd, name), fserr.ENOENT)
+	return tree.Ignoring(unix.Renameat(in.fd, name, out.fd, name), fserr.ENOENT)
 }

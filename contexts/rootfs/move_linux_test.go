@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -26,7 +28,7 @@ func moving(w *world, test func(m *mover, st Stat)) {
 		w.Fatal("it is no Linux root")
 	}
 	w.must(r.two("tree", "new", func(from, to place) error {
-		st, err := statAt(from.dir, from.base)
+		st, err := node.StatAt(from.dir, from.base)
 		w.must(err)
 		test(&mover{root: r, from: from, to: to, tmp: tmpName()}, st)
 		return nil
@@ -40,7 +42,7 @@ func TestCrashBeforeAMoveAppears(t *testing.T) {
 	onLinux(t, func(w *world) {
 		moving(w, func(m *mover, st Stat) {
 			w.must(m.build(st))
-			swept, err := SweepReserved(context.Background(), w.Root)
+			swept, err := tree.Sweep(context.Background(), w.Root)
 			w.must(err)
 			w.equal(swept, 4)
 		})
@@ -65,8 +67,8 @@ func TestCrashAfterAMoveAppeared(t *testing.T) {
 	})
 }
 
-// TestWhatComesMeanwhileFollowsAMove puts things into the old directory after its files were linked.
-func TestWhatComesMeanwhileFollowsAMove(t *testing.T) {
+// TestMoveTakesNewNamesAlong puts things into the old directory after its files were linked.
+func TestMoveTakesNewNamesAlong(t *testing.T) {
 	onLinux(t, func(w *world) {
 		moving(w, func(m *mover, st Stat) {
 			w.must(m.build(st))
@@ -94,7 +96,7 @@ func TestMoveThatFailsLeavesNothing(t *testing.T) {
 			w.must(m.build(st))
 			w.must(m.abandon())
 		})
-		swept, err := SweepReserved(context.Background(), w.Root)
+		swept, err := tree.Sweep(context.Background(), w.Root)
 		w.must(err)
 		w.equal(swept, 0)
 		w.content("tree/sub/g", "tree/sub/g")

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -34,7 +35,7 @@ func (r *linuxRoot) mkdir(path string, mode uint32) error {
 	})
 }
 
-// mkdirAt makes name in dir with exactly mode, and the owner of the options.
+// mkdirAt makes the directory name in dir, with exactly mode and the owner of the options.
 func (r *linuxRoot) mkdirAt(dir int, name string, mode uint32) error {
 	began := time.Now()
 	if err := r.naming(func() error { return unix.Mkdirat(dir, name, mode&0o1777) }); err != nil {
@@ -48,22 +49,21 @@ func (r *linuxRoot) mkdirAt(dir int, name string, mode uint32) error {
 	})
 }
 
-// clockGrain is how much older than the clock a birth time may be: file systems
-// stamp with the time of the last tick.
+// clockGrain is how much a birth time may be behind the clock: file systems use the time of the last tick.
 const clockGrain = 20 * time.Millisecond
 
-// adoptAt calls adopt with an O_PATH descriptor of what was just made at name, if
-// it is still that: ours, and born since. What somebody else put there in between is left alone.
+// adoptAt calls adopt with an O_PATH descriptor of what this process just made at name. It checks owner and birth time, and ignores what
+// another process has put there since.
 func (r *linuxRoot) adoptAt(dir int, name string, began time.Time, adopt func(st Stat, fd int) error) error {
-	fd, err := openAt(dir, name, unix.O_PATH, 0)
+	fd, err := node.OpenAt(dir, name, unix.O_PATH, 0)
 	if err == unix.ENOENT {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer closeFD(fd)
-	st, err := statFD(fd)
+	defer node.CloseFD(fd)
+	st, err := node.StatFD(fd)
 	if err != nil || int(st.UID) != unix.Geteuid() || st.BirthtimeNs < began.Add(-clockGrain).UnixNano() {
 		return err
 	}
@@ -72,10 +72,10 @@ func (r *linuxRoot) adoptAt(dir int, name string, began time.Time, adopt func(st
 
 // MkdirAll makes path and its missing parents.
 func (r *linuxRoot) MkdirAll(path string, mode uint32) (first string, err error) {
-	if err := checkPath(path); err != nil {
+	if err := node.CheckPath(path); err != nil {
 		return "", failed(err, "mkdir", path)
 	}
-	// Usually most of it exists: look before climbing.
+	// Usually the whole path exists.
 	if st, err := r.Stat(path); err == nil && st.IsDir() {
 		return "", nil
 	}
@@ -100,7 +100,7 @@ func (r *linuxRoot) MkdirAll(path string, mode uint32) (first string, err error)
 	return first, nil
 }
 
-// ensure makes the directory at path unless one exists, and returns the virtual path if it made it.
+// ensure makes the directory path unless it exists, and returns the virtual path of what it made.
 func (r *linuxRoot) ensure(path string, last bool, mode uint32) (made string, err error) {
 	err = r.mkdir(path, mode)
 	if err == nil {
@@ -145,7 +145,7 @@ func (r *linuxRoot) symlinkAt(target string, dir int, name string) error {
 	})
 }
 
-// newName refuses a place where only a directory could come to be, as Linux does.
+// newName refuses, as Linux does, a place where only a directory can be created.
 func newName(p place) error {
 	if !p.plain() {
 		return unix.EEXIST
@@ -153,14 +153,13 @@ func newName(p place) error {
 	if !p.slash {
 		return nil
 	}
-	if _, err := statAt(p.dir, p.base); err != nil {
+	if _, err := node.StatAt(p.dir, p.base); err != nil {
 		return err
 	}
 	return unix.EEXIST
 }
 
-// Link makes newpath another name of oldpath. It checks in Linux's order: what is
-// missing, then whether the new name is free, then that a directory cannot be linked.
+// Link makes newpath another name of oldpath. It checks in Linux's order: missing files, then an existing new name, then a directory.
 func (r *linuxRoot) Link(oldpath, newpath string) error {
 	err := r.at(oldpath, false, func(from place) error {
 		dir, err := linkSource(from)
@@ -182,7 +181,7 @@ func (r *linuxRoot) linkAt(from, to place, dir bool) error {
 	if !dir {
 		return r.naming(func() error { return unix.Linkat(from.dir, from.base, to.dir, to.base, 0) })
 	}
-	if _, err := statAt(to.dir, to.base); err == nil {
+	if _, err := node.StatAt(to.dir, to.base); err == nil {
 		return unix.EEXIST
 	}
 	return unix.EPERM
@@ -193,11 +192,11 @@ func linkSource(p place) (bool, error) {
 	if !p.plain() {
 		return true, nil
 	}
-	st, err := statAt(p.dir, p.base)
+	st, err := node.StatAt(p.dir, p.base)
 	return st.IsDir(), err
 }
 
-// isDirectory follows path, which ends in a slash, to a directory: ENOTDIR when it is none.
+// isDirectory follows path, which ends in a slash. It fails with ENOTDIR if that is not a directory.
 func (r *linuxRoot) isDirectory(path string) (bool, error) {
 	st, err := r.Stat(path)
 	return st.IsDir(), err
@@ -220,7 +219,7 @@ func (r *linuxRoot) renameAt(from, to place) error {
 		return unix.EBUSY
 	}
 	if from.slash || to.slash {
-		st, err := statAt(from.dir, from.base)
+		st, err := node.StatAt(from.dir, from.base)
 		if err != nil {
 			return err
 		}
@@ -235,7 +234,7 @@ func (r *linuxRoot) renameAt(from, to place) error {
 	return err
 }
 
-// Unlink removes a name that is no directory.
+// Unlink removes a name of a file or link.
 func (r *linuxRoot) Unlink(path string) error {
 	err := r.at(path, false, func(p place) error {
 		if !p.plain() {
@@ -253,7 +252,7 @@ func (r *linuxRoot) Unlink(path string) error {
 func unlinkAt(dir int, name string) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if err == unix.EPERM {
-		if st, serr := statAt(dir, name); serr == nil && st.IsDir() {
+		if st, serr := node.StatAt(dir, name); serr == nil && st.IsDir() {
 			return unix.EISDIR
 		}
 	}
@@ -261,7 +260,7 @@ func unlinkAt(dir int, name string) error {
 }
 
 func slashUnlink(p place) error {
-	st, err := statAt(p.dir, p.base)
+	st, err := node.StatAt(p.dir, p.base)
 	switch {
 	case err != nil:
 		return err
@@ -287,7 +286,7 @@ func (r *linuxRoot) Rmdir(path string) error {
 	return failed(err, "rmdir", path)
 }
 
-// unsupported reports that a system call, or a flag of it, is not to be had here.
+// unsupported reports whether err means that a system call, or a flag of it, does not exist here.
 func unsupported(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EISDIR)
 }

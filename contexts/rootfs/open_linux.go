@@ -3,6 +3,7 @@ package rootfs
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -10,7 +11,7 @@ var errSpecial = &fserr.Error{
 	Code: fserr.EOPNOTSUPP, Hint: "it is a FIFO, socket or device; only regular files and directories are opened",
 }
 
-// flagTable translates: the numbers differ between Linux's architectures.
+// flagTable maps flags to the system's, whose numbers differ between architectures.
 var flagTable = []struct {
 	flag Flags
 	sys  int
@@ -20,10 +21,9 @@ var flagTable = []struct {
 	{O_DIRECTORY, unix.O_DIRECTORY}, {O_NOFOLLOW, unix.O_NOFOLLOW}, {O_NOATIME, unix.O_NOATIME},
 }
 
-// systemFlags translates flags, without those that create or truncate. An open
-// never blocks on a FIFO and never takes a terminal.
+// systemFlags converts flags, without those that create or truncate. The result never blocks on a FIFO and never takes a terminal.
 func systemFlags(flags Flags) (int, error) {
-	if err := checkOSFlags(flags); err != nil {
+	if err := node.CheckFlags(flags); err != nil {
 		return 0, err
 	}
 	sys := unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_LARGEFILE
@@ -57,21 +57,21 @@ func (r *linuxRoot) openFile(path string, flags Flags, mode uint32) (File, error
 		return r.openExisting(path, sys, flags, 0, &st)
 	}
 	for range maxRetries {
-		if !exclusive(flags) {
+		if !flags.Exclusive() {
 			f, err := r.openExisting(path, sys, flags, 0, &st)
 			if fserr.CodeOf(err) != fserr.ENOENT {
 				return f, err
 			}
 		}
 		f, err := r.create(path, sys, flags, mode)
-		if err == nil || exclusive(flags) || fserr.CodeOf(err) != fserr.EEXIST {
+		if err == nil || flags.Exclusive() || fserr.CodeOf(err) != fserr.EEXIST {
 			return f, err
 		}
 	}
 	return nil, errBusy
 }
 
-// OpenStat opens path and tells what the look at what was opened has found.
+// OpenStat opens path and returns the attributes that serve has read.
 func (r *linuxRoot) OpenStat(path string, flags Flags) (f File, st Stat, err error) {
 	if flags&(O_CREAT|O_TRUNC) != 0 {
 		return nil, st, failed(unix.EINVAL, "open", path)
@@ -83,7 +83,7 @@ func (r *linuxRoot) OpenStat(path string, flags Flags) (f File, st Stat, err err
 	return f, st, failed(err, "open", path)
 }
 
-// OpenNoFollow opens path, with a link anywhere on the way being ELOOP.
+// OpenNoFollow opens path. A link anywhere on the way is ELOOP.
 func (r *linuxRoot) OpenNoFollow(path string, flags Flags) (f File, st Stat, err error) {
 	sys, err := systemFlags(flags)
 	if err == nil && flags&O_CREAT != 0 {
@@ -95,7 +95,7 @@ func (r *linuxRoot) OpenNoFollow(path string, flags Flags) (f File, st Stat, err
 	return f, st, failed(err, "open", path)
 }
 
-// openExisting opens and then looks at what it opened: st is what it has seen.
+// openExisting opens a file and reads its attributes into st.
 func (r *linuxRoot) openExisting(path string, sys int, flags Flags, resolve uint64, st *Stat) (File, error) {
 	if flags&O_CREAT != 0 && path != "" && path[len(path)-1] == '/' {
 		return nil, r.slashCreate(path)
@@ -110,8 +110,7 @@ func (r *linuxRoot) openExisting(path string, sys int, flags Flags, resolve uint
 	return r.serve(fd, flags, st)
 }
 
-// slashCreate is the error of O_CREAT with a trailing slash: EISDIR, as on
-// Linux, when the way there exists.
+// slashCreate returns the error of O_CREAT with a trailing slash: EISDIR, as on Linux, if the parent exists.
 func (r *linuxRoot) slashCreate(path string) error {
 	p, err := r.place(path, true)
 	if err != nil {
@@ -121,34 +120,33 @@ func (r *linuxRoot) slashCreate(path string) error {
 	return unix.EISDIR
 }
 
-// noDevice explains ENXIO, the answer for a FIFO without a reader and for a socket.
+// noDevice replaces ENXIO, the error for a FIFO without a reader and for a socket.
 func (r *linuxRoot) noDevice(path string, resolve uint64) error {
 	fd, err := r.openPath(path, unix.O_PATH, resolve)
 	if err != nil {
 		return err
 	}
-	defer closeFD(fd)
-	st, err := statFD(fd)
+	defer node.CloseFD(fd)
+	st, err := node.StatFD(fd)
 	if err == nil && (st.Type() == TypeFile || st.IsDir()) {
 		return unix.ENXIO
 	}
 	return errSpecial
 }
 
-// serve takes an opened descriptor if it is one of a kind that is served. Only
-// now is it known to be a regular file, so only now it is truncated: st is of before.
+// serve takes over fd if it is a regular file or a directory, else it closes fd. It truncates only after that check, so st is older.
 func (r *linuxRoot) serve(fd int, flags Flags, st *Stat) (File, error) {
-	err := fstatInto(st, fd)
+	err := node.FstatInto(st, fd)
 	switch {
 	case err != nil:
 	case st.IsDir() && flags&O_CREAT != 0:
 		err = unix.EISDIR
 	case st.IsDir():
-	case st.Mode&S_IFMT != S_IFREG:
+	case st.Type() != TypeFile:
 		err = errSpecial
 	}
 	if err != nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 		return nil, err
 	}
 	f := &linuxFile{fd: descriptor{fd: fd}, root: r}
@@ -156,18 +154,17 @@ func (r *linuxRoot) serve(fd int, flags Flags, st *Stat) (File, error) {
 	if flags&O_TRUNC != 0 && !st.IsDir() {
 		err := f.dropSetid(fd)
 		if err == nil {
-			err = uninterrupted(func() error { return unix.Ftruncate(fd, 0) })
+			err = node.Uninterrupted(func() error { return unix.Ftruncate(fd, 0) })
 		}
 		if err != nil {
-			closeFD(fd)
+			node.CloseFD(fd)
 			return nil, err
 		}
 	}
 	return f, nil
 }
 
-// create makes the file at path, or the target of the dangling link there. EEXIST
-// tells that something appeared meanwhile.
+// create makes the file at path, or the target of the dangling link there. It fails with EEXIST if one appeared meanwhile.
 func (r *linuxRoot) create(path string, sys int, flags Flags, mode uint32) (File, error) {
 	p, err := r.place(path, true)
 	if err != nil {
@@ -175,7 +172,7 @@ func (r *linuxRoot) create(path string, sys int, flags Flags, mode uint32) (File
 	}
 	defer p.close()
 	f, err := r.createAt(p, sys, mode)
-	if err != unix.EEXIST || exclusive(flags) {
+	if err != unix.EEXIST || flags.Exclusive() {
 		return f, err
 	}
 	end, missing, err := r.target(path)
@@ -206,33 +203,32 @@ func (r *linuxRoot) createAt(p place, sys int, mode uint32) (File, error) {
 // createNew creates the file name in dir, with exactly mode and the owner of the options; EEXIST if the name is taken.
 func (r *linuxRoot) createNew(dir int, name string, sys int, mode uint32) (fd int, err error) {
 	err = r.naming(func() error {
-		fd, err = openAt(dir, name, sys|unix.O_CREAT|unix.O_EXCL, mode&0o1777)
+		fd, err = node.OpenAt(dir, name, sys|unix.O_CREAT|unix.O_EXCL, mode&0o1777)
 		return err
 	})
 	if err != nil {
 		return -1, err
 	}
 	if err := r.adopt(fd, mode); err != nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 		return -1, err
 	}
 	return fd, nil
 }
 
-// adopt gives what was just created its owner and the mode that was asked for,
-// whatever the process's umask took away.
+// adopt gives a new entry its owner and its whole mode, whatever the umask.
 func (r *linuxRoot) adopt(fd int, mode uint32) error {
 	if o := r.opts.Owner; o != nil {
 		if err := unix.Fchownat(fd, "", o.UID, o.GID, unix.AT_EMPTY_PATH); err != nil {
 			return err
 		}
 	}
-	st, err := statFD(fd)
+	st, err := node.StatFD(fd)
 	if err != nil || st.Perm()&0o1777 == mode&0o1777 {
 		return err
 	}
 	// A directory keeps the setgid bit it inherited.
-	return chmodFD(fd, mode&0o1777|st.Perm()&unix.S_ISGID)
+	return node.ChmodFD(fd, mode&0o1777|st.Perm()&unix.S_ISGID)
 }
 
 // OpenDir opens the directory path for listing.

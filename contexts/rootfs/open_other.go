@@ -2,12 +2,14 @@
 
 package rootfs
 
-import "github.com/ctxfs/ctxfs/fserr"
+import (
+	"github.com/ctxfs/ctxfs/fserr"
+)
 
-// open has one implementation to choose from here.
+// open has only the portable implementation to choose.
 func open(dir string, opts Options) (Root, error) {
 	if opts.Implementation == "openat2" || opts.Implementation == "walk" {
 		return nil, &fserr.Error{Op: "open", Code: fserr.EOPNOTSUPP, Detail: "rootfs implementation " + opts.Implementation + " needs Linux"}
 	}
-	return openOSRoot(dir, opts)
+	return openPortable(dir, opts)
 }

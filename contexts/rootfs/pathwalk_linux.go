@@ -5,33 +5,32 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // maxLinks bounds the links followed by one resolution, as in path_resolution(7).
 const maxLinks = 40
 
-// pathWalk resolves a path component by component from held descriptors. It
-// never opens "..": leaving a directory is going back on the trail, so that a
-// directory moved meanwhile cannot lead out of the tree.
+// pathWalk resolves a path component by component from held descriptors. It never opens "..", but goes back on the trail, so that a
+// directory that was moved cannot lead it out of the tree.
 type pathWalk struct {
 	root    *linuxRoot
 	noLinks bool // a link anywhere is ELOOP
 	follow  bool // follow a final link
-	trail   *trail
+	trail   *node.Trail
 	rest    []string
 	mustDir bool // the path, or the last link, ended in a slash
 	links   int
 }
 
-// pathNode is a directory on a walk's trail, by an O_PATH descriptor: one that may be
-// passed through need not be readable.
+// pathNode is a directory on a walk's trail, by an O_PATH descriptor: a directory on the way need not be readable.
 type pathNode struct {
 	fdNode
-	borrowed bool // not the trail's to close
+	borrowed bool // the trail does not close it
 }
 
-func (n *pathNode) openDir(name string) (dirNode, error) {
+func (n *pathNode) OpenDir(name string) (node.Node, error) {
 	fd, err := n.root.openBeneathNoFollow(n.fd, name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
@@ -39,8 +38,8 @@ func (n *pathNode) openDir(name string) (dirNode, error) {
 	return n.root.pathNode(fd), nil
 }
 
-// up fails: the resolution of a path never leaves a directory by "..".
-func (n *pathNode) up() (dirNode, error) { return nil, unix.EOPNOTSUPP }
+// Up fails: the resolution of a path never opens "..".
+func (n *pathNode) Up() (node.Node, error) { return nil, unix.EOPNOTSUPP }
 
 func (n *pathNode) Close() error {
 	if n.borrowed {
@@ -52,29 +51,28 @@ func (n *pathNode) Close() error {
 // pathNode takes over fd.
 func (r *linuxRoot) pathNode(fd int) *pathNode { return &pathNode{fdNode: fdNode{fd: fd, root: r}} }
 
-// newWalk starts at root, the root's own descriptor. The caller closes the walk.
+// newWalk begins at root, the root's own descriptor. The caller closes the walk.
 func (r *linuxRoot) newWalk(root int, path string) *pathWalk {
 	top := r.pathNode(root)
 	top.borrowed = true
-	w := &pathWalk{root: r, trail: newTrail(top, fileID{})}
+	w := &pathWalk{root: r, trail: node.NewTrail(top, node.FileID{})}
 	w.push(path)
 	return w
 }
 
-func (w *pathWalk) close() { w.trail.close() }
+func (w *pathWalk) close() { w.trail.Close() }
 
-// ending is where a walk ended: at base in the directory dir (held by the
-// walk), or at dir itself when base is "". fd is an O_PATH descriptor of base, -1 when
-// nothing stands there; it belongs to the walk until taken.
+// ending is where a walk ended: at base in the directory dir, which the walk holds, or at dir itself if base is "". fd is an O_PATH
+// descriptor of base, or -1 if base does not exist. The caller of run closes it.
 type ending struct {
 	dir  int
 	base string
 	fd   int
 	mode uint32
-	id   fileID
+	id   node.FileID
 }
 
-// push puts a path in front of what remains to be resolved.
+// push puts path in front of the components that remain.
 func (w *pathWalk) push(path string) {
 	parts := strings.Split(path, "/")
 	last := parts[len(parts)-1]
@@ -90,24 +88,24 @@ func (w *pathWalk) push(path string) {
 	w.rest = append(kept, w.rest...)
 }
 
-// here is the descriptor of the directory reached.
+// here returns the descriptor of the directory reached.
 func (w *pathWalk) here() (int, error) {
-	d, err := w.trail.here()
+	d, err := w.trail.Here()
 	if err != nil {
 		return -1, err
 	}
-	return d.dirNode.(*pathNode).fd, nil
+	return d.Node.(*pathNode).fd, nil
 }
 
 func (w *pathWalk) up() error {
-	if w.trail.depth() == 0 {
-		return errOutside
+	if w.trail.Depth() == 0 {
+		return node.ErrOutside
 	}
-	w.trail.leave()
+	w.trail.Leave()
 	return nil
 }
 
-// run resolves what was pushed.
+// run resolves the components that remain.
 func (w *pathWalk) run() (ending, error) {
 	for len(w.rest) > 0 {
 		name := w.rest[0]
@@ -127,7 +125,7 @@ func (w *pathWalk) run() (ending, error) {
 	return ending{dir: dir, fd: -1, mode: unix.S_IFDIR}, err
 }
 
-// step resolves one component, which is the last when nothing remains.
+// step resolves one component, which is the last one if none remain.
 func (w *pathWalk) step(name string) (e ending, done bool, err error) {
 	last := len(w.rest) == 0
 	e = ending{base: name, fd: -1}
@@ -137,7 +135,7 @@ func (w *pathWalk) step(name string) (e ending, done bool, err error) {
 	if e.dir, err = w.here(); err != nil {
 		return e, false, err
 	}
-	e.fd, err = openAt(e.dir, name, unix.O_PATH, 0)
+	e.fd, err = node.OpenAt(e.dir, name, unix.O_PATH, 0)
 	if err == unix.ENOENT && last {
 		e.fd = -1
 		return e, true, nil
@@ -147,12 +145,12 @@ func (w *pathWalk) step(name string) (e ending, done bool, err error) {
 	}
 	done, err = w.enter(&e, last)
 	if !done && e.fd >= 0 {
-		closeFD(e.fd)
+		node.CloseFD(e.fd)
 	}
 	return e, done, err
 }
 
-// enter decides by e's type; it takes e.fd when it keeps it.
+// enter decides by e's type. If it keeps e.fd, it sets it to -1 or returns done.
 func (w *pathWalk) enter(e *ending, last bool) (done bool, err error) {
 	if err := w.root.admit(e); err != nil {
 		return false, err
@@ -165,22 +163,22 @@ func (w *pathWalk) enter(e *ending, last bool) (done bool, err error) {
 	case last:
 		return true, nil
 	}
-	if err := w.trail.descend(e.base, w.root.pathNode(e.fd), e.id); err != nil {
+	if err := w.trail.Descend(e.base, w.root.pathNode(e.fd), e.id); err != nil {
 		return false, err
 	}
 	e.fd = -1
 	return false, nil
 }
 
-// admit reads what e is and refuses it on another mount.
+// admit sets e.mode and e.id, and refuses e if it is on another mount.
 func (r *linuxRoot) admit(e *ending) error {
-	k, err := kindOfFD(e.fd)
-	e.mode, e.id = k.mode, k.id
-	if err != nil || r.opts.FollowMounts || k.mount == r.mount {
+	k, err := node.KindOf(e.fd)
+	e.mode, e.id = k.Mode, k.ID
+	if err != nil || r.opts.FollowMounts || k.Mount == r.mount {
 		return err
 	}
-	// Without mount ids a device is all there is; overlay gives files one of their own.
-	if !k.mount.byID && e.mode&unix.S_IFMT != unix.S_IFDIR {
+	// Without mount IDs the device decides, but not for files: overlayfs gives them other devices.
+	if !k.Mount.ByID && e.mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil
 	}
 	return &fserr.Error{Code: fserr.EXDEV, Hint: "a mount point stands on the way and mounts are not followed here"}
@@ -199,23 +197,112 @@ func (w *pathWalk) expand(fd int) error {
 		return unix.ENOENT
 	}
 	if target[0] == '/' {
-		w.trail.rewind()
+		w.trail.Rewind()
 	}
 	w.push(target)
 	return nil
 }
 
-// virtual is the absolute virtual path of an ending, by the names walked.
+// virtual returns the virtual path of an ending, by the names walked.
 func (w *pathWalk) virtual(e ending) string {
-	var b strings.Builder
-	for _, l := range w.trail.levels[1:] {
-		b.WriteString("/" + l.name)
+	path := w.trail.Path()
+	if e.base != "" || path == "" {
+		path += "/" + e.base
 	}
-	if e.base != "" {
-		b.WriteString("/" + e.base)
+	return path
+}
+
+// Realpath returns where path leads.
+func (r *linuxRoot) Realpath(path string) (string, error) {
+	var err error
+	for range maxRetries {
+		var name string
+		name, err = r.realpath(path)
+		if err != errRenamed {
+			return name, failed(err, "realpath", path)
+		}
 	}
-	if b.Len() == 0 {
-		return "/"
+	return "", failed(errBusy, "realpath", path)
+}
+
+// errRenamed means that a name was no longer that of its file when it was checked.
+var errRenamed = unix.ESTALE
+
+func (r *linuxRoot) realpath(path string) (name string, err error) {
+	fd, err := r.openPath(path, unix.O_PATH, 0)
+	if err != nil {
+		return "", err
 	}
-	return b.String()
+	defer node.CloseFD(fd)
+	err = r.dir.use(func(root int) error {
+		name, err = r.nameOf(root, fd, path)
+		return err
+	})
+	return name, err
+}
+
+// nameOf returns the virtual path of what fd refers to, from /proc or, without that, by walking path again.
+func (r *linuxRoot) nameOf(root, fd int, path string) (string, error) {
+	st, err := node.StatFD(fd)
+	if err != nil {
+		return "", err
+	}
+	if st.Nlink == 0 {
+		return "", unix.ENOENT
+	}
+	whole, err := readlinkAt(unix.AT_FDCWD, node.ProcFD(fd))
+	if err != nil {
+		return r.walkedName(root, path)
+	}
+	top, err := readlinkAt(unix.AT_FDCWD, node.ProcFD(root))
+	if err != nil {
+		return "", err
+	}
+	name, under := virtualName(top, whole)
+	if !under {
+		return "", node.ErrOutside
+	}
+	return name, r.confirm(name, st)
+}
+
+// virtualName removes the root's own path from a path below it.
+func virtualName(top, whole string) (name string, under bool) {
+	if whole == top {
+		return "/", true
+	}
+	rest, under := strings.CutPrefix(whole, strings.TrimSuffix(top, "/")+"/")
+	return "/" + rest, under
+}
+
+// confirm checks that name is the file of st: /proc adds " (deleted)" to the name of a deleted file, but that may be a name too.
+func (r *linuxRoot) confirm(name string, st Stat) error {
+	fd, err := r.openPath(name, unix.O_PATH|unix.O_NOFOLLOW, unix.RESOLVE_NO_SYMLINKS)
+	if err == nil {
+		defer node.CloseFD(fd)
+		now, err := node.StatFD(fd)
+		if err == nil && now.Dev == st.Dev && now.Ino == st.Ino {
+			return nil
+		}
+	}
+	if strings.HasSuffix(name, " (deleted)") {
+		return unix.ENOENT
+	}
+	return errRenamed
+}
+
+func (r *linuxRoot) walkedName(root int, path string) (string, error) {
+	w := r.newWalk(root, path)
+	defer w.close()
+	w.follow = true
+	e, err := w.run()
+	if err != nil {
+		return "", err
+	}
+	if e.base != "" && e.fd < 0 {
+		return "", unix.ENOENT
+	}
+	if e.fd >= 0 {
+		node.CloseFD(e.fd)
+	}
+	return w.virtual(e), nil
 }

@@ -4,68 +4,69 @@ import (
 	"errors"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// maxRetries bounds every attempt to get ahead of somebody who races us.
+// maxRetries bounds how often an operation is repeated because another process interfered.
 const maxRetries = 16
 
-// errBusy is what is left when somebody kept winning the race, or holds a lease.
+// errBusy is the error when another process interfered each time, or holds a lease.
 var errBusy = &fserr.Error{
 	Code: fserr.EBUSY, RetryAfter: 100 * time.Millisecond,
 	Hint: "another process keeps changing it or holds a lease on it; try again",
 }
 
-// openBeneath is openat2(2), confined to what is below root.
+// openBeneath is openat2(2), confined to the tree below root.
 func (r *linuxRoot) openBeneath(root int, path string, flags int, resolve uint64) (fd int, err error) {
 	resolve |= unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 	if !r.opts.FollowMounts {
 		resolve |= unix.RESOLVE_NO_XDEV
 	}
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve}
-	err = uninterrupted(func() error {
+	err = node.Uninterrupted(func() error {
 		fd, err = r.syscall(root, path, how)
 		return err
 	})
 	return fd, err
 }
 
-// openBeneathNoFollow opens name, one component (or "."), in the held directory
-// dir without following it when it is a link (ELOOP) and, unless mounts are
-// followed, without entering a mount (EXDEV).
+// openBeneathNoFollow opens name, one component or ".", in the directory dir. A link is ELOOP and, unless the options permit it, a mount
+// point EXDEV.
 func (r *linuxRoot) openBeneathNoFollow(dir int, name string, flags int) (int, error) {
 	if r.openat2 {
 		return r.openBeneath(dir, name, flags|unix.O_NOFOLLOW, unix.RESOLVE_NO_SYMLINKS)
 	}
-	fd, err := openAt(dir, name, flags, 0)
+	fd, err := node.OpenAt(dir, name, flags, 0)
 	if err != nil {
 		return -1, linkOr(err, dir, name)
 	}
 	if err := r.admit(&ending{fd: fd}); err != nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 		return -1, err
 	}
 	return fd, nil
 }
 
-// linkOr makes ELOOP of the ENOTDIR that O_DIRECTORY|O_NOFOLLOW answers for a link.
+// linkOr returns ELOOP instead of ENOTDIR, the error of O_DIRECTORY|O_NOFOLLOW for a link.
 func linkOr(err error, dir int, name string) error {
 	if err != unix.ENOTDIR {
 		return err
 	}
-	if st, serr := statAt(dir, name); serr == nil && st.Type() == TypeSymlink {
+	if st, serr := node.StatAt(dir, name); serr == nil && st.Type() == TypeSymlink {
 		return unix.ELOOP
 	}
 	return err
 }
 
-// openPath opens path as a whole with Linux flags that do not create; RESOLVE_NO_SYMLINKS
-// is the one resolve flag. O_NOFOLLOW is about a path without a trailing slash.
+// openPath opens path with the system's flags, which must not create. resolve is 0 or RESOLVE_NO_SYMLINKS. O_NOFOLLOW has no effect on a
+// path with a trailing slash.
 func (r *linuxRoot) openPath(path string, flags int, resolve uint64) (fd int, err error) {
-	if err := checkPath(path); err != nil {
+	if err := node.CheckPath(path); err != nil {
 		return -1, err
 	}
 	if strings.HasSuffix(path, "/") {
@@ -80,8 +81,8 @@ func (r *linuxRoot) openPath(path string, flags int, resolve uint64) (fd int, er
 	return fd, err
 }
 
-// openFrom is openPath below root. First no link is followed: then the names are
-// those of path, and nobody else's. Only a path with a link on its way is resolved again.
+// openFrom is openPath below root. At first it follows no links: then only the names in path count. It resolves a path with a link on its
+// way again.
 func (r *linuxRoot) openFrom(root int, path string, flags int, resolve uint64) (int, error) {
 	rel := path
 	if path[0] == '/' || path[len(path)-1] == '/' {
@@ -89,7 +90,7 @@ func (r *linuxRoot) openFrom(root int, path string, flags int, resolve uint64) (
 			rel = "."
 		}
 	}
-	// The kernel counts the NUL at the end as well; reserved names are the walk's to refuse.
+	// The kernel counts the NUL at the end too. The walk refuses reserved names.
 	if !r.openat2 || len(rel) >= MaxPath || strings.Contains(rel, ReservedPrefix) {
 		return r.walkOpen(root, path, flags, resolve)
 	}
@@ -103,20 +104,19 @@ func (r *linuxRoot) openFrom(root int, path string, flags int, resolve uint64) (
 	return fd, err
 }
 
-// openFollowing opens a path with links on its way. The walk has the last word on a
-// link to an absolute target, an escape, and whatever an error may tell of a reserved name.
+// openFollowing opens a path with links on its way. The walk decides about absolute targets, escapes and reserved names.
 func (r *linuxRoot) openFollowing(root int, path, rel string, flags int) (int, error) {
 	fd, err := r.openRetrying(root, rel, flags, 0)
 	if err == unix.ENOENT || (err == nil && cleanName(fd)) {
 		return fd, err
 	}
 	if err == nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 	}
 	return r.walkOpen(root, path, flags, 0)
 }
 
-// openRetrying is openBeneath, again while a rename on the system makes ".." uncertain (EAGAIN).
+// openRetrying is openBeneath. It repeats the call while a rename on the system makes ".." uncertain (EAGAIN).
 func (r *linuxRoot) openRetrying(root int, rel string, flags int, resolve uint64) (fd int, err error) {
 	for range maxRetries {
 		fd, err = r.openBeneath(root, rel, flags, resolve)
@@ -127,10 +127,10 @@ func (r *linuxRoot) openRetrying(root int, rel string, flags int, resolve uint64
 	return fd, err
 }
 
-// cleanName reports whether no reserved name is on the way to what fd holds. A
-// link may lead to one; when in doubt, the walk looks at every name.
+// cleanName reports whether no reserved name is on the way to what fd refers to, since a link may lead to one. When in doubt it returns
+// false.
 func cleanName(fd int) bool {
-	name, err := readlinkAt(unix.AT_FDCWD, procFD(fd))
+	name, err := readlinkAt(unix.AT_FDCWD, node.ProcFD(fd))
 	return err == nil && !strings.Contains(name, "/"+ReservedPrefix)
 }
 
@@ -145,7 +145,7 @@ func (r *linuxRoot) walkOpen(root int, path string, flags int, resolve uint64) (
 	return -1, errBusy
 }
 
-// errSwapped tells that the last component was replaced by a link while it was opened.
+// errSwapped means that a link replaced the last component while it was opened.
 var errSwapped = errors.New("replaced by a link meanwhile")
 
 func (r *linuxRoot) walkOnce(root int, path string, flags int, resolve uint64) (int, error) {
@@ -158,7 +158,7 @@ func (r *linuxRoot) walkOnce(root int, path string, flags int, resolve uint64) (
 		return -1, err
 	}
 	if e.base == "" {
-		return openAt(e.dir, ".", flags, 0)
+		return node.OpenAt(e.dir, ".", flags, 0)
 	}
 	if e.fd < 0 {
 		return -1, unix.ENOENT
@@ -166,21 +166,21 @@ func (r *linuxRoot) walkOnce(root int, path string, flags int, resolve uint64) (
 	return r.openEnd(w, e, flags)
 }
 
-// openEnd opens what a walk ended at; it owns e.fd.
+// openEnd opens what a walk ended at. It takes over e.fd.
 func (r *linuxRoot) openEnd(w *pathWalk, e ending, flags int) (int, error) {
 	kind := e.mode & unix.S_IFMT
 	switch {
 	case flags&unix.O_DIRECTORY != 0 && kind != unix.S_IFDIR:
-		closeFD(e.fd)
+		node.CloseFD(e.fd)
 		return -1, unix.ENOTDIR
 	case kind == unix.S_IFLNK && (w.noLinks || flags&unix.O_PATH == 0):
-		closeFD(e.fd)
+		node.CloseFD(e.fd)
 		return -1, unix.ELOOP
 	case flags&unix.O_PATH != 0:
 		return e.fd, nil
 	}
-	closeFD(e.fd)
-	fd, err := openAt(e.dir, e.base, flags, 0)
+	node.CloseFD(e.fd)
+	fd, err := node.OpenAt(e.dir, e.base, flags, 0)
 	switch err {
 	case unix.ELOOP:
 		return -1, errSwapped
@@ -188,37 +188,35 @@ func (r *linuxRoot) openEnd(w *pathWalk, e ending, flags int) (int, error) {
 		return -1, errBusy
 	case nil:
 		if err := r.admit(&ending{fd: fd}); err != nil {
-			closeFD(fd)
+			node.CloseFD(fd)
 			return -1, err
 		}
 	}
 	return fd, err
 }
 
-// place is where a name is changed: base, one component or one of "", "." and
-// "..", in the directory held by dir.
+// place is where a name is changed: base, one component or one of "", "." and "..", in the directory dir.
 type place struct {
 	dir   int
 	base  string
 	slash bool // the path ended in a slash
 }
 
-func (p place) close() { closeFD(p.dir) }
+func (p place) close() { node.CloseFD(p.dir) }
 
 // plain reports whether base names an entry, not the directory itself or its parent.
 func (p place) plain() bool { return p.base != "" && p.base != "." && p.base != ".." }
 
-// splitPath cuts off the last component; dir is never empty.
+// splitPath splits path before its last component. dir is never empty.
 func splitPath(path string) (dir, base string, slash bool) {
 	trimmed := strings.TrimRight(path, "/")
 	at := strings.LastIndexByte(trimmed, '/')
 	return trimmed[:at+1] + ".", trimmed[at+1:], len(trimmed) < len(path)
 }
 
-// place resolves all but path's last component, to an O_PATH descriptor.
-// creating makes a reserved name EACCES instead of ENOENT.
+// place resolves all but path's last component, to an O_PATH descriptor. creating makes a reserved name EACCES instead of ENOENT.
 func (r *linuxRoot) place(path string, creating bool) (place, error) {
-	if err := checkPath(path); err != nil {
+	if err := node.CheckPath(path); err != nil {
 		return place{}, err
 	}
 	dir, base, slash := splitPath(path)
@@ -241,8 +239,7 @@ func (r *linuxRoot) place(path string, creating bool) (place, error) {
 	return p, err
 }
 
-// target is the place that path leads to when a final link is followed, where
-// nothing may stand (missing). creating is as for place.
+// target returns the place that path leads to if a final link is followed. missing says that nothing exists there.
 func (r *linuxRoot) target(path string) (p place, missing bool, err error) {
 	err = r.dir.use(func(root int) error {
 		w := r.newWalk(root, path)
@@ -253,18 +250,18 @@ func (r *linuxRoot) target(path string) (p place, missing bool, err error) {
 			return err
 		}
 		if e.fd >= 0 {
-			closeFD(e.fd)
+			node.CloseFD(e.fd)
 		}
 		p = place{base: e.base, slash: w.mustDir}
 		missing = e.base != "" && e.fd < 0
-		p.dir, err = openAt(e.dir, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+		p.dir, err = node.OpenAt(e.dir, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 		return err
 	})
 	return p, missing, err
 }
 
-// node opens a directory for the recursive algorithms.
-func (r *linuxRoot) node(path string, follow bool) (dirNode, error) {
+// Node implements tree.Nodes.
+func (r *linuxRoot) Node(path string, follow bool) (node.Node, error) {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY
 	if !follow {
 		flags |= unix.O_NOFOLLOW
@@ -276,8 +273,8 @@ func (r *linuxRoot) node(path string, follow bool) (dirNode, error) {
 	return newFDNode(fd, r), nil
 }
 
-// parent opens the directory that holds path's last component.
-func (r *linuxRoot) parent(path string) (dir dirNode, base string, slash bool, err error) {
+// Parent implements tree.Nodes.
+func (r *linuxRoot) Parent(path string) (dir node.Node, base string, slash bool, err error) {
 	p, err := r.place(path, false)
 	if err != nil {
 		return nil, "", false, failed(err, "open", path)
@@ -286,9 +283,25 @@ func (r *linuxRoot) parent(path string) (dir dirNode, base string, slash bool, e
 	if p.base == "." || p.base == ".." {
 		return nil, "", false, fserr.New("open", path, fserr.EINVAL)
 	}
-	fd, err := openAt(p.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := node.OpenAt(p.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, "", false, failed(err, "open", path)
 	}
 	return newFDNode(fd, r), p.base, p.slash, nil
+}
+
+// openat2 is openat2(2). It avoids the allocation that x/sys makes for each path.
+func openat2(dir int, path string, how unix.OpenHow) (int, error) {
+	if len(path) >= node.ShortName || strings.IndexByte(path, 0) >= 0 {
+		return unix.Openat2(dir, path, &how)
+	}
+	var name [node.ShortName]byte // ends in a NUL
+	copy(name[:], path)
+	//nolint:gosec // as x/sys does: the kernel reads both during the call
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&name)), uintptr(unsafe.Pointer(&how)),
+		unix.SizeofOpenHow, 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestReservedNameBehindLink(t *testing.T) {
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) })
+			w := newWorld(t, with(name))
 			w.put(ReservedPrefix+"x", "half")
 			w.must(os.Mkdir(w.host(ReservedPrefix+"d"), 0o755))
 			w.put(ReservedPrefix+"d/in", "half")
@@ -80,7 +81,7 @@ func TestEndlessEAGAIN(t *testing.T) {
 func TestLongestPath(t *testing.T) {
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) })
+			w := newWorld(t, with(name))
 			path := strings.Repeat("./", MaxPath/2-1) + "/f"
 			w.equal(len(path), MaxPath)
 			w.code(statting(path)(w.Root), done)
@@ -92,7 +93,7 @@ func TestLongestPath(t *testing.T) {
 // TestNameLengths passes names of the lengths at which they are handed on differently.
 func TestNameLengths(t *testing.T) {
 	everywhere(t, func(w *world) {
-		for n := shortName - 4; n < shortName+4; n++ {
+		for n := node.ShortName - 4; n < node.ShortName+4; n++ {
 			path := strings.Repeat("./", (n-1)/2) + "f"
 			if n%2 == 0 {
 				path = "/" + path

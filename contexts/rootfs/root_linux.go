@@ -7,33 +7,35 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// linuxRoot resolves with one openat2(2) from its descriptor, or, where that is
-// not to be had, component by component; everything after works on descriptors.
+// linuxRoot resolves a path by one openat2(2) from its descriptor or, where that is missing, component by component. All further work is
+// on descriptors.
 type linuxRoot struct {
 	opts    Options
 	dir     descriptor // O_PATH
-	mount   mount
+	mount   node.Mount
 	openat2 bool
-	// syscall is openat2(2); tests put a kernel without it in its place.
+	// syscall is openat2(2). Tests replace it.
 	syscall openat2Func
-	// creating is locked for reading while a name is created, and for writing while an emulated rename removes
-	// the last of the directory that it moves (see mover.pass).
+	// creating is locked for reading while a name is created, and for writing while an emulated rename removes the last names of the
+	// directory that it moves (see mover.pass).
 	creating sync.RWMutex
-	// noTmpfile makes atomic files as where O_TMPFILE is not to be had; for tests.
+	// noTmpfile makes atomic files without O_TMPFILE, for tests.
 	noTmpfile bool
 }
 
-// openat2Func takes how by value, so that it need not be allocated.
+// openat2Func takes how by value, so that how is not allocated.
 type openat2Func func(dir int, path string, how unix.OpenHow) (int, error)
 
-// open chooses the best implementation that the kernel (or a seccomp filter,
-// which answers ENOSYS or EPERM) permits.
+// open chooses the best implementation that the kernel permits, or a seccomp filter, which answers ENOSYS or EPERM.
 func open(dir string, opts Options) (Root, error) {
 	if opts.Implementation == "osroot" {
-		return openOSRoot(dir, opts)
+		return openPortable(dir, opts)
 	}
 	r, err := openLinux(filepath.Clean(dir), opts, openat2)
 	if err != nil {
@@ -43,13 +45,13 @@ func open(dir string, opts Options) (Root, error) {
 }
 
 func openLinux(dir string, opts Options, syscall openat2Func) (*linuxRoot, error) {
-	fd, err := openAt(unix.AT_FDCWD, dir, unix.O_PATH, 0)
+	fd, err := node.OpenAt(unix.AT_FDCWD, dir, unix.O_PATH, 0)
 	if err != nil {
 		return nil, err
 	}
 	r := &linuxRoot{opts: opts, dir: descriptor{fd: fd}, syscall: syscall}
 	if err := r.inspect(fd); err != nil {
-		closeFD(fd)
+		node.CloseFD(fd)
 		return nil, err
 	}
 	return r, nil
@@ -57,12 +59,12 @@ func openLinux(dir string, opts Options, syscall openat2Func) (*linuxRoot, error
 
 // inspect checks that the root is a directory and whether openat2 works on it.
 func (r *linuxRoot) inspect(fd int) error {
-	k, err := kindOfFD(fd)
+	k, err := node.KindOf(fd)
 	if err != nil {
 		return err
 	}
-	r.mount = k.mount
-	switch k.mode & unix.S_IFMT {
+	r.mount = k.Mount
+	switch k.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 	case unix.S_IFLNK:
 		return unix.ELOOP
@@ -74,7 +76,7 @@ func (r *linuxRoot) inspect(fd int) error {
 	}
 	probe, err := r.openBeneath(fd, ".", unix.O_PATH, 0)
 	if err == nil {
-		closeFD(probe)
+		node.CloseFD(probe)
 		r.openat2 = true
 		return nil
 	}
@@ -84,32 +86,32 @@ func (r *linuxRoot) inspect(fd int) error {
 	return err
 }
 
-// naming calls make, which creates one name, while no emulated rename removes the directory that the name is in.
+// naming calls make, which creates one name, while no emulated rename removes the directory of the name.
 func (r *linuxRoot) naming(make func() error) error {
 	r.creating.RLock()
 	defer r.creating.RUnlock()
 	return make()
 }
 
-// Close releases the root; operations that run end undisturbed.
+// Close closes the root. Operations under way are not disturbed.
 func (r *linuxRoot) Close() error { return failed(r.dir.close(), "close", "") }
 
 // Walk lists what is below dir.
-func (r *linuxRoot) Walk(ctx context.Context, dir string, opts WalkOptions, fn WalkFunc) error {
-	return walkTree(ctx, r, dir, opts, fn)
+func (r *linuxRoot) Walk(ctx context.Context, dir string, opts tree.WalkOptions, fn tree.WalkFunc) error {
+	return tree.Walk(ctx, r, dir, opts, fn)
 }
 
 // RemoveAll removes path and what is below it.
 func (r *linuxRoot) RemoveAll(ctx context.Context, path string) (int64, error) {
-	return removeTree(ctx, r, path)
+	return tree.RemoveAll(ctx, r, path)
 }
 
 // Watch reports changes of path.
-func (r *linuxRoot) Watch(path string, opts WatchOptions) (Watcher, error) {
-	return watchTree(r, path, opts)
+func (r *linuxRoot) Watch(path string, opts watch.Options) (watch.Watcher, error) {
+	return watch.Start(r, path, opts)
 }
 
-// failed gives err the form that leaves this package; nil stays nil.
+// failed converts err to the form of errors that leave this package. nil stays nil.
 func failed(err error, op, path string) error {
 	if err == nil {
 		return nil

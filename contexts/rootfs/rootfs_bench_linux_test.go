@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 )
 
 // BenchmarkRead reads a file of 4 KiB through the Root, and as a program does that trusts
@@ -28,7 +30,7 @@ func BenchmarkRead(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer closeFD(top)
+	defer node.CloseFD(top)
 	for _, depth := range []int{1, 7} {
 		path := strings.Repeat("dir/", depth-1) + "file"
 		makeFile(b, filepath.Join(dir, path))
@@ -40,7 +42,7 @@ func BenchmarkRead(b *testing.B) {
 }
 
 // takeTurns reports how long a read takes each way, and how many times the plain one's
-// time the confined one takes: medians, which tell nothing of what else ran.
+// time the confined one takes: medians, which other load does not change.
 func takeTurns(b *testing.B, plain, confined func() error) {
 	const turn = 32
 	var took [2][]float64

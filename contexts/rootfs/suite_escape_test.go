@@ -13,12 +13,12 @@ func everywhere(t *testing.T, run func(w *world)) {
 	t.Helper()
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
-			run(newWorld(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) }))
+			run(newWorld(t, with(name)))
 		})
 	}
 }
 
-// TestEscapeSaysSo tells a path that leads outside from one that is merely forbidden.
+// TestEscapeSaysSo distinguishes a path that leads outside from one that is merely forbidden.
 func TestEscapeSaysSo(t *testing.T) {
 	everywhere(t, func(w *world) {
 		calls := everyCall("../outside/secret")

@@ -22,6 +22,11 @@ type world struct {
 // factory opens dir with the implementation under test.
 type factory func(dir string) (Root, error)
 
+// with opens a tree with the implementation called name.
+func with(name string) factory {
+	return func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) }
+}
+
 // implementations lists what this system can run.
 func implementations() []string {
 	if runtime.GOOS == "linux" {
@@ -33,7 +38,7 @@ func implementations() []string {
 func TestSuite(t *testing.T) {
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
-			suite(t, func(dir string) (Root, error) { return Open(dir, Options{Implementation: name}) })
+			suite(t, with(name))
 		})
 	}
 }
@@ -150,7 +155,7 @@ func (w *world) lstat(path string) Stat {
 	return st
 }
 
-// gone checks that nothing stands at path.
+// gone checks that path does not exist.
 func (w *world) gone(path string) {
 	w.Helper()
 	_, err := w.Lstat(path)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -46,15 +47,15 @@ func Discover(ctx context.Context, src Source) ([]string, error) {
 		return []string{"."}, nil
 	}
 	var found []string
-	err := src.Root.Walk(ctx, ".", rootfs.WalkOptions{}, func(rel string, e rootfs.Entry, err error) error {
+	err := src.Root.Walk(ctx, ".", tree.WalkOptions{}, func(rel string, e rootfs.Entry, err error) error {
 		switch {
 		case err != nil || e.Type != rootfs.TypeDirectory:
 			return nil //nolint:nilerr // what cannot be read holds no repository that could be taken
 		case strings.HasPrefix(e.Name, ".") || e.Name == "node_modules" || rel == src.Avoid:
-			return rootfs.SkipDir
+			return tree.SkipDir
 		case isRepository(src.Root, rel):
 			found = append(found, rel)
-			return rootfs.SkipDir
+			return tree.SkipDir
 		}
 		return nil
 	})

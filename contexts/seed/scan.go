@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -108,7 +109,7 @@ func (w *walker) unit(u string) error {
 			return err
 		}
 	}
-	err := w.src.Root.Walk(w.ctx, u, rootfs.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
+	err := w.src.Root.Walk(w.ctx, u, tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
 		return w.visit(u, path.Join(u, rel), e, err)
 	})
 	if fserr.CodeOf(err) == fserr.EACCES && u != "." { // the unit itself
@@ -190,7 +191,7 @@ func (w *walker) visit(u, p string, e rootfs.Entry, walkErr error) error {
 	if reason != "" {
 		w.skip(reason, isDir)
 		if isDir {
-			return rootfs.SkipDir
+			return tree.SkipDir
 		}
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -46,7 +47,7 @@ func (l *localRepo) checkObjects(ctx context.Context, dir string, depth int) err
 	if depth > maxAlternates {
 		return elsewhere("its alternates name more than five others")
 	}
-	err := l.root.Walk(ctx, dir, rootfs.WalkOptions{MaxDepth: 2}, func(_ string, e rootfs.Entry, err error) error {
+	err := l.root.Walk(ctx, dir, tree.WalkOptions{MaxDepth: 2}, func(_ string, e rootfs.Entry, err error) error {
 		switch {
 		case err != nil:
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 )
@@ -234,7 +235,7 @@ func (j *job) dep(ctx context.Context, dst rootfs.Root, d Dep) error {
 // manifest writes down what the tree holds: the base of every later difference.
 func (j *job) manifest(ctx context.Context, dst rootfs.Root) error {
 	var entries []seed.Entry
-	err := dst.Walk(ctx, ".", rootfs.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
+	err := dst.Walk(ctx, ".", tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
 		if err != nil || e.Stat == nil {
 			return errors.Join(err, fmt.Errorf("no attributes of %q", rel))
 		}

@@ -14,11 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // naiveRoot is what rootfs must not be: it looks at the words of a path, and then gives the
-// kernel the path as it is. It is here to show that the suite can fail. Of CopyTree it has nothing.
+// kernel the path as it is. It is here to show that the suite can fail. It cannot copy trees.
 type naiveRoot struct{ dir string }
 
 var _ rootfs.Root = (*naiveRoot)(nil)
@@ -215,7 +217,7 @@ func (n *naiveRoot) Utimes(path string, atimeNs, mtimeNs int64, follow bool) err
 	return n.on(path, func(name string) error { return os.Chtimes(name, time.Unix(0, atimeNs), time.Unix(0, mtimeNs)) })
 }
 
-func (n *naiveRoot) Walk(ctx context.Context, dir string, opts rootfs.WalkOptions, fn rootfs.WalkFunc) error {
+func (n *naiveRoot) Walk(ctx context.Context, dir string, opts tree.WalkOptions, fn tree.WalkFunc) error {
 	return n.on(dir, func(top string) error {
 		if real, err := filepath.EvalSymlinks(top); err == nil {
 			top = real
@@ -227,7 +229,7 @@ func (n *naiveRoot) Walk(ctx context.Context, dir string, opts rootfs.WalkOption
 			rel := strings.TrimPrefix(path, top+"/")
 			e := entryOf(d, path)
 			err = fn(rel, e, nil)
-			if errors.Is(err, rootfs.SkipDir) {
+			if errors.Is(err, tree.SkipDir) {
 				return filepath.SkipDir
 			}
 			return err
@@ -256,7 +258,7 @@ func removeAll(name string) error {
 	return err
 }
 
-func (n *naiveRoot) Watch(string, rootfs.WatchOptions) (rootfs.Watcher, error) {
+func (n *naiveRoot) Watch(string, watch.Options) (watch.Watcher, error) {
 	return nil, fserr.EOPNOTSUPP
 }
 

@@ -15,15 +15,15 @@
 //     TestUnmountedByHand and TestForeignMountAtAContext (overlay); fsservice.TestAHandleOfAnOlderFolderIsStale
 //   - hanging: fsservice.TestSessionGoesOnWhileOneStalls, TestSessionStalledHandle, TestSessionEndsWhileOneStalls;
 //     contexts.TestStopDoesNotWaitForASlowDisk; server.TestDrainLetsACallEnd, TestStuckStreamEnds
-//   - watches: contexts/rootfs.TestWatchTellsOfLostEvents, TestWatchLimitsNameTheirRemedy
+//   - watches: contexts/rootfs/watch.TestWatchReportsLostEvents, TestWatchLimitsNameTheirRemedy
 //   - clients that do not read: server.TestASlowReaderHoldsUpItselfOnly, TestAClientThatNeverReadsIsCutOff,
 //     TestAClientThatTakesNoContentIsCutOff, TestASlowReaderIsNotCutOff, TestDeleteIsNotHeldUpByAClientThatDoesNotRead;
-//     contexts/rootfs.TestOutboxIsBounded; client.TestSlowWatch
+//     contexts/rootfs/watch.TestOutboxIsBounded; client.TestSlowWatch
 //   - clients that leave: server.TestACutConnection, TestAHalfOpenConnection, TestAKilledClient, TestManySessionsLeaveNothing,
 //     TestABodyThatEndsEarlyChangesNothing, TestContentThatEndsEarly, TestHalfARequestIsCutOff, TestStrangersAreBounded,
 //     TestSilentConnectionsDoNotHoldUpTheEnd, TestEnsureTellsProgressAndThenReady, TestBuildOutlivesItsCaller;
 //     fsservice.TestACancelledWriteStreamLeavesNothing, TestSessionWatchAndCancel; contexts.TestSeedingOutlivesItsCaller,
-//     TestCloseEndsAFork; contexts/rootfs.TestCopyTreeIsCancelled, TestRemoveAllStopsWithTheContext, TestWalkStops;
+//     TestCloseEndsAFork; contexts/rootfs/tree.TestCopyIsCancelled, TestRemoveAllStopsWithTheContext, TestWalkStops;
 //     contexts/template.TestCancelledBuildLeavesNothing
 //   - clocks: contexts.TestTheClockIsSet, TestGarbage; contexts/layer.TestSettleWaitsForTheClock;
 //     fsservice/handles.TestSettingTheClockMakesNoHandleIdle, TestAnIdleHandleClosesAndOneInUseDoesNot; panels.TestTokensEnd,

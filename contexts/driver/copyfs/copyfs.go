@@ -12,6 +12,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/xattr"
 )
@@ -49,7 +50,7 @@ func (d *Driver) Name() string { return Name }
 // TakesLinkedLayers implements driver.Linker: names outside of the layer are not followed.
 func (d *Driver) TakesLinkedLayers() {}
 
-// Prepare implements driver.Driver. The copying is rootfs.CopyTree's, as that of layers is: it shares
+// Prepare implements driver.Driver. The copying is tree.Copy's, as that of layers is: it shares
 // extents where the file system can, and keeps holes, ns times, hard links and xattrs.
 func (d *Driver) Prepare(ctx context.Context, src, dst string, progress func(driver.Progress)) error {
 	return d.copy(ctx, src, dst, d.opts.Workers, progress)
@@ -71,7 +72,7 @@ func (d *Driver) copy(ctx context.Context, src, dst string, workers int, progres
 		return fmt.Errorf("open the copy: %w", err)
 	}
 	defer func() { _ = to.Close() }()
-	report, err := rootfs.CopyTree(ctx, from, ".", to, ".", rootfs.CopyOptions{
+	report, err := tree.Copy(ctx, from, ".", to, ".", tree.CopyOptions{
 		ErrorOnExist: true, PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true,
 		Workers: workers, Record: counter(progress),
 	})

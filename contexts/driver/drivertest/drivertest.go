@@ -13,6 +13,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 )
 
 // Difference is something that a driver is known to do otherwise; the suite then wants it so.
@@ -98,7 +99,7 @@ func setTimes(t *testing.T, dir string) {
 	root := openRoot(t, dir)
 	defer func() { must(t, root.Close()) }()
 	var names []string
-	must(t, root.Walk(context.Background(), ".", rootfs.WalkOptions{}, func(rel string, _ rootfs.Entry, err error) error {
+	must(t, root.Walk(context.Background(), ".", tree.WalkOptions{}, func(rel string, _ rootfs.Entry, err error) error {
 		names = append(names, rel)
 		return err
 	}))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -31,7 +32,7 @@ func (d *Driver) Duplicate(ctx context.Context, src, dst string, progress func(d
 	if d.Lost(src) {
 		return nil, lostError("duplicate")
 	}
-	changed, err = driver.CopyTree(ctx, src, dst, rootfs.CopyOptions{
+	changed, err = driver.CopyTree(ctx, src, dst, tree.CopyOptions{
 		Workers: copyWorkers, MoreXattrs: xattrs, Skip: func(rel string, _ rootfs.Entry) bool { return isScratch(rel) },
 		// A deletion is a device; what is no file, link or directory is deleted in the copy, so that
 		// nothing of the layer appears in its place.

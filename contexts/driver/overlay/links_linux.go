@@ -7,6 +7,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 )
 
 // copyLinked copies the files of a layer that have several names in it, with all of them, into a new upper directory. There
@@ -30,7 +31,7 @@ func (d *Driver) copyLinked(ctx context.Context, src, dst string) error {
 	if err != nil {
 		return err
 	}
-	_, err = rootfs.CopyTree(ctx, from, ".", to, upperName, rootfs.CopyOptions{
+	_, err = tree.Copy(ctx, from, ".", to, upperName, tree.CopyOptions{
 		Skip:               func(rel string, _ rootfs.Entry) bool { rel = path.Clean(rel); return rel != "." && !wanted[rel] },
 		PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true,
 	})
@@ -44,7 +45,7 @@ func (d *Driver) copyLinked(ctx context.Context, src, dst string) error {
 func linkedNames(ctx context.Context, root rootfs.Root) (map[string]bool, error) {
 	type file struct{ dev, ino uint64 }
 	first, wanted := map[file]string{}, map[string]bool{}
-	err := root.Walk(ctx, ".", rootfs.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
+	err := root.Walk(ctx, ".", tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
 		if err != nil || e.Type != rootfs.TypeFile || e.Stat.Nlink < 2 {
 			return err
 		}
@@ -76,7 +77,7 @@ func (d *Driver) sweep(ctx context.Context, p driver.Place) error {
 	if err != nil {
 		return stateError("mount", err)
 	}
-	n, err := rootfs.SweepReserved(ctx, root)
+	n, err := tree.Sweep(ctx, root)
 	if n > 0 {
 		d.opts.Log.Sugar().Infow("what a crash left of a rename was removed", "folder", p.Folder, "entries", n)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
@@ -249,7 +250,7 @@ func TestUserNSRenamedDirectoryIsAnother(t *testing.T) {
 	_, root := rooted(t, inside(t, Options{}))
 	dir, err := root.OpenDir("dir/sub")
 	must(t, err)
-	watch, err := root.Watch("dir/sub", rootfs.WatchOptions{})
+	watch, err := root.Watch("dir/sub", watch.Options{})
 	must(t, err)
 	must(t, root.Rename("dir", "moved"))
 	if entries, err := dir.Next(10, false); err == nil && len(entries) > 0 {

@@ -1,0 +1,307 @@
+package tree
+
+import (
+	"context"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// copyTries is how often a file that keeps changing is copied before it is reported as unstable.
+const copyTries = 4
+
+// spot is a name in a held directory.
+type spot struct {
+	dir  *node.Held
+	name string
+}
+
+// fileJob is a file or link to copy.
+type fileJob struct {
+	rel      string
+	src, dst spot
+	// stat has the source's attributes from the listing.
+	stat node.Stat
+	// deep says that no path can name it.
+	deep bool
+	// followed says that the root opens src, following links.
+	followed bool
+	// dir is the directory being filled, nil for a file at the top.
+	dir   *copyDir
+	claim *linkClaim
+}
+
+// leaf copies an entry of the current directory that is not a directory.
+func (c *copier) leaf(l *copyLevel, rel, name string, st node.Stat, followed bool) error {
+	t := st.Type()
+	if t != node.TypeFile && t != node.TypeSymlink && c.linker == nil {
+		c.tally.special()
+		return c.whiteout(name)
+	}
+	src, err := c.srcTrail.Here()
+	if err != nil {
+		return err
+	}
+	dst, err := c.dstTrail.Here()
+	if err != nil {
+		return err
+	}
+	job := &fileJob{rel: rel, src: spot{src, name}, dst: spot{dst, name}, stat: st, deep: l.deep, followed: followed, dir: l.dir}
+	if c.linker != nil {
+		return c.submit(job)
+	}
+	if t == node.TypeSymlink {
+		return c.symlink(job)
+	}
+	if c.opts.PreserveLinks && st.Nlink > 1 && !followed && !l.deep {
+		if linked, err := c.hardLink(job, l.rel); linked || err != nil {
+			return err
+		}
+	}
+	if !followed {
+		if reused, err := c.reuse(l, job); reused || err != nil {
+			return err
+		}
+	}
+	return c.submit(job)
+}
+
+// whiteout makes the mark of a deletion in the current directory, if the options ask for it.
+func (c *copier) whiteout(name string) error {
+	if !c.opts.Whiteouts {
+		return nil
+	}
+	dst, err := c.dstTrail.Here()
+	if err != nil {
+		return err
+	}
+	return dst.Whiteout(name)
+}
+
+// submit copies a file now or gives it to a worker, which holds both directories until it is done.
+func (c *copier) submit(job *fileJob) error {
+	transfer := c.copyFile
+	if c.linker != nil {
+		transfer = c.linkFile
+	}
+	if c.opts.Workers <= 1 {
+		return transfer(job)
+	}
+	job.src.dir.Share()
+	job.dst.dir.Share()
+	job.dir.pending.Add(1)
+	c.workers.Go(func() error {
+		defer job.src.dir.Release()
+		defer job.dst.dir.Release()
+		err := context.Cause(c.ctx)
+		if err == nil {
+			err = transfer(job)
+		}
+		job.claim.settle(node.Stat{}, node.Stat{}, false)
+		if done := c.settle(job.dir, job.dst.dir); err == nil {
+			err = done
+		}
+		if err != nil {
+			c.abort(AtRel(err, job.rel))
+		}
+		return nil
+	})
+	return nil
+}
+
+// copyFile copies one regular file. It skips one that is gone, and reports one that was replaced by something else as unstable.
+func (c *copier) copyFile(job *fileJob) error {
+	defer job.claim.settle(node.Stat{}, node.Stat{}, false)
+	in, err := c.openSource(job)
+	if err != nil {
+		return c.unopened(job, err)
+	}
+	defer func() { _ = in.Close() }()
+	st, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Type() != node.TypeFile {
+		c.tally.unstable(job.rel)
+		return nil
+	}
+	return c.copyOpened(job, in, st)
+}
+
+// unopened decides about a source that was listed and cannot be opened now.
+func (c *copier) unopened(job *fileJob, err error) error {
+	switch {
+	case job.dir == nil: // the top itself
+		return err
+	case fserr.CodeOf(err) == fserr.ENOENT:
+		return nil
+	case fserr.CodeOf(err) == fserr.EOPNOTSUPP, node.Vanished(err) && !job.followed:
+		c.tally.unstable(job.rel)
+		return nil
+	}
+	return err
+}
+
+func (c *copier) openSource(job *fileJob) (node.File, error) {
+	if !job.followed {
+		return job.src.dir.OpenFile(job.src.name, node.O_RDONLY|node.O_NOFOLLOW, 0)
+	}
+	if job.dir == nil {
+		return c.from.OpenFile(c.src, node.O_RDONLY, 0)
+	}
+	return c.from.OpenFile(c.sourcePath(job.rel), node.O_RDONLY, 0)
+}
+
+// copyOpened makes the destination and fills it. If that fails it removes the destination: no file stays half copied.
+func (c *copier) copyOpened(job *fileJob, in node.File, st node.Stat) error {
+	var out node.File
+	made, err := c.put(job.dst, st.ID(), func() (err error) {
+		out, err = job.dst.dir.OpenFile(job.dst.name, node.O_WRONLY|node.O_CREAT|node.O_EXCL|node.O_NOFOLLOW, 0o600)
+		return err
+	})
+	if !made || err != nil {
+		return err
+	}
+	own, err := out.Stat()
+	stable := true
+	if err == nil {
+		err = c.giveTo(job.dst.dir, job.dst.name, st)
+	}
+	if err == nil {
+		st, stable, err = c.fill(in, out)
+	}
+	if closing := out.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		removeOwn(job.dst, own.ID())
+		return err
+	}
+	if !stable {
+		c.tally.unstable(job.rel)
+	}
+	job.claim.settle(st, own, true)
+	c.tally.file(job.rel, st, "")
+	return nil
+}
+
+// removeOwn removes the file at s if it is still the one with the identity made.
+func removeOwn(s spot, made node.FileID) {
+	if st, err := s.dir.Lstat(s.name); err == nil && st.ID() == made {
+		_ = s.dir.Unlink(s.name)
+	}
+}
+
+// fill copies content and attributes, and again if the source changed meanwhile. It returns the source's attributes at the time of the
+// copy.
+func (c *copier) fill(in, out node.File) (st node.Stat, stable bool, err error) {
+	for try := 0; try < copyTries && !stable; try++ {
+		if st, stable, err = c.fillOnce(in, out, try > 0); err != nil {
+			return st, false, err
+		}
+	}
+	if c.opts.PreserveXattrs {
+		if err := copyFileXattrs(in, out, c.opts.MoreXattrs); err != nil {
+			return st, stable, err
+		}
+	}
+	if err := out.Chmod(keptMode(st)); err != nil {
+		return st, stable, err
+	}
+	if c.opts.PreserveTimestamps {
+		err = out.Utimes(st.AtimeNs, st.MtimeNs)
+	}
+	return st, stable, err
+}
+
+func (c *copier) fillOnce(in, out node.File, again bool) (before node.Stat, stable bool, err error) {
+	if before, err = in.Stat(); err != nil {
+		return before, false, err
+	}
+	if again {
+		if err := out.Truncate(0); err != nil {
+			return before, false, err
+		}
+	}
+	var copied int64
+	err = c.data.copy(c.ctx, in, out, before, func(n int64) {
+		copied += n
+		c.tally.bytes(n)
+	})
+	if err != nil {
+		return before, false, err
+	}
+	after, err := in.Stat()
+	stable = err == nil && unchanged(before, after)
+	if !stable {
+		c.tally.bytes(-copied)
+	}
+	return before, stable, err
+}
+
+func unchanged(a, b node.Stat) bool {
+	return a.Size == b.Size && a.MtimeNs == b.MtimeNs && a.CtimeNs == b.CtimeNs
+}
+
+// put calls make, which creates a name, and clears the way for it as the options say. made is false if an existing file was kept.
+func (c *copier) put(at spot, src node.FileID, make func() error) (made bool, err error) {
+	for range maxRounds {
+		if err = make(); fserr.CodeOf(err) != fserr.EEXIST {
+			return err == nil, err
+		}
+		if kept, err := c.clear(at, src); kept || err != nil {
+			return false, err
+		}
+	}
+	return false, err
+}
+
+// clear removes what is at a destination, or decides to keep it. It removes a link itself: nothing is written through one.
+func (c *copier) clear(at spot, src node.FileID) (kept bool, err error) {
+	st, err := at.dir.Lstat(at.name)
+	switch {
+	case fserr.CodeOf(err) == fserr.ENOENT:
+		return false, nil
+	case err != nil:
+		return false, err
+	case st.IsDir():
+		return false, &fserr.Error{Code: fserr.EISDIR, Detail: "a file cannot replace a directory"}
+	case st.ID() == src:
+		return false, errSameFile
+	case c.opts.Overwrite:
+		return false, Ignoring(at.dir.Unlink(at.name), fserr.ENOENT)
+	case c.opts.ErrorOnExist:
+		return false, fserr.EEXIST
+	}
+	return true, nil
+}
+
+// symlink copies a link itself.
+func (c *copier) symlink(job *fileJob) error {
+	target, err := job.src.dir.Readlink(job.src.name)
+	switch fserr.CodeOf(err) {
+	case fserr.ENOENT:
+		return nil
+	case fserr.EINVAL: // no longer a link
+		c.tally.unstable(job.rel)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if c.opts.RewriteLink != nil && !job.deep {
+		target = c.opts.RewriteLink(job.rel, target)
+	}
+	made, err := c.put(job.dst, job.stat.ID(), func() error { return job.dst.dir.Symlink(target, job.dst.name) })
+	if !made || err != nil {
+		return err
+	}
+	if err = c.giveTo(job.dst.dir, job.dst.name, job.stat); err == nil && c.opts.PreserveTimestamps {
+		err = Ignoring(job.dst.dir.Utimes(job.dst.name, job.stat.AtimeNs, job.stat.MtimeNs), fserr.EOPNOTSUPP)
+	}
+	if err != nil {
+		return err
+	}
+	c.tally.file(job.rel, job.stat, target)
+	return nil
+}

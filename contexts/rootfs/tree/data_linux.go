@@ -1,0 +1,200 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+	"github.com/ctxfs/ctxfs/fserr"
+	ourxattr "github.com/ctxfs/ctxfs/internal/xattr"
+)
+
+// copyStep bounds one copy_file_range, in bytes, so that a copy can be cancelled.
+const copyStep = 16 << 20
+
+// dataCopier copies content in the cheapest way that the file systems support. It does not repeat for each file what failed once
+// between two trees.
+type dataCopier struct{ noClone, noRange atomic.Bool }
+
+// withRawFD calls fn with a file's descriptor. It fails with EOPNOTSUPP if there is none.
+func withRawFD(f node.File, fn func(fd int) error) error {
+	if held, ok := f.(interface {
+		WithFD(fn func(fd int) error) error
+	}); ok {
+		return held.WithFD(fn)
+	}
+	return fserr.EOPNOTSUPP
+}
+
+func withRawFDs(a, b node.File, fn func(a, b int) error) error {
+	return withRawFD(a, func(fa int) error {
+		return withRawFD(b, func(fb int) error { return fn(fa, fb) })
+	})
+}
+
+// copy copies the content of in, whose attributes are st, to the empty out. It shares extents where it can, else it keeps holes.
+func (d *dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, report func(int64)) error {
+	if st.Size == 0 {
+		return nil
+	}
+	if d.clone(in, out) {
+		report(st.Size)
+		return nil
+	}
+	if st.Blocks*512 >= st.Size {
+		return d.copyRange(ctx, in, out, 0, st.Size, report)
+	}
+	if err := d.copySparse(ctx, in, out, st.Size, report); err != nil {
+		return err
+	}
+	return out.Truncate(st.Size)
+}
+
+func (d *dataCopier) clone(in, out node.File) bool {
+	if d.noClone.Load() {
+		return false
+	}
+	err := withRawFDs(in, out, func(src, dst int) error { return unix.IoctlFileClone(dst, src) })
+	switch fserr.CodeOf(err) {
+	case fserr.EOPNOTSUPP, fserr.EXDEV, fserr.ENOTTY, fserr.ENOSYS, fserr.EPERM:
+		d.noClone.Store(true)
+	}
+	return err == nil
+}
+
+// copySparse copies the parts that hold data.
+func (d *dataCopier) copySparse(ctx context.Context, in, out node.File, size int64, report func(int64)) error {
+	for at := int64(0); at < size; {
+		start, end, err := nextData(in, at, size)
+		if err != nil {
+			return err
+		}
+		report(start - at) // a hole counts as copied
+		if err := d.copyRange(ctx, in, out, start, end, report); err != nil {
+			return err
+		}
+		at = end
+	}
+	return nil
+}
+
+// nextData finds the next part with data in [at, size). It is empty, at size, if only a hole is left. A file system that does not report
+// holes has none.
+func nextData(in node.File, at, size int64) (start, end int64, err error) {
+	err = withRawFD(in, func(fd int) (err error) {
+		if start, err = unix.Seek(fd, at, unix.SEEK_DATA); err != nil {
+			return err
+		}
+		end, err = unix.Seek(fd, start, unix.SEEK_HOLE)
+		return err
+	})
+	switch fserr.CodeOf(err) {
+	case 0:
+		return min(start, size), min(end, size), nil
+	case fserr.ENXIO:
+		return size, size, nil
+	case fserr.EINVAL, fserr.EOPNOTSUPP:
+		return at, size, nil
+	}
+	return 0, 0, err
+}
+
+// copyRange copies [from, to) in the kernel, or where it cannot, by reading and writing.
+func (d *dataCopier) copyRange(ctx context.Context, in, out node.File, from, to int64, report func(int64)) error {
+	for from < to && !d.noRange.Load() {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n, err := copyFileRange(in, out, from, min(copyStep, to-from))
+		switch fserr.CodeOf(err) {
+		case fserr.EXDEV, fserr.ENOSYS, fserr.EOPNOTSUPP, fserr.EINVAL, fserr.EPERM:
+			d.noRange.Store(true)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break // the end, or a file system that only reads what it makes up
+		}
+		from += n
+		report(n)
+	}
+	return copyBytes(ctx, in, out, from, to, report)
+}
+
+func copyFileRange(in, out node.File, at, length int64) (n int64, err error) {
+	err = withRawFDs(in, out, func(src, dst int) error {
+		return node.Uninterrupted(func() error {
+			r, w := at, at
+			got, err := unix.CopyFileRange(src, &r, dst, &w, int(length), 0)
+			n = int64(got)
+			return err
+		})
+	})
+	return n, err
+}
+
+// copyFileXattrs copies the extended attributes of the namespace "user" and those that begin with more, if both file systems support
+// them. It copies the notes of overlayfs only if more is not empty: they must not get from a workspace into what will be mounted.
+func copyFileXattrs(in, out node.File, more string) error {
+	return Ignoring(withRawFDs(in, out, func(a, b int) error { return copyXattrsFD(a, b, more) }), fserr.EOPNOTSUPP)
+}
+
+func copyXattrsFD(src, dst int, more string) error {
+	names, err := keptXattrs(src, more)
+	if err != nil || len(names) == 0 {
+		return Ignoring(err, fserr.EOPNOTSUPP, fserr.ENOSYS)
+	}
+	for _, name := range names {
+		value, err := xattr(func(b []byte) (int, error) { return unix.Fgetxattr(src, name, b) })
+		if errors.Is(err, unix.ENODATA) {
+			continue
+		}
+		if err == nil {
+			err = unix.Fsetxattr(dst, name, value, 0)
+		}
+		if err = Ignoring(err, fserr.EOPNOTSUPP); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func keptXattrs(fd int, more string) ([]string, error) {
+	list, err := xattr(func(b []byte) (int, error) { return unix.Flistxattr(fd, b) })
+	var names []string
+	for name := range strings.SplitSeq(string(list), "\x00") {
+		notes := more != "" && (strings.HasPrefix(name, more) || strings.HasPrefix(name, ourxattr.Overlay))
+		if notes || (strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, ourxattr.Overlay)) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// xattr reads a value whose size may change between asking and reading.
+func xattr(read func([]byte) (int, error)) ([]byte, error) {
+	for {
+		size, err := read(nil)
+		if err != nil || size == 0 {
+			return nil, err
+		}
+		buf := make([]byte, size)
+		size, err = read(buf)
+		if !errors.Is(err, unix.ERANGE) {
+			return buf[:max(size, 0)], err
+		}
+	}
+}
+
+// copyDirXattrs is copyFileXattrs for directories.
+func copyDirXattrs(src, dst node.Node, more string) error {
+	return Ignoring(src.WithFD(func(a int) error {
+		return dst.WithFD(func(b int) error { return copyXattrsFD(a, b, more) })
+	}), fserr.EOPNOTSUPP)
+}

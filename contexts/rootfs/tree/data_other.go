@@ -1,0 +1,21 @@
+//go:build !linux
+
+package tree
+
+import (
+	"context"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+)
+
+// dataCopier copies content by reading and writing.
+type dataCopier struct{}
+
+func (*dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, report func(int64)) error {
+	return copyBytes(ctx, in, out, 0, st.Size, report)
+}
+
+// copyFileXattrs copies nothing: extended attributes have no portable form.
+func copyFileXattrs(_, _ node.File, _ string) error { return nil }
+
+func copyDirXattrs(_, _ node.Node, _ string) error { return nil }
