@@ -195,14 +195,10 @@ func (j *job) fill(ctx context.Context) error {
 	return j.manifest(ctx, dst)
 }
 
-// problemOf says which dep could not be built, and where it is asked for.
+// problemOf reports which dep could not be built, and where the template names it.
 func problemOf(d Dep, err error) error {
-	hint := ""
-	var e *fserr.Error
-	if errors.As(err, &e) {
-		hint = e.Hint
-	}
-	return d.From[0].because(fserr.CodeOf(err), err, hint, "dep %s, repository %q at %.12s: %s", d.Path, d.Repo, d.Commit, text(err))
+	code, text, hint := fserr.Parts(err)
+	return d.From[0].because(code, err, hint, "dep %s, repository %q at %.12s: %s", d.Path, d.Repo, d.Commit, text)
 }
 
 func (j *job) tell(d Dep) {
@@ -217,7 +213,7 @@ func (j *job) dep(ctx context.Context, dst rootfs.Root, d Dep) error {
 	if !ok {
 		return &fserr.Error{Code: fserr.EINVAL, Detail: "the template was not resolved here"}
 	}
-	o, err := repo.reader(ctx, j.in(), d.Commit)
+	o, err := repo.Objects(ctx, j.in(), d.Commit)
 	if err != nil {
 		return err
 	}
@@ -228,7 +224,7 @@ func (j *job) dep(ctx context.Context, dst rootfs.Root, d Dep) error {
 			j.tell(d)
 		}
 	}}
-	return errors.Join(c.commit(d.Commit, d.Path), o.close())
+	return errors.Join(c.commit(d.Commit, d.Path), o.Close())
 }
 
 // manifest writes down what the tree holds: the base of every later difference.

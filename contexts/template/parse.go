@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
 )
 
 // Parse reads a template. name is the file's path relative to the workspace, for
@@ -121,7 +122,7 @@ func (p parser) dep(k, v *yaml.Node, clean string) error {
 			if d.Ref, err = p.text(v, "ref", "a branch, a tag or a commit"); err != nil {
 				return err
 			}
-			return p.reason(v, "ref", d.Ref, checkRef(d.Ref))
+			return p.reason(v, "ref", d.Ref, git.CheckRef(d.Ref))
 		},
 	})
 	if err == nil && d.Repo == "" {
