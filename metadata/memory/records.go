@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -20,6 +21,14 @@ func (s contexts) Create(ctx context.Context, c metadata.Context) error {
 func (s contexts) Get(ctx context.Context, id string) (c metadata.Context, err error) {
 	err = s.reading(ctx, "read the record of context", id, func() (err error) {
 		c, err = find(s.Store.contexts.records, id)
+		return err
+	})
+	return c, err
+}
+
+func (s contexts) Folded(ctx context.Context, id string) (c metadata.Context, err error) {
+	err = s.reading(ctx, "read the record of context", id, func() (err error) {
+		c, err = s.Store.contexts.byFold(id)
 		return err
 	})
 	return c, err
@@ -97,6 +106,24 @@ func (s panels) Get(ctx context.Context, id string) (p metadata.Panel, err error
 	return p, err
 }
 
+func (s panels) Folded(ctx context.Context, id string) (p metadata.Panel, err error) {
+	err = s.reading(ctx, "read the record of panel", id, func() (err error) {
+		p, err = s.Store.panels.byFold(id)
+		return err
+	})
+	return p, err
+}
+
+func (s panels) OfContext(ctx context.Context, contextID string) (list []metadata.Panel, err error) {
+	key := metadata.Fold(contextID)
+	err = s.reading(ctx, "list the panels of context", contextID, func() error {
+		list = collect(s.Store.panels.records, func(p metadata.Panel) bool { return metadata.Fold(p.ContextID) == key },
+			func(a, b metadata.Panel) int { return cmp.Compare(a.ID, b.ID) })
+		return nil
+	})
+	return list, err
+}
+
 func (s panels) Update(ctx context.Context, p metadata.Panel) error {
 	return s.writing(ctx, "update the record of panel", p.ID, func() error {
 		return s.Store.panels.replace(p.ID, storedPanel(p))
@@ -136,13 +163,6 @@ func (s tokens) Get(ctx context.Context, hash [32]byte) (t metadata.Token, err e
 		return err
 	})
 	return t, err
-}
-
-func (s tokens) Delete(ctx context.Context, hash [32]byte) error {
-	return s.writing(ctx, "delete the record of", "token", func() error {
-		delete(s.Store.tokens, hash)
-		return nil
-	})
 }
 
 func (s tokens) DeletePanel(ctx context.Context, panelID string) (n int, err error) {
@@ -186,31 +206,12 @@ func (s layers) Delete(ctx context.Context, digest string) error {
 		if _, err := find(s.Store.layers, digest); err != nil {
 			return err
 		}
-		if s.uses(digest) > 0 {
-			return metadata.ErrConflict
+		for _, c := range s.Store.contexts.records {
+			if c.Layer == digest {
+				return metadata.ErrConflict
+			}
 		}
 		delete(s.Store.layers, digest)
 		return nil
 	})
-}
-
-// uses counts the contexts made from the layer.
-func (s *Store) uses(digest string) int {
-	n := 0
-	for _, c := range s.contexts.records {
-		if c.Layer == digest {
-			n++
-		}
-	}
-	return n
-}
-
-func (s layers) List(ctx context.Context) (list []metadata.LayerUse, err error) {
-	err = s.reading(ctx, "list the records of", "layers", func() error {
-		for _, l := range collect(s.Store.layers, func(metadata.Layer) bool { return true }, byAge) {
-			list = append(list, metadata.LayerUse{Layer: l, Contexts: s.uses(l.Digest)})
-		}
-		return nil
-	})
-	return list, err
 }
