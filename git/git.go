@@ -108,7 +108,7 @@ func (p *peeled) of(dir, rev string, ask func() (string, error)) (string, error)
 		return commit, nil
 	}
 	commit, err := ask()
-	if err != nil || !IsObjectID(rev) {
+	if err != nil || !isObjectID(rev) {
 		return commit, err
 	}
 	p.mu.Lock()
@@ -123,7 +123,7 @@ func (p *peeled) of(dir, rev string, ask func() (string, error)) (string, error)
 // choose applies the rules for what a ref means. It returns an object's ID, in full or abbreviated.
 // lookup returns "" for a ref that does not exist; peel returns the commit of an ID.
 func choose(ref, repo string, lookup, peel func(string) (string, error)) (string, error) {
-	if IsObjectID(ref) {
+	if isObjectID(ref) {
 		return ref, nil
 	}
 	if ref == "HEAD" || strings.HasPrefix(ref, "refs/") {
@@ -199,8 +199,8 @@ func CheckRef(ref string) error {
 	return nil
 }
 
-// IsObjectID reports whether s is a full SHA-1 or SHA-256 in hex.
-func IsObjectID(s string) bool {
+// isObjectID reports whether s is a full SHA-1 or SHA-256 in hex.
+func isObjectID(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && hexPattern.MatchString(s)
 }
 

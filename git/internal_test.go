@@ -38,7 +38,7 @@ func FuzzTree(f *testing.F) {
 			return
 		}
 		for _, e := range entries {
-			if e.Name == "" || e.Name == ".." || IsDotGit(e.Name) || strings.ContainsAny(e.Name, "/\x00") || !IsObjectID(e.ID) {
+			if e.Name == "" || e.Name == ".." || IsDotGit(e.Name) || strings.ContainsAny(e.Name, "/\x00") || !isObjectID(e.ID) {
 				t.Errorf("accepted %+v", e)
 			}
 		}

@@ -308,7 +308,7 @@ const (
 func (l *Local) follow(ref string) (string, error) {
 	for range maxSymref {
 		value, err := l.ref(ref)
-		if err != nil || value == "" || IsObjectID(value) {
+		if err != nil || value == "" || isObjectID(value) {
 			return value, err
 		}
 		target, ok := strings.CutPrefix(value, "ref: ")
@@ -366,7 +366,7 @@ func scanPacked(r io.Reader, ref string) (string, error) {
 	lines.Buffer(make([]byte, 0, 4<<10), 64<<10)
 	for lines.Scan() {
 		id, name, ok := strings.Cut(lines.Text(), " ")
-		if ok && name == ref && IsObjectID(id) {
+		if ok && name == ref && isObjectID(id) {
 			return id, nil
 		}
 	}

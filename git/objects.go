@@ -106,7 +106,7 @@ func (o *Objects) ask(rev string) (header, error) {
 		return header{}, errAmbiguous
 	}
 	f := strings.Fields(line)
-	if len(f) != 3 || !IsObjectID(f[0]) {
+	if len(f) != 3 || !isObjectID(f[0]) {
 		return header{}, errMissing
 	}
 	size, err := strconv.ParseInt(f[2], 10, 64)
@@ -170,7 +170,7 @@ func (o *Objects) TreeOf(commit string) (string, error) {
 	}
 	line, _, _ := strings.Cut(string(data), "\n")
 	id, ok := strings.CutPrefix(line, "tree ")
-	if !ok || !IsObjectID(id) {
+	if !ok || !isObjectID(id) {
 		return "", lost("commit", commit, errMissing)
 	}
 	return id, nil

@@ -42,7 +42,7 @@ func (r *remote) failed(what string, err error) error {
 
 // Resolve is Repository's. Only ends of branches and tags may be abbreviated.
 func (r *remote) Resolve(ctx context.Context, ref string) (string, error) {
-	if IsObjectID(ref) {
+	if isObjectID(ref) {
 		return ref, nil // the fetch shows whether it exists and is a commit
 	}
 	refs, err := r.list(ctx)
@@ -56,7 +56,7 @@ func (r *remote) Resolve(ctx context.Context, ref string) (string, error) {
 		return refs[name], nil
 	}
 	rev, err := choose(ref, r.shown, lookup, func(id string) (string, error) { return id, nil })
-	if err != nil || IsObjectID(rev) {
+	if err != nil || isObjectID(rev) {
 		return rev, err
 	}
 	return r.complete(rev, refs)
@@ -76,7 +76,7 @@ func (r *remote) list(ctx context.Context) (map[string]string, error) {
 	refs := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		id, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		if ok && IsObjectID(id) {
+		if ok && isObjectID(id) {
 			refs[name] = id
 		}
 	}

@@ -21,33 +21,33 @@ import (
 type BuildOptions struct {
 	// Layers is where template layers are, as <hash>/{tree/,manifest,.template-ready}.
 	Layers string
-	// Staging is where they are made. What a build that was killed leaves there is removed
-	// by the next build of the same hash, or with staging itself when nobody builds.
+	// Staging is where they are built. The next build of the same hash removes what a killed
+	// build left there; so does the sweep of the staging directory.
 	Staging string
 	// Locks is where the lock of each hash is.
 	Locks string
-	// Owner, when not nil, is given to what layers hold.
+	// Owner, if not nil, owns the content of layers.
 	Owner *rootfs.Owner
 	// MaxFiles and MaxBytes bound one template; 0 means seed.DefaultMaxFiles and seed.DefaultMaxBytes.
 	MaxFiles, MaxBytes int64
-	// Now tells when a layer was built; nil means time.Now.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Progress is how far a build is.
+// Progress is the progress of a build.
 type Progress struct {
-	// Dep is the path that is being written, "" while another process builds.
+	// Dep is the path that is being written, or "" while another process builds.
 	Dep string
-	// Deps counts those that are complete, of DepsTotal.
+	// Deps counts the complete ones, of DepsTotal.
 	Deps, DepsTotal int
-	// Files and Bytes count what is written.
+	// Files and Bytes count the written ones.
 	Files, Bytes int64
 }
 
 // Builder makes the layers of templates. It is safe for concurrent use.
 type Builder struct {
 	opts BuildOptions
-	// onPhase is told of every step that a kill may hit.
+	// onPhase is called at every step at which a test may kill the build.
 	onPhase func(string)
 }
 
@@ -64,16 +64,16 @@ func NewBuilder(opts BuildOptions) *Builder {
 // LockPrefix is what the names of the locks of templates begin with.
 const LockPrefix = "template-"
 
-// lockPoll is how often a lock that another process holds is tried again.
+// lockPoll is the interval for retrying a lock that another process holds.
 const lockPoll = 25 * time.Millisecond
 
-// progressEvery is after how many files a build tells how far it is.
+// progressEvery is the number of files between two reports of progress.
 const progressEvery = 64
 
-// Build returns the layer of what was resolved, made once per hash: others who
-// want the same one meanwhile, in this process or another, wait for it. It is made in
-// staging, renamed, and marked ready last; the kernel releases the lock of a
-// process that dies, and the next build begins anew. progress may be nil.
+// Build returns the layer of r. A layer is built once per hash: concurrent builds of it,
+// in this process or another, wait for the first. It is built in staging, renamed, and marked
+// ready last. If a process dies, the kernel releases its lock and the next build starts
+// from the beginning. progress may be nil.
 func (b *Builder) Build(ctx context.Context, r *Resolved, progress func(Progress)) (*Built, error) {
 	if progress == nil {
 		progress = func(Progress) {}
@@ -136,7 +136,7 @@ func (j *job) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		// What is left of a build that was cancelled goes all the same.
+		// A cancelled build is removed too.
 		err = errors.Join(err, remove(context.WithoutCancel(ctx), j.b.opts.Staging, j.staging))
 	}()
 	j.b.onPhase("cleaned")
@@ -160,7 +160,7 @@ func (j *job) in(names ...string) string {
 	return filepath.Join(append([]string{j.b.opts.Staging, j.staging}, names...)...)
 }
 
-// clean removes what a build that was killed has left: it is neither ready nor anybody's.
+// clean removes what a killed build left: it is not ready, and unused.
 func (j *job) clean(ctx context.Context) error {
 	return errors.Join(remove(ctx, j.b.opts.Layers, j.r.Hash), remove(ctx, j.b.opts.Staging, j.staging))
 }
@@ -227,7 +227,7 @@ func (j *job) dep(ctx context.Context, dst rootfs.Root, d Dep) error {
 	return errors.Join(c.commit(d.Commit, d.Path), o.Close())
 }
 
-// manifest writes down what the tree holds: the base of every later difference.
+// manifest records the content of the tree: the base of every later difference.
 func (j *job) manifest(ctx context.Context, dst rootfs.Root) error {
 	var entries []seed.Entry
 	err := dst.Walk(ctx, ".", rootfs.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
@@ -261,7 +261,7 @@ func (j *job) repositories() []seed.Repository {
 	return out
 }
 
-// publish gives the layer its name, and says then that it is ready.
+// publish gives the layer its name, and then marks it ready.
 func (j *job) publish() error {
 	dir := filepath.Join(j.b.opts.Layers, j.r.Hash)
 	if err := os.Rename(j.in("layer"), dir); err != nil {

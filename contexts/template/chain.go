@@ -110,7 +110,7 @@ func read(src seed.Source, name string) (*Template, error) {
 }
 
 // Find returns the path of the template beside a panel's source, the folder of the
-// workspace that its ID names. There need not be one: then found is false.
+// workspace that its ID names. If there is none, found is false.
 func Find(src seed.Source, panelID string) (name string, found bool, err error) {
 	if panelID == "" {
 		return "", false, nil

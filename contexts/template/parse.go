@@ -32,8 +32,8 @@ func Parse(name string, data []byte) (*Template, error) {
 	return p.t, nil
 }
 
-// parser makes a Template of YAML nodes: decoding into a struct would not tell
-// where a value stands, and would follow aliases.
+// parser makes a Template of YAML nodes: decoding into a struct would lose
+// the positions of values, and would follow aliases.
 type parser struct{ t *Template }
 
 func (p parser) at(n *yaml.Node) Position {
@@ -65,7 +65,7 @@ func (p parser) document(data []byte) (*yaml.Node, error) {
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax tells of text that is no YAML. The library knows the line only.
+// syntax reports text that is not YAML. The library knows only the line.
 func (p parser) syntax(err error) error {
 	text, line := err.Error(), 1
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
