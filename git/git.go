@@ -4,7 +4,7 @@
 // Two ways lead to a repository's data:
 //
 //   - A Reader resolves refs and reads objects. It reads the refs of a local
-//     repository itself, through a Tree that confines every path. For objects it runs
+//     repository itself, through an FS that confines every path. For objects it runs
 //     git in an empty repository of its own, so git reads none of the repository's
 //     configuration, attributes, hooks, replacements, grafts or submodules.
 //   - Status and ListFiles need a working tree with its index and configuration, so
@@ -31,9 +31,9 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Tree is a directory in which local repositories lie. Paths are relative to it and
+// FS is a directory in which local repositories lie. Paths are relative to it and
 // slash-separated; "." is the directory itself. No path, link or pointer leads out of it.
-type Tree interface {
+type FS interface {
 	// Dir returns the tree's path on the server, without links.
 	Dir() string
 	// Realpath returns p without links. It fails with EACCES if p leads out of the tree

@@ -54,7 +54,7 @@ func (w *workspace) open(p string) (git.Repository, error) {
 	root, err := rootfs.Open(w.Dir, rootfs.Options{FollowMounts: true})
 	must(w.T, err)
 	w.T.Cleanup(func() { _ = root.Close() })
-	l, err := w.reader.Open(seed.Source{Root: root, Dir: w.Dir, Avoid: ".contexts"}.GitTree(), p, p)
+	l, err := w.reader.Open(seed.Source{Root: root, Dir: w.Dir, Avoid: ".contexts"}.GitFS(), p, p)
 	if err != nil {
 		return nil, err
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Local is a repository in a Tree. Its refs are read here. Its objects are read by a git
+// Local is a repository in an FS. Its refs are read here. Its objects are read by a git
 // whose GIT_DIR is an empty scratch repository, so the repository's configuration, hooks
 // and attributes are not read at all, and nothing is written to it.
 type Local struct {
 	reader *Reader
-	tree   Tree
+	tree   FS
 	// shown is the repository's name in messages.
 	shown string
 	// path is where the repository is; git and common are its git directories (a linked
@@ -31,7 +31,7 @@ type Local struct {
 
 // Open finds the git directories of the repository at p. Errors call it shown. A
 // repository whose data lie outside the tree fails with EACCES.
-func (r *Reader) Open(tree Tree, p, shown string) (*Local, error) {
+func (r *Reader) Open(tree FS, p, shown string) (*Local, error) {
 	l := &Local{reader: r, tree: tree, shown: shown}
 	if err := l.find(p); err != nil {
 		return nil, l.broken(err)

@@ -77,20 +77,20 @@ func (s Source) Realpath(p string) (string, error) {
 	return real, nil
 }
 
-// GitTree returns the source as a tree for a git.Reader.
-func (s Source) GitTree() git.Tree { return gitTree{s} }
+// GitFS returns the source for a git.Reader.
+func (s Source) GitFS() git.FS { return gitFS{s} }
 
-type gitTree struct{ src Source }
+type gitFS struct{ src Source }
 
-func (t gitTree) Dir() string                       { return t.src.Dir }
-func (t gitTree) Realpath(p string) (string, error) { return t.src.Realpath(p) }
+func (t gitFS) Dir() string                       { return t.src.Dir }
+func (t gitFS) Realpath(p string) (string, error) { return t.src.Realpath(p) }
 
-func (t gitTree) IsDir(p string) (bool, error) {
+func (t gitFS) IsDir(p string) (bool, error) {
 	st, err := t.src.Root.Stat(p)
 	return err == nil && st.IsDir(), err
 }
 
-func (t gitTree) Open(p string) (io.ReadCloser, error) {
+func (t gitFS) Open(p string) (io.ReadCloser, error) {
 	f, st, err := t.src.Root.OpenStat(p, rootfs.O_RDONLY)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (t gitTree) Open(p string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-func (t gitTree) Types(ctx context.Context, dir string, depth int, fn func(fs.FileMode) error) error {
+func (t gitFS) Types(ctx context.Context, dir string, depth int, fn func(fs.FileMode) error) error {
 	return t.src.Root.Walk(ctx, dir, rootfs.WalkOptions{MaxDepth: depth}, func(_ string, e rootfs.Entry, err error) error {
 		if err != nil {
 			return err

@@ -178,7 +178,7 @@ func (r *Resolver) underBase(name, rel string) (repository, error) {
 }
 
 func (r *Resolver) local(src seed.Source, p, name, kind string) (repository, error) {
-	l, err := r.git.Open(src.GitTree(), p, name)
+	l, err := r.git.Open(src.GitFS(), p, name)
 	if err != nil {
 		return repository{}, err
 	}
