@@ -37,11 +37,11 @@ type Source struct {
 	Avoid string
 }
 
-// Discover lists the workspace's repositories, by path. A directory that holds
+// discover lists the workspace's repositories, by path. A directory that holds
 // ".git", be it a directory or a file, is one, and is not searched further:
 // repositories within are taken with it. Hidden directories, node_modules
 // and links to directories are not entered.
-func Discover(ctx context.Context, src Source) ([]string, error) {
+func discover(ctx context.Context, src Source) ([]string, error) {
 	if isRepository(src.Root, ".") {
 		return []string{"."}, nil
 	}

@@ -102,11 +102,11 @@ func read(src seed.Source, name string) (*Template, error) {
 		return nil, unreadable(name, err)
 	}
 	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, unreadable(name, err)
 	}
-	return Parse(name, data)
+	return parse(name, data)
 }
 
 // Find returns the path of the template beside a panel's source, the folder of the

@@ -133,7 +133,7 @@ func TestKillAtEveryPhase(t *testing.T) {
 func (w *workspace) afterKill(phase string, want map[string]string) {
 	w.T.Helper()
 	b, r := w.builder(), w.mustResolve("t")
-	ready, err := b.Ready(r.Hash[:hashLength])
+	ready, err := b.Ready(r.Hash[:12])
 	must(w.T, err)
 	if (ready != nil) != (phase == "marked") {
 		w.T.Errorf("after the kill ready is %+v", ready)

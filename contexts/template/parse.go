@@ -14,13 +14,13 @@ import (
 	"github.com/ctxfs/ctxfs/git"
 )
 
-// Parse reads a template. name is the file's path relative to the workspace, for
-// positions. Every error is EINVAL (EFBIG beyond MaxFile) and names the place.
-func Parse(name string, data []byte) (*Template, error) {
+// parse reads a template. name is the file's path relative to the workspace, for
+// positions. Every error is EINVAL (EFBIG beyond maxFile) and names the place.
+func parse(name string, data []byte) (*Template, error) {
 	p := parser{t: &Template{Name: name}}
 	start := Position{Template: name, Line: 1, Column: 1}
-	if len(data) > MaxFile {
-		return nil, start.because(fserr.EFBIG, nil, "move some of it into a template that it extends", "a template has at most %d bytes", MaxFile)
+	if len(data) > maxFile {
+		return nil, start.because(fserr.EFBIG, nil, "move some of it into a template that it extends", "a template has at most %d bytes", maxFile)
 	}
 	doc, err := p.document(data)
 	if err != nil || doc == nil {

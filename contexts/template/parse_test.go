@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 		{"the root", "deps: {/: {repo: .}}", &Template{Name: "t.yml", Deps: []Declaration{{"/", ".", "HEAD", at(1, 8)}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Parse("t.yml", []byte(c.yaml))
+			got, err := parse("t.yml", []byte(c.yaml))
 			must(t, err)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -102,7 +102,7 @@ func TestParseRefused(t *testing.T) {
 		{"repository in a context", repo(".contexts/ctx_a"), "\".contexts\" is private"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Parse("t.yml", []byte(c.yaml))
+			_, err := parse("t.yml", []byte(c.yaml))
 			if fserr.CodeOf(err) != fserr.EINVAL {
 				t.Fatalf("got %v, want EINVAL", err)
 			}
@@ -114,7 +114,7 @@ func TestParseRefused(t *testing.T) {
 }
 
 func TestParseBounds(t *testing.T) {
-	if _, err := Parse("t.yml", []byte(strings.Repeat("#", MaxFile+1))); fserr.CodeOf(err) != fserr.EFBIG {
+	if _, err := parse("t.yml", []byte(strings.Repeat("#", maxFile+1))); fserr.CodeOf(err) != fserr.EFBIG {
 		t.Errorf("a file too long is %v", err)
 	}
 	var b strings.Builder
@@ -122,10 +122,10 @@ func TestParseBounds(t *testing.T) {
 	for i := range MaxDeps + 1 {
 		b.WriteString("  /" + strings.Repeat("x", i%200+1) + string(rune('a'+i/200)) + ": {repo: r}\n")
 	}
-	if _, err := Parse("t.yml", []byte(b.String())); fserr.CodeOf(err) != fserr.EFBIG {
+	if _, err := parse("t.yml", []byte(b.String())); fserr.CodeOf(err) != fserr.EFBIG {
 		t.Errorf("too many deps are %v", err)
 	}
-	if _, err := Parse("t.yml", []byte(strings.Repeat("[", 20000))); fserr.CodeOf(err) != fserr.EINVAL {
+	if _, err := parse("t.yml", []byte(strings.Repeat("[", 20000))); fserr.CodeOf(err) != fserr.EINVAL {
 		t.Errorf("deep nesting is %v", err)
 	}
 }
@@ -141,7 +141,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		tpl, err := Parse("t.yml", data)
+		tpl, err := parse("t.yml", data)
 		if err != nil {
 			if !strings.Contains(err.Error(), "t.yml:") {
 				t.Errorf("no place in %q", err)

@@ -38,7 +38,7 @@ func TestRemove(t *testing.T) {
 		t.Error("what somebody is at work on was removed")
 	}
 	release()
-	if again, err := b.Settled(ctx, built.Hash[:hashLength]); err != nil || again == nil || again.Hash != built.Hash {
+	if again, err := b.Settled(ctx, built.Hash[:12]); err != nil || again == nil || again.Hash != built.Hash {
 		t.Errorf("settled: %+v, %v", again, err)
 	}
 	if !remove(built.Hash, unused) || remove(built.Hash, unused) {
@@ -50,7 +50,7 @@ func TestRemove(t *testing.T) {
 	if _, err := w.build("t"); err != nil {
 		t.Error(err)
 	}
-	for _, hash := range []string{"", "..", built.Hash[:hashLength], built.Hash + "0"} {
+	for _, hash := range []string{"", "..", built.Hash[:12], built.Hash + "0"} {
 		_, err := b.Remove(hash, "", unused)
 		w.RefusedAs(err, fserr.EINVAL)
 	}

@@ -37,7 +37,7 @@ func TestThreeTemplatesExtendOneAnother(t *testing.T) {
 			t.Errorf("%q is not explained in\n%s", s, explained)
 		}
 	}
-	again, err := Parse("explained.yml", []byte(explained))
+	again, err := parse("explained.yml", []byte(explained))
 	must(t, err)
 	if len(again.Deps) != 3 || again.Deps[1].Ref != data {
 		t.Errorf("the explanation reads back as %+v", again.Deps)

@@ -70,7 +70,7 @@ func (r *Resolved) seal() *Resolved {
 
 // Explain returns the merged result as a template that extends nothing, with the
 // commits for refs, and where each path came from as comments. It reads back
-// (Parse) to the same paths, repositories and commits.
+// (parse) to the same paths, repositories and commits.
 func (r *Resolved) Explain() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# hash %s\n", r.Hash)

@@ -56,8 +56,8 @@ const FileName = "context-template.yml"
 
 // Bounds of templates.
 const (
-	// MaxFile is the size of a template's file, in bytes.
-	MaxFile = 256 << 10
+	// maxFile is the size of a template's file, in bytes.
+	maxFile = 256 << 10
 	// MaxChain is how many templates may extend one another.
 	MaxChain = 16
 	// MaxDeps is how many repositories a chain may name.
@@ -111,17 +111,5 @@ type Declaration struct {
 	At        Position
 }
 
-// hashLength is how many hex digits of the hash stand in a context's ID.
-const hashLength = 12
-
+// hashPattern is a hash, in full or as the 12 digits in a context's ID.
 var hashPattern = regexp.MustCompile(`^[0-9a-f]{12}$|^[0-9a-f]{64}$`)
-
-// ID returns the ID of a context made from the template whose hash, or whose
-// hash's first 12 digits, is given: safe_tpl_{hash12}_{instance}. A hash that is
-// neither is EINVAL; the parser of IDs checks the instance.
-func ID(hash, instance string) (string, error) {
-	if !hashPattern.MatchString(hash) {
-		return "", badHash(hash)
-	}
-	return "safe_tpl_" + hash[:hashLength] + "_" + instance, nil
-}

@@ -65,10 +65,14 @@ func (s *Store) writing(ctx context.Context, doing, key string, fn func() error)
 }
 
 // reading runs fn beside other readers.
-func (s *Store) reading(ctx context.Context, doing, key string, fn func() error) error {
+func reading[T any](ctx context.Context, s *Store, doing, key string, fn func() (T, error)) (record T, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.guarded(ctx, doing, key, fn)
+	err = s.guarded(ctx, doing, key, func() error {
+		record, err = fn()
+		return err
+	})
+	return record, err
 }
 
 func (s *Store) guarded(ctx context.Context, doing, key string, fn func() error) error {
