@@ -1,7 +1,7 @@
 // Package seed decides what of a workspace is copied into a context: it finds
-// the repositories, applies the excludes, guards against sizes nobody meant, and
-// writes down what was taken (Manifest). It copies nothing itself and changes
-// nothing in the workspace, which it reads through a rootfs.Root only.
+// the repositories, applies the excludes, guards against unexpected sizes, and
+// records what was taken (Manifest). It copies nothing itself and changes nothing
+// in the workspace, which it reads through a rootfs.Root and through package git.
 package seed
 
 import (
@@ -19,9 +19,9 @@ import (
 type Repository struct {
 	// Path is relative to the workspace, slash-separated; "." is the workspace itself.
 	Path string `json:"path"`
-	// Head is the commit, "" before the first one or when git could not tell.
+	// Head is the commit, or "" before the first one and if git failed.
 	Head string `json:"head,omitempty"`
-	// Branch is "" when detached or when git could not tell.
+	// Branch is "" if HEAD is detached and if git failed.
 	Branch string `json:"branch,omitempty"`
 	// Dirty says that files differ from Head, untracked ones included.
 	Dirty bool `json:"dirty,omitempty"`

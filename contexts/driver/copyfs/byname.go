@@ -16,11 +16,11 @@ import (
 	"github.com/ctxfs/ctxfs/internal/xattr"
 )
 
-// byNameCopy copies a layer with otiai10/copy, where the descriptor-based copier has no
-// openat2 to stand on. It opens every file by name. That is safe for a layer alone: nobody
-// swaps links or FIFOs into it. otiai10/copy keeps contents, targets and the times of files
-// and directories; byNameCopy adds hard links, modes, owners, xattrs and the times of links. It
-// works in the caller's goroutine, so progress and the map of links need no lock.
+// byNameCopy copies a layer with otiai10/copy, where the descriptor-based copier lacks
+// openat2. It opens every file by name. That is safe only because a layer is immutable: no
+// other process swaps links or FIFOs into it. otiai10/copy keeps contents, targets and the
+// times of files and directories; byNameCopy adds hard links, modes, owners, xattrs and the
+// times of links. It works in the caller's goroutine, so it needs no lock.
 type byNameCopy struct {
 	ctx      context.Context
 	from, to rootfs.Root
