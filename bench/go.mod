@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/coder/websocket v1.8.15
 	github.com/ctxfs/ctxfs v0.0.0-00010101000000-000000000000
+	github.com/otiai10/copy v1.14.1
 	github.com/pkg/sftp v1.13.12
 	go.uber.org/goleak v1.3.0
 	golang.org/x/crypto v0.58.0
@@ -45,6 +46,7 @@ require (
 	github.com/moby/sys/userns v0.2.1 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
+	github.com/otiai10/mint v1.6.3 // indirect
 	github.com/pressly/goose/v3 v3.27.0 // indirect
 	github.com/prometheus/client_golang v1.24.1 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect

@@ -31,7 +31,7 @@ func (m *Manager) Get(ctx context.Context, id ID) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	panels, err := m.panels(ctx)
+	panels, err := m.panelsOf(ctx, id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -40,7 +40,7 @@ func (m *Manager) Get(ctx context.Context, id ID) (Info, error) {
 
 // describe tells a context's state from its folder, its record (which may be
 // zero) and the seedings of this process.
-func (m *Manager) describe(id ID, rec metadata.Context, panels map[ID][]string) (Info, error) {
+func (m *Manager) describe(id ID, rec metadata.Context, panels []string) (Info, error) {
 	there, err := m.folderState(id)
 	if err != nil {
 		return Info{}, err
@@ -50,7 +50,7 @@ func (m *Manager) describe(id ID, rec metadata.Context, panels map[ID][]string) 
 	}
 	rec.ID = string(id)
 	info := m.info(rec, StateMissing)
-	info.Panels = panels[id]
+	info.Panels = panels
 	f := m.flightOf(id)
 	switch {
 	case f != nil:
@@ -66,17 +66,26 @@ func (m *Manager) describe(id ID, rec metadata.Context, panels map[ID][]string) 
 	return info, nil
 }
 
-// panels lists the panels bound to each context.
-func (m *Manager) panels(ctx context.Context) (map[ID][]string, error) {
-	recs, err := m.cfg.Store.Panels().List(ctx)
+// panelsOf lists the panels bound to a context.
+func (m *Manager) panelsOf(ctx context.Context, id ID) ([]string, error) {
+	recs, err := m.cfg.Store.Panels().OfContext(ctx, string(id))
 	if err != nil {
-		return nil, &fserr.Error{Code: fserr.CodeOf(err), Detail: "the panels could not be listed", Err: err}
+		return nil, panelsNotListed(err)
 	}
+	return byContext(recs)[id], nil
+}
+
+func panelsNotListed(err error) error {
+	return &fserr.Error{Code: fserr.CodeOf(err), Detail: "the panels could not be listed", Err: err}
+}
+
+// byContext returns the IDs of panels by their context.
+func byContext(recs []metadata.Panel) map[ID][]string {
 	out := map[ID][]string{}
 	for _, p := range recs {
 		out[ID(p.ContextID)] = append(out[ID(p.ContextID)], p.ID)
 	}
-	return out, nil
+	return out
 }
 
 // List implements Admin.
@@ -85,17 +94,18 @@ func (m *Manager) List(ctx context.Context) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	panels, err := m.panels(ctx)
+	all, err := m.cfg.Store.Panels().List(ctx)
 	if err != nil {
-		return nil, err
+		return nil, panelsNotListed(err)
 	}
+	panels := byContext(all)
 	ids, err := m.allIDs(recs)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Info, 0, len(ids))
 	for _, id := range ids {
-		info, err := m.describe(id, recs[id], panels)
+		info, err := m.describe(id, recs[id], panels[id])
 		if err != nil {
 			m.cfg.Log.Debug("not listed", zap.String("context", string(id)), zap.Error(err))
 			continue

@@ -293,7 +293,7 @@ func (m *Manager) giveBack(id ID, g *gate) {
 
 // forget removes what is known of a context without folder.
 func (m *Manager) forget(ctx context.Context, id ID) error {
-	panels, err := m.panels(ctx)
+	panels, err := m.panelsOf(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -310,7 +310,7 @@ func (m *Manager) forget(ctx context.Context, id ID) error {
 	fs := slices.Clone(m.onDelete)
 	m.mu.Unlock()
 	for _, f := range fs {
-		f(id, panels[id])
+		f(id, panels)
 	}
 	m.cfg.Log.Info("context deleted", zap.String("context", string(id)))
 	return nil

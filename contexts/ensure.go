@@ -140,7 +140,7 @@ func (m *Manager) adopt(ctx context.Context, f *flight) (Info, bool, error) {
 
 // begin records that the context is being seeded.
 func (m *Manager) begin(ctx context.Context, f *flight) (metadata.Context, error) {
-	if err := m.collision(ctx, f.id); err != nil {
+	if err := m.Distinct(ctx, f.id); err != nil {
 		return metadata.Context{}, err
 	}
 	old, ok, err := m.record(ctx, f.id)

@@ -177,14 +177,14 @@ func (c *collection) hasPanel(ctx context.Context, id ID) (bool, error) {
 	if !c.sparePanels {
 		return false, nil
 	}
-	panels, err := c.m.panels(ctx)
+	panels, err := c.m.panelsOf(ctx, id)
 	if err != nil {
 		return false, err
 	}
-	for _, panel := range panels[id] {
+	for _, panel := range panels {
 		tokens, err := c.m.cfg.Store.Tokens().List(ctx, panel)
 		if err != nil {
-			return false, &fserr.Error{Code: fserr.CodeOf(err), Detail: "the panels could not be listed", Err: err}
+			return false, panelsNotListed(err)
 		}
 		for _, t := range tokens {
 			if t.ExpiresAt.After(c.m.cfg.now()) {

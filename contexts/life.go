@@ -205,7 +205,7 @@ func (m *Manager) free(ctx context.Context, id ID, owner string) (old metadata.C
 		err = taken(id)
 	}
 	if err == nil {
-		err = m.collision(ctx, id)
+		err = m.Distinct(ctx, id)
 	}
 	if err == nil {
 		err = m.mayOwn(ctx, id, owner)

@@ -3,7 +3,6 @@ package contexts
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -86,7 +85,7 @@ func (m *Manager) running(id ID) error {
 
 // recover makes a record for a folder that has none.
 func (m *Manager) recover(ctx context.Context, id ID) (metadata.Context, error) {
-	if err := m.collision(ctx, id); err != nil {
+	if err := m.Distinct(ctx, id); err != nil {
 		return metadata.Context{}, err
 	}
 	rec := m.describeFolder(id)
@@ -120,18 +119,16 @@ func (m *Manager) describeFolder(id ID) metadata.Context {
 	return rec
 }
 
-// collision looks for an ID that differs only by case, among records and names on disk.
-func (m *Manager) collision(ctx context.Context, id ID) error {
-	recs, err := m.cfg.Store.Contexts().List(ctx)
-	if err != nil {
-		return fmt.Errorf("list the records of contexts: %w", err)
+// Distinct fails with EEXIST if another context has an ID that differs from id only by case.
+func (m *Manager) Distinct(ctx context.Context, id ID) error {
+	rec, err := m.cfg.Store.Contexts().Folded(ctx, string(id))
+	switch {
+	case err == nil && rec.ID != string(id):
+		return collides(id, ID(rec.ID))
+	case err != nil && !errors.Is(err, metadata.ErrNotFound):
+		return contextError(id, "could not be compared with the others", err)
 	}
-	for _, r := range recs {
-		if r.ID != string(id) && strings.EqualFold(r.ID, string(id)) {
-			return collides(id, ID(r.ID))
-		}
-	}
-	names, err := m.names()
+	names, err := m.names() // a folder may have no record
 	if err != nil {
 		return err
 	}

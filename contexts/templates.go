@@ -16,6 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
 )
 
 // TemplateOptions says where templates find their repositories.
@@ -72,8 +73,8 @@ type templates struct {
 }
 
 func openTemplates(cfg Config, l Layout, src seed.Source) (*templates, error) {
-	resolver, err := template.NewResolver(src, template.Options{
-		BaseURL: cfg.Templates.GitBase, Scratch: l.Staging, Timeout: cfg.Templates.Timeout, FetchTimeout: cfg.Templates.FetchTimeout,
+	resolver, err := template.NewResolver(src, cfg.Templates.GitBase, git.Options{
+		Scratch: l.Staging, Timeout: cfg.Templates.Timeout, FetchTimeout: cfg.Templates.FetchTimeout,
 	})
 	if err != nil {
 		return nil, err
@@ -205,7 +206,7 @@ var userinfo = regexp.MustCompile(`://[^/@\s]*@`)
 // tellUnreachable logs what git said of a repository under the base URL: it names addresses, so callers are not told. Who may
 // come in is not for a log either.
 func (m *Manager) tellUnreachable(path string, err error) {
-	if !errors.Is(err, template.ErrUnreachable) {
+	if !errors.Is(err, git.ErrUnreachable) {
 		return
 	}
 	var e *fserr.Error

@@ -131,6 +131,21 @@ func sentinelCode(err error) Code {
 	return EIO
 }
 
+// Parts returns what a caller may read of err, for an error that wraps it: the errno, the
+// detail (or else the errno's text) and the hint of the *Error in its chain.
+func Parts(err error) (code Code, detail, hint string) {
+	code = CodeOf(err)
+	detail = code.Text()
+	var e *Error
+	if errors.As(err, &e) {
+		hint = e.Hint
+		if e.Detail != "" {
+			detail = e.Detail
+		}
+	}
+	return code, detail, hint
+}
+
 // Wrap returns err as an *Error about op, path and dest. An *Error in the chain
 // keeps its Code, Detail, Hint, Kind, RetryAfter and Written, and takes the given op and
 // paths; any other error is reduced to its Code and kept as the cause, so that

@@ -1,21 +1,36 @@
 // Package metadata owns the records of panels, tokens, contexts and layers: what
-// the folders cannot say about themselves. The folders are the truth; a lost
-// database is rebuilt from them (contexts.Manager.Repair).
+// the folders do not show. The folders are the truth; a lost database is rebuilt
+// from them (contexts.Manager.Repair).
 //
-// Implementations are in sqlite and memory; both pass metadatatest. Every method is safe for concurrent use and is one
-// transaction: it happened whole or not at all. Times are stored to the millisecond, UTC.
+// Implementations are in sqlite and memory; both pass metadatatest. Every method is safe
+// for concurrent use and is one transaction. Times are stored to the millisecond, UTC.
 package metadata
 
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
+	"unicode"
 )
 
-// ErrNotFound says that no such record exists.
+// Fold returns the key of an ID, which is unique: two IDs with the same key differ at most
+// by case and conflict. A file system that ignores case would keep their folders as one.
+// Strings that strings.EqualFold calls equal have the same key.
+func Fold(id string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+			least = min(least, other)
+		}
+		return unicode.ToLower(least)
+	}, id)
+}
+
+// ErrNotFound means that no such record exists.
 var ErrNotFound = errors.New("no such record")
 
-// ErrConflict says that a record with this key, or one whose key differs only by case, exists already.
+// ErrConflict means that a record with this key, or with one that folds to the same, exists.
 var ErrConflict = errors.New("record exists")
 
 // Store is the whole database.
@@ -28,7 +43,7 @@ type Store interface {
 	Close() error
 }
 
-// ContextState is where a context is in its life.
+// ContextState is a context's state.
 type ContextState string
 
 // The states of a context. A context without a record is missing.
@@ -40,25 +55,25 @@ const (
 
 // Context is the record of a context folder.
 type Context struct {
-	// ID is the folder's name, the key. Two IDs that differ only by case conflict.
+	// ID is the folder's name, the key.
 	ID string
-	// Explicit says that the ID was named by a caller, not derived from a panel's.
+	// Explicit means that a caller named the ID: it was not derived from a panel's.
 	Explicit bool
 	// OwnerPanel is the panel whose ID the context ID was derived from; "" when explicit.
 	OwnerPanel string
 	State      ContextState
-	// LastError tells why State is ContextFailed.
+	// LastError is why State is ContextFailed.
 	LastError string
-	// Driver made the context and must be used for it ever after: "copy", "overlay".
+	// Driver made the context and remains its driver: "copy", "overlay".
 	Driver string
-	// Layer is the digest of the layer it was made from: the base of later diffs. "" when it started empty.
+	// Layer is the digest of the layer it was made from: the base of later diffs. "" if it started empty.
 	Layer        string
 	Generation   uint64
 	Files, Bytes int64
 	CreatedAt    time.Time
 	// SeededIn is how long the seeding took.
 	SeededIn time.Duration
-	// Recovered says that the record was rebuilt from the folder.
+	// Recovered means that the record was rebuilt from the folder.
 	Recovered bool
 	// ForkedFrom is the context that it is a copy of, "" for others.
 	ForkedFrom string
@@ -68,15 +83,17 @@ type Context struct {
 
 // Contexts stores Context records.
 type Contexts interface {
-	// Create adds c; ErrConflict when its ID, compared without case, is there.
+	// Create adds c. It fails with ErrConflict if an ID with the same Fold exists.
 	Create(ctx context.Context, c Context) error
-	// Get returns the record; ErrNotFound. The match is exact.
+	// Get returns the record of exactly this ID, or ErrNotFound.
 	Get(ctx context.Context, id string) (Context, error)
-	// Update replaces the record of c.ID but for UsedAt; ErrNotFound.
+	// Folded returns the record whose ID has the same Fold as id, or ErrNotFound.
+	Folded(ctx context.Context, id string) (Context, error)
+	// Update replaces the record of c.ID, except UsedAt. It fails with ErrNotFound.
 	Update(ctx context.Context, c Context) error
-	// Used sets UsedAt alone; ErrNotFound.
+	// Used sets only UsedAt. It fails with ErrNotFound.
 	Used(ctx context.Context, id string, at time.Time) error
-	// Delete removes it and, in the same transaction, its panels and their tokens; ErrNotFound.
+	// Delete removes the record and, in the same transaction, its panels and their tokens. It fails with ErrNotFound.
 	Delete(ctx context.Context, id string) error
 	// List returns all, by ID.
 	List(ctx context.Context) ([]Context, error)
@@ -84,7 +101,7 @@ type Contexts interface {
 
 // Panel binds a panel ID to a context.
 type Panel struct {
-	// ID is the key. Two IDs that differ only by case conflict.
+	// ID is the key.
 	ID        string
 	ContextID string
 	ReadOnly  bool
@@ -95,11 +112,15 @@ type Panel struct {
 
 // Panels stores Panel records.
 type Panels interface {
-	// Bind adds p; ErrConflict when its ID, compared without case, is there.
+	// Bind adds p. It fails with ErrConflict if an ID with the same Fold exists.
 	Bind(ctx context.Context, p Panel) error
-	// Get returns the record; ErrNotFound. The match is exact.
+	// Get returns the record of exactly this ID, or ErrNotFound.
 	Get(ctx context.Context, id string) (Panel, error)
-	// Update replaces the record of p.ID; ErrNotFound.
+	// Folded returns the record whose ID has the same Fold as id, or ErrNotFound.
+	Folded(ctx context.Context, id string) (Panel, error)
+	// OfContext returns the panels whose context's ID has the same Fold as contextID, by ID.
+	OfContext(ctx context.Context, contextID string) ([]Panel, error)
+	// Update replaces the record of p.ID. It fails with ErrNotFound.
 	Update(ctx context.Context, p Panel) error
 	// List returns all, by ID.
 	List(ctx context.Context) ([]Panel, error)
@@ -118,16 +139,14 @@ type Token struct {
 
 // Tokens stores Token records.
 type Tokens interface {
-	// Add stores t and drops tokens that expired before now. ErrNotFound when t's panel
-	// is not bound (it may just have been deleted), ErrConflict when the hash is there.
+	// Add stores t and drops tokens that expired before now. It fails with ErrNotFound if t's
+	// panel is not bound (it may just have been deleted), and with ErrConflict if the hash exists.
 	Add(ctx context.Context, t Token, now time.Time) error
-	// Get returns the record, expired or not; ErrNotFound.
+	// Get returns the record, expired or not, or ErrNotFound.
 	Get(ctx context.Context, hash [32]byte) (Token, error)
-	// Delete removes one; nothing there is no error.
-	Delete(ctx context.Context, hash [32]byte) error
-	// DeletePanel removes all of a panel's and returns how many.
+	// DeletePanel removes all of a panel's tokens and returns how many.
 	DeletePanel(ctx context.Context, panelID string) (int, error)
-	// List returns a panel's, oldest first.
+	// List returns a panel's tokens, oldest first.
 	List(ctx context.Context, panelID string) ([]Token, error)
 }
 
@@ -141,20 +160,12 @@ type Layer struct {
 	CreatedAt    time.Time
 }
 
-// Layers stores Layer records. A layer is referenced by the Context records that name it.
+// Layers stores Layer records. The Context records that name a layer refer to it.
 type Layers interface {
 	// Put adds or replaces l.
 	Put(ctx context.Context, l Layer) error
-	// Get returns the record; ErrNotFound.
+	// Get returns the record, or ErrNotFound.
 	Get(ctx context.Context, digest string) (Layer, error)
-	// Delete removes it; ErrConflict while a context refers to it; ErrNotFound.
+	// Delete removes the record. It fails with ErrNotFound, and with ErrConflict while a context refers to the layer.
 	Delete(ctx context.Context, digest string) error
-	// List returns all, newest first, with the number of contexts that refer to each.
-	List(ctx context.Context) ([]LayerUse, error)
-}
-
-// LayerUse is a layer and how many contexts refer to it.
-type LayerUse struct {
-	Layer
-	Contexts int
 }

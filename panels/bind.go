@@ -191,22 +191,27 @@ func derivedOwner(rec metadata.Panel) string {
 	return ""
 }
 
-// checkCollisions refuses a binding that would land in another panel's folder
-// without anybody having said so, or in one that a file system without case
-// takes for it. It sees bindings and contexts, open or closed, since both outlive the server.
+// checkCollisions refuses a binding that would share another panel's folder although
+// the request does not name the context, or one whose ID differs from another only by
+// case. It compares with all bindings and contexts, open or closed: both outlive the server.
 func (r *Registry) checkCollisions(ctx context.Context, b bound) error {
-	recs, err := r.cfg.Store.Panels().List(ctx)
-	if err != nil {
-		return fmt.Errorf("list panels: %w", err)
+	twin, err := r.cfg.Store.Panels().Folded(ctx, b.rec.ID)
+	switch {
+	case err == nil && twin.ID != b.rec.ID:
+		return collision("panel %q differs only by case from panel %q", b.rec.ID, twin.ID)
+	case err != nil && !errors.Is(err, metadata.ErrNotFound):
+		return fmt.Errorf("read panel %q: %w", b.rec.ID, err)
 	}
-	for _, other := range recs {
+	others, err := r.cfg.Store.Panels().OfContext(ctx, b.rec.ContextID)
+	if err != nil {
+		return fmt.Errorf("list the panels of context %q: %w", b.rec.ContextID, err)
+	}
+	for _, other := range others {
 		switch {
-		case sameButCase(other.ID, b.rec.ID):
-			return collision("panel %q differs only by case from panel %q", b.rec.ID, other.ID)
-		case sameButCase(other.ContextID, b.rec.ContextID):
+		case other.ContextID != b.rec.ContextID:
 			return collision("context '%s' of panel %q differs only by case from context '%s' of panel %q",
 				b.rec.ContextID, b.rec.ID, other.ContextID, other.ID)
-		case b.owner != "" && other.ContextID == b.rec.ContextID && derivedOwner(other) != "":
+		case b.owner != "" && derivedOwner(other) != "":
 			return collision("context '%s' of panel %q belongs to panel %q", b.rec.ContextID, b.rec.ID, other.ID)
 		}
 	}
@@ -214,19 +219,14 @@ func (r *Registry) checkCollisions(ctx context.Context, b bound) error {
 }
 
 func (r *Registry) checkContexts(ctx context.Context, b bound) error {
-	infos, err := r.cfg.Contexts.List(ctx)
-	if err != nil {
-		return fmt.Errorf("list contexts: %w", err)
+	if err := r.cfg.Contexts.Distinct(ctx, b.id()); err != nil || b.owner == "" {
+		return err
 	}
-	for _, c := range infos {
-		switch {
-		case sameButCase(string(c.ID), b.rec.ContextID):
-			return collision("context '%s' of panel %q differs only by case from context '%s'", b.rec.ContextID, b.rec.ID, c.ID)
-		case b.owner != "" && string(c.ID) == b.rec.ContextID && c.OwnerPanel != "" && c.OwnerPanel != b.owner:
-			return collision("context '%s' of panel %q belongs to panel %q", b.rec.ContextID, b.rec.ID, c.OwnerPanel)
-		}
+	c, err := r.cfg.Contexts.Get(ctx, b.id())
+	if err == nil && c.State != contexts.StateMissing && c.OwnerPanel != "" && c.OwnerPanel != b.owner {
+		return collision("context '%s' of panel %q belongs to panel %q", b.rec.ContextID, b.rec.ID, c.OwnerPanel)
 	}
-	return nil
+	return err
 }
 
 func collision(format string, args ...any) error {

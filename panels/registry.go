@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,9 +15,19 @@ import (
 // DefaultTTL is a token's life when neither Config nor the request says otherwise.
 const DefaultTTL = 24 * time.Hour
 
+// Contexts is what a Registry uses of contexts.Manager.
+type Contexts interface {
+	// Ensure makes a context unless it exists, and describes it.
+	Ensure(ctx context.Context, id contexts.ID, opts contexts.EnsureOptions, progress func(contexts.Progress)) (contexts.Ensured, error)
+	// Get describes a context. Its state is StateMissing if there is none.
+	Get(ctx context.Context, id contexts.ID) (contexts.Info, error)
+	// Distinct fails with EEXIST if another context has an ID that differs from id only by case.
+	Distinct(ctx context.Context, id contexts.ID) error
+}
+
 // Config of New. Contexts and Store are required.
 type Config struct {
-	Contexts contexts.Admin
+	Contexts Contexts
 	// Templates resolves panels' templates; nil means that there are none.
 	Templates contexts.Templates
 	// Store keeps bindings and tokens; the Registry does not close it.
@@ -29,7 +38,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// deleteNotifier is what a contexts.Admin has that tells of deletions (contexts.Manager).
+// deleteNotifier is what Contexts has if it reports deletions (contexts.Manager).
 type deleteNotifier interface {
 	OnDelete(f func(id contexts.ID, panels []string))
 }
@@ -47,8 +56,8 @@ type Registry struct {
 
 var _ Service = (*Registry)(nil)
 
-// New returns a Registry. When cfg.Contexts tells of deletions (contexts.Manager
-// does), a deleted context's panels are closed with it.
+// New returns a Registry. If cfg.Contexts reports deletions, as contexts.Manager
+// does, a deleted context's panels are closed with it.
 func New(cfg Config) *Registry {
 	if cfg.DefaultTTL <= 0 {
 		cfg.DefaultTTL = DefaultTTL
@@ -211,6 +220,3 @@ func (r *Registry) describe(ctx context.Context, rec metadata.Panel) (Panel, err
 	}
 	return p, nil
 }
-
-// sameButCase reports names that a file system without case would take for one.
-func sameButCase(a, b string) bool { return a != b && strings.EqualFold(a, b) }

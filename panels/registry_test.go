@@ -302,3 +302,48 @@ func TestBindDoesNotReopen(t *testing.T) {
 		t.Errorf("got %+v, %v", p, err)
 	}
 }
+
+// keyedStore counts listings: opening a panel must not become slower with every panel and context.
+type keyedStore struct {
+	metadata.Store
+	listed int
+}
+
+type keyedPanels struct {
+	metadata.Panels
+	s *keyedStore
+}
+
+type keyedContexts struct {
+	metadata.Contexts
+	s *keyedStore
+}
+
+func (s *keyedStore) Panels() metadata.Panels     { return keyedPanels{s.Store.Panels(), s} }
+func (s *keyedStore) Contexts() metadata.Contexts { return keyedContexts{s.Store.Contexts(), s} }
+
+func (p keyedPanels) List(ctx context.Context) ([]metadata.Panel, error) {
+	p.s.listed++
+	return p.Panels.List(ctx)
+}
+
+func (c keyedContexts) List(ctx context.Context) ([]metadata.Context, error) {
+	c.s.listed++
+	return c.Contexts.List(ctx)
+}
+
+func TestOpenListsNoRecords(t *testing.T) {
+	h := newHouse(t)
+	h.stop()
+	store := &keyedStore{Store: h.store}
+	h.store = store
+	h.start()
+	store.listed = 0
+	h.open("a/b")
+	h.open("a/b")
+	h.refuses(OpenRequest{PanelID: "A/b"}, fserr.EEXIST, "only by case")
+	h.refuses(OpenRequest{PanelID: "d", ContextID: "ctx_A~b"}, fserr.EEXIST, "only by case")
+	if store.listed != 0 {
+		t.Errorf("the records were listed %d times", store.listed)
+	}
+}

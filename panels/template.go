@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/ctxfs/ctxfs/contexts"
-	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -142,7 +142,7 @@ func (r *Registry) follow(ctx context.Context, req OpenRequest, old metadata.Pan
 	}
 	id, err := r.derive(ctx, req)
 	switch {
-	case errors.Is(err, template.ErrUnreachable) && p.TemplateHash != "" && r.there(ctx, bound.id):
+	case errors.Is(err, git.ErrUnreachable) && p.TemplateHash != "" && r.there(ctx, bound.id):
 		bound.unasked = err.Error()
 		return bound, nil
 	case err != nil:

@@ -11,9 +11,10 @@ import (
 	"github.com/ctxfs/ctxfs/server"
 )
 
-// What is measured: of cp, and after a driver's name.
+// What is measured: of the copiers to compare with, and after a driver's name.
 const (
 	plainCopy = "cp -a"
+	goCopy    = "otiai10/copy"
 	statWalk  = "stat walk"
 	cold      = ", nothing there"
 	layered   = ", layer built"
@@ -31,14 +32,14 @@ type Figures struct{ Rows []Row }
 
 // names are what is reported, in this order.
 var names = [...]string{
-	plainCopy, statWalk, server.DriverCopy + cold, server.DriverOverlay + cold,
+	plainCopy, goCopy, statWalk, server.DriverCopy + cold, server.DriverOverlay + cold,
 	server.DriverCopy + layered, server.DriverCopy + pooled, server.DriverOverlay + layered,
 }
 
 // Text is all tables.
 func (f Figures) Text() string {
 	return "## First access\n\n" + f.table().String() +
-		"\nEnsureContext over the socket until the folder shows a file, medians, in turns with `cp -a` of the same files (1 KiB each). " +
+		"\nEnsureContext over the socket until the folder shows a file, medians, in turns with `cp -a` and otiai10/copy of the same files (1 KiB each). " +
 		"The stat walk of the workspace is part of all, and measured by itself; as many files again, twice, lie in `node_modules` and are passed over. " +
 		"From nothing, `copy` copies twice: the layer, and the context.\n\n## Required\n\n" + f.required().String()
 }

@@ -22,7 +22,7 @@ func TestRunMeasuresEveryDriver(t *testing.T) {
 	if err := Run(t.Context(), Options{Dir: t.TempDir(), Out: dir, Sizes: []int{20, 60}, Rounds: 1}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{plainCopy, server.DriverCopy + cold, server.DriverCopy + layered, server.DriverCopy + pooled} {
+	for _, name := range []string{plainCopy, goCopy, server.DriverCopy + cold, server.DriverCopy + layered, server.DriverCopy + pooled} {
 		if strings.Contains(out.String(), name+" | -") || !strings.Contains(out.String(), name) {
 			t.Errorf("%s was not measured:\n%s", name, &out)
 		}

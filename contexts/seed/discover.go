@@ -1,7 +1,7 @@
 // Package seed decides what of a workspace is copied into a context: it finds
-// the repositories, applies the excludes, guards against sizes nobody meant, and
-// writes down what was taken (Manifest). It copies nothing itself and changes
-// nothing in the workspace, which it reads through a rootfs.Root only.
+// the repositories, applies the excludes, guards against unexpected sizes, and
+// records what was taken (Manifest). It copies nothing itself and changes nothing
+// in the workspace, which it reads through a rootfs.Root and through package git.
 package seed
 
 import (
@@ -20,9 +20,9 @@ import (
 type Repository struct {
 	// Path is relative to the workspace, slash-separated; "." is the workspace itself.
 	Path string `json:"path"`
-	// Head is the commit, "" before the first one or when git could not tell.
+	// Head is the commit, or "" before the first one and if git failed.
 	Head string `json:"head,omitempty"`
-	// Branch is "" when detached or when git could not tell.
+	// Branch is "" if HEAD is detached and if git failed.
 	Branch string `json:"branch,omitempty"`
 	// Dirty says that files differ from Head, untracked ones included.
 	Dirty bool `json:"dirty,omitempty"`
@@ -38,11 +38,11 @@ type Source struct {
 	Avoid string
 }
 
-// Discover lists the workspace's repositories, by path. A directory that holds
+// discover lists the workspace's repositories, by path. A directory that holds
 // ".git", be it a directory or a file, is one, and is not searched further:
 // repositories within are taken with it. Hidden directories, node_modules
 // and links to directories are not entered.
-func Discover(ctx context.Context, src Source) ([]string, error) {
+func discover(ctx context.Context, src Source) ([]string, error) {
 	if isRepository(src.Root, ".") {
 		return []string{"."}, nil
 	}

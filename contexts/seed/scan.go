@@ -23,13 +23,13 @@ type Scan struct {
 	Dirs []DirSize
 	// Skipped is by reason.
 	Skipped []Skipped
-	// Unreadable are the paths of the first maxUnreadable directories that were left out for NotReadable.
+	// Unreadable are the paths of the first maxUnreadable directories that were left out for notReadable.
 	Unreadable []string
 }
 
-// NotReadable is the reason for which a directory is left out that the server may not read, or that is nested deeper than a path
+// notReadable is the reason for which a directory is left out that the server may not read, or that is nested deeper than a path
 // can name.
-const NotReadable = "not readable"
+const notReadable = "not readable"
 
 const maxUnreadable = 10
 
@@ -53,7 +53,7 @@ func Walk(ctx context.Context, src Source, opts Options, progress func(files, by
 	if err := checkOptions(src, opts); err != nil {
 		return nil, err
 	}
-	repos, err := Discover(ctx, src)
+	repos, err := discover(ctx, src)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (w *walker) unreadable(p string) {
 	if len(w.scan.Unreadable) < maxUnreadable {
 		w.scan.Unreadable = append(w.scan.Unreadable, p)
 	}
-	w.skip(NotReadable, true)
+	w.skip(notReadable, true)
 }
 
 func (w *walker) skip(reason string, isDir bool) {

@@ -43,7 +43,7 @@ func TestUnreadableFolderIsLeftOut(t *testing.T) {
 		t.Errorf("unreadable %v, want %v", scan.Unreadable, want)
 	}
 	for _, s := range scan.Skipped {
-		if s.Reason == NotReadable && s.Entries == 3 && s.Files == -1 {
+		if s.Reason == notReadable && s.Entries == 3 && s.Files == -1 {
 			return
 		}
 	}

@@ -62,7 +62,7 @@ func TestDiscover(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Discover(context.Background(), source(t, c.files...))
+			got, err := discover(context.Background(), source(t, c.files...))
 			must(t, err)
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
@@ -76,7 +76,7 @@ func TestDiscoverFollowsNoLinks(t *testing.T) {
 	must(t, os.Symlink("a", filepath.Join(src.Dir, "link")))
 	must(t, os.Mkdir(filepath.Join(src.Dir, "b"), 0o755))
 	must(t, os.Symlink("../a/.git", filepath.Join(src.Dir, "b/.git")))
-	got, err := Discover(context.Background(), src)
+	got, err := discover(context.Background(), src)
 	must(t, err)
 	if !slices.Equal(got, []string{"a"}) {
 		t.Errorf("got %q, want a alone", got)

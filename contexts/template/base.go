@@ -10,19 +10,20 @@ import (
 	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
 )
 
-// base is the configured base URL. A file URL is a directory that is read as the
-// workspace is: no program runs in it, its repositories' configuration included.
+// base is the configured base URL. The directory of a file URL is read as the
+// workspace is: nothing that its repositories name is run.
 type base struct {
 	url *url.URL
-	// root and dir are those of a file URL.
-	root rootfs.Root
-	dir  string
+	// src is the directory of a file URL, and else the zero Source.
+	src seed.Source
 }
 
-// openBase checks the URL; "" gives nil.
+// openBase checks the URL, and returns nil for "".
 func openBase(raw string) (*base, error) {
 	if raw == "" {
 		return nil, nil //nolint:nilnil // no base is a base that has nothing
@@ -36,8 +37,8 @@ func openBase(raw string) (*base, error) {
 	if u.Scheme != "file" {
 		return b, nil
 	}
-	if b.dir, err = filepath.EvalSymlinks(fileOf(u)); err == nil {
-		b.root, err = rootfs.Open(b.dir, rootfs.Options{FollowMounts: true})
+	if b.src.Dir, err = filepath.EvalSymlinks(fileOf(u)); err == nil {
+		b.src.Root, err = rootfs.Open(b.src.Dir, rootfs.Options{FollowMounts: true})
 	}
 	if err != nil {
 		return nil, badBase(fserr.CodeOf(err).Text(), err)
@@ -45,7 +46,7 @@ func openBase(raw string) (*base, error) {
 	return b, nil
 }
 
-// CheckBaseURL says whether a base URL has a form that can be used (EINVAL when not); "" has. Whether it leads anywhere is not asked.
+// CheckBaseURL checks the form of a base URL, and fails with EINVAL. "" is valid. It does not check where the URL leads.
 func CheckBaseURL(raw string) error {
 	if raw == "" {
 		return nil
@@ -101,10 +102,10 @@ func fileOf(u *url.URL) string {
 }
 
 func (b *base) close() error {
-	if b == nil || b.root == nil {
+	if b == nil || b.src.Root == nil {
 		return nil
 	}
-	return b.root.Close()
+	return b.src.Root.Close()
 }
 
 // name identifies a repository below the base, without user and password.
@@ -126,12 +127,19 @@ func (b *base) below(raw string) (string, bool) {
 	return strings.CutPrefix(u.Path, b.url.Path+"/")
 }
 
+// repository is where a dep's files come from.
+type repository struct {
+	git.Repository
+	// source identifies it; see Dep.Source.
+	source string
+}
+
 // repository finds the repository that a template names.
 func (r *Resolver) repository(name string) (repository, error) {
 	if isURL(name) {
 		rel, ok := r.base.below(name)
 		if !ok {
-			return nil, &fserr.Error{
+			return repository{}, &fserr.Error{
 				Code: fserr.EACCES, Detail: fmt.Sprintf("repository %q does not lie under the configured git base URL", name),
 				Hint: "use a path in the workspace, or set the base URL that it lies under",
 			}
@@ -140,19 +148,19 @@ func (r *Resolver) repository(name string) (repository, error) {
 	}
 	clean, err := cleanRepoPath(name)
 	if err != nil {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad repository %q: %s", name, err)}
+		return repository{}, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad repository %q: %s", name, err)}
 	}
 	_, err = r.src.Root.Stat(clean)
 	switch {
 	case fserr.CodeOf(err) == fserr.ENOENT && r.base != nil:
 		return r.underBase(name, clean)
 	case fserr.CodeOf(err) == fserr.ENOENT:
-		return nil, &fserr.Error{
+		return repository{}, &fserr.Error{
 			Code: fserr.ENOENT, Err: err, Detail: fmt.Sprintf("the workspace has no repository %q", name),
 			Hint: "clone it there, or configure the git base URL under which it lies",
 		}
 	}
-	return openLocal(localRepo{shown: name, kind: "workspace:", root: r.src.Root, dir: r.src.Dir, avoid: r.src.Avoid, opts: r.opts, peeled: r.peeled}, clean)
+	return r.local(r.src, clean, name, "workspace:")
 }
 
 func (r *Resolver) underBase(name, rel string) (repository, error) {
@@ -161,10 +169,18 @@ func (r *Resolver) underBase(name, rel string) (repository, error) {
 		err = errors.New("under a base URL it has only A-Z a-z 0-9 . _ ~ + - and /")
 	}
 	if err != nil {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad repository %q: %s", name, err)}
+		return repository{}, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad repository %q: %s", name, err)}
 	}
-	if r.base.root == nil {
-		return &remoteRepo{shown: name, name: r.base.name(clean), url: r.base.url.JoinPath(clean).String(), opts: r.opts}, nil
+	if r.base.src.Root == nil {
+		return repository{r.git.Remote(r.base.url.JoinPath(clean).String(), name), r.base.name(clean)}, nil
 	}
-	return openLocal(localRepo{shown: name, kind: r.base.name(""), root: r.base.root, dir: r.base.dir, opts: r.opts, peeled: r.peeled}, clean)
+	return r.local(r.base.src, clean, name, r.base.name(""))
+}
+
+func (r *Resolver) local(src seed.Source, p, name, kind string) (repository, error) {
+	l, err := r.git.Open(src.GitFS(), p, name)
+	if err != nil {
+		return repository{}, err
+	}
+	return repository{l, kind + l.Path()}, nil
 }

@@ -22,33 +22,33 @@ import (
 type BuildOptions struct {
 	// Layers is where template layers are, as <hash>/{tree/,manifest,.template-ready}.
 	Layers string
-	// Staging is where they are made. What a build that was killed leaves there is removed
-	// by the next build of the same hash, or with staging itself when nobody builds.
+	// Staging is where they are built. The next build of the same hash removes what a killed
+	// build left there; so does the sweep of the staging directory.
 	Staging string
 	// Locks is where the lock of each hash is.
 	Locks string
-	// Owner, when not nil, is given to what layers hold.
+	// Owner, if not nil, owns the content of layers.
 	Owner *rootfs.Owner
 	// MaxFiles and MaxBytes bound one template; 0 means seed.DefaultMaxFiles and seed.DefaultMaxBytes.
 	MaxFiles, MaxBytes int64
-	// Now tells when a layer was built; nil means time.Now.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Progress is how far a build is.
+// Progress is the progress of a build.
 type Progress struct {
-	// Dep is the path that is being written, "" while another process builds.
+	// Dep is the path that is being written, or "" while another process builds.
 	Dep string
-	// Deps counts those that are complete, of DepsTotal.
+	// Deps counts the complete ones, of DepsTotal.
 	Deps, DepsTotal int
-	// Files and Bytes count what is written.
+	// Files and Bytes count the written ones.
 	Files, Bytes int64
 }
 
 // Builder makes the layers of templates. It is safe for concurrent use.
 type Builder struct {
 	opts BuildOptions
-	// onPhase is told of every step that a kill may hit.
+	// onPhase is called at every step at which a test may kill the build.
 	onPhase func(string)
 }
 
@@ -65,16 +65,16 @@ func NewBuilder(opts BuildOptions) *Builder {
 // LockPrefix is what the names of the locks of templates begin with.
 const LockPrefix = "template-"
 
-// lockPoll is how often a lock that another process holds is tried again.
+// lockPoll is the interval for retrying a lock that another process holds.
 const lockPoll = 25 * time.Millisecond
 
-// progressEvery is after how many files a build tells how far it is.
+// progressEvery is the number of files between two reports of progress.
 const progressEvery = 64
 
-// Build returns the layer of what was resolved, made once per hash: others who
-// want the same one meanwhile, in this process or another, wait for it. It is made in
-// staging, renamed, and marked ready last; the kernel releases the lock of a
-// process that dies, and the next build begins anew. progress may be nil.
+// Build returns the layer of r. A layer is built once per hash: concurrent builds of it,
+// in this process or another, wait for the first. It is built in staging, renamed, and marked
+// ready last. If a process dies, the kernel releases its lock and the next build starts
+// from the beginning. progress may be nil.
 func (b *Builder) Build(ctx context.Context, r *Resolved, progress func(Progress)) (*Built, error) {
 	if progress == nil {
 		progress = func(Progress) {}
@@ -137,7 +137,7 @@ func (j *job) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		// What is left of a build that was cancelled goes all the same.
+		// A cancelled build is removed too.
 		err = errors.Join(err, remove(context.WithoutCancel(ctx), j.b.opts.Staging, j.staging))
 	}()
 	j.b.onPhase("cleaned")
@@ -161,7 +161,7 @@ func (j *job) in(names ...string) string {
 	return filepath.Join(append([]string{j.b.opts.Staging, j.staging}, names...)...)
 }
 
-// clean removes what a build that was killed has left: it is neither ready nor anybody's.
+// clean removes what a killed build left: it is not ready, and unused.
 func (j *job) clean(ctx context.Context) error {
 	return errors.Join(remove(ctx, j.b.opts.Layers, j.r.Hash), remove(ctx, j.b.opts.Staging, j.staging))
 }
@@ -196,14 +196,10 @@ func (j *job) fill(ctx context.Context) error {
 	return j.manifest(ctx, dst)
 }
 
-// problemOf says which dep could not be built, and where it is asked for.
+// problemOf reports which dep could not be built, and where the template names it.
 func problemOf(d Dep, err error) error {
-	hint := ""
-	var e *fserr.Error
-	if errors.As(err, &e) {
-		hint = e.Hint
-	}
-	return d.From[0].because(fserr.CodeOf(err), err, hint, "dep %s, repository %q at %.12s: %s", d.Path, d.Repo, d.Commit, text(err))
+	code, text, hint := fserr.Parts(err)
+	return d.From[0].because(code, err, hint, "dep %s, repository %q at %.12s: %s", d.Path, d.Repo, d.Commit, text)
 }
 
 func (j *job) tell(d Dep) {
@@ -218,7 +214,7 @@ func (j *job) dep(ctx context.Context, dst rootfs.Root, d Dep) error {
 	if !ok {
 		return &fserr.Error{Code: fserr.EINVAL, Detail: "the template was not resolved here"}
 	}
-	o, err := repo.reader(ctx, j.in(), d.Commit)
+	o, err := repo.Objects(ctx, j.in(), d.Commit)
 	if err != nil {
 		return err
 	}
@@ -229,10 +225,10 @@ func (j *job) dep(ctx context.Context, dst rootfs.Root, d Dep) error {
 			j.tell(d)
 		}
 	}}
-	return errors.Join(c.commit(d.Commit, d.Path), o.close())
+	return errors.Join(c.commit(d.Commit, d.Path), o.Close())
 }
 
-// manifest writes down what the tree holds: the base of every later difference.
+// manifest records the content of the tree: the base of every later difference.
 func (j *job) manifest(ctx context.Context, dst rootfs.Root) error {
 	var entries []seed.Entry
 	err := dst.Walk(ctx, ".", tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
@@ -266,7 +262,7 @@ func (j *job) repositories() []seed.Repository {
 	return out
 }
 
-// publish gives the layer its name, and says then that it is ready.
+// publish gives the layer its name, and then marks it ready.
 func (j *job) publish() error {
 	dir := filepath.Join(j.b.opts.Layers, j.r.Hash)
 	if err := os.Rename(j.in("layer"), dir); err != nil {

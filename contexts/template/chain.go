@@ -54,19 +54,11 @@ func parent(src seed.Source, t *Template) (string, error) {
 	}
 	name, err := locate(src, p)
 	if err != nil {
-		return "", t.ExtendsAt.because(fserr.CodeOf(err), err,
-			"name a folder with a "+FileName+", from the workspace's root or with ./ from here", "cannot extend %q: %s", t.Extends, text(err))
+		code, text, _ := fserr.Parts(err)
+		return "", t.ExtendsAt.because(code, err,
+			"name a folder with a "+FileName+", from the workspace's root or with ./ from here", "cannot extend %q: %s", t.Extends, text)
 	}
 	return name, nil
-}
-
-// text is what an error says that may travel.
-func text(err error) string {
-	var e *fserr.Error
-	if errors.As(err, &e) && e.Detail != "" {
-		return e.Detail
-	}
-	return fserr.CodeOf(err).Text()
 }
 
 // locate returns the path of the file that p means: p itself, or the FileName in it.
@@ -80,51 +72,45 @@ func locate(src seed.Source, p string) (string, error) {
 	}
 	st, err := src.Root.Stat(clean)
 	if err != nil {
-		return "", notTemplate(fserr.CodeOf(err), p, fserr.CodeOf(err).Text(), err)
+		return "", unreadable(p, err)
 	}
 	if st.IsDir() {
 		clean = path.Join(clean, FileName)
 	} else if ext := path.Ext(clean); ext != ".yml" && ext != ".yaml" {
 		return "", notTemplate(fserr.EINVAL, p, "it is neither a folder nor a .yml file", nil)
 	}
-	return clean, permitted(src, clean)
+	if _, err := src.Realpath(clean); err != nil {
+		return "", unreadable(clean, err)
+	}
+	return clean, nil
 }
 
 func notTemplate(code fserr.Code, p, why string, cause error) error {
 	return &fserr.Error{Code: code, Err: cause, Detail: fmt.Sprintf("no template at %.200q: %s", p, why)}
 }
 
-// permitted refuses what lies in a context: a panel writes there, and must not
-// choose what other contexts are made from.
-func permitted(src seed.Source, p string) error {
-	real, err := src.Root.Realpath(p)
-	if err != nil {
-		return notTemplate(fserr.CodeOf(err), p, fserr.CodeOf(err).Text(), err)
-	}
-	if inside(strings.TrimPrefix(real, "/"), src.Avoid) {
-		return notTemplate(fserr.EACCES, p, "it lies among the contexts", nil)
-	}
-	return nil
+// unreadable returns the error that there is no template at p to read.
+func unreadable(p string, err error) error {
+	code, text, _ := fserr.Parts(err)
+	return notTemplate(code, p, text, err)
 }
-
-func inside(p, dir string) bool { return dir != "" && (p == dir || strings.HasPrefix(p, dir+"/")) }
 
 // read parses one file.
 func read(src seed.Source, name string) (*Template, error) {
 	f, _, err := src.Root.OpenStat(name, rootfs.O_RDONLY)
 	if err != nil {
-		return nil, notTemplate(fserr.CodeOf(err), name, fserr.CodeOf(err).Text(), err)
+		return nil, unreadable(name, err)
 	}
 	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, notTemplate(fserr.CodeOf(err), name, fserr.CodeOf(err).Text(), err)
+		return nil, unreadable(name, err)
 	}
-	return Parse(name, data)
+	return parse(name, data)
 }
 
 // Find returns the path of the template beside a panel's source, the folder of the
-// workspace that its ID names. There need not be one: then found is false.
+// workspace that its ID names. If there is none, found is false.
 func Find(src seed.Source, panelID string) (name string, found bool, err error) {
 	if panelID == "" {
 		return "", false, nil

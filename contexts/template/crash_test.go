@@ -13,6 +13,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/git"
 )
 
 // The test binary is its own child: with childEnv naming a workspace and stateEnv
@@ -39,7 +40,7 @@ func childBuild() error {
 	}
 	defer func() { _ = root.Close() }()
 	in := func(name string) string { return filepath.Join(state, name) }
-	r, err := NewResolver(seed.Source{Root: root, Dir: dir}, Options{Scratch: in("staging")})
+	r, err := NewResolver(seed.Source{Root: root, Dir: dir}, "", git.Options{Scratch: in("staging")})
 	if err != nil {
 		return err
 	}
@@ -65,23 +66,23 @@ func childBuild() error {
 
 func (w *workspace) child(stop string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+w.dir, stateEnv+"="+w.state, stopEnv+"="+stop)
+	cmd.Env = append(os.Environ(), childEnv+"="+w.Dir, stateEnv+"="+w.State, stopEnv+"="+stop)
 	return cmd
 }
 
 // killAt runs a child until it is at phase, and kills it there.
 func (w *workspace) killAt(phase string) {
-	w.t.Helper()
+	w.T.Helper()
 	cmd := w.child(phase)
 	out, err := cmd.StdoutPipe()
-	must(w.t, err)
-	must(w.t, cmd.Start())
+	must(w.T, err)
+	must(w.T, cmd.Start())
 	buf := make([]byte, 4096)
 	n, _ := out.Read(buf)
-	must(w.t, cmd.Process.Kill())
+	must(w.T, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	if text := string(buf[:n]); !strings.HasPrefix(text, "stopped at "+phase) {
-		w.t.Fatalf("the child said %q, it should have stopped at %s", text, phase)
+		w.T.Fatalf("the child said %q, it should have stopped at %s", text, phase)
 	}
 }
 
@@ -92,7 +93,7 @@ var buildPhases = []string{
 
 // twoRepos makes a template of two repositories, large enough to be killed amid each.
 func (w *workspace) twoRepos() map[string]string {
-	w.t.Helper()
+	w.T.Helper()
 	want := map[string]string{}
 	for _, name := range []string{"a", "b"} {
 		var content []string
@@ -102,7 +103,7 @@ func (w *workspace) twoRepos() map[string]string {
 			content = append(content, file+"="+strings.Repeat(name, 100))
 			want[name+"/"+file] = "-rw-r--r-- " + strings.Repeat(name, 100)
 		}
-		w.repo(name, content...)
+		w.Repo(name, content...)
 	}
 	w.template("t", "deps: {/a: {repo: a}, /b: {repo: b}}")
 	return want
@@ -114,7 +115,7 @@ func TestKillAtEveryPhase(t *testing.T) {
 	for round, phases := range [][]string{buildPhases, buildPhases} {
 		for _, phase := range phases {
 			content := fmt.Sprint(round, phase)
-			w.commit("a", "round="+content) // another hash each time
+			w.Commit("a", "round="+content) // another hash each time
 			want["a/round"] = "-rw-r--r-- " + content
 			w.killAt(phase)
 			if round > 0 && (phase == "cleaned" || phase == "renamed") {
@@ -130,27 +131,27 @@ func TestKillAtEveryPhase(t *testing.T) {
 
 // afterKill checks that nothing unfinished is taken for ready, and that the next build succeeds.
 func (w *workspace) afterKill(phase string, want map[string]string) {
-	w.t.Helper()
+	w.T.Helper()
 	b, r := w.builder(), w.mustResolve("t")
-	ready, err := b.Ready(r.Hash[:hashLength])
-	must(w.t, err)
+	ready, err := b.Ready(r.Hash[:12])
+	must(w.T, err)
 	if (ready != nil) != (phase == "marked") {
-		w.t.Errorf("after the kill ready is %+v", ready)
+		w.T.Errorf("after the kill ready is %+v", ready)
 	}
 	built, err := b.Build(context.Background(), r, nil)
-	must(w.t, err)
-	if diff := cmp.Diff(want, files(w.t, built.Tree)); diff != "" {
-		w.t.Error(diff)
+	must(w.T, err)
+	if diff := cmp.Diff(want, files(w.T, built.Tree)); diff != "" {
+		w.T.Error(diff)
 	}
 	m, err := seed.ReadManifest(built.ManifestFile)
-	must(w.t, err)
+	must(w.T, err)
 	if m.Files != built.Files || len(m.Entries) != len(want) {
-		w.t.Errorf("the manifest has %d files and %d entries, built were %d", m.Files, len(m.Entries), built.Files)
+		w.T.Errorf("the manifest has %d files and %d entries, built were %d", m.Files, len(m.Entries), built.Files)
 	}
 	if left := w.staged(); len(left) != 0 && phase != "marked" {
-		w.t.Errorf("staging holds %v", left)
+		w.T.Errorf("staging holds %v", left)
 	}
-	must(w.t, os.RemoveAll(filepath.Join(w.state, "staging", "template-"+r.Hash)))
+	must(w.T, os.RemoveAll(filepath.Join(w.State, "staging", "template-"+r.Hash)))
 }
 
 func TestTwoProcessesBuildOnce(t *testing.T) {

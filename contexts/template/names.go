@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/git"
 )
 
 // private are names that belong to the service, in a context or beside it.
@@ -19,31 +20,17 @@ var private = []string{".ctxfs", ".contexts", readyName}
 // checkName refuses one component of a path that must not be made in a context,
 // or that some system takes for such a one.
 func checkName(name string) error {
-	switch folded := fold(name); {
+	switch {
 	case name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00"):
 		return errors.New("it is no name")
 	case len(name) > rootfs.MaxName:
 		return fmt.Errorf("a name has at most %d bytes", rootfs.MaxName)
-	case folded == ".git" || folded == "git~1":
+	case git.IsDotGit(name):
 		return errors.New("git keeps its own data under this name")
-	case rootfs.Reserved(folded):
+	case rootfs.Reserved(git.FoldName(name)):
 		return errors.New("ctxfs keeps its own data under this name")
 	}
 	return nil
-}
-
-// fold makes equal what file systems that ignore case, or some characters, take for
-// the same name as ".git": HFS+ ignores the format characters, NTFS what follows a
-// colon and dots and spaces at the end. Git's own is is_hfs_dotgit and is_ntfs_dotgit.
-func fold(name string) string {
-	name, _, _ = strings.Cut(name, ":")
-	name = strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Cf, r) {
-			return -1
-		}
-		return unicode.ToLower(r)
-	}, name)
-	return strings.TrimRight(name, ". ")
 }
 
 // cleanDepPath returns the path of a dep, absolute and clean. ".." is refused even
@@ -74,7 +61,7 @@ func checkDepName(name string) error {
 		return err
 	}
 	for _, p := range private {
-		if fold(name) == p {
+		if git.FoldName(name) == p {
 			return errors.New("ctxfs keeps its own data under this name")
 		}
 	}
@@ -131,10 +118,10 @@ func cleanRepoPath(repo string) (string, error) {
 		return "", errors.New("it names a transport") // git's "ext::sh -c ..."
 	}
 	for name := range strings.SplitSeq(repo, "/") {
-		switch folded := fold(name); {
+		switch folded := git.FoldName(name); {
 		case name == "..":
 			return "", errors.New("it must not have '..'")
-		case folded == ".git" || folded == "git~1" || rootfs.Reserved(folded) || folded == private[0] || folded == private[1]:
+		case git.IsDotGit(name) || rootfs.Reserved(folded) || folded == private[0] || folded == private[1]:
 			return "", fmt.Errorf("%q is private", name)
 		}
 	}
@@ -144,31 +131,3 @@ func cleanRepoPath(repo string) (string, error) {
 // remotePath is what may stand below a base URL: nothing that would need an escape,
 // or that a shell at the other end of ssh could read otherwise.
 var remotePath = regexp.MustCompile(`^[A-Za-z0-9._~+][A-Za-z0-9._~+-]*(/[A-Za-z0-9._~+][A-Za-z0-9._~+-]*)*$`)
-
-var (
-	hexPattern  = regexp.MustCompile(`^[0-9a-f]+$`)
-	refRefused  = regexp.MustCompile(`[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^/|/$|^-|\.$|^@$`)
-	partRefused = regexp.MustCompile(`(^|/)\.|\.lock(/|$)`)
-)
-
-// checkRef refuses what git-check-ref-format(1) refuses, and so every option and
-// every expression of gitrevisions(7).
-func checkRef(ref string) error {
-	switch {
-	case len(ref) > rootfs.MaxName:
-		return fmt.Errorf("it has more than %d bytes", rootfs.MaxName)
-	case !utf8.ValidString(ref):
-		return errors.New("it is not UTF-8")
-	case refRefused.MatchString(ref) || partRefused.MatchString(ref):
-		return errors.New("it is no name of a branch or tag, and no commit")
-	}
-	return nil
-}
-
-// isObjectID reports whether s is a full SHA-1 or SHA-256 in hex.
-func isObjectID(s string) bool {
-	return (len(s) == 40 || len(s) == 64) && hexPattern.MatchString(s)
-}
-
-// isAbbreviated reports whether s may be the beginning of an object's ID (git's shortest has 4 digits).
-func isAbbreviated(s string) bool { return len(s) >= 4 && len(s) < 64 && hexPattern.MatchString(s) }

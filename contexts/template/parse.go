@@ -11,15 +11,16 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
 )
 
-// Parse reads a template. name is the file's path relative to the workspace, for
-// positions. Every error is EINVAL (EFBIG beyond MaxFile) and names the place.
-func Parse(name string, data []byte) (*Template, error) {
+// parse reads a template. name is the file's path relative to the workspace, for
+// positions. Every error is EINVAL (EFBIG beyond maxFile) and names the place.
+func parse(name string, data []byte) (*Template, error) {
 	p := parser{t: &Template{Name: name}}
 	start := Position{Template: name, Line: 1, Column: 1}
-	if len(data) > MaxFile {
-		return nil, start.because(fserr.EFBIG, nil, "move some of it into a template that it extends", "a template has at most %d bytes", MaxFile)
+	if len(data) > maxFile {
+		return nil, start.because(fserr.EFBIG, nil, "move some of it into a template that it extends", "a template has at most %d bytes", maxFile)
 	}
 	doc, err := p.document(data)
 	if err != nil || doc == nil {
@@ -31,8 +32,8 @@ func Parse(name string, data []byte) (*Template, error) {
 	return p.t, nil
 }
 
-// parser makes a Template of YAML nodes: decoding into a struct would not tell
-// where a value stands, and would follow aliases.
+// parser makes a Template of YAML nodes: decoding into a struct would lose
+// the positions of values, and would follow aliases.
 type parser struct{ t *Template }
 
 func (p parser) at(n *yaml.Node) Position {
@@ -64,7 +65,7 @@ func (p parser) document(data []byte) (*yaml.Node, error) {
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax tells of text that is no YAML. The library knows the line only.
+// syntax reports text that is not YAML. The library knows only the line.
 func (p parser) syntax(err error) error {
 	text, line := err.Error(), 1
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
@@ -121,7 +122,7 @@ func (p parser) dep(k, v *yaml.Node, clean string) error {
 			if d.Ref, err = p.text(v, "ref", "a branch, a tag or a commit"); err != nil {
 				return err
 			}
-			return p.reason(v, "ref", d.Ref, checkRef(d.Ref))
+			return p.reason(v, "ref", d.Ref, git.CheckRef(d.Ref))
 		},
 	})
 	if err == nil && d.Repo == "" {

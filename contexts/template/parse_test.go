@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
 )
 
 func TestParse(t *testing.T) {
@@ -27,7 +28,7 @@ func TestParse(t *testing.T) {
 		{"the root", "deps: {/: {repo: .}}", &Template{Name: "t.yml", Deps: []Declaration{{"/", ".", "HEAD", at(1, 8)}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Parse("t.yml", []byte(c.yaml))
+			got, err := parse("t.yml", []byte(c.yaml))
 			must(t, err)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -101,7 +102,7 @@ func TestParseRefused(t *testing.T) {
 		{"repository in a context", repo(".contexts/ctx_a"), "\".contexts\" is private"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Parse("t.yml", []byte(c.yaml))
+			_, err := parse("t.yml", []byte(c.yaml))
 			if fserr.CodeOf(err) != fserr.EINVAL {
 				t.Fatalf("got %v, want EINVAL", err)
 			}
@@ -113,7 +114,7 @@ func TestParseRefused(t *testing.T) {
 }
 
 func TestParseBounds(t *testing.T) {
-	if _, err := Parse("t.yml", []byte(strings.Repeat("#", MaxFile+1))); fserr.CodeOf(err) != fserr.EFBIG {
+	if _, err := parse("t.yml", []byte(strings.Repeat("#", maxFile+1))); fserr.CodeOf(err) != fserr.EFBIG {
 		t.Errorf("a file too long is %v", err)
 	}
 	var b strings.Builder
@@ -121,10 +122,10 @@ func TestParseBounds(t *testing.T) {
 	for i := range MaxDeps + 1 {
 		b.WriteString("  /" + strings.Repeat("x", i%200+1) + string(rune('a'+i/200)) + ": {repo: r}\n")
 	}
-	if _, err := Parse("t.yml", []byte(b.String())); fserr.CodeOf(err) != fserr.EFBIG {
+	if _, err := parse("t.yml", []byte(b.String())); fserr.CodeOf(err) != fserr.EFBIG {
 		t.Errorf("too many deps are %v", err)
 	}
-	if _, err := Parse("t.yml", []byte(strings.Repeat("[", 20000))); fserr.CodeOf(err) != fserr.EINVAL {
+	if _, err := parse("t.yml", []byte(strings.Repeat("[", 20000))); fserr.CodeOf(err) != fserr.EINVAL {
 		t.Errorf("deep nesting is %v", err)
 	}
 }
@@ -140,7 +141,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		tpl, err := Parse("t.yml", data)
+		tpl, err := parse("t.yml", data)
 		if err != nil {
 			if !strings.Contains(err.Error(), "t.yml:") {
 				t.Errorf("no place in %q", err)
@@ -151,27 +152,8 @@ func FuzzParse(f *testing.F) {
 			if clean, err := cleanDepPath(d.Path); err != nil || clean != d.Path {
 				t.Errorf("path %q: %q, %v", d.Path, clean, err)
 			}
-			if checkRepo(d.Repo) != nil || checkRef(d.Ref) != nil {
+			if checkRepo(d.Repo) != nil || git.CheckRef(d.Ref) != nil {
 				t.Errorf("accepted %+v", d)
-			}
-		}
-	})
-}
-
-// FuzzTree does the same for a directory as git stores it.
-func FuzzTree(f *testing.F) {
-	id := strings.Repeat("i", 20)
-	f.Add([]byte("100644 a\x00" + id + "40000 b\x00" + id))
-	f.Add([]byte("40000 .git\x00" + id))
-	f.Add([]byte("40000 ..\x00" + id))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		entries, err := parseTree(data, 20, "")
-		if err != nil {
-			return
-		}
-		for _, e := range entries {
-			if checkName(e.name) != nil || strings.Contains(e.name, "/") || !isObjectID(e.id) {
-				t.Errorf("accepted %+v", e)
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,8 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Names within a template layer's directory. What has no ready file is not there,
-// whatever else is.
+// Names within a template layer's directory. A layer without its ready file does not count as built.
 const (
 	treeName     = "tree"
 	manifestName = "manifest"
@@ -26,13 +26,13 @@ const (
 // hashDigits is the length of a template layer's name: SHA-256 in hex.
 const hashDigits = 64
 
-// Built is a template layer that is complete.
+// Built is a complete template layer.
 type Built struct {
 	// Hash names it.
 	Hash string
 	// Dir, Tree and ManifestFile are server paths. Nothing in Tree is ever changed.
 	Dir, Tree, ManifestFile string
-	// Chain and Deps are those of the first template that came to this hash; others may have, too.
+	// Chain and Deps are those of the first template that resolved to this hash; others may have resolved to it since.
 	Chain []string
 	Deps  []Dep
 	// Files counts files and links, Bytes their content.
@@ -53,13 +53,13 @@ type readyFile struct {
 	Built  time.Time `json:"built"`
 }
 
-// load returns a template layer, nil when it is not ready. A ready file that
-// cannot be read as one is none: it is made anew.
+// load returns a template layer, or nil if it is not ready. A damaged ready file
+// counts as missing: the layer is built again.
 func load(layers, hash string) (*Built, error) {
 	dir := filepath.Join(layers, hash)
 	data, err := os.ReadFile(filepath.Join(dir, readyName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // not there is no failure
+		return nil, nil //nolint:nilnil // a missing layer is no failure
 	}
 	if err != nil {
 		return nil, internal("read the template's ready file", err)
@@ -100,8 +100,8 @@ func internal(doing string, err error) error {
 	return &fserr.Error{Code: fserr.CodeOf(err), Err: err, Detail: fmt.Sprintf("cannot %s: %s", doing, fserr.CodeOf(err).Text())}
 }
 
-// Ready returns the template layer of a hash, in full or its first 12 digits; nil
-// when there is none. Two that begin alike are EINVAL: name the template, not the hash.
+// Ready returns the template layer of a hash, given in full or as its first 12 digits, or
+// nil if there is none. It fails with EINVAL if two hashes begin with these digits.
 func (b *Builder) Ready(hash string) (*Built, error) {
 	if !hashPattern.MatchString(hash) {
 		return nil, badHash(hash)
@@ -153,4 +153,55 @@ func (b *Builder) List() ([]Built, error) {
 func IsLayer(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, readyName))
 	return err == nil
+}
+
+// Settled is Ready after it waited for builds and removals of the template. A caller that has
+// recorded before that it needs the layer (see Remove) may use the result. It is nil if there is none.
+func (b *Builder) Settled(ctx context.Context, hash string) (*Built, error) {
+	built, err := b.Ready(hash)
+	if built == nil || err != nil {
+		return nil, err
+	}
+	f := b.lockFile(built.Hash)
+	ok, err := f.TryRLockContext(ctx, lockPoll)
+	release, err := held(f, ok, err)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return load(b.opts.Layers, built.Hash)
+}
+
+// Remove moves a template layer to a free path on its file system, where the caller deletes
+// it. It leaves a layer that a build or another removal works on. It calls needed when neither
+// can begin any more, and leaves the layer if needed returns true.
+func (b *Builder) Remove(hash, to string, needed func() (bool, error)) (removed bool, err error) {
+	if len(hash) != hashDigits || !hashPattern.MatchString(hash) {
+		return false, badHash(hash)
+	}
+	f := b.lockFile(hash)
+	ok, err := f.TryLock()
+	if err == nil && !ok {
+		return false, f.Close()
+	}
+	release, err := held(f, ok, err)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	if keep, err := needed(); keep || err != nil {
+		return false, err
+	}
+	return b.drop(hash, to)
+}
+
+func (b *Builder) drop(hash, to string) (bool, error) {
+	built, err := load(b.opts.Layers, hash)
+	if built == nil || err != nil {
+		return false, err
+	}
+	if err := os.Rename(built.Dir, to); err != nil {
+		return false, internal("remove a template", err)
+	}
+	return true, nil
 }

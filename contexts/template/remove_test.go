@@ -13,7 +13,7 @@ import (
 
 func TestRemove(t *testing.T) {
 	w := newWorkspace(t)
-	w.repo("r", "f=1")
+	w.Repo("r", "f=1")
 	w.template("t", "deps: {/r: {repo: r}}")
 	built, err := w.build("t")
 	must(t, err)
@@ -38,7 +38,7 @@ func TestRemove(t *testing.T) {
 		t.Error("what somebody is at work on was removed")
 	}
 	release()
-	if again, err := b.Settled(ctx, built.Hash[:hashLength]); err != nil || again == nil || again.Hash != built.Hash {
+	if again, err := b.Settled(ctx, built.Hash[:12]); err != nil || again == nil || again.Hash != built.Hash {
 		t.Errorf("settled: %+v, %v", again, err)
 	}
 	if !remove(built.Hash, unused) || remove(built.Hash, unused) {
@@ -50,16 +50,16 @@ func TestRemove(t *testing.T) {
 	if _, err := w.build("t"); err != nil {
 		t.Error(err)
 	}
-	for _, hash := range []string{"", "..", built.Hash[:hashLength], built.Hash + "0"} {
+	for _, hash := range []string{"", "..", built.Hash[:12], built.Hash + "0"} {
 		_, err := b.Remove(hash, "", unused)
-		w.refusedAs(err, fserr.EINVAL)
+		w.RefusedAs(err, fserr.EINVAL)
 	}
 }
 
 // TestSettledWaits asks for a layer that somebody is about to remove.
 func TestSettledWaits(t *testing.T) {
 	w := newWorkspace(t)
-	w.repo("r", "f=1")
+	w.Repo("r", "f=1")
 	w.template("t", "deps: {/r: {repo: r}}")
 	built, err := w.build("t")
 	must(t, err)
@@ -69,7 +69,7 @@ func TestSettledWaits(t *testing.T) {
 		must(t, err)
 		go func() {
 			time.Sleep(10 * lockPoll)
-			if _, err := b.drop(built.Hash, filepath.Join(w.dir, "trash")); err != nil {
+			if _, err := b.drop(built.Hash, filepath.Join(w.Dir, "trash")); err != nil {
 				t.Error(err)
 			}
 			release()

@@ -14,7 +14,7 @@ import (
 
 func TestThreeTemplatesExtendOneAnother(t *testing.T) {
 	w := newWorkspace(t)
-	tools, data, prompts := w.repo("packages/tools", "run.sh=x"), w.repo("packages/data", "d=1"), w.repo("prompts", "p=1")
+	tools, data, prompts := w.Repo("packages/tools", "run.sh=x"), w.Repo("packages/data", "d=1"), w.Repo("prompts", "p=1")
 	w.template("templates/base", "deps:", "  /tools: {repo: packages/tools}")
 	w.template("templates/middle", "extends: ../base", "deps:", "  data/:", "    repo: /packages/data", "    ref: main")
 	w.template("panels/editor", "extends: templates/middle", "deps:", "  /a//prompts:", "    repo: prompts", "    ref: "+prompts)
@@ -37,7 +37,7 @@ func TestThreeTemplatesExtendOneAnother(t *testing.T) {
 			t.Errorf("%q is not explained in\n%s", s, explained)
 		}
 	}
-	again, err := Parse("explained.yml", []byte(explained))
+	again, err := parse("explained.yml", []byte(explained))
 	must(t, err)
 	if len(again.Deps) != 3 || again.Deps[1].Ref != data {
 		t.Errorf("the explanation reads back as %+v", again.Deps)
@@ -56,11 +56,11 @@ func TestThreeTemplatesExtendOneAnother(t *testing.T) {
 
 func TestMovedBranchHasAnotherHash(t *testing.T) {
 	w := newWorkspace(t)
-	first := w.repo("r", "f=1")
+	first := w.Repo("r", "f=1")
 	w.template("t", "deps: {/r: {repo: r, ref: main}}")
 	old, err := w.build("t")
 	must(t, err)
-	second := w.commit("r", "f=2")
+	second := w.Commit("r", "f=2")
 	moved, err := w.build("t")
 	must(t, err)
 	if old.Hash == moved.Hash || old.Deps[0].Commit != first || moved.Deps[0].Commit != second {
@@ -72,7 +72,7 @@ func TestMovedBranchHasAnotherHash(t *testing.T) {
 	if got := files(t, moved.Tree)["r/f"]; got != "-rw-r--r-- 2" {
 		t.Errorf("the new one has %s", got)
 	}
-	w.gitIn("r", nil, "reset", "-q", "--hard", first)
+	w.Git("r", nil, "reset", "-q", "--hard", first)
 	back := w.mustResolve("t")
 	if back.Hash != old.Hash {
 		t.Error("the same commit has another hash")
@@ -81,7 +81,7 @@ func TestMovedBranchHasAnotherHash(t *testing.T) {
 
 func TestSamePairTwice(t *testing.T) {
 	w := newWorkspace(t)
-	commit := w.repo("r", "f=1")
+	commit := w.Repo("r", "f=1")
 	w.template("base", "deps:", "  /r: {repo: r, ref: main}", "  /s: {repo: r}")
 	w.template("t", "extends: base", "deps:", "  r: {repo: ./r, ref: "+commit[:10]+"}")
 	w.template("plain", "deps:", "  /s: {repo: r}", "  /r: {repo: r}")
@@ -96,10 +96,10 @@ func TestSamePairTwice(t *testing.T) {
 
 func TestConflicts(t *testing.T) {
 	w := newWorkspace(t)
-	w.repo("r", "f=1")
-	w.gitIn("r", nil, "branch", "old")
-	w.commit("r", "f=2")
-	w.repo("s", "f=3")
+	w.Repo("r", "f=1")
+	w.Git("r", nil, "branch", "old")
+	w.Commit("r", "f=2")
+	w.Repo("s", "f=3")
 	w.template("base", "deps:", "  /r: {repo: r}", "  /deep/er: {repo: s}")
 	for _, c := range []struct {
 		name, dep string
@@ -118,7 +118,7 @@ func TestConflicts(t *testing.T) {
 			if !errors.As(err, &conflict) {
 				t.Fatalf("got %v, want a conflict", err)
 			}
-			w.refusedAs(err, fserr.EINVAL, c.says...)
+			w.RefusedAs(err, fserr.EINVAL, c.says...)
 		})
 	}
 	w.template("t", "extends: base", "deps:", "  /rx: {repo: s}", "  /deep/e: {repo: s}")
@@ -129,8 +129,8 @@ func TestConflicts(t *testing.T) {
 
 func TestChainRefused(t *testing.T) {
 	w := newWorkspace(t)
-	must(t, os.WriteFile(filepath.Join(w.state, "outside.yml"), []byte("deps: {}"), 0o644))
-	must(t, os.Symlink(w.state, w.in("out")))
+	must(t, os.WriteFile(filepath.Join(w.State, "outside.yml"), []byte("deps: {}"), 0o644))
+	must(t, os.Symlink(w.State, w.In("out")))
 	w.template("a", "extends: ./../b")
 	w.template("b", "", "extends: c")
 	w.template("c", "extends: /a/"+FileName)
@@ -140,7 +140,7 @@ func TestChainRefused(t *testing.T) {
 	w.template("link", "extends: out/outside.yml")
 	w.template(".contexts/ctx_p", "deps: {}")
 	w.template("panels", "extends: .contexts/ctx_p")
-	w.write("notes.txt", "deps: {}")
+	w.Write("notes.txt", "deps: {}")
 	w.template("text", "extends: notes.txt")
 	last := "deps: {}"
 	for _, n := range strings.Split("abcdefghijklmnopq", "") {
@@ -166,7 +166,7 @@ func TestChainRefused(t *testing.T) {
 	} {
 		t.Run(c.at, func(t *testing.T) {
 			_, err := w.resolve(c.at)
-			w.refusedAs(err, c.code, c.says...)
+			w.RefusedAs(err, c.code, c.says...)
 		})
 	}
 	if r := w.mustResolve("long/p"); len(r.Chain) != MaxChain {
@@ -177,7 +177,7 @@ func TestChainRefused(t *testing.T) {
 func TestFind(t *testing.T) {
 	w := newWorkspace(t)
 	w.template("panels/editor", "deps: {}")
-	w.write("panels/plain/index.ts", "")
+	w.Write("panels/plain/index.ts", "")
 	src := w.source()
 	for id, want := range map[string]string{
 		"panels/editor": "panels/editor/" + FileName, "panels/plain": "", "panels/gone": "", "shell:x": "", "": "", "panels/editor/" + FileName: "",
@@ -187,14 +187,14 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q: got %q %v %v, want %q", id, name, found, err, want)
 		}
 	}
-	must(t, os.Symlink("../..", w.in("out")))
-	must(t, os.Symlink("loop", w.in("loop")))
+	must(t, os.Symlink("../..", w.In("out")))
+	must(t, os.Symlink("loop", w.In("loop")))
 	if _, found, err := Find(src, "loop"); found || err != nil {
 		t.Errorf("a loop of links: %v, %v", found, err)
 	}
 	w.template(".contexts/ctx_a", "deps: {}")
 	for id, says := range map[string]string{"../x": "out of the workspace", "out/x": "denied", ".contexts/ctx_a": "among the contexts"} {
 		_, _, err := Find(src, id)
-		w.refusedAs(err, fserr.EACCES, says, "context_id")
+		w.RefusedAs(err, fserr.EACCES, says, "context_id")
 	}
 }

@@ -8,15 +8,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Resolved is what a template and its ancestors come to: which commit stands at
-// which path. Only Resolver makes one.
+// Resolved is the result of a template and its ancestors: a commit for each path. Only a Resolver creates one.
 type Resolved struct {
-	// Chain are the templates' paths, relative to the workspace: the one that was asked for
+	// Chain holds the templates' paths, relative to the workspace: the requested one
 	// first, its oldest ancestor last.
 	Chain []string
-	// Deps are by path.
+	// Deps are sorted by path.
 	Deps []Dep
 	// Hash is the SHA-256 of Canonical, in hex.
 	Hash string
@@ -28,7 +29,7 @@ type Resolved struct {
 type Dep struct {
 	// Path is absolute in the context, and clean.
 	Path string `json:"path"`
-	// Repo is as the template has it. Ref too, "HEAD" when it has none.
+	// Repo and Ref are as the template has them. Ref is "HEAD" if it has none.
 	Repo string `json:"repo"`
 	Ref  string `json:"ref"`
 	// Source identifies the repository: "workspace:packages/tools" or
@@ -36,7 +37,7 @@ type Dep struct {
 	Source string `json:"source"`
 	// Commit is the full ID, in hex.
 	Commit string `json:"commit"`
-	// From are the places that say so, the oldest ancestor's first.
+	// From are the places that declare the dep, the oldest ancestor's first.
 	From []Position `json:"from"`
 }
 
@@ -48,8 +49,8 @@ const canonicalFormat = "ctxfs-template 1"
 //	ctxfs-template 1 LF
 //	path NUL source NUL commit LF        for each dep, by the bytes of its path
 //
-// No field can hold NUL or LF. Where a dep was said, by which ref it was named and
-// how often does not count: what would be built the same has the same hash.
+// No field can hold NUL or LF. The place of a dep, its ref and how often it is declared
+// do not count: templates with the same content have the same hash.
 func (r *Resolved) Canonical() []byte {
 	var b strings.Builder
 	b.WriteString(canonicalFormat + "\n")
@@ -59,7 +60,7 @@ func (r *Resolved) Canonical() []byte {
 	return []byte(b.String())
 }
 
-// seal orders the deps and gives the hash.
+// seal sorts the deps and computes the hash.
 func (r *Resolved) seal() *Resolved {
 	slices.SortFunc(r.Deps, func(a, b Dep) int { return cmp.Compare(a.Path, b.Path) })
 	sum := sha256.Sum256(r.Canonical())
@@ -69,7 +70,7 @@ func (r *Resolved) seal() *Resolved {
 
 // Explain returns the merged result as a template that extends nothing, with the
 // commits for refs, and where each path came from as comments. It reads back
-// (Parse) to the same paths, repositories and commits.
+// (parse) to the same paths, repositories and commits.
 func (r *Resolved) Explain() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# hash %s\n", r.Hash)
@@ -93,4 +94,61 @@ func (d Dep) explain(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "  %s:\n    repo: %s # %s\n    ref: %s # %s\n",
 		strconv.Quote(d.Path), strconv.Quote(d.Repo), d.Source, strconv.Quote(d.Commit), d.Ref)
+}
+
+// ConflictError means that two deps of a chain contradict each other: they put
+// different things at one path, or one path contains the other.
+type ConflictError struct {
+	// First and Second are in the order of the chain, the oldest ancestor's first.
+	First, Second Dep
+}
+
+// Error names both templates and lines, and the dep of each.
+func (e *ConflictError) Error() string { return e.travelling().Error() }
+
+// Unwrap returns the *fserr.Error (EINVAL) that a caller elsewhere gets.
+func (e *ConflictError) Unwrap() error { return e.travelling() }
+
+func (e *ConflictError) travelling() *fserr.Error {
+	a, b := e.First, e.Second
+	if a.Path != b.Path {
+		outer, inner := a, b
+		if len(inner.Path) < len(outer.Path) {
+			outer, inner = b, a
+		}
+		return &fserr.Error{
+			Code: fserr.EINVAL,
+			Detail: fmt.Sprintf("template conflict: path %s (%s) contains path %s (%s)",
+				outer.Path, outer.From[0], inner.Path, inner.From[0]),
+			Hint: "put them beside one another, or leave one out",
+		}
+	}
+	return &fserr.Error{
+		Code: fserr.EINVAL,
+		Detail: fmt.Sprintf("template conflict: path %s is %s (%s) and %s (%s)",
+			a.Path, a.describe(), a.From[0], b.describe(), b.From[0]),
+		Hint: "name the same repository and ref in both, or use another path",
+	}
+}
+
+// describe names a dep, with as much of the commit as a person reads.
+func (d Dep) describe() string { return fmt.Sprintf("%s at %.12s (%s)", d.Repo, d.Commit, d.Ref) }
+
+// contains reports whether outer is inner or a directory above it.
+func contains(outer, inner string) bool {
+	return outer == inner || outer == "/" || strings.HasPrefix(inner, outer+"/")
+}
+
+// merge adds a dep to those of a chain, or returns the conflict.
+func merge(deps []Dep, d Dep) ([]Dep, error) {
+	for i, have := range deps {
+		switch {
+		case have.Path == d.Path && have.Source == d.Source && have.Commit == d.Commit:
+			deps[i].From = append(deps[i].From, d.From...)
+			return deps, nil
+		case contains(have.Path, d.Path) || contains(d.Path, have.Path):
+			return nil, &ConflictError{First: have, Second: d}
+		}
+	}
+	return append(deps, d), nil
 }

@@ -2,58 +2,36 @@ package template
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
-
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
 )
-
-// Options of NewResolver.
-type Options struct {
-	// BaseURL is where repositories are looked for that the workspace does not have;
-	// "" means nowhere. Its scheme is file, http, https or ssh.
-	BaseURL string
-	// Scratch is an existing directory for git's empty repositories, which are removed
-	// when they are no longer needed: staging, which is swept at start.
-	Scratch string
-	// Timeout bounds one command that asks a remote repository or reads a local one;
-	// 0 means a minute. FetchTimeout bounds one fetch; 0 means ten minutes.
-	Timeout, FetchTimeout time.Duration
-}
 
 // Resolver reads templates of one workspace and finds the commits that they mean.
 // It is safe for concurrent use.
 type Resolver struct {
 	src  seed.Source
-	opts Options
 	base *base
-	// peeled are the commits that objects of local repositories lead to.
-	peeled *peeled
+	git  *git.Reader
 }
 
-// NewResolver returns the resolver of a workspace. A base URL that cannot be used is EINVAL.
-func NewResolver(src seed.Source, opts Options) (*Resolver, error) {
-	if opts.Timeout <= 0 {
-		opts.Timeout = time.Minute
-	}
-	if opts.FetchTimeout <= 0 {
-		opts.FetchTimeout = 10 * time.Minute
-	}
-	b, err := openBase(opts.BaseURL)
+// NewResolver returns the resolver of a workspace. It looks for repositories that the
+// workspace does not have below baseURL, whose scheme is file, http, https or ssh; "" means
+// nowhere. It fails with EINVAL for a URL that cannot be used.
+func NewResolver(src seed.Source, baseURL string, opts git.Options) (*Resolver, error) {
+	b, err := openBase(baseURL)
 	if err != nil {
 		return nil, err
 	}
-	return &Resolver{src: src, opts: opts, base: b, peeled: &peeled{commits: map[object]string{}}}, nil
+	return &Resolver{src: src, base: b, git: git.NewReader(opts)}, nil
 }
 
-// Close releases what holds the base URL's directory. What was resolved cannot be built afterwards.
+// Close closes the base URL's directory. A Resolved of this resolver cannot be built afterwards.
 func (r *Resolver) Close() error { return r.base.close() }
 
 // Resolve reads the template at p, a folder or a file of the workspace, with its
 // ancestors, and finds out which commits they mean now. It asks remote
-// repositories. A *ConflictError tells that the chain contradicts itself; all errors wrap a
+// repositories. It fails with a *ConflictError if the chain contradicts itself; all errors wrap a
 // *fserr.Error that names template, line and column.
 func (r *Resolver) Resolve(ctx context.Context, p string) (*Resolved, error) {
 	templates, err := chain(r.src, p)
@@ -75,8 +53,8 @@ func (r *Resolver) Resolve(ctx context.Context, p string) (*Resolved, error) {
 // wanted is a ref of a repository, as templates name them.
 type wanted struct{ repo, ref string }
 
-// resolution is one Resolve. A ref that is named twice is asked for once, so that
-// it cannot move in between.
+// resolution is one Resolve. It resolves a ref that is named twice once, so that
+// the ref cannot move in between.
 type resolution struct {
 	r     *Resolver
 	out   *Resolved
@@ -100,14 +78,10 @@ func (s *resolution) add(ctx context.Context, t *Template) error {
 	return nil
 }
 
-// problem says which declaration could not be resolved.
+// problem reports which declaration could not be resolved.
 func problem(decl Declaration, err error) error {
-	hint := ""
-	var e *fserr.Error
-	if errors.As(err, &e) {
-		hint = e.Hint
-	}
-	return decl.At.because(fserr.CodeOf(err), err, hint, "dep %s: %s", decl.Path, text(err))
+	code, text, hint := fserr.Parts(err)
+	return decl.At.because(code, err, hint, "dep %s: %s", decl.Path, text)
 }
 
 func (s *resolution) dep(ctx context.Context, decl Declaration) (Dep, error) {
@@ -115,16 +89,16 @@ func (s *resolution) dep(ctx context.Context, decl Declaration) (Dep, error) {
 	if err != nil {
 		return Dep{}, err
 	}
-	key := wanted{repo.source(), decl.Ref}
+	key := wanted{repo.source, decl.Ref}
 	commit, ok := s.found[key]
 	if !ok {
-		if commit, err = repo.resolve(ctx, decl.Ref); err != nil {
+		if commit, err = repo.Resolve(ctx, decl.Ref); err != nil {
 			return Dep{}, err
 		}
 		s.found[key] = commit
 	}
 	return Dep{
-		Path: decl.Path, Repo: decl.Repo, Ref: decl.Ref, Source: repo.source(), Commit: commit, From: []Position{decl.At},
+		Path: decl.Path, Repo: decl.Repo, Ref: decl.Ref, Source: repo.source, Commit: commit, From: []Position{decl.At},
 	}, nil
 }
 
@@ -134,31 +108,8 @@ func (s *resolution) repository(name string) (repository, error) {
 	}
 	repo, err := s.r.repository(name)
 	if err != nil {
-		return nil, err
+		return repository{}, err
 	}
-	s.named[name], s.out.repos[repo.source()] = repo, repo
+	s.named[name], s.out.repos[repo.source] = repo, repo
 	return repo, nil
-}
-
-// repository is where a dep's files come from.
-type repository interface {
-	// source identifies it; see Dep.Source.
-	source() string
-	// resolve returns the full ID of the commit that ref means now. ENOENT when it has none such.
-	resolve(ctx context.Context, ref string) (string, error)
-	// reader makes the objects of a commit readable; what that needs is put into parent.
-	reader(ctx context.Context, parent, commit string) (*objects, error)
-}
-
-// opResolve marks errors that say what is wrong with a ref.
-const opResolve = "resolve"
-
-// unknownRef says that a repository has no such ref.
-func unknownRef(repo, ref, hint string) error {
-	return &fserr.Error{Op: opResolve, Code: fserr.ENOENT, Detail: fmt.Sprintf("repository %q has no branch, tag or commit %q", repo, ref), Hint: hint}
-}
-
-// ambiguousRef says that a ref means several commits.
-func ambiguousRef(repo, ref, hint string) error {
-	return &fserr.Error{Op: opResolve, Code: fserr.EINVAL, Detail: fmt.Sprintf("%q means more than one commit of repository %q", ref, repo), Hint: hint}
 }

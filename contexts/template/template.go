@@ -1,5 +1,5 @@
 // Package template owns context-template.yml: prepared contexts, made of git
-// repositories at refs.
+// repositories at refs. It reads them through package git.
 //
 // # The file
 //
@@ -19,9 +19,9 @@
 // lies under that base. Only file, http, https and ssh are spoken.
 //
 // ref is looked for as a branch, then as a tag, then as a commit, in full or
-// abbreviated to 4 digits or more as long as only one is meant. A name that is
+// abbreviated to 4 digits or more, if only one matches. A name that is
 // both a branch and a tag of different commits is refused; refs/heads/x and
-// refs/tags/x say which. A remote repository knows abbreviations of advertised commits only.
+// refs/tags/x say which. Of a remote repository, only advertised commits may be abbreviated.
 //
 // Other keys, other types, keys given twice, anchors, aliases and tags are errors
 // that name file, line and column.
@@ -39,9 +39,9 @@
 //
 // # Git
 //
-// No repository's own configuration, attributes, hooks, replacements or submodules
-// have any say, and no program that they name is run: see gitRunner. Content is
-// written byte for byte as it is stored, without filters or line end conversion.
+// Package git reads the repositories. It uses none of their configuration, attributes,
+// hooks, replacements or submodules, and runs no program that they name. Content is written
+// byte for byte as it is stored, without filters or line end conversion.
 package template
 
 import (
@@ -56,8 +56,8 @@ const FileName = "context-template.yml"
 
 // Bounds of templates.
 const (
-	// MaxFile is the size of a template's file, in bytes.
-	MaxFile = 256 << 10
+	// maxFile is the size of a template's file, in bytes.
+	maxFile = 256 << 10
 	// MaxChain is how many templates may extend one another.
 	MaxChain = 16
 	// MaxDeps is how many repositories a chain may name.
@@ -111,17 +111,5 @@ type Declaration struct {
 	At        Position
 }
 
-// hashLength is how many hex digits of the hash stand in a context's ID.
-const hashLength = 12
-
+// hashPattern is a hash, in full or as the 12 digits in a context's ID.
 var hashPattern = regexp.MustCompile(`^[0-9a-f]{12}$|^[0-9a-f]{64}$`)
-
-// ID returns the ID of a context made from the template whose hash, or whose
-// hash's first 12 digits, is given: safe_tpl_{hash12}_{instance}. A hash that is
-// neither is EINVAL; the instance is checked by who parses the ID.
-func ID(hash, instance string) (string, error) {
-	if !hashPattern.MatchString(hash) {
-		return "", badHash(hash)
-	}
-	return "safe_tpl_" + hash[:hashLength] + "_" + instance, nil
-}

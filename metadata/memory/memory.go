@@ -1,5 +1,5 @@
-// Package memory keeps metadata in maps: for tests and servers that shall leave
-// no trace. It forgets everything when the process ends.
+// Package memory keeps metadata in maps: for tests, and for servers that leave no
+// trace. Everything is lost when the process ends.
 package memory
 
 import (
@@ -57,7 +57,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// writing runs fn alone and says what failed to which record.
+// writing runs fn alone. Errors say what failed for which record.
 func (s *Store) writing(ctx context.Context, doing, key string, fn func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,10 +65,14 @@ func (s *Store) writing(ctx context.Context, doing, key string, fn func() error)
 }
 
 // reading runs fn beside other readers.
-func (s *Store) reading(ctx context.Context, doing, key string, fn func() error) error {
+func reading[T any](ctx context.Context, s *Store, doing, key string, fn func() (T, error)) (record T, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.guarded(ctx, doing, key, fn)
+	err = s.guarded(ctx, doing, key, func() error {
+		record, err = fn()
+		return err
+	})
+	return record, err
 }
 
 func (s *Store) guarded(ctx context.Context, doing, key string, fn func() error) error {
@@ -85,21 +89,23 @@ func (s *Store) guarded(ctx context.Context, doing, key string, fn func() error)
 	return nil
 }
 
-// table is records by ID, with the folded IDs that are taken.
+// table is records by ID, and the IDs by their folded form.
 type table[T any] struct {
 	records map[string]T
-	folded  map[string]bool
+	folded  map[string]string
 }
 
-func newTable[T any]() table[T] { return table[T]{map[string]T{}, map[string]bool{}} }
+func newTable[T any]() table[T] { return table[T]{map[string]T{}, map[string]string{}} }
 
 func (t table[T]) add(id string, record T) error {
-	if t.folded[metadata.Fold(id)] {
+	if _, ok := t.folded[metadata.Fold(id)]; ok {
 		return metadata.ErrConflict
 	}
-	t.records[id], t.folded[metadata.Fold(id)] = record, true
+	t.records[id], t.folded[metadata.Fold(id)] = record, id
 	return nil
 }
+
+func (t table[T]) byFold(id string) (T, error) { return find(t.records, t.folded[metadata.Fold(id)]) }
 
 func (t table[T]) replace(id string, record T) error {
 	if _, ok := t.records[id]; !ok {
@@ -139,7 +145,7 @@ func find[K comparable, T any](records map[K]T, key K) (T, error) {
 // stored is t as it comes back from a store: to the millisecond, UTC.
 func stored(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 
-// collect returns the values of records that keep says yes to, in order.
+// collect returns the records that keep accepts, in order.
 func collect[K comparable, T any](records map[K]T, keep func(T) bool, order func(a, b T) int) []T {
 	var list []T
 	for _, record := range records {
@@ -153,8 +159,4 @@ func collect[K comparable, T any](records map[K]T, keep func(T) bool, order func
 
 func byIssue(a, b metadata.Token) int {
 	return cmp.Or(a.IssuedAt.Compare(b.IssuedAt), slices.Compare(a.Hash[:], b.Hash[:]))
-}
-
-func byAge(a, b metadata.Layer) int {
-	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Digest, b.Digest))
 }

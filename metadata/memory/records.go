@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -17,12 +18,12 @@ func (s contexts) Create(ctx context.Context, c metadata.Context) error {
 	})
 }
 
-func (s contexts) Get(ctx context.Context, id string) (c metadata.Context, err error) {
-	err = s.reading(ctx, "read the record of context", id, func() (err error) {
-		c, err = find(s.Store.contexts.records, id)
-		return err
-	})
-	return c, err
+func (s contexts) Get(ctx context.Context, id string) (metadata.Context, error) {
+	return reading(ctx, s.Store, "read the record of context", id, func() (metadata.Context, error) { return find(s.Store.contexts.records, id) })
+}
+
+func (s contexts) Folded(ctx context.Context, id string) (metadata.Context, error) {
+	return reading(ctx, s.Store, "read the record of context", id, func() (metadata.Context, error) { return s.Store.contexts.byFold(id) })
 }
 
 func (s contexts) Update(ctx context.Context, c metadata.Context) error {
@@ -68,12 +69,10 @@ func (s *Store) dropPanel(id string) {
 	maps.DeleteFunc(s.tokens, func(_ [32]byte, t metadata.Token) bool { return t.PanelID == id })
 }
 
-func (s contexts) List(ctx context.Context) (list []metadata.Context, err error) {
-	err = s.reading(ctx, "list the records of", "contexts", func() error {
-		list = s.Store.contexts.sorted()
-		return nil
+func (s contexts) List(ctx context.Context) ([]metadata.Context, error) {
+	return reading(ctx, s.Store, "list the records of", "contexts", func() ([]metadata.Context, error) {
+		return s.Store.contexts.sorted(), nil
 	})
-	return list, err
 }
 
 type panels struct{ *Store }
@@ -89,12 +88,20 @@ func (s panels) Bind(ctx context.Context, p metadata.Panel) error {
 	})
 }
 
-func (s panels) Get(ctx context.Context, id string) (p metadata.Panel, err error) {
-	err = s.reading(ctx, "read the record of panel", id, func() (err error) {
-		p, err = find(s.Store.panels.records, id)
-		return err
+func (s panels) Get(ctx context.Context, id string) (metadata.Panel, error) {
+	return reading(ctx, s.Store, "read the record of panel", id, func() (metadata.Panel, error) { return find(s.Store.panels.records, id) })
+}
+
+func (s panels) Folded(ctx context.Context, id string) (metadata.Panel, error) {
+	return reading(ctx, s.Store, "read the record of panel", id, func() (metadata.Panel, error) { return s.Store.panels.byFold(id) })
+}
+
+func (s panels) OfContext(ctx context.Context, contextID string) ([]metadata.Panel, error) {
+	key := metadata.Fold(contextID)
+	return reading(ctx, s.Store, "list the panels of context", contextID, func() ([]metadata.Panel, error) {
+		return collect(s.Store.panels.records, func(p metadata.Panel) bool { return metadata.Fold(p.ContextID) == key },
+			func(a, b metadata.Panel) int { return cmp.Compare(a.ID, b.ID) }), nil
 	})
-	return p, err
 }
 
 func (s panels) Update(ctx context.Context, p metadata.Panel) error {
@@ -103,12 +110,10 @@ func (s panels) Update(ctx context.Context, p metadata.Panel) error {
 	})
 }
 
-func (s panels) List(ctx context.Context) (list []metadata.Panel, err error) {
-	err = s.reading(ctx, "list the records of", "panels", func() error {
-		list = s.Store.panels.sorted()
-		return nil
+func (s panels) List(ctx context.Context) ([]metadata.Panel, error) {
+	return reading(ctx, s.Store, "list the records of", "panels", func() ([]metadata.Panel, error) {
+		return s.Store.panels.sorted(), nil
 	})
-	return list, err
 }
 
 type tokens struct{ *Store }
@@ -130,19 +135,8 @@ func (s tokens) Add(ctx context.Context, t metadata.Token, now time.Time) error 
 	})
 }
 
-func (s tokens) Get(ctx context.Context, hash [32]byte) (t metadata.Token, err error) {
-	err = s.reading(ctx, "read the record of", "token", func() (err error) {
-		t, err = find(s.Store.tokens, hash)
-		return err
-	})
-	return t, err
-}
-
-func (s tokens) Delete(ctx context.Context, hash [32]byte) error {
-	return s.writing(ctx, "delete the record of", "token", func() error {
-		delete(s.Store.tokens, hash)
-		return nil
-	})
+func (s tokens) Get(ctx context.Context, hash [32]byte) (metadata.Token, error) {
+	return reading(ctx, s.Store, "read the record of", "token", func() (metadata.Token, error) { return find(s.Store.tokens, hash) })
 }
 
 func (s tokens) DeletePanel(ctx context.Context, panelID string) (n int, err error) {
@@ -155,12 +149,10 @@ func (s tokens) DeletePanel(ctx context.Context, panelID string) (n int, err err
 	return n, err
 }
 
-func (s tokens) List(ctx context.Context, panelID string) (list []metadata.Token, err error) {
-	err = s.reading(ctx, "list the tokens of panel", panelID, func() error {
-		list = collect(s.Store.tokens, func(t metadata.Token) bool { return t.PanelID == panelID }, byIssue)
-		return nil
+func (s tokens) List(ctx context.Context, panelID string) ([]metadata.Token, error) {
+	return reading(ctx, s.Store, "list the tokens of panel", panelID, func() ([]metadata.Token, error) {
+		return collect(s.Store.tokens, func(t metadata.Token) bool { return t.PanelID == panelID }, byIssue), nil
 	})
-	return list, err
 }
 
 type layers struct{ *Store }
@@ -173,12 +165,8 @@ func (s layers) Put(ctx context.Context, l metadata.Layer) error {
 	})
 }
 
-func (s layers) Get(ctx context.Context, digest string) (l metadata.Layer, err error) {
-	err = s.reading(ctx, "read the record of layer", digest, func() (err error) {
-		l, err = find(s.Store.layers, digest)
-		return err
-	})
-	return l, err
+func (s layers) Get(ctx context.Context, digest string) (metadata.Layer, error) {
+	return reading(ctx, s.Store, "read the record of layer", digest, func() (metadata.Layer, error) { return find(s.Store.layers, digest) })
 }
 
 func (s layers) Delete(ctx context.Context, digest string) error {
@@ -186,31 +174,12 @@ func (s layers) Delete(ctx context.Context, digest string) error {
 		if _, err := find(s.Store.layers, digest); err != nil {
 			return err
 		}
-		if s.uses(digest) > 0 {
-			return metadata.ErrConflict
+		for _, c := range s.Store.contexts.records {
+			if c.Layer == digest {
+				return metadata.ErrConflict
+			}
 		}
 		delete(s.Store.layers, digest)
 		return nil
 	})
-}
-
-// uses counts the contexts made from the layer.
-func (s *Store) uses(digest string) int {
-	n := 0
-	for _, c := range s.contexts.records {
-		if c.Layer == digest {
-			n++
-		}
-	}
-	return n
-}
-
-func (s layers) List(ctx context.Context) (list []metadata.LayerUse, err error) {
-	err = s.reading(ctx, "list the records of", "layers", func() error {
-		for _, l := range collect(s.Store.layers, func(metadata.Layer) bool { return true }, byAge) {
-			list = append(list, metadata.LayerUse{Layer: l, Contexts: s.uses(l.Digest)})
-		}
-		return nil
-	})
-	return list, err
 }

@@ -31,12 +31,15 @@ func Run(t *testing.T, open func(t *testing.T) metadata.Store) {
 	}{
 		{"a context comes back as it was stored", contextRoundTrip},
 		{"context IDs that differ by case conflict", contextConflicts},
+		{"a context is found without its case", contextFolded},
 		{"an absent context is not found", contextAbsent},
 		{"contexts are listed by ID", contextList},
 		{"deleting a context takes its panels and tokens along", contextCascade},
 		{"one of many concurrent creations wins", contextRace},
 		{"a panel comes back as it was stored", panelRoundTrip},
 		{"panel IDs that differ by case conflict", panelConflicts},
+		{"a panel is found without its case", panelFolded},
+		{"the panels of a context are found without its case", panelsOfContext},
 		{"an absent panel is not found", panelAbsent},
 		{"panels are listed by ID", panelList},
 		{"a token comes back as it was stored", tokenRoundTrip},
@@ -45,7 +48,6 @@ func Run(t *testing.T, open func(t *testing.T) metadata.Store) {
 		{"a panel's tokens are listed and deleted together", tokenPanel},
 		{"a layer comes back as it was stored", layerRoundTrip},
 		{"a layer in use is kept", layerInUse},
-		{"layers are listed newest first, with their uses", layerList},
 		{"a cancelled call changes nothing", cancelled},
 		{"a closed store fails", closed},
 	} {
@@ -138,6 +140,20 @@ func contextConflicts(s suite) {
 	}
 	s.must(s.store.Contexts().Delete(s.Context(), "Straße"))
 	s.create("sTRAßE", "strasse")
+}
+
+func contextFolded(s suite) {
+	s.create("ctx_a", "ctx_ab", "Straße")
+	for id, want := range map[string]string{"ctx_a": "ctx_a", "CTX_A": "ctx_a", "ctx_aB": "ctx_ab", "STRAẞE": "Straße"} {
+		got, err := s.store.Contexts().Folded(s.Context(), id)
+		s.must(err)
+		s.equal(got.ID, want)
+	}
+	s.must(s.store.Contexts().Delete(s.Context(), "ctx_a"))
+	for _, id := range []string{"ctx_a", "ctx", ""} {
+		_, err := s.store.Contexts().Folded(s.Context(), id)
+		s.refused(err, metadata.ErrNotFound)
+	}
 }
 
 func contextAbsent(s suite) {

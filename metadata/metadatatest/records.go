@@ -25,10 +25,37 @@ func panelRoundTrip(s suite) {
 }
 
 func panelConflicts(s suite) {
-	s.bind("c", "Editor")
-	for _, id := range []string{"Editor", "editor"} {
+	s.bind("c", "Editor", "s", "Kelvin")
+	for _, id := range []string{"Editor", "editor", "S", "ſ", "\u212Aelvin"} {
 		s.refused(s.store.Panels().Bind(s.Context(), metadata.Panel{ID: id}), metadata.ErrConflict)
 	}
+}
+
+func panelFolded(s suite) {
+	s.bind("c", "Editor", "s")
+	for id, want := range map[string]string{"Editor": "Editor", "eDITOR": "Editor", "S": "s", "ſ": "s"} {
+		got, err := s.store.Panels().Folded(s.Context(), id)
+		s.must(err)
+		s.equal(got.ID, want)
+	}
+	for _, id := range []string{"edito", "", "e%"} {
+		_, err := s.store.Panels().Folded(s.Context(), id)
+		s.refused(err, metadata.ErrNotFound)
+	}
+}
+
+func panelsOfContext(s suite) {
+	s.bind("ctx_A", "b", "Z")
+	s.bind("ctx_a", "a")
+	s.bind("ctx_ab", "c")
+	moved := metadata.Panel{ID: "c", ContextID: "CTX_a"}
+	s.must(s.store.Panels().Update(s.Context(), moved))
+	list, err := s.store.Panels().OfContext(s.Context(), "ctx_A")
+	s.must(err)
+	s.equal(list, []metadata.Panel{{ID: "Z", ContextID: "ctx_A"}, {ID: "a", ContextID: "ctx_a"}, {ID: "b", ContextID: "ctx_A"}, moved})
+	list, err = s.store.Panels().OfContext(s.Context(), "ctx_ab")
+	s.must(err)
+	s.equal(len(list), 0)
 }
 
 func panelAbsent(s suite) {
@@ -61,9 +88,7 @@ func tokenRoundTrip(s suite) {
 	want.IssuedAt, want.ExpiresAt = kept(want.IssuedAt), kept(want.ExpiresAt)
 	s.equal(got, want)
 
-	s.must(tokens.Delete(s.Context(), want.Hash))
-	s.must(tokens.Delete(s.Context(), want.Hash))
-	_, err = tokens.Get(s.Context(), want.Hash)
+	_, err = tokens.Get(s.Context(), [32]byte{0: 1})
 	s.refused(err, metadata.ErrNotFound)
 }
 
@@ -138,16 +163,4 @@ func layerInUse(s suite) {
 	s.must(err)
 	s.must(s.store.Contexts().Delete(s.Context(), "c"))
 	s.must(s.store.Layers().Delete(s.Context(), "used"))
-}
-
-func layerList(s suite) {
-	old, recent := metadata.Layer{Digest: "old", CreatedAt: kept(epoch)}, metadata.Layer{Digest: "recent", CreatedAt: kept(epoch.Add(time.Second))}
-	s.must(s.store.Layers().Put(s.Context(), old))
-	s.must(s.store.Layers().Put(s.Context(), recent))
-	for _, id := range []string{"a", "b"} {
-		s.must(s.store.Contexts().Create(s.Context(), metadata.Context{ID: id, Layer: "old"}))
-	}
-	list, err := s.store.Layers().List(s.Context())
-	s.must(err)
-	s.equal(list, []metadata.LayerUse{{Layer: recent}, {Layer: old, Contexts: 2}})
 }

@@ -10,12 +10,14 @@ import (
 	"os"
 
 	"github.com/pressly/goose/v3"
+
+	"github.com/ctxfs/ctxfs/metadata"
 )
 
 //go:embed migrations/*.sql
 var embedded embed.FS
 
-// check reads the file's structure, so that damage is told at start and not in the middle of a write.
+// check reads the file's structure, so that damage is reported at start and not in the middle of a write.
 func check(ctx context.Context, db *sql.DB) error {
 	var verdict string
 	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
@@ -27,22 +29,17 @@ func check(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// provider is goose without its global registry, logger and dialect.
-func provider(db *sql.DB, migrations fs.FS) (*goose.Provider, error) {
-	return goose.NewProvider(goose.DialectSQLite3, db, migrations,
-		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
-}
+// foldedKeys is the migration to version 3. SQL cannot compute the keys: its lower() knows ASCII alone.
+const foldedKeys = 3
 
 func migrate(ctx context.Context, db *sql.DB, path string, existed bool) error {
 	migrations, err := fs.Sub(embedded, "migrations")
 	if err != nil {
 		return err
 	}
-	return migrateWith(ctx, db, path, existed, migrations)
-}
-
-func migrateWith(ctx context.Context, db *sql.DB, path string, existed bool, migrations fs.FS) error {
-	p, err := provider(db, migrations)
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, migrations,
+		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()),
+		goose.WithGoMigrations(goose.NewGoMigration(foldedKeys, &goose.GoFunc{RunTx: foldKeys}, nil)))
 	if err != nil {
 		return err
 	}
@@ -62,6 +59,60 @@ func migrateWith(ctx context.Context, db *sql.DB, path string, existed bool, mig
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("bring the schema from version %d to %d: %w", current, target, err)
+	}
+	return nil
+}
+
+// foldKeys sets every key to its metadata.Fold, and adds that of a panel's context. Older
+// keys were lower-cased, which keeps some IDs apart that differ only by case, such as "s" and
+// the long s. Where two IDs fold to the same key, the older record gets it; the other keeps
+// working under its exact ID, with a key that no ID folds to, and no further ID like them can be added.
+func foldKeys(ctx context.Context, tx *sql.Tx) error {
+	err := execAll(ctx, tx, `ALTER TABLE panels ADD COLUMN context_folded TEXT NOT NULL DEFAULT ''`,
+		`DROP INDEX contexts_id_folded`, `DROP INDEX panels_id_folded`)
+	if err != nil {
+		return err
+	}
+	for table, order := range map[string]string{"contexts": "created_at", "panels": "opened_at"} {
+		ids, err := all(ctx, tx, scanString, `SELECT id FROM `+table+` ORDER BY `+order+`, id`)
+		if err != nil {
+			return err
+		}
+		taken := map[string]bool{}
+		for _, id := range ids {
+			key := metadata.Fold(id)
+			if taken[key] {
+				key = "\n" + id // no ID has control characters
+			}
+			taken[key] = true
+			if err := touch(ctx, tx, `UPDATE `+table+` SET id_folded = ? WHERE id = ?`, key, id); err != nil {
+				return err
+			}
+		}
+	}
+	contexts, err := all(ctx, tx, scanString, `SELECT DISTINCT context_id FROM panels`)
+	if err != nil {
+		return err
+	}
+	for _, id := range contexts {
+		if err := touch(ctx, tx, `UPDATE panels SET context_folded = ? WHERE context_id = ?`, metadata.Fold(id), id); err != nil {
+			return err
+		}
+	}
+	return execAll(ctx, tx, `CREATE UNIQUE INDEX contexts_id_folded ON contexts (id_folded)`,
+		`CREATE UNIQUE INDEX panels_id_folded ON panels (id_folded)`, `CREATE INDEX panels_context_folded ON panels (context_folded)`)
+}
+
+func scanString(row scanner) (s string, err error) {
+	err = row.Scan(&s)
+	return s, err
+}
+
+func execAll(ctx context.Context, tx *sql.Tx, statements ...string) error {
+	for _, statement := range statements {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
 	}
 	return nil
 }

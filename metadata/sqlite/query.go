@@ -22,8 +22,8 @@ func one[T any](ctx context.Context, db *sql.DB, scan func(scanner) (T, error), 
 }
 
 // all reads records in the query's order; none is an empty list.
-func all[T any](ctx context.Context, db *sql.DB, scan func(scanner) (T, error), query string, args ...any) (list []T, err error) {
-	rows, err := db.QueryContext(ctx, query, args...)
+func all[T any](ctx context.Context, on querier, scan func(scanner) (T, error), query string, args ...any) (list []T, err error) {
+	rows, err := on.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,11 @@ func all[T any](ctx context.Context, db *sql.DB, scan func(scanner) (T, error), 
 	return list, rows.Err()
 }
 
-// executor is a *sql.DB or a *sql.Tx.
+// querier and executor are a *sql.DB or a *sql.Tx.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 type executor interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }

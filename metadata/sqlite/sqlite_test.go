@@ -146,12 +146,63 @@ func TestContextsOfTheFirstVersionCountAsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	query(t, path, `ALTER TABLE contexts DROP COLUMN used_at; ALTER TABLE contexts DROP COLUMN forked_from;
-		DELETE FROM goose_db_version WHERE version_id = 2`)
+		`+undoFoldedKeys+`DELETE FROM goose_db_version WHERE version_id = 2`)
 	s = open(t, path)
 	defer closeStore(t, s)
 	got, err := s.Contexts().Get(t.Context(), "ctx_a")
 	if age := got.UsedAt.Sub(begun); err != nil || age < -2*time.Second || age > time.Minute {
 		t.Errorf("used at %v, %v, want about %v", got.UsedAt, err, begun)
+	}
+}
+
+// undoFoldedKeys takes a database back to version 2.
+const undoFoldedKeys = `DROP INDEX panels_context_folded; ALTER TABLE panels DROP COLUMN context_folded; DELETE FROM goose_db_version WHERE version_id = 3;`
+
+// TestKeysOfOlderVersionsAreFoldedAgain opens a database whose keys were lower-cased. It holds two
+// panels whose IDs are kept apart by that, and differ only by case.
+func TestKeysOfOlderVersionsAreFoldedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ctxfs.db")
+	s := open(t, path)
+	ctx, opened := t.Context(), time.UnixMilli(1000).UTC()
+	err := s.Contexts().Create(ctx, metadata.Context{ID: "ctx_A"})
+	for _, p := range []metadata.Panel{{ID: "later", OpenedAt: opened.Add(time.Second)}, {ID: "s", OpenedAt: opened}, {ID: "Åse"}} {
+		p.ContextID = "ctx_A"
+		err = errors.Join(err, s.Panels().Bind(ctx, p))
+	}
+	hash := [32]byte{1}
+	err = errors.Join(err, s.Tokens().Add(ctx, metadata.Token{Hash: hash, PanelID: "s", ExpiresAt: opened.Add(time.Hour)}, opened))
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	query(t, path, undoFoldedKeys+`UPDATE contexts SET id_folded = 'ctx_a'; UPDATE panels SET id = 'ſ', id_folded = 'ſ' WHERE id = 'later'`)
+	s = open(t, path)
+	defer closeStore(t, s)
+	if _, err := os.Stat(path + ".bak-2"); err != nil {
+		t.Errorf("the database was not copied: %v", err)
+	}
+	if got, err := s.Contexts().Folded(ctx, "CTX_a"); err != nil || got.ID != "ctx_A" {
+		t.Errorf("found context %q, %v", got.ID, err)
+	}
+	for id, want := range map[string]string{"S": "s", "ſ": "s", "åSE": "Åse"} {
+		if got, err := s.Panels().Folded(ctx, id); err != nil || got.ID != want {
+			t.Errorf("%s is %q, want the older one, %q: %v", id, got.ID, want, err)
+		}
+	}
+	list, err := s.Panels().OfContext(ctx, "ctx_a")
+	if err != nil || len(list) != 3 {
+		t.Errorf("the context has the panels %v, %v", list, err)
+	}
+	// Both panels keep working; a third one like them is refused.
+	kept, err := s.Panels().Get(ctx, "ſ")
+	kept.ReadOnly = true
+	if err = errors.Join(err, s.Panels().Update(ctx, kept)); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Tokens().Get(ctx, hash); err != nil {
+		t.Errorf("the token of a panel: %v", err)
+	}
+	if err := s.Panels().Bind(ctx, metadata.Panel{ID: "S"}); !errors.Is(err, metadata.ErrConflict) {
+		t.Errorf("a third one: %v, want a conflict", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/template"
+	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -64,8 +65,8 @@ func resolve(ctx context.Context, cfg server.Config, path string) (_ *template.R
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	resolver, err := template.NewResolver(layout.Source(root), template.Options{
-		BaseURL: cfg.GitBase, Scratch: scratch, Timeout: cfg.GitTimeout, FetchTimeout: cfg.GitFetchTimeout,
+	resolver, err := template.NewResolver(layout.Source(root), cfg.GitBase, git.Options{
+		Scratch: scratch, Timeout: cfg.GitTimeout, FetchTimeout: cfg.GitFetchTimeout,
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,10 @@
 // Package copyfs is the driver that makes a context by copying its layer's
 // files: it works everywhere and leaves plain files that any tool may use. On a file system that
 // shares extents (btrfs, XFS) a copy takes time, but next to no space.
+//
+// On Linux tree.Copy copies, by descriptor. On other systems, and on Linux without
+// openat2, otiai10/copy copies the layer, by name. Contexts, which are live, are always
+// duplicated by descriptor.
 package copyfs
 
 import (
@@ -26,6 +30,8 @@ type Options struct {
 	Workers int
 	// Owner, when not nil, is given to everything copied.
 	Owner *rootfs.Owner
+	// ByName copies layers with otiai10/copy, also where the descriptor-based copier works.
+	ByName bool
 }
 
 // Driver copies. It keeps no state.
@@ -50,8 +56,7 @@ func (d *Driver) Name() string { return Name }
 // TakesLinkedLayers implements driver.Linker: names outside of the layer are not followed.
 func (d *Driver) TakesLinkedLayers() {}
 
-// Prepare implements driver.Driver. The copying is tree.Copy's, as that of layers is: it shares
-// extents where the file system can, and keeps holes, ns times, hard links and xattrs.
+// Prepare implements driver.Driver. By descriptor, it also shares extents where the file system can, and keeps holes.
 func (d *Driver) Prepare(ctx context.Context, src, dst string, progress func(driver.Progress)) error {
 	return d.copy(ctx, src, dst, d.opts.Workers, progress)
 }
@@ -62,7 +67,11 @@ func (d *Driver) PrepareSpare(ctx context.Context, src, dst string, progress fun
 }
 
 func (d *Driver) copy(ctx context.Context, src, dst string, workers int, progress func(driver.Progress)) error {
-	from, err := rootfs.Open(src, rootfs.Options{})
+	from, err := rootfs.Open(src, rootfs.Options{Implementation: "openat2"})
+	byName := d.opts.ByName || fserr.CodeOf(err) == fserr.EOPNOTSUPP || fserr.CodeOf(err) == fserr.ENOSYS || fserr.CodeOf(err) == fserr.EPERM
+	if err != nil && byName {
+		from, err = rootfs.Open(src, rootfs.Options{})
+	}
 	if err != nil {
 		return fmt.Errorf("open the layer: %w", err)
 	}
@@ -72,20 +81,33 @@ func (d *Driver) copy(ctx context.Context, src, dst string, workers int, progres
 		return fmt.Errorf("open the copy: %w", err)
 	}
 	defer func() { _ = to.Close() }()
+	if byName {
+		b := &byNameCopy{ctx: ctx, from: from, to: to, src: src, owner: d.opts.Owner, progress: progress, first: map[file]string{}}
+		return failed(b.copy(dst))
+	}
 	report, err := tree.Copy(ctx, from, ".", to, ".", tree.CopyOptions{
 		ErrorOnExist: true, PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true,
 		Workers: workers, Record: counter(progress),
 	})
 	if err != nil {
-		return &fserr.Error{Op: "copy", Code: fserr.CodeOf(err), Err: err}
+		return failed(err)
 	}
 	if len(report.Unstable) > 0 || report.Special > 0 {
-		return &fserr.Error{Op: "copy", Code: fserr.EIO, Detail: "the layer changed while it was copied"}
+		return errChanged
 	}
 	return d.top(from, to, src, dst)
 }
 
-// counter tells progress of each file that was copied; the calls are serialised.
+var errChanged = &fserr.Error{Op: "copy", Code: fserr.EIO, Detail: "the layer changed while it was copied"}
+
+func failed(err error) error {
+	if err == nil || errors.Is(err, errChanged) {
+		return err
+	}
+	return &fserr.Error{Op: "copy", Code: fserr.CodeOf(err), Err: err}
+}
+
+// counter reports each file that was copied to progress; the calls are serialised.
 func counter(progress func(driver.Progress)) func(string, rootfs.Stat, string) {
 	if progress == nil {
 		return nil
@@ -118,6 +140,11 @@ func (d *Driver) top(from, to rootfs.Root, src, dst string) error {
 		}
 	}
 	return fserr.Wrap(to.Chmod("/", st.Perm()), "chmod", "/", "")
+}
+
+// Duplicate implements driver.Driver. Other programs may be at work in src, so it is always copied by descriptor.
+func (d *Driver) Duplicate(ctx context.Context, src, dst string, progress func(driver.Progress)) (changed []string, err error) {
+	return driver.CopyTree(ctx, src, dst, tree.CopyOptions{Workers: d.opts.Workers}, progress)
 }
 
 // Check implements driver.Driver: it tries to make and remove a folder.

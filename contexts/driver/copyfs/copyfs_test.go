@@ -13,14 +13,17 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestDriver(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		workers int
-	}{{"one worker", 1}, {"several workers", 4}} {
-		t.Run(c.name, func(t *testing.T) {
-			drivertest.Run(t, func(*testing.T) driver.Driver { return copyfs.New(copyfs.Options{Workers: c.workers}) })
+	for name, opts := range map[string]copyfs.Options{
+		"one worker": {Workers: 1}, "several workers": {Workers: 4}, "by name": {ByName: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.Run(t, func(*testing.T) driver.Driver { return copyfs.New(opts) })
 		})
 	}
 }
 
-func BenchmarkFirstAccess(b *testing.B) { drivertest.Bench(b, copyfs.New(copyfs.Options{})) }
+func BenchmarkFirstAccess(b *testing.B) {
+	for name, opts := range map[string]copyfs.Options{"by descriptor": {}, "by name": {ByName: true}} {
+		b.Run(name, func(b *testing.B) { drivertest.Bench(b, copyfs.New(opts)) })
+	}
+}

@@ -8,15 +8,30 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/contexts/driver/drivertest"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 func TestDriverOnFileSystems(t *testing.T) {
 	drivertest.On(t, []string{"ext4", "xfs", "btrfs"}, func(t *testing.T) {
 		drivertest.Run(t, func(*testing.T) driver.Driver { return copyfs.New(copyfs.Options{}) })
 	})
+}
+
+// TestLayerWithAFIFOIsRefused, by either copier, at once.
+func TestLayerWithAFIFOIsRefused(t *testing.T) {
+	for _, byName := range []bool{false, true} {
+		src := t.TempDir()
+		must(t, unix.Mkfifo(filepath.Join(src, "fifo"), 0o600))
+		err := copyfs.New(copyfs.Options{ByName: byName}).Prepare(t.Context(), src, t.TempDir(), nil)
+		if fserr.CodeOf(err) != fserr.EIO {
+			t.Errorf("by name %v: got %v, want EIO", byName, err)
+		}
+	}
 }
 
 // TestCopiesShareTheirExtents has ten contexts of a workspace of 78 MB that nobody has touched.

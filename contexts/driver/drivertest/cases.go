@@ -2,10 +2,21 @@ package drivertest
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/otiai10/copy"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -20,6 +31,91 @@ func keepsEverything(t *testing.T, d driver.Driver) {
 	if got.Mode != want.Mode || got.MtimeNs != want.MtimeNs {
 		t.Errorf("the root has mode %o and mtime %d, want %o and %d", got.Mode, got.MtimeNs, want.Mode, want.MtimeNs)
 	}
+}
+
+// likeAnIndependentCopier compares contexts of random layers with copies that otiai10/copy
+// made of them. Neither the copies nor the comparison use anything of rootfs.
+func likeAnIndependentCopier(t *testing.T, d driver.Driver) {
+	for seed := range uint64(2) {
+		src := randomLayer(t, rand.New(rand.NewPCG(seed, 0)))
+		m, reference := create(t, d, src), filepath.Join(t.TempDir(), "copy")
+		must(t, copy.Copy(src, reference, copy.Options{PreserveTimes: true}))
+		want := listing(t, reference)
+		if len(want) < 50 {
+			t.Fatalf("the layer of seed %d has only %d entries", seed, len(want))
+		}
+		if diff := cmp.Diff(want, listing(t, m.Folder)); diff != "" {
+			t.Errorf("seed %d: the context differs from the copy (-copy +context):\n%s", seed, diff)
+		}
+	}
+}
+
+// randomLayer makes a tree of about a hundred entries.
+func randomLayer(t *testing.T, r *rand.Rand) string {
+	t.Helper()
+	dirs := []string{t.TempDir()}
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	for i := range 60 + r.IntN(60) {
+		name := fmt.Sprintf("%s%d", pick("f", "Ünï cöde ", ".hidden", strings.Repeat("long", 50)), i)
+		if runtime.GOOS == "linux" {
+			name += pick("", "", "\n", "\xff", "\\")
+		}
+		p := filepath.Join(pick(dirs...), name)
+		switch kind := r.IntN(10); {
+		case kind < 3:
+			must(t, os.Mkdir(p, 0o755))
+			dirs = append(dirs, p)
+		case kind < 4:
+			must(t, os.Symlink(pick("f0", "../f1", "/nowhere", "."), p))
+		default:
+			content := make([]byte, r.IntN(1<<r.IntN(18)+1))
+			for i := range content {
+				content[i] = byte(r.Uint32())
+			}
+			must(t, os.WriteFile(p, content, 0o600))
+			if r.IntN(4) == 0 { // a hole at the end
+				must(t, os.Truncate(p, int64(len(content)+r.IntN(1<<20))))
+			}
+			must(t, os.Chmod(p, []os.FileMode{0o600, 0o644, 0o755, 0o444, 0o640}[r.IntN(5)]))
+			then := time.Unix(r.Int64N(2_000_000_000), r.Int64N(1_000_000_000))
+			must(t, os.Chtimes(p, then, then))
+		}
+	}
+	for _, p := range slices.Backward(dirs) { // what was made in them has changed their times
+		then := time.Unix(r.Int64N(2_000_000_000), r.Int64N(1_000_000_000))
+		must(t, errors.Join(os.Chmod(p, []os.FileMode{0o755, 0o700, 0o750}[r.IntN(3)]), os.Chtimes(p, then, then)))
+	}
+	return dirs[0]
+}
+
+// listing describes the entries of a tree: what otiai10/copy keeps, which is neither the times of links to the ns nor hard links.
+func listing(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	must(t, filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := os.Lstat(p)
+		must(t, err)
+		text := info.Mode().String()
+		switch {
+		case e.Type() == fs.ModeSymlink:
+			target, err := os.Readlink(p)
+			must(t, err)
+			text += " -> " + target
+		case e.Type().IsRegular():
+			data, err := os.ReadFile(p)
+			must(t, err)
+			text += fmt.Sprintf(" %d bytes %x", len(data), sha256.Sum256(data))
+			fallthrough
+		default:
+			text += " " + info.ModTime().UTC().Format(time.RFC3339Nano)
+		}
+		out[strings.TrimPrefix(p, dir)] = text
+		return nil
+	}))
+	return out
 }
 
 func leavesTheLayerAlone(t *testing.T, d driver.Driver) {

@@ -30,7 +30,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver, differs ...Differe
 		return func(t *testing.T, d driver.Driver) { test(t, d, differs) }
 	}
 	cases := []testCase{
-		{"KeepsEverything", keepsEverything}, {"LeavesTheLayerAlone", leavesTheLayerAlone},
+		{"KeepsEverything", keepsEverything}, {"LikeAnIndependentCopier", likeAnIndependentCopier}, {"LeavesTheLayerAlone", leavesTheLayerAlone},
 		{"EmptyLayer", emptyLayer}, {"ContextsAreApart", contextsAreApart},
 		{"Changes", changes}, {"SameFileAfterItsFirstWrite", with(sameFileAfterItsFirstWrite)},
 		{"HandleFromBeforeTheFirstWrite", handleFromBeforeTheFirstWrite},

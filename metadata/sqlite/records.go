@@ -1,0 +1,205 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/ctxfs/ctxfs/metadata"
+)
+
+type contexts struct{ *Store }
+
+const contextColumns = `id, explicit, owner_panel, state, last_error, driver, layer,
+	generation, files, bytes, created_at, seeded_in, recovered, forked_from`
+
+// selectContexts reads scanContext's columns.
+const selectContexts = `SELECT ` + contextColumns + `, used_at FROM contexts`
+
+func scanContext(row scanner) (c metadata.Context, err error) {
+	var generation int64
+	err = row.Scan(&c.ID, &c.Explicit, &c.OwnerPanel, &c.State, &c.LastError, &c.Driver, &c.Layer,
+		&generation, &c.Files, &c.Bytes, millis{&c.CreatedAt}, &c.SeededIn, &c.Recovered, &c.ForkedFrom, millis{&c.UsedAt})
+	c.Generation = uint64(generation)
+	return c, err
+}
+
+// contextValues are c's columns in the order of contextColumns. SQLite's integers
+// are signed: the generation's bits are kept.
+func contextValues(c metadata.Context) []any {
+	return []any{c.ID, c.Explicit, c.OwnerPanel, string(c.State), c.LastError, c.Driver, c.Layer,
+		int64(c.Generation), c.Files, c.Bytes, c.CreatedAt.UnixMilli(), int64(c.SeededIn), c.Recovered, c.ForkedFrom}
+}
+
+func (s contexts) Create(ctx context.Context, c metadata.Context) error {
+	_, err := exec(ctx, s.write, `INSERT INTO contexts (`+contextColumns+`, id_folded)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, append(contextValues(c), metadata.Fold(c.ID))...)
+	return s.explain(err, "create the record of context", c.ID)
+}
+
+func (s contexts) Get(ctx context.Context, id string) (metadata.Context, error) {
+	c, err := one(ctx, s.read, scanContext, selectContexts+` WHERE id = ?`, id)
+	return c, s.explain(err, "read the record of context", id)
+}
+
+func (s contexts) Folded(ctx context.Context, id string) (metadata.Context, error) {
+	c, err := one(ctx, s.read, scanContext, selectContexts+` WHERE id_folded = ?`, metadata.Fold(id))
+	return c, s.explain(err, "read the record of context", id)
+}
+
+func (s contexts) Update(ctx context.Context, c metadata.Context) error {
+	err := touch(ctx, s.write, `UPDATE contexts SET (`+contextColumns+`) =
+		(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?`, append(contextValues(c), c.ID)...)
+	return s.explain(err, "update the record of context", c.ID)
+}
+
+func (s contexts) Used(ctx context.Context, id string, at time.Time) error {
+	err := touch(ctx, s.write, `UPDATE contexts SET used_at = ? WHERE id = ?`, at.UnixMilli(), id)
+	return s.explain(err, "update the record of context", id)
+}
+
+func (s contexts) Delete(ctx context.Context, id string) error {
+	err := s.within(ctx, func(tx *sql.Tx) error {
+		if err := touch(ctx, tx, `DELETE FROM contexts WHERE id = ?`, id); err != nil {
+			return err
+		}
+		// The panels' tokens go with them (ON DELETE CASCADE).
+		_, err := exec(ctx, tx, `DELETE FROM panels WHERE context_id = ?`, id)
+		return err
+	})
+	return s.explain(err, "delete the record of context", id)
+}
+
+func (s contexts) List(ctx context.Context) ([]metadata.Context, error) {
+	list, err := all(ctx, s.read, scanContext, selectContexts+` ORDER BY id`)
+	return list, s.explain(err, "list the records of", "contexts")
+}
+
+type panels struct{ *Store }
+
+const panelColumns = `id, context_id, read_only, opened_at, closed_at`
+
+// selectPanels reads scanPanel's columns.
+const selectPanels = `SELECT ` + panelColumns + ` FROM panels`
+
+func scanPanel(row scanner) (p metadata.Panel, err error) {
+	err = row.Scan(&p.ID, &p.ContextID, &p.ReadOnly, millis{&p.OpenedAt}, millis{&p.ClosedAt})
+	return p, err
+}
+
+// panelValues are p's columns in the order of panelColumns, with context_folded after them.
+func panelValues(p metadata.Panel) []any {
+	return []any{p.ID, p.ContextID, p.ReadOnly, p.OpenedAt.UnixMilli(), p.ClosedAt.UnixMilli(), metadata.Fold(p.ContextID)}
+}
+
+func (s panels) Bind(ctx context.Context, p metadata.Panel) error {
+	_, err := exec(ctx, s.write, `INSERT INTO panels (`+panelColumns+`, context_folded, id_folded) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		append(panelValues(p), metadata.Fold(p.ID))...)
+	return s.explain(err, "bind panel", p.ID)
+}
+
+func (s panels) Get(ctx context.Context, id string) (metadata.Panel, error) {
+	p, err := one(ctx, s.read, scanPanel, selectPanels+` WHERE id = ?`, id)
+	return p, s.explain(err, "read the record of panel", id)
+}
+
+func (s panels) Folded(ctx context.Context, id string) (metadata.Panel, error) {
+	p, err := one(ctx, s.read, scanPanel, selectPanels+` WHERE id_folded = ?`, metadata.Fold(id))
+	return p, s.explain(err, "read the record of panel", id)
+}
+
+func (s panels) OfContext(ctx context.Context, contextID string) ([]metadata.Panel, error) {
+	list, err := all(ctx, s.read, scanPanel, selectPanels+` WHERE context_folded = ? ORDER BY id`, metadata.Fold(contextID))
+	return list, s.explain(err, "list the panels of context", contextID)
+}
+
+func (s panels) Update(ctx context.Context, p metadata.Panel) error {
+	err := touch(ctx, s.write, `UPDATE panels SET (`+panelColumns+`, context_folded) = (?, ?, ?, ?, ?, ?) WHERE id = ?`,
+		append(panelValues(p), p.ID)...)
+	return s.explain(err, "update the record of panel", p.ID)
+}
+
+func (s panels) List(ctx context.Context) ([]metadata.Panel, error) {
+	list, err := all(ctx, s.read, scanPanel, selectPanels+` ORDER BY id`)
+	return list, s.explain(err, "list the records of", "panels")
+}
+
+type tokens struct{ *Store }
+
+const tokenColumns = `hash, panel_id, context_id, read_only, issued_at, expires_at`
+
+func scanToken(row scanner) (t metadata.Token, err error) {
+	var hash []byte
+	err = row.Scan(&hash, &t.PanelID, &t.ContextID, &t.ReadOnly, millis{&t.IssuedAt}, millis{&t.ExpiresAt})
+	if err == nil && copy(t.Hash[:], hash) != len(t.Hash) {
+		err = errors.New("a token's hash is too short")
+	}
+	return t, err
+}
+
+func (s tokens) Add(ctx context.Context, t metadata.Token, now time.Time) error {
+	err := s.within(ctx, func(tx *sql.Tx) error {
+		if _, err := exec(ctx, tx, `DELETE FROM tokens WHERE expires_at < ?`, now.UnixMilli()); err != nil {
+			return err
+		}
+		_, err := exec(ctx, tx, `INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, ?)`,
+			t.Hash[:], t.PanelID, t.ContextID, t.ReadOnly, t.IssuedAt.UnixMilli(), t.ExpiresAt.UnixMilli())
+		return err
+	})
+	return s.explain(err, "store a token of panel", t.PanelID)
+}
+
+func (s tokens) Get(ctx context.Context, hash [32]byte) (metadata.Token, error) {
+	t, err := one(ctx, s.read, scanToken, `SELECT `+tokenColumns+` FROM tokens WHERE hash = ?`, hash[:])
+	return t, s.explain(err, "read the record of", "token")
+}
+
+func (s tokens) DeletePanel(ctx context.Context, panelID string) (int, error) {
+	n, err := exec(ctx, s.write, `DELETE FROM tokens WHERE panel_id = ?`, panelID)
+	return int(n), s.explain(err, "delete the tokens of panel", panelID)
+}
+
+func (s tokens) List(ctx context.Context, panelID string) ([]metadata.Token, error) {
+	list, err := all(ctx, s.read, scanToken,
+		`SELECT `+tokenColumns+` FROM tokens WHERE panel_id = ? ORDER BY issued_at, hash`, panelID)
+	return list, s.explain(err, "list the tokens of panel", panelID)
+}
+
+type layers struct{ *Store }
+
+const layerColumns = `digest, kind, files, bytes, created_at`
+
+func scanLayer(row scanner) (l metadata.Layer, err error) {
+	err = row.Scan(&l.Digest, &l.Kind, &l.Files, &l.Bytes, millis{&l.CreatedAt})
+	return l, err
+}
+
+func (s layers) Put(ctx context.Context, l metadata.Layer) error {
+	_, err := exec(ctx, s.write, `INSERT OR REPLACE INTO layers (`+layerColumns+`) VALUES (?, ?, ?, ?, ?)`,
+		l.Digest, l.Kind, l.Files, l.Bytes, l.CreatedAt.UnixMilli())
+	return s.explain(err, "store the record of layer", l.Digest)
+}
+
+func (s layers) Get(ctx context.Context, digest string) (metadata.Layer, error) {
+	l, err := one(ctx, s.read, scanLayer, `SELECT `+layerColumns+` FROM layers WHERE digest = ?`, digest)
+	return l, s.explain(err, "read the record of layer", digest)
+}
+
+func (s layers) Delete(ctx context.Context, digest string) error {
+	err := s.within(ctx, func(tx *sql.Tx) error {
+		if err := touch(ctx, tx, `DELETE FROM layers WHERE digest = ?`, digest); err != nil {
+			return err
+		}
+		var used bool
+		row := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM contexts WHERE layer = ?)`, digest)
+		if err := row.Scan(&used); err != nil {
+			return err
+		}
+		if used {
+			return metadata.ErrConflict
+		}
+		return nil
+	})
+	return s.explain(err, "delete the record of layer", digest)
+}
