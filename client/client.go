@@ -41,7 +41,7 @@
 //
 // WithoutSession makes every operation an RPC of its own. So does a server that knows no sessions.
 //
-// The package depends on the protos, fserr, internal/codec and internal/webconn alone; it must never import a server's package.
+// The package depends on the protos, fserr, internal/codec, internal/method and internal/webconn alone; it must never import a server's package.
 package client
 
 import (
