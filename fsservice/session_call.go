@@ -18,6 +18,9 @@ import (
 // maxCallOverhead is how much of a call's request may surround its content, in bytes.
 const maxCallOverhead = 64 << 10
 
+// smallOverhead is what may surround small content of a call, in bytes: it does not make that count.
+const smallOverhead = 256
+
 // firstContent is the number from which on a message's fields are content: data and text.
 const firstContent protowire.Number = 100
 
@@ -105,7 +108,7 @@ func (se *session) call(id uint64, c *ctxfsv1.SessionCall, rest []*ctxfsv1.Sessi
 		res, err := r.reply(m)
 		return res, m, err
 	}
-	return se.start(t, int64(len(c.GetData())), rest)
+	return se.start(t, int64(len(c.GetData())-smallOverhead), rest)
 }
 
 // fdOf returns the handle that an encoded request names, 0 when it names none or is malformed.
@@ -158,11 +161,27 @@ func (r *rpc) reply(response any) (*ctxfsv1.SessionResponse, error) {
 	if !ok {
 		return nil, fmt.Errorf("a response of %s is %T, no message", r.method.Name, response)
 	}
-	data, err := proto.Marshal(m)
+	size := proto.Size(m)
+	var b []byte
+	if size >= leastPooled && size < mostPooled {
+		b = (*r.codec.Buffers().Get(size))[:0]
+	}
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
 	if err != nil {
 		return nil, err
 	}
 	return &ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Reply{Reply: &ctxfsv1.SessionReply{Data: data}}}, nil
+}
+
+// Replies of these sizes, in bytes, are encoded in buffers that are used again once the link has sent them. A link may keep
+// larger ones for longer; smaller ones cost less than a buffer.
+const leastPooled, mostPooled = 1 << 10, 8 << 10
+
+// recycle takes back the buffer of a reply that was sent.
+func (c *Calls) recycle(m *ctxfsv1.SessionResponse) {
+	if data := m.GetReply().GetData(); len(data) >= leastPooled && len(data) < mostPooled {
+		c.codec.Buffers().Put(&data)
+	}
 }
 
 // callStream is the stream of an RPC within a session: it receives one request.

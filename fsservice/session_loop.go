@@ -60,7 +60,7 @@ type session struct {
 
 func newSession(ctx context.Context, s *Service, id panels.Identity, link Link, together bool, transport string) *session {
 	se := &session{
-		service: s, link: link, replies: newReplies(link, together), transport: transport, shares: s.sessions.Shares(ctx),
+		service: s, link: link, replies: newReplies(link, together, s.sessions.Calls.recycle), transport: transport, shares: s.sessions.Shares(ctx),
 		finished: make(chan error, 1), slots: make(chan struct{}, MaxInFlight), underway: map[uint64]*task{}, lanes: map[int32][]*task{},
 	}
 	se.base, se.stop = context.WithCancel(withLookups(ctx, &se.lookups))

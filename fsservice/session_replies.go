@@ -23,6 +23,8 @@ const (
 // that. When the client does not read, too much waits, and whoever has more is stopped.
 type replies struct {
 	link Link
+	// sent is called with each message that the link has sent.
+	sent func(*ctxfsv1.SessionResponse)
 	// together says that the client takes batches.
 	together bool
 
@@ -47,8 +49,8 @@ type outgoing struct {
 	hold *budget.Hold
 }
 
-func newReplies(link Link, together bool) *replies {
-	r := &replies{link: link, together: together}
+func newReplies(link Link, together bool, sent func(*ctxfsv1.SessionResponse)) *replies {
+	r := &replies{link: link, together: together, sent: sent}
 	r.room.L = &r.mu
 	return r
 }
@@ -148,6 +150,10 @@ func (r *replies) sendBatch(batch []outgoing) error {
 		clear(batch[:n]) // the link may free a message once it is encoded
 		if err := r.link.Send(first.SessionResponse, first.hold); err != nil {
 			return err
+		}
+		r.sent(first.SessionResponse)
+		for _, m := range first.GetAlso() {
+			r.sent(m)
 		}
 		batch = batch[n:]
 	}

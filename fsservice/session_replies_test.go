@@ -23,7 +23,7 @@ func (s *basket) Send(m *ctxfsv1.SessionResponse, _ *budget.Hold) error {
 func TestNothingFollowsTheLastMessage(t *testing.T) {
 	for round := range 2000 {
 		link := &basket{}
-		r := newReplies(link, round%2 == 0)
+		r := newReplies(link, round%2 == 0, func(*ctxfsv1.SessionResponse) {})
 		var others sync.WaitGroup
 		for range 4 {
 			others.Go(func() {

@@ -44,6 +44,9 @@ func New(pool mem.BufferPool) *Codec {
 	return &Codec{stock: encoding.GetCodecV2(stock.Name), pool: pool, threshold: threshold}
 }
 
+// Buffers returns the pool that New was given.
+func (c *Codec) Buffers() mem.BufferPool { return c.pool }
+
 // Outgoing is a message to send with its content beside it, by pointer:
 //
 //	err := stream.SendMsg(&codec.Outgoing{Message: m, Content: chunks})
