@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/session.proto.
  */
 export const file_ctxfs_v1_session: GenFile = /*@__PURE__*/
-  fileDesc("ChZjdHhmcy92MS9zZXNzaW9uLnByb3RvEghjdHhmcy52MSKDAgoOU2Vzc2lvblJlcXVlc3QSCgoCaWQYASABKAQSJQoEb3BlbhgCIAEoCzIVLmN0eGZzLnYxLlNlc3Npb25PcGVuSAASKAoJb3BlcmF0aW9uGAMgASgLMhMuY3R4ZnMudjEuT3BlcmF0aW9uSAASKQoGY2FuY2VsGAQgASgLMhcuY3R4ZnMudjEuU2Vzc2lvbkNhbmNlbEgAEjYKDXJlZnJlc2hfdG9rZW4YBSABKAsyHS5jdHhmcy52MS5TZXNzaW9uUmVmcmVzaFRva2VuSAASJgoEYWxzbxgGIAMoCzIYLmN0eGZzLnYxLlNlc3Npb25SZXF1ZXN0QgkKB3JlcXVlc3QiRgoLU2Vzc2lvbk9wZW4SFwoPY2xpZW50X2luc3RhbmNlGAEgASgJEg0KBXRva2VuGAIgASgJEg8KB2JhdGNoZXMYAyABKAgiDwoNU2Vzc2lvbkNhbmNlbCIkChNTZXNzaW9uUmVmcmVzaFRva2VuEg0KBXRva2VuGAEgASgJIrAPCglPcGVyYXRpb24SLgoJcmVhZF9maWxlGAEgASgLMhkuY3R4ZnMudjEuUmVhZEZpbGVSZXF1ZXN0SAASMAoKd3JpdGVfZmlsZRgCIAEoCzIaLmN0eGZzLnYxLldyaXRlRmlsZVJlcXVlc3RIABIyCgthcHBlbmRfZmlsZRgDIAEoCzIbLmN0eGZzLnYxLkFwcGVuZEZpbGVSZXF1ZXN0SAASLQoIdHJ1bmNhdGUYBCABKAsyGS5jdHhmcy52MS5UcnVuY2F0ZVJlcXVlc3RIABIuCgljb3B5X2ZpbGUYBSABKAsyGS5jdHhmcy52MS5Db3B5RmlsZVJlcXVlc3RIABIhCgJjcBgGIAEoCzITLmN0eGZzLnYxLkNwUmVxdWVzdEgAEikKBnJlbmFtZRgHIAEoCzIXLmN0eGZzLnYxLlJlbmFtZVJlcXVlc3RIABIhCgJybRgIIAEoCzITLmN0eGZzLnYxLlJtUmVxdWVzdEgAEicKBXJtZGlyGAkgASgLMhYuY3R4ZnMudjEuUm1kaXJSZXF1ZXN0SAASKQoGdW5saW5rGAogASgLMhcuY3R4ZnMudjEuVW5saW5rUmVxdWVzdEgAEicKBW1rZGlyGAsgASgLMhYuY3R4ZnMudjEuTWtkaXJSZXF1ZXN0SAASKwoHbWtkdGVtcBgMIAEoCzIYLmN0eGZzLnYxLk1rZHRlbXBSZXF1ZXN0SAASKwoHc3ltbGluaxgNIAEoCzIYLmN0eGZzLnYxLlN5bWxpbmtSZXF1ZXN0SAASJQoEbGluaxgOIAEoCzIVLmN0eGZzLnYxLkxpbmtSZXF1ZXN0SAASKwoHcmVhZGRpchgPIAEoCzIYLmN0eGZzLnYxLlJlYWRkaXJSZXF1ZXN0SAASKwoHb3BlbmRpchgQIAEoCzIYLmN0eGZzLnYxLk9wZW5kaXJSZXF1ZXN0SAASJQoEc3RhdBgRIAEoCzIVLmN0eGZzLnYxLlN0YXRSZXF1ZXN0SAASJwoFbHN0YXQYEiABKAsyFi5jdHhmcy52MS5Mc3RhdFJlcXVlc3RIABIpCgZzdGF0ZnMYEyABKAsyFy5jdHhmcy52MS5TdGF0ZnNSZXF1ZXN0SAASKQoGYWNjZXNzGBQgASgLMhcuY3R4ZnMudjEuQWNjZXNzUmVxdWVzdEgAEikKBmV4aXN0cxgVIAEoCzIXLmN0eGZzLnYxLkV4aXN0c1JlcXVlc3RIABItCghyZWFscGF0aBgWIAEoCzIZLmN0eGZzLnYxLlJlYWxwYXRoUmVxdWVzdEgAEi0KCHJlYWRsaW5rGBcgASgLMhkuY3R4ZnMudjEuUmVhZGxpbmtSZXF1ZXN0SAASJwoFY2htb2QYGCABKAsyFi5jdHhmcy52MS5DaG1vZFJlcXVlc3RIABInCgVjaG93bhgZIAEoCzIWLmN0eGZzLnYxLkNob3duUmVxdWVzdEgAEikKBmxjaG93bhgaIAEoCzIXLmN0eGZzLnYxLkxjaG93blJlcXVlc3RIABIpCgZ1dGltZXMYGyABKAsyFy5jdHhmcy52MS5VdGltZXNSZXF1ZXN0SAASKwoHbHV0aW1lcxgcIAEoCzIYLmN0eGZzLnYxLkx1dGltZXNSZXF1ZXN0SAASJwoFd2F0Y2gYHSABKAsyFi5jdHhmcy52MS5XYXRjaFJlcXVlc3RIABIlCgRnbG9iGB4gASgLMhUuY3R4ZnMudjEuR2xvYlJlcXVlc3RIABIlCgRncmVwGB8gASgLMhUuY3R4ZnMudjEuR3JlcFJlcXVlc3RIABIlCgRvcGVuGCAgASgLMhUuY3R4ZnMudjEuT3BlblJlcXVlc3RIABIlCgRyZWFkGCEgASgLMhUuY3R4ZnMudjEuUmVhZFJlcXVlc3RIABInCgV3cml0ZRgiIAEoCzIWLmN0eGZzLnYxLldyaXRlUmVxdWVzdEgAEicKBXJlYWR2GCMgASgLMhYuY3R4ZnMudjEuUmVhZHZSZXF1ZXN0SAASKQoGd3JpdGV2GCQgASgLMhcuY3R4ZnMudjEuV3JpdGV2UmVxdWVzdEgAEicKBWZzdGF0GCUgASgLMhYuY3R4ZnMudjEuRnN0YXRSZXF1ZXN0SAASLwoJZnRydW5jYXRlGCYgASgLMhouY3R4ZnMudjEuRnRydW5jYXRlUmVxdWVzdEgAEikKBmZjaG1vZBgnIAEoCzIXLmN0eGZzLnYxLkZjaG1vZFJlcXVlc3RIABIpCgZmY2hvd24YKCABKAsyFy5jdHhmcy52MS5GY2hvd25SZXF1ZXN0SAASKwoHZnV0aW1lcxgpIAEoCzIYLmN0eGZzLnYxLkZ1dGltZXNSZXF1ZXN0SAASJwoFZnN5bmMYKiABKAsyFi5jdHhmcy52MS5Gc3luY1JlcXVlc3RIABIvCglmZGF0YXN5bmMYKyABKAsyGi5jdHhmcy52MS5GZGF0YXN5bmNSZXF1ZXN0SAASJwoFY2xvc2UYLCABKAsyFi5jdHhmcy52MS5DbG9zZVJlcXVlc3RIABI0CgxsaXN0X2hhbmRsZXMYLSABKAsyHC5jdHhmcy52MS5MaXN0SGFuZGxlc1JlcXVlc3RIAEIJCgdyZXF1ZXN0Ir0CCg9TZXNzaW9uUmVzcG9uc2USCgoCaWQYASABKAQSDAoEbW9yZRgCIAEoCBInCgVyZWFkeRgDIAEoCzIWLmN0eGZzLnYxLlNlc3Npb25SZWFkeUgAEisKBnJlc3VsdBgEIAEoCzIZLmN0eGZzLnYxLk9wZXJhdGlvblJlc3VsdEgAEicKBWVycm9yGAUgASgLMhYuY3R4ZnMudjEuU2Vzc2lvbkVycm9ySAASLwoJcmVmcmVzaGVkGAYgASgLMhouY3R4ZnMudjEuU2Vzc2lvblJlZnJlc2hlZEgAEisKB2Nsb3NpbmcYByABKAsyGC5jdHhmcy52MS5TZXNzaW9uQ2xvc2luZ0gAEicKBGFsc28YCCADKAsyGS5jdHhmcy52MS5TZXNzaW9uUmVzcG9uc2VCCgoIcmVzcG9uc2UixgEKDFNlc3Npb25SZWFkeRIXCg9jbGllbnRfaW5zdGFuY2UYASABKAkSDwoHcmVzdW1lZBgCIAEoCBIVCg1tYXhfaW5fZmxpZ2h0GAMgASgFEhMKC21heF93YXRjaGVzGAQgASgFEhMKC21heF9jb250ZW50GAUgASgFEhAKCGdyYWNlX21zGAYgASgDEhIKCmNvbnRleHRfaWQYByABKAkSEgoKZXhwaXJlc19ucxgIIAEoAxIRCglyZWFkX29ubHkYCSABKAgiJgoQU2Vzc2lvblJlZnJlc2hlZBISCgpleHBpcmVzX25zGAEgASgDIr4BCgxTZXNzaW9uRXJyb3ISDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJEg4KBnJlYXNvbhgDIAEoCRI2CghtZXRhZGF0YRgEIAMoCzIkLmN0eGZzLnYxLlNlc3Npb25FcnJvci5NZXRhZGF0YUVudHJ5EhYKDnJldHJ5X2FmdGVyX21zGAUgASgDGi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI3Cg5TZXNzaW9uQ2xvc2luZxIlCgVlcnJvchgBIAEoCzIWLmN0eGZzLnYxLlNlc3Npb25FcnJvciLkDwoPT3BlcmF0aW9uUmVzdWx0Ei8KCXJlYWRfZmlsZRgBIAEoCzIaLmN0eGZzLnYxLlJlYWRGaWxlUmVzcG9uc2VIABIxCgp3cml0ZV9maWxlGAIgASgLMhsuY3R4ZnMudjEuV3JpdGVGaWxlUmVzcG9uc2VIABIzCgthcHBlbmRfZmlsZRgDIAEoCzIcLmN0eGZzLnYxLkFwcGVuZEZpbGVSZXNwb25zZUgAEi4KCHRydW5jYXRlGAQgASgLMhouY3R4ZnMudjEuVHJ1bmNhdGVSZXNwb25zZUgAEi8KCWNvcHlfZmlsZRgFIAEoCzIaLmN0eGZzLnYxLkNvcHlGaWxlUmVzcG9uc2VIABIiCgJjcBgGIAEoCzIULmN0eGZzLnYxLkNwUmVzcG9uc2VIABIqCgZyZW5hbWUYByABKAsyGC5jdHhmcy52MS5SZW5hbWVSZXNwb25zZUgAEiIKAnJtGAggASgLMhQuY3R4ZnMudjEuUm1SZXNwb25zZUgAEigKBXJtZGlyGAkgASgLMhcuY3R4ZnMudjEuUm1kaXJSZXNwb25zZUgAEioKBnVubGluaxgKIAEoCzIYLmN0eGZzLnYxLlVubGlua1Jlc3BvbnNlSAASKAoFbWtkaXIYCyABKAsyFy5jdHhmcy52MS5Na2RpclJlc3BvbnNlSAASLAoHbWtkdGVtcBgMIAEoCzIZLmN0eGZzLnYxLk1rZHRlbXBSZXNwb25zZUgAEiwKB3N5bWxpbmsYDSABKAsyGS5jdHhmcy52MS5TeW1saW5rUmVzcG9uc2VIABImCgRsaW5rGA4gASgLMhYuY3R4ZnMudjEuTGlua1Jlc3BvbnNlSAASLAoHcmVhZGRpchgPIAEoCzIZLmN0eGZzLnYxLlJlYWRkaXJSZXNwb25zZUgAEiwKB29wZW5kaXIYECABKAsyGS5jdHhmcy52MS5PcGVuZGlyUmVzcG9uc2VIABImCgRzdGF0GBEgASgLMhYuY3R4ZnMudjEuU3RhdFJlc3BvbnNlSAASKAoFbHN0YXQYEiABKAsyFy5jdHhmcy52MS5Mc3RhdFJlc3BvbnNlSAASKgoGc3RhdGZzGBMgASgLMhguY3R4ZnMudjEuU3RhdGZzUmVzcG9uc2VIABIqCgZhY2Nlc3MYFCABKAsyGC5jdHhmcy52MS5BY2Nlc3NSZXNwb25zZUgAEioKBmV4aXN0cxgVIAEoCzIYLmN0eGZzLnYxLkV4aXN0c1Jlc3BvbnNlSAASLgoIcmVhbHBhdGgYFiABKAsyGi5jdHhmcy52MS5SZWFscGF0aFJlc3BvbnNlSAASLgoIcmVhZGxpbmsYFyABKAsyGi5jdHhmcy52MS5SZWFkbGlua1Jlc3BvbnNlSAASKAoFY2htb2QYGCABKAsyFy5jdHhmcy52MS5DaG1vZFJlc3BvbnNlSAASKAoFY2hvd24YGSABKAsyFy5jdHhmcy52MS5DaG93blJlc3BvbnNlSAASKgoGbGNob3duGBogASgLMhguY3R4ZnMudjEuTGNob3duUmVzcG9uc2VIABIqCgZ1dGltZXMYGyABKAsyGC5jdHhmcy52MS5VdGltZXNSZXNwb25zZUgAEiwKB2x1dGltZXMYHCABKAsyGS5jdHhmcy52MS5MdXRpbWVzUmVzcG9uc2VIABIoCgV3YXRjaBgdIAEoCzIXLmN0eGZzLnYxLldhdGNoUmVzcG9uc2VIABImCgRnbG9iGB4gASgLMhYuY3R4ZnMudjEuR2xvYlJlc3BvbnNlSAASJgoEZ3JlcBgfIAEoCzIWLmN0eGZzLnYxLkdyZXBSZXNwb25zZUgAEiYKBG9wZW4YICABKAsyFi5jdHhmcy52MS5PcGVuUmVzcG9uc2VIABImCgRyZWFkGCEgASgLMhYuY3R4ZnMudjEuUmVhZFJlc3BvbnNlSAASKAoFd3JpdGUYIiABKAsyFy5jdHhmcy52MS5Xcml0ZVJlc3BvbnNlSAASKAoFcmVhZHYYIyABKAsyFy5jdHhmcy52MS5SZWFkdlJlc3BvbnNlSAASKgoGd3JpdGV2GCQgASgLMhguY3R4ZnMudjEuV3JpdGV2UmVzcG9uc2VIABIoCgVmc3RhdBglIAEoCzIXLmN0eGZzLnYxLkZzdGF0UmVzcG9uc2VIABIwCglmdHJ1bmNhdGUYJiABKAsyGy5jdHhmcy52MS5GdHJ1bmNhdGVSZXNwb25zZUgAEioKBmZjaG1vZBgnIAEoCzIYLmN0eGZzLnYxLkZjaG1vZFJlc3BvbnNlSAASKgoGZmNob3duGCggASgLMhguY3R4ZnMudjEuRmNob3duUmVzcG9uc2VIABIsCgdmdXRpbWVzGCkgASgLMhkuY3R4ZnMudjEuRnV0aW1lc1Jlc3BvbnNlSAASKAoFZnN5bmMYKiABKAsyFy5jdHhmcy52MS5Gc3luY1Jlc3BvbnNlSAASMAoJZmRhdGFzeW5jGCsgASgLMhsuY3R4ZnMudjEuRmRhdGFzeW5jUmVzcG9uc2VIABIoCgVjbG9zZRgsIAEoCzIXLmN0eGZzLnYxLkNsb3NlUmVzcG9uc2VIABI1CgxsaXN0X2hhbmRsZXMYLSABKAsyHS5jdHhmcy52MS5MaXN0SGFuZGxlc1Jlc3BvbnNlSABCCgoIcmVzcG9uc2UiJgoLSG9sZFJlcXVlc3QSFwoPY2xpZW50X2luc3RhbmNlGAEgASgJImoKDEhvbGRSZXNwb25zZRIiCgRoZWxkGAEgASgLMhIuY3R4ZnMudjEuSG9sZEhlbGRIABIsCglrZWVwYWxpdmUYAiABKAsyFy5jdHhmcy52MS5Ib2xkS2VlcGFsaXZlSABCCAoGbm90aWNlIi0KCEhvbGRIZWxkEg8KB3Jlc3VtZWQYASABKAgSEAoIZ3JhY2VfbXMYAiABKAMiDwoNSG9sZEtlZXBhbGl2ZUIvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_fs_messages]);
+  fileDesc("ChZjdHhmcy92MS9zZXNzaW9uLnByb3RvEghjdHhmcy52MSKqAgoOU2Vzc2lvblJlcXVlc3QSCgoCaWQYASABKAQSJQoEb3BlbhgCIAEoCzIVLmN0eGZzLnYxLlNlc3Npb25PcGVuSAASKAoJb3BlcmF0aW9uGAMgASgLMhMuY3R4ZnMudjEuT3BlcmF0aW9uSAASKQoGY2FuY2VsGAQgASgLMhcuY3R4ZnMudjEuU2Vzc2lvbkNhbmNlbEgAEjYKDXJlZnJlc2hfdG9rZW4YBSABKAsyHS5jdHhmcy52MS5TZXNzaW9uUmVmcmVzaFRva2VuSAASJQoEY2FsbBgHIAEoCzIVLmN0eGZzLnYxLlNlc3Npb25DYWxsSAASJgoEYWxzbxgGIAMoCzIYLmN0eGZzLnYxLlNlc3Npb25SZXF1ZXN0QgkKB3JlcXVlc3QiRgoLU2Vzc2lvbk9wZW4SFwoPY2xpZW50X2luc3RhbmNlGAEgASgJEg0KBXRva2VuGAIgASgJEg8KB2JhdGNoZXMYAyABKAgiKwoLU2Vzc2lvbkNhbGwSDgoGbWV0aG9kGAEgASgJEgwKBGRhdGEYZCABKAwiHAoMU2Vzc2lvblJlcGx5EgwKBGRhdGEYZCABKAwiDwoNU2Vzc2lvbkNhbmNlbCIkChNTZXNzaW9uUmVmcmVzaFRva2VuEg0KBXRva2VuGAEgASgJIrAPCglPcGVyYXRpb24SLgoJcmVhZF9maWxlGAEgASgLMhkuY3R4ZnMudjEuUmVhZEZpbGVSZXF1ZXN0SAASMAoKd3JpdGVfZmlsZRgCIAEoCzIaLmN0eGZzLnYxLldyaXRlRmlsZVJlcXVlc3RIABIyCgthcHBlbmRfZmlsZRgDIAEoCzIbLmN0eGZzLnYxLkFwcGVuZEZpbGVSZXF1ZXN0SAASLQoIdHJ1bmNhdGUYBCABKAsyGS5jdHhmcy52MS5UcnVuY2F0ZVJlcXVlc3RIABIuCgljb3B5X2ZpbGUYBSABKAsyGS5jdHhmcy52MS5Db3B5RmlsZVJlcXVlc3RIABIhCgJjcBgGIAEoCzITLmN0eGZzLnYxLkNwUmVxdWVzdEgAEikKBnJlbmFtZRgHIAEoCzIXLmN0eGZzLnYxLlJlbmFtZVJlcXVlc3RIABIhCgJybRgIIAEoCzITLmN0eGZzLnYxLlJtUmVxdWVzdEgAEicKBXJtZGlyGAkgASgLMhYuY3R4ZnMudjEuUm1kaXJSZXF1ZXN0SAASKQoGdW5saW5rGAogASgLMhcuY3R4ZnMudjEuVW5saW5rUmVxdWVzdEgAEicKBW1rZGlyGAsgASgLMhYuY3R4ZnMudjEuTWtkaXJSZXF1ZXN0SAASKwoHbWtkdGVtcBgMIAEoCzIYLmN0eGZzLnYxLk1rZHRlbXBSZXF1ZXN0SAASKwoHc3ltbGluaxgNIAEoCzIYLmN0eGZzLnYxLlN5bWxpbmtSZXF1ZXN0SAASJQoEbGluaxgOIAEoCzIVLmN0eGZzLnYxLkxpbmtSZXF1ZXN0SAASKwoHcmVhZGRpchgPIAEoCzIYLmN0eGZzLnYxLlJlYWRkaXJSZXF1ZXN0SAASKwoHb3BlbmRpchgQIAEoCzIYLmN0eGZzLnYxLk9wZW5kaXJSZXF1ZXN0SAASJQoEc3RhdBgRIAEoCzIVLmN0eGZzLnYxLlN0YXRSZXF1ZXN0SAASJwoFbHN0YXQYEiABKAsyFi5jdHhmcy52MS5Mc3RhdFJlcXVlc3RIABIpCgZzdGF0ZnMYEyABKAsyFy5jdHhmcy52MS5TdGF0ZnNSZXF1ZXN0SAASKQoGYWNjZXNzGBQgASgLMhcuY3R4ZnMudjEuQWNjZXNzUmVxdWVzdEgAEikKBmV4aXN0cxgVIAEoCzIXLmN0eGZzLnYxLkV4aXN0c1JlcXVlc3RIABItCghyZWFscGF0aBgWIAEoCzIZLmN0eGZzLnYxLlJlYWxwYXRoUmVxdWVzdEgAEi0KCHJlYWRsaW5rGBcgASgLMhkuY3R4ZnMudjEuUmVhZGxpbmtSZXF1ZXN0SAASJwoFY2htb2QYGCABKAsyFi5jdHhmcy52MS5DaG1vZFJlcXVlc3RIABInCgVjaG93bhgZIAEoCzIWLmN0eGZzLnYxLkNob3duUmVxdWVzdEgAEikKBmxjaG93bhgaIAEoCzIXLmN0eGZzLnYxLkxjaG93blJlcXVlc3RIABIpCgZ1dGltZXMYGyABKAsyFy5jdHhmcy52MS5VdGltZXNSZXF1ZXN0SAASKwoHbHV0aW1lcxgcIAEoCzIYLmN0eGZzLnYxLkx1dGltZXNSZXF1ZXN0SAASJwoFd2F0Y2gYHSABKAsyFi5jdHhmcy52MS5XYXRjaFJlcXVlc3RIABIlCgRnbG9iGB4gASgLMhUuY3R4ZnMudjEuR2xvYlJlcXVlc3RIABIlCgRncmVwGB8gASgLMhUuY3R4ZnMudjEuR3JlcFJlcXVlc3RIABIlCgRvcGVuGCAgASgLMhUuY3R4ZnMudjEuT3BlblJlcXVlc3RIABIlCgRyZWFkGCEgASgLMhUuY3R4ZnMudjEuUmVhZFJlcXVlc3RIABInCgV3cml0ZRgiIAEoCzIWLmN0eGZzLnYxLldyaXRlUmVxdWVzdEgAEicKBXJlYWR2GCMgASgLMhYuY3R4ZnMudjEuUmVhZHZSZXF1ZXN0SAASKQoGd3JpdGV2GCQgASgLMhcuY3R4ZnMudjEuV3JpdGV2UmVxdWVzdEgAEicKBWZzdGF0GCUgASgLMhYuY3R4ZnMudjEuRnN0YXRSZXF1ZXN0SAASLwoJZnRydW5jYXRlGCYgASgLMhouY3R4ZnMudjEuRnRydW5jYXRlUmVxdWVzdEgAEikKBmZjaG1vZBgnIAEoCzIXLmN0eGZzLnYxLkZjaG1vZFJlcXVlc3RIABIpCgZmY2hvd24YKCABKAsyFy5jdHhmcy52MS5GY2hvd25SZXF1ZXN0SAASKwoHZnV0aW1lcxgpIAEoCzIYLmN0eGZzLnYxLkZ1dGltZXNSZXF1ZXN0SAASJwoFZnN5bmMYKiABKAsyFi5jdHhmcy52MS5Gc3luY1JlcXVlc3RIABIvCglmZGF0YXN5bmMYKyABKAsyGi5jdHhmcy52MS5GZGF0YXN5bmNSZXF1ZXN0SAASJwoFY2xvc2UYLCABKAsyFi5jdHhmcy52MS5DbG9zZVJlcXVlc3RIABI0CgxsaXN0X2hhbmRsZXMYLSABKAsyHC5jdHhmcy52MS5MaXN0SGFuZGxlc1JlcXVlc3RIAEIJCgdyZXF1ZXN0IuYCCg9TZXNzaW9uUmVzcG9uc2USCgoCaWQYASABKAQSDAoEbW9yZRgCIAEoCBInCgVyZWFkeRgDIAEoCzIWLmN0eGZzLnYxLlNlc3Npb25SZWFkeUgAEisKBnJlc3VsdBgEIAEoCzIZLmN0eGZzLnYxLk9wZXJhdGlvblJlc3VsdEgAEicKBWVycm9yGAUgASgLMhYuY3R4ZnMudjEuU2Vzc2lvbkVycm9ySAASLwoJcmVmcmVzaGVkGAYgASgLMhouY3R4ZnMudjEuU2Vzc2lvblJlZnJlc2hlZEgAEisKB2Nsb3NpbmcYByABKAsyGC5jdHhmcy52MS5TZXNzaW9uQ2xvc2luZ0gAEicKBXJlcGx5GAkgASgLMhYuY3R4ZnMudjEuU2Vzc2lvblJlcGx5SAASJwoEYWxzbxgIIAMoCzIZLmN0eGZzLnYxLlNlc3Npb25SZXNwb25zZUIKCghyZXNwb25zZSLGAQoMU2Vzc2lvblJlYWR5EhcKD2NsaWVudF9pbnN0YW5jZRgBIAEoCRIPCgdyZXN1bWVkGAIgASgIEhUKDW1heF9pbl9mbGlnaHQYAyABKAUSEwoLbWF4X3dhdGNoZXMYBCABKAUSEwoLbWF4X2NvbnRlbnQYBSABKAUSEAoIZ3JhY2VfbXMYBiABKAMSEgoKY29udGV4dF9pZBgHIAEoCRISCgpleHBpcmVzX25zGAggASgDEhEKCXJlYWRfb25seRgJIAEoCCImChBTZXNzaW9uUmVmcmVzaGVkEhIKCmV4cGlyZXNfbnMYASABKAMivgEKDFNlc3Npb25FcnJvchIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkSDgoGcmVhc29uGAMgASgJEjYKCG1ldGFkYXRhGAQgAygLMiQuY3R4ZnMudjEuU2Vzc2lvbkVycm9yLk1ldGFkYXRhRW50cnkSFgoOcmV0cnlfYWZ0ZXJfbXMYBSABKAMaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjcKDlNlc3Npb25DbG9zaW5nEiUKBWVycm9yGAEgASgLMhYuY3R4ZnMudjEuU2Vzc2lvbkVycm9yIuQPCg9PcGVyYXRpb25SZXN1bHQSLwoJcmVhZF9maWxlGAEgASgLMhouY3R4ZnMudjEuUmVhZEZpbGVSZXNwb25zZUgAEjEKCndyaXRlX2ZpbGUYAiABKAsyGy5jdHhmcy52MS5Xcml0ZUZpbGVSZXNwb25zZUgAEjMKC2FwcGVuZF9maWxlGAMgASgLMhwuY3R4ZnMudjEuQXBwZW5kRmlsZVJlc3BvbnNlSAASLgoIdHJ1bmNhdGUYBCABKAsyGi5jdHhmcy52MS5UcnVuY2F0ZVJlc3BvbnNlSAASLwoJY29weV9maWxlGAUgASgLMhouY3R4ZnMudjEuQ29weUZpbGVSZXNwb25zZUgAEiIKAmNwGAYgASgLMhQuY3R4ZnMudjEuQ3BSZXNwb25zZUgAEioKBnJlbmFtZRgHIAEoCzIYLmN0eGZzLnYxLlJlbmFtZVJlc3BvbnNlSAASIgoCcm0YCCABKAsyFC5jdHhmcy52MS5SbVJlc3BvbnNlSAASKAoFcm1kaXIYCSABKAsyFy5jdHhmcy52MS5SbWRpclJlc3BvbnNlSAASKgoGdW5saW5rGAogASgLMhguY3R4ZnMudjEuVW5saW5rUmVzcG9uc2VIABIoCgVta2RpchgLIAEoCzIXLmN0eGZzLnYxLk1rZGlyUmVzcG9uc2VIABIsCgdta2R0ZW1wGAwgASgLMhkuY3R4ZnMudjEuTWtkdGVtcFJlc3BvbnNlSAASLAoHc3ltbGluaxgNIAEoCzIZLmN0eGZzLnYxLlN5bWxpbmtSZXNwb25zZUgAEiYKBGxpbmsYDiABKAsyFi5jdHhmcy52MS5MaW5rUmVzcG9uc2VIABIsCgdyZWFkZGlyGA8gASgLMhkuY3R4ZnMudjEuUmVhZGRpclJlc3BvbnNlSAASLAoHb3BlbmRpchgQIAEoCzIZLmN0eGZzLnYxLk9wZW5kaXJSZXNwb25zZUgAEiYKBHN0YXQYESABKAsyFi5jdHhmcy52MS5TdGF0UmVzcG9uc2VIABIoCgVsc3RhdBgSIAEoCzIXLmN0eGZzLnYxLkxzdGF0UmVzcG9uc2VIABIqCgZzdGF0ZnMYEyABKAsyGC5jdHhmcy52MS5TdGF0ZnNSZXNwb25zZUgAEioKBmFjY2VzcxgUIAEoCzIYLmN0eGZzLnYxLkFjY2Vzc1Jlc3BvbnNlSAASKgoGZXhpc3RzGBUgASgLMhguY3R4ZnMudjEuRXhpc3RzUmVzcG9uc2VIABIuCghyZWFscGF0aBgWIAEoCzIaLmN0eGZzLnYxLlJlYWxwYXRoUmVzcG9uc2VIABIuCghyZWFkbGluaxgXIAEoCzIaLmN0eGZzLnYxLlJlYWRsaW5rUmVzcG9uc2VIABIoCgVjaG1vZBgYIAEoCzIXLmN0eGZzLnYxLkNobW9kUmVzcG9uc2VIABIoCgVjaG93bhgZIAEoCzIXLmN0eGZzLnYxLkNob3duUmVzcG9uc2VIABIqCgZsY2hvd24YGiABKAsyGC5jdHhmcy52MS5MY2hvd25SZXNwb25zZUgAEioKBnV0aW1lcxgbIAEoCzIYLmN0eGZzLnYxLlV0aW1lc1Jlc3BvbnNlSAASLAoHbHV0aW1lcxgcIAEoCzIZLmN0eGZzLnYxLkx1dGltZXNSZXNwb25zZUgAEigKBXdhdGNoGB0gASgLMhcuY3R4ZnMudjEuV2F0Y2hSZXNwb25zZUgAEiYKBGdsb2IYHiABKAsyFi5jdHhmcy52MS5HbG9iUmVzcG9uc2VIABImCgRncmVwGB8gASgLMhYuY3R4ZnMudjEuR3JlcFJlc3BvbnNlSAASJgoEb3BlbhggIAEoCzIWLmN0eGZzLnYxLk9wZW5SZXNwb25zZUgAEiYKBHJlYWQYISABKAsyFi5jdHhmcy52MS5SZWFkUmVzcG9uc2VIABIoCgV3cml0ZRgiIAEoCzIXLmN0eGZzLnYxLldyaXRlUmVzcG9uc2VIABIoCgVyZWFkdhgjIAEoCzIXLmN0eGZzLnYxLlJlYWR2UmVzcG9uc2VIABIqCgZ3cml0ZXYYJCABKAsyGC5jdHhmcy52MS5Xcml0ZXZSZXNwb25zZUgAEigKBWZzdGF0GCUgASgLMhcuY3R4ZnMudjEuRnN0YXRSZXNwb25zZUgAEjAKCWZ0cnVuY2F0ZRgmIAEoCzIbLmN0eGZzLnYxLkZ0cnVuY2F0ZVJlc3BvbnNlSAASKgoGZmNobW9kGCcgASgLMhguY3R4ZnMudjEuRmNobW9kUmVzcG9uc2VIABIqCgZmY2hvd24YKCABKAsyGC5jdHhmcy52MS5GY2hvd25SZXNwb25zZUgAEiwKB2Z1dGltZXMYKSABKAsyGS5jdHhmcy52MS5GdXRpbWVzUmVzcG9uc2VIABIoCgVmc3luYxgqIAEoCzIXLmN0eGZzLnYxLkZzeW5jUmVzcG9uc2VIABIwCglmZGF0YXN5bmMYKyABKAsyGy5jdHhmcy52MS5GZGF0YXN5bmNSZXNwb25zZUgAEigKBWNsb3NlGCwgASgLMhcuY3R4ZnMudjEuQ2xvc2VSZXNwb25zZUgAEjUKDGxpc3RfaGFuZGxlcxgtIAEoCzIdLmN0eGZzLnYxLkxpc3RIYW5kbGVzUmVzcG9uc2VIAEIKCghyZXNwb25zZSImCgtIb2xkUmVxdWVzdBIXCg9jbGllbnRfaW5zdGFuY2UYASABKAkiagoMSG9sZFJlc3BvbnNlEiIKBGhlbGQYASABKAsyEi5jdHhmcy52MS5Ib2xkSGVsZEgAEiwKCWtlZXBhbGl2ZRgCIAEoCzIXLmN0eGZzLnYxLkhvbGRLZWVwYWxpdmVIAEIICgZub3RpY2UiLQoISG9sZEhlbGQSDwoHcmVzdW1lZBgBIAEoCBIQCghncmFjZV9tcxgCIAEoAyIPCg1Ib2xkS2VlcGFsaXZlQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_fs_messages]);
 
 /**
  * A client's message on a session: open first, once; then anything else.
@@ -83,6 +83,14 @@ export type SessionRequest = Message<"ctxfs.v1.SessionRequest"> & {
      */
     value: SessionRefreshToken;
     case: "refreshToken";
+  } | {
+    /**
+     * Calls an RPC.
+     *
+     * @generated from field: ctxfs.v1.SessionCall call = 7;
+     */
+    value: SessionCall;
+    case: "call";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -138,6 +146,56 @@ export const SessionOpenSchema: GenMessage<SessionOpen> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_session, 1);
 
 /**
+ * Calls an RPC of any service of this server that is unary or streams its response, except Session and Hold. It is
+ * authorized, limited and audited as the RPC itself. It has no deadline.
+ *
+ * @generated from message ctxfs.v1.SessionCall
+ */
+export type SessionCall = Message<"ctxfs.v1.SessionCall"> & {
+  /**
+   * The RPC's full name: "/ctxfs.v1.FsService/Stat".
+   *
+   * @generated from field: string method = 1;
+   */
+  method: string;
+
+  /**
+   * Its request, encoded; at most max_content and 64 KiB.
+   *
+   * @generated from field: bytes data = 100;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message ctxfs.v1.SessionCall.
+ * Use `create(SessionCallSchema)` to create a new message.
+ */
+export const SessionCallSchema: GenMessage<SessionCall> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_session, 2);
+
+/**
+ * A response of an RPC that the session called.
+ *
+ * @generated from message ctxfs.v1.SessionReply
+ */
+export type SessionReply = Message<"ctxfs.v1.SessionReply"> & {
+  /**
+   * The response, encoded.
+   *
+   * @generated from field: bytes data = 100;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message ctxfs.v1.SessionReply.
+ * Use `create(SessionReplySchema)` to create a new message.
+ */
+export const SessionReplySchema: GenMessage<SessionReply> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_session, 3);
+
+/**
  * Ends an operation.
  *
  * @generated from message ctxfs.v1.SessionCancel
@@ -150,7 +208,7 @@ export type SessionCancel = Message<"ctxfs.v1.SessionCancel"> & {
  * Use `create(SessionCancelSchema)` to create a new message.
  */
 export const SessionCancelSchema: GenMessage<SessionCancel> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 2);
+  messageDesc(file_ctxfs_v1_session, 4);
 
 /**
  * Goes on with another token.
@@ -171,7 +229,7 @@ export type SessionRefreshToken = Message<"ctxfs.v1.SessionRefreshToken"> & {
  * Use `create(SessionRefreshTokenSchema)` to create a new message.
  */
 export const SessionRefreshTokenSchema: GenMessage<SessionRefreshToken> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 3);
+  messageDesc(file_ctxfs_v1_session, 5);
 
 /**
  * One operation of FsService, as its unary request; each has the errors that its RPC names.
@@ -552,7 +610,7 @@ export type Operation = Message<"ctxfs.v1.Operation"> & {
  * Use `create(OperationSchema)` to create a new message.
  */
 export const OperationSchema: GenMessage<Operation> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 4);
+  messageDesc(file_ctxfs_v1_session, 6);
 
 /**
  * The server's message on a session.
@@ -620,6 +678,15 @@ export type SessionResponse = Message<"ctxfs.v1.SessionResponse"> & {
      */
     value: SessionClosing;
     case: "closing";
+  } | {
+    /**
+     * A response of the RPC that was called. Those of an RPC that streams them come each with more; the last message
+     * then holds none.
+     *
+     * @generated from field: ctxfs.v1.SessionReply reply = 9;
+     */
+    value: SessionReply;
+    case: "reply";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -635,7 +702,7 @@ export type SessionResponse = Message<"ctxfs.v1.SessionResponse"> & {
  * Use `create(SessionResponseSchema)` to create a new message.
  */
 export const SessionResponseSchema: GenMessage<SessionResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 5);
+  messageDesc(file_ctxfs_v1_session, 7);
 
 /**
  * The session has begun.
@@ -712,7 +779,7 @@ export type SessionReady = Message<"ctxfs.v1.SessionReady"> & {
  * Use `create(SessionReadySchema)` to create a new message.
  */
 export const SessionReadySchema: GenMessage<SessionReady> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 6);
+  messageDesc(file_ctxfs_v1_session, 8);
 
 /**
  * The session goes on with a further token.
@@ -733,7 +800,7 @@ export type SessionRefreshed = Message<"ctxfs.v1.SessionRefreshed"> & {
  * Use `create(SessionRefreshedSchema)` to create a new message.
  */
 export const SessionRefreshedSchema: GenMessage<SessionRefreshed> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 7);
+  messageDesc(file_ctxfs_v1_session, 9);
 
 /**
  * Why an operation failed: what a gRPC status with google.rpc.ErrorInfo says.
@@ -782,7 +849,7 @@ export type SessionError = Message<"ctxfs.v1.SessionError"> & {
  * Use `create(SessionErrorSchema)` to create a new message.
  */
 export const SessionErrorSchema: GenMessage<SessionError> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 8);
+  messageDesc(file_ctxfs_v1_session, 10);
 
 /**
  * Why the server ends a session: as the status that ends the stream.
@@ -803,7 +870,7 @@ export type SessionClosing = Message<"ctxfs.v1.SessionClosing"> & {
  * Use `create(SessionClosingSchema)` to create a new message.
  */
 export const SessionClosingSchema: GenMessage<SessionClosing> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 9);
+  messageDesc(file_ctxfs_v1_session, 11);
 
 /**
  * The result of an operation.
@@ -1184,7 +1251,7 @@ export type OperationResult = Message<"ctxfs.v1.OperationResult"> & {
  * Use `create(OperationResultSchema)` to create a new message.
  */
 export const OperationResultSchema: GenMessage<OperationResult> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 10);
+  messageDesc(file_ctxfs_v1_session, 12);
 
 /**
  * Request of Hold.
@@ -1206,7 +1273,7 @@ export type HoldRequest = Message<"ctxfs.v1.HoldRequest"> & {
  * Use `create(HoldRequestSchema)` to create a new message.
  */
 export const HoldRequestSchema: GenMessage<HoldRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 11);
+  messageDesc(file_ctxfs_v1_session, 13);
 
 /**
  * Response of Hold.
@@ -1243,7 +1310,7 @@ export type HoldResponse = Message<"ctxfs.v1.HoldResponse"> & {
  * Use `create(HoldResponseSchema)` to create a new message.
  */
 export const HoldResponseSchema: GenMessage<HoldResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 12);
+  messageDesc(file_ctxfs_v1_session, 14);
 
 /**
  * The lease is there.
@@ -1271,7 +1338,7 @@ export type HoldHeld = Message<"ctxfs.v1.HoldHeld"> & {
  * Use `create(HoldHeldSchema)` to create a new message.
  */
 export const HoldHeldSchema: GenMessage<HoldHeld> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 13);
+  messageDesc(file_ctxfs_v1_session, 15);
 
 /**
  * The lease lives.
@@ -1286,5 +1353,5 @@ export type HoldKeepalive = Message<"ctxfs.v1.HoldKeepalive"> & {
  * Use `create(HoldKeepaliveSchema)` to create a new message.
  */
 export const HoldKeepaliveSchema: GenMessage<HoldKeepalive> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_session, 14);
+  messageDesc(file_ctxfs_v1_session, 16);
 
