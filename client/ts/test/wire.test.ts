@@ -1,8 +1,10 @@
-import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary, type DescMessage } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
+import { ReadResponseSchema, StatResponseSchema } from "../src/gen/ctxfs/v1/fs_messages_pb.js";
+import { FsService } from "../src/gen/ctxfs/v1/fs_pb.js";
 import { StatSchema } from "../src/gen/ctxfs/v1/fs_types_pb.js";
-import { SessionRequestSchema, SessionResponseSchema } from "../src/gen/ctxfs/v1/session_pb.js";
-import { eachReply, encodeOperation, errorOf, join, kinds, type Reply } from "../src/session/codec.js";
+import { SessionRequestSchema, SessionResponseSchema, type SessionCall } from "../src/gen/ctxfs/v1/session_pb.js";
+import { eachReply, encodeCall, errorOf, join, kinds, type Reply } from "../src/session/codec.js";
 import type { OpName } from "../src/session/operations.js";
 import { encodeRequest } from "../src/session/requests.js";
 import { decodeResult } from "../src/session/results.js";
@@ -10,7 +12,7 @@ import { Reader } from "../src/session/wire.js";
 
 /** What protobuf-es reads of what this package writes. */
 function written(id: number, op: OpName, request: object) {
-  return fromBinary(SessionRequestSchema, encodeOperation(id, op, encodeRequest(op, request, "ctx_a")));
+  return fromBinary(SessionRequestSchema, encodeCall(id, op, encodeRequest(op, request, "ctx_a")));
 }
 
 /** What this package reads of what protobuf-es writes. */
@@ -34,11 +36,13 @@ describe("requests that are written by hand are read as they were meant", () => 
   ];
   test.each(requests.map(([op, request], i) => [i, op, request] as const))("%i: %s", (_, op, request) => {
     for (const id of [1, 127, 128, 2 ** 21, 2 ** 40]) expect(written(id, op, request).id).toBe(BigInt(id));
-    expect(written(1, op, request).request.value).toMatchObject({ request: { case: op, value: { ...request, contextId: "ctx_a" } } });
+    const { method, data } = written(1, op, request).request.value as SessionCall;
+    expect(method).toBe(`/ctxfs.v1.FsService/${FsService.method[op].name}`);
+    expect(fromBinary(FsService.method[op].input as DescMessage, data)).toMatchObject({ ...request, contextId: "ctx_a" });
   });
 
   test("several join to one message", () => {
-    const messages = [1, 2, 3].map((id) => encodeOperation(id, "stat", encodeRequest("stat", { path: `/${id}` }, "")));
+    const messages = [1, 2, 3].map((id) => encodeCall(id, "stat", encodeRequest("stat", { path: `/${id}` }, "")));
     const joined = fromBinary(SessionRequestSchema, join(messages));
     expect([joined.id, ...joined.also.map(({ id }) => id)]).toEqual([1n, 2n, 3n]);
   });
@@ -52,16 +56,15 @@ describe("replies are read by hand as protobuf-es wrote them", () => {
 
   test("attributes, with the numbers at their bounds", () => {
     const value = { stat: create(StatSchema, stat) };
-    const bytes = toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 5n, response: { case: "result", value: { response: { case: "stat", value } } } }));
+    const bytes = toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 5n, response: { case: "reply", value: { data: toBinary(StatResponseSchema, create(StatResponseSchema, value)) } } }));
     const [reply] = replies(bytes);
-    expect(reply).toMatchObject({ id: 5, more: false, kind: kinds.result });
+    expect(reply).toMatchObject({ id: 5, more: false, kind: kinds.reply });
     expect(reply && decodeResult("stat", bytes, reply.from, reply.to, undefined)).toEqual({ stat });
-    expect(() => reply && decodeResult("lstat", bytes, reply.from, reply.to, undefined)).toThrow("the result of another operation");
   });
 
   test("content, into memory of its own or the caller's", () => {
     const value = { bytesRead: 3n, content: { case: "data" as const, value: Uint8Array.of(1, 2, 3) } };
-    const bytes = toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 1n, response: { case: "result", value: { response: { case: "read", value } } } }));
+    const bytes = toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 1n, response: { case: "reply", value: { data: toBinary(ReadResponseSchema, create(ReadResponseSchema, value)) } } }));
     const [reply] = replies(bytes);
     const into = new Uint8Array(8);
     const own = decodeResult("read", bytes, reply?.from ?? 0, reply?.to ?? 0, undefined) as { content: { value: Uint8Array } };
@@ -81,7 +84,7 @@ describe("replies are read by hand as protobuf-es wrote them", () => {
 
   test("what is cut short is refused, at every byte", () => {
     const value = { stat: create(StatSchema, stat) };
-    const bytes = toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 5n, response: { case: "result", value: { response: { case: "stat", value } } } }));
+    const bytes = toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 5n, response: { case: "reply", value: { data: toBinary(StatResponseSchema, create(StatResponseSchema, value)) } } }));
     for (let n = 3; n < bytes.length; n++) expect(() => replies(bytes.subarray(0, n)), `${n} bytes`).toThrow(RangeError);
   });
 

@@ -4,18 +4,23 @@ import {
   type SessionError, type SessionReady, type SessionRefreshed,
 } from "../gen/ctxfs/v1/session_pb.js";
 import type { OpName } from "./operations.js";
-import { numberOf, type Body } from "./requests.js";
+import { methodOf, type Body } from "./requests.js";
 import { Reader, sizeOfVarint } from "./wire.js";
 
-/** Encodes a SessionRequest that asks for operation op, given its encoded request. */
-export function encodeOperation(id: number, op: OpName, { head, content }: Body): Uint8Array {
-  const number = numberOf(op);
+/** The fields of SessionRequest, SessionCall and SessionReply that are written or read by hand. */
+const callField = 7, methodField = 1, dataField = 100;
+
+/** Encodes a SessionRequest that calls the RPC of operation op, given its encoded request. */
+export function encodeCall(id: number, op: OpName, { head, content }: Body): Uint8Array {
+  const method = methodOf(op);
   const length = head.length + content.length;
-  const inner = sizeOfField(number, length);
-  const out = new Uint8Array(sizeOfVarint(id) + 1 + sizeOfField(3, inner));
+  const inner = sizeOfField(methodField, method.length) + sizeOfField(dataField, length);
+  const out = new Uint8Array(sizeOfVarint(id) + 1 + sizeOfField(callField, inner));
   let at = put(out, 0, 1 << 3, id);
-  at = put(out, at, (3 << 3) | 2, inner);
-  at = put(out, at, (number << 3) | 2, length);
+  at = put(out, at, (callField << 3) | 2, inner);
+  at = put(out, at, (methodField << 3) | 2, method.length);
+  out.set(method, at);
+  at = put(out, at + method.length, (dataField << 3) | 2, length);
   out.set(head, at);
   if (content.length > 0) out.set(content, at + head.length);
   return out;
@@ -55,9 +60,9 @@ export function join(messages: readonly Uint8Array[]): Uint8Array {
 }
 
 /** What a SessionResponse holds. The numbers are its fields. */
-export const kinds = { ready: 3, result: 4, error: 5, refreshed: 6, closing: 7 } as const;
+export const kinds = { ready: 3, error: 5, refreshed: 6, closing: 7, reply: 9 } as const;
 
-/** One SessionResponse: its content stands in data, from from to to. */
+/** One SessionResponse: its content, of a reply the response's, is in data, from from to to. */
 export interface Reply {
   readonly id: number;
   readonly more: boolean;
@@ -81,6 +86,19 @@ export function eachReply(data: Uint8Array, visit: (reply: Reply) => void, start
       const to = reader.limit();
       also.push([reader.at, to]);
       reader.at = to;
+    } else if (field === kinds.reply) {
+      reply.kind = field;
+      const to = reader.limit();
+      const inner = new Reader(data, reader.at, to);
+      reader.at = reply.from = reply.to = inner.end;
+      while (inner.next()) {
+        if (inner.field !== dataField) inner.skip();
+        else {
+          reply.to = inner.limit();
+          reply.from = inner.at;
+          inner.at = reply.to;
+        }
+      }
     } else if (field >= kinds.ready && field <= kinds.closing) {
       reply.kind = field;
       reply.to = reader.limit();

@@ -1,20 +1,26 @@
+import { getOption, type DescField, type DescMethod, type MessageShape } from "@bufbuild/protobuf";
 import type { ContentOf } from "./link.js";
-import type { Operation, OperationResult, SessionReady } from "../gen/ctxfs/v1/session_pb.js";
+import { FsService } from "../gen/ctxfs/v1/fs_pb.js";
+import { Effect, method as methodOption } from "../gen/ctxfs/v1/options_pb.js";
+import type { SessionReady } from "../gen/ctxfs/v1/session_pb.js";
 
-/** The name of an operation: "readFile". */
-export type OpName = NonNullable<Operation["request"]["case"]>;
+type Methods = typeof FsService.method;
+type OfKind<Kind> = { [K in keyof Methods]: Methods[K]["methodKind"] extends Kind ? K : never }[keyof Methods];
+
+/** Operations whose results come in parts. */
+export type PartsOp = Exclude<OfKind<"server_streaming">, "hold">;
+
+/** The name of an RPC of FsService that a session carries: "readFile". */
+export type OpName = OfKind<"unary"> | PartsOp;
 
 /** The request message of an operation. */
-export type RequestOf<K extends OpName> = Extract<Operation["request"], { case: K }>["value"];
+export type RequestOf<K extends OpName> = MessageShape<Methods[K]["input"]>;
 
 /** The response message of an operation. */
-export type ResponseOf<K extends OpName> = Extract<OperationResult["response"], { case: K }>["value"];
+export type ResponseOf<K extends OpName> = MessageShape<Methods[K]["output"]>;
 
 /** What a caller gives of a request: the context is the caller's to add. */
 export type RequestInit<K extends OpName> = Partial<Omit<RequestOf<K>, "$typeName" | "$unknown" | "contextId">>;
-
-/** Operations whose results come in parts. */
-export type PartsOp = "opendir" | "watch" | "glob" | "grep";
 
 /** Options of a call. */
 export interface CallOptions {
@@ -44,25 +50,50 @@ export interface Caller {
   close(): Promise<void>;
 }
 
-/** Operations that change nothing, and so may be done twice. A read at the handle's own position is none. */
-const asks: ReadonlySet<OpName> = new Set<OpName>([
-  "readFile", "readdir", "stat", "lstat", "statfs", "access", "exists", "realpath", "readlink", "fstat", "listHandles",
-]);
+/** Gives a field of a request; undefined when it is not set. */
+type Getter = (request: object) => unknown;
 
-/** Says whether a readFile changes nothing: no file, as its flag may (Linux numbers), and not a handle's position. */
-function onlyReads({ fd, flagForm }: RequestInit<"readFile">): boolean {
-  if (fd !== undefined) return false;
-  if (flagForm?.case === "flag") return ["r", "rs", "sr"].includes(flagForm.value);
+/** When an operation may be done twice (ctxfs/v1/options.proto). */
+interface Repeatable { changesWith: Getter[]; with: Getter | undefined; without: Getter | undefined }
+
+/** The operations that may be done twice, with their conditions. */
+const repeatable = new Map<string, Repeatable>();
+for (const desc of FsService.methods) {
+  const options = getOption(desc, methodOption);
+  if (!options.repeatable || options.effect !== Effect.READS) continue;
+  const [only] = getters(desc, [options.repeatableWith]);
+  const [never] = getters(desc, [options.repeatableWithout]);
+  repeatable.set(desc.localName, { changesWith: getters(desc, options.changesWith), with: only, without: never });
+}
+
+/** Returns what gives the fields of those names, "" left out. */
+function getters(desc: DescMethod, names: string[]): Getter[] {
+  return names.filter((name) => name !== "").map((name) => {
+    const field = desc.input.fields.find((f: DescField) => f.name === name);
+    if (!field) throw new TypeError(`${desc.name} has no field ${name}`);
+    const { localName, oneof } = field;
+    if (!oneof) return (request) => (request as Record<string, unknown>)[localName];
+    return (request) => {
+      const form = (request as Record<string, { case?: string; value?: unknown } | undefined>)[oneof.localName];
+      return form?.case === localName ? form.value : undefined;
+    };
+  });
+}
+
+/** Says whether the value of a field makes a request a change: a flag for writing (Node's, or Linux numbers), or true. */
+function writes(value: unknown): boolean {
   const accessMode = 0o3, create = 0o100, truncate = 0o1000;
-  return flagForm?.case !== "flagNumber" || ((flagForm.value) & (accessMode | create | truncate)) === 0;
+  if (typeof value === "string") return !["r", "rs", "sr"].includes(value);
+  if (typeof value === "number") return (value & (accessMode | create | truncate)) !== 0;
+  return value === true;
 }
 
 /** Says whether an operation may be done twice. */
 export function repeats<K extends OpName>(op: K, request: RequestInit<K>): boolean {
-  if (op === "readFile") return onlyReads(request);
-  if (op === "read" || op === "readv") {
-    const { position } = request as RequestInit<"read">;
-    return position !== undefined && position >= 0n;
-  }
-  return asks.has(op);
+  const rule = repeatable.get(op);
+  if (!rule || rule.changesWith.some((get) => writes(get(request)))) return false;
+  if (rule.without?.(request) !== undefined) return false;
+  if (!rule.with) return true;
+  const value = rule.with(request);
+  return value !== undefined && (value as bigint) >= 0n;
 }

@@ -1,5 +1,5 @@
 import { create, toBinary, type DescMessage } from "@bufbuild/protobuf";
-import { OperationSchema } from "../gen/ctxfs/v1/session_pb.js";
+import { FsService } from "../gen/ctxfs/v1/fs_pb.js";
 import type { OpName, RequestInit } from "./operations.js";
 import { Writer } from "./wire.js";
 
@@ -10,23 +10,27 @@ export interface Body {
   readonly content: Uint8Array;
 }
 
-interface Shape { readonly number: number; readonly message: DescMessage }
+interface Shape { readonly method: Uint8Array; readonly message: DescMessage }
 
-/** Where each operation's request stands in Operation's oneof, and what it is. */
+/** The RPC's full name and request message of each operation. */
 const shapes = new Map<string, Shape>();
-for (const field of OperationSchema.fields) {
-  if (field.fieldKind === "message") shapes.set(field.localName, { number: field.number, message: field.message });
+for (const { localName, name, input } of FsService.methods) {
+  shapes.set(localName, { method: new TextEncoder().encode(`/${FsService.typeName}/${name}`), message: input });
 }
 
 const none = new Uint8Array(0);
 const writer = new Writer();
 const dataField = 100;
 
-/** The number of operation op's field in Operation and in OperationResult. */
-export function numberOf(op: OpName): number {
+function shapeOf(op: OpName): Shape {
   const shape = shapes.get(op);
   if (!shape) throw new TypeError(`no operation is called ${op}`);
-  return shape.number;
+  return shape;
+}
+
+/** The full name of the RPC of operation op, encoded. */
+export function methodOf(op: OpName): Uint8Array {
+  return shapeOf(op).method;
 }
 
 interface Paths { path?: string; rawPath?: Uint8Array }
@@ -62,8 +66,7 @@ export function encodeRequest(op: OpName, request: object, contextId: string): B
 }
 
 function general(op: OpName, request: object, contextId: string): Body {
-  const shape = shapes.get(op);
-  if (!shape) throw new TypeError(`no operation is called ${op}`);
+  const shape = shapeOf(op);
   const message = create(shape.message, request as never) as { contextId?: string };
   message.contextId = contextId;
   return { head: toBinary(shape.message, message as never), content: none };

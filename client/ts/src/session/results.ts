@@ -1,15 +1,11 @@
 import { fromBinary, type DescMessage } from "@bufbuild/protobuf";
+import { FsService } from "../gen/ctxfs/v1/fs_pb.js";
 import type { Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
-import { OperationResultSchema } from "../gen/ctxfs/v1/session_pb.js";
 import type { OpName } from "./operations.js";
-import { numberOf } from "./requests.js";
 import { Reader } from "./wire.js";
 
 /** What each operation's result is. */
-const schemas = new Map<string, DescMessage>();
-for (const field of OperationResultSchema.fields) {
-  if (field.fieldKind === "message") schemas.set(field.localName, field.message);
-}
+const schemas = new Map<string, DescMessage>(FsService.methods.map(({ localName, output }) => [localName, output]));
 
 type Decoder = (reader: Reader, into: Uint8Array | undefined) => unknown;
 
@@ -87,18 +83,13 @@ const decoders: Partial<Record<OpName, Decoder>> = {
 };
 
 /**
- * Decodes an OperationResult, which is to be op's. What comes back holds no view of data, whose memory may be used
+ * Decodes the response of operation op. What comes back holds no view of data, whose memory may be used
  * again. into is where content goes.
  */
 export function decodeResult(op: OpName, data: Uint8Array, from: number, to: number, into: Uint8Array | undefined): unknown {
-  const reader = new Reader(data, from, to);
-  while (reader.next()) {
-    if (reader.field !== numberOf(op)) throw new Error(`the server answered ${op} with the result of another operation`);
-    const decoder = decoders[op];
-    const end = reader.limit();
-    if (decoder) return decoder(new Reader(data, reader.at, end), into);
-    const schema = schemas.get(op);
-    if (schema) return fromBinary(schema, Uint8Array.prototype.slice.call(data, reader.at, end));
-  }
-  throw new Error(`the server answered ${op} with nothing`);
+  const decoder = decoders[op];
+  if (decoder) return decoder(new Reader(data, from, to), into);
+  const schema = schemas.get(op);
+  if (!schema) throw new TypeError(`no operation is called ${op}`);
+  return fromBinary(schema, Uint8Array.prototype.slice.call(data, from, to));
 }

@@ -49,7 +49,7 @@ export class Exchange implements Outgoing {
 
   /** The request as it travels; its content is the caller's until then. */
   encode(contextId: string): Uint8Array {
-    return codec.encodeOperation(this.id, this.op, encodeRequest(this.op, this.request, contextId));
+    return codec.encodeCall(this.id, this.op, encodeRequest(this.op, this.request, contextId));
   }
 
   /** Turns a reply into what resolve is given. */
