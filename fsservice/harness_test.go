@@ -108,9 +108,11 @@ func (w *world) serve() {
 		w.gone <- instance
 	})
 	w.Cleanup(leases.Close)
+	calls := fsservice.NewCalls(codec.New(w.content))
 	service := fsservice.New(fsservice.Config{
-		Gate: w.gate, Handles: w.handles, Buffers: w.content, Sessions: fsservice.SessionConfig{Leases: leases},
+		Gate: w.gate, Handles: w.handles, Buffers: w.content, Sessions: fsservice.SessionConfig{Leases: leases, Calls: calls},
 	})
+	ctxfsv1.RegisterFsServiceServer(calls, service)
 	ctxfsv1.RegisterFsServiceServer(server, service)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(lis) }()

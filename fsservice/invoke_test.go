@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -79,21 +80,8 @@ func (w *world) receive(stream grpc.ClientStream, m protoreflect.MethodDescripto
 	}
 }
 
-// operationOf returns a request as a session takes it; nil for one that it does not take.
-func operationOf(req proto.Message) *ctxfsv1.Operation {
-	op := &ctxfsv1.Operation{}
-	fields := op.ProtoReflect().Descriptor().Fields()
-	for i := range fields.Len() {
-		if f := fields.Get(i); f.Message().FullName() == req.ProtoReflect().Descriptor().FullName() {
-			op.ProtoReflect().Set(f, protoreflect.ValueOfMessage(req.ProtoReflect()))
-			return op
-		}
-	}
-	return nil
-}
-
 // whole asks and takes replies to the last; of a watch, which does not end, the first.
-func (t *talk) whole(op *ctxfsv1.Operation) (replies []proto.Message, err error) {
+func (t *talk) whole(op proto.Message) (replies []proto.Message, err error) {
 	t.Helper()
 	id := t.ask(op)
 	for {
@@ -104,19 +92,11 @@ func (t *talk) whole(op *ctxfsv1.Operation) (replies []proto.Message, err error)
 		case m.GetError() != nil:
 			return nil, fserrpb.FromSession(m.GetError())
 		}
-		replies = append(replies, resultOf(m.GetResult()))
-		if !m.GetMore() || op.GetWatch() != nil {
+		if reply := sessiontest.ResultOf(m).To(op); reply != nil {
+			replies = append(replies, reply)
+		}
+		if _, watch := op.(*ctxfsv1.WatchRequest); !m.GetMore() || watch {
 			return replies, nil
 		}
 	}
-}
-
-// resultOf takes a result out of its envelope.
-func resultOf(r *ctxfsv1.OperationResult) proto.Message {
-	m := r.ProtoReflect()
-	f := m.WhichOneof(m.Descriptor().Oneofs().ByName("response"))
-	if f == nil {
-		return nil
-	}
-	return m.Get(f).Message().Interface()
 }

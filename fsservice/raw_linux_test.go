@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -86,9 +87,9 @@ func TestNamesThatAreNotUTF8OnEveryMethod(t *testing.T) {
 				t.Run(c.method, func(t *testing.T) {
 					c.run(newRawWorld(t), func(w *world) ([]proto.Message, error) { return w.invoke(w.as("a"), m, c.req) })
 				})
-				if in := operationOf(c.req); in != nil {
+				if sessiontest.MethodOf(c.req) != nil {
 					t.Run("Session/"+c.method, func(t *testing.T) {
-						c.run(newRawWorld(t), func(w *world) ([]proto.Message, error) { return w.session("a", "").whole(in) })
+						c.run(newRawWorld(t), func(w *world) ([]proto.Message, error) { return w.session("a", "").whole(c.req) })
 					})
 				}
 			}

@@ -11,7 +11,6 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/budget"
-	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -206,8 +205,6 @@ func (se *session) next() ([]*ctxfsv1.SessionRequest, error) {
 // handle handles one request of a message. replaced tells that the caller is no longer the receiver.
 func (se *session) handle(m *ctxfsv1.SessionRequest, rest []*ctxfsv1.SessionRequest) (replaced bool, err error) {
 	switch r := m.GetRequest().(type) {
-	case *ctxfsv1.SessionRequest_Operation:
-		return se.operate(m.GetId(), r.Operation, rest)
 	case *ctxfsv1.SessionRequest_Call:
 		return se.call(m.GetId(), r.Call, rest)
 	case *ctxfsv1.SessionRequest_Cancel:
@@ -233,34 +230,6 @@ func (se *session) refresh(id uint64, token string) error {
 	return se.replies.send(&ctxfsv1.SessionResponse{Id: id, Response: &ctxfsv1.SessionResponse_Refreshed{
 		Refreshed: &ctxfsv1.SessionRefreshed{ExpiresNs: expiresNs(now)},
 	}}, nil)
-}
-
-// operate does an operation, or has it done.
-func (se *session) operate(id uint64, env *ctxfsv1.Operation, rest []*ctxfsv1.SessionRequest) (replaced bool, err error) {
-	op := operationOf(env)
-	switch {
-	case id == 0:
-		return false, invalid("an operation's id is 0")
-	case op == nil:
-		return false, se.reply(id, nil, nil, &fserr.Error{
-			Code: fserr.EOPNOTSUPP, Detail: "the operation is none that this server knows", Hint: "ctxfs.v1.Operation, by reflection, lists them",
-		})
-	}
-	req := op.request(env)
-	n, err := contentSize(req)
-	if err != nil {
-		return false, se.reply(id, nil, nil, err)
-	}
-	return se.start(&task{
-		method: method.Of(op.method), long: op.long, heavy: op.heavy, id: id, fd: fdOf(req),
-		do: func(ctx context.Context, begin func(any), send func(*ctxfsv1.SessionResponse) error) (*ctxfsv1.SessionResponse, any, error) {
-			begin(req)
-			result, err := op.do(ctx, se.service, env, func(part *ctxfsv1.OperationResult) error {
-				return send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Result{Result: part}})
-			})
-			return &ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Result{Result: result}}, result, err
-		},
-	}, n, rest)
 }
 
 // start does a task whose request carries n bytes of content, or has it done.
@@ -321,30 +290,6 @@ func (se *session) account(t *task, n int64) error {
 
 // contentWait bounds how long a request's content waits for memory. Meanwhile the session receives nothing, not even its end.
 const contentWait = 30 * time.Second
-
-// contentSize returns how much content a request carries, in bytes, and refuses one that carries or asks for more at once than a
-// session takes.
-func contentSize(req any) (carried int64, err error) {
-	asked := int64(0)
-	switch r := req.(type) {
-	case *ctxfsv1.ReadRequest:
-		asked = r.GetLength()
-	case *ctxfsv1.ReadvRequest:
-		for _, l := range r.GetLengths() {
-			asked += min(max(l, 0), MaxContent+1)
-		}
-	case *ctxfsv1.WritevRequest:
-		for _, b := range r.GetBuffers() {
-			carried += int64(len(b))
-		}
-	case contentRequest:
-		carried = int64(len(r.GetData()) + len(r.GetText()))
-	}
-	if max(asked, carried) <= MaxContent {
-		return carried, nil
-	}
-	return 0, errMuchContent
-}
 
 var errMuchContent = &fserr.Error{
 	Code: fserr.EFBIG, Detail: "content of more than 256 KiB in one message of a session",

@@ -3,8 +3,6 @@ package fsservice
 import (
 	"sync"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -173,23 +171,6 @@ func together(batch []outgoing) int {
 
 // weightOf is about how large a message is, in bytes.
 func weightOf(m *ctxfsv1.SessionResponse) int {
-	const small, part = 256, 32 << 10
-	if r := m.GetReply(); r != nil {
-		return small + len(r.GetData())
-	}
-	switch r := m.GetResult().GetResponse().(type) {
-	case *ctxfsv1.OperationResult_Read:
-		return small + len(r.Read.GetData()) + len(r.Read.GetText())
-	case *ctxfsv1.OperationResult_ReadFile:
-		return small + len(r.ReadFile.GetData()) + len(r.ReadFile.GetText())
-	case *ctxfsv1.OperationResult_Readv:
-		return small + len(r.Readv.GetData())
-	case *ctxfsv1.OperationResult_Readdir:
-		return small + len(r.Readdir.ProtoReflect().GetUnknown()) // see entryList
-	case *ctxfsv1.OperationResult_ListHandles:
-		return small + proto.Size(r.ListHandles)
-	case *ctxfsv1.OperationResult_Opendir, *ctxfsv1.OperationResult_Glob, *ctxfsv1.OperationResult_Grep:
-		return part
-	}
-	return small
+	const small = 256
+	return small + len(m.GetReply().GetData())
 }

@@ -5,7 +5,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -72,12 +75,12 @@ func newStallingWorld(t *testing.T) (*world, stalling) {
 }
 
 // send sends operations in one message and returns the id of the first.
-func (t *talk) send(ops ...*ctxfsv1.Operation) (first uint64) {
+func (t *talk) send(ops ...proto.Message) (first uint64) {
 	t.Helper()
 	var m *ctxfsv1.SessionRequest
 	for _, op := range ops {
 		t.id++
-		r := &ctxfsv1.SessionRequest{Id: t.id, Request: &ctxfsv1.SessionRequest_Operation{Operation: op}}
+		r := sessiontest.Call(t.id, op)
 		if m == nil {
 			m, first = r, t.id
 		} else {
@@ -119,7 +122,7 @@ func TestSessionStalledHandle(t *testing.T) {
 	w, slow := newStallingWorld(t)
 	s := w.session("a", "")
 	fd := s.works(opOpen("/slow", "r", false)).GetOpen().GetFd()
-	stat := s.send(&ctxfsv1.Operation{Request: &ctxfsv1.Operation_Fstat{Fstat: &ctxfsv1.FstatRequest{Fd: fd}}}, opClose(fd, false), opStat("/"))
+	stat := s.send(&ctxfsv1.FstatRequest{Fd: fd}, opClose(fd, false), opStat("/"))
 	<-slow.entered
 	if m := s.recv(); m.GetId() != stat+2 {
 		t.Errorf("want the reply to %d, got %v", stat+2, m)
@@ -171,7 +174,7 @@ func TestSessionRepliesTogether(t *testing.T) {
 
 // TestSessionAtMostTogether is about the edge of what may come as one message.
 func TestSessionAtMostTogether(t *testing.T) {
-	ops := make([]*ctxfsv1.Operation, 129)
+	ops := make([]proto.Message, 129)
 	for i := range ops {
 		ops[i] = opStat("/")
 	}

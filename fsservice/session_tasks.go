@@ -29,14 +29,6 @@ type task struct {
 	reply, content *budget.Hold
 }
 
-// fdOf returns the handle that a request names, 0 when it names none.
-func fdOf(req any) int32 {
-	if r, ok := req.(interface{ GetFd() int32 }); ok {
-		return r.GetFd()
-	}
-	return 0
-}
-
 // keep makes t what the receiver does itself, unless its id is in use or its handle is.
 func (se *session) keep(t *task, rest []*ctxfsv1.SessionRequest) bool {
 	se.mu.Lock()

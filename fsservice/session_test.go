@@ -10,7 +10,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -63,15 +66,15 @@ func (t *talk) recvLast() *ctxfsv1.SessionResponse {
 }
 
 // ask sends an operation and returns its id.
-func (t *talk) ask(op *ctxfsv1.Operation) uint64 {
+func (t *talk) ask(op proto.Message) uint64 {
 	t.Helper()
 	t.id++
-	t.must(t.stream.Send(&ctxfsv1.SessionRequest{Id: t.id, Request: &ctxfsv1.SessionRequest_Operation{Operation: op}}))
+	t.must(t.stream.Send(sessiontest.Call(t.id, op)))
 	return t.id
 }
 
 // do asks and takes the reply, which must be the next message.
-func (t *talk) do(op *ctxfsv1.Operation) (*ctxfsv1.OperationResult, error) {
+func (t *talk) do(op proto.Message) (*sessiontest.Result, error) {
 	t.Helper()
 	id := t.ask(op)
 	m := t.recv()
@@ -81,11 +84,11 @@ func (t *talk) do(op *ctxfsv1.Operation) (*ctxfsv1.OperationResult, error) {
 	if m.GetError() != nil {
 		return nil, fserrpb.FromSession(m.GetError())
 	}
-	return m.GetResult(), nil
+	return sessiontest.ResultOf(m), nil
 }
 
 // works is do of what must not fail.
-func (t *talk) works(op *ctxfsv1.Operation) *ctxfsv1.OperationResult {
+func (t *talk) works(op proto.Message) *sessiontest.Result {
 	t.Helper()
 	r, err := t.do(op)
 	t.must(err)
@@ -112,28 +115,28 @@ func (t *talk) ends(code codes.Code, words string) {
 	}
 }
 
-func opStat(path string) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Stat{Stat: &ctxfsv1.StatRequest{Path: path}}}
+func opStat(path string) proto.Message {
+	return &ctxfsv1.StatRequest{Path: path}
 }
 
-func opOpen(path, flags string, atomic bool) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Open{Open: &ctxfsv1.OpenRequest{
+func opOpen(path, flags string, atomic bool) proto.Message {
+	return &ctxfsv1.OpenRequest{
 		Path: path, FlagsForm: &ctxfsv1.OpenRequest_Flags{Flags: flags}, Atomic: atomic,
-	}}}
+	}
 }
 
-func opWrite(fd int32, text string) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Write{Write: &ctxfsv1.WriteRequest{
+func opWrite(fd int32, text string) proto.Message {
+	return &ctxfsv1.WriteRequest{
 		Fd: fd, Content: &ctxfsv1.WriteRequest_Text{Text: text},
-	}}}
+	}
 }
 
-func opClose(fd int32, commit bool) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Close{Close: &ctxfsv1.CloseRequest{Fd: fd, Commit: commit}}}
+func opClose(fd int32, commit bool) proto.Message {
+	return &ctxfsv1.CloseRequest{Fd: fd, Commit: commit}
 }
 
-func opWatch(path string) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Watch{Watch: &ctxfsv1.WatchRequest{Path: path}}}
+func opWatch(path string) proto.Message {
+	return &ctxfsv1.WatchRequest{Path: path}
 }
 
 func TestSessionOperations(t *testing.T) {
@@ -148,11 +151,11 @@ func TestSessionOperations(t *testing.T) {
 	}
 	_, err := s.do(opStat("/b.txt"))
 	s.wantError(err, "ENOENT: no such file or directory, stat '/b.txt'")
-	_, err = s.do(&ctxfsv1.Operation{})
-	s.wantError(err, "EOPNOTSUPP: the operation is none that this server knows; ctxfs.v1.Operation, by reflection, lists them")
+	_, err = s.do(&ctxfsv1.HoldRequest{})
+	s.wantError(err, `EOPNOTSUPP: a session has no RPC ""; it calls RPCs of this server by full name ("/ctxfs.v1.FsService/Stat") that do not stream requests`)
 	fd := s.works(opOpen("/a.txt", "r+", false)).GetOpen().GetFd()
 	s.works(opWrite(fd, strings.Repeat("x", 256<<10)))
-	_, err = s.do(opWrite(fd, strings.Repeat("x", 256<<10+1)))
+	_, err = s.do(opWrite(fd, strings.Repeat("x", 320<<10)))
 	s.wantError(err, "EFBIG: content of more than 256 KiB in one message of a session; read and write ranges on a handle, or use FsService/ReadStream and WriteStream")
 	s.works(opClose(fd, false))
 	s.must(s.stream.CloseSend())
@@ -182,7 +185,7 @@ func TestSessionRefuses(t *testing.T) {
 		"nothing": {func(s *talk) { s.must(s.stream.Send(&ctxfsv1.SessionRequest{Id: 7})) }, "message 7 is of no kind"},
 		"id 0":    {func(s *talk) { s.id--; s.ask(opStat("/")) }, "id is 0"},
 		"an id twice, together": {func(s *talk) {
-			w := &ctxfsv1.SessionRequest{Id: 9, Request: &ctxfsv1.SessionRequest_Operation{Operation: opWatch("/")}}
+			w := sessiontest.Call(9, opWatch("/"))
 			s.must(s.stream.Send(&ctxfsv1.SessionRequest{Id: 9, Request: w.GetRequest(), Also: []*ctxfsv1.SessionRequest{w}}))
 		}, "id 9 is in use"},
 		"also in also": {func(s *talk) {
@@ -207,7 +210,7 @@ func TestSessionFirstMessage(t *testing.T) {
 		first *ctxfsv1.SessionRequest
 		words string
 	}{
-		"no open":      {&ctxfsv1.SessionRequest{Id: 1, Request: &ctxfsv1.SessionRequest_Operation{Operation: opStat("/")}}, "first message is not open"},
+		"no open":      {sessiontest.Call(1, opStat("/")), "first message is not open"},
 		"a bad name":   {&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{ClientInstance: "a/b"}}}, "bad client_instance"},
 		"a token here": {&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{Token: "x"}}}, "metadata"},
 	} {
@@ -246,11 +249,11 @@ func TestSessionWatchAndCancel(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("a", "")
 	id := s.ask(opWatch("/"))
-	if m := s.recv(); m.GetResult().GetWatch().GetReady() == nil || !m.GetMore() || m.GetId() != id {
+	if m := s.recv(); sessiontest.ResultOf(m).GetWatch().GetReady() == nil || !m.GetMore() || m.GetId() != id {
 		t.Fatalf("want ready, got %v", m)
 	}
 	w.put("new", "x")
-	if m := s.recv(); m.GetResult().GetWatch().GetEvent().GetFilename() != "new" {
+	if m := s.recv(); sessiontest.ResultOf(m).GetWatch().GetEvent().GetFilename() != "new" {
 		t.Fatalf("want the event, got %v", m)
 	}
 	s.cancel(id)
@@ -272,7 +275,7 @@ func TestSessionBoundsWatches(t *testing.T) {
 	s := newWorld(t).session("a", "")
 	for range s.ready.GetMaxWatches() {
 		s.ask(opWatch("/"))
-		if s.recv().GetResult().GetWatch().GetReady() == nil {
+		if sessiontest.ResultOf(s.recv()).GetWatch().GetReady() == nil {
 			t.Fatal("no watch")
 		}
 	}
@@ -286,7 +289,7 @@ func TestSessionParts(t *testing.T) {
 	w.put("a.txt", "x")
 	w.put("b.txt", "x")
 	s := w.session("a", "")
-	id := s.ask(&ctxfsv1.Operation{Request: &ctxfsv1.Operation_Glob{Glob: &ctxfsv1.GlobRequest{Patterns: []string{"*.txt"}}}})
+	id := s.ask(&ctxfsv1.GlobRequest{Patterns: []string{"*.txt"}})
 	var parts []*ctxfsv1.GlobResponse
 	for {
 		m := s.recv()
@@ -294,12 +297,12 @@ func TestSessionParts(t *testing.T) {
 			t.Fatal(m)
 		}
 		if !m.GetMore() {
-			if m.GetResult() == nil || m.GetResult().GetGlob() != nil {
-				t.Errorf("the last message is %v, want an empty result", m)
+			if m.GetReply() != nil {
+				t.Errorf("the last message is %v, want no reply", m)
 			}
 			break
 		}
-		parts = append(parts, m.GetResult().GetGlob())
+		parts = append(parts, sessiontest.ResultOf(m).GetGlob())
 	}
 	if len(parts) < 2 || parts[len(parts)-1].GetSummary().GetMatches() != 2 {
 		t.Errorf("got %v", parts)

@@ -15,9 +15,11 @@ func TestWeightOfHandles(t *testing.T) {
 	for range 100 {
 		list.Handles = append(list.Handles, &ctxfsv1.Handle{Path: "/" + strings.Repeat("./", 2000) + "f"})
 	}
-	m := &ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Result{Result: &ctxfsv1.OperationResult{
-		Response: &ctxfsv1.OperationResult_ListHandles{ListHandles: list},
-	}}}
+	data, err := proto.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Reply{Reply: &ctxfsv1.SessionReply{Data: data}}}
 	if got := weightOf(m); got < proto.Size(list) {
 		t.Errorf("it weighs %d, and has %d bytes", got, proto.Size(list))
 	}

@@ -150,14 +150,8 @@ func (e *auditEntry) describe(c *call, req, resp any) {
 	e.Bytes = max(written(resp), c.wrote.Load())
 }
 
-// written tells how much content a call has written, by itself or as a session's operation.
+// written returns how much content a call has written, as its response says.
 func written(resp any) int64 {
-	if r, ok := resp.(*ctxfsv1.OperationResult); ok {
-		m := r.ProtoReflect()
-		if field := m.WhichOneof(m.Descriptor().Oneofs().ByName("response")); field != nil {
-			resp = m.Get(field).Message().Interface()
-		}
-	}
 	if r, ok := resp.(interface{ GetBytesWritten() int64 }); ok {
 		return r.GetBytesWritten()
 	}

@@ -124,26 +124,6 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
-// TestWritten has an operation of a session tell what its RPC would.
-func TestWritten(t *testing.T) {
-	for name, c := range map[string]struct {
-		resp any
-		want int64
-	}{
-		"a call":            {&ctxfsv1.WriteResponse{BytesWritten: 3}, 3},
-		"an operation":      {&ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_WriteFile{WriteFile: &ctxfsv1.WriteFileResponse{BytesWritten: 4}}}, 4},
-		"one that does not": {&ctxfsv1.OperationResult{Response: &ctxfsv1.OperationResult_Rm{Rm: &ctxfsv1.RmResponse{}}}, 0},
-		"an empty one":      {&ctxfsv1.OperationResult{}, 0},
-		"none":              {(*ctxfsv1.OperationResult)(nil), 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := written(c.resp); got != c.want {
-				t.Errorf("it wrote %d, want %d", got, c.want)
-			}
-		})
-	}
-}
-
 func TestAnAuditLogThatFailsIsTold(t *testing.T) {
 	file, err := openRotated(filepath.Join(t.TempDir(), "audit"), 100, 1)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -33,10 +35,10 @@ func TestTheAuditLogHasNoContent(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.works(opWriteFile("/s", secret))
-		s.works(&ctxfsv1.Operation{Request: &ctxfsv1.Operation_AppendFile{AppendFile: appendFile}})
+		s.works(appendFile)
 		s.works(opWrite(fd, secret))
-		s.works(&ctxfsv1.Operation{Request: &ctxfsv1.Operation_Writev{Writev: writev}})
-		for _, op := range []*ctxfsv1.Operation{opWriteFile("/none/s", secret), opWrite(99, secret)} {
+		s.works(writev)
+		for _, op := range []proto.Message{opWriteFile("/none/s", secret), opWrite(99, secret)} {
 			if _, err := s.do(op); err == nil {
 				t.Errorf("%v was done", op)
 			}

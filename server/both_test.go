@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -54,16 +55,16 @@ func (s *talk) refresh(token string) *ctxfsv1.SessionResponse {
 	return s.next()
 }
 
-func opWrite(fd int32, text string) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Write{Write: &ctxfsv1.WriteRequest{
+func opWrite(fd int32, text string) proto.Message {
+	return &ctxfsv1.WriteRequest{
 		Fd: fd, Content: &ctxfsv1.WriteRequest_Text{Text: text},
-	}}}
+	}
 }
 
-func opFstat(fd int32) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Fstat{Fstat: &ctxfsv1.FstatRequest{Fd: fd}}}
+func opFstat(fd int32) proto.Message {
+	return &ctxfsv1.FstatRequest{Fd: fd}
 }
 
-func opGrep(pattern string) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Grep{Grep: &ctxfsv1.GrepRequest{Pattern: pattern}}}
+func opGrep(pattern string) proto.Message {
+	return &ctxfsv1.GrepRequest{Pattern: pattern}
 }

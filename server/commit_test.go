@@ -87,13 +87,11 @@ func TestWritesThatTookEffectSucceedWhileTheServerStops(t *testing.T) {
 	session := func(begin func(*running) string) func(*testing.T, *running, string) {
 		return func(t *testing.T, r *running, token string) {
 			s := beginWeb(t, begin(r), token, "")
-			fd := s.works(&ctxfsv1.Operation{Request: &ctxfsv1.Operation_Open{Open: &ctxfsv1.OpenRequest{
+			fd := s.works(&ctxfsv1.OpenRequest{
 				Path: "/a", Atomic: true, FlagsForm: &ctxfsv1.OpenRequest_Flags{Flags: "w"},
-			}}}).GetOpen().GetFd()
-			s.works(&ctxfsv1.Operation{Request: &ctxfsv1.Operation_Write{Write: &ctxfsv1.WriteRequest{Fd: fd, Content: &ctxfsv1.WriteRequest_Text{Text: "new"}}}})
-			op := opClose(fd)
-			op.GetClose().Commit = true
-			s.works(op)
+			}).GetOpen().GetFd()
+			s.works(&ctxfsv1.WriteRequest{Fd: fd, Content: &ctxfsv1.WriteRequest_Text{Text: "new"}})
+			s.works(&ctxfsv1.CloseRequest{Fd: fd, Commit: true})
 			s.ends(codes.Unavailable, "the server is stopping")
 		}
 	}

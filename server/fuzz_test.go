@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -193,9 +194,9 @@ func FuzzWebSocket(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, m := range []*ctxfsv1.SessionRequest{
-		{}, {Id: 2, Request: &ctxfsv1.SessionRequest_Operation{Operation: opStat("/")}}, {Id: 2, Request: &ctxfsv1.SessionRequest_Cancel{}},
-		{Id: 1, Request: &ctxfsv1.SessionRequest_RefreshToken{RefreshToken: &ctxfsv1.SessionRefreshToken{Token: "x"}}}, {Id: 2, Request: &ctxfsv1.SessionRequest_Operation{}},
-		{Also: []*ctxfsv1.SessionRequest{{Id: 3, Request: &ctxfsv1.SessionRequest_Operation{Operation: opWatch("/")}}, {Also: []*ctxfsv1.SessionRequest{{}}}}},
+		{}, sessiontest.Call(2, opStat("/")), sessiontest.Call(2, &ctxfsv1.HoldRequest{}), {Id: 2, Request: &ctxfsv1.SessionRequest_Cancel{}},
+		{Id: 1, Request: &ctxfsv1.SessionRequest_RefreshToken{RefreshToken: &ctxfsv1.SessionRefreshToken{Token: "x"}}}, {Id: 2, Request: &ctxfsv1.SessionRequest_Call{}},
+		{Also: []*ctxfsv1.SessionRequest{sessiontest.Call(3, opWatch("/")), {Also: []*ctxfsv1.SessionRequest{{}}}}},
 	} {
 		data, err := proto.Marshal(m)
 		if err != nil {

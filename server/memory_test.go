@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -254,8 +255,8 @@ func settled(t *testing.T, what string, count func() int) {
 
 func readLarge() *ctxfsv1.ReadFileRequest { return &ctxfsv1.ReadFileRequest{Path: "/large"} }
 
-func opReadLarge() *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_ReadFile{ReadFile: readLarge()}}
+func opReadLarge() proto.Message {
+	return readLarge()
 }
 
 const largeReply = 3 << 20
@@ -279,7 +280,7 @@ var unread = map[string]func(t *testing.T, r *running, token string, n int) (cut
 		}
 		say(openRequest("", ""))
 		for i := range n {
-			say(&ctxfsv1.SessionRequest{Id: uint64(i + 1), Request: &ctxfsv1.SessionRequest_Operation{Operation: opReadLarge()}})
+			say(sessiontest.Call(uint64(i+1), opReadLarge()))
 		}
 		return c.close
 	},
@@ -474,7 +475,7 @@ func TestOperationsThatWaitForMemoryAreCanceled(t *testing.T) {
 		s.works(opStat("/"))
 		waits := s.ask(opReadLarge())
 		cut()
-		if m := s.next(); m.GetId() != waits || len(m.GetResult().GetReadFile().GetData()) != largeReply {
+		if m := s.next(); m.GetId() != waits || len(sessiontest.ResultOf(m).GetReadFile().GetData()) != largeReply {
 			t.Errorf("after the other connection's end: %d, error %v", m.GetId(), m.GetError())
 		}
 	})
@@ -572,7 +573,7 @@ func TestPanelsThatReadNothingLeaveMemoryToOthers(t *testing.T) {
 	token := r.openPanel(t, "q").GetToken()
 	s := beginGRPC(t, r.Info().Addresses.TCP[0], token, "")
 	s.works(opWriteFile("/small", strings.Repeat("x", 48<<10)))
-	if got := s.works(&ctxfsv1.Operation{Request: &ctxfsv1.Operation_ReadFile{ReadFile: &ctxfsv1.ReadFileRequest{Path: "/small"}}}); len(got.GetReadFile().GetData()) != 48<<10 {
+	if got := s.works(&ctxfsv1.ReadFileRequest{Path: "/small"}); len(got.GetReadFile().GetData()) != 48<<10 {
 		t.Errorf("a small file: %v", got)
 	}
 	r.largeFile(t, "q", largeReply)
@@ -660,7 +661,7 @@ func TestQueuedWritesBlockNoReadOfTheirHandle(t *testing.T) {
 		said := make(chan error, 1)
 		go func() { // the server stops receiving
 			for id := range uint64(20) {
-				m := &ctxfsv1.SessionRequest{Id: 1000 + id, Request: &ctxfsv1.SessionRequest_Operation{Operation: opWrite(fd, strings.Repeat("y", length))}}
+				m := sessiontest.Call(1000+id, opWrite(fd, strings.Repeat("y", length)))
 				if err := s.say(m); err != nil {
 					said <- err
 					return

@@ -12,7 +12,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -72,7 +75,7 @@ func (f *filler) write(at *int64) error {
 }
 
 // inSession does an operation in a session.
-func (f *filler) inSession(op *ctxfsv1.Operation) (*ctxfsv1.OperationResult, error) {
+func (f *filler) inSession(op proto.Message) (*sessiontest.Result, error) {
 	if f.session == nil {
 		f.session = beginWeb(f.T, f.r.Info().Addresses.HTTP, f.token, "")
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -101,24 +102,24 @@ func BenchmarkSession(b *testing.B) {
 	ctx := panels.WithIdentity(b.Context(), panels.Identity{Role: panels.RolePanel, Panel: "p", Context: "ctx_p", Owner: "p"})
 	ctx = peer.NewContext(ctx, &peer.Peer{AuthInfo: &connInfo{shares: &connShares{}}})
 	content := []byte(strings.Repeat("y", 4096))
-	for name, op := range map[string]*ctxfsv1.Operation{
-		"stat":        {Request: &ctxfsv1.Operation_Stat{Stat: &ctxfsv1.StatRequest{Path: "/f"}}},
-		"stat-absent": {Request: &ctxfsv1.Operation_Exists{Exists: &ctxfsv1.ExistsRequest{Path: "/g"}}},
-		"read-4k":     {Request: &ctxfsv1.Operation_ReadFile{ReadFile: &ctxfsv1.ReadFileRequest{Path: "/f"}}},
-		"overwrite-4k": {Request: &ctxfsv1.Operation_WriteFile{WriteFile: &ctxfsv1.WriteFileRequest{
+	for name, op := range map[string]proto.Message{
+		"stat":        &ctxfsv1.StatRequest{Path: "/f"},
+		"stat-absent": &ctxfsv1.ExistsRequest{Path: "/g"},
+		"read-4k":     &ctxfsv1.ReadFileRequest{Path: "/f"},
+		"overwrite-4k": &ctxfsv1.WriteFileRequest{
 			Path: "/f", Content: &ctxfsv1.WriteFileRequest_Data{Data: content},
-		}}},
-		"readdir-1000": {Request: &ctxfsv1.Operation_Readdir{Readdir: &ctxfsv1.ReaddirRequest{
+		},
+		"readdir-1000": &ctxfsv1.ReaddirRequest{
 			Path: "/list", WithFileTypes: true, WithStats: true,
-		}}},
-		"grep-500":     {Request: &ctxfsv1.Operation_Grep{Grep: &ctxfsv1.GrepRequest{Path: "/grep", Pattern: needle, FixedStrings: true}}},
-		"list-handles": {Request: &ctxfsv1.Operation_ListHandles{ListHandles: &ctxfsv1.ListHandlesRequest{}}},
+		},
+		"grep-500":     &ctxfsv1.GrepRequest{Path: "/grep", Pattern: needle, FixedStrings: true},
+		"list-handles": &ctxfsv1.ListHandlesRequest{},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			first := &ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{}}}
 			link := &benchLink{b: b, answered: make(chan struct{}, 32), request: func(id uint64) *ctxfsv1.SessionRequest {
-				return &ctxfsv1.SessionRequest{Id: id, Request: &ctxfsv1.SessionRequest_Operation{Operation: op}}
+				return sessiontest.Call(id, op)
 			}}
 			if err := s.fs.ServeSession(ctx, first, link, "session"); err != nil {
 				b.Fatal(err)

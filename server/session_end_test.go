@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -29,7 +30,7 @@ func busy(t *testing.T, begin begin, r *running, addr, token string) *talk {
 	s.ask(opWatch("/"))
 	s.next()
 	s.ask(opGrep("x"))
-	for m := s.next(); m.GetResult().GetGrep() == nil; {
+	for m := s.next(); sessiontest.ResultOf(m).GetGrep() == nil; {
 		m = s.next()
 	}
 	return s

@@ -22,7 +22,7 @@ import (
 func (s *talk) wantOpen(what string, fds ...int32) {
 	s.Helper()
 	eventually(s.T, fmt.Sprintf("%s: handles %v are open", what, fds), func() bool {
-		open := s.works(&ctxfsv1.Operation{Request: &ctxfsv1.Operation_ListHandles{ListHandles: &ctxfsv1.ListHandlesRequest{}}}).GetListHandles().GetHandles()
+		open := s.works(&ctxfsv1.ListHandlesRequest{}).GetListHandles().GetHandles()
 		if len(open) != len(fds) {
 			return false
 		}

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -16,10 +17,10 @@ func TestSessionMessageSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stat := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Stat{Stat: &ctxfsv1.StatRequest{Path: strings.Repeat("x", 1<<20)}}}
+	stat := &ctxfsv1.StatRequest{Path: strings.Repeat("x", 1<<20)}
 	for _, m := range []*ctxfsv1.SessionRequest{
 		{Request: &ctxfsv1.SessionRequest_Open{Open: &ctxfsv1.SessionOpen{}}},
-		{Id: 1, Request: &ctxfsv1.SessionRequest_Operation{Operation: stat}},
+		sessiontest.Call(1, stat),
 	} {
 		if err := stream.Send(m); err != nil {
 			t.Fatal(err)

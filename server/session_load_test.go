@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -51,11 +52,11 @@ func TestASlowReaderHoldsUpItselfOnly(t *testing.T) {
 		said := make(chan error, 1)
 		go func() {
 			for i := range asked {
-				op := &ctxfsv1.SessionRequest_Operation{Operation: opRead(fd, 0, length)}
+				op := opRead(fd, 0, length)
 				if i%2 == 0 { // those of one handle wait for each other, these do not
-					op.Operation = &ctxfsv1.Operation{Request: &ctxfsv1.Operation_ReadFile{ReadFile: &ctxfsv1.ReadFileRequest{Path: "/a"}}}
+					op = &ctxfsv1.ReadFileRequest{Path: "/a"}
 				}
-				if err := s.say(&ctxfsv1.SessionRequest{Id: uint64(1000 + i), Request: op}); err != nil {
+				if err := s.say(sessiontest.Call(uint64(1000+i), op)); err != nil {
 					said <- err
 					return
 				}
@@ -88,7 +89,7 @@ func TestASlowReaderHoldsUpItselfOnly(t *testing.T) {
 		answered := map[uint64]bool{}
 		for len(answered) < asked {
 			m := s.next()
-			res := m.GetResult()
+			res := sessiontest.ResultOf(m)
 			if n := len(res.GetRead().GetData()) + len(res.GetReadFile().GetData()); n != length || answered[m.GetId()] {
 				t.Fatalf("the reply to %d has %d bytes, error %v", m.GetId(), n, m.GetError())
 			}
@@ -108,8 +109,8 @@ func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
 	s.works(opWriteFile("/a", strings.Repeat("x", 256<<10)))
 	go func() {
 		for id := uint64(10); ; id++ {
-			op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_ReadFile{ReadFile: &ctxfsv1.ReadFileRequest{Path: "/a"}}}
-			if s.say(&ctxfsv1.SessionRequest{Id: id, Request: &ctxfsv1.SessionRequest_Operation{Operation: op}}) != nil {
+			op := &ctxfsv1.ReadFileRequest{Path: "/a"}
+			if s.say(sessiontest.Call(id, op)) != nil {
 				return
 			}
 		}
@@ -127,10 +128,10 @@ func TestASlowNetworkIsNoSilence(t *testing.T) {
 	s.works(opWriteFile("/a", strings.Repeat("x", 256<<10)))
 	const asked = 16
 	for range asked {
-		s.ask(&ctxfsv1.Operation{Request: &ctxfsv1.Operation_ReadFile{ReadFile: &ctxfsv1.ReadFileRequest{Path: "/a"}}})
+		s.ask(&ctxfsv1.ReadFileRequest{Path: "/a"})
 	}
 	for range asked {
-		if m := s.next(); m.GetResult().GetReadFile() == nil {
+		if m := s.next(); sessiontest.ResultOf(m).GetReadFile() == nil {
 			t.Fatalf("got %v", m)
 		}
 	}

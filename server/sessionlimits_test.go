@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -62,7 +63,7 @@ func TestOperationsOfASessionAreInFlight(t *testing.T) {
 			}
 		}
 		wantRejections(t, r, map[string]int{"in_flight": 2})
-		if m := s.next(); m.GetId() != lasts || m.GetResult().GetWrite().GetBytesWritten() != 1 {
+		if m := s.next(); m.GetId() != lasts || sessiontest.ResultOf(m).GetWrite().GetBytesWritten() != 1 {
 			t.Errorf("the one that lasted: %v", m)
 		}
 		s.works(opStat("/"))

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/ctxfs/ctxfs/client"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // dialShared opens a WebSocket at a gRPC address, as a host over the unix socket.
@@ -69,9 +71,7 @@ func TestAHostsHandlesCloseWithItsWebSocket(t *testing.T) {
 	r := start(t, sessionConfig(t))
 	r.openPanel(t, "p")
 	s := overWeb(t, dialShared(t, r, nil)).open("", "")
-	op := opOpen("/a", "w")
-	op.GetOpen().ContextId = "ctx_p"
-	s.works(op)
+	s.works(&ctxfsv1.OpenRequest{ContextId: "ctx_p", Path: "/a", FlagsForm: &ctxfsv1.OpenRequest_Flags{Flags: "w"}})
 	if n := r.parts.handles.Count(); n != 1 {
 		t.Errorf("%d handles", n)
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -115,15 +116,15 @@ func (s *talk) next() *ctxfsv1.SessionResponse {
 }
 
 // ask sends an operation and returns its id.
-func (s *talk) ask(op *ctxfsv1.Operation) uint64 {
+func (s *talk) ask(op proto.Message) uint64 {
 	s.Helper()
 	s.id++
-	s.must(s.say(&ctxfsv1.SessionRequest{Id: s.id, Request: &ctxfsv1.SessionRequest_Operation{Operation: op}}))
+	s.must(s.say(sessiontest.Call(s.id, op)))
 	return s.id
 }
 
 // do asks and takes the reply, which must be the next message.
-func (s *talk) do(op *ctxfsv1.Operation) (*ctxfsv1.OperationResult, error) {
+func (s *talk) do(op proto.Message) (*sessiontest.Result, error) {
 	s.Helper()
 	id := s.ask(op)
 	m := s.next()
@@ -133,11 +134,11 @@ func (s *talk) do(op *ctxfsv1.Operation) (*ctxfsv1.OperationResult, error) {
 	if m.GetError() != nil {
 		return nil, fserrpb.FromSession(m.GetError())
 	}
-	return m.GetResult(), nil
+	return sessiontest.ResultOf(m), nil
 }
 
 // works is do of what must not fail.
-func (s *talk) works(op *ctxfsv1.Operation) *ctxfsv1.OperationResult {
+func (s *talk) works(op proto.Message) *sessiontest.Result {
 	s.Helper()
 	r, err := s.do(op)
 	s.must(err)
@@ -193,30 +194,30 @@ func (s *talk) ends(code codes.Code, words string) {
 	}
 }
 
-func opStat(path string) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Stat{Stat: &ctxfsv1.StatRequest{Path: path}}}
+func opStat(path string) proto.Message {
+	return &ctxfsv1.StatRequest{Path: path}
 }
 
-func opOpen(path, flags string) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Open{Open: &ctxfsv1.OpenRequest{
+func opOpen(path, flags string) proto.Message {
+	return &ctxfsv1.OpenRequest{
 		Path: path, FlagsForm: &ctxfsv1.OpenRequest_Flags{Flags: flags},
-	}}}
+	}
 }
 
-func opRead(fd int32, position, length int64) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Read{Read: &ctxfsv1.ReadRequest{Fd: fd, Position: &position, Length: &length}}}
+func opRead(fd int32, position, length int64) proto.Message {
+	return &ctxfsv1.ReadRequest{Fd: fd, Position: &position, Length: &length}
 }
 
-func opClose(fd int32) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Close{Close: &ctxfsv1.CloseRequest{Fd: fd}}}
+func opClose(fd int32) proto.Message {
+	return &ctxfsv1.CloseRequest{Fd: fd}
 }
 
-func opWatch(path string) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_Watch{Watch: &ctxfsv1.WatchRequest{Path: path}}}
+func opWatch(path string) proto.Message {
+	return &ctxfsv1.WatchRequest{Path: path}
 }
 
-func opWriteFile(path, text string) *ctxfsv1.Operation {
-	return &ctxfsv1.Operation{Request: &ctxfsv1.Operation_WriteFile{WriteFile: &ctxfsv1.WriteFileRequest{
+func opWriteFile(path, text string) proto.Message {
+	return &ctxfsv1.WriteFileRequest{
 		Path: path, Content: &ctxfsv1.WriteFileRequest_Text{Text: text},
-	}}}
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -83,10 +84,8 @@ func watchBySessions(t *testing.T, n int, begin func() *talk) (end func()) {
 			sessions = append(sessions, begin())
 		}
 		s := sessions[len(sessions)-1]
-		op := opWatch("/")
-		op.GetWatch().Recursive = true
-		s.ask(op)
-		if m := s.next(); m.GetResult().GetWatch().GetReady() == nil {
+		s.ask(&ctxfsv1.WatchRequest{Path: "/", Recursive: true})
+		if m := s.next(); sessiontest.ResultOf(m).GetWatch().GetReady() == nil {
 			t.Fatalf("want ready, got %v", m)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"google.golang.org/grpc/codes"
 
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -26,14 +27,14 @@ func TestWebSocketOperations(t *testing.T) {
 	_, err := s.do(opStat("/nope"))
 	wantError(t, err, codes.NotFound, "ENOENT", "stat '/nope'")
 	watch := s.ask(opWatch("/"))
-	if m := s.next(); m.GetId() != watch || m.GetResult().GetWatch().GetReady() == nil {
+	if m := s.next(); m.GetId() != watch || sessiontest.ResultOf(m).GetWatch().GetReady() == nil {
 		t.Fatalf("want the watch's ready, got %v", m)
 	}
 	write := s.ask(opWriteFile("/a", strings.Repeat("x", 256<<10)))
 	for written, seen := false, false; !written || !seen; {
 		m := s.next()
-		written = written || m.GetId() == write && m.GetResult() != nil
-		seen = seen || m.GetId() == watch && m.GetResult().GetWatch().GetEvent().GetFilename() == "a"
+		written = written || m.GetId() == write && sessiontest.ResultOf(m) != nil
+		seen = seen || m.GetId() == watch && sessiontest.ResultOf(m).GetWatch().GetEvent().GetFilename() == "a"
 	}
 	s.must(s.say(&ctxfsv1.SessionRequest{Id: watch, Request: &ctxfsv1.SessionRequest_Cancel{}}))
 	for m := s.next(); m.GetError().GetReason() != "ECANCELED"; m = s.next() {
@@ -199,7 +200,7 @@ func TestWebSocketIdentity(t *testing.T) {
 		},
 		{
 			name: "not open", header: http.Header{"Authorization": {bearerOf(panel)}}, code: codes.InvalidArgument, words: "first message is not open",
-			first: &ctxfsv1.SessionRequest{Id: 1, Request: &ctxfsv1.SessionRequest_Operation{Operation: opStat("/")}},
+			first: sessiontest.Call(1, opStat("/")),
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

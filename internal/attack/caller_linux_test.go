@@ -17,6 +17,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -160,12 +161,11 @@ func (w *world) beginSession(plain *grpcCaller, l link, open *ctxfsv1.SessionOpe
 }
 
 func (c *sessionCaller) call(r request) ([]proto.Message, error) {
-	op := operationOf(r.msg)
-	if op == nil {
+	if sessiontest.MethodOf(r.msg) == nil {
 		return c.plain.call(r)
 	}
 	c.id++
-	if err := c.link.Send(&ctxfsv1.SessionRequest{Id: c.id, Request: &ctxfsv1.SessionRequest_Operation{Operation: op}}); err != nil {
+	if err := c.link.Send(sessiontest.Call(c.id, r.msg)); err != nil {
 		return nil, err
 	}
 	replies, err := c.replies(c.id, r)
@@ -195,32 +195,13 @@ func (c *sessionCaller) replies(id uint64, r request) (replies []proto.Message, 
 		case m.GetClosing() != nil:
 			return nil, fmt.Errorf("the session was closed: %v", m)
 		}
-		replies = append(replies, resultOf(m.GetResult()))
+		if reply := sessiontest.ResultOf(m).To(r.msg); reply != nil {
+			replies = append(replies, reply)
+		}
 		if !m.GetMore() || r.name() == "Watch" {
 			return replies, nil
 		}
 	}
-}
-
-func operationOf(req proto.Message) *ctxfsv1.Operation {
-	op := &ctxfsv1.Operation{}
-	fields := op.ProtoReflect().Descriptor().Fields()
-	for i := range fields.Len() {
-		if f := fields.Get(i); f.Message().FullName() == req.ProtoReflect().Descriptor().FullName() {
-			op.ProtoReflect().Set(f, protoreflect.ValueOfMessage(req.ProtoReflect()))
-			return op
-		}
-	}
-	return nil
-}
-
-func resultOf(r *ctxfsv1.OperationResult) proto.Message {
-	m := r.ProtoReflect()
-	f := m.WhichOneof(m.Descriptor().Oneofs().ByName("response"))
-	if f == nil {
-		return r
-	}
-	return m.Get(f).Message().Interface()
 }
 
 // socket is a session's link over a WebSocket.

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/internal/sessiontest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -263,19 +264,15 @@ func unreadUnary(ctx context.Context, a *target) error {
 	})
 }
 
-func operation(id uint64, op *ctxfsv1.Operation) *ctxfsv1.SessionRequest {
-	return &ctxfsv1.SessionRequest{Id: id, Request: &ctxfsv1.SessionRequest_Operation{Operation: op}}
-}
-
 // manyReads calls send with requests whose replies are of about 3 MiB each. Half of them are listings, which have a
 // goroutine each from the start.
 func manyReads(send func(*ctxfsv1.SessionRequest) error) error {
 	for id := range uint64(manyRequests) {
-		op := &ctxfsv1.Operation{Request: &ctxfsv1.Operation_ReadFile{ReadFile: &ctxfsv1.ReadFileRequest{Path: "/big"}}}
+		var req proto.Message = &ctxfsv1.ReadFileRequest{Path: "/big"}
 		if id%2 == 0 {
-			op.Request = &ctxfsv1.Operation_Readdir{Readdir: &ctxfsv1.ReaddirRequest{Path: "/many", WithStats: true}}
+			req = &ctxfsv1.ReaddirRequest{Path: "/many", WithStats: true}
 		}
-		if err := send(operation(id+2, op)); err != nil {
+		if err := send(sessiontest.Call(id+2, req)); err != nil {
 			return err
 		}
 	}

@@ -244,9 +244,7 @@ func TestHeldUntilFreed(t *testing.T) {
 }
 
 func sessionReply(id uint64, data []byte, also ...*ctxfsv1.SessionResponse) *ctxfsv1.SessionResponse {
-	return &ctxfsv1.SessionResponse{Id: id, Also: also, Response: &ctxfsv1.SessionResponse_Result{Result: &ctxfsv1.OperationResult{
-		Response: &ctxfsv1.OperationResult_Read{Read: &ctxfsv1.ReadResponse{Content: &ctxfsv1.ReadResponse_Data{Data: data}}},
-	}}}
+	return &ctxfsv1.SessionResponse{Id: id, Also: also, Response: &ctxfsv1.SessionResponse_Reply{Reply: &ctxfsv1.SessionReply{Data: data}}}
 }
 
 func TestHeldIsReleasedWhenSendingFails(t *testing.T) {

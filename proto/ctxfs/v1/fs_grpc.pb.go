@@ -229,8 +229,8 @@ type FsServiceClient interface {
 	// appears whole when the client half-closes, and not at all when the stream ends otherwise.
 	// Errors: as WriteFile.
 	WriteStream(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[WriteStreamRequest, WriteStreamResponse], error)
-	// All of the above but ReadStream and WriteStream as messages on one stream, which is also the lease of a client
-	// instance. Many operations are in flight at once; replies name the operation by its id. See SessionRequest.
+	// RPCs as messages on one stream, which is also the lease of a client
+	// instance. Many calls are in flight at once; replies name the call by its id. See SessionRequest.
 	// Errors end the stream: INVALID_ARGUMENT (EINVAL: the first message is no open, or an id is in use),
 	// UNAUTHENTICATED (the panel was closed, or the token expired), UNAVAILABLE (the server is stopping).
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
@@ -955,8 +955,8 @@ type FsServiceServer interface {
 	// appears whole when the client half-closes, and not at all when the stream ends otherwise.
 	// Errors: as WriteFile.
 	WriteStream(grpc.ClientStreamingServer[WriteStreamRequest, WriteStreamResponse]) error
-	// All of the above but ReadStream and WriteStream as messages on one stream, which is also the lease of a client
-	// instance. Many operations are in flight at once; replies name the operation by its id. See SessionRequest.
+	// RPCs as messages on one stream, which is also the lease of a client
+	// instance. Many calls are in flight at once; replies name the call by its id. See SessionRequest.
 	// Errors end the stream: INVALID_ARGUMENT (EINVAL: the first message is no open, or an id is in use),
 	// UNAUTHENTICATED (the panel was closed, or the token expired), UNAVAILABLE (the server is stopping).
 	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error

@@ -8,7 +8,7 @@ import { methodOf, type Body } from "./requests.js";
 import { Reader, sizeOfVarint } from "./wire.js";
 
 /** The fields of SessionRequest, SessionCall and SessionReply that are written or read by hand. */
-const callField = 7, methodField = 1, dataField = 100;
+const callField = 3, methodField = 1, dataField = 100;
 
 /** Encodes a SessionRequest that calls the RPC of operation op, given its encoded request. */
 export function encodeCall(id: number, op: OpName, { head, content }: Body): Uint8Array {
@@ -60,7 +60,7 @@ export function join(messages: readonly Uint8Array[]): Uint8Array {
 }
 
 /** What a SessionResponse holds. The numbers are its fields. */
-export const kinds = { ready: 3, error: 5, refreshed: 6, closing: 7, reply: 9 } as const;
+export const kinds = { ready: 3, reply: 4, error: 5, refreshed: 6, closing: 7 } as const;
 
 /** One SessionResponse: its content, of a reply the response's, is in data, from from to to. */
 export interface Reply {

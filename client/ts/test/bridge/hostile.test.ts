@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { SessionRequestSchema, SessionResponseSchema, type SessionResponse } from "../../src/gen/ctxfs/v1/session_pb.js";
+import { callOf } from "../call.js";
 import { startWorld, type World } from "./fixture.js";
 
 let world: World;
@@ -99,7 +100,7 @@ test("the open message is the host's: instance, token and panel that a panel nam
 test.each([
   ["a second open", { request: { case: "open" as const, value: { token: "x" } } }],
   ["another panel's token", { id: 1n, request: { case: "refreshToken" as const, value: { get token() { return otherToken; } } } }],
-  ["another panel's context", { id: 1n, request: { case: "operation" as const, value: { request: { case: "stat" as const, value: { contextId: "ctx_victim", path: "/" } } } } }],
+  ["another panel's context", { id: 1n, request: callOf("stat", { contextId: "ctx_victim", path: "/" }) }],
 ])("%s is refused by the server", async (_, init) => {
   const evil = new Evil();
   await evil.begin();
@@ -125,7 +126,7 @@ test("a panel that takes no answers holds up no other", async () => {
   await evil.begin();
   const asked = 30; // far more than all windows between the server and the panel hold
   for (let i = 1; i <= asked; i++) {
-    evil.request({ id: BigInt(i), request: { case: "operation", value: { request: { case: "readFile", value: { path: "/large" } } } } });
+    evil.request({ id: BigInt(i), request: callOf("readFile", { path: "/large" }) });
   }
   const { fs } = await world.panel("good");
   const bytes = Buffer.alloc(20 << 20, "not held up");
@@ -137,7 +138,7 @@ test("a panel that takes no answers holds up no other", async () => {
 test("no token reaches a panel", async () => {
   const evil = new Evil();
   await evil.begin();
-  evil.request({ id: 1n, request: { case: "operation", value: { request: { case: "readFile", value: { path: "/repo/hello.txt" } } } } });
+  evil.request({ id: 1n, request: callOf("readFile", { path: "/repo/hello.txt" }) });
   await expect.poll(() => evil.answers.length).toBe(2);
   evil.say("close", 1);
   const tokens = [(await world.host.openPanel("evil")).token.slice(0, 6)]; // tokens of a kind begin alike

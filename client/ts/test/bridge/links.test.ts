@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { SessionRequestSchema, SessionResponseSchema } from "../../src/gen/ctxfs/v1/session_pb.js";
 import { grpcDialer } from "../../src/links/grpc.js";
 import { wsDialer } from "../../src/links/ws.js";
+import { callOf } from "../call.js";
 import { startTestServer, type TestServer } from "../serve.js";
 
 let server: TestServer;
@@ -28,7 +29,7 @@ test.each([["WebSocket", wsDialer], ["gRPC", grpcDialer]])("a message of a %s li
   });
   link.send(encode({ request: { case: "open", value: {} } }));
   for (let i = 1; i <= count; i++) {
-    link.send(encode({ id: BigInt(i), request: { case: "operation", value: { request: { case: "stat", value: { path: `/missing-${i}` } } } } }));
+    link.send(encode({ id: BigInt(i), request: callOf("stat", { path: `/missing-${i}` }) }));
   }
   await answered;
   link.onclose = null;

@@ -552,8 +552,8 @@ export const FsService: GenService<{
     output: typeof WriteStreamResponseSchema;
   },
   /**
-   * All of the above but ReadStream and WriteStream as messages on one stream, which is also the lease of a client
-   * instance. Many operations are in flight at once; replies name the operation by its id. See SessionRequest.
+   * RPCs as messages on one stream, which is also the lease of a client
+   * instance. Many calls are in flight at once; replies name the call by its id. See SessionRequest.
    * Errors end the stream: INVALID_ARGUMENT (EINVAL: the first message is no open, or an id is in use),
    * UNAUTHENTICATED (the panel was closed, or the token expired), UNAVAILABLE (the server is stopping).
    *
