@@ -24,7 +24,7 @@ type together [][]byte
 
 // The fields of a call: SessionRequest.id and call, SessionCall.method and data.
 const (
-	idField, callField     = 1, 7
+	idField, callField     = 1, 3
 	methodField, dataField = 1, 100
 )
 
