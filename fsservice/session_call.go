@@ -42,12 +42,13 @@ type rpc struct {
 	stream grpc.StreamHandler
 	// fd is the number of the request's field of that name, 0 when it has none.
 	fd protowire.Number
-	// heavy says that the request or a response may be larger than budget.Small.
+	// heavy says that a response may be larger than budget.Small.
 	heavy bool
 }
 
-// RegisterService implements grpc.ServiceRegistrar. It adds the RPCs of a service that are unary or stream their response. All
-// calls must come before the first session.
+// RegisterService implements grpc.ServiceRegistrar. It adds the RPCs of a service that are unary or stream their response, but
+// not those that stream content: their chunks would wait in the session beside the memory budget. All calls must come before
+// the first session.
 func (c *Calls) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	add := func(name string, r *rpc) {
 		r.method = method.Of("/" + desc.ServiceName + "/" + name)
@@ -56,10 +57,13 @@ func (c *Calls) RegisterService(desc *grpc.ServiceDesc, impl any) {
 		}
 		r.codec, r.impl = c.codec, impl
 		in, out := r.method.Desc.Input(), r.method.Desc.Output()
+		if r.stream != nil && out.Fields().ByNumber(firstContent) != nil {
+			return
+		}
 		if fd := in.Fields().ByName("fd"); fd != nil {
 			r.fd = fd.Number()
 		}
-		r.heavy = r.stream != nil || isLarge(in) || isLarge(out)
+		r.heavy = r.stream != nil || isLarge(out)
 		c.rpcs[r.method.Name] = r
 	}
 	for _, m := range desc.Methods {
@@ -91,7 +95,7 @@ func (se *session) call(id uint64, c *ctxfsv1.SessionCall, rest []*ctxfsv1.Sessi
 	case r == nil:
 		return false, se.reply(id, nil, nil, &fserr.Error{
 			Code: fserr.EOPNOTSUPP, Detail: fmt.Sprintf("a session has no RPC %.100q", c.GetMethod()),
-			Hint: `it calls RPCs of this server by full name ("/ctxfs.v1.FsService/Stat") that do not stream requests`,
+			Hint: `it calls RPCs of this server by full name ("/ctxfs.v1.FsService/Stat") that stream neither requests nor content`,
 		})
 	case len(c.GetData()) > MaxContent+maxCallOverhead:
 		return false, se.reply(id, nil, nil, errMuchContent)

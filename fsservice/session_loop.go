@@ -262,14 +262,13 @@ func (se *session) do(t *task, send func(*ctxfsv1.SessionResponse) error) (res *
 	return res, err
 }
 
-// account makes the holds of a task whose request carries n bytes of content. While there is no room for these, it waits, and
+// account makes the holds of a task whose request has n bytes beside what surrounds small content. While there is no room for these, it waits, and
 // the session receives nothing more.
 func (se *session) account(t *task, n int64) error {
-	if !t.heavy {
-		return nil
+	if t.heavy {
+		t.reply = se.shares.Replies.Hold()
+		t.ctx = budget.With(t.ctx, t.reply)
 	}
-	t.reply = se.shares.Replies.Hold()
-	t.ctx = budget.With(t.ctx, t.reply)
 	if n <= budget.Small {
 		return nil
 	}

@@ -15,7 +15,7 @@ type task struct {
 	method *method.Method
 	// long says that it may take long: it gets a goroutine, and a context of its own.
 	long bool
-	// heavy says that its request or its reply may be larger than budget.Small, so that it counts as memory.
+	// heavy says that its reply may be larger than budget.Small, so that it counts as memory.
 	heavy bool
 	id    uint64
 	// do runs it. It calls begin with the request, and send with each part of a reply. It returns the reply for the client, and for

@@ -152,7 +152,13 @@ func TestSessionOperations(t *testing.T) {
 	_, err := s.do(opStat("/b.txt"))
 	s.wantError(err, "ENOENT: no such file or directory, stat '/b.txt'")
 	_, err = s.do(&ctxfsv1.HoldRequest{})
-	s.wantError(err, `EOPNOTSUPP: a session has no RPC ""; it calls RPCs of this server by full name ("/ctxfs.v1.FsService/Stat") that do not stream requests`)
+	s.wantError(err, `EOPNOTSUPP: a session has no RPC ""; it calls RPCs of this server by full name ("/ctxfs.v1.FsService/Stat") that stream neither requests nor content`)
+	s.id++
+	call := &ctxfsv1.SessionCall{Method: ctxfsv1.FsService_ReadStream_FullMethodName}
+	s.must(s.stream.Send(&ctxfsv1.SessionRequest{Id: s.id, Request: &ctxfsv1.SessionRequest_Call{Call: call}}))
+	if got := s.recv().GetError(); got.GetReason() != "EOPNOTSUPP" {
+		t.Errorf("a stream of content in a session: %v, want EOPNOTSUPP", got)
+	}
 	fd := s.works(opOpen("/a.txt", "r+", false)).GetOpen().GetFd()
 	s.works(opWrite(fd, strings.Repeat("x", 256<<10)))
 	_, err = s.do(opWrite(fd, strings.Repeat("x", 320<<10)))

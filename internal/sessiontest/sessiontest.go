@@ -14,7 +14,7 @@ func MethodOf(req proto.Message) protoreflect.MethodDescriptor {
 	methods := ctxfsv1.File_ctxfs_v1_fs_proto.Services().ByName("FsService").Methods()
 	for i := range methods.Len() {
 		m := methods.Get(i)
-		if m.Input().FullName() == req.ProtoReflect().Descriptor().FullName() && !m.IsStreamingClient() && m.Name() != "Hold" {
+		if m.Input().FullName() == req.ProtoReflect().Descriptor().FullName() && !m.IsStreamingClient() && m.Name() != "Hold" && m.Name() != "ReadStream" {
 			return m
 		}
 	}

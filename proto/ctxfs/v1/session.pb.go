@@ -245,7 +245,7 @@ func (x *SessionOpen) GetBatches() bool {
 	return false
 }
 
-// Calls an RPC of any service of this server that is unary or streams its response, except Session and Hold. It is
+// Calls an RPC of any service of this server that is unary or streams its response, except Session, Hold and ReadStream. It is
 // authorized, limited and audited as the RPC itself. It has no deadline.
 type SessionCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

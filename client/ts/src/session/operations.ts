@@ -8,7 +8,7 @@ type Methods = typeof FsService.method;
 type OfKind<Kind> = { [K in keyof Methods]: Methods[K]["methodKind"] extends Kind ? K : never }[keyof Methods];
 
 /** Operations whose results come in parts. */
-export type PartsOp = Exclude<OfKind<"server_streaming">, "hold">;
+export type PartsOp = Exclude<OfKind<"server_streaming">, "hold" | "readStream">;
 
 /** The name of an RPC of FsService that a session carries: "readFile". */
 export type OpName = OfKind<"unary"> | PartsOp;

@@ -136,7 +136,7 @@ export const SessionOpenSchema: GenMessage<SessionOpen> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_session, 1);
 
 /**
- * Calls an RPC of any service of this server that is unary or streams its response, except Session and Hold. It is
+ * Calls an RPC of any service of this server that is unary or streams its response, except Session, Hold and ReadStream. It is
  * authorized, limited and audited as the RPC itself. It has no deadline.
  *
  * @generated from message ctxfs.v1.SessionCall
