@@ -196,3 +196,24 @@ func said(err error) string {
 	}
 	return err.Error()
 }
+
+// TestASessionForAPanelHasItsRights has a host begin a session for a panel, whose messages it may forward without a look at them.
+func TestASessionForAPanelHasItsRights(t *testing.T) {
+	r := start(t, sessionConfig(t))
+	r.openPanel(t, "p")
+	for panel, want := range map[string]codes.Code{"": codes.OK, "p": codes.PermissionDenied} {
+		ctx := t.Context()
+		if panel != "" {
+			ctx = with(t, panelKey, panel)
+		}
+		stream, err := ctxfsv1.NewFsServiceClient(r.host(t)).Session(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := (&talk{T: t, say: stream.Send, hear: stream.Recv}).open("", "")
+		_, err = bySession(s)(ctxfsv1.ContextService_ListSnapshots_FullMethodName, "ctx_p")
+		if got := status.Code(err); got != want {
+			t.Errorf("a host's session for panel %q lists snapshots: %v, want %v", panel, err, want)
+		}
+	}
+}

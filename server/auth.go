@@ -84,12 +84,13 @@ func (a *authenticator) refresh(ctx context.Context, token string) (panels.Ident
 	return id, nil
 }
 
-// mayCall refuses a method that is not open to a caller.
+// mayCall refuses a method that is not open to a caller. A session whose host acts for a panel has that panel's rights: what is in
+// its messages may be the panel's.
 func mayCall(id panels.Identity, m *method.Method) error {
 	switch need := accessOf(m); {
 	case need == forNobody:
 		return &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
-	case need == forHost && id.Role != panels.RoleHost:
+	case need == forHost && (id.Role != panels.RoleHost || id.Panel != ""):
 		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo"}
 	}
 	return nil
