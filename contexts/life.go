@@ -184,17 +184,22 @@ func (m *Manager) fork(ctx context.Context, from, to ID, owner string) (metadata
 	if err != nil {
 		return rec, err
 	}
-	if err := m.forkFolder(ctx, rec, to); err != nil {
-		return rec, err
-	}
 	m.mu.Lock()
 	generation := max(1, old.Generation+1, m.floor[to])
 	m.mu.Unlock()
 	fork := metadata.Context{
-		ID: string(to), Explicit: owner == "", OwnerPanel: owner, State: metadata.ContextReady, Driver: rec.Driver, Layer: rec.Layer,
+		ID: string(to), Explicit: owner == "", OwnerPanel: owner, State: metadata.ContextSeeding, Driver: rec.Driver, Layer: rec.Layer,
 		Generation: generation, Files: rec.Files, Bytes: rec.Bytes, CreatedAt: m.cfg.now().UTC(), ForkedFrom: rec.ID,
 	}
-	fork.SeededIn = m.cfg.now().Sub(start)
+	if recorded { // a deletion was cut short: its record names another layer, and would count if the server were killed after the rename
+		if err := m.keepRecord(ctx, fork, old, recorded); err != nil {
+			return rec, err
+		}
+	}
+	if err := m.forkFolder(ctx, rec, to); err != nil {
+		return rec, err
+	}
+	fork.State, fork.SeededIn = metadata.ContextReady, m.cfg.now().Sub(start)
 	return fork, m.keepRecord(context.WithoutCancel(ctx), fork, old, recorded)
 }
 

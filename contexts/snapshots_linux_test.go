@@ -201,3 +201,36 @@ func (w *workspace) killDuringLife(id ID, phase string) {
 	wantSwept(t, m)
 	must(t, m.Close())
 }
+
+// A deletion that was cut short leaves a record. It must not become the record of a fork that takes the ID.
+func TestKillOfAForkAfterAKillOfADeletion(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) *workspace{"copy": newWorkspace, "overlay": newOverlaid} {
+		t.Run(name, func(t *testing.T) {
+			w := open(t)
+			w.fill("app", 10)
+			if name == "copy" {
+				w.repo("app")
+			}
+			w.sqlite()
+			m := w.open()
+			ensure(t, m, "ctx_a-fork")
+			must(t, m.Close())
+			w.killAt("ctx_a-fork", "trashed")
+
+			w.write("app/d1/f1.txt", "of a later layer")
+			m = w.open()
+			later := ensure(t, m, "ctx_a")
+			want := treeOf(t, w.folder("ctx_a"))
+			must(t, m.Close())
+			w.killAt("ctx_a", "fork-renamed")
+
+			m = w.open()
+			fork := ensure(t, m, "ctx_a-fork")
+			if fork.Seeded || fork.Layer != later.Layer || fork.ForkedFrom != "ctx_a" || fork.Generation < 2 {
+				t.Errorf("the fork is %+v, want one of layer %s", fork, later.Layer)
+			}
+			sameTree(t, treeOf(t, w.folder("ctx_a-fork")), want)
+			wantSwept(t, m)
+		})
+	}
+}
