@@ -178,6 +178,10 @@ func (l *load) settlePanel(ctx context.Context, c *client.Client, p *panel, cont
 	if p.opened, err = c.OpenPanel(ctx, p.id); err != nil {
 		return err
 	}
+	// The first access removes what the kill left of atomic writes, which the scan would find.
+	if _, err := p.opened.FS().With(ctx).Stat("."); err != nil {
+		return err
+	}
 	got, err := l.w.folder(p.opened.ContextID())
 	errs := []error{err}
 	if p.seeded == nil {
