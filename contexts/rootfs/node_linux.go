@@ -146,6 +146,14 @@ func (n *fdNode) Link(oldname string, to node.Node, newname string) error {
 	return n.root.naming(func() error { return unix.Linkat(n.fd, oldname, dst.fd, newname, 0) })
 }
 
+func (n *fdNode) Exchange(a, b string) error {
+	return n.root.naming(func() error { return unix.Renameat2(n.fd, a, n.fd, b, unix.RENAME_EXCHANGE) })
+}
+
+func (n *fdNode) Move(oldname, newname string) error {
+	return n.root.naming(func() error { return unix.Renameat2(n.fd, oldname, n.fd, newname, unix.RENAME_NOREPLACE) })
+}
+
 func (n *fdNode) Unlink(name string) error { return unlinkAt(n.fd, name) }
 
 func (n *fdNode) Rmdir(name string) error { return unix.Unlinkat(n.fd, name, unix.AT_REMOVEDIR) }

@@ -244,6 +244,19 @@ func (n *dirNode) Link(oldname string, to node.Node, newname string) error {
 	return osLink(n, oldname, dst, newname)
 }
 
+func (n *dirNode) Exchange(_, _ string) error { return fserr.EOPNOTSUPP }
+
+func (n *dirNode) Move(oldname, newname string) error {
+	_, err := n.dir.Lstat(newname)
+	switch codeOrNil(err) {
+	case 0:
+		return fserr.EEXIST
+	case fserr.ENOENT:
+		return osRename(n, oldname, n, newname)
+	}
+	return err
+}
+
 func (n *dirNode) Unlink(name string) error {
 	st, err := n.Lstat(name)
 	if err == nil && st.IsDir() {

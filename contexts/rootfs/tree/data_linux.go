@@ -198,3 +198,6 @@ func copyDirXattrs(src, dst node.Node, more string) error {
 		return dst.WithFD(func(b int) error { return copyXattrsFD(a, b, more) })
 	}), fserr.EOPNOTSUPP)
 }
+
+// syncFS flushes the file system of a descriptor.
+func syncFS(fd int) error { return unix.Syncfs(fd) }

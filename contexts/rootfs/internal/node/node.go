@@ -74,6 +74,10 @@ type Node interface {
 	Whiteout(name string) error
 	Mkdir(name string, mode uint32) error
 	Link(oldname string, to Node, newname string) error
+	// Exchange swaps two names in one step. It fails with EOPNOTSUPP where the system cannot.
+	Exchange(a, b string) error
+	// Move renames, and fails with EEXIST if newname exists. Where the system cannot do both in one step, it looks first.
+	Move(oldname, newname string) error
 	Unlink(name string) error
 	Rmdir(name string) error
 	// Chmod, Chown and Utimes act on a child itself, or on the directory for "".

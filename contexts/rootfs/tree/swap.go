@@ -1,0 +1,310 @@
+package tree
+
+import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Swap is a file or a link that waits under a reserved name to take the place of what stands at a path. What it replaces waits under
+// the reserved name in its turn, until Done removes it or Back puts it back:
+//
+//	Stage, Take, Done         the new one is there
+//	Stage, Take, Back         all is as it was
+//	Stage, Drop               nothing happened
+//
+// It follows no link, on no part of the path.
+type Swap struct {
+	dir       node.Node
+	base, tmp string
+	// entry is nil for a removal.
+	entry *NewEntry
+	// had says that something stood at base when the swap was staged; taken, that Take has succeeded.
+	had, taken bool
+	mine       node.FileID
+}
+
+// NewEntry is what is to stand at a path.
+type NewEntry struct {
+	// Content is a file's; nil for a link to Target.
+	Content io.Reader
+	Target  string
+	// Mode is a file's permission bits. Owner and extended attributes are those of the file that it replaces.
+	Mode uint32
+	// Sync flushes a file's content to the disk.
+	Sync bool
+}
+
+// ErrOccupied says that something else stands at the path than when the swap was staged.
+var ErrOccupied = errors.New("the path changed since the swap was prepared")
+
+// Stage prepares a swap of what stands at p. A nil entry removes it. The directory of p must exist, and p must be no directory (EISDIR).
+func Stage(r Tree, p string, entry *NewEntry) (_ *Swap, err error) {
+	dir, err := directoryOf(r, p)
+	if err != nil {
+		return nil, err
+	}
+	s := &Swap{dir: dir, base: path.Base(p), tmp: node.ReservedPrefix + rand.Text(), entry: entry}
+	defer func() {
+		if err != nil {
+			s.Drop()
+		}
+	}()
+	old, err := dir.Lstat(s.base)
+	switch s.had = err == nil; {
+	case s.had && old.IsDir():
+		return nil, &fserr.Error{Code: fserr.EISDIR}
+	case !s.had && fserr.CodeOf(err) != fserr.ENOENT:
+		return nil, err
+	case !s.had && entry == nil:
+		return nil, err
+	case entry == nil:
+		return s, nil
+	case entry.Content == nil:
+		err = dir.Symlink(entry.Target, s.tmp)
+	default:
+		err = s.write(old)
+	}
+	if err != nil {
+		return nil, err
+	}
+	st, err := dir.Lstat(s.tmp)
+	s.mine = st.ID()
+	return s, err
+}
+
+// directoryOf opens the directory of p name by name.
+func directoryOf(r Tree, p string) (node.Node, error) {
+	tr, err := nodesOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := node.CheckPath(p); err != nil {
+		return nil, err
+	}
+	dir, err := tr.Node("/", false)
+	if err != nil {
+		return nil, err
+	}
+	names := strings.Split(strings.Trim(p, "/"), "/")
+	for i, name := range names {
+		if name == "" || name == "." || name == ".." || node.Reserved(name) {
+			err = &fserr.Error{Code: fserr.EINVAL}
+			break
+		}
+		if i == len(names)-1 {
+			return dir, nil
+		}
+		var next node.Node
+		if next, err = dir.OpenDir(name); err != nil {
+			break
+		}
+		_ = dir.Close() // nothing was written through it
+		dir = next
+	}
+	return nil, errors.Join(err, dir.Close())
+}
+
+// write makes the file with its content, and with what it keeps of the old one.
+func (s *Swap) write(old node.Stat) (err error) {
+	f, err := s.dir.OpenFile(s.tmp, node.O_WRONLY|node.O_CREAT|node.O_EXCL, tmpMode)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := io.Copy(f, s.entry.Content); err != nil {
+		return err
+	}
+	if err := s.inherit(f, old); err != nil {
+		return err
+	}
+	if err := s.dir.Chmod(s.tmp, s.entry.Mode); err != nil {
+		return err
+	}
+	if s.entry.Sync {
+		return f.Sync(true)
+	}
+	return nil
+}
+
+// tmpMode is the mode of a file until it has its content: what it replaces may be private.
+const tmpMode = 0o600
+
+// inherit gives a file the owner and the extended attributes of a file that it replaces.
+func (s *Swap) inherit(f node.File, old node.Stat) error {
+	if !s.had || old.Type() != node.TypeFile {
+		return nil
+	}
+	now, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if now.UID != old.UID || now.GID != old.GID {
+		if err := s.dir.Chown(s.tmp, int64(old.UID), int64(old.GID)); err != nil {
+			return err
+		}
+	}
+	was, err := s.dir.OpenFile(s.base, node.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = was.Close() }() // it was only read
+	return copyFileXattrs(was, f, "")
+}
+
+// Take puts the new entry in place, or takes the old one away. It fails with ErrOccupied if the path is free and was not, or is not and was.
+func (s *Swap) Take() error {
+	var err error
+	switch {
+	case s.entry == nil:
+		err = s.dir.Move(s.base, s.tmp)
+	case s.had:
+		err = s.exchange()
+	default:
+		err = s.dir.Move(s.tmp, s.base)
+	}
+	switch fserr.CodeOf(err) {
+	case 0:
+		s.taken = true
+		return nil
+	case fserr.ENOENT, fserr.EEXIST:
+		return ErrOccupied
+	}
+	return err
+}
+
+func (s *Swap) exchange() error {
+	err := s.dir.Exchange(s.tmp, s.base)
+	if fserr.CodeOf(err) != fserr.EOPNOTSUPP && fserr.CodeOf(err) != fserr.EINVAL {
+		return err
+	}
+	// For a moment the path is free.
+	aside := node.ReservedPrefix + rand.Text()
+	if err := s.dir.Move(s.base, aside); err != nil {
+		return err
+	}
+	if err := s.dir.Move(s.tmp, s.base); err != nil {
+		return errors.Join(err, s.dir.Move(aside, s.base))
+	}
+	return s.dir.Move(aside, s.tmp)
+}
+
+// Old opens what Take has replaced, for as long as neither Done nor Back is called; ENOENT if the path was free.
+func (s *Swap) Old() (Former, error) {
+	if !s.had {
+		return Former{}, &fserr.Error{Code: fserr.ENOENT}
+	}
+	st, err := s.dir.Lstat(s.tmp)
+	if err != nil {
+		return Former{}, err
+	}
+	f := Former{Stat: st}
+	switch st.Type() {
+	case node.TypeSymlink:
+		f.Target, err = s.dir.Readlink(s.tmp)
+	case node.TypeFile:
+		f.File, err = s.dir.OpenFile(s.tmp, node.O_RDONLY, 0)
+	}
+	return f, err
+}
+
+// Former is what a Swap has replaced. File is set for a file, Target for a link.
+type Former struct {
+	Stat   node.Stat
+	File   node.File
+	Target string
+}
+
+// Back puts back what Take has replaced. If something else than the new entry stands at the path by now, it stays there, Back fails with
+// ErrOccupied, and what was replaced stays under its reserved name.
+func (s *Swap) Back() error {
+	if !s.taken {
+		s.Drop()
+		return nil
+	}
+	s.taken = false
+	if s.entry == nil {
+		err := s.dir.Move(s.tmp, s.base)
+		if fserr.CodeOf(err) == fserr.EEXIST {
+			err = ErrOccupied
+		}
+		return errors.Join(err, s.dir.Close())
+	}
+	if s.had {
+		if err := s.exchange(); err != nil {
+			return errors.Join(ErrOccupied, err, s.dir.Close())
+		}
+	} else if err := s.dir.Move(s.base, s.tmp); err != nil {
+		return errors.Join(ErrOccupied, err, s.dir.Close())
+	}
+	return s.dropMine()
+}
+
+// dropMine removes what came out of the path, if it is the new entry; else it puts it back there.
+func (s *Swap) dropMine() error {
+	st, err := s.dir.Lstat(s.tmp)
+	if err == nil && st.ID() == s.mine {
+		return errors.Join(s.dir.Unlink(s.tmp), s.dir.Close())
+	}
+	if s.had {
+		err = s.exchange()
+	} else {
+		err = s.dir.Move(s.tmp, s.base)
+	}
+	return errors.Join(ErrOccupied, err, s.dir.Close())
+}
+
+// Done removes what Take has replaced.
+func (s *Swap) Done() error {
+	s.taken = false
+	var err error
+	if s.had {
+		err = s.dir.Unlink(s.tmp)
+	}
+	return errors.Join(err, s.dir.Close())
+}
+
+// Drop gives up a swap that was not taken.
+func (s *Swap) Drop() {
+	if s.entry != nil {
+		_ = s.dir.Unlink(s.tmp) // what stays is swept
+	}
+	_ = s.dir.Close()
+}
+
+// SweepDirs removes what interrupted swaps left in these directories, which a crash may have prevented from being put back.
+func SweepDirs(r Tree, dirs []string) error {
+	var errs []error
+	for _, dir := range dirs {
+		d, err := directoryOf(r, path.Join(dir, "name"))
+		if err != nil {
+			errs = append(errs, unlessGone(err))
+			continue
+		}
+		names, err := d.Reserved()
+		errs = append(errs, err)
+		for _, name := range names {
+			errs = append(errs, unlessGone(d.Unlink(name)))
+		}
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// SyncAll flushes the file system of a tree, where the system can do that for one alone. Elsewhere it does nothing.
+func SyncAll(r Tree) error {
+	tr, err := nodesOf(r)
+	if err != nil {
+		return err
+	}
+	dir, err := tr.Node("/", false)
+	if err != nil {
+		return err
+	}
+	return errors.Join(Ignoring(dir.WithFD(syncFS), fserr.EOPNOTSUPP), dir.Close())
+}

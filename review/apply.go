@@ -1,0 +1,322 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Applied says what was done to a file.
+type Applied int
+
+// What can be done to a file, in the order of the proto's.
+const (
+	Unchanged Applied = iota
+	Created
+	Written
+	Removed
+)
+
+// step is what becomes of one path of the workspace.
+type step struct {
+	Path Path `json:"path"`
+	// Before and After are the workspace's versions; both contents are in the store.
+	Before Version `json:"before"`
+	After  Version `json:"after"`
+	// BaseBefore and BaseAfter are the versions of the context's base.
+	BaseBefore Version `json:"base_before"`
+	BaseAfter  Version `json:"base_after"`
+	// Merged says that After has changes of the workspace's own.
+	Merged bool `json:"merged,omitempty"`
+}
+
+// Did returns what the step does.
+func (s *step) did() Applied {
+	switch {
+	case s.Before.Same(s.After):
+		return Unchanged
+	case !s.Before.Exists():
+		return Created
+	case !s.After.Exists():
+		return Removed
+	}
+	return Written
+}
+
+// keep reads what stands at a path of a tree, and keeps its content. A directory is a Version of that type.
+func (s *Store) keep(root rootfs.Root, p Path) (Version, error) {
+	v, _, err := readVersion(root, p, s.Put)
+	if isAbsent(err) || fserr.CodeOf(err) == fserr.ELOOP {
+		return Version{}, nil
+	}
+	return v, err
+}
+
+// workspace is the tree that changes are applied to.
+type workspace struct {
+	root  rootfs.Root
+	store *Store
+	merger
+}
+
+// plan finds what becomes of each step's path: the three-way merge of BaseBefore, what the workspace holds, and BaseAfter. It fills Before, After
+// and Merged, and changes nothing but the store.
+func (w *workspace) plan(ctx context.Context, steps []step, refuseMerge bool) ([]Conflict, error) {
+	var conflicts []Conflict
+	for i := range steps {
+		s := &steps[i]
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		kind, err := w.planStep(ctx, s)
+		if err != nil {
+			return nil, fserr.Wrap(err, "apply", "/"+string(s.Path), "")
+		}
+		if kind == 0 && refuseMerge && s.Merged {
+			kind = ConflictContent
+		}
+		if kind != 0 {
+			conflicts = append(conflicts, Conflict{s.Path, kind})
+		}
+	}
+	return conflicts, nil
+}
+
+func (w *workspace) planStep(ctx context.Context, s *step) (kind ConflictKind, err error) {
+	if s.Before, err = w.store.keep(w.root, s.Path); err != nil {
+		return 0, err
+	}
+	s.After, s.Merged, kind, err = w.merge(ctx, merge3{base: s.BaseBefore, now: s.Before, want: s.BaseAfter})
+	if kind != 0 || err != nil || s.did() != Created {
+		return kind, err
+	}
+	if w.inTheWay(s.Path) {
+		kind = ConflictDirectoryInTheWay
+	}
+	return kind, nil
+}
+
+// inTheWay reports whether something that is no directory stands where a directory of p is needed. A link to a directory is in the way too.
+func (w *workspace) inTheWay(p Path) bool {
+	for dir := path.Dir(string(p)); dir != "."; dir = path.Dir(dir) {
+		st, err := w.root.Lstat(dir)
+		if err == nil {
+			return !st.IsDir()
+		}
+	}
+	return false
+}
+
+// taken is a swap of a step.
+type taken struct {
+	*step
+	swap *tree.Swap
+}
+
+// swaps carries out steps: all or none. It makes directories that are missing, and removes those that it empties.
+type swaps struct {
+	w    *workspace
+	all  []taken
+	made []string
+}
+
+// syncAtMost is up to how many files are flushed one by one; more are flushed with their file system.
+const syncAtMost = 16
+
+// stage prepares the steps that change something. Nothing can be seen of it yet.
+func (w *workspace) stage(ctx context.Context, steps []step) (_ *swaps, err error) {
+	s := &swaps{w: w}
+	defer func() {
+		if err != nil {
+			s.drop()
+		}
+	}()
+	for i := range steps {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if steps[i].did() == Unchanged {
+			continue
+		}
+		if err := s.add(&steps[i], len(steps) <= syncAtMost); err != nil {
+			return nil, fserr.Wrap(err, "apply", "/"+string(steps[i].Path), "")
+		}
+	}
+	if len(steps) > syncAtMost {
+		return s, tree.SyncAll(w.root)
+	}
+	return s, nil
+}
+
+func (s *swaps) add(st *step, sync bool) error {
+	if st.did() == Created {
+		if dir := path.Dir(string(st.Path)); dir != "." {
+			first, err := s.w.root.MkdirAll(dir, 0o755)
+			if err != nil {
+				return err
+			}
+			if first != "" {
+				s.made = append(s.made, first)
+			}
+		}
+	}
+	entry, closeContent, err := s.w.entry(st.After, sync)
+	if err != nil {
+		return err
+	}
+	defer closeContent()
+	swap, err := tree.Stage(s.w.root, string(st.Path), entry)
+	if err == nil {
+		s.all = append(s.all, taken{st, swap})
+	}
+	return err
+}
+
+// entry returns a version as a swap takes it; nil for nothing.
+func (w *workspace) entry(v Version, sync bool) (*tree.NewEntry, func(), error) {
+	if !v.Exists() {
+		return nil, func() {}, nil
+	}
+	f, err := w.store.Open(v.Hash)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &fserr.Error{Code: fserr.EIO, Detail: "a reviewed content is missing in the state directory", Hint: "decide on the file again"}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	closeContent := func() { _ = f.Close() } // it was only read
+	if v.Type == rootfs.TypeSymlink {
+		defer closeContent()
+		target, err := io.ReadAll(f)
+		return &tree.NewEntry{Target: string(target)}, func() {}, err
+	}
+	return &tree.NewEntry{Content: f, Mode: v.Mode, Sync: sync}, closeContent, nil
+}
+
+// take puts everything in place, and checks that what it replaced is what the steps were planned with. If that is not so it puts everything
+// back, and returns what was changed meanwhile.
+func (s *swaps) take() (conflicts []Conflict, err error) {
+	for i := range s.all {
+		t := &s.all[i]
+		err := t.swap.Take()
+		if err == nil {
+			err = s.verify(t)
+		}
+		if errors.Is(err, tree.ErrOccupied) {
+			conflicts = append(conflicts, Conflict{t.Path, ConflictChangedMeanwhile})
+			err = nil
+		}
+		if err != nil || len(conflicts) > 0 {
+			return conflicts, errors.Join(err, s.back())
+		}
+	}
+	return nil, nil
+}
+
+// verify checks what a swap has replaced.
+func (s *swaps) verify(t *taken) (err error) {
+	if !t.Before.Exists() {
+		return nil
+	}
+	old, err := t.swap.Old()
+	if err != nil {
+		return err
+	}
+	var hash string
+	switch {
+	case old.File != nil:
+		defer func() { err = errors.Join(err, old.File.Close()) }()
+		hash, _, err = hashOf(old.File)
+	default:
+		hash = hashOfText(old.Target)
+	}
+	now := Version{Type: old.Stat.Type(), Mode: old.Stat.Perm(), Hash: hash}
+	if err == nil && !now.Same(t.Before) {
+		err = tree.ErrOccupied
+	}
+	return err
+}
+
+// late returns the files that were written after they had been replaced, through a descriptor that was open before.
+func (s *swaps) late() (conflicts []Conflict, err error) {
+	for i := range s.all {
+		t := &s.all[i]
+		switch err := s.verify(t); {
+		case errors.Is(err, tree.ErrOccupied):
+			conflicts = append(conflicts, Conflict{t.Path, ConflictChangedMeanwhile})
+		case err != nil:
+			return nil, err
+		}
+	}
+	return conflicts, nil
+}
+
+// back puts everything back. What a program has saved over it meanwhile stays.
+func (s *swaps) back() error {
+	var errs []error
+	for i := range s.all {
+		if err := s.all[len(s.all)-1-i].swap.Back(); !errors.Is(err, tree.ErrOccupied) {
+			errs = append(errs, err)
+		}
+	}
+	s.all = nil
+	s.unmake()
+	return errors.Join(errs...)
+}
+
+// drop gives up what was staged.
+func (s *swaps) drop() {
+	for _, t := range s.all {
+		t.swap.Drop()
+	}
+	s.all = nil
+	s.unmake()
+}
+
+// unmake removes the directories that were made, as far as they are empty.
+func (s *swaps) unmake() {
+	for i := range s.made {
+		s.w.prune(s.made[len(s.made)-1-i])
+	}
+}
+
+// done removes what was replaced, and the directories that are empty now.
+func (s *swaps) done() error {
+	var errs []error
+	for _, t := range s.all {
+		errs = append(errs, t.swap.Done())
+	}
+	for _, t := range s.all {
+		if t.did() == Removed {
+			s.w.pruneAbove(t.Path)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// prune removes a directory if there are only empty directories in it.
+func (w *workspace) prune(dir string) {
+	_ = w.root.Walk(context.Background(), dir, tree.WalkOptions{MaxDepth: 1}, func(rel string, e rootfs.Entry, walkErr error) error {
+		if walkErr == nil && e.Type == rootfs.TypeDirectory {
+			w.prune(path.Join(dir, rel))
+		}
+		return nil
+	})
+	_ = w.root.Rmdir(dir) // ENOTEMPTY: it is used
+}
+
+// pruneAbove removes the directories above a path that are empty, as git does.
+func (w *workspace) pruneAbove(p Path) {
+	for dir := path.Dir(string(p)); dir != "." && strings.Contains(dir, "/"); dir = path.Dir(dir) {
+		if w.root.Rmdir(dir) != nil {
+			return
+		}
+	}
+}

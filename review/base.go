@@ -1,0 +1,146 @@
+package review
+
+import (
+	"errors"
+	"io"
+	"sort"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// base is the tree that the changes of a context are told against: the layer that it was seeded with, and overrides for what was applied
+// or rebased since.
+type base struct {
+	// manifest and layer are nil when the context started empty.
+	manifest *seed.Manifest
+	layer    rootfs.Root
+	// overrides have content in store. A zero Version removes a path of the layer.
+	overrides map[Path]Version
+	store     *Store
+}
+
+// entry is a path of the base. Its version has no hash if it is the layer's.
+type entry struct {
+	path Path
+	Version
+	// index is the entry's place in the manifest, -1 for an override.
+	index int
+}
+
+// lookup returns the file or link at a path, with a zero Version when there is none.
+func (b *base) lookup(p Path) entry {
+	if v, ok := b.overrides[p]; ok {
+		return entry{p, v, -1}
+	}
+	if b.manifest != nil {
+		if i, ok := b.find(p); ok {
+			return b.at(i)
+		}
+	}
+	return entry{path: p, index: -1}
+}
+
+// find returns where a path is in the manifest, or would be.
+func (b *base) find(p Path) (int, bool) {
+	es := b.manifest.Entries
+	i := sort.Search(len(es), func(i int) bool { return es[i].Path >= string(p) })
+	return i, i < len(es) && es[i].Path == string(p)
+}
+
+// at returns a manifest's entry. A directory has a zero Version.
+func (b *base) at(i int) entry {
+	e := &b.manifest.Entries[i]
+	out := entry{path: Path(e.Path), index: i}
+	switch e.Type {
+	case rootfs.TypeFile:
+		out.Version = Version{Type: e.Type, Mode: e.Mode, Size: e.Size}
+	case rootfs.TypeSymlink:
+		out.Version = Version{Type: e.Type, Mode: 0o777, Size: int64(len(e.Target))}
+	}
+	return out
+}
+
+// hasDir reports whether the base has something below p.
+func (b *base) hasDir(p Path) bool {
+	for e := range b.below(p) {
+		if e.path != p {
+			return true
+		}
+	}
+	return false
+}
+
+// below yields the files and links at p and below it, in no order; "" is the root.
+func (b *base) below(p Path) func(yield func(entry) bool) {
+	return func(yield func(entry) bool) {
+		for q, v := range b.overrides {
+			if v.Exists() && isWithin(q, p) && !yield(entry{q, v, -1}) {
+				return
+			}
+		}
+		if b.manifest == nil {
+			return
+		}
+		if p != "" {
+			if i, ok := b.find(p); ok && !b.yieldAt(i, yield) {
+				return
+			}
+			p += "/"
+		}
+		// Siblings such as "dir.txt" sort between "dir" and "dir/".
+		i, _ := b.find(p)
+		for ; i < len(b.manifest.Entries) && strings.HasPrefix(b.manifest.Entries[i].Path, string(p)); i++ {
+			if !b.yieldAt(i, yield) {
+				return
+			}
+		}
+	}
+}
+
+func (b *base) yieldAt(i int, yield func(entry) bool) bool {
+	e := b.at(i)
+	if _, overridden := b.overrides[e.path]; overridden || !e.Exists() {
+		return true
+	}
+	return yield(e)
+}
+
+// isWithin reports whether p is dir or below it; everything is below "".
+func isWithin(p, dir Path) bool {
+	return dir == "" || p == dir || (strings.HasPrefix(string(p), string(dir)) && p[len(dir)] == '/')
+}
+
+// open opens the content of an entry that exists: a file's bytes, or a link's target.
+func (b *base) open(e entry) (io.ReadCloser, error) {
+	switch {
+	case e.index < 0:
+		return b.store.Open(e.Hash)
+	case e.Type == rootfs.TypeSymlink:
+		return io.NopCloser(strings.NewReader(b.manifest.Entries[e.index].Target)), nil
+	}
+	f, _, err := b.layer.OpenNoFollow(string(e.path), rootfs.O_RDONLY)
+	if err != nil {
+		return nil, &fserr.Error{
+			Code: fserr.EIO, Detail: "the layer that the context was seeded with cannot be read", Hint: "'ctxfs doctor' says what is missing", Err: err,
+		}
+	}
+	return f, nil
+}
+
+// version returns an entry's version with its hash.
+func (b *base) version(e entry) (v Version, err error) {
+	v = e.Version
+	if !v.Exists() || v.Hash != "" {
+		return v, nil
+	}
+	r, err := b.open(e)
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	v.Hash, v.Size, err = hashOf(r)
+	return v, err
+}

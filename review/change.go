@@ -1,0 +1,235 @@
+package review
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// Kind says what a change does to a path.
+type Kind int
+
+// The kinds of change, in the order of the proto's.
+const (
+	Added Kind = iota + 1
+	Modified
+	Deleted
+	TypeChanged
+	ModeChanged
+)
+
+// Content says how the content of a change can be shown.
+type Content int
+
+// The kinds of content, in the order of the proto's.
+const (
+	NoContent Content = iota
+	Text
+	Binary
+	Link
+	TooLarge
+	Tree
+)
+
+// Reasons for which a change is applied only if it is selected by name.
+const (
+	SensitiveWorkflow   = "workflow"
+	SensitiveHook       = "hook"
+	SensitiveScript     = "package-script"
+	SensitiveExecutable = "executable"
+	SensitiveLink       = "link-leaves-repository"
+)
+
+// Change is a Difference with what a reviewer needs of it.
+type Change struct {
+	Difference
+	// ID covers path, kind, both contents and both modes.
+	ID      string
+	Kind    Kind
+	Content Content
+	// Text is set for Content Text.
+	Text *TextDiff
+	// RenamedFrom is the only deleted file with this content.
+	RenamedFrom Path
+	Ignored     bool
+	Sensitive   []string
+}
+
+// opener opens the content of a version that exists.
+type opener func() (io.ReadCloser, error)
+
+// describe makes a Change of a difference. It reads the contents of texts.
+func describe(d Difference, before, after opener, ignored bool) (*Change, error) {
+	c := &Change{Difference: d, Kind: kindOf(d), Ignored: ignored || d.Tree != nil}
+	c.ID = hunkID(string(d.Path), []string{fmt.Sprint("change ", c.Kind)}, []string{versionKey(d.Before)}, []string{versionKey(d.After)})
+	err := c.read(before, after)
+	c.Sensitive = c.sensitive(after)
+	return c, err
+}
+
+func versionKey(v Version) string {
+	return fmt.Sprint(v.Type, " ", v.Mode&executable != 0, " ", v.Hash)
+}
+
+func kindOf(d Difference) Kind {
+	switch b, a := d.Before, d.After; {
+	case !b.Exists():
+		return Added
+	case !a.Exists():
+		return Deleted
+	case b.Type != a.Type:
+		return TypeChanged
+	case b.Hash == a.Hash:
+		return ModeChanged
+	}
+	return Modified
+}
+
+// read sets Content and Text.
+func (c *Change) read(before, after opener) error {
+	b, a := c.Before, c.After
+	switch {
+	case c.Tree != nil:
+		c.Content = Tree
+		return nil
+	case c.Barred != "" || c.Unstable || c.Kind == ModeChanged:
+		return nil
+	case b.Type == rootfs.TypeSymlink || a.Type == rootfs.TypeSymlink:
+		c.Content = Link
+		return nil
+	case b.Size > MaxText || a.Size > MaxText:
+		c.Content = TooLarge
+		return nil
+	}
+	old, err := side(b, before)
+	if err != nil {
+		return err
+	}
+	now, err := side(a, after)
+	if errors.Is(err, errUnstable) {
+		c.Unstable = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if IsBinary(old) || IsBinary(now) {
+		c.Content = Binary
+		return nil
+	}
+	c.Content, c.Text = Text, DiffText(string(c.Path), old, now)
+	return nil
+}
+
+// side reads a version, nil when there is nothing. It is errUnstable if the content is another one than the version's.
+func side(v Version, open opener) ([]byte, error) {
+	if !v.Exists() {
+		return nil, nil
+	}
+	data, err := content(open)
+	if err != nil {
+		return nil, err
+	}
+	if hashOfText(string(data)) != v.Hash {
+		return nil, errUnstable
+	}
+	return data, nil
+}
+
+// Hunks returns the hunks that can be decided on. A deletion and an empty addition are decided as a whole.
+func (c *Change) Hunks() []Hunk {
+	if c.Text == nil || c.Kind == Deleted {
+		return nil
+	}
+	return c.Text.Hunks
+}
+
+// Selectable says why `all` leaves the change out: "" if it takes it.
+func (c *Change) leftOut() string {
+	switch {
+	case c.Barred != "":
+		return c.Barred
+	case c.Unstable:
+		return "unstable"
+	case len(c.Sensitive) > 0:
+		return c.Sensitive[0]
+	case c.Ignored:
+		return "ignored"
+	}
+	return ""
+}
+
+// workflows are the directories and files by which a service or a tool runs programs for whoever pushes, opens or installs the repository.
+var workflows = []string{
+	".github/workflows/", ".github/actions/", ".gitlab-ci.yml", ".circleci/", ".travis.yml", "azure-pipelines.yml", "Jenkinsfile", ".drone.yml",
+	".woodpecker/", ".forgejo/workflows/", ".gitea/workflows/", ".buildkite/",
+}
+
+var hooks = []string{
+	".husky/", ".githooks/", "lefthook.yml", ".lefthook.yml", ".pre-commit-config.yaml", ".gitmodules", ".gitattributes", ".envrc", ".vscode/", ".idea/",
+	".devcontainer/", ".claude/", ".cursor/", ".mcp.json",
+}
+
+var scripts = []string{"package.json", "setup.py", "build.rs", "Makefile", ".npmrc"}
+
+// sensitive returns the reasons for which a reviewer must select the change by name.
+func (c *Change) sensitive(after opener) []string {
+	var out []string
+	for reason, names := range map[string][]string{SensitiveWorkflow: workflows, SensitiveHook: hooks} {
+		if slices.ContainsFunc(names, func(n string) bool { return hasName(string(c.Path), n) }) {
+			out = append(out, reason)
+		}
+	}
+	if c.After.Exists() && slices.Contains(scripts, path.Base(string(c.Path))) {
+		out = append(out, SensitiveScript)
+	}
+	if c.After.Type == rootfs.TypeFile && c.After.Mode&executable != 0 && c.Before.Mode&executable == 0 {
+		out = append(out, SensitiveExecutable)
+	}
+	if c.After.Type == rootfs.TypeSymlink && leaves(c.Path, after) {
+		out = append(out, SensitiveLink)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// hasName reports whether the path has the name, a file or a directory with a slash, at its beginning or below any directory.
+func hasName(p, name string) bool {
+	if strings.HasSuffix(name, "/") {
+		return strings.Contains("/"+p, "/"+name)
+	}
+	return p == name || strings.HasSuffix(p, "/"+name)
+}
+
+// leaves reports whether a link's target is absolute or leads out of the context.
+func leaves(p Path, target opener) bool {
+	data, err := content(target)
+	if err != nil || strings.HasPrefix(string(data), "/") {
+		return true
+	}
+	joined := path.Join(path.Dir(string(p)), string(data))
+	return joined == ".." || strings.HasPrefix(joined, "../")
+}
+
+// renames sets RenamedFrom where an addition and a deletion have the same content and no other does.
+func renames(changes []*Change) {
+	gone, made := map[string][]*Change{}, map[string][]*Change{}
+	for _, c := range changes {
+		switch {
+		case c.Kind == Deleted && c.Before.Size > 0:
+			gone[c.Before.Hash] = append(gone[c.Before.Hash], c)
+		case c.Kind == Added && c.Barred == "" && c.Tree == nil:
+			made[c.After.Hash] = append(made[c.After.Hash], c)
+		}
+	}
+	for hash, to := range made {
+		if from := gone[hash]; len(to) == 1 && len(from) == 1 {
+			to[0].RenamedFrom = from[0].Path
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package review
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
+)
+
+// Rules by which a path can never be applied.
+const (
+	BarredGit     = "git-directory"
+	BarredState   = "state-directory"
+	BarredSpecial = "special-file"
+	BarredSetuid  = "setuid"
+	BarredTooDeep = "path-too-long"
+)
+
+// Difference is a path at which a context and its base, or two other trees, differ.
+type Difference struct {
+	Path Path
+	// Before and After are the versions; a zero one says that there is nothing. They have hashes unless the difference is barred or a Tree.
+	Before, After Version
+	// Unstable says that another program wrote the file while it was read.
+	Unstable bool
+	// Barred is the rule by which it can never be applied, "" when there is none.
+	Barred string
+	// Tree is set for a new directory that is ignored, which is one difference with all that it holds.
+	Tree *TreeSize
+}
+
+// TreeSize counts the files and links in a directory, and their bytes.
+type TreeSize struct{ Entries, Bytes int64 }
+
+// mark says that the file with this inode and ctime was found equal to an entry of the layer. A panel can set neither.
+type mark struct {
+	Ino     uint64
+	CtimeNs int64
+}
+
+// comparison finds where a tree differs from a base.
+type comparison struct {
+	base *base
+	root rootfs.Root
+	// known has a mark for each entry of the layer's manifest that was found equal before; its zero is for the others. learned says that the comparison added one.
+	known   []mark
+	learned bool
+	// ignored reports whether the workspace's ignore files exclude a path; nil means that trees are listed file by file.
+	ignored func(p Path, isDir bool) bool
+
+	begun time.Time
+	seen  map[Path]bool
+	// seenAt is seen for the entries of the manifest.
+	seenAt []bool
+	out    []Difference
+}
+
+// compare compares what is at each of the paths and below it; "" is everything. The differences are sorted by path.
+func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, error) {
+	c.begun, c.out, c.seen = time.Now(), nil, map[Path]bool{}
+	if m := c.base.manifest; m != nil {
+		c.seenAt = make([]bool, len(m.Entries))
+		if len(c.known) != len(m.Entries) {
+			c.known = make([]mark, len(m.Entries))
+		}
+	}
+	for _, p := range outermost(paths) {
+		if BarredName(p) != "" {
+			continue
+		}
+		if err := c.side(ctx, p); err != nil {
+			return nil, err
+		}
+		for e := range c.base.below(p) {
+			if c.isSeen(e) {
+				continue
+			}
+			v, err := c.base.version(e)
+			if err != nil {
+				return nil, err
+			}
+			c.out = append(c.out, Difference{Path: e.path, Before: v})
+		}
+	}
+	slices.SortFunc(c.out, func(a, b Difference) int { return cmp.Compare(a.Path, b.Path) })
+	return c.out, ctx.Err()
+}
+
+// outermost sorts paths and drops those that are below another one.
+func outermost(paths []Path) []Path {
+	paths = slices.Sorted(slices.Values(paths))
+	var out []Path
+	for _, p := range paths {
+		if !slices.ContainsFunc(out, func(o Path) bool { return isWithin(p, o) }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (c *comparison) isSeen(e entry) bool {
+	if e.index >= 0 {
+		return c.seenAt[e.index]
+	}
+	return c.seen[e.path]
+}
+
+// side visits what the tree has at p and below it.
+func (c *comparison) side(ctx context.Context, p Path) error {
+	if p != "" {
+		st, err := c.root.Lstat(string(p))
+		if isAbsent(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		err = c.visit(ctx, p, st)
+		if errors.Is(err, tree.SkipDir) || st.Type() != rootfs.TypeDirectory {
+			return unlessSkip(err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.root.Walk(ctx, "/"+string(p), tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, walkErr error) error {
+		q := Path(rel)
+		if p != "" {
+			q = p + "/" + q
+		}
+		if walkErr != nil {
+			c.out = append(c.out, Difference{Path: q, After: Version{Type: rootfs.TypeDirectory}, Barred: BarredTooDeep})
+			return nil
+		}
+		if e.Stat == nil { // it vanished
+			return nil
+		}
+		return c.visit(ctx, q, *e.Stat)
+	})
+}
+
+func unlessSkip(err error) error {
+	if errors.Is(err, tree.SkipDir) {
+		return nil
+	}
+	return err
+}
+
+func isAbsent(err error) bool {
+	code := fserr.CodeOf(err)
+	return code == fserr.ENOENT || code == fserr.ENOTDIR
+}
+
+// visit compares one path of the tree. It returns tree.SkipDir for a directory that is one difference.
+func (c *comparison) visit(ctx context.Context, p Path, st rootfs.Stat) error {
+	if rule := barred(p, st); rule != "" {
+		c.out = append(c.out, Difference{Path: p, After: Version{Type: st.Type(), Mode: st.Perm()}, Barred: rule})
+		return tree.SkipDir
+	}
+	if st.Type() == rootfs.TypeDirectory {
+		return c.directory(ctx, p)
+	}
+	e := c.base.lookup(p)
+	if e.index >= 0 {
+		c.seenAt[e.index] = true
+		if k := c.known[e.index]; k.Ino == st.Ino && k.CtimeNs == st.CtimeNs && k.Ino != 0 {
+			return nil
+		}
+	} else {
+		c.seen[p] = true
+	}
+	return c.content(p, e)
+}
+
+// content compares the contents of a file or link.
+func (c *comparison) content(p Path, e entry) error {
+	after, st, err := readVersion(c.root, p, nil)
+	unstable := errors.Is(err, errUnstable)
+	if isAbsent(err) {
+		c.unsee(e)
+		return nil
+	}
+	if err != nil && !unstable {
+		return err
+	}
+	before, err := c.base.version(e)
+	if err != nil {
+		return err
+	}
+	switch {
+	case unstable || !before.Same(after):
+		c.out = append(c.out, Difference{Path: p, Before: before, After: after, Unstable: unstable})
+	case e.index >= 0 && settled(st.CtimeNs, c.begun):
+		c.known[e.index], c.learned = mark{st.Ino, st.CtimeNs}, true
+	}
+	return nil
+}
+
+// unsee makes an entry whose file vanished a deletion.
+func (c *comparison) unsee(e entry) {
+	if e.index >= 0 {
+		c.seenAt[e.index] = false
+	}
+	delete(c.seen, e.path)
+}
+
+// settled reports whether every later change of a file will show in its ctime. This is git's rule for racily clean files.
+func settled(ctimeNs int64, now time.Time) bool {
+	granularity := seed.TickTime
+	if ctimeNs%int64(time.Second) == 0 { // the file system may keep whole seconds
+		granularity += 2 * time.Second
+	}
+	return time.Unix(0, ctimeNs).Before(now.Add(-granularity))
+}
+
+// directory skips one that is new and ignored, as one difference.
+func (c *comparison) directory(ctx context.Context, p Path) error {
+	if c.ignored == nil || c.base.hasDir(p) || !c.ignored(p, true) {
+		return nil
+	}
+	size := &TreeSize{}
+	err := c.root.Walk(ctx, "/"+string(p), tree.WalkOptions{Stats: true}, func(_ string, e rootfs.Entry, walkErr error) error {
+		if walkErr == nil && e.Stat != nil && e.Type != rootfs.TypeDirectory {
+			size.Entries++
+			size.Bytes += e.Stat.Size
+		}
+		return nil
+	})
+	if err != nil && !isAbsent(err) {
+		return err
+	}
+	c.out = append(c.out, Difference{Path: p, After: Version{Type: rootfs.TypeDirectory}, Tree: size})
+	return tree.SkipDir
+}
+
+// stateDir is the directory in which contexts lie, wherever a name of it stands.
+const stateDir = ".contexts"
+
+// setIDs are the bits that make a program run with another's rights.
+const setIDs = 0o6000
+
+// BarredName returns the rule by which a path can never be applied because of a name in it, "" when there is none.
+func BarredName(p Path) string {
+	for name := range strings.SplitSeq(string(p), "/") {
+		switch {
+		case git.IsDotGit(name):
+			return BarredGit
+		case strings.EqualFold(name, stateDir):
+			return BarredState
+		}
+	}
+	return ""
+}
+
+// barred returns the rule by which what stands at p can never be applied, "" when there is none. The directories above p are not barred.
+func barred(p Path, st rootfs.Stat) string {
+	if rule := BarredName(p[strings.LastIndexByte(string(p), '/')+1:]); rule != "" {
+		return rule
+	}
+	switch st.Type() {
+	case rootfs.TypeDirectory, rootfs.TypeSymlink:
+		return ""
+	case rootfs.TypeFile:
+		if st.Mode&setIDs != 0 {
+			return BarredSetuid
+		}
+		return ""
+	}
+	return BarredSpecial
+}

@@ -1,0 +1,259 @@
+package review
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bluekeyes/go-gitdiff/gitdiff"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Selection names some of a context's changes. One of its fields is set.
+type Selection struct {
+	// All takes what is neither barred, sensitive, ignored nor unstable.
+	All bool
+	// Approved takes what is approved.
+	Approved bool
+	Changes  []Selected
+	// Patch is a unified diff, or one by git. Each of its hunks must be one that there is.
+	Patch []byte
+}
+
+// Selected is a change, or hunks of one.
+type Selected struct {
+	// Path may be a directory, with what is below it.
+	Path Path
+	// ChangeID, if it is not "", must be the change's.
+	ChangeID string
+	// Hunks are IDs; none means the whole change.
+	Hunks []string
+}
+
+// choice is a change of which something is selected.
+type choice struct {
+	*Change
+	// hunks are the IDs that are selected; nil means the whole change.
+	hunks map[string]bool
+}
+
+// has reports whether a hunk is selected.
+func (c *choice) has(h *Hunk) bool { return c.hunks == nil || c.hunks[h.ID] }
+
+// scope returns the paths that the selection is about; "" is everything.
+func (s Selection) scope() ([]Path, error) {
+	switch {
+	case s.Patch != nil:
+		files, err := parsePatch(s.Patch)
+		var out []Path
+		for _, f := range files {
+			out = append(out, patchPath(f))
+		}
+		return out, err
+	case s.Changes != nil:
+		var out []Path
+		for _, c := range s.Changes {
+			out = append(out, c.Path)
+		}
+		return out, nil
+	}
+	return []Path{""}, nil
+}
+
+// choose finds what the selection names among the changes. left has what All leaves out.
+func (s Selection) choose(changes []*Change) (chosen []*choice, left []*Change, err error) {
+	switch {
+	case s.Patch != nil:
+		chosen, err = choosePatch(changes, s.Patch)
+	case s.Changes != nil:
+		chosen, err = chooseNamed(changes, s.Changes)
+	default:
+		for _, c := range changes {
+			if c.leftOut() == "" {
+				chosen = append(chosen, &choice{Change: c})
+			} else {
+				left = append(left, c)
+			}
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return chosen, left, allowed(chosen)
+}
+
+// allowed refuses what can never be applied, and what cannot be decided on now.
+func allowed(chosen []*choice) error {
+	var unstable []Path
+	for _, c := range chosen {
+		if c.Barred != "" {
+			return refuse(BarredPath, []Path{c.Path}, "the rule "+c.Barred+" keeps it out of the workspace", "leave it out of the selection")
+		}
+		if c.Unstable {
+			unstable = append(unstable, c.Path)
+		}
+	}
+	if len(unstable) > 0 {
+		return &fserr.Error{Code: fserr.EBUSY, Path: "/" + string(unstable[0]), Detail: "another program was writing the file", Hint: "try again when it has ended"}
+	}
+	return nil
+}
+
+func chooseNamed(changes []*Change, named []Selected) ([]*choice, error) {
+	byPath := map[Path]*choice{}
+	var stale []Path
+	for _, s := range named {
+		if s.Path == "" || slices.ContainsFunc(changes, func(c *Change) bool { return c.Path != s.Path && isWithin(c.Path, s.Path) }) {
+			for _, c := range changes {
+				if isWithin(c.Path, s.Path) && (c.leftOut() == "" || c.leftOut() == "ignored") {
+					byPath[c.Path] = &choice{Change: c}
+				}
+			}
+			continue
+		}
+		i := slices.IndexFunc(changes, func(c *Change) bool { return c.Path == s.Path })
+		if i < 0 || (s.ChangeID != "" && changes[i].ID != s.ChangeID) {
+			stale = append(stale, s.Path)
+			continue
+		}
+		if err := take(byPath, changes[i], s.Hunks); err != nil {
+			return nil, err
+		}
+	}
+	if len(stale) > 0 {
+		return nil, refuse(StaleRevision, stale, "there is no such change any more", "list the changes again")
+	}
+	return sorted(byPath), nil
+}
+
+// take adds a change, or hunks of it.
+func take(byPath map[Path]*choice, c *Change, hunks []string) error {
+	if len(hunks) == 0 {
+		byPath[c.Path] = &choice{Change: c}
+		return nil
+	}
+	got, ok := byPath[c.Path]
+	if ok && got.hunks == nil {
+		return nil
+	}
+	if !ok {
+		got = &choice{Change: c, hunks: map[string]bool{}}
+		byPath[c.Path] = got
+	}
+	for _, id := range hunks {
+		if !slices.ContainsFunc(c.Hunks(), func(h Hunk) bool { return h.ID == id }) {
+			return refuse(StaleRevision, []Path{c.Path}, fmt.Sprintf("there is no hunk %q any more", id), "show the difference again")
+		}
+		got.hunks[id] = true
+	}
+	return nil
+}
+
+func sorted(byPath map[Path]*choice) []*choice {
+	out := make([]*choice, 0, len(byPath))
+	for _, c := range byPath {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b *choice) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	return out
+}
+
+func parsePatch(patch []byte) ([]*gitdiff.File, error) {
+	files, _, err := gitdiff.Parse(bytes.NewReader(patch))
+	if err == nil && len(files) == 0 {
+		err = &fserr.Error{Code: fserr.EINVAL, Detail: "the patch has no file"}
+	} else if err != nil {
+		err = &fserr.Error{Code: fserr.EINVAL, Detail: "bad patch: " + err.Error(), Err: err}
+	}
+	for _, f := range files {
+		if f.IsRename || f.IsCopy {
+			return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("the patch renames %s", f.OldName), Hint: "write it without renames (git diff --no-renames)"}
+		}
+	}
+	return files, err
+}
+
+func patchPath(f *gitdiff.File) Path {
+	if f.NewName != "" {
+		return Path(f.NewName)
+	}
+	return Path(f.OldName)
+}
+
+// choosePatch finds each hunk of the patch among the changes: the same lines at the same place of the base.
+func choosePatch(changes []*Change, patch []byte) ([]*choice, error) {
+	files, err := parsePatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	byPath := map[Path]*choice{}
+	for _, f := range files {
+		p := patchPath(f)
+		i := slices.IndexFunc(changes, func(c *Change) bool { return c.Path == p })
+		if i < 0 {
+			return nil, refuse(StaleRevision, []Path{p}, "the patch is of a file without changes", "make the patch again")
+		}
+		ids, err := hunksOf(changes[i], f)
+		if err == nil {
+			err = take(byPath, changes[i], ids)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return sorted(byPath), nil
+}
+
+// hunksOf returns the IDs of a patch's hunks; none if it has all of a change that is decided as a whole.
+func hunksOf(c *Change, f *gitdiff.File) ([]string, error) {
+	hunks := c.Hunks()
+	if len(hunks) == 0 {
+		return nil, nil
+	}
+	var ids []string
+	for _, h := range patchHunks(f) {
+		i := slices.IndexFunc(hunks, func(o Hunk) bool {
+			return o.Base == h.Base && slices.Equal(o.Removed, h.Removed) && slices.Equal(o.Added, h.Added)
+		})
+		if i < 0 {
+			return nil, refuse(StaleRevision, []Path{c.Path}, fmt.Sprintf("the patch's hunk at line %d is none that there is", h.Base+1), "make the patch again")
+		}
+		ids = append(ids, hunks[i].ID)
+	}
+	modes := f.OldMode != 0 && f.NewMode != 0 && f.OldMode != f.NewMode
+	if len(ids) == 0 || (len(ids) == len(hunks) && (modes || c.Before.sameMode(c.After))) {
+		return nil, nil
+	}
+	return ids, nil
+}
+
+// patchHunks splits a patch's fragments into runs of changed lines.
+func patchHunks(f *gitdiff.File) []Hunk {
+	var out []Hunk
+	for _, fragment := range f.TextFragments {
+		at := int(fragment.OldPosition)
+		if fragment.OldLines > 0 {
+			at--
+		}
+		open := false
+		for _, line := range fragment.Lines {
+			if line.Op == gitdiff.OpContext {
+				at, open = at+1, false
+				continue
+			}
+			if !open {
+				out, open = append(out, Hunk{Base: at}), true
+			}
+			h := &out[len(out)-1]
+			if line.Op == gitdiff.OpDelete {
+				h.Removed = append(h.Removed, line.Line)
+				at++
+			} else {
+				h.Added = append(h.Added, line.Line)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,176 @@
+package review
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Decision is what a reviewer decided.
+type Decision string
+
+// The decisions; "" is none.
+const (
+	Approved Decision = "approved"
+	Rejected Decision = "rejected"
+)
+
+// Verdict is a decision with the reviewer's words.
+type Verdict struct {
+	Decision Decision  `json:"decision"`
+	Comment  string    `json:"comment,omitempty"`
+	Actor    string    `json:"actor"`
+	At       time.Time `json:"at"`
+}
+
+// decided is what was decided on a path. It holds for the two versions that the reviewer saw; the content of both is in the store.
+type decided struct {
+	Before Version `json:"before"`
+	After  Version `json:"after"`
+	// Whole is the verdict on the change as a whole; with it, Hunks has exceptions only.
+	Whole *Verdict           `json:"whole,omitempty"`
+	Hunks map[string]Verdict `json:"hunks,omitempty"`
+}
+
+// verdict returns what was decided on a hunk.
+func (d *decided) verdict(hunk string) Verdict {
+	if v, ok := d.Hunks[hunk]; ok {
+		return v
+	}
+	if d.Whole != nil {
+		return *d.Whole
+	}
+	return Verdict{}
+}
+
+// Submission is what SubmitReview said last.
+type Submission struct {
+	Title    string    `json:"title"`
+	Message  string    `json:"message,omitempty"`
+	Revision string    `json:"revision"`
+	Actor    string    `json:"actor"`
+	At       time.Time `json:"at"`
+}
+
+// state is what a review keeps of a context. Its zero is that of a context that was never reviewed.
+type state struct {
+	Format int `json:"format"`
+	// Overrides of the base.
+	Overrides map[Path]Version  `json:"overrides,omitempty"`
+	Decided   map[Path]*decided `json:"decided,omitempty"`
+	Submitted *Submission       `json:"submitted,omitempty"`
+	// Revisions has what the context held at the submissions, the newest last: only paths that differed from the base of then.
+	Revisions []revision `json:"revisions,omitempty"`
+}
+
+// revision is the content of a context at a submission. Paths that are not named were as in the base.
+type revision struct {
+	ID        string           `json:"id"`
+	Overrides map[Path]Version `json:"overrides,omitempty"`
+	Paths     map[Path]Version `json:"paths"`
+}
+
+// stateFormat is the format of states that this version reads and writes.
+const stateFormat = 1
+
+// states keeps the state of each context in a file.
+type states struct{ dir string }
+
+func (s states) file(id string) string { return filepath.Join(s.dir, id+".json") }
+
+func (s states) read(id string) (*state, error) {
+	st := &state{}
+	data, err := os.ReadFile(s.file(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &state{Format: stateFormat}, nil
+	}
+	if err == nil && (json.Unmarshal(data, st) != nil || st.Format != stateFormat) {
+		err = &fserr.Error{
+			Code: fserr.EIO, Kind: fserr.KindContext, Detail: fmt.Sprintf("the review of context '%s' is damaged, or of a newer ctxfs", id),
+			Hint: "restore the state directory from a backup, or delete the context",
+		}
+	}
+	return st, err
+}
+
+// write replaces the state in one step.
+func (s states) write(id string, st *state) error {
+	data, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	return replaceFile(s.file(id), data)
+}
+
+// remove forgets a context. Removing again does nothing.
+func (s states) remove(id string) error {
+	err := os.Remove(s.file(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// copy gives the context to the base of from, without its decisions.
+func (s states) copy(from, to string) error {
+	st, err := s.read(from)
+	if err != nil {
+		return err
+	}
+	if len(st.Overrides) == 0 {
+		return s.remove(to)
+	}
+	return s.write(to, &state{Format: stateFormat, Overrides: st.Overrides})
+}
+
+// replaceFile writes a file under another name, and renames it. A power loss leaves the old content or the new one.
+func replaceFile(name string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "new-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// hashes lists the contents that the state refers to.
+func (st *state) hashes() []string {
+	used := map[string]bool{}
+	add := func(v Version) {
+		if v.Hash != "" {
+			used[v.Hash] = true
+		}
+	}
+	for _, v := range st.Overrides {
+		add(v)
+	}
+	for _, d := range st.Decided {
+		add(d.Before)
+		add(d.After)
+	}
+	for _, r := range st.Revisions {
+		for _, v := range r.Overrides {
+			add(v)
+		}
+		for _, v := range r.Paths {
+			add(v)
+		}
+	}
+	return slices.Collect(maps.Keys(used))
+}

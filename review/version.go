@@ -1,0 +1,137 @@
+package review
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// Version is what stands at a path in one tree. The zero Version is nothing.
+type Version struct {
+	// Type is TypeFile, TypeSymlink, or TypeUnknown if there is nothing.
+	Type rootfs.Type `json:"type,omitempty"`
+	// Mode is the permission bits.
+	Mode uint32 `json:"mode,omitempty"`
+	// Size is that of the content, or of a link's target.
+	Size int64 `json:"size,omitempty"`
+	// Hash is the SHA-256 of the content or of a link's target, in hex.
+	Hash string `json:"sha256,omitempty"`
+}
+
+// Exists reports whether there is something.
+func (v Version) Exists() bool { return v.Type != rootfs.TypeUnknown }
+
+// executable are the permission bits that count, as in git: whether somebody may execute a file.
+const executable = 0o111
+
+// Same reports whether both have the same type, content and executability.
+func (v Version) Same(o Version) bool {
+	return v.Type == o.Type && v.Hash == o.Hash && v.sameMode(o)
+}
+
+func (v Version) sameMode(o Version) bool {
+	return v.Type != rootfs.TypeFile || (v.Mode&executable != 0) == (o.Mode&executable != 0)
+}
+
+// Path is relative to the root of a context and of the workspace, slash-separated, of any bytes but NUL. In JSON, one that is not UTF-8 is
+// "=" and base64.
+type Path string
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Path) MarshalText() ([]byte, error) {
+	if utf8.ValidString(string(p)) && !strings.HasPrefix(string(p), "=") {
+		return []byte(p), nil
+	}
+	return []byte("=" + base64.StdEncoding.EncodeToString([]byte(p))), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Path) UnmarshalText(text []byte) error {
+	encoded, ok := strings.CutPrefix(string(text), "=")
+	if !ok {
+		*p = Path(text)
+		return nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	*p = Path(raw)
+	return err
+}
+
+// hashOf reads r to its end.
+func hashOf(r io.Reader) (hash string, size int64, err error) {
+	h := sha256.New()
+	size, err = io.Copy(h, r)
+	return hex.EncodeToString(h.Sum(nil)), size, err
+}
+
+func hashOfText(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// errUnstable says that a file changed while it was read.
+var errUnstable = errors.New("the file changed while it was read")
+
+// readVersion reads what stands at path in a tree, and its content through use, which may be nil. A file that changes meanwhile is errUnstable. What
+// is neither a file nor a link has its type only.
+func readVersion(root rootfs.Root, path Path, use func(io.Reader) (hash string, size int64, err error)) (Version, rootfs.Stat, error) {
+	if use == nil {
+		use = hashOf
+	}
+	st, err := root.Lstat(string(path))
+	if err != nil {
+		return Version{}, st, err
+	}
+	v := Version{Type: st.Type(), Mode: st.Perm()}
+	switch v.Type {
+	case rootfs.TypeSymlink:
+		target, err := root.Readlink(string(path))
+		if err != nil {
+			return v, st, err
+		}
+		v.Mode = 0o777
+		v.Hash, v.Size, err = use(strings.NewReader(target))
+		return v, st, err
+	case rootfs.TypeFile:
+		return readFile(root, path, use)
+	}
+	return v, st, nil
+}
+
+func readFile(root rootfs.Root, path Path, use func(io.Reader) (hash string, size int64, err error)) (v Version, st rootfs.Stat, err error) {
+	f, st, err := root.OpenNoFollow(string(path), rootfs.O_RDONLY)
+	if err != nil {
+		return v, st, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	v = Version{Type: rootfs.TypeFile, Mode: st.Perm()}
+	if v.Hash, v.Size, err = use(f); err != nil {
+		return v, st, err
+	}
+	after, err := f.Stat()
+	if err == nil && (after.CtimeNs != st.CtimeNs || after.Size != v.Size) {
+		err = errUnstable
+	}
+	return v, st, err
+}
+
+// content reads a whole version, which must not be larger than MaxText.
+func content(open func() (io.ReadCloser, error)) (data []byte, err error) {
+	r, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	data, err = io.ReadAll(io.LimitReader(r, MaxText+1))
+	if err == nil && len(data) > MaxText {
+		err = fmt.Errorf("a version is larger than %d bytes", MaxText)
+	}
+	return data, err
+}
