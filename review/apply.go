@@ -5,8 +5,9 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
-	"strings"
+	"slices"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
@@ -35,6 +36,8 @@ type step struct {
 	BaseAfter  Version `json:"base_after"`
 	// Merged says that After has changes of the workspace's own.
 	Merged bool `json:"merged,omitempty"`
+	// from and to are what is merged into the workspace: the difference between them.
+	from, to Version
 }
 
 // Did returns what the step does.
@@ -66,7 +69,7 @@ type workspace struct {
 	merger
 }
 
-// plan finds what becomes of each step's path: the three-way merge of BaseBefore, what the workspace holds, and BaseAfter. It fills Before, After
+// plan finds what becomes of each step's path: the three-way merge of from, what the workspace holds, and to. It fills Before, After
 // and Merged, and changes nothing but the store.
 func (w *workspace) plan(ctx context.Context, steps []step, refuseMerge bool) ([]Conflict, error) {
 	var conflicts []Conflict
@@ -93,7 +96,7 @@ func (w *workspace) planStep(ctx context.Context, s *step) (kind ConflictKind, e
 	if s.Before, err = w.store.keep(w.root, s.Path); err != nil {
 		return 0, err
 	}
-	s.After, s.Merged, kind, err = w.merge(ctx, merge3{base: s.BaseBefore, now: s.Before, want: s.BaseAfter})
+	s.After, s.Merged, kind, err = w.merge(ctx, merge3{base: s.from, now: s.Before, want: s.to})
 	if kind != 0 || err != nil || s.did() != Created {
 		return kind, err
 	}
@@ -314,9 +317,18 @@ func (w *workspace) prune(dir string) {
 
 // pruneAbove removes the directories above a path that are empty, as git does.
 func (w *workspace) pruneAbove(p Path) {
-	for dir := path.Dir(string(p)); dir != "." && strings.Contains(dir, "/"); dir = path.Dir(dir) {
+	for dir := path.Dir(string(p)); dir != "."; dir = path.Dir(dir) {
 		if w.root.Rmdir(dir) != nil {
 			return
 		}
 	}
+}
+
+// sweep removes what interrupted swaps of steps left.
+func (w *workspace) sweep(steps []step) error {
+	dirs := map[string]bool{}
+	for _, s := range steps {
+		dirs[path.Dir(string(s.Path))] = true
+	}
+	return tree.SweepDirs(w.root, slices.Collect(maps.Keys(dirs)))
 }

@@ -63,6 +63,8 @@ type Submission struct {
 // state is what a review keeps of a context. Its zero is that of a context that was never reviewed.
 type state struct {
 	Format int `json:"format"`
+	// Journal is the last entry that has moved the base.
+	Journal int64 `json:"journal,omitempty"`
 	// Overrides of the base.
 	Overrides map[Path]Version  `json:"overrides,omitempty"`
 	Decided   map[Path]*decided `json:"decided,omitempty"`

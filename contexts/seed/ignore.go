@@ -22,10 +22,11 @@ var alwaysExcluded = map[string]bool{
 	".git": true, "node_modules": true, ".cache": true, ".databases": true, ".contexts": true,
 }
 
-// ignores holds the patterns that apply in each directory.
-type ignores struct {
+// Ignores holds the patterns that apply in each directory of a tree. It is for one goroutine.
+type Ignores struct {
 	root    rootfs.Root
 	exclude gitignore.Matcher
+	files   []string
 	// levels has an entry for each directory that was entered; it is its parent's when it has no file of its own.
 	levels map[string]*level
 }
@@ -35,8 +36,9 @@ type level struct {
 	matcher  gitignore.Matcher
 }
 
-func newIgnores(root rootfs.Root, exclude []string) *ignores {
-	return &ignores{root: root, exclude: gitignore.NewMatcher(parsePatterns(exclude, nil)), levels: map[string]*level{}}
+// NewIgnores returns the patterns of a tree: exclude, which hold at any depth, and those in files of these names in any directory.
+func NewIgnores(root rootfs.Root, exclude []string, files ...string) *Ignores {
+	return &Ignores{root: root, exclude: gitignore.NewMatcher(parsePatterns(exclude, nil)), files: files, levels: map[string]*level{}}
 }
 
 func parsePatterns(lines, domain []string) []gitignore.Pattern {
@@ -52,7 +54,7 @@ func parsePatterns(lines, domain []string) []gitignore.Pattern {
 }
 
 // enter returns the patterns of dir, reading its ignore file the first time.
-func (g *ignores) enter(dir string) *level {
+func (g *Ignores) enter(dir string) *level {
 	if l, ok := g.levels[dir]; ok {
 		return l
 	}
@@ -61,7 +63,11 @@ func (g *ignores) enter(dir string) *level {
 		parent = g.enter(path.Dir(dir))
 	}
 	l := parent
-	if own := parsePatterns(g.read(path.Join(dir, IgnoreFile)), domainOf(dir)); len(own) > 0 {
+	var own []gitignore.Pattern
+	for _, name := range g.files {
+		own = append(own, parsePatterns(g.read(path.Join(dir, name)), domainOf(dir))...)
+	}
+	if len(own) > 0 {
 		l = &level{patterns: append(append([]gitignore.Pattern(nil), parent.patterns...), own...)}
 		l.matcher = gitignore.NewMatcher(l.patterns)
 	}
@@ -77,7 +83,7 @@ func domainOf(dir string) []string {
 }
 
 // read returns an ignore file's lines; one that cannot be read says nothing.
-func (g *ignores) read(name string) []string {
+func (g *Ignores) read(name string) []string {
 	f, st, err := g.root.OpenNoFollow(name, rootfs.O_RDONLY)
 	if err != nil {
 		return nil
@@ -93,8 +99,20 @@ func (g *ignores) read(name string) []string {
 	return strings.Split(string(data), "\n")
 }
 
-// reason returns why p is left out, "" when it is not.
-func (g *ignores) reason(p string, isDir bool) string {
+// ReasonAnywhere returns why p or a directory above it is left out, "" when none is.
+func (g *Ignores) ReasonAnywhere(p string) string {
+	for i, c := range p {
+		if c == '/' {
+			if reason := g.Reason(p[:i], true); reason != "" {
+				return reason
+			}
+		}
+	}
+	return g.Reason(p, false)
+}
+
+// Reason returns why p is left out, "" when it is not. The directories above it are not left out.
+func (g *Ignores) Reason(p string, isDir bool) string {
 	base := path.Base(p)
 	if alwaysExcluded[base] {
 		return base
@@ -104,7 +122,7 @@ func (g *ignores) reason(p string, isDir bool) string {
 		return "--seed-exclude"
 	}
 	if l := g.enter(path.Dir(p)); l.matcher != nil && l.matcher.Match(parts, isDir) {
-		return IgnoreFile
+		return g.files[0]
 	}
 	return ""
 }

@@ -58,7 +58,7 @@ func Walk(ctx context.Context, src Source, opts Options, progress func(files, by
 		return nil, err
 	}
 	w := &walker{
-		ctx: ctx, src: src, opts: opts, progress: progress, ignores: newIgnores(src.Root, opts.Exclude),
+		ctx: ctx, src: src, opts: opts, progress: progress, ignores: NewIgnores(src.Root, opts.Exclude, IgnoreFile),
 		lists: map[string]selected{}, dirs: map[string]*DirSize{}, skipped: map[string]*Skipped{}, seen: map[string]bool{},
 	}
 	w.scan.Repos = repos
@@ -83,7 +83,7 @@ type walker struct {
 	src      Source
 	opts     Options
 	progress func(files, bytes int64)
-	ignores  *ignores
+	ignores  *Ignores
 	// lists has git's selection per repository; one without an entry is taken whole.
 	lists   map[string]selected
 	dirs    map[string]*DirSize
@@ -128,7 +128,7 @@ func (w *walker) excludedAbove(u string) string {
 		if i < len(u) && u[i] != '/' {
 			continue
 		}
-		if reason := w.ignores.reason(u[:i], true); reason != "" && !alwaysExcluded[reason] {
+		if reason := w.ignores.Reason(u[:i], true); reason != "" && !alwaysExcluded[reason] {
 			return reason
 		}
 	}
@@ -205,7 +205,7 @@ func (w *walker) reason(p string, e rootfs.Entry) string {
 	}
 	switch e.Type {
 	case rootfs.TypeFile, rootfs.TypeDirectory, rootfs.TypeSymlink:
-		return w.ignores.reason(p, e.Type == rootfs.TypeDirectory)
+		return w.ignores.Reason(p, e.Type == rootfs.TypeDirectory)
 	}
 	return "no regular file"
 }

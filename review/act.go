@@ -1,0 +1,370 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// ApplyRequest of Apply.
+type ApplyRequest struct {
+	Context string
+	// Selection, if nil, is what is approved.
+	Selection *Selection
+	// Approve approves the selection as well.
+	Approve     bool
+	IfRevision  string
+	RefuseMerge bool
+	DryRun      bool
+	// RequestID makes a second call return what the first one did; "" for none.
+	RequestID string
+	Actor     string
+}
+
+// Apply merges approved changes into the workspace: all of them, or none. It moves the context's base to what was applied.
+func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
+	if req.RequestID != "" {
+		if e, err := r.requested(req.Context, req.RequestID); e != nil || err != nil {
+			return e, err
+		}
+	}
+	unlock, err := r.lock(ctx, req.Context)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	steps, err := r.toApply(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if len(steps) == 0 {
+		return nil, refuse(NotApproved, nil, "nothing is approved", "approve changes first, or select some and approve them in one step")
+	}
+	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID}
+	if err := r.carryOut(ctx, e, req.RefuseMerge, req.DryRun); err != nil || req.DryRun {
+		return e, err
+	}
+	r.tell(req.Context, Event{Kind: EventApplied, Journal: e.ID})
+	return e, nil
+}
+
+// requested finds the entry of an earlier call with the same ID.
+func (r *Reviews) requested(id, request string) (*Entry, error) {
+	ids, err := r.journal.ids(doneSuffix)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range slices.Backward(ids) {
+		e, err := r.journal.read(n, doneSuffix)
+		if err != nil {
+			return nil, err
+		}
+		if e.Context == id && e.RequestID == request {
+			return e, nil
+		}
+	}
+	return nil, nil
+}
+
+// toApply lists the paths with their base and what it is to become.
+func (r *Reviews) toApply(ctx context.Context, req ApplyRequest) (steps []step, err error) {
+	if req.Selection == nil || req.Selection.Approved {
+		return r.allApproved(ctx, req)
+	}
+	l, chosen, _, err := r.select_(ctx, req.Context, *req.Selection, req.IfRevision)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	var missing []Path
+	for _, c := range chosen {
+		if !req.Approve && !l.isApproved(c) {
+			missing = append(missing, c.Path)
+			continue
+		}
+		v := c.After
+		if c.hunks != nil {
+			if v, _, err = r.part(c.Path, c.Before, c.After, c.has); err != nil {
+				return nil, err
+			}
+		}
+		steps = append(steps, applying(c.Path, c.Before, v))
+	}
+	if len(missing) > 0 {
+		return nil, refuse(NotApproved, missing, "the selection has changes that are not approved", "approve them first, or in one step")
+	}
+	return steps, nil
+}
+
+// applying returns the step that applies a change of the base.
+func applying(p Path, before, after Version) step {
+	return step{Path: p, from: before, to: after, BaseBefore: before, BaseAfter: after}
+}
+
+// isApproved reports whether everything that is chosen is approved.
+func (l *List) isApproved(c *choice) bool {
+	whole, hunks := l.Verdict(c.Change)
+	if c.hunks == nil {
+		if len(hunks) < len(c.Hunks()) || len(hunks) == 0 {
+			return whole.Decision == Approved && len(hunks) == 0
+		}
+		for _, v := range hunks {
+			if v.Decision != Approved {
+				return false
+			}
+		}
+		return c.Before.sameMode(c.After) || whole.Decision == Approved
+	}
+	for id := range c.hunks {
+		if hunks[id].Decision != Approved {
+			return false
+		}
+	}
+	return true
+}
+
+// allApproved lists what is approved. What the context holds now does not matter.
+func (r *Reviews) allApproved(ctx context.Context, req ApplyRequest) ([]step, error) {
+	if req.IfRevision != "" {
+		l, err := r.changes(ctx, Query{Context: req.Context}, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(l.checkRevision(req.IfRevision), l.Close()); err != nil {
+			return nil, err
+		}
+	}
+	st, err := r.states.read(req.Context)
+	if err != nil {
+		return nil, err
+	}
+	var steps []step
+	for _, p := range slices.Sorted(maps.Keys(st.Decided)) {
+		d := st.Decided[p]
+		v, ok, err := r.approved(p, d)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			steps = append(steps, applying(p, d.Before, v))
+		}
+	}
+	return steps, nil
+}
+
+// lateTime is how long Apply waits before it looks once more whether a program has written to a file that was replaced.
+const lateTime = time.Second
+
+// carryOut plans the steps of an entry, takes them, and records them. Nothing is done if one of them cannot be.
+func (r *Reviews) carryOut(ctx context.Context, e *Entry, refuseMerge, dryRun bool) error {
+	free, err := r.lockWorkspace(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	conflicts, err := r.ws.plan(ctx, e.Steps, refuseMerge)
+	if err == nil && len(conflicts) > 0 {
+		err = conflicting("nothing was applied: the workspace changed these files too", conflicts)
+	}
+	if err != nil || dryRun {
+		return err
+	}
+	s, err := r.ws.stage(ctx, e.Steps)
+	if err != nil {
+		return err
+	}
+	if e.ID, err = r.journal.next(); err == nil {
+		e.At = time.Now().UTC()
+		err = r.journal.begin(e)
+	}
+	if err != nil {
+		s.drop()
+		return err
+	}
+	// From here on the steps are taken, or put back, whatever becomes of the caller.
+	conflicts, err = s.take()
+	if err == nil && len(conflicts) == 0 {
+		conflicts, err = r.settle(s)
+	}
+	if err == nil && len(conflicts) > 0 {
+		err = conflicting("nothing was applied: a program changed these files meanwhile", conflicts)
+	}
+	if err != nil {
+		return errors.Join(err, r.journal.abandon(e))
+	}
+	if err := r.journal.finish(e); err != nil {
+		return errors.Join(err, s.back())
+	}
+	if err := s.done(); err != nil {
+		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
+	}
+	return r.moveBase(context.WithoutCancel(ctx), e)
+}
+
+// settle looks once more for late writes.
+func (r *Reviews) settle(s *swaps) ([]Conflict, error) {
+	conflicts, err := s.late()
+	if err != nil || len(conflicts) > 0 {
+		return conflicts, errors.Join(err, s.back())
+	}
+	return nil, nil
+}
+
+// moveBase makes the base of an entry's context what its steps say, and drops the decisions that they have carried out.
+func (r *Reviews) moveBase(ctx context.Context, e *Entry) error {
+	st, err := r.states.read(e.Context)
+	if err != nil {
+		return err
+	}
+	if st.Journal >= e.ID {
+		return nil
+	}
+	st.Journal = e.ID
+	for _, s := range e.Steps {
+		if st.Overrides == nil {
+			st.Overrides = map[Path]Version{}
+		}
+		now, ok := st.Overrides[s.Path]
+		if !ok {
+			now = s.BaseBefore
+		}
+		// Another entry may have moved the base since the one that this one undoes.
+		next, _, kind, err := r.ws.merge(ctx, merge3{base: s.BaseBefore, now: now, want: s.BaseAfter})
+		if err != nil {
+			return err
+		}
+		if kind == 0 {
+			st.Overrides[s.Path] = next
+			s.BaseAfter = next
+		}
+		r.moveDecision(st, s)
+	}
+	return r.states.write(e.Context, st)
+}
+
+// moveDecision keeps of what was decided on a path what is still to be decided: the verdicts on hunks that were not applied.
+func (r *Reviews) moveDecision(st *state, s step) {
+	old := st.Decided[s.Path]
+	delete(st.Decided, s.Path)
+	if old == nil || old.After.Same(s.BaseAfter) {
+		return
+	}
+	before, err := r.store.text(s.BaseAfter)
+	if err != nil {
+		return
+	}
+	after, err := r.store.text(old.After)
+	if err != nil {
+		return
+	}
+	d := &decided{Before: s.BaseAfter, After: old.After, Hunks: map[string]Verdict{}}
+	for _, h := range DiffText(string(s.Path), before, after).Hunks {
+		if v, ok := old.Hunks[h.ID]; ok {
+			d.Hunks[h.ID] = v
+		}
+	}
+	if len(d.Hunks) > 0 {
+		st.Decided[s.Path] = d
+	}
+}
+
+// recover puts back what a killed server had begun, and completes what it had done.
+func (r *Reviews) recover(ctx context.Context) error {
+	free, err := r.lockWorkspace(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	begun, err := r.journal.ids(intentSuffix)
+	if err != nil {
+		return err
+	}
+	for _, id := range begun {
+		e, err := r.journal.read(id, intentSuffix)
+		if err == nil {
+			err = r.putBack(ctx, e)
+		}
+		if err != nil {
+			return fmt.Errorf("put back entry %d of the journal: %w", id, err)
+		}
+	}
+	done, err := r.journal.ids(doneSuffix)
+	if err != nil || len(done) == 0 {
+		return err
+	}
+	last, err := r.journal.read(slices.Max(done), doneSuffix)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.ws.sweep(last.Steps), r.moveBase(ctx, last))
+}
+
+// Undo takes an entry back: each path gets what it held before, merged with what was done to it since.
+func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool) (*Entry, error) {
+	e, err := r.journal.read(id, doneSuffix)
+	if err != nil {
+		return nil, err
+	}
+	if e.UndoneBy != 0 {
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("entry %d was undone by entry %d", id, e.UndoneBy), Hint: fmt.Sprintf("undo entry %d to have it again", e.UndoneBy)}
+	}
+	unlock, err := r.lock(ctx, e.Context)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: id}
+	for _, s := range e.Steps {
+		if s.did() != Unchanged {
+			undo.Steps = append(undo.Steps, step{Path: s.Path, from: s.After, to: s.Before, BaseBefore: s.BaseAfter, BaseAfter: s.BaseBefore})
+		}
+	}
+	if err := r.carryOut(ctx, undo, false, dryRun); err != nil || dryRun {
+		return undo, err
+	}
+	e.UndoneBy = undo.ID
+	if err := r.journal.write(e, doneSuffix); err != nil {
+		return undo, err
+	}
+	r.tell(e.Context, Event{Kind: EventUndone, Journal: undo.ID})
+	return undo, nil
+}
+
+// putBack gives each path of a begun entry what it held before, if it holds what the entry put there. What a user changed since stays.
+func (r *Reviews) putBack(ctx context.Context, e *Entry) error {
+	var back []step
+	for _, s := range e.Steps {
+		now, err := r.store.keep(r.ws.root, s.Path)
+		switch {
+		case err != nil:
+			return err
+		case s.did() == Unchanged || now.Same(s.Before):
+		case now.Same(s.After):
+			back = append(back, step{Path: s.Path, Before: s.After, After: s.Before})
+		default:
+			r.cfg.Log.Warn("a file that an interrupted apply changed was changed since, and stays", zap.String("path", string(s.Path)), zap.Int64("entry", e.ID))
+		}
+	}
+	if err := r.ws.sweep(e.Steps); err != nil {
+		return err
+	}
+	s, err := r.ws.stage(ctx, back)
+	if err != nil {
+		return err
+	}
+	if _, err := s.take(); err != nil {
+		return err
+	}
+	if err := s.done(); err != nil {
+		return err
+	}
+	r.cfg.Log.Warn("an interrupted apply was put back", zap.Int64("entry", e.ID), zap.Int("files", len(back)))
+	return r.journal.abandon(e)
+}

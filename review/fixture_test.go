@@ -1,0 +1,183 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files is a tree by path: a content, or "-> target" for a link, or "+x " and a content for an executable. "" as a content of a change removes.
+type files map[string]string
+
+// world is a workspace, its layer, and contexts in plain folders.
+type world struct {
+	t        testing.TB
+	dir      string
+	manifest *seed.Manifest
+	changed  []Path
+	reviews  *Reviews
+}
+
+const id = "ctx_a"
+
+// newWorld makes a workspace with these files, and a context seeded with it.
+func newWorld(t testing.TB, content files) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir()}
+	for _, name := range []string{"workspace", "layer", id} {
+		must(t, os.Mkdir(w.in(name), 0o755))
+		write(t, w.in(name), content)
+	}
+	root, err := rootfs.Open(w.in("layer"), rootfs.Options{})
+	must(t, err)
+	defer func() { must(t, root.Close()) }()
+	var entries []seed.Entry
+	must(t, root.Walk(t.Context(), "/", tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
+		target := ""
+		if e.Type == rootfs.TypeSymlink {
+			target, err = root.Readlink(rel)
+		}
+		entries = append(entries, seed.NewEntry(rel, *e.Stat, target))
+		return err
+	}))
+	w.manifest = seed.NewManifest(nil, entries)
+	w.open()
+	t.Cleanup(func() { must(t, w.reviews.Close()) })
+	return w
+}
+
+func (w *world) open() {
+	w.t.Helper()
+	r, err := Open(w.t.Context(), Config{Contexts: w, Dir: w.in("state"), Workspace: w.in("workspace")})
+	must(w.t, err)
+	w.reviews = r
+}
+
+func (w *world) in(name string) string { return filepath.Join(w.dir, name) }
+
+func (w *world) Frozen(_ context.Context, id string, f func(rootfs.Root) error) error {
+	root, err := rootfs.Open(w.in(id), rootfs.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(root), root.Close())
+}
+
+func (w *world) Changing(ctx context.Context, id string, f func(rootfs.Root) error) error {
+	return w.Frozen(ctx, id, f)
+}
+
+func (w *world) Origin(context.Context, string) (Origin, error) {
+	return Origin{Digest: "digest", Tree: w.in("layer"), Manifest: w.manifest, Changed: w.changed}, nil
+}
+
+// write makes files in a directory.
+func write(t testing.TB, dir string, content files) {
+	t.Helper()
+	for p, text := range content {
+		name := filepath.Join(dir, filepath.FromSlash(p))
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		mode := os.FileMode(0o644)
+		if target, ok := strings.CutPrefix(text, "-> "); ok {
+			must(t, os.Symlink(target, name))
+			continue
+		}
+		if rest, ok := strings.CutPrefix(text, "+x "); ok {
+			text, mode = rest, 0o755
+		}
+		must(t, os.WriteFile(name, []byte(text), mode))
+		must(t, os.Chmod(name, mode))
+	}
+}
+
+// remove removes files of a directory, and the directories that are empty then.
+func remove(t testing.TB, dir string, paths ...string) {
+	t.Helper()
+	for _, p := range paths {
+		must(t, os.Remove(filepath.Join(dir, p)))
+		for up := filepath.Dir(p); up != "." && os.Remove(filepath.Join(dir, up)) == nil; up = filepath.Dir(up) {
+		}
+	}
+}
+
+// read returns what a directory holds.
+func read(t testing.TB, dir string) files {
+	t.Helper()
+	out := files{}
+	must(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, name)
+		if err != nil {
+			return err
+		}
+		if d.Type() == fs.ModeSymlink {
+			target, err := os.Readlink(name)
+			out[rel] = "-> " + target
+			return err
+		}
+		data, err := os.ReadFile(name)
+		if info, e := d.Info(); e == nil && info.Mode()&0o111 != 0 {
+			data = append([]byte("+x "), data...)
+		}
+		out[rel] = string(data)
+		return err
+	}))
+	return out
+}
+
+func same(t testing.TB, what string, got, want files) {
+	t.Helper()
+	for p, text := range want {
+		if g, ok := got[p]; !ok || g != text {
+			t.Errorf("%s: %s is %q, want %q", what, p, g, text)
+		}
+	}
+	for p, text := range got {
+		if _, ok := want[p]; !ok {
+			t.Errorf("%s: %s is there with %q, and should not be", what, p, text)
+		}
+	}
+}
+
+func (w *world) changes(q Query) *List {
+	w.t.Helper()
+	q.Context = id
+	l, err := w.reviews.Changes(w.t.Context(), q)
+	must(w.t, err)
+	must(w.t, l.Close())
+	return l
+}
+
+// wantReason checks that an error is a refusal for a reason.
+func wantReason(t testing.TB, err error, reason Reason) *Error {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) || e.Reason != reason {
+		t.Fatalf("got %v, want %s", err, reason)
+	}
+	return e
+}

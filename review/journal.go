@@ -1,0 +1,118 @@
+package review
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// EntryKind says what a journal entry is of.
+type EntryKind string
+
+// The kinds of entry.
+const (
+	EntryApply   EntryKind = "apply"
+	EntryDiscard EntryKind = "discard"
+	EntryUndo    EntryKind = "undo"
+)
+
+// Entry is something that was done, and can be undone.
+type Entry struct {
+	Format  int       `json:"format"`
+	ID      int64     `json:"id"`
+	Kind    EntryKind `json:"kind"`
+	Context string    `json:"context"`
+	Actor   string    `json:"actor"`
+	At      time.Time `json:"at"`
+	Steps   []step    `json:"steps"`
+	// InContext says that the steps changed the context, not the workspace.
+	InContext bool `json:"in_context,omitempty"`
+	// RequestID is the client's, "" for none.
+	RequestID string `json:"request_id,omitempty"`
+	// Undoes and UndoneBy are IDs; 0 for none.
+	Undoes   int64 `json:"undoes,omitempty"`
+	UndoneBy int64 `json:"undone_by,omitempty"`
+}
+
+const entryFormat = 1
+
+// journal keeps what was done, a file for each entry:
+//
+//	<dir>/<number of 16 digits>.json      done
+//	<dir>/<number of 16 digits>.intent    begun: a start that finds it puts back what was before
+//
+// Only the holder of the workspace's lock writes to it.
+type journal struct{ dir string }
+
+const (
+	doneSuffix   = ".json"
+	intentSuffix = ".intent"
+)
+
+func (j journal) file(id int64, suffix string) string {
+	return filepath.Join(j.dir, fmt.Sprintf("%016d%s", id, suffix))
+}
+
+// ids lists the entries with a suffix, the oldest first.
+func (j journal) ids(suffix string) ([]int64, error) {
+	entries, err := os.ReadDir(j.dir)
+	var out []int64
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), suffix); ok {
+			if id, err := strconv.ParseInt(name, 10, 64); err == nil {
+				out = append(out, id)
+			}
+		}
+	}
+	return out, err
+}
+
+// next returns the number of the next entry.
+func (j journal) next() (int64, error) {
+	ids, err := j.ids(doneSuffix)
+	if err != nil || len(ids) == 0 {
+		return 1, err
+	}
+	return slices.Max(ids) + 1, nil
+}
+
+func (j journal) read(id int64, suffix string) (*Entry, error) {
+	data, err := os.ReadFile(j.file(id, suffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("the journal has no entry %d", id), Hint: "'ctxfs log' lists them"}
+	}
+	e := &Entry{}
+	if err == nil && (json.Unmarshal(data, e) != nil || e.Format != entryFormat) {
+		err = &fserr.Error{Code: fserr.EIO, Detail: fmt.Sprintf("entry %d of the journal is damaged, or of a newer ctxfs", id)}
+	}
+	return e, err
+}
+
+// begin writes an entry before its steps are taken.
+func (j journal) begin(e *Entry) error { return j.write(e, intentSuffix) }
+
+// finish makes a begun entry a done one.
+func (j journal) finish(e *Entry) error {
+	return os.Rename(j.file(e.ID, intentSuffix), j.file(e.ID, doneSuffix))
+}
+
+// abandon removes a begun entry whose steps were put back.
+func (j journal) abandon(e *Entry) error { return os.Remove(j.file(e.ID, intentSuffix)) }
+
+func (j journal) write(e *Entry, suffix string) error {
+	e.Format = entryFormat
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return replaceFile(j.file(e.ID, suffix), data)
+}

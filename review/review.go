@@ -1,0 +1,319 @@
+package review
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Contexts is what reviews need of contexts.
+type Contexts interface {
+	// Frozen calls f with the context's root while no call through the server changes the context.
+	Frozen(ctx context.Context, id string, f func(root rootfs.Root) error) error
+	// Changing calls f as a call that changes the context does.
+	Changing(ctx context.Context, id string, f func(root rootfs.Root) error) error
+	// Origin says what the context was seeded with.
+	Origin(ctx context.Context, id string) (Origin, error)
+}
+
+// Origin is what a context was seeded with.
+type Origin struct {
+	// Digest names the layer; "" for a context that started empty.
+	Digest string
+	// Tree is the layer's directory, Manifest says what is in it.
+	Tree     string
+	Manifest *seed.Manifest
+	// Changed lists the paths that may differ from the layer; what is below them may too. nil says that any may.
+	Changed []Path
+}
+
+// Config of Open.
+type Config struct {
+	Contexts Contexts
+	// Dir keeps states, contents and the journal.
+	Dir string
+	// Workspace is the folder that changes are applied to.
+	Workspace string
+	// Owner is given to files that are made in the workspace; nil leaves them to the server's user.
+	Owner *rootfs.Owner
+	// Exclude are the patterns that seeding leaves out, beside the workspace's ignore files.
+	Exclude []string
+	// Log may be nil.
+	Log *zap.Logger
+}
+
+// Reviews keeps the reviews of the contexts of one workspace.
+type Reviews struct {
+	cfg     Config
+	store   *Store
+	states  states
+	journal journal
+	known   knownFiles
+	ws      *workspace
+
+	mu    sync.Mutex
+	locks map[string]chan struct{}
+	// watchers are told of each step.
+	watchers map[string]map[chan Event]bool
+}
+
+// Open opens the reviews of a workspace. It puts back what an Apply that was killed had begun.
+func Open(ctx context.Context, cfg Config) (*Reviews, error) {
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	in := func(name string) string { return filepath.Join(cfg.Dir, name) }
+	for _, name := range []string{"contexts", "journal", "known", "scratch"} {
+		if err := os.MkdirAll(in(name), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	store, err := OpenStore(in("blobs"))
+	if err != nil {
+		return nil, err
+	}
+	root, err := rootfs.Open(cfg.Workspace, rootfs.Options{Owner: cfg.Owner})
+	if err != nil {
+		return nil, err
+	}
+	r := &Reviews{
+		cfg: cfg, store: store, states: states{in("contexts")}, journal: journal{in("journal")}, known: knownFiles{in("known")},
+		locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
+	}
+	r.ws = &workspace{root: root, store: store, merger: merger{store, in("scratch")}}
+	if err := r.recover(ctx); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// Close closes the workspace.
+func (r *Reviews) Close() error { return r.ws.root.Close() }
+
+// lock waits for a context's review, or for the workspace ("").
+func (r *Reviews) lock(ctx context.Context, id string) (unlock func(), err error) {
+	r.mu.Lock()
+	l, ok := r.locks[id]
+	if !ok {
+		l = make(chan struct{}, 1)
+		r.locks[id] = l
+	}
+	r.mu.Unlock()
+	select {
+	case l <- struct{}{}:
+		return func() { <-l }, nil
+	case <-ctx.Done():
+		return nil, &fserr.Error{Code: fserr.CodeOf(ctx.Err()), Detail: "another call reviews the context", Err: ctx.Err()}
+	}
+}
+
+// workspaceLock is the name of the lock of everything that changes the workspace, in all processes.
+const workspaceLock = "apply.lock"
+
+// lockPoll is how often the lock of another process is looked at.
+const lockPoll = 25 * time.Millisecond
+
+// lockWorkspace waits until no other call, of any process, changes the workspace.
+func (r *Reviews) lockWorkspace(ctx context.Context) (unlock func(), err error) {
+	free, err := r.lock(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	f := flock.New(filepath.Join(r.cfg.Dir, workspaceLock), flock.SetPermissions(0o600))
+	if ok, err := f.TryLockContext(ctx, lockPoll); err != nil || !ok {
+		free()
+		return nil, &fserr.Error{Code: fserr.CodeOf(err), Detail: "another process applies changes to the workspace", Err: err}
+	}
+	return func() { _ = f.Close(); free() }, nil
+}
+
+// Query says which changes are meant.
+type Query struct {
+	Context string
+	// Paths bound it, with what is below them; none means all.
+	Paths []Path
+	// Ignored lists the content of new ignored directories.
+	Ignored bool
+}
+
+func (q Query) scope() []Path {
+	if len(q.Paths) == 0 {
+		return []Path{""}
+	}
+	return q.Paths
+}
+
+// List is what a context changed.
+type List struct {
+	Changes []*Change
+	// Revision names all changes of the context; "" if the query was for some paths.
+	Revision string
+	state    *state
+	base     *base
+}
+
+// Close closes the layer.
+func (l *List) Close() error {
+	if l.base.layer == nil {
+		return nil
+	}
+	return l.base.layer.Close()
+}
+
+// Changes returns what a context changed, by path. Close the List.
+func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
+	unlock, err := r.lock(ctx, q.Context)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return r.changes(ctx, q, nil)
+}
+
+// changes compares a context with its base. If keep is not nil it is called, while the context is frozen, with its root and all changes.
+func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Root, changes []*Change) error) (_ *List, err error) {
+	st, err := r.states.read(q.Context)
+	if err != nil {
+		return nil, err
+	}
+	origin, err := r.cfg.Contexts.Origin(ctx, q.Context)
+	if err != nil {
+		return nil, err
+	}
+	b, err := r.baseOf(origin, st)
+	if err != nil {
+		return nil, err
+	}
+	l := &List{state: st, base: b}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	err = r.cfg.Contexts.Frozen(ctx, q.Context, func(root rootfs.Root) error {
+		diffs, err := r.compare(ctx, q, origin, b, root)
+		if err != nil {
+			return err
+		}
+		if l.Changes, err = r.describeAll(ctx, diffs, b, root); err == nil && keep != nil {
+			err = keep(root, l.Changes)
+		}
+		return err
+	})
+	if err == nil && len(q.Paths) == 0 {
+		l.Revision = revisionOf(l.Changes)
+	}
+	return l, err
+}
+
+func (r *Reviews) baseOf(o Origin, st *state) (*base, error) {
+	b := &base{manifest: o.Manifest, overrides: st.Overrides, store: r.store}
+	if o.Manifest == nil {
+		return b, nil
+	}
+	var err error
+	b.layer, err = rootfs.Open(o.Tree, rootfs.Options{})
+	if err != nil {
+		return nil, &fserr.Error{
+			Code: fserr.EIO, Kind: fserr.KindContext, Detail: "the layer that the context was seeded with is missing", Hint: "'ctxfs doctor' says what is missing", Err: err,
+		}
+	}
+	return b, nil
+}
+
+// compare finds the differences of a query, with the help of what earlier comparisons found equal.
+func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root rootfs.Root) ([]Difference, error) {
+	c := &comparison{base: b, root: root, known: r.known.read(q.Context, o.Digest)}
+	if !q.Ignored {
+		ignores := seed.NewIgnores(r.ws.root, r.cfg.Exclude, seed.IgnoreFile, ".gitignore")
+		c.ignored = func(p Path, isDir bool) bool { return ignores.Reason(string(p), isDir) != "" }
+	}
+	scope := q.scope()
+	if o.Changed != nil {
+		scope = within(append(o.Changed, slices.Collect(maps.Keys(b.overrides))...), scope)
+	}
+	diffs, err := c.compare(ctx, scope...)
+	if err == nil && c.learned {
+		if e := r.known.write(q.Context, o.Digest, c.known); e != nil {
+			r.cfg.Log.Warn("what was found unchanged could not be kept: the next comparison reads it again", zap.String("context", q.Context), zap.Error(e))
+		}
+	}
+	return diffs, err
+}
+
+// within returns the parts of paths that lie in one of the scopes.
+func within(paths, scopes []Path) []Path {
+	out := []Path{}
+	for _, p := range paths {
+		for _, s := range scopes {
+			switch {
+			case isWithin(p, s):
+				out = append(out, p)
+			case isWithin(s, p):
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, root rootfs.Root) ([]*Change, error) {
+	ignores := seed.NewIgnores(r.ws.root, r.cfg.Exclude, seed.IgnoreFile, ".gitignore")
+	out := make([]*Change, 0, len(diffs))
+	for _, d := range diffs {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		ignored := d.Before == Version{} && ignores.ReasonAnywhere(string(d.Path)) != ""
+		c, err := describe(d, func() (io.ReadCloser, error) { return b.open(b.lookup(d.Path)) }, openerIn(root, d), ignored)
+		if err != nil {
+			return nil, fserr.Wrap(err, "review", "/"+string(d.Path), "")
+		}
+		out = append(out, c)
+	}
+	renames(out)
+	return out, nil
+}
+
+// openerIn opens the later version of a difference in a tree.
+func openerIn(root rootfs.Root, d Difference) opener {
+	return func() (io.ReadCloser, error) {
+		if d.After.Type == rootfs.TypeSymlink {
+			target, err := root.Readlink(string(d.Path))
+			return io.NopCloser(bytes.NewReader([]byte(target))), err
+		}
+		f, _, err := root.OpenNoFollow(string(d.Path), rootfs.O_RDONLY)
+		return f, err
+	}
+}
+
+func revisionOf(changes []*Change) string {
+	var ids []string
+	for _, c := range changes {
+		ids = append(ids, string(c.Path)+"\x00"+c.ID+fmt.Sprint(c.Tree)+"\n")
+	}
+	return hunkID("revision", ids)
+}
+
+// checkRevision refuses a call that was made for another revision.
+func (l *List) checkRevision(want string) error {
+	if want == "" || want == l.Revision {
+		return nil
+	}
+	return refuse(StaleRevision, nil, fmt.Sprintf("the context is at revision %s, not %s", l.Revision, want), "list the changes again")
+}

@@ -1,0 +1,232 @@
+package review
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func numbered(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "line %d\n", i+1)
+	}
+	return b.String()
+}
+
+func TestChanges(t *testing.T) {
+	w := newWorld(t, files{
+		"a.txt": "one\ntwo\n", "b.bin": "x\x00y", "dir/c": "c", "dir/d": "d", "run": "echo", "link": "-> a.txt", "same": "same", "moved": "moved content",
+		".gitignore": "out/\n*.log\n",
+	})
+	remove(t, w.in(id), "dir/d", "dir/c", "moved")
+	write(t, w.in(id), files{
+		"a.txt": "one\n2\n", "b.bin": "x\x00z", "run": "+x echo", "link": "-> b.bin", "new/file": "new\n", "same": "same", "dir/c/below": "c is a directory",
+		"node_modules/m/index.js": "m", "out/built": "built", "debug.log": "log", ".git/config": "evil", "renamed": "moved content",
+		".github/workflows/ci.yml": "on: push", "outside": "-> ../../etc/passwd",
+	})
+	l := w.changes(Query{})
+	got := map[string]string{}
+	for _, c := range l.Changes {
+		got[string(c.Path)] = strings.TrimSpace(fmt.Sprint(c.Kind, c.Content, " ", c.leftOut(), " ", c.RenamedFrom))
+	}
+	want := map[string]string{
+		"a.txt": "2 1", "b.bin": "2 2", "dir/c": "3 1", "dir/c/below": "1 1", "dir/d": "3 1", "run": "5 0 executable", "link": "2 3", "new/file": "1 1",
+		"node_modules": "1 5 ignored", "out": "1 5 ignored", "debug.log": "1 1 ignored", ".git": "1 0 git-directory", "renamed": "1 1  moved", "moved": "3 1",
+		".github/workflows/ci.yml": "1 1 workflow", "outside": "1 3 link-leaves-repository",
+	}
+	for p, text := range want {
+		if strings.Join(strings.Fields(got[p]), " ") != strings.Join(strings.Fields(text), " ") {
+			t.Errorf("%s is %q, want %q", p, got[p], text)
+		}
+	}
+	for p := range got {
+		if _, ok := want[p]; !ok {
+			t.Errorf("%s is a change: %q", p, got[p])
+		}
+	}
+	if again := w.changes(Query{}); again.Revision != l.Revision || l.Revision == "" {
+		t.Errorf("the revision is %q, then %q", l.Revision, again.Revision)
+	}
+	inside := w.changes(Query{Paths: []Path{"node_modules"}, Ignored: true})
+	if len(inside.Changes) != 1 || inside.Changes[0].Path != "node_modules/m/index.js" || !inside.Changes[0].Ignored {
+		t.Errorf("below node_modules there are %v", inside.Changes)
+	}
+}
+
+// A panel can set sizes and modification times back, but not ctime.
+func TestEditWithSameSizeAndTimeIsFound(t *testing.T) {
+	w := newWorld(t, files{"a": "secret", "b": "other"})
+	old, err := os.Stat(w.in(id) + "/a")
+	must(t, err)
+	if l := w.changes(Query{}); len(l.Changes) != 0 {
+		t.Fatalf("there are changes at first: %v", l.Changes)
+	}
+	must(t, os.WriteFile(w.in(id)+"/a", []byte("SECRET"), 0o600))
+	must(t, os.Chtimes(w.in(id)+"/a", old.ModTime(), old.ModTime()))
+	if l := w.changes(Query{}); len(l.Changes) != 1 || l.Changes[0].Path != "a" {
+		t.Errorf("the hidden edit is listed as %v", l.Changes)
+	}
+}
+
+func (w *world) decide(d Decision, sel Selection) Decided {
+	w.t.Helper()
+	out, err := w.reviews.Decide(w.t.Context(), DecideRequest{Context: id, Selection: sel, Decision: d, Actor: "host", Comment: "because"})
+	must(w.t, err)
+	return out
+}
+
+func (w *world) apply(req ApplyRequest) *Entry {
+	w.t.Helper()
+	req.Context, req.Actor = id, "host"
+	e, err := w.reviews.Apply(w.t.Context(), req)
+	must(w.t, err)
+	return e
+}
+
+func TestApplyAndUndo(t *testing.T) {
+	base := files{"a": numbered(20), "gone/deep/file": "gone\n", "run": "echo\n", "link": "-> a", "mine": "mine\n"}
+	w := newWorld(t, base)
+	changed := files{"a": strings.Replace(numbered(20), "line 3\n", "line three\n", 1), "new/deep/file": "new\n", "run": "+x echo\n", "link": "-> run"}
+	write(t, w.in(id), changed)
+	remove(t, w.in(id), "gone/deep/file")
+	write(t, w.in("workspace"), files{"a": numbered(20) + "the user's\n", "mine": "edited\n"})
+	before := read(t, w.in("workspace"))
+
+	_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
+	wantReason(t, err, NotApproved)
+	if out := w.decide(Approved, Selection{All: true}); out.Changes != 4 || !slices.Equal(out.LeftOut, []Path{"run"}) {
+		t.Errorf("decided %+v", out)
+	}
+	w.decide(Approved, Selection{Changes: []Selected{{Path: "run"}}})
+	dry := w.apply(ApplyRequest{DryRun: true})
+	if len(dry.Steps) != 5 || dry.ID != 0 {
+		t.Errorf("a dry run is entry %d with %d steps", dry.ID, len(dry.Steps))
+	}
+	same(t, "after a dry run", read(t, w.in("workspace")), before)
+
+	e := w.apply(ApplyRequest{})
+	want := maps.Clone(changed)
+	want["a"] += "the user's\n"
+	want["mine"] = "edited\n"
+	same(t, "applied", read(t, w.in("workspace")), want)
+	if l := w.changes(Query{}); len(l.Changes) != 0 {
+		t.Errorf("after the apply these are left: %v", l.Changes)
+	}
+	undo, err := w.reviews.Undo(t.Context(), e.ID, "host", false)
+	must(t, err)
+	same(t, "undone", read(t, w.in("workspace")), before)
+	if l := w.changes(Query{}); len(l.Changes) != 5 {
+		t.Errorf("after the undo %d changes are there, want 5", len(l.Changes))
+	}
+	_, err = w.reviews.Undo(t.Context(), undo.ID, "host", false)
+	must(t, err)
+	same(t, "redone", read(t, w.in("workspace")), want)
+}
+
+func TestHunksAreAppliedOneByOne(t *testing.T) {
+	w := newWorld(t, files{"a": numbered(30)})
+	edited := strings.NewReplacer("line 5\n", "five\n", "line 15\n", "fifteen\n", "line 25\n", "twenty-five\n").Replace(numbered(30))
+	write(t, w.in(id), files{"a": edited})
+	hunks := w.changes(Query{}).Changes[0].Hunks()
+	if len(hunks) != 3 {
+		t.Fatalf("there are %d hunks", len(hunks))
+	}
+	w.decide(Approved, Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunks[1].ID}}}})
+	w.decide(Rejected, Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunks[2].ID}}}})
+	w.apply(ApplyRequest{})
+	same(t, "applied", read(t, w.in("workspace")), files{"a": strings.Replace(numbered(30), "line 15\n", "fifteen\n", 1)})
+	same(t, "the context", read(t, w.in(id)), files{"a": edited})
+	l := w.changes(Query{})
+	left := l.Changes[0].Hunks()
+	if len(left) != 2 || left[0].ID != hunks[0].ID || left[1].ID != hunks[2].ID {
+		t.Errorf("left are %v", left)
+	}
+	if _, verdicts := l.Verdict(l.Changes[0]); verdicts[hunks[2].ID].Decision != Rejected || verdicts[hunks[2].ID].Comment != "because" {
+		t.Errorf("the rejection became %v", verdicts)
+	}
+	_, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunks[1].ID}}}}, Decision: Approved})
+	wantReason(t, err, StaleRevision)
+}
+
+// What the context holds after Decide does not matter to Apply.
+func TestApprovedBytesAreApplied(t *testing.T) {
+	w := newWorld(t, files{"a": "old\n"})
+	write(t, w.in(id), files{"a": "reviewed\n"})
+	w.decide(Approved, Selection{All: true})
+	write(t, w.in(id), files{"a": "evil\n"})
+	w.apply(ApplyRequest{})
+	same(t, "applied", read(t, w.in("workspace")), files{"a": "reviewed\n"})
+}
+
+func TestConflictsApplyNothing(t *testing.T) {
+	base := files{"a": numbered(10), "b": "b\n", "deleted": "x\n", "modified": "x\n", "bin": "\x00a", "link": "-> a", "fine": "x\n"}
+	w := newWorld(t, base)
+	write(t, w.in(id), files{"a": strings.Replace(numbered(10), "line 5", "panel 5", 1), "deleted": "changed\n", "added": "panel\n", "bin": "\x00b", "link": "-> b", "fine": "y\n", "dir/new": "n"})
+	remove(t, w.in(id), "modified")
+	write(t, w.in("workspace"), files{"a": strings.Replace(numbered(10), "line 5", "user 5", 1), "modified": "changed\n", "added": "user\n", "bin": "\x00c", "link": "-> fine", "dir": "a file"})
+	remove(t, w.in("workspace"), "deleted")
+	before := read(t, w.in("workspace"))
+	w.decide(Approved, Selection{All: true})
+	_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
+	got := map[Path]ConflictKind{}
+	for _, c := range wantReason(t, err, Conflicting).Conflicts {
+		got[c.Path] = c.Kind
+	}
+	want := map[Path]ConflictKind{
+		"a": ConflictContent, "deleted": ConflictModifyDelete, "modified": ConflictDeleteModify, "added": ConflictAddAdd, "bin": ConflictBinary,
+		"link": ConflictType, "dir/new": ConflictDirectoryInTheWay,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the conflicts are %v, want %v", got, want)
+	}
+	same(t, "the workspace", read(t, w.in("workspace")), before)
+}
+
+func TestWhatMustNotBeAppliedIsRefused(t *testing.T) {
+	w := newWorld(t, files{"a": "a"})
+	for _, p := range []string{".git/config", ".GIT/x", "sub/.git", "git~1", ".contexts/x", "d/.g\u200cit/hooks/x"} {
+		write(t, w.in(id), files{p: "evil"})
+		for _, name := range []string{p, p[:strings.LastIndexByte("/"+p, '/')]} {
+			if name = strings.TrimSuffix(name, "/"); name == "" {
+				continue
+			}
+			out, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: Selection{Changes: []Selected{{Path: Path(name)}}}, Decision: Approved})
+			if err == nil && out.Changes > 0 {
+				t.Errorf("%s was approved by the name %s", p, name)
+			}
+		}
+	}
+	w.decide(Approved, Selection{All: true})
+	_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
+	wantReason(t, err, NotApproved)
+	same(t, "the workspace", read(t, w.in("workspace")), files{"a": "a"})
+}
+
+// A link in the workspace where the context has a directory must not be followed.
+func TestLinksOfTheWorkspaceAreNotFollowed(t *testing.T) {
+	w := newWorld(t, files{"dir/a": "a\n"})
+	write(t, w.in(id), files{"dir/a": "b\n", "dir/new": "new\n"})
+	must(t, os.RemoveAll(w.in("workspace")+"/dir"))
+	write(t, w.in("workspace"), files{"hooks/a": "a\n", "dir": "-> hooks"})
+	before := read(t, w.in("workspace"))
+	w.decide(Approved, Selection{All: true})
+	_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
+	wantReason(t, err, Conflicting)
+	same(t, "the workspace", read(t, w.in("workspace")), before)
+}
+
+func TestPatchSelects(t *testing.T) {
+	w := newWorld(t, files{"a": numbered(30), "b": "b\n"})
+	write(t, w.in(id), files{"a": strings.NewReplacer("line 5\n", "five\n", "line 25\n", "twenty-five").Replace(numbered(30)), "b": "B\n"})
+	c := w.changes(Query{}).Changes[0]
+	second := c.Hunks()[1].ID
+	patch := c.Text.Unified(FileHeader{Path: "a", BeforeMode: 0o644, AfterMode: 0o644}, 3, func(h *Hunk) bool { return h.ID == second })
+	w.apply(ApplyRequest{Selection: &Selection{Patch: patch}, Approve: true})
+	same(t, "applied", read(t, w.in("workspace")), files{"a": strings.Replace(numbered(30), "line 25\n", "twenty-five", 1), "b": "b\n"})
+	_, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: Selection{Patch: patch}, Decision: Approved})
+	wantReason(t, err, StaleRevision)
+}
