@@ -91,9 +91,15 @@ func writeLines(out *bytes.Buffer, mark byte, lines []string) {
 	}
 }
 
-// write writes git's header.
+// write writes git's header of a diff with hunks.
 func (f FileHeader) write(out *bytes.Buffer) {
-	before, after := quoted("a/"+f.Path), quoted("b/"+f.Path)
+	before, after := f.writeHead(out)
+	_, _ = fmt.Fprintf(out, "--- %s\n+++ %s\n", tabbed(before), tabbed(after))
+}
+
+// writeHead writes what a diff without hunks has of a header, and returns the names for the other lines.
+func (f FileHeader) writeHead(out *bytes.Buffer) (before, after string) {
+	before, after = quoted("a/"+f.Path), quoted("b/"+f.Path)
 	_, _ = fmt.Fprintf(out, "diff --git %s %s\n", before, after)
 	switch {
 	case f.BeforeMode == 0:
@@ -105,7 +111,7 @@ func (f FileHeader) write(out *bytes.Buffer) {
 	case gitMode(f.BeforeMode) != gitMode(f.AfterMode):
 		_, _ = fmt.Fprintf(out, "old mode %06o\nnew mode %06o\n", gitMode(f.BeforeMode), gitMode(f.AfterMode))
 	}
-	_, _ = fmt.Fprintf(out, "--- %s\n+++ %s\n", tabbed(before), tabbed(after))
+	return before, after
 }
 
 // tabbed ends a name that has a space with a tab, by which git tells it from a date after it.

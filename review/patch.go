@@ -1,0 +1,130 @@
+package review
+
+import (
+	"bytes"
+	"compress/zlib"
+	"crypto/sha1" //nolint:gosec // git names contents by it
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/bluekeyes/go-gitdiff/gitdiff"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// maxPatched bounds a version that a patch holds, in bytes.
+const maxPatched = 64 << 20
+
+// patch writes a change as text that git apply accepts, with so many context lines; nothing for a barred change and for a Tree.
+func (c *Change) patch(out io.Writer, before, after opener, context int) error {
+	if c.Barred != "" || c.Tree != nil || c.Unstable {
+		return nil
+	}
+	if c.Kind == TypeChanged {
+		return errors.Join(patchPart(out, c.Path, c.Before, Version{}, before, after, context), patchPart(out, c.Path, Version{}, c.After, before, after, context))
+	}
+	return patchPart(out, c.Path, c.Before, c.After, before, after, context)
+}
+
+func patchPart(out io.Writer, p Path, before, after Version, openBefore, openAfter opener, context int) error {
+	old, err := whole(p, before, openBefore)
+	if err != nil {
+		return err
+	}
+	now, err := whole(p, after, openAfter)
+	if err != nil {
+		return err
+	}
+	head := FileHeader{Path: string(p), BeforeMode: headMode(before), AfterMode: headMode(after)}
+	if IsBinary(old) || IsBinary(now) || max(len(old), len(now)) > MaxText {
+		_, err = io.WriteString(out, binaryPatch(head, old, now))
+		return err
+	}
+	text := DiffText(string(p), old, now).Unified(head, context, func(*Hunk) bool { return true })
+	if text == nil {
+		var b bytes.Buffer
+		head.writeHead(&b)
+		text = b.Bytes()
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+func headMode(v Version) uint32 {
+	if v.Type == rootfs.TypeSymlink {
+		return linkMode
+	}
+	return gitModeOf(v)
+}
+
+// gitModeOf returns the mode of a file's version, 0 for nothing.
+func gitModeOf(v Version) uint32 {
+	if !v.Exists() {
+		return 0
+	}
+	return gitMode(v.Mode)
+}
+
+// whole reads a version for a patch.
+func whole(p Path, v Version, open opener) (data []byte, err error) {
+	if !v.Exists() {
+		return nil, nil
+	}
+	if v.Size > maxPatched {
+		return nil, &fserr.Error{
+			Code: fserr.EFBIG, Path: "/" + string(p), Detail: fmt.Sprintf("the file is too large for a patch (%d bytes)", v.Size),
+			Hint: "leave it out, and read it by itself",
+		}
+	}
+	r, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return io.ReadAll(io.LimitReader(r, maxPatched+1))
+}
+
+// binaryPatch returns git's form of a change between two binary contents, with both of them.
+func binaryPatch(head FileHeader, before, after []byte) string {
+	f := &gitdiff.File{
+		OldName: head.Path, NewName: head.Path, IsBinary: true, IsNew: head.BeforeMode == 0, IsDelete: head.AfterMode == 0,
+		OldMode: os.FileMode(gitOrZero(head.BeforeMode)), NewMode: os.FileMode(gitOrZero(head.AfterMode)),
+		OldOIDPrefix: blobID(before, head.BeforeMode != 0), NewOIDPrefix: blobID(after, head.AfterMode != 0),
+		BinaryFragment: literal(after), ReverseBinaryFragment: literal(before),
+	}
+	if f.OldMode == f.NewMode {
+		f.NewMode = 0
+	}
+	return f.String()
+}
+
+// literal returns a content as git's patches have it.
+func literal(content []byte) *gitdiff.BinaryFragment {
+	var raw bytes.Buffer
+	z := zlib.NewWriter(&raw)
+	_, _ = z.Write(content) // a buffer takes everything
+	_ = z.Close()
+	return &gitdiff.BinaryFragment{Method: gitdiff.BinaryPatchLiteral, Size: int64(len(content)), RawData: raw.Bytes()}
+}
+
+func gitOrZero(mode uint32) uint32 {
+	if mode == 0 {
+		return 0
+	}
+	return gitMode(mode)
+}
+
+// blobID returns git's name of a content, all zeros for none.
+func blobID(content []byte, exists bool) string {
+	if !exists {
+		return hex.EncodeToString(make([]byte, sha1.Size))
+	}
+	h := sha1.New() //nolint:gosec // as above
+	_, _ = fmt.Fprintf(h, "blob %d\x00", len(content))
+	_, _ = h.Write(content)
+	return hex.EncodeToString(h.Sum(nil))
+}
