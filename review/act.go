@@ -288,7 +288,11 @@ func (r *Reviews) recover(ctx context.Context) error {
 	}
 	for _, id := range begun {
 		e, err := r.journal.read(id, intentSuffix)
-		if err == nil {
+		switch {
+		case err != nil:
+		case e.InContext: // a part of it may be done, which can be undone
+			err = r.journal.finish(e)
+		default:
 			err = r.putBack(ctx, e)
 		}
 		if err != nil {
@@ -300,7 +304,7 @@ func (r *Reviews) recover(ctx context.Context) error {
 		return err
 	}
 	last, err := r.journal.read(slices.Max(done), doneSuffix)
-	if err != nil {
+	if err != nil || last.InContext {
 		return err
 	}
 	return errors.Join(r.ws.sweep(last.Steps), r.moveBase(ctx, last))
@@ -326,7 +330,16 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool)
 			undo.Steps = append(undo.Steps, step{Path: s.Path, from: s.After, to: s.Before, BaseBefore: s.BaseAfter, BaseAfter: s.BaseBefore})
 		}
 	}
-	if err := r.carryOut(ctx, undo, false, dryRun); err != nil || dryRun {
+	if e.InContext {
+		undo.InContext = true
+		if dryRun {
+			return undo, nil
+		}
+		err = r.inContext(ctx, undo)
+	} else {
+		err = r.carryOut(ctx, undo, false, dryRun)
+	}
+	if err != nil || dryRun {
 		return undo, err
 	}
 	e.UndoneBy = undo.ID

@@ -230,3 +230,55 @@ func TestPatchSelects(t *testing.T) {
 	_, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: Selection{Patch: patch}, Decision: Approved})
 	wantReason(t, err, StaleRevision)
 }
+
+func TestDiscard(t *testing.T) {
+	base := files{"a": numbered(30), "gone": "gone\n", "link": "-> a", "run": "echo\n"}
+	w := newWorld(t, base)
+	changed := files{"a": strings.NewReplacer("line 5\n", "five\n", "line 25\n", "twenty-five\n").Replace(numbered(30)), "new/file": "new\n", "link": "-> run", "run": "+x echo\n"}
+	write(t, w.in(id), changed)
+	remove(t, w.in(id), "gone")
+	open, err := os.Stat(w.in(id) + "/a")
+	must(t, err)
+	hunk := w.changes(Query{Paths: []Path{"a"}}).Changes[0].Hunks()[0].ID
+	_, err = w.reviews.Discard(t.Context(), id, Selection{Changes: []Selected{{Path: "a", Hunks: []string{hunk}}}}, "", "panel")
+	must(t, err)
+	same(t, "one hunk discarded", read(t, w.in(id)), files{"a": strings.Replace(numbered(30), "line 25\n", "twenty-five\n", 1), "new/file": "new\n", "link": "-> run", "run": "+x echo\n"})
+	if now, err := os.Stat(w.in(id) + "/a"); err != nil || !os.SameFile(open, now) {
+		t.Error("the file is another one now, so that handles of it are stale")
+	}
+	e, err := w.reviews.Discard(t.Context(), id, Selection{Changes: []Selected{{Path: ""}, {Path: "run"}}}, "", "panel")
+	must(t, err)
+	same(t, "all discarded", read(t, w.in(id)), base)
+	_, err = w.reviews.Undo(t.Context(), e.ID, "host", false)
+	must(t, err)
+	same(t, "the discard undone", read(t, w.in(id)), files{"a": strings.Replace(numbered(30), "line 25\n", "twenty-five\n", 1), "new/file": "new\n", "link": "-> run", "run": "+x echo\n"})
+}
+
+func TestSubmitAndState(t *testing.T) {
+	w := newWorld(t, files{"a": numbered(30), "b": "b\n"})
+	state := func() State { return w.changes(Query{}).State() }
+	if got := state(); got != StateNone {
+		t.Errorf("at first the state is %v", got)
+	}
+	write(t, w.in(id), files{"a": strings.NewReplacer("line 5\n", "five\n", "line 25\n", "twenty-five\n").Replace(numbered(30))})
+	if got := state(); got != StateOpen {
+		t.Errorf("with a change the state is %v", got)
+	}
+	l, err := w.reviews.Submit(t.Context(), id, "title", "message", "panel")
+	must(t, err)
+	if got := state(); got != StateSubmitted || w.changes(Query{}).Submission().Title != "title" {
+		t.Errorf("after the submission the state is %v", got)
+	}
+	w.decide(Approved, Selection{Changes: []Selected{{Path: "a", Hunks: []string{l.Changes[0].Hunks()[0].ID}}}})
+	if got := state(); got != StatePartlyDecided {
+		t.Errorf("with one of two hunks approved the state is %v", got)
+	}
+	w.decide(Rejected, Selection{Changes: []Selected{{Path: "a", Hunks: []string{l.Changes[0].Hunks()[1].ID}}}})
+	if got := state(); got != StateDecided {
+		t.Errorf("with both hunks decided the state is %v", got)
+	}
+	write(t, w.in(id), files{"b": "B\n"})
+	if got := state(); got != StatePartlyDecided {
+		t.Errorf("with a further change the state is %v", got)
+	}
+}
