@@ -311,8 +311,12 @@ func (r *Reviews) recover(ctx context.Context) error {
 }
 
 // Undo takes an entry back: each path gets what it held before, merged with what was done to it since.
-func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool) (*Entry, error) {
+// may is asked whether the caller may change the entry's context.
+func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool, may func(context string) error) (*Entry, error) {
 	e, err := r.journal.read(id, doneSuffix)
+	if err == nil {
+		err = may(e.Context)
+	}
 	if err != nil {
 		return nil, err
 	}

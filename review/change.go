@@ -58,6 +58,11 @@ type Change struct {
 	RenamedFrom Path
 	Ignored     bool
 	Sensitive   []string
+	// Drifted says that the workspace does not hold the base's version.
+	Drifted bool
+	// Repository is the git repository that the path belongs to, "" for none. InRepository tells a path of the workspace's own repository.
+	Repository   Path
+	InRepository bool
 }
 
 // opener opens the content of a version that exists.
@@ -149,7 +154,7 @@ func (c *Change) Hunks() []Hunk {
 	return c.Text.Hunks
 }
 
-// Selectable says why `all` leaves the change out: "" if it takes it.
+// leftOut says why Selection.All leaves the change out: "" if it takes it.
 func (c *Change) leftOut() string {
 	switch {
 	case c.Barred != "":

@@ -86,6 +86,10 @@ func (w *world) Changing(ctx context.Context, id string, f func(rootfs.Root) err
 	return w.Frozen(ctx, id, f)
 }
 
+func (w *world) Reading(ctx context.Context, id string, f func(rootfs.Root) error) error {
+	return w.Frozen(ctx, id, f)
+}
+
 func (w *world) Origin(context.Context, string) (Origin, error) {
 	return Origin{Digest: "digest", Tree: w.in("layer"), Manifest: w.manifest, Changed: w.changed}, nil
 }

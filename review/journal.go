@@ -45,6 +45,23 @@ type Entry struct {
 
 const entryFormat = 1
 
+// AppliedFile says what an entry did to a path.
+type AppliedFile struct {
+	Path Path
+	Did  Applied
+	// Merged says that changes of the other side were kept.
+	Merged bool
+}
+
+// Files lists what the entry did.
+func (e *Entry) Files() []AppliedFile {
+	out := make([]AppliedFile, len(e.Steps))
+	for i := range e.Steps {
+		out[i] = AppliedFile{e.Steps[i].Path, e.Steps[i].did(), e.Steps[i].Merged}
+	}
+	return out
+}
+
 // journal keeps what was done, a file for each entry:
 //
 //	<dir>/<number of 16 digits>.json      done

@@ -24,6 +24,10 @@ func (c *Change) patch(out io.Writer, before, after opener, context int) error {
 	if c.Barred != "" || c.Tree != nil || c.Unstable {
 		return nil
 	}
+	if c.Text != nil {
+		head := FileHeader{Path: string(c.Path), BeforeMode: headMode(c.Before), AfterMode: headMode(c.After)}
+		return writeText(out, head, c.Text, context)
+	}
 	if c.Kind == TypeChanged {
 		return errors.Join(patchPart(out, c.Path, c.Before, Version{}, before, after, context), patchPart(out, c.Path, Version{}, c.After, before, after, context))
 	}
@@ -44,13 +48,18 @@ func patchPart(out io.Writer, p Path, before, after Version, openBefore, openAft
 		_, err = io.WriteString(out, binaryPatch(head, old, now))
 		return err
 	}
-	text := DiffText(string(p), old, now).Unified(head, context, func(*Hunk) bool { return true })
+	return writeText(out, head, DiffText(string(p), old, now), context)
+}
+
+// writeText writes a header with all hunks; without hunks it is the header alone.
+func writeText(out io.Writer, head FileHeader, d *TextDiff, context int) error {
+	text := d.Unified(head, context, func(*Hunk) bool { return true })
 	if text == nil {
 		var b bytes.Buffer
 		head.writeHead(&b)
 		text = b.Bytes()
 	}
-	_, err = out.Write(text)
+	_, err := out.Write(text)
 	return err
 }
 

@@ -25,6 +25,8 @@ import (
 type Contexts interface {
 	// Frozen calls f with the context's root while no call through the server changes the context.
 	Frozen(ctx context.Context, id string, f func(root rootfs.Root) error) error
+	// Reading calls f as a call that reads the context does.
+	Reading(ctx context.Context, id string, f func(root rootfs.Root) error) error
 	// Changing calls f as a call that changes the context does.
 	Changing(ctx context.Context, id string, f func(root rootfs.Root) error) error
 	// Origin says what the context was seeded with.
@@ -163,6 +165,7 @@ type List struct {
 	Changes []*Change
 	// Revision names all changes of the context; "" if the query was for some paths.
 	Revision string
+	context  string
 	state    *state
 	base     *base
 }
@@ -182,7 +185,50 @@ func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
 		return nil, err
 	}
 	defer unlock()
-	return r.changes(ctx, q, nil)
+	l, err := r.changes(ctx, q, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range l.Changes {
+		l.locate(c)
+		if err := r.drift(c); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	return l, nil
+}
+
+// drift compares the base with the workspace.
+func (r *Reviews) drift(c *Change) error {
+	if c.Barred != "" || c.Tree != nil {
+		return nil
+	}
+	v, _, err := readVersion(r.ws.root, c.Path, nil)
+	if isAbsent(err) {
+		v, err = Version{}, nil
+	}
+	if errors.Is(err, errUnstable) {
+		c.Drifted = true
+		return nil
+	}
+	c.Drifted = !v.Same(c.Before)
+	return err
+}
+
+// locate finds the innermost repository of a change.
+func (l *List) locate(c *Change) {
+	if l.base.manifest == nil {
+		return
+	}
+	for _, repo := range l.base.manifest.Repos {
+		p := Path(repo.Path)
+		if p == "." {
+			p = ""
+		}
+		if isWithin(c.Path, p) && (!c.InRepository || len(p) > len(c.Repository)) {
+			c.Repository, c.InRepository = p, true
+		}
+	}
 }
 
 // changes compares a context with its base. If keep is not nil it is called, while the context is frozen, with its root and all changes.
@@ -199,7 +245,7 @@ func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Ro
 	if err != nil {
 		return nil, err
 	}
-	l := &List{state: st, base: b}
+	l := &List{context: q.Context, state: st, base: b}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())

@@ -79,6 +79,10 @@ func (w *world) decide(d Decision, sel Selection) Decided {
 	return out
 }
 
+func (w *world) undo(entry int64) (*Entry, error) {
+	return w.reviews.Undo(w.t.Context(), entry, "host", false, func(string) error { return nil })
+}
+
 func (w *world) apply(req ApplyRequest) *Entry {
 	w.t.Helper()
 	req.Context, req.Actor = id, "host"
@@ -116,13 +120,13 @@ func TestApplyAndUndo(t *testing.T) {
 	if l := w.changes(Query{}); len(l.Changes) != 0 {
 		t.Errorf("after the apply these are left: %v", l.Changes)
 	}
-	undo, err := w.reviews.Undo(t.Context(), e.ID, "host", false)
+	undo, err := w.undo(e.ID)
 	must(t, err)
 	same(t, "undone", read(t, w.in("workspace")), before)
 	if l := w.changes(Query{}); len(l.Changes) != 5 {
 		t.Errorf("after the undo %d changes are there, want 5", len(l.Changes))
 	}
-	_, err = w.reviews.Undo(t.Context(), undo.ID, "host", false)
+	_, err = w.undo(undo.ID)
 	must(t, err)
 	same(t, "redone", read(t, w.in("workspace")), want)
 }
@@ -249,7 +253,7 @@ func TestDiscard(t *testing.T) {
 	e, err := w.reviews.Discard(t.Context(), id, Selection{Changes: []Selected{{Path: ""}, {Path: "run"}}}, "", "panel")
 	must(t, err)
 	same(t, "all discarded", read(t, w.in(id)), base)
-	_, err = w.reviews.Undo(t.Context(), e.ID, "host", false)
+	_, err = w.undo(e.ID)
 	must(t, err)
 	same(t, "the discard undone", read(t, w.in(id)), files{"a": strings.Replace(numbered(30), "line 25\n", "twenty-five\n", 1), "new/file": "new\n", "link": "-> run", "run": "+x echo\n"})
 }

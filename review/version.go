@@ -44,6 +44,9 @@ func (v Version) sameMode(o Version) bool {
 // "=" and base64.
 type Path string
 
+// Within reports whether p is dir or below it; everything is below "".
+func (p Path) Within(dir Path) bool { return isWithin(p, dir) }
+
 // MarshalText implements encoding.TextMarshaler.
 func (p Path) MarshalText() ([]byte, error) {
 	if utf8.ValidString(string(p)) && !strings.HasPrefix(string(p), "=") {

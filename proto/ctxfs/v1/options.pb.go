@@ -34,6 +34,8 @@ const (
 	Callers_CALLERS_HOST Callers = 1
 	// Panels, in their own context, and hosts, which may act for a panel.
 	Callers_CALLERS_PANEL Callers = 2
+	// Panels with the right to review, in their own context, and hosts that act for no panel.
+	Callers_CALLERS_REVIEWER Callers = 3
 )
 
 // Enum value maps for Callers.
@@ -42,11 +44,13 @@ var (
 		0: "CALLERS_UNSPECIFIED",
 		1: "CALLERS_HOST",
 		2: "CALLERS_PANEL",
+		3: "CALLERS_REVIEWER",
 	}
 	Callers_value = map[string]int32{
 		"CALLERS_UNSPECIFIED": 0,
 		"CALLERS_HOST":        1,
 		"CALLERS_PANEL":       2,
+		"CALLERS_REVIEWER":    3,
 	}
 )
 
@@ -399,11 +403,12 @@ const file_ctxfs_v1_options_proto_rawDesc = "" +
 	"repeatable\x12'\n" +
 	"\x0frepeatable_with\x18\a \x01(\tR\x0erepeatableWith\x12-\n" +
 	"\x12repeatable_without\x18\b \x01(\tR\x11repeatableWithout\x12%\n" +
-	"\x05limit\x18\t \x01(\x0e2\x0f.ctxfs.v1.LimitR\x05limit*G\n" +
+	"\x05limit\x18\t \x01(\x0e2\x0f.ctxfs.v1.LimitR\x05limit*]\n" +
 	"\aCallers\x12\x17\n" +
 	"\x13CALLERS_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fCALLERS_HOST\x10\x01\x12\x11\n" +
-	"\rCALLERS_PANEL\x10\x02*F\n" +
+	"\rCALLERS_PANEL\x10\x02\x12\x14\n" +
+	"\x10CALLERS_REVIEWER\x10\x03*F\n" +
 	"\x06Effect\x12\x16\n" +
 	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fEFFECT_READS\x10\x01\x12\x12\n" +

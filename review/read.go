@@ -1,0 +1,119 @@
+package review
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Which names a version of a file.
+type Which int
+
+// The versions, in the order of the proto's.
+const (
+	OfBase Which = iota + 1
+	OfContext
+	OfWorkspace
+	OfApproved
+)
+
+// Read calls use with one version of a file as a whole, and its content. It fails with ENOENT if the version does not exist.
+func (r *Reviews) Read(ctx context.Context, id string, p Path, which Which, use func(v Version, content io.Reader) error) (err error) {
+	switch which {
+	case OfBase, OfApproved:
+		return r.readReviewed(ctx, id, p, which, use)
+	case OfContext:
+		return r.cfg.Contexts.Reading(ctx, id, func(root rootfs.Root) error { return readTree(root, p, use) })
+	case OfWorkspace:
+		if BarredName(p) != "" {
+			return noVersion(p)
+		}
+		return readTree(r.ws.root, p, use)
+	}
+	return &fserr.Error{Code: fserr.EINVAL, Detail: "unknown version"}
+}
+
+func noVersion(p Path) error {
+	return &fserr.Error{Code: fserr.ENOENT, Op: "read", Path: "/" + string(p)}
+}
+
+func readTree(root rootfs.Root, p Path, use func(v Version, content io.Reader) error) error {
+	v, _, err := readVersion(root, p, func(content io.Reader) (string, int64, error) { return "", 0, nil })
+	if isAbsent(err) {
+		return noVersion(p)
+	}
+	if err == nil && v.Type != rootfs.TypeFile && v.Type != rootfs.TypeSymlink {
+		err = &fserr.Error{Code: fserr.EINVAL, Op: "read", Path: "/" + string(p), Detail: "it is neither a file nor a link"}
+	}
+	if err != nil && !errors.Is(err, errUnstable) {
+		return err
+	}
+	content, err := openerIn(root, Difference{Path: p, After: v})()
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(v, content), content.Close())
+}
+
+// readReviewed reads the base's version, or the approved one.
+func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Which, use func(v Version, content io.Reader) error) (err error) {
+	st, err := r.states.read(id)
+	if err != nil {
+		return err
+	}
+	if d := st.Decided[p]; which == OfApproved && d != nil {
+		v, ok, err := r.approved(p, d)
+		switch {
+		case err != nil:
+			return err
+		case ok && !v.Exists():
+			return noVersion(p)
+		case ok:
+			f, err := r.store.Open(v.Hash)
+			if err != nil {
+				return err
+			}
+			return errors.Join(use(v, f), f.Close())
+		}
+	}
+	origin, err := r.cfg.Contexts.Origin(ctx, id)
+	if err != nil {
+		return err
+	}
+	b, err := r.baseOf(origin, st)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, (&List{base: b}).Close()) }()
+	e := b.lookup(p)
+	if !e.Exists() {
+		return noVersion(p)
+	}
+	content, err := b.open(e)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(e.Version, content), content.Close())
+}
+
+// Patch writes a change as text that git apply accepts, with so many context lines.
+func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out io.Writer) error {
+	before := func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) }
+	if !c.After.Exists() || c.Text != nil || c.Kind == ModeChanged {
+		return c.patch(out, before, before, lines)
+	}
+	var now []byte
+	err := r.cfg.Contexts.Reading(ctx, l.context, func(root rootfs.Root) error {
+		data, err := whole(c.Path, c.After, openerIn(root, c.Difference))
+		now = data
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.patch(out, before, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(now)), nil }, lines)
+}

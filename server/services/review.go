@@ -1,0 +1,573 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/review"
+)
+
+// Reviews implements ReviewService.
+type Reviews struct {
+	ctxfsv1.UnimplementedReviewServiceServer
+	Reviews *review.Reviews
+}
+
+// Bounds of texts that clients send, in bytes.
+const (
+	maxTitle     = 200
+	maxRemark    = 64 << 10
+	maxRequestID = 128
+	maxLines     = 1000
+)
+
+// maxLineText bounds the text of a DiffLine, in bytes.
+const maxLineText = 4 << 10
+
+// ListChanges implements ReviewService.
+func (s *Reviews) ListChanges(req *ctxfsv1.ListChangesRequest, stream grpc.ServerStreamingServer[ctxfsv1.ListChangesResponse]) error {
+	l, err := s.list(stream.Context(), req.GetContextId(), req.GetPaths(), req.GetIgnored())
+	if err != nil {
+		return reviewStatus(err)
+	}
+	defer func() { _ = l.Close() }() // it was only read
+	for _, c := range l.Changes {
+		if err := stream.Send(&ctxfsv1.ListChangesResponse{Event: &ctxfsv1.ListChangesResponse_Change{Change: changeToPB(l, c)}}); err != nil {
+			return err
+		}
+	}
+	return stream.Send(&ctxfsv1.ListChangesResponse{Event: &ctxfsv1.ListChangesResponse_Summary{Summary: summaryToPB(l)}})
+}
+
+func (s *Reviews) list(ctx context.Context, contextID string, paths []string, ignored bool) (*review.List, error) {
+	id, err := infoTarget(panels.IdentityFrom(ctx), contextID)
+	if err != nil {
+		return nil, err
+	}
+	q := review.Query{Context: string(id), Ignored: ignored}
+	for _, p := range paths {
+		q.Paths = append(q.Paths, reviewPath(p, nil))
+	}
+	if slices.Contains(q.Paths, "") {
+		q.Paths = nil
+	}
+	return s.Reviews.Changes(ctx, q)
+}
+
+// reviewPath returns a virtual path as reviews have it: relative, and without dots.
+func reviewPath(p string, raw []byte) review.Path {
+	if len(raw) > 0 {
+		p = string(raw)
+	}
+	return review.Path(strings.TrimPrefix(path.Clean("/"+p), "/"))
+}
+
+// GetDiff implements ReviewService.
+func (s *Reviews) GetDiff(req *ctxfsv1.GetDiffRequest, stream grpc.ServerStreamingServer[ctxfsv1.GetDiffResponse]) error {
+	lines, err := contextLines(req.GetLines())
+	if err != nil {
+		return reviewStatus(err)
+	}
+	l, err := s.list(stream.Context(), req.GetContextId(), req.GetPaths(), req.GetIgnored())
+	if err != nil {
+		return reviewStatus(err)
+	}
+	defer func() { _ = l.Close() }() // it was only read
+	for _, c := range l.Changes {
+		if req.GetForm() == ctxfsv1.DiffForm_DIFF_FORM_UNIFIED {
+			err = s.sendPatch(stream, l, c, lines)
+		} else {
+			err = sendHunks(stream, l, c, lines)
+		}
+		if err != nil {
+			return reviewStatus(err)
+		}
+	}
+	return stream.Send(&ctxfsv1.GetDiffResponse{Event: &ctxfsv1.GetDiffResponse_Summary{Summary: summaryToPB(l)}})
+}
+
+func contextLines(n int32) (int, error) {
+	switch {
+	case n == 0:
+		return 3, nil
+	case n == -1:
+		return 0, nil
+	case n < 0 || n > maxLines:
+		return 0, &fserr.Error{Code: fserr.EINVAL, Detail: "lines " + strconv.Itoa(int(n)) + " is not between -1 and " + strconv.Itoa(maxLines)}
+	}
+	return int(n), nil
+}
+
+func (s *Reviews) sendPatch(stream grpc.ServerStreamingServer[ctxfsv1.GetDiffResponse], l *review.List, c *review.Change, lines int) error {
+	return s.Reviews.Patch(stream.Context(), l, c, lines, chunks(func(p []byte) error {
+		return stream.Send(&ctxfsv1.GetDiffResponse{Event: &ctxfsv1.GetDiffResponse_Text{Text: p}})
+	}))
+}
+
+// chunkSize bounds the content of one message, in bytes.
+const chunkSize = 256 << 10
+
+// chunks is an io.Writer that sends what it is given in messages of a fit size.
+type chunks func(p []byte) error
+
+func (send chunks) Write(p []byte) (n int, err error) {
+	for part := range slices.Chunk(p, chunkSize) {
+		if err := send(part); err != nil {
+			return n, err
+		}
+		n += len(part)
+	}
+	return n, nil
+}
+
+func sendHunks(stream grpc.ServerStreamingServer[ctxfsv1.GetDiffResponse], l *review.List, c *review.Change, lines int) error {
+	if err := stream.Send(&ctxfsv1.GetDiffResponse{Event: &ctxfsv1.GetDiffResponse_Change{Change: changeToPB(l, c)}}); err != nil || c.Text == nil {
+		return err
+	}
+	_, verdicts := l.Verdict(c)
+	for i := range c.Text.Hunks {
+		h := hunkToPB(c, i, lines)
+		v := verdicts[h.GetHunkId()]
+		h.Decision, h.Comment = decisionToPB(v.Decision), v.Comment
+		if err := stream.Send(&ctxfsv1.GetDiffResponse{Event: &ctxfsv1.GetDiffResponse_Hunk{Hunk: h}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hunkToPB converts a hunk with its context lines, at most up to the hunks beside it. One of a deletion has no ID: it is decided as a whole.
+func hunkToPB(c *review.Change, i, context int) *ctxfsv1.Hunk {
+	d := c.Text
+	h := &d.Hunks[i]
+	end := h.Base + len(h.Removed)
+	out := &ctxfsv1.Hunk{
+		BeforeStart: firstLine(h.Base, h.Removed), BeforeLines: int32(len(h.Removed)), //nolint:gosec // a text has at most 4 Mi lines
+		AfterStart: firstLine(h.Other, h.Added), AfterLines: int32(len(h.Added)), //nolint:gosec // as above
+	}
+	if c.Kind != review.Deleted {
+		out.HunkId = h.ID
+	}
+	from, to := max(0, h.Base-context), min(len(d.Before), end+context)
+	if i > 0 {
+		from = max(from, d.Hunks[i-1].Base+len(d.Hunks[i-1].Removed))
+	}
+	if i+1 < len(d.Hunks) {
+		to = min(to, d.Hunks[i+1].Base)
+	}
+	add := func(kind ctxfsv1.LineKind, lines []string) {
+		for _, line := range lines {
+			out.Lines = append(out.Lines, lineToPB(kind, line))
+		}
+	}
+	add(ctxfsv1.LineKind_LINE_KIND_UNSPECIFIED, d.Before[from:h.Base])
+	add(ctxfsv1.LineKind_LINE_KIND_REMOVED, h.Removed)
+	add(ctxfsv1.LineKind_LINE_KIND_ADDED, h.Added)
+	add(ctxfsv1.LineKind_LINE_KIND_UNSPECIFIED, d.Before[end:to])
+	return out
+}
+
+func firstLine(at int, lines []string) int32 {
+	if len(lines) > 0 {
+		at++
+	}
+	return int32(at) //nolint:gosec // as above
+}
+
+func lineToPB(kind ctxfsv1.LineKind, line string) *ctxfsv1.DiffLine {
+	text, newline := strings.CutSuffix(line, "\n")
+	out := &ctxfsv1.DiffLine{Kind: kind, NoNewline: !newline}
+	if len(text) > maxLineText {
+		text, out.Cut = text[:maxLineText], true
+	}
+	if utf8.ValidString(text) {
+		out.Text = text
+	} else {
+		out.Data = []byte(text)
+	}
+	return out
+}
+
+// ReadVersion implements ReviewService.
+func (s *Reviews) ReadVersion(req *ctxfsv1.ReadVersionRequest, stream grpc.ServerStreamingServer[ctxfsv1.ReadVersionResponse]) error {
+	id, err := infoTarget(panels.IdentityFrom(stream.Context()), req.GetContextId())
+	if err != nil {
+		return reviewStatus(err)
+	}
+	p := reviewPath(req.GetPath(), req.GetRawPath())
+	return reviewStatus(s.Reviews.Read(stream.Context(), string(id), p, review.Which(req.GetVersion()), func(v review.Version, content io.Reader) error {
+		if err := stream.Send(&ctxfsv1.ReadVersionResponse{Version: versionToPB(v)}); err != nil {
+			return err
+		}
+		_, err := io.CopyBuffer(chunks(func(data []byte) error { return stream.Send(&ctxfsv1.ReadVersionResponse{Data: data}) }), content, make([]byte, chunkSize))
+		return err
+	}))
+}
+
+// GetReview implements ReviewService.
+func (s *Reviews) GetReview(ctx context.Context, req *ctxfsv1.GetReviewRequest) (*ctxfsv1.GetReviewResponse, error) {
+	l, err := s.list(ctx, req.GetContextId(), nil, false)
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	defer func() { _ = l.Close() }()                                                                  // it was only read
+	out := &ctxfsv1.GetReviewResponse{State: ctxfsv1.ReviewState(l.State()), Summary: summaryToPB(l)} //nolint:gosec // a few values
+	if sub := l.Submission(); sub != nil {
+		out.Title, out.Message, out.SubmittedRevision, out.SubmittedNs = sub.Title, sub.Message, sub.Revision, ns(sub.At)
+	}
+	return out, nil
+}
+
+// WatchReview implements ReviewService.
+func (s *Reviews) WatchReview(req *ctxfsv1.WatchReviewRequest, stream grpc.ServerStreamingServer[ctxfsv1.WatchReviewResponse]) error {
+	id, err := infoTarget(panels.IdentityFrom(stream.Context()), req.GetContextId())
+	if err != nil {
+		return reviewStatus(err)
+	}
+	return reviewStatus(s.Reviews.Watch(stream.Context(), string(id), func(e review.Event) error {
+		return stream.Send(&ctxfsv1.WatchReviewResponse{Event: ctxfsv1.ReviewEvent(e.Kind), JournalId: e.Journal}) //nolint:gosec // a few values
+	}))
+}
+
+// SubmitReview implements ReviewService.
+func (s *Reviews) SubmitReview(ctx context.Context, req *ctxfsv1.SubmitReviewRequest) (*ctxfsv1.SubmitReviewResponse, error) {
+	caller := panels.IdentityFrom(ctx)
+	id, err := infoTarget(caller, req.GetContextId())
+	if err == nil {
+		err = errors.Join(tooLong("title", req.GetTitle(), maxTitle), tooLong("message", req.GetMessage(), maxRemark))
+	}
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	l, err := s.Reviews.Submit(ctx, string(id), req.GetTitle(), req.GetMessage(), actor(caller))
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	return &ctxfsv1.SubmitReviewResponse{Revision: l.Revision, Summary: summaryToPB(l)}, nil
+}
+
+func tooLong(field, text string, most int) error {
+	if len(text) <= most {
+		return nil
+	}
+	return &fserr.Error{Code: fserr.EINVAL, Detail: field + " has " + strconv.Itoa(len(text)) + " bytes", Hint: "at most " + strconv.Itoa(most) + " are kept"}
+}
+
+// actor names who makes a call, for decisions and the journal.
+func actor(caller panels.Identity) string {
+	if caller.Panel != "" {
+		return caller.Panel
+	}
+	return "host"
+}
+
+// Discard implements ReviewService.
+func (s *Reviews) Discard(ctx context.Context, req *ctxfsv1.DiscardRequest) (*ctxfsv1.DiscardResponse, error) {
+	caller := panels.IdentityFrom(ctx)
+	id, err := infoTarget(caller, req.GetContextId())
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	sel, err := selectionOf(req.GetSelection())
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	e, err := s.Reviews.Discard(ctx, string(id), *sel, req.GetIfRevision(), actor(caller))
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	out := &ctxfsv1.DiscardResponse{JournalId: e.ID}
+	for _, f := range e.Files() {
+		out.Paths = append(out.Paths, "/"+printable(f.Path))
+	}
+	return out, nil
+}
+
+// Decide implements ReviewService.
+func (s *Reviews) Decide(ctx context.Context, req *ctxfsv1.DecideRequest) (*ctxfsv1.DecideResponse, error) {
+	caller := panels.IdentityFrom(ctx)
+	id, err := infoTarget(caller, req.GetContextId())
+	if err == nil {
+		err = tooLong("comment", req.GetComment(), maxRemark)
+	}
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	sel, err := selectionOf(req.GetSelection())
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	done, err := s.Reviews.Decide(ctx, review.DecideRequest{
+		Context: string(id), Selection: *sel, Decision: decisionOf(req.GetDecision()), Comment: req.GetComment(), Actor: actor(caller), IfRevision: req.GetIfRevision(),
+	})
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	out := &ctxfsv1.DecideResponse{Changes: int32(done.Changes), Hunks: int32(done.Hunks)} //nolint:gosec // they fit into memory
+	for _, p := range done.LeftOut {
+		out.LeftOut = append(out.LeftOut, "/"+printable(p))
+	}
+	return out, nil
+}
+
+// Apply implements ReviewService.
+func (s *Reviews) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv1.ApplyResponse, error) {
+	caller := panels.IdentityFrom(ctx)
+	id, err := infoTarget(caller, req.GetContextId())
+	if err == nil {
+		err = tooLong("request_id", req.GetRequestId(), maxRequestID)
+	}
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	apply := review.ApplyRequest{
+		Context: string(id), Approve: req.GetApprove(), IfRevision: req.GetIfRevision(), RefuseMerge: req.GetRefuseMerge(), DryRun: req.GetDryRun(),
+		RequestID: req.GetRequestId(), Actor: actor(caller),
+	}
+	if req.GetSelection() != nil {
+		if apply.Selection, err = selectionOf(req.GetSelection()); err != nil {
+			return nil, reviewStatus(err)
+		}
+	}
+	e, err := s.Reviews.Apply(ctx, apply)
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	return &ctxfsv1.ApplyResponse{JournalId: e.ID, Files: filesToPB(e)}, nil
+}
+
+// ListJournal implements ReviewService.
+func (s *Reviews) ListJournal(ctx context.Context, req *ctxfsv1.ListJournalRequest) (*ctxfsv1.ListJournalResponse, error) {
+	caller := panels.IdentityFrom(ctx)
+	id := req.GetContextId()
+	if caller.Role != panels.RoleHost || id != "" {
+		target, err := infoTarget(caller, id)
+		if err != nil {
+			return nil, reviewStatus(err)
+		}
+		id = string(target)
+	}
+	before, err := pageToken(req.GetPageToken())
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	const most = 100
+	size := int(req.GetPageSize())
+	if size <= 0 || size > most {
+		size = most
+	}
+	below := reviewPath(req.GetPath(), nil)
+	entries, more, err := s.Reviews.Journal(ctx, func(e *review.Entry) bool {
+		return (id == "" || e.Context == id) && (below == "" || slices.ContainsFunc(e.Files(), func(f review.AppliedFile) bool { return f.Path.Within(below) }))
+	}, before, size)
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	out := &ctxfsv1.ListJournalResponse{}
+	for _, e := range entries {
+		out.Entries = append(out.Entries, entryToPB(e))
+	}
+	if more {
+		out.NextPageToken = strconv.FormatInt(entries[len(entries)-1].ID, 10)
+	}
+	return out, nil
+}
+
+func pageToken(token string) (int64, error) {
+	if token == "" {
+		return 0, nil
+	}
+	before, err := strconv.ParseInt(token, 10, 64)
+	if err != nil {
+		return 0, &fserr.Error{Code: fserr.EINVAL, Detail: "bad page_token", Hint: "use the next_page_token of the page before"}
+	}
+	return before, nil
+}
+
+// Undo implements ReviewService.
+func (s *Reviews) Undo(ctx context.Context, req *ctxfsv1.UndoRequest) (*ctxfsv1.UndoResponse, error) {
+	caller := panels.IdentityFrom(ctx)
+	e, err := s.Reviews.Undo(ctx, req.GetJournalId(), actor(caller), req.GetDryRun(), func(contextID string) error {
+		_, err := infoTarget(caller, contextID)
+		return err
+	})
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	return &ctxfsv1.UndoResponse{JournalId: e.ID, Files: filesToPB(e)}, nil
+}
+
+func selectionOf(s *ctxfsv1.Selection) (*review.Selection, error) {
+	switch what := s.GetWhat().(type) {
+	case *ctxfsv1.Selection_All:
+		if what.All {
+			return &review.Selection{All: true}, nil
+		}
+	case *ctxfsv1.Selection_Approved:
+		if what.Approved {
+			return &review.Selection{Approved: true}, nil
+		}
+	case *ctxfsv1.Selection_Patch:
+		return &review.Selection{Patch: what.Patch}, nil
+	case *ctxfsv1.Selection_Changes:
+		out := &review.Selection{}
+		for _, c := range what.Changes.GetChanges() {
+			out.Changes = append(out.Changes, review.Selected{Path: reviewPath(c.GetPath(), c.GetRawPath()), ChangeID: c.GetChangeId(), Hunks: c.GetHunkIds()})
+		}
+		if len(out.Changes) > 0 {
+			return out, nil
+		}
+	}
+	return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "nothing is selected", Hint: "set all, approved, changes or patch"}
+}
+
+// Conversions.
+
+var decisions = map[review.Decision]ctxfsv1.Decision{
+	"": ctxfsv1.Decision_DECISION_UNSPECIFIED, review.Approved: ctxfsv1.Decision_DECISION_APPROVED, review.Rejected: ctxfsv1.Decision_DECISION_REJECTED,
+}
+
+func decisionToPB(d review.Decision) ctxfsv1.Decision { return decisions[d] }
+
+func decisionOf(d ctxfsv1.Decision) review.Decision {
+	for own, pb := range decisions {
+		if pb == d {
+			return own
+		}
+	}
+	return ""
+}
+
+func changeToPB(l *review.List, c *review.Change) *ctxfsv1.Change {
+	whole, hunks := l.Verdict(c)
+	out := &ctxfsv1.Change{
+		ChangeId: c.ID, Kind: ctxfsv1.ChangeKind(c.Kind), Content: ctxfsv1.ContentKind(c.Content), //nolint:gosec // a few values
+		Before: versionToPB(c.Before), After: versionToPB(c.After), Decision: decisionToPB(whole.Decision), Comment: whole.Comment,
+		Ignored: c.Ignored, Sensitive: c.Sensitive, Barred: c.Barred, Drifted: c.Drifted, Unstable: c.Unstable,
+	}
+	out.Path, out.RawPath = virtual(c.Path)
+	if c.RenamedFrom != "" {
+		out.RenamedFrom = "/" + printable(c.RenamedFrom)
+	}
+	if c.InRepository {
+		out.Repository = "/" + printable(c.Repository)
+	}
+	if c.Text != nil {
+		added, removed := c.Text.Lines()
+		out.AddedLines, out.RemovedLines, out.Hunks = int32(added), int32(removed), int32(len(c.Hunks())) //nolint:gosec // a text has at most 4 Mi lines
+		out.LineEndingsOnly = c.Text.LineEndingsOnly()
+	}
+	for _, v := range hunks {
+		switch v.Decision {
+		case review.Approved:
+			out.ApprovedHunks++
+		case review.Rejected:
+			out.RejectedHunks++
+		}
+	}
+	if c.Tree != nil {
+		out.TreeEntries, out.TreeBytes = c.Tree.Entries, c.Tree.Bytes
+	}
+	return out
+}
+
+func virtual(p review.Path) (text string, raw []byte) {
+	if utf8.ValidString(string(p)) {
+		return "/" + string(p), nil
+	}
+	return "", []byte("/" + string(p))
+}
+
+func printable(p review.Path) string { return fserrpb.Printable(string(p)) }
+
+var fileTypes = map[rootfs.Type]ctxfsv1.FileType{
+	rootfs.TypeFile: ctxfsv1.FileType_FILE_TYPE_FILE, rootfs.TypeDirectory: ctxfsv1.FileType_FILE_TYPE_DIRECTORY,
+	rootfs.TypeSymlink: ctxfsv1.FileType_FILE_TYPE_SYMLINK, rootfs.TypeFIFO: ctxfsv1.FileType_FILE_TYPE_FIFO,
+	rootfs.TypeSocket: ctxfsv1.FileType_FILE_TYPE_SOCKET, rootfs.TypeBlockDevice: ctxfsv1.FileType_FILE_TYPE_BLOCK_DEVICE,
+}
+
+func versionToPB(v review.Version) *ctxfsv1.FileVersion {
+	if !v.Exists() {
+		return nil
+	}
+	return &ctxfsv1.FileVersion{Type: fileTypes[v.Type], Mode: v.Mode, Size: v.Size, Sha256: v.Hash}
+}
+
+func summaryToPB(l *review.List) *ctxfsv1.ChangesSummary {
+	n := l.Counts()
+	out := &ctxfsv1.ChangesSummary{
+		Revision: l.Revision, Changes: int32(n.Changes), AddedLines: n.Added, RemovedLines: n.Removed, //nolint:gosec // they fit into memory
+		Approved: int32(n.Approved), Rejected: int32(n.Rejected), //nolint:gosec // as above
+	}
+	for _, c := range l.Changes {
+		if c.Drifted {
+			out.Drifted++
+		}
+	}
+	return out
+}
+
+func filesToPB(e *review.Entry) []*ctxfsv1.AppliedFile {
+	var out []*ctxfsv1.AppliedFile
+	for _, f := range e.Files() {
+		pb := &ctxfsv1.AppliedFile{Kind: ctxfsv1.AppliedKind(f.Did), Merged: f.Merged} //nolint:gosec // a few values
+		pb.Path, pb.RawPath = virtual(f.Path)
+		out = append(out, pb)
+	}
+	return out
+}
+
+var entryKinds = map[review.EntryKind]ctxfsv1.JournalKind{
+	review.EntryApply: ctxfsv1.JournalKind_JOURNAL_KIND_APPLY, review.EntryDiscard: ctxfsv1.JournalKind_JOURNAL_KIND_DISCARD,
+	review.EntryUndo: ctxfsv1.JournalKind_JOURNAL_KIND_UNDO,
+}
+
+func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {
+	return &ctxfsv1.JournalEntry{
+		JournalId: e.ID, Kind: entryKinds[e.Kind], ContextId: e.Context, Actor: e.Actor, DoneNs: ns(e.At), Files: filesToPB(e),
+		Undoes: e.Undoes, UndoneBy: e.UndoneBy,
+	}
+}
+
+var reasonCodes = map[review.Reason]codes.Code{
+	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
+	review.BarredPath: codes.PermissionDenied, review.SensitivePath: codes.FailedPrecondition,
+}
+
+// reviewStatus is fserrpb.ToStatus, and for a refusal of a review a status with its reason and a detail for each conflict.
+func reviewStatus(err error) error {
+	var refused *review.Error
+	if !errors.As(err, &refused) {
+		return fserrpb.ToStatus(err)
+	}
+	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.ErrorInfo{
+		Reason: string(refused.Reason), Domain: fserrpb.Domain, Metadata: map[string]string{"detail": refused.Detail, "hint": refused.Hint},
+	})}
+	for _, c := range refused.Conflicts {
+		pb := &ctxfsv1.Conflict{Kind: ctxfsv1.ConflictKind(c.Kind)} //nolint:gosec // a few values
+		pb.Path, pb.RawPath = virtual(c.Path)
+		details = append(details, protoadapt.MessageV1Of(pb))
+	}
+	st, derr := status.New(reasonCodes[refused.Reason], strings.ToValidUTF8(refused.Error(), "\uFFFD")).WithDetails(details...)
+	if derr != nil {
+		return fserrpb.ToStatus(derr)
+	}
+	return st.Err()
+}
