@@ -91,6 +91,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		commands  []*cobra.Command
 	}{
 		{"files", "Files of a context:", a.fileCommands()},
+		{"review", "What a context changed:", a.reviewCommands()},
 		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.snapshotCommand(), a.gcCommand(), a.seedCommand(), a.panelCommand(), a.templateCommand()}},
 		{"server", "The server:", []*cobra.Command{a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},
 	}

@@ -1,0 +1,254 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// Review is the review of one context: what it changed, what was decided, and what was applied to the workspace.
+type Review struct {
+	c  *Client
+	id string
+}
+
+// Review returns the review of a context. "" is the panel's own.
+func (c *Client) Review(contextID string) *Review { return &Review{c, contextID} }
+
+func (c *Client) reviews() ctxfsv1.ReviewServiceClient { return ctxfsv1.NewReviewServiceClient(c.conn) }
+
+// Reasons of a ReviewError.
+const (
+	ReasonConflict      = "CONFLICT"
+	ReasonStaleRevision = "STALE_REVISION"
+	ReasonNotApproved   = "NOT_APPROVED"
+	ReasonBarredPath    = "BARRED_PATH"
+	ReasonSensitivePath = "SENSITIVE_PATH"
+)
+
+// ReviewError is a refusal of a review. Nothing was done.
+type ReviewError struct {
+	// Reason is one of the constants above.
+	Reason string
+	// Detail says what, Hint the remedy.
+	Detail, Hint string
+	// Conflicts are set for ReasonConflict.
+	Conflicts []*ctxfsv1.Conflict
+}
+
+// Error returns the refusal in words.
+func (e *ReviewError) Error() string {
+	if e.Hint == "" {
+		return e.Detail
+	}
+	return e.Detail + "; " + e.Hint
+}
+
+// reviewError converts the error of a call of ReviewService.
+func reviewError(op string, err error) error {
+	st, ok := status.FromError(err)
+	if !ok || err == nil {
+		return convert(op, err)
+	}
+	out := &ReviewError{}
+	for _, d := range st.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			out.Reason, out.Detail, out.Hint = d.GetReason(), d.GetMetadata()["detail"], d.GetMetadata()["hint"]
+		case *ctxfsv1.Conflict:
+			out.Conflicts = append(out.Conflicts, d)
+		}
+	}
+	switch out.Reason {
+	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonSensitivePath:
+		return out
+	}
+	return convert(op, err)
+}
+
+// Changes lists what the context changed, at these paths and below them; all if there are none.
+func (r *Review) Changes(ctx context.Context, req *ctxfsv1.ListChangesRequest) ([]*ctxfsv1.Change, *ctxfsv1.ChangesSummary, error) {
+	req = &ctxfsv1.ListChangesRequest{ContextId: r.id, Paths: req.GetPaths(), Against: req.GetAgainst(), Ignored: req.GetIgnored()}
+	stream, err := r.c.reviews().ListChanges(ctx, req)
+	if err != nil {
+		return nil, nil, reviewError("listchanges", err)
+	}
+	var changes []*ctxfsv1.Change
+	var summary *ctxfsv1.ChangesSummary
+	err = each(stream, func(m *ctxfsv1.ListChangesResponse) error {
+		if c := m.GetChange(); c != nil {
+			changes = append(changes, c)
+		} else {
+			summary = m.GetSummary()
+		}
+		return nil
+	})
+	return changes, summary, reviewError("listchanges", err)
+}
+
+// each receives a stream to its end.
+func each[M any](stream grpc.ServerStreamingClient[M], f func(*M) error) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = f(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Hunks calls f for each change, and for each of its hunks. hunk is nil for the change itself.
+func (r *Review) Hunks(ctx context.Context, req *ctxfsv1.GetDiffRequest, f func(change *ctxfsv1.Change, hunk *ctxfsv1.Hunk) error) error {
+	stream, err := r.diff(ctx, req, ctxfsv1.DiffForm_DIFF_FORM_UNSPECIFIED)
+	if err != nil {
+		return reviewError("getdiff", err)
+	}
+	var change *ctxfsv1.Change
+	return reviewError("getdiff", each(stream, func(m *ctxfsv1.GetDiffResponse) error {
+		switch e := m.GetEvent().(type) {
+		case *ctxfsv1.GetDiffResponse_Change:
+			change = e.Change
+			return f(change, nil)
+		case *ctxfsv1.GetDiffResponse_Hunk:
+			return f(change, e.Hunk)
+		}
+		return nil
+	}))
+}
+
+func (r *Review) diff(ctx context.Context, req *ctxfsv1.GetDiffRequest, form ctxfsv1.DiffForm) (grpc.ServerStreamingClient[ctxfsv1.GetDiffResponse], error) {
+	return r.c.reviews().GetDiff(ctx, &ctxfsv1.GetDiffRequest{
+		ContextId: r.id, Paths: req.GetPaths(), Against: req.GetAgainst(), Form: form, Lines: req.GetLines(), Ignored: req.GetIgnored(),
+	})
+}
+
+// Patch writes what the context changed as text that git apply accepts.
+func (r *Review) Patch(ctx context.Context, w io.Writer, req *ctxfsv1.GetDiffRequest) error {
+	stream, err := r.diff(ctx, req, ctxfsv1.DiffForm_DIFF_FORM_UNIFIED)
+	if err != nil {
+		return reviewError("getdiff", err)
+	}
+	return reviewError("getdiff", each(stream, func(m *ctxfsv1.GetDiffResponse) error {
+		_, err := w.Write(m.GetText())
+		return err
+	}))
+}
+
+// ReadVersion writes one version of a file to w.
+func (r *Review) ReadVersion(ctx context.Context, w io.Writer, path string, version ctxfsv1.Version) (*ctxfsv1.FileVersion, error) {
+	stream, err := r.c.reviews().ReadVersion(ctx, &ctxfsv1.ReadVersionRequest{ContextId: r.id, Path: path, Version: version})
+	if err != nil {
+		return nil, reviewError("read", err)
+	}
+	var found *ctxfsv1.FileVersion
+	err = each(stream, func(m *ctxfsv1.ReadVersionResponse) error {
+		if m.GetVersion() != nil {
+			found = m.GetVersion()
+		}
+		_, err := w.Write(m.GetData())
+		return err
+	})
+	return found, reviewError("read", err)
+}
+
+// Get returns the state of the review.
+func (r *Review) Get(ctx context.Context) (*ctxfsv1.GetReviewResponse, error) {
+	out, err := r.c.reviews().GetReview(ctx, &ctxfsv1.GetReviewRequest{ContextId: r.id})
+	return out, reviewError("getreview", err)
+}
+
+// Watch calls f for each step of the review, until ctx ends or f fails.
+func (r *Review) Watch(ctx context.Context, f func(*ctxfsv1.WatchReviewResponse) error) error {
+	stream, err := r.c.reviews().WatchReview(ctx, &ctxfsv1.WatchReviewRequest{ContextId: r.id})
+	if err != nil {
+		return reviewError("watchreview", err)
+	}
+	return reviewError("watchreview", each(stream, f))
+}
+
+// Submit says that the changes are ready to be reviewed.
+func (r *Review) Submit(ctx context.Context, title, message string) (*ctxfsv1.SubmitReviewResponse, error) {
+	out, err := r.c.reviews().SubmitReview(ctx, &ctxfsv1.SubmitReviewRequest{ContextId: r.id, Title: title, Message: message})
+	return out, reviewError("submitreview", err)
+}
+
+// Discard puts the base's content back into the context.
+func (r *Review) Discard(ctx context.Context, sel *ctxfsv1.Selection) (*ctxfsv1.DiscardResponse, error) {
+	out, err := r.c.reviews().Discard(ctx, &ctxfsv1.DiscardRequest{ContextId: r.id, Selection: sel})
+	return out, reviewError("discard", err)
+}
+
+// Decide approves or rejects changes.
+func (r *Review) Decide(ctx context.Context, sel *ctxfsv1.Selection, decision ctxfsv1.Decision, comment string) (*ctxfsv1.DecideResponse, error) {
+	out, err := r.c.reviews().Decide(ctx, &ctxfsv1.DecideRequest{ContextId: r.id, Selection: sel, Decision: decision, Comment: comment})
+	return out, reviewError("decide", err)
+}
+
+// Apply merges approved changes into the workspace. req's context is set.
+func (r *Review) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv1.ApplyResponse, error) {
+	req.ContextId = r.id
+	out, err := r.c.reviews().Apply(ctx, req)
+	return out, reviewError("apply", err)
+}
+
+// Journal lists what Apply, Discard and Undo did, the newest first, at most limit entries. With path, only entries that touched it or
+// something below it.
+func (r *Review) Journal(ctx context.Context, path string, limit int) ([]*ctxfsv1.JournalEntry, error) {
+	req := &ctxfsv1.ListJournalRequest{ContextId: r.id, Path: path}
+	var out []*ctxfsv1.JournalEntry
+	for len(out) < limit {
+		page, err := r.c.reviews().ListJournal(ctx, req)
+		if err != nil {
+			return nil, reviewError("listjournal", err)
+		}
+		out = append(out, page.GetEntries()...)
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			break
+		}
+	}
+	return out[:min(len(out), limit)], nil
+}
+
+// Undo takes a journal entry back.
+func (c *Client) Undo(ctx context.Context, journalID int64, dryRun bool) (*ctxfsv1.UndoResponse, error) {
+	out, err := c.reviews().Undo(ctx, &ctxfsv1.UndoRequest{JournalId: journalID, DryRun: dryRun})
+	return out, reviewError("undo", err)
+}
+
+// SelectAll selects everything that is neither barred, sensitive nor ignored.
+func SelectAll() *ctxfsv1.Selection {
+	return &ctxfsv1.Selection{What: &ctxfsv1.Selection_All{All: true}}
+}
+
+// SelectPaths selects changes by path: of a file, or of a directory with what is below it.
+func SelectPaths(paths ...string) *ctxfsv1.Selection {
+	out := &ctxfsv1.SelectedChanges{}
+	for _, p := range paths {
+		out.Changes = append(out.Changes, &ctxfsv1.SelectedChange{Path: p})
+	}
+	return &ctxfsv1.Selection{What: &ctxfsv1.Selection_Changes{Changes: out}}
+}
+
+// SelectHunks selects hunks of a file.
+func SelectHunks(path string, hunkIDs ...string) *ctxfsv1.Selection {
+	return &ctxfsv1.Selection{What: &ctxfsv1.Selection_Changes{Changes: &ctxfsv1.SelectedChanges{
+		Changes: []*ctxfsv1.SelectedChange{{Path: path, HunkIds: hunkIDs}},
+	}}}
+}
+
+// SelectPatch selects the hunks of a patch.
+func SelectPatch(patch []byte) *ctxfsv1.Selection {
+	return &ctxfsv1.Selection{What: &ctxfsv1.Selection_Patch{Patch: patch}}
+}
+
