@@ -63,6 +63,16 @@ func (b *base) at(i int) entry {
 	return out
 }
 
+// has reports whether the base has a file, a link or a directory at p.
+func (b *base) has(p Path) bool {
+	if b.manifest != nil {
+		if _, ok := b.find(p); ok {
+			return true
+		}
+	}
+	return b.lookup(p).Exists() || b.hasDir(p)
+}
+
 // hasDir reports whether the base has something below p.
 func (b *base) hasDir(p Path) bool {
 	for e := range b.below(p) {

@@ -72,7 +72,7 @@ func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, 
 			c.known = make([]mark, len(m.Entries))
 		}
 	}
-	for _, p := range outermost(paths) {
+	for _, p := range outermost(c.widened(paths)) {
 		if BarredName(p) != "" {
 			continue
 		}
@@ -94,16 +94,51 @@ func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, 
 	return c.out, ctx.Err()
 }
 
+// widened replaces each path below a directory that the base does not have by that directory, which may be one difference.
+func (c *comparison) widened(paths []Path) []Path {
+	out := make([]Path, len(paths))
+	for i, p := range paths {
+		out[i] = p
+		if c.ignored == nil {
+			continue
+		}
+		for at := range p {
+			if p[at] == '/' && !c.base.has(p[:at]) {
+				out[i] = p[:at]
+				break
+			}
+		}
+	}
+	return out
+}
+
 // outermost sorts paths and drops those that are below another one.
 func outermost(paths []Path) []Path {
-	paths = slices.Sorted(slices.Values(paths))
 	var out []Path
+	paths = slices.Clone(paths)
+	slices.SortFunc(paths, compareTrees)
 	for _, p := range paths {
-		if !slices.ContainsFunc(out, func(o Path) bool { return isWithin(p, o) }) {
+		if len(out) == 0 || !isWithin(p, out[len(out)-1]) {
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// compareTrees orders paths so that what is below a directory follows it at once: a slash is the least byte.
+func compareTrees(a, b Path) int {
+	for i := range min(len(a), len(b)) {
+		switch x, y := a[i], b[i]; {
+		case x == y:
+		case x == '/':
+			return -1
+		case y == '/':
+			return 1
+		default:
+			return cmp.Compare(x, y)
+		}
+	}
+	return cmp.Compare(len(a), len(b))
 }
 
 func (c *comparison) isSeen(e entry) bool {

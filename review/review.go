@@ -299,7 +299,10 @@ func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root 
 			r.cfg.Log.Warn("what was found unchanged could not be kept: the next comparison reads it again", zap.String("context", q.Context), zap.Error(e))
 		}
 	}
-	return diffs, err
+	asked := q.scope()
+	return slices.DeleteFunc(diffs, func(d Difference) bool {
+		return !slices.ContainsFunc(asked, func(p Path) bool { return isWithin(d.Path, p) || (d.Tree != nil && isWithin(p, d.Path)) })
+	}), err
 }
 
 // within returns the parts of paths that lie in one of the scopes.

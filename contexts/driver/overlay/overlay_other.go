@@ -56,3 +56,6 @@ func (d *Driver) RemoveCheck(context.Context, string, string) error { return onl
 
 // Hidden says why mounts would not be seen by everyone.
 func Hidden() string { return "it needs Linux" }
+
+// Changed implements driver.Mounter; it refuses.
+func (d *Driver) Changed(context.Context, string) ([]string, error) { return nil, onlyLinux("review") }
