@@ -159,9 +159,6 @@ func (r *Reviews) allApproved(ctx context.Context, req ApplyRequest) ([]step, er
 	return steps, nil
 }
 
-// lateTime is how long Apply waits before it looks once more whether a program has written to a file that was replaced.
-const lateTime = time.Second
-
 // carryOut plans the steps of an entry, takes them, and records them. Nothing is done if one of them cannot be.
 func (r *Reviews) carryOut(ctx context.Context, e *Entry, refuseMerge, dryRun bool) error {
 	free, err := r.lockWorkspace(ctx)
@@ -191,6 +188,7 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, refuseMerge, dryRun bo
 	// From here on the steps are taken, or put back, whatever becomes of the caller.
 	conflicts, err = s.take()
 	if err == nil && len(conflicts) == 0 {
+		r.taken()
 		conflicts, err = r.settle(s)
 	}
 	if err == nil && len(conflicts) > 0 {

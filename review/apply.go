@@ -93,7 +93,11 @@ func (w *workspace) plan(ctx context.Context, steps []step, refuseMerge bool) ([
 }
 
 func (w *workspace) planStep(ctx context.Context, s *step) (kind ConflictKind, err error) {
-	if s.Before, err = w.store.keep(w.root, s.Path); err != nil {
+	s.Before, err = w.store.keep(w.root, s.Path)
+	if errors.Is(err, errUnstable) {
+		return ConflictChangedMeanwhile, nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	s.After, s.Merged, kind, err = w.merge(ctx, merge3{base: s.from, now: s.Before, want: s.to})

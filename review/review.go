@@ -70,6 +70,8 @@ type Reviews struct {
 
 	mu    sync.Mutex
 	locks map[string]chan struct{}
+	// taken is called when the files of an Apply are in place, and nothing says so yet. Tests write, or stop, there.
+	taken func()
 	// watchers are told of each step.
 	watchers map[string]map[chan Event]bool
 }
@@ -95,7 +97,7 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	}
 	r := &Reviews{
 		cfg: cfg, store: store, states: states{in("contexts")}, journal: journal{in("journal")}, known: knownFiles{in("known")},
-		locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
+		taken: func() {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
 	}
 	r.ws = &workspace{root: root, store: store, merger: merger{store, in("scratch")}}
 	if err := r.recover(ctx); err != nil {

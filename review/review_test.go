@@ -1,12 +1,15 @@
 package review
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
 
 func numbered(n int) string {
@@ -285,4 +288,86 @@ func TestSubmitAndState(t *testing.T) {
 	if got := state(); got != StatePartlyDecided {
 		t.Errorf("with a further change the state is %v", got)
 	}
+}
+
+// An editor that saves while changes are applied loses nothing: either the apply fails and the editor's content stays, or the apply was there
+// first and the editor's save is on top of it.
+func TestApplyBesideAnEditorThatSaves(t *testing.T) {
+	for round := range 40 {
+		w := newWorld(t, files{"a": "base\n", "b": "base\n"})
+		write(t, w.in(id), files{"a": "panel\n", "b": "panel\n"})
+		w.decide(Approved, Selection{All: true})
+		saved := make(chan error, 1)
+		go func() { // as vim does it: write beside, and rename over
+			tmp := w.in("workspace") + "/a.swp"
+			err := os.WriteFile(tmp, []byte("editor\n"), 0o600)
+			if err == nil {
+				err = os.Rename(tmp, w.in("workspace")+"/a")
+			}
+			saved <- err
+		}()
+		_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
+		must(t, <-saved)
+		got := read(t, w.in("workspace"))
+		want := files{"a": "editor\n", "b": "base\n"}
+		if err == nil {
+			want["b"] = "panel\n"
+		} else {
+			wantReason(t, err, Conflicting)
+		}
+		same(t, fmt.Sprint("round ", round, ", the apply said ", err), got, want)
+	}
+}
+
+// A program that writes through a descriptor that it has open loses nothing either.
+func TestApplyBesideAnOpenDescriptor(t *testing.T) {
+	w := newWorld(t, files{"a": "base\n", "b": "base\n"})
+	write(t, w.in(id), files{"a": "panel\n", "b": "panel\n"})
+	w.decide(Approved, Selection{All: true})
+	f, err := os.OpenFile(w.in("workspace")+"/a", os.O_WRONLY, 0)
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
+	w.reviews.taken = func() {
+		_, err := f.WriteString("late\n")
+		must(t, err)
+	}
+	_, err = w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
+	if c := wantReason(t, err, Conflicting).Conflicts; len(c) != 1 || c[0] != (Conflict{"a", ConflictChangedMeanwhile}) {
+		t.Errorf("the conflicts are %v", c)
+	}
+	same(t, "the workspace", read(t, w.in("workspace")), files{"a": "late\n", "b": "base\n"})
+}
+
+// A server that was killed in the middle of an apply has done nothing, after the next start.
+func TestInterruptedApplyIsPutBack(t *testing.T) {
+	w := newWorld(t, files{"a": "base\n", "gone": "gone\n", "user": "base\n"})
+	write(t, w.in(id), files{"a": "panel\n", "new/file": "new\n", "user": "panel\n"})
+	remove(t, w.in(id), "gone")
+	before := read(t, w.in("workspace"))
+	w.decide(Approved, Selection{All: true})
+	killed := errors.New("killed")
+	w.reviews.taken = func() { panic(killed) }
+	func() {
+		defer func() {
+			if r := recover(); r != killed {
+				t.Errorf("the apply ended with %v", r)
+			}
+		}()
+		_, _ = w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
+	}()
+	same(t, "in the middle", visible(read(t, w.in("workspace"))), files{"a": "panel\n", "new/file": "new\n", "user": "panel\n"})
+	write(t, w.in("workspace"), files{"user": "edited since\n"})
+	must(t, w.reviews.Close())
+	w.open()
+	before["user"] = "edited since\n"
+	same(t, "after the start", read(t, w.in("workspace")), before)
+	w.decide(Approved, Selection{Changes: []Selected{{Path: "a"}}})
+	_, err := w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
+	wantReason(t, err, Conflicting) // of user
+}
+
+// visible leaves out reserved names.
+func visible(f files) files {
+	maps.DeleteFunc(f, func(p, _ string) bool { return strings.Contains(p, rootfs.ReservedPrefix) })
+	return f
 }
