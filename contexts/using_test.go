@@ -55,7 +55,7 @@ func TestWhatAKillLeftInAContextIsSwept(t *testing.T) {
 			}
 			must(t, other.Close())
 			must(t, m.Close())
-			marks, err := filepath.Glob(filepath.Join(m.layout.Locks, "*"+usingSuffix))
+			marks, err := filepath.Glob(filepath.Join(m.cat.Layout.Locks, "*"+markSuffix))
 			if err != nil || len(marks) != 0 {
 				t.Errorf("after an orderly end the marks %v are there, %v", marks, err)
 			}
