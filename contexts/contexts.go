@@ -98,9 +98,12 @@ type Config struct {
 
 	// now is the clock; nil means time.Now.
 	now func() time.Time
-	// drainTime and closeTime are gate.Config's.
+	// drainTime is gate.Config's; closeTime is 0 for the constant.
 	drainTime, closeTime time.Duration
 }
+
+// closeTime bounds how long Close waits: once for the changes that it cancelled, once for the operations inside contexts.
+const closeTime = 5 * time.Second
 
 func (c Config) withDefaults(l Layout) Config {
 	if c.Log == nil {
@@ -111,6 +114,9 @@ func (c Config) withDefaults(l Layout) Config {
 	}
 	if c.now == nil {
 		c.now = time.Now
+	}
+	if c.closeTime == 0 {
+		c.closeTime = closeTime
 	}
 	c.Events = c.Events.WithDefaults()
 	c.Seed = c.Seed.WithDefaults()
@@ -126,6 +132,7 @@ type Manager struct {
 	gates     *gate.Gates
 	seeder    *seeding.Seeder
 	lives     *lifecycle.Lifecycle
+	closeTime time.Duration
 }
 
 // Open makes the contexts directory if it is missing, sweeps what a crash left, and returns the workspace's Manager. It fails
@@ -180,20 +187,20 @@ func compose(ctx context.Context, cfg Config, l Layout, root rootfs.Root) (*Mana
 	if err != nil {
 		return nil, errors.Join(err, gates.Close())
 	}
-	return &Manager{life: life, workspace: root, cat: cat, gates: gates, seeder: seeder, lives: lifecycle.New(cat, life, gates, seeder)}, nil
+	lives := lifecycle.New(cat, life, gates, seeder)
+	return &Manager{life: life, workspace: root, cat: cat, gates: gates, seeder: seeder, lives: lives, closeTime: cfg.closeTime}, nil
 }
 
 // Close cancels seedings and other changes and waits for them, closes every root, and unmounts contexts unless another process
 // uses them. The caller must have closed every file that it opened in a context. Close fails with EBUSY, and leaves an
 // operation with its root, if the operation does not end within 5 s. Closing again has no effect.
 func (m *Manager) Close() error {
-	limit := m.gates.CloseTime()
-	ended, again := m.life.Stop(limit)
+	ended, again := m.life.Stop(m.closeTime)
 	switch {
 	case again:
 		return nil
 	case !ended:
-		return &fserr.Error{Code: fserr.EBUSY, Detail: fmt.Sprintf("changes of contexts did not end within %s", limit)}
+		return &fserr.Error{Code: fserr.EBUSY, Detail: fmt.Sprintf("changes of contexts did not end within %s", m.closeTime)}
 	}
 	errs := []error{m.gates.Close()}
 	if err := m.seeder.Close(); err != nil {
@@ -286,7 +293,7 @@ func (m *Manager) Snapshot(ctx context.Context, id ID, name string) (Snapshot, e
 
 // Snapshots lists the snapshots of a context, oldest first.
 func (m *Manager) Snapshots(ctx context.Context, id ID) ([]Snapshot, error) {
-	return m.lives.Snapshots.List(ctx, id)
+	return m.lives.ListSnapshots(ctx, id)
 }
 
 // Restore replaces the content of a context by a copy of a snapshot, in one step, after the operations on it have ended. Handles

@@ -70,7 +70,7 @@ func TestFork(t *testing.T) {
 		}
 		sameTree(t, treeOf(t, w.folder("ctx_b")), want)
 
-		// Both go on apart, and what was open stays so.
+		// Both change apart, and open files stay open.
 		_, err = held.WriteAt([]byte("one"), 0)
 		must(t, err)
 		must(t, held.Close())

@@ -237,7 +237,7 @@ func TestModesAreNeverMixed(t *testing.T) {
 	m = w.open()
 	check("overlay is the default")
 	must(t, m.Close())
-	// The database is lost: what is on disk tells.
+	// The database is lost: the drivers' states on disk decide.
 	w.store = memory.New()
 	m = w.open()
 	check("the records are lost")

@@ -18,7 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
 
-// sparing tells when the pool makes a copy, and can hold that up.
+// sparing signals when the pool makes a copy, and can hold that up.
 type sparing struct {
 	*copyfs.Driver
 	hold chan struct{}
@@ -66,7 +66,7 @@ func full(t testing.TB, m *Manager, n int) {
 	t.Fatalf("the pool holds %v (%v), want %d of the current layer", all, err, n)
 }
 
-// claimed tells how the last seeding's claim went.
+// claimed returns the result of the last seeding's claim.
 func claimed(t *testing.T, logs *observer.ObservedLogs) string {
 	t.Helper()
 	seeded := logs.FilterMessage("context seeded").All()
@@ -76,7 +76,7 @@ func claimed(t *testing.T, logs *observer.ObservedLogs) string {
 	return fmt.Sprint(seeded[len(seeded)-1].ContextMap()["pool"])
 }
 
-// picture tells of each entry of a tree what a context keeps.
+// picture describes each entry of a tree as far as a context keeps it.
 func picture(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	root, err := rootfs.Open(dir, rootfs.Options{})
@@ -332,7 +332,7 @@ func TestPoolWaitsForSeedings(t *testing.T) {
 	second := make(chan struct{})
 	go func() { ensure(t, m, "ctx_b"); close(second) }()
 	<-phases
-	close(d.hold) // the copy goes on, to its first file
+	close(d.hold) // the copy continues, to its first file
 	if all, err := m.seeder.Pool.List(); err != nil || len(all) != 0 {
 		t.Errorf("beside a seeding the pool made %v, %v", all, err)
 	}

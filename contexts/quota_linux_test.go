@@ -51,7 +51,7 @@ func asUser(t *testing.T, dir string) {
 	runtime.LockOSThread()
 	const nobody = 65534
 	must(t, os.Chown(dir, nobody, nobody))
-	_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, nobody, 0, 0) // it tells only who one was
+	_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, nobody, 0, 0) // it returns only the previous user
 	t.Cleanup(func() {
 		_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, 0, 0, 0)
 		runtime.UnlockOSThread()

@@ -83,7 +83,7 @@ func TestTemplateContextAndWorkspaceContext(t *testing.T) {
 	_, err = m.Templates().Build(t.Context(), "t", nil)
 	must(t, err)
 	must(t, m.Close())
-	// The templates' layers are the newest, and yet not the workspace's, nor is one swept that nobody uses.
+	// The templates' layers are the newest, but not the workspace's. A start sweeps none, used or not.
 	m = w.open()
 	if built, err := m.Templates().List(t.Context()); err != nil || len(built) != 2 || built[0].Contexts+built[1].Contexts != 1 {
 		t.Errorf("built are %+v, %v", built, err)
@@ -163,7 +163,7 @@ func TestRemoveTemplate(t *testing.T) {
 	if err != nil || !second.Made {
 		t.Fatalf("built %+v, %v", second, err)
 	}
-	// While somebody makes a context of it, of whose layer no record tells yet.
+	// While a context of it is being made, whose record does not name the layer yet.
 	making := metadata.Context{ID: "safe_tpl_" + second.Hash[:12] + "_x", State: metadata.ContextSeeding, Driver: "copy"}
 	must(t, w.store.Contexts().Create(t.Context(), making))
 	remove(second.Hash, false)

@@ -13,7 +13,7 @@ func TestWhatAKillLeftInAContextIsSwept(t *testing.T) {
 	left := rootfs.ReservedPrefix + "LEFT"
 	for _, c := range []struct {
 		name string
-		// killed tells that the process which had the context open was killed, first that the next one never opened it.
+		// killed: the process that had the context open was killed. first: the next one never opened it.
 		killed, first bool
 		want          bool
 	}{

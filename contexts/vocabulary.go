@@ -9,60 +9,36 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seeding"
 )
 
-// The words of the packages below that users of contexts need. Their documentation is there.
+// The types of the packages below that users of contexts need. Their documentation is there.
 type (
-	// ID names a context; it is the name of its folder.
-	ID = catalog.ID
-	// IDParts are the parts of an ID.
-	IDParts = catalog.IDParts
-	// Layout names every path that ctxfs keeps beside a workspace.
-	Layout = catalog.Layout
-	// FormatError reports that a newer ctxfs wrote the state.
+	ID          = catalog.ID
+	IDParts     = catalog.IDParts
+	Layout      = catalog.Layout
 	FormatError = catalog.FormatError
-	// Events receives what happens to contexts.
-	Events = catalog.Events
+	Events      = catalog.Events
 
-	// Use is the way in which an operation uses a context.
-	Use = gate.Use
-	// Access is an open gate.
+	Use    = gate.Use
 	Access = gate.Access
-	// Quota bounds the space that one context takes.
-	Quota = gate.Quota
+	Quota  = gate.Quota
 
-	// Phase is a step of seeding.
-	Phase = seeding.Phase
-	// Progress of a seeding.
-	Progress = seeding.Progress
-	// Plan says what a seeding would copy.
-	Plan = seeding.Plan
-	// PlanOptions of Manager.PlanSeed.
-	PlanOptions = seeding.PlanOptions
-	// Templates prepares what template contexts are made from.
-	Templates = seeding.Templates
-	// TemplateOptions say where templates find their repositories.
+	Phase           = seeding.Phase
+	Progress        = seeding.Progress
+	Plan            = seeding.Plan
+	PlanOptions     = seeding.PlanOptions
+	Templates       = seeding.Templates
 	TemplateOptions = seeding.TemplateOptions
-	// BuiltTemplate is the result of Templates.Build.
-	BuiltTemplate = seeding.BuiltTemplate
-	// TemplateUse is a template that is built, and the number of its contexts.
-	TemplateUse = seeding.TemplateUse
+	BuiltTemplate   = seeding.BuiltTemplate
+	TemplateUse     = seeding.TemplateUse
 
-	// Snapshot is a copy of a context at some time.
-	Snapshot = lifecycle.Snapshot
-	// Deleted is the result of Manager.Delete.
-	Deleted = lifecycle.Deleted
-	// GarbageOptions of Manager.CollectGarbage.
+	Snapshot       = lifecycle.Snapshot
+	Deleted        = lifecycle.Deleted
 	GarbageOptions = lifecycle.GarbageOptions
-	// Garbage is an item that a collection removed.
-	Garbage = lifecycle.Garbage
-	// GarbageKind is a kind of garbage.
-	GarbageKind = lifecycle.GarbageKind
-	// RepairReport is the result of Manager.Repair.
-	RepairReport = lifecycle.RepairReport
-	// LostState is a context or snapshot that lost its extended attributes.
-	LostState = lifecycle.LostState
+	Garbage        = lifecycle.Garbage
+	GarbageKind    = lifecycle.GarbageKind
+	RepairReport   = lifecycle.RepairReport
 )
 
-// Constants of those types.
+// The constants of those types.
 const (
 	StateFormat = catalog.StateFormat
 	ModeUnsafe  = catalog.ModeUnsafe
@@ -90,7 +66,7 @@ func NewLayout(workspace, contextsDir string) (Layout, error) {
 	return catalog.NewLayout(workspace, contextsDir)
 }
 
-// ParseID checks a context ID and returns its parts.
+// ParseID checks a context ID and returns its parts; see catalog.ParseID.
 func ParseID(s string) (IDParts, error) { return catalog.ParseID(s) }
 
 // IDForPanel derives a panel's context ID; see catalog.IDForPanel.
@@ -110,7 +86,7 @@ func DerivedFrom(id ID, panelID string) bool { return catalog.DerivedFrom(id, pa
 // IsFull reports whether dir's file system is full, or cannot take more files. It is false where that is unknown.
 func IsFull(dir string) bool { return disk.IsFull(dir) }
 
-// LostStates lists the states in l that came back from a backup without their extended attributes. It changes nothing.
-func LostStates(l Layout, mounters []driver.Mounter) []LostState {
-	return lifecycle.LostStates(l, mounters)
+// LostStates names the contexts and snapshots in l that came back from a backup without their extended attributes.
+func LostStates(l Layout, mounters ...driver.Mounter) []string {
+	return lifecycle.LostStates(l, mounters...)
 }

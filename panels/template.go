@@ -104,6 +104,11 @@ func (r *Registry) templateOf(req OpenRequest) (path string, found bool, err err
 	return r.cfg.Templates.Find(req.PanelID)
 }
 
+// DefaultContext returns the context of a panel that is opened for the first time and names none.
+func (r *Registry) DefaultContext(ctx context.Context, panelID string) (contexts.ID, error) {
+	return r.derive(ctx, OpenRequest{PanelID: panelID})
+}
+
 // derive returns the context of a panel that names none: its template's, or its own copy of the workspace.
 func (r *Registry) derive(ctx context.Context, req OpenRequest) (contexts.ID, error) {
 	id, err := contexts.IDForPanel(req.PanelID)

@@ -59,7 +59,7 @@ func (d Drivers) madeBy(id ID) string {
 	return d.New.Name()
 }
 
-// stateNames lists the contexts of which drivers have state on disk.
+// stateNames lists the contexts whose state drivers have on disk.
 func (d Drivers) stateNames() []string {
 	var names []string
 	for _, m := range d.Mounters() {

@@ -25,7 +25,7 @@ type Staging struct {
 	// Dir is its path.
 	Dir string
 
-	clearing context.Context //nolint:containedctx // bounds the removal of directories that nobody waits for
+	clearing context.Context //nolint:containedctx // bounds the removal of directories in the background
 	log      *zap.Logger
 }
 
@@ -54,7 +54,7 @@ func (s *Staging) Discard(staged string) {
 	}
 }
 
-// Empty is Discard for a caller that wants the count of the entries in the directory, and the error.
+// Empty is Discard with a result: the number of entries in the directory, and the error.
 func (s *Staging) Empty(staged string) (entries int64, err error) {
 	n, err := RemoveTree(s.clearing, staged)
 	return max(n-1, 0), err

@@ -21,11 +21,8 @@ import (
 // NoteEvery is how often the use of a context is recorded.
 const NoteEvery = 5 * time.Minute
 
-// The defaults of Config.DrainTime and Config.CloseTime.
-const (
-	drainTime = 10 * time.Second
-	closeTime = 5 * time.Second
-)
+// drainTime is the default of Config.DrainTime.
+const drainTime = 10 * time.Second
 
 // Seedings knows which contexts this process is making.
 type Seedings interface {
@@ -47,7 +44,7 @@ type Config struct {
 	Root     rootfs.Options
 	// DrainTime bounds how long Take and Frozen wait for the operations inside a context; 0 means 10 s.
 	DrainTime time.Duration
-	// CloseTime bounds how long Close waits for the operations inside contexts; 0 means 5 s.
+	// CloseTime bounds how long Close waits for the operations inside contexts.
 	CloseTime time.Duration
 }
 
@@ -59,14 +56,9 @@ type Gates struct {
 	Mounts *Mounts
 	marks  *marks
 
-	// gates holds a *gate per ID. opening has a lock per context, for what is not the hot path: finding, mounting and
-	// opening it. See Opening.
-	gates   sync.Map
+	table
+	// opening has a lock per context, for what is not the hot path: finding, mounting and opening it. See Opening.
 	opening keyed
-
-	mu sync.Mutex
-	// floor is the least generation that a context may have, so that none is given twice.
-	floor map[catalog.ID]uint64
 }
 
 // New returns a table without gates.
@@ -77,21 +69,15 @@ func New(ctx context.Context, cfg Config) (*Gates, error) {
 	if cfg.DrainTime == 0 {
 		cfg.DrainTime = drainTime
 	}
-	if cfg.CloseTime == 0 {
-		cfg.CloseTime = closeTime
-	}
 	m, err := openMarks(ctx, cfg.Catalog)
 	if err != nil {
 		return nil, err
 	}
 	return &Gates{
 		cfg: cfg, cat: cfg.Catalog, life: cfg.Life, Mounts: newMounts(cfg.Catalog, cfg.LayerTree), marks: m,
-		floor: map[catalog.ID]uint64{},
+		table: table{floor: map[catalog.ID]uint64{}},
 	}, nil
 }
-
-// CloseTime is Config.CloseTime, or its default.
-func (t *Gates) CloseTime() time.Duration { return t.cfg.CloseTime }
 
 // Acquire opens the gate of a context that is ready. After the first time it costs a map look-up.
 func (t *Gates) Acquire(ctx context.Context, id catalog.ID, use Use) (*Access, error) {
@@ -194,27 +180,6 @@ func (t *Gates) evict(id catalog.ID, g *gate) {
 	t.cat.Events.Taken(id)
 }
 
-// drop forgets a gate, and ensures that its generation is not given again.
-func (t *Gates) drop(id catalog.ID, g *gate) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.floor[id] = max(t.floor[id], g.generation+1)
-	t.gates.CompareAndDelete(id, g)
-}
-
-// Floor returns the least generation that a new context may have.
-func (t *Gates) Floor(id catalog.ID) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.floor[id]
-}
-
-func (t *Gates) known(id catalog.ID) *gate {
-	g, _ := t.gates.Load(id)
-	known, _ := g.(*gate)
-	return known
-}
-
 // gate returns a context's gate. If there is none it calls begin with the context's record, and the context locked by Opening.
 func (t *Gates) gate(ctx context.Context, id catalog.ID, begin func(context.Context, metadata.Context) (*gate, error)) (*gate, error) {
 	if g := t.known(id); g != nil {
@@ -288,10 +253,11 @@ func (t *Gates) openGate(ctx context.Context, rec metadata.Context) (*gate, erro
 	if d, dir, err := t.cat.Drivers.Held(rec); err == nil {
 		g.account = accountOf(t.cfg.Quota, t.cat.Now, d, dir)
 	}
-	if err := t.put(id, g); err != nil {
+	if t.life.Stopped() {
 		_ = root.Close() // unused
-		return nil, err
+		return nil, catalog.Stopped(id)
 	}
+	t.put(id, g)
 	t.noteUse(id, g, now)
 	return g, nil
 }
@@ -301,18 +267,11 @@ func (t *Gates) shutGate(_ context.Context, rec metadata.Context) (*gate, error)
 	g := newGate(nil, rec.Generation, nil, t.cat.Now())
 	g.bare = true
 	g.close()
-	return g, t.put(catalog.ID(rec.ID), g)
-}
-
-func (t *Gates) put(id catalog.ID, g *gate) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.life.Stopped() {
-		return catalog.Stopped(id)
+		return nil, catalog.Stopped(catalog.ID(rec.ID))
 	}
-	g.generation = max(g.generation, t.floor[id])
-	t.gates.Store(id, g)
-	return nil
+	t.put(catalog.ID(rec.ID), g)
+	return g, nil
 }
 
 // Show makes a context visible to other programs too: the host may look into its folder before anybody reads a file through
@@ -478,6 +437,43 @@ func inUse(id catalog.ID, inside string, waited time.Duration) error {
 		Detail: fmt.Sprintf("context '%s' is in use: %s did not end within %s", id, inside, waited),
 		Hint:   "retry later, or close the panels that use it",
 	}
+}
+
+// table holds the gates by ID.
+type table struct {
+	// gates holds a *gate per ID.
+	gates sync.Map
+	mu    sync.Mutex
+	// floor is the least generation that a context may have, so that none is given twice.
+	floor map[catalog.ID]uint64
+}
+
+func (t *table) known(id catalog.ID) *gate {
+	g, _ := t.gates.Load(id)
+	known, _ := g.(*gate)
+	return known
+}
+
+func (t *table) put(id catalog.ID, g *gate) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g.generation = max(g.generation, t.floor[id])
+	t.gates.Store(id, g)
+}
+
+// drop forgets a gate, and ensures that its generation is not given again.
+func (t *table) drop(id catalog.ID, g *gate) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floor[id] = max(t.floor[id], g.generation+1)
+	t.gates.CompareAndDelete(id, g)
+}
+
+// Floor returns the least generation that a new context may have.
+func (t *table) Floor(id catalog.ID) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.floor[id]
 }
 
 // keyed is a set of locks by name, within this process. A caller waits for a name no longer than its context lives. A name that

@@ -29,7 +29,7 @@ type marks struct {
 	release func()
 
 	mu sync.Mutex
-	// left are the contexts that a killed process had open, and that nobody has opened since.
+	// left are the contexts that a killed process had open, and that this one has not opened since.
 	left map[catalog.ID]bool
 	// mine are the contexts that this process has marked.
 	mine map[catalog.ID]bool

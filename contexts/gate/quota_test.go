@@ -56,10 +56,10 @@ func TestQuota(t *testing.T) {
 	m := newMeasured(Quota{Bytes: 1600, Entries: 160})
 	m.use = disk.Usage{Bytes: 1000, Entries: 50}
 	m.charges(t, 100, 10, 0, "")
-	m.wantMeasured(t, 0) // a sixteenth is nobody's business
+	m.wantMeasured(t, 0) // a sixteenth is free
 	m.charges(t, 1, 0, 0, "")
 	m.wantMeasured(t, 1)
-	// 1,000 are there, and what was charged comes to it.
+	// 1,000 are there, plus the charges.
 	m.charges(t, 599, 0, 0, "")
 	m.wantMeasured(t, 1)
 	m.charges(t, 1, 0, fserr.EDQUOT, "has about 1.6 KiB of 1.6 KiB")
@@ -70,7 +70,7 @@ func TestQuota(t *testing.T) {
 	m.charges(t, 1, 0, fserr.EDQUOT, "1.6 KiB")
 	m.wantMeasured(t, 2)
 
-	// What was refused is not counted; who removes something may go on.
+	// A refused charge is not counted; after a removal there is room again.
 	m.clock = m.clock.Add(time.Minute)
 	m.use.Bytes = 800
 	m.charges(t, 800, 0, 0, "")

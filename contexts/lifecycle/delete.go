@@ -17,22 +17,22 @@ import (
 // Deleted is the result of Delete: the number of entries removed.
 type Deleted struct{ Entries int64 }
 
-// Deletions deletes contexts.
-type Deletions struct {
+// deletions deletes contexts.
+type deletions struct {
 	*changes
 	// reserve is space for deletions on a full disk.
 	reserve disk.Reserve
 }
 
 // KeepReserve keeps as much space for deletions on a full disk as there is room for.
-func (d *Deletions) KeepReserve() {
+func (d *deletions) KeepReserve() {
 	if err := d.reserve.Keep(); err != nil {
 		d.cat.Log.Warn("no space could be reserved for deletions on a full disk", zap.Error(err))
 	}
 }
 
 // Delete deletes a context with its snapshots, record, panels' bindings and tokens.
-func (d *Deletions) Delete(ctx context.Context, id catalog.ID) (Deleted, error) {
+func (d *deletions) Delete(ctx context.Context, id catalog.ID) (Deleted, error) {
 	if _, err := catalog.ParseID(string(id)); err != nil {
 		return Deleted{}, err
 	}
@@ -54,7 +54,7 @@ func (d *Deletions) Delete(ctx context.Context, id catalog.ID) (Deleted, error) 
 
 // delete removes a context under its locks. It empties the trash after it released them, so that the next context of this ID
 // does not wait.
-func (d *Deletions) delete(ctx context.Context, id catalog.ID) (Deleted, error) {
+func (d *deletions) delete(ctx context.Context, id catalog.ID) (Deleted, error) {
 	unlock, err := d.lock(ctx, id)
 	if err != nil {
 		return Deleted{}, catalog.Wrap(id, "could not be deleted", err)
@@ -73,7 +73,7 @@ func (d *Deletions) delete(ctx context.Context, id catalog.ID) (Deleted, error) 
 
 // remove moves a context, whose lock is held, to the trash. The caller empties the trash after it released the lock; the trash is
 // nil if there is nothing to empty. If there is trash the context is gone, even if err says that its record is not.
-func (d *Deletions) remove(ctx context.Context, id catalog.ID) (*trash, error) {
+func (d *deletions) remove(ctx context.Context, id catalog.ID) (*trash, error) {
 	there, err := d.cat.FolderState(id)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (c *changes) forget(ctx context.Context, id catalog.ID) error {
 // removeFolder takes the gate alone and moves the folder out of sight by one rename: a crash leaves garbage for a sweep, not half
 // a context. The gate stays shut until the panels' tokens are gone too: a call that waits there must not be admitted as a
 // panel's first access, which would make the context anew.
-func (d *Deletions) removeFolder(ctx context.Context, rec metadata.Context) (*trash, error) {
+func (d *deletions) removeFolder(ctx context.Context, rec metadata.Context) (*trash, error) {
 	id := catalog.ID(rec.ID)
 	taken, err := d.gates.Take(ctx, id)
 	if err != nil {
@@ -128,7 +128,7 @@ func (d *Deletions) removeFolder(ctx context.Context, rec metadata.Context) (*tr
 }
 
 // moveAway moves a context to the trash. The state of one that is mounted moves last: the context exists as long as its state.
-func (d *Deletions) moveAway(ctx context.Context, rec metadata.Context, taken *gate.Taken) (t *trash, err error) {
+func (d *deletions) moveAway(ctx context.Context, rec metadata.Context, taken *gate.Taken) (t *trash, err error) {
 	id, l := catalog.ID(rec.ID), d.cat.Layout
 	mounter, err := d.cat.Drivers.MounterOf(rec)
 	if err != nil {
@@ -159,7 +159,7 @@ func (d *Deletions) moveAway(ctx context.Context, rec metadata.Context, taken *g
 
 // empty removes trash and counts its entries. The removal continues if the caller leaves. The server's stop ends it, and the next
 // sweep removes the rest.
-func (d *Deletions) empty(ctx context.Context, t *trash) (Deleted, error) {
+func (d *deletions) empty(ctx context.Context, t *trash) (Deleted, error) {
 	type emptied struct {
 		Deleted
 		err error

@@ -14,11 +14,11 @@ import (
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
-// Forks makes contexts from others.
-type Forks struct{ *changes }
+// forks makes contexts from others.
+type forks struct{ *changes }
 
 // Fork makes the context to a copy of from, and returns its record. owner is the panel that its ID was derived from, or "".
-func (f *Forks) Fork(ctx context.Context, from, to catalog.ID, owner string) (metadata.Context, error) {
+func (f *forks) Fork(ctx context.Context, from, to catalog.ID, owner string) (metadata.Context, error) {
 	if err := mayFork(from, to); err != nil {
 		return metadata.Context{}, err
 	}
@@ -65,7 +65,7 @@ func mayFork(from, to catalog.ID) error {
 }
 
 // fork makes the copy, and records it once it exists: a fork that fails leaves nothing.
-func (f *Forks) fork(ctx context.Context, from, to catalog.ID, owner string) (metadata.Context, error) {
+func (f *forks) fork(ctx context.Context, from, to catalog.ID, owner string) (metadata.Context, error) {
 	start := f.cat.Now()
 	rec, err := f.gates.Existing(ctx, from)
 	if err != nil {
@@ -87,7 +87,7 @@ func (f *Forks) fork(ctx context.Context, from, to catalog.ID, owner string) (me
 }
 
 // free fails if a context of an ID exists, or if another panel owns the ID. old is the record of a context that is gone.
-func (f *Forks) free(ctx context.Context, id catalog.ID, owner string) (old metadata.Context, recorded bool, err error) {
+func (f *forks) free(ctx context.Context, id catalog.ID, owner string) (old metadata.Context, recorded bool, err error) {
 	there, err := f.cat.FolderState(id)
 	if err == nil && there {
 		err = catalog.Taken(id)
@@ -105,7 +105,7 @@ func (f *Forks) free(ctx context.Context, id catalog.ID, owner string) (old meta
 }
 
 // forkFolder makes the folder or state of a context as a copy of another one. The base of the fork is that of its parent.
-func (f *Forks) forkFolder(ctx context.Context, from metadata.Context, to catalog.ID) error {
+func (f *forks) forkFolder(ctx context.Context, from metadata.Context, to catalog.ID) error {
 	return f.cat.Staging.With("fork", func(dir string) error {
 		made := filepath.Join(dir, "folder")
 		if err := f.copyOf(ctx, from, made); err != nil {
@@ -127,7 +127,7 @@ func (f *Forks) forkFolder(ctx context.Context, from metadata.Context, to catalo
 }
 
 // keepRecord writes the record of a context that is made.
-func (f *Forks) keepRecord(ctx context.Context, rec, old metadata.Context, recorded bool) error {
+func (f *forks) keepRecord(ctx context.Context, rec, old metadata.Context, recorded bool) error {
 	if !recorded {
 		err := f.cat.Store.Contexts().Create(ctx, rec)
 		if !errors.Is(err, metadata.ErrConflict) {

@@ -58,20 +58,20 @@ type Garbage struct {
 	Err error
 }
 
-// Collector removes what nothing refers to.
-type Collector struct {
+// collector removes what nothing refers to.
+type collector struct {
 	*changes
-	deletions *Deletions
+	deletions *deletions
 }
 
 // CollectGarbage removes contexts that the options select, and what nothing refers to any more.
-func (k *Collector) CollectGarbage(ctx context.Context, opts GarbageOptions) ([]Garbage, error) {
+func (k *collector) CollectGarbage(ctx context.Context, opts GarbageOptions) ([]Garbage, error) {
 	ctx, ended, err := k.life.Begin(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	defer ended()
-	c := &collection{Collector: k, opts: opts}
+	c := &collection{collector: k, opts: opts}
 	if opts.Age > 0 || opts.Idle > 0 {
 		c.opts.Idle, c.sparePanels = max(opts.Idle, MinIdle), opts.Idle == 0
 		err = c.contexts(ctx)
@@ -81,17 +81,17 @@ func (k *Collector) CollectGarbage(ctx context.Context, opts GarbageOptions) ([]
 
 // sweep is the collection of a start or a repair: it leaves contexts and templates alone. The caller holds the work lock alone,
 // releases it after sweep, and then calls clear.
-func (k *Collector) sweep(ctx context.Context) *collection {
-	c := &collection{Collector: k, swept: true}
+func (k *collector) sweep(ctx context.Context) *collection {
+	c := &collection{collector: k, swept: true}
 	if err := c.gather(ctx); err != nil {
 		k.cat.Log.Warn("staging and layers could not be swept", zap.Error(catalog.Cause(err)))
 	}
 	return c
 }
 
-// collection is one run of the Collector.
+// collection is one run of the collector.
 type collection struct {
-	*Collector
+	*collector
 	opts GarbageOptions
 	// sparePanels keeps contexts to which a panel with a valid token is bound.
 	sparePanels bool

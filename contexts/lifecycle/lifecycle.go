@@ -23,19 +23,19 @@ import (
 
 // Lifecycle changes the contexts of one workspace.
 type Lifecycle struct {
-	*Forks
-	*Snapshots
-	*Deletions
-	*Collector
-	*Repairs
+	*forks
+	*snapshots
+	*deletions
+	*collector
+	*repairs
 }
 
 // New returns a Lifecycle.
 func New(cat *catalog.Catalog, life *gate.Life, gates *gate.Gates, seeder *seeding.Seeder) *Lifecycle {
 	c := &changes{cat: cat, life: life, gates: gates, seeder: seeder}
-	d := &Deletions{changes: c, reserve: disk.Reserve{Dir: cat.Layout.Reserve}}
-	g := &Collector{changes: c, deletions: d}
-	return &Lifecycle{Forks: &Forks{c}, Snapshots: &Snapshots{c}, Deletions: d, Collector: g, Repairs: &Repairs{changes: c, collector: g}}
+	d := &deletions{changes: c, reserve: disk.Reserve{Dir: cat.Layout.Reserve}}
+	g := &collector{changes: c, deletions: d}
+	return &Lifecycle{&forks{c}, &snapshots{c}, d, g, &repairs{changes: c, collector: g}}
 }
 
 // changes is what all kinds of changes share.

@@ -35,10 +35,10 @@ type RepairReport struct {
 	Unknown []string
 }
 
-// Repairs brings records, layers and staging in line with the folders.
-type Repairs struct {
+// repairs brings records, layers and staging in line with the folders.
+type repairs struct {
 	*changes
-	collector *Collector
+	collector *collector
 }
 
 // stoppedMidway is the last error of a context whose seeding a crash ended.
@@ -46,7 +46,7 @@ const stoppedMidway = "ctxfs stopped during the seeding"
 
 // Reconcile repairs what a crash left, unless another process is making or deleting contexts. When it returns, garbage is out of
 // the way; it is removed in the background until the server stops.
-func (p *Repairs) Reconcile(ctx context.Context) error {
+func (p *repairs) Reconcile(ctx context.Context) error {
 	release, ok, err := p.cat.Locks.TryAlone(catalog.WorkLock)
 	if err != nil || !ok {
 		return err
@@ -65,7 +65,7 @@ func (p *Repairs) Reconcile(ctx context.Context) error {
 
 // settleRecords ends the seedings that a crash interrupted. With a folder the context is ready, since the rename is the last
 // step; without one the next access seeds anew. The record stays, because it names the owner of the ID.
-func (p *Repairs) settleRecords(ctx context.Context) error {
+func (p *repairs) settleRecords(ctx context.Context) error {
 	recs, err := p.cat.ByID(ctx)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (p *Repairs) settleRecords(ctx context.Context) error {
 
 // Repair rebuilds the records of folders that have none, drops records without folder (with their panels), and reports what the
 // folders do not show. It fails with EAGAIN while another process seeds or deletes.
-func (p *Repairs) Repair(ctx context.Context) (RepairReport, error) {
+func (p *repairs) Repair(ctx context.Context) (RepairReport, error) {
 	var r RepairReport
 	resume, err := p.seeder.Pool.Halt(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (p *Repairs) Repair(ctx context.Context) (RepairReport, error) {
 }
 
 // repair does what needs the work lock, and gathers the garbage.
-func (p *Repairs) repair(ctx context.Context, r *RepairReport) (*collection, error) {
+func (p *repairs) repair(ctx context.Context, r *RepairReport) (*collection, error) {
 	recs, err := p.cat.ByID(ctx)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (p *Repairs) repair(ctx context.Context, r *RepairReport) (*collection, err
 	return p.collector.sweep(ctx), nil
 }
 
-func (p *Repairs) recoverFolders(ctx context.Context, recs map[catalog.ID]metadata.Context, r *RepairReport) error {
+func (p *repairs) recoverFolders(ctx context.Context, recs map[catalog.ID]metadata.Context, r *RepairReport) error {
 	names, err := p.cat.Names()
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func ambiguity(id string) string {
 	return ""
 }
 
-func (p *Repairs) dropRecords(ctx context.Context, recs map[catalog.ID]metadata.Context, r *RepairReport) error {
+func (p *repairs) dropRecords(ctx context.Context, recs map[catalog.ID]metadata.Context, r *RepairReport) error {
 	for id := range recs {
 		there, err := p.cat.FolderState(id)
 		if err != nil || there || p.seeder.Flights.Progress(id) != nil {
@@ -210,22 +210,31 @@ func (p *Repairs) dropRecords(ctx context.Context, recs map[catalog.ID]metadata.
 	return nil
 }
 
-// LostState is a context, or a snapshot of one, that came back from a backup without its extended attributes.
-type LostState struct {
-	// Name is the context's ID, with the snapshot's name if it is one.
-	Name string
+// lostState is a context, or a snapshot of one, that came back from a backup without its extended attributes.
+type lostState struct {
+	// name is the context's ID, with the snapshot's name if it is one.
+	name string
 	// context is the context that may be mounted, "" for a snapshot.
 	context catalog.ID
 	dir     string
 	driver  driver.Mounter
 }
 
-// LostStates lists the states in l that have lost their extended attributes (driver.Mounter.Lost). It changes nothing.
-func LostStates(l catalog.Layout, mounters []driver.Mounter) []LostState {
-	var out []LostState
+// LostStates names the contexts and snapshots in l that have lost their extended attributes. It changes nothing.
+func LostStates(l catalog.Layout, mounters ...driver.Mounter) []string {
+	var names []string
+	for _, s := range lostStates(l, mounters) {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// lostStates lists the states in l that have lost their extended attributes (driver.Mounter.Lost).
+func lostStates(l catalog.Layout, mounters []driver.Mounter) []lostState {
+	var out []lostState
 	add := func(d driver.Mounter, name string, id catalog.ID, dir string) {
 		if d.Lost(dir) {
-			out = append(out, LostState{Name: name, context: id, dir: dir, driver: d})
+			out = append(out, lostState{name: name, context: id, dir: dir, driver: d})
 		}
 	}
 	for _, d := range mounters {
@@ -263,20 +272,20 @@ func idsIn(dir string) []catalog.ID {
 }
 
 // acceptLost makes lost states usable as they are.
-func (p *Repairs) acceptLost(ctx context.Context, r *RepairReport) error {
-	for _, s := range LostStates(p.cat.Layout, p.cat.Drivers.Mounters()) {
+func (p *repairs) acceptLost(ctx context.Context, r *RepairReport) error {
+	for _, s := range lostStates(p.cat.Layout, p.cat.Drivers.Mounters()) {
 		mounted, err := s.driver.Mounts(p.cat.Layout.Dir)
 		if err != nil {
 			return err
 		}
 		if s.context != "" && slices.Contains(mounted, string(s.context)) {
-			r.Unknown = append(r.Unknown, s.Name+" lost its extended attributes, and is mounted: unmount it and repair again")
+			r.Unknown = append(r.Unknown, s.name+" lost its extended attributes, and is mounted: unmount it and repair again")
 			continue
 		}
 		if err := s.driver.Accept(ctx, s.dir); err != nil {
 			return catalog.Wrap(s.context, "could not be repaired", err)
 		}
-		r.Accepted = append(r.Accepted, s.Name)
+		r.Accepted = append(r.Accepted, s.name)
 	}
 	return nil
 }

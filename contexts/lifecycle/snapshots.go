@@ -70,11 +70,11 @@ func noSnapshot(id catalog.ID, name string) error {
 	}
 }
 
-// Snapshots keeps copies of contexts, and restores them.
-type Snapshots struct{ *changes }
+// snapshots keeps copies of contexts, and restores them.
+type snapshots struct{ *changes }
 
 // Snapshot takes a snapshot of a context.
-func (s *Snapshots) Snapshot(ctx context.Context, id catalog.ID, name string) (Snapshot, error) {
+func (s *snapshots) Snapshot(ctx context.Context, id catalog.ID, name string) (Snapshot, error) {
 	var out snapshotRecord
 	err := s.locked(ctx, id, name, "could not be kept as a snapshot", func(ctx context.Context, rec metadata.Context) (err error) {
 		out, err = s.take(ctx, rec, name)
@@ -84,7 +84,7 @@ func (s *Snapshots) Snapshot(ctx context.Context, id catalog.ID, name string) (S
 }
 
 // locked calls f with the record of a context that is ready, and whose lock is held.
-func (s *Snapshots) locked(ctx context.Context, id catalog.ID, name, what string, f func(ctx context.Context, rec metadata.Context) error) error {
+func (s *snapshots) locked(ctx context.Context, id catalog.ID, name, what string, f func(ctx context.Context, rec metadata.Context) error) error {
 	if err := checkSnapshotName(name); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (r snapshotRecord) snapshot() Snapshot {
 	return Snapshot{Name: r.Name, TakenAt: r.TakenAt, Bytes: r.Bytes}
 }
 
-func (s *Snapshots) take(ctx context.Context, rec metadata.Context, name string) (snapshotRecord, error) {
+func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string) (snapshotRecord, error) {
 	id := catalog.ID(rec.ID)
 	out := snapshotRecord{Format: snapshotFormat, Name: name, Driver: rec.Driver}
 	if err := s.free(id, name); err != nil {
@@ -144,7 +144,7 @@ func (s *Snapshots) take(ctx context.Context, rec metadata.Context, name string)
 }
 
 // free fails with EEXIST if a name is taken; names that differ only by case count as one.
-func (s *Snapshots) free(id catalog.ID, name string) error {
+func (s *snapshots) free(id catalog.ID, name string) error {
 	names, err := s.names(id)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (s *Snapshots) free(id catalog.ID, name string) error {
 	return nil
 }
 
-func (s *Snapshots) names(id catalog.ID) ([]string, error) {
+func (s *snapshots) names(id catalog.ID) ([]string, error) {
 	entries, err := os.ReadDir(s.cat.Layout.SnapshotsOf(id))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -172,8 +172,8 @@ func (s *Snapshots) names(id catalog.ID) ([]string, error) {
 	return names, nil
 }
 
-// List lists the snapshots of a context, oldest first.
-func (s *Snapshots) List(ctx context.Context, id catalog.ID) ([]Snapshot, error) {
+// ListSnapshots lists the snapshots of a context, oldest first.
+func (s *snapshots) ListSnapshots(ctx context.Context, id catalog.ID) ([]Snapshot, error) {
 	if _, err := s.gates.Existing(ctx, id); err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (s *Snapshots) List(ctx context.Context, id catalog.ID) ([]Snapshot, error)
 	return out, nil
 }
 
-func (s *Snapshots) read(id catalog.ID, name string) (r snapshotRecord, err error) {
+func (s *snapshots) read(id catalog.ID, name string) (r snapshotRecord, err error) {
 	data, err := os.ReadFile(filepath.Join(s.cat.Layout.Snapshot(id, name), snapshotFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, noSnapshot(id, name)
@@ -216,7 +216,7 @@ func (s *Snapshots) read(id catalog.ID, name string) (r snapshotRecord, err erro
 }
 
 // Restore replaces the content of a context by a snapshot, and returns its new record.
-func (s *Snapshots) Restore(ctx context.Context, id catalog.ID, name string) (metadata.Context, error) {
+func (s *snapshots) Restore(ctx context.Context, id catalog.ID, name string) (metadata.Context, error) {
 	var out metadata.Context
 	err := s.locked(ctx, id, name, "could not be restored", func(ctx context.Context, rec metadata.Context) (err error) {
 		out, err = s.restore(ctx, rec, name)
@@ -231,7 +231,7 @@ func (s *Snapshots) Restore(ctx context.Context, id catalog.ID, name string) (me
 }
 
 // restore copies the snapshot while the context is still in use, then swaps both.
-func (s *Snapshots) restore(ctx context.Context, rec metadata.Context, name string) (metadata.Context, error) {
+func (s *snapshots) restore(ctx context.Context, rec metadata.Context, name string) (metadata.Context, error) {
 	id := catalog.ID(rec.ID)
 	snapshot, err := s.read(id, name)
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *Snapshots) restore(ctx context.Context, rec metadata.Context, name stri
 }
 
 // regenerated records a context's new generation. Its first panel may have become its owner while the copy was made.
-func (s *Snapshots) regenerated(ctx context.Context, id catalog.ID, generation uint64) (metadata.Context, error) {
+func (s *snapshots) regenerated(ctx context.Context, id catalog.ID, generation uint64) (metadata.Context, error) {
 	unlock, err := s.gates.Opening(ctx, id)
 	if err != nil {
 		return metadata.Context{}, err
@@ -280,7 +280,7 @@ func (s *Snapshots) regenerated(ctx context.Context, id catalog.ID, generation u
 }
 
 // swap exchanges a staged copy and the context, once the operations inside the context have ended. It returns the new generation.
-func (s *Snapshots) swap(ctx context.Context, d driver.Driver, id catalog.ID, made, place string) (generation uint64, err error) {
+func (s *snapshots) swap(ctx context.Context, d driver.Driver, id catalog.ID, made, place string) (generation uint64, err error) {
 	taken, err := s.gates.Take(ctx, id)
 	if err != nil {
 		return 0, err
@@ -313,7 +313,7 @@ func unswappable(err error) error {
 }
 
 // DeleteSnapshot removes a snapshot.
-func (s *Snapshots) DeleteSnapshot(ctx context.Context, id catalog.ID, name string) error {
+func (s *snapshots) DeleteSnapshot(ctx context.Context, id catalog.ID, name string) error {
 	return s.locked(ctx, id, name, "has a snapshot that could not be deleted", func(context.Context, metadata.Context) error {
 		return s.cat.Staging.With("trash", func(dir string) error {
 			err := disk.RenameNoReplace(s.cat.Layout.Snapshot(id, name), filepath.Join(dir, "snapshot"))

@@ -119,7 +119,7 @@ func (p *Pool) Halt(ctx context.Context) (resume func(), err error) {
 	}
 }
 
-// turn waits until no seeding runs and nobody halts the pool.
+// turn waits until no seeding runs and the pool is not halted.
 func (p *Pool) turn(ctx context.Context) error {
 	for {
 		p.mu.Lock()

@@ -20,7 +20,7 @@ import (
 	"github.com/ctxfs/ctxfs/metadata/memory"
 )
 
-// newSeeder returns a Seeder of a workspace with one repository. Its pool has room for a copy and does not fill by itself.
+// newSeeder returns a Seeder of a workspace with one repository. Its pool has room for a copy, and fills only when asked.
 func newSeeder(t *testing.T, d driver.Driver, change func(*Config)) *Seeder {
 	t.Helper()
 	dir := t.TempDir()

@@ -128,7 +128,7 @@ func (s *Seeder) ready(ctx context.Context, id catalog.ID, owner string) (rec me
 	return rec, err == nil, err
 }
 
-// fly makes the context of a flight. It continues even if nobody waits for the flight any more.
+// fly makes the context of a flight. It continues even after all waiting callers have left.
 func (s *Seeder) fly(f *flight) {
 	done := s.Pool.seeding()
 	defer done()

@@ -87,24 +87,6 @@ func (t *Templates) Find(panelID string) (path string, found bool, err error) {
 	return template.Find(t.source, panelID)
 }
 
-// ContextForPanel returns the ID of a panel's default context: of the template beside its source, as that resolves now, or
-// ctx_NAME.
-func (t *Templates) ContextForPanel(ctx context.Context, panelID string) (catalog.ID, error) {
-	id, err := catalog.IDForPanel(panelID)
-	if err != nil {
-		return "", err
-	}
-	path, found, err := t.Find(panelID)
-	if !found || err != nil {
-		return id, err
-	}
-	r, err := t.Resolve(ctx, path)
-	if err != nil {
-		return "", err
-	}
-	return catalog.TemplateIDForPanel(r.Hash, panelID)
-}
-
 // Resolve resolves the template at path, a folder or file of the workspace, as it is now. From then on this process can make
 // contexts of its hash: the first one's seeding builds the layer.
 func (t *Templates) Resolve(ctx context.Context, path string) (*template.Resolved, error) {

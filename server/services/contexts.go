@@ -24,8 +24,8 @@ const progressInterval = 100 * time.Millisecond
 type Contexts struct {
 	ctxfsv1.UnimplementedContextServiceServer
 	Contexts ContextStore
-	// ContextForPanel returns the ID of a panel's default context (contexts.Templates).
-	ContextForPanel func(ctx context.Context, panelID string) (contexts.ID, error)
+	// DefaultContext returns the context of a panel that is opened for the first time (panels.Registry).
+	DefaultContext func(ctx context.Context, panelID string) (contexts.ID, error)
 	// Version of the server, and Driver, the name of the driver that makes contexts, for GetInfo.
 	Version, Driver string
 }
