@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RenameNoReplace renames a directory. It fails with EEXIST if the new name exists: os.Rename would replace an empty directory.
+// RenameNoReplace renames a directory. It fails with EEXIST if the new name exists; most file systems check and rename in one step.
 func RenameNoReplace(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
