@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	contextgate "github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
@@ -53,7 +54,7 @@ func (g *gate) Acquire(_ context.Context, id contexts.ID, use contexts.Use) (*co
 	if !g.ready[id] {
 		return nil, &fserr.Error{Code: fserr.ESTALE, Kind: fserr.KindContext, Detail: "context '" + string(id) + "' does not exist"}
 	}
-	return contexts.NewAccess(g.roots[id], g.generation, func() {}), nil
+	return contextgate.NewAccess(g.roots[id], g.generation, func() {}), nil
 }
 
 func (g *gate) Ensure(_ context.Context, id contexts.ID, _ contexts.EnsureOptions, _ func(contexts.Progress)) (contexts.Ensured, error) {

@@ -30,10 +30,19 @@ const Umask = 0o022
 // MaxReply bounds a unary reply, in bytes: stock gRPC clients stop at 4 MiB.
 const MaxReply = 3584 << 10
 
+// Gate opens contexts (contexts.Manager).
+type Gate interface {
+	// Acquire opens the gate of a context that is ready. It fails with ESTALE and fserr.KindContext if the context is
+	// missing, and with EAGAIN if it is being seeded.
+	Acquire(ctx context.Context, id contexts.ID, use contexts.Use) (*contexts.Access, error)
+	// Ensure makes a context ready. It fails with EAGAIN if ctx ends first. progress may be nil.
+	Ensure(ctx context.Context, id contexts.ID, opts contexts.EnsureOptions, progress func(contexts.Progress)) (contexts.Ensured, error)
+}
+
 // Config of New.
 type Config struct {
 	// Gate opens contexts. Required.
-	Gate contexts.Gate
+	Gate Gate
 	// Handles is the table of open files; its owner closes it. Required.
 	Handles *handles.Table
 	// Admit is asked again who calls before a panel's first access makes its context, since
@@ -51,7 +60,7 @@ type Config struct {
 // the call's context (panels.IdentityFrom).
 type Service struct {
 	ctxfsv1.UnimplementedFsServiceServer
-	gate     contexts.Gate
+	gate     Gate
 	admit    func(ctx context.Context) error
 	handles  *handles.Table
 	buffers  mem.BufferPool

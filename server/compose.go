@@ -34,12 +34,6 @@ func (s *Server) compose(context.Context) error {
 	}
 	p := s.parts
 	s.auth = &authenticator{panels: p.panels, host: token, bound: &bindings{bind: p.panels.Bind}}
-	p.panels.OnClose(func(panel string) {
-		s.auth.bound.forget(panel)
-		s.calls.limits.forget(panel)
-		s.streams.endPanel(panel)
-		s.closeOwner(panel)
-	})
 	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
 	s.calls.audit, s.calls.limits, s.calls.maxRequest = p.audit, newPanelLimits(s.cfg, s.metrics), int(s.cfg.MaxRequest)
 	buffers, handed := codec.NewPool(), newHandedConns()
@@ -56,11 +50,11 @@ func (s *Server) compose(context.Context) error {
 	registry := registrar{s.grpc, s.calls, sessions}
 	s.registry = registry
 	ctxfsv1.RegisterFsServiceServer(registry, s.fs)
-	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, Templates: p.contexts, Version: s.deps.Version, Driver: s.info.Driver})
+	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, DefaultContext: p.panels.DefaultContext, Version: s.deps.Version, Driver: s.info.Driver})
 	ctxfsv1.RegisterPanelServiceServer(registry, &services.Panels{
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
 	})
-	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts})
+	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts.Templates()})
 	grpc_health_v1.RegisterHealthServer(registry, s.health)
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
@@ -87,6 +81,14 @@ func (s *Server) options(buffers *codec.Pool, handed *handedConns) []grpc.Server
 		opts = append(opts, s.tracing.option())
 	}
 	return opts
+}
+
+// panelClosed ends everything of a panel that was closed.
+func (s *Server) panelClosed(panel string) {
+	s.auth.bound.forget(panel)
+	s.calls.limits.forget(panel)
+	s.streams.endPanel(panel)
+	s.closeOwner(panel)
 }
 
 // closeOwner closes the handles of a panel, or of a host's connection, and forgets its client instances.

@@ -69,11 +69,7 @@ func (d drivers) order(name string) (driver.Driver, []driver.Driver) {
 // LostStates names the contexts and snapshots in l that came back from a backup without the extended attributes that they need.
 func LostStates(l contexts.Layout) []string {
 	all := newDrivers(nil, nil)
-	var names []string
-	for _, s := range contexts.LostStates(l, []driver.Mounter{all.overlay, all.userns}) {
-		names = append(names, s.Name)
-	}
-	return names
+	return contexts.LostStates(l, all.overlay, all.userns)
 }
 
 // OverlayRefusal tries the overlay driver in dir, a directory, and says why it does not work there, "" when it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -66,25 +67,37 @@ func (s *Server) openParts(ctx context.Context) error {
 	}
 	s.info.Driver = choice.String()
 	drv, others := all.order(choice.Name)
+	p.handles = handles.New(handles.Config{IdleTimeout: s.cfg.IdleTimeout, PerOwner: s.cfg.HandlesPerPanel, Total: s.cfg.HandlesTotal})
 	p.contexts, err = contexts.Open(ctx, contexts.Config{
 		Workspace: l.Workspace, Dir: l.Dir, Driver: drv, Drivers: others, Seed: s.cfg.SeedOptions(), DiskReserve: int64(s.cfg.DiskReserve),
 		Quota:     contexts.Quota{Bytes: int64(s.cfg.ContextMaxBytes), Entries: s.cfg.ContextMaxEntries},
 		Templates: s.cfg.TemplateOptions(), Pool: s.cfg.Pool,
-		Store: &seedingObserver{Store: p.store, seeded: s.metrics.seeded},
-		Log:   s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version, OpenRoot: s.deps.OpenRoot,
+		Store: p.store, Events: p.events(s.metrics),
+		Log: s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version, OpenRoot: s.deps.OpenRoot,
 	})
 	if err != nil {
 		return err
 	}
-	p.handles = handles.New(handles.Config{IdleTimeout: s.cfg.IdleTimeout, PerOwner: s.cfg.HandlesPerPanel, Total: s.cfg.HandlesTotal})
 	if p.audit, err = s.openAudit(); err != nil {
 		return err
 	}
 	p.leases = panels.NewLeases(s.cfg.LeaseGrace, func(owner, instance string) { p.handles.CloseInstance(owner, instance) })
-	p.panels = panels.New(panels.Config{Contexts: p.contexts, Templates: p.contexts, Store: p.store, DefaultTTL: s.cfg.TokenTTL})
-	p.contexts.OnTake(func(id contexts.ID) { p.handles.CloseContext(id) })
-	p.contexts.OnDelete(func(id contexts.ID, _ []string) { p.handles.CloseContext(id) })
+	p.panels = panels.New(panels.Config{
+		Contexts: p.contexts, Templates: p.contexts.Templates(), Store: p.store, DefaultTTL: s.cfg.TokenTTL, Closed: s.panelClosed,
+	})
 	return nil
+}
+
+// events closes handles and panels with their contexts. No context is deleted before all parts are open.
+func (p *parts) events(m *metrics) contexts.Events {
+	return contexts.Events{
+		Taken: func(id contexts.ID) { p.handles.CloseContext(id) },
+		Deleted: func(id contexts.ID, panels []string) {
+			p.panels.ContextDeleted(panels)
+			p.handles.CloseContext(id)
+		},
+		Seeded: func(driver string, took time.Duration, err error) { m.seeded(driver, took, err == nil) },
+	}
 }
 
 // openStore opens the database. SQLite calls it an I/O error when there is no room, which the error says better.
