@@ -11,6 +11,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -146,7 +147,7 @@ func (s *Service) Cp(ctx context.Context, req *ctxfsv1.CpRequest) (*ctxfsv1.CpRe
 			return nil, err
 		}
 		var done func()
-		opts.Reserve, done = walkMemory(c)
+		opts.Reserve, done = budget.Names(c)
 		defer done()
 		report, err := tree.Copy(c, c.root, c.path, c.root, c.dest, opts)
 		if err != nil {

@@ -69,7 +69,7 @@ func (c *call) list(l listing, each func(listed) error) error {
 }
 
 func (c *call) listTree(base string, l listing, each func(listed) error) error {
-	reserve, done := walkMemory(c)
+	reserve, done := budget.Names(c)
 	defer done()
 	return c.root.Walk(c, c.path, tree.WalkOptions{Stats: l.stats, Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
 		full := under(base, rel)

@@ -2,14 +2,8 @@ package fsservice
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
-
-	"google.golang.org/grpc/codes"
 
 	"github.com/ctxfs/ctxfs/fserr"
-	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/budget"
 )
 
@@ -37,49 +31,9 @@ func inBudget[T any](ctx context.Context, op string, f func() (T, error)) (T, er
 		}
 		if err := h.Wait(ctx, n); err != nil {
 			var none T
-			return none, fail(NoRoom(err, "the reply"), op, "", "")
+			return none, fail(budget.Refusal(err, "the reply"), op, "", "")
 		}
 	}
-}
-
-// NoRoom is the error of a wait for memory (budget.Hold.Wait) as clients get it. what is the thing that the memory was for.
-func NoRoom(err error, what string) error {
-	var short *budget.ShortError
-	switch {
-	case errors.As(err, &short) && errors.Is(err, context.DeadlineExceeded):
-		return noRoom(what, short.Level)
-	case errors.As(err, new(budget.ClosedError)):
-		return &fserr.Error{Code: fserr.ECANCELED, Detail: "the panel or its connection was closed", Err: err}
-	}
-	return &fserr.Error{Code: fserr.ECANCELED, Err: err}
-}
-
-// walkMemory returns what counts the names that a walk holds, for tree.WalkOptions.Reserve, and the function that ends it. The
-// names of one large directory may be more than a connection may hold, so they count for the panel alone. A walk that gets no
-// more memory fails with EAGAIN: it must not wait while it holds some.
-func walkMemory(ctx context.Context) (reserve func(bytes int64) error, done func()) {
-	names, done := budget.Of(ctx).Aside()
-	return func(bytes int64) error {
-		names.Keep(bytes)
-		if names.Try(bytes) {
-			return nil
-		}
-		return noRoom("the names of a directory", budget.LevelAccount)
-	}, done
-}
-
-func noRoom(what string, level budget.Level) error {
-	return fserrpb.WithCode(&fserr.Error{
-		Code: fserr.EAGAIN, Detail: fmt.Sprintf("no memory for %s: %s", what, holders[level]),
-		Hint: "read the replies that were asked for, or ask for less at once", RetryAfter: time.Second,
-	}, codes.ResourceExhausted)
-}
-
-// holders says for each level what takes the memory.
-var holders = map[budget.Level]string{
-	budget.LevelShare:   "unread replies and requests under way take what this connection may hold",
-	budget.LevelAccount: "unread replies and requests under way take what this panel may hold",
-	budget.LevelBudget:  "unread replies and requests under way take what all panels may hold",
 }
 
 // memory is how much it takes to read n bytes and encode them, in bytes: text is made beside what was read.

@@ -13,12 +13,11 @@ import (
 	"sync/atomic"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/mem"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
-	"github.com/ctxfs/ctxfs/internal/background"
+	"github.com/ctxfs/ctxfs/fsservice/search"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -65,9 +64,7 @@ type Service struct {
 	open atomic.Int64
 	// overflows counts the overflows that watches have reported.
 	overflows atomic.Int64
-	// grepMemory bounds what all Greps hold of files at once, in bytes.
-	grepMemory  *semaphore.Weighted
-	grepThreads *background.Pool
+	search    *search.Searcher
 }
 
 var _ ctxfsv1.FsServiceServer = (*Service)(nil)
@@ -86,12 +83,12 @@ func New(cfg Config) *Service {
 	}
 	return &Service{
 		gate: cfg.Gate, admit: cfg.Admit, handles: cfg.Handles, buffers: cfg.Buffers, sessions: cfg.Sessions.withDefaults(), log: cfg.Log,
-		grepMemory: semaphore.NewWeighted(grepMemory), grepThreads: newGrepThreads(),
+		search: search.New(cfg.Buffers, cfg.Log),
 	}
 }
 
-// Stop ends what calls leave behind for a moment, and waits for it. All of them must have ended.
+// Stop ends the goroutines that calls leave behind for a moment, and waits for them. All calls must have ended.
 func (s *Service) Stop() {
 	s.watchdog.running.Wait()
-	s.grepThreads.Close()
+	s.search.Close()
 }

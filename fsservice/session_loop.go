@@ -282,7 +282,7 @@ func (se *session) account(t *task, n int64) error {
 	ctx, cancel := context.WithTimeout(se.work, contentWait)
 	defer cancel()
 	if err := t.content.Wait(ctx, n); err != nil {
-		return NoRoom(err, "the request")
+		return budget.Refusal(err, "the request")
 	}
 	return nil
 }

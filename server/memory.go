@@ -185,7 +185,7 @@ func (r *receiver) receive(ctx context.Context, m any) error {
 		defer cancel()
 		// The message, and what it is decoded to.
 		if err := r.hold.Wait(ctx, 2*int64(n)); err != nil {
-			return fsservice.NoRoom(err, "the request")
+			return budget.Refusal(err, "the request")
 		}
 	}
 	if err := r.take(n, m); err != nil {

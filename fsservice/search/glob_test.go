@@ -1,15 +1,20 @@
-package fsservice
+package search
 
 import (
 	"path"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestGlobMatch(t *testing.T) {
 	for _, c := range []struct {
@@ -82,6 +87,63 @@ func TestListOfPatternsIsBounded(t *testing.T) {
 	} {
 		if _, err := newGlobSet("/", c.patterns, true); fserr.CodeOf(err) != c.want {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// FuzzGlob looks for a pattern that is accepted and then panics, takes long, or finds
+// something where nothing below a directory was said to match.
+func FuzzGlob(f *testing.F) {
+	for _, p := range []string{
+		"**/*.go", "a/{b,c}/[!d]?", "/**", "{a,a}{a,a}{a,a}b", strings.Repeat("{a,a}", 24) + "b", strings.Repeat("**/a/", 12) + "b", "*a*a*a*a*b",
+		strings.Repeat("{", 100) + strings.Repeat("}", 100), "\\", "[", "[^]]", "{a,{b,{c}}}", "../x", "a/../b", "\xff*", "[\\]-a]", "{,}{,}{,}", "a//b", "{a/b,c}/d",
+	} {
+		f.Add(p, "a/a/a.go", "/d")
+		f.Add(p, strings.Repeat("a", 200), "/")
+	}
+	f.Fuzz(func(t *testing.T, pattern, rel, base string) {
+		rel = strings.Trim(rel, "/")
+		if rel == "" || len(rel) > rootfs.MaxPath || hasDotDot(rel) || strings.Contains(rel, "//") {
+			return
+		}
+		for _, names := range []bool{false, true} {
+			set, err := newGlobSet(base, []string{pattern}, names)
+			if err != nil {
+				if fserr.CodeOf(err) != fserr.EINVAL {
+					t.Errorf("%q: %v", pattern, err)
+				}
+				continue
+			}
+			begun := time.Now()
+			matches := set.match(rel)
+			if took := time.Since(begun); took > time.Second {
+				t.Errorf("%q took %v with %q", pattern, took, rel)
+			}
+			dir, _, ok := cutLast(rel)
+			if matches && ok && !set.below(dir) {
+				t.Errorf("%q matches %q, and nothing below %q", pattern, rel, dir)
+			}
+		}
+	})
+}
+
+func cutLast(rel string) (dir, name string, ok bool) {
+	i := strings.LastIndexByte(rel, '/')
+	if i < 0 {
+		return "", rel, false
+	}
+	return rel[:i], rel[i+1:], true
+}
+
+func TestGlobsOfManyPatterns(t *testing.T) {
+	for pattern, ok := range map[string]bool{
+		"**/*.{ts,tsx,js,jsx}": true, "{a,b}{c,d}{e,{f,g}}": true, strings.Repeat("{a,b}", 9): true, strings.Repeat(`\{a,b\}`, 50): true,
+		strings.Repeat("{a,b}", 10): false, strings.Repeat("{a,a}", 24) + "b": false, strings.Repeat("{", 17) + strings.Repeat("}", 17): false,
+		strings.Repeat("a", maxGlob): true, strings.Repeat("a", maxGlob+1): false,
+	} {
+		_, err := newGlobSet("/", []string{pattern}, false)
+		if (err == nil) != ok || err != nil && fserr.CodeOf(err) != fserr.EINVAL {
+			t.Errorf("%.40q: %v", pattern, err)
 		}
 	}
 }

@@ -1,9 +1,12 @@
-package fsservice
+// Package search finds entries by name (Glob) and lines by content (Grep) below a directory of a context. It reads through the
+// rootfs.Root that its caller gives, so it opens nothing outside of it. It knows neither contexts nor panels.
+package search
 
 import (
 	"context"
 	"errors"
 	"io"
+	"path"
 	"runtime/debug"
 	"sync"
 
@@ -16,57 +19,112 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/background"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 const (
-	// minGrepThreads and maxGrepThreads bound how many files all Greps of a server search at once. It is
-	// as many as there are cores, and where there are few, more: some wait for the disk.
-	minGrepThreads, maxGrepThreads = 4, 16
-	// grepBatch is how many files go from one goroutine to another at once. The first
-	// batches are smaller, so that a few large files are not left to one thread.
+	// minThreads and maxThreads bound how many files all Greps of a server search at once. A server has a thread for each core,
+	// and on a small machine a few more, since some wait for the disk.
+	minThreads, maxThreads = 4, 16
+	// grepBatch is how many files one goroutine passes to another at once. The first batches are smaller, so that one thread does
+	// not get a few large files alone.
 	grepBatch = 16
-	// grepAhead bounds the batches of a Grep whose results wait for an earlier one's, or for the client.
+	// grepAhead bounds the batches of a Grep whose results wait for those of an earlier batch, or for the client.
 	grepAhead = 4
 	// grepMemory bounds the bytes of files that all Greps of a server hold at once.
 	grepMemory = 128 << 20
 	// defaultGrepFile is max_file_size when it is 0, in bytes.
 	defaultGrepFile = 64 << 20
-	// defaultMatches is max_matches when it is 0.
-	defaultMatches = 100_000
 )
 
-// grepQuery is a Grep, checked.
+// Searcher has what all Greps of a server share: threads, and memory for the files that they read.
+type Searcher struct {
+	// memory counts the bytes of files that are being searched.
+	memory  *semaphore.Weighted
+	threads *background.Pool
+	buffers mem.BufferPool
+	log     *zap.Logger
+}
+
+// New returns a Searcher that reads files into buffers. Close it.
+func New(buffers mem.BufferPool, log *zap.Logger) *Searcher {
+	return &Searcher{
+		memory: semaphore.NewWeighted(grepMemory), threads: background.New(minThreads, maxThreads), buffers: buffers, log: log,
+	}
+}
+
+// Close ends the threads. All searches must have ended.
+func (s *Searcher) Close() { s.threads.Close() }
+
+// grepQuery is a Grep whose request was checked.
 type grepQuery struct {
+	*Searcher
 	base             string
 	lines            lineMatcher
 	include, exclude *globSet
 	maxSize, max     int64
-	memory           *semaphore.Weighted
-	buffers          mem.BufferPool
-	threads          *background.Pool
-	log              *zap.Logger
 }
 
-// newGrepThreads returns the threads that search for all Greps of a server.
-func newGrepThreads() *background.Pool {
-	return background.New(minGrepThreads, maxGrepThreads)
+// Grep calls found for each file that matches, in the order of a walk, with its virtual absolute path and its lines. base is a
+// directory or a file. A bad expression or pattern is EINVAL. Files that cannot be read are counted in the summary.
+func (s *Searcher) Grep(
+	ctx context.Context, root rootfs.Root, base string, req *ctxfsv1.GrepRequest, found func(name string, lines []*ctxfsv1.GrepLine) error,
+) (*ctxfsv1.GrepSummary, error) {
+	q, err := s.newQuery(root, base, req)
+	if err != nil {
+		return nil, err
+	}
+	st, err := root.Stat(q.base)
+	if err != nil {
+		return nil, err
+	}
+	run := q.run
+	if st.Type() != rootfs.TypeDirectory {
+		run = q.runFile
+	}
+	return run(ctx, root, func(rel string, lines []*ctxfsv1.GrepLine) error { return found(path.Join(q.base, rel), lines) })
 }
 
-// grepFile is what became of one file.
+func (s *Searcher) newQuery(root rootfs.Root, base string, req *ctxfsv1.GrepRequest) (*grepQuery, error) {
+	q := &grepQuery{Searcher: s}
+	var err error
+	if q.base, err = root.Realpath(base); err != nil {
+		return nil, err
+	}
+	if q.lines, err = newLineMatcher(req); err != nil {
+		return nil, err
+	}
+	if q.max, err = bound("max_matches", int64(req.GetMaxMatches()), defaultMatches); err != nil {
+		return nil, err
+	}
+	if q.lines.maxCount == 0 || int64(q.lines.maxCount) > q.max {
+		q.lines.maxCount = int(q.max) + 1 // one more shows that the result is truncated
+	}
+	if q.maxSize, err = bound("max_file_size", req.GetMaxFileSize(), defaultGrepFile); err != nil {
+		return nil, err
+	}
+	q.maxSize = min(q.maxSize, grepMemory)
+	if q.include, err = newGlobSet(q.base, req.GetInclude(), true); err != nil {
+		return nil, err
+	}
+	q.exclude, err = newGlobSet(q.base, req.GetExclude(), true)
+	return q, err
+}
+
+// grepFile is the result of one file.
 type grepFile struct {
 	rel     string
 	lines   []*ctxfsv1.GrepLine
 	matches int64
 	// cut says that the file has more lines than were kept.
 	binary, large, cut bool
-	// later says that the file has not been searched yet: the lines of those before it take much memory.
+	// later says that the file has not been searched yet, since the lines of the files before it take much memory.
 	later bool
 	err   error
 }
 
-// run searches the files below base and calls found for each that matches, in
-// the order of the walk, from one goroutine.
+// run searches the files below base and calls found for each that matches, in the order of the walk, from one goroutine.
 func (q *grepQuery) run(ctx context.Context, root rootfs.Root, found func(rel string, lines []*ctxfsv1.GrepLine) error) (*ctxfsv1.GrepSummary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -81,7 +139,7 @@ func (q *grepQuery) run(ctx context.Context, root rootfs.Root, found func(rel st
 	group.Go(func() error { return q.collect(ctx, root, queue, sum, found) })
 	err := group.Wait()
 	sum.Unreadable += unreadable
-	return sum, enough(err)
+	return sum, unlessEnough(err)
 }
 
 // runFile is run for a base that is a file; include and exclude do not apply.
@@ -103,7 +161,7 @@ func (q *grepQuery) runFile(ctx context.Context, root rootfs.Root, found func(re
 	return sum, nil
 }
 
-// grepFiles are files that follow each other. done is closed when all were searched.
+// grepFiles is a batch of files that follow each other. done is closed when all were searched.
 type grepFiles struct {
 	files []grepFile
 	done  chan struct{}
@@ -113,24 +171,24 @@ func newGrepFiles(files []grepFile) *grepFiles {
 	return &grepFiles{files: files, done: make(chan struct{})}
 }
 
-// grepSearch gathers the files to search into batches.
+// grepSearch collects the files to search into batches.
 type grepSearch struct {
 	q     *grepQuery
 	ctx   context.Context //nolint:containedctx // it lives as long as the walk
 	root  rootfs.Root
 	queue chan<- *grepFiles
-	// started counts the batches that threads have or wait for.
+	// started counts the batches that threads have or that wait for one.
 	started sync.WaitGroup
 	next    []grepFile
 	size    int
 }
 
-// walk puts the files to search into queue, and searches them, several at once.
+// walk searches the files below base, several at once, and puts them into queue.
 func (q *grepQuery) walk(ctx context.Context, root rootfs.Root, queue chan<- *grepFiles, unreadable *int64) error {
 	s := grepSearch{q: q, ctx: ctx, root: root, queue: queue, size: 1}
 	defer q.threads.Join()()
 	defer s.started.Wait()
-	reserve, done := walkMemory(ctx)
+	reserve, done := budget.Names(ctx)
 	defer done()
 	err := root.Walk(ctx, q.base, tree.WalkOptions{Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
 		switch {
@@ -162,7 +220,7 @@ func (s *grepSearch) add(rel string) error {
 	return s.start()
 }
 
-// start has the batch searched.
+// start gives the batch to a thread.
 func (s *grepSearch) start() error {
 	b := newGrepFiles(s.next)
 	s.next = nil
@@ -197,8 +255,8 @@ func (q *grepQuery) searchAll(ctx context.Context, root rootfs.Root, b *grepFile
 	}
 }
 
-// searchOne searches a file of the walk and returns about how much memory its lines take. On a background thread a panic would end
-// the server.
+// searchOne searches a file of the walk and returns about how much memory its lines take. It recovers panics, which would end the
+// server on a background thread.
 func (q *grepQuery) searchOne(ctx context.Context, root rootfs.Root, f *grepFile) (size int) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -206,10 +264,10 @@ func (q *grepQuery) searchOne(ctx context.Context, root rootfs.Root, f *grepFile
 			f.err = &fserr.Error{Code: fserr.EIO, Detail: "internal error", Hint: "the server's log has the cause"}
 		}
 	}()
-	return q.search(ctx, root, under(q.base, f.rel), f)
+	return q.search(ctx, root, path.Join(q.base, f.rel), f)
 }
 
-// searchLater searches a file whose turn has come. Only its caller waits.
+// searchLater searches a file that was left for later, and waits for the result.
 func (q *grepQuery) searchLater(ctx context.Context, root rootfs.Root, f *grepFile) error {
 	f.later = false
 	one := newGrepFiles([]grepFile{*f})
@@ -217,7 +275,7 @@ func (q *grepQuery) searchLater(ctx context.Context, root rootfs.Root, f *grepFi
 	if err := q.threads.Do(ctx, func() { q.searchAll(ctx, root, one) }); err != nil {
 		return err
 	}
-	<-one.done // which ends with ctx
+	<-one.done // closed soon after ctx ends
 	*f = one.files[0]
 	return nil
 }
@@ -226,8 +284,8 @@ func (q *grepQuery) wants(rel string) bool {
 	return len(q.include.patterns) == 0 || q.include.match(rel)
 }
 
-// search reads one file whole, which grepMemory bounds, and looks for lines. It returns about how much memory those
-// take, in bytes.
+// search reads a whole file, which grepMemory bounds, and looks for lines. It returns about how much memory the lines take, in
+// bytes.
 func (q *grepQuery) search(ctx context.Context, root rootfs.Root, name string, f *grepFile) (size int) {
 	file, st, err := root.OpenNoFollow(name, rootfs.O_RDONLY)
 	if err != nil {
@@ -242,7 +300,7 @@ func (q *grepQuery) search(ctx context.Context, root rootfs.Root, name string, f
 		return 0
 	}
 	defer q.memory.Release(st.Size)
-	buf := q.buffers.Get(int(st.Size)) // it may hold another file's text: only what is read is looked at
+	buf := q.buffers.Get(int(st.Size)) // it may hold another file's text behind what is read
 	defer q.buffers.Put(buf)
 	text := *buf
 	n, err := io.ReadFull(file, text)
@@ -257,7 +315,7 @@ func (q *grepQuery) search(ctx context.Context, root rootfs.Root, name string, f
 	return size
 }
 
-// collect reports the files' results in order and adds them up.
+// collect passes the files' results to found, in order, and adds them up.
 func (q *grepQuery) collect(ctx context.Context, root rootfs.Root, queue <-chan *grepFiles, sum *ctxfsv1.GrepSummary, found func(string, []*ctxfsv1.GrepLine) error) error {
 	for b := range queue {
 		select {
@@ -272,7 +330,7 @@ func (q *grepQuery) collect(ctx context.Context, root rootfs.Root, queue <-chan 
 					return err
 				}
 			}
-			if err := q.tell(f, sum, found); err != nil {
+			if err := q.report(f, sum, found); err != nil {
 				return err
 			}
 			f.lines = nil // they were sent
@@ -281,15 +339,15 @@ func (q *grepQuery) collect(ctx context.Context, root rootfs.Root, queue <-chan 
 	return nil
 }
 
-// tell reports one file's lines; errSearchEnough when there may be no more.
-func (q *grepQuery) tell(f *grepFile, sum *ctxfsv1.GrepSummary, found func(string, []*ctxfsv1.GrepLine) error) error {
+// report passes one file's lines to found. It returns errEnough once max matches were found.
+func (q *grepQuery) report(f *grepFile, sum *ctxfsv1.GrepSummary, found func(string, []*ctxfsv1.GrepLine) error) error {
 	if lines := q.add(sum, f); len(lines) > 0 {
 		if err := found(f.rel, lines); err != nil {
 			return err
 		}
 	}
 	if sum.GetTruncated() {
-		return errSearchEnough
+		return errEnough
 	}
 	return nil
 }

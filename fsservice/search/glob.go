@@ -1,6 +1,8 @@
-package fsservice
+package search
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -8,12 +10,92 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/budget"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
+
+// defaultMatches is max_matches when it is 0.
+const defaultMatches = 100_000
+
+// Glob calls found for each entry below base that matches, in the order of the walk. dir is the entry's directory as a virtual
+// absolute path. A bad pattern is EINVAL. Directories that cannot be read are counted in the summary.
+func Glob(
+	ctx context.Context, root rootfs.Root, base string, req *ctxfsv1.GlobRequest, found func(dir string, e rootfs.Entry) error,
+) (*ctxfsv1.GlobSummary, error) {
+	base, err := root.Realpath(base)
+	if err != nil {
+		return nil, err
+	}
+	if len(req.GetPatterns()) == 0 {
+		return nil, fserr.Invalid("no patterns: give at least one, such as **/*.go")
+	}
+	most, err := bound("max_matches", int64(req.GetMaxMatches()), defaultMatches)
+	if err != nil {
+		return nil, err
+	}
+	patterns, err := newGlobSet(base, req.GetPatterns(), false)
+	if err != nil {
+		return nil, err
+	}
+	exclude, err := newGlobSet(base, req.GetExclude(), false)
+	if err != nil {
+		return nil, err
+	}
+	reserve, done := budget.Names(ctx)
+	defer done()
+	sum := &ctxfsv1.GlobSummary{}
+	err = root.Walk(ctx, base, tree.WalkOptions{Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
+		if err != nil {
+			sum.Unreadable++
+			return nil
+		}
+		if exclude.match(rel) {
+			return tree.SkipDir
+		}
+		if patterns.match(rel) {
+			if sum.GetMatches() == most {
+				sum.Truncated = true
+				return errEnough
+			}
+			sum.Matches++
+			if err := found(path.Join(base, path.Dir(rel)), e); err != nil {
+				return err
+			}
+		}
+		if e.Type == rootfs.TypeDirectory && !patterns.below(rel) {
+			return tree.SkipDir
+		}
+		return nil
+	})
+	return sum, unlessEnough(err)
+}
+
+// bound returns a limit from a request: 0 means the default, less is EINVAL.
+func bound(field string, n, standard int64) (int64, error) {
+	switch {
+	case n < 0:
+		return 0, fserr.Invalid("%s is %d; give 1 or more, or 0 for %d", field, n, standard)
+	case n == 0:
+		return standard, nil
+	}
+	return n, nil
+}
+
+// errEnough ends a walk once max_matches were found.
+var errEnough = errors.New("enough was found")
+
+func unlessEnough(err error) error {
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
 
 // globSet matches paths, relative to a base directory, with several doublestar patterns.
 type globSet struct {
-	base     string // virtual absolute path that relative patterns count from
+	base     string // virtual absolute path that relative patterns start from
 	patterns []globPattern
 }
 
@@ -25,8 +107,8 @@ type globPattern struct {
 	nameOnly bool
 }
 
-// newGlobSet checks the patterns; a bad one, or one with "..", is EINVAL. With
-// names, a pattern without a slash is matched with an entry's name, as in gitignore.
+// newGlobSet checks the patterns; a bad one, or one with "..", is EINVAL. With names, a pattern without a slash is matched with an
+// entry's name, as in gitignore.
 func newGlobSet(base string, patterns []string, names bool) (*globSet, error) {
 	set := &globSet{base: base}
 	size := 0
@@ -48,14 +130,14 @@ func newGlobSet(base string, patterns []string, names bool) (*globSet, error) {
 }
 
 const (
-	// maxGlob bounds a pattern, in bytes: a path is no longer either.
+	// maxGlob bounds a pattern, in bytes; paths have the same bound.
 	maxGlob = rootfs.MaxPath
-	// maxAlternatives bounds the patterns that one stands for by its braces, and maxNesting how deep
-	// those are: to match tries them one by one, and nobody can cancel that.
+	// maxAlternatives bounds the patterns that the braces of one stand for, and maxNesting how deep the braces nest. Matching tries
+	// the alternatives one after the other and cannot be cancelled.
 	maxAlternatives = 1000
 	maxNesting      = 16
-	// maxGlobSet bounds the bytes of all patterns of a list, each counted as often as it has alternatives. To match one path of 4 KiB
-	// with so much takes up to 250 ms, and a search ends with its caller between two paths.
+	// maxGlobSet bounds the bytes of all patterns of a list, each multiplied by its alternatives. Matching one path of 4 KiB with so
+	// many bytes takes up to 250 ms, and a search looks for its caller's end between two paths.
 	maxGlobSet = 256 << 10
 )
 
@@ -78,9 +160,7 @@ func parseGlob(text string) (globPattern, error) {
 	return p, nil
 }
 
-func badGlob(text, why string) error {
-	return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad pattern %.200q: %s", text, why)}
-}
+func badGlob(text, why string) error { return fserr.Invalid("bad pattern %.200q: %s", text, why) }
 
 func hasDotDot(p string) bool {
 	for part := range strings.SplitSeq(p, "/") {
@@ -91,8 +171,8 @@ func hasDotDot(p string) bool {
 	return false
 }
 
-// alternatives counts the patterns that braces stand for: those that follow one another
-// multiply. What is more than maxAlternatives, or too deep, is maxAlternatives and one.
+// alternatives counts the patterns that a pattern's braces stand for: groups that follow one another multiply. If there are more
+// than maxAlternatives, or the braces nest too deep, it returns maxAlternatives+1.
 func alternatives(text string) int {
 	type group struct{ before, sum int }
 	var open []group
@@ -117,8 +197,8 @@ func alternatives(text string) int {
 	return n
 }
 
-// splitGlob splits at slashes; nil when a slash stands inside braces or a class,
-// so that the parts alone would mean something else.
+// splitGlob splits a pattern at its slashes. It returns nil when a slash is inside braces or a class, where the parts alone would
+// have another meaning.
 func splitGlob(text string) []string {
 	if strings.ContainsAny(text, "{[") && strings.ContainsRune(text, '/') && splitsGroup(text) {
 		return nil
@@ -163,8 +243,7 @@ func (p *globPattern) match(base, rel string) bool {
 	return doublestar.MatchUnvalidated(p.text, rel)
 }
 
-// below reports whether something below the directory rel could match, so that
-// a walk need not enter the others.
+// below reports whether something below the directory rel could match. A walk does not enter the other directories.
 func (s *globSet) below(rel string) bool {
 	for i := range s.patterns {
 		if s.patterns[i].below(s.base, rel) {

@@ -1,4 +1,4 @@
-package fsservice
+package search
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 )
 
 // TestLineMatcherAgreesWithLineByLine compares the search over many lines at
-// once with the plain way: each line by itself.
+// once with the plain way: one line at a time.
 func TestLineMatcherAgreesWithLineByLine(t *testing.T) {
 	exprs := []string{"a", "^a", "a$", "^$", "$", `\s`, "[^x]", "a.b", "a\nb", `(?s)a.b`, `b*`, "ab|ba", `\w+$`,
 		"abx", "^a*bab$", "(aab)+x|ba", "(x(abx|b))+", "(?:bab){2,3}", "(?i:bab)x", "a(aba)?b", `\Aa`, `b\z`, `\A\z`, "\uFFFDbab", "\uFFFD\uFFFD\uFFFD", "abx\nab"}
@@ -132,7 +132,7 @@ func TestLongLineHasTheSpansOfAShortOne(t *testing.T) {
 	})
 }
 
-// watched tells how long the search went on between two looks at it, and ends after 150 ms.
+// watched measures how long the search runs without checking its context, which ends after 150 ms.
 type watched struct {
 	context.Context
 	begun, last time.Time
@@ -227,5 +227,29 @@ func TestGrepLineIsCutBetweenCharacters(t *testing.T) {
 	l := newGrepLine(1, []byte("x"+long), [][]int{{0, 1}, {maxGrepLine + 4, maxGrepLine + 6}})
 	if !l.GetTruncated() || l.GetLossy() || len(l.GetText()) > maxGrepLine || len(l.GetSpans()) != 1 {
 		t.Errorf("truncated %v, lossy %v, %d bytes, %d spans", l.GetTruncated(), l.GetLossy(), len(l.GetText()), len(l.GetSpans()))
+	}
+}
+func TestRequiredLiteral(t *testing.T) {
+	for expr, want := range map[string]string{
+		"plain":                "plain",
+		`func \w+\(in`:         "func ",
+		"(?m)(?:a longer one)": "a longer one",
+		"(abc)+x":              "abc",
+		"(?:abcd){2,}":         "abcd",
+		"(abcd)?efg":           "efg",
+		"(abcd)*":              "",
+		"(abcd){0,3}":          "",
+		"abcd|abef":            "",
+		"(?i)abcd":             "",
+		"(?i)abcd(?-i)efg":     "efg",
+		"ab":                   "",
+		"a.b.c":                "",
+		"one\ntwo":             "",
+		"one\uFFFDtwo":         "",
+		"(":                    "",
+	} {
+		if got := string(requiredLiteral(expr)); got != want {
+			t.Errorf("%q requires %q, want %q", expr, got, want)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package fsservice
+package search
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -48,9 +47,7 @@ func TestSearchSeesOnlyWhatTheFileHolds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q := grepQuery{
-			memory: semaphore.NewWeighted(grepMemory), buffers: pool, maxSize: grepMemory, lines: lineMatcher{grepExpr: compiled},
-		}
+		q := grepQuery{Searcher: New(pool, nil), maxSize: grepMemory, lines: lineMatcher{grepExpr: compiled}}
 		for _, r := range []rootfs.Root{root, shrinking{root}} {
 			var f grepFile
 			if q.search(t.Context(), r, "f", &f); f.err != nil || f.matches != want || len(f.lines) != int(want) {
@@ -69,7 +66,7 @@ type panicking struct{ rootfs.Root }
 func (panicking) OpenNoFollow(string, rootfs.Flags) (rootfs.File, rootfs.Stat, error) { panic("a bug") }
 
 func TestAPanicInASearchIsThatFilesError(t *testing.T) {
-	q := grepQuery{log: zap.NewNop()}
+	q := grepQuery{Searcher: New(nil, zap.NewNop())}
 	b := newGrepFiles(make([]grepFile, 2))
 	q.searchAll(t.Context(), panicking{}, b)
 	<-b.done
