@@ -90,7 +90,7 @@ func (s *Service) Readdir(ctx context.Context, req *ctxfsv1.ReaddirRequest) (*ct
 		return onPath(ctx, s, "scandir", reads, req, func(c *call) (*ctxfsv1.ReaddirResponse, error) {
 			l := entryList{listing: listing{req.GetRecursive(), req.GetWithFileTypes(), req.GetWithStats()}}
 			err := c.list(l.listing, func(e listed) error {
-				if l.add(e); len(l.encoded) > MaxReply {
+				if l.add(e); len(l.encoded) > maxReply {
 					return errTooManyEntries
 				}
 				return l.reserve(c)
@@ -110,7 +110,7 @@ func (l *entryList) reserve(ctx context.Context) error {
 		l.reserved = n
 		return nil
 	}
-	return reserve(ctx, max(n, 2*MaxReply))
+	return reserve(ctx, max(n, 2*maxReply))
 }
 
 // errTooManyEntries refuses a Readdir. The entries were not counted to the end.

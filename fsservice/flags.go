@@ -128,5 +128,5 @@ func modeOf(number *uint32, octal *string, def uint32) (mode uint32, given bool,
 // newMode is modeOf for what is created: the umask is taken off.
 func newMode(number *uint32, octal *string, def uint32) (uint32, error) {
 	mode, _, err := modeOf(number, octal, def)
-	return mode &^ Umask, err
+	return mode &^ umask, err
 }

@@ -34,7 +34,7 @@ func (s *Service) Open(ctx context.Context, req *ctxfsv1.OpenRequest) (*ctxfsv1.
 			f, err := c.open(flags, mode, req.GetAtomic())
 			return handles.Spec{Context: c.id.Context, Generation: c.generation, Path: c.path, Flags: flags.text, Instance: instance, File: f}, err
 		})
-		if err == nil && instance != "" && !s.sessions.Leases.Held(c.id.Owner, instance) {
+		if err == nil && instance != "" && !s.leases.Held(c.id.Owner, instance) {
 			// The lease ended while the file was opened: nobody would close it.
 			_ = s.handles.CloseFD(c.id.Owner, fd, "")
 			return nil, noLease(instance)
@@ -70,7 +70,7 @@ func (s *Service) openInstance(id panels.Identity, named string) (string, error)
 		return id.Instance, nil
 	case id.Instance != "":
 		return "", invalid("client_instance is another than the session's")
-	case !s.sessions.Leases.Held(id.Owner, named):
+	case !s.leases.Held(id.Owner, named):
 		return "", noLease(named)
 	}
 	return named, nil
@@ -96,7 +96,7 @@ func openForm(req *ctxfsv1.OpenRequest) (flags openFlags, mode uint32, err error
 	case *ctxfsv1.OpenRequest_ModeOctal:
 		mode, modeErr = newMode(nil, &f.ModeOctal, 0)
 	default:
-		mode = 0o666 &^ Umask
+		mode = 0o666 &^ umask
 	}
 	return flags, mode, errors.Join(err, modeErr)
 }
@@ -151,7 +151,7 @@ func (s *Service) listHandles(ctx context.Context, req *ctxfsv1.ListHandlesReque
 		}
 	}
 	n := proto.Size(resp)
-	if n > MaxReply {
+	if n > maxReply {
 		return nil, fail(&fserr.Error{
 			Code: fserr.EFBIG, Detail: fmt.Sprintf("reply of %.1f MiB exceeds 3.5 MiB", float64(n)/(1<<20)), Hint: "name a context_id, or close some handles",
 		}, "listHandles", "", "")

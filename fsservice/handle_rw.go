@@ -39,8 +39,8 @@ func (s *Service) Read(ctx context.Context, req *ctxfsv1.ReadRequest) (*ctxfsv1.
 }
 
 func wantReadLength(n int64) error {
-	if n > MaxReply {
-		return invalid("a length of %d exceeds %d (3.5 MiB); read less at a time, or use FsService/ReadStream", n, MaxReply)
+	if n > maxReply {
+		return invalid("a length of %d exceeds %d (3.5 MiB); read less at a time, or use FsService/ReadStream", n, maxReply)
 	}
 	return wantLength(n)
 }
@@ -52,7 +52,7 @@ func wireRead(ctx context.Context, data []byte, enc encoding) (*ctxfsv1.ReadResp
 		return resp, nil
 	}
 	text, lossy := enc.decode(data)
-	if len(text) > MaxReply {
+	if len(text) > maxReply {
 		return nil, tooBig(int64(len(text)), "ReadStream")
 	}
 	budget.Of(ctx).Keep(int64(len(text)))

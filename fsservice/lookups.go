@@ -7,12 +7,13 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
 
-// lookups is what the operations of one message of a session share: questions that were
-// asked together look into a directory without walking there again.
-type lookups struct {
-	// message numbers the messages; 0 while what is done came alone.
+// Lookups is shared by the calls of a session. Calls that came in one message and ask about a directory walk there once.
+type Lookups struct {
+	// message is the number of the present message; 0 while calls come alone.
 	message atomic.Uint64
-	// free is the run of questions, while no operation uses it.
+	// last is the number of the last message.
+	last uint64
+	// free is the run of lookups of the present message, while no call uses it.
 	free atomic.Pointer[lookupsRun]
 }
 
@@ -24,24 +25,29 @@ type lookupsRun struct {
 
 type lookupsKey struct{}
 
-func withLookups(ctx context.Context, l *lookups) context.Context {
-	return context.WithValue(ctx, lookupsKey{}, l)
+// WithLookups returns a context for calls that share the Lookups.
+func WithLookups(ctx context.Context) (context.Context, *Lookups) {
+	l := &Lookups{}
+	return context.WithValue(ctx, lookupsKey{}, l), l
 }
 
-// begin says that what is done from now on was asked together.
-func (l *lookups) begin(message uint64) { l.message.Store(message) }
+// Begin says that the calls that start from now on came in one message. Begin and End are called by one goroutine at a time.
+func (l *Lookups) Begin() {
+	l.last++
+	l.message.Store(l.last)
+}
 
-// end says that what is done from now on was not.
-func (l *lookups) end() {
+// End says that they did not.
+func (l *Lookups) End() {
 	l.message.Store(0)
 	if run := l.free.Swap(nil); run != nil {
 		run.Close()
 	}
 }
 
-// attributes asks for the attributes of the call's path, following a final link or not.
+// attributes returns the attributes of the call's path. It follows a final link only if follow is set.
 func (c *call) attributes(follow bool) (rootfs.Stat, error) {
-	if l, ok := c.Value(lookupsKey{}).(*lookups); ok {
+	if l, ok := c.Value(lookupsKey{}).(*Lookups); ok {
 		if run := l.take(c.root); run != nil {
 			defer l.give(run)
 			return attributesIn(run, c.path, follow)
@@ -61,8 +67,8 @@ func attributesIn(in interface {
 	return in.Lstat(path)
 }
 
-// take returns the run of the present message; nil when there is none.
-func (l *lookups) take(root rootfs.Root) *lookupsRun {
+// take returns the run of the present message; nil when calls come alone.
+func (l *Lookups) take(root rootfs.Root) *lookupsRun {
 	message := l.message.Load()
 	run := l.free.Swap(nil)
 	if run != nil && (run.message != message || run.root != root) {
@@ -75,8 +81,8 @@ func (l *lookups) take(root rootfs.Root) *lookupsRun {
 	return run
 }
 
-// give gives a run back. One that comes late, when there is another or its message is over, is closed.
-func (l *lookups) give(run *lookupsRun) {
+// give takes a run back, or closes it when there is another one or its message is over.
+func (l *Lookups) give(run *lookupsRun) {
 	if run.message != l.message.Load() || !l.free.CompareAndSwap(nil, run) {
 		run.Close()
 	}

@@ -57,7 +57,7 @@ func (s *Service) readFile(c *call, req *ctxfsv1.ReadFileRequest, enc encoding) 
 	if err := c.chargeCreate(flags); err != nil {
 		return nil, err
 	}
-	f, st, err := c.openStat(flags.Flags, 0o666&^Umask)
+	f, st, err := c.openStat(flags.Flags, 0o666&^umask)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s *Service) readWhole(c *call, f rootfs.File, st rootfs.Stat, enc encoding
 // When there are just as many, and no more came though more were asked for, that is the end. What it reads, and its text in enc,
 // is reserved.
 func readBounded(ctx context.Context, r io.Reader, size int64, enc encoding) ([]byte, error) {
-	if size > MaxReply {
+	if size > maxReply {
 		return nil, tooBig(size, "ReadStream")
 	}
 	if err := reserve(ctx, enc.memory(size)); err != nil {
@@ -98,7 +98,7 @@ func readBounded(ctx context.Context, r io.Reader, size int64, enc encoding) ([]
 			return nil, err
 		}
 		if len(buf) == cap(buf) {
-			if err := reserve(ctx, enc.memory(MaxReply)); err != nil { // the file has grown
+			if err := reserve(ctx, enc.memory(maxReply)); err != nil { // the file has grown
 				return nil, err
 			}
 			buf = append(buf, 0)[:len(buf)]
@@ -109,7 +109,7 @@ func readBounded(ctx context.Context, r io.Reader, size int64, enc encoding) ([]
 		switch {
 		case err == nil && int64(len(buf)) == size && n < len(room):
 			return buf, nil
-		case len(buf) > MaxReply:
+		case len(buf) > maxReply:
 			return nil, tooBig(int64(len(buf)), "ReadStream")
 		case errors.Is(err, io.EOF):
 			return buf, nil
@@ -132,7 +132,7 @@ func readReply(ctx context.Context, data []byte, enc encoding) (*ctxfsv1.ReadFil
 		return &ctxfsv1.ReadFileResponse{Content: &ctxfsv1.ReadFileResponse_Data{Data: data}}, nil
 	}
 	text, lossy := enc.decode(data)
-	if len(text) > MaxReply {
+	if len(text) > maxReply {
 		return nil, tooBig(int64(len(text)), "ReadStream")
 	}
 	budget.Of(ctx).Keep(int64(len(text)))

@@ -228,7 +228,7 @@ func sinkForm(open *ctxfsv1.WriteStreamOpen) (flags openFlags, mode uint32, err 
 	case *ctxfsv1.WriteStreamOpen_ModeOctal:
 		mode, modeErr = newMode(nil, &f.ModeOctal, 0)
 	default:
-		mode = 0o666 &^ Umask
+		mode = 0o666 &^ umask
 	}
 	return flags, mode, errors.Join(err, modeErr)
 }

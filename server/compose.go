@@ -18,6 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server/services"
+	"github.com/ctxfs/ctxfs/session"
 )
 
 // planTime is how long a start may wait for what a seeding would copy.
@@ -44,16 +45,17 @@ func (s *Server) compose(context.Context) error {
 	s.calls.audit, s.calls.limits, s.calls.maxRequest = p.audit, newPanelLimits(s.cfg, s.metrics), int(s.cfg.MaxRequest)
 	buffers, handed := codec.NewPool(), newHandedConns()
 	s.calls.codec = codec.New(buffers)
-	sessions := fsservice.NewCalls(s.calls.codec)
+	calls := session.NewCalls(s.calls.codec)
+	s.sessions = session.New(session.Config{
+		Leases: p.leases, Refresh: s.auth.refresh, Around: s.calls.operation, Shares: s.calls.sessionShares, Calls: calls,
+		Batches: func(ctx context.Context) (context.Context, session.Batches) { return fsservice.WithLookups(ctx) },
+	})
 	s.fs = fsservice.New(fsservice.Config{
-		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit, Buffers: buffers,
-		Sessions: fsservice.SessionConfig{
-			Leases: p.leases, Refresh: s.auth.refresh, Around: s.calls.operation, Shares: s.calls.sessionShares, Calls: sessions,
-		},
+		Gate: p.contexts, Handles: p.handles, Leases: p.leases, Sessions: s.sessions, Log: s.log, Admit: s.auth.admit, Buffers: buffers,
 	})
 	s.observeParts()
 	s.grpc = grpc.NewServer(s.options(buffers, handed)...)
-	registry := registrar{s.grpc, s.calls, sessions}
+	registry := registrar{s.grpc, s.calls, calls}
 	s.registry = registry
 	ctxfsv1.RegisterFsServiceServer(registry, s.fs)
 	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, Templates: p.contexts, Version: s.deps.Version, Driver: s.info.Driver})
@@ -105,7 +107,7 @@ func (s *Server) observeParts() {
 	s.metrics.gauge("ctxfs_memory_limit_bytes", "What they may hold.", func() (float64, bool) {
 		return float64(s.calls.limits.memory.Limit()), true
 	})
-	s.metrics.gauge("ctxfs_sessions", "Sessions that are open.", func() (float64, bool) { return float64(s.fs.Sessions()), true })
+	s.metrics.gauge("ctxfs_sessions", "Sessions that are open.", func() (float64, bool) { return float64(s.sessions.Count()), true })
 	s.metrics.counter("ctxfs_watch_overflows_total", "Watches that reported that events were lost.", func() (float64, bool) {
 		return float64(s.fs.WatchOverflows()), true
 	})

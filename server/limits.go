@@ -15,8 +15,6 @@ import (
 const (
 	// maxOverhead is for what surrounds content of MaxRequest: paths and flags.
 	maxOverhead = 64 << 10
-	// maxSessionRequest bounds a message of a session: its operations live on after it was received.
-	maxSessionRequest = 1 << 20
 )
 
 // maxStreams bounds the calls in flight on one connection.

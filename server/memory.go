@@ -21,10 +21,10 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
-	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/session"
 )
 
 const (
@@ -46,25 +46,25 @@ const (
 type connShares struct {
 	mu     sync.Mutex
 	closed bool
-	shares map[*panelUse]fsservice.Shares
+	shares map[*panelUse]session.Shares
 	// cut ends the connection.
 	cut func()
 }
 
 // of returns a panel's shares, of limit bytes each.
-func (c *connShares) of(u *panelUse, limit int64) fsservice.Shares {
+func (c *connShares) of(u *panelUse, limit int64) session.Shares {
 	if c == nil {
-		return fsservice.Shares{}
+		return session.Shares{}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.shares[u]
 	if !ok {
 		if c.shares == nil {
-			c.shares = map[*panelUse]fsservice.Shares{}
+			c.shares = map[*panelUse]session.Shares{}
 		}
 		c.forgetClosed()
-		s = fsservice.Shares{Requests: u.requests.Share(limit, c.end), Replies: u.replies.Share(limit, c.end)}
+		s = session.Shares{Requests: u.requests.Share(limit, c.end), Replies: u.replies.Share(limit, c.end)}
 		c.shares[u] = s
 		if c.closed {
 			s.Requests.Close()
@@ -112,7 +112,7 @@ type registrar struct {
 	*grpc.Server
 	calls *interceptors
 	// sessions gets the same services.
-	sessions *fsservice.Calls
+	sessions *session.Calls
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -162,7 +162,7 @@ func (i *interceptors) receiver(ctx context.Context, c *call, hold *budget.Hold)
 	case c.id.Role == panels.RoleNone:
 		r.limit = maxStrangerRequest
 	case c.method.Limit() == ctxfsv1.Limit_LIMIT_SESSIONS:
-		r.limit = maxSessionRequest
+		r.limit = session.MaxMessage
 	}
 	return r, nil
 }
@@ -259,7 +259,7 @@ func (r *receiver) only(ctx context.Context, m any) error {
 
 // tooLarge refuses a request of n bytes.
 func (r *receiver) tooLarge(n int) error {
-	if r.limit == maxSessionRequest {
+	if r.limit == session.MaxMessage {
 		return sessionTooLarge(n)
 	}
 	return r.calls.tooLarge(n, r.limit)
@@ -277,14 +277,14 @@ func received(err error) error {
 }
 
 // sessionShares is shares for the session of ctx.
-func (i *interceptors) sessionShares(ctx context.Context) fsservice.Shares {
+func (i *interceptors) sessionShares(ctx context.Context) session.Shares {
 	return i.shares(ctx, panels.IdentityFrom(ctx))
 }
 
 // shares returns what a panel's calls by the connection of ctx may hold; none for a host, which is not bounded.
-func (i *interceptors) shares(ctx context.Context, id panels.Identity) fsservice.Shares {
+func (i *interceptors) shares(ctx context.Context, id panels.Identity) session.Shares {
 	if i.limits == nil || id.Panel == "" {
-		return fsservice.Shares{}
+		return session.Shares{}
 	}
 	return connOf(ctx).shares.of(i.limits.use(id.Panel), i.limits.memoryPerConnection)
 }

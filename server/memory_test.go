@@ -499,7 +499,7 @@ func TestClientThatLeavesEndsItsWaits(t *testing.T) {
 		}
 		eventually(t, "the reads wait", func() bool { return r.waiting(t) >= had+3 })
 		s.cut()
-		eventually(t, "the session ends", func() bool { return r.fs.Sessions() == 0 })
+		eventually(t, "the session ends", func() bool { return r.sessions.Count() == 0 })
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/session"
 )
 
 // Deps are what a server gets from its process.
@@ -57,6 +58,7 @@ type Server struct {
 	// registry takes services until Serve.
 	registry grpc.ServiceRegistrar
 	fs       *fsservice.Service
+	sessions *session.Server
 	calls    *interceptors
 	health   *health.Server
 	web      *webServer
@@ -209,6 +211,7 @@ func (s *Server) Close() error {
 		s.streams.close()
 		s.streams.wait()
 		if s.fs != nil {
+			s.sessions.Wait()
 			s.fs.Stop()
 		}
 		s.stopTraces()

@@ -66,7 +66,7 @@ func TestALateEndOfAnOldStream(t *testing.T) {
 		}
 		again.wantOpen("before", fd, ticks)
 		old.cut()
-		eventually(t, "the old stream has ended", func() bool { return r.fs.Sessions() == 2 })
+		eventually(t, "the old stream has ended", func() bool { return r.sessions.Count() == 2 })
 		clock.cut()
 		again.wantOpen("a grace later", fd)
 		again.works(opFstat(fd))

@@ -20,11 +20,12 @@ import (
 	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/internal/webconn"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/session"
 )
 
 const (
 	// maxWebMessage and maxWebOpen bound a message, and the first one, in bytes.
-	maxWebMessage = maxSessionRequest
+	maxWebMessage = session.MaxMessage
 	maxWebOpen    = 16 << 10
 	// maxWebReason is what a WebSocket's close carries, in bytes.
 	maxWebReason = 123
@@ -32,7 +33,7 @@ const (
 	closeTime = 400 * time.Millisecond
 )
 
-// webLink is a session's fsservice.Link over a WebSocket: one message each.
+// webLink is a session's session.Link over a WebSocket: one message each.
 type webLink struct {
 	ws   *websocket.Conn
 	conn *webconn.Conn
@@ -61,7 +62,7 @@ func (l *webLink) ping() {
 	}()
 }
 
-// Recv implements fsservice.Link. WebSocket has no half-close: a client that closes wants no replies.
+// Recv implements session.Link. WebSocket has no half-close: a client that closes wants no replies.
 func (l *webLink) Recv() (*ctxfsv1.SessionRequest, error) {
 	kind, r, err := l.ws.Reader(context.Background())
 	if err != nil {
@@ -112,7 +113,7 @@ func (l *webLink) gone(err error) error {
 	return context.Canceled
 }
 
-// Send implements fsservice.Link.
+// Send implements session.Link.
 func (l *webLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
 	defer h.Release()
 	if isLast(m) {

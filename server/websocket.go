@@ -20,6 +20,7 @@ import (
 	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/internal/webconn"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/session"
 )
 
 // openTime is how long a client may take to say who it is.
@@ -29,6 +30,7 @@ const openTime = 10 * time.Second
 // its token as a message, never by a cookie, so that the browser lends nobody its rights.
 type sockets struct {
 	fs         *fsservice.Service
+	sessions   *session.Server
 	calls      *interceptors
 	log        *zap.Logger
 	keepalive  time.Duration
@@ -48,7 +50,7 @@ type sockets struct {
 
 func newSockets(s *Server) *sockets {
 	k := &sockets{
-		fs: s.fs, calls: s.calls, log: s.log, keepalive: s.cfg.Keepalive, tls: s.ls.tls != nil, connIDs: &s.connIDs,
+		fs: s.fs, sessions: s.sessions, calls: s.calls, log: s.log, keepalive: s.cfg.Keepalive, tls: s.ls.tls != nil, connIDs: &s.connIDs,
 		closeOwner: s.closeOwner, buffers: new(webconn.Buffers), openTime: openTime,
 	}
 	for _, origin := range s.cfg.Origins {
@@ -123,7 +125,7 @@ func (k *sockets) session(r *http.Request, link *webLink, conn *connInfo) error 
 		}
 		defer link.users.leave()
 		link.opened()
-		err := k.fs.ServeSession(ctx, first, link, conn.transport())
+		err := k.sessions.Serve(ctx, first, link, conn.transport())
 		if link.left.Load() {
 			return nil // in peace
 		}

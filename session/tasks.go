@@ -1,8 +1,10 @@
-package fsservice
+package session
 
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/budget"
@@ -10,26 +12,26 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// task is an operation under way.
+// task is a call under way.
 type task struct {
 	method *method.Method
-	// long says that it may take long: it gets a goroutine, and a context of its own.
+	// long says that the call may take long: it gets a goroutine and a context of its own.
 	long bool
-	// heavy says that its reply may be larger than budget.Small, so that it counts as memory.
+	// heavy says that the reply may be larger than budget.Small, so it counts as memory.
 	heavy bool
 	id    uint64
-	// do runs it. It calls begin with the request, and send with each part of a reply. It returns the reply for the client, and for
-	// those that observe the call.
+	// do runs the call. It calls begin with the request, and send with each part of a reply. It returns the reply as it travels and as
+	// the RPC returned it.
 	do func(ctx context.Context, begin func(any), send func(*ctxfsv1.SessionResponse) error) (*ctxfsv1.SessionResponse, any, error)
-	// fd is the handle that it uses, 0 for none.
+	// fd is the handle that the call uses, 0 for none.
 	fd     int32
 	ctx    context.Context //nolint:containedctx // a task may wait for its turn
 	cancel context.CancelFunc
-	// reply is what the reply holds of the session's memory, content what the request does; nil when they are small.
+	// reply and content are the holds of the reply and of the request on the session's memory; nil when they are small.
 	reply, content *budget.Hold
 }
 
-// keep makes t what the receiver does itself, unless its id is in use or its handle is.
+// keep makes t the task that the receiver runs itself, unless its id or its handle is in use.
 func (se *session) keep(t *task, rest []*ctxfsv1.SessionRequest) bool {
 	se.mu.Lock()
 	_, busy := se.lanes[t.fd]
@@ -42,19 +44,19 @@ func (se *session) keep(t *task, rest []*ctxfsv1.SessionRequest) bool {
 	se.watched = true
 	se.mu.Unlock()
 	if unwatched {
-		se.service.watchdog.watch(se)
+		se.server.watchdog.watch(se)
 	}
 	return true
 }
 
-// doing is what the receiver does itself, nil when that is nothing.
+// doing returns the task that the receiver runs itself; nil when there is none.
 func (se *session) doing() *task {
 	se.mu.Lock()
 	defer se.mu.Unlock()
 	return se.current
 }
 
-// unwatched lets the watchdog look elsewhere, if the receiver does nothing.
+// unwatched reports whether the watchdog may forget the session, since the receiver runs no task.
 func (se *session) unwatched() bool {
 	se.mu.Lock()
 	defer se.mu.Unlock()
@@ -64,8 +66,8 @@ func (se *session) unwatched() bool {
 	return !se.watched
 }
 
-// doNow does what was kept. When it took too long there is another receiver now, and the
-// caller goes on as any goroutine with a task.
+// doNow runs the task that was kept. If it took too long, another goroutine has become the receiver, and the caller runs on as the
+// goroutine of a task.
 func (se *session) doNow(t *task) (replaced bool, err error) {
 	res, opErr := se.do(t, nil)
 	se.mu.Lock()
@@ -84,8 +86,7 @@ func (se *session) doNow(t *task) (replaced bool, err error) {
 	return false, err
 }
 
-// replace makes the calling goroutine the receiver, if t still keeps the present one: t
-// becomes a task like others.
+// replace makes the calling goroutine the receiver, if the present one still runs t.
 func (se *session) replace(t *task) {
 	se.mu.Lock()
 	if se.current != t {
@@ -94,7 +95,7 @@ func (se *session) replace(t *task) {
 	}
 	rest := se.rest
 	se.current, se.rest = nil, nil
-	t.cancel = t.reply.Cancel // what is this short has no loop to end, but may wait for memory
+	t.cancel = t.reply.Cancel // so short a call has no loop to end, but may wait for memory
 	_ = se.add(t)             // keep has seen that it is the first on its handle
 	se.mu.Unlock()
 	if err := se.replies.uncork(); err != nil {
@@ -104,7 +105,7 @@ func (se *session) replace(t *task) {
 	se.receive(rest)
 }
 
-// begin lets a task that has its slot run when its handle is free.
+// begin runs a task in a goroutine, once its handle is free.
 func (se *session) begin(t *task) error {
 	t.ctx, t.cancel = context.WithCancel(t.ctx)
 	first, err := se.enter(t)
@@ -123,7 +124,7 @@ func (se *session) begin(t *task) error {
 	return nil
 }
 
-// takeSlot waits for a slot, and holds no reply back meanwhile.
+// takeSlot waits for a slot. While it waits, no replies are held back.
 func (se *session) takeSlot() error {
 	select {
 	case se.slots <- struct{}{}:
@@ -141,23 +142,23 @@ func (se *session) takeSlot() error {
 	}
 }
 
-// enter makes a task known by its id, and reports whether it need not wait for others.
+// enter registers a task by its id, and reports whether it is the first on its handle.
 func (se *session) enter(t *task) (first bool, err error) {
 	se.mu.Lock()
 	defer se.mu.Unlock()
 	if se.underway[t.id] != nil {
-		return false, invalid("id %d is in use", t.id)
+		return false, fserr.Invalid("id %d is in use", t.id)
 	}
 	if t.isWatch() {
-		if se.watches >= MaxWatches {
-			return false, &fserr.Error{Op: "watch", Code: fserr.EMFILE, Detail: fmt.Sprintf("%d watches are open on this session, its limit", MaxWatches), Hint: "cancel some"}
+		if se.watches >= maxWatches {
+			return false, &fserr.Error{Op: "watch", Code: fserr.EMFILE, Detail: fmt.Sprintf("%d watches are open on this session, its limit", maxWatches), Hint: "cancel some"}
 		}
 		se.watches++
 	}
 	return se.add(t), nil
 }
 
-// add makes a task known; false when it has to wait for its handle. se.mu is held.
+// add registers a task, and reports whether it is the first on its handle. se.mu is held.
 func (se *session) add(t *task) (first bool) {
 	se.underway[t.id] = t
 	se.tasks.Add(1)
@@ -174,7 +175,7 @@ func (se *session) add(t *task) (first bool) {
 
 func (t *task) isWatch() bool { return t.method.Limit() == ctxfsv1.Limit_LIMIT_WATCHES }
 
-// run does a task, then those that waited for its handle; nil is none.
+// run runs a task, then the tasks that waited for its handle; nil is none.
 func (se *session) run(t *task) {
 	for t != nil {
 		res, err := se.do(t, func(part *ctxfsv1.SessionResponse) error {
@@ -185,7 +186,7 @@ func (se *session) run(t *task) {
 	}
 }
 
-// finish answers a task, and returns what waited for its handle.
+// finish answers a task, and returns the next task on its handle.
 func (se *session) finish(t *task, res *ctxfsv1.SessionResponse, err error) (next *task) {
 	next = se.leave(t)
 	t.content.Release()
@@ -195,8 +196,7 @@ func (se *session) finish(t *task, res *ctxfsv1.SessionResponse, err error) (nex
 	return next
 }
 
-// leave makes a task's id free, before the client can know of its reply, and returns
-// what waited for its handle.
+// leave frees a task's id, before the client can see its reply, and returns the next task on its handle.
 func (se *session) leave(t *task) (next *task) {
 	t.cancel()
 	se.mu.Lock()
@@ -217,11 +217,86 @@ func (se *session) leave(t *task) (next *task) {
 	return waiting[0]
 }
 
-// cancel ends a task; one that is not there has its reply on the way.
+// cancel cancels a task. If there is none, its reply was sent already.
 func (se *session) cancel(id uint64) {
 	se.mu.Lock()
 	defer se.mu.Unlock()
 	if t := se.underway[id]; t != nil {
 		t.cancel()
 	}
+}
+
+const (
+	// watchdogInterval is how often the watchdog checks: a task that it sees twice has kept its receiver for too long.
+	watchdogInterval = time.Millisecond
+	// idleChecks is how many checks must find a session idle before the watchdog forgets it.
+	idleChecks = 8
+)
+
+// watchdog replaces the receivers of sessions that run a task for too long. A timer for each task would cost more than most tasks.
+// This is one goroutine, which runs only while a session is busy.
+type watchdog struct {
+	mu      sync.Mutex
+	watched map[*session]*lastCheck
+	runs    bool
+	running sync.WaitGroup
+}
+
+// lastCheck is the state of a session at the watchdog's last check.
+type lastCheck struct {
+	doing *task
+	idle  int
+}
+
+// watch adds a session that has become busy.
+func (w *watchdog) watch(se *session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watched == nil {
+		w.watched = map[*session]*lastCheck{}
+	}
+	w.watched[se] = &lastCheck{}
+	if !w.runs {
+		w.runs = true
+		w.running.Go(w.run)
+	}
+}
+
+// forget drops a session that has ended.
+func (w *watchdog) forget(se *session) {
+	w.mu.Lock()
+	delete(w.watched, se)
+	w.mu.Unlock()
+}
+
+func (w *watchdog) run() {
+	tick := time.NewTicker(watchdogInterval)
+	defer tick.Stop()
+	for range tick.C {
+		if !w.check() {
+			return
+		}
+	}
+}
+
+// check checks each session once. It returns false when there is none left.
+func (w *watchdog) check() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for se, seen := range w.watched {
+		t := se.doing()
+		switch {
+		case t != nil && t == seen.doing:
+			go se.replace(t)
+		case t != nil:
+			seen.idle = 0
+		case seen.idle < idleChecks:
+			seen.idle++
+		case se.unwatched():
+			delete(w.watched, se)
+		}
+		seen.doing = t
+	}
+	w.runs = len(w.watched) > 0
+	return w.runs
 }

@@ -1,14 +1,20 @@
-package fsservice
+package session
 
 import (
+	"strings"
 	"sync"
 	"testing"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// basket takes all that is sent.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// basket keeps what is sent.
 type basket struct {
 	Link
 	took []*ctxfsv1.SessionResponse
@@ -39,5 +45,24 @@ func TestNothingFollowsTheLastMessage(t *testing.T) {
 		if n := len(link.took); link.took[n-1].GetResponse() == nil {
 			t.Fatalf("round %d: the last of %d messages is not closing", round, n)
 		}
+	}
+}
+
+// TestWeightOfHandles weighs a list of handles, whose paths clients choose as long as they like.
+func TestWeightOfHandles(t *testing.T) {
+	list := &ctxfsv1.ListHandlesResponse{}
+	for range 100 {
+		list.Handles = append(list.Handles, &ctxfsv1.Handle{Path: "/" + strings.Repeat("./", 2000) + "f"})
+	}
+	data, err := proto.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Reply{Reply: &ctxfsv1.SessionReply{Data: data}}}
+	if got := weightOf(m); got < proto.Size(list) {
+		t.Errorf("it weighs %d, and has %d bytes", got, proto.Size(list))
+	}
+	if n := together([]outgoing{{m, nil}, {m, nil}, {m, nil}}); n != 1 {
+		t.Errorf("%d of them travel together", n)
 	}
 }

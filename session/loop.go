@@ -1,4 +1,4 @@
-package fsservice
+package session
 
 import (
 	"context"
@@ -15,70 +15,67 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// session is one stream's operations. One goroutine at a time is the receiver. It does
-// short operations itself, since handing each to another goroutine costs more than most
-// of them; when one takes long after all, another goroutine becomes the receiver (see
-// replace). Long ones have a goroutine each. Whoever has a reply sends it: a client that
-// does not read stops all of them, and then nothing more is received.
+// session is one session. One goroutine at a time is the receiver. It runs short calls itself, since passing each to another
+// goroutine costs more than most of them. When such a call takes long after all, another goroutine becomes the receiver (replace).
+// Each long call has a goroutine. Every goroutine sends its own reply, so a client that does not read blocks all of them, and then
+// nothing more is received.
 type session struct {
-	service   *Service
+	server    *Server
 	link      Link
 	replies   *replies
 	transport string
-	// base ends with the session, work already when the receiver ends. ctx is work with the identity that operations get, which
-	// the receiver alone changes.
+	// base ends with the session, work already with the receiver. ctx is work with the identity of calls; only the receiver changes
+	// it.
 	base           context.Context //nolint:containedctx // a session outlives the calls of its methods
 	work           context.Context //nolint:containedctx // as base
 	ctx            context.Context //nolint:containedctx // as base
 	stop, stopWork context.CancelFunc
 
-	// shares are what the session may hold of its panel's memory.
-	shares Shares
-
-	// lookups is shared by what came together; messages counts.
-	lookups  lookups
-	messages uint64
-	// warm tells that an operation has passed the gate: the context is there, and short operations are short.
+	shares  Shares
+	batches Batches
+	// warm says that a call has succeeded: the context exists, so short calls are short.
 	warm atomic.Bool
-	// finished gets the receiver's end.
+	// finished receives the receiver's error.
 	finished chan error
-	// slots bounds what is under way.
+	// slots bounds the calls under way.
 	slots chan struct{}
 	tasks sync.WaitGroup
 
 	mu sync.Mutex
-	// current is what the receiver does itself, and rest what came with it. watched says that the watchdog knows of the session.
+	// current is the task that the receiver runs itself, and rest the requests after it in its message. watched says that the
+	// watchdog checks the session.
 	current  *task
 	rest     []*ctxfsv1.SessionRequest
 	watched  bool
 	underway map[uint64]*task
 	watches  int
-	// lanes holds, for each handle in use, what waits for it.
+	// lanes has, for each handle in use, the tasks that wait for it.
 	lanes map[int32][]*task
 }
 
-func newSession(ctx context.Context, s *Service, id panels.Identity, link Link, together bool, transport string) *session {
+func newSession(ctx context.Context, s *Server, id panels.Identity, link Link, together bool, transport string) *session {
 	se := &session{
-		service: s, link: link, replies: newReplies(link, together, s.sessions.Calls.recycle), transport: transport, shares: s.sessions.Shares(ctx),
-		finished: make(chan error, 1), slots: make(chan struct{}, MaxInFlight), underway: map[uint64]*task{}, lanes: map[int32][]*task{},
+		server: s, link: link, replies: newReplies(link, together, s.Calls.recycle), transport: transport, shares: s.Shares(ctx),
+		finished: make(chan error, 1), slots: make(chan struct{}, maxInFlight), underway: map[uint64]*task{}, lanes: map[int32][]*task{},
 	}
-	se.base, se.stop = context.WithCancel(withLookups(ctx, &se.lookups))
+	ctx, se.batches = s.Batches(ctx)
+	se.base, se.stop = context.WithCancel(ctx)
 	se.work, se.stopWork = context.WithCancel(se.base)
 	se.ctx = panels.WithIdentity(se.work, id)
 	return se
 }
 
-// end ends what is under way, and waits for it.
+// end cancels the calls under way and waits for them.
 func (se *session) end() {
 	se.stopWork()
 	se.stop()
 	se.tasks.Wait()
-	se.service.watchdog.forget(se)
-	se.lookups.end()
+	se.server.watchdog.forget(se)
+	se.batches.End()
 }
 
-// reply answers an operation, unless it failed because the session ends, of which the client
-// is told the reason. h is what a result holds. Its error is the link's.
+// reply answers a call with a result, which holds h, or with an error. A call that failed because the session ends gets no answer:
+// goodbye sends the reason. reply returns the link's error.
 func (se *session) reply(id uint64, res *ctxfsv1.SessionResponse, h *budget.Hold, err error) error {
 	if err != nil {
 		h.Release()
@@ -93,18 +90,18 @@ func (se *session) reply(id uint64, res *ctxfsv1.SessionResponse, h *budget.Hold
 	return se.replies.send(res, h)
 }
 
-// goodbye tells the client why the server ends the session.
+// goodbye sends the reason for which the server ends the session.
 func (se *session) goodbye(why error) {
 	se.replies.last(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Closing{
 		Closing: &ctxfsv1.SessionClosing{Error: fserrpb.ToSession(why)},
 	}})
 }
 
-// settleTime bounds how long the end of a session waits for operations under way.
+// settleTime bounds how long the end of a session waits for calls under way.
 const settleTime = 400 * time.Millisecond
 
-// settle waits until the operations under way have replied, and lets no other begin: the client learns of what took effect
-// before the session ended.
+// settle waits until the calls under way have replied, and lets no other begin. So the client learns what took effect before the
+// session ended.
 func (se *session) settle() {
 	deadline := time.NewTimer(settleTime)
 	defer deadline.Stop()
@@ -117,11 +114,11 @@ func (se *session) settle() {
 	}
 }
 
-// serve receives until the end, whose reason the client is told if the server has one.
+// serve receives until the session ends. If the server ends it, it sends the reason.
 func (se *session) serve() error {
-	told := make(chan struct{})
+	sent := make(chan struct{})
 	cancelled := context.AfterFunc(se.base, func() {
-		defer close(told)
+		defer close(sent)
 		if why := context.Cause(se.base); !errors.Is(why, context.Canceled) {
 			se.settle()
 			se.goodbye(why)
@@ -130,18 +127,18 @@ func (se *session) serve() error {
 	se.receive(nil)
 	err := <-se.finished
 	if !cancelled() {
-		<-told
+		<-sent
 		return context.Cause(se.base)
 	}
 	var refused *fserr.Error
 	if errors.As(err, &refused) {
 		se.goodbye(err)
 	}
-	return fail(err, "session", "", "")
+	return fail(err, "session")
 }
 
-// receive is the receiver: it handles the requests that are left of a message, then takes
-// more, until the session's end, which it tells, or until it was replaced.
+// receive is the receiver: it handles the requests that are left of a message, then receives more. It returns when the session
+// ends or another goroutine replaces it.
 func (se *session) receive(rest []*ctxfsv1.SessionRequest) {
 	for {
 		if len(rest) > 0 {
@@ -167,16 +164,16 @@ func (se *session) receive(rest []*ctxfsv1.SessionRequest) {
 	}
 }
 
-// over ends the receiver with the session's error. It cancels the operations under way, among which serve itself may be, if it
-// was the receiver once and was replaced.
+// over ends the receiver with the session's error. It cancels the calls under way. serve may run one of them, if it was the receiver
+// and was replaced.
 func (se *session) over(err error) {
 	se.finished <- err
 	se.stopWork()
 }
 
-// next returns the requests of the next message. After the last one it waits until all is answered: io.EOF.
+// next returns the requests of the next message. After the last message it waits until all calls are answered, and returns io.EOF.
 func (se *session) next() ([]*ctxfsv1.SessionRequest, error) {
-	se.lookups.end()
+	se.batches.End()
 	if err := se.replies.uncork(); err != nil {
 		return nil, err
 	}
@@ -188,21 +185,20 @@ func (se *session) next() ([]*ctxfsv1.SessionRequest, error) {
 		return nil, err
 	}
 	if n := 1 + len(m.GetAlso()); n > maxTogether {
-		return nil, invalid("%d requests came together, the limit is %d", n, maxTogether)
+		return nil, fserr.Invalid("%d requests came together, the limit is %d", n, maxTogether)
 	}
 	if len(m.GetAlso()) > 0 {
-		se.messages++
-		se.lookups.begin(se.messages)
+		se.batches.Begin()
 	}
 	for _, further := range m.GetAlso() {
 		if len(further.GetAlso()) > 0 {
-			return nil, invalid("a request in also has one itself")
+			return nil, fserr.Invalid("a request in also has one itself")
 		}
 	}
 	return append([]*ctxfsv1.SessionRequest{m}, m.GetAlso()...), nil
 }
 
-// handle handles one request of a message. replaced tells that the caller is no longer the receiver.
+// handle handles one request of a message. replaced says that the caller is no longer the receiver.
 func (se *session) handle(m *ctxfsv1.SessionRequest, rest []*ctxfsv1.SessionRequest) (replaced bool, err error) {
 	switch r := m.GetRequest().(type) {
 	case *ctxfsv1.SessionRequest_Call:
@@ -213,17 +209,17 @@ func (se *session) handle(m *ctxfsv1.SessionRequest, rest []*ctxfsv1.SessionRequ
 	case *ctxfsv1.SessionRequest_RefreshToken:
 		return false, se.refresh(m.GetId(), r.RefreshToken.GetToken())
 	case *ctxfsv1.SessionRequest_Open:
-		return false, invalid("the session is open already")
+		return false, fserr.Invalid("the session is open already")
 	}
-	return false, invalid("message %d is of no kind that this server knows", m.GetId())
+	return false, fserr.Invalid("message %d is of no kind that this server knows", m.GetId())
 }
 
-// refresh goes on with a further token, or as before.
+// refresh gives the session a further token's identity, or reports why not.
 func (se *session) refresh(id uint64, token string) error {
 	was := panels.IdentityFrom(se.ctx)
-	now, err := se.service.sessions.Refresh(se.ctx, token)
+	now, err := se.server.Refresh(se.ctx, token)
 	if err != nil {
-		return se.reply(id, nil, nil, fail(err, "refresh_token", "", ""))
+		return se.reply(id, nil, nil, fail(err, "refresh_token"))
 	}
 	now.Instance = was.Instance
 	se.ctx = panels.WithIdentity(se.work, now)
@@ -232,7 +228,7 @@ func (se *session) refresh(id uint64, token string) error {
 	}}, nil)
 }
 
-// start does a task whose request carries n bytes of content, or has it done.
+// start runs a task whose request carries n bytes of content, or starts a goroutine that does.
 func (se *session) start(t *task, n int64, rest []*ctxfsv1.SessionRequest) (replaced bool, err error) {
 	if err := se.takeSlot(); err != nil {
 		return false, err
@@ -248,13 +244,13 @@ func (se *session) start(t *task, n int64, rest []*ctxfsv1.SessionRequest) (repl
 	return false, se.begin(t)
 }
 
-// do does a task as its RPC would.
+// do runs a task as gRPC would run its RPC.
 func (se *session) do(t *task, send func(*ctxfsv1.SessionResponse) error) (res *ctxfsv1.SessionResponse, err error) {
-	_, err = se.service.sessions.Around(t.ctx, se.transport, t.method, func(begin func(any)) (any, error) {
-		var said any
+	_, err = se.server.Around(t.ctx, se.transport, t.method, func(begin func(any)) (any, error) {
+		var resp any
 		var err error
-		res, said, err = t.do(t.ctx, begin, send)
-		return said, err
+		res, resp, err = t.do(t.ctx, begin, send)
+		return resp, err
 	})
 	if err == nil {
 		se.warm.Store(true)
@@ -262,8 +258,8 @@ func (se *session) do(t *task, send func(*ctxfsv1.SessionResponse) error) (res *
 	return res, err
 }
 
-// account makes the holds of a task whose request has n bytes beside what surrounds small content. While there is no room for these, it waits, and
-// the session receives nothing more.
+// account makes a task's holds on memory, n bytes for its request. While there is no room, it waits, and the session receives
+// nothing more.
 func (se *session) account(t *task, n int64) error {
 	if t.heavy {
 		t.reply = se.shares.Replies.Hold()
@@ -287,10 +283,10 @@ func (se *session) account(t *task, n int64) error {
 	return nil
 }
 
-// contentWait bounds how long a request's content waits for memory. Meanwhile the session receives nothing, not even its end.
+// contentWait bounds how long a request waits for memory. Meanwhile the session receives nothing, not even the client's end.
 const contentWait = 30 * time.Second
 
-var errMuchContent = &fserr.Error{
+var errTooMuchContent = &fserr.Error{
 	Code: fserr.EFBIG, Detail: "content of more than 256 KiB in one message of a session",
 	Hint: "read and write ranges on a handle, or use FsService/ReadStream and WriteStream",
 }

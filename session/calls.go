@@ -1,4 +1,4 @@
-package fsservice
+package session
 
 import (
 	"context"
@@ -15,22 +15,25 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// maxCallOverhead is how much of a call's request may surround its content, in bytes.
-const maxCallOverhead = 64 << 10
+const (
+	// maxCallOverhead bounds what a call's request has besides its content, in bytes.
+	maxCallOverhead = 64 << 10
+	// smallOverhead is what a request may have besides its content, in bytes, before it counts as content too.
+	smallOverhead = 256
+	// firstContent is the number from which a message's fields are content: data and text.
+	firstContent protowire.Number = 100
+	// leastPooled and mostPooled are the sizes of replies, in bytes, that are encoded in buffers which are used again once the link
+	// has sent them. A link may keep larger ones for longer; smaller ones cost less than a buffer.
+	leastPooled, mostPooled = 1 << 10, 8 << 10
+)
 
-// smallOverhead is what may surround small content of a call, in bytes: it does not make that count.
-const smallOverhead = 256
-
-// firstContent is the number from which on a message's fields are content: data and text.
-const firstContent protowire.Number = 100
-
-// Calls are the RPCs that sessions may call, by full name.
+// Calls has the RPCs that sessions may call, by full name.
 type Calls struct {
 	codec *codec.Codec
 	rpcs  map[string]*rpc
 }
 
-// NewCalls returns an empty set. The codec decodes requests.
+// NewCalls returns an empty set. c decodes requests.
 func NewCalls(c *codec.Codec) *Calls { return &Calls{c, map[string]*rpc{}} }
 
 // rpc is an RPC that sessions may call.
@@ -46,9 +49,9 @@ type rpc struct {
 	heavy bool
 }
 
-// RegisterService implements grpc.ServiceRegistrar. It adds the RPCs of a service that are unary or stream their response, but
-// not those that stream content: their chunks would wait in the session beside the memory budget. All calls must come before
-// the first session.
+// RegisterService implements grpc.ServiceRegistrar. It adds the RPCs of a service that are unary or stream their response. It adds
+// none that stream content: their chunks would wait in the session outside the memory budget. It must not be called once there
+// are sessions.
 func (c *Calls) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	add := func(name string, r *rpc) {
 		r.method = method.Of("/" + desc.ServiceName + "/" + name)
@@ -76,7 +79,7 @@ func (c *Calls) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	}
 }
 
-// isLarge reports whether a message has content, or a field that repeats.
+// isLarge reports whether a message has content or a repeated field.
 func isLarge(m protoreflect.MessageDescriptor) bool {
 	for i := range m.Fields().Len() {
 		if f := m.Fields().Get(i); f.IsList() || f.Number() >= firstContent {
@@ -86,19 +89,19 @@ func isLarge(m protoreflect.MessageDescriptor) bool {
 	return false
 }
 
-// call does an RPC, or has it done.
+// call runs an RPC, or starts a goroutine that does.
 func (se *session) call(id uint64, c *ctxfsv1.SessionCall, rest []*ctxfsv1.SessionRequest) (replaced bool, err error) {
-	r := se.service.sessions.Calls.rpcs[c.GetMethod()]
+	r := se.server.Calls.rpcs[c.GetMethod()]
 	switch {
 	case id == 0:
-		return false, invalid("a call's id is 0")
+		return false, fserr.Invalid("a call's id is 0")
 	case r == nil:
 		return false, se.reply(id, nil, nil, &fserr.Error{
 			Code: fserr.EOPNOTSUPP, Detail: fmt.Sprintf("a session has no RPC %.100q", c.GetMethod()),
 			Hint: `it calls RPCs of this server by full name ("/ctxfs.v1.FsService/Stat") that stream neither requests nor content`,
 		})
-	case len(c.GetData()) > MaxContent+maxCallOverhead:
-		return false, se.reply(id, nil, nil, errMuchContent)
+	case len(c.GetData()) > maxContent+maxCallOverhead:
+		return false, se.reply(id, nil, nil, errTooMuchContent)
 	}
 	t := &task{method: r.method, long: !r.method.Short(), heavy: r.heavy, id: id, fd: r.fdOf(c.GetData())}
 	t.do = func(ctx context.Context, begin func(any), send func(*ctxfsv1.SessionResponse) error) (*ctxfsv1.SessionResponse, any, error) {
@@ -115,7 +118,7 @@ func (se *session) call(id uint64, c *ctxfsv1.SessionCall, rest []*ctxfsv1.Sessi
 	return se.start(t, int64(len(c.GetData())-smallOverhead), rest)
 }
 
-// fdOf returns the handle that an encoded request names, 0 when it names none or is malformed.
+// fdOf returns the handle that an encoded request names; 0 when it names none or is malformed.
 func (r *rpc) fdOf(data []byte) (fd int32) {
 	for r.fd != 0 && len(data) > 0 {
 		number, kind, n := protowire.ConsumeTag(data)
@@ -154,7 +157,7 @@ func (r *rpc) decode(data []byte, into any) error {
 		return fmt.Errorf("a request of %s is %T, no message", r.method.Name, into)
 	}
 	if err := r.codec.UnmarshalOwned(data, m); err != nil {
-		return invalid("the request of %s cannot be decoded: %v", r.method.Name, err)
+		return fserr.Invalid("the request of %s cannot be decoded: %v", r.method.Name, err)
 	}
 	return nil
 }
@@ -177,21 +180,17 @@ func (r *rpc) reply(response any) (*ctxfsv1.SessionResponse, error) {
 	return &ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Reply{Reply: &ctxfsv1.SessionReply{Data: data}}}, nil
 }
 
-// Replies of these sizes, in bytes, are encoded in buffers that are used again once the link has sent them. A link may keep
-// larger ones for longer; smaller ones cost less than a buffer.
-const leastPooled, mostPooled = 1 << 10, 8 << 10
-
-// recycle takes back the buffer of a reply that was sent.
+// recycle reuses the buffer of a reply that was sent.
 func (c *Calls) recycle(m *ctxfsv1.SessionResponse) {
 	if data := m.GetReply().GetData(); len(data) >= leastPooled && len(data) < mostPooled {
 		c.codec.Buffers().Put(&data)
 	}
 }
 
-// callStream is the stream of an RPC within a session: it receives one request.
+// callStream is the stream of an RPC that a session calls. It receives one request.
 type callStream struct {
 	grpc.ServerStream
-	ctx   context.Context //nolint:containedctx // grpc.ServerStream asks for it
+	ctx   context.Context //nolint:containedctx // grpc.ServerStream has it
 	rpc   *rpc
 	data  []byte
 	begin func(any)

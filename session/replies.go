@@ -1,4 +1,4 @@
-package fsservice
+package session
 
 import (
 	"sync"
@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// maxTogether bounds the messages that travel together.
+	// maxTogether bounds the messages that travel as one.
 	maxTogether = 128
-	// maxWaiting is how much may wait to be sent before those that have more wait, in bytes. Large replies are counted by the
-	// session's memory besides.
+	// maxWaiting is how much may wait to be sent, in bytes, before goroutines that send more block. Large replies count as the
+	// session's memory as well.
 	maxWaiting = 256 << 10
 )
 
-// replies is the way out of a session. Whoever has a message while nobody sends becomes
-// the sender, and sends what others add meanwhile too: together, where the client takes
-// that. When the client does not read, too much waits, and whoever has more is stopped.
+// replies sends a session's messages. A goroutine that has a message while no other sends becomes the sender, and also sends what
+// others add meanwhile, as one message if the client takes batches. When the client does not read, too much waits, and goroutines
+// that have more block.
 type replies struct {
 	link Link
 	// sent is called with each message that the link has sent.
@@ -28,7 +28,7 @@ type replies struct {
 
 	mu      sync.Mutex
 	waiting []outgoing
-	// spare is the list that was sent last, to be used again.
+	// spare is the list that was sent last, for the next messages.
 	spare   []outgoing
 	weight  int
 	sending bool
@@ -37,11 +37,11 @@ type replies struct {
 	// over is set with the last message, and broken when the link is.
 	over   bool
 	broken error
-	// room tells those who wait for it.
+	// room is signalled when less waits.
 	room sync.Cond
 }
 
-// outgoing is a message and what it holds of the session's memory, which may be nil.
+// outgoing is a message and its hold on the session's memory, which may be nil.
 type outgoing struct {
 	*ctxfsv1.SessionResponse
 	hold *budget.Hold
@@ -53,7 +53,7 @@ func newReplies(link Link, together bool, sent func(*ctxfsv1.SessionResponse)) *
 	return r
 }
 
-// send sends m, or leaves it to the goroutine that is sending. h is released when m is sent. Its error is the link's.
+// send sends m, or leaves it to the goroutine that is sending. h is released when m was sent. It returns the link's error.
 func (r *replies) send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *replies) last(m *ctxfsv1.SessionResponse) {
 	}
 }
 
-// add is send, and last the end of it. r.mu is held, but not while waiting or sending.
+// add adds a message, which may be the last one. r.mu is held, but not while it waits or sends.
 func (r *replies) add(m outgoing, last bool) error {
 	for r.sending && r.weight > maxWaiting && r.broken == nil {
 		r.room.Wait()
@@ -95,7 +95,7 @@ func (r *replies) add(m outgoing, last bool) error {
 	return r.flush()
 }
 
-// cork holds messages back until uncork, as far as there is room.
+// cork holds messages back until uncork, as long as there is room.
 func (r *replies) cork() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +112,7 @@ func (r *replies) uncork() error {
 	return r.flush()
 }
 
-// flush sends all that waits. r.mu is held, but not while sending.
+// flush sends all that waits. r.mu is held, but not while it sends.
 func (r *replies) flush() error {
 	r.sending = true
 	for len(r.waiting) > 0 && r.broken == nil {
@@ -158,7 +158,7 @@ func (r *replies) sendBatch(batch []outgoing) error {
 	return nil
 }
 
-// together is how many of the messages, at least one, travel with the first.
+// together returns how many of the messages, at least one, travel as one.
 func together(batch []outgoing) int {
 	weight := 0
 	for n, m := range batch {
@@ -169,7 +169,7 @@ func together(batch []outgoing) int {
 	return len(batch)
 }
 
-// weightOf is about how large a message is, in bytes.
+// weightOf estimates the size of a message, in bytes.
 func weightOf(m *ctxfsv1.SessionResponse) int {
 	const small = 256
 	return small + len(m.GetReply().GetData())
