@@ -131,7 +131,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// identities are who the tests call as, by the metadata "as".
+// identities are the callers of tests, by the metadata "as".
 var identities = map[string]panels.Identity{
 	"a":          {Role: panels.RolePanel, Panel: "a", Context: "ctx_a", Owner: "a"},
 	"b":          {Role: panels.RolePanel, Panel: "b", Context: "ctx_b", Owner: "b"},

@@ -19,12 +19,18 @@ const (
 	grepMessage = 256 << 10
 )
 
+// searches has the RPCs that search.
+type searches struct {
+	*opener
+	search *search.Searcher
+}
+
 // Glob implements FsService.
-func (s *Service) Glob(req *ctxfsv1.GlobRequest, stream grpc.ServerStreamingServer[ctxfsv1.GlobResponse]) error {
+func (s *searches) Glob(req *ctxfsv1.GlobRequest, stream grpc.ServerStreamingServer[ctxfsv1.GlobResponse]) error {
 	if req.GetPath() == "" && len(req.GetRawPath()) == 0 {
 		req.Path = "/"
 	}
-	return streamPath(s, "glob", req, stream, func(c *call, send func(*ctxfsv1.GlobResponse) error) error {
+	return streamPath(s.opener, "glob", req, stream, func(c *call, send func(*ctxfsv1.GlobResponse) error) error {
 		var batch []*ctxfsv1.DirEntry
 		flush := func() error {
 			if len(batch) == 0 {
@@ -57,11 +63,11 @@ func (s *Service) Glob(req *ctxfsv1.GlobRequest, stream grpc.ServerStreamingServ
 }
 
 // Grep implements FsService.
-func (s *Service) Grep(req *ctxfsv1.GrepRequest, stream grpc.ServerStreamingServer[ctxfsv1.GrepResponse]) error {
+func (s *searches) Grep(req *ctxfsv1.GrepRequest, stream grpc.ServerStreamingServer[ctxfsv1.GrepResponse]) error {
 	if req.GetPath() == "" && len(req.GetRawPath()) == 0 {
 		req.Path = "/"
 	}
-	return streamPath(s, "grep", req, stream, func(c *call, send func(*ctxfsv1.GrepResponse) error) error {
+	return streamPath(s.opener, "grep", req, stream, func(c *call, send func(*ctxfsv1.GrepResponse) error) error {
 		sum, err := s.search.Grep(c, c.root, c.path, req, func(name string, lines []*ctxfsv1.GrepLine) error {
 			return sendLines(send, name, lines)
 		})
@@ -93,26 +99,26 @@ func sendLines(send func(*ctxfsv1.GrepResponse) error, name string, lines []*ctx
 // streamPath serves an RPC on one path that answers with many messages. f runs behind the gate, in a goroutine of its own, and the
 // handler's goroutine sends what f produces. So a slow client does not keep the gate: when the context is about to be deleted, f
 // ends with ESTALE, whatever the client has read.
-func streamPath[M any](s *Service, op string, req pathRequest, stream grpc.ServerStreamingServer[M], f func(c *call, send func(*M) error) error) error {
+func streamPath[M any](o *opener, op string, req pathRequest, stream grpc.ServerStreamingServer[M], f func(c *call, send func(*M) error) error) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	o := &outbox[M]{messages: make(chan *M)}
-	go o.fill(func() error {
-		_, err := onPath(ctx, s, op, reads, req, func(c *call) (struct{}, error) {
+	box := &outbox[M]{messages: make(chan *M)}
+	go box.fill(func() error {
+		_, err := onPath(ctx, o, op, reads, req, func(c *call) (struct{}, error) {
 			return struct{}{}, untilClosing(c, func(c *call) error {
-				return f(c, func(m *M) error { return o.put(c, m) })
+				return f(c, func(m *M) error { return box.put(c, m) })
 			})
 		})
 		return err
 	})
-	sendErr := o.drain(stream, cancel)
+	sendErr := box.drain(stream, cancel)
 	switch {
-	case o.panicked != nil:
-		panic(o.panicked)
+	case box.panicked != nil:
+		panic(box.panicked)
 	case sendErr != nil:
 		return sendErr
 	}
-	return o.err
+	return box.err
 }
 
 // outbox passes messages from the goroutine that produces them to the one that sends them. err and panicked are set before

@@ -8,7 +8,6 @@ package fsservice
 
 import (
 	"context"
-	"sync/atomic"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -53,22 +52,21 @@ type Config struct {
 	Log *zap.Logger
 }
 
-// Service implements ctxfsv1.FsServiceServer. The caller's identity is read from
-// the call's context (panels.IdentityFrom).
+// Service implements ctxfsv1.FsServiceServer. The caller's identity is read from the call's context (panels.IdentityFrom). Its parts
+// have the RPCs, each with the state that it needs.
 type Service struct {
+	paths
+	openFiles
+	streams
+	watches
+	searches
+	Sessions
+	unimplemented
+}
+
+// unimplemented is behind the parts: their methods are promoted before its own.
+type unimplemented struct {
 	ctxfsv1.UnimplementedFsServiceServer
-	gate     contexts.Gate
-	admit    func(ctx context.Context) error
-	handles  *handles.Table
-	leases   *panels.Leases
-	sessions Sessions
-	buffers  mem.BufferPool
-	locks    fileLocks
-	// watchBudgets bounds the queues of watches.
-	watchBudgets watchBudgets
-	// overflows counts the overflows that watches have reported.
-	overflows atomic.Int64
-	search    *search.Searcher
 }
 
 var _ ctxfsv1.FsServiceServer = (*Service)(nil)
@@ -85,20 +83,11 @@ func New(cfg Config) *Service {
 	if cfg.Buffers == nil {
 		cfg.Buffers = codec.NewPool()
 	}
+	o := &opener{cfg.Gate, cfg.Admit, cfg.Handles}
 	return &Service{
-		gate: cfg.Gate, admit: cfg.Admit, handles: cfg.Handles, leases: cfg.Leases, sessions: cfg.Sessions, buffers: cfg.Buffers,
-		search: search.New(cfg.Buffers, cfg.Log),
+		paths: paths{opener: o}, openFiles: openFiles{o, cfg.Leases}, streams: streams{o, cfg.Buffers}, watches: watches{opener: o},
+		searches: searches{o, search.New(cfg.Buffers, cfg.Log)}, Sessions: cfg.Sessions,
 	}
-}
-
-// Session implements FsService.
-func (s *Service) Session(stream grpc.BidiStreamingServer[ctxfsv1.SessionRequest, ctxfsv1.SessionResponse]) error {
-	return s.sessions.Session(stream)
-}
-
-// Hold implements FsService.
-func (s *Service) Hold(req *ctxfsv1.HoldRequest, stream grpc.ServerStreamingServer[ctxfsv1.HoldResponse]) error {
-	return s.sessions.Hold(req, stream)
 }
 
 // Stop ends the goroutines that calls leave behind for a moment, and waits for them. All calls must have ended.

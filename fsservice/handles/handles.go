@@ -98,7 +98,7 @@ func (h *Handle) LastUsed() time.Time { return h.born.Add(time.Duration(h.lastUs
 // Table holds the handles of all owners. It is safe for concurrent use.
 type Table struct {
 	cfg Config
-	// born is when the clock began: who sets the machine's makes no handle idle.
+	// born is when the clock began. Setting the machine's clock makes no handle idle.
 	born   time.Time
 	clock  atomic.Int64 // coarse, ns since born
 	reaped atomic.Int64
@@ -231,9 +231,8 @@ func (t *Table) insert(owner string, spec Spec) (int32, error) {
 	return h.FD, nil
 }
 
-// Use returns the owner's handle fd, which stays open until release is called,
-// exactly once. contextID, when set, must be the handle's: EBADF, as for a number
-// that is not the owner's. The reason of a handle that the service closed is told.
+// Use returns the owner's handle fd, which stays open until release is called, exactly once. It fails with EBADF for a number that is
+// not the owner's, and for a contextID that is set and not the handle's. If the service closed the handle, the error has the reason.
 func (t *Table) Use(owner string, fd int32, contextID string) (h *Handle, release func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
