@@ -19,7 +19,7 @@ import (
 )
 
 // panelKey is the metadata by which a host acts for a panel.
-const panelKey = "ctxfs-panel"
+const panelKey = method.PanelKey
 
 // authenticator says who makes a call.
 type authenticator struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/template"
+	"github.com/ctxfs/ctxfs/gateway"
 )
 
 // Validate checks that the settings go together. The error is a *ConfigError.
@@ -83,7 +84,7 @@ func (c Config) validateNetwork(bad func(key, format string, args ...any) error)
 		return bad("client_ca", "needs tls_cert and tls_key")
 	}
 	for _, origin := range c.Origins {
-		if err := checkOrigin(origin); err != nil {
+		if err := gateway.CheckOrigin(origin); err != nil {
 			return bad("origin", "%v", err)
 		}
 	}
@@ -103,17 +104,8 @@ func (c Config) validateAddress(key, addr string, bad func(key, format string, a
 	if err != nil {
 		return bad(key, "%q is no address such as 127.0.0.1:7420", addr)
 	}
-	if !isLoopback(host) && c.TLSCert == "" {
+	if !gateway.IsLoopback(host) && c.TLSCert == "" {
 		return bad(key, "%s is reachable from other machines and needs TLS: give --tls-cert and --tls-key, or listen on 127.0.0.1", addr)
 	}
 	return nil
-}
-
-// isLoopback tells whether only this machine reaches host; "" means every interface.
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/gateway"
 )
 
 // Connections, handles and operations share the process's descriptors (RLIMIT_NOFILE). Handles take at most half of them
@@ -18,8 +19,8 @@ import (
 // the connections' part, so that a crowd on one address leaves the others as they were.
 
 const (
-	// firstCallTime is how long a connection may take until its first authenticated call begins. It is longer than
-	// openTime, after which a WebSocket reports the reason.
+	// firstCallTime is how long a connection may take until its first authenticated call begins. It is longer than the time for a
+	// WebSocket's first message, after which the gateway reports the reason.
 	firstCallTime = 15 * time.Second
 	// maxUnauthenticated bounds the connections of one listener that have made no authenticated call.
 	maxUnauthenticated = 256
@@ -358,14 +359,10 @@ func (c *acceptedConn) Close() error {
 }
 
 // CloseWrite half-closes, as net.TCPConn's does.
-func (c *acceptedConn) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *acceptedConn) CloseWrite() error { return gateway.CloseWrite(c.Conn) }
 
-func closeWrite(conn net.Conn) error {
-	if half, ok := conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
+// Socket returns the connection's socket.
+func (c *acceptedConn) Socket() syscall.RawConn { return socketOf(c.Conn) }
 
 // NetConn returns the connection below, as that of tls.Conn does.
 func (c *acceptedConn) NetConn() net.Conn { return c.Conn }

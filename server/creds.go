@@ -98,13 +98,13 @@ type connCreds struct {
 	next *atomic.Uint64
 	// onClose is told when a connection has ended.
 	onClose func(id uint64)
-	// handed takes those that begin as HTTP/1.1.
-	handed *handedConns
+	// take receives connections that begin as HTTP/1.1.
+	take func(net.Conn)
 }
 
-func newConnCreds(tlsConfig *tls.Config, peerHost bool, next *atomic.Uint64, onClose func(id uint64), handed *handedConns) *connCreds {
+func newConnCreds(tlsConfig *tls.Config, peerHost bool, next *atomic.Uint64, onClose func(id uint64), take func(net.Conn)) *connCreds {
 	c := &connCreds{
-		peerHost: peerHost, self: uint32(os.Geteuid()), inUserNS: inUserNamespace(), next: next, onClose: onClose, handed: handed,
+		peerHost: peerHost, self: uint32(os.Geteuid()), inUserNS: inUserNamespace(), next: next, onClose: onClose, take: take,
 	}
 	if tlsConfig != nil {
 		c.tls = tlsConfig.Clone()
@@ -137,9 +137,9 @@ func (c *connCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	case !isWeb && info.alpn != protoGRPC:
 		return nil, nil, errors.New("gRPC over TLS needs ALPN to say h2")
 	case isWeb:
-		info.web, shared.raw = true, new(rawTail)
+		info.web = true
 		accepted.handed.Store(true)
-		c.handed.hand(shared)
+		c.take(shared)
 		return nil, nil, credentials.ErrConnDispatched
 	}
 	return pooled(shared), info, nil

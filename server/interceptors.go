@@ -27,10 +27,6 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// requestIDKey is the metadata of a call's ID. A caller may choose it; a failed
-// call's trailer names it.
-const requestIDKey = "x-request-id"
-
 // interceptors surround every call. They are one function for unary calls and one
 // for streams, since each further link of a chain costs every call an allocation.
 // From the outside in: recovery, request ID, metrics, log, authentication,
@@ -252,7 +248,7 @@ func (i *interceptors) end(ctx context.Context, c *call, req, resp any, err erro
 	err = i.record(ctx, c, req, resp, err)
 	if err != nil {
 		// A stream whose header went out already still takes it.
-		_ = grpc.SetTrailer(ctx, metadata.Pairs(requestIDKey, i.requestID(ctx, c)))
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(method.RequestIDKey, i.requestID(ctx, c)))
 	}
 	return err
 }
@@ -292,7 +288,7 @@ func (i *interceptors) requestID(ctx context.Context, c *call) string {
 
 func (i *interceptors) newRequestID(ctx context.Context) string {
 	md, _ := metadata.FromIncomingContext(ctx)
-	if v := md.Get(requestIDKey); len(v) == 1 && len(v[0]) <= 64 && isPrintable(v[0]) {
+	if v := md.Get(method.RequestIDKey); len(v) == 1 && len(v[0]) <= 64 && isPrintable(v[0]) {
 		return v[0]
 	}
 	return i.prefix + strconv.FormatUint(i.count.Add(1), 36)

@@ -52,7 +52,6 @@ func (s *Server) listen(ctx context.Context) error {
 	if s.ls.tls != nil {
 		s.ls.http = tls.NewListener(s.ls.http, s.ls.tls)
 	}
-	s.ls.http = rawListener{s.ls.http}
 	return nil
 }
 

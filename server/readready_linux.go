@@ -27,12 +27,8 @@ type pooledConn struct {
 
 // pooled returns conn as gRPC should have it.
 func pooled(conn *sharedConn) net.Conn {
-	inner, ok := conn.Conn.(syscall.Conn)
-	if !ok {
-		return conn // TLS
-	}
-	raw, err := inner.SyscallConn()
-	if err != nil {
+	raw := conn.Socket()
+	if raw == nil {
 		return conn
 	}
 	c := &pooledConn{sharedConn: conn, raw: raw}

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/gateway"
 	"github.com/ctxfs/ctxfs/session"
 )
 
@@ -61,7 +61,7 @@ type Server struct {
 	sessions *session.Server
 	calls    *interceptors
 	health   *health.Server
-	web      *webServer
+	gateway  *gateway.Gateway
 	conns    connGroups
 	ls       listeners
 	// socket is the first of ls.
@@ -145,19 +145,19 @@ func (s *Server) end(running *sync.WaitGroup) error {
 }
 
 func (s *Server) goServe(running *sync.WaitGroup, failed chan<- error) {
-	serve := func(serve func(net.Listener) error, l net.Listener, ended error) {
+	serve := func(serve func() error, ended error) {
 		running.Go(func() {
-			if err := serve(l); err != nil && !errors.Is(err, ended) {
+			if err := serve(); err != nil && !errors.Is(err, ended) {
 				failed <- err
 			}
 		})
 	}
 	for _, l := range s.ls.grpc {
-		serve(s.grpc.Serve, l, grpc.ErrServerStopped)
+		serve(func() error { return s.grpc.Serve(l) }, grpc.ErrServerStopped)
 	}
-	serve(s.web.shared.Serve, s.web.handed, http.ErrServerClosed)
+	serve(s.gateway.ServeTaken, http.ErrServerClosed)
 	if s.ls.http != nil {
-		serve(s.web.open.Serve, s.ls.http, http.ErrServerClosed)
+		serve(func() error { return s.gateway.Serve(s.ls.http) }, http.ErrServerClosed)
 	}
 }
 
@@ -197,7 +197,7 @@ func (s *Server) drain() {
 		s.grpc.Stop()
 		<-done
 	}
-	s.web.stop(stopTime)
+	s.gateway.Stop(stopTime, errStopping)
 }
 
 // Close gives back what New took. Serve calls it; call it yourself when Serve is not.
