@@ -2,13 +2,24 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
 
+	"google.golang.org/grpc/channelz/grpc_channelz_v1"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	reflectv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/tap"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -218,4 +229,87 @@ func (b *bindings) forget(panelID string) {
 	defer b.mu.Unlock()
 	delete(b.known, panelID)
 	b.epoch++
+}
+
+// access is who may call an RPC.
+type access uint8
+
+// The zero access is nobody: an RPC without options is refused.
+const (
+	forNobody access = iota
+	forHost
+	forPanel // and hosts
+	forAll
+)
+
+// foreign are gRPC's own services, whose protos have no options of ours.
+var foreign = map[string]access{
+	grpc_health_v1.Health_ServiceDesc.ServiceName:           forAll,
+	reflectv1.ServerReflection_ServiceDesc.ServiceName:      forHost,
+	reflectv1alpha.ServerReflection_ServiceDesc.ServiceName: forHost,
+	grpc_channelz_v1.Channelz_ServiceDesc.ServiceName:       forHost,
+}
+
+// accessOf returns who may call a method.
+func accessOf(m *method.Method) access {
+	switch m.Callers() {
+	case ctxfsv1.Callers_CALLERS_HOST:
+		return forHost
+	case ctxfsv1.Callers_CALLERS_PANEL:
+		return forPanel
+	}
+	service, _, _ := strings.Cut(strings.TrimPrefix(m.Name, "/"), "/")
+	return foreign[service]
+}
+
+// hostTokenPrefix tells a host token from a panel's, for people and for secret scanners.
+const hostTokenPrefix = "ctxfs_host_"
+
+// hostToken is the hash of the host's token: comparing hashes takes the same time
+// wherever the difference is.
+type hostToken [sha256.Size]byte
+
+func (h hostToken) matches(token string) bool {
+	sum := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(h[:], sum[:]) == 1
+}
+
+// loadHostToken reads the token, making it at the first start.
+func loadHostToken(path string) (hostToken, error) {
+	token, err := readHostToken(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		token, err = makeHostToken(path)
+	}
+	if err != nil {
+		return hostToken{}, err
+	}
+	return sha256.Sum256([]byte(token)), nil
+}
+
+func readHostToken(path string) (string, error) {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	if !st.Mode().IsRegular() || tooOpen(st) {
+		return "", fmt.Errorf("%s can be read by others (mode %04o): remove it, and a new token is made at the next start", path, st.Mode().Perm())
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read the host token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if len(token) < 32 {
+		return "", fmt.Errorf("%s is damaged: remove it, and a new token is made at the next start", path)
+	}
+	return token, nil
+}
+
+func makeHostToken(path string) (string, error) {
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return "", fmt.Errorf("make the host token: %w", err)
+	}
+	token := hostTokenPrefix + base64.RawURLEncoding.EncodeToString(secret)
+	return token, writeFileAtomic(path, []byte(token+"\n"), 0o600)
 }

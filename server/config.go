@@ -1,13 +1,26 @@
 package server
 
 import (
+	"fmt"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/contexts/template"
+	"github.com/ctxfs/ctxfs/gateway"
 	"github.com/ctxfs/ctxfs/panels"
 )
 
@@ -210,4 +223,300 @@ func (c Config) SeedOptions() seed.Options {
 		Exclude: c.SeedExclude, Select: seed.Selection(c.SeedSelect), Root: c.SeedRoot,
 		MaxFiles: c.SeedMaxFiles, MaxBytes: int64(c.SeedMaxBytes),
 	}
+}
+
+// Origins says for every key of Config where its value came from: "default",
+// "file PATH", "env NAME" or "flag --NAME".
+type Origins map[string]string
+
+// Setting is one line of `ctxfs config`.
+type Setting struct {
+	Key    string `json:"key"`
+	Value  any    `json:"value"`
+	Origin string `json:"origin"`
+}
+
+// Settings lists all keys in the order of Config, with their values and origins. A password in a URL is not told.
+func (c Config) Settings(origins Origins) []Setting {
+	var list []Setting
+	if u, err := url.Parse(c.GitBase); err == nil {
+		c.GitBase = u.Redacted()
+	}
+	v := reflect.ValueOf(c)
+	for i, key := range configKeys() {
+		list = append(list, Setting{Key: key, Value: v.Field(i).Interface(), Origin: origins[key]})
+	}
+	return list
+}
+
+func configKeys() []string {
+	t := reflect.TypeFor[Config]()
+	keys := make([]string, t.NumField())
+	for i := range keys {
+		keys[i] = t.Field(i).Tag.Get("koanf")
+	}
+	return keys
+}
+
+// LoadConfig merges the settings: flags that were given, before environ (as of
+// os.Environ), before the YAML file ("" for none), before the defaults. A key of
+// the file that is not known, or a value that cannot be read, is a *ConfigError
+// naming its origin. flags may be nil.
+func LoadConfig(flags *pflag.FlagSet, environ []string, path string) (Config, Origins, error) {
+	origins := Origins{}
+	for _, key := range configKeys() {
+		origins[key] = "default"
+	}
+	k := koanf.New(".")
+	for _, load := range []func(*koanf.Koanf, Origins) error{
+		func(k *koanf.Koanf, o Origins) error { return loadFile(k, o, path) },
+		func(k *koanf.Koanf, o Origins) error { return loadEnv(k, o, environ) },
+		func(k *koanf.Koanf, o Origins) error { return loadFlags(k, o, flags) },
+	} {
+		if err := load(k, origins); err != nil {
+			return Config{}, nil, err
+		}
+	}
+	cfg, err := decode(k, origins)
+	if err != nil {
+		return Config{}, nil, err
+	}
+	return cfg, origins, cfg.Validate(origins)
+}
+
+func loadFile(k *koanf.Koanf, origins Origins, path string) error {
+	if path == "" {
+		return nil
+	}
+	read := koanf.New(".")
+	if err := read.Load(file.Provider(path), yaml.Parser()); err != nil {
+		return &ConfigError{Origin: "file " + path, Problem: err.Error()}
+	}
+	known := configKeys()
+	for key := range read.Raw() {
+		if !slices.Contains(known, key) {
+			return &ConfigError{Origin: "file " + path, Key: key, Problem: "unknown key; known are " + strings.Join(known, ", ")}
+		}
+		origins[key] = "file " + path
+	}
+	return k.Merge(read)
+}
+
+// loadEnv takes known names only: CTXFS_ADDRESS, CTXFS_TOKEN and others are the clients'.
+func loadEnv(k *koanf.Koanf, origins Origins, environ []string) error {
+	values := map[string]any{}
+	for _, key := range configKeys() {
+		for _, entry := range environ {
+			if value, ok := strings.CutPrefix(entry, envOf(key)+"="); ok {
+				values[key], origins[key] = value, "env "+envOf(key)
+			}
+		}
+	}
+	return k.Load(confmap.Provider(values, ""), nil)
+}
+
+func loadFlags(k *koanf.Koanf, origins Origins, flags *pflag.FlagSet) error {
+	if flags == nil {
+		return nil
+	}
+	values := map[string]any{}
+	for _, key := range configKeys() {
+		f := flags.Lookup(flagOf(key))
+		if f == nil || !f.Changed {
+			continue
+		}
+		origins[key] = "flag --" + f.Name
+		values[key] = f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values[key] = list.GetSlice()
+		}
+	}
+	return k.Load(confmap.Provider(values, ""), nil)
+}
+
+// decode reads key by key, so that a bad value is told with its origin.
+func decode(k *koanf.Koanf, origins Origins) (Config, error) {
+	cfg := DefaultConfig()
+	v := reflect.ValueOf(&cfg).Elem()
+	for i, key := range configKeys() {
+		if !k.Exists(key) {
+			continue
+		}
+		d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
+			Result: v.Field(i).Addr().Interface(), WeaklyTypedInput: true,
+			DecodeHook: mapstructure.ComposeDecodeHookFunc(
+				mapstructure.StringToTimeDurationHookFunc(), splitList, mapstructure.TextUnmarshallerHookFunc()),
+		})
+		if err == nil {
+			err = d.Decode(k.Get(key))
+		}
+		if err != nil {
+			return Config{}, &ConfigError{Origin: origins[key], Key: key, Problem: fmt.Sprintf("%v cannot be read: %s", k.Get(key), oneLine(err))}
+		}
+	}
+	return cfg, nil
+}
+
+// splitList reads "a, b" as a list; "" is an empty one.
+func splitList(from, to reflect.Type, data any) (any, error) {
+	text, ok := data.(string)
+	if !ok || from.Kind() != reflect.String || to.Kind() != reflect.Slice {
+		return data, nil
+	}
+	list := []string{}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			list = append(list, part)
+		}
+	}
+	return list, nil
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// Validate checks that the settings go together. The error is a *ConfigError.
+func (c Config) Validate(origins Origins) error {
+	bad := func(key, format string, args ...any) error {
+		return &ConfigError{Origin: origins[key], Key: key, Problem: fmt.Sprintf(format, args...)}
+	}
+	for _, choice := range []struct {
+		key, value string
+		of         []string
+	}{
+		{"driver", c.Driver, []string{DriverAuto, DriverCopy, DriverOverlay, DriverUserNS}},
+		{"host_auth", c.HostAuth, []string{HostAuthPeer, HostAuthToken}},
+		{"seed_select", c.SeedSelect, []string{"all", "unignored", "tracked"}},
+		{"log_level", c.LogLevel, []string{"debug", "info", "warn", "error"}},
+		{"log_format", c.LogFormat, []string{"auto", "json", "text"}},
+	} {
+		if !slices.Contains(choice.of, choice.value) {
+			return bad(choice.key, "%q is not one of %s", choice.value, strings.Join(choice.of, ", "))
+		}
+	}
+	for _, number := range []struct {
+		key   string
+		value int64
+	}{
+		{"idle_timeout", int64(c.IdleTimeout)}, {"token_ttl", int64(c.TokenTTL)}, {"lease_grace", int64(c.LeaseGrace)},
+		{"git_timeout", int64(c.GitTimeout)}, {"git_fetch_timeout", int64(c.GitFetchTimeout)},
+		{"handles_per_panel", int64(c.HandlesPerPanel)}, {"handles_total", int64(c.HandlesTotal)},
+		{"audit_max_size", int64(c.AuditMaxSize)}, {"seed_max_files", c.SeedMaxFiles}, {"seed_max_bytes", int64(c.SeedMaxBytes)},
+	} {
+		if number.value <= 0 {
+			return bad(number.key, "must be more than zero")
+		}
+	}
+	for _, number := range []struct {
+		key   string
+		value int64
+	}{
+		{"audit_keep", int64(c.AuditKeep)}, {"context_max_bytes", int64(c.ContextMaxBytes)}, {"context_max_entries", c.ContextMaxEntries},
+		{"in_flight_per_panel", int64(c.InFlightPerPanel)}, {"sessions_per_panel", int64(c.SessionsPerPanel)},
+		{"watches_per_panel", int64(c.WatchesPerPanel)}, {"operations_per_second", int64(c.OperationsPerSecond)},
+		{"memory_per_connection", int64(c.MemoryPerConnection)}, {"memory_per_panel", int64(c.MemoryPerPanel)}, {"memory_total", int64(c.MemoryTotal)},
+	} {
+		if number.value < 0 {
+			return bad(number.key, "must not be negative")
+		}
+	}
+	if c.Pool < 0 {
+		return bad("pool", "must not be negative")
+	}
+	if c.MaxRequest < minMaxRequest || c.MaxRequest > maxMaxRequest {
+		return bad("max_request", "%s is not between %s and %s", c.MaxRequest, minMaxRequest, maxMaxRequest)
+	}
+	if c.MemoryTotal != 0 && c.MemoryTotal < minMemoryTotal {
+		return bad("memory_total", "%s is less than %s; 0 takes a quarter of the memory", c.MemoryTotal, minMemoryTotal)
+	}
+	if c.Keepalive < time.Second {
+		return bad("keepalive", "must be 1s or more")
+	}
+	if err := template.CheckBaseURL(c.GitBase); err != nil {
+		return bad("git_base", "%v", err)
+	}
+	return c.validateNetwork(bad)
+}
+
+func (c Config) validateNetwork(bad func(key, format string, args ...any) error) error {
+	switch {
+	case c.TLSCert != "" && c.TLSKey == "":
+		return bad("tls_key", "is missing beside tls_cert")
+	case c.TLSKey != "" && c.TLSCert == "":
+		return bad("tls_cert", "is missing beside tls_key")
+	case c.ClientCA != "" && c.TLSCert == "":
+		return bad("client_ca", "needs tls_cert and tls_key")
+	}
+	for _, origin := range c.Origins {
+		if err := gateway.CheckOrigin(origin); err != nil {
+			return bad("origin", "%v", err)
+		}
+	}
+	for _, addr := range c.Listen {
+		if err := c.validateAddress("listen", addr, bad); err != nil {
+			return err
+		}
+	}
+	if c.HTTP == "" {
+		return nil
+	}
+	return c.validateAddress("http", c.HTTP, bad)
+}
+
+func (c Config) validateAddress(key, addr string, bad func(key, format string, args ...any) error) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return bad(key, "%q is no address such as 127.0.0.1:7420", addr)
+	}
+	if !gateway.IsLoopback(host) && c.TLSCert == "" {
+		return bad(key, "%s is reachable from other machines and needs TLS: give --tls-cert and --tls-key, or listen on 127.0.0.1", addr)
+	}
+	return nil
+}
+
+// Size is a number of bytes that a person may write as "512MiB", "5G" or "1073741824".
+// K, M, G and T are powers of 1024, with or without "iB" or "B". It is never negative.
+type Size int64
+
+var sizeUnits = []struct {
+	letter string
+	factor int64
+	name   string
+}{{"T", 1 << 40, "TiB"}, {"G", 1 << 30, "GiB"}, {"M", 1 << 20, "MiB"}, {"K", 1 << 10, "KiB"}}
+
+// Set parses a size (pflag.Value).
+func (s *Size) Set(text string) error {
+	number := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(text)), "B"), "I")
+	factor := int64(1)
+	for _, u := range sizeUnits {
+		if rest, ok := strings.CutSuffix(number, u.letter); ok {
+			number, factor = rest, u.factor
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	// The negated comparison refuses NaN as well.
+	if !(err == nil && n >= 0 && n*float64(factor) < 1<<62) {
+		return fmt.Errorf("%q is no size; write it as 512MiB, 5GiB or a number of bytes", text)
+	}
+	*s = Size(n * float64(factor))
+	return nil
+}
+
+// UnmarshalText parses a size.
+func (s *Size) UnmarshalText(text []byte) error { return s.Set(string(text)) }
+
+// MarshalText writes it as Set reads it.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Type names the flag's argument in a usage text.
+func (s *Size) Type() string { return "size" }
+
+// String returns the shortest exact form: "1GiB", "1536MiB", "1000".
+func (s Size) String() string {
+	for _, u := range sizeUnits {
+		if s != 0 && int64(s)%u.factor == 0 {
+			return strconv.FormatInt(int64(s)/u.factor, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
 }

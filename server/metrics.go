@@ -1,16 +1,30 @@
 package server
 
 import (
+	"context"
+	"io"
+	"os"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/term"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/method"
+	"github.com/ctxfs/ctxfs/metadata"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -171,4 +185,82 @@ func (m *metrics) seeded(driver string, took time.Duration, ok bool) {
 		result = "failed"
 	}
 	m.seeding.WithLabelValues(driver, result).Observe(took.Seconds())
+}
+
+// seedingObserver is a store that tells of seedings: each one, however many wait
+// for it, ends in one record that says ready or failed.
+type seedingObserver struct {
+	metadata.Store
+	seeded func(driver string, took time.Duration, ok bool)
+}
+
+// Contexts implements metadata.Store.
+func (o *seedingObserver) Contexts() metadata.Contexts {
+	return &observedContexts{Contexts: o.Store.Contexts(), seeded: o.seeded}
+}
+
+type observedContexts struct {
+	metadata.Contexts
+	seeded func(driver string, took time.Duration, ok bool)
+}
+
+// Update implements metadata.Contexts.
+func (o *observedContexts) Update(ctx context.Context, c metadata.Context) error {
+	before, getErr := o.Get(ctx, c.ID)
+	if err := o.Contexts.Update(ctx, c); err != nil {
+		return err
+	}
+	if getErr != nil || before.State != metadata.ContextSeeding {
+		return nil
+	}
+	switch c.State {
+	case metadata.ContextReady:
+		o.seeded(c.Driver, c.SeededIn, true)
+	case metadata.ContextFailed:
+		o.seeded(c.Driver, c.SeededIn, false)
+	case metadata.ContextSeeding:
+	}
+	return nil
+}
+
+// tracing sends traces; nil when no endpoint is configured, and calls then pay nothing for it.
+type tracing struct{ provider *sdktrace.TracerProvider }
+
+func (s *Server) startTraces(ctx context.Context) error {
+	if s.cfg.OTLPEndpoint == "" {
+		return nil
+	}
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(s.cfg.OTLPEndpoint))
+	if err != nil {
+		return &ConfigError{Key: "otlp_endpoint", Problem: err.Error()}
+	}
+	s.tracing = &tracing{sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(resource.NewSchemaless(
+		attribute.String("service.name", "ctxfs"), attribute.String("service.version", s.deps.Version))))}
+	return nil
+}
+
+func (t *tracing) option() grpc.ServerOption {
+	return grpc.StatsHandler(otelgrpc.NewServerHandler(
+		otelgrpc.WithTracerProvider(t.provider), otelgrpc.WithPropagators(propagation.TraceContext{})))
+}
+
+// stop sends what is left.
+func (t *tracing) stop(ctx context.Context) error { return t.provider.Shutdown(ctx) }
+
+// NewLogger returns a logger of Config's level and format that writes to w. The
+// format "auto" is text when w is a terminal, else JSON.
+func NewLogger(cfg Config, w io.Writer) (*zap.Logger, error) {
+	level, err := zapcore.ParseLevel(cfg.LogLevel)
+	if err != nil {
+		return nil, &ConfigError{Key: "log_level", Problem: err.Error()}
+	}
+	enc := zap.NewProductionEncoderConfig()
+	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	encoder := zapcore.NewJSONEncoder(enc)
+	if f, ok := w.(*os.File); cfg.LogFormat == "text" || cfg.LogFormat == "auto" && ok && term.IsTerminal(int(f.Fd())) {
+		enc.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		enc.EncodeLevel = zapcore.CapitalLevelEncoder
+		encoder = zapcore.NewConsoleEncoder(enc)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), nil
 }

@@ -10,8 +10,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/gateway"
@@ -238,4 +242,102 @@ func (s *Server) stopTraces() {
 	if err := s.tracing.stop(ctx); err != nil {
 		s.log.Warn("traces were lost", zap.Error(err))
 	}
+}
+
+// Info is what a person wants to know of a running server.
+type Info struct {
+	Version string
+	PID     int
+	// Workspace and ContextsDir are absolute paths.
+	Workspace   string
+	ContextsDir string
+	// Repositories are the workspace's, relative to it.
+	Repositories []string
+	// Plan says what a seeding would copy; nil with PlanError when that could not be
+	// told within the time that a start may take.
+	Plan      *contexts.Plan
+	PlanError string
+	// Driver is a line such as "copy (overlay: no CAP_SYS_ADMIN)".
+	Driver    string
+	Addresses Addresses
+	// Warnings are sentences about what an operator should mend, such as a full disk at the start.
+	Warnings []string
+}
+
+// Addresses are where a server listens.
+type Addresses struct {
+	// Socket is the path of the unix socket.
+	Socket string
+	// TCP and HTTP are the actual addresses, with the ports that the system chose for :0.
+	TCP  []string
+	HTTP string
+	// TLS says that TCP and HTTP speak it.
+	TLS bool
+	// TokenFile holds the host token.
+	TokenFile string
+}
+
+// Target returns the address of the unix socket as grpcurl and grpc.NewClient take it.
+func (a Addresses) Target() string { return "unix://" + a.Socket }
+
+// All returns the gRPC addresses, the unix socket's first.
+func (a Addresses) All() []string { return append([]string{a.Target()}, a.TCP...) }
+
+// notify tells systemd the server's state (sd_notify(3)); without systemd it does nothing.
+func (s *Server) notify(state string) {
+	if err := sdNotify(os.Getenv("NOTIFY_SOCKET"), state); err != nil {
+		s.log.Warn("systemd was not told", zap.String("state", state), zap.Error(err))
+	}
+}
+
+func sdNotify(socket, state string) error {
+	if socket == "" {
+		return nil
+	}
+	// A leading "@" is a name in the abstract namespace, whose first byte is NUL.
+	if rest, ok := strings.CutPrefix(socket, "@"); ok {
+		socket = "\x00" + rest
+	}
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	_, err = c.Write([]byte(state))
+	if closeErr := c.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// watchStdin calls stop when standard input ends. The returned function ends the
+// watch where the input can be interrupted; a terminal or a plain file cannot, and
+// the watch then ends with the process.
+func (s *Server) watchStdin(stop context.CancelFunc) func() {
+	if !s.cfg.ExitOnStdinClose || s.deps.Stdin == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err := io.Copy(io.Discard, s.deps.Stdin)
+		s.log.Info("standard input ended", zap.Error(err))
+		stop()
+	}()
+	return func() {
+		d, ok := s.deps.Stdin.(interface{ SetReadDeadline(t time.Time) error })
+		if ok && d.SetReadDeadline(time.Now()) == nil {
+			<-done
+		}
+	}
+}
+
+// ballastSize is how much a server allocates between two garbage collections at least, in bytes.
+const ballastSize = 64 << 20
+
+// Ballast makes garbage collections rarer in a process that holds little, until release: with a live heap of 5 MiB there would be
+// hundreds in a second of heavy load, and callers notice each. The memory that it takes is never touched, so that the system
+// gives none for it.
+func Ballast() (release func()) {
+	ballast := make([]byte, ballastSize)
+	return func() { runtime.KeepAlive(ballast) }
 }
