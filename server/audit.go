@@ -21,22 +21,22 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// auditLog keeps who changed what, a line of JSON for each call that may have: never content. Each line is with the
-// kernel before its call is answered. One that cannot be written is told in the server's log and by a metric; the call stays done.
+// auditLog records changes: a line of JSON, without content, for each call that may change something. The kernel has the line before
+// the call is answered. A line that cannot be written is reported in the server's log and by a metric; the call stays done.
 type auditLog struct {
 	file    *rotatedFile
 	metrics *metrics
 	log     *zap.Logger
-	// strangers bounds the lines about callers that are not known: they must not push the others out.
+	// strangers bounds the lines about unknown callers, which must not push the others out.
 	strangers *rate.Limiter
-	// pathOf returns the path that an open handle was opened by, "" when it is none of the owner's.
+	// pathOf returns the path of an open handle; "" when it is not the owner's.
 	pathOf func(owner string, fd int32) string
 }
 
-// openAudit opens the audit log; nil when there is to be none.
+// openAudit opens the audit log; nil when none is configured.
 func (s *Server) openAudit() (*auditLog, error) {
 	if s.cfg.AuditLog == "" {
-		return nil, nil //nolint:nilnil // none is what was asked for
+		return nil, nil //nolint:nilnil // a nil log records nothing
 	}
 	file, err := openRotated(s.cfg.AuditLog, int64(s.cfg.AuditMaxSize), s.cfg.AuditKeep)
 	if err != nil {
@@ -45,13 +45,13 @@ func (s *Server) openAudit() (*auditLog, error) {
 	return &auditLog{file: file, metrics: s.metrics, log: s.log, strangers: rate.NewLimiter(strangerLines, 10*strangerLines), pathOf: s.parts.handles.PathOf}, nil
 }
 
-// strangerLines is how many refusals of callers that are not known are kept of a second; the server's log and metrics have all.
+// strangerLines is how many refusals of unknown callers are recorded in a second; the server's log and metrics have all.
 const strangerLines = 10
 
 // auditEntry is a line of the audit log. Paths are virtual; bytes that are not UTF-8 are escaped.
 type auditEntry struct {
 	Time time.Time `json:"ts"`
-	// Role is panel, host or none, who was refused.
+	// Role is panel, host, or none for a caller that was refused.
 	Role    string `json:"role"`
 	Panel   string `json:"panel,omitempty"`
 	Context string `json:"context,omitempty"`
@@ -60,7 +60,7 @@ type auditEntry struct {
 	Path string `json:"path,omitempty"`
 	Dest string `json:"dest,omitempty"`
 	FD   int32  `json:"fd,omitempty"`
-	// Name is what host calls name: a snapshot, a further context or panel.
+	// Name is the snapshot, further context or panel that a host's call names.
 	Name string `json:"name,omitempty"`
 	// Result is "ok" or the errno.
 	Result string `json:"result"`
@@ -80,14 +80,14 @@ func audited(m *method.Method, req any) bool {
 	return m.Changes(message)
 }
 
-// note keeps what can only be known before the call.
+// note records what is known only before the call.
 func (a *auditLog) note(c *call, req any) {
 	if path := a.handlePath(c, req); path != "" {
 		c.about.Store(&about{handlePath: path})
 	}
 }
 
-// handlePath returns the path of the handle that a call is about, which may be closed by it; "" when it is not audited.
+// handlePath returns the path of the handle that a call is about, and may close; "" when the call is not audited.
 func (a *auditLog) handlePath(c *call, req any) string {
 	if a == nil || !audited(c.method, req) {
 		return ""
@@ -133,7 +133,7 @@ func roleName(r panels.Role) string {
 	return "none"
 }
 
-// describe takes from a request what it is about.
+// describe fills in what a request is about.
 func (e *auditEntry) describe(c *call, req, resp any) {
 	if r, ok := req.(*ctxfsv1.WriteStreamRequest); ok {
 		req = r.GetOpen()
@@ -154,7 +154,7 @@ func (e *auditEntry) describe(c *call, req, resp any) {
 	e.Bytes = max(written(resp), c.wrote.Load())
 }
 
-// written returns how much content a call has written, as its response says.
+// written returns how much content a call has written according to its response.
 func written(resp any) int64 {
 	if r, ok := resp.(interface{ GetBytesWritten() int64 }); ok {
 		return r.GetBytesWritten()
@@ -178,9 +178,8 @@ func textOf(m proto.Message, names ...protoreflect.Name) string {
 	return ""
 }
 
-// rotatedFile is a file that is appended to, and that makes place for a new one when it has become too large: path becomes
-// path.1, that path.2, and so on; what is beyond the last is gone. One that is full of what an earlier process
-// wrote is gone on with.
+// rotatedFile is a file that lines are appended to. When it has become too large, path is renamed to path.1, path.1 to path.2, and so
+// on; the last one is removed. It continues the file of an earlier process.
 type rotatedFile struct {
 	path    string
 	maxSize int64
@@ -189,7 +188,7 @@ type rotatedFile struct {
 	mu   sync.Mutex
 	file *os.File
 	size int64
-	// torn says that the file does not end with a line's end.
+	// torn says that the file does not end with a newline.
 	torn bool
 }
 
@@ -198,7 +197,7 @@ func openRotated(path string, maxSize int64, keep int) (*rotatedFile, error) {
 	return r, r.open()
 }
 
-// open opens the file, for its owner's eyes only.
+// open opens the file, which only its owner may read.
 func (r *rotatedFile) open() error {
 	if st, err := os.Stat(r.path); err == nil && !st.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file", r.path)
@@ -220,8 +219,8 @@ func (r *rotatedFile) open() error {
 	return nil
 }
 
-// Write appends a line by one system call, so that lines of several processes are not mixed. A part of a line, which a full disk
-// or a crash has left, is ended before.
+// Write appends a line with one system call, so that lines of several processes are not mixed. If a full disk or a crash has left part
+// of a line, Write ends that line first.
 func (r *rotatedFile) Write(line []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,8 +241,8 @@ func (r *rotatedFile) Write(line []byte) (int, error) {
 	return max(0, n-ended), errors.Join(err, turned)
 }
 
-// turn begins a new file; when that fails the old one goes on. The new one is made first: were the old ones moved up each time
-// that a full disk, or a process without descriptors, does not let it be made, they would all be lost.
+// turn begins a new file; if that fails, the old one stays. It makes the new file first. Otherwise the old files would be renamed, and
+// finally lost, each time that a full disk or a lack of descriptors prevents the new one.
 func (r *rotatedFile) turn() error {
 	next := r.path + ".new"
 	f, err := os.OpenFile(next, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -258,7 +257,7 @@ func (r *rotatedFile) turn() error {
 	return old.Close()
 }
 
-// moveUp gives each file the next number, and its place to next.
+// moveUp gives each file the next number, and renames next to path.
 func (r *rotatedFile) moveUp(next string) error {
 	for i := r.keep - 1; i >= 0; i-- {
 		if err := os.Rename(r.numbered(i), r.numbered(i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -29,24 +29,24 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// panelKey is the metadata by which a host acts for a panel.
+// panelKey is the metadata with which a host acts for a panel.
 const panelKey = method.PanelKey
 
-// authenticator says who makes a call.
+// authenticator identifies the callers.
 type authenticator struct {
 	panels panels.Service
 	host   hostToken
 	bound  *bindings
 }
 
-// identify returns who makes a call to method, or why it is refused.
+// identify returns the caller of a method, or refuses the call.
 func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.Identity, error) {
 	need := accessOf(m)
 	if need == forAll {
 		return panels.Identity{}, nil
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	id, err := a.who(ctx, md)
+	id, err := a.authenticate(ctx, md)
 	if err == nil {
 		err = connOf(ctx).accepted.authenticated(id.Panel)
 	}
@@ -62,26 +62,26 @@ func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.
 	return a.actFor(ctx, id, md.Get(panelKey))
 }
 
-// tap authenticates the first call of a connection once its headers have come: its message may take long on a slow network.
-// The call itself is refused later, with the reason.
+// tap authenticates the first call of a connection as soon as its headers have come, since its message may take long on a slow network.
+// It refuses nothing: the call is refused later, with the reason.
 func (a *authenticator) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	switch conn := connOf(ctx); {
 	case conn.accepted == nil || conn.accepted.known.Load():
 	case conn.host:
-		_ = conn.accepted.authenticated("") // by its user, also for calls that are open to all
+		_ = conn.accepted.authenticated("") // by its user, even for calls that are open to all
 	default:
 		_, _ = a.identify(ctx, method.Of(info.FullMethodName))
 	}
 	return ctx, nil
 }
 
-// admit says whether whoever made a call to FsService may still make it.
+// admit fails when the caller of a call to FsService may no longer make it.
 func (a *authenticator) admit(ctx context.Context) error {
 	_, err := a.identify(ctx, method.Of(ctxfsv1.FsService_Access_FullMethodName))
 	return err
 }
 
-// refresh returns whom a further token of a session's panel names, and lets the session's stream last as long as it.
+// refresh returns the identity of a further token of a session's panel, and lets the session's stream last as long as the token.
 func (a *authenticator) refresh(ctx context.Context, token string) (panels.Identity, error) {
 	was := panels.IdentityFrom(ctx)
 	id, err := a.panels.Authenticate(ctx, token)
@@ -95,11 +95,11 @@ func (a *authenticator) refresh(ctx context.Context, token string) (panels.Ident
 	return id, nil
 }
 
-// mayCall refuses a method that is not open to a caller. A session whose host acts for a panel has that panel's rights: what is in
-// its messages may be the panel's.
+// mayCall refuses a method that is not open to a caller. A session in which a host acts for a panel has that panel's rights, since the
+// panel may have written its messages.
 func mayCall(id panels.Identity, m *method.Method) error {
 	switch need := accessOf(m); {
-	case need == forNobody:
+	case need == forNone:
 		return &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
 	case need == forHost && (id.Role != panels.RoleHost || id.Panel != ""):
 		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo"}
@@ -107,8 +107,8 @@ func mayCall(id panels.Identity, m *method.Method) error {
 	return nil
 }
 
-// who tells host from panel. A token goes before the peer's user: who shows one wants no more than its rights.
-func (a *authenticator) who(ctx context.Context, md metadata.MD) (panels.Identity, error) {
+// authenticate returns the host or the panel that calls. A token has priority over the peer's user: the caller gets the token's rights.
+func (a *authenticator) authenticate(ctx context.Context, md metadata.MD) (panels.Identity, error) {
 	conn := connOf(ctx)
 	token, err := bearer(md)
 	if err != nil {
@@ -159,9 +159,8 @@ func bearer(md metadata.MD) (string, error) {
 	return token, nil
 }
 
-// unauthenticated keeps the errno and the text of err, and answers UNAUTHENTICATED:
-// who calls is not known, which is something else than not permitted, and tells
-// clients to get another token. An error that is no refusal (the store's) stays what it is.
+// unauthenticated keeps the errno and the text of a refusal, and gives it the code UNAUTHENTICATED: the caller is not known, and must
+// get another token. An error that is no refusal (the store's) stays as it is.
 func unauthenticated(err error) error {
 	var refused *fserr.Error
 	if !errors.As(err, &refused) || refused.Code != fserr.EACCES {
@@ -186,18 +185,17 @@ func (a *authenticator) actFor(ctx context.Context, id panels.Identity, names []
 	return id, nil
 }
 
-// bindings remembers which context a panel has, so that a host that acts for it
-// does not ask the database at every call.
+// bindings caches the contexts of panels, so that the calls of a host that acts for a panel do not query the database.
 type bindings struct {
 	bind func(ctx context.Context, panelID string) (panels.Panel, error)
 
 	mu    sync.Mutex
 	known map[string]panels.Panel
-	// epoch rises with every forget: what was asked before must not be remembered after.
+	// epoch rises with every forget: an answer from before must not be cached after it.
 	epoch uint64
 }
 
-// maxBindings bounds the memory; beyond it everything is asked anew.
+// maxBindings bounds the cache, which is emptied beyond it.
 const maxBindings = 10_000
 
 func (b *bindings) get(ctx context.Context, panelID string) (panels.Panel, error) {
@@ -231,18 +229,18 @@ func (b *bindings) forget(panelID string) {
 	b.epoch++
 }
 
-// access is who may call an RPC.
+// access is the set of callers that may call an RPC.
 type access uint8
 
-// The zero access is nobody: an RPC without options is refused.
+// The zero access is empty: an RPC without options is refused.
 const (
-	forNobody access = iota
+	forNone access = iota
 	forHost
 	forPanel // and hosts
 	forAll
 )
 
-// foreign are gRPC's own services, whose protos have no options of ours.
+// foreign has gRPC's own services, whose protos have none of our options.
 var foreign = map[string]access{
 	grpc_health_v1.Health_ServiceDesc.ServiceName:           forAll,
 	reflectv1.ServerReflection_ServiceDesc.ServiceName:      forHost,
@@ -250,7 +248,7 @@ var foreign = map[string]access{
 	grpc_channelz_v1.Channelz_ServiceDesc.ServiceName:       forHost,
 }
 
-// accessOf returns who may call a method.
+// accessOf returns the callers of a method.
 func accessOf(m *method.Method) access {
 	switch m.Callers() {
 	case ctxfsv1.Callers_CALLERS_HOST:
@@ -262,11 +260,10 @@ func accessOf(m *method.Method) access {
 	return foreign[service]
 }
 
-// hostTokenPrefix tells a host token from a panel's, for people and for secret scanners.
+// hostTokenPrefix marks host tokens, for people and for secret scanners.
 const hostTokenPrefix = "ctxfs_host_"
 
-// hostToken is the hash of the host's token: comparing hashes takes the same time
-// wherever the difference is.
+// hostToken is the hash of the host's token. Comparing hashes takes the same time wherever they differ.
 type hostToken [sha256.Size]byte
 
 func (h hostToken) matches(token string) bool {
@@ -274,7 +271,7 @@ func (h hostToken) matches(token string) bool {
 	return subtle.ConstantTimeCompare(h[:], sum[:]) == 1
 }
 
-// loadHostToken reads the token, making it at the first start.
+// loadHostToken reads the token, or makes it at the first start.
 func loadHostToken(path string) (hostToken, error) {
 	token, err := readHostToken(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -23,7 +23,7 @@ import (
 	"github.com/ctxfs/ctxfs/session"
 )
 
-// planTime is how long a start may wait for what a seeding would copy.
+// planTime bounds how long a start counts what a seeding would copy.
 const planTime = 5 * time.Second
 
 // bufferSize of a connection's reads and writes, in bytes: measured 15% faster than gRPC's own.
@@ -93,7 +93,7 @@ func (s *Server) options(buffers *codec.Pool) []grpc.ServerOption {
 		grpc.ForceServerCodecV2(s.calls.codec), experimental.BufferPool(buffers),
 		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.Keepalive, Timeout: s.cfg.Keepalive / 3}),
-		// Clients ping every 30 s; those that ping more often than every 10 s are cut off.
+		// Clients ping every 30 s. Those that ping more often than every 10 s are cut off.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	}
 	if s.tracing != nil {
@@ -102,13 +102,13 @@ func (s *Server) options(buffers *codec.Pool) []grpc.ServerOption {
 	return opts
 }
 
-// closeOwner closes the handles of a panel, or of a host's connection, and forgets its client instances.
+// closeOwner closes the handles of a panel, or of a host's connection, and drops its client instances.
 func (s *Server) closeOwner(owner string) {
 	s.parts.leases.Drop(owner)
 	s.parts.handles.CloseOwner(owner)
 }
 
-// observeParts adds the values that are asked for at a scrape.
+// observeParts registers the metrics whose values are read at a scrape.
 func (s *Server) observeParts() {
 	p, dir := s.parts, s.claim.layout.Dir
 	s.metrics.gauge("ctxfs_handles_open", "Open handles.", func() (float64, bool) { return float64(p.handles.Count()), true })
@@ -137,7 +137,7 @@ func (s *Server) observeParts() {
 	})
 }
 
-// announce gathers what a person wants to know, and writes server.json.
+// announce completes the server's Info, and writes server.json.
 func (s *Server) announce(ctx context.Context) error {
 	l := s.claim.layout
 	s.info.Version, s.info.PID, s.info.Workspace, s.info.ContextsDir = s.deps.Version, os.Getpid(), l.Workspace, l.Dir
@@ -172,11 +172,11 @@ func (s *Server) plan(ctx context.Context) {
 	}
 }
 
-// touch changes a time of a directory that is the server's own: a file system that failed and takes no more writes
-// (ext4's emergency_ro, errors=remount-ro) tells so neither to access(2) nor to statfs(2). It needs no space.
+// touch changes a time of one of the server's own directories, which needs no space. It fails on a file system that has failed and
+// takes no more writes (ext4's emergency_ro, errors=remount-ro), which access(2) and statfs(2) do not report.
 func touch(dir string) error { return os.Chtimes(dir, time.Now(), time.Time{}) }
 
-// lookEvery is how often a server looks whether clients can still find it.
+// lookEvery is how often a server checks that clients can find it.
 const lookEvery = 2 * time.Second
 
 // lookAfter restores what clients need to find the server, and logs that the workspace has moved away, until ctx ends.
@@ -197,10 +197,10 @@ func (s *Server) lookAfter(ctx context.Context) {
 	}
 }
 
-// look is one look of lookAfter. It returns what is wrong and stays so, "" when nothing is.
+// look is one check of lookAfter. It returns a problem that it could not repair; "" when there is none.
 func (s *Server) look(ctx context.Context) (problem string) {
 	if err := s.parts.contexts.Moved(); err != nil {
-		return err.Error() // another server may be at work in what is there now
+		return err.Error() // another server may use what is there now
 	}
 	for _, c := range []struct {
 		what    string
@@ -220,7 +220,7 @@ func (s *Server) look(ctx context.Context) (problem string) {
 	return problem
 }
 
-// notReady tells why the server should get no new work, "" when it should.
+// notReady returns why the server should get no new work; "" when it should.
 func (s *Server) notReady() string {
 	if !s.serving.Load() {
 		return "not serving"

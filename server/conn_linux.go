@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// peerOf asks the kernel who connected (SO_PEERCRED, unix(7)): identities are as
-// mapped into this process's user namespace.
+// peerOf returns the process that connected, from the kernel (SO_PEERCRED, unix(7)). Its uid is as mapped into this process's user
+// namespace.
 func peerOf(c *net.UnixConn) (peerCred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -34,14 +34,13 @@ func peerOf(c *net.UnixConn) (peerCred, error) {
 
 func inUserNamespace() bool { return userns.RunningInUserNS() }
 
-// pooledConn is a sharedConn without TLS, from which gRPC reads into a buffer that it takes
-// when there is something to read, and gives back: an idle connection holds none. gRPC does
-// so by itself with the connections of package net, and with what has this method
-// (internal/transport/readyreader); where it does not know it, it reads as ever.
+// pooledConn is a sharedConn without TLS. gRPC takes a buffer only once there is something to read, so an idle connection holds none.
+// gRPC does that for the connections of package net, and for those with a method ReadOnReady (internal/transport/readyreader). A gRPC
+// without that would call Read.
 type pooledConn struct {
 	*sharedConn
 	raw syscall.RawConn
-	// read is what raw calls; what it is about is in the fields below.
+	// read is called by raw. Its arguments and results are in the fields below.
 	read func(fd uintptr) (done bool)
 	pool mem.BufferPool
 	size int
@@ -50,7 +49,7 @@ type pooledConn struct {
 	err  error
 }
 
-// pooled returns conn as gRPC should have it.
+// pooled returns the connection that gRPC reads.
 func pooled(conn *sharedConn) net.Conn {
 	raw := conn.Socket()
 	if raw == nil {
@@ -72,8 +71,8 @@ func pooled(conn *sharedConn) net.Conn {
 	return c
 }
 
-// ReadOnReady waits until there is something to read, takes a buffer of size bytes from the
-// pool, and reads into it. Its caller gives the buffer back.
+// ReadOnReady waits until there is something to read, takes a buffer of size bytes from the pool, and reads into it. The caller returns
+// the buffer to the pool.
 func (c *pooledConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	if len(c.head) > 0 {
 		buf := pool.Get(size)

@@ -2,11 +2,9 @@
 
 package server
 
-import (
-	"net"
-)
+import "net"
 
 func inUserNamespace() bool { return false }
 
-// pooled returns conn as gRPC should have it.
+// pooled returns the connection that gRPC reads.
 func pooled(conn *sharedConn) net.Conn { return conn }

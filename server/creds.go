@@ -20,20 +20,20 @@ import (
 	"github.com/ctxfs/ctxfs/gateway"
 )
 
-// overflowUID is whom the kernel shows for a user that a user namespace does not map
-// (/proc/sys/kernel/overflowuid): it may be anybody, and so is nobody.
+// overflowUID is the uid that the kernel shows for users that a user namespace does not map (/proc/sys/kernel/overflowuid). It may be
+// any of them, so it has no rights.
 const overflowUID = 65534
 
-// peerCred is who is at the other end of a unix socket.
+// peerCred identifies the process at the other end of a unix socket.
 type peerCred struct {
 	known bool
 	uid   uint32
-	// pid is 0 where the system does not tell it.
+	// pid is 0 where the system does not report it.
 	pid int
 }
 
-// isHost says that the peer is the server's own user, or root. self is the server's
-// user; inUserNS says that it lives in a user namespace.
+// isHost reports whether the peer is the server's own user, or root. self is the server's user; inUserNS says that the server runs in a
+// user namespace.
 func (p peerCred) isHost(self uint32, inUserNS bool) bool {
 	if !p.known || (inUserNS && p.uid == overflowUID) {
 		return false
@@ -44,20 +44,20 @@ func (p peerCred) isHost(self uint32, inUserNS bool) bool {
 // connInfo is what is known of a connection, as gRPC's AuthInfo.
 type connInfo struct {
 	credentials.CommonAuthInfo
-	// id is never used twice in a process.
+	// id is unique in the process.
 	id uint64
 	// unix says that it came over the unix socket, web that it is a WebSocket.
 	unix, web bool
 	// http says that it carries a request for content.
 	http bool
-	// host says that its peer is host by its user.
+	// host says that its peer's user is host.
 	host bool
 	pid  int
-	// accepted is its place among the connections of its listener; nil in tests of a part.
+	// accepted is the connection as its listener counts it; nil in some tests.
 	accepted *acceptedConn
-	// shares are what panels hold of their memory by the connection.
+	// shares has the panels' shares of memory on the connection.
 	shares *connShares
-	// alpn is the protocol that TLS agreed on; "" of a client that knows no ALPN, and gRPC's without TLS.
+	// alpn is the protocol that TLS negotiated; "" for a client without ALPN, protoGRPC without TLS.
 	alpn string
 }
 
@@ -67,7 +67,7 @@ const protoGRPC = "h2"
 // AuthType implements credentials.AuthInfo.
 func (*connInfo) AuthType() string { return "ctxfs" }
 
-// transport is what metrics call it.
+// transport returns the connection's name in metrics.
 func (c *connInfo) transport() string {
 	switch {
 	case c.http:
@@ -90,9 +90,8 @@ func connOf(ctx context.Context) *connInfo {
 	return &connInfo{}
 }
 
-// connCreds is the transport side of authentication for all gRPC listeners: peer
-// credentials on the unix socket, TLS (when there is a certificate) on TCP. Connections
-// that are no gRPC's it hands over.
+// connCreds authenticates the connections of all gRPC listeners: with peer credentials on the unix socket, and TLS, if there is a
+// certificate, on TCP. It passes HTTP connections to the gateway.
 type connCreds struct {
 	// tls is nil for plain text, which is for loopback only.
 	tls      *tls.Config
@@ -101,7 +100,7 @@ type connCreds struct {
 	inUserNS bool
 	// next counts the connections.
 	next *atomic.Uint64
-	// onClose is told when a connection has ended.
+	// onClose is called when a connection has ended.
 	onClose func(id uint64)
 	// take receives connections that begin as HTTP/1.1.
 	take func(net.Conn)
@@ -150,7 +149,7 @@ func (c *connCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	return pooled(shared), info, nil
 }
 
-// identify finds out who is at the other end, as far as the transport tells.
+// identify identifies the other end as far as the transport allows.
 func (c *connCreds) identify(conn net.Conn) (net.Conn, *connInfo, error) {
 	info := &connInfo{id: c.next.Add(1), alpn: protoGRPC, shares: &connShares{}}
 	info.SecurityLevel = credentials.NoSecurity
@@ -173,7 +172,7 @@ func (c *connCreds) identify(conn net.Conn) (net.Conn, *connInfo, error) {
 	return conn, info, nil
 }
 
-// ClientHandshake implements credentials.TransportCredentials; servers have no use of it.
+// ClientHandshake implements credentials.TransportCredentials. Servers do not use it.
 func (c *connCreds) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("these credentials are a server's")
 }

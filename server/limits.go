@@ -19,16 +19,13 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// The bounds of a message, in bytes, besides Config.MaxRequest.
-const (
-	// maxOverhead is for what surrounds content of MaxRequest: paths and flags.
-	maxOverhead = 64 << 10
-)
+// maxOverhead bounds what a request may have besides content of Config.MaxRequest, in bytes: paths and flags.
+const maxOverhead = 64 << 10
 
 // maxStreams bounds the calls in flight on one connection.
 const maxStreams = 1000
 
-// defaultDeadline is that of a unary call which sets none.
+// defaultDeadline bounds a unary call that sets no deadline.
 const defaultDeadline = 30 * time.Second
 
 // tooLarge refuses a request of size bytes and names what to use instead.
@@ -45,8 +42,8 @@ func (i *interceptors) tooLarge(size, limit int) error {
 	return e
 }
 
-// sessionTooLarge refuses a session's message of size bytes, which ends the session. What is
-// too much content for one operation, the session answers to that.
+// sessionTooLarge refuses a session's message of size bytes, which ends the session. Too much content for one operation fails only that
+// operation.
 func sessionTooLarge(size int) error {
 	return &fserr.Error{
 		Code: fserr.EFBIG, Detail: fmt.Sprintf("a session's message of %.1f MiB exceeds 1 MiB", float64(size)/(1<<20)),
@@ -54,8 +51,7 @@ func sessionTooLarge(size int) error {
 	}
 }
 
-// withDefaultDeadline bounds a call that began at start and has no deadline, except one that may take
-// as long as there are files.
+// withDefaultDeadline bounds a call that began at start and has no deadline, unless its time depends on the number of files.
 func withDefaultDeadline(ctx context.Context, start time.Time, m *method.Method, req any) (context.Context, context.CancelFunc) {
 	message, _ := req.(proto.Message)
 	if _, ok := ctx.Deadline(); ok || m.Unbounded(message) {
@@ -64,25 +60,24 @@ func withDefaultDeadline(ctx context.Context, start time.Time, m *method.Method,
 	return context.WithDeadline(ctx, start.Add(defaultDeadline))
 }
 
-// panelLimits bounds what one panel may have under way, by whichever connections. 0 means no bound. A host that names no
-// panel is not bounded.
+// panelLimits bounds what one panel has under way, on all its connections. 0 means no bound. A host that names no panel is not bounded.
 type panelLimits struct {
 	inFlight, sessions, watches int64
-	// memory is all panels' together; memoryPerPanel and memoryPerConnection bound parts of it, in bytes.
+	// memory is that of all panels; memoryPerPanel and memoryPerConnection bound parts of it, in bytes.
 	memory                              *budget.Budget
 	memoryPerPanel, memoryPerConnection int64
-	// perSecond are the operations that may begin in a second; as many again at once when it was silent.
+	// perSecond is how many operations may begin in a second. After a pause as many may begin at once.
 	perSecond int
 	rejected  func(limit string)
 
-	// uses holds a *panelUse for each panel that has called.
+	// uses has a *panelUse for each panel that has called.
 	uses sync.Map
 }
 
 type panelUse struct {
 	inFlight, sessions, watches atomic.Int64
 	requests, replies           *budget.Account
-	// pace is nil when nothing bounds it.
+	// pace is nil when there is no bound.
 	pace *rate.Limiter
 }
 
@@ -111,8 +106,8 @@ func (l *panelLimits) use(panel string) *panelUse {
 	return got.(*panelUse) //nolint:forcetypeassert // as above
 }
 
-// forget drops what is known of a panel that was closed, and ends its waits for memory. Replies that nobody reads are freed with
-// their connections, once those had time to say why their sessions end.
+// forget drops the use of a panel that was closed, and ends its waits for memory. Replies that no client reads are freed with their
+// connections, which first have time to send why their sessions end.
 func (l *panelLimits) forget(panel string) {
 	u, ok := l.uses.LoadAndDelete(panel)
 	if !ok {
@@ -142,7 +137,7 @@ func (l *panelLimits) leave(c *call) {
 	}
 }
 
-// counter counts a call up and returns where.
+// counter counts a call, and returns the counter.
 func (l *panelLimits) counter(id panels.Identity, m *method.Method) (*atomic.Int64, error) {
 	u := l.use(id.Panel)
 	switch m.Limit() {
@@ -169,12 +164,12 @@ func (l *panelLimits) count(n *atomic.Int64, limit int64, name string, refusal f
 	return nil, refusal(name, limit)
 }
 
-// tooMany refuses something that stays until its client ends it.
+// tooMany refuses a call that would last until its client ends it.
 func tooMany(what string, limit int64) error {
 	return &fserr.Error{Code: fserr.EMFILE, Detail: fmt.Sprintf("this panel has %d %s already", limit, what), Hint: "end those that are not needed"}
 }
 
-// later refuses what may be asked for again soon.
+// later refuses a call that may be repeated soon.
 func later(why string, after time.Duration) error {
 	return fserrpb.WithCode(&fserr.Error{
 		Code: fserr.EAGAIN, Detail: "this panel has asked for too much: " + why, Hint: fmt.Sprintf("retry in %s", after), RetryAfter: after,

@@ -17,7 +17,7 @@ import (
 	"github.com/ctxfs/ctxfs/fsservice/handles"
 )
 
-// listeners are what the server listens on.
+// listeners has the sockets that the server listens on.
 type listeners struct {
 	grpc []net.Listener
 	http net.Listener
@@ -62,8 +62,7 @@ func (s *Server) listen(ctx context.Context) error {
 	return nil
 }
 
-// listenTCP listens, and looks at what a name such as localhost became: the
-// settings were checked by name.
+// listenTCP listens, and checks the address that a name such as localhost resolved to, since the settings were checked by name.
 func (s *Server) listenTCP(ctx context.Context, key, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
@@ -76,7 +75,7 @@ func (s *Server) listenTCP(ctx context.Context, key, addr string) (net.Listener,
 	return l, nil
 }
 
-// close is for listeners that nobody serves; closing again does no harm.
+// close closes listeners that are not served. It may be called again.
 func (ls *listeners) close() {
 	for _, l := range ls.grpc {
 		_ = l.Close()
@@ -86,13 +85,11 @@ func (ls *listeners) close() {
 	}
 }
 
-// maxSocketPath is the longest path that is used, in bytes: sun_path has 108 on
-// Linux and 104 on macOS.
+// maxSocketPath bounds the socket's path, in bytes: sun_path has 108 on Linux and 104 on macOS.
 const maxSocketPath = 100
 
-// socketPath returns where the socket goes: in the state directory or, when that
-// path is too long, in a directory of this user's alone whose name says which
-// workspace it is of.
+// socketPath returns the path of the socket: in the state directory or, when that path is too long, in a directory that only this user
+// may use, under a name made from the path.
 func socketPath(inState string) (string, error) {
 	if len(inState) <= maxSocketPath {
 		return inState, nil
@@ -119,7 +116,7 @@ func socketPath(inState string) (string, error) {
 		inState, len(inState), maxSocketPath, errors.Join(errs...))
 }
 
-// privateDir makes dir, or checks that the one there is nobody else's.
+// privateDir makes dir, or checks that only this user may use it.
 func privateDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -127,7 +124,7 @@ func privateDir(dir string) error {
 	return verifyPrivate(dir)
 }
 
-// socket listens at a path. When the path is removed, restore listens there anew; connections that were accepted stay.
+// socket listens at a path. When the path is removed, restore listens there again; accepted connections stay.
 type socket struct {
 	path string
 
@@ -137,8 +134,8 @@ type socket struct {
 	closed bool
 }
 
-// listenUnix listens at path. The caller holds the workspace's lock, so that a socket that is there was left by a killed
-// server; it is removed.
+// listenUnix listens at path. The caller holds the workspace's lock, so a socket that is there was left by a killed server, and is
+// removed.
 func listenUnix(ctx context.Context, path string) (*socket, error) {
 	s := &socket{path: path}
 	return s, s.listen(ctx)
@@ -161,9 +158,9 @@ func (s *socket) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unix := l.(*net.UnixListener) //nolint:forcetypeassert // of "unix" it is no other
+	unix := l.(*net.UnixListener) //nolint:forcetypeassert // "unix" returns this type
 	unix.SetUnlinkOnClose(false)  // Close removes the path if it is still this socket's
-	// The directory is 0700 already, so that nobody comes in between.
+	// The directory is 0700, so no other user connects before the mode is set.
 	err = os.Chmod(s.path, 0o600)
 	if err == nil {
 		st, err = os.Lstat(s.path)
@@ -175,7 +172,7 @@ func (s *socket) listen(ctx context.Context) error {
 	return nil
 }
 
-// restore listens anew if the path no longer leads to the socket, and reports whether it did.
+// restore listens again if the path no longer leads to the socket, and reports whether it did.
 func (s *socket) restore(ctx context.Context) (restored bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +186,7 @@ func (s *socket) restore(ctx context.Context) (restored bool, err error) {
 	return true, old.Close()
 }
 
-// mine reports whether the path leads to the socket, or cannot be looked at. s.mu is held.
+// mine reports whether the path leads to the socket, or cannot be checked. s.mu is held.
 func (s *socket) mine() bool {
 	st, err := os.Lstat(s.path)
 	if err != nil {

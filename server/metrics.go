@@ -28,19 +28,19 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// metrics are what /metrics tells. No label names a panel or a context: there is no end of them.
+// metrics has what /metrics returns. No label names a panel or a context, whose number has no bound.
 type metrics struct {
 	registry *prometheus.Registry
 	inFlight prometheus.Gauge
 	duration *prometheus.HistogramVec
-	// outcomes remembers duration's histograms.
+	// outcomes caches duration's histograms.
 	outcomes sync.Map
 	errors   *prometheus.CounterVec
 	seeding  *prometheus.HistogramVec
 	limits   *prometheus.CounterVec
 	// connRefused counts the connections that were closed before an authenticated call.
 	connRefused *prometheus.CounterVec
-	// waits counts those that waited for a limit, and were not refused.
+	// waits counts waits for a limit.
 	waits *prometheus.CounterVec
 	// auditErrors counts lines that were not written.
 	auditErrors prometheus.Counter
@@ -84,12 +84,12 @@ func newMetrics(version string) *metrics {
 	return m
 }
 
-// gauge registers a value that is asked for at every scrape. ok false leaves it out of one.
+// gauge registers a value that is read at every scrape. A scrape omits it when ok is false.
 func (m *metrics) gauge(name, help string, value func() (v float64, ok bool)) {
 	m.registry.MustRegister(&asked{desc: prometheus.NewDesc(name, help, nil, nil), kind: prometheus.GaugeValue, value: value})
 }
 
-// counter is as gauge, for what only rises.
+// counter is gauge for a value that only rises.
 func (m *metrics) counter(name, help string, value func() (v float64, ok bool)) {
 	m.registry.MustRegister(&asked{desc: prometheus.NewDesc(name, help, nil, nil), kind: prometheus.CounterValue, value: value})
 }
@@ -117,13 +117,13 @@ func (a *asked) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// outcome is the labels of a duration.
+// outcome has the labels of a duration.
 type outcome struct {
 	method, transport string
 	code              codes.Code
 }
 
-// observer finds an outcome's histogram; the vector's own look-up costs three times as much.
+// observer returns an outcome's histogram. The vector's own look-up takes three times as long.
 func (m *metrics) observer(o outcome) prometheus.Observer {
 	if h, ok := m.outcomes.Load(o); ok {
 		return h.(prometheus.Observer) //nolint:forcetypeassert // nothing else is in it
@@ -149,9 +149,8 @@ func (m *metrics) observe(c *call, err error, took time.Duration) {
 	}
 }
 
-// limitOf names the limit that an errno stands for. EFBIG of a request is counted
-// where it is refused (checkSize), since a method does not tell it from a reply's; but that
-// of a session, whose operations are calls of their own, can only be of what it received.
+// limitOf names the limit that an errno stands for. EFBIG of a request is counted where it is refused (interceptors.tooLarge), since the
+// method does not show whether a request or a reply was too large. A session's own EFBIG is of a message that it received.
 func limitOf(m *method.Method, code fserr.Code) string {
 	switch code {
 	case fserr.EMFILE:
@@ -187,8 +186,8 @@ func (m *metrics) seeded(driver string, took time.Duration, ok bool) {
 	m.seeding.WithLabelValues(driver, result).Observe(took.Seconds())
 }
 
-// seedingObserver is a store that tells of seedings: each one, however many wait
-// for it, ends in one record that says ready or failed.
+// seedingObserver is a store that reports seedings: each one, however many callers wait for it, ends in one record that is ready or
+// failed.
 type seedingObserver struct {
 	metadata.Store
 	seeded func(driver string, took time.Duration, ok bool)
@@ -223,7 +222,7 @@ func (o *observedContexts) Update(ctx context.Context, c metadata.Context) error
 	return nil
 }
 
-// tracing sends traces; nil when no endpoint is configured, and calls then pay nothing for it.
+// tracing sends traces. It is nil when no endpoint is configured, and then costs calls nothing.
 type tracing struct{ provider *sdktrace.TracerProvider }
 
 func (s *Server) startTraces(ctx context.Context) error {
@@ -244,7 +243,7 @@ func (t *tracing) option() grpc.ServerOption {
 		otelgrpc.WithTracerProvider(t.provider), otelgrpc.WithPropagators(propagation.TraceContext{})))
 }
 
-// stop sends what is left.
+// stop sends the traces that are left.
 func (t *tracing) stop(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
 // NewLogger returns a logger of Config's level and format that writes to w. The

@@ -1,9 +1,8 @@
-// Package server is the composition root: it reads the settings, picks the
-// concrete stores and drivers, takes the workspace, listens, says who is who, and
-// shuts down in order. Nothing else of ctxfs knows all of its parts.
+// Package server is the composition root: it reads the settings, picks the concrete stores and drivers, locks the workspace, listens,
+// authenticates callers, and shuts down in order. No other package knows all parts of ctxfs.
 //
-// Life: LoadConfig, New (takes the lock, sweeps, listens), Serve (blocks). A
-// second server on the same workspace is an *AlreadyServedError.
+// Call LoadConfig, New (which locks, sweeps and listens), then Serve (which blocks). For a second server on the same workspace, New
+// returns an *AlreadyServedError.
 package server
 
 import (
@@ -30,28 +29,27 @@ import (
 	"github.com/ctxfs/ctxfs/session"
 )
 
-// Deps are what a server gets from its process.
+// Deps is what a server gets from its process.
 type Deps struct {
 	// Log may be nil.
 	Log *zap.Logger
 	// Stdin is watched for its end with Config.ExitOnStdinClose.
 	Stdin io.Reader
-	// Version is written into the state and answered by GetInfo.
+	// Version is written into the state and returned by GetInfo.
 	Version string
-	// OpenRoot is contexts.Config.OpenRoot; nil but in tests.
+	// OpenRoot is contexts.Config.OpenRoot; nil except in tests.
 	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
 }
 
-// drainTime and stopTime bound the stop: calls that run have drainTime to end,
-// the whole stop takes no longer than both.
+// drainTime and stopTime bound the stop: running calls have drainTime to end, and the whole stop takes no longer than both.
 const (
 	drainTime = 8 * time.Second
 	stopTime  = 2 * time.Second
-	// hangTime is when a stop is given up.
+	// hangTime is how long a stop waits for calls that hang.
 	hangTime = drainTime + stopTime - 200*time.Millisecond
 )
 
-// Server serves one workspace. It is made by New and used once.
+// Server serves one workspace, once. Make it with New.
 type Server struct {
 	cfg   Config
 	log   *zap.Logger
@@ -77,13 +75,12 @@ type Server struct {
 	info    Info
 	// serving is true from listening until the drain.
 	serving atomic.Bool
-	// connIDs counts the connections, which its values name.
+	// connIDs is the number of the last connection.
 	connIDs atomic.Uint64
 	closing sync.Once
 }
 
-// New takes the workspace, opens its state and listens; calls are answered from
-// Serve on. Whoever called New must call Serve or Close. An error may have
+// New locks the workspace, opens its state and listens; Serve answers calls. The caller must call Serve or Close. An error may have
 // ExitCode() int, as *AlreadyServedError and *ConfigError do.
 func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
 	if err := cfg.Validate(nil); err != nil {
@@ -104,10 +101,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
 // Info describes the server.
 func (s *Server) Info() Info { return s.info }
 
-// Serve answers calls until ctx ends or, with Config.ExitOnStdinClose, standard
-// input does; then it lets running calls end, closes everything, and returns nil
-// within 10 s. It returns an error when a listener fails, and when something hung so that not all could be closed: end the
-// process then.
+// Serve answers calls until ctx ends or, with Config.ExitOnStdinClose, standard input does. Then it lets running calls end, closes
+// everything, and returns nil within 10 s. It returns an error when a listener fails, and when a call hangs so that not all could be
+// closed: end the process then.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -129,8 +125,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	return errors.Join(err, s.end(&running))
 }
 
-// end drains and closes, and gives up on what does not end: a call that hangs in the kernel, since a disk does not answer,
-// cannot be called off. It ends with the process, and so does what it holds: until then nobody else gets the workspace.
+// end drains and closes. It gives up on a call that hangs in the kernel, since a disk does not answer. Such a call cannot be cancelled;
+// it ends with the process, and until then the workspace stays locked.
 func (s *Server) end(running *sync.WaitGroup) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -165,7 +161,7 @@ func (s *Server) goServe(running *sync.WaitGroup, failed chan<- error) {
 	}
 }
 
-// ready tells whoever waits: the ready file, then systemd.
+// ready reports that the server serves: in the ready file, then to systemd.
 func (s *Server) ready() error {
 	if s.cfg.ReadyFile != "" {
 		if err := writeFileAtomic(s.cfg.ReadyFile, []byte(s.info.Addresses.Target()+"\n"), 0o644); err != nil {
@@ -178,7 +174,7 @@ func (s *Server) ready() error {
 	return nil
 }
 
-// drain stops accepting, ends streams, and lets unary calls end.
+// drain stops accepting, ends streams, and waits for unary calls.
 func (s *Server) drain() {
 	s.serving.Store(false)
 	s.notify("STOPPING=1")
@@ -204,7 +200,7 @@ func (s *Server) drain() {
 	s.gateway.Stop(stopTime, errStopping)
 }
 
-// Close gives back what New took. Serve calls it; call it yourself when Serve is not.
+// Close releases what New took. Serve calls it; call it only if you do not call Serve.
 func (s *Server) Close() error {
 	var errs []error
 	s.closing.Do(func() {
@@ -244,27 +240,26 @@ func (s *Server) stopTraces() {
 	}
 }
 
-// Info is what a person wants to know of a running server.
+// Info describes a running server, for people.
 type Info struct {
 	Version string
 	PID     int
 	// Workspace and ContextsDir are absolute paths.
 	Workspace   string
 	ContextsDir string
-	// Repositories are the workspace's, relative to it.
+	// Repositories has the workspace's repositories, relative to it.
 	Repositories []string
-	// Plan says what a seeding would copy; nil with PlanError when that could not be
-	// told within the time that a start may take.
+	// Plan is what a seeding would copy. It is nil, with PlanError set, when counting took longer than a start may.
 	Plan      *contexts.Plan
 	PlanError string
 	// Driver is a line such as "copy (overlay: no CAP_SYS_ADMIN)".
 	Driver    string
 	Addresses Addresses
-	// Warnings are sentences about what an operator should mend, such as a full disk at the start.
+	// Warnings has sentences about what an operator should repair, such as a full disk at the start.
 	Warnings []string
 }
 
-// Addresses are where a server listens.
+// Addresses has the addresses of a server.
 type Addresses struct {
 	// Socket is the path of the unix socket.
 	Socket string
@@ -283,7 +278,7 @@ func (a Addresses) Target() string { return "unix://" + a.Socket }
 // All returns the gRPC addresses, the unix socket's first.
 func (a Addresses) All() []string { return append([]string{a.Target()}, a.TCP...) }
 
-// notify tells systemd the server's state (sd_notify(3)); without systemd it does nothing.
+// notify reports the server's state to systemd (sd_notify(3)); without systemd it does nothing.
 func (s *Server) notify(state string) {
 	if err := sdNotify(os.Getenv("NOTIFY_SOCKET"), state); err != nil {
 		s.log.Warn("systemd was not told", zap.String("state", state), zap.Error(err))
@@ -309,9 +304,8 @@ func sdNotify(socket, state string) error {
 	return err
 }
 
-// watchStdin calls stop when standard input ends. The returned function ends the
-// watch where the input can be interrupted; a terminal or a plain file cannot, and
-// the watch then ends with the process.
+// watchStdin calls stop when standard input ends. The returned function ends the watch, if reading the input can be interrupted. Reading
+// a terminal or a plain file cannot: that watch ends with the process.
 func (s *Server) watchStdin(stop context.CancelFunc) func() {
 	if !s.cfg.ExitOnStdinClose || s.deps.Stdin == nil {
 		return func() {}
@@ -334,9 +328,8 @@ func (s *Server) watchStdin(stop context.CancelFunc) func() {
 // ballastSize is how much a server allocates between two garbage collections at least, in bytes.
 const ballastSize = 64 << 20
 
-// Ballast makes garbage collections rarer in a process that holds little, until release: with a live heap of 5 MiB there would be
-// hundreds in a second of heavy load, and callers notice each. The memory that it takes is never touched, so that the system
-// gives none for it.
+// Ballast makes garbage collections rarer until release. With a live heap of 5 MiB there would be hundreds in a second of heavy load,
+// and each delays calls. The ballast is never touched, so the system provides no memory for it.
 func Ballast() (release func()) {
 	ballast := make([]byte, ballastSize)
 	return func() { runtime.KeepAlive(ballast) }

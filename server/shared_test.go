@@ -59,7 +59,7 @@ func TestWebSocketAtTheGRPCAddresses(t *testing.T) {
 	host.ends(codes.Unavailable, "the server is stopping")
 }
 
-// openRefused opens without a token, and is told why that is none.
+// openRefused opens without a token, and expects the refusal.
 func (s *talk) openRefused(code codes.Code, words string) {
 	s.Helper()
 	s.must(s.say(openRequest("", "")))

@@ -57,7 +57,7 @@ func TestWebSocketOperations(t *testing.T) {
 	}
 }
 
-// metricsText returns what /metrics tells.
+// metricsText returns what /metrics answers.
 func (r *running) metricsText(t *testing.T) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Info().Addresses.HTTP+"/metrics", nil)
@@ -95,7 +95,7 @@ func TestWebSocketLeavesInPeace(t *testing.T) {
 // eventualTime is how long eventually waits: a machine whose processors are busy may take a minute for what takes a second elsewhere.
 const eventualTime = 2 * time.Minute
 
-// eventually waits for what nothing tells of.
+// eventually polls until is returns true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -37,12 +37,11 @@ type Record struct {
 	Start     time.Time `json:"start"`
 }
 
-// claim is the hold on a workspace. The lock is the kernel's: it ends with the
-// process, however that ends, so that a killed server leaves nothing in the way.
+// claim is the lock on a workspace. It is the kernel's, and ends with the process, so that a killed server blocks no other.
 type claim struct {
 	layout contexts.Layout
 	lock   *flock.Flock
-	// record is what server.json says; nil before it is written.
+	// record is the content of server.json; nil before it is written.
 	record *Record
 }
 
@@ -52,25 +51,25 @@ const claimWait = 2 * time.Second
 // claimPoll is how often it tries again.
 const claimPoll = 10 * time.Millisecond
 
-// takeClaim locks the workspace. It returns an *AlreadyServedError when another server has it.
+// takeClaim locks the workspace. It returns an *AlreadyServedError when another server has locked it.
 func takeClaim(ctx context.Context, l contexts.Layout) (*claim, error) {
 	lock := flock.New(filepath.Join(l.Locks, "server.lock"), flock.SetPermissions(0o600))
 	if err := lockOrRefuse(ctx, lock, l); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	// A killed server's record would send a client to nobody.
+	// A killed server's record would mislead clients.
 	if err := os.Remove(l.ServerJSON); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return &claim{layout: l, lock: lock}, nil
 }
 
-// lockOrRefuse takes the lock. A server that lives has written server.json and is named at once. The lock of one that was killed
-// stays for as long as the kernel closes its files, and as a process that it was just starting has them open too.
+// lockOrRefuse takes the lock, or returns an *AlreadyServedError: at once if server.json names a server that is alive. A killed server's
+// lock stays until the kernel has closed its files, and until a process that it was just starting has closed them too.
 func lockOrRefuse(ctx context.Context, lock *flock.Flock, l contexts.Layout) error {
 	ctx, cancel := context.WithTimeout(ctx, claimWait)
 	defer cancel()
-	// A process counts as alive when it was so twice: between taking up a SIGKILL and ending it looks like any other.
+	// A process counts as alive when it was found alive twice: between receiving a SIGKILL and ending it looks alive.
 	for seen := 0; ; {
 		ok, err := lock.TryLock()
 		if err != nil {
@@ -136,7 +135,7 @@ func (c *claim) restore() (restored bool, err error) {
 	return err == nil, err
 }
 
-// release removes server.json, which may be gone already. Then it gives up the lock: the next server's file is never removed.
+// release removes server.json, which may be gone already, and then releases the lock. So it never removes the next server's file.
 func (c *claim) release() error {
 	var err error
 	if c.record != nil {
@@ -148,7 +147,7 @@ func (c *claim) release() error {
 	return errors.Join(err, c.lock.Close())
 }
 
-// writeFileAtomic puts a new file in the place of path.
+// writeFileAtomic replaces path with a new file.
 func writeFileAtomic(path string, data []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
@@ -165,7 +164,7 @@ func writeFileAtomic(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
-// parts are the domain's objects behind the services.
+// parts has the domain's objects behind the services.
 type parts struct {
 	store    *sqlite.Store
 	contexts *contexts.Manager
@@ -175,7 +174,7 @@ type parts struct {
 	audit    *auditLog
 }
 
-// takeWorkspace makes the contexts directory and locks it. It refuses a newer state before it changes anything.
+// takeWorkspace makes the contexts directory and locks it. It refuses the state of a newer version before it changes anything.
 func (s *Server) takeWorkspace(ctx context.Context) error {
 	l, err := contexts.NewLayout(s.cfg.Workspace, s.cfg.ContextsDir)
 	if err != nil {
@@ -193,7 +192,7 @@ func (s *Server) takeWorkspace(ctx context.Context) error {
 	return err
 }
 
-// openParts opens the store, sweeps what a crash left, and builds what stands on it.
+// openParts opens the store, sweeps what a crash left, and builds the parts.
 func (s *Server) openParts(ctx context.Context) error {
 	l := s.claim.layout
 	p := &parts{}
@@ -240,7 +239,7 @@ func (s *Server) openParts(ctx context.Context) error {
 	return nil
 }
 
-// openStore opens the database. SQLite calls it an I/O error when there is no room, which the error says better.
+// openStore opens the database. Where SQLite reports an I/O error because the disk is full, the error says so.
 func openStore(ctx context.Context, l contexts.Layout) (*sqlite.Store, error) {
 	store, err := sqlite.Open(ctx, l.DB)
 	if err != nil && contexts.IsFull(l.State) {
@@ -252,19 +251,19 @@ func openStore(ctx context.Context, l contexts.Layout) (*sqlite.Store, error) {
 	return store, nil
 }
 
-// isFull reports that the disk has no room, or the server's user may have no more of it.
+// isFull reports whether an error is of a full disk or of an exceeded disk quota.
 func isFull(err error) bool {
 	code := fserr.CodeOf(err)
 	return code == fserr.ENOSPC || code == fserr.EDQUOT
 }
 
-// warn puts something that an operator should mend into the log and the banner.
+// warn adds something that an operator should repair to the log and the banner.
 func (s *Server) warn(text string) {
 	s.log.Warn(text)
 	s.info.Warnings = append(s.info.Warnings, text)
 }
 
-// close closes what was opened, users before what they use.
+// close closes what was opened, each part before those that it uses.
 func (p *parts) close() error {
 	var errs []error
 	if p.leases != nil {
@@ -285,15 +284,15 @@ func (p *parts) close() error {
 	return errors.Join(errs...)
 }
 
-// Repaired says what Repair did.
+// Repaired is what Repair did.
 type Repaired struct {
 	contexts.RepairReport
 	// Aside is where a corrupt database was moved to; "" when it was sound.
 	Aside string
 }
 
-// Repair rebuilds the records of a workspace from its folders while no server runs on it
-// (else an *AlreadyServedError). A corrupt database is moved aside, and never removed.
+// Repair rebuilds the records of a workspace from its folders. While a server serves the workspace it returns an *AlreadyServedError.
+// It moves a corrupt database aside, and never removes it.
 func Repair(ctx context.Context, cfg Config, deps Deps) (r Repaired, err error) {
 	s := &Server{cfg: cfg, deps: deps}
 	if err := s.takeWorkspace(ctx); err != nil {
@@ -339,17 +338,17 @@ func moveAside(db string) (string, error) {
 
 // Exit codes of a server that does not start, as of sysexits.h.
 const (
-	// ExitUsage is a setting that cannot be (EX_USAGE).
+	// ExitUsage is for a bad setting (EX_USAGE).
 	ExitUsage = 64
-	// ExitNoWrite is a contexts directory that cannot be written: its disk is read-only, or it belongs to somebody else (EX_CANTCREAT).
+	// ExitNoWrite is for a contexts directory that cannot be written: its disk is read-only, or another user owns it (EX_CANTCREAT).
 	ExitNoWrite = 73
-	// ExitBusy is a workspace that is served already (EX_TEMPFAIL).
+	// ExitBusy is for a workspace that is served already (EX_TEMPFAIL).
 	ExitBusy = 75
-	// ExitFormat is a state that a newer version wrote (EX_CONFIG).
+	// ExitFormat is for a state that a newer version wrote (EX_CONFIG).
 	ExitFormat = 78
 )
 
-// ConfigError says what is wrong with a setting and where it stands.
+// ConfigError is what is wrong with a setting, and where it was set.
 type ConfigError struct {
 	// Origin is as in Origins; "" when not known.
 	Origin string
@@ -372,13 +371,13 @@ func (e *ConfigError) Error() string {
 // ExitCode returns ExitUsage.
 func (e *ConfigError) ExitCode() int { return ExitUsage }
 
-// AlreadyServedError says that another server has the workspace.
+// AlreadyServedError says that another server serves the workspace.
 type AlreadyServedError struct {
-	// PID and Since are zero, and Address is "", when the other one is only just starting.
+	// PID and Since are zero, and Address is "", while the other server is starting.
 	PID     int
 	Since   time.Time
 	Address string
-	// Workspace is the other one's when it differs: the workspace was moved, or both share a contexts directory.
+	// Workspace is the other server's if it differs: the workspace was moved, or both share a contexts directory.
 	Workspace string
 }
 
