@@ -203,7 +203,7 @@ func (g *Gateway) connContext(ctx context.Context, conn net.Conn) context.Contex
 	if c, ok := conn.(*tailConn); ok {
 		ctx = context.WithValue(ctx, tailKey{}, &c.tail)
 	}
-	return g.Calls.ConnContext(ctx, conn)
+	return g.cfg.Calls.ConnContext(ctx, conn)
 }
 
 // oneLength refuses a body that has two lengths, and closes its connection. It also closes the connection after a request whose head

@@ -40,7 +40,7 @@ const (
 func (g *Gateway) getContent(w http.ResponseWriter, r *http.Request) {
 	req, err := readQuery(r.URL.RawQuery)
 	g.transfer(w, r, err, ctxfsv1.FsService_ReadStream_FullMethodName, req, func(ctx context.Context, t *transfer) error {
-		content, err := g.Files.OpenContent(ctx, req)
+		content, err := g.cfg.Files.OpenContent(ctx, req)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (g *Gateway) putContent(w http.ResponseWriter, r *http.Request) {
 		err = twice
 	}
 	g.transfer(w, r, err, ctxfsv1.FsService_WriteStream_FullMethodName, open, func(ctx context.Context, t *transfer) error {
-		n, err := g.Files.WriteContent(ctx, open, &bodyReader{ctx, t, r.Body})
+		n, err := g.cfg.Files.WriteContent(ctx, open, &bodyReader{ctx, t, r.Body})
 		t.wrote.Store(n)
 		if err == nil {
 			err = t.control.SetWriteDeadline(time.Now().Add(t.keepalive)) // also when ctx has ended, since the content is written
@@ -79,7 +79,7 @@ func (g *Gateway) transfer(w http.ResponseWriter, r *http.Request, wrong error, 
 		return
 	}
 	defer g.requests.leave()
-	t := &transfer{ResponseWriter: w, takes: r.Method == http.MethodPut, bodyless: r.Method == http.MethodHead, control: http.NewResponseController(w), keepalive: g.Keepalive}
+	t := &transfer{ResponseWriter: w, takes: r.Method == http.MethodPut, bodyless: r.Method == http.MethodHead, control: http.NewResponseController(w), keepalive: g.cfg.Keepalive}
 	err := wrong
 	if err == nil {
 		err = g.call(r, rpc, query, t, do)
@@ -100,9 +100,9 @@ func (g *Gateway) call(r *http.Request, rpc string, query any, t *transfer, do f
 	if err != nil {
 		return err
 	}
-	conn, done := g.Calls.Conn(r.Context(), false)
+	conn, done := g.cfg.Calls.Conn(r.Context(), false)
 	defer done()
-	return g.Calls.Call(callContext(r.Context(), r, md, conn), rpc, query, func(ctx context.Context, wrote *atomic.Int64) error {
+	return g.cfg.Calls.Call(callContext(r.Context(), r, md, conn), rpc, query, func(ctx context.Context, wrote *atomic.Int64) error {
 		if !t.users.enter() {
 			return fserr.ECANCELED
 		}

@@ -71,13 +71,14 @@ type Config struct {
 
 // Gateway answers HTTP. Make it with New.
 type Gateway struct {
-	Config
+	cfg Config
 	// Own serves the gateway's own address, Shared the connections that were passed to Take. Their timeouts may be changed before
 	// Serve.
 	Own, Shared *http.Server
 	// OpenTime is how long a client may take to send open. It may be changed before Serve.
 	OpenTime time.Duration
 
+	origins []string // as plainOrigin returns them
 	taken   *takenConns
 	buffers webconn.Buffers
 	// ending ends the wait for open in all requests.
@@ -89,10 +90,9 @@ type Gateway struct {
 
 // New returns a Gateway. Call Serve and ServeTaken, and then Stop.
 func New(cfg Config) *Gateway {
-	g := &Gateway{Config: cfg, OpenTime: openTime, taken: newTakenConns()}
-	g.Origins = nil
+	g := &Gateway{cfg: cfg, OpenTime: openTime, taken: newTakenConns()}
 	for _, origin := range cfg.Origins {
-		g.Origins = append(g.Origins, plainOrigin(origin))
+		g.origins = append(g.origins, plainOrigin(origin))
 	}
 	g.ending, g.end = context.WithCancelCause(context.Background())
 	shared, own := http.NewServeMux(), http.NewServeMux()
@@ -106,28 +106,28 @@ func New(cfg Config) *Gateway {
 	})
 	own.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	own.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		text, ready := g.Calls.Status()
+		text, ready := g.cfg.Calls.Status()
 		if !ready {
 			say(w, http.StatusServiceUnavailable, text)
 			return
 		}
 		say(w, http.StatusOK, text)
 	})
-	if g.Metrics != nil {
-		own.Handle("GET /metrics", g.hostOnly(g.Metrics))
+	if g.cfg.Metrics != nil {
+		own.Handle("GET /metrics", g.hostOnly(g.cfg.Metrics))
 	}
 	g.Own, g.Shared = g.newServer(own), g.newServer(shared)
 	return g
 }
 
 func (g *Gateway) newServer(handler http.Handler) *http.Server {
-	if !g.TLS {
+	if !g.cfg.TLS {
 		handler = localNamesOnly(handler)
 	}
 	return &http.Server{
 		Handler: handler, ConnContext: g.connContext, ConnState: followState,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: MaxHeaderBytes, ErrorLog: zap.NewStdLog(g.Log),
+		IdleTimeout: time.Minute, MaxHeaderBytes: MaxHeaderBytes, ErrorLog: zap.NewStdLog(g.cfg.Log),
 	}
 }
 
@@ -164,7 +164,7 @@ func (g *Gateway) enter(w http.ResponseWriter, r *http.Request) bool {
 	origin, ok := g.allows(r)
 	if !ok {
 		defer g.requests.leave()
-		g.Log.Info("a page may not ask here; --origin would let it open a session", zap.String("origin", fserrpb.Printable(origin)))
+		g.cfg.Log.Info("a page may not ask here; --origin would let it open a session", zap.String("origin", fserrpb.Printable(origin)))
 		say(w, http.StatusForbidden, "pages of this origin may not ask here; --origin lets them open sessions")
 	}
 	return ok
@@ -209,7 +209,7 @@ func say(w http.ResponseWriter, code int, text string) {
 func (g *Gateway) hostOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if !strings.EqualFold(scheme, "bearer") || !g.Calls.IsHost(r.Context(), strings.TrimSpace(token)) {
+		if !strings.EqualFold(scheme, "bearer") || !g.cfg.Calls.IsHost(r.Context(), strings.TrimSpace(token)) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			say(w, http.StatusUnauthorized, "send 'Authorization: Bearer TOKEN' with the host token")
 			return
@@ -255,10 +255,10 @@ func (g *Gateway) allows(r *http.Request) (origin string, ok bool) {
 		return strings.Join(given, " "), false
 	}
 	own := "http://" + r.Host
-	if g.TLS {
+	if g.cfg.TLS {
 		own = "https://" + r.Host
 	}
-	return origin, origin == plainOrigin(own) || slices.Contains(g.Origins, origin)
+	return origin, origin == plainOrigin(own) || slices.Contains(g.origins, origin)
 }
 
 // plainOrigin returns an origin in lower case and without the default port, as browsers send it.

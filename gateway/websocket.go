@@ -54,7 +54,7 @@ func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.requests.leave()
-	conn, done := g.Calls.Conn(r.Context(), true)
+	conn, done := g.cfg.Calls.Conn(r.Context(), true)
 	defer done()
 	link, err := g.accept(w, r)
 	if err != nil {
@@ -74,13 +74,13 @@ func (g *Gateway) runSession(r *http.Request, link *webLink, conn credentials.Au
 		return err
 	}
 	ctx := callContext(context.WithoutCancel(r.Context()), r, md, conn)
-	return g.Calls.Call(ctx, ctxfsv1.FsService_Session_FullMethodName, nil, func(ctx context.Context, _ *atomic.Int64) error {
+	return g.cfg.Calls.Call(ctx, ctxfsv1.FsService_Session_FullMethodName, nil, func(ctx context.Context, _ *atomic.Int64) error {
 		if !link.users.enter() {
 			return fserr.ECANCELED
 		}
 		defer link.users.leave()
 		link.conn.Known()
-		err := g.Sessions.Serve(ctx, first, link, "websocket")
+		err := g.cfg.Sessions.Serve(ctx, first, link, "websocket")
 		if link.left.Load() {
 			return nil // the client ended the session
 		}
@@ -124,7 +124,7 @@ func tokenOf(r *http.Request, first *ctxfsv1.SessionRequest) (metadata.MD, error
 // accept answers a request with a WebSocket, or refuses it.
 func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (*webLink, error) {
 	l := &webLink{buffers: &g.buffers}
-	l.conn = &webconn.Conn{Keepalive: g.Keepalive, Ping: l.ping}
+	l.conn = &webconn.Conn{Keepalive: g.cfg.Keepalive, Ping: l.ping}
 	// The origin was checked. Clients compress content that is worth it.
 	opts := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}
 	ws, err := websocket.Accept(&hijacked{w, l.conn}, r, opts)

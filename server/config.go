@@ -207,8 +207,8 @@ func gitFlags(fs *pflag.FlagSet, d Config) {
 	fs.Duration("git-fetch-timeout", d.GitFetchTimeout, "give up fetching a repository after this long")
 }
 
-// TemplateOptions returns the settings of templates.
-func (c Config) TemplateOptions() contexts.TemplateOptions {
+// templateOptions returns the settings of templates.
+func (c Config) templateOptions() contexts.TemplateOptions {
 	return contexts.TemplateOptions{GitBase: c.GitBase, Timeout: c.GitTimeout, FetchTimeout: c.GitFetchTimeout}
 }
 

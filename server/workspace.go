@@ -221,7 +221,7 @@ func (s *Server) openParts(ctx context.Context) error {
 	p.contexts, err = contexts.Open(ctx, contexts.Config{
 		Workspace: l.Workspace, Dir: l.Dir, Driver: drv, Drivers: others, Seed: s.cfg.SeedOptions(), DiskReserve: int64(s.cfg.DiskReserve),
 		Quota:     contexts.Quota{Bytes: int64(s.cfg.ContextMaxBytes), Entries: s.cfg.ContextMaxEntries},
-		Templates: s.cfg.TemplateOptions(), Pool: s.cfg.Pool,
+		Templates: s.cfg.templateOptions(), Pool: s.cfg.Pool,
 		Store: &seedingObserver{Store: p.store, seeded: s.metrics.seeded},
 		Log:   s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version, OpenRoot: s.deps.OpenRoot,
 	})

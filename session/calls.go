@@ -91,7 +91,7 @@ func isLarge(m protoreflect.MessageDescriptor) bool {
 
 // call runs an RPC, or starts a goroutine that does.
 func (se *session) call(id uint64, c *ctxfsv1.SessionCall, rest []*ctxfsv1.SessionRequest) (replaced bool, err error) {
-	r := se.server.Calls.rpcs[c.GetMethod()]
+	r := se.server.cfg.Calls.rpcs[c.GetMethod()]
 	switch {
 	case id == 0:
 		return false, fserr.Invalid("a call's id is 0")

@@ -55,10 +55,10 @@ type session struct {
 
 func newSession(ctx context.Context, s *Server, id panels.Identity, link Link, together bool, transport string) *session {
 	se := &session{
-		server: s, link: link, replies: newReplies(link, together, s.Calls.recycle), transport: transport, shares: s.Shares(ctx),
+		server: s, link: link, replies: newReplies(link, together, s.cfg.Calls.recycle), transport: transport, shares: s.cfg.Shares(ctx),
 		finished: make(chan error, 1), slots: make(chan struct{}, maxInFlight), underway: map[uint64]*task{}, lanes: map[int32][]*task{},
 	}
-	ctx, se.batches = s.Batches(ctx)
+	ctx, se.batches = s.cfg.Batches(ctx)
 	se.base, se.stop = context.WithCancel(ctx)
 	se.work, se.stopWork = context.WithCancel(se.base)
 	se.ctx = panels.WithIdentity(se.work, id)
@@ -217,7 +217,7 @@ func (se *session) handle(m *ctxfsv1.SessionRequest, rest []*ctxfsv1.SessionRequ
 // refresh gives the session a further token's identity, or reports why not.
 func (se *session) refresh(id uint64, token string) error {
 	was := panels.IdentityFrom(se.ctx)
-	now, err := se.server.Refresh(se.ctx, token)
+	now, err := se.server.cfg.Refresh(se.ctx, token)
 	if err != nil {
 		return se.reply(id, nil, nil, fail(err, "refresh_token"))
 	}
@@ -246,7 +246,7 @@ func (se *session) start(t *task, n int64, rest []*ctxfsv1.SessionRequest) (repl
 
 // do runs a task as gRPC would run its RPC.
 func (se *session) do(t *task, send func(*ctxfsv1.SessionResponse) error) (res *ctxfsv1.SessionResponse, err error) {
-	_, err = se.server.Around(t.ctx, se.transport, t.method, func(begin func(any)) (any, error) {
+	_, err = se.server.cfg.Around(t.ctx, se.transport, t.method, func(begin func(any)) (any, error) {
 		var resp any
 		var err error
 		res, resp, err = t.do(t.ctx, begin, send)

@@ -93,7 +93,7 @@ type Config struct {
 
 // Server serves sessions and holds.
 type Server struct {
-	Config
+	cfg      Config
 	watchdog watchdog
 	// open counts the sessions.
 	open atomic.Int64
@@ -117,7 +117,7 @@ func New(cfg Config) *Server {
 	if cfg.Batches == nil {
 		cfg.Batches = func(ctx context.Context) (context.Context, Batches) { return ctx, noBatches{} }
 	}
-	return &Server{Config: cfg}
+	return &Server{cfg: cfg}
 }
 
 type noBatches struct{}
@@ -156,7 +156,7 @@ func (s *Server) Serve(ctx context.Context, first *ctxfsv1.SessionRequest, link 
 		return fail(err, "session")
 	}
 	id.Instance = instance
-	release, resumed := s.Leases.Hold(id.Owner, instance)
+	release, resumed := s.cfg.Leases.Hold(id.Owner, instance)
 	defer release()
 	s.open.Add(1)
 	defer s.open.Add(-1)
@@ -164,7 +164,7 @@ func (s *Server) Serve(ctx context.Context, first *ctxfsv1.SessionRequest, link 
 	defer se.end()
 	err = se.replies.send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Ready{Ready: &ctxfsv1.SessionReady{
 		ClientInstance: instance, Resumed: resumed, MaxInFlight: maxInFlight, MaxWatches: maxWatches, MaxContent: maxContent,
-		GraceMs: s.Leases.Grace().Milliseconds(), ContextId: string(id.Context), ExpiresNs: expiresNs(id), ReadOnly: id.ReadOnly,
+		GraceMs: s.cfg.Leases.Grace().Milliseconds(), ContextId: string(id.Context), ExpiresNs: expiresNs(id), ReadOnly: id.ReadOnly,
 	}}}, nil)
 	if err != nil {
 		return err
@@ -181,9 +181,9 @@ func (s *Server) Hold(req *ctxfsv1.HoldRequest, stream grpc.ServerStreamingServe
 	if err != nil {
 		return fail(err, "hold")
 	}
-	release, resumed := s.Leases.Hold(id.Owner, req.GetClientInstance())
+	release, resumed := s.cfg.Leases.Hold(id.Owner, req.GetClientInstance())
 	defer release()
-	held := &ctxfsv1.HoldHeld{Resumed: resumed, GraceMs: s.Leases.Grace().Milliseconds()}
+	held := &ctxfsv1.HoldHeld{Resumed: resumed, GraceMs: s.cfg.Leases.Grace().Milliseconds()}
 	if err := stream.Send(&ctxfsv1.HoldResponse{Notice: &ctxfsv1.HoldResponse_Held{Held: held}}); err != nil {
 		return err
 	}
