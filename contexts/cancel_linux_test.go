@@ -84,11 +84,8 @@ func TestEveryWaitEndsWithItsCaller(t *testing.T) {
 			inTime(t, "a deletion", func(ctx context.Context) error { _, err := m.Delete(ctx, id); return err })
 		}
 		wantSwept(t, m)
-		if len(m.opening.names) != 0 {
-			t.Errorf("somebody waits for the locks %v", m.opening.names)
-		}
-		for _, pattern := range []string{"ctx_?" + contextSuffix, "ctx_?" + usingSuffix} {
-			if left, err := filepath.Glob(m.locks.path(pattern)); err != nil || len(left) != 0 {
+		for _, pattern := range []string{"ctx_?" + lockSuffix, "ctx_?" + markSuffix} {
+			if left, err := filepath.Glob(filepath.Join(m.cat.Layout.Locks, pattern)); err != nil || len(left) != 0 {
 				t.Errorf("of deleted contexts there are %v, %v", left, err)
 			}
 		}

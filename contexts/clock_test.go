@@ -9,7 +9,7 @@ import (
 	"github.com/ctxfs/ctxfs/internal/clocktest"
 )
 
-// TestTheClockIsSet sets the wall clock by a year under a Manager: it goes on looking at folders, and takes no context for unused.
+// TestTheClockIsSet sets the wall clock by a year under a Manager: it still looks at folders, and takes no context for unused.
 func TestTheClockIsSet(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for name, by := range map[string]time.Duration{"forward": year, "back": -year} {

@@ -1,261 +1,324 @@
-// Package contexts owns the contexts of one workspace: their IDs, their folders
-// under <workspace>/.contexts, how they are seeded on first access, and the gate
-// that every file operation passes. It knows no gRPC and opens no path inside a
-// context itself: that is rootfs.
+// Package contexts owns the contexts of one workspace: their IDs, their folders under <workspace>/.contexts, how they are seeded
+// on first access, and the gate that every file operation passes. It knows no gRPC and opens no path inside a context itself:
+// that is the work of rootfs.
+//
+// # Vocabulary
+//
+// A context is a folder with an ID. It is seeded (filled) from a layer, an immutable copy of the workspace or of a template. A
+// driver makes the context from the layer: as plain files, or as a mount over the layer. Each context has a generation, which
+// rises when its folder is replaced.
 //
 // # The gate
 //
-// Every operation goes through Acquire, which gives the context's root, its
-// generation and a release. Operations share the gate. A restore or a deletion takes it
-// alone: it asks the operations inside to end (Access.Closing), waits for them, and raises
-// the generation. A handle of an older generation is ESTALE.
-// A fork or a snapshot freezes the gate: operations that change something wait
-// until the copy is made, those that only read go on, and every handle stays what it is.
+// Every operation goes through Acquire, which gives the context's root, its generation and a release. Operations share the
+// gate. A restore or a deletion takes it alone: it asks the operations inside to end (Access.Closing), waits for them, and
+// raises the generation. Handles of an older generation fail with ESTALE. A fork or a snapshot freezes the gate: operations
+// that change something wait until the copy is made; readers continue, and all handles stay valid.
 //
-// Each of these gives up with EBUSY after 10 s if operations inside do not end. The gate is then
-// open as before. No lock is held for more than one context over disk, mount or store, but for
-// the moment in which a collection renames garbage away; every wait ends with its caller or within a stated time.
+// Each of these fails with EBUSY after 10 s if operations inside do not end. The gate is then open as before. No lock is held
+// for more than one context over disk, mount or store, except for the moment in which a collection renames garbage away. Every
+// wait ends with its caller or within a stated time.
 //
 // # First access
 //
-// Ensure seeds a context that is missing. All concurrent first accesses, in this
-// process and in others, share one seeding, which outlives the caller that began
-// it. A context either does not exist or is complete: it is made in
-// .ctxfs/staging and renamed.
+// Ensure seeds a context that is missing. All concurrent first accesses, in this process and in others, share one seeding,
+// which outlives the caller that began it. A context either does not exist or is complete: it is made in .ctxfs/staging and
+// renamed.
+//
+// # Packages
+//
+// Manager is a facade. The work is done in the packages below, each of which uses only those before it:
+//
+//   - disk stages, moves and measures directories;
+//   - catalog knows IDs, paths, records and locks;
+//   - gate owns what is open: roots, mounts, quotas;
+//   - seeding owns the seedings that run, layers, templates and the pool of ready copies;
+//   - lifecycle forks, snapshots, restores, deletes, collects and repairs.
 package contexts
 
 import (
 	"context"
-	"sync/atomic"
+	"errors"
+	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts/catalog"
+	"github.com/ctxfs/ctxfs/contexts/disk"
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/gate"
+	"github.com/ctxfs/ctxfs/contexts/layer"
+	"github.com/ctxfs/ctxfs/contexts/lifecycle"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/contexts/seeding"
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
-// Gate is what a file service needs of contexts.
-type Gate interface {
-	// Acquire opens the gate of a context that is ready. A missing context is
-	// ESTALE with fserr.KindContext; one being seeded EAGAIN with RetryAfter. The
-	// caller must call Access.Release exactly once. use says what it is acquired for: who changes a context
-	// that was acquired to Read it may see his change lost to a fork or a snapshot, or in both.
-	Acquire(ctx context.Context, id ID, use Use) (*Access, error)
-	// Ensure makes the context ready, seeding it when it is missing, and waits for
-	// a seeding that another caller began. When ctx ends first the error is EAGAIN with RetryAfter
-	// and the counts so far, and the seeding goes on. A context whose last seeding failed is
-	// seeded anew. progress may be nil; it is called from one goroutine at a time.
-	Ensure(ctx context.Context, id ID, opts EnsureOptions, progress func(Progress)) (Ensured, error)
+// Config of Open. Workspace, Store and Driver are required.
+type Config struct {
+	// Workspace is the folder that contexts are seeded from.
+	Workspace string
+	// Dir is the contexts directory; "" means <workspace>/.contexts.
+	Dir string
+	// Store keeps the records; the Manager does not close it.
+	Store metadata.Store
+	// Locks keep the processes apart that serve the workspace; nil means locks on files in the state directory.
+	Locks catalog.Locks
+	// Driver makes new contexts from layers.
+	Driver driver.Driver
+	// Drivers are further ones, for contexts that they made before: a context keeps the driver that its record names. A
+	// driver that does not work here (Check fails) belongs here too, so that its contexts are recognised.
+	Drivers []driver.Driver
+	// Seed says what is copied.
+	Seed seed.Options
+	// Templates say where templates find their repositories.
+	Templates TemplateOptions
+	// Quota bounds each context.
+	Quota Quota
+	// DiskReserve is how many bytes a seeding must leave free; 0 means none.
+	DiskReserve int64
+	// Pool is how many ready copies of the workspace are kept, for drivers whose contexts are plain folders; 0 means none.
+	Pool int
+	// PoolMaxBytes is the size of the largest copy that is kept ready, unless copies share their extents; 0 means 1 GiB.
+	PoolMaxBytes int64
+	// Events receives what happens to contexts.
+	Events Events
+	// Log may be nil.
+	Log *zap.Logger
+	// AllowChown and Owner are passed to every context's root (rootfs.Options).
+	AllowChown bool
+	Owner      *rootfs.Owner
+	// Version is written into FORMAT and named when the state is too new.
+	Version string
+	// OpenRoot opens a context's folder; nil means rootfs.Open. Tests choose an implementation with it.
+	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
+
+	// now is the clock; nil means time.Now.
+	now func() time.Time
+	// drainTime is gate.Config's; closeTime is 0 for the constant.
+	drainTime, closeTime time.Duration
 }
 
-// Admin is the life cycle of contexts, for hosts.
-type Admin interface {
-	Gate
-	// Get describes a context; StateMissing, and no error, when there is none. It changes nothing.
-	Get(ctx context.Context, id ID) (Info, error)
-	// List describes all contexts, by ID.
-	List(ctx context.Context) ([]Info, error)
-	// Delete removes the folder, the snapshots, the record, its panels' bindings and their tokens. It works on a full disk. A
-	// missing context is ESTALE; one whose operations do not end within 10 s is EBUSY.
-	Delete(ctx context.Context, id ID) (Deleted, error)
-	// Fork makes the context to with what from holds now; later changes to one do not show in the other. It is a copy of one moment: operations that Write to
-	// from wait until it is made, and everything that is open stays so. A to that exists is EEXIST; a from whose writers do not
-	// end within 10 s is EBUSY.
-	Fork(ctx context.Context, from, to ID, opts EnsureOptions) (Info, error)
-	// Snapshot keeps what a context holds now under a name, as Fork does; EEXIST when the name is taken, EINVAL when it is bad.
-	Snapshot(ctx context.Context, id ID, name string) (Snapshot, error)
-	// Snapshots lists the snapshots of a context, oldest first.
-	Snapshots(ctx context.Context, id ID) ([]Snapshot, error)
-	// Restore puts a copy of what a snapshot holds in place of what a context holds, in one step, when its operations have ended. What
-	// was open becomes ESTALE. An unknown snapshot is ENOENT; operations that do not end within 10 s are EBUSY.
-	Restore(ctx context.Context, id ID, name string) (Info, error)
-	// DeleteSnapshot removes a snapshot; ENOENT when there is none.
-	DeleteSnapshot(ctx context.Context, id ID, name string) error
-	// Sizes measures a context on disk, which reads all its directories.
-	Sizes(ctx context.Context, id ID) (Sizes, error)
-	// CollectGarbage removes what nothing refers to any more and, when asked for, contexts that have not been used for long. It returns
-	// each item that was removed, or could not be. The error says that it could not look for everything; EAGAIN, that contexts are
-	// being made or deleted all the time.
-	CollectGarbage(ctx context.Context, opts GarbageOptions) ([]Garbage, error)
-	// PlanSeed says what a seeding now would copy, and copies nothing.
-	PlanSeed(ctx context.Context, opts PlanOptions) (Plan, error)
-}
+// closeTime bounds how long Close waits: once for the changes that it cancelled, once for the operations inside contexts.
+const closeTime = 5 * time.Second
 
-// Use says what an operation does with a context.
-type Use int
-
-// The uses of a context.
-const (
-	Read  Use = 0
-	Write Use = 1
-)
-
-// Access is an open gate.
-type Access struct {
-	// Root is the context's folder. It must not be used after Release.
-	Root rootfs.Root
-	// Generation rises when the folder is replaced.
-	Generation uint64
-	id         ID
-	account    *account
-	ctx        context.Context //nolint:containedctx // the acquiring call's, for Charge
-	release    func()
-	released   atomic.Bool
-	closing    context.Context //nolint:containedctx // it is the signal, not a call's
-}
-
-// NewAccess returns an Access that calls release, once, on Release.
-func NewAccess(root rootfs.Root, generation uint64, release func()) *Access {
-	return &Access{Root: root, Generation: generation, release: release}
-}
-
-// ClosingWith makes closing what Closing returns, and returns a.
-func (a *Access) ClosingWith(closing context.Context) *Access {
-	a.closing = closing
-	return a
-}
-
-// Closing ends when a caller is about to replace or delete the context. An operation that may last as long as its client
-// pleases must then end, with ESTALE.
-func (a *Access) Closing() context.Context {
-	if a.closing == nil {
-		return context.Background()
+func (c Config) withDefaults(l Layout) Config {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
 	}
-	return a.closing
+	if c.Locks == nil {
+		c.Locks = catalog.FileLocks{Dir: l.Locks}
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	if c.closeTime == 0 {
+		c.closeTime = closeTime
+	}
+	c.Events = c.Events.WithDefaults()
+	c.Seed = c.Seed.WithDefaults()
+	return c
 }
 
-// Charge must be asked before up to so many bytes of content are written, or so many files, directories and links
-// are made; EDQUOT when the context would have too much. It waits at most until the context of Acquire ends, and is EAGAIN then.
-func (a *Access) Charge(bytes, entries int64) error {
-	if a.account == nil {
+// Manager owns the contexts of one workspace. Any number of Managers, in any number of processes, may share a workspace and its
+// store.
+type Manager struct {
+	life      *gate.Life
+	workspace rootfs.Root
+	cat       *catalog.Catalog
+	gates     *gate.Gates
+	seeder    *seeding.Seeder
+	lives     *lifecycle.Lifecycle
+	closeTime time.Duration
+}
+
+// Open makes the contexts directory if it is missing, sweeps what a crash left, and returns the workspace's Manager. It fails
+// with a *FormatError if the state is newer.
+func Open(ctx context.Context, cfg Config) (*Manager, error) {
+	l, err := NewLayout(cfg.Workspace, cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Make(cfg.Version); err != nil {
+		return nil, err
+	}
+	root, err := rootfs.Open(l.Workspace, rootfs.Options{FollowMounts: true})
+	if err != nil {
+		return nil, catalog.LayoutError(fserr.CodeOf(err), err, "workspace %s cannot be opened: %s", l.Workspace, fserr.CodeOf(err).Text())
+	}
+	m, err := compose(ctx, cfg.withDefaults(l), l, root)
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	if err := m.lives.Reconcile(ctx); err != nil {
+		_ = m.Close() // the first error counts
+		return nil, err
+	}
+	m.seeder.Pool.Start()
+	m.lives.KeepReserve()
+	return m, nil
+}
+
+// compose makes the parts, each of those before it.
+func compose(ctx context.Context, cfg Config, l Layout, root rootfs.Root) (*Manager, error) {
+	life := gate.NewLife()
+	cat, err := catalog.New(catalog.Catalog{
+		Layout: l, Drivers: catalog.NewDrivers(l, cfg.Driver, cfg.Drivers), Store: cfg.Store, Locks: cfg.Locks,
+		Staging: disk.NewStaging(l.Staging, life.Clearing, cfg.Log), Events: cfg.Events, Log: cfg.Log, Now: cfg.now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	flights, layers := seeding.NewFlights(life), layer.New(l.Layers, cfg.Owner)
+	gates, err := gate.New(ctx, gate.Config{
+		Catalog: cat, Life: life, Seedings: flights, LayerTree: layers.Tree, Quota: cfg.Quota, OpenRoot: cfg.OpenRoot,
+		Root: rootfs.Options{AllowChown: cfg.AllowChown, Owner: cfg.Owner}, DrainTime: cfg.drainTime, CloseTime: cfg.closeTime,
+	})
+	if err != nil {
+		return nil, err
+	}
+	seeder, err := seeding.New(seeding.Config{
+		Catalog: cat, Life: life, Gates: gates, Flights: flights, Layers: layers, Source: l.Source(root), Seed: cfg.Seed, Templates: cfg.Templates,
+		Owner: cfg.Owner, DiskReserve: cfg.DiskReserve, Pool: cfg.Pool, PoolMaxBytes: cfg.PoolMaxBytes,
+	})
+	if err != nil {
+		return nil, errors.Join(err, gates.Close())
+	}
+	lives := lifecycle.New(cat, life, gates, seeder)
+	return &Manager{life: life, workspace: root, cat: cat, gates: gates, seeder: seeder, lives: lives, closeTime: cfg.closeTime}, nil
+}
+
+// Close cancels seedings and other changes and waits for them, closes every root, and unmounts contexts unless another process
+// uses them. The caller must have closed every file that it opened in a context. Close fails with EBUSY, and leaves an
+// operation with its root, if the operation does not end within 5 s. Closing again has no effect.
+func (m *Manager) Close() error {
+	ended, again := m.life.Stop(m.closeTime)
+	switch {
+	case again:
 		return nil
+	case !ended:
+		return &fserr.Error{Code: fserr.EBUSY, Detail: fmt.Sprintf("changes of contexts did not end within %s", m.closeTime)}
 	}
-	return a.account.charge(a.ctx, a.id, bytes, entries)
+	errs := []error{m.gates.Close()}
+	if err := m.seeder.Close(); err != nil {
+		errs = append(errs, fmt.Errorf("close the repositories of templates: %w", err))
+	}
+	if err := m.workspace.Close(); err != nil {
+		errs = append(errs, fmt.Errorf("close the workspace: %w", err))
+	}
+	return errors.Join(errs...)
 }
 
-// Release closes the gate again. Only its first call does something.
-func (a *Access) Release() {
-	if !a.released.Swap(true) {
-		a.release()
-	}
+// Moved fails with EIO if somebody moved or removed the contexts directory, alone or with the workspace.
+func (m *Manager) Moved() error { return m.cat.Moved() }
+
+// Distinct fails with EEXIST if another context has an ID that differs from id only by case.
+func (m *Manager) Distinct(ctx context.Context, id ID) error { return m.cat.Distinct(ctx, id) }
+
+// Acquire opens the gate of a context that is ready. It fails with ESTALE and fserr.KindContext if the context is missing, and with
+// EAGAIN and RetryAfter if it is being seeded. The caller must call Access.Release exactly once. An operation that changes a
+// context which it acquired to Read may lose the change to a fork or a snapshot, or leave it in both.
+func (m *Manager) Acquire(ctx context.Context, id ID, use Use) (*Access, error) {
+	return m.gates.Acquire(ctx, id, use)
 }
 
 // EnsureOptions of Ensure.
 type EnsureOptions struct {
-	// OwnerPanel is the panel that the ID was derived from; "" means that the ID
-	// was named explicitly. An ID owned by another panel, or equal to an existing one
-	// but for case, is EEXIST.
+	// OwnerPanel is the panel that the ID was derived from; "" means that the ID was named explicitly. EEXIST: another panel
+	// owns the ID, or an existing ID differs from it only by case.
 	OwnerPanel string
 }
 
 // Ensured is Ensure's result.
 type Ensured struct {
 	Info
-	// Seeded says that this call waited for a seeding; false when the context was there.
+	// Seeded says that this call waited for a seeding; it is false if the context was ready.
 	Seeded bool
 	// Took is how long the caller waited.
 	Took time.Duration
 }
 
-// State is a context's state.
-type State string
-
-// The states of a context.
-const (
-	StateMissing State = "missing"
-	StateSeeding State = State(metadata.ContextSeeding)
-	StateReady   State = State(metadata.ContextReady)
-	StateFailed  State = State(metadata.ContextFailed)
-)
-
-// Info describes a context.
-type Info struct {
-	ID    ID
-	State State
-	// LastError tells why State is StateFailed.
-	LastError string
-	// Folder is the server path, for hosts only.
-	Folder     string
-	Driver     string
-	Layer      string
-	Generation uint64
-	// Files and Bytes are what was seeded.
-	Files, Bytes int64
-	CreatedAt    time.Time
-	// SeededIn is how long seeding took.
-	SeededIn time.Duration
-	// Panels lists the panels bound to it.
-	Panels []string
-	// OwnerPanel is the panel that the ID was derived from, "" when it was named explicitly or is not known.
-	OwnerPanel string
-	// Progress is set while State is StateSeeding in this process.
-	Progress *Progress
-	// Recovered says that the record was rebuilt from the folder.
-	Recovered bool
-	// ForkedFrom is the context that it is a copy of, "" for others.
-	ForkedFrom ID
-	// UsedAt is when it was last used, to a few minutes; zero when that is not known.
-	UsedAt time.Time
+// Ensure makes the context ready. It seeds the context if it is missing, and waits for a seeding that another caller began. If
+// ctx ends first it fails with EAGAIN, RetryAfter and the counts so far, and the seeding continues. A context whose last
+// seeding failed is seeded anew. progress may be nil; it is called from one goroutine at a time.
+func (m *Manager) Ensure(ctx context.Context, id ID, opts EnsureOptions, progress func(Progress)) (Ensured, error) {
+	start := m.cat.Now()
+	if _, err := ParseID(string(id)); err != nil {
+		return Ensured{}, err
+	}
+	rec, seeded, err := m.seeder.Ensure(ctx, id, opts.OwnerPanel, progress)
+	if err != nil {
+		return Ensured{}, err
+	}
+	ensured := Ensured{Info: m.info(rec, StateReady), Seeded: seeded}
+	if seeded {
+		ensured.Took = m.cat.Now().Sub(start)
+	}
+	if err := m.gates.Show(ctx, rec); err != nil {
+		return Ensured{}, err
+	}
+	return ensured, nil
 }
 
-// Phase is a step of seeding.
-type Phase string
-
-// The phases of seeding, in order. PhaseScanning and PhaseLayering are passed over
-// when a current layer exists; PhaseBuilding stands in their place for a template that is not built yet.
-const (
-	PhaseWaiting  Phase = "waiting"  // another process seeds
-	PhaseScanning Phase = "scanning" // discovery and stat walk of the workspace
-	PhaseLayering Phase = "layering" // copying the live tree into a layer
-	PhaseBuilding Phase = "building" // writing a template's repositories into a layer
-	PhaseCopying  Phase = "copying"  // making the folder from the layer
-	PhaseRecord   Phase = "recording"
-)
-
-// Progress is how far a seeding is.
-type Progress struct {
-	Phase                 Phase
-	FilesDone, FilesTotal int64
-	BytesDone, BytesTotal int64
+// PlanSeed reports what a seeding now would copy, and copies nothing.
+func (m *Manager) PlanSeed(ctx context.Context, opts PlanOptions) (Plan, error) {
+	return m.seeder.Layers.Plan(ctx, opts)
 }
 
-// Deleted says what Delete removed.
-type Deleted struct{ Entries int64 }
+// Templates prepares what template contexts (safe_tpl_...) are made from.
+func (m *Manager) Templates() *Templates { return m.seeder.Templates }
 
-// PlanOptions of PlanSeed.
-type PlanOptions struct {
-	// Largest is how many of the largest directories to name; 0 means 10.
-	Largest int
+// Fork makes the context to a copy of from; later changes to one do not show in the other. It is a point-in-time copy: operations
+// that Write to from wait until it is made, and everything that is open stays open. It fails with EEXIST if to exists, and with
+// EBUSY if the writers in from do not end within 10 s.
+func (m *Manager) Fork(ctx context.Context, from, to ID, opts EnsureOptions) (Info, error) {
+	return m.changed(m.lives.Fork(ctx, from, to, opts.OwnerPanel))
 }
 
-// Plan is what a seeding would do.
-type Plan struct {
-	// Repositories lists the workspace's repositories, relative, slash-separated; "." is the workspace itself.
-	Repositories []Repository
-	Files, Bytes int64
-	// Largest lists the largest top directories, largest first.
-	Largest []DirSize
-	// Skipped counts what the excludes and ignore files left out, by reason: ".git", "node_modules", ".contextignore".
-	Skipped []Skipped
-	// TooLarge tells that the size guard would refuse it, and how to remedy; "" when not.
-	TooLarge string
+// changed describes a context that was made or replaced.
+func (m *Manager) changed(rec metadata.Context, err error) (Info, error) {
+	if err != nil {
+		return Info{}, err
+	}
+	return m.info(rec, StateReady), nil
 }
 
-// Repository is a git repository of the workspace.
-type Repository struct {
-	Path string
-	// Head is the commit, "" before the first one. Branch is "" when detached.
-	Head, Branch string
-	Dirty        bool
+// Snapshot keeps a copy of a context under a name, as Fork does. It fails with EEXIST if the name is taken, EINVAL if it is bad.
+func (m *Manager) Snapshot(ctx context.Context, id ID, name string) (Snapshot, error) {
+	return m.lives.Snapshot(ctx, id, name)
 }
 
-// DirSize is a directory and what it holds, recursively.
-type DirSize struct {
-	Path         string
-	Files, Bytes int64
+// Snapshots lists the snapshots of a context, oldest first.
+func (m *Manager) Snapshots(ctx context.Context, id ID) ([]Snapshot, error) {
+	return m.lives.ListSnapshots(ctx, id)
 }
 
-// Skipped counts what was left out for one reason. Files is -1 when the directory was not entered to count.
-type Skipped struct {
-	Reason         string
-	Entries, Files int64
+// Restore replaces the content of a context by a copy of a snapshot, in one step, after the operations on it have ended. Handles
+// in the context become ESTALE. It fails with ENOENT if there is no such snapshot, and with EBUSY if operations do not end
+// within 10 s.
+func (m *Manager) Restore(ctx context.Context, id ID, name string) (Info, error) {
+	return m.changed(m.lives.Restore(ctx, id, name))
 }
+
+// DeleteSnapshot removes a snapshot. It fails with ENOENT if there is none.
+func (m *Manager) DeleteSnapshot(ctx context.Context, id ID, name string) error {
+	return m.lives.DeleteSnapshot(ctx, id, name)
+}
+
+// Delete removes the folder, the snapshots, the record, its panels' bindings and their tokens. It works on a full disk. It fails
+// with ESTALE if the context is missing, and with EBUSY if its operations do not end within 10 s.
+func (m *Manager) Delete(ctx context.Context, id ID) (Deleted, error) { return m.lives.Delete(ctx, id) }
+
+// CollectGarbage removes what nothing refers to any more and, if asked to, contexts that have not been used for long. It returns
+// each item that was removed, or could not be removed. It fails if it could not look for everything, with EAGAIN if contexts
+// are being made or deleted all the time.
+func (m *Manager) CollectGarbage(ctx context.Context, opts GarbageOptions) ([]Garbage, error) {
+	return m.lives.CollectGarbage(ctx, opts)
+}
+
+// Repair rebuilds the records of folders that have none, drops records without folder (with their panels), and reports what the
+// folders do not show. It fails with EAGAIN while another process seeds or deletes.
+func (m *Manager) Repair(ctx context.Context) (RepairReport, error) { return m.lives.Repair(ctx) }

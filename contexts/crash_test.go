@@ -48,7 +48,7 @@ func child() int {
 	}
 	defer func() { _ = store.Close() }()
 	d := newCounting()
-	cfg := Config{Workspace: l.Workspace, Store: store, Driver: d, Version: "0.1.0", onPhase: stopAt(os.Getenv(stopEnv))}
+	cfg := Config{Workspace: l.Workspace, Store: store, Driver: d, Version: "0.1.0", Events: Events{Step: stopAt(os.Getenv(stopEnv))}}
 	switch os.Getenv(driverEnv) {
 	case overlay.Name:
 		cfg.Driver = overlay.New(overlay.Options{})
@@ -70,7 +70,7 @@ func child() int {
 		}
 	}
 	if strings.HasPrefix(string(id), "safe_tpl_") {
-		if _, err := m.ResolveTemplate(ctx, "t"); err != nil {
+		if _, err := m.Templates().Resolve(ctx, "t"); err != nil {
 			return childFailed(err)
 		}
 	}

@@ -44,7 +44,7 @@ func benchEnsure(b *testing.B, d driver.Driver, files int) {
 	var walks, took []time.Duration
 	for b.Loop() {
 		start := time.Now()
-		if _, err := seed.Walk(b.Context(), m.source, m.cfg.Seed, nil); err != nil {
+		if _, err := seed.Walk(b.Context(), m.cat.Layout.Source(m.workspace), seed.Options{}, nil); err != nil {
 			b.Fatal(err)
 		}
 		walks = append(walks, time.Since(start))

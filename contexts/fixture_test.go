@@ -19,6 +19,14 @@ import (
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 )
 
+// What the packages below keep to themselves, and these tests look for.
+const (
+	markSuffix, lockSuffix = ".using", ".context.lock"
+	snapshotFile           = "snapshot.json"
+	recheck                = time.Second
+	unmountTime            = 3 * time.Second
+)
+
 // workspace is a folder with real repositories, and how to open Managers on it.
 type workspace struct {
 	t     testing.TB
@@ -262,7 +270,7 @@ func inTime(t *testing.T, what string, f func(ctx context.Context) error) {
 func wantSwept(t testing.TB, m *Manager) {
 	t.Helper()
 	for deadline := time.Now().Add(promptly); ; time.Sleep(time.Millisecond) {
-		entries, err := os.ReadDir(m.layout.Staging)
+		entries, err := os.ReadDir(m.cat.Layout.Staging)
 		must(t, err)
 		if len(entries) == 1 {
 			return

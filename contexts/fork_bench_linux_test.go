@@ -8,7 +8,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
 )
 
-// BenchmarkFork forks a context of 2,000 files of which some were changed.
+// BenchmarkFork forks a context of 2,000 files after changes to some of them.
 func BenchmarkFork(b *testing.B) {
 	for _, name := range []string{"copy", "overlay"} {
 		for _, changed := range []int{10, 100, 1000} {

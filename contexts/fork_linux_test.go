@@ -70,7 +70,7 @@ func TestFork(t *testing.T) {
 		}
 		sameTree(t, treeOf(t, w.folder("ctx_b")), want)
 
-		// Both go on apart, and what was open stays so.
+		// Both change apart, and open files stay open.
 		_, err = held.WriteAt([]byte("one"), 0)
 		must(t, err)
 		must(t, held.Close())
@@ -173,7 +173,7 @@ func TestReadersGoOnDuringAFork(t *testing.T) {
 	w.repo("app")
 	still, on := make(chan struct{}), make(chan struct{})
 	m := w.open(func(c *Config) {
-		c.onPhase = func(phase string) {
+		c.Events.Step = func(phase string) {
 			if phase == "still" {
 				close(still)
 				<-on
@@ -211,14 +211,16 @@ func TestCloseEndsAFork(t *testing.T) {
 	w := newWorkspace(t)
 	w.write("app/f", "1")
 	w.repo("app")
-	m := w.open(func(c *Config) { c.Driver = &endless{Driver: c.Driver} })
+	d := &endless{Driver: w.driver}
+	w.driver = d
+	m := w.open()
 	ensure(t, m, "ctx_a")
 	forked := make(chan error, 1)
 	go func() {
 		_, err := m.Fork(context.Background(), "ctx_a", "ctx_b", EnsureOptions{})
 		forked <- err
 	}()
-	<-m.cfg.Driver.(*endless).begun()
+	<-d.begun()
 	must(t, m.Close())
 	if err := <-forked; err == nil {
 		t.Error("a fork that was stopped was made")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -32,13 +33,13 @@ func TestGarbage(t *testing.T) {
 		must(t, err)
 		_, err = m.Delete(t.Context(), "ctx_a")
 		must(t, err)
-		must(t, os.Mkdir(filepath.Join(m.layout.Staging, "context-left"), 0o700))
-		must(t, os.MkdirAll(m.layout.Snapshot("ctx_gone", "s"), 0o700))
+		must(t, os.Mkdir(filepath.Join(m.cat.Layout.Staging, "context-left"), 0o700))
+		must(t, os.MkdirAll(m.cat.Layout.Snapshot("ctx_gone", "s"), 0o700))
 		want := []string{"layer " + first, "snapshot ctx_gone", "staging context-left"}
 		wantGarbage(t, m, GarbageOptions{DryRun: true}, want...)
 		wantGarbage(t, m, GarbageOptions{}, want...)
 		wantGarbage(t, m, GarbageOptions{})
-		if _, err := os.Lstat(m.layers.Dir(first)); !os.IsNotExist(err) {
+		if _, err := os.Lstat(m.seeder.Layers.Dir(first)); !os.IsNotExist(err) {
 			t.Errorf("the layer is still there: %v", err)
 		}
 
@@ -83,7 +84,7 @@ func wantGarbage(t *testing.T, m *Manager, opts GarbageOptions, want ...string) 
 func TestGarbageWaitsForSeedings(t *testing.T) {
 	w := newWorkspace(t)
 	m := w.open()
-	release, err := m.locks.work(t.Context())
+	release, err := m.cat.Locks.Share(t.Context(), catalog.WorkLock)
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -126,9 +127,9 @@ func TestGarbageOfTemplates(t *testing.T) {
 	w.write("one/context-template.yml", "deps: {/t: {repo: tools}}\n")
 	w.write("two/context-template.yml", "deps: {/other: {repo: tools}}\n")
 	m := w.open()
-	one, err := m.BuildTemplate(t.Context(), "one", nil)
+	one, err := m.Templates().Build(t.Context(), "one", nil)
 	must(t, err)
-	two, err := m.BuildTemplate(t.Context(), "two", nil)
+	two, err := m.Templates().Build(t.Context(), "two", nil)
 	must(t, err)
 	ensure(t, m, ID("safe_tpl_"+one.Hash[:12]+"_a"))
 	wantGarbage(t, m, GarbageOptions{DryRun: true}, "layer "+two.Hash)
@@ -147,10 +148,10 @@ func TestGarbageOfTemplates(t *testing.T) {
 func TestKilledChecksAreSwept(t *testing.T) {
 	w := newOverlaid(t)
 	m := w.open()
-	left := filepath.Join(m.layout.Dir, rootfs.ReservedPrefix+"check-1")
-	running := filepath.Join(m.layout.Dir, rootfs.ReservedPrefix+"check-2")
+	left := filepath.Join(m.cat.Layout.Dir, rootfs.ReservedPrefix+"check-1")
+	running := filepath.Join(m.cat.Layout.Dir, rootfs.ReservedPrefix+"check-2")
 	must(t, os.MkdirAll(filepath.Join(running, "state"), 0o700))
-	release, err := m.locks.directory(t.Context(), running)
+	release, err := catalog.LockDirectory(t.Context(), running)
 	must(t, err)
 	defer release()
 	for _, how := range []string{"start", "collection", "repair"} {

@@ -24,7 +24,7 @@ func aged(t *testing.T, onPhase func(string)) *Manager {
 	must(t, m.Close())
 	return w.open(func(c *Config) {
 		c.now = func() time.Time { return time.Now().Add(time.Hour) }
-		c.onPhase = onPhase
+		c.Events.Step = onPhase
 	})
 }
 
@@ -62,7 +62,7 @@ func TestGarbageLooksAgain(t *testing.T) {
 // TestGarbageSparesWhatWasRecovered: when its record was lost, so was when it was used.
 func TestGarbageSparesWhatWasRecovered(t *testing.T) {
 	m := aged(t, func(string) {})
-	must(t, m.cfg.Store.Contexts().Delete(t.Context(), "ctx_a"))
+	must(t, m.cat.Store.Contexts().Delete(t.Context(), "ctx_a"))
 	_, err := m.Repair(t.Context())
 	must(t, err)
 	found, err := m.CollectGarbage(t.Context(), GarbageOptions{Idle: 30 * time.Minute})
@@ -79,7 +79,7 @@ func TestRestoreKeepsTheOwner(t *testing.T) {
 	w.repo("app")
 	var m *Manager
 	m = w.open(func(c *Config) {
-		c.onPhase = func(phase string) {
+		c.Events.Step = func(phase string) {
 			if phase == "restoring" {
 				_, err := m.Ensure(t.Context(), "ctx_a", EnsureOptions{OwnerPanel: "a"}, nil)
 				must(t, err)
@@ -106,7 +106,6 @@ func TestGarbageHoldsUpNoNewContext(t *testing.T) {
 	}{{"collection", &GarbageOptions{}}, {"dry run", &GarbageOptions{DryRun: true}}, {"start", nil}} {
 		t.Run(c.name, func(t *testing.T) {
 			w := small(t)
-			m := w.open()
 			leave := func() {
 				t.Helper()
 				for i := range 3 {
@@ -115,13 +114,14 @@ func TestGarbageHoldsUpNoNewContext(t *testing.T) {
 			}
 			clearing, hold := make(chan struct{}, 3), make(chan struct{})
 			hooked := func(cfg *Config) {
-				cfg.onPhase = func(phase string) {
+				cfg.Events.Step = func(phase string) {
 					if phase == "clearing" {
 						clearing <- struct{}{}
 						<-hold
 					}
 				}
 			}
+			m := w.open(hooked)
 			done := make(chan error, 1)
 			leave()
 			if c.opts == nil {
@@ -129,7 +129,6 @@ func TestGarbageHoldsUpNoNewContext(t *testing.T) {
 				m = w.open(hooked)
 				close(done)
 			} else {
-				hooked(&m.cfg)
 				go func() {
 					_, err := m.CollectGarbage(context.Background(), *c.opts)
 					done <- err
@@ -142,9 +141,9 @@ func TestGarbageHoldsUpNoNewContext(t *testing.T) {
 			})
 			close(hold)
 			must(t, <-done)
-			m.wg.Wait()
-			left, err := filepath.Glob(filepath.Join(m.layout.Staging, "*-*"))
-			if want := c.opts != nil && c.opts.DryRun; err != nil || (len(left) > 0) != want {
+			if c.opts == nil || !c.opts.DryRun {
+				wantSwept(t, m)
+			} else if left, err := filepath.Glob(filepath.Join(m.cat.Layout.Staging, "*-*")); err != nil || len(left) == 0 {
 				t.Errorf("staging holds %v, %v", left, err)
 			}
 		})
@@ -154,10 +153,10 @@ func TestGarbageHoldsUpNoNewContext(t *testing.T) {
 // TestGarbageTellsOfEachItem: one that cannot be removed does not hide the others.
 func TestGarbageTellsOfEachItem(t *testing.T) {
 	m := aged(t, func(string) {})
-	rec, err := m.cfg.Store.Contexts().Get(t.Context(), "ctx_a")
+	rec, err := m.cat.Store.Contexts().Get(t.Context(), "ctx_a")
 	must(t, err)
 	rec.Driver = "another"
-	must(t, m.cfg.Store.Contexts().Update(t.Context(), rec))
+	must(t, m.cat.Store.Contexts().Update(t.Context(), rec))
 	found, err := m.CollectGarbage(t.Context(), GarbageOptions{Idle: 30 * time.Minute})
 	must(t, err)
 	var failed []Garbage
@@ -176,8 +175,8 @@ func TestGarbageTellsOfEachItem(t *testing.T) {
 func TestAgeAloneSparesLivePanels(t *testing.T) {
 	ctx := t.Context()
 	m := aged(t, func(string) {})
-	store := m.cfg.Store
-	now := m.cfg.now()
+	store := m.cat.Store
+	now := m.cat.Now()
 	for id, expires := range map[ID]time.Time{"ctx_a": now.Add(time.Hour), "ctx_b": now.Add(-time.Second)} {
 		must(t, store.Panels().Bind(ctx, metadata.Panel{ID: "panel" + string(id), ContextID: string(id), OpenedAt: now}))
 		must(t, store.Tokens().Add(ctx, metadata.Token{

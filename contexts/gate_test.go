@@ -139,13 +139,13 @@ func TestMissingContext(t *testing.T) {
 
 func TestBadIDsMakeNothing(t *testing.T) {
 	m := small(t).open()
-	before, err := m.names()
+	before, err := m.cat.Names()
 	must(t, err)
 	for _, id := range []ID{"", "..", "ctx_..", "ctx_a/b", "ctx_a\x00", "unsafe_tpl_0123456789ab_x", "safe_tpl_0123456789ab_x", "other_a"} {
 		_, err := m.Ensure(context.Background(), id, EnsureOptions{}, nil)
 		wantCode(t, err, fserr.EINVAL)
 	}
-	after, err := m.names()
+	after, err := m.cat.Names()
 	must(t, err)
 	if len(after) != len(before) {
 		t.Errorf("%v became %v", before, after)
@@ -218,7 +218,7 @@ func TestLinkAtTheContextsName(t *testing.T) {
 	w := small(t)
 	m := w.open()
 	must(t, os.Mkdir(filepath.Join(w.dir, "elsewhere"), 0o755))
-	must(t, os.Symlink(filepath.Join(w.dir, "elsewhere"), m.layout.Folder("ctx_a")))
+	must(t, os.Symlink(filepath.Join(w.dir, "elsewhere"), m.cat.Layout.Folder("ctx_a")))
 	_, err := m.Ensure(context.Background(), "ctx_a", EnsureOptions{}, nil)
 	wantCode(t, err, fserr.EEXIST, "no folder")
 	_, err = m.Acquire(context.Background(), "ctx_a", Write)
@@ -269,7 +269,7 @@ func TestRepairAfterALostDatabase(t *testing.T) {
 	m := w.open()
 	e := ensure(t, m, "ctx_a~b")
 	ensure(t, m, "unsafe_noctx_u")
-	must(t, os.Mkdir(filepath.Join(m.layout.Dir, "stray"), 0o755))
+	must(t, os.Mkdir(filepath.Join(m.cat.Layout.Dir, "stray"), 0o755))
 	must(t, m.Close())
 	w.store = memory.New()
 	must(t, w.store.Contexts().Create(ctx, metadata.Context{ID: "ctx_gone", State: metadata.ContextReady, Generation: 1}))

@@ -100,19 +100,22 @@ func TestMountsDoNotWaitForEachOther(t *testing.T) {
 func TestUnmountedByHandWithFilesOpen(t *testing.T) {
 	w := newOverlaid(t)
 	now := time.Now()
-	m := w.open(func(c *Config) { c.now = func() time.Time { return now } })
+	taken := func(ID) {}
+	m := w.open(func(c *Config) {
+		c.now = func() time.Time { return now }
+		c.Events.Taken = func(id ID) { taken(id) }
+	})
 	ensure(t, m, "ctx_a")
 	for _, inside := range []bool{false, true} {
 		a, err := m.Acquire(t.Context(), "ctx_a", Write)
 		must(t, err)
 		handle, err := a.Root.OpenFile("app/d1/f1.txt", rootfs.O_RDWR, 0)
 		must(t, err)
-		taken := make(chan struct{})
-		m.onTake = nil
-		m.OnTake(func(ID) {
+		closed := make(chan struct{})
+		taken = func(ID) {
 			must(t, handle.Close())
-			close(taken)
-		})
+			close(closed)
+		}
 		if !inside {
 			a.Release()
 		}
@@ -132,7 +135,7 @@ func TestUnmountedByHandWithFilesOpen(t *testing.T) {
 				return ctx.Err()
 			}
 		})
-		<-taken
+		<-closed
 		wantFile(t, m, "ctx_a", "app/d1/f1.txt", "content 1")
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
-	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/namespaces"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
@@ -122,10 +122,10 @@ func TestOverlayLife(t *testing.T) {
 	// The host may look into the folder at once.
 	sameFiles(t, filepath.Join(e.Folder, "app"), want)
 	ensure(t, m, "ctx_b")
-	layers := treeOf(t, m.layout.Layers)
+	layers := treeOf(t, m.cat.Layout.Layers)
 	put(t, m, "ctx_a", "app/d1/f1.txt", "changed")
 	put(t, m, "ctx_a", "app/new", "new")
-	sameTree(t, treeOf(t, m.layout.Layers), layers)
+	sameTree(t, treeOf(t, m.cat.Layout.Layers), layers)
 	sameFiles(t, filepath.Join(w.folder("ctx_b"), "app"), want)
 	must(t, m.Close())
 	w.wantMounted("after the stop", 0)
@@ -173,16 +173,18 @@ func TestOverlayDelete(t *testing.T) {
 			w := newOverlaid(t)
 			core, log := observer.New(zapcore.WarnLevel)
 			w.driver = mounting(overlay.Options{Log: zap.New(core)})
-			m := w.open()
+			closed := false
+			var held rootfs.File
+			m := w.open(func(cfg *Config) {
+				cfg.Events.Taken = func(id ID) { closed = id == "ctx_a" && held.Close() == nil }
+			})
 			ensure(t, m, "ctx_a")
 			put(t, m, "ctx_a", "app/new", "new")
 			a, err := m.Acquire(ctx, "ctx_a", Write)
 			must(t, err)
-			held, err := a.Root.OpenFile("app/new", rootfs.O_RDWR, 0)
+			held, err = a.Root.OpenFile("app/new", rootfs.O_RDWR, 0)
 			must(t, err)
 			a.Release()
-			closed := false
-			m.OnTake(func(id ID) { closed = id == "ctx_a" && held.Close() == nil })
 			c.before(t, w, m)
 			if d, err := m.Delete(ctx, "ctx_a"); err != nil || d.Entries == 0 {
 				t.Fatalf("deleted %+v, %v", d, err)
@@ -194,7 +196,7 @@ func TestOverlayDelete(t *testing.T) {
 				t.Error("who holds files was not told")
 			}
 			w.wantMounted("after the deletion", 0)
-			for _, p := range []string{w.folder("ctx_a"), m.layout.DriverState(overlayName(), "ctx_a")} {
+			for _, p := range []string{w.folder("ctx_a"), m.cat.Layout.DriverState(overlayName(), "ctx_a")} {
 				if _, err := os.Lstat(p); !errors.Is(err, os.ErrNotExist) {
 					t.Errorf("%s is left: %v", p, err)
 				}
@@ -235,7 +237,7 @@ func TestModesAreNeverMixed(t *testing.T) {
 	m = w.open()
 	check("overlay is the default")
 	must(t, m.Close())
-	// The database is lost: what is on disk tells.
+	// The database is lost: the drivers' states on disk decide.
 	w.store = memory.New()
 	m = w.open()
 	check("the records are lost")
@@ -303,7 +305,7 @@ func TestLayerIsToldByTheManifest(t *testing.T) {
 	must(t, m.Close())
 	m = w.open()
 	wantFile(t, m, "ctx_a", "app/d1/f1.txt", "content 1")
-	if _, err := os.Stat(m.layers.Tree(layer)); err != nil {
+	if _, err := os.Stat(m.seeder.Layers.Tree(layer)); err != nil {
 		t.Errorf("the layer is gone: %v", err)
 	}
 }
@@ -320,7 +322,7 @@ func TestLayerOfAContextStays(t *testing.T) {
 		}
 		m = w.open()
 		ensure(t, m, ID("ctx_later"))
-		if _, err := os.Stat(m.layers.Tree(layer)); err != nil {
+		if _, err := os.Stat(m.seeder.Layers.Tree(layer)); err != nil {
 			t.Fatalf("records lost %t: the layer is gone: %v", lost, err)
 		}
 		wantFile(t, m, "ctx_a", "app/d1/f1.txt", "content 1")
@@ -331,7 +333,7 @@ func TestLayerOfAContextStays(t *testing.T) {
 	must(t, err)
 	must(t, m.Close())
 	m = w.open()
-	if _, err := os.Stat(m.layers.Tree(layer)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(m.seeder.Layers.Tree(layer)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("nobody uses the layer, and it is there: %v", err)
 	}
 }
@@ -340,22 +342,22 @@ func TestUntouchedContextsTakeNoSpace(t *testing.T) {
 	w := newOverlaid(t)
 	m := w.open()
 	layer := ensure(t, m, "ctx_0").Layer
-	before := onDisk(t, m.layout.State)
+	before := onDisk(t, m.cat.Layout.State)
 	const contexts = 10
 	for i := range contexts {
 		if e := ensure(t, m, ID(fmt.Sprintf("ctx_%d", i+1))); e.Layer != layer {
 			t.Errorf("%s stands on another layer", e.ID)
 		}
 	}
-	if took := onDisk(t, m.layout.State) - before; took > contexts*32<<10 {
+	if took := onDisk(t, m.cat.Layout.State) - before; took > contexts*32<<10 {
 		t.Errorf("%d contexts take %d bytes", contexts, took)
 	}
 }
 
-// onDisk is diskUse of what must be there.
+// onDisk is the space that a directory takes.
 func onDisk(t testing.TB, dir string) int64 {
 	t.Helper()
-	n, err := diskUse(context.Background(), dir)
+	n, err := disk.Use(context.Background(), dir)
 	must(t, err)
 	return n
 }
@@ -379,14 +381,4 @@ func TestGitKnowsFilesAgain(t *testing.T) {
 	if out := w.git(rel, "diff-files", "--name-only"); out != "d1/f1.txt\n" {
 		t.Errorf("git would read again %q, want the file that was changed", out)
 	}
-}
-
-func TestSpaceThatAContextNeeds(t *testing.T) {
-	w := newOverlaid(t)
-	scan := &seed.Scan{Entries: []seed.Entry{{Size: 1 << 50}}}
-	m := w.open()
-	must(t, m.checkSpace("ctx_a", scan, m.copies()))
-	w.driver = w.others[0]
-	m = w.open()
-	wantCode(t, m.checkSpace("ctx_a", scan, m.copies()), fserr.ENOSPC)
 }

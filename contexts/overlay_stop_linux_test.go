@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -26,7 +27,7 @@ func TestTwoServersOfOneWorkspace(t *testing.T) {
 	must(t, one.Close())
 	w.wantMounted("the other one serves", 1)
 	wantFile(t, two, "ctx_a", "app/new", "two")
-	if _, alone, err := two.locks.alone(mountedLock); alone || err != nil {
+	if _, alone, err := two.cat.Locks.TryAlone(catalog.MountedLock); alone || err != nil {
 		t.Errorf("another server could unmount what this one uses (%v)", err)
 	}
 	must(t, two.Close())
@@ -38,7 +39,7 @@ func TestServerThatHasJustMounted(t *testing.T) {
 	w := newOverlaid(t)
 	one, two := w.open(), w.open()
 	ensure(t, one, "ctx_a")
-	release, err := two.locks.share(t.Context(), mountedLock)
+	release, err := two.cat.Locks.Share(t.Context(), catalog.MountedLock)
 	must(t, err)
 	must(t, one.Close())
 	w.wantMounted("another server uses it", 1)
@@ -51,13 +52,15 @@ func TestServerThatHasJustMounted(t *testing.T) {
 func TestStopDoesNotWaitForASlowDisk(t *testing.T) {
 	w := newOverlaid(t)
 	var passed atomic.Int64
+	able := w.driver
+	w.driver = slowly{mounting(overlay.Options{}), &passed}
 	m := w.open(func(c *Config) { c.now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) } })
 	for _, id := range []ID{"ctx_a", "ctx_b", "ctx_c"} {
 		ensure(t, m, id)
 	}
-	m.cfg.Driver = slowly{mounting(overlay.Options{}), &passed}
 	must(t, m.Close())
 	w.wantMounted("after the stop", 2)
+	w.driver = able
 	m = w.open()
 	wantFile(t, m, "ctx_c", "app/d1/f1.txt", "content 1")
 }

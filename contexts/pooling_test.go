@@ -16,10 +16,9 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
-	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// sparing tells when the pool makes a copy, and can hold that up.
+// sparing signals when the pool makes a copy, and can hold that up.
 type sparing struct {
 	*copyfs.Driver
 	hold chan struct{}
@@ -53,21 +52,21 @@ func (w *workspace) pooled(size int, change ...func(*Config)) (*Manager, *observ
 func full(t testing.TB, m *Manager, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		cur, err := m.layers.Current()
+		cur, err := m.seeder.Layers.Current()
 		must(t, err)
-		all, err := m.pool.List()
+		all, err := m.seeder.Pool.List()
 		must(t, err)
-		others, err := m.pool.Others(cur.Digest)
+		others, err := m.seeder.Pool.Others(cur.Digest)
 		must(t, err)
 		if len(all) == n && len(others) == 0 {
 			return
 		}
 	}
-	all, err := m.pool.List()
+	all, err := m.seeder.Pool.List()
 	t.Fatalf("the pool holds %v (%v), want %d of the current layer", all, err, n)
 }
 
-// claimed tells how the last seeding's claim went.
+// claimed returns the result of the last seeding's claim.
 func claimed(t *testing.T, logs *observer.ObservedLogs) string {
 	t.Helper()
 	seeded := logs.FilterMessage("context seeded").All()
@@ -77,7 +76,7 @@ func claimed(t *testing.T, logs *observer.ObservedLogs) string {
 	return fmt.Sprint(seeded[len(seeded)-1].ContextMap()["pool"])
 }
 
-// picture tells of each entry of a tree what a context keeps.
+// picture describes each entry of a tree as far as a context keeps it.
 func picture(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	root, err := rootfs.Open(dir, rootfs.Options{})
@@ -130,11 +129,11 @@ func samePicture(t *testing.T, got, want map[string]string) {
 func (w *workspace) asPrepared(m *Manager, id ID) {
 	t := w.t.(*testing.T) //nolint:forcetypeassert // no benchmark asks
 	t.Helper()
-	l, err := m.layers.Current()
+	l, err := m.seeder.Layers.Current()
 	must(t, err)
 	dst := t.TempDir()
 	must(t, copyfs.New(copyfs.Options{}).Prepare(t.Context(), l.Tree, dst, nil))
-	samePicture(t, picture(t, m.layout.Folder(id)), picture(t, dst))
+	samePicture(t, picture(t, m.cat.Layout.Folder(id)), picture(t, dst))
 }
 
 func (w *workspace) in(name string) string { return filepath.Join(w.dir, filepath.FromSlash(name)) }
@@ -170,10 +169,10 @@ func TestPoolHit(t *testing.T) {
 	}
 	w.asPrepared(m, "ctx_b")
 	full(t, m, 2)
-	if st, err := os.Stat(m.layout.Pool); err != nil || st.Mode().Perm() != 0o700 {
+	if st, err := os.Stat(m.cat.Layout.Pool); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("the pool is %v, %v", st, err)
 	}
-	if _, err := os.Stat(filepath.Join(m.layout.Pool, "CACHEDIR.TAG")); err != nil {
+	if _, err := os.Stat(filepath.Join(m.cat.Layout.Pool, "CACHEDIR.TAG")); err != nil {
 		t.Error(err)
 	}
 }
@@ -277,7 +276,7 @@ func TestPoolAfterARestart(t *testing.T) {
 	full(t, m, 1)
 	must(t, m.Close())
 	m = w.open() // without a pool what is there goes
-	if all, err := m.pool.List(); err != nil || len(all) != 0 {
+	if all, err := m.seeder.Pool.List(); err != nil || len(all) != 0 {
 		t.Errorf("the pool holds %v, %v", all, err)
 	}
 }
@@ -304,7 +303,7 @@ func TestPoolBetweenProcesses(t *testing.T) {
 	for i := range 8 {
 		w.asPrepared(one, ID(fmt.Sprintf("ctx_%d", i)))
 	}
-	if all, err := one.pool.List(); err != nil || len(all) != 0 {
+	if all, err := one.seeder.Pool.List(); err != nil || len(all) != 0 {
 		t.Errorf("the pool still holds %v, %v", all, err)
 	}
 }
@@ -317,7 +316,7 @@ func TestPoolWaitsForSeedings(t *testing.T) {
 	w.driver = d
 	phases := make(chan struct{})
 	m, _ := w.pooled(1, func(c *Config) {
-		c.onPhase = func(p string) {
+		c.Events.Step = func(p string) {
 			if p == "copying" {
 				phases <- struct{}{}
 				<-phases
@@ -333,8 +332,8 @@ func TestPoolWaitsForSeedings(t *testing.T) {
 	second := make(chan struct{})
 	go func() { ensure(t, m, "ctx_b"); close(second) }()
 	<-phases
-	close(d.hold) // the copy goes on, to its first file
-	if all, err := m.pool.List(); err != nil || len(all) != 0 {
+	close(d.hold) // the copy continues, to its first file
+	if all, err := m.seeder.Pool.List(); err != nil || len(all) != 0 {
 		t.Errorf("beside a seeding the pool made %v, %v", all, err)
 	}
 	phases <- struct{}{}
@@ -351,7 +350,7 @@ func TestPoolStopsAtOnce(t *testing.T) {
 	ensure(t, m, "ctx_a")
 	<-d.n
 	must(t, m.Close())
-	if left, err := os.ReadDir(m.layout.Staging); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(m.cat.Layout.Staging); err != nil || len(left) != 1 {
 		t.Errorf("staging holds %v, %v", left, err)
 	}
 	if n := logs.FilterMessage("the pool could not be filled").Len(); n != 0 {
@@ -362,50 +361,9 @@ func TestPoolStopsAtOnce(t *testing.T) {
 // halted keeps the pool from being filled until resume.
 func halted(t *testing.T, m *Manager) (resume func()) {
 	t.Helper()
-	resume, err := m.pool.halt(t.Context())
+	resume, err := m.seeder.Pool.Halt(t.Context())
 	must(t, err)
 	return resume
-}
-
-func TestPoolIsOff(t *testing.T) {
-	for name, change := range map[string]func(*Config){
-		"by number":   func(c *Config) { c.Pool = 0 },
-		"by size":     func(c *Config) { c.PoolMaxBytes = 10 },
-		"by disk":     func(c *Config) { c.DiskReserve = 1 << 20 },
-		"mere driver": func(c *Config) { c.Driver = newCounting() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := poolWorkspace(t)
-			m, _ := w.pooled(1, change)
-			set := func(change func()) { // the filling would read it
-				defer halted(t, m)()
-				change()
-			}
-			set(func() { m.pool.cheap = func() bool { return false } })
-			if name == "by disk" {
-				// What is free changes under the test's feet: the reserve is so much that only the seeding fits.
-				set(func() { m.cfg.DiskReserve = 0 })
-				ensure(t, m, "ctx_0")
-				full(t, m, 1)
-				set(func() { m.cfg.DiskReserve = 1 << 60 })
-				wantCode(t, m.checkNeed("test", 1), fserr.ENOSPC)
-				if all, err := m.pool.List(); err != nil || len(all) != 0 {
-					t.Errorf("the pool holds %v, %v", all, err)
-				}
-				return
-			}
-			ensure(t, m, "ctx_a")
-			if m.pool.driver != nil {
-				must(t, m.pool.turn(t.Context()))
-				if more, err := m.fillPool(); more || err != nil {
-					t.Errorf("filling gives %t, %v", more, err)
-				}
-			}
-			if all, err := m.pool.List(); err != nil || len(all) != 0 {
-				t.Errorf("the pool holds %v, %v", all, err)
-			}
-		})
-	}
 }
 
 func TestPoolCopyOfALayerThatIsGone(t *testing.T) {
@@ -414,7 +372,7 @@ func TestPoolCopyOfALayerThatIsGone(t *testing.T) {
 	ensure(t, m, "ctx_a")
 	full(t, m, 1)
 	defer halted(t, m)()
-	cur, err := m.layers.Current()
+	cur, err := m.seeder.Layers.Current()
 	must(t, err)
 	must(t, os.Rename(cur.ManifestFile, cur.ManifestFile+"-aside"))
 	w.write("app/x", "1")
@@ -436,14 +394,14 @@ func TestCollectGarbageTakesOldCopies(t *testing.T) {
 	full(t, m, 1)
 	defer halted(t, m)()
 	w.write("app/x", "1")
-	all, err := m.pool.List()
+	all, err := m.seeder.Pool.List()
 	must(t, err)
-	staged, err := m.stage("aside")
+	staged, err := m.cat.Staging.Make("aside")
 	must(t, err)
 	aside := filepath.Join(staged, "folder")
-	must(t, os.Rename(m.pool.Dir(all[0].Name), aside))
+	must(t, os.Rename(m.seeder.Pool.Dir(all[0].Name), aside))
 	ensure(t, m, "ctx_b")
-	must(t, m.pool.Put(aside, all[0].Layer))
+	must(t, m.seeder.Pool.Put(aside, all[0].Layer))
 	found, err := m.CollectGarbage(context.Background(), GarbageOptions{})
 	must(t, err)
 	n := 0
@@ -452,7 +410,7 @@ func TestCollectGarbageTakesOldCopies(t *testing.T) {
 			n++
 		}
 	}
-	if left, err := m.pool.List(); n != 1 || err != nil || len(left) != 0 {
+	if left, err := m.seeder.Pool.List(); n != 1 || err != nil || len(left) != 0 {
 		t.Errorf("found %v, left %v, %v", found, left, err)
 	}
 }

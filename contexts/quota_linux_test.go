@@ -51,9 +51,28 @@ func asUser(t *testing.T, dir string) {
 	runtime.LockOSThread()
 	const nobody = 65534
 	must(t, os.Chown(dir, nobody, nobody))
-	_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, nobody, 0, 0) // it tells only who one was
+	_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, nobody, 0, 0) // it returns only the previous user
 	t.Cleanup(func() {
 		_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, 0, 0, 0)
 		runtime.UnlockOSThread()
 	})
+}
+
+func TestQuotaOfAContext(t *testing.T) {
+	w := newWorkspace(t)
+	w.fill("app", 60)
+	w.repo("app")
+	m := w.open(func(c *Config) { c.Quota = Quota{Bytes: 1 << 20, Entries: 1000} })
+	ensure(t, m, "ctx_a")
+	ensure(t, m, "ctx_b")
+	a, err := m.Acquire(t.Context(), "ctx_a", Write)
+	must(t, err)
+	defer a.Release()
+	wantCode(t, a.Charge(1<<20, 0), fserr.EDQUOT, "--context-max-bytes") // 60 files are there
+	must(t, a.Charge(1<<18, 1))
+	wantCode(t, a.Charge(0, 1000), fserr.EDQUOT, "files and directories")
+	b, err := m.Acquire(t.Context(), "ctx_b", Write)
+	must(t, err)
+	defer b.Release()
+	must(t, b.Charge(1<<18, 0)) // another context's account is its own
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -179,7 +180,7 @@ func TestSizeGuard(t *testing.T) {
 	if plan.TooLarge == "" || plan.Files != 31 || plan.Largest[0].Path != "app/target" {
 		t.Errorf("got %+v, want the plan to say that it is too large", plan)
 	}
-	if _, err := os.Lstat(m.layout.Folder("ctx_a")); err == nil {
+	if _, err := os.Lstat(m.cat.Layout.Folder("ctx_a")); err == nil {
 		t.Error("a refused seeding left a folder")
 	}
 	// The remedy helps without a restart.
@@ -210,7 +211,7 @@ func TestLayerIsReusedWhileItHolds(t *testing.T) {
 	if err != nil || string(data) != "package mine" {
 		t.Errorf("got %q, %v", data, err)
 	}
-	man, err := seed.ReadManifest(m.layout.Manifest("ctx_a"))
+	man, err := seed.ReadManifest(m.cat.Layout.Manifest("ctx_a"))
 	must(t, err)
 	if man.Files != first.Files || len(man.Repos) != 3 || !man.Repos[0].Dirty {
 		t.Errorf("the manifest says %d files, %+v", man.Files, man.Repos)
@@ -231,7 +232,7 @@ func TestUnusedLayersGoAtStart(t *testing.T) {
 	}
 	must(t, m.Close())
 	m = w.open()
-	names, err := os.ReadDir(m.layout.Layers)
+	names, err := os.ReadDir(m.cat.Layout.Layers)
 	must(t, err)
 	var got []string
 	for _, n := range names {
@@ -259,5 +260,20 @@ func TestContextIsSeparateFromItsLayer(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(b.Folder, "app/main.go"))
 	if err != nil || string(data) != "package main" {
 		t.Errorf("an edit in one context shows in another: %q, %v", data, err)
+	}
+}
+
+func TestContextIsOutsideTheWorkspacesRepository(t *testing.T) {
+	w := newWorkspace(t)
+	w.write("f", "1")
+	w.repo("")
+	e := ensure(t, w.open(), "ctx_a")
+	rel, err := filepath.Rel(w.dir, e.Folder)
+	must(t, err)
+	if out := w.gitFails(rel, "rev-parse", "--show-toplevel"); !strings.Contains(out, "not a git repository") {
+		t.Errorf("git inside a context said %q", out)
+	}
+	if out := w.git("", "status", "--porcelain"); out != "" {
+		t.Errorf("the workspace's git sees the contexts: %q", out)
 	}
 }

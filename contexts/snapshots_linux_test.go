@@ -104,7 +104,7 @@ func TestSnapshotRefuses(t *testing.T) {
 			t.Errorf("%q was deleted", name)
 		}
 	}
-	must(t, os.WriteFile(filepath.Join(m.layout.Snapshot("ctx_a", "Taken"), snapshotFile), []byte("{"), 0o600))
+	must(t, os.WriteFile(filepath.Join(m.cat.Layout.Snapshot("ctx_a", "Taken"), snapshotFile), []byte("{"), 0o600))
 	_, err = m.Restore(t.Context(), "ctx_a", "Taken")
 	wantCode(t, err, fserr.EIO, "damaged")
 }

@@ -30,7 +30,7 @@ func TestTemplateContextsBelongToTheOwner(t *testing.T) {
 			ensure(t, m, id)
 			w.wantTemplate(m, id, hash, "1")
 			for _, p := range []string{"", "x", "x/lib/d0", "x/lib/d0/f0.txt", "main/f"} {
-				for _, dir := range []string{m.layout.Folder(id), m.layers.Tree(hash)} {
+				for _, dir := range []string{m.cat.Layout.Folder(id), m.seeder.Layers.Tree(hash)} {
 					st, err := os.Lstat(filepath.Join(dir, p))
 					must(t, err)
 					if sys, ok := st.Sys().(*syscall.Stat_t); !ok || sys.Uid != 4321 || sys.Gid != 4321 {

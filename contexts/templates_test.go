@@ -43,7 +43,7 @@ func (w *workspace) commit(content string) {
 // templateID resolves the template and returns the ID of one of its contexts, and the hash.
 func templateID(t testing.TB, m *Manager, instance string) (ID, string) {
 	t.Helper()
-	r, err := m.ResolveTemplate(t.Context(), "t")
+	r, err := m.Templates().Resolve(t.Context(), "t")
 	must(t, err)
 	id, err := TemplateIDForPanel(r.Hash, instance)
 	must(t, err)
@@ -59,7 +59,7 @@ func (w *workspace) wantTemplate(m *Manager, id ID, hash, content string) {
 		w.t.Errorf("%s is %+v, want ready with 151 files, made of %s", id, info, hash)
 	}
 	for name, want := range map[string]string{"main/f": content, "x/lib/d0/f0.txt": "content 0"} {
-		if got, err := os.ReadFile(filepath.Join(m.layout.Folder(id), name)); err != nil || string(got) != want {
+		if got, err := os.ReadFile(filepath.Join(m.cat.Layout.Folder(id), name)); err != nil || string(got) != want {
 			w.t.Errorf("%s: %s holds %q, %v; want %q", id, name, got, err, want)
 		}
 	}
@@ -80,15 +80,15 @@ func TestTemplateContextAndWorkspaceContext(t *testing.T) {
 	}
 	w.wantTemplate(m, id, hash, "1")
 	w.commit("2")
-	_, err = m.BuildTemplate(t.Context(), "t", nil)
+	_, err = m.Templates().Build(t.Context(), "t", nil)
 	must(t, err)
 	must(t, m.Close())
-	// The templates' layers are the newest, and yet not the workspace's, nor is one swept that nobody uses.
+	// The templates' layers are the newest, but not the workspace's. A start sweeps none, used or not.
 	m = w.open()
-	if built, err := m.ListTemplates(t.Context()); err != nil || len(built) != 2 || built[0].Contexts+built[1].Contexts != 1 {
+	if built, err := m.Templates().List(t.Context()); err != nil || len(built) != 2 || built[0].Contexts+built[1].Contexts != 1 {
 		t.Errorf("built are %+v, %v", built, err)
 	}
-	if current, err := m.layers.Current(); current != nil || err != nil {
+	if current, err := m.seeder.Layers.Current(); current != nil || err != nil {
 		t.Errorf("current is %+v, %v", current, err)
 	}
 	if a := ensure(t, m, "ctx_a"); a.Layer == hash || a.Files != 151 {
@@ -99,7 +99,7 @@ func TestTemplateContextAndWorkspaceContext(t *testing.T) {
 		t.Errorf("ensured %+v", b)
 	}
 	for _, digest := range []string{hash, second} {
-		if l, err := m.cfg.Store.Layers().Get(t.Context(), digest); err != nil || l.Kind != "template" {
+		if l, err := m.cat.Store.Layers().Get(t.Context(), digest); err != nil || l.Kind != "template" {
 			t.Errorf("recorded is %+v, %v", l, err)
 		}
 	}
@@ -116,11 +116,11 @@ func TestUnknownTemplate(t *testing.T) {
 	m = w.open()
 	_, err = m.Ensure(t.Context(), id, EnsureOptions{}, nil)
 	wantCode(t, err, fserr.EINVAL, "ctxfs template build")
-	if known, err := m.KnownTemplate(hash); known || err != nil {
+	if known, err := m.Templates().Known(hash); known || err != nil {
 		t.Errorf("it is known: %v, %v", known, err)
 	}
 	_, _ = templateID(t, m, "a")
-	if known, err := m.KnownTemplate(hash); !known || err != nil {
+	if known, err := m.Templates().Known(hash); !known || err != nil {
 		t.Errorf("it is not known: %v, %v", known, err)
 	}
 	ensure(t, m, id)
@@ -135,7 +135,7 @@ func TestLostRecordOfTemplateContext(t *testing.T) {
 	must(t, m.Close())
 	must(t, w.store.Contexts().Delete(t.Context(), string(id)))
 	m = w.open()
-	if unused, err := m.UnusedTemplates(t.Context()); err != nil || len(unused) != 0 {
+	if unused, err := m.Templates().Unused(t.Context()); err != nil || len(unused) != 0 {
 		t.Errorf("unused are %v, %v", unused, err)
 	}
 	r, err := m.Repair(t.Context())
@@ -152,24 +152,24 @@ func TestRemoveTemplate(t *testing.T) {
 	ensure(t, m, id)
 	remove := func(hash string, want bool) {
 		t.Helper()
-		got, err := m.removeTemplate(t.Context(), hash, filepath.Join(m.layout.Staging, "trash-"+hash))
+		got, err := m.Templates().Remove(t.Context(), hash, filepath.Join(m.cat.Layout.Staging, "trash-"+hash))
 		if err != nil || got != want {
 			t.Errorf("removed: %v, %v; want %v", got, err, want)
 		}
 	}
 	remove(hash, false)
 	w.commit("2")
-	second, err := m.BuildTemplate(t.Context(), "t", nil)
+	second, err := m.Templates().Build(t.Context(), "t", nil)
 	if err != nil || !second.Made {
 		t.Fatalf("built %+v, %v", second, err)
 	}
-	// While somebody makes a context of it, of whose layer no record tells yet.
+	// While a context of it is being made, whose record does not name the layer yet.
 	making := metadata.Context{ID: "safe_tpl_" + second.Hash[:12] + "_x", State: metadata.ContextSeeding, Driver: "copy"}
 	must(t, w.store.Contexts().Create(t.Context(), making))
 	remove(second.Hash, false)
 	making.State = metadata.ContextFailed
 	must(t, w.store.Contexts().Update(t.Context(), making))
-	unused, err := m.UnusedTemplates(t.Context())
+	unused, err := m.Templates().Unused(t.Context())
 	if err != nil || len(unused) != 1 || unused[0].Hash != second.Hash {
 		t.Errorf("unused are %v, %v", unused, err)
 	}
@@ -185,7 +185,7 @@ func TestRemoveTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove(hash, true)
-	_, err = m.removeTemplate(t.Context(), "x", "")
+	_, err = m.Templates().Remove(t.Context(), "x", "")
 	wantCode(t, err, fserr.EINVAL)
 }
 
@@ -195,9 +195,9 @@ func TestTemplateDiskReserve(t *testing.T) {
 	id, hash := templateID(t, m, "a")
 	_, err := m.Ensure(t.Context(), id, EnsureOptions{}, nil)
 	wantCode(t, err, fserr.ENOSPC, hash[:12], "--disk-reserve")
-	_, err = m.BuildTemplate(t.Context(), "t", nil)
+	_, err = m.Templates().Build(t.Context(), "t", nil)
 	wantCode(t, err, fserr.ENOSPC, hash[:12])
-	if built, err := m.ListTemplates(t.Context()); err != nil || len(built) != 0 {
+	if built, err := m.Templates().List(t.Context()); err != nil || len(built) != 0 {
 		t.Errorf("built are %v, %v", built, err)
 	}
 }
@@ -214,7 +214,7 @@ func TestStoppedManagerAsksNoRepository(t *testing.T) {
 	w := newTemplated(t)
 	m := w.open()
 	must(t, m.Close())
-	_, err := m.ResolveTemplate(t.Context(), "t")
+	_, err := m.Templates().Resolve(t.Context(), "t")
 	wantCode(t, err, fserr.ECANCELED, "stopping")
 }
 
@@ -247,7 +247,7 @@ func (w *workspace) killTemplate(content, phase string) {
 	ensure(t, m, id)
 	w.wantTemplate(m, id, hash, content)
 	wantSwept(t, m)
-	if unused, err := m.UnusedTemplates(context.Background()); err != nil || len(unused) != 0 {
+	if unused, err := m.Templates().Unused(context.Background()); err != nil || len(unused) != 0 {
 		t.Errorf("%s: unused are %v, %v", phase, unused, err)
 	}
 	must(t, m.Close())
@@ -263,7 +263,7 @@ func TestUnreachableRepositoryIsLogged(t *testing.T) {
 		c.Templates.GitBase, c.Log = "http://user:secret@127.0.0.1:1/git", zap.New(core)
 	})
 	w.write("t/"+template.FileName, "deps: {/x: {repo: elsewhere}}\n")
-	_, err := m.ResolveTemplate(t.Context(), "t")
+	_, err := m.Templates().Resolve(t.Context(), "t")
 	wantCode(t, err, fserr.EIO, "t/context-template.yml:1", "git base URL")
 	if strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("an address travels: %v", err)

@@ -13,7 +13,7 @@ func TestWhatAKillLeftInAContextIsSwept(t *testing.T) {
 	left := rootfs.ReservedPrefix + "LEFT"
 	for _, c := range []struct {
 		name string
-		// killed tells that the process which had the context open was killed, first that the next one never opened it.
+		// killed: the process that had the context open was killed. first: the next one never opened it.
 		killed, first bool
 		want          bool
 	}{
@@ -55,7 +55,7 @@ func TestWhatAKillLeftInAContextIsSwept(t *testing.T) {
 			}
 			must(t, other.Close())
 			must(t, m.Close())
-			marks, err := filepath.Glob(filepath.Join(m.layout.Locks, "*"+usingSuffix))
+			marks, err := filepath.Glob(filepath.Join(m.cat.Layout.Locks, "*"+markSuffix))
 			if err != nil || len(marks) != 0 {
 				t.Errorf("after an orderly end the marks %v are there, %v", marks, err)
 			}

@@ -19,7 +19,7 @@ type writer struct {
 	id    ID
 	dir   string
 	files int
-	// acknowledged is the last number of which all files were written.
+	// acknowledged is the last number that was written to all files.
 	acknowledged int
 	// made is the last number of each file, and in which generation of the context it was written.
 	made map[int]made

@@ -56,6 +56,11 @@ type Error struct {
 // New returns an Error of the given code about path.
 func New(op, path string, code Code) *Error { return &Error{Op: op, Path: path, Code: code} }
 
+// Invalid returns EINVAL with a detail.
+func Invalid(format string, args ...any) error {
+	return &Error{Code: EINVAL, Detail: fmt.Sprintf(format, args...)}
+}
+
 // Error formats the failure as Node does:
 //
 //	ENOENT: no such file or directory, open '/a.txt'

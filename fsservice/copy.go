@@ -11,6 +11,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -21,11 +22,11 @@ const (
 	copyCloneForce = 4
 )
 
-// wantCopyMode checks copyFile's mode. Extents are cloned whenever the file system
-// can, which is all that COPYFILE_FICLONE asks for; but nobody can promise it.
+// wantCopyMode checks copyFile's mode. Extents are cloned whenever the file system can, as COPYFILE_FICLONE asks.
+// COPYFILE_FICLONE_FORCE would have to fail where it cannot.
 func wantCopyMode(mode int32) (exclusive bool, err error) {
 	if mode&^(copyExclusive|copyClone|copyCloneForce) != 0 {
-		return false, invalid("copy mode %d is no union of 1, 2 and 4", mode)
+		return false, fserr.Invalid("copy mode %d is no union of 1, 2 and 4", mode)
 	}
 	if mode&copyCloneForce != 0 {
 		return false, &fserr.Error{Code: fserr.EOPNOTSUPP, Detail: "COPYFILE_FICLONE_FORCE is not supported", Hint: "use COPYFILE_FICLONE, which copies where it cannot clone"}
@@ -34,15 +35,15 @@ func wantCopyMode(mode int32) (exclusive bool, err error) {
 }
 
 // CopyFile implements FsService.
-func (s *Service) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*ctxfsv1.CopyFileResponse, error) {
-	return onTwoPaths(ctx, s, "copyfile", req, func(c *call) (*ctxfsv1.CopyFileResponse, error) {
+func (s *paths) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*ctxfsv1.CopyFileResponse, error) {
+	return onTwoPaths(ctx, s.opener, "copyfile", req, func(c *call) (*ctxfsv1.CopyFileResponse, error) {
 		exclusive, err := wantCopyMode(req.GetMode())
 		if err != nil {
 			return nil, err
 		}
 		report, err := s.copyNew(c)
 		n := report.Bytes
-		// EINVAL is what the tree copier says of a file over itself, where copyFile does nothing.
+		// tree.Copy returns EINVAL for a file over itself, where copyFile does nothing.
 		if code := fserr.CodeOf(err); !exclusive && (code == fserr.EEXIST || code == fserr.EINVAL) {
 			n, err = s.copyOver(c)
 		}
@@ -53,8 +54,8 @@ func (s *Service) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*
 	})
 }
 
-// copyNew copies c.path to c.dest, which must not exist. Nobody writes the source as a whole meanwhile.
-func (s *Service) copyNew(c *call) (tree.CopyReport, error) {
+// copyNew copies c.path to c.dest, which must not exist. No writeFile writes the source meanwhile.
+func (s *paths) copyNew(c *call) (tree.CopyReport, error) {
 	if st, err := c.root.Stat(c.path); err == nil {
 		lock, err := s.locks.lock(c, c.id.Context, st, reads)
 		if err != nil {
@@ -67,8 +68,8 @@ func (s *Service) copyNew(c *call) (tree.CopyReport, error) {
 	})
 }
 
-// existsAlready is EEXIST when that is why a copy that must be new was refused:
-// open(2) with O_EXCL says so before it looks what stands there.
+// existsAlready replaces the error of a copy that must be new with EEXIST if the destination exists: open(2) with O_EXCL does not
+// look at its type.
 func (c *call) existsAlready(err error) error {
 	switch fserr.CodeOf(err) {
 	case fserr.EISDIR, fserr.ENOTDIR, fserr.EINVAL:
@@ -82,7 +83,7 @@ func (c *call) existsAlready(err error) error {
 }
 
 // copyOver copies c.path over the existing file c.dest, in place.
-func (s *Service) copyOver(c *call) (int64, error) {
+func (s *paths) copyOver(c *call) (int64, error) {
 	src, err := c.root.OpenFile(c.path, rootfs.O_RDONLY, 0)
 	if err != nil {
 		return 0, err
@@ -92,7 +93,7 @@ func (s *Service) copyOver(c *call) (int64, error) {
 	if err == nil {
 		err = isDirectory(st)
 	}
-	if err == nil { // holes are not kept; the rest was charged by copyNew
+	if err == nil { // holes are not kept; copyNew charged the rest
 		err = c.access.Charge(st.Size-allocated(st), 0)
 	}
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *Service) copyOver(c *call) (int64, error) {
 }
 
 // copyContent makes dst's content and mode those of src; a file over itself is left alone.
-func (s *Service) copyContent(c *call, src rootfs.File, from rootfs.Stat, dst rootfs.File) (int64, error) {
+func (s *paths) copyContent(c *call, src rootfs.File, from rootfs.Stat, dst rootfs.File) (int64, error) {
 	to, err := dst.Stat()
 	if err != nil || to.Dev == from.Dev && to.Ino == from.Ino {
 		return from.Size, err
@@ -139,14 +140,14 @@ func (s *Service) copyContent(c *call, src rootfs.File, from rootfs.Stat, dst ro
 }
 
 // Cp implements FsService.
-func (s *Service) Cp(ctx context.Context, req *ctxfsv1.CpRequest) (*ctxfsv1.CpResponse, error) {
-	return onTwoPaths(ctx, s, "cp", req, func(c *call) (*ctxfsv1.CpResponse, error) {
+func (s *paths) Cp(ctx context.Context, req *ctxfsv1.CpRequest) (*ctxfsv1.CpResponse, error) {
+	return onTwoPaths(ctx, s.opener, "cp", req, func(c *call) (*ctxfsv1.CpResponse, error) {
 		opts, err := cpOptions(c, req)
 		if err != nil {
 			return nil, err
 		}
 		var done func()
-		opts.Reserve, done = walkMemory(c)
+		opts.Reserve, done = budget.Names(c)
 		defer done()
 		report, err := tree.Copy(c, c.root, c.path, c.root, c.dest, opts)
 		if err != nil {
@@ -174,8 +175,7 @@ func cpOptions(c *call, req *ctxfsv1.CpRequest) (tree.CopyOptions, error) {
 	return opts, err
 }
 
-// absoluteTarget resolves a relative link target from where the link stands, as
-// Node's cp does (path.resolve(dirname(src), target)).
+// absoluteTarget resolves a relative link target from the link's directory, as Node's cp does (path.resolve(dirname(src), target)).
 func absoluteTarget(src, rel, target string) string {
 	if strings.HasPrefix(target, "/") {
 		return target
@@ -184,7 +184,7 @@ func absoluteTarget(src, rel, target string) string {
 	return pathpkg.Join(pathpkg.Dir(link), target)
 }
 
-// cpError tells what had been done when the copy was stopped.
+// cpError adds to an error how much was copied.
 func cpError(err error, report tree.CopyReport) error {
 	e := &fserr.Error{Code: fserr.CodeOf(err), Err: err}
 	var inner *fserr.Error

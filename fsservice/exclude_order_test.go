@@ -12,13 +12,13 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// staged is a root that shows how two operations on the file f follow each other: who
-// opens it first stops in the middle of its content until resume is closed.
+// staged is a root that shows the order of two operations on the file f. The one that opens it first stops in the middle of its
+// content until resume is closed.
 type staged struct {
 	rootfs.Root
 	opened                atomic.Int32
 	half, arrived, resume chan struct{}
-	// early is closed when the second touches content before the first may go on.
+	// early is closed when the second touches content before resume is closed.
 	early   chan struct{}
 	resumed atomic.Bool
 }
@@ -118,7 +118,7 @@ func TestWholeReadsAndWritesWait(t *testing.T) {
 	}
 }
 
-// goesOn says that the second comes to the content, for which it has time.
+// goesOn reports whether the second reaches the content. It waits for that.
 func (s *staged) goesOn() bool {
 	for range 100_000 {
 		runtime.Gosched()

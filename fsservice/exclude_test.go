@@ -14,7 +14,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// version is a content of several steps of writing: a length and a byte that tell each other.
+// version is content that takes several steps to write. Its length shows which byte it repeats.
 func version(n int) []byte { return bytes.Repeat([]byte{byte('a' + n)}, 5<<19+n<<17) }
 
 const versions = 4
@@ -31,8 +31,8 @@ func mixed(data []byte) string {
 	return fmt.Sprintf("%d bytes, of the versions %v", len(data), lengths)
 }
 
-// TestWholeReadsAndWritesExcludeEachOther has writers put whole versions into one file
-// in place, while others read it whole: nobody finds parts of two.
+// TestWholeReadsAndWritesExcludeEachOther writes whole versions into one file in place while others read it. No reader finds parts
+// of two versions.
 func TestWholeReadsAndWritesExcludeEachOther(t *testing.T) {
 	w := newWorld(t)
 	w.put("f", string(version(0)))

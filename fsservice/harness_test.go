@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	contextgate "github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
@@ -26,6 +27,7 @@ import (
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/session"
 )
 
 // grace of client instances: long enough to come back in, short enough to wait for.
@@ -53,7 +55,7 @@ func (g *gate) Acquire(_ context.Context, id contexts.ID, use contexts.Use) (*co
 	if !g.ready[id] {
 		return nil, &fserr.Error{Code: fserr.ESTALE, Kind: fserr.KindContext, Detail: "context '" + string(id) + "' does not exist"}
 	}
-	return contexts.NewAccess(g.roots[id], g.generation, func() {}), nil
+	return contextgate.NewAccess(g.roots[id], g.generation, func() {}), nil
 }
 
 func (g *gate) Ensure(_ context.Context, id contexts.ID, _ contexts.EnsureOptions, _ func(contexts.Progress)) (contexts.Ensured, error) {
@@ -108,10 +110,11 @@ func (w *world) serve() {
 		w.gone <- instance
 	})
 	w.Cleanup(leases.Close)
-	calls := fsservice.NewCalls(codec.New(w.content))
-	service := fsservice.New(fsservice.Config{
-		Gate: w.gate, Handles: w.handles, Buffers: w.content, Sessions: fsservice.SessionConfig{Leases: leases, Calls: calls},
+	calls := session.NewCalls(codec.New(w.content))
+	sessions := session.New(session.Config{
+		Leases: leases, Calls: calls, Batches: func(ctx context.Context) (context.Context, session.Batches) { return fsservice.WithLookups(ctx) },
 	})
+	service := fsservice.New(fsservice.Config{Gate: w.gate, Handles: w.handles, Leases: leases, Sessions: sessions, Buffers: w.content})
 	ctxfsv1.RegisterFsServiceServer(calls, service)
 	ctxfsv1.RegisterFsServiceServer(server, service)
 	done := make(chan struct{})
@@ -119,7 +122,7 @@ func (w *world) serve() {
 	conn, err := grpc.NewClient("unix://"+lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	w.must(err)
 	w.client = ctxfsv1.NewFsServiceClient(conn)
-	w.Cleanup(func() { _ = conn.Close(); server.Stop(); <-done; service.Stop() })
+	w.Cleanup(func() { _ = conn.Close(); server.Stop(); <-done; sessions.Wait(); service.Stop() })
 }
 
 func (w *world) must(err error) {
@@ -129,7 +132,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// identities are who the tests call as, by the metadata "as".
+// identities are the callers of tests, by the metadata "as".
 var identities = map[string]panels.Identity{
 	"a":          {Role: panels.RolePanel, Panel: "a", Context: "ctx_a", Owner: "a"},
 	"b":          {Role: panels.RolePanel, Panel: "b", Context: "ctx_b", Owner: "b"},

@@ -10,15 +10,15 @@ import (
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 )
 
-// fileLocks lets whole-file reads and writes of one file exclude each other, so that a reader never sees a part of a write in
-// place. Each file of each context has a lock of its own while somebody holds it or waits for it.
+// fileLocks makes whole-file reads and writes of one file exclude each other, so that a reader never sees part of a write in place.
+// A file of a context has a lock while callers hold it or wait for it.
 type fileLocks struct{ shards [64]lockShard }
 
-// lockShard keeps the locks of some files. Its mutex is held for a few instructions, never while a lock is waited for.
+// lockShard has the locks of some files. Its mutex is held for a few instructions, never while a caller waits for a lock.
 type lockShard struct {
 	mu    sync.Mutex
 	locks map[fileKey]*fileLock
-	// spare are locks to use again, so that an uncontended lock allocates nothing.
+	// spare has unused locks, so that an uncontended lock allocates nothing.
 	spare []*fileLock
 }
 
@@ -39,7 +39,7 @@ type fileLock struct {
 }
 
 type lockWaiter struct {
-	use access
+	use contexts.Use
 	// admitted is closed when the waiter holds the lock.
 	admitted chan struct{}
 }
@@ -48,11 +48,11 @@ type lockWaiter struct {
 type heldLock struct {
 	shard *lockShard
 	key   fileKey
-	use   access
+	use   contexts.Use
 }
 
-// lock waits for the lock of a file until ctx ends, which is ECANCELED or ETIMEDOUT.
-func (l *fileLocks) lock(ctx context.Context, id contexts.ID, st rootfs.Stat, use access) (heldLock, error) {
+// lock waits for the lock of a file. When ctx ends it fails with ECANCELED or ETIMEDOUT.
+func (l *fileLocks) lock(ctx context.Context, id contexts.ID, st rootfs.Stat, use contexts.Use) (heldLock, error) {
 	h := heldLock{shard: &l.shards[(st.Ino*0x9E3779B97F4A7C15^st.Dev)*0x9E3779B97F4A7C15>>58], key: fileKey{id, st.Dev, st.Ino}, use: use}
 	s := h.shard
 	s.mu.Lock()
@@ -74,8 +74,8 @@ func (l *fileLocks) lock(ctx context.Context, id contexts.ID, st rootfs.Stat, us
 	}
 }
 
-// lockBoth locks from to read and to, another file of the context, to write. It locks the lower inode first, so that copies over
-// each other do not wait for ever.
+// lockBoth locks from for reading, and to, another file of the context, for writing. It locks the lower inode first, so that two
+// copies over each other do not deadlock.
 func (l *fileLocks) lockBoth(ctx context.Context, id contexts.ID, from, to rootfs.Stat) (unlock func(), err error) {
 	first, second, use, other := from, to, reads, writes
 	if to.Dev < from.Dev || to.Dev == from.Dev && to.Ino < from.Ino {
@@ -108,7 +108,7 @@ func (h heldLock) unlock() {
 	h.shard.admit(h.key, lock)
 }
 
-// lockOf returns the lock of a file, a new one if it has none; mu is held.
+// lockOf returns the lock of a file; a new one if it has none. mu is held.
 func (s *lockShard) lockOf(key fileKey) *fileLock {
 	if lock := s.locks[key]; lock != nil {
 		return lock
@@ -126,7 +126,7 @@ func (s *lockShard) lockOf(key fileKey) *fileLock {
 	return lock
 }
 
-// admit admits the next waiters of a lock, or drops the lock when nobody uses it; mu is held.
+// admit admits the next waiters of a lock, or drops the lock when it is unused. mu is held.
 func (s *lockShard) admit(key fileKey, lock *fileLock) {
 	for len(lock.waiters) > 0 && lock.admits(lock.waiters[0].use) {
 		w := lock.waiters[0]
@@ -144,7 +144,7 @@ func (s *lockShard) admit(key fileKey, lock *fileLock) {
 	}
 }
 
-// giveUp removes a waiter, or unlocks what it was admitted to at that moment.
+// giveUp removes a waiter. If it was admitted at that moment, giveUp unlocks.
 func (s *lockShard) giveUp(h heldLock, w *lockWaiter) {
 	s.mu.Lock()
 	lock := s.locks[h.key]
@@ -160,9 +160,11 @@ func (s *lockShard) giveUp(h heldLock, w *lockWaiter) {
 	s.admit(h.key, lock)
 }
 
-func (l *fileLock) admits(use access) bool { return !l.writing && (use == reads || l.readers == 0) }
+func (l *fileLock) admits(use contexts.Use) bool {
+	return !l.writing && (use == reads || l.readers == 0)
+}
 
-func (l *fileLock) enter(use access) {
+func (l *fileLock) enter(use contexts.Use) {
 	if use == writes {
 		l.writing = true
 	} else {

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-func mustLock(t *testing.T, l *fileLocks, st rootfs.Stat, use access) heldLock {
+func mustLock(t *testing.T, l *fileLocks, st rootfs.Stat, use contexts.Use) heldLock {
 	t.Helper()
 	h, err := l.lock(t.Context(), "ctx_a", st, use)
 	if err != nil {
@@ -44,7 +45,7 @@ func TestLockWaitEndsWithItsCaller(t *testing.T) {
 		if err := <-ended; fserr.CodeOf(err) != fserr.ECANCELED {
 			t.Errorf("the wait ended with %v, want ECANCELED", err)
 		}
-		mustLock(t, &l, file, reads).unlock() // the writer that gave up holds nobody back
+		mustLock(t, &l, file, reads).unlock() // the writer that gave up blocks no reader
 		first.unlock()
 		if n := l.count(); n != 0 {
 			t.Errorf("%d locks are kept that nobody uses", n)

@@ -162,7 +162,7 @@ func streamed(_ *world, replies []proto.Message) string {
 	return ""
 }
 
-// opened reads by the handle, and wants it listed by its name.
+// opened reads through the handle, and checks that the handle is listed by its name.
 func opened(w *world, replies []proto.Message) string {
 	open, ok := replies[0].(*ctxfsv1.OpenResponse)
 	if got := w.read(open.GetFd(), nil, 9); !ok || got != "hello" {
@@ -196,7 +196,7 @@ func rawWrites() []rawCase {
 	}
 }
 
-// modified wants a name's mtime to be 2 s and 2 ns.
+// modified checks that a name's mtime is 2 s and 2 ns.
 func modified(name string) func(*world, []proto.Message) string {
 	return func(w *world, _ []proto.Message) string {
 		st, err := os.Lstat(filepath.Join(w.dir, name))
@@ -286,7 +286,7 @@ func grepped(_ *world, replies []proto.Message) string {
 	return ""
 }
 
-// TestWatchNamesWhatIsNotUTF8 wants an event of a file, and of one in a directory below.
+// TestWatchNamesWhatIsNotUTF8 waits for an event of a file, and for one of a file in a directory below.
 func TestWatchNamesWhatIsNotUTF8(t *testing.T) {
 	w := newRawWorld(t)
 	w.must(os.Mkdir(filepath.Join(w.dir, rawDir, "s\xf8"), 0o755))

@@ -19,7 +19,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// effect is what a call does; it works for who may write.
+// effect is what a call does. It succeeds for callers that may write.
 type effect string
 
 const (

@@ -1,79 +1,87 @@
-// Package fsservice serves FsService: the operations of Node's fs/promises over
-// the folder of one context. It converts between the wire and rootfs, keeps
-// Node's semantics (flags, encodings, what is created with which mode) and opens
-// nothing by itself: every path goes through rootfs, every call through the
-// context's gate.
+// Package fsservice serves FsService: the operations of Node's fs/promises over the folder of one context. It converts between the
+// wire and rootfs, and keeps Node's semantics: flags, encodings, and the modes of what is created. It opens nothing on its own:
+// every path goes through rootfs, and every call through the gate of its context.
 //
-// A handler is three lines: which system call's name its errors carry, whether it
-// changes something, and what it does with the Root. See request.go.
+// A handler is three lines: the name of the system call for its errors, whether it changes something, and what it does with the
+// Root (call.go).
 package fsservice
 
 import (
 	"context"
-	"sync/atomic"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
-	"github.com/ctxfs/ctxfs/internal/background"
+	"github.com/ctxfs/ctxfs/fsservice/search"
 	"github.com/ctxfs/ctxfs/internal/codec"
+	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// Umask is taken from the modes of everything that is created, as a process with
-// the usual umask would: files get 0644 and directories 0755 unless told otherwise.
-const Umask = 0o022
+// umask is removed from the modes of everything that is created: files get 0644 and directories 0755 by default.
+const umask = 0o022
 
-// MaxReply bounds a unary reply, in bytes: stock gRPC clients stop at 4 MiB.
-const MaxReply = 3584 << 10
+// maxReply bounds a unary reply, in bytes: stock gRPC clients stop at 4 MiB.
+const maxReply = 3584 << 10
+
+// Sessions serves the RPCs that are not about files.
+type Sessions interface {
+	Session(stream grpc.BidiStreamingServer[ctxfsv1.SessionRequest, ctxfsv1.SessionResponse]) error
+	Hold(req *ctxfsv1.HoldRequest, stream grpc.ServerStreamingServer[ctxfsv1.HoldResponse]) error
+}
+
+// Gate opens contexts (contexts.Manager).
+type Gate interface {
+	// Acquire opens the gate of a context that is ready. It fails with ESTALE and fserr.KindContext if the context is
+	// missing, and with EAGAIN if it is being seeded.
+	Acquire(ctx context.Context, id contexts.ID, use contexts.Use) (*contexts.Access, error)
+	// Ensure makes a context ready. It fails with EAGAIN if ctx ends first. progress may be nil.
+	Ensure(ctx context.Context, id contexts.ID, opts contexts.EnsureOptions, progress func(contexts.Progress)) (contexts.Ensured, error)
+}
 
 // Config of New.
 type Config struct {
 	// Gate opens contexts. Required.
-	Gate contexts.Gate
+	Gate Gate
 	// Handles is the table of open files; its owner closes it. Required.
 	Handles *handles.Table
-	// Admit is asked again who calls before a panel's first access makes its context, since
-	// the call may have waited while that was deleted and its token revoked; nil admits all.
+	// Leases are those of client instances, which own handles. Required.
+	Leases *panels.Leases
+	// Sessions is required.
+	Sessions Sessions
+	// Admit authorizes the caller again before a panel's first access makes its context: while the call waited, the context may
+	// have been deleted and the token revoked. nil admits all.
 	Admit func(ctx context.Context) error
-	// Sessions is what Session and Hold need.
-	Sessions SessionConfig
-	// Buffers is where content on its way is kept; nil means a pool of its own.
+	// Buffers hold content on its way; nil means a pool of its own.
 	Buffers mem.BufferPool
-	// Log is for what no caller is told; nil means none.
+	// Log receives what no caller learns; nil means none.
 	Log *zap.Logger
 }
 
-// Service implements ctxfsv1.FsServiceServer. The caller's identity is read from
-// the call's context (panels.IdentityFrom).
+// Service implements ctxfsv1.FsServiceServer. The caller's identity is read from the call's context (panels.IdentityFrom). Its parts
+// have the RPCs, each with the state that it needs.
 type Service struct {
+	paths
+	openFiles
+	streams
+	watches
+	searches
+	Sessions
+	unimplemented
+}
+
+// unimplemented is behind the parts: their methods are promoted before its own.
+type unimplemented struct {
 	ctxfsv1.UnimplementedFsServiceServer
-	gate     contexts.Gate
-	admit    func(ctx context.Context) error
-	handles  *handles.Table
-	buffers  mem.BufferPool
-	sessions SessionConfig
-	log      *zap.Logger
-	locks    fileLocks
-	watchdog watchdog
-	// watchBudgets bounds the queues of watches.
-	watchBudgets watchBudgets
-	// open counts the sessions.
-	open atomic.Int64
-	// overflows counts the overflows that watches have reported.
-	overflows atomic.Int64
-	// grepMemory bounds what all Greps hold of files at once, in bytes.
-	grepMemory  *semaphore.Weighted
-	grepThreads *background.Pool
 }
 
 var _ ctxfsv1.FsServiceServer = (*Service)(nil)
 
-// New returns a Service. The gRPC server that it is registered with must use internal/codec,
-// by grpc.ForceServerCodecV2: the streams' content travels beside its messages.
+// New returns a Service. The gRPC server that it is registered with must use internal/codec (grpc.ForceServerCodecV2), since the
+// content of streams travels beside their messages.
 func New(cfg Config) *Service {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -84,14 +92,12 @@ func New(cfg Config) *Service {
 	if cfg.Buffers == nil {
 		cfg.Buffers = codec.NewPool()
 	}
+	o := &opener{cfg.Gate, cfg.Admit, cfg.Handles}
 	return &Service{
-		gate: cfg.Gate, admit: cfg.Admit, handles: cfg.Handles, buffers: cfg.Buffers, sessions: cfg.Sessions.withDefaults(), log: cfg.Log,
-		grepMemory: semaphore.NewWeighted(grepMemory), grepThreads: newGrepThreads(),
+		paths: paths{opener: o}, openFiles: openFiles{o, cfg.Leases}, streams: streams{o, cfg.Buffers}, watches: watches{opener: o},
+		searches: searches{o, search.New(cfg.Buffers, cfg.Log)}, Sessions: cfg.Sessions,
 	}
 }
 
-// Stop ends what calls leave behind for a moment, and waits for it. All of them must have ended.
-func (s *Service) Stop() {
-	s.watchdog.running.Wait()
-	s.grepThreads.Close()
-}
+// Stop ends the goroutines that calls leave behind for a moment, and waits for them. All calls must have ended.
+func (s *Service) Stop() { s.search.Close() }

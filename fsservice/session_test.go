@@ -26,10 +26,10 @@ type talk struct {
 	id     uint64
 }
 
-// session begins one as who, for a client instance.
-func (w *world) session(who, instance string) *talk {
+// session begins a session for an identity and a client instance.
+func (w *world) session(as, instance string) *talk {
 	w.Helper()
-	return w.begin(who, &ctxfsv1.SessionOpen{ClientInstance: instance})
+	return w.begin(as, &ctxfsv1.SessionOpen{ClientInstance: instance})
 }
 
 // begin is session with all that can be said at its beginning.
@@ -100,7 +100,7 @@ func (t *talk) cancel(id uint64) {
 	t.must(t.stream.Send(&ctxfsv1.SessionRequest{Id: id, Request: &ctxfsv1.SessionRequest_Cancel{}}))
 }
 
-// ends checks how the server ends the session: what it tells, then the status.
+// ends checks how the server ends the session: with closing, then the status.
 func (t *talk) ends(code codes.Code, words string) {
 	t.Helper()
 	m := t.recvLast()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,19 +16,27 @@ import (
 )
 
 const (
-	// watchKeepalive is how long a watch is silent before it says that it lives.
+	// watchKeepalive is how long a watch is silent before it sends a sign of life.
 	watchKeepalive = 30 * time.Second
 	// watchBytes bounds what waits in the queues of all watches of a panel, in bytes.
 	watchBytes = 8 << 20
-	// maxUnwritten bounds the events that a watch has with the transport, which counts the bytes of messages only.
+	// maxUnwritten bounds the events of a watch that the transport has, which counts only their bytes.
 	maxUnwritten = 16
 )
 
-// Watch serves FsService.Watch. The gate is held only while the watch is put in
-// place: a watch must not keep its context from being deleted, which ends it.
-func (s *Service) Watch(req *ctxfsv1.WatchRequest, stream grpc.ServerStreamingServer[ctxfsv1.WatchResponse]) error {
+// watches has the RPC that watches.
+type watches struct {
+	*opener
+	budgets watchBudgets
+	// overflows counts the overflows that watches have reported.
+	overflows atomic.Int64
+}
+
+// Watch implements FsService. The gate is open only while the watch is set up: a watch must not keep its context from being deleted,
+// which ends the watch.
+func (s *watches) Watch(req *ctxfsv1.WatchRequest, stream grpc.ServerStreamingServer[ctxfsv1.WatchResponse]) error {
 	ctx := stream.Context()
-	budget, release := s.watchBudgets.of(panels.IdentityFrom(ctx).Owner)
+	budget, release := s.budgets.of(panels.IdentityFrom(ctx).Owner)
 	defer release()
 	w, err := s.putWatch(ctx, req, budget)
 	if err != nil {
@@ -53,17 +62,17 @@ func (s *Service) Watch(req *ctxfsv1.WatchRequest, stream grpc.ServerStreamingSe
 }
 
 // WatchOverflows returns how many times watches have reported that events were lost.
-func (s *Service) WatchOverflows() int64 { return s.overflows.Load() }
+func (s *watches) WatchOverflows() int64 { return s.overflows.Load() }
 
-// putWatch puts a watch in place when it is its turn.
-func (s *Service) putWatch(ctx context.Context, req *ctxfsv1.WatchRequest, budget *ownerBudget) (watch.Watcher, error) {
+// putWatch sets up a watch when it is its turn.
+func (s *watches) putWatch(ctx context.Context, req *ctxfsv1.WatchRequest, budget *ownerBudget) (watch.Watcher, error) {
 	select {
 	case budget.setups <- struct{}{}:
 		defer func() { <-budget.setups }()
 	case <-ctx.Done():
 		return nil, fail(ctx.Err(), "watch", "", "")
 	}
-	return onPath(ctx, s, "watch", reads, req, func(c *call) (watch.Watcher, error) {
+	return onPath(ctx, s.opener, "watch", reads, req, func(c *call) (watch.Watcher, error) {
 		return c.root.Watch(c.path, watch.Options{Recursive: req.GetRecursive(), Budget: budget.Budget})
 	})
 }
@@ -76,7 +85,7 @@ type watchBudgets struct {
 
 type ownerBudget struct {
 	*watch.Budget
-	// setups has room for those watches of the owner that may be put in place at once.
+	// setups has room for the watches of the owner that may be set up at once.
 	setups  chan struct{}
 	watches int
 }
@@ -90,7 +99,7 @@ func (b *watchBudgets) of(owner string) (budget *ownerBudget, release func()) {
 		if b.by == nil {
 			b.by = map[string]*ownerBudget{}
 		}
-		// Each goes through its tree; half of the processors are left to others.
+		// Setting up walks the tree; half of the processors are left to others.
 		o = &ownerBudget{Budget: watch.NewBudget(watchBytes), setups: make(chan struct{}, max(1, runtime.NumCPU()/2))}
 		b.by[owner] = o
 	}

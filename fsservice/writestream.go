@@ -18,9 +18,9 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// WriteStream implements FsService. What was begun by path with "w" or "wx" appears at
-// the client's half-close; however else the stream ends, nothing is left of it.
-func (s *Service) WriteStream(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequest, ctxfsv1.WriteStreamResponse]) error {
+// WriteStream implements FsService. A file that is opened by path with "w" or "wx" appears at the client's half-close. If the stream
+// ends otherwise, nothing is left of it.
+func (s *streams) WriteStream(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequest, ctxfsv1.WriteStreamResponse]) error {
 	open, err := firstMessage(stream)
 	if err != nil {
 		return fail(err, "open", "", "")
@@ -40,25 +40,25 @@ func (s *Service) WriteStream(stream grpc.ClientStreamingServer[ctxfsv1.WriteStr
 func firstMessage(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequest, ctxfsv1.WriteStreamResponse]) (*ctxfsv1.WriteStreamOpen, error) {
 	msg, err := stream.Recv()
 	if errors.Is(err, io.EOF) || err == nil && msg.GetOpen() == nil {
-		return nil, invalid("the first message of a WriteStream must be open")
+		return nil, fserr.Invalid("the first message of a WriteStream must be open")
 	}
 	return msg.GetOpen(), err
 }
 
-// sink is where a WriteStream goes.
+// sink is the file that a WriteStream writes.
 type sink struct {
 	source
 	// atomic is the file under construction, nil when writing in place.
 	atomic rootfs.AtomicFile
 	write  func(pieces [][]byte) (int, error)
-	// position is held for the whole of a chunk; nil when no other has it.
+	// position is locked for a whole chunk; nil when the position is not shared.
 	position sync.Locker
 }
 
 type writesKey struct{}
 
-// WithWrites returns a context in which write streams call begin before each write, and end after it. After a commit they
-// call no end: from then on the commit's result is the stream's. begin fails once the stream was answered otherwise.
+// WithWrites returns a context in which write streams call begin before each write, and end after it. They call begin before a commit,
+// and no end: from then on the commit's result is the stream's. begin fails once the stream was answered otherwise.
 func WithWrites(ctx context.Context, begin func() (end func(), err error)) context.Context {
 	return context.WithValue(ctx, writesKey{}, begin)
 }
@@ -83,7 +83,7 @@ func (w *sink) step(ctx context.Context, f func(*contexts.Access) error) error {
 	})
 }
 
-// all writes what take takes, ends the file and closes it.
+// all runs take, which writes the content, and then finishes and closes the file.
 func (w *sink) all(ctx context.Context, flush bool, take func() (int64, error)) (int64, error) {
 	defer w.close()
 	n, err := take()
@@ -92,13 +92,13 @@ func (w *sink) all(ctx context.Context, flush bool, take func() (int64, error)) 
 	}
 	if err != nil {
 		w.abort()
-		return n, w.told(err, n)
+		return n, w.counted(err, n)
 	}
 	return n, nil
 }
 
-// finish makes the file appear, or flushes what was written in place. What is in place has taken effect: finish does not fail
-// because ctx has ended, since a client that retries would append again.
+// finish makes the file appear, or flushes what was written in place. Content in place has taken effect, so finish does not fail
+// when ctx has ended: a client that retries would append again.
 func (w *sink) finish(ctx context.Context, flush bool) error {
 	tried := false
 	try := func(*contexts.Access) error {
@@ -127,8 +127,8 @@ func (w *sink) abort() {
 	}
 }
 
-// told puts into err what reached the file: nothing when it was thrown away.
-func (w *sink) told(err error, n int64) error {
+// counted adds to err how much reached the file: nothing when the file was removed.
+func (w *sink) counted(err error, n int64) error {
 	if w.atomic != nil {
 		n = 0
 	}
@@ -136,7 +136,7 @@ func (w *sink) told(err error, n int64) error {
 }
 
 // openSink opens what the first message names.
-func (s *Service) openSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen) (*sink, error) {
+func (s *streams) openSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen) (*sink, error) {
 	if err := wantLength(open.GetStart()); err != nil {
 		return nil, err
 	}
@@ -147,9 +147,10 @@ func (s *Service) openSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen) (
 	if err != nil {
 		return nil, err
 	}
-	return run(ctx, s, open.GetContextId(), writes, &call{path: path}, func(c *call) (*sink, error) {
-		flags, mode, err := sinkForm(open)
-		if err != nil {
+	return run(ctx, s.opener, open.GetContextId(), writes, &call{path: path}, func(c *call) (*sink, error) {
+		flags, flagErr := flagsOf(open.GetFlagForm(), "w")
+		mode, modeErr := newMode(open.GetModeForm(), 0o666)
+		if err := errors.Join(flagErr, modeErr); err != nil {
 			return nil, err
 		}
 		if err := c.access.Charge(0, 1); err != nil {
@@ -173,7 +174,7 @@ func (w *sink) openAtomic(c *call, mode uint32, exclusive bool) (err error) {
 }
 
 func (w *sink) openInPlace(c *call, open *ctxfsv1.WriteStreamOpen, flags rootfs.Flags, mode uint32) (err error) {
-	if open.FlagForm == nil { // a start alone: the rest of the file stays
+	if open.FlagForm == nil { // with a start alone the rest of the file stays
 		flags &^= rootfs.O_TRUNC
 	}
 	if w.file, err = c.root.OpenFile(c.path, flags, mode); err != nil {
@@ -189,7 +190,7 @@ func (w *sink) openInPlace(c *call, open *ctxfsv1.WriteStreamOpen, flags rootfs.
 // next writes at the file's position.
 func (w *sink) next(pieces [][]byte) (int, error) { return rootfs.Writev(w.file, pieces) }
 
-// from writes at off and what follows.
+// from writes at off, and each time after what was written before.
 func (w *sink) from(off int64) func([][]byte) (int, error) {
 	return func(pieces [][]byte) (int, error) {
 		n, err := rootfs.WritevAt(w.file, pieces, off)
@@ -198,8 +199,8 @@ func (w *sink) from(off int64) func([][]byte) (int, error) {
 	}
 }
 
-func (s *Service) handleSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen) (*sink, error) {
-	h, release, _, err := s.hold(ctx, writes, open)
+func (s *streams) handleSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen) (*sink, error) {
+	h, release, err := s.hold(ctx, writes, open)
 	if err != nil {
 		return nil, err
 	}
@@ -210,27 +211,6 @@ func (s *Service) handleSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen)
 	}
 	w.write, w.position = w.next, &h.Position
 	return w, nil
-}
-
-func sinkForm(open *ctxfsv1.WriteStreamOpen) (flags openFlags, mode uint32, err error) {
-	var modeErr error
-	switch f := open.GetFlagForm().(type) {
-	case *ctxfsv1.WriteStreamOpen_Flag:
-		flags, err = flagsOf(&f.Flag, nil, "w")
-	case *ctxfsv1.WriteStreamOpen_FlagNumber:
-		flags, err = flagsOf(nil, &f.FlagNumber, "w")
-	default:
-		flags, err = flagsOf(nil, nil, "w")
-	}
-	switch f := open.GetModeForm().(type) {
-	case *ctxfsv1.WriteStreamOpen_Mode:
-		mode, modeErr = newMode(&f.Mode, nil, 0)
-	case *ctxfsv1.WriteStreamOpen_ModeOctal:
-		mode, modeErr = newMode(nil, &f.ModeOctal, 0)
-	default:
-		mode = 0o666 &^ Umask
-	}
-	return flags, mode, errors.Join(err, modeErr)
 }
 
 // receive writes the chunks until the client half-closes.
@@ -248,7 +228,7 @@ func (w *sink) receive(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequ
 			return total, ended(stream.Context(), err)
 		}
 		if msg.GetOpen() != nil {
-			return total, invalid("a WriteStream has one open, its first message")
+			return total, fserr.Invalid("a WriteStream has one open, its first message")
 		}
 		err = w.step(stream.Context(), func(a *contexts.Access) error {
 			pieces := in.Pieces(msg.GetData())
@@ -265,7 +245,7 @@ func (w *sink) receive(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequ
 	}
 }
 
-// put writes a chunk from where the transport left it.
+// put writes a chunk from the transport's buffers.
 func (w *sink) put(ctx context.Context, pieces mem.BufferSlice) (total int64, err error) {
 	if w.position != nil {
 		w.position.Lock()
@@ -284,7 +264,7 @@ func (w *sink) put(ctx context.Context, pieces mem.BufferSlice) (total int64, er
 	return total, nil
 }
 
-// steps gives pieces in runs of at most writeStep bytes.
+// steps yields the pieces in runs of at most writeStep bytes.
 func steps(pieces mem.BufferSlice) iter.Seq[[][]byte] {
 	return func(yield func([][]byte) bool) {
 		var run [][]byte
@@ -308,7 +288,7 @@ func steps(pieces mem.BufferSlice) iter.Seq[[][]byte] {
 	}
 }
 
-// ended turns a broken stream into an errno, unless it is the server that refused a message.
+// ended returns the errno of a broken stream, unless the server refused a message.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -317,4 +297,67 @@ func ended(ctx context.Context, err error) error {
 		return err
 	}
 	return &fserr.Error{Code: fserr.ECANCELED, Err: err}
+}
+
+// contentPiece is how much of a body is written at a time, in bytes.
+const contentPiece = 256 << 10
+
+// WriteContent does what WriteStream does with a path. It reads the content from body until io.EOF; any other error says that the
+// content is not whole. It returns how many bytes were written.
+func (s *streams) WriteContent(ctx context.Context, open *ctxfsv1.WriteStreamOpen, body io.Reader) (int64, error) {
+	path := open.GetPath() + string(open.GetRawPath())
+	if open.Fd != nil {
+		return 0, fail(fserr.Invalid("content is written by path"), "open", path, "")
+	}
+	w, err := s.openSink(ctx, open)
+	if err != nil {
+		return 0, fail(err, "open", path, "")
+	}
+	n, err := w.all(ctx, open.GetFlush(), func() (int64, error) { return w.take(ctx, body) })
+	return n, fail(err, "write", path, "")
+}
+
+// take writes all of a body.
+func (w *sink) take(ctx context.Context, body io.Reader) (total int64, err error) {
+	var first [1]byte
+	begun, read := fill(first[:], body) // a client that sends nothing holds no buffer
+	buf := w.s.buffers.Get(contentPiece)
+	defer w.s.buffers.Put(buf)
+	for {
+		n := copy(*buf, first[:begun])
+		if begun = 0; read == nil {
+			var more int
+			more, read = fill((*buf)[n:], body)
+			n += more
+		}
+		err := w.step(ctx, func(a *contexts.Access) error {
+			if n == 0 {
+				return nil
+			}
+			if err := a.Charge(int64(n), 0); err != nil {
+				return err
+			}
+			done, err := w.write([][]byte{(*buf)[:n]})
+			total += int64(done)
+			return err
+		})
+		switch {
+		case err != nil:
+			return total, err
+		case read == io.EOF: //nolint:errorlint // an error that wraps it is another one
+			return total, nil
+		case read != nil:
+			return total, ended(ctx, read)
+		}
+	}
+}
+
+// fill reads until b is full. It returns body's error; io.EOF after a last piece that is short.
+func fill(b []byte, body io.Reader) (n int, err error) {
+	for n < len(b) && err == nil {
+		var m int
+		m, err = body.Read(b[n:])
+		n += m
+	}
+	return n, err
 }

@@ -89,7 +89,7 @@ func (r *Registry) move(ctx context.Context, req OpenRequest, c choice, reopen b
 	b.seeded = e.Seeded
 	if moved {
 		r.cache.dropPanel(req.PanelID)
-		r.closed(req.PanelID)
+		r.cfg.Closed(req.PanelID)
 	}
 	return b, err
 }

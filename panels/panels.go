@@ -74,8 +74,6 @@ type Service interface {
 	Close(ctx context.Context, panelID string) (int, error)
 	// List returns the panels, by ID.
 	List(ctx context.Context) ([]Panel, error)
-	// OnClose registers f, called after a panel was closed or one of its contexts deleted.
-	OnClose(f func(panelID string))
 }
 
 // OpenRequest of Open.

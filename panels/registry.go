@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
 )
@@ -15,7 +16,7 @@ import (
 // DefaultTTL is a token's life when neither Config nor the request says otherwise.
 const DefaultTTL = 24 * time.Hour
 
-// Contexts is what a Registry uses of contexts.Manager.
+// Contexts makes and describes contexts (contexts.Manager).
 type Contexts interface {
 	// Ensure makes a context unless it exists, and describes it.
 	Ensure(ctx context.Context, id contexts.ID, opts contexts.EnsureOptions, progress func(contexts.Progress)) (contexts.Ensured, error)
@@ -25,22 +26,29 @@ type Contexts interface {
 	Distinct(ctx context.Context, id contexts.ID) error
 }
 
+// Templates resolves the templates of panels (contexts.Templates).
+type Templates interface {
+	// Find returns the path of the template beside a panel's source; found is false if there is none.
+	Find(panelID string) (path string, found bool, err error)
+	// Resolve resolves the template at path as it is now. From then on contexts of its hash can be made.
+	Resolve(ctx context.Context, path string) (*template.Resolved, error)
+	// Known reports whether contexts can be made of a hash, given in full or its first 12 digits.
+	Known(hash string) (bool, error)
+}
+
 // Config of New. Contexts and Store are required.
 type Config struct {
 	Contexts Contexts
 	// Templates resolves panels' templates; nil means that there are none.
-	Templates contexts.Templates
+	Templates Templates
 	// Store keeps bindings and tokens; the Registry does not close it.
 	Store metadata.Store
 	// DefaultTTL of tokens; 0 means DefaultTTL.
 	DefaultTTL time.Duration
+	// Closed is called after a panel was closed or one of its contexts deleted; nil means that nobody needs to know.
+	Closed func(panelID string)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-}
-
-// deleteNotifier is what Contexts has if it reports deletions (contexts.Manager).
-type deleteNotifier interface {
-	OnDelete(f func(id contexts.ID, panels []string))
 }
 
 // Registry implements Service on a metadata.Store. It is safe for concurrent use.
@@ -49,15 +57,11 @@ type Registry struct {
 	// binding serialises look-then-bind, which no unique key of the store covers whole.
 	binding sync.Mutex
 	cache   tokenCache
-
-	mu      sync.Mutex
-	onClose []func(panelID string)
 }
 
 var _ Service = (*Registry)(nil)
 
-// New returns a Registry. If cfg.Contexts reports deletions, as contexts.Manager
-// does, a deleted context's panels are closed with it.
+// New returns a Registry.
 func New(cfg Config) *Registry {
 	if cfg.DefaultTTL <= 0 {
 		cfg.DefaultTTL = DefaultTTL
@@ -65,11 +69,10 @@ func New(cfg Config) *Registry {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	r := &Registry{cfg: cfg}
-	if n, ok := cfg.Contexts.(deleteNotifier); ok {
-		n.OnDelete(r.contextDeleted)
+	if cfg.Closed == nil {
+		cfg.Closed = func(string) {}
 	}
-	return r
+	return &Registry{cfg: cfg}
 }
 
 // Open implements Service.
@@ -127,7 +130,7 @@ func (r *Registry) Close(ctx context.Context, panelID string) (int, error) {
 	r.binding.Unlock()
 	r.cache.dropPanel(panelID)
 	if err == nil {
-		r.closed(panelID)
+		r.cfg.Closed(panelID)
 	}
 	return n, err
 }
@@ -168,27 +171,11 @@ func (r *Registry) List(ctx context.Context) ([]Panel, error) {
 	return out, nil
 }
 
-// OnClose implements Service.
-func (r *Registry) OnClose(f func(panelID string)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.onClose = append(r.onClose, f)
-}
-
-// contextDeleted drops what is known of the panels whose records went with their context.
-func (r *Registry) contextDeleted(_ contexts.ID, panelIDs []string) {
+// ContextDeleted closes the panels of a context that was deleted, with their records (contexts.Events.Deleted).
+func (r *Registry) ContextDeleted(panelIDs []string) {
 	for _, id := range panelIDs {
 		r.cache.dropPanel(id)
-		r.closed(id)
-	}
-}
-
-func (r *Registry) closed(panelID string) {
-	r.mu.Lock()
-	fs := r.onClose
-	r.mu.Unlock()
-	for _, f := range fs {
-		f(panelID)
+		r.cfg.Closed(id)
 	}
 }
 

@@ -52,13 +52,16 @@ func (h *house) start() {
 	m, err := contexts.Open(context.Background(), contexts.Config{
 		Workspace: h.dir, Store: h.store, Driver: copyfs.New(copyfs.Options{}), Version: "0.1.0",
 		Templates: contexts.TemplateOptions{GitBase: h.gitBase},
+		Events:    contexts.Events{Deleted: func(_ contexts.ID, panels []string) { h.ContextDeleted(panels) }},
 	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.m = m
-	h.Registry = New(Config{Contexts: m, Templates: m, Store: h.store, Now: func() time.Time { return h.now }})
-	h.OnClose(func(id string) { h.closed = append(h.closed, id) })
+	h.Registry = New(Config{
+		Contexts: m, Templates: m.Templates(), Store: h.store, Now: func() time.Time { return h.now },
+		Closed: func(id string) { h.closed = append(h.closed, id) },
+	})
 }
 
 func (h *house) stop() {

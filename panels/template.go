@@ -61,7 +61,7 @@ func (r *Registry) checkNamed(ctx context.Context, req OpenRequest) error {
 	if !found {
 		return r.checkKnown(req.ContextID, p.TemplateHash)
 	}
-	resolved, err := r.cfg.Templates.ResolveTemplate(ctx, path)
+	resolved, err := r.cfg.Templates.Resolve(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func checkMode(req OpenRequest, id contexts.ID) error {
 
 func (r *Registry) checkKnown(id, hash string) error {
 	if r.cfg.Templates != nil {
-		if known, err := r.cfg.Templates.KnownTemplate(hash); known || err != nil {
+		if known, err := r.cfg.Templates.Known(hash); known || err != nil {
 			return err
 		}
 	}
@@ -101,7 +101,12 @@ func (r *Registry) templateOf(req OpenRequest) (path string, found bool, err err
 	case req.Template != "" || r.cfg.Templates == nil || req.Unsafe:
 		return req.Template, req.Template != "", nil
 	}
-	return r.cfg.Templates.FindTemplate(req.PanelID)
+	return r.cfg.Templates.Find(req.PanelID)
+}
+
+// DefaultContext returns the context of a panel that is opened for the first time and names none.
+func (r *Registry) DefaultContext(ctx context.Context, panelID string) (contexts.ID, error) {
+	return r.derive(ctx, OpenRequest{PanelID: panelID})
 }
 
 // derive returns the context of a panel that names none: its template's, or its own copy of the workspace.
@@ -114,7 +119,7 @@ func (r *Registry) derive(ctx context.Context, req OpenRequest) (contexts.ID, er
 	if !found || err != nil {
 		return id, err
 	}
-	resolved, err := r.cfg.Templates.ResolveTemplate(ctx, path)
+	resolved, err := r.cfg.Templates.Resolve(ctx, path)
 	if err != nil {
 		return "", err
 	}
@@ -159,7 +164,7 @@ func (r *Registry) settled(ctx context.Context, id contexts.ID, p contexts.IDPar
 	if p.TemplateHash == "" || r.cfg.Templates == nil || r.there(ctx, id) {
 		return true, nil
 	}
-	return r.cfg.Templates.KnownTemplate(p.TemplateHash)
+	return r.cfg.Templates.Known(p.TemplateHash)
 }
 
 // there reports whether a context was made, or is being made.

@@ -275,12 +275,12 @@ func (h *house) serveGit(dir string) (url string, stop func()) {
 
 // interrupted calls then, once, after a template was resolved.
 type interrupted struct {
-	contexts.Templates
+	Templates
 	then func()
 }
 
-func (i *interrupted) ResolveTemplate(ctx context.Context, path string) (*template.Resolved, error) {
-	r, err := i.Templates.ResolveTemplate(ctx, path)
+func (i *interrupted) Resolve(ctx context.Context, path string) (*template.Resolved, error) {
+	r, err := i.Templates.Resolve(ctx, path)
 	if then := i.then; then != nil {
 		i.then = nil
 		then()
@@ -292,7 +292,7 @@ func (i *interrupted) ResolveTemplate(ctx context.Context, path string) (*templa
 func TestBranchMovesBetweenTwoOpens(t *testing.T) {
 	h := prepared(t)
 	var other Opened
-	r := New(Config{Contexts: h.m, Store: h.store, Templates: &interrupted{h.m, func() {
+	r := New(Config{Contexts: h.m, Store: h.store, Templates: &interrupted{h.m.Templates(), func() {
 		h.repo("r", "2")
 		other = h.open("own")
 	}}})

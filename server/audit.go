@@ -2,8 +2,12 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,22 +21,22 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// auditLog keeps who changed what, a line of JSON for each call that may have: never content. Each line is with the
-// kernel before its call is answered. One that cannot be written is told in the server's log and by a metric; the call stays done.
+// auditLog records changes: a line of JSON, without content, for each call that may change something. The kernel has the line before
+// the call is answered. A line that cannot be written is reported in the server's log and by a metric; the call stays done.
 type auditLog struct {
 	file    *rotatedFile
 	metrics *metrics
 	log     *zap.Logger
-	// strangers bounds the lines about callers that are not known: they must not push the others out.
+	// strangers bounds the lines about unknown callers, which must not push the others out.
 	strangers *rate.Limiter
-	// pathOf returns the path that an open handle was opened by, "" when it is none of the owner's.
+	// pathOf returns the path of an open handle; "" when it is not the owner's.
 	pathOf func(owner string, fd int32) string
 }
 
-// openAudit opens the audit log; nil when there is to be none.
+// openAudit opens the audit log; nil when none is configured.
 func (s *Server) openAudit() (*auditLog, error) {
 	if s.cfg.AuditLog == "" {
-		return nil, nil //nolint:nilnil // none is what was asked for
+		return nil, nil //nolint:nilnil // a nil log records nothing
 	}
 	file, err := openRotated(s.cfg.AuditLog, int64(s.cfg.AuditMaxSize), s.cfg.AuditKeep)
 	if err != nil {
@@ -41,13 +45,13 @@ func (s *Server) openAudit() (*auditLog, error) {
 	return &auditLog{file: file, metrics: s.metrics, log: s.log, strangers: rate.NewLimiter(strangerLines, 10*strangerLines), pathOf: s.parts.handles.PathOf}, nil
 }
 
-// strangerLines is how many refusals of callers that are not known are kept of a second; the server's log and metrics have all.
+// strangerLines is how many refusals of unknown callers are recorded in a second; the server's log and metrics have all.
 const strangerLines = 10
 
 // auditEntry is a line of the audit log. Paths are virtual; bytes that are not UTF-8 are escaped.
 type auditEntry struct {
 	Time time.Time `json:"ts"`
-	// Role is panel, host or none, who was refused.
+	// Role is panel, host, or none for a caller that was refused.
 	Role    string `json:"role"`
 	Panel   string `json:"panel,omitempty"`
 	Context string `json:"context,omitempty"`
@@ -56,7 +60,7 @@ type auditEntry struct {
 	Path string `json:"path,omitempty"`
 	Dest string `json:"dest,omitempty"`
 	FD   int32  `json:"fd,omitempty"`
-	// Name is what host calls name: a snapshot, a further context or panel.
+	// Name is the snapshot, further context or panel that a host's call names.
 	Name string `json:"name,omitempty"`
 	// Result is "ok" or the errno.
 	Result string `json:"result"`
@@ -76,14 +80,14 @@ func audited(m *method.Method, req any) bool {
 	return m.Changes(message)
 }
 
-// note keeps what can only be known before the call.
+// note records what is known only before the call.
 func (a *auditLog) note(c *call, req any) {
 	if path := a.handlePath(c, req); path != "" {
 		c.about.Store(&about{handlePath: path})
 	}
 }
 
-// handlePath returns the path of the handle that a call is about, which may be closed by it; "" when it is not audited.
+// handlePath returns the path of the handle that a call is about, and may close; "" when the call is not audited.
 func (a *auditLog) handlePath(c *call, req any) string {
 	if a == nil || !audited(c.method, req) {
 		return ""
@@ -129,7 +133,7 @@ func roleName(r panels.Role) string {
 	return "none"
 }
 
-// describe takes from a request what it is about.
+// describe fills in what a request is about.
 func (e *auditEntry) describe(c *call, req, resp any) {
 	if r, ok := req.(*ctxfsv1.WriteStreamRequest); ok {
 		req = r.GetOpen()
@@ -150,7 +154,7 @@ func (e *auditEntry) describe(c *call, req, resp any) {
 	e.Bytes = max(written(resp), c.wrote.Load())
 }
 
-// written returns how much content a call has written, as its response says.
+// written returns how much content a call has written according to its response.
 func written(resp any) int64 {
 	if r, ok := resp.(interface{ GetBytesWritten() int64 }); ok {
 		return r.GetBytesWritten()
@@ -172,4 +176,112 @@ func textOf(m proto.Message, names ...protoreflect.Name) string {
 		return fserrpb.Printable(r.Get(field).String())
 	}
 	return ""
+}
+
+// rotatedFile is a file that lines are appended to. When it has become too large, path is renamed to path.1, path.1 to path.2, and so
+// on; the last one is removed. It continues the file of an earlier process.
+type rotatedFile struct {
+	path    string
+	maxSize int64
+	keep    int
+
+	mu   sync.Mutex
+	file *os.File
+	size int64
+	// torn says that the file does not end with a newline.
+	torn bool
+}
+
+func openRotated(path string, maxSize int64, keep int) (*rotatedFile, error) {
+	r := &rotatedFile{path: path, maxSize: maxSize, keep: keep}
+	return r, r.open()
+}
+
+// open opens the file, which only its owner may read.
+func (r *rotatedFile) open() error {
+	if st, err := os.Stat(r.path); err == nil && !st.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", r.path)
+	}
+	f, err := os.OpenFile(r.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	st, err := f.Stat()
+	if err == nil && st.Size() > 0 {
+		last := make([]byte, 1)
+		_, err = f.ReadAt(last, st.Size()-1)
+		r.torn = last[0] != '\n'
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	r.file, r.size = f, st.Size()
+	return nil
+}
+
+// Write appends a line with one system call, so that lines of several processes are not mixed. If a full disk or a crash has left part
+// of a line, Write ends that line first.
+func (r *rotatedFile) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return 0, fs.ErrClosed
+	}
+	var turned error
+	if r.size > 0 && r.size+int64(len(line)) > r.maxSize {
+		turned = r.turn()
+	}
+	text, ended := line, 0
+	if r.torn {
+		text, ended = append([]byte{'\n'}, line...), 1
+	}
+	n, err := r.file.Write(text)
+	r.size += int64(n)
+	r.torn = err != nil && (n > 0 || r.torn)
+	return max(0, n-ended), errors.Join(err, turned)
+}
+
+// turn begins a new file; if that fails, the old one stays. It makes the new file first. Otherwise the old files would be renamed, and
+// finally lost, each time that a full disk or a lack of descriptors prevents the new one.
+func (r *rotatedFile) turn() error {
+	next := r.path + ".new"
+	f, err := os.OpenFile(next, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := r.moveUp(next); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	old := r.file
+	r.file, r.size, r.torn = f, 0, false
+	return old.Close()
+}
+
+// moveUp gives each file the next number, and renames next to path.
+func (r *rotatedFile) moveUp(next string) error {
+	for i := r.keep - 1; i >= 0; i-- {
+		if err := os.Rename(r.numbered(i), r.numbered(i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.Rename(next, r.path)
+}
+
+func (r *rotatedFile) numbered(i int) string {
+	if i == 0 {
+		return r.path
+	}
+	return fmt.Sprintf("%s.%d", r.path, i)
+}
+
+// Close closes the file; later writes fail.
+func (r *rotatedFile) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
 }

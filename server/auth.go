@@ -2,13 +2,24 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
 
+	"google.golang.org/grpc/channelz/grpc_channelz_v1"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	reflectv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/tap"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -18,24 +29,24 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// panelKey is the metadata by which a host acts for a panel.
-const panelKey = "ctxfs-panel"
+// panelKey is the metadata with which a host acts for a panel.
+const panelKey = method.PanelKey
 
-// authenticator says who makes a call.
+// authenticator identifies the callers.
 type authenticator struct {
 	panels panels.Service
 	host   hostToken
 	bound  *bindings
 }
 
-// identify returns who makes a call to method, or why it is refused.
+// identify returns the caller of a method, or refuses the call.
 func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.Identity, error) {
 	need := accessOf(m)
 	if need == forAll {
 		return panels.Identity{}, nil
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	id, err := a.who(ctx, md)
+	id, err := a.authenticate(ctx, md)
 	if err == nil {
 		err = connOf(ctx).accepted.authenticated(id.Panel)
 	}
@@ -51,26 +62,26 @@ func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.
 	return a.actFor(ctx, id, md.Get(panelKey))
 }
 
-// tap authenticates the first call of a connection once its headers have come: its message may take long on a slow network.
-// The call itself is refused later, with the reason.
+// tap authenticates the first call of a connection as soon as its headers have come, since its message may take long on a slow network.
+// It refuses nothing: the call is refused later, with the reason.
 func (a *authenticator) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	switch conn := connOf(ctx); {
 	case conn.accepted == nil || conn.accepted.known.Load():
 	case conn.host:
-		_ = conn.accepted.authenticated("") // by its user, also for calls that are open to all
+		_ = conn.accepted.authenticated("") // by its user, even for calls that are open to all
 	default:
 		_, _ = a.identify(ctx, method.Of(info.FullMethodName))
 	}
 	return ctx, nil
 }
 
-// admit says whether whoever made a call to FsService may still make it.
+// admit fails when the caller of a call to FsService may no longer make it.
 func (a *authenticator) admit(ctx context.Context) error {
 	_, err := a.identify(ctx, method.Of(ctxfsv1.FsService_Access_FullMethodName))
 	return err
 }
 
-// refresh returns whom a further token of a session's panel names, and lets the session's stream last as long as it.
+// refresh returns the identity of a further token of a session's panel, and lets the session's stream last as long as the token.
 func (a *authenticator) refresh(ctx context.Context, token string) (panels.Identity, error) {
 	was := panels.IdentityFrom(ctx)
 	id, err := a.panels.Authenticate(ctx, token)
@@ -84,11 +95,11 @@ func (a *authenticator) refresh(ctx context.Context, token string) (panels.Ident
 	return id, nil
 }
 
-// mayCall refuses a method that is not open to a caller. A session whose host acts for a panel has that panel's rights: what is in
-// its messages may be the panel's.
+// mayCall refuses a method that is not open to a caller. A session in which a host acts for a panel has that panel's rights, since the
+// panel may have written its messages.
 func mayCall(id panels.Identity, m *method.Method) error {
 	switch need := accessOf(m); {
-	case need == forNobody:
+	case need == forNone:
 		return &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
 	case need == forHost && (id.Role != panels.RoleHost || id.Panel != ""):
 		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo"}
@@ -96,8 +107,8 @@ func mayCall(id panels.Identity, m *method.Method) error {
 	return nil
 }
 
-// who tells host from panel. A token goes before the peer's user: who shows one wants no more than its rights.
-func (a *authenticator) who(ctx context.Context, md metadata.MD) (panels.Identity, error) {
+// authenticate returns the host or the panel that calls. A token has priority over the peer's user: the caller gets the token's rights.
+func (a *authenticator) authenticate(ctx context.Context, md metadata.MD) (panels.Identity, error) {
 	conn := connOf(ctx)
 	token, err := bearer(md)
 	if err != nil {
@@ -148,9 +159,8 @@ func bearer(md metadata.MD) (string, error) {
 	return token, nil
 }
 
-// unauthenticated keeps the errno and the text of err, and answers UNAUTHENTICATED:
-// who calls is not known, which is something else than not permitted, and tells
-// clients to get another token. An error that is no refusal (the store's) stays what it is.
+// unauthenticated keeps the errno and the text of a refusal, and gives it the code UNAUTHENTICATED: the caller is not known, and must
+// get another token. An error that is no refusal (the store's) stays as it is.
 func unauthenticated(err error) error {
 	var refused *fserr.Error
 	if !errors.As(err, &refused) || refused.Code != fserr.EACCES {
@@ -175,18 +185,17 @@ func (a *authenticator) actFor(ctx context.Context, id panels.Identity, names []
 	return id, nil
 }
 
-// bindings remembers which context a panel has, so that a host that acts for it
-// does not ask the database at every call.
+// bindings caches the contexts of panels, so that the calls of a host that acts for a panel do not query the database.
 type bindings struct {
 	bind func(ctx context.Context, panelID string) (panels.Panel, error)
 
 	mu    sync.Mutex
 	known map[string]panels.Panel
-	// epoch rises with every forget: what was asked before must not be remembered after.
+	// epoch rises with every forget: an answer from before must not be cached after it.
 	epoch uint64
 }
 
-// maxBindings bounds the memory; beyond it everything is asked anew.
+// maxBindings bounds the cache, which is emptied beyond it.
 const maxBindings = 10_000
 
 func (b *bindings) get(ctx context.Context, panelID string) (panels.Panel, error) {
@@ -218,4 +227,86 @@ func (b *bindings) forget(panelID string) {
 	defer b.mu.Unlock()
 	delete(b.known, panelID)
 	b.epoch++
+}
+
+// access is the set of callers that may call an RPC.
+type access uint8
+
+// The zero access is empty: an RPC without options is refused.
+const (
+	forNone access = iota
+	forHost
+	forPanel // and hosts
+	forAll
+)
+
+// foreign has gRPC's own services, whose protos have none of our options.
+var foreign = map[string]access{
+	grpc_health_v1.Health_ServiceDesc.ServiceName:           forAll,
+	reflectv1.ServerReflection_ServiceDesc.ServiceName:      forHost,
+	reflectv1alpha.ServerReflection_ServiceDesc.ServiceName: forHost,
+	grpc_channelz_v1.Channelz_ServiceDesc.ServiceName:       forHost,
+}
+
+// accessOf returns the callers of a method.
+func accessOf(m *method.Method) access {
+	switch m.Callers() {
+	case ctxfsv1.Callers_CALLERS_HOST:
+		return forHost
+	case ctxfsv1.Callers_CALLERS_PANEL:
+		return forPanel
+	}
+	service, _, _ := strings.Cut(strings.TrimPrefix(m.Name, "/"), "/")
+	return foreign[service]
+}
+
+// hostTokenPrefix marks host tokens, for people and for secret scanners.
+const hostTokenPrefix = "ctxfs_host_"
+
+// hostToken is the hash of the host's token. Comparing hashes takes the same time wherever they differ.
+type hostToken [sha256.Size]byte
+
+func (h hostToken) matches(token string) bool {
+	sum := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(h[:], sum[:]) == 1
+}
+
+// loadHostToken reads the token, or makes it at the first start.
+func loadHostToken(path string) (hostToken, error) {
+	token, err := readHostToken(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		token, err = makeHostToken(path)
+	}
+	if err != nil {
+		return hostToken{}, err
+	}
+	return sha256.Sum256([]byte(token)), nil
+}
+
+func readHostToken(path string) (string, error) {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	if !st.Mode().IsRegular() || tooOpen(st) {
+		return "", fmt.Errorf("%s can be read by others (mode %04o): remove it, and a new token is made at the next start", path, st.Mode().Perm())
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read the host token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if len(token) < 32 {
+		return "", fmt.Errorf("%s is damaged: remove it, and a new token is made at the next start", path)
+	}
+	return token, nil
+}
+
+func makeHostToken(path string) (string, error) {
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return "", fmt.Errorf("make the host token: %w", err)
+	}
+	token := hostTokenPrefix + base64.RawURLEncoding.EncodeToString(secret)
+	return token, writeFileAtomic(path, []byte(token+"\n"), 0o600)
 }

@@ -64,7 +64,7 @@ func TestWritesThatTookEffectSucceedWhileTheServerStops(t *testing.T) {
 		return func(t *testing.T, r *running, token string) {
 			for _, a := range askBy(t, r, token) { // by any one of them
 				if resp := a.do(http.MethodPut, query, strings.NewReader("new")); resp.StatusCode != http.StatusNoContent {
-					t.Errorf("%d %s, want 204", resp.StatusCode, resp.Header.Get(errorHeader))
+					t.Errorf("%d %s, want 204", resp.StatusCode, resp.Header.Get("Ctxfs-Error"))
 				}
 				return
 			}

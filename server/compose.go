@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	channelz "google.golang.org/grpc/channelz/service"
@@ -15,16 +16,21 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/gateway"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server/services"
+	"github.com/ctxfs/ctxfs/session"
 )
 
-// planTime is how long a start may wait for what a seeding would copy.
+// planTime bounds how long a start counts what a seeding would copy.
 const planTime = 5 * time.Second
 
 // bufferSize of a connection's reads and writes, in bytes: measured 15% faster than gRPC's own.
 const bufferSize = 128 << 10
+
+// handshakeTime bounds the handshake of a connection to a gRPC address.
+const handshakeTime = 10 * time.Second
 
 // compose builds the gRPC server and the HTTP servers from the parts.
 func (s *Server) compose(context.Context) error {
@@ -34,53 +40,54 @@ func (s *Server) compose(context.Context) error {
 	}
 	p := s.parts
 	s.auth = &authenticator{panels: p.panels, host: token, bound: &bindings{bind: p.panels.Bind}}
-	p.panels.OnClose(func(panel string) {
-		s.auth.bound.forget(panel)
-		s.calls.limits.forget(panel)
-		s.streams.endPanel(panel)
-		s.closeOwner(panel)
-	})
 	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
 	s.calls.audit, s.calls.limits, s.calls.maxRequest = p.audit, newPanelLimits(s.cfg, s.metrics), int(s.cfg.MaxRequest)
-	buffers, handed := codec.NewPool(), newHandedConns()
+	buffers := codec.NewPool()
 	s.calls.codec = codec.New(buffers)
-	sessions := fsservice.NewCalls(s.calls.codec)
+	calls := session.NewCalls(s.calls.codec)
+	s.sessions = session.New(session.Config{
+		Leases: p.leases, Refresh: s.auth.refresh, Around: s.calls.operation, Shares: s.calls.sessionShares, Calls: calls,
+		Batches: func(ctx context.Context) (context.Context, session.Batches) { return fsservice.WithLookups(ctx) },
+	})
 	s.fs = fsservice.New(fsservice.Config{
-		Gate: p.contexts, Handles: p.handles, Log: s.log, Admit: s.auth.admit, Buffers: buffers,
-		Sessions: fsservice.SessionConfig{
-			Leases: p.leases, Refresh: s.auth.refresh, Around: s.calls.operation, Shares: s.calls.sessionShares, Calls: sessions,
-		},
+		Gate: p.contexts, Handles: p.handles, Leases: p.leases, Sessions: s.sessions, Log: s.log, Admit: s.auth.admit, Buffers: buffers,
 	})
 	s.observeParts()
-	s.grpc = grpc.NewServer(s.options(buffers, handed)...)
-	registry := registrar{s.grpc, s.calls, sessions}
+	gw := gateway.Config{
+		Calls: httpCalls{s}, Files: s.fs, Sessions: s.sessions, Log: s.log, Keepalive: s.cfg.Keepalive, Origins: s.cfg.Origins, TLS: s.ls.tls != nil,
+	}
+	if s.cfg.Metrics {
+		gw.Metrics = promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})
+	}
+	s.gateway = gateway.New(gw)
+	s.grpc = grpc.NewServer(s.options(buffers)...)
+	registry := registrar{s.grpc, s.calls, calls}
 	s.registry = registry
 	ctxfsv1.RegisterFsServiceServer(registry, s.fs)
-	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, Templates: p.contexts, Version: s.deps.Version, Driver: s.info.Driver})
+	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, DefaultContext: p.panels.DefaultContext, Version: s.deps.Version, Driver: s.info.Driver})
 	ctxfsv1.RegisterPanelServiceServer(registry, &services.Panels{
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
 	})
-	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts})
+	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts.Templates()})
 	grpc_health_v1.RegisterHealthServer(registry, s.health)
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
 	}
 	channelz.RegisterChannelzServiceToServer(registry)
 	reflection.Register(registry)
-	s.web = newWebServer(s, handed)
 	return nil
 }
 
-func (s *Server) options(buffers *codec.Pool, handed *handedConns) []grpc.ServerOption {
-	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, &s.connIDs, func(conn uint64) { s.closeOwner(hostOwner(conn)) }, handed)
+func (s *Server) options(buffers *codec.Pool) []grpc.ServerOption {
+	creds := newConnCreds(s.ls.tls, s.cfg.HostAuth == HostAuthPeer, &s.connIDs, func(conn uint64) { s.closeOwner(hostOwner(conn)) }, s.gateway.Take)
 	opts := []grpc.ServerOption{
 		grpc.Creds(creds), grpc.StreamInterceptor(s.calls.stream),
-		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.ConnectionTimeout(openTime), grpc.InTapHandle(s.auth.tap),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(gateway.MaxHeaderBytes), grpc.ConnectionTimeout(handshakeTime), grpc.InTapHandle(s.auth.tap),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
 		grpc.ForceServerCodecV2(s.calls.codec), experimental.BufferPool(buffers),
 		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.Keepalive, Timeout: s.cfg.Keepalive / 3}),
-		// Clients ping every 30 s; those that ping more often than every 10 s are cut off.
+		// Clients ping every 30 s. Those that ping more often than every 10 s are cut off.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	}
 	if s.tracing != nil {
@@ -89,13 +96,21 @@ func (s *Server) options(buffers *codec.Pool, handed *handedConns) []grpc.Server
 	return opts
 }
 
-// closeOwner closes the handles of a panel, or of a host's connection, and forgets its client instances.
+// panelClosed ends everything of a panel that was closed.
+func (s *Server) panelClosed(panel string) {
+	s.auth.bound.forget(panel)
+	s.calls.limits.forget(panel)
+	s.streams.endPanel(panel)
+	s.closeOwner(panel)
+}
+
+// closeOwner closes the handles of a panel, or of a host's connection, and drops its client instances.
 func (s *Server) closeOwner(owner string) {
 	s.parts.leases.Drop(owner)
 	s.parts.handles.CloseOwner(owner)
 }
 
-// observeParts adds the values that are asked for at a scrape.
+// observeParts registers the metrics whose values are read at a scrape.
 func (s *Server) observeParts() {
 	p, dir := s.parts, s.claim.layout.Dir
 	s.metrics.gauge("ctxfs_handles_open", "Open handles.", func() (float64, bool) { return float64(p.handles.Count()), true })
@@ -105,7 +120,7 @@ func (s *Server) observeParts() {
 	s.metrics.gauge("ctxfs_memory_limit_bytes", "What they may hold.", func() (float64, bool) {
 		return float64(s.calls.limits.memory.Limit()), true
 	})
-	s.metrics.gauge("ctxfs_sessions", "Sessions that are open.", func() (float64, bool) { return float64(s.fs.Sessions()), true })
+	s.metrics.gauge("ctxfs_sessions", "Sessions that are open.", func() (float64, bool) { return float64(s.sessions.Count()), true })
 	s.metrics.counter("ctxfs_watch_overflows_total", "Watches that reported that events were lost.", func() (float64, bool) {
 		return float64(s.fs.WatchOverflows()), true
 	})
@@ -124,7 +139,7 @@ func (s *Server) observeParts() {
 	})
 }
 
-// announce gathers what a person wants to know, and writes server.json.
+// announce completes the server's Info, and writes server.json.
 func (s *Server) announce(ctx context.Context) error {
 	l := s.claim.layout
 	s.info.Version, s.info.PID, s.info.Workspace, s.info.ContextsDir = s.deps.Version, os.Getpid(), l.Workspace, l.Dir
@@ -159,11 +174,11 @@ func (s *Server) plan(ctx context.Context) {
 	}
 }
 
-// touch changes a time of a directory that is the server's own: a file system that failed and takes no more writes
-// (ext4's emergency_ro, errors=remount-ro) tells so neither to access(2) nor to statfs(2). It needs no space.
+// touch changes a time of one of the server's own directories, which needs no space. It fails on a file system that has failed and
+// takes no more writes (ext4's emergency_ro, errors=remount-ro), which access(2) and statfs(2) do not report.
 func touch(dir string) error { return os.Chtimes(dir, time.Now(), time.Time{}) }
 
-// lookEvery is how often a server looks whether clients can still find it.
+// lookEvery is how often a server checks that clients can find it.
 const lookEvery = 2 * time.Second
 
 // lookAfter restores what clients need to find the server, and logs that the workspace has moved away, until ctx ends.
@@ -184,10 +199,10 @@ func (s *Server) lookAfter(ctx context.Context) {
 	}
 }
 
-// look is one look of lookAfter. It returns what is wrong and stays so, "" when nothing is.
+// look is one check of lookAfter. It returns a problem that it could not repair; "" when there is none.
 func (s *Server) look(ctx context.Context) (problem string) {
 	if err := s.parts.contexts.Moved(); err != nil {
-		return err.Error() // another server may be at work in what is there now
+		return err.Error() // another server may use what is there now
 	}
 	for _, c := range []struct {
 		what    string
@@ -207,7 +222,7 @@ func (s *Server) look(ctx context.Context) (problem string) {
 	return problem
 }
 
-// notReady tells why the server should get no new work, "" when it should.
+// notReady returns why the server should get no new work; "" when it should.
 func (s *Server) notReady() string {
 	if !s.serving.Load() {
 		return "not serving"

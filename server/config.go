@@ -1,26 +1,38 @@
 package server
 
 import (
+	"fmt"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/contexts/template"
+	"github.com/ctxfs/ctxfs/gateway"
 	"github.com/ctxfs/ctxfs/panels"
 )
 
-// Config holds every setting of a server. The koanf tag is the key in the YAML
-// file; the environment variable is CTXFS_ and the key in capitals; the flag is
-// the key with "-" for "_".
+// Config has every setting of a server. The koanf tag is the key in the YAML file. The environment variable is CTXFS_ and the key in
+// capitals. The flag is the key with "-" for "_".
 type Config struct {
 	// Workspace is the folder whose repositories contexts are seeded from.
 	Workspace string `koanf:"workspace"`
 	// ContextsDir is where contexts are kept; "" means <workspace>/.contexts.
 	ContextsDir string `koanf:"contexts_dir"`
-	// Driver makes new contexts: "copy", "overlay" (Linux, root), "overlay-userns" (Linux, in namespaces of its own) or "auto", which takes overlay where it works
-	// and its mounts are seen by everyone. Contexts that are there keep theirs.
+	// Driver makes new contexts: "copy", "overlay" (Linux, root), "overlay-userns" (Linux, in namespaces of its own) or "auto", which is
+	// overlay where that works and everyone sees its mounts. Existing contexts keep their driver.
 	Driver string `koanf:"driver"`
 	// Listen are TCP addresses for gRPC; none by default. Beyond loopback they need TLS.
 	Listen []string `koanf:"listen"`
@@ -33,48 +45,48 @@ type Config struct {
 	TLSKey  string `koanf:"tls_key"`
 	// ClientCA is a PEM file of authorities; clients on TCP must then show a certificate of theirs.
 	ClientCA string `koanf:"client_ca"`
-	// HostAuth says who is host on the unix socket: "peer" the server's own user and root, "token" whoever has the host token.
+	// HostAuth says which callers are host on the unix socket: "peer" the server's own user and root, "token" those with the host token.
 	HostAuth string `koanf:"host_auth"`
-	// IdleTimeout closes a handle that was not used for so long.
+	// IdleTimeout is after how long an unused handle is closed.
 	IdleTimeout time.Duration `koanf:"idle_timeout"`
 	// HandlesPerPanel and HandlesTotal bound the open handles.
 	HandlesPerPanel int `koanf:"handles_per_panel"`
 	HandlesTotal    int `koanf:"handles_total"`
-	// ContextMaxBytes and ContextMaxEntries bound, about, what one context takes by itself; 0 means no bound.
+	// ContextMaxBytes and ContextMaxEntries bound, approximately, what one context adds to its layer; 0 means no bound.
 	ContextMaxBytes   Size  `koanf:"context_max_bytes"`
 	ContextMaxEntries int64 `koanf:"context_max_entries"`
-	// InFlightPerPanel bounds the operations that one panel has under way, SessionsPerPanel its sessions and holds,
-	// WatchesPerPanel its watches; OperationsPerSecond those that it may begin. 0 means no bound.
+	// InFlightPerPanel bounds the operations that one panel has under way, SessionsPerPanel its sessions and holds, WatchesPerPanel its
+	// watches, OperationsPerSecond the operations that it begins. 0 means no bound.
 	InFlightPerPanel    int `koanf:"in_flight_per_panel"`
 	SessionsPerPanel    int `koanf:"sessions_per_panel"`
 	WatchesPerPanel     int `koanf:"watches_per_panel"`
 	OperationsPerSecond int `koanf:"operations_per_second"`
-	// MemoryPerConnection bounds what one panel's requests hold of the memory by one connection, which is a WebSocket session
-	// or all calls of a gRPC connection; its replies may hold as much. MemoryPerPanel bounds it by all its connections. 0 means no bound.
-	// MemoryTotal bounds that of all panels; 0 means a quarter of the memory, at most 1 GiB.
+	// MemoryPerConnection bounds the memory that one panel's requests hold on one connection, which is a WebSocket session or a gRPC
+	// connection; its replies may hold as much. MemoryPerPanel bounds the memory on all its connections. 0 means no bound. MemoryTotal
+	// bounds the memory of all panels; 0 means a quarter of the memory, at most 1 GiB.
 	MemoryPerConnection Size `koanf:"memory_per_connection"`
 	MemoryPerPanel      Size `koanf:"memory_per_panel"`
 	MemoryTotal         Size `koanf:"memory_total"`
-	// MaxRequest bounds the content of one request, minMaxRequest to maxMaxRequest; what is larger goes by a stream.
+	// MaxRequest bounds the content of one request, minMaxRequest to maxMaxRequest. Larger content needs a stream.
 	MaxRequest Size `koanf:"max_request"`
 	// LeaseGrace is how long the handles of a client instance outlive its last session or hold.
 	LeaseGrace time.Duration `koanf:"lease_grace"`
-	// Keepalive is how often a silent connection is asked whether it lives; it has a third of that to answer.
+	// Keepalive is after how long a silent connection is asked for a sign of life. It has a third of that to answer.
 	Keepalive time.Duration `koanf:"keepalive"`
-	// TokenTTL is the life of a panel's token when its host names none.
+	// TokenTTL is the lifetime of a panel's token unless its host asks for another.
 	TokenTTL time.Duration `koanf:"token_ttl"`
-	// SeedExclude are further gitignore patterns of what is not copied.
+	// SeedExclude has further gitignore patterns of files that are not copied.
 	SeedExclude []string `koanf:"seed_exclude"`
 	// SeedSelect is "all", "unignored" or "tracked".
 	SeedSelect string `koanf:"seed_select"`
-	// SeedRoot is a folder that is copied though it is no repository; "." is the workspace.
+	// SeedRoot is a folder that is copied although it is no repository; "." is the workspace.
 	SeedRoot string `koanf:"seed_root"`
-	// SeedMaxFiles and SeedMaxBytes are the size guard.
+	// SeedMaxFiles and SeedMaxBytes bound what a seeding copies.
 	SeedMaxFiles int64 `koanf:"seed_max_files"`
 	SeedMaxBytes Size  `koanf:"seed_max_bytes"`
-	// GitBase is a URL (file, http, https, ssh) below which templates' repositories are looked for that the workspace does not have; "" means none.
+	// GitBase is a URL (file, http, https, ssh) of templates' repositories that the workspace does not have; "" means none.
 	GitBase string `koanf:"git_base"`
-	// GitTimeout bounds one question to a repository, GitFetchTimeout one fetch.
+	// GitTimeout bounds one query of a repository, GitFetchTimeout one fetch.
 	GitTimeout      time.Duration `koanf:"git_timeout"`
 	GitFetchTimeout time.Duration `koanf:"git_fetch_timeout"`
 	// Pool is how many ready copies of the workspace are kept for new contexts of the copy driver; 0 means none.
@@ -83,25 +95,25 @@ type Config struct {
 	DiskReserve Size `koanf:"disk_reserve"`
 	// AuditLog is a file that gets a line of JSON for every call that may change something; "" means none.
 	AuditLog string `koanf:"audit_log"`
-	// AuditMaxSize is how large it becomes before a new one is begun; AuditKeep is how many older ones are kept.
+	// AuditMaxSize is the size at which a new audit log is begun; AuditKeep is how many older ones are kept.
 	AuditMaxSize Size `koanf:"audit_max_size"`
 	AuditKeep    int  `koanf:"audit_keep"`
 	// LogLevel is debug, info, warn or error; LogFormat auto, json or text.
 	LogLevel  string `koanf:"log_level"`
 	LogFormat string `koanf:"log_format"`
-	// Metrics serves /metrics on the HTTP listener, to whoever has the host token.
+	// Metrics serves /metrics on the HTTP listener, to callers with the host token.
 	Metrics bool `koanf:"metrics"`
-	// OTLPEndpoint is a URL that traces are sent to by OTLP over gRPC; "" means none.
+	// OTLPEndpoint is a URL that receives traces by OTLP over gRPC; "" means none.
 	OTLPEndpoint string `koanf:"otlp_endpoint"`
 	// ReadyFile is written with the address once the server accepts calls.
 	ReadyFile string `koanf:"ready_file"`
-	// ExitOnStdinClose stops the server when its standard input ends, so that it dies with its parent.
+	// ExitOnStdinClose stops the server when its standard input ends, and so with its parent.
 	ExitOnStdinClose bool `koanf:"exit_on_stdin_close"`
 	// AllowChown lets panels give files to other users and groups.
 	AllowChown bool `koanf:"allow_chown"`
 }
 
-// DefaultConfig returns the settings that apply when nothing is said.
+// DefaultConfig returns the settings that apply unless others are given.
 func DefaultConfig() Config {
 	return Config{
 		Workspace: ".", Driver: DriverCopy, HostAuth: HostAuthPeer, IdleTimeout: 5 * time.Minute,
@@ -119,7 +131,7 @@ func DefaultConfig() Config {
 // The range of Config.MaxRequest.
 const minMaxRequest, maxMaxRequest Size = 1 << 20, 64 << 20
 
-// minMemoryTotal is the least Config.MemoryTotal: a request and its content, decoded, and a few replies.
+// minMemoryTotal is the least Config.MemoryTotal. It has room for a request, its decoded content and a few replies.
 const minMemoryTotal Size = 16 << 20
 
 // The values of Config.HostAuth.
@@ -195,8 +207,8 @@ func gitFlags(fs *pflag.FlagSet, d Config) {
 	fs.Duration("git-fetch-timeout", d.GitFetchTimeout, "give up fetching a repository after this long")
 }
 
-// TemplateOptions returns what Config says of templates.
-func (c Config) TemplateOptions() contexts.TemplateOptions {
+// templateOptions returns the settings of templates.
+func (c Config) templateOptions() contexts.TemplateOptions {
 	return contexts.TemplateOptions{GitBase: c.GitBase, Timeout: c.GitTimeout, FetchTimeout: c.GitFetchTimeout}
 }
 
@@ -204,10 +216,304 @@ func (c Config) TemplateOptions() contexts.TemplateOptions {
 func flagOf(key string) string { return strings.ReplaceAll(key, "_", "-") }
 func envOf(key string) string  { return "CTXFS_" + strings.ToUpper(key) }
 
-// SeedOptions returns what Config says of seeding.
+// SeedOptions returns the settings of seeding.
 func (c Config) SeedOptions() seed.Options {
 	return seed.Options{
 		Exclude: c.SeedExclude, Select: seed.Selection(c.SeedSelect), Root: c.SeedRoot,
 		MaxFiles: c.SeedMaxFiles, MaxBytes: int64(c.SeedMaxBytes),
 	}
+}
+
+// Origins has for every key of Config where its value came from: "default", "file PATH", "env NAME" or "flag --NAME".
+type Origins map[string]string
+
+// Setting is one line of `ctxfs config`.
+type Setting struct {
+	Key    string `json:"key"`
+	Value  any    `json:"value"`
+	Origin string `json:"origin"`
+}
+
+// Settings lists all keys in the order of Config, with their values and origins. It hides a password in a URL.
+func (c Config) Settings(origins Origins) []Setting {
+	var list []Setting
+	if u, err := url.Parse(c.GitBase); err == nil {
+		c.GitBase = u.Redacted()
+	}
+	v := reflect.ValueOf(c)
+	for i, key := range configKeys() {
+		list = append(list, Setting{Key: key, Value: v.Field(i).Interface(), Origin: origins[key]})
+	}
+	return list
+}
+
+func configKeys() []string {
+	t := reflect.TypeFor[Config]()
+	keys := make([]string, t.NumField())
+	for i := range keys {
+		keys[i] = t.Field(i).Tag.Get("koanf")
+	}
+	return keys
+}
+
+// LoadConfig merges the settings: flags that were given, before environ (as of os.Environ), before the YAML file ("" for none), before
+// the defaults. For an unknown key in the file, or a value that cannot be read, it returns a *ConfigError with the origin. flags may
+// be nil.
+func LoadConfig(flags *pflag.FlagSet, environ []string, path string) (Config, Origins, error) {
+	origins := Origins{}
+	for _, key := range configKeys() {
+		origins[key] = "default"
+	}
+	k := koanf.New(".")
+	for _, load := range []func(*koanf.Koanf, Origins) error{
+		func(k *koanf.Koanf, o Origins) error { return loadFile(k, o, path) },
+		func(k *koanf.Koanf, o Origins) error { return loadEnv(k, o, environ) },
+		func(k *koanf.Koanf, o Origins) error { return loadFlags(k, o, flags) },
+	} {
+		if err := load(k, origins); err != nil {
+			return Config{}, nil, err
+		}
+	}
+	cfg, err := decode(k, origins)
+	if err != nil {
+		return Config{}, nil, err
+	}
+	return cfg, origins, cfg.Validate(origins)
+}
+
+func loadFile(k *koanf.Koanf, origins Origins, path string) error {
+	if path == "" {
+		return nil
+	}
+	read := koanf.New(".")
+	if err := read.Load(file.Provider(path), yaml.Parser()); err != nil {
+		return &ConfigError{Origin: "file " + path, Problem: err.Error()}
+	}
+	known := configKeys()
+	for key := range read.Raw() {
+		if !slices.Contains(known, key) {
+			return &ConfigError{Origin: "file " + path, Key: key, Problem: "unknown key; known are " + strings.Join(known, ", ")}
+		}
+		origins[key] = "file " + path
+	}
+	return k.Merge(read)
+}
+
+// loadEnv reads known names only: CTXFS_ADDRESS, CTXFS_TOKEN and others are for clients.
+func loadEnv(k *koanf.Koanf, origins Origins, environ []string) error {
+	values := map[string]any{}
+	for _, key := range configKeys() {
+		for _, entry := range environ {
+			if value, ok := strings.CutPrefix(entry, envOf(key)+"="); ok {
+				values[key], origins[key] = value, "env "+envOf(key)
+			}
+		}
+	}
+	return k.Load(confmap.Provider(values, ""), nil)
+}
+
+func loadFlags(k *koanf.Koanf, origins Origins, flags *pflag.FlagSet) error {
+	if flags == nil {
+		return nil
+	}
+	values := map[string]any{}
+	for _, key := range configKeys() {
+		f := flags.Lookup(flagOf(key))
+		if f == nil || !f.Changed {
+			continue
+		}
+		origins[key] = "flag --" + f.Name
+		values[key] = f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values[key] = list.GetSlice()
+		}
+	}
+	return k.Load(confmap.Provider(values, ""), nil)
+}
+
+// decode reads key by key, so that an error has the origin of a bad value.
+func decode(k *koanf.Koanf, origins Origins) (Config, error) {
+	cfg := DefaultConfig()
+	v := reflect.ValueOf(&cfg).Elem()
+	for i, key := range configKeys() {
+		if !k.Exists(key) {
+			continue
+		}
+		d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
+			Result: v.Field(i).Addr().Interface(), WeaklyTypedInput: true,
+			DecodeHook: mapstructure.ComposeDecodeHookFunc(
+				mapstructure.StringToTimeDurationHookFunc(), splitList, mapstructure.TextUnmarshallerHookFunc()),
+		})
+		if err == nil {
+			err = d.Decode(k.Get(key))
+		}
+		if err != nil {
+			return Config{}, &ConfigError{Origin: origins[key], Key: key, Problem: fmt.Sprintf("%v cannot be read: %s", k.Get(key), oneLine(err))}
+		}
+	}
+	return cfg, nil
+}
+
+// splitList reads "a, b" as a list; "" is an empty one.
+func splitList(from, to reflect.Type, data any) (any, error) {
+	text, ok := data.(string)
+	if !ok || from.Kind() != reflect.String || to.Kind() != reflect.Slice {
+		return data, nil
+	}
+	list := []string{}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			list = append(list, part)
+		}
+	}
+	return list, nil
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// Validate checks that the settings go together. The error is a *ConfigError.
+func (c Config) Validate(origins Origins) error {
+	bad := func(key, format string, args ...any) error {
+		return &ConfigError{Origin: origins[key], Key: key, Problem: fmt.Sprintf(format, args...)}
+	}
+	for _, choice := range []struct {
+		key, value string
+		of         []string
+	}{
+		{"driver", c.Driver, []string{DriverAuto, DriverCopy, DriverOverlay, DriverUserNS}},
+		{"host_auth", c.HostAuth, []string{HostAuthPeer, HostAuthToken}},
+		{"seed_select", c.SeedSelect, []string{"all", "unignored", "tracked"}},
+		{"log_level", c.LogLevel, []string{"debug", "info", "warn", "error"}},
+		{"log_format", c.LogFormat, []string{"auto", "json", "text"}},
+	} {
+		if !slices.Contains(choice.of, choice.value) {
+			return bad(choice.key, "%q is not one of %s", choice.value, strings.Join(choice.of, ", "))
+		}
+	}
+	for _, number := range []struct {
+		key   string
+		value int64
+	}{
+		{"idle_timeout", int64(c.IdleTimeout)}, {"token_ttl", int64(c.TokenTTL)}, {"lease_grace", int64(c.LeaseGrace)},
+		{"git_timeout", int64(c.GitTimeout)}, {"git_fetch_timeout", int64(c.GitFetchTimeout)},
+		{"handles_per_panel", int64(c.HandlesPerPanel)}, {"handles_total", int64(c.HandlesTotal)},
+		{"audit_max_size", int64(c.AuditMaxSize)}, {"seed_max_files", c.SeedMaxFiles}, {"seed_max_bytes", int64(c.SeedMaxBytes)},
+	} {
+		if number.value <= 0 {
+			return bad(number.key, "must be more than zero")
+		}
+	}
+	for _, number := range []struct {
+		key   string
+		value int64
+	}{
+		{"audit_keep", int64(c.AuditKeep)}, {"context_max_bytes", int64(c.ContextMaxBytes)}, {"context_max_entries", c.ContextMaxEntries},
+		{"in_flight_per_panel", int64(c.InFlightPerPanel)}, {"sessions_per_panel", int64(c.SessionsPerPanel)},
+		{"watches_per_panel", int64(c.WatchesPerPanel)}, {"operations_per_second", int64(c.OperationsPerSecond)},
+		{"memory_per_connection", int64(c.MemoryPerConnection)}, {"memory_per_panel", int64(c.MemoryPerPanel)}, {"memory_total", int64(c.MemoryTotal)},
+	} {
+		if number.value < 0 {
+			return bad(number.key, "must not be negative")
+		}
+	}
+	if c.Pool < 0 {
+		return bad("pool", "must not be negative")
+	}
+	if c.MaxRequest < minMaxRequest || c.MaxRequest > maxMaxRequest {
+		return bad("max_request", "%s is not between %s and %s", c.MaxRequest, minMaxRequest, maxMaxRequest)
+	}
+	if c.MemoryTotal != 0 && c.MemoryTotal < minMemoryTotal {
+		return bad("memory_total", "%s is less than %s; 0 takes a quarter of the memory", c.MemoryTotal, minMemoryTotal)
+	}
+	if c.Keepalive < time.Second {
+		return bad("keepalive", "must be 1s or more")
+	}
+	if err := template.CheckBaseURL(c.GitBase); err != nil {
+		return bad("git_base", "%v", err)
+	}
+	return c.validateNetwork(bad)
+}
+
+func (c Config) validateNetwork(bad func(key, format string, args ...any) error) error {
+	switch {
+	case c.TLSCert != "" && c.TLSKey == "":
+		return bad("tls_key", "is missing beside tls_cert")
+	case c.TLSKey != "" && c.TLSCert == "":
+		return bad("tls_cert", "is missing beside tls_key")
+	case c.ClientCA != "" && c.TLSCert == "":
+		return bad("client_ca", "needs tls_cert and tls_key")
+	}
+	for _, origin := range c.Origins {
+		if err := gateway.CheckOrigin(origin); err != nil {
+			return bad("origin", "%v", err)
+		}
+	}
+	for _, addr := range c.Listen {
+		if err := c.validateAddress("listen", addr, bad); err != nil {
+			return err
+		}
+	}
+	if c.HTTP == "" {
+		return nil
+	}
+	return c.validateAddress("http", c.HTTP, bad)
+}
+
+func (c Config) validateAddress(key, addr string, bad func(key, format string, args ...any) error) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return bad(key, "%q is no address such as 127.0.0.1:7420", addr)
+	}
+	if !gateway.IsLoopback(host) && c.TLSCert == "" {
+		return bad(key, "%s is reachable from other machines and needs TLS: give --tls-cert and --tls-key, or listen on 127.0.0.1", addr)
+	}
+	return nil
+}
+
+// Size is a number of bytes, written as "512MiB", "5G" or "1073741824". K, M, G and T are powers of 1024, with or without "iB" or "B".
+// It is never negative.
+type Size int64
+
+var sizeUnits = []struct {
+	letter string
+	factor int64
+	name   string
+}{{"T", 1 << 40, "TiB"}, {"G", 1 << 30, "GiB"}, {"M", 1 << 20, "MiB"}, {"K", 1 << 10, "KiB"}}
+
+// Set parses a size (pflag.Value).
+func (s *Size) Set(text string) error {
+	number := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(text)), "B"), "I")
+	factor := int64(1)
+	for _, u := range sizeUnits {
+		if rest, ok := strings.CutSuffix(number, u.letter); ok {
+			number, factor = rest, u.factor
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	// Negated, the comparison refuses NaN as well.
+	if !(err == nil && n >= 0 && n*float64(factor) < 1<<62) {
+		return fmt.Errorf("%q is no size; write it as 512MiB, 5GiB or a number of bytes", text)
+	}
+	*s = Size(n * float64(factor))
+	return nil
+}
+
+// UnmarshalText parses a size.
+func (s *Size) UnmarshalText(text []byte) error { return s.Set(string(text)) }
+
+// MarshalText formats the size as Set parses it.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Type names the flag's argument in a usage text.
+func (s *Size) Type() string { return "size" }
+
+// String returns the shortest exact form: "1GiB", "1536MiB", "1000".
+func (s Size) String() string {
+	for _, u := range sizeUnits {
+		if s != 0 && int64(s)%u.factor == 0 {
+			return strconv.FormatInt(int64(s)/u.factor, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
 }

@@ -11,27 +11,28 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/gateway"
 )
 
 // Connections, handles and operations share the process's descriptors (RLIMIT_NOFILE). Handles take at most half of them
 // (handles.Config.Total), connections at most three eighths, and the rest is a reserve for operations. The listeners divide
-// the connections' part, so that a crowd on one address leaves the others as they were.
+// the connections' part, so that a crowd on one address does not affect the others.
 
 const (
-	// firstCallTime is how long a connection may take until its first authenticated call begins. It is longer than
-	// openTime, after which a WebSocket reports the reason.
+	// firstCallTime is how long a connection may take until its first authenticated call begins. It is longer than the time for a
+	// WebSocket's first message, after which the gateway reports the reason.
 	firstCallTime = 15 * time.Second
 	// maxUnauthenticated bounds the connections of one listener that have made no authenticated call.
 	maxUnauthenticated = 256
 	// minConnections and maxConnections bound the connections of all listeners.
 	minConnections, maxConnections = 32, 16384
-	// baseDescriptors is about what a server that does nothing has open.
+	// baseDescriptors is about how many an idle server has open.
 	baseDescriptors = 32
-	// closeWait bounds how long a new connection waits for the end of those that were closed in its favour.
+	// closeWait bounds how long a new connection waits for others to end that were closed in its favour.
 	closeWait = time.Second
-	// freeCancels is how many calls a client may cancel for nothing, more than it lets end. For each further one its connection is
-	// read cancelPause later, but at most maxCancelPause at a time: calls that are begun and reset at once cost the server
-	// more than their client (CVE-2023-44487).
+	// freeCancels is how many more calls a client may cancel than it lets end. Each further one delays the reading of its connection by
+	// cancelPause, up to maxCancelPause at a time: a call that is begun and reset at once costs the server more than its client
+	// (CVE-2023-44487).
 	freeCancels    = 100
 	cancelPause    = 200 * time.Microsecond
 	maxCancelPause = 100 * time.Millisecond
@@ -47,7 +48,7 @@ const (
 	refusedPanel   = "panel"           // the panel has its share
 )
 
-// connGroup is the connections of one kind of listener: unix, tcp or http.
+// connGroup has the connections of one kind of listener: unix, tcp or http.
 type connGroup struct {
 	// max bounds all connections, maxUnauthenticated those without an authenticated call.
 	max, maxUnauthenticated int
@@ -56,7 +57,7 @@ type connGroup struct {
 
 	mu     sync.Mutex
 	ending bool
-	// open counts the connections, closing those among them whose descriptor is about to be free.
+	// open counts the connections, closing those among them that were closed and still have their descriptor.
 	open, closing int
 	// unauthenticated holds *acceptedConn, the oldest first.
 	unauthenticated list.List
@@ -76,8 +77,8 @@ func newConnGroup(limit int, refused func(reason string)) *connGroup {
 // connGroups are the connections of a server, by kind of listener.
 type connGroups struct{ unix, tcp, http *connGroup }
 
-// newConnGroups divides what a limit of descriptors leaves for connections: a quarter for the unix socket, the rest for
-// the addresses that are configured. 0 is no limit.
+// newConnGroups divides the connections that a limit of descriptors allows: a quarter for the unix socket, the rest for the addresses
+// that are configured. 0 is no limit.
 func newConnGroups(descriptors int, tcp, http bool, m *metrics) connGroups {
 	all := maxConnections
 	if descriptors > 0 {
@@ -135,8 +136,8 @@ func (g *connGroup) admit(conn net.Conn) *acceptedConn {
 	return c
 }
 
-// awaitRoom waits until a descriptor of a closed connection is free, which takes as long as its reader needs to see the
-// end. It reports whether there is room. g.mu is held, but not while waiting.
+// awaitRoom waits until the descriptor of a closed connection is free, which takes as long as its reader needs to see the end. It
+// reports whether there is room. g.mu is held, but not while it waits.
 func (g *connGroup) awaitRoom() bool {
 	deadline := time.NewTimer(closeWait)
 	defer deadline.Stop()
@@ -167,15 +168,15 @@ func (g *connGroup) closeOldest() bool {
 	return true
 }
 
-// makeRoom closes the oldest unauthenticated connection, when a new one got no descriptor.
+// makeRoom closes the oldest unauthenticated connection. It is called when a new one got no descriptor.
 func (g *connGroup) makeRoom() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closeOldest()
 }
 
-// end closes the connections that have not got as far as a call, and admits no more: gRPC waits for them when it stops.
-// HTTP ends those that it serves.
+// end closes the connections that have made no call, for which gRPC would wait when it stops, and admits no more. HTTP closes those that
+// it serves.
 func (g *connGroup) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -224,11 +225,11 @@ type acceptedConn struct {
 	known atomic.Bool
 	// timer ends the wait for that call.
 	timer *time.Timer
-	// cancels counts the calls that the client has cancelled, less those that it let end and those that pace made it wait for.
+	// cancels counts the calls that the client has cancelled, minus those that it let end and those that pace has delayed it for.
 	cancels atomic.Int64
 
-	// The group's mutex guards what follows. place is where the group lists the connection while it is unauthenticated;
-	// owner is the panel that it counts for, "" for a host.
+	// The group's mutex guards these. place is the connection's element in the list of unauthenticated ones; owner is the panel that it
+	// counts for, "" for a host.
 	place           *list.Element
 	owner           string
 	closed, removed bool
@@ -261,7 +262,7 @@ func (c *acceptedConn) authenticated(panel string) error {
 	return nil
 }
 
-// scarce says that a quarter of the connections is left for further authenticated ones. g.mu is held.
+// scarce reports whether a quarter of the connections or less is left for authenticated ones. g.mu is held.
 func (g *connGroup) scarce() bool {
 	return g.open-g.closing-g.unauthenticated.Len() >= g.max-g.max/4
 }
@@ -284,8 +285,8 @@ func (c *acceptedConn) expire() {
 	}
 }
 
-// closeAs closes an unauthenticated connection, whose server then sees its end and calls Close. The group's mutex is held:
-// closing a socket does not wait for its peer.
+// closeAs closes an unauthenticated connection; its server then sees the end and calls Close. The group's mutex is held, since closing a
+// socket does not wait for its peer.
 func (c *acceptedConn) closeAs(reason string) {
 	c.leave()
 	c.closed = true
@@ -296,7 +297,7 @@ func (c *acceptedConn) closeAs(reason string) {
 	_ = c.Conn.Close()
 }
 
-// remove ends the count of a connection that its server has closed.
+// remove stops counting a connection that its server has closed.
 func (c *acceptedConn) remove() {
 	g := c.group
 	g.mu.Lock()
@@ -331,7 +332,7 @@ func (c *acceptedConn) callEnded(cancelled bool) {
 	}
 }
 
-// pace is called before gRPC reads from the connection. It makes that wait when the client cancels most of its calls.
+// pace is called before gRPC reads from the connection. It delays the reading when the client cancels most of its calls.
 func (c *acceptedConn) pace() {
 	if c == nil {
 		return
@@ -342,8 +343,8 @@ func (c *acceptedConn) pace() {
 	}
 }
 
-// SetDeadline implements net.Conn. gRPC sets a deadline before its handshake and lifts it afterwards; HTTP, to which the
-// connection may have gone meanwhile, has set its own by then.
+// SetDeadline implements net.Conn. gRPC sets a deadline before its handshake and removes it afterwards. If the connection was passed to
+// HTTP meanwhile, the deadline is HTTP's by then.
 func (c *acceptedConn) SetDeadline(t time.Time) error {
 	if c.handed.Load() {
 		return nil
@@ -358,14 +359,10 @@ func (c *acceptedConn) Close() error {
 }
 
 // CloseWrite half-closes, as net.TCPConn's does.
-func (c *acceptedConn) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *acceptedConn) CloseWrite() error { return gateway.CloseWrite(c.Conn) }
 
-func closeWrite(conn net.Conn) error {
-	if half, ok := conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
+// Socket returns the connection's socket.
+func (c *acceptedConn) Socket() syscall.RawConn { return socketOf(c.Conn) }
 
 // NetConn returns the connection below, as that of tls.Conn does.
 func (c *acceptedConn) NetConn() net.Conn { return c.Conn }

@@ -126,8 +126,8 @@ func TestContent(t *testing.T) {
 				a.T = t
 				resp := a.get(c.query)
 				body, err := io.ReadAll(resp.Body)
-				if err != nil || resp.StatusCode != c.status || resp.Header.Get(errorHeader) != c.errno {
-					t.Fatalf("%v, %d, errno %q: %.200s", err, resp.StatusCode, resp.Header.Get(errorHeader), body)
+				if err != nil || resp.StatusCode != c.status || resp.Header.Get("Ctxfs-Error") != c.errno {
+					t.Fatalf("%v, %d, errno %q: %.200s", err, resp.StatusCode, resp.Header.Get("Ctxfs-Error"), body)
 				}
 				if c.status != 200 {
 					if !strings.Contains(string(body), c.want) || strings.Contains(string(body), folder) {
@@ -138,7 +138,7 @@ func TestContent(t *testing.T) {
 				if string(body) != c.want {
 					t.Errorf("%d bytes, want %d: %.40q", len(body), len(c.want), body)
 				}
-				stat, m := resp.Header.Get(statHeader), new(ctxfsv1.Stat)
+				stat, m := resp.Header.Get("Ctxfs-Stat"), new(ctxfsv1.Stat)
 				b, err := base64.StdEncoding.DecodeString(stat)
 				if err != nil || proto.Unmarshal(b, m) != nil || m.GetMode()&0o170000 != 0o100000 {
 					t.Errorf("stat %q: %v", stat, m)
@@ -295,8 +295,8 @@ func TestPutContent(t *testing.T) {
 				switch {
 				case err != nil:
 					t.Error(err)
-				case c.status == 204 && (string(got) != c.want || resp.Header.Get(writtenHeader) != strconv.Itoa(len(c.body))):
-					t.Errorf("it holds %.40q, written %q", got, resp.Header.Get(writtenHeader))
+				case c.status == 204 && (string(got) != c.want || resp.Header.Get("Ctxfs-Written") != strconv.Itoa(len(c.body))):
+					t.Errorf("it holds %.40q, written %q", got, resp.Header.Get("Ctxfs-Written"))
 				case c.status != 204 && (!strings.Contains(string(body), c.want) || string(got) != "0123456789"):
 					t.Errorf("it says %s, want %q, and holds %q", body, c.want, got)
 				}
@@ -320,7 +320,7 @@ func TestPutContentNeedsTheRight(t *testing.T) {
 	for token, want := range map[string]string{resp.GetToken(): "EROFS", "x": "EACCES"} {
 		for by, a := range askBy(t, r, token) {
 			resp := a.do(http.MethodPut, "path=/a", strings.NewReader("x"))
-			if got := resp.Header.Get(errorHeader); got != want {
+			if got := resp.Header.Get("Ctxfs-Error"); got != want {
 				t.Errorf("%s: %d, %q, want %q", by, resp.StatusCode, got, want)
 			}
 		}
@@ -377,7 +377,7 @@ func TestContentWithoutContent(t *testing.T) {
 	path := write(t, filepath.Join(r.folder("ctx_p"), "a"), "0123456789")
 	for by, a := range askBy(t, r, token) {
 		resp := a.do(http.MethodHead, "path=/a", nil)
-		if body, err := io.ReadAll(resp.Body); err != nil || len(body) > 0 || resp.ContentLength != 10 || resp.Header.Get(statHeader) == "" {
+		if body, err := io.ReadAll(resp.Body); err != nil || len(body) > 0 || resp.ContentLength != 10 || resp.Header.Get("Ctxfs-Stat") == "" {
 			t.Errorf("%s: %v, %d bytes of %d", by, err, len(body), resp.ContentLength)
 		}
 	}

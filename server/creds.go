@@ -1,34 +1,39 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"github.com/ctxfs/ctxfs/gateway"
 )
 
-// overflowUID is whom the kernel shows for a user that a user namespace does not map
-// (/proc/sys/kernel/overflowuid): it may be anybody, and so is nobody.
+// overflowUID is the uid that the kernel shows for users that a user namespace does not map (/proc/sys/kernel/overflowuid). It may be
+// any of them, so it has no rights.
 const overflowUID = 65534
 
-// peerCred is who is at the other end of a unix socket.
+// peerCred identifies the process at the other end of a unix socket.
 type peerCred struct {
 	known bool
 	uid   uint32
-	// pid is 0 where the system does not tell it.
+	// pid is 0 where the system does not report it.
 	pid int
 }
 
-// isHost says that the peer is the server's own user, or root. self is the server's
-// user; inUserNS says that it lives in a user namespace.
+// isHost reports whether the peer is the server's own user, or root. self is the server's user; inUserNS says that the server runs in a
+// user namespace.
 func (p peerCred) isHost(self uint32, inUserNS bool) bool {
 	if !p.known || (inUserNS && p.uid == overflowUID) {
 		return false
@@ -39,20 +44,20 @@ func (p peerCred) isHost(self uint32, inUserNS bool) bool {
 // connInfo is what is known of a connection, as gRPC's AuthInfo.
 type connInfo struct {
 	credentials.CommonAuthInfo
-	// id is never used twice in a process.
+	// id is unique in the process.
 	id uint64
 	// unix says that it came over the unix socket, web that it is a WebSocket.
 	unix, web bool
 	// http says that it carries a request for content.
 	http bool
-	// host says that its peer is host by its user.
+	// host says that its peer's user is host.
 	host bool
 	pid  int
-	// accepted is its place among the connections of its listener; nil in tests of a part.
+	// accepted is the connection as its listener counts it; nil in some tests.
 	accepted *acceptedConn
-	// shares are what panels hold of their memory by the connection.
+	// shares has the panels' shares of memory on the connection.
 	shares *connShares
-	// alpn is the protocol that TLS agreed on; "" of a client that knows no ALPN, and gRPC's without TLS.
+	// alpn is the protocol that TLS negotiated; "" for a client without ALPN, protoGRPC without TLS.
 	alpn string
 }
 
@@ -62,7 +67,7 @@ const protoGRPC = "h2"
 // AuthType implements credentials.AuthInfo.
 func (*connInfo) AuthType() string { return "ctxfs" }
 
-// transport is what metrics call it.
+// transport returns the connection's name in metrics.
 func (c *connInfo) transport() string {
 	switch {
 	case c.http:
@@ -85,9 +90,8 @@ func connOf(ctx context.Context) *connInfo {
 	return &connInfo{}
 }
 
-// connCreds is the transport side of authentication for all gRPC listeners: peer
-// credentials on the unix socket, TLS (when there is a certificate) on TCP. Connections
-// that are no gRPC's it hands over.
+// connCreds authenticates the connections of all gRPC listeners: with peer credentials on the unix socket, and TLS, if there is a
+// certificate, on TCP. It passes HTTP connections to the gateway.
 type connCreds struct {
 	// tls is nil for plain text, which is for loopback only.
 	tls      *tls.Config
@@ -96,15 +100,15 @@ type connCreds struct {
 	inUserNS bool
 	// next counts the connections.
 	next *atomic.Uint64
-	// onClose is told when a connection has ended.
+	// onClose is called when a connection has ended.
 	onClose func(id uint64)
-	// handed takes those that begin as HTTP/1.1.
-	handed *handedConns
+	// take receives connections that begin as HTTP/1.1.
+	take func(net.Conn)
 }
 
-func newConnCreds(tlsConfig *tls.Config, peerHost bool, next *atomic.Uint64, onClose func(id uint64), handed *handedConns) *connCreds {
+func newConnCreds(tlsConfig *tls.Config, peerHost bool, next *atomic.Uint64, onClose func(id uint64), take func(net.Conn)) *connCreds {
 	c := &connCreds{
-		peerHost: peerHost, self: uint32(os.Geteuid()), inUserNS: inUserNamespace(), next: next, onClose: onClose, handed: handed,
+		peerHost: peerHost, self: uint32(os.Geteuid()), inUserNS: inUserNamespace(), next: next, onClose: onClose, take: take,
 	}
 	if tlsConfig != nil {
 		c.tls = tlsConfig.Clone()
@@ -137,15 +141,15 @@ func (c *connCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	case !isWeb && info.alpn != protoGRPC:
 		return nil, nil, errors.New("gRPC over TLS needs ALPN to say h2")
 	case isWeb:
-		info.web, shared.raw = true, new(rawTail)
+		info.web = true
 		accepted.handed.Store(true)
-		c.handed.hand(shared)
+		c.take(shared)
 		return nil, nil, credentials.ErrConnDispatched
 	}
 	return pooled(shared), info, nil
 }
 
-// identify finds out who is at the other end, as far as the transport tells.
+// identify identifies the other end as far as the transport allows.
 func (c *connCreds) identify(conn net.Conn) (net.Conn, *connInfo, error) {
 	info := &connInfo{id: c.next.Add(1), alpn: protoGRPC, shares: &connShares{}}
 	info.SecurityLevel = credentials.NoSecurity
@@ -168,7 +172,7 @@ func (c *connCreds) identify(conn net.Conn) (net.Conn, *connInfo, error) {
 	return conn, info, nil
 }
 
-// ClientHandshake implements credentials.TransportCredentials; servers have no use of it.
+// ClientHandshake implements credentials.TransportCredentials. Servers do not use it.
 func (c *connCreds) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("these credentials are a server's")
 }
@@ -209,4 +213,66 @@ func tlsConfig(cfg Config) (*tls.Config, error) {
 		return nil, &ConfigError{Key: "client_ca", Problem: fmt.Sprintf("%s holds no certificate", cfg.ClientCA)}
 	}
 	return c, nil
+}
+
+// The gRPC addresses also answer HTTP: over WebSocket a client's small calls take less time than over gRPC's own streams, and a
+// connection needs less memory. The first bytes of a connection show its protocol: an HTTP/1.1 request, or HTTP/2's preface.
+
+// headSize is how many bytes distinguish HTTP/2's preface, which begins with PRI, from a request.
+const headSize = 4
+
+var prefaceHead = []byte("PRI ")
+
+// sharedConn is a connection to a gRPC address whose first bytes were read to learn its protocol.
+type sharedConn struct {
+	net.Conn
+	info *connInfo
+	// head has the bytes that were read ahead.
+	head []byte
+	// ended is called when the connection is closed.
+	ended func()
+}
+
+// look reads the first bytes, and reports whether the connection speaks HTTP/1.1.
+func (c *sharedConn) look() (isWeb bool, err error) {
+	c.head = make([]byte, headSize)
+	if _, err := io.ReadFull(c.Conn, c.head); err != nil {
+		return false, err
+	}
+	return !bytes.Equal(c.head, prefaceHead), nil
+}
+
+// Read implements net.Conn.
+func (c *sharedConn) Read(p []byte) (int, error) {
+	if len(c.head) > 0 {
+		n := copy(p, c.head)
+		c.head = c.head[n:]
+		return n, nil
+	}
+	c.info.accepted.pace()
+	return c.Conn.Read(p)
+}
+
+// Close implements net.Conn.
+func (c *sharedConn) Close() error {
+	defer c.ended()
+	return c.Conn.Close()
+}
+
+// CloseWrite half-closes, as net.TCPConn's does.
+func (c *sharedConn) CloseWrite() error { return gateway.CloseWrite(c.Conn) }
+
+// NetConn returns the connection below, as that of tls.Conn does.
+func (c *sharedConn) NetConn() net.Conn { return c.Conn }
+
+// Socket returns the connection's socket, to read from or write to directly; nil when it speaks TLS.
+func (c *sharedConn) Socket() syscall.RawConn { return socketOf(c.Conn) }
+
+func socketOf(conn net.Conn) syscall.RawConn {
+	if s, ok := conn.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			return raw
+		}
+	}
+	return nil
 }

@@ -19,17 +19,17 @@ const (
 	DriverAuto    = "auto"
 	DriverCopy    = copyfs.Name
 	DriverOverlay = overlay.Name
-	// DriverUserNS needs the server to run in namespaces of its own (package namespaces), which is its caller's to do.
+	// DriverUserNS requires that the caller runs the server in namespaces of its own (package namespaces).
 	DriverUserNS = overlay.UserNSName
 )
 
-// DriverChoice says which driver makes new contexts, and of the others why they do not.
+// DriverChoice is the driver that makes new contexts, and why others do not.
 type DriverChoice struct {
 	// Name is DriverCopy, DriverOverlay or DriverUserNS.
 	Name string
-	// Caveat is what is wrong with the one that was asked for, though it works; "" when nothing is.
+	// Caveat is a drawback of the driver that was asked for, although it works; "" for none.
 	Caveat string
-	// Refused says why DriverOverlay does not make them, "" when it does or was not asked for.
+	// Refused is why DriverOverlay does not make them; "" when it does or was not asked for.
 	Refused string
 }
 
@@ -44,7 +44,7 @@ func (c DriverChoice) String() string {
 	return c.Name
 }
 
-// drivers are all that this version has. Contexts that one of them made before stay with it.
+// drivers has all drivers of this version. Contexts stay with the driver that made them.
 type drivers struct {
 	copy            *copyfs.Driver
 	overlay, userns *overlay.Driver
@@ -69,33 +69,29 @@ func (d drivers) order(name string) (driver.Driver, []driver.Driver) {
 // LostStates names the contexts and snapshots in l that came back from a backup without the extended attributes that they need.
 func LostStates(l contexts.Layout) []string {
 	all := newDrivers(nil, nil)
-	var names []string
-	for _, s := range contexts.LostStates(l, []driver.Mounter{all.overlay, all.userns}) {
-		names = append(names, s.Name)
-	}
-	return names
+	return contexts.LostStates(l, all.overlay, all.userns)
 }
 
-// OverlayRefusal tries the overlay driver in dir, a directory, and says why it does not work there, "" when it
-// does. What it makes there for that is gone when it returns.
+// OverlayRefusal tries the overlay driver in dir, a directory, and returns why it does not work there; "" when it does. It removes what
+// it makes there.
 func OverlayRefusal(ctx context.Context, dir string) string {
 	return refusal(ctx, overlay.New(overlay.Options{}), dir)
 }
 
-// UserNSRefusal is OverlayRefusal of the driver DriverUserNS, to be asked within the namespaces.
+// UserNSRefusal is OverlayRefusal for DriverUserNS. It must be called within the namespaces.
 func UserNSRefusal(ctx context.Context, dir string) string {
 	return refusal(ctx, overlay.NewUserNS(overlay.Options{}), dir)
 }
 
-// LeftChecks names what OverlayRefusal, or a start, left in dir when its process was killed. A start, a collection and a repair
-// remove it from the contexts directory.
+// LeftChecks names what OverlayRefusal, or a start, left in dir because its process was killed. A start, a collection and a repair remove
+// it from the contexts directory.
 func LeftChecks(dir string) ([]string, error) { return overlay.New(overlay.Options{}).LeftChecks(dir) }
 
 func refusal(ctx context.Context, d driver.Driver, dir string) string {
 	return why(d.Check(ctx, dir))
 }
 
-// why is what a Check says, "" for nil.
+// why returns the text of a Check's error; "" for nil.
 func why(err error) string {
 	if err == nil {
 		return ""
@@ -103,15 +99,14 @@ func why(err error) string {
 	return strings.TrimPrefix(err.Error(), "overlay driver: ")
 }
 
-// untried is the caveat of a driver that was asked for by name, and that a full disk has no room to try.
+// untried is the caveat of a driver that was asked for by name and could not be tried on a full disk.
 const untried = "not tried: the disk is full"
 
-// seenByServer is what everybody should know of DriverUserNS.
+// seenByServer is the caveat of DriverUserNS.
 const seenByServer = "only this server sees the files"
 
-// ChooseDriver picks the driver of new contexts for a setting, trying it in dir, which exists. auto takes
-// overlay where everybody on the machine sees its mounts, and copy otherwise. A driver
-// that was asked for by name and does not work is an error.
+// ChooseDriver picks the driver of new contexts for a setting. It tries drivers in dir, which exists. auto is overlay where everyone on
+// the machine sees its mounts, else copy. It fails when a driver that was asked for by name does not work.
 func ChooseDriver(ctx context.Context, setting, dir string) (DriverChoice, error) {
 	switch setting {
 	case DriverCopy:

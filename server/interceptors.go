@@ -27,14 +27,8 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// requestIDKey is the metadata of a call's ID. A caller may choose it; a failed
-// call's trailer names it.
-const requestIDKey = "x-request-id"
-
-// interceptors surround every call. They are one function for unary calls and one
-// for streams, since each further link of a chain costs every call an allocation.
-// From the outside in: recovery, request ID, metrics, log, authentication,
-// limits, deadline.
+// interceptors surround every call: with recovery, request ID, metrics, log, authentication, limits and deadline, from the outside in.
+// Unary calls have one function for all of it, and streams another, since each link of a chain costs every call an allocation.
 type interceptors struct {
 	log     *zap.Logger
 	auth    *authenticator
@@ -57,22 +51,22 @@ func newInterceptors(log *zap.Logger, auth *authenticator, m *metrics, streams *
 	return &interceptors{log: log, auth: auth, metrics: m, streams: streams, prefix: rand.Text()[:8] + "-"}
 }
 
-// call is what is known of a call from its beginning to its end.
+// call has what is known of a call from its beginning to its end.
 type call struct {
 	method    *method.Method
 	transport string
 	id        panels.Identity
 	start     time.Time
-	requestID string // once it was asked for
-	// counted is where the call counts among its panel's; nil when it does not.
+	requestID string // set on first use
+	// counted is the counter that the call is in; nil for none.
 	counted *atomic.Int64
-	// about is set once at most. A stream's handler may outlive the call, and so set it, and wrote, while it is recorded.
+	// about is set at most once. A stream's handler may outlive the call, and set about and wrote while the call is recorded.
 	about atomic.Pointer[about]
 	// wrote is how much content a stream has written.
 	wrote atomic.Int64
 }
 
-// about is what a call is about, as far as its end does not know it.
+// about is what must be recorded of a call before it ends.
 type about struct {
 	// first is a stream's first message, or the query of an HTTP request.
 	first any
@@ -80,7 +74,7 @@ type about struct {
 	handlePath string
 }
 
-// first is what a stream is about, nil when that is not known.
+// first returns the first message of a stream; nil when it is not known.
 func (c *call) first() any {
 	if a := c.about.Load(); a != nil {
 		return a.first
@@ -88,8 +82,8 @@ func (c *call) first() any {
 	return nil
 }
 
-// operation surrounds one of a session's operations, as unary does a call. It has no
-// deadline: its client has the session, and cancels what takes too long.
+// operation surrounds one of a session's operations, as unary does a call. It sets no deadline: the client cancels operations that take
+// too long.
 func (i *interceptors) operation(ctx context.Context, transport string, m *method.Method, do func(begin func(req any)) (any, error)) (resp any, err error) {
 	i.metrics.inFlight.Inc()
 	c := &call{method: m, transport: transport, id: panels.IdentityFrom(ctx), start: time.Now()}
@@ -112,7 +106,7 @@ func (i *interceptors) operation(ctx context.Context, transport string, m *metho
 	})
 }
 
-// serveUnary serves a unary call: its request is received once its caller is known, and its reply counts until it is sent.
+// serveUnary serves a unary call. It receives the request once the caller is known, and counts the reply until it is sent.
 func (i *interceptors) serveUnary(method string, handler grpc.MethodHandler, srv any, stream grpc.ServerStream) error {
 	var reply *budget.Hold
 	resp, err := i.unary(stream.Context(), method, func(ctx context.Context, c *call, req *any, inner grpc.UnaryServerInterceptor) (any, error) {
@@ -139,7 +133,7 @@ func (i *interceptors) serveUnary(method string, handler grpc.MethodHandler, srv
 	return codec.SendHeld(stream, m, reply)
 }
 
-// unary surrounds a unary call, which serve receives and does by inner.
+// unary surrounds a unary call. serve receives the request, and calls the handler through inner.
 func (i *interceptors) unary(
 	ctx context.Context, method string, serve func(ctx context.Context, c *call, req *any, inner grpc.UnaryServerInterceptor) (any, error),
 ) (resp any, err error) {
@@ -178,7 +172,7 @@ func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSe
 	})
 }
 
-// around surrounds a stream, gRPC's, a WebSocket or a request for content.
+// around surrounds a stream: gRPC's, a WebSocket or a request for content.
 func (i *interceptors) around(ctx context.Context, c *call, serve func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -198,7 +192,7 @@ func (i *interceptors) around(ctx context.Context, c *call, serve func(context.C
 				err = i.panicked(c.method.Name, p)
 			}
 		}()
-		// Who was closed before the table knew the stream was not found there to be ended.
+		// If the panel was closed before the stream was in the table, closing it did not end the stream.
 		if _, err := i.auth.identify(ctx, c.method); err != nil {
 			return err
 		}
@@ -206,7 +200,7 @@ func (i *interceptors) around(ctx context.Context, c *call, serve func(context.C
 	})
 }
 
-// observedStream counts and bounds what passes.
+// observedStream counts and bounds the messages of a stream.
 type observedStream struct {
 	streamWithContext
 	i *interceptors
@@ -226,7 +220,7 @@ func (s *observedStream) RecvMsg(m any) error {
 		return err
 	}
 	if _, ok := m.(*ctxfsv1.SessionRequest); ok {
-		s.r.hold.Release() // a session counts the content of its operations by itself
+		s.r.hold.Release() // a session counts the content of its operations
 	} else if s.c.about.Load() == nil {
 		s.c.about.Store(&about{first: m, handlePath: s.i.audit.handlePath(s.c, m)})
 	}
@@ -251,8 +245,8 @@ func (i *interceptors) end(ctx context.Context, c *call, req, resp any, err erro
 	connOf(ctx).accepted.callEnded(errors.Is(ctx.Err(), context.Canceled))
 	err = i.record(ctx, c, req, resp, err)
 	if err != nil {
-		// A stream whose header went out already still takes it.
-		_ = grpc.SetTrailer(ctx, metadata.Pairs(requestIDKey, i.requestID(ctx, c)))
+		// It reaches the client even after the header was sent.
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(method.RequestIDKey, i.requestID(ctx, c)))
 	}
 	return err
 }
@@ -282,7 +276,7 @@ func (i *interceptors) panicked(method string, p any) error {
 	return &fserr.Error{Code: fserr.EIO, Detail: "internal error", Hint: "the server's log has the cause", Err: fmt.Errorf("panic: %v", p)}
 }
 
-// requestID returns the caller's ID when it is short and printable, else a new one: for one call always the same.
+// requestID returns the caller's ID when it is short and printable, else a new one. A call keeps its ID.
 func (i *interceptors) requestID(ctx context.Context, c *call) string {
 	if c.requestID == "" {
 		c.requestID = i.newRequestID(ctx)
@@ -292,7 +286,7 @@ func (i *interceptors) requestID(ctx context.Context, c *call) string {
 
 func (i *interceptors) newRequestID(ctx context.Context) string {
 	md, _ := metadata.FromIncomingContext(ctx)
-	if v := md.Get(requestIDKey); len(v) == 1 && len(v[0]) <= 64 && isPrintable(v[0]) {
+	if v := md.Get(method.RequestIDKey); len(v) == 1 && len(v[0]) <= 64 && isPrintable(v[0]) {
 		return v[0]
 	}
 	return i.prefix + strconv.FormatUint(i.count.Add(1), 36)
@@ -329,7 +323,7 @@ func fields(ctx context.Context, c *call, requestID string, req, resp any, err e
 	return f
 }
 
-// peerName names who is at the other end, "" when that is not known.
+// peerName names the other end; "" when it is not known.
 func peerName(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -357,7 +351,7 @@ func payload(req, resp any) (int64, bool) {
 	return 0, false
 }
 
-// errnoOf returns the errno's name of a status, "" when it has none.
+// errnoOf returns the name of a status's errno; "" when it has none.
 func errnoOf(err error) string {
 	if e, ok := fserrpb.FromStatus(err); ok {
 		return e.Code.String()

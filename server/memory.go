@@ -21,50 +21,50 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
-	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/session"
 )
 
 const (
-	// streamWindow is how much of a request a client may send before the server asks for more, in bytes. Every call may keep as
-	// much in memory uncounted. gRPC's own windows grow to 16 MiB for each call.
+	// streamWindow is how much of a request a client may send before the server asks for more, in bytes. Each call may hold as much
+	// memory without being counted. gRPC's own windows grow to 16 MiB for each call.
 	streamWindow = 64 << 10
 	// connWindow is the same for all calls of a connection together; gRPC renews it at once, whether or not a call is read.
 	connWindow = 1 << 20
-	// leastPiece and pieces say how much of a request is read at a time: a part of it, but not less than so many bytes. A client may
-	// send a request in frames of one byte, each of which takes as much memory as sixty: a piece in many frames is copied together.
+	// A request is read in so many pieces, but of leastPiece bytes at least. A client may send it in frames of one byte, and each frame
+	// takes the memory of sixty bytes, so a piece of many frames is copied.
 	leastPiece, pieces = 4 << 10, 8
-	// maxStrangerRequest bounds a request of a caller that need not say who it is, in bytes.
+	// maxStrangerRequest bounds a request of an unknown caller, in bytes.
 	maxStrangerRequest = 4 << 10
 	// receiveTime is how long a client may take to send the request of a call that has one.
 	receiveTime = defaultDeadline
 )
 
-// connShares are what the panels hold of their memory by one connection.
+// connShares has the panels' shares of memory on one connection.
 type connShares struct {
 	mu     sync.Mutex
 	closed bool
-	shares map[*panelUse]fsservice.Shares
+	shares map[*panelUse]session.Shares
 	// cut ends the connection.
 	cut func()
 }
 
 // of returns a panel's shares, of limit bytes each.
-func (c *connShares) of(u *panelUse, limit int64) fsservice.Shares {
+func (c *connShares) of(u *panelUse, limit int64) session.Shares {
 	if c == nil {
-		return fsservice.Shares{}
+		return session.Shares{}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.shares[u]
 	if !ok {
 		if c.shares == nil {
-			c.shares = map[*panelUse]fsservice.Shares{}
+			c.shares = map[*panelUse]session.Shares{}
 		}
 		c.forgetClosed()
-		s = fsservice.Shares{Requests: u.requests.Share(limit, c.end), Replies: u.replies.Share(limit, c.end)}
+		s = session.Shares{Requests: u.requests.Share(limit, c.end), Replies: u.replies.Share(limit, c.end)}
 		c.shares[u] = s
 		if c.closed {
 			s.Requests.Close()
@@ -74,7 +74,7 @@ func (c *connShares) of(u *panelUse, limit int64) fsservice.Shares {
 	return s
 }
 
-// forgetClosed forgets panels that were closed. c.mu is held.
+// forgetClosed drops panels that were closed. c.mu is held.
 func (c *connShares) forgetClosed() {
 	for u, s := range c.shares {
 		if s.Requests.IsOver() && s.Replies.IsOver() {
@@ -85,7 +85,7 @@ func (c *connShares) forgetClosed() {
 	}
 }
 
-// close gives back what all panels hold. The connection has ended.
+// close gives back the memory of all panels. The connection has ended.
 func (c *connShares) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *connShares) close() {
 	}
 }
 
-// end ends a connection that no other panel uses.
+// end closes the connection if no other panel uses it.
 func (c *connShares) end() {
 	c.mu.Lock()
 	alone := len(c.shares) == 1
@@ -106,13 +106,13 @@ func (c *connShares) end() {
 	}
 }
 
-// registrar registers unary methods so that serveUnary serves them: gRPC would receive, and inflate, a request before it asks
-// whether its caller is known.
+// registrar registers unary methods as streams that serveUnary serves: gRPC would receive and inflate a request before its caller is
+// known.
 type registrar struct {
 	*grpc.Server
 	calls *interceptors
 	// sessions gets the same services.
-	sessions *fsservice.Calls
+	sessions *session.Calls
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -139,7 +139,7 @@ type receiver struct {
 	hold *budget.Hold
 }
 
-// transportStream is what gRPC's transport knows of a call.
+// transportStream is gRPC's transport stream of a call.
 type transportStream interface {
 	ReadMessageHeader(header []byte) error
 	Read(n int) (mem.BufferSlice, error)
@@ -147,8 +147,8 @@ type transportStream interface {
 	WriteStatus(st *status.Status) error
 }
 
-// receiver returns what receives the messages of a call. hold is nil when they are not counted. Compressed messages are refused:
-// a small one may inflate to any size.
+// receiver returns the receiver of a call. hold is nil when messages are not counted. It refuses compressed messages, since a small one
+// may inflate to any size.
 func (i *interceptors) receiver(ctx context.Context, c *call, hold *budget.Hold) (*receiver, error) {
 	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(transportStream)
 	if !ok {
@@ -162,12 +162,12 @@ func (i *interceptors) receiver(ctx context.Context, c *call, hold *budget.Hold)
 	case c.id.Role == panels.RoleNone:
 		r.limit = maxStrangerRequest
 	case c.method.Limit() == ctxfsv1.Limit_LIMIT_SESSIONS:
-		r.limit = maxSessionRequest
+		r.limit = session.MaxMessage
 	}
 	return r, nil
 }
 
-// receive receives one message into m. io.EOF says that there is none. Errors are ready to travel.
+// receive receives one message into m. It returns io.EOF when there is none, else a status.
 func (r *receiver) receive(ctx context.Context, m any) error {
 	r.hold.Release()
 	var header [5]byte
@@ -183,9 +183,9 @@ func (r *receiver) receive(ctx context.Context, m any) error {
 	case n > streamWindow:
 		ctx, cancel := context.WithTimeout(ctx, receiveTime)
 		defer cancel()
-		// The message, and what it is decoded to.
+		// Once for the message, and once for what it is decoded to.
 		if err := r.hold.Wait(ctx, 2*int64(n)); err != nil {
-			return fsservice.NoRoom(err, "the request")
+			return budget.Refusal(err, "the request")
 		}
 	}
 	if err := r.take(n, m); err != nil {
@@ -208,7 +208,7 @@ func (r *receiver) take(n int, m any) error {
 	return decoded(r.calls.codec.Unmarshal(data, m))
 }
 
-// read reads n bytes, in buffers that are not much larger.
+// read reads n bytes, into buffers that are not much larger.
 func (r *receiver) read(n int) (mem.BufferSlice, error) {
 	var all mem.BufferSlice
 	for left := n; left > 0; {
@@ -237,7 +237,7 @@ func decoded(err error) error {
 
 // only receives the one message of a call that has one.
 func (r *receiver) only(ctx context.Context, m any) error {
-	timer := time.AfterFunc(receiveTime+time.Second, func() { // later than a wait for memory, which has words of its own
+	timer := time.AfterFunc(receiveTime+time.Second, func() { // later than a wait for memory, which returns an error of its own
 		_ = r.stream.WriteStatus(status.New(codes.DeadlineExceeded, "the request did not come in "+receiveTime.String()))
 	})
 	defer timer.Stop()
@@ -259,13 +259,13 @@ func (r *receiver) only(ctx context.Context, m any) error {
 
 // tooLarge refuses a request of n bytes.
 func (r *receiver) tooLarge(n int) error {
-	if r.limit == maxSessionRequest {
+	if r.limit == session.MaxMessage {
 		return sessionTooLarge(n)
 	}
 	return r.calls.tooLarge(n, r.limit)
 }
 
-// received is an error of the transport as it travels.
+// received returns the status of an error of the transport.
 func received(err error) error {
 	if _, ok := status.FromError(err); ok || errors.Is(err, io.EOF) {
 		return err
@@ -276,20 +276,20 @@ func received(err error) error {
 	return fserrpb.ToStatus(err)
 }
 
-// sessionShares is shares for the session of ctx.
-func (i *interceptors) sessionShares(ctx context.Context) fsservice.Shares {
+// sessionShares returns the shares of the session of ctx.
+func (i *interceptors) sessionShares(ctx context.Context) session.Shares {
 	return i.shares(ctx, panels.IdentityFrom(ctx))
 }
 
-// shares returns what a panel's calls by the connection of ctx may hold; none for a host, which is not bounded.
-func (i *interceptors) shares(ctx context.Context, id panels.Identity) fsservice.Shares {
+// shares returns a panel's shares of memory on the connection of ctx. A host has none, and is not bounded.
+func (i *interceptors) shares(ctx context.Context, id panels.Identity) session.Shares {
 	if i.limits == nil || id.Panel == "" {
-		return fsservice.Shares{}
+		return session.Shares{}
 	}
 	return connOf(ctx).shares.of(i.limits.use(id.Panel), i.limits.memoryPerConnection)
 }
 
-// defaultMemoryTotal is a quarter of the memory that the process may use, at most 1 GiB; 256 MiB where that is not known.
+// defaultMemoryTotal returns a quarter of the memory that the process may use, at most 1 GiB; 256 MiB where that is not known.
 func defaultMemoryTotal() int64 {
 	const unknown, most, least = 256 << 20, 1 << 30, 32 << 20
 	memory := min(cgroupMemory(), machineMemory())
@@ -299,7 +299,7 @@ func defaultMemoryTotal() int64 {
 	return max(min(memory/4, most), least)
 }
 
-// cgroupMemory is the limit of the process's control group, in bytes; math.MaxInt64 without one.
+// cgroupMemory returns the limit of the process's control group, in bytes; math.MaxInt64 without one.
 func cgroupMemory() int64 {
 	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		text, err := os.ReadFile(path)
@@ -313,7 +313,7 @@ func cgroupMemory() int64 {
 	return math.MaxInt64
 }
 
-// machineMemory is the machine's memory, in bytes; math.MaxInt64 where that is not told.
+// machineMemory returns the machine's memory, in bytes; math.MaxInt64 where the system does not report it.
 func machineMemory() int64 {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
@@ -330,7 +330,7 @@ func machineMemory() int64 {
 	return math.MaxInt64
 }
 
-// asMessage is a reply as the message that it is.
+// asMessage returns a reply as a message.
 func asMessage(resp any) (proto.Message, error) {
 	m, ok := resp.(proto.Message)
 	if !ok {

@@ -24,7 +24,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// rawClient speaks HTTP/2 by itself, so that it can leave out what every gRPC client does: open its windows, and end its requests.
+// rawClient speaks HTTP/2. Unlike a gRPC client it can leave its windows closed and its requests unfinished.
 type rawClient struct {
 	t    *testing.T
 	conn net.Conn
@@ -141,7 +141,7 @@ func (c *rawClient) read(dec *hpack.Decoder) {
 	}
 }
 
-// note tells of a change. c.mu is held.
+// note signals a change. c.mu is held.
 func (c *rawClient) note() {
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -405,7 +405,7 @@ func TestHalfSentRequestsStayInBudget(t *testing.T) {
 }
 
 // TestUnreadStreamsStayInBudget has a panel begin many ReadStreams of large chunks and listings, and read none of them; another
-// stream of the same connection goes on all the same.
+// stream of the same connection still makes progress.
 func TestUnreadStreamsStayInBudget(t *testing.T) {
 	r := start(t, sessionConfig(t))
 	token := r.openPanel(t, "p").GetToken()
@@ -499,7 +499,7 @@ func TestClientThatLeavesEndsItsWaits(t *testing.T) {
 		}
 		eventually(t, "the reads wait", func() bool { return r.waiting(t) >= had+3 })
 		s.cut()
-		eventually(t, "the session ends", func() bool { return r.fs.Sessions() == 0 })
+		eventually(t, "the session ends", func() bool { return r.sessions.Count() == 0 })
 	})
 }
 
@@ -521,7 +521,7 @@ func TestWaitingForMemoryBlocksNoSnapshot(t *testing.T) {
 	}
 }
 
-// TestClosedPanelHoldsNoMemory closes a panel whose replies nobody reads.
+// TestClosedPanelHoldsNoMemory closes a panel whose replies are not read.
 func TestClosedPanelHoldsNoMemory(t *testing.T) {
 	for way, ask := range unread {
 		t.Run(way, func(t *testing.T) {

@@ -1,11 +1,24 @@
 package server
 
 import (
+	"context"
+	"io"
+	"os"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/term"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -14,19 +27,19 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// metrics are what /metrics tells. No label names a panel or a context: there is no end of them.
+// metrics has what /metrics returns. No label names a panel or a context, whose number has no bound.
 type metrics struct {
 	registry *prometheus.Registry
 	inFlight prometheus.Gauge
 	duration *prometheus.HistogramVec
-	// outcomes remembers duration's histograms.
+	// outcomes caches duration's histograms.
 	outcomes sync.Map
 	errors   *prometheus.CounterVec
 	seeding  *prometheus.HistogramVec
 	limits   *prometheus.CounterVec
 	// connRefused counts the connections that were closed before an authenticated call.
 	connRefused *prometheus.CounterVec
-	// waits counts those that waited for a limit, and were not refused.
+	// waits counts waits for a limit.
 	waits *prometheus.CounterVec
 	// auditErrors counts lines that were not written.
 	auditErrors prometheus.Counter
@@ -70,12 +83,12 @@ func newMetrics(version string) *metrics {
 	return m
 }
 
-// gauge registers a value that is asked for at every scrape. ok false leaves it out of one.
+// gauge registers a value that is read at every scrape. A scrape omits it when ok is false.
 func (m *metrics) gauge(name, help string, value func() (v float64, ok bool)) {
 	m.registry.MustRegister(&asked{desc: prometheus.NewDesc(name, help, nil, nil), kind: prometheus.GaugeValue, value: value})
 }
 
-// counter is as gauge, for what only rises.
+// counter is gauge for a value that only rises.
 func (m *metrics) counter(name, help string, value func() (v float64, ok bool)) {
 	m.registry.MustRegister(&asked{desc: prometheus.NewDesc(name, help, nil, nil), kind: prometheus.CounterValue, value: value})
 }
@@ -103,13 +116,13 @@ func (a *asked) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// outcome is the labels of a duration.
+// outcome has the labels of a duration.
 type outcome struct {
 	method, transport string
 	code              codes.Code
 }
 
-// observer finds an outcome's histogram; the vector's own look-up costs three times as much.
+// observer returns an outcome's histogram. The vector's own look-up takes three times as long.
 func (m *metrics) observer(o outcome) prometheus.Observer {
 	if h, ok := m.outcomes.Load(o); ok {
 		return h.(prometheus.Observer) //nolint:forcetypeassert // nothing else is in it
@@ -135,9 +148,8 @@ func (m *metrics) observe(c *call, err error, took time.Duration) {
 	}
 }
 
-// limitOf names the limit that an errno stands for. EFBIG of a request is counted
-// where it is refused (checkSize), since a method does not tell it from a reply's; but that
-// of a session, whose operations are calls of their own, can only be of what it received.
+// limitOf names the limit that an errno stands for. EFBIG of a request is counted where it is refused (interceptors.tooLarge), since the
+// method does not show whether a request or a reply was too large. A session's own EFBIG is of a message that it received.
 func limitOf(m *method.Method, code fserr.Code) string {
 	switch code {
 	case fserr.EMFILE:
@@ -171,4 +183,46 @@ func (m *metrics) seeded(driver string, took time.Duration, ok bool) {
 		result = "failed"
 	}
 	m.seeding.WithLabelValues(driver, result).Observe(took.Seconds())
+}
+
+// tracing sends traces. It is nil when no endpoint is configured, and then costs calls nothing.
+type tracing struct{ provider *sdktrace.TracerProvider }
+
+func (s *Server) startTraces(ctx context.Context) error {
+	if s.cfg.OTLPEndpoint == "" {
+		return nil
+	}
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(s.cfg.OTLPEndpoint))
+	if err != nil {
+		return &ConfigError{Key: "otlp_endpoint", Problem: err.Error()}
+	}
+	s.tracing = &tracing{sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(resource.NewSchemaless(
+		attribute.String("service.name", "ctxfs"), attribute.String("service.version", s.deps.Version))))}
+	return nil
+}
+
+func (t *tracing) option() grpc.ServerOption {
+	return grpc.StatsHandler(otelgrpc.NewServerHandler(
+		otelgrpc.WithTracerProvider(t.provider), otelgrpc.WithPropagators(propagation.TraceContext{})))
+}
+
+// stop sends the traces that are left.
+func (t *tracing) stop(ctx context.Context) error { return t.provider.Shutdown(ctx) }
+
+// NewLogger returns a logger of Config's level and format that writes to w. The
+// format "auto" is text when w is a terminal, else JSON.
+func NewLogger(cfg Config, w io.Writer) (*zap.Logger, error) {
+	level, err := zapcore.ParseLevel(cfg.LogLevel)
+	if err != nil {
+		return nil, &ConfigError{Key: "log_level", Problem: err.Error()}
+	}
+	enc := zap.NewProductionEncoderConfig()
+	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	encoder := zapcore.NewJSONEncoder(enc)
+	if f, ok := w.(*os.File); cfg.LogFormat == "text" || cfg.LogFormat == "auto" && ok && term.IsTerminal(int(f.Fd())) {
+		enc.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		enc.EncodeLevel = zapcore.CapitalLevelEncoder
+		encoder = zapcore.NewConsoleEncoder(enc)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), nil
 }

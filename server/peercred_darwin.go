@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerOf asks the kernel who connected (LOCAL_PEERCRED, unix(4)).
+// peerOf returns the user that connected, from the kernel (LOCAL_PEERCRED, unix(4)).
 func peerOf(c *net.UnixConn) (peerCred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -4,5 +4,5 @@ package server
 
 import "net"
 
-// peerOf knows nothing here: hosts present the host token.
+// peerOf returns nothing here: hosts present the host token.
 func peerOf(*net.UnixConn) (peerCred, error) { return peerCred{}, nil }

@@ -17,10 +17,10 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
 
-// tooOpen says that others than the owner may read or write a file.
+// tooOpen reports whether others than the owner may read or write a file.
 func tooOpen(st fs.FileInfo) bool { return st.Mode().Perm()&0o077 != 0 }
 
-// verifyPrivate checks that dir is a directory, not a link to one, that is this user's alone.
+// verifyPrivate checks that dir is a directory, not a link to one, that only this user may use.
 func verifyPrivate(dir string) error {
 	st, err := os.Lstat(dir)
 	if err != nil {
@@ -33,7 +33,7 @@ func verifyPrivate(dir string) error {
 	return nil
 }
 
-// fileOwner returns who gets new files: under root the workspace's owner, else nil.
+// fileOwner returns the owner of new files: under root the workspace's owner, else nil.
 func fileOwner(workspace string) *rootfs.Owner {
 	if os.Geteuid() != 0 {
 		return nil
@@ -68,7 +68,7 @@ func alive(pid int) bool {
 	return fields[0] != "Z" && fields[0] != "X" && flags&exiting == 0 && !isKilled(pid)
 }
 
-// isKilled reports whether a process has yet to take up a SIGKILL.
+// isKilled reports whether a process has a pending SIGKILL.
 func isKilled(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -87,7 +87,7 @@ func isKilled(pid int) bool {
 	return false
 }
 
-// disk returns what may still be written to dir's file system, and whether it may be written to.
+// disk returns how many bytes are free on dir's file system, and whether it may be written to.
 func disk(dir string) (free int64, writable bool, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
 
-// tooOpen is false: a file's mode says nothing of its access list, which it has from the user's profile.
+// tooOpen is false: a file's mode does not show its access list, which it inherits from the user's profile.
 func tooOpen(fs.FileInfo) bool { return false }
 
 func verifyPrivate(dir string) error {
@@ -35,5 +35,5 @@ func disk(dir string) (free int64, writable bool, err error) {
 	return int64(available), true, nil
 }
 
-// alive takes every process for alive: Windows lets go of a lock before the process counts as ended.
+// alive is true for every process: Windows releases a lock before the process counts as ended.
 func alive(pid int) bool { return pid > 0 }

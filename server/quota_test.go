@@ -113,7 +113,8 @@ func (f *filler) put(path string) error {
 	return fserrpb.FromSession(m)
 }
 
-// fillings are the ways to write. Each does it once, i tells how often it did before; entries says that each makes something new.
+// fillings are the ways to write. Each call writes once, and i is the number of calls before it; entries says that each makes a new
+// entry.
 var fillings = map[string]struct {
 	bytes, entries bool
 	do             func(f *filler, i int) error

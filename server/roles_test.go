@@ -13,7 +13,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// TestEveryMethodHasARole calls each registered method as nobody and as a panel.
+// TestEveryMethodHasARole calls each registered method without an identity and as a panel.
 func TestEveryMethodHasARole(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Listen = []string{"127.0.0.1:0"}
@@ -52,7 +52,7 @@ func TestEveryMethodHasARole(t *testing.T) {
 	if len(seen) < 60 || !seen[ctxfsv1.FsService_Session_FullMethodName] || !seen[ctxfsv1.FsService_Hold_FullMethodName] {
 		t.Errorf("only %d methods were walked: %v", len(seen), seen)
 	}
-	if accessOf(method.Of("/ctxfs.v1.ContextService/Unheard")) != forNobody || accessOf(method.Of("no-slash")) != forNobody {
+	if accessOf(method.Of("/ctxfs.v1.ContextService/Unheard")) != forNone || accessOf(method.Of("no-slash")) != forNone {
 		t.Error("a method that is not in the table is open")
 	}
 }

@@ -47,7 +47,7 @@ func TestRotatedFile(t *testing.T) {
 		t.Errorf("a closed file took a line: %v", err)
 	}
 
-	// The next process goes on where this one ended.
+	// The next process continues where this one ended.
 	if r, err = openRotated(path, 10, 2); err != nil {
 		t.Fatal(err)
 	}

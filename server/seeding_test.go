@@ -38,8 +38,8 @@ func (r *running) seedings(t *testing.T) map[string]uint64 {
 	return counts
 }
 
-// TestAHundredFirstAccessesSeedOnce has a hundred clients, each with a connection of
-// its own, come to one context that nobody has made: by all ways there are at once.
+// TestAHundredFirstAccessesSeedOnce has a hundred clients access a context that does not exist, each over a connection of its own, in
+// every way at once.
 func TestAHundredFirstAccessesSeedOnce(t *testing.T) {
 	cfg := testConfig(t)
 	write(t, filepath.Join(cfg.Workspace, ".git", "HEAD"), "ref: refs/heads/main\n")

@@ -1,9 +1,8 @@
-// Package server is the composition root: it reads the settings, picks the
-// concrete stores and drivers, takes the workspace, listens, says who is who, and
-// shuts down in order. Nothing else of ctxfs knows all of its parts.
+// Package server is the composition root: it reads the settings, picks the concrete stores and drivers, locks the workspace, listens,
+// authenticates callers, and shuts down in order. No other package knows all parts of ctxfs.
 //
-// Life: LoadConfig, New (takes the lock, sweeps, listens), Serve (blocks). A
-// second server on the same workspace is an *AlreadyServedError.
+// Call LoadConfig, New (which locks, sweeps and listens), then Serve (which blocks). For a second server on the same workspace, New
+// returns an *AlreadyServedError.
 package server
 
 import (
@@ -13,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,32 +22,34 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/gateway"
+	"github.com/ctxfs/ctxfs/session"
 )
 
-// Deps are what a server gets from its process.
+// Deps is what a server gets from its process.
 type Deps struct {
 	// Log may be nil.
 	Log *zap.Logger
 	// Stdin is watched for its end with Config.ExitOnStdinClose.
 	Stdin io.Reader
-	// Version is written into the state and answered by GetInfo.
+	// Version is written into the state and returned by GetInfo.
 	Version string
-	// OpenRoot is contexts.Config.OpenRoot; nil but in tests.
+	// OpenRoot is contexts.Config.OpenRoot; nil except in tests.
 	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
 }
 
-// drainTime and stopTime bound the stop: calls that run have drainTime to end,
-// the whole stop takes no longer than both.
+// drainTime and stopTime bound the stop: running calls have drainTime to end, and the whole stop takes no longer than both.
 const (
 	drainTime = 8 * time.Second
 	stopTime  = 2 * time.Second
-	// hangTime is when a stop is given up.
+	// hangTime is how long a stop waits for calls that hang.
 	hangTime = drainTime + stopTime - 200*time.Millisecond
 )
 
-// Server serves one workspace. It is made by New and used once.
+// Server serves one workspace, once. Make it with New.
 type Server struct {
 	cfg   Config
 	log   *zap.Logger
@@ -57,9 +60,10 @@ type Server struct {
 	// registry takes services until Serve.
 	registry grpc.ServiceRegistrar
 	fs       *fsservice.Service
+	sessions *session.Server
 	calls    *interceptors
 	health   *health.Server
-	web      *webServer
+	gateway  *gateway.Gateway
 	conns    connGroups
 	ls       listeners
 	// socket is the first of ls.
@@ -71,13 +75,12 @@ type Server struct {
 	info    Info
 	// serving is true from listening until the drain.
 	serving atomic.Bool
-	// connIDs counts the connections, which its values name.
+	// connIDs is the number of the last connection.
 	connIDs atomic.Uint64
 	closing sync.Once
 }
 
-// New takes the workspace, opens its state and listens; calls are answered from
-// Serve on. Whoever called New must call Serve or Close. An error may have
+// New locks the workspace, opens its state and listens; Serve answers calls. The caller must call Serve or Close. An error may have
 // ExitCode() int, as *AlreadyServedError and *ConfigError do.
 func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
 	if err := cfg.Validate(nil); err != nil {
@@ -98,10 +101,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
 // Info describes the server.
 func (s *Server) Info() Info { return s.info }
 
-// Serve answers calls until ctx ends or, with Config.ExitOnStdinClose, standard
-// input does; then it lets running calls end, closes everything, and returns nil
-// within 10 s. It returns an error when a listener fails, and when something hung so that not all could be closed: end the
-// process then.
+// Serve answers calls until ctx ends or, with Config.ExitOnStdinClose, standard input does. Then it lets running calls end, closes
+// everything, and returns nil within 10 s. It returns an error when a listener fails, and when a call hangs so that not all could be
+// closed: end the process then.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -123,8 +125,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	return errors.Join(err, s.end(&running))
 }
 
-// end drains and closes, and gives up on what does not end: a call that hangs in the kernel, since a disk does not answer,
-// cannot be called off. It ends with the process, and so does what it holds: until then nobody else gets the workspace.
+// end drains and closes. It gives up on a call that hangs in the kernel, since a disk does not answer. Such a call cannot be cancelled;
+// it ends with the process, and until then the workspace stays locked.
 func (s *Server) end(running *sync.WaitGroup) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -143,23 +145,23 @@ func (s *Server) end(running *sync.WaitGroup) error {
 }
 
 func (s *Server) goServe(running *sync.WaitGroup, failed chan<- error) {
-	serve := func(serve func(net.Listener) error, l net.Listener, ended error) {
+	serve := func(serve func() error, ended error) {
 		running.Go(func() {
-			if err := serve(l); err != nil && !errors.Is(err, ended) {
+			if err := serve(); err != nil && !errors.Is(err, ended) {
 				failed <- err
 			}
 		})
 	}
 	for _, l := range s.ls.grpc {
-		serve(s.grpc.Serve, l, grpc.ErrServerStopped)
+		serve(func() error { return s.grpc.Serve(l) }, grpc.ErrServerStopped)
 	}
-	serve(s.web.shared.Serve, s.web.handed, http.ErrServerClosed)
+	serve(s.gateway.ServeTaken, http.ErrServerClosed)
 	if s.ls.http != nil {
-		serve(s.web.open.Serve, s.ls.http, http.ErrServerClosed)
+		serve(func() error { return s.gateway.Serve(s.ls.http) }, http.ErrServerClosed)
 	}
 }
 
-// ready tells whoever waits: the ready file, then systemd.
+// ready reports that the server serves: in the ready file, then to systemd.
 func (s *Server) ready() error {
 	if s.cfg.ReadyFile != "" {
 		if err := writeFileAtomic(s.cfg.ReadyFile, []byte(s.info.Addresses.Target()+"\n"), 0o644); err != nil {
@@ -172,7 +174,7 @@ func (s *Server) ready() error {
 	return nil
 }
 
-// drain stops accepting, ends streams, and lets unary calls end.
+// drain stops accepting, ends streams, and waits for unary calls.
 func (s *Server) drain() {
 	s.serving.Store(false)
 	s.notify("STOPPING=1")
@@ -195,10 +197,10 @@ func (s *Server) drain() {
 		s.grpc.Stop()
 		<-done
 	}
-	s.web.stop(stopTime)
+	s.gateway.Stop(stopTime, errStopping)
 }
 
-// Close gives back what New took. Serve calls it; call it yourself when Serve is not.
+// Close releases what New took. Serve calls it; call it only if you do not call Serve.
 func (s *Server) Close() error {
 	var errs []error
 	s.closing.Do(func() {
@@ -209,6 +211,7 @@ func (s *Server) Close() error {
 		s.streams.close()
 		s.streams.wait()
 		if s.fs != nil {
+			s.sessions.Wait()
 			s.fs.Stop()
 		}
 		s.stopTraces()
@@ -235,4 +238,99 @@ func (s *Server) stopTraces() {
 	if err := s.tracing.stop(ctx); err != nil {
 		s.log.Warn("traces were lost", zap.Error(err))
 	}
+}
+
+// Info describes a running server, for people.
+type Info struct {
+	Version string
+	PID     int
+	// Workspace and ContextsDir are absolute paths.
+	Workspace   string
+	ContextsDir string
+	// Repositories has the workspace's repositories, relative to it.
+	Repositories []string
+	// Plan is what a seeding would copy. It is nil, with PlanError set, when counting took longer than a start may.
+	Plan      *contexts.Plan
+	PlanError string
+	// Driver is a line such as "copy (overlay: no CAP_SYS_ADMIN)".
+	Driver    string
+	Addresses Addresses
+	// Warnings has sentences about what an operator should repair, such as a full disk at the start.
+	Warnings []string
+}
+
+// Addresses has the addresses of a server.
+type Addresses struct {
+	// Socket is the path of the unix socket.
+	Socket string
+	// TCP and HTTP are the actual addresses, with the ports that the system chose for :0.
+	TCP  []string
+	HTTP string
+	// TLS says that TCP and HTTP speak it.
+	TLS bool
+	// TokenFile holds the host token.
+	TokenFile string
+}
+
+// Target returns the address of the unix socket as grpcurl and grpc.NewClient take it.
+func (a Addresses) Target() string { return "unix://" + a.Socket }
+
+// All returns the gRPC addresses, the unix socket's first.
+func (a Addresses) All() []string { return append([]string{a.Target()}, a.TCP...) }
+
+// notify reports the server's state to systemd (sd_notify(3)); without systemd it does nothing.
+func (s *Server) notify(state string) {
+	if err := sdNotify(os.Getenv("NOTIFY_SOCKET"), state); err != nil {
+		s.log.Warn("systemd was not told", zap.String("state", state), zap.Error(err))
+	}
+}
+
+func sdNotify(socket, state string) error {
+	if socket == "" {
+		return nil
+	}
+	// A leading "@" is a name in the abstract namespace, whose first byte is NUL.
+	if rest, ok := strings.CutPrefix(socket, "@"); ok {
+		socket = "\x00" + rest
+	}
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	_, err = c.Write([]byte(state))
+	if closeErr := c.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// watchStdin calls stop when standard input ends. The returned function ends the watch, if reading the input can be interrupted. Reading
+// a terminal or a plain file cannot: that watch ends with the process.
+func (s *Server) watchStdin(stop context.CancelFunc) func() {
+	if !s.cfg.ExitOnStdinClose || s.deps.Stdin == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err := io.Copy(io.Discard, s.deps.Stdin)
+		s.log.Info("standard input ended", zap.Error(err))
+		stop()
+	}()
+	return func() {
+		d, ok := s.deps.Stdin.(interface{ SetReadDeadline(t time.Time) error })
+		if ok && d.SetReadDeadline(time.Now()) == nil {
+			<-done
+		}
+	}
+}
+
+// ballastSize is how much a server allocates between two garbage collections at least, in bytes.
+const ballastSize = 64 << 20
+
+// Ballast makes garbage collections rarer until release. With a live heap of 5 MiB there would be hundreds in a second of heavy load,
+// and each delays calls. The ballast is never touched, so the system provides no memory for it.
+func Ballast() (release func()) {
+	ballast := make([]byte, ballastSize)
+	return func() { runtime.KeepAlive(ballast) }
 }

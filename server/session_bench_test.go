@@ -121,7 +121,7 @@ func BenchmarkSession(b *testing.B) {
 			link := &benchLink{b: b, answered: make(chan struct{}, 32), request: func(id uint64) *ctxfsv1.SessionRequest {
 				return sessiontest.Call(id, op)
 			}}
-			if err := s.fs.ServeSession(ctx, first, link, "session"); err != nil {
+			if err := s.sessions.Serve(ctx, first, link, "session"); err != nil {
 				b.Fatal(err)
 			}
 		})

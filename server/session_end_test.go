@@ -92,7 +92,7 @@ func TestTheEndOfTheServerEndsASessionInMidOperation(t *testing.T) {
 	})
 }
 
-// TestClosePanelEndsHoldsAndWatches is for those who use the RPCs.
+// TestClosePanelEndsHoldsAndWatches covers clients that use the RPCs.
 func TestClosePanelEndsHoldsAndWatches(t *testing.T) {
 	r := start(t, sessionConfig(t))
 	fs := ctxfsv1.NewFsServiceClient(dial(t, r.Info().Addresses.TCP[0], nil))

@@ -66,7 +66,7 @@ func TestALateEndOfAnOldStream(t *testing.T) {
 		}
 		again.wantOpen("before", fd, ticks)
 		old.cut()
-		eventually(t, "the old stream has ended", func() bool { return r.fs.Sessions() == 2 })
+		eventually(t, "the old stream has ended", func() bool { return r.sessions.Count() == 2 })
 		clock.cut()
 		again.wantOpen("a grace later", fd)
 		again.works(opFstat(fd))
@@ -90,7 +90,7 @@ func TestTwoWindowsOfAPanel(t *testing.T) {
 	})
 }
 
-// childEnv tells the test binary to be a client: its value is the transport, the address and a token.
+// childEnv makes the test binary a client: its value is the transport, the address and a token.
 const childEnv = "CTXFS_TEST_SESSION"
 
 // TestClient is the client that TestAKilledClient kills.
@@ -190,7 +190,7 @@ func (y *relay) serve() {
 	}
 }
 
-// pass copies; once the network is gone it swallows, and tells nobody.
+// pass copies. Once the network is gone it drops everything, and reports no error.
 func (y *relay) pass(to, from net.Conn, pace time.Duration) {
 	buf := make([]byte, 32<<10)
 	for {

@@ -10,7 +10,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// TestSessionMessageSize ends a session whose message nobody needs to be so large.
+// TestSessionMessageSize sends a message that is too large, which ends the session.
 func TestSessionMessageSize(t *testing.T) {
 	r := start(t, testConfig(t))
 	stream, err := ctxfsv1.NewFsServiceClient(r.host(t)).Session(with(t, panelKey, "p"))

@@ -119,7 +119,7 @@ func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
 			}
 		}
 	}()
-	eventually(t, "the session has ended", func() bool { return r.fs.Sessions() == 0 })
+	eventually(t, "the session has ended", func() bool { return r.sessions.Count() == 0 })
 }
 
 // TestASlowNetworkIsNoSilence has a client's answers to pings wait for all that it has to read before.
@@ -167,7 +167,7 @@ func TestManySessionsLeaveNothing(t *testing.T) {
 func (r *running) wantIdle(t *testing.T) {
 	t.Helper()
 	eventually(t, "no session, stream, handle or lease is left", func() bool {
-		return r.fs.Sessions() == 0 && r.streams.count() == 0 && r.parts.handles.Count() == 0 && r.parts.leases.Count() == 0
+		return r.sessions.Count() == 0 && r.streams.count() == 0 && r.parts.handles.Count() == 0 && r.parts.leases.Count() == 0
 	})
 }
 

@@ -75,7 +75,7 @@ var sessionWays = map[string]func(ctx context.Context, t *testing.T, r *running,
 	"grpc": func(ctx context.Context, t *testing.T, r *running, token string) error {
 		stream, err := ctxfsv1.NewFsServiceClient(r.host(t)).Session(withBearer(ctx, token))
 		if err == nil {
-			_ = stream.Send(openRequest("", "")) // what goes wrong, Recv tells
+			_ = stream.Send(openRequest("", "")) // Recv returns the error
 			_, err = stream.Recv()
 		}
 		return err

@@ -59,7 +59,7 @@ func TestWebSocketAtTheGRPCAddresses(t *testing.T) {
 	host.ends(codes.Unavailable, "the server is stopping")
 }
 
-// openRefused opens without a token, and is told why that is none.
+// openRefused opens without a token, and expects the refusal.
 func (s *talk) openRefused(code codes.Code, words string) {
 	s.Helper()
 	s.must(s.say(openRequest("", "")))
@@ -166,7 +166,7 @@ func dialRaw(t *testing.T, r *running) net.Conn {
 // TestHalfARequestIsCutOff says part of an HTTP request to a gRPC address, and no more:
 // gRPC must not lift the deadline that HTTP has set.
 func TestHalfARequestIsCutOff(t *testing.T) {
-	r := startWith(t, sessionConfig(t), func(s *Server) { s.web.shared.ReadHeaderTimeout = 100 * time.Millisecond })
+	r := startWith(t, sessionConfig(t), func(s *Server) { s.gateway.Shared.ReadHeaderTimeout = 100 * time.Millisecond })
 	for range 20 {
 		conn := dialRaw(t, r)
 		if _, err := io.WriteString(conn, "GET /v1/session HTTP/1.1\r\n"); err != nil {

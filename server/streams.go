@@ -20,23 +20,23 @@ var (
 	errExpired  = &fserr.Error{Code: fserr.EACCES, Detail: "the token expired", Hint: "its host gets another by RenewToken"}
 )
 
-// maxPanelStreams bounds the streams of one panel over all its connections: each may
-// hold an open file, and those of the process are shared by all.
+// maxPanelStreams bounds the streams of one panel over all its connections: each may have an open file, and all panels share the
+// process's descriptors.
 const maxPanelStreams = 1000
 
 var errTooMany = &fserr.Error{Code: fserr.EMFILE, Detail: "the panel has 1000 streams open", Hint: "end some"}
 
-// endGrace is how long a handler has to end by itself once its stream was ended; a
-// handler that is stuck in sending to a client that does not read ends with the stream. A write under way is waited for.
+// endGrace is how long a handler has to return once its stream was ended. After that the stream ends without the handler, which may be
+// blocked in a send to a client that does not read. A write under way is waited for.
 const endGrace = 500 * time.Millisecond
 
-// streamTable knows the running streams, to end those of a panel that is closed.
+// streamTable has the running streams, so that those of a closed panel can be ended.
 type streamTable struct {
 	mu     sync.Mutex
 	live   map[*liveStream]struct{}
 	counts map[string]int // of the counted streams of a panel
 	closed bool
-	// handlers are waited for by close.
+	// handlers counts the handlers that have not returned.
 	handlers sync.WaitGroup
 }
 
@@ -45,15 +45,15 @@ type liveStream struct {
 	// counted streams are bounded by maxPanelStreams.
 	counted bool
 	cancel  context.CancelCauseFunc
-	// writing is full while the handler writes, from its commit on, and once the stream was answered without the handler.
+	// writing is full while the handler writes, after its commit, and once the stream was answered without the handler.
 	writing chan struct{}
-	// expiry ends the stream with its token; nil when that lasts for ever.
+	// expiry ends the stream with its token; nil when the token does not expire.
 	expiry *time.Timer
 }
 
 type liveStreamKey struct{}
 
-// extendStream lets the stream that ctx is of go on until its further token expires.
+// extendStream lets the stream of ctx last until its further token expires.
 func extendStream(ctx context.Context, until time.Time) {
 	if s, ok := ctx.Value(liveStreamKey{}).(*liveStream); ok && s.expiry != nil {
 		s.expiry.Reset(time.Until(until))
@@ -64,7 +64,7 @@ func newStreamTable() *streamTable {
 	return &streamTable{live: map[*liveStream]struct{}{}, counts: map[string]int{}}
 }
 
-// add enters a stream, or says why no more are taken.
+// add adds a stream, or refuses it.
 func (t *streamTable) add(s *liveStream) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +98,7 @@ func (t *streamTable) endPanel(panel string) {
 	t.end(unauthenticated(errClosed), func(s *liveStream) bool { return s.panel == panel })
 }
 
-// close ends all streams, and takes no more.
+// close ends all streams, and refuses further ones.
 func (t *streamTable) close() {
 	t.mu.Lock()
 	t.closed = true
@@ -119,8 +119,7 @@ func (t *streamTable) end(why error, which func(*liveStream) bool) {
 	}
 }
 
-// run calls handler with a context that ends with the panel, the token or the
-// server, and returns why when it did.
+// run calls handler with a context that ends with the panel, the token or the server. If it ended, run returns the reason.
 func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

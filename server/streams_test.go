@@ -54,7 +54,7 @@ func TestAPanelsStreamsAreBounded(t *testing.T) {
 	table.wait()
 	for deadline := time.Now().Add(5 * time.Second); table.count() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("streams are left") // run returns after its handler; nothing tells when
+			t.Fatal("streams are left") // run returns some time after its handler
 		}
 	}
 	if err := one(panel("p")); err != nil {
@@ -85,8 +85,8 @@ type silentStream struct {
 
 func (s silentStream) Context() context.Context { return s.ctx }
 
-// TestAPanelClosedWhileItsStreamBegins closes it between authentication and the
-// entry in the table, where nobody would have ended the stream.
+// TestAPanelClosedWhileItsStreamBegins closes the panel after the stream was authenticated and before it is in the table, where closing
+// the panel would find it.
 func TestAPanelClosedWhileItsStreamBegins(t *testing.T) {
 	in := newInterceptors(zap.NewNop(), &authenticator{panels: &closingPanels{}}, newMetrics("1"), newStreamTable())
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", bearerOf("token")))

@@ -54,7 +54,7 @@ func dialWebWith(t *testing.T, addr string, opts *websocket.DialOptions) *websoc
 	addr, query, _ := strings.Cut(addr, "?")
 	scheme := "ws://"
 	if opts.HTTPClient != nil {
-		scheme = "wss://" // which is what a client of one's own is for
+		scheme = "wss://" // tests give a client only for TLS
 	}
 	ws, resp, err := websocket.Dial(t.Context(), scheme+addr+"/v1/session?"+query, opts)
 	if resp != nil && resp.Body != nil {
@@ -176,7 +176,7 @@ func (s *talk) last() (e end) {
 	}
 }
 
-// ends checks that the server ends the session: what it tells, then the status, within a second or so.
+// ends checks that the server ends the session within about a second: with closing, then the status.
 func (s *talk) ends(code codes.Code, words string) {
 	s.Helper()
 	e := s.last()

@@ -112,13 +112,13 @@ func (h *house) built() []*ctxfsv1.BuiltTemplate {
 	return l.GetTemplates()
 }
 
-// tryRead reads a file as who ctx says.
+// tryRead reads a file with the identity of ctx.
 func (h *house) tryRead(ctx context.Context, path string) (string, error) {
 	r, err := ctxfsv1.NewFsServiceClient(h.cc).ReadFile(ctx, &ctxfsv1.ReadFileRequest{Path: path, Encoding: "utf8"})
 	return r.GetText(), err
 }
 
-// wants checks what a panel finds in its context: every file, and nothing else.
+// wants checks that a panel's context has exactly these files.
 func (h *house) wants(panel *ctxfsv1.OpenPanelResponse, want map[string]string) {
 	h.t.Helper()
 	ctx := with(h.t, "authorization", bearerOf(panel.GetToken()))

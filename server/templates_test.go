@@ -177,7 +177,7 @@ func TestMovedBranchGivesANewContext(t *testing.T) {
 		t.Fatalf("opened %v", moved)
 	}
 	h.wants(moved, map[string]string{"/app/app.txt": "moved"})
-	// Who is in the old context must open anew; the context itself stays.
+	// Panels in the old context must open again; the context itself stays.
 	_, err := h.tryRead(oldCtx, "/mine")
 	wantError(t, err, codes.Unauthenticated, "EACCES", "OpenPanel")
 	if data, err := os.ReadFile(h.in(".contexts/" + old.GetContextId() + "/mine")); err != nil || string(data) != "work" {

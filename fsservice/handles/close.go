@@ -27,8 +27,7 @@ func (t *Table) CloseFD(owner string, fd int32, contextID string) error {
 	return nil
 }
 
-// remove takes h out of its table and reports whether its file is to be closed
-// now. t.mu is held.
+// remove takes h out of its table and reports whether the caller must close its file now. t.mu is held.
 func (t *Table) remove(h *Handle) bool {
 	delete(t.owners[h.Owner].handles, h.FD)
 	t.total--

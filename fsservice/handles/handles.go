@@ -21,39 +21,38 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// The defaults of Config.
 const (
-	DefaultIdleTimeout = 5 * time.Minute
-	DefaultPerOwner    = 1024
-	DefaultTotal       = 16384
+	defaultIdleTimeout = 5 * time.Minute
+	defaultPerOwner    = 1024
+	defaultTotal       = 16384
 )
 
-// FirstFD is the first number of a table; 0 stands for a field left out.
-const FirstFD = 3
+// firstFD is the first number of a table. 0 means that a request has no fd.
+const firstFD = 3
 
 // maxTombstones bounds the closed handles that an owner's table remembers.
 const maxTombstones = 64
 
 // Config of New. Zero values mean the defaults.
 type Config struct {
-	// IdleTimeout closes a handle that no operation used for this long; negative means never.
+	// IdleTimeout is after how long without an operation a handle is closed, by default 5 minutes; negative means never.
 	IdleTimeout time.Duration
-	// PerOwner bounds the handles of one owner.
+	// PerOwner bounds the handles of one owner, by default 1,024.
 	PerOwner int
-	// Total bounds the handles of all owners. The last quarter is for owners that have less than
-	// their share, so that one cannot take what others need. It is lowered to half of RLIMIT_NOFILE.
+	// Total bounds the handles of all owners, by default 16,384. It is lowered to half of RLIMIT_NOFILE. The last quarter is for owners
+	// that have less than their share, so that one cannot take what others need.
 	Total int
 }
 
 func (c Config) withDefaults() Config {
 	if c.IdleTimeout == 0 {
-		c.IdleTimeout = DefaultIdleTimeout
+		c.IdleTimeout = defaultIdleTimeout
 	}
 	if c.PerOwner <= 0 {
-		c.PerOwner = DefaultPerOwner
+		c.PerOwner = defaultPerOwner
 	}
 	if c.Total <= 0 {
-		c.Total = DefaultTotal
+		c.Total = defaultTotal
 	}
 	if limit := DescriptorLimit(); limit > 0 && c.Total > limit/2 {
 		c.Total = limit / 2
@@ -98,7 +97,7 @@ func (h *Handle) LastUsed() time.Time { return h.born.Add(time.Duration(h.lastUs
 // Table holds the handles of all owners. It is safe for concurrent use.
 type Table struct {
 	cfg Config
-	// born is when the clock began: who sets the machine's makes no handle idle.
+	// born is when the clock began. Setting the machine's clock makes no handle idle.
 	born   time.Time
 	clock  atomic.Int64 // coarse, ns since born
 	reaped atomic.Int64
@@ -129,7 +128,7 @@ type grave struct {
 // New returns an empty Table and starts its reaper; Close ends it.
 func New(cfg Config) *Table {
 	t := &Table{
-		cfg: cfg.withDefaults(), born: time.Now(), owners: map[string]*ownerTable{}, floor: FirstFD,
+		cfg: cfg.withDefaults(), born: time.Now(), owners: map[string]*ownerTable{}, floor: firstFD,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go t.reap()
@@ -231,9 +230,8 @@ func (t *Table) insert(owner string, spec Spec) (int32, error) {
 	return h.FD, nil
 }
 
-// Use returns the owner's handle fd, which stays open until release is called,
-// exactly once. contextID, when set, must be the handle's: EBADF, as for a number
-// that is not the owner's. The reason of a handle that the service closed is told.
+// Use returns the owner's handle fd, which stays open until release is called, exactly once. It fails with EBADF for a number that is
+// not the owner's, and for a contextID that is set and not the handle's. If the service closed the handle, the error has the reason.
 func (t *Table) Use(owner string, fd int32, contextID string) (h *Handle, release func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

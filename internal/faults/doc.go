@@ -9,7 +9,8 @@
 // # Tested elsewhere
 //
 // What is here does not repeat:
-//   - disk: contexts.TestDiskReserve and TestTemplateDiskReserve (refused beforehand), TestSpaceThatAContextNeeds;
+//   - disk: contexts.TestDiskReserve and TestTemplateDiskReserve (refused beforehand);
+//     contexts/seeding.TestPoolGoesFirst, TestSpaceThatAContextNeeds;
 //     server.TestAnAuditLogThatFailsIsTold; server.TestTheQuotaOfAContext (EDQUOT)
 //   - folders: contexts.TestFolderRemovedByHand, TestLinkAtTheContextsName, TestFolderRemovedByHandHoldsItsContext,
 //     TestUnmountedByHand and TestForeignMountAtAContext (overlay); fsservice.TestAHandleOfAnOlderFolderIsStale

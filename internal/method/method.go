@@ -13,6 +13,14 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
+// The metadata keys of calls besides "authorization".
+const (
+	// PanelKey names the panel that a host acts for.
+	PanelKey = "ctxfs-panel"
+	// RequestIDKey has the call's ID. A caller may choose it; the trailer of a failed call has it too.
+	RequestIDKey = "x-request-id"
+)
+
 // Method is an RPC and its properties. The zero Method is an RPC without options.
 type Method struct {
 	// Name is the full name: "/ctxfs.v1.FsService/Stat".

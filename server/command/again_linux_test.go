@@ -84,7 +84,7 @@ type running struct {
 	// out is what follows the banner.
 	out   *bufio.Reader
 	stdin io.WriteCloser
-	// pid is the server's, as server.json has it; pidfd tells of its end.
+	// pid is the server's, as server.json has it; pidfd shows its end.
 	pid, pidfd int
 	banner     string
 }
@@ -176,7 +176,7 @@ func (r *running) wantContent(name, want string) {
 	}
 }
 
-// refusesRoot calls without a token, as the user who runs this test: when that is root, the server does not know him.
+// refusesRoot calls without a token, as the user of this test. If that is root, the server does not know the caller.
 func (r *running) refusesRoot() {
 	r.Helper()
 	fs, _ := r.fs()

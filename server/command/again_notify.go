@@ -11,11 +11,11 @@ import (
 	"sync"
 )
 
-// notifyEnv names the socket on which systemd is told of a service (sd_notify(3)).
+// notifyEnv names the socket on which a service reports its state to systemd (sd_notify(3)).
 const notifyEnv = "NOTIFY_SOCKET"
 
-// relayNotify gives a child a socket of its own for what it tells systemd, and passes that on: systemd listens to the
-// process that it started, and to no child of it. The returned function ends that, when the child has ended.
+// relayNotify gives a child a socket for its reports to systemd, and forwards them: systemd accepts reports only from the process that
+// it started. Call the returned function when the child has ended.
 func relayNotify(ctx context.Context, child *exec.Cmd) (stop func(), err error) {
 	to := os.Getenv(notifyEnv)
 	if to == "" {
@@ -24,7 +24,7 @@ func relayNotify(ctx context.Context, child *exec.Cmd) (stop func(), err error) 
 	var d net.Dialer
 	out, err := d.DialContext(ctx, "unixgram", notifyAddress(to))
 	if err != nil {
-		return func() {}, nil //nolint:nilerr // the server would fail alike to tell systemd, and go on
+		return func() {}, nil //nolint:nilerr // the server would fail in the same way, and continue
 	}
 	dir, err := os.MkdirTemp("", "ctxfs-notify-")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/ctxfs/ctxfs/server"
 )
 
-// banner tells what a server found and where it listens, with a line to try it by.
+// banner prints what a server found, where it listens, and a command to try it.
 func banner(w io.Writer, info server.Info, cfg server.Config) error {
 	lines := []string{
 		fmt.Sprintf("ctxfs %s   workspace %s (%s)", info.Version, tilde(info.Workspace), repositories(info.Repositories)),
@@ -99,7 +99,7 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// tryLine is a command that works when pasted into a POSIX shell. grpcurl wants a unix socket as unix:///path.
+// tryLine is a command that works when pasted into a POSIX shell. grpcurl takes a unix socket as unix:///path.
 func tryLine(info server.Info, cfg server.Config) string {
 	auth := ""
 	if cfg.HostAuth == server.HostAuthToken {

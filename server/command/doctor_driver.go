@@ -12,8 +12,7 @@ import (
 // refusals say why drivers do not work here; "" when they do.
 type refusals struct{ overlay, userns string }
 
-// driver tells which one makes new contexts and why the others do not, and whether the
-// contexts that the others have made can be used.
+// driver reports which driver makes new contexts, why the others do not, and whether the contexts that the others made can be used.
 func (x *examination) driver() {
 	why := refusals{overlay: server.OverlayRefusal(x.ctx, x.tried()), userns: x.userns(x.ctx, x.tried())}
 	x.copies = 2
@@ -73,7 +72,7 @@ func (x *examination) otherDriver(why refusals) {
 	}
 }
 
-// strangers tells of contexts that a server with these settings cannot mount.
+// strangers reports contexts that a server with these settings cannot mount.
 func (x *examination) strangers(why refusals) {
 	if n := x.contextsOf(server.DriverOverlay); n > 0 {
 		refused := why.overlay

@@ -29,8 +29,8 @@ func UntilSignal(ctx context.Context) (_ context.Context, stop context.CancelFun
 	return signal.NotifyContext(ctx, stopSignals()...)
 }
 
-// forwardSignals keeps signals from now on, and passes them on to the process that start is called with, until stop is called. On a
-// terminal an interrupt reaches the child by itself; twice would kill many a program.
+// forwardSignals collects signals from now on, and forwards them to the process that start is called with, until stop is called. It
+// forwards no interrupt on a terminal, which sends it to the child too: a second one would kill many programs.
 func forwardSignals(terminal bool) (start func(*os.Process), stop func()) {
 	ch := make(chan os.Signal, 8)
 	signal.Notify(ch, stopSignals()...)
@@ -72,7 +72,7 @@ func exitCode(s *os.ProcessState) int {
 	return s.ExitCode()
 }
 
-// hostToken presents the host token, which a server with host-auth=token wants on its socket too.
+// hostToken presents the host token, which a server with host-auth=token requires on its socket too.
 func hostToken(file string) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if secret, err := os.ReadFile(file); err == nil {

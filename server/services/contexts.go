@@ -23,11 +23,27 @@ const progressInterval = 100 * time.Millisecond
 // Contexts implements ContextService.
 type Contexts struct {
 	ctxfsv1.UnimplementedContextServiceServer
-	Contexts contexts.Admin
-	// Templates is asked for the context that a panel would get.
-	Templates contexts.Templates
-	// Version of the server, and Driver, which says how it makes contexts, for GetInfo.
+	Contexts ContextStore
+	// DefaultContext returns the context of a panel that is opened for the first time (panels.Registry).
+	DefaultContext func(ctx context.Context, panelID string) (contexts.ID, error)
+	// Version of the server, and Driver, the name of the driver that makes contexts, for GetInfo.
 	Version, Driver string
+}
+
+// ContextStore is the life cycle of contexts; contexts.Manager implements and documents it.
+type ContextStore interface {
+	Ensure(ctx context.Context, id contexts.ID, opts contexts.EnsureOptions, progress func(contexts.Progress)) (contexts.Ensured, error)
+	Get(ctx context.Context, id contexts.ID) (contexts.Info, error)
+	List(ctx context.Context) ([]contexts.Info, error)
+	Sizes(ctx context.Context, id contexts.ID) (contexts.Sizes, error)
+	PlanSeed(ctx context.Context, opts contexts.PlanOptions) (contexts.Plan, error)
+	Fork(ctx context.Context, from, to contexts.ID, opts contexts.EnsureOptions) (contexts.Info, error)
+	Snapshot(ctx context.Context, id contexts.ID, name string) (contexts.Snapshot, error)
+	Snapshots(ctx context.Context, id contexts.ID) ([]contexts.Snapshot, error)
+	Restore(ctx context.Context, id contexts.ID, name string) (contexts.Info, error)
+	DeleteSnapshot(ctx context.Context, id contexts.ID, name string) error
+	Delete(ctx context.Context, id contexts.ID) (contexts.Deleted, error)
+	CollectGarbage(ctx context.Context, opts contexts.GarbageOptions) ([]contexts.Garbage, error)
 }
 
 // EnsureContext implements ContextService.

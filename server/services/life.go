@@ -34,7 +34,7 @@ func (s *Contexts) target(ctx context.Context, contextID, panelID, fields string
 	case (contextID == "") == (panelID == ""):
 		return "", contexts.EnsureOptions{}, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "set one of " + fields}
 	case panelID != "":
-		id, err := contexts.ContextForPanel(ctx, s.Templates, panelID)
+		id, err := s.DefaultContext(ctx, panelID)
 		return id, contexts.EnsureOptions{OwnerPanel: panelID}, err
 	}
 	id, err := parseID(contextID)

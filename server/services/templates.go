@@ -16,7 +16,19 @@ import (
 // Templates implements TemplateService.
 type Templates struct {
 	ctxfsv1.UnimplementedTemplateServiceServer
-	Templates contexts.Templates
+	Templates TemplateStore
+}
+
+// TemplateStore resolves and builds templates (contexts.Templates).
+type TemplateStore interface {
+	// Find returns the path of the template beside a panel's source; found is false if there is none.
+	Find(panelID string) (path string, found bool, err error)
+	// Resolve resolves the template at path as it is now.
+	Resolve(ctx context.Context, path string) (*template.Resolved, error)
+	// Build resolves a template and builds its layer, unless that exists.
+	Build(ctx context.Context, path string, progress func(template.Progress)) (contexts.BuiltTemplate, error)
+	// List lists the templates that are built, by hash.
+	List(ctx context.Context) ([]contexts.TemplateUse, error)
 }
 
 // templateRequest is what says which template is meant.
@@ -31,7 +43,7 @@ func (s *Templates) target(req templateRequest) (string, error) {
 	case req.GetTemplate() != "" && req.GetPanelId() != "":
 		return "", &fserr.Error{Code: fserr.EINVAL, Detail: "two templates", Hint: "set one of template and panel_id"}
 	case req.GetPanelId() != "":
-		path, found, err := s.Templates.FindTemplate(req.GetPanelId())
+		path, found, err := s.Templates.Find(req.GetPanelId())
 		if err == nil && !found {
 			err = &fserr.Error{Code: fserr.ENOENT, Detail: "the panel has no template beside its source", Hint: "put a " + template.FileName + " there, or set template"}
 		}
@@ -48,11 +60,11 @@ func (s *Templates) ExplainTemplate(ctx context.Context, req *ctxfsv1.ExplainTem
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
-	r, err := s.Templates.ResolveTemplate(ctx, path)
+	r, err := s.Templates.Resolve(ctx, path)
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
-	list, err := s.Templates.ListTemplates(ctx)
+	list, err := s.Templates.List(ctx)
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
@@ -77,7 +89,7 @@ func (s *Templates) BuildTemplate(req *ctxfsv1.BuildTemplateRequest, stream grpc
 			cancel() // nobody listens
 		}
 	}}
-	built, err := s.Templates.BuildTemplate(ctx, path, t.progress)
+	built, err := s.Templates.Build(ctx, path, t.progress)
 	if err != nil {
 		return fserrpb.ToStatus(err)
 	}
@@ -105,7 +117,7 @@ func (t *buildThrottle) progress(p template.Progress) {
 
 // ListTemplates implements TemplateService.
 func (s *Templates) ListTemplates(ctx context.Context, _ *ctxfsv1.ListTemplatesRequest) (*ctxfsv1.ListTemplatesResponse, error) {
-	list, err := s.Templates.ListTemplates(ctx)
+	list, err := s.Templates.List(ctx)
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}

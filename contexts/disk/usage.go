@@ -1,0 +1,65 @@
+package disk
+
+import (
+	"context"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// block is the unit of Stat.Blocks, in bytes (stat(2)).
+const block = 512
+
+// Usage is the space that a directory takes on disk with everything in it. Extents that files share (reflinks) count for each
+// file.
+type Usage struct{ Bytes, Entries int64 }
+
+// Use returns the Bytes of Measure, and skips what this process may not read.
+func Use(ctx context.Context, dir string) (int64, error) {
+	u, err := Measure(ctx, dir, func(string) error { return nil })
+	return u.Bytes, err
+}
+
+// Measure measures a directory. The space of a file with several names counts once, but each name is an entry. A directory
+// that does not exist takes no space. Files that are removed meanwhile do not count. If this process may not read a
+// directory, Measure calls closed with its path and skips it, or fails with the error that closed returns.
+func Measure(ctx context.Context, dir string, closed func(rel string) error) (Usage, error) {
+	root, err := rootfs.Open(dir, rootfs.Options{})
+	if fserr.CodeOf(err) == fserr.ENOENT {
+		return Usage{}, nil
+	}
+	if err != nil {
+		return Usage{}, err
+	}
+	defer func() { _ = root.Close() }()
+	st, err := root.Lstat("/")
+	if err != nil {
+		return Usage{}, err
+	}
+	type file struct{ dev, ino uint64 }
+	u, counted := Usage{Bytes: st.Blocks * block}, map[file]bool{}
+	err = root.Walk(ctx, ".", tree.WalkOptions{Stats: true, Deep: true}, func(rel string, e rootfs.Entry, err error) error {
+		switch {
+		case fserr.CodeOf(err) == fserr.EACCES:
+			return closed(rel)
+		case fserr.CodeOf(err) == fserr.ENOENT: // removed meanwhile
+			return nil
+		case err != nil:
+			return err
+		case e.Stat == nil: // its directory may be listed, and no more
+			return closed(rel)
+		}
+		u.Entries++
+		if e.Stat.Nlink > 1 && !e.Stat.IsDir() {
+			key := file{e.Stat.Dev, e.Stat.Ino}
+			if counted[key] {
+				return nil
+			}
+			counted[key] = true
+		}
+		u.Bytes += e.Stat.Blocks * block
+		return nil
+	})
+	return u, err
+}

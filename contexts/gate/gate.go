@@ -1,0 +1,294 @@
+// Package gate opens contexts. Every operation on a context goes through Gates.Acquire, which gives the context's root, its
+// generation and a release. The package owns what is open: the roots, the mounts, the marks of open contexts, and the accounts
+// of their quotas.
+//
+// Operations share the gate of a context. Gates.Take gives the context to one caller alone: it asks the operations inside to
+// end (Access.Closing) and waits for them. Gates.Frozen blocks only operations that change something.
+package gate
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/catalog"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// Use is the way in which an operation uses a context.
+type Use int
+
+// The uses of a context.
+const (
+	Read  Use = 0
+	Write Use = 1
+)
+
+// Access is an open gate.
+type Access struct {
+	// Root is the context's folder. It must not be used after Release.
+	Root rootfs.Root
+	// Generation rises when the folder is replaced.
+	Generation uint64
+	id         catalog.ID
+	account    *account
+	ctx        context.Context //nolint:containedctx // the acquiring call's, for Charge
+	release    func()
+	released   atomic.Bool
+	closing    context.Context //nolint:containedctx // it is the signal, not a call's
+}
+
+// NewAccess returns an Access that calls release, once, on Release.
+func NewAccess(root rootfs.Root, generation uint64, release func()) *Access {
+	return &Access{Root: root, Generation: generation, release: release, closing: context.Background()}
+}
+
+// Closing ends when a caller is about to replace or delete the context. An operation that may last as long as its client
+// pleases must then end, with ESTALE.
+func (a *Access) Closing() context.Context { return a.closing }
+
+// Charge must be called before up to so many bytes of content are written, or so many files, directories and links are made. It
+// fails with EDQUOT if the context would exceed its quota. It waits at most until the context of Acquire ends, and then fails
+// with EAGAIN.
+func (a *Access) Charge(bytes, entries int64) error {
+	if a.account == nil {
+		return nil
+	}
+	return a.account.charge(a.ctx, a.id, bytes, entries)
+}
+
+// Release closes the gate again. Only its first call has an effect.
+func (a *Access) Release() {
+	if !a.released.Swap(true) {
+		a.release()
+	}
+}
+
+// recheck is how long a gate trusts that the folder's name still leads to the folder of its root. An lstat costs about a
+// microsecond; people who remove a folder by hand can wait a second.
+const recheck = time.Second
+
+// gate is a ready context's root and the operations that use it.
+type gate struct {
+	// root is nil if bare, and after the gate was taken and evict closed the root. The taker of a context makes a bare gate
+	// and makes it shut.
+	root       rootfs.Root
+	bare       bool
+	generation uint64
+	// folder identifies the directory of root.
+	folder os.FileInfo
+	// born is when the gate was made. checked and noted count nanoseconds since then, which no setting of the clock changes.
+	born time.Time
+	// checked is when the folder was last looked at.
+	checked atomic.Int64
+	// account is nil if the context has no quota.
+	account *account
+	// noted is when the last use was recorded.
+	noted atomic.Int64
+	// leaving are the functions that end a Read and a Write, made once: a method value is an allocation.
+	leaving [2]func()
+
+	mu sync.Mutex
+	// users counts the operations inside, writers those of them that may change something.
+	users, writers int
+	// shut blocks every operation, frozen those that may change something.
+	shut, frozen bool
+	// idle is closed when the gate is shut and the last user has left, still when it is frozen and the last writer has left.
+	idle, still chan struct{}
+	// turn is closed when a gate that was shut or frozen is open to all again, or retired.
+	turn chan struct{}
+	// closing ends when the gate is shut. A gate that is opened again has a new one.
+	closing  context.Context //nolint:containedctx // it is the signal, not a call's
+	shutting context.CancelFunc
+}
+
+func newGate(root rootfs.Root, generation uint64, folder os.FileInfo, now time.Time) *gate {
+	g := &gate{root: root, generation: generation, folder: folder, born: now}
+	g.leaving = [2]func(){Read: g.leave, Write: g.leaveWriter}
+	g.noted.Store(-int64(NoteEvery))
+	g.closing, g.shutting = context.WithCancel(context.Background())
+	return g
+}
+
+// enter admits an operation. It returns a context that is cancelled when a caller requests the gate alone. If the gate does
+// not admit the operation it returns a channel that is closed when it is worth trying again.
+func (g *gate) enter(use Use) (closing context.Context, wait <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut || (g.frozen && use == Write) {
+		return nil, g.turn
+	}
+	g.users++
+	g.writers += int(use)
+	return g.closing, nil
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.left()
+}
+
+func (g *gate) leaveWriter() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.writers--
+	if g.frozen && g.writers == 0 {
+		close(g.still)
+	}
+	g.left()
+}
+
+func (g *gate) left() {
+	g.users--
+	if g.shut && g.users == 0 {
+		close(g.idle)
+	}
+}
+
+// block makes the channel that blocked callers wait for.
+func (g *gate) block() {
+	if !g.shut && !g.frozen {
+		g.turn = make(chan struct{})
+	}
+}
+
+// unblock wakes the blocked callers, unless the gate blocks them for another reason too.
+func (g *gate) unblock() {
+	if !g.shut && !g.frozen {
+		close(g.turn)
+	}
+}
+
+// close admits no further operation and cancels closing for those inside. It returns a channel that is closed when all have
+// left; ok is false if the gate was shut already.
+func (g *gate) close() (idle <-chan struct{}, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return g.idle, false
+	}
+	g.block()
+	g.shut = true
+	g.shutting()
+	g.idle = make(chan struct{})
+	if g.users == 0 {
+		close(g.idle)
+	}
+	return g.idle, true
+}
+
+// reopen undoes close.
+func (g *gate) reopen() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = false
+	g.closing, g.shutting = context.WithCancel(context.Background())
+	g.unblock()
+}
+
+// freeze admits no further writer and returns a channel that is closed when those inside have left. The caller holds the
+// context's lock, and must thaw.
+func (g *gate) freeze() (still <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.block()
+	g.frozen, g.still = true, make(chan struct{})
+	if g.writers == 0 {
+		close(g.still)
+	}
+	return g.still
+}
+
+// thaw undoes freeze.
+func (g *gate) thaw() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.frozen = false
+	g.unblock()
+}
+
+// retire ends a closed gate: blocked callers look for another.
+func (g *gate) retire() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.turn)
+}
+
+// drain waits until drained is closed, limit at most. Otherwise it fails with EBUSY and names the operations of use that are
+// still inside.
+func (g *gate) drain(ctx context.Context, id catalog.ID, use Use, drained <-chan struct{}, limit time.Duration) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-drained:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return inUse(id, g.inside(use), limit)
+	}
+}
+
+// await waits until a blocked caller should try again.
+func (g *gate) await(ctx context.Context, id catalog.ID, turn <-chan struct{}) error {
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+		return catalog.Busy(id, "is "+g.why())
+	}
+}
+
+// blocked returns the channel of a gate that was found shut.
+func (g *gate) blocked() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.turn
+}
+
+// inside describes the operations that keep the gate from being drained: all, or the writers.
+func (g *gate) inside(use Use) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, kind := g.users, ""
+	if use == Write {
+		n, kind = g.writers, " that may write"
+	}
+	if n == 1 {
+		return "1 operation" + kind
+	}
+	return fmt.Sprintf("%d operations%s", n, kind)
+}
+
+// why describes what blocks a caller.
+func (g *gate) why() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return "being replaced or deleted"
+	}
+	return "being copied"
+}
+
+// lastUse is when the folder was last looked at for an operation, by the wall clock as it is set now.
+func (g *gate) lastUse(now time.Time) time.Time {
+	return now.Add(time.Duration(g.checked.Load()) - now.Sub(g.born))
+}
+
+// due reports whether the caller should look at the folder again. It is true for one of several concurrent callers.
+func (g *gate) due(now time.Time) bool {
+	last, elapsed := g.checked.Load(), int64(now.Sub(g.born))
+	return elapsed-last > int64(recheck) && g.checked.CompareAndSwap(last, elapsed)
+}
+
+// closeRoot ends a gate without users. A bare gate has no root.
+func (g *gate) closeRoot() {
+	if g.root != nil {
+		_ = g.root.Close() // nothing was written through the root itself
+		g.root = nil
+	}
+}

@@ -1,0 +1,524 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts/catalog"
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/metadata"
+)
+
+// NoteEvery is how often the use of a context is recorded.
+const NoteEvery = 5 * time.Minute
+
+// drainTime is the default of Config.DrainTime.
+const drainTime = 10 * time.Second
+
+// Seedings knows which contexts this process is making.
+type Seedings interface {
+	// Busy fails with EAGAIN if this process is making the context.
+	Busy(id catalog.ID) error
+}
+
+// Config of New. Catalog, Life, Seedings and LayerTree are required.
+type Config struct {
+	Catalog  *catalog.Catalog
+	Life     *Life
+	Seedings Seedings
+	// LayerTree returns the path of a layer's tree.
+	LayerTree func(digest string) string
+	// Quota bounds each context.
+	Quota Quota
+	// OpenRoot opens a context's folder with Root; nil means rootfs.Open.
+	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
+	Root     rootfs.Options
+	// DrainTime bounds how long Take and Frozen wait for the operations inside a context; 0 means 10 s.
+	DrainTime time.Duration
+	// CloseTime bounds how long Close waits for the operations inside contexts.
+	CloseTime time.Duration
+}
+
+// Gates are the contexts that are open in this process.
+type Gates struct {
+	cfg    Config
+	cat    *catalog.Catalog
+	life   *Life
+	Mounts *Mounts
+	marks  *marks
+
+	table
+	// opening has a lock per context, for what is not the hot path: finding, mounting and opening it. See Opening.
+	opening keyed
+}
+
+// New returns a table without gates.
+func New(ctx context.Context, cfg Config) (*Gates, error) {
+	if cfg.OpenRoot == nil {
+		cfg.OpenRoot = rootfs.Open
+	}
+	if cfg.DrainTime == 0 {
+		cfg.DrainTime = drainTime
+	}
+	m, err := openMarks(ctx, cfg.Catalog)
+	if err != nil {
+		return nil, err
+	}
+	return &Gates{
+		cfg: cfg, cat: cfg.Catalog, life: cfg.Life, Mounts: newMounts(cfg.Catalog, cfg.LayerTree), marks: m,
+		table: table{floor: map[catalog.ID]uint64{}},
+	}, nil
+}
+
+// Acquire opens the gate of a context that is ready. After the first time it costs a map look-up.
+func (t *Gates) Acquire(ctx context.Context, id catalog.ID, use Use) (*Access, error) {
+	g, closing, err := t.enter(ctx, id, use)
+	if err != nil {
+		return nil, err
+	}
+	a := NewAccess(g.root, g.generation, g.leaving[use])
+	a.closing, a.account, a.id, a.ctx = closing, g.account, id, ctx
+	return a, nil
+}
+
+// enter admits the caller, which must leave; closing is as of Access.Closing.
+func (t *Gates) enter(ctx context.Context, id catalog.ID, use Use) (g *gate, closing context.Context, err error) {
+	for {
+		g, err := t.gate(ctx, id, t.openGate)
+		if err != nil {
+			return nil, nil, err
+		}
+		if now := t.cat.Now(); g.due(now) {
+			if !t.stillThere(id, g) {
+				t.replaced(id, g)
+				continue
+			}
+			t.noteUse(id, g, now)
+		}
+		closing, wait := g.enter(use)
+		if closing != nil {
+			return g, closing, nil
+		}
+		if err := g.await(ctx, id, wait); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// noteUse records from time to time that a context is used. The caller does not wait for it.
+func (t *Gates) noteUse(id catalog.ID, g *gate, now time.Time) {
+	last, elapsed := g.noted.Load(), int64(now.Sub(g.born))
+	if elapsed-last < int64(NoteEvery) || !g.noted.CompareAndSwap(last, elapsed) {
+		return
+	}
+	t.life.Start(func() {
+		if err := t.cat.Store.Contexts().Used(context.Background(), string(id), now); err != nil && !errors.Is(err, metadata.ErrNotFound) {
+			t.cat.Log.Warn("the use of a context could not be recorded", zap.String("context", string(id)), zap.Error(err))
+		}
+	})
+}
+
+func (t *Gates) stillThere(id catalog.ID, g *gate) bool {
+	st, err := os.Lstat(t.cat.Layout.Folder(id))
+	return err == nil && os.SameFile(st, g.folder)
+}
+
+// replaced retires a gate whose folder another program removed, replaced or unmounted. It asks the operations inside to end,
+// and closes the handles when they have: a mount that is in use cannot be made again. The next access waits for that, at most
+// DrainTime, and gets a new generation.
+func (t *Gates) replaced(id catalog.ID, g *gate) {
+	ctx, ended, err := t.life.Begin(context.Background(), id)
+	if err != nil {
+		return // the server is stopping
+	}
+	idle, ok := g.close()
+	if !ok {
+		ended()
+		return
+	}
+	retire := func() {
+		t.drop(id, g)
+		g.retire()
+	}
+	select {
+	case <-idle:
+		t.evict(id, g)
+		retire()
+		ended()
+		return
+	default:
+	}
+	go func() {
+		defer ended()
+		if err := g.drain(ctx, id, Read, idle, t.cfg.DrainTime); err == nil {
+			t.evict(id, g)
+			retire()
+			return
+		}
+		t.cat.Events.Taken(id)
+		retire()
+		select {
+		case <-idle:
+			g.closeRoot()
+		case <-ctx.Done(): // the process ends with the operations that use the root
+		}
+	}()
+}
+
+// evict closes what is open of a context whose gate is closed and has no users.
+func (t *Gates) evict(id catalog.ID, g *gate) {
+	g.closeRoot()
+	t.cat.Events.Taken(id)
+}
+
+// gate returns a context's gate. If there is none it calls begin with the context's record, and the context locked by Opening.
+func (t *Gates) gate(ctx context.Context, id catalog.ID, begin func(context.Context, metadata.Context) (*gate, error)) (*gate, error) {
+	if g := t.known(id); g != nil {
+		return g, nil
+	}
+	ctx, ended, err := t.life.Begin(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer ended()
+	if err := t.cfg.Seedings.Busy(id); err != nil {
+		return nil, err
+	}
+	unlock, err := t.Opening(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if g := t.known(id); g != nil {
+		return g, nil
+	}
+	rec, err := t.cat.Find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return begin(ctx, rec)
+}
+
+// Opening takes the lock under which this process finds, mounts and opens a context. IDs that differ only by case share one.
+func (t *Gates) Opening(ctx context.Context, id catalog.ID) (unlock func(), err error) {
+	unlock, err = t.opening.lock(ctx, strings.ToLower(string(id)))
+	switch {
+	case err == nil:
+		return unlock, nil
+	case t.life.Context.Err() != nil:
+		return nil, catalog.Stopped(id)
+	}
+	return nil, catalog.Busy(id, "is being opened")
+}
+
+// Existing returns the record of a context that is ready. Errors as catalog.Catalog.Find.
+func (t *Gates) Existing(ctx context.Context, id catalog.ID) (metadata.Context, error) {
+	unlock, err := t.Opening(ctx, id)
+	if err != nil {
+		return metadata.Context{}, err
+	}
+	defer unlock()
+	return t.cat.Find(ctx, id)
+}
+
+// openGate mounts the context, if its driver mounts, and opens its root.
+func (t *Gates) openGate(ctx context.Context, rec metadata.Context) (*gate, error) {
+	id := catalog.ID(rec.ID)
+	if err := t.Mounts.show(ctx, rec); err != nil {
+		return nil, err
+	}
+	folder, err := os.Lstat(t.cat.Layout.Folder(id))
+	if err != nil {
+		return nil, catalog.Missing(id)
+	}
+	root, err := t.cfg.OpenRoot(t.cat.Layout.Folder(id), t.cfg.Root)
+	if err != nil {
+		return nil, catalog.Wrap(id, "could not be opened", err)
+	}
+	if err := t.marks.use(ctx, id, root); err != nil {
+		_ = root.Close() // unused
+		return nil, catalog.Busy(id, "is being opened")
+	}
+	now := t.cat.Now()
+	g := newGate(root, rec.Generation, folder, now)
+	if d, dir, err := t.cat.Drivers.Held(rec); err == nil {
+		g.account = accountOf(t.cfg.Quota, t.cat.Now, d, dir)
+	}
+	if t.life.Stopped() {
+		_ = root.Close() // unused
+		return nil, catalog.Stopped(id)
+	}
+	t.put(id, g)
+	t.noteUse(id, g, now)
+	return g, nil
+}
+
+// shutGate makes a bare gate for a context that is taken, which needs neither a root nor a mount.
+func (t *Gates) shutGate(_ context.Context, rec metadata.Context) (*gate, error) {
+	g := newGate(nil, rec.Generation, nil, t.cat.Now())
+	g.bare = true
+	g.close()
+	if t.life.Stopped() {
+		return nil, catalog.Stopped(catalog.ID(rec.ID))
+	}
+	t.put(catalog.ID(rec.ID), g)
+	return g, nil
+}
+
+// Show makes a context visible to other programs too: the host may look into its folder before anybody reads a file through
+// this server.
+func (t *Gates) Show(ctx context.Context, rec metadata.Context) error {
+	d, err := t.cat.Drivers.MounterOf(rec)
+	if d == nil || err != nil {
+		return err
+	}
+	a, err := t.Acquire(ctx, catalog.ID(rec.ID), Read)
+	if err != nil {
+		return err
+	}
+	a.Release()
+	return nil
+}
+
+// LastUse is when a context was last known to be used: in this process, or according to its record.
+func (t *Gates) LastUse(rec metadata.Context) time.Time {
+	last := rec.UsedAt
+	if last.IsZero() {
+		last = rec.CreatedAt
+	}
+	if g := t.known(catalog.ID(rec.ID)); g != nil {
+		if at := g.lastUse(t.cat.Now()); at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+// InUse reports whether operations are inside a context.
+func (t *Gates) InUse(id catalog.ID) bool {
+	g := t.known(id)
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.users > 0
+}
+
+// Frozen calls f while no caller of this server changes the context, whose lock is held. It waits at most DrainTime for the
+// writers that are inside, and fails with EBUSY after that. Later ones wait until f returns.
+func (t *Gates) Frozen(ctx context.Context, id catalog.ID, f func() error) error {
+	g, _, err := t.enter(ctx, id, Read)
+	if err != nil {
+		return err
+	}
+	defer g.leaving[Read]()
+	drained := g.freeze()
+	defer g.thaw()
+	if err := g.drain(ctx, id, Write, drained, t.cfg.DrainTime); err != nil {
+		return err
+	}
+	t.cat.Events.Step("still")
+	return f()
+}
+
+// Taken is a context that one caller has alone. It must end with Retire or GiveBack.
+type Taken struct {
+	t  *Gates
+	id catalog.ID
+	g  *gate
+}
+
+// Take closes a context's gate and waits until the operations inside have ended. If they do not end within DrainTime it opens
+// the gate again and fails with EBUSY. The context's lock is held.
+func (t *Gates) Take(ctx context.Context, id catalog.ID) (*Taken, error) {
+	for {
+		g, err := t.gate(ctx, id, t.shutGate)
+		if err != nil {
+			return nil, err
+		}
+		if g.bare { // this call made it, since the context's lock is held
+			return &Taken{t, id, g}, nil
+		}
+		idle, ok := g.close()
+		if !ok { // its folder was replaced by hand meanwhile
+			if err := g.await(ctx, id, g.blocked()); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := g.drain(ctx, id, Read, idle, t.cfg.DrainTime); err != nil {
+			g.reopen()
+			return nil, err
+		}
+		return &Taken{t, id, g}, nil
+	}
+}
+
+// Generation is the generation that the context had.
+func (k *Taken) Generation() uint64 { return k.g.generation }
+
+// Evict closes what is open of the context.
+func (k *Taken) Evict() { k.t.evict(k.id, k.g) }
+
+// Hide ends the mount of the context.
+func (k *Taken) Hide(ctx context.Context, d driver.Mounter) error {
+	k.Evict()
+	return k.t.Mounts.Unmount(ctx, d, k.id)
+}
+
+// Retire ends the gate. The next access opens another, of the next generation.
+func (k *Taken) Retire() {
+	k.t.drop(k.id, k.g)
+	k.g.retire()
+	k.g.closeRoot()
+}
+
+// GiveBack opens the gate again. If its root was closed it is retired instead.
+func (k *Taken) GiveBack() {
+	if k.g.root == nil {
+		k.Retire()
+		return
+	}
+	k.g.reopen()
+}
+
+// Forget removes the mark of a context that is gone.
+func (t *Gates) Forget(id catalog.ID) {
+	if err := t.marks.drop(id); err != nil {
+		t.marks.notRemoved(id, err)
+	}
+}
+
+// Close closes all gates at once, then each root whose operations end within CloseTime. It fails with EBUSY for the others,
+// and leaves their roots to the operations. Then it removes the marks and unmounts what no other process uses.
+func (t *Gates) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), t.cfg.CloseTime)
+	defer cancel()
+	idle := map[*gate]<-chan struct{}{}
+	t.gates.Range(func(_, value any) bool {
+		g := value.(*gate) //nolint:forcetypeassert // gates holds nothing else
+		idle[g], _ = g.close()
+		return true
+	})
+	var errs []error
+	t.gates.Range(func(key, value any) bool {
+		id, g := key.(catalog.ID), value.(*gate) //nolint:forcetypeassert // gates holds nothing else
+		t.gates.CompareAndDelete(key, g)
+		g.retire()
+		select {
+		case <-idle[g]:
+			if err := g.root.Close(); err != nil {
+				errs = append(errs, fmt.Errorf("close a context: %w", err))
+			}
+		case <-ctx.Done():
+			errs = append(errs, inUse(id, g.inside(Read), t.cfg.CloseTime))
+		}
+		return true
+	})
+	t.marks.close()
+	t.Mounts.close()
+	return errors.Join(errs...)
+}
+
+// inUse (EBUSY): the operations inside a context did not end within a time.
+func inUse(id catalog.ID, inside string, waited time.Duration) error {
+	return &fserr.Error{
+		Code: fserr.EBUSY, Kind: fserr.KindContext,
+		Detail: fmt.Sprintf("context '%s' is in use: %s did not end within %s", id, inside, waited),
+		Hint:   "retry later, or close the panels that use it",
+	}
+}
+
+// table holds the gates by ID.
+type table struct {
+	// gates holds a *gate per ID.
+	gates sync.Map
+	mu    sync.Mutex
+	// floor is the least generation that a context may have, so that none is given twice.
+	floor map[catalog.ID]uint64
+}
+
+func (t *table) known(id catalog.ID) *gate {
+	g, _ := t.gates.Load(id)
+	known, _ := g.(*gate)
+	return known
+}
+
+func (t *table) put(id catalog.ID, g *gate) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g.generation = max(g.generation, t.floor[id])
+	t.gates.Store(id, g)
+}
+
+// drop forgets a gate, and ensures that its generation is not given again.
+func (t *table) drop(id catalog.ID, g *gate) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.floor[id] = max(t.floor[id], g.generation+1)
+	t.gates.CompareAndDelete(id, g)
+}
+
+// Floor returns the least generation that a new context may have.
+func (t *table) Floor(id catalog.ID) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.floor[id]
+}
+
+// keyed is a set of locks by name, within this process. A caller waits for a name no longer than its context lives. A name that
+// is not locked takes no memory.
+type keyed struct {
+	mu    sync.Mutex
+	names map[string]*keyedLock
+}
+
+// keyedLock has a turn for one of its users: callers that hold it or wait for it.
+type keyedLock struct {
+	users int
+	turn  chan struct{}
+}
+
+// lock takes the lock of a name.
+func (k *keyed) lock(ctx context.Context, name string) (unlock func(), err error) {
+	k.mu.Lock()
+	l := k.names[name]
+	if l == nil {
+		if k.names == nil {
+			k.names = map[string]*keyedLock{}
+		}
+		l = &keyedLock{turn: make(chan struct{}, 1)}
+		k.names[name] = l
+	}
+	l.users++
+	k.mu.Unlock()
+	select {
+	case l.turn <- struct{}{}:
+		return func() {
+			<-l.turn
+			k.left(name, l)
+		}, nil
+	case <-ctx.Done():
+		k.left(name, l)
+		return nil, ctx.Err()
+	}
+}
+
+func (k *keyed) left(name string, l *keyedLock) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l.users--
+	if l.users == 0 {
+		delete(k.names, name)
+	}
+}

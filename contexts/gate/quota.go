@@ -1,0 +1,139 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/catalog"
+	"github.com/ctxfs/ctxfs/contexts/disk"
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Quota bounds the space that one context takes, about. Between two measurements, written content counts as if it took new space,
+// so a context is refused a little early rather than late. A measurement also finds what other programs wrote. 0 means no
+// bound.
+type Quota struct {
+	// Bytes is the space on disk, Entries the number of files, directories and links. With a driver that mounts, the layer
+	// does not count.
+	Bytes, Entries int64
+}
+
+// unmeasured is the part of a quota, one in so many, that a context may use before it is measured for the first time since it
+// was opened. Measuring reads all of its directories; most contexts never need it.
+const unmeasured = 16
+
+// measureShare bounds the part of the time, one in so many, in which a context at its limit is measured.
+const measureShare = 20
+
+// account counts the space that a context takes.
+type account struct {
+	quota   Quota
+	measure func(ctx context.Context) (disk.Usage, error)
+	now     func() time.Time
+	// bytes and entries are at least the space taken since the account was opened; after a measurement, at least all of it.
+	bytes, entries atomic.Int64
+	// softBytes and softEntries are the sums up to which the context is not measured.
+	softBytes, softEntries atomic.Int64
+
+	// turn has room for the caller that measures. It guards notBefore, which is when the context may be measured again.
+	turn      chan struct{}
+	notBefore time.Time
+}
+
+func newAccount(q Quota, now func() time.Time, measure func(ctx context.Context) (disk.Usage, error)) *account {
+	if q.Bytes <= 0 && q.Entries <= 0 {
+		return nil
+	}
+	a := &account{quota: q, measure: measure, now: now, turn: make(chan struct{}, 1)}
+	a.softBytes.Store(q.Bytes / unmeasured)
+	a.softEntries.Store(q.Entries / unmeasured)
+	return a
+}
+
+// charge adds what is about to be written. It fails with EDQUOT if that is too much. It may measure the context, or wait for
+// another caller that does, no longer than ctx; then it fails with EAGAIN.
+func (a *account) charge(ctx context.Context, id catalog.ID, bytes, entries int64) error {
+	// A charge that can never fit is not added at all: with it the sums could overflow (a file may say that it has 8 EiB).
+	if !a.within(bytes, entries, a.quota.Bytes, a.quota.Entries) {
+		return a.refusal(id, bytes, a.bytes.Load(), a.entries.Load())
+	}
+	b, e := a.bytes.Add(bytes), a.entries.Add(entries)
+	if a.within(b, e, a.softBytes.Load(), a.softEntries.Load()) {
+		return nil
+	}
+	room, err := a.look(ctx, bytes, entries)
+	if room {
+		return nil
+	}
+	if err != nil {
+		a.bytes.Add(-bytes)
+		a.entries.Add(-entries)
+		return catalog.Busy(id, "is being measured")
+	}
+	return a.refusal(id, bytes, a.bytes.Add(-bytes), a.entries.Add(-entries))
+}
+
+// refusal is the error of a context that has b bytes and e entries.
+func (a *account) refusal(id catalog.ID, bytes, b, e int64) error {
+	what := fmt.Sprintf("%s of %s", seed.Size(b), seed.Size(a.quota.Bytes))
+	if a.within(b, 0, a.quota.Bytes-bytes, 0) {
+		what = fmt.Sprintf("%s of %s files and directories", seed.Count(e), seed.Count(a.quota.Entries))
+	}
+	return &fserr.Error{
+		Code: fserr.EDQUOT, Detail: fmt.Sprintf("context '%s' has about %s", id, what),
+		Hint: "remove files that are not needed; the operator sets --context-max-bytes and --context-max-entries",
+	}
+}
+
+func (a *account) within(bytes, entries, maxBytes, maxEntries int64) bool {
+	return (a.quota.Bytes <= 0 || bytes <= maxBytes) && (a.quota.Entries <= 0 || entries <= maxEntries)
+}
+
+// look measures, if that is due, and reports whether there is room for bytes and entries that were charged and are not written
+// yet. It fails if ctx ends first.
+func (a *account) look(ctx context.Context, bytes, entries int64) (bool, error) {
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	begun := a.now()
+	if !begun.Before(a.notBefore) {
+		before, beforeEntries := a.bytes.Load(), a.entries.Load()
+		use, err := a.measure(ctx)
+		if err == nil { // otherwise the sums stay
+			// Charges that came meanwhile count in full.
+			a.bytes.Add(use.Bytes - before + bytes)
+			a.entries.Add(use.Entries - beforeEntries + entries)
+			a.softBytes.Store(a.quota.Bytes)
+			a.softEntries.Store(a.quota.Entries)
+		}
+		a.notBefore = a.now().Add(max(time.Second, measureShare*a.now().Sub(begun)))
+	}
+	return a.within(a.bytes.Load(), a.entries.Load(), a.quota.Bytes, a.quota.Entries), nil
+}
+
+// kernelWork is a directory that overlayfs keeps for itself in a state. Only root may read it.
+const kernelWork = "work/work"
+
+// accountOf opens the account of a directory in which a driver keeps a context. If a panel closes a directory to this server, the
+// context cannot be measured, and the charges stand.
+func accountOf(q Quota, now func() time.Time, d driver.Driver, dir string) *account {
+	kernels := ""
+	if _, mounts := d.(driver.Mounter); mounts {
+		kernels = kernelWork
+	}
+	return newAccount(q, now, func(ctx context.Context) (disk.Usage, error) {
+		return disk.Measure(ctx, dir, func(rel string) error {
+			if rel == kernels {
+				return nil
+			}
+			return fserr.EACCES
+		})
+	})
+}

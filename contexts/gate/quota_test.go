@@ -1,0 +1,154 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/disk"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// measured is an account whose measurements the test chooses.
+type measured struct {
+	*account
+	use   disk.Usage
+	err   error
+	times int
+	clock time.Time
+}
+
+func newMeasured(q Quota) *measured {
+	m := &measured{clock: time.Unix(1e9, 0)}
+	m.account = newAccount(q, func() time.Time { return m.clock }, func(context.Context) (disk.Usage, error) {
+		m.times++
+		return m.use, m.err
+	})
+	return m
+}
+
+func (m *measured) charges(t *testing.T, bytes, entries int64, code fserr.Code, says string) {
+	t.Helper()
+	err := m.charge(t.Context(), "ctx_a", bytes, entries)
+	if code == 0 {
+		if err != nil {
+			t.Errorf("%d bytes, %d entries: %v", bytes, entries, err)
+		}
+		return
+	}
+	wantCode(t, err, code, says)
+}
+
+func (m *measured) wantMeasured(t *testing.T, times int) {
+	t.Helper()
+	if m.times != times {
+		t.Errorf("measured %d times, want %d", m.times, times)
+	}
+}
+
+func TestQuota(t *testing.T) {
+	if newAccount(Quota{}, time.Now, nil) != nil {
+		t.Error("no quota has an account")
+	}
+	m := newMeasured(Quota{Bytes: 1600, Entries: 160})
+	m.use = disk.Usage{Bytes: 1000, Entries: 50}
+	m.charges(t, 100, 10, 0, "")
+	m.wantMeasured(t, 0) // a sixteenth is free
+	m.charges(t, 1, 0, 0, "")
+	m.wantMeasured(t, 1)
+	// 1,000 are there, plus the charges.
+	m.charges(t, 599, 0, 0, "")
+	m.wantMeasured(t, 1)
+	m.charges(t, 1, 0, fserr.EDQUOT, "has about 1.6 KiB of 1.6 KiB")
+	m.wantMeasured(t, 1) // it was measured just now
+	m.clock = m.clock.Add(time.Minute)
+	m.use.Bytes = 1600
+	m.charges(t, 1, 0, fserr.EDQUOT, "1.6 KiB")
+	m.charges(t, 1, 0, fserr.EDQUOT, "1.6 KiB")
+	m.wantMeasured(t, 2)
+
+	// A refused charge is not counted; after a removal there is room again.
+	m.clock = m.clock.Add(time.Minute)
+	m.use.Bytes = 800
+	m.charges(t, 800, 0, 0, "")
+	m.wantMeasured(t, 3)
+	m.charges(t, 0, 110, 0, "")
+	m.charges(t, 0, 1, fserr.EDQUOT, "160 of 160 files and directories")
+
+	// What cannot be measured stands as it is known.
+	m.clock, m.err = m.clock.Add(time.Minute), errors.New("no")
+	m.charges(t, 1, 0, fserr.EDQUOT, "")
+	m.wantMeasured(t, 4)
+}
+
+// TestQuotaIsNotOverflowed has sparse files, which may say that they have 8 EiB, be copied.
+func TestQuotaIsNotOverflowed(t *testing.T) {
+	m := newMeasured(Quota{Bytes: 1600, Entries: 160})
+	m.charges(t, 10, 1, 0, "")
+	m.charges(t, math.MaxInt64, 1, fserr.EDQUOT, "has about 10 B of 1.6 KiB")
+	m.charges(t, 1, math.MaxInt64, fserr.EDQUOT, "has about 1 of 160 files and directories")
+	m.wantMeasured(t, 0)
+	if b, e := m.bytes.Load(), m.entries.Load(); b != 10 || e != 1 {
+		t.Errorf("%d bytes, %d entries are charged", b, e)
+	}
+}
+
+// TestChargeDoesNotOutlastItsCaller has one caller measure, and another one that waits for it give up.
+func TestChargeDoesNotOutlastItsCaller(t *testing.T) {
+	measuring, hold := make(chan struct{}), make(chan struct{})
+	a := newAccount(Quota{Bytes: 1600}, time.Now, func(context.Context) (disk.Usage, error) {
+		close(measuring)
+		<-hold
+		return disk.Usage{}, nil
+	})
+	first := make(chan error, 1)
+	go func() { first <- a.charge(context.Background(), "ctx_a", 200, 0) }()
+	<-measuring
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantCode(t, a.charge(ctx, "ctx_a", 300, 0), fserr.EAGAIN, "ctx_a")
+	close(hold)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if got := a.bytes.Load(); got != 200 {
+		t.Errorf("%d bytes are charged, want the first caller's 200", got)
+	}
+}
+
+// TestKeyedLocksTakeNoMemory: a name is forgotten when its last user has left, also one that gave up.
+func TestKeyedLocksTakeNoMemory(t *testing.T) {
+	var k keyed
+	unlock, err := k.lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := k.lock(ctx, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that gave up got %v", err)
+	}
+	if len(k.names) != 1 {
+		t.Errorf("the names are %v while one is locked", k.names)
+	}
+	unlock()
+	if len(k.names) != 0 {
+		t.Errorf("the names are %v", k.names)
+	}
+}
+
+// wantCode checks an error's errno, and that its text has all parts.
+func wantCode(t *testing.T, err error, code fserr.Code, parts ...string) {
+	t.Helper()
+	if fserr.CodeOf(err) != code {
+		t.Fatalf("got %v, want %s", err, code)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("error %q does not say %q", err, p)
+		}
+	}
+}

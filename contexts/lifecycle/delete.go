@@ -1,0 +1,199 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts/catalog"
+	"github.com/ctxfs/ctxfs/contexts/disk"
+	"github.com/ctxfs/ctxfs/contexts/gate"
+	"github.com/ctxfs/ctxfs/metadata"
+)
+
+// Deleted is the result of Delete: the number of entries removed.
+type Deleted struct{ Entries int64 }
+
+// deletions deletes contexts.
+type deletions struct {
+	*changes
+	// reserve is space for deletions on a full disk.
+	reserve disk.Reserve
+}
+
+// KeepReserve keeps as much space for deletions on a full disk as there is room for.
+func (d *deletions) KeepReserve() {
+	if err := d.reserve.Keep(); err != nil {
+		d.cat.Log.Warn("no space could be reserved for deletions on a full disk", zap.Error(err))
+	}
+}
+
+// Delete deletes a context with its snapshots, record, panels' bindings and tokens.
+func (d *deletions) Delete(ctx context.Context, id catalog.ID) (Deleted, error) {
+	if _, err := catalog.ParseID(string(id)); err != nil {
+		return Deleted{}, err
+	}
+	ctx, ended, err := d.life.Begin(ctx, id)
+	if err != nil {
+		return Deleted{}, err
+	}
+	defer ended()
+	out, err := d.delete(ctx, id)
+	if !disk.NoSpace(err) {
+		return out, err
+	}
+	d.reserve.Spend()
+	defer d.KeepReserve()
+	again, err := d.delete(ctx, id)
+	out.Entries += again.Entries
+	return out, err
+}
+
+// delete removes a context under its locks. It empties the trash after it released them, so that the next context of this ID
+// does not wait.
+func (d *deletions) delete(ctx context.Context, id catalog.ID) (Deleted, error) {
+	unlock, err := d.lock(ctx, id)
+	if err != nil {
+		return Deleted{}, catalog.Wrap(id, "could not be deleted", err)
+	}
+	t, err := d.remove(ctx, id)
+	unlock()
+	if t == nil {
+		return Deleted{}, err
+	}
+	out, e := d.empty(ctx, t)
+	if e != nil {
+		err = errors.Join(err, catalog.Wrap(id, "was deleted, but not all of its files", e))
+	}
+	return out, err
+}
+
+// remove moves a context, whose lock is held, to the trash. The caller empties the trash after it released the lock; the trash is
+// nil if there is nothing to empty. If there is trash the context is gone, even if err says that its record is not.
+func (d *deletions) remove(ctx context.Context, id catalog.ID) (*trash, error) {
+	there, err := d.cat.FolderState(id)
+	if err != nil {
+		return nil, err
+	}
+	rec, recorded, err := d.cat.Record(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case !there && !recorded:
+		return nil, catalog.Missing(id)
+	case !there:
+		return nil, d.forget(context.WithoutCancel(ctx), id)
+	case !recorded:
+		rec = d.cat.DescribeFolder(id)
+	}
+	t, err := d.removeFolder(ctx, rec)
+	if err != nil {
+		return t, catalog.Wrap(id, "could not be deleted", err)
+	}
+	return t, nil
+}
+
+// forget removes the mark, the manifest and the record of a context whose folder is gone.
+func (c *changes) forget(ctx context.Context, id catalog.ID) error {
+	c.gates.Forget(id)
+	return c.cat.Forget(ctx, id)
+}
+
+// removeFolder takes the gate alone and moves the folder out of sight by one rename: a crash leaves garbage for a sweep, not half
+// a context. The gate stays shut until the panels' tokens are gone too: a call that waits there must not be admitted as a
+// panel's first access, which would make the context anew.
+func (d *deletions) removeFolder(ctx context.Context, rec metadata.Context) (*trash, error) {
+	id := catalog.ID(rec.ID)
+	taken, err := d.gates.Take(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	t, err := d.moveAway(ctx, rec, taken)
+	if err != nil {
+		taken.GiveBack()
+		if t != nil {
+			d.cat.Staging.Discard(t.dir)
+			t.release()
+		}
+		return nil, err
+	}
+	d.cat.Events.Step("trashed")
+	err = d.forget(context.WithoutCancel(ctx), id)
+	taken.Retire()
+	// The trash is emptied even if the context is not forgotten: its record may lack the very space.
+	return t, err
+}
+
+// moveAway moves a context to the trash. The state of one that is mounted moves last: the context exists as long as its state.
+func (d *deletions) moveAway(ctx context.Context, rec metadata.Context, taken *gate.Taken) (t *trash, err error) {
+	id, l := catalog.ID(rec.ID), d.cat.Layout
+	mounter, err := d.cat.Drivers.MounterOf(rec)
+	if err != nil {
+		return nil, err
+	}
+	if mounter != nil {
+		if err := taken.Hide(ctx, mounter); err != nil {
+			return nil, err
+		}
+	}
+	if t, err = d.newTrash(ctx); err != nil {
+		return nil, err
+	}
+	if mounter != nil {
+		// The mount point is read-only, and only root can move a read-only directory.
+		_ = os.Chmod(l.Folder(id), 0o755) // the rename reports what is wrong
+	}
+	err = disk.RenameNoReplace(l.Folder(id), filepath.Join(t.dir, "folder"))
+	if mounter != nil && (err == nil || errors.Is(err, os.ErrNotExist)) {
+		d.cat.Events.Step("hidden")
+		err = disk.MoveIfThere(l.DriverState(mounter.Name(), id), filepath.Join(t.dir, "state"))
+	}
+	if err != nil {
+		return t, err
+	}
+	return t, disk.MoveIfThere(l.SnapshotsOf(id), filepath.Join(t.dir, "snapshots"))
+}
+
+// empty removes trash and counts its entries. The removal continues if the caller leaves. The server's stop ends it, and the next
+// sweep removes the rest.
+func (d *deletions) empty(ctx context.Context, t *trash) (Deleted, error) {
+	type emptied struct {
+		Deleted
+		err error
+	}
+	done := make(chan emptied, 1)
+	d.life.Go(func() {
+		defer t.release()
+		n, err := d.cat.Staging.Empty(t.dir)
+		done <- emptied{Deleted{n}, err}
+	})
+	select {
+	case e := <-done:
+		return e.Deleted, e.err
+	case <-ctx.Done():
+		return Deleted{}, nil
+	}
+}
+
+// trash is a directory in staging that is being emptied. Its lock, where directories can be locked, keeps the sweeps of other
+// processes away.
+type trash struct {
+	dir     string
+	release func()
+}
+
+// newTrash makes a trash directory. The caller holds the work lock, or a share of it.
+func (c *changes) newTrash(ctx context.Context) (*trash, error) {
+	dir, err := c.cat.Staging.Make("trash")
+	if err != nil {
+		return nil, err
+	}
+	release, err := catalog.LockDirectory(ctx, dir)
+	if err != nil { // NFS and Windows lock no directories: another process's sweep may help to empty it
+		release = func() {}
+	}
+	return &trash{dir: dir, release: release}, nil
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package seeding
+
+// lowerPriority has no portable form for one thread.
+func lowerPriority() {}

@@ -1,0 +1,92 @@
+package contexts
+
+import (
+	"github.com/ctxfs/ctxfs/contexts/catalog"
+	"github.com/ctxfs/ctxfs/contexts/disk"
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/gate"
+	"github.com/ctxfs/ctxfs/contexts/lifecycle"
+	"github.com/ctxfs/ctxfs/contexts/seeding"
+)
+
+// The types of the packages below that users of contexts need. Their documentation is there.
+type (
+	ID          = catalog.ID
+	IDParts     = catalog.IDParts
+	Layout      = catalog.Layout
+	FormatError = catalog.FormatError
+	Events      = catalog.Events
+
+	Use    = gate.Use
+	Access = gate.Access
+	Quota  = gate.Quota
+
+	Phase           = seeding.Phase
+	Progress        = seeding.Progress
+	Plan            = seeding.Plan
+	PlanOptions     = seeding.PlanOptions
+	Templates       = seeding.Templates
+	TemplateOptions = seeding.TemplateOptions
+	BuiltTemplate   = seeding.BuiltTemplate
+	TemplateUse     = seeding.TemplateUse
+
+	Snapshot       = lifecycle.Snapshot
+	Deleted        = lifecycle.Deleted
+	GarbageOptions = lifecycle.GarbageOptions
+	Garbage        = lifecycle.Garbage
+	GarbageKind    = lifecycle.GarbageKind
+	RepairReport   = lifecycle.RepairReport
+)
+
+// The constants of those types.
+const (
+	StateFormat = catalog.StateFormat
+	ModeUnsafe  = catalog.ModeUnsafe
+
+	Read  = gate.Read
+	Write = gate.Write
+
+	PhaseWaiting  = seeding.PhaseWaiting
+	PhaseScanning = seeding.PhaseScanning
+	PhaseLayering = seeding.PhaseLayering
+	PhaseBuilding = seeding.PhaseBuilding
+	PhaseCopying  = seeding.PhaseCopying
+	PhaseRecord   = seeding.PhaseRecord
+
+	GarbageContext  = lifecycle.GarbageContext
+	GarbageLayer    = lifecycle.GarbageLayer
+	GarbagePool     = lifecycle.GarbagePool
+	GarbageStaging  = lifecycle.GarbageStaging
+	GarbageMount    = lifecycle.GarbageMount
+	GarbageSnapshot = lifecycle.GarbageSnapshot
+)
+
+// NewLayout returns the layout of a workspace, and creates nothing; see catalog.NewLayout.
+func NewLayout(workspace, contextsDir string) (Layout, error) {
+	return catalog.NewLayout(workspace, contextsDir)
+}
+
+// ParseID checks a context ID and returns its parts; see catalog.ParseID.
+func ParseID(s string) (IDParts, error) { return catalog.ParseID(s) }
+
+// IDForPanel derives a panel's context ID; see catalog.IDForPanel.
+func IDForPanel(panelID string) (ID, error) { return catalog.IDForPanel(panelID) }
+
+// UnsafeIDForPanel derives the ID of the context of an unsafe panel, which starts empty.
+func UnsafeIDForPanel(panelID string) (ID, error) { return catalog.UnsafeIDForPanel(panelID) }
+
+// TemplateIDForPanel derives the ID of a panel's context that is made from a template.
+func TemplateIDForPanel(hash, panelID string) (ID, error) {
+	return catalog.TemplateIDForPanel(hash, panelID)
+}
+
+// DerivedFrom reports whether an ID, in any form, can be derived from panelID.
+func DerivedFrom(id ID, panelID string) bool { return catalog.DerivedFrom(id, panelID) }
+
+// IsFull reports whether dir's file system is full, or cannot take more files. It is false where that is unknown.
+func IsFull(dir string) bool { return disk.IsFull(dir) }
+
+// LostStates names the contexts and snapshots in l that came back from a backup without their extended attributes.
+func LostStates(l Layout, mounters ...driver.Mounter) []string {
+	return lifecycle.LostStates(l, mounters...)
+}

@@ -1,0 +1,315 @@
+// Package gateway is the HTTP side of a server: sessions over WebSocket (/v1/session), content (/v1/content), health and metrics. It
+// answers on an address of its own, and on connections that begin as HTTP on the gRPC addresses.
+//
+// The gateway owns what HTTP adds: origins, host names, deadlines of slow clients, bodies and status codes. It decides nothing about
+// callers: each request becomes a call of an RPC (Calls), which its server authenticates, limits and records.
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/internal/method"
+	"github.com/ctxfs/ctxfs/internal/webconn"
+	"github.com/ctxfs/ctxfs/session"
+)
+
+// MaxHeaderBytes bounds the head of a request, in bytes.
+const MaxHeaderBytes = 16 << 10
+
+// openTime is how long a client may take to send open.
+const openTime = 10 * time.Second
+
+// Calls is what the gateway needs of its server to serve requests as calls.
+type Calls interface {
+	// ConnContext returns a context for the requests of a connection. conn, or a connection below it (NetConn), is one of the server's.
+	ConnContext(ctx context.Context, conn net.Conn) context.Context
+	// Conn returns what the calls of a request know of its connection; ctx is the request's. The caller must call done when the
+	// request has ended.
+	Conn(ctx context.Context, websocket bool) (info credentials.AuthInfo, done func())
+	// Call runs do as a call of an RPC by full name: it authenticates, limits and records it. The caller's token and connection are
+	// ctx's metadata and peer. do gets a context that ends with the caller's rights, and counts the bytes that it writes to files. query
+	// is the request as the records have it; it may be nil. Call may return before do has returned.
+	Call(ctx context.Context, rpc string, query any, do func(ctx context.Context, wrote *atomic.Int64) error) error
+	// IsHost reports whether a token is the host's; ctx is the request's.
+	IsHost(ctx context.Context, token string) bool
+	// Status returns what /readyz answers.
+	Status() (text string, ready bool)
+}
+
+// Config of New. All fields are required, except as noted.
+type Config struct {
+	Calls    Calls
+	Files    *fsservice.Service
+	Sessions *session.Server
+	Log      *zap.Logger
+	// Keepalive is how often a silent client is asked for a sign of life, and how long a client may take for a part of content.
+	Keepalive time.Duration
+	// Origins are the pages that may send requests, in the form that CheckOrigin accepts; nil for none.
+	Origins []string
+	// TLS says that clients speak TLS. Without it only names of this machine are served.
+	TLS bool
+	// Metrics answers /metrics, for hosts; nil for none.
+	Metrics http.Handler
+}
+
+// Gateway answers HTTP. Make it with New.
+type Gateway struct {
+	cfg Config
+	// Own serves the gateway's own address, Shared the connections that were passed to Take. Their timeouts may be changed before
+	// Serve.
+	Own, Shared *http.Server
+	// OpenTime is how long a client may take to send open. It may be changed before Serve.
+	OpenTime time.Duration
+
+	origins []string // as plainOrigin returns them
+	taken   *takenConns
+	buffers webconn.Buffers
+	// ending ends the wait for open in all requests.
+	ending context.Context //nolint:containedctx // it belongs to all requests
+	end    context.CancelCauseFunc
+	// requests are those under way.
+	requests users
+}
+
+// New returns a Gateway. Call Serve and ServeTaken, and then Stop.
+func New(cfg Config) *Gateway {
+	g := &Gateway{cfg: cfg, OpenTime: openTime, taken: newTakenConns()}
+	for _, origin := range cfg.Origins {
+		g.origins = append(g.origins, plainOrigin(origin))
+	}
+	g.ending, g.end = context.WithCancelCause(context.Background())
+	shared, own := http.NewServeMux(), http.NewServeMux()
+	for _, m := range []*http.ServeMux{shared, own} {
+		m.HandleFunc("GET /v1/session", g.serveSession)
+		m.HandleFunc("GET /v1/content", g.getContent)
+		m.HandleFunc("PUT /v1/content", g.putContent)
+	}
+	shared.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		say(w, http.StatusNotFound, "this address speaks gRPC, and HTTP at /v1/session and /v1/content")
+	})
+	own.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	own.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		text, ready := g.cfg.Calls.Status()
+		if !ready {
+			say(w, http.StatusServiceUnavailable, text)
+			return
+		}
+		say(w, http.StatusOK, text)
+	})
+	if g.cfg.Metrics != nil {
+		own.Handle("GET /metrics", g.hostOnly(g.cfg.Metrics))
+	}
+	g.Own, g.Shared = g.newServer(own), g.newServer(shared)
+	return g
+}
+
+func (g *Gateway) newServer(handler http.Handler) *http.Server {
+	if !g.cfg.TLS {
+		handler = localNamesOnly(handler)
+	}
+	return &http.Server{
+		Handler: handler, ConnContext: g.connContext, ConnState: followState,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: MaxHeaderBytes, ErrorLog: zap.NewStdLog(g.cfg.Log),
+	}
+}
+
+// Serve answers on the gateway's own address, until Stop. Its error is as of http.Server.Serve.
+func (g *Gateway) Serve(l net.Listener) error { return g.Own.Serve(tailListener{l}) }
+
+// ServeTaken answers on the connections that were passed to Take, until Stop. Its error is as of http.Server.Serve.
+func (g *Gateway) ServeTaken() error { return g.Shared.Serve(tailListener{g.taken}) }
+
+// Take passes a connection that begins with an HTTP request to ServeTaken. After Stop it closes the connection.
+func (g *Gateway) Take(conn net.Conn) { g.taken.take(conn) }
+
+// Stop waits for requests that are under way, for a while, and ends those that wait for open, with the reason why. Sessions and
+// transfers end with their calls; Stop waits for them.
+func (g *Gateway) Stop(within time.Duration, why error) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	for _, server := range []*http.Server{g.Own, g.Shared} {
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+	}
+	_ = g.taken.Close()
+	g.end(why)
+	g.requests.end()
+}
+
+// enter counts a request until it leaves. It refuses the request of a page that is not allowed, and all while the server stops.
+func (g *Gateway) enter(w http.ResponseWriter, r *http.Request) bool {
+	if !g.requests.enter() {
+		say(w, http.StatusServiceUnavailable, "the server is stopping")
+		return false
+	}
+	origin, ok := g.allows(r)
+	if !ok {
+		defer g.requests.leave()
+		g.cfg.Log.Info("a page may not ask here; --origin would let it open a session", zap.String("origin", fserrpb.Printable(origin)))
+		say(w, http.StatusForbidden, "pages of this origin may not ask here; --origin lets them open sessions")
+	}
+	return ok
+}
+
+// callContext returns the context of a request's call: with metadata and peer, as gRPC gives them.
+func callContext(ctx context.Context, r *http.Request, md metadata.MD, conn credentials.AuthInfo) context.Context {
+	return peer.NewContext(metadata.NewIncomingContext(ctx, md), &peer.Peer{Addr: remoteAddr(r.RemoteAddr), AuthInfo: conn})
+}
+
+// headersOf returns what of a request is metadata of a gRPC call.
+func headersOf(r *http.Request) (metadata.MD, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "the query is malformed", Hint: "encode it as URLs are"}
+	}
+	md := metadata.MD{}
+	for _, key := range []string{"authorization", method.PanelKey, method.RequestIDKey} {
+		md.Append(key, r.Header.Values(key)...)
+	}
+	md.Append(method.PanelKey, query[method.PanelKey]...)
+	return md, nil
+}
+
+// remoteAddr is the address of a request's client.
+type remoteAddr string
+
+// Network implements net.Addr.
+func (remoteAddr) Network() string { return "tcp" }
+
+// String implements net.Addr.
+func (a remoteAddr) String() string { return string(a) }
+
+func say(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text + "\n")) // the client may be gone
+}
+
+// hostOnly requires the host token.
+func (g *Gateway) hostOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "bearer") || !g.cfg.Calls.IsHost(r.Context(), strings.TrimSpace(token)) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			say(w, http.StatusUnauthorized, "send 'Authorization: Bearer TOKEN' with the host token")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// localNamesOnly refuses requests by other names than this machine's own. A web page could point a name of its site at 127.0.0.1, and
+// read from here (DNS rebinding).
+func localNamesOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		if !IsLoopback(strings.Trim(host, "[]")) {
+			say(w, http.StatusForbidden, "use 127.0.0.1, [::1] or localhost")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// IsLoopback reports whether only this machine reaches host; "" means every interface.
+func IsLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// allows reports whether the page that sent a request may send it. A client without an Origin is no browser. The server's own address
+// is allowed: it has no pages.
+func (g *Gateway) allows(r *http.Request) (origin string, ok bool) {
+	switch given := r.Header.Values("Origin"); len(given) {
+	case 0:
+		return "", true
+	case 1:
+		origin = plainOrigin(given[0])
+	default:
+		return strings.Join(given, " "), false
+	}
+	own := "http://" + r.Host
+	if g.cfg.TLS {
+		own = "https://" + r.Host
+	}
+	return origin, origin == plainOrigin(own) || slices.Contains(g.origins, origin)
+}
+
+// plainOrigin returns an origin in lower case and without the default port, as browsers send it.
+func plainOrigin(origin string) string {
+	origin = strings.ToLower(origin)
+	if host, ok := strings.CutSuffix(origin, ":80"); ok && strings.HasPrefix(origin, "http://") {
+		return host
+	}
+	if host, ok := strings.CutSuffix(origin, ":443"); ok && strings.HasPrefix(origin, "https://") {
+		return host
+	}
+	return origin
+}
+
+// CheckOrigin reports what is wrong with a configured origin. "file://" is Electron's for pages from files.
+func CheckOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme == "" || u.Scheme+"://"+u.Host != origin || strings.Contains(u.Host, "*") || (u.Host == "" && u.Scheme != "file") {
+		return fmt.Errorf("%q is no origin such as http://localhost:5173", origin)
+	}
+	return nil
+}
+
+// users are the goroutines that use what ends when its owner returns. The zero value has none.
+type users struct {
+	mu    sync.Mutex
+	ended bool
+	using sync.WaitGroup
+}
+
+// enter returns false once the end has begun.
+func (u *users) enter() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.ended {
+		u.using.Add(1)
+	}
+	return !u.ended
+}
+
+func (u *users) leave() { u.using.Done() }
+
+// close makes enter fail from now on.
+func (u *users) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.ended = true
+}
+
+// end closes, and waits for all to leave.
+func (u *users) end() {
+	u.close()
+	u.using.Wait()
+}

@@ -1,0 +1,320 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/webconn"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/session"
+)
+
+const (
+	// maxOpen bounds the first message, in bytes.
+	maxOpen = 16 << 10
+	// maxReason is what a WebSocket's close carries, in bytes.
+	maxReason = 123
+	// closeTime is how long a client may take to answer a close.
+	closeTime = 400 * time.Millisecond
+	// sendBuffer bounds what the system buffers for a WebSocket, in bytes. Without a bound a ping could wait for minutes behind what a
+	// slow client has not received.
+	sendBuffer = 256 << 10
+)
+
+// The link's refusals of messages, which have close codes of their own.
+var (
+	errText     = errors.New("a text message")
+	errEncoding = errors.New("no SessionRequest")
+	errTooLarge = errors.New("too large")
+)
+
+// serveSession answers GET /v1/session with a session over WebSocket, which has what FsService/Session has over gRPC. A page sends its
+// token as a message. It never sends a cookie, which a browser would send for other pages as well.
+func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
+	if !g.enter(w, r) {
+		return
+	}
+	defer g.requests.leave()
+	conn, done := g.cfg.Calls.Conn(r.Context(), true)
+	defer done()
+	link, err := g.accept(w, r)
+	if err != nil {
+		return // and was answered
+	}
+	link.end(g.runSession(r, link, conn))
+}
+
+// runSession returns why the session ended.
+func (g *Gateway) runSession(r *http.Request, link *webLink, conn credentials.AuthInfo) error {
+	first, err := g.first(link)
+	if err != nil {
+		return err
+	}
+	md, err := tokenOf(r, first)
+	if err != nil {
+		return err
+	}
+	ctx := callContext(context.WithoutCancel(r.Context()), r, md, conn)
+	return g.cfg.Calls.Call(ctx, ctxfsv1.FsService_Session_FullMethodName, nil, func(ctx context.Context, _ *atomic.Int64) error {
+		if !link.users.enter() {
+			return fserr.ECANCELED
+		}
+		defer link.users.leave()
+		link.conn.Known()
+		err := g.cfg.Sessions.Serve(ctx, first, link, "websocket")
+		if link.left.Load() {
+			return nil // the client ended the session
+		}
+		return err
+	})
+}
+
+// first receives the first message. It fails when none comes in time, or the server stops.
+func (g *Gateway) first(link *webLink) (*ctxfsv1.SessionRequest, error) {
+	if err := link.conn.AwaitFirst(time.Now().Add(g.OpenTime)); err != nil {
+		return nil, link.gone(err)
+	}
+	stop := context.AfterFunc(g.ending, link.conn.Interrupt)
+	m, err := link.Recv()
+	if !stop() {
+		return nil, context.Cause(g.ending)
+	}
+	return m, err
+}
+
+// tokenOf returns what a gRPC client would send as metadata.
+func tokenOf(r *http.Request, first *ctxfsv1.SessionRequest) (metadata.MD, error) {
+	if first.GetOpen() == nil {
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "the session's first message is not open", Hint: "send open first, once"}
+	}
+	md, err := headersOf(r)
+	if err != nil {
+		return nil, err
+	}
+	token := first.GetOpen().GetToken()
+	switch {
+	case token == "":
+		return md, nil
+	case len(md.Get("authorization")) > 0:
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "a token in open and one in Authorization", Hint: "send one of them"}
+	}
+	md.Set("authorization", "Bearer "+token)
+	return md, nil
+}
+
+// accept answers a request with a WebSocket, or refuses it.
+func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (*webLink, error) {
+	l := &webLink{buffers: &g.buffers}
+	l.conn = &webconn.Conn{Keepalive: g.cfg.Keepalive, Ping: l.ping}
+	// The origin was checked. Clients compress content that is worth it.
+	opts := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}
+	ws, err := websocket.Accept(&hijacked{w, l.conn}, r, opts)
+	if err != nil {
+		return nil, err
+	}
+	ws.SetReadLimit(-1) // Recv has a limit, which it reports
+	l.ws = ws
+	return l, nil
+}
+
+// hijacked makes a WebSocket use a webconn in place of the connection that it is made for.
+type hijacked struct {
+	http.ResponseWriter
+	conn *webconn.Conn
+}
+
+// Hijack implements http.Hijacker.
+func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	limitBuffer(conn)
+	h.conn.Conn = conn
+	rw.Writer.Reset(h.conn)
+	return h.conn, rw, nil
+}
+
+// limitBuffer bounds what the system buffers for a client, if the connection can do that.
+func limitBuffer(conn net.Conn) {
+	for {
+		outer, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		conn = outer.NetConn()
+	}
+	if c, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = c.SetWriteBuffer(sendBuffer)
+	}
+}
+
+// webLink is the session.Link of a WebSocket. Each message of the session is one of the WebSocket.
+type webLink struct {
+	ws   *websocket.Conn
+	conn *webconn.Conn
+	// buffers are shared by all links.
+	buffers *webconn.Buffers
+	// left says that the client closed the connection normally, said that the client got the reason of the end.
+	left, said atomic.Bool
+
+	// users are the goroutines that may still read or write.
+	users users
+}
+
+var _ session.Link = (*webLink)(nil)
+
+// ping asks for a sign of life, which Read waits for.
+func (l *webLink) ping() {
+	if !l.users.enter() {
+		return
+	}
+	go func() {
+		defer l.users.leave()
+		ctx, cancel := context.WithTimeout(context.Background(), l.conn.Keepalive/3)
+		defer cancel()
+		_ = l.ws.Ping(ctx) // Read fails without an answer
+	}()
+}
+
+// Recv implements session.Link. WebSocket has no half-close: a client that closes gets no replies.
+func (l *webLink) Recv() (*ctxfsv1.SessionRequest, error) {
+	kind, r, err := l.ws.Reader(context.Background())
+	if err != nil {
+		return nil, l.gone(err)
+	}
+	if kind != websocket.MessageBinary {
+		return nil, refused(fserr.EINVAL, errText, "send binary messages, one SessionRequest each")
+	}
+	limit := int64(session.MaxMessage)
+	if l.conn.IsStranger() {
+		limit = maxOpen
+	}
+	buf := l.buffers.Get()
+	defer l.buffers.Put(buf)
+	n, err := buf.ReadFrom(io.LimitReader(r, limit+1))
+	switch {
+	case err != nil:
+		return nil, l.gone(err)
+	case n > limit:
+		return nil, refused(fserr.EFBIG, errTooLarge, fmt.Sprintf("a message has at most %d bytes, and 256 KiB of content; write ranges on a handle", limit))
+	}
+	m := new(ctxfsv1.SessionRequest)
+	if err := proto.Unmarshal(buf.Bytes(), m); err != nil { // it copies the bytes
+		return nil, refused(fserr.EINVAL, errEncoding, "send one SessionRequest as protobuf in each message")
+	}
+	return m, nil
+}
+
+func refused(code fserr.Code, why error, hint string) error {
+	return &fserr.Error{Code: code, Detail: "the WebSocket message is refused: " + why.Error(), Hint: hint, Err: why}
+}
+
+// gone returns why nothing more can be received. It is never io.EOF, after which replies would be sent.
+func (l *webLink) gone(err error) error {
+	var closed websocket.CloseError
+	if errors.As(err, &closed) {
+		switch closed.Code {
+		case websocket.StatusNormalClosure, websocket.StatusGoingAway, websocket.StatusNoStatusRcvd:
+			l.left.Store(true)
+		}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && l.conn.IsStranger() {
+		return fserrpb.WithCode(&fserr.Error{Code: fserr.EACCES, Detail: "open did not come in time", Hint: "send it at once"}, codes.Unauthenticated)
+	}
+	if errors.Is(err, webconn.ErrSilent) {
+		return fmt.Errorf("%w: %w", context.Canceled, webconn.ErrSilent)
+	}
+	return context.Canceled
+}
+
+// Send implements session.Link.
+func (l *webLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
+	defer h.Release()
+	if isLast(m) {
+		l.said.Store(true)
+	}
+	buf := l.buffers.Get()
+	defer l.buffers.Put(buf)
+	buf.Grow(proto.Size(m))
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(buf.AvailableBuffer(), m)
+	if err != nil {
+		return fmt.Errorf("encode a message of a session: %w", err)
+	}
+	return l.conn.Send(l.ws, l.buffers, data)
+}
+
+// isLast reports whether m, or the last message that travels with it, ends the session.
+func isLast(m *ctxfsv1.SessionResponse) bool {
+	if also := m.GetAlso(); len(also) > 0 {
+		m = also[len(also)-1]
+	}
+	return m.GetClosing() != nil
+}
+
+// end sends the client the reason, unless it got one, closes the connection, and waits for the goroutines that use it.
+func (l *webLink) end(why error) {
+	l.users.close()
+	cut := time.AfterFunc(closeTime, func() { _ = l.conn.Close() })
+	defer cut.Stop()
+	if why != nil && fserrpb.CodeOf(fserrpb.ToStatus(why)) != codes.Canceled && !l.said.Load() {
+		_ = l.Send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Closing{ // the client may be gone
+			Closing: &ctxfsv1.SessionClosing{Error: fserrpb.ToSession(why)},
+		}}, nil)
+	}
+	_ = l.ws.Close(closeStatus(why)) // as above
+	l.users.end()
+}
+
+// closeStatus returns the close code and reason for the end of a session.
+func closeStatus(why error) (websocket.StatusCode, string) {
+	if why == nil {
+		return websocket.StatusNormalClosure, ""
+	}
+	reason := status.Convert(fserrpb.ToStatus(why)).Message()
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "")
+	}
+	switch {
+	case errors.Is(why, webconn.ErrSilent):
+		return websocket.StatusTryAgainLater, webconn.ErrSilent.Error()
+	case errors.Is(why, errText):
+		return websocket.StatusUnsupportedData, reason
+	case errors.Is(why, errEncoding):
+		return websocket.StatusInvalidFramePayloadData, reason
+	case errors.Is(why, errTooLarge):
+		return websocket.StatusMessageTooBig, reason
+	}
+	switch fserrpb.CodeOf(fserrpb.ToStatus(why)) {
+	case codes.Canceled:
+		return websocket.StatusNormalClosure, ""
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return websocket.StatusPolicyViolation, reason
+	case codes.Unavailable:
+		return websocket.StatusGoingAway, reason
+	case codes.InvalidArgument:
+		return websocket.StatusProtocolError, reason
+	case codes.ResourceExhausted:
+		return websocket.StatusTryAgainLater, reason
+	}
+	return websocket.StatusInternalError, reason
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/ctxfs/ctxfs/gateway"
+)
+
+// httpCalls gives the gateway what it needs of the server.
+type httpCalls struct{ s *Server }
+
+var _ gateway.Calls = httpCalls{}
+
+type (
+	sharedConnKey   struct{}
+	acceptedConnKey struct{}
+)
+
+// ConnContext implements gateway.Calls.
+func (httpCalls) ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	for {
+		switch c := conn.(type) {
+		case *sharedConn:
+			return context.WithValue(ctx, sharedConnKey{}, c.info)
+		case *acceptedConn:
+			return context.WithValue(ctx, acceptedConnKey{}, c)
+		case interface{ NetConn() net.Conn }:
+			conn = c.NetConn()
+		default:
+			return ctx
+		}
+	}
+}
+
+// acceptedConnOf returns the connection of a request to the HTTP address; nil of another.
+func acceptedConnOf(ctx context.Context) *acceptedConn {
+	c, _ := ctx.Value(acceptedConnKey{}).(*acceptedConn)
+	return c
+}
+
+// Conn implements gateway.Calls. A request to the HTTP address is a connection of its own, since proxies may send the requests of
+// several clients over one.
+func (h httpCalls) Conn(ctx context.Context, websocket bool) (credentials.AuthInfo, func()) {
+	shared, isShared := ctx.Value(sharedConnKey{}).(*connInfo)
+	switch {
+	case isShared && websocket:
+		return shared, func() {}
+	case isShared:
+		conn := *shared
+		conn.web, conn.http = false, true
+		return &conn, func() {}
+	}
+	conn := &connInfo{id: h.s.connIDs.Add(1), web: websocket, http: !websocket, accepted: acceptedConnOf(ctx)}
+	if !websocket {
+		return conn, func() {}
+	}
+	conn.shares = &connShares{}
+	return conn, func() {
+		conn.shares.close()
+		h.s.closeOwner(hostOwner(conn.id))
+	}
+}
+
+// Call implements gateway.Calls.
+func (h httpCalls) Call(ctx context.Context, rpc string, query any, do func(context.Context, *atomic.Int64) error) error {
+	c := h.s.calls.begin(ctx, rpc)
+	if query != nil {
+		c.about.Store(&about{first: query})
+	}
+	return h.s.calls.around(ctx, c, func(ctx context.Context) error { return do(ctx, &c.wrote) })
+}
+
+// IsHost implements gateway.Calls.
+func (h httpCalls) IsHost(ctx context.Context, token string) bool {
+	if !h.s.auth.host.matches(token) {
+		return false
+	}
+	_ = acceptedConnOf(ctx).authenticated("") // a host has no share to exceed
+	return true
+}
+
+// Status implements gateway.Calls.
+func (h httpCalls) Status() (text string, ready bool) {
+	if why := h.s.notReady(); why != "" {
+		return why, false
+	}
+	return "ok\ndriver " + h.s.info.Driver, true
+}

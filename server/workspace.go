@@ -1,0 +1,424 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fsservice/handles"
+	"github.com/ctxfs/ctxfs/metadata/sqlite"
+	"github.com/ctxfs/ctxfs/panels"
+)
+
+// Record is server.json: how clients find a server by walking up from where they are.
+type Record struct {
+	PID       int    `json:"pid"`
+	Version   string `json:"version"`
+	Workspace string `json:"workspace"`
+	// Socket is the unix socket's path.
+	Socket string `json:"socket"`
+	// Addresses are the gRPC addresses, "unix://…" first, then host:port.
+	Addresses []string `json:"addresses"`
+	// HTTP is host:port, "" when there is no such listener.
+	HTTP string `json:"http,omitempty"`
+	// TLS says that host:port addresses speak it.
+	TLS bool `json:"tls,omitempty"`
+	// TokenFile holds the host token, for TCP and for host-auth=token.
+	TokenFile string    `json:"token_file"`
+	Start     time.Time `json:"start"`
+}
+
+// claim is the lock on a workspace. It is the kernel's, and ends with the process, so that a killed server blocks no other.
+type claim struct {
+	layout contexts.Layout
+	lock   *flock.Flock
+	// record is the content of server.json; nil before it is written.
+	record *Record
+}
+
+// claimWait bounds how long a start waits for a server that is ending, or that has not written server.json yet.
+const claimWait = 2 * time.Second
+
+// claimPoll is how often it tries again.
+const claimPoll = 10 * time.Millisecond
+
+// takeClaim locks the workspace. It returns an *AlreadyServedError when another server has locked it.
+func takeClaim(ctx context.Context, l contexts.Layout) (*claim, error) {
+	lock := flock.New(filepath.Join(l.Locks, "server.lock"), flock.SetPermissions(0o600))
+	if err := lockOrRefuse(ctx, lock, l); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	// A killed server's record would mislead clients.
+	if err := os.Remove(l.ServerJSON); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &claim{layout: l, lock: lock}, nil
+}
+
+// lockOrRefuse takes the lock, or returns an *AlreadyServedError: at once if server.json names a server that is alive. A killed server's
+// lock stays until the kernel has closed its files, and until a process that it was just starting has closed them too.
+func lockOrRefuse(ctx context.Context, lock *flock.Flock, l contexts.Layout) error {
+	ctx, cancel := context.WithTimeout(ctx, claimWait)
+	defer cancel()
+	// A process counts as alive when it was found alive twice: between receiving a SIGKILL and ending it looks alive.
+	for seen := 0; ; {
+		ok, err := lock.TryLock()
+		if err != nil {
+			return fmt.Errorf("lock %s: %w", lock.Path(), err)
+		}
+		if ok {
+			return nil
+		}
+		if r, err := readRecord(l.ServerJSON); err == nil && alive(r.PID) {
+			seen++
+		}
+		timer := time.NewTimer(claimPoll)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			seen = 2
+		}
+		timer.Stop()
+		if seen == 2 {
+			return servedBy(l)
+		}
+	}
+}
+
+func servedBy(l contexts.Layout) error {
+	r, err := readRecord(l.ServerJSON)
+	if err != nil || r.PID == 0 {
+		return &AlreadyServedError{}
+	}
+	served := &AlreadyServedError{PID: r.PID, Since: r.Start, Address: "unix://" + r.Socket}
+	if r.Workspace != l.Workspace {
+		served.Workspace = r.Workspace
+	}
+	return served
+}
+
+func readRecord(path string) (Record, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Record{}, err
+	}
+	var r Record
+	err = json.Unmarshal(data, &r)
+	return r, err
+}
+
+// announce writes server.json, whole.
+func (c *claim) announce(r Record) error {
+	c.record = &r
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode server.json: %w", err)
+	}
+	return writeFileAtomic(c.layout.ServerJSON, append(data, '\n'), 0o600)
+}
+
+// restore writes server.json again if it is missing, and reports whether it did.
+func (c *claim) restore() (restored bool, err error) {
+	if _, err := os.Lstat(c.layout.ServerJSON); !errors.Is(err, fs.ErrNotExist) {
+		return false, nil //nolint:nilerr // it is there, or cannot be looked at
+	}
+	err = c.announce(*c.record)
+	return err == nil, err
+}
+
+// release removes server.json, which may be gone already, and then releases the lock. So it never removes the next server's file.
+func (c *claim) release() error {
+	var err error
+	if c.record != nil {
+		err = os.Remove(c.layout.ServerJSON)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, c.lock.Close())
+}
+
+// writeFileAtomic replaces path with a new file.
+func writeFileAtomic(path string, data []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(mode), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// parts has the domain's objects behind the services.
+type parts struct {
+	store    *sqlite.Store
+	contexts *contexts.Manager
+	panels   *panels.Registry
+	handles  *handles.Table
+	leases   *panels.Leases
+	audit    *auditLog
+}
+
+// takeWorkspace makes the contexts directory and locks it. It refuses the state of a newer version before it changes anything.
+func (s *Server) takeWorkspace(ctx context.Context) error {
+	l, err := contexts.NewLayout(s.cfg.Workspace, s.cfg.ContextsDir)
+	if err != nil {
+		return err
+	}
+	var newer *contexts.FormatError
+	if err := l.Make(s.deps.Version); errors.As(err, &newer) {
+		return &stateError{err, ExitFormat}
+	} else if code := fserr.CodeOf(err); code == fserr.EROFS || code == fserr.EACCES || code == fserr.EPERM {
+		return &stateError{err, ExitNoWrite}
+	} else if err != nil {
+		return err
+	}
+	s.claim, err = takeClaim(ctx, l)
+	return err
+}
+
+// openParts opens the store, sweeps what a crash left, and builds the parts.
+func (s *Server) openParts(ctx context.Context) error {
+	l := s.claim.layout
+	p := &parts{}
+	s.parts = p
+	if l.MakeRoom() {
+		s.warn("the disk is full: what is there is served; free some space, or delete contexts (ctxfs context delete, ctxfs gc)")
+	}
+	var err error
+	if p.store, err = openStore(ctx, l); err != nil {
+		return err
+	}
+	if p.store.Cramped() {
+		s.warn("the database was opened without room for its shared memory: start ctxfs again once there is space")
+	}
+	owner := fileOwner(l.Workspace)
+	all := newDrivers(owner, s.log)
+	if err := all.copy.Check(ctx, l.Dir); err != nil && !isFull(err) {
+		return fmt.Errorf("driver %s: %w", all.copy.Name(), err)
+	}
+	choice, err := ChooseDriver(ctx, s.cfg.Driver, l.Dir)
+	if err != nil {
+		return err
+	}
+	s.info.Driver = choice.String()
+	drv, others := all.order(choice.Name)
+	p.handles = handles.New(handles.Config{IdleTimeout: s.cfg.IdleTimeout, PerOwner: s.cfg.HandlesPerPanel, Total: s.cfg.HandlesTotal})
+	p.contexts, err = contexts.Open(ctx, contexts.Config{
+		Workspace: l.Workspace, Dir: l.Dir, Driver: drv, Drivers: others, Seed: s.cfg.SeedOptions(), DiskReserve: int64(s.cfg.DiskReserve),
+		Quota:     contexts.Quota{Bytes: int64(s.cfg.ContextMaxBytes), Entries: s.cfg.ContextMaxEntries},
+		Templates: s.cfg.templateOptions(), Pool: s.cfg.Pool,
+		Store: p.store, Events: p.events(s.metrics),
+		Log: s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version, OpenRoot: s.deps.OpenRoot,
+	})
+	if err != nil {
+		return err
+	}
+	if p.audit, err = s.openAudit(); err != nil {
+		return err
+	}
+	p.leases = panels.NewLeases(s.cfg.LeaseGrace, func(owner, instance string) { p.handles.CloseInstance(owner, instance) })
+	p.panels = panels.New(panels.Config{
+		Contexts: p.contexts, Templates: p.contexts.Templates(), Store: p.store, DefaultTTL: s.cfg.TokenTTL, Closed: s.panelClosed,
+	})
+	return nil
+}
+
+// events closes handles and panels with their contexts. No context is deleted before all parts are open.
+func (p *parts) events(m *metrics) contexts.Events {
+	return contexts.Events{
+		Taken: func(id contexts.ID) { p.handles.CloseContext(id) },
+		Deleted: func(id contexts.ID, panels []string) {
+			p.panels.ContextDeleted(panels)
+			p.handles.CloseContext(id)
+		},
+		Seeded: func(driver string, took time.Duration, err error) { m.seeded(driver, took, err == nil) },
+	}
+}
+
+// openStore opens the database. Where SQLite reports an I/O error because the disk is full, the error says so.
+func openStore(ctx context.Context, l contexts.Layout) (*sqlite.Store, error) {
+	store, err := sqlite.Open(ctx, l.DB)
+	if err != nil && contexts.IsFull(l.State) {
+		return nil, fmt.Errorf("open the database %s: the disk is full: free 1 MiB and some inodes, and start again (%w)", l.DB, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	return store, nil
+}
+
+// isFull reports whether an error is of a full disk or of an exceeded disk quota.
+func isFull(err error) bool {
+	code := fserr.CodeOf(err)
+	return code == fserr.ENOSPC || code == fserr.EDQUOT
+}
+
+// warn adds something that an operator should repair to the log and the banner.
+func (s *Server) warn(text string) {
+	s.log.Warn(text)
+	s.info.Warnings = append(s.info.Warnings, text)
+}
+
+// close closes what was opened, each part before those that it uses.
+func (p *parts) close() error {
+	var errs []error
+	if p.leases != nil {
+		p.leases.Close()
+	}
+	if p.handles != nil {
+		errs = append(errs, p.handles.Close())
+	}
+	if p.contexts != nil {
+		errs = append(errs, p.contexts.Close())
+	}
+	if p.store != nil {
+		errs = append(errs, p.store.Close())
+	}
+	if p.audit != nil {
+		errs = append(errs, p.audit.file.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Repaired is what Repair did.
+type Repaired struct {
+	contexts.RepairReport
+	// Aside is where a corrupt database was moved to; "" when it was sound.
+	Aside string
+}
+
+// Repair rebuilds the records of a workspace from its folders. While a server serves the workspace it returns an *AlreadyServedError.
+// It moves a corrupt database aside, and never removes it.
+func Repair(ctx context.Context, cfg Config, deps Deps) (r Repaired, err error) {
+	s := &Server{cfg: cfg, deps: deps}
+	if err := s.takeWorkspace(ctx); err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, s.claim.release()) }()
+	l := s.claim.layout
+	l.MakeRoom()
+	store, err := openStore(ctx, l)
+	if errors.Is(err, sqlite.ErrCorrupt) {
+		if r.Aside, err = moveAside(l.DB); err == nil {
+			store, err = openStore(ctx, l)
+		}
+	}
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	owner := fileOwner(l.Workspace)
+	drv, others := newDrivers(owner, deps.Log).order(DriverCopy)
+	m, err := contexts.Open(ctx, contexts.Config{
+		Workspace: l.Workspace, Dir: l.Dir, Store: store, Driver: drv, Drivers: others,
+		Seed: cfg.SeedOptions(), Owner: owner, Version: deps.Version, Log: deps.Log,
+	})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	r.RepairReport, err = m.Repair(ctx)
+	return r, err
+}
+
+// moveAside renames the database with its journal, so that a new one can take its place.
+func moveAside(db string) (string, error) {
+	aside := fmt.Sprintf("%s.corrupt-%s", db, time.Now().UTC().Format("20060102T150405.000"))
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Rename(db+suffix, aside+suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("move the corrupt database aside: %w", err)
+		}
+	}
+	return aside, nil
+}
+
+// Exit codes of a server that does not start, as of sysexits.h.
+const (
+	// ExitUsage is for a bad setting (EX_USAGE).
+	ExitUsage = 64
+	// ExitNoWrite is for a contexts directory that cannot be written: its disk is read-only, or another user owns it (EX_CANTCREAT).
+	ExitNoWrite = 73
+	// ExitBusy is for a workspace that is served already (EX_TEMPFAIL).
+	ExitBusy = 75
+	// ExitFormat is for a state that a newer version wrote (EX_CONFIG).
+	ExitFormat = 78
+)
+
+// ConfigError is what is wrong with a setting, and where it was set.
+type ConfigError struct {
+	// Origin is as in Origins; "" when not known.
+	Origin string
+	// Key is "" when the file as a whole cannot be read.
+	Key     string
+	Problem string
+}
+
+func (e *ConfigError) Error() string {
+	origin := e.Origin
+	if origin == "" || origin == "default" {
+		origin = "config"
+	}
+	if e.Key == "" {
+		return fmt.Sprintf("%s: %s", origin, e.Problem)
+	}
+	return fmt.Sprintf("%s: %s: %s", origin, e.Key, e.Problem)
+}
+
+// ExitCode returns ExitUsage.
+func (e *ConfigError) ExitCode() int { return ExitUsage }
+
+// AlreadyServedError says that another server serves the workspace.
+type AlreadyServedError struct {
+	// PID and Since are zero, and Address is "", while the other server is starting.
+	PID     int
+	Since   time.Time
+	Address string
+	// Workspace is the other server's if it differs: the workspace was moved, or both share a contexts directory.
+	Workspace string
+}
+
+func (e *AlreadyServedError) Error() string {
+	if e.PID == 0 {
+		return "already served by a process that is starting or stopping; try again in a moment"
+	}
+	layout := "15:04"
+	if time.Since(e.Since) > 24*time.Hour {
+		layout = "2006-01-02 15:04"
+	}
+	text := fmt.Sprintf("already served by pid %d since %s; ", e.PID, e.Since.Local().Format(layout))
+	if e.Workspace != "" {
+		return text + "it was started for " + e.Workspace + ": if that was moved here, stop it, and start again"
+	}
+	return text + "connect to " + e.Address
+}
+
+// ExitCode returns ExitBusy.
+func (e *AlreadyServedError) ExitCode() int { return ExitBusy }
+
+// stateError gives an error of the contexts directory an exit code.
+type stateError struct {
+	err  error
+	code int
+}
+
+func (e *stateError) Error() string { return e.err.Error() }
+func (e *stateError) Unwrap() error { return e.err }
+
+// ExitCode returns ExitFormat or ExitNoWrite.
+func (e *stateError) ExitCode() int { return e.code }
