@@ -132,6 +132,7 @@ type Manager struct {
 	gates     *gate.Gates
 	seeder    *seeding.Seeder
 	lives     *lifecycle.Lifecycle
+	manifests manifests
 	closeTime time.Duration
 }
 

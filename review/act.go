@@ -78,7 +78,7 @@ func (r *Reviews) toApply(ctx context.Context, req ApplyRequest) (steps []step, 
 	if req.Selection == nil || req.Selection.Approved {
 		return r.allApproved(ctx, req)
 	}
-	l, chosen, _, err := r.select_(ctx, req.Context, *req.Selection, req.IfRevision)
+	l, chosen, _, err := r.choose(ctx, req.Context, *req.Selection, req.IfRevision)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func (r *Reviews) Decide(ctx context.Context, req DecideRequest) (out Decided, e
 		return out, err
 	}
 	defer unlock()
-	l, chosen, left, err := r.select_(ctx, req.Context, req.Selection, req.IfRevision)
+	l, chosen, left, err := r.choose(ctx, req.Context, req.Selection, req.IfRevision)
 	if err != nil {
 		return out, err
 	}
@@ -57,8 +57,8 @@ func (r *Reviews) Decide(ctx context.Context, req DecideRequest) (out Decided, e
 	return out, nil
 }
 
-// select_ finds what a selection names, and keeps the contents of it. Close the List.
-func (r *Reviews) select_(ctx context.Context, id string, sel Selection, ifRevision string) (l *List, chosen []*choice, left []*Change, err error) {
+// choose finds what a selection names, and keeps the contents of it. Close the List.
+func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevision string) (l *List, chosen []*choice, left []*Change, err error) {
 	scope, err := sel.scope()
 	if err != nil {
 		return nil, nil, nil, err

@@ -33,7 +33,6 @@ type world struct {
 	t        testing.TB
 	dir      string
 	manifest *seed.Manifest
-	changed  []Path
 	reviews  *Reviews
 }
 
@@ -91,7 +90,7 @@ func (w *world) Reading(ctx context.Context, id string, f func(rootfs.Root) erro
 }
 
 func (w *world) Origin(context.Context, string) (Origin, error) {
-	return Origin{Digest: "digest", Tree: w.in("layer"), Manifest: w.manifest, Changed: w.changed}, nil
+	return Origin{Digest: "digest", Tree: w.in("layer"), Manifest: w.manifest}, nil
 }
 
 // write makes files in a directory.

@@ -103,6 +103,9 @@ func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Whi
 // Patch writes a change as text that git apply accepts, with so many context lines.
 func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out io.Writer) error {
 	before := func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) }
+	if c.Barred != "" || c.Tree != nil || c.Unstable {
+		return nil
+	}
 	if !c.After.Exists() || c.Text != nil || c.Kind == ModeChanged {
 		return c.patch(out, before, before, lines)
 	}

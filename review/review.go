@@ -40,8 +40,8 @@ type Origin struct {
 	// Tree is the layer's directory, Manifest says what is in it.
 	Tree     string
 	Manifest *seed.Manifest
-	// Changed lists the paths that may differ from the layer; what is below them may too. nil says that any may.
-	Changed []Path
+	// Changed lists the paths at which or below which the context may differ from the layer. nil says that it may differ anywhere.
+	Changed func(ctx context.Context) ([]string, error)
 }
 
 // Config of Open.
@@ -57,6 +57,22 @@ type Config struct {
 	Exclude []string
 	// Log may be nil.
 	Log *zap.Logger
+}
+
+// Copied gives a copy of a context the base of what it was copied from, and no decisions. from is "" for new content. Names are those of
+// contexts, or of their snapshots.
+func (r *Reviews) Copied(from, to string) error {
+	r.known.remove(to)
+	if from == "" {
+		return r.states.remove(to)
+	}
+	return r.states.copy(from, to)
+}
+
+// Deleted forgets a context and its snapshots.
+func (r *Reviews) Deleted(id string) error {
+	r.known.remove(id)
+	return errors.Join(r.states.remove(id), r.states.removeAll(id+"@"))
 }
 
 // Reviews keeps the reviews of the contexts of one workspace.
@@ -293,7 +309,15 @@ func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root 
 	}
 	scope := q.scope()
 	if o.Changed != nil {
-		scope = within(append(o.Changed, slices.Collect(maps.Keys(b.overrides))...), scope)
+		changed, err := o.Changed(ctx)
+		if err != nil {
+			return nil, err
+		}
+		paths := slices.Collect(maps.Keys(b.overrides))
+		for _, p := range changed {
+			paths = append(paths, Path(p))
+		}
+		scope = within(paths, scope)
 	}
 	diffs, err := c.compare(ctx, scope...)
 	if err == nil && c.learned {

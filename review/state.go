@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -119,6 +120,18 @@ func (s states) remove(id string) error {
 		return nil
 	}
 	return err
+}
+
+// removeAll removes the states whose names begin with prefix.
+func (s states) removeAll(prefix string) error {
+	entries, err := os.ReadDir(s.dir)
+	errs := []error{err}
+	for _, e := range entries {
+		if id, ok := strings.CutSuffix(e.Name(), ".json"); ok && strings.HasPrefix(id, prefix) {
+			errs = append(errs, s.remove(id))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // copy gives the context to the base of from, without its decisions.

@@ -136,7 +136,7 @@ func (r *Reviews) Discard(ctx context.Context, id string, sel Selection, ifRevis
 		return nil, err
 	}
 	defer unlock()
-	l, chosen, _, err := r.select_(ctx, id, sel, ifRevision)
+	l, chosen, _, err := r.choose(ctx, id, sel, ifRevision)
 	if err != nil {
 		return nil, err
 	}

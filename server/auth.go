@@ -56,6 +56,9 @@ func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.
 	if id.Role != panels.RoleHost && len(md.Get(panelKey)) > 0 {
 		return id, &fserr.Error{Code: fserr.EACCES, Detail: "a panel cannot act for another", Hint: "send no " + panelKey}
 	}
+	if need == forReviewer && id.Role == panels.RoleHost && len(md.Get(panelKey)) > 0 {
+		return id, &fserr.Error{Code: fserr.EACCES, Detail: "a host that acts for a panel cannot review", Hint: "send no " + panelKey}
+	}
 	if err := mayCall(id, m); err != nil || id.Role != panels.RoleHost || need != forPanel {
 		return id, err
 	}
@@ -103,6 +106,8 @@ func mayCall(id panels.Identity, m *method.Method) error {
 		return &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
 	case need == forHost && (id.Role != panels.RoleHost || id.Panel != ""):
 		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo"}
+	case need == forReviewer && (id.Role != panels.RoleHost || id.Panel != "") && !id.Review:
+		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for reviewers", Hint: "a host makes it without " + panelKey + ", or opens a panel with the right to review"}
 	}
 	return nil
 }
@@ -236,7 +241,8 @@ type access uint8
 const (
 	forNone access = iota
 	forHost
-	forPanel // and hosts
+	forPanel    // and hosts
+	forReviewer // panels with the right to review, and hosts that act for no panel
 	forAll
 )
 
@@ -255,6 +261,8 @@ func accessOf(m *method.Method) access {
 		return forHost
 	case ctxfsv1.Callers_CALLERS_PANEL:
 		return forPanel
+	case ctxfsv1.Callers_CALLERS_REVIEWER:
+		return forReviewer
 	}
 	service, _, _ := strings.Cut(strings.TrimPrefix(m.Name, "/"), "/")
 	return foreign[service]

@@ -12,11 +12,15 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"go.uber.org/zap"
+
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 	"github.com/ctxfs/ctxfs/panels"
+	"github.com/ctxfs/ctxfs/review"
 )
 
 // Record is server.json: how clients find a server by walking up from where they are.
@@ -168,6 +172,7 @@ func writeFileAtomic(path string, data []byte, mode os.FileMode) error {
 type parts struct {
 	store    *sqlite.Store
 	contexts *contexts.Manager
+	reviews  *review.Reviews
 	panels   *panels.Registry
 	handles  *handles.Table
 	leases   *panels.Leases
@@ -223,11 +228,16 @@ func (s *Server) openParts(ctx context.Context) error {
 		Workspace: l.Workspace, Dir: l.Dir, Driver: drv, Drivers: others, Seed: s.cfg.SeedOptions(), DiskReserve: int64(s.cfg.DiskReserve),
 		Quota:     contexts.Quota{Bytes: int64(s.cfg.ContextMaxBytes), Entries: s.cfg.ContextMaxEntries},
 		Templates: s.cfg.templateOptions(), Pool: s.cfg.Pool,
-		Store: p.store, Events: p.events(s.metrics),
+		Store: p.store, Events: p.events(s.metrics, s.log),
 		Log: s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version, OpenRoot: s.deps.OpenRoot,
 	})
 	if err != nil {
 		return err
+	}
+	if p.reviews, err = review.Open(ctx, review.Config{
+		Contexts: reviewed{p.contexts}, Dir: l.Review, Workspace: l.Workspace, Owner: owner, Exclude: s.cfg.SeedOptions().Exclude, Log: s.log,
+	}); err != nil {
+		return fmt.Errorf("open the reviews: %w", err)
 	}
 	if p.audit, err = s.openAudit(); err != nil {
 		return err
@@ -240,15 +250,48 @@ func (s *Server) openParts(ctx context.Context) error {
 }
 
 // events closes handles and panels with their contexts. No context is deleted before all parts are open.
-func (p *parts) events(m *metrics) contexts.Events {
+func (p *parts) events(m *metrics, log *zap.Logger) contexts.Events {
 	return contexts.Events{
 		Taken: func(id contexts.ID) { p.handles.CloseContext(id) },
 		Deleted: func(id contexts.ID, panels []string) {
 			p.panels.ContextDeleted(panels)
 			p.handles.CloseContext(id)
+			if err := p.reviews.Deleted(string(id)); err != nil {
+				log.Warn("the review of a deleted context could not be removed", zap.String("context", string(id)), zap.Error(err))
+			}
 		},
+		Copied: func(from, to string) error { return p.reviews.Copied(from, to) },
 		Seeded: func(driver string, took time.Duration, err error) { m.seeded(driver, took, err == nil) },
 	}
+}
+
+// reviewed is contexts as reviews see them.
+type reviewed struct{ contexts *contexts.Manager }
+
+func (r reviewed) Frozen(ctx context.Context, id string, f func(root rootfs.Root) error) error {
+	return r.contexts.Frozen(ctx, contexts.ID(id), f)
+}
+
+func (r reviewed) Reading(ctx context.Context, id string, f func(root rootfs.Root) error) error {
+	return r.within(ctx, id, contexts.Read, f)
+}
+
+func (r reviewed) Changing(ctx context.Context, id string, f func(root rootfs.Root) error) error {
+	return r.within(ctx, id, contexts.Write, f)
+}
+
+func (r reviewed) within(ctx context.Context, id string, use contexts.Use, f func(root rootfs.Root) error) error {
+	a, err := r.contexts.Acquire(ctx, contexts.ID(id), use)
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	return f(a.Root)
+}
+
+func (r reviewed) Origin(ctx context.Context, id string) (review.Origin, error) {
+	o, err := r.contexts.Origin(ctx, contexts.ID(id))
+	return review.Origin{Digest: o.Layer, Tree: o.Tree, Manifest: o.Manifest, Changed: o.Changed}, err
 }
 
 // openStore opens the database. Where SQLite reports an I/O error because the disk is full, the error says so.
@@ -286,6 +329,9 @@ func (p *parts) close() error {
 	}
 	if p.contexts != nil {
 		errs = append(errs, p.contexts.Close())
+	}
+	if p.reviews != nil {
+		errs = append(errs, p.reviews.Close())
 	}
 	if p.store != nil {
 		errs = append(errs, p.store.Close())

@@ -46,6 +46,9 @@ type Events struct {
 	Taken func(id ID)
 	// Deleted is called after a context was deleted, with the panels that were bound to it.
 	Deleted func(id ID, panels []string)
+	// Copied is called before a copy becomes a context's or a snapshot's content, with the names of both: an ID, or an ID, "@" and the
+	// name of a snapshot. from is "" for a name that gets new content. Its error ends the change.
+	Copied func(from, to string) error
 	// Seeded is called after a seeding by a driver, which took some time and failed with err, or succeeded.
 	Seeded func(driver string, took time.Duration, err error)
 	// Step is called at each step of a change, by name. Tests stop there.
@@ -59,6 +62,9 @@ func (e Events) WithDefaults() Events {
 	}
 	if e.Deleted == nil {
 		e.Deleted = func(ID, []string) {}
+	}
+	if e.Copied == nil {
+		e.Copied = func(string, string) error { return nil }
 	}
 	if e.Seeded == nil {
 		e.Seeded = func(string, time.Duration, error) {}

@@ -123,6 +123,9 @@ func (f *forks) forkFolder(ctx context.Context, from metadata.Context, to catalo
 			manifest = ""
 		}
 		place, err := f.cat.Drivers.PlaceFor(from.Driver, to)
+		if err == nil {
+			err = f.cat.Events.Copied(from.ID, string(to))
+		}
 		if err != nil {
 			return err
 		}

@@ -135,6 +135,9 @@ func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string)
 		if err == nil {
 			err = os.MkdirAll(s.cat.Layout.SnapshotsOf(id), 0o700)
 		}
+		if err == nil {
+			err = s.cat.Events.Copied(rec.ID, copyName(id, name))
+		}
 		if err != nil {
 			return err
 		}
@@ -255,7 +258,7 @@ func (s *snapshots) restore(ctx context.Context, rec metadata.Context, name stri
 			return err
 		}
 		s.cat.Events.Step("restoring")
-		generation, err = s.swap(ctx, d, id, made, place)
+		generation, err = s.swap(ctx, d, id, name, made, place)
 		return err
 	})
 	if err != nil {
@@ -280,7 +283,7 @@ func (s *snapshots) regenerated(ctx context.Context, id catalog.ID, generation u
 }
 
 // swap exchanges a staged copy and the context, once the operations inside the context have ended. It returns the new generation.
-func (s *snapshots) swap(ctx context.Context, d driver.Driver, id catalog.ID, made, place string) (generation uint64, err error) {
+func (s *snapshots) swap(ctx context.Context, d driver.Driver, id catalog.ID, name, made, place string) (generation uint64, err error) {
 	taken, err := s.gates.Take(ctx, id)
 	if err != nil {
 		return 0, err
@@ -291,6 +294,11 @@ func (s *snapshots) swap(ctx context.Context, d driver.Driver, id catalog.ID, ma
 	if err == nil {
 		err = unswappable(disk.Exchange(made, place))
 	}
+	if err == nil {
+		if err = s.cat.Events.Copied(copyName(id, name), string(id)); err != nil {
+			err = errors.Join(err, disk.Exchange(made, place))
+		}
+	}
 	if err != nil {
 		taken.GiveBack()
 		return 0, err
@@ -300,6 +308,9 @@ func (s *snapshots) swap(ctx context.Context, d driver.Driver, id catalog.ID, ma
 	taken.Retire()
 	return taken.Generation() + 1, nil
 }
+
+// copyName names a snapshot for Events.Copied.
+func copyName(id catalog.ID, snapshot string) string { return string(id) + "@" + snapshot }
 
 func unswappable(err error) error {
 	switch fserr.CodeOf(err) {

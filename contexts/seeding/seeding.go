@@ -259,6 +259,9 @@ func (s *Seeder) make(ctx context.Context, f *flight, rec *metadata.Context) err
 			return err
 		}
 		s.cat.Events.Step("copied")
+		if err := s.cat.Events.Copied("", string(f.id)); err != nil {
+			return err
+		}
 		if err := s.cat.Publish(ctx, f.id, made, place, manifest); err != nil {
 			return err
 		}

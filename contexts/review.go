@@ -1,0 +1,107 @@
+package contexts
+
+import (
+	"context"
+	"sync"
+
+	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Frozen calls f with the context's root while no caller of this server changes the context. Writers wait until f returns. It fails with
+// EBUSY if the writers inside do not end within 10 s.
+func (m *Manager) Frozen(ctx context.Context, id ID, f func(root rootfs.Root) error) error {
+	unlock, err := m.cat.LockContext(ctx, id, func() {})
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	a, err := m.Acquire(ctx, id, Read)
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	return m.gates.Frozen(ctx, id, func() error { return f(a.Root) })
+}
+
+// Origin is what a context was seeded with.
+type Origin struct {
+	// Layer is the layer's digest, Tree its directory, and Manifest what is in it. They are zero for a context that started empty.
+	Layer    string
+	Tree     string
+	Manifest *seed.Manifest
+	// Changed lists the paths at which or below which the context may differ from its layer. nil says that it may differ anywhere.
+	Changed func(ctx context.Context) ([]string, error)
+}
+
+// Origin returns what a context was seeded with.
+func (m *Manager) Origin(ctx context.Context, id ID) (Origin, error) {
+	rec, err := m.gates.Existing(ctx, id)
+	if err != nil {
+		return Origin{}, err
+	}
+	var out Origin
+	d, state, err := m.cat.Drivers.Held(rec)
+	if err != nil {
+		return Origin{}, err
+	}
+	if mounter, ok := d.(driver.Mounter); ok {
+		out.Changed = func(ctx context.Context) ([]string, error) { return mounter.Changed(ctx, state) }
+	}
+	file := m.cat.Layout.Manifest(id)
+	manifest, digest, err := m.manifests.of(rec.Layer, file)
+	if fserr.CodeOf(err) == fserr.ENOENT && rec.Layer == "" { // it started empty
+		return out, nil
+	}
+	if err != nil {
+		return Origin{}, &fserr.Error{
+			Code: fserr.EIO, Kind: fserr.KindContext, Detail: "the manifest of context '" + string(id) + "' cannot be read", Hint: "'ctxfs doctor' says what is missing", Err: err,
+		}
+	}
+	out.Layer, out.Tree, out.Manifest = digest, m.seeder.Layers.Tree(digest), manifest
+	return out, nil
+}
+
+// manifestsKept is how many manifests stay in memory: to read one takes as long as to walk what it describes.
+const manifestsKept = 4
+
+// manifests keeps the manifests that were used last.
+type manifests struct {
+	mu   sync.Mutex
+	kept []keptManifest
+}
+
+type keptManifest struct {
+	digest   string
+	manifest *seed.Manifest
+}
+
+// of returns the manifest of a layer, from a context's copy of it. digest may be "" if the record does not have it.
+func (k *manifests) of(digest, file string) (*seed.Manifest, string, error) {
+	if m := k.find(digest); m != nil {
+		return m, digest, nil
+	}
+	m, digest, err := seed.Inspect(file)
+	if err != nil {
+		return nil, "", err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.kept = append(k.kept, keptManifest{digest, m})
+	k.kept = k.kept[max(0, len(k.kept)-manifestsKept):]
+	return m, digest, nil
+}
+
+func (k *manifests) find(digest string) *seed.Manifest {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, m := range k.kept {
+		if m.digest == digest {
+			k.kept = append(append(k.kept[:i:i], k.kept[i+1:]...), m)
+			return m.manifest
+		}
+	}
+	return nil
+}
