@@ -210,7 +210,7 @@ const (
 // isTerminal reports whether standard output is one.
 func (a *app) isTerminal() bool {
 	f, ok := a.env.Stdout.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // descriptors are small
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // patchWriter writes to standard output: on a terminal in colours, and without what a terminal might obey.

@@ -251,4 +251,3 @@ func SelectHunks(path string, hunkIDs ...string) *ctxfsv1.Selection {
 func SelectPatch(patch []byte) *ctxfsv1.Selection {
 	return &ctxfsv1.Selection{What: &ctxfsv1.Selection_Patch{Patch: patch}}
 }
-

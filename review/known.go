@@ -29,7 +29,7 @@ func (k knownFiles) read(id, digest string) []mark {
 	marks := make([]mark, len(rest)/markSize)
 	for i := range marks {
 		at := rest[i*markSize:]
-		marks[i] = mark{binary.LittleEndian.Uint64(at), int64(binary.LittleEndian.Uint64(at[8:]))} //nolint:gosec // the bits of an int64
+		marks[i] = mark{binary.LittleEndian.Uint64(at), int64(binary.LittleEndian.Uint64(at[8:]))}
 	}
 	return marks
 }
@@ -41,7 +41,7 @@ func (k knownFiles) write(id, digest string, marks []mark) error {
 	data = append(append(append(data, knownMagic...), digest...), '\n')
 	for _, m := range marks {
 		data = binary.LittleEndian.AppendUint64(data, m.Ino)
-		data = binary.LittleEndian.AppendUint64(data, uint64(m.CtimeNs)) //nolint:gosec // as above
+		data = binary.LittleEndian.AppendUint64(data, uint64(m.CtimeNs))
 	}
 	return replaceFile(k.file(id), data)
 }

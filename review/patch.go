@@ -132,7 +132,7 @@ func blobID(content []byte, exists bool) string {
 	if !exists {
 		return hex.EncodeToString(make([]byte, sha1.Size))
 	}
-	h := sha1.New() //nolint:gosec // as above
+	h := sha1.New()
 	_, _ = fmt.Fprintf(h, "blob %d\x00", len(content))
 	_, _ = h.Write(content)
 	return hex.EncodeToString(h.Sum(nil))

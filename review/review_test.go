@@ -349,8 +349,8 @@ func TestInterruptedApplyIsPutBack(t *testing.T) {
 	w.reviews.taken = func() { panic(killed) }
 	func() {
 		defer func() {
-			if r := recover(); r != killed {
-				t.Errorf("the apply ended with %v", r)
+			if err, ok := recover().(error); !ok || !errors.Is(err, killed) {
+				t.Errorf("the apply ended with %v", err)
 			}
 		}()
 		_, _ = w.reviews.Apply(t.Context(), ApplyRequest{Context: id})

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -162,30 +160,4 @@ func replaceFile(name string, data []byte) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), name)
-}
-
-// hashes lists the contents that the state refers to.
-func (st *state) hashes() []string {
-	used := map[string]bool{}
-	add := func(v Version) {
-		if v.Hash != "" {
-			used[v.Hash] = true
-		}
-	}
-	for _, v := range st.Overrides {
-		add(v)
-	}
-	for _, d := range st.Decided {
-		add(d.Before)
-		add(d.After)
-	}
-	for _, r := range st.Revisions {
-		for _, v := range r.Overrides {
-			add(v)
-		}
-		for _, v := range r.Paths {
-			add(v)
-		}
-	}
-	return slices.Collect(maps.Keys(used))
 }

@@ -159,8 +159,8 @@ func hunkToPB(c *review.Change, i, context int) *ctxfsv1.Hunk {
 	h := &d.Hunks[i]
 	end := h.Base + len(h.Removed)
 	out := &ctxfsv1.Hunk{
-		BeforeStart: firstLine(h.Base, h.Removed), BeforeLines: int32(len(h.Removed)), //nolint:gosec // a text has at most 4 Mi lines
-		AfterStart: firstLine(h.Other, h.Added), AfterLines: int32(len(h.Added)), //nolint:gosec // as above
+		BeforeStart: firstLine(h.Base, h.Removed), BeforeLines: int32(len(h.Removed)),
+		AfterStart: firstLine(h.Other, h.Added), AfterLines: int32(len(h.Added)),
 	}
 	if c.Kind != review.Deleted {
 		out.HunkId = h.ID
@@ -188,7 +188,7 @@ func firstLine(at int, lines []string) int32 {
 	if len(lines) > 0 {
 		at++
 	}
-	return int32(at) //nolint:gosec // as above
+	return int32(at)
 }
 
 func lineToPB(kind ctxfsv1.LineKind, line string) *ctxfsv1.DiffLine {
@@ -227,8 +227,8 @@ func (s *Reviews) GetReview(ctx context.Context, req *ctxfsv1.GetReviewRequest) 
 	if err != nil {
 		return nil, reviewStatus(err)
 	}
-	defer func() { _ = l.Close() }()                                                                  // it was only read
-	out := &ctxfsv1.GetReviewResponse{State: ctxfsv1.ReviewState(l.State()), Summary: summaryToPB(l)} //nolint:gosec // a few values
+	defer func() { _ = l.Close() }() // it was only read
+	out := &ctxfsv1.GetReviewResponse{State: ctxfsv1.ReviewState(l.State()), Summary: summaryToPB(l)}
 	if sub := l.Submission(); sub != nil {
 		out.Title, out.Message, out.SubmittedRevision, out.SubmittedNs = sub.Title, sub.Message, sub.Revision, ns(sub.At)
 	}
@@ -242,7 +242,7 @@ func (s *Reviews) WatchReview(req *ctxfsv1.WatchReviewRequest, stream grpc.Serve
 		return reviewStatus(err)
 	}
 	return reviewStatus(s.Reviews.Watch(stream.Context(), string(id), func(e review.Event) error {
-		return stream.Send(&ctxfsv1.WatchReviewResponse{Event: ctxfsv1.ReviewEvent(e.Kind), JournalId: e.Journal}) //nolint:gosec // a few values
+		return stream.Send(&ctxfsv1.WatchReviewResponse{Event: ctxfsv1.ReviewEvent(e.Kind), JournalId: e.Journal})
 	}))
 }
 
@@ -320,7 +320,7 @@ func (s *Reviews) Decide(ctx context.Context, req *ctxfsv1.DecideRequest) (*ctxf
 	if err != nil {
 		return nil, reviewStatus(err)
 	}
-	out := &ctxfsv1.DecideResponse{Changes: int32(done.Changes), Hunks: int32(done.Hunks)} //nolint:gosec // they fit into memory
+	out := &ctxfsv1.DecideResponse{Changes: int32(done.Changes), Hunks: int32(done.Hunks)}
 	for _, p := range done.LeftOut {
 		out.LeftOut = append(out.LeftOut, "/"+printable(p))
 	}
@@ -458,7 +458,7 @@ func decisionOf(d ctxfsv1.Decision) review.Decision {
 func changeToPB(l *review.List, c *review.Change) *ctxfsv1.Change {
 	whole, hunks := l.Verdict(c)
 	out := &ctxfsv1.Change{
-		ChangeId: c.ID, Kind: ctxfsv1.ChangeKind(c.Kind), Content: ctxfsv1.ContentKind(c.Content), //nolint:gosec // a few values
+		ChangeId: c.ID, Kind: ctxfsv1.ChangeKind(c.Kind), Content: ctxfsv1.ContentKind(c.Content),
 		Before: versionToPB(c.Before), After: versionToPB(c.After), Decision: decisionToPB(whole.Decision), Comment: whole.Comment,
 		Ignored: c.Ignored, Sensitive: c.Sensitive, Barred: c.Barred, Drifted: c.Drifted, Unstable: c.Unstable,
 	}
@@ -471,7 +471,7 @@ func changeToPB(l *review.List, c *review.Change) *ctxfsv1.Change {
 	}
 	if c.Text != nil {
 		added, removed := c.Text.Lines()
-		out.AddedLines, out.RemovedLines, out.Hunks = int32(added), int32(removed), int32(len(c.Hunks())) //nolint:gosec // a text has at most 4 Mi lines
+		out.AddedLines, out.RemovedLines, out.Hunks = int32(added), int32(removed), int32(len(c.Hunks()))
 		out.LineEndingsOnly = c.Text.LineEndingsOnly()
 	}
 	for _, v := range hunks {
@@ -513,8 +513,8 @@ func versionToPB(v review.Version) *ctxfsv1.FileVersion {
 func summaryToPB(l *review.List) *ctxfsv1.ChangesSummary {
 	n := l.Counts()
 	out := &ctxfsv1.ChangesSummary{
-		Revision: l.Revision, Changes: int32(n.Changes), AddedLines: n.Added, RemovedLines: n.Removed, //nolint:gosec // they fit into memory
-		Approved: int32(n.Approved), Rejected: int32(n.Rejected), //nolint:gosec // as above
+		Revision: l.Revision, Changes: int32(n.Changes), AddedLines: n.Added, RemovedLines: n.Removed,
+		Approved: int32(n.Approved), Rejected: int32(n.Rejected),
 	}
 	for _, c := range l.Changes {
 		if c.Drifted {
@@ -527,7 +527,7 @@ func summaryToPB(l *review.List) *ctxfsv1.ChangesSummary {
 func filesToPB(e *review.Entry) []*ctxfsv1.AppliedFile {
 	var out []*ctxfsv1.AppliedFile
 	for _, f := range e.Files() {
-		pb := &ctxfsv1.AppliedFile{Kind: ctxfsv1.AppliedKind(f.Did), Merged: f.Merged} //nolint:gosec // a few values
+		pb := &ctxfsv1.AppliedFile{Kind: ctxfsv1.AppliedKind(f.Did), Merged: f.Merged}
 		pb.Path, pb.RawPath = virtual(f.Path)
 		out = append(out, pb)
 	}
@@ -561,7 +561,7 @@ func reviewStatus(err error) error {
 		Reason: string(refused.Reason), Domain: fserrpb.Domain, Metadata: map[string]string{"detail": refused.Detail, "hint": refused.Hint},
 	})}
 	for _, c := range refused.Conflicts {
-		pb := &ctxfsv1.Conflict{Kind: ctxfsv1.ConflictKind(c.Kind)} //nolint:gosec // a few values
+		pb := &ctxfsv1.Conflict{Kind: ctxfsv1.ConflictKind(c.Kind)}
 		pb.Path, pb.RawPath = virtual(c.Path)
 		details = append(details, protoadapt.MessageV1Of(pb))
 	}

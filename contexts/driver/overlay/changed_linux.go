@@ -40,7 +40,7 @@ type changedWalk struct {
 
 // dir lists a directory and closes it.
 func (w *changedWalk) dir(fd int, rel string, depth int) (err error) {
-	f := os.NewFile(uintptr(fd), rel) //nolint:gosec // a descriptor
+	f := os.NewFile(uintptr(fd), rel)
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := w.ctx.Err(); err != nil {
 		return err
