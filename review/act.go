@@ -305,7 +305,7 @@ func (r *Reviews) recover(ctx context.Context) error {
 	if err != nil || last.InContext {
 		return err
 	}
-	return errors.Join(r.ws.sweep(last.Steps), r.moveBase(ctx, last))
+	return errors.Join(r.ws.sweep(ctx, last.Steps), r.moveBase(ctx, last))
 }
 
 // Undo takes an entry back: each path gets what it held before, merged with what was done to it since.
@@ -367,7 +367,7 @@ func (r *Reviews) putBack(ctx context.Context, e *Entry) error {
 			r.cfg.Log.Warn("a file that an interrupted apply changed was changed since, and stays", zap.String("path", string(s.Path)), zap.Int64("entry", e.ID))
 		}
 	}
-	if err := r.ws.sweep(e.Steps); err != nil {
+	if err := r.ws.sweep(ctx, e.Steps); err != nil {
 		return err
 	}
 	s, err := r.ws.stage(ctx, back)

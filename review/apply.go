@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -36,6 +37,8 @@ type step struct {
 	BaseAfter  Version `json:"base_after"`
 	// Merged says that After has changes of the workspace's own.
 	Merged bool `json:"merged,omitempty"`
+	// away says that a directory stands at the path, of which other steps remove all files.
+	away bool
 	// from and to are what is merged into the workspace: the difference between them.
 	from, to Version
 }
@@ -73,12 +76,25 @@ type workspace struct {
 // and Merged, and changes nothing but the store.
 func (w *workspace) plan(ctx context.Context, steps []step, refuseMerge bool) ([]Conflict, error) {
 	var conflicts []Conflict
+	removed := map[Path]bool{}
+	// What is removed makes room for what is created.
+	order := make([]*step, 0, len(steps))
 	for i := range steps {
-		s := &steps[i]
+		if !steps[i].to.Exists() {
+			order = append(order, &steps[i])
+		}
+	}
+	for i := range steps {
+		if steps[i].to.Exists() {
+			order = append(order, &steps[i])
+		}
+	}
+	for _, s := range order {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		kind, err := w.planStep(ctx, s)
+		kind, err := w.planStep(ctx, s, removed)
+		removed[s.Path] = kind == 0 && s.did() == Removed
 		if err != nil {
 			return nil, fserr.Wrap(err, "apply", "/"+string(s.Path), "")
 		}
@@ -92,7 +108,7 @@ func (w *workspace) plan(ctx context.Context, steps []step, refuseMerge bool) ([
 	return conflicts, nil
 }
 
-func (w *workspace) planStep(ctx context.Context, s *step) (kind ConflictKind, err error) {
+func (w *workspace) planStep(ctx context.Context, s *step, removed map[Path]bool) (kind ConflictKind, err error) {
 	s.Before, err = w.store.keep(w.root, s.Path)
 	if errors.Is(err, errUnstable) {
 		return ConflictChangedMeanwhile, nil
@@ -100,31 +116,46 @@ func (w *workspace) planStep(ctx context.Context, s *step) (kind ConflictKind, e
 	if err != nil {
 		return 0, err
 	}
+	if s.Before.Type == rootfs.TypeDirectory && removed != nil && w.isEmptied(ctx, s.Path, removed) {
+		s.Before, s.away = Version{}, true
+	}
 	s.After, s.Merged, kind, err = w.merge(ctx, merge3{base: s.from, now: s.Before, want: s.to})
 	if kind != 0 || err != nil || s.did() != Created {
 		return kind, err
 	}
-	if w.inTheWay(s.Path) {
+	if q, is := w.inTheWay(s.Path); is && !removed[q] {
 		kind = ConflictDirectoryInTheWay
 	}
 	return kind, nil
 }
 
-// inTheWay reports whether something that is no directory stands where a directory of p is needed. A link to a directory is in the way too.
-func (w *workspace) inTheWay(p Path) bool {
+// isEmptied reports whether all files of a directory are removed.
+func (w *workspace) isEmptied(ctx context.Context, dir Path, removed map[Path]bool) bool {
+	emptied := true
+	err := w.root.Walk(ctx, "/"+string(dir), tree.WalkOptions{}, func(rel string, e rootfs.Entry, walkErr error) error {
+		emptied = emptied && walkErr == nil && (e.Type == rootfs.TypeDirectory || removed[dir+"/"+Path(rel)])
+		return nil
+	})
+	return err == nil && emptied
+}
+
+// inTheWay returns what stands where a directory of p is needed and is none. A link to a directory is in the way too.
+func (w *workspace) inTheWay(p Path) (Path, bool) {
 	for dir := path.Dir(string(p)); dir != "."; dir = path.Dir(dir) {
 		st, err := w.root.Lstat(dir)
 		if err == nil {
-			return !st.IsDir()
+			return Path(dir), !st.IsDir()
 		}
 	}
-	return false
+	return "", false
 }
 
 // taken is a swap of a step.
 type taken struct {
 	*step
 	swap *tree.Swap
+	// away says that it takes the directory away that stands at the step's path.
+	away bool
 }
 
 // swaps carries out steps: all or none. It makes directories that are missing, and removes those that it empties.
@@ -132,37 +163,70 @@ type swaps struct {
 	w    *workspace
 	all  []taken
 	made []string
+	// later are steps that others must make room for.
+	later []*step
+	// sync says that files are flushed one by one.
+	sync bool
 }
 
 // syncAtMost is up to how many files are flushed one by one; more are flushed with their file system.
 const syncAtMost = 16
 
-// stage prepares the steps that change something. Nothing can be seen of it yet.
+// stage prepares the steps that change something, as far as they do not wait for others. Nothing can be seen of it yet.
 func (w *workspace) stage(ctx context.Context, steps []step) (_ *swaps, err error) {
-	s := &swaps{w: w}
+	s := &swaps{w: w, sync: len(steps) <= syncAtMost}
 	defer func() {
 		if err != nil {
 			s.drop()
 		}
 	}()
+	removed := map[Path]bool{}
 	for i := range steps {
+		removed[steps[i].Path] = steps[i].did() == Removed
+	}
+	for i := range steps {
+		st := &steps[i]
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if steps[i].did() == Unchanged {
-			continue
-		}
-		if err := s.add(&steps[i], len(steps) <= syncAtMost); err != nil {
-			return nil, fserr.Wrap(err, "apply", "/"+string(steps[i].Path), "")
+		switch {
+		case st.did() == Unchanged:
+		case st.away || below(st.Path, removed):
+			s.later = append(s.later, st)
+		default:
+			if err := s.add(st); err != nil {
+				return nil, fserr.Wrap(err, "apply", "/"+string(st.Path), "")
+			}
 		}
 	}
-	if len(steps) > syncAtMost {
+	// Removals first.
+	slices.SortStableFunc(s.all, func(a, b taken) int { return cmp.Compare(a.rank(), b.rank()) })
+	if !s.sync {
 		return s, tree.SyncAll(w.root)
 	}
 	return s, nil
 }
 
-func (s *swaps) add(st *step, sync bool) error {
+// below reports whether one of the paths is above p.
+func below(p Path, paths map[Path]bool) bool {
+	for dir := path.Dir(string(p)); dir != "."; dir = path.Dir(dir) {
+		if paths[Path(dir)] {
+			return true
+		}
+	}
+	return false
+}
+
+// rank orders swaps.
+func (t taken) rank() int {
+	if t.did() == Removed {
+		return 0
+	}
+	return 1
+}
+
+// add prepares a step, and makes the directories that it needs.
+func (s *swaps) add(st *step) error {
 	if st.did() == Created {
 		if dir := path.Dir(string(st.Path)); dir != "." {
 			first, err := s.w.root.MkdirAll(dir, 0o755)
@@ -174,14 +238,14 @@ func (s *swaps) add(st *step, sync bool) error {
 			}
 		}
 	}
-	entry, closeContent, err := s.w.entry(st.After, sync)
+	entry, closeContent, err := s.w.entry(st.After, s.sync)
 	if err != nil {
 		return err
 	}
 	defer closeContent()
 	swap, err := tree.Stage(s.w.root, string(st.Path), entry)
 	if err == nil {
-		s.all = append(s.all, taken{st, swap})
+		s.all = append(s.all, taken{st, swap, false})
 	}
 	return err
 }
@@ -211,20 +275,45 @@ func (w *workspace) entry(v Version, sync bool) (*tree.NewEntry, func(), error) 
 // back, and returns what was changed meanwhile.
 func (s *swaps) take() (conflicts []Conflict, err error) {
 	for i := range s.all {
-		t := &s.all[i]
-		err := t.swap.Take()
-		if err == nil {
-			err = s.verify(t)
+		if conflicts, err = s.takeOne(&s.all[i]); err != nil || len(conflicts) > 0 {
+			return conflicts, errors.Join(err, s.back())
 		}
-		if errors.Is(err, tree.ErrOccupied) {
-			conflicts = append(conflicts, Conflict{t.Path, ConflictChangedMeanwhile})
-			err = nil
-		}
-		if err != nil || len(conflicts) > 0 {
+	}
+	for _, st := range s.later {
+		if conflicts, err = s.takeLater(st); err != nil || len(conflicts) > 0 {
 			return conflicts, errors.Join(err, s.back())
 		}
 	}
 	return nil, nil
+}
+
+func (s *swaps) takeOne(t *taken) ([]Conflict, error) {
+	err := t.swap.Take()
+	if err == nil && !t.away {
+		err = s.verify(t)
+	}
+	if errors.Is(err, tree.ErrOccupied) {
+		return []Conflict{{t.Path, ConflictChangedMeanwhile}}, nil
+	}
+	return nil, err
+}
+
+// takeLater takes a step for which others had to make room.
+func (s *swaps) takeLater(st *step) (conflicts []Conflict, err error) {
+	if st.away {
+		swap, err := tree.StageAway(s.w.root, string(st.Path))
+		if err != nil {
+			return nil, err
+		}
+		s.all = append(s.all, taken{st, swap, true})
+		if conflicts, err = s.takeOne(&s.all[len(s.all)-1]); err != nil || len(conflicts) > 0 {
+			return conflicts, err
+		}
+	}
+	if err := s.add(st); err != nil {
+		return nil, fserr.Wrap(err, "apply", "/"+string(st.Path), "")
+	}
+	return s.takeOne(&s.all[len(s.all)-1])
 }
 
 // verify checks what a swap has replaced.
@@ -255,6 +344,9 @@ func (s *swaps) verify(t *taken) (err error) {
 func (s *swaps) late() (conflicts []Conflict, err error) {
 	for i := range s.all {
 		t := &s.all[i]
+		if t.away {
+			continue
+		}
 		switch err := s.verify(t); {
 		case errors.Is(err, tree.ErrOccupied):
 			conflicts = append(conflicts, Conflict{t.Path, ConflictChangedMeanwhile})
@@ -329,10 +421,10 @@ func (w *workspace) pruneAbove(p Path) {
 }
 
 // sweep removes what interrupted swaps of steps left.
-func (w *workspace) sweep(steps []step) error {
+func (w *workspace) sweep(ctx context.Context, steps []step) error {
 	dirs := map[string]bool{}
 	for _, s := range steps {
 		dirs[path.Dir(string(s.Path))] = true
 	}
-	return tree.SweepDirs(w.root, slices.Collect(maps.Keys(dirs)))
+	return tree.SweepDirs(ctx, w.root, slices.Collect(maps.Keys(dirs)))
 }

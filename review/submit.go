@@ -205,7 +205,7 @@ func (w *workspace) writeInPlace(s *step) error {
 		return err
 	case s.Before.Type != s.After.Type || s.After.Type != rootfs.TypeFile:
 		sw := &swaps{w: w}
-		if err := sw.add(s, false); err != nil {
+		if err := sw.add(s); err != nil {
 			return err
 		}
 		if _, err := sw.take(); err != nil {

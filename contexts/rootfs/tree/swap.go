@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -24,9 +25,9 @@ type Swap struct {
 	base, tmp string
 	// entry is nil for a removal.
 	entry *NewEntry
-	// had says that something stood at base when the swap was staged; taken, that Take has succeeded.
-	had, taken bool
-	mine       node.FileID
+	// had says that something stood at base when the swap was staged; taken, that Take has succeeded; away, that it was a directory.
+	had, taken, away bool
+	mine             node.FileID
 }
 
 // NewEntry is what is to stand at a path.
@@ -76,6 +77,64 @@ func Stage(r Tree, p string, entry *NewEntry) (_ *Swap, err error) {
 	st, err := dir.Lstat(s.tmp)
 	s.mine = st.ID()
 	return s, err
+}
+
+// StageAway prepares to take a directory away in which nothing is left but directories and what other swaps have taken away. Take fails with
+// ErrOccupied if there is more.
+func StageAway(r Tree, p string) (*Swap, error) {
+	dir, err := directoryOf(r, p)
+	if err != nil {
+		return nil, err
+	}
+	return &Swap{dir: dir, base: path.Base(p), tmp: node.ReservedPrefix + rand.Text(), had: true, away: true}, nil
+}
+
+// isEmptied reports whether a directory has nothing but directories of that kind, and reserved names.
+func isEmptied(dir node.Node) (bool, error) {
+	entries, err := dir.Entries(node.Listing{})
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		child, err := dir.OpenDir(e.Name)
+		if code := fserr.CodeOf(err); code == fserr.ENOTDIR || code == fserr.ELOOP {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		emptied, err := isEmptied(child)
+		if err = errors.Join(err, child.Close()); err != nil || !emptied {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// checkEmptied fails with ErrOccupied if the directory to be taken away is not empty.
+func (s *Swap) checkEmptied() error {
+	dir, err := s.dir.OpenDir(s.base)
+	if err != nil {
+		return err
+	}
+	emptied, err := isEmptied(dir)
+	if err == nil && !emptied {
+		err = ErrOccupied
+	}
+	return errors.Join(err, dir.Close())
+}
+
+// removeDirs removes a directory that has nothing but directories.
+func removeDirs(parent node.Node, name string) error {
+	dir, err := parent.OpenDir(name)
+	if err != nil {
+		return err
+	}
+	entries, err := dir.Entries(node.Listing{})
+	for _, e := range entries {
+		err = errors.Join(err, removeDirs(dir, e.Name))
+	}
+	return errors.Join(err, dir.Close(), parent.Rmdir(name))
 }
 
 // directoryOf opens the directory of p name by name.
@@ -160,7 +219,11 @@ func (s *Swap) inherit(f node.File, old node.Stat) error {
 // Take puts the new entry in place, or takes the old one away. It fails with ErrOccupied if the path is free and was not, or is not and was.
 func (s *Swap) Take() error {
 	var err error
+	if s.away {
+		err = s.checkEmptied()
+	}
 	switch {
+	case err != nil:
 	case s.entry == nil:
 		err = s.dir.Move(s.base, s.tmp)
 	case s.had:
@@ -263,7 +326,10 @@ func (s *Swap) dropMine() error {
 func (s *Swap) Done() error {
 	s.taken = false
 	var err error
-	if s.had {
+	switch {
+	case s.away:
+		err = removeDirs(s.dir, s.tmp)
+	case s.had:
 		err = s.dir.Unlink(s.tmp)
 	}
 	return errors.Join(err, s.dir.Close())
@@ -278,7 +344,7 @@ func (s *Swap) Drop() {
 }
 
 // SweepDirs removes what interrupted swaps left in these directories, which a crash may have prevented from being put back.
-func SweepDirs(r Tree, dirs []string) error {
+func SweepDirs(ctx context.Context, r Tree, dirs []string) error {
 	var errs []error
 	for _, dir := range dirs {
 		d, err := directoryOf(r, path.Join(dir, "name"))
@@ -287,11 +353,16 @@ func SweepDirs(r Tree, dirs []string) error {
 			continue
 		}
 		names, err := d.Reserved()
-		errs = append(errs, err)
-		for _, name := range names {
-			errs = append(errs, unlessGone(d.Unlink(name)))
+		if err != nil || len(names) == 0 {
+			errs = append(errs, err, d.Close())
+			continue
 		}
-		errs = append(errs, d.Close())
+		entries := make([]node.Entry, len(names))
+		for i, name := range names {
+			entries[i].Name = name
+		}
+		_, err = RemoveEntries(ctx, d, entries...) // which closes d
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
