@@ -298,8 +298,14 @@ func (r *Reviews) recover(ctx context.Context) error {
 		}
 	}
 	done, err := r.journal.ids(doneSuffix)
-	if err != nil || len(done) == 0 {
+	if err != nil {
 		return err
+	}
+	if err := r.collect(); err != nil {
+		r.cfg.Log.Warn("what reviews keep could not be looked through", zap.Error(err))
+	}
+	if len(done) == 0 {
+		return nil
 	}
 	last, err := r.journal.read(slices.Max(done), doneSuffix)
 	if err != nil || last.InContext {

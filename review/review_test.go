@@ -3,11 +3,14 @@ package review
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
@@ -370,4 +373,29 @@ func TestInterruptedApplyIsPutBack(t *testing.T) {
 func visible(f files) files {
 	maps.DeleteFunc(f, func(p, _ string) bool { return strings.Contains(p, rootfs.ReservedPrefix) })
 	return f
+}
+
+// A start removes contents that nothing refers to, and keeps what an undo needs.
+func TestContentsAreCollected(t *testing.T) {
+	w := newWorld(t, files{"a": "base\n", "b": "base\n"})
+	write(t, w.in(id), files{"a": "applied\n", "b": "forgotten\n"})
+	e := w.apply(ApplyRequest{Selection: &Selection{Changes: []Selected{{Path: "a"}}}, Approve: true})
+	w.decide(Approved, Selection{All: true})
+	w.decide("", Selection{All: true})
+	must(t, w.reviews.store.retain(nil, time.Time{})) // everything is too new
+	old := time.Now().Add(-2 * keepTime)
+	must(t, filepath.WalkDir(w.in("state/blobs"), func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			err = os.Chtimes(name, old, old)
+		}
+		return err
+	}))
+	must(t, w.reviews.Close())
+	w.open()
+	if w.reviews.store.has(hashOfText("forgotten\n")) || !w.reviews.store.has(hashOfText("base\n")) {
+		t.Error("the wrong contents were removed")
+	}
+	_, err := w.undo(e.ID)
+	must(t, err)
+	same(t, "undone", read(t, w.in("workspace")), files{"a": "base\n", "b": "base\n"})
 }

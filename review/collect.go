@@ -1,0 +1,99 @@
+package review
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// entriesKept is how many entries the journal keeps. Older ones can be undone no more.
+const entriesKept = 1000
+
+// keepTime is how long a content stays that nothing refers to: a Decide that runs has put it there, and has not recorded it yet.
+const keepTime = time.Hour
+
+// collect removes the oldest entries of the journal, and contents that neither a state nor an entry refers to. The caller has the workspace's lock.
+func (r *Reviews) collect() error {
+	used := map[string]bool{}
+	if err := r.collectJournal(used); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(r.states.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok {
+			continue
+		}
+		st, err := r.states.read(id)
+		if err != nil {
+			return err // what it refers to is not known
+		}
+		st.use(used)
+	}
+	return r.store.retain(used, time.Now().Add(-keepTime))
+}
+
+func (r *Reviews) collectJournal(used map[string]bool) error {
+	ids, err := r.journal.ids(doneSuffix)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		if len(ids)-i > entriesKept {
+			if err := os.Remove(r.journal.file(id, doneSuffix)); err != nil {
+				return err
+			}
+			continue
+		}
+		e, err := r.journal.read(id, doneSuffix)
+		if err != nil {
+			return err
+		}
+		for _, s := range e.Steps {
+			for _, v := range []Version{s.Before, s.After, s.BaseBefore, s.BaseAfter} {
+				used[v.Hash] = true
+			}
+		}
+	}
+	return nil
+}
+
+// use adds the contents that the state refers to.
+func (st *state) use(used map[string]bool) {
+	for _, v := range st.Overrides {
+		used[v.Hash] = true
+	}
+	for _, d := range st.Decided {
+		used[d.Before.Hash], used[d.After.Hash] = true, true
+	}
+	for _, rev := range st.Revisions {
+		for _, tree := range []map[Path]Version{rev.Overrides, rev.Paths} {
+			for _, v := range tree {
+				used[v.Hash] = true
+			}
+		}
+	}
+}
+
+// retain removes what is not used and older than a time.
+func (s *Store) retain(used map[string]bool, before time.Time) error {
+	return filepath.WalkDir(s.dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || used[d.Name()] {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.ModTime().Before(before) {
+			err = os.Remove(name)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
