@@ -21,7 +21,7 @@ func (a *app) warn(text string) error {
 // parent makes a command that only has others below it.
 func parent(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: usage(cobra.NoArgs),
+		Use: use, Short: short, Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(commands...)

@@ -92,7 +92,7 @@ func pick(registry *protoregistry.Files, services []string, name string) (protor
 	case 1:
 		return found[0], nil
 	case 0:
-		return nil, usagef("the server has no method %q; it has %s", name, strings.Join(names, ", "))
+		return nil, usagef("the server has no method %q%s; it has %s", name, didYouMean(method, names), strings.Join(names, ", "))
 	}
 	return nil, usagef("several services have %q: name %s/%s or %s/%s", name, found[0].Parent().FullName(), method, found[1].Parent().FullName(), method)
 }

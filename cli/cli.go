@@ -58,13 +58,13 @@ func Root(env Env, more ...*cobra.Command) *cobra.Command {
 		Version:       env.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          usage(cobra.NoArgs),
+		Args:          onlyCommands,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(env.Stdin)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	a.globalFlags(root)
 	a.addGroups(root)
 	addCommands(root, more)

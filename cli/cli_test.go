@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -139,13 +140,18 @@ func TestExitCodes(t *testing.T) {
 		text string
 	}{
 		{"unknown command", []string{"bogus"}, 2, `unknown command "bogus"`},
+		{"misspelt command", []string{"panle", "list"}, 2, "did you mean panel?"},
+		{"misspelt command of a group", []string{"panel", "lst"}, 2, "did you mean list?"},
+		{"misspelt flag", []string{"ls", "--recursve"}, 2, "did you mean --recursive?"},
+		{"one dash too few", []string{"ls", "-panel", "x"}, 2, "did you mean --panel?"},
+		{"misspelt method", []string{"call", "RaedFile"}, 2, "did you mean ReadFile?"},
 		{"unknown flag", []string{"ls", "--bogus"}, 2, "unknown flag"},
 		{"too many arguments", []string{"ls", "a", "b"}, 2, "at most 1"},
 		{"unknown method", []string{"call", "Bogus"}, 2, "has no method"},
 		{"unknown field", []string{"call", "ReadFile", "bogus=1"}, 2, `no field "bogus"`},
 		{"missing file", []string{"cat", "/nope"}, 1, "ctxfs: ENOENT: no such file or directory, open '/nope'\n"},
 		{"missing file by call", []string{"call", "Stat", "path=/nope"}, 1, "ctxfs: ENOENT: no such file or directory, stat '/nope'\n"},
-		{"unknown context", []string{"-c", "ctx_none", "ls"}, 1, "ctxfs: ESTALE"},
+		{"unknown context", []string{"-c", "ctx_none", "ls"}, 1, "ctxfs: ESTALE: context 'ctx_none' does not exist; make it with 'ctxfs context create'"},
 		{"nothing found", []string{"grep", "zzzz"}, 1, ""},
 		{"no server", []string{"--address", "unix:///nowhere", "health"}, 1, "no ctxfs server answers"},
 	} {
@@ -156,9 +162,36 @@ func TestExitCodes(t *testing.T) {
 			}
 		})
 	}
+	if _, out, errs := s.run("--json", "cat", "/nope"); out != "" || errs != `{"error":{"code":"ENOENT","message":"ENOENT: no such file or directory, open '/nope'","syscall":"open","path":"/nope","dest":null,"exitCode":1}}`+"\n" {
+		t.Errorf("as JSON: %q, %q", out, errs)
+	}
 	delete(s.env, "CTXFS_PANEL")
 	if code, _, errs := s.run("ls"); code != 2 || !strings.Contains(errs, "--panel") {
 		t.Errorf("no context: exit %d, %q", code, errs)
+	}
+}
+
+// signalled is a cause as of a signal.
+type signalled struct{}
+
+func (signalled) Error() string { return "interrupted" }
+func (signalled) ExitCode() int { return 130 }
+
+// whenReady calls back at the first line that is written to it.
+type whenReady struct{ do func() }
+
+func (w whenReady) Write(p []byte) (int, error) {
+	w.do()
+	return len(p), nil
+}
+
+func TestInterruptExitsWith130(t *testing.T) {
+	s := serve(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var errs bytes.Buffer
+	root := cli.Root(cli.Env{Stdin: strings.NewReader(""), Stdout: whenReady{func() { cancel(signalled{}) }}, Stderr: &errs, Dir: s.dir, Getenv: func(k string) string { return s.env[k] }})
+	if code := cli.Run(ctx, root, []string{"watch"}); code != 130 || errs.String() != "ctxfs: interrupted\n" {
+		t.Errorf("exit %d, %q", code, errs.String())
 	}
 }
 

@@ -120,11 +120,6 @@ func (a *app) grepCommand() *cobra.Command {
 	return cmd
 }
 
-// silentFailure exits with 1 and says nothing, as grep does.
-type silentFailure struct{}
-
-func (silentFailure) Error() string { return "" }
-
 func (a *app) printMatches(g client.GrepFile) error {
 	for _, l := range g.Lines {
 		if err := a.printMatch(g.Path, l); err != nil {
