@@ -30,6 +30,11 @@ JSON; those of a stream one a line.`,
 		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
+			if panel := a.panelID(); panel != "" {
+				if _, err := a.ready(ctx, c, panel); err != nil {
+					return err
+				}
+			}
 			method, err := findMethod(ctx, c.Conn(), args[0])
 			if err != nil {
 				return err

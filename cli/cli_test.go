@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,12 @@ import (
 	"github.com/ctxfs/ctxfs/internal/servertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if channel := os.Getenv(drawEnv); channel != "" {
+		os.Exit(draw(channel))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // shell runs commands against one server.
 type shell struct {
@@ -25,6 +31,8 @@ type shell struct {
 	dir   string
 	env   map[string]string
 	stdin string
+	// notes are the lines about panels that were made.
+	notes string
 }
 
 func serve(t *testing.T) *shell {
@@ -43,7 +51,14 @@ func (s *shell) run(args ...string) (code int, stdout, stderr string) {
 		Getenv: func(k string) string { return s.env[k] },
 	})
 	code = cli.Run(s.t.Context(), root, args)
-	return code, out.String(), errs.String()
+	for line := range strings.Lines(errs.String()) {
+		if strings.Contains(line, " is new: seeded ") {
+			s.notes += line
+		} else {
+			stderr += line
+		}
+	}
+	return code, out.String(), stderr
 }
 
 // ok runs a command that must succeed, and returns what it printed.
@@ -107,6 +122,87 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("came back as %q, %v", got, err)
 	}
 	s.expect("1 file, 1 B\n", "get", "/up/x.txt", filepath.Join(local, "one"))
+}
+
+func TestTreesKeepTheirLinks(t *testing.T) {
+	s := serve(t)
+	local := t.TempDir()
+	up := filepath.Join(local, "up")
+	must(t, os.MkdirAll(filepath.Join(up, "sub"), 0o755), os.WriteFile(filepath.Join(up, "x"), []byte("x"), 0o644))
+	for name, target := range map[string]string{"dangling": "../nowhere", "dir": "sub", "file": "x", "sub/abs": "/x"} {
+		must(t, os.Symlink(target, filepath.Join(up, name)))
+	}
+	for range 2 { // the second time over what is there
+		s.expect("1 file, 4 symbolic links, 1 B\n", "put", up, "/up")
+		s.run("rm", "-r", "/up/up") // an existing directory gets it inside
+		s.expect("1 file, 4 symbolic links, 1 B\n", "get", "up", filepath.Join(local, "down"))
+		_ = os.RemoveAll(filepath.Join(local, "down", "up"))
+	}
+	if target, err := os.Readlink(filepath.Join(local, "down", "sub", "abs")); target != "/x" {
+		t.Errorf("sub/abs leads to %q, %v", target, err)
+	}
+	s.expect("x", "get", "/up/file", "-")
+	s.expect("1 file, 1 B\n", "get", "/up/file", filepath.Join(local, "followed"))
+}
+
+func TestLeavingOutIsAFailure(t *testing.T) {
+	s := serve(t)
+	up := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(up, "x"), []byte("x"), 0o644))
+	l, err := net.Listen("unix", filepath.Join(up, "socket"))
+	if err != nil {
+		t.Skipf("not run: %v", err)
+	}
+	defer l.Close()
+	code, out, errs := s.run("put", up, "/up")
+	if code != 1 || out != "1 file, 1 B\n" || !strings.Contains(errs, "left out 1 that") || !strings.Contains(errs, "socket") {
+		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+}
+
+func TestGetKeepsTheWorkspacesFiles(t *testing.T) {
+	s := serve(t)
+	mine := filepath.Join(s.dir, "README.md")
+	for _, args := range [][]string{{"get", "README.md", mine}, {"get", "/", s.dir}, {"get", "README.md", s.dir}} {
+		s.stdin = "changed\n"
+		s.ok("put", "-", "/README.md")
+		code, _, errs := s.run(args...)
+		if got, _ := os.ReadFile(mine); code != 1 || !strings.Contains(errs, "--force") || string(got) != "# A workspace\n" {
+			t.Errorf("%v: exit %d, %q; the file is %q", args, code, errs, got)
+		}
+	}
+	s.ok("get", "README.md", filepath.Join(s.dir, "new.md"))
+	s.ok("get", "--force", "README.md", mine)
+	if got, _ := os.ReadFile(mine); string(got) != "changed\n" {
+		t.Errorf("with --force the file is %q", got)
+	}
+}
+
+func TestUnknownPanelsAreNamed(t *testing.T) {
+	s := serve(t)
+	s.ok("ls")
+	if !strings.HasPrefix(s.notes, "ctxfs: panel panels/test is new: seeded ctx_panels~test with 2 files, 27 B, in ") {
+		t.Errorf("it said %q", s.notes)
+	}
+	s.notes = ""
+	s.ok("ls")
+	s.ok("-c", "panels/test", "ls")
+	s.ok("snapshot", "create", "panels/test", "s")
+	s.ok("context", "info", "panels/test")
+	if code, _, errs := s.run("context", "info", "panels/tset"); code != 1 || !strings.Contains(errs, "did you mean panels/test?") {
+		t.Errorf("a misspelt panel: exit %d, %q", code, errs)
+	}
+	s.ok("context", "delete", "panels/test")
+	if s.notes != "" {
+		t.Errorf("it said %q", s.notes)
+	}
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestNamesCannotObeyTheTerminal(t *testing.T) {
@@ -190,7 +286,7 @@ func TestInterruptExitsWith130(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var errs bytes.Buffer
 	root := cli.Root(cli.Env{Stdin: strings.NewReader(""), Stdout: whenReady{func() { cancel(signalled{}) }}, Stderr: &errs, Dir: s.dir, Getenv: func(k string) string { return s.env[k] }})
-	if code := cli.Run(ctx, root, []string{"watch"}); code != 130 || errs.String() != "ctxfs: interrupted\n" {
+	if code := cli.Run(ctx, root, []string{"watch"}); code != 130 || !strings.HasSuffix(errs.String(), "ctxfs: interrupted\n") {
 		t.Errorf("exit %d, %q", code, errs.String())
 	}
 }
@@ -261,7 +357,7 @@ func TestLifeFromTheShell(t *testing.T) {
 	s.stdin = "second\n"
 	s.ok("put", "-", "/note")
 	s.expect("first\n", "--panel", "other", "cat", "/note")
-	s.expect(id+" is as before kept it\n", "snapshot", "restore", id, "before")
+	s.expect("Restored "+id+" from snapshot \"before\".\n", "snapshot", "restore", id, "before")
 	s.expect("first\n", "cat", "/note")
 	if got := s.ok("snapshot", "list", id); !strings.Contains(got, "before") {
 		t.Errorf("snapshot list: %s", got)

@@ -15,7 +15,7 @@ import (
 func (a *app) healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "health", Short: "Say whether the server serves; exit 1 when not", Args: usage(cobra.NoArgs),
-		RunE: a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
 			start := time.Now()
 			if err := c.Health(ctx); err != nil {
 				return err
@@ -73,7 +73,7 @@ func (a *app) wait(ctx context.Context) error {
 }
 
 func (a *app) tryHealth(ctx context.Context) error {
-	c, err := a.dial(ctx)
+	c, err := a.dial(ctx, "")
 	if err != nil {
 		return err
 	}

@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ctxfs/ctxfs/client"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 func (a *app) panelCommand() *cobra.Command {
 	return parent("panel", "Open, close and list panels",
 		a.panelOpenCommand(),
-		&cobra.Command{Use: "close ID…", Short: "Revoke panels' tokens and close their handles; folders stay", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withClient(a.panelClose)},
-		&cobra.Command{Use: "list", Short: "List the panels", Args: usage(cobra.NoArgs), RunE: a.withClient(a.panelList)},
+		&cobra.Command{Use: "close ID…", Short: "Revoke panels' tokens and close their handles; folders stay", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withHost(a.panelClose)},
+		&cobra.Command{Use: "list", Short: "List the panels", Args: usage(cobra.NoArgs), RunE: a.withHost(a.panelList)},
 	)
 }
 
@@ -24,8 +25,8 @@ func (a *app) panelOpenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "open ID", Short: "Open a panel: seed its context and print a token", Args: usage(cobra.ExactArgs(1)),
 		Example: "  eval \"$(ctxfs panel open --export panels/editor)\"",
-		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
-			p, err := c.OpenPanel(ctx, args[0], o.options(a.context)...)
+		RunE: a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
+			p, err := a.open(ctx, c, args[0], o)
 			if err != nil {
 				return err
 			}
@@ -48,6 +49,32 @@ func (a *app) panelOpenCommand() *cobra.Command {
 	f.BoolVar(&o.unsafe, "unsafe", false, "allow an unsafe_noctx context, which starts empty")
 	f.DurationVar(&o.ttl, "ttl", 0, "life of the token; 0 means the server's default")
 	return cmd
+}
+
+// open opens a panel, and shows a bar while its context is seeded.
+func (a *app) open(ctx context.Context, c *client.Client, panel string, o panelFlags) (*client.Panel, error) {
+	id, err := a.contextNamed(ctx, c, a.context)
+	if err != nil {
+		return nil, err
+	}
+	var r *ctxfsv1.EnsureReady
+	switch {
+	case o.unsafe, strings.HasPrefix(id, "unsafe_"): // starts empty, or is refused
+	case id != "":
+		r, err = a.ensure(ctx, c, id)
+	case o.template != "":
+		_, err = a.build(ctx, c, o.template)
+	default:
+		_, r, err = a.seedPanel(ctx, c, panel)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.OpenPanel(ctx, panel, o.options(id)...)
+	if err == nil && r.GetSeeded() {
+		p.Opened().Seeded, p.Opened().DurationMs = true, p.Opened().GetDurationMs()+r.GetDurationMs()
+	}
+	return p, err
 }
 
 // panelFlags are those of panel open.

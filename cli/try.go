@@ -39,7 +39,7 @@ type step struct {
 func (a *app) tryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "try", Short: "Try everything on the running server with two panels, then clean up", Args: usage(cobra.NoArgs),
-		RunE: a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
 			t := &trial{app: a, client: c}
 			err := t.run(ctx)
 			if cleanErr := t.clean(); err == nil {
@@ -105,10 +105,10 @@ func (t *trial) clean() error {
 func (t *trial) open(ctx context.Context) (string, error) {
 	name := "try-" + rand.Text()[:10]
 	var err error
-	if t.a, err = t.client.OpenPanel(ctx, name+"/a"); err != nil {
+	if t.a, err = t.app.open(ctx, t.client, name+"/a", panelFlags{}); err != nil {
 		return "", err
 	}
-	if t.b, err = t.client.OpenPanel(ctx, name+"/b"); err != nil {
+	if t.b, err = t.app.open(ctx, t.client, name+"/b", panelFlags{}); err != nil {
 		return "", err
 	}
 	o := t.a.Opened()
