@@ -90,10 +90,21 @@ func TestFilesFromTheShell(t *testing.T) {
 	s.expect("", "ln", "-s", "b", "a/link")
 	s.expect("/a/dir.txt:2:needle\n", "grep", "need.e", "--exclude", "b")
 	s.expect("/a/b/dir.txt\n", "glob", "a/*/*.txt")
-	s.expect("a\n├── b/\n│   └── dir.txt\n├── dir.txt\n└── link\n", "tree", "a")
-	if got := s.ok("ls"); !strings.Contains(got, "README.md") || !strings.Contains(got, "drwx") {
-		t.Errorf("ls: %s", got)
+	s.expect("a\n├── b/\n│   └── dir.txt\n├── dir.txt\n└── link -> b\n", "tree", "a")
+	s.expect("README.md\na\nsrc\n", "ls")
+	s.stdin = ""
+	s.ok("mkdir", "-p", "a/.hidden/below", "a/.hidden.too")
+	s.expect("a/dir.txt\n\na/b:\ndir.txt\n", "ls", "a/dir.txt", "a/b")
+	s.expect("b\ndir.txt\nlink\n", "ls", "a")
+	s.expect(".hidden\n.hidden.too\nb\ndir.txt\nlink\n", "ls", "-a", "a")
+	s.expect("/a/b\n/a/dir.txt\n/a/link\n/a/b/dir.txt\n", "ls", "-r", "a")
+	s.expect("below\n", "ls", "a/.hidden")
+	if got := s.ok("ls", "-l", "a"); !strings.Contains(got, "drwx") || !strings.Contains(got, "link -> b\n") {
+		t.Errorf("ls -l: %s", got)
 	}
+	s.expect("/a/b/dir.txt\n/a/dir.txt\n", "grep", "-l", "needle")
+	s.expect("/a/b/dir.txt:2\n/a/dir.txt:2\n", "grep", "--count", "e", "/a")
+	s.expect("/a/dir.txt:needle\n/a/b/dir.txt:needle\n", "grep", "-n=false", "need", "a/dir.txt", "a/b")
 	if got := s.ok("stat", "a/link"); !strings.Contains(got, "symlink") {
 		t.Errorf("stat: %s", got)
 	}
@@ -242,7 +253,7 @@ func TestExitCodes(t *testing.T) {
 		{"one dash too few", []string{"ls", "-panel", "x"}, 2, "did you mean --panel?"},
 		{"misspelt method", []string{"call", "RaedFile"}, 2, "did you mean ReadFile?"},
 		{"unknown flag", []string{"ls", "--bogus"}, 2, "unknown flag"},
-		{"too many arguments", []string{"ls", "a", "b"}, 2, "at most 1"},
+		{"too many arguments", []string{"tree", "a", "b"}, 2, "at most 1"},
 		{"unknown method", []string{"call", "Bogus"}, 2, "has no method"},
 		{"unknown field", []string{"call", "ReadFile", "bogus=1"}, 2, `no field "bogus"`},
 		{"missing file", []string{"cat", "/nope"}, 1, "ctxfs: ENOENT: no such file or directory, open '/nope'\n"},
