@@ -201,22 +201,36 @@ func (a *app) seedCommand() *cobra.Command {
 	var largest int
 	plan := &cobra.Command{
 		Use: "plan", Short: "Say what seeding a context now would copy, and copy nothing", Args: usage(cobra.NoArgs),
-		RunE: a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
+		Long: "Says what seeding a context now would copy, and copies nothing. Where no server runs, it looks at the working directory with the\n" +
+			"settings that 'ctxfs serve' would have here.",
+	}
+	plan.RunE = func(cmd *cobra.Command, args []string) error {
+		err := a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
 			p, err := c.PlanSeed(ctx, largest)
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printProto(p)
-			}
 			return a.printPlan(p)
-		}),
+		})(cmd, args)
+		if !noServer(err) || a.env.PlanSeed == nil || a.address != "" || a.env.Getenv("CTXFS_ADDRESS") != "" {
+			return err
+		}
+		ctx, cancel := a.deadline(cmd.Context())
+		defer cancel()
+		p, err := a.env.PlanSeed(ctx, largest)
+		if err != nil {
+			return err
+		}
+		return a.printPlan(p)
 	}
 	plan.Flags().IntVar(&largest, "largest", 10, "how many of the largest directories to name")
 	return parent("seed", "Look at what contexts are filled with", plan)
 }
 
 func (a *app) printPlan(p *ctxfsv1.PlanSeedResponse) error {
+	if a.json {
+		return a.printProto(p)
+	}
 	if err := a.printf("%s, %s from %d repositories\n\n", files(p.GetFiles()), size(p.GetBytes()), len(p.GetRepositories())); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ctxfs/ctxfs/client"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // Env is what the commands get from their process.
@@ -29,6 +30,8 @@ type Env struct {
 	Dir string
 	// Version of the program.
 	Version string
+	// PlanSeed is what 'seed plan' does where no server runs; nil means that it needs one.
+	PlanSeed func(ctx context.Context, largest int) (*ctxfsv1.PlanSeedResponse, error)
 }
 
 // app is one run of the program.
@@ -93,8 +96,8 @@ func (a *app) addGroups(root *cobra.Command) {
 		commands  []*cobra.Command
 	}{
 		{"files", "Files of a context:", a.fileCommands()},
-		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.snapshotCommand(), a.gcCommand(), a.seedCommand(), a.panelCommand(), a.templateCommand()}},
-		{"server", "The server:", []*cobra.Command{a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},
+		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.snapshotCommand(), a.gcCommand(), a.seedCommand(), a.panelCommand(), a.pathCommand(), a.templateCommand()}},
+		{"server", "The server:", []*cobra.Command{a.statusCommand(), a.stopCommand(), a.logCommand(), a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},
 	}
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

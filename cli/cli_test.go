@@ -19,6 +19,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(programEnv) != "" {
+		os.Exit(program())
+	}
 	if channel := os.Getenv(drawEnv); channel != "" {
 		os.Exit(draw(channel))
 	}

@@ -181,14 +181,12 @@ func orNil(s string) *string {
 // errorCode is an errno's name, or one of these: USAGE, NO_SERVER, TIMEOUT, CANCELED, TRANSPORT, FAILED.
 func errorCode(err error) string {
 	var e *fserr.Error
-	var missing *client.NoServerError
-	var silent *client.UnreachableError
 	var wrong *usageError
 	var lost *client.TransportError
 	switch {
 	case errors.As(err, &wrong):
 		return "USAGE"
-	case errors.As(err, &missing), errors.As(err, &silent):
+	case noServer(err):
 		return "NO_SERVER"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "TIMEOUT"
@@ -203,6 +201,13 @@ func errorCode(err error) string {
 		return code.String()
 	}
 	return "FAILED"
+}
+
+// noServer reports whether a command failed since no server runs here.
+func noServer(err error) bool {
+	var missing *client.NoServerError
+	var silent *client.UnreachableError
+	return errors.As(err, &missing) || errors.As(err, &silent)
 }
 
 // inCommands replaces what the server says of its API, for programs, with the commands and flags that do the same.

@@ -61,6 +61,7 @@ type target struct {
 	token   string
 	source  string
 	pid     int
+	server  Server
 }
 
 // Server is what a running server says of itself in server.json, beside its socket.
@@ -205,7 +206,7 @@ func (s Server) file() string { return filepath.Join(s.state, "server.json") }
 
 // target returns where to connect, with the host's token unless the caller has one.
 func (s Server) target(token string) target {
-	t := target{source: s.file(), pid: s.PID, token: token}
+	t := target{source: s.file(), pid: s.PID, token: token, server: s}
 	if s.Socket != "" {
 		t.address = "unix://" + strings.TrimPrefix(s.Socket, "unix://")
 	} else {

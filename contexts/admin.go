@@ -153,12 +153,17 @@ func (m *Manager) allIDs(recs map[ID]metadata.Context) ([]ID, error) {
 
 // PlanSeed implements Admin.
 func (m *Manager) PlanSeed(ctx context.Context, opts PlanOptions) (Plan, error) {
-	scan, err := seed.Walk(ctx, m.source, m.cfg.Seed, nil)
+	return PlanSeed(ctx, m.source, m.cfg.Seed, opts)
+}
+
+// PlanSeed says what seeding a context from a workspace now would copy. It needs no Manager and changes nothing.
+func PlanSeed(ctx context.Context, source seed.Source, settings seed.Options, opts PlanOptions) (Plan, error) {
+	scan, err := seed.Walk(ctx, source, settings, nil)
 	if err != nil {
 		return Plan{}, err
 	}
 	p := Plan{Files: scan.Files, Bytes: scan.Bytes}
-	for _, r := range seed.Describe(ctx, m.source, scan.Repos) {
+	for _, r := range seed.Describe(ctx, source, scan.Repos) {
 		p.Repositories = append(p.Repositories, Repository(r))
 	}
 	if opts.Largest <= 0 {
@@ -170,7 +175,7 @@ func (m *Manager) PlanSeed(ctx context.Context, opts PlanOptions) (Plan, error) 
 	for _, s := range scan.Skipped {
 		p.Skipped = append(p.Skipped, Skipped(s))
 	}
-	if err := seed.Guard(scan, m.cfg.Seed); err != nil {
+	if err := seed.Guard(scan, settings); err != nil {
 		p.TooLarge = strings.TrimPrefix(err.Error(), fserr.EFBIG.String()+": ")
 	}
 	return p, nil

@@ -29,8 +29,10 @@ type Record struct {
 	// TLS says that host:port addresses speak it.
 	TLS bool `json:"tls,omitempty"`
 	// TokenFile holds the host token, for TCP and for host-auth=token.
-	TokenFile string    `json:"token_file"`
-	Start     time.Time `json:"start"`
+	TokenFile string `json:"token_file"`
+	// AuditLog is the absolute path of the audit log, "" when there is none.
+	AuditLog string    `json:"audit_log,omitempty"`
+	Start    time.Time `json:"start"`
 }
 
 // claim is the hold on a workspace. The lock is the kernel's: it ends with the
