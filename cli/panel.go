@@ -36,7 +36,7 @@ func (a *app) panelOpenCommand() *cobra.Command {
 					return err
 				}
 			}
-			if o.export {
+			if o.export && !a.json {
 				return a.exports(c, p)
 			}
 			return a.printPanel(p)
@@ -123,19 +123,21 @@ func (a *app) printPanel(p *client.Panel) error {
 }
 
 func (a *app) panelClose(ctx context.Context, c *client.Client, args []string) error {
+	closed := []object{}
 	for _, id := range args {
 		r, err := c.ClosePanel(ctx, id)
 		if err != nil {
 			return err
 		}
-		if a.json {
-			err = a.printProto(r)
-		} else {
-			err = a.printf("%s closed, %d tokens revoked, %d handles closed\n", show(id), r.GetTokensRevoked(), r.GetHandlesClosed())
+		if closed = append(closed, append(object{{"panelId", id}}, jsonOf(r.ProtoReflect())...)); a.json {
+			continue
 		}
-		if err != nil {
+		if err := a.printf("%s closed, %d tokens revoked, %d handles closed\n", show(id), r.GetTokensRevoked(), r.GetHandlesClosed()); err != nil {
 			return err
 		}
+	}
+	if a.json {
+		return a.printJSON(closed)
 	}
 	return nil
 }
