@@ -58,6 +58,18 @@ func builtIn() []string {
 	return names
 }
 
+// methodsOf names the methods of services that this program knows.
+func methodsOf(services []string) (names []string) {
+	for _, s := range services {
+		if d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(s)); err == nil {
+			for methods, i := d.(protoreflect.ServiceDescriptor).Methods(), 0; i < methods.Len(); i++ {
+				names = append(names, string(methods.Get(i).Name()))
+			}
+		}
+	}
+	return names
+}
+
 // pick finds a method; one of ctxfs goes before one of another service.
 func pick(registry *protoregistry.Files, services []string, name string) (protoreflect.MethodDescriptor, error) {
 	service, method, ok := strings.Cut(strings.Trim(name, "/"), "/")

@@ -73,6 +73,9 @@ func Root(env Env, more ...*cobra.Command) *cobra.Command {
 	a.globalFlags(root)
 	a.addGroups(root)
 	addCommands(root, more)
+	if err := a.addCompletions(root); err != nil {
+		panic("cli: " + err.Error()) // a flag that globalFlags does not have
+	}
 	return root
 }
 

@@ -408,3 +408,36 @@ func TestListShowsTheContextThatCannotBeMeasured(t *testing.T) {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 }
+
+func TestCompletion(t *testing.T) {
+	s := serve(t)
+	s.ok("mkdir", "/src/deep")
+	s.ok("snapshot", "create", "panels/test", "before")
+	for line, want := range map[string]string{
+		"ls s":                              "src/",
+		"cat src/":                          "src/deep/ src/main.go",
+		"cat /RE":                           "/README.md",
+		"--panel pan":                       "panels/test",
+		"context info ":                     "panels/test ctx_panels~test",
+		"snapshot restore panels/test ":     "before",
+		"call ReadS":                        "ReadStream",
+		"--panel panels/other cat /":        "",
+		"snapshot create panels/test bef":   "",
+		"--panel panels/test get /src/main": "/src/main.go",
+	} {
+		args := strings.Split(line, " ")
+		var got []string
+		_, out, _ := s.run(append([]string{"__complete"}, args...)...)
+		for text := range strings.Lines(out) {
+			if text = strings.TrimSpace(text); !strings.HasPrefix(text, ":") {
+				got = append(got, text)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q is completed to %q, want %q", line, got, want)
+		}
+	}
+	if got := s.ok("panel", "list"); strings.Contains(got, "other") {
+		t.Errorf("completion made a panel:\n%s", got)
+	}
+}

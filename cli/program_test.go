@@ -119,7 +119,7 @@ func TestLogFollows(t *testing.T) {
 	t.Parallel()
 	ws := servertest.Workspace(t)
 	path := filepath.Join(t.TempDir(), "audit.log")
-	servertest.Start(t, ws, func(c *server.Config) { c.AuditLog, c.AuditMaxSize = path, 1 << 10 })
+	servertest.Start(t, ws, func(c *server.Config) { c.AuditLog, c.AuditMaxSize = path, 1<<10 })
 	s := &shell{t: t, dir: ws, env: map[string]string{"CTXFS_PANEL": "p"}}
 	s.run("mkdir", "/0")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -32,7 +32,7 @@ func writeBanner(w io.Writer, info server.Info, cfg server.Config) error {
 	if len(info.Repositories) == 0 && cfg.SeedRoot == "" {
 		text := fmt.Sprintf("no git repositories under %s: contexts start empty (--seed-root . copies this folder)", tilde(info.Workspace))
 		if above := repositoryAbove(info.Workspace); above != "" {
-			text += "; it is part of the repository " + tilde(above) + ": serve there to have all of it (--workspace)"
+			text += "; it is part of the repository " + tilde(above) + ": serve there to have all of it"
 		}
 		lines = append(lines, text)
 	}
