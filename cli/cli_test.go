@@ -40,6 +40,7 @@ type shell struct {
 
 func serve(t *testing.T) *shell {
 	t.Helper()
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	servertest.Start(t, ws, nil)
 	return &shell{t: t, dir: ws, env: map[string]string{"CTXFS_PANEL": "panels/test"}}
@@ -315,6 +316,7 @@ func TestCallByReflection(t *testing.T) {
 	s.expect("{\n  \"bytesWritten\": \"10\"\n}\n", "call", "WriteFile", "path=/b", "data=@-")
 	s.expect("{\n  \"bytesWritten\": \"2\"\n}\n", "call", "WriteStream", `{"open":{"path":"/c"}}`, `{"data":"aGk="}`)
 	s.expect("hi", "cat", "c")
+	s.expect("{\n  \"exists\": true\n}\n", "-c", "panels/test", "call", "Exists", "path=/c")
 }
 
 func TestPanelsAndContexts(t *testing.T) {

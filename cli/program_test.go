@@ -86,6 +86,17 @@ func TestServerInTheBackground(t *testing.T) {
 	run(1, "health")
 }
 
+// TestServeNamesTheRepositoryAbove serves a part of a repository.
+func TestServeNamesTheRepositoryAbove(t *testing.T) {
+	t.Parallel()
+	ws := servertest.Workspace(t)
+	code, out, errs := ctxfs(t, filepath.Join(ws, "src"), "serve", "--detach")
+	defer ctxfs(t, filepath.Join(ws, "src"), "stop")
+	if code != 0 || !strings.Contains(out, "it is part of the repository "+ws) {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+}
+
 // TestRunBesideAServer runs commands as a panel of a server that runs already.
 func TestRunBesideAServer(t *testing.T) {
 	t.Parallel()
