@@ -129,7 +129,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	if coded != nil {
 		code = coded.ExitCode()
 	}
-	text := oneLine(inCommands(client.Describe(err)))
+	text := oneLine(describe(err))
 	switch json, _ := root.PersistentFlags().GetBool("json"); {
 	case text == "":
 	case json:
@@ -209,6 +209,9 @@ func noServer(err error) bool {
 	var silent *client.UnreachableError
 	return errors.As(err, &missing) || errors.As(err, &silent)
 }
+
+// describe is an error's text in the words of the commands.
+func describe(err error) string { return inCommands(client.Describe(err)) }
 
 // inCommands replaces what the server says of its API, for programs, with the commands and flags that do the same.
 func inCommands(text string) string { return commandWords.Replace(text) }

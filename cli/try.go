@@ -60,7 +60,7 @@ func (t *trial) run(ctx context.Context) error {
 	for _, s := range t.steps() {
 		saw, err := s.do(ctx)
 		if err != nil {
-			saw = client.Describe(err)
+			saw = describe(err)
 		}
 		if outErr := t.report(stepResult{Step: s.name, OK: err == nil, Saw: saw}); outErr != nil {
 			return outErr
