@@ -12,7 +12,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// warn tells something on standard error.
+// warn prints a message on standard error.
 func (a *app) warn(text string) error {
 	_, err := fmt.Fprintln(a.env.Stderr, "ctxfs: "+text)
 	return err

@@ -15,7 +15,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// listed is a name with its attributes, in a directory or by itself.
+// listed is a name with its attributes, in a directory or alone.
 type listed struct {
 	name, path string
 	info       fs.FileInfo
@@ -82,7 +82,7 @@ func pathArg(args []string) string {
 	return args[0]
 }
 
-// ls lists each name, and goes on with the others after one that fails.
+// ls lists each name; one that fails does not keep it from listing the others.
 func (a *app) ls(f *client.FS, names []string, o lsFlags) error {
 	var errs []error
 	out := []object{}

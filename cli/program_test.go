@@ -109,7 +109,7 @@ func TestRunBesideAServer(t *testing.T) {
 		code int
 		out  string
 	}{
-		{"the folder is told", []string{"run", "--", "sh", "-c", "echo $CTXFS_FOLDER"}, 0, folder + "\n"},
+		{"the folder is in the environment", []string{"run", "--", "sh", "-c", "echo $CTXFS_FOLDER"}, 0, folder + "\n"},
 		{"it starts in the folder", []string{"run", "--in-context", "--", "pwd"}, 0, folder + "\n"},
 		{"flags after the command are its own", []string{"run", "echo", "--workspace", "-n", "--json", "x"}, 0, "--workspace -n --json x\n"},
 		{"its exit code", []string{"run", "sh", "-c", "exit 9"}, 9, ""},

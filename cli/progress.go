@@ -37,8 +37,8 @@ type bar struct {
 // newBar returns a bar that counts files or other things, or, with bytes, bytes.
 func (a *app) newBar(bytes bool) *bar {
 	b := &bar{bytes: bytes, drawn: time.Now()}
-	if isTerminal(a.env.Stderr) && !a.json {
-		b.w = a.env.Stderr.(*os.File) //nolint:errcheck // isTerminal has looked
+	if f, ok := a.env.Stderr.(*os.File); ok && isTerminal(f) && !a.json {
+		b.w = f
 	}
 	return b
 }
@@ -77,7 +77,7 @@ func (b *bar) draw() {
 			progressbar.OptionSetWriter(b.w), progressbar.OptionUseANSICodes(true), progressbar.OptionSetDescription(b.fit(printable(b.what))),
 			progressbar.OptionShowBytes(b.bytes), progressbar.OptionUseIECUnits(true), progressbar.OptionShowCount(), progressbar.OptionSetWidth(24),
 			progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(false), progressbar.OptionSetPredictTime(false),
-			progressbar.OptionThrottle(0), progressbar.OptionSetSpinnerChangeInterval(0), // a spinner that turns by itself draws over what follows
+			progressbar.OptionThrottle(0), progressbar.OptionSetSpinnerChangeInterval(0), // its own timer would draw over what follows
 		)
 	}
 	// A full bar would end; the command may still take a while.

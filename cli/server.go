@@ -150,7 +150,7 @@ func (a *app) logCommand() *cobra.Command {
 	var follow bool
 	var lines int
 	cmd := &cobra.Command{
-		Use: "log", Short: "Print who changed what, from the server's audit log (serve --audit-log PATH)", Args: usage(cobra.NoArgs),
+		Use: "log", Short: "Print the changes and their authors, from the server's audit log (serve --audit-log PATH)", Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := client.Find(a.env.Dir)
 			if err != nil {
@@ -164,7 +164,7 @@ func (a *app) logCommand() *cobra.Command {
 			return a.tail(ctx, s.AuditLog, lines, follow)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new lines, until interrupted")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new lines as they come, until interrupted")
 	cmd.Flags().IntVarP(&lines, "lines", "n", 0, "print only the last lines; 0 prints all")
 	return cmd
 }
@@ -261,11 +261,11 @@ func (a *app) printAudit(lines []string) error {
 			}
 			continue
 		}
-		who := l.Panel
-		if who == "" {
-			who = l.Role
+		author := l.Panel
+		if author == "" {
+			author = l.Role
 		}
-		words := []string{l.Time.Local().Format("2006-01-02 15:04:05"), fmt.Sprintf("%-6s", l.Result), fmt.Sprintf("%-20s", show(who)), l.Op}
+		words := []string{l.Time.Local().Format("2006-01-02 15:04:05"), fmt.Sprintf("%-6s", l.Result), fmt.Sprintf("%-20s", show(author)), l.Op}
 		for _, word := range []string{l.Context, l.Name, l.Path, l.Dest} {
 			if word != "" {
 				words = append(words, show(word))

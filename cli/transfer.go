@@ -44,12 +44,13 @@ func leftOut(names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	shown := make([]string, min(len(names), 5))
-	for i := range shown {
-		shown[i] = show(names[i])
-	}
-	if len(shown) < len(names) {
-		shown = append(shown, "…")
+	var shown []string
+	for i, name := range names {
+		if i == 5 {
+			shown = append(shown, "…")
+			break
+		}
+		shown = append(shown, show(name))
 	}
 	return fmt.Errorf("left out %s that are neither files, directories nor symbolic links: %s", number(int64(len(names))), strings.Join(shown, ", "))
 }

@@ -101,7 +101,7 @@ func (t *trial) clean() error {
 	return errors.Join(errs...)
 }
 
-// open opens the two panels under names that nobody else has.
+// open opens the two panels under names of their own.
 func (t *trial) open(ctx context.Context) (string, error) {
 	name := "try-" + rand.Text()[:10]
 	var err error

@@ -16,7 +16,7 @@ import (
 type NoServerError struct {
 	// Dir is where the search began.
 	Dir string
-	// Err tells why a server.json that was found could not be used; nil when there was none.
+	// Err says why a server.json that was found could not be used; nil when there was none.
 	Err error
 }
 
@@ -43,13 +43,13 @@ type UnreachableError struct {
 
 // Error names the remedy.
 func (e *UnreachableError) Error() string {
-	who := "no ctxfs server answers at " + e.Address + " (from " + e.Source + ")"
+	text := "no ctxfs server answers at " + e.Address + " (from " + e.Source + ")"
 	if e.PID != 0 {
-		who += fmt.Sprintf("; pid %d was to serve there, start it again with 'ctxfs serve'", e.PID)
+		text += fmt.Sprintf("; pid %d was to serve there, start it again with 'ctxfs serve'", e.PID)
 	} else {
-		who += "; is 'ctxfs serve' running there?"
+		text += "; is 'ctxfs serve' running there?"
 	}
-	return who + ": " + reason(e.Err)
+	return text + ": " + reason(e.Err)
 }
 
 // Unwrap returns the cause.
@@ -149,7 +149,7 @@ func (t target) socket() (path string, ok bool) {
 	return strings.TrimPrefix(path, "//"), ok
 }
 
-// local tells whether the address never leaves the machine.
+// local reports whether the address never leaves the machine.
 func (t target) local() bool {
 	if strings.HasPrefix(t.address, "unix:") {
 		return true
@@ -163,7 +163,7 @@ func (t target) local() bool {
 }
 
 // outsideContexts cuts dir at the outermost contexts directory: a panel can write a
-// server.json into its own folder, and must not lead astray who stands there.
+// server.json into its own folder, and must not mislead programs that run there.
 func outsideContexts(dir string) string {
 	out := dir
 	for d := dir; d != filepath.Dir(d); d = filepath.Dir(d) {

@@ -26,7 +26,7 @@ type Layout struct {
 	Dir string
 	// State (0700) holds what is not for people, in Dir.
 	State string
-	// Format tells which version's state it is.
+	// Format says which version's state it is.
 	Format string
 	// DB is the database, Socket the unix socket, ServerJSON where clients find the server, HostToken the host's token.
 	DB, Socket, ServerJSON, HostToken string
@@ -121,13 +121,13 @@ func (e *FormatError) Error() string {
 type formatFile struct {
 	Format    int    `json:"format"`
 	WrittenBy string `json:"written_by"`
-	// Needs is the oldest version that reads the format; a newer format may tell it.
+	// Needs is the oldest version that reads the format; a newer format may have it.
 	Needs string `json:"needs,omitempty"`
 }
 
 // Make creates the directories and marker files that are missing. A newer state
 // is a *FormatError, found before anything is changed; a place that cannot be
-// written to is EACCES (or EROFS, ENOSPC) and tells whose it is.
+// written to is EACCES (or EROFS, ENOSPC) and names the owner.
 func (l Layout) Make(version string) error {
 	if err := l.checkFormat(version); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (l Layout) checkFormat(version string) error {
 	}
 	var f formatFile
 	if strings.TrimSpace(string(data)) == "" {
-		// A crash between creating and filling it; the next Make cannot tell more than that it is ours.
+		// A crash between creating and filling it; all that is known is that it is ours.
 		return os.Remove(l.Format)
 	}
 	if err := json.Unmarshal(data, &f); err != nil || f.Format < 1 {

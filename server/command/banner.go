@@ -126,7 +126,7 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// tryLine is a command that works when pasted into a POSIX shell. grpcurl wants a unix socket as unix:///path.
+// tryLine is a command that works when pasted into a POSIX shell. grpcurl takes a unix socket as unix:///path.
 func tryLine(info server.Info, cfg server.Config) string {
 	auth := ""
 	if cfg.HostAuth == server.HostAuthToken {

@@ -80,7 +80,7 @@ func (e Env) getenv(name string) string {
 	return ""
 }
 
-// wantsJSON tells whether the program's global flag --json was given.
+// wantsJSON reports whether the program's global flag --json was given.
 func wantsJSON(cmd *cobra.Command) bool {
 	f := cmd.Flags().Lookup("json")
 	return f != nil && f.Value.String() == "true"

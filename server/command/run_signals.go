@@ -61,7 +61,7 @@ func (e stoppedError) ExitCode() int {
 }
 
 // forwardSignals keeps signals from now on, and passes them on to the process that start is called with, until stop is called. On a
-// terminal an interrupt reaches the child by itself; twice would kill many a program.
+// terminal an interrupt reaches the child anyway; two would kill many programs.
 func forwardSignals(terminal bool) (start func(*os.Process), stop func()) {
 	ch := make(chan os.Signal, 8)
 	signal.Notify(ch, stopSignals()...)
@@ -103,7 +103,7 @@ func exitCode(s *os.ProcessState) int {
 	return s.ExitCode()
 }
 
-// hostToken presents the host token, which a server with host-auth=token wants on its socket too.
+// hostToken presents the host token, which a server with host-auth=token requires on its socket too.
 func hostToken(file string) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if secret, err := os.ReadFile(file); err == nil {
