@@ -83,8 +83,15 @@ func TestAgentsToolsWorkInAContext(t *testing.T) {
 
 func (a agentTool) run(t *testing.T, ws, folder string) {
 	t.Helper()
+	clientBin, err := filepath.Abs("../client/ts/node_modules/.bin") // has tsc where the npm client was built
+	if err != nil {
+		t.Fatal(err)
+	}
 	env := []string{"WS=" + ws, "FD=fd"}
 	for _, e := range os.Environ() {
+		if strings.HasPrefix(e, "PATH=") {
+			e += string(filepath.ListSeparator) + clientBin
+		}
 		if !strings.HasPrefix(e, "GIT_") && !strings.HasPrefix(e, "CTXFS_") {
 			env = append(env, e)
 		}
@@ -92,7 +99,9 @@ func (a agentTool) run(t *testing.T, ws, folder string) {
 	for _, names := range a.needs {
 		found := ""
 		for name := range strings.SplitSeq(names, "|") {
-			if _, err := exec.LookPath(name); err == nil && found == "" {
+			_, err := exec.LookPath(name)
+			_, own := os.Stat(filepath.Join(clientBin, name))
+			if found == "" && (err == nil || own == nil) {
 				found = name
 			}
 		}

@@ -103,6 +103,9 @@ func TestFilesFromTheShell(t *testing.T) {
 	s.expect(".hidden\n.hidden.too\nb\ndir.txt\nlink\n", "ls", "-a", "a")
 	s.expect("/a/b\n/a/dir.txt\n/a/link\n/a/b/dir.txt\n", "ls", "-r", "a")
 	s.expect("below\n", "ls", "a/.hidden")
+	if code, out, errs := s.run("ls", "nope", "a/b", "none"); code != 1 || out != "\na/b:\ndir.txt\n" || strings.Count(errs, "\n") != 2 || strings.Count(errs, "ctxfs: ENOENT: ") != 2 {
+		t.Errorf("ls of missing names: exit %d, %q, %q", code, out, errs)
+	}
 	if got := s.ok("ls", "-l", "a"); !strings.Contains(got, "drwx") || !strings.Contains(got, "link -> b\n") {
 		t.Errorf("ls -l: %s", got)
 	}
@@ -206,6 +209,9 @@ func TestUnknownPanelsAreNamed(t *testing.T) {
 	s.ok("context", "info", "panels/test")
 	if code, _, errs := s.run("context", "info", "panels/tset"); code != 1 || !strings.Contains(errs, "did you mean panels/test?") {
 		t.Errorf("a misspelt panel: exit %d, %q", code, errs)
+	}
+	if code, _, errs := s.run("panel", "close", "panel/test"); code != 1 || !strings.Contains(errs, "did you mean panels/test?") {
+		t.Errorf("closing a misspelt panel: exit %d, %q", code, errs)
 	}
 	s.ok("context", "delete", "panels/test")
 	if s.notes != "" {

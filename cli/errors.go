@@ -113,7 +113,7 @@ func distance(a, b string) int {
 }
 
 // Run runs root with args and returns the exit code: 0; 1 for a failure; 2 for a wrong command line; what the error's ExitCode
-// returns; or that of ctx's cause, if ctx was cancelled by a signal. It prints the error on standard error in one line, with --json as
+// returns; or that of ctx's cause, if ctx was cancelled by a signal. It prints each error on standard error in one line, with --json as
 // an object, unless it is empty.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
@@ -129,15 +129,29 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	if coded != nil {
 		code = coded.ExitCode()
 	}
-	text := oneLine(describe(err))
-	switch json, _ := root.PersistentFlags().GetBool("json"); {
-	case text == "":
-	case json:
-		_, _ = fmt.Fprintln(root.ErrOrStderr(), errorJSON(err, text, code))
-	default:
-		_, _ = fmt.Fprintln(root.ErrOrStderr(), "ctxfs: "+text)
+	json, _ := root.PersistentFlags().GetBool("json")
+	for _, err := range apart(err) {
+		switch text := oneLine(describe(err)); {
+		case text == "":
+		case json:
+			_, _ = fmt.Fprintln(root.ErrOrStderr(), errorJSON(err, text, code))
+		default:
+			_, _ = fmt.Fprintln(root.ErrOrStderr(), "ctxfs: "+text)
+		}
 	}
 	return code
+}
+
+// apart returns the errors that errors.Join has joined.
+func apart(err error) (errs []error) {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only the outermost error is taken apart
+	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
+		return []error{err}
+	}
+	for _, e := range joined.Unwrap() {
+		errs = append(errs, apart(e)...)
+	}
+	return errs
 }
 
 // interrupted describes what a signal ended.
@@ -166,6 +180,9 @@ func errorJSON(err error, text string, code int) string {
 	}
 	if errors.As(err, &pe) {
 		out.Syscall, out.Path = orNil(pe.Op), orNil(pe.Path)
+	}
+	if code > 128 {
+		out.Code = "CANCELED" // by a signal
 	}
 	data, _ := json.Marshal(map[string]any{"error": out}) // strings and numbers encode
 	return string(data)

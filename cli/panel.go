@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/fserr"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -24,6 +26,9 @@ func (a *app) panelOpenCommand() *cobra.Command {
 	var o panelFlags
 	cmd := &cobra.Command{
 		Use: "open ID", Short: "Open a panel: seed its context and print a token", Args: usage(cobra.ExactArgs(1)),
+		Long: "Opens a panel: seeds its context unless it is there, and prints a token. Opening it again prints a further token.\n" +
+			"The context's folder ('ctxfs path ID') has no .git, so that git there cannot change the workspace's repository: use\n" +
+			"'ctxfs snapshot', or make a repository of its own with 'git init'.",
 		Example: "  eval \"$(ctxfs panel open --export panels/editor)\"",
 		RunE: a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
 			p, err := a.open(ctx, c, args[0], o)
@@ -126,6 +131,10 @@ func (a *app) panelClose(ctx context.Context, c *client.Client, args []string) e
 	closed := []object{}
 	for _, id := range args {
 		r, err := c.ClosePanel(ctx, id)
+		if errors.Is(err, fserr.ENOENT) {
+			names, _ := a.panelNames(ctx, c, nil, "") // only for the suggestion
+			return fmt.Errorf("there is no panel %s%s; 'ctxfs panel list' lists them", show(id), didYouMean(id, names))
+		}
 		if err != nil {
 			return err
 		}

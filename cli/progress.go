@@ -196,11 +196,12 @@ func (a *app) contextNamed(ctx context.Context, c *client.Client, name string) (
 	if err != nil {
 		return "", err
 	}
-	names := make([]string, len(list))
-	for i, p := range list {
-		if names[i] = p.GetPanelId(); names[i] == name {
+	var names []string
+	for _, p := range list {
+		if p.GetPanelId() == name {
 			return p.GetContextId(), nil
 		}
+		names = append(names, p.GetPanelId())
 	}
 	return "", fmt.Errorf("there is no panel %s%s; 'ctxfs panel list' lists the panels, and 'ctxfs context list' the contexts", show(name), didYouMean(name, names))
 }
