@@ -200,6 +200,9 @@ func (a *app) at(cmd *cobra.Command, args []string, panel string, do action) err
 	ctx, cancel := a.deadline(cmd.Context())
 	defer cancel()
 	c, err := a.dial(ctx, panel)
+	if err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
+		return fmt.Errorf("no server answered within --timeout %s: %w", a.timeout, ctx.Err())
+	}
 	if err != nil {
 		return err
 	}

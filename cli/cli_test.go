@@ -159,6 +159,8 @@ func TestTreesKeepTheirLinks(t *testing.T) {
 	if target, err := os.Readlink(filepath.Join(local, "down", "sub", "abs")); target != "/x" {
 		t.Errorf("sub/abs leads to %q, %v", target, err)
 	}
+	must(t, os.Symlink(up, filepath.Join(local, "to-up")))
+	s.expect("1 file, 4 symbolic links, 1 B\n", "put", filepath.Join(local, "to-up"), "/by-link")
 	s.expect("x", "get", "/up/file", "-")
 	s.expect("1 file, 1 B\n", "get", "/up/file", filepath.Join(local, "followed"))
 }

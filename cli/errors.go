@@ -37,7 +37,7 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if err == nil {
 			return nil
 		}
-		return usagef("%w; see '%s --help'", err, cmd.CommandPath())
+		return usagef("%w: %s; see '%s --help'", err, strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
 	}
 }
 
@@ -144,7 +144,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 
 // apart returns the errors that errors.Join has joined.
 func apart(err error) (errs []error) {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only the outermost error is taken apart
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
 		return []error{err}
 	}

@@ -78,6 +78,7 @@ func addCommands(root *cobra.Command, more []*cobra.Command) {
 			have.AddCommand(cmd.Commands()...)
 			continue
 		}
+		cmd.GroupID = "server"
 		root.AddCommand(cmd)
 	}
 }

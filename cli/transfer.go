@@ -80,8 +80,12 @@ func (a *app) putCommand() *cobra.Command {
 			}
 			m := moved{bar: a.newBar(true)}
 			defer m.bar.end()
-			m.bar.set(args[0], 0, localBytes(m.bar, args[0]))
-			if err := a.putTree(f, args[0], to, &m); err != nil {
+			from, err := filepath.EvalSymlinks(args[0]) // the name itself may be a link
+			if err != nil {
+				return err
+			}
+			m.bar.set(args[0], 0, localBytes(m.bar, from))
+			if err := a.putTree(f, from, to, &m); err != nil {
 				return err
 			}
 			return a.report(m)
@@ -132,9 +136,6 @@ func (a *app) putTree(f *client.FS, from, to string, m *moved) error {
 			dest = to + "/" + filepath.ToSlash(rel)
 		}
 		info, err := d.Info()
-		if rel == "." {
-			info, err = os.Stat(from) // the name itself may be a link
-		}
 		switch {
 		case err != nil:
 			return err
