@@ -41,7 +41,7 @@ test: need-git need-gcc need-node need-chromium ## Runs everything that decides 
 	wait $$race
 
 .PHONY: test-race
-test-race: need-gcc ## Runs all tests under the race detector
+test-race: need-gcc want-tools ## Runs all tests under the race detector
 	@# The longest first, so that they do not end alone.
 	$(RACE) ./server ./contexts ./internal/attack ./...
 	cd bench && $(RACE) ./...
@@ -130,6 +130,10 @@ grpcurl: ## Builds bin/grpcurl
 .PHONY: clean
 clean: ## Removes what the targets made
 	rm -rf bin
+
+.PHONY: want-tools
+want-tools: # Without them the tests of agents' tools and of the progress bar are skipped.
+	-@scripts/setup rg fdfind rsync tmux
 
 .PHONY: need-git need-gcc need-node need-chromium
 need-git:

@@ -12,7 +12,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// warn tells something on standard error.
+// warn prints a message on standard error.
 func (a *app) warn(text string) error {
 	_, err := fmt.Fprintln(a.env.Stderr, "ctxfs: "+text)
 	return err
@@ -21,7 +21,7 @@ func (a *app) warn(text string) error {
 // parent makes a command that only has others below it.
 func parent(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: usage(cobra.NoArgs),
+		Use: use, Short: short, Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(commands...)
@@ -31,8 +31,8 @@ func parent(use, short string, commands ...*cobra.Command) *cobra.Command {
 func (a *app) contextCommand() *cobra.Command {
 	var sizes bool
 	list := &cobra.Command{Use: "list", Short: "List all contexts", Args: usage(cobra.NoArgs)}
-	list.RunE = a.withClient(func(ctx context.Context, c *client.Client, _ []string) error { return a.contextList(ctx, c, sizes) })
-	info := &cobra.Command{Use: "info [ID]", Short: "Describe a context", Args: usage(cobra.MaximumNArgs(1))}
+	list.RunE = a.withHost(func(ctx context.Context, c *client.Client, _ []string) error { return a.contextList(ctx, c, sizes) })
+	info := &cobra.Command{Use: "info [NAME]", Short: "Describe a context", Args: usage(cobra.MaximumNArgs(1))}
 	info.RunE = a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 		return a.contextInfo(ctx, c, args, sizes)
 	})
@@ -40,8 +40,8 @@ func (a *app) contextCommand() *cobra.Command {
 		cmd.Flags().BoolVar(&sizes, "sizes", false, "measure what they take on disk, which reads all their directories")
 	}
 	return parent("context", "List, describe, make, fork and delete contexts", list, info, a.forkCommand(),
-		&cobra.Command{Use: "create ID", Short: "Make a context ready, seeding it when it is missing", Args: usage(cobra.ExactArgs(1)), RunE: a.withClient(a.contextCreate)},
-		&cobra.Command{Use: "delete ID…", Short: "Remove contexts for good: folder, record and bindings", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withClient(a.contextDelete)},
+		&cobra.Command{Use: "create NAME", Short: "Make a context ready, by its ID or for a panel; seed it if it is missing", Args: usage(cobra.ExactArgs(1)), RunE: a.withHost(a.contextCreate)},
+		&cobra.Command{Use: "delete NAME…", Short: "Remove contexts for good: folder, record and bindings", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withHost(a.contextDelete)},
 	)
 }
 
@@ -95,12 +95,16 @@ func notMeasured(list []*ctxfsv1.Context) error {
 }
 
 func (a *app) contextInfo(ctx context.Context, c *client.Client, args []string, sizes bool) error {
-	id := a.contextID()
+	name := a.contextID()
 	if len(args) > 0 {
-		id = args[0]
+		name = args[0]
 	}
-	if id == "" {
+	if name == "" {
 		return a.ownInfo(ctx, c)
+	}
+	id, err := a.contextNamed(ctx, c, name)
+	if err != nil {
+		return err
 	}
 	get := c.GetContext
 	if sizes {
@@ -151,9 +155,11 @@ func (a *app) printContext(x *ctxfsv1.Context) error {
 }
 
 func (a *app) contextCreate(ctx context.Context, c *client.Client, args []string) error {
-	b := a.newBar("seeding", -1, false)
-	r, err := c.EnsureContext(ctx, args[0], b.seed)
-	b.done()
+	ensure := a.ensure
+	if !isContextID(args[0]) {
+		ensure = a.ensurePanel
+	}
+	r, err := ensure(ctx, c, args[0])
 	if err != nil {
 		return err
 	}
@@ -164,14 +170,21 @@ func (a *app) contextCreate(ctx context.Context, c *client.Client, args []string
 }
 
 func (a *app) contextDelete(ctx context.Context, c *client.Client, args []string) error {
-	removed := map[string]int64{}
-	for _, id := range args {
+	var ids []string // all names first: a deletion makes a panel's name unknown
+	for _, name := range args {
+		id, err := a.contextNamed(ctx, c, name)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	deleted := []object{}
+	for _, id := range ids {
 		n, err := c.DeleteContext(ctx, id)
 		if err != nil {
 			return err
 		}
-		removed[id] = n
-		if a.json {
+		if deleted = append(deleted, object{{"contextId", id}, {"removed", n}}); a.json {
 			continue
 		}
 		if err := a.printf("%s deleted, %s entries\n", id, number(n)); err != nil {
@@ -179,7 +192,7 @@ func (a *app) contextDelete(ctx context.Context, c *client.Client, args []string
 		}
 	}
 	if a.json {
-		return a.printJSON(removed)
+		return a.printJSON(deleted)
 	}
 	return nil
 }
@@ -188,22 +201,36 @@ func (a *app) seedCommand() *cobra.Command {
 	var largest int
 	plan := &cobra.Command{
 		Use: "plan", Short: "Say what seeding a context now would copy, and copy nothing", Args: usage(cobra.NoArgs),
-		RunE: a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
+		Long: "Says what seeding a context now would copy, and copies nothing. Where no server runs, it looks at the working directory with the\n" +
+			"settings that 'ctxfs serve' would have here.",
+	}
+	plan.RunE = func(cmd *cobra.Command, args []string) error {
+		err := a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
 			p, err := c.PlanSeed(ctx, largest)
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printProto(p)
-			}
 			return a.printPlan(p)
-		}),
+		})(cmd, args)
+		if !noServer(err) || a.env.PlanSeed == nil || a.address != "" || a.env.Getenv("CTXFS_ADDRESS") != "" {
+			return err
+		}
+		ctx, cancel := a.deadline(cmd.Context())
+		defer cancel()
+		p, err := a.env.PlanSeed(ctx, largest)
+		if err != nil {
+			return err
+		}
+		return a.printPlan(p)
 	}
 	plan.Flags().IntVar(&largest, "largest", 10, "how many of the largest directories to name")
 	return parent("seed", "Look at what contexts are filled with", plan)
 }
 
 func (a *app) printPlan(p *ctxfsv1.PlanSeedResponse) error {
+	if a.json {
+		return a.printProto(p)
+	}
 	if err := a.printf("%s, %s from %d repositories\n\n", files(p.GetFiles()), size(p.GetBytes()), len(p.GetRepositories())); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func (a *app) callCommand() *cobra.Command {
 		Short: "Make any call by its name, as the server describes it",
 		Long: `Make any call of the server by its name: ReadFile, FsService/ReadFile or ctxfs.v1.FsService/ReadFile.
 
-The request is put together from KEY=VALUE, where KEY may go into messages with dots (open.path=/a) and VALUE
+-c names the context, unless the request does. The request is put together from KEY=VALUE, where KEY may go into messages with dots (open.path=/a) and VALUE
 is the content of a file when it begins with @ (@- is standard input; @@ is an @); a key that is repeated
 adds to a list. Or it is given as JSON. A stream of requests is several JSON arguments. Answers are printed as
 JSON; those of a stream one a line.`,
@@ -38,9 +38,33 @@ JSON; those of a stream one a line.`,
 			if err != nil {
 				return err
 			}
+			if err := a.inContext(ctx, c, method, requests); err != nil {
+				return err
+			}
 			return plainError(a.invoke(ctx, c.Conn(), method, requests))
 		}),
 	}
+}
+
+// inContext makes the context ready that a call on files is about, and names it in the requests that do not.
+func (a *app) inContext(ctx context.Context, c *client.Client, method protoreflect.MethodDescriptor, requests []proto.Message) error {
+	field := method.Input().Fields().ByName("context_id")
+	if method.Parent().Name() != "FsService" {
+		return nil
+	}
+	id, err := a.contextNamed(ctx, c, a.contextID())
+	if panel := a.panelID(); err == nil && panel != "" && id == "" {
+		_, err = a.ready(ctx, c, panel)
+	}
+	if err != nil || field == nil || id == "" {
+		return err
+	}
+	for _, r := range requests {
+		if m := r.ProtoReflect(); !m.Has(field) {
+			m.Set(field, protoreflect.ValueOfString(id))
+		}
+	}
+	return nil
 }
 
 // plainError gives an error of ctxfs its own text instead of gRPC's.

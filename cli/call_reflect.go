@@ -58,6 +58,18 @@ func builtIn() []string {
 	return names
 }
 
+// methodsOf names the methods of services that this program knows.
+func methodsOf(services []string) (names []string) {
+	for _, s := range services {
+		if d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(s)); err == nil {
+			for methods, i := d.(protoreflect.ServiceDescriptor).Methods(), 0; i < methods.Len(); i++ {
+				names = append(names, string(methods.Get(i).Name()))
+			}
+		}
+	}
+	return names
+}
+
 // pick finds a method; one of ctxfs goes before one of another service.
 func pick(registry *protoregistry.Files, services []string, name string) (protoreflect.MethodDescriptor, error) {
 	service, method, ok := strings.Cut(strings.Trim(name, "/"), "/")
@@ -92,7 +104,7 @@ func pick(registry *protoregistry.Files, services []string, name string) (protor
 	case 1:
 		return found[0], nil
 	case 0:
-		return nil, usagef("the server has no method %q; it has %s", name, strings.Join(names, ", "))
+		return nil, usagef("the server has no method %q%s; it has %s", name, didYouMean(method, names), strings.Join(names, ", "))
 	}
 	return nil, usagef("several services have %q: name %s/%s or %s/%s", name, found[0].Parent().FullName(), method, found[1].Parent().FullName(), method)
 }

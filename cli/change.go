@@ -24,7 +24,7 @@ func (a *app) cpCommand() *cobra.Command {
 				return err
 			}
 			if a.json {
-				return a.printJSON(done)
+				return a.printJSON(object{{"files", done.Files}, {"bytes", done.Bytes}, {"specialSkipped", done.SpecialSkipped}, {"unstable", append([]string{}, done.Unstable...)}})
 			}
 			return a.printf("%s, %s\n", files(done.Files), size(done.Bytes))
 		}),
@@ -60,7 +60,10 @@ func (a *app) mvCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.Rename(args[0], to)
+			if err := f.Rename(args[0], to); err != nil || !a.json {
+				return err
+			}
+			return a.printJSON(object{{"from", args[0]}, {"to", to}})
 		}),
 	}
 }
@@ -79,7 +82,7 @@ func (a *app) rmCommand() *cobra.Command {
 				}
 			}
 			if a.json {
-				return a.printJSON(map[string]int64{"removed": total})
+				return a.printJSON(object{{"removed", total}})
 			}
 			return nil
 		}),
@@ -108,6 +111,9 @@ func (a *app) mkdirCommand() *cobra.Command {
 					return err
 				}
 			}
+			if a.json {
+				return a.printJSON(object{{"created", args}})
+			}
 			return nil
 		}),
 	}
@@ -121,10 +127,14 @@ func (a *app) lnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ln TARGET PATH", Short: "Make a link", Args: usage(cobra.ExactArgs(2)),
 		RunE: a.withFS(func(f *client.FS, args []string) error {
+			link := f.Link
 			if symbolic {
-				return f.Symlink(args[0], args[1])
+				link = f.Symlink
 			}
-			return f.Link(args[0], args[1])
+			if err := link(args[0], args[1]); err != nil || !a.json {
+				return err
+			}
+			return a.printJSON(object{{"target", args[0]}, {"path", args[1]}})
 		}),
 	}
 	cmd.Flags().BoolVarP(&symbolic, "symbolic", "s", false, "a symbolic link; an absolute target means the context's root")

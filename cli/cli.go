@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ctxfs/ctxfs/client"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // Env is what the commands get from their process.
@@ -29,6 +30,8 @@ type Env struct {
 	Dir string
 	// Version of the program.
 	Version string
+	// PlanSeed is what 'seed plan' does where no server runs; nil means that it needs one.
+	PlanSeed func(ctx context.Context, largest int) (*ctxfsv1.PlanSeedResponse, error)
 }
 
 // app is one run of the program.
@@ -44,6 +47,8 @@ type app struct {
 	tls     bool
 	json    bool
 	timeout time.Duration
+	// acting is the panel that the client names in every call.
+	acting string
 }
 
 // Root returns the ctxfs command with all that talk to a server; more may be added to it.
@@ -58,16 +63,19 @@ func Root(env Env, more ...*cobra.Command) *cobra.Command {
 		Version:       env.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          usage(cobra.NoArgs),
+		Args:          onlyCommands,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(env.Stdin)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	a.globalFlags(root)
 	a.addGroups(root)
 	addCommands(root, more)
+	if err := a.addCompletions(root); err != nil {
+		panic("cli: " + err.Error()) // a flag that globalFlags does not have
+	}
 	return root
 }
 
@@ -75,8 +83,8 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&a.address, "address", "", "server: unix:///path or host:port (CTXFS_ADDRESS; else found from here upwards)")
 	f.StringVar(&a.token, "token", "", "bearer token (CTXFS_TOKEN, which other users of the machine do not see)")
-	f.StringVar(&a.panel, "panel", "", "act for this panel (CTXFS_PANEL)")
-	f.StringVarP(&a.context, "context", "c", "", "context ID (CTXFS_CONTEXT)")
+	f.StringVar(&a.panel, "panel", "", "act for this panel, which is made if it is missing (CTXFS_PANEL)")
+	f.StringVarP(&a.context, "context", "c", "", "context, by its ID or by a panel's name (CTXFS_CONTEXT)")
 	f.BoolVar(&a.json, "json", false, "print JSON")
 	f.DurationVar(&a.timeout, "timeout", 0, "give up after this long, such as 30s; 0 means never")
 	f.BoolVar(&a.tls, "tls", false, "encrypt, trusting the system's authorities")
@@ -92,8 +100,8 @@ func (a *app) addGroups(root *cobra.Command) {
 	}{
 		{"files", "Files of a context:", a.fileCommands()},
 		{"review", "What a context changed:", a.reviewCommands()},
-		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.snapshotCommand(), a.gcCommand(), a.seedCommand(), a.panelCommand(), a.templateCommand()}},
-		{"server", "The server:", []*cobra.Command{a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},
+		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.snapshotCommand(), a.gcCommand(), a.seedCommand(), a.panelCommand(), a.pathCommand(), a.templateCommand()}},
+		{"server", "The server:", []*cobra.Command{a.statusCommand(), a.stopCommand(), a.auditCommand(), a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},
 	}
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -111,8 +119,8 @@ func (a *app) fileCommands() []*cobra.Command {
 	}
 }
 
-// dial connects as the flags and the environment say.
-func (a *app) dial(ctx context.Context) (*client.Client, error) {
+// dial connects as the flags and the environment say, as a host, or for a panel.
+func (a *app) dial(ctx context.Context, panel string) (*client.Client, error) {
 	opts := []client.Option{
 		client.WithGetenv(a.env.Getenv), client.WithDir(a.env.Dir),
 		client.WithoutSession(), // a command makes few calls: to begin a session took a stat 5% longer
@@ -123,8 +131,8 @@ func (a *app) dial(ctx context.Context) (*client.Client, error) {
 	if a.token != "" {
 		opts = append(opts, client.WithToken(a.token))
 	}
-	if p := a.panelID(); p != "" {
-		opts = append(opts, client.WithPanel(p))
+	if a.acting = panel; panel != "" {
+		opts = append(opts, client.WithPanel(panel))
 	}
 	t, err := a.tlsConfig()
 	if err != nil {
@@ -176,18 +184,34 @@ func (a *app) tlsConfig() (*tls.Config, error) {
 	return t, nil
 }
 
-// withClient makes a RunE of a function that needs a server.
-func (a *app) withClient(do func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		ctx, cancel := a.deadline(cmd.Context())
-		defer cancel()
-		c, err := a.dial(ctx)
-		if err != nil {
-			return err
-		}
-		err = do(ctx, c, args)
-		return errors.Join(err, c.Close())
+// action is what a command does at a server.
+type action func(ctx context.Context, c *client.Client, args []string) error
+
+// withClient makes a RunE of a function that needs a server, and acts for a panel if one is named.
+func (a *app) withClient(do action) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error { return a.at(cmd, args, a.panelID(), do) }
+}
+
+// withHost makes a RunE of a function that needs a server, and acts for no panel.
+func (a *app) withHost(do action) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error { return a.at(cmd, args, "", do) }
+}
+
+func (a *app) at(cmd *cobra.Command, args []string, panel string, do action) error {
+	ctx, cancel := a.deadline(cmd.Context())
+	defer cancel()
+	c, err := a.dial(ctx, panel)
+	if err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
+		return fmt.Errorf("no server answered within --timeout %s: %w", a.timeout, ctx.Err())
 	}
+	if err != nil {
+		return err
+	}
+	err = errors.Join(do(ctx, c, args), c.Close())
+	if err == nil {
+		err = cmd.Context().Err() // an interrupt ends a watch without an error
+	}
+	return err
 }
 
 func (a *app) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -197,17 +221,26 @@ func (a *app) deadline(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithCancel(ctx)
 }
 
-// withFS makes a RunE of a function that needs the context's folder.
+// withFS makes a RunE of a function that needs a context's folder. A panel's is seeded first, which may take a while.
 func (a *app) withFS(do func(f *client.FS, args []string) error) func(*cobra.Command, []string) error {
 	return a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 		if a.contextID() == "" && a.panelID() == "" && a.token == "" && a.env.Getenv("CTXFS_TOKEN") == "" {
 			return usagef("whose files? name a context with -c ID, or a panel with --panel NAME (or CTXFS_CONTEXT, CTXFS_PANEL, CTXFS_TOKEN)")
 		}
-		return do(c.Context(a.contextID()).With(ctx), args)
+		id, err := a.contextNamed(ctx, c, a.contextID())
+		if err != nil {
+			return err
+		}
+		if panel := a.panelID(); panel != "" && id == "" {
+			if _, err := a.ready(ctx, c, panel); err != nil {
+				return err
+			}
+		}
+		return do(c.Context(id).With(ctx), args)
 	})
 }
 
-// isTerminal tells whether w is one.
+// isTerminal reports whether w is one.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -2,8 +2,10 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +18,15 @@ import (
 	"github.com/ctxfs/ctxfs/internal/servertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(programEnv) != "" {
+		os.Exit(program())
+	}
+	if channel := os.Getenv(drawEnv); channel != "" {
+		os.Exit(draw(channel))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // shell runs commands against one server.
 type shell struct {
@@ -24,10 +34,13 @@ type shell struct {
 	dir   string
 	env   map[string]string
 	stdin string
+	// notes are the lines about panels that were made.
+	notes string
 }
 
 func serve(t *testing.T) *shell {
 	t.Helper()
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	servertest.Start(t, ws, nil)
 	return &shell{t: t, dir: ws, env: map[string]string{"CTXFS_PANEL": "panels/test"}}
@@ -42,7 +55,14 @@ func (s *shell) run(args ...string) (code int, stdout, stderr string) {
 		Getenv: func(k string) string { return s.env[k] },
 	})
 	code = cli.Run(s.t.Context(), root, args)
-	return code, out.String(), errs.String()
+	for line := range strings.Lines(errs.String()) {
+		if strings.Contains(line, " is new: seeded ") {
+			s.notes += line
+		} else {
+			stderr += line
+		}
+	}
+	return code, out.String(), stderr
 }
 
 // ok runs a command that must succeed, and returns what it printed.
@@ -74,10 +94,24 @@ func TestFilesFromTheShell(t *testing.T) {
 	s.expect("", "ln", "-s", "b", "a/link")
 	s.expect("/a/dir.txt:2:needle\n", "grep", "need.e", "--exclude", "b")
 	s.expect("/a/b/dir.txt\n", "glob", "a/*/*.txt")
-	s.expect("a\n├── b/\n│   └── dir.txt\n├── dir.txt\n└── link\n", "tree", "a")
-	if got := s.ok("ls"); !strings.Contains(got, "README.md") || !strings.Contains(got, "drwx") {
-		t.Errorf("ls: %s", got)
+	s.expect("a\n├── b/\n│   └── dir.txt\n├── dir.txt\n└── link -> b\n", "tree", "a")
+	s.expect("README.md\na\nsrc\n", "ls")
+	s.stdin = ""
+	s.ok("mkdir", "-p", "a/.hidden/below", "a/.hidden.too")
+	s.expect("a/dir.txt\n\na/b:\ndir.txt\n", "ls", "a/dir.txt", "a/b")
+	s.expect("b\ndir.txt\nlink\n", "ls", "a")
+	s.expect(".hidden\n.hidden.too\nb\ndir.txt\nlink\n", "ls", "-a", "a")
+	s.expect("/a/b\n/a/dir.txt\n/a/link\n/a/b/dir.txt\n", "ls", "-r", "a")
+	s.expect("below\n", "ls", "a/.hidden")
+	if code, out, errs := s.run("ls", "nope", "a/b", "none"); code != 1 || out != "\na/b:\ndir.txt\n" || strings.Count(errs, "\n") != 2 || strings.Count(errs, "ctxfs: ENOENT: ") != 2 {
+		t.Errorf("ls of missing names: exit %d, %q, %q", code, out, errs)
 	}
+	if got := s.ok("ls", "-l", "a"); !strings.Contains(got, "drwx") || !strings.Contains(got, "link -> b\n") {
+		t.Errorf("ls -l: %s", got)
+	}
+	s.expect("/a/b/dir.txt\n/a/dir.txt\n", "grep", "-l", "needle")
+	s.expect("/a/b/dir.txt:2\n/a/dir.txt:2\n", "grep", "--count", "e", "/a")
+	s.expect("/a/dir.txt:needle\n/a/b/dir.txt:needle\n", "grep", "-n=false", "need", "a/dir.txt", "a/b")
 	if got := s.ok("stat", "a/link"); !strings.Contains(got, "symlink") {
 		t.Errorf("stat: %s", got)
 	}
@@ -106,6 +140,92 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("came back as %q, %v", got, err)
 	}
 	s.expect("1 file, 1 B\n", "get", "/up/x.txt", filepath.Join(local, "one"))
+}
+
+func TestTreesKeepTheirLinks(t *testing.T) {
+	s := serve(t)
+	local := t.TempDir()
+	up := filepath.Join(local, "up")
+	must(t, os.MkdirAll(filepath.Join(up, "sub"), 0o755), os.WriteFile(filepath.Join(up, "x"), []byte("x"), 0o644))
+	for name, target := range map[string]string{"dangling": "../nowhere", "dir": "sub", "file": "x", "sub/abs": "/x"} {
+		must(t, os.Symlink(target, filepath.Join(up, name)))
+	}
+	for range 2 { // the second time over what is there
+		s.expect("1 file, 4 symbolic links, 1 B\n", "put", up, "/up")
+		s.run("rm", "-r", "/up/up") // an existing directory gets it inside
+		s.expect("1 file, 4 symbolic links, 1 B\n", "get", "up", filepath.Join(local, "down"))
+		_ = os.RemoveAll(filepath.Join(local, "down", "up"))
+	}
+	if target, err := os.Readlink(filepath.Join(local, "down", "sub", "abs")); target != "/x" {
+		t.Errorf("sub/abs leads to %q, %v", target, err)
+	}
+	must(t, os.Symlink(up, filepath.Join(local, "to-up")))
+	s.expect("1 file, 4 symbolic links, 1 B\n", "put", filepath.Join(local, "to-up"), "/by-link")
+	s.expect("x", "get", "/up/file", "-")
+	s.expect("1 file, 1 B\n", "get", "/up/file", filepath.Join(local, "followed"))
+}
+
+func TestLeavingOutIsAFailure(t *testing.T) {
+	s := serve(t)
+	up := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(up, "x"), []byte("x"), 0o644))
+	l, err := net.Listen("unix", filepath.Join(up, "socket"))
+	if err != nil {
+		t.Skipf("not run: %v", err)
+	}
+	defer l.Close()
+	code, out, errs := s.run("put", up, "/up")
+	if code != 1 || out != "1 file, 1 B\n" || !strings.Contains(errs, "left out 1 that") || !strings.Contains(errs, "socket") {
+		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+}
+
+func TestGetKeepsTheWorkspacesFiles(t *testing.T) {
+	s := serve(t)
+	mine := filepath.Join(s.dir, "README.md")
+	for _, args := range [][]string{{"get", "README.md", mine}, {"get", "/", s.dir}, {"get", "README.md", s.dir}} {
+		s.stdin = "changed\n"
+		s.ok("put", "-", "/README.md")
+		code, _, errs := s.run(args...)
+		if got, _ := os.ReadFile(mine); code != 1 || !strings.Contains(errs, "--force") || string(got) != "# A workspace\n" {
+			t.Errorf("%v: exit %d, %q; the file is %q", args, code, errs, got)
+		}
+	}
+	s.ok("get", "README.md", filepath.Join(s.dir, "new.md"))
+	s.ok("get", "--force", "README.md", mine)
+	if got, _ := os.ReadFile(mine); string(got) != "changed\n" {
+		t.Errorf("with --force the file is %q", got)
+	}
+}
+
+func TestUnknownPanelsAreNamed(t *testing.T) {
+	s := serve(t)
+	s.ok("ls")
+	if !strings.HasPrefix(s.notes, "ctxfs: panel panels/test is new: seeded ctx_panels~test with 2 files, 27 B, in ") {
+		t.Errorf("it said %q", s.notes)
+	}
+	s.notes = ""
+	s.ok("ls")
+	s.ok("-c", "panels/test", "ls")
+	s.ok("snapshot", "create", "panels/test", "s")
+	s.ok("context", "info", "panels/test")
+	if code, _, errs := s.run("context", "info", "panels/tset"); code != 1 || !strings.Contains(errs, "did you mean panels/test?") {
+		t.Errorf("a misspelt panel: exit %d, %q", code, errs)
+	}
+	if code, _, errs := s.run("panel", "close", "panel/test"); code != 1 || !strings.Contains(errs, "did you mean panels/test?") {
+		t.Errorf("closing a misspelt panel: exit %d, %q", code, errs)
+	}
+	s.ok("context", "delete", "panels/test")
+	if s.notes != "" {
+		t.Errorf("it said %q", s.notes)
+	}
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestNamesCannotObeyTheTerminal(t *testing.T) {
@@ -139,13 +259,18 @@ func TestExitCodes(t *testing.T) {
 		text string
 	}{
 		{"unknown command", []string{"bogus"}, 2, `unknown command "bogus"`},
+		{"misspelt command", []string{"panle", "list"}, 2, "did you mean panel?"},
+		{"misspelt command of a group", []string{"panel", "lst"}, 2, "did you mean list?"},
+		{"misspelt flag", []string{"ls", "--recursve"}, 2, "did you mean --recursive?"},
+		{"one dash too few", []string{"ls", "-panel", "x"}, 2, "did you mean --panel?"},
+		{"misspelt method", []string{"call", "RaedFile"}, 2, "did you mean ReadFile?"},
 		{"unknown flag", []string{"ls", "--bogus"}, 2, "unknown flag"},
-		{"too many arguments", []string{"ls", "a", "b"}, 2, "at most 1"},
+		{"too many arguments", []string{"tree", "a", "b"}, 2, "at most 1"},
 		{"unknown method", []string{"call", "Bogus"}, 2, "has no method"},
 		{"unknown field", []string{"call", "ReadFile", "bogus=1"}, 2, `no field "bogus"`},
 		{"missing file", []string{"cat", "/nope"}, 1, "ctxfs: ENOENT: no such file or directory, open '/nope'\n"},
 		{"missing file by call", []string{"call", "Stat", "path=/nope"}, 1, "ctxfs: ENOENT: no such file or directory, stat '/nope'\n"},
-		{"unknown context", []string{"-c", "ctx_none", "ls"}, 1, "ctxfs: ESTALE"},
+		{"unknown context", []string{"-c", "ctx_none", "ls"}, 1, "ctxfs: ESTALE: context 'ctx_none' does not exist; make it with 'ctxfs context create'"},
 		{"nothing found", []string{"grep", "zzzz"}, 1, ""},
 		{"no server", []string{"--address", "unix:///nowhere", "health"}, 1, "no ctxfs server answers"},
 	} {
@@ -156,9 +281,36 @@ func TestExitCodes(t *testing.T) {
 			}
 		})
 	}
+	if _, out, errs := s.run("--json", "cat", "/nope"); out != "" || errs != `{"error":{"code":"ENOENT","message":"ENOENT: no such file or directory, open '/nope'","syscall":"open","path":"/nope","dest":null,"exitCode":1}}`+"\n" {
+		t.Errorf("as JSON: %q, %q", out, errs)
+	}
 	delete(s.env, "CTXFS_PANEL")
 	if code, _, errs := s.run("ls"); code != 2 || !strings.Contains(errs, "--panel") {
 		t.Errorf("no context: exit %d, %q", code, errs)
+	}
+}
+
+// signalled is a cause as of a signal.
+type signalled struct{}
+
+func (signalled) Error() string { return "interrupted" }
+func (signalled) ExitCode() int { return 130 }
+
+// whenReady calls back at the first line that is written to it.
+type whenReady struct{ do func() }
+
+func (w whenReady) Write(p []byte) (int, error) {
+	w.do()
+	return len(p), nil
+}
+
+func TestInterruptExitsWith130(t *testing.T) {
+	s := serve(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var errs bytes.Buffer
+	root := cli.Root(cli.Env{Stdin: strings.NewReader(""), Stdout: whenReady{func() { cancel(signalled{}) }}, Stderr: &errs, Dir: s.dir, Getenv: func(k string) string { return s.env[k] }})
+	if code := cli.Run(ctx, root, []string{"watch"}); code != 130 || !strings.HasSuffix(errs.String(), "ctxfs: interrupted\n") {
+		t.Errorf("exit %d, %q", code, errs.String())
 	}
 }
 
@@ -172,6 +324,7 @@ func TestCallByReflection(t *testing.T) {
 	s.expect("{\n  \"bytesWritten\": \"10\"\n}\n", "call", "WriteFile", "path=/b", "data=@-")
 	s.expect("{\n  \"bytesWritten\": \"2\"\n}\n", "call", "WriteStream", `{"open":{"path":"/c"}}`, `{"data":"aGk="}`)
 	s.expect("hi", "cat", "c")
+	s.expect("{\n  \"exists\": true\n}\n", "-c", "panels/test", "call", "Exists", "path=/c")
 }
 
 func TestPanelsAndContexts(t *testing.T) {
@@ -228,7 +381,7 @@ func TestLifeFromTheShell(t *testing.T) {
 	s.stdin = "second\n"
 	s.ok("put", "-", "/note")
 	s.expect("first\n", "--panel", "other", "cat", "/note")
-	s.expect(id+" is as before kept it\n", "snapshot", "restore", id, "before")
+	s.expect("Restored "+id+" from snapshot \"before\".\n", "snapshot", "restore", id, "before")
 	s.expect("first\n", "cat", "/note")
 	if got := s.ok("snapshot", "list", id); !strings.Contains(got, "before") {
 		t.Errorf("snapshot list: %s", got)
@@ -263,5 +416,38 @@ func TestListShowsTheContextThatCannotBeMeasured(t *testing.T) {
 	code, out, errs := s.run("context", "list", "--sizes")
 	if code != 1 || !strings.Contains(out, "ctx_panels~test") || !strings.Contains(out, "?") || !strings.Contains(errs, "ctx_broken") {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	s := serve(t)
+	s.ok("mkdir", "/src/deep")
+	s.ok("snapshot", "create", "panels/test", "before")
+	for line, want := range map[string]string{
+		"ls s":                              "src/",
+		"cat src/":                          "src/deep/ src/main.go",
+		"cat /RE":                           "/README.md",
+		"--panel pan":                       "panels/test",
+		"context info ":                     "panels/test ctx_panels~test",
+		"snapshot restore panels/test ":     "before",
+		"call ReadS":                        "ReadStream",
+		"--panel panels/other cat /":        "",
+		"snapshot create panels/test bef":   "",
+		"--panel panels/test get /src/main": "/src/main.go",
+	} {
+		args := strings.Split(line, " ")
+		var got []string
+		_, out, _ := s.run(append([]string{"__complete"}, args...)...)
+		for text := range strings.Lines(out) {
+			if text = strings.TrimSpace(text); !strings.HasPrefix(text, ":") {
+				got = append(got, text)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q is completed to %q, want %q", line, got, want)
+		}
+	}
+	if got := s.ok("panel", "list"); strings.Contains(got, "other") {
+		t.Errorf("completion made a panel:\n%s", got)
 	}
 }

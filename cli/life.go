@@ -15,19 +15,23 @@ import (
 func (a *app) forkCommand() *cobra.Command {
 	var panel string
 	cmd := &cobra.Command{
-		Use: "fork ID [NEW-ID]", Short: "Make a context with what another one holds now",
-		Long: "Makes NEW-ID, or with --new-panel the context that a panel gets when it is opened, with what the context ID holds now.\n" +
-			"Both go on apart. Who writes to ID waits until the copy is made.",
+		Use: "fork NAME [NEW-ID]", Short: "Make a context with what another one holds now",
+		Long: "Makes NEW-ID, or with --new-panel the context that a panel gets when it is opened, with what the context holds now.\n" +
+			"NAME is a context's ID or a panel's name. Writers to the context wait until the copy is done.",
 		Args: usage(cobra.RangeArgs(1, 2)),
 	}
 	cmd.Flags().StringVar(&panel, "new-panel", "", "fork to the context of this panel")
-	cmd.RunE = a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
 		if (len(args) == 2) == (panel != "") {
 			return usagef("name the new context, or the panel that is to get it (--new-panel)")
 		}
-		fork := func() (*ctxfsv1.Context, error) { return c.ForkForPanel(ctx, args[0], panel) }
+		from, err := a.contextNamed(ctx, c, args[0])
+		if err != nil {
+			return err
+		}
+		fork := func() (*ctxfsv1.Context, error) { return c.ForkForPanel(ctx, from, panel) }
 		if panel == "" {
-			fork = func() (*ctxfsv1.Context, error) { return c.Fork(ctx, args[0], args[1]) }
+			fork = func() (*ctxfsv1.Context, error) { return c.Fork(ctx, from, args[1]) }
 		}
 		made, err := fork()
 		if err != nil {
@@ -40,13 +44,24 @@ func (a *app) forkCommand() *cobra.Command {
 
 func (a *app) snapshotCommand() *cobra.Command {
 	return parent("snapshot", "Keep what contexts hold under names, and put it back",
-		&cobra.Command{Use: "create ID NAME", Short: "Keep what a context holds now", Args: usage(cobra.ExactArgs(2)), RunE: a.withClient(a.snapshotCreate)},
-		&cobra.Command{Use: "list ID", Short: "List the snapshots of a context", Args: usage(cobra.ExactArgs(1)), RunE: a.withClient(a.snapshotList)},
+		&cobra.Command{Use: "create NAME SNAPSHOT", Short: "Keep what a context holds now", Args: usage(cobra.ExactArgs(2)), RunE: a.withContext(a.snapshotCreate)},
+		&cobra.Command{Use: "list NAME", Short: "List the snapshots of a context", Args: usage(cobra.ExactArgs(1)), RunE: a.withContext(a.snapshotList)},
 		&cobra.Command{
-			Use: "restore ID NAME", Short: "Put a snapshot in place of what a context holds, which is lost", Args: usage(cobra.ExactArgs(2)), RunE: a.withClient(a.snapshotRestore),
+			Use: "restore NAME SNAPSHOT", Short: "Put a snapshot in place of what a context holds, which is lost", Args: usage(cobra.ExactArgs(2)), RunE: a.withContext(a.snapshotRestore),
 		},
-		&cobra.Command{Use: "delete ID NAME", Short: "Remove a snapshot for good", Args: usage(cobra.ExactArgs(2)), RunE: a.withClient(a.snapshotDelete)},
+		&cobra.Command{Use: "delete NAME SNAPSHOT", Short: "Remove a snapshot for good", Args: usage(cobra.ExactArgs(2)), RunE: a.withContext(a.snapshotDelete)},
 	)
+}
+
+// withContext makes a RunE of a function whose first argument names a context; the function gets the ID.
+func (a *app) withContext(do action) func(*cobra.Command, []string) error {
+	return a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
+		id, err := a.contextNamed(ctx, c, args[0])
+		if err != nil {
+			return err
+		}
+		return do(ctx, c, append([]string{id}, args[1:]...))
+	})
 }
 
 func (a *app) snapshotCreate(ctx context.Context, c *client.Client, args []string) error {
@@ -83,12 +98,15 @@ func (a *app) snapshotRestore(ctx context.Context, c *client.Client, args []stri
 	if a.json {
 		return a.printProto(x)
 	}
-	return a.printf("%s is as %s kept it\n", args[0], args[1])
+	return a.printf("Restored %s from snapshot %q.\n", args[0], args[1])
 }
 
 func (a *app) snapshotDelete(ctx context.Context, c *client.Client, args []string) error {
 	if err := c.DeleteSnapshot(ctx, args[0], args[1]); err != nil {
 		return err
+	}
+	if a.json {
+		return a.printJSON(object{{"contextId", args[0]}, {"name", args[1]}})
 	}
 	return a.printf("%s of %s deleted\n", args[1], args[0])
 }
@@ -107,7 +125,7 @@ func (a *app) gcCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only say what would be removed")
 	cmd.Flags().DurationVar(&age, "older-than", 0, "remove contexts made longer ago than this, such as 720h, unless a panel that is open has them")
 	cmd.Flags().DurationVar(&idle, "idle", 0, "remove contexts not used for longer than this, such as 168h, also those of open panels")
-	cmd.RunE = a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
+	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
 		req.ContextAgeSeconds, req.ContextIdleSeconds = roundUp(age), roundUp(idle)
 		list, err := c.CollectGarbage(ctx, req)
 		if err != nil && len(list) == 0 {

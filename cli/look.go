@@ -15,24 +15,32 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// entryJSON is a name in JSON output; RawName has the bytes of one that is not UTF-8.
-type entryJSON struct {
-	Name    string `json:"name"`
-	RawName []byte `json:"rawName,omitempty"`
-	Path    string `json:"path,omitempty"`
-	Type    string `json:"type"`
-	Mode    string `json:"mode,omitempty"`
-	Size    int64  `json:"size"`
-	MtimeNs int64  `json:"mtimeNs,string,omitempty"`
+// listed is a name with its attributes, in a directory or alone.
+type listed struct {
+	name, path string
+	info       fs.FileInfo
+	// target is where a symbolic link leads.
+	target string
 }
 
-func newEntryJSON(name, full string, info fs.FileInfo) entryJSON {
-	e := entryJSON{Name: strings.ToValidUTF8(name, "\uFFFD"), Path: strings.ToValidUTF8(full, "\uFFFD")}
-	if !utf8.ValidString(name) {
-		e.RawName = []byte(name)
+// json has the bytes of names that are not UTF-8 in rawName and rawTarget.
+func (l listed) json() object {
+	return object{
+		{"name", valid(l.name)}, {"rawName", raw(l.name)}, {"path", valid(l.path)}, {"type", typeName(l.info.Mode())},
+		{"mode", fmt.Sprintf("%04o", l.info.Mode().Perm())}, {"size", l.info.Size()}, {"mtime", timeJSON(l.info.ModTime().UnixNano(), true)},
+		{"target", valid(l.target)}, {"rawTarget", raw(l.target)},
 	}
-	e.Type, e.Mode, e.Size, e.MtimeNs = typeName(info.Mode()), fmt.Sprintf("%04o", info.Mode().Perm()), info.Size(), info.ModTime().UnixNano()
-	return e
+}
+
+// valid is a name as JSON can have it.
+func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+
+// raw is the bytes of a name that is not UTF-8; empty for others.
+func raw(name string) []byte {
+	if utf8.ValidString(name) {
+		return []byte{}
+	}
+	return []byte(name)
 }
 
 func typeName(m fs.FileMode) string {
@@ -47,15 +55,23 @@ func typeName(m fs.FileMode) string {
 	return "special"
 }
 
+// lsFlags are those of ls.
+type lsFlags struct{ recursive, long, all bool }
+
 func (a *app) lsCommand() *cobra.Command {
-	var recursive bool
+	var o lsFlags
 	cmd := &cobra.Command{
-		Use: "ls [PATH]", Short: "List a directory", Args: usage(cobra.MaximumNArgs(1)),
+		Use: "ls [PATH…]", Short: "List directories", Args: cobra.ArbitraryArgs,
 		RunE: a.withFS(func(f *client.FS, args []string) error {
-			return a.ls(f, pathArg(args), recursive)
+			if len(args) == 0 {
+				args = []string{"/"}
+			}
+			return a.ls(f, args, o)
 		}),
 	}
-	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "list what is below as well")
+	cmd.Flags().BoolVarP(&o.recursive, "recursive", "r", false, "list everything below as well")
+	cmd.Flags().BoolVarP(&o.long, "long", "l", false, "show modes, sizes, times and the targets of links")
+	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "show names that begin with a dot")
 	return cmd
 }
 
@@ -66,61 +82,170 @@ func pathArg(args []string) string {
 	return args[0]
 }
 
-// listed is a name with its attributes.
-type listed struct {
-	name string
-	path string
-	info fs.FileInfo
-}
-
-func (a *app) ls(f *client.FS, name string, recursive bool) error {
-	rows, err := listing(f, name, recursive)
-	if err != nil {
-		return err
+// ls lists each name; one that fails does not keep it from listing the others.
+func (a *app) ls(f *client.FS, names []string, o lsFlags) error {
+	var errs []error
+	out := []object{}
+	for i, name := range names {
+		rows, dir, err := listing(f, name, o)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if a.json {
+			for _, r := range rows {
+				out = append(out, r.json())
+			}
+			continue
+		}
+		if dir && len(names) > 1 {
+			head := show(name) + ":\n"
+			if i > 0 {
+				head = "\n" + head
+			}
+			if err := a.printf("%s", head); err != nil {
+				return err
+			}
+		}
+		if err := a.printListing(rows, o); err != nil {
+			return err
+		}
 	}
 	if a.json {
-		out := make([]entryJSON, len(rows))
-		for i, r := range rows {
-			out[i] = newEntryJSON(r.name, r.path, r.info)
-		}
-		return a.printJSON(out)
+		errs = append(errs, a.printJSON(out))
 	}
+	return errors.Join(errs...)
+}
+
+func (a *app) printListing(rows []listed, o lsFlags) error {
 	lines := make([][]string, len(rows))
 	for i, r := range rows {
-		shown := r.name
-		if recursive {
-			shown = r.path
+		shown := show(r.name)
+		if o.recursive {
+			shown = show(r.path)
 		}
-		lines[i] = []string{r.info.Mode().String(), size(r.info.Size()), clock(r.info.ModTime().UnixNano()), show(shown)}
+		if !o.long {
+			lines[i] = []string{shown}
+			continue
+		}
+		if r.target != "" {
+			shown += " -> " + show(r.target)
+		}
+		lines[i] = []string{r.info.Mode().String(), size(r.info.Size()), clock(r.info.ModTime().UnixNano()), shown}
 	}
 	return a.table(nil, lines)
 }
 
-// listing lists a directory, or names what is none.
-func listing(f *client.FS, name string, recursive bool) ([]listed, error) {
-	entries, err := f.List(name, client.ListOptions{Recursive: recursive, Stats: true})
+// listing lists a directory, or describes a name that is none.
+func listing(f *client.FS, name string, o lsFlags) (rows []listed, dir bool, err error) {
+	entries, err := f.List(name, client.ListOptions{Recursive: o.recursive, Stats: true})
 	if fserr.CodeOf(err) == fserr.ENOTDIR {
 		info, err := f.Lstat(name)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		return []listed{{name, name, info}}, nil
+		return []listed{{name, name, info, linkTarget(f, name, info.Mode())}}, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var rows []listed
+	top := topOf(entries)
 	for _, e := range entries {
+		if !o.all && strings.Contains(strings.TrimPrefix(e.Path(), top), "/.") {
+			continue
+		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		rows = append(rows, listed{e.Name(), e.Path(), info})
+		rows = append(rows, listed{e.Name(), e.Path(), info, linkTarget(f, e.Path(), info.Mode())})
 	}
-	return rows, nil
+	return rows, true, nil
+}
+
+// topOf returns the directory that a recursive listing is of, without a final slash.
+func topOf(entries []client.Entry) string {
+	top := ""
+	for i, e := range entries {
+		if parent := e.Parent(); i == 0 || len(parent) < len(top) {
+			top = parent
+		}
+	}
+	return strings.TrimSuffix(top, "/")
+}
+
+// linkTarget is where a symbolic link leads; "" for anything else, and for a link that is gone by now.
+func linkTarget(f *client.FS, name string, mode fs.FileMode) string {
+	if mode.Type() != fs.ModeSymlink {
+		return ""
+	}
+	target, _ := f.Readlink(name)
+	return target
+}
+
+func (a *app) treeCommand() *cobra.Command {
+	var depth int
+	cmd := &cobra.Command{
+		Use: "tree [PATH]", Short: "Show a directory as a tree", Args: usage(cobra.MaximumNArgs(1)),
+		RunE: a.withFS(func(f *client.FS, args []string) error {
+			if a.json {
+				return a.ls(f, []string{pathArg(args)}, lsFlags{recursive: true, all: true})
+			}
+			return a.tree(f, pathArg(args), depth)
+		}),
+	}
+	cmd.Flags().IntVarP(&depth, "depth", "d", 0, "go no deeper; 0 means all the way")
+	return cmd
+}
+
+// branches has the entries of each directory of a tree, by the directory's path.
+type branches map[string][]client.Entry
+
+func (a *app) tree(f *client.FS, name string, depth int) error {
+	top, err := f.Realpath(name)
+	if err != nil {
+		return err
+	}
+	entries, err := f.List(top, client.ListOptions{Recursive: true})
+	if err != nil {
+		return err
+	}
+	b := branches{}
+	for _, e := range entries {
+		b[e.Parent()] = append(b[e.Parent()], e)
+	}
+	if err := a.printf("%s\n", show(name)); err != nil {
+		return err
+	}
+	return a.branch(f, b, top, "", depth)
+}
+
+func (a *app) branch(f *client.FS, b branches, dir, indent string, depth int) error {
+	for i, e := range b[dir] {
+		stem, next := "├── ", "│   "
+		if i == len(b[dir])-1 {
+			stem, next = "└── ", "    "
+		}
+		name := show(e.Name())
+		if e.IsDir() {
+			name += "/"
+		}
+		if target := linkTarget(f, e.Path(), e.Type()); target != "" {
+			name += " -> " + show(target)
+		}
+		if err := a.printf("%s%s%s\n", indent, stem, name); err != nil {
+			return err
+		}
+		if e.IsDir() && depth != 1 {
+			if err := a.branch(f, b, e.Path(), indent+next, depth-1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (a *app) catCommand() *cobra.Command {

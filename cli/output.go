@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // show gives a name as it may be printed: quoted when it could confuse a terminal or its reader.
@@ -110,23 +111,99 @@ func (a *app) printLine(v any) error {
 	return enc.Encode(v)
 }
 
-// printProto prints a message as JSON with the names that Node uses.
-func (a *app) printProto(m proto.Message) error { return writeProto(a.env.Stdout, m, true) }
+// printProto prints a message as JSON (see jsonOf).
+func (a *app) printProto(m proto.Message) error { return a.printJSON(jsonOf(m.ProtoReflect())) }
 
 // printProtos prints messages as a JSON array.
 func printProtos[M proto.Message](a *app, ms []M) error {
-	list := make([]json.RawMessage, len(ms))
+	list := make([]any, len(ms))
 	for i, m := range ms {
-		data, err := protojson.Marshal(m)
-		if err != nil {
-			return err
-		}
-		list[i] = data
+		list[i] = jsonOf(m.ProtoReflect())
 	}
 	return a.printJSON(list)
 }
 
-// writeProto undoes protojson's deliberately unstable spacing.
+// member is a key of an object, and its value.
+type member struct {
+	key   string
+	value any
+}
+
+// object is a JSON object whose keys keep their order.
+type object []member
+
+// MarshalJSON implements json.Marshaler.
+func (o object) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	sep := byte('{')
+	for _, m := range o {
+		buf.WriteByte(sep)
+		sep = ','
+		if err := enc.Encode(m.key); err != nil {
+			return nil, err
+		}
+		buf.WriteByte(':')
+		if err := enc.Encode(m.value); err != nil {
+			return nil, err
+		}
+	}
+	if sep == '{' {
+		buf.WriteByte('{')
+	}
+	buf.WriteByte('}')
+	return buf.Bytes(), nil
+}
+
+// jsonOf is a message in the form that docs/cli-json.md describes: keys as in the protos' JSON, none left out; numbers as numbers;
+// times, whose fields end in _ns, as RFC 3339, or null if not known; enums in lower case without the type's name.
+func jsonOf(m protoreflect.Message) object {
+	var o object
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		key, v := f.JSONName(), m.Get(f)
+		switch name, isTime := strings.CutSuffix(key, "Ns"); {
+		case f.IsList():
+			list := make([]any, v.List().Len())
+			for j := range list {
+				list[j] = jsonValue(f, v.List().Get(j))
+			}
+			o = append(o, member{key, list})
+		case isTime:
+			o = append(o, member{name, timeJSON(v.Int(), m.Descriptor().Name() == "Stat")})
+		case f.HasPresence() && !m.Has(f):
+			o = append(o, member{key, nil})
+		default:
+			o = append(o, member{key, jsonValue(f, v)})
+		}
+	}
+	return o
+}
+
+func jsonValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
+	switch f.Kind() {
+	case protoreflect.MessageKind:
+		return jsonOf(v.Message())
+	case protoreflect.EnumKind:
+		prefix := strings.TrimSuffix(string(f.Enum().Values().Get(0).Name()), "UNSPECIFIED")
+		if e := f.Enum().Values().ByNumber(v.Enum()); e != nil {
+			return strings.ToLower(strings.TrimPrefix(string(e.Name()), prefix))
+		}
+	}
+	return v.Interface()
+}
+
+// timeJSON is a time in ns since the epoch as RFC 3339; nil for 0, unless that is a time like any other.
+func timeJSON(ns int64, epoch bool) any {
+	if ns == 0 && !epoch {
+		return nil
+	}
+	return time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
+}
+
+// writeProto prints a message as other programs do (protojson), without its deliberately unstable spacing.
 func writeProto(w io.Writer, m proto.Message, indent bool) error {
 	data, err := protojson.Marshal(m)
 	if err != nil {

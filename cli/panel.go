@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,13 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/fserr"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 func (a *app) panelCommand() *cobra.Command {
 	return parent("panel", "Open, close and list panels",
 		a.panelOpenCommand(),
-		&cobra.Command{Use: "close ID…", Short: "Revoke panels' tokens and close their handles; folders stay", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withClient(a.panelClose)},
-		&cobra.Command{Use: "list", Short: "List the panels", Args: usage(cobra.NoArgs), RunE: a.withClient(a.panelList)},
+		&cobra.Command{Use: "close ID…", Short: "Revoke panels' tokens and close their handles; folders stay", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withHost(a.panelClose)},
+		&cobra.Command{Use: "list", Short: "List the panels", Args: usage(cobra.NoArgs), RunE: a.withHost(a.panelList)},
 	)
 }
 
@@ -23,9 +26,12 @@ func (a *app) panelOpenCommand() *cobra.Command {
 	var o panelFlags
 	cmd := &cobra.Command{
 		Use: "open ID", Short: "Open a panel: seed its context and print a token", Args: usage(cobra.ExactArgs(1)),
+		Long: "Opens a panel: seeds its context unless it is there, and prints a token. Opening it again prints a further token.\n" +
+			"The context's folder ('ctxfs path ID') has no .git, so that git there cannot change the workspace's repository: use\n" +
+			"'ctxfs snapshot', or make a repository of its own with 'git init'.",
 		Example: "  eval \"$(ctxfs panel open --export panels/editor)\"",
-		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
-			p, err := c.OpenPanel(ctx, args[0], o.options(a.context)...)
+		RunE: a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
+			p, err := a.open(ctx, c, args[0], o)
 			if err != nil {
 				return err
 			}
@@ -35,7 +41,7 @@ func (a *app) panelOpenCommand() *cobra.Command {
 					return err
 				}
 			}
-			if o.export {
+			if o.export && !a.json {
 				return a.exports(c, p)
 			}
 			return a.printPanel(p)
@@ -48,6 +54,32 @@ func (a *app) panelOpenCommand() *cobra.Command {
 	f.BoolVar(&o.unsafe, "unsafe", false, "allow an unsafe_noctx context, which starts empty")
 	f.DurationVar(&o.ttl, "ttl", 0, "life of the token; 0 means the server's default")
 	return cmd
+}
+
+// open opens a panel, and shows a bar while its context is seeded.
+func (a *app) open(ctx context.Context, c *client.Client, panel string, o panelFlags) (*client.Panel, error) {
+	id, err := a.contextNamed(ctx, c, a.context)
+	if err != nil {
+		return nil, err
+	}
+	var r *ctxfsv1.EnsureReady
+	switch {
+	case o.unsafe, strings.HasPrefix(id, "unsafe_"): // starts empty, or is refused
+	case id != "":
+		r, err = a.ensure(ctx, c, id)
+	case o.template != "":
+		_, err = a.build(ctx, c, o.template)
+	default:
+		_, r, err = a.seedPanel(ctx, c, panel)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.OpenPanel(ctx, panel, o.options(id)...)
+	if err == nil && r.GetSeeded() {
+		p.Opened().Seeded, p.Opened().DurationMs = true, p.Opened().GetDurationMs()+r.GetDurationMs()
+	}
+	return p, err
 }
 
 // panelFlags are those of panel open.
@@ -96,19 +128,25 @@ func (a *app) printPanel(p *client.Panel) error {
 }
 
 func (a *app) panelClose(ctx context.Context, c *client.Client, args []string) error {
+	closed := []object{}
 	for _, id := range args {
 		r, err := c.ClosePanel(ctx, id)
-		if err != nil {
-			return err
-		}
-		if a.json {
-			err = a.printProto(r)
-		} else {
-			err = a.printf("%s closed, %d tokens revoked, %d handles closed\n", show(id), r.GetTokensRevoked(), r.GetHandlesClosed())
+		if errors.Is(err, fserr.ENOENT) {
+			names, _ := a.panelNames(ctx, c, nil, "") // only for the suggestion
+			return fmt.Errorf("there is no panel %s%s; 'ctxfs panel list' lists them", show(id), didYouMean(id, names))
 		}
 		if err != nil {
 			return err
 		}
+		if closed = append(closed, append(object{{"panelId", id}}, jsonOf(r.ProtoReflect())...)); a.json {
+			continue
+		}
+		if err := a.printf("%s closed, %d tokens revoked, %d handles closed\n", show(id), r.GetTokensRevoked(), r.GetHandlesClosed()); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return a.printJSON(closed)
 	}
 	return nil
 }

@@ -28,32 +28,7 @@ func (a *app) reviewCommands() []*cobra.Command {
 
 // onReview runs f with the review of the context that the first argument names: an ID or a panel.
 func (a *app) onReview(f func(ctx context.Context, c *client.Client, r *client.Review, args []string) error) func(*cobra.Command, []string) error {
-	return a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
-		id, err := contextNamed(ctx, c, args[0])
-		if err != nil {
-			return err
-		}
-		return f(ctx, c, c.Review(id), args[1:])
-	})
-}
-
-// contextNamed returns the ID of a context that is named by its ID or by a panel.
-func contextNamed(ctx context.Context, c *client.Client, name string) (string, error) {
-	for _, prefix := range []string{"ctx_", "safe_tpl_", "unsafe_noctx_"} {
-		if strings.HasPrefix(name, prefix) {
-			return name, nil
-		}
-	}
-	panels, err := c.ListPanels(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, p := range panels {
-		if p.GetPanelId() == name {
-			return p.GetContextId(), nil
-		}
-	}
-	return "", fmt.Errorf("there is no panel %q; 'ctxfs panel list' lists them, 'ctxfs context list' the contexts", name)
+	return a.withContext(func(ctx context.Context, c *client.Client, args []string) error { return f(ctx, c, c.Review(args[0]), args[1:]) })
 }
 
 func (a *app) changesCommand() *cobra.Command {
@@ -443,10 +418,10 @@ func (a *app) journalCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "log [CONTEXT]", Short: "List what was applied, discarded and undone", Args: usage(cobra.MaximumNArgs(1))}
 	cmd.Flags().IntVarP(&limit, "number", "n", 20, "at most so many entries")
 	cmd.Flags().StringVar(&path, "path", "", "only entries that touched this path or something below it")
-	cmd.RunE = a.withClient(func(ctx context.Context, c *client.Client, args []string) (err error) {
+	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) (err error) {
 		id := ""
 		if len(args) == 1 {
-			if id, err = contextNamed(ctx, c, args[0]); err != nil {
+			if id, err = a.contextNamed(ctx, c, args[0]); err != nil {
 				return err
 			}
 		}
@@ -486,7 +461,7 @@ func (a *app) undoCommand() *cobra.Command {
 		Long: "Gives each file of an entry what it held before, merged with what was done to it since. Undoing an undo does it again.",
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
-	cmd.RunE = a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
 		entry, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil {
 			return usagef("%q is no number of an entry; 'ctxfs log' lists them", args[0])

@@ -1,10 +1,11 @@
 package cli
 
 import (
-	"strings"
-	"unicode/utf8"
+	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/client"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -47,10 +48,10 @@ func (a *app) follow(w *client.Watcher, count int) error {
 	return nil
 }
 
-// watching tells that changes are reported from now on.
+// watching prints that changes are reported from now on.
 func (a *app) watching() error {
 	if a.json {
-		return a.printLine(map[string]any{"ready": struct{}{}})
+		return a.printLine(object{{"ready", true}})
 	}
 	return a.printf("ready\n")
 }
@@ -59,11 +60,7 @@ func (a *app) printEvent(ev client.Event) error {
 	if !a.json {
 		return a.printf("%-8s  %s\n", ev.Kind, show(ev.Name))
 	}
-	out := map[string]any{"eventType": ev.Kind, "filename": strings.ToValidUTF8(ev.Name, "\uFFFD")}
-	if !utf8.ValidString(ev.Name) {
-		out["rawFilename"] = []byte(ev.Name)
-	}
-	return a.printLine(out)
+	return a.printLine(object{{"eventType", ev.Kind}, {"filename", valid(ev.Name)}, {"rawFilename", raw(ev.Name)}})
 }
 
 func (a *app) globCommand() *cobra.Command {
@@ -74,7 +71,7 @@ func (a *app) globCommand() *cobra.Command {
 			o.Patterns = args
 			sum, err := f.GlobWalk(o, func(e client.Entry) error {
 				if a.json {
-					return a.printLine(map[string]any{"path": strings.ToValidUTF8(e.Path(), "\uFFFD"), "type": typeName(e.Type())})
+					return a.printLine(object{{"path", valid(e.Path())}, {"rawPath", raw(e.Path())}, {"type", typeName(e.Type())}})
 				}
 				return a.printf("%s\n", show(e.Path()))
 			})
@@ -92,24 +89,21 @@ func (a *app) globCommand() *cobra.Command {
 
 func (a *app) grepCommand() *cobra.Command {
 	var o client.GrepOptions
+	var p grepForm
 	cmd := &cobra.Command{
-		Use: "grep PATTERN [PATH]", Short: "Search files for an RE2 expression; exit 1 when nothing matches", Args: usage(cobra.RangeArgs(1, 2)),
+		Use: "grep PATTERN [PATH…]", Short: "Search files for an RE2 expression; exit 1 when nothing matches", Args: usage(cobra.MinimumNArgs(1)),
 		RunE: a.withFS(func(f *client.FS, args []string) error {
-			o.Pattern, o.Path = args[0], pathArg(args[1:])
-			sum, err := f.Grep(o, a.printMatches)
-			if err != nil {
-				return err
+			o.Pattern = args[0]
+			if args = args[1:]; len(args) == 0 {
+				args = []string{"/"}
 			}
-			if err := a.summary(sum, sum.GetTruncated(), sum.GetUnreadable()); err != nil {
-				return err
-			}
-			if sum.GetMatches() == 0 {
-				return silentFailure{}
-			}
-			return nil
+			return a.grep(f, o, args, p)
 		}),
 	}
 	fl := cmd.Flags()
+	fl.BoolVarP(&p.numbers, "line-number", "n", true, "print line numbers")
+	fl.BoolVarP(&p.names, "files-with-matches", "l", false, "print only the names of files that match")
+	fl.BoolVar(&p.counts, "count", false, "print only how many lines of each file match (-c names a context)")
 	fl.BoolVarP(&o.Fixed, "fixed-strings", "F", false, "the pattern is a plain string")
 	fl.BoolVarP(&o.IgnoreCase, "ignore-case", "i", false, "upper and lower case are the same")
 	fl.StringSliceVar(&o.Include, "include", nil, "glob of files to search; repeatable")
@@ -120,35 +114,91 @@ func (a *app) grepCommand() *cobra.Command {
 	return cmd
 }
 
-// silentFailure exits with 1 and says nothing, as grep does.
-type silentFailure struct{}
+// grepForm is how grep prints what it finds.
+type grepForm struct{ numbers, names, counts bool }
 
-func (silentFailure) Error() string { return "" }
+// grep searches each path, and fails silently if nothing matches anywhere.
+func (a *app) grep(f *client.FS, o client.GrepOptions, paths []string, p grepForm) error {
+	var errs []error
+	var matches int64
+	for _, o.Path = range paths {
+		count := fileCount{app: a, form: p}
+		sum, err := f.Grep(o, func(g client.GrepFile) error {
+			for _, l := range g.Lines {
+				if err := count.line(g.Path, l); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			err = errors.Join(count.end(), a.summary(sum, sum.GetTruncated(), sum.GetUnreadable()))
+		}
+		errs = append(errs, err)
+		matches += sum.GetMatches()
+	}
+	if err := errors.Join(errs...); err != nil || matches > 0 {
+		return err
+	}
+	return silentFailure{}
+}
 
-func (a *app) printMatches(g client.GrepFile) error {
-	for _, l := range g.Lines {
-		if err := a.printMatch(g.Path, l); err != nil {
+// fileCount prints matches, or counts those of a file, which may come in several parts.
+type fileCount struct {
+	app  *app
+	form grepForm
+	path string
+	n    int64
+}
+
+func (c *fileCount) line(path string, l *ctxfsv1.GrepLine) error {
+	if !c.form.names && !c.form.counts {
+		return c.app.printMatch(path, l, c.form.numbers)
+	}
+	if path != c.path {
+		if err := c.end(); err != nil {
 			return err
 		}
+		c.path, c.n = path, 0
+	}
+	if !l.GetContext() {
+		c.n++
 	}
 	return nil
 }
 
-func (a *app) printMatch(path string, l *ctxfsv1.GrepLine) error {
+// end prints the file that was counted.
+func (c *fileCount) end() error {
+	switch {
+	case c.n == 0:
+		return nil
+	case c.app.json:
+		return c.app.printLine(object{{"path", valid(c.path)}, {"rawPath", raw(c.path)}, {"count", c.n}})
+	case c.form.names:
+		return c.app.printf("%s\n", show(c.path))
+	}
+	return c.app.printf("%s:%d\n", show(c.path), c.n)
+}
+
+func (a *app) printMatch(path string, l *ctxfsv1.GrepLine, numbers bool) error {
 	if a.json {
-		return a.printLine(map[string]any{"path": strings.ToValidUTF8(path, "\uFFFD"), "line": l.GetLineNumber(), "context": l.GetContext(), "text": l.GetText()})
+		return a.printLine(object{{"path", valid(path)}, {"rawPath", raw(path)}, {"line", l.GetLineNumber()}, {"context", l.GetContext()}, {"text", l.GetText()}})
 	}
 	sep := ":"
 	if l.GetContext() {
 		sep = "-"
 	}
-	return a.printf("%s%s%d%s%s\n", show(path), sep, l.GetLineNumber(), sep, printable(l.GetText()))
+	number := ""
+	if numbers {
+		number = fmt.Sprint(l.GetLineNumber(), sep)
+	}
+	return a.printf("%s%s%s%s\n", show(path), sep, number, printable(l.GetText()))
 }
 
-// summary ends a search: in JSON always, for people only when they miss something.
-func (a *app) summary(sum any, truncated bool, unreadable int64) error {
+// summary ends a search: in JSON always, for people only if they miss something.
+func (a *app) summary(sum proto.Message, truncated bool, unreadable int64) error {
 	if a.json {
-		return a.printLine(map[string]any{"summary": sum})
+		return a.printLine(object{{"summary", jsonOf(sum.ProtoReflect())}})
 	}
 	if truncated {
 		return a.warn("stopped at the most matches; raise --max-matches")

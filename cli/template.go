@@ -16,9 +16,9 @@ func (a *app) templateCommand() *cobra.Command {
 	return parent("template", "Explain, build and list context templates",
 		&cobra.Command{
 			Use: "build [PATH]", Short: "Build what contexts of a template are made from, before the first one needs it",
-			Args: usage(cobra.MaximumNArgs(1)), RunE: a.withClient(a.templateBuild),
+			Args: usage(cobra.MaximumNArgs(1)), RunE: a.withHost(a.templateBuild),
 		},
-		&cobra.Command{Use: "list", Short: "List the templates that are built", Args: usage(cobra.NoArgs), RunE: a.withClient(a.templateList)},
+		&cobra.Command{Use: "list", Short: "List the templates that are built", Args: usage(cobra.NoArgs), RunE: a.withHost(a.templateList)},
 	)
 }
 
@@ -27,9 +27,7 @@ func (a *app) templateBuild(ctx context.Context, c *client.Client, args []string
 	if len(args) > 0 {
 		path = args[0]
 	}
-	b := a.newBar("asking repositories", -1, false)
-	r, err := c.BuildTemplate(ctx, path, b.template)
-	b.done()
+	r, err := a.build(ctx, c, path)
 	if err != nil {
 		return err
 	}
@@ -65,13 +63,12 @@ func (a *app) templateList(ctx context.Context, c *client.Client, _ []string) er
 	return a.table([]string{"HASH", "TEMPLATE", "FILES", "SIZE", "CONTEXTS", "BUILT"}, rows)
 }
 
-// template shows how far a build is.
-func (b bar) template(p *ctxfsv1.TemplateProgress) {
-	if b.b == nil {
-		return
-	}
-	b.b.Describe(fmt.Sprintf("writing %s (%d of %d)", printable(p.GetDep()), p.GetDepsDone(), p.GetDepsTotal()))
-	_ = b.b.Set64(p.GetFiles())
+// build builds a template with a bar.
+func (a *app) build(ctx context.Context, c *client.Client, path string) (*ctxfsv1.TemplateReady, error) {
+	b := a.newBar(false)
+	defer b.end()
+	b.set("asking repositories", 0, 0)
+	return c.BuildTemplate(ctx, path, b.template)
 }
 
 // addCommands adds commands to root; those of a group that root has already go into it.
@@ -81,6 +78,7 @@ func addCommands(root *cobra.Command, more []*cobra.Command) {
 			have.AddCommand(cmd.Commands()...)
 			continue
 		}
+		cmd.GroupID = "server"
 		root.AddCommand(cmd)
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -14,24 +15,44 @@ import (
 	"github.com/ctxfs/ctxfs/client"
 )
 
-// moved counts what put or get did.
+// moved counts what put or get copied.
 type moved struct {
 	Files int64 `json:"files"`
+	Links int64 `json:"links"`
 	Bytes int64 `json:"bytes"`
-	// Skipped are links and special files, which are not carried over.
-	Skipped []string `json:"skipped,omitempty"`
+	// LeftOut names what could not be copied: FIFOs, sockets and devices.
+	LeftOut []string `json:"leftOut"`
+	bar     *bar
 }
 
+// report prints what was copied, and fails if something was left out.
 func (a *app) report(m moved) error {
+	m.bar.end()
+	err := leftOut(m.LeftOut)
 	if a.json {
-		return a.printJSON(m)
+		m.LeftOut = append([]string{}, m.LeftOut...)
+		return errors.Join(a.printJSON(m), err)
 	}
-	for _, name := range m.Skipped {
-		if err := a.printf("skipped %s: neither a file nor a directory\n", show(name)); err != nil {
-			return err
+	text := files(m.Files)
+	if m.Links > 0 {
+		text += fmt.Sprintf(", %s symbolic links", number(m.Links))
+	}
+	return errors.Join(a.printf("%s, %s\n", text, size(m.Bytes)), err)
+}
+
+func leftOut(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	var shown []string
+	for i, name := range names {
+		if i == 5 {
+			shown = append(shown, "…")
+			break
 		}
+		shown = append(shown, show(name))
 	}
-	return a.printf("%s, %s\n", files(m.Files), size(m.Bytes))
+	return fmt.Errorf("left out %s that are neither files, directories nor symbolic links: %s", number(int64(len(names))), strings.Join(shown, ", "))
 }
 
 // baseName is the last element; "" when there is none.
@@ -46,6 +67,8 @@ func baseName(name string) string {
 func (a *app) putCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "put LOCAL [PATH]", Short: "Upload a file or a directory; LOCAL may be - for standard input",
+		Long: "Uploads a file or a directory, with symbolic links as they are: an absolute target means the context's root there.\n" +
+			"Existing files are replaced. If FIFOs, sockets or devices are left out, the exit code is 1.",
 		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: a.withFS(func(f *client.FS, args []string) error {
 			if args[0] == "-" {
@@ -55,8 +78,14 @@ func (a *app) putCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var m moved
-			if err := a.putTree(f, args[0], to, &m); err != nil {
+			m := moved{bar: a.newBar(true)}
+			defer m.bar.end()
+			from, err := filepath.EvalSymlinks(args[0]) // the name itself may be a link
+			if err != nil {
+				return err
+			}
+			m.bar.set(args[0], 0, localBytes(m.bar, from))
+			if err := a.putTree(f, from, to, &m); err != nil {
 				return err
 			}
 			return a.report(m)
@@ -64,12 +93,30 @@ func (a *app) putCommand() *cobra.Command {
 	}
 }
 
+// localBytes adds up the files of a tree for a bar; 0 if there is none, or the tree cannot be read.
+func localBytes(b *bar, root string) (n int64) {
+	if b.w == nil {
+		return 0
+	}
+	_ = filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error { // the upload reports errors
+		if err == nil && d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil {
+				n += info.Size()
+			}
+		}
+		return err
+	})
+	return n
+}
+
 func (a *app) putStdin(f *client.FS, args []string) error {
 	if len(args) == 0 {
 		return usagef("put - needs the PATH to write")
 	}
-	var m moved
-	if err := a.upload(f, args[0], a.env.Stdin, -1, 0o666, &m); err != nil {
+	m := moved{bar: a.newBar(true)}
+	defer m.bar.end()
+	m.bar.set(args[0], 0, 0)
+	if err := a.upload(f, args[0], a.env.Stdin, 0o666, &m); err != nil {
 		return err
 	}
 	return a.report(m)
@@ -92,14 +139,34 @@ func (a *app) putTree(f *client.FS, from, to string, m *moved) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir():
+		case info.IsDir():
 			return f.MkdirAll(dest, info.Mode().Perm())
+		case info.Mode().Type() == fs.ModeSymlink:
+			return putLink(f, local, dest, m)
 		case !info.Mode().IsRegular():
-			m.Skipped = append(m.Skipped, local)
+			m.LeftOut = append(m.LeftOut, local)
 			return nil
 		}
 		return a.putFile(f, local, dest, info, m)
 	})
+}
+
+// putLink makes a symbolic link with the target of the local one, in place of a file that is there.
+func putLink(f *client.FS, local, dest string, m *moved) error {
+	target, err := os.Readlink(local)
+	if err != nil {
+		return err
+	}
+	err = f.Symlink(target, dest)
+	if errors.Is(err, fs.ErrExist) {
+		if err = f.Unlink(dest); err == nil {
+			err = f.Symlink(target, dest)
+		}
+	}
+	if err == nil {
+		m.Links++
+	}
+	return err
 }
 
 func (a *app) putFile(f *client.FS, local, dest string, info fs.FileInfo, m *moved) error {
@@ -108,17 +175,18 @@ func (a *app) putFile(f *client.FS, local, dest string, info fs.FileInfo, m *mov
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	return a.upload(f, dest, r, info.Size(), info.Mode().Perm(), m)
+	return a.upload(f, dest, r, info.Mode().Perm(), m)
 }
 
-func (a *app) upload(f *client.FS, dest string, r io.Reader, total int64, perm fs.FileMode, m *moved) error {
-	b := a.newBar(dest, total, true)
-	defer b.done()
+func (a *app) upload(f *client.FS, dest string, r io.Reader, perm fs.FileMode, m *moved) error {
 	w, err := f.WriteStream(dest, client.WriteOptions{Perm: perm})
 	if err != nil {
 		return err
 	}
-	n, err := w.ReadFrom(b.counting(r))
+	if m.bar.w != nil {
+		r = io.TeeReader(r, m.bar)
+	}
+	n, err := w.ReadFrom(r)
 	if err != nil {
 		w.Abort()
 		return err
@@ -128,29 +196,67 @@ func (a *app) upload(f *client.FS, dest string, r io.Reader, total int64, perm f
 }
 
 func (a *app) getCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "get PATH [LOCAL]", Short: "Download a file or a directory", Args: usage(cobra.RangeArgs(1, 2)),
+	var force bool
+	cmd := &cobra.Command{
+		Use: "get PATH [LOCAL]", Short: "Download a file or a directory; LOCAL may be - for standard output",
+		Long: "Downloads a file or a directory, with the symbolic links in it as they are. A file of the served workspace is replaced only\n" +
+			"with --force; other files always. If FIFOs, sockets or devices are left out, the exit code is 1.",
+		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: a.withFS(func(f *client.FS, args []string) error {
+			if len(args) == 2 && args[1] == "-" {
+				return cat(f, args[0], a.env.Stdout)
+			}
 			to, err := localDest(args)
 			if err != nil {
 				return err
 			}
-			info, err := f.Stat(args[0])
-			if err != nil {
-				return err
-			}
-			var m moved
-			if info.IsDir() {
-				err = a.getTree(f, args[0], to, &m)
-			} else {
-				err = a.download(f, args[0], to, info, &m)
-			}
-			if err != nil {
-				return err
-			}
-			return a.report(m)
+			return a.get(f, args[0], to, force)
 		}),
 	}
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "replace files of the served workspace")
+	return cmd
+}
+
+func (a *app) get(f *client.FS, from, to string, force bool) error {
+	info, err := f.Stat(from)
+	if err != nil {
+		return err
+	}
+	check := replaceable
+	if force {
+		check = func(string) error { return nil }
+	}
+	m := moved{bar: a.newBar(true)}
+	defer m.bar.end()
+	if info.IsDir() {
+		err = a.getTree(f, from, to, check, &m)
+	} else if err = check(to); err == nil {
+		m.bar.set(from, 0, info.Size())
+		err = a.download(f, from, to, info, &m)
+	}
+	if err != nil {
+		return err
+	}
+	return a.report(m)
+}
+
+// replaceable fails if there is a file at a local path, and it is one of a workspace that a server serves.
+func replaceable(at string) error {
+	if st, err := os.Lstat(at); err != nil || st.IsDir() {
+		return nil //nolint:nilerr // it is missing, or what is wrong will show when it is written
+	}
+	dir, err := filepath.Abs(filepath.Dir(at))
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return err
+	}
+	found, err := client.Find(dir)
+	if err != nil {
+		return nil //nolint:nilerr // no workspace around it is served
+	}
+	return fmt.Errorf("%s is a file of the served workspace %s and was not replaced; use --force to replace it, or name another LOCAL", show(at), show(found.Workspace))
 }
 
 func localDest(args []string) (string, error) {
@@ -169,7 +275,7 @@ func localDest(args []string) (string, error) {
 }
 
 // getTree writes through os.Root: a name from the context must not lead out of the folder.
-func (a *app) getTree(f *client.FS, from, to string, m *moved) error {
+func (a *app) getTree(f *client.FS, from, to string, check func(string) error, m *moved) error {
 	top, err := f.Realpath(from)
 	if err != nil {
 		return err
@@ -178,6 +284,18 @@ func (a *app) getTree(f *client.FS, from, to string, m *moved) error {
 	if err != nil {
 		return err
 	}
+	var total int64
+	for _, e := range entries { // all are checked before the first is written
+		if e.Type().IsRegular() || e.Type() == fs.ModeSymlink {
+			if err := check(filepath.Join(to, filepath.FromSlash(relativeTo(top, e)))); err != nil {
+				return err
+			}
+		}
+		if info, err := e.Info(); err == nil && e.Type().IsRegular() {
+			total += info.Size()
+		}
+	}
+	m.bar.set(from, 0, total)
 	if err := os.MkdirAll(to, 0o777); err != nil {
 		return err
 	}
@@ -193,8 +311,12 @@ func (a *app) getTree(f *client.FS, from, to string, m *moved) error {
 	return errors.Join(err, root.Close())
 }
 
+func relativeTo(top string, e client.Entry) string {
+	return strings.TrimPrefix(strings.TrimPrefix(e.Path(), top), "/")
+}
+
 func (a *app) getEntry(f *client.FS, root *os.Root, top string, e client.Entry, m *moved) error {
-	rel := strings.TrimPrefix(strings.TrimPrefix(e.Path(), top), "/")
+	rel := relativeTo(top, e)
 	info, err := e.Info()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -203,15 +325,40 @@ func (a *app) getEntry(f *client.FS, root *os.Root, top string, e client.Entry, 
 		return err
 	case e.IsDir():
 		return root.MkdirAll(rel, info.Mode().Perm()|0o700)
+	case e.Type() == fs.ModeSymlink:
+		return getLink(f, root, e.Path(), rel, m)
 	case !info.Mode().IsRegular():
-		m.Skipped = append(m.Skipped, e.Path())
+		m.LeftOut = append(m.LeftOut, e.Path())
 		return nil
+	}
+	if st, err := root.Lstat(rel); err == nil && st.Mode().Type() == fs.ModeSymlink {
+		if err := root.Remove(rel); err != nil { // an earlier link is replaced, not followed
+			return err
+		}
 	}
 	w, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, info.Mode().Perm()|0o200)
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.fetch(f, e.Path(), w, info.Size(), m), w.Close())
+	return errors.Join(a.fetch(f, e.Path(), w, m), w.Close())
+}
+
+// getLink makes a symbolic link in place of a file that is there. Root keeps later names from leading through it.
+func getLink(f *client.FS, root *os.Root, name, rel string, m *moved) error {
+	target, err := f.Readlink(name)
+	if err != nil {
+		return err
+	}
+	err = root.Symlink(target, rel)
+	if errors.Is(err, fs.ErrExist) {
+		if err = root.Remove(rel); err == nil {
+			err = root.Symlink(target, rel)
+		}
+	}
+	if err == nil {
+		m.Links++
+	}
+	return err
 }
 
 // download writes beside the destination and renames, so that a broken download leaves nothing behind.
@@ -220,7 +367,7 @@ func (a *app) download(f *client.FS, from, to string, info fs.FileInfo, m *moved
 	if err != nil {
 		return err
 	}
-	err = a.fetch(f, from, w, info.Size(), m)
+	err = a.fetch(f, from, w, m)
 	if err == nil {
 		err = w.Chmod(info.Mode().Perm())
 	}
@@ -234,14 +381,15 @@ func (a *app) download(f *client.FS, from, to string, info fs.FileInfo, m *moved
 	return err
 }
 
-func (a *app) fetch(f *client.FS, from string, w io.Writer, total int64, m *moved) error {
-	b := a.newBar(from, total, true)
-	defer b.done()
+func (a *app) fetch(f *client.FS, from string, w io.Writer, m *moved) error {
 	r, err := f.ReadStream(from, client.ReadOptions{})
 	if err != nil {
 		return err
 	}
-	n, err := r.WriteTo(io.MultiWriter(w, b))
+	if m.bar.w != nil {
+		w = io.MultiWriter(w, m.bar)
+	}
+	n, err := r.WriteTo(w)
 	m.Files, m.Bytes = m.Files+1, m.Bytes+n
 	return errors.Join(err, r.Close())
 }

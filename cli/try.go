@@ -39,7 +39,7 @@ type step struct {
 func (a *app) tryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "try", Short: "Try everything on the running server with two panels, then clean up", Args: usage(cobra.NoArgs),
-		RunE: a.withClient(func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
 			t := &trial{app: a, client: c}
 			err := t.run(ctx)
 			if cleanErr := t.clean(); err == nil {
@@ -60,7 +60,7 @@ func (t *trial) run(ctx context.Context) error {
 	for _, s := range t.steps() {
 		saw, err := s.do(ctx)
 		if err != nil {
-			saw = client.Describe(err)
+			saw = describe(err)
 		}
 		if outErr := t.report(stepResult{Step: s.name, OK: err == nil, Saw: saw}); outErr != nil {
 			return outErr
@@ -101,14 +101,14 @@ func (t *trial) clean() error {
 	return errors.Join(errs...)
 }
 
-// open opens the two panels under names that nobody else has.
+// open opens the two panels under names of their own.
 func (t *trial) open(ctx context.Context) (string, error) {
 	name := "try-" + rand.Text()[:10]
 	var err error
-	if t.a, err = t.client.OpenPanel(ctx, name+"/a"); err != nil {
+	if t.a, err = t.app.open(ctx, t.client, name+"/a", panelFlags{}); err != nil {
 		return "", err
 	}
-	if t.b, err = t.client.OpenPanel(ctx, name+"/b"); err != nil {
+	if t.b, err = t.app.open(ctx, t.client, name+"/b", panelFlags{}); err != nil {
 		return "", err
 	}
 	o := t.a.Opened()

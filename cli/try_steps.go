@@ -32,7 +32,7 @@ func refused(what string, err error, want ...fserr.Code) (string, error) {
 	}
 	for _, code := range want {
 		if errors.Is(err, code) {
-			return what + " refused: " + client.Describe(err), nil
+			return what + " refused: " + describe(err), nil
 		}
 	}
 	return "", fmt.Errorf("%s: %w", what, err)

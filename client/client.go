@@ -163,6 +163,9 @@ func connectError(ctx context.Context, cc *grpc.ClientConn) error {
 	return err
 }
 
+// Server is what server.json says of the server, if it was found there, and empty if it was named by an address.
+func (c *Client) Server() Server { return c.target.server }
+
 // Address is where the server was reached, e.g. "unix:///…/ctxfs.sock" or "127.0.0.1:7420".
 func (c *Client) Address() string { return c.target.address }
 

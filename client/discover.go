@@ -9,13 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // NoServerError says that no server was named and none was found.
 type NoServerError struct {
 	// Dir is where the search began.
 	Dir string
-	// Err tells why a server.json that was found could not be used; nil when there was none.
+	// Err says why a server.json that was found could not be used; nil when there was none.
 	Err error
 }
 
@@ -42,13 +43,13 @@ type UnreachableError struct {
 
 // Error names the remedy.
 func (e *UnreachableError) Error() string {
-	who := "no ctxfs server answers at " + e.Address + " (from " + e.Source + ")"
+	text := "no ctxfs server answers at " + e.Address + " (from " + e.Source + ")"
 	if e.PID != 0 {
-		who += fmt.Sprintf("; pid %d was to serve there, start it again with 'ctxfs serve'", e.PID)
+		text += fmt.Sprintf("; pid %d was to serve there, start it again with 'ctxfs serve'", e.PID)
 	} else {
-		who += "; is 'ctxfs serve' running there?"
+		text += "; is 'ctxfs serve' running there?"
 	}
-	return who + ": " + reason(e.Err)
+	return text + ": " + reason(e.Err)
 }
 
 // Unwrap returns the cause.
@@ -60,14 +61,54 @@ type target struct {
 	token   string
 	source  string
 	pid     int
+	server  Server
 }
 
-// serverFile is what a client needs of a server's server.json.
-type serverFile struct {
-	PID       int      `json:"pid"`
+// Server is what a running server says of itself in server.json, beside its socket.
+type Server struct {
+	PID     int    `json:"pid"`
+	Version string `json:"version"`
+	// Workspace is the folder that it serves.
+	Workspace string `json:"workspace"`
+	// Socket is the path of its unix socket; Addresses are all of its gRPC addresses, HTTP is host:port or "".
 	Socket    string   `json:"socket"`
 	Addresses []string `json:"addresses"`
-	TokenFile string   `json:"token_file"`
+	HTTP      string   `json:"http"`
+	// TokenFile holds the host token, AuditLog is the path of the audit log or "".
+	TokenFile string    `json:"token_file"`
+	AuditLog  string    `json:"audit_log"`
+	Start     time.Time `json:"start"`
+
+	// state is the directory of server.json.
+	state string
+}
+
+// Find returns the server whose workspace dir is in; "" means the working directory. It makes no call: a server that was killed is
+// found too, until the next one starts. The error is a *NoServerError.
+func Find(dir string) (Server, error) {
+	if dir == "" {
+		wd, err := os.Getwd()
+		if err != nil {
+			return Server{}, &NoServerError{Dir: ".", Err: err}
+		}
+		dir = wd
+	}
+	start, err := filepath.Abs(dir)
+	if err != nil {
+		return Server{}, &NoServerError{Dir: dir, Err: err}
+	}
+	for dir := outsideContexts(start); ; dir = filepath.Dir(dir) {
+		s, err := serverAt(filepath.Join(dir, ".contexts", ".ctxfs"))
+		if err == nil {
+			return s, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			return Server{}, &NoServerError{Dir: start, Err: err}
+		}
+		if dir == filepath.Dir(dir) {
+			return Server{}, &NoServerError{Dir: start}
+		}
+	}
 }
 
 func (c config) locate() (target, error) {
@@ -79,10 +120,11 @@ func (c config) locate() (target, error) {
 		t.address, t.source = c.getenv("CTXFS_ADDRESS"), "CTXFS_ADDRESS"
 	}
 	if t.address == "" {
-		var err error
-		if t, err = c.discover(t.token); err != nil {
+		s, err := Find(c.dir)
+		if err != nil {
 			return t, err
 		}
+		t = s.target(t.token)
 	}
 	if filepath.IsAbs(t.address) {
 		t.address = "unix://" + t.address
@@ -107,7 +149,7 @@ func (t target) socket() (path string, ok bool) {
 	return strings.TrimPrefix(path, "//"), ok
 }
 
-// local tells whether the address never leaves the machine.
+// local reports whether the address never leaves the machine.
 func (t target) local() bool {
 	if strings.HasPrefix(t.address, "unix:") {
 		return true
@@ -120,36 +162,8 @@ func (t target) local() bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// discover walks up to a workspace that is served.
-func (c config) discover(token string) (target, error) {
-	start := c.dir
-	if start == "" {
-		wd, err := os.Getwd()
-		if err != nil {
-			return target{}, &NoServerError{Dir: ".", Err: err}
-		}
-		start = wd
-	}
-	start, err := filepath.Abs(start)
-	if err != nil {
-		return target{}, &NoServerError{Dir: start, Err: err}
-	}
-	for dir := outsideContexts(start); ; dir = filepath.Dir(dir) {
-		t, err := targetAt(filepath.Join(dir, ".contexts", ".ctxfs"), token)
-		if err == nil {
-			return t, nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-			return target{}, &NoServerError{Dir: start, Err: err}
-		}
-		if dir == filepath.Dir(dir) {
-			return target{}, &NoServerError{Dir: start}
-		}
-	}
-}
-
 // outsideContexts cuts dir at the outermost contexts directory: a panel can write a
-// server.json into its own folder, and must not lead astray who stands there.
+// server.json into its own folder, and must not mislead programs that run there.
 func outsideContexts(dir string) string {
 	out := dir
 	for d := dir; d != filepath.Dir(d); d = filepath.Dir(d) {
@@ -165,44 +179,45 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// targetAt reads the server.json in a state directory. Only a directory that is the
-// caller's own and closed to others is believed.
-func targetAt(state, token string) (target, error) {
+// serverAt reads the server.json in a state directory. It believes only a directory that is the caller's own and closed to others.
+func serverAt(state string) (Server, error) {
 	st, err := os.Lstat(state)
 	if err != nil {
-		return target{}, err
+		return Server{}, err
 	}
 	if !st.IsDir() || !private(st) {
-		return target{}, fmt.Errorf("%s is not a private directory of yours, so it is not believed", state)
+		return Server{}, fmt.Errorf("%s is not a private directory of yours, so it is not believed", state)
 	}
-	file := filepath.Join(state, "server.json")
-	data, err := os.ReadFile(file)
+	s := Server{state: state}
+	data, err := os.ReadFile(s.file())
 	if err != nil {
-		return target{}, err
+		return Server{}, err
 	}
-	var s serverFile
 	if err := json.Unmarshal(data, &s); err != nil {
-		return target{}, fmt.Errorf("%s cannot be read: %w", file, err)
+		return Server{}, fmt.Errorf("%s cannot be read: %w", s.file(), err)
 	}
-	return s.target(state, file, token)
+	if s.Socket == "" && len(s.Addresses) == 0 {
+		return Server{}, fmt.Errorf("%s names neither a socket nor an address", s.file())
+	}
+	return s, nil
 }
 
-func (s serverFile) target(state, file, token string) (target, error) {
-	t := target{source: file, pid: s.PID, token: token}
-	switch {
-	case s.Socket != "":
+func (s Server) file() string { return filepath.Join(s.state, "server.json") }
+
+// target returns where to connect, with the host's token unless the caller has one.
+func (s Server) target(token string) target {
+	t := target{source: s.file(), pid: s.PID, token: token, server: s}
+	if s.Socket != "" {
 		t.address = "unix://" + strings.TrimPrefix(s.Socket, "unix://")
-	case len(s.Addresses) > 0:
+	} else {
 		t.address = s.Addresses[0]
-	default:
-		return target{}, fmt.Errorf("%s names neither a socket nor an address", file)
 	}
 	if t.token == "" && s.TokenFile != "" {
-		// Only from this directory: a file elsewhere would be sent to whom server.json names.
-		secret, err := os.ReadFile(filepath.Join(state, filepath.Base(s.TokenFile)))
+		// Only from this directory: a file elsewhere would be sent to the server that server.json names.
+		secret, err := os.ReadFile(filepath.Join(s.state, filepath.Base(s.TokenFile)))
 		if err == nil {
 			t.token = strings.TrimSpace(string(secret))
 		}
 	}
-	return t, nil
+	return t
 }

@@ -1,11 +1,14 @@
 package contexts
 
 import (
+	"context"
+
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/lifecycle"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/seeding"
 )
 
@@ -64,6 +67,11 @@ const (
 // NewLayout returns the layout of a workspace, and creates nothing; see catalog.NewLayout.
 func NewLayout(workspace, contextsDir string) (Layout, error) {
 	return catalog.NewLayout(workspace, contextsDir)
+}
+
+// PlanSeed reports what a seeding from a workspace now would copy; see seeding.PlanSeed.
+func PlanSeed(ctx context.Context, source seed.Source, settings seed.Options, opts PlanOptions) (Plan, error) {
+	return seeding.PlanSeed(ctx, source, settings, opts)
 }
 
 // ParseID checks a context ID and returns its parts; see catalog.ParseID.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -146,9 +147,15 @@ func (s *Server) announce(ctx context.Context) error {
 	s.info.Version, s.info.PID, s.info.Workspace, s.info.ContextsDir = s.deps.Version, os.Getpid(), l.Workspace, l.Dir
 	s.plan(ctx)
 	a := s.info.Addresses
+	auditLog := s.cfg.AuditLog
+	if auditLog != "" {
+		if abs, err := filepath.Abs(auditLog); err == nil {
+			auditLog = abs
+		}
+	}
 	err := s.claim.announce(Record{
 		PID: s.info.PID, Version: s.info.Version, Workspace: l.Workspace, Socket: a.Socket, Addresses: a.All(),
-		HTTP: a.HTTP, TLS: a.TLS, TokenFile: a.TokenFile, Start: time.Now().UTC().Truncate(time.Second),
+		HTTP: a.HTTP, TLS: a.TLS, TokenFile: a.TokenFile, AuditLog: auditLog, Start: time.Now().UTC().Truncate(time.Second),
 	})
 	if isFull(err) {
 		s.warn("server.json has no room on the full disk: until it has, clients need --address " + a.Target())

@@ -371,23 +371,24 @@ func splitList(from, to reflect.Type, data any) (any, error) {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
+// Choices are the values of the flags that take one of a few.
+func Choices() map[string][]string {
+	return map[string][]string{
+		"driver": {DriverAuto, DriverCopy, DriverOverlay, DriverUserNS}, "host-auth": {HostAuthPeer, HostAuthToken},
+		"seed-select": {"all", "unignored", "tracked"}, "log-level": {"debug", "info", "warn", "error"}, "log-format": {"auto", "json", "text"},
+	}
+}
+
 // Validate checks that the settings go together. The error is a *ConfigError.
 func (c Config) Validate(origins Origins) error {
 	bad := func(key, format string, args ...any) error {
 		return &ConfigError{Origin: origins[key], Key: key, Problem: fmt.Sprintf(format, args...)}
 	}
-	for _, choice := range []struct {
-		key, value string
-		of         []string
-	}{
-		{"driver", c.Driver, []string{DriverAuto, DriverCopy, DriverOverlay, DriverUserNS}},
-		{"host_auth", c.HostAuth, []string{HostAuthPeer, HostAuthToken}},
-		{"seed_select", c.SeedSelect, []string{"all", "unignored", "tracked"}},
-		{"log_level", c.LogLevel, []string{"debug", "info", "warn", "error"}},
-		{"log_format", c.LogFormat, []string{"auto", "json", "text"}},
+	for _, choice := range []struct{ key, value string }{
+		{"driver", c.Driver}, {"host_auth", c.HostAuth}, {"seed_select", c.SeedSelect}, {"log_level", c.LogLevel}, {"log_format", c.LogFormat},
 	} {
-		if !slices.Contains(choice.of, choice.value) {
-			return bad(choice.key, "%q is not one of %s", choice.value, strings.Join(choice.of, ", "))
+		if of := Choices()[strings.ReplaceAll(choice.key, "_", "-")]; !slices.Contains(of, choice.value) {
+			return bad(choice.key, "%q is not one of %s", choice.value, strings.Join(of, ", "))
 		}
 	}
 	for _, number := range []struct {

@@ -37,8 +37,10 @@ type Record struct {
 	// TLS says that host:port addresses speak it.
 	TLS bool `json:"tls,omitempty"`
 	// TokenFile holds the host token, for TCP and for host-auth=token.
-	TokenFile string    `json:"token_file"`
-	Start     time.Time `json:"start"`
+	TokenFile string `json:"token_file"`
+	// AuditLog is the absolute path of the audit log, "" when there is none.
+	AuditLog string    `json:"audit_log,omitempty"`
+	Start    time.Time `json:"start"`
 }
 
 // claim is the lock on a workspace. It is the kernel's, and ends with the process, so that a killed server blocks no other.

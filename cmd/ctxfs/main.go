@@ -14,8 +14,8 @@ var version = "0.1.0-dev"
 
 func main() {
 	ctx, stop := command.UntilSignal(context.Background())
-	commands := command.Commands(command.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: version})
-	root := cli.Root(cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: version}, commands...)
+	env := command.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: version}
+	root := cli.Root(cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: version, PlanSeed: env.PlanSeed}, command.Commands(env)...)
 	code := cli.Run(ctx, root, os.Args[1:])
 	stop()
 	os.Exit(code)

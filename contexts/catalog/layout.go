@@ -181,7 +181,32 @@ func (l Layout) Make(version string) error {
 			return l.cannotCreate(path, err)
 		}
 	}
+	for _, name := range []string{".gitignore", ".ignore"} {
+		if err := l.admitSearches(name); err != nil {
+			return l.cannotCreate(filepath.Join(l.Dir, name), err)
+		}
+	}
 	return nil
+}
+
+// ignoreContexts keeps git, ripgrep and fd in the workspace out of the contexts directory. It must not match below the contexts' own
+// folders: ripgrep and fd inside a context obey the ignore files of its parents, and "*", which earlier versions wrote, hid
+// everything from them.
+const ignoreContexts = "/*\n"
+
+// admitSearches replaces the "*" of an earlier version. It writes in place, in one call and without truncation, so that it works on a
+// full disk and a kill leaves one of the two. A file that a person changed stays.
+func (l Layout) admitSearches(name string) error {
+	path := filepath.Join(l.Dir, name)
+	if data, err := os.ReadFile(path); err != nil || string(data) != "*\n" {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(ignoreContexts)
+	return errors.Join(err, f.Close())
 }
 
 // makeDir accepts a directory that exists, and refuses a link in its place: others could choose where a link leads.
@@ -212,8 +237,8 @@ func (l Layout) markers(version string) map[string]string {
 		panic("contexts: FORMAT does not encode: " + err.Error())
 	}
 	return map[string]string{
-		filepath.Join(l.Dir, ".gitignore"):            "*\n",
-		filepath.Join(l.Dir, ".ignore"):               "*\n",
+		filepath.Join(l.Dir, ".gitignore"):            ignoreContexts,
+		filepath.Join(l.Dir, ".ignore"):               ignoreContexts,
 		filepath.Join(l.Dir, ".metadata_never_index"): "",
 		// git inside a context must not find the workspace's repository: a reset there would destroy real edits.
 		filepath.Join(l.Dir, ".git"):             "gitdir: .ctxfs/not-a-repository\n",

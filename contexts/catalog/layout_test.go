@@ -19,7 +19,7 @@ func TestLayoutMakesItsMarkers(t *testing.T) {
 	must(t, l.Make("0.1.0"))
 	must(t, l.Make("0.1.0"))
 	for name, want := range map[string]string{
-		".gitignore": "*\n", ".ignore": "*\n", ".metadata_never_index": "", ".git": "gitdir: .ctxfs/not-a-repository\n",
+		".gitignore": "/*\n", ".ignore": "/*\n", ".metadata_never_index": "", ".git": "gitdir: .ctxfs/not-a-repository\n",
 		".ctxfs/FORMAT": `{"format":1,"written_by":"0.1.0"}` + "\n", ".ctxfs/layers/CACHEDIR.TAG": cacheTag, ".ctxfs/staging/CACHEDIR.TAG": cacheTag,
 	} {
 		got, err := os.ReadFile(filepath.Join(l.Dir, name))
@@ -31,6 +31,21 @@ func TestLayoutMakesItsMarkers(t *testing.T) {
 	must(t, err)
 	if runtime.GOOS != "windows" && st.Mode().Perm() != 0o700 {
 		t.Errorf("the state directory has mode %o", st.Mode().Perm())
+	}
+}
+
+func TestIgnoreFilesOfAnEarlierVersionAreReplaced(t *testing.T) {
+	dir := t.TempDir()
+	l, err := NewLayout(dir, "")
+	must(t, err)
+	must(t, os.Mkdir(l.Dir, 0o755))
+	must(t, os.WriteFile(filepath.Join(l.Dir, ".ignore"), []byte("*\n"), 0o644))
+	must(t, os.WriteFile(filepath.Join(l.Dir, ".gitignore"), []byte("/ctx_*\n"), 0o644))
+	must(t, l.Make("0.2.0"))
+	for name, want := range map[string]string{".ignore": "/*\n", ".gitignore": "/ctx_*\n"} {
+		if got, err := os.ReadFile(filepath.Join(l.Dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s is %q, %v; want %q", name, got, err, want)
+		}
 	}
 }
 

@@ -153,7 +153,12 @@ type Plan struct {
 
 // Plan scans the workspace, and copies nothing.
 func (l *Layers) Plan(ctx context.Context, opts PlanOptions) (Plan, error) {
-	scan, err := seed.Walk(ctx, l.source, l.opts, nil)
+	return PlanSeed(ctx, l.source, l.opts, opts)
+}
+
+// PlanSeed reports what a seeding from a workspace now would copy. It needs no state directory, and changes nothing.
+func PlanSeed(ctx context.Context, source seed.Source, settings seed.Options, opts PlanOptions) (Plan, error) {
+	scan, err := seed.Walk(ctx, source, settings, nil)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -161,10 +166,10 @@ func (l *Layers) Plan(ctx context.Context, opts PlanOptions) (Plan, error) {
 		opts.Largest = 10
 	}
 	p := Plan{
-		Repositories: seed.Describe(ctx, l.source, scan.Repos), Files: scan.Files, Bytes: scan.Bytes,
+		Repositories: seed.Describe(ctx, source, scan.Repos), Files: scan.Files, Bytes: scan.Bytes,
 		Largest: scan.Dirs[:min(opts.Largest, len(scan.Dirs))], Skipped: scan.Skipped,
 	}
-	if err := seed.Guard(scan, l.opts); err != nil {
+	if err := seed.Guard(scan, settings); err != nil {
 		p.TooLarge = strings.TrimPrefix(err.Error(), fserr.EFBIG.String()+": ")
 	}
 	return p, nil

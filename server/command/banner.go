@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,13 +12,29 @@ import (
 	"github.com/ctxfs/ctxfs/server"
 )
 
-// banner prints what a server found, where it listens, and a command to try it.
-func banner(w io.Writer, info server.Info, cfg server.Config) error {
+// banner prints what a server found and where it listens, with a command to try it.
+func (e Env) banner(info server.Info, cfg server.Config, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(e.Stdout)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(map[string]any{
+			"version": info.Version, "pid": info.PID, "workspace": info.Workspace, "repositories": append([]string{}, info.Repositories...),
+			"driver": info.Driver, "addresses": info.Addresses.All(), "http": info.Addresses.HTTP, "warnings": append([]string{}, info.Warnings...),
+		})
+	}
+	return writeBanner(e.Stdout, info, cfg)
+}
+
+func writeBanner(w io.Writer, info server.Info, cfg server.Config) error {
 	lines := []string{
 		fmt.Sprintf("ctxfs %s   workspace %s (%s)", info.Version, tilde(info.Workspace), repositories(info.Repositories)),
 	}
 	if len(info.Repositories) == 0 && cfg.SeedRoot == "" {
-		lines = append(lines, fmt.Sprintf("no git repositories under %s: contexts start empty (--seed-root . copies this folder)", tilde(info.Workspace)))
+		text := fmt.Sprintf("no git repositories under %s: contexts start empty (--seed-root . copies this folder)", tilde(info.Workspace))
+		if above := repositoryAbove(info.Workspace); above != "" {
+			text += "; it is part of the repository " + tilde(above) + ": serve there to have all of it"
+		}
+		lines = append(lines, text)
 	}
 	for _, w := range info.Warnings {
 		lines = append(lines, "warning  "+w)
@@ -33,6 +50,16 @@ func banner(w io.Writer, info server.Info, cfg server.Config) error {
 	)
 	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
 	return err
+}
+
+// repositoryAbove returns the repository that a folder is part of, "" if there is none.
+func repositoryAbove(dir string) string {
+	for parent := filepath.Dir(dir); parent != dir; dir, parent = parent, filepath.Dir(parent) {
+		if _, err := os.Stat(filepath.Join(parent, ".git")); err == nil {
+			return parent
+		}
+	}
+	return ""
 }
 
 // pad makes room for what stands at the right.

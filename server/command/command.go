@@ -51,6 +51,11 @@ func noArgs(cmd *cobra.Command, args []string) error {
 func withSettings(cmd *cobra.Command) *cobra.Command {
 	server.Flags(cmd.Flags())
 	cmd.Flags().String("config", "", "YAML file with settings (CTXFS_CONFIG)")
+	for flag, values := range server.Choices() {
+		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic("command: --" + flag + ": " + err.Error()) // a flag that server.Flags does not have
+		}
+	}
 	return cmd
 }
 

@@ -31,7 +31,11 @@ func (x *examination) workspace() {
 		return
 	}
 	if len(x.scan.Repos) == 0 && x.cfg.SeedRoot == "" {
-		x.say(markWarn, "workspace", "%s has no git repositories: contexts start empty (--seed-root . copies the folder)", x.layout.Workspace)
+		part := ""
+		if above := repositoryAbove(x.layout.Workspace); above != "" {
+			part = "; it is part of the repository " + above + ": serve there to have all of it"
+		}
+		x.say(markWarn, "workspace", "%s has no git repositories: contexts start empty (--seed-root . copies the folder)%s", x.layout.Workspace, part)
 		return
 	}
 	x.say(markOK, "workspace", "%s, %s files, %s to seed", repositories(x.scan.Repos), seed.Count(x.scan.Files), seed.Size(x.scan.Bytes))

@@ -23,10 +23,41 @@ func stopSignals() []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// UntilSignal returns a context that ends with the first signal that asks the program to stop: SIGINT, SIGTERM or SIGHUP.
-// Call stop to let signals end the process again.
+// UntilSignal returns a context that is cancelled at the first signal that asks the program to stop: SIGINT, SIGTERM or SIGHUP. Its
+// cause then has the exit code that a shell expects. Call stop to let signals end the process again.
 func UntilSignal(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
-	return signal.NotifyContext(ctx, stopSignals()...)
+	ctx, cancel := context.WithCancelCause(ctx)
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, stopSignals()...)
+	go func() {
+		select {
+		case s := <-ch:
+			cancel(stoppedError{s})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(ch)
+		cancel(nil)
+	}
+}
+
+// stoppedError says which signal stopped the program.
+type stoppedError struct{ signal os.Signal }
+
+func (e stoppedError) Error() string {
+	if e.signal == os.Interrupt {
+		return "interrupted"
+	}
+	return "stopped by a signal (" + e.signal.String() + ")"
+}
+
+// ExitCode is 128 and the signal's number: 130 after Ctrl-C.
+func (e stoppedError) ExitCode() int {
+	if n, ok := e.signal.(syscall.Signal); ok {
+		return 128 + int(n)
+	}
+	return 1
 }
 
 // forwardSignals collects signals from now on, and forwards them to the process that start is called with, until stop is called. It

@@ -1,14 +1,28 @@
 package command
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/server"
 )
 
 func (e Env) serveCommand() *cobra.Command {
-	return withSettings(&cobra.Command{
+	var detach bool
+	cmd := withSettings(&cobra.Command{
 		Use: "serve", Short: "Serve the workspace here (or --workspace) until interrupted", Args: noArgs,
 		Long: `Serve a workspace until interrupted: contexts are folders in .contexts, filled with its repositories on first access.
 
@@ -16,12 +30,15 @@ Settings come from flags, the environment (CTXFS_LISTEN for --listen, and so on)
 order; 'ctxfs config' shows them with their origins. Exit codes: 64 a setting that cannot be, 73 the contexts directory
 cannot be written, 75 the workspace is served already, 78 its state was written by a newer version.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			defer takeBrokenPipes()()
-			defer server.Ballast()()
 			cfg, _, err := e.load(cmd)
 			if err != nil {
 				return err
 			}
+			if detach {
+				return e.detach(cmd.Context(), cfg, wantsJSON(cmd))
+			}
+			defer takeBrokenPipes()()
+			defer server.Ballast()()
 			log, err := server.NewLogger(cfg, e.Stderr)
 			if err != nil {
 				return err
@@ -33,10 +50,89 @@ cannot be written, 75 the workspace is served already, 78 its state was written 
 			if err != nil {
 				return err
 			}
-			if err := banner(e.Stdout, s.Info(), cfg); err != nil {
+			if err := e.banner(s.Info(), cfg, wantsJSON(cmd)); err != nil {
 				log.Warn("the banner could not be written", zap.Error(err))
 			}
 			return s.Serve(cmd.Context())
 		},
 	})
+	cmd.Flags().BoolVar(&detach, "detach", false, "serve in the background, with messages in .contexts/.ctxfs/server.log; 'ctxfs stop' ends it")
+	return cmd
+}
+
+// detach starts the server in a session of its own, passes on what it prints when it starts, and leaves it.
+func (e Env) detach(ctx context.Context, cfg server.Config, asJSON bool) error {
+	if cfg.ExitOnStdinClose {
+		return &usageError{errors.New("leave out one of --detach and --exit-on-stdin-close")}
+	}
+	program, err := os.Executable()
+	if err != nil || e.Args == nil {
+		return fmt.Errorf("serve: this program cannot run itself again: %w", err)
+	}
+	args := slices.DeleteFunc(slices.Clone(e.Args), func(a string) bool { return strings.HasPrefix(a, "--detach") })
+	child := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
+	child.Env, child.SysProcAttr = e.Environ, ownSession()
+	log, begun, err := openLog(cfg, e.Version)
+	if err != nil {
+		child.Stderr = e.Stderr // it fails alike, and knows the exit code
+	} else {
+		defer func() { _ = log.Close() }()
+		child.Stderr = log
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) })()
+	for in := bufio.NewScanner(out); in.Scan(); {
+		if _, err := fmt.Fprintln(e.Stdout, in.Text()); err != nil {
+			return err
+		}
+		if !asJSON && strings.HasPrefix(in.Text(), "try ") {
+			_, err := fmt.Fprintf(e.Stdout, "pid      %d, in the background; 'ctxfs stop' ends it; log: %s\n", child.Process.Pid, log.Name())
+			return errors.Join(err, child.Process.Release())
+		}
+		if asJSON {
+			return child.Process.Release()
+		}
+	}
+	_ = child.Wait() // its exit code is passed on
+	if log != nil {
+		if err := copyErrors(e.Stderr, log, begun); err != nil {
+			return err
+		}
+	}
+	return &exitError{exitCode(child.ProcessState)}
+}
+
+// openLog opens the log of a detached server at its end.
+func openLog(cfg server.Config, version string) (log *os.File, end int64, err error) {
+	l, err := contexts.NewLayout(cfg.Workspace, cfg.ContextsDir)
+	if err == nil {
+		err = l.Make(version)
+	}
+	if err == nil {
+		log, err = os.OpenFile(filepath.Join(l.State, "server.log"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	}
+	if err == nil {
+		end, err = log.Seek(0, io.SeekEnd)
+	}
+	return log, end, err
+}
+
+// copyErrors copies the program's own messages from the log, which are not JSON.
+func copyErrors(w io.Writer, log *os.File, begun int64) error {
+	in := bufio.NewScanner(io.NewSectionReader(log, begun, 1<<20))
+	for in.Scan() {
+		if strings.HasPrefix(in.Text(), "{\"level") || strings.HasPrefix(in.Text(), "{\"ts") {
+			continue
+		}
+		if _, err := fmt.Fprintln(w, in.Text()); err != nil {
+			return err
+		}
+	}
+	return in.Err()
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/git"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server"
+	"github.com/ctxfs/ctxfs/server/services"
 )
 
 func (e Env) templateCommand() *cobra.Command {
@@ -47,6 +49,28 @@ func (e Env) templateCommand() *cobra.Command {
 	}
 	group.AddCommand(explain)
 	return group
+}
+
+// PlanSeed says what a server here would seed contexts with, with the settings of the environment.
+func (e Env) PlanSeed(ctx context.Context, largest int) (_ *ctxfsv1.PlanSeedResponse, err error) {
+	cfg, _, err := e.load(withSettings(&cobra.Command{}))
+	if err != nil {
+		return nil, err
+	}
+	layout, err := contexts.NewLayout(cfg.Workspace, cfg.ContextsDir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := rootfs.Open(layout.Workspace, rootfs.Options{FollowMounts: true})
+	if err != nil {
+		return nil, fmt.Errorf("the workspace %s cannot be opened: %w", layout.Workspace, err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	plan, err := contexts.PlanSeed(ctx, layout.Source(root), cfg.SeedOptions(), contexts.PlanOptions{Largest: largest})
+	if err != nil {
+		return nil, err
+	}
+	return services.PlanToPB(plan), nil
 }
 
 // resolve reads a template of the workspace, without its server.

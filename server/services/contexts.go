@@ -217,7 +217,7 @@ func (s *Contexts) PlanSeed(ctx context.Context, req *ctxfsv1.PlanSeedRequest) (
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
-	return planToPB(plan), nil
+	return PlanToPB(plan), nil
 }
 
 // DeleteContext implements ContextService.

@@ -65,7 +65,8 @@ func infoToPB(i contexts.Info) *ctxfsv1.Context {
 	return c
 }
 
-func planToPB(p contexts.Plan) *ctxfsv1.PlanSeedResponse {
+// PlanToPB converts a plan.
+func PlanToPB(p contexts.Plan) *ctxfsv1.PlanSeedResponse {
 	resp := &ctxfsv1.PlanSeedResponse{Files: p.Files, Bytes: p.Bytes, TooLarge: p.TooLarge}
 	for _, r := range p.Repositories {
 		resp.Repositories = append(resp.Repositories, &ctxfsv1.Repository{Path: r.Path, Head: r.Head, Branch: r.Branch, Dirty: r.Dirty})

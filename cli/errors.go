@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// The exit codes of the program. Errors of a server's start have their own (sysexits.h); a signal is 128 and its number.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// usageError is a wrong command line.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// ExitCode is 2.
+func (e *usageError) ExitCode() int { return exitUsage }
+
+// usage turns the error of an argument check into a usageError.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		if err == nil {
+			return nil
+		}
+		return usagef("%w: %s; see '%s --help'", err, strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
+	}
+}
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// silentFailure exits with 1 and prints nothing, as grep does when nothing matches.
+type silentFailure struct{}
+
+func (silentFailure) Error() string { return "" }
+
+// onlyCommands is the argument check of a command that only has others below it.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return usagef("unknown command %q for %q%s; see '%s --help'", args[0], cmd.CommandPath(), didYouMean(args[0], names), cmd.CommandPath())
+}
+
+// flagError adds the nearest flag to the error of an unknown one.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return &usageError{err}
+	}
+	name := unknown.GetSpecifiedName()
+	if short := unknown.GetSpecifiedShortnames(); len(short) > 1 {
+		name = short // -panel was meant as --panel
+	}
+	var flags []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, "--"+f.Name) })
+	return usagef("%w%s; see '%s --help'", err, didYouMean("--"+name, flags), cmd.CommandPath())
+}
+
+// didYouMean names the candidate that is nearest to a word; "" if none is near.
+func didYouMean(word string, candidates []string) string {
+	best, least := "", max(2, len(word)/3)+1
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < least {
+			best, least = c, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", show(best))
+}
+
+// distance is Levenshtein's, in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range a {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range b {
+			above := row[j+1]
+			if a[i] != b[j] {
+				corner++
+			}
+			row[j+1] = min(corner, above+1, row[j]+1)
+			corner = above
+		}
+	}
+	return row[len(b)]
+}
+
+// Run runs root with args and returns the exit code: 0; 1 for a failure; 2 for a wrong command line; what the error's ExitCode
+// returns; or that of ctx's cause, if ctx was cancelled by a signal. It prints each error on standard error in one line, with --json as
+// an object, unless it is empty.
+func Run(ctx context.Context, root *cobra.Command, args []string) int {
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var coded interface{ ExitCode() int }
+	code := exitFailure
+	if cause := context.Cause(ctx); !errors.As(err, &coded) && errors.As(cause, &coded) {
+		err = interrupted(cause, err)
+	}
+	if coded != nil {
+		code = coded.ExitCode()
+	}
+	json, _ := root.PersistentFlags().GetBool("json")
+	for _, err := range apart(err) {
+		switch text := oneLine(describe(err)); {
+		case text == "":
+		case json:
+			_, _ = fmt.Fprintln(root.ErrOrStderr(), errorJSON(err, text, code))
+		default:
+			_, _ = fmt.Fprintln(root.ErrOrStderr(), "ctxfs: "+text)
+		}
+	}
+	return code
+}
+
+// apart returns the errors that errors.Join has joined.
+func apart(err error) (errs []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
+		return []error{err}
+	}
+	for _, e := range joined.Unwrap() {
+		errs = append(errs, apart(e)...)
+	}
+	return errs
+}
+
+// interrupted describes what a signal ended.
+func interrupted(cause, err error) error {
+	var t *client.TransportError
+	if errors.As(err, &t) && t.MayHaveHappened {
+		return fmt.Errorf("%w; the command may have taken effect, look before you repeat it", cause)
+	}
+	return cause
+}
+
+// errorJSON is the form of an error with --json, in one line.
+func errorJSON(err error, text string, code int) string {
+	out := struct {
+		Code     string  `json:"code"`
+		Message  string  `json:"message"`
+		Syscall  *string `json:"syscall"`
+		Path     *string `json:"path"`
+		Dest     *string `json:"dest"`
+		ExitCode int     `json:"exitCode"`
+	}{Code: errorCode(err), Message: text, ExitCode: code}
+	var e *fserr.Error
+	var pe *fs.PathError
+	if errors.As(err, &e) {
+		out.Syscall, out.Path, out.Dest = orNil(e.Op), orNil(e.Path), orNil(e.Dest)
+	}
+	if errors.As(err, &pe) {
+		out.Syscall, out.Path = orNil(pe.Op), orNil(pe.Path)
+	}
+	if code > 128 {
+		out.Code = "CANCELED" // by a signal
+	}
+	data, _ := json.Marshal(map[string]any{"error": out}) // strings and numbers encode
+	return string(data)
+}
+
+func orNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// errorCode is an errno's name, or one of these: USAGE, NO_SERVER, TIMEOUT, CANCELED, TRANSPORT, FAILED.
+func errorCode(err error) string {
+	var e *fserr.Error
+	var wrong *usageError
+	var lost *client.TransportError
+	switch {
+	case errors.As(err, &wrong):
+		return "USAGE"
+	case noServer(err):
+		return "NO_SERVER"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "TIMEOUT"
+	case errors.Is(err, context.Canceled):
+		return "CANCELED"
+	case errors.As(err, &lost):
+		return "TRANSPORT"
+	case errors.As(err, &e):
+		return e.Code.String()
+	}
+	if code := fserr.CodeOf(err); code != fserr.EIO {
+		return code.String()
+	}
+	return "FAILED"
+}
+
+// noServer reports whether a command failed since no server runs here.
+func noServer(err error) bool {
+	var missing *client.NoServerError
+	var silent *client.UnreachableError
+	return errors.As(err, &missing) || errors.As(err, &silent)
+}
+
+// describe is an error's text in the words of the commands.
+func describe(err error) string { return inCommands(client.Describe(err)) }
+
+// inCommands replaces what the server says of its API, for programs, with the commands and flags that do the same.
+func inCommands(text string) string { return commandWords.Replace(text) }
+
+// commandWords has the longer phrases before those that they contain.
+var commandWords = strings.NewReplacer(
+	"call EnsureContext or OpenPanel to try anew", "try again with 'ctxfs context create' or 'ctxfs panel open'",
+	"call EnsureContext or OpenPanel", "make it with 'ctxfs context create' or 'ctxfs panel open'; 'ctxfs context list' lists those that exist",
+	"its host opens it anew by OpenPanel", "'ctxfs panel open' opens it again",
+	"renew it with RenewToken before it expires, or call OpenPanel", "get a new one with 'ctxfs panel open'",
+	"call OpenPanel again", "open it again with 'ctxfs panel open'",
+	"call OpenPanel", "open it with 'ctxfs panel open'",
+	"set context_id, or send -H 'ctxfs-panel: NAME'", "name a panel with --panel, or a context with -c",
+	"name an explicit context_id", "name a context with -c",
+	"name the panel's context_id, or a template, and none is looked for", "name a context with -c, or a template with --template",
+	"leave out one of context_id and template", "leave out one of -c and --template",
+	"leave out one of unsafe and template", "leave out one of --unsafe and --template",
+	"leave context_id out", "leave -c out",
+	"leave context_id empty", "leave -c out",
+	"set one of context_id and panel_id", "name a context or a panel",
+	"set one of new_context_id and new_panel_id", "name the new context, or --new-panel",
+	"name a context_id, or close some handles", "name a context with -c, or close some handles",
+	"set one of template and panel_id", "name a template",
+	"there, or set template", "there, or name a template",
+	"ListSnapshots lists them", "'ctxfs snapshot list' lists them",
+	"the syntax is RE2's; fixed_strings searches for plain text", "the syntax is RE2's; -F searches for plain text",
+	"(FsService/ListHandles lists them)", "('ctxfs call ListHandles' lists them)",
+	"ask for a recursive copy", "copy directories with -r",
+	"bad ttl_ms", "bad --ttl",
+	"use 0 (the server's default) to 315360000000 (ten years)", "use 0 (the server's default) to 87600h (ten years)",
+	"bad context_age_seconds", "bad --older-than",
+	"bad context_idle_seconds", "bad --idle",
+	"or use FsService/ReadStream", "or use 'ctxfs get'",
+	"use FsService/ReadStream and WriteStream", "use 'ctxfs get' and 'ctxfs put'",
+	"FsService/ReadStream", "'ctxfs get'",
+)
+
+// oneLine keeps an error in one line, and out of a terminal's control.
+func oneLine(text string) string {
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i, l := range lines {
+		lines[i] = printable(strings.TrimSpace(l))
+	}
+	return strings.Join(lines, " ")
+}
