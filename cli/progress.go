@@ -47,9 +47,9 @@ func (a *app) newBar(bytes bool) *bar {
 func (b *bar) set(what string, done, total int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if what != b.what || total != b.total {
+	if b.w != nil && (what != b.what || total != b.total) {
 		b.clear()
-		b.what, b.total = what, total
+		b.begin(what, total)
 	}
 	b.done = done
 	b.draw()
@@ -63,23 +63,26 @@ func (b *bar) add(n int64) {
 	b.draw()
 }
 
+// begin makes a bar of another thing; its rate counts from now.
+func (b *bar) begin(what string, total int64) {
+	b.what, b.total = what, total
+	if total <= 0 {
+		total = -1
+	}
+	b.shown = progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(b.w), progressbar.OptionUseANSICodes(true), progressbar.OptionSetDescription(b.fit(printable(what))),
+		progressbar.OptionShowBytes(b.bytes), progressbar.OptionUseIECUnits(true), progressbar.OptionShowCount(), progressbar.OptionSetWidth(24),
+		progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(false), progressbar.OptionSetPredictTime(false),
+		progressbar.OptionThrottle(0), progressbar.OptionSetSpinnerChangeInterval(0), // its own timer would draw over what follows
+	)
+	b.shown.StartWithoutRender()
+}
+
 func (b *bar) draw() {
-	if b.w == nil || time.Since(b.drawn) < redraw {
+	if b.shown == nil || time.Since(b.drawn) < redraw {
 		return
 	}
 	b.drawn = time.Now()
-	if b.shown == nil {
-		total := b.total
-		if total <= 0 {
-			total = -1
-		}
-		b.shown = progressbar.NewOptions64(total,
-			progressbar.OptionSetWriter(b.w), progressbar.OptionUseANSICodes(true), progressbar.OptionSetDescription(b.fit(printable(b.what))),
-			progressbar.OptionShowBytes(b.bytes), progressbar.OptionUseIECUnits(true), progressbar.OptionShowCount(), progressbar.OptionSetWidth(24),
-			progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(false), progressbar.OptionSetPredictTime(false),
-			progressbar.OptionThrottle(0), progressbar.OptionSetSpinnerChangeInterval(0), // its own timer would draw over what follows
-		)
-	}
 	// A full bar would end; the command may still take a while.
 	done := b.done
 	if b.total > 0 {
