@@ -138,6 +138,8 @@ var jsonCommands = []string{
 	"grep package", "grep -A 1 package", "grep -l package", "grep --count package", "glob **", "watch -n 1 d", "rm -r d", "audit",
 	"panel open a", "panel open a --export", "panel list", "context list", "context list --sizes", "context info a", "--panel a context info", "context create ctx_b", "context create c", "path a",
 	"context fork a ctx_fork", "snapshot create a s", "snapshot list a", "snapshot restore a s", "snapshot delete a s", "panel close a", "context delete ctx_b ctx_fork",
+	"ln -s x l", "rm README.md", "changes json", "submit json -t title", "reject json l -m no", "approve json --all", "apply json --dry-run", "apply json", "log",
+	"undo 1", "discard json l",
 	"gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
 	"doctor", "config",
 }

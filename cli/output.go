@@ -186,6 +186,8 @@ func jsonValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
 	switch f.Kind() {
 	case protoreflect.MessageKind:
 		return jsonOf(v.Message())
+	case protoreflect.BytesKind:
+		return append([]byte{}, v.Bytes()...) // nil would be null
 	case protoreflect.EnumKind:
 		prefix := strings.TrimSuffix(string(f.Enum().Values().Get(0).Name()), "UNSPECIFIED")
 		if e := f.Enum().Values().ByNumber(v.Enum()); e != nil {

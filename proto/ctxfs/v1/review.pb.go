@@ -2958,9 +2958,7 @@ type ApplyResponse struct {
 	// The journal entry; 0 for a dry run.
 	JournalId int64 `protobuf:"varint,1,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
 	// What was done, by path.
-	Files []*AppliedFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
-	// Changes that are left in the context.
-	Left          int32 `protobuf:"varint,3,opt,name=left,proto3" json:"left,omitempty"`
+	Files         []*AppliedFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3007,13 +3005,6 @@ func (x *ApplyResponse) GetFiles() []*AppliedFile {
 		return x.Files
 	}
 	return nil
-}
-
-func (x *ApplyResponse) GetLeft() int32 {
-	if x != nil {
-		return x.Left
-	}
-	return 0
 }
 
 // What Apply did to a path of the workspace.
@@ -3682,12 +3673,11 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\frefuse_merge\x18\x05 \x01(\bR\vrefuseMerge\x12\x17\n" +
 	"\adry_run\x18\x06 \x01(\bR\x06dryRun\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\a \x01(\tR\trequestId\"o\n" +
+	"request_id\x18\a \x01(\tR\trequestId\"[\n" +
 	"\rApplyResponse\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12+\n" +
-	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12\x12\n" +
-	"\x04left\x18\x03 \x01(\x05R\x04left\"\x7f\n" +
+	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\"\x7f\n" +
 	"\vAppliedFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12)\n" +
