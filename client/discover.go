@@ -191,7 +191,7 @@ func (s serverFile) target(state, file, token string) (target, error) {
 	t := target{source: file, pid: s.PID, token: token}
 	switch {
 	case s.Socket != "":
-		t.address = "unix://" + strings.TrimPrefix(s.Socket, "unix://")
+		t.address = "unix://" + s.socketFrom(state)
 	case len(s.Addresses) > 0:
 		t.address = s.Addresses[0]
 	default:
@@ -205,4 +205,15 @@ func (s serverFile) target(state, file, token string) (target, error) {
 		}
 	}
 	return t, nil
+}
+
+// socketFrom returns the socket beside server.json if it is there: a server in a container records the path that it sees itself.
+// The base names must match: a socket whose path would be too long is elsewhere, and one in the state directory is then not its own.
+func (s serverFile) socketFrom(state string) string {
+	recorded := strings.TrimPrefix(s.Socket, "unix://")
+	beside := filepath.Join(state, filepath.Base(recorded))
+	if st, err := os.Lstat(beside); err == nil && st.Mode().Type() == fs.ModeSocket {
+		return beside
+	}
+	return recorded
 }
