@@ -24,8 +24,9 @@ const panelKey = "ctxfs-panel"
 // authenticator says who makes a call.
 type authenticator struct {
 	panels panels.Service
-	host   hostToken
-	bound  *bindings
+	// host is the token for everything, metrics one that reads /metrics and nothing else.
+	host, metrics tokenHash
+	bound         *bindings
 }
 
 // identify returns who makes a call to method, or why it is refused.

@@ -28,12 +28,12 @@ const bufferSize = 128 << 10
 
 // compose builds the gRPC server and the HTTP servers from the parts.
 func (s *Server) compose(context.Context) error {
-	token, err := loadHostToken(s.claim.layout.HostToken)
+	host, metrics, err := s.loadTokens()
 	if err != nil {
 		return err
 	}
 	p := s.parts
-	s.auth = &authenticator{panels: p.panels, host: token, bound: &bindings{bind: p.panels.Bind}}
+	s.auth = &authenticator{panels: p.panels, host: host, metrics: metrics, bound: &bindings{bind: p.panels.Bind}}
 	p.panels.OnClose(func(panel string) {
 		s.auth.bound.forget(panel)
 		s.calls.limits.forget(panel)

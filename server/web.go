@@ -12,7 +12,7 @@ import (
 )
 
 // webServer answers /v1/session and /v1/content to panels and hosts on all addresses; on the HTTP address
-// also /livez and /readyz to all, and /metrics to hosts.
+// also /livez and /readyz to all, and /metrics to hosts and to programs with the metrics token.
 type webServer struct {
 	// open serves the HTTP address; shared what the gRPC addresses hand over.
 	open, shared *http.Server
@@ -40,7 +40,7 @@ func newWebServer(s *Server, handed *handedConns) *webServer {
 		say(w, http.StatusOK, "ok\ndriver "+s.info.Driver)
 	})
 	if s.cfg.Metrics {
-		all.Handle("GET /metrics", hostOnly(s.auth.host, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})))
+		all.Handle("GET /metrics", metricsOnly(s.auth, promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})))
 	}
 	return &webServer{open: httpServer(s, all), shared: httpServer(s, mux), handed: handed, sockets: sockets}
 }
@@ -79,13 +79,14 @@ func say(w http.ResponseWriter, code int, text string) {
 	_, _ = w.Write([]byte(text + "\n")) // the client may be gone
 }
 
-// hostOnly asks for the host token.
-func hostOnly(token hostToken, next http.Handler) http.Handler {
+// metricsOnly requires the metrics token or the host token.
+func metricsOnly(auth *authenticator, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if !strings.EqualFold(scheme, "bearer") || !token.matches(strings.TrimSpace(secret)) {
+		secret = strings.TrimSpace(secret)
+		if !strings.EqualFold(scheme, "bearer") || !auth.metrics.matches(secret) && !auth.host.matches(secret) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			say(w, http.StatusUnauthorized, "send 'Authorization: Bearer TOKEN' with the host token")
+			say(w, http.StatusUnauthorized, "send 'Authorization: Bearer TOKEN' with the metrics token or the host token")
 			return
 		}
 		_ = acceptedConnOf(r.Context()).authenticated("") // a host has no share to exceed
