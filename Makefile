@@ -110,6 +110,7 @@ lint: ## Vets and lints the Go code, the protos and the layering
 	cd bench && $(GO) tool -modfile=../tools/go.mod golangci-lint run --allow-parallel-runners --config ../.golangci.yml
 	$(TOOL) buf lint
 	$(TOOL) buf format --diff --exit-code
+	scripts/changelog --check
 
 .PHONY: generate
 generate: ## Generates the Go code of the protos
@@ -127,9 +128,25 @@ check-cross: ## Type-checks for darwin and windows, tests included
 grpcurl: ## Builds bin/grpcurl
 	@$(GO) build -modfile=tools/go.mod -o bin/grpcurl github.com/fullstorydev/grpcurl/cmd/grpcurl
 
+.PHONY: changelog
+changelog: ## Writes CHANGELOG.md from changelog/
+	scripts/changelog
+
+.PHONY: release
+release: need-git need-node ## Builds the binaries, packages, bills of materials and checksums of a release in dist/, and publishes nothing
+	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
+	CTXFS_VERSION=$(VERSION) CTXFS_DATE=$$(git log -1 --format=%cI) CTXFS_EPOCH=$$(git log -1 --format=%ct) \
+	  $(GO) tool -modfile=tools/release/go.mod goreleaser release --snapshot --clean
+	node npm/pack.mjs dist/artifacts.json dist
+	cd dist && sha256sum *.tgz >> checksums.txt
+
+.PHONY: release-check
+release-check: release ## Builds the release of HEAD again elsewhere, and compares, installs and runs it (some minutes; the deb as root)
+	scripts/release-check
+
 .PHONY: clean
 clean: ## Removes what the targets made
-	rm -rf bin
+	rm -rf bin dist
 
 .PHONY: want-tools
 want-tools: # Without them the tests of agents' tools and of the progress bar are skipped.

@@ -39,7 +39,7 @@ func (a *app) contextCommand() *cobra.Command {
 	for _, cmd := range []*cobra.Command{list, info} {
 		cmd.Flags().BoolVar(&sizes, "sizes", false, "measure what they take on disk, which reads all their directories")
 	}
-	return parent("context", "List, describe, make, fork and delete contexts", list, info, a.forkCommand(),
+	return parent("context", "List, describe, make, fork, export, import and delete contexts", list, info, a.forkCommand(), a.exportCommand(), a.importCommand(),
 		&cobra.Command{Use: "create NAME", Short: "Make a context ready, by its ID or for a panel; seed it if it is missing", Args: usage(cobra.ExactArgs(1)), RunE: a.withHost(a.contextCreate)},
 		&cobra.Command{Use: "delete NAME…", Short: "Remove contexts for good: folder, record and bindings", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withHost(a.contextDelete)},
 	)

@@ -28,7 +28,9 @@ func (a *app) reviewCommands() []*cobra.Command {
 
 // onReview runs f with the review of the context that the first argument names: an ID or a panel.
 func (a *app) onReview(f func(ctx context.Context, c *client.Client, r *client.Review, args []string) error) func(*cobra.Command, []string) error {
-	return a.withContext(func(ctx context.Context, c *client.Client, args []string) error { return f(ctx, c, c.Review(args[0]), args[1:]) })
+	return a.withContext(func(ctx context.Context, c *client.Client, args []string) error {
+		return f(ctx, c, c.Review(args[0]), args[1:])
+	})
 }
 
 func (a *app) changesCommand() *cobra.Command {

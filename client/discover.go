@@ -208,7 +208,7 @@ func (s Server) file() string { return filepath.Join(s.state, "server.json") }
 func (s Server) target(token string) target {
 	t := target{source: s.file(), pid: s.PID, token: token, server: s}
 	if s.Socket != "" {
-		t.address = "unix://" + strings.TrimPrefix(s.Socket, "unix://")
+		t.address = "unix://" + s.socketFrom()
 	} else {
 		t.address = s.Addresses[0]
 	}
@@ -220,4 +220,15 @@ func (s Server) target(token string) target {
 		}
 	}
 	return t
+}
+
+// socketFrom returns the socket beside server.json if it is there: a server in a container records the path that it sees itself.
+// The base names must match: a socket whose path would be too long is elsewhere, and one in the state directory is then not its own.
+func (s Server) socketFrom() string {
+	recorded := strings.TrimPrefix(s.Socket, "unix://")
+	beside := filepath.Join(s.state, filepath.Base(recorded))
+	if st, err := os.Lstat(beside); err == nil && st.Mode().Type() == fs.ModeSocket {
+		return beside
+	}
+	return recorded
 }

@@ -37,6 +37,26 @@ func TestFindsTheServerFromBelow(t *testing.T) {
 	}
 }
 
+func TestFindsTheServerOfAContainer(t *testing.T) {
+	ws := servertest.Workspace(t)
+	address := servertest.Start(t, ws, nil)
+	state := filepath.Join(ws, ".contexts", ".ctxfs")
+	record := filepath.Join(state, "server.json")
+	seen := `{"pid":1,"socket":"/workspace/.contexts/.ctxfs/ctxfs.sock"}`
+	must(t, os.WriteFile(record, []byte(seen), 0o600))
+	c, err := client.Dial(t.Context(), client.WithDir(ws), client.WithGetenv(noEnv))
+	must(t, err)
+	if c.Address() != address {
+		t.Errorf("%s, want the socket beside server.json, %s", c.Address(), address)
+	}
+	must(t, c.Close())
+	// A socket of another name, as a long path gets, is the recorded one whatever is beside server.json.
+	must(t, os.WriteFile(record, []byte(`{"pid":1,"socket":"/run/ctxfs-0/0123.sock"}`), 0o600))
+	if _, err := client.Dial(t.Context(), client.WithDir(ws), client.WithGetenv(noEnv)); err == nil || !strings.Contains(err.Error(), "/run/ctxfs-0/0123.sock") {
+		t.Errorf("%v, want the recorded socket", err)
+	}
+}
+
 func TestNoServerNamesTheRemedy(t *testing.T) {
 	_, err := client.Dial(t.Context(), client.WithDir(t.TempDir()), client.WithGetenv(noEnv))
 	var none *client.NoServerError

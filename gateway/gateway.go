@@ -47,8 +47,8 @@ type Calls interface {
 	// ctx's metadata and peer. do gets a context that ends with the caller's rights, and counts the bytes that it writes to files. query
 	// is the request as the records have it; it may be nil. Call may return before do has returned.
 	Call(ctx context.Context, rpc string, query any, do func(ctx context.Context, wrote *atomic.Int64) error) error
-	// IsHost reports whether a token is the host's; ctx is the request's.
-	IsHost(ctx context.Context, token string) bool
+	// MayReadMetrics reports whether a token is the host's or the one for metrics; ctx is the request's.
+	MayReadMetrics(ctx context.Context, token string) bool
 	// Status returns what /readyz answers.
 	Status() (text string, ready bool)
 }
@@ -65,7 +65,7 @@ type Config struct {
 	Origins []string
 	// TLS says that clients speak TLS. Without it only names of this machine are served.
 	TLS bool
-	// Metrics answers /metrics, for hosts; nil for none.
+	// Metrics answers /metrics, for hosts and for programs with the metrics token; nil for none.
 	Metrics http.Handler
 }
 
@@ -114,7 +114,7 @@ func New(cfg Config) *Gateway {
 		say(w, http.StatusOK, text)
 	})
 	if g.cfg.Metrics != nil {
-		own.Handle("GET /metrics", g.hostOnly(g.cfg.Metrics))
+		own.Handle("GET /metrics", g.metricsOnly(g.cfg.Metrics))
 	}
 	g.Own, g.Shared = g.newServer(own), g.newServer(shared)
 	return g
@@ -205,13 +205,13 @@ func say(w http.ResponseWriter, code int, text string) {
 	_, _ = w.Write([]byte(text + "\n")) // the client may be gone
 }
 
-// hostOnly requires the host token.
-func (g *Gateway) hostOnly(next http.Handler) http.Handler {
+// metricsOnly requires the metrics token or the host token.
+func (g *Gateway) metricsOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if !strings.EqualFold(scheme, "bearer") || !g.cfg.Calls.IsHost(r.Context(), strings.TrimSpace(token)) {
+		if !strings.EqualFold(scheme, "bearer") || !g.cfg.Calls.MayReadMetrics(r.Context(), strings.TrimSpace(token)) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			say(w, http.StatusUnauthorized, "send 'Authorization: Bearer TOKEN' with the host token")
+			say(w, http.StatusUnauthorized, "send 'Authorization: Bearer TOKEN' with the metrics token or the host token")
 			return
 		}
 		next.ServeHTTP(w, r)

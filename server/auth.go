@@ -2,14 +2,7 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/base64"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,8 +28,9 @@ const panelKey = method.PanelKey
 // authenticator identifies the callers.
 type authenticator struct {
 	panels panels.Service
-	host   hostToken
-	bound  *bindings
+	// host is the token for everything, metrics one that reads /metrics and nothing else.
+	host, metrics tokenHash
+	bound         *bindings
 }
 
 // identify returns the caller of a method, or refuses the call.
@@ -266,55 +260,4 @@ func accessOf(m *method.Method) access {
 	}
 	service, _, _ := strings.Cut(strings.TrimPrefix(m.Name, "/"), "/")
 	return foreign[service]
-}
-
-// hostTokenPrefix marks host tokens, for people and for secret scanners.
-const hostTokenPrefix = "ctxfs_host_"
-
-// hostToken is the hash of the host's token. Comparing hashes takes the same time wherever they differ.
-type hostToken [sha256.Size]byte
-
-func (h hostToken) matches(token string) bool {
-	sum := sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(h[:], sum[:]) == 1
-}
-
-// loadHostToken reads the token, or makes it at the first start.
-func loadHostToken(path string) (hostToken, error) {
-	token, err := readHostToken(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		token, err = makeHostToken(path)
-	}
-	if err != nil {
-		return hostToken{}, err
-	}
-	return sha256.Sum256([]byte(token)), nil
-}
-
-func readHostToken(path string) (string, error) {
-	st, err := os.Lstat(path)
-	if err != nil {
-		return "", err
-	}
-	if !st.Mode().IsRegular() || tooOpen(st) {
-		return "", fmt.Errorf("%s can be read by others (mode %04o): remove it, and a new token is made at the next start", path, st.Mode().Perm())
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read the host token: %w", err)
-	}
-	token := strings.TrimSpace(string(data))
-	if len(token) < 32 {
-		return "", fmt.Errorf("%s is damaged: remove it, and a new token is made at the next start", path)
-	}
-	return token, nil
-}
-
-func makeHostToken(path string) (string, error) {
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return "", fmt.Errorf("make the host token: %w", err)
-	}
-	token := hostTokenPrefix + base64.RawURLEncoding.EncodeToString(secret)
-	return token, writeFileAtomic(path, []byte(token+"\n"), 0o600)
 }

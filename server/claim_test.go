@@ -109,7 +109,7 @@ func TestRemovedSocketIsMadeAgain(t *testing.T) {
 	if err := errors.Join(stat(before), stat(ctxfsv1.NewFsServiceClient(r.host(t)))); err != nil {
 		t.Error(err)
 	}
-	if st, err := os.Stat(r.Info().Addresses.Socket); err != nil || tooOpen(st) {
+	if st, err := os.Stat(r.Info().Addresses.Socket); err != nil || tooOpen(st, 0) {
 		t.Errorf("the new socket: %v, %v", st, err)
 	}
 	r.stop()

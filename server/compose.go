@@ -35,12 +35,12 @@ const handshakeTime = 10 * time.Second
 
 // compose builds the gRPC server and the HTTP servers from the parts.
 func (s *Server) compose(context.Context) error {
-	token, err := loadHostToken(s.claim.layout.HostToken)
+	host, metrics, err := s.loadTokens()
 	if err != nil {
 		return err
 	}
 	p := s.parts
-	s.auth = &authenticator{panels: p.panels, host: token, bound: &bindings{bind: p.panels.Bind}}
+	s.auth = &authenticator{panels: p.panels, host: host, metrics: metrics, bound: &bindings{bind: p.panels.Bind}}
 	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
 	s.calls.audit, s.calls.limits, s.calls.maxRequest = p.audit, newPanelLimits(s.cfg, s.metrics), int(s.cfg.MaxRequest)
 	buffers := codec.NewPool()

@@ -101,8 +101,11 @@ type Config struct {
 	// LogLevel is debug, info, warn or error; LogFormat auto, json or text.
 	LogLevel  string `koanf:"log_level"`
 	LogFormat string `koanf:"log_format"`
-	// Metrics serves /metrics on the HTTP listener, to callers with the host token.
+	// Metrics serves /metrics on the HTTP listener, to callers with the host token or the metrics token.
 	Metrics bool `koanf:"metrics"`
+	// MetricsTokenFile has the token that reads /metrics and nothing else; "" means metrics.token in the state directory.
+	// The server creates a file that is missing.
+	MetricsTokenFile string `koanf:"metrics_token_file"`
 	// OTLPEndpoint is a URL that receives traces by OTLP over gRPC; "" means none.
 	OTLPEndpoint string `koanf:"otlp_endpoint"`
 	// ReadyFile is written with the address once the server accepts calls.
@@ -168,7 +171,8 @@ func Flags(fs *pflag.FlagSet) {
 	fs.Int("audit-keep", d.AuditKeep, "older audit logs to keep")
 	fs.String("log-level", d.LogLevel, "debug, info, warn or error")
 	fs.String("log-format", d.LogFormat, "auto (text on a terminal, else json), json or text")
-	fs.Bool("metrics", d.Metrics, "serve /metrics on --http, to whoever has the host token")
+	fs.Bool("metrics", d.Metrics, "serve /metrics on --http, to whoever has the host token or the metrics token")
+	fs.String("metrics-token-file", d.MetricsTokenFile, "file with the token that reads /metrics and nothing else (default metrics.token in the state directory)")
 	fs.String("otlp-endpoint", d.OTLPEndpoint, "URL that traces are sent to by OTLP over gRPC")
 	fs.String("ready-file", d.ReadyFile, "file that is written with the address once calls are accepted")
 	fs.Bool("exit-on-stdin-close", d.ExitOnStdinClose, "stop when standard input ends")

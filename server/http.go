@@ -74,9 +74,9 @@ func (h httpCalls) Call(ctx context.Context, rpc string, query any, do func(cont
 	return h.s.calls.around(ctx, c, func(ctx context.Context) error { return do(ctx, &c.wrote) })
 }
 
-// IsHost implements gateway.Calls.
-func (h httpCalls) IsHost(ctx context.Context, token string) bool {
-	if !h.s.auth.host.matches(token) {
+// MayReadMetrics implements gateway.Calls.
+func (h httpCalls) MayReadMetrics(ctx context.Context, token string) bool {
+	if !h.s.auth.metrics.matches(token) && !h.s.auth.host.matches(token) {
 		return false
 	}
 	_ = acceptedConnOf(ctx).authenticated("") // a host has no share to exceed

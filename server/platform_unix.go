@@ -17,8 +17,8 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
 
-// tooOpen reports whether others than the owner may read or write a file.
-func tooOpen(st fs.FileInfo) bool { return st.Mode().Perm()&0o077 != 0 }
+// tooOpen reports whether group or others have a permission that is not in allowed.
+func tooOpen(st fs.FileInfo, allowed fs.FileMode) bool { return st.Mode().Perm()&0o077&^allowed != 0 }
 
 // verifyPrivate checks that dir is a directory, not a link to one, that only this user may use.
 func verifyPrivate(dir string) error {

@@ -11,7 +11,7 @@ import (
 )
 
 // tooOpen is false: a file's mode does not show its access list, which it inherits from the user's profile.
-func tooOpen(fs.FileInfo) bool { return false }
+func tooOpen(fs.FileInfo, fs.FileMode) bool { return false }
 
 func verifyPrivate(dir string) error {
 	st, err := os.Lstat(dir)

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -50,6 +50,15 @@ test("a second start attaches, and its stop leaves the server running", async ()
   const panel = await first.openPanel("p");
   expect(await panel.fs.readdir("/")).toEqual(["repo"]);
   await panel.fs.disconnect();
+});
+
+test("a server in a container is found by the socket beside server.json", async () => {
+  const first = await start();
+  const file = join(workspace, ".contexts", ".ctxfs", "server.json");
+  const record = JSON.parse(await readFile(file, "utf8")) as { socket: string };
+  await writeFile(file, JSON.stringify({ ...record, socket: "/workspace/.contexts/.ctxfs/ctxfs.sock" }));
+  const second = await start();
+  expect([second.started, second.socket]).toEqual([false, first.socket]);
 });
 
 test("a panel for reading refuses changes; errors of the host's calls are those of a file system", async () => {

@@ -37,7 +37,7 @@ export async function readRecord(contextsDir: string): Promise<ServerRecord | un
   }
   const file = JSON.parse(text) as RecordFile;
   return {
-    pid: file.pid, version: file.version, workspace: file.workspace, socket: file.socket.replace(/^unix:\/\//, ""),
+    pid: file.pid, version: file.version, workspace: file.workspace, socket: await socketFrom(state, file.socket.replace(/^unix:\/\//, "")),
     addresses: file.addresses ?? [], http: file.http, tls: file.tls ?? false, token: await hostToken(state, file),
   };
 }
@@ -47,6 +47,13 @@ async function requirePrivate(state: string): Promise<void> {
   const me = getuid?.();
   const others = me !== undefined && ((me !== 0 && stat.uid !== me) || (stat.mode & 0o077) !== 0);
   if (!stat.isDirectory() || others) throw new Error(`${state} is not a private directory of yours, so it is not believed`);
+}
+
+/** The socket beside server.json if it is there: a server in a container records the path that it sees itself. */
+async function socketFrom(state: string, recorded: string): Promise<string> {
+  const beside = join(state, basename(recorded));
+  const stat = await lstat(beside).catch(() => undefined);
+  return recorded !== "" && stat?.isSocket() ? beside : recorded;
 }
 
 /** Only a file in the state directory: one elsewhere would be sent to whom server.json names. */
