@@ -20,7 +20,7 @@ import (
 )
 
 // tree describes a folder: each name with its type, mode, time, content or target, and number of names.
-func tree(t *testing.T, dir string) map[string]string {
+func treeAt(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -117,7 +117,7 @@ func TestExportAndImportKeepATree(t *testing.T) {
 			folder := func(id string) string { return filepath.Join(ws, ".contexts", id) }
 			s.ok("-c", "ctx_a", "rm", "src/main.go") // a whiteout of overlay
 			fill(t, folder("ctx_a"))
-			want := tree(t, folder("ctx_a"))
+			want := treeAt(t, folder("ctx_a"))
 			file := filepath.Join(t.TempDir(), "a.tar")
 			if out := s.ok("context", "export", "ctx_a", file); !strings.HasPrefix(out, "ctx_a  9 files, 2.3 MiB") {
 				t.Errorf("export printed %q", out)
@@ -126,12 +126,12 @@ func TestExportAndImportKeepATree(t *testing.T) {
 				t.Errorf("the archive: %v, %v", st, err)
 			}
 			s.ok("context", "import", "ctx_b", file)
-			if d := cmp.Diff(want, tree(t, folder("ctx_b"))); d != "" {
+			if d := cmp.Diff(want, treeAt(t, folder("ctx_b"))); d != "" {
 				t.Errorf("imported:\n%s", d)
 			}
 			s.stdin = s.ok("context", "export", "ctx_b")
 			s.ok("context", "import", "unsafe_noctx_c", "-")
-			if d := cmp.Diff(want, tree(t, folder("unsafe_noctx_c"))); d != "" {
+			if d := cmp.Diff(want, treeAt(t, folder("unsafe_noctx_c"))); d != "" {
 				t.Errorf("through a pipe:\n%s", d)
 			}
 			first, err1 := os.Stat(filepath.Join(folder("ctx_b"), "run.sh"))
@@ -156,7 +156,7 @@ func program(t *testing.T, file string, want map[string]string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v\n%s", err, out)
 	}
-	if d := cmp.Diff(want, tree(t, dir)); d != "" {
+	if d := cmp.Diff(want, treeAt(t, dir)); d != "" {
 		t.Errorf("tar extracts:\n%s", d)
 	}
 }
