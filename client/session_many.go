@@ -85,10 +85,10 @@ func (s *session) sendAll(ctx context.Context, xs []*exchange) {
 func (s *session) awaitAll(ctx context.Context, xs []*exchange, from int, answer func(i int, data []byte, err error)) int {
 	for _, x := range xs {
 		r, done := s.await(ctx, x)
+		answer(from, r.data, s.orEnd(ctx, r.err))
 		if done {
 			s.reuse(x)
 		}
-		answer(from, r.data, s.orEnd(ctx, r.err))
 		from++
 	}
 	return from

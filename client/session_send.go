@@ -74,11 +74,11 @@ func (s *session) send() int {
 	sent := 0
 	for sent < len(s.batch) {
 		n := s.together.pack(s.batch[sent:])
-		if err := s.stream.SendMsg(&s.together); err != nil {
+		if err := s.link.send(s.together); err != nil {
 			if !errors.Is(err, io.EOF) {
 				s.stop()
 			}
-			break // the receiver learns why
+			break // the reader learns why
 		}
 		sent += n
 	}

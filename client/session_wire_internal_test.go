@@ -34,7 +34,7 @@ func TestTogether(t *testing.T) {
 			var got [][]uint64
 			for with := (together{}); len(batch) > 0; {
 				n := with.pack(batch)
-				got = append(got, sent(t, &with))
+				got = append(got, sent(t, with))
 				batch = batch[n:]
 			}
 			if !slices.EqualFunc(got, c.want, slices.Equal) {
@@ -62,7 +62,7 @@ func request(t *testing.T, id uint64, size int) []byte {
 }
 
 // sent returns the ids of the requests in a message, as the server reads it.
-func sent(t *testing.T, with *together) []uint64 {
+func sent(t *testing.T, with together) []uint64 {
 	t.Helper()
 	data, err := newWireCodec().Marshal(with)
 	if err != nil {

@@ -42,6 +42,10 @@ type Conn struct {
 
 	// stranger is set from AwaitFirst until Known.
 	stranger bool
+	// readArmed and writeArmed say that a deadline is set: one that passes while all is well is set anew.
+	readArmed, writeArmed bool
+	// interrupted is set by Interrupt until Read has reported it.
+	interrupted atomic.Bool
 	// writing counts the writes under way; took is when the other end last took what a write waited for, in ns since the epoch.
 	writing atomic.Int32
 	took    atomic.Int64
@@ -51,53 +55,65 @@ type Conn struct {
 	corked *bytes.Buffer
 }
 
-// AwaitFirst sets until when the first message must come. Whoever reads calls it, and Known.
+// AwaitFirst sets the deadline of the first message. The goroutine that reads calls it, and Known.
 func (c *Conn) AwaitFirst(deadline time.Time) error {
-	c.stranger = true
+	c.stranger, c.readArmed = true, true
 	return c.SetReadDeadline(deadline)
 }
 
-// Known lifts the bound of the first message, which has come.
+// Known lifts the deadline of the first message, which has come.
 func (c *Conn) Known() { c.stranger = false }
 
-// IsStranger tells whether the first message has yet to come.
+// IsStranger reports whether the first message has yet to come.
 func (c *Conn) IsStranger() bool { return c.stranger }
 
-// Interrupt ends the wait for the first message, one that has not begun as well.
-func (c *Conn) Interrupt() { _ = c.SetReadDeadline(time.Unix(1, 0)) }
+// Interrupt makes Read fail with os.ErrDeadlineExceeded, once: the one that runs, or the next. Nothing that came is lost.
+func (c *Conn) Interrupt() {
+	c.interrupted.Store(true)
+	_ = c.SetReadDeadline(time.Unix(1, 0))
+}
 
-// Read implements net.Conn. Who says nothing for a keepalive is asked. When nobody reads,
-// because too much is under way, silence says nothing.
+// Read implements net.Conn. It pings an end that sends nothing for a keepalive, and fails with ErrSilent when the ping gets no
+// answer. The time between two reads does not count.
 func (c *Conn) Read(p []byte) (int, error) {
 	if c.stranger {
 		return c.Conn.Read(p) // a deadline set here would undo an Interrupt
 	}
-	n, err := c.readBy(p, time.Now().Add(c.Keepalive))
-	for errors.Is(err, os.ErrDeadlineExceeded) {
-		c.Ping()
-		n, err = c.readBy(p, time.Now().Add(c.Keepalive/3))
-		if errors.Is(err, os.ErrDeadlineExceeded) && !c.isSlow() {
-			return n, ErrSilent
+	until, asked := time.Now().Add(c.Keepalive), false
+	for {
+		if c.readArmed {
+			n, err := c.Conn.Read(p)
+			if n > 0 {
+				return n, nil // the error comes again
+			}
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				return 0, err
+			}
+		}
+		if c.interrupted.Swap(false) {
+			return 0, os.ErrDeadlineExceeded
+		}
+		if !time.Now().Before(until) {
+			if asked && !c.isSlow() {
+				return 0, ErrSilent
+			}
+			c.Ping()
+			until, asked = time.Now().Add(c.Keepalive/3), true
+		}
+		if err := c.SetReadDeadline(until); err != nil {
+			return 0, err
+		}
+		c.readArmed = true
+		if c.interrupted.Swap(false) { // or the new deadline would undo it
+			return 0, os.ErrDeadlineExceeded
 		}
 	}
-	return n, err
 }
 
 // isSlow tells that the answer may be late because there is much to read before our
 // question. Writes have a deadline of their own.
 func (c *Conn) isSlow() bool {
 	return c.writing.Load() > 0 || time.Since(time.Unix(0, c.took.Load())) < c.Keepalive
-}
-
-func (c *Conn) readBy(p []byte, deadline time.Time) (int, error) {
-	if err := c.SetReadDeadline(deadline); err != nil {
-		return 0, err
-	}
-	n, err := c.Conn.Read(p)
-	if n > 0 {
-		return n, nil // the error comes again
-	}
-	return n, err
 }
 
 // Send sends a binary message by ws, which is a WebSocket over c. One that is larger than
@@ -155,16 +171,28 @@ func (c *Conn) write(p []byte) (n int, err error) {
 	return n, err
 }
 
-func (c *Conn) writeStep(p []byte) (int, error) {
+func (c *Conn) writeStep(p []byte) (n int, err error) {
 	begun := time.Now()
-	if err := c.SetWriteDeadline(begun.Add(c.Keepalive)); err != nil {
-		return 0, err
+	for {
+		if !c.writeArmed {
+			if err := c.SetWriteDeadline(begun.Add(c.Keepalive)); err != nil {
+				return n, err
+			}
+			c.writeArmed = true
+		}
+		var done int
+		done, err = c.Conn.Write(p[n:])
+		n += done
+		now := time.Now()
+		switch {
+		case err == nil && now.Sub(begun) > blocked:
+			c.took.Store(now.UnixNano())
+		case errors.Is(err, os.ErrDeadlineExceeded) && now.Sub(begun) < c.Keepalive: // the deadline of an earlier write
+			c.writeArmed = false
+			continue
+		}
+		return n, err
 	}
-	n, err := c.Conn.Write(p)
-	if now := time.Now(); err == nil && now.Sub(begun) > blocked {
-		c.took.Store(now.UnixNano())
-	}
-	return n, err
 }
 
 // Buffers holds what messages are read into and written from; idle sessions have none.
