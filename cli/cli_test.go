@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,6 +107,32 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("came back as %q, %v", got, err)
 	}
 	s.expect("1 file, 1 B\n", "get", "/up/x.txt", filepath.Join(local, "one"))
+}
+
+// TestPutOfATree uploads many small files and a large one, and then finds a directory where a file should go.
+func TestPutOfATree(t *testing.T) {
+	s := serve(t)
+	local := filepath.Join(t.TempDir(), "tree")
+	for dir := range 5 {
+		if err := os.MkdirAll(filepath.Join(local, fmt.Sprint(dir)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for file := range 40 {
+			if err := os.WriteFile(filepath.Join(local, fmt.Sprint(dir), fmt.Sprint(file)), []byte("x"), 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(local, "large"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("201 files, 1.0 MiB\n", "put", local, "/")
+	s.expect("201 files, 1.0 MiB\n", "get", "tree", filepath.Join(t.TempDir(), "back"))
+	s.ok("rm", "tree/3/7")
+	s.ok("mkdir", "tree/3/7")
+	if code, _, stderr := s.run("put", local, "/"); code != 1 || !strings.Contains(stderr, "EISDIR") || !strings.Contains(stderr, "tree/3/7") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
 }
 
 func TestNamesCannotObeyTheTerminal(t *testing.T) {
