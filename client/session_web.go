@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha1" //nolint:gosec // RFC 6455 asks for it
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
@@ -83,7 +82,8 @@ func (d *webDialer) dial(ctx context.Context, panel string) (*webLink, error) {
 	if err = errors.Join(err, unanswered); err != nil {
 		return nil, err
 	}
-	l.ws = webconn.NewSocket(conn, maxMessage, d.buffers)
+	l.ws = webconn.NewSocket(webconn.Config{Conn: conn, Close: conn.Close, Buffers: d.buffers}, maxMessage)
+	l.encode = func(b []byte) ([]byte, error) { return l.batch.join(b), nil }
 	l.conn.Known()
 	context.AfterFunc(ctx, l.close)
 	return l, nil
@@ -107,9 +107,8 @@ func upgrade(ctx context.Context, transport *http.Transport, url, panel string) 
 	if err != nil {
 		return nil, err
 	}
-	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // RFC 6455 asks for it, and for no secrecy
 	conn, ok := resp.Body.(io.ReadWriteCloser)
-	if !ok || resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Sec-WebSocket-Accept") != base64.StdEncoding.EncodeToString(sum[:]) {
+	if !ok || resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Sec-WebSocket-Accept") != webconn.AcceptKey(key) {
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("the server opens no WebSocket: %s", resp.Status)
 	}
@@ -121,23 +120,25 @@ type webLink struct {
 	ws *webconn.Socket
 	// conn is the connection below, also below TLS.
 	conn *webconn.Conn
-	room []byte
+	// encode encodes batch, which is being sent.
+	encode func(b []byte) ([]byte, error)
+	batch  together
 }
 
 // send implements sessionLink.
 func (l *webLink) send(t together) error {
-	if len(t) == 1 {
-		return l.ws.Send(t[0])
-	}
-	l.room = t.join(l.room[:0])
-	return l.ws.Send(l.room)
+	l.batch = t
+	return l.ws.Send(t.size(), l.encode)
 }
 
 // receive implements sessionLink.
 func (l *webLink) receive() (message []byte, owned bool, err error) {
 	message, owned, err = l.ws.Receive()
-	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return message, owned, err
+	}
+	if _, closed := errors.AsType[*webconn.CloseError](err); closed {
+		return nil, false, io.EOF
 	}
 	return nil, false, status.Error(codes.Unavailable, "the connection to the server was lost: "+err.Error())
 }
@@ -146,4 +147,4 @@ func (*webLink) interruptible() bool { return true }
 func (l *webLink) interrupt()        { l.conn.Interrupt() }
 
 // close ends the connection at once: what the session had to say was said.
-func (l *webLink) close() { _ = l.ws.Close() }
+func (l *webLink) close() { _ = l.ws.CloseNow() }

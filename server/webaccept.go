@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"net"
 	"net/http"
 
@@ -16,16 +17,16 @@ const sendBuffer = 256 << 10
 
 // accept answers a request by a WebSocket, or refuses it.
 func (k *sockets) accept(w http.ResponseWriter, r *http.Request) (*webLink, error) {
-	l := &webLink{buffers: k.buffers}
+	l := &webLink{}
 	l.conn = &webconn.Conn{Keepalive: k.keepalive, Ping: l.ping}
 	// The origin was checked. Content that compresses is the client's to compress.
 	opts := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}
-	ws, err := websocket.Accept(&hijacked{w, l.conn}, r, opts)
-	if err != nil {
+	h := &hijacked{ResponseWriter: w, conn: l.conn}
+	var err error
+	if l.accepted, err = websocket.Accept(h, r, opts); err != nil {
 		return nil, err
 	}
-	ws.SetReadLimit(-1) // Recv has one, and tells of it
-	l.ws = ws
+	l.ws = webconn.NewSocket(webconn.Config{Conn: l.conn, Early: h.early, Close: l.accepted.CloseNow, Server: true, Buffers: k.buffers}, maxWebOpen)
 	return l, nil
 }
 
@@ -33,6 +34,8 @@ func (k *sockets) accept(w http.ResponseWriter, r *http.Request) (*webLink, erro
 type hijacked struct {
 	http.ResponseWriter
 	conn *webconn.Conn
+	// early is what came before the answer.
+	early []byte
 }
 
 // Hijack implements http.Hijacker.
@@ -43,8 +46,9 @@ func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	limitBuffer(conn)
 	h.conn.Conn = conn
-	rw.Writer.Reset(h.conn)
-	return h.conn, rw, nil
+	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
+	h.early = bytes.Clone(early)
+	return h.conn, bufio.NewReadWriter(bufio.NewReaderSize(h.conn, 16), bufio.NewWriterSize(h.conn, 16)), nil // which are of no use
 }
 
 // limitBuffer bounds what the system holds for a client; one that refuses serves as well.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -34,10 +33,10 @@ const (
 
 // webLink is a session's fsservice.Link over a WebSocket: one message each.
 type webLink struct {
-	ws   *websocket.Conn
+	ws   *webconn.Socket
 	conn *webconn.Conn
-	// buffers are shared by all links.
-	buffers *webconn.Buffers
+	// accepted is the WebSocket as the library has begun it. It closes the connection when nothing refers to it.
+	accepted *websocket.Conn
 	// left is set when the client closed the connection in peace, said when it was told why it is closed.
 	left, said atomic.Bool
 
@@ -46,7 +45,10 @@ type webLink struct {
 }
 
 // opened lifts the bounds of the first message. Whoever receives calls it.
-func (l *webLink) opened() { l.conn.Known() }
+func (l *webLink) opened() {
+	l.conn.Known()
+	l.ws.SetLimit(maxWebMessage)
+}
 
 // ping asks for a sign of life; Read waits for it.
 func (l *webLink) ping() {
@@ -55,36 +57,27 @@ func (l *webLink) ping() {
 	}
 	go func() {
 		defer l.users.leave()
-		ctx, cancel := context.WithTimeout(context.Background(), l.conn.Keepalive/3)
-		defer cancel()
-		_ = l.ws.Ping(ctx) // its failure is the reader's silence
+		_ = l.ws.Ping() // its failure is the reader's silence
 	}()
 }
 
 // Recv implements fsservice.Link. WebSocket has no half-close: a client that closes wants no replies.
 func (l *webLink) Recv() (*ctxfsv1.SessionRequest, error) {
-	kind, r, err := l.ws.Reader(context.Background())
-	if err != nil {
-		return nil, l.gone(err)
-	}
-	if kind != websocket.MessageBinary {
-		return nil, refused(fserr.EINVAL, errText, "send binary messages, one SessionRequest each")
-	}
-	limit := int64(maxWebMessage)
-	if l.conn.IsStranger() {
-		limit = maxWebOpen
-	}
-	buf := l.buffers.Get()
-	defer l.buffers.Put(buf)
-	n, err := buf.ReadFrom(io.LimitReader(r, limit+1))
+	message, _, err := l.ws.Receive()
 	switch {
+	case errors.Is(err, webconn.ErrText):
+		return nil, refused(fserr.EINVAL, webconn.ErrText, "send binary messages, one SessionRequest each")
+	case errors.Is(err, webconn.ErrTooLarge):
+		limit := maxWebMessage
+		if l.conn.IsStranger() {
+			limit = maxWebOpen
+		}
+		return nil, refused(fserr.EFBIG, webconn.ErrTooLarge, fmt.Sprintf("a message has at most %d bytes, and 256 KiB of content; write ranges on a handle", limit))
 	case err != nil:
 		return nil, l.gone(err)
-	case n > limit:
-		return nil, refused(fserr.EFBIG, errTooLarge, fmt.Sprintf("a message has at most %d bytes, and 256 KiB of content; write ranges on a handle", limit))
 	}
 	m := new(ctxfsv1.SessionRequest)
-	if err := proto.Unmarshal(buf.Bytes(), m); err != nil { // which copies
+	if err := proto.Unmarshal(message, m); err != nil { // which copies
 		return nil, refused(fserr.EINVAL, errEncoding, "send one SessionRequest as protobuf in each message")
 	}
 	return m, nil
@@ -96,12 +89,8 @@ func refused(code fserr.Code, why error, hint string) error {
 
 // gone returns why no more can be received. It is never io.EOF, after which replies would be sent.
 func (l *webLink) gone(err error) error {
-	var closed websocket.CloseError
-	if errors.As(err, &closed) {
-		switch closed.Code {
-		case websocket.StatusNormalClosure, websocket.StatusGoingAway, websocket.StatusNoStatusRcvd:
-			l.left.Store(true)
-		}
+	if closed, ok := errors.AsType[*webconn.CloseError](err); ok && closed.InPeace() {
+		l.left.Store(true)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && l.conn.IsStranger() {
 		return unauthenticated(&fserr.Error{Code: fserr.EACCES, Detail: "open did not come in time", Hint: "send it at once"})
@@ -118,14 +107,13 @@ func (l *webLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
 	if isLast(m) {
 		l.said.Store(true)
 	}
-	buf := l.buffers.Get()
-	defer l.buffers.Put(buf)
-	buf.Grow(proto.Size(m))
-	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(buf.AvailableBuffer(), m)
-	if err != nil {
-		return fmt.Errorf("encode a message of a session: %w", err)
-	}
-	return l.conn.Send(l.ws, l.buffers, data)
+	return l.ws.Send(proto.Size(m), func(b []byte) ([]byte, error) {
+		b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
+		if err != nil {
+			return nil, fmt.Errorf("encode a message of a session: %w", err)
+		}
+		return b, nil
+	})
 }
 
 // isLast tells whether m, or the last of what travels with it, says that the session ends.
@@ -146,7 +134,8 @@ func (l *webLink) end(why error) {
 			Closing: &ctxfsv1.SessionClosing{Error: fserrpb.ToSession(why)},
 		}}, nil)
 	}
-	_ = l.ws.Close(closeStatus(why)) // as above
+	code, reason := closeStatus(why)
+	l.ws.CloseWith(int(code), reason)
 	l.users.end()
 }
 
@@ -162,11 +151,11 @@ func closeStatus(why error) (websocket.StatusCode, string) {
 	switch {
 	case errors.Is(why, webconn.ErrSilent):
 		return websocket.StatusTryAgainLater, webconn.ErrSilent.Error()
-	case errors.Is(why, errText):
+	case errors.Is(why, webconn.ErrText):
 		return websocket.StatusUnsupportedData, reason
 	case errors.Is(why, errEncoding):
 		return websocket.StatusInvalidFramePayloadData, reason
-	case errors.Is(why, errTooLarge):
+	case errors.Is(why, webconn.ErrTooLarge):
 		return websocket.StatusMessageTooBig, reason
 	}
 	switch fserrpb.CodeOf(fserrpb.ToStatus(why)) {

@@ -217,9 +217,5 @@ func checkOrigin(origin string) error {
 	return nil
 }
 
-// The link's own refusals, which have a status of their own.
-var (
-	errText     = errors.New("a text message")
-	errEncoding = errors.New("no SessionRequest")
-	errTooLarge = errors.New("too large")
-)
+// errEncoding refuses a message.
+var errEncoding = errors.New("no SessionRequest")

@@ -5,15 +5,12 @@ package webconn
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/coder/websocket"
 )
 
 const (
@@ -23,9 +20,6 @@ const (
 	blocked = 20 * time.Millisecond
 	// keepBuffer is the size up to which a buffer is kept for others, in bytes.
 	keepBuffer = 512 << 10
-	// minCorked is less than a WebSocket's own buffer holds, with a frame's header; maxCorked
-	// the size from which a write more costs less than a copy. Both in bytes.
-	minCorked, maxCorked = 4<<10 - 16, 160 << 10
 )
 
 // ErrSilent ends a connection whose other end did not answer a ping in time.
@@ -42,17 +36,14 @@ type Conn struct {
 
 	// stranger is set from AwaitFirst until Known.
 	stranger bool
-	// readArmed and writeArmed say that a deadline is set: one that passes while all is well is set anew.
-	readArmed, writeArmed bool
+	// readArmed says that reads have a deadline: one that passes while all is well is set anew. writeArmed is when writes got theirs.
+	readArmed  bool
+	writeArmed time.Time
 	// interrupted is set by Interrupt until Read has reported it.
 	interrupted atomic.Bool
 	// writing counts the writes under way; took is when the other end last took what a write waited for, in ns since the epoch.
 	writing atomic.Int32
 	took    atomic.Int64
-
-	mu sync.Mutex
-	// corked holds what is written until uncork; nil when it goes out at once.
-	corked *bytes.Buffer
 }
 
 // AwaitFirst sets the deadline of the first message. The goroutine that reads calls it, and Known.
@@ -116,46 +107,8 @@ func (c *Conn) isSlow() bool {
 	return c.writing.Load() > 0 || time.Since(time.Unix(0, c.took.Load())) < c.Keepalive
 }
 
-// Send sends a binary message by ws, which is a WebSocket over c. One that is larger than
-// the WebSocket's own buffer, and not so large that copying costs more, is one write all the same.
-func (c *Conn) Send(ws *websocket.Conn, buffers *Buffers, message []byte) error {
-	if len(message) < minCorked || len(message) > maxCorked {
-		return ws.Write(context.Background(), websocket.MessageBinary, message)
-	}
-	buf := buffers.Get()
-	defer buffers.Put(buf)
-	c.cork(buf)
-	err := ws.Write(context.Background(), websocket.MessageBinary, message)
-	return errors.Join(err, c.uncork())
-}
-
-// cork keeps in b what is written until uncork.
-func (c *Conn) cork(b *bytes.Buffer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.corked = b
-}
-
-func (c *Conn) uncork() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b := c.corked
-	c.corked = nil
-	_, err := c.write(b.Bytes())
-	return err
-}
-
 // Write implements net.Conn. A slow other end may take long, one that takes nothing may not.
 func (c *Conn) Write(p []byte) (n int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.corked != nil {
-		return c.corked.Write(p)
-	}
-	return c.write(p)
-}
-
-func (c *Conn) write(p []byte) (n int, err error) {
 	c.writing.Add(1)
 	defer c.writing.Add(-1)
 	for len(p) > 0 && err == nil {
@@ -171,28 +124,19 @@ func (c *Conn) write(p []byte) (n int, err error) {
 	return n, err
 }
 
-func (c *Conn) writeStep(p []byte) (n int, err error) {
+func (c *Conn) writeStep(p []byte) (int, error) {
 	begun := time.Now()
-	for {
-		if !c.writeArmed {
-			if err := c.SetWriteDeadline(begun.Add(c.Keepalive)); err != nil {
-				return n, err
-			}
-			c.writeArmed = true
+	if begun.Sub(c.writeArmed) > c.Keepalive/8 { // not for each write; one that passes ends TLS
+		if err := c.SetWriteDeadline(begun.Add(c.Keepalive)); err != nil {
+			return 0, err
 		}
-		var done int
-		done, err = c.Conn.Write(p[n:])
-		n += done
-		now := time.Now()
-		switch {
-		case err == nil && now.Sub(begun) > blocked:
-			c.took.Store(now.UnixNano())
-		case errors.Is(err, os.ErrDeadlineExceeded) && now.Sub(begun) < c.Keepalive: // the deadline of an earlier write
-			c.writeArmed = false
-			continue
-		}
-		return n, err
+		c.writeArmed = begun
 	}
+	n, err := c.Conn.Write(p)
+	if now := time.Now(); err == nil && now.Sub(begun) > blocked {
+		c.took.Store(now.UnixNano())
+	}
+	return n, err
 }
 
 // Buffers holds what messages are read into and written from; idle sessions have none.
