@@ -47,13 +47,15 @@ type reading struct {
 
 	// turn wakes the receiver.
 	turn chan struct{}
+	// rest is restAfter. Tests change it.
+	rest time.Duration
 
 	// failed is why nothing more comes, and closing why the server ends the session, once it told: both the reader's alone.
 	failed, closing error
 }
 
 func newReading(link sessionLink) reading {
-	r := reading{turn: make(chan struct{}, 1)}
+	r := reading{turn: make(chan struct{}, 1), rest: restAfter}
 	if !link.interruptible() {
 		r.who = receiverReads
 	}
@@ -129,12 +131,12 @@ func (s *session) receive() error {
 
 // awaitTurn waits until the receiver is the reader. It looks from time to time whether the callers have become silent.
 func (s *session) awaitTurn() {
-	timer := time.NewTimer(restAfter)
+	timer := time.NewTimer(s.rest)
 	defer timer.Stop()
-	led := uint64(0)
-	for first := true; ; first = false {
+	led, late := uint64(0), false
+	for {
 		s.mu.Lock()
-		silent := s.isEnded() || !first && led == s.led
+		silent := s.isEnded() || late && led == s.led
 		if s.who == noReader && silent {
 			s.who = receiverReads
 		}
@@ -146,13 +148,16 @@ func (s *session) awaitTurn() {
 			return
 		case silent: // a caller waits for long
 			<-s.turn
-		default:
-			timer.Reset(restAfter)
-			select {
-			case <-s.turn:
-			case <-timer.C:
-			case <-s.ended:
-			}
+			late = false
+			continue
+		}
+		timer.Reset(s.rest)
+		select {
+		case <-s.turn:
+			late = false
+		case <-timer.C:
+			late = true
+		case <-s.ended:
 		}
 	}
 }

@@ -47,10 +47,10 @@ func appendCall(b []byte, x *exchange) ([]byte, error) {
 	return proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, x.args)
 }
 
-// The fields of SessionResponse that every reply has, and SessionReply.data.
+// The fields of a SessionResponse. Those from 3 to lastKind are of its kinds.
 const (
-	moreField, replyField = 2, 4
-	alsoResponseField     = 8
+	moreField, replyField, lastKind = 2, 4, 7
+	alsoResponseField               = 8
 )
 
 // response is a SessionResponse.
@@ -73,7 +73,7 @@ func eachResponse(message []byte, do func(r response, alone bool)) error {
 	for len(also) > 0 {
 		number, kind, n := protowire.ConsumeTag(also)
 		size := protowire.ConsumeFieldValue(number, kind, also[n:])
-		if number == alsoResponseField {
+		if number == alsoResponseField && kind == protowire.BytesType {
 			one, _ := protowire.ConsumeBytes(also[n:])
 			if r, _, err = parseResponse(one); err != nil {
 				return err
@@ -106,7 +106,7 @@ func parseResponse(b []byte) (r response, also []byte, err error) {
 			r.more = more != 0
 		case number == replyField && kind == protowire.BytesType:
 			reply, _ := protowire.ConsumeBytes(value)
-			if r.data, err = replyData(reply); err != nil {
+			if r.data, err = replyData(reply, r.data); err != nil {
 				return r, nil, err
 			}
 			isOther = false
@@ -114,8 +114,8 @@ func parseResponse(b []byte) (r response, also []byte, err error) {
 			if also == nil {
 				also = rest
 			}
-		default:
-			isOther = true
+		case number <= lastKind && kind == protowire.BytesType:
+			isOther, r.data = true, nil
 		}
 		rest = rest[n+size:]
 	}
@@ -128,8 +128,8 @@ func parseResponse(b []byte) (r response, also []byte, err error) {
 	return r, also, nil
 }
 
-// replyData returns SessionReply.data.
-func replyData(reply []byte) (data []byte, err error) {
+// replyData returns SessionReply.data; data where it has none.
+func replyData(reply, data []byte) ([]byte, error) {
 	for len(reply) > 0 {
 		number, kind, n := protowire.ConsumeTag(reply)
 		size := -1

@@ -285,7 +285,7 @@ func (s *Socket) gather() error {
 		}
 	}
 	if s.frame.masked {
-		mask(s.message[len(s.message)-int(s.frame.length):], s.frame.key) //nolint:gosec // the limit bounds it
+		mask(s.message[len(s.message)-int(s.frame.length):], s.frame.key)
 	}
 	return nil
 }
@@ -344,7 +344,7 @@ func (s *Socket) CloseNow() error { return s.Config.Close() }
 // CloseWith tells the other end why the WebSocket is closed, waits until it has taken all that was sent, and ends the connection.
 // CloseNow ends the wait.
 func (s *Socket) CloseWith(code int, reason string) {
-	content := append(binary.BigEndian.AppendUint16(nil, uint16(code)), reason...) //nolint:gosec // codes have four digits
+	content := append(binary.BigEndian.AppendUint16(nil, uint16(code)), reason...)
 	if s.write(opClose, len(content), bytesOf(content)) == nil {
 		s.drain()
 	}
@@ -372,7 +372,7 @@ func (s *Socket) drain() {
 			}
 		default:
 			s.use(size)
-			s.left = int(h.length) //nolint:gosec // see above
+			s.left = int(h.length)
 		}
 	}
 }
@@ -424,7 +424,7 @@ func (s *Socket) head(b []byte, first byte, size int) []byte {
 
 // AcceptKey returns what a server answers to the key of a client that asks for a WebSocket (Sec-WebSocket-Accept).
 func AcceptKey(key string) string {
-	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // RFC 6455 wants it, and no secrecy
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 

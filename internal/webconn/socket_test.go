@@ -119,7 +119,7 @@ func (e *ends) beServer(t *testing.T) {
 		close(done)
 	}))
 	t.Cleanup(server.Close)
-	ws, _, err := websocket.Dial(t.Context(), server.URL, nil) //nolint:bodyclose // the WebSocket has it
+	ws, _, err := websocket.Dial(t.Context(), server.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
