@@ -43,7 +43,7 @@ type fsClient struct {
 	conn     grpc.ClientConnInterface
 	id       identity
 	instance string
-	// web is nil where sessions go by gRPC; the one who begins a session may change it.
+	// web is nil where sessions go by gRPC. Only the goroutine that begins a session changes it.
 	web *webDialer
 	// bulk makes the connections for content.
 	bulk    *webDialer
@@ -156,8 +156,8 @@ func (c *fsClient) begin() *beginning {
 	return b
 }
 
-// beginError returns what a call that waited for a session's beginning is told: that the
-// server was not reached, or to go without a session and to be told there what is wrong.
+// beginError returns the error of a call that waited for a session to begin: a *brokenError if the server was not reached, else
+// errNoSession. An RPC without a session then reports the server's reason.
 func beginError(err error) error {
 	if err == nil {
 		return nil

@@ -17,32 +17,32 @@ import (
 )
 
 const (
-	// restAfter is how long no caller has called before the receiver waits for what the server sends by itself: its pings, and its end.
+	// restAfter is how long callers are silent before the receiver reads. The server may ping, or end the session.
 	restAfter = 5 * time.Millisecond
 	// smallReply is the size up to which a reply's room is used again, in bytes: what is decoded from it is a copy.
 	smallReply = 1 << 10
 )
 
-// reader is who receives from a session's link.
+// reader is the role that receives from a session's link.
 type reader int
 
 const (
-	// noReader is between two calls of a lone caller.
+	// noReader stands for the time between two calls of a lone caller.
 	noReader reader = iota
-	// callerReads while it waits alone.
+	// callerReads is a caller that waits alone.
 	callerReads
-	// receiverReads where several callers wait, a watch does, or none has for restAfter.
+	// receiverReads is the receiver: several callers wait, or a watch, or callers were silent for restAfter.
 	receiverReads
 )
 
-// reading says who receives. A goroutine that receives for others costs two switches for each reply that it hands over, so that
-// a caller that waits alone receives for itself. Where more than one waits, one goroutine serves them all.
+// reading is the state of receiving. A goroutine that receives for a caller costs a switch between processors for each reply, so a
+// caller that waits alone receives its own. Where more than one waits, the receiver serves them all.
 type reading struct {
 	// The session's mutex guards what follows.
-	who reader
-	// led counts the calls whose callers received for themselves.
+	reader reader
+	// led counts the calls whose callers received their own reply.
 	led uint64
-	// asleep says that the receiver waits for turn alone.
+	// asleep says that the receiver waits until turn wakes it.
 	asleep bool
 
 	// turn wakes the receiver.
@@ -50,22 +50,22 @@ type reading struct {
 	// rest is restAfter. Tests change it.
 	rest time.Duration
 
-	// failed is why nothing more comes, and closing why the server ends the session, once it told: both the reader's alone.
+	// failed is why nothing more comes, closing why the server ends the session. Only the reader uses them.
 	failed, closing error
 }
 
 func newReading(link sessionLink) reading {
 	r := reading{turn: make(chan struct{}, 1), rest: restAfter}
 	if !link.interruptible() {
-		r.who = receiverReads
+		r.reader = receiverReads
 	}
 	return r
 }
 
-// receiverReads has the receiver receive, unless a caller does: then the receiver is next. The caller holds mu.
+// receiverReads makes the receiver the reader, unless a caller is: lead hands over when that caller has its reply. The caller holds mu.
 func (s *session) receiverReads() {
-	if s.who == noReader {
-		s.who = receiverReads
+	if s.reader == noReader {
+		s.reader = receiverReads
 		s.wake()
 	}
 }
@@ -81,10 +81,10 @@ func (s *session) wake() {
 func (s *session) mayLead(x *exchange) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.who != noReader || s.pending[x.id] != x {
+	if s.reader != noReader || s.pending[x.id] != x {
 		return false
 	}
-	s.who = callerReads
+	s.reader = callerReads
 	return true
 }
 
@@ -99,7 +99,7 @@ func (s *session) lead(ctx context.Context, x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.led++
-	s.who = noReader
+	s.reader = noReader
 	if len(s.pending) > 0 || s.failed != nil {
 		s.receiverReads()
 	} else if s.asleep {
@@ -137,10 +137,10 @@ func (s *session) awaitTurn() {
 	for {
 		s.mu.Lock()
 		silent := s.isEnded() || late && led == s.led
-		if s.who == noReader && silent {
-			s.who = receiverReads
+		if s.reader == noReader && silent {
+			s.reader = receiverReads
 		}
-		mine := s.who == receiverReads
+		mine := s.reader == receiverReads
 		led, s.asleep = s.led, silent
 		s.mu.Unlock()
 		switch {
@@ -178,11 +178,11 @@ func (s *session) stepDown() bool {
 	if len(s.pending) > 0 || !s.link.interruptible() {
 		return false
 	}
-	s.who = noReader
+	s.reader = noReader
 	return true
 }
 
-// receiveOne receives a message and delivers its replies, of which it returns the number: 0 when it was interrupted. Only the reader calls it.
+// receiveOne receives a message, delivers its replies and returns their number. It returns 0 when it was interrupted. Only the reader calls it.
 func (s *session) receiveOne() (n int, err error) {
 	message, owned, err := s.link.receive()
 	if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -96,20 +96,20 @@ func (s *session) stat(ctx context.Context) chan error {
 	return done
 }
 
-// awaitReader waits until someone reads.
+// awaitReader waits until the reader is the one that the test expects.
 func (s *session) awaitReader(t *testing.T, want reader) {
 	t.Helper()
 	late := time.After(time.Minute)
 	for {
 		s.mu.Lock()
-		who := s.who
+		now := s.reader
 		s.mu.Unlock()
-		if who == want {
+		if now == want {
 			return
 		}
 		select {
 		case <-late:
-			t.Fatalf("reader %d, want %d", who, want)
+			t.Fatalf("reader %d, want %d", now, want)
 		case <-time.After(time.Millisecond):
 		}
 	}

@@ -154,7 +154,7 @@ func (s *session) tryAcquire() bool {
 	}
 }
 
-// exchange sends a request and waits for its reply. done says that nobody else uses x any more.
+// exchange sends a request and waits for its reply. done says that no other goroutine uses x any more.
 func (s *session) exchange(ctx context.Context, x *exchange) (r reply, done bool) {
 	if err := s.begin(ctx, x); err != nil {
 		return reply{err: err}, false
@@ -266,8 +266,8 @@ func (s *session) refresh(ctx context.Context, token string) error {
 	return r.err
 }
 
-// end fails what is pending, and waits for who still sends. A call whose message waits is
-// told that it was not sent; what is being sent is settled by who sends it.
+// end fails the pending calls, and waits for the senders. A call whose message waits fails as not sent. The sender settles those
+// that are being sent.
 func (s *session) end(why error) {
 	s.stop()
 	s.mu.Lock()
@@ -283,8 +283,8 @@ func (s *session) end(why error) {
 	s.senders.Wait()
 }
 
-// orEnd returns what a call that failed is told. A server that ends a session cancels
-// what is under way, and may answer that before it says why: then the end is the answer.
+// orEnd returns the error of a call that failed with err. A server that ends a session cancels the calls under way, and may answer
+// them before it reports the reason: then the reason is the error.
 func (s *session) orEnd(ctx context.Context, err error) error {
 	var broken *brokenError
 	if errors.As(err, &broken) || fserr.CodeOf(err) != fserr.ECANCELED || ctx.Err() != nil {

@@ -74,7 +74,7 @@ func (d *webDialer) dial(ctx context.Context, panel string) (*webLink, error) {
 	var unanswered error
 	transport := d.newTransport(func(conn net.Conn) net.Conn {
 		l.conn.Conn = conn
-		unanswered = l.conn.AwaitFirst(time.Now().Add(beginTimeout)) // there is nobody to ping yet
+		unanswered = l.conn.AwaitFirst(time.Now().Add(beginTimeout)) // there is no WebSocket to ping yet
 		return l.conn
 	})
 	transport.DisableKeepAlives = true // a connection that did not become a WebSocket is of no use

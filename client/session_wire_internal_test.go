@@ -10,7 +10,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// TestTogether packs requests of various sizes and wants them on the wire in order, in as
+// TestTogether packs requests of various sizes and expects them on the wire in order, in as
 // few messages as their sizes allow.
 func TestTogether(t *testing.T) {
 	const small, large = 100, largeRequest

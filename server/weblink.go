@@ -35,12 +35,12 @@ const (
 type webLink struct {
 	ws   *webconn.Socket
 	conn *webconn.Conn
-	// accepted is the WebSocket as the library has begun it. It closes the connection when nothing refers to it.
+	// accepted is the library's WebSocket, which made the handshake. Its finalizer closes the connection, so the link refers to it.
 	accepted *websocket.Conn
 	// left is set when the client closed the connection in peace, said when it was told why it is closed.
 	left, said atomic.Bool
 
-	// users are those who may still read or write.
+	// users counts the goroutines that may still read or write.
 	users users
 }
 
@@ -61,7 +61,7 @@ func (l *webLink) ping() {
 	}()
 }
 
-// Recv implements fsservice.Link. WebSocket has no half-close: a client that closes wants no replies.
+// Recv implements fsservice.Link. WebSocket has no half-close: a client that closes receives no more replies.
 func (l *webLink) Recv() (*ctxfsv1.SessionRequest, error) {
 	message, _, err := l.ws.Receive()
 	switch {
@@ -116,7 +116,7 @@ func (l *webLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
 	})
 }
 
-// isLast tells whether m, or the last of what travels with it, says that the session ends.
+// isLast reports whether m, or the last message that travels with it, ends the session.
 func isLast(m *ctxfsv1.SessionResponse) bool {
 	if also := m.GetAlso(); len(also) > 0 {
 		m = also[len(also)-1]
@@ -124,7 +124,7 @@ func isLast(m *ctxfsv1.SessionResponse) bool {
 	return m.GetClosing() != nil
 }
 
-// end tells the client why, if it was not told, closes the connection, and waits for those who use it.
+// end reports the reason to the client unless a message did, closes the connection, and waits for the goroutines that use it.
 func (l *webLink) end(why error) {
 	l.users.close()
 	cut := time.AfterFunc(closeTime, func() { _ = l.conn.Close() })

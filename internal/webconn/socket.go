@@ -1,7 +1,7 @@
 package webconn
 
 import (
-	"crypto/sha1" //nolint:gosec // RFC 6455 wants it
+	"crypto/sha1" //nolint:gosec // RFC 6455 requires it
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -55,7 +55,7 @@ func (e *CloseError) Error() string {
 	return "the other end closed the WebSocket with status " + strconv.Itoa(e.Code)
 }
 
-// InPeace reports whether the other end said no reason to complain.
+// InPeace reports whether the status is none, normal or going away.
 func (e *CloseError) InPeace() bool {
 	return e.Code == statusNormal || e.Code == statusGoingAway || e.Code == statusNone
 }
@@ -74,18 +74,18 @@ type Config struct {
 }
 
 // Socket is one end of a WebSocket of binary messages. One goroutine at a time receives. A Receive that was interrupted loses nothing:
-// the next one goes on where it stopped.
+// the next one continues where it stopped.
 type Socket struct {
 	Config
 	limit atomic.Int64
 
 	receiving sync.Mutex
-	// buffer holds what was read, of which unread was not used yet.
+	// buffer holds what was read. unread is the part that was not used yet.
 	buffer, unread []byte
 	// message is what has come of a message that is in several frames, or larger than the buffer. partial says that there is one.
 	message []byte
 	partial bool
-	// frame is the one whose content comes, of which left bytes have not come yet.
+	// frame is the one whose content comes. left bytes of it have not come yet.
 	frame header
 	left  int
 	// closed is set when the other end has closed the WebSocket.
@@ -216,7 +216,7 @@ func (s *Socket) begin() error {
 	case h.op == opText:
 		return ErrText
 	case h.op == opBinary && s.partial, h.op == opContinuation && !s.partial:
-		return fmt.Errorf("%w: a message begins within another, or goes on without one", errFrame)
+		return fmt.Errorf("%w: a message begins within another, or a continuation has no message", errFrame)
 	case h.op <= opBinary && h.length > uint64(max(0, s.limit.Load()-int64(len(s.message)))):
 		return ErrTooLarge
 	case h.op > opBinary && h.op < opClose, h.op > opPong:
@@ -310,8 +310,8 @@ func (s *Socket) control() error {
 	return nil
 }
 
-// answer answers a control frame. A client that receives can be interrupted, so that it never waits until the server takes something:
-// of pings that wait it answers one.
+// answer answers a control frame. A client must never block in it, since its receive can be interrupted: it answers in the
+// background, and only one of several pings that come meanwhile.
 func (s *Socket) answer(op byte, content []byte) error {
 	if s.Server {
 		return s.write(op, len(content), bytesOf(content))
@@ -320,7 +320,7 @@ func (s *Socket) answer(op byte, content []byte) error {
 		content = slices.Clone(content)
 		go func() {
 			defer s.answering.Store(false)
-			_ = s.write(op, len(content), bytesOf(content)) // the one who receives sees the end of the connection
+			_ = s.write(op, len(content), bytesOf(content)) // the receiving goroutine sees the end of the connection
 		}()
 	}
 	return nil
@@ -335,13 +335,13 @@ func (s *Socket) Send(size int, encode func(b []byte) ([]byte, error)) error {
 	return s.write(opBinary, size, encode)
 }
 
-// Ping asks the other end for a sign of life.
+// Ping sends a ping. The other end answers it.
 func (s *Socket) Ping() error { return s.write(opPing, 0, bytesOf(nil)) }
 
-// CloseNow ends the connection without a word.
+// CloseNow closes the connection without a close frame.
 func (s *Socket) CloseNow() error { return s.Config.Close() }
 
-// CloseWith tells the other end why the WebSocket is closed, waits until it has taken all that was sent, and ends the connection.
+// CloseWith closes the WebSocket with a status and a reason, waits until the other end has received all, and closes the connection.
 // CloseNow ends the wait.
 func (s *Socket) CloseWith(code int, reason string) {
 	content := append(binary.BigEndian.AppendUint16(nil, uint16(code)), reason...)
@@ -351,7 +351,7 @@ func (s *Socket) CloseWith(code int, reason string) {
 	_ = s.CloseNow()
 }
 
-// drain takes what comes until the other end closes the WebSocket: a connection that is closed with something unread may lose what it has sent.
+// drain discards frames until the other end closes the WebSocket. A connection that is closed with unread data may lose what it has sent.
 func (s *Socket) drain() {
 	s.receiving.Lock()
 	defer s.receiving.Unlock()

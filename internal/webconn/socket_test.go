@@ -363,7 +363,7 @@ func TestRefusedFrames(t *testing.T) {
 			case c.want != nil && !errors.Is(err, c.want), err == nil:
 				t.Errorf("%v, want %v", err, c.want)
 			case c.want == nil && !bytes.Equal(b, []byte{0x88, 2, 1002 >> 8, 1002 & 0xff}):
-				t.Errorf("the other end is told %x", b)
+				t.Errorf("the other end received %x", b)
 			}
 		})
 	}

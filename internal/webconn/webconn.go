@@ -1,6 +1,5 @@
-// Package webconn is the connection below a session's WebSocket, at either end: it ends
-// one whose other end is silent, or takes nothing of what is sent, and sends a message
-// by one write. It needs no timer and no goroutine while all is well.
+// Package webconn is a session's WebSocket, at either end: Socket its frames, Conn the connection below. Conn closes a connection whose
+// other end is silent, or takes nothing of what is sent. It needs no timer and no goroutine while all is well.
 package webconn
 
 import (
@@ -101,8 +100,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// isSlow tells that the answer may be late because there is much to read before our
-// question. Writes have a deadline of their own.
+// isSlow reports whether the answer may be late because the other end has much to read before the ping. Writes have a deadline of
+// their own.
 func (c *Conn) isSlow() bool {
 	return c.writing.Load() > 0 || time.Since(time.Unix(0, c.took.Load())) < c.Keepalive
 }
@@ -151,7 +150,7 @@ func (p *Buffers) Get() *bytes.Buffer {
 	return new(bytes.Buffer)
 }
 
-// Put takes back a buffer that nobody uses any more.
+// Put takes back a buffer that is no longer used.
 func (p *Buffers) Put(b *bytes.Buffer) {
 	if b.Cap() <= keepBuffer {
 		b.Reset()
