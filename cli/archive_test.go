@@ -96,13 +96,6 @@ func removable(t *testing.T, dir string) {
 	})
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestExportAndImportKeepATree(t *testing.T) {
 	for _, driver := range []string{server.DriverCopy, server.DriverOverlay} {
 		t.Run(driver, func(t *testing.T) {
@@ -142,13 +135,13 @@ func TestExportAndImportKeepATree(t *testing.T) {
 			if list := s.ok("context", "list"); strings.Contains(list, "import-") {
 				t.Errorf("a context is left:\n%s", list)
 			}
-			program(t, file, want)
+			untar(t, file, want)
 		})
 	}
 }
 
-// program extracts an archive by tar(1), which must agree.
-func program(t *testing.T, file string, want map[string]string) {
+// untar extracts an archive by tar(1), which must agree.
+func untar(t *testing.T, file string, want map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
 	removable(t, dir)

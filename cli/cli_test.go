@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -225,6 +226,32 @@ func must(t *testing.T, errs ...error) {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestPutOfATree uploads many small files and a large one, and then finds a directory where a file should go.
+func TestPutOfATree(t *testing.T) {
+	s := serve(t)
+	local := filepath.Join(t.TempDir(), "tree")
+	for dir := range 5 {
+		if err := os.MkdirAll(filepath.Join(local, fmt.Sprint(dir)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for file := range 40 {
+			if err := os.WriteFile(filepath.Join(local, fmt.Sprint(dir), fmt.Sprint(file)), []byte("x"), 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(local, "large"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("201 files, 1.0 MiB\n", "put", local, "/")
+	s.expect("201 files, 1.0 MiB\n", "get", "tree", filepath.Join(t.TempDir(), "back"))
+	s.ok("rm", "tree/3/7")
+	s.ok("mkdir", "tree/3/7")
+	if code, _, stderr := s.run("put", local, "/"); code != 1 || !strings.Contains(stderr, "EISDIR") || !strings.Contains(stderr, "tree/3/7") {
+		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ctxfs/ctxfs/client"
 )
@@ -122,10 +124,25 @@ func (a *app) putStdin(f *client.FS, args []string) error {
 	return a.report(m)
 }
 
+const (
+	// smallFile is the size in bytes up to which put writes a file in one call.
+	smallFile = 64 << 10
+	// maxSmall is how many small files put writes at a time.
+	maxSmall = 32
+)
+
+// putTree uploads what is at from. It writes many small files at a time, and large ones one after the other.
 func (a *app) putTree(f *client.FS, from, to string, m *moved) error {
-	return filepath.WalkDir(from, func(local string, d fs.DirEntry, err error) error {
+	var small errgroup.Group
+	small.SetLimit(maxSmall)
+	var sent atomic.Int64
+	var failed atomic.Bool
+	err := filepath.WalkDir(from, func(local string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+		if failed.Load() {
+			return filepath.SkipAll
 		}
 		rel, err := filepath.Rel(from, local)
 		if err != nil {
@@ -146,9 +163,26 @@ func (a *app) putTree(f *client.FS, from, to string, m *moved) error {
 		case !info.Mode().IsRegular():
 			m.LeftOut = append(m.LeftOut, local)
 			return nil
+		case info.Size() > smallFile:
+			return a.putFile(f, local, dest, info, m)
 		}
-		return a.putFile(f, local, dest, info, m)
+		m.Files++
+		small.Go(func() error {
+			data, err := os.ReadFile(local)
+			if err == nil {
+				err = f.WriteFileAtomic(dest, data, info.Mode().Perm())
+			}
+			sent.Add(int64(len(data)))
+			failed.CompareAndSwap(false, err != nil)
+			return err
+		})
+		return nil
 	})
+	if smallErr := small.Wait(); smallErr != nil {
+		return smallErr
+	}
+	m.Bytes += sent.Load()
+	return err
 }
 
 // putLink makes a symbolic link with the target of the local one, in place of a file that is there.

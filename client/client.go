@@ -18,7 +18,7 @@
 // callers get three times as many done (BenchmarkStat). It is a WebSocket at the address of
 // the gRPC connection, which is quicker than a gRPC stream, or such a stream where no
 // WebSocket is to be had, and for a host that names no panel, whose handles are its
-// connection's. What a Go program should know of it:
+// connection's. A caller that waits alone reads its own reply from the WebSocket. What a Go program should know of it:
 //
 //   - The session is the lease of this Client or Panel: handles (File) that it opened close
 //     on the server when it is gone for longer than the server's grace, 30 s by default. Two

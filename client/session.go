@@ -43,7 +43,7 @@ type fsClient struct {
 	conn     grpc.ClientConnInterface
 	id       identity
 	instance string
-	// web is nil where sessions go by gRPC; the one who begins a session may change it.
+	// web is nil where sessions go by gRPC. Only the goroutine that begins a session changes it.
 	web *webDialer
 	// bulk makes the connections for content.
 	bulk    *webDialer
@@ -156,8 +156,8 @@ func (c *fsClient) begin() *beginning {
 	return b
 }
 
-// beginError returns what a call that waited for a session's beginning is told: that the
-// server was not reached, or to go without a session and to be told there what is wrong.
+// beginError returns the error of a call that waited for a session to begin: a *brokenError if the server was not reached, else
+// errNoSession. An RPC without a session then reports the server's reason.
 func beginError(err error) error {
 	if err == nil {
 		return nil
@@ -174,12 +174,12 @@ func (c *fsClient) open() (*session, error) {
 	ctx, stop := context.WithCancel(c.base)
 	timer := time.AfterFunc(beginTimeout, stop)
 	defer timer.Stop()
-	stream, ready, err := c.greet(ctx, token)
+	link, ready, err := c.greet(ctx, token)
 	if err != nil {
 		stop()
 		return nil, err
 	}
-	s := newSession(stream, ready, stop)
+	s := newSession(link, ready, ctx.Done(), stop)
 	c.current.Store(s)
 	c.running.Go(func() {
 		why := s.receive()
@@ -195,17 +195,21 @@ func (c *fsClient) open() (*session, error) {
 	return s, nil
 }
 
-// sessionStream carries a session's messages: a gRPC stream, or a WebSocket.
-type sessionStream interface {
-	// SendMsg takes a *together or a *SessionRequest. After an error RecvMsg has the reason.
-	SendMsg(m any) error
-	// RecvMsg takes a *SessionResponse. Errors: io.EOF, gRPC statuses.
-	RecvMsg(m any) error
+// sessionLink carries a session's messages: a gRPC stream, or a WebSocket. One goroutine at a time sends, and one receives.
+type sessionLink interface {
+	// send sends requests as one message. After an error receive has the reason.
+	send(t together) error
+	// receive returns the next message. owned says that the caller may keep it; else it is valid until the next receive. Errors: io.EOF,
+	// gRPC statuses, os.ErrDeadlineExceeded after an interrupt.
+	receive() (message []byte, owned bool, err error)
+	// interruptible says that interrupt ends receive, once, without loss.
+	interruptible() bool
+	interrupt()
 }
 
 // greet begins a session by WebSocket, which is quicker, or else by gRPC: the server may
 // know no WebSocket, or something between may not let it pass.
-func (c *fsClient) greet(ctx context.Context, token string) (sessionStream, *ctxfsv1.SessionReady, error) {
+func (c *fsClient) greet(ctx context.Context, token string) (sessionLink, *ctxfsv1.SessionReady, error) {
 	if c.web != nil {
 		link, err := c.web.dial(ctx, c.id.panel)
 		if err == nil {
@@ -221,16 +225,25 @@ func (c *fsClient) greet(ctx context.Context, token string) (sessionStream, *ctx
 	if err != nil {
 		return nil, nil, err
 	}
-	ready, err := begin(stream, &ctxfsv1.SessionOpen{ClientInstance: c.instance, Batches: true})
-	return stream, ready, err
+	link := grpcLink{stream}
+	ready, err := begin(link, &ctxfsv1.SessionOpen{ClientInstance: c.instance, Batches: true})
+	return link, ready, err
 }
 
-// begin opens a session on stream.
-func begin(stream sessionStream, open *ctxfsv1.SessionOpen) (*ctxfsv1.SessionReady, error) {
-	_ = stream.SendMsg(&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: open}}) // RecvMsg has the reason
-	m := &ctxfsv1.SessionResponse{}
-	if err := stream.RecvMsg(m); err != nil {
+// begin opens a session on link.
+func begin(link sessionLink, open *ctxfsv1.SessionOpen) (*ctxfsv1.SessionReady, error) {
+	request, err := proto.Marshal(&ctxfsv1.SessionRequest{Request: &ctxfsv1.SessionRequest_Open{Open: open}})
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	_ = link.send(together{request}) // receive has the reason
+	data, _, err := link.receive()
+	if err != nil {
 		return nil, err
+	}
+	m := &ctxfsv1.SessionResponse{}
+	if proto.Unmarshal(data, m) != nil {
+		return nil, errMalformed
 	}
 	switch {
 	case m.GetClosing() != nil:
@@ -262,9 +275,8 @@ func (c *fsClient) call(ctx context.Context, name string, in, out proto.Message)
 		if max(size, expected(in)) > min(s.maxContent, maxShared) {
 			return errNoSession
 		}
-		data, err := s.call(ctx, name, in, size)
-		if err == nil {
-			return decode(data, out)
+		if err = s.call(ctx, name, in, size, out); err == nil {
+			return nil
 		}
 		if err = s.orEnd(ctx, err); !again(err, func() bool { return method.Of(name).Repeatable(in) }, try) {
 			return err

@@ -9,7 +9,7 @@ import (
 
 // callMany calls an RPC that changes nothing with each request, together as far as the session carries,
 // and calls answer for each, in order, with the response, encoded. Errors are as those of call; with errNoSession and
-// *brokenError the call was not answered, and is the caller's to make by itself.
+// *brokenError the call was not answered, and the caller makes it again in another way.
 func (c *fsClient) callMany(ctx context.Context, method string, ops []proto.Message, answer func(i int, data []byte, err error)) {
 	s, err := c.session(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *session) beginAll(ctx context.Context, method string, ops []proto.Messa
 		x := s.newExchange(method, op, proto.Size(op))
 		xs[i] = x
 		if !s.tryAcquire() {
-			// What holds slots and is not sent would keep others waiting, who keep us waiting.
+			// Calls that hold slots and are not sent would block other callers, and those block this one.
 			s.sendAll(ctx, queue)
 			queue = queue[:0]
 			if err := s.acquire(ctx); err != nil {
@@ -85,10 +85,10 @@ func (s *session) sendAll(ctx context.Context, xs []*exchange) {
 func (s *session) awaitAll(ctx context.Context, xs []*exchange, from int, answer func(i int, data []byte, err error)) int {
 	for _, x := range xs {
 		r, done := s.await(ctx, x)
+		answer(from, r.data, s.orEnd(ctx, r.err))
 		if done {
 			s.reuse(x)
 		}
-		answer(from, r.data, s.orEnd(ctx, r.err))
 		from++
 	}
 	return from

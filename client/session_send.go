@@ -37,7 +37,7 @@ func (s *session) push(o outgoing, patient bool) {
 }
 
 // drain sends what is queued. When that takes more turns, or when it could make an
-// impatient caller wait, another goroutine goes on. It takes mu over and gives it back.
+// impatient caller wait, another goroutine sends the rest. The caller holds mu, which drain releases.
 func (s *session) drain(patient bool, turns int) {
 	for len(s.queue) > 0 {
 		if s.why == nil && (turns == 0 || !patient && s.unanswered > mayBlock) {
@@ -69,25 +69,24 @@ func (s *session) take() {
 	}
 }
 
-// send sends the batch and returns how many messages went out. Only who set sending calls it.
+// send sends the batch and returns how many messages it sent. Only the goroutine that set sending calls it.
 func (s *session) send() int {
 	sent := 0
 	for sent < len(s.batch) {
 		n := s.together.pack(s.batch[sent:])
-		if err := s.stream.SendMsg(&s.together); err != nil {
+		if err := s.link.send(s.together); err != nil {
 			if !errors.Is(err, io.EOF) {
 				s.stop()
 			}
-			break // the receiver learns why
+			break // the reader learns why
 		}
 		sent += n
 	}
 	return sent
 }
 
-// settle gives up the batch, of which n messages were sent. Calls whose message was not
-// are told so; when the session has ended meanwhile, which left the batch to settle,
-// the others are told that they may have happened. The caller holds mu.
+// settle ends the batch, of which n messages were sent. It fails the calls whose message was not sent. If the session has ended
+// meanwhile, it also fails the others, as calls that may have happened. The caller holds mu.
 func (s *session) settle(n int) {
 	if n < len(s.batch) || s.why != nil {
 		for i, o := range s.batch {

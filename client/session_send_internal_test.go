@@ -15,27 +15,27 @@ import (
 
 // stuck is a stream whose sends wait until they are let go, with an error or none.
 type stuck struct {
-	sessionStream
+	sessionLink
 	sending chan together
 	let     chan error
 }
 
-func (s *stuck) SendMsg(m any) error {
-	t, _ := m.(*together)
-	s.sending <- append(together(nil), *t...)
+func (s *stuck) send(t together) error {
+	s.sending <- append(together(nil), t...)
 	return <-s.let
 }
+
+func (*stuck) interruptible() bool { return false }
 
 // stuckSession has a call whose message is being sent, and further ones that wait; ctx is theirs.
 func stuckSession(ctx context.Context, t *testing.T, waiting int) (s *session, stream *stuck, first chan error, further []chan error) {
 	t.Helper()
 	stream = &stuck{sending: make(chan together, 10), let: make(chan error)}
-	s = newSession(stream, &ctxfsv1.SessionReady{MaxInFlight: 10}, func() {})
+	s = newSession(stream, &ctxfsv1.SessionReady{MaxInFlight: 10}, nil, func() {})
 	call := func(ctx context.Context) chan error {
 		done := make(chan error, 1)
 		go func() {
-			_, err := s.call(ctx, ctxfsv1.FsService_Fsync_FullMethodName, &ctxfsv1.FsyncRequest{}, 0)
-			done <- err
+			done <- s.call(ctx, ctxfsv1.FsService_Fsync_FullMethodName, &ctxfsv1.FsyncRequest{}, 0, &ctxfsv1.FsyncResponse{})
 		}()
 		return done
 	}

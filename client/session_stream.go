@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,28 +13,27 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/fserr"
-	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // endsWithin is how soon a session ends, at the most, whose operations its server has cancelled.
 const endsWithin = time.Second
 
-// session is one Session stream. A caller queues its message; when nobody is sending it
-// sends what is queued, its own and others'. One goroutine receives, and hands each reply
-// to who waits for it: it never waits for a caller.
+// session is one Session stream. A caller queues its message; when no other caller is sending it sends what is queued, its own and
+// others'. A caller that waits alone receives its reply itself; else the session's receiver receives, and delivers each reply to
+// the caller that waits for it.
 type session struct {
-	stream sessionStream
-	// stop ends the stream.
+	link sessionLink
+	// stop ends the link, and ended closes when that was called.
 	stop       context.CancelFunc
+	ended      <-chan struct{}
 	maxContent int
 	maxWatches int
 	// slots bounds what is under way: beyond it the server would receive no cancel either.
 	slots chan struct{}
 	// over closes when the session has ended.
 	over chan struct{}
-	// closing is why the server ends the session, once it told; the receiver's alone.
-	closing error
+	reading
 	// free holds exchanges that are done with.
 	free sync.Pool
 	last atomic.Uint64
@@ -69,6 +67,8 @@ type exchange struct {
 	// encoded is the request as it travels.
 	encoded []byte
 	reply   chan reply
+	// small has room for a small reply.
+	small []byte
 	// watch takes what comes in parts; nil for all but watches.
 	watch *sessionWatch
 	// queued, guarded by mu, says that it is not being sent yet.
@@ -88,25 +88,28 @@ type outgoing struct {
 	request []byte
 }
 
-func newSession(stream sessionStream, ready *ctxfsv1.SessionReady, stop context.CancelFunc) *session {
+func newSession(link sessionLink, ready *ctxfsv1.SessionReady, ended <-chan struct{}, stop context.CancelFunc) *session {
 	return &session{
-		stream: stream, stop: stop, maxContent: int(ready.GetMaxContent()), maxWatches: int(ready.GetMaxWatches()),
+		link: link, stop: stop, ended: ended, reading: newReading(link), maxContent: int(ready.GetMaxContent()), maxWatches: int(ready.GetMaxWatches()),
 		slots: make(chan struct{}, max(1, ready.GetMaxInFlight())), over: make(chan struct{}), pending: map[uint64]*exchange{},
 		free: sync.Pool{New: func() any { return &exchange{reply: make(chan reply, 1)} }},
 	}
 }
 
-// call calls an RPC whose request is of that size, and returns the response, encoded. Errors: a *brokenError, ctx's, the server's.
-func (s *session) call(ctx context.Context, method string, args proto.Message, size int) ([]byte, error) {
+// call calls an RPC whose request is of that size, and decodes the response into out. Errors: a *brokenError, ctx's, the server's.
+func (s *session) call(ctx context.Context, method string, args proto.Message, size int, out proto.Message) error {
 	if err := s.acquire(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	x := s.newExchange(method, args, size)
 	r, done := s.exchange(ctx, x)
+	if r.err == nil {
+		r.err = decode(r.data, out)
+	}
 	if done {
 		s.reuse(x)
 	}
-	return r.data, r.err
+	return r.err
 }
 
 func (s *session) newExchange(method string, args proto.Message, size int) *exchange {
@@ -151,7 +154,7 @@ func (s *session) tryAcquire() bool {
 	}
 }
 
-// exchange sends a request and waits for its reply. done says that nobody else uses x any more.
+// exchange sends a request and waits for its reply. done says that no other goroutine uses x any more.
 func (s *session) exchange(ctx context.Context, x *exchange) (r reply, done bool) {
 	if err := s.begin(ctx, x); err != nil {
 		return reply{err: err}, false
@@ -161,6 +164,9 @@ func (s *session) exchange(ctx context.Context, x *exchange) (r reply, done bool
 
 // await waits for the reply to a request.
 func (s *session) await(ctx context.Context, x *exchange) (r reply, done bool) {
+	if s.mayLead(x) {
+		s.lead(ctx, x)
+	}
 	if ctx.Done() == nil {
 		return <-x.reply, true
 	}
@@ -212,6 +218,9 @@ func (s *session) enter(x *exchange) {
 	s.pending[x.id] = x
 	x.queued = true
 	s.unanswered += len(x.encoded)
+	if len(s.pending) > 1 || x.watch != nil {
+		s.receiverReads()
+	}
 }
 
 // fail answers a call by the session's end. The caller holds mu.
@@ -257,61 +266,8 @@ func (s *session) refresh(ctx context.Context, token string) error {
 	return r.err
 }
 
-// receive hands replies over until the stream ends, and returns why it did, as a gRPC status.
-func (s *session) receive() error {
-	m := &ctxfsv1.SessionResponse{}
-	for {
-		err := s.stream.RecvMsg(m)
-		switch {
-		case err != nil && s.closing != nil:
-			return s.closing
-		case errors.Is(err, io.EOF):
-			return status.Error(codes.Unavailable, "the server ended the session")
-		case err != nil:
-			return err
-		}
-		s.dispatch(m)
-		for _, also := range m.GetAlso() {
-			s.dispatch(also)
-		}
-	}
-}
-
-// dispatch hands a reply to who waits for it; an abandoned one's room is enough for it.
-func (s *session) dispatch(m *ctxfsv1.SessionResponse) {
-	s.mu.Lock()
-	x := s.pending[m.GetId()]
-	if x != nil && !m.GetMore() {
-		s.forget(x)
-	}
-	s.mu.Unlock()
-	switch {
-	case m.GetClosing() != nil:
-		s.closing = fserrpb.FromSession(m.GetClosing().GetError())
-	case x == nil:
-	case m.GetMore():
-		x.part(m.GetReply().GetData())
-	case m.GetError() != nil:
-		s.deliver(x, reply{err: fserrpb.FromSession(m.GetError())})
-	default:
-		s.deliver(x, reply{data: m.GetReply().GetData()})
-	}
-}
-
-// part takes a part of a reply.
-func (x *exchange) part(data []byte) {
-	if x.watch == nil {
-		return
-	}
-	m := &ctxfsv1.WatchResponse{}
-	if decode(data, m) != nil {
-		m = watchOverflow() // the event is lost
-	}
-	x.watch.put(m)
-}
-
-// end fails what is pending, and waits for who still sends. A call whose message waits is
-// told that it was not sent; what is being sent is settled by who sends it.
+// end fails the pending calls, and waits for the senders. A call whose message waits fails as not sent. The sender settles those
+// that are being sent.
 func (s *session) end(why error) {
 	s.stop()
 	s.mu.Lock()
@@ -327,8 +283,8 @@ func (s *session) end(why error) {
 	s.senders.Wait()
 }
 
-// orEnd returns what a call that failed is told. A server that ends a session cancels
-// what is under way, and may answer that before it says why: then the end is the answer.
+// orEnd returns the error of a call that failed with err. A server that ends a session cancels the calls under way, and may answer
+// them before it reports the reason: then the reason is the error.
 func (s *session) orEnd(ctx context.Context, err error) error {
 	var broken *brokenError
 	if errors.As(err, &broken) || fserr.CodeOf(err) != fserr.ECANCELED || ctx.Err() != nil {

@@ -2,21 +2,22 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
-	"github.com/coder/websocket"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/internal/webconn"
-	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // keepalive is how long a server may be silent before it is asked for a sign of life.
@@ -68,98 +69,82 @@ func (c *bulkConn) Write(p []byte) (int, error) {
 
 // dial opens a WebSocket, which closes when ctx ends.
 func (d *webDialer) dial(ctx context.Context, panel string) (*webLink, error) {
-	l := &webLink{buffers: d.buffers}
-	l.conn = &webconn.Conn{Keepalive: keepalive, Ping: l.ping}
+	l := &webLink{}
+	l.conn = &webconn.Conn{Keepalive: keepalive, Ping: func() { go func() { _ = l.ws.Ping() }() }} // its failure is the reader's silence
 	var unanswered error
 	transport := d.newTransport(func(conn net.Conn) net.Conn {
 		l.conn.Conn = conn
-		unanswered = l.conn.AwaitFirst(time.Now().Add(beginTimeout)) // there is nobody to ping yet
+		unanswered = l.conn.AwaitFirst(time.Now().Add(beginTimeout)) // there is no WebSocket to ping yet
 		return l.conn
 	})
 	transport.DisableKeepAlives = true // a connection that did not become a WebSocket is of no use
-	header := http.Header{}
-	if panel != "" {
-		header.Set(panelKey, panel)
-	}
-	ws, resp, err := websocket.Dial(ctx, d.url("/v1/session"), &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}, HTTPHeader: header})
-	if resp != nil && resp.Body != nil {
-		_ = resp.Body.Close()
-	}
+	conn, err := upgrade(ctx, transport, d.url("/v1/session"), panel)
 	if err = errors.Join(err, unanswered); err != nil {
 		return nil, err
 	}
-	ws.SetReadLimit(maxMessage)
-	l.ws = ws
+	l.ws = webconn.NewSocket(webconn.Config{Conn: conn, Close: conn.Close, Buffers: d.buffers}, maxMessage)
+	l.encode = func(b []byte) ([]byte, error) { return l.batch.join(b), nil }
 	l.conn.Known()
 	context.AfterFunc(ctx, l.close)
 	return l, nil
 }
 
-// webLink is a session's stream over a WebSocket.
-type webLink struct {
-	ws      *websocket.Conn
-	conn    *webconn.Conn
-	buffers *webconn.Buffers
-}
-
-// ping asks for a sign of life; the connection waits for it.
-func (l *webLink) ping() {
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), keepalive/3)
-		defer cancel()
-		_ = l.ws.Ping(ctx) // its failure is the reader's silence
-	}()
-}
-
-// SendMsg implements sessionStream.
-func (l *webLink) SendMsg(m any) error {
-	buf := l.buffers.Get()
-	defer l.buffers.Put(buf)
-	var data []byte
-	switch m := m.(type) {
-	case *together:
-		if data = (*m)[0]; len(*m) > 1 {
-			buf.Grow(m.size())
-			data = m.join(buf.AvailableBuffer())
-		}
-	case proto.Message:
-		var err error
-		if data, err = proto.Marshal(m); err != nil {
-			return err
-		}
-	}
-	return l.conn.Send(l.ws, l.buffers, data)
-}
-
-// RecvMsg implements sessionStream.
-func (l *webLink) RecvMsg(m any) error {
-	_, r, err := l.ws.Reader(context.Background())
+// upgrade asks a server for a WebSocket, and returns the connection below it.
+func upgrade(ctx context.Context, transport *http.Transport, url, panel string) (io.ReadWriteCloser, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return linkError(err)
+		return nil, err
 	}
-	buf := l.buffers.Get()
-	defer l.buffers.Put(buf)
-	if _, err := buf.ReadFrom(r); err != nil {
-		return linkError(err)
+	key := base64.StdEncoding.EncodeToString([]byte(rand.Text()[:16]))
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Upgrade", "websocket")
+	r.Header.Set("Sec-WebSocket-Version", "13")
+	r.Header.Set("Sec-WebSocket-Key", key)
+	if panel != "" {
+		r.Header.Set(panelKey, panel)
 	}
-	response, ok := m.(*ctxfsv1.SessionResponse)
-	if !ok {
-		return status.Errorf(codes.Internal, "a session receives no %T", m)
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
 	}
-	if err := proto.Unmarshal(buf.Bytes(), response); err != nil {
-		return status.Error(codes.Internal, "a message of the session: "+err.Error())
+	conn, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok || resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Sec-WebSocket-Accept") != webconn.AcceptKey(key) {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("the server opens no WebSocket: %s", resp.Status)
 	}
-	return nil
+	return conn, nil
 }
 
-// linkError says why no more can be received.
-func linkError(err error) error {
-	var closed websocket.CloseError
-	if errors.As(err, &closed) {
-		return io.EOF
-	}
-	return status.Error(codes.Unavailable, "the connection to the server was lost: "+err.Error())
+// webLink is a session's link over a WebSocket.
+type webLink struct {
+	ws *webconn.Socket
+	// conn is the connection below, also below TLS.
+	conn *webconn.Conn
+	// encode encodes batch, which is being sent.
+	encode func(b []byte) ([]byte, error)
+	batch  together
 }
+
+// send implements sessionLink.
+func (l *webLink) send(t together) error {
+	l.batch = t
+	return l.ws.Send(t.size(), l.encode)
+}
+
+// receive implements sessionLink.
+func (l *webLink) receive() (message []byte, owned bool, err error) {
+	message, owned, err = l.ws.Receive()
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return message, owned, err
+	}
+	if _, closed := errors.AsType[*webconn.CloseError](err); closed {
+		return nil, false, io.EOF
+	}
+	return nil, false, status.Error(codes.Unavailable, "the connection to the server was lost: "+err.Error())
+}
+
+func (*webLink) interruptible() bool { return true }
+func (l *webLink) interrupt()        { l.conn.Interrupt() }
 
 // close ends the connection at once: what the session had to say was said.
 func (l *webLink) close() { _ = l.ws.CloseNow() }

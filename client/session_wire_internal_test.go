@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// TestTogether packs requests of various sizes and wants them on the wire in order, in as
+// TestTogether packs requests of various sizes and expects them on the wire in order, in as
 // few messages as their sizes allow.
 func TestTogether(t *testing.T) {
 	const small, large = 100, largeRequest
@@ -34,7 +35,7 @@ func TestTogether(t *testing.T) {
 			var got [][]uint64
 			for with := (together{}); len(batch) > 0; {
 				n := with.pack(batch)
-				got = append(got, sent(t, &with))
+				got = append(got, sent(t, with))
 				batch = batch[n:]
 			}
 			if !slices.EqualFunc(got, c.want, slices.Equal) {
@@ -62,7 +63,7 @@ func request(t *testing.T, id uint64, size int) []byte {
 }
 
 // sent returns the ids of the requests in a message, as the server reads it.
-func sent(t *testing.T, with *together) []uint64 {
+func sent(t *testing.T, with together) []uint64 {
 	t.Helper()
 	data, err := newWireCodec().Marshal(with)
 	if err != nil {
@@ -92,4 +93,43 @@ func TestACallIsASessionRequest(t *testing.T) {
 	if m.GetId() != 300 || m.GetCall().GetMethod() != x.method || proto.Unmarshal(m.GetCall().GetData(), &out) != nil || !proto.Equal(&out, in) {
 		t.Errorf("the server reads %v, %v", &m, &out)
 	}
+}
+
+// FuzzResponses parses any message of a server. What the generated code decodes, eachResponse decodes to the same.
+func FuzzResponses(f *testing.F) {
+	reply := func(id uint64, more bool) *ctxfsv1.SessionResponse {
+		return &ctxfsv1.SessionResponse{Id: id, More: more, Response: &ctxfsv1.SessionResponse_Reply{Reply: &ctxfsv1.SessionReply{Data: []byte("data")}}}
+	}
+	failed := &ctxfsv1.SessionResponse{Id: 3, Response: &ctxfsv1.SessionResponse_Error{Error: &ctxfsv1.SessionError{Code: 5, Reason: "ENOENT"}}}
+	closing := &ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Closing{Closing: &ctxfsv1.SessionClosing{}}}
+	batch := reply(1, false)
+	batch.Also = []*ctxfsv1.SessionResponse{reply(2, true), failed, closing}
+	for _, m := range []*ctxfsv1.SessionResponse{{}, reply(1, false), failed, closing, batch} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, message []byte) {
+		var m ctxfsv1.SessionResponse
+		if proto.Unmarshal(message, &m) != nil {
+			_ = eachResponse(message, func(response, bool) {}) // which must not panic
+			return
+		}
+		want := append([]*ctxfsv1.SessionResponse{&m}, m.GetAlso()...)
+		err := eachResponse(message, func(r response, alone bool) {
+			if len(want) == 0 || alone != (len(m.GetAlso()) == 0) {
+				t.Fatalf("%d more are wanted, alone %v", len(want), alone)
+			}
+			w := want[0]
+			want = want[1:]
+			if r.id != w.GetId() || r.more != w.GetMore() || !bytes.Equal(r.data, w.GetReply().GetData()) || (r.other == nil) != (w.GetReply() != nil) {
+				t.Errorf("parsed %+v, want %v", r, w)
+			}
+		})
+		if err != nil || len(want) > 0 {
+			t.Errorf("%v, and %d are missing", err, len(want))
+		}
+	})
 }

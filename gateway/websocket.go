@@ -2,10 +2,10 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -40,12 +40,8 @@ const (
 	sendBuffer = 256 << 10
 )
 
-// The link's refusals of messages, which have close codes of their own.
-var (
-	errText     = errors.New("a text message")
-	errEncoding = errors.New("no SessionRequest")
-	errTooLarge = errors.New("too large")
-)
+// errEncoding refuses a message.
+var errEncoding = errors.New("no SessionRequest")
 
 // serveSession answers GET /v1/session with a session over WebSocket, which has what FsService/Session has over gRPC. A page sends its
 // token as a message. It never sends a cookie, which a browser would send for other pages as well.
@@ -79,7 +75,7 @@ func (g *Gateway) runSession(r *http.Request, link *webLink, conn credentials.Au
 			return fserr.ECANCELED
 		}
 		defer link.users.leave()
-		link.conn.Known()
+		link.opened()
 		err := g.cfg.Sessions.Serve(ctx, first, link, "websocket")
 		if link.left.Load() {
 			return nil // the client ended the session
@@ -123,16 +119,16 @@ func tokenOf(r *http.Request, first *ctxfsv1.SessionRequest) (metadata.MD, error
 
 // accept answers a request with a WebSocket, or refuses it.
 func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (*webLink, error) {
-	l := &webLink{buffers: &g.buffers}
+	l := &webLink{}
 	l.conn = &webconn.Conn{Keepalive: g.cfg.Keepalive, Ping: l.ping}
 	// The origin was checked. Clients compress content that is worth it.
 	opts := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}
-	ws, err := websocket.Accept(&hijacked{w, l.conn}, r, opts)
-	if err != nil {
+	h := &hijacked{ResponseWriter: w, conn: l.conn}
+	var err error
+	if l.accepted, err = websocket.Accept(h, r, opts); err != nil {
 		return nil, err
 	}
-	ws.SetReadLimit(-1) // Recv has a limit, which it reports
-	l.ws = ws
+	l.ws = webconn.NewSocket(webconn.Config{Conn: l.conn, Early: h.early, Close: l.accepted.CloseNow, Server: true, Buffers: &g.buffers}, maxOpen)
 	return l, nil
 }
 
@@ -140,6 +136,8 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (*webLink, erro
 type hijacked struct {
 	http.ResponseWriter
 	conn *webconn.Conn
+	// early is what the client sent before the answer.
+	early []byte
 }
 
 // Hijack implements http.Hijacker.
@@ -150,8 +148,9 @@ func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	limitBuffer(conn)
 	h.conn.Conn = conn
-	rw.Writer.Reset(h.conn)
-	return h.conn, rw, nil
+	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
+	h.early = bytes.Clone(early)
+	return h.conn, bufio.NewReadWriter(bufio.NewReaderSize(h.conn, 16), bufio.NewWriterSize(h.conn, 16)), nil // the Socket reads and writes without them
 }
 
 // limitBuffer bounds what the system buffers for a client, if the connection can do that.
@@ -170,10 +169,10 @@ func limitBuffer(conn net.Conn) {
 
 // webLink is the session.Link of a WebSocket. Each message of the session is one of the WebSocket.
 type webLink struct {
-	ws   *websocket.Conn
+	ws   *webconn.Socket
 	conn *webconn.Conn
-	// buffers are shared by all links.
-	buffers *webconn.Buffers
+	// accepted is the library's side of the handshake. The library closes the connection when nothing refers to it.
+	accepted *websocket.Conn
 	// left says that the client closed the connection normally, said that the client got the reason of the end.
 	left, said atomic.Bool
 
@@ -183,6 +182,12 @@ type webLink struct {
 
 var _ session.Link = (*webLink)(nil)
 
+// opened lifts the bounds of the first message. Only the receiving goroutine calls it.
+func (l *webLink) opened() {
+	l.conn.Known()
+	l.ws.SetLimit(session.MaxMessage)
+}
+
 // ping asks for a sign of life, which Read waits for.
 func (l *webLink) ping() {
 	if !l.users.enter() {
@@ -190,36 +195,27 @@ func (l *webLink) ping() {
 	}
 	go func() {
 		defer l.users.leave()
-		ctx, cancel := context.WithTimeout(context.Background(), l.conn.Keepalive/3)
-		defer cancel()
-		_ = l.ws.Ping(ctx) // Read fails without an answer
+		_ = l.ws.Ping() // Read fails without an answer
 	}()
 }
 
 // Recv implements session.Link. WebSocket has no half-close: a client that closes gets no replies.
 func (l *webLink) Recv() (*ctxfsv1.SessionRequest, error) {
-	kind, r, err := l.ws.Reader(context.Background())
-	if err != nil {
-		return nil, l.gone(err)
-	}
-	if kind != websocket.MessageBinary {
-		return nil, refused(fserr.EINVAL, errText, "send binary messages, one SessionRequest each")
-	}
-	limit := int64(session.MaxMessage)
-	if l.conn.IsStranger() {
-		limit = maxOpen
-	}
-	buf := l.buffers.Get()
-	defer l.buffers.Put(buf)
-	n, err := buf.ReadFrom(io.LimitReader(r, limit+1))
+	message, _, err := l.ws.Receive()
 	switch {
+	case errors.Is(err, webconn.ErrText):
+		return nil, refused(fserr.EINVAL, webconn.ErrText, "send binary messages, one SessionRequest each")
+	case errors.Is(err, webconn.ErrTooLarge):
+		limit := session.MaxMessage
+		if l.conn.IsStranger() {
+			limit = maxOpen
+		}
+		return nil, refused(fserr.EFBIG, webconn.ErrTooLarge, fmt.Sprintf("a message has at most %d bytes, and 256 KiB of content; write ranges on a handle", limit))
 	case err != nil:
 		return nil, l.gone(err)
-	case n > limit:
-		return nil, refused(fserr.EFBIG, errTooLarge, fmt.Sprintf("a message has at most %d bytes, and 256 KiB of content; write ranges on a handle", limit))
 	}
 	m := new(ctxfsv1.SessionRequest)
-	if err := proto.Unmarshal(buf.Bytes(), m); err != nil { // it copies the bytes
+	if err := proto.Unmarshal(message, m); err != nil { // it copies the bytes
 		return nil, refused(fserr.EINVAL, errEncoding, "send one SessionRequest as protobuf in each message")
 	}
 	return m, nil
@@ -231,12 +227,8 @@ func refused(code fserr.Code, why error, hint string) error {
 
 // gone returns why nothing more can be received. It is never io.EOF, after which replies would be sent.
 func (l *webLink) gone(err error) error {
-	var closed websocket.CloseError
-	if errors.As(err, &closed) {
-		switch closed.Code {
-		case websocket.StatusNormalClosure, websocket.StatusGoingAway, websocket.StatusNoStatusRcvd:
-			l.left.Store(true)
-		}
+	if closed, ok := errors.AsType[*webconn.CloseError](err); ok && closed.InPeace() {
+		l.left.Store(true)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && l.conn.IsStranger() {
 		return fserrpb.WithCode(&fserr.Error{Code: fserr.EACCES, Detail: "open did not come in time", Hint: "send it at once"}, codes.Unauthenticated)
@@ -253,14 +245,13 @@ func (l *webLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
 	if isLast(m) {
 		l.said.Store(true)
 	}
-	buf := l.buffers.Get()
-	defer l.buffers.Put(buf)
-	buf.Grow(proto.Size(m))
-	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(buf.AvailableBuffer(), m)
-	if err != nil {
-		return fmt.Errorf("encode a message of a session: %w", err)
-	}
-	return l.conn.Send(l.ws, l.buffers, data)
+	return l.ws.Send(proto.Size(m), func(b []byte) ([]byte, error) {
+		b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
+		if err != nil {
+			return nil, fmt.Errorf("encode a message of a session: %w", err)
+		}
+		return b, nil
+	})
 }
 
 // isLast reports whether m, or the last message that travels with it, ends the session.
@@ -281,7 +272,8 @@ func (l *webLink) end(why error) {
 			Closing: &ctxfsv1.SessionClosing{Error: fserrpb.ToSession(why)},
 		}}, nil)
 	}
-	_ = l.ws.Close(closeStatus(why)) // as above
+	code, reason := closeStatus(why)
+	l.ws.CloseWith(int(code), reason)
 	l.users.end()
 }
 
@@ -297,11 +289,11 @@ func closeStatus(why error) (websocket.StatusCode, string) {
 	switch {
 	case errors.Is(why, webconn.ErrSilent):
 		return websocket.StatusTryAgainLater, webconn.ErrSilent.Error()
-	case errors.Is(why, errText):
+	case errors.Is(why, webconn.ErrText):
 		return websocket.StatusUnsupportedData, reason
 	case errors.Is(why, errEncoding):
 		return websocket.StatusInvalidFramePayloadData, reason
-	case errors.Is(why, errTooLarge):
+	case errors.Is(why, webconn.ErrTooLarge):
 		return websocket.StatusMessageTooBig, reason
 	}
 	switch fserrpb.CodeOf(fserrpb.ToStatus(why)) {

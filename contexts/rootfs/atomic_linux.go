@@ -189,8 +189,8 @@ func (a *linuxAtomic) appear(fd int) error {
 	if err != nil {
 		return err
 	}
-	defer node.CloseFD(old)
 	st, err := node.StatFD(old)
+	defer func() { a.root.free(old, st.Size) }()
 	if err != nil {
 		return err
 	}

@@ -114,9 +114,16 @@ func (f *linuxFile) dropSetid(fd int) error {
 	return err
 }
 
-// do runs one system call on the file.
+// do runs one system call on the file. When the disk is full, it waits for the replaced files that are being freed, and tries again.
 func (f *linuxFile) do(op string, call func(fd int) error) error {
-	err := f.fd.use(func(fd int) error { return node.Uninterrupted(func() error { return call(fd) }) })
+	try := func() error {
+		return f.fd.use(func(fd int) error { return node.Uninterrupted(func() error { return call(fd) }) })
+	}
+	err := try()
+	if err == unix.ENOSPC {
+		f.root.awaitFree()
+		err = try()
+	}
 	return failed(err, op, "")
 }
 

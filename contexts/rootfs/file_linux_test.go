@@ -1,7 +1,9 @@
 package rootfs
 
 import (
+	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -118,4 +120,36 @@ func TestAtomicFileFailsAtOnceAtABadPlace(t *testing.T) {
 		_, err := w.CreateAtomic("mounted", 0o644, false)
 		w.code(err, fserr.EXDEV)
 	})
+}
+
+// TestFullDiskWaitsForReplacedFiles has a writer find the disk full while a replaced file is being freed.
+func TestFullDiskWaitsForReplacedFiles(t *testing.T) {
+	w := newWorld(t, with("openat2"))
+	w.must(os.Mkdir(w.host("small"), 0o755))
+	w.mountTmpfs("small")
+	if _, err := os.Stat(w.host("small/x")); err != nil {
+		t.Skip("needs the right to mount")
+	}
+	root, err := Open(w.host("small"), Options{})
+	w.must(err)
+	defer root.Close()
+	w.must(os.WriteFile(w.host("small/replaced"), make([]byte, 48<<10), 0o644))
+	linux := root.(*linuxRoot) //nolint:forcetypeassert // on Linux it is no other
+	linux.freeing.RLock()
+	written := make(chan error)
+	go func() {
+		f, err := root.CreateAtomic("new", 0o644, false)
+		if err == nil {
+			_, err = f.Write(make([]byte, 48<<10))
+			err = errors.Join(err, f.Commit(false))
+		}
+		written <- err
+	}()
+	for linux.freeing.TryRLock() { // until the writer waits
+		linux.freeing.RUnlock()
+		runtime.Gosched()
+	}
+	w.must(os.Remove(w.host("small/replaced")))
+	linux.freeing.RUnlock()
+	w.must(<-written)
 }

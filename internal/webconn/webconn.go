@@ -1,19 +1,15 @@
-// Package webconn is the connection below a session's WebSocket, at either end: it ends
-// one whose other end is silent, or takes nothing of what is sent, and sends a message
-// by one write. It needs no timer and no goroutine while all is well.
+// Package webconn is a session's WebSocket, at either end: Socket its frames, Conn the connection below. Conn closes a connection whose
+// other end is silent, or takes nothing of what is sent. It needs no timer and no goroutine while all is well.
 package webconn
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/coder/websocket"
 )
 
 const (
@@ -23,9 +19,6 @@ const (
 	blocked = 20 * time.Millisecond
 	// keepBuffer is the size up to which a buffer is kept for others, in bytes.
 	keepBuffer = 512 << 10
-	// minCorked is less than a WebSocket's own buffer holds, with a frame's header; maxCorked
-	// the size from which a write more costs less than a copy. Both in bytes.
-	minCorked, maxCorked = 4<<10 - 16, 160 << 10
 )
 
 // ErrSilent ends a connection whose other end did not answer a ping in time.
@@ -42,104 +35,79 @@ type Conn struct {
 
 	// stranger is set from AwaitFirst until Known.
 	stranger bool
+	// readArmed says that reads have a deadline: one that passes while all is well is set anew. writeArmed is when writes got theirs.
+	readArmed  bool
+	writeArmed time.Time
+	// interrupted is set by Interrupt until Read has reported it.
+	interrupted atomic.Bool
 	// writing counts the writes under way; took is when the other end last took what a write waited for, in ns since the epoch.
 	writing atomic.Int32
 	took    atomic.Int64
-
-	mu sync.Mutex
-	// corked holds what is written until uncork; nil when it goes out at once.
-	corked *bytes.Buffer
 }
 
-// AwaitFirst sets until when the first message must come. Whoever reads calls it, and Known.
+// AwaitFirst sets the deadline of the first message. The goroutine that reads calls it, and Known.
 func (c *Conn) AwaitFirst(deadline time.Time) error {
-	c.stranger = true
+	c.stranger, c.readArmed = true, true
 	return c.SetReadDeadline(deadline)
 }
 
-// Known lifts the bound of the first message, which has come.
+// Known lifts the deadline of the first message, which has come.
 func (c *Conn) Known() { c.stranger = false }
 
-// IsStranger tells whether the first message has yet to come.
+// IsStranger reports whether the first message has yet to come.
 func (c *Conn) IsStranger() bool { return c.stranger }
 
-// Interrupt ends the wait for the first message, one that has not begun as well.
-func (c *Conn) Interrupt() { _ = c.SetReadDeadline(time.Unix(1, 0)) }
+// Interrupt makes Read fail with os.ErrDeadlineExceeded, once: the one that runs, or the next. Nothing that came is lost.
+func (c *Conn) Interrupt() {
+	c.interrupted.Store(true)
+	_ = c.SetReadDeadline(time.Unix(1, 0))
+}
 
-// Read implements net.Conn. Who says nothing for a keepalive is asked. When nobody reads,
-// because too much is under way, silence says nothing.
+// Read implements net.Conn. It pings an end that sends nothing for a keepalive, and fails with ErrSilent when the ping gets no
+// answer. The time between two reads does not count.
 func (c *Conn) Read(p []byte) (int, error) {
 	if c.stranger {
 		return c.Conn.Read(p) // a deadline set here would undo an Interrupt
 	}
-	n, err := c.readBy(p, time.Now().Add(c.Keepalive))
-	for errors.Is(err, os.ErrDeadlineExceeded) {
-		c.Ping()
-		n, err = c.readBy(p, time.Now().Add(c.Keepalive/3))
-		if errors.Is(err, os.ErrDeadlineExceeded) && !c.isSlow() {
-			return n, ErrSilent
+	until, asked := time.Now().Add(c.Keepalive), false
+	for {
+		if c.readArmed {
+			n, err := c.Conn.Read(p)
+			if n > 0 {
+				return n, nil // the error comes again
+			}
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				return 0, err
+			}
+		}
+		if c.interrupted.Swap(false) {
+			return 0, os.ErrDeadlineExceeded
+		}
+		if !time.Now().Before(until) {
+			if asked && !c.isSlow() {
+				return 0, ErrSilent
+			}
+			c.Ping()
+			until, asked = time.Now().Add(c.Keepalive/3), true
+		}
+		if err := c.SetReadDeadline(until); err != nil {
+			return 0, err
+		}
+		c.readArmed = true
+		if c.interrupted.Swap(false) { // or the new deadline would undo it
+			return 0, os.ErrDeadlineExceeded
 		}
 	}
-	return n, err
 }
 
-// isSlow tells that the answer may be late because there is much to read before our
-// question. Writes have a deadline of their own.
+// isSlow reports whether the answer may be late because the other end has much to read before the ping. Writes have a deadline of
+// their own.
 func (c *Conn) isSlow() bool {
 	return c.writing.Load() > 0 || time.Since(time.Unix(0, c.took.Load())) < c.Keepalive
 }
 
-func (c *Conn) readBy(p []byte, deadline time.Time) (int, error) {
-	if err := c.SetReadDeadline(deadline); err != nil {
-		return 0, err
-	}
-	n, err := c.Conn.Read(p)
-	if n > 0 {
-		return n, nil // the error comes again
-	}
-	return n, err
-}
-
-// Send sends a binary message by ws, which is a WebSocket over c. One that is larger than
-// the WebSocket's own buffer, and not so large that copying costs more, is one write all the same.
-func (c *Conn) Send(ws *websocket.Conn, buffers *Buffers, message []byte) error {
-	if len(message) < minCorked || len(message) > maxCorked {
-		return ws.Write(context.Background(), websocket.MessageBinary, message)
-	}
-	buf := buffers.Get()
-	defer buffers.Put(buf)
-	c.cork(buf)
-	err := ws.Write(context.Background(), websocket.MessageBinary, message)
-	return errors.Join(err, c.uncork())
-}
-
-// cork keeps in b what is written until uncork.
-func (c *Conn) cork(b *bytes.Buffer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.corked = b
-}
-
-func (c *Conn) uncork() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b := c.corked
-	c.corked = nil
-	_, err := c.write(b.Bytes())
-	return err
-}
-
 // Write implements net.Conn. A slow other end may take long, one that takes nothing may not.
 func (c *Conn) Write(p []byte) (n int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.corked != nil {
-		return c.corked.Write(p)
-	}
-	return c.write(p)
-}
-
-func (c *Conn) write(p []byte) (n int, err error) {
 	c.writing.Add(1)
 	defer c.writing.Add(-1)
 	for len(p) > 0 && err == nil {
@@ -157,8 +125,11 @@ func (c *Conn) write(p []byte) (n int, err error) {
 
 func (c *Conn) writeStep(p []byte) (int, error) {
 	begun := time.Now()
-	if err := c.SetWriteDeadline(begun.Add(c.Keepalive)); err != nil {
-		return 0, err
+	if begun.Sub(c.writeArmed) > c.Keepalive/8 { // not for each write; one that passes ends TLS
+		if err := c.SetWriteDeadline(begun.Add(c.Keepalive)); err != nil {
+			return 0, err
+		}
+		c.writeArmed = begun
 	}
 	n, err := c.Conn.Write(p)
 	if now := time.Now(); err == nil && now.Sub(begun) > blocked {
@@ -179,7 +150,7 @@ func (p *Buffers) Get() *bytes.Buffer {
 	return new(bytes.Buffer)
 }
 
-// Put takes back a buffer that nobody uses any more.
+// Put takes back a buffer that is no longer used.
 func (p *Buffers) Put(b *bytes.Buffer) {
 	if b.Cap() <= keepBuffer {
 		b.Reset()

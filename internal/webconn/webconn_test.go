@@ -1,21 +1,14 @@
 package webconn_test
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/coder/websocket"
 	"go.uber.org/goleak"
 
 	"github.com/ctxfs/ctxfs/internal/webconn"
@@ -76,70 +69,4 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 			t.Errorf("the connection is open: %v", err)
 		}
 	})
-}
-
-// counted counts writes.
-type counted struct {
-	net.Conn
-	writes atomic.Int32
-}
-
-func (c *counted) Write(p []byte) (int, error) {
-	c.writes.Add(1)
-	return c.Conn.Write(p)
-}
-
-// TestAMessageIsOneWrite sends messages around the size of the WebSocket's own buffer.
-func TestAMessageIsOneWrite(t *testing.T) {
-	got := make(chan []byte)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ws, err := websocket.Accept(w, r, nil)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		ws.SetReadLimit(-1)
-		defer func() { _ = ws.CloseNow() }()
-		for {
-			_, data, err := ws.Read(context.Background())
-			if err != nil {
-				close(got)
-				return
-			}
-			got <- data
-		}
-	}))
-	defer server.Close()
-	c, raw := &webconn.Conn{Keepalive: time.Minute}, &counted{}
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (_ net.Conn, err error) {
-		raw.Conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
-		c.Conn = raw
-		return c, err
-	}}
-	ws, _, err := websocket.Dial(t.Context(), server.URL, &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var buffers webconn.Buffers
-	for _, size := range []int{0, 1, 4000, 4079, 4080, 4081, 4096, 64 << 10, 65 << 10, 200 << 10} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			message, before := bytes.Repeat([]byte{7}, size), raw.writes.Load()
-			if err := c.Send(ws, &buffers, message); err != nil {
-				t.Fatal(err)
-			}
-			if data := <-got; !bytes.Equal(data, message) {
-				t.Errorf("%d bytes came", len(data))
-			}
-			if n := raw.writes.Load() - before; size < 64<<10 && n != 1 {
-				t.Errorf("%d writes", n)
-			}
-		})
-	}
-	_ = ws.CloseNow()
-	if _, open := <-got; open {
-		t.Error("more came")
-	}
-	if err := c.Send(ws, &buffers, make([]byte, 5000)); err == nil {
-		t.Error("a message was sent on a closed connection")
-	}
 }
