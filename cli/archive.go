@@ -44,6 +44,9 @@ func (r *archived) incomplete() error {
 
 func (a *app) reportArchived(r archived) error {
 	if a.json {
+		if r.LeftOut == nil {
+			r.LeftOut = []string{}
+		}
 		return errors.Join(a.printJSON(r), r.incomplete())
 	}
 	return errors.Join(a.printf("%s  %s, %s\n", r.ContextID, files(r.Files), size(r.Bytes)), r.incomplete())

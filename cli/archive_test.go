@@ -205,7 +205,7 @@ func TestImportRefusesBadArchives(t *testing.T) {
 	if code, out, errs := s.run("context", "import", "ctx_good"); code != 1 || !strings.HasPrefix(out, "ctx_good  1 file, 1 B") || !strings.Contains(errs, "pipe") {
 		t.Errorf("with a special file: exit %d, %s%s", code, out, errs)
 	}
-	if out := s.ok("-c", "ctx_good", "ls", "no/parent"); !strings.Contains(out, "-rwxr-xr-x") {
+	if out := s.ok("-c", "ctx_good", "ls", "-l", "no/parent"); !strings.Contains(out, "-rwxr-xr-x") {
 		t.Errorf("setuid is kept: %s", out)
 	}
 	if code, _, errs := s.run("context", "import", "ctx_good"); code != 1 || !strings.Contains(errs, "ctx_good exists (ready)") {

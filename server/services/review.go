@@ -396,7 +396,7 @@ func pageToken(token string) (int64, error) {
 	}
 	before, err := strconv.ParseInt(token, 10, 64)
 	if err != nil {
-		return 0, &fserr.Error{Code: fserr.EINVAL, Detail: "bad page_token", Hint: "use the next_page_token of the page before"}
+		return 0, &fserr.Error{Code: fserr.EINVAL, Detail: "bad token of a page", Hint: "use the one that the page before ended with"}
 	}
 	return before, nil
 }
