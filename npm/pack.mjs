@@ -22,8 +22,9 @@ mkdirSync(out, { recursive: true });
 const scratch = mkdtempSync(join(tmpdir(), "ctxfs-npm-"));
 try {
   const optionalDependencies = {};
-  for (const { type, path, goos, goarch } of JSON.parse(readFileSync(artifacts, "utf8"))) {
-    if (type !== "Binary") continue;
+  // goreleaser lists them in the order in which they were ready.
+  const binaries = JSON.parse(readFileSync(artifacts, "utf8")).filter(({ type }) => type === "Binary").sort((a, b) => (a.path < b.path ? -1 : 1));
+  for (const { path, goos, goarch } of binaries) {
     const os = goos === "windows" ? "win32" : goos;
     const cpu = goarch === "amd64" ? "x64" : goarch;
     const name = `@ctxfs/${os}-${cpu}`;
