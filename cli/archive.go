@@ -44,9 +44,6 @@ func (r *archived) incomplete() error {
 
 func (a *app) reportArchived(r archived) error {
 	if a.json {
-		if r.LeftOut == nil {
-			r.LeftOut = []string{}
-		}
 		return errors.Join(a.printJSON(r), r.incomplete())
 	}
 	return errors.Join(a.printf("%s  %s, %s\n", r.ContextID, files(r.Files), size(r.Bytes)), r.incomplete())
@@ -54,13 +51,13 @@ func (a *app) reportArchived(r archived) error {
 
 func (a *app) exportCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "export ID [FILE]", Short: "Write what a context holds into a tar archive, or to standard output",
+		Use: "export NAME [FILE]", Short: "Write what a context holds into a tar archive, or to standard output",
 		Long: "Writes files, directories, symbolic links and hard links with their modes and times. FILE appears whole or not at all.\n" +
 			"Programs may use the context meanwhile. Export a fork to get the state of one moment:\n\n" +
 			"  ctxfs context fork ID NEW-ID && ctxfs context export NEW-ID FILE; ctxfs context delete NEW-ID",
 		Example: "  ctxfs context export ctx_panels~editor editor.tar\n  ctxfs context export ctx_panels~editor | zstd > editor.tar.zst",
 		Args:    usage(cobra.RangeArgs(1, 2)),
-		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.withContext(func(ctx context.Context, c *client.Client, args []string) error {
 			x, err := c.GetContext(ctx, args[0]) // which also refuses panels
 			if err != nil {
 				return err
@@ -251,7 +248,7 @@ func (a *app) importCommand() *cobra.Command {
 			"Owners are not restored: all files are the server's user's. Names that lead outside are refused.",
 		Example: "  ctxfs context import ctx_panels~editor editor.tar\n  zstd -dc editor.tar.zst | ctxfs context import ctx_panels~editor",
 		Args:    usage(cobra.RangeArgs(1, 2)),
-		RunE: a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
 			r := a.env.Stdin
 			if len(args) == 2 && args[1] != "-" {
 				f, err := os.Open(args[1])
