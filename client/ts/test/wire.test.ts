@@ -32,6 +32,11 @@ describe("requests that are written by hand are read as they were meant", () => 
     ["read", { fd: 3, position: 0n, length: 262144n }], ["read", { fd: 3, position: -1n, length: 5n }], ["read", { fd: 3, position: 2n ** 60n }],
     ["write", { fd: 3, position: -1n, content: { case: "data", value: new Uint8Array(70_000).fill(7) } }],
     ["write", { fd: 3, position: 5n, content: { case: "data", value: new Uint8Array(0) } }],
+    ["readFile", { path: "/a", rawPath: new Uint8Array(0), flagForm: { case: "flag", value: "r" } }],
+    ["readFile", { path: "/a", flagForm: { case: "flagNumber", value: 0 } }], ["readFile", { fd: 3 }], ["readFile", { path: "/a", encoding: "hex" }],
+    ["writeFile", { path: "/a", modeForm: { case: "mode", value: 0 }, flagForm: { case: "flag", value: "w" }, content: { case: "data", value: new Uint8Array(70_000).fill(7) } }],
+    ["writeFile", { path: "/a", modeForm: { case: "mode", value: 0o666 }, flagForm: { case: "flag", value: "a" }, flush: true, content: { case: "data", value: new Uint8Array(0) } }],
+    ["writeFile", { fd: 3, content: { case: "text", value: "text" } }],
     ["write", { fd: 3, content: { case: "text", value: "text" } }], ["mkdir", { path: "/d", recursive: true }],
   ];
   test.each(requests.map(([op, request], i) => [i, op, request] as const))("%i: %s", (_, op, request) => {
