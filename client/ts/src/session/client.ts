@@ -89,15 +89,17 @@ export class Client implements Caller {
 
   async *parts<K extends PartsOp>(op: K, request: RequestInit<K>, options?: CallOptions): AsyncIterableIterator<ResponseOf<K>> {
     const stop = new AbortController();
-    const signal = options?.signal ? AbortSignal.any([stop.signal, options.signal]) : stop.signal;
+    if (options?.signal?.aborted) stop.abort(options.signal.reason);
+    const done = onAbort(options?.signal, (why) => { stop.abort(why); });
     const queue = new PartQueue<ResponseOf<K>>();
     const onPart = (part: unknown): void => { queue.push(part as ResponseOf<K>); };
-    this.exchange(op, request, false, { ...options, signal, onPart }).then(() => { queue.end(); }, (why: unknown) => { queue.fail(why); });
+    this.exchange(op, request, false, { ...options, signal: stop.signal, onPart }).then(() => { queue.end(); }, (why: unknown) => { queue.fail(why); });
     try {
       yield* queue;
     } catch (why) {
       throw errorOf(why, request);
     } finally {
+      done();
       stop.abort();
     }
   }
@@ -138,14 +140,12 @@ export class Client implements Caller {
     const { signal } = options;
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(new Aborted(signal.reason));
-      const done = (): void => { signal?.removeEventListener("abort", abort); };
       const exchange = new Exchange(op, request, (result) => { done(); resolve(result); }, (why) => { done(); reject(why); }, options);
-      const abort = (): void => {
-        const reason = new Aborted(signal?.reason);
+      const done = onAbort(signal, (why) => {
+        const reason = new Aborted(why);
         session.cancel(exchange, reason);
         exchange.reject(reason);
-      };
-      signal?.addEventListener("abort", abort, { once: true });
+      });
       session.request(exchange);
     });
   }
@@ -207,6 +207,17 @@ function refused(why: unknown): Error {
   if (grpc === grpcCode.unauthenticated) return new ConnectionError("EACCES", `ctxfs refused the token (${message})`, false, causeOf(why));
   if (why instanceof Refusal && why.isSystemError) return why.error();
   return new ConnectionError("ECONNREFUSED", `no ctxfs server was reached (${message})`, false, causeOf(why));
+}
+
+/**
+ * Calls run when the signal fires, until the returned function is called. A Proxy around a signal serves too, which
+ * AbortSignal.any() refuses from Node 26 on.
+ */
+function onAbort(signal: AbortSignal | undefined, run: (reason: unknown) => void): () => void {
+  if (!signal) return () => undefined;
+  const abort = (): void => { run(signal.reason); };
+  signal.addEventListener("abort", abort, { once: true });
+  return () => { signal.removeEventListener("abort", abort); };
 }
 
 /** Returns a name for this running copy that nobody else has. */
