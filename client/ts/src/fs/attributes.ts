@@ -3,6 +3,7 @@ import { nodeError } from "../errors/node.js";
 import type { Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
 import type { Core } from "./core.js";
 import { pathFields, pathOf } from "./paths.js";
+import type { CallOptions } from "../session/operations.js";
 import { statsOf, StatFs, type BigIntStats, type Stats } from "./stats.js";
 import { aborted } from "./pieces.js";
 import { callMode, idOf, modeOf, requireObject, requireSignal, timeOf, type TimedCall } from "./validate.js";
@@ -14,16 +15,17 @@ export function attributeFunctions({ caller }: Core) {
   return {
     /** Attributes, following a final link. */
     async stat(path: unknown, options: StatOptions = {}): Promise<Stats | BigIntStats | undefined> {
-      const signal = statSignal(options);
-      const absent = (error: unknown): undefined => unlessNoEntry(error, options);
-      const reply = await caller.call("stat", pathFields(pathOf(path)), { signal }).catch(absent);
-      return reply && attributes(reply, options);
+      const how = statCall(options);
+      try {
+        return attributes(await caller.call("stat", pathFields(pathOf(path)), how), options);
+      } catch (error) {
+        return unlessNoEntry(error, options);
+      }
     },
 
     /** Attributes of the name itself. */
     async lstat(path: unknown, options: StatOptions = {}): Promise<Stats | BigIntStats> {
-      const signal = statSignal(options);
-      return attributes(await caller.call("lstat", pathFields(pathOf(path)), { signal }), options);
+      return attributes(await caller.call("lstat", pathFields(pathOf(path)), statCall(options)), options);
     },
 
     /** Describes the file system of a path. */
@@ -80,12 +82,15 @@ function timesOf(atime: unknown, mtime: unknown, call: TimedCall): { atimeNs: bi
   return { atimeNs: timeOf(atime, call), mtimeNs: timeOf(mtime, call) };
 }
 
-/** Checks the options of stat, lstat and fstat, as Node does from version 26 on, and returns their signal. */
-export function statSignal(options: StatOptions): AbortSignal | undefined {
-  if (nodeMajor < 26) return undefined;
-  const signal = requireSignal(requireObject(options, "options").signal, "options.signal");
+const asNumbers: CallOptions = { numbers: true };
+const asBigints: CallOptions = {};
+
+/** How to call stat, lstat and fstat. Node checks the options, and takes a signal, from version 26 on. */
+export function statCall(options: StatOptions): CallOptions {
+  const signal = nodeMajor < 26 ? undefined : requireSignal(requireObject(options, "options").signal, "options.signal");
   aborted(signal);
-  return signal;
+  const how = options.bigint === true ? asBigints : asNumbers;
+  return signal ? { ...how, signal } : how;
 }
 
 /** The attributes in a reply. */

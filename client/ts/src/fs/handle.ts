@@ -6,7 +6,7 @@ import { asBuffer, contentBytes, decoded, isPieces, requireReadable, viewBytes }
 import type { Core } from "./core.js";
 import { aborted, writePieces } from "./pieces.js";
 import { handleStream, webStream } from "./handlestreams.js";
-import { attributes, statSignal } from "./attributes.js";
+import { attributes, statCall } from "./attributes.js";
 import type { BigIntStats, Stats } from "./stats.js";
 import * as transfer from "./transfer.js";
 import { idOf, modeOf, optionsOf, requireBoolean, requireInteger, requireObject, requireSignal, requireString, timeOf } from "./validate.js";
@@ -142,8 +142,7 @@ export class FileHandle extends EventEmitter {
   /** The file's attributes. */
   stat(options: { bigint?: boolean; signal?: unknown } = {}): Promise<Stats | BigIntStats> {
     return this.#use("fstat", async (fd) => {
-      const signal = statSignal(options);
-      return attributes(await this.#core.caller.call("fstat", { fd }, { signal }), options);
+      return attributes(await this.#core.caller.call("fstat", { fd }, statCall(options)), options);
     });
   }
 

@@ -1,6 +1,7 @@
 import type { Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
 import type { StatfsResponse } from "../gen/ctxfs/v1/fs_messages_pb.js";
 import { nodeClasses, nodeMajor } from "#platform";
+import type { NumberStat } from "../session/results.js";
 import { constants } from "./constants.js";
 
 const nsPerMs = 1_000_000n;
@@ -27,7 +28,7 @@ abstract class StatsBase<T extends number | bigint> {
   declare ctime: Date;
   declare birthtime: Date;
 
-  protected constructor(stat: Stat, convert: (value: bigint | number) => T) {
+  protected constructor(stat: Stat | NumberStat, convert: (value: bigint | number) => T) {
     this.dev = convert(stat.dev);
     this.mode = convert(stat.mode);
     this.nlink = convert(stat.nlink);
@@ -52,12 +53,13 @@ abstract class StatsBase<T extends number | bigint> {
 /** Attributes of a file, as Node's Stats, and in Node an instance of it. */
 export class Stats extends StatsBase<number> {
   /** Makes Stats from the server's reply. */
-  constructor(stat: Stat) {
+  constructor(stat: Stat | NumberStat) {
     super(stat, Number);
-    this.atimeMs = milliseconds(stat.atimeNs);
-    this.mtimeMs = milliseconds(stat.mtimeNs);
-    this.ctimeMs = milliseconds(stat.ctimeNs);
-    this.birthtimeMs = milliseconds(stat.birthtimeNs);
+    const inMs = "atimeMs" in stat;
+    this.atimeMs = inMs ? stat.atimeMs : milliseconds(stat.atimeNs);
+    this.mtimeMs = inMs ? stat.mtimeMs : milliseconds(stat.mtimeNs);
+    this.ctimeMs = inMs ? stat.ctimeMs : milliseconds(stat.ctimeNs);
+    this.birthtimeMs = inMs ? stat.birthtimeMs : milliseconds(stat.birthtimeNs);
   }
 }
 
@@ -122,8 +124,8 @@ function define(target: object, name: string, value: unknown): void {
 }
 
 /** Makes Stats or BigIntStats. */
-export function statsOf(stat: Stat, bigint: boolean): Stats | BigIntStats {
-  return bigint ? new BigIntStats(stat) : new Stats(stat);
+export function statsOf(stat: Stat | NumberStat, bigint: boolean): Stats | BigIntStats {
+  return bigint && !("atimeMs" in stat) ? new BigIntStats(stat) : new Stats(stat);
 }
 
 const statfsFields = ["type", "bsize", "blocks", "bfree", "bavail", "files", "ffree"] as const;

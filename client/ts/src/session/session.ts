@@ -5,7 +5,7 @@ import type { Link } from "./link.js";
 import type { OpName } from "./operations.js";
 import { Outbox, type Outgoing } from "./outbox.js";
 import { encodeRequest } from "./requests.js";
-import { decodeResult } from "./results.js";
+import { decodeResult, type DecodeOptions } from "./results.js";
 import { background } from "./timers.js";
 
 /** How long a server has to begin a session, in ms. */
@@ -23,9 +23,7 @@ export class Broken {
 }
 
 /** What may be said of a request besides. */
-export interface ExchangeOptions {
-  /** Where content of the result goes. */
-  into?: Uint8Array | undefined;
+export interface ExchangeOptions extends DecodeOptions {
   /** Called with each part of a result that comes in parts. */
   onPart?: ((part: unknown) => void) | undefined;
   /** The process may end while this is under way. */
@@ -55,7 +53,7 @@ export class Exchange implements Outgoing {
 
   /** Turns a reply into what resolve is given. */
   decode(reply: codec.Reply): unknown {
-    return decodeResult(this.op, reply.data, reply.from, reply.to, this.options.into);
+    return decodeResult(this.op, reply.data, reply.from, reply.to, this.options);
   }
 }
 
