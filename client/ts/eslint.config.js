@@ -19,6 +19,11 @@ export default tseslint.config(
     },
   },
   {
+    // These stand beside no tsconfig.json of their own.
+    files: ["examples/**/*.{ts,tsx}", "*.config.ts"],
+    languageOptions: { parserOptions: { projectService: false, project: "test/tsconfig.json" } },
+  },
+  {
     // The table of behaviours calls functions with what their types forbid, and so without types.
     files: ["test/behaviour/**/*.ts"],
     rules: {

@@ -12,7 +12,7 @@ const at = (...parts) => join(root, ...parts);
 const filesIn = (dir, ending) => readdirSync(dir, { recursive: true }).filter((name) => name.endsWith(ending));
 
 rmSync(at("dist"), { recursive: true, force: true });
-execFileSync(execPath, [at("node_modules/typescript/bin/tsc"), "-p", at("tsconfig.build.json")], { stdio: "inherit" });
+execFileSync(execPath, [at("node_modules/typescript/bin/tsc"), "-p", at("tsconfig.json")], { stdio: "inherit" });
 await build({
   entryPoints: filesIn(at("src"), ".ts").concat(filesIn(at("src"), ".tsx")).map((name) => at("src", name)),
   outbase: at("src"), outdir: at("dist/cjs"), format: "cjs", platform: "node", target: "node20", bundle: false, logLevel: "warning",

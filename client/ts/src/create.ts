@@ -1,13 +1,15 @@
-import { makeDialer } from "#platform";
+import { findServer, makeDialer } from "#platform";
 import { callbacksOf } from "./fs/callbacks.js";
 import type { CallbackFs } from "./fs/callbacktypes.js";
+import { requireKnown } from "./errors/options.js";
 import { promisesOf, type FsPromises } from "./fs/promises.js";
+import { namesServer } from "./links/target.js";
 import type { DialOptions } from "./platform/types.js";
 import { Client } from "./session/client.js";
 import type { Caller } from "./session/operations.js";
 import type { TokenSource } from "./session/token.js";
 
-/** Options of createFs and connect. One of address, socket and url names the server. */
+/** Options of createFs and connect. One of address, socket and url names the server. Pages have to give url. */
 export interface CreateOptions extends DialOptions {
   /** The panel's token, or a function that gives a current one: it is asked again before a token expires. */
   token?: TokenSource | undefined;
@@ -40,16 +42,30 @@ export interface CtxFs extends FsPromises {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** Makes an fs that connects at its first call. */
-export function createFs(options: CreateOptions): CtxFs {
-  return fsOver(new Client({ ...options, dialer: makeDialer(options) }), options);
+/**
+ * Makes an fs that connects at its first call. In Node options that name no server mean the one that CTXFS_ADDRESS names,
+ * else that of the workspace around the working directory. Throws when there is none, and for options that do not exist.
+ */
+export function createFs(options: CreateOptions = {}): CtxFs {
+  const whole = withServer(options);
+  return fsOver(new Client({ ...whole, dialer: makeDialer(whole) }), whole);
 }
 
-/** Makes an fs and connects it. Rejects when the server is not reached, or refuses. */
-export async function connect(options: CreateOptions): Promise<CtxFs> {
-  const caller = new Client({ ...options, dialer: makeDialer(options) });
+/** Makes an fs as createFs does, and connects it. Rejects when the server is not reached, or refuses. */
+export async function connect(options: CreateOptions = {}): Promise<CtxFs> {
+  const whole = withServer(options);
+  const caller = new Client({ ...whole, dialer: makeDialer(whole) });
   await caller.ready();
-  return fsOver(caller, options);
+  return fsOver(caller, whole);
+}
+
+function withServer(options: CreateOptions): CreateOptions {
+  requireKnown(options, ["address", "socket", "url", "panel", "transport", "token", "contextId", "pingEvery"]);
+  if (namesServer(options)) return options;
+  if (!findServer) throw new TypeError("a page has to name its server: give url, the address of --http");
+  const { token, contextId, panel, ...address } = findServer();
+  const whole = { ...options, ...address, token: options.token ?? token };
+  return options.token ?? options.contextId ?? options.panel ? whole : { ...whole, contextId, panel };
 }
 
 /** Makes an fs over anything that calls the server. */

@@ -2,14 +2,15 @@
  * What bundlers give programs in place of Node's module fs: the panel's files. It connects at its first call; see
  * configure of \@ctxfs/client/runtime for where to. constants are there at once.
  */
+import { Dirent } from "#platform";
+import { Dir } from "./fs/dir.js";
 import { BigIntStats, StatFs, Stats } from "./fs/stats.js";
-import { Dirent } from "./fs/dirent.js";
 import { moduleOf, type ModuleFs } from "./modules/hybrid.js";
 import { refused } from "./modules/sync.js";
 import { ambientFs } from "./runtime/ambient.js";
 
 export type { ModuleFs } from "./modules/hybrid.js";
-export { BigIntStats, Dirent, StatFs, Stats };
+export { BigIntStats, Dir, Dirent, StatFs, Stats };
 
 /** Node's fs over the panel's context: with callbacks, or with promises where the last argument is no function. */
 const fs: ModuleFs = moduleOf(ambientFs());

@@ -2,7 +2,7 @@ export { connect, createFs, fsOver, type ContextInfo, type CreateOptions, type C
 export { ConnectionError } from "./errors/connection.js";
 export type { SystemError } from "./errors/system.js";
 export { constants } from "./fs/constants.js";
-export { Dirent } from "./fs/dirent.js";
+export { Dirent } from "#platform";
 export type { CallbackFs } from "./fs/callbacktypes.js";
 export type { FsPromises, Glob, GlobOptions, OpenFile } from "./fs/promises.js";
 export { FileHandle } from "./fs/handle.js";

@@ -32,6 +32,11 @@ describe("requests that are written by hand are read as they were meant", () => 
     ["read", { fd: 3, position: 0n, length: 262144n }], ["read", { fd: 3, position: -1n, length: 5n }], ["read", { fd: 3, position: 2n ** 60n }],
     ["write", { fd: 3, position: -1n, content: { case: "data", value: new Uint8Array(70_000).fill(7) } }],
     ["write", { fd: 3, position: 5n, content: { case: "data", value: new Uint8Array(0) } }],
+    ["readFile", { path: "/a", rawPath: new Uint8Array(0), flagForm: { case: "flag", value: "r" } }],
+    ["readFile", { path: "/a", flagForm: { case: "flagNumber", value: 0 } }], ["readFile", { fd: 3 }], ["readFile", { path: "/a", encoding: "hex" }],
+    ["writeFile", { path: "/a", modeForm: { case: "mode", value: 0 }, flagForm: { case: "flag", value: "w" }, content: { case: "data", value: new Uint8Array(70_000).fill(7) } }],
+    ["writeFile", { path: "/a", modeForm: { case: "mode", value: 0o666 }, flagForm: { case: "flag", value: "a" }, flush: true, content: { case: "data", value: new Uint8Array(0) } }],
+    ["writeFile", { fd: 3, content: { case: "text", value: "text" } }],
     ["write", { fd: 3, content: { case: "text", value: "text" } }], ["mkdir", { path: "/d", recursive: true }],
   ];
   test.each(requests.map(([op, request], i) => [i, op, request] as const))("%i: %s", (_, op, request) => {
@@ -59,7 +64,10 @@ describe("replies are read by hand as protobuf-es wrote them", () => {
     const bytes = toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 5n, response: { case: "reply", value: { data: toBinary(StatResponseSchema, create(StatResponseSchema, value)) } } }));
     const [reply] = replies(bytes);
     expect(reply).toMatchObject({ id: 5, more: false, kind: kinds.reply });
-    expect(reply && decodeResult("stat", bytes, reply.from, reply.to, undefined)).toEqual({ stat });
+    expect(reply && decodeResult("stat", bytes, reply.from, reply.to, {})).toEqual({ stat });
+    expect(reply && decodeResult("stat", bytes, reply.from, reply.to, { numbers: true })).toMatchObject({
+      stat: { type: 1, dev: Number(stat.dev), ino: Number(stat.ino), mode: stat.mode, uid: stat.uid, size: Number(stat.size), blksize: 4096, blocks: 0, mtimeMs: 1_700_000_000_123.4568 },
+    });
   });
 
   test("content, into memory of its own or the caller's", () => {
@@ -67,8 +75,8 @@ describe("replies are read by hand as protobuf-es wrote them", () => {
     const bytes = toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 1n, response: { case: "reply", value: { data: toBinary(ReadResponseSchema, create(ReadResponseSchema, value)) } } }));
     const [reply] = replies(bytes);
     const into = new Uint8Array(8);
-    const own = decodeResult("read", bytes, reply?.from ?? 0, reply?.to ?? 0, undefined) as { content: { value: Uint8Array } };
-    const given = decodeResult("read", bytes, reply?.from ?? 0, reply?.to ?? 0, into) as { content: { value: Uint8Array } };
+    const own = decodeResult("read", bytes, reply?.from ?? 0, reply?.to ?? 0, {}) as { content: { value: Uint8Array } };
+    const given = decodeResult("read", bytes, reply?.from ?? 0, reply?.to ?? 0, { into }) as { content: { value: Uint8Array } };
     bytes.fill(0);
     expect([[...own.content.value], own.content.value.buffer === bytes.buffer]).toEqual([[1, 2, 3], false]);
     expect([[...given.content.value], given.content.value.buffer === into.buffer]).toEqual([[1, 2, 3], true]);
@@ -80,6 +88,21 @@ describe("replies are read by hand as protobuf-es wrote them", () => {
     const [first, second, third] = replies(toBinary(SessionResponseSchema, create(SessionResponseSchema, { id: 1n, also })));
     expect([first?.id, second?.id, second?.more, third?.id, third?.kind]).toEqual([1, 2, true, 3, kinds.error]);
     expect(third && errorOf(third)).toMatchObject(error);
+  });
+
+  test("times as numbers are what bigints are in ms", () => {
+    const random = (): bigint => BigInt.asIntN(64, (BigInt(Math.floor(Math.random() * 2 ** 32)) << 32n) | BigInt(Math.floor(Math.random() * 2 ** 32)));
+    const edges = [0n, 1n, -1n, 999_999_999n, 1_000_000_000n, -1_000_000_000n, -1_000_000_001n, 2n ** 63n - 1n, -(2n ** 63n), 2n ** 32n, 1_700_000_000_999_999_999n];
+    const around = Array.from({ length: 2000 }, () => (random() / 1_000_000_000n) * 1_000_000_000n + BigInt(Math.floor(Math.random() * 5) - 2));
+    for (const ns of [...edges, ...around.map((n) => BigInt.asIntN(64, n)), ...Array.from({ length: 2000 }, random)]) {
+      const data = toBinary(StatSchema, create(StatSchema, { mtimeNs: ns }));
+      const reader = new Reader(data);
+      let rest = ns % 1_000_000_000n;
+      if (rest < 0n) rest += 1_000_000_000n;
+      const expected = Number((ns - rest) / 1_000_000_000n) * 1000 + Number(rest) / 1e6;
+      if (ns !== 0n) reader.next();
+      expect(ns === 0n ? 0 : reader.milliseconds(), String(ns)).toBe(expected);
+    }
   });
 
   test("what is cut short is refused, at every byte", () => {

@@ -1,5 +1,6 @@
 import { makeDialer } from "#platform";
 import { ConnectionError } from "../errors/connection.js";
+import { requireKnown } from "../errors/options.js";
 import type { AddressOptions } from "../links/target.js";
 import { Client } from "../session/client.js";
 import type { Dialer } from "../session/link.js";
@@ -48,6 +49,7 @@ export interface OpenedPanel {
 
 /** Makes a bridge: many panels over one connection of their host. */
 export function createBridge<Options extends object>(server: BridgeServer<Options>, options: BridgeOptions = {}): Bridge<Options> {
+  requireKnown(options, ["transport", "onError"]);
   return new Bridge(server, options);
 }
 
@@ -101,6 +103,7 @@ export class Bridge<Options extends object = object> {
    * function ends it before. Call it before the window loads its page. A reload gets a port of its own.
    */
   attach(contents: PanelContents, contextId: string, options: AttachOptions = {}): () => void {
+    requireKnown(options, ["panelId", "allow"]);
     const { partition } = this.access(contextId, options.panelId).panel;
     return attach(contents, { contextId, partition, serve: (port) => this.serve(port, contextId, options.panelId) }, options);
   }

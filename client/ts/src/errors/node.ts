@@ -1,4 +1,4 @@
-import { inspect } from "#platform";
+import { inspect, nodeMajor } from "#platform";
 
 /** An error of Node's own making: a wrong argument, or a call that was aborted. */
 export interface NodeError extends Error {
@@ -88,7 +88,8 @@ export function received(value: unknown): string {
   if (typeof value === "function") return `function ${value.name}`;
   if (typeof value === "object") {
     const name = (value as { constructor?: { name?: string } }).constructor?.name;
-    return name !== undefined ? `an instance of ${name}` : inspect(value, { depth: -1 });
+    // A generator's constructor has an empty name.
+    return name === undefined || (name === "" && nodeMajor >= 26) ? inspect(value, { depth: -1 }) : `an instance of ${name}`;
   }
   const shown = inspect(value);
   return `type ${typeof value} (${shown.length > 28 ? `${shown.slice(0, 25)}...` : shown})`;

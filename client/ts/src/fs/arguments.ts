@@ -1,5 +1,5 @@
-import { Buffer } from "#platform";
-import { invalidArgValue, outOfRange } from "../errors/node.js";
+import { Buffer, nodeMajor } from "#platform";
+import { invalidArgType, invalidArgValue, outOfRange } from "../errors/node.js";
 import { contentBytes, textBytes, viewBytes } from "./bytes.js";
 import { requireInt32, requireInteger, requireObject } from "./validate.js";
 import { notAView } from "./views.js";
@@ -15,6 +15,17 @@ const readSize = 16 << 10;
 /** A position that a file can have; -1 for all else, which means the handle's own. */
 export function positionOf(position: unknown): number {
   return Number.isSafeInteger(position) ? (position as number) : -1;
+}
+
+/** The position of a read of length bytes. Node checks it from version 22 on, and takes a bigint. */
+function readPositionOf(position: unknown, length: number): number {
+  if (nodeMajor < 22) return positionOf(position);
+  if (position === null || position === undefined) return -1;
+  if (typeof position === "number") return requireInteger(position, "position", -1);
+  if (typeof position !== "bigint") throw invalidArgType("position", ["integer", "bigint"], position);
+  const max = 2n ** 63n - 1n - BigInt(length);
+  if (position < -1n || position > max) throw outOfRange("position", `>= -1 && <= ${max}`, position);
+  return Number(position);
 }
 
 /** What read is to do. */
@@ -50,14 +61,14 @@ function rangeOf(buffer: ArrayBufferView, { offset = 0, length = buffer.byteLeng
 
 function readCall(buffer: ArrayBufferView, { offset, length, position }: Range): ReadCall {
   const from = offset === null || offset === undefined ? 0 : requireInteger(offset, "offset", 0);
-  const count = (length ?? buffer.byteLength - from) as number;
-  const at = positionOf(position);
-  if (count === 0) return { buffer, bytes: undefined, length: count, position: at };
+  const given = (length ?? buffer.byteLength - from) as number;
+  const count = nodeMajor < 26 ? given : given | 0;
+  if (count === 0) return { buffer, bytes: undefined, length: count, position: -1 };
   if (buffer.byteLength === 0) throw invalidArgValue("buffer", buffer, "is empty and cannot be written");
   if (count < 0) throw outOfRange("length", ">= 0", count);
   if (from + count > buffer.byteLength) throw outOfRange("length", `<= ${buffer.byteLength - from}`, count);
   requireInteger(count, "length");
-  return { buffer, bytes: viewBytes(buffer).subarray(from, from + count), length: count, position: at };
+  return { buffer, bytes: viewBytes(buffer).subarray(from, from + count), length: count, position: readPositionOf(position, count) };
 }
 
 /** What write is to do. */

@@ -1,29 +1,35 @@
+import { nodeMajor } from "#platform";
 import { nodeError } from "../errors/node.js";
 import type { Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
 import type { Core } from "./core.js";
 import { pathFields, pathOf } from "./paths.js";
+import type { CallOptions } from "../session/operations.js";
 import { statsOf, StatFs, type BigIntStats, type Stats } from "./stats.js";
-import { callMode, idOf, modeOf, timeOf, type TimedCall } from "./validate.js";
+import { aborted } from "./pieces.js";
+import { callMode, idOf, modeOf, requireObject, requireSignal, timeOf, type TimedCall } from "./validate.js";
 
-interface BigIntOption { bigint?: boolean }
+interface StatOptions { bigint?: boolean; signal?: unknown; throwIfNoEntry?: boolean }
 
 /** The functions that ask for attributes, and those that change them. */
 export function attributeFunctions({ caller }: Core) {
   return {
     /** Attributes, following a final link. */
-    async stat(path: unknown, options: BigIntOption = {}): Promise<Stats | BigIntStats> {
-      const { stat } = await caller.call("stat", pathFields(pathOf(path)));
-      return given(stat, options);
+    async stat(path: unknown, options: StatOptions = {}): Promise<Stats | BigIntStats | undefined> {
+      const how = statCall(options);
+      try {
+        return attributes(await caller.call("stat", pathFields(pathOf(path)), how), options);
+      } catch (error) {
+        return unlessNoEntry(error, options);
+      }
     },
 
     /** Attributes of the name itself. */
-    async lstat(path: unknown, options: BigIntOption = {}): Promise<Stats | BigIntStats> {
-      const { stat } = await caller.call("lstat", pathFields(pathOf(path)));
-      return given(stat, options);
+    async lstat(path: unknown, options: StatOptions = {}): Promise<Stats | BigIntStats> {
+      return attributes(await caller.call("lstat", pathFields(pathOf(path)), statCall(options)), options);
     },
 
     /** Describes the file system of a path. */
-    async statfs(path: unknown, options: BigIntOption = {}): Promise<StatFs | StatFs<bigint>> {
+    async statfs(path: unknown, options: Pick<StatOptions, "bigint"> = {}): Promise<StatFs | StatFs<bigint>> {
       const answer = await caller.call("statfs", pathFields(pathOf(path)));
       return options.bigint === true ? new StatFs(answer, BigInt) : new StatFs(answer, Number);
     },
@@ -76,7 +82,26 @@ function timesOf(atime: unknown, mtime: unknown, call: TimedCall): { atimeNs: bi
   return { atimeNs: timeOf(atime, call), mtimeNs: timeOf(mtime, call) };
 }
 
-function given(stat: Stat | undefined, options: BigIntOption): Stats | BigIntStats {
+const asNumbers: CallOptions = { numbers: true };
+const asBigints: CallOptions = {};
+
+/** How to call stat, lstat and fstat. Node checks the options, and takes a signal, from version 26 on. */
+export function statCall(options: StatOptions): CallOptions {
+  const signal = nodeMajor < 26 ? undefined : requireSignal(requireObject(options, "options").signal, "options.signal");
+  aborted(signal);
+  const how = options.bigint === true ? asBigints : asNumbers;
+  return signal ? { ...how, signal } : how;
+}
+
+/** The attributes in a reply. */
+export function attributes({ stat }: { stat?: Stat | undefined }, options: StatOptions): Stats | BigIntStats {
   if (!stat) throw new Error("the server gave no attributes");
   return statsOf(stat, options.bigint === true);
+}
+
+/** stat's throwIfNoEntry: false gives undefined, from Node 24 on. */
+function unlessNoEntry(error: unknown, { throwIfNoEntry = true }: StatOptions): undefined {
+  const { code } = error as { code?: string };
+  if (!throwIfNoEntry && nodeMajor >= 24 && (code === "ENOENT" || code === "ENOTDIR")) return undefined;
+  throw error;
 }

@@ -38,6 +38,12 @@ export function decoded(bytes: Uint8Array, encoding: string | null | undefined):
   return textOf(buffer, encoding as BufferEncoding);
 }
 
+/** Returns the size of a file that is read as a whole. ERR_FS_FILE_TOO_LARGE for more than Node reads. */
+export function requireReadable(size = 0n): number {
+  if (size >= 2n ** 31n) throw nodeError(RangeError, "ERR_FS_FILE_TOO_LARGE", `File size (${size}) is greater than 2 GiB`);
+  return Number(size);
+}
+
 /** Bytes as a Buffer, without copying. */
 export function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer as ArrayBuffer, bytes.byteOffset, bytes.byteLength);

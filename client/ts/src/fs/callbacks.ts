@@ -1,4 +1,4 @@
-import { streams } from "#platform";
+import { nodeMajor, streams, warnOnce } from "#platform";
 import { innerError, invalidArgType, received, throwingAtOnce } from "../errors/node.js";
 import { systemError } from "../errors/system.js";
 import type { StreamOperations } from "../platform/types.js";
@@ -39,6 +39,13 @@ export function callbacksOf(promises: FsPromises): CallbackFs {
   }
   for (const [name, method] of Object.entries(fileFunctions)) {
     fs[name] = withCallback(name, (fd, ...args) => call(fileOf(files, fd, name), method, args));
+  }
+  if (nodeMajor < 24) {
+    fs.truncate = withCallback("truncate", (file, ...args) => {
+      if (typeof file !== "number") return call(own, "truncate", [file, ...args]);
+      warnOnce("Using fs.truncate with a file descriptor is deprecated. Please use fs.ftruncate with a file descriptor instead.", "DEP0081");
+      return call(fileOf(files, file, "ftruncate"), "truncate", args);
+    });
   }
   for (const [name, fields] of Object.entries(transferFunctions)) {
     fs[name] = withCallback(name, (fd, ...args) => call(fileOf(files, fd, name), name, args), (result) => fields.map((field) => (result as Record<string, unknown>)[field]));

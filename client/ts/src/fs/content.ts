@@ -1,6 +1,7 @@
+import { nodeMajor } from "#platform";
 import { innerError } from "../errors/node.js";
 import { systemError, type SystemError } from "../errors/system.js";
-import { contentBytes, decoded, isPieces } from "./bytes.js";
+import { contentBytes, decoded, isPieces, requireReadable } from "./bytes.js";
 import type { Core } from "./core.js";
 import { FileHandle } from "./handle.js";
 import { pathFields, pathOf, twoPathFields, type VirtualPath } from "./paths.js";
@@ -20,7 +21,7 @@ export function contentFunctions(core: Core) {
     async readFile(path: unknown, options?: unknown): Promise<Buffer | string> {
       const { encoding, flag, signal } = optionsOf<FileOptions>(options, { flag: "r" });
       if (path instanceof FileHandle) {
-        if (path.fd === -1) throw innerError(RangeError, "ERR_OUT_OF_RANGE", 'The value of "fd" is out of range. It must be >= 0 && <= 2147483647. Received -1');
+        if (path.fd === -1) throw closedFile();
         return path.readFile(options);
       }
       aborted(signal);
@@ -55,6 +56,10 @@ export function contentFunctions(core: Core) {
   };
 }
 
+function closedFile(): Error {
+  return innerError(RangeError, "ERR_OUT_OF_RANGE", 'The value of "fd" is out of range. It must be >= 0 && <= 2147483647. Received -1');
+}
+
 async function openFile({ caller }: Core, path: VirtualPath, flag: FlagForm, mode: number, signal?: AbortSignal): Promise<number> {
   const flagsForm = flag.case === "flag" ? { case: "flags" as const, value: flag.value } : { case: "flagsNumber" as const, value: flag.value };
   const { fd } = await caller.call("open", { ...pathFields(path), flagsForm, modeForm: { case: "mode", value: mode } }, { signal });
@@ -72,9 +77,10 @@ async function readWhole(core: Core, path: VirtualPath, flag: FlagForm, signal: 
   }
 }
 
-/** A read and a write have no path: Node opens the file first. */
+/** A read and a write have no path: Node opens the file first. Node 26 reads in the same call. */
 function withoutPath(error: unknown): unknown {
   const { code, syscall } = error as SystemError;
+  if (nodeMajor >= 26 && syscall === "read") return error;
   return syscall === "read" || syscall === "write" || syscall === "fsync" ? systemError({ code, syscall }) : error;
 }
 
@@ -92,7 +98,7 @@ async function readLarge(core: Core, path: VirtualPath, flag: FlagForm, signal: 
   const fd = await openFile(core, path, flag, fileMode, signal);
   try {
     const { stat } = await caller.call("fstat", { fd }, { signal });
-    const bytes = new Uint8Array(Number(stat?.size ?? 0));
+    const bytes = new Uint8Array(requireReadable(stat?.size));
     return bytes.subarray(0, await readAt(caller, fd, bytes, 0, { signal }));
   } finally {
     await caller.call("close", { fd });
@@ -105,11 +111,13 @@ async function writeWhole(core: Core, path: unknown, data: unknown, given: unkno
   const content = isPieces(data) ? data : contentBytes(data, options.encoding, "data");
   const signal = requireSignal(options.signal, "signal");
   if (path instanceof FileHandle) {
-    if (path.fd === -1) throw systemError({ code: "EBADF", syscall: "write" });
+    if (path.fd === -1) throw nodeMajor < 22 ? systemError({ code: "EBADF", syscall: "write" }) : closedFile();
     return path.writeFile(data, given);
   }
   aborted(signal);
-  const file = { path: pathOf(path), flag: flagOf(options.flag || def), mode: modeOf(options.mode, "mode", fileMode), flush };
+  // Node 26 opens and writes small content in one step, whose errors name the flag otherwise.
+  const oneStep = nodeMajor >= 26 && !flush && content instanceof Uint8Array && content.length <= 512 << 10;
+  const file = { path: pathOf(path), flag: flagOf(options.flag || def, oneStep ? "options.flag" : "flags"), mode: modeOf(options.mode, "mode", fileMode), flush };
   // Numbers can ask for what no text says: to cut the file and then append.
   if (content instanceof Uint8Array && content.length <= core.caller.maxContent && file.flag.case === "flag") return writeSmall(core, file, content, signal);
   return writeLarge(core, file, content, { encoding: options.encoding, signal });

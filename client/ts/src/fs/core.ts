@@ -1,3 +1,4 @@
+import { withStack } from "../errors/stack.js";
 import type { Caller } from "../session/operations.js";
 import type { SystemError } from "../errors/system.js";
 import { systemMessage } from "../errors/system.js";
@@ -18,5 +19,5 @@ export function renamed(error: unknown, syscall: string): unknown {
   if (typeof e.syscall !== "string" || typeof e.errno !== "number") return error;
   e.syscall = syscall;
   e.message = systemMessage(e);
-  return e;
+  return withStack(e, renamed);
 }

@@ -1,3 +1,4 @@
+import { nodeMajor } from "#platform";
 import { constants } from "./constants.js";
 import { fsError } from "../errors/fs.js";
 import { nodeError } from "../errors/node.js";
@@ -32,6 +33,7 @@ export async function copyTree(core: Core, source: unknown, destination: unknown
     throw cpError("ERR_FS_EISDIR", "EISDIR", src.shown, `${src.shown} is a directory (not copied)`);
   }
   if (!found.dest) await core.caller.call("mkdir", { path: dirname(resolve(dest.shown)), recursive: true });
+  if (nodeMajor >= 22 && found.dest && tellsOfEach(options, found)) throw cpError("ERR_FS_CP_EEXIST", "EEXIST", dest.shown, `${dest.shown} already exists`);
   if (!options.filter && !tellsOfEach(options, found)) return copyWhole(core, src, dest, found, options);
   await copyEntry(core, src, dest, found, options);
 }

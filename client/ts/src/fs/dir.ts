@@ -1,3 +1,4 @@
+import { nodeClasses, nodeMajor } from "#platform";
 import { invalidArgType, nodeError } from "../errors/node.js";
 import type { OpendirResponse } from "../gen/ctxfs/v1/fs_messages_pb.js";
 import type { DirEntry } from "../gen/ctxfs/v1/fs_types_pb.js";
@@ -35,7 +36,10 @@ export class Dir {
   read(): Promise<AnyDirent | null>;
   read(callback: Callback<AnyDirent | null>): void;
   read(callback?: Callback<AnyDirent | null>): Promise<AnyDirent | null> | undefined {
-    if (this.#closed) throw closedError();
+    if (this.#closed) {
+      if (nodeMajor < 22 || callback) throw closedError();
+      return Promise.reject(closedError());
+    }
     return deliver(this.#enqueue(() => this.#read()), callback);
   }
 
@@ -63,6 +67,16 @@ export class Dir {
     if (!this.#closed) await this.close();
   }
 
+  /** Throws: waiting in place for a server would block the program. */
+  readSync(): never {
+    throw cannotWait("readSync", "read");
+  }
+
+  /** Throws, as readSync does. */
+  closeSync(): never {
+    throw cannotWait("closeSync", "close");
+  }
+
   async #read(): Promise<AnyDirent | null> {
     while (this.#waiting.length === 0) {
       const { done, value } = await (this.#next ?? this.#batches.next()) as IteratorResult<OpendirResponse, undefined>;
@@ -84,9 +98,20 @@ export class Dir {
   }
 }
 
+if (nodeClasses.Dir) Object.setPrototypeOf(Dir.prototype, nodeClasses.Dir.prototype);
+// A block with "using" cannot wait: the directory closes after it.
+if ("dispose" in Symbol) {
+  Object.defineProperty(Dir.prototype, Symbol.dispose, {
+    value(this: Dir) { this[Symbol.asyncDispose]().catch(() => undefined); }, writable: true, configurable: true,
+  });
+}
 // One function by two names, as in Node.
 // eslint-disable-next-line @typescript-eslint/unbound-method -- it gets its this from who calls it by the other name
 Object.defineProperty(Dir.prototype, Symbol.asyncIterator, { value: Dir.prototype.entries, writable: true, configurable: true });
+
+function cannotWait(name: string, instead: string): Error {
+  return nodeError(Error, "ERR_METHOD_NOT_IMPLEMENTED", `Dir.${name}() cannot wait for a ctxfs server: use await dir.${instead}()`);
+}
 
 function closedError(): Error {
   return nodeError(Error, "ERR_DIR_CLOSED", "Directory handle was closed");

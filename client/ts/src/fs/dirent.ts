@@ -1,16 +1,16 @@
 import { FileType } from "../gen/ctxfs/v1/fs_types_pb.js";
 
-/** A name in a directory, as Node's Dirent. */
+/** An entry of a directory, for platforms without Node's Dirent. */
 export class Dirent<Name extends string | Uint8Array = string> {
   /** The name alone. */
   declare name: Name;
-  /** The directory it stands in, as the program named it. */
+  /** The directory of the entry, as the program named it. */
   declare parentPath: string;
   /** As parentPath, for programs written for Node before 20.12. */
   declare path: string;
   readonly #type: FileType;
 
-  /** Makes one. Programs get theirs from readdir and opendir. */
+  /** Makes an entry. The numbers of types are also those of Node's Dirent. */
   constructor(name: Name, type: FileType, parentPath: string) {
     this.name = name;
     this.parentPath = parentPath;

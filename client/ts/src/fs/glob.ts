@@ -1,8 +1,8 @@
+import { Dirent } from "#platform";
 import { invalidArgType } from "../errors/node.js";
 import type { SystemError } from "../errors/system.js";
 import { FileType, type DirEntry } from "../gen/ctxfs/v1/fs_types_pb.js";
 import type { Core } from "./core.js";
-import { Dirent } from "./dirent.js";
 import { pathOf } from "./paths.js";
 import { dirname, isWithin, join, partsOf, resolve } from "./posix.js";
 import { requireObject, requireString } from "./validate.js";

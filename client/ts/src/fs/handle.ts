@@ -1,14 +1,15 @@
 import type { ReadStream, WriteStream } from "node:fs";
-import { Buffer, EventEmitter, streams } from "#platform";
+import { Buffer, EventEmitter, nodeMajor, streams } from "#platform";
 import { invalidState } from "../errors/node.js";
 import { systemError } from "../errors/system.js";
-import { asBuffer, contentBytes, decoded, isPieces, viewBytes } from "./bytes.js";
+import { asBuffer, contentBytes, decoded, isPieces, requireReadable, viewBytes } from "./bytes.js";
 import type { Core } from "./core.js";
 import { aborted, writePieces } from "./pieces.js";
 import { handleStream, webStream } from "./handlestreams.js";
-import { statsOf, type BigIntStats, type Stats } from "./stats.js";
+import { attributes, statCall } from "./attributes.js";
+import type { BigIntStats, Stats } from "./stats.js";
 import * as transfer from "./transfer.js";
-import { idOf, modeOf, optionsOf, requireInteger, requireSignal, requireString, timeOf } from "./validate.js";
+import { idOf, modeOf, optionsOf, requireBoolean, requireInteger, requireObject, requireSignal, requireString, timeOf } from "./validate.js";
 import { positionOf, readArguments, writeArguments } from "./arguments.js";
 import { viewArray } from "./views.js";
 import { watchOver } from "./holding.js";
@@ -139,11 +140,9 @@ export class FileHandle extends EventEmitter {
   }
 
   /** The file's attributes. */
-  stat(options: { bigint?: boolean } = {}): Promise<Stats | BigIntStats> {
+  stat(options: { bigint?: boolean; signal?: unknown } = {}): Promise<Stats | BigIntStats> {
     return this.#use("fstat", async (fd) => {
-      const { stat } = await this.#core.caller.call("fstat", { fd });
-      if (!stat) throw new Error("the server gave no attributes");
-      return statsOf(stat, options.bigint === true);
+      return attributes(await this.#core.caller.call("fstat", { fd }, statCall(options)), options);
     });
   }
 
@@ -190,13 +189,17 @@ export class FileHandle extends EventEmitter {
     return streams.lines(() => this.createReadStream(options), () => this.readableWebStream());
   }
 
-  /** The file's bytes from the handle's position on, as a byte stream of the web. The handle closes when it is read. */
-  readableWebStream(options: { type?: string } = {}): ReadableStream<Uint8Array> {
+  /**
+   * The file's bytes from the handle's position on, as a byte stream of the web. With autoClose the handle closes when the
+   * stream has been read; before Node 22, and in pages, it always does.
+   */
+  readableWebStream(options: { type?: string; autoClose?: unknown } = {}): ReadableStream<Uint8Array> {
     if (this.#fd === -1) throw invalidState("The FileHandle is closed");
     if (this.#locked) throw invalidState("The FileHandle is locked");
-    if (options.type !== undefined) requireString(options.type, "options.type");
+    if (nodeMajor < 22 && options.type !== undefined) requireString(options.type, "options.type");
     this.#locked = true;
-    return webStream(this);
+    const { autoClose = nodeMajor < 22 } = nodeMajor < 22 ? {} : requireObject(options, "options");
+    return webStream(this, requireBoolean(autoClose, "options.autoClose"));
   }
 
   /** Node's ReadStream of the file. */
@@ -239,12 +242,13 @@ export class FileHandle extends EventEmitter {
   async #readToEnd(fd: number, signal: AbortSignal | undefined): Promise<Uint8Array> {
     const { stat } = await this.#core.caller.call("fstat", { fd }, { signal });
     const parts: Uint8Array[] = [];
-    let size = Number(stat?.size ?? 0) || unknownSize;
+    const known = requireReadable(stat?.size);
+    let size = known || unknownSize;
     for (;;) {
       const part = new Uint8Array(size);
       const n = await transfer.readOn(this.#core.caller, fd, part, { signal });
       parts.push(part.subarray(0, n));
-      if (n < size || Number(stat?.size ?? 0) > 0) break;
+      if (n < size || known > 0) break;
       size = unknownSize;
     }
     return parts.length === 1 && parts[0] ? asBuffer(parts[0]) : Buffer.concat(parts);

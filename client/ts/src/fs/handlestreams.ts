@@ -29,12 +29,12 @@ function operationsOf(handle: FileHandle): StreamOperations {
   };
 }
 
-/** Makes a byte stream of the web from the handle's position on; its end closes the handle, and the other way round. */
-export function webStream(handle: FileHandle): ReadableStream<Uint8Array> {
+/** Makes a byte stream of the web from the handle's position on. It ends when the handle closes; with autoClose its end closes the handle. */
+export function webStream(handle: FileHandle, autoClose: boolean): ReadableStream<Uint8Array> {
   let over = false;
   const end = async (): Promise<void> => {
     over = true;
-    await handle.close();
+    if (autoClose) await handle.close();
   };
   let control: ReadableByteStreamController | undefined;
   handle.once("close", () => {

@@ -1,8 +1,8 @@
+import { Dirent } from "#platform";
 import type { DirEntry } from "../gen/ctxfs/v1/fs_types_pb.js";
 import { nameOf, textBytes } from "./bytes.js";
 import type { Core } from "./core.js";
 import { Dir } from "./dir.js";
-import { Dirent } from "./dirent.js";
 import { globFunction } from "./glob.js";
 import { pathFields, pathOf, type VirtualPath } from "./paths.js";
 import { join, partsOf } from "./posix.js";

@@ -1,4 +1,5 @@
-import { nodeError } from "../errors/node.js";
+import { nodeMajor, warnOnce } from "#platform";
+import { invalidArgValue, nodeError } from "../errors/node.js";
 import { fsError } from "../errors/fs.js";
 import { FileType } from "../gen/ctxfs/v1/fs_types_pb.js";
 import { asBuffer, nameOf } from "./bytes.js";
@@ -13,11 +14,23 @@ interface EncodingOption { encoding?: string | null }
 interface MkdirOptions { recursive?: unknown; mode?: unknown }
 
 const directoryMode = 0o777;
-const symlinkTypes = new Set(["dir", "file", "junction"]);
+const symlinkTypes = new Set<unknown>(["dir", "file", "junction"]);
 
 /** The functions that make, move and remove names, and those that resolve links. */
 export function nameFunctions(core: Core) {
   const { caller } = core;
+
+  /** Makes a directory whose name begins with the prefix. */
+  async function mkdtemp(prefix: unknown, options?: unknown): Promise<string | Buffer> {
+    const { encoding } = optionsOf<EncodingOption>(options, {});
+    const p = pathOf(prefix, "prefix");
+    if (p.shown === "" && nodeMajor < 24) throw systemError({ code: "EINVAL", syscall: "mkdtemp", path: "XXXXXX" });
+    if (p.shown.endsWith("X")) warnOnce("mkdtemp() templates ending with X are not portable. For details see: https://nodejs.org/api/fs.html");
+    if (p.shown === "") return nameOf((await caller.call("mkdtemp", { prefix: "./" })).path.slice(2), new Uint8Array(0), encoding);
+    const made = await caller.call("mkdtemp", { prefix: p.path, rawPrefix: p.raw });
+    return nameOf(made.path, made.rawPath, encoding);
+  }
+
   return {
     /** Moves a name. */
     async rename(oldPath: unknown, newPath: unknown): Promise<void> {
@@ -38,6 +51,9 @@ export function nameFunctions(core: Core) {
 
     /** Makes a symbolic link. */
     async symlink(target: unknown, path: unknown, type?: unknown): Promise<void> {
+      if (nodeMajor >= 24 && type !== null && type !== undefined && !symlinkTypes.has(type)) {
+        throw invalidArgValue("type", type, "must be one of: 'dir', 'file', 'junction', null, undefined");
+      }
       const to = pathOf(target, "target");
       const p = pathOf(path);
       if (typeof type === "string" && !symlinkTypes.has(type)) {
@@ -73,13 +89,13 @@ export function nameFunctions(core: Core) {
       return made.path ? partOf(p.shown, made.path) : undefined;
     },
 
-    /** Makes a directory whose name begins so. */
-    async mkdtemp(prefix: unknown, options?: unknown): Promise<string | Buffer> {
-      const { encoding } = optionsOf<EncodingOption>(options, {});
-      const p = pathOf(prefix, "prefix");
-      if (p.shown === "") throw systemError({ code: "EINVAL", syscall: "mkdtemp", path: "XXXXXX" });
-      const made = await caller.call("mkdtemp", { prefix: p.path, rawPrefix: p.raw });
-      return nameOf(made.path, made.rawPath, encoding);
+    mkdtemp,
+
+    /** Makes a directory as mkdtemp does, which remove() and "await using" remove with its content. */
+    async mkdtempDisposable(prefix: unknown, options?: unknown): Promise<object> {
+      const path = await mkdtemp(prefix, options);
+      const remove = async (): Promise<void> => { await caller.call("rm", { ...pathFields(pathOf(path)), recursive: true, force: true }); };
+      return Object.assign(Object.create(null) as object, { path, remove, [Symbol.asyncDispose]: remove });
     },
 
     /** Removes a file or, with recursive, a tree. */
@@ -97,7 +113,13 @@ export function nameFunctions(core: Core) {
     /** Removes an empty directory. */
     async rmdir(path: unknown, given?: unknown): Promise<void> {
       const p = pathOf(path);
-      const { recursive } = removeOptions(given);
+      if (nodeMajor >= 26) {
+        const { recursive } = (given ?? {}) as { recursive?: unknown };
+        if (recursive !== undefined) throw invalidArgValue("options.recursive", recursive, "is no longer supported");
+        if (given !== undefined) requireObject(given, "options");
+      }
+      const { recursive } = nodeMajor >= 26 ? { recursive: false } : removeOptions(given);
+      if (recursive) warnOnce("In future versions of Node.js, fs.rmdir(path, { recursive: true }) will be removed. Use fs.rm(path, { recursive: true }) instead", "DEP0147");
       if (recursive && (await caller.call("stat", pathFields(p))).stat?.type === FileType.DIRECTORY) {
         await caller.call("rm", { ...pathFields(p), recursive: true });
         return;

@@ -1,3 +1,4 @@
+import { nodeMajor } from "#platform";
 import { invalidArgType, invalidArgValue, nodeError } from "../errors/node.js";
 
 /** A path as a program gives it. */
@@ -56,7 +57,8 @@ function pathOfUrl(url: URL): string {
     throw nodeError(TypeError, "ERR_INVALID_FILE_URL_HOST", 'File URL host must be "localhost" or empty on linux');
   }
   if (/%2f/i.test(url.pathname)) {
-    throw nodeError(TypeError, "ERR_INVALID_FILE_URL_PATH", "File URL path must not include encoded / characters");
+    const error = nodeError(TypeError, "ERR_INVALID_FILE_URL_PATH", "File URL path must not include encoded / characters");
+    throw nodeMajor >= 22 ? Object.assign(error, { input: url }) : error;
   }
   return decodeURIComponent(url.pathname);
 }

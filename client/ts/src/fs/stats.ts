@@ -1,5 +1,7 @@
 import type { Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
 import type { StatfsResponse } from "../gen/ctxfs/v1/fs_messages_pb.js";
+import { nodeClasses, nodeMajor } from "#platform";
+import type { NumberStat } from "../session/results.js";
 import { constants } from "./constants.js";
 
 const nsPerMs = 1_000_000n;
@@ -26,7 +28,7 @@ abstract class StatsBase<T extends number | bigint> {
   declare ctime: Date;
   declare birthtime: Date;
 
-  protected constructor(stat: Stat, convert: (value: bigint | number) => T) {
+  protected constructor(stat: Stat | NumberStat, convert: (value: bigint | number) => T) {
     this.dev = convert(stat.dev);
     this.mode = convert(stat.mode);
     this.nlink = convert(stat.nlink);
@@ -39,28 +41,25 @@ abstract class StatsBase<T extends number | bigint> {
     this.blocks = convert(stat.blocks);
   }
 
-  isDirectory(): boolean { return this.is(constants.S_IFDIR); }
-  isFile(): boolean { return this.is(constants.S_IFREG); }
-  isBlockDevice(): boolean { return this.is(constants.S_IFBLK); }
-  isCharacterDevice(): boolean { return this.is(constants.S_IFCHR); }
-  isSymbolicLink(): boolean { return this.is(constants.S_IFLNK); }
-  isFIFO(): boolean { return this.is(constants.S_IFIFO); }
-  isSocket(): boolean { return this.is(constants.S_IFSOCK); }
-
-  private is(type: number): boolean {
-    return (Number(this.mode) & constants.S_IFMT) === type;
-  }
+  declare isDirectory: () => boolean;
+  declare isFile: () => boolean;
+  declare isBlockDevice: () => boolean;
+  declare isCharacterDevice: () => boolean;
+  declare isSymbolicLink: () => boolean;
+  declare isFIFO: () => boolean;
+  declare isSocket: () => boolean;
 }
 
-/** Attributes of a file, as Node's Stats. The Date fields are made when they are asked for. */
+/** Attributes of a file, as Node's Stats, and in Node an instance of it. */
 export class Stats extends StatsBase<number> {
-  /** Makes Stats of what the server gives. */
-  constructor(stat: Stat) {
+  /** Makes Stats from the server's reply. */
+  constructor(stat: Stat | NumberStat) {
     super(stat, Number);
-    this.atimeMs = milliseconds(stat.atimeNs);
-    this.mtimeMs = milliseconds(stat.mtimeNs);
-    this.ctimeMs = milliseconds(stat.ctimeNs);
-    this.birthtimeMs = milliseconds(stat.birthtimeNs);
+    const inMs = "atimeMs" in stat;
+    this.atimeMs = inMs ? stat.atimeMs : milliseconds(stat.atimeNs);
+    this.mtimeMs = inMs ? stat.mtimeMs : milliseconds(stat.mtimeNs);
+    this.ctimeMs = inMs ? stat.ctimeMs : milliseconds(stat.ctimeNs);
+    this.birthtimeMs = inMs ? stat.birthtimeMs : milliseconds(stat.birthtimeNs);
   }
 }
 
@@ -71,7 +70,7 @@ export class BigIntStats extends StatsBase<bigint> {
   declare ctimeNs: bigint;
   declare birthtimeNs: bigint;
 
-  /** Makes BigIntStats of what the server gives. */
+  /** Makes BigIntStats from the server's reply. */
   constructor(stat: Stat) {
     super(stat, BigInt);
     this.atimeMs = stat.atimeNs / nsPerMs;
@@ -85,17 +84,31 @@ export class BigIntStats extends StatsBase<bigint> {
   }
 }
 
-/** Seconds and nanoseconds apart, as Node adds them: a double holds no ns since the epoch. */
+/** Adds seconds and nanoseconds as Node does: a double has no room for nanoseconds since the epoch. */
 function milliseconds(ns: bigint): number {
   const seconds = ns / 1_000_000_000n;
   return Number(seconds) * 1000 + Number(ns - seconds * 1_000_000_000n) / 1e6;
 }
 
-for (const name of times) {
-  Object.defineProperty(StatsBase.prototype, name, {
+const types = {
+  isDirectory: constants.S_IFDIR, isFile: constants.S_IFREG, isBlockDevice: constants.S_IFBLK, isCharacterDevice: constants.S_IFCHR,
+  isSymbolicLink: constants.S_IFLNK, isFIFO: constants.S_IFIFO, isSocket: constants.S_IFSOCK,
+};
+
+for (const { prototype } of [Stats, BigIntStats]) {
+  for (const [question, type] of Object.entries(types)) {
+    define(prototype, question, function (this: Stats | BigIntStats) { return (Number(this.mode) & constants.S_IFMT) === type; });
+  }
+  for (const name of times) defineDate(prototype, name);
+}
+if (nodeClasses.Stats) Object.setPrototypeOf(Stats.prototype, nodeClasses.Stats.prototype);
+
+/** A date is made when a program asks for it, as from Node 22 on: most programs ask for none of the four. */
+function defineDate(prototype: object, name: typeof times[number]): void {
+  Object.defineProperty(prototype, name, {
     configurable: true,
     enumerable: true,
-    get(this: Record<string, number | bigint>) {
+    get(this: Stats | BigIntStats) {
       const value = new Date(Math.round(Number(this[`${name}Ms`])));
       define(this, name, value);
       return value;
@@ -111,8 +124,8 @@ function define(target: object, name: string, value: unknown): void {
 }
 
 /** Makes Stats or BigIntStats. */
-export function statsOf(stat: Stat, bigint: boolean): Stats | BigIntStats {
-  return bigint ? new BigIntStats(stat) : new Stats(stat);
+export function statsOf(stat: Stat | NumberStat, bigint: boolean): Stats | BigIntStats {
+  return bigint && !("atimeMs" in stat) ? new BigIntStats(stat) : new Stats(stat);
 }
 
 const statfsFields = ["type", "bsize", "blocks", "bfree", "bavail", "files", "ffree"] as const;
@@ -121,6 +134,8 @@ const statfsFields = ["type", "bsize", "blocks", "bfree", "bavail", "files", "ff
 export class StatFs<T extends number | bigint = number> {
   declare type: T;
   declare bsize: T;
+  /** From Node 24 on. */
+  declare frsize: T;
   declare blocks: T;
   declare bfree: T;
   declare bavail: T;
@@ -129,6 +144,10 @@ export class StatFs<T extends number | bigint = number> {
 
   /** Makes one of what the server gives. */
   constructor(from: StatfsResponse, convert: (value: bigint) => T) {
-    for (const field of statfsFields) this[field] = convert(from[field]);
+    for (const field of statfsFields) {
+      this[field] = convert(from[field]);
+      // Its order in the object is Node's. The server does not report it; file systems have the same number twice.
+      if (field === "bsize" && nodeMajor >= 24) this.frsize = this.bsize;
+    }
   }
 }

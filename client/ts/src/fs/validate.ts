@@ -1,6 +1,6 @@
 import { innerError, invalidArgType, invalidArgValue, nodeError, outOfRange } from "../errors/node.js";
 import { systemError } from "../errors/system.js";
-import { Buffer } from "#platform";
+import { Buffer, nodeMajor } from "#platform";
 
 /*
  * Checks of arguments: what Node throws before a call leaves the process, with its codes and messages.
@@ -111,10 +111,10 @@ const flagStrings = new Set([
 /** How to open, as a request carries it. */
 export type FlagForm = { case: "flag"; value: string } | { case: "flagNumber"; value: number };
 
-/** Open flags: Node's strings, or Linux numbers. Absent they mean "r". */
-export function flagOf(flags: unknown): FlagForm {
+/** Open flags: Node's strings, or Linux numbers. Absent they mean "r". name is what errors of numbers show. */
+export function flagOf(flags: unknown, name = "flags"): FlagForm {
   if (flags === null || flags === undefined) return { case: "flag", value: "r" };
-  if (typeof flags === "number") return { case: "flagNumber", value: requireInt32(flags, "flags") };
+  if (typeof flags === "number") return { case: "flagNumber", value: requireInt32(flags, name) };
   if (typeof flags !== "string" || !flagStrings.has(flags)) throw invalidArgValue("flags", flags);
   return { case: "flag", value: flags };
 }
@@ -133,6 +133,7 @@ export interface TimedCall { syscall: string; path?: string | undefined }
  */
 export function timeOf(time: unknown, call: TimedCall, name = "time"): bigint {
   const seconds = secondsOf(time, name);
+  if (Math.abs(seconds) === Infinity && nodeMajor >= 22) return BigInt(Date.now()) * 1_000_000n;
   const ns = Number.isFinite(seconds) ? nanoseconds(seconds) : undefined;
   if (ns === undefined || BigInt.asIntN(64, ns) !== ns) throw systemError({ code: "EINVAL", ...call });
   return ns;
@@ -146,10 +147,11 @@ function secondsOf(time: unknown, name: string): number {
   throw invalidArgType(name, ["Date", "Time in seconds"], time);
 }
 
-/** Whole microseconds, cut off as Node does it: a double carries no more since the epoch. */
+/** Nanoseconds, cut off as Node does it: before version 24 at whole microseconds. */
 function nanoseconds(seconds: number): bigint {
   const whole = Math.trunc(seconds);
-  return BigInt(whole) * 1_000_000_000n + BigInt(Math.trunc((seconds - whole) * 1e6)) * 1000n;
+  const part = seconds - whole;
+  return BigInt(whole) * 1_000_000_000n + (nodeMajor < 24 ? BigInt(Math.trunc(part * 1e6)) * 1000n : BigInt(Math.trunc(part * 1e9)));
 }
 
 /** An id of a user or group; -1, and what that is in 32 bits, leave it. */

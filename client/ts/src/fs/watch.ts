@@ -1,3 +1,4 @@
+import { nodeMajor } from "#platform";
 import { invalidArgValue } from "../errors/node.js";
 import { systemError, type SystemError } from "../errors/system.js";
 import { asBuffer, nameOf } from "./bytes.js";
@@ -21,12 +22,18 @@ export function watchFunction({ caller }: Core) {
     const request = { ...pathFields(p), recursive: options.recursive };
     const notices = caller.parts("watch", request, { signal: options.signal, background: !options.persistent });
     for await (const { notice } of named(notices, path)) {
-      if (notice.case === "overflow") yield { eventType: "rename", filename: null };
+      if (notice.case === "overflow") yield changeOf("rename", null, options);
       if (notice.case !== "event") continue;
       const { eventType, filename, rawFilename } = notice.value;
-      yield { eventType: eventType === "change" ? "change" : "rename", filename: nameOf(filename, rawFilename, options.encoding) };
+      yield changeOf(eventType === "change" ? "change" : "rename", nameOf(filename, rawFilename, options.encoding), options);
     }
   };
+}
+
+/** Node's changes have no prototype from version 22 on, except those of a recursive watch. */
+function changeOf(eventType: FileChange["eventType"], filename: FileChange["filename"], { recursive }: WatchOptions): FileChange {
+  const change = { eventType, filename };
+  return nodeMajor < 22 || recursive ? change : Object.setPrototypeOf(change, null) as FileChange;
 }
 
 /** Node's errors of watches show what was given, also as it was given. */
@@ -53,7 +60,8 @@ function watchOptions(given: unknown): WatchOptions {
     signal: requireSignal(signal, "options.signal"),
   };
   if (encoding && encoding !== "buffer" && !isEncoding(encoding)) {
-    // The two change places in Node too; a symbol fails to be a text there and here.
+    if (nodeMajor >= 24) throw invalidArgValue("encoding", encoding, "is invalid encoding");
+    // The two change places in older versions of Node too; a symbol fails to be a text there and here.
     // eslint-disable-next-line @typescript-eslint/no-unnecessary-template-expression -- see above
     throw invalidArgValue(`${encoding as string}`, "encoding", "is invalid encoding");
   }

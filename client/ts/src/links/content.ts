@@ -4,6 +4,8 @@ import type { ContentRequest } from "../session/link.js";
 import type { Target } from "./target.js";
 import { requestHead } from "./upgrade.js";
 
+/** Larger content than Node reads at once is left to the session, which says so. */
+const largest = 2 ** 31 - 1;
 /** The answer's head has to fit into this, in bytes. */
 const headSize = 16 << 10;
 /** The most that is read at once, in bytes. */
@@ -90,7 +92,7 @@ class Download {
     if (end < 0) return this.headLength < headSize;
     const text = this.head.toString("latin1", 0, end);
     const length = /\r\ncontent-length: *(\d+)/i.exec(text)?.[1];
-    if (!/^HTTP\/1\.1 200\b/.test(text) || length === undefined) return false;
+    if (!/^HTTP\/1\.1 200\b/.test(text) || length === undefined || Number(length) > largest) return false;
     this.content = new Uint8Array(Number(length));
     const rest = this.head.subarray(end + 4, this.headLength);
     this.content.set(rest.subarray(0, this.content.length));

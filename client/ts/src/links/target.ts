@@ -18,6 +18,18 @@ export interface AddressOptions {
   url?: string | undefined;
 }
 
+/** A server that was found, and for whom its host calls. */
+export interface Found extends AddressOptions {
+  token: string;
+  contextId?: string | undefined;
+  panel?: string | undefined;
+}
+
+/** Says whether options name a server. */
+export function namesServer({ address, socket, url }: AddressOptions): boolean {
+  return address !== undefined || socket !== undefined || url !== undefined;
+}
+
 /** Reads the options that name a server. */
 export function targetOf(options: AddressOptions): Target {
   if (options.socket !== undefined) return { socket: options.socket, secure: false };

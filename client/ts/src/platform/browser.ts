@@ -1,11 +1,23 @@
 import { nodeError } from "../errors/node.js";
 import { targetOf } from "../links/target.js";
 import { webSocketDialer } from "../links/websocket.js";
-import type { MakeDialer, Streams } from "./types.js";
+import type { MakeDialer, NodeClasses, Streams } from "./types.js";
 
 export { Buffer } from "buffer/";
 export { EventEmitter } from "./emitter.js";
+export { Dirent } from "../fs/dirent.js";
 export { inspect } from "../errors/inspect.js";
+
+/** Pages get the behaviour of Node 20, which is the oldest that bundled libraries expect. */
+export const nodeMajor: number = 20;
+
+export const nodeClasses: NodeClasses = {};
+
+/** Pages get no warnings of Node. */
+export const warnOnce = (): void => undefined;
+
+/** Pages have neither an environment nor a working directory, and name their server themselves. */
+export const findServer = undefined;
 
 /** Makes what connects to a server: the page's WebSocket. */
 export const makeDialer: MakeDialer = (options) => webSocketDialer(targetOf(options), options);

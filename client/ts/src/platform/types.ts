@@ -31,3 +31,9 @@ export interface Streams {
   /** The lines of what open gives. */
   lines(open: () => import("node:fs").ReadStream, bytes: () => ReadableStream<Uint8Array>): AsyncIterable<string>;
 }
+
+/** Classes of Node whose instances results are, by prototype. Browsers have none. */
+export interface NodeClasses {
+  readonly Stats?: { readonly prototype: object };
+  readonly Dir?: { readonly prototype: object };
+}

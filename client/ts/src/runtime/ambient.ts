@@ -1,5 +1,6 @@
-import { makeDialer } from "#platform";
+import { findServer, makeDialer } from "#platform";
 import { fsOver, type CreateOptions, type CtxFs } from "../create.js";
+import { requireKnown } from "../errors/options.js";
 import { Client } from "../session/client.js";
 import type { Dialer } from "../session/link.js";
 import type { TokenSource } from "../session/token.js";
@@ -24,10 +25,11 @@ export type PageSettings = Partial<ExposedPanel> & { readonly url?: string; read
 
 /**
  * Says where the imported fs finds its files. Without it: the global variable ctxfs of a page ({url, token}, or what an
- * Electron preload made of it by exposeCtxfs); in Node the environment: CTXFS_ADDRESS with CTXFS_TOKEN or CTXFS_PANEL.
+ * Electron preload made of it by exposeCtxfs); in Node the server that createFs() without options finds.
  * Call it before the first use of fs.
  */
 export function configure(options: PanelOptions): void {
+  requireKnown(options, ["address", "socket", "url", "panel", "transport", "token", "port"]);
   ambient.options = options;
 }
 
@@ -70,11 +72,10 @@ function found(): PanelOptions {
   const page = pageSettings();
   if (page?.url !== undefined) return { url: page.url, token: page.token };
   if (page?.contextId !== undefined) return { port: portOfPreload };
-  const address = environment("CTXFS_ADDRESS");
-  if (address) return { address, token: environment("CTXFS_TOKEN"), panel: environment("CTXFS_PANEL") };
+  if (findServer) return findServer();
   throw new Error(
     "fs is ctxfs here, and does not know its server: call configure() of @ctxfs/client/runtime, set globalThis.ctxfs = { url, token } in the page, "
-    + "call exposeCtxfs() in the window's preload, or set CTXFS_ADDRESS and CTXFS_TOKEN",
+    + "or call exposeCtxfs() in the window's preload",
   );
 }
 

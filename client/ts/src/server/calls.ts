@@ -1,5 +1,5 @@
 import { create, fromBinary, toBinary, type DescMethod, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
-import type { Client } from "@grpc/grpc-js";
+import type { Client, ServiceError } from "@grpc/grpc-js";
 import { metadataOf } from "../links/grpc.js";
 import { callError } from "./status.js";
 
@@ -7,26 +7,35 @@ import { callError } from "./status.js";
 type Method = DescMethod;
 
 /** Calls a unary method. */
-export function unary<M extends Method>(client: Client, token: string, method: M, request: MessageInitShape<M["input"]>): Promise<MessageShape<M["output"]>> {
-  return new Promise((resolve, reject) => {
+export async function unary<M extends Method>(client: Client, token: string, method: M, request: MessageInitShape<M["input"]>): Promise<MessageShape<M["output"]>> {
+  return withCallersStack(new Promise((resolve, reject) => {
     client.makeUnaryRequest(pathOf(method), encoder(method), decoder(method), message(method, request), metadataOf(token), (error, answer) => {
-      if (error) reject(callError(error));
+      if (error) reject(error);
       else if (answer === undefined) reject(new Error(`the server answered ${method.name} with nothing`));
       else resolve(answer);
     });
-  });
+  }));
 }
 
 /** Calls a method that answers several times, and hands each answer on. */
-export function serverStream<M extends Method>(
+export async function serverStream<M extends Method>(
   client: Client, token: string, method: M, request: MessageInitShape<M["input"]>, onAnswer: (answer: MessageShape<M["output"]>) => void,
 ): Promise<void> {
-  return new Promise((resolve, reject) => {
+  return withCallersStack(new Promise((resolve, reject) => {
     const stream = client.makeServerStreamRequest(pathOf(method), encoder(method), decoder(method), message(method, request), metadataOf(token));
     stream.on("data", onAnswer);
-    stream.on("error", (error) => { reject(callError(error as Parameters<typeof callError>[0])); });
+    stream.on("error", reject);
     stream.on("end", resolve);
-  });
+  }));
+}
+
+/** Turns what grpc-js rejects with into an error of ours, after the caller's functions have resumed: the stack then shows them. */
+async function withCallersStack<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer;
+  } catch (error) {
+    throw "metadata" in (error as Error) ? callError(error as ServiceError) : error;
+  }
 }
 
 /** create's type does not see that the message is the method's. */

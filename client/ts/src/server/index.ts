@@ -3,14 +3,15 @@ import { join, resolve } from "node:path";
 import type { Client } from "@grpc/grpc-js";
 import { createFs, type CtxFs } from "../create.js";
 import { ConnectionError } from "../errors/connection.js";
+import { requireKnown } from "../errors/options.js";
 import { ContextService } from "../gen/ctxfs/v1/context_pb.js";
 import { PanelService, type OpenPanelResponse } from "../gen/ctxfs/v1/panel_pb.js";
 import { grpcClient } from "../links/grpc.js";
+import { addressOf, readRecord, type ServerRecord } from "../links/discover.js";
 import { targetOf, type AddressOptions } from "../links/target.js";
 import { serverStream, unary } from "./calls.js";
 import { progressOf, type OpenPanelOptions, type Panel } from "./panel.js";
 import { endServer, spawnServer, type SpawnOptions } from "./process.js";
-import { addressOf, readRecord, type ServerRecord } from "./record.js";
 
 export type { OpenPanelOptions, Panel, Progress } from "./panel.js";
 
@@ -47,6 +48,7 @@ export class Server {
 
   /** Opens a panel, making its context if need be. Opening again is a reload: the same files, a further token. */
   async openPanel(panelId: string, options: OpenPanelOptions = {}): Promise<Panel> {
+    requireKnown(options, ["contextId", "readOnly", "ttlMs", "onProgress"]);
     const { contextId = "", readOnly = false, ttlMs = 0, onProgress } = options;
     if (onProgress) {
       const context = contextId === "" ? { panelId } : { contextId };
@@ -55,7 +57,9 @@ export class Server {
       });
     }
     const request = { panelId, contextId, readOnly, ttlMs: BigInt(ttlMs) };
-    return this.#panel(await unary(this.#client, this.#token, PanelService.method.openPanel, request), ttlMs);
+    const opened = await unary(this.#client, this.#token, PanelService.method.openPanel, request);
+    const info = await unary(this.#client, this.#token, ContextService.method.getInfo, { contextId: opened.contextId });
+    return this.#panel(opened, info.folder, ttlMs);
   }
 
   /** An fs on a context, as the host. */
@@ -73,7 +77,7 @@ export class Server {
     return this.stop();
   }
 
-  #panel({ panelId, contextId, partition, token }: OpenPanelResponse, ttlMs: number): Panel {
+  #panel({ panelId, contextId, partition, token }: OpenPanelResponse, folder: string, ttlMs: number): Panel {
     const renewToken = async (): Promise<string> => {
       const renewed = await unary(this.#client, this.#token, PanelService.method.renewToken, { panelId, ttlMs: BigInt(ttlMs) });
       return renewed.token;
@@ -91,26 +95,27 @@ export class Server {
       await fs.disconnect();
       await unary(this.#client, this.#token, PanelService.method.closePanel, { panelId });
     };
-    return { panelId, contextId, partition, token, fs, renewToken, close, [Symbol.asyncDispose]: () => fs.disconnect() };
+    return { panelId, contextId, folder, partition, token, fs, renewToken, close, [Symbol.asyncDispose]: () => fs.disconnect() };
   }
 }
 
 /** Attaches to the server of a workspace, or starts one. */
 export async function startServer(options: StartOptions): Promise<Server> {
+  requireKnown(options, ["workspace", "contextsDir", "bin", "args"]);
   const workspace = resolve(options.workspace);
   const contextsDir = options.contextsDir === undefined ? join(workspace, ".contexts") : resolve(options.contextsDir);
   const running = await attach(contextsDir);
   if (running) return running;
   const args = options.contextsDir === undefined ? options.args : ["--contexts-dir", contextsDir, ...(options.args ?? [])];
   const child = await spawnServer({ ...options, workspace, args });
-  const record = await readRecord(contextsDir);
+  const record = readRecord(contextsDir);
   if (!record) throw new Error(`the server of ${workspace} wrote no server.json into ${contextsDir}: name its contexts directory by the option contextsDir`);
   return new Server(record, child);
 }
 
 /** Attaches to the server that server.json names, if it answers: one that was killed leaves its file. */
 async function attach(contextsDir: string): Promise<Server | undefined> {
-  const record = await readRecord(contextsDir);
+  const record = readRecord(contextsDir);
   if (!record) return undefined;
   const client = grpcClient(targetOf(addressOf(record)));
   try {

@@ -32,6 +32,8 @@ export interface Panel {
   readonly panelId: string;
   /** Its context. */
   readonly contextId: string;
+  /** Its folder on the server's disk, for programs that the host runs there. */
+  readonly folder: string;
   /** Its token, for a page or another process. It expires; renewToken gives a further one. */
   readonly token: string;
   /** Electron's session partition: "persist:" and the context ID. */

@@ -1,7 +1,7 @@
 import { ConnectionError } from "../errors/connection.js";
-import { abortError } from "../errors/node.js";
+import { withStack } from "../errors/stack.js";
 import { withWholePaths } from "./errorpaths.js";
-import { grpcCode, type SessionFailure } from "./failure.js";
+import { Aborted, causeOf, Failure, grpcCode, Lost, Refusal } from "./failure.js";
 import { Lease } from "./lease.js";
 import type { ContentOf, Dialer } from "./link.js";
 import { repeats, type CallOptions, type Caller, type OpName, type PartsOp, type RequestInit, type ResponseOf } from "./operations.js";
@@ -16,7 +16,7 @@ const endsWithin = 1000;
 const maxTries = 3;
 
 /** How a try ended. */
-interface Failure { session: Session; error: unknown }
+interface Failed { session: Session; why: unknown }
 
 const none: CallOptions = {};
 
@@ -74,11 +74,11 @@ export class Client implements Caller {
     const again = repeats(op, request);
     const session = this.current;
     if (!session || options.signal) return this.slow(op, request, again, options);
-    // What is asked most goes the shortest way: one promise. A failure goes on where all tries are counted.
-    return new Promise((resolve, reject) => {
-      const taken = resolve as (result: unknown) => void;
-      const failed = (error: Error): void => { this.slow(op, request, again, options, { session, error }).then(taken, reject); };
-      session.request(new Exchange(op, request, taken, failed, options));
+    // A call that succeeds costs one promise. A failure resolves that promise with another one, whose function makes the
+    // Error: so V8 finds the functions that wait for this promise, and shows them in the stack.
+    return new Promise((resolve) => {
+      const failed = (why: unknown): void => { resolve(this.slow(op, request, again, options, { session, why })); };
+      session.request(new Exchange(op, request, resolve as (result: unknown) => void, failed, options));
     });
   }
 
@@ -89,73 +89,75 @@ export class Client implements Caller {
 
   async *parts<K extends PartsOp>(op: K, request: RequestInit<K>, options?: CallOptions): AsyncIterableIterator<ResponseOf<K>> {
     const stop = new AbortController();
-    const signal = options?.signal ? AbortSignal.any([stop.signal, options.signal]) : stop.signal;
+    if (options?.signal?.aborted) stop.abort(options.signal.reason);
+    const done = onAbort(options?.signal, (why) => { stop.abort(why); });
     const queue = new PartQueue<ResponseOf<K>>();
     const onPart = (part: unknown): void => { queue.push(part as ResponseOf<K>); };
-    this.exchange(op, request, false, { ...options, signal, onPart }).then(() => { queue.end(); }, (why: unknown) => { queue.fail(withWholePaths(why, request)); });
+    this.exchange(op, request, false, { ...options, signal: stop.signal, onPart }).then(() => { queue.end(); }, (why: unknown) => { queue.fail(why); });
     try {
       yield* queue;
+    } catch (why) {
+      throw errorOf(why, request);
     } finally {
+      done();
       stop.abort();
     }
   }
 
   private async slow<K extends OpName>(
-    op: K, request: RequestInit<K>, again: boolean, options: CallOptions, failure?: Failure,
+    op: K, request: RequestInit<K>, again: boolean, options: CallOptions, first?: Failed,
   ): Promise<ResponseOf<K>> {
     try {
-      return await this.exchange(op, request, again, options, failure) as ResponseOf<K>;
-    } catch (error) {
-      throw withWholePaths(error, request);
+      return await this.exchange(op, request, again, options, first) as ResponseOf<K>;
+    } catch (why) {
+      throw errorOf(why, request);
     }
   }
 
-  /** Asks, and again what may be asked again. failure is how the first try ended, when that has been made. */
-  private async exchange(op: OpName, request: object, again: boolean, options: CallOptions & ExchangeOptions, failure?: Failure): Promise<unknown> {
+  /** Sends a request, and repeats it where that is safe. first is how the first try ended, if it was made. Throws a Failure or an Error. */
+  private async exchange(op: OpName, request: object, again: boolean, options: CallOptions & ExchangeOptions, first?: Failed): Promise<unknown> {
     let lost: Broken | undefined;
-    let failed = failure;
+    let failed = first;
     const changes = !again && !options.onPart; // what comes in parts changes nothing, but its consumer has had some
     for (let tries = 1; ; tries++) {
       if (!failed) {
         const session = await this.session(lost);
         try {
           return await this.once(session, op, request, options);
-        } catch (error) {
-          failed = { session, error };
+        } catch (why) {
+          failed = { session, why };
         }
       }
       const why = await this.orEnd(failed, options.signal);
       if (!(why instanceof Broken)) throw why;
       lost = why;
       failed = undefined;
-      if (why.sent ? !again || tries > 1 : tries >= maxTries) throw broken(why, changes);
+      if (why.sent ? !again || tries > 1 : tries >= maxTries) throw new Lost(why.why, why.sent && changes);
     }
   }
 
   private once(session: Session, op: OpName, request: object, options: CallOptions & ExchangeOptions): Promise<unknown> {
     const { signal } = options;
     return new Promise((resolve, reject) => {
-      if (signal?.aborted) return reject(abortError(signal.reason));
-      const done = (): void => { signal?.removeEventListener("abort", abort); };
-      const exchange = new Exchange(op, request, (result) => { done(); resolve(result); }, (error) => { done(); reject(error); }, options);
-      const abort = (): void => {
-        const reason = abortError(signal?.reason);
+      if (signal?.aborted) return reject(new Aborted(signal.reason));
+      const exchange = new Exchange(op, request, (result) => { done(); resolve(result); }, (why) => { done(); reject(why); }, options);
+      const done = onAbort(signal, (why) => {
+        const reason = new Aborted(why);
         session.cancel(exchange, reason);
         exchange.reject(reason);
-      };
-      signal?.addEventListener("abort", abort, { once: true });
+      });
       session.request(exchange);
     });
   }
 
   /**
-   * A server that ends a session cancels what is under way, and may answer that before it says why: then the end is
-   * the answer.
+   * A server that ends a session cancels the calls under way, and may send these replies before it says why it ends the
+   * session. The reason of the end is then the reason of the failure.
    */
-  private async orEnd({ session, error }: Failure, signal: AbortSignal | undefined): Promise<unknown> {
-    if ((error as SessionFailure).grpc !== grpcCode.cancelled || signal?.aborted) return error;
-    const why = await session.endsWithin(endsWithin);
-    return why ? new Broken(true, why) : error;
+  private async orEnd({ session, why }: Failed, signal: AbortSignal | undefined): Promise<unknown> {
+    if (!(why instanceof Refusal) || why.grpc !== grpcCode.cancelled || signal?.aborted) return why;
+    const end = await session.endsWithin(endsWithin);
+    return end ? new Broken(true, end) : why;
   }
 
   /** Returns the session, beginning one if need be. lost is why the call's last one ended. */
@@ -166,7 +168,7 @@ export class Client implements Caller {
     try {
       return await this.beginning;
     } catch (error) {
-      throw lost ? broken(lost, false) : refused(error);
+      throw lost ? new Lost(lost.why, false) : refused(error);
     }
   }
 
@@ -193,18 +195,29 @@ export class Client implements Caller {
   }
 }
 
-function broken(why: Broken, changes: boolean): ConnectionError {
-  const may = why.sent && changes;
-  return new ConnectionError("ECONNRESET", `the connection to ctxfs was lost (${why.message})`, may, why.why);
+/** Makes the Error that a caller gets, with the whole paths of its request. The function that calls this is the first of its stack. */
+function errorOf(why: unknown, request: object): unknown {
+  return why instanceof Failure ? withStack(withWholePaths(why.error(), request), errorOf) : why;
 }
 
-/** What a call is told whose session could not begin. */
-function refused(error: unknown): Error {
-  if (error instanceof ConnectionError) return error;
-  const failure = error as SessionFailure;
-  if (failure.grpc === grpcCode.unauthenticated) return new ConnectionError("EACCES", `ctxfs refused the token (${failure.message})`, false, error);
-  if ("syscall" in failure && failure.grpc !== undefined || "hint" in failure) return failure;
-  return new ConnectionError("ECONNREFUSED", `no ctxfs server was reached (${failure.message})`, false, error);
+/** Makes the Error of a call whose session could not begin. */
+function refused(why: unknown): Error {
+  if (why instanceof ConnectionError) return why;
+  const { grpc, message } = why as { grpc?: number; message: string };
+  if (grpc === grpcCode.unauthenticated) return new ConnectionError("EACCES", `ctxfs refused the token (${message})`, false, causeOf(why));
+  if (why instanceof Refusal && why.isSystemError) return why.error();
+  return new ConnectionError("ECONNREFUSED", `no ctxfs server was reached (${message})`, false, causeOf(why));
+}
+
+/**
+ * Calls run when the signal fires, until the returned function is called. A Proxy around a signal serves too, which
+ * AbortSignal.any() refuses from Node 26 on.
+ */
+function onAbort(signal: AbortSignal | undefined, run: (reason: unknown) => void): () => void {
+  if (!signal) return () => undefined;
+  const abort = (): void => { run(signal.reason); };
+  signal.addEventListener("abort", abort, { once: true });
+  return () => { signal.removeEventListener("abort", abort); };
 }
 
 /** Returns a name for this running copy that nobody else has. */

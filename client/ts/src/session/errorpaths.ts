@@ -38,7 +38,7 @@ function unescaped(text: string): string {
 const mark = "…";
 
 /** Puts the paths that were asked for in the place of those that the server cut, which it does after 1 KiB. */
-export function withWholePaths(error: unknown, request: Partial<Record<"path" | "dest" | "prefix" | "target", string>>): unknown {
+export function withWholePaths(error: Error, request: Partial<Record<"path" | "dest" | "prefix" | "target", string>>): Error {
   const e = error as SystemError;
   let cut = false;
   for (const key of ["path", "dest"] as const) {

@@ -1,24 +1,80 @@
-import { pathsOf } from "./errorpaths.js";
+import { ConnectionError } from "../errors/connection.js";
+import { abortError } from "../errors/node.js";
 import { systemError, type SystemError } from "../errors/system.js";
 import type { SessionError } from "../gen/ctxfs/v1/session_pb.js";
+import { pathsOf } from "./errorpaths.js";
 
-/** gRPC's codes that matter here. */
-export const grpcCode = { cancelled: 1, unauthenticated: 16, permissionDenied: 7, unavailable: 14 } as const;
+/** The gRPC status codes that the client acts on. */
+export const grpcCode = { cancelled: 1, unauthenticated: 16 } as const;
 
-/** What the server said of a failure: an error as Node gives it, or one of the connection. */
-export type SessionFailure = (SystemError | Error) & { grpc?: number };
-
-/** Makes the error that a SessionError tells of. */
-export function sessionError(e: SessionError): SessionFailure {
-  const error: SessionFailure = e.reason === "" ? new Error(e.message) : systemErrorOf(e.reason, e.metadata);
-  Object.defineProperty(error, "grpc", { value: e.code, configurable: true });
-  return error;
+/**
+ * The reason why a call failed, before an Error exists. The stack of an Error shows where the Error was made. A reply
+ * arrives in a socket's handler, so each caller makes its own Error after its functions have resumed.
+ */
+export abstract class Failure {
+  /** Makes the Error that one caller gets. */
+  abstract error(): Error;
 }
 
-/** Makes the error that an ErrorInfo's reason and metadata tell of. */
+/** The server answered with an error. */
+export class Refusal extends Failure {
+  constructor(private readonly said: SessionError) {
+    super();
+  }
+
+  /** The gRPC status code. */
+  get grpc(): number {
+    return this.said.code;
+  }
+
+  /** The server's message. */
+  get message(): string {
+    return this.said.message;
+  }
+
+  /** The error names an errno, and not only a gRPC status. */
+  get isSystemError(): boolean {
+    return this.said.reason !== "";
+  }
+
+  error(): Error {
+    const { reason, message, metadata } = this.said;
+    return reason === "" ? new Error(message) : systemErrorOf(reason, metadata);
+  }
+}
+
+/** The caller's signal fired. */
+export class Aborted extends Failure {
+  constructor(private readonly reason: unknown) {
+    super();
+  }
+
+  error(): Error {
+    return abortError(this.reason);
+  }
+}
+
+/** The connection was lost before the reply. */
+export class Lost extends Failure {
+  /** mayHaveHappened says that the server may have done what was asked. */
+  constructor(private readonly why: Refusal | Error, private readonly mayHaveHappened: boolean) {
+    super();
+  }
+
+  error(): Error {
+    return new ConnectionError("ECONNRESET", `the connection to ctxfs was lost (${this.why.message})`, this.mayHaveHappened, causeOf(this.why));
+  }
+}
+
+/** Returns the Error of a reason, for another Error's cause. */
+export function causeOf(why: unknown): unknown {
+  return why instanceof Failure ? why.error() : why;
+}
+
+/** Makes the error that an ErrorInfo describes. */
 export function systemErrorOf(reason: string, metadata: Readonly<Record<string, string>>): SystemError {
   const { errno, syscall, hint, detail, kind, written } = metadata;
-  // Node has one name for the two, which are one number.
+  // EOPNOTSUPP and ENOTSUP are one number. Node has the second name only.
   return systemError({
     ...pathsOf(reason, metadata),
     code: reason === "EOPNOTSUPP" ? "ENOTSUP" : reason, errno: errno ? -Number(errno) : undefined, syscall, hint, detail, kind,

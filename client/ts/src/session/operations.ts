@@ -28,6 +28,8 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
   /** Where the content goes that read gives, if there is room: the result then holds a view of it. */
   into?: Uint8Array | undefined;
+  /** Attributes may come as a NumberStat, which costs less. */
+  numbers?: boolean | undefined;
   /** The process may end while it is under way. */
   background?: boolean | undefined;
 }

@@ -51,6 +51,19 @@ const encoders: Partial<Record<OpName, Encoder>> = {
   read: ({ fd = 0, position, length, encoding }: RequestInit<"read">, contextId) => ({
     head: writer.reset().string(1, contextId).uint(2, fd).int64(3, position).int64(4, length).string(5, encoding ?? "").finish(), content: none,
   }),
+  readFile: (request: RequestInit<"readFile">, contextId) => {
+    const { path = "", rawPath = none, encoding, flagForm, fd } = request;
+    if (encoding || fd !== undefined || flagForm?.case !== "flag") return general("readFile", request, contextId);
+    return { head: writer.reset().string(1, contextId).string(2, path).bytes(3, rawPath).string(5, flagForm.value).finish(), content: none };
+  },
+  writeFile: (request: RequestInit<"writeFile">, contextId) => {
+    const { path = "", rawPath = none, encoding, modeForm, flagForm, flush, atomic, fd, content } = request;
+    const plain = !encoding && !flush && !atomic && fd === undefined;
+    if (!plain || modeForm?.case !== "mode" || flagForm?.case !== "flag" || content?.case !== "data") return general("writeFile", request, contextId);
+    const { value } = content;
+    writer.reset().string(1, contextId).string(2, path).bytes(3, rawPath).int64(5, BigInt(modeForm.value)).string(7, flagForm.value);
+    return { head: writer.head(dataField, value.length).finish(), content: value };
+  },
   write: (request: RequestInit<"write">, contextId) => {
     const { fd = 0, position, content } = request;
     if (content?.case !== "data") return general("write", request, contextId);

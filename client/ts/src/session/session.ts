@@ -1,11 +1,11 @@
-import type { SessionError, SessionReady, SessionRefreshed } from "../gen/ctxfs/v1/session_pb.js";
-import { sessionError, type SessionFailure } from "./failure.js";
+import type { SessionReady, SessionRefreshed } from "../gen/ctxfs/v1/session_pb.js";
+import { Refusal, type Failure } from "./failure.js";
 import * as codec from "./codec.js";
 import type { Link } from "./link.js";
 import type { OpName } from "./operations.js";
 import { Outbox, type Outgoing } from "./outbox.js";
 import { encodeRequest } from "./requests.js";
-import { decodeResult } from "./results.js";
+import { decodeResult, type DecodeOptions } from "./results.js";
 import { background } from "./timers.js";
 
 /** How long a server has to begin a session, in ms. */
@@ -13,18 +13,17 @@ const beginTimeout = 30_000;
 
 const nothing = new Uint8Array(0);
 
-/** The session ended before the answer. */
-export class Broken extends Error {
-  /** sent says that the server may have got the request; why is the reason of the end. */
-  constructor(readonly sent: boolean, readonly why: Error) {
-    super(why.message, { cause: why });
-  }
+/** Why a session ended: the server's word, or the link's. */
+export type EndReason = Refusal | Error;
+
+/** The session ended before the reply. */
+export class Broken {
+  /** sent says that the server may have received the request. */
+  constructor(readonly sent: boolean, readonly why: EndReason) {}
 }
 
 /** What may be said of a request besides. */
-export interface ExchangeOptions {
-  /** Where content of the result goes. */
-  into?: Uint8Array | undefined;
+export interface ExchangeOptions extends DecodeOptions {
   /** Called with each part of a result that comes in parts. */
   onPart?: ((part: unknown) => void) | undefined;
   /** The process may end while this is under way. */
@@ -39,11 +38,11 @@ export class Exchange implements Outgoing {
   sent = false;
 
   /**
-   * Asks for operation op. resolve is called with the result, or with nothing when it came in parts; reject with a
-   * Broken or what the server said.
+   * Asks for operation op. resolve gets the result, or nothing when the result came in parts. reject gets a Broken, the
+   * server's Refusal, the reason of a cancel, or the Error of a request that cannot be encoded or a reply that cannot be decoded.
    */
   constructor(
-    readonly op: OpName, readonly request: object, readonly resolve: (result: unknown) => void, readonly reject: (error: Error) => void,
+    readonly op: OpName, readonly request: object, readonly resolve: (result: unknown) => void, readonly reject: (why: Failure | Broken | Error) => void,
     readonly options: ExchangeOptions = {},
   ) {}
 
@@ -54,7 +53,7 @@ export class Exchange implements Outgoing {
 
   /** Turns a reply into what resolve is given. */
   decode(reply: codec.Reply): unknown {
-    return decodeResult(this.op, reply.data, reply.from, reply.to, this.options.into);
+    return decodeResult(this.op, reply.data, reply.from, reply.to, this.options);
   }
 }
 
@@ -82,7 +81,7 @@ export interface Identity {
 /** What a session says of its own. */
 export interface SessionEvents {
   /** It has ended. What was pending has been rejected. */
-  onend: (why: Error) => void;
+  onend: (why: EndReason) => void;
 }
 
 /** One session on one link. Replies find their requests by id; none waits for another. */
@@ -93,9 +92,9 @@ export class Session {
   private readonly outbox: Outbox;
   private lastId = 0;
   private foreground = 0;
-  private readonly onceEnded: ((why: Error) => void)[] = [];
-  private ended: Error | undefined;
-  private closing: SessionFailure | undefined;
+  private readonly onceEnded: ((why: EndReason) => void)[] = [];
+  private ended: EndReason | undefined;
+  private closing: Refusal | undefined;
 
   private constructor(
     private readonly link: Link, readonly ready: SessionReady, private readonly contextId: string, private readonly events: SessionEvents,
@@ -120,7 +119,7 @@ export class Session {
   }
 
   /** Cancels a request: it is rejected with reason when it was not sent; else the server answers it. */
-  cancel(exchange: Exchange, reason: Error): void {
+  cancel(exchange: Exchange, reason: Failure): void {
     if (this.pending.get(exchange.id) === exchange) {
       this.cancelPending(exchange, reason);
       return;
@@ -140,12 +139,12 @@ export class Session {
   }
 
   /** Why it ended; undefined while it lasts. */
-  get over(): Error | undefined {
+  get over(): EndReason | undefined {
     return this.ended;
   }
 
   /** Waits for the session's end, and returns why it ended; undefined when it has not within ms. */
-  endsWithin(ms: number): Promise<Error | undefined> {
+  endsWithin(ms: number): Promise<EndReason | undefined> {
     if (this.ended) return Promise.resolve(this.ended);
     return new Promise((resolve) => {
       const timer = background(ms, () => { resolve(undefined); });
@@ -171,7 +170,7 @@ export class Session {
     this.outbox.push(exchange);
   }
 
-  private cancelPending(pending: Exchange, reason: Error): void {
+  private cancelPending(pending: Exchange, reason: Failure): void {
     if (this.outbox.remove(pending)) {
       this.forget(pending);
       pending.reject(reason);
@@ -193,7 +192,7 @@ export class Session {
   }
 
   private dispatch(reply: codec.Reply): void {
-    if (reply.kind === codec.kinds.closing) this.closing = failureOf(codec.closingOf(reply));
+    if (reply.kind === codec.kinds.closing) this.closing = refusalOf(codec.closingOf(reply));
     const pending = this.pending.get(reply.id);
     if (!pending) return;
     if (!reply.more) this.forget(pending);
@@ -205,12 +204,12 @@ export class Session {
   }
 
   private deliver(pending: Exchange, reply: codec.Reply): void {
-    if (reply.kind === codec.kinds.error) pending.reject(sessionError(codec.errorOf(reply)));
+    if (reply.kind === codec.kinds.error) pending.reject(new Refusal(codec.errorOf(reply)));
     else if (reply.more) pending.options.onPart?.(pending.decode(reply));
     else pending.resolve(pending.options.onPart ? undefined : pending.decode(reply)); // the last message holds no part
   }
 
-  private end(why: Error): void {
+  private end(why: EndReason): void {
     if (this.ended) return;
     const reason = this.closing ?? why;
     this.ended = reason;
@@ -224,26 +223,26 @@ export class Session {
   }
 }
 
-function failureOf(error: SessionError | undefined): SessionFailure | undefined {
-  return error && sessionError(error);
+function refusalOf(error: ReturnType<typeof codec.closingOf>): Refusal | undefined {
+  return error && new Refusal(error);
 }
 
 /** Says hello and waits for ready. */
 function greet(link: Link, instance: string, token: string): Promise<SessionReady> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => { fail(new Error("the server did not begin the session in time")); }, beginTimeout);
-    const fail = (why: Error): void => {
+    const fail = (why: EndReason): void => {
       clearTimeout(timer);
       link.onclose = null;
       link.close();
       reject(why);
     };
-    let told: Error | undefined;
+    let told: Refusal | undefined;
     link.onclose = (why) => { fail(told ?? why); };
     link.onmessage = (bytes) => {
       codec.eachReply(bytes, (reply) => {
         if (reply.kind === codec.kinds.closing) {
-          told = failureOf(codec.closingOf(reply));
+          told = refusalOf(codec.closingOf(reply));
         } else if (reply.kind === codec.kinds.ready) {
           clearTimeout(timer);
           resolve(codec.readyOf(reply));

@@ -137,6 +137,22 @@ export class Reader {
     return BigInt.asIntN(64, this.uint64());
   }
 
+  /** A signed varint of nanoseconds, in ms. A double has no room for nanoseconds since the epoch, so seconds and the rest are added. */
+  milliseconds(): number {
+    this.varint();
+    let seconds = Math.floor(((this.high | 0) * 0x1_0000_0000 + this.low) / 1e9);
+    // The quotient may be off by one. The rest is exact in 32 bits, and shows it.
+    let rest = (this.low - Math.imul(seconds, 1e9)) >>> 0;
+    if (rest >= 0xc000_0000) {
+      seconds--;
+      rest = (rest + 1e9) >>> 0;
+    } else if (rest >= 1e9) {
+      seconds++;
+      rest -= 1e9;
+    }
+    return seconds * 1000 + rest / 1e6;
+  }
+
   /** The end of a length-delimited field; at is where it begins. */
   limit(): number {
     const end = this.uint() + this.at;

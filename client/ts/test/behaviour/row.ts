@@ -12,13 +12,30 @@ export type Fs = any; // eslint-disable-line @typescript-eslint/no-explicit-any 
  */
 export type Run = (fs: Fs, dir: string, disk: string) => unknown;
 
-/** Says that ctxfs does something else than Node 20, and why. */
+/** Major versions of Node. Without bounds all are meant. */
+export interface Nodes {
+  readonly from?: number;
+  readonly below?: number;
+}
+
+/** The major version of the Node that runs. */
+export const running = parseInt(process.versions.node);
+
+/** Says that ctxfs does something else than Node, and why. */
 export interface Difference {
   readonly why: string;
   /** What ctxfs's outcome holds: a subset of it. */
   readonly outcome: unknown;
   /** Node is not asked: the call ends its process. */
   readonly fatal?: boolean;
+  /** The versions of Node that the row differs from. */
+  readonly nodes?: Nodes | undefined;
+}
+
+/** The difference of a row from the Node that runs. */
+export function differenceOf({ difference }: Row): Difference | undefined {
+  const { from = 0, below = Infinity } = difference?.nodes ?? {};
+  return running >= from && running < below ? difference : undefined;
 }
 
 /** One row. */
@@ -31,9 +48,9 @@ export interface Row {
 /** Rows by name: a function alone, or one of differs(). */
 export type Table = Record<string, Run | Omit<Row, "name">>;
 
-/** A row in which ctxfs does something else than Node 20: why is the reason, outcome what it does. */
-export function differs(why: string, outcome: unknown, run: Run): Omit<Row, "name"> {
-  return { run, difference: { why, outcome } };
+/** A row in which ctxfs does something else than Node: why is the reason, outcome what ctxfs does. */
+export function differs(why: string, outcome: unknown, run: Run, nodes?: Nodes): Omit<Row, "name"> {
+  return { run, difference: { why, outcome, nodes } };
 }
 
 /** The rows of a table. */
@@ -54,13 +71,13 @@ export function crossed<T>(calls: Record<string, (fs: Fs, dir: string, value: T)
 }
 
 /** Says of rows of a table, found by their names, that ctxfs does something else. A pattern that finds none is an error. */
-export function marked(table: Table, ...differences: readonly [names: RegExp, why: string, outcome: unknown, fatal?: "fatal"][]): Table {
+export function marked(table: Table, ...differences: readonly [names: RegExp, why: string, outcome: unknown, only?: "fatal" | (Nodes & { fatal?: boolean })][]): Table {
   const out = { ...table };
-  for (const [names, why, outcome, fatal] of differences) {
+  for (const [names, why, outcome, only] of differences) {
     const found = Object.entries(table).filter(([name]) => names.test(name));
     if (found.length === 0) throw new Error(`no row is called ${names.source}`);
     for (const [name, row] of found) {
-      out[name] = { run: typeof row === "function" ? row : row.run, difference: { why, outcome, fatal: fatal !== undefined } };
+      out[name] = { run: typeof row === "function" ? row : row.run, difference: { why, outcome, ...(only === "fatal" ? { fatal: true } : { fatal: only?.fatal ?? false, nodes: only }) } };
     }
   }
   return out;

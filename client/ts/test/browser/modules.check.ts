@@ -5,7 +5,7 @@ import * as fs from "../../src/fs.js";
 import * as promises from "../../src/fs-promises.js";
 
 type Refused = `${string}Sync`;
-type Shared<Ours, Theirs> = Pick<Theirs, Exclude<keyof Ours & keyof Theirs, Refused | "default" | "Stats" | "BigIntStats" | "Dirent" | "StatFs">>;
+type Shared<Ours, Theirs> = Pick<Theirs, Exclude<keyof Ours & keyof Theirs, Refused | "default" | "Dir" | "Stats" | "BigIntStats" | "Dirent" | "StatFs">>;
 
 export const asNode: Shared<typeof fs, typeof nodefs> = fs;
 export const asNodePromises: Shared<typeof promises, typeof nodepromises> = promises;

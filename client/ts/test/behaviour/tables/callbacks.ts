@@ -228,6 +228,8 @@ export const callbacks = marked(
   all,
   [/^realpath with what is not there$/, native, { resolved: { args: [{ code: "ENOENT", syscall: "realpath" }] } }],
   [/^realpath with (undefined|null|an object)$/, native, { threw: { code: "ERR_INVALID_ARG_TYPE" } }],
+  [/^readlink with (undefined|null|an object|a NUL)$/, "the error names the argument as the promise's readlink does", { threw: { name: "TypeError" } }, { from: 22 }],
+  [/^mkdir, called back with a text$/, "a missing callback is told before other wrong arguments", { threw: { code: "ERR_INVALID_ARG_TYPE" } }, { from: 22 }],
   [/^(exists of what is no path|readFile with a signal that has fired)$/, later, { resolved: { at: "later" } }],
   [
     /^truncate with a wrong length$/,

@@ -362,8 +362,8 @@ const callback = "Node 20 takes the function for opendir's callback, and the pro
 /** Content, encodings and options, each in every form. */
 export const content = marked(
   all,
-  [/^readdir \{encoding, recursive\} with (ucs|utf16|UTF-16|base64|BASE64|hex|HEX)/, nested, { resolved: { length: 4 } }],
-  [/^readdir \{encoding, recursive\} with buffer$/, nested, { resolved: ["Buffer b.txt", "Buffer c.txt", "Buffer sub", "Buffer sub/deep.txt"] }],
+  [/^readdir \{encoding, recursive\} with (ucs|utf16|UTF-16|base64|BASE64|hex|HEX)/, nested, { resolved: { length: 4 } }, { below: 26 }],
+  [/^readdir \{encoding, recursive\} with buffer$/, nested, { resolved: ["Buffer b.txt", "Buffer c.txt", "Buffer sub", "Buffer sub/deep.txt"] }, { below: 26 }],
   [/^opendir encoding with a function$/, callback, { resolved: "deep.txt" }, "fatal"],
   [/^opendir options with a function$/, callback, { resolved: { name: "deep.txt" } }, "fatal"],
   [/^watch \{encoding\} with buffer$/, "Node 20's watch refuses what its documentation allows", { rejected: { code: "ABORT_ERR" } }],

@@ -389,5 +389,7 @@ export const values = marked(
     { rejected: { code: "ENOTSUP" } },
   ],
   [/^(open flags|\w+ \{flag\}).* with -1$/, "the server does not take all flags at once", { rejected: { code: "EINVAL" } }],
+  [/^watch \{recursive\} with true$/, "Node fails at a link that leads to itself", { rejected: { code: "ABORT_ERR" } }, { from: 26 }],
+  [/utimes .* with an invalid Date$/, "Node leaves that time alone; here it is refused", { rejected: { code: "EINVAL" } }, { from: 22 }],
   [/utimes .* with 1e10$/, "ctxfs counts nanoseconds in 64 bits, which end in the year 2262", { rejected: { code: "EINVAL" } }],
 );

@@ -47,7 +47,7 @@ export const whole: Table = {
         },
       ]),
   ),
-  glob: differs("Node 20 has none", { resolved: "function" }, (fs) => Promise.resolve(typeof fs.glob)),
+  glob: differs("Node 20 has none", { resolved: "function" }, (fs) => Promise.resolve(typeof fs.glob), { below: 22 }),
   constants: (fs) => ({ ...fs.constants }),
   "constants cannot be changed": (fs) => {
     try {
@@ -83,8 +83,8 @@ export const whole: Table = {
   ),
   "watch as hex": (fs, dir, disk) =>
     firstChange(fs, dir, "6e6577", { encoding: "hex" }, () => nodefs.writeFile(`${disk}/new`, "x").then(() => nodefs.rm(`${disk}/new`))),
-  "watch recursive": (fs, dir, disk) =>
-    firstChange(fs, dir, "dir/new", { recursive: true }, () => nodefs.writeFile(`${disk}/dir/new`, "x").then(() => nodefs.rm(`${disk}/dir/new`))),
+  "watch recursive": differs("Node fails at a link that leads to itself", { resolved: { eventType: "rename", filename: "dir/new" } }, (fs, dir, disk) =>
+    firstChange(fs, dir, "dir/new", { recursive: true }, () => nodefs.writeFile(`${disk}/dir/new`, "x").then(() => nodefs.rm(`${disk}/dir/new`))), { from: 26 }),
   "watch of a file": (fs, dir, disk) =>
     firstChange(fs, `${dir}/a.txt`, "a.txt", {}, () => nodefs.appendFile(`${disk}/a.txt`, "x").then(() => nodefs.truncate(`${disk}/a.txt`))),
   "watch of what is not there": (fs, dir) => fs.watch(`${dir}/new`).next(),
