@@ -83,17 +83,35 @@ func (st *state) use(used map[string]bool) {
 
 // retain removes what is not used and older than a time.
 func (s *Store) retain(used map[string]bool, before time.Time) error {
-	return filepath.WalkDir(s.dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || used[d.Name()] {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil && info.ModTime().Before(before) {
-			err = os.Remove(name)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+	dirs, err := os.ReadDir(s.dir)
+	if err != nil {
 		return err
-	})
+	}
+	var errs []error
+	for _, dir := range dirs {
+		if !dir.IsDir() {
+			errs = append(errs, removeOlder(filepath.Join(s.dir, dir.Name()), before)) // of a Put that was interrupted
+			continue
+		}
+		contents, err := os.ReadDir(filepath.Join(s.dir, dir.Name()))
+		errs = append(errs, err)
+		for _, c := range contents {
+			if !used[c.Name()] {
+				errs = append(errs, removeOlder(s.path(c.Name()), before))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeOlder removes a file that was made before a time.
+func removeOlder(name string, before time.Time) error {
+	st, err := os.Lstat(name)
+	if err == nil && st.ModTime().Before(before) {
+		err = os.Remove(name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
