@@ -12,7 +12,6 @@ import (
 	"github.com/coder/websocket"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
@@ -35,6 +34,8 @@ const (
 type webLink struct {
 	ws   *webconn.Socket
 	conn *webconn.Conn
+	// requests decodes what Recv receives.
+	requests requestDecoder
 	// accepted is the library's WebSocket, which made the handshake. Its finalizer closes the connection, so the link refers to it.
 	accepted *websocket.Conn
 	// left is set when the client closed the connection in peace, said when it was told why it is closed.
@@ -76,8 +77,8 @@ func (l *webLink) Recv() (*ctxfsv1.SessionRequest, error) {
 	case err != nil:
 		return nil, l.gone(err)
 	}
-	m := new(ctxfsv1.SessionRequest)
-	if err := proto.Unmarshal(message, m); err != nil { // which copies
+	m, err := l.requests.decode(message)
+	if err != nil {
 		return nil, refused(fserr.EINVAL, errEncoding, "send one SessionRequest as protobuf in each message")
 	}
 	return m, nil
@@ -107,8 +108,8 @@ func (l *webLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
 	if isLast(m) {
 		l.said.Store(true)
 	}
-	return l.ws.Send(proto.Size(m), func(b []byte) ([]byte, error) {
-		b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
+	return l.ws.Send(responseSize(m), func(b []byte) ([]byte, error) {
+		b, err := appendResponse(b, m)
 		if err != nil {
 			return nil, fmt.Errorf("encode a message of a session: %w", err)
 		}
