@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
@@ -171,6 +170,8 @@ func limitBuffer(conn net.Conn) {
 type webLink struct {
 	ws   *webconn.Socket
 	conn *webconn.Conn
+	// requests decodes what Recv receives.
+	requests requestDecoder
 	// accepted is the library's side of the handshake. The library closes the connection when nothing refers to it.
 	accepted *websocket.Conn
 	// left says that the client closed the connection normally, said that the client got the reason of the end.
@@ -214,8 +215,8 @@ func (l *webLink) Recv() (*ctxfsv1.SessionRequest, error) {
 	case err != nil:
 		return nil, l.gone(err)
 	}
-	m := new(ctxfsv1.SessionRequest)
-	if err := proto.Unmarshal(message, m); err != nil { // it copies the bytes
+	m, err := l.requests.decode(message)
+	if err != nil {
 		return nil, refused(fserr.EINVAL, errEncoding, "send one SessionRequest as protobuf in each message")
 	}
 	return m, nil
@@ -245,8 +246,8 @@ func (l *webLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
 	if isLast(m) {
 		l.said.Store(true)
 	}
-	return l.ws.Send(proto.Size(m), func(b []byte) ([]byte, error) {
-		b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
+	return l.ws.Send(responseSize(m), func(b []byte) ([]byte, error) {
+		b, err := appendResponse(b, m)
 		if err != nil {
 			return nil, fmt.Errorf("encode a message of a session: %w", err)
 		}
