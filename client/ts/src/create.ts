@@ -15,7 +15,7 @@ export interface CreateOptions extends DialOptions {
   token?: TokenSource | undefined;
   /** For hosts: the context to work in. A panel's token says it. */
   contextId?: string | undefined;
-  /** How often an open FileHandle is used by itself, in ms: less than the server's --idle-timeout. A minute unless told. */
+  /** How often the client uses an open FileHandle to keep it open, in ms: less than the server's --idle-timeout. The default is a minute. */
   pingEvery?: number | undefined;
 }
 

@@ -11,7 +11,7 @@ export type { ContextInfo } from "./create.js";
  */
 export let contextId: string | null = pageSettings()?.contextId ?? environment("CTXFS_CONTEXT") ?? null;
 
-/** Tells of the context that the imported fs works in. Connects, if that has not happened. */
+/** Returns what a panel may know of the context of the imported fs. Connects, if that has not happened. */
 export async function getInfo(): Promise<ContextInfo> {
   const info = await ambientFs().info();
   contextId = info.contextId;

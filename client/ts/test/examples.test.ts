@@ -61,7 +61,7 @@ async function workspaceFor(name: string): Promise<string> {
   return workspace;
 }
 
-/** Runs an example that ends by itself. */
+/** Runs an example to its end. */
 async function example(name: string): Promise<string> {
   return (await run(execPath, ["main.mjs", await workspaceFor(name)], { cwd: join(dir, name) })).stdout;
 }

@@ -6,7 +6,7 @@ import type * as nodefs from "node:fs";
 import type * as nodepromises from "node:fs/promises";
 import type { CtxFs } from "../src/index.js";
 
-// eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- comparing through T is what tells types apart
+// eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- only a comparison through T distinguishes types
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 type Extends<A, B> = A extends B ? true : false;
 type Holds<T extends true> = T;

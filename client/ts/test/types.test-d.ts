@@ -1,6 +1,6 @@
 /*
  * Compared by the compiler, in `npm run check`: the object stands in for Node's fs/promises, and what it gives stands in
- * for what Node gives, by @types/node 20 and, where a program brings it, 22. Differences are told beside the line that names them.
+ * for what Node gives, by @types/node 20 and, where a program brings it, 22. A comment stands beside each difference.
  */
 /* eslint @typescript-eslint/no-unsafe-class-instance-assignment: "off" -- that other classes serve as well is what is checked */
 import type * as nodefs from "node:fs";

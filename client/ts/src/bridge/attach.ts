@@ -35,7 +35,7 @@ export interface AttachedPanel extends ExposedPanel {
   serve(port: AnyPort): () => void;
 }
 
-/** Answers the preload of a window: who it is, and, at each load of a page, through a port that it sends. */
+/** Answers a window's preload: with the panel, and, at each load of a page, through the port that the preload sends. */
 export function attach(contents: PanelContents, panel: AttachedPanel, { allow }: AttachOptions): () => void {
   let close: (() => void) | undefined;
   const end = (): void => {

@@ -78,9 +78,9 @@ export class Bridge<Options extends object = object> {
   }
 
   /**
-   * Serves a panel through a port, until either end closes it; the returned function does. Documents, windows and threads
-   * of Node that end close theirs; of a page's worker nobody is told, so who terminates it calls the function. Throws when
-   * the panel was not opened, or when several that were share the context and panelId does not say which one is meant.
+   * Serves a panel through a port, until either end closes it. The returned function closes it. Documents, windows and
+   * threads of Node close theirs when they end. No event reports that a page has terminated a worker: call the function
+   * then. Throws when the panel was not opened, and when several panels share the context and panelId names none of them.
    */
   serve(port: AnyPort, contextId: string, panelId?: string): () => void {
     const access = this.access(contextId, panelId);
@@ -125,8 +125,8 @@ export class Bridge<Options extends object = object> {
 }
 
 /**
- * Closes the handles of a client instance whose port has closed. Nobody can come back to them, so they need not wait for
- * the server's grace. A token that is refused was revoked, and the handles with it.
+ * Closes the handles of a client instance whose port has closed. No client can use them again, so they need not wait for
+ * the server's grace. A refused token was revoked, and its handles closed with it.
  */
 async function closeHandles(dialer: Dialer, token: string, instance: string): Promise<void> {
   const client = new Client({ dialer: { tokenInOpen: dialer.tokenInOpen, dial: (t) => dialer.dial(t), close: () => undefined }, token });

@@ -9,7 +9,7 @@ export const portMessage = "ctxfs:port";
 /** The global variable of a page that says whose panel it is. */
 export const globalName = "ctxfs";
 
-/** What a window's preload tells its page. */
+/** What a window's preload gives its page. */
 export interface ExposedPanel {
   readonly contextId: string;
   readonly partition: string;

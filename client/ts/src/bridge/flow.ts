@@ -39,12 +39,12 @@ export class Outflow {
   }
 }
 
-/** Counts what came and what of it has gone on, and tells the sender in steps. */
+/** Counts bytes that arrived and bytes that were forwarded, and acknowledges these to the sender in steps. */
 export class Inflow {
   private open = 0;
   private passed = 0;
 
-  /** ack tells the sender. */
+  /** ack sends an acknowledgement. */
   constructor(private readonly window: number, private readonly ack: (bytes: number) => void) {}
 
   /** Counts a message that came; false when the sender did not wait for room. */
@@ -54,7 +54,7 @@ export class Inflow {
     return allowed;
   }
 
-  /** Counts bytes that have gone on. Small amounts are told together. */
+  /** Counts bytes that were forwarded. Small amounts are acknowledged together. */
   gone(bytes: number): void {
     this.passed += bytes;
     if (this.passed < this.window / 4) return;

@@ -9,7 +9,7 @@ import type { Port } from "./port.js";
 
 /** While so many bytes of a panel's requests have not left for the server, it may send no more. */
 const highWater = 1 << 20;
-/** How often that is looked at, in ms. Links do not tell when they have sent. */
+/** How often the link is asked, in ms. Links do not report when they have sent. */
 const drainEvery = 4;
 /** Largest request that is forwarded: the server refuses more. */
 const largest = 17 << 20;

@@ -71,7 +71,7 @@ class PanelPort {
   }
 }
 
-/** Browsers do not tell the other end of a port, or late, that a document has gone: so the document says it. */
+/** Browsers report late, or never, to the other end of a port that a document has gone. The document reports it itself. */
 function onPageEnd(end: () => void): () => void {
   if (typeof document === "undefined") return () => undefined;
   const hidden = (event: PageTransitionEvent): void => { if (!event.persisted) end(); };

@@ -47,7 +47,7 @@ export class Port {
     this.raw.postMessage(message, (transfer ? [transfer] : []) as never[]);
   }
 
-  /** Closes both ends. The other end of some ports is not told by its system: "bye" tells it. */
+  /** Closes both ends. Some systems do not report it to the other end, so "bye" does. */
   close(): void {
     if (this.closed) return;
     this.post(bye);

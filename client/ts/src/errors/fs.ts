@@ -1,6 +1,6 @@
 import { systemErrors } from "./table.js";
 
-/** What Node's SystemError tells in info. */
+/** The property info of Node's SystemError. */
 export interface SystemInfo {
   message: string;
   path: string;

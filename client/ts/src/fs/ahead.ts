@@ -1,7 +1,7 @@
 /** The first piece that is read, and the largest, in bytes. Each is twice as large as the one before. */
 const firstPiece = 256 << 10;
 const largestPiece = 2 << 20;
-/** How many pieces are asked for before anybody wants them. */
+/** How many pieces are requested before the reader needs them. */
 const ahead = 3;
 
 /** Reads size bytes from a position on; fewer bytes mean the end of the file. */
@@ -10,7 +10,7 @@ export type ReadPiece = (position: number, size: number) => Promise<Uint8Array>;
 interface Piece { readonly position: number; readonly size: number; readonly read: Promise<Uint8Array> }
 
 /**
- * Reads a file for who takes it in order, a little after the other: each would wait for the server. Pieces are asked
+ * Reads a file for a reader that takes small parts in order, and would else wait for the server each time. Pieces are asked
  * for ahead, larger and larger ones as long as the order holds. What was not there then is asked for again.
  */
 export class ReadAhead {
@@ -56,7 +56,7 @@ export class ReadAhead {
   private ask(position: number): Piece {
     const { size } = this;
     const read = this.readPiece(position, size);
-    read.catch(() => undefined); // who takes the piece is told
+    read.catch(() => undefined); // the reader of the piece gets the error
     const piece = { position, size, read };
     this.pieces.push(piece);
     this.size = Math.min(size * 2, largestPiece);

@@ -31,7 +31,7 @@ function readPositionOf(position: unknown, length: number): number {
 /** What read is to do. */
 export interface ReadCall {
   readonly buffer: ArrayBufferView;
-  /** The part of buffer to read into; undefined when nothing is to be read. */
+  /** The part of buffer to read into; undefined for a read of nothing. */
   readonly bytes: Uint8Array | undefined;
   readonly length: number;
   readonly position: number;

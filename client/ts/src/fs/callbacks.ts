@@ -57,7 +57,7 @@ export function callbacksOf(promises: FsPromises): CallbackFs {
   return fs as unknown as CallbackFs;
 }
 
-/** Tells whether a stream opens its file, whose position then is nobody else's. */
+/** Says whether a stream opens its file. No other code then moves the file's position. */
 function opensItself(options: unknown): boolean {
   return typeof options !== "object" || (options as { fd?: unknown } | null)?.fd == null;
 }

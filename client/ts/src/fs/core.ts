@@ -6,7 +6,7 @@ import { systemMessage } from "../errors/system.js";
 /** What the functions of one fs object share. */
 export interface Core {
   readonly caller: Caller;
-  /** How often an open handle is used by itself, in ms. */
+  /** How often the client uses an open handle to keep it open, in ms. */
   readonly pingEvery?: number | undefined;
 }
 

@@ -100,7 +100,7 @@ function cpError(key: Parameters<typeof fsError>[0], code: string, path: string,
   return fsError(key, { code, message, path, syscall: "cp" });
 }
 
-/** Which entry is there already is found out entry by entry: the server tells of the whole. */
+/** Says whether each entry is copied on its own: the server does not report which entry exists already. */
 function tellsOfEach({ errorOnExist, force }: CpOptions, { src, dest }: Pair): boolean {
   return errorOnExist && !force && src.type === FileType.DIRECTORY && dest !== undefined;
 }

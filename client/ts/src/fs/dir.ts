@@ -17,7 +17,7 @@ export class Dir {
   #queue: Promise<unknown> = Promise.resolve();
   #closed = false;
 
-  /** Makes one of the server's answer, of which first has been asked for. Programs get theirs from opendir. */
+  /** Makes one from the server's reply, whose first part was read already. Programs get theirs from opendir. */
   constructor(
     path: unknown, batches: AsyncIterator<OpendirResponse>, first: IteratorResult<OpendirResponse>, entryOf: (entry: DirEntry) => AnyDirent,
   ) {
@@ -106,7 +106,7 @@ if ("dispose" in Symbol) {
   });
 }
 // One function by two names, as in Node.
-// eslint-disable-next-line @typescript-eslint/unbound-method -- it gets its this from who calls it by the other name
+// eslint-disable-next-line @typescript-eslint/unbound-method -- callers by the other name give it its this
 Object.defineProperty(Dir.prototype, Symbol.asyncIterator, { value: Dir.prototype.entries, writable: true, configurable: true });
 
 function cannotWait(name: string, instead: string): Error {

@@ -81,7 +81,7 @@ async function* below({ caller }: Core, call: GlobCall, search: Search): AsyncGe
 
 const wild = /[*?[\]{}()!+@]/;
 
-/** Leads through the words before the first wildcard by itself: they may be links, and "..", which the server's patterns are not. */
+/** Resolves the words before the first wildcard here: they may be links, or "..", which the server's patterns may not. */
 function searchOf(pattern: string, { cwd, excludePatterns }: GlobCall): Search {
   const parts = alternatives(pattern.replaceAll("\\", "/")).split("/").filter((part) => part !== "" && part !== ".");
   const at = parts.findIndex((part) => wild.test(part));

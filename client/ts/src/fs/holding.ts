@@ -2,7 +2,7 @@ import { nodeMajor, warnOnce } from "#platform";
 import { background } from "../session/timers.js";
 import type { Core } from "./core.js";
 
-/** How often a handle is used by itself, in ms: far below the five minutes after which the server closes an idle one. */
+/** How often the client uses a handle to keep it open, in ms: far below the five minutes after which the server closes an idle one. */
 const pause = 60_000;
 
 /** Closes the handles that the program lost without closing them. */

@@ -49,7 +49,7 @@ function asGiven(path: unknown, { shown }: VirtualPath): string {
   return ArrayBuffer.isView(path) ? (path as unknown as string) : shown; // a Buffer, which Node's declarations leave out
 }
 
-/** Tells of an entry which directory below the listed one it stands in; "" for the listed one itself, whose entries come first. */
+/** Returns what gives the directory of an entry, from the listed one on; "" for the listed one itself, whose entries come first. */
 function belowOf(entries: readonly DirEntry[]): (entry: DirEntry) => string {
   const base = partsOf(entries[0]?.parentPath ?? "").length;
   return (entry) => partsOf(entry.parentPath).slice(base).join("/");

@@ -4,7 +4,7 @@ import { Buffer, nodeMajor } from "#platform";
 
 /*
  * Checks of arguments: what Node throws before a call leaves the process, with its codes and messages.
- * Each returns the value in the form that the caller goes on with.
+ * Each returns the value in the form that the caller needs.
  */
 
 /** An option, or what it is when it is not given. Given as undefined it is undefined, which most options may not be. */

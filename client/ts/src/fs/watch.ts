@@ -7,7 +7,7 @@ import { pathFields, pathOf } from "./paths.js";
 import { aborted } from "./pieces.js";
 import { isEncoding, requireBoolean, requireObject, requireSignal } from "./validate.js";
 
-/** What a watch tells. filename is null when events were lost: list again. */
+/** A change that a watch reports. filename is null when events were lost: list again. */
 export interface FileChange {
   eventType: "rename" | "change";
   filename: string | Buffer | null;

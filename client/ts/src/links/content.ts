@@ -16,7 +16,7 @@ const silence = 30_000;
 /**
  * Asks GET /v1/content, and has the kernel write what comes where it stays: a connection for each request, which costs
  * nothing beside many megabytes. Gives undefined when that is not to be had, whatever the reason: then
- * the session tells.
+ * the session reports the error.
  */
 export function fetchContent(target: Target, headers: Readonly<Record<string, string>>, request: ContentRequest): Promise<Uint8Array | undefined> {
   if (target.secure) return Promise.resolve(undefined);

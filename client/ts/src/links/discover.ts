@@ -13,7 +13,7 @@ export interface ServerRecord {
   /** host:port of --http; undefined when there is none. */
   http: string | undefined;
   tls: boolean;
-  /** The host's token; "" when the socket says who is host. */
+  /** The host's token; "" when the socket identifies the host. */
   token: string;
 }
 

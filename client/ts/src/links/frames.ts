@@ -116,7 +116,7 @@ export class FrameParser {
   }
 
   private room(n: number): void {
-    // One byte more than is needed: a message is never the whole of its memory, which nobody may then give away.
+    // One byte more than is needed: a message is never the whole of its memory, so a receiver cannot transfer it.
     const needed = this.size + n + 1;
     if (needed <= this.message.length) return;
     const larger = new Uint8Array(Math.max(needed, this.message.length * 2));

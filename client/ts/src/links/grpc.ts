@@ -62,7 +62,7 @@ function linkOf(stream: grpc.ClientDuplexStream<Uint8Array, Buffer>): Link {
     ended = true;
   };
   stream.on("data", (bytes: Buffer) => { link.onmessage?.(bytes); });
-  // The code tells a refused token from a server that is not there.
+  // The code distinguishes a refused token from an absent server.
   stream.on("error", (why: grpc.ServiceError) => { end(Object.assign(new Error(why.details, { cause: why }), { grpc: why.code })); });
   stream.on("end", () => { end(new Error("the server ended the session")); });
   return link;

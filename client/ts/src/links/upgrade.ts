@@ -6,7 +6,7 @@ const guid = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /** The longest answer to an upgrade that is taken, in bytes. */
 const longest = 16 << 10;
 
-/** The bytes of a request to go on as WebSocket, and what its answer must hold. */
+/** The bytes of an upgrade request to WebSocket, and what its answer must hold. */
 export interface Upgrade {
   readonly request: string;
   readonly accept: string;
@@ -22,7 +22,7 @@ export function requestHead(lines: readonly string[], headers: Readonly<Record<s
   return `${all.join("\r\n")}\r\n\r\n`;
 }
 
-/** Makes a request to go on as WebSocket. */
+/** Makes an upgrade request to WebSocket. */
 export function upgradeRequest(host: string, headers: Readonly<Record<string, string>>): Upgrade {
   const key = randomBytes(16).toString("base64");
   const lines = ["GET /v1/session HTTP/1.1", `Host: ${host}`, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", `Sec-WebSocket-Key: ${key}`];

@@ -29,7 +29,7 @@ export function wsDialer(target: Target, options: WsOptions = {}): Dialer {
   };
 }
 
-/** Who asks. */
+/** The headers that identify the caller. */
 function headersOf(token: string, { panel }: WsOptions): Record<string, string> {
   const headers: Record<string, string> = {};
   if (token) headers.Authorization = `Bearer ${token}`;

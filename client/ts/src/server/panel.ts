@@ -38,13 +38,13 @@ export interface Panel {
   readonly token: string;
   /** Electron's session partition: "persist:" and the context ID. */
   readonly partition: string;
-  /** The panel's files. Its token is renewed by itself. */
+  /** The panel's files. The client renews the token. */
   readonly fs: CtxFs;
   /** Gives a further token; older ones live until they expire. */
   renewToken(): Promise<string>;
   /** Revokes the panel's tokens and closes its handles. Its context and its files stay. */
   close(): Promise<void>;
-  /** Ends fs's connection; the panel stays open for who else has its token. */
+  /** Ends fs's connection; the panel stays open for other holders of its token. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 

@@ -67,7 +67,7 @@ function settled(child: ChildProcess, dir: string, ready: string): Promise<Settl
   });
 }
 
-/** Lets this process end while the server runs: the server then ends by itself, since its standard input does. */
+/** Lets this process end while the server runs: the server then ends too, with its standard input. */
 function detach(child: ChildProcess): void {
   child.unref();
   for (const stream of [child.stdin, child.stderr]) (stream as unknown as { unref?: () => void } | null)?.unref?.();

@@ -32,7 +32,7 @@ export interface ClientOptions {
 
 /**
  * FsService by a session that begins with the first call, and anew after it was lost: under the same client instance,
- * so that handles outlive a lost connection. What was not sent, and what changes nothing, is asked again by itself.
+ * so that handles outlive a lost connection. The client repeats what was not sent and what changes nothing.
  */
 export class Client implements Caller {
   private readonly instance = randomName();
@@ -220,7 +220,7 @@ function onAbort(signal: AbortSignal | undefined, run: (reason: unknown) => void
   return () => { signal.removeEventListener("abort", abort); };
 }
 
-/** Returns a name for this running copy that nobody else has. */
+/** Returns a unique name for this running copy. */
 function randomName(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");

@@ -35,7 +35,7 @@ export interface ContentOf {
   end?: number | undefined;
 }
 
-/** Content that is asked for, and who asks. */
+/** A request for content, and its context. */
 export interface ContentRequest extends ContentOf {
   contextId: string;
   signal?: AbortSignal | undefined;

@@ -1,4 +1,4 @@
-/** Parts of a result between who receives them and who reads them. */
+/** Parts of a result, between the session that receives them and their reader. */
 export class PartQueue<T> implements AsyncIterable<T> {
   private readonly items: T[] = [];
   private done = false;

@@ -30,7 +30,7 @@ export interface ExchangeOptions extends DecodeOptions {
   background?: boolean | undefined;
 }
 
-/** A request and who waits for its reply. It is for one session, once. */
+/** A request and the functions that get its reply. It is for one session, once. */
 export class Exchange implements Outgoing {
   /** The session's: its number and its form on the wire, once it may be sent, and whether it was. */
   id = 0;

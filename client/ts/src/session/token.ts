@@ -40,7 +40,7 @@ export class Renewal {
     this.timer = background(life - Math.min(ahead, life / 5), () => void this.renew(session, expires));
   }
 
-  /** A refusal changes nothing: the session goes on with the token that it has. */
+  /** A refusal changes nothing: the session keeps its token. */
   private async renew(session: Session, expires: number): Promise<void> {
     try {
       const { expiresNs } = await session.refresh(await this.token());

@@ -12,7 +12,7 @@ export interface Side {
   /** What its paths begin with: "" for a context. */
   readonly root: string;
   readonly disk: string;
-  /** What the row's directory holds when a row begins; undefined when it is to be made. */
+  /** What the row's directory holds when a row begins; undefined before it is made. */
   fresh?: Snapshot | undefined;
 }
 
@@ -34,7 +34,7 @@ export function nodeSide(dir: string): Side {
   return { fs: ownFs, root: dir, disk: dir };
 }
 
-/** Does a row in a directory that is as new; also tells what the directory holds afterwards. */
+/** Runs a row in a fresh directory. Also returns what the directory holds afterwards. */
 export async function doRow(row: Row, side: Side): Promise<Outcome> {
   const difference = differenceOf(row);
   if (difference?.fatal && side.fs === ownFs) return { fatal: difference.why };

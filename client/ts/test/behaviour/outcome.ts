@@ -32,7 +32,7 @@ async function orHung(promise: Promise<unknown>): Promise<unknown> {
   return Promise.race([promise, hung]).finally(() => { clearTimeout(timer); });
 }
 
-/** The outcome of a row in a directory whose parent is root: paths are told from there. */
+/** The outcome of a row in a directory whose parent is root: paths begin there. */
 export async function rowOutcome(row: Row, fs: unknown, root: string, dir: string, disk: string): Promise<Outcome> {
   return withoutRoot(await outcomeOf(() => row.run(fs, dir, disk)), root) as Outcome;
 }
@@ -93,7 +93,7 @@ function describeObject(value: object): unknown {
   const told: Record<string, unknown> = { class: name };
   if (opaque.has(name)) return told;
   for (const [key, inner] of Object.entries(value)) told[key] = fleeting.has(key) ? typeof inner : describe(inner);
-  // Node 20 has the dates as fields of their own, Node 22 and ctxfs as getters: a row tells the difference.
+  // Node 20 has the dates as fields, later versions and ctxfs as getters. A row of its own shows the difference.
   if (name.endsWith("Stats")) for (const key of dates) told[key] = describe((value as Record<string, unknown>)[key]);
   const asked = value as Record<string, (() => unknown) | undefined>;
   for (const question of questions) if (typeof asked[question] === "function") told[question] = asked[question]();

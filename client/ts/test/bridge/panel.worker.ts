@@ -1,4 +1,4 @@
-// A panel in a thread of its own: it gets a port, and tells what it saw.
+// A panel in a thread of its own: it gets a port, and reports what it saw.
 import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { createPortFs } from "../../src/bridge/index.js";
 

@@ -69,7 +69,7 @@ async function listen(pages: HttpServer): Promise<string> {
   return `http://localhost:${(pages.address() as AddressInfo).port}`;
 }
 
-/** Serves /page, a document that runs a script; /panel/ID, what a page's backend would tell it of its panel; and files. */
+/** Serves /page, a document that runs a script; /panel/ID, what a page's backend gives the page of its panel; and files. */
 function answer(pages: HttpServer, host: Server, dir: string, url: string, middleware: Middleware): void {
   pages.on("request", (request, response) => {
     const asked = new URL(request.url ?? "/", "http://localhost");

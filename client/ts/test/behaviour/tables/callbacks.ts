@@ -2,7 +2,7 @@ import { crossed, marked, same, type Fs, type Table } from "../row.js";
 
 type Call = (fs: Fs, dir: string, value: unknown) => unknown;
 
-/** Calls a function with a callback: what it throws at once is thrown, else it is told what the callback got, and when. */
+/** Calls a function with a callback. Throws what the function throws at once, else returns what the callback got, and when. */
 function called(call: (callback: (...args: unknown[]) => void) => unknown): Promise<unknown> {
   let tell: (told: unknown) => void = () => undefined;
   const told = new Promise((resolve) => {
@@ -84,7 +84,7 @@ const notCallbacks: Record<string, unknown> = { nothing: undefined, null: null, 
 const pathCalls = Object.fromEntries(
   Object.entries(calls).map(([name, call]): [string, Call] => [name, (fs, dir, value) => called((cb) => call(fs, value, cb, dir))]),
 );
-/** Node 20 finds out that rm has no callback when it wants to call it, where nothing can catch it. */
+/** Node 20 notices that rm has no callback when it calls the callback, where nothing can catch the error. */
 const unchecked = new Set(["rm"]);
 const wrongCalls = Object.fromEntries(
   Object.entries(calls)

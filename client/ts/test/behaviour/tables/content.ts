@@ -190,7 +190,7 @@ function textIn(path: unknown, encoding: unknown): unknown {
   return { text: text.slice(0, text.indexOf("/row/di") + 7) };
 }
 
-/** Ends a stream before it did anything, and tells what it says of that. */
+/** Ends a stream before it did anything, and returns its events. */
 function ended(stream: Fs): Promise<unknown> {
   const told: unknown[] = [];
   return new Promise((resolve) => {

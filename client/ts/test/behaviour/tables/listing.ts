@@ -32,7 +32,7 @@ async function steps(fs: Fs, path: string, ...list: ((d: Fs) => unknown)[]): Pro
 const read = (d: Fs): unknown => d.read();
 const close = (d: Fs): unknown => d.close();
 
-/** Calls with a callback, and tells what it was given and whether it was called at once. */
+/** Calls with a callback, and returns what the callback got, and whether at once. */
 function called(call: (callback: (...args: unknown[]) => void) => unknown): Promise<unknown> {
   return new Promise((resolve, reject) => {
     let returned: unknown = "not yet";

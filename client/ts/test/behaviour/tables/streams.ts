@@ -4,7 +4,7 @@ import { crossed, marked, same, type Fs, type Table } from "../row.js";
 
 type Make = (handle: Fs, value: unknown) => Fs;
 
-/** Follows a stream to its end, and tells its events and data, and what became of the handle. */
+/** Follows a stream to its end, and returns its events, its data, and the state of the handle. */
 async function followed(fs: Fs, path: string, flags: string, make: (h: Fs) => Fs, feed: (stream: Fs) => void = () => undefined): Promise<unknown> {
   const handle = await fs.open(path, flags);
   try {

@@ -95,7 +95,7 @@ const flags: Record<string, unknown> = {
   "an array": ["r"],
 };
 
-/** Opens, and tells what the file can do. */
+/** Opens a file, and returns what it allows. */
 async function tryFlags(fs: Fs, path: string, value: unknown): Promise<unknown> {
   const handle = await fs.open(path, value);
   const told: unknown[] = [];

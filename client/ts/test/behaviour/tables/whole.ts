@@ -6,7 +6,7 @@ const functions = Object.entries(nodefs)
   .map(([name]) => name)
   .filter((n) => n !== "default");
 
-/** Starts a watch, does something, and tells the first change of the name. */
+/** Starts a watch, does something, and returns the first change of the name. */
 async function firstChange(fs: Fs, path: string, name: string, options: object, act: () => Promise<unknown>): Promise<unknown> {
   const stop = new AbortController();
   const changes = fs.watch(path, { ...options, signal: stop.signal });
