@@ -1,5 +1,5 @@
 import { ConnectionError } from "../errors/connection.js";
-import { withStack } from "../errors/stack.js";
+import { withStack } from "../errors/node.js";
 import { withWholePaths } from "./errorpaths.js";
 import { Aborted, causeOf, Failure, grpcCode, Lost, Refusal } from "./failure.js";
 import { Lease } from "./lease.js";
