@@ -1,6 +1,5 @@
 import { findServer, makeDialer } from "#platform";
-import { callbacksOf } from "./fs/callbacks.js";
-import type { CallbackFs } from "./fs/callbacktypes.js";
+import { callbacksOf, type CallbackFs } from "./fs/callbacks.js";
 import { requireKnown } from "./errors/options.js";
 import { promisesOf, type FsPromises } from "./fs/promises.js";
 import { namesServer } from "./links/target.js";

@@ -3,7 +3,7 @@ export { ConnectionError } from "./errors/connection.js";
 export type { SystemError } from "./errors/system.js";
 export { constants } from "./fs/constants.js";
 export { Dirent } from "#platform";
-export type { CallbackFs } from "./fs/callbacktypes.js";
+export type { CallbackFs } from "./fs/callbacks.js";
 export type { FsPromises, Glob, GlobOptions, OpenFile } from "./fs/promises.js";
 export { FileHandle } from "./fs/handle.js";
 export { BigIntStats, StatFs, Stats } from "./fs/stats.js";

@@ -133,3 +133,27 @@ function grouped(value: unknown): string {
 function digits(text: string): string {
   return text.replace(/\B(?=(\d{3})+$)/g, "_");
 }
+
+/**
+ * Takes the stack of an error anew, from where the caller is: without the functions up to and including below, and with the
+ * present message. Engines that are not V8 keep the stack that the error has.
+ */
+export function withStack<E>(error: E, below: (...args: never[]) => unknown): E {
+  if (error instanceof Error) v8.captureStackTrace?.(error, below);
+  return error;
+}
+
+/** Makes an error without a stack, for withStack: V8 would collect the stack twice. */
+export function withoutStack<E>(make: () => E): E {
+  const limit = v8.stackTraceLimit;
+  if (!v8.captureStackTrace || !Object.getOwnPropertyDescriptor(Error, "stackTraceLimit")?.writable) return make();
+  v8.stackTraceLimit = 0;
+  try {
+    return make();
+  } finally {
+    v8.stackTraceLimit = limit;
+  }
+}
+
+/** What V8's Error has besides. */
+const v8 = Error as { captureStackTrace?: typeof Error.captureStackTrace; stackTraceLimit?: number | undefined };

@@ -1,8 +1,7 @@
 import { Buffer, nodeMajor } from "#platform";
 import { invalidArgType, invalidArgValue, outOfRange } from "../errors/node.js";
-import { contentBytes, textBytes, viewBytes } from "./bytes.js";
+import { contentBytes, notAView, textBytes, viewBytes } from "./bytes.js";
 import { requireInt32, requireInteger, requireObject } from "./validate.js";
-import { notAView } from "./views.js";
 
 /*
  * The arguments of FileHandle's read and write, in all the forms that Node takes. Where a form leaves something out,

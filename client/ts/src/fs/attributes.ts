@@ -1,11 +1,11 @@
 import { nodeMajor } from "#platform";
 import { nodeError } from "../errors/node.js";
 import type { Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
+import type { CallOptions } from "../session/operations.js";
 import type { Core } from "./core.js";
 import { pathFields, pathOf } from "./paths.js";
-import type { CallOptions } from "../session/operations.js";
-import { statsOf, StatFs, type BigIntStats, type Stats } from "./stats.js";
 import { aborted } from "./pieces.js";
+import { statsOf, StatFs, type BigIntStats, type Stats } from "./stats.js";
 import { callMode, idOf, modeOf, requireObject, requireSignal, timeOf, type TimedCall } from "./validate.js";
 
 interface StatOptions { bigint?: boolean; signal?: unknown; throwIfNoEntry?: boolean }
@@ -19,7 +19,8 @@ export function attributeFunctions({ caller }: Core) {
       try {
         return attributes(await caller.call("stat", pathFields(pathOf(path)), how), options);
       } catch (error) {
-        return unlessNoEntry(error, options);
+        if (!mayBeAbsent(error, options)) throw error;
+        return undefined;
       }
     },
 
@@ -99,9 +100,8 @@ export function attributes({ stat }: { stat?: Stat | undefined }, options: StatO
   return statsOf(stat, options.bigint === true);
 }
 
-/** stat's throwIfNoEntry: false gives undefined, from Node 24 on. */
-function unlessNoEntry(error: unknown, { throwIfNoEntry = true }: StatOptions): undefined {
+/** Says whether stat returns undefined for an error: with throwIfNoEntry: false, from Node 24 on. */
+function mayBeAbsent(error: unknown, { throwIfNoEntry = true }: StatOptions): boolean {
   const { code } = error as { code?: string };
-  if (!throwIfNoEntry && nodeMajor >= 24 && (code === "ENOENT" || code === "ENOTDIR")) return undefined;
-  throw error;
+  return !throwIfNoEntry && nodeMajor >= 24 && (code === "ENOENT" || code === "ENOTDIR");
 }

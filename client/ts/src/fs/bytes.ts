@@ -74,3 +74,14 @@ export function isPieces(data: unknown): data is Iterable<unknown> | AsyncIterab
   if (data === null || typeof data !== "object" || ArrayBuffer.isView(data)) return false;
   return Symbol.asyncIterator in data || Symbol.iterator in data;
 }
+
+/** An array of views, as readv and writev take. */
+export function viewArray(value: unknown): ArrayBufferView[] {
+  if (!Array.isArray(value) || !value.every((v) => ArrayBuffer.isView(v))) throw invalidArgType("buffers", "ArrayBufferView[]", value);
+  return value;
+}
+
+/** The error for what should be a buffer. */
+export function notAView(value: unknown): Error {
+  return invalidArgType("buffer", ["Buffer", "TypedArray", "DataView"], value);
+}

@@ -1,12 +1,21 @@
+import type * as nodefs from "node:fs";
 import { nodeMajor, streams, warnOnce } from "#platform";
 import { innerError, invalidArgType, received, throwingAtOnce } from "../errors/node.js";
 import { systemError } from "../errors/system.js";
 import type { StreamOperations } from "../platform/types.js";
 import { ReadAhead } from "./ahead.js";
-import type { CallbackFs } from "./callbacktypes.js";
 import { readPieceOf, type FileHandle } from "./handle.js";
 import type { FsPromises } from "./promises.js";
 import { FileWatcher } from "./watcher.js";
+
+type Shared =
+  | "access" | "appendFile" | "chmod" | "chown" | "close" | "copyFile" | "cp" | "createReadStream" | "createWriteStream" | "exists"
+  | "fchmod" | "fchown" | "fdatasync" | "fstat" | "fsync" | "ftruncate" | "futimes" | "lchmod" | "lchown" | "link" | "lstat" | "lutimes"
+  | "mkdir" | "mkdtemp" | "open" | "opendir" | "read" | "readFile" | "readdir" | "readlink" | "readv" | "realpath" | "rename" | "rm"
+  | "rmdir" | "stat" | "statfs" | "symlink" | "truncate" | "unlink" | "utimes" | "watch" | "write" | "writeFile" | "writev" | "constants";
+
+/** Node's fs with callbacks, without what would have to wait in place (…Sync), and without watchFile. */
+export type CallbackFs = Pick<typeof nodefs, Shared> & { readonly promises: FsPromises };
 
 type Callback = (error: unknown, ...values: unknown[]) => void;
 type AsyncFunction = (...args: unknown[]) => Promise<unknown>;

@@ -1,4 +1,4 @@
-import { withStack } from "../errors/stack.js";
+import { withStack } from "../errors/node.js";
 import type { Caller } from "../session/operations.js";
 import type { SystemError } from "../errors/system.js";
 import { systemMessage } from "../errors/system.js";

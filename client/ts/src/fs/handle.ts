@@ -2,7 +2,7 @@ import type { ReadStream, WriteStream } from "node:fs";
 import { Buffer, EventEmitter, nodeMajor, streams } from "#platform";
 import { invalidState } from "../errors/node.js";
 import { systemError } from "../errors/system.js";
-import { asBuffer, contentBytes, decoded, isPieces, requireReadable, viewBytes } from "./bytes.js";
+import { asBuffer, contentBytes, decoded, isPieces, requireReadable, viewArray, viewBytes } from "./bytes.js";
 import type { Core } from "./core.js";
 import { aborted, writePieces } from "./pieces.js";
 import { handleStream, webStream } from "./handlestreams.js";
@@ -11,7 +11,6 @@ import type { BigIntStats, Stats } from "./stats.js";
 import * as transfer from "./transfer.js";
 import { idOf, modeOf, optionsOf, requireBoolean, requireInteger, requireObject, requireSignal, requireString, timeOf } from "./validate.js";
 import { positionOf, readArguments, writeArguments } from "./arguments.js";
-import { viewArray } from "./views.js";
 import { watchOver } from "./holding.js";
 
 const futime = { syscall: "futime" };

@@ -1,5 +1,5 @@
 import type { CtxFs } from "../create.js";
-import type { CallbackFs } from "../fs/callbacktypes.js";
+import type { CallbackFs } from "../fs/callbacks.js";
 
 /** The functions that Node has with callbacks and as promises. */
 type Both = keyof CallbackFs & keyof CtxFs;

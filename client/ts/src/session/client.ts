@@ -1,5 +1,5 @@
 import { ConnectionError } from "../errors/connection.js";
-import { withStack } from "../errors/stack.js";
+import { withoutStack, withStack } from "../errors/node.js";
 import { withWholePaths } from "./errorpaths.js";
 import { Aborted, causeOf, Failure, grpcCode, Lost, Refusal } from "./failure.js";
 import { Lease } from "./lease.js";
@@ -197,7 +197,7 @@ export class Client implements Caller {
 
 /** Makes the Error that a caller gets, with the whole paths of its request. The function that calls this is the first of its stack. */
 function errorOf(why: unknown, request: object): unknown {
-  return why instanceof Failure ? withStack(withWholePaths(why.error(), request), errorOf) : why;
+  return why instanceof Failure ? withStack(withoutStack(() => withWholePaths(why.error(), request)), errorOf) : why;
 }
 
 /** Makes the Error of a call whose session could not begin. */

@@ -1,4 +1,0 @@
-export * from "./connection.js";
-export * from "./fs.js";
-export * from "./node.js";
-export * from "./system.js";
