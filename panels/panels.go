@@ -32,8 +32,6 @@ type Identity struct {
 	Context contexts.ID
 	// ReadOnly refuses every mutation, whatever a handle permits.
 	ReadOnly bool
-	// Review permits decisions on what the panel's context changed, and applying it.
-	Review bool
 	// Owner names the table of handles: the panel's ID, or "host/<connection>" for a host that names no panel.
 	Owner string
 	// Instance is the client instance of the session that the call came by; "" for any other call.

@@ -72,13 +72,6 @@ func (st *state) use(used map[string]bool) {
 	for _, d := range st.Decided {
 		used[d.Before.Hash], used[d.After.Hash] = true, true
 	}
-	for _, rev := range st.Revisions {
-		for _, tree := range []map[Path]Version{rev.Overrides, rev.Paths} {
-			for _, v := range tree {
-				used[v.Hash] = true
-			}
-		}
-	}
 }
 
 // retain removes what is not used and older than a time.

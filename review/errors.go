@@ -14,7 +14,6 @@ const (
 	StaleRevision Reason = "STALE_REVISION"
 	NotApproved   Reason = "NOT_APPROVED"
 	BarredPath    Reason = "BARRED_PATH"
-	SensitivePath Reason = "SENSITIVE_PATH"
 )
 
 // Error is a refusal: nothing was done.
@@ -73,7 +72,6 @@ const (
 	ConflictBinary
 	ConflictType
 	ConflictDirectoryInTheWay
-	ConflictCaseFold
 	ConflictChangedMeanwhile
 )
 

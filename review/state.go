@@ -68,15 +68,6 @@ type state struct {
 	Overrides map[Path]Version  `json:"overrides,omitempty"`
 	Decided   map[Path]*decided `json:"decided,omitempty"`
 	Submitted *Submission       `json:"submitted,omitempty"`
-	// Revisions has what the context held at the submissions, the newest last: only paths that differed from the base of then.
-	Revisions []revision `json:"revisions,omitempty"`
-}
-
-// revision is the content of a context at a submission. Paths that are not named were as in the base.
-type revision struct {
-	ID        string           `json:"id"`
-	Overrides map[Path]Version `json:"overrides,omitempty"`
-	Paths     map[Path]Version `json:"paths"`
 }
 
 // stateFormat is the format of states that this version reads and writes.

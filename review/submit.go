@@ -12,37 +12,19 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// revisionsKept is how many submitted revisions of a context can be compared with.
-const revisionsKept = 8
-
-// Submit says that a context's changes are ready to be reviewed, and keeps what they are now as a revision.
-func (r *Reviews) Submit(ctx context.Context, id, title, message, actor string) (l *List, err error) {
+// Submit says that a context's changes are ready to be reviewed.
+func (r *Reviews) Submit(ctx context.Context, id, title, message, actor string) (*List, error) {
 	unlock, err := r.lock(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	paths := map[Path]Version{}
-	l, err = r.changes(ctx, Query{Context: id}, func(root rootfs.Root, changes []*Change) error {
-		for _, c := range changes {
-			if c.Barred != "" || c.Tree != nil {
-				continue
-			}
-			if err := r.keep(root, []*choice{{Change: c}}); err != nil {
-				return err
-			}
-			paths[c.Path] = c.After
-		}
-		return nil
-	})
+	l, err := r.changes(ctx, Query{Context: id}, nil)
 	if err != nil {
 		return nil, err
 	}
-	st := l.state
-	st.Submitted = &Submission{Title: title, Message: message, Revision: l.Revision, Actor: actor, At: time.Now().UTC()}
-	st.Revisions = append(st.Revisions, revision{ID: l.Revision, Overrides: maps.Clone(st.Overrides), Paths: paths})
-	st.Revisions = st.Revisions[max(0, len(st.Revisions)-revisionsKept):]
-	if err := r.states.write(id, st); err != nil {
+	l.state.Submitted = &Submission{Title: title, Message: message, Revision: l.Revision, Actor: actor, At: time.Now().UTC()}
+	if err := r.states.write(id, l.state); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	r.tell(id, Event{Kind: EventSubmitted})

@@ -100,8 +100,8 @@ func mayCall(id panels.Identity, m *method.Method) error {
 		return &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
 	case need == forHost && (id.Role != panels.RoleHost || id.Panel != ""):
 		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo"}
-	case need == forReviewer && (id.Role != panels.RoleHost || id.Panel != "") && !id.Review:
-		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for reviewers", Hint: "a host makes it without " + panelKey + ", or opens a panel with the right to review"}
+	case need == forReviewer && (id.Role != panels.RoleHost || id.Panel != ""):
+		return &fserr.Error{Code: fserr.EACCES, Detail: "a panel cannot decide on its own changes", Hint: "a host makes this call, without " + panelKey}
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ const (
 	forNone access = iota
 	forHost
 	forPanel    // and hosts
-	forReviewer // panels with the right to review, and hosts that act for no panel
+	forReviewer // hosts that act for no panel
 	forAll
 )
 

@@ -548,7 +548,7 @@ func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {
 
 var reasonCodes = map[review.Reason]codes.Code{
 	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
-	review.BarredPath: codes.PermissionDenied, review.SensitivePath: codes.FailedPrecondition,
+	review.BarredPath: codes.PermissionDenied,
 }
 
 // reviewStatus is fserrpb.ToStatus, and for a refusal of a review a status with its reason and a detail for each conflict.

@@ -34,7 +34,7 @@ const (
 	Callers_CALLERS_HOST Callers = 1
 	// Panels, in their own context, and hosts, which may act for a panel.
 	Callers_CALLERS_PANEL Callers = 2
-	// Panels with the right to review, in their own context, and hosts that act for no panel.
+	// Hosts that act for no panel: a panel does not review its own work.
 	Callers_CALLERS_REVIEWER Callers = 3
 )
 

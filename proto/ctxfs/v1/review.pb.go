@@ -633,10 +633,8 @@ const (
 	ConflictKind_CONFLICT_KIND_TYPE ConflictKind = 6
 	// A directory stands at the path, or a file where a directory is needed.
 	ConflictKind_CONFLICT_KIND_DIRECTORY_IN_THE_WAY ConflictKind = 7
-	// Another path of the workspace differs only by case.
-	ConflictKind_CONFLICT_KIND_CASE_FOLD ConflictKind = 8
 	// A program changed the file while it was being replaced.
-	ConflictKind_CONFLICT_KIND_CHANGED_MEANWHILE ConflictKind = 9
+	ConflictKind_CONFLICT_KIND_CHANGED_MEANWHILE ConflictKind = 8
 )
 
 // Enum value maps for ConflictKind.
@@ -650,8 +648,7 @@ var (
 		5: "CONFLICT_KIND_BINARY",
 		6: "CONFLICT_KIND_TYPE",
 		7: "CONFLICT_KIND_DIRECTORY_IN_THE_WAY",
-		8: "CONFLICT_KIND_CASE_FOLD",
-		9: "CONFLICT_KIND_CHANGED_MEANWHILE",
+		8: "CONFLICT_KIND_CHANGED_MEANWHILE",
 	}
 	ConflictKind_value = map[string]int32{
 		"CONFLICT_KIND_UNSPECIFIED":          0,
@@ -662,8 +659,7 @@ var (
 		"CONFLICT_KIND_BINARY":               5,
 		"CONFLICT_KIND_TYPE":                 6,
 		"CONFLICT_KIND_DIRECTORY_IN_THE_WAY": 7,
-		"CONFLICT_KIND_CASE_FOLD":            8,
-		"CONFLICT_KIND_CHANGED_MEANWHILE":    9,
+		"CONFLICT_KIND_CHANGED_MEANWHILE":    8,
 	}
 )
 
@@ -1213,110 +1209,6 @@ func (x *DiffLine) GetCut() bool {
 	return false
 }
 
-// What a context is compared with.
-type Against struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// One of them; none means the base.
-	//
-	// Types that are valid to be assigned to What:
-	//
-	//	*Against_Workspace
-	//	*Against_Revision
-	//	*Against_ContextId
-	What          isAgainst_What `protobuf_oneof:"what"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Against) Reset() {
-	*x = Against{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Against) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Against) ProtoMessage() {}
-
-func (x *Against) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Against.ProtoReflect.Descriptor instead.
-func (*Against) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Against) GetWhat() isAgainst_What {
-	if x != nil {
-		return x.What
-	}
-	return nil
-}
-
-func (x *Against) GetWorkspace() bool {
-	if x != nil {
-		if x, ok := x.What.(*Against_Workspace); ok {
-			return x.Workspace
-		}
-	}
-	return false
-}
-
-func (x *Against) GetRevision() string {
-	if x != nil {
-		if x, ok := x.What.(*Against_Revision); ok {
-			return x.Revision
-		}
-	}
-	return ""
-}
-
-func (x *Against) GetContextId() string {
-	if x != nil {
-		if x, ok := x.What.(*Against_ContextId); ok {
-			return x.ContextId
-		}
-	}
-	return ""
-}
-
-type isAgainst_What interface {
-	isAgainst_What()
-}
-
-type Against_Workspace struct {
-	// What the workspace holds now.
-	Workspace bool `protobuf:"varint,1,opt,name=workspace,proto3,oneof"`
-}
-
-type Against_Revision struct {
-	// A revision that SubmitReview kept.
-	Revision string `protobuf:"bytes,2,opt,name=revision,proto3,oneof"`
-}
-
-type Against_ContextId struct {
-	// Another context.
-	ContextId string `protobuf:"bytes,3,opt,name=context_id,json=contextId,proto3,oneof"`
-}
-
-func (*Against_Workspace) isAgainst_What() {}
-
-func (*Against_Revision) isAgainst_What() {}
-
-func (*Against_ContextId) isAgainst_What() {}
-
 // Some changes.
 type Selection struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1335,7 +1227,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1239,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1252,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{5}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Selection) GetWhat() isSelection_What {
@@ -1449,7 +1341,7 @@ type SelectedChanges struct {
 
 func (x *SelectedChanges) Reset() {
 	*x = SelectedChanges{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1353,7 @@ func (x *SelectedChanges) String() string {
 func (*SelectedChanges) ProtoMessage() {}
 
 func (x *SelectedChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1366,7 @@ func (x *SelectedChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectedChanges.ProtoReflect.Descriptor instead.
 func (*SelectedChanges) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{6}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SelectedChanges) GetChanges() []*SelectedChange {
@@ -1501,7 +1393,7 @@ type SelectedChange struct {
 
 func (x *SelectedChange) Reset() {
 	*x = SelectedChange{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1405,7 @@ func (x *SelectedChange) String() string {
 func (*SelectedChange) ProtoMessage() {}
 
 func (x *SelectedChange) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1418,7 @@ func (x *SelectedChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectedChange.ProtoReflect.Descriptor instead.
 func (*SelectedChange) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{7}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SelectedChange) GetPath() string {
@@ -1564,17 +1456,15 @@ type ListChangesRequest struct {
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Only these paths and what is below them; empty means all.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
-	// What the context is compared with.
-	Against *Against `protobuf:"bytes,3,opt,name=against,proto3" json:"against,omitempty"`
 	// Lists the content of ignored directories file by file instead of as one change.
-	Ignored       bool `protobuf:"varint,4,opt,name=ignored,proto3" json:"ignored,omitempty"`
+	Ignored       bool `protobuf:"varint,3,opt,name=ignored,proto3" json:"ignored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListChangesRequest) Reset() {
 	*x = ListChangesRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1476,7 @@ func (x *ListChangesRequest) String() string {
 func (*ListChangesRequest) ProtoMessage() {}
 
 func (x *ListChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1489,7 @@ func (x *ListChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChangesRequest.ProtoReflect.Descriptor instead.
 func (*ListChangesRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{8}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListChangesRequest) GetContextId() string {
@@ -1612,13 +1502,6 @@ func (x *ListChangesRequest) GetContextId() string {
 func (x *ListChangesRequest) GetPaths() []string {
 	if x != nil {
 		return x.Paths
-	}
-	return nil
-}
-
-func (x *ListChangesRequest) GetAgainst() *Against {
-	if x != nil {
-		return x.Against
 	}
 	return nil
 }
@@ -1646,7 +1529,7 @@ type ListChangesResponse struct {
 
 func (x *ListChangesResponse) Reset() {
 	*x = ListChangesResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1541,7 @@ func (x *ListChangesResponse) String() string {
 func (*ListChangesResponse) ProtoMessage() {}
 
 func (x *ListChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1554,7 @@ func (x *ListChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChangesResponse.ProtoReflect.Descriptor instead.
 func (*ListChangesResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{9}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListChangesResponse) GetEvent() isListChangesResponse_Event {
@@ -1740,7 +1623,7 @@ type ChangesSummary struct {
 
 func (x *ChangesSummary) Reset() {
 	*x = ChangesSummary{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1635,7 @@ func (x *ChangesSummary) String() string {
 func (*ChangesSummary) ProtoMessage() {}
 
 func (x *ChangesSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1648,7 @@ func (x *ChangesSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesSummary.ProtoReflect.Descriptor instead.
 func (*ChangesSummary) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ChangesSummary) GetRevision() string {
@@ -1824,21 +1707,19 @@ type GetDiffRequest struct {
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Only these paths and what is below them; empty means all.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
-	// What the context is compared with.
-	Against *Against `protobuf:"bytes,3,opt,name=against,proto3" json:"against,omitempty"`
 	// How the difference is written.
-	Form DiffForm `protobuf:"varint,4,opt,name=form,proto3,enum=ctxfs.v1.DiffForm" json:"form,omitempty"`
+	Form DiffForm `protobuf:"varint,3,opt,name=form,proto3,enum=ctxfs.v1.DiffForm" json:"form,omitempty"`
 	// Context lines around a hunk, at most 1,000; 0 means 3, and -1 none.
-	Lines int32 `protobuf:"varint,5,opt,name=lines,proto3" json:"lines,omitempty"`
+	Lines int32 `protobuf:"varint,4,opt,name=lines,proto3" json:"lines,omitempty"`
 	// Shows the content of ignored directories.
-	Ignored       bool `protobuf:"varint,6,opt,name=ignored,proto3" json:"ignored,omitempty"`
+	Ignored       bool `protobuf:"varint,5,opt,name=ignored,proto3" json:"ignored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetDiffRequest) Reset() {
 	*x = GetDiffRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1731,7 @@ func (x *GetDiffRequest) String() string {
 func (*GetDiffRequest) ProtoMessage() {}
 
 func (x *GetDiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +1744,7 @@ func (x *GetDiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDiffRequest.ProtoReflect.Descriptor instead.
 func (*GetDiffRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetDiffRequest) GetContextId() string {
@@ -1876,13 +1757,6 @@ func (x *GetDiffRequest) GetContextId() string {
 func (x *GetDiffRequest) GetPaths() []string {
 	if x != nil {
 		return x.Paths
-	}
-	return nil
-}
-
-func (x *GetDiffRequest) GetAgainst() *Against {
-	if x != nil {
-		return x.Against
 	}
 	return nil
 }
@@ -1926,7 +1800,7 @@ type GetDiffResponse struct {
 
 func (x *GetDiffResponse) Reset() {
 	*x = GetDiffResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +1812,7 @@ func (x *GetDiffResponse) String() string {
 func (*GetDiffResponse) ProtoMessage() {}
 
 func (x *GetDiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +1825,7 @@ func (x *GetDiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDiffResponse.ProtoReflect.Descriptor instead.
 func (*GetDiffResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetDiffResponse) GetEvent() isGetDiffResponse_Event {
@@ -2046,7 +1920,7 @@ type ReadVersionRequest struct {
 
 func (x *ReadVersionRequest) Reset() {
 	*x = ReadVersionRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +1932,7 @@ func (x *ReadVersionRequest) String() string {
 func (*ReadVersionRequest) ProtoMessage() {}
 
 func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +1945,7 @@ func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionRequest.ProtoReflect.Descriptor instead.
 func (*ReadVersionRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReadVersionRequest) GetContextId() string {
@@ -2115,7 +1989,7 @@ type ReadVersionResponse struct {
 
 func (x *ReadVersionResponse) Reset() {
 	*x = ReadVersionResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2001,7 @@ func (x *ReadVersionResponse) String() string {
 func (*ReadVersionResponse) ProtoMessage() {}
 
 func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2014,7 @@ func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionResponse.ProtoReflect.Descriptor instead.
 func (*ReadVersionResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReadVersionResponse) GetVersion() *FileVersion {
@@ -2168,7 +2042,7 @@ type GetReviewRequest struct {
 
 func (x *GetReviewRequest) Reset() {
 	*x = GetReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2054,7 @@ func (x *GetReviewRequest) String() string {
 func (*GetReviewRequest) ProtoMessage() {}
 
 func (x *GetReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2067,7 @@ func (x *GetReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReviewRequest.ProtoReflect.Descriptor instead.
 func (*GetReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{15}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetReviewRequest) GetContextId() string {
@@ -2214,19 +2088,17 @@ type GetReviewResponse struct {
 	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
 	// See title.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// The revision that it kept.
+	// The revision that was submitted.
 	SubmittedRevision string `protobuf:"bytes,5,opt,name=submitted_revision,json=submittedRevision,proto3" json:"submitted_revision,omitempty"`
 	// When, ns since the epoch.
-	SubmittedNs int64 `protobuf:"varint,6,opt,name=submitted_ns,json=submittedNs,proto3" json:"submitted_ns,omitempty"`
-	// Other contexts with changes of the same paths, and those paths.
-	Shared        []*SharedChange `protobuf:"bytes,7,rep,name=shared,proto3" json:"shared,omitempty"`
+	SubmittedNs   int64 `protobuf:"varint,6,opt,name=submitted_ns,json=submittedNs,proto3" json:"submitted_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetReviewResponse) Reset() {
 	*x = GetReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2238,7 +2110,7 @@ func (x *GetReviewResponse) String() string {
 func (*GetReviewResponse) ProtoMessage() {}
 
 func (x *GetReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2251,7 +2123,7 @@ func (x *GetReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReviewResponse.ProtoReflect.Descriptor instead.
 func (*GetReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{16}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetReviewResponse) GetState() ReviewState {
@@ -2296,68 +2168,6 @@ func (x *GetReviewResponse) GetSubmittedNs() int64 {
 	return 0
 }
 
-func (x *GetReviewResponse) GetShared() []*SharedChange {
-	if x != nil {
-		return x.Shared
-	}
-	return nil
-}
-
-// Paths that another context changed too.
-type SharedChange struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The other context.
-	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// The paths, absolute in both.
-	Paths         []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SharedChange) Reset() {
-	*x = SharedChange{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SharedChange) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SharedChange) ProtoMessage() {}
-
-func (x *SharedChange) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SharedChange.ProtoReflect.Descriptor instead.
-func (*SharedChange) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *SharedChange) GetContextId() string {
-	if x != nil {
-		return x.ContextId
-	}
-	return ""
-}
-
-func (x *SharedChange) GetPaths() []string {
-	if x != nil {
-		return x.Paths
-	}
-	return nil
-}
-
 // Request of WatchReview.
 type WatchReviewRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2369,7 +2179,7 @@ type WatchReviewRequest struct {
 
 func (x *WatchReviewRequest) Reset() {
 	*x = WatchReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2191,7 @@ func (x *WatchReviewRequest) String() string {
 func (*WatchReviewRequest) ProtoMessage() {}
 
 func (x *WatchReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2204,7 @@ func (x *WatchReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReviewRequest.ProtoReflect.Descriptor instead.
 func (*WatchReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{18}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchReviewRequest) GetContextId() string {
@@ -2419,7 +2229,7 @@ type WatchReviewResponse struct {
 
 func (x *WatchReviewResponse) Reset() {
 	*x = WatchReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2241,7 @@ func (x *WatchReviewResponse) String() string {
 func (*WatchReviewResponse) ProtoMessage() {}
 
 func (x *WatchReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2254,7 @@ func (x *WatchReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReviewResponse.ProtoReflect.Descriptor instead.
 func (*WatchReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{19}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchReviewResponse) GetEvent() ReviewEvent {
@@ -2483,7 +2293,7 @@ type SubmitReviewRequest struct {
 
 func (x *SubmitReviewRequest) Reset() {
 	*x = SubmitReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2305,7 @@ func (x *SubmitReviewRequest) String() string {
 func (*SubmitReviewRequest) ProtoMessage() {}
 
 func (x *SubmitReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2318,7 @@ func (x *SubmitReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReviewRequest.ProtoReflect.Descriptor instead.
 func (*SubmitReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{20}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SubmitReviewRequest) GetContextId() string {
@@ -2535,7 +2345,7 @@ func (x *SubmitReviewRequest) GetMessage() string {
 // Response of SubmitReview.
 type SubmitReviewResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The revision that was kept.
+	// The revision that was submitted.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The counts.
 	Summary       *ChangesSummary `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
@@ -2545,7 +2355,7 @@ type SubmitReviewResponse struct {
 
 func (x *SubmitReviewResponse) Reset() {
 	*x = SubmitReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2367,7 @@ func (x *SubmitReviewResponse) String() string {
 func (*SubmitReviewResponse) ProtoMessage() {}
 
 func (x *SubmitReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2380,7 @@ func (x *SubmitReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReviewResponse.ProtoReflect.Descriptor instead.
 func (*SubmitReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{21}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitReviewResponse) GetRevision() string {
@@ -2602,7 +2412,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2424,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2437,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{22}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DiscardRequest) GetContextId() string {
@@ -2664,7 +2474,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2486,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2499,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{23}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DiscardResponse) GetJournalId() int64 {
@@ -2725,7 +2535,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2737,7 +2547,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2750,7 +2560,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{24}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DecideRequest) GetContextId() string {
@@ -2803,7 +2613,7 @@ type DecideResponse struct {
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +2625,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +2638,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DecideResponse) GetChanges() int32 {
@@ -2875,7 +2685,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +2697,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +2710,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ApplyRequest) GetContextId() string {
@@ -2965,7 +2775,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +2787,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +2800,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ApplyResponse) GetJournalId() int64 {
@@ -3024,7 +2834,7 @@ type AppliedFile struct {
 
 func (x *AppliedFile) Reset() {
 	*x = AppliedFile{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +2846,7 @@ func (x *AppliedFile) String() string {
 func (*AppliedFile) ProtoMessage() {}
 
 func (x *AppliedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3049,7 +2859,7 @@ func (x *AppliedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedFile.ProtoReflect.Descriptor instead.
 func (*AppliedFile) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AppliedFile) GetPath() string {
@@ -3097,7 +2907,7 @@ type ListJournalRequest struct {
 
 func (x *ListJournalRequest) Reset() {
 	*x = ListJournalRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +2919,7 @@ func (x *ListJournalRequest) String() string {
 func (*ListJournalRequest) ProtoMessage() {}
 
 func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +2932,7 @@ func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalRequest.ProtoReflect.Descriptor instead.
 func (*ListJournalRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListJournalRequest) GetContextId() string {
@@ -3166,7 +2976,7 @@ type ListJournalResponse struct {
 
 func (x *ListJournalResponse) Reset() {
 	*x = ListJournalResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +2988,7 @@ func (x *ListJournalResponse) String() string {
 func (*ListJournalResponse) ProtoMessage() {}
 
 func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3001,7 @@ func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalResponse.ProtoReflect.Descriptor instead.
 func (*ListJournalResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListJournalResponse) GetEntries() []*JournalEntry {
@@ -3233,7 +3043,7 @@ type JournalEntry struct {
 
 func (x *JournalEntry) Reset() {
 	*x = JournalEntry{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3055,7 @@ func (x *JournalEntry) String() string {
 func (*JournalEntry) ProtoMessage() {}
 
 func (x *JournalEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3068,7 @@ func (x *JournalEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
 func (*JournalEntry) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JournalEntry) GetJournalId() int64 {
@@ -3330,7 +3140,7 @@ type UndoRequest struct {
 
 func (x *UndoRequest) Reset() {
 	*x = UndoRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3152,7 @@ func (x *UndoRequest) String() string {
 func (*UndoRequest) ProtoMessage() {}
 
 func (x *UndoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3165,7 @@ func (x *UndoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UndoRequest) GetJournalId() int64 {
@@ -3385,7 +3195,7 @@ type UndoResponse struct {
 
 func (x *UndoResponse) Reset() {
 	*x = UndoResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3207,7 @@ func (x *UndoResponse) String() string {
 func (*UndoResponse) ProtoMessage() {}
 
 func (x *UndoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3220,7 @@ func (x *UndoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoResponse.ProtoReflect.Descriptor instead.
 func (*UndoResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UndoResponse) GetJournalId() int64 {
@@ -3442,7 +3252,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3264,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3277,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Conflict) GetPath() string {
@@ -3548,13 +3358,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x1d\n" +
 	"\n" +
 	"no_newline\x18\x04 \x01(\bR\tnoNewline\x12\x10\n" +
-	"\x03cut\x18\x05 \x01(\bR\x03cut\"p\n" +
-	"\aAgainst\x12\x1e\n" +
-	"\tworkspace\x18\x01 \x01(\bH\x00R\tworkspace\x12\x1c\n" +
-	"\brevision\x18\x02 \x01(\tH\x00R\brevision\x12\x1f\n" +
-	"\n" +
-	"context_id\x18\x03 \x01(\tH\x00R\tcontextIdB\x06\n" +
-	"\x04what\"\x94\x01\n" +
+	"\x03cut\x18\x05 \x01(\bR\x03cut\"\x94\x01\n" +
 	"\tSelection\x12\x12\n" +
 	"\x03all\x18\x01 \x01(\bH\x00R\x03all\x12\x1c\n" +
 	"\bapproved\x18\x02 \x01(\bH\x00R\bapproved\x125\n" +
@@ -3567,13 +3371,12 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x1b\n" +
 	"\tchange_id\x18\x03 \x01(\tR\bchangeId\x12\x19\n" +
-	"\bhunk_ids\x18\x04 \x03(\tR\ahunkIds\"\x90\x01\n" +
+	"\bhunk_ids\x18\x04 \x03(\tR\ahunkIds\"c\n" +
 	"\x12ListChangesRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
-	"\x05paths\x18\x02 \x03(\tR\x05paths\x12+\n" +
-	"\aagainst\x18\x03 \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\x12\x18\n" +
-	"\aignored\x18\x04 \x01(\bR\aignored\"\x80\x01\n" +
+	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x18\n" +
+	"\aignored\x18\x03 \x01(\bR\aignored\"\x80\x01\n" +
 	"\x13ListChangesResponse\x12*\n" +
 	"\x06change\x18\x01 \x01(\v2\x10.ctxfs.v1.ChangeH\x00R\x06change\x124\n" +
 	"\asummary\x18\x02 \x01(\v2\x18.ctxfs.v1.ChangesSummaryH\x00R\asummaryB\a\n" +
@@ -3586,15 +3389,14 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\rremoved_lines\x18\x04 \x01(\x03R\fremovedLines\x12\x18\n" +
 	"\adrifted\x18\x05 \x01(\x05R\adrifted\x12\x1a\n" +
 	"\bapproved\x18\x06 \x01(\x05R\bapproved\x12\x1a\n" +
-	"\brejected\x18\a \x01(\x05R\brejected\"\xca\x01\n" +
+	"\brejected\x18\a \x01(\x05R\brejected\"\x9d\x01\n" +
 	"\x0eGetDiffRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
-	"\x05paths\x18\x02 \x03(\tR\x05paths\x12+\n" +
-	"\aagainst\x18\x03 \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\x12&\n" +
-	"\x04form\x18\x04 \x01(\x0e2\x12.ctxfs.v1.DiffFormR\x04form\x12\x14\n" +
-	"\x05lines\x18\x05 \x01(\x05R\x05lines\x12\x18\n" +
-	"\aignored\x18\x06 \x01(\bR\aignored\"\xb8\x01\n" +
+	"\x05paths\x18\x02 \x03(\tR\x05paths\x12&\n" +
+	"\x04form\x18\x03 \x01(\x0e2\x12.ctxfs.v1.DiffFormR\x04form\x12\x14\n" +
+	"\x05lines\x18\x04 \x01(\x05R\x05lines\x12\x18\n" +
+	"\aignored\x18\x05 \x01(\bR\aignored\"\xb8\x01\n" +
 	"\x0fGetDiffResponse\x12*\n" +
 	"\x06change\x18\x01 \x01(\v2\x10.ctxfs.v1.ChangeH\x00R\x06change\x12$\n" +
 	"\x04hunk\x18\x02 \x01(\v2\x0e.ctxfs.v1.HunkH\x00R\x04hunk\x12\x14\n" +
@@ -3612,19 +3414,14 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x04data\x18d \x01(\fR\x04data\"1\n" +
 	"\x10GetReviewRequest\x12\x1d\n" +
 	"\n" +
-	"context_id\x18\x01 \x01(\tR\tcontextId\"\xa6\x02\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\"\xf6\x01\n" +
 	"\x11GetReviewResponse\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.ctxfs.v1.ReviewStateR\x05state\x122\n" +
 	"\asummary\x18\x02 \x01(\v2\x18.ctxfs.v1.ChangesSummaryR\asummary\x12\x14\n" +
 	"\x05title\x18\x03 \x01(\tR\x05title\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12-\n" +
 	"\x12submitted_revision\x18\x05 \x01(\tR\x11submittedRevision\x12!\n" +
-	"\fsubmitted_ns\x18\x06 \x01(\x03R\vsubmittedNs\x12.\n" +
-	"\x06shared\x18\a \x03(\v2\x16.ctxfs.v1.SharedChangeR\x06shared\"C\n" +
-	"\fSharedChange\x12\x1d\n" +
-	"\n" +
-	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
-	"\x05paths\x18\x02 \x03(\tR\x05paths\"3\n" +
+	"\fsubmitted_ns\x18\x06 \x01(\x03R\vsubmittedNs\"3\n" +
 	"\x12WatchReviewRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\"}\n" +
@@ -3771,7 +3568,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x18JOURNAL_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JOURNAL_KIND_APPLY\x10\x01\x12\x18\n" +
 	"\x14JOURNAL_KIND_DISCARD\x10\x02\x12\x15\n" +
-	"\x11JOURNAL_KIND_UNDO\x10\x03*\xc1\x02\n" +
+	"\x11JOURNAL_KIND_UNDO\x10\x03*\xa4\x02\n" +
 	"\fConflictKind\x12\x1d\n" +
 	"\x19CONFLICT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CONFLICT_KIND_CONTENT\x10\x01\x12\x1f\n" +
@@ -3780,9 +3577,8 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x15CONFLICT_KIND_ADD_ADD\x10\x04\x12\x18\n" +
 	"\x14CONFLICT_KIND_BINARY\x10\x05\x12\x16\n" +
 	"\x12CONFLICT_KIND_TYPE\x10\x06\x12&\n" +
-	"\"CONFLICT_KIND_DIRECTORY_IN_THE_WAY\x10\a\x12\x1b\n" +
-	"\x17CONFLICT_KIND_CASE_FOLD\x10\b\x12#\n" +
-	"\x1fCONFLICT_KIND_CHANGED_MEANWHILE\x10\t2\x9a\a\n" +
+	"\"CONFLICT_KIND_DIRECTORY_IN_THE_WAY\x10\a\x12#\n" +
+	"\x1fCONFLICT_KIND_CHANGED_MEANWHILE\x10\b2\x9a\a\n" +
 	"\rReviewService\x12Z\n" +
 	"\vListChanges\x12\x1c.ctxfs.v1.ListChangesRequest\x1a\x1d.ctxfs.v1.ListChangesResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x010\x01\x12N\n" +
 	"\aGetDiff\x12\x18.ctxfs.v1.GetDiffRequest\x1a\x19.ctxfs.v1.GetDiffResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x010\x01\x12Z\n" +
@@ -3814,7 +3610,7 @@ func file_ctxfs_v1_review_proto_rawDescGZIP() []byte {
 }
 
 var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_ctxfs_v1_review_proto_goTypes = []any{
 	(ChangeKind)(0),              // 0: ctxfs.v1.ChangeKind
 	(ContentKind)(0),             // 1: ctxfs.v1.ContentKind
@@ -3831,38 +3627,36 @@ var file_ctxfs_v1_review_proto_goTypes = []any{
 	(*FileVersion)(nil),          // 12: ctxfs.v1.FileVersion
 	(*Hunk)(nil),                 // 13: ctxfs.v1.Hunk
 	(*DiffLine)(nil),             // 14: ctxfs.v1.DiffLine
-	(*Against)(nil),              // 15: ctxfs.v1.Against
-	(*Selection)(nil),            // 16: ctxfs.v1.Selection
-	(*SelectedChanges)(nil),      // 17: ctxfs.v1.SelectedChanges
-	(*SelectedChange)(nil),       // 18: ctxfs.v1.SelectedChange
-	(*ListChangesRequest)(nil),   // 19: ctxfs.v1.ListChangesRequest
-	(*ListChangesResponse)(nil),  // 20: ctxfs.v1.ListChangesResponse
-	(*ChangesSummary)(nil),       // 21: ctxfs.v1.ChangesSummary
-	(*GetDiffRequest)(nil),       // 22: ctxfs.v1.GetDiffRequest
-	(*GetDiffResponse)(nil),      // 23: ctxfs.v1.GetDiffResponse
-	(*ReadVersionRequest)(nil),   // 24: ctxfs.v1.ReadVersionRequest
-	(*ReadVersionResponse)(nil),  // 25: ctxfs.v1.ReadVersionResponse
-	(*GetReviewRequest)(nil),     // 26: ctxfs.v1.GetReviewRequest
-	(*GetReviewResponse)(nil),    // 27: ctxfs.v1.GetReviewResponse
-	(*SharedChange)(nil),         // 28: ctxfs.v1.SharedChange
-	(*WatchReviewRequest)(nil),   // 29: ctxfs.v1.WatchReviewRequest
-	(*WatchReviewResponse)(nil),  // 30: ctxfs.v1.WatchReviewResponse
-	(*SubmitReviewRequest)(nil),  // 31: ctxfs.v1.SubmitReviewRequest
-	(*SubmitReviewResponse)(nil), // 32: ctxfs.v1.SubmitReviewResponse
-	(*DiscardRequest)(nil),       // 33: ctxfs.v1.DiscardRequest
-	(*DiscardResponse)(nil),      // 34: ctxfs.v1.DiscardResponse
-	(*DecideRequest)(nil),        // 35: ctxfs.v1.DecideRequest
-	(*DecideResponse)(nil),       // 36: ctxfs.v1.DecideResponse
-	(*ApplyRequest)(nil),         // 37: ctxfs.v1.ApplyRequest
-	(*ApplyResponse)(nil),        // 38: ctxfs.v1.ApplyResponse
-	(*AppliedFile)(nil),          // 39: ctxfs.v1.AppliedFile
-	(*ListJournalRequest)(nil),   // 40: ctxfs.v1.ListJournalRequest
-	(*ListJournalResponse)(nil),  // 41: ctxfs.v1.ListJournalResponse
-	(*JournalEntry)(nil),         // 42: ctxfs.v1.JournalEntry
-	(*UndoRequest)(nil),          // 43: ctxfs.v1.UndoRequest
-	(*UndoResponse)(nil),         // 44: ctxfs.v1.UndoResponse
-	(*Conflict)(nil),             // 45: ctxfs.v1.Conflict
-	(FileType)(0),                // 46: ctxfs.v1.FileType
+	(*Selection)(nil),            // 15: ctxfs.v1.Selection
+	(*SelectedChanges)(nil),      // 16: ctxfs.v1.SelectedChanges
+	(*SelectedChange)(nil),       // 17: ctxfs.v1.SelectedChange
+	(*ListChangesRequest)(nil),   // 18: ctxfs.v1.ListChangesRequest
+	(*ListChangesResponse)(nil),  // 19: ctxfs.v1.ListChangesResponse
+	(*ChangesSummary)(nil),       // 20: ctxfs.v1.ChangesSummary
+	(*GetDiffRequest)(nil),       // 21: ctxfs.v1.GetDiffRequest
+	(*GetDiffResponse)(nil),      // 22: ctxfs.v1.GetDiffResponse
+	(*ReadVersionRequest)(nil),   // 23: ctxfs.v1.ReadVersionRequest
+	(*ReadVersionResponse)(nil),  // 24: ctxfs.v1.ReadVersionResponse
+	(*GetReviewRequest)(nil),     // 25: ctxfs.v1.GetReviewRequest
+	(*GetReviewResponse)(nil),    // 26: ctxfs.v1.GetReviewResponse
+	(*WatchReviewRequest)(nil),   // 27: ctxfs.v1.WatchReviewRequest
+	(*WatchReviewResponse)(nil),  // 28: ctxfs.v1.WatchReviewResponse
+	(*SubmitReviewRequest)(nil),  // 29: ctxfs.v1.SubmitReviewRequest
+	(*SubmitReviewResponse)(nil), // 30: ctxfs.v1.SubmitReviewResponse
+	(*DiscardRequest)(nil),       // 31: ctxfs.v1.DiscardRequest
+	(*DiscardResponse)(nil),      // 32: ctxfs.v1.DiscardResponse
+	(*DecideRequest)(nil),        // 33: ctxfs.v1.DecideRequest
+	(*DecideResponse)(nil),       // 34: ctxfs.v1.DecideResponse
+	(*ApplyRequest)(nil),         // 35: ctxfs.v1.ApplyRequest
+	(*ApplyResponse)(nil),        // 36: ctxfs.v1.ApplyResponse
+	(*AppliedFile)(nil),          // 37: ctxfs.v1.AppliedFile
+	(*ListJournalRequest)(nil),   // 38: ctxfs.v1.ListJournalRequest
+	(*ListJournalResponse)(nil),  // 39: ctxfs.v1.ListJournalResponse
+	(*JournalEntry)(nil),         // 40: ctxfs.v1.JournalEntry
+	(*UndoRequest)(nil),          // 41: ctxfs.v1.UndoRequest
+	(*UndoResponse)(nil),         // 42: ctxfs.v1.UndoResponse
+	(*Conflict)(nil),             // 43: ctxfs.v1.Conflict
+	(FileType)(0),                // 44: ctxfs.v1.FileType
 }
 var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	0,  // 0: ctxfs.v1.Change.kind:type_name -> ctxfs.v1.ChangeKind
@@ -3870,65 +3664,62 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	12, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
 	12, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
 	2,  // 4: ctxfs.v1.Change.decision:type_name -> ctxfs.v1.Decision
-	46, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
+	44, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
 	14, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
 	2,  // 7: ctxfs.v1.Hunk.decision:type_name -> ctxfs.v1.Decision
 	4,  // 8: ctxfs.v1.DiffLine.kind:type_name -> ctxfs.v1.LineKind
-	17, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
-	18, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
-	15, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
-	11, // 12: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
-	21, // 13: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	15, // 14: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
-	5,  // 15: ctxfs.v1.GetDiffRequest.form:type_name -> ctxfs.v1.DiffForm
-	11, // 16: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
-	13, // 17: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
-	21, // 18: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	6,  // 19: ctxfs.v1.ReadVersionRequest.version:type_name -> ctxfs.v1.Version
-	12, // 20: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
-	3,  // 21: ctxfs.v1.GetReviewResponse.state:type_name -> ctxfs.v1.ReviewState
-	21, // 22: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	28, // 23: ctxfs.v1.GetReviewResponse.shared:type_name -> ctxfs.v1.SharedChange
-	7,  // 24: ctxfs.v1.WatchReviewResponse.event:type_name -> ctxfs.v1.ReviewEvent
-	21, // 25: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	16, // 26: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
-	16, // 27: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
-	2,  // 28: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
-	16, // 29: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
-	39, // 30: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
-	8,  // 31: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
-	42, // 32: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
-	9,  // 33: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
-	39, // 34: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
-	39, // 35: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
-	10, // 36: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
-	19, // 37: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
-	22, // 38: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
-	24, // 39: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
-	26, // 40: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
-	29, // 41: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
-	31, // 42: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
-	33, // 43: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
-	35, // 44: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
-	37, // 45: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
-	40, // 46: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
-	43, // 47: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
-	20, // 48: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
-	23, // 49: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
-	25, // 50: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
-	27, // 51: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
-	30, // 52: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
-	32, // 53: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
-	34, // 54: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
-	36, // 55: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
-	38, // 56: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
-	41, // 57: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
-	44, // 58: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
-	48, // [48:59] is the sub-list for method output_type
-	37, // [37:48] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	16, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
+	17, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
+	11, // 11: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
+	20, // 12: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	5,  // 13: ctxfs.v1.GetDiffRequest.form:type_name -> ctxfs.v1.DiffForm
+	11, // 14: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
+	13, // 15: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
+	20, // 16: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	6,  // 17: ctxfs.v1.ReadVersionRequest.version:type_name -> ctxfs.v1.Version
+	12, // 18: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
+	3,  // 19: ctxfs.v1.GetReviewResponse.state:type_name -> ctxfs.v1.ReviewState
+	20, // 20: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	7,  // 21: ctxfs.v1.WatchReviewResponse.event:type_name -> ctxfs.v1.ReviewEvent
+	20, // 22: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	15, // 23: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
+	15, // 24: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
+	2,  // 25: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
+	15, // 26: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
+	37, // 27: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
+	8,  // 28: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
+	40, // 29: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
+	9,  // 30: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
+	37, // 31: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
+	37, // 32: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
+	10, // 33: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
+	18, // 34: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
+	21, // 35: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
+	23, // 36: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
+	25, // 37: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
+	27, // 38: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
+	29, // 39: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
+	31, // 40: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
+	33, // 41: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
+	35, // 42: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
+	38, // 43: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
+	41, // 44: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
+	19, // 45: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
+	22, // 46: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
+	24, // 47: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
+	26, // 48: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
+	28, // 49: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
+	30, // 50: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
+	32, // 51: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
+	34, // 52: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
+	36, // 53: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
+	39, // 54: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
+	42, // 55: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
+	45, // [45:56] is the sub-list for method output_type
+	34, // [34:45] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_review_proto_init() }
@@ -3939,21 +3730,16 @@ func file_ctxfs_v1_review_proto_init() {
 	file_ctxfs_v1_fs_types_proto_init()
 	file_ctxfs_v1_options_proto_init()
 	file_ctxfs_v1_review_proto_msgTypes[4].OneofWrappers = []any{
-		(*Against_Workspace)(nil),
-		(*Against_Revision)(nil),
-		(*Against_ContextId)(nil),
-	}
-	file_ctxfs_v1_review_proto_msgTypes[5].OneofWrappers = []any{
 		(*Selection_All)(nil),
 		(*Selection_Approved)(nil),
 		(*Selection_Changes)(nil),
 		(*Selection_Patch)(nil),
 	}
-	file_ctxfs_v1_review_proto_msgTypes[9].OneofWrappers = []any{
+	file_ctxfs_v1_review_proto_msgTypes[8].OneofWrappers = []any{
 		(*ListChangesResponse_Change)(nil),
 		(*ListChangesResponse_Summary)(nil),
 	}
-	file_ctxfs_v1_review_proto_msgTypes[12].OneofWrappers = []any{
+	file_ctxfs_v1_review_proto_msgTypes[11].OneofWrappers = []any{
 		(*GetDiffResponse_Change)(nil),
 		(*GetDiffResponse_Hunk)(nil),
 		(*GetDiffResponse_Text)(nil),
@@ -3965,7 +3751,7 @@ func file_ctxfs_v1_review_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_review_proto_rawDesc), len(file_ctxfs_v1_review_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   35,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

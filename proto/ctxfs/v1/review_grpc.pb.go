@@ -42,12 +42,12 @@ const (
 //
 // A context has a base: what it was seeded with. A change is a difference between the base and the context. Drift is a difference
 // between the base and the workspace. Apply merges approved changes into the workspace, and moves the base, so that what was not
-// selected stays a change. Rebase brings drift into the context. Undo takes an Apply, a Rebase or a Discard back.
+// selected stays a change. Undo takes an Apply or a Discard back.
 //
 // Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
 //
-// Panels list, read, submit and discard their own changes, and read the decisions. Hosts, and tokens with the right to review,
-// decide and apply. A host that acts for a panel (ctxfs-panel) has that panel's rights.
+// Panels list, read, submit and discard their own changes, and read the decisions. Hosts decide and apply. A host that acts for a panel
+// (ctxfs-panel) has that panel's rights.
 //
 // Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
 // STALE_REVISION (a revision, change or hunk is not there any more; the message lists them).
@@ -63,20 +63,19 @@ type ReviewServiceClient interface {
 	GetReview(ctx context.Context, in *GetReviewRequest, opts ...grpc.CallOption) (*GetReviewResponse, error)
 	// Reports each step of the review as it happens, until the client ends the call.
 	WatchReview(ctx context.Context, in *WatchReviewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchReviewResponse], error)
-	// Says that the changes are ready to be reviewed. Keeps what they are now as a revision, which GetDiff can compare with.
+	// Says that the changes are ready to be reviewed. The review is submitted until they change.
 	SubmitReview(ctx context.Context, in *SubmitReviewRequest, opts ...grpc.CallOption) (*SubmitReviewResponse, error)
 	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open.
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
 	// later does not matter to Apply.
-	// Errors: BARRED_PATH, SENSITIVE_PATH (part of `all`, and must be selected by name), EBUSY (another program was writing the file).
+	// Errors: BARRED_PATH, EBUSY (another program was writing the file).
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error)
 	// Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed
 	// there since the context was seeded is merged line by line.
-	// Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, SENSITIVE_PATH,
-	// DIRTY_COMMIT, REPOSITORY_BUSY, UNRESOLVED, ENOSPC.
+	// Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, ENOSPC.
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*ApplyResponse, error)
-	// Lists what Apply, Rebase, Discard and Undo did, newest first.
+	// Lists what Apply, Discard and Undo did, newest first.
 	ListJournal(ctx context.Context, in *ListJournalRequest, opts ...grpc.CallOption) (*ListJournalResponse, error)
 	// Takes a journal entry back: each file gets what it held before, merged with what was done to it since. It is an entry
 	// itself, so Undo of that entry is redo.
@@ -246,12 +245,12 @@ func (c *reviewServiceClient) Undo(ctx context.Context, in *UndoRequest, opts ..
 //
 // A context has a base: what it was seeded with. A change is a difference between the base and the context. Drift is a difference
 // between the base and the workspace. Apply merges approved changes into the workspace, and moves the base, so that what was not
-// selected stays a change. Rebase brings drift into the context. Undo takes an Apply, a Rebase or a Discard back.
+// selected stays a change. Undo takes an Apply or a Discard back.
 //
 // Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
 //
-// Panels list, read, submit and discard their own changes, and read the decisions. Hosts, and tokens with the right to review,
-// decide and apply. A host that acts for a panel (ctxfs-panel) has that panel's rights.
+// Panels list, read, submit and discard their own changes, and read the decisions. Hosts decide and apply. A host that acts for a panel
+// (ctxfs-panel) has that panel's rights.
 //
 // Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
 // STALE_REVISION (a revision, change or hunk is not there any more; the message lists them).
@@ -267,20 +266,19 @@ type ReviewServiceServer interface {
 	GetReview(context.Context, *GetReviewRequest) (*GetReviewResponse, error)
 	// Reports each step of the review as it happens, until the client ends the call.
 	WatchReview(*WatchReviewRequest, grpc.ServerStreamingServer[WatchReviewResponse]) error
-	// Says that the changes are ready to be reviewed. Keeps what they are now as a revision, which GetDiff can compare with.
+	// Says that the changes are ready to be reviewed. The review is submitted until they change.
 	SubmitReview(context.Context, *SubmitReviewRequest) (*SubmitReviewResponse, error)
 	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open.
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)
 	// Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
 	// later does not matter to Apply.
-	// Errors: BARRED_PATH, SENSITIVE_PATH (part of `all`, and must be selected by name), EBUSY (another program was writing the file).
+	// Errors: BARRED_PATH, EBUSY (another program was writing the file).
 	Decide(context.Context, *DecideRequest) (*DecideResponse, error)
 	// Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed
 	// there since the context was seeded is merged line by line.
-	// Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, SENSITIVE_PATH,
-	// DIRTY_COMMIT, REPOSITORY_BUSY, UNRESOLVED, ENOSPC.
+	// Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, ENOSPC.
 	Apply(context.Context, *ApplyRequest) (*ApplyResponse, error)
-	// Lists what Apply, Rebase, Discard and Undo did, newest first.
+	// Lists what Apply, Discard and Undo did, newest first.
 	ListJournal(context.Context, *ListJournalRequest) (*ListJournalResponse, error)
 	// Takes a journal entry back: each file gets what it held before, merged with what was done to it since. It is an entry
 	// itself, so Undo of that entry is redo.

@@ -122,7 +122,7 @@ export enum Callers {
   PANEL = 2,
 
   /**
-   * Panels with the right to review, in their own context, and hosts that act for no panel.
+   * Hosts that act for no panel: a panel does not review its own work.
    *
    * @generated from enum value: CALLERS_REVIEWER = 3;
    */

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/review.proto.
  */
 export const file_ctxfs_v1_review: GenFile = /*@__PURE__*/
-  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgiUAoHQWdhaW5zdBITCgl3b3Jrc3BhY2UYASABKAhIABISCghyZXZpc2lvbhgCIAEoCUgAEhQKCmNvbnRleHRfaWQYAyABKAlIAEIGCgR3aGF0InUKCVNlbGVjdGlvbhINCgNhbGwYASABKAhIABISCghhcHByb3ZlZBgCIAEoCEgAEiwKB2NoYW5nZXMYAyABKAsyGS5jdHhmcy52MS5TZWxlY3RlZENoYW5nZXNIABIPCgVwYXRjaBgEIAEoDEgAQgYKBHdoYXQiPAoPU2VsZWN0ZWRDaGFuZ2VzEikKB2NoYW5nZXMYASADKAsyGC5jdHhmcy52MS5TZWxlY3RlZENoYW5nZSJVCg5TZWxlY3RlZENoYW5nZRIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEhEKCWNoYW5nZV9pZBgDIAEoCRIQCghodW5rX2lkcxgEIAMoCSJsChJMaXN0Q2hhbmdlc1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIiCgdhZ2FpbnN0GAMgASgLMhEuY3R4ZnMudjEuQWdhaW5zdBIPCgdpZ25vcmVkGAQgASgIIm8KE0xpc3RDaGFuZ2VzUmVzcG9uc2USIgoGY2hhbmdlGAEgASgLMhAuY3R4ZnMudjEuQ2hhbmdlSAASKwoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5SABCBwoFZXZlbnQilAEKDkNoYW5nZXNTdW1tYXJ5EhAKCHJldmlzaW9uGAEgASgJEg8KB2NoYW5nZXMYAiABKAUSEwoLYWRkZWRfbGluZXMYAyABKAMSFQoNcmVtb3ZlZF9saW5lcxgEIAEoAxIPCgdkcmlmdGVkGAUgASgFEhAKCGFwcHJvdmVkGAYgASgFEhAKCHJlamVjdGVkGAcgASgFIpkBCg5HZXREaWZmUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEiIKB2FnYWluc3QYAyABKAsyES5jdHhmcy52MS5BZ2FpbnN0EiAKBGZvcm0YBCABKA4yEi5jdHhmcy52MS5EaWZmRm9ybRINCgVsaW5lcxgFIAEoBRIPCgdpZ25vcmVkGAYgASgIIpsBCg9HZXREaWZmUmVzcG9uc2USIgoGY2hhbmdlGAEgASgLMhAuY3R4ZnMudjEuQ2hhbmdlSAASHgoEaHVuaxgCIAEoCzIOLmN0eGZzLnYxLkh1bmtIABIOCgR0ZXh0GAMgASgMSAASKwoHc3VtbWFyeRgEIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5SABCBwoFZXZlbnQibAoSUmVhZFZlcnNpb25SZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIiCgd2ZXJzaW9uGAQgASgOMhEuY3R4ZnMudjEuVmVyc2lvbiJLChNSZWFkVmVyc2lvblJlc3BvbnNlEiYKB3ZlcnNpb24YASABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhIMCgRkYXRhGGQgASgMIiYKEEdldFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSLeAQoRR2V0UmV2aWV3UmVzcG9uc2USJAoFc3RhdGUYASABKA4yFS5jdHhmcy52MS5SZXZpZXdTdGF0ZRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkSDQoFdGl0bGUYAyABKAkSDwoHbWVzc2FnZRgEIAEoCRIaChJzdWJtaXR0ZWRfcmV2aXNpb24YBSABKAkSFAoMc3VibWl0dGVkX25zGAYgASgDEiYKBnNoYXJlZBgHIAMoCzIWLmN0eGZzLnYxLlNoYXJlZENoYW5nZSIxCgxTaGFyZWRDaGFuZ2USEgoKY29udGV4dF9pZBgBIAEoCRINCgVwYXRocxgCIAMoCSIoChJXYXRjaFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJhChNXYXRjaFJldmlld1Jlc3BvbnNlEiQKBWV2ZW50GAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3RXZlbnQSEgoKam91cm5hbF9pZBgCIAEoAxIQCghyZXZpc2lvbhgDIAEoCSJJChNTdWJtaXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJTChRTdWJtaXRSZXZpZXdSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoCRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkiYQoORGlzY2FyZFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SEwoLaWZfcmV2aXNpb24YAyABKAkiNAoPRGlzY2FyZFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSDQoFcGF0aHMYAiADKAkilwEKDURlY2lkZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SJAoIZGVjaXNpb24YAyABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAQgASgJEhMKC2lmX3JldmlzaW9uGAUgASgJIkIKDkRlY2lkZVJlc3BvbnNlEg8KB2NoYW5nZXMYASABKAUSDQoFaHVua3MYAiABKAUSEAoIbGVmdF9vdXQYAyADKAkiqwEKDEFwcGx5UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEiYKCXNlbGVjdGlvbhgCIAEoCzITLmN0eGZzLnYxLlNlbGVjdGlvbhIPCgdhcHByb3ZlGAMgASgIEhMKC2lmX3JldmlzaW9uGAQgASgJEhQKDHJlZnVzZV9tZXJnZRgFIAEoCBIPCgdkcnlfcnVuGAYgASgIEhIKCnJlcXVlc3RfaWQYByABKAkiSQoNQXBwbHlSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiYgoLQXBwbGllZEZpbGUSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIjCgRraW5kGAMgASgOMhUuY3R4ZnMudjEuQXBwbGllZEtpbmQSDgoGbWVyZ2VkGAQgASgIIl0KEkxpc3RKb3VybmFsUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVwoTTGlzdEpvdXJuYWxSZXNwb25zZRInCgdlbnRyaWVzGAEgAygLMhYuY3R4ZnMudjEuSm91cm5hbEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLEAQoMSm91cm5hbEVudHJ5EhIKCmpvdXJuYWxfaWQYASABKAMSIwoEa2luZBgCIAEoDjIVLmN0eGZzLnYxLkpvdXJuYWxLaW5kEhIKCmNvbnRleHRfaWQYAyABKAkSDQoFYWN0b3IYBCABKAkSDwoHZG9uZV9ucxgFIAEoAxIkCgVmaWxlcxgGIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEg4KBnVuZG9lcxgHIAEoAxIRCgl1bmRvbmVfYnkYCCABKAMiMgoLVW5kb1JlcXVlc3QSEgoKam91cm5hbF9pZBgBIAEoAxIPCgdkcnlfcnVuGAIgASgIIkgKDFVuZG9SZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiUAoIQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kKq8BCgpDaGFuZ2VLaW5kEhsKF0NIQU5HRV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ0hBTkdFX0tJTkRfQURERUQQARIYChRDSEFOR0VfS0lORF9NT0RJRklFRBACEhcKE0NIQU5HRV9LSU5EX0RFTEVURUQQAxIcChhDSEFOR0VfS0lORF9UWVBFX0NIQU5HRUQQBBIcChhDSEFOR0VfS0lORF9NT0RFX0NIQU5HRUQQBSqoAQoLQ29udGVudEtpbmQSHAoYQ09OVEVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9LSU5EX1RFWFQQARIXChNDT05URU5UX0tJTkRfQklOQVJZEAISGAoUQ09OVEVOVF9LSU5EX1NZTUxJTksQAxIaChZDT05URU5UX0tJTkRfVE9PX0xBUkdFEAQSFQoRQ09OVEVOVF9LSU5EX1RSRUUQBSpSCghEZWNpc2lvbhIYChRERUNJU0lPTl9VTlNQRUNJRklFRBAAEhUKEURFQ0lTSU9OX0FQUFJPVkVEEAESFQoRREVDSVNJT05fUkVKRUNURUQQAiqZAQoLUmV2aWV3U3RhdGUSHAoYUkVWSUVXX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUkVWSUVXX1NUQVRFX09QRU4QARIaChZSRVZJRVdfU1RBVEVfU1VCTUlUVEVEEAISHwobUkVWSUVXX1NUQVRFX1BBUlRMWV9ERUNJREVEEAMSGAoUUkVWSUVXX1NUQVRFX0RFQ0lERUQQBCpRCghMaW5lS2luZBIZChVMSU5FX0tJTkRfVU5TUEVDSUZJRUQQABIVChFMSU5FX0tJTkRfUkVNT1ZFRBABEhMKD0xJTkVfS0lORF9BRERFRBACKjwKCERpZmZGb3JtEhkKFURJRkZfRk9STV9VTlNQRUNJRklFRBAAEhUKEURJRkZfRk9STV9VTklGSUVEEAEqdgoHVmVyc2lvbhIXChNWRVJTSU9OX1VOU1BFQ0lGSUVEEAASEAoMVkVSU0lPTl9CQVNFEAESEwoPVkVSU0lPTl9DT05URVhUEAISFQoRVkVSU0lPTl9XT1JLU1BBQ0UQAxIUChBWRVJTSU9OX0FQUFJPVkVEEAQqywEKC1Jldmlld0V2ZW50EhwKGFJFVklFV19FVkVOVF9VTlNQRUNJRklFRBAAEhoKFlJFVklFV19FVkVOVF9TVUJNSVRURUQQARIYChRSRVZJRVdfRVZFTlRfREVDSURFRBACEhgKFFJFVklFV19FVkVOVF9BUFBMSUVEEAMSGgoWUkVWSUVXX0VWRU5UX0RJU0NBUkRFRBAEEhcKE1JFVklFV19FVkVOVF9VTkRPTkUQBRIZChVSRVZJRVdfRVZFTlRfT1ZFUkZMT1cQBip5CgtBcHBsaWVkS2luZBIcChhBUFBMSUVEX0tJTkRfVU5TUEVDSUZJRUQQABIYChRBUFBMSUVEX0tJTkRfQ1JFQVRFRBABEhgKFEFQUExJRURfS0lORF9XUklUVEVOEAISGAoUQVBQTElFRF9LSU5EX1JFTU9WRUQQAyp0CgtKb3VybmFsS2luZBIcChhKT1VSTkFMX0tJTkRfVU5TUEVDSUZJRUQQABIWChJKT1VSTkFMX0tJTkRfQVBQTFkQARIYChRKT1VSTkFMX0tJTkRfRElTQ0FSRBACEhUKEUpPVVJOQUxfS0lORF9VTkRPEAMqwQIKDENvbmZsaWN0S2luZBIdChlDT05GTElDVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVQ09ORkxJQ1RfS0lORF9DT05URU5UEAESHwobQ09ORkxJQ1RfS0lORF9NT0RJRllfREVMRVRFEAISHwobQ09ORkxJQ1RfS0lORF9ERUxFVEVfTU9ESUZZEAMSGQoVQ09ORkxJQ1RfS0lORF9BRERfQUREEAQSGAoUQ09ORkxJQ1RfS0lORF9CSU5BUlkQBRIWChJDT05GTElDVF9LSU5EX1RZUEUQBhImCiJDT05GTElDVF9LSU5EX0RJUkVDVE9SWV9JTl9USEVfV0FZEAcSGwoXQ09ORkxJQ1RfS0lORF9DQVNFX0ZPTEQQCBIjCh9DT05GTElDVF9LSU5EX0NIQU5HRURfTUVBTldISUxFEAkymgcKDVJldmlld1NlcnZpY2USWgoLTGlzdENoYW5nZXMSHC5jdHhmcy52MS5MaXN0Q2hhbmdlc1JlcXVlc3QaHS5jdHhmcy52MS5MaXN0Q2hhbmdlc1Jlc3BvbnNlIgyinxkICAIQASADMAEwARJOCgdHZXREaWZmEhguY3R4ZnMudjEuR2V0RGlmZlJlcXVlc3QaGS5jdHhmcy52MS5HZXREaWZmUmVzcG9uc2UiDKKfGQgIAhABIAMwATABEloKC1JlYWRWZXJzaW9uEhwuY3R4ZnMudjEuUmVhZFZlcnNpb25SZXF1ZXN0Gh0uY3R4ZnMudjEuUmVhZFZlcnNpb25SZXNwb25zZSIMop8ZCAgCEAEgAzABMAESUgoJR2V0UmV2aWV3EhouY3R4ZnMudjEuR2V0UmV2aWV3UmVxdWVzdBobLmN0eGZzLnYxLkdldFJldmlld1Jlc3BvbnNlIgyinxkICAIQASADMAESWgoLV2F0Y2hSZXZpZXcSHC5jdHhmcy52MS5XYXRjaFJldmlld1JlcXVlc3QaHS5jdHhmcy52MS5XYXRjaFJldmlld1Jlc3BvbnNlIgyinxkICAIQASAESAIwARJZCgxTdWJtaXRSZXZpZXcSHS5jdHhmcy52MS5TdWJtaXRSZXZpZXdSZXF1ZXN0Gh4uY3R4ZnMudjEuU3VibWl0UmV2aWV3UmVzcG9uc2UiCqKfGQYIAhACIAMSSgoHRGlzY2FyZBIYLmN0eGZzLnYxLkRpc2NhcmRSZXF1ZXN0GhkuY3R4ZnMudjEuRGlzY2FyZFJlc3BvbnNlIgqinxkGCAIQAiADEkcKBkRlY2lkZRIXLmN0eGZzLnYxLkRlY2lkZVJlcXVlc3QaGC5jdHhmcy52MS5EZWNpZGVSZXNwb25zZSIKop8ZBggDEAIgAxJECgVBcHBseRIWLmN0eGZzLnYxLkFwcGx5UmVxdWVzdBoXLmN0eGZzLnYxLkFwcGx5UmVzcG9uc2UiCqKfGQYIAxACIAMSWAoLTGlzdEpvdXJuYWwSHC5jdHhmcy52MS5MaXN0Sm91cm5hbFJlcXVlc3QaHS5jdHhmcy52MS5MaXN0Sm91cm5hbFJlc3BvbnNlIgyinxkICAMQASACMAESQQoEVW5kbxIVLmN0eGZzLnYxLlVuZG9SZXF1ZXN0GhYuY3R4ZnMudjEuVW5kb1Jlc3BvbnNlIgqinxkGCAMQAiADQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
+  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJIkgKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUidQoOR2V0RGlmZlJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIgCgRmb3JtGAMgASgOMhIuY3R4ZnMudjEuRGlmZkZvcm0SDQoFbGluZXMYBCABKAUSDwoHaWdub3JlZBgFIAEoCCKbAQoPR2V0RGlmZlJlc3BvbnNlEiIKBmNoYW5nZRgBIAEoCzIQLmN0eGZzLnYxLkNoYW5nZUgAEh4KBGh1bmsYAiABKAsyDi5jdHhmcy52MS5IdW5rSAASDgoEdGV4dBgDIAEoDEgAEisKB3N1bW1hcnkYBCABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeUgAQgcKBWV2ZW50ImwKElJlYWRWZXJzaW9uUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSIgoHdmVyc2lvbhgEIAEoDjIRLmN0eGZzLnYxLlZlcnNpb24iSwoTUmVhZFZlcnNpb25SZXNwb25zZRImCgd2ZXJzaW9uGAEgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SDAoEZGF0YRhkIAEoDCImChBHZXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkitgEKEUdldFJldmlld1Jlc3BvbnNlEiQKBXN0YXRlGAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3U3RhdGUSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5Eg0KBXRpdGxlGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSGgoSc3VibWl0dGVkX3JldmlzaW9uGAUgASgJEhQKDHN1Ym1pdHRlZF9ucxgGIAEoAyIoChJXYXRjaFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJhChNXYXRjaFJldmlld1Jlc3BvbnNlEiQKBWV2ZW50GAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3RXZlbnQSEgoKam91cm5hbF9pZBgCIAEoAxIQCghyZXZpc2lvbhgDIAEoCSJJChNTdWJtaXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJTChRTdWJtaXRSZXZpZXdSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoCRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkiYQoORGlzY2FyZFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SEwoLaWZfcmV2aXNpb24YAyABKAkiNAoPRGlzY2FyZFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSDQoFcGF0aHMYAiADKAkilwEKDURlY2lkZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SJAoIZGVjaXNpb24YAyABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAQgASgJEhMKC2lmX3JldmlzaW9uGAUgASgJIkIKDkRlY2lkZVJlc3BvbnNlEg8KB2NoYW5nZXMYASABKAUSDQoFaHVua3MYAiABKAUSEAoIbGVmdF9vdXQYAyADKAkiqwEKDEFwcGx5UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEiYKCXNlbGVjdGlvbhgCIAEoCzITLmN0eGZzLnYxLlNlbGVjdGlvbhIPCgdhcHByb3ZlGAMgASgIEhMKC2lmX3JldmlzaW9uGAQgASgJEhQKDHJlZnVzZV9tZXJnZRgFIAEoCBIPCgdkcnlfcnVuGAYgASgIEhIKCnJlcXVlc3RfaWQYByABKAkiSQoNQXBwbHlSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiYgoLQXBwbGllZEZpbGUSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIjCgRraW5kGAMgASgOMhUuY3R4ZnMudjEuQXBwbGllZEtpbmQSDgoGbWVyZ2VkGAQgASgIIl0KEkxpc3RKb3VybmFsUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVwoTTGlzdEpvdXJuYWxSZXNwb25zZRInCgdlbnRyaWVzGAEgAygLMhYuY3R4ZnMudjEuSm91cm5hbEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLEAQoMSm91cm5hbEVudHJ5EhIKCmpvdXJuYWxfaWQYASABKAMSIwoEa2luZBgCIAEoDjIVLmN0eGZzLnYxLkpvdXJuYWxLaW5kEhIKCmNvbnRleHRfaWQYAyABKAkSDQoFYWN0b3IYBCABKAkSDwoHZG9uZV9ucxgFIAEoAxIkCgVmaWxlcxgGIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEg4KBnVuZG9lcxgHIAEoAxIRCgl1bmRvbmVfYnkYCCABKAMiMgoLVW5kb1JlcXVlc3QSEgoKam91cm5hbF9pZBgBIAEoAxIPCgdkcnlfcnVuGAIgASgIIkgKDFVuZG9SZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiUAoIQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kKq8BCgpDaGFuZ2VLaW5kEhsKF0NIQU5HRV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ0hBTkdFX0tJTkRfQURERUQQARIYChRDSEFOR0VfS0lORF9NT0RJRklFRBACEhcKE0NIQU5HRV9LSU5EX0RFTEVURUQQAxIcChhDSEFOR0VfS0lORF9UWVBFX0NIQU5HRUQQBBIcChhDSEFOR0VfS0lORF9NT0RFX0NIQU5HRUQQBSqoAQoLQ29udGVudEtpbmQSHAoYQ09OVEVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9LSU5EX1RFWFQQARIXChNDT05URU5UX0tJTkRfQklOQVJZEAISGAoUQ09OVEVOVF9LSU5EX1NZTUxJTksQAxIaChZDT05URU5UX0tJTkRfVE9PX0xBUkdFEAQSFQoRQ09OVEVOVF9LSU5EX1RSRUUQBSpSCghEZWNpc2lvbhIYChRERUNJU0lPTl9VTlNQRUNJRklFRBAAEhUKEURFQ0lTSU9OX0FQUFJPVkVEEAESFQoRREVDSVNJT05fUkVKRUNURUQQAiqZAQoLUmV2aWV3U3RhdGUSHAoYUkVWSUVXX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUkVWSUVXX1NUQVRFX09QRU4QARIaChZSRVZJRVdfU1RBVEVfU1VCTUlUVEVEEAISHwobUkVWSUVXX1NUQVRFX1BBUlRMWV9ERUNJREVEEAMSGAoUUkVWSUVXX1NUQVRFX0RFQ0lERUQQBCpRCghMaW5lS2luZBIZChVMSU5FX0tJTkRfVU5TUEVDSUZJRUQQABIVChFMSU5FX0tJTkRfUkVNT1ZFRBABEhMKD0xJTkVfS0lORF9BRERFRBACKjwKCERpZmZGb3JtEhkKFURJRkZfRk9STV9VTlNQRUNJRklFRBAAEhUKEURJRkZfRk9STV9VTklGSUVEEAEqdgoHVmVyc2lvbhIXChNWRVJTSU9OX1VOU1BFQ0lGSUVEEAASEAoMVkVSU0lPTl9CQVNFEAESEwoPVkVSU0lPTl9DT05URVhUEAISFQoRVkVSU0lPTl9XT1JLU1BBQ0UQAxIUChBWRVJTSU9OX0FQUFJPVkVEEAQqywEKC1Jldmlld0V2ZW50EhwKGFJFVklFV19FVkVOVF9VTlNQRUNJRklFRBAAEhoKFlJFVklFV19FVkVOVF9TVUJNSVRURUQQARIYChRSRVZJRVdfRVZFTlRfREVDSURFRBACEhgKFFJFVklFV19FVkVOVF9BUFBMSUVEEAMSGgoWUkVWSUVXX0VWRU5UX0RJU0NBUkRFRBAEEhcKE1JFVklFV19FVkVOVF9VTkRPTkUQBRIZChVSRVZJRVdfRVZFTlRfT1ZFUkZMT1cQBip5CgtBcHBsaWVkS2luZBIcChhBUFBMSUVEX0tJTkRfVU5TUEVDSUZJRUQQABIYChRBUFBMSUVEX0tJTkRfQ1JFQVRFRBABEhgKFEFQUExJRURfS0lORF9XUklUVEVOEAISGAoUQVBQTElFRF9LSU5EX1JFTU9WRUQQAyp0CgtKb3VybmFsS2luZBIcChhKT1VSTkFMX0tJTkRfVU5TUEVDSUZJRUQQABIWChJKT1VSTkFMX0tJTkRfQVBQTFkQARIYChRKT1VSTkFMX0tJTkRfRElTQ0FSRBACEhUKEUpPVVJOQUxfS0lORF9VTkRPEAMqpAIKDENvbmZsaWN0S2luZBIdChlDT05GTElDVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVQ09ORkxJQ1RfS0lORF9DT05URU5UEAESHwobQ09ORkxJQ1RfS0lORF9NT0RJRllfREVMRVRFEAISHwobQ09ORkxJQ1RfS0lORF9ERUxFVEVfTU9ESUZZEAMSGQoVQ09ORkxJQ1RfS0lORF9BRERfQUREEAQSGAoUQ09ORkxJQ1RfS0lORF9CSU5BUlkQBRIWChJDT05GTElDVF9LSU5EX1RZUEUQBhImCiJDT05GTElDVF9LSU5EX0RJUkVDVE9SWV9JTl9USEVfV0FZEAcSIwofQ09ORkxJQ1RfS0lORF9DSEFOR0VEX01FQU5XSElMRRAIMpoHCg1SZXZpZXdTZXJ2aWNlEloKC0xpc3RDaGFuZ2VzEhwuY3R4ZnMudjEuTGlzdENoYW5nZXNSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdENoYW5nZXNSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESTgoHR2V0RGlmZhIYLmN0eGZzLnYxLkdldERpZmZSZXF1ZXN0GhkuY3R4ZnMudjEuR2V0RGlmZlJlc3BvbnNlIgyinxkICAIQASADMAEwARJaCgtSZWFkVmVyc2lvbhIcLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVxdWVzdBodLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVzcG9uc2UiDKKfGQgIAhABIAMwATABElIKCUdldFJldmlldxIaLmN0eGZzLnYxLkdldFJldmlld1JlcXVlc3QaGy5jdHhmcy52MS5HZXRSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgAzABEloKC1dhdGNoUmV2aWV3EhwuY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXF1ZXN0Gh0uY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgBEgCMAESWQoMU3VibWl0UmV2aWV3Eh0uY3R4ZnMudjEuU3VibWl0UmV2aWV3UmVxdWVzdBoeLmN0eGZzLnYxLlN1Ym1pdFJldmlld1Jlc3BvbnNlIgqinxkGCAIQAiADEkoKB0Rpc2NhcmQSGC5jdHhmcy52MS5EaXNjYXJkUmVxdWVzdBoZLmN0eGZzLnYxLkRpc2NhcmRSZXNwb25zZSIKop8ZBggCEAIgAxJHCgZEZWNpZGUSFy5jdHhmcy52MS5EZWNpZGVSZXF1ZXN0GhguY3R4ZnMudjEuRGVjaWRlUmVzcG9uc2UiCqKfGQYIAxACIAMSRAoFQXBwbHkSFi5jdHhmcy52MS5BcHBseVJlcXVlc3QaFy5jdHhmcy52MS5BcHBseVJlc3BvbnNlIgqinxkGCAMQAiADElgKC0xpc3RKb3VybmFsEhwuY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXNwb25zZSIMop8ZCAgDEAEgAjABEkEKBFVuZG8SFS5jdHhmcy52MS5VbmRvUmVxdWVzdBoWLmN0eGZzLnYxLlVuZG9SZXNwb25zZSIKop8ZBggDEAIgA0IvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
 
 /**
  * A difference between two versions of a path; in the ordinary case between the base and the context.
@@ -363,51 +363,6 @@ export const DiffLineSchema: GenMessage<DiffLine> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_review, 3);
 
 /**
- * What a context is compared with.
- *
- * @generated from message ctxfs.v1.Against
- */
-export type Against = Message<"ctxfs.v1.Against"> & {
-  /**
-   * One of them; none means the base.
-   *
-   * @generated from oneof ctxfs.v1.Against.what
-   */
-  what: {
-    /**
-     * What the workspace holds now.
-     *
-     * @generated from field: bool workspace = 1;
-     */
-    value: boolean;
-    case: "workspace";
-  } | {
-    /**
-     * A revision that SubmitReview kept.
-     *
-     * @generated from field: string revision = 2;
-     */
-    value: string;
-    case: "revision";
-  } | {
-    /**
-     * Another context.
-     *
-     * @generated from field: string context_id = 3;
-     */
-    value: string;
-    case: "contextId";
-  } | { case: undefined; value?: undefined };
-};
-
-/**
- * Describes the message ctxfs.v1.Against.
- * Use `create(AgainstSchema)` to create a new message.
- */
-export const AgainstSchema: GenMessage<Against> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 4);
-
-/**
  * Some changes.
  *
  * @generated from message ctxfs.v1.Selection
@@ -458,7 +413,7 @@ export type Selection = Message<"ctxfs.v1.Selection"> & {
  * Use `create(SelectionSchema)` to create a new message.
  */
 export const SelectionSchema: GenMessage<Selection> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 5);
+  messageDesc(file_ctxfs_v1_review, 4);
 
 /**
  * Changes that are named one by one.
@@ -479,7 +434,7 @@ export type SelectedChanges = Message<"ctxfs.v1.SelectedChanges"> & {
  * Use `create(SelectedChangesSchema)` to create a new message.
  */
 export const SelectedChangesSchema: GenMessage<SelectedChanges> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 6);
+  messageDesc(file_ctxfs_v1_review, 5);
 
 /**
  * A change, or hunks of it.
@@ -521,7 +476,7 @@ export type SelectedChange = Message<"ctxfs.v1.SelectedChange"> & {
  * Use `create(SelectedChangeSchema)` to create a new message.
  */
 export const SelectedChangeSchema: GenMessage<SelectedChange> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 7);
+  messageDesc(file_ctxfs_v1_review, 6);
 
 /**
  * Request of ListChanges.
@@ -544,16 +499,9 @@ export type ListChangesRequest = Message<"ctxfs.v1.ListChangesRequest"> & {
   paths: string[];
 
   /**
-   * What the context is compared with.
-   *
-   * @generated from field: ctxfs.v1.Against against = 3;
-   */
-  against?: Against | undefined;
-
-  /**
    * Lists the content of ignored directories file by file instead of as one change.
    *
-   * @generated from field: bool ignored = 4;
+   * @generated from field: bool ignored = 3;
    */
   ignored: boolean;
 };
@@ -563,7 +511,7 @@ export type ListChangesRequest = Message<"ctxfs.v1.ListChangesRequest"> & {
  * Use `create(ListChangesRequestSchema)` to create a new message.
  */
 export const ListChangesRequestSchema: GenMessage<ListChangesRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 8);
+  messageDesc(file_ctxfs_v1_review, 7);
 
 /**
  * Response of ListChanges.
@@ -600,7 +548,7 @@ export type ListChangesResponse = Message<"ctxfs.v1.ListChangesResponse"> & {
  * Use `create(ListChangesResponseSchema)` to create a new message.
  */
 export const ListChangesResponseSchema: GenMessage<ListChangesResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 9);
+  messageDesc(file_ctxfs_v1_review, 8);
 
 /**
  * Counts of changes.
@@ -663,7 +611,7 @@ export type ChangesSummary = Message<"ctxfs.v1.ChangesSummary"> & {
  * Use `create(ChangesSummarySchema)` to create a new message.
  */
 export const ChangesSummarySchema: GenMessage<ChangesSummary> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 10);
+  messageDesc(file_ctxfs_v1_review, 9);
 
 /**
  * Request of GetDiff.
@@ -686,30 +634,23 @@ export type GetDiffRequest = Message<"ctxfs.v1.GetDiffRequest"> & {
   paths: string[];
 
   /**
-   * What the context is compared with.
-   *
-   * @generated from field: ctxfs.v1.Against against = 3;
-   */
-  against?: Against | undefined;
-
-  /**
    * How the difference is written.
    *
-   * @generated from field: ctxfs.v1.DiffForm form = 4;
+   * @generated from field: ctxfs.v1.DiffForm form = 3;
    */
   form: DiffForm;
 
   /**
    * Context lines around a hunk, at most 1,000; 0 means 3, and -1 none.
    *
-   * @generated from field: int32 lines = 5;
+   * @generated from field: int32 lines = 4;
    */
   lines: number;
 
   /**
    * Shows the content of ignored directories.
    *
-   * @generated from field: bool ignored = 6;
+   * @generated from field: bool ignored = 5;
    */
   ignored: boolean;
 };
@@ -719,7 +660,7 @@ export type GetDiffRequest = Message<"ctxfs.v1.GetDiffRequest"> & {
  * Use `create(GetDiffRequestSchema)` to create a new message.
  */
 export const GetDiffRequestSchema: GenMessage<GetDiffRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 11);
+  messageDesc(file_ctxfs_v1_review, 10);
 
 /**
  * Response of GetDiff.
@@ -772,7 +713,7 @@ export type GetDiffResponse = Message<"ctxfs.v1.GetDiffResponse"> & {
  * Use `create(GetDiffResponseSchema)` to create a new message.
  */
 export const GetDiffResponseSchema: GenMessage<GetDiffResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 12);
+  messageDesc(file_ctxfs_v1_review, 11);
 
 /**
  * Request of ReadVersion.
@@ -814,7 +755,7 @@ export type ReadVersionRequest = Message<"ctxfs.v1.ReadVersionRequest"> & {
  * Use `create(ReadVersionRequestSchema)` to create a new message.
  */
 export const ReadVersionRequestSchema: GenMessage<ReadVersionRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 13);
+  messageDesc(file_ctxfs_v1_review, 12);
 
 /**
  * Response of ReadVersion.
@@ -842,7 +783,7 @@ export type ReadVersionResponse = Message<"ctxfs.v1.ReadVersionResponse"> & {
  * Use `create(ReadVersionResponseSchema)` to create a new message.
  */
 export const ReadVersionResponseSchema: GenMessage<ReadVersionResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 14);
+  messageDesc(file_ctxfs_v1_review, 13);
 
 /**
  * Request of GetReview.
@@ -863,7 +804,7 @@ export type GetReviewRequest = Message<"ctxfs.v1.GetReviewRequest"> & {
  * Use `create(GetReviewRequestSchema)` to create a new message.
  */
 export const GetReviewRequestSchema: GenMessage<GetReviewRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 15);
+  messageDesc(file_ctxfs_v1_review, 14);
 
 /**
  * Response of GetReview.
@@ -900,7 +841,7 @@ export type GetReviewResponse = Message<"ctxfs.v1.GetReviewResponse"> & {
   message: string;
 
   /**
-   * The revision that it kept.
+   * The revision that was submitted.
    *
    * @generated from field: string submitted_revision = 5;
    */
@@ -912,13 +853,6 @@ export type GetReviewResponse = Message<"ctxfs.v1.GetReviewResponse"> & {
    * @generated from field: int64 submitted_ns = 6;
    */
   submittedNs: bigint;
-
-  /**
-   * Other contexts with changes of the same paths, and those paths.
-   *
-   * @generated from field: repeated ctxfs.v1.SharedChange shared = 7;
-   */
-  shared: SharedChange[];
 };
 
 /**
@@ -926,35 +860,7 @@ export type GetReviewResponse = Message<"ctxfs.v1.GetReviewResponse"> & {
  * Use `create(GetReviewResponseSchema)` to create a new message.
  */
 export const GetReviewResponseSchema: GenMessage<GetReviewResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 16);
-
-/**
- * Paths that another context changed too.
- *
- * @generated from message ctxfs.v1.SharedChange
- */
-export type SharedChange = Message<"ctxfs.v1.SharedChange"> & {
-  /**
-   * The other context.
-   *
-   * @generated from field: string context_id = 1;
-   */
-  contextId: string;
-
-  /**
-   * The paths, absolute in both.
-   *
-   * @generated from field: repeated string paths = 2;
-   */
-  paths: string[];
-};
-
-/**
- * Describes the message ctxfs.v1.SharedChange.
- * Use `create(SharedChangeSchema)` to create a new message.
- */
-export const SharedChangeSchema: GenMessage<SharedChange> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 17);
+  messageDesc(file_ctxfs_v1_review, 15);
 
 /**
  * Request of WatchReview.
@@ -975,7 +881,7 @@ export type WatchReviewRequest = Message<"ctxfs.v1.WatchReviewRequest"> & {
  * Use `create(WatchReviewRequestSchema)` to create a new message.
  */
 export const WatchReviewRequestSchema: GenMessage<WatchReviewRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 18);
+  messageDesc(file_ctxfs_v1_review, 16);
 
 /**
  * Response of WatchReview.
@@ -1010,7 +916,7 @@ export type WatchReviewResponse = Message<"ctxfs.v1.WatchReviewResponse"> & {
  * Use `create(WatchReviewResponseSchema)` to create a new message.
  */
 export const WatchReviewResponseSchema: GenMessage<WatchReviewResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 19);
+  messageDesc(file_ctxfs_v1_review, 17);
 
 /**
  * Request of SubmitReview.
@@ -1045,7 +951,7 @@ export type SubmitReviewRequest = Message<"ctxfs.v1.SubmitReviewRequest"> & {
  * Use `create(SubmitReviewRequestSchema)` to create a new message.
  */
 export const SubmitReviewRequestSchema: GenMessage<SubmitReviewRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 20);
+  messageDesc(file_ctxfs_v1_review, 18);
 
 /**
  * Response of SubmitReview.
@@ -1054,7 +960,7 @@ export const SubmitReviewRequestSchema: GenMessage<SubmitReviewRequest> = /*@__P
  */
 export type SubmitReviewResponse = Message<"ctxfs.v1.SubmitReviewResponse"> & {
   /**
-   * The revision that was kept.
+   * The revision that was submitted.
    *
    * @generated from field: string revision = 1;
    */
@@ -1073,7 +979,7 @@ export type SubmitReviewResponse = Message<"ctxfs.v1.SubmitReviewResponse"> & {
  * Use `create(SubmitReviewResponseSchema)` to create a new message.
  */
 export const SubmitReviewResponseSchema: GenMessage<SubmitReviewResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 21);
+  messageDesc(file_ctxfs_v1_review, 19);
 
 /**
  * Request of Discard.
@@ -1108,7 +1014,7 @@ export type DiscardRequest = Message<"ctxfs.v1.DiscardRequest"> & {
  * Use `create(DiscardRequestSchema)` to create a new message.
  */
 export const DiscardRequestSchema: GenMessage<DiscardRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 22);
+  messageDesc(file_ctxfs_v1_review, 20);
 
 /**
  * Response of Discard.
@@ -1136,7 +1042,7 @@ export type DiscardResponse = Message<"ctxfs.v1.DiscardResponse"> & {
  * Use `create(DiscardResponseSchema)` to create a new message.
  */
 export const DiscardResponseSchema: GenMessage<DiscardResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 23);
+  messageDesc(file_ctxfs_v1_review, 21);
 
 /**
  * Request of Decide.
@@ -1185,7 +1091,7 @@ export type DecideRequest = Message<"ctxfs.v1.DecideRequest"> & {
  * Use `create(DecideRequestSchema)` to create a new message.
  */
 export const DecideRequestSchema: GenMessage<DecideRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 24);
+  messageDesc(file_ctxfs_v1_review, 22);
 
 /**
  * Response of Decide.
@@ -1220,7 +1126,7 @@ export type DecideResponse = Message<"ctxfs.v1.DecideResponse"> & {
  * Use `create(DecideResponseSchema)` to create a new message.
  */
 export const DecideResponseSchema: GenMessage<DecideResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 25);
+  messageDesc(file_ctxfs_v1_review, 23);
 
 /**
  * Request of Apply.
@@ -1283,7 +1189,7 @@ export type ApplyRequest = Message<"ctxfs.v1.ApplyRequest"> & {
  * Use `create(ApplyRequestSchema)` to create a new message.
  */
 export const ApplyRequestSchema: GenMessage<ApplyRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 26);
+  messageDesc(file_ctxfs_v1_review, 24);
 
 /**
  * Response of Apply.
@@ -1311,7 +1217,7 @@ export type ApplyResponse = Message<"ctxfs.v1.ApplyResponse"> & {
  * Use `create(ApplyResponseSchema)` to create a new message.
  */
 export const ApplyResponseSchema: GenMessage<ApplyResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 27);
+  messageDesc(file_ctxfs_v1_review, 25);
 
 /**
  * What Apply did to a path of the workspace.
@@ -1353,7 +1259,7 @@ export type AppliedFile = Message<"ctxfs.v1.AppliedFile"> & {
  * Use `create(AppliedFileSchema)` to create a new message.
  */
 export const AppliedFileSchema: GenMessage<AppliedFile> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 28);
+  messageDesc(file_ctxfs_v1_review, 26);
 
 /**
  * Request of ListJournal.
@@ -1395,7 +1301,7 @@ export type ListJournalRequest = Message<"ctxfs.v1.ListJournalRequest"> & {
  * Use `create(ListJournalRequestSchema)` to create a new message.
  */
 export const ListJournalRequestSchema: GenMessage<ListJournalRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 29);
+  messageDesc(file_ctxfs_v1_review, 27);
 
 /**
  * Response of ListJournal.
@@ -1423,7 +1329,7 @@ export type ListJournalResponse = Message<"ctxfs.v1.ListJournalResponse"> & {
  * Use `create(ListJournalResponseSchema)` to create a new message.
  */
 export const ListJournalResponseSchema: GenMessage<ListJournalResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 30);
+  messageDesc(file_ctxfs_v1_review, 28);
 
 /**
  * Something that was done, and can be undone.
@@ -1493,7 +1399,7 @@ export type JournalEntry = Message<"ctxfs.v1.JournalEntry"> & {
  * Use `create(JournalEntrySchema)` to create a new message.
  */
 export const JournalEntrySchema: GenMessage<JournalEntry> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 31);
+  messageDesc(file_ctxfs_v1_review, 29);
 
 /**
  * Request of Undo.
@@ -1521,7 +1427,7 @@ export type UndoRequest = Message<"ctxfs.v1.UndoRequest"> & {
  * Use `create(UndoRequestSchema)` to create a new message.
  */
 export const UndoRequestSchema: GenMessage<UndoRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 32);
+  messageDesc(file_ctxfs_v1_review, 30);
 
 /**
  * Response of Undo.
@@ -1549,7 +1455,7 @@ export type UndoResponse = Message<"ctxfs.v1.UndoResponse"> & {
  * Use `create(UndoResponseSchema)` to create a new message.
  */
 export const UndoResponseSchema: GenMessage<UndoResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 33);
+  messageDesc(file_ctxfs_v1_review, 31);
 
 /**
  * A file that could not be merged. It travels as a detail of the error CONFLICT.
@@ -1584,7 +1490,7 @@ export type Conflict = Message<"ctxfs.v1.Conflict"> & {
  * Use `create(ConflictSchema)` to create a new message.
  */
 export const ConflictSchema: GenMessage<Conflict> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 34);
+  messageDesc(file_ctxfs_v1_review, 32);
 
 /**
  * What a change does to a path.
@@ -2094,18 +2000,11 @@ export enum ConflictKind {
   DIRECTORY_IN_THE_WAY = 7,
 
   /**
-   * Another path of the workspace differs only by case.
-   *
-   * @generated from enum value: CONFLICT_KIND_CASE_FOLD = 8;
-   */
-  CASE_FOLD = 8,
-
-  /**
    * A program changed the file while it was being replaced.
    *
-   * @generated from enum value: CONFLICT_KIND_CHANGED_MEANWHILE = 9;
+   * @generated from enum value: CONFLICT_KIND_CHANGED_MEANWHILE = 8;
    */
-  CHANGED_MEANWHILE = 9,
+  CHANGED_MEANWHILE = 8,
 }
 
 /**
@@ -2119,12 +2018,12 @@ export const ConflictKindSchema: GenEnum<ConflictKind> = /*@__PURE__*/
  *
  * A context has a base: what it was seeded with. A change is a difference between the base and the context. Drift is a difference
  * between the base and the workspace. Apply merges approved changes into the workspace, and moves the base, so that what was not
- * selected stays a change. Rebase brings drift into the context. Undo takes an Apply, a Rebase or a Discard back.
+ * selected stays a change. Undo takes an Apply or a Discard back.
  *
  * Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
  *
- * Panels list, read, submit and discard their own changes, and read the decisions. Hosts, and tokens with the right to review,
- * decide and apply. A host that acts for a panel (ctxfs-panel) has that panel's rights.
+ * Panels list, read, submit and discard their own changes, and read the decisions. Hosts decide and apply. A host that acts for a panel
+ * (ctxfs-panel) has that panel's rights.
  *
  * Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
  * STALE_REVISION (a revision, change or hunk is not there any more; the message lists them).
@@ -2184,7 +2083,7 @@ export const ReviewService: GenService<{
     output: typeof WatchReviewResponseSchema;
   },
   /**
-   * Says that the changes are ready to be reviewed. Keeps what they are now as a revision, which GetDiff can compare with.
+   * Says that the changes are ready to be reviewed. The review is submitted until they change.
    *
    * @generated from rpc ctxfs.v1.ReviewService.SubmitReview
    */
@@ -2206,7 +2105,7 @@ export const ReviewService: GenService<{
   /**
    * Approves or rejects changes, or takes a decision back. The server keeps the approved bytes: what the context holds
    * later does not matter to Apply.
-   * Errors: BARRED_PATH, SENSITIVE_PATH (part of `all`, and must be selected by name), EBUSY (another program was writing the file).
+   * Errors: BARRED_PATH, EBUSY (another program was writing the file).
    *
    * @generated from rpc ctxfs.v1.ReviewService.Decide
    */
@@ -2218,8 +2117,7 @@ export const ReviewService: GenService<{
   /**
    * Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed
    * there since the context was seeded is merged line by line.
-   * Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, SENSITIVE_PATH,
-   * DIRTY_COMMIT, REPOSITORY_BUSY, UNRESOLVED, ENOSPC.
+   * Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, ENOSPC.
    *
    * @generated from rpc ctxfs.v1.ReviewService.Apply
    */
@@ -2229,7 +2127,7 @@ export const ReviewService: GenService<{
     output: typeof ApplyResponseSchema;
   },
   /**
-   * Lists what Apply, Rebase, Discard and Undo did, newest first.
+   * Lists what Apply, Discard and Undo did, newest first.
    *
    * @generated from rpc ctxfs.v1.ReviewService.ListJournal
    */
