@@ -70,7 +70,7 @@ func (d *Difference) touches(p string) bool {
 	return dir || d.Copied[p]
 }
 
-// staying are the directories that stay, parents first, and the modes that they are to have.
+// staying are the directories that stay, parents first, with their final modes.
 type staying []stayingDir
 
 type stayingDir struct {
