@@ -160,7 +160,7 @@ func (e *exporter) unlessUnreadable(name string, err error) error {
 	return err
 }
 
-// brokenEntryError is an error after the header of an entry, which leaves no way to go on.
+// brokenEntryError is an error after the header of an entry was written: the export cannot continue.
 type brokenEntryError struct{ err error }
 
 func (b *brokenEntryError) Error() string { return b.err.Error() }

@@ -52,7 +52,7 @@ func (c *Client) ListContexts(ctx context.Context) ([]*ctxfsv1.Context, error) {
 	return r.GetContexts(), convert("listcontexts", err)
 }
 
-// Info tells about the caller's own context, or, to a host, about one it names.
+// Info describes the caller's own context or, for a host, the context that id names.
 func (c *Client) Info(ctx context.Context, id string) (*ctxfsv1.GetInfoResponse, error) {
 	r, err := c.contexts().GetInfo(ctx, &ctxfsv1.GetInfoRequest{ContextId: id})
 	return r, convert("getinfo", err)

@@ -13,33 +13,34 @@
 //
 // # Sessions
 //
-// Operations go by a session, one for the Client and one for each Panel, which begins with
-// the first of them: a stat takes half of the time that a call of its own takes, and 32
-// callers get three times as many done (BenchmarkStat). It is a WebSocket at the address of
-// the gRPC connection, which is quicker than a gRPC stream, or such a stream where no
-// WebSocket is to be had, and for a host that names no panel, whose handles are its
-// connection's. A caller that waits alone reads its own reply from the WebSocket. What a Go program should know of it:
+// The Client and each Panel send their operations through a session of their own, which the
+// first operation opens. A stat takes half of the time that a separate RPC takes, and 32
+// callers get three times as many done (BenchmarkStat). The session is a WebSocket at the
+// address of the gRPC connection, which is faster than a gRPC stream. It is a gRPC stream if no
+// WebSocket is available, or if the caller is a host that names no panel: the handles of such a
+// host belong to its connection. A caller that waits alone reads its own reply from the
+// WebSocket. What a Go program should know of sessions:
 //
 //   - The session is the lease of this Client or Panel: handles (File) that it opened close
 //     on the server when it is gone for longer than the server's grace, 30 s by default. Two
 //     Clients for one panel, as two windows, have a lease each.
 //   - When the connection is lost, calls that change nothing are made again, once, and
 //     calls that were not sent as well. The others fail with a *TransportError whose
-//     MayHaveHappened is true. The next call begins a new session; the same handles
-//     go on, but those of a host that names no panel, which are their connection's.
+//     MayHaveHappened is true. The next call begins a new session. Handles stay valid, except
+//     those of a host that names no panel: they belong to the connection.
 //   - A call that ends with its context returns at once, and is cancelled on the server.
 //     On a session the server sets no deadline: a call whose context never ends waits
 //     until it is answered. An RPC of its own ends after 30 s where the context has none.
 //   - At most 128 calls (the server's to say) are under way, watches included; more wait.
 //     A watch beyond 64 has a stream of its own.
-//   - The events of a watch that nobody reads are kept, 1,024 of them; an EventOverflow
-//     then stands for the rest. No other call waits for them.
+//   - The client keeps up to 1,024 unread events of a watch; one EventOverflow replaces
+//     the rest. Other calls do not wait for the reader of a watch.
 //   - Writes, and reads of a File, of more than 128 KiB, Glob, Grep, large listings,
 //     ReadStream and WriteStream have RPCs of their own on the same connection: they do not
 //     hold up small calls. ReadFile does for as long as a file of up to 3.5 MiB takes.
-//   - A panel's token is renewed on its session too, which goes on with it.
+//   - A Panel passes its renewed token to the running session, which stays open.
 //
-// WithoutSession makes every operation an RPC of its own. So does a server that knows no sessions.
+// With WithoutSession, or if the server does not support sessions, every operation is a separate RPC.
 //
 // The package depends on the protos, fserr, internal/codec, internal/method and internal/webconn alone; it must never import a server's package.
 package client

@@ -16,7 +16,7 @@ func noEnv(string) string { return "" }
 func TestFindsTheServerFromBelow(t *testing.T) {
 	ws := servertest.Workspace(t)
 	address := servertest.Start(t, ws, nil)
-	// What a panel writes into its own folder must not lead astray who stands there.
+	// A server.json that a panel writes into its own folder must not mislead a client that is started there.
 	inside := filepath.Join(ws, ".contexts", "ctx_x", "deep")
 	trap := filepath.Join(ws, ".contexts", "ctx_x", ".contexts", ".ctxfs")
 	for _, dir := range []string{inside, trap} {

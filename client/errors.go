@@ -57,7 +57,7 @@ var fates = map[codes.Code]string{
 	codes.ResourceExhausted: "the message is larger than the transport takes",
 }
 
-// mayHaveHappened says what gRPC's code alone tells of a call.
+// mayHaveHappened reports whether a call that failed with this gRPC code may have been done.
 func mayHaveHappened(code codes.Code) bool {
 	switch code {
 	case codes.Unimplemented, codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument, codes.ResourceExhausted:
@@ -134,8 +134,8 @@ func (f *FS) plain(op, name, dest string, err error) error {
 	return &c
 }
 
-// isTransport says that err tells what may have happened: that must not get lost, though
-// its cause, such as why the server ended a session, may be an *fserr.Error.
+// isTransport reports whether err holds a *TransportError. Such an error must stay whole, because it says what may have
+// happened, although its cause may be an *fserr.Error (for example why the server ended a session).
 func isTransport(err error) bool {
 	var t *TransportError
 	return errors.As(err, &t)

@@ -17,9 +17,9 @@ import (
 )
 
 // FS is a context's folder. The methods of io/fs (Open, ReadFile, ReadDir, ReadLink, Sub,
-// Glob) take names as io/fs wants them: no leading slash, clean. All others, in the manner
-// of package os, take any virtual path, and resolve it as POSIX does. Names may be
-// of any bytes but NUL and slash. An FS is safe for concurrent use.
+// Glob) take names as io/fs requires: clean, and without a leading slash. All others take any
+// virtual path, like package os, and resolve it as POSIX does. Names may contain
+// any bytes except NUL and slash. An FS is safe for concurrent use.
 type FS struct {
 	ctx  context.Context
 	rpc  *fsClient

@@ -79,7 +79,7 @@ func (f *FS) Access(name string, mode AccessMode) error {
 	return f.pathError("access", name, err)
 }
 
-// Exists tells whether a name exists, following links; a link that leads outside does not.
+// Exists reports whether a name exists. It follows links; a link that leads outside does not exist.
 func (f *FS) Exists(name string) (bool, error) {
 	p, raw := f.wire(name)
 	r, err := f.rpc.Exists(f.ctx, &ctxfsv1.ExistsRequest{ContextId: f.id, Path: p, RawPath: raw})

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxUnary is the most content of one unary request, in bytes: a server takes 16 MiB with what surrounds it unless it is told otherwise.
+	// maxUnary is the most content of one unary request, in bytes: by default a server accepts requests of up to 16 MiB.
 	maxUnary = 16<<20 - 64<<10
 	// leastUnary is what any server takes at once, in bytes.
 	leastUnary = 1 << 20

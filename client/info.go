@@ -95,7 +95,7 @@ func (e Entry) Name() string { return e.name }
 // Path is the virtual path from the context's root.
 func (e Entry) Path() string { return path.Join("/", e.parent, e.name) }
 
-// IsDir tells whether it is a directory; a link to one is not.
+// IsDir reports whether the entry is a directory; a link to one is not.
 func (e Entry) IsDir() bool { return e.kind.IsDir() }
 
 // Type is the kind of file.

@@ -7,8 +7,8 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// Fork makes a context with what another one holds now, as of one moment; both go on apart. It is EEXIST when the new one is
-// there. Cancelling leaves nothing.
+// Fork creates a context as a point-in-time copy of another one. Later changes to one do not affect the other. It fails with
+// EEXIST if the new context exists. A cancelled Fork leaves nothing behind.
 func (c *Client) Fork(ctx context.Context, from, to string) (*ctxfsv1.Context, error) {
 	return c.fork(ctx, &ctxfsv1.ForkRequest{ContextId: from, NewContextId: to})
 }

@@ -84,7 +84,7 @@ func TestLstatAllEnds(t *testing.T) {
 	}
 }
 
-// TestLstatAllByMany has several callers want more slots than there are, of which watches hold some.
+// TestLstatAllByMany runs several callers that together need more slots than are free, because watches hold some.
 func TestLstatAllByMany(t *testing.T) {
 	address := servertest.Start(t, servertest.Workspace(t), nil)
 	f := dialFS(t, client.WithAddress(address), client.WithPanel("panels/many"))

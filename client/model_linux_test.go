@@ -30,7 +30,7 @@ const (
 )
 
 // TestModel runs random operations on a context, over the wire, and on a plain
-// directory, and wants the same results and errno from both, and the same tree
+// directory. It requires the same results and errno from both, and the same tree
 // at the end: modelRuns * modelSteps = 12,000 operations.
 func TestModel(t *testing.T) {
 	seed := fmt.Sprint(uint64(time.Now().UnixNano()))
@@ -88,7 +88,7 @@ func (m *model) step() {
 	op.run(m, op.name)
 }
 
-// same wants equal results and errno of the remote and the local side.
+// same requires equal results and errno from the remote and the local side.
 func (m *model) same(what string, remote any, remoteErr error, local any, localErr error) {
 	m.t.Helper()
 	re, le := errnoOf(remoteErr), errnoOf(localErr)
@@ -195,7 +195,7 @@ var modelOps = []modelOp{
 		from, to := m.cleanPath("from"), m.cleanPath("to")
 		mode := rapid.SampledFrom([]client.CopyMode{0, client.CopyExclusive}).Draw(m.t, "mode")
 		if st, err := os.Stat(m.local(from)); err == nil && st.IsDir() {
-			return // EISDIR, but when that is told against other errors differs between systems
+			return // EISDIR, but systems differ in which error they report if there are several
 		}
 		_, err := m.fs.CopyFile(m.remote(from), m.remote(to), mode)
 		m.same(op+" "+from+" "+to, nil, err, nil, localCopy(m.local(from), m.local(to), mode))
@@ -356,7 +356,7 @@ func (m *model) closeAll() {
 	}
 }
 
-// compareTrees wants the same names, types, modes, sizes, contents and targets.
+// compareTrees requires the same names, types, modes, sizes, contents and targets.
 func (m *model) compareTrees() {
 	remote, err := describeTree(func(p string) ([]fs.DirEntry, error) { return m.fs.ReadDir(path.Join(m.base, p)) },
 		func(p string) (string, error) { return describe(m.fs, path.Join(m.base, p)) }, ".")

@@ -56,9 +56,9 @@ func (c *Client) panelService() ctxfsv1.PanelServiceClient {
 	return ctxfsv1.NewPanelServiceClient(c.conn)
 }
 
-// OpenPanel binds a panel to its context, seeds the context when it is missing, and gets a
-// token. Opening again is a reload: the same context, a further token. When the panel's template means something
-// else than before it is the new context, and who has the panel open must open it again.
+// OpenPanel binds a panel to its context, seeds the context if it is missing, and gets a token. Opening a panel again is a
+// reload: it returns the same context with another token. If the panel's template now resolves to something else, OpenPanel
+// returns a new context, and other clients that have the panel open must open it again.
 func (c *Client) OpenPanel(ctx context.Context, id string, opts ...PanelOption) (*Panel, error) {
 	req := &ctxfsv1.OpenPanelRequest{PanelId: id}
 	for _, o := range opts {
@@ -96,7 +96,7 @@ func (c *Client) ListPanels(ctx context.Context) ([]*ctxfsv1.Panel, error) {
 	return r.GetPanels(), convert("listpanels", err)
 }
 
-// RenewToken gives an open panel a further token; ttl 0 means the server's default. A Panel does so by itself.
+// RenewToken returns another token for an open panel; ttl 0 means the server's default. A Panel renews its token automatically.
 func (c *Client) RenewToken(ctx context.Context, id string, ttl time.Duration) (token string, expires time.Time, err error) {
 	r, err := c.panelService().RenewToken(ctx, &ctxfsv1.RenewTokenRequest{PanelId: id, TtlMs: ttl.Milliseconds()})
 	return r.GetToken(), time.Unix(0, r.GetExpiresNs()), convert("renewtoken", err)
@@ -111,7 +111,7 @@ func (p *Panel) ContextID() string { return p.opened.GetContextId() }
 // Partition is the Electron session partition, "persist:" and the context ID.
 func (p *Panel) Partition() string { return p.opened.GetPartition() }
 
-// Opened is the server's answer to OpenPanel, which tells how it was seeded.
+// Opened returns the server's answer to OpenPanel, which says how the context was seeded.
 func (p *Panel) Opened() *ctxfsv1.OpenPanelResponse { return p.opened }
 
 // Token is the current bearer token, and when it ends.
@@ -152,7 +152,7 @@ func (p *Panel) end() {
 	p.fs.close()
 }
 
-// renewLoop renews when two thirds of the token's life are over, and goes on trying.
+// renewLoop renews the token after two thirds of its life. It retries after failures, until ctx ends.
 func (p *Panel) renewLoop(ctx context.Context) {
 	_, expires := p.Token()
 	wait := max(time.Until(expires)*2/3, time.Second)

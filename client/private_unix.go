@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// private tells whether a directory is the caller's (or the caller is root), and closed to others.
+// private reports whether the caller owns a directory (or is root), and others have no access to it.
 func private(st fs.FileInfo) bool {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !ok || st.Mode().Perm()&0o077 != 0 {

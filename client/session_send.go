@@ -85,8 +85,8 @@ func (s *session) send() int {
 	return sent
 }
 
-// settle ends the batch, of which n messages were sent. It fails the calls whose message was not sent. If the session has ended
-// meanwhile, it also fails the others, as calls that may have happened. The caller holds mu.
+// settle ends the batch after its first n messages were sent. It fails the calls whose message was not sent. If the session has
+// ended meanwhile, it also fails the others, as calls that may have happened. The caller holds mu.
 func (s *session) settle(n int) {
 	if n < len(s.batch) || s.why != nil {
 		for i, o := range s.batch {

@@ -218,7 +218,7 @@ func TestTenThousandAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSlowWatch has nobody read a watch while thousands of events come.
+// TestSlowWatch leaves a watch unread while thousands of events arrive.
 func TestSlowWatch(t *testing.T) {
 	f := panel(t)
 	w, err := f.Watch(".", false)
@@ -323,7 +323,7 @@ func TestContentThatNoSessionCarries(t *testing.T) {
 	}
 }
 
-// TestHandlesHaveAnInstanceBySession tells a session from calls of their own.
+// TestHandlesHaveAnInstanceBySession checks that handles have a client instance with a session, and none without.
 func TestHandlesHaveAnInstanceBySession(t *testing.T) {
 	address := servertest.Start(t, servertest.Workspace(t), nil)
 	for _, c := range []struct {

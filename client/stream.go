@@ -120,8 +120,8 @@ func (r *Reader) ended(err error) error {
 	return err
 }
 
-// reason returns why content ended early, when the server has one to tell: a body has no
-// place for it.
+// reason returns why content ended early. An HTTP body cannot carry the server's error, so reason asks for it with a
+// Stat call. If that returns none, reason returns err.
 func (r *Reader) reason(err error) error {
 	if _, ok := r.source.(*httpContent); !ok || status.Code(err) != codes.Unavailable {
 		return err

@@ -29,7 +29,7 @@ const (
 	copyBuffer = 256 << 10
 )
 
-// errNoContent says that content is to be had by gRPC only.
+// errNoContent reports that this content can only be transferred over gRPC.
 var errNoContent = errors.New("no content by HTTP")
 
 // newTransport returns a transport to the server's address. Close its idle connections.

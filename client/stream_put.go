@@ -32,12 +32,12 @@ const finishTime = 5 * time.Minute
 // maxInterim bounds the answers that are not the last.
 const maxInterim = 10
 
-// putSink writes content by HTTP, on a connection of its own: as chunks of a body whose
-// length nobody knows yet, from the caller's memory to the socket without a copy.
+// putSink writes content over HTTP, on a connection of its own. It sends a chunked body, because the length
+// is not known in advance, from the caller's memory to the socket without a copy.
 type putSink struct {
 	ctx  context.Context //nolint:containedctx // the request's, which ends every wait
 	conn net.Conn
-	// begun closes when the server wants the body, over when it has answered, or cannot any more.
+	// begun closes when the server asks for the body. over closes when it has answered, or can no longer answer.
 	begun, over chan struct{}
 	// answer, nil when there is none, and err are set before over closes.
 	answer *http.Response
@@ -116,7 +116,7 @@ func putQuery(open *ctxfsv1.WriteStreamOpen) string {
 	return q.Encode()
 }
 
-// putRequest is the head of a request whose body comes in chunks, once the server wants it.
+// putRequest returns the head of a request. The body follows in chunks, once the server asks for it.
 func putRequest(address string, id identity) []byte {
 	var b bytes.Buffer
 	u, _ := url.Parse(address) // which is ours
@@ -131,7 +131,7 @@ func putRequest(address string, id identity) []byte {
 	return b.Bytes()
 }
 
-// receive reads the server's answers: that it wants the body, and how that ended.
+// receive reads the server's answers: first 100 Continue, which asks for the body, then the result.
 func (p *putSink) receive() {
 	defer close(p.over)
 	r := bufio.NewReader(p.conn)

@@ -45,7 +45,7 @@ func answering(t *testing.T, answer func(conn net.Conn, r *bufio.Reader)) *webDi
 
 func nobody() identity { return identity{token: func() string { return "" }} }
 
-// TestARefusedWebSocketLeavesNoConnection has the answer keep the connection alive: nobody must go on reading from it.
+// TestARefusedWebSocketLeavesNoConnection refuses with an answer that keeps the connection alive: the client must close it.
 func TestARefusedWebSocketLeavesNoConnection(t *testing.T) {
 	gone := make(chan error, 1)
 	d := answering(t, func(conn net.Conn, r *bufio.Reader) {
@@ -129,7 +129,7 @@ func TestForeignAnswersAreForgotten(t *testing.T) {
 	}
 }
 
-// TestNothingGoesByAClosedDialer neither begins nor goes on.
+// TestNothingGoesByAClosedDialer checks that a closed dialer neither finishes a write nor begins one.
 func TestNothingGoesByAClosedDialer(t *testing.T) {
 	d := answering(t, func(conn net.Conn, r *bufio.Reader) {
 		_, _ = http.ReadRequest(r)

@@ -40,7 +40,7 @@ type Error struct {
 	// Detail replaces the errno's text in the message when the plain text would
 	// not name the thing ("context 'ctx_x' does not exist").
 	Detail string
-	// Hint tells the caller the remedy; it ends up in the message as well.
+	// Hint says what the caller can do about the error. The message includes it.
 	Hint string
 	// Kind is KindContext, KindRequest or "".
 	Kind Kind

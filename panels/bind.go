@@ -78,8 +78,8 @@ func (r *Registry) bindTo(ctx context.Context, req OpenRequest, id contexts.ID, 
 	return r.bindAgain(ctx, *old, req, id, reopen)
 }
 
-// move binds a panel to another context, whose template its own now is. A panel is in one context at a time: who still has a
-// token for the old one must open the panel again. The old context stays.
+// move binds a panel to another context, because its template now resolves to that one. A panel has one context at a time:
+// clients with a token for the old one must open the panel again. The old context stays.
 func (r *Registry) move(ctx context.Context, req OpenRequest, c choice, reopen bool) (bound, error) {
 	e, err := r.cfg.Contexts.Ensure(ctx, c.id, contexts.EnsureOptions{OwnerPanel: req.PanelID}, nil)
 	if err != nil {

@@ -68,7 +68,7 @@ func NewLeases(grace time.Duration, ended func(owner, instance string)) *Leases 
 // Grace is how long an instance may be away.
 func (l *Leases) Grace() time.Duration { return l.grace }
 
-// Hold counts a stream of an instance. resumed tells that the lease was there already.
+// Hold counts a stream of an instance. resumed reports whether the lease existed already.
 // The caller must call release, once, when the stream has ended and nothing that it began runs on.
 func (l *Leases) Hold(owner, instance string) (release func(), resumed bool) {
 	l.mu.Lock()

@@ -1,6 +1,6 @@
-// Package panels owns who is who: panel identities, their binding to a context,
-// and their bearer tokens. It knows no gRPC; server puts the Identity it found
-// into a call's context.
+// Package panels manages panel identities, their binding to a context,
+// and their bearer tokens. It does not depend on gRPC: package server puts the Identity that it found
+// into the context of a call.
 package panels
 
 import (
@@ -22,7 +22,7 @@ const (
 	RoleHost
 )
 
-// Identity is who makes a call.
+// Identity identifies the caller of a call.
 type Identity struct {
 	Role Role
 	// Panel is the panel's ID: of a panel its own, of a host the one it acts for

@@ -45,7 +45,7 @@ type Config struct {
 	Store metadata.Store
 	// DefaultTTL of tokens; 0 means DefaultTTL.
 	DefaultTTL time.Duration
-	// Closed is called after a panel was closed or one of its contexts deleted; nil means that nobody needs to know.
+	// Closed, if not nil, is called after a panel was closed or one of its contexts was deleted.
 	Closed func(panelID string)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time

@@ -11,7 +11,7 @@ import (
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
-// choice is the context that a request comes to.
+// choice is the context that a request resolves to.
 type choice struct {
 	id contexts.ID
 	// unasked says why the template could not be asked whether it has moved; "" when it was, or there is none.

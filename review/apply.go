@@ -37,7 +37,7 @@ type step struct {
 	BaseAfter  Version `json:"base_after"`
 	// Merged says that After has changes of the workspace's own.
 	Merged bool `json:"merged,omitempty"`
-	// away says that a directory stands at the path, of which other steps remove all files.
+	// away says that there is a directory at the path, and that other steps remove all of its files.
 	away bool
 	// from and to are what is merged into the workspace: the difference between them.
 	from, to Version

@@ -11,8 +11,8 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// base is the tree that the changes of a context are told against: the layer that it was seeded with, and overrides for what was applied
-// or rebased since.
+// base is the tree with which a context is compared to find its changes: the layer that it was seeded with, and overrides for
+// what was applied or rebased since.
 type base struct {
 	// manifest and layer are nil when the context started empty.
 	manifest *seed.Manifest

@@ -60,7 +60,8 @@ type Change struct {
 	Sensitive   []string
 	// Drifted says that the workspace does not hold the base's version.
 	Drifted bool
-	// Repository is the git repository that the path belongs to, "" for none. InRepository tells a path of the workspace's own repository.
+	// Repository is the git repository that the path belongs to; "" is none, or the workspace's own. InRepository is false
+	// only if there is none.
 	Repository   Path
 	InRepository bool
 }

@@ -57,7 +57,7 @@ func (r *Reviews) unwatch(id string, ch chan Event) {
 	}
 }
 
-// tell passes an event to the watchers. One that has no room gets EventOverflow in place of its oldest.
+// tell passes an event to the watchers. If a watcher's channel is full, EventOverflow replaces the oldest event in it.
 func (r *Reviews) tell(id string, e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

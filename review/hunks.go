@@ -14,7 +14,7 @@ import (
 // MaxText is the size in bytes up to which a file has hunks.
 const MaxText = 4 << 20
 
-// binaryHead is how many bytes git searches for a NUL to tell binary files (buffer_is_binary in git's xdiff-interface.c).
+// binaryHead is how many bytes git searches for a NUL to detect binary files (buffer_is_binary in git's xdiff-interface.c).
 const binaryHead = 8000
 
 // IsBinary reports whether git would call the content binary.

@@ -53,7 +53,7 @@ func (m merge3) mode(v Version) Version {
 	v.Mode = m.now.Mode
 	switch readable := v.Mode & 0o444; {
 	case run && v.Mode&executable == 0:
-		v.Mode |= readable >> 2 // who may read it may execute it, as in git
+		v.Mode |= readable >> 2 // all that may read the file may execute it, as in git
 	case !run:
 		v.Mode &^= executable
 	}

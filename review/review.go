@@ -88,7 +88,7 @@ type Reviews struct {
 	locks map[string]chan struct{}
 	// taken is called when the files of an Apply are in place, and nothing says so yet. Tests write, or stop, there.
 	taken func()
-	// watchers are told of each step.
+	// watchers receive an event for each step.
 	watchers map[string]map[chan Event]bool
 }
 

@@ -32,7 +32,7 @@ type Selected struct {
 	Hunks []string
 }
 
-// choice is a change of which something is selected.
+// choice is a change that is selected, whole or in part.
 type choice struct {
 	*Change
 	// hunks are the IDs that are selected; nil means the whole change.

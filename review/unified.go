@@ -114,7 +114,7 @@ func (f FileHeader) writeHead(out *bytes.Buffer) (before, after string) {
 	return before, after
 }
 
-// tabbed ends a name that has a space with a tab, by which git tells it from a date after it.
+// tabbed appends a tab to a name that has a space. The tab separates the name from a date, as git does it.
 func tabbed(name string) string {
 	if strings.Contains(name, " ") && !strings.HasPrefix(name, `"`) {
 		return name + "\t"

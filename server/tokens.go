@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Prefixes tell the server's own tokens from a panel's, for people and for secret scanners.
+// The prefixes distinguish the server's own tokens from a panel's, for people and for secret scanners.
 const (
 	hostTokenPrefix    = "ctxfs_host_"
 	metricsTokenPrefix = "ctxfs_metrics_"

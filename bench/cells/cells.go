@@ -115,7 +115,7 @@ func (s Sizes) overwrite(c peers.Conn, peer string) Step {
 	}
 	data := prose()
 	names := s.names(func(i int) string { return ownName(peer, i) })
-	// Each worker has files of its own: who writes one file at a time waits for the other everywhere.
+	// Each worker writes files of its own, because every peer serializes the writes to one file.
 	return whole(func(worker, i int) error {
 		return p.WriteFile(worker, names[(worker+many*(i%2))%len(names)], data)
 	})

@@ -26,7 +26,7 @@ type Options struct {
 	// Rounds of each cell, every peer once in each; Time is what one of them lasts at least.
 	Rounds int
 	Time   time.Duration
-	// Progress is told of each cell before it runs.
+	// Progress, if set, is called with each cell before the cell runs.
 	Progress func(*Cell)
 }
 
@@ -88,7 +88,7 @@ func enter(ctx context.Context, c *Cell, all []*peers.Peer) ([]*entrant, error) 
 	return out, nil
 }
 
-// runner has a peer do the work for a time, and tells what was done in how long.
+// runner makes a peer do the work for a time, and returns how much it did and how long that took.
 type runner func(ctx context.Context, d time.Duration) (peers.Done, error)
 
 // bind returns how a peer does the work, by its own program or by this one; nil when it cannot.

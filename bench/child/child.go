@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// stopTime is how long a process may take to end by itself, readyTime to begin.
+// stopTime is how long a process may take to end after it was asked to, readyTime how long it may take to start.
 const (
 	stopTime  = 10 * time.Second
 	readyTime = 20 * time.Second

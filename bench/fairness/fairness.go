@@ -19,7 +19,7 @@ import (
 	"github.com/ctxfs/ctxfs/client"
 )
 
-// load is what goes on meanwhile. other tells that another program is at work, at usual priority; jobs are the panel's.
+// load is the work that runs during a measurement: jobs are a panel's; other adds a busy program of normal priority.
 type load struct {
 	name  string
 	other bool
@@ -82,7 +82,7 @@ func Run(ctx context.Context, o Options, stdout, log io.Writer) error {
 // stand is a server with two panels.
 type stand struct {
 	server *peers.Ctxfs
-	// greedy and other are processes that do what they are told, other at normal priority.
+	// greedy and other are child processes that run the load they are asked for. other runs at normal priority.
 	greedy, other *child.Process
 	panel         *client.Client
 	// open are the panels that were opened.
@@ -178,7 +178,7 @@ func (s *stand) close() (err error) {
 // settle is how long a load runs before it is measured.
 const settle = 200 * time.Millisecond
 
-// round sends one stat at a time while l goes on.
+// round sends one stat at a time while the load l runs.
 func (s *stand) round(ctx context.Context, l load, period time.Duration) (row Row, err error) {
 	other := loads[0].name
 	if l.other {

@@ -27,7 +27,7 @@ const (
 	leastShare = 1. / 3
 )
 
-// median takes each figure's median by itself.
+// median takes the median of each figure separately.
 func median(l load, rows []Row) Row {
 	return Row{
 		load:      l,

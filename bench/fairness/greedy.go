@@ -39,7 +39,7 @@ func Serve(ctx context.Context, address, token string, in io.Reader, out io.Writ
 	return stop()
 }
 
-// begin does what the load says, over and over, until stop, which tells the first error.
+// begin repeats the load's jobs until stop is called. stop returns the first error.
 func (l load) begin(ctx context.Context, c *client.Client) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	fs := c.FS().With(ctx)

@@ -52,7 +52,7 @@ func Median[T Number](values []T) T {
 	return (v[m-1] + v[m]) / 2
 }
 
-// Medians takes the median of each figure by itself.
+// Medians takes the median of each figure separately.
 func Medians(rounds []Round) Round {
 	return Round{
 		P50:  median(rounds, func(r Round) time.Duration { return r.P50 }),

@@ -20,9 +20,9 @@ import (
 
 // Options of Run.
 type Options struct {
-	// Dir is where temporary files lie, on the disk that is to be measured; Out where the report goes, "" writes none.
+	// Dir is the directory for temporary files, on the disk to measure. Out is the directory for the report; "" writes none.
 	Dir, Out string
-	// Sizes are the workspaces' files, Rounds how often each is measured; the median is reported.
+	// Sizes are the numbers of files of the workspaces. Rounds is how often each is measured; the report has the median.
 	Sizes  []int
 	Rounds int
 }

@@ -102,7 +102,7 @@ func (n *Nginx) Close() error {
 	return n.process.Stop()
 }
 
-// freePort asks the system for a port that nobody has now: nginx cannot listen on port 0.
+// freePort asks the system for a port that is free now: nginx cannot listen on port 0.
 func freePort(ctx context.Context) (string, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")

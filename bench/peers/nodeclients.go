@@ -12,14 +12,14 @@ import (
 	"github.com/ctxfs/ctxfs/bench/child"
 )
 
-// Work is what a client that is a program of its own does by itself.
+// Work describes the work of a client that runs in a process of its own.
 type Work struct {
 	// Op is "stat", "read", "walk" or "stream".
 	Op    string   `json:"op"`
 	Names []string `json:"names"`
 	// Size is how many bytes a read or a stream brings, and how many ask at once in a walk.
 	Size int64 `json:"size"`
-	// Workers do an operation at a time each; Millis is how long they go on.
+	// Workers is how many workers run, each with one operation at a time. Millis is how long they run.
 	Workers int   `json:"workers"`
 	Millis  int64 `json:"ms"`
 }

@@ -47,7 +47,7 @@ type Family interface {
 // MissingError says that a peer cannot run here.
 type MissingError struct{ What string }
 
-// Error names what is to be installed.
+// Error names what must be installed.
 func (e *MissingError) Error() string { return "missing: " + e.What }
 
 // Peer is one way to talk to a server.

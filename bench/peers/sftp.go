@@ -102,8 +102,8 @@ func (c *sftpConn) client(worker int) *sftp.Client { return c.links[worker%len(c
 func (c *sftpConn) Close() error {
 	var errs []error
 	for _, l := range c.links {
-		// The connection first: within ssh a client waits for the server to end the channel,
-		// which pkg/sftp's never does. Its own end is then an error that tells nothing.
+		// Close the connection first: within ssh a client waits for the server to end the channel,
+		// which pkg/sftp's server never does. The client's own Close then fails, and that error is of no use.
 		errs = append(errs, l.under.Close())
 		_ = l.client.Close()
 	}

@@ -14,7 +14,7 @@ import (
 type Document struct {
 	Results Results
 	Peers   []*peers.Peer
-	// Missing are peers that could not run, each with what is to be installed.
+	// Missing are peers that could not run, each with what must be installed.
 	Missing []string
 	Rounds  int
 	// Time is what a peer ran in a round, Took what the run did.

@@ -84,7 +84,7 @@ func (rs Results) Required() *Table {
 	return t
 }
 
-// floor wants own's p50 to be at most that of the transport's echo, times and plus something.
+// floor requires that own's p50 is at most factor times the p50 of the transport's echo, plus plus.
 func floor(cell, own, echo string, factor float64, plus time.Duration) func(Results) Verdict {
 	return func(rs Results) Verdict {
 		v := Verdict{Required: fmt.Sprintf("p50 at most %s x %.2f + %s", echo, factor, Duration(plus))}
@@ -100,7 +100,7 @@ func floor(cell, own, echo string, factor float64, plus time.Duration) func(Resu
 	}
 }
 
-// lead wants ctxfs to be so many times as fast as the best rival.
+// lead requires that ctxfs is at least factor times as fast as the best rival.
 func lead(cell string, factor float64) func(Results) Verdict {
 	return func(rs Results) Verdict {
 		name, m, ok := rs.best(cell)
@@ -109,12 +109,12 @@ func lead(cell string, factor float64) func(Results) Verdict {
 	}
 }
 
-// times wants ctxfs to be so many times as fast as one peer.
+// times requires that ctxfs is at least factor times as fast as one peer.
 func times(cell, peer string, factor float64) func(Results) Verdict {
 	return between(cell, product, peer, factor)
 }
 
-// between wants one of ctxfs's clients to be so many times as fast as a peer.
+// between requires that one of ctxfs's clients is at least factor times as fast as a peer.
 func between(cell, own, peer string, factor float64) func(Results) Verdict {
 	return func(rs Results) Verdict {
 		m, ok := rs.find(cell, peer)
@@ -137,7 +137,7 @@ func (v Verdict) compare(rs Results, cell, client, peer string, other figure.Rou
 	return v
 }
 
-// within wants own's p50 to be at most so many times that of a plain way.
+// within requires that own's p50 is at most factor times the p50 of plain calls.
 func within(cell, own, plain string, factor float64) func(Results) Verdict {
 	return func(rs Results) Verdict {
 		v := Verdict{Required: fmt.Sprintf("p50 at most %gx plain calls", factor)}

@@ -113,7 +113,7 @@ func (b *bench) memory(ctx context.Context) (m Memory, resident int64, err error
 	return m, resident, err
 }
 
-// idle is the share of one processor that the server uses while nobody asks anything.
+// idle returns the share of one processor that the server uses while no calls arrive.
 func (b *bench) idle(ctx context.Context) (float64, error) {
 	before, err := child.Used(b.process.PID())
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package scale shows that cost grows in proportion to the work: memory and processor time
 // of panels with sessions and of open handles, time of large directories and files. The
-// server runs in a process of its own and tells its heap when asked.
+// server runs in a process of its own and reports its heap on request.
 package scale
 
 import (

@@ -10,9 +10,9 @@
 // Prepare fills an empty staging directory; nothing refers to it yet, so a crash
 // leaves only something to sweep. The rename that publishes it is the caller's.
 //
-// What Prepare of a plain Driver fills is the context's folder itself. A Mounter
-// fills a directory of its own instead, the context's state, which nobody else
-// looks into; the folder shows the context only while it is mounted:
+// A plain Driver's Prepare fills the context's folder itself. A Mounter's Prepare
+// fills a separate directory, the context's state, which only the driver reads.
+// The folder shows the context only while it is mounted:
 //
 //	Prepare(layer, staging)  ->  renamed to Place.State  ->  Mount  ->  Unmount  ->  Mount ...
 //
@@ -52,8 +52,8 @@ type Linker interface {
 // Sparer is a Driver whose contexts are plain folders: they can be made before anybody asks for them.
 type Sparer interface {
 	Driver
-	// PrepareSpare is Prepare for what nobody waits for yet: all work is done, and progress called, in the
-	// caller's goroutine, so that progress may hold it up.
+	// PrepareSpare is Prepare for a copy that no caller waits for yet. It does all work and calls progress in the
+	// caller's goroutine, so that progress may slow it down.
 	PrepareSpare(ctx context.Context, src, dst string, progress func(Progress)) error
 }
 

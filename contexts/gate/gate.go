@@ -68,7 +68,7 @@ func (a *Access) Release() {
 }
 
 // recheck is how long a gate trusts that the folder's name still leads to the folder of its root. An lstat costs about a
-// microsecond; people who remove a folder by hand can wait a second.
+// microsecond. For this long, operations may miss that a folder was removed by hand.
 const recheck = time.Second
 
 // gate is a ready context's root and the operations that use it.

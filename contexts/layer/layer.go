@@ -9,8 +9,8 @@
 // workspace moved while it was copied: contexts already made from it are whole,
 // no further one is made.
 //
-// Layers of templates, which package template makes, stand among them. They are nobody's current
-// layer, and Collect leaves them alone.
+// The directory also holds the layers of templates, which package template makes. Such a layer is never the
+// current one, and Collect leaves it alone.
 package layer
 
 import (
@@ -111,7 +111,7 @@ func (s *Store) newest(names []string, staleToo bool) *Layer {
 			return s.current
 		}
 		l := s.layer(name)
-		// A template whose build was killed has no mark yet; its manifest tells.
+		// The layer of a template whose build was killed has no mark yet, but its manifest names the template.
 		var err error
 		if l.Manifest, err = seed.ReadManifest(l.ManifestFile); err == nil && l.Manifest.Template == "" {
 			return l
@@ -270,7 +270,7 @@ func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst root
 	return report.Unstable, nil
 }
 
-// copyError tells what to do about a file that the server may not read.
+// copyError adds a hint to the error about a file that the server may not read.
 func copyError(err error) error {
 	var e *fserr.Error
 	if errors.As(err, &e) && (e.Code == fserr.EACCES || e.Code == fserr.EPERM) && e.Hint == "" {
@@ -293,8 +293,8 @@ func (s *Store) publish(staged, digest string) (*Layer, error) {
 	}
 }
 
-// MarkStale says that the workspace is no longer as the layer has it, for certain
-// not as a whole. A layer that is only out of date needs no mark: its manifest tells.
+// MarkStale records that no further context may be made from the layer, because the workspace changed while it was copied.
+// A layer that is only out of date needs no mark: its manifest shows that.
 func (s *Store) MarkStale(l *Layer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -167,7 +167,7 @@ func TestLayersOfAnotherProcess(t *testing.T) {
 		t.Errorf("current is %+v, %v, though it was removed", cur, err)
 	}
 	must(t, other.MarkStale(first))
-	must(t, b.MarkStale(first)) // each has loaded it by itself
+	must(t, b.MarkStale(first)) // each has loaded its own copy
 	if cur, err := b.Current(); err != nil || cur != nil {
 		t.Errorf("current is %+v, %v, though it is stale", cur, err)
 	}

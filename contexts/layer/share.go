@@ -34,8 +34,8 @@ func (s *Store) previous() *Layer {
 	return s.last
 }
 
-// holds reports whether the workspace's file at rel is the one that the manifest tells of, unchanged, and base, the
-// layer's, what was made of it.
+// holds reports whether the workspace's file at rel is unchanged since the manifest, and base, the layer's file, is a
+// faithful copy of it.
 func (s *Store) holds(m *seed.Manifest, rel string, src, base rootfs.Stat) bool {
 	e, ok := m.Find(rel)
 	if !ok || !e.Same(seed.NewEntry(rel, src, "")) {

@@ -31,7 +31,7 @@ func sameFile(t *testing.T, a, b string) bool {
 	return os.SameFile(one, two)
 }
 
-// shares tells whether two layers have one file by a name.
+// shares reports whether a name is the same file in two layers.
 func shares(t *testing.T, one, two *Layer, name string) bool {
 	t.Helper()
 	return sameFile(t, filepath.Join(one.Tree, "app", name), filepath.Join(two.Tree, "app", name))
@@ -49,7 +49,7 @@ func TestLayersShareWhatDidNotChange(t *testing.T) {
 	}
 	one := b.linked()
 	b.write("changed", "2")
-	// Size and mtime are as before: only the ctime tells.
+	// Size and mtime are as before: only the ctime differs.
 	b.write("touched back", "2")
 	must(t, os.Chtimes(b.in("touched back"), old, old))
 	// Another file of the same size and mtime.

@@ -14,9 +14,9 @@ import (
 	"github.com/ctxfs/ctxfs/internal/xattr"
 )
 
-// Adjust applies d to folder, a copy of the one layer, so that it becomes one of the other, whose tree is
-// given: content, modes, ns times, links and xattrs are then as if it had been copied whole. Both are the server's own
-// and nobody else's yet. After an error the folder is of no use.
+// Adjust applies d to folder, a copy of the old layer, so that it becomes a copy of the new layer, whose tree is given.
+// Content, modes, ns times, links and xattrs are then as in a full copy. Both directories belong to the server, and no other
+// program writes to them. After an error the folder is of no use.
 func Adjust(ctx context.Context, d Difference, tree, folder string, owner *rootfs.Owner) error {
 	from, err := rootfs.Open(tree, rootfs.Options{})
 	if err != nil {
@@ -70,7 +70,7 @@ func (d *Difference) touches(p string) bool {
 	return dir || d.Copied[p]
 }
 
-// staying are the directories that stay, parents first, and the modes that they are to have.
+// staying are the directories that stay, parents first, with their final modes.
 type staying []stayingDir
 
 type stayingDir struct {
@@ -87,7 +87,7 @@ func (d *Difference) stay(top uint32) staying {
 	return s
 }
 
-// open lets who is not root change what the directories hold.
+// open gives the owner all rights to the directories, so that a server that is not root can change their content.
 func (s staying) open(to rootfs.Root) error {
 	for _, d := range s {
 		if err := to.Chmod(d.path, d.mode|0o700); err != nil {

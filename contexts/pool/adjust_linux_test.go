@@ -26,7 +26,7 @@ func asUser(t *testing.T, dir string) {
 		return os.Lchown(path, nobody, nobody)
 	}))
 	runtime.LockOSThread()
-	_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, nobody, 0, 0) // it tells only who one was
+	_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, nobody, 0, 0) // it returns only the previous user
 	t.Cleanup(func() {
 		_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, 0, 0, 0)
 		runtime.UnlockOSThread()

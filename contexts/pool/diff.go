@@ -17,7 +17,7 @@ type Difference struct {
 	Dirs map[string]seed.Entry
 }
 
-// fileKey tells which names are one file.
+// fileKey identifies a file: names with the same key are hard links of one file.
 type fileKey struct{ dev, ino uint64 }
 
 // Diff compares the manifests of two layers of one workspace. A file counts as the same when every

@@ -3,12 +3,12 @@
 //
 //	<pool>/<layer's digest>-<n>
 //
-// which is made elsewhere on the file system and renamed, and so is complete when it has that
-// name. Whoever wants one renames it away: one process gets it, and one that dies then has
-// left nothing in the pool. A copy of another layer becomes one of the layer that is wanted by what
-// differs between their manifests.
+// which is made elsewhere on the file system and then renamed, so a folder with such a name is
+// complete. A process takes a copy by renaming it: only one process gets it, and a process that dies then
+// leaves nothing in the pool. A copy of another layer can be adjusted to the requested layer: only the
+// difference between the manifests is copied.
 //
-// The package starts nothing by itself: who fills the pool, and when, is its owner's business.
+// The package starts no work of its own: its owner decides when to fill the pool.
 package pool
 
 import (
@@ -157,8 +157,8 @@ func (p *Pool) Put(folder, digest string) error {
 // maxCopies bounds the copies of one layer.
 const maxCopies = 1000
 
-// Remove removes a copy by way of staged, a name on the pool's file system that is free: nobody gets a
-// part of it. One that is gone already is no error.
+// Remove removes a copy. It first renames it to staged, a free name on the pool's file system, so that no process takes a
+// partly removed copy. A copy that is already gone is no error.
 func (p *Pool) Remove(ctx context.Context, name, staged string) error {
 	err := os.Rename(p.Dir(name), staged)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,8 +8,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 )
 
-// FuzzIgnore looks for an ignore file that panics or takes long. Anybody who writes to the
-// workspace writes it, and every seeding reads it.
+// FuzzIgnore looks for an ignore file that makes the matcher panic or take long. Every user that can write to the
+// workspace can write such a file, and every seeding reads it.
 func FuzzIgnore(f *testing.F) {
 	for _, text := range []string{
 		"*.log\n!keep.log\n/build/\n", "**/a/**/b\n", strings.Repeat("**/a/", 12) + "b", "*a*a*a*a*a*b", "[", "[^]a]", "\\", "!", "/", "//", "a//b", "\\!a", "\\ ",

@@ -57,8 +57,8 @@ func sortByFiles(dirs []DirSize) {
 	slices.SortFunc(dirs, func(a, b DirSize) int { return cmp.Compare(b.Files, a.Files) })
 }
 
-// Same reports whether e and o are the same, unchanged file; never, if one of them is doubtful. Of directories only
-// the mode counts: what comes and goes in one shows by itself, unless it is excluded.
+// Same reports whether e and o are the same, unchanged file. It returns false if one of them is doubtful. Of directories
+// only the mode counts: an entry that appears or disappears shows as an entry of its own, unless it is excluded.
 func (e Entry) Same(o Entry) bool {
 	if e.Type == rootfs.TypeDirectory {
 		return e.Path == o.Path && e.Type == o.Type && e.Mode == o.Mode
@@ -91,7 +91,7 @@ func (e Entry) Doubtful(begun, now time.Time) Entry {
 	return e
 }
 
-// Manifest says what was taken from the workspace: the base that a context's changes are told against.
+// Manifest lists what was copied from the workspace: the base with which a context's content is compared.
 type Manifest struct {
 	Repos []Repository
 	// Template is the hash of the template that was built, "" when the workspace was copied.

@@ -47,7 +47,7 @@ type Skipped struct {
 }
 
 // Walk finds the repositories and stats everything that would be copied.
-// progress may be nil; it is told the counts now and then.
+// progress may be nil; Walk calls it with the counts from time to time.
 func Walk(ctx context.Context, src Source, opts Options, progress func(files, bytes int64)) (*Scan, error) {
 	opts = opts.WithDefaults()
 	if err := checkOptions(src, opts); err != nil {
@@ -90,7 +90,7 @@ type walker struct {
 	skipped map[string]*Skipped
 	seen    map[string]bool
 	scan    Scan
-	// repoOf tells which repository a directory belongs to.
+	// repoOf maps a directory to its repository.
 	repoOf map[string]string
 }
 

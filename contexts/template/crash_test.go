@@ -119,7 +119,7 @@ func TestKillAtEveryPhase(t *testing.T) {
 			want["a/round"] = "-rw-r--r-- " + content
 			w.killAt(phase)
 			if round > 0 && (phase == "cleaned" || phase == "renamed") {
-				w.killAt(phase) // who cleans up may be killed as well
+				w.killAt(phase) // the cleanup may be killed as well
 			}
 			w.afterKill(phase, want)
 			if t.Failed() {

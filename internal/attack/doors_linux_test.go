@@ -37,7 +37,7 @@ var (
 	mayAll   = map[protoreflect.FullName]bool{"grpc.health.v1.Health": true}
 )
 
-// TestRoles calls every method that the server has registered, as nobody and as a panel.
+// TestRoles calls every method that the server has registered, once without credentials and once as a panel.
 func TestRoles(t *testing.T) {
 	w, tcp := identityWorld(t)
 	defer w.finish()
@@ -172,7 +172,7 @@ func (w *world) ask(method, addr, path, host string, header http.Header) (code i
 	}
 	resp, err := w.web.Do(req)
 	if err != nil {
-		return http.StatusBadRequest, err.Error() // Go's server refuses some names by itself
+		return http.StatusBadRequest, err.Error() // Go's HTTP server itself refuses some names
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)

@@ -24,13 +24,13 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// hostility is a client that wants to hurt others.
+// hostility is a client that tries to harm others.
 type hostility struct {
 	name string
 	// budget is how much the server's heap may grow meanwhile, in bytes; see docs/security.md, "Memory budget".
 	budget int64
-	// attack goes on until ctx ends, and returns when its connections are closed. Its error is a fault of the test,
-	// not a refusal by the server.
+	// attack runs until ctx ends, and returns after its connections are closed. Its error means that the test failed,
+	// not that the server refused a call.
 	attack func(ctx context.Context, a *target) error
 }
 
@@ -243,7 +243,7 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// refusedByPeer tells whether the server, or the end of the attack, closed the connection.
+// refusedByPeer reports whether the server, or the end of the attack, closed the connection.
 func refusedByPeer(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)

@@ -27,8 +27,8 @@ import (
 
 // The hostile clients of this file do not try to get out of their context. They try to take so much
 // that another panel is not served any more: memory, connections, descriptors, processors.
-// The server is a process of its own, so that what it holds can be told from what its clients hold. So is the hostile client,
-// and it has the lowest priority: what it takes of the processors by itself is not for the server to bound.
+// The server is a separate process, so that the test can measure its memory apart from that of its clients. The hostile client
+// is a separate process too. It has the lowest priority, because the server cannot bound the processor time that a client uses.
 
 // siegeEnv names the workspace that the test binary serves instead of testing; siegeDriver the driver. hostileEnv names the
 // hostile client that it is, at the server that targetEnv describes.

@@ -18,7 +18,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// everyMethod is all that FsService has, with a request each that would work for who may.
+// everyMethod returns all methods of FsService, each with a request that succeeds if the caller is permitted to make it.
 func everyMethod(t *testing.T) (all []request) {
 	t.Helper()
 	for _, m := range fsMethods() {
@@ -76,7 +76,7 @@ func (w *world) allRefused(what string, ctx context.Context, cc grpc.ClientConnI
 	}
 }
 
-// identityWorld is one whose attacker comes by TCP, where nobody is host by being there.
+// identityWorld returns a world whose attacker connects over TCP, where a caller without a token is no host.
 func identityWorld(t *testing.T) (w *world, tcp *grpc.ClientConn) {
 	t.Helper()
 	w = newWorld(t, config{driver: "copy", implementation: "openat2", transport: "unary"})
@@ -297,7 +297,7 @@ func TestReadOnlyTokens(t *testing.T) {
 
 var changesByHandle = names("WriteFile AppendFile Write Writev WriteStream Ftruncate Fchmod Fchown Futimes")
 
-// reads tells an Open that only reads.
+// reads reports whether a request is an Open for reading only.
 func reads(r request) bool {
 	open, ok := r.msg.(*ctxfsv1.OpenRequest)
 	return ok && open.GetFlags() == "r" && !open.GetAtomic()

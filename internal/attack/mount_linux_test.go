@@ -41,8 +41,8 @@ func TestMountsInside(t *testing.T) {
 	}
 }
 
-// TestHandlesStayWhereTheyAre opens a file, has its name replaced by links that lead
-// outside, and goes on with the handle.
+// TestHandlesStayWhereTheyAre opens a file, replaces its name with links that lead
+// outside, and then uses the handle.
 func TestHandlesStayWhereTheyAre(t *testing.T) {
 	for _, cfg := range configs(t) {
 		t.Run(cfg.String(), func(t *testing.T) {

@@ -21,12 +21,12 @@ type mover struct {
 	home string
 	// paths lead to a directory that is sometimes not there, sometimes outside.
 	paths []string
-	// leaves says that it moves a part of the context out of it, by rename(2). An overlay is a
-	// file system of its own, out of which the kernel renames nothing (EXDEV).
+	// leaves says that the mover moves a part of the context out of it, with rename(2). An overlay is a
+	// separate file system, so such a rename fails with EXDEV.
 	leaves bool
 }
 
-// fits tells whether the mover can move anything in a context of cfg's.
+// fits reports whether the mover can move anything in a context of cfg.
 func (m mover) fits(cfg config) bool { return !m.leaves || cfg.driver != "overlay" }
 
 // arena is what the races' links lead to, from the top of the context.

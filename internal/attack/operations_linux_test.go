@@ -45,7 +45,7 @@ func (c *racer) look(what string, m proto.Message, err error) {
 	c.w.checkReply(what, m)
 }
 
-// tells is false of a reply that says that nothing was there.
+// tells reports whether a reply says that the call found something.
 func tells(m proto.Message) bool {
 	switch m := m.(type) {
 	case *ctxfsv1.RmResponse:
@@ -173,12 +173,12 @@ func raceWatch(c *racer, p string, n int) {
 	drain(c, either(n%2, "watch", "watch above"), s, err, c.w.touchOutside)
 }
 
-// touchOutside gives outside files the times that they have, which watches of them tell.
+// touchOutside sets the times of outside files to their old values, so that a watch of them would send an event.
 func (w *world) touchOutside() {
 	for _, dir := range []string{w.in("outside"), w.in("outside", "in"), w.in("ws", ".contexts", "in")} {
 		name := filepath.Join(dir, "name-"+w.secret)
 		if info, err := os.Lstat(name); err == nil {
-			_ = os.Chtimes(name, info.ModTime(), info.ModTime()) // only to be told of
+			_ = os.Chtimes(name, info.ModTime(), info.ModTime()) // only to cause an event
 		}
 	}
 }

@@ -19,7 +19,7 @@ const (
 	spareHeap        = 16 << 20
 )
 
-// held is what the process holds, without what only a collection could tell.
+// held returns the descriptors and goroutines of the process. It leaves out the heap, which needs a garbage collection.
 func (w *world) held() resources {
 	w.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -37,7 +37,7 @@ func (w *world) resources() resources {
 	return now
 }
 
-// within tells whether no more is held than before, but for what is no growth.
+// within reports whether the process holds no more than base, apart from the spare amounts that do not count as growth.
 func (r resources) within(base resources) bool {
 	return r.descriptors <= base.descriptors+spareDescriptors && r.goroutines <= base.goroutines+spareGoroutines && r.heap <= base.heap+spareHeap
 }

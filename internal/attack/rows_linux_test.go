@@ -42,7 +42,7 @@ func (w *world) file(name, content string) {
 	w.must(os.WriteFile(path, []byte(content), 0o644))
 }
 
-// replant makes the attacker's context what the row wants it to be.
+// replant restores the attacker's context to the content that the row requires.
 func (w *world) replant(r row) {
 	w.clear()
 	w.file("d/plain", "inside")
@@ -225,7 +225,7 @@ func specialRows() []row {
 	node := func(name string, mode uint32, dev int) func(*world) {
 		return func(w *world) {
 			if os.Geteuid() != 0 && mode&unix.S_IFMT != unix.S_IFIFO {
-				return // nobody but root makes devices; the row still asks for what is missing
+				return // only root creates devices; the row then asks for a missing file
 			}
 			w.must(unix.Mknod(filepath.Join(w.dir, name), mode|0o666, dev))
 		}

@@ -50,7 +50,7 @@ func (r row) tries() []how {
 	}
 }
 
-// isAtomic tells a write that replaces what stands there, whatever it is.
+// isAtomic reports whether a request is an atomic write, which replaces a file of any type.
 func isAtomic(q request) bool {
 	a, ok := q.msg.(interface{ GetAtomic() bool })
 	return ok && a.GetAtomic()
@@ -84,7 +84,7 @@ func (w *world) attack(r row, calls *int) []string {
 	return w.takeLeaks()
 }
 
-// renew looks at what the last calls made of the context, and makes it what the row wants.
+// renew checks what the last calls changed in the context, and restores the content that the row requires.
 func (w *world) renew(r row) {
 	w.checkInside(r.name, r.planted)
 	w.replant(r)
@@ -106,7 +106,7 @@ func methodNamed(name protoreflect.Name) protoreflect.MethodDescriptor {
 	return ctxfsv1.File_ctxfs_v1_fs_proto.Services().ByName("FsService").Methods().ByName(name)
 }
 
-// try makes one call, and follows up what it gave. It tells whether the context may have changed.
+// try makes one call, and uses what the call returned in further calls. It reports whether the context may have changed.
 func (w *world) try(q request, path string, mustFail bool) (changed bool) {
 	replies, err := w.caller.call(q)
 	if err != nil || len(replies) == 0 {
@@ -125,8 +125,8 @@ func (w *world) try(q request, path string, mustFail bool) (changed bool) {
 	return !readers[q.name()]
 }
 
-// reached tells a reply that says more than that there is nothing. What a link is to
-// lead to is its owner's affair, until it is followed.
+// reached reports whether a call that should fail had an effect, or found something. The target of a new link does not count:
+// a link may name anything until a call follows it.
 func reached(q request, replies []proto.Message) bool {
 	switch m := replies[0].(type) {
 	case *ctxfsv1.ExistsResponse:

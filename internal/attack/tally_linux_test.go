@@ -52,11 +52,11 @@ func (t *tally) tried() (n int64) {
 // them worked: on a busy machine, the short races of every day make few of the dear ones.
 const plenty = 200
 
-// rare are the calls of which few work in the short races: setting up a watch meets the mover
-// in many steps, and one that is in place is kept for 20 ms. They are held to it when there is time.
+// rare are the calls that seldom succeed in the short races: a watch takes many steps to set up, each of which the mover can
+// break, and is then kept for 20 ms only. The long races require that they succeed.
 var rare = map[string]bool{"watch": true, "watch above": true}
 
-// idle tells what of a race was none.
+// idle lists the parts of a race that never took place.
 func (t *tally) idle() (found []string) {
 	if t.turned == 0 {
 		found = append(found, "the mover never moved there and back")

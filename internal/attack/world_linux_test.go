@@ -31,7 +31,7 @@ type config struct {
 	implementation string
 	// transport is what the rows' calls go by: "unary", "session" or "websocket".
 	transport string
-	// turn tells the worlds apart that share a row's calls; by two, those of an implementation differ.
+	// turn numbers the worlds that share the calls of a row. The numbers of two worlds with one implementation differ by two.
 	turn int
 	// open, when set, opens contexts in place of rootfs.Open.
 	open func(dir string, opts rootfs.Options) (rootfs.Root, error)
@@ -77,7 +77,7 @@ type world struct {
 	// shared says that other worlds make the calls that this one leaves out.
 	shared bool
 	before snapshot
-	// begun is what was held before the attacks, when it is to be compared at the end.
+	// begun is what was held before the attacks, for comparison at the end.
 	begun resources
 	// web speaks HTTP. out is a descriptor that leads outside.
 	web *http.Client

@@ -1,9 +1,9 @@
-// Package background runs work that nobody else is to notice: on a few threads of low priority, from which the system
-// takes a processor for any thread that becomes ready elsewhere.
+// Package background runs work that should not slow down other work. It uses a few threads of low priority: the system
+// takes their processors for any other thread that becomes ready.
 //
-// The priority alone would not do. A thread that runs Go code holds one of the runtime's processors (GOMAXPROCS), also
-// while the system runs another thread instead; and while all of them are held, nobody looks for packets that have come,
-// for up to 10 ms. So there are as many more processors while the threads are there.
+// Low priority alone is not enough. A thread that runs Go code holds one of the runtime's processors (GOMAXPROCS), even
+// while the system runs another thread instead. While all processors are held, the runtime does not poll the network for
+// up to 10 ms. So the package raises GOMAXPROCS by the number of threads while they exist.
 package background
 
 import (
@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// linger is how long threads outlive the last one who joined: whoever searches once often searches again.
+	// linger is how long the threads stay after the last caller left: a client that searches once often searches again.
 	linger = time.Second
 	// patience is how long a task waits for a thread.
 	patience = 250 * time.Millisecond
 )
 
-// Pool runs tasks on threads that are there while somebody has joined. Where a thread can have no priority of its own (all
-// but Linux) they have the usual one.
+// Pool runs tasks on threads that exist while at least one caller has joined. Except on Linux, where a thread can have a
+// priority of its own, the threads have normal priority.
 type Pool struct {
 	size int
 	// apart says that the threads have processors of the runtime, and a priority, of their own.
@@ -30,7 +30,7 @@ type Pool struct {
 	tasks            chan func()
 
 	mu sync.Mutex
-	// joined counts those who have; stop is nil while there are no threads.
+	// joined counts the callers that have joined. stop is nil while there are no threads.
 	joined  int
 	stop    chan struct{}
 	timer   *time.Timer
@@ -65,8 +65,9 @@ func (p *Pool) Join() (leave func()) {
 	return p.leave
 }
 
-// Do has a thread of someone who has joined begin a task. When none was free for a while, because of tasks that take
-// long or hang in the system, it does the task itself, so that nobody waits for those of others. Its error is ctx's.
+// Do passes a task to a thread of the pool. If no thread becomes free for a while, because other tasks take long or hang
+// in a system call, Do runs the task itself, so that a caller never waits long for the tasks of others. Callers join first.
+// Do fails only with ctx's error.
 func (p *Pool) Do(ctx context.Context, task func()) error {
 	select {
 	case p.tasks <- task:

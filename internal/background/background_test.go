@@ -74,7 +74,7 @@ func TestThreadsEndAfterAWhile(t *testing.T) {
 		}
 		<-done
 		leave()
-		p.threads.Wait() // ends by itself
+		p.threads.Wait() // the threads end without Close
 	}
 }
 

@@ -3,8 +3,8 @@ package background
 import "golang.org/x/sys/unix"
 
 const (
-	// lower is by how much: a thread gets about a tenth of a processor that another wants, enough that what it holds is
-	// given back soon.
+	// lower is by how much lowerPriority raises the nice value. Beside another busy thread, such a thread gets about a tenth
+	// of a processor: enough to release soon what it holds.
 	lower = 10
 	// mostNice is the lowest priority there is (setpriority(2)).
 	mostNice = 19
@@ -16,6 +16,6 @@ func lowerPriority() {
 	if err != nil {
 		return
 	}
-	// The system call itself tells 20 minus the nice value.
+	// The system call returns 20 minus the nice value.
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, min(20-knob+lower, mostNice))
 }

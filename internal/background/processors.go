@@ -9,7 +9,7 @@ import (
 var processors struct {
 	sync.Mutex
 	own, added int
-	// automatic says that the runtime follows the machine: nobody has set own.
+	// automatic says that the runtime derives GOMAXPROCS from the machine: neither the user nor the program has set it.
 	automatic bool
 }
 

@@ -1,17 +1,18 @@
-// Package budget counts the bytes that requests and replies hold in memory, and makes a caller wait that would hold too many.
+// Package budget counts the bytes that requests and replies hold in memory. A caller that would hold too many bytes waits.
 //
-// A Budget is the server's. An Account is one panel's part of it, and a Share is what one connection has of the account. A Hold is what one call holds of a share. A reservation must fit at all three levels:
+// A server has one Budget. An Account is one panel's part of it, a Share is one connection's part of an account, and a Hold is
+// what one call holds of a share. A reservation must fit at all three levels:
 //
 //   - A share and an account have a limit. A reservation that is larger than a limit fits when nothing else is held there.
 //   - The last quarter of the budget is for accounts that hold little (least). Of the rest, an account never holds more than is
-//     still free. So accounts that give nothing back cannot take all: others go on with requests and replies that are not large.
+//     still free. So accounts that give nothing back cannot take everything: small requests and replies of others still fit.
 //   - While a reservation waits for the budget, connections that have given nothing back for long are cut.
 //
-// A Hold waits without holding anything, so that waiting holds cannot block each other. Within a share the first that waits is
-// the first that is served; within an account the shares take turns; between accounts there is no order, so that one panel never
-// waits for another that could not be served yet.
+// A Hold waits without holding anything, so that waiting holds cannot block each other. A share serves its reservations in order
+// of arrival. The shares of an account take turns. Accounts have no order among them, so that one panel never waits behind another
+// whose reservation does not fit yet.
 //
-// All types are safe for concurrent use, except a Hold, of which only Cancel is. The lock is never held while anything waits.
+// All types are safe for concurrent use, except Hold: only its Cancel is. Nothing waits while it holds the lock.
 package budget
 
 import (
@@ -84,7 +85,7 @@ func New(limit int64, stall time.Duration, waits func(Level)) *Budget {
 // least is what an account may hold of the last quarter of the budget: 1,024 accounts may.
 func (b *Budget) least() int64 { return max(b.limit/4096, 64<<10) }
 
-// has tells whether the budget has room for n bytes of an account that holds used. The lock is held.
+// has reports whether the budget has room for n more bytes of an account that holds used bytes. The lock is held.
 func (b *Budget) has(used, n int64) bool {
 	free := b.limit - b.used
 	switch {
@@ -237,7 +238,7 @@ func (s *Share) Close() {
 	b.freed(s.account)
 }
 
-// IsOver tells that the share holds nothing, and never will: its account was closed.
+// IsOver reports whether the share holds nothing and never will again, because its account was closed.
 func (s *Share) IsOver() bool {
 	mu := &s.account.budget.mu
 	mu.Lock()
@@ -286,7 +287,7 @@ func (s *Share) take(n int64) {
 	s.account.budget.used += n
 }
 
-// freed lets those go on that fit now that something of a was freed. The lock is held.
+// freed grants the waiting reservations that fit after bytes of a were freed. The lock is held.
 func (b *Budget) freed(a *Account) {
 	a.next()
 	for other := range b.short {
@@ -294,7 +295,7 @@ func (b *Budget) freed(a *Account) {
 	}
 }
 
-// next lets the account's waiting reservations go on, as long as they fit. The lock is held.
+// next grants the account's waiting reservations as long as they fit. The lock is held.
 func (a *Account) next() {
 	a.blocked = false
 	delete(a.budget.short, a)

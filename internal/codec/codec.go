@@ -7,8 +7,8 @@
 // differs: either end may use the stock codec. All other messages go the stock way.
 //
 // Content is the singular bytes field "data" with number 100, in the message itself or
-// in one that singular message fields lead to. This package owns that rule and who
-// frees a buffer when; it must never look into content.
+// in one that singular message fields lead to. This package defines that rule, and when
+// each side frees a buffer. It must never look into content.
 package codec
 
 import (
@@ -54,7 +54,7 @@ func (c *Codec) Buffers() mem.BufferPool { return c.pool }
 // Exactly one content field of Message must be set, to nothing (one without presence
 // needs no setting). The references in Content pass to the transport, which frees them
 // when they are written, or to the codec when it fails. A SendMsg that fails before it
-// comes to the codec leaves them: Free after SendMsg is always right.
+// calls the codec does not free them. It is always correct to call Free after SendMsg.
 type Outgoing struct {
 	Message proto.Message
 	Content mem.BufferSlice

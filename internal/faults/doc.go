@@ -4,7 +4,7 @@
 //
 // What a machine does not have is skipped, and the reason printed. Small disks (ext4 in a loop mount, tmpfs) want root; disks whose
 // operations fail or hang are a FUSE file system of the tests' own, served by another process, and want /dev/fuse;
-// inotify's bounds are set in a user namespace, so that nobody else feels them.
+// inotify's limits are set in a user namespace, so that they do not affect other processes of the machine.
 //
 // # Tested elsewhere
 //

@@ -60,7 +60,7 @@ func startIn(t *testing.T, attr *syscall.SysProcAttr, as string, env ...string) 
 	return c
 }
 
-// faulty is a disk whose operations fail or hang as it is told.
+// faulty is a disk whose operations fail or hang on command.
 type faulty struct {
 	*testing.T
 	at string

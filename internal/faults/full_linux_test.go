@@ -207,7 +207,7 @@ func TestRecordsOnAFullDisk(t *testing.T) {
 		p := begin(t, d.use)
 		d.fill()
 		var err error
-		for range 400 { // what the database has free by itself holds some
+		for range 400 { // free pages of the database hold some more records
 			if _, err = p.host.OpenPanel(t.Context(), "panels/bystander"); err != nil {
 				break
 			}

@@ -63,7 +63,7 @@ func (r *rules) meet(op, name string) syscall.Errno {
 	return met.errno
 }
 
-// handle is what a loopback's open file can do, but for handing its descriptor to the kernel, which would then ask nobody.
+// handle is what a loopback's open file can do, except passing its descriptor to the kernel, which would then bypass the disk.
 type handle interface {
 	fs.FileReader
 	fs.FileWriter

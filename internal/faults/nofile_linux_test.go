@@ -27,7 +27,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	must(t, other.WriteFile("kept", []byte(kept), 0o644))
 	before := c.descriptors(t)
 	handles := openAll(t, greedy)
-	wantFile(t, other, "kept", kept) // a quarter is for those who have less than their share
+	wantFile(t, other, "kept", kept) // a quarter is for panels that have less than their share
 	crowd := dialMany(t, strings.TrimPrefix(c.first, "unix:"), few)
 	wantFile(t, other, "kept", kept) // the crowd leaves a reserve
 	c.limitDescriptors(t, 0)

@@ -168,7 +168,7 @@ func (p *play) clean() {
 	}
 }
 
-// wantCode checks an error's errno, and that it tells a remedy but no place on the server.
+// wantCode checks an error's errno. It requires a remedy in the error, and no path of the server.
 func wantCode(t testing.TB, what string, err error, codes ...fserr.Code) {
 	t.Helper()
 	var e *fserr.Error

@@ -15,8 +15,8 @@ import (
 	"github.com/ctxfs/ctxfs/server"
 )
 
-// TestADiskThatBecomesReadOnly has ext4 find an error of its own, upon which it takes no more writes, under a server
-// that goes on. (A remount by hand is refused while the server has its database open.)
+// TestADiskThatBecomesReadOnly makes ext4 find an internal error while a server runs on it. ext4 then accepts no more
+// writes. (The kernel refuses a manual remount while the server has its database open.)
 func TestADiskThatBecomesReadOnly(t *testing.T) {
 	d := ext4(t)
 	var cfg server.Config

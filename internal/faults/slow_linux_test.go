@@ -102,7 +102,7 @@ func TestAStopWhileTheDiskHangs(t *testing.T) {
 	wantFile(t, f, "quick", kept)
 }
 
-// gone waits until nobody has the workspace.
+// gone waits until no server has the workspace.
 func (p *play) gone() {
 	p.Helper()
 	eventually(p, "the workspace is given back", func() bool {

@@ -20,7 +20,7 @@ const fewWatches = 12
 // instancesEnv is how many inotify instances it may have.
 const instancesEnv = "CTXFS_FAULTS_INSTANCES"
 
-// serveFewWatches serves in a user namespace, whose bounds are its own: nobody else on the machine feels them.
+// serveFewWatches serves in a user namespace with limits of its own, which do not affect other processes of the machine.
 func serveFewWatches() error {
 	for name, value := range map[string]string{"watches": fmt.Sprint(fewWatches), "instances": os.Getenv(instancesEnv)} {
 		if err := os.WriteFile("/proc/sys/user/max_inotify_"+name, []byte(value), 0o644); err != nil {
@@ -91,7 +91,7 @@ func wantWatchError(t *testing.T, err error, code fserr.Code, setting string) {
 	}
 }
 
-// hears makes a file and waits until a watch of its directory tells of it.
+// hears creates a file and waits until a watch of its directory reports it.
 func hears(t *testing.T, w *client.Watcher, f *client.FS, name string) {
 	t.Helper()
 	must(t, f.WriteFile(name, nil, 0o644))

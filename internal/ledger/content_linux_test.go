@@ -230,7 +230,7 @@ func streamRaw(l *lane) []step {
 					err = w.Send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Data{Data: chunk}})
 				}
 			}
-			_, answer := w.CloseAndRecv() // which tells why sending failed
+			_, answer := w.CloseAndRecv() // it says why sending failed
 			return answer
 		},
 	}, at)

@@ -22,7 +22,7 @@ var notInLoad = map[string]string{
 	"Session": "it carries the others: each client has one, which is counted when it ends, and that is when its server is gone",
 }
 
-// services are those of which each method must be in the load.
+// services are the services whose methods must all occur in the load.
 var services = []struct {
 	name protoreflect.Name
 	file protoreflect.FileDescriptor

@@ -4,6 +4,6 @@
 // acknowledged and of the one operation that was not answered; what the next server shows must be the former, with the
 // latter done or not done, or done in part where the documentation of that operation says so.
 //
-// TestKills is the kill ledger (make kills), TestSoak the same load for long, with memory, descriptors and goroutines
-// looked at (make soak). They run on Linux, where /proc tells those.
+// TestKills is the kill ledger (make kills). TestSoak (make soak) runs the same load for long, and measures memory,
+// descriptors and goroutines. They run on Linux only, because they read /proc.
 package ledger

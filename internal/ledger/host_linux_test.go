@@ -13,7 +13,7 @@ import (
 	"github.com/ctxfs/ctxfs/client"
 )
 
-// marker is the file by which what a context holds is told apart.
+// marker is the file whose content distinguishes the states of a context.
 const marker = "keep/marker"
 
 // held is what a context of the host holds.
@@ -148,7 +148,7 @@ func (h *host) operations() []hostOperation {
 // maxContexts bounds the host's contexts.
 const maxContexts = 6
 
-// freeID is an ID of the host's of which there is no context; "" when there are enough.
+// freeID returns an ID of the host for which no context exists; "" if there are enough contexts.
 func (h *host) freeID() string {
 	for i := range maxContexts {
 		id := fmt.Sprintf("ctx_h%d", i)

@@ -17,8 +17,8 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 )
 
-// seeded is what stands in every context from the start and nobody changes; roundFile changes between rounds, so that
-// layers are made again and again.
+// seeded is a directory that every context has from the start and that no lane changes. roundFile in it changes between
+// rounds, so that each round makes new layers.
 const (
 	seeded    = "keep"
 	roundFile = "keep/round"

@@ -22,7 +22,7 @@ type step struct {
 	// name is as in the summary.
 	name string
 	do   func() error
-	// after is what is there when it has happened. do may set it, when only the answer tells.
+	// after is the expected tree after the step. do may set it if the result depends on the answer.
 	after tree
 	// partly allows what is neither before nor after.
 	partly partial
@@ -107,7 +107,7 @@ func (l *lane) once() {
 	}
 }
 
-// run does the steps of an operation, each of which begins where the one before ended.
+// run does the steps of an operation in order. A step without an after leaves the state as it was.
 func (l *lane) run(steps []step) {
 	for i := range steps {
 		s := &steps[i]
@@ -162,11 +162,12 @@ const (
 	nothing  verdict = "did not happen"
 	happened verdict = "happened"
 	partly   verdict = "happened in part"
-	// unseen is of calls that leave nothing to tell it by: fsync, and all that read.
+	// unseen is the verdict on calls that leave no trace on disk: fsync, and all that only read.
 	unseen verdict = "left no trace"
 )
 
-// settle compares what is there after a restart with the ledger, and goes on from it. The verdict is "" when nothing was in flight.
+// settle compares what is there after a restart with the ledger, and makes it the new state of the ledger. The verdict is "" if
+// no call was in flight.
 func (l *lane) settle(got tree) (verdict, error) {
 	d := differ(l.state, got)
 	s := l.flight
@@ -192,7 +193,7 @@ func (l *lane) settle(got tree) (verdict, error) {
 	return "", fmt.Errorf("%s in flight left what it must not: beside before, %s; beside after, %s; the last calls were %q", s.name, d, differ(s.after, got), l.log)
 }
 
-// untouched tells whether an error promises that nothing happened.
+// untouched reports whether an error promises that nothing happened.
 func untouched(err error) bool {
 	var t *client.TransportError
 	return errors.As(err, &t) && !t.MayHaveHappened

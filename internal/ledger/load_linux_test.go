@@ -276,7 +276,8 @@ func named(err error, idle bool, who string) error {
 	return fmt.Errorf("%s: %w", who, err)
 }
 
-// answered tells whether the error is about the server's answer: one that was killed can give no error, and none a wrong one.
+// answered reports whether an error shows that the server answered wrongly. Wrong content always does. With os.Kill, an error
+// reply does too: a server that is killed has no reason to send one.
 func answered(err error, sig os.Signal) bool {
 	var e *fserr.Error
 	var t *client.TransportError

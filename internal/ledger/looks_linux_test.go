@@ -265,7 +265,7 @@ func watchWrite(l *lane) []step {
 	return c.steps
 }
 
-// awaitEvent waits until a watch tells of a name, or that it has lost some.
+// awaitEvent waits until a watch reports an event for a name, or an overflow.
 func awaitEvent(w *client.Watcher, name string) error {
 	timer := time.NewTimer(20 * time.Second)
 	defer timer.Stop()

@@ -116,7 +116,7 @@ func (l *lane) free(slots []string) string {
 	return pick(l, all)
 }
 
-// empty tells whether a directory is.
+// empty reports whether a directory is empty.
 func (l *lane) empty(dir string) bool { return len(l.state.below(dir)) == 0 }
 
 // newID is for a file that gets a second name.
@@ -200,7 +200,7 @@ func mkdir(l *lane) []step {
 
 const tempPrefix = "tmp-"
 
-// mkdtemp makes a directory whose name only the answer tells.
+// mkdtemp makes a directory. Its name is known only from the answer.
 func mkdtemp(l *lane) []step {
 	temporary := func(p string, _ node) bool { return strings.HasPrefix(p, tempPrefix) }
 	if len(l.state.paths(temporary)) > 3 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// partial tells whether got, found after a kill, is what an operation that was in flight may have left besides what was
-// before and what is after it. nil: nothing.
+// partial reports whether got, found after a kill, is an intermediate state that the operation in flight is permitted to leave,
+// besides the state before and the state after it. nil permits none.
 type partial func(before, got tree) bool
 
 func either(a, b partial) partial {
@@ -31,7 +31,8 @@ func leavesOld(from string, after tree) partial {
 	}
 }
 
-// mixes tells whether got may be what a write in place of text at off left: some of it has reached the file, from its beginning on.
+// mixes reports whether got may be the result of an interrupted write in place of text at off: only a beginning of text has
+// reached the file.
 func mixes(old, text string, off int, got string) bool {
 	if len(old) < off {
 		old += strings.Repeat("\x00", off-len(old))
@@ -92,7 +93,7 @@ func fewer(top string) partial {
 	}
 }
 
-// whole tells whether all below top have their parents.
+// whole reports whether every path below top has its parent in t.
 func whole(t tree, top string) bool {
 	for p := range t {
 		if _, there := t[path.Dir(p)]; within(p, top) && p != top && !there {
@@ -143,7 +144,7 @@ func merged(top string, after tree) partial {
 	}
 }
 
-// half tells whether got may be on its way to n.
+// half reports whether got may be an unfinished n.
 func half(n, got node) bool {
 	switch {
 	case n.kind != got.kind:

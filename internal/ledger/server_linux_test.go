@@ -28,7 +28,7 @@ import (
 const (
 	serveEnv  = "CTXFS_LEDGER_SERVE"
 	driverEnv = "CTXFS_LEDGER_DRIVER"
-	// readyPrefix begins the line that tells the address, and that of the metrics.
+	// readyPrefix begins the line with the address of the server and that of the metrics.
 	readyPrefix = "ready "
 )
 

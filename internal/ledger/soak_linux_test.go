@@ -177,7 +177,7 @@ func median(all []sample, of func(sample) float64) float64 {
 	return values[len(values)/2]
 }
 
-// enough is how many samples tell something.
+// enough is the number of samples that a conclusion needs.
 const enough = 9
 
 // rises says what grew over a server's life.

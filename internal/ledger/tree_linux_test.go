@@ -49,7 +49,7 @@ func (t tree) without(name string) tree {
 	return c
 }
 
-// within tells whether p is top or below it.
+// within reports whether p is top or below it.
 func within(p, top string) bool { return p == top || strings.HasPrefix(p, top+"/") }
 
 // changed is t with a file changed, under all of its names.
@@ -142,8 +142,9 @@ func differs(want, got node) string {
 	return ""
 }
 
-// differentFiles tells of names that should be of one file and are not, or the reverse. It compares inode numbers, which tell
-// nothing with overlay-userns: without the kernel's index they can differ for two names of one file of the layer.
+// differentFiles describes two names that should be one file and are not, or the reverse; "" if there are none. It compares
+// inode numbers. With overlay-userns it returns "": without the kernel's index, two names of one file of the layer can have
+// different inode numbers.
 func differentFiles(want, got tree) string {
 	if namespacestest.Inside() {
 		return ""
@@ -218,7 +219,7 @@ func look(path string) (node, error) {
 	return n, err
 }
 
-// asModel makes of what was found on disk a model to go on from.
+// asModel converts a tree found on disk to a model that the next steps can start from.
 func (t tree) asModel() tree {
 	names := map[uint64]int{}
 	for _, n := range t {

@@ -80,7 +80,7 @@ func New(desc protoreflect.MethodDescriptor) *Method {
 	return m
 }
 
-// Callers returns who may call the method.
+// Callers returns the callers that may call the method.
 func (m *Method) Callers() ctxfsv1.Callers { return m.options.GetCallers() }
 
 // Limit returns which limit of a panel a call counts for.
@@ -131,7 +131,7 @@ func writes(v protoreflect.Value) bool {
 // Short reports whether a call takes a few system calls.
 func (m *Method) Short() bool { return m.options.GetDuration() == ctxfsv1.Duration_DURATION_SHORT }
 
-// OpenEnded reports whether a call goes on until one side ends it.
+// OpenEnded reports whether a call lasts until one side ends it.
 func (m *Method) OpenEnded() bool {
 	return m.options.GetDuration() == ctxfsv1.Duration_DURATION_OPEN_ENDED
 }

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter is to be called by the second process before it does anything else. It lays the
-// capabilities aside in all threads and removes the mark. In a program built with cgo, whose
-// threads Go cannot reach, they stay in use, and it returns false: files of the own user are open to it whatever their modes.
+// The second process must call Enter before it does anything else. Enter lays the
+// capabilities aside in all threads and removes the mark. In a program built with cgo, Go cannot reach
+// all threads: the capabilities stay in use, and Enter returns false. The process can then open its user's files whatever their modes.
 func Enter() (aside bool, err error) {
 	if err := os.Unsetenv(Marker); err != nil {
 		return false, err
@@ -83,7 +83,7 @@ func WithCapabilities(do func() error) (err error) {
 		runtime.UnlockOSThread()
 		return err
 	}
-	defer func() { // also when do panics: its goroutine may go on
+	defer func() { // also when do panics: the caller may recover, and the goroutine continue
 		if back := set(caps); back != nil {
 			err = errors.Join(err, back) // the thread stays locked, and ends with its goroutine
 			return

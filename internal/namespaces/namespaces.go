@@ -1,20 +1,20 @@
 // Package namespaces runs this program again in a user namespace and a mount
 // namespace of its own, where a user without privileges may mount overlayfs
-// (user_namespaces(7), mount_namespaces(7)). Nobody else sees what is mounted there, and it is
-// gone when the last process of the namespaces is.
+// (user_namespaces(7), mount_namespaces(7)). Processes outside do not see these mounts. The
+// kernel removes the mounts when the last process of the namespaces ends.
 //
 // # Identities
 //
-// The namespace maps one user and one group, the process's own, each to itself: a file is
-// whose it was, the peer of a socket has the uid that it has outside, and everybody else,
-// root included, is the overflow uid, who is nobody.
+// The namespace maps one user and one group, the process's own, each to itself. The owner of
+// this user's files, and the uid of a socket's peer that runs as this user, are as outside.
+// All other users, including root, appear as the overflow uid.
 //
 // # Capabilities
 //
-// The second process holds the namespace's capabilities, but uses none: Enter lays them aside, so
-// that a file is as closed to it as to its user, and programs that it starts get none. WithCapabilities takes
-// them up for as long as it takes to mount something. overlayfs remembers who mounted it: what it
-// does by itself, such as copying a file up in a directory that is not writable, it does with these.
+// The second process holds the namespace's capabilities, but does not use them. Enter lays them aside, so
+// that file modes bind the process as they bind its user. Programs that it starts get no capabilities.
+// WithCapabilities takes them up again while a mount is made. overlayfs stores the credentials of the process that
+// mounts it, and uses them for its own work, such as copying up a file in a directory that is not writable.
 package namespaces
 
 import "os"

@@ -44,8 +44,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestThereIdentities holds what server authentication and git live on: one's own user is who he is outside, and
-// everybody else is nobody.
+// TestThereIdentities checks what server authentication and git rely on: the user's own uid is the same inside and
+// outside, and all other users appear as the overflow uid.
 func TestThereIdentities(t *testing.T) {
 	there(t)
 	dir := t.TempDir()

@@ -31,7 +31,7 @@ type StartError struct {
 	Err error
 }
 
-// Error tells why.
+// Error returns Why.
 func (e *StartError) Error() string { return e.Why }
 
 // Unwrap returns the cause.

@@ -16,7 +16,7 @@ const maxSize = 64 << 10
 // would hide or redirect what is there.
 const Overlay = "user.overlay."
 
-// kept tells whether an attribute is a user's own.
+// kept reports whether an attribute is one that CopyUser copies: user.*, except those of overlayfs.
 func kept(name string) bool {
 	return strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, Overlay)
 }

@@ -31,7 +31,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// files makes two, of which the first has attributes and the second may not be written to.
+// files makes two files. The first has attributes; the second is not writable.
 func files(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ctxfs")

@@ -1,6 +1,6 @@
 // Package services are the thin adapters between the wire and the domain:
-// ContextService, PanelService and TemplateService. They convert and decide nothing; who may call
-// what is decided before (server).
+// ContextService, PanelService and TemplateService. They convert messages and decide nothing. Package server checks
+// before each call that the caller may make it.
 package services
 
 import (
@@ -170,7 +170,7 @@ func (s *Contexts) ListContexts(ctx context.Context, req *ctxfsv1.ListContextsRe
 	return resp, nil
 }
 
-// GetInfo implements ContextService. A panel is told of its own context, and never of the folder.
+// GetInfo implements ContextService. A panel gets information about its own context only, and never the folder's path.
 func (s *Contexts) GetInfo(ctx context.Context, req *ctxfsv1.GetInfoRequest) (*ctxfsv1.GetInfoResponse, error) {
 	caller := panels.IdentityFrom(ctx)
 	id, err := infoTarget(caller, req.GetContextId())

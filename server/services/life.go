@@ -28,7 +28,7 @@ func (s *Contexts) Fork(ctx context.Context, req *ctxfsv1.ForkRequest) (*ctxfsv1
 	return &ctxfsv1.ForkResponse{Context: infoToPB(info)}, nil
 }
 
-// target names a context that is to be made, and its owner when that is derived from a panel.
+// target returns the ID of the context to create. If the ID is derived from a panel, the options name that panel as owner.
 func (s *Contexts) target(ctx context.Context, contextID, panelID, fields string) (contexts.ID, contexts.EnsureOptions, error) {
 	switch {
 	case (contextID == "") == (panelID == ""):

@@ -23,7 +23,7 @@ type Panels struct {
 	ctxfsv1.UnimplementedPanelServiceServer
 	Panels  panels.Service
 	Handles Handles
-	// Changed is told of a panel whose rights OpenPanel may have changed; nil means nobody is.
+	// Changed, if not nil, is called with the panel whose rights OpenPanel may have changed.
 	Changed func(panelID string)
 }
 

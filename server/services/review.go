@@ -270,7 +270,7 @@ func tooLong(field, text string, most int) error {
 	return &fserr.Error{Code: fserr.EINVAL, Detail: field + " has " + strconv.Itoa(len(text)) + " bytes", Hint: "at most " + strconv.Itoa(most) + " are kept"}
 }
 
-// actor names who makes a call, for decisions and the journal.
+// actor returns the caller's name for decisions and the journal.
 func actor(caller panels.Identity) string {
 	if caller.Panel != "" {
 		return caller.Panel

@@ -86,7 +86,7 @@ func (s *Templates) BuildTemplate(req *ctxfsv1.BuildTemplateRequest, stream grpc
 	defer cancel()
 	t := &buildThrottle{send: func(p template.Progress) {
 		if stream.Send(&ctxfsv1.BuildTemplateResponse{Event: &ctxfsv1.BuildTemplateResponse_Progress{Progress: buildProgressToPB(p)}}) != nil {
-			cancel() // nobody listens
+			cancel() // the client is gone
 		}
 	}}
 	built, err := s.Templates.Build(ctx, path, t.progress)

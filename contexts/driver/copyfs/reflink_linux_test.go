@@ -34,7 +34,7 @@ func TestLayerWithAFIFOIsRefused(t *testing.T) {
 	}
 }
 
-// TestCopiesShareTheirExtents has ten contexts of a workspace of 78 MB that nobody has touched.
+// TestCopiesShareTheirExtents makes ten contexts of a workspace of 78 MB and changes none of them.
 func TestCopiesShareTheirExtents(t *testing.T) {
 	const files, size, copies = 600, 130_000, 10
 	drivertest.On(t, []string{"xfs", "btrfs"}, func(t *testing.T) {

@@ -220,7 +220,7 @@ func sameFileAfterItsFirstWriteOf(t *testing.T, m *made, differs []Difference) {
 	}
 }
 
-// handleFromBeforeTheFirstWrite is a reader who came before the writer.
+// handleFromBeforeTheFirstWrite checks that a handle opened before the first write sees that write.
 func handleFromBeforeTheFirstWrite(t *testing.T, d driver.Driver) {
 	m := create(t, d, layer(t))
 	before, err := os.Open(m.in("a/plain"))

@@ -16,7 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 )
 
-// Difference is something that a driver is known to do otherwise; the suite then wants it so.
+// Difference is a known difference of a driver; the suite then requires that behaviour.
 type Difference string
 
 // InodesChange says that the inode number of a file of the layer becomes another once, at its first write or later.
@@ -124,7 +124,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// snapshot tells of each entry what a copy must keep, and groups hard links.
+// snapshot describes, for each entry, the attributes and content that a copy must keep. It groups hard links.
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	root := openRoot(t, dir)

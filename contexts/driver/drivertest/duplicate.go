@@ -10,7 +10,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// duplicate makes another context from m, which goes on, and shows it.
+// duplicate makes and mounts a copy of m; m stays mounted.
 func (m *made) duplicate() *made {
 	m.t.Helper()
 	dir := m.t.TempDir()

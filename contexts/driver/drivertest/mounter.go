@@ -48,7 +48,7 @@ func startsEmpty(t *testing.T, d driver.Mounter) {
 	}
 }
 
-// usesTheMountThatIsThere as after a kill: what the dead server's clients have open goes on.
+// usesTheMountThatIsThere mounts again, as a server does after a kill: the old mount and open files stay usable.
 func usesTheMountThatIsThere(t *testing.T, d driver.Mounter) {
 	m := create(t, d, layer(t))
 	f, err := os.OpenFile(m.in("a/plain"), os.O_RDWR, 0)

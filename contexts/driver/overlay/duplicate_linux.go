@@ -47,7 +47,7 @@ func (d *Driver) Duplicate(ctx context.Context, src, dst string, progress func(d
 	return changed, d.markKept(dst)
 }
 
-// isScratch tells what of a state only its own mount may use: what the kernel has under construction.
+// isScratch reports whether rel is one of the kernel's temporary files in a state. A copy of the state must not have them.
 func isScratch(rel string) bool {
 	dir, name := path.Split(path.Clean(rel))
 	return dir == workName+"/" && name != path.Base(indexName)

@@ -114,7 +114,8 @@ func TestMountIsSafe(t *testing.T) {
 	}
 }
 
-// TestMountUnderASharedOne is how systemd leaves "/": everybody sees the context, nobody what is mounted in it.
+// TestMountUnderASharedOne mounts below a shared mount, as systemd makes "/": other mount namespaces see the context,
+// but no mounts within it.
 func TestMountUnderASharedOne(t *testing.T) {
 	d := usable(t, New(Options{}))
 	p := place(t, d)

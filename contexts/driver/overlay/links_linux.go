@@ -10,9 +10,9 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 )
 
-// copyLinked copies the files of a layer that have several names in it, with all of them, into a new upper directory. There
-// they stay one file. Without index, a write through one name would make it a file of its own, and
-// the other names would go on showing the layer's.
+// copyLinked copies those files of a layer that have several names, with all names, into a new upper directory. There
+// the names stay one file. Without index, a write through one name would copy the file for that name alone, and
+// the other names would still show the layer's file.
 func (d *Driver) copyLinked(ctx context.Context, src, dst string) error {
 	from, err := rootfs.Open(src, rootfs.Options{})
 	if err != nil {

@@ -107,8 +107,8 @@ func (d *Driver) attach(p driver.Place, dirs *dirs, source string) error {
 	if err := unix.MoveMount(mnt, "", folder, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return mountError(&kernelError{call: "move_mount", err: err})
 	}
-	// Under a shared mount the new one has become shared too: everybody is to see the context, and
-	// nobody what is mounted within it.
+	// Under a shared mount the new one has become shared too. Other mount namespaces should see the context,
+	// but no mounts within it.
 	private := unix.MountAttr{Propagation: unix.MS_PRIVATE}
 	if err := unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &private); err != nil && !errors.Is(err, unix.ENOSYS) {
 		return mountError(&kernelError{call: "mount_setattr", err: err})
@@ -116,7 +116,7 @@ func (d *Driver) attach(p driver.Place, dirs *dirs, source string) error {
 	return nil
 }
 
-// warnOfHidden tells of files that somebody wrote while the context was not mounted.
+// warnOfHidden logs a warning if the folder has files that were written while the context was not mounted.
 func (d *Driver) warnOfHidden(folder string) {
 	if entries, err := os.ReadDir(folder); err == nil && len(entries) > 0 {
 		d.opts.Log.Sugar().Warnw("files that were written while the context was not mounted are hidden by it",

@@ -1,7 +1,7 @@
 // Package overlay is the driver that makes a context without copying: Linux's
 // overlayfs (https://docs.kernel.org/filesystems/overlayfs.html) shows the layer
-// and, above it, what the context changed. The first access costs one mount, a context
-// that nobody changed takes a few directories, and a file is copied when it is first written.
+// and, above it, what the context changed. The first access costs one mount. An unchanged
+// context takes a few directories on disk. A file is copied when it is first written.
 //
 // A context's state is
 //
@@ -10,16 +10,17 @@
 //	lower/   empty, and only when the context started empty
 //	kept     a file with an extended attribute, which says that a copy of the state has kept the others too
 //
-// It has two modes, whose contexts are never mixed. The one of New needs root: redirect_dir and index, without
-// which directories of the layer could not be renamed and inode numbers would change at
-// the first write, keep their notes in xattrs that only root may write. NewUserNS does without
-// them, in the namespaces that package namespaces makes for any user: rootfs renames directories
-// by moving what they hold, and Prepare copies files with several names, which would come apart at the first write.
+// It has two modes, whose contexts are never mixed:
 //
-// One file system is ever mounted of an upper directory: the kernel refuses a
-// second (index=on), and this package uses the one it finds. A mount's source,
-// "ctxfs:<device>:<inode>" ("ctxfs-userns:..."), names the upper directory that it is of, by which it is known
-// again whoever made it and whatever path led there.
+//   - New needs root. It uses redirect_dir and index, which write xattrs that only root may write. They make it possible
+//     to rename directories of the layer, and keep inode numbers the same at the first write.
+//   - NewUserNS works without them, for any user, in the namespaces of package namespaces. There rootfs renames a
+//     directory by moving its content, and Prepare copies files with several names, which the first write would separate.
+//
+// An upper directory never has two mounted file systems: the kernel refuses a
+// second (index=on), and this package uses the one it finds. The source of a mount,
+// "ctxfs:<device>:<inode>" ("ctxfs-userns:..."), names its upper directory. So the package
+// recognizes the mount whichever process and path made it.
 package overlay
 
 import (
@@ -47,7 +48,7 @@ const (
 type Options struct {
 	// Owner, when not nil, is given to the root of a context that starts empty.
 	Owner *rootfs.Owner
-	// Log is told what was healed; nil means nobody.
+	// Log receives what was healed; nil means no log.
 	Log *zap.Logger
 
 	// byName hands the directories to the kernel as names rather than descriptors, as before Linux 6.13.

@@ -71,8 +71,8 @@ func foreignError(fstype string) error {
 // statxWants is what mountsAt needs: Linux 5.8.
 const statxWants = unix.STATX_TYPE | unix.STATX_MNT_ID
 
-// mountsAt lists the mounts at folder, the uppermost first. Where there is none, which is what
-// a first access finds, it costs one system call, however many mounts there are elsewhere.
+// mountsAt lists the mounts at folder, the uppermost first. If there is none, as at a first access,
+// it costs one system call, however many mounts there are elsewhere.
 func mountsAt(folder string) ([]*mountinfo.Info, error) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, folder, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statxWants, &st)

@@ -18,7 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
 
-// User is whom tests run as that root starts: nobody on any machine, and not the overflow uid.
+// User is the uid that tests run as if root starts them. It belongs to no account, and is not the overflow uid.
 const User = 54321
 
 // The steps of a test binary that runs itself again, as stepEnv says: as the user, then in the namespaces.
@@ -47,7 +47,7 @@ func end(code int, err error) {
 	os.Exit(code)
 }
 
-// refused is the exit code that tells that namespaces cannot be had.
+// refused is the exit code for a system without usable namespaces.
 const refused = 77
 
 func enter() (int, error) {
@@ -64,23 +64,23 @@ func enter() (int, error) {
 	} else if err != nil {
 		return 1, err
 	}
-	_ = cmd.Wait() // its state tells more
+	_ = cmd.Wait() // ProcessState has the exit code
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// Inside tells that the tests run in the namespaces.
+// Inside reports whether the tests run in the namespaces.
 func Inside() bool { return os.Getenv(stepEnv) == stepIn }
 
-// Bound tells that the modes of files bind the tests as they bind a user: capabilities were laid aside, which in a
-// test built with cgo cannot be.
+// Bound reports whether file modes bind the tests as they bind a user, because capabilities were laid aside. A test that is
+// built with cgo cannot lay them aside.
 func Bound() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData
 	return unix.Capget(&header, &caps[0]) == nil && caps[0].Effective == 0
 }
 
-// Run runs the package's tests that match run in namespaces, as an ordinary user: the one who runs them now, or when
-// that is root, User. It skips, and says why, where namespaces cannot be had. env is added to the environment. It returns the output.
+// Run runs the package's tests that match run in namespaces, as an ordinary user: the current user, or User if that is root.
+// If namespaces are not available, it skips the test and logs the reason. env is added to the environment. Run returns the output.
 func Run(t *testing.T, run string, env ...string) string {
 	t.Helper()
 	alone(t)

@@ -11,7 +11,7 @@ import (
 // Main is what TestMain of a package calls first; there are no namespaces here.
 func Main() {}
 
-// Inside tells that the tests run in the namespaces.
+// Inside reports whether the tests run in the namespaces.
 func Inside() bool { return false }
 
 // Keep has a command keep what this process may do; there is nothing here.

@@ -1601,7 +1601,7 @@ type SnapshotInfo struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// When it was taken, ns since the epoch.
 	CreatedNs int64 `protobuf:"varint,2,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
-	// What it takes on disk by itself; extents that the file system shares count as if they were not.
+	// The space on disk that it takes alone. Extents that the file system shares count in full.
 	Bytes         int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1931,13 +1931,14 @@ type Context struct {
 	ForkedFrom string `protobuf:"bytes,15,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	// When it was last used, to a few minutes, ns since the epoch; 0 when not known.
 	UsedNs int64 `protobuf:"varint,16,opt,name=used_ns,json=usedNs,proto3" json:"used_ns,omitempty"`
-	// What it takes on disk by itself; extents that the file system shares count as if they were not.
+	// The space on disk that it takes alone. Extents that the file system shares count in full.
 	OwnBytes int64 `protobuf:"varint,17,opt,name=own_bytes,json=ownBytes,proto3" json:"own_bytes,omitempty"`
-	// What it reads of a layer that others read as well.
+	// The size of the layer that it shares with other contexts.
 	SharedBytes int64 `protobuf:"varint,18,opt,name=shared_bytes,json=sharedBytes,proto3" json:"shared_bytes,omitempty"`
 	// What its snapshots take on disk.
 	SnapshotBytes int64 `protobuf:"varint,19,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"`
-	// Why it could not be measured; empty if it was, or if nobody asked. The other contexts of a list are measured.
+	// Why the sizes could not be measured; empty if they were measured, or not requested. The other contexts of a list are
+	// measured all the same.
 	SizesError    string `protobuf:"bytes,20,opt,name=sizes_error,json=sizesError,proto3" json:"sizes_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -50,14 +50,14 @@ type ContextServiceClient interface {
 	GetContext(ctx context.Context, in *GetContextRequest, opts ...grpc.CallOption) (*GetContextResponse, error)
 	// Lists all contexts, by ID.
 	ListContexts(ctx context.Context, in *ListContextsRequest, opts ...grpc.CallOption) (*ListContextsResponse, error)
-	// Tells a caller about its own context; the one call here that a panel may make.
+	// Returns information about the caller's own context. It is the only RPC of this service that a panel may call.
 	// Errors: EINVAL (a host that names neither a context nor a panel), ESTALE.
 	GetInfo(ctx context.Context, in *GetInfoRequest, opts ...grpc.CallOption) (*GetInfoResponse, error)
 	// Says what seeding a context now would copy, and copies nothing.
 	PlanSeed(ctx context.Context, in *PlanSeedRequest, opts ...grpc.CallOption) (*PlanSeedResponse, error)
-	// Makes a context with what another one holds now. Both go on apart from then on. The copy is of one moment: calls that
-	// change the first one wait until it is made, those that only read do not, and all handles stay open.
-	// Programs that write into the folder by themselves are not kept from it. Cancelling leaves nothing.
+	// Creates a context as a point-in-time copy of another one. Later changes to one do not affect the other. Calls that change
+	// the original wait until the copy is made; calls that only read do not wait. All handles stay open.
+	// Programs that write directly into the folder are not blocked. A cancelled Fork leaves nothing behind.
 	// Errors: ESTALE (no such context), EEXIST (the new one exists, belongs to a panel, or differs from another only by case),
 	// EBUSY (calls that change something did not end within 10 s), EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
 	Fork(ctx context.Context, in *ForkRequest, opts ...grpc.CallOption) (*ForkResponse, error)
@@ -239,14 +239,14 @@ type ContextServiceServer interface {
 	GetContext(context.Context, *GetContextRequest) (*GetContextResponse, error)
 	// Lists all contexts, by ID.
 	ListContexts(context.Context, *ListContextsRequest) (*ListContextsResponse, error)
-	// Tells a caller about its own context; the one call here that a panel may make.
+	// Returns information about the caller's own context. It is the only RPC of this service that a panel may call.
 	// Errors: EINVAL (a host that names neither a context nor a panel), ESTALE.
 	GetInfo(context.Context, *GetInfoRequest) (*GetInfoResponse, error)
 	// Says what seeding a context now would copy, and copies nothing.
 	PlanSeed(context.Context, *PlanSeedRequest) (*PlanSeedResponse, error)
-	// Makes a context with what another one holds now. Both go on apart from then on. The copy is of one moment: calls that
-	// change the first one wait until it is made, those that only read do not, and all handles stay open.
-	// Programs that write into the folder by themselves are not kept from it. Cancelling leaves nothing.
+	// Creates a context as a point-in-time copy of another one. Later changes to one do not affect the other. Calls that change
+	// the original wait until the copy is made; calls that only read do not wait. All handles stay open.
+	// Programs that write directly into the folder are not blocked. A cancelled Fork leaves nothing behind.
 	// Errors: ESTALE (no such context), EEXIST (the new one exists, belongs to a panel, or differs from another only by case),
 	// EBUSY (calls that change something did not end within 10 s), EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
 	Fork(context.Context, *ForkRequest) (*ForkResponse, error)

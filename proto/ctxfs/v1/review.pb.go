@@ -3027,7 +3027,7 @@ type JournalEntry struct {
 	Kind JournalKind `protobuf:"varint,2,opt,name=kind,proto3,enum=ctxfs.v1.JournalKind" json:"kind,omitempty"`
 	// The context.
 	ContextId string `protobuf:"bytes,3,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// Who did it: a panel, or "host".
+	// The caller that did it: a panel, or "host".
 	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	// When it was done, ns since the epoch.
 	DoneNs int64 `protobuf:"varint,5,opt,name=done_ns,json=doneNs,proto3" json:"done_ns,omitempty"`

@@ -43,7 +43,7 @@ type SessionRequest struct {
 	// Names a call or a refresh_token from its request to its last reply: not 0, and not in use. Of cancel, the
 	// call to end. Of open it means nothing.
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What the client wants.
+	// The request.
 	//
 	// Types that are valid to be assigned to Request:
 	//
@@ -167,8 +167,8 @@ type SessionRequest_Cancel struct {
 }
 
 type SessionRequest_RefreshToken struct {
-	// Goes on with a further token of the same panel, and its rights; the reply is refreshed, or error: then the
-	// session goes on with the token that it had.
+	// Continues the session with another token of the same panel, and the rights of that token. The reply is refreshed, or
+	// error; after an error the session keeps its old token.
 	RefreshToken *SessionRefreshToken `protobuf:"bytes,5,opt,name=refresh_token,json=refreshToken,proto3,oneof"`
 }
 
@@ -566,8 +566,8 @@ type SessionResponse_Ready struct {
 }
 
 type SessionResponse_Reply struct {
-	// A response of the RPC that was called. Those of an RPC that streams them come each with more; the last message
-	// then holds none. A watch goes on until it is cancelled.
+	// A response of the RPC that was called. An RPC that streams its responses sends each of them with more set; its last
+	// message holds no response. A watch lasts until it is cancelled.
 	Reply *SessionReply `protobuf:"bytes,4,opt,name=reply,proto3,oneof"`
 }
 
@@ -714,7 +714,7 @@ func (x *SessionReady) GetReadOnly() bool {
 	return false
 }
 
-// The session goes on with a further token.
+// The session now uses another token.
 type SessionRefreshed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When it expires, ns since the epoch.

@@ -367,7 +367,7 @@ func (x *ListTemplatesResponse) GetTemplates() []*BuiltTemplate {
 	return nil
 }
 
-// What a template comes to.
+// What a template resolves to.
 type ResolvedTemplate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// SHA-256 of what is built, in hex. Its first 12 digits stand in context IDs: safe_tpl_HASH12_NAME.

@@ -33,8 +33,8 @@ const (
 // TemplateService explains and builds templates: files context-template.yml of the workspace, which name git repositories
 // at refs. OpenPanel makes contexts from them. It is for hosts.
 type TemplateServiceClient interface {
-	// Says what a template, with all that it extends, means now: which commit stands at which path, and who said so. Asks
-	// repositories, and builds nothing.
+	// Resolves a template, with all templates that it extends: returns which commit is at which path, and which file says so.
+	// It asks the repositories, and builds nothing.
 	// Errors: EINVAL (a mistake, a cycle, or a conflict of two templates), ENOENT (no such template, repository or ref),
 	// EACCES (outside of the workspace), each with file and line.
 	ExplainTemplate(ctx context.Context, in *ExplainTemplateRequest, opts ...grpc.CallOption) (*ExplainTemplateResponse, error)
@@ -100,8 +100,8 @@ func (c *templateServiceClient) ListTemplates(ctx context.Context, in *ListTempl
 // TemplateService explains and builds templates: files context-template.yml of the workspace, which name git repositories
 // at refs. OpenPanel makes contexts from them. It is for hosts.
 type TemplateServiceServer interface {
-	// Says what a template, with all that it extends, means now: which commit stands at which path, and who said so. Asks
-	// repositories, and builds nothing.
+	// Resolves a template, with all templates that it extends: returns which commit is at which path, and which file says so.
+	// It asks the repositories, and builds nothing.
 	// Errors: EINVAL (a mistake, a cycle, or a conflict of two templates), ENOENT (no such template, repository or ref),
 	// EACCES (outside of the workspace), each with file and line.
 	ExplainTemplate(context.Context, *ExplainTemplateRequest) (*ExplainTemplateResponse, error)
