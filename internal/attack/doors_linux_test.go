@@ -33,7 +33,11 @@ func (w *world) inside() snapshot {
 
 // mayPanel is what a panel may call besides FsService; mayAll what anybody may.
 var (
-	mayPanel = map[protoreflect.FullName]bool{"ctxfs.v1.ContextService.GetInfo": true}
+	mayPanel = map[protoreflect.FullName]bool{
+		"ctxfs.v1.ContextService.GetInfo": true, "ctxfs.v1.ReviewService.ListChanges": true, "ctxfs.v1.ReviewService.GetDiff": true,
+		"ctxfs.v1.ReviewService.ReadVersion": true, "ctxfs.v1.ReviewService.GetReview": true, "ctxfs.v1.ReviewService.WatchReview": true,
+		"ctxfs.v1.ReviewService.SubmitReview": true, "ctxfs.v1.ReviewService.Discard": true,
+	}
 	mayAll   = map[protoreflect.FullName]bool{"grpc.health.v1.Health": true}
 )
 

@@ -734,7 +734,7 @@ export type SnapshotInfo = Message<"ctxfs.v1.SnapshotInfo"> & {
   createdNs: bigint;
 
   /**
-   * What it takes on disk by itself; extents that the file system shares count as if they were not.
+   * The space on disk that it takes alone. Extents that the file system shares count in full.
    *
    * @generated from field: int64 bytes = 3;
    */
@@ -993,14 +993,14 @@ export type Context = Message<"ctxfs.v1.Context"> & {
   usedNs: bigint;
 
   /**
-   * What it takes on disk by itself; extents that the file system shares count as if they were not.
+   * The space on disk that it takes alone. Extents that the file system shares count in full.
    *
    * @generated from field: int64 own_bytes = 17;
    */
   ownBytes: bigint;
 
   /**
-   * What it reads of a layer that others read as well.
+   * The size of the layer that it shares with other contexts.
    *
    * @generated from field: int64 shared_bytes = 18;
    */
@@ -1014,7 +1014,8 @@ export type Context = Message<"ctxfs.v1.Context"> & {
   snapshotBytes: bigint;
 
   /**
-   * Why it could not be measured; empty if it was, or if nobody asked. The other contexts of a list are measured.
+   * Why the sizes could not be measured; empty if they were measured, or not requested. The other contexts of a list are
+   * measured all the same.
    *
    * @generated from field: string sizes_error = 20;
    */
@@ -1352,7 +1353,7 @@ export const ContextService: GenService<{
     output: typeof ListContextsResponseSchema;
   },
   /**
-   * Tells a caller about its own context; the one call here that a panel may make.
+   * Returns information about the caller's own context. It is the only RPC of this service that a panel may call.
    * Errors: EINVAL (a host that names neither a context nor a panel), ESTALE.
    *
    * @generated from rpc ctxfs.v1.ContextService.GetInfo
@@ -1373,9 +1374,9 @@ export const ContextService: GenService<{
     output: typeof PlanSeedResponseSchema;
   },
   /**
-   * Makes a context with what another one holds now. Both go on apart from then on. The copy is of one moment: calls that
-   * change the first one wait until it is made, those that only read do not, and all handles stay open.
-   * Programs that write into the folder by themselves are not kept from it. Cancelling leaves nothing.
+   * Creates a context as a point-in-time copy of another one. Later changes to one do not affect the other. Calls that change
+   * the original wait until the copy is made; calls that only read do not wait. All handles stay open.
+   * Programs that write directly into the folder are not blocked. A cancelled Fork leaves nothing behind.
    * Errors: ESTALE (no such context), EEXIST (the new one exists, belongs to a panel, or differs from another only by case),
    * EBUSY (calls that change something did not end within 10 s), EINVAL (a bad ID, or one whose kind or template is another), ENOSPC.
    *

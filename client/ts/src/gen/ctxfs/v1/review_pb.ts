@@ -1359,7 +1359,7 @@ export type JournalEntry = Message<"ctxfs.v1.JournalEntry"> & {
   contextId: string;
 
   /**
-   * Who did it: a panel, or "host".
+   * The caller that did it: a panel, or "host".
    *
    * @generated from field: string actor = 4;
    */

@@ -43,7 +43,7 @@ export type SessionRequest = Message<"ctxfs.v1.SessionRequest"> & {
   id: bigint;
 
   /**
-   * What the client wants.
+   * The request.
    *
    * @generated from oneof ctxfs.v1.SessionRequest.request
    */
@@ -74,8 +74,8 @@ export type SessionRequest = Message<"ctxfs.v1.SessionRequest"> & {
     case: "cancel";
   } | {
     /**
-     * Goes on with a further token of the same panel, and its rights; the reply is refreshed, or error: then the
-     * session goes on with the token that it had.
+     * Continues the session with another token of the same panel, and the rights of that token. The reply is refreshed, or
+     * error; after an error the session keeps its old token.
      *
      * @generated from field: ctxfs.v1.SessionRefreshToken refresh_token = 5;
      */
@@ -256,8 +256,8 @@ export type SessionResponse = Message<"ctxfs.v1.SessionResponse"> & {
     case: "ready";
   } | {
     /**
-     * A response of the RPC that was called. Those of an RPC that streams them come each with more; the last message
-     * then holds none. A watch goes on until it is cancelled.
+     * A response of the RPC that was called. An RPC that streams its responses sends each of them with more set; its last
+     * message holds no response. A watch lasts until it is cancelled.
      *
      * @generated from field: ctxfs.v1.SessionReply reply = 4;
      */
@@ -382,7 +382,7 @@ export const SessionReadySchema: GenMessage<SessionReady> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_session, 7);
 
 /**
- * The session goes on with a further token.
+ * The session now uses another token.
  *
  * @generated from message ctxfs.v1.SessionRefreshed
  */

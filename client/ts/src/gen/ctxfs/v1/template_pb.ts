@@ -180,7 +180,7 @@ export const ListTemplatesResponseSchema: GenMessage<ListTemplatesResponse> = /*
   messageDesc(file_ctxfs_v1_template, 5);
 
 /**
- * What a template comes to.
+ * What a template resolves to.
  *
  * @generated from message ctxfs.v1.ResolvedTemplate
  */
@@ -446,8 +446,8 @@ export const BuiltTemplateSchema: GenMessage<BuiltTemplate> = /*@__PURE__*/
  */
 export const TemplateService: GenService<{
   /**
-   * Says what a template, with all that it extends, means now: which commit stands at which path, and who said so. Asks
-   * repositories, and builds nothing.
+   * Resolves a template, with all templates that it extends: returns which commit is at which path, and which file says so.
+   * It asks the repositories, and builds nothing.
    * Errors: EINVAL (a mistake, a cycle, or a conflict of two templates), ENOENT (no such template, repository or ref),
    * EACCES (outside of the workspace), each with file and line.
    *
