@@ -38,7 +38,7 @@ var (
 		"ctxfs.v1.ReviewService.ReadVersion": true, "ctxfs.v1.ReviewService.GetReview": true, "ctxfs.v1.ReviewService.WatchReview": true,
 		"ctxfs.v1.ReviewService.SubmitReview": true, "ctxfs.v1.ReviewService.Discard": true,
 	}
-	mayAll   = map[protoreflect.FullName]bool{"grpc.health.v1.Health": true}
+	mayAll = map[protoreflect.FullName]bool{"grpc.health.v1.Health": true}
 )
 
 // TestRoles calls every method that the server has registered, once without credentials and once as a panel.
