@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The second process must call Enter before it does anything else. Enter lays the
+// Enter must be the first call of the second process. It lays the
 // capabilities aside in all threads and removes the mark. In a program built with cgo, Go cannot reach
 // all threads: the capabilities stay in use, and Enter returns false. The process can then open its user's files whatever their modes.
 func Enter() (aside bool, err error) {
