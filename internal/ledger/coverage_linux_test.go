@@ -39,7 +39,7 @@ func TestEveryOperation(t *testing.T) {
 	for _, driver := range drivers(t) {
 		t.Run(driver, func(t *testing.T) {
 			l := newLoad(t, driver, 1, 1)
-			called := l.serially(6)
+			called := l.serially(15) // an operation needs a state that the load reaches by chance
 			for _, s := range services {
 				list := s.file.Services().ByName(s.name).Methods()
 				for i := range list.Len() {
