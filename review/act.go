@@ -166,6 +166,11 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, refuseMerge, dryRun bo
 		return err
 	}
 	defer free()
+	for _, s := range e.Steps {
+		if r.cfg.ContextsDir != "" && isWithin(s.Path, r.cfg.ContextsDir) {
+			return refuse(BarredPath, []Path{s.Path}, "the rule "+BarredState+" keeps it out of the workspace", "leave it out of the selection")
+		}
+	}
 	conflicts, err := r.ws.plan(ctx, e.Steps, refuseMerge)
 	if err == nil && len(conflicts) > 0 {
 		err = conflicting("nothing was applied: the workspace changed these files too", conflicts)

@@ -276,8 +276,8 @@ func (c *comparison) directory(ctx context.Context, p Path) error {
 	return tree.SkipDir
 }
 
-// stateDir is the directory in which contexts lie, wherever a name of it stands.
-const stateDir = ".contexts"
+// contextsDir and stateDir are the names of the directory of contexts and of the server's state. They are barred wherever they stand.
+const contextsDir, stateDir = ".contexts", ".ctxfs"
 
 // setIDs are the bits that make a program run with another's rights.
 const setIDs = 0o6000
@@ -288,7 +288,7 @@ func BarredName(p Path) string {
 		switch {
 		case git.IsDotGit(name):
 			return BarredGit
-		case strings.EqualFold(name, stateDir):
+		case strings.EqualFold(name, contextsDir), strings.EqualFold(name, stateDir):
 			return BarredState
 		}
 	}

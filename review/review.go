@@ -51,6 +51,8 @@ type Config struct {
 	Dir string
 	// Workspace is the folder that changes are applied to.
 	Workspace string
+	// ContextsDir is the directory of contexts, relative to the workspace; "" if it lies elsewhere. Nothing is applied to it.
+	ContextsDir Path
 	// Owner is given to files that are made in the workspace; nil leaves them to the server's user.
 	Owner *rootfs.Owner
 	// Exclude are the patterns that seeding leaves out, beside the workspace's ignore files.
@@ -169,6 +171,8 @@ type Query struct {
 	Paths []Path
 	// Ignored lists the content of new ignored directories.
 	Ignored bool
+	// Drift compares the base with the workspace too. It reveals what the workspace holds.
+	Drift bool
 }
 
 func (q Query) scope() []Path {
@@ -209,6 +213,9 @@ func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
 	}
 	for _, c := range l.Changes {
 		l.locate(c)
+		if !q.Drift {
+			continue
+		}
 		if err := r.drift(c); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}

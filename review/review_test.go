@@ -198,7 +198,7 @@ func TestConflictsApplyNothing(t *testing.T) {
 
 func TestWhatMustNotBeAppliedIsRefused(t *testing.T) {
 	w := newWorld(t, files{"a": "a"})
-	for _, p := range []string{".git/config", ".GIT/x", "sub/.git", "git~1", ".contexts/x", "d/.g\u200cit/hooks/x"} {
+	for _, p := range []string{".git/config", ".GIT/x", "sub/.git", "git~1", ".contexts/x", "state/.ctxfs/host.token", "d/.g\u200cit/hooks/x"} {
 		write(t, w.in(id), files{p: "evil"})
 		for _, name := range []string{p, p[:strings.LastIndexByte("/"+p, '/')]} {
 			if name = strings.TrimSuffix(name, "/"); name == "" {

@@ -276,6 +276,18 @@ func TestReviewRoles(t *testing.T) {
 	as := func(token string) context.Context { return with(t, "authorization", bearerOf(token)) }
 	own := as(panel.GetToken())
 
+	shell(t, h.cfg.Workspace, "echo secret > outside.env")
+	shell(t, h.in("app"), "echo drift > run")
+	for _, path := range []string{"/outside.env", "/app/run"} {
+		read, err := h.reviews().ReadVersion(own, &ctxfsv1.ReadVersionRequest{Path: path, Version: ctxfsv1.Version_VERSION_WORKSPACE})
+		if err == nil {
+			_, err = read.Recv()
+		}
+		wantCode(t, "the panel reads "+path+" of the workspace", err, codes.PermissionDenied)
+	}
+	if changes, _ := h.changes(own, &ctxfsv1.ListChangesRequest{}); changes["/app/run"].GetDrifted() {
+		t.Error("the panel learns that the workspace's file is another one")
+	}
 	if changes, _ := h.changes(own, &ctxfsv1.ListChangesRequest{}); len(changes) != 2 {
 		t.Errorf("the panel sees %v", changes)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -237,7 +238,7 @@ func (s *Server) openParts(ctx context.Context) error {
 		return err
 	}
 	if p.reviews, err = review.Open(ctx, review.Config{
-		Contexts: reviewed{p.contexts}, Dir: l.Review, Workspace: l.Workspace, Owner: owner, Exclude: s.cfg.SeedOptions().Exclude, Log: s.log,
+		Contexts: reviewed{p.contexts}, Dir: l.Review, ContextsDir: below(l.Workspace, l.Dir), Workspace: l.Workspace, Owner: owner, Exclude: s.cfg.SeedOptions().Exclude, Log: s.log,
 	}); err != nil {
 		return fmt.Errorf("open the reviews: %w", err)
 	}
@@ -265,6 +266,15 @@ func (p *parts) events(m *metrics, log *zap.Logger) contexts.Events {
 		Copied: func(from, to string) error { return p.reviews.Copied(from, to) },
 		Seeded: func(driver string, took time.Duration, err error) { m.seeded(driver, took, err == nil) },
 	}
+}
+
+// below returns dir relative to base, with slashes; "" if it lies elsewhere.
+func below(base, dir string) review.Path {
+	rel, err := filepath.Rel(base, dir)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		return ""
+	}
+	return review.Path(filepath.ToSlash(rel))
 }
 
 // reviewed is contexts as reviews see them.

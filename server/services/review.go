@@ -61,7 +61,7 @@ func (s *Reviews) list(ctx context.Context, contextID string, paths []string, ig
 	if err != nil {
 		return nil, err
 	}
-	q := review.Query{Context: string(id), Ignored: ignored}
+	q := review.Query{Context: string(id), Ignored: ignored, Drift: isReviewer(panels.IdentityFrom(ctx))}
 	for _, p := range paths {
 		q.Paths = append(q.Paths, reviewPath(p, nil))
 	}
@@ -69,6 +69,12 @@ func (s *Reviews) list(ctx context.Context, contextID string, paths []string, ig
 		q.Paths = nil
 	}
 	return s.Reviews.Changes(ctx, q)
+}
+
+// isReviewer reports whether a caller may learn what the workspace holds: a host that acts for no panel. The workspace has files that no
+// context was seeded with.
+func isReviewer(caller panels.Identity) bool {
+	return caller.Role == panels.RoleHost && caller.Panel == ""
 }
 
 // reviewPath returns a virtual path as reviews have it: relative, and without dots.
@@ -212,6 +218,9 @@ func (s *Reviews) ReadVersion(req *ctxfsv1.ReadVersionRequest, stream grpc.Serve
 		return reviewStatus(err)
 	}
 	p := reviewPath(req.GetPath(), req.GetRawPath())
+	if req.GetVersion() == ctxfsv1.Version_VERSION_WORKSPACE && !isReviewer(panels.IdentityFrom(stream.Context())) {
+		return reviewStatus(&fserr.Error{Code: fserr.EACCES, Op: "read", Path: req.GetPath(), Detail: "a panel cannot read the workspace"})
+	}
 	return reviewStatus(s.Reviews.Read(stream.Context(), string(id), p, review.Which(req.GetVersion()), func(v review.Version, content io.Reader) error {
 		if err := stream.Send(&ctxfsv1.ReadVersionResponse{Version: versionToPB(v)}); err != nil {
 			return err
