@@ -379,7 +379,7 @@ const (
 	Version_VERSION_BASE Version = 1
 	// The context's.
 	Version_VERSION_CONTEXT Version = 2
-	// The workspace's.
+	// The workspace's; for hosts.
 	Version_VERSION_WORKSPACE Version = 3
 	// The base with the approved changes.
 	Version_VERSION_APPROVED Version = 4
@@ -732,7 +732,7 @@ type Change struct {
 	Sensitive []string `protobuf:"bytes,18,rep,name=sensitive,proto3" json:"sensitive,omitempty"`
 	// Why it can never be applied: "git-directory", "state-directory", "special-file", "setuid".
 	Barred string `protobuf:"bytes,19,opt,name=barred,proto3" json:"barred,omitempty"`
-	// The workspace has changed it since.
+	// The workspace has changed it since. Always false for panels, which must not learn what the workspace holds.
 	Drifted bool `protobuf:"varint,20,opt,name=drifted,proto3" json:"drifted,omitempty"`
 	// Another program wrote the file while it was read. It cannot be decided on.
 	Unstable bool `protobuf:"varint,21,opt,name=unstable,proto3" json:"unstable,omitempty"`

@@ -57,7 +57,7 @@ type ReviewServiceClient interface {
 	// Shows the content of changes, by path: as hunks, or as text that git apply accepts.
 	GetDiff(ctx context.Context, in *GetDiffRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetDiffResponse], error)
 	// Reads one version of a file as a whole.
-	// Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link).
+	// Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link), EACCES (a panel reads the workspace).
 	ReadVersion(ctx context.Context, in *ReadVersionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadVersionResponse], error)
 	// Returns the state of the review, with counts.
 	GetReview(ctx context.Context, in *GetReviewRequest, opts ...grpc.CallOption) (*GetReviewResponse, error)
@@ -260,7 +260,7 @@ type ReviewServiceServer interface {
 	// Shows the content of changes, by path: as hunks, or as text that git apply accepts.
 	GetDiff(*GetDiffRequest, grpc.ServerStreamingServer[GetDiffResponse]) error
 	// Reads one version of a file as a whole.
-	// Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link).
+	// Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link), EACCES (a panel reads the workspace).
 	ReadVersion(*ReadVersionRequest, grpc.ServerStreamingServer[ReadVersionResponse]) error
 	// Returns the state of the review, with counts.
 	GetReview(context.Context, *GetReviewRequest) (*GetReviewResponse, error)

@@ -158,7 +158,7 @@ export type Change = Message<"ctxfs.v1.Change"> & {
   barred: string;
 
   /**
-   * The workspace has changed it since.
+   * The workspace has changed it since. Always false for panels, which must not learn what the workspace holds.
    *
    * @generated from field: bool drifted = 20;
    */
@@ -1773,7 +1773,7 @@ export enum Version {
   CONTEXT = 2,
 
   /**
-   * The workspace's.
+   * The workspace's; for hosts.
    *
    * @generated from enum value: VERSION_WORKSPACE = 3;
    */
@@ -2053,7 +2053,7 @@ export const ReviewService: GenService<{
   },
   /**
    * Reads one version of a file as a whole.
-   * Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link).
+   * Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link), EACCES (a panel reads the workspace).
    *
    * @generated from rpc ctxfs.v1.ReviewService.ReadVersion
    */
