@@ -205,6 +205,9 @@ func TestWhatMustNotBeAppliedIsRefused(t *testing.T) {
 				continue
 			}
 			out, err := w.reviews.Decide(t.Context(), DecideRequest{Context: id, Selection: Selection{Changes: []Selected{{Path: Path(name)}}}, Decision: Approved})
+			if BarredName(Path(name)) != "" {
+				wantReason(t, err, BarredPath)
+			}
 			if err == nil && out.Changes > 0 {
 				t.Errorf("%s was approved by the name %s", p, name)
 			}

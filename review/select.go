@@ -105,6 +105,9 @@ func chooseNamed(changes []*Change, named []Selected) ([]*choice, error) {
 	byPath := map[Path]*choice{}
 	var stale []Path
 	for _, s := range named {
+		if rule := BarredName(s.Path); rule != "" {
+			return nil, refuse(BarredPath, []Path{s.Path}, "the rule "+rule+" keeps it out of the workspace", "leave it out of the selection")
+		}
 		if s.Path == "" || slices.ContainsFunc(changes, func(c *Change) bool { return c.Path != s.Path && isWithin(c.Path, s.Path) }) {
 			for _, c := range changes {
 				if isWithin(c.Path, s.Path) && (c.leftOut() == "" || c.leftOut() == "ignored") {
