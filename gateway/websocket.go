@@ -246,13 +246,19 @@ func (l *webLink) Send(m *ctxfsv1.SessionResponse, h *budget.Hold) error {
 	if isLast(m) {
 		l.said.Store(true)
 	}
-	return l.ws.Send(responseSize(m), func(b []byte) ([]byte, error) {
-		b, err := appendResponse(b, m)
-		if err != nil {
-			return nil, fmt.Errorf("encode a message of a session: %w", err)
-		}
-		return b, nil
-	})
+	size := responseSize(m)
+	if size < largeData {
+		return l.ws.Send(size, func(b []byte) ([]byte, error) {
+			e := responseEncoder{last: b}
+			err := e.response(m)
+			return e.last, err
+		})
+	}
+	var e responseEncoder
+	if err := e.response(m); err != nil {
+		return err
+	}
+	return l.ws.SendParts(append(e.parts, e.last))
 }
 
 // isLast reports whether m, or the last message that travels with it, ends the session.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"slices"
 	"unicode/utf8"
 
@@ -111,6 +112,56 @@ func bytesField(b []byte, field protowire.Number) (value, rest []byte, ok bool) 
 	return value, b[n+m:], true
 }
 
+// largeData is the size from which the data of a reply is sent from where it is, in bytes: a copy would take as much memory again for
+// as long as the client reads nothing.
+const largeData = 16 << 10
+
+// responseEncoder encodes a response in parts, to be sent one after the other: those in parts, then last, which grows.
+type responseEncoder struct {
+	parts [][]byte
+	last  []byte
+}
+
+// response encodes m as the generated code does. The parts refer to its large data.
+func (e *responseEncoder) response(m *ctxfsv1.SessionResponse) (err error) {
+	if m.GetReply() == nil {
+		if e.last, err = (proto.MarshalOptions{}).MarshalAppend(e.last, m); err != nil {
+			return fmt.Errorf("encode a message of a session: %w", err)
+		}
+		return nil
+	}
+	if m.GetId() != 0 {
+		e.last = protowire.AppendVarint(append(e.last, idField<<3), m.GetId())
+	}
+	if m.GetMore() {
+		e.last = append(e.last, moreField<<3, 1)
+	}
+	e.last = protowire.AppendTag(e.last, replyField, protowire.BytesType)
+	e.last = protowire.AppendVarint(e.last, uint64(replySize(m)))
+	if data := m.GetReply().GetData(); len(data) > 0 {
+		e.last = protowire.AppendTag(e.last, dataField, protowire.BytesType)
+		e.last = protowire.AppendVarint(e.last, uint64(len(data)))
+		e.data(data)
+	}
+	for _, also := range m.GetAlso() {
+		e.last = protowire.AppendTag(e.last, alsoReplyField, protowire.BytesType)
+		e.last = protowire.AppendVarint(e.last, uint64(responseSize(also)))
+		if err := e.response(also); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *responseEncoder) data(data []byte) {
+	if len(data) < largeData {
+		e.last = append(e.last, data...)
+		return
+	}
+	e.parts = append(e.parts, e.last, data)
+	e.last = e.last[len(e.last):]
+}
+
 // responseSize returns the size of a response, encoded.
 func responseSize(m *ctxfsv1.SessionResponse) int {
 	if m.GetReply() == nil {
@@ -135,32 +186,4 @@ func replySize(m *ctxfsv1.SessionResponse) int {
 		return 0
 	}
 	return protowire.SizeTag(dataField) + protowire.SizeBytes(len(data))
-}
-
-// appendResponse appends a response as the generated code encodes it.
-func appendResponse(b []byte, m *ctxfsv1.SessionResponse) ([]byte, error) {
-	if m.GetReply() == nil {
-		return proto.MarshalOptions{}.MarshalAppend(b, m)
-	}
-	if m.GetId() != 0 {
-		b = protowire.AppendVarint(append(b, idField<<3), m.GetId())
-	}
-	if m.GetMore() {
-		b = append(b, moreField<<3, 1)
-	}
-	b = protowire.AppendTag(b, replyField, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(replySize(m)))
-	if data := m.GetReply().GetData(); len(data) > 0 {
-		b = protowire.AppendTag(b, dataField, protowire.BytesType)
-		b = protowire.AppendBytes(b, data)
-	}
-	var err error
-	for _, also := range m.GetAlso() {
-		b = protowire.AppendTag(b, alsoReplyField, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(responseSize(also)))
-		if b, err = appendResponse(b, also); err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
 }

@@ -46,10 +46,12 @@ func TestSessionResponses(t *testing.T) {
 		return m
 	}
 	for _, m := range []*ctxfsv1.SessionResponse{
-		{}, failed(), reply(0, false, 0), reply(1, true, 1), reply(1<<60, false, 200_000),
+		{}, failed(), reply(0, false, 0), reply(1, true, 1), reply(1<<60, false, 200_000), with(reply(1, false, 20_000), reply(2, false, 5), reply(3, true, 30_000)),
 		with(reply(1, false, 100), reply(2, true, 130), failed(), reply(3, false, 0)), with(failed(), reply(2, false, 10), failed()),
 	} {
-		b, err := appendResponse([]byte("before"), m)
+		e := responseEncoder{last: []byte("before")}
+		err := e.response(m)
+		b := append(bytes.Join(e.parts, nil), e.last...)
 		var got ctxfsv1.SessionResponse
 		if err != nil || len(b) != len("before")+responseSize(m) || proto.Unmarshal(b[len("before"):], &got) != nil || !proto.Equal(&got, m) {
 			t.Errorf("%x, %v, is %v of size %d; want %v", b, err, &got, responseSize(m), m)

@@ -335,6 +335,29 @@ func (s *Socket) Send(size int, encode func(b []byte) ([]byte, error)) error {
 	return s.write(opBinary, size, encode)
 }
 
+// SendParts sends a message that is in parts, without a copy. Only a server's end may: a client masks what it sends.
+func (s *Socket) SendParts(parts [][]byte) error {
+	size := 0
+	for _, part := range parts {
+		size += len(part)
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.farewell {
+		return net.ErrClosed
+	}
+	parts[0] = append(s.head(nil, 0x80|opBinary, size), parts[0]...) // or it would be a packet of its own
+	for _, part := range parts {
+		if len(part) == 0 {
+			continue
+		}
+		if _, err := s.Conn.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Ping sends a ping. The other end answers it.
 func (s *Socket) Ping() error { return s.write(opPing, 0, bytesOf(nil)) }
 
