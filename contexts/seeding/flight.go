@@ -129,13 +129,23 @@ type Flights struct {
 	life *gate.Life
 	mu   sync.Mutex
 	byID map[string]*flight
+	// landings counts the flights that have landed.
+	landings uint64
 }
 
 // NewFlights returns a table without flights.
 func NewFlights(life *gate.Life) *Flights { return &Flights{life: life, byID: map[string]*flight{}} }
 
-// join returns the flight that seeds id, or starts one with fly.
-func (t *Flights) join(id catalog.ID, owner string, fly func(*flight)) (*flight, error) {
+// landed counts the flights that have landed.
+func (t *Flights) landed() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.landings
+}
+
+// join returns the flight that seeds id, or starts one with fly. The caller found the context missing after so many landings; if one
+// has landed since, join returns nil, and the caller must look again: a flight for a context that is ready would refuse its users.
+func (t *Flights) join(id catalog.ID, owner string, landings uint64, fly func(*flight)) (*flight, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := strings.ToLower(string(id))
@@ -147,6 +157,8 @@ func (t *Flights) join(id catalog.ID, owner string, fly func(*flight)) (*flight,
 		return nil, catalog.Collides(id, f.id)
 	case f != nil:
 		return f, nil
+	case t.landings != landings:
+		return nil, nil
 	}
 	f = newFlight(id, owner)
 	t.byID[key] = f
@@ -161,6 +173,7 @@ func (t *Flights) fly(key string, f *flight, fly func(*flight)) {
 	fly(f)
 	t.mu.Lock()
 	delete(t.byID, key)
+	t.landings++
 	t.mu.Unlock()
 	close(f.done)
 }

@@ -146,21 +146,35 @@ func TestSpaceThatAContextNeeds(t *testing.T) {
 	must(t, s.Pool.MakeRoom("test", 0))
 }
 
+// TestAFlightThatLandedIsNotRepeated: a caller that found the context missing before it landed looks again.
+func TestAFlightThatLandedIsNotRepeated(t *testing.T) {
+	life := gate.NewLife()
+	defer life.Stop(time.Minute)
+	flights := NewFlights(life)
+	before := flights.landed()
+	f, err := flights.join("ctx_a", "", before, func(*flight) {})
+	must(t, err)
+	<-f.done
+	if late, err := flights.join("ctx_a", "", before, func(*flight) { t.Error("the context was seeded again") }); late != nil || err != nil {
+		t.Errorf("the late caller got %v, %v; want no flight", late, err)
+	}
+}
+
 // TestFlightsEndWithTheServer: after a stop none begins.
 func TestFlightsEndWithTheServer(t *testing.T) {
 	life := gate.NewLife()
 	flights := NewFlights(life)
 	begun := make(chan struct{})
-	f, err := flights.join("ctx_a", "", func(*flight) {
+	f, err := flights.join("ctx_a", "", 0, func(*flight) {
 		close(begun)
 		<-life.Context.Done()
 	})
 	must(t, err)
 	<-begun
-	if _, err := flights.join("ctx_A", "", nil); fserr.CodeOf(err) != fserr.EEXIST {
+	if _, err := flights.join("ctx_A", "", 0, nil); fserr.CodeOf(err) != fserr.EEXIST {
 		t.Errorf("an ID that differs by case got %v, want EEXIST", err)
 	}
-	if same, err := flights.join("ctx_a", "", nil); same != f || err != nil {
+	if same, err := flights.join("ctx_a", "", 0, nil); same != f || err != nil {
 		t.Errorf("a second caller got another flight, %v", err)
 	}
 	if fserr.CodeOf(flights.Busy("ctx_a")) != fserr.EAGAIN || flights.Busy("ctx_b") != nil {
@@ -170,7 +184,7 @@ func TestFlightsEndWithTheServer(t *testing.T) {
 		t.Error("the flight did not end")
 	}
 	must(t, flights.Wait(context.Background(), "ctx_a"))
-	if _, err := flights.join("ctx_a", "", nil); fserr.CodeOf(err) != fserr.ECANCELED {
+	if _, err := flights.join("ctx_a", "", 0, nil); fserr.CodeOf(err) != fserr.ECANCELED {
 		t.Errorf("after the stop got %v, want ECANCELED", err)
 	}
 }

@@ -87,12 +87,15 @@ func (s *Seeder) Close() error { return s.Templates.resolver.Close() }
 // Ensure returns the record of a context that it makes ready if need be; seeded says that it waited for a seeding. owner is the
 // panel that the ID was derived from, "" if the caller named the ID explicitly. Errors are those of contexts.Manager.Ensure.
 func (s *Seeder) Ensure(ctx context.Context, id catalog.ID, owner string, progress func(Progress)) (rec metadata.Context, seeded bool, err error) {
-	if rec, ok, err := s.ready(ctx, id, owner); ok || err != nil {
-		return rec, false, err
-	}
-	f, err := s.Flights.join(id, owner, s.fly)
-	if err != nil {
-		return rec, false, err
+	var f *flight
+	for f == nil {
+		landings := s.Flights.landed()
+		if rec, ok, err := s.ready(ctx, id, owner); ok || err != nil {
+			return rec, false, err
+		}
+		if f, err = s.Flights.join(id, owner, landings, s.fly); err != nil {
+			return rec, false, err
+		}
 	}
 	if err := f.wait(ctx, progress); err != nil {
 		return rec, false, err
@@ -121,6 +124,9 @@ func (s *Seeder) ready(ctx context.Context, id catalog.ID, owner string) (rec me
 	rec, err = s.cat.Find(ctx, id)
 	if code := fserr.CodeOf(err); code == fserr.ESTALE || code == fserr.EAGAIN {
 		return rec, false, s.cat.MayOwn(ctx, id, owner)
+	}
+	if err == nil && s.Flights.of(id) != nil { // it began meanwhile: the folder is there before the flight has landed
+		return rec, false, nil
 	}
 	if err == nil {
 		rec, err = s.cat.Own(ctx, rec, owner)
