@@ -104,9 +104,15 @@ func (r *Registry) templateOf(req OpenRequest) (path string, found bool, err err
 	return r.cfg.Templates.Find(req.PanelID)
 }
 
-// DefaultContext returns the context of a panel that is opened for the first time and names none.
-func (r *Registry) DefaultContext(ctx context.Context, panelID string) (contexts.ID, error) {
-	return r.derive(ctx, OpenRequest{PanelID: panelID})
+// ContextOf returns the context that a panel gets when it is opened and names none. owner is the panel if the context's ID is derived
+// from its own, and "" if the panel is bound to a context that was named.
+func (r *Registry) ContextOf(ctx context.Context, panelID string) (id contexts.ID, owner string, err error) {
+	old, err := r.bindingOf(ctx, panelID)
+	if err != nil {
+		return "", "", err
+	}
+	c, err := r.choose(ctx, OpenRequest{PanelID: panelID}, old, false)
+	return c.id, derivedOwner(metadata.Panel{ID: panelID, ContextID: string(c.id)}), err
 }
 
 // derive returns the context of a panel that names none: its template's, or its own copy of the workspace.

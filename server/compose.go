@@ -65,7 +65,7 @@ func (s *Server) compose(context.Context) error {
 	registry := registrar{s.grpc, s.calls, calls}
 	s.registry = registry
 	ctxfsv1.RegisterFsServiceServer(registry, s.fs)
-	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, DefaultContext: p.panels.DefaultContext, Version: s.deps.Version, Driver: s.info.Driver})
+	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, ContextOf: p.panels.ContextOf, Version: s.deps.Version, Driver: s.info.Driver})
 	ctxfsv1.RegisterPanelServiceServer(registry, &services.Panels{
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
 	})

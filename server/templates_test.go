@@ -199,6 +199,20 @@ func TestMovedBranchGivesANewContext(t *testing.T) {
 	h.wants(back, map[string]string{"/app/app.txt": "app", "/mine": "work"})
 }
 
+// ensured ensures the context of a panel, and returns its ID.
+func (h *house) ensured(panel string) string {
+	h.t.Helper()
+	s, err := ctxfsv1.NewContextServiceClient(h.cc).EnsureContext(h.t.Context(), &ctxfsv1.EnsureContextRequest{PanelId: panel})
+	for err == nil {
+		var m *ctxfsv1.EnsureContextResponse
+		if m, err = s.Recv(); m.GetReady() != nil {
+			return m.GetReady().GetContext().GetContextId()
+		}
+	}
+	h.t.Fatalf("%s was not ensured: %v", panel, err)
+	return ""
+}
+
 // TestPanelsOwnTemplate opens a panel by each way that a first access can come.
 func TestPanelsOwnTemplate(t *testing.T) {
 	h := newHouse(t, testConfig(t))
@@ -210,16 +224,12 @@ func TestPanelsOwnTemplate(t *testing.T) {
 	if got, err := h.tryRead(with(t, panelKey, "panels/asked"), "/t/tools.txt"); err != nil || got != "tools" {
 		t.Errorf("as panels/asked: %q, %v", got, err)
 	}
-	s, err := ctxfsv1.NewContextServiceClient(h.cc).EnsureContext(t.Context(), &ctxfsv1.EnsureContextRequest{PanelId: "panels/ensured"})
-	var ready *ctxfsv1.EnsureReady
-	for err == nil && ready == nil {
-		var m *ctxfsv1.EnsureContextResponse
-		if m, err = s.Recv(); err == nil {
-			ready = m.GetReady()
-		}
+	if id := h.ensured("panels/ensured"); !strings.HasPrefix(id, "safe_tpl_") || !strings.HasSuffix(id, "_panels~ensured") {
+		t.Errorf("ensured %s", id)
 	}
-	if err != nil || !strings.HasPrefix(ready.GetContext().GetContextId(), "safe_tpl_") || !strings.HasSuffix(ready.GetContext().GetContextId(), "_panels~ensured") {
-		t.Errorf("ensured %v, %v", ready, err)
+	h.open(&ctxfsv1.OpenPanelRequest{PanelId: "panels/bound", ContextId: "ctx_named"})
+	if id := h.ensured("panels/bound"); id != "ctx_named" {
+		t.Errorf("ensured %s, want the context that the panel is bound to", id)
 	}
 	e, err := h.templates().ExplainTemplate(t.Context(), &ctxfsv1.ExplainTemplateRequest{PanelId: "panels/opened"})
 	if err != nil || !e.GetBuilt() || e.GetTemplate().GetChain()[0] != "panels/opened/context-template.yml" {

@@ -24,8 +24,8 @@ const progressInterval = 100 * time.Millisecond
 type Contexts struct {
 	ctxfsv1.UnimplementedContextServiceServer
 	Contexts ContextStore
-	// DefaultContext returns the context of a panel that is opened for the first time (panels.Registry).
-	DefaultContext func(ctx context.Context, panelID string) (contexts.ID, error)
+	// ContextOf returns the context that a panel gets, and the panel that owns it (panels.Registry).
+	ContextOf func(ctx context.Context, panelID string) (id contexts.ID, owner string, err error)
 	// Version of the server, and Driver, the name of the driver that makes contexts, for GetInfo.
 	Version, Driver string
 }

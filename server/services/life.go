@@ -34,8 +34,8 @@ func (s *Contexts) target(ctx context.Context, contextID, panelID, fields string
 	case (contextID == "") == (panelID == ""):
 		return "", contexts.EnsureOptions{}, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "set one of " + fields}
 	case panelID != "":
-		id, err := s.DefaultContext(ctx, panelID)
-		return id, contexts.EnsureOptions{OwnerPanel: panelID}, err
+		id, owner, err := s.ContextOf(ctx, panelID)
+		return id, contexts.EnsureOptions{OwnerPanel: owner}, err
 	}
 	id, err := parseID(contextID)
 	return id, contexts.EnsureOptions{}, err

@@ -227,7 +227,7 @@ type EnsureContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ctx_NAME, unsafe_noctx_NAME, or safe_tpl_HASH12_NAME of a template that was built or explained; empty when panel_id is set.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// Ensures the context that this panel would get: its template's, when it has one.
+	// Ensures the context that this panel gets when it is opened: the one that it is bound to, its template's, or its own copy of the workspace.
 	PanelId       string `protobuf:"bytes,2,opt,name=panel_id,json=panelId,proto3" json:"panel_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

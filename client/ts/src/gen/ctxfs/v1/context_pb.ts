@@ -29,7 +29,7 @@ export type EnsureContextRequest = Message<"ctxfs.v1.EnsureContextRequest"> & {
   contextId: string;
 
   /**
-   * Ensures the context that this panel would get: its template's, when it has one.
+   * Ensures the context that this panel gets when it is opened: the one that it is bound to, its template's, or its own copy of the workspace.
    *
    * @generated from field: string panel_id = 2;
    */
