@@ -92,7 +92,7 @@ func (m *machine) sh(script string) string {
 // blocks returns the commands of a section, a string for each block.
 func (m *machine) blocks(file, heading string) []string {
 	m.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", file))
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", file))
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func (m *machine) blocks(file, heading string) []string {
 		list = append(list, strings.NewReplacer("/srv/work", m.dir+"/work", "/backup", m.dir+"/backup").Replace(block[1]))
 	}
 	if !found || len(list) != 2 {
-		m.Fatalf("docs/%s, %q: %d blocks, want one to back up and one to restore", file, heading, len(list))
+		m.Fatalf("docs/how-to/%s, %q: %d blocks, want one to back up and one to restore", file, heading, len(list))
 	}
 	return list
 }
