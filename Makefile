@@ -120,11 +120,13 @@ lint: ## Vets and lints the Go code, the protos and the layering
 	scripts/changelog --check
 
 .PHONY: generate
-generate: ## Generates the Go code of the protos
+generate: ## Generates the Go code of the protos, their manual and docs/reference
 	$(TOOL) buf generate
+	$(TOOL) buf build --path proto/ctxfs/v1 --exclude-imports --as-file-descriptor-set -o internal/manual/ctxfs.binpb
+	$(GO) run ./scripts/reference docs/reference
 
 .PHONY: check-generate
-check-generate: ## Fails when the committed generated code is not what the protos say
+check-generate: ## Fails when generated code or docs/reference are not what the protos and the commands say
 	scripts/check-generate
 
 .PHONY: check-cross
