@@ -24,8 +24,9 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	ctx, stop := command.UntilSignal(context.Background())
-	commands := command.Commands(command.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: "0.0.0-test"})
-	code := cli.Run(ctx, cli.Root(cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: "0.0.0-test"}, commands...), os.Args[1:])
+	env := command.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: "0.0.0-test"}
+	root := cli.Root(cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: "0.0.0-test", PlanSeed: env.PlanSeed}, command.Commands(env)...)
+	code := cli.Run(ctx, root, os.Args[1:])
 	stop()
 	os.Exit(code)
 }

@@ -73,7 +73,9 @@ func (f *Files) Services() []protoreflect.ServiceDescriptor {
 		}
 		return true
 	})
-	slices.SortFunc(all, func(a, b protoreflect.ServiceDescriptor) int { return strings.Compare(string(a.FullName()), string(b.FullName())) })
+	slices.SortFunc(all, func(a, b protoreflect.ServiceDescriptor) int {
+		return strings.Compare(string(a.FullName()), string(b.FullName()))
+	})
 	return all
 }
 

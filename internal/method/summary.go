@@ -26,7 +26,7 @@ func (m *Method) Summary() string {
 		parts[1] = "reads, or changes with " + strings.Join(m.options.GetChangesWith(), ", ")
 	}
 	if parts[0] == "" {
-		parts[0] = "for nobody"
+		parts[0] = "for no caller"
 	}
 	if d := durations[m.options.GetDuration()]; d != "" {
 		parts = append(parts, d)
