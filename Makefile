@@ -144,6 +144,8 @@ changelog: ## Writes CHANGELOG.md from changelog/
 .PHONY: release
 release: need-git need-node ## Builds the binaries, packages, bills of materials and checksums of a release in dist/, and publishes nothing
 	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
+	rm -rf bin/release
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(GO) run ./scripts/reference -release bin/release
 	CTXFS_VERSION=$(VERSION) CTXFS_DATE=$$(git log -1 --format=%cI) CTXFS_EPOCH=$$(git log -1 --format=%ct) \
 	  $(GO) tool -modfile=tools/release/go.mod goreleaser release --snapshot --clean
 	node npm/pack.mjs dist/artifacts.json dist

@@ -6,12 +6,14 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"log"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,6 +59,39 @@ func pages(dir string) error {
 	return nil
 }
 
+// manPages writes a compressed page for each command that users see.
+func manPages(cmd *cobra.Command, header *doc.GenManHeader, dir string) error {
+	var page bytes.Buffer
+	own := *header // GenMan adds the title
+	if err := doc.GenMan(cmd, &own, &page); err != nil {
+		return err
+	}
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := page.WriteTo(w); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "." + header.Section + ".gz"
+	if err := os.WriteFile(filepath.Join(dir, name), packed.Bytes(), 0o644); err != nil {
+		return err
+	}
+	for _, c := range cmd.Commands() {
+		if !c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand() {
+			continue
+		}
+		if err := manPages(c, header, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // release writes the manual pages and the completions of the shells. Pages have the date SOURCE_DATE_EPOCH, so that two builds of a commit
 // are the same.
 func release(dir string) error {
@@ -73,7 +108,7 @@ func release(dir string) error {
 	root := program()
 	root.DisableAutoGenTag = true
 	header := &doc.GenManHeader{Section: "1", Source: "ctxfs", Manual: "ctxfs", Date: &date}
-	if err := doc.GenManTree(root, header, filepath.Join(dir, "man")); err != nil {
+	if err := manPages(root, header, filepath.Join(dir, "man")); err != nil {
 		return err
 	}
 	for file, write := range map[string]func(string) error{
