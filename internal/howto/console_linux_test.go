@@ -80,8 +80,11 @@ func TestPagesShowWhatCommandsPrint(t *testing.T) {
 	ran := 0
 	for _, page := range pages {
 		list := steps(read(t, page))
+		if len(list) == 0 {
+			continue
+		}
 		ran += len(list)
-		t.Run(filepath.Base(page), func(t *testing.T) {
+		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			home := newHome(t)
 			for _, s := range list {
