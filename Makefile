@@ -120,11 +120,13 @@ lint: ## Vets and lints the Go code, the protos and the layering
 	scripts/changelog --check
 
 .PHONY: generate
-generate: ## Generates the Go code of the protos
+generate: ## Generates the Go code of the protos, their manual and docs/reference
 	$(TOOL) buf generate
+	$(TOOL) buf build --path proto/ctxfs/v1 --exclude-imports --as-file-descriptor-set -o internal/manual/ctxfs.binpb
+	$(GO) run ./scripts/reference docs/reference
 
 .PHONY: check-generate
-check-generate: ## Fails when the committed generated code is not what the protos say
+check-generate: ## Fails when generated code or docs/reference are not what the protos and the commands say
 	scripts/check-generate
 
 .PHONY: check-cross
@@ -142,6 +144,8 @@ changelog: ## Writes CHANGELOG.md from changelog/
 .PHONY: release
 release: need-git need-node ## Builds the binaries, packages, bills of materials and checksums of a release in dist/, and publishes nothing
 	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
+	rm -rf bin/release
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(GO) run ./scripts/reference -release bin/release
 	CTXFS_VERSION=$(VERSION) CTXFS_DATE=$$(git log -1 --format=%cI) CTXFS_EPOCH=$$(git log -1 --format=%ct) \
 	  $(GO) tool -modfile=tools/release/go.mod goreleaser release --snapshot --clean
 	node npm/pack.mjs dist/artifacts.json dist

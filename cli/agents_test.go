@@ -22,7 +22,7 @@ type agentTool struct {
 	want string
 }
 
-// agentTools is also docs/agents-tools.md: a row here that teaches something has a row there.
+// agentTools is also docs/how-to/agents-tools.md: a row here that teaches something has a row there.
 var agentTools = []agentTool{
 	{"ripgrep searches", []string{"rg"}, "rg --no-line-number --sort path needle; rg --files | sort", "README.md:a needle\nsrc/a.js:console.log(\"needle\")\nREADME.md\ngo.mod\nmain.go\npackage.json\nsrc/a.js\nsrc/b.ts\ntsconfig.json\n"},
 	{"ripgrep obeys the seeded .gitignore", []string{"rg"}, "echo needle >x.log; rg -l --sort path needle", "README.md\nsrc/a.js\n"},

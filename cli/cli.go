@@ -76,6 +76,9 @@ func Root(env Env, more ...*cobra.Command) *cobra.Command {
 	if err := a.addCompletions(root); err != nil {
 		panic("cli: " + err.Error()) // a flag that globalFlags does not have
 	}
+	if err := a.addHelp(root); err != nil {
+		panic("cli: " + err.Error()) // cobra's help command is missing
+	}
 	return root
 }
 

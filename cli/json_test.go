@@ -21,12 +21,12 @@ import (
 	"github.com/ctxfs/ctxfs/server/command"
 )
 
-// shapes are the types of docs/cli-json.md, by the command or the type's name.
+// shapes are the types of docs/reference/cli-json.md, by the command or the type's name.
 type shapes map[string]string
 
 func readShapes(t *testing.T) (commands, types shapes) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "docs", "cli-json.md"))
+	data, err := os.ReadFile(filepath.Join("..", "docs", "reference", "cli-json.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestJSONIsAsDocumented(t *testing.T) {
 	}
 	for _, name := range leaves(cli.Root(cli.Env{}, command.Commands(command.Env{})...), "") {
 		if _, ok := commands[name]; !ok {
-			t.Errorf("%s is not in docs/cli-json.md", name)
+			t.Errorf("%s is not in docs/reference/cli-json.md", name)
 		}
 	}
 }

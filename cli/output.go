@@ -156,7 +156,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// jsonOf is a message in the form that docs/cli-json.md describes: keys as in the protos' JSON, none left out; numbers as numbers;
+// jsonOf is a message in the form that docs/reference/cli-json.md describes: keys as in the protos' JSON, none left out; numbers as numbers;
 // times, whose fields end in _ns, as RFC 3339, or null if not known; enums in lower case without the type's name.
 func jsonOf(m protoreflect.Message) object {
 	var o object

@@ -231,7 +231,7 @@ func sameFile(a, b *os.File) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// auditLine is a line of the audit log (docs/operations.md).
+// auditLine is a line of the audit log (docs/reference/operations.md).
 type auditLine struct {
 	Time             time.Time `json:"ts"`
 	Role, Panel      string

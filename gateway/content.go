@@ -282,7 +282,7 @@ func newQuery(raw string, known ...string) *query {
 
 func (q *query) wrong(format string, args ...any) {
 	if q.err == nil {
-		q.err = &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf(format, args...), Hint: "see GET and PUT /v1/content in docs/operations.md"}
+		q.err = &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf(format, args...), Hint: "see GET and PUT /v1/content in docs/reference/operations.md"}
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/reflection"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fsservice"
@@ -76,8 +75,7 @@ func (s *Server) compose(context.Context) error {
 		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
 	}
 	channelz.RegisterChannelzServiceToServer(registry)
-	reflection.Register(registry)
-	return nil
+	return registerReflection(registry)
 }
 
 func (s *Server) options(buffers *codec.Pool) []grpc.ServerOption {

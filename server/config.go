@@ -155,7 +155,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.String("tls-cert", d.TLSCert, "PEM file with the certificate for --listen and --http")
 	fs.String("tls-key", d.TLSKey, "PEM file with the certificate's key")
 	fs.String("client-ca", d.ClientCA, "PEM file of authorities; clients on TCP must show a certificate of theirs")
-	fs.String("host-auth", d.HostAuth, "who is host on the unix socket: peer (this user and root) or token")
+	fs.String("host-auth", d.HostAuth, "callers that are host on the unix socket: peer (this user and root) or token")
 	fs.Duration("idle-timeout", d.IdleTimeout, "close a handle that was not used for so long")
 	fs.Int("handles-per-panel", d.HandlesPerPanel, "open handles that one panel may have")
 	fs.Int("handles-total", d.HandlesTotal, "open handles in all")
@@ -181,8 +181,8 @@ func Flags(fs *pflag.FlagSet) {
 
 func limitFlags(fs *pflag.FlagSet, d Config) {
 	maxBytes, maxRequest := d.ContextMaxBytes, d.MaxRequest
-	fs.Var(&maxBytes, "context-max-bytes", "what one context may take on disk by itself, about; 0 for no bound")
-	fs.Int64("context-max-entries", d.ContextMaxEntries, "files, directories and links that one context may have by itself, about; 0 for no bound")
+	fs.Var(&maxBytes, "context-max-bytes", "what one context may add to its layer on disk, approximately; 0 for no bound")
+	fs.Int64("context-max-entries", d.ContextMaxEntries, "files, directories and links that one context may add to its layer, approximately; 0 for no bound")
 	fs.Int("in-flight-per-panel", d.InFlightPerPanel, "operations that one panel may have under way; 0 for no bound")
 	fs.Int("sessions-per-panel", d.SessionsPerPanel, "sessions that one panel may have; 0 for no bound")
 	fs.Int("watches-per-panel", d.WatchesPerPanel, "watches that one panel may have; 0 for no bound")

@@ -27,7 +27,7 @@ import (
 // hostility is a client that tries to harm others.
 type hostility struct {
 	name string
-	// budget is how much the server's heap may grow meanwhile, in bytes; see docs/security.md, "Memory budget".
+	// budget is how much the server's heap may grow meanwhile, in bytes; see docs/explanation/security.md, "Memory budget".
 	budget int64
 	// attack runs until ctx ends, and returns after its connections are closed. Its error means that the test failed,
 	// not that the server refused a call.

@@ -24,8 +24,9 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	ctx, stop := command.UntilSignal(context.Background())
-	commands := command.Commands(command.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: "0.0.0-test"})
-	code := cli.Run(ctx, cli.Root(cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: "0.0.0-test"}, commands...), os.Args[1:])
+	env := command.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: "0.0.0-test"}
+	root := cli.Root(cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: "0.0.0-test", PlanSeed: env.PlanSeed}, command.Commands(env)...)
+	code := cli.Run(ctx, root, os.Args[1:])
 	stop()
 	os.Exit(code)
 }
@@ -92,7 +93,7 @@ func (m *machine) sh(script string) string {
 // blocks returns the commands of a section, a string for each block.
 func (m *machine) blocks(file, heading string) []string {
 	m.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", file))
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", file))
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func (m *machine) blocks(file, heading string) []string {
 		list = append(list, strings.NewReplacer("/srv/work", m.dir+"/work", "/backup", m.dir+"/backup").Replace(block[1]))
 	}
 	if !found || len(list) != 2 {
-		m.Fatalf("docs/%s, %q: %d blocks, want one to back up and one to restore", file, heading, len(list))
+		m.Fatalf("docs/how-to/%s, %q: %d blocks, want one to back up and one to restore", file, heading, len(list))
 	}
 	return list
 }

@@ -19,7 +19,7 @@ func exactly(want tree) partial {
 }
 
 // leavesOld allows that a part of a renamed directory still has its old name, beside all of it at the new one: overlay-userns
-// renames a directory of the layer in steps (docs/drivers.md).
+// renames a directory of the layer in steps (docs/explanation/drivers.md).
 func leavesOld(from string, after tree) partial {
 	return func(before, got tree) bool {
 		for p, n := range got {

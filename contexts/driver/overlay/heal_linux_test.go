@@ -148,7 +148,7 @@ func TestFilesUnderAnUnmountedContextAreTold(t *testing.T) {
 	wantContent(t, p, "lost?")
 }
 
-// TestMappedBeforeTheFirstWrite holds what docs/drivers.md says of mmap: overlayfs maps the layer's file.
+// TestMappedBeforeTheFirstWrite holds what docs/explanation/drivers.md says of mmap: overlayfs maps the layer's file.
 func TestMappedBeforeTheFirstWrite(t *testing.T) {
 	d := usable(t, New(Options{}))
 	p := place(t, d)
@@ -168,7 +168,7 @@ func TestMappedBeforeTheFirstWrite(t *testing.T) {
 	}
 }
 
-// TestChangeTimeOfTheFirstWrite holds what docs/drivers.md says of ctime: the copy is a change of the inode.
+// TestChangeTimeOfTheFirstWrite holds what docs/explanation/drivers.md says of ctime: the copy is a change of the inode.
 func TestChangeTimeOfTheFirstWrite(t *testing.T) {
 	d := usable(t, New(Options{}))
 	p := place(t, d)

@@ -96,7 +96,7 @@ func hintOf(err error) string {
 	return ""
 }
 
-// TestUserNSCopiesWhatHasSeveralNames holds what docs/drivers.md says: hard links hold, and cost a copy.
+// TestUserNSCopiesWhatHasSeveralNames holds what docs/explanation/drivers.md says: hard links hold, and cost a copy.
 func TestUserNSCopiesWhatHasSeveralNames(t *testing.T) {
 	d := inside(t, Options{})
 	dir := t.TempDir()
@@ -175,7 +175,7 @@ func BenchmarkUserNSFirstAccessAgainstCopy(b *testing.B) {
 	drivertest.Compare(b, inside(b, Options{}), copyfs.New(copyfs.Options{}))
 }
 
-// TestUserNSLinkShowsTwoInodes holds what docs/drivers.md says of inode numbers.
+// TestUserNSLinkShowsTwoInodes holds what docs/explanation/drivers.md says of inode numbers.
 func TestUserNSLinkShowsTwoInodes(t *testing.T) {
 	d := inside(t, Options{})
 	p := placeOf(t, d)
@@ -204,7 +204,7 @@ func TestUserNSLinkShowsTwoInodes(t *testing.T) {
 	openAll(t, p.State)
 }
 
-// TestUserNSWorkDirectoryIsClosed holds what docs/drivers.md says of removing a state by hand.
+// TestUserNSWorkDirectoryIsClosed holds what docs/explanation/drivers.md says of removing a state by hand.
 func TestUserNSWorkDirectoryIsClosed(t *testing.T) {
 	d := inside(t, Options{})
 	p := placeOf(t, d)

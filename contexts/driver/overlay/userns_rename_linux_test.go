@@ -245,7 +245,7 @@ func BenchmarkUserNSRename(b *testing.B) {
 	}
 }
 
-// TestUserNSRenamedDirectoryIsAnother holds what docs/drivers.md says of handles and watches.
+// TestUserNSRenamedDirectoryIsAnother holds what docs/explanation/drivers.md says of handles and watches.
 func TestUserNSRenamedDirectoryIsAnother(t *testing.T) {
 	_, root := rooted(t, inside(t, Options{}))
 	dir, err := root.OpenDir("dir/sub")
