@@ -41,6 +41,9 @@ func TestRevisionOutlivesWhatTheContextHeld(t *testing.T) {
 	w := newWorld(t, files{"a": "one\n", "b": "b\n"})
 	write(t, w.in(id), files{"a": "two\n", "new": "only in the revision\n"})
 	first := w.submit()
+	if k, err := Measure(t.Context(), w.in("state")); err != nil || k.Contents != 2 || k.Revisions != 1 || k.Bytes < 30 {
+		t.Errorf("after the first revision %+v are kept, %v", k, err)
+	}
 	remove(t, w.in(id), "new")
 	write(t, w.in(id), files{"a": "three\n"})
 	w.collectOld()
