@@ -191,16 +191,23 @@ func (r *Reviews) moved(ctx context.Context, q Query, m *seed.Manifest) ([]Path,
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		st, err := r.ws.root.Lstat(e.Path)
-		if err == nil && seed.NewEntry(e.Path, st, e.Target).Same(*e) {
-			continue
-		}
-		if err != nil && !isAbsent(err) {
+		switch same, err := r.ws.unmoved(e); {
+		case err != nil:
 			return nil, err
+		case !same:
+			out = append(out, p)
 		}
-		out = append(out, p)
 	}
 	return out, nil
+}
+
+// unmoved reports whether the workspace has what the layer has, by its stat: no program can set the ctime.
+func (w *workspace) unmoved(e *seed.Entry) (bool, error) {
+	st, err := w.root.Lstat(e.Path)
+	if isAbsent(err) {
+		return false, nil
+	}
+	return err == nil && seed.NewEntry(e.Path, st, e.Target).Same(*e), err
 }
 
 // versionIn reads the version of a file or link; a zero one if there is neither.

@@ -223,17 +223,22 @@ func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
 		if !q.Drift {
 			continue
 		}
-		if err := r.drift(c); err != nil {
+		if err := r.drift(l.base, c); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}
 	return l, nil
 }
 
-// drift compares the base with the workspace.
-func (r *Reviews) drift(c *Change) error {
+// drift compares the base with the workspace. It does not read a file whose inode and ctime are those of the layer's manifest.
+func (r *Reviews) drift(b *base, c *Change) error {
 	if c.Barred != "" || c.Tree != nil {
 		return nil
+	}
+	if e := b.lookup(c.Path); e.index >= 0 {
+		if same, err := r.ws.unmoved(&b.manifest.Entries[e.index]); same || err != nil {
+			return err
+		}
 	}
 	v, _, err := readVersion(r.ws.root, c.Path, nil)
 	if isAbsent(err) {
