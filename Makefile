@@ -67,8 +67,9 @@ test-nodes: need-git need-node need-chromium ## Tests the npm client on Node 22,
 	node client/ts/scripts/nodes.mjs --install
 
 .PHONY: bench
-bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes) and writes docs/performance
+bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes) and a review with git, and writes docs/performance
 	cd bench && $(GO) run . --out ../docs/performance $(BENCH)
+	$(if $(BENCH),,cd bench && $(GO) run . review --out ../docs/performance)
 
 .PHONY: bench-quick
 bench-quick: need-git bench-peers ## Shows in a few seconds that the comparison works; its figures mean nothing
@@ -81,6 +82,10 @@ bench-scale: need-git ## Shows how cost grows with panels, handles, directories 
 .PHONY: bench-first-access
 bench-first-access: need-git ## Measures the first access to a context by driver and size of the workspace, and writes docs/performance
 	cd bench && $(GO) run . first-access --out ../docs/performance $(BENCH)
+
+.PHONY: bench-review
+bench-review: need-git ## Measures a review by driver, size of the workspace and number of changes beside git, and writes docs/performance
+	cd bench && $(GO) run . review --out ../docs/performance $(BENCH)
 
 .PHONY: bench-fairness
 bench-fairness: need-git ## Measures what a panel notices of a greedy one on the same server, and writes docs/performance

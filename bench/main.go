@@ -3,6 +3,7 @@
 //	bench [--rounds 5] [--time 300ms] [--only REGEXP] [--peers REGEXP] [--before PROGRAM] [--out DIR] [--quick]
 //	bench scale [--out DIR]
 //	bench first-access [--out DIR] [--rounds 5] [--files 1000,10000,100000]
+//	bench review [--out DIR] [--rounds 5] [--files 1000,10000,100000]
 //	bench fairness [--out DIR] [--rounds 5] [--time 2s]
 //
 // It starts every server itself, each as a process of its own, and ends them all.
@@ -27,6 +28,7 @@ import (
 	"github.com/ctxfs/ctxfs/bench/fairness"
 	"github.com/ctxfs/ctxfs/bench/firstaccess"
 	"github.com/ctxfs/ctxfs/bench/peers"
+	"github.com/ctxfs/ctxfs/bench/review"
 	"github.com/ctxfs/ctxfs/bench/scale"
 )
 
@@ -53,6 +55,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return runScale(ctx, args[1:], stdout, stderr)
 	case len(args) > 0 && args[0] == "first-access":
 		return runFirstAccess(ctx, args[1:], stdout, stderr)
+	case len(args) > 0 && args[0] == "review":
+		return runReview(ctx, args[1:], stdout, stderr)
 	case len(args) > 0 && args[0] == "fairness":
 		return runFairness(ctx, args[1:], stdout, stderr)
 	}
@@ -139,17 +143,48 @@ func runFirstAccess(ctx context.Context, args []string, stdout, stderr io.Writer
 	set.StringVar(&o.Dir, "dir", "", "folder for temporary files, on the disk that is to be measured")
 	set.IntVar(&o.Rounds, "rounds", 5, "rounds of each size; their median is reported")
 	files := set.String("files", "1000,10000,100000", "sizes of workspaces")
-	if err := set.Parse(args); err != nil {
+	err := set.Parse(args)
+	if err == nil {
+		o.Sizes, err = sizes(*files, o.Rounds)
+	}
+	if err != nil {
 		return err
 	}
-	for size := range strings.SplitSeq(*files, ",") {
-		n, err := strconv.Atoi(size)
-		if err != nil || n < 1 || o.Rounds < 1 {
-			return fmt.Errorf("--files %q: must be numbers above 0, and --rounds one", *files)
-		}
-		o.Sizes = append(o.Sizes, n)
-	}
 	return firstaccess.Run(ctx, o, stdout, stderr)
+}
+
+// sizes reads the value of --files, and checks that of --rounds.
+func sizes(files string, rounds int) (out []int, err error) {
+	for size := range strings.SplitSeq(files, ",") {
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 1 || rounds < 1 {
+			return nil, fmt.Errorf("--files %q: must be numbers above 0, and --rounds one", files)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func runReview(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o := review.Options{Files: 10_000, Most: 10_000}
+	set := flag.NewFlagSet("bench review", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.Out, "out", "", "folder for review.md and review.svg; empty writes none")
+	set.StringVar(&o.Dir, "dir", os.TempDir(), "folder for temporary files, on the disk that is to be measured")
+	set.IntVar(&o.Rounds, "rounds", 5, "rounds of each; their median is reported")
+	set.IntVar(&o.Most, "changed", o.Most, "measure 10 changed files, and ten times as many, up to so many")
+	files := set.String("files", "1000,10000,100000", "sizes of workspaces")
+	err := set.Parse(args)
+	if err == nil {
+		o.Sizes, err = sizes(*files, o.Rounds)
+	}
+	if err != nil {
+		return err
+	}
+	if o.Most < 1 || o.Most > o.Files {
+		return fmt.Errorf("--changed %d: must be 1 to %d", o.Most, o.Files)
+	}
+	return review.Run(ctx, o, stdout, stderr)
 }
 
 func runFairness(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {

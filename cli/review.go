@@ -134,10 +134,12 @@ func showPath(path string, raw []byte) string {
 
 func (a *app) diffCommand() *cobra.Command {
 	var stat, names bool
+	var against string
 	req := &ctxfsv1.GetDiffRequest{}
 	cmd := &cobra.Command{
 		Use: "diff CONTEXT [PATH...]", Short: "Show what a context changed, as git diff does", Args: usage(cobra.MinimumNArgs(1)),
-		Long: "Writes what a context changed as text that git apply accepts. CONTEXT is an ID or a panel.\n" +
+		Long: "Writes what a context changed as text that git apply accepts. CONTEXT is an ID or a panel. With --against, the text leads from something else\n" +
+			"than the base to the context: '--against revision' shows what changed since the last 'ctxfs submit'.\n" +
 			"On a terminal it is coloured, and control characters in it are shown as \ufffd.",
 	}
 	f := cmd.Flags()
@@ -145,8 +147,12 @@ func (a *app) diffCommand() *cobra.Command {
 	f.BoolVar(&names, "name-status", false, "only list paths, with a letter for what changed")
 	f.Int32VarP(&req.Lines, "unified", "U", 3, "lines of context around a change")
 	f.BoolVar(&req.Ignored, "ignored", false, "show the content of new ignored directories")
-	cmd.RunE = a.onReview(func(ctx context.Context, _ *client.Client, r *client.Review, args []string) error {
+	f.StringVar(&against, "against", "", againstUsage)
+	cmd.RunE = a.onReview(func(ctx context.Context, c *client.Client, r *client.Review, args []string) (err error) {
 		req.Paths = args
+		if req.Against, err = a.against(ctx, c, r, against); err != nil {
+			return err
+		}
 		if req.GetLines() == 0 {
 			req.Lines = -1
 		}
@@ -159,7 +165,7 @@ func (a *app) diffCommand() *cobra.Command {
 }
 
 func (a *app) listDiff(ctx context.Context, r *client.Review, req *ctxfsv1.GetDiffRequest, stat bool) error {
-	changes, summary, err := r.Changes(ctx, &ctxfsv1.ListChangesRequest{Paths: req.GetPaths(), Ignored: req.GetIgnored()})
+	changes, summary, err := r.Changes(ctx, &ctxfsv1.ListChangesRequest{Paths: req.GetPaths(), Ignored: req.GetIgnored(), Against: req.GetAgainst()})
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type trial struct {
 	a, b   *client.Panel
 	// file is an open handle of panel a.
 	file    *client.File
+	review  trialReview
 	results []stepResult
 }
 
@@ -95,6 +96,10 @@ func (t *trial) clean() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var errs []error
+	if t.review.entry != 0 {
+		_, err := t.client.Undo(ctx, t.review.entry, false)
+		errs = append(errs, err)
+	}
 	for _, p := range []*client.Panel{t.a, t.b} {
 		if p == nil {
 			continue
@@ -130,6 +135,7 @@ func (t *trial) steps() []step {
 		{"open", t.open}, {"list", t.list}, {"write", t.write}, {"edit", t.edit}, {"watch", t.watch}, {"rename", t.rename},
 		{"grep", t.grep}, {"handle", t.handle}, {"foreign", t.foreignHandle}, {"folder", t.foreignFolder},
 		{"dotdot", t.dotdot}, {"symlink", t.symlink}, {"git", t.git}, {"close", t.closed},
+		{"change", t.change}, {"approve", t.approve}, {"apply", t.apply}, {"undo", t.undo},
 	}
 }
 

@@ -73,7 +73,7 @@ func reviewError(op string, err error) error {
 
 // Changes lists what the context changed, at these paths and below them; all if there are none.
 func (r *Review) Changes(ctx context.Context, req *ctxfsv1.ListChangesRequest) ([]*ctxfsv1.Change, *ctxfsv1.ChangesSummary, error) {
-	req = &ctxfsv1.ListChangesRequest{ContextId: r.id, Paths: req.GetPaths(), Ignored: req.GetIgnored()}
+	req = &ctxfsv1.ListChangesRequest{ContextId: r.id, Paths: req.GetPaths(), Ignored: req.GetIgnored(), Against: req.GetAgainst()}
 	stream, err := r.c.reviews().ListChanges(ctx, req)
 	if err != nil {
 		return nil, nil, reviewError("listchanges", err)
@@ -128,7 +128,7 @@ func (r *Review) Hunks(ctx context.Context, req *ctxfsv1.GetDiffRequest, f func(
 
 func (r *Review) diff(ctx context.Context, req *ctxfsv1.GetDiffRequest, form ctxfsv1.DiffForm) (grpc.ServerStreamingClient[ctxfsv1.GetDiffResponse], error) {
 	return r.c.reviews().GetDiff(ctx, &ctxfsv1.GetDiffRequest{
-		ContextId: r.id, Paths: req.GetPaths(), Form: form, Lines: req.GetLines(), Ignored: req.GetIgnored(),
+		ContextId: r.id, Paths: req.GetPaths(), Form: form, Lines: req.GetLines(), Ignored: req.GetIgnored(), Against: req.GetAgainst(),
 	})
 }
 

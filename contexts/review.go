@@ -8,6 +8,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/metadata"
 )
 
 // Frozen calls f with the context's root while no caller of this server changes the context. Writers wait until f returns. It fails with
@@ -62,6 +63,40 @@ func (m *Manager) Origin(ctx context.Context, id ID) (Origin, error) {
 	}
 	out.Layer, out.Tree, out.Manifest = digest, m.seeder.Layers.Tree(digest), manifest
 	return out, nil
+}
+
+// SnapshotView is a snapshot that can be read.
+type SnapshotView struct {
+	// Root is the snapshot's content. The caller closes it.
+	Root rootfs.Root
+	// Origin is what the context was seeded with; its Changed is of the snapshot.
+	Origin Origin
+	// Check fails with ENOENT if the snapshot was deleted since: what was read of it may then be a part of it.
+	Check func() error
+}
+
+// ViewSnapshot opens a snapshot of a context for reading. It fails with ENOENT if there is no such snapshot.
+func (m *Manager) ViewSnapshot(ctx context.Context, id ID, name string) (v SnapshotView, err error) {
+	if v.Origin, err = m.Origin(ctx, id); err != nil {
+		return v, err
+	}
+	stored, err := m.lives.FindSnapshot(id, name)
+	if err != nil {
+		return v, err
+	}
+	v.Check = stored.Check
+	d, _, err := m.cat.Drivers.Held(metadata.Context{ID: string(id), Driver: stored.Driver})
+	if err != nil {
+		return v, err
+	}
+	mounter, ok := d.(driver.Mounter)
+	if !ok {
+		v.Root, err = rootfs.Open(stored.Data, rootfs.Options{})
+		return v, err
+	}
+	v.Origin.Changed = func(ctx context.Context) ([]string, error) { return mounter.Changed(ctx, stored.Data) }
+	v.Root, err = mounter.View(ctx, v.Origin.Tree, stored.Data)
+	return v, err
 }
 
 // manifestsKept is how many manifests stay in memory: to read one takes as long as to walk what it describes.

@@ -3,6 +3,8 @@ package review
 import (
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 
@@ -20,6 +22,23 @@ type base struct {
 	// overrides have content in store. A zero Version removes a path of the layer.
 	overrides map[Path]Version
 	store     *Store
+	// digest names the layer.
+	digest string
+	// sorted has the paths of overrides in the order of compareTrees, once below was called.
+	sorted []Path
+	// elsewhere opens the content of an override that is not in store; nil means that all are.
+	elsewhere func(e entry) (io.ReadCloser, error)
+	// closers close what the base reads.
+	closers []func() error
+}
+
+// close closes what the base reads.
+func (b *base) close() error {
+	var errs []error
+	for _, c := range b.closers {
+		errs = append(errs, c())
+	}
+	return errors.Join(errs...)
 }
 
 // entry is a path of the base. Its version has no hash if it is the layer's.
@@ -86,8 +105,15 @@ func (b *base) hasDir(p Path) bool {
 // below yields the files and links at p and below it, in no order; "" is the root.
 func (b *base) below(p Path) func(yield func(entry) bool) {
 	return func(yield func(entry) bool) {
-		for q, v := range b.overrides {
-			if v.Exists() && isWithin(q, p) && !yield(entry{q, v, -1}) {
+		if b.sorted == nil {
+			b.sorted = slices.SortedFunc(maps.Keys(b.overrides), compareTrees)
+		}
+		from, _ := slices.BinarySearchFunc(b.sorted, p, compareTrees)
+		for _, q := range b.sorted[from:] {
+			if !isWithin(q, p) {
+				break
+			}
+			if v := b.overrides[q]; v.Exists() && !yield(entry{q, v, -1}) {
 				return
 			}
 		}
@@ -126,6 +152,8 @@ func isWithin(p, dir Path) bool {
 // open opens the content of an entry that exists: a file's bytes, or a link's target.
 func (b *base) open(e entry) (io.ReadCloser, error) {
 	switch {
+	case e.index < 0 && b.elsewhere != nil:
+		return b.elsewhere(e)
 	case e.index < 0:
 		return b.store.Open(e.Hash)
 	case e.Type == rootfs.TypeSymlink:

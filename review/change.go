@@ -113,10 +113,10 @@ func (c *Change) read(before, after opener) error {
 		return nil
 	}
 	old, err := side(b, before)
-	if err != nil {
-		return err
+	var now []byte
+	if err == nil {
+		now, err = side(a, after)
 	}
-	now, err := side(a, after)
 	if errors.Is(err, errUnstable) {
 		c.Unstable = true
 		return nil

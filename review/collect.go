@@ -15,7 +15,7 @@ const entriesKept = 1000
 // keepTime is how long a content stays that nothing refers to: a Decide that runs has put it there, and has not recorded it yet.
 const keepTime = time.Hour
 
-// collect removes the oldest entries of the journal, and contents that neither a state nor an entry refers to. The caller has the workspace's lock.
+// collect removes the oldest entries of the journal, and contents that no state, revision or entry refers to. The caller has the workspace's lock.
 func (r *Reviews) collect() error {
 	used := map[string]bool{}
 	if err := r.collectJournal(used); err != nil {
@@ -35,6 +35,9 @@ func (r *Reviews) collect() error {
 			return err // what it refers to is not known
 		}
 		st.use(used)
+	}
+	if err := r.revisions.use(used); err != nil {
+		return err
 	}
 	return r.store.retain(used, time.Now().Add(-keepTime))
 }

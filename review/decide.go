@@ -67,8 +67,8 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 	if ifRevision != "" || slices.Contains(scope, "") {
 		q = Query{Context: id, Ignored: false}
 	}
-	l, err = r.changes(ctx, q, func(root rootfs.Root, changes []*Change) error {
-		if chosen, left, err = sel.choose(changes); err != nil {
+	l, err = r.changes(ctx, q, func(root rootfs.Root, l *List) error {
+		if chosen, left, err = sel.choose(l.Changes); err != nil {
 			return err
 		}
 		return r.keep(root, chosen)

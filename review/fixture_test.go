@@ -34,6 +34,7 @@ type world struct {
 	dir      string
 	manifest *seed.Manifest
 	reviews  *Reviews
+	digest   string
 }
 
 const id = "ctx_a"
@@ -41,7 +42,7 @@ const id = "ctx_a"
 // newWorld makes a workspace with these files, and a context seeded with it.
 func newWorld(t testing.TB, content files) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir()}
+	w := &world{t: t, dir: t.TempDir(), digest: "digest"}
 	for _, name := range []string{"workspace", "layer", id} {
 		must(t, os.Mkdir(w.in(name), 0o755))
 		write(t, w.in(name), content)
@@ -90,7 +91,7 @@ func (w *world) Reading(ctx context.Context, id string, f func(rootfs.Root) erro
 }
 
 func (w *world) Origin(context.Context, string) (Origin, error) {
-	return Origin{Digest: "digest", Tree: w.in("layer"), Manifest: w.manifest}, nil
+	return Origin{Digest: w.digest, Tree: w.in("layer"), Manifest: w.manifest}, nil
 }
 
 // write makes files in a directory.
@@ -183,4 +184,11 @@ func wantReason(t testing.TB, err error, reason Reason) *Error {
 		t.Fatalf("got %v, want %s", err, reason)
 	}
 	return e
+}
+
+// Snapshot opens the folder "context@name".
+func (w *world) Snapshot(ctx context.Context, id, name string) (SnapshotView, error) {
+	root, err := rootfs.Open(w.in(id+"@"+name), rootfs.Options{})
+	origin, _ := w.Origin(ctx, id)
+	return SnapshotView{Root: root, Origin: origin, Check: func() error { return nil }}, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // knownFiles keeps, for each context, which files were found equal to its layer, so that the next comparison need not read them. It is
@@ -47,3 +48,14 @@ func (k knownFiles) write(id, digest string, marks []mark) error {
 }
 
 func (k knownFiles) remove(id string) { _ = os.Remove(k.file(id)) } // a cache
+
+// removeAll removes the marks of all names with a prefix.
+func (k knownFiles) removeAll(prefix string) error {
+	entries, err := os.ReadDir(k.dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) {
+			k.remove(e.Name())
+		}
+	}
+	return err
+}

@@ -88,7 +88,7 @@ func (r *Reviews) readReviewed(ctx context.Context, id string, p Path, which Whi
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, (&List{base: b}).Close()) }()
+	defer func() { err = errors.Join(err, b.close()) }()
 	e := b.lookup(p)
 	if !e.Exists() {
 		return noVersion(p)

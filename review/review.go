@@ -31,6 +31,8 @@ type Contexts interface {
 	Changing(ctx context.Context, id string, f func(root rootfs.Root) error) error
 	// Origin says what the context was seeded with.
 	Origin(ctx context.Context, id string) (Origin, error)
+	// Snapshot opens a snapshot of the context.
+	Snapshot(ctx context.Context, id, name string) (SnapshotView, error)
 }
 
 // Origin is what a context was seeded with.
@@ -74,7 +76,7 @@ func (r *Reviews) Copied(from, to string) error {
 // Deleted forgets a context and its snapshots.
 func (r *Reviews) Deleted(id string) error {
 	r.known.remove(id)
-	return errors.Join(r.states.remove(id), r.states.removeAll(id+"@"))
+	return errors.Join(r.states.remove(id), r.states.removeAll(id+"@"), r.revisions.remove(id), r.known.removeAll(id+"@"))
 }
 
 // Reviews keeps the reviews of the contexts of one workspace.
@@ -84,7 +86,9 @@ type Reviews struct {
 	states  states
 	journal journal
 	known   knownFiles
-	ws      *workspace
+	// revisions are what was submitted.
+	revisions revisions
+	ws        *workspace
 
 	mu    sync.Mutex
 	locks map[string]chan struct{}
@@ -100,7 +104,7 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 		cfg.Log = zap.NewNop()
 	}
 	in := func(name string) string { return filepath.Join(cfg.Dir, name) }
-	for _, name := range []string{"contexts", "journal", "known", "scratch"} {
+	for _, name := range []string{"contexts", "journal", "known", "revisions", "scratch"} {
 		if err := os.MkdirAll(in(name), 0o700); err != nil {
 			return nil, err
 		}
@@ -115,7 +119,8 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	}
 	r := &Reviews{
 		cfg: cfg, store: store, states: states{in("contexts")}, journal: journal{in("journal")}, known: knownFiles{in("known")},
-		taken: func() {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
+		revisions: revisions{in("revisions")},
+		taken:     func() {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
 	}
 	r.ws = &workspace{root: root, store: store, merger: merger{store, in("scratch")}}
 	if err := r.recover(ctx); err != nil {
@@ -173,6 +178,8 @@ type Query struct {
 	Ignored bool
 	// Drift compares the base with the workspace too. It reveals what the workspace holds.
 	Drift bool
+	// Against is what the context is compared with.
+	Against Against
 }
 
 func (q Query) scope() []Path {
@@ -193,12 +200,7 @@ type List struct {
 }
 
 // Close closes the layer.
-func (l *List) Close() error {
-	if l.base.layer == nil {
-		return nil
-	}
-	return l.base.layer.Close()
-}
+func (l *List) Close() error { return l.base.close() }
 
 // Changes returns what a context changed, by path. Close the List.
 func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
@@ -207,7 +209,12 @@ func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
 		return nil, err
 	}
 	defer unlock()
-	l, err := r.changes(ctx, q, nil)
+	find := func() (*List, error) { return r.changes(ctx, q, nil) }
+	if q.Against != (Against{}) {
+		find = func() (*List, error) { return r.against(ctx, q) }
+		q.Drift = false
+	}
+	l, err := find()
 	if err != nil {
 		return nil, err
 	}
@@ -216,17 +223,22 @@ func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
 		if !q.Drift {
 			continue
 		}
-		if err := r.drift(c); err != nil {
+		if err := r.drift(l.base, c); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}
 	return l, nil
 }
 
-// drift compares the base with the workspace.
-func (r *Reviews) drift(c *Change) error {
+// drift compares the base with the workspace. It does not read a file whose inode and ctime are those of the layer's manifest.
+func (r *Reviews) drift(b *base, c *Change) error {
 	if c.Barred != "" || c.Tree != nil {
 		return nil
+	}
+	if e := b.lookup(c.Path); e.index >= 0 {
+		if same, err := r.ws.unmoved(&b.manifest.Entries[e.index]); same || err != nil {
+			return err
+		}
 	}
 	v, _, err := readVersion(r.ws.root, c.Path, nil)
 	if isAbsent(err) {
@@ -257,7 +269,7 @@ func (l *List) locate(c *Change) {
 }
 
 // changes compares a context with its base. If keep is not nil it is called, while the context is frozen, with its root and all changes.
-func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Root, changes []*Change) error) (_ *List, err error) {
+func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Root, l *List) error) (_ *List, err error) {
 	st, err := r.states.read(q.Context)
 	if err != nil {
 		return nil, err
@@ -282,7 +294,7 @@ func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Ro
 			return err
 		}
 		if l.Changes, err = r.describeAll(ctx, diffs, b, root); err == nil && keep != nil {
-			err = keep(root, l.Changes)
+			err = keep(root, l)
 		}
 		return err
 	})
@@ -293,7 +305,7 @@ func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Ro
 }
 
 func (r *Reviews) baseOf(o Origin, st *state) (*base, error) {
-	b := &base{manifest: o.Manifest, overrides: st.Overrides, store: r.store}
+	b := &base{manifest: o.Manifest, overrides: st.Overrides, store: r.store, digest: o.Digest}
 	if o.Manifest == nil {
 		return b, nil
 	}
@@ -304,12 +316,18 @@ func (r *Reviews) baseOf(o Origin, st *state) (*base, error) {
 			Code: fserr.EIO, Kind: fserr.KindContext, Detail: "the layer that the context was seeded with is missing", Hint: "'ctxfs doctor' says what is missing", Err: err,
 		}
 	}
+	b.closers = append(b.closers, b.layer.Close)
 	return b, nil
 }
 
 // compare finds the differences of a query, with the help of what earlier comparisons found equal.
 func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root rootfs.Root) ([]Difference, error) {
-	c := &comparison{base: b, root: root, known: r.known.read(q.Context, o.Digest)}
+	c := &comparison{base: b, root: root}
+	if b.digest == o.Digest {
+		c.known = r.known.read(q.Context, o.Digest)
+	} else {
+		o.Changed = nil
+	}
 	if !q.Ignored {
 		ignores := seed.NewIgnores(r.ws.root, r.cfg.Exclude, seed.IgnoreFile, ".gitignore")
 		c.ignored = func(p Path, isDir bool) bool { return ignores.Reason(string(p), isDir) != "" }
@@ -327,7 +345,7 @@ func (r *Reviews) compare(ctx context.Context, q Query, o Origin, b *base, root 
 		scope = within(paths, scope)
 	}
 	diffs, err := c.compare(ctx, scope...)
-	if err == nil && c.learned {
+	if err == nil && c.learned && b.digest == o.Digest {
 		if e := r.known.write(q.Context, o.Digest, c.known); e != nil {
 			r.cfg.Log.Warn("what was found unchanged could not be kept: the next comparison reads it again", zap.String("context", q.Context), zap.Error(e))
 		}

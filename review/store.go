@@ -1,6 +1,7 @@
 package review
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // Store keeps contents by their SHA-256:
@@ -24,8 +26,28 @@ func OpenStore(dir string) (*Store, error) {
 
 func (s *Store) path(hash string) string { return filepath.Join(s.dir, hash[:2], hash) }
 
-// Put keeps what r returns, and returns its SHA-256 in hex and its size.
+// buffers are for reading contents.
+var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// Put keeps what r returns, and returns its SHA-256 in hex and its size. It writes nothing for a content of less than 64 KiB that is there already.
 func (s *Store) Put(r io.Reader) (hash string, size int64, err error) {
+	buf := buffers.Get().(*[64 << 10]byte) //nolint:forcetypeassert // its New makes nothing else
+	defer buffers.Put(buf)
+	n, err := io.ReadFull(r, buf[:])
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		sum := sha256.Sum256(buf[:n])
+		if hash = hex.EncodeToString(sum[:]); s.has(hash) {
+			return hash, int64(n), nil
+		}
+	case err != nil:
+		return "", 0, err
+	}
+	return s.write(io.MultiReader(bytes.NewReader(buf[:n]), r))
+}
+
+// write is Put for a content that may be new.
+func (s *Store) write(r io.Reader) (hash string, size int64, err error) {
 	f, err := os.CreateTemp(s.dir, "new-")
 	if err != nil {
 		return "", 0, err

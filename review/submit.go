@@ -12,16 +12,23 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Submit says that a context's changes are ready to be reviewed.
+// Submit says that a context's changes are ready to be reviewed, and keeps them as a revision, with which the context can be compared later.
 func (r *Reviews) Submit(ctx context.Context, id, title, message, actor string) (*List, error) {
 	unlock, err := r.lock(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	l, err := r.changes(ctx, Query{Context: id}, nil)
+	var rev *revision
+	l, err := r.changes(ctx, Query{Context: id}, func(root rootfs.Root, l *List) (err error) {
+		rev, err = r.seal(root, l)
+		return err
+	})
 	if err != nil {
 		return nil, err
+	}
+	if err := r.revisions.write(id, rev); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	l.state.Submitted = &Submission{Title: title, Message: message, Revision: l.Revision, Actor: actor, At: time.Now().UTC()}
 	if err := r.states.write(id, l.state); err != nil {

@@ -303,7 +303,16 @@ func (r reviewed) within(ctx context.Context, id string, use contexts.Use, f fun
 
 func (r reviewed) Origin(ctx context.Context, id string) (review.Origin, error) {
 	o, err := r.contexts.Origin(ctx, contexts.ID(id))
-	return review.Origin{Digest: o.Layer, Tree: o.Tree, Manifest: o.Manifest, Changed: o.Changed}, err
+	return originOf(o), err
+}
+
+func (r reviewed) Snapshot(ctx context.Context, id, name string) (review.SnapshotView, error) {
+	v, err := r.contexts.ViewSnapshot(ctx, contexts.ID(id), name)
+	return review.SnapshotView{Root: v.Root, Origin: originOf(v.Origin), Check: v.Check}, err
+}
+
+func originOf(o contexts.Origin) review.Origin {
+	return review.Origin{Digest: o.Layer, Tree: o.Tree, Manifest: o.Manifest, Changed: o.Changed}
 }
 
 // openStore opens the database. Where SQLite reports an I/O error because the disk is full, the error says so.

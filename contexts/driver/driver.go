@@ -19,7 +19,11 @@
 // A context is of one driver for good: its state means nothing to another.
 package driver
 
-import "context"
+import (
+	"context"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
 
 // Driver makes contexts from layers. It is safe for concurrent use.
 type Driver interface {
@@ -89,6 +93,9 @@ type Mounter interface {
 	// Changed lists the paths, relative and slash-separated, at which or below which a state may differ from its layer. It may be mounted. A path
 	// that is not named, and has none that is named above it, is as in the layer.
 	Changed(ctx context.Context, state string) ([]string, error)
+	// View opens what a state shows, for reading only. The state may be a snapshot's, which is never mounted. No other process sees the view, and
+	// it ends with the last descriptor, also if this process is killed. Errors are those of Mount.
+	View(ctx context.Context, layer, state string) (rootfs.Root, error)
 	// Mounts names the directories directly in dir where this driver has mounted contexts, in
 	// this process or another, alive or dead.
 	Mounts(dir string) ([]string, error)

@@ -218,6 +218,33 @@ func (s *snapshots) read(id catalog.ID, name string) (r snapshotRecord, err erro
 	return r, nil
 }
 
+// Stored is a snapshot on disk.
+type Stored struct {
+	// Driver can make a context from Data.
+	Driver string
+	Data   string
+	check  func() error
+}
+
+// Check fails with ENOENT if the snapshot was deleted since FindSnapshot returned it: what was read of it may then be a part of it.
+func (s Stored) Check() error { return s.check() }
+
+// FindSnapshot returns a snapshot of a context that exists.
+func (s *snapshots) FindSnapshot(id catalog.ID, name string) (Stored, error) {
+	if err := checkSnapshotName(name); err != nil {
+		return Stored{}, err
+	}
+	r, err := s.read(id, name)
+	check := func() error {
+		now, err := s.read(id, name)
+		if err == nil && now != r {
+			err = noSnapshot(id, name)
+		}
+		return err
+	}
+	return Stored{Driver: r.Driver, Data: filepath.Join(s.cat.Layout.Snapshot(id, name), snapshotData), check: check}, err
+}
+
 // Restore replaces the content of a context by a snapshot, and returns its new record.
 func (s *snapshots) Restore(ctx context.Context, id catalog.ID, name string) (metadata.Context, error) {
 	var out metadata.Context

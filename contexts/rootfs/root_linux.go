@@ -48,8 +48,21 @@ func open(dir string, opts Options) (Root, error) {
 	return r, nil
 }
 
+// OpenAt opens the directory that a descriptor stands for, which the caller closes. It need not have a path.
+func OpenAt(fd int, opts Options) (Root, error) {
+	r, err := openLinuxAt(fd, ".", opts, openat2)
+	if err != nil {
+		return nil, fserr.Wrap(err, "open", "", "")
+	}
+	return r, nil
+}
+
 func openLinux(dir string, opts Options, syscall openat2Func) (*linuxRoot, error) {
-	fd, err := node.OpenAt(unix.AT_FDCWD, dir, unix.O_PATH, 0)
+	return openLinuxAt(unix.AT_FDCWD, dir, opts, syscall)
+}
+
+func openLinuxAt(at int, dir string, opts Options, syscall openat2Func) (*linuxRoot, error) {
+	fd, err := node.OpenAt(at, dir, unix.O_PATH, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ case "$1" in
     for i in $(seq 600); do [ ! -s "$DIR/ready" ] || exit 0; sleep 0.05; done
     exit 1 ;;
   stop)
+    [ -e "$DIR/pid" ] || exit 0
     read -r pid <"$DIR/pid"
     kill "$pid" 2>/dev/null || exit 0
     while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done ;;
@@ -82,7 +83,8 @@ func (m *machine) sh(script string) string {
 	m.Helper()
 	cmd := exec.CommandContext(context.Background(), "sh", "-euc", script)
 	cmd.Dir = m.dir
-	cmd.Env = append(os.Environ(), programEnv+"=1", "DIR="+m.dir, "DRIVER="+m.driver, "PATH="+filepath.Join(m.dir, "bin")+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), programEnv+"=1", "CTXFS_DRIVER="+m.driver, "CTXFS_DISK_RESERVE=0",
+		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.com", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.com", "DIR="+m.dir, "DRIVER="+m.driver, "PATH="+filepath.Join(m.dir, "bin")+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		m.Fatalf("%s\n%v\n%s", script, err, out)

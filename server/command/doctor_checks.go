@@ -12,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/review"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -146,6 +147,18 @@ func (x *examination) state() {
 	if !x.layout.HasReserve() {
 		x.say(markWarn, "state", "the space for deletions on a full disk is not kept: the next start keeps it, if there is room")
 	}
+}
+
+func (x *examination) reviews() {
+	if !x.made {
+		return
+	}
+	k, err := review.Measure(x.ctx, x.layout.Review)
+	if err != nil {
+		x.say(markWarn, "review", "%s cannot be read: %v", x.layout.Review, err)
+		return
+	}
+	x.say(markOK, "review", "%s: %s contents, %s log entries, %s submitted revisions", seed.Size(k.Bytes), seed.Count(k.Contents), seed.Count(k.Entries), seed.Count(k.Revisions))
 }
 
 // entries counts what a directory holds, but for the mark that keeps it out of backups.

@@ -43,7 +43,7 @@ const maxLineText = 4 << 10
 
 // ListChanges implements ReviewService.
 func (s *Reviews) ListChanges(req *ctxfsv1.ListChangesRequest, stream grpc.ServerStreamingServer[ctxfsv1.ListChangesResponse]) error {
-	l, err := s.list(stream.Context(), req.GetContextId(), req.GetPaths(), req.GetIgnored())
+	l, err := s.list(stream.Context(), req.GetContextId(), req.GetPaths(), req.GetIgnored(), req.GetAgainst())
 	if err != nil {
 		return reviewStatus(err)
 	}
@@ -56,12 +56,15 @@ func (s *Reviews) ListChanges(req *ctxfsv1.ListChangesRequest, stream grpc.Serve
 	return stream.Send(&ctxfsv1.ListChangesResponse{Event: &ctxfsv1.ListChangesResponse_Summary{Summary: summaryToPB(l)}})
 }
 
-func (s *Reviews) list(ctx context.Context, contextID string, paths []string, ignored bool) (*review.List, error) {
+func (s *Reviews) list(ctx context.Context, contextID string, paths []string, ignored bool, against *ctxfsv1.Against) (*review.List, error) {
 	id, err := infoTarget(panels.IdentityFrom(ctx), contextID)
 	if err != nil {
 		return nil, err
 	}
 	q := review.Query{Context: string(id), Ignored: ignored, Drift: isReviewer(panels.IdentityFrom(ctx))}
+	if q.Against, err = againstOf(panels.IdentityFrom(ctx), id, against); err != nil {
+		return nil, err
+	}
 	for _, p := range paths {
 		q.Paths = append(q.Paths, reviewPath(p, nil))
 	}
@@ -91,7 +94,7 @@ func (s *Reviews) GetDiff(req *ctxfsv1.GetDiffRequest, stream grpc.ServerStreami
 	if err != nil {
 		return reviewStatus(err)
 	}
-	l, err := s.list(stream.Context(), req.GetContextId(), req.GetPaths(), req.GetIgnored())
+	l, err := s.list(stream.Context(), req.GetContextId(), req.GetPaths(), req.GetIgnored(), req.GetAgainst())
 	if err != nil {
 		return reviewStatus(err)
 	}
@@ -232,7 +235,7 @@ func (s *Reviews) ReadVersion(req *ctxfsv1.ReadVersionRequest, stream grpc.Serve
 
 // GetReview implements ReviewService.
 func (s *Reviews) GetReview(ctx context.Context, req *ctxfsv1.GetReviewRequest) (*ctxfsv1.GetReviewResponse, error) {
-	l, err := s.list(ctx, req.GetContextId(), nil, false)
+	l, err := s.list(ctx, req.GetContextId(), nil, false, nil)
 	if err != nil {
 		return nil, reviewStatus(err)
 	}

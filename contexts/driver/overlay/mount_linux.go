@@ -193,11 +193,7 @@ func (d *Driver) configure(fs int, dirs *dirs, source string) error {
 		return err
 	}
 	for _, o := range d.mode.options {
-		set := func() error { return unix.FsconfigSetString(fs, o[0], o[1]) }
-		if o[1] == "" {
-			set = func() error { return unix.FsconfigSetFlag(fs, o[0]) }
-		}
-		if err := set(); err != nil {
+		if err := setOption(fs, o); err != nil {
 			return err
 		}
 	}
@@ -209,6 +205,14 @@ func (d *Driver) configure(fs int, dirs *dirs, source string) error {
 		err = setDirs(fs, dirs, "lowerdir", setByName)
 	}
 	return err
+}
+
+// setOption sets a mount option; one without a value is a flag.
+func setOption(fs int, o [2]string) error {
+	if o[1] == "" {
+		return unix.FsconfigSetFlag(fs, o[0])
+	}
+	return unix.FsconfigSetString(fs, o[0], o[1])
 }
 
 func setDirs(fs int, dirs *dirs, lower string, set func(int, string, int) error) error {

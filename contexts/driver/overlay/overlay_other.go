@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -44,6 +45,11 @@ func (d *Driver) Lost(string) bool { return false }
 
 // Accept implements driver.Mounter; it refuses.
 func (d *Driver) Accept(context.Context, string) error { return onlyLinux("accept") }
+
+// View implements driver.Mounter; it refuses.
+func (d *Driver) View(context.Context, string, string) (rootfs.Root, error) {
+	return nil, onlyLinux("review")
+}
 
 // Mounts implements driver.Mounter: there are none.
 func (d *Driver) Mounts(string) ([]string, error) { return nil, nil }

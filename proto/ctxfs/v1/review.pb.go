@@ -1457,7 +1457,9 @@ type ListChangesRequest struct {
 	// Only these paths and what is below them; empty means all.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Lists the content of ignored directories file by file instead of as one change.
-	Ignored       bool `protobuf:"varint,3,opt,name=ignored,proto3" json:"ignored,omitempty"`
+	Ignored bool `protobuf:"varint,3,opt,name=ignored,proto3" json:"ignored,omitempty"`
+	// What the context is compared with; not set means its base.
+	Against       *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1511,6 +1513,13 @@ func (x *ListChangesRequest) GetIgnored() bool {
 		return x.Ignored
 	}
 	return false
+}
+
+func (x *ListChangesRequest) GetAgainst() *Against {
+	if x != nil {
+		return x.Against
+	}
+	return nil
 }
 
 // Response of ListChanges.
@@ -1712,7 +1721,9 @@ type GetDiffRequest struct {
 	// Context lines around a hunk, at most 1,000; 0 means 3, and -1 none.
 	Lines int32 `protobuf:"varint,4,opt,name=lines,proto3" json:"lines,omitempty"`
 	// Shows the content of ignored directories.
-	Ignored       bool `protobuf:"varint,5,opt,name=ignored,proto3" json:"ignored,omitempty"`
+	Ignored bool `protobuf:"varint,5,opt,name=ignored,proto3" json:"ignored,omitempty"`
+	// What the context is compared with; not set means its base.
+	Against       *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1782,6 +1793,138 @@ func (x *GetDiffRequest) GetIgnored() bool {
 	return false
 }
 
+func (x *GetDiffRequest) GetAgainst() *Against {
+	if x != nil {
+		return x.Against
+	}
+	return nil
+}
+
+// What a context is compared with instead of its base. The changes lead from there to the context. They cannot be decided on: they have
+// no IDs, decisions or drift, and the summary has no revision. The context and the other side are read one after the other.
+//
+// A new ignored directory is shown unless the other side has one at that path with the same number of files and bytes.
+type Against struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	//
+	// Types that are valid to be assigned to What:
+	//
+	//	*Against_Workspace
+	//	*Against_Revision
+	//	*Against_Snapshot
+	//	*Against_ContextId
+	What          isAgainst_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Against) Reset() {
+	*x = Against{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Against) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Against) ProtoMessage() {}
+
+func (x *Against) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Against.ProtoReflect.Descriptor instead.
+func (*Against) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Against) GetWhat() isAgainst_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *Against) GetWorkspace() bool {
+	if x != nil {
+		if x, ok := x.What.(*Against_Workspace); ok {
+			return x.Workspace
+		}
+	}
+	return false
+}
+
+func (x *Against) GetRevision() string {
+	if x != nil {
+		if x, ok := x.What.(*Against_Revision); ok {
+			return x.Revision
+		}
+	}
+	return ""
+}
+
+func (x *Against) GetSnapshot() string {
+	if x != nil {
+		if x, ok := x.What.(*Against_Snapshot); ok {
+			return x.Snapshot
+		}
+	}
+	return ""
+}
+
+func (x *Against) GetContextId() string {
+	if x != nil {
+		if x, ok := x.What.(*Against_ContextId); ok {
+			return x.ContextId
+		}
+	}
+	return ""
+}
+
+type isAgainst_What interface {
+	isAgainst_What()
+}
+
+type Against_Workspace struct {
+	// The workspace, at the paths that the base or the context has. For hosts: EACCES for panels.
+	Workspace bool `protobuf:"varint,1,opt,name=workspace,proto3,oneof"`
+}
+
+type Against_Revision struct {
+	// A revision that SubmitReview returned. The server keeps the 10 latest of each context, without the content of ignored directories.
+	// Errors: ENOENT (no such revision is kept).
+	Revision string `protobuf:"bytes,2,opt,name=revision,proto3,oneof"`
+}
+
+type Against_Snapshot struct {
+	// A snapshot of the context, by name. Errors: ENOENT (the context has no such snapshot).
+	Snapshot string `protobuf:"bytes,3,opt,name=snapshot,proto3,oneof"`
+}
+
+type Against_ContextId struct {
+	// Another context. Errors: ESTALE (no such context), EACCES (it is another panel's).
+	ContextId string `protobuf:"bytes,4,opt,name=context_id,json=contextId,proto3,oneof"`
+}
+
+func (*Against_Workspace) isAgainst_What() {}
+
+func (*Against_Revision) isAgainst_What() {}
+
+func (*Against_Snapshot) isAgainst_What() {}
+
+func (*Against_ContextId) isAgainst_What() {}
+
 // Response of GetDiff.
 type GetDiffResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1800,7 +1943,7 @@ type GetDiffResponse struct {
 
 func (x *GetDiffResponse) Reset() {
 	*x = GetDiffResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1955,7 @@ func (x *GetDiffResponse) String() string {
 func (*GetDiffResponse) ProtoMessage() {}
 
 func (x *GetDiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1968,7 @@ func (x *GetDiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDiffResponse.ProtoReflect.Descriptor instead.
 func (*GetDiffResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetDiffResponse) GetEvent() isGetDiffResponse_Event {
@@ -1920,7 +2063,7 @@ type ReadVersionRequest struct {
 
 func (x *ReadVersionRequest) Reset() {
 	*x = ReadVersionRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2075,7 @@ func (x *ReadVersionRequest) String() string {
 func (*ReadVersionRequest) ProtoMessage() {}
 
 func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2088,7 @@ func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionRequest.ProtoReflect.Descriptor instead.
 func (*ReadVersionRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReadVersionRequest) GetContextId() string {
@@ -1989,7 +2132,7 @@ type ReadVersionResponse struct {
 
 func (x *ReadVersionResponse) Reset() {
 	*x = ReadVersionResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2144,7 @@ func (x *ReadVersionResponse) String() string {
 func (*ReadVersionResponse) ProtoMessage() {}
 
 func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2157,7 @@ func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionResponse.ProtoReflect.Descriptor instead.
 func (*ReadVersionResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadVersionResponse) GetVersion() *FileVersion {
@@ -2042,7 +2185,7 @@ type GetReviewRequest struct {
 
 func (x *GetReviewRequest) Reset() {
 	*x = GetReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2197,7 @@ func (x *GetReviewRequest) String() string {
 func (*GetReviewRequest) ProtoMessage() {}
 
 func (x *GetReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2210,7 @@ func (x *GetReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReviewRequest.ProtoReflect.Descriptor instead.
 func (*GetReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetReviewRequest) GetContextId() string {
@@ -2098,7 +2241,7 @@ type GetReviewResponse struct {
 
 func (x *GetReviewResponse) Reset() {
 	*x = GetReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2253,7 @@ func (x *GetReviewResponse) String() string {
 func (*GetReviewResponse) ProtoMessage() {}
 
 func (x *GetReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2266,7 @@ func (x *GetReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReviewResponse.ProtoReflect.Descriptor instead.
 func (*GetReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{15}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetReviewResponse) GetState() ReviewState {
@@ -2179,7 +2322,7 @@ type WatchReviewRequest struct {
 
 func (x *WatchReviewRequest) Reset() {
 	*x = WatchReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2191,7 +2334,7 @@ func (x *WatchReviewRequest) String() string {
 func (*WatchReviewRequest) ProtoMessage() {}
 
 func (x *WatchReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2204,7 +2347,7 @@ func (x *WatchReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReviewRequest.ProtoReflect.Descriptor instead.
 func (*WatchReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{16}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchReviewRequest) GetContextId() string {
@@ -2229,7 +2372,7 @@ type WatchReviewResponse struct {
 
 func (x *WatchReviewResponse) Reset() {
 	*x = WatchReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2384,7 @@ func (x *WatchReviewResponse) String() string {
 func (*WatchReviewResponse) ProtoMessage() {}
 
 func (x *WatchReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2397,7 @@ func (x *WatchReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReviewResponse.ProtoReflect.Descriptor instead.
 func (*WatchReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{17}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchReviewResponse) GetEvent() ReviewEvent {
@@ -2293,7 +2436,7 @@ type SubmitReviewRequest struct {
 
 func (x *SubmitReviewRequest) Reset() {
 	*x = SubmitReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2305,7 +2448,7 @@ func (x *SubmitReviewRequest) String() string {
 func (*SubmitReviewRequest) ProtoMessage() {}
 
 func (x *SubmitReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2318,7 +2461,7 @@ func (x *SubmitReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReviewRequest.ProtoReflect.Descriptor instead.
 func (*SubmitReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{18}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitReviewRequest) GetContextId() string {
@@ -2355,7 +2498,7 @@ type SubmitReviewResponse struct {
 
 func (x *SubmitReviewResponse) Reset() {
 	*x = SubmitReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2510,7 @@ func (x *SubmitReviewResponse) String() string {
 func (*SubmitReviewResponse) ProtoMessage() {}
 
 func (x *SubmitReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2523,7 @@ func (x *SubmitReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReviewResponse.ProtoReflect.Descriptor instead.
 func (*SubmitReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{19}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubmitReviewResponse) GetRevision() string {
@@ -2412,7 +2555,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2567,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2580,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{20}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DiscardRequest) GetContextId() string {
@@ -2474,7 +2617,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2629,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2642,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{21}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DiscardResponse) GetJournalId() int64 {
@@ -2535,7 +2678,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2690,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2703,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{22}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DecideRequest) GetContextId() string {
@@ -2613,7 +2756,7 @@ type DecideResponse struct {
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +2768,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +2781,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{23}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DecideResponse) GetChanges() int32 {
@@ -2685,7 +2828,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +2840,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +2853,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{24}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ApplyRequest) GetContextId() string {
@@ -2775,7 +2918,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +2930,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +2943,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ApplyResponse) GetJournalId() int64 {
@@ -2834,7 +2977,7 @@ type AppliedFile struct {
 
 func (x *AppliedFile) Reset() {
 	*x = AppliedFile{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2846,7 +2989,7 @@ func (x *AppliedFile) String() string {
 func (*AppliedFile) ProtoMessage() {}
 
 func (x *AppliedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2859,7 +3002,7 @@ func (x *AppliedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedFile.ProtoReflect.Descriptor instead.
 func (*AppliedFile) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AppliedFile) GetPath() string {
@@ -2907,7 +3050,7 @@ type ListJournalRequest struct {
 
 func (x *ListJournalRequest) Reset() {
 	*x = ListJournalRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2919,7 +3062,7 @@ func (x *ListJournalRequest) String() string {
 func (*ListJournalRequest) ProtoMessage() {}
 
 func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2932,7 +3075,7 @@ func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalRequest.ProtoReflect.Descriptor instead.
 func (*ListJournalRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListJournalRequest) GetContextId() string {
@@ -2976,7 +3119,7 @@ type ListJournalResponse struct {
 
 func (x *ListJournalResponse) Reset() {
 	*x = ListJournalResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3131,7 @@ func (x *ListJournalResponse) String() string {
 func (*ListJournalResponse) ProtoMessage() {}
 
 func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3144,7 @@ func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalResponse.ProtoReflect.Descriptor instead.
 func (*ListJournalResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListJournalResponse) GetEntries() []*JournalEntry {
@@ -3043,7 +3186,7 @@ type JournalEntry struct {
 
 func (x *JournalEntry) Reset() {
 	*x = JournalEntry{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3055,7 +3198,7 @@ func (x *JournalEntry) String() string {
 func (*JournalEntry) ProtoMessage() {}
 
 func (x *JournalEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3068,7 +3211,7 @@ func (x *JournalEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
 func (*JournalEntry) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JournalEntry) GetJournalId() int64 {
@@ -3140,7 +3283,7 @@ type UndoRequest struct {
 
 func (x *UndoRequest) Reset() {
 	*x = UndoRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3295,7 @@ func (x *UndoRequest) String() string {
 func (*UndoRequest) ProtoMessage() {}
 
 func (x *UndoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3308,7 @@ func (x *UndoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UndoRequest) GetJournalId() int64 {
@@ -3195,7 +3338,7 @@ type UndoResponse struct {
 
 func (x *UndoResponse) Reset() {
 	*x = UndoResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3350,7 @@ func (x *UndoResponse) String() string {
 func (*UndoResponse) ProtoMessage() {}
 
 func (x *UndoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3363,7 @@ func (x *UndoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoResponse.ProtoReflect.Descriptor instead.
 func (*UndoResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UndoResponse) GetJournalId() int64 {
@@ -3252,7 +3395,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3264,7 +3407,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3277,7 +3420,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Conflict) GetPath() string {
@@ -3371,12 +3514,14 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x1b\n" +
 	"\tchange_id\x18\x03 \x01(\tR\bchangeId\x12\x19\n" +
-	"\bhunk_ids\x18\x04 \x03(\tR\ahunkIds\"c\n" +
+	"\bhunk_ids\x18\x04 \x03(\tR\ahunkIds\"\x90\x01\n" +
 	"\x12ListChangesRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x18\n" +
-	"\aignored\x18\x03 \x01(\bR\aignored\"\x80\x01\n" +
+	"\aignored\x18\x03 \x01(\bR\aignored\x12+\n" +
+	"\aagainst\x18\n" +
+	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\"\x80\x01\n" +
 	"\x13ListChangesResponse\x12*\n" +
 	"\x06change\x18\x01 \x01(\v2\x10.ctxfs.v1.ChangeH\x00R\x06change\x124\n" +
 	"\asummary\x18\x02 \x01(\v2\x18.ctxfs.v1.ChangesSummaryH\x00R\asummaryB\a\n" +
@@ -3389,14 +3534,23 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\rremoved_lines\x18\x04 \x01(\x03R\fremovedLines\x12\x18\n" +
 	"\adrifted\x18\x05 \x01(\x05R\adrifted\x12\x1a\n" +
 	"\bapproved\x18\x06 \x01(\x05R\bapproved\x12\x1a\n" +
-	"\brejected\x18\a \x01(\x05R\brejected\"\x9d\x01\n" +
+	"\brejected\x18\a \x01(\x05R\brejected\"\xca\x01\n" +
 	"\x0eGetDiffRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12&\n" +
 	"\x04form\x18\x03 \x01(\x0e2\x12.ctxfs.v1.DiffFormR\x04form\x12\x14\n" +
 	"\x05lines\x18\x04 \x01(\x05R\x05lines\x12\x18\n" +
-	"\aignored\x18\x05 \x01(\bR\aignored\"\xb8\x01\n" +
+	"\aignored\x18\x05 \x01(\bR\aignored\x12+\n" +
+	"\aagainst\x18\n" +
+	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\"\x8e\x01\n" +
+	"\aAgainst\x12\x1e\n" +
+	"\tworkspace\x18\x01 \x01(\bH\x00R\tworkspace\x12\x1c\n" +
+	"\brevision\x18\x02 \x01(\tH\x00R\brevision\x12\x1c\n" +
+	"\bsnapshot\x18\x03 \x01(\tH\x00R\bsnapshot\x12\x1f\n" +
+	"\n" +
+	"context_id\x18\x04 \x01(\tH\x00R\tcontextIdB\x06\n" +
+	"\x04what\"\xb8\x01\n" +
 	"\x0fGetDiffResponse\x12*\n" +
 	"\x06change\x18\x01 \x01(\v2\x10.ctxfs.v1.ChangeH\x00R\x06change\x12$\n" +
 	"\x04hunk\x18\x02 \x01(\v2\x0e.ctxfs.v1.HunkH\x00R\x04hunk\x12\x14\n" +
@@ -3610,7 +3764,7 @@ func file_ctxfs_v1_review_proto_rawDescGZIP() []byte {
 }
 
 var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_ctxfs_v1_review_proto_goTypes = []any{
 	(ChangeKind)(0),              // 0: ctxfs.v1.ChangeKind
 	(ContentKind)(0),             // 1: ctxfs.v1.ContentKind
@@ -3634,29 +3788,30 @@ var file_ctxfs_v1_review_proto_goTypes = []any{
 	(*ListChangesResponse)(nil),  // 19: ctxfs.v1.ListChangesResponse
 	(*ChangesSummary)(nil),       // 20: ctxfs.v1.ChangesSummary
 	(*GetDiffRequest)(nil),       // 21: ctxfs.v1.GetDiffRequest
-	(*GetDiffResponse)(nil),      // 22: ctxfs.v1.GetDiffResponse
-	(*ReadVersionRequest)(nil),   // 23: ctxfs.v1.ReadVersionRequest
-	(*ReadVersionResponse)(nil),  // 24: ctxfs.v1.ReadVersionResponse
-	(*GetReviewRequest)(nil),     // 25: ctxfs.v1.GetReviewRequest
-	(*GetReviewResponse)(nil),    // 26: ctxfs.v1.GetReviewResponse
-	(*WatchReviewRequest)(nil),   // 27: ctxfs.v1.WatchReviewRequest
-	(*WatchReviewResponse)(nil),  // 28: ctxfs.v1.WatchReviewResponse
-	(*SubmitReviewRequest)(nil),  // 29: ctxfs.v1.SubmitReviewRequest
-	(*SubmitReviewResponse)(nil), // 30: ctxfs.v1.SubmitReviewResponse
-	(*DiscardRequest)(nil),       // 31: ctxfs.v1.DiscardRequest
-	(*DiscardResponse)(nil),      // 32: ctxfs.v1.DiscardResponse
-	(*DecideRequest)(nil),        // 33: ctxfs.v1.DecideRequest
-	(*DecideResponse)(nil),       // 34: ctxfs.v1.DecideResponse
-	(*ApplyRequest)(nil),         // 35: ctxfs.v1.ApplyRequest
-	(*ApplyResponse)(nil),        // 36: ctxfs.v1.ApplyResponse
-	(*AppliedFile)(nil),          // 37: ctxfs.v1.AppliedFile
-	(*ListJournalRequest)(nil),   // 38: ctxfs.v1.ListJournalRequest
-	(*ListJournalResponse)(nil),  // 39: ctxfs.v1.ListJournalResponse
-	(*JournalEntry)(nil),         // 40: ctxfs.v1.JournalEntry
-	(*UndoRequest)(nil),          // 41: ctxfs.v1.UndoRequest
-	(*UndoResponse)(nil),         // 42: ctxfs.v1.UndoResponse
-	(*Conflict)(nil),             // 43: ctxfs.v1.Conflict
-	(FileType)(0),                // 44: ctxfs.v1.FileType
+	(*Against)(nil),              // 22: ctxfs.v1.Against
+	(*GetDiffResponse)(nil),      // 23: ctxfs.v1.GetDiffResponse
+	(*ReadVersionRequest)(nil),   // 24: ctxfs.v1.ReadVersionRequest
+	(*ReadVersionResponse)(nil),  // 25: ctxfs.v1.ReadVersionResponse
+	(*GetReviewRequest)(nil),     // 26: ctxfs.v1.GetReviewRequest
+	(*GetReviewResponse)(nil),    // 27: ctxfs.v1.GetReviewResponse
+	(*WatchReviewRequest)(nil),   // 28: ctxfs.v1.WatchReviewRequest
+	(*WatchReviewResponse)(nil),  // 29: ctxfs.v1.WatchReviewResponse
+	(*SubmitReviewRequest)(nil),  // 30: ctxfs.v1.SubmitReviewRequest
+	(*SubmitReviewResponse)(nil), // 31: ctxfs.v1.SubmitReviewResponse
+	(*DiscardRequest)(nil),       // 32: ctxfs.v1.DiscardRequest
+	(*DiscardResponse)(nil),      // 33: ctxfs.v1.DiscardResponse
+	(*DecideRequest)(nil),        // 34: ctxfs.v1.DecideRequest
+	(*DecideResponse)(nil),       // 35: ctxfs.v1.DecideResponse
+	(*ApplyRequest)(nil),         // 36: ctxfs.v1.ApplyRequest
+	(*ApplyResponse)(nil),        // 37: ctxfs.v1.ApplyResponse
+	(*AppliedFile)(nil),          // 38: ctxfs.v1.AppliedFile
+	(*ListJournalRequest)(nil),   // 39: ctxfs.v1.ListJournalRequest
+	(*ListJournalResponse)(nil),  // 40: ctxfs.v1.ListJournalResponse
+	(*JournalEntry)(nil),         // 41: ctxfs.v1.JournalEntry
+	(*UndoRequest)(nil),          // 42: ctxfs.v1.UndoRequest
+	(*UndoResponse)(nil),         // 43: ctxfs.v1.UndoResponse
+	(*Conflict)(nil),             // 44: ctxfs.v1.Conflict
+	(FileType)(0),                // 45: ctxfs.v1.FileType
 }
 var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	0,  // 0: ctxfs.v1.Change.kind:type_name -> ctxfs.v1.ChangeKind
@@ -3664,62 +3819,64 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	12, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
 	12, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
 	2,  // 4: ctxfs.v1.Change.decision:type_name -> ctxfs.v1.Decision
-	44, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
+	45, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
 	14, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
 	2,  // 7: ctxfs.v1.Hunk.decision:type_name -> ctxfs.v1.Decision
 	4,  // 8: ctxfs.v1.DiffLine.kind:type_name -> ctxfs.v1.LineKind
 	16, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
 	17, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
-	11, // 11: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
-	20, // 12: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	5,  // 13: ctxfs.v1.GetDiffRequest.form:type_name -> ctxfs.v1.DiffForm
-	11, // 14: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
-	13, // 15: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
-	20, // 16: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	6,  // 17: ctxfs.v1.ReadVersionRequest.version:type_name -> ctxfs.v1.Version
-	12, // 18: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
-	3,  // 19: ctxfs.v1.GetReviewResponse.state:type_name -> ctxfs.v1.ReviewState
-	20, // 20: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	7,  // 21: ctxfs.v1.WatchReviewResponse.event:type_name -> ctxfs.v1.ReviewEvent
-	20, // 22: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	15, // 23: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
-	15, // 24: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
-	2,  // 25: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
-	15, // 26: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
-	37, // 27: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
-	8,  // 28: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
-	40, // 29: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
-	9,  // 30: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
-	37, // 31: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
-	37, // 32: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
-	10, // 33: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
-	18, // 34: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
-	21, // 35: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
-	23, // 36: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
-	25, // 37: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
-	27, // 38: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
-	29, // 39: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
-	31, // 40: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
-	33, // 41: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
-	35, // 42: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
-	38, // 43: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
-	41, // 44: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
-	19, // 45: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
-	22, // 46: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
-	24, // 47: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
-	26, // 48: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
-	28, // 49: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
-	30, // 50: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
-	32, // 51: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
-	34, // 52: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
-	36, // 53: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
-	39, // 54: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
-	42, // 55: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
-	45, // [45:56] is the sub-list for method output_type
-	34, // [34:45] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	22, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
+	11, // 12: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
+	20, // 13: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	5,  // 14: ctxfs.v1.GetDiffRequest.form:type_name -> ctxfs.v1.DiffForm
+	22, // 15: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
+	11, // 16: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
+	13, // 17: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
+	20, // 18: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	6,  // 19: ctxfs.v1.ReadVersionRequest.version:type_name -> ctxfs.v1.Version
+	12, // 20: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
+	3,  // 21: ctxfs.v1.GetReviewResponse.state:type_name -> ctxfs.v1.ReviewState
+	20, // 22: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	7,  // 23: ctxfs.v1.WatchReviewResponse.event:type_name -> ctxfs.v1.ReviewEvent
+	20, // 24: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	15, // 25: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
+	15, // 26: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
+	2,  // 27: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
+	15, // 28: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
+	38, // 29: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
+	8,  // 30: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
+	41, // 31: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
+	9,  // 32: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
+	38, // 33: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
+	38, // 34: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
+	10, // 35: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
+	18, // 36: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
+	21, // 37: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
+	24, // 38: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
+	26, // 39: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
+	28, // 40: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
+	30, // 41: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
+	32, // 42: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
+	34, // 43: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
+	36, // 44: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
+	39, // 45: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
+	42, // 46: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
+	19, // 47: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
+	23, // 48: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
+	25, // 49: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
+	27, // 50: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
+	29, // 51: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
+	31, // 52: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
+	33, // 53: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
+	35, // 54: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
+	37, // 55: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
+	40, // 56: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
+	43, // 57: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
+	47, // [47:58] is the sub-list for method output_type
+	36, // [36:47] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_review_proto_init() }
@@ -3740,6 +3897,12 @@ func file_ctxfs_v1_review_proto_init() {
 		(*ListChangesResponse_Summary)(nil),
 	}
 	file_ctxfs_v1_review_proto_msgTypes[11].OneofWrappers = []any{
+		(*Against_Workspace)(nil),
+		(*Against_Revision)(nil),
+		(*Against_Snapshot)(nil),
+		(*Against_ContextId)(nil),
+	}
+	file_ctxfs_v1_review_proto_msgTypes[12].OneofWrappers = []any{
 		(*GetDiffResponse_Change)(nil),
 		(*GetDiffResponse_Hunk)(nil),
 		(*GetDiffResponse_Text)(nil),
@@ -3751,7 +3914,7 @@ func file_ctxfs_v1_review_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_review_proto_rawDesc), len(file_ctxfs_v1_review_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -63,7 +63,8 @@ type ReviewServiceClient interface {
 	GetReview(ctx context.Context, in *GetReviewRequest, opts ...grpc.CallOption) (*GetReviewResponse, error)
 	// Reports each step of the review as it happens, until the client ends the call.
 	WatchReview(ctx context.Context, in *WatchReviewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchReviewResponse], error)
-	// Says that the changes are ready to be reviewed. The review is submitted until they change.
+	// Says that the changes are ready to be reviewed. The review is submitted until they change. The server keeps the revision, so that
+	// GetDiff can show what changed since (see Against).
 	SubmitReview(ctx context.Context, in *SubmitReviewRequest, opts ...grpc.CallOption) (*SubmitReviewResponse, error)
 	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open.
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
@@ -266,7 +267,8 @@ type ReviewServiceServer interface {
 	GetReview(context.Context, *GetReviewRequest) (*GetReviewResponse, error)
 	// Reports each step of the review as it happens, until the client ends the call.
 	WatchReview(*WatchReviewRequest, grpc.ServerStreamingServer[WatchReviewResponse]) error
-	// Says that the changes are ready to be reviewed. The review is submitted until they change.
+	// Says that the changes are ready to be reviewed. The review is submitted until they change. The server keeps the revision, so that
+	// GetDiff can show what changed since (see Against).
 	SubmitReview(context.Context, *SubmitReviewRequest) (*SubmitReviewResponse, error)
 	// Puts the base's content back into the context, for the selected changes. Open handles of those files stay open.
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/review.proto.
  */
 export const file_ctxfs_v1_review: GenFile = /*@__PURE__*/
-  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJIkgKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUidQoOR2V0RGlmZlJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIgCgRmb3JtGAMgASgOMhIuY3R4ZnMudjEuRGlmZkZvcm0SDQoFbGluZXMYBCABKAUSDwoHaWdub3JlZBgFIAEoCCKbAQoPR2V0RGlmZlJlc3BvbnNlEiIKBmNoYW5nZRgBIAEoCzIQLmN0eGZzLnYxLkNoYW5nZUgAEh4KBGh1bmsYAiABKAsyDi5jdHhmcy52MS5IdW5rSAASDgoEdGV4dBgDIAEoDEgAEisKB3N1bW1hcnkYBCABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeUgAQgcKBWV2ZW50ImwKElJlYWRWZXJzaW9uUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSIgoHdmVyc2lvbhgEIAEoDjIRLmN0eGZzLnYxLlZlcnNpb24iSwoTUmVhZFZlcnNpb25SZXNwb25zZRImCgd2ZXJzaW9uGAEgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SDAoEZGF0YRhkIAEoDCImChBHZXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkitgEKEUdldFJldmlld1Jlc3BvbnNlEiQKBXN0YXRlGAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3U3RhdGUSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5Eg0KBXRpdGxlGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSGgoSc3VibWl0dGVkX3JldmlzaW9uGAUgASgJEhQKDHN1Ym1pdHRlZF9ucxgGIAEoAyIoChJXYXRjaFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJhChNXYXRjaFJldmlld1Jlc3BvbnNlEiQKBWV2ZW50GAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3RXZlbnQSEgoKam91cm5hbF9pZBgCIAEoAxIQCghyZXZpc2lvbhgDIAEoCSJJChNTdWJtaXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJTChRTdWJtaXRSZXZpZXdSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoCRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkiYQoORGlzY2FyZFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SEwoLaWZfcmV2aXNpb24YAyABKAkiNAoPRGlzY2FyZFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSDQoFcGF0aHMYAiADKAkilwEKDURlY2lkZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SJAoIZGVjaXNpb24YAyABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAQgASgJEhMKC2lmX3JldmlzaW9uGAUgASgJIkIKDkRlY2lkZVJlc3BvbnNlEg8KB2NoYW5nZXMYASABKAUSDQoFaHVua3MYAiABKAUSEAoIbGVmdF9vdXQYAyADKAkiqwEKDEFwcGx5UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEiYKCXNlbGVjdGlvbhgCIAEoCzITLmN0eGZzLnYxLlNlbGVjdGlvbhIPCgdhcHByb3ZlGAMgASgIEhMKC2lmX3JldmlzaW9uGAQgASgJEhQKDHJlZnVzZV9tZXJnZRgFIAEoCBIPCgdkcnlfcnVuGAYgASgIEhIKCnJlcXVlc3RfaWQYByABKAkiSQoNQXBwbHlSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiYgoLQXBwbGllZEZpbGUSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIjCgRraW5kGAMgASgOMhUuY3R4ZnMudjEuQXBwbGllZEtpbmQSDgoGbWVyZ2VkGAQgASgIIl0KEkxpc3RKb3VybmFsUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVwoTTGlzdEpvdXJuYWxSZXNwb25zZRInCgdlbnRyaWVzGAEgAygLMhYuY3R4ZnMudjEuSm91cm5hbEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLEAQoMSm91cm5hbEVudHJ5EhIKCmpvdXJuYWxfaWQYASABKAMSIwoEa2luZBgCIAEoDjIVLmN0eGZzLnYxLkpvdXJuYWxLaW5kEhIKCmNvbnRleHRfaWQYAyABKAkSDQoFYWN0b3IYBCABKAkSDwoHZG9uZV9ucxgFIAEoAxIkCgVmaWxlcxgGIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEg4KBnVuZG9lcxgHIAEoAxIRCgl1bmRvbmVfYnkYCCABKAMiMgoLVW5kb1JlcXVlc3QSEgoKam91cm5hbF9pZBgBIAEoAxIPCgdkcnlfcnVuGAIgASgIIkgKDFVuZG9SZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiUAoIQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kKq8BCgpDaGFuZ2VLaW5kEhsKF0NIQU5HRV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ0hBTkdFX0tJTkRfQURERUQQARIYChRDSEFOR0VfS0lORF9NT0RJRklFRBACEhcKE0NIQU5HRV9LSU5EX0RFTEVURUQQAxIcChhDSEFOR0VfS0lORF9UWVBFX0NIQU5HRUQQBBIcChhDSEFOR0VfS0lORF9NT0RFX0NIQU5HRUQQBSqoAQoLQ29udGVudEtpbmQSHAoYQ09OVEVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9LSU5EX1RFWFQQARIXChNDT05URU5UX0tJTkRfQklOQVJZEAISGAoUQ09OVEVOVF9LSU5EX1NZTUxJTksQAxIaChZDT05URU5UX0tJTkRfVE9PX0xBUkdFEAQSFQoRQ09OVEVOVF9LSU5EX1RSRUUQBSpSCghEZWNpc2lvbhIYChRERUNJU0lPTl9VTlNQRUNJRklFRBAAEhUKEURFQ0lTSU9OX0FQUFJPVkVEEAESFQoRREVDSVNJT05fUkVKRUNURUQQAiqZAQoLUmV2aWV3U3RhdGUSHAoYUkVWSUVXX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUkVWSUVXX1NUQVRFX09QRU4QARIaChZSRVZJRVdfU1RBVEVfU1VCTUlUVEVEEAISHwobUkVWSUVXX1NUQVRFX1BBUlRMWV9ERUNJREVEEAMSGAoUUkVWSUVXX1NUQVRFX0RFQ0lERUQQBCpRCghMaW5lS2luZBIZChVMSU5FX0tJTkRfVU5TUEVDSUZJRUQQABIVChFMSU5FX0tJTkRfUkVNT1ZFRBABEhMKD0xJTkVfS0lORF9BRERFRBACKjwKCERpZmZGb3JtEhkKFURJRkZfRk9STV9VTlNQRUNJRklFRBAAEhUKEURJRkZfRk9STV9VTklGSUVEEAEqdgoHVmVyc2lvbhIXChNWRVJTSU9OX1VOU1BFQ0lGSUVEEAASEAoMVkVSU0lPTl9CQVNFEAESEwoPVkVSU0lPTl9DT05URVhUEAISFQoRVkVSU0lPTl9XT1JLU1BBQ0UQAxIUChBWRVJTSU9OX0FQUFJPVkVEEAQqywEKC1Jldmlld0V2ZW50EhwKGFJFVklFV19FVkVOVF9VTlNQRUNJRklFRBAAEhoKFlJFVklFV19FVkVOVF9TVUJNSVRURUQQARIYChRSRVZJRVdfRVZFTlRfREVDSURFRBACEhgKFFJFVklFV19FVkVOVF9BUFBMSUVEEAMSGgoWUkVWSUVXX0VWRU5UX0RJU0NBUkRFRBAEEhcKE1JFVklFV19FVkVOVF9VTkRPTkUQBRIZChVSRVZJRVdfRVZFTlRfT1ZFUkZMT1cQBip5CgtBcHBsaWVkS2luZBIcChhBUFBMSUVEX0tJTkRfVU5TUEVDSUZJRUQQABIYChRBUFBMSUVEX0tJTkRfQ1JFQVRFRBABEhgKFEFQUExJRURfS0lORF9XUklUVEVOEAISGAoUQVBQTElFRF9LSU5EX1JFTU9WRUQQAyp0CgtKb3VybmFsS2luZBIcChhKT1VSTkFMX0tJTkRfVU5TUEVDSUZJRUQQABIWChJKT1VSTkFMX0tJTkRfQVBQTFkQARIYChRKT1VSTkFMX0tJTkRfRElTQ0FSRBACEhUKEUpPVVJOQUxfS0lORF9VTkRPEAMqpAIKDENvbmZsaWN0S2luZBIdChlDT05GTElDVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVQ09ORkxJQ1RfS0lORF9DT05URU5UEAESHwobQ09ORkxJQ1RfS0lORF9NT0RJRllfREVMRVRFEAISHwobQ09ORkxJQ1RfS0lORF9ERUxFVEVfTU9ESUZZEAMSGQoVQ09ORkxJQ1RfS0lORF9BRERfQUREEAQSGAoUQ09ORkxJQ1RfS0lORF9CSU5BUlkQBRIWChJDT05GTElDVF9LSU5EX1RZUEUQBhImCiJDT05GTElDVF9LSU5EX0RJUkVDVE9SWV9JTl9USEVfV0FZEAcSIwofQ09ORkxJQ1RfS0lORF9DSEFOR0VEX01FQU5XSElMRRAIMpoHCg1SZXZpZXdTZXJ2aWNlEloKC0xpc3RDaGFuZ2VzEhwuY3R4ZnMudjEuTGlzdENoYW5nZXNSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdENoYW5nZXNSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESTgoHR2V0RGlmZhIYLmN0eGZzLnYxLkdldERpZmZSZXF1ZXN0GhkuY3R4ZnMudjEuR2V0RGlmZlJlc3BvbnNlIgyinxkICAIQASADMAEwARJaCgtSZWFkVmVyc2lvbhIcLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVxdWVzdBodLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVzcG9uc2UiDKKfGQgIAhABIAMwATABElIKCUdldFJldmlldxIaLmN0eGZzLnYxLkdldFJldmlld1JlcXVlc3QaGy5jdHhmcy52MS5HZXRSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgAzABEloKC1dhdGNoUmV2aWV3EhwuY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXF1ZXN0Gh0uY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgBEgCMAESWQoMU3VibWl0UmV2aWV3Eh0uY3R4ZnMudjEuU3VibWl0UmV2aWV3UmVxdWVzdBoeLmN0eGZzLnYxLlN1Ym1pdFJldmlld1Jlc3BvbnNlIgqinxkGCAIQAiADEkoKB0Rpc2NhcmQSGC5jdHhmcy52MS5EaXNjYXJkUmVxdWVzdBoZLmN0eGZzLnYxLkRpc2NhcmRSZXNwb25zZSIKop8ZBggCEAIgAxJHCgZEZWNpZGUSFy5jdHhmcy52MS5EZWNpZGVSZXF1ZXN0GhguY3R4ZnMudjEuRGVjaWRlUmVzcG9uc2UiCqKfGQYIAxACIAMSRAoFQXBwbHkSFi5jdHhmcy52MS5BcHBseVJlcXVlc3QaFy5jdHhmcy52MS5BcHBseVJlc3BvbnNlIgqinxkGCAMQAiADElgKC0xpc3RKb3VybmFsEhwuY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXNwb25zZSIMop8ZCAgDEAEgAjABEkEKBFVuZG8SFS5jdHhmcy52MS5VbmRvUmVxdWVzdBoWLmN0eGZzLnYxLlVuZG9SZXNwb25zZSIKop8ZBggDEAIgA0IvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
+  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJImwKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUimQEKDkdldERpZmZSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFcGF0aHMYAiADKAkSIAoEZm9ybRgDIAEoDjISLmN0eGZzLnYxLkRpZmZGb3JtEg0KBWxpbmVzGAQgASgFEg8KB2lnbm9yZWQYBSABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QiZAoHQWdhaW5zdBITCgl3b3Jrc3BhY2UYASABKAhIABISCghyZXZpc2lvbhgCIAEoCUgAEhIKCHNuYXBzaG90GAMgASgJSAASFAoKY29udGV4dF9pZBgEIAEoCUgAQgYKBHdoYXQimwEKD0dldERpZmZSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIeCgRodW5rGAIgASgLMg4uY3R4ZnMudjEuSHVua0gAEg4KBHRleHQYAyABKAxIABIrCgdzdW1tYXJ5GAQgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCJsChJSZWFkVmVyc2lvblJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEiIKB3ZlcnNpb24YBCABKA4yES5jdHhmcy52MS5WZXJzaW9uIksKE1JlYWRWZXJzaW9uUmVzcG9uc2USJgoHdmVyc2lvbhgBIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEgwKBGRhdGEYZCABKAwiJgoQR2V0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIrYBChFHZXRSZXZpZXdSZXNwb25zZRIkCgVzdGF0ZRgBIAEoDjIVLmN0eGZzLnYxLlJldmlld1N0YXRlEikKB3N1bW1hcnkYAiABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeRINCgV0aXRsZRgDIAEoCRIPCgdtZXNzYWdlGAQgASgJEhoKEnN1Ym1pdHRlZF9yZXZpc2lvbhgFIAEoCRIUCgxzdWJtaXR0ZWRfbnMYBiABKAMiKAoSV2F0Y2hSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiYQoTV2F0Y2hSZXZpZXdSZXNwb25zZRIkCgVldmVudBgBIAEoDjIVLmN0eGZzLnYxLlJldmlld0V2ZW50EhIKCmpvdXJuYWxfaWQYAiABKAMSEAoIcmV2aXNpb24YAyABKAkiSQoTU3VibWl0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEg8KB21lc3NhZ2UYAyABKAkiUwoUU3VibWl0UmV2aWV3UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAkSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5ImEKDkRpc2NhcmRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEhMKC2lmX3JldmlzaW9uGAMgASgJIjQKD0Rpc2NhcmRSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEg0KBXBhdGhzGAIgAygJIpcBCg1EZWNpZGVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEiQKCGRlY2lzaW9uGAMgASgOMhIuY3R4ZnMudjEuRGVjaXNpb24SDwoHY29tbWVudBgEIAEoCRITCgtpZl9yZXZpc2lvbhgFIAEoCSJCCg5EZWNpZGVSZXNwb25zZRIPCgdjaGFuZ2VzGAEgASgFEg0KBWh1bmtzGAIgASgFEhAKCGxlZnRfb3V0GAMgAygJIqsBCgxBcHBseVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SDwoHYXBwcm92ZRgDIAEoCBITCgtpZl9yZXZpc2lvbhgEIAEoCRIUCgxyZWZ1c2VfbWVyZ2UYBSABKAgSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJIkkKDUFwcGx5UmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlImIKC0FwcGxpZWRGaWxlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSIwoEa2luZBgDIAEoDjIVLmN0eGZzLnYxLkFwcGxpZWRLaW5kEg4KBm1lcmdlZBgEIAEoCCJdChJMaXN0Sm91cm5hbFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlcKE0xpc3RKb3VybmFsUmVzcG9uc2USJwoHZW50cmllcxgBIAMoCzIWLmN0eGZzLnYxLkpvdXJuYWxFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkixAEKDEpvdXJuYWxFbnRyeRISCgpqb3VybmFsX2lkGAEgASgDEiMKBGtpbmQYAiABKA4yFS5jdHhmcy52MS5Kb3VybmFsS2luZBISCgpjb250ZXh0X2lkGAMgASgJEg0KBWFjdG9yGAQgASgJEg8KB2RvbmVfbnMYBSABKAMSJAoFZmlsZXMYBiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIOCgZ1bmRvZXMYByABKAMSEQoJdW5kb25lX2J5GAggASgDIjIKC1VuZG9SZXF1ZXN0EhIKCmpvdXJuYWxfaWQYASABKAMSDwoHZHJ5X3J1bhgCIAEoCCJICgxVbmRvUmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlIlAKCENvbmZsaWN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSJAoEa2luZBgDIAEoDjIWLmN0eGZzLnYxLkNvbmZsaWN0S2luZCqvAQoKQ2hhbmdlS2luZBIbChdDSEFOR0VfS0lORF9VTlNQRUNJRklFRBAAEhUKEUNIQU5HRV9LSU5EX0FEREVEEAESGAoUQ0hBTkdFX0tJTkRfTU9ESUZJRUQQAhIXChNDSEFOR0VfS0lORF9ERUxFVEVEEAMSHAoYQ0hBTkdFX0tJTkRfVFlQRV9DSEFOR0VEEAQSHAoYQ0hBTkdFX0tJTkRfTU9ERV9DSEFOR0VEEAUqqAEKC0NvbnRlbnRLaW5kEhwKGENPTlRFTlRfS0lORF9VTlNQRUNJRklFRBAAEhUKEUNPTlRFTlRfS0lORF9URVhUEAESFwoTQ09OVEVOVF9LSU5EX0JJTkFSWRACEhgKFENPTlRFTlRfS0lORF9TWU1MSU5LEAMSGgoWQ09OVEVOVF9LSU5EX1RPT19MQVJHRRAEEhUKEUNPTlRFTlRfS0lORF9UUkVFEAUqUgoIRGVjaXNpb24SGAoUREVDSVNJT05fVU5TUEVDSUZJRUQQABIVChFERUNJU0lPTl9BUFBST1ZFRBABEhUKEURFQ0lTSU9OX1JFSkVDVEVEEAIqmQEKC1Jldmlld1N0YXRlEhwKGFJFVklFV19TVEFURV9VTlNQRUNJRklFRBAAEhUKEVJFVklFV19TVEFURV9PUEVOEAESGgoWUkVWSUVXX1NUQVRFX1NVQk1JVFRFRBACEh8KG1JFVklFV19TVEFURV9QQVJUTFlfREVDSURFRBADEhgKFFJFVklFV19TVEFURV9ERUNJREVEEAQqUQoITGluZUtpbmQSGQoVTElORV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRTElORV9LSU5EX1JFTU9WRUQQARITCg9MSU5FX0tJTkRfQURERUQQAio8CghEaWZmRm9ybRIZChVESUZGX0ZPUk1fVU5TUEVDSUZJRUQQABIVChFESUZGX0ZPUk1fVU5JRklFRBABKnYKB1ZlcnNpb24SFwoTVkVSU0lPTl9VTlNQRUNJRklFRBAAEhAKDFZFUlNJT05fQkFTRRABEhMKD1ZFUlNJT05fQ09OVEVYVBACEhUKEVZFUlNJT05fV09SS1NQQUNFEAMSFAoQVkVSU0lPTl9BUFBST1ZFRBAEKssBCgtSZXZpZXdFdmVudBIcChhSRVZJRVdfRVZFTlRfVU5TUEVDSUZJRUQQABIaChZSRVZJRVdfRVZFTlRfU1VCTUlUVEVEEAESGAoUUkVWSUVXX0VWRU5UX0RFQ0lERUQQAhIYChRSRVZJRVdfRVZFTlRfQVBQTElFRBADEhoKFlJFVklFV19FVkVOVF9ESVNDQVJERUQQBBIXChNSRVZJRVdfRVZFTlRfVU5ET05FEAUSGQoVUkVWSUVXX0VWRU5UX09WRVJGTE9XEAYqeQoLQXBwbGllZEtpbmQSHAoYQVBQTElFRF9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUQVBQTElFRF9LSU5EX0NSRUFURUQQARIYChRBUFBMSUVEX0tJTkRfV1JJVFRFThACEhgKFEFQUExJRURfS0lORF9SRU1PVkVEEAMqdAoLSm91cm5hbEtpbmQSHAoYSk9VUk5BTF9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSSk9VUk5BTF9LSU5EX0FQUExZEAESGAoUSk9VUk5BTF9LSU5EX0RJU0NBUkQQAhIVChFKT1VSTkFMX0tJTkRfVU5ETxADKqQCCgxDb25mbGljdEtpbmQSHQoZQ09ORkxJQ1RfS0lORF9VTlNQRUNJRklFRBAAEhkKFUNPTkZMSUNUX0tJTkRfQ09OVEVOVBABEh8KG0NPTkZMSUNUX0tJTkRfTU9ESUZZX0RFTEVURRACEh8KG0NPTkZMSUNUX0tJTkRfREVMRVRFX01PRElGWRADEhkKFUNPTkZMSUNUX0tJTkRfQUREX0FERBAEEhgKFENPTkZMSUNUX0tJTkRfQklOQVJZEAUSFgoSQ09ORkxJQ1RfS0lORF9UWVBFEAYSJgoiQ09ORkxJQ1RfS0lORF9ESVJFQ1RPUllfSU5fVEhFX1dBWRAHEiMKH0NPTkZMSUNUX0tJTkRfQ0hBTkdFRF9NRUFOV0hJTEUQCDKaBwoNUmV2aWV3U2VydmljZRJaCgtMaXN0Q2hhbmdlcxIcLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVzcG9uc2UiDKKfGQgIAhABIAMwATABEk4KB0dldERpZmYSGC5jdHhmcy52MS5HZXREaWZmUmVxdWVzdBoZLmN0eGZzLnYxLkdldERpZmZSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESWgoLUmVhZFZlcnNpb24SHC5jdHhmcy52MS5SZWFkVmVyc2lvblJlcXVlc3QaHS5jdHhmcy52MS5SZWFkVmVyc2lvblJlc3BvbnNlIgyinxkICAIQASADMAEwARJSCglHZXRSZXZpZXcSGi5jdHhmcy52MS5HZXRSZXZpZXdSZXF1ZXN0GhsuY3R4ZnMudjEuR2V0UmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIAMwARJaCgtXYXRjaFJldmlldxIcLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVxdWVzdBodLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIARIAjABElkKDFN1Ym1pdFJldmlldxIdLmN0eGZzLnYxLlN1Ym1pdFJldmlld1JlcXVlc3QaHi5jdHhmcy52MS5TdWJtaXRSZXZpZXdSZXNwb25zZSIKop8ZBggCEAIgAxJKCgdEaXNjYXJkEhguY3R4ZnMudjEuRGlzY2FyZFJlcXVlc3QaGS5jdHhmcy52MS5EaXNjYXJkUmVzcG9uc2UiCqKfGQYIAhACIAMSRwoGRGVjaWRlEhcuY3R4ZnMudjEuRGVjaWRlUmVxdWVzdBoYLmN0eGZzLnYxLkRlY2lkZVJlc3BvbnNlIgqinxkGCAMQAiADEkQKBUFwcGx5EhYuY3R4ZnMudjEuQXBwbHlSZXF1ZXN0GhcuY3R4ZnMudjEuQXBwbHlSZXNwb25zZSIKop8ZBggDEAIgAxJYCgtMaXN0Sm91cm5hbBIcLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVzcG9uc2UiDKKfGQgIAxABIAIwARJBCgRVbmRvEhUuY3R4ZnMudjEuVW5kb1JlcXVlc3QaFi5jdHhmcy52MS5VbmRvUmVzcG9uc2UiCqKfGQYIAxACIANCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
 
 /**
  * A difference between two versions of a path; in the ordinary case between the base and the context.
@@ -504,6 +504,13 @@ export type ListChangesRequest = Message<"ctxfs.v1.ListChangesRequest"> & {
    * @generated from field: bool ignored = 3;
    */
   ignored: boolean;
+
+  /**
+   * What the context is compared with; not set means its base.
+   *
+   * @generated from field: ctxfs.v1.Against against = 10;
+   */
+  against?: Against | undefined;
 };
 
 /**
@@ -653,6 +660,13 @@ export type GetDiffRequest = Message<"ctxfs.v1.GetDiffRequest"> & {
    * @generated from field: bool ignored = 5;
    */
   ignored: boolean;
+
+  /**
+   * What the context is compared with; not set means its base.
+   *
+   * @generated from field: ctxfs.v1.Against against = 10;
+   */
+  against?: Against | undefined;
 };
 
 /**
@@ -661,6 +675,63 @@ export type GetDiffRequest = Message<"ctxfs.v1.GetDiffRequest"> & {
  */
 export const GetDiffRequestSchema: GenMessage<GetDiffRequest> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_review, 10);
+
+/**
+ * What a context is compared with instead of its base. The changes lead from there to the context. They cannot be decided on: they have
+ * no IDs, decisions or drift, and the summary has no revision. The context and the other side are read one after the other.
+ *
+ * A new ignored directory is shown unless the other side has one at that path with the same number of files and bytes.
+ *
+ * @generated from message ctxfs.v1.Against
+ */
+export type Against = Message<"ctxfs.v1.Against"> & {
+  /**
+   * What it is.
+   *
+   * @generated from oneof ctxfs.v1.Against.what
+   */
+  what: {
+    /**
+     * The workspace, at the paths that the base or the context has. For hosts: EACCES for panels.
+     *
+     * @generated from field: bool workspace = 1;
+     */
+    value: boolean;
+    case: "workspace";
+  } | {
+    /**
+     * A revision that SubmitReview returned. The server keeps the 10 latest of each context, without the content of ignored directories.
+     * Errors: ENOENT (no such revision is kept).
+     *
+     * @generated from field: string revision = 2;
+     */
+    value: string;
+    case: "revision";
+  } | {
+    /**
+     * A snapshot of the context, by name. Errors: ENOENT (the context has no such snapshot).
+     *
+     * @generated from field: string snapshot = 3;
+     */
+    value: string;
+    case: "snapshot";
+  } | {
+    /**
+     * Another context. Errors: ESTALE (no such context), EACCES (it is another panel's).
+     *
+     * @generated from field: string context_id = 4;
+     */
+    value: string;
+    case: "contextId";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message ctxfs.v1.Against.
+ * Use `create(AgainstSchema)` to create a new message.
+ */
+export const AgainstSchema: GenMessage<Against> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 11);
 
 /**
  * Response of GetDiff.
@@ -713,7 +784,7 @@ export type GetDiffResponse = Message<"ctxfs.v1.GetDiffResponse"> & {
  * Use `create(GetDiffResponseSchema)` to create a new message.
  */
 export const GetDiffResponseSchema: GenMessage<GetDiffResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 11);
+  messageDesc(file_ctxfs_v1_review, 12);
 
 /**
  * Request of ReadVersion.
@@ -755,7 +826,7 @@ export type ReadVersionRequest = Message<"ctxfs.v1.ReadVersionRequest"> & {
  * Use `create(ReadVersionRequestSchema)` to create a new message.
  */
 export const ReadVersionRequestSchema: GenMessage<ReadVersionRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 12);
+  messageDesc(file_ctxfs_v1_review, 13);
 
 /**
  * Response of ReadVersion.
@@ -783,7 +854,7 @@ export type ReadVersionResponse = Message<"ctxfs.v1.ReadVersionResponse"> & {
  * Use `create(ReadVersionResponseSchema)` to create a new message.
  */
 export const ReadVersionResponseSchema: GenMessage<ReadVersionResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 13);
+  messageDesc(file_ctxfs_v1_review, 14);
 
 /**
  * Request of GetReview.
@@ -804,7 +875,7 @@ export type GetReviewRequest = Message<"ctxfs.v1.GetReviewRequest"> & {
  * Use `create(GetReviewRequestSchema)` to create a new message.
  */
 export const GetReviewRequestSchema: GenMessage<GetReviewRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 14);
+  messageDesc(file_ctxfs_v1_review, 15);
 
 /**
  * Response of GetReview.
@@ -860,7 +931,7 @@ export type GetReviewResponse = Message<"ctxfs.v1.GetReviewResponse"> & {
  * Use `create(GetReviewResponseSchema)` to create a new message.
  */
 export const GetReviewResponseSchema: GenMessage<GetReviewResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 15);
+  messageDesc(file_ctxfs_v1_review, 16);
 
 /**
  * Request of WatchReview.
@@ -881,7 +952,7 @@ export type WatchReviewRequest = Message<"ctxfs.v1.WatchReviewRequest"> & {
  * Use `create(WatchReviewRequestSchema)` to create a new message.
  */
 export const WatchReviewRequestSchema: GenMessage<WatchReviewRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 16);
+  messageDesc(file_ctxfs_v1_review, 17);
 
 /**
  * Response of WatchReview.
@@ -916,7 +987,7 @@ export type WatchReviewResponse = Message<"ctxfs.v1.WatchReviewResponse"> & {
  * Use `create(WatchReviewResponseSchema)` to create a new message.
  */
 export const WatchReviewResponseSchema: GenMessage<WatchReviewResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 17);
+  messageDesc(file_ctxfs_v1_review, 18);
 
 /**
  * Request of SubmitReview.
@@ -951,7 +1022,7 @@ export type SubmitReviewRequest = Message<"ctxfs.v1.SubmitReviewRequest"> & {
  * Use `create(SubmitReviewRequestSchema)` to create a new message.
  */
 export const SubmitReviewRequestSchema: GenMessage<SubmitReviewRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 18);
+  messageDesc(file_ctxfs_v1_review, 19);
 
 /**
  * Response of SubmitReview.
@@ -979,7 +1050,7 @@ export type SubmitReviewResponse = Message<"ctxfs.v1.SubmitReviewResponse"> & {
  * Use `create(SubmitReviewResponseSchema)` to create a new message.
  */
 export const SubmitReviewResponseSchema: GenMessage<SubmitReviewResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 19);
+  messageDesc(file_ctxfs_v1_review, 20);
 
 /**
  * Request of Discard.
@@ -1014,7 +1085,7 @@ export type DiscardRequest = Message<"ctxfs.v1.DiscardRequest"> & {
  * Use `create(DiscardRequestSchema)` to create a new message.
  */
 export const DiscardRequestSchema: GenMessage<DiscardRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 20);
+  messageDesc(file_ctxfs_v1_review, 21);
 
 /**
  * Response of Discard.
@@ -1042,7 +1113,7 @@ export type DiscardResponse = Message<"ctxfs.v1.DiscardResponse"> & {
  * Use `create(DiscardResponseSchema)` to create a new message.
  */
 export const DiscardResponseSchema: GenMessage<DiscardResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 21);
+  messageDesc(file_ctxfs_v1_review, 22);
 
 /**
  * Request of Decide.
@@ -1091,7 +1162,7 @@ export type DecideRequest = Message<"ctxfs.v1.DecideRequest"> & {
  * Use `create(DecideRequestSchema)` to create a new message.
  */
 export const DecideRequestSchema: GenMessage<DecideRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 22);
+  messageDesc(file_ctxfs_v1_review, 23);
 
 /**
  * Response of Decide.
@@ -1126,7 +1197,7 @@ export type DecideResponse = Message<"ctxfs.v1.DecideResponse"> & {
  * Use `create(DecideResponseSchema)` to create a new message.
  */
 export const DecideResponseSchema: GenMessage<DecideResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 23);
+  messageDesc(file_ctxfs_v1_review, 24);
 
 /**
  * Request of Apply.
@@ -1189,7 +1260,7 @@ export type ApplyRequest = Message<"ctxfs.v1.ApplyRequest"> & {
  * Use `create(ApplyRequestSchema)` to create a new message.
  */
 export const ApplyRequestSchema: GenMessage<ApplyRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 24);
+  messageDesc(file_ctxfs_v1_review, 25);
 
 /**
  * Response of Apply.
@@ -1217,7 +1288,7 @@ export type ApplyResponse = Message<"ctxfs.v1.ApplyResponse"> & {
  * Use `create(ApplyResponseSchema)` to create a new message.
  */
 export const ApplyResponseSchema: GenMessage<ApplyResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 25);
+  messageDesc(file_ctxfs_v1_review, 26);
 
 /**
  * What Apply did to a path of the workspace.
@@ -1259,7 +1330,7 @@ export type AppliedFile = Message<"ctxfs.v1.AppliedFile"> & {
  * Use `create(AppliedFileSchema)` to create a new message.
  */
 export const AppliedFileSchema: GenMessage<AppliedFile> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 26);
+  messageDesc(file_ctxfs_v1_review, 27);
 
 /**
  * Request of ListJournal.
@@ -1301,7 +1372,7 @@ export type ListJournalRequest = Message<"ctxfs.v1.ListJournalRequest"> & {
  * Use `create(ListJournalRequestSchema)` to create a new message.
  */
 export const ListJournalRequestSchema: GenMessage<ListJournalRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 27);
+  messageDesc(file_ctxfs_v1_review, 28);
 
 /**
  * Response of ListJournal.
@@ -1329,7 +1400,7 @@ export type ListJournalResponse = Message<"ctxfs.v1.ListJournalResponse"> & {
  * Use `create(ListJournalResponseSchema)` to create a new message.
  */
 export const ListJournalResponseSchema: GenMessage<ListJournalResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 28);
+  messageDesc(file_ctxfs_v1_review, 29);
 
 /**
  * Something that was done, and can be undone.
@@ -1399,7 +1470,7 @@ export type JournalEntry = Message<"ctxfs.v1.JournalEntry"> & {
  * Use `create(JournalEntrySchema)` to create a new message.
  */
 export const JournalEntrySchema: GenMessage<JournalEntry> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 29);
+  messageDesc(file_ctxfs_v1_review, 30);
 
 /**
  * Request of Undo.
@@ -1427,7 +1498,7 @@ export type UndoRequest = Message<"ctxfs.v1.UndoRequest"> & {
  * Use `create(UndoRequestSchema)` to create a new message.
  */
 export const UndoRequestSchema: GenMessage<UndoRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 30);
+  messageDesc(file_ctxfs_v1_review, 31);
 
 /**
  * Response of Undo.
@@ -1455,7 +1526,7 @@ export type UndoResponse = Message<"ctxfs.v1.UndoResponse"> & {
  * Use `create(UndoResponseSchema)` to create a new message.
  */
 export const UndoResponseSchema: GenMessage<UndoResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 31);
+  messageDesc(file_ctxfs_v1_review, 32);
 
 /**
  * A file that could not be merged. It travels as a detail of the error CONFLICT.
@@ -1490,7 +1561,7 @@ export type Conflict = Message<"ctxfs.v1.Conflict"> & {
  * Use `create(ConflictSchema)` to create a new message.
  */
 export const ConflictSchema: GenMessage<Conflict> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 32);
+  messageDesc(file_ctxfs_v1_review, 33);
 
 /**
  * What a change does to a path.
@@ -2083,7 +2154,8 @@ export const ReviewService: GenService<{
     output: typeof WatchReviewResponseSchema;
   },
   /**
-   * Says that the changes are ready to be reviewed. The review is submitted until they change.
+   * Says that the changes are ready to be reviewed. The review is submitted until they change. The server keeps the revision, so that
+   * GetDiff can show what changed since (see Against).
    *
    * @generated from rpc ctxfs.v1.ReviewService.SubmitReview
    */

@@ -1,0 +1,163 @@
+package review
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// revisionsKept is how many submitted revisions of a context are kept.
+const revisionsKept = 10
+
+// revisionFormat is the format of revisions that this version reads and writes.
+const revisionFormat = 1
+
+// revision is what a context held when it was submitted. The contents are in the store.
+type revision struct {
+	Format int    `json:"format"`
+	ID     string `json:"id"`
+	// Digest names the layer that Overrides change.
+	Digest    string           `json:"layer"`
+	At        time.Time        `json:"at"`
+	Overrides map[Path]Version `json:"overrides"`
+	// Beside are ignored directories and barred paths, of which no content is kept.
+	Beside map[Path]Difference `json:"beside,omitempty"`
+}
+
+// revisions keeps the revisions of each context in a directory of its own.
+type revisions struct{ dir string }
+
+func (r revisions) of(context string) string { return filepath.Join(r.dir, context) }
+
+// list returns the revisions of a context, the newest first. It leaves out files that it cannot read.
+func (r revisions) list(context string) ([]*revision, error) {
+	entries, err := os.ReadDir(r.of(context))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []*revision
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok {
+			continue
+		}
+		rev, err := r.load(context, id)
+		if err != nil {
+			return nil, err
+		}
+		if rev != nil {
+			out = append(out, rev)
+		}
+	}
+	slices.SortFunc(out, func(a, b *revision) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.ID, b.ID)) })
+	return out, err
+}
+
+// load reads a revision, nil if there is none.
+func (r revisions) load(context, id string) (*revision, error) {
+	data, err := os.ReadFile(filepath.Join(r.of(context), id+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	rev := &revision{}
+	if err == nil && (json.Unmarshal(data, rev) != nil || rev.Format != revisionFormat) {
+		err = &fserr.Error{
+			Code: fserr.EIO, Kind: fserr.KindContext, Detail: fmt.Sprintf("revision %s of context '%s' is damaged, or of a newer ctxfs", id, context),
+			Hint: "restore the state directory from a backup, or submit the changes again",
+		}
+	}
+	return rev, err
+}
+
+// read returns a revision. It fails with ENOENT, and names those that are kept, if there is none with this ID.
+func (r revisions) read(context, id string) (*revision, error) {
+	kept, err := r.list(context)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, rev := range kept {
+		if rev.ID == id {
+			return rev, nil
+		}
+		ids = append(ids, rev.ID)
+	}
+	hint := "nothing was submitted yet"
+	if len(ids) > 0 {
+		hint = "kept are, the newest first: " + strings.Join(ids, ", ")
+	}
+	return nil, &fserr.Error{Code: fserr.ENOENT, Kind: fserr.KindContext, Detail: fmt.Sprintf("context '%s' has no revision %.80q", context, id), Hint: hint}
+}
+
+// write keeps a revision, and removes the oldest ones.
+func (r revisions) write(context string, rev *revision) error {
+	data, err := json.Marshal(rev)
+	if err == nil {
+		err = os.MkdirAll(r.of(context), 0o700)
+	}
+	if err == nil {
+		err = replaceFile(filepath.Join(r.of(context), rev.ID+".json"), data)
+	}
+	if err != nil {
+		return err
+	}
+	kept, err := r.list(context)
+	errs := []error{err}
+	for _, old := range kept[min(len(kept), revisionsKept):] {
+		errs = append(errs, os.Remove(filepath.Join(r.of(context), old.ID+".json")))
+	}
+	return errors.Join(errs...)
+}
+
+// remove forgets the revisions of a context.
+func (r revisions) remove(context string) error { return os.RemoveAll(r.of(context)) }
+
+// use adds the contents that revisions refer to.
+func (r revisions) use(used map[string]bool) error {
+	contexts, err := os.ReadDir(r.dir)
+	if err != nil {
+		return err
+	}
+	for _, c := range contexts {
+		kept, err := r.list(c.Name())
+		if err != nil {
+			return err
+		}
+		for _, rev := range kept {
+			for _, v := range rev.Overrides {
+				used[v.Hash] = true
+			}
+		}
+	}
+	return nil
+}
+
+// seal puts the contents of a context's changes into the store, and returns the revision that they make. A file that another program writes meanwhile
+// is kept as it was read.
+func (r *Reviews) seal(root rootfs.Root, l *List) (*revision, error) {
+	rev := &revision{Format: revisionFormat, ID: revisionOf(l.Changes), Digest: l.base.digest, At: time.Now().UTC()}
+	diffs := make([]Difference, len(l.Changes))
+	for i, c := range l.Changes {
+		diffs[i] = c.Difference
+		if !c.After.Exists() || c.Barred != "" || c.Tree != nil || r.store.has(c.After.Hash) {
+			continue
+		}
+		v, err := r.store.keep(root, c.Path)
+		if err != nil && !errors.Is(err, errUnstable) {
+			return nil, err
+		}
+		diffs[i].After = v
+	}
+	rev.Overrides, rev.Beside = after(diffs, l.state.Overrides)
+	return rev, nil
+}
