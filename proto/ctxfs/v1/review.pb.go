@@ -379,7 +379,7 @@ const (
 	Version_VERSION_BASE Version = 1
 	// The context's.
 	Version_VERSION_CONTEXT Version = 2
-	// The workspace's; for hosts.
+	// The workspace's; for reviewers.
 	Version_VERSION_WORKSPACE Version = 3
 	// The base with the approved changes.
 	Version_VERSION_APPROVED Version = 4
@@ -732,7 +732,7 @@ type Change struct {
 	Sensitive []string `protobuf:"bytes,18,rep,name=sensitive,proto3" json:"sensitive,omitempty"`
 	// Why it can never be applied: "git-directory", "state-directory", "special-file", "setuid".
 	Barred string `protobuf:"bytes,19,opt,name=barred,proto3" json:"barred,omitempty"`
-	// The workspace has changed it since. Always false for panels, which must not learn what the workspace holds.
+	// The workspace has changed it since. Always false for a panel's own changes: it must not learn what the workspace holds.
 	Drifted bool `protobuf:"varint,20,opt,name=drifted,proto3" json:"drifted,omitempty"`
 	// Another program wrote the file while it was read. It cannot be decided on.
 	Unstable bool `protobuf:"varint,21,opt,name=unstable,proto3" json:"unstable,omitempty"`
@@ -2893,7 +2893,7 @@ func (x *AppliedFile) GetMerged() bool {
 // Request of ListJournal.
 type ListJournalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only entries of this context; empty means all.
+	// Only entries of this context; empty means all. A panel must name one.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Only entries that touched this path or something below it.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`

@@ -158,7 +158,7 @@ export type Change = Message<"ctxfs.v1.Change"> & {
   barred: string;
 
   /**
-   * The workspace has changed it since. Always false for panels, which must not learn what the workspace holds.
+   * The workspace has changed it since. Always false for a panel's own changes: it must not learn what the workspace holds.
    *
    * @generated from field: bool drifted = 20;
    */
@@ -1268,7 +1268,7 @@ export const AppliedFileSchema: GenMessage<AppliedFile> = /*@__PURE__*/
  */
 export type ListJournalRequest = Message<"ctxfs.v1.ListJournalRequest"> & {
   /**
-   * Only entries of this context; empty means all.
+   * Only entries of this context; empty means all. A panel must name one.
    *
    * @generated from field: string context_id = 1;
    */
@@ -1773,7 +1773,7 @@ export enum Version {
   CONTEXT = 2,
 
   /**
-   * The workspace's; for hosts.
+   * The workspace's; for reviewers.
    *
    * @generated from enum value: VERSION_WORKSPACE = 3;
    */
@@ -2022,8 +2022,9 @@ export const ConflictKindSchema: GenEnum<ConflictKind> = /*@__PURE__*/
  *
  * Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
  *
- * Panels list, read, submit and discard their own changes, and read the decisions. Hosts decide and apply. A host that acts for a panel
- * (ctxfs-panel) has that panel's rights.
+ * Panels list, read, submit and discard their own changes, and read the decisions. Reviewers decide and apply: hosts, and panels with
+ * PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads it like a host. A host that acts for a panel
+ * (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
  *
  * Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
  * STALE_REVISION (a revision, change or hunk is not there any more; the message lists them).
@@ -2053,7 +2054,7 @@ export const ReviewService: GenService<{
   },
   /**
    * Reads one version of a file as a whole.
-   * Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link), EACCES (a panel reads the workspace).
+   * Errors: ENOENT (the file does not exist in that version), EINVAL (it is not a file or a link), EACCES (a panel reads the workspace's version of its own context).
    *
    * @generated from rpc ctxfs.v1.ReviewService.ReadVersion
    */
