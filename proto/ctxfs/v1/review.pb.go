@@ -1981,8 +1981,8 @@ type ReadVersionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version; in the first message only.
 	Version *FileVersion `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// A part of the content, or a link's target.
-	Data          []byte `protobuf:"bytes,100,opt,name=data,proto3" json:"data,omitempty"`
+	// A part of the content, or a link's target. Its number is below 100, so that sessions carry it.
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3411,7 +3411,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\x0e2\x11.ctxfs.v1.VersionR\aversion\"Z\n" +
 	"\x13ReadVersionResponse\x12/\n" +
 	"\aversion\x18\x01 \x01(\v2\x15.ctxfs.v1.FileVersionR\aversion\x12\x12\n" +
-	"\x04data\x18d \x01(\fR\x04data\"1\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"1\n" +
 	"\x10GetReviewRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\"\xf6\x01\n" +
