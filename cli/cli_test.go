@@ -394,7 +394,9 @@ func TestReviewAsAPanel(t *testing.T) {
 		return token
 	}
 	host := s.env
-	as := func(token string) { s.env = map[string]string{"CTXFS_TOKEN": token, "CTXFS_ADDRESS": host["CTXFS_ADDRESS"]} }
+	as := func(token string) {
+		s.env = map[string]string{"CTXFS_TOKEN": token, "CTXFS_ADDRESS": host["CTXFS_ADDRESS"]}
+	}
 	plain, reviewer := token(), token("--review")
 	if got := s.ok("panel", "list"); !strings.Contains(got, "open, review") {
 		t.Errorf("panel list: %s", got)
