@@ -383,6 +383,43 @@ func TestPanelsAndContexts(t *testing.T) {
 	s.expect("[]\n", "context", "list", "--json")
 }
 
+// A panel that was opened with --review reviews another one by the ID of its context.
+func TestReviewAsAPanel(t *testing.T) {
+	s := serve(t)
+	s.stdin = "new\n"
+	s.ok("put", "-", "/note")
+	token := func(flags ...string) string {
+		_, rest, _ := strings.Cut(s.ok(append([]string{"panel", "open", "--json", "panels/x"}, flags...)...), `"token": "`)
+		token, _, _ := strings.Cut(rest, `"`)
+		return token
+	}
+	host := s.env
+	as := func(token string) {
+		s.env = map[string]string{"CTXFS_TOKEN": token, "CTXFS_ADDRESS": host["CTXFS_ADDRESS"]}
+	}
+	plain, reviewer := token(), token("--review")
+	if got := s.ok("panel", "list"); !strings.Contains(got, "open, review") {
+		t.Errorf("panel list: %s", got)
+	}
+	as(plain)
+	if code, _, errs := s.run("approve", "ctx_panels~test", "note"); code != 1 || !strings.Contains(errs, "EACCES") || !strings.Contains(errs, "--review") {
+		t.Errorf("a panel without the right approves: exit %d, %s", code, errs)
+	}
+	as(reviewer)
+	s.ok("approve", "ctx_panels~test", "note")
+	s.ok("apply", "ctx_panels~test")
+	if got := s.ok("context", "info"); !strings.Contains(got, "review") {
+		t.Errorf("context info: %s", got)
+	}
+	if code, _, errs := s.run("apply", "ctx_panels~x"); code != 1 || !strings.Contains(errs, "its own work") {
+		t.Errorf("a panel applies its own work: exit %d, %s", code, errs)
+	}
+	s.env = host
+	if got := s.ok("log", "ctx_panels~test"); !strings.Contains(got, "panels/x") {
+		t.Errorf("log: %s", got)
+	}
+}
+
 func TestTryLeavesNothing(t *testing.T) {
 	s := serve(t)
 	delete(s.env, "CTXFS_PANEL")

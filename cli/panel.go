@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ func (a *app) panelOpenCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&o.export, "export", false, "print shell exports of CTXFS_ADDRESS, CTXFS_TOKEN and CTXFS_CONTEXT")
 	f.BoolVar(&o.readOnly, "read-only", false, "refuse mutations to the panel")
+	f.BoolVar(&o.review, "review", false, "let the panel review the changes of other panels' contexts; its older tokens end when it is opened without this")
 	f.StringVar(&o.template, "template", "", "make the context from this template, a folder or file of the workspace")
 	f.BoolVar(&o.unsafe, "unsafe", false, "allow an unsafe_noctx context, which starts empty")
 	f.DurationVar(&o.ttl, "ttl", 0, "life of the token; 0 means the server's default")
@@ -84,9 +86,9 @@ func (a *app) open(ctx context.Context, c *client.Client, panel string, o panelF
 
 // panelFlags are those of panel open.
 type panelFlags struct {
-	export, readOnly, unsafe bool
-	template                 string
-	ttl                      time.Duration
+	export, readOnly, review, unsafe bool
+	template                         string
+	ttl                              time.Duration
 }
 
 func (o panelFlags) options(contextID string) []client.PanelOption {
@@ -99,6 +101,9 @@ func (o panelFlags) options(contextID string) []client.PanelOption {
 	}
 	if o.readOnly {
 		opts = append(opts, client.ReadOnly())
+	}
+	if o.review {
+		opts = append(opts, client.CanReview())
 	}
 	if o.unsafe {
 		opts = append(opts, client.Unsafe())
@@ -122,9 +127,19 @@ func (a *app) printPanel(p *client.Panel) error {
 	token, expires := p.Token()
 	return a.table(nil, [][]string{
 		{"panel", p.ID()}, {"context", p.ContextID()}, {"partition", p.Partition()}, {"token", token},
+		{"rights", cmp.Or(rightNames(p.Opened().GetRights()), "none beyond its context")},
 		{"expires", expires.Format("2006-01-02 15:04:05")},
 		{"files", fmt.Sprintf("%s, %s; seeded now: %t, %d ms", number(p.Opened().GetFiles()), size(p.Opened().GetBytes()), p.Opened().GetSeeded(), p.Opened().GetDurationMs())},
 	})
+}
+
+// rightNames joins the names of rights: "review".
+func rightNames(rights []ctxfsv1.PanelRight) string {
+	names := make([]string, len(rights))
+	for i, r := range rights {
+		names[i] = strings.ToLower(strings.TrimPrefix(r.String(), "PANEL_RIGHT_"))
+	}
+	return strings.Join(names, ", ")
 }
 
 func (a *app) panelClose(ctx context.Context, c *client.Client, args []string) error {
@@ -167,6 +182,9 @@ func (a *app) panelList(ctx context.Context, c *client.Client, _ []string) error
 		}
 		if p.GetReadOnly() {
 			state += ", read-only"
+		}
+		if rights := rightNames(p.GetRights()); rights != "" {
+			state += ", " + rights
 		}
 		rows[i] = []string{show(p.GetPanelId()), p.GetContextId(), state, fmt.Sprint(p.GetTokens()), fmt.Sprint(p.GetHandles()), clock(p.GetOpenedNs())}
 	}

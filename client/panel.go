@@ -32,6 +32,11 @@ func Unsafe() PanelOption { return func(r *ctxfsv1.OpenPanelRequest) { r.Unsafe 
 // ReadOnly refuses mutations to the panel.
 func ReadOnly() PanelOption { return func(r *ctxfsv1.OpenPanelRequest) { r.ReadOnly = true } }
 
+// CanReview lets the panel review the changes of other panels' contexts. Opening the panel again without it ends its older tokens.
+func CanReview() PanelOption {
+	return func(r *ctxfsv1.OpenPanelRequest) { r.Rights = append(r.Rights, ctxfsv1.PanelRight_PANEL_RIGHT_REVIEW) }
+}
+
 // TokenLife is how long each token lives, instead of the server's 24 hours.
 func TokenLife(d time.Duration) PanelOption {
 	return func(r *ctxfsv1.OpenPanelRequest) { r.TtlMs = d.Milliseconds() }
@@ -132,6 +137,13 @@ func (p *Panel) FS() *FS { return p.Context("") }
 // Context is a context by its ID, with the panel's rights: the server refuses all but its own.
 func (p *Panel) Context(id string) *FS {
 	return &FS{ctx: context.Background(), rpc: p.fs, buffers: p.client.buffers, id: id}
+}
+
+// Review returns the review of a context, with the panel's rights; "" is its own. Others need CanReview.
+func (p *Panel) Review(contextID string) *Review { return &Review{p, contextID} }
+
+func (p *Panel) reviews() ctxfsv1.ReviewServiceClient {
+	return ctxfsv1.NewReviewServiceClient(identityConn{cc: p.client.cc, id: identity{token: p.bearer}})
 }
 
 // Close ends the session, whose handles the server closes after its grace, and the renewal

@@ -14,8 +14,13 @@ import (
 
 // Review is the review of one context: what it changed, what was decided, and what was applied to the workspace.
 type Review struct {
-	c  *Client
+	c  reviewCaller
 	id string
+}
+
+// reviewCaller is the identity that calls: a host or a panel.
+type reviewCaller interface {
+	reviews() ctxfsv1.ReviewServiceClient
 }
 
 // Review returns the review of a context. "" is the panel's own.

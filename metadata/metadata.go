@@ -99,12 +99,16 @@ type Contexts interface {
 	List(ctx context.Context) ([]Context, error)
 }
 
+// Rights is a set of a panel's rights beyond its own context: one bit for each, which package panels names.
+type Rights uint32
+
 // Panel binds a panel ID to a context.
 type Panel struct {
 	// ID is the key.
 	ID        string
 	ContextID string
 	ReadOnly  bool
+	Rights    Rights
 	OpenedAt  time.Time
 	// ClosedAt is zero while the panel is open. A closed panel keeps its binding.
 	ClosedAt time.Time
@@ -133,6 +137,7 @@ type Token struct {
 	PanelID   string
 	ContextID string
 	ReadOnly  bool
+	Rights    Rights
 	IssuedAt  time.Time
 	ExpiresAt time.Time
 }

@@ -22,6 +22,8 @@ type bound struct {
 	unasked string
 	// seeded says that binding it waited for a seeding.
 	seeded bool
+	// ended says that the panel's older tokens have ended.
+	ended bool
 }
 
 func (b bound) id() contexts.ID { return contexts.ID(b.rec.ContextID) }
@@ -45,10 +47,19 @@ func (r *Registry) bind(ctx context.Context, req OpenRequest, reopen bool) (boun
 		return r.move(ctx, req, c, reopen)
 	}
 	r.binding.Lock()
-	defer r.binding.Unlock()
 	b, err := r.bindTo(ctx, req, c.id, reopen)
+	r.binding.Unlock()
 	b.unasked = c.unasked
+	r.afterEnd(b)
 	return b, err
+}
+
+// afterEnd ends what older tokens of a panel began, once they have ended.
+func (r *Registry) afterEnd(b bound) {
+	if b.ended {
+		r.cache.dropPanel(b.rec.ID)
+		r.cfg.Closed(b.rec.ID)
+	}
 }
 
 // bindingOf returns a panel's record, nil when it has none.
@@ -85,42 +96,44 @@ func (r *Registry) move(ctx context.Context, req OpenRequest, c choice, reopen b
 	if err != nil {
 		return bound{}, err // it keeps what it has
 	}
-	b, moved, err := r.rebind(ctx, req, c.id, reopen)
+	b, err := r.rebind(ctx, req, c.id, reopen)
 	b.seeded = e.Seeded
-	if moved {
-		r.cache.dropPanel(req.PanelID)
-		r.cfg.Closed(req.PanelID)
-	}
+	r.afterEnd(b)
 	return b, err
 }
 
 // rebind gives a panel's record another context, unless somebody has done so meanwhile.
-func (r *Registry) rebind(ctx context.Context, req OpenRequest, id contexts.ID, reopen bool) (b bound, moved bool, err error) {
+func (r *Registry) rebind(ctx context.Context, req OpenRequest, id contexts.ID, reopen bool) (bound, error) {
 	r.binding.Lock()
 	defer r.binding.Unlock()
 	rec, err := r.bindingOf(ctx, req.PanelID)
 	if err != nil {
-		return bound{}, false, err
+		return bound{}, err
 	}
 	if rec == nil || rec.ContextID == string(id) {
-		b, err = r.bindTo(ctx, req, id, reopen)
-		return b, false, err
+		return r.bindTo(ctx, req, id, reopen)
 	}
 	rec.ContextID = string(id)
 	if reopen {
-		rec.ReadOnly, rec.OpenedAt, rec.ClosedAt = req.ReadOnly, r.cfg.Now(), zeroTime
+		rec.ReadOnly, rec.Rights, rec.OpenedAt, rec.ClosedAt = req.ReadOnly, req.Rights, r.cfg.Now(), zeroTime
 	}
-	b = bound{rec: *rec, owner: derivedOwner(*rec)}
+	b := bound{rec: *rec, owner: derivedOwner(*rec), ended: true}
 	if err := r.checkCollisions(ctx, b); err != nil {
-		return bound{}, false, err
+		return bound{}, err
 	}
+	return b, r.endTokens(ctx, b.rec)
+}
+
+// endTokens revokes the tokens of a panel, then updates its record. If the server is killed between the two, no token has a right that the
+// record does not have.
+func (r *Registry) endTokens(ctx context.Context, rec metadata.Panel) error {
 	if _, err := r.cfg.Store.Tokens().DeletePanel(ctx, rec.ID); err != nil {
-		return bound{}, false, fmt.Errorf("revoke the tokens of panel %q: %w", rec.ID, err)
+		return fmt.Errorf("revoke the tokens of panel %q: %w", rec.ID, err)
 	}
-	if err := r.cfg.Store.Panels().Update(ctx, *rec); err != nil {
-		return bound{}, false, fmt.Errorf("bind panel %q: %w", rec.ID, err)
+	if err := r.cfg.Store.Panels().Update(ctx, rec); err != nil {
+		return fmt.Errorf("bind panel %q: %w", rec.ID, err)
 	}
-	return b, true, nil
+	return nil
 }
 
 // checkPanelID refuses what could not be shown or kept; what has no derived
@@ -151,21 +164,25 @@ func (r *Registry) bindAgain(ctx context.Context, rec metadata.Panel, req OpenRe
 	if string(id) != rec.ContextID {
 		return bound{}, boundElsewhere(rec, "'"+string(id)+"'")
 	}
-	if reopen && (!rec.ClosedAt.IsZero() || rec.ReadOnly != req.ReadOnly) {
-		if !rec.ClosedAt.IsZero() {
-			rec.OpenedAt = r.cfg.Now()
-		}
-		rec.ClosedAt = zeroTime
-		rec.ReadOnly = req.ReadOnly
-		if err := r.cfg.Store.Panels().Update(ctx, rec); err != nil {
-			return bound{}, fmt.Errorf("open panel %q: %w", rec.ID, err)
-		}
+	b := bound{rec: rec, owner: derivedOwner(rec)}
+	if !reopen || rec.ClosedAt.IsZero() && rec.ReadOnly == req.ReadOnly && rec.Rights == req.Rights {
+		return b, nil
 	}
-	return bound{rec: rec, owner: derivedOwner(rec)}, nil
+	if !rec.ClosedAt.IsZero() {
+		b.rec.OpenedAt = r.cfg.Now()
+	}
+	b.rec.ClosedAt, b.rec.ReadOnly, b.rec.Rights = zeroTime, req.ReadOnly, req.Rights
+	if b.ended = rec.Rights&^req.Rights != 0; b.ended {
+		return b, r.endTokens(ctx, b.rec)
+	}
+	if err := r.cfg.Store.Panels().Update(ctx, b.rec); err != nil {
+		return bound{}, fmt.Errorf("open panel %q: %w", rec.ID, err)
+	}
+	return b, nil
 }
 
 func (r *Registry) bindNew(ctx context.Context, req OpenRequest, id contexts.ID) (bound, error) {
-	rec := metadata.Panel{ID: req.PanelID, ContextID: string(id), ReadOnly: req.ReadOnly, OpenedAt: r.cfg.Now()}
+	rec := metadata.Panel{ID: req.PanelID, ContextID: string(id), ReadOnly: req.ReadOnly, Rights: req.Rights, OpenedAt: r.cfg.Now()}
 	b := bound{rec: rec, owner: derivedOwner(rec)}
 	if req.ContextID != "" {
 		b.owner = ""

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/metadata"
 )
 
 // Role is what an identity may do.
@@ -22,6 +23,12 @@ const (
 	RoleHost
 )
 
+// Rights is a set of what a panel may do beyond its own context. The zero Rights has none.
+type Rights = metadata.Rights
+
+// RightReview lets a panel review the contexts that hold none of its own work.
+const RightReview Rights = 1 << iota
+
 // Identity identifies the caller of a call.
 type Identity struct {
 	Role Role
@@ -32,6 +39,8 @@ type Identity struct {
 	Context contexts.ID
 	// ReadOnly refuses every mutation, whatever a handle permits.
 	ReadOnly bool
+	// Rights are those of the token; a host, which may do everything, has none.
+	Rights Rights
 	// Owner names the table of handles: the panel's ID, or "host/<connection>" for a host that names no panel.
 	Owner string
 	// Instance is the client instance of the session that the call came by; "" for any other call.
@@ -59,7 +68,8 @@ func IdentityFrom(ctx context.Context) Identity {
 type Service interface {
 	// Open binds a panel to its context, ensures the context, and issues a token.
 	// Opening again is a reload: the same binding, a further token. A panel whose template means something else
-	// than before gets the new context; its older tokens end, and the old context stays. EINVAL for a bad
+	// than before gets the new context; its older tokens end, and the old context stays. They end too if the request takes a
+	// right away. EINVAL for a bad
 	// panel ID (the hint: name a context ID) and for a template that is wrong, with file and line; EEXIST when the derived context
 	// belongs to another panel, or differs from another ID only by case.
 	Open(ctx context.Context, req OpenRequest, progress func(contexts.Progress)) (Opened, error)
@@ -87,6 +97,8 @@ type OpenRequest struct {
 	// Unsafe panels alone may use unsafe_noctx contexts, which start empty. They get one when ContextID is "".
 	Unsafe   bool
 	ReadOnly bool
+	// Rights replace those that the panel had.
+	Rights Rights
 	// TTL of the token; 0 means the configured default (24 h).
 	TTL time.Duration
 }
@@ -114,8 +126,10 @@ type Panel struct {
 	ID        string
 	ContextID contexts.ID
 	ReadOnly  bool
-	Open      bool
-	OpenedAt  time.Time
+	// Rights are those of the next token.
+	Rights   Rights
+	Open     bool
+	OpenedAt time.Time
 	// Tokens counts those that have not expired.
 	Tokens int
 }

@@ -196,7 +196,7 @@ func (r *Registry) describe(ctx context.Context, rec metadata.Panel) (Panel, err
 		return Panel{}, fmt.Errorf("list the tokens of panel %q: %w", rec.ID, err)
 	}
 	p := Panel{
-		ID: rec.ID, ContextID: contexts.ID(rec.ContextID), ReadOnly: rec.ReadOnly,
+		ID: rec.ID, ContextID: contexts.ID(rec.ContextID), ReadOnly: rec.ReadOnly, Rights: rec.Rights,
 		Open: rec.ClosedAt.IsZero(), OpenedAt: rec.OpenedAt,
 	}
 	now := r.cfg.Now()

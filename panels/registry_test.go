@@ -350,3 +350,68 @@ func TestOpenListsNoRecords(t *testing.T) {
 		t.Errorf("the records were listed %d times", store.listed)
 	}
 }
+
+// Each opening sets the rights. One that takes some away ends the older tokens; one that gives some changes only its own token.
+func TestRights(t *testing.T) {
+	h := newHouse(t)
+	open := func(rights Rights) Opened {
+		t.Helper()
+		o, err := h.Open(t.Context(), OpenRequest{PanelID: "p", Rights: rights}, nil)
+		if err != nil || o.Rights != rights {
+			t.Fatalf("opened with the rights %b, %v, want %b", o.Rights, err, rights)
+		}
+		return o
+	}
+	has := func(what string, token Token, want Rights) {
+		t.Helper()
+		if id, err := h.Authenticate(t.Context(), token.Secret); err != nil || id.Rights != want {
+			t.Errorf("%s has the rights %b, %v, want %b", what, id.Rights, err, want)
+		}
+	}
+	plain := open(0)
+	has("the first token", plain.Token, 0)
+	both := open(RightReview | 2)
+	has("the first token, later", plain.Token, 0)
+	has("the token with both", both.Token, RightReview|2)
+	if _, err := h.Bind(t.Context(), "p"); err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := h.Renew(t.Context(), "p", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has("a renewed token, after a host acted for the panel", renewed, RightReview|2)
+	if len(h.closed) != 0 {
+		t.Errorf("closed %v", h.closed)
+	}
+	one := open(RightReview)
+	has("the token with one", one.Token, RightReview)
+	for _, token := range []Token{plain.Token, both.Token, renewed} {
+		if _, err := h.Authenticate(t.Context(), token.Secret); fserr.CodeOf(err) != fserr.EACCES {
+			t.Errorf("a token from before a right was taken away: %v, want EACCES", err)
+		}
+	}
+	if !slices.Equal(h.closed, []string{"p"}) {
+		t.Errorf("closed %v", h.closed)
+	}
+	h.stop()
+	h.start()
+	has("the token with one, after a restart", one.Token, RightReview)
+}
+
+// An OpenPanel that waited for a seeding gives no right that another OpenPanel took away meanwhile.
+func TestRightTakenAwayWhileSeeding(t *testing.T) {
+	h := newHouse(t)
+	slow, err := h.bind(t.Context(), OpenRequest{PanelID: "p", Rights: RightReview}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.open("p")
+	token, err := h.issue(t.Context(), slow.rec, false, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := h.Authenticate(t.Context(), token.Secret); err != nil || id.Rights != 0 {
+		t.Errorf("it has the rights %b, %v", id.Rights, err)
+	}
+}

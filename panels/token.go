@@ -33,7 +33,7 @@ func (r *Registry) issue(ctx context.Context, rec metadata.Panel, readOnly bool,
 	now := r.cfg.Now()
 	t := metadata.Token{
 		Hash: sha256.Sum256([]byte(secret)), PanelID: rec.ID, ContextID: rec.ContextID,
-		ReadOnly: readOnly, IssuedAt: now, ExpiresAt: now.Add(ttl).Truncate(time.Millisecond),
+		ReadOnly: readOnly, Rights: rec.Rights, IssuedAt: now, ExpiresAt: now.Add(ttl).Truncate(time.Millisecond),
 	}
 	r.binding.Lock()
 	defer r.binding.Unlock()
@@ -45,6 +45,7 @@ func (r *Registry) issue(ctx context.Context, rec metadata.Panel, readOnly bool,
 	if !cur.ClosedAt.IsZero() || cur.ContextID != rec.ContextID {
 		return Token{}, &fserr.Error{Code: fserr.ECANCELED, Detail: fmt.Sprintf("panel %q was closed meanwhile", rec.ID), Hint: "call OpenPanel again"}
 	}
+	t.Rights &= cur.Rights // another OpenPanel may have taken some away meanwhile
 	if err := r.cfg.Store.Tokens().Add(ctx, t, now); err != nil {
 		return Token{}, fmt.Errorf("store a token of panel %q: %w", rec.ID, err)
 	}
@@ -81,7 +82,7 @@ func refused(detail, hint string) error {
 
 func identityOf(t metadata.Token) Identity {
 	return Identity{
-		Role: RolePanel, Panel: t.PanelID, Context: contexts.ID(t.ContextID), ReadOnly: t.ReadOnly,
+		Role: RolePanel, Panel: t.PanelID, Context: contexts.ID(t.ContextID), ReadOnly: t.ReadOnly, Rights: t.Rights,
 		Owner: t.PanelID, TokenHash: t.Hash, ExpiresAt: t.ExpiresAt,
 	}
 }

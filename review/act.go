@@ -321,10 +321,10 @@ func (r *Reviews) recover(ctx context.Context) error {
 
 // Undo takes an entry back: each path gets what it held before, merged with what was done to it since.
 // may is asked whether the caller may change the entry's context.
-func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool, may func(context string) error) (*Entry, error) {
+func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool, may func(e *Entry) error) (*Entry, error) {
 	e, err := r.journal.read(id, doneSuffix)
 	if err == nil {
-		err = may(e.Context)
+		err = may(e)
 	}
 	if err != nil {
 		return nil, err

@@ -56,10 +56,12 @@ type auditEntry struct {
 	Panel   string `json:"panel,omitempty"`
 	Context string `json:"context,omitempty"`
 	// Op is the RPC's name: "WriteFile".
-	Op   string `json:"op"`
-	Path string `json:"path,omitempty"`
-	Dest string `json:"dest,omitempty"`
-	FD   int32  `json:"fd,omitempty"`
+	Op string `json:"op"`
+	// Right is the right beyond its own context that a panel used: "review".
+	Right string `json:"right,omitempty"`
+	Path  string `json:"path,omitempty"`
+	Dest  string `json:"dest,omitempty"`
+	FD    int32  `json:"fd,omitempty"`
 	// Name is the snapshot, further context or panel that a host's call names.
 	Name string `json:"name,omitempty"`
 	// Result is "ok" or the errno.
@@ -106,6 +108,9 @@ func (a *auditLog) record(c *call, req, resp any, err error, took time.Duration,
 	e := auditEntry{
 		Time: c.start.UTC(), Role: roleName(c.id.Role), Panel: c.id.Panel, Context: string(c.id.Context), Op: string(c.method.Desc.Name()),
 		Result: "ok", Millis: float64(took.Microseconds()) / 1000, Peer: peer, RequestID: requestID,
+	}
+	if c.id.Rights&panels.RightReview != 0 && accessOf(c.method) == forReviewer {
+		e.Right, e.Context = "review", "" // the request names the context
 	}
 	e.describe(c, req, resp)
 	if err != nil {

@@ -100,10 +100,21 @@ func mayCall(id panels.Identity, m *method.Method) error {
 		return &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
 	case need == forHost && (id.Role != panels.RoleHost || id.Panel != ""):
 		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo"}
-	case need == forReviewer && (id.Role != panels.RoleHost || id.Panel != ""):
-		return &fserr.Error{Code: fserr.EACCES, Detail: "a panel cannot decide on its own changes", Hint: "a host makes this call, without " + panelKey}
+	case need == forReviewer && !mayReview(id):
+		return &fserr.Error{
+			Code: fserr.EACCES, Detail: "this call is for reviewers",
+			Hint: "a host makes it, without " + panelKey + ", or a panel that was opened with PANEL_RIGHT_REVIEW",
+		}
 	}
 	return nil
+}
+
+// mayReview reports whether a caller may review some contexts. ReviewService refuses a panel those with its own work.
+func mayReview(id panels.Identity) bool {
+	if id.Role == panels.RoleHost {
+		return id.Panel == ""
+	}
+	return id.Rights&panels.RightReview != 0
 }
 
 // authenticate returns the host or the panel that calls. A token has priority over the peer's user: the caller gets the token's rights.
@@ -236,7 +247,7 @@ const (
 	forNone access = iota
 	forHost
 	forPanel    // and hosts
-	forReviewer // hosts that act for no panel
+	forReviewer // see mayReview
 	forAll
 )
 

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -29,6 +32,11 @@ func plain(st *status.Status) *ctxfsv1.SessionError {
 	if info, retry := detailsOf(st); info != nil {
 		m.Reason, m.Metadata, m.RetryAfterMs = info.GetReason(), info.GetMetadata(), retry.Milliseconds()
 	}
+	for _, d := range st.Proto().GetDetails() {
+		if !d.MessageIs((*errdetails.ErrorInfo)(nil)) && !d.MessageIs((*errdetails.RetryInfo)(nil)) {
+			m.Details = append(m.Details, d)
+		}
+	}
 	return m
 }
 
@@ -39,7 +47,19 @@ func FromSession(m *ctxfsv1.SessionError) error {
 	if m.GetReason() == "" {
 		return status.Error(code, m.GetMessage())
 	}
+	if len(m.GetDetails()) > 0 {
+		return withDetails(code, m)
+	}
 	e := errorOf(m.GetReason(), m.GetMetadata())
 	e.RetryAfter = time.Duration(m.GetRetryAfterMs()) * time.Millisecond
 	return &statusError{e, code}
+}
+
+// withDetails returns a status with the details of a session's error message.
+func withDetails(code codes.Code, m *ctxfsv1.SessionError) error {
+	info, err := anypb.New(&errdetails.ErrorInfo{Reason: m.GetReason(), Domain: Domain, Metadata: m.GetMetadata()})
+	if err != nil {
+		return status.Error(code, m.GetMessage())
+	}
+	return status.FromProto(&spb.Status{Code: int32(code), Message: m.GetMessage(), Details: append([]*anypb.Any{info}, m.GetDetails()...)}).Err()
 }

@@ -181,6 +181,32 @@ func TestAPanelReachesNoOtherContext(t *testing.T) {
 	}
 }
 
+// TestAReviewerReachesNoOtherContext gives the attacker the right to review, and makes every call of FsService in the victim's context.
+func TestAReviewerReachesNoOtherContext(t *testing.T) {
+	w, tcp := identityWorld(t)
+	defer w.finish()
+	_, reviewer := w.token(&ctxfsv1.OpenPanelRequest{PanelId: "a", Rights: []ctxfsv1.PanelRight{ctxfsv1.PanelRight_PANEL_RIGHT_REVIEW}})
+	if _, err := ctxfsv1.NewReviewServiceClient(tcp).ListJournal(reviewer, &ctxfsv1.ListJournalRequest{ContextId: "ctx_ab"}); err != nil {
+		t.Errorf("the right is not in effect: %v", err)
+	}
+	for _, r := range everyMethod(t) {
+		f := r.msg.ProtoReflect().Descriptor().Fields().ByName("context_id")
+		if f == nil || r.name() == "ListHandles" {
+			continue
+		}
+		r.msg.ProtoReflect().Set(f, protoreflect.ValueOfString("ctx_ab"))
+		if err := w.as(reviewer, tcp, r); err == nil {
+			t.Errorf("%s works", r.name())
+		}
+	}
+	for _, id := range []string{"", "ctx_a", "CTX_A", "ctx_A", "ctx_a\x00", "../ctx_ab", "ctx_a/../ctx_ab", ".ctxfs", "ctx_none"} {
+		_, err := ctxfsv1.NewReviewServiceClient(tcp).Decide(reviewer, &ctxfsv1.DecideRequest{ContextId: id, Selection: &ctxfsv1.Selection{What: &ctxfsv1.Selection_All{All: true}}})
+		if code := status.Code(err); code != codes.PermissionDenied && code != codes.InvalidArgument && code != codes.NotFound {
+			t.Errorf("Decide in %q: %v", id, err)
+		}
+	}
+}
+
 func TestAPanelActsForNobody(t *testing.T) {
 	w, tcp := identityWorld(t)
 	defer w.finish()

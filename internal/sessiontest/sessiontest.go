@@ -9,19 +9,21 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// MethodOf returns the RPC of FsService that takes req; nil when a session carries none that does.
+// MethodOf returns the RPC of FsService or ReviewService that takes req; nil when a session carries none that does.
 func MethodOf(req proto.Message) protoreflect.MethodDescriptor {
-	methods := ctxfsv1.File_ctxfs_v1_fs_proto.Services().ByName("FsService").Methods()
-	for i := range methods.Len() {
-		m := methods.Get(i)
-		if m.Input().FullName() == req.ProtoReflect().Descriptor().FullName() && !m.IsStreamingClient() && m.Name() != "Hold" && m.Name() != "ReadStream" {
-			return m
+	for _, file := range []protoreflect.FileDescriptor{ctxfsv1.File_ctxfs_v1_fs_proto, ctxfsv1.File_ctxfs_v1_review_proto} {
+		methods := file.Services().Get(0).Methods()
+		for i := range methods.Len() {
+			m := methods.Get(i)
+			if m.Input().FullName() == req.ProtoReflect().Descriptor().FullName() && !m.IsStreamingClient() && m.Name() != "Hold" && m.Name() != "ReadStream" {
+				return m
+			}
 		}
 	}
 	return nil
 }
 
-// Call returns the message that calls the RPC of FsService that takes req. A request that no RPC takes calls "".
+// Call returns the message that calls the RPC of FsService or ReviewService that takes req. A request that no RPC takes calls "".
 func Call(id uint64, req proto.Message) *ctxfsv1.SessionRequest {
 	data, err := proto.Marshal(req)
 	if err != nil {

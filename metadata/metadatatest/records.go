@@ -7,7 +7,7 @@ import (
 )
 
 func panelRoundTrip(s suite) {
-	want := metadata.Panel{ID: "editor", ContextID: "ctx_editor", ReadOnly: true, OpenedAt: epoch}
+	want := metadata.Panel{ID: "editor", ContextID: "ctx_editor", ReadOnly: true, Rights: 1 << 31, OpenedAt: epoch}
 	s.must(s.store.Panels().Bind(s.Context(), want))
 	want.OpenedAt = kept(want.OpenedAt)
 	got, err := s.store.Panels().Get(s.Context(), "editor")
@@ -17,7 +17,7 @@ func panelRoundTrip(s suite) {
 		s.Errorf("closed at %v, want the zero time", got.ClosedAt)
 	}
 
-	want.ClosedAt, want.ReadOnly, want.ContextID = kept(epoch.Add(time.Hour)), false, "ctx_other"
+	want.ClosedAt, want.ReadOnly, want.Rights, want.ContextID = kept(epoch.Add(time.Hour)), false, 5, "ctx_other"
 	s.must(s.store.Panels().Update(s.Context(), want))
 	got, err = s.store.Panels().Get(s.Context(), "editor")
 	s.must(err)
@@ -77,7 +77,7 @@ func panelList(s suite) {
 func tokenRoundTrip(s suite) {
 	s.bind("c", "p")
 	want := metadata.Token{
-		Hash: [32]byte{0: 1, 31: 0xff}, PanelID: "p", ContextID: "c", ReadOnly: true,
+		Hash: [32]byte{0: 1, 31: 0xff}, PanelID: "p", ContextID: "c", ReadOnly: true, Rights: 1<<31 | 1,
 		IssuedAt: epoch, ExpiresAt: epoch.Add(time.Hour),
 	}
 	tokens := s.store.Tokens()

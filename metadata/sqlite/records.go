@@ -78,23 +78,23 @@ func (s contexts) List(ctx context.Context) ([]metadata.Context, error) {
 
 type panels struct{ *Store }
 
-const panelColumns = `id, context_id, read_only, opened_at, closed_at`
+const panelColumns = `id, context_id, read_only, opened_at, closed_at, rights`
 
 // selectPanels reads scanPanel's columns.
 const selectPanels = `SELECT ` + panelColumns + ` FROM panels`
 
 func scanPanel(row scanner) (p metadata.Panel, err error) {
-	err = row.Scan(&p.ID, &p.ContextID, &p.ReadOnly, millis{&p.OpenedAt}, millis{&p.ClosedAt})
+	err = row.Scan(&p.ID, &p.ContextID, &p.ReadOnly, millis{&p.OpenedAt}, millis{&p.ClosedAt}, &p.Rights)
 	return p, err
 }
 
 // panelValues are p's columns in the order of panelColumns, with context_folded after them.
 func panelValues(p metadata.Panel) []any {
-	return []any{p.ID, p.ContextID, p.ReadOnly, p.OpenedAt.UnixMilli(), p.ClosedAt.UnixMilli(), metadata.Fold(p.ContextID)}
+	return []any{p.ID, p.ContextID, p.ReadOnly, p.OpenedAt.UnixMilli(), p.ClosedAt.UnixMilli(), int64(p.Rights), metadata.Fold(p.ContextID)}
 }
 
 func (s panels) Bind(ctx context.Context, p metadata.Panel) error {
-	_, err := exec(ctx, s.write, `INSERT INTO panels (`+panelColumns+`, context_folded, id_folded) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+	_, err := exec(ctx, s.write, `INSERT INTO panels (`+panelColumns+`, context_folded, id_folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		append(panelValues(p), metadata.Fold(p.ID))...)
 	return s.explain(err, "bind panel", p.ID)
 }
@@ -115,7 +115,7 @@ func (s panels) OfContext(ctx context.Context, contextID string) ([]metadata.Pan
 }
 
 func (s panels) Update(ctx context.Context, p metadata.Panel) error {
-	err := touch(ctx, s.write, `UPDATE panels SET (`+panelColumns+`, context_folded) = (?, ?, ?, ?, ?, ?) WHERE id = ?`,
+	err := touch(ctx, s.write, `UPDATE panels SET (`+panelColumns+`, context_folded) = (?, ?, ?, ?, ?, ?, ?) WHERE id = ?`,
 		append(panelValues(p), p.ID)...)
 	return s.explain(err, "update the record of panel", p.ID)
 }
@@ -127,11 +127,11 @@ func (s panels) List(ctx context.Context) ([]metadata.Panel, error) {
 
 type tokens struct{ *Store }
 
-const tokenColumns = `hash, panel_id, context_id, read_only, issued_at, expires_at`
+const tokenColumns = `hash, panel_id, context_id, read_only, issued_at, expires_at, rights`
 
 func scanToken(row scanner) (t metadata.Token, err error) {
 	var hash []byte
-	err = row.Scan(&hash, &t.PanelID, &t.ContextID, &t.ReadOnly, millis{&t.IssuedAt}, millis{&t.ExpiresAt})
+	err = row.Scan(&hash, &t.PanelID, &t.ContextID, &t.ReadOnly, millis{&t.IssuedAt}, millis{&t.ExpiresAt}, &t.Rights)
 	if err == nil && copy(t.Hash[:], hash) != len(t.Hash) {
 		err = errors.New("a token's hash is too short")
 	}
@@ -143,8 +143,8 @@ func (s tokens) Add(ctx context.Context, t metadata.Token, now time.Time) error 
 		if _, err := exec(ctx, tx, `DELETE FROM tokens WHERE expires_at < ?`, now.UnixMilli()); err != nil {
 			return err
 		}
-		_, err := exec(ctx, tx, `INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, ?)`,
-			t.Hash[:], t.PanelID, t.ContextID, t.ReadOnly, t.IssuedAt.UnixMilli(), t.ExpiresAt.UnixMilli())
+		_, err := exec(ctx, tx, `INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+			t.Hash[:], t.PanelID, t.ContextID, t.ReadOnly, t.IssuedAt.UnixMilli(), t.ExpiresAt.UnixMilli(), int64(t.Rights))
 		return err
 	})
 	return s.explain(err, "store a token of panel", t.PanelID)

@@ -146,12 +146,40 @@ func TestContextsOfTheFirstVersionCountAsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	query(t, path, `ALTER TABLE contexts DROP COLUMN used_at; ALTER TABLE contexts DROP COLUMN forked_from;
-		`+undoFoldedKeys+`DELETE FROM goose_db_version WHERE version_id = 2`)
+		`+undoRights+undoFoldedKeys+`DELETE FROM goose_db_version WHERE version_id = 2`)
 	s = open(t, path)
 	defer closeStore(t, s)
 	got, err := s.Contexts().Get(t.Context(), "ctx_a")
 	if age := got.UsedAt.Sub(begun); err != nil || age < -2*time.Second || age > time.Minute {
 		t.Errorf("used at %v, %v, want about %v", got.UsedAt, err, begun)
+	}
+}
+
+// undoRights takes a database back to version 3.
+const undoRights = `ALTER TABLE panels DROP COLUMN rights; ALTER TABLE tokens DROP COLUMN rights; DELETE FROM goose_db_version WHERE version_id = 4;`
+
+// A panel and a token of a database without rights keep working, and have none.
+func TestPanelsOfOlderVersionsHaveNoRights(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ctxfs.db")
+	s := open(t, path)
+	ctx, opened, hash := t.Context(), time.UnixMilli(1000).UTC(), [32]byte{1}
+	panel := metadata.Panel{ID: "p", ContextID: "ctx_p", ReadOnly: true, Rights: 1, OpenedAt: opened, ClosedAt: opened.Add(time.Second)}
+	token := metadata.Token{Hash: hash, PanelID: "p", ContextID: "ctx_p", ReadOnly: true, Rights: 1, IssuedAt: opened, ExpiresAt: opened.Add(time.Hour)}
+	if err := errors.Join(s.Panels().Bind(ctx, panel), s.Tokens().Add(ctx, token, opened), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	query(t, path, undoRights)
+	s = open(t, path)
+	defer closeStore(t, s)
+	if _, err := os.Stat(path + ".bak-3"); err != nil {
+		t.Errorf("the database was not copied: %v", err)
+	}
+	panel.Rights, token.Rights = 0, 0
+	if got, err := s.Panels().Get(ctx, "p"); err != nil || got != panel {
+		t.Errorf("the panel is %+v, %v, want %+v", got, err, panel)
+	}
+	if got, err := s.Tokens().Get(ctx, hash); err != nil || got != token {
+		t.Errorf("the token is %+v, %v, want %+v", got, err, token)
 	}
 }
 
@@ -174,7 +202,7 @@ func TestKeysOfOlderVersionsAreFoldedAgain(t *testing.T) {
 	if err = errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	query(t, path, undoFoldedKeys+`UPDATE contexts SET id_folded = 'ctx_a'; UPDATE panels SET id = 'ſ', id_folded = 'ſ' WHERE id = 'later'`)
+	query(t, path, undoRights+undoFoldedKeys+`UPDATE contexts SET id_folded = 'ctx_a'; UPDATE panels SET id = 'ſ', id_folded = 'ſ' WHERE id = 'later'`)
 	s = open(t, path)
 	defer closeStore(t, s)
 	if _, err := os.Stat(path + ".bak-2"); err != nil {

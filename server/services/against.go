@@ -1,21 +1,21 @@
 package services
 
 import (
-	"github.com/ctxfs/ctxfs/contexts"
+	"context"
+
 	"github.com/ctxfs/ctxfs/fserr"
-	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/review"
 )
 
-// againstOf returns what a context is compared with, if the caller may read it.
-func againstOf(caller panels.Identity, own contexts.ID, a *ctxfsv1.Against) (out review.Against, err error) {
+// againstOf returns what a context is compared with, if the caller may read it. reviewer is what readTarget said of that context.
+func (s *Reviews) againstOf(ctx context.Context, reviewer bool, a *ctxfsv1.Against) (out review.Against, err error) {
 	switch what := a.GetWhat().(type) {
 	case nil:
 		return out, nil
 	case *ctxfsv1.Against_Workspace:
-		if !isReviewer(caller) {
-			return out, &fserr.Error{Code: fserr.EACCES, Detail: "a panel cannot read the workspace", Hint: "compare as the host"}
+		if !reviewer {
+			return out, &fserr.Error{Code: fserr.EACCES, Detail: "a panel cannot read the workspace", Hint: "compare as a reviewer"}
 		}
 		out.Workspace = what.Workspace
 	case *ctxfsv1.Against_Revision:
@@ -23,10 +23,10 @@ func againstOf(caller panels.Identity, own contexts.ID, a *ctxfsv1.Against) (out
 	case *ctxfsv1.Against_Snapshot:
 		out.Snapshot = what.Snapshot
 	case *ctxfsv1.Against_ContextId:
-		if what.ContextId != "" && !isReviewer(caller) && what.ContextId != string(own) {
-			return out, &fserr.Error{Code: fserr.EACCES, Kind: fserr.KindContext, Detail: "the context is another panel's", Hint: "compare as the host"}
-		}
 		id, err := parseID(what.ContextId)
+		if err == nil {
+			id, _, err = s.readTarget(ctx, string(id))
+		}
 		if err != nil {
 			return out, err
 		}

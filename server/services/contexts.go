@@ -178,7 +178,7 @@ func (s *Contexts) GetInfo(ctx context.Context, req *ctxfsv1.GetInfoRequest) (*c
 		return nil, fserrpb.ToStatus(err)
 	}
 	resp := &ctxfsv1.GetInfoResponse{
-		ContextId: string(id), Partition: partition(id), PanelId: caller.Panel, ReadOnly: caller.ReadOnly, ServerVersion: s.Version,
+		ContextId: string(id), Partition: partition(id), PanelId: caller.Panel, ReadOnly: caller.ReadOnly, ServerVersion: s.Version, Rights: rightsToPB(caller.Rights),
 	}
 	if caller.Role != panels.RoleHost {
 		return resp, nil

@@ -2,7 +2,9 @@ package services
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -34,8 +36,12 @@ func (s *Panels) OpenPanel(ctx context.Context, req *ctxfsv1.OpenPanelRequest) (
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
+	rights, err := rightsOf(req.GetRights())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
 	o, err := s.Panels.Open(ctx, panels.OpenRequest{
-		PanelID: req.GetPanelId(), ContextID: req.GetContextId(), ReadOnly: req.GetReadOnly(), TTL: ttl,
+		PanelID: req.GetPanelId(), ContextID: req.GetContextId(), ReadOnly: req.GetReadOnly(), Rights: rights, TTL: ttl,
 		Template: req.GetTemplate(), Unsafe: req.GetUnsafe(),
 	}, nil)
 	if s.Changed != nil {
@@ -48,7 +54,7 @@ func (s *Panels) OpenPanel(ctx context.Context, req *ctxfsv1.OpenPanelRequest) (
 		PanelId: o.ID, ContextId: string(o.ContextID), Partition: partition(o.ContextID),
 		Token: o.Token.Secret, ExpiresNs: ns(o.Token.ExpiresAt),
 		Seeded: o.Seeded, DurationMs: time.Since(begun).Milliseconds(), Files: o.Files, Bytes: o.Bytes,
-		TemplateUnasked: o.TemplateUnasked,
+		TemplateUnasked: o.TemplateUnasked, Rights: rightsToPB(o.Rights),
 	}, nil
 }
 
@@ -101,10 +107,35 @@ func (s *Panels) ListPanels(ctx context.Context, _ *ctxfsv1.ListPanelsRequest) (
 	for _, p := range list {
 		resp.Panels = append(resp.Panels, &ctxfsv1.Panel{
 			PanelId: p.ID, ContextId: string(p.ContextID), ReadOnly: p.ReadOnly, Open: p.Open, OpenedNs: ns(p.OpenedAt),
-			Tokens: count(p.Tokens), Handles: count(open[p.ID]),
+			Tokens: count(p.Tokens), Handles: count(open[p.ID]), Rights: rightsToPB(p.Rights),
 		})
 	}
 	return resp, nil
+}
+
+// rightBits has the bit of each right.
+var rightBits = map[ctxfsv1.PanelRight]panels.Rights{ctxfsv1.PanelRight_PANEL_RIGHT_REVIEW: panels.RightReview}
+
+// rightsOf returns a set of rights. It refuses those that this server does not know.
+func rightsOf(list []ctxfsv1.PanelRight) (all panels.Rights, err error) {
+	for _, r := range list {
+		bit, ok := rightBits[r]
+		if !ok {
+			return 0, &fserr.Error{Code: fserr.EINVAL, Detail: "unknown right " + r.String(), Hint: "this server knows PANEL_RIGHT_REVIEW"}
+		}
+		all |= bit
+	}
+	return all, nil
+}
+
+// rightsToPB returns the rights of a set, in the order of their numbers.
+func rightsToPB(all panels.Rights) (list []ctxfsv1.PanelRight) {
+	for _, r := range slices.Sorted(maps.Keys(rightBits)) {
+		if all&rightBits[r] != 0 {
+			list = append(list, r)
+		}
+	}
+	return list
 }
 
 // count returns n as the wire has it, saturating.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
@@ -27,7 +28,8 @@ import (
 // Reviews implements ReviewService.
 type Reviews struct {
 	ctxfsv1.UnimplementedReviewServiceServer
-	Reviews *review.Reviews
+	Reviews  *review.Reviews
+	Contexts ContextInfo
 }
 
 // Bounds of texts that clients send, in bytes.
@@ -57,12 +59,12 @@ func (s *Reviews) ListChanges(req *ctxfsv1.ListChangesRequest, stream grpc.Serve
 }
 
 func (s *Reviews) list(ctx context.Context, contextID string, paths []string, ignored bool, against *ctxfsv1.Against) (*review.List, error) {
-	id, err := infoTarget(panels.IdentityFrom(ctx), contextID)
+	id, reviewer, err := s.readTarget(ctx, contextID)
 	if err != nil {
 		return nil, err
 	}
-	q := review.Query{Context: string(id), Ignored: ignored, Drift: isReviewer(panels.IdentityFrom(ctx))}
-	if q.Against, err = againstOf(panels.IdentityFrom(ctx), id, against); err != nil {
+	q := review.Query{Context: string(id), Ignored: ignored, Drift: reviewer}
+	if q.Against, err = s.againstOf(ctx, reviewer, against); err != nil {
 		return nil, err
 	}
 	for _, p := range paths {
@@ -72,12 +74,6 @@ func (s *Reviews) list(ctx context.Context, contextID string, paths []string, ig
 		q.Paths = nil
 	}
 	return s.Reviews.Changes(ctx, q)
-}
-
-// isReviewer reports whether a caller may learn what the workspace holds: a host that acts for no panel. The workspace has files that no
-// context was seeded with.
-func isReviewer(caller panels.Identity) bool {
-	return caller.Role == panels.RoleHost && caller.Panel == ""
 }
 
 // reviewPath returns a virtual path as reviews have it: relative, and without dots.
@@ -216,12 +212,12 @@ func lineToPB(kind ctxfsv1.LineKind, line string) *ctxfsv1.DiffLine {
 
 // ReadVersion implements ReviewService.
 func (s *Reviews) ReadVersion(req *ctxfsv1.ReadVersionRequest, stream grpc.ServerStreamingServer[ctxfsv1.ReadVersionResponse]) error {
-	id, err := infoTarget(panels.IdentityFrom(stream.Context()), req.GetContextId())
+	id, reviewer, err := s.readTarget(stream.Context(), req.GetContextId())
 	if err != nil {
 		return reviewStatus(err)
 	}
 	p := reviewPath(req.GetPath(), req.GetRawPath())
-	if req.GetVersion() == ctxfsv1.Version_VERSION_WORKSPACE && !isReviewer(panels.IdentityFrom(stream.Context())) {
+	if req.GetVersion() == ctxfsv1.Version_VERSION_WORKSPACE && !reviewer {
 		return reviewStatus(&fserr.Error{Code: fserr.EACCES, Op: "read", Path: req.GetPath(), Detail: "a panel cannot read the workspace"})
 	}
 	return reviewStatus(s.Reviews.Read(stream.Context(), string(id), p, review.Which(req.GetVersion()), func(v review.Version, content io.Reader) error {
@@ -249,7 +245,7 @@ func (s *Reviews) GetReview(ctx context.Context, req *ctxfsv1.GetReviewRequest) 
 
 // WatchReview implements ReviewService.
 func (s *Reviews) WatchReview(req *ctxfsv1.WatchReviewRequest, stream grpc.ServerStreamingServer[ctxfsv1.WatchReviewResponse]) error {
-	id, err := infoTarget(panels.IdentityFrom(stream.Context()), req.GetContextId())
+	id, _, err := s.readTarget(stream.Context(), req.GetContextId())
 	if err != nil {
 		return reviewStatus(err)
 	}
@@ -261,7 +257,7 @@ func (s *Reviews) WatchReview(req *ctxfsv1.WatchReviewRequest, stream grpc.Serve
 // SubmitReview implements ReviewService.
 func (s *Reviews) SubmitReview(ctx context.Context, req *ctxfsv1.SubmitReviewRequest) (*ctxfsv1.SubmitReviewResponse, error) {
 	caller := panels.IdentityFrom(ctx)
-	id, err := infoTarget(caller, req.GetContextId())
+	id, err := changeTarget(caller, req.GetContextId())
 	if err == nil {
 		err = errors.Join(tooLong("title", req.GetTitle(), maxTitle), tooLong("message", req.GetMessage(), maxRemark))
 	}
@@ -293,7 +289,7 @@ func actor(caller panels.Identity) string {
 // Discard implements ReviewService.
 func (s *Reviews) Discard(ctx context.Context, req *ctxfsv1.DiscardRequest) (*ctxfsv1.DiscardResponse, error) {
 	caller := panels.IdentityFrom(ctx)
-	id, err := infoTarget(caller, req.GetContextId())
+	id, err := changeTarget(caller, req.GetContextId())
 	if err != nil {
 		return nil, reviewStatus(err)
 	}
@@ -315,7 +311,7 @@ func (s *Reviews) Discard(ctx context.Context, req *ctxfsv1.DiscardRequest) (*ct
 // Decide implements ReviewService.
 func (s *Reviews) Decide(ctx context.Context, req *ctxfsv1.DecideRequest) (*ctxfsv1.DecideResponse, error) {
 	caller := panels.IdentityFrom(ctx)
-	id, err := infoTarget(caller, req.GetContextId())
+	id, err := s.reviewTarget(ctx, req.GetContextId())
 	if err == nil {
 		err = tooLong("comment", req.GetComment(), maxRemark)
 	}
@@ -342,7 +338,7 @@ func (s *Reviews) Decide(ctx context.Context, req *ctxfsv1.DecideRequest) (*ctxf
 // Apply implements ReviewService.
 func (s *Reviews) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv1.ApplyResponse, error) {
 	caller := panels.IdentityFrom(ctx)
-	id, err := infoTarget(caller, req.GetContextId())
+	id, err := s.reviewTarget(ctx, req.GetContextId())
 	if err == nil {
 		err = tooLong("request_id", req.GetRequestId(), maxRequestID)
 	}
@@ -370,7 +366,7 @@ func (s *Reviews) ListJournal(ctx context.Context, req *ctxfsv1.ListJournalReque
 	caller := panels.IdentityFrom(ctx)
 	id := req.GetContextId()
 	if caller.Role != panels.RoleHost || id != "" {
-		target, err := infoTarget(caller, id)
+		target, err := s.reviewTarget(ctx, id)
 		if err != nil {
 			return nil, reviewStatus(err)
 		}
@@ -416,9 +412,11 @@ func pageToken(token string) (int64, error) {
 // Undo implements ReviewService.
 func (s *Reviews) Undo(ctx context.Context, req *ctxfsv1.UndoRequest) (*ctxfsv1.UndoResponse, error) {
 	caller := panels.IdentityFrom(ctx)
-	e, err := s.Reviews.Undo(ctx, req.GetJournalId(), actor(caller), req.GetDryRun(), func(contextID string) error {
-		_, err := infoTarget(caller, contextID)
-		return err
+	e, err := s.Reviews.Undo(ctx, req.GetJournalId(), actor(caller), req.GetDryRun(), func(e *review.Entry) error {
+		if caller.Role == panels.RoleHost {
+			return nil
+		}
+		return s.mayReview(ctx, caller, contexts.ID(e.Context), e.At)
 	})
 	if err != nil {
 		return nil, reviewStatus(err)

@@ -2,6 +2,7 @@ import { findServer, makeDialer } from "#platform";
 import { callbacksOf, type CallbackFs } from "./fs/callbacks.js";
 import { requireKnown } from "./errors/options.js";
 import { promisesOf, type FsPromises } from "./fs/promises.js";
+import { Review, Reviewer } from "./review/review.js";
 import { namesServer } from "./links/target.js";
 import type { DialOptions } from "./platform/types.js";
 import { Client } from "./session/client.js";
@@ -36,6 +37,10 @@ export interface CtxFs extends FsPromises {
   readonly callbacks: CallbackFs;
   /** Whose files these are. Connects, if that has not happened. */
   info(): Promise<ContextInfo>;
+  /** The review of the panel's own changes. */
+  readonly review: Review;
+  /** The review of another context, for a panel with the right to review and for hosts. */
+  reviewer(contextId: string): Reviewer;
   /** Ends the connection. Open handles close after the server's grace. */
   disconnect(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -74,6 +79,8 @@ export function fsOver(caller: Caller, { pingEvery, contextId }: Pick<CreateOpti
     promises: { value: fs, enumerable: true },
     callbacks: { value: callbacksOf(fs) },
     info: { value: () => infoOf(caller, contextId) },
+    review: { value: new Review(caller, "") },
+    reviewer: { value: (id: string) => new Reviewer(caller, id) },
     disconnect: { value: () => caller.close() },
     [Symbol.asyncDispose]: { value: () => caller.close() },
   });

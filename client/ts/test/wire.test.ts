@@ -5,13 +5,16 @@ import { FsService } from "../src/gen/ctxfs/v1/fs_pb.js";
 import { StatSchema } from "../src/gen/ctxfs/v1/fs_types_pb.js";
 import { SessionRequestSchema, SessionResponseSchema, type SessionCall } from "../src/gen/ctxfs/v1/session_pb.js";
 import { eachReply, encodeCall, errorOf, join, kinds, type Reply } from "../src/session/codec.js";
-import type { OpName } from "../src/session/operations.js";
 import { encodeRequest } from "../src/session/requests.js";
 import { decodeResult } from "../src/session/results.js";
 import { Reader } from "../src/session/wire.js";
+import type { OpName } from "../src/session/operations.js";
 
 /** What protobuf-es reads of what this package writes. */
-function written(id: number, op: OpName, request: object) {
+/** An operation of FsService. */
+type FsOp = Extract<OpName, keyof typeof FsService.method>;
+
+function written(id: number, op: FsOp, request: object) {
   return fromBinary(SessionRequestSchema, encodeCall(id, op, encodeRequest(op, request, "ctx_a")));
 }
 
@@ -25,7 +28,7 @@ function replies(bytes: Uint8Array): Reply[] {
 const longPath = `/${"ä".repeat(300)}`;
 
 describe("requests that are written by hand are read as they were meant", () => {
-  const requests: [OpName, object][] = [
+  const requests: [FsOp, object][] = [
     ["stat", { path: "/a", rawPath: new Uint8Array(0) }], ["lstat", { path: longPath, rawPath: new Uint8Array(0) }],
     ["unlink", { path: "", rawPath: Uint8Array.of(0x2f, 0xff) }], ["fstat", { fd: 2 ** 31 - 1 }],
     ["close", { fd: 3 }], ["close", { fd: 3, commit: true }],

@@ -619,7 +619,9 @@ type GetInfoResponse struct {
 	// Version of the server.
 	ServerVersion string `protobuf:"bytes,6,opt,name=server_version,json=serverVersion,proto3" json:"server_version,omitempty"`
 	// Which driver makes new contexts, and why another does not, as "copy (overlay: no CAP_SYS_ADMIN)"; only for a host.
-	Driver        string `protobuf:"bytes,7,opt,name=driver,proto3" json:"driver,omitempty"`
+	Driver string `protobuf:"bytes,7,opt,name=driver,proto3" json:"driver,omitempty"`
+	// The rights of the caller's token beyond its own context.
+	Rights        []PanelRight `protobuf:"varint,8,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -701,6 +703,13 @@ func (x *GetInfoResponse) GetDriver() string {
 		return x.Driver
 	}
 	return ""
+}
+
+func (x *GetInfoResponse) GetRights() []PanelRight {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
 }
 
 // Request of PlanSeed.
@@ -2319,7 +2328,7 @@ var File_ctxfs_v1_context_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\n" +
-	"\x16ctxfs/v1/context.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"P\n" +
+	"\x16ctxfs/v1/context.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\x1a\x14ctxfs/v1/panel.proto\"P\n" +
 	"\x14EnsureContextRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x19\n" +
@@ -2340,7 +2349,7 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\bcontexts\x18\x01 \x03(\v2\x11.ctxfs.v1.ContextR\bcontexts\"/\n" +
 	"\x0eGetInfoRequest\x12\x1d\n" +
 	"\n" +
-	"context_id\x18\x01 \x01(\tR\tcontextId\"\xdd\x01\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\"\x8b\x02\n" +
 	"\x0fGetInfoResponse\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x1c\n" +
@@ -2349,7 +2358,8 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x06folder\x18\x04 \x01(\tR\x06folder\x12\x1b\n" +
 	"\tread_only\x18\x05 \x01(\bR\breadOnly\x12%\n" +
 	"\x0eserver_version\x18\x06 \x01(\tR\rserverVersion\x12\x16\n" +
-	"\x06driver\x18\a \x01(\tR\x06driver\"+\n" +
+	"\x06driver\x18\a \x01(\tR\x06driver\x12,\n" +
+	"\x06rights\x18\b \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights\"+\n" +
 	"\x0fPlanSeedRequest\x12\x18\n" +
 	"\alargest\x18\x01 \x01(\x05R\alargest\"\xfc\x01\n" +
 	"\x10PlanSeedResponse\x128\n" +
@@ -2572,56 +2582,58 @@ var file_ctxfs_v1_context_proto_goTypes = []any{
 	(*Repository)(nil),             // 33: ctxfs.v1.Repository
 	(*DirectorySize)(nil),          // 34: ctxfs.v1.DirectorySize
 	(*SkippedEntries)(nil),         // 35: ctxfs.v1.SkippedEntries
+	(PanelRight)(0),                // 36: ctxfs.v1.PanelRight
 }
 var file_ctxfs_v1_context_proto_depIdxs = []int32{
 	30, // 0: ctxfs.v1.EnsureContextResponse.progress:type_name -> ctxfs.v1.SeedProgress
 	31, // 1: ctxfs.v1.EnsureContextResponse.ready:type_name -> ctxfs.v1.EnsureReady
 	32, // 2: ctxfs.v1.GetContextResponse.context:type_name -> ctxfs.v1.Context
 	32, // 3: ctxfs.v1.ListContextsResponse.contexts:type_name -> ctxfs.v1.Context
-	33, // 4: ctxfs.v1.PlanSeedResponse.repositories:type_name -> ctxfs.v1.Repository
-	34, // 5: ctxfs.v1.PlanSeedResponse.largest:type_name -> ctxfs.v1.DirectorySize
-	35, // 6: ctxfs.v1.PlanSeedResponse.skipped:type_name -> ctxfs.v1.SkippedEntries
-	32, // 7: ctxfs.v1.ForkResponse.context:type_name -> ctxfs.v1.Context
-	27, // 8: ctxfs.v1.SnapshotResponse.snapshot:type_name -> ctxfs.v1.SnapshotInfo
-	27, // 9: ctxfs.v1.ListSnapshotsResponse.snapshots:type_name -> ctxfs.v1.SnapshotInfo
-	32, // 10: ctxfs.v1.RestoreResponse.context:type_name -> ctxfs.v1.Context
-	26, // 11: ctxfs.v1.CollectGarbageResponse.removed:type_name -> ctxfs.v1.Garbage
-	25, // 12: ctxfs.v1.CollectGarbageResponse.failures:type_name -> ctxfs.v1.GarbageFailure
-	0,  // 13: ctxfs.v1.GarbageFailure.kind:type_name -> ctxfs.v1.GarbageKind
-	0,  // 14: ctxfs.v1.Garbage.kind:type_name -> ctxfs.v1.GarbageKind
-	1,  // 15: ctxfs.v1.SeedProgress.phase:type_name -> ctxfs.v1.SeedPhase
-	32, // 16: ctxfs.v1.EnsureReady.context:type_name -> ctxfs.v1.Context
-	2,  // 17: ctxfs.v1.Context.state:type_name -> ctxfs.v1.ContextState
-	30, // 18: ctxfs.v1.Context.progress:type_name -> ctxfs.v1.SeedProgress
-	3,  // 19: ctxfs.v1.ContextService.EnsureContext:input_type -> ctxfs.v1.EnsureContextRequest
-	5,  // 20: ctxfs.v1.ContextService.GetContext:input_type -> ctxfs.v1.GetContextRequest
-	7,  // 21: ctxfs.v1.ContextService.ListContexts:input_type -> ctxfs.v1.ListContextsRequest
-	9,  // 22: ctxfs.v1.ContextService.GetInfo:input_type -> ctxfs.v1.GetInfoRequest
-	11, // 23: ctxfs.v1.ContextService.PlanSeed:input_type -> ctxfs.v1.PlanSeedRequest
-	13, // 24: ctxfs.v1.ContextService.Fork:input_type -> ctxfs.v1.ForkRequest
-	15, // 25: ctxfs.v1.ContextService.Snapshot:input_type -> ctxfs.v1.SnapshotRequest
-	17, // 26: ctxfs.v1.ContextService.ListSnapshots:input_type -> ctxfs.v1.ListSnapshotsRequest
-	19, // 27: ctxfs.v1.ContextService.Restore:input_type -> ctxfs.v1.RestoreRequest
-	21, // 28: ctxfs.v1.ContextService.DeleteSnapshot:input_type -> ctxfs.v1.DeleteSnapshotRequest
-	23, // 29: ctxfs.v1.ContextService.CollectGarbage:input_type -> ctxfs.v1.CollectGarbageRequest
-	28, // 30: ctxfs.v1.ContextService.DeleteContext:input_type -> ctxfs.v1.DeleteContextRequest
-	4,  // 31: ctxfs.v1.ContextService.EnsureContext:output_type -> ctxfs.v1.EnsureContextResponse
-	6,  // 32: ctxfs.v1.ContextService.GetContext:output_type -> ctxfs.v1.GetContextResponse
-	8,  // 33: ctxfs.v1.ContextService.ListContexts:output_type -> ctxfs.v1.ListContextsResponse
-	10, // 34: ctxfs.v1.ContextService.GetInfo:output_type -> ctxfs.v1.GetInfoResponse
-	12, // 35: ctxfs.v1.ContextService.PlanSeed:output_type -> ctxfs.v1.PlanSeedResponse
-	14, // 36: ctxfs.v1.ContextService.Fork:output_type -> ctxfs.v1.ForkResponse
-	16, // 37: ctxfs.v1.ContextService.Snapshot:output_type -> ctxfs.v1.SnapshotResponse
-	18, // 38: ctxfs.v1.ContextService.ListSnapshots:output_type -> ctxfs.v1.ListSnapshotsResponse
-	20, // 39: ctxfs.v1.ContextService.Restore:output_type -> ctxfs.v1.RestoreResponse
-	22, // 40: ctxfs.v1.ContextService.DeleteSnapshot:output_type -> ctxfs.v1.DeleteSnapshotResponse
-	24, // 41: ctxfs.v1.ContextService.CollectGarbage:output_type -> ctxfs.v1.CollectGarbageResponse
-	29, // 42: ctxfs.v1.ContextService.DeleteContext:output_type -> ctxfs.v1.DeleteContextResponse
-	31, // [31:43] is the sub-list for method output_type
-	19, // [19:31] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	36, // 4: ctxfs.v1.GetInfoResponse.rights:type_name -> ctxfs.v1.PanelRight
+	33, // 5: ctxfs.v1.PlanSeedResponse.repositories:type_name -> ctxfs.v1.Repository
+	34, // 6: ctxfs.v1.PlanSeedResponse.largest:type_name -> ctxfs.v1.DirectorySize
+	35, // 7: ctxfs.v1.PlanSeedResponse.skipped:type_name -> ctxfs.v1.SkippedEntries
+	32, // 8: ctxfs.v1.ForkResponse.context:type_name -> ctxfs.v1.Context
+	27, // 9: ctxfs.v1.SnapshotResponse.snapshot:type_name -> ctxfs.v1.SnapshotInfo
+	27, // 10: ctxfs.v1.ListSnapshotsResponse.snapshots:type_name -> ctxfs.v1.SnapshotInfo
+	32, // 11: ctxfs.v1.RestoreResponse.context:type_name -> ctxfs.v1.Context
+	26, // 12: ctxfs.v1.CollectGarbageResponse.removed:type_name -> ctxfs.v1.Garbage
+	25, // 13: ctxfs.v1.CollectGarbageResponse.failures:type_name -> ctxfs.v1.GarbageFailure
+	0,  // 14: ctxfs.v1.GarbageFailure.kind:type_name -> ctxfs.v1.GarbageKind
+	0,  // 15: ctxfs.v1.Garbage.kind:type_name -> ctxfs.v1.GarbageKind
+	1,  // 16: ctxfs.v1.SeedProgress.phase:type_name -> ctxfs.v1.SeedPhase
+	32, // 17: ctxfs.v1.EnsureReady.context:type_name -> ctxfs.v1.Context
+	2,  // 18: ctxfs.v1.Context.state:type_name -> ctxfs.v1.ContextState
+	30, // 19: ctxfs.v1.Context.progress:type_name -> ctxfs.v1.SeedProgress
+	3,  // 20: ctxfs.v1.ContextService.EnsureContext:input_type -> ctxfs.v1.EnsureContextRequest
+	5,  // 21: ctxfs.v1.ContextService.GetContext:input_type -> ctxfs.v1.GetContextRequest
+	7,  // 22: ctxfs.v1.ContextService.ListContexts:input_type -> ctxfs.v1.ListContextsRequest
+	9,  // 23: ctxfs.v1.ContextService.GetInfo:input_type -> ctxfs.v1.GetInfoRequest
+	11, // 24: ctxfs.v1.ContextService.PlanSeed:input_type -> ctxfs.v1.PlanSeedRequest
+	13, // 25: ctxfs.v1.ContextService.Fork:input_type -> ctxfs.v1.ForkRequest
+	15, // 26: ctxfs.v1.ContextService.Snapshot:input_type -> ctxfs.v1.SnapshotRequest
+	17, // 27: ctxfs.v1.ContextService.ListSnapshots:input_type -> ctxfs.v1.ListSnapshotsRequest
+	19, // 28: ctxfs.v1.ContextService.Restore:input_type -> ctxfs.v1.RestoreRequest
+	21, // 29: ctxfs.v1.ContextService.DeleteSnapshot:input_type -> ctxfs.v1.DeleteSnapshotRequest
+	23, // 30: ctxfs.v1.ContextService.CollectGarbage:input_type -> ctxfs.v1.CollectGarbageRequest
+	28, // 31: ctxfs.v1.ContextService.DeleteContext:input_type -> ctxfs.v1.DeleteContextRequest
+	4,  // 32: ctxfs.v1.ContextService.EnsureContext:output_type -> ctxfs.v1.EnsureContextResponse
+	6,  // 33: ctxfs.v1.ContextService.GetContext:output_type -> ctxfs.v1.GetContextResponse
+	8,  // 34: ctxfs.v1.ContextService.ListContexts:output_type -> ctxfs.v1.ListContextsResponse
+	10, // 35: ctxfs.v1.ContextService.GetInfo:output_type -> ctxfs.v1.GetInfoResponse
+	12, // 36: ctxfs.v1.ContextService.PlanSeed:output_type -> ctxfs.v1.PlanSeedResponse
+	14, // 37: ctxfs.v1.ContextService.Fork:output_type -> ctxfs.v1.ForkResponse
+	16, // 38: ctxfs.v1.ContextService.Snapshot:output_type -> ctxfs.v1.SnapshotResponse
+	18, // 39: ctxfs.v1.ContextService.ListSnapshots:output_type -> ctxfs.v1.ListSnapshotsResponse
+	20, // 40: ctxfs.v1.ContextService.Restore:output_type -> ctxfs.v1.RestoreResponse
+	22, // 41: ctxfs.v1.ContextService.DeleteSnapshot:output_type -> ctxfs.v1.DeleteSnapshotResponse
+	24, // 42: ctxfs.v1.ContextService.CollectGarbage:output_type -> ctxfs.v1.CollectGarbageResponse
+	29, // 43: ctxfs.v1.ContextService.DeleteContext:output_type -> ctxfs.v1.DeleteContextResponse
+	32, // [32:44] is the sub-list for method output_type
+	20, // [20:32] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_context_proto_init() }
@@ -2630,6 +2642,7 @@ func file_ctxfs_v1_context_proto_init() {
 		return
 	}
 	file_ctxfs_v1_options_proto_init()
+	file_ctxfs_v1_panel_proto_init()
 	file_ctxfs_v1_context_proto_msgTypes[1].OneofWrappers = []any{
 		(*EnsureContextResponse_Progress)(nil),
 		(*EnsureContextResponse_Ready)(nil),

@@ -34,7 +34,7 @@ const (
 	Callers_CALLERS_HOST Callers = 1
 	// Panels, in their own context, and hosts, which may act for a panel.
 	Callers_CALLERS_PANEL Callers = 2
-	// Hosts that act for no panel: a panel does not review its own work.
+	// Hosts that act for no panel, and panels with PANEL_RIGHT_REVIEW in contexts that hold none of their own work.
 	Callers_CALLERS_REVIEWER Callers = 3
 )
 

@@ -23,6 +23,57 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What a panel may do beyond its own context. A panel has no right that OpenPanel did not name.
+type PanelRight int32
+
+const (
+	// Not a right.
+	PanelRight_PANEL_RIGHT_UNSPECIFIED PanelRight = 0
+	// The panel reviews: it reads the changes of other contexts, decides on them, applies and undoes them, and reads what the workspace
+	// holds of their files. It names them by context_id. It has no other access to them, and never reviews a context with its own work: its own
+	// context, one that was derived from its ID, or a copy of one of these.
+	PanelRight_PANEL_RIGHT_REVIEW PanelRight = 1
+)
+
+// Enum value maps for PanelRight.
+var (
+	PanelRight_name = map[int32]string{
+		0: "PANEL_RIGHT_UNSPECIFIED",
+		1: "PANEL_RIGHT_REVIEW",
+	}
+	PanelRight_value = map[string]int32{
+		"PANEL_RIGHT_UNSPECIFIED": 0,
+		"PANEL_RIGHT_REVIEW":      1,
+	}
+)
+
+func (x PanelRight) Enum() *PanelRight {
+	p := new(PanelRight)
+	*p = x
+	return p
+}
+
+func (x PanelRight) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PanelRight) Descriptor() protoreflect.EnumDescriptor {
+	return file_ctxfs_v1_panel_proto_enumTypes[0].Descriptor()
+}
+
+func (PanelRight) Type() protoreflect.EnumType {
+	return &file_ctxfs_v1_panel_proto_enumTypes[0]
+}
+
+func (x PanelRight) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PanelRight.Descriptor instead.
+func (PanelRight) EnumDescriptor() ([]byte, []int) {
+	return file_ctxfs_v1_panel_proto_rawDescGZIP(), []int{0}
+}
+
 // Request of OpenPanel.
 type OpenPanelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -30,7 +81,7 @@ type OpenPanelRequest struct {
 	PanelId string `protobuf:"bytes,1,opt,name=panel_id,json=panelId,proto3" json:"panel_id,omitempty"`
 	// Shares this context instead of the panel's own.
 	ContextId string `protobuf:"bytes,2,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
-	// Mutations are refused to this panel.
+	// Mutations of its context are refused to this panel. rights do not depend on it.
 	ReadOnly bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// Life of the token; 0 means the server's default, 24 h.
 	TtlMs int64 `protobuf:"varint,4,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
@@ -38,7 +89,9 @@ type OpenPanelRequest struct {
 	// the folder that the panel's ID names, and without one a copy of the workspace.
 	Template string `protobuf:"bytes,5,opt,name=template,proto3" json:"template,omitempty"`
 	// The panel may use unsafe_noctx contexts, which start empty; without context_id it gets one of its own.
-	Unsafe        bool `protobuf:"varint,6,opt,name=unsafe,proto3" json:"unsafe,omitempty"`
+	Unsafe bool `protobuf:"varint,6,opt,name=unsafe,proto3" json:"unsafe,omitempty"`
+	// The panel's rights beyond its own context; empty means none. EINVAL for one that the server does not know.
+	Rights        []PanelRight `protobuf:"varint,7,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -115,6 +168,13 @@ func (x *OpenPanelRequest) GetUnsafe() bool {
 	return false
 }
 
+func (x *OpenPanelRequest) GetRights() []PanelRight {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
+}
+
 // Response of OpenPanel.
 type OpenPanelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -139,8 +199,10 @@ type OpenPanelResponse struct {
 	// Why the template's repositories could not be asked whether they have moved; the panel then keeps the context that
 	// it has. Empty when they were, or there is no template.
 	TemplateUnasked string `protobuf:"bytes,10,opt,name=template_unasked,json=templateUnasked,proto3" json:"template_unasked,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The token's rights.
+	Rights        []PanelRight `protobuf:"varint,11,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenPanelResponse) Reset() {
@@ -241,6 +303,13 @@ func (x *OpenPanelResponse) GetTemplateUnasked() string {
 		return x.TemplateUnasked
 	}
 	return ""
+}
+
+func (x *OpenPanelResponse) GetRights() []PanelRight {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
 }
 
 // Request of RenewToken.
@@ -553,7 +622,9 @@ type Panel struct {
 	// Tokens that have not expired.
 	Tokens int32 `protobuf:"varint,6,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	// Open handles.
-	Handles       int32 `protobuf:"varint,7,opt,name=handles,proto3" json:"handles,omitempty"`
+	Handles int32 `protobuf:"varint,7,opt,name=handles,proto3" json:"handles,omitempty"`
+	// The rights that its next token has.
+	Rights        []PanelRight `protobuf:"varint,8,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -637,11 +708,18 @@ func (x *Panel) GetHandles() int32 {
 	return 0
 }
 
+func (x *Panel) GetRights() []PanelRight {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
+}
+
 var File_ctxfs_v1_panel_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\n" +
-	"\x14ctxfs/v1/panel.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"\xb4\x01\n" +
+	"\x14ctxfs/v1/panel.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"\xe2\x01\n" +
 	"\x10OpenPanelRequest\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x1d\n" +
 	"\n" +
@@ -649,7 +727,8 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12\x15\n" +
 	"\x06ttl_ms\x18\x04 \x01(\x03R\x05ttlMs\x12\x1a\n" +
 	"\btemplate\x18\x05 \x01(\tR\btemplate\x12\x16\n" +
-	"\x06unsafe\x18\x06 \x01(\bR\x06unsafe\"\xb0\x02\n" +
+	"\x06unsafe\x18\x06 \x01(\bR\x06unsafe\x12,\n" +
+	"\x06rights\x18\a \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights\"\xde\x02\n" +
 	"\x11OpenPanelResponse\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x1d\n" +
 	"\n" +
@@ -664,7 +743,8 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\x05files\x18\b \x01(\x03R\x05files\x12\x14\n" +
 	"\x05bytes\x18\t \x01(\x03R\x05bytes\x12)\n" +
 	"\x10template_unasked\x18\n" +
-	" \x01(\tR\x0ftemplateUnasked\"E\n" +
+	" \x01(\tR\x0ftemplateUnasked\x12,\n" +
+	"\x06rights\x18\v \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights\"E\n" +
 	"\x11RenewTokenRequest\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x15\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\"I\n" +
@@ -679,7 +759,7 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\x0ehandles_closed\x18\x02 \x01(\x05R\rhandlesClosed\"\x13\n" +
 	"\x11ListPanelsRequest\"=\n" +
 	"\x12ListPanelsResponse\x12'\n" +
-	"\x06panels\x18\x01 \x03(\v2\x0f.ctxfs.v1.PanelR\x06panels\"\xc1\x01\n" +
+	"\x06panels\x18\x01 \x03(\v2\x0f.ctxfs.v1.PanelR\x06panels\"\xef\x01\n" +
 	"\x05Panel\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x1d\n" +
 	"\n" +
@@ -688,7 +768,12 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\x04open\x18\x04 \x01(\bR\x04open\x12\x1b\n" +
 	"\topened_ns\x18\x05 \x01(\x03R\bopenedNs\x12\x16\n" +
 	"\x06tokens\x18\x06 \x01(\x05R\x06tokens\x12\x18\n" +
-	"\ahandles\x18\a \x01(\x05R\ahandles2\xdf\x02\n" +
+	"\ahandles\x18\a \x01(\x05R\ahandles\x12,\n" +
+	"\x06rights\x18\b \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights*A\n" +
+	"\n" +
+	"PanelRight\x12\x1b\n" +
+	"\x17PANEL_RIGHT_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12PANEL_RIGHT_REVIEW\x10\x012\xdf\x02\n" +
 	"\fPanelService\x12P\n" +
 	"\tOpenPanel\x12\x1a.ctxfs.v1.OpenPanelRequest\x1a\x1b.ctxfs.v1.OpenPanelResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12S\n" +
@@ -714,33 +799,38 @@ func file_ctxfs_v1_panel_proto_rawDescGZIP() []byte {
 	return file_ctxfs_v1_panel_proto_rawDescData
 }
 
+var file_ctxfs_v1_panel_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_ctxfs_v1_panel_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_ctxfs_v1_panel_proto_goTypes = []any{
-	(*OpenPanelRequest)(nil),   // 0: ctxfs.v1.OpenPanelRequest
-	(*OpenPanelResponse)(nil),  // 1: ctxfs.v1.OpenPanelResponse
-	(*RenewTokenRequest)(nil),  // 2: ctxfs.v1.RenewTokenRequest
-	(*RenewTokenResponse)(nil), // 3: ctxfs.v1.RenewTokenResponse
-	(*ClosePanelRequest)(nil),  // 4: ctxfs.v1.ClosePanelRequest
-	(*ClosePanelResponse)(nil), // 5: ctxfs.v1.ClosePanelResponse
-	(*ListPanelsRequest)(nil),  // 6: ctxfs.v1.ListPanelsRequest
-	(*ListPanelsResponse)(nil), // 7: ctxfs.v1.ListPanelsResponse
-	(*Panel)(nil),              // 8: ctxfs.v1.Panel
+	(PanelRight)(0),            // 0: ctxfs.v1.PanelRight
+	(*OpenPanelRequest)(nil),   // 1: ctxfs.v1.OpenPanelRequest
+	(*OpenPanelResponse)(nil),  // 2: ctxfs.v1.OpenPanelResponse
+	(*RenewTokenRequest)(nil),  // 3: ctxfs.v1.RenewTokenRequest
+	(*RenewTokenResponse)(nil), // 4: ctxfs.v1.RenewTokenResponse
+	(*ClosePanelRequest)(nil),  // 5: ctxfs.v1.ClosePanelRequest
+	(*ClosePanelResponse)(nil), // 6: ctxfs.v1.ClosePanelResponse
+	(*ListPanelsRequest)(nil),  // 7: ctxfs.v1.ListPanelsRequest
+	(*ListPanelsResponse)(nil), // 8: ctxfs.v1.ListPanelsResponse
+	(*Panel)(nil),              // 9: ctxfs.v1.Panel
 }
 var file_ctxfs_v1_panel_proto_depIdxs = []int32{
-	8, // 0: ctxfs.v1.ListPanelsResponse.panels:type_name -> ctxfs.v1.Panel
-	0, // 1: ctxfs.v1.PanelService.OpenPanel:input_type -> ctxfs.v1.OpenPanelRequest
-	2, // 2: ctxfs.v1.PanelService.RenewToken:input_type -> ctxfs.v1.RenewTokenRequest
-	4, // 3: ctxfs.v1.PanelService.ClosePanel:input_type -> ctxfs.v1.ClosePanelRequest
-	6, // 4: ctxfs.v1.PanelService.ListPanels:input_type -> ctxfs.v1.ListPanelsRequest
-	1, // 5: ctxfs.v1.PanelService.OpenPanel:output_type -> ctxfs.v1.OpenPanelResponse
-	3, // 6: ctxfs.v1.PanelService.RenewToken:output_type -> ctxfs.v1.RenewTokenResponse
-	5, // 7: ctxfs.v1.PanelService.ClosePanel:output_type -> ctxfs.v1.ClosePanelResponse
-	7, // 8: ctxfs.v1.PanelService.ListPanels:output_type -> ctxfs.v1.ListPanelsResponse
-	5, // [5:9] is the sub-list for method output_type
-	1, // [1:5] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	0, // 0: ctxfs.v1.OpenPanelRequest.rights:type_name -> ctxfs.v1.PanelRight
+	0, // 1: ctxfs.v1.OpenPanelResponse.rights:type_name -> ctxfs.v1.PanelRight
+	9, // 2: ctxfs.v1.ListPanelsResponse.panels:type_name -> ctxfs.v1.Panel
+	0, // 3: ctxfs.v1.Panel.rights:type_name -> ctxfs.v1.PanelRight
+	1, // 4: ctxfs.v1.PanelService.OpenPanel:input_type -> ctxfs.v1.OpenPanelRequest
+	3, // 5: ctxfs.v1.PanelService.RenewToken:input_type -> ctxfs.v1.RenewTokenRequest
+	5, // 6: ctxfs.v1.PanelService.ClosePanel:input_type -> ctxfs.v1.ClosePanelRequest
+	7, // 7: ctxfs.v1.PanelService.ListPanels:input_type -> ctxfs.v1.ListPanelsRequest
+	2, // 8: ctxfs.v1.PanelService.OpenPanel:output_type -> ctxfs.v1.OpenPanelResponse
+	4, // 9: ctxfs.v1.PanelService.RenewToken:output_type -> ctxfs.v1.RenewTokenResponse
+	6, // 10: ctxfs.v1.PanelService.ClosePanel:output_type -> ctxfs.v1.ClosePanelResponse
+	8, // 11: ctxfs.v1.PanelService.ListPanels:output_type -> ctxfs.v1.ListPanelsResponse
+	8, // [8:12] is the sub-list for method output_type
+	4, // [4:8] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_panel_proto_init() }
@@ -754,13 +844,14 @@ func file_ctxfs_v1_panel_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_panel_proto_rawDesc), len(file_ctxfs_v1_panel_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_ctxfs_v1_panel_proto_goTypes,
 		DependencyIndexes: file_ctxfs_v1_panel_proto_depIdxs,
+		EnumInfos:         file_ctxfs_v1_panel_proto_enumTypes,
 		MessageInfos:      file_ctxfs_v1_panel_proto_msgTypes,
 	}.Build()
 	File_ctxfs_v1_panel_proto = out.File

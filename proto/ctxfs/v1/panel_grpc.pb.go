@@ -35,10 +35,11 @@ const (
 type PanelServiceClient interface {
 	// Binds a panel to its context, seeds the context, and gives a token. Opening again is a reload: the same context, a
 	// further token. A panel whose template means other commits than before gets the new context; its older tokens and
-	// handles end, and the old context stays. No deadline of its own.
+	// handles end, and the old context stays. Each opening sets read_only and rights anew. If it takes a right away, the panel's older
+	// tokens, streams and handles end. No deadline of its own.
 	// Errors: EINVAL (a bad ID, a template that is wrong, with file and line, or an ID of another template), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EFBIG, ENOSPC.
 	OpenPanel(ctx context.Context, in *OpenPanelRequest, opts ...grpc.CallOption) (*OpenPanelResponse, error)
-	// Gives an open panel a further token; older ones live until they expire.
+	// Gives an open panel a further token, with the panel's rights; older ones live until they expire.
 	// Errors: ENOENT (no such panel, or it is closed).
 	RenewToken(ctx context.Context, in *RenewTokenRequest, opts ...grpc.CallOption) (*RenewTokenResponse, error)
 	// Revokes a panel's tokens and closes its handles. Its context and binding stay.
@@ -104,10 +105,11 @@ func (c *panelServiceClient) ListPanels(ctx context.Context, in *ListPanelsReque
 type PanelServiceServer interface {
 	// Binds a panel to its context, seeds the context, and gives a token. Opening again is a reload: the same context, a
 	// further token. A panel whose template means other commits than before gets the new context; its older tokens and
-	// handles end, and the old context stays. No deadline of its own.
+	// handles end, and the old context stays. Each opening sets read_only and rights anew. If it takes a right away, the panel's older
+	// tokens, streams and handles end. No deadline of its own.
 	// Errors: EINVAL (a bad ID, a template that is wrong, with file and line, or an ID of another template), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EFBIG, ENOSPC.
 	OpenPanel(context.Context, *OpenPanelRequest) (*OpenPanelResponse, error)
-	// Gives an open panel a further token; older ones live until they expire.
+	// Gives an open panel a further token, with the panel's rights; older ones live until they expire.
 	// Errors: ENOENT (no such panel, or it is closed).
 	RenewToken(context.Context, *RenewTokenRequest) (*RenewTokenResponse, error)
 	// Revokes a panel's tokens and closes its handles. Its context and binding stay.

@@ -379,7 +379,7 @@ const (
 	Version_VERSION_BASE Version = 1
 	// The context's.
 	Version_VERSION_CONTEXT Version = 2
-	// The workspace's; for hosts.
+	// The workspace's; for reviewers.
 	Version_VERSION_WORKSPACE Version = 3
 	// The base with the approved changes.
 	Version_VERSION_APPROVED Version = 4
@@ -732,7 +732,7 @@ type Change struct {
 	Sensitive []string `protobuf:"bytes,18,rep,name=sensitive,proto3" json:"sensitive,omitempty"`
 	// Why it can never be applied: "git-directory", "state-directory", "special-file", "setuid".
 	Barred string `protobuf:"bytes,19,opt,name=barred,proto3" json:"barred,omitempty"`
-	// The workspace has changed it since. Always false for panels, which must not learn what the workspace holds.
+	// The workspace has changed it since. Always false for a panel's own changes: it must not learn what the workspace holds.
 	Drifted bool `protobuf:"varint,20,opt,name=drifted,proto3" json:"drifted,omitempty"`
 	// Another program wrote the file while it was read. It cannot be decided on.
 	Unstable bool `protobuf:"varint,21,opt,name=unstable,proto3" json:"unstable,omitempty"`
@@ -2124,8 +2124,8 @@ type ReadVersionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version; in the first message only.
 	Version *FileVersion `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// A part of the content, or a link's target.
-	Data          []byte `protobuf:"bytes,100,opt,name=data,proto3" json:"data,omitempty"`
+	// A part of the content, or a link's target. Its number is below 100, so that sessions carry it.
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3036,7 +3036,7 @@ func (x *AppliedFile) GetMerged() bool {
 // Request of ListJournal.
 type ListJournalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only entries of this context; empty means all.
+	// Only entries of this context; empty means all. A panel must name one.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Only entries that touched this path or something below it.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
@@ -3565,7 +3565,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\x0e2\x11.ctxfs.v1.VersionR\aversion\"Z\n" +
 	"\x13ReadVersionResponse\x12/\n" +
 	"\aversion\x18\x01 \x01(\v2\x15.ctxfs.v1.FileVersionR\aversion\x12\x12\n" +
-	"\x04data\x18d \x01(\fR\x04data\"1\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"1\n" +
 	"\x10GetReviewRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\"\xf6\x01\n" +

@@ -11,6 +11,7 @@ package ctxfsv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	anypb "google.golang.org/protobuf/types/known/anypb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -772,7 +773,9 @@ type SessionError struct {
 	// errno, syscall, path, dest, hint, kind, written, as in ErrorInfo's metadata.
 	Metadata map[string]string `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// When to try again, in ms; 0 means that nothing is known of it.
-	RetryAfterMs  int64 `protobuf:"varint,5,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	RetryAfterMs int64 `protobuf:"varint,5,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	// Further details of the status, such as ctxfs.v1.Conflict.
+	Details       []*anypb.Any `protobuf:"bytes,6,rep,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -840,6 +843,13 @@ func (x *SessionError) GetRetryAfterMs() int64 {
 		return x.RetryAfterMs
 	}
 	return 0
+}
+
+func (x *SessionError) GetDetails() []*anypb.Any {
+	if x != nil {
+		return x.Details
+	}
+	return nil
 }
 
 // Why the server ends a session: as the status that ends the stream.
@@ -1118,7 +1128,7 @@ var File_ctxfs_v1_session_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x16ctxfs/v1/session.proto\x12\bctxfs.v1\"\xac\x02\n" +
+	"\x16ctxfs/v1/session.proto\x12\bctxfs.v1\x1a\x19google/protobuf/any.proto\"\xac\x02\n" +
 	"\x0eSessionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x04open\x18\x02 \x01(\v2\x15.ctxfs.v1.SessionOpenH\x00R\x04open\x12+\n" +
@@ -1166,13 +1176,14 @@ const file_ctxfs_v1_session_proto_rawDesc = "" +
 	"\tread_only\x18\t \x01(\bR\breadOnly\"1\n" +
 	"\x10SessionRefreshed\x12\x1d\n" +
 	"\n" +
-	"expires_ns\x18\x01 \x01(\x03R\texpiresNs\"\xf9\x01\n" +
+	"expires_ns\x18\x01 \x01(\x03R\texpiresNs\"\xa9\x02\n" +
 	"\fSessionError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12@\n" +
 	"\bmetadata\x18\x04 \x03(\v2$.ctxfs.v1.SessionError.MetadataEntryR\bmetadata\x12$\n" +
-	"\x0eretry_after_ms\x18\x05 \x01(\x03R\fretryAfterMs\x1a;\n" +
+	"\x0eretry_after_ms\x18\x05 \x01(\x03R\fretryAfterMs\x12.\n" +
+	"\adetails\x18\x06 \x03(\v2\x14.google.protobuf.AnyR\adetails\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\">\n" +
@@ -1219,6 +1230,7 @@ var file_ctxfs_v1_session_proto_goTypes = []any{
 	(*HoldHeld)(nil),            // 13: ctxfs.v1.HoldHeld
 	(*HoldKeepalive)(nil),       // 14: ctxfs.v1.HoldKeepalive
 	nil,                         // 15: ctxfs.v1.SessionError.MetadataEntry
+	(*anypb.Any)(nil),           // 16: google.protobuf.Any
 }
 var file_ctxfs_v1_session_proto_depIdxs = []int32{
 	1,  // 0: ctxfs.v1.SessionRequest.open:type_name -> ctxfs.v1.SessionOpen
@@ -1233,14 +1245,15 @@ var file_ctxfs_v1_session_proto_depIdxs = []int32{
 	10, // 9: ctxfs.v1.SessionResponse.closing:type_name -> ctxfs.v1.SessionClosing
 	6,  // 10: ctxfs.v1.SessionResponse.also:type_name -> ctxfs.v1.SessionResponse
 	15, // 11: ctxfs.v1.SessionError.metadata:type_name -> ctxfs.v1.SessionError.MetadataEntry
-	9,  // 12: ctxfs.v1.SessionClosing.error:type_name -> ctxfs.v1.SessionError
-	13, // 13: ctxfs.v1.HoldResponse.held:type_name -> ctxfs.v1.HoldHeld
-	14, // 14: ctxfs.v1.HoldResponse.keepalive:type_name -> ctxfs.v1.HoldKeepalive
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	16, // 12: ctxfs.v1.SessionError.details:type_name -> google.protobuf.Any
+	9,  // 13: ctxfs.v1.SessionClosing.error:type_name -> ctxfs.v1.SessionError
+	13, // 14: ctxfs.v1.HoldResponse.held:type_name -> ctxfs.v1.HoldHeld
+	14, // 15: ctxfs.v1.HoldResponse.keepalive:type_name -> ctxfs.v1.HoldKeepalive
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_session_proto_init() }

@@ -5,10 +5,11 @@ import { createFs, type CtxFs } from "../create.js";
 import { ConnectionError } from "../errors/connection.js";
 import { requireKnown } from "../errors/options.js";
 import { ContextService } from "../gen/ctxfs/v1/context_pb.js";
-import { PanelService, type OpenPanelResponse } from "../gen/ctxfs/v1/panel_pb.js";
+import { PanelRight, PanelService, type OpenPanelResponse } from "../gen/ctxfs/v1/panel_pb.js";
 import { grpcClient } from "../links/grpc.js";
 import { addressOf, readRecord, type ServerRecord } from "../links/discover.js";
 import { targetOf, type AddressOptions } from "../links/target.js";
+import type { Reviewer } from "../review/review.js";
 import { serverStream, unary } from "./calls.js";
 import { progressOf, type OpenPanelOptions, type Panel } from "./panel.js";
 import { endServer, spawnServer, type SpawnOptions } from "./process.js";
@@ -34,6 +35,7 @@ export class Server {
   readonly #client: Client;
   readonly #token: string;
   readonly #child: ChildProcess | undefined;
+  #reviews: CtxFs | undefined;
 
   /** Makes one of a server that runs. Programs get theirs from startServer. */
   constructor(record: ServerRecord, child: ChildProcess | undefined) {
@@ -48,15 +50,15 @@ export class Server {
 
   /** Opens a panel, making its context if need be. Opening again is a reload: the same files, a further token. */
   async openPanel(panelId: string, options: OpenPanelOptions = {}): Promise<Panel> {
-    requireKnown(options, ["contextId", "readOnly", "ttlMs", "onProgress"]);
-    const { contextId = "", readOnly = false, ttlMs = 0, onProgress } = options;
+    requireKnown(options, ["contextId", "readOnly", "review", "ttlMs", "onProgress"]);
+    const { contextId = "", readOnly = false, review = false, ttlMs = 0, onProgress } = options;
     if (onProgress) {
       const context = contextId === "" ? { panelId } : { contextId };
       await serverStream(this.#client, this.#token, ContextService.method.ensureContext, context, ({ event }) => {
         if (event.case === "progress") onProgress(progressOf(event.value));
       });
     }
-    const request = { panelId, contextId, readOnly, ttlMs: BigInt(ttlMs) };
+    const request = { panelId, contextId, readOnly, rights: review ? [PanelRight.REVIEW] : [], ttlMs: BigInt(ttlMs) };
     const opened = await unary(this.#client, this.#token, PanelService.method.openPanel, request);
     const info = await unary(this.#client, this.#token, ContextService.method.getInfo, { contextId: opened.contextId });
     return this.#panel(opened, info.folder, ttlMs);
@@ -67,9 +69,16 @@ export class Server {
     return createFs({ ...this.address, token: this.#token, contextId });
   }
 
+  /** The review of a context, as the host: it decides, applies and undoes. All reviews share one session. */
+  review(contextId: string): Reviewer {
+    this.#reviews ??= createFs({ ...this.address, token: this.#token });
+    return this.#reviews.reviewer(contextId);
+  }
+
   /** Ends the connection, and the server if startServer started it. */
   async stop(): Promise<void> {
     this.#client.close();
+    await this.#reviews?.disconnect();
     if (this.#child) await endServer(this.#child);
   }
 
@@ -95,7 +104,7 @@ export class Server {
       await fs.disconnect();
       await unary(this.#client, this.#token, PanelService.method.closePanel, { panelId });
     };
-    return { panelId, contextId, folder, partition, token, fs, renewToken, close, [Symbol.asyncDispose]: () => fs.disconnect() };
+    return { panelId, contextId, folder, partition, token, fs, review: fs.review, renewToken, close, [Symbol.asyncDispose]: () => fs.disconnect() };
   }
 }
 

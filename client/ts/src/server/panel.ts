@@ -1,4 +1,5 @@
 import type { CtxFs } from "../create.js";
+import type { Review } from "../review/review.js";
 import { SeedPhase } from "../gen/ctxfs/v1/context_pb.js";
 import type { SeedProgress } from "../gen/ctxfs/v1/context_pb.js";
 
@@ -20,6 +21,8 @@ export interface OpenPanelOptions {
   contextId?: string | undefined;
   /** Refuses changes to the panel. */
   readOnly?: boolean | undefined;
+  /** The panel may review the changes of other panels' contexts. Opening it again without this ends its older tokens. */
+  review?: boolean | undefined;
   /** Life of the panel's tokens, in ms; the server's default unless told. */
   ttlMs?: number | undefined;
   /** Called while the context is made: the first opening copies the workspace. */
@@ -40,6 +43,8 @@ export interface Panel {
   readonly partition: string;
   /** The panel's files. The client renews the token. */
   readonly fs: CtxFs;
+  /** The review of the panel's own changes. */
+  readonly review: Review;
   /** Gives a further token; older ones live until they expire. */
   renewToken(): Promise<string>;
   /** Revokes the panel's tokens and closes its handles. Its context and its files stay. */

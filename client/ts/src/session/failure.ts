@@ -1,7 +1,9 @@
 import { ConnectionError } from "../errors/connection.js";
+import { CtxfsError } from "../errors/ctxfs.js";
 import { abortError } from "../errors/node.js";
 import { systemError, type SystemError } from "../errors/system.js";
 import type { SessionError } from "../gen/ctxfs/v1/session_pb.js";
+import { conflictsOf } from "../review/convert.js";
 import { pathsOf } from "./errorpaths.js";
 
 /** The gRPC status codes that the client acts on. */
@@ -32,14 +34,16 @@ export class Refusal extends Failure {
     return this.said.message;
   }
 
-  /** The error names an errno, and not only a gRPC status. */
+  /** The error has a reason, and not only a gRPC status. */
   get isSystemError(): boolean {
     return this.said.reason !== "";
   }
 
   error(): Error {
-    const { reason, message, metadata } = this.said;
-    return reason === "" ? new Error(message) : systemErrorOf(reason, metadata);
+    const { reason, message, metadata, details } = this.said;
+    if (reason === "") return new Error(message);
+    if (metadata.errno === undefined) return new CtxfsError(reason, message, metadata.hint ?? "", conflictsOf(details));
+    return systemErrorOf(reason, metadata);
   }
 }
 

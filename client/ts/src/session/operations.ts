@@ -1,16 +1,20 @@
 import { getOption, type DescField, type DescMethod, type MessageShape } from "@bufbuild/protobuf";
 import type { ContentOf } from "./link.js";
 import { FsService } from "../gen/ctxfs/v1/fs_pb.js";
+import { ReviewService } from "../gen/ctxfs/v1/review_pb.js";
 import { Effect, method as methodOption } from "../gen/ctxfs/v1/options_pb.js";
 import type { SessionReady } from "../gen/ctxfs/v1/session_pb.js";
 
-type Methods = typeof FsService.method;
+/** The services whose RPCs are operations. No two have an RPC of one name. */
+export const services = [FsService, ReviewService] as const;
+
+type Methods = typeof FsService.method & typeof ReviewService.method;
 type OfKind<Kind> = { [K in keyof Methods]: Methods[K]["methodKind"] extends Kind ? K : never }[keyof Methods];
 
 /** Operations whose results come in parts. */
 export type PartsOp = Exclude<OfKind<"server_streaming">, "hold" | "readStream">;
 
-/** The name of an RPC of FsService that a session carries: "readFile". */
+/** The name of an RPC of one of the services that a session carries: "readFile". */
 export type OpName = OfKind<"unary"> | PartsOp;
 
 /** The request message of an operation. */
@@ -19,8 +23,8 @@ export type RequestOf<K extends OpName> = MessageShape<Methods[K]["input"]>;
 /** The response message of an operation. */
 export type ResponseOf<K extends OpName> = MessageShape<Methods[K]["output"]>;
 
-/** What a caller gives of a request: the context is the caller's to add. */
-export type RequestInit<K extends OpName> = Partial<Omit<RequestOf<K>, "$typeName" | "$unknown" | "contextId">>;
+/** What a caller gives of a request. The context is the caller's to add, except that reviews may name another one. */
+export type RequestInit<K extends OpName> = Partial<Omit<RequestOf<K>, "$typeName" | "$unknown" | (K extends keyof typeof ReviewService.method ? never : "contextId")>>;
 
 /** Options of a call. */
 export interface CallOptions {
@@ -34,7 +38,7 @@ export interface CallOptions {
   background?: boolean | undefined;
 }
 
-/** FsService, as one identity calls it. All of the fs object's functions are made of this. */
+/** The services, as one identity calls them. All functions of the fs object and of reviews are made of this. */
 export interface Caller {
   /** Does an operation. Rejects with a SystemError, a ConnectionError or the signal's reason. */
   call<K extends OpName>(op: K, request: RequestInit<K>, options?: CallOptions): Promise<ResponseOf<K>>;
@@ -60,7 +64,7 @@ interface Repeatable { changesWith: Getter[]; with: Getter | undefined; without:
 
 /** The operations that may be done twice, with their conditions. */
 const repeatable = new Map<string, Repeatable>();
-for (const desc of FsService.methods) {
+for (const desc of services.flatMap(({ methods }): readonly DescMethod[] => methods)) {
   const options = getOption(desc, methodOption);
   if (!options.repeatable || options.effect !== Effect.READS) continue;
   const [only] = getters(desc, [options.repeatableWith]);

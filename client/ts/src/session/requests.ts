@@ -1,6 +1,5 @@
 import { create, toBinary, type DescMessage } from "@bufbuild/protobuf";
-import { FsService } from "../gen/ctxfs/v1/fs_pb.js";
-import type { OpName, RequestInit } from "./operations.js";
+import { services, type OpName, type RequestInit } from "./operations.js";
 import { Writer } from "./wire.js";
 
 /** An encoded request message: content that comes last is not copied before the message is made. */
@@ -14,8 +13,8 @@ interface Shape { readonly method: Uint8Array; readonly message: DescMessage }
 
 /** The RPC's full name and request message of each operation. */
 const shapes = new Map<string, Shape>();
-for (const { localName, name, input } of FsService.methods) {
-  shapes.set(localName, { method: new TextEncoder().encode(`/${FsService.typeName}/${name}`), message: input });
+for (const { typeName, methods } of services) {
+  for (const { localName, name, input } of methods) shapes.set(localName, { method: new TextEncoder().encode(`/${typeName}/${name}`), message: input });
 }
 
 const none = new Uint8Array(0);
@@ -81,6 +80,6 @@ export function encodeRequest(op: OpName, request: object, contextId: string): B
 function general(op: OpName, request: object, contextId: string): Body {
   const shape = shapeOf(op);
   const message = create(shape.message, request as never) as { contextId?: string };
-  message.contextId = contextId;
+  message.contextId ||= contextId;
   return { head: toBinary(shape.message, message as never), content: none };
 }

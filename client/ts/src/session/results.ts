@@ -1,11 +1,10 @@
 import { fromBinary, type DescMessage } from "@bufbuild/protobuf";
-import { FsService } from "../gen/ctxfs/v1/fs_pb.js";
 import type { Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
-import type { OpName } from "./operations.js";
+import { services, type OpName } from "./operations.js";
 import { Reader } from "./wire.js";
 
 /** What each operation's result is. */
-const schemas = new Map<string, DescMessage>(FsService.methods.map(({ localName, output }) => [localName, output]));
+const schemas = new Map<string, DescMessage>(services.flatMap(({ methods }) => methods.map(({ localName, output }): [string, DescMessage] => [localName, output])));
 
 type Decoder = (reader: Reader, options: DecodeOptions) => unknown;
 

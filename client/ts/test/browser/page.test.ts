@@ -28,6 +28,10 @@ test("a page reaches the server by WebSocket", async () => {
     refused: { code: "EACCES", message: expect.stringContaining("ctxfs refused the token") as string },
     unreachable: { code: "ECONNREFUSED", message: expect.stringContaining("--origin") as string },
     info: { contextId: "ctx_pages~ws", partition: "persist:ctx_pages~ws", readOnly: false },
+    review: {
+      submitted: 304, state: "submitted", changes: [["/a.txt", "added"]], version: "äöü",
+      refused: { code: "EACCES", message: expect.stringContaining("EACCES") as string },
+    },
   });
   expect(await nodefs.readFile(join(stage.server.folder("ctx_pages~ws"), "a.txt"), "utf8")).toBe("äöü");
 });

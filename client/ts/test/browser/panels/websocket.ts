@@ -48,5 +48,11 @@ report({
   refused: await failure(createFs({ url, token: "none" }).stat("/")),
   unreachable: await failure(createFs({ url: "http://127.0.0.1:1", token: "none" }).stat("/")),
   info: await fs.info(),
+  review: {
+    submitted: (await fs.review.submit({ title: "from a page" })).count, state: (await fs.review.state()).state,
+    changes: (await fs.review.changes({ paths: ["/a.txt"] })).changes.map(({ path, kind }) => [path, kind]),
+    version: (await fs.review.readVersion("/a.txt", "context")).toString(),
+    refused: await failure(fs.reviewer(`ctx_${panel}`).approve("all")),
+  },
 });
 await fs.disconnect();

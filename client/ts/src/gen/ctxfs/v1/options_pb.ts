@@ -122,7 +122,7 @@ export enum Callers {
   PANEL = 2,
 
   /**
-   * Hosts that act for no panel: a panel does not review its own work.
+   * Hosts that act for no panel, and panels with PANEL_RIGHT_REVIEW in contexts that hold none of their own work.
    *
    * @generated from enum value: CALLERS_REVIEWER = 3;
    */

@@ -4,8 +4,8 @@
 // @generated from file ctxfs/v1/panel.proto (package ctxfs.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_ctxfs_v1_options } from "./options_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/panel.proto.
  */
 export const file_ctxfs_v1_panel: GenFile = /*@__PURE__*/
-  fileDesc("ChRjdHhmcy92MS9wYW5lbC5wcm90bxIIY3R4ZnMudjEifQoQT3BlblBhbmVsUmVxdWVzdBIQCghwYW5lbF9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhEKCXJlYWRfb25seRgDIAEoCBIOCgZ0dGxfbXMYBCABKAMSEAoIdGVtcGxhdGUYBSABKAkSDgoGdW5zYWZlGAYgASgIIswBChFPcGVuUGFuZWxSZXNwb25zZRIQCghwYW5lbF9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhEKCXBhcnRpdGlvbhgDIAEoCRINCgV0b2tlbhgEIAEoCRISCgpleHBpcmVzX25zGAUgASgDEg4KBnNlZWRlZBgGIAEoCBITCgtkdXJhdGlvbl9tcxgHIAEoAxINCgVmaWxlcxgIIAEoAxINCgVieXRlcxgJIAEoAxIYChB0ZW1wbGF0ZV91bmFza2VkGAogASgJIjUKEVJlbmV3VG9rZW5SZXF1ZXN0EhAKCHBhbmVsX2lkGAEgASgJEg4KBnR0bF9tcxgCIAEoAyI3ChJSZW5ld1Rva2VuUmVzcG9uc2USDQoFdG9rZW4YASABKAkSEgoKZXhwaXJlc19ucxgCIAEoAyIlChFDbG9zZVBhbmVsUmVxdWVzdBIQCghwYW5lbF9pZBgBIAEoCSJEChJDbG9zZVBhbmVsUmVzcG9uc2USFgoOdG9rZW5zX3Jldm9rZWQYASABKAUSFgoOaGFuZGxlc19jbG9zZWQYAiABKAUiEwoRTGlzdFBhbmVsc1JlcXVlc3QiNQoSTGlzdFBhbmVsc1Jlc3BvbnNlEh8KBnBhbmVscxgBIAMoCzIPLmN0eGZzLnYxLlBhbmVsIoIBCgVQYW5lbBIQCghwYW5lbF9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhEKCXJlYWRfb25seRgDIAEoCBIMCgRvcGVuGAQgASgIEhEKCW9wZW5lZF9ucxgFIAEoAxIOCgZ0b2tlbnMYBiABKAUSDwoHaGFuZGxlcxgHIAEoBTLfAgoMUGFuZWxTZXJ2aWNlElAKCU9wZW5QYW5lbBIaLmN0eGZzLnYxLk9wZW5QYW5lbFJlcXVlc3QaGy5jdHhmcy52MS5PcGVuUGFuZWxSZXNwb25zZSIKop8ZBggBEAIgAxJTCgpSZW5ld1Rva2VuEhsuY3R4ZnMudjEuUmVuZXdUb2tlblJlcXVlc3QaHC5jdHhmcy52MS5SZW5ld1Rva2VuUmVzcG9uc2UiCqKfGQYIARACIAISUwoKQ2xvc2VQYW5lbBIbLmN0eGZzLnYxLkNsb3NlUGFuZWxSZXF1ZXN0GhwuY3R4ZnMudjEuQ2xvc2VQYW5lbFJlc3BvbnNlIgqinxkGCAEQAiACElMKCkxpc3RQYW5lbHMSGy5jdHhmcy52MS5MaXN0UGFuZWxzUmVxdWVzdBocLmN0eGZzLnYxLkxpc3RQYW5lbHNSZXNwb25zZSIKop8ZBggBEAEgAkIvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_options]);
+  fileDesc("ChRjdHhmcy92MS9wYW5lbC5wcm90bxIIY3R4ZnMudjEiowEKEE9wZW5QYW5lbFJlcXVlc3QSEAoIcGFuZWxfaWQYASABKAkSEgoKY29udGV4dF9pZBgCIAEoCRIRCglyZWFkX29ubHkYAyABKAgSDgoGdHRsX21zGAQgASgDEhAKCHRlbXBsYXRlGAUgASgJEg4KBnVuc2FmZRgGIAEoCBIkCgZyaWdodHMYByADKA4yFC5jdHhmcy52MS5QYW5lbFJpZ2h0IvIBChFPcGVuUGFuZWxSZXNwb25zZRIQCghwYW5lbF9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhEKCXBhcnRpdGlvbhgDIAEoCRINCgV0b2tlbhgEIAEoCRISCgpleHBpcmVzX25zGAUgASgDEg4KBnNlZWRlZBgGIAEoCBITCgtkdXJhdGlvbl9tcxgHIAEoAxINCgVmaWxlcxgIIAEoAxINCgVieXRlcxgJIAEoAxIYChB0ZW1wbGF0ZV91bmFza2VkGAogASgJEiQKBnJpZ2h0cxgLIAMoDjIULmN0eGZzLnYxLlBhbmVsUmlnaHQiNQoRUmVuZXdUb2tlblJlcXVlc3QSEAoIcGFuZWxfaWQYASABKAkSDgoGdHRsX21zGAIgASgDIjcKElJlbmV3VG9rZW5SZXNwb25zZRINCgV0b2tlbhgBIAEoCRISCgpleHBpcmVzX25zGAIgASgDIiUKEUNsb3NlUGFuZWxSZXF1ZXN0EhAKCHBhbmVsX2lkGAEgASgJIkQKEkNsb3NlUGFuZWxSZXNwb25zZRIWCg50b2tlbnNfcmV2b2tlZBgBIAEoBRIWCg5oYW5kbGVzX2Nsb3NlZBgCIAEoBSITChFMaXN0UGFuZWxzUmVxdWVzdCI1ChJMaXN0UGFuZWxzUmVzcG9uc2USHwoGcGFuZWxzGAEgAygLMg8uY3R4ZnMudjEuUGFuZWwiqAEKBVBhbmVsEhAKCHBhbmVsX2lkGAEgASgJEhIKCmNvbnRleHRfaWQYAiABKAkSEQoJcmVhZF9vbmx5GAMgASgIEgwKBG9wZW4YBCABKAgSEQoJb3BlbmVkX25zGAUgASgDEg4KBnRva2VucxgGIAEoBRIPCgdoYW5kbGVzGAcgASgFEiQKBnJpZ2h0cxgIIAMoDjIULmN0eGZzLnYxLlBhbmVsUmlnaHQqQQoKUGFuZWxSaWdodBIbChdQQU5FTF9SSUdIVF9VTlNQRUNJRklFRBAAEhYKElBBTkVMX1JJR0hUX1JFVklFVxABMt8CCgxQYW5lbFNlcnZpY2USUAoJT3BlblBhbmVsEhouY3R4ZnMudjEuT3BlblBhbmVsUmVxdWVzdBobLmN0eGZzLnYxLk9wZW5QYW5lbFJlc3BvbnNlIgqinxkGCAEQAiADElMKClJlbmV3VG9rZW4SGy5jdHhmcy52MS5SZW5ld1Rva2VuUmVxdWVzdBocLmN0eGZzLnYxLlJlbmV3VG9rZW5SZXNwb25zZSIKop8ZBggBEAIgAhJTCgpDbG9zZVBhbmVsEhsuY3R4ZnMudjEuQ2xvc2VQYW5lbFJlcXVlc3QaHC5jdHhmcy52MS5DbG9zZVBhbmVsUmVzcG9uc2UiCqKfGQYIARACIAISUwoKTGlzdFBhbmVscxIbLmN0eGZzLnYxLkxpc3RQYW5lbHNSZXF1ZXN0GhwuY3R4ZnMudjEuTGlzdFBhbmVsc1Jlc3BvbnNlIgqinxkGCAEQASACQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_options]);
 
 /**
  * Request of OpenPanel.
@@ -36,7 +36,7 @@ export type OpenPanelRequest = Message<"ctxfs.v1.OpenPanelRequest"> & {
   contextId: string;
 
   /**
-   * Mutations are refused to this panel.
+   * Mutations of its context are refused to this panel. rights do not depend on it.
    *
    * @generated from field: bool read_only = 3;
    */
@@ -63,6 +63,13 @@ export type OpenPanelRequest = Message<"ctxfs.v1.OpenPanelRequest"> & {
    * @generated from field: bool unsafe = 6;
    */
   unsafe: boolean;
+
+  /**
+   * The panel's rights beyond its own context; empty means none. EINVAL for one that the server does not know.
+   *
+   * @generated from field: repeated ctxfs.v1.PanelRight rights = 7;
+   */
+  rights: PanelRight[];
 };
 
 /**
@@ -148,6 +155,13 @@ export type OpenPanelResponse = Message<"ctxfs.v1.OpenPanelResponse"> & {
    * @generated from field: string template_unasked = 10;
    */
   templateUnasked: string;
+
+  /**
+   * The token's rights.
+   *
+   * @generated from field: repeated ctxfs.v1.PanelRight rights = 11;
+   */
+  rights: PanelRight[];
 };
 
 /**
@@ -352,6 +366,13 @@ export type Panel = Message<"ctxfs.v1.Panel"> & {
    * @generated from field: int32 handles = 7;
    */
   handles: number;
+
+  /**
+   * The rights that its next token has.
+   *
+   * @generated from field: repeated ctxfs.v1.PanelRight rights = 8;
+   */
+  rights: PanelRight[];
 };
 
 /**
@@ -362,6 +383,35 @@ export const PanelSchema: GenMessage<Panel> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_panel, 8);
 
 /**
+ * What a panel may do beyond its own context. A panel has no right that OpenPanel did not name.
+ *
+ * @generated from enum ctxfs.v1.PanelRight
+ */
+export enum PanelRight {
+  /**
+   * Not a right.
+   *
+   * @generated from enum value: PANEL_RIGHT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The panel reviews: it reads the changes of other contexts, decides on them, applies and undoes them, and reads what the workspace
+   * holds of their files. It names them by context_id. It has no other access to them, and never reviews a context with its own work: its own
+   * context, one that was derived from its ID, or a copy of one of these.
+   *
+   * @generated from enum value: PANEL_RIGHT_REVIEW = 1;
+   */
+  REVIEW = 1,
+}
+
+/**
+ * Describes the enum ctxfs.v1.PanelRight.
+ */
+export const PanelRightSchema: GenEnum<PanelRight> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_panel, 0);
+
+/**
  * PanelService opens and closes panels. It is for hosts.
  *
  * @generated from service ctxfs.v1.PanelService
@@ -370,7 +420,8 @@ export const PanelService: GenService<{
   /**
    * Binds a panel to its context, seeds the context, and gives a token. Opening again is a reload: the same context, a
    * further token. A panel whose template means other commits than before gets the new context; its older tokens and
-   * handles end, and the old context stays. No deadline of its own.
+   * handles end, and the old context stays. Each opening sets read_only and rights anew. If it takes a right away, the panel's older
+   * tokens, streams and handles end. No deadline of its own.
    * Errors: EINVAL (a bad ID, a template that is wrong, with file and line, or an ID of another template), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EFBIG, ENOSPC.
    *
    * @generated from rpc ctxfs.v1.PanelService.OpenPanel
@@ -381,7 +432,7 @@ export const PanelService: GenService<{
     output: typeof OpenPanelResponseSchema;
   },
   /**
-   * Gives an open panel a further token; older ones live until they expire.
+   * Gives an open panel a further token, with the panel's rights; older ones live until they expire.
    * Errors: ENOENT (no such panel, or it is closed).
    *
    * @generated from rpc ctxfs.v1.PanelService.RenewToken
