@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/review.proto.
  */
 export const file_ctxfs_v1_review: GenFile = /*@__PURE__*/
-  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJIkgKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUidQoOR2V0RGlmZlJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIgCgRmb3JtGAMgASgOMhIuY3R4ZnMudjEuRGlmZkZvcm0SDQoFbGluZXMYBCABKAUSDwoHaWdub3JlZBgFIAEoCCKbAQoPR2V0RGlmZlJlc3BvbnNlEiIKBmNoYW5nZRgBIAEoCzIQLmN0eGZzLnYxLkNoYW5nZUgAEh4KBGh1bmsYAiABKAsyDi5jdHhmcy52MS5IdW5rSAASDgoEdGV4dBgDIAEoDEgAEisKB3N1bW1hcnkYBCABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeUgAQgcKBWV2ZW50ImwKElJlYWRWZXJzaW9uUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSIgoHdmVyc2lvbhgEIAEoDjIRLmN0eGZzLnYxLlZlcnNpb24iSwoTUmVhZFZlcnNpb25SZXNwb25zZRImCgd2ZXJzaW9uGAEgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SDAoEZGF0YRhkIAEoDCImChBHZXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkitgEKEUdldFJldmlld1Jlc3BvbnNlEiQKBXN0YXRlGAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3U3RhdGUSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5Eg0KBXRpdGxlGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSGgoSc3VibWl0dGVkX3JldmlzaW9uGAUgASgJEhQKDHN1Ym1pdHRlZF9ucxgGIAEoAyIoChJXYXRjaFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJhChNXYXRjaFJldmlld1Jlc3BvbnNlEiQKBWV2ZW50GAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3RXZlbnQSEgoKam91cm5hbF9pZBgCIAEoAxIQCghyZXZpc2lvbhgDIAEoCSJJChNTdWJtaXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJTChRTdWJtaXRSZXZpZXdSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoCRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkiYQoORGlzY2FyZFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SEwoLaWZfcmV2aXNpb24YAyABKAkiNAoPRGlzY2FyZFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSDQoFcGF0aHMYAiADKAkilwEKDURlY2lkZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SJAoIZGVjaXNpb24YAyABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAQgASgJEhMKC2lmX3JldmlzaW9uGAUgASgJIkIKDkRlY2lkZVJlc3BvbnNlEg8KB2NoYW5nZXMYASABKAUSDQoFaHVua3MYAiABKAUSEAoIbGVmdF9vdXQYAyADKAkiqwEKDEFwcGx5UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEiYKCXNlbGVjdGlvbhgCIAEoCzITLmN0eGZzLnYxLlNlbGVjdGlvbhIPCgdhcHByb3ZlGAMgASgIEhMKC2lmX3JldmlzaW9uGAQgASgJEhQKDHJlZnVzZV9tZXJnZRgFIAEoCBIPCgdkcnlfcnVuGAYgASgIEhIKCnJlcXVlc3RfaWQYByABKAkiSQoNQXBwbHlSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiYgoLQXBwbGllZEZpbGUSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIjCgRraW5kGAMgASgOMhUuY3R4ZnMudjEuQXBwbGllZEtpbmQSDgoGbWVyZ2VkGAQgASgIIl0KEkxpc3RKb3VybmFsUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVwoTTGlzdEpvdXJuYWxSZXNwb25zZRInCgdlbnRyaWVzGAEgAygLMhYuY3R4ZnMudjEuSm91cm5hbEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLEAQoMSm91cm5hbEVudHJ5EhIKCmpvdXJuYWxfaWQYASABKAMSIwoEa2luZBgCIAEoDjIVLmN0eGZzLnYxLkpvdXJuYWxLaW5kEhIKCmNvbnRleHRfaWQYAyABKAkSDQoFYWN0b3IYBCABKAkSDwoHZG9uZV9ucxgFIAEoAxIkCgVmaWxlcxgGIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEg4KBnVuZG9lcxgHIAEoAxIRCgl1bmRvbmVfYnkYCCABKAMiMgoLVW5kb1JlcXVlc3QSEgoKam91cm5hbF9pZBgBIAEoAxIPCgdkcnlfcnVuGAIgASgIIkgKDFVuZG9SZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiUAoIQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kKq8BCgpDaGFuZ2VLaW5kEhsKF0NIQU5HRV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ0hBTkdFX0tJTkRfQURERUQQARIYChRDSEFOR0VfS0lORF9NT0RJRklFRBACEhcKE0NIQU5HRV9LSU5EX0RFTEVURUQQAxIcChhDSEFOR0VfS0lORF9UWVBFX0NIQU5HRUQQBBIcChhDSEFOR0VfS0lORF9NT0RFX0NIQU5HRUQQBSqoAQoLQ29udGVudEtpbmQSHAoYQ09OVEVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9LSU5EX1RFWFQQARIXChNDT05URU5UX0tJTkRfQklOQVJZEAISGAoUQ09OVEVOVF9LSU5EX1NZTUxJTksQAxIaChZDT05URU5UX0tJTkRfVE9PX0xBUkdFEAQSFQoRQ09OVEVOVF9LSU5EX1RSRUUQBSpSCghEZWNpc2lvbhIYChRERUNJU0lPTl9VTlNQRUNJRklFRBAAEhUKEURFQ0lTSU9OX0FQUFJPVkVEEAESFQoRREVDSVNJT05fUkVKRUNURUQQAiqZAQoLUmV2aWV3U3RhdGUSHAoYUkVWSUVXX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUkVWSUVXX1NUQVRFX09QRU4QARIaChZSRVZJRVdfU1RBVEVfU1VCTUlUVEVEEAISHwobUkVWSUVXX1NUQVRFX1BBUlRMWV9ERUNJREVEEAMSGAoUUkVWSUVXX1NUQVRFX0RFQ0lERUQQBCpRCghMaW5lS2luZBIZChVMSU5FX0tJTkRfVU5TUEVDSUZJRUQQABIVChFMSU5FX0tJTkRfUkVNT1ZFRBABEhMKD0xJTkVfS0lORF9BRERFRBACKjwKCERpZmZGb3JtEhkKFURJRkZfRk9STV9VTlNQRUNJRklFRBAAEhUKEURJRkZfRk9STV9VTklGSUVEEAEqdgoHVmVyc2lvbhIXChNWRVJTSU9OX1VOU1BFQ0lGSUVEEAASEAoMVkVSU0lPTl9CQVNFEAESEwoPVkVSU0lPTl9DT05URVhUEAISFQoRVkVSU0lPTl9XT1JLU1BBQ0UQAxIUChBWRVJTSU9OX0FQUFJPVkVEEAQqywEKC1Jldmlld0V2ZW50EhwKGFJFVklFV19FVkVOVF9VTlNQRUNJRklFRBAAEhoKFlJFVklFV19FVkVOVF9TVUJNSVRURUQQARIYChRSRVZJRVdfRVZFTlRfREVDSURFRBACEhgKFFJFVklFV19FVkVOVF9BUFBMSUVEEAMSGgoWUkVWSUVXX0VWRU5UX0RJU0NBUkRFRBAEEhcKE1JFVklFV19FVkVOVF9VTkRPTkUQBRIZChVSRVZJRVdfRVZFTlRfT1ZFUkZMT1cQBip5CgtBcHBsaWVkS2luZBIcChhBUFBMSUVEX0tJTkRfVU5TUEVDSUZJRUQQABIYChRBUFBMSUVEX0tJTkRfQ1JFQVRFRBABEhgKFEFQUExJRURfS0lORF9XUklUVEVOEAISGAoUQVBQTElFRF9LSU5EX1JFTU9WRUQQAyp0CgtKb3VybmFsS2luZBIcChhKT1VSTkFMX0tJTkRfVU5TUEVDSUZJRUQQABIWChJKT1VSTkFMX0tJTkRfQVBQTFkQARIYChRKT1VSTkFMX0tJTkRfRElTQ0FSRBACEhUKEUpPVVJOQUxfS0lORF9VTkRPEAMqpAIKDENvbmZsaWN0S2luZBIdChlDT05GTElDVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVQ09ORkxJQ1RfS0lORF9DT05URU5UEAESHwobQ09ORkxJQ1RfS0lORF9NT0RJRllfREVMRVRFEAISHwobQ09ORkxJQ1RfS0lORF9ERUxFVEVfTU9ESUZZEAMSGQoVQ09ORkxJQ1RfS0lORF9BRERfQUREEAQSGAoUQ09ORkxJQ1RfS0lORF9CSU5BUlkQBRIWChJDT05GTElDVF9LSU5EX1RZUEUQBhImCiJDT05GTElDVF9LSU5EX0RJUkVDVE9SWV9JTl9USEVfV0FZEAcSIwofQ09ORkxJQ1RfS0lORF9DSEFOR0VEX01FQU5XSElMRRAIMpoHCg1SZXZpZXdTZXJ2aWNlEloKC0xpc3RDaGFuZ2VzEhwuY3R4ZnMudjEuTGlzdENoYW5nZXNSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdENoYW5nZXNSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESTgoHR2V0RGlmZhIYLmN0eGZzLnYxLkdldERpZmZSZXF1ZXN0GhkuY3R4ZnMudjEuR2V0RGlmZlJlc3BvbnNlIgyinxkICAIQASADMAEwARJaCgtSZWFkVmVyc2lvbhIcLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVxdWVzdBodLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVzcG9uc2UiDKKfGQgIAhABIAMwATABElIKCUdldFJldmlldxIaLmN0eGZzLnYxLkdldFJldmlld1JlcXVlc3QaGy5jdHhmcy52MS5HZXRSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgAzABEloKC1dhdGNoUmV2aWV3EhwuY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXF1ZXN0Gh0uY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgBEgCMAESWQoMU3VibWl0UmV2aWV3Eh0uY3R4ZnMudjEuU3VibWl0UmV2aWV3UmVxdWVzdBoeLmN0eGZzLnYxLlN1Ym1pdFJldmlld1Jlc3BvbnNlIgqinxkGCAIQAiADEkoKB0Rpc2NhcmQSGC5jdHhmcy52MS5EaXNjYXJkUmVxdWVzdBoZLmN0eGZzLnYxLkRpc2NhcmRSZXNwb25zZSIKop8ZBggCEAIgAxJHCgZEZWNpZGUSFy5jdHhmcy52MS5EZWNpZGVSZXF1ZXN0GhguY3R4ZnMudjEuRGVjaWRlUmVzcG9uc2UiCqKfGQYIAxACIAMSRAoFQXBwbHkSFi5jdHhmcy52MS5BcHBseVJlcXVlc3QaFy5jdHhmcy52MS5BcHBseVJlc3BvbnNlIgqinxkGCAMQAiADElgKC0xpc3RKb3VybmFsEhwuY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXNwb25zZSIMop8ZCAgDEAEgAjABEkEKBFVuZG8SFS5jdHhmcy52MS5VbmRvUmVxdWVzdBoWLmN0eGZzLnYxLlVuZG9SZXNwb25zZSIKop8ZBggDEAIgA0IvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
+  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJIkgKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUidQoOR2V0RGlmZlJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIgCgRmb3JtGAMgASgOMhIuY3R4ZnMudjEuRGlmZkZvcm0SDQoFbGluZXMYBCABKAUSDwoHaWdub3JlZBgFIAEoCCKbAQoPR2V0RGlmZlJlc3BvbnNlEiIKBmNoYW5nZRgBIAEoCzIQLmN0eGZzLnYxLkNoYW5nZUgAEh4KBGh1bmsYAiABKAsyDi5jdHhmcy52MS5IdW5rSAASDgoEdGV4dBgDIAEoDEgAEisKB3N1bW1hcnkYBCABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeUgAQgcKBWV2ZW50ImwKElJlYWRWZXJzaW9uUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSIgoHdmVyc2lvbhgEIAEoDjIRLmN0eGZzLnYxLlZlcnNpb24iSwoTUmVhZFZlcnNpb25SZXNwb25zZRImCgd2ZXJzaW9uGAEgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SDAoEZGF0YRhkIAEoDCImChBHZXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkitgEKEUdldFJldmlld1Jlc3BvbnNlEiQKBXN0YXRlGAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3U3RhdGUSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5Eg0KBXRpdGxlGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSGgoSc3VibWl0dGVkX3JldmlzaW9uGAUgASgJEhQKDHN1Ym1pdHRlZF9ucxgGIAEoAyIoChJXYXRjaFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJhChNXYXRjaFJldmlld1Jlc3BvbnNlEiQKBWV2ZW50GAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3RXZlbnQSEgoKam91cm5hbF9pZBgCIAEoAxIQCghyZXZpc2lvbhgDIAEoCSJJChNTdWJtaXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJTChRTdWJtaXRSZXZpZXdSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoCRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkiYQoORGlzY2FyZFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SEwoLaWZfcmV2aXNpb24YAyABKAkiNAoPRGlzY2FyZFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSDQoFcGF0aHMYAiADKAkilwEKDURlY2lkZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SJAoIZGVjaXNpb24YAyABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAQgASgJEhMKC2lmX3JldmlzaW9uGAUgASgJIkIKDkRlY2lkZVJlc3BvbnNlEg8KB2NoYW5nZXMYASABKAUSDQoFaHVua3MYAiABKAUSEAoIbGVmdF9vdXQYAyADKAkiqwEKDEFwcGx5UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEiYKCXNlbGVjdGlvbhgCIAEoCzITLmN0eGZzLnYxLlNlbGVjdGlvbhIPCgdhcHByb3ZlGAMgASgIEhMKC2lmX3JldmlzaW9uGAQgASgJEhQKDHJlZnVzZV9tZXJnZRgFIAEoCBIPCgdkcnlfcnVuGAYgASgIEhIKCnJlcXVlc3RfaWQYByABKAkiSQoNQXBwbHlSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiYgoLQXBwbGllZEZpbGUSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIjCgRraW5kGAMgASgOMhUuY3R4ZnMudjEuQXBwbGllZEtpbmQSDgoGbWVyZ2VkGAQgASgIIl0KEkxpc3RKb3VybmFsUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVwoTTGlzdEpvdXJuYWxSZXNwb25zZRInCgdlbnRyaWVzGAEgAygLMhYuY3R4ZnMudjEuSm91cm5hbEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLEAQoMSm91cm5hbEVudHJ5EhIKCmpvdXJuYWxfaWQYASABKAMSIwoEa2luZBgCIAEoDjIVLmN0eGZzLnYxLkpvdXJuYWxLaW5kEhIKCmNvbnRleHRfaWQYAyABKAkSDQoFYWN0b3IYBCABKAkSDwoHZG9uZV9ucxgFIAEoAxIkCgVmaWxlcxgGIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEg4KBnVuZG9lcxgHIAEoAxIRCgl1bmRvbmVfYnkYCCABKAMiMgoLVW5kb1JlcXVlc3QSEgoKam91cm5hbF9pZBgBIAEoAxIPCgdkcnlfcnVuGAIgASgIIkgKDFVuZG9SZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiUAoIQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kIm4KDVJlYmFzZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIpCgtvbl9jb25mbGljdBgCIAEoDjIULmN0eGZzLnYxLk9uQ29uZmxpY3QSDQoFcGF0aHMYAyADKAkSDwoHZHJ5X3J1bhgEIAEoCCKiAQoOUmViYXNlUmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEi0KCWNvbmZsaWN0cxgDIAMoCzIaLmN0eGZzLnYxLlJlY29yZGVkQ29uZmxpY3QSJwoFc3RhbGUYBCADKAsyGC5jdHhmcy52MS5TZWxlY3RlZENoYW5nZSL1AQoQUmVjb3JkZWRDb25mbGljdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEiQKBGtpbmQYAyABKA4yFi5jdHhmcy52MS5Db25mbGljdEtpbmQSIwoEYmFzZRgEIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiYKB2NvbnRleHQYBSABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhIoCgl3b3Jrc3BhY2UYBiABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhIPCgdtYXJrZXJzGAcgASgIEhMKC3JlY29yZGVkX25zGAggASgDIioKFExpc3RDb25mbGljdHNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiRgoVTGlzdENvbmZsaWN0c1Jlc3BvbnNlEi0KCWNvbmZsaWN0cxgBIAMoCzIaLmN0eGZzLnYxLlJlY29yZGVkQ29uZmxpY3QidgoWUmVzb2x2ZUNvbmZsaWN0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSKAoKcmVzb2x1dGlvbhgEIAEoDjIULmN0eGZzLnYxLlJlc29sdXRpb24iUgoXUmVzb2x2ZUNvbmZsaWN0UmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIjCgRmaWxlGAIgASgLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUqrwEKCkNoYW5nZUtpbmQSGwoXQ0hBTkdFX0tJTkRfVU5TUEVDSUZJRUQQABIVChFDSEFOR0VfS0lORF9BRERFRBABEhgKFENIQU5HRV9LSU5EX01PRElGSUVEEAISFwoTQ0hBTkdFX0tJTkRfREVMRVRFRBADEhwKGENIQU5HRV9LSU5EX1RZUEVfQ0hBTkdFRBAEEhwKGENIQU5HRV9LSU5EX01PREVfQ0hBTkdFRBAFKqgBCgtDb250ZW50S2luZBIcChhDT05URU5UX0tJTkRfVU5TUEVDSUZJRUQQABIVChFDT05URU5UX0tJTkRfVEVYVBABEhcKE0NPTlRFTlRfS0lORF9CSU5BUlkQAhIYChRDT05URU5UX0tJTkRfU1lNTElOSxADEhoKFkNPTlRFTlRfS0lORF9UT09fTEFSR0UQBBIVChFDT05URU5UX0tJTkRfVFJFRRAFKlIKCERlY2lzaW9uEhgKFERFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASFQoRREVDSVNJT05fQVBQUk9WRUQQARIVChFERUNJU0lPTl9SRUpFQ1RFRBACKpkBCgtSZXZpZXdTdGF0ZRIcChhSRVZJRVdfU1RBVEVfVU5TUEVDSUZJRUQQABIVChFSRVZJRVdfU1RBVEVfT1BFThABEhoKFlJFVklFV19TVEFURV9TVUJNSVRURUQQAhIfChtSRVZJRVdfU1RBVEVfUEFSVExZX0RFQ0lERUQQAxIYChRSRVZJRVdfU1RBVEVfREVDSURFRBAEKlEKCExpbmVLaW5kEhkKFUxJTkVfS0lORF9VTlNQRUNJRklFRBAAEhUKEUxJTkVfS0lORF9SRU1PVkVEEAESEwoPTElORV9LSU5EX0FEREVEEAIqPAoIRGlmZkZvcm0SGQoVRElGRl9GT1JNX1VOU1BFQ0lGSUVEEAASFQoRRElGRl9GT1JNX1VOSUZJRUQQASrIAQoHVmVyc2lvbhIXChNWRVJTSU9OX1VOU1BFQ0lGSUVEEAASEAoMVkVSU0lPTl9CQVNFEAESEwoPVkVSU0lPTl9DT05URVhUEAISFQoRVkVSU0lPTl9XT1JLU1BBQ0UQAxIUChBWRVJTSU9OX0FQUFJPVkVEEAQSEgoOVkVSU0lPTl9NRVJHRUQQBRIcChhWRVJTSU9OX0NPTkZMSUNUX0NPTlRFWFQQBhIeChpWRVJTSU9OX0NPTkZMSUNUX1dPUktTUEFDRRAHKuUBCgtSZXZpZXdFdmVudBIcChhSRVZJRVdfRVZFTlRfVU5TUEVDSUZJRUQQABIaChZSRVZJRVdfRVZFTlRfU1VCTUlUVEVEEAESGAoUUkVWSUVXX0VWRU5UX0RFQ0lERUQQAhIYChRSRVZJRVdfRVZFTlRfQVBQTElFRBADEhoKFlJFVklFV19FVkVOVF9ESVNDQVJERUQQBBIXChNSRVZJRVdfRVZFTlRfVU5ET05FEAUSGQoVUkVWSUVXX0VWRU5UX09WRVJGTE9XEAYSGAoUUkVWSUVXX0VWRU5UX1JFQkFTRUQQByp5CgtBcHBsaWVkS2luZBIcChhBUFBMSUVEX0tJTkRfVU5TUEVDSUZJRUQQABIYChRBUFBMSUVEX0tJTkRfQ1JFQVRFRBABEhgKFEFQUExJRURfS0lORF9XUklUVEVOEAISGAoUQVBQTElFRF9LSU5EX1JFTU9WRUQQAyqnAQoLSm91cm5hbEtpbmQSHAoYSk9VUk5BTF9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSSk9VUk5BTF9LSU5EX0FQUExZEAESGAoUSk9VUk5BTF9LSU5EX0RJU0NBUkQQAhIVChFKT1VSTkFMX0tJTkRfVU5ETxADEhcKE0pPVVJOQUxfS0lORF9SRUJBU0UQBBIYChRKT1VSTkFMX0tJTkRfUkVTT0xWRRAFKqQCCgxDb25mbGljdEtpbmQSHQoZQ09ORkxJQ1RfS0lORF9VTlNQRUNJRklFRBAAEhkKFUNPTkZMSUNUX0tJTkRfQ09OVEVOVBABEh8KG0NPTkZMSUNUX0tJTkRfTU9ESUZZX0RFTEVURRACEh8KG0NPTkZMSUNUX0tJTkRfREVMRVRFX01PRElGWRADEhkKFUNPTkZMSUNUX0tJTkRfQUREX0FERBAEEhgKFENPTkZMSUNUX0tJTkRfQklOQVJZEAUSFgoSQ09ORkxJQ1RfS0lORF9UWVBFEAYSJgoiQ09ORkxJQ1RfS0lORF9ESVJFQ1RPUllfSU5fVEhFX1dBWRAHEiMKH0NPTkZMSUNUX0tJTkRfQ0hBTkdFRF9NRUFOV0hJTEUQCCqYAQoKT25Db25mbGljdBIbChdPTl9DT05GTElDVF9VTlNQRUNJRklFRBAAEhYKEk9OX0NPTkZMSUNUX1JFQ09SRBABEhcKE09OX0NPTkZMSUNUX01BUktFUlMQAhIcChhPTl9DT05GTElDVF9LRUVQX0NPTlRFWFQQAxIeChpPTl9DT05GTElDVF9UQUtFX1dPUktTUEFDRRAEKm8KClJlc29sdXRpb24SGgoWUkVTT0xVVElPTl9VTlNQRUNJRklFRBAAEhYKElJFU09MVVRJT05fQ09OVEVYVBABEhgKFFJFU09MVVRJT05fV09SS1NQQUNFEAISEwoPUkVTT0xVVElPTl9CQVNFEAMypwkKDVJldmlld1NlcnZpY2USWgoLTGlzdENoYW5nZXMSHC5jdHhmcy52MS5MaXN0Q2hhbmdlc1JlcXVlc3QaHS5jdHhmcy52MS5MaXN0Q2hhbmdlc1Jlc3BvbnNlIgyinxkICAIQASADMAEwARJOCgdHZXREaWZmEhguY3R4ZnMudjEuR2V0RGlmZlJlcXVlc3QaGS5jdHhmcy52MS5HZXREaWZmUmVzcG9uc2UiDKKfGQgIAhABIAMwATABEloKC1JlYWRWZXJzaW9uEhwuY3R4ZnMudjEuUmVhZFZlcnNpb25SZXF1ZXN0Gh0uY3R4ZnMudjEuUmVhZFZlcnNpb25SZXNwb25zZSIMop8ZCAgCEAEgAzABMAESUgoJR2V0UmV2aWV3EhouY3R4ZnMudjEuR2V0UmV2aWV3UmVxdWVzdBobLmN0eGZzLnYxLkdldFJldmlld1Jlc3BvbnNlIgyinxkICAIQASADMAESWgoLV2F0Y2hSZXZpZXcSHC5jdHhmcy52MS5XYXRjaFJldmlld1JlcXVlc3QaHS5jdHhmcy52MS5XYXRjaFJldmlld1Jlc3BvbnNlIgyinxkICAIQASAESAIwARJZCgxTdWJtaXRSZXZpZXcSHS5jdHhmcy52MS5TdWJtaXRSZXZpZXdSZXF1ZXN0Gh4uY3R4ZnMudjEuU3VibWl0UmV2aWV3UmVzcG9uc2UiCqKfGQYIAhACIAMSSgoHRGlzY2FyZBIYLmN0eGZzLnYxLkRpc2NhcmRSZXF1ZXN0GhkuY3R4ZnMudjEuRGlzY2FyZFJlc3BvbnNlIgqinxkGCAIQAiADEkcKBkRlY2lkZRIXLmN0eGZzLnYxLkRlY2lkZVJlcXVlc3QaGC5jdHhmcy52MS5EZWNpZGVSZXNwb25zZSIKop8ZBggDEAIgAxJECgVBcHBseRIWLmN0eGZzLnYxLkFwcGx5UmVxdWVzdBoXLmN0eGZzLnYxLkFwcGx5UmVzcG9uc2UiCqKfGQYIAxACIAMSWAoLTGlzdEpvdXJuYWwSHC5jdHhmcy52MS5MaXN0Sm91cm5hbFJlcXVlc3QaHS5jdHhmcy52MS5MaXN0Sm91cm5hbFJlc3BvbnNlIgyinxkICAMQASACMAESQQoEVW5kbxIVLmN0eGZzLnYxLlVuZG9SZXF1ZXN0GhYuY3R4ZnMudjEuVW5kb1Jlc3BvbnNlIgqinxkGCAMQAiADEkcKBlJlYmFzZRIXLmN0eGZzLnYxLlJlYmFzZVJlcXVlc3QaGC5jdHhmcy52MS5SZWJhc2VSZXNwb25zZSIKop8ZBggDEAIgAxJeCg1MaXN0Q29uZmxpY3RzEh4uY3R4ZnMudjEuTGlzdENvbmZsaWN0c1JlcXVlc3QaHy5jdHhmcy52MS5MaXN0Q29uZmxpY3RzUmVzcG9uc2UiDKKfGQgIAxABIAIwARJiCg9SZXNvbHZlQ29uZmxpY3QSIC5jdHhmcy52MS5SZXNvbHZlQ29uZmxpY3RSZXF1ZXN0GiEuY3R4ZnMudjEuUmVzb2x2ZUNvbmZsaWN0UmVzcG9uc2UiCqKfGQYIAxACIANCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
 
 /**
  * A difference between two versions of a path; in the ordinary case between the base and the context.
@@ -897,7 +897,7 @@ export type WatchReviewResponse = Message<"ctxfs.v1.WatchReviewResponse"> & {
   event: ReviewEvent;
 
   /**
-   * The journal entry of an Apply, a Discard or an Undo.
+   * The journal entry of an Apply, a Discard, an Undo, a Rebase or a ResolveConflict.
    *
    * @generated from field: int64 journal_id = 2;
    */
@@ -1220,7 +1220,7 @@ export const ApplyResponseSchema: GenMessage<ApplyResponse> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_review, 25);
 
 /**
- * What Apply did to a path of the workspace.
+ * What Apply did to a path of the workspace, or Rebase to a path of the context.
  *
  * @generated from message ctxfs.v1.AppliedFile
  */
@@ -1247,7 +1247,7 @@ export type AppliedFile = Message<"ctxfs.v1.AppliedFile"> & {
   kind: AppliedKind;
 
   /**
-   * The workspace's own changes of the file were kept.
+   * Both sides had changed the file, and the changes of both are in it.
    *
    * @generated from field: bool merged = 4;
    */
@@ -1491,6 +1491,273 @@ export type Conflict = Message<"ctxfs.v1.Conflict"> & {
  */
 export const ConflictSchema: GenMessage<Conflict> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_review, 32);
+
+/**
+ * Request of Rebase.
+ *
+ * @generated from message ctxfs.v1.RebaseRequest
+ */
+export type RebaseRequest = Message<"ctxfs.v1.RebaseRequest"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * What happens to paths that both sides changed and that cannot be merged.
+   *
+   * @generated from field: ctxfs.v1.OnConflict on_conflict = 2;
+   */
+  onConflict: OnConflict;
+
+  /**
+   * Only these paths and what is below them; empty means all.
+   *
+   * @generated from field: repeated string paths = 3;
+   */
+  paths: string[];
+
+  /**
+   * Does nothing, and says what would be done.
+   *
+   * @generated from field: bool dry_run = 4;
+   */
+  dryRun: boolean;
+};
+
+/**
+ * Describes the message ctxfs.v1.RebaseRequest.
+ * Use `create(RebaseRequestSchema)` to create a new message.
+ */
+export const RebaseRequestSchema: GenMessage<RebaseRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 33);
+
+/**
+ * Response of Rebase.
+ *
+ * @generated from message ctxfs.v1.RebaseResponse
+ */
+export type RebaseResponse = Message<"ctxfs.v1.RebaseResponse"> & {
+  /**
+   * The journal entry; 0 for a dry run, and if the workspace changed nothing.
+   *
+   * @generated from field: int64 journal_id = 1;
+   */
+  journalId: bigint;
+
+  /**
+   * What was done to the context, by path. Paths with a recorded conflict are in conflicts only.
+   *
+   * @generated from field: repeated ctxfs.v1.AppliedFile files = 2;
+   */
+  files: AppliedFile[];
+
+  /**
+   * The conflicts that were recorded, and those of the named paths that an earlier Rebase recorded.
+   *
+   * @generated from field: repeated ctxfs.v1.RecordedConflict conflicts = 3;
+   */
+  conflicts: RecordedConflict[];
+
+  /**
+   * Decisions that were taken back, because what they were about is not there any more. No hunk_ids means the decision on the whole change. Not
+   * set for a dry run.
+   *
+   * @generated from field: repeated ctxfs.v1.SelectedChange stale = 4;
+   */
+  stale: SelectedChange[];
+};
+
+/**
+ * Describes the message ctxfs.v1.RebaseResponse.
+ * Use `create(RebaseResponseSchema)` to create a new message.
+ */
+export const RebaseResponseSchema: GenMessage<RebaseResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 34);
+
+/**
+ * A path that Rebase could not merge, and that is not resolved.
+ *
+ * @generated from message ctxfs.v1.RecordedConflict
+ */
+export type RecordedConflict = Message<"ctxfs.v1.RecordedConflict"> & {
+  /**
+   * The path, absolute in the context.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * Takes path's place when it is not UTF-8.
+   *
+   * @generated from field: bytes raw_path = 2;
+   */
+  rawPath: Uint8Array;
+
+  /**
+   * Why it could not be merged.
+   *
+   * @generated from field: ctxfs.v1.ConflictKind kind = 3;
+   */
+  kind: ConflictKind;
+
+  /**
+   * The base's version; not set if the base has no file there.
+   *
+   * @generated from field: ctxfs.v1.FileVersion base = 4;
+   */
+  base?: FileVersion | undefined;
+
+  /**
+   * The context's version when Rebase recorded the conflict; not set if the context had no file there.
+   *
+   * @generated from field: ctxfs.v1.FileVersion context = 5;
+   */
+  context?: FileVersion | undefined;
+
+  /**
+   * The workspace's version when Rebase recorded the conflict; not set if the workspace had no file there.
+   *
+   * @generated from field: ctxfs.v1.FileVersion workspace = 6;
+   */
+  workspace?: FileVersion | undefined;
+
+  /**
+   * Rebase wrote the file with conflict markers.
+   *
+   * @generated from field: bool markers = 7;
+   */
+  markers: boolean;
+
+  /**
+   * When Rebase recorded it, ns since the epoch; 0 in a dry run.
+   *
+   * @generated from field: int64 recorded_ns = 8;
+   */
+  recordedNs: bigint;
+};
+
+/**
+ * Describes the message ctxfs.v1.RecordedConflict.
+ * Use `create(RecordedConflictSchema)` to create a new message.
+ */
+export const RecordedConflictSchema: GenMessage<RecordedConflict> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 35);
+
+/**
+ * Request of ListConflicts.
+ *
+ * @generated from message ctxfs.v1.ListConflictsRequest
+ */
+export type ListConflictsRequest = Message<"ctxfs.v1.ListConflictsRequest"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.ListConflictsRequest.
+ * Use `create(ListConflictsRequestSchema)` to create a new message.
+ */
+export const ListConflictsRequestSchema: GenMessage<ListConflictsRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 36);
+
+/**
+ * Response of ListConflicts.
+ *
+ * @generated from message ctxfs.v1.ListConflictsResponse
+ */
+export type ListConflictsResponse = Message<"ctxfs.v1.ListConflictsResponse"> & {
+  /**
+   * The conflicts, by path.
+   *
+   * @generated from field: repeated ctxfs.v1.RecordedConflict conflicts = 1;
+   */
+  conflicts: RecordedConflict[];
+};
+
+/**
+ * Describes the message ctxfs.v1.ListConflictsResponse.
+ * Use `create(ListConflictsResponseSchema)` to create a new message.
+ */
+export const ListConflictsResponseSchema: GenMessage<ListConflictsResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 37);
+
+/**
+ * Request of ResolveConflict.
+ *
+ * @generated from message ctxfs.v1.ResolveConflictRequest
+ */
+export type ResolveConflictRequest = Message<"ctxfs.v1.ResolveConflictRequest"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * The path, absolute in the context.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * Takes path's place when it is not UTF-8.
+   *
+   * @generated from field: bytes raw_path = 3;
+   */
+  rawPath: Uint8Array;
+
+  /**
+   * What the context's file becomes.
+   *
+   * @generated from field: ctxfs.v1.Resolution resolution = 4;
+   */
+  resolution: Resolution;
+};
+
+/**
+ * Describes the message ctxfs.v1.ResolveConflictRequest.
+ * Use `create(ResolveConflictRequestSchema)` to create a new message.
+ */
+export const ResolveConflictRequestSchema: GenMessage<ResolveConflictRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 38);
+
+/**
+ * Response of ResolveConflict.
+ *
+ * @generated from message ctxfs.v1.ResolveConflictResponse
+ */
+export type ResolveConflictResponse = Message<"ctxfs.v1.ResolveConflictResponse"> & {
+  /**
+   * The journal entry.
+   *
+   * @generated from field: int64 journal_id = 1;
+   */
+  journalId: bigint;
+
+  /**
+   * What was done to the context's file.
+   *
+   * @generated from field: ctxfs.v1.AppliedFile file = 2;
+   */
+  file?: AppliedFile | undefined;
+};
+
+/**
+ * Describes the message ctxfs.v1.ResolveConflictResponse.
+ * Use `create(ResolveConflictResponseSchema)` to create a new message.
+ */
+export const ResolveConflictResponseSchema: GenMessage<ResolveConflictResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 39);
 
 /**
  * What a change does to a path.
@@ -1785,6 +2052,27 @@ export enum Version {
    * @generated from enum value: VERSION_APPROVED = 4;
    */
   APPROVED = 4,
+
+  /**
+   * For hosts: the three versions of an unresolved conflict, merged with markers around the lines that conflict.
+   *
+   * @generated from enum value: VERSION_MERGED = 5;
+   */
+  MERGED = 5,
+
+  /**
+   * For hosts: the context's version of an unresolved conflict, as it was when Rebase recorded it.
+   *
+   * @generated from enum value: VERSION_CONFLICT_CONTEXT = 6;
+   */
+  CONFLICT_CONTEXT = 6,
+
+  /**
+   * For hosts: the workspace's version of an unresolved conflict, as it was when Rebase recorded it.
+   *
+   * @generated from enum value: VERSION_CONFLICT_WORKSPACE = 7;
+   */
+  CONFLICT_WORKSPACE = 7,
 }
 
 /**
@@ -1847,6 +2135,13 @@ export enum ReviewEvent {
    * @generated from enum value: REVIEW_EVENT_OVERFLOW = 6;
    */
   OVERFLOW = 6,
+
+  /**
+   * Rebase, or ResolveConflict.
+   *
+   * @generated from enum value: REVIEW_EVENT_REBASED = 7;
+   */
+  REBASED = 7,
 }
 
 /**
@@ -1929,6 +2224,20 @@ export enum JournalKind {
    * @generated from enum value: JOURNAL_KIND_UNDO = 3;
    */
   UNDO = 3,
+
+  /**
+   * Rebase.
+   *
+   * @generated from enum value: JOURNAL_KIND_REBASE = 4;
+   */
+  REBASE = 4,
+
+  /**
+   * ResolveConflict.
+   *
+   * @generated from enum value: JOURNAL_KIND_RESOLVE = 5;
+   */
+  RESOLVE = 5,
 }
 
 /**
@@ -2012,6 +2321,98 @@ export enum ConflictKind {
  */
 export const ConflictKindSchema: GenEnum<ConflictKind> = /*@__PURE__*/
   enumDesc(file_ctxfs_v1_review, 10);
+
+/**
+ * What Rebase does with a path that cannot be merged.
+ *
+ * @generated from enum ctxfs.v1.OnConflict
+ */
+export enum OnConflict {
+  /**
+   * Rebase fails with CONFLICT, and does nothing.
+   *
+   * @generated from enum value: ON_CONFLICT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The context keeps its file. The conflict is recorded, and ListConflicts lists it until ResolveConflict is called. The base stays.
+   *
+   * @generated from enum value: ON_CONFLICT_RECORD = 1;
+   */
+  RECORD = 1,
+
+  /**
+   * Like ON_CONFLICT_RECORD, but a text gets the merge of both sides with conflict markers, labelled context, base and workspace. The markers are longer
+   * than any that the file has.
+   *
+   * @generated from enum value: ON_CONFLICT_MARKERS = 2;
+   */
+  MARKERS = 2,
+
+  /**
+   * The context's lines win where both sides changed the same lines. A file that is no text, or that one side removed, stays what it is in
+   * the context.
+   *
+   * @generated from enum value: ON_CONFLICT_KEEP_CONTEXT = 3;
+   */
+  KEEP_CONTEXT = 3,
+
+  /**
+   * The workspace's lines win where both sides changed the same lines. A file that is no text, or that one side removed, becomes what it is
+   * in the workspace. A directory of the context is not removed: that conflict makes Rebase fail with CONFLICT.
+   *
+   * @generated from enum value: ON_CONFLICT_TAKE_WORKSPACE = 4;
+   */
+  TAKE_WORKSPACE = 4,
+}
+
+/**
+ * Describes the enum ctxfs.v1.OnConflict.
+ */
+export const OnConflictSchema: GenEnum<OnConflict> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_review, 11);
+
+/**
+ * What ResolveConflict makes the context's file.
+ *
+ * @generated from enum ctxfs.v1.Resolution
+ */
+export enum Resolution {
+  /**
+   * Not allowed.
+   *
+   * @generated from enum value: RESOLUTION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The file stays what it is in the context now: it was merged by hand, or the context's version wins.
+   *
+   * @generated from enum value: RESOLUTION_CONTEXT = 1;
+   */
+  CONTEXT = 1,
+
+  /**
+   * The workspace's version of the conflict.
+   *
+   * @generated from enum value: RESOLUTION_WORKSPACE = 2;
+   */
+  WORKSPACE = 2,
+
+  /**
+   * The base's version: the changes of both sides go.
+   *
+   * @generated from enum value: RESOLUTION_BASE = 3;
+   */
+  BASE = 3,
+}
+
+/**
+ * Describes the enum ctxfs.v1.Resolution.
+ */
+export const ResolutionSchema: GenEnum<Resolution> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_review, 12);
 
 /**
  * ReviewService shows what a context changed, lets a reviewer decide on it, and applies what was approved to the workspace.
@@ -2117,7 +2518,7 @@ export const ReviewService: GenService<{
   /**
    * Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed
    * there since the context was seeded is merged line by line.
-   * Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, ENOSPC.
+   * Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC.
    *
    * @generated from rpc ctxfs.v1.ReviewService.Apply
    */
@@ -2127,7 +2528,7 @@ export const ReviewService: GenService<{
     output: typeof ApplyResponseSchema;
   },
   /**
-   * Lists what Apply, Discard and Undo did, newest first.
+   * Lists what Apply, Discard, Rebase, ResolveConflict and Undo did, newest first.
    *
    * @generated from rpc ctxfs.v1.ReviewService.ListJournal
    */
@@ -2147,6 +2548,56 @@ export const ReviewService: GenService<{
     methodKind: "unary";
     input: typeof UndoRequestSchema;
     output: typeof UndoResponseSchema;
+  },
+  /**
+   * Brings into the context what the workspace changed since the context was seeded, or since the last Rebase or Apply. It compares three
+   * versions of each path: the base's, the context's and the workspace's.
+   *
+   * If only the workspace changed a path, the context gets the workspace's version. If both changed it, the context gets the merge of both,
+   * line by line. The base becomes the workspace's version for these paths. on_conflict says what happens to paths that cannot be merged.
+   * Paths that only the context changed stay as they are.
+   *
+   * Rebase reads the paths that a seeding would copy now. What the ignore files exclude, `.git`, the contexts directory, special files and setuid
+   * files stay out. A context that started empty takes only paths that were applied from it.
+   *
+   * The files of the context are replaced: a handle that a panel has open on such a file reads the old content. Handles of other files stay
+   * what they are. Either all paths are rebased or none is, also after a crash. Decisions on hunks that are still there stay; all others are
+   * taken back, and are listed in `stale`.
+   *
+   * Errors: CONFLICT (with a detail for each; nothing was done), UNRESOLVED (a path has a conflict that an earlier Rebase recorded),
+   * REPOSITORY_BUSY (a git command is at work in a repository of the workspace), EDQUOT (the context would exceed its quota), EFBIG (the
+   * workspace exceeds the limits of seeding), EINVAL (the context was made from a template).
+   *
+   * @generated from rpc ctxfs.v1.ReviewService.Rebase
+   */
+  rebase: {
+    methodKind: "unary";
+    input: typeof RebaseRequestSchema;
+    output: typeof RebaseResponseSchema;
+  },
+  /**
+   * Lists the conflicts that Rebase recorded and that are not resolved, by path. Apply fails with UNRESOLVED for these paths. ReadVersion
+   * reads their versions. Forks, snapshots and restored contexts do not have them: their base is the one of before.
+   *
+   * @generated from rpc ctxfs.v1.ReviewService.ListConflicts
+   */
+  listConflicts: {
+    methodKind: "unary";
+    input: typeof ListConflictsRequestSchema;
+    output: typeof ListConflictsResponseSchema;
+  },
+  /**
+   * Resolves a conflict that Rebase recorded. The context's file becomes the chosen version, and the base becomes the workspace's version that
+   * the conflict has. It is a journal entry, and Undo brings the conflict back.
+   * Errors: ENOENT (the path has no conflict), EINVAL (the file still is what Rebase wrote with markers), CONFLICT (a directory stands at the
+   * path), EDQUOT.
+   *
+   * @generated from rpc ctxfs.v1.ReviewService.ResolveConflict
+   */
+  resolveConflict: {
+    methodKind: "unary";
+    input: typeof ResolveConflictRequestSchema;
+    output: typeof ResolveConflictResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_ctxfs_v1_review, 0);
