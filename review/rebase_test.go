@@ -619,15 +619,13 @@ func TestRebaseMergesAsGitDoes(t *testing.T) {
 		mkdir -p ../merged/${f%/*}; git merge-file -p -q ../context/$f $f ../workspace/$f > ../merged/$f || { rm ../merged/$f; }
 	done`)
 	merge.Dir = dir
-	if out, err := merge.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	merged := read(t, filepath.Join(dir, "merged"))
-
+	must(t, merge.Start())
 	w := newWorld(t, trees[0])
 	write(t, w.in(id), trees[1])
 	write(t, w.in("workspace"), trees[2])
 	e := w.rebase(RebaseRequest{OnConflict: RecordConflicts})
+	must(t, merge.Wait())
+	merged := read(t, filepath.Join(dir, "merged"))
 	want := maps.Clone(trees[1])
 	maps.Copy(want, merged)
 	same(t, "the context", read(t, w.in(id)), want)
