@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -386,6 +387,10 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool,
 // since stays.
 func (r *Reviews) putBack(ctx context.Context, w *workspace, e *Entry) error {
 	var back []step
+	made := map[Path]bool{}
+	for i := range e.Steps {
+		made[e.Steps[i].Path] = e.Steps[i].did() == Created
+	}
 	for _, s := range e.Steps {
 		now, err := r.store.keep(w.root, s.Path)
 		switch {
@@ -394,6 +399,8 @@ func (r *Reviews) putBack(ctx context.Context, w *workspace, e *Entry) error {
 		case s.did() == Unchanged || now.Same(s.Before):
 		case now.Same(s.After):
 			back = append(back, step{Path: s.Path, Before: s.After, After: s.Before})
+		case now.Type == rootfs.TypeDirectory && !s.After.Exists() && w.isEmptied(ctx, s.Path, made): // the file made room for a directory
+			back = append(back, step{Path: s.Path, After: s.Before, away: true})
 		default:
 			r.cfg.Log.Warn("a file that an interrupted "+string(e.Kind)+" changed was changed since, and stays", zap.String("path", string(s.Path)), zap.Int64("entry", e.ID))
 		}

@@ -36,14 +36,14 @@ type Rebased struct {
 }
 
 // Files lists what was done to the paths without a recorded conflict.
-func (r *Rebased) Files() []AppliedFile {
-	var out []AppliedFile
-	for i, f := range r.Entry.Files() {
-		if r.Steps[i].Unresolved == nil {
-			out = append(out, f)
+func (out *Rebased) Files() []AppliedFile {
+	var files []AppliedFile
+	for i, f := range out.Entry.Files() {
+		if out.Steps[i].Unresolved == nil {
+			files = append(files, f)
 		}
 	}
-	return out
+	return files
 }
 
 // phase is a moment in which a Rebase can be interrupted.
@@ -167,14 +167,7 @@ func (r *Reviews) checkIdle(ctx context.Context, repos []string) error {
 		if err != nil {
 			continue // it was removed
 		}
-		locked := false
-		if dotGit.IsDir() {
-			_, err := r.ws.root.Lstat(path.Join(repo, ".git", "index.lock"))
-			locked = err == nil
-		} else if locked, err = git.IsLocked(ctx, filepath.Join(r.cfg.Workspace, filepath.FromSlash(repo))); err != nil {
-			r.cfg.Log.Debug("git could not say whether a repository is locked", zap.String("repository", repo), zap.Error(err))
-		}
-		if locked {
+		if r.isLocked(ctx, repo, dotGit.IsDir()) {
 			busy = append(busy, Path(repo))
 		}
 	}
@@ -182,6 +175,20 @@ func (r *Reviews) checkIdle(ctx context.Context, repos []string) error {
 		return nil
 	}
 	return refuse(RepositoryBusy, busy, "a git command is at work in a repository", "wait until it ends; if none runs, remove its index.lock")
+}
+
+// isLocked reports whether the index of a repository is locked. It asks git where the index of a linked working tree is. If git cannot read the
+// repository, no git command changes its files.
+func (r *Reviews) isLocked(ctx context.Context, repo string, ownsGit bool) bool {
+	if ownsGit {
+		_, err := r.ws.root.Lstat(path.Join(repo, ".git", "index.lock"))
+		return err == nil
+	}
+	locked, err := git.IsLocked(ctx, filepath.Join(r.cfg.Workspace, filepath.FromSlash(repo)))
+	if err != nil {
+		r.cfg.Log.Debug("git could not read a repository", zap.String("repository", repo), zap.Error(err))
+	}
+	return locked
 }
 
 // movement finds where the workspace differs from a base.
@@ -417,7 +424,11 @@ func (r *Reviews) completeRebase(ctx context.Context, e *Entry) error {
 	if e == nil || !e.MovesBase {
 		return nil
 	}
-	err := r.inContextOf(ctx, e, func(w *workspace) error { return w.sweep(ctx, e.Steps) })
+	st, err := r.states.read(e.Context)
+	if err != nil || st.Journal >= e.ID {
+		return err
+	}
+	err = r.inContextOf(ctx, e, func(w *workspace) error { return w.sweep(ctx, e.Steps) })
 	switch {
 	case fserr.CodeOf(err) == fserr.ESTALE:
 		return nil

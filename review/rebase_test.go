@@ -467,7 +467,7 @@ func TestRebaseOfATemplateOrAnEmptyContext(t *testing.T) {
 // A server that is killed in the middle of a rebase, or of its undo, has done all of it or nothing, after the next start.
 func TestInterruptedRebase(t *testing.T) {
 	t.Parallel()
-	base := files{"a": "base\n", "gone": "gone\n", "both": numbered(9), "c": "base\n", "conflict": "base\n", "dir/x": "x\n"}
+	base := files{"a": "base\n", "gone": "gone\n", "both": numbered(9), "c": "base\n", "conflict": "base\n", "dir/x": "x\n", "todir": "file\n", "tofile/deep/x": "x\n"}
 	for _, undo := range []bool{false, true} {
 		for _, at := range []phase{phaseBegun, phaseTaken, phaseFinished, "half"} {
 			t.Run(fmt.Sprint(at, ", undo ", undo), func(t *testing.T) {
@@ -477,12 +477,13 @@ func TestInterruptedRebase(t *testing.T) {
 				write(t, w.in("workspace"), files{
 					"a": "user\n", "c": "user\n", "new/file": "new\n", "both": strings.Replace(numbered(9), "line 9\n", "user 9\n", 1), "conflict": "user\n",
 				})
-				remove(t, w.in("workspace"), "gone", "dir/x")
+				remove(t, w.in("workspace"), "gone", "dir/x", "todir", "tofile/deep/x")
+				write(t, w.in("workspace"), files{"todir/sub/x": "x\n", "tofile": "file\n"})
 				old := read(t, w.in(id))
 				want := maps.Clone(old)
 				maps.Copy(want, files{"a": "user\n", "c": "user\n", "new/file": "new\n", "both": strings.NewReplacer("line 1\n", "panel 1\n", "line 9\n", "user 9\n").Replace(numbered(9))})
-				delete(want, "gone")
-				delete(want, "dir/x")
+				maps.DeleteFunc(want, func(p, _ string) bool { return slices.Contains([]string{"gone", "dir/x", "todir", "tofile/deep/x"}, p) })
+				maps.Copy(want, files{"todir/sub/x": "x\n", "tofile": "file\n"})
 				do := func() (int64, error) {
 					out, err := w.tryRebase(RebaseRequest{OnConflict: RecordConflicts})
 					if err != nil {
