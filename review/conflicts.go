@@ -294,7 +294,7 @@ func (w *workspace) planResolve(ctx context.Context, steps []step, side Side) er
 		return conflicting("nothing was done: a directory of the context stands at the path", []Conflict{{s.Path, ConflictDirectoryInTheWay}})
 	}
 	if now.Type == rootfs.TypeDirectory {
-		s.from = Version{} // there is no file, and none is to be
+		s.from = Version{} // there is no file, and the step makes none
 		s.Before, s.After = s.from, s.to
 		return nil
 	}

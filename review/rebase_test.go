@@ -584,9 +584,9 @@ type threeWay struct{ base, context, workspace string }
 var threeWays = rapid.Custom(func(t *rapid.T) threeWay {
 	line := rapid.SampledFrom([]string{"a", "b", "c", "", "}", "same", "x\r", "<<<<<<<", "ä"})
 	lines := rapid.SliceOfN(line, 0, 14).Draw(t, "lines")
-	edit := func(who string) string {
+	edit := func(side string) string {
 		out := slices.Clone(lines)
-		for range rapid.IntRange(0, 3).Draw(t, who+" edits") {
+		for range rapid.IntRange(0, 3).Draw(t, side+" edits") {
 			at := rapid.IntRange(0, len(out)).Draw(t, "at")
 			end := min(len(out), at+rapid.IntRange(0, 2).Draw(t, "removed"))
 			out = slices.Replace(out, at, end, rapid.SliceOfN(line, 0, 2).Draw(t, "added")...)

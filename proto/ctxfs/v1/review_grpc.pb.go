@@ -45,11 +45,11 @@ const (
 //
 // A context has a base: what it was seeded with. A change is a difference between the base and the context. Drift is a difference
 // between the base and the workspace. Apply merges approved changes into the workspace, and moves the base, so that what was not
-// selected stays a change. Undo takes an Apply or a Discard back.
+// selected stays a change. Rebase brings drift into the context, and moves the base too. Undo takes an Apply, a Discard or a Rebase back.
 //
 // Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
 //
-// Panels list, read, submit and discard their own changes, and read the decisions. Hosts decide and apply. A host that acts for a panel
+// Panels list, read, submit and discard their own changes, and read the decisions. Hosts decide, apply and rebase. A host that acts for a panel
 // (ctxfs-panel) has that panel's rights.
 //
 // Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
@@ -304,11 +304,11 @@ func (c *reviewServiceClient) ResolveConflict(ctx context.Context, in *ResolveCo
 //
 // A context has a base: what it was seeded with. A change is a difference between the base and the context. Drift is a difference
 // between the base and the workspace. Apply merges approved changes into the workspace, and moves the base, so that what was not
-// selected stays a change. Undo takes an Apply or a Discard back.
+// selected stays a change. Rebase brings drift into the context, and moves the base too. Undo takes an Apply, a Discard or a Rebase back.
 //
 // Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
 //
-// Panels list, read, submit and discard their own changes, and read the decisions. Hosts decide and apply. A host that acts for a panel
+// Panels list, read, submit and discard their own changes, and read the decisions. Hosts decide, apply and rebase. A host that acts for a panel
 // (ctxfs-panel) has that panel's rights.
 //
 // Errors of all calls: ESTALE (no such context), EBUSY (calls that change the context did not end within 10 s),
