@@ -66,14 +66,14 @@ func TestRebaseBringsInWhatTheWorkspaceChanged(t *testing.T) {
 		"secret.env": "secret\n", ".git/config": "evil", "node_modules/m.js": "m", "bin": "\x00b", "equal": "equal\n",
 	})
 	remove(t, w.in("workspace"), "link", "gone/deep/file", "tofile/a", "todir", "tolink/x")
-	write(t, w.in("workspace"), files{"link": "-> run", "tofile": "a file\n", "todir/a": "a\n", "tolink": "-> added"})
+	write(t, w.in("workspace"), files{"link": "-> run", "tofile": "a file\n", "todir/a": "a\n", "tolink": "-> linked", "linked/x": "x\n"})
 	must(t, os.WriteFile(w.in("workspace/setuid"), []byte("s"), 0o600))
 	must(t, os.Chmod(w.in("workspace/setuid"), 0o755|os.ModeSetuid))
 	before := read(t, w.in(id))
 	workspace := read(t, w.in("workspace"))
 
 	dry := w.rebase(RebaseRequest{DryRun: true})
-	if dry.ID != 0 || len(dry.Files()) != 14 {
+	if dry.ID != 0 || len(dry.Files()) != 15 {
 		t.Errorf("a dry run is entry %d with %v", dry.ID, dry.Files())
 	}
 	same(t, "after a dry run", read(t, w.in(id)), before)
@@ -84,7 +84,7 @@ func TestRebaseBringsInWhatTheWorkspaceChanged(t *testing.T) {
 	want := files{
 		"both": edited + "the user's\n", "same": "x\n", "theirs": "new\n", "mine": "the agent's\n", "run": "+x echo\n", "link": "-> run", "new": "new\n",
 		"tofile": "a file\n", "todir/a": "a\n", "hidden": "old\n", "bin": "\x00b", ".contextignore": "hidden\nsecret*\n", "added/deep/file": "added\n",
-		"equal": "equal\n", "tolink": "-> added",
+		"equal": "equal\n", "tolink": "-> linked", "linked/x": "x\n",
 	}
 	same(t, "rebased", read(t, w.in(id)), want)
 	same(t, "the workspace", read(t, w.in("workspace")), workspace)
@@ -124,13 +124,13 @@ func TestRebaseBringsInWhatTheWorkspaceChanged(t *testing.T) {
 
 func TestRebaseOfSomePaths(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, files{"a/x": "old\n", "a/y": "old\n", "b": "old\n"})
+	w := newWorld(t, files{"a/x": "old\n", "a/y": "old\n", "b": "old\n", "c": "old\n"})
 	write(t, w.in("workspace"), files{"a/x": "new\n", "b": "new\n", "ab": "new\n"})
-	remove(t, w.in("workspace"), "a/y")
+	remove(t, w.in("workspace"), "a/y", "c")
 	w.rebase(RebaseRequest{Paths: []Path{"a"}})
-	same(t, "rebased", read(t, w.in(id)), files{"a/x": "new\n", "b": "old\n"})
+	same(t, "rebased", read(t, w.in(id)), files{"a/x": "new\n", "b": "old\n", "c": "old\n"})
 	w.rebase(RebaseRequest{Paths: []Path{"ab"}})
-	same(t, "rebased further", read(t, w.in(id)), files{"a/x": "new\n", "b": "old\n", "ab": "new\n"})
+	same(t, "rebased further", read(t, w.in(id)), files{"a/x": "new\n", "b": "old\n", "c": "old\n", "ab": "new\n"})
 }
 
 // Contents are read only where attributes differ: here they are equal, and the contents are not.
@@ -142,7 +142,9 @@ func TestRebaseComparesAttributesFirst(t *testing.T) {
 	w.manifest = seed.NewManifest(nil, scan.Entries)
 	write(t, w.in("layer"), files{"a": "another content\n"})
 	write(t, w.in("workspace"), files{"b": "new\n"})
-	w.rebase(RebaseRequest{})
+	if e := w.rebase(RebaseRequest{}); len(e.Steps) != 1 || e.Steps[0].Path != "b" {
+		t.Errorf("the rebase did %v", e.Files())
+	}
 	same(t, "rebased", read(t, w.in(id)), files{"a": "old\n", "b": "new\n"})
 }
 
@@ -369,13 +371,13 @@ func TestRebaseKeepsDirectoriesOfTheContext(t *testing.T) {
 
 func TestDecisionsOutliveARebase(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, files{"a": numbered(40), "b": numbered(5), "bin": "\x00a", "kept": "x\n"})
+	w := newWorld(t, files{"a": numbered(40), "bin": "\x00a", "kept": "x\n", "equal": "x\n"})
 	write(t, w.in(id), files{
-		"a": strings.NewReplacer("line 5\n", "five\n", "line 35\n", "thirty-five\n").Replace(numbered(40)), "bin": "\x00b", "kept": "y\n",
+		"a": strings.NewReplacer("line 5\n", "five\n", "line 35\n", "thirty-five\n").Replace(numbered(40)), "bin": "\x00b", "kept": "y\n", "equal": "y\n",
 	})
 	w.decide(Approved, Selection{All: true})
 	hunks := w.changes(Query{Paths: []Path{"a"}}).Changes[0].Hunks()
-	write(t, w.in("workspace"), files{"a": strings.Replace(numbered(40), "line 33\n", "user 33\n", 1), "bin": "+x \x00a"})
+	write(t, w.in("workspace"), files{"a": strings.Replace(numbered(40), "line 33\n", "user 33\n", 1), "bin": "+x \x00a", "equal": "y\n"})
 	e := w.rebase(RebaseRequest{})
 	want := []Stale{{Path: "a", Hunks: []string{hunks[1].ID}}, {Path: "bin"}}
 	if !slices.EqualFunc(e.Stale, want, func(a, b Stale) bool { return a.Path == b.Path && slices.Equal(a.Hunks, b.Hunks) }) {
