@@ -132,10 +132,12 @@ func (w *workspace) planRebase(ctx context.Context, steps []step, how OnConflict
 			left = append(left, Conflict{steps[i].Path, kind})
 		}
 	}
-	if len(left) > 0 {
-		return conflicting("nothing was done: the context and the workspace changed these files", left)
+	if len(left) == 0 {
+		return nil
 	}
-	return nil
+	refused := conflicting("nothing was done: the context and the workspace changed these files", left)
+	refused.Hint = "'ctxfs rebase --on-conflict' records them, or decides for one side"
+	return refused
 }
 
 // fromContext returns the kind of a conflict in whose merge the workspace's version was the one to be had, and not the context's.

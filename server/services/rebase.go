@@ -20,7 +20,7 @@ func (s *Reviews) Rebase(ctx context.Context, req *ctxfsv1.RebaseRequest) (*ctxf
 	caller := panels.IdentityFrom(ctx)
 	id, err := infoTarget(caller, req.GetContextId())
 	if err == nil && ctxfsv1.OnConflict_name[int32(req.GetOnConflict())] == "" {
-		err = &fserr.Error{Code: fserr.EINVAL, Detail: "unknown on_conflict", Hint: "use a value of OnConflict"}
+		err = &fserr.Error{Code: fserr.EINVAL, Detail: "unknown treatment of conflicts", Hint: "use a value of OnConflict"}
 	}
 	if err != nil {
 		return nil, reviewStatus(err)
