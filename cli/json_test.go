@@ -140,10 +140,13 @@ var jsonCommands = []string{
 	"context fork a ctx_fork", "snapshot create a s", "snapshot list a", "snapshot restore a s", "snapshot delete a s", "panel close a",
 	"context export ctx_fork LOCAL/a.tar", "context import ctx_imported LOCAL/a.tar", "context delete ctx_b ctx_fork",
 	"ln -s x l", "rm README.md", "changes json", "submit json -t title", "reject json l -m no", "approve json --all", "apply json --dry-run", "apply json", "log",
-	"undo 1", "discard json l",
+	"undo 1", "discard json l", workspaceEdit, "rebase json --on-conflict record", "conflicts json", "resolve json README.md",
 	"gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
 	"doctor", "config",
 }
+
+// workspaceEdit stands for an edit of README.md in the workspace, whose context does not have it any more.
+const workspaceEdit = "(edit)"
 
 func TestJSONIsAsDocumented(t *testing.T) {
 	t.Parallel()
@@ -157,6 +160,12 @@ func TestJSONIsAsDocumented(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(local) })
 	checked := map[string]bool{"serve": true, "stop": true} // below
 	for _, line := range jsonCommands {
+		if line == workspaceEdit {
+			if err := os.WriteFile(filepath.Join(ws, "README.md"), []byte("edited\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		args := strings.Fields(strings.ReplaceAll(line, "LOCAL", local))
 		code, out, errs := jsonOf(t, ws, args...)
 		if code != 0 {

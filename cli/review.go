@@ -23,6 +23,7 @@ func (a *app) reviewCommands() []*cobra.Command {
 		a.decideCommand("approve", "Approve changes, for apply", ctxfsv1.Decision_DECISION_APPROVED),
 		a.decideCommand("reject", "Reject changes, with a remark for the panel", ctxfsv1.Decision_DECISION_REJECTED),
 		a.applyCommand(), a.discardCommand(), a.journalCommand(), a.undoCommand(),
+		a.rebaseCommand(), a.conflictsCommand(), a.resolveCommand(),
 	}
 }
 

@@ -34,6 +34,10 @@ const (
 	ReasonStaleRevision = "STALE_REVISION"
 	ReasonNotApproved   = "NOT_APPROVED"
 	ReasonBarredPath    = "BARRED_PATH"
+	// ReasonUnresolved is of paths with a conflict that Rebase recorded.
+	ReasonUnresolved = "UNRESOLVED"
+	// ReasonRepositoryBusy is of a repository in which a git command is at work.
+	ReasonRepositoryBusy = "REPOSITORY_BUSY"
 )
 
 // ReviewError is a refusal of a review. Nothing was done.
@@ -70,7 +74,7 @@ func reviewError(op string, err error) error {
 		}
 	}
 	switch out.Reason {
-	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath:
+	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonUnresolved, ReasonRepositoryBusy:
 		return out
 	}
 	return convert(op, err)

@@ -11,9 +11,9 @@ import (
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
-// Frozen calls f with the context's root while no caller of this server changes the context. Writers wait until f returns. It fails with
+// Frozen calls f while no other caller of this server changes the context. Writers wait until f returns. It fails with
 // EBUSY if the writers inside do not end within 10 s.
-func (m *Manager) Frozen(ctx context.Context, id ID, f func(root rootfs.Root) error) error {
+func (m *Manager) Frozen(ctx context.Context, id ID, f func(a *Access) error) error {
 	unlock, err := m.cat.LockContext(ctx, id, func() {})
 	if err != nil {
 		return err
@@ -24,7 +24,12 @@ func (m *Manager) Frozen(ctx context.Context, id ID, f func(root rootfs.Root) er
 		return err
 	}
 	defer a.Release()
-	return m.gates.Frozen(ctx, id, func() error { return f(a.Root) })
+	return m.gates.Frozen(ctx, id, func() error { return f(a) })
+}
+
+// ScanWorkspace lists what a seeding now would copy. It fails with EFBIG beyond the limits of seeding.
+func (m *Manager) ScanWorkspace(ctx context.Context) (*seed.Scan, error) {
+	return m.seeder.Layers.Scan(ctx)
 }
 
 // Origin is what a context was seeded with.

@@ -119,7 +119,7 @@ func (r runner) command(ctx context.Context, args ...string) *exec.Cmd {
 // maxOutput bounds what one command may print, in bytes.
 const maxOutput = 256 << 20
 
-// run returns what git prints. Its error holds git's own words, and so server paths
+// run returns what git prints, also if git fails. Its error holds git's own words, and so server paths
 // and addresses: it is a cause, and never a Detail.
 func (r runner) run(ctx context.Context, timeout time.Duration, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -131,7 +131,7 @@ func (r runner) run(ctx context.Context, timeout time.Duration, args ...string) 
 		if errors.Is(err, exec.ErrNotFound) {
 			return nil, notStarted(err)
 		}
-		return nil, gitError(ctx, args[0], err, stderr)
+		return out.Bytes(), gitError(ctx, args[0], err, stderr)
 	}
 	return out.Bytes(), nil
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -36,6 +39,26 @@ func ListFiles(ctx context.Context, dir string, untracked bool) ([]string, error
 		return nil, err
 	}
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), nil
+}
+
+// IsLocked reports whether a git command is changing the index of the working tree dir, as a checkout does until it ends. A command that was killed
+// leaves the lock.
+func IsLocked(ctx context.Context, dir string) (bool, error) {
+	r := worktree(dir)
+	r.config = append([]string{"safe.directory=" + dir}, r.config...)
+	out, err := r.run(ctx, statusTimeout, "rev-parse", "--git-path", "index.lock")
+	if err != nil {
+		return false, err
+	}
+	name := strings.TrimSuffix(string(out), "\n")
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	_, err = os.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // State is what Status reports.

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -46,6 +47,9 @@ func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
 	}
 	if len(steps) == 0 {
 		return nil, refuse(NotApproved, nil, "nothing is approved", "approve changes first, or select some and approve them in one step")
+	}
+	if err := r.checkResolved(req.Context, steps); err != nil {
+		return nil, err
 	}
 	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID}
 	if err := r.carryOut(ctx, e, req.RefuseMerge, req.DryRun); err != nil || req.DryRun {
@@ -234,6 +238,13 @@ func (r *Reviews) moveBase(ctx context.Context, e *Entry) error {
 		if st.Overrides == nil {
 			st.Overrides = map[Path]Version{}
 		}
+		if e.InContext {
+			st.recordConflict(s)
+			e.Stale = append(e.Stale, r.carryDecision(st, s)...)
+			if s.BaseBefore == s.BaseAfter {
+				continue
+			}
+		}
 		now, ok := st.Overrides[s.Path]
 		if !ok {
 			now = s.BaseBefore
@@ -247,7 +258,9 @@ func (r *Reviews) moveBase(ctx context.Context, e *Entry) error {
 			st.Overrides[s.Path] = next
 			s.BaseAfter = next
 		}
-		r.moveDecision(st, s)
+		if !e.InContext {
+			r.moveDecision(st, s)
+		}
 	}
 	return r.states.write(e.Context, st)
 }
@@ -293,10 +306,12 @@ func (r *Reviews) recover(ctx context.Context) error {
 		e, err := r.journal.read(id, intentSuffix)
 		switch {
 		case err != nil:
+		case e.InContext && e.MovesBase:
+			err = r.putBackLater(ctx, e)
 		case e.InContext: // a part of it may be done, which can be undone
 			err = r.journal.finish(e)
 		default:
-			err = r.putBack(ctx, e)
+			err = r.putBack(ctx, r.ws, e)
 		}
 		if err != nil {
 			return fmt.Errorf("put back entry %d of the journal: %w", id, err)
@@ -314,7 +329,7 @@ func (r *Reviews) recover(ctx context.Context) error {
 	}
 	last, err := r.journal.read(slices.Max(done), doneSuffix)
 	if err != nil || last.InContext {
-		return err
+		return errors.Join(err, r.completeRebase(ctx, last))
 	}
 	return errors.Join(r.ws.sweep(ctx, last.Steps), r.moveBase(ctx, last))
 }
@@ -339,17 +354,22 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool,
 	defer unlock()
 	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: id}
 	for _, s := range e.Steps {
-		if s.did() != Unchanged {
-			undo.Steps = append(undo.Steps, step{Path: s.Path, from: s.After, to: s.Before, BaseBefore: s.BaseAfter, BaseAfter: s.BaseBefore})
+		if s.did() != Unchanged || e.MovesBase {
+			undo.Steps = append(undo.Steps, step{
+				Path: s.Path, from: s.After, to: s.Before, BaseBefore: s.BaseAfter, BaseAfter: s.BaseBefore, Unresolved: s.WasUnresolved, WasUnresolved: s.Unresolved,
+			})
 		}
 	}
-	if e.InContext {
-		undo.InContext = true
+	undo.InContext, undo.MovesBase = e.InContext, e.MovesBase
+	switch {
+	case e.MovesBase:
+		err = r.exchange(ctx, undo, dryRun, func(w *workspace) error { return w.planUndo(ctx, undo) })
+	case e.InContext:
 		if dryRun {
 			return undo, nil
 		}
 		err = r.inContext(ctx, undo)
-	} else {
+	default:
 		err = r.carryOut(ctx, undo, false, dryRun)
 	}
 	if err != nil || dryRun {
@@ -363,25 +383,32 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool,
 	return undo, nil
 }
 
-// putBack gives each path of a begun entry what it held before, if it holds what the entry put there. What a user changed since stays.
-func (r *Reviews) putBack(ctx context.Context, e *Entry) error {
+// putBack gives each path of a begun entry, in the tree that it changed, what it held before, if it holds what the entry put there. What a user changed
+// since stays.
+func (r *Reviews) putBack(ctx context.Context, w *workspace, e *Entry) error {
 	var back []step
+	made := map[Path]bool{}
+	for i := range e.Steps {
+		made[e.Steps[i].Path] = e.Steps[i].did() == Created
+	}
 	for _, s := range e.Steps {
-		now, err := r.store.keep(r.ws.root, s.Path)
+		now, err := r.store.keep(w.root, s.Path)
 		switch {
 		case err != nil:
 			return err
 		case s.did() == Unchanged || now.Same(s.Before):
 		case now.Same(s.After):
 			back = append(back, step{Path: s.Path, Before: s.After, After: s.Before})
+		case now.Type == rootfs.TypeDirectory && !s.After.Exists() && w.isEmptied(ctx, s.Path, made): // the file made room for a directory
+			back = append(back, step{Path: s.Path, After: s.Before, away: true})
 		default:
-			r.cfg.Log.Warn("a file that an interrupted apply changed was changed since, and stays", zap.String("path", string(s.Path)), zap.Int64("entry", e.ID))
+			r.cfg.Log.Warn("a file that an interrupted "+string(e.Kind)+" changed was changed since, and stays", zap.String("path", string(s.Path)), zap.Int64("entry", e.ID))
 		}
 	}
-	if err := r.ws.sweep(ctx, e.Steps); err != nil {
+	if err := w.sweep(ctx, e.Steps); err != nil {
 		return err
 	}
-	s, err := r.ws.stage(ctx, back)
+	s, err := w.stage(ctx, back)
 	if err != nil {
 		return err
 	}
@@ -391,6 +418,6 @@ func (r *Reviews) putBack(ctx context.Context, e *Entry) error {
 	if err := s.done(); err != nil {
 		return err
 	}
-	r.cfg.Log.Warn("an interrupted apply was put back", zap.Int64("entry", e.ID), zap.Int("files", len(back)))
+	r.cfg.Log.Warn("an interrupted "+string(e.Kind)+" was put back", zap.Int64("entry", e.ID), zap.Int("files", len(back)))
 	return r.journal.abandon(e)
 }

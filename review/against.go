@@ -139,7 +139,7 @@ func (r *Reviews) workspaceSide(ctx context.Context, q Query, own Origin) (_ *ot
 			err = errors.Join(err, b.close())
 		}
 	}()
-	moved, err := r.moved(ctx, q, own.Manifest)
+	moved, err := r.changedSince(ctx, q, own.Manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -176,8 +176,8 @@ func (r *Reviews) differences(ctx context.Context, q Query, o Origin, st *state)
 	return diffs, err
 }
 
-// moved lists the files and links of a manifest whose stat in the workspace is another one.
-func (r *Reviews) moved(ctx context.Context, q Query, m *seed.Manifest) ([]Path, error) {
+// changedSince lists the files and links of a manifest whose stat in the workspace is another one.
+func (r *Reviews) changedSince(ctx context.Context, q Query, m *seed.Manifest) ([]Path, error) {
 	if m == nil {
 		return nil, nil
 	}

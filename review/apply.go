@@ -37,6 +37,9 @@ type step struct {
 	BaseAfter  Version `json:"base_after"`
 	// Merged says that After has changes of the workspace's own.
 	Merged bool `json:"merged,omitempty"`
+	// Unresolved is the conflict that the step records for the path, and WasUnresolved the one that was recorded before; nil is none.
+	Unresolved    *Unresolved `json:"unresolved,omitempty"`
+	WasUnresolved *Unresolved `json:"was_unresolved,omitempty"`
 	// away says that there is a directory at the path, and that other steps remove all of its files.
 	away bool
 	// from and to are what is merged into the workspace: the difference between them.

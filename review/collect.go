@@ -62,6 +62,8 @@ func (r *Reviews) collectJournal(used map[string]bool) error {
 			for _, v := range []Version{s.Before, s.After, s.BaseBefore, s.BaseAfter} {
 				used[v.Hash] = true
 			}
+			s.Unresolved.use(used)
+			s.WasUnresolved.use(used)
 		}
 	}
 	return nil
@@ -74,6 +76,9 @@ func (st *state) use(used map[string]bool) {
 	}
 	for _, d := range st.Decided {
 		used[d.Before.Hash], used[d.After.Hash] = true, true
+	}
+	for _, u := range st.Conflicts {
+		u.use(used)
 	}
 }
 

@@ -14,6 +14,10 @@ const (
 	StaleRevision Reason = "STALE_REVISION"
 	NotApproved   Reason = "NOT_APPROVED"
 	BarredPath    Reason = "BARRED_PATH"
+	// IsUnresolved is of a path with a recorded conflict.
+	IsUnresolved Reason = "UNRESOLVED"
+	// RepositoryBusy is of a repository in which a git command is at work.
+	RepositoryBusy Reason = "REPOSITORY_BUSY"
 )
 
 // Error is a refusal: nothing was done.

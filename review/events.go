@@ -14,6 +14,7 @@ const (
 	EventDiscarded
 	EventUndone
 	EventOverflow
+	EventRebased
 )
 
 // Event says what happened to a review.

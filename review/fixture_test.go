@@ -14,6 +14,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/fserr"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,6 +36,8 @@ type world struct {
 	manifest *seed.Manifest
 	reviews  *Reviews
 	digest   string
+	// quota bounds what Replacing may charge, in bytes; 0 is no bound.
+	quota int64
 }
 
 const id = "ctx_a"
@@ -88,6 +91,26 @@ func (w *world) Changing(ctx context.Context, id string, f func(rootfs.Root) err
 
 func (w *world) Reading(ctx context.Context, id string, f func(rootfs.Root) error) error {
 	return w.Frozen(ctx, id, f)
+}
+
+func (w *world) Replacing(ctx context.Context, id string, f func(rootfs.Root, Charge) error) error {
+	return w.Frozen(ctx, id, func(root rootfs.Root) error {
+		return f(root, func(bytes, _ int64) error {
+			if w.quota != 0 && bytes > w.quota {
+				return &fserr.Error{Code: fserr.EDQUOT}
+			}
+			return nil
+		})
+	})
+}
+
+func (w *world) Workspace(ctx context.Context) (*seed.Scan, error) {
+	root, err := rootfs.Open(w.in("workspace"), rootfs.Options{})
+	if err != nil {
+		return nil, err
+	}
+	scan, err := seed.Walk(ctx, seed.Source{Root: root, Dir: w.in("workspace")}, seed.Options{Root: "."}, nil)
+	return scan, errors.Join(err, root.Close())
 }
 
 func (w *world) Origin(context.Context, string) (Origin, error) {

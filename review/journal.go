@@ -23,6 +23,8 @@ const (
 	EntryApply   EntryKind = "apply"
 	EntryDiscard EntryKind = "discard"
 	EntryUndo    EntryKind = "undo"
+	EntryRebase  EntryKind = "rebase"
+	EntryResolve EntryKind = "resolve"
 )
 
 // Entry is something that was done, and can be undone.
@@ -36,11 +38,15 @@ type Entry struct {
 	Steps   []step    `json:"steps"`
 	// InContext says that the steps changed the context, not the workspace.
 	InContext bool `json:"in_context,omitempty"`
+	// MovesBase says that steps in the context are all taken or none is, and that they move the base. Steps in the workspace always do.
+	MovesBase bool `json:"moves_base,omitempty"`
 	// RequestID is the client's, "" for none.
 	RequestID string `json:"request_id,omitempty"`
 	// Undoes and UndoneBy are IDs; 0 for none.
 	Undoes   int64 `json:"undoes,omitempty"`
 	UndoneBy int64 `json:"undone_by,omitempty"`
+	// Stale are the decisions that a Rebase has taken back. The journal does not keep them.
+	Stale []Stale `json:"-"`
 }
 
 const entryFormat = 1
@@ -93,13 +99,14 @@ func (j journal) ids(suffix string) ([]int64, error) {
 	return out, err
 }
 
-// next returns the number of the next entry.
+// next returns the number of the next entry. It is larger than that of a begun entry which could not be put back yet.
 func (j journal) next() (int64, error) {
-	ids, err := j.ids(doneSuffix)
-	if err != nil || len(ids) == 0 {
-		return 1, err
+	done, err := j.ids(doneSuffix)
+	if err != nil {
+		return 0, err
 	}
-	return slices.Max(ids) + 1, nil
+	begun, err := j.ids(intentSuffix)
+	return slices.Max(append(begun, append(done, 0)...)) + 1, err
 }
 
 func (j journal) read(id int64, suffix string) (*Entry, error) {

@@ -65,6 +65,15 @@ type merger struct {
 	store *Store
 	// scratch is a directory for git's files.
 	scratch string
+	// known has results, for a plan that is made twice; nil keeps none.
+	known map[merge3]mergeResult
+}
+
+// mergeResult is what merge returned.
+type mergeResult struct {
+	result Version
+	merged bool
+	kind   ConflictKind
 }
 
 // merge returns the version that m results in, whose content is in the store if it is new.
@@ -72,6 +81,18 @@ func (g merger) merge(ctx context.Context, m merge3) (result Version, merged boo
 	if result, merged, kind, ok := m.settled(); ok {
 		return result, merged, kind, nil
 	}
+	if k, ok := g.known[m]; ok {
+		return k.result, k.merged, k.kind, nil
+	}
+	result, merged, kind, err = g.mergeText(ctx, m)
+	if err == nil && g.known != nil {
+		g.known[m] = mergeResult{result, merged, kind}
+	}
+	return result, merged, kind, err
+}
+
+// mergeText merges three files line by line.
+func (g merger) mergeText(ctx context.Context, m merge3) (result Version, merged bool, kind ConflictKind, err error) {
 	var texts [3][]byte
 	for i, v := range []Version{m.base, m.now, m.want} {
 		if texts[i], err = g.store.text(v); err != nil {

@@ -19,6 +19,9 @@ const (
 	OfContext
 	OfWorkspace
 	OfApproved
+	OfMerged
+	OfConflictContext
+	OfConflictWorkspace
 )
 
 // Read calls use with one version of a file as a whole, and its content. It fails with ENOENT if the version does not exist.
@@ -26,6 +29,8 @@ func (r *Reviews) Read(ctx context.Context, id string, p Path, which Which, use 
 	switch which {
 	case OfBase, OfApproved:
 		return r.readReviewed(ctx, id, p, which, use)
+	case OfMerged, OfConflictContext, OfConflictWorkspace:
+		return r.readConflict(ctx, id, p, which, use)
 	case OfContext:
 		return r.cfg.Contexts.Reading(ctx, id, func(root rootfs.Root) error { return readTree(root, p, use) })
 	case OfWorkspace:

@@ -29,11 +29,18 @@ type Contexts interface {
 	Reading(ctx context.Context, id string, f func(root rootfs.Root) error) error
 	// Changing calls f as a call that changes the context does.
 	Changing(ctx context.Context, id string, f func(root rootfs.Root) error) error
+	// Replacing calls f as a call that changes the context does, while no other call through the server changes it.
+	Replacing(ctx context.Context, id string, f func(root rootfs.Root, charge Charge) error) error
 	// Origin says what the context was seeded with.
 	Origin(ctx context.Context, id string) (Origin, error)
 	// Snapshot opens a snapshot of the context.
 	Snapshot(ctx context.Context, id, name string) (SnapshotView, error)
+	// Workspace lists what a seeding now would copy.
+	Workspace(ctx context.Context) (*seed.Scan, error)
 }
+
+// Charge counts what is about to be written to a context. It fails with EDQUOT if that is too much.
+type Charge func(bytes, entries int64) error
 
 // Origin is what a context was seeded with.
 type Origin struct {
@@ -67,10 +74,22 @@ type Config struct {
 // contexts, or of their snapshots.
 func (r *Reviews) Copied(from, to string) error {
 	r.known.remove(to)
-	if from == "" {
+	next, err := r.journal.next()
+	if err != nil {
+		return err
+	}
+	st := &state{}
+	if from != "" {
+		if st, err = r.states.read(from); err != nil {
+			return err
+		}
+	}
+	// No entry of before moves the new base, not even one that a start completes.
+	copied := &state{Format: stateFormat, Journal: next - 1, Overrides: st.Overrides}
+	if len(copied.Overrides) == 0 && copied.Journal == 0 {
 		return r.states.remove(to)
 	}
-	return r.states.copy(from, to)
+	return r.states.write(to, copied)
 }
 
 // Deleted forgets a context and its snapshots.
@@ -94,6 +113,8 @@ type Reviews struct {
 	locks map[string]chan struct{}
 	// taken is called when the files of an Apply are in place, and nothing says so yet. Tests write, or stop, there.
 	taken func()
+	// phase is called between the phases of a Rebase. Tests stop there.
+	phase func(phase)
 	// watchers receive an event for each step.
 	watchers map[string]map[chan Event]bool
 }
@@ -120,9 +141,9 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	r := &Reviews{
 		cfg: cfg, store: store, states: states{in("contexts")}, journal: journal{in("journal")}, known: knownFiles{in("known")},
 		revisions: revisions{in("revisions")},
-		taken:     func() {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
+		taken:     func() {}, phase: func(phase) {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
 	}
-	r.ws = &workspace{root: root, store: store, merger: merger{store, in("scratch")}}
+	r.ws = &workspace{root: root, store: store, merger: merger{store: store, scratch: in("scratch")}}
 	if err := r.recover(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}

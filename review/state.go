@@ -68,6 +68,8 @@ type state struct {
 	Overrides map[Path]Version  `json:"overrides,omitempty"`
 	Decided   map[Path]*decided `json:"decided,omitempty"`
 	Submitted *Submission       `json:"submitted,omitempty"`
+	// Conflicts are those that Rebase recorded and that are not resolved.
+	Conflicts map[Path]*Unresolved `json:"conflicts,omitempty"`
 }
 
 // stateFormat is the format of states that this version reads and writes.
@@ -121,18 +123,6 @@ func (s states) removeAll(prefix string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// copy gives the context to the base of from, without its decisions.
-func (s states) copy(from, to string) error {
-	st, err := s.read(from)
-	if err != nil {
-		return err
-	}
-	if len(st.Overrides) == 0 {
-		return s.remove(to)
-	}
-	return s.write(to, &state{Format: stateFormat, Overrides: st.Overrides})
 }
 
 // replaceFile writes a file under another name, and renames it. A power loss leaves the old content or the new one.

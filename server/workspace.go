@@ -17,6 +17,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
@@ -281,7 +282,15 @@ func below(base, dir string) review.Path {
 type reviewed struct{ contexts *contexts.Manager }
 
 func (r reviewed) Frozen(ctx context.Context, id string, f func(root rootfs.Root) error) error {
-	return r.contexts.Frozen(ctx, contexts.ID(id), f)
+	return r.contexts.Frozen(ctx, contexts.ID(id), func(a *contexts.Access) error { return f(a.Root) })
+}
+
+func (r reviewed) Replacing(ctx context.Context, id string, f func(root rootfs.Root, charge review.Charge) error) error {
+	return r.contexts.Frozen(ctx, contexts.ID(id), func(a *contexts.Access) error { return f(a.Root, a.Charge) })
+}
+
+func (r reviewed) Workspace(ctx context.Context) (*seed.Scan, error) {
+	return r.contexts.ScanWorkspace(ctx)
 }
 
 func (r reviewed) Reading(ctx context.Context, id string, f func(root rootfs.Root) error) error {

@@ -60,14 +60,23 @@ func (l *Layers) current(ctx context.Context, f *flight) (*layer.Layer, error) {
 	return l.build(ctx, f, scan)
 }
 
-func (l *Layers) scan(ctx context.Context, f *flight) (*seed.Scan, error) {
-	f.phase(PhaseScanning)
-	l.cat.Events.Step("scanning")
-	scan, err := seed.Walk(ctx, l.source, l.opts, f.counts)
+// Scan lists what a seeding now would copy, within the limits.
+func (l *Layers) Scan(ctx context.Context) (*seed.Scan, error) { return l.walk(ctx, nil) }
+
+// walk scans the workspace, and fails with EFBIG beyond the limits. progress may be nil.
+func (l *Layers) walk(ctx context.Context, progress func(files, bytes int64)) (*seed.Scan, error) {
+	scan, err := seed.Walk(ctx, l.source, l.opts, progress)
 	if err != nil {
 		return nil, err
 	}
-	if err := seed.Guard(scan, l.opts); err != nil {
+	return scan, seed.Guard(scan, l.opts)
+}
+
+func (l *Layers) scan(ctx context.Context, f *flight) (*seed.Scan, error) {
+	f.phase(PhaseScanning)
+	l.cat.Events.Step("scanning")
+	scan, err := l.walk(ctx, f.counts)
+	if err != nil {
 		return nil, err
 	}
 	if len(scan.Unreadable) > 0 {

@@ -217,7 +217,7 @@ func (s *Reviews) ReadVersion(req *ctxfsv1.ReadVersionRequest, stream grpc.Serve
 		return reviewStatus(err)
 	}
 	p := reviewPath(req.GetPath(), req.GetRawPath())
-	if req.GetVersion() == ctxfsv1.Version_VERSION_WORKSPACE && !reviewer {
+	if ofWorkspace[req.GetVersion()] && !reviewer {
 		return reviewStatus(&fserr.Error{Code: fserr.EACCES, Op: "read", Path: req.GetPath(), Detail: "a panel cannot read the workspace"})
 	}
 	return reviewStatus(s.Reviews.Read(stream.Context(), string(id), p, review.Which(req.GetVersion()), func(v review.Version, content io.Reader) error {
@@ -537,16 +537,21 @@ func summaryToPB(l *review.List) *ctxfsv1.ChangesSummary {
 func filesToPB(e *review.Entry) []*ctxfsv1.AppliedFile {
 	var out []*ctxfsv1.AppliedFile
 	for _, f := range e.Files() {
-		pb := &ctxfsv1.AppliedFile{Kind: ctxfsv1.AppliedKind(f.Did), Merged: f.Merged}
-		pb.Path, pb.RawPath = virtual(f.Path)
-		out = append(out, pb)
+		out = append(out, fileToPB(f))
 	}
 	return out
 }
 
+func fileToPB(f review.AppliedFile) *ctxfsv1.AppliedFile {
+	pb := &ctxfsv1.AppliedFile{Kind: ctxfsv1.AppliedKind(f.Did), Merged: f.Merged}
+	pb.Path, pb.RawPath = virtual(f.Path)
+	return pb
+}
+
 var entryKinds = map[review.EntryKind]ctxfsv1.JournalKind{
 	review.EntryApply: ctxfsv1.JournalKind_JOURNAL_KIND_APPLY, review.EntryDiscard: ctxfsv1.JournalKind_JOURNAL_KIND_DISCARD,
-	review.EntryUndo: ctxfsv1.JournalKind_JOURNAL_KIND_UNDO,
+	review.EntryUndo: ctxfsv1.JournalKind_JOURNAL_KIND_UNDO, review.EntryRebase: ctxfsv1.JournalKind_JOURNAL_KIND_REBASE,
+	review.EntryResolve: ctxfsv1.JournalKind_JOURNAL_KIND_RESOLVE,
 }
 
 func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {
@@ -558,7 +563,7 @@ func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {
 
 var reasonCodes = map[review.Reason]codes.Code{
 	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
-	review.BarredPath: codes.PermissionDenied,
+	review.BarredPath: codes.PermissionDenied, review.IsUnresolved: codes.FailedPrecondition, review.RepositoryBusy: codes.FailedPrecondition,
 }
 
 // reviewStatus is fserrpb.ToStatus, and for a refusal of a review a status with its reason and a detail for each conflict.

@@ -383,6 +383,12 @@ const (
 	Version_VERSION_WORKSPACE Version = 3
 	// The base with the approved changes.
 	Version_VERSION_APPROVED Version = 4
+	// For hosts: the three versions of an unresolved conflict, merged with markers around the lines that conflict.
+	Version_VERSION_MERGED Version = 5
+	// For hosts: the context's version of an unresolved conflict, as it was when Rebase recorded it.
+	Version_VERSION_CONFLICT_CONTEXT Version = 6
+	// For hosts: the workspace's version of an unresolved conflict, as it was when Rebase recorded it.
+	Version_VERSION_CONFLICT_WORKSPACE Version = 7
 )
 
 // Enum value maps for Version.
@@ -393,13 +399,19 @@ var (
 		2: "VERSION_CONTEXT",
 		3: "VERSION_WORKSPACE",
 		4: "VERSION_APPROVED",
+		5: "VERSION_MERGED",
+		6: "VERSION_CONFLICT_CONTEXT",
+		7: "VERSION_CONFLICT_WORKSPACE",
 	}
 	Version_value = map[string]int32{
-		"VERSION_UNSPECIFIED": 0,
-		"VERSION_BASE":        1,
-		"VERSION_CONTEXT":     2,
-		"VERSION_WORKSPACE":   3,
-		"VERSION_APPROVED":    4,
+		"VERSION_UNSPECIFIED":        0,
+		"VERSION_BASE":               1,
+		"VERSION_CONTEXT":            2,
+		"VERSION_WORKSPACE":          3,
+		"VERSION_APPROVED":           4,
+		"VERSION_MERGED":             5,
+		"VERSION_CONFLICT_CONTEXT":   6,
+		"VERSION_CONFLICT_WORKSPACE": 7,
 	}
 )
 
@@ -448,6 +460,8 @@ const (
 	ReviewEvent_REVIEW_EVENT_UNDONE ReviewEvent = 5
 	// Events were lost: the client was too slow. Call GetReview.
 	ReviewEvent_REVIEW_EVENT_OVERFLOW ReviewEvent = 6
+	// Rebase, or ResolveConflict.
+	ReviewEvent_REVIEW_EVENT_REBASED ReviewEvent = 7
 )
 
 // Enum value maps for ReviewEvent.
@@ -460,6 +474,7 @@ var (
 		4: "REVIEW_EVENT_DISCARDED",
 		5: "REVIEW_EVENT_UNDONE",
 		6: "REVIEW_EVENT_OVERFLOW",
+		7: "REVIEW_EVENT_REBASED",
 	}
 	ReviewEvent_value = map[string]int32{
 		"REVIEW_EVENT_UNSPECIFIED": 0,
@@ -469,6 +484,7 @@ var (
 		"REVIEW_EVENT_DISCARDED":   4,
 		"REVIEW_EVENT_UNDONE":      5,
 		"REVIEW_EVENT_OVERFLOW":    6,
+		"REVIEW_EVENT_REBASED":     7,
 	}
 )
 
@@ -568,6 +584,10 @@ const (
 	JournalKind_JOURNAL_KIND_DISCARD JournalKind = 2
 	// Undo.
 	JournalKind_JOURNAL_KIND_UNDO JournalKind = 3
+	// Rebase.
+	JournalKind_JOURNAL_KIND_REBASE JournalKind = 4
+	// ResolveConflict.
+	JournalKind_JOURNAL_KIND_RESOLVE JournalKind = 5
 )
 
 // Enum value maps for JournalKind.
@@ -577,12 +597,16 @@ var (
 		1: "JOURNAL_KIND_APPLY",
 		2: "JOURNAL_KIND_DISCARD",
 		3: "JOURNAL_KIND_UNDO",
+		4: "JOURNAL_KIND_REBASE",
+		5: "JOURNAL_KIND_RESOLVE",
 	}
 	JournalKind_value = map[string]int32{
 		"JOURNAL_KIND_UNSPECIFIED": 0,
 		"JOURNAL_KIND_APPLY":       1,
 		"JOURNAL_KIND_DISCARD":     2,
 		"JOURNAL_KIND_UNDO":        3,
+		"JOURNAL_KIND_REBASE":      4,
+		"JOURNAL_KIND_RESOLVE":     5,
 	}
 )
 
@@ -688,6 +712,127 @@ func (x ConflictKind) Number() protoreflect.EnumNumber {
 // Deprecated: Use ConflictKind.Descriptor instead.
 func (ConflictKind) EnumDescriptor() ([]byte, []int) {
 	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{10}
+}
+
+// What Rebase does with a path that cannot be merged.
+type OnConflict int32
+
+const (
+	// Rebase fails with CONFLICT, and does nothing.
+	OnConflict_ON_CONFLICT_UNSPECIFIED OnConflict = 0
+	// The context keeps its file. The conflict is recorded, and ListConflicts lists it until ResolveConflict is called. The base stays.
+	OnConflict_ON_CONFLICT_RECORD OnConflict = 1
+	// Like ON_CONFLICT_RECORD, but a text gets the merge of both sides with conflict markers, labelled context, base and workspace. The markers are longer
+	// than any that the file has.
+	OnConflict_ON_CONFLICT_MARKERS OnConflict = 2
+	// The context's lines win where both sides changed the same lines. A file that is no text, or that one side removed, stays what it is in
+	// the context.
+	OnConflict_ON_CONFLICT_KEEP_CONTEXT OnConflict = 3
+	// The workspace's lines win where both sides changed the same lines. A file that is no text, or that one side removed, becomes what it is
+	// in the workspace. A directory of the context is not removed: that conflict makes Rebase fail with CONFLICT.
+	OnConflict_ON_CONFLICT_TAKE_WORKSPACE OnConflict = 4
+)
+
+// Enum value maps for OnConflict.
+var (
+	OnConflict_name = map[int32]string{
+		0: "ON_CONFLICT_UNSPECIFIED",
+		1: "ON_CONFLICT_RECORD",
+		2: "ON_CONFLICT_MARKERS",
+		3: "ON_CONFLICT_KEEP_CONTEXT",
+		4: "ON_CONFLICT_TAKE_WORKSPACE",
+	}
+	OnConflict_value = map[string]int32{
+		"ON_CONFLICT_UNSPECIFIED":    0,
+		"ON_CONFLICT_RECORD":         1,
+		"ON_CONFLICT_MARKERS":        2,
+		"ON_CONFLICT_KEEP_CONTEXT":   3,
+		"ON_CONFLICT_TAKE_WORKSPACE": 4,
+	}
+)
+
+func (x OnConflict) Enum() *OnConflict {
+	p := new(OnConflict)
+	*p = x
+	return p
+}
+
+func (x OnConflict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnConflict) Descriptor() protoreflect.EnumDescriptor {
+	return file_ctxfs_v1_review_proto_enumTypes[11].Descriptor()
+}
+
+func (OnConflict) Type() protoreflect.EnumType {
+	return &file_ctxfs_v1_review_proto_enumTypes[11]
+}
+
+func (x OnConflict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnConflict.Descriptor instead.
+func (OnConflict) EnumDescriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
+}
+
+// What ResolveConflict makes the context's file.
+type Resolution int32
+
+const (
+	// Not allowed.
+	Resolution_RESOLUTION_UNSPECIFIED Resolution = 0
+	// The file stays what it is in the context now: it was merged by hand, or the context's version wins.
+	Resolution_RESOLUTION_CONTEXT Resolution = 1
+	// The workspace's version of the conflict.
+	Resolution_RESOLUTION_WORKSPACE Resolution = 2
+	// The base's version: the changes of both sides go.
+	Resolution_RESOLUTION_BASE Resolution = 3
+)
+
+// Enum value maps for Resolution.
+var (
+	Resolution_name = map[int32]string{
+		0: "RESOLUTION_UNSPECIFIED",
+		1: "RESOLUTION_CONTEXT",
+		2: "RESOLUTION_WORKSPACE",
+		3: "RESOLUTION_BASE",
+	}
+	Resolution_value = map[string]int32{
+		"RESOLUTION_UNSPECIFIED": 0,
+		"RESOLUTION_CONTEXT":     1,
+		"RESOLUTION_WORKSPACE":   2,
+		"RESOLUTION_BASE":        3,
+	}
+)
+
+func (x Resolution) Enum() *Resolution {
+	p := new(Resolution)
+	*p = x
+	return p
+}
+
+func (x Resolution) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Resolution) Descriptor() protoreflect.EnumDescriptor {
+	return file_ctxfs_v1_review_proto_enumTypes[12].Descriptor()
+}
+
+func (Resolution) Type() protoreflect.EnumType {
+	return &file_ctxfs_v1_review_proto_enumTypes[12]
+}
+
+func (x Resolution) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Resolution.Descriptor instead.
+func (Resolution) EnumDescriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
 }
 
 // A difference between two versions of a path; in the ordinary case between the base and the context.
@@ -2362,7 +2507,7 @@ type WatchReviewResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What happened.
 	Event ReviewEvent `protobuf:"varint,1,opt,name=event,proto3,enum=ctxfs.v1.ReviewEvent" json:"event,omitempty"`
-	// The journal entry of an Apply, a Discard or an Undo.
+	// The journal entry of an Apply, a Discard, an Undo, a Rebase or a ResolveConflict.
 	JournalId int64 `protobuf:"varint,2,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
 	// The revision after it, if it is known.
 	Revision      string `protobuf:"bytes,3,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -2960,7 +3105,7 @@ func (x *ApplyResponse) GetFiles() []*AppliedFile {
 	return nil
 }
 
-// What Apply did to a path of the workspace.
+// What Apply did to a path of the workspace, or Rebase to a path of the context.
 type AppliedFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path, absolute in the context and relative to the workspace.
@@ -2969,7 +3114,7 @@ type AppliedFile struct {
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
 	// What it did.
 	Kind AppliedKind `protobuf:"varint,3,opt,name=kind,proto3,enum=ctxfs.v1.AppliedKind" json:"kind,omitempty"`
-	// The workspace's own changes of the file were kept.
+	// Both sides had changed the file, and the changes of both are in it.
 	Merged        bool `protobuf:"varint,4,opt,name=merged,proto3" json:"merged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3444,6 +3589,482 @@ func (x *Conflict) GetKind() ConflictKind {
 	return ConflictKind_CONFLICT_KIND_UNSPECIFIED
 }
 
+// Request of Rebase.
+type RebaseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// What happens to paths that both sides changed and that cannot be merged.
+	OnConflict OnConflict `protobuf:"varint,2,opt,name=on_conflict,json=onConflict,proto3,enum=ctxfs.v1.OnConflict" json:"on_conflict,omitempty"`
+	// Only these paths and what is below them; empty means all.
+	Paths []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
+	// Does nothing, and says what would be done.
+	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebaseRequest) Reset() {
+	*x = RebaseRequest{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebaseRequest) ProtoMessage() {}
+
+func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebaseRequest.ProtoReflect.Descriptor instead.
+func (*RebaseRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *RebaseRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *RebaseRequest) GetOnConflict() OnConflict {
+	if x != nil {
+		return x.OnConflict
+	}
+	return OnConflict_ON_CONFLICT_UNSPECIFIED
+}
+
+func (x *RebaseRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *RebaseRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// Response of Rebase.
+type RebaseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The journal entry; 0 for a dry run, and if the workspace changed nothing.
+	JournalId int64 `protobuf:"varint,1,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
+	// What was done to the context, by path. Paths with a recorded conflict are in conflicts only.
+	Files []*AppliedFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	// The conflicts that were recorded, and those of the named paths that an earlier Rebase recorded.
+	Conflicts []*RecordedConflict `protobuf:"bytes,3,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
+	// Decisions that were taken back, because what they were about is not there any more. No hunk_ids means the decision on the whole change. Not
+	// set for a dry run.
+	Stale         []*SelectedChange `protobuf:"bytes,4,rep,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebaseResponse) Reset() {
+	*x = RebaseResponse{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebaseResponse) ProtoMessage() {}
+
+func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebaseResponse.ProtoReflect.Descriptor instead.
+func (*RebaseResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *RebaseResponse) GetJournalId() int64 {
+	if x != nil {
+		return x.JournalId
+	}
+	return 0
+}
+
+func (x *RebaseResponse) GetFiles() []*AppliedFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *RebaseResponse) GetConflicts() []*RecordedConflict {
+	if x != nil {
+		return x.Conflicts
+	}
+	return nil
+}
+
+func (x *RebaseResponse) GetStale() []*SelectedChange {
+	if x != nil {
+		return x.Stale
+	}
+	return nil
+}
+
+// A path that Rebase could not merge, and that is not resolved.
+type RecordedConflict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path, absolute in the context.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Takes path's place when it is not UTF-8.
+	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// Why it could not be merged.
+	Kind ConflictKind `protobuf:"varint,3,opt,name=kind,proto3,enum=ctxfs.v1.ConflictKind" json:"kind,omitempty"`
+	// The base's version; not set if the base has no file there.
+	Base *FileVersion `protobuf:"bytes,4,opt,name=base,proto3" json:"base,omitempty"`
+	// The context's version when Rebase recorded the conflict; not set if the context had no file there.
+	Context *FileVersion `protobuf:"bytes,5,opt,name=context,proto3" json:"context,omitempty"`
+	// The workspace's version when Rebase recorded the conflict; not set if the workspace had no file there.
+	Workspace *FileVersion `protobuf:"bytes,6,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// Rebase wrote the file with conflict markers.
+	Markers bool `protobuf:"varint,7,opt,name=markers,proto3" json:"markers,omitempty"`
+	// When Rebase recorded it, ns since the epoch; 0 in a dry run.
+	RecordedNs    int64 `protobuf:"varint,8,opt,name=recorded_ns,json=recordedNs,proto3" json:"recorded_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordedConflict) Reset() {
+	*x = RecordedConflict{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordedConflict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordedConflict) ProtoMessage() {}
+
+func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordedConflict.ProtoReflect.Descriptor instead.
+func (*RecordedConflict) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *RecordedConflict) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *RecordedConflict) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *RecordedConflict) GetKind() ConflictKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ConflictKind_CONFLICT_KIND_UNSPECIFIED
+}
+
+func (x *RecordedConflict) GetBase() *FileVersion {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+func (x *RecordedConflict) GetContext() *FileVersion {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *RecordedConflict) GetWorkspace() *FileVersion {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *RecordedConflict) GetMarkers() bool {
+	if x != nil {
+		return x.Markers
+	}
+	return false
+}
+
+func (x *RecordedConflict) GetRecordedNs() int64 {
+	if x != nil {
+		return x.RecordedNs
+	}
+	return 0
+}
+
+// Request of ListConflicts.
+type ListConflictsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	ContextId     string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListConflictsRequest) Reset() {
+	*x = ListConflictsRequest{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListConflictsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListConflictsRequest) ProtoMessage() {}
+
+func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
+func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ListConflictsRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+// Response of ListConflicts.
+type ListConflictsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The conflicts, by path.
+	Conflicts     []*RecordedConflict `protobuf:"bytes,1,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListConflictsResponse) Reset() {
+	*x = ListConflictsResponse{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListConflictsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListConflictsResponse) ProtoMessage() {}
+
+func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
+func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ListConflictsResponse) GetConflicts() []*RecordedConflict {
+	if x != nil {
+		return x.Conflicts
+	}
+	return nil
+}
+
+// Request of ResolveConflict.
+type ResolveConflictRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// The path, absolute in the context.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Takes path's place when it is not UTF-8.
+	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// What the context's file becomes.
+	Resolution    Resolution `protobuf:"varint,4,opt,name=resolution,proto3,enum=ctxfs.v1.Resolution" json:"resolution,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveConflictRequest) Reset() {
+	*x = ResolveConflictRequest{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveConflictRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveConflictRequest) ProtoMessage() {}
+
+func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveConflictRequest.ProtoReflect.Descriptor instead.
+func (*ResolveConflictRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ResolveConflictRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *ResolveConflictRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ResolveConflictRequest) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *ResolveConflictRequest) GetResolution() Resolution {
+	if x != nil {
+		return x.Resolution
+	}
+	return Resolution_RESOLUTION_UNSPECIFIED
+}
+
+// Response of ResolveConflict.
+type ResolveConflictResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The journal entry.
+	JournalId int64 `protobuf:"varint,1,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
+	// What was done to the context's file.
+	File          *AppliedFile `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveConflictResponse) Reset() {
+	*x = ResolveConflictResponse{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveConflictResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveConflictResponse) ProtoMessage() {}
+
+func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveConflictResponse.ProtoReflect.Descriptor instead.
+func (*ResolveConflictResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ResolveConflictResponse) GetJournalId() int64 {
+	if x != nil {
+		return x.JournalId
+	}
+	return 0
+}
+
+func (x *ResolveConflictResponse) GetFile() *AppliedFile {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
 var File_ctxfs_v1_review_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_review_proto_rawDesc = "" +
@@ -3666,7 +4287,47 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\bConflict\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12*\n" +
-	"\x04kind\x18\x03 \x01(\x0e2\x16.ctxfs.v1.ConflictKindR\x04kind*\xaf\x01\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x16.ctxfs.v1.ConflictKindR\x04kind\"\x94\x01\n" +
+	"\rRebaseRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x125\n" +
+	"\von_conflict\x18\x02 \x01(\x0e2\x14.ctxfs.v1.OnConflictR\n" +
+	"onConflict\x12\x14\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xc6\x01\n" +
+	"\x0eRebaseResponse\x12\x1d\n" +
+	"\n" +
+	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12+\n" +
+	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x128\n" +
+	"\tconflicts\x18\x03 \x03(\v2\x1a.ctxfs.v1.RecordedConflictR\tconflicts\x12.\n" +
+	"\x05stale\x18\x04 \x03(\v2\x18.ctxfs.v1.SelectedChangeR\x05stale\"\xb9\x02\n" +
+	"\x10RecordedConflict\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath\x12*\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x16.ctxfs.v1.ConflictKindR\x04kind\x12)\n" +
+	"\x04base\x18\x04 \x01(\v2\x15.ctxfs.v1.FileVersionR\x04base\x12/\n" +
+	"\acontext\x18\x05 \x01(\v2\x15.ctxfs.v1.FileVersionR\acontext\x123\n" +
+	"\tworkspace\x18\x06 \x01(\v2\x15.ctxfs.v1.FileVersionR\tworkspace\x12\x18\n" +
+	"\amarkers\x18\a \x01(\bR\amarkers\x12\x1f\n" +
+	"\vrecorded_ns\x18\b \x01(\x03R\n" +
+	"recordedNs\"5\n" +
+	"\x14ListConflictsRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\"Q\n" +
+	"\x15ListConflictsResponse\x128\n" +
+	"\tconflicts\x18\x01 \x03(\v2\x1a.ctxfs.v1.RecordedConflictR\tconflicts\"\x9c\x01\n" +
+	"\x16ResolveConflictRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\x124\n" +
+	"\n" +
+	"resolution\x18\x04 \x01(\x0e2\x14.ctxfs.v1.ResolutionR\n" +
+	"resolution\"c\n" +
+	"\x17ResolveConflictResponse\x12\x1d\n" +
+	"\n" +
+	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12)\n" +
+	"\x04file\x18\x02 \x01(\v2\x15.ctxfs.v1.AppliedFileR\x04file*\xaf\x01\n" +
 	"\n" +
 	"ChangeKind\x12\x1b\n" +
 	"\x17CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -3698,13 +4359,16 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x0fLINE_KIND_ADDED\x10\x02*<\n" +
 	"\bDiffForm\x12\x19\n" +
 	"\x15DIFF_FORM_UNSPECIFIED\x10\x00\x12\x15\n" +
-	"\x11DIFF_FORM_UNIFIED\x10\x01*v\n" +
+	"\x11DIFF_FORM_UNIFIED\x10\x01*\xc8\x01\n" +
 	"\aVersion\x12\x17\n" +
 	"\x13VERSION_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fVERSION_BASE\x10\x01\x12\x13\n" +
 	"\x0fVERSION_CONTEXT\x10\x02\x12\x15\n" +
 	"\x11VERSION_WORKSPACE\x10\x03\x12\x14\n" +
-	"\x10VERSION_APPROVED\x10\x04*\xcb\x01\n" +
+	"\x10VERSION_APPROVED\x10\x04\x12\x12\n" +
+	"\x0eVERSION_MERGED\x10\x05\x12\x1c\n" +
+	"\x18VERSION_CONFLICT_CONTEXT\x10\x06\x12\x1e\n" +
+	"\x1aVERSION_CONFLICT_WORKSPACE\x10\a*\xe5\x01\n" +
 	"\vReviewEvent\x12\x1c\n" +
 	"\x18REVIEW_EVENT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16REVIEW_EVENT_SUBMITTED\x10\x01\x12\x18\n" +
@@ -3712,17 +4376,20 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x14REVIEW_EVENT_APPLIED\x10\x03\x12\x1a\n" +
 	"\x16REVIEW_EVENT_DISCARDED\x10\x04\x12\x17\n" +
 	"\x13REVIEW_EVENT_UNDONE\x10\x05\x12\x19\n" +
-	"\x15REVIEW_EVENT_OVERFLOW\x10\x06*y\n" +
+	"\x15REVIEW_EVENT_OVERFLOW\x10\x06\x12\x18\n" +
+	"\x14REVIEW_EVENT_REBASED\x10\a*y\n" +
 	"\vAppliedKind\x12\x1c\n" +
 	"\x18APPLIED_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14APPLIED_KIND_CREATED\x10\x01\x12\x18\n" +
 	"\x14APPLIED_KIND_WRITTEN\x10\x02\x12\x18\n" +
-	"\x14APPLIED_KIND_REMOVED\x10\x03*t\n" +
+	"\x14APPLIED_KIND_REMOVED\x10\x03*\xa7\x01\n" +
 	"\vJournalKind\x12\x1c\n" +
 	"\x18JOURNAL_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JOURNAL_KIND_APPLY\x10\x01\x12\x18\n" +
 	"\x14JOURNAL_KIND_DISCARD\x10\x02\x12\x15\n" +
-	"\x11JOURNAL_KIND_UNDO\x10\x03*\xa4\x02\n" +
+	"\x11JOURNAL_KIND_UNDO\x10\x03\x12\x17\n" +
+	"\x13JOURNAL_KIND_REBASE\x10\x04\x12\x18\n" +
+	"\x14JOURNAL_KIND_RESOLVE\x10\x05*\xa4\x02\n" +
 	"\fConflictKind\x12\x1d\n" +
 	"\x19CONFLICT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CONFLICT_KIND_CONTENT\x10\x01\x12\x1f\n" +
@@ -3732,7 +4399,20 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x14CONFLICT_KIND_BINARY\x10\x05\x12\x16\n" +
 	"\x12CONFLICT_KIND_TYPE\x10\x06\x12&\n" +
 	"\"CONFLICT_KIND_DIRECTORY_IN_THE_WAY\x10\a\x12#\n" +
-	"\x1fCONFLICT_KIND_CHANGED_MEANWHILE\x10\b2\x9a\a\n" +
+	"\x1fCONFLICT_KIND_CHANGED_MEANWHILE\x10\b*\x98\x01\n" +
+	"\n" +
+	"OnConflict\x12\x1b\n" +
+	"\x17ON_CONFLICT_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12ON_CONFLICT_RECORD\x10\x01\x12\x17\n" +
+	"\x13ON_CONFLICT_MARKERS\x10\x02\x12\x1c\n" +
+	"\x18ON_CONFLICT_KEEP_CONTEXT\x10\x03\x12\x1e\n" +
+	"\x1aON_CONFLICT_TAKE_WORKSPACE\x10\x04*o\n" +
+	"\n" +
+	"Resolution\x12\x1a\n" +
+	"\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12RESOLUTION_CONTEXT\x10\x01\x12\x18\n" +
+	"\x14RESOLUTION_WORKSPACE\x10\x02\x12\x13\n" +
+	"\x0fRESOLUTION_BASE\x10\x032\xa7\t\n" +
 	"\rReviewService\x12Z\n" +
 	"\vListChanges\x12\x1c.ctxfs.v1.ListChangesRequest\x1a\x1d.ctxfs.v1.ListChangesResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x010\x01\x12N\n" +
 	"\aGetDiff\x12\x18.ctxfs.v1.GetDiffRequest\x1a\x19.ctxfs.v1.GetDiffResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x010\x01\x12Z\n" +
@@ -3749,6 +4429,11 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12X\n" +
 	"\vListJournal\x12\x1c.ctxfs.v1.ListJournalRequest\x1a\x1d.ctxfs.v1.ListJournalResponse\"\f\xa2\x9f\x19\b\b\x03\x10\x01 \x020\x01\x12A\n" +
 	"\x04Undo\x12\x15.ctxfs.v1.UndoRequest\x1a\x16.ctxfs.v1.UndoResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12G\n" +
+	"\x06Rebase\x12\x17.ctxfs.v1.RebaseRequest\x1a\x18.ctxfs.v1.RebaseResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12^\n" +
+	"\rListConflicts\x12\x1e.ctxfs.v1.ListConflictsRequest\x1a\x1f.ctxfs.v1.ListConflictsResponse\"\f\xa2\x9f\x19\b\b\x03\x10\x01 \x020\x01\x12b\n" +
+	"\x0fResolveConflict\x12 .ctxfs.v1.ResolveConflictRequest\x1a!.ctxfs.v1.ResolveConflictResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
@@ -3763,120 +4448,146 @@ func file_ctxfs_v1_review_proto_rawDescGZIP() []byte {
 	return file_ctxfs_v1_review_proto_rawDescData
 }
 
-var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
+var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_ctxfs_v1_review_proto_goTypes = []any{
-	(ChangeKind)(0),              // 0: ctxfs.v1.ChangeKind
-	(ContentKind)(0),             // 1: ctxfs.v1.ContentKind
-	(Decision)(0),                // 2: ctxfs.v1.Decision
-	(ReviewState)(0),             // 3: ctxfs.v1.ReviewState
-	(LineKind)(0),                // 4: ctxfs.v1.LineKind
-	(DiffForm)(0),                // 5: ctxfs.v1.DiffForm
-	(Version)(0),                 // 6: ctxfs.v1.Version
-	(ReviewEvent)(0),             // 7: ctxfs.v1.ReviewEvent
-	(AppliedKind)(0),             // 8: ctxfs.v1.AppliedKind
-	(JournalKind)(0),             // 9: ctxfs.v1.JournalKind
-	(ConflictKind)(0),            // 10: ctxfs.v1.ConflictKind
-	(*Change)(nil),               // 11: ctxfs.v1.Change
-	(*FileVersion)(nil),          // 12: ctxfs.v1.FileVersion
-	(*Hunk)(nil),                 // 13: ctxfs.v1.Hunk
-	(*DiffLine)(nil),             // 14: ctxfs.v1.DiffLine
-	(*Selection)(nil),            // 15: ctxfs.v1.Selection
-	(*SelectedChanges)(nil),      // 16: ctxfs.v1.SelectedChanges
-	(*SelectedChange)(nil),       // 17: ctxfs.v1.SelectedChange
-	(*ListChangesRequest)(nil),   // 18: ctxfs.v1.ListChangesRequest
-	(*ListChangesResponse)(nil),  // 19: ctxfs.v1.ListChangesResponse
-	(*ChangesSummary)(nil),       // 20: ctxfs.v1.ChangesSummary
-	(*GetDiffRequest)(nil),       // 21: ctxfs.v1.GetDiffRequest
-	(*Against)(nil),              // 22: ctxfs.v1.Against
-	(*GetDiffResponse)(nil),      // 23: ctxfs.v1.GetDiffResponse
-	(*ReadVersionRequest)(nil),   // 24: ctxfs.v1.ReadVersionRequest
-	(*ReadVersionResponse)(nil),  // 25: ctxfs.v1.ReadVersionResponse
-	(*GetReviewRequest)(nil),     // 26: ctxfs.v1.GetReviewRequest
-	(*GetReviewResponse)(nil),    // 27: ctxfs.v1.GetReviewResponse
-	(*WatchReviewRequest)(nil),   // 28: ctxfs.v1.WatchReviewRequest
-	(*WatchReviewResponse)(nil),  // 29: ctxfs.v1.WatchReviewResponse
-	(*SubmitReviewRequest)(nil),  // 30: ctxfs.v1.SubmitReviewRequest
-	(*SubmitReviewResponse)(nil), // 31: ctxfs.v1.SubmitReviewResponse
-	(*DiscardRequest)(nil),       // 32: ctxfs.v1.DiscardRequest
-	(*DiscardResponse)(nil),      // 33: ctxfs.v1.DiscardResponse
-	(*DecideRequest)(nil),        // 34: ctxfs.v1.DecideRequest
-	(*DecideResponse)(nil),       // 35: ctxfs.v1.DecideResponse
-	(*ApplyRequest)(nil),         // 36: ctxfs.v1.ApplyRequest
-	(*ApplyResponse)(nil),        // 37: ctxfs.v1.ApplyResponse
-	(*AppliedFile)(nil),          // 38: ctxfs.v1.AppliedFile
-	(*ListJournalRequest)(nil),   // 39: ctxfs.v1.ListJournalRequest
-	(*ListJournalResponse)(nil),  // 40: ctxfs.v1.ListJournalResponse
-	(*JournalEntry)(nil),         // 41: ctxfs.v1.JournalEntry
-	(*UndoRequest)(nil),          // 42: ctxfs.v1.UndoRequest
-	(*UndoResponse)(nil),         // 43: ctxfs.v1.UndoResponse
-	(*Conflict)(nil),             // 44: ctxfs.v1.Conflict
-	(FileType)(0),                // 45: ctxfs.v1.FileType
+	(ChangeKind)(0),                 // 0: ctxfs.v1.ChangeKind
+	(ContentKind)(0),                // 1: ctxfs.v1.ContentKind
+	(Decision)(0),                   // 2: ctxfs.v1.Decision
+	(ReviewState)(0),                // 3: ctxfs.v1.ReviewState
+	(LineKind)(0),                   // 4: ctxfs.v1.LineKind
+	(DiffForm)(0),                   // 5: ctxfs.v1.DiffForm
+	(Version)(0),                    // 6: ctxfs.v1.Version
+	(ReviewEvent)(0),                // 7: ctxfs.v1.ReviewEvent
+	(AppliedKind)(0),                // 8: ctxfs.v1.AppliedKind
+	(JournalKind)(0),                // 9: ctxfs.v1.JournalKind
+	(ConflictKind)(0),               // 10: ctxfs.v1.ConflictKind
+	(OnConflict)(0),                 // 11: ctxfs.v1.OnConflict
+	(Resolution)(0),                 // 12: ctxfs.v1.Resolution
+	(*Change)(nil),                  // 13: ctxfs.v1.Change
+	(*FileVersion)(nil),             // 14: ctxfs.v1.FileVersion
+	(*Hunk)(nil),                    // 15: ctxfs.v1.Hunk
+	(*DiffLine)(nil),                // 16: ctxfs.v1.DiffLine
+	(*Selection)(nil),               // 17: ctxfs.v1.Selection
+	(*SelectedChanges)(nil),         // 18: ctxfs.v1.SelectedChanges
+	(*SelectedChange)(nil),          // 19: ctxfs.v1.SelectedChange
+	(*ListChangesRequest)(nil),      // 20: ctxfs.v1.ListChangesRequest
+	(*ListChangesResponse)(nil),     // 21: ctxfs.v1.ListChangesResponse
+	(*ChangesSummary)(nil),          // 22: ctxfs.v1.ChangesSummary
+	(*GetDiffRequest)(nil),          // 23: ctxfs.v1.GetDiffRequest
+	(*Against)(nil),                 // 24: ctxfs.v1.Against
+	(*GetDiffResponse)(nil),         // 25: ctxfs.v1.GetDiffResponse
+	(*ReadVersionRequest)(nil),      // 26: ctxfs.v1.ReadVersionRequest
+	(*ReadVersionResponse)(nil),     // 27: ctxfs.v1.ReadVersionResponse
+	(*GetReviewRequest)(nil),        // 28: ctxfs.v1.GetReviewRequest
+	(*GetReviewResponse)(nil),       // 29: ctxfs.v1.GetReviewResponse
+	(*WatchReviewRequest)(nil),      // 30: ctxfs.v1.WatchReviewRequest
+	(*WatchReviewResponse)(nil),     // 31: ctxfs.v1.WatchReviewResponse
+	(*SubmitReviewRequest)(nil),     // 32: ctxfs.v1.SubmitReviewRequest
+	(*SubmitReviewResponse)(nil),    // 33: ctxfs.v1.SubmitReviewResponse
+	(*DiscardRequest)(nil),          // 34: ctxfs.v1.DiscardRequest
+	(*DiscardResponse)(nil),         // 35: ctxfs.v1.DiscardResponse
+	(*DecideRequest)(nil),           // 36: ctxfs.v1.DecideRequest
+	(*DecideResponse)(nil),          // 37: ctxfs.v1.DecideResponse
+	(*ApplyRequest)(nil),            // 38: ctxfs.v1.ApplyRequest
+	(*ApplyResponse)(nil),           // 39: ctxfs.v1.ApplyResponse
+	(*AppliedFile)(nil),             // 40: ctxfs.v1.AppliedFile
+	(*ListJournalRequest)(nil),      // 41: ctxfs.v1.ListJournalRequest
+	(*ListJournalResponse)(nil),     // 42: ctxfs.v1.ListJournalResponse
+	(*JournalEntry)(nil),            // 43: ctxfs.v1.JournalEntry
+	(*UndoRequest)(nil),             // 44: ctxfs.v1.UndoRequest
+	(*UndoResponse)(nil),            // 45: ctxfs.v1.UndoResponse
+	(*Conflict)(nil),                // 46: ctxfs.v1.Conflict
+	(*RebaseRequest)(nil),           // 47: ctxfs.v1.RebaseRequest
+	(*RebaseResponse)(nil),          // 48: ctxfs.v1.RebaseResponse
+	(*RecordedConflict)(nil),        // 49: ctxfs.v1.RecordedConflict
+	(*ListConflictsRequest)(nil),    // 50: ctxfs.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),   // 51: ctxfs.v1.ListConflictsResponse
+	(*ResolveConflictRequest)(nil),  // 52: ctxfs.v1.ResolveConflictRequest
+	(*ResolveConflictResponse)(nil), // 53: ctxfs.v1.ResolveConflictResponse
+	(FileType)(0),                   // 54: ctxfs.v1.FileType
 }
 var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	0,  // 0: ctxfs.v1.Change.kind:type_name -> ctxfs.v1.ChangeKind
 	1,  // 1: ctxfs.v1.Change.content:type_name -> ctxfs.v1.ContentKind
-	12, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
-	12, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
+	14, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
+	14, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
 	2,  // 4: ctxfs.v1.Change.decision:type_name -> ctxfs.v1.Decision
-	45, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
-	14, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
+	54, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
+	16, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
 	2,  // 7: ctxfs.v1.Hunk.decision:type_name -> ctxfs.v1.Decision
 	4,  // 8: ctxfs.v1.DiffLine.kind:type_name -> ctxfs.v1.LineKind
-	16, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
-	17, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
-	22, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
-	11, // 12: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
-	20, // 13: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	18, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
+	19, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
+	24, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
+	13, // 12: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
+	22, // 13: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
 	5,  // 14: ctxfs.v1.GetDiffRequest.form:type_name -> ctxfs.v1.DiffForm
-	22, // 15: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
-	11, // 16: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
-	13, // 17: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
-	20, // 18: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	24, // 15: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
+	13, // 16: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
+	15, // 17: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
+	22, // 18: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
 	6,  // 19: ctxfs.v1.ReadVersionRequest.version:type_name -> ctxfs.v1.Version
-	12, // 20: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
+	14, // 20: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
 	3,  // 21: ctxfs.v1.GetReviewResponse.state:type_name -> ctxfs.v1.ReviewState
-	20, // 22: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	22, // 22: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
 	7,  // 23: ctxfs.v1.WatchReviewResponse.event:type_name -> ctxfs.v1.ReviewEvent
-	20, // 24: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	15, // 25: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
-	15, // 26: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
+	22, // 24: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	17, // 25: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
+	17, // 26: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
 	2,  // 27: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
-	15, // 28: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
-	38, // 29: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
+	17, // 28: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
+	40, // 29: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
 	8,  // 30: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
-	41, // 31: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
+	43, // 31: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
 	9,  // 32: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
-	38, // 33: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
-	38, // 34: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
+	40, // 33: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
+	40, // 34: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
 	10, // 35: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
-	18, // 36: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
-	21, // 37: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
-	24, // 38: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
-	26, // 39: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
-	28, // 40: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
-	30, // 41: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
-	32, // 42: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
-	34, // 43: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
-	36, // 44: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
-	39, // 45: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
-	42, // 46: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
-	19, // 47: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
-	23, // 48: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
-	25, // 49: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
-	27, // 50: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
-	29, // 51: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
-	31, // 52: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
-	33, // 53: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
-	35, // 54: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
-	37, // 55: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
-	40, // 56: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
-	43, // 57: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
-	47, // [47:58] is the sub-list for method output_type
-	36, // [36:47] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	11, // 36: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
+	40, // 37: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
+	49, // 38: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	19, // 39: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
+	10, // 40: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
+	14, // 41: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
+	14, // 42: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
+	14, // 43: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
+	49, // 44: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	12, // 45: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
+	40, // 46: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
+	20, // 47: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
+	23, // 48: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
+	26, // 49: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
+	28, // 50: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
+	30, // 51: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
+	32, // 52: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
+	34, // 53: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
+	36, // 54: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
+	38, // 55: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
+	41, // 56: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
+	44, // 57: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
+	47, // 58: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
+	50, // 59: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
+	52, // 60: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
+	21, // 61: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
+	25, // 62: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
+	27, // 63: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
+	29, // 64: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
+	31, // 65: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
+	33, // 66: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
+	35, // 67: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
+	37, // 68: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
+	39, // 69: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
+	42, // 70: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
+	45, // 71: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
+	48, // 72: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
+	51, // 73: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
+	53, // 74: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
+	61, // [61:75] is the sub-list for method output_type
+	47, // [47:61] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_review_proto_init() }
@@ -3913,8 +4624,8 @@ func file_ctxfs_v1_review_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_review_proto_rawDesc), len(file_ctxfs_v1_review_proto_rawDesc)),
-			NumEnums:      11,
-			NumMessages:   34,
+			NumEnums:      13,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,17 +21,20 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ReviewService_ListChanges_FullMethodName  = "/ctxfs.v1.ReviewService/ListChanges"
-	ReviewService_GetDiff_FullMethodName      = "/ctxfs.v1.ReviewService/GetDiff"
-	ReviewService_ReadVersion_FullMethodName  = "/ctxfs.v1.ReviewService/ReadVersion"
-	ReviewService_GetReview_FullMethodName    = "/ctxfs.v1.ReviewService/GetReview"
-	ReviewService_WatchReview_FullMethodName  = "/ctxfs.v1.ReviewService/WatchReview"
-	ReviewService_SubmitReview_FullMethodName = "/ctxfs.v1.ReviewService/SubmitReview"
-	ReviewService_Discard_FullMethodName      = "/ctxfs.v1.ReviewService/Discard"
-	ReviewService_Decide_FullMethodName       = "/ctxfs.v1.ReviewService/Decide"
-	ReviewService_Apply_FullMethodName        = "/ctxfs.v1.ReviewService/Apply"
-	ReviewService_ListJournal_FullMethodName  = "/ctxfs.v1.ReviewService/ListJournal"
-	ReviewService_Undo_FullMethodName         = "/ctxfs.v1.ReviewService/Undo"
+	ReviewService_ListChanges_FullMethodName     = "/ctxfs.v1.ReviewService/ListChanges"
+	ReviewService_GetDiff_FullMethodName         = "/ctxfs.v1.ReviewService/GetDiff"
+	ReviewService_ReadVersion_FullMethodName     = "/ctxfs.v1.ReviewService/ReadVersion"
+	ReviewService_GetReview_FullMethodName       = "/ctxfs.v1.ReviewService/GetReview"
+	ReviewService_WatchReview_FullMethodName     = "/ctxfs.v1.ReviewService/WatchReview"
+	ReviewService_SubmitReview_FullMethodName    = "/ctxfs.v1.ReviewService/SubmitReview"
+	ReviewService_Discard_FullMethodName         = "/ctxfs.v1.ReviewService/Discard"
+	ReviewService_Decide_FullMethodName          = "/ctxfs.v1.ReviewService/Decide"
+	ReviewService_Apply_FullMethodName           = "/ctxfs.v1.ReviewService/Apply"
+	ReviewService_ListJournal_FullMethodName     = "/ctxfs.v1.ReviewService/ListJournal"
+	ReviewService_Undo_FullMethodName            = "/ctxfs.v1.ReviewService/Undo"
+	ReviewService_Rebase_FullMethodName          = "/ctxfs.v1.ReviewService/Rebase"
+	ReviewService_ListConflicts_FullMethodName   = "/ctxfs.v1.ReviewService/ListConflicts"
+	ReviewService_ResolveConflict_FullMethodName = "/ctxfs.v1.ReviewService/ResolveConflict"
 )
 
 // ReviewServiceClient is the client API for ReviewService service.
@@ -42,11 +45,11 @@ const (
 //
 // A context has a base: what it was seeded with. A change is a difference between the base and the context. Drift is a difference
 // between the base and the workspace. Apply merges approved changes into the workspace, and moves the base, so that what was not
-// selected stays a change. Undo takes an Apply or a Discard back.
+// selected stays a change. Rebase brings drift into the context, and moves the base too. Undo takes an Apply, a Discard or a Rebase back.
 //
 // Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
 //
-// Panels list, read, submit and discard their own changes, and read the decisions. Reviewers decide and apply: hosts, and panels with
+// Panels list, read, submit and discard their own changes, and read the decisions. Reviewers decide, apply and rebase: hosts, and panels with
 // PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads it like a host. A host that acts for a panel
 // (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
 //
@@ -75,14 +78,40 @@ type ReviewServiceClient interface {
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error)
 	// Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed
 	// there since the context was seeded is merged line by line.
-	// Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, ENOSPC.
+	// Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC.
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*ApplyResponse, error)
-	// Lists what Apply, Discard and Undo did, newest first.
+	// Lists what Apply, Discard, Rebase, ResolveConflict and Undo did, newest first.
 	ListJournal(ctx context.Context, in *ListJournalRequest, opts ...grpc.CallOption) (*ListJournalResponse, error)
 	// Takes a journal entry back: each file gets what it held before, merged with what was done to it since. It is an entry
 	// itself, so Undo of that entry is redo.
 	// Errors: ENOENT (no such entry), CONFLICT (nothing was undone).
 	Undo(ctx context.Context, in *UndoRequest, opts ...grpc.CallOption) (*UndoResponse, error)
+	// Brings into the context what the workspace changed since the context was seeded, or since the last Rebase or Apply. It compares three
+	// versions of each path: the base's, the context's and the workspace's.
+	//
+	// If only the workspace changed a path, the context gets the workspace's version. If both changed it, the context gets the merge of both,
+	// line by line. The base becomes the workspace's version for these paths. on_conflict says what happens to paths that cannot be merged.
+	// Paths that only the context changed stay as they are.
+	//
+	// Rebase reads the paths that a seeding would copy now. What the ignore files exclude, `.git`, the contexts directory, special files and setuid
+	// files stay out. A context that started empty takes only paths that were applied from it.
+	//
+	// The files of the context are replaced: a handle that a panel has open on such a file reads the old content. Handles of other files stay
+	// what they are. Either all paths are rebased or none is, also after a crash. Decisions on hunks that are still there stay; all others are
+	// taken back, and are listed in `stale`.
+	//
+	// Errors: CONFLICT (with a detail for each; nothing was done), UNRESOLVED (a path has a conflict that an earlier Rebase recorded),
+	// REPOSITORY_BUSY (a git command is at work in a repository of the workspace), EDQUOT (the context would exceed its quota), EFBIG (the
+	// workspace exceeds the limits of seeding), EINVAL (the context was made from a template).
+	Rebase(ctx context.Context, in *RebaseRequest, opts ...grpc.CallOption) (*RebaseResponse, error)
+	// Lists the conflicts that Rebase recorded and that are not resolved, by path. Apply fails with UNRESOLVED for these paths. ReadVersion
+	// reads their versions. Forks, snapshots and restored contexts do not have them: their base is the one of before.
+	ListConflicts(ctx context.Context, in *ListConflictsRequest, opts ...grpc.CallOption) (*ListConflictsResponse, error)
+	// Resolves a conflict that Rebase recorded. The context's file becomes the chosen version, and the base becomes the workspace's version that
+	// the conflict has. It is a journal entry, and Undo brings the conflict back.
+	// Errors: ENOENT (the path has no conflict), EINVAL (the file still is what Rebase wrote with markers), CONFLICT (a directory stands at the
+	// path), EDQUOT.
+	ResolveConflict(ctx context.Context, in *ResolveConflictRequest, opts ...grpc.CallOption) (*ResolveConflictResponse, error)
 }
 
 type reviewServiceClient struct {
@@ -239,6 +268,36 @@ func (c *reviewServiceClient) Undo(ctx context.Context, in *UndoRequest, opts ..
 	return out, nil
 }
 
+func (c *reviewServiceClient) Rebase(ctx context.Context, in *RebaseRequest, opts ...grpc.CallOption) (*RebaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RebaseResponse)
+	err := c.cc.Invoke(ctx, ReviewService_Rebase_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *reviewServiceClient) ListConflicts(ctx context.Context, in *ListConflictsRequest, opts ...grpc.CallOption) (*ListConflictsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListConflictsResponse)
+	err := c.cc.Invoke(ctx, ReviewService_ListConflicts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *reviewServiceClient) ResolveConflict(ctx context.Context, in *ResolveConflictRequest, opts ...grpc.CallOption) (*ResolveConflictResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResolveConflictResponse)
+	err := c.cc.Invoke(ctx, ReviewService_ResolveConflict_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ReviewServiceServer is the server API for ReviewService service.
 // All implementations must embed UnimplementedReviewServiceServer
 // for forward compatibility.
@@ -247,11 +306,11 @@ func (c *reviewServiceClient) Undo(ctx context.Context, in *UndoRequest, opts ..
 //
 // A context has a base: what it was seeded with. A change is a difference between the base and the context. Drift is a difference
 // between the base and the workspace. Apply merges approved changes into the workspace, and moves the base, so that what was not
-// selected stays a change. Undo takes an Apply or a Discard back.
+// selected stays a change. Rebase brings drift into the context, and moves the base too. Undo takes an Apply, a Discard or a Rebase back.
 //
 // Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
 //
-// Panels list, read, submit and discard their own changes, and read the decisions. Reviewers decide and apply: hosts, and panels with
+// Panels list, read, submit and discard their own changes, and read the decisions. Reviewers decide, apply and rebase: hosts, and panels with
 // PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads it like a host. A host that acts for a panel
 // (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
 //
@@ -280,14 +339,40 @@ type ReviewServiceServer interface {
 	Decide(context.Context, *DecideRequest) (*DecideResponse, error)
 	// Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed
 	// there since the context was seeded is merged line by line.
-	// Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, ENOSPC.
+	// Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC.
 	Apply(context.Context, *ApplyRequest) (*ApplyResponse, error)
-	// Lists what Apply, Discard and Undo did, newest first.
+	// Lists what Apply, Discard, Rebase, ResolveConflict and Undo did, newest first.
 	ListJournal(context.Context, *ListJournalRequest) (*ListJournalResponse, error)
 	// Takes a journal entry back: each file gets what it held before, merged with what was done to it since. It is an entry
 	// itself, so Undo of that entry is redo.
 	// Errors: ENOENT (no such entry), CONFLICT (nothing was undone).
 	Undo(context.Context, *UndoRequest) (*UndoResponse, error)
+	// Brings into the context what the workspace changed since the context was seeded, or since the last Rebase or Apply. It compares three
+	// versions of each path: the base's, the context's and the workspace's.
+	//
+	// If only the workspace changed a path, the context gets the workspace's version. If both changed it, the context gets the merge of both,
+	// line by line. The base becomes the workspace's version for these paths. on_conflict says what happens to paths that cannot be merged.
+	// Paths that only the context changed stay as they are.
+	//
+	// Rebase reads the paths that a seeding would copy now. What the ignore files exclude, `.git`, the contexts directory, special files and setuid
+	// files stay out. A context that started empty takes only paths that were applied from it.
+	//
+	// The files of the context are replaced: a handle that a panel has open on such a file reads the old content. Handles of other files stay
+	// what they are. Either all paths are rebased or none is, also after a crash. Decisions on hunks that are still there stay; all others are
+	// taken back, and are listed in `stale`.
+	//
+	// Errors: CONFLICT (with a detail for each; nothing was done), UNRESOLVED (a path has a conflict that an earlier Rebase recorded),
+	// REPOSITORY_BUSY (a git command is at work in a repository of the workspace), EDQUOT (the context would exceed its quota), EFBIG (the
+	// workspace exceeds the limits of seeding), EINVAL (the context was made from a template).
+	Rebase(context.Context, *RebaseRequest) (*RebaseResponse, error)
+	// Lists the conflicts that Rebase recorded and that are not resolved, by path. Apply fails with UNRESOLVED for these paths. ReadVersion
+	// reads their versions. Forks, snapshots and restored contexts do not have them: their base is the one of before.
+	ListConflicts(context.Context, *ListConflictsRequest) (*ListConflictsResponse, error)
+	// Resolves a conflict that Rebase recorded. The context's file becomes the chosen version, and the base becomes the workspace's version that
+	// the conflict has. It is a journal entry, and Undo brings the conflict back.
+	// Errors: ENOENT (the path has no conflict), EINVAL (the file still is what Rebase wrote with markers), CONFLICT (a directory stands at the
+	// path), EDQUOT.
+	ResolveConflict(context.Context, *ResolveConflictRequest) (*ResolveConflictResponse, error)
 	mustEmbedUnimplementedReviewServiceServer()
 }
 
@@ -330,6 +415,15 @@ func (UnimplementedReviewServiceServer) ListJournal(context.Context, *ListJourna
 }
 func (UnimplementedReviewServiceServer) Undo(context.Context, *UndoRequest) (*UndoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Undo not implemented")
+}
+func (UnimplementedReviewServiceServer) Rebase(context.Context, *RebaseRequest) (*RebaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Rebase not implemented")
+}
+func (UnimplementedReviewServiceServer) ListConflicts(context.Context, *ListConflictsRequest) (*ListConflictsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListConflicts not implemented")
+}
+func (UnimplementedReviewServiceServer) ResolveConflict(context.Context, *ResolveConflictRequest) (*ResolveConflictResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResolveConflict not implemented")
 }
 func (UnimplementedReviewServiceServer) mustEmbedUnimplementedReviewServiceServer() {}
 func (UnimplementedReviewServiceServer) testEmbeddedByValue()                       {}
@@ -522,6 +616,60 @@ func _ReviewService_Undo_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ReviewService_Rebase_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReviewServiceServer).Rebase(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReviewService_Rebase_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReviewServiceServer).Rebase(ctx, req.(*RebaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ReviewService_ListConflicts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListConflictsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReviewServiceServer).ListConflicts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReviewService_ListConflicts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReviewServiceServer).ListConflicts(ctx, req.(*ListConflictsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ReviewService_ResolveConflict_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResolveConflictRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReviewServiceServer).ResolveConflict(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReviewService_ResolveConflict_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReviewServiceServer).ResolveConflict(ctx, req.(*ResolveConflictRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ReviewService_ServiceDesc is the grpc.ServiceDesc for ReviewService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -556,6 +704,18 @@ var ReviewService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Undo",
 			Handler:    _ReviewService_Undo_Handler,
+		},
+		{
+			MethodName: "Rebase",
+			Handler:    _ReviewService_Rebase_Handler,
+		},
+		{
+			MethodName: "ListConflicts",
+			Handler:    _ReviewService_ListConflicts_Handler,
+		},
+		{
+			MethodName: "ResolveConflict",
+			Handler:    _ReviewService_ResolveConflict_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/review.proto.
  */
 export const file_ctxfs_v1_review: GenFile = /*@__PURE__*/
-  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJImwKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUimQEKDkdldERpZmZSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFcGF0aHMYAiADKAkSIAoEZm9ybRgDIAEoDjISLmN0eGZzLnYxLkRpZmZGb3JtEg0KBWxpbmVzGAQgASgFEg8KB2lnbm9yZWQYBSABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QiZAoHQWdhaW5zdBITCgl3b3Jrc3BhY2UYASABKAhIABISCghyZXZpc2lvbhgCIAEoCUgAEhIKCHNuYXBzaG90GAMgASgJSAASFAoKY29udGV4dF9pZBgEIAEoCUgAQgYKBHdoYXQimwEKD0dldERpZmZSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIeCgRodW5rGAIgASgLMg4uY3R4ZnMudjEuSHVua0gAEg4KBHRleHQYAyABKAxIABIrCgdzdW1tYXJ5GAQgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCJsChJSZWFkVmVyc2lvblJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEiIKB3ZlcnNpb24YBCABKA4yES5jdHhmcy52MS5WZXJzaW9uIksKE1JlYWRWZXJzaW9uUmVzcG9uc2USJgoHdmVyc2lvbhgBIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEgwKBGRhdGEYAiABKAwiJgoQR2V0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIrYBChFHZXRSZXZpZXdSZXNwb25zZRIkCgVzdGF0ZRgBIAEoDjIVLmN0eGZzLnYxLlJldmlld1N0YXRlEikKB3N1bW1hcnkYAiABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeRINCgV0aXRsZRgDIAEoCRIPCgdtZXNzYWdlGAQgASgJEhoKEnN1Ym1pdHRlZF9yZXZpc2lvbhgFIAEoCRIUCgxzdWJtaXR0ZWRfbnMYBiABKAMiKAoSV2F0Y2hSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiYQoTV2F0Y2hSZXZpZXdSZXNwb25zZRIkCgVldmVudBgBIAEoDjIVLmN0eGZzLnYxLlJldmlld0V2ZW50EhIKCmpvdXJuYWxfaWQYAiABKAMSEAoIcmV2aXNpb24YAyABKAkiSQoTU3VibWl0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEg8KB21lc3NhZ2UYAyABKAkiUwoUU3VibWl0UmV2aWV3UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAkSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5ImEKDkRpc2NhcmRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEhMKC2lmX3JldmlzaW9uGAMgASgJIjQKD0Rpc2NhcmRSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEg0KBXBhdGhzGAIgAygJIpcBCg1EZWNpZGVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEiQKCGRlY2lzaW9uGAMgASgOMhIuY3R4ZnMudjEuRGVjaXNpb24SDwoHY29tbWVudBgEIAEoCRITCgtpZl9yZXZpc2lvbhgFIAEoCSJCCg5EZWNpZGVSZXNwb25zZRIPCgdjaGFuZ2VzGAEgASgFEg0KBWh1bmtzGAIgASgFEhAKCGxlZnRfb3V0GAMgAygJIqsBCgxBcHBseVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SDwoHYXBwcm92ZRgDIAEoCBITCgtpZl9yZXZpc2lvbhgEIAEoCRIUCgxyZWZ1c2VfbWVyZ2UYBSABKAgSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJIkkKDUFwcGx5UmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlImIKC0FwcGxpZWRGaWxlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSIwoEa2luZBgDIAEoDjIVLmN0eGZzLnYxLkFwcGxpZWRLaW5kEg4KBm1lcmdlZBgEIAEoCCJdChJMaXN0Sm91cm5hbFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlcKE0xpc3RKb3VybmFsUmVzcG9uc2USJwoHZW50cmllcxgBIAMoCzIWLmN0eGZzLnYxLkpvdXJuYWxFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkixAEKDEpvdXJuYWxFbnRyeRISCgpqb3VybmFsX2lkGAEgASgDEiMKBGtpbmQYAiABKA4yFS5jdHhmcy52MS5Kb3VybmFsS2luZBISCgpjb250ZXh0X2lkGAMgASgJEg0KBWFjdG9yGAQgASgJEg8KB2RvbmVfbnMYBSABKAMSJAoFZmlsZXMYBiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIOCgZ1bmRvZXMYByABKAMSEQoJdW5kb25lX2J5GAggASgDIjIKC1VuZG9SZXF1ZXN0EhIKCmpvdXJuYWxfaWQYASABKAMSDwoHZHJ5X3J1bhgCIAEoCCJICgxVbmRvUmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlIlAKCENvbmZsaWN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSJAoEa2luZBgDIAEoDjIWLmN0eGZzLnYxLkNvbmZsaWN0S2luZCqvAQoKQ2hhbmdlS2luZBIbChdDSEFOR0VfS0lORF9VTlNQRUNJRklFRBAAEhUKEUNIQU5HRV9LSU5EX0FEREVEEAESGAoUQ0hBTkdFX0tJTkRfTU9ESUZJRUQQAhIXChNDSEFOR0VfS0lORF9ERUxFVEVEEAMSHAoYQ0hBTkdFX0tJTkRfVFlQRV9DSEFOR0VEEAQSHAoYQ0hBTkdFX0tJTkRfTU9ERV9DSEFOR0VEEAUqqAEKC0NvbnRlbnRLaW5kEhwKGENPTlRFTlRfS0lORF9VTlNQRUNJRklFRBAAEhUKEUNPTlRFTlRfS0lORF9URVhUEAESFwoTQ09OVEVOVF9LSU5EX0JJTkFSWRACEhgKFENPTlRFTlRfS0lORF9TWU1MSU5LEAMSGgoWQ09OVEVOVF9LSU5EX1RPT19MQVJHRRAEEhUKEUNPTlRFTlRfS0lORF9UUkVFEAUqUgoIRGVjaXNpb24SGAoUREVDSVNJT05fVU5TUEVDSUZJRUQQABIVChFERUNJU0lPTl9BUFBST1ZFRBABEhUKEURFQ0lTSU9OX1JFSkVDVEVEEAIqmQEKC1Jldmlld1N0YXRlEhwKGFJFVklFV19TVEFURV9VTlNQRUNJRklFRBAAEhUKEVJFVklFV19TVEFURV9PUEVOEAESGgoWUkVWSUVXX1NUQVRFX1NVQk1JVFRFRBACEh8KG1JFVklFV19TVEFURV9QQVJUTFlfREVDSURFRBADEhgKFFJFVklFV19TVEFURV9ERUNJREVEEAQqUQoITGluZUtpbmQSGQoVTElORV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRTElORV9LSU5EX1JFTU9WRUQQARITCg9MSU5FX0tJTkRfQURERUQQAio8CghEaWZmRm9ybRIZChVESUZGX0ZPUk1fVU5TUEVDSUZJRUQQABIVChFESUZGX0ZPUk1fVU5JRklFRBABKnYKB1ZlcnNpb24SFwoTVkVSU0lPTl9VTlNQRUNJRklFRBAAEhAKDFZFUlNJT05fQkFTRRABEhMKD1ZFUlNJT05fQ09OVEVYVBACEhUKEVZFUlNJT05fV09SS1NQQUNFEAMSFAoQVkVSU0lPTl9BUFBST1ZFRBAEKssBCgtSZXZpZXdFdmVudBIcChhSRVZJRVdfRVZFTlRfVU5TUEVDSUZJRUQQABIaChZSRVZJRVdfRVZFTlRfU1VCTUlUVEVEEAESGAoUUkVWSUVXX0VWRU5UX0RFQ0lERUQQAhIYChRSRVZJRVdfRVZFTlRfQVBQTElFRBADEhoKFlJFVklFV19FVkVOVF9ESVNDQVJERUQQBBIXChNSRVZJRVdfRVZFTlRfVU5ET05FEAUSGQoVUkVWSUVXX0VWRU5UX09WRVJGTE9XEAYqeQoLQXBwbGllZEtpbmQSHAoYQVBQTElFRF9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUQVBQTElFRF9LSU5EX0NSRUFURUQQARIYChRBUFBMSUVEX0tJTkRfV1JJVFRFThACEhgKFEFQUExJRURfS0lORF9SRU1PVkVEEAMqdAoLSm91cm5hbEtpbmQSHAoYSk9VUk5BTF9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSSk9VUk5BTF9LSU5EX0FQUExZEAESGAoUSk9VUk5BTF9LSU5EX0RJU0NBUkQQAhIVChFKT1VSTkFMX0tJTkRfVU5ETxADKqQCCgxDb25mbGljdEtpbmQSHQoZQ09ORkxJQ1RfS0lORF9VTlNQRUNJRklFRBAAEhkKFUNPTkZMSUNUX0tJTkRfQ09OVEVOVBABEh8KG0NPTkZMSUNUX0tJTkRfTU9ESUZZX0RFTEVURRACEh8KG0NPTkZMSUNUX0tJTkRfREVMRVRFX01PRElGWRADEhkKFUNPTkZMSUNUX0tJTkRfQUREX0FERBAEEhgKFENPTkZMSUNUX0tJTkRfQklOQVJZEAUSFgoSQ09ORkxJQ1RfS0lORF9UWVBFEAYSJgoiQ09ORkxJQ1RfS0lORF9ESVJFQ1RPUllfSU5fVEhFX1dBWRAHEiMKH0NPTkZMSUNUX0tJTkRfQ0hBTkdFRF9NRUFOV0hJTEUQCDKaBwoNUmV2aWV3U2VydmljZRJaCgtMaXN0Q2hhbmdlcxIcLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVzcG9uc2UiDKKfGQgIAhABIAMwATABEk4KB0dldERpZmYSGC5jdHhmcy52MS5HZXREaWZmUmVxdWVzdBoZLmN0eGZzLnYxLkdldERpZmZSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESWgoLUmVhZFZlcnNpb24SHC5jdHhmcy52MS5SZWFkVmVyc2lvblJlcXVlc3QaHS5jdHhmcy52MS5SZWFkVmVyc2lvblJlc3BvbnNlIgyinxkICAIQASADMAEwARJSCglHZXRSZXZpZXcSGi5jdHhmcy52MS5HZXRSZXZpZXdSZXF1ZXN0GhsuY3R4ZnMudjEuR2V0UmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIAMwARJaCgtXYXRjaFJldmlldxIcLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVxdWVzdBodLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIARIAjABElkKDFN1Ym1pdFJldmlldxIdLmN0eGZzLnYxLlN1Ym1pdFJldmlld1JlcXVlc3QaHi5jdHhmcy52MS5TdWJtaXRSZXZpZXdSZXNwb25zZSIKop8ZBggCEAIgAxJKCgdEaXNjYXJkEhguY3R4ZnMudjEuRGlzY2FyZFJlcXVlc3QaGS5jdHhmcy52MS5EaXNjYXJkUmVzcG9uc2UiCqKfGQYIAhACIAMSRwoGRGVjaWRlEhcuY3R4ZnMudjEuRGVjaWRlUmVxdWVzdBoYLmN0eGZzLnYxLkRlY2lkZVJlc3BvbnNlIgqinxkGCAMQAiADEkQKBUFwcGx5EhYuY3R4ZnMudjEuQXBwbHlSZXF1ZXN0GhcuY3R4ZnMudjEuQXBwbHlSZXNwb25zZSIKop8ZBggDEAIgAxJYCgtMaXN0Sm91cm5hbBIcLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVzcG9uc2UiDKKfGQgIAxABIAIwARJBCgRVbmRvEhUuY3R4ZnMudjEuVW5kb1JlcXVlc3QaFi5jdHhmcy52MS5VbmRvUmVzcG9uc2UiCqKfGQYIAxACIANCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
+  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJImwKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUimQEKDkdldERpZmZSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFcGF0aHMYAiADKAkSIAoEZm9ybRgDIAEoDjISLmN0eGZzLnYxLkRpZmZGb3JtEg0KBWxpbmVzGAQgASgFEg8KB2lnbm9yZWQYBSABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QiZAoHQWdhaW5zdBITCgl3b3Jrc3BhY2UYASABKAhIABISCghyZXZpc2lvbhgCIAEoCUgAEhIKCHNuYXBzaG90GAMgASgJSAASFAoKY29udGV4dF9pZBgEIAEoCUgAQgYKBHdoYXQimwEKD0dldERpZmZSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIeCgRodW5rGAIgASgLMg4uY3R4ZnMudjEuSHVua0gAEg4KBHRleHQYAyABKAxIABIrCgdzdW1tYXJ5GAQgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCJsChJSZWFkVmVyc2lvblJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEiIKB3ZlcnNpb24YBCABKA4yES5jdHhmcy52MS5WZXJzaW9uIksKE1JlYWRWZXJzaW9uUmVzcG9uc2USJgoHdmVyc2lvbhgBIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEgwKBGRhdGEYAiABKAwiJgoQR2V0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIrYBChFHZXRSZXZpZXdSZXNwb25zZRIkCgVzdGF0ZRgBIAEoDjIVLmN0eGZzLnYxLlJldmlld1N0YXRlEikKB3N1bW1hcnkYAiABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeRINCgV0aXRsZRgDIAEoCRIPCgdtZXNzYWdlGAQgASgJEhoKEnN1Ym1pdHRlZF9yZXZpc2lvbhgFIAEoCRIUCgxzdWJtaXR0ZWRfbnMYBiABKAMiKAoSV2F0Y2hSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiYQoTV2F0Y2hSZXZpZXdSZXNwb25zZRIkCgVldmVudBgBIAEoDjIVLmN0eGZzLnYxLlJldmlld0V2ZW50EhIKCmpvdXJuYWxfaWQYAiABKAMSEAoIcmV2aXNpb24YAyABKAkiSQoTU3VibWl0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEg8KB21lc3NhZ2UYAyABKAkiUwoUU3VibWl0UmV2aWV3UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAkSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5ImEKDkRpc2NhcmRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEhMKC2lmX3JldmlzaW9uGAMgASgJIjQKD0Rpc2NhcmRSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEg0KBXBhdGhzGAIgAygJIpcBCg1EZWNpZGVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEiQKCGRlY2lzaW9uGAMgASgOMhIuY3R4ZnMudjEuRGVjaXNpb24SDwoHY29tbWVudBgEIAEoCRITCgtpZl9yZXZpc2lvbhgFIAEoCSJCCg5EZWNpZGVSZXNwb25zZRIPCgdjaGFuZ2VzGAEgASgFEg0KBWh1bmtzGAIgASgFEhAKCGxlZnRfb3V0GAMgAygJIqsBCgxBcHBseVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SDwoHYXBwcm92ZRgDIAEoCBITCgtpZl9yZXZpc2lvbhgEIAEoCRIUCgxyZWZ1c2VfbWVyZ2UYBSABKAgSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJIkkKDUFwcGx5UmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlImIKC0FwcGxpZWRGaWxlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSIwoEa2luZBgDIAEoDjIVLmN0eGZzLnYxLkFwcGxpZWRLaW5kEg4KBm1lcmdlZBgEIAEoCCJdChJMaXN0Sm91cm5hbFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlcKE0xpc3RKb3VybmFsUmVzcG9uc2USJwoHZW50cmllcxgBIAMoCzIWLmN0eGZzLnYxLkpvdXJuYWxFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkixAEKDEpvdXJuYWxFbnRyeRISCgpqb3VybmFsX2lkGAEgASgDEiMKBGtpbmQYAiABKA4yFS5jdHhmcy52MS5Kb3VybmFsS2luZBISCgpjb250ZXh0X2lkGAMgASgJEg0KBWFjdG9yGAQgASgJEg8KB2RvbmVfbnMYBSABKAMSJAoFZmlsZXMYBiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIOCgZ1bmRvZXMYByABKAMSEQoJdW5kb25lX2J5GAggASgDIjIKC1VuZG9SZXF1ZXN0EhIKCmpvdXJuYWxfaWQYASABKAMSDwoHZHJ5X3J1bhgCIAEoCCJICgxVbmRvUmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlIlAKCENvbmZsaWN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSJAoEa2luZBgDIAEoDjIWLmN0eGZzLnYxLkNvbmZsaWN0S2luZCJuCg1SZWJhc2VSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSKQoLb25fY29uZmxpY3QYAiABKA4yFC5jdHhmcy52MS5PbkNvbmZsaWN0Eg0KBXBhdGhzGAMgAygJEg8KB2RyeV9ydW4YBCABKAgiogEKDlJlYmFzZVJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSJAoFZmlsZXMYAiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRItCgljb25mbGljdHMYAyADKAsyGi5jdHhmcy52MS5SZWNvcmRlZENvbmZsaWN0EicKBXN0YWxlGAQgAygLMhguY3R4ZnMudjEuU2VsZWN0ZWRDaGFuZ2Ui9QEKEFJlY29yZGVkQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kEiMKBGJhc2UYBCABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhImCgdjb250ZXh0GAUgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SKAoJd29ya3NwYWNlGAYgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SDwoHbWFya2VycxgHIAEoCBITCgtyZWNvcmRlZF9ucxgIIAEoAyIqChRMaXN0Q29uZmxpY3RzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIkYKFUxpc3RDb25mbGljdHNSZXNwb25zZRItCgljb25mbGljdHMYASADKAsyGi5jdHhmcy52MS5SZWNvcmRlZENvbmZsaWN0InYKFlJlc29sdmVDb25mbGljdFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEigKCnJlc29sdXRpb24YBCABKA4yFC5jdHhmcy52MS5SZXNvbHV0aW9uIlIKF1Jlc29sdmVDb25mbGljdFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSIwoEZmlsZRgCIAEoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlKq8BCgpDaGFuZ2VLaW5kEhsKF0NIQU5HRV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ0hBTkdFX0tJTkRfQURERUQQARIYChRDSEFOR0VfS0lORF9NT0RJRklFRBACEhcKE0NIQU5HRV9LSU5EX0RFTEVURUQQAxIcChhDSEFOR0VfS0lORF9UWVBFX0NIQU5HRUQQBBIcChhDSEFOR0VfS0lORF9NT0RFX0NIQU5HRUQQBSqoAQoLQ29udGVudEtpbmQSHAoYQ09OVEVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9LSU5EX1RFWFQQARIXChNDT05URU5UX0tJTkRfQklOQVJZEAISGAoUQ09OVEVOVF9LSU5EX1NZTUxJTksQAxIaChZDT05URU5UX0tJTkRfVE9PX0xBUkdFEAQSFQoRQ09OVEVOVF9LSU5EX1RSRUUQBSpSCghEZWNpc2lvbhIYChRERUNJU0lPTl9VTlNQRUNJRklFRBAAEhUKEURFQ0lTSU9OX0FQUFJPVkVEEAESFQoRREVDSVNJT05fUkVKRUNURUQQAiqZAQoLUmV2aWV3U3RhdGUSHAoYUkVWSUVXX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUkVWSUVXX1NUQVRFX09QRU4QARIaChZSRVZJRVdfU1RBVEVfU1VCTUlUVEVEEAISHwobUkVWSUVXX1NUQVRFX1BBUlRMWV9ERUNJREVEEAMSGAoUUkVWSUVXX1NUQVRFX0RFQ0lERUQQBCpRCghMaW5lS2luZBIZChVMSU5FX0tJTkRfVU5TUEVDSUZJRUQQABIVChFMSU5FX0tJTkRfUkVNT1ZFRBABEhMKD0xJTkVfS0lORF9BRERFRBACKjwKCERpZmZGb3JtEhkKFURJRkZfRk9STV9VTlNQRUNJRklFRBAAEhUKEURJRkZfRk9STV9VTklGSUVEEAEqyAEKB1ZlcnNpb24SFwoTVkVSU0lPTl9VTlNQRUNJRklFRBAAEhAKDFZFUlNJT05fQkFTRRABEhMKD1ZFUlNJT05fQ09OVEVYVBACEhUKEVZFUlNJT05fV09SS1NQQUNFEAMSFAoQVkVSU0lPTl9BUFBST1ZFRBAEEhIKDlZFUlNJT05fTUVSR0VEEAUSHAoYVkVSU0lPTl9DT05GTElDVF9DT05URVhUEAYSHgoaVkVSU0lPTl9DT05GTElDVF9XT1JLU1BBQ0UQByrlAQoLUmV2aWV3RXZlbnQSHAoYUkVWSUVXX0VWRU5UX1VOU1BFQ0lGSUVEEAASGgoWUkVWSUVXX0VWRU5UX1NVQk1JVFRFRBABEhgKFFJFVklFV19FVkVOVF9ERUNJREVEEAISGAoUUkVWSUVXX0VWRU5UX0FQUExJRUQQAxIaChZSRVZJRVdfRVZFTlRfRElTQ0FSREVEEAQSFwoTUkVWSUVXX0VWRU5UX1VORE9ORRAFEhkKFVJFVklFV19FVkVOVF9PVkVSRkxPVxAGEhgKFFJFVklFV19FVkVOVF9SRUJBU0VEEAcqeQoLQXBwbGllZEtpbmQSHAoYQVBQTElFRF9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUQVBQTElFRF9LSU5EX0NSRUFURUQQARIYChRBUFBMSUVEX0tJTkRfV1JJVFRFThACEhgKFEFQUExJRURfS0lORF9SRU1PVkVEEAMqpwEKC0pvdXJuYWxLaW5kEhwKGEpPVVJOQUxfS0lORF9VTlNQRUNJRklFRBAAEhYKEkpPVVJOQUxfS0lORF9BUFBMWRABEhgKFEpPVVJOQUxfS0lORF9ESVNDQVJEEAISFQoRSk9VUk5BTF9LSU5EX1VORE8QAxIXChNKT1VSTkFMX0tJTkRfUkVCQVNFEAQSGAoUSk9VUk5BTF9LSU5EX1JFU09MVkUQBSqkAgoMQ29uZmxpY3RLaW5kEh0KGUNPTkZMSUNUX0tJTkRfVU5TUEVDSUZJRUQQABIZChVDT05GTElDVF9LSU5EX0NPTlRFTlQQARIfChtDT05GTElDVF9LSU5EX01PRElGWV9ERUxFVEUQAhIfChtDT05GTElDVF9LSU5EX0RFTEVURV9NT0RJRlkQAxIZChVDT05GTElDVF9LSU5EX0FERF9BREQQBBIYChRDT05GTElDVF9LSU5EX0JJTkFSWRAFEhYKEkNPTkZMSUNUX0tJTkRfVFlQRRAGEiYKIkNPTkZMSUNUX0tJTkRfRElSRUNUT1JZX0lOX1RIRV9XQVkQBxIjCh9DT05GTElDVF9LSU5EX0NIQU5HRURfTUVBTldISUxFEAgqmAEKCk9uQ29uZmxpY3QSGwoXT05fQ09ORkxJQ1RfVU5TUEVDSUZJRUQQABIWChJPTl9DT05GTElDVF9SRUNPUkQQARIXChNPTl9DT05GTElDVF9NQVJLRVJTEAISHAoYT05fQ09ORkxJQ1RfS0VFUF9DT05URVhUEAMSHgoaT05fQ09ORkxJQ1RfVEFLRV9XT1JLU1BBQ0UQBCpvCgpSZXNvbHV0aW9uEhoKFlJFU09MVVRJT05fVU5TUEVDSUZJRUQQABIWChJSRVNPTFVUSU9OX0NPTlRFWFQQARIYChRSRVNPTFVUSU9OX1dPUktTUEFDRRACEhMKD1JFU09MVVRJT05fQkFTRRADMqcJCg1SZXZpZXdTZXJ2aWNlEloKC0xpc3RDaGFuZ2VzEhwuY3R4ZnMudjEuTGlzdENoYW5nZXNSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdENoYW5nZXNSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESTgoHR2V0RGlmZhIYLmN0eGZzLnYxLkdldERpZmZSZXF1ZXN0GhkuY3R4ZnMudjEuR2V0RGlmZlJlc3BvbnNlIgyinxkICAIQASADMAEwARJaCgtSZWFkVmVyc2lvbhIcLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVxdWVzdBodLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVzcG9uc2UiDKKfGQgIAhABIAMwATABElIKCUdldFJldmlldxIaLmN0eGZzLnYxLkdldFJldmlld1JlcXVlc3QaGy5jdHhmcy52MS5HZXRSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgAzABEloKC1dhdGNoUmV2aWV3EhwuY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXF1ZXN0Gh0uY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgBEgCMAESWQoMU3VibWl0UmV2aWV3Eh0uY3R4ZnMudjEuU3VibWl0UmV2aWV3UmVxdWVzdBoeLmN0eGZzLnYxLlN1Ym1pdFJldmlld1Jlc3BvbnNlIgqinxkGCAIQAiADEkoKB0Rpc2NhcmQSGC5jdHhmcy52MS5EaXNjYXJkUmVxdWVzdBoZLmN0eGZzLnYxLkRpc2NhcmRSZXNwb25zZSIKop8ZBggCEAIgAxJHCgZEZWNpZGUSFy5jdHhmcy52MS5EZWNpZGVSZXF1ZXN0GhguY3R4ZnMudjEuRGVjaWRlUmVzcG9uc2UiCqKfGQYIAxACIAMSRAoFQXBwbHkSFi5jdHhmcy52MS5BcHBseVJlcXVlc3QaFy5jdHhmcy52MS5BcHBseVJlc3BvbnNlIgqinxkGCAMQAiADElgKC0xpc3RKb3VybmFsEhwuY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXNwb25zZSIMop8ZCAgDEAEgAjABEkEKBFVuZG8SFS5jdHhmcy52MS5VbmRvUmVxdWVzdBoWLmN0eGZzLnYxLlVuZG9SZXNwb25zZSIKop8ZBggDEAIgAxJHCgZSZWJhc2USFy5jdHhmcy52MS5SZWJhc2VSZXF1ZXN0GhguY3R4ZnMudjEuUmViYXNlUmVzcG9uc2UiCqKfGQYIAxACIAMSXgoNTGlzdENvbmZsaWN0cxIeLmN0eGZzLnYxLkxpc3RDb25mbGljdHNSZXF1ZXN0Gh8uY3R4ZnMudjEuTGlzdENvbmZsaWN0c1Jlc3BvbnNlIgyinxkICAMQASACMAESYgoPUmVzb2x2ZUNvbmZsaWN0EiAuY3R4ZnMudjEuUmVzb2x2ZUNvbmZsaWN0UmVxdWVzdBohLmN0eGZzLnYxLlJlc29sdmVDb25mbGljdFJlc3BvbnNlIgqinxkGCAMQAiADQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
 
 /**
  * A difference between two versions of a path; in the ordinary case between the base and the context.
@@ -968,7 +968,7 @@ export type WatchReviewResponse = Message<"ctxfs.v1.WatchReviewResponse"> & {
   event: ReviewEvent;
 
   /**
-   * The journal entry of an Apply, a Discard or an Undo.
+   * The journal entry of an Apply, a Discard, an Undo, a Rebase or a ResolveConflict.
    *
    * @generated from field: int64 journal_id = 2;
    */
@@ -1291,7 +1291,7 @@ export const ApplyResponseSchema: GenMessage<ApplyResponse> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_review, 26);
 
 /**
- * What Apply did to a path of the workspace.
+ * What Apply did to a path of the workspace, or Rebase to a path of the context.
  *
  * @generated from message ctxfs.v1.AppliedFile
  */
@@ -1318,7 +1318,7 @@ export type AppliedFile = Message<"ctxfs.v1.AppliedFile"> & {
   kind: AppliedKind;
 
   /**
-   * The workspace's own changes of the file were kept.
+   * Both sides had changed the file, and the changes of both are in it.
    *
    * @generated from field: bool merged = 4;
    */
@@ -1562,6 +1562,273 @@ export type Conflict = Message<"ctxfs.v1.Conflict"> & {
  */
 export const ConflictSchema: GenMessage<Conflict> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_review, 33);
+
+/**
+ * Request of Rebase.
+ *
+ * @generated from message ctxfs.v1.RebaseRequest
+ */
+export type RebaseRequest = Message<"ctxfs.v1.RebaseRequest"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * What happens to paths that both sides changed and that cannot be merged.
+   *
+   * @generated from field: ctxfs.v1.OnConflict on_conflict = 2;
+   */
+  onConflict: OnConflict;
+
+  /**
+   * Only these paths and what is below them; empty means all.
+   *
+   * @generated from field: repeated string paths = 3;
+   */
+  paths: string[];
+
+  /**
+   * Does nothing, and says what would be done.
+   *
+   * @generated from field: bool dry_run = 4;
+   */
+  dryRun: boolean;
+};
+
+/**
+ * Describes the message ctxfs.v1.RebaseRequest.
+ * Use `create(RebaseRequestSchema)` to create a new message.
+ */
+export const RebaseRequestSchema: GenMessage<RebaseRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 34);
+
+/**
+ * Response of Rebase.
+ *
+ * @generated from message ctxfs.v1.RebaseResponse
+ */
+export type RebaseResponse = Message<"ctxfs.v1.RebaseResponse"> & {
+  /**
+   * The journal entry; 0 for a dry run, and if the workspace changed nothing.
+   *
+   * @generated from field: int64 journal_id = 1;
+   */
+  journalId: bigint;
+
+  /**
+   * What was done to the context, by path. Paths with a recorded conflict are in conflicts only.
+   *
+   * @generated from field: repeated ctxfs.v1.AppliedFile files = 2;
+   */
+  files: AppliedFile[];
+
+  /**
+   * The conflicts that were recorded, and those of the named paths that an earlier Rebase recorded.
+   *
+   * @generated from field: repeated ctxfs.v1.RecordedConflict conflicts = 3;
+   */
+  conflicts: RecordedConflict[];
+
+  /**
+   * Decisions that were taken back, because what they were about is not there any more. No hunk_ids means the decision on the whole change. Not
+   * set for a dry run.
+   *
+   * @generated from field: repeated ctxfs.v1.SelectedChange stale = 4;
+   */
+  stale: SelectedChange[];
+};
+
+/**
+ * Describes the message ctxfs.v1.RebaseResponse.
+ * Use `create(RebaseResponseSchema)` to create a new message.
+ */
+export const RebaseResponseSchema: GenMessage<RebaseResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 35);
+
+/**
+ * A path that Rebase could not merge, and that is not resolved.
+ *
+ * @generated from message ctxfs.v1.RecordedConflict
+ */
+export type RecordedConflict = Message<"ctxfs.v1.RecordedConflict"> & {
+  /**
+   * The path, absolute in the context.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * Takes path's place when it is not UTF-8.
+   *
+   * @generated from field: bytes raw_path = 2;
+   */
+  rawPath: Uint8Array;
+
+  /**
+   * Why it could not be merged.
+   *
+   * @generated from field: ctxfs.v1.ConflictKind kind = 3;
+   */
+  kind: ConflictKind;
+
+  /**
+   * The base's version; not set if the base has no file there.
+   *
+   * @generated from field: ctxfs.v1.FileVersion base = 4;
+   */
+  base?: FileVersion | undefined;
+
+  /**
+   * The context's version when Rebase recorded the conflict; not set if the context had no file there.
+   *
+   * @generated from field: ctxfs.v1.FileVersion context = 5;
+   */
+  context?: FileVersion | undefined;
+
+  /**
+   * The workspace's version when Rebase recorded the conflict; not set if the workspace had no file there.
+   *
+   * @generated from field: ctxfs.v1.FileVersion workspace = 6;
+   */
+  workspace?: FileVersion | undefined;
+
+  /**
+   * Rebase wrote the file with conflict markers.
+   *
+   * @generated from field: bool markers = 7;
+   */
+  markers: boolean;
+
+  /**
+   * When Rebase recorded it, ns since the epoch; 0 in a dry run.
+   *
+   * @generated from field: int64 recorded_ns = 8;
+   */
+  recordedNs: bigint;
+};
+
+/**
+ * Describes the message ctxfs.v1.RecordedConflict.
+ * Use `create(RecordedConflictSchema)` to create a new message.
+ */
+export const RecordedConflictSchema: GenMessage<RecordedConflict> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 36);
+
+/**
+ * Request of ListConflicts.
+ *
+ * @generated from message ctxfs.v1.ListConflictsRequest
+ */
+export type ListConflictsRequest = Message<"ctxfs.v1.ListConflictsRequest"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.ListConflictsRequest.
+ * Use `create(ListConflictsRequestSchema)` to create a new message.
+ */
+export const ListConflictsRequestSchema: GenMessage<ListConflictsRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 37);
+
+/**
+ * Response of ListConflicts.
+ *
+ * @generated from message ctxfs.v1.ListConflictsResponse
+ */
+export type ListConflictsResponse = Message<"ctxfs.v1.ListConflictsResponse"> & {
+  /**
+   * The conflicts, by path.
+   *
+   * @generated from field: repeated ctxfs.v1.RecordedConflict conflicts = 1;
+   */
+  conflicts: RecordedConflict[];
+};
+
+/**
+ * Describes the message ctxfs.v1.ListConflictsResponse.
+ * Use `create(ListConflictsResponseSchema)` to create a new message.
+ */
+export const ListConflictsResponseSchema: GenMessage<ListConflictsResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 38);
+
+/**
+ * Request of ResolveConflict.
+ *
+ * @generated from message ctxfs.v1.ResolveConflictRequest
+ */
+export type ResolveConflictRequest = Message<"ctxfs.v1.ResolveConflictRequest"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * The path, absolute in the context.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * Takes path's place when it is not UTF-8.
+   *
+   * @generated from field: bytes raw_path = 3;
+   */
+  rawPath: Uint8Array;
+
+  /**
+   * What the context's file becomes.
+   *
+   * @generated from field: ctxfs.v1.Resolution resolution = 4;
+   */
+  resolution: Resolution;
+};
+
+/**
+ * Describes the message ctxfs.v1.ResolveConflictRequest.
+ * Use `create(ResolveConflictRequestSchema)` to create a new message.
+ */
+export const ResolveConflictRequestSchema: GenMessage<ResolveConflictRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 39);
+
+/**
+ * Response of ResolveConflict.
+ *
+ * @generated from message ctxfs.v1.ResolveConflictResponse
+ */
+export type ResolveConflictResponse = Message<"ctxfs.v1.ResolveConflictResponse"> & {
+  /**
+   * The journal entry.
+   *
+   * @generated from field: int64 journal_id = 1;
+   */
+  journalId: bigint;
+
+  /**
+   * What was done to the context's file.
+   *
+   * @generated from field: ctxfs.v1.AppliedFile file = 2;
+   */
+  file?: AppliedFile | undefined;
+};
+
+/**
+ * Describes the message ctxfs.v1.ResolveConflictResponse.
+ * Use `create(ResolveConflictResponseSchema)` to create a new message.
+ */
+export const ResolveConflictResponseSchema: GenMessage<ResolveConflictResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 40);
 
 /**
  * What a change does to a path.
@@ -1856,6 +2123,27 @@ export enum Version {
    * @generated from enum value: VERSION_APPROVED = 4;
    */
   APPROVED = 4,
+
+  /**
+   * For hosts: the three versions of an unresolved conflict, merged with markers around the lines that conflict.
+   *
+   * @generated from enum value: VERSION_MERGED = 5;
+   */
+  MERGED = 5,
+
+  /**
+   * For hosts: the context's version of an unresolved conflict, as it was when Rebase recorded it.
+   *
+   * @generated from enum value: VERSION_CONFLICT_CONTEXT = 6;
+   */
+  CONFLICT_CONTEXT = 6,
+
+  /**
+   * For hosts: the workspace's version of an unresolved conflict, as it was when Rebase recorded it.
+   *
+   * @generated from enum value: VERSION_CONFLICT_WORKSPACE = 7;
+   */
+  CONFLICT_WORKSPACE = 7,
 }
 
 /**
@@ -1918,6 +2206,13 @@ export enum ReviewEvent {
    * @generated from enum value: REVIEW_EVENT_OVERFLOW = 6;
    */
   OVERFLOW = 6,
+
+  /**
+   * Rebase, or ResolveConflict.
+   *
+   * @generated from enum value: REVIEW_EVENT_REBASED = 7;
+   */
+  REBASED = 7,
 }
 
 /**
@@ -2000,6 +2295,20 @@ export enum JournalKind {
    * @generated from enum value: JOURNAL_KIND_UNDO = 3;
    */
   UNDO = 3,
+
+  /**
+   * Rebase.
+   *
+   * @generated from enum value: JOURNAL_KIND_REBASE = 4;
+   */
+  REBASE = 4,
+
+  /**
+   * ResolveConflict.
+   *
+   * @generated from enum value: JOURNAL_KIND_RESOLVE = 5;
+   */
+  RESOLVE = 5,
 }
 
 /**
@@ -2085,15 +2394,107 @@ export const ConflictKindSchema: GenEnum<ConflictKind> = /*@__PURE__*/
   enumDesc(file_ctxfs_v1_review, 10);
 
 /**
+ * What Rebase does with a path that cannot be merged.
+ *
+ * @generated from enum ctxfs.v1.OnConflict
+ */
+export enum OnConflict {
+  /**
+   * Rebase fails with CONFLICT, and does nothing.
+   *
+   * @generated from enum value: ON_CONFLICT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The context keeps its file. The conflict is recorded, and ListConflicts lists it until ResolveConflict is called. The base stays.
+   *
+   * @generated from enum value: ON_CONFLICT_RECORD = 1;
+   */
+  RECORD = 1,
+
+  /**
+   * Like ON_CONFLICT_RECORD, but a text gets the merge of both sides with conflict markers, labelled context, base and workspace. The markers are longer
+   * than any that the file has.
+   *
+   * @generated from enum value: ON_CONFLICT_MARKERS = 2;
+   */
+  MARKERS = 2,
+
+  /**
+   * The context's lines win where both sides changed the same lines. A file that is no text, or that one side removed, stays what it is in
+   * the context.
+   *
+   * @generated from enum value: ON_CONFLICT_KEEP_CONTEXT = 3;
+   */
+  KEEP_CONTEXT = 3,
+
+  /**
+   * The workspace's lines win where both sides changed the same lines. A file that is no text, or that one side removed, becomes what it is
+   * in the workspace. A directory of the context is not removed: that conflict makes Rebase fail with CONFLICT.
+   *
+   * @generated from enum value: ON_CONFLICT_TAKE_WORKSPACE = 4;
+   */
+  TAKE_WORKSPACE = 4,
+}
+
+/**
+ * Describes the enum ctxfs.v1.OnConflict.
+ */
+export const OnConflictSchema: GenEnum<OnConflict> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_review, 11);
+
+/**
+ * What ResolveConflict makes the context's file.
+ *
+ * @generated from enum ctxfs.v1.Resolution
+ */
+export enum Resolution {
+  /**
+   * Not allowed.
+   *
+   * @generated from enum value: RESOLUTION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The file stays what it is in the context now: it was merged by hand, or the context's version wins.
+   *
+   * @generated from enum value: RESOLUTION_CONTEXT = 1;
+   */
+  CONTEXT = 1,
+
+  /**
+   * The workspace's version of the conflict.
+   *
+   * @generated from enum value: RESOLUTION_WORKSPACE = 2;
+   */
+  WORKSPACE = 2,
+
+  /**
+   * The base's version: the changes of both sides go.
+   *
+   * @generated from enum value: RESOLUTION_BASE = 3;
+   */
+  BASE = 3,
+}
+
+/**
+ * Describes the enum ctxfs.v1.Resolution.
+ */
+export const ResolutionSchema: GenEnum<Resolution> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_review, 12);
+
+/**
  * ReviewService shows what a context changed, lets a reviewer decide on it, and applies what was approved to the workspace.
  *
  * A context has a base: what it was seeded with. A change is a difference between the base and the context. Drift is a difference
  * between the base and the workspace. Apply merges approved changes into the workspace, and moves the base, so that what was not
- * selected stays a change. Undo takes an Apply or a Discard back.
+ * selected stays a change. Rebase brings drift into the context, and moves the base too. Undo takes an Apply, a Discard or a Rebase back.
  *
  * Only files and symbolic links are changes. A directory comes and goes with what it holds, as in git.
  *
- * Panels list, read, submit and discard their own changes, and read the decisions. Reviewers decide and apply: hosts, and panels with
+ * Panels list, read, submit and discard their own changes, and read the decisions. Reviewers decide, apply and rebase: hosts, and panels with
  * PANEL_RIGHT_REVIEW. Such a panel names the context of others by context_id, and reads it like a host. A host that acts for a panel
  * (ctxfs-panel) is no reviewer. EACCES for a panel that names a context with its own work, or a copy whose origin was deleted.
  *
@@ -2190,7 +2591,7 @@ export const ReviewService: GenService<{
   /**
    * Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed
    * there since the context was seeded is merged line by line.
-   * Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, ENOSPC.
+   * Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC.
    *
    * @generated from rpc ctxfs.v1.ReviewService.Apply
    */
@@ -2200,7 +2601,7 @@ export const ReviewService: GenService<{
     output: typeof ApplyResponseSchema;
   },
   /**
-   * Lists what Apply, Discard and Undo did, newest first.
+   * Lists what Apply, Discard, Rebase, ResolveConflict and Undo did, newest first.
    *
    * @generated from rpc ctxfs.v1.ReviewService.ListJournal
    */
@@ -2220,6 +2621,56 @@ export const ReviewService: GenService<{
     methodKind: "unary";
     input: typeof UndoRequestSchema;
     output: typeof UndoResponseSchema;
+  },
+  /**
+   * Brings into the context what the workspace changed since the context was seeded, or since the last Rebase or Apply. It compares three
+   * versions of each path: the base's, the context's and the workspace's.
+   *
+   * If only the workspace changed a path, the context gets the workspace's version. If both changed it, the context gets the merge of both,
+   * line by line. The base becomes the workspace's version for these paths. on_conflict says what happens to paths that cannot be merged.
+   * Paths that only the context changed stay as they are.
+   *
+   * Rebase reads the paths that a seeding would copy now. What the ignore files exclude, `.git`, the contexts directory, special files and setuid
+   * files stay out. A context that started empty takes only paths that were applied from it.
+   *
+   * The files of the context are replaced: a handle that a panel has open on such a file reads the old content. Handles of other files stay
+   * what they are. Either all paths are rebased or none is, also after a crash. Decisions on hunks that are still there stay; all others are
+   * taken back, and are listed in `stale`.
+   *
+   * Errors: CONFLICT (with a detail for each; nothing was done), UNRESOLVED (a path has a conflict that an earlier Rebase recorded),
+   * REPOSITORY_BUSY (a git command is at work in a repository of the workspace), EDQUOT (the context would exceed its quota), EFBIG (the
+   * workspace exceeds the limits of seeding), EINVAL (the context was made from a template).
+   *
+   * @generated from rpc ctxfs.v1.ReviewService.Rebase
+   */
+  rebase: {
+    methodKind: "unary";
+    input: typeof RebaseRequestSchema;
+    output: typeof RebaseResponseSchema;
+  },
+  /**
+   * Lists the conflicts that Rebase recorded and that are not resolved, by path. Apply fails with UNRESOLVED for these paths. ReadVersion
+   * reads their versions. Forks, snapshots and restored contexts do not have them: their base is the one of before.
+   *
+   * @generated from rpc ctxfs.v1.ReviewService.ListConflicts
+   */
+  listConflicts: {
+    methodKind: "unary";
+    input: typeof ListConflictsRequestSchema;
+    output: typeof ListConflictsResponseSchema;
+  },
+  /**
+   * Resolves a conflict that Rebase recorded. The context's file becomes the chosen version, and the base becomes the workspace's version that
+   * the conflict has. It is a journal entry, and Undo brings the conflict back.
+   * Errors: ENOENT (the path has no conflict), EINVAL (the file still is what Rebase wrote with markers), CONFLICT (a directory stands at the
+   * path), EDQUOT.
+   *
+   * @generated from rpc ctxfs.v1.ReviewService.ResolveConflict
+   */
+  resolveConflict: {
+    methodKind: "unary";
+    input: typeof ResolveConflictRequestSchema;
+    output: typeof ResolveConflictResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_ctxfs_v1_review, 0);

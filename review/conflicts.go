@@ -1,0 +1,414 @@
+package review
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
+)
+
+// OnConflict says what Rebase does with a path that cannot be merged.
+type OnConflict int
+
+// What can be done with a conflict, in the order of the proto's.
+const (
+	RefuseConflicts OnConflict = iota
+	RecordConflicts
+	WriteMarkers
+	KeepContext
+	TakeWorkspace
+)
+
+// Side is a version of a recorded conflict.
+type Side int
+
+// The sides, in the order of the proto's.
+const (
+	SideContext Side = iota + 1
+	SideWorkspace
+	SideBase
+)
+
+// Unresolved is a conflict that Rebase recorded. The contents of its versions are in the store.
+type Unresolved struct {
+	Kind      ConflictKind `json:"kind"`
+	Base      Version      `json:"base"`
+	Context   Version      `json:"context"`
+	Workspace Version      `json:"workspace"`
+	// Marked is the hash of the file that was written with markers, "" for none.
+	Marked string    `json:"marked,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// RecordedConflict is a path with its conflict.
+type RecordedConflict struct {
+	Path Path
+	*Unresolved
+}
+
+// use adds the contents that the conflict refers to.
+func (u *Unresolved) use(used map[string]bool) {
+	if u != nil {
+		used[u.Base.Hash], used[u.Context.Hash], used[u.Workspace.Hash] = true, true, true
+	}
+}
+
+const resolveHint = "'ctxfs conflicts' lists them, and 'ctxfs resolve' resolves them"
+
+// conflicts lists the recorded conflicts, by path.
+func (st *state) conflicts() []RecordedConflict {
+	var out []RecordedConflict
+	for p, u := range st.Conflicts {
+		out = append(out, RecordedConflict{p, u})
+	}
+	sortConflicts(out)
+	return out
+}
+
+func sortConflicts(list []RecordedConflict) {
+	slices.SortFunc(list, func(a, b RecordedConflict) int { return strings.Compare(string(a.Path), string(b.Path)) })
+}
+
+// recordConflict makes the conflict of a path what a step says.
+func (st *state) recordConflict(s step) {
+	if s.Unresolved == nil {
+		delete(st.Conflicts, s.Path)
+		return
+	}
+	if st.Conflicts == nil {
+		st.Conflicts = map[Path]*Unresolved{}
+	}
+	st.Conflicts[s.Path] = s.Unresolved
+}
+
+// checkResolved refuses to apply paths that have a recorded conflict.
+func (r *Reviews) checkResolved(id string, steps []step) error {
+	st, err := r.states.read(id)
+	if err != nil {
+		return err
+	}
+	var open []Path
+	for _, s := range steps {
+		if st.Conflicts[s.Path] != nil {
+			open = append(open, s.Path)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	return refuse(IsUnresolved, open, "a rebase recorded conflicts that are not resolved", resolveHint+"; or leave these paths out of the selection")
+}
+
+// planRebase plans the steps of a Rebase, and does with conflicts what the caller asked for.
+func (w *workspace) planRebase(ctx context.Context, steps []step, how OnConflict) error {
+	conflicts, err := w.plan(ctx, steps, false)
+	if err != nil {
+		return err
+	}
+	kinds := map[Path]ConflictKind{}
+	for _, c := range conflicts {
+		kinds[c.Path] = fromContext(c.Kind)
+	}
+	var left []Conflict
+	for i := range steps {
+		kind, conflicts := kinds[steps[i].Path]
+		if !conflicts {
+			continue
+		}
+		settled := false
+		if how != RefuseConflicts && kind != ConflictChangedMeanwhile {
+			if settled, err = w.settleConflict(ctx, &steps[i], kind, how); err != nil {
+				return fserr.Wrap(err, "rebase", "/"+string(steps[i].Path), "")
+			}
+		}
+		if !settled {
+			left = append(left, Conflict{steps[i].Path, kind})
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	refused := conflicting("nothing was done: the context and the workspace changed these files", left)
+	refused.Hint = "'ctxfs rebase --on-conflict' records them, or decides for one side"
+	return refused
+}
+
+// fromContext returns the kind of a conflict in whose merge the workspace's version was the one to be had, and not the context's.
+func fromContext(kind ConflictKind) ConflictKind {
+	switch kind {
+	case ConflictModifyDelete:
+		return ConflictDeleteModify
+	case ConflictDeleteModify:
+		return ConflictModifyDelete
+	}
+	return kind
+}
+
+// settleConflict completes a step that conflicts. It returns false if the conflict cannot be settled in this way.
+func (w *workspace) settleConflict(ctx context.Context, s *step, kind ConflictKind, how OnConflict) (bool, error) {
+	s.After = s.Before
+	switch {
+	case how == RecordConflicts || how == WriteMarkers:
+		s.BaseAfter = s.BaseBefore
+		s.Unresolved = &Unresolved{Kind: kind, Base: s.from, Context: s.Before, Workspace: s.to}
+		if how != WriteMarkers || (kind != ConflictContent && kind != ConflictAddAdd) {
+			return true, nil
+		}
+		marked, err := w.marked(ctx, s.Unresolved)
+		if err != nil || marked == nil {
+			return true, err
+		}
+		s.After.Hash, s.After.Size, err = w.store.Put(bytes.NewReader(marked))
+		s.Unresolved.Marked = s.After.Hash
+		return true, err
+	case how == TakeWorkspace && kind == ConflictDirectoryInTheWay:
+		return false, nil
+	case kind == ConflictContent && s.WasUnresolved == nil:
+		return true, w.favour(ctx, s, how)
+	case how == TakeWorkspace:
+		s.After = s.to
+	}
+	return true, nil
+}
+
+// texts reads three versions, and reports whether all are texts that can be merged.
+func (w *workspace) texts(versions ...Version) (out [3][]byte, ok bool, err error) {
+	for i, v := range versions {
+		if v.Size > MaxText || (v.Exists() && v.Type != rootfs.TypeFile) {
+			return out, false, nil
+		}
+		if out[i], err = w.store.text(v); err != nil || IsBinary(out[i]) {
+			return out, false, err
+		}
+	}
+	return out, true, nil
+}
+
+// marked merges the versions of a conflict with markers; it returns nil if they are not texts.
+func (w *workspace) marked(ctx context.Context, u *Unresolved) ([]byte, error) {
+	texts, ok, err := w.texts(u.Base, u.Context, u.Workspace)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return git.MergeMarked(ctx, w.scratch, texts[0], texts[1], texts[2], [3]string{"context", "base", "workspace"})
+}
+
+// favour merges a file so that the lines of one side win.
+func (w *workspace) favour(ctx context.Context, s *step, how OnConflict) error {
+	texts, _, err := w.texts(s.from, s.Before, s.to)
+	if err != nil {
+		return err
+	}
+	side := git.FavourOurs
+	if how == TakeWorkspace {
+		side = git.FavourTheirs
+	}
+	text, err := git.MergeFavouring(ctx, w.scratch, texts[0], texts[1], texts[2], side)
+	if err != nil {
+		return err
+	}
+	s.After, s.Merged = merge3{base: s.from, now: s.Before, want: s.to}.mode(s.Before), true
+	s.After.Hash, s.After.Size, err = w.store.Put(bytes.NewReader(text))
+	return err
+}
+
+// planUndo plans an entry that takes a Rebase or a Resolve back.
+func (w *workspace) planUndo(ctx context.Context, e *Entry) error {
+	for i := range e.Steps {
+		e.Steps[i].away = false
+	}
+	conflicts, err := w.plan(ctx, e.Steps, false)
+	if err == nil && len(conflicts) > 0 {
+		err = conflicting("nothing was done: the context changed these files since", conflicts)
+	}
+	return err
+}
+
+// Conflicts lists the conflicts of a context that Rebase recorded and that are not resolved, by path.
+func (r *Reviews) Conflicts(ctx context.Context, id string) ([]RecordedConflict, error) {
+	if _, err := r.cfg.Contexts.Origin(ctx, id); err != nil {
+		return nil, err
+	}
+	st, err := r.states.read(id)
+	if err != nil {
+		return nil, err
+	}
+	return st.conflicts(), nil
+}
+
+// Resolve makes a version of a recorded conflict what the context has at its path, and moves the base to the workspace's version.
+func (r *Reviews) Resolve(ctx context.Context, id string, p Path, side Side, actor string) (*Entry, error) {
+	unlock, err := r.lock(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	u, err := r.conflictOf(ctx, id, p)
+	if err != nil {
+		return nil, err
+	}
+	e := &Entry{Kind: EntryResolve, Context: id, Actor: actor, InContext: true, MovesBase: true}
+	err = r.exchange(ctx, e, false, func(w *workspace) error {
+		s := step{Path: p, BaseBefore: u.Base, BaseAfter: u.Workspace, WasUnresolved: u}
+		e.Steps = []step{s}
+		return w.planResolve(ctx, e.Steps, side)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.tell(id, Event{Kind: EventRebased, Journal: e.ID})
+	return e, nil
+}
+
+// planResolve plans the step that resolves a conflict.
+func (w *workspace) planResolve(ctx context.Context, steps []step, side Side) error {
+	s := &steps[0]
+	now, err := w.store.keep(w.root, s.Path)
+	if err != nil {
+		return fserr.Wrap(err, "resolve", "/"+string(s.Path), "")
+	}
+	s.from, s.to = now, now
+	switch side {
+	case SideContext:
+		if s.WasUnresolved.Marked != "" && now.Hash == s.WasUnresolved.Marked {
+			return &fserr.Error{
+				Code: fserr.EINVAL, Op: "resolve", Path: "/" + string(s.Path), Detail: "the file still is what the rebase wrote, with conflict markers",
+				Hint: "edit it in the context first, or choose another version",
+			}
+		}
+		s.Before, s.After = now, now
+		return nil
+	case SideWorkspace:
+		s.to = s.WasUnresolved.Workspace
+	case SideBase:
+		s.to = s.WasUnresolved.Base
+	default:
+		return &fserr.Error{Code: fserr.EINVAL, Detail: "unknown resolution"}
+	}
+	if now.Type == rootfs.TypeDirectory && s.to.Exists() {
+		return conflicting("nothing was done: a directory of the context stands at the path", []Conflict{{s.Path, ConflictDirectoryInTheWay}})
+	}
+	if now.Type == rootfs.TypeDirectory {
+		s.from = Version{} // there is no file, and the step makes none
+		s.Before, s.After = s.from, s.to
+		return nil
+	}
+	conflicts, err := w.plan(ctx, steps, false)
+	if err == nil && len(conflicts) > 0 {
+		err = conflicting("nothing was done: the context changed the file, or a file stands where its directory would be", conflicts)
+	}
+	return err
+}
+
+// conflictOf returns the recorded conflict of a path.
+func (r *Reviews) conflictOf(ctx context.Context, id string, p Path) (*Unresolved, error) {
+	list, err := r.Conflicts(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(list, func(c RecordedConflict) bool { return c.Path == p })
+	if i < 0 {
+		return nil, &fserr.Error{Code: fserr.ENOENT, Path: "/" + string(p), Detail: "the path has no recorded conflict", Hint: "'ctxfs conflicts' lists them"}
+	}
+	return list[i].Unresolved, nil
+}
+
+// readConflict reads a version of a recorded conflict.
+func (r *Reviews) readConflict(ctx context.Context, id string, p Path, which Which, use func(v Version, content io.Reader) error) error {
+	u, err := r.conflictOf(ctx, id, p)
+	if err != nil {
+		return err
+	}
+	v := u.Context
+	switch which {
+	case OfMerged:
+		text, err := r.ws.marked(ctx, u)
+		if err == nil && text == nil {
+			err = &fserr.Error{Code: fserr.EINVAL, Op: "read", Path: "/" + string(p), Detail: "its versions are no texts that can be merged", Hint: "read them one by one"}
+		}
+		if err != nil {
+			return err
+		}
+		hash := hashOfText(string(text))
+		return use(Version{Type: rootfs.TypeFile, Mode: u.Workspace.Mode, Size: int64(len(text)), Hash: hash}, bytes.NewReader(text))
+	case OfConflictWorkspace:
+		v = u.Workspace
+	}
+	if v.Hash == "" { // nothing, or a directory
+		return noVersion(p)
+	}
+	f, err := r.store.Open(v.Hash)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(v, f), f.Close())
+}
+
+// Stale is a decision that was taken back, because what it was about is not there any more.
+type Stale struct {
+	Path Path
+	// Hunks is empty for the decision on the whole change.
+	Hunks []string
+}
+
+// carryDecision keeps, of what was decided on a path, the verdicts on hunks that are still there after a step in the context.
+func (r *Reviews) carryDecision(st *state, s step) []Stale {
+	old := st.Decided[s.Path]
+	if old == nil || (old.Before.Same(s.BaseAfter) && s.did() == Unchanged) {
+		return nil
+	}
+	delete(st.Decided, s.Path)
+	if s.After.Same(s.BaseAfter) {
+		return nil // nothing is left to decide on
+	}
+	verdicts := map[string]Verdict{}
+	for _, id := range r.hunkIDs(s.Path, old.Before, old.After) {
+		if v := old.verdict(id); v.Decision != "" {
+			verdicts[id] = v
+		}
+	}
+	d := &decided{Before: s.BaseAfter, After: s.After, Hunks: map[string]Verdict{}}
+	for _, id := range r.hunkIDs(s.Path, s.BaseAfter, s.After) {
+		if v, ok := verdicts[id]; ok {
+			d.Hunks[id] = v
+		}
+	}
+	if len(d.Hunks) > 0 {
+		st.Decided[s.Path] = d
+	}
+	stale := Stale{Path: s.Path}
+	for id := range verdicts {
+		if _, kept := d.Hunks[id]; !kept {
+			stale.Hunks = append(stale.Hunks, id)
+		}
+	}
+	if len(verdicts) > 0 && len(stale.Hunks) == 0 {
+		return nil
+	}
+	slices.Sort(stale.Hunks)
+	return []Stale{stale}
+}
+
+// hunkIDs returns the IDs of the hunks between two versions that can be decided on one by one.
+func (r *Reviews) hunkIDs(p Path, before, after Version) (out []string) {
+	isText := func(v Version) bool { return !v.Exists() || (v.Type == rootfs.TypeFile && v.Size <= MaxText) }
+	if !after.Exists() || !isText(before) || !isText(after) {
+		return nil
+	}
+	old, err1 := r.store.text(before)
+	now, err2 := r.store.text(after)
+	if err1 != nil || err2 != nil || IsBinary(old) || IsBinary(now) {
+		return nil // its decisions count as stale
+	}
+	for _, h := range DiffText(string(p), old, now).Hunks {
+		out = append(out, h.ID)
+	}
+	return out
+}
