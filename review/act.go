@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -30,16 +31,16 @@ type ApplyRequest struct {
 
 // Apply merges approved changes into the workspace: all of them, or none. It moves the context's base to what was applied.
 func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
-	if req.RequestID != "" {
-		if e, err := r.requested(req.Context, req.RequestID); e != nil || err != nil {
-			return e, err
-		}
-	}
 	unlock, err := r.lock(ctx, req.Context)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+	if req.RequestID != "" {
+		if e, err := r.requested(req.Context, req.RequestID); e != nil || err != nil {
+			return e, err
+		}
+	}
 	steps, err := r.toApply(ctx, req)
 	if err != nil {
 		return nil, err
@@ -178,46 +179,93 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, refuseMerge, dryRun bo
 	if err != nil || dryRun {
 		return err
 	}
-	s, err := r.ws.stage(ctx, e.Steps)
-	if err != nil {
+	return r.take(ctx, e)
+}
+
+// take takes an entry's steps, all or none, and records them.
+func (r *Reviews) take(ctx context.Context, e *Entry) error {
+	if err := r.resolve(ctx); err != nil {
 		return err
 	}
-	if e.ID, err = r.journal.next(); err == nil {
-		e.At = time.Now().UTC()
-		err = r.journal.begin(e)
-	}
+	s, err := r.begin(ctx, e)
 	if err != nil {
-		s.drop()
 		return err
 	}
 	// From here on the steps are taken, or put back, whatever becomes of the caller.
-	conflicts, err = s.take()
+	ctx = context.WithoutCancel(ctx)
+	conflicts, err := s.take()
 	if err == nil && len(conflicts) == 0 {
-		r.taken()
-		conflicts, err = r.settle(s)
+		r.point("all taken")
+		conflicts, err = s.late()
 	}
 	if err == nil && len(conflicts) > 0 {
-		err = conflicting("nothing was applied: a program changed these files meanwhile", conflicts)
+		err = conflicting("nothing was applied: a program changed these files meanwhile, or has them open for writing", conflicts)
+	}
+	if err == nil {
+		r.point("settled")
+		err = r.journal.finish(e)
 	}
 	if err != nil {
+		if back := s.back(); back != nil {
+			return errors.Join(err, back) // resolve tries again
+		}
 		return errors.Join(err, r.journal.abandon(e))
 	}
-	if err := r.journal.finish(e); err != nil {
-		return errors.Join(err, s.back())
-	}
+	r.point("finished")
 	if err := s.done(); err != nil {
 		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
 	}
-	return r.moveBase(context.WithoutCancel(ctx), e)
+	r.point("done")
+	return r.complete(ctx, e)
 }
 
-// settle looks once more for late writes.
-func (r *Reviews) settle(s *swaps) ([]Conflict, error) {
-	conflicts, err := s.late()
-	if err != nil || len(conflicts) > 0 {
-		return conflicts, errors.Join(err, s.back())
+// begin records an entry, and stages its steps.
+func (r *Reviews) begin(ctx context.Context, e *Entry) (*swaps, error) {
+	var err error
+	if e.ID, err = r.journal.next(); err != nil {
+		return nil, err
 	}
-	return nil, nil
+	e.At = time.Now().UTC()
+	for i := range e.Steps {
+		e.Steps[i].Tmp = tree.SwapName()
+	}
+	if err := r.journal.begin(e); err != nil {
+		return nil, err
+	}
+	r.point("begun")
+	s, err := r.ws.stage(ctx, e.Steps, r.point)
+	if err != nil {
+		return nil, errors.Join(err, r.journal.abandon(e))
+	}
+	e.Staged = true
+	if err := r.journal.begin(e); err != nil {
+		s.drop()
+		return nil, errors.Join(err, r.journal.abandon(e))
+	}
+	r.point("intended")
+	return s, nil
+}
+
+// complete moves the base to what an entry did, and marks what it undoes. Repeating it does nothing.
+func (r *Reviews) complete(ctx context.Context, e *Entry) error {
+	if !e.InContext {
+		if err := r.moveBase(ctx, e); err != nil {
+			return err
+		}
+		r.point("base moved")
+	}
+	if e.Undoes == 0 {
+		return nil
+	}
+	undone, err := r.journal.read(e.Undoes, doneSuffix)
+	if fserr.CodeOf(err) == fserr.ENOENT || (err == nil && undone.UndoneBy != 0) { // the journal keeps the latest entries alone
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	undone.UndoneBy = e.ID
+	return r.journal.write(undone, doneSuffix)
 }
 
 // moveBase makes the base of an entry's context what its steps say, and drops the decisions that they have carried out.
@@ -285,22 +333,8 @@ func (r *Reviews) recover(ctx context.Context) error {
 		return err
 	}
 	defer free()
-	begun, err := r.journal.ids(intentSuffix)
-	if err != nil {
+	if err := r.resolve(ctx); err != nil {
 		return err
-	}
-	for _, id := range begun {
-		e, err := r.journal.read(id, intentSuffix)
-		switch {
-		case err != nil:
-		case e.InContext: // a part of it may be done, which can be undone
-			err = r.journal.finish(e)
-		default:
-			err = r.putBack(ctx, e)
-		}
-		if err != nil {
-			return fmt.Errorf("put back entry %d of the journal: %w", id, err)
-		}
 	}
 	done, err := r.journal.ids(doneSuffix)
 	if err != nil {
@@ -313,10 +347,35 @@ func (r *Reviews) recover(ctx context.Context) error {
 		return nil
 	}
 	last, err := r.journal.read(slices.Max(done), doneSuffix)
-	if err != nil || last.InContext {
+	if err != nil {
 		return err
 	}
-	return errors.Join(r.ws.sweep(ctx, last.Steps), r.moveBase(ctx, last))
+	if !last.InContext {
+		err = r.ws.sweep(ctx, last.Steps)
+	}
+	return errors.Join(err, r.complete(ctx, last))
+}
+
+// resolve ends the entries that were begun and not finished. The caller has the workspace's lock.
+func (r *Reviews) resolve(ctx context.Context) error {
+	begun, err := r.journal.ids(intentSuffix)
+	if err != nil {
+		return err
+	}
+	for _, id := range begun {
+		e, err := r.journal.read(id, intentSuffix)
+		switch {
+		case err != nil:
+		case e.InContext:
+			err = r.resolveInContext(ctx, e)
+		default:
+			err = r.putBack(ctx, e)
+		}
+		if err != nil {
+			return fmt.Errorf("put back entry %d of the journal: %w", id, err)
+		}
+	}
+	return nil
 }
 
 // Undo takes an entry back: each path gets what it held before, merged with what was done to it since.
@@ -329,14 +388,17 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool,
 	if err != nil {
 		return nil, err
 	}
-	if e.UndoneBy != 0 {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("entry %d was undone by entry %d", id, e.UndoneBy), Hint: fmt.Sprintf("undo entry %d to have it again", e.UndoneBy)}
-	}
 	unlock, err := r.lock(ctx, e.Context)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+	if e, err = r.journal.read(id, doneSuffix); err != nil {
+		return nil, err
+	}
+	if e.UndoneBy != 0 {
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("entry %d was undone by entry %d", id, e.UndoneBy), Hint: fmt.Sprintf("undo entry %d to have it again", e.UndoneBy)}
+	}
 	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: id}
 	for _, s := range e.Steps {
 		if s.did() != Unchanged {
@@ -355,42 +417,29 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool,
 	if err != nil || dryRun {
 		return undo, err
 	}
-	e.UndoneBy = undo.ID
-	if err := r.journal.write(e, doneSuffix); err != nil {
-		return undo, err
-	}
 	r.tell(e.Context, Event{Kind: EventUndone, Journal: undo.ID})
 	return undo, nil
 }
 
-// putBack gives each path of a begun entry what it held before, if it holds what the entry put there. What a user changed since stays.
+// putBack gives each path of a begun entry what it held before. What a program changed since stays.
 func (r *Reviews) putBack(ctx context.Context, e *Entry) error {
-	var back []step
-	for _, s := range e.Steps {
-		now, err := r.store.keep(r.ws.root, s.Path)
-		switch {
-		case err != nil:
+	if e.Staged {
+		stay, err := r.ws.resume(e.Steps)
+		if err != nil {
 			return err
-		case s.did() == Unchanged || now.Same(s.Before):
-		case now.Same(s.After):
-			back = append(back, step{Path: s.Path, Before: s.After, After: s.Before})
-		default:
-			r.cfg.Log.Warn("a file that an interrupted apply changed was changed since, and stays", zap.String("path", string(s.Path)), zap.Int64("entry", e.ID))
+		}
+		for _, p := range stay {
+			r.cfg.Log.Warn("a file that an interrupted apply changed was changed since, and stays", zap.String("path", string(p)), zap.Int64("entry", e.ID))
 		}
 	}
 	if err := r.ws.sweep(ctx, e.Steps); err != nil {
 		return err
 	}
-	s, err := r.ws.stage(ctx, back)
-	if err != nil {
-		return err
+	for i := range e.Steps {
+		if s := &e.Steps[i]; s.did() == Created {
+			r.ws.pruneAbove(s.Path)
+		}
 	}
-	if _, err := s.take(); err != nil {
-		return err
-	}
-	if err := s.done(); err != nil {
-		return err
-	}
-	r.cfg.Log.Warn("an interrupted apply was put back", zap.Int64("entry", e.ID), zap.Int("files", len(back)))
+	r.cfg.Log.Warn("an interrupted apply was put back", zap.Int64("entry", e.ID), zap.Int("files", len(e.Steps)))
 	return r.journal.abandon(e)
 }

@@ -71,6 +71,15 @@ func (w *world) open() {
 	w.reviews = r
 }
 
+// at calls f in a phase of what changes files.
+func (w *world) at(phase string, f func()) {
+	w.reviews.point = func(p string) {
+		if p == phase {
+			f()
+		}
+	}
+}
+
 func (w *world) in(name string) string { return filepath.Join(w.dir, name) }
 
 func (w *world) Frozen(_ context.Context, id string, f func(rootfs.Root) error) error {

@@ -88,8 +88,8 @@ type Reviews struct {
 
 	mu    sync.Mutex
 	locks map[string]chan struct{}
-	// taken is called when the files of an Apply are in place, and nothing says so yet. Tests write, or stop, there.
-	taken func()
+	// point is called with the name of each phase of what changes files. Tests write, or stop, there.
+	point func(phase string)
 	// watchers receive an event for each step.
 	watchers map[string]map[chan Event]bool
 }
@@ -115,7 +115,7 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	}
 	r := &Reviews{
 		cfg: cfg, store: store, states: states{in("contexts")}, journal: journal{in("journal")}, known: knownFiles{in("known")},
-		taken: func() {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
+		point: func(string) {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
 	}
 	r.ws = &workspace{root: root, store: store, merger: merger{store, in("scratch")}}
 	if err := r.recover(ctx); err != nil {
