@@ -437,12 +437,7 @@ const awaySuffix = "-dir"
 // resume puts back what an interruption left of staged steps. It returns the paths that a program has changed since, which stay.
 func (w *workspace) resume(steps []step) (stay []Path, err error) {
 	s := &swaps{w: w, point: func(string) {}}
-	ordered := slices.Clone(steps)
-	slices.Reverse(ordered)
-	// Removals were taken first.
-	slices.SortStableFunc(ordered, func(a, b step) int { return cmp.Compare(taken{step: &b}.rank(), taken{step: &a}.rank()) })
-	for i := range ordered {
-		st := &ordered[i]
+	for _, st := range slices.Backward(removalsFirst(steps)) {
 		if st.did() == Unchanged {
 			continue
 		}

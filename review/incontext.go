@@ -2,9 +2,11 @@ package review
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,10 +43,10 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 			return err
 		}
 		r.point("begun")
-		for i := range e.Steps {
-			if err := w.writeInPlace(&e.Steps[i]); err != nil {
-				err = fserr.Wrap(err, "discard", "/"+string(e.Steps[i].Path), "")
-				if back := w.rewrite(e.Steps[:i+1]); back != nil {
+		for _, s := range removalsFirst(e.Steps) {
+			if err := w.writeInPlace(s); err != nil {
+				err = fserr.Wrap(err, "discard", "/"+string(s.Path), "")
+				if back := w.rewrite(e.Steps); back != nil {
 					return errors.Join(err, back) // resolve tries again
 				}
 				return errors.Join(err, r.journal.abandon(e))
@@ -57,6 +59,16 @@ func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
 		r.point("finished")
 		return r.complete(ctx, e)
 	})
+}
+
+// removalsFirst orders steps: a removal can make room for a file or for a directory.
+func removalsFirst(steps []step) []*step {
+	out := make([]*step, len(steps))
+	for i := range steps {
+		out[i] = &steps[i]
+	}
+	slices.SortStableFunc(out, func(a, b *step) int { return cmp.Compare(taken{step: a}.rank(), taken{step: b}.rank()) })
+	return out
 }
 
 // resolveInContext puts back what an interrupted entry did to its context.
@@ -74,8 +86,8 @@ func (r *Reviews) resolveInContext(ctx context.Context, e *Entry) error {
 // rewrite gives each path what it held before the steps, if it holds what they have written, or a part of that.
 func (w *workspace) rewrite(steps []step) error {
 	var errs []error
-	for i := range steps {
-		s := steps[len(steps)-1-i]
+	for _, done := range slices.Backward(removalsFirst(steps)) {
+		s := *done
 		s.Before, s.After = s.After, s.Before
 		now, err := w.store.keep(w.root, s.Path)
 		if err == nil && now.Same(s.Before) {
