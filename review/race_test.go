@@ -2,6 +2,7 @@ package review
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -20,18 +21,17 @@ func TestFlippedFileIsAppliedAsReviewed(t *testing.T) {
 		rounds = 200
 	}
 	w := newWorld(t, files{"a": "original\n"})
-	write(t, w.in(id), files{"a": "reviewed\n"})
-	reviewed := w.changes(Query{}).Changes[0].ID
+	write(t, w.in(id), files{"a": "safe 000\n"})
 	name := filepath.Join(w.in(id), "a")
 	st, err := os.Stat(name)
 	must(t, err)
-	var stop atomic.Bool
+	var round, stop atomic.Int32
 	var wg sync.WaitGroup
 	flips := 0
 	wg.Go(func() {
-		for ; !stop.Load(); flips++ {
-			for _, text := range []string{"EVIL one\n", "reviewed\n"} {
-				if err := errors.Join(overwrite(name, text), os.Chtimes(name, st.ModTime(), st.ModTime())); err != nil {
+		for ; stop.Load() == 0; flips++ {
+			for _, text := range []string{"EVIL %03d\n", "safe %03d\n"} {
+				if err := errors.Join(overwrite(name, fmt.Sprintf(text, round.Load())), os.Chtimes(name, st.ModTime(), st.ModTime())); err != nil {
 					t.Error(err)
 					return
 				}
@@ -39,14 +39,16 @@ func TestFlippedFileIsAppliedAsReviewed(t *testing.T) {
 		}
 	})
 	defer wg.Wait()
-	defer stop.Store(true)
+	defer stop.Store(1)
 	refused := 0
-	for range rounds {
-		for !w.approves(reviewed) {
+	for n := range rounds {
+		round.Store(int32(n))
+		text := fmt.Sprintf("safe %03d\n", n)
+		for !w.approves(text) {
 			refused++
 		}
 		e := w.apply(ApplyRequest{})
-		same(t, "applied", read(t, w.in("workspace")), files{"a": "reviewed\n"})
+		same(t, "applied", read(t, w.in("workspace")), files{"a": text})
 		_, err := w.undo(e.ID)
 		must(t, err)
 	}
@@ -56,11 +58,15 @@ func TestFlippedFileIsAppliedAsReviewed(t *testing.T) {
 	}
 }
 
-// approves reports whether a change could be approved; another content may stand there now.
-func (w *world) approves(change string) bool {
+// approves reports whether it could list a content and approve it; another one may stand there now.
+func (w *world) approves(text string) bool {
 	w.t.Helper()
+	changes := w.changes(Query{}).Changes
+	if len(changes) == 0 || changes[0].After.Hash != hashOfText(text) {
+		return false
+	}
 	_, err := w.reviews.Decide(w.t.Context(), DecideRequest{
-		Context: id, Selection: Selection{Changes: []Selected{{Path: "a", ChangeID: change}}}, Decision: Approved, Actor: "host",
+		Context: id, Selection: Selection{Changes: []Selected{{Path: "a", ChangeID: changes[0].ID}}}, Decision: Approved, Actor: "host",
 	})
 	var stale *Error
 	if fserr.CodeOf(err) == fserr.EBUSY || (errors.As(err, &stale) && stale.Reason == StaleRevision) {
