@@ -48,12 +48,30 @@ func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
 	if len(steps) == 0 {
 		return nil, refuse(NotApproved, nil, "nothing is approved", "approve changes first, or select some and approve them in one step")
 	}
+	if err := r.checkPlaces(ctx, req.Context, steps); err != nil {
+		return nil, err
+	}
 	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID}
 	if err := r.carryOut(ctx, e, req.RefuseMerge, req.DryRun); err != nil || req.DryRun {
 		return e, err
 	}
 	r.tell(req.Context, Event{Kind: EventApplied, Journal: e.ID})
 	return e, nil
+}
+
+// checkPlaces refuses files of repositories that a template put at another path than they have in the workspace.
+func (r *Reviews) checkPlaces(ctx context.Context, id string, steps []step) error {
+	origin, err := r.cfg.Contexts.Origin(ctx, id)
+	if err != nil || origin.Manifest == nil {
+		return err
+	}
+	for _, s := range steps {
+		if repo, ok := innermost(origin.Manifest.Repos, s.Path); ok && repo.IsElsewhere() {
+			return refuse(BarredPath, []Path{s.Path}, fmt.Sprintf("the template has %s at /%s, where the workspace has another place for it or none", repo.Source, repo.Path),
+				"apply its changes as a patch: 'ctxfs diff' prints it")
+		}
+	}
+	return nil
 }
 
 // requested finds the entry of an earlier call with the same ID.

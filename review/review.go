@@ -245,15 +245,27 @@ func (l *List) locate(c *Change) {
 	if l.base.manifest == nil {
 		return
 	}
-	for _, repo := range l.base.manifest.Repos {
-		p := Path(repo.Path)
-		if p == "." {
-			p = ""
-		}
-		if isWithin(c.Path, p) && (!c.InRepository || len(p) > len(c.Repository)) {
-			c.Repository, c.InRepository = p, true
+	if repo, ok := innermost(l.base.manifest.Repos, c.Path); ok {
+		c.Repository, c.InRepository = pathOf(repo), true
+	}
+}
+
+// innermost returns the repository that a path belongs to.
+func innermost(repos []seed.Repository, p Path) (found seed.Repository, ok bool) {
+	for _, repo := range repos {
+		if isWithin(p, pathOf(repo)) && (!ok || len(pathOf(repo)) > len(pathOf(found))) {
+			found, ok = repo, true
 		}
 	}
+	return found, ok
+}
+
+// pathOf returns a repository's directory, "" for the root.
+func pathOf(r seed.Repository) Path {
+	if r.Path == "." {
+		return ""
+	}
+	return Path(r.Path)
 }
 
 // changes compares a context with its base. If keep is not nil it is called, while the context is frozen, with its root and all changes.
