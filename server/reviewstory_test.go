@@ -15,7 +15,9 @@ import (
 
 // origins are the ways in which a context comes to be. Each returns the ID of one that is as it was seeded.
 var origins = map[string]func(h *house) string{
-	"seeded": func(h *house) string { return h.open(&ctxfsv1.OpenPanelRequest{PanelId: "panels/editor"}).GetContextId() },
+	"seeded": func(h *house) string {
+		return h.open(&ctxfsv1.OpenPanelRequest{PanelId: "panels/editor"}).GetContextId()
+	},
 	"fork": func(h *house) string {
 		id := h.open(&ctxfsv1.OpenPanelRequest{PanelId: "panels/editor"}).GetContextId()
 		if _, err := h.contexts().Fork(h.t.Context(), &ctxfsv1.ForkRequest{ContextId: id, NewContextId: "ctx_fork"}); err != nil {
