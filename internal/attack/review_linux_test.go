@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -171,7 +173,8 @@ func TestPanelLearnsNothingFromReviews(t *testing.T) {
 	w.must(err)
 	w.before = w.snapshot()
 	hunk := w.hunkOf(api, victim)
-	ctx := w.attacker.ctx
+	ctx, cancel := context.WithTimeout(w.attacker.ctx, time.Minute) // a watch that is allowed does not end
+	defer cancel()
 	unary := func(what string, m proto.Message, err error) {
 		t.Helper()
 		if err == nil {
