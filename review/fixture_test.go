@@ -23,9 +23,6 @@ const killDirEnv = "CTXFS_REVIEW_KILL_DIR"
 // killsEnv asks for the long forms of the tests of kills and races.
 const killsEnv = "CTXFS_KILLS"
 
-// reviewer is that reviewer, nil where the system has none.
-var reviewer func() error
-
 func TestMain(m *testing.M) {
 	if os.Getenv(killDirEnv) != "" && reviewer != nil {
 		if err := reviewer(); err != nil {

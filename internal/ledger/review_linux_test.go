@@ -143,7 +143,7 @@ func (r *reviewed) life(n int) {
 	p, err := start(r.dir, r.driver) // beside the editors
 	stop.Store(true)
 	wg.Wait()
-	must(r.t, errors.Join(append(errs, err)...))
+	must(r.t, errors.Join(errors.Join(errs...), err))
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	c, err := p.dial(ctx)
