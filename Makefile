@@ -108,7 +108,7 @@ fuzz: ## Fuzzes each parser of untrusted input for FUZZTIME (30s)
 
 .PHONY: kills
 kills: need-git ## Kills servers under load KILLS (200) times, and looks for what was lost or left half made (some minutes)
-	CTXFS_KILLS=$(or $(KILLS),200) $(GO) test -count=1 -timeout 30m -v -run '^TestKills$$' ./internal/ledger
+	CTXFS_KILLS=$(or $(KILLS),200) $(GO) test -count=1 -timeout 30m -v -run '^(TestKills|TestReviewKills|TestKilledAtEachPhase|TestFlippedFileIsAppliedAsReviewed)$$' ./internal/ledger ./review
 
 .PHONY: soak
 soak: need-git ## Keeps 200 panels at work for SOAK (10m), by DRIVER (copy), while servers are stopped and killed, and draws a plot

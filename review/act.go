@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -31,16 +31,16 @@ type ApplyRequest struct {
 
 // Apply merges approved changes into the workspace: all of them, or none. It moves the context's base to what was applied.
 func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
-	if req.RequestID != "" {
-		if e, err := r.requested(req.Context, req.RequestID); e != nil || err != nil {
-			return e, err
-		}
-	}
 	unlock, err := r.lock(ctx, req.Context)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+	if req.RequestID != "" {
+		if e, err := r.requested(req.Context, req.RequestID); e != nil || err != nil {
+			return e, err
+		}
+	}
 	steps, err := r.toApply(ctx, req)
 	if err != nil {
 		return nil, err
@@ -51,12 +51,30 @@ func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
 	if err := r.checkResolved(req.Context, steps); err != nil {
 		return nil, err
 	}
+	if err := r.checkPlaces(ctx, req.Context, steps); err != nil {
+		return nil, err
+	}
 	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID}
 	if err := r.carryOut(ctx, e, req.RefuseMerge, req.DryRun); err != nil || req.DryRun {
 		return e, err
 	}
 	r.tell(req.Context, Event{Kind: EventApplied, Journal: e.ID})
 	return e, nil
+}
+
+// checkPlaces refuses files of repositories that a template put at another path than they have in the workspace.
+func (r *Reviews) checkPlaces(ctx context.Context, id string, steps []step) error {
+	origin, err := r.cfg.Contexts.Origin(ctx, id)
+	if err != nil || origin.Manifest == nil {
+		return err
+	}
+	for _, s := range steps {
+		if repo, ok := innermost(origin.Manifest.Repos, s.Path); ok && repo.IsElsewhere() {
+			return refuse(BarredPath, []Path{s.Path}, fmt.Sprintf("the template has %s at /%s, where the workspace has another place for it or none", repo.Source, repo.Path),
+				"apply its changes as a patch: 'ctxfs diff' prints it")
+		}
+	}
+	return nil
 }
 
 // requested finds the entry of an earlier call with the same ID.
@@ -182,46 +200,96 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, refuseMerge, dryRun bo
 	if err != nil || dryRun {
 		return err
 	}
-	s, err := r.ws.stage(ctx, e.Steps)
-	if err != nil {
+	if err := r.resolve(ctx); err != nil {
 		return err
 	}
-	if e.ID, err = r.journal.next(); err == nil {
-		e.At = time.Now().UTC()
-		err = r.journal.begin(e)
-	}
+	return r.take(ctx, r.ws, e)
+}
+
+// take takes an entry's steps in a tree, all or none, and records them. The caller has the workspace's lock.
+func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry) error {
+	s, err := r.begin(ctx, w, e)
 	if err != nil {
-		s.drop()
 		return err
 	}
 	// From here on the steps are taken, or put back, whatever becomes of the caller.
-	conflicts, err = s.take()
+	ctx = context.WithoutCancel(ctx)
+	conflicts, err := s.take()
 	if err == nil && len(conflicts) == 0 {
-		r.taken()
-		conflicts, err = r.settle(s)
+		r.point("all taken")
+		conflicts, err = s.late()
 	}
 	if err == nil && len(conflicts) > 0 {
-		err = conflicting("nothing was applied: a program changed these files meanwhile", conflicts)
+		err = conflicting("nothing was applied: a program changed these files meanwhile, or has them open for writing", conflicts)
+	}
+	if err == nil {
+		r.point("settled")
+		err = r.journal.finish(e)
 	}
 	if err != nil {
+		if back := s.back(); back != nil {
+			return errors.Join(err, back) // resolve tries again
+		}
 		return errors.Join(err, r.journal.abandon(e))
 	}
-	if err := r.journal.finish(e); err != nil {
-		return errors.Join(err, s.back())
-	}
+	r.point("finished")
 	if err := s.done(); err != nil {
 		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
 	}
-	return r.moveBase(context.WithoutCancel(ctx), e)
+	r.point("done")
+	return r.complete(ctx, e)
 }
 
-// settle looks once more for late writes.
-func (r *Reviews) settle(s *swaps) ([]Conflict, error) {
-	conflicts, err := s.late()
-	if err != nil || len(conflicts) > 0 {
-		return conflicts, errors.Join(err, s.back())
+// begin records an entry, and stages its steps.
+func (r *Reviews) begin(ctx context.Context, w *workspace, e *Entry) (*swaps, error) {
+	var err error
+	if e.ID, err = r.journal.next(); err != nil {
+		return nil, err
 	}
-	return nil, nil
+	e.At = time.Now().UTC()
+	for i := range e.Steps {
+		e.Steps[i].Tmp = tree.SwapName()
+		if u := e.Steps[i].Unresolved; u != nil && u.At.IsZero() {
+			u.At = e.At
+		}
+	}
+	if err := r.journal.begin(e); err != nil {
+		return nil, err
+	}
+	r.point("begun")
+	s, err := w.stage(ctx, e.Steps, r.point)
+	if err != nil {
+		return nil, errors.Join(err, r.journal.abandon(e))
+	}
+	e.Staged = true
+	if err := r.journal.begin(e); err != nil {
+		s.drop()
+		return nil, errors.Join(err, r.journal.abandon(e))
+	}
+	r.point("intended")
+	return s, nil
+}
+
+// complete moves the base to what an entry did, and marks what it undoes. Repeating it does nothing.
+func (r *Reviews) complete(ctx context.Context, e *Entry) error {
+	if !e.InContext || e.MovesBase {
+		if err := r.moveBase(ctx, e); err != nil {
+			return err
+		}
+		r.point("base moved")
+	}
+	if e.Undoes == 0 {
+		return nil
+	}
+	undone, err := r.journal.read(e.Undoes, doneSuffix)
+	if fserr.CodeOf(err) == fserr.ENOENT || (err == nil && undone.UndoneBy != 0) { // the journal keeps the latest entries alone
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	undone.UndoneBy = e.ID
+	return r.journal.write(undone, doneSuffix)
 }
 
 // moveBase makes the base of an entry's context what its steps say, and drops the decisions that they have carried out.
@@ -298,24 +366,8 @@ func (r *Reviews) recover(ctx context.Context) error {
 		return err
 	}
 	defer free()
-	begun, err := r.journal.ids(intentSuffix)
-	if err != nil {
+	if err := r.resolve(ctx); err != nil {
 		return err
-	}
-	for _, id := range begun {
-		e, err := r.journal.read(id, intentSuffix)
-		switch {
-		case err != nil:
-		case e.InContext && e.MovesBase:
-			err = r.putBackLater(ctx, e)
-		case e.InContext: // a part of it may be done, which can be undone
-			err = r.journal.finish(e)
-		default:
-			err = r.putBack(ctx, r.ws, e)
-		}
-		if err != nil {
-			return fmt.Errorf("put back entry %d of the journal: %w", id, err)
-		}
 	}
 	done, err := r.journal.ids(doneSuffix)
 	if err != nil {
@@ -328,10 +380,40 @@ func (r *Reviews) recover(ctx context.Context) error {
 		return nil
 	}
 	last, err := r.journal.read(slices.Max(done), doneSuffix)
-	if err != nil || last.InContext {
-		return errors.Join(err, r.completeRebase(ctx, last))
+	if err != nil {
+		return err
 	}
-	return errors.Join(r.ws.sweep(ctx, last.Steps), r.moveBase(ctx, last))
+	switch {
+	case !last.InContext:
+		err = r.ws.sweep(ctx, last.Steps)
+	case last.MovesBase:
+		err = r.sweepRebased(ctx, last)
+	}
+	return errors.Join(err, r.complete(ctx, last))
+}
+
+// resolve ends the entries that were begun and not finished. The caller has the workspace's lock.
+func (r *Reviews) resolve(ctx context.Context) error {
+	begun, err := r.journal.ids(intentSuffix)
+	if err != nil {
+		return err
+	}
+	for _, id := range begun {
+		e, err := r.journal.read(id, intentSuffix)
+		switch {
+		case err != nil:
+		case e.InContext && e.MovesBase:
+			err = r.putBackLater(ctx, e)
+		case e.InContext:
+			err = r.resolveInContext(ctx, e)
+		default:
+			err = r.putBack(ctx, r.ws, e)
+		}
+		if err != nil {
+			return fmt.Errorf("put back entry %d of the journal: %w", id, err)
+		}
+	}
+	return nil
 }
 
 // Undo takes an entry back: each path gets what it held before, merged with what was done to it since.
@@ -344,14 +426,17 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool,
 	if err != nil {
 		return nil, err
 	}
-	if e.UndoneBy != 0 {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("entry %d was undone by entry %d", id, e.UndoneBy), Hint: fmt.Sprintf("undo entry %d to have it again", e.UndoneBy)}
-	}
 	unlock, err := r.lock(ctx, e.Context)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+	if e, err = r.journal.read(id, doneSuffix); err != nil {
+		return nil, err
+	}
+	if e.UndoneBy != 0 {
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("entry %d was undone by entry %d", id, e.UndoneBy), Hint: fmt.Sprintf("undo entry %d to have it again", e.UndoneBy)}
+	}
 	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: id}
 	for _, s := range e.Steps {
 		if s.did() != Unchanged || e.MovesBase {
@@ -375,49 +460,29 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool,
 	if err != nil || dryRun {
 		return undo, err
 	}
-	e.UndoneBy = undo.ID
-	if err := r.journal.write(e, doneSuffix); err != nil {
-		return undo, err
-	}
 	r.tell(e.Context, Event{Kind: EventUndone, Journal: undo.ID})
 	return undo, nil
 }
 
-// putBack gives each path of a begun entry, in the tree that it changed, what it held before, if it holds what the entry put there. What a user changed
-// since stays.
+// putBack gives each path of a begun entry, in the tree that it changed, what it held before. What a program changed since stays.
 func (r *Reviews) putBack(ctx context.Context, w *workspace, e *Entry) error {
-	var back []step
-	made := map[Path]bool{}
-	for i := range e.Steps {
-		made[e.Steps[i].Path] = e.Steps[i].did() == Created
-	}
-	for _, s := range e.Steps {
-		now, err := r.store.keep(w.root, s.Path)
-		switch {
-		case err != nil:
+	if e.Staged {
+		stay, err := w.resume(e.Steps)
+		if err != nil {
 			return err
-		case s.did() == Unchanged || now.Same(s.Before):
-		case now.Same(s.After):
-			back = append(back, step{Path: s.Path, Before: s.After, After: s.Before})
-		case now.Type == rootfs.TypeDirectory && !s.After.Exists() && w.isEmptied(ctx, s.Path, made): // the file made room for a directory
-			back = append(back, step{Path: s.Path, After: s.Before, away: true})
-		default:
-			r.cfg.Log.Warn("a file that an interrupted "+string(e.Kind)+" changed was changed since, and stays", zap.String("path", string(s.Path)), zap.Int64("entry", e.ID))
+		}
+		for _, p := range stay {
+			r.cfg.Log.Warn("a file that an interrupted "+string(e.Kind)+" changed was changed since, and stays", zap.String("path", string(p)), zap.Int64("entry", e.ID))
 		}
 	}
 	if err := w.sweep(ctx, e.Steps); err != nil {
 		return err
 	}
-	s, err := w.stage(ctx, back)
-	if err != nil {
-		return err
+	for i := range e.Steps {
+		if s := &e.Steps[i]; s.did() == Created {
+			w.pruneAbove(s.Path)
+		}
 	}
-	if _, err := s.take(); err != nil {
-		return err
-	}
-	if err := s.done(); err != nil {
-		return err
-	}
-	r.cfg.Log.Warn("an interrupted "+string(e.Kind)+" was put back", zap.Int64("entry", e.ID), zap.Int("files", len(back)))
+	r.cfg.Log.Warn("an interrupted "+string(e.Kind)+" was put back", zap.Int64("entry", e.ID), zap.Int("files", len(e.Steps)))
 	return r.journal.abandon(e)
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
@@ -40,6 +41,9 @@ type step struct {
 	// Unresolved is the conflict that the step records for the path, and WasUnresolved the one that was recorded before; nil is none.
 	Unresolved    *Unresolved `json:"unresolved,omitempty"`
 	WasUnresolved *Unresolved `json:"was_unresolved,omitempty"`
+	// Tmp is the reserved name of the step's swap, Ino the inode of its new entry, 0 until it is known.
+	Tmp string `json:"tmp,omitempty"`
+	Ino uint64 `json:"ino,omitempty"`
 	// away says that there is a directory at the path, and that other steps remove all of its files.
 	away bool
 	// from and to are what is merged into the workspace: the difference between them.
@@ -170,14 +174,18 @@ type swaps struct {
 	later []*step
 	// sync says that files are flushed one by one.
 	sync bool
+	// point is called with the name of each phase.
+	point func(phase string)
+	// writersUntil is until when programs are waited for that have a file open for writing, once that has begun.
+	writersUntil time.Time
 }
 
 // syncAtMost is up to how many files are flushed one by one; more are flushed with their file system.
 const syncAtMost = 16
 
 // stage prepares the steps that change something, as far as they do not wait for others. Nothing can be seen of it yet.
-func (w *workspace) stage(ctx context.Context, steps []step) (_ *swaps, err error) {
-	s := &swaps{w: w, sync: len(steps) <= syncAtMost}
+func (w *workspace) stage(ctx context.Context, steps []step, point func(phase string)) (_ *swaps, err error) {
+	s := &swaps{w: w, sync: len(steps) <= syncAtMost, point: point}
 	defer func() {
 		if err != nil {
 			s.drop()
@@ -246,9 +254,11 @@ func (s *swaps) add(st *step) error {
 		return err
 	}
 	defer closeContent()
-	swap, err := tree.Stage(s.w.root, string(st.Path), entry)
+	swap, err := tree.Stage(s.w.root, string(st.Path), st.Tmp, entry)
 	if err == nil {
 		s.all = append(s.all, taken{st, swap, false})
+		st.Ino = swap.Ino()
+		s.point("staged")
 	}
 	return err
 }
@@ -274,17 +284,17 @@ func (w *workspace) entry(v Version, sync bool) (*tree.NewEntry, func(), error) 
 	return &tree.NewEntry{Content: f, Mode: v.Mode, Sync: sync}, closeContent, nil
 }
 
-// take puts everything in place, and checks that what it replaced is what the steps were planned with. If that is not so it puts everything
-// back, and returns what was changed meanwhile.
+// take puts everything in place, and checks that what it replaced is what the steps were planned with. If that is not so it ends, and
+// returns what was changed meanwhile. Call back then.
 func (s *swaps) take() (conflicts []Conflict, err error) {
 	for i := range s.all {
 		if conflicts, err = s.takeOne(&s.all[i]); err != nil || len(conflicts) > 0 {
-			return conflicts, errors.Join(err, s.back())
+			return conflicts, err
 		}
 	}
 	for _, st := range s.later {
 		if conflicts, err = s.takeLater(st); err != nil || len(conflicts) > 0 {
-			return conflicts, errors.Join(err, s.back())
+			return conflicts, err
 		}
 	}
 	return nil, nil
@@ -292,6 +302,7 @@ func (s *swaps) take() (conflicts []Conflict, err error) {
 
 func (s *swaps) takeOne(t *taken) ([]Conflict, error) {
 	err := t.swap.Take()
+	s.point("taken")
 	if err == nil && !t.away {
 		err = s.verify(t)
 	}
@@ -304,7 +315,7 @@ func (s *swaps) takeOne(t *taken) ([]Conflict, error) {
 // takeLater takes a step for which others had to make room.
 func (s *swaps) takeLater(st *step) (conflicts []Conflict, err error) {
 	if st.away {
-		swap, err := tree.StageAway(s.w.root, string(st.Path))
+		swap, err := tree.StageAway(s.w.root, string(st.Path), st.Tmp+awaySuffix)
 		if err != nil {
 			return nil, err
 		}
@@ -328,49 +339,136 @@ func (s *swaps) verify(t *taken) (err error) {
 	if err != nil {
 		return err
 	}
-	var hash string
-	switch {
-	case old.File != nil:
-		defer func() { err = errors.Join(err, old.File.Close()) }()
-		hash, _, err = hashOf(old.File)
-	default:
-		hash = hashOfText(old.Target)
+	is, err := isVersion(old, t.Before)
+	if old.File != nil {
+		err = errors.Join(err, old.File.Close())
 	}
-	now := Version{Type: old.Stat.Type(), Mode: old.Stat.Perm(), Hash: hash}
-	if err == nil && !now.Same(t.Before) {
+	if err == nil && !is {
 		err = tree.ErrOccupied
 	}
 	return err
 }
 
-// late returns the files that were written after they had been replaced, through a descriptor that was open before.
+// isVersion reports whether a swap's former entry is a version.
+func isVersion(f tree.Former, v Version) (is bool, err error) {
+	hash := hashOfText(f.Target)
+	if f.File != nil {
+		if _, err := f.File.Seek(0, io.SeekStart); err != nil {
+			return false, err
+		}
+		hash, _, err = hashOf(f.File)
+	}
+	return Version{Type: f.Stat.Type(), Mode: f.Stat.Perm(), Hash: hash}.Same(v), err
+}
+
+// late returns the files that were written after they had been replaced, through a descriptor that was open before. Afterwards no program
+// can write to the others any more, where the system says which files are open for writing.
 func (s *swaps) late() (conflicts []Conflict, err error) {
 	for i := range s.all {
 		t := &s.all[i]
-		if t.away {
+		if t.away || !t.Before.Exists() {
 			continue
 		}
-		switch err := s.verify(t); {
-		case errors.Is(err, tree.ErrOccupied):
-			conflicts = append(conflicts, Conflict{t.Path, ConflictChangedMeanwhile})
-		case err != nil:
+		old, err := t.swap.Old()
+		if err != nil {
 			return nil, err
+		}
+		is, err := s.isFinal(old, t.Before)
+		if old.File != nil {
+			err = errors.Join(err, old.File.Close())
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !is {
+			conflicts = append(conflicts, Conflict{t.Path, ConflictChangedMeanwhile})
 		}
 	}
 	return conflicts, nil
+}
+
+// writersWait is how long programs are waited for that have files open for writing which an apply has replaced: most are about to save.
+const writersWait = time.Second
+
+// writersPoll is how often such a file is looked at.
+const writersPoll = 5 * time.Millisecond
+
+// isFinal reports whether a swap's former entry is a version, and no program has it open for writing. It has no name that other programs know,
+// so that it stays so. It waits a moment for programs that are writing.
+func (s *swaps) isFinal(f tree.Former, v Version) (bool, error) {
+	for f.File != nil {
+		has, err := tree.HasWriter(f.File)
+		if fserr.CodeOf(err) == fserr.EOPNOTSUPP || (err == nil && !has) {
+			break
+		}
+		if err != nil {
+			return false, err
+		}
+		if s.writersUntil.IsZero() {
+			s.writersUntil = time.Now().Add(writersWait)
+		}
+		if time.Now().After(s.writersUntil) {
+			return false, nil
+		}
+		time.Sleep(writersPoll)
+	}
+	return isVersion(f, v)
 }
 
 // back puts everything back. What a program has saved over it meanwhile stays.
 func (s *swaps) back() error {
 	var errs []error
 	for i := range s.all {
-		if err := s.all[len(s.all)-1-i].swap.Back(); !errors.Is(err, tree.ErrOccupied) {
+		t := &s.all[len(s.all)-1-i]
+		if err := s.backOne(t.swap, t.step); !errors.Is(err, tree.ErrOccupied) {
 			errs = append(errs, err)
 		}
+		s.point("put back")
 	}
 	s.all = nil
 	s.unmake()
 	return errors.Join(errs...)
+}
+
+func (s *swaps) backOne(swap *tree.Swap, st *step) error {
+	return swap.Back(func(f tree.Former) (bool, error) { return s.isFinal(f, st.After) })
+}
+
+// awaySuffix follows a step's Tmp for the directory that stood at its path.
+const awaySuffix = "-dir"
+
+// resume puts back what an interruption left of staged steps. It returns the paths that a program has changed since, which stay.
+func (w *workspace) resume(steps []step) (stay []Path, err error) {
+	s := &swaps{w: w, point: func(string) {}}
+	for _, st := range slices.Backward(removalsFirst(steps)) {
+		if st.did() == Unchanged {
+			continue
+		}
+		was := []tree.Staged{{Tmp: st.Tmp, Ino: st.Ino, Had: st.Before.Exists(), Removal: !st.After.Exists()}}
+		if st.did() == Created {
+			was = append(was, tree.Staged{Tmp: st.Tmp + awaySuffix, Had: true, Removal: true, Away: true})
+		}
+		for _, part := range was {
+			err := s.resumeOne(st, part)
+			if errors.Is(err, tree.ErrOccupied) {
+				stay = append(stay, st.Path)
+			} else if err != nil {
+				return stay, fserr.Wrap(err, "apply", "/"+string(st.Path), "")
+			}
+		}
+		if st.did() == Created {
+			w.pruneAbove(st.Path)
+		}
+	}
+	return stay, nil
+}
+
+func (s *swaps) resumeOne(st *step, was tree.Staged) error {
+	swap, err := tree.Resume(s.w.root, string(st.Path), was)
+	if err != nil || swap == nil {
+		return err
+	}
+	return s.backOne(swap, st)
 }
 
 // drop gives up what was staged.
@@ -394,6 +492,7 @@ func (s *swaps) done() error {
 	var errs []error
 	for _, t := range s.all {
 		errs = append(errs, t.swap.Done())
+		s.point("removed")
 	}
 	for _, t := range s.all {
 		if t.did() == Removed {

@@ -3,6 +3,7 @@ package review
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,7 +18,22 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// killDirEnv makes the test binary a reviewer of the world in that directory.
+const killDirEnv = "CTXFS_REVIEW_KILL_DIR"
+
+// killsEnv asks for the long forms of the tests of kills and races.
+const killsEnv = "CTXFS_KILLS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(killDirEnv) != "" && reviewer != nil {
+		if err := reviewer(); err != nil {
+			fmt.Fprintln(os.Stderr, "reviewer:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -50,22 +66,30 @@ func newWorld(t testing.TB, content files) *world {
 		must(t, os.Mkdir(w.in(name), 0o755))
 		write(t, w.in(name), content)
 	}
-	root, err := rootfs.Open(w.in("layer"), rootfs.Options{})
+	var err error
+	w.manifest, err = manifestOf(w.in("layer"))
 	must(t, err)
-	defer func() { must(t, root.Close()) }()
+	w.open()
+	t.Cleanup(func() { must(t, w.reviews.Close()) })
+	return w
+}
+
+// manifestOf describes a layer.
+func manifestOf(dir string) (*seed.Manifest, error) {
+	root, err := rootfs.Open(dir, rootfs.Options{})
+	if err != nil {
+		return nil, err
+	}
 	var entries []seed.Entry
-	must(t, root.Walk(t.Context(), "/", tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
+	err = root.Walk(context.Background(), "/", tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, err error) error {
 		target := ""
 		if e.Type == rootfs.TypeSymlink {
 			target, err = root.Readlink(rel)
 		}
 		entries = append(entries, seed.NewEntry(rel, *e.Stat, target))
 		return err
-	}))
-	w.manifest = seed.NewManifest(nil, entries)
-	w.open()
-	t.Cleanup(func() { must(t, w.reviews.Close()) })
-	return w
+	})
+	return seed.NewManifest(nil, entries), errors.Join(err, root.Close())
 }
 
 func (w *world) open() {
@@ -73,6 +97,15 @@ func (w *world) open() {
 	r, err := Open(w.t.Context(), Config{Contexts: w, Dir: w.in("state"), Workspace: w.in("workspace")})
 	must(w.t, err)
 	w.reviews = r
+}
+
+// at calls f in a phase of what changes files.
+func (w *world) at(phase string, f func()) {
+	w.reviews.point = func(p string) {
+		if p == phase {
+			f()
+		}
+	}
 }
 
 func (w *world) in(name string) string { return filepath.Join(w.dir, name) }

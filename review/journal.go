@@ -42,6 +42,8 @@ type Entry struct {
 	MovesBase bool `json:"moves_base,omitempty"`
 	// RequestID is the client's, "" for none.
 	RequestID string `json:"request_id,omitempty"`
+	// Staged says that all new files are under their reserved names: from then on these can hold what a user has saved.
+	Staged bool `json:"staged,omitempty"`
 	// Undoes and UndoneBy are IDs; 0 for none.
 	Undoes   int64 `json:"undoes,omitempty"`
 	UndoneBy int64 `json:"undone_by,omitempty"`

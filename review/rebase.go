@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -45,15 +44,6 @@ func (out *Rebased) Files() []AppliedFile {
 	}
 	return files
 }
-
-// phase is a moment in which a Rebase can be interrupted.
-type phase string
-
-const (
-	phaseBegun    phase = "begun"    // the journal has the intent
-	phaseTaken    phase = "taken"    // the files are in place
-	phaseFinished phase = "finished" // the entry is done, and the base is where it was
-)
 
 // Rebase brings into a context what the workspace changed since the base: all of it, or nothing.
 func (r *Reviews) Rebase(ctx context.Context, req RebaseRequest) (*Rebased, error) {
@@ -325,7 +315,7 @@ func (r *Reviews) exchange(ctx context.Context, e *Entry, dryRun bool, plan func
 		if err := charge(spaceOf(e.Steps)); err != nil {
 			return err
 		}
-		return r.takeAll(ctx, w, e)
+		return r.take(ctx, w, e)
 	})
 }
 
@@ -338,47 +328,6 @@ func spaceOf(steps []step) (bytes, entries int64) {
 		}
 	}
 	return bytes, entries
-}
-
-// takeAll takes the planned steps of an entry in its context, and moves the base.
-func (r *Reviews) takeAll(ctx context.Context, w *workspace, e *Entry) (err error) {
-	if e.ID, err = r.journal.next(); err != nil {
-		return err
-	}
-	e.At = time.Now().UTC()
-	for i := range e.Steps {
-		if u := e.Steps[i].Unresolved; u != nil && u.At.IsZero() {
-			u.At = e.At
-		}
-	}
-	if err := r.journal.begin(e); err != nil {
-		return err
-	}
-	r.phase(phaseBegun)
-	s, err := w.stage(ctx, e.Steps)
-	if err != nil {
-		return errors.Join(err, r.journal.abandon(e))
-	}
-	// From here on the steps are taken, or put back, whatever becomes of the caller.
-	conflicts, err := s.take()
-	if err == nil && len(conflicts) == 0 {
-		r.phase(phaseTaken)
-		conflicts, err = r.settle(s)
-	}
-	if err == nil && len(conflicts) > 0 {
-		err = conflicting("nothing was done: a program changed these files of the context meanwhile", conflicts)
-	}
-	if err != nil {
-		return errors.Join(err, r.journal.abandon(e))
-	}
-	if err := r.journal.finish(e); err != nil {
-		return errors.Join(err, s.back())
-	}
-	r.phase(phaseFinished)
-	if err := s.done(); err != nil {
-		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
-	}
-	return r.moveBase(context.WithoutCancel(ctx), e)
 }
 
 // putBackIn puts back what killed servers had begun in a context.
@@ -419,21 +368,15 @@ func (r *Reviews) putBackLater(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// completeRebase does what a killed server had left to do after the journal had the entry.
-func (r *Reviews) completeRebase(ctx context.Context, e *Entry) error {
-	if e == nil || !e.MovesBase {
-		return nil
-	}
+// sweepRebased removes what a rebase replaced, unless the server had come as far as moving the base.
+func (r *Reviews) sweepRebased(ctx context.Context, e *Entry) error {
 	st, err := r.states.read(e.Context)
 	if err != nil || st.Journal >= e.ID {
 		return err
 	}
 	err = r.inContextOf(ctx, e, func(w *workspace) error { return w.sweep(ctx, e.Steps) })
-	switch {
-	case fserr.CodeOf(err) == fserr.ESTALE:
-		return nil
-	case err != nil:
+	if err != nil && fserr.CodeOf(err) != fserr.ESTALE { // the context is gone
 		r.cfg.Log.Warn("what a rebase replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
 	}
-	return r.moveBase(ctx, e)
+	return nil
 }

@@ -466,12 +466,15 @@ func TestRebaseOfATemplateOrAnEmptyContext(t *testing.T) {
 	same(t, "a context that started empty", read(t, w.in(id)), files{"a": "old\n", "mine": "2\n"})
 }
 
+// The phases of an exchange of files at which the tests stop it.
+const phaseBegun, phaseIntended, phaseTaken, phaseFinished = "begun", "intended", "all taken", "finished"
+
 // A server that is killed in the middle of a rebase, or of its undo, has done all of it or nothing, after the next start.
 func TestInterruptedRebase(t *testing.T) {
 	t.Parallel()
 	base := files{"a": "base\n", "gone": "gone\n", "both": numbered(9), "c": "base\n", "conflict": "base\n", "dir/x": "x\n", "todir": "file\n", "tofile/deep/x": "x\n"}
 	for _, undo := range []bool{false, true} {
-		for _, at := range []phase{phaseBegun, phaseTaken, phaseFinished, "half"} {
+		for _, at := range []string{phaseBegun, phaseIntended, phaseTaken, phaseFinished, "half"} {
 			t.Run(fmt.Sprint(at, ", undo ", undo), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, base)
@@ -536,10 +539,10 @@ func TestInterruptedRebase(t *testing.T) {
 }
 
 // killed stops a rebase in a phase, and starts again. The phase "half" is the one in which some files are in place and others are not.
-func (w *world) killed(at phase, old files, do func()) {
+func (w *world) killed(at string, old files, do func()) {
 	w.t.Helper()
 	stopped := errors.New("killed")
-	w.reviews.phase = func(now phase) {
+	w.reviews.point = func(now string) {
 		if at == "half" && now == phaseTaken {
 			write(w.t, w.in(id), files{"a": old["a"], "both": old["both"]})
 			panic(stopped)
@@ -565,7 +568,7 @@ func TestInterruptedRebaseLeavesLaterChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, files{"a": "base\n", "b": "base\n"})
 	write(t, w.in("workspace"), files{"a": "user\n", "b": "user\n"})
-	w.reviews.phase = func(now phase) {
+	w.reviews.point = func(now string) {
 		if now == phaseTaken {
 			panic(errors.New("killed"))
 		}

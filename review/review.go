@@ -111,10 +111,8 @@ type Reviews struct {
 
 	mu    sync.Mutex
 	locks map[string]chan struct{}
-	// taken is called when the files of an Apply are in place, and nothing says so yet. Tests write, or stop, there.
-	taken func()
-	// phase is called between the phases of a Rebase. Tests stop there.
-	phase func(phase)
+	// point is called with the name of each phase of what changes files. Tests write, or stop, there.
+	point func(phase string)
 	// watchers receive an event for each step.
 	watchers map[string]map[chan Event]bool
 }
@@ -141,7 +139,7 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	r := &Reviews{
 		cfg: cfg, store: store, states: states{in("contexts")}, journal: journal{in("journal")}, known: knownFiles{in("known")},
 		revisions: revisions{in("revisions")},
-		taken:     func() {}, phase: func(phase) {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
+		point:     func(string) {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
 	}
 	r.ws = &workspace{root: root, store: store, merger: merger{store: store, scratch: in("scratch")}}
 	if err := r.recover(ctx); err != nil {
@@ -278,15 +276,27 @@ func (l *List) locate(c *Change) {
 	if l.base.manifest == nil {
 		return
 	}
-	for _, repo := range l.base.manifest.Repos {
-		p := Path(repo.Path)
-		if p == "." {
-			p = ""
-		}
-		if isWithin(c.Path, p) && (!c.InRepository || len(p) > len(c.Repository)) {
-			c.Repository, c.InRepository = p, true
+	if repo, ok := innermost(l.base.manifest.Repos, c.Path); ok {
+		c.Repository, c.InRepository = pathOf(repo), true
+	}
+}
+
+// innermost returns the repository that a path belongs to.
+func innermost(repos []seed.Repository, p Path) (found seed.Repository, ok bool) {
+	for _, repo := range repos {
+		if isWithin(p, pathOf(repo)) && (!ok || len(pathOf(repo)) > len(pathOf(found))) {
+			found, ok = repo, true
 		}
 	}
+	return found, ok
+}
+
+// pathOf returns a repository's directory, "" for the root.
+func pathOf(r seed.Repository) Path {
+	if r.Path == "." {
+		return ""
+	}
+	return Path(r.Path)
 }
 
 // changes compares a context with its base. If keep is not nil it is called, while the context is frozen, with its root and all changes.

@@ -332,11 +332,10 @@ func TestApplyBesideAnOpenDescriptor(t *testing.T) {
 	w.decide(Approved, Selection{All: true})
 	f, err := os.OpenFile(w.in("workspace")+"/a", os.O_WRONLY, 0)
 	must(t, err)
-	defer func() { must(t, f.Close()) }()
-	w.reviews.taken = func() {
+	w.at("all taken", func() {
 		_, err := f.WriteString("late\n")
-		must(t, err)
-	}
+		must(t, errors.Join(err, f.Close()))
+	})
 	_, err = w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
 	if c := wantReason(t, err, Conflicting).Conflicts; len(c) != 1 || c[0] != (Conflict{"a", ConflictChangedMeanwhile}) {
 		t.Errorf("the conflicts are %v", c)
@@ -352,7 +351,7 @@ func TestInterruptedApplyIsPutBack(t *testing.T) {
 	before := read(t, w.in("workspace"))
 	w.decide(Approved, Selection{All: true})
 	killed := errors.New("killed")
-	w.reviews.taken = func() { panic(killed) }
+	w.at("all taken", func() { panic(killed) })
 	func() {
 		defer func() {
 			if err, ok := recover().(error); !ok || !errors.Is(err, killed) {

@@ -3,13 +3,11 @@ package review
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
-	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // Submit says that a context's changes are ready to be reviewed, and keeps them as a revision, with which the context can be compared later.
@@ -148,80 +146,6 @@ func (r *Reviews) Discard(ctx context.Context, id string, sel Selection, ifRevis
 	}
 	r.tell(id, Event{Kind: EventDiscarded, Journal: e.ID})
 	return e, nil
-}
-
-// inContext takes an entry's steps in its context: each file is merged as in the workspace, and written in place, so that handles stay what they are.
-func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
-	free, err := r.lockWorkspace(ctx)
-	if err != nil {
-		return err
-	}
-	defer free()
-	return r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root) error {
-		w := &workspace{root: root, store: r.store, merger: r.ws.merger}
-		conflicts, err := w.plan(ctx, e.Steps, false)
-		if err == nil && len(conflicts) > 0 {
-			err = conflicting("nothing was done: the context changed these files since", conflicts)
-		}
-		if err != nil {
-			return err
-		}
-		if e.ID, err = r.journal.next(); err != nil {
-			return err
-		}
-		e.At = time.Now().UTC()
-		if err := r.journal.begin(e); err != nil {
-			return err
-		}
-		for i := range e.Steps {
-			if err := w.writeInPlace(&e.Steps[i]); err != nil {
-				return fserr.Wrap(err, "discard", "/"+string(e.Steps[i].Path), "")
-			}
-		}
-		return r.journal.finish(e)
-	})
-}
-
-// writeInPlace makes a path of a context what a step says.
-func (w *workspace) writeInPlace(s *step) error {
-	p := string(s.Path)
-	switch {
-	case s.did() == Unchanged:
-		return nil
-	case !s.After.Exists():
-		err := w.root.Unlink(p)
-		w.pruneAbove(s.Path)
-		return err
-	case s.Before.Type != s.After.Type || s.After.Type != rootfs.TypeFile:
-		sw := &swaps{w: w}
-		if err := sw.add(s); err != nil {
-			return err
-		}
-		if _, err := sw.take(); err != nil {
-			return err
-		}
-		return sw.done()
-	}
-	return w.overwrite(p, s.After)
-}
-
-// overwrite writes a file as Node's writeFile does: the same inode, written and then cut.
-func (w *workspace) overwrite(p string, v Version) (err error) {
-	content, err := w.store.Open(v.Hash)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, content.Close()) }()
-	f, _, err := w.root.OpenNoFollow(p, rootfs.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	n, err := io.Copy(f, content)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Truncate(n), f.Chmod(v.Mode))
 }
 
 // Journal lists entries, the newest first, from before the ID before on (0: from the newest), at most limit.

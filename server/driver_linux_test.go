@@ -11,5 +11,5 @@ func TestInNamespaces(t *testing.T) {
 	if namespacestest.Inside() {
 		t.Skip("these tests are in one already")
 	}
-	namespacestest.Run(t, "^(TestOverlayOverTheWire|TestStopWithHandlesOpenLeavesNoMount|TestDefaultChanges)$")
+	namespacestest.Run(t, "^(TestOverlayOverTheWire|TestStopWithHandlesOpenLeavesNoMount|TestDefaultChanges|TestReviewOfEveryOrigin)$")
 }

@@ -26,7 +26,17 @@ type Repository struct {
 	Branch string `json:"branch,omitempty"`
 	// Dirty says that files differ from Head, untracked ones included.
 	Dirty bool `json:"dirty,omitempty"`
+	// Source is where a template has it from: "workspace:" and a path, or "git:" and a URL. It is "" if the workspace was copied.
+	Source string `json:"source,omitempty"`
 }
+
+// IsElsewhere reports whether the workspace has the repository at another path than the context, or not at all.
+func (r Repository) IsElsewhere() bool {
+	return r.Source != "" && r.Source != WorkspaceSource+r.Path
+}
+
+// WorkspaceSource begins the Source of a repository of the workspace.
+const WorkspaceSource = "workspace:"
 
 // Source is a workspace to read.
 type Source struct {

@@ -257,7 +257,7 @@ func (j *job) manifest(ctx context.Context, dst rootfs.Root) error {
 func (j *job) repositories() []seed.Repository {
 	var out []seed.Repository
 	for _, d := range j.r.Deps {
-		out = append(out, seed.Repository{Path: path.Join(".", d.Path[1:]), Head: d.Commit, Branch: d.Ref})
+		out = append(out, seed.Repository{Path: path.Join(".", d.Path[1:]), Head: d.Commit, Branch: d.Ref, Source: d.Source})
 	}
 	return out
 }

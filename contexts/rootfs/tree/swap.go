@@ -27,8 +27,17 @@ type Swap struct {
 	entry *NewEntry
 	// had says that something stood at base when the swap was staged; taken, that Take has succeeded; away, that it was a directory.
 	had, taken, away bool
-	mine             node.FileID
+	// resumed says that it is one of Resume.
+	resumed bool
+	// mine is the new entry's inode, 0 if that is not known.
+	mine uint64
 }
+
+// SwapName returns a reserved name for a swap, which no other swap has.
+func SwapName() string { return node.ReservedPrefix + rand.Text() }
+
+// asideSuffix follows a swap's name where two entries change places in several steps.
+const asideSuffix = "-aside"
 
 // NewEntry is what is to stand at a path.
 type NewEntry struct {
@@ -44,13 +53,14 @@ type NewEntry struct {
 // ErrOccupied says that something else stands at the path than when the swap was staged.
 var ErrOccupied = errors.New("the path changed since the swap was prepared")
 
-// Stage prepares a swap of what stands at p. A nil entry removes it. The directory of p must exist, and p must be no directory (EISDIR).
-func Stage(r Tree, p string, entry *NewEntry) (_ *Swap, err error) {
+// Stage prepares a swap of what stands at p, under a name of SwapName. A nil entry removes it. The directory of p must exist, and p must be
+// no directory (EISDIR).
+func Stage(r Tree, p, tmp string, entry *NewEntry) (_ *Swap, err error) {
 	dir, err := directoryOf(r, p)
 	if err != nil {
 		return nil, err
 	}
-	s := &Swap{dir: dir, base: path.Base(p), tmp: node.ReservedPrefix + rand.Text(), entry: entry}
+	s := &Swap{dir: dir, base: path.Base(p), tmp: tmp, entry: entry}
 	defer func() {
 		if err != nil {
 			s.Drop()
@@ -75,18 +85,21 @@ func Stage(r Tree, p string, entry *NewEntry) (_ *Swap, err error) {
 		return nil, err
 	}
 	st, err := dir.Lstat(s.tmp)
-	s.mine = st.ID()
+	s.mine = st.Ino
 	return s, err
 }
 
+// Ino returns the inode of the new entry; 0 for a removal.
+func (s *Swap) Ino() uint64 { return s.mine }
+
 // StageAway prepares to take a directory away in which nothing is left but directories and what other swaps have taken away. Take fails with
 // ErrOccupied if there is more.
-func StageAway(r Tree, p string) (*Swap, error) {
+func StageAway(r Tree, p, tmp string) (*Swap, error) {
 	dir, err := directoryOf(r, p)
 	if err != nil {
 		return nil, err
 	}
-	return &Swap{dir: dir, base: path.Base(p), tmp: node.ReservedPrefix + rand.Text(), had: true, away: true}, nil
+	return &Swap{dir: dir, base: path.Base(p), tmp: tmp, had: true, away: true}, nil
 }
 
 // isEmptied reports whether a directory has nothing but directories of that kind, and reserved names.
@@ -247,7 +260,7 @@ func (s *Swap) exchange() error {
 		return err
 	}
 	// For a moment the path is free.
-	aside := node.ReservedPrefix + rand.Text()
+	aside := s.tmp + asideSuffix
 	if err := s.dir.Move(s.base, aside); err != nil {
 		return err
 	}
@@ -262,6 +275,10 @@ func (s *Swap) Old() (Former, error) {
 	if !s.had {
 		return Former{}, &fserr.Error{Code: fserr.ENOENT}
 	}
+	return s.former()
+}
+
+func (s *Swap) former() (Former, error) {
 	st, err := s.dir.Lstat(s.tmp)
 	if err != nil {
 		return Former{}, err
@@ -283,43 +300,139 @@ type Former struct {
 	Target string
 }
 
-// Back puts back what Take has replaced. If something else than the new entry stands at the path by now, it stays there, Back fails with
-// ErrOccupied, and what was replaced stays under its reserved name.
-func (s *Swap) Back() error {
-	if !s.taken {
+// Back puts back what Take has replaced. mine says whether a file or link is still what the swap put there. If it is not, or if something
+// else stands at the path by now, that stays there, Back fails with ErrOccupied, and what was replaced is removed.
+func (s *Swap) Back(mine func(Former) (bool, error)) error {
+	if !s.taken && !s.resumed {
 		s.Drop()
 		return nil
 	}
-	s.taken = false
-	if s.entry == nil {
-		err := s.dir.Move(s.tmp, s.base)
-		if fserr.CodeOf(err) == fserr.EEXIST {
-			err = ErrOccupied
-		}
-		return errors.Join(err, s.dir.Close())
+	var err error
+	switch taken := s.taken; {
+	case !taken:
+		err = s.dropResumed(mine)
+	case s.entry == nil:
+		err = s.giveBack()
+	case s.had:
+		err = s.exchangeBack(mine)
+	default:
+		err = s.takeBack(mine)
 	}
-	if s.had {
-		if err := s.exchange(); err != nil {
-			return errors.Join(ErrOccupied, err, s.dir.Close())
-		}
-	} else if err := s.dir.Move(s.base, s.tmp); err != nil {
-		return errors.Join(ErrOccupied, err, s.dir.Close())
-	}
-	return s.dropMine()
+	return errors.Join(err, s.dir.Close())
 }
 
-// dropMine removes what came out of the path, if it is the new entry; else it puts it back there.
-func (s *Swap) dropMine() error {
-	st, err := s.dir.Lstat(s.tmp)
-	if err == nil && st.ID() == s.mine {
-		return errors.Join(s.dir.Unlink(s.tmp), s.dir.Close())
+// dropResumed removes the new entry of a swap that was not taken, or that Back had taken out of the path when it was interrupted. In
+// the latter case it may be what a program has saved.
+func (s *Swap) dropResumed(mine func(Former) (bool, error)) error {
+	if _, err := s.inode(); err != nil || s.entry == nil {
+		return Ignoring(err, fserr.ENOENT)
+	}
+	is, err := s.isMine(mine)
+	if err != nil {
+		return err
+	}
+	if is || s.mine == 0 {
+		return s.dir.Unlink(s.tmp)
 	}
 	if s.had {
 		err = s.exchange()
-	} else {
-		err = s.dir.Move(s.tmp, s.base)
+	} else if err = s.dir.Move(s.tmp, s.base); err == nil {
+		return ErrOccupied
 	}
-	return errors.Join(ErrOccupied, err, s.dir.Close())
+	return errors.Join(ErrOccupied, Ignoring(err, fserr.ENOENT, fserr.EEXIST), s.dir.Unlink(s.tmp))
+}
+
+// giveBack ends a removal.
+func (s *Swap) giveBack() error {
+	err := s.dir.Move(s.tmp, s.base)
+	if fserr.CodeOf(err) != fserr.EEXIST {
+		return err
+	}
+	if s.away {
+		return ErrOccupied // the directory has what other swaps replaced
+	}
+	return errors.Join(ErrOccupied, s.dir.Unlink(s.tmp))
+}
+
+// takeBack removes an entry where nothing was.
+func (s *Swap) takeBack(mine func(Former) (bool, error)) error {
+	st, err := s.dir.Lstat(s.base)
+	if err == nil && (st.IsDir() || s.mine != 0 && st.Ino != s.mine) {
+		return ErrOccupied
+	}
+	if err == nil {
+		err = s.dir.Move(s.base, s.tmp)
+	}
+	if fserr.CodeOf(err) == fserr.ENOENT { // a program has removed the new entry
+		return ErrOccupied
+	}
+	if err != nil {
+		return err
+	}
+	is, err := s.isMine(mine)
+	if err != nil || !is {
+		moved := s.dir.Move(s.tmp, s.base)
+		if fserr.CodeOf(moved) == fserr.EEXIST { // a later one
+			moved = s.dir.Unlink(s.tmp)
+		}
+		return errors.Join(ErrOccupied, err, moved)
+	}
+	return s.dir.Unlink(s.tmp)
+}
+
+// exchangeBack puts the old entry back in the place of the new one. What a program saves meanwhile has precedence.
+func (s *Swap) exchangeBack(mine func(Former) (bool, error)) error {
+	placed, err := s.inode()
+	if err == nil {
+		err = s.exchange()
+	}
+	if fserr.CodeOf(err) == fserr.ENOENT { // a program has removed the new entry
+		return errors.Join(ErrOccupied, s.dir.Unlink(s.tmp))
+	}
+	if err != nil {
+		return err
+	}
+	is, err := s.isMine(mine)
+	if err == nil && is {
+		return s.dir.Unlink(s.tmp)
+	}
+	// Each turn puts the latest save back, until what comes out is what the turn before put there.
+	for range exchangeTurns {
+		expected := placed
+		if placed, err = s.inode(); err == nil {
+			err = s.exchange()
+		}
+		if err != nil {
+			return errors.Join(ErrOccupied, err)
+		}
+		if now, err := s.inode(); err == nil && now == expected {
+			return errors.Join(ErrOccupied, s.dir.Unlink(s.tmp))
+		}
+	}
+	return ErrOccupied
+}
+
+// exchangeTurns bounds how often a program can save between two steps of Back.
+const exchangeTurns = 16
+
+func (s *Swap) inode() (uint64, error) {
+	st, err := s.dir.Lstat(s.tmp)
+	return st.Ino, err
+}
+
+// isMine reports whether the entry at the reserved name is the one that the swap made, as it was made.
+func (s *Swap) isMine(mine func(Former) (bool, error)) (is bool, err error) {
+	f, err := s.former()
+	if err != nil {
+		return false, err
+	}
+	if f.File != nil {
+		defer func() { err = errors.Join(err, f.File.Close()) }()
+	}
+	if s.mine != 0 && f.Stat.Ino != s.mine {
+		return false, nil
+	}
+	return mine(f)
 }
 
 // Done removes what Take has replaced.
@@ -341,6 +454,72 @@ func (s *Swap) Drop() {
 		_ = s.dir.Unlink(s.tmp) // what stays is swept
 	}
 	_ = s.dir.Close()
+}
+
+// Staged says what is known of a swap that was interrupted.
+type Staged struct {
+	// Tmp is the swap's name.
+	Tmp string
+	// Ino is what Ino returned, 0 if that is not known.
+	Ino uint64
+	// Had says that something stood at the path, Removal that the entry was nil, Away that it is one of StageAway.
+	Had, Removal, Away bool
+}
+
+// Resume returns a swap as an interruption left it. Call Back. It is nil if its directory is not there any more.
+func Resume(r Tree, p string, was Staged) (*Swap, error) {
+	dir, err := directoryOf(r, p)
+	if code := fserr.CodeOf(err); code == fserr.ENOENT || code == fserr.ENOTDIR || code == fserr.ELOOP {
+		return nil, nil //nolint:nilnil // there is nothing to put back
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Swap{dir: dir, base: path.Base(p), tmp: was.Tmp, had: was.Had, away: was.Away, mine: was.Ino, resumed: true}
+	if !was.Removal {
+		s.entry = &NewEntry{}
+	}
+	if err := s.resume(); err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return s, nil
+}
+
+// resume finds out how far the swap was.
+func (s *Swap) resume() error {
+	if err := s.resumeExchange(); err != nil {
+		return err
+	}
+	now, err := s.inode()
+	there := err == nil
+	if !there && fserr.CodeOf(err) != fserr.ENOENT {
+		return err
+	}
+	switch {
+	case s.entry == nil:
+		s.taken = there
+	case s.had:
+		s.taken = there && now != s.mine
+	default:
+		s.taken = !there
+	}
+	return nil
+}
+
+// resumeExchange completes an exchange in several steps, or takes it back.
+func (s *Swap) resumeExchange() error {
+	aside := s.tmp + asideSuffix
+	if _, err := s.dir.Lstat(aside); err != nil {
+		return Ignoring(err, fserr.ENOENT)
+	}
+	if _, err := s.dir.Lstat(s.tmp); fserr.CodeOf(err) == fserr.ENOENT {
+		return s.dir.Move(aside, s.tmp)
+	}
+	err := s.dir.Move(aside, s.base)
+	if fserr.CodeOf(err) == fserr.EEXIST { // a program has saved there
+		err = s.dir.Unlink(aside)
+	}
+	return err
 }
 
 // SweepDirs removes what interrupted swaps left in these directories, which a crash may have prevented from being put back.

@@ -657,7 +657,7 @@ const (
 	ConflictKind_CONFLICT_KIND_TYPE ConflictKind = 6
 	// A directory stands at the path, or a file where a directory is needed.
 	ConflictKind_CONFLICT_KIND_DIRECTORY_IN_THE_WAY ConflictKind = 7
-	// A program changed the file while it was being replaced.
+	// A program changed the file while it was being replaced, or has it open for writing.
 	ConflictKind_CONFLICT_KIND_CHANGED_MEANWHILE ConflictKind = 8
 )
 

@@ -2380,7 +2380,7 @@ export enum ConflictKind {
   DIRECTORY_IN_THE_WAY = 7,
 
   /**
-   * A program changed the file while it was being replaced.
+   * A program changed the file while it was being replaced, or has it open for writing.
    *
    * @generated from enum value: CONFLICT_KIND_CHANGED_MEANWHILE = 8;
    */

@@ -1,0 +1,194 @@
+package review
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// inContext takes an entry's steps in its context: each file is merged as in the workspace, and written in place, so that open handles stay valid.
+func (r *Reviews) inContext(ctx context.Context, e *Entry) error {
+	free, err := r.lockWorkspace(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	if err := r.resolve(ctx); err != nil {
+		return err
+	}
+	return r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root) error {
+		w := &workspace{root: root, store: r.store, merger: r.ws.merger}
+		conflicts, err := w.plan(ctx, e.Steps, false)
+		if err == nil && len(conflicts) > 0 {
+			err = conflicting("nothing was done: the context changed these files since", conflicts)
+		}
+		if err != nil {
+			return err
+		}
+		if e.ID, err = r.journal.next(); err != nil {
+			return err
+		}
+		e.At = time.Now().UTC()
+		if err := r.journal.begin(e); err != nil {
+			return err
+		}
+		r.point("begun")
+		for _, s := range removalsFirst(e.Steps) {
+			if err := w.writeInPlace(s); err != nil {
+				err = fserr.Wrap(err, "discard", "/"+string(s.Path), "")
+				if back := w.rewrite(e.Steps); back != nil {
+					return errors.Join(err, back) // resolve tries again
+				}
+				return errors.Join(err, r.journal.abandon(e))
+			}
+			r.point("written")
+		}
+		if err := r.journal.finish(e); err != nil {
+			return err
+		}
+		r.point("finished")
+		return r.complete(ctx, e)
+	})
+}
+
+// removalsFirst orders steps: a removal can make room for a file or for a directory.
+func removalsFirst(steps []step) []*step {
+	out := make([]*step, len(steps))
+	for i := range steps {
+		out[i] = &steps[i]
+	}
+	slices.SortStableFunc(out, func(a, b *step) int { return cmp.Compare(taken{step: a}.rank(), taken{step: b}.rank()) })
+	return out
+}
+
+// resolveInContext puts back what an interrupted entry did to its context.
+func (r *Reviews) resolveInContext(ctx context.Context, e *Entry) error {
+	err := r.cfg.Contexts.Changing(ctx, e.Context, func(root rootfs.Root) error {
+		w := &workspace{root: root, store: r.store, merger: r.ws.merger}
+		return w.rewrite(e.Steps)
+	})
+	if err != nil { // the context may be gone, or its driver; the server must start
+		r.cfg.Log.Warn("an interrupted discard could not be put back", zap.String("context", e.Context), zap.Int64("entry", e.ID), zap.Error(err))
+	}
+	return r.journal.abandon(e)
+}
+
+// rewrite gives each path what it held before the steps, if it holds what they have written, or a part of that.
+func (w *workspace) rewrite(steps []step) error {
+	var errs []error
+	for _, done := range slices.Backward(removalsFirst(steps)) {
+		s := *done
+		s.Before, s.After = s.After, s.Before
+		now, err := w.store.keep(w.root, s.Path)
+		if err == nil && now.Same(s.Before) {
+			err = w.writeInPlace(&s)
+		} else if err == nil && now.Type == rootfs.TypeFile && !now.Same(s.After) {
+			err = w.rewritePart(&s, now)
+		}
+		if err != nil {
+			errs = append(errs, fserr.Wrap(err, "discard", "/"+string(s.Path), ""))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// rewritePart takes back an overwrite that was interrupted.
+func (w *workspace) rewritePart(s *step, now Version) error {
+	if s.Before.Type != rootfs.TypeFile || s.After.Type != rootfs.TypeFile {
+		return nil
+	}
+	is, err := w.store.isMix(now, s.Before, s.After)
+	if err != nil || !is {
+		return err
+	}
+	return w.overwrite(string(s.Path), s.After)
+}
+
+// isMix reports whether a content begins as one version, and goes on as another one at the same offset: it is what an overwrite leaves that is interrupted.
+func (s *Store) isMix(now, head, tail Version) (bool, error) {
+	var files [3]*bufio.Reader
+	for i, v := range []Version{now, head, tail} {
+		f, err := s.Open(v.Hash)
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		files[i] = bufio.NewReader(f)
+	}
+	inHead := true
+	for {
+		n, err := files[0].ReadByte()
+		h, headErr := files[1].ReadByte()
+		t, tailErr := files[2].ReadByte()
+		if err != nil {
+			// The end of the content is that of the tail, unless the head is longer.
+			return errors.Is(err, io.EOF) && tailErr != nil, nil
+		}
+		inHead = inHead && headErr == nil && n == h
+		if !inHead && (tailErr != nil || n != t) {
+			return false, nil
+		}
+	}
+}
+
+// writeInPlace makes a path of a context what a step says.
+func (w *workspace) writeInPlace(s *step) error {
+	p := string(s.Path)
+	switch {
+	case s.did() == Unchanged:
+		return nil
+	case !s.After.Exists():
+		err := w.root.Unlink(p)
+		w.pruneAbove(s.Path)
+		return err
+	case s.Before.Type != s.After.Type || s.After.Type != rootfs.TypeFile:
+		return w.replace(s)
+	}
+	return w.overwrite(p, s.After)
+}
+
+// replace takes one step by a swap.
+func (w *workspace) replace(s *step) error {
+	s.Tmp = tree.SwapName()
+	sw := &swaps{w: w, point: func(string) {}}
+	if err := sw.add(s); err != nil {
+		return err
+	}
+	conflicts, err := sw.take()
+	if err == nil && len(conflicts) > 0 {
+		err = conflicting("the context changed the file meanwhile", conflicts)
+	}
+	if err != nil {
+		return errors.Join(err, sw.back())
+	}
+	return sw.done()
+}
+
+// overwrite writes a file as Node's writeFile does: the same inode, written and then cut.
+func (w *workspace) overwrite(p string, v Version) (err error) {
+	content, err := w.store.Open(v.Hash)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, content.Close()) }()
+	f, _, err := w.root.OpenNoFollow(p, rootfs.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	n, err := io.Copy(f, content)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(n), f.Chmod(v.Mode))
+}
