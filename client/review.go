@@ -29,6 +29,10 @@ const (
 	ReasonStaleRevision = "STALE_REVISION"
 	ReasonNotApproved   = "NOT_APPROVED"
 	ReasonBarredPath    = "BARRED_PATH"
+	// The following are of an Apply that commits.
+	ReasonDirtyCommit    = "DIRTY_COMMIT"
+	ReasonRepositoryBusy = "REPOSITORY_BUSY"
+	ReasonNoRepository   = "NO_REPOSITORY"
 )
 
 // ReviewError is a refusal of a review. Nothing was done.
@@ -37,7 +41,7 @@ type ReviewError struct {
 	Reason string
 	// Detail says what, Hint the remedy.
 	Detail, Hint string
-	// Conflicts are set for ReasonConflict.
+	// Conflicts are set for ReasonConflict and ReasonDirtyCommit.
 	Conflicts []*ctxfsv1.Conflict
 }
 
@@ -65,7 +69,7 @@ func reviewError(op string, err error) error {
 		}
 	}
 	switch out.Reason {
-	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath:
+	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonDirtyCommit, ReasonRepositoryBusy, ReasonNoRepository:
 		return out
 	}
 	return convert(op, err)
@@ -194,7 +198,7 @@ func (r *Review) Decide(ctx context.Context, sel *ctxfsv1.Selection, decision ct
 	return out, reviewError("decide", err)
 }
 
-// Apply merges approved changes into the workspace. req's context is set.
+// Apply merges approved changes into the workspace, and commits them if req's target says so. req's context is set.
 func (r *Review) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv1.ApplyResponse, error) {
 	req.ContextId = r.id
 	out, err := r.c.reviews().Apply(ctx, req)

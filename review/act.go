@@ -26,6 +26,17 @@ type ApplyRequest struct {
 	// RequestID makes a second call return what the first one did; "" for none.
 	RequestID string
 	Actor     string
+	Target    Target
+	// Commit is for the targets that commit.
+	Commit CommitOptions
+}
+
+// commit returns how to commit, nil for not at all.
+func (req *ApplyRequest) commit() (*CommitOptions, error) {
+	if req.Target == ToWorkingTree {
+		return nil, nil
+	}
+	return &req.Commit, req.Commit.check(req.Target)
 }
 
 // Apply merges approved changes into the workspace: all of them, or none. It moves the context's base to what was applied.
@@ -34,6 +45,10 @@ func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
 		if e, err := r.requested(req.Context, req.RequestID); e != nil || err != nil {
 			return e, err
 		}
+	}
+	commit, err := req.commit()
+	if err != nil {
+		return nil, err
 	}
 	unlock, err := r.lock(ctx, req.Context)
 	if err != nil {
@@ -47,8 +62,8 @@ func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
 	if len(steps) == 0 {
 		return nil, refuse(NotApproved, nil, "nothing is approved", "approve changes first, or select some and approve them in one step")
 	}
-	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID}
-	if err := r.carryOut(ctx, e, req.RefuseMerge, req.DryRun); err != nil || req.DryRun {
+	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID, Target: req.Target}
+	if err := r.carryOut(ctx, e, commit, req.RefuseMerge, req.DryRun); err != nil || req.DryRun {
 		return e, err
 	}
 	r.tell(req.Context, Event{Kind: EventApplied, Journal: e.ID})
@@ -159,8 +174,9 @@ func (r *Reviews) allApproved(ctx context.Context, req ApplyRequest) ([]step, er
 	return steps, nil
 }
 
-// carryOut plans the steps of an entry, takes them, and records them. Nothing is done if one of them cannot be.
-func (r *Reviews) carryOut(ctx context.Context, e *Entry, refuseMerge, dryRun bool) error {
+// carryOut plans the steps of an entry, takes them, commits them if commit is not nil, and records them. Nothing is done if one of
+// them cannot be.
+func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions, refuseMerge, dryRun bool) error {
 	free, err := r.lockWorkspace(ctx)
 	if err != nil {
 		return err
@@ -171,27 +187,66 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, refuseMerge, dryRun bo
 			return refuse(BarredPath, []Path{s.Path}, "the rule "+BarredState+" keeps it out of the workspace", "leave it out of the selection")
 		}
 	}
-	conflicts, err := r.ws.plan(ctx, e.Steps, refuseMerge)
-	if err == nil && len(conflicts) > 0 {
-		err = conflicting("nothing was applied: the workspace changed these files too", conflicts)
+	if e.Target != ToBranch {
+		conflicts, err := r.ws.plan(ctx, e.Steps, refuseMerge)
+		if err == nil && len(conflicts) > 0 {
+			err = conflicting("nothing was applied: the workspace changed these files too", conflicts)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil || dryRun {
+	commits, err := r.planCommits(ctx, e, commit)
+	if err != nil {
 		return err
 	}
+	defer commits.close()
+	if dryRun {
+		return nil
+	}
+	if e.ID, err = r.journal.next(); err != nil {
+		return err
+	}
+	e.At = time.Now().UTC()
+	if err := commits.build(ctx, e); err != nil {
+		return err
+	}
+	return r.carryOutStaged(ctx, e, commits)
+}
+
+// carryOutStaged does what carryOut has planned.
+func (r *Reviews) carryOutStaged(ctx context.Context, e *Entry, commits *drafts) error {
+	// Without a plan for the working tree no step changes anything there.
 	s, err := r.ws.stage(ctx, e.Steps)
 	if err != nil {
 		return err
 	}
-	if e.ID, err = r.journal.next(); err == nil {
-		e.At = time.Now().UTC()
-		err = r.journal.begin(e)
-	}
-	if err != nil {
+	if err := r.journal.begin(e); err != nil {
 		s.drop()
 		return err
 	}
 	// From here on the steps are taken, or put back, whatever becomes of the caller.
-	conflicts, err = s.take()
+	ctx = context.WithoutCancel(ctx)
+	if err := r.takeAll(ctx, s, commits); err != nil {
+		return errors.Join(err, commits.unlock(), r.journal.abandon(e))
+	}
+	if err := r.journal.finish(e); err != nil {
+		return errors.Join(err, commits.moveBack(ctx, commits.all), s.back())
+	}
+	commits.install()
+	if err := s.done(); err != nil {
+		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
+	}
+	return r.moveBase(ctx, e)
+}
+
+// takeAll exchanges the files, then moves the refs. If one of them cannot be, it puts everything back.
+func (r *Reviews) takeAll(ctx context.Context, s *swaps, commits *drafts) error {
+	if err := commits.lock(); err != nil {
+		s.drop()
+		return err
+	}
+	conflicts, err := s.take()
 	if err == nil && len(conflicts) == 0 {
 		r.taken()
 		conflicts, err = r.settle(s)
@@ -200,15 +255,13 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, refuseMerge, dryRun bo
 		err = conflicting("nothing was applied: a program changed these files meanwhile", conflicts)
 	}
 	if err != nil {
-		return errors.Join(err, r.journal.abandon(e))
+		return err
 	}
-	if err := r.journal.finish(e); err != nil {
+	if err := commits.move(ctx); err != nil {
 		return errors.Join(err, s.back())
 	}
-	if err := s.done(); err != nil {
-		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
-	}
-	return r.moveBase(context.WithoutCancel(ctx), e)
+	r.moved()
+	return nil
 }
 
 // settle looks once more for late writes.
@@ -296,7 +349,7 @@ func (r *Reviews) recover(ctx context.Context) error {
 		case e.InContext: // a part of it may be done, which can be undone
 			err = r.journal.finish(e)
 		default:
-			err = r.putBack(ctx, e)
+			err = r.recoverEntry(ctx, e)
 		}
 		if err != nil {
 			return fmt.Errorf("put back entry %d of the journal: %w", id, err)
@@ -316,11 +369,28 @@ func (r *Reviews) recover(ctx context.Context) error {
 	if err != nil || last.InContext {
 		return err
 	}
-	return errors.Join(r.ws.sweep(ctx, last.Steps), r.moveBase(ctx, last))
+	return errors.Join(r.settleIndexes(last, true), r.ws.sweep(ctx, last.Steps), r.moveBase(ctx, last))
+}
+
+// recoverEntry completes a begun entry if one of its commits was made: all of its files were in place then. Otherwise it puts the entry
+// back.
+func (r *Reviews) recoverEntry(ctx context.Context, e *Entry) error {
+	committed, err := r.recoverCommits(ctx, e)
+	if err != nil {
+		return err
+	}
+	if !committed {
+		return r.putBack(ctx, e)
+	}
+	if err := r.journal.write(e, intentSuffix); err != nil {
+		return err
+	}
+	r.cfg.Log.Warn("an interrupted apply was completed, since a commit of it was made", zap.Int64("entry", e.ID))
+	return r.journal.finish(e)
 }
 
 // Undo takes an entry back: each path gets what it held before, merged with what was done to it since.
-// may is asked whether the caller may change the entry's context.
+// may is asked whether the caller may change the entry's context. Commits of the entry stay.
 func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool, may func(context string) error) (*Entry, error) {
 	e, err := r.journal.read(id, doneSuffix)
 	if err == nil {
@@ -337,9 +407,13 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool,
 		return nil, err
 	}
 	defer unlock()
-	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: id}
+	// A branch keeps its commit, so that nothing but the base moves back.
+	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: id, Target: e.Target}
+	if e.Target == ToCommit {
+		undo.Target = ToWorkingTree
+	}
 	for _, s := range e.Steps {
-		if s.did() != Unchanged {
+		if s.did() != Unchanged || e.Target == ToBranch {
 			undo.Steps = append(undo.Steps, step{Path: s.Path, from: s.After, to: s.Before, BaseBefore: s.BaseAfter, BaseAfter: s.BaseBefore})
 		}
 	}
@@ -350,7 +424,7 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool,
 		}
 		err = r.inContext(ctx, undo)
 	} else {
-		err = r.carryOut(ctx, undo, false, dryRun)
+		err = r.carryOut(ctx, undo, nil, false, dryRun)
 	}
 	if err != nil || dryRun {
 		return undo, err

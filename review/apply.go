@@ -37,6 +37,8 @@ type step struct {
 	BaseAfter  Version `json:"base_after"`
 	// Merged says that After has changes of the workspace's own.
 	Merged bool `json:"merged,omitempty"`
+	// Commit is what the repository's commit does to the path; nil for nothing.
+	Commit *committed `json:"commit,omitempty"`
 	// away says that there is a directory at the path, and that other steps remove all of its files.
 	away bool
 	// from and to are what is merged into the workspace: the difference between them.

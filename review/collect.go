@@ -59,6 +59,9 @@ func (r *Reviews) collectJournal(used map[string]bool) error {
 			for _, v := range []Version{s.Before, s.After, s.BaseBefore, s.BaseAfter} {
 				used[v.Hash] = true
 			}
+			if c := s.Commit; c != nil {
+				used[c.Before.Hash], used[c.After.Hash] = true, true
+			}
 		}
 	}
 	return nil

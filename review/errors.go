@@ -14,6 +14,10 @@ const (
 	StaleRevision Reason = "STALE_REVISION"
 	NotApproved   Reason = "NOT_APPROVED"
 	BarredPath    Reason = "BARRED_PATH"
+	// DirtyCommit says that a commit cannot hold the changes without changes of the user's that are not committed.
+	DirtyCommit    Reason = "DIRTY_COMMIT"
+	RepositoryBusy Reason = "REPOSITORY_BUSY"
+	NoRepository   Reason = "NO_REPOSITORY"
 )
 
 // Error is a refusal: nothing was done.
@@ -23,7 +27,7 @@ type Error struct {
 	Detail, Hint string
 	// Paths are those that the refusal is about, at most 100.
 	Paths []Path
-	// Conflicts are set for Conflicting.
+	// Conflicts are set for Conflicting and DirtyCommit.
 	Conflicts []Conflict
 }
 

@@ -41,6 +41,9 @@ type Entry struct {
 	// Undoes and UndoneBy are IDs; 0 for none.
 	Undoes   int64 `json:"undoes,omitempty"`
 	UndoneBy int64 `json:"undone_by,omitempty"`
+	// Target is where the steps go; Commits are those that were made, one for a repository.
+	Target  Target   `json:"target,omitempty"`
+	Commits []Commit `json:"commits,omitempty"`
 }
 
 const entryFormat = 1
@@ -56,8 +59,11 @@ type AppliedFile struct {
 // Files lists what the entry did.
 func (e *Entry) Files() []AppliedFile {
 	out := make([]AppliedFile, len(e.Steps))
-	for i := range e.Steps {
-		out[i] = AppliedFile{e.Steps[i].Path, e.Steps[i].did(), e.Steps[i].Merged}
+	for i, s := range e.Steps {
+		if e.Target == ToBranch && s.Commit != nil {
+			s.Before, s.After, s.Merged = s.Commit.Before, s.Commit.After, s.Commit.Merged
+		}
+		out[i] = AppliedFile{s.Path, s.did(), s.Merged}
 	}
 	return out
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
 )
 
 // Contexts is what reviews need of contexts.
@@ -85,11 +86,14 @@ type Reviews struct {
 	journal journal
 	known   knownFiles
 	ws      *workspace
+	git     *git.Reader
 
 	mu    sync.Mutex
 	locks map[string]chan struct{}
 	// taken is called when the files of an Apply are in place, and nothing says so yet. Tests write, or stop, there.
 	taken func()
+	// moved is called when the refs of an Apply have moved, and nothing says so yet.
+	moved func()
 	// watchers receive an event for each step.
 	watchers map[string]map[chan Event]bool
 }
@@ -115,8 +119,9 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	}
 	r := &Reviews{
 		cfg: cfg, store: store, states: states{in("contexts")}, journal: journal{in("journal")}, known: knownFiles{in("known")},
-		taken: func() {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
+		taken: func() {}, moved: func() {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
 	}
+	r.git = git.NewReader(git.Options{Scratch: in("scratch")})
 	r.ws = &workspace{root: root, store: store, merger: merger{store, in("scratch")}}
 	if err := r.recover(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())

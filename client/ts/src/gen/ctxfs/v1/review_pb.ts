@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/review.proto.
  */
 export const file_ctxfs_v1_review: GenFile = /*@__PURE__*/
-  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJIkgKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUidQoOR2V0RGlmZlJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIgCgRmb3JtGAMgASgOMhIuY3R4ZnMudjEuRGlmZkZvcm0SDQoFbGluZXMYBCABKAUSDwoHaWdub3JlZBgFIAEoCCKbAQoPR2V0RGlmZlJlc3BvbnNlEiIKBmNoYW5nZRgBIAEoCzIQLmN0eGZzLnYxLkNoYW5nZUgAEh4KBGh1bmsYAiABKAsyDi5jdHhmcy52MS5IdW5rSAASDgoEdGV4dBgDIAEoDEgAEisKB3N1bW1hcnkYBCABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeUgAQgcKBWV2ZW50ImwKElJlYWRWZXJzaW9uUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSIgoHdmVyc2lvbhgEIAEoDjIRLmN0eGZzLnYxLlZlcnNpb24iSwoTUmVhZFZlcnNpb25SZXNwb25zZRImCgd2ZXJzaW9uGAEgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SDAoEZGF0YRhkIAEoDCImChBHZXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkitgEKEUdldFJldmlld1Jlc3BvbnNlEiQKBXN0YXRlGAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3U3RhdGUSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5Eg0KBXRpdGxlGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSGgoSc3VibWl0dGVkX3JldmlzaW9uGAUgASgJEhQKDHN1Ym1pdHRlZF9ucxgGIAEoAyIoChJXYXRjaFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJhChNXYXRjaFJldmlld1Jlc3BvbnNlEiQKBWV2ZW50GAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3RXZlbnQSEgoKam91cm5hbF9pZBgCIAEoAxIQCghyZXZpc2lvbhgDIAEoCSJJChNTdWJtaXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJTChRTdWJtaXRSZXZpZXdSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoCRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkiYQoORGlzY2FyZFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SEwoLaWZfcmV2aXNpb24YAyABKAkiNAoPRGlzY2FyZFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSDQoFcGF0aHMYAiADKAkilwEKDURlY2lkZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SJAoIZGVjaXNpb24YAyABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAQgASgJEhMKC2lmX3JldmlzaW9uGAUgASgJIkIKDkRlY2lkZVJlc3BvbnNlEg8KB2NoYW5nZXMYASABKAUSDQoFaHVua3MYAiABKAUSEAoIbGVmdF9vdXQYAyADKAkiqwEKDEFwcGx5UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEiYKCXNlbGVjdGlvbhgCIAEoCzITLmN0eGZzLnYxLlNlbGVjdGlvbhIPCgdhcHByb3ZlGAMgASgIEhMKC2lmX3JldmlzaW9uGAQgASgJEhQKDHJlZnVzZV9tZXJnZRgFIAEoCBIPCgdkcnlfcnVuGAYgASgIEhIKCnJlcXVlc3RfaWQYByABKAkiSQoNQXBwbHlSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiYgoLQXBwbGllZEZpbGUSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIjCgRraW5kGAMgASgOMhUuY3R4ZnMudjEuQXBwbGllZEtpbmQSDgoGbWVyZ2VkGAQgASgIIl0KEkxpc3RKb3VybmFsUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVwoTTGlzdEpvdXJuYWxSZXNwb25zZRInCgdlbnRyaWVzGAEgAygLMhYuY3R4ZnMudjEuSm91cm5hbEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLEAQoMSm91cm5hbEVudHJ5EhIKCmpvdXJuYWxfaWQYASABKAMSIwoEa2luZBgCIAEoDjIVLmN0eGZzLnYxLkpvdXJuYWxLaW5kEhIKCmNvbnRleHRfaWQYAyABKAkSDQoFYWN0b3IYBCABKAkSDwoHZG9uZV9ucxgFIAEoAxIkCgVmaWxlcxgGIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEg4KBnVuZG9lcxgHIAEoAxIRCgl1bmRvbmVfYnkYCCABKAMiMgoLVW5kb1JlcXVlc3QSEgoKam91cm5hbF9pZBgBIAEoAxIPCgdkcnlfcnVuGAIgASgIIkgKDFVuZG9SZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiUAoIQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kKq8BCgpDaGFuZ2VLaW5kEhsKF0NIQU5HRV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ0hBTkdFX0tJTkRfQURERUQQARIYChRDSEFOR0VfS0lORF9NT0RJRklFRBACEhcKE0NIQU5HRV9LSU5EX0RFTEVURUQQAxIcChhDSEFOR0VfS0lORF9UWVBFX0NIQU5HRUQQBBIcChhDSEFOR0VfS0lORF9NT0RFX0NIQU5HRUQQBSqoAQoLQ29udGVudEtpbmQSHAoYQ09OVEVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9LSU5EX1RFWFQQARIXChNDT05URU5UX0tJTkRfQklOQVJZEAISGAoUQ09OVEVOVF9LSU5EX1NZTUxJTksQAxIaChZDT05URU5UX0tJTkRfVE9PX0xBUkdFEAQSFQoRQ09OVEVOVF9LSU5EX1RSRUUQBSpSCghEZWNpc2lvbhIYChRERUNJU0lPTl9VTlNQRUNJRklFRBAAEhUKEURFQ0lTSU9OX0FQUFJPVkVEEAESFQoRREVDSVNJT05fUkVKRUNURUQQAiqZAQoLUmV2aWV3U3RhdGUSHAoYUkVWSUVXX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUkVWSUVXX1NUQVRFX09QRU4QARIaChZSRVZJRVdfU1RBVEVfU1VCTUlUVEVEEAISHwobUkVWSUVXX1NUQVRFX1BBUlRMWV9ERUNJREVEEAMSGAoUUkVWSUVXX1NUQVRFX0RFQ0lERUQQBCpRCghMaW5lS2luZBIZChVMSU5FX0tJTkRfVU5TUEVDSUZJRUQQABIVChFMSU5FX0tJTkRfUkVNT1ZFRBABEhMKD0xJTkVfS0lORF9BRERFRBACKjwKCERpZmZGb3JtEhkKFURJRkZfRk9STV9VTlNQRUNJRklFRBAAEhUKEURJRkZfRk9STV9VTklGSUVEEAEqdgoHVmVyc2lvbhIXChNWRVJTSU9OX1VOU1BFQ0lGSUVEEAASEAoMVkVSU0lPTl9CQVNFEAESEwoPVkVSU0lPTl9DT05URVhUEAISFQoRVkVSU0lPTl9XT1JLU1BBQ0UQAxIUChBWRVJTSU9OX0FQUFJPVkVEEAQqywEKC1Jldmlld0V2ZW50EhwKGFJFVklFV19FVkVOVF9VTlNQRUNJRklFRBAAEhoKFlJFVklFV19FVkVOVF9TVUJNSVRURUQQARIYChRSRVZJRVdfRVZFTlRfREVDSURFRBACEhgKFFJFVklFV19FVkVOVF9BUFBMSUVEEAMSGgoWUkVWSUVXX0VWRU5UX0RJU0NBUkRFRBAEEhcKE1JFVklFV19FVkVOVF9VTkRPTkUQBRIZChVSRVZJRVdfRVZFTlRfT1ZFUkZMT1cQBip5CgtBcHBsaWVkS2luZBIcChhBUFBMSUVEX0tJTkRfVU5TUEVDSUZJRUQQABIYChRBUFBMSUVEX0tJTkRfQ1JFQVRFRBABEhgKFEFQUExJRURfS0lORF9XUklUVEVOEAISGAoUQVBQTElFRF9LSU5EX1JFTU9WRUQQAyp0CgtKb3VybmFsS2luZBIcChhKT1VSTkFMX0tJTkRfVU5TUEVDSUZJRUQQABIWChJKT1VSTkFMX0tJTkRfQVBQTFkQARIYChRKT1VSTkFMX0tJTkRfRElTQ0FSRBACEhUKEUpPVVJOQUxfS0lORF9VTkRPEAMqpAIKDENvbmZsaWN0S2luZBIdChlDT05GTElDVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVQ09ORkxJQ1RfS0lORF9DT05URU5UEAESHwobQ09ORkxJQ1RfS0lORF9NT0RJRllfREVMRVRFEAISHwobQ09ORkxJQ1RfS0lORF9ERUxFVEVfTU9ESUZZEAMSGQoVQ09ORkxJQ1RfS0lORF9BRERfQUREEAQSGAoUQ09ORkxJQ1RfS0lORF9CSU5BUlkQBRIWChJDT05GTElDVF9LSU5EX1RZUEUQBhImCiJDT05GTElDVF9LSU5EX0RJUkVDVE9SWV9JTl9USEVfV0FZEAcSIwofQ09ORkxJQ1RfS0lORF9DSEFOR0VEX01FQU5XSElMRRAIMpoHCg1SZXZpZXdTZXJ2aWNlEloKC0xpc3RDaGFuZ2VzEhwuY3R4ZnMudjEuTGlzdENoYW5nZXNSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdENoYW5nZXNSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESTgoHR2V0RGlmZhIYLmN0eGZzLnYxLkdldERpZmZSZXF1ZXN0GhkuY3R4ZnMudjEuR2V0RGlmZlJlc3BvbnNlIgyinxkICAIQASADMAEwARJaCgtSZWFkVmVyc2lvbhIcLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVxdWVzdBodLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVzcG9uc2UiDKKfGQgIAhABIAMwATABElIKCUdldFJldmlldxIaLmN0eGZzLnYxLkdldFJldmlld1JlcXVlc3QaGy5jdHhmcy52MS5HZXRSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgAzABEloKC1dhdGNoUmV2aWV3EhwuY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXF1ZXN0Gh0uY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgBEgCMAESWQoMU3VibWl0UmV2aWV3Eh0uY3R4ZnMudjEuU3VibWl0UmV2aWV3UmVxdWVzdBoeLmN0eGZzLnYxLlN1Ym1pdFJldmlld1Jlc3BvbnNlIgqinxkGCAIQAiADEkoKB0Rpc2NhcmQSGC5jdHhmcy52MS5EaXNjYXJkUmVxdWVzdBoZLmN0eGZzLnYxLkRpc2NhcmRSZXNwb25zZSIKop8ZBggCEAIgAxJHCgZEZWNpZGUSFy5jdHhmcy52MS5EZWNpZGVSZXF1ZXN0GhguY3R4ZnMudjEuRGVjaWRlUmVzcG9uc2UiCqKfGQYIAxACIAMSRAoFQXBwbHkSFi5jdHhmcy52MS5BcHBseVJlcXVlc3QaFy5jdHhmcy52MS5BcHBseVJlc3BvbnNlIgqinxkGCAMQAiADElgKC0xpc3RKb3VybmFsEhwuY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXNwb25zZSIMop8ZCAgDEAEgAjABEkEKBFVuZG8SFS5jdHhmcy52MS5VbmRvUmVxdWVzdBoWLmN0eGZzLnYxLlVuZG9SZXNwb25zZSIKop8ZBggDEAIgA0IvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
+  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJIkgKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUidQoOR2V0RGlmZlJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIgCgRmb3JtGAMgASgOMhIuY3R4ZnMudjEuRGlmZkZvcm0SDQoFbGluZXMYBCABKAUSDwoHaWdub3JlZBgFIAEoCCKbAQoPR2V0RGlmZlJlc3BvbnNlEiIKBmNoYW5nZRgBIAEoCzIQLmN0eGZzLnYxLkNoYW5nZUgAEh4KBGh1bmsYAiABKAsyDi5jdHhmcy52MS5IdW5rSAASDgoEdGV4dBgDIAEoDEgAEisKB3N1bW1hcnkYBCABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeUgAQgcKBWV2ZW50ImwKElJlYWRWZXJzaW9uUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSIgoHdmVyc2lvbhgEIAEoDjIRLmN0eGZzLnYxLlZlcnNpb24iSwoTUmVhZFZlcnNpb25SZXNwb25zZRImCgd2ZXJzaW9uGAEgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SDAoEZGF0YRhkIAEoDCImChBHZXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkitgEKEUdldFJldmlld1Jlc3BvbnNlEiQKBXN0YXRlGAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3U3RhdGUSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5Eg0KBXRpdGxlGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSGgoSc3VibWl0dGVkX3JldmlzaW9uGAUgASgJEhQKDHN1Ym1pdHRlZF9ucxgGIAEoAyIoChJXYXRjaFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJhChNXYXRjaFJldmlld1Jlc3BvbnNlEiQKBWV2ZW50GAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3RXZlbnQSEgoKam91cm5hbF9pZBgCIAEoAxIQCghyZXZpc2lvbhgDIAEoCSJJChNTdWJtaXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJTChRTdWJtaXRSZXZpZXdSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoCRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkiYQoORGlzY2FyZFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SEwoLaWZfcmV2aXNpb24YAyABKAkiNAoPRGlzY2FyZFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSDQoFcGF0aHMYAiADKAkilwEKDURlY2lkZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SJAoIZGVjaXNpb24YAyABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAQgASgJEhMKC2lmX3JldmlzaW9uGAUgASgJIkIKDkRlY2lkZVJlc3BvbnNlEg8KB2NoYW5nZXMYASABKAUSDQoFaHVua3MYAiABKAUSEAoIbGVmdF9vdXQYAyADKAki+wEKDEFwcGx5UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEiYKCXNlbGVjdGlvbhgCIAEoCzITLmN0eGZzLnYxLlNlbGVjdGlvbhIPCgdhcHByb3ZlGAMgASgIEhMKC2lmX3JldmlzaW9uGAQgASgJEhQKDHJlZnVzZV9tZXJnZRgFIAEoCBIPCgdkcnlfcnVuGAYgASgIEhIKCnJlcXVlc3RfaWQYByABKAkSJQoGdGFyZ2V0GAggASgOMhUuY3R4ZnMudjEuQXBwbHlUYXJnZXQSJwoGY29tbWl0GAkgASgLMhcuY3R4ZnMudjEuQ29tbWl0T3B0aW9ucyJtCg1Db21taXRPcHRpb25zEg8KB21lc3NhZ2UYASABKAkSEwoLYXV0aG9yX25hbWUYAiABKAkSFAoMYXV0aG9yX2VtYWlsGAMgASgJEhAKCHRyYWlsZXJzGAQgAygJEg4KBmJyYW5jaBgFIAEoCSJvCgZDb21taXQSEgoKcmVwb3NpdG9yeRgBIAEoCRIRCgljb21taXRfaWQYAiABKAkSCwoDcmVmGAMgASgJEg4KBnBhcmVudBgEIAEoCRIOCgZhdXRob3IYBSABKAkSEQoJY29tbWl0dGVyGAYgASgJImwKDUFwcGx5UmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEiEKB2NvbW1pdHMYAyADKAsyEC5jdHhmcy52MS5Db21taXQiYgoLQXBwbGllZEZpbGUSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIjCgRraW5kGAMgASgOMhUuY3R4ZnMudjEuQXBwbGllZEtpbmQSDgoGbWVyZ2VkGAQgASgIIl0KEkxpc3RKb3VybmFsUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVwoTTGlzdEpvdXJuYWxSZXNwb25zZRInCgdlbnRyaWVzGAEgAygLMhYuY3R4ZnMudjEuSm91cm5hbEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLnAQoMSm91cm5hbEVudHJ5EhIKCmpvdXJuYWxfaWQYASABKAMSIwoEa2luZBgCIAEoDjIVLmN0eGZzLnYxLkpvdXJuYWxLaW5kEhIKCmNvbnRleHRfaWQYAyABKAkSDQoFYWN0b3IYBCABKAkSDwoHZG9uZV9ucxgFIAEoAxIkCgVmaWxlcxgGIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEg4KBnVuZG9lcxgHIAEoAxIRCgl1bmRvbmVfYnkYCCABKAMSIQoHY29tbWl0cxgJIAMoCzIQLmN0eGZzLnYxLkNvbW1pdCIyCgtVbmRvUmVxdWVzdBISCgpqb3VybmFsX2lkGAEgASgDEg8KB2RyeV9ydW4YAiABKAgiSAoMVW5kb1Jlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSJAoFZmlsZXMYAiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZSJQCghDb25mbGljdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEiQKBGtpbmQYAyABKA4yFi5jdHhmcy52MS5Db25mbGljdEtpbmQqrwEKCkNoYW5nZUtpbmQSGwoXQ0hBTkdFX0tJTkRfVU5TUEVDSUZJRUQQABIVChFDSEFOR0VfS0lORF9BRERFRBABEhgKFENIQU5HRV9LSU5EX01PRElGSUVEEAISFwoTQ0hBTkdFX0tJTkRfREVMRVRFRBADEhwKGENIQU5HRV9LSU5EX1RZUEVfQ0hBTkdFRBAEEhwKGENIQU5HRV9LSU5EX01PREVfQ0hBTkdFRBAFKqgBCgtDb250ZW50S2luZBIcChhDT05URU5UX0tJTkRfVU5TUEVDSUZJRUQQABIVChFDT05URU5UX0tJTkRfVEVYVBABEhcKE0NPTlRFTlRfS0lORF9CSU5BUlkQAhIYChRDT05URU5UX0tJTkRfU1lNTElOSxADEhoKFkNPTlRFTlRfS0lORF9UT09fTEFSR0UQBBIVChFDT05URU5UX0tJTkRfVFJFRRAFKlIKCERlY2lzaW9uEhgKFERFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASFQoRREVDSVNJT05fQVBQUk9WRUQQARIVChFERUNJU0lPTl9SRUpFQ1RFRBACKpkBCgtSZXZpZXdTdGF0ZRIcChhSRVZJRVdfU1RBVEVfVU5TUEVDSUZJRUQQABIVChFSRVZJRVdfU1RBVEVfT1BFThABEhoKFlJFVklFV19TVEFURV9TVUJNSVRURUQQAhIfChtSRVZJRVdfU1RBVEVfUEFSVExZX0RFQ0lERUQQAxIYChRSRVZJRVdfU1RBVEVfREVDSURFRBAEKlEKCExpbmVLaW5kEhkKFUxJTkVfS0lORF9VTlNQRUNJRklFRBAAEhUKEUxJTkVfS0lORF9SRU1PVkVEEAESEwoPTElORV9LSU5EX0FEREVEEAIqPAoIRGlmZkZvcm0SGQoVRElGRl9GT1JNX1VOU1BFQ0lGSUVEEAASFQoRRElGRl9GT1JNX1VOSUZJRUQQASp2CgdWZXJzaW9uEhcKE1ZFUlNJT05fVU5TUEVDSUZJRUQQABIQCgxWRVJTSU9OX0JBU0UQARITCg9WRVJTSU9OX0NPTlRFWFQQAhIVChFWRVJTSU9OX1dPUktTUEFDRRADEhQKEFZFUlNJT05fQVBQUk9WRUQQBCrLAQoLUmV2aWV3RXZlbnQSHAoYUkVWSUVXX0VWRU5UX1VOU1BFQ0lGSUVEEAASGgoWUkVWSUVXX0VWRU5UX1NVQk1JVFRFRBABEhgKFFJFVklFV19FVkVOVF9ERUNJREVEEAISGAoUUkVWSUVXX0VWRU5UX0FQUExJRUQQAxIaChZSRVZJRVdfRVZFTlRfRElTQ0FSREVEEAQSFwoTUkVWSUVXX0VWRU5UX1VORE9ORRAFEhkKFVJFVklFV19FVkVOVF9PVkVSRkxPVxAGKl0KC0FwcGx5VGFyZ2V0EhwKGEFQUExZX1RBUkdFVF9VTlNQRUNJRklFRBAAEhcKE0FQUExZX1RBUkdFVF9DT01NSVQQARIXChNBUFBMWV9UQVJHRVRfQlJBTkNIEAIqeQoLQXBwbGllZEtpbmQSHAoYQVBQTElFRF9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUQVBQTElFRF9LSU5EX0NSRUFURUQQARIYChRBUFBMSUVEX0tJTkRfV1JJVFRFThACEhgKFEFQUExJRURfS0lORF9SRU1PVkVEEAMqdAoLSm91cm5hbEtpbmQSHAoYSk9VUk5BTF9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSSk9VUk5BTF9LSU5EX0FQUExZEAESGAoUSk9VUk5BTF9LSU5EX0RJU0NBUkQQAhIVChFKT1VSTkFMX0tJTkRfVU5ETxADKqQCCgxDb25mbGljdEtpbmQSHQoZQ09ORkxJQ1RfS0lORF9VTlNQRUNJRklFRBAAEhkKFUNPTkZMSUNUX0tJTkRfQ09OVEVOVBABEh8KG0NPTkZMSUNUX0tJTkRfTU9ESUZZX0RFTEVURRACEh8KG0NPTkZMSUNUX0tJTkRfREVMRVRFX01PRElGWRADEhkKFUNPTkZMSUNUX0tJTkRfQUREX0FERBAEEhgKFENPTkZMSUNUX0tJTkRfQklOQVJZEAUSFgoSQ09ORkxJQ1RfS0lORF9UWVBFEAYSJgoiQ09ORkxJQ1RfS0lORF9ESVJFQ1RPUllfSU5fVEhFX1dBWRAHEiMKH0NPTkZMSUNUX0tJTkRfQ0hBTkdFRF9NRUFOV0hJTEUQCDKaBwoNUmV2aWV3U2VydmljZRJaCgtMaXN0Q2hhbmdlcxIcLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVzcG9uc2UiDKKfGQgIAhABIAMwATABEk4KB0dldERpZmYSGC5jdHhmcy52MS5HZXREaWZmUmVxdWVzdBoZLmN0eGZzLnYxLkdldERpZmZSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESWgoLUmVhZFZlcnNpb24SHC5jdHhmcy52MS5SZWFkVmVyc2lvblJlcXVlc3QaHS5jdHhmcy52MS5SZWFkVmVyc2lvblJlc3BvbnNlIgyinxkICAIQASADMAEwARJSCglHZXRSZXZpZXcSGi5jdHhmcy52MS5HZXRSZXZpZXdSZXF1ZXN0GhsuY3R4ZnMudjEuR2V0UmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIAMwARJaCgtXYXRjaFJldmlldxIcLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVxdWVzdBodLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIARIAjABElkKDFN1Ym1pdFJldmlldxIdLmN0eGZzLnYxLlN1Ym1pdFJldmlld1JlcXVlc3QaHi5jdHhmcy52MS5TdWJtaXRSZXZpZXdSZXNwb25zZSIKop8ZBggCEAIgAxJKCgdEaXNjYXJkEhguY3R4ZnMudjEuRGlzY2FyZFJlcXVlc3QaGS5jdHhmcy52MS5EaXNjYXJkUmVzcG9uc2UiCqKfGQYIAhACIAMSRwoGRGVjaWRlEhcuY3R4ZnMudjEuRGVjaWRlUmVxdWVzdBoYLmN0eGZzLnYxLkRlY2lkZVJlc3BvbnNlIgqinxkGCAMQAiADEkQKBUFwcGx5EhYuY3R4ZnMudjEuQXBwbHlSZXF1ZXN0GhcuY3R4ZnMudjEuQXBwbHlSZXNwb25zZSIKop8ZBggDEAIgAxJYCgtMaXN0Sm91cm5hbBIcLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVzcG9uc2UiDKKfGQgIAxABIAIwARJBCgRVbmRvEhUuY3R4ZnMudjEuVW5kb1JlcXVlc3QaFi5jdHhmcy52MS5VbmRvUmVzcG9uc2UiCqKfGQYIAxACIANCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
 
 /**
  * A difference between two versions of a path; in the ordinary case between the base and the context.
@@ -1182,6 +1182,20 @@ export type ApplyRequest = Message<"ctxfs.v1.ApplyRequest"> & {
    * @generated from field: string request_id = 7;
    */
   requestId: string;
+
+  /**
+   * Where the changes go.
+   *
+   * @generated from field: ctxfs.v1.ApplyTarget target = 8;
+   */
+  target: ApplyTarget;
+
+  /**
+   * How to commit; for the targets that commit.
+   *
+   * @generated from field: ctxfs.v1.CommitOptions commit = 9;
+   */
+  commit?: CommitOptions | undefined;
 };
 
 /**
@@ -1190,6 +1204,113 @@ export type ApplyRequest = Message<"ctxfs.v1.ApplyRequest"> & {
  */
 export const ApplyRequestSchema: GenMessage<ApplyRequest> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_review, 24);
+
+/**
+ * How Apply commits.
+ *
+ * @generated from message ctxfs.v1.CommitOptions
+ */
+export type CommitOptions = Message<"ctxfs.v1.CommitOptions"> & {
+  /**
+   * The message: UTF-8, at most 64 KiB, not empty.
+   *
+   * @generated from field: string message = 1;
+   */
+  message: string;
+
+  /**
+   * The author; both or none. None means user.name and user.email: the repository's or, if the server's user owns the
+   * repository, that user's own. Files that git's configuration includes do not count. The committer is these; without them, the author.
+   *
+   * @generated from field: string author_name = 2;
+   */
+  authorName: string;
+
+  /**
+   * See author_name.
+   *
+   * @generated from field: string author_email = 3;
+   */
+  authorEmail: string;
+
+  /**
+   * Lines "Key: value" that are appended to the message, at most 100: "Reviewed-by", "Co-authored-by". The server adds
+   * "Ctxfs-Context", the context's ID, and "Ctxfs-Review", the number of the journal entry.
+   *
+   * @generated from field: repeated string trailers = 4;
+   */
+  trailers: string[];
+
+  /**
+   * For APPLY_TARGET_BRANCH: the branch, without refs/heads/. One that does not exist begins at HEAD.
+   *
+   * @generated from field: string branch = 5;
+   */
+  branch: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.CommitOptions.
+ * Use `create(CommitOptionsSchema)` to create a new message.
+ */
+export const CommitOptionsSchema: GenMessage<CommitOptions> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 25);
+
+/**
+ * A commit that Apply made.
+ *
+ * @generated from message ctxfs.v1.Commit
+ */
+export type Commit = Message<"ctxfs.v1.Commit"> & {
+  /**
+   * The repository, absolute in the context; "/" is the workspace's own.
+   *
+   * @generated from field: string repository = 1;
+   */
+  repository: string;
+
+  /**
+   * Its ID in hex; empty in a dry run.
+   *
+   * @generated from field: string commit_id = 2;
+   */
+  commitId: string;
+
+  /**
+   * What it moved: "refs/heads/NAME", or "HEAD" if that was detached.
+   *
+   * @generated from field: string ref = 3;
+   */
+  ref: string;
+
+  /**
+   * The commit that the ref named before, which is the parent; empty for the first commit.
+   *
+   * @generated from field: string parent = 4;
+   */
+  parent: string;
+
+  /**
+   * "Name <email>".
+   *
+   * @generated from field: string author = 5;
+   */
+  author: string;
+
+  /**
+   * "Name <email>".
+   *
+   * @generated from field: string committer = 6;
+   */
+  committer: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.Commit.
+ * Use `create(CommitSchema)` to create a new message.
+ */
+export const CommitSchema: GenMessage<Commit> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 26);
 
 /**
  * Response of Apply.
@@ -1205,11 +1326,18 @@ export type ApplyResponse = Message<"ctxfs.v1.ApplyResponse"> & {
   journalId: bigint;
 
   /**
-   * What was done, by path.
+   * What was done, by path: in the working tree or, for APPLY_TARGET_BRANCH, in the commits.
    *
    * @generated from field: repeated ctxfs.v1.AppliedFile files = 2;
    */
   files: AppliedFile[];
+
+  /**
+   * The commits, by repository.
+   *
+   * @generated from field: repeated ctxfs.v1.Commit commits = 3;
+   */
+  commits: Commit[];
 };
 
 /**
@@ -1217,7 +1345,7 @@ export type ApplyResponse = Message<"ctxfs.v1.ApplyResponse"> & {
  * Use `create(ApplyResponseSchema)` to create a new message.
  */
 export const ApplyResponseSchema: GenMessage<ApplyResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 25);
+  messageDesc(file_ctxfs_v1_review, 27);
 
 /**
  * What Apply did to a path of the workspace.
@@ -1259,7 +1387,7 @@ export type AppliedFile = Message<"ctxfs.v1.AppliedFile"> & {
  * Use `create(AppliedFileSchema)` to create a new message.
  */
 export const AppliedFileSchema: GenMessage<AppliedFile> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 26);
+  messageDesc(file_ctxfs_v1_review, 28);
 
 /**
  * Request of ListJournal.
@@ -1301,7 +1429,7 @@ export type ListJournalRequest = Message<"ctxfs.v1.ListJournalRequest"> & {
  * Use `create(ListJournalRequestSchema)` to create a new message.
  */
 export const ListJournalRequestSchema: GenMessage<ListJournalRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 27);
+  messageDesc(file_ctxfs_v1_review, 29);
 
 /**
  * Response of ListJournal.
@@ -1329,7 +1457,7 @@ export type ListJournalResponse = Message<"ctxfs.v1.ListJournalResponse"> & {
  * Use `create(ListJournalResponseSchema)` to create a new message.
  */
 export const ListJournalResponseSchema: GenMessage<ListJournalResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 28);
+  messageDesc(file_ctxfs_v1_review, 30);
 
 /**
  * Something that was done, and can be undone.
@@ -1392,6 +1520,13 @@ export type JournalEntry = Message<"ctxfs.v1.JournalEntry"> & {
    * @generated from field: int64 undone_by = 8;
    */
   undoneBy: bigint;
+
+  /**
+   * The commits that it made, by repository.
+   *
+   * @generated from field: repeated ctxfs.v1.Commit commits = 9;
+   */
+  commits: Commit[];
 };
 
 /**
@@ -1399,7 +1534,7 @@ export type JournalEntry = Message<"ctxfs.v1.JournalEntry"> & {
  * Use `create(JournalEntrySchema)` to create a new message.
  */
 export const JournalEntrySchema: GenMessage<JournalEntry> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 29);
+  messageDesc(file_ctxfs_v1_review, 31);
 
 /**
  * Request of Undo.
@@ -1427,7 +1562,7 @@ export type UndoRequest = Message<"ctxfs.v1.UndoRequest"> & {
  * Use `create(UndoRequestSchema)` to create a new message.
  */
 export const UndoRequestSchema: GenMessage<UndoRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 30);
+  messageDesc(file_ctxfs_v1_review, 32);
 
 /**
  * Response of Undo.
@@ -1455,10 +1590,10 @@ export type UndoResponse = Message<"ctxfs.v1.UndoResponse"> & {
  * Use `create(UndoResponseSchema)` to create a new message.
  */
 export const UndoResponseSchema: GenMessage<UndoResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 31);
+  messageDesc(file_ctxfs_v1_review, 33);
 
 /**
- * A file that could not be merged. It travels as a detail of the error CONFLICT.
+ * A file that could not be merged. It travels as a detail of the errors CONFLICT and DIRTY_COMMIT.
  *
  * @generated from message ctxfs.v1.Conflict
  */
@@ -1490,7 +1625,7 @@ export type Conflict = Message<"ctxfs.v1.Conflict"> & {
  * Use `create(ConflictSchema)` to create a new message.
  */
 export const ConflictSchema: GenMessage<Conflict> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 32);
+  messageDesc(file_ctxfs_v1_review, 34);
 
 /**
  * What a change does to a path.
@@ -1856,6 +1991,41 @@ export const ReviewEventSchema: GenEnum<ReviewEvent> = /*@__PURE__*/
   enumDesc(file_ctxfs_v1_review, 7);
 
 /**
+ * Where Apply puts changes.
+ *
+ * @generated from enum ctxfs.v1.ApplyTarget
+ */
+export enum ApplyTarget {
+  /**
+   * Into the working tree.
+   *
+   * @generated from enum value: APPLY_TARGET_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Into the working tree, and into a commit of what the repository has checked out: its branch, or a detached HEAD. The index
+   * follows the commit; what is staged stays staged.
+   *
+   * @generated from enum value: APPLY_TARGET_COMMIT = 1;
+   */
+  COMMIT = 1,
+
+  /**
+   * Into a commit of a branch that is not checked out. Working tree, index and HEAD stay as they are.
+   *
+   * @generated from enum value: APPLY_TARGET_BRANCH = 2;
+   */
+  BRANCH = 2,
+}
+
+/**
+ * Describes the enum ctxfs.v1.ApplyTarget.
+ */
+export const ApplyTargetSchema: GenEnum<ApplyTarget> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_review, 8);
+
+/**
  * What happened to a file.
  *
  * @generated from enum ctxfs.v1.AppliedKind
@@ -1894,7 +2064,7 @@ export enum AppliedKind {
  * Describes the enum ctxfs.v1.AppliedKind.
  */
 export const AppliedKindSchema: GenEnum<AppliedKind> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_review, 8);
+  enumDesc(file_ctxfs_v1_review, 9);
 
 /**
  * What a journal entry is of.
@@ -1935,7 +2105,7 @@ export enum JournalKind {
  * Describes the enum ctxfs.v1.JournalKind.
  */
 export const JournalKindSchema: GenEnum<JournalKind> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_review, 9);
+  enumDesc(file_ctxfs_v1_review, 10);
 
 /**
  * Why a file could not be merged.
@@ -2011,7 +2181,7 @@ export enum ConflictKind {
  * Describes the enum ctxfs.v1.ConflictKind.
  */
 export const ConflictKindSchema: GenEnum<ConflictKind> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_review, 10);
+  enumDesc(file_ctxfs_v1_review, 11);
 
 /**
  * ReviewService shows what a context changed, lets a reviewer decide on it, and applies what was approved to the workspace.
@@ -2117,7 +2287,22 @@ export const ReviewService: GenService<{
   /**
    * Merges approved changes into the workspace. Either all of them are applied or none is. The workspace's other content stays: a file that changed
    * there since the context was seeded is merged line by line.
-   * Errors: CONFLICT (with a detail for each; nothing was applied), NOT_APPROVED, BARRED_PATH, ENOSPC.
+   *
+   * With target COMMIT or BRANCH, Apply makes one commit in each repository that the changes belong to: the innermost one. A
+   * commit holds the approved changes on top of its parent, and nothing else: neither what the user has not committed, nor what is
+   * staged. A repository whose parent commit has all of the changes already gets no commit. No hook, filter or signing program runs.
+   *
+   * The files are replaced first. Then the server locks and compares all branches, and moves them one after the other. If a branch
+   * cannot be locked, or got another commit meanwhile, everything is put back. If the server is killed before the first branch
+   * has moved, its next start puts everything back; if it is killed later, its next start makes the remaining commits. It can then not make the
+   * commit of a branch that got another one in between: the files stay, and the log says so.
+   *
+   * Errors: CONFLICT (with a detail for each; nothing was applied; without details: a program changed a branch or the index
+   * meanwhile), NOT_APPROVED, BARRED_PATH, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository),
+   * DIRTY_COMMIT (with a detail for each: the parent commit, or the index, does not hold the lines that were changed), REPOSITORY_BUSY (a
+   * merge, rebase or other git command is in progress), EINVAL (no message or author; the branch is checked out; the repository is
+   * bare), EOPNOTSUPP (the repository keeps its refs in a reftable; the server runs as root in another user's workspace), EACCES
+   * (the repository's data lie outside of the workspace).
    *
    * @generated from rpc ctxfs.v1.ReviewService.Apply
    */
@@ -2138,7 +2323,8 @@ export const ReviewService: GenService<{
   },
   /**
    * Takes a journal entry back: each file gets what it held before, merged with what was done to it since. It is an entry
-   * itself, so Undo of that entry is redo.
+   * itself, so Undo of that entry is redo. Commits stay: undoing an Apply to a branch changes no file, and makes its changes
+   * changes of the context again.
    * Errors: ENOENT (no such entry), CONFLICT (nothing was undone).
    *
    * @generated from rpc ctxfs.v1.ReviewService.Undo
