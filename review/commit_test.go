@@ -257,8 +257,8 @@ func TestCommitRunsNoProgramOfTheRepository(t *testing.T) {
 		"fsmonitor": config("core.fsmonitor"),
 		"signing":   config("commit.gpgSign=true", "gpg.program"),
 		"editor":    config("core.editor"),
-		"filter": func(w repos, program string) {
-			config("filter.x.clean")(w, program)
+		"filter": func(w repos, _ string) {
+			config("filter.x.clean=touch '"+w.in("sprung")+"'; cat")(w, "")
 			write(w.t, w.in("workspace/.git/info"), files{"attributes": "* filter=x\n"})
 		},
 		"included hooks": func(w repos, program string) {
@@ -439,6 +439,277 @@ func TestBusyRepositoryIsRefused(t *testing.T) {
 			}
 			w.mustCommit("beside")
 			w.wantGit("agent", "show", "beside:a")
+		})
+	}
+}
+
+// Each state of a repository in which a commit is possible.
+func TestCommitInEachRepository(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options []string
+		prepare func(w repos)
+		check   func(w repos, e *Entry)
+	}{
+		"plain":  {},
+		"sha256": {options: []string{"--object-format=sha256"}},
+		"detached": {prepare: func(w repos) { w.gitIn("workspace", "checkout", "-q", "--detach") }, check: func(w repos, e *Entry) {
+			if e.Commits[0].Ref != "HEAD" {
+				w.t.Errorf("it moved %s", e.Commits[0].Ref)
+			}
+			w.wantGit(e.Commits[0].Parent, "rev-parse", "main")
+			w.wantGit("HEAD", "rev-parse", "--abbrev-ref", "HEAD")
+		}},
+		"split index": {prepare: func(w repos) {
+			w.gitIn("workspace", "config", "core.splitIndex", "true")
+			w.gitIn("workspace", "update-index", "--split-index")
+		}},
+		"packed": {prepare: func(w repos) { w.gitIn("workspace", "gc", "-q") }},
+		"sparse index": {prepare: func(w repos) {
+			w.gitIn("workspace", "sparse-checkout", "set", "--cone", "--sparse-index", "in")
+		}, check: func(w repos, _ *Entry) {
+			w.wantGit("out", "show", "HEAD:out/x")
+			if got := w.gitIn("workspace", "ls-files", "-t", "out"); got != "S out/x" {
+				w.t.Errorf("what is not checked out is %q in the index", got)
+			}
+		}},
+		"old index": {prepare: func(w repos) { w.gitIn("workspace", "update-index", "--index-version", "4") }},
+		"partial clone": {prepare: func(w repos) {
+			blob := w.gitIn("workspace", "rev-parse", "HEAD:out/x")
+			must(w.t, os.Remove(w.in("workspace/.git/objects/"+blob[:2]+"/"+blob[2:])))
+			w.gitIn("workspace", "config", "remote.evil.promisor", "true")
+			w.gitIn("workspace", "config", "remote.evil.url", "ext::touch "+w.in("sprung"))
+			w.gitIn("workspace", "config", "protocol.allow", "always")
+		}, check: func(w repos, _ *Entry) {
+			if _, err := os.Stat(w.in("sprung")); err == nil {
+				w.t.Error("the missing file was fetched")
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRepos(t, files{"a": "a\n", "in/x": "in\n", "out/x": "out\n"}, c.options...)
+			if c.prepare != nil {
+				c.prepare(w)
+			}
+			write(t, w.in(id), files{"a": "agent\n", "in/new": "new\n"})
+			head := w.gitIn("workspace", "rev-parse", "HEAD")
+			e := w.mustCommit("")
+			w.wantGit(head, "rev-parse", "HEAD^")
+			w.wantGit(e.Commits[0].ID, "rev-parse", "HEAD")
+			w.wantGit("M\ta\nA\tin/new", "diff-tree", "-r", "--name-status", "HEAD^", "HEAD")
+			if name != "partial clone" {
+				w.wantGit("", "status", "--porcelain")
+				w.sound("workspace")
+			}
+			if c.check != nil {
+				c.check(w, e)
+			}
+			write(t, w.in(id), files{"a": "branch\n"})
+			w.mustCommit("side")
+			w.wantGit("branch", "show", "side:a")
+		})
+	}
+}
+
+func TestFirstCommit(t *testing.T) {
+	t.Parallel()
+	w := repos{newWorld(t, files{"mine": "mine\n"})}
+	w.init("workspace")
+	write(t, w.in(id), files{"a": "agent\n"})
+	if e := w.mustCommit("side"); e.Commits[0].Parent != "" {
+		t.Errorf("the first commit's parent is %s", e.Commits[0].Parent)
+	}
+	write(t, w.in(id), files{"b": "agent\n"})
+	w.mustCommit("")
+	w.wantGit("b", "ls-tree", "-r", "--name-only", "main")
+	w.wantGit("a", "ls-tree", "-r", "--name-only", "side")
+	w.wantGit("?? mine", "status", "--porcelain")
+	w.sound("workspace")
+}
+
+func TestBareRepositoryTakesBranchesOnly(t *testing.T) {
+	t.Parallel()
+	w := newRepos(t, files{"a": "a\n"})
+	w.gitIn("workspace", "config", "core.bare", "true")
+	write(t, w.in(id), files{"a": "agent\n"})
+	if _, err := w.commit(""); fserr.CodeOf(err) != fserr.EINVAL || !strings.Contains(err.Error(), "bare") {
+		t.Errorf("a commit to a bare repository: %v", err)
+	}
+	w.mustCommit("side")
+	w.wantGit("agent", "show", "side:a")
+}
+
+// A branch takes commits one after the other. Nothing else of the repository changes.
+func TestCommitToBranchTouchesNothingElse(t *testing.T) {
+	t.Parallel()
+	w := newRepos(t, files{"a": numbered(30), "gone": "gone\n"})
+	write(t, w.in("workspace"), files{"a": "dirty\n", "mine": "mine\n"})
+	w.gitIn("workspace", "add", "mine")
+	w.gitIn("workspace", "worktree", "add", "-q", w.in("linked"), "-b", "linked")
+	before := read(t, w.in("workspace"))
+	head := w.gitIn("workspace", "rev-parse", "HEAD")
+	edit := func(from, to string) {
+		text := read(t, w.in(id))["a"]
+		write(t, w.in(id), files{"a": strings.Replace(text, from, to, 1)})
+	}
+	edit("line 3\n", "agent 3\n")
+	remove(t, w.in(id), "gone")
+	first := w.mustCommit("agent/topic")
+	if got := first.Files(); len(got) != 2 || got[0].Did != Written || got[1].Did != Removed {
+		t.Errorf("it says that it did %v", got)
+	}
+	edit("agent 3\n", "agent three\n")
+	second := w.mustCommit("agent/topic")
+	w.wantGit(second.Commits[0].ID+"\n"+first.Commits[0].ID+"\n"+head, "rev-list", "agent/topic")
+	w.wantGit(strings.TrimRight(strings.Replace(numbered(30), "line 3\n", "agent three\n", 1), "\n"), "show", "agent/topic:a")
+	after := read(t, w.in("workspace"))
+	for _, dir := range []string{".git/objects", ".git/refs/heads/agent", ".git/logs/refs/heads/agent"} {
+		before, after = without(before, dir), without(after, dir)
+	}
+	same(t, "the repository", after, before)
+	edit("line 9\n", "agent 9\n")
+	_, err := w.commit("linked")
+	if fserr.CodeOf(err) != fserr.EINVAL || !strings.Contains(err.Error(), "checked out") {
+		t.Errorf("a commit to a branch that a linked worktree has checked out: %v", err)
+	}
+	undo, err := w.undo(second.ID)
+	must(t, err)
+	w.wantGit(second.Commits[0].ID, "rev-parse", "agent/topic")
+	same(t, "after the undo", files{"a": read(t, w.in("workspace"))["a"]}, files{"a": "dirty\n"})
+	if l := w.changes(Query{}); len(l.Changes) != 1 || len(l.Changes[0].Hunks()) != 2 {
+		t.Errorf("after the undo the changes are %v", l.Changes)
+	}
+	_, err = w.undo(undo.ID)
+	must(t, err)
+	if l := w.changes(Query{}); len(l.Changes) != 1 || len(l.Changes[0].Hunks()) != 1 {
+		t.Errorf("after the redo the changes are %v", l.Changes)
+	}
+	w.sound("workspace")
+}
+
+// newForest makes a workspace without a repository at its root, with two repositories, a submodule, a linked worktree and a loose file.
+func newForest(t *testing.T) repos {
+	t.Helper()
+	w := repos{newWorld(t, files{"app/a": "a\n", "app/sub/s": "s\n", "lib/b": "b\n", "linked/a": "a\n", "loose": "loose\n"})}
+	must(t, os.RemoveAll(w.in("workspace/linked")))
+	must(t, os.RemoveAll(w.in("workspace/app/sub")))
+	must(t, os.Mkdir(w.in("upstream"), 0o755))
+	write(t, w.in("upstream"), files{"s": "s\n"})
+	for _, dir := range []string{"upstream", "workspace/app", "workspace/lib"} {
+		w.init(dir)
+		w.gitIn(dir, "add", "-A")
+		w.gitIn(dir, "commit", "-qm", "first")
+	}
+	w.gitIn("workspace/app", "worktree", "add", "-q", "../linked", "-b", "linked")
+	w.gitIn("workspace/app", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", w.in("upstream"), "sub")
+	w.gitIn("workspace/app", "commit", "-qm", "submodule")
+	w.gitIn("workspace/app/sub", "config", "user.name", "Sub")
+	w.gitIn("workspace/app/sub", "config", "user.email", "sub@example.com")
+	return w
+}
+
+// Each innermost repository gets its own commit. A gitlink is never written.
+func TestCommitsOfSeveralRepositories(t *testing.T) {
+	t.Parallel()
+	w := newForest(t)
+	write(t, w.in(id), files{"app/a": "agent\n", "app/sub/s": "agent\n", "lib/new": "agent\n", "linked/a": "agent\n", "loose": "agent\n"})
+	_, err := w.commit("")
+	if e := wantReason(t, err, NoRepository); len(e.Paths) != 1 || e.Paths[0] != "loose" {
+		t.Errorf("it names %v", e.Paths)
+	}
+	gitlink := w.gitIn("workspace/app", "rev-parse", "HEAD:sub")
+	e := w.mustCommit("", "app", "lib", "linked")
+	var got []string
+	for _, c := range e.Commits {
+		got = append(got, string(c.Repository)+" "+c.Ref)
+		if w.gitIn(filepath.Join("workspace", string(c.Repository)), "rev-parse", "HEAD") != c.ID {
+			t.Errorf("%s is at another commit", c.Repository)
+		}
+	}
+	if want := "app refs/heads/main,app/sub refs/heads/main,lib refs/heads/main,linked refs/heads/linked"; strings.Join(got, ",") != want {
+		t.Errorf("the commits are %v", got)
+	}
+	if now := w.gitIn("workspace/app", "rev-parse", "HEAD:sub"); now != gitlink {
+		t.Errorf("the gitlink became %s", now)
+	}
+	if status := w.gitIn("workspace/app", "status", "--porcelain"); status != " M sub" {
+		t.Errorf("the status of app is %q", status)
+	}
+	for _, dir := range []string{"lib", "linked", "app/sub"} {
+		if status := w.gitIn("workspace/"+dir, "status", "--porcelain"); status != "" {
+			t.Errorf("the status of %s is %q", dir, status)
+		}
+	}
+	w.sound("workspace/app")
+	w.sound("workspace/lib")
+}
+
+// A submodule that is not checked out is a directory without a repository. Its gitlink must not be replaced by files.
+func TestFilesBelowAGitlinkAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newForest(t)
+	w.gitIn("workspace/app", "submodule", "--quiet", "deinit", "-f", "sub")
+	write(t, w.in(id), files{"app/sub/new": "agent\n"})
+	_, err := w.commit("", "app/sub/new")
+	wantReason(t, err, DirtyCommit)
+}
+
+// A repository whose data lie outside of the workspace is left alone.
+func TestRepositoryElsewhereIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newRepos(t, files{"a": "a\n"})
+	must(t, os.Rename(w.in("workspace/.git"), w.in("elsewhere")))
+	write(t, w.in("workspace"), files{".git": "gitdir: " + w.in("elsewhere") + "\n"})
+	w.wantGit("", "status", "--porcelain")
+	write(t, w.in(id), files{"a": "agent\n"})
+	if _, err := w.commit(""); fserr.CodeOf(err) != fserr.EACCES {
+		t.Errorf("a commit to a repository outside: %v", err)
+	}
+	same(t, "the file", files{"a": read(t, w.in("workspace"))["a"]}, files{"a": "a\n"})
+}
+
+// Another program commits after Apply has merged: nothing is done, in no repository.
+func TestCommitMadeMeanwhileIsKept(t *testing.T) {
+	t.Parallel()
+	for _, branch := range []string{"", "side"} {
+		t.Run("branch "+branch, func(t *testing.T) {
+			t.Parallel()
+			w := newForest(t)
+			w.gitIn("workspace/lib", "branch", "side")
+			ref := "refs/heads/side"
+			if branch == "" {
+				ref = "refs/heads/main"
+			}
+			write(t, w.in(id), files{"app/a": "agent\n", "lib/b": "agent\n"})
+			var other string
+			w.reviews.taken = func() {
+				if branch == "" {
+					if out, err := w.tryGit("workspace/lib", "commit", "-q", "--allow-empty", "-m", "by index"); err == nil {
+						t.Errorf("git commit did not wait for the index: %s", out)
+					}
+				}
+				other = w.gitIn("workspace/lib", "commit-tree", "-p", ref, "-m", "other", ref+"^{tree}")
+				w.gitIn("workspace/lib", "update-ref", ref, other)
+			}
+			before := w.gitIn("workspace/app", "rev-parse", "HEAD")
+			_, err := w.commit(branch, "app/a", "lib/b")
+			wantReason(t, err, Conflicting)
+			if got := w.gitIn("workspace/lib", "rev-parse", ref); got != other {
+				t.Errorf("%s is %s, not the other's commit", ref, got)
+			}
+			if got := w.gitIn("workspace/app", "rev-parse", "HEAD"); got != before {
+				t.Errorf("app has a commit")
+			}
+			if out, err := w.tryGit("workspace/app", "rev-parse", "-q", "--verify", "side"); err == nil {
+				t.Errorf("app has the branch: %s", out)
+			}
+			got := read(t, w.in("workspace"))
+			same(t, "the files", files{"a": got["app/a"], "b": got["lib/b"]}, files{"a": "a\n", "b": "b\n"})
+			w.sound("workspace/app")
+			w.sound("workspace/lib")
+			w.reviews.taken = func() {}
+			w.mustCommit(branch, "app/a", "lib/b")
 		})
 	}
 }
