@@ -133,11 +133,11 @@ func (d *Draft) onHead() (err error) {
 		return l.broken(err)
 	}
 	if l.git == l.common && d.settings["core.bare"] == "true" {
-		return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("repository %q is bare: it has no working tree", l.shown), Hint: "commit to a branch instead"}
+		return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("repository %q is bare: it has no working tree", l.shown), Hint: "commit to a branch instead (--branch)"}
 	}
 	for _, name := range slices.Sorted(keys(inProgress)) {
 		if exists(filepath.Join(l.gitDirPath(), name)) {
-			return d.busy(inProgress[name]+" is in progress", "finish or abort it, or commit to a branch")
+			return d.busy(inProgress[name]+" is in progress", "finish or abort it, or commit to a branch (--branch)")
 		}
 	}
 	for _, name := range []string{"index.lock", "HEAD.lock"} {
@@ -170,7 +170,7 @@ func (d *Draft) onBranch(branch string) error {
 			if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil && strings.TrimSpace(string(data)) == prefix+d.Ref {
 				return &fserr.Error{
 					Code: fserr.EINVAL, Detail: fmt.Sprintf("branch %q of repository %q is checked out", branch, l.shown),
-					Hint: "name another branch, or commit to what is checked out",
+					Hint: "name another branch, or commit to what is checked out (--commit)",
 				}
 			}
 		}

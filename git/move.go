@@ -69,7 +69,7 @@ func (d *Draft) Index(ctx context.Context) (map[string]File, error) {
 			return nil, d.failed(fmt.Errorf("git ls-files printed %.100q", line))
 		}
 		if f[2] != "0" {
-			return nil, d.busy("its index has conflicts", "resolve them, or commit to a branch")
+			return nil, d.busy("its index has conflicts", "resolve them, or commit to a branch (--branch)")
 		}
 		mode, err := strconv.ParseUint(f[0], 8, 32)
 		if err != nil {

@@ -185,7 +185,7 @@ func (r *Reviews) planCommits(ctx context.Context, e *Entry, opts *CommitOptions
 	if r.cfg.Owner != nil {
 		return d, &fserr.Error{
 			Code: fserr.EOPNOTSUPP, Detail: "the server runs as root, and would leave files of root in the repository of another user",
-			Hint: "run the server as the owner of the workspace, or apply without a commit",
+			Hint: "run the server as the owner of the workspace, or apply without --commit and --branch",
 		}
 	}
 	byRepo := map[Path][]*step{}
@@ -199,7 +199,7 @@ func (r *Reviews) planCommits(ctx context.Context, e *Entry, opts *CommitOptions
 		byRepo[repo] = append(byRepo[repo], s)
 	}
 	if len(outside) > 0 {
-		return d, refuse(NoRepository, outside, "nothing was applied: these files belong to no repository, and cannot be committed", "leave them out, or apply them without a commit")
+		return d, refuse(NoRepository, outside, "nothing was applied: these files belong to no repository, and cannot be committed", "leave them out, or apply them without --commit and --branch")
 	}
 	for _, p := range slices.Sorted(maps.Keys(byRepo)) {
 		if err := d.plan(ctx, p, byRepo[p]); err != nil {
@@ -251,7 +251,7 @@ func (d *drafts) plan(ctx context.Context, p Path, steps []*step) error {
 	}
 	if len(conflicts) > 0 {
 		refused := conflicting(fmt.Sprintf("nothing was applied: %s of %s does not hold what these files were changed from", c.Ref, shownRepository(p)), conflicts)
-		refused.Reason, refused.Hint = DirtyCommit, "commit or unstage your own changes of them first, leave them out, or apply without a commit"
+		refused.Reason, refused.Hint = DirtyCommit, "commit your own changes of them first, leave them out, or apply without --commit and --branch"
 		return refused
 	}
 	if len(c.steps) == 0 {
@@ -281,7 +281,7 @@ func (d *drafts) identify(ctx context.Context, c *draft) error {
 	if c.done.Author.Check() != nil || c.done.Committer.Check() != nil {
 		return &fserr.Error{
 			Code: fserr.EINVAL, Detail: "nothing was applied: no author is named, and " + shownRepository(c.done.Repository) + " has no user.name and user.email",
-			Hint: "name an author, or set them with git config (included files do not count)",
+			Hint: "name an author (--author), or set them with git config; included files do not count",
 		}
 	}
 	return nil
