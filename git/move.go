@@ -121,12 +121,13 @@ func (d *Draft) Lock() (err error) {
 	if err != nil {
 		return err
 	}
-	mode := fs.FileMode(0o644)
+	// git reads the content of a file whose time is not before the index's, since it may have changed since: the new index keeps the time.
+	mode, at := fs.FileMode(0o644), time.Time{}
 	if st, err := os.Stat(filepath.Join(l.gitDirPath(), "index")); err == nil {
-		mode = st.Mode().Perm()
+		mode, at = st.Mode().Perm(), st.ModTime()
 	}
 	part := l.partFile(d.index.after)
-	if err = writeSynced(part, data, mode); err == nil {
+	if err = errors.Join(writeSynced(part, data, mode), os.Chtimes(part, time.Time{}, at)); err == nil {
 		err = os.Link(part, l.lockFile()) // the lock appears whole
 		d.index.locked = err == nil
 	}

@@ -1,11 +1,14 @@
 package review
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
@@ -651,8 +654,10 @@ func TestFilesBelowAGitlinkAreRefused(t *testing.T) {
 	w := newForest(t)
 	w.gitIn("workspace/app", "submodule", "--quiet", "deinit", "-f", "sub")
 	write(t, w.in(id), files{"app/sub/new": "agent\n"})
-	_, err := w.commit("", "app/sub/new")
-	wantReason(t, err, DirtyCommit)
+	for _, branch := range []string{"", "side"} {
+		_, err := w.commit(branch, "app/sub/new")
+		wantReason(t, err, DirtyCommit)
+	}
 }
 
 // A repository whose data lie outside of the workspace is left alone.
@@ -712,4 +717,65 @@ func TestCommitMadeMeanwhileIsKept(t *testing.T) {
 			w.mustCommit(branch, "app/a", "lib/b")
 		})
 	}
+}
+
+// git reads a file's content again if the index is not younger than the file. A new index that looked younger would hide the user's edit.
+func TestIndexStaysAsOldAsItWas(t *testing.T) {
+	t.Parallel()
+	w := newRepos(t, files{"a": "a\n", "mine": "one\n"})
+	w.gitIn("workspace", "config", "core.trustctime", "false")
+	w.gitIn("workspace", "config", "core.checkStat", "minimal")
+	at := time.Now().Add(-time.Hour)
+	must(t, os.Chtimes(w.in("workspace/mine"), at, at))
+	w.gitIn("workspace", "update-index", "--refresh")
+	must(t, os.WriteFile(w.in("workspace/mine"), []byte("two\n"), 0o600))
+	for _, name := range []string{"workspace/mine", "workspace/.git/index"} {
+		must(t, os.Chtimes(w.in(name), at, at))
+	}
+	write(t, w.in(id), files{"a": "agent\n"})
+	w.mustCommit("", "a")
+	w.wantGit(" M mine", "status", "--porcelain")
+}
+
+// The user commits in a loop while changes are applied. Each commit that either says it made is in the history, and nothing of the user's is lost.
+func TestCommitBesideAUserWhoCommits(t *testing.T) {
+	t.Parallel()
+	const rounds = 6
+	w := newRepos(t, files{"a": "0\n", "mine": "0\n"})
+	user := make(chan int)
+	go func() {
+		made := 0
+		for i := range rounds {
+			if err := os.WriteFile(w.in("workspace/mine"), []byte(strconv.Itoa(i)+"\n"+numbered(i)), 0o600); err != nil {
+				t.Error(err)
+			}
+			if _, err := w.tryGit("workspace", "commit", "-qm", "user", "mine"); err == nil { // git fails if the index is locked
+				made++
+			}
+		}
+		user <- made
+	}()
+	agent := 0
+	for i := range rounds {
+		write(t, w.in(id), files{"a": strconv.Itoa(i+1) + "\n"})
+		_, err := w.commit("", "a")
+		var refused *Error
+		switch {
+		case err == nil:
+			agent++
+		case !errors.As(err, &refused) || (refused.Reason != RepositoryBusy && refused.Reason != Conflicting):
+			t.Errorf("round %d: %v", i, err)
+		}
+	}
+	made := <-user
+	w.wantGit(strconv.Itoa(made), "rev-list", "--count", "--grep=user", "HEAD")
+	w.wantGit(strconv.Itoa(agent), "rev-list", "--count", "--grep=Subject", "HEAD")
+	same(t, "the user's file", files{"mine": read(t, w.in("workspace"))["mine"]}, files{"mine": strconv.Itoa(rounds-1) + "\n" + numbered(rounds-1)})
+	write(t, w.in(id), files{"a": "last\n"})
+	w.mustCommit("", "a")
+	if got := w.gitIn("workspace", "status", "--porcelain"); got != "" && got != " M mine" {
+		t.Errorf("the status is %q", got)
+	}
+	w.sound("workspace")
+	t.Logf("%d commits of the user, %d of the agent", made, agent)
 }
