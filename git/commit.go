@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -77,9 +78,11 @@ func (l *Local) Draft(ctx context.Context, branch string) (_ *Draft, err error) 
 		return nil, l.broken(err)
 	}
 	if d.Parent != "" {
-		d.root, err = d.objects.TreeOf(d.Parent)
+		if d.root, err = d.objects.TreeOf(d.Parent); err != nil {
+			return nil, l.broken(err)
+		}
 	}
-	return d, err
+	return d, nil
 }
 
 // Close removes what the draft has in the scratch folder, and the lock of the index if the draft still has it.
@@ -135,7 +138,7 @@ func (d *Draft) onHead() (err error) {
 	if l.git == l.common && d.settings["core.bare"] == "true" {
 		return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("repository %q is bare: it has no working tree", l.shown), Hint: "commit to a branch instead (--branch)"}
 	}
-	for _, name := range slices.Sorted(keys(inProgress)) {
+	for _, name := range slices.Sorted(maps.Keys(inProgress)) {
 		if exists(filepath.Join(l.gitDirPath(), name)) {
 			return d.busy(inProgress[name]+" is in progress", "finish or abort it, or commit to a branch (--branch)")
 		}
@@ -222,16 +225,6 @@ func (d *Draft) busy(why, hint string) error {
 func exists(name string) bool {
 	_, err := os.Lstat(name)
 	return err == nil
-}
-
-func keys(m map[string]string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // Entry returns what the parent has at a path: a zero Mode for nothing. If something that is no directory is where the path needs one,
@@ -346,6 +339,9 @@ func (d *Draft) Write(ctx context.Context, names []string) ([]string, error) {
 func (d *Draft) build() runner {
 	r := d.scratch.local(d.repo.objectsDir())
 	r.config = append(slices.Clip(r.config), protect...)
+	if shared, ok := d.settings["core.sharedrepository"]; ok {
+		r.config = append(r.config, "core.sharedRepository="+shared) // others of the group write to the repository too
+	}
 	r.env = append(r.env, "GIT_INDEX_FILE="+filepath.Join(d.scratch.dir, "index"))
 	return r
 }
@@ -357,7 +353,7 @@ func (d *Draft) failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &fserr.Error{Code: fserr.CodeOf(err), Detail: fmt.Sprintf("git failed in repository %q", d.repo.shown), Hint: "the server's log has git's words; try git fsck", Err: err}
+	return &fserr.Error{Code: fserr.CodeOf(err), Detail: fmt.Sprintf("git failed in repository %q", d.repo.shown), Hint: "try git fsck in it", Err: err}
 }
 
 // Tree stores the parent's tree with these changes, and returns its ID. It fails if anything else would change.

@@ -300,7 +300,7 @@ func (m *RefMove) Abort() {
 }
 
 // Contains reports whether a ref names a commit or one that follows it.
-func (l *Local) Contains(ctx context.Context, ref, commit string) (bool, error) {
+func (l *Local) Contains(ctx context.Context, ref, commit string) (contains bool, err error) {
 	at, err := l.follow(ref)
 	if err != nil || at == "" || at == commit {
 		return at == commit, err
@@ -310,9 +310,8 @@ func (l *Local) Contains(ctx context.Context, ref, commit string) (bool, error) 
 		return false, err
 	}
 	defer func() { err = errors.Join(err, s.remove()) }()
-	_, err = s.local(l.objectsDir()).run(ctx, l.reader.opts.Timeout, "merge-base", "--is-ancestor", commit, at)
-	if err != nil && ctx.Err() == nil {
-		return false, nil //nolint:nilerr // it is no ancestor, or is not there at all
+	if _, err := s.local(l.objectsDir()).run(ctx, l.reader.opts.Timeout, "merge-base", "--is-ancestor", commit, at); err != nil {
+		return false, ctx.Err() // it is no ancestor, or is not there at all
 	}
-	return err == nil, err
+	return true, nil
 }

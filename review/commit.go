@@ -243,22 +243,30 @@ func (d *drafts) plan(ctx context.Context, p Path, steps []*step) error {
 	c := &draft{Draft: g, repo: repo, done: &Commit{Repository: p, Ref: g.Ref, Old: g.Old, Parent: g.Parent}, index: map[Path]Version{}}
 	d.all = append(d.all, c)
 	conflicts, err := c.merge(ctx, d.r, steps)
-	if err == nil && d.opts.Branch == "" && len(conflicts) == 0 {
+	if err == nil && len(conflicts) > 0 {
+		err = dirty("%s of %s does not have the lines that were changed in these files", c, conflicts)
+	}
+	if err == nil && d.opts.Branch == "" {
 		conflicts, err = c.mergeIndex(ctx, d.r)
+		if err == nil && len(conflicts) > 0 {
+			err = dirty("the index, on top of %s of %s, has other changes of the same lines of these files", c, conflicts)
+		}
 	}
 	if err != nil {
 		return err
-	}
-	if len(conflicts) > 0 {
-		refused := conflicting(fmt.Sprintf("nothing was applied: %s of %s does not hold what these files were changed from", c.Ref, shownRepository(p)), conflicts)
-		refused.Reason, refused.Hint = DirtyCommit, "commit your own changes of them first, leave them out, or apply without --commit and --branch"
-		return refused
 	}
 	if len(c.steps) == 0 {
 		d.all = d.all[:len(d.all)-1]
 		return g.Close()
 	}
 	return d.identify(ctx, c)
+}
+
+// dirty refuses what a commit cannot hold without changes of the user's.
+func dirty(why string, c *draft, conflicts []Conflict) error {
+	e := conflicting("nothing was applied: "+fmt.Sprintf(why, strings.TrimPrefix(c.Ref, "refs/heads/"), shownRepository(c.done.Repository)), conflicts)
+	e.Reason, e.Hint = DirtyCommit, "commit your own changes of them first, leave them out, or apply without --commit and --branch"
+	return e
 }
 
 func shownRepository(p Path) string {
