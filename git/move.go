@@ -269,19 +269,21 @@ func (l *Local) Move(ctx context.Context, ref, from, to string, by Identity, not
 	}
 }
 
-// say sends a command, and waits until git has done it.
+// say sends a command, and waits until git has done it. If git fails, say ends it.
 func (m *RefMove) say(command string) error {
-	if _, err := io.WriteString(m.in, command+"\n"); err != nil {
-		return gitError(context.Background(), "update-ref", err, m.stderr)
+	_, err := io.WriteString(m.in, command+"\n")
+	line := ""
+	if err == nil {
+		line, err = m.out.ReadString('\n')
 	}
-	line, err := m.out.ReadString('\n')
 	if err == nil && line != command+": ok\n" {
 		err = fmt.Errorf("it printed %.100q", line)
 	}
-	if err != nil {
-		return gitError(context.Background(), "update-ref", err, m.stderr)
+	if err == nil {
+		return nil
 	}
-	return nil
+	m.Abort() // stderr is complete then
+	return gitError(context.Background(), "update-ref", err, m.stderr)
 }
 
 // Commit moves the ref.
@@ -291,7 +293,7 @@ func (m *RefMove) Commit() error {
 	return err
 }
 
-// Abort ends git, which leaves the ref as it was unless Commit has moved it.
+// Abort ends git, which leaves the ref as it was unless Commit has moved it. Aborting again does nothing.
 func (m *RefMove) Abort() {
 	_ = m.in.Close() // git gives its locks up at the end of its input
 	_, _ = io.Copy(io.Discard, m.out)

@@ -369,7 +369,8 @@ func (r *Reviews) recover(ctx context.Context) error {
 	if err != nil || last.InContext {
 		return err
 	}
-	return errors.Join(r.settleIndexes(last, true), r.ws.sweep(ctx, last.Steps), r.moveBase(ctx, last))
+	r.settleIndexes(last, true)
+	return errors.Join(r.ws.sweep(ctx, last.Steps), r.moveBase(ctx, last))
 }
 
 // recoverEntry completes a begun entry if one of its commits was made: all of its files were in place then. Otherwise it puts the entry

@@ -600,23 +600,26 @@ func (r *Reviews) recoverCommits(ctx context.Context, e *Entry) (done bool, err 
 		}
 		e.Commits = kept
 	}
-	return done, r.settleIndexes(e, done)
+	r.settleIndexes(e, done)
+	return done, nil
 }
 
 func (r *Reviews) lostCommit(e *Entry, c Commit, err error) {
 	r.cfg.Log.Warn("a commit of an interrupted apply cannot be made any more", zap.Int64("entry", e.ID), zap.String("repository", string(c.Repository)), zap.Error(err))
 }
 
-// settleIndexes completes or gives up the indexes of an entry's commits.
-func (r *Reviews) settleIndexes(e *Entry, install bool) error {
-	var errs []error
+// settleIndexes completes or gives up the indexes of an entry's commits. One that cannot be is no reason not to start.
+func (r *Reviews) settleIndexes(e *Entry, install bool) {
 	for _, c := range e.Commits {
-		repo, err := r.repository(c.Repository)
-		if err != nil {
-			r.lostCommit(e, c, err)
+		if c.Index == "" {
 			continue
 		}
-		errs = append(errs, repo.SettleIndex(c.Index, install))
+		repo, err := r.repository(c.Repository)
+		if err == nil {
+			err = repo.SettleIndex(c.Index, install)
+		}
+		if err != nil {
+			r.cfg.Log.Warn("the index of a commit could not be looked after", zap.Int64("entry", e.ID), zap.String("repository", string(c.Repository)), zap.Error(err))
+		}
 	}
-	return errors.Join(errs...)
 }

@@ -255,11 +255,11 @@ func TestCommitRunsNoProgramOfTheRepository(t *testing.T) {
 		}
 	}
 	for name, arm := range map[string]func(w repos, program string){
-		"pre-commit": hook("pre-commit"), "commit-msg": hook("commit-msg"), "post-commit": hook("post-commit"), "post-index-change": hook("post-index-change"),
-		"reference-transaction": hook("reference-transaction"), "prepare-commit-msg": hook("prepare-commit-msg"),
-		"fsmonitor": config("core.fsmonitor"),
-		"signing":   config("commit.gpgSign=true", "gpg.program"),
-		"editor":    config("core.editor"),
+		"pre-commit": hook("pre-commit"), "post-commit": hook("post-commit"), "post-index-change": hook("post-index-change"),
+		"reference-transaction": hook("reference-transaction"),
+		"fsmonitor":             config("core.fsmonitor"),
+		"signing":               config("commit.gpgSign=true", "gpg.program"),
+		"editor":                config("core.editor"),
 		"filter": func(w repos, _ string) {
 			config("filter.x.clean=touch '"+w.in("sprung")+"'; cat")(w, "")
 			write(w.t, w.in("workspace/.git/info"), files{"attributes": "* filter=x\n"})
