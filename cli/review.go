@@ -336,17 +336,24 @@ func (a *app) submitCommand() *cobra.Command {
 
 func (a *app) applyCommand() *cobra.Command {
 	var sel selection
+	var commit committing
 	req := &ctxfsv1.ApplyRequest{}
 	cmd := &cobra.Command{
 		Use: "apply CONTEXT [PATH...]", Short: "Merge approved changes into the workspace", Args: usage(cobra.MinimumNArgs(1)),
 		Long: "Merges what is approved into the workspace: all of it, or nothing if one file cannot be merged. Named paths, --hunk, --patch and --all are approved and\n" +
-			"applied in one step. What the workspace changed of the same files is kept. 'ctxfs undo' takes it back.",
+			"applied in one step. What the workspace changed of the same files is kept. 'ctxfs undo' takes it back.\n\n" +
+			"With --commit the changes are committed as well; with --branch they are committed to a branch, and no file changes. The commit holds nothing\n" +
+			"that is not approved: your own changes and what you have staged stay out of it. No hook, filter or signing program runs.",
 	}
 	sel.flags(cmd, "approve and apply")
+	commit.flags(cmd)
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only say what would be done")
 	cmd.Flags().BoolVar(&req.RefuseMerge, "no-merge", false, "apply nothing if the workspace has changed one of the files since")
 	cmd.RunE = a.onReview(func(ctx context.Context, _ *client.Client, r *client.Review, args []string) error {
 		what, err := sel.of(a, args)
+		if err == nil {
+			err = commit.set(req)
+		}
 		if err != nil {
 			return err
 		}
@@ -357,6 +364,9 @@ func (a *app) applyCommand() *cobra.Command {
 		}
 		if a.json {
 			return a.printProto(done)
+		}
+		if err := a.printCommits(done.GetCommits()); err != nil {
+			return err
 		}
 		return a.printApplied("applied", done.GetFiles(), done.GetJournalId())
 	})
@@ -444,10 +454,10 @@ func (a *app) journalCommand() *cobra.Command {
 		rows := make([][]string, len(entries))
 		for i, e := range entries {
 			rows[i] = []string{
-				strconv.FormatInt(e.GetJournalId(), 10), clock(e.GetDoneNs()), journalKind(e), show(e.GetContextId()), files(int64(len(e.GetFiles()))), "by " + show(e.GetActor()),
+				strconv.FormatInt(e.GetJournalId(), 10), clock(e.GetDoneNs()), journalKind(e), show(e.GetContextId()), files(int64(len(e.GetFiles()))), "by " + show(e.GetActor()), commitList(e.GetCommits()),
 			}
 		}
-		return a.table([]string{"ENTRY", "DONE", "WHAT", "CONTEXT", "FILES", ""}, rows)
+		return a.table([]string{"ENTRY", "DONE", "WHAT", "CONTEXT", "FILES", "", "COMMITS"}, rows)
 	})
 	return cmd
 }

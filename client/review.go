@@ -38,6 +38,9 @@ const (
 	ReasonUnresolved = "UNRESOLVED"
 	// ReasonRepositoryBusy is of a repository in which a git command is at work.
 	ReasonRepositoryBusy = "REPOSITORY_BUSY"
+	// The following are of an Apply that commits.
+	ReasonDirtyCommit  = "DIRTY_COMMIT"
+	ReasonNoRepository = "NO_REPOSITORY"
 )
 
 // ReviewError is a refusal of a review. Nothing was done.
@@ -46,7 +49,7 @@ type ReviewError struct {
 	Reason string
 	// Detail says what, Hint the remedy.
 	Detail, Hint string
-	// Conflicts are set for ReasonConflict.
+	// Conflicts are set for ReasonConflict and ReasonDirtyCommit.
 	Conflicts []*ctxfsv1.Conflict
 }
 
@@ -74,7 +77,7 @@ func reviewError(op string, err error) error {
 		}
 	}
 	switch out.Reason {
-	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonUnresolved, ReasonRepositoryBusy:
+	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonUnresolved, ReasonDirtyCommit, ReasonRepositoryBusy, ReasonNoRepository:
 		return out
 	}
 	return convert(op, err)
@@ -203,7 +206,7 @@ func (r *Review) Decide(ctx context.Context, sel *ctxfsv1.Selection, decision ct
 	return out, reviewError("decide", err)
 }
 
-// Apply merges approved changes into the workspace. req's context is set.
+// Apply merges approved changes into the workspace, and commits them if req's target says so. req's context is set.
 func (r *Review) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv1.ApplyResponse, error) {
 	req.ContextId = r.id
 	out, err := r.c.reviews().Apply(ctx, req)

@@ -11,8 +11,8 @@
 //     they run git in it, with every program switched off.
 //
 // Objects are returned byte for byte as they are stored, without filters or line end
-// conversion. The package writes to no repository but its own scratch ones, and knows
-// nothing of contexts, templates or the wire.
+// conversion. Only a Draft and a RefMove write to a repository that is not the package's own. The
+// package knows nothing of contexts, templates or the wire.
 package git
 
 import (

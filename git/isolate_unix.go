@@ -3,6 +3,7 @@
 package git
 
 import (
+	"os"
 	"os/exec"
 	"syscall"
 )
@@ -12,4 +13,14 @@ import (
 func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+}
+
+// isOurs reports whether this process's user owns a file.
+func isOurs(name string) bool {
+	st, err := os.Stat(name)
+	if err != nil {
+		return false
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	return ok && int(sys.Uid) == os.Geteuid()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,11 +123,16 @@ const maxOutput = 256 << 20
 // run returns what git prints, also if git fails. Its error holds git's own words, and so server paths
 // and addresses: it is a cause, and never a Detail.
 func (r runner) run(ctx context.Context, timeout time.Duration, args ...string) ([]byte, error) {
+	return r.feed(ctx, timeout, nil, args...)
+}
+
+// feed is run with an input, which may be nil.
+func (r runner) feed(ctx context.Context, timeout time.Duration, in io.Reader, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	out, stderr := &bounded{max: maxOutput}, &bounded{max: 4 << 10, cut: true}
 	cmd := r.command(ctx, args...)
-	cmd.Stdout, cmd.Stderr = out, stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, stderr
 	if err := cmd.Run(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
 			return nil, notStarted(err)

@@ -27,10 +27,25 @@ type ApplyRequest struct {
 	// RequestID makes a second call return what the first one did; "" for none.
 	RequestID string
 	Actor     string
+	Target    Target
+	// Commit is for the targets that commit.
+	Commit CommitOptions
+}
+
+// commit returns how to commit, nil for not at all.
+func (req *ApplyRequest) commit() (*CommitOptions, error) {
+	if req.Target == ToWorkingTree {
+		return nil, nil
+	}
+	return &req.Commit, req.Commit.check(req.Target)
 }
 
 // Apply merges approved changes into the workspace: all of them, or none. It moves the context's base to what was applied.
 func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
+	commit, err := req.commit()
+	if err != nil {
+		return nil, err
+	}
 	unlock, err := r.lock(ctx, req.Context)
 	if err != nil {
 		return nil, err
@@ -54,8 +69,8 @@ func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
 	if err := r.checkPlaces(ctx, req.Context, steps); err != nil {
 		return nil, err
 	}
-	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID}
-	if err := r.carryOut(ctx, e, req.RefuseMerge, req.DryRun); err != nil || req.DryRun {
+	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID, Target: req.Target}
+	if err := r.carryOut(ctx, e, commit, req.RefuseMerge, req.DryRun); err != nil || req.DryRun {
 		return e, err
 	}
 	r.tell(req.Context, Event{Kind: EventApplied, Journal: e.ID})
@@ -181,8 +196,9 @@ func (r *Reviews) allApproved(ctx context.Context, req ApplyRequest) ([]step, er
 	return steps, nil
 }
 
-// carryOut plans the steps of an entry, takes them, and records them. Nothing is done if one of them cannot be.
-func (r *Reviews) carryOut(ctx context.Context, e *Entry, refuseMerge, dryRun bool) error {
+// carryOut plans the steps of an entry, takes them, commits them if commit is not nil, and records them. Nothing is done if one of
+// them cannot be.
+func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions, refuseMerge, dryRun bool) error {
 	free, err := r.lockWorkspace(ctx)
 	if err != nil {
 		return err
@@ -193,27 +209,58 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, refuseMerge, dryRun bo
 			return refuse(BarredPath, []Path{s.Path}, "the rule "+BarredState+" keeps it out of the workspace", "leave it out of the selection")
 		}
 	}
-	conflicts, err := r.ws.plan(ctx, e.Steps, refuseMerge)
-	if err == nil && len(conflicts) > 0 {
-		err = conflicting("nothing was applied: the workspace changed these files too", conflicts)
+	if e.Target != ToBranch {
+		conflicts, err := r.ws.plan(ctx, e.Steps, refuseMerge)
+		if err == nil && len(conflicts) > 0 {
+			err = conflicting("nothing was applied: the workspace changed these files too", conflicts)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil || dryRun {
+	commits, err := r.planCommits(ctx, e, commit)
+	if err != nil {
 		return err
+	}
+	defer commits.close()
+	if dryRun {
+		return nil
 	}
 	if err := r.resolve(ctx); err != nil {
 		return err
 	}
-	return r.take(ctx, r.ws, e)
+	return r.take(ctx, r.ws, e, commits)
 }
 
-// take takes an entry's steps in a tree, all or none, and records them. The caller has the workspace's lock.
-func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry) error {
-	s, err := r.begin(ctx, w, e)
+// take takes an entry's steps in a tree, and makes its commits: all or none. It records them. The caller has the workspace's lock.
+func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry, commits *drafts) error {
+	// Without a plan for the working tree no step changes anything there.
+	s, err := r.begin(ctx, w, e, commits)
 	if err != nil {
 		return err
 	}
 	// From here on the steps are taken, or put back, whatever becomes of the caller.
 	ctx = context.WithoutCancel(ctx)
+	if err := r.takeAll(ctx, s, e, commits); err != nil {
+		if back := errors.Join(commits.unlock(), s.back()); back != nil {
+			return errors.Join(err, back) // resolve tries again
+		}
+		return errors.Join(err, r.journal.abandon(e))
+	}
+	r.point("finished")
+	commits.install()
+	if err := s.done(); err != nil {
+		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
+	}
+	r.point("done")
+	return r.complete(ctx, e)
+}
+
+// takeAll exchanges the files, moves the refs and records the entry. If one of these fails, the caller puts the files back.
+func (r *Reviews) takeAll(ctx context.Context, s *swaps, e *Entry, commits *drafts) error {
+	if err := commits.lock(); err != nil {
+		return err
+	}
 	conflicts, err := s.take()
 	if err == nil && len(conflicts) == 0 {
 		r.point("all taken")
@@ -222,31 +269,30 @@ func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry) error {
 	if err == nil && len(conflicts) > 0 {
 		err = conflicting("nothing was applied: a program changed these files meanwhile, or has them open for writing", conflicts)
 	}
-	if err == nil {
-		r.point("settled")
-		err = r.journal.finish(e)
-	}
 	if err != nil {
-		if back := s.back(); back != nil {
-			return errors.Join(err, back) // resolve tries again
-		}
-		return errors.Join(err, r.journal.abandon(e))
+		return err
 	}
-	r.point("finished")
-	if err := s.done(); err != nil {
-		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
+	r.point("settled")
+	if err := commits.move(ctx); err != nil {
+		return err
 	}
-	r.point("done")
-	return r.complete(ctx, e)
+	r.point("moved")
+	if err := r.journal.finish(e); err != nil {
+		return errors.Join(err, commits.moveBack(ctx, commits.all))
+	}
+	return nil
 }
 
 // begin records an entry, and stages its steps.
-func (r *Reviews) begin(ctx context.Context, w *workspace, e *Entry) (*swaps, error) {
+func (r *Reviews) begin(ctx context.Context, w *workspace, e *Entry, commits *drafts) (*swaps, error) {
 	var err error
 	if e.ID, err = r.journal.next(); err != nil {
 		return nil, err
 	}
 	e.At = time.Now().UTC()
+	if err := commits.build(ctx, e); err != nil {
+		return nil, err
+	}
 	for i := range e.Steps {
 		e.Steps[i].Tmp = tree.SwapName()
 		if u := e.Steps[i].Unresolved; u != nil && u.At.IsZero() {
@@ -389,6 +435,7 @@ func (r *Reviews) recover(ctx context.Context) error {
 	case last.MovesBase:
 		err = r.sweepRebased(ctx, last)
 	}
+	r.settleIndexes(last, true)
 	return errors.Join(err, r.complete(ctx, last))
 }
 
@@ -407,7 +454,7 @@ func (r *Reviews) resolve(ctx context.Context) error {
 		case e.InContext:
 			err = r.resolveInContext(ctx, e)
 		default:
-			err = r.putBack(ctx, r.ws, e)
+			err = r.recoverEntry(ctx, e)
 		}
 		if err != nil {
 			return fmt.Errorf("put back entry %d of the journal: %w", id, err)
@@ -416,8 +463,29 @@ func (r *Reviews) resolve(ctx context.Context) error {
 	return nil
 }
 
+// recoverEntry completes a begun entry if one of its commits was made: all of its files were in place then. Otherwise it puts the entry
+// back.
+func (r *Reviews) recoverEntry(ctx context.Context, e *Entry) error {
+	committed, err := r.recoverCommits(ctx, e)
+	if err != nil {
+		return err
+	}
+	if !committed {
+		return r.putBack(ctx, r.ws, e)
+	}
+	if err := r.journal.write(e, intentSuffix); err != nil {
+		return err
+	}
+	if err := r.journal.finish(e); err != nil {
+		return err
+	}
+	r.cfg.Log.Warn("an interrupted apply was completed, since a commit of it was made", zap.Int64("entry", e.ID))
+	r.settleIndexes(e, true)
+	return errors.Join(r.ws.sweep(ctx, e.Steps), r.complete(ctx, e))
+}
+
 // Undo takes an entry back: each path gets what it held before, merged with what was done to it since.
-// may is asked whether the caller may change the entry's context.
+// may is asked whether the caller may change the entry's context. Commits of the entry stay.
 func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool, may func(e *Entry) error) (*Entry, error) {
 	e, err := r.journal.read(id, doneSuffix)
 	if err == nil {
@@ -437,9 +505,13 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool,
 	if e.UndoneBy != 0 {
 		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("entry %d was undone by entry %d", id, e.UndoneBy), Hint: fmt.Sprintf("undo entry %d to have it again", e.UndoneBy)}
 	}
-	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: id}
+	// A branch keeps its commit, so that nothing but the base moves back.
+	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: id, Target: e.Target}
+	if e.Target == ToCommit {
+		undo.Target = ToWorkingTree
+	}
 	for _, s := range e.Steps {
-		if s.did() != Unchanged || e.MovesBase {
+		if s.did() != Unchanged || e.MovesBase || e.Target == ToBranch {
 			undo.Steps = append(undo.Steps, step{
 				Path: s.Path, from: s.After, to: s.Before, BaseBefore: s.BaseAfter, BaseAfter: s.BaseBefore, Unresolved: s.WasUnresolved, WasUnresolved: s.Unresolved,
 			})
@@ -455,7 +527,7 @@ func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool,
 		}
 		err = r.inContext(ctx, undo)
 	default:
-		err = r.carryOut(ctx, undo, false, dryRun)
+		err = r.carryOut(ctx, undo, nil, false, dryRun)
 	}
 	if err != nil || dryRun {
 		return undo, err

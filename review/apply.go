@@ -44,6 +44,8 @@ type step struct {
 	// Tmp is the reserved name of the step's swap, Ino the inode of its new entry, 0 until it is known.
 	Tmp string `json:"tmp,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
+	// Commit is what the repository's commit does to the path; nil for nothing.
+	Commit *committed `json:"commit,omitempty"`
 	// away says that there is a directory at the path, and that other steps remove all of its files.
 	away bool
 	// from and to are what is merged into the workspace: the difference between them.

@@ -64,6 +64,9 @@ func (r *Reviews) collectJournal(used map[string]bool) error {
 			}
 			s.Unresolved.use(used)
 			s.WasUnresolved.use(used)
+			if c := s.Commit; c != nil {
+				used[c.Before.Hash], used[c.After.Hash] = true, true
+			}
 		}
 	}
 	return nil

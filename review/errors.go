@@ -18,6 +18,9 @@ const (
 	IsUnresolved Reason = "UNRESOLVED"
 	// RepositoryBusy is of a repository in which a git command is at work.
 	RepositoryBusy Reason = "REPOSITORY_BUSY"
+	// DirtyCommit says that a commit cannot hold the changes without changes of the user's that are not committed.
+	DirtyCommit  Reason = "DIRTY_COMMIT"
+	NoRepository Reason = "NO_REPOSITORY"
 )
 
 // Error is a refusal: nothing was done.
@@ -27,7 +30,7 @@ type Error struct {
 	Detail, Hint string
 	// Paths are those that the refusal is about, at most 100.
 	Paths []Path
-	// Conflicts are set for Conflicting.
+	// Conflicts are set for Conflicting and DirtyCommit.
 	Conflicts []Conflict
 }
 

@@ -49,6 +49,9 @@ type Entry struct {
 	UndoneBy int64 `json:"undone_by,omitempty"`
 	// Stale are the decisions that a Rebase has taken back. The journal does not keep them.
 	Stale []Stale `json:"-"`
+	// Target is where the steps go; Commits are those that were made, one for a repository.
+	Target  Target   `json:"target,omitempty"`
+	Commits []Commit `json:"commits,omitempty"`
 }
 
 const entryFormat = 1
@@ -64,8 +67,11 @@ type AppliedFile struct {
 // Files lists what the entry did.
 func (e *Entry) Files() []AppliedFile {
 	out := make([]AppliedFile, len(e.Steps))
-	for i := range e.Steps {
-		out[i] = AppliedFile{e.Steps[i].Path, e.Steps[i].did(), e.Steps[i].Merged}
+	for i, s := range e.Steps {
+		if e.Target == ToBranch && s.Commit != nil {
+			s.Before, s.After, s.Merged = s.Commit.Before, s.Commit.After, s.Commit.Merged
+		}
+		out[i] = AppliedFile{s.Path, s.did(), s.Merged}
 	}
 	return out
 }

@@ -315,7 +315,7 @@ func (r *Reviews) exchange(ctx context.Context, e *Entry, dryRun bool, plan func
 		if err := charge(spaceOf(e.Steps)); err != nil {
 			return err
 		}
-		return r.take(ctx, w, e)
+		return r.take(ctx, w, e, &drafts{r: r})
 	})
 }
 

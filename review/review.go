@@ -19,6 +19,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/git"
 )
 
 // Contexts is what reviews need of contexts.
@@ -108,6 +109,7 @@ type Reviews struct {
 	// revisions are what was submitted.
 	revisions revisions
 	ws        *workspace
+	git       *git.Reader
 
 	mu    sync.Mutex
 	locks map[string]chan struct{}
@@ -141,6 +143,7 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 		revisions: revisions{in("revisions")},
 		point:     func(string) {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
 	}
+	r.git = git.NewReader(git.Options{Scratch: in("scratch")})
 	r.ws = &workspace{root: root, store: store, merger: merger{store: store, scratch: in("scratch")}}
 	if err := r.recover(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())

@@ -20,6 +20,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/review"
@@ -347,7 +348,7 @@ func (s *Reviews) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv
 	}
 	apply := review.ApplyRequest{
 		Context: string(id), Approve: req.GetApprove(), IfRevision: req.GetIfRevision(), RefuseMerge: req.GetRefuseMerge(), DryRun: req.GetDryRun(),
-		RequestID: req.GetRequestId(), Actor: actor(caller),
+		RequestID: req.GetRequestId(), Actor: actor(caller), Target: targetOf(req.GetTarget()), Commit: commitOptionsOf(req.GetCommit()),
 	}
 	if req.GetSelection() != nil {
 		if apply.Selection, err = selectionOf(req.GetSelection()); err != nil {
@@ -358,7 +359,7 @@ func (s *Reviews) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv
 	if err != nil {
 		return nil, reviewStatus(err)
 	}
-	return &ctxfsv1.ApplyResponse{JournalId: e.ID, Files: filesToPB(e)}, nil
+	return &ctxfsv1.ApplyResponse{JournalId: e.ID, Files: filesToPB(e), Commits: commitsToPB(e)}, nil
 }
 
 // ListJournal implements ReviewService.
@@ -548,6 +549,35 @@ func fileToPB(f review.AppliedFile) *ctxfsv1.AppliedFile {
 	return pb
 }
 
+// targetOf leaves an unknown target for Apply to refuse.
+func targetOf(t ctxfsv1.ApplyTarget) review.Target {
+	switch t {
+	case ctxfsv1.ApplyTarget_APPLY_TARGET_UNSPECIFIED:
+		return review.ToWorkingTree
+	case ctxfsv1.ApplyTarget_APPLY_TARGET_COMMIT:
+		return review.ToCommit
+	case ctxfsv1.ApplyTarget_APPLY_TARGET_BRANCH:
+		return review.ToBranch
+	}
+	return review.Target(t.String())
+}
+
+func commitOptionsOf(o *ctxfsv1.CommitOptions) review.CommitOptions {
+	return review.CommitOptions{
+		Message: o.GetMessage(), Author: git.Identity{Name: o.GetAuthorName(), Email: o.GetAuthorEmail()}, Trailers: o.GetTrailers(), Branch: o.GetBranch(),
+	}
+}
+
+func commitsToPB(e *review.Entry) []*ctxfsv1.Commit {
+	var out []*ctxfsv1.Commit
+	for _, c := range e.Commits {
+		out = append(out, &ctxfsv1.Commit{
+			Repository: "/" + printable(c.Repository), CommitId: c.ID, Ref: c.Ref, Parent: c.Parent, Author: c.Author.String(), Committer: c.Committer.String(),
+		})
+	}
+	return out
+}
+
 var entryKinds = map[review.EntryKind]ctxfsv1.JournalKind{
 	review.EntryApply: ctxfsv1.JournalKind_JOURNAL_KIND_APPLY, review.EntryDiscard: ctxfsv1.JournalKind_JOURNAL_KIND_DISCARD,
 	review.EntryUndo: ctxfsv1.JournalKind_JOURNAL_KIND_UNDO, review.EntryRebase: ctxfsv1.JournalKind_JOURNAL_KIND_REBASE,
@@ -557,13 +587,14 @@ var entryKinds = map[review.EntryKind]ctxfsv1.JournalKind{
 func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {
 	return &ctxfsv1.JournalEntry{
 		JournalId: e.ID, Kind: entryKinds[e.Kind], ContextId: e.Context, Actor: e.Actor, DoneNs: ns(e.At), Files: filesToPB(e),
-		Undoes: e.Undoes, UndoneBy: e.UndoneBy,
+		Undoes: e.Undoes, UndoneBy: e.UndoneBy, Commits: commitsToPB(e),
 	}
 }
 
 var reasonCodes = map[review.Reason]codes.Code{
 	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
 	review.BarredPath: codes.PermissionDenied, review.IsUnresolved: codes.FailedPrecondition, review.RepositoryBusy: codes.FailedPrecondition,
+	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition,
 }
 
 // reviewStatus is fserrpb.ToStatus, and for a refusal of a review a status with its reason and a detail for each conflict.

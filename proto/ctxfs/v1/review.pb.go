@@ -515,6 +515,60 @@ func (ReviewEvent) EnumDescriptor() ([]byte, []int) {
 	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{7}
 }
 
+// Where Apply puts changes.
+type ApplyTarget int32
+
+const (
+	// Into the working tree.
+	ApplyTarget_APPLY_TARGET_UNSPECIFIED ApplyTarget = 0
+	// Into the working tree, and into a commit of what the repository has checked out: its branch, or a detached HEAD. The index
+	// follows the commit; what is staged stays staged.
+	ApplyTarget_APPLY_TARGET_COMMIT ApplyTarget = 1
+	// Into a commit of a branch that is not checked out. Working tree, index and HEAD stay as they are.
+	ApplyTarget_APPLY_TARGET_BRANCH ApplyTarget = 2
+)
+
+// Enum value maps for ApplyTarget.
+var (
+	ApplyTarget_name = map[int32]string{
+		0: "APPLY_TARGET_UNSPECIFIED",
+		1: "APPLY_TARGET_COMMIT",
+		2: "APPLY_TARGET_BRANCH",
+	}
+	ApplyTarget_value = map[string]int32{
+		"APPLY_TARGET_UNSPECIFIED": 0,
+		"APPLY_TARGET_COMMIT":      1,
+		"APPLY_TARGET_BRANCH":      2,
+	}
+)
+
+func (x ApplyTarget) Enum() *ApplyTarget {
+	p := new(ApplyTarget)
+	*p = x
+	return p
+}
+
+func (x ApplyTarget) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApplyTarget) Descriptor() protoreflect.EnumDescriptor {
+	return file_ctxfs_v1_review_proto_enumTypes[8].Descriptor()
+}
+
+func (ApplyTarget) Type() protoreflect.EnumType {
+	return &file_ctxfs_v1_review_proto_enumTypes[8]
+}
+
+func (x ApplyTarget) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApplyTarget.Descriptor instead.
+func (ApplyTarget) EnumDescriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{8}
+}
+
 // What happened to a file.
 type AppliedKind int32
 
@@ -556,11 +610,11 @@ func (x AppliedKind) String() string {
 }
 
 func (AppliedKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_review_proto_enumTypes[8].Descriptor()
+	return file_ctxfs_v1_review_proto_enumTypes[9].Descriptor()
 }
 
 func (AppliedKind) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_review_proto_enumTypes[8]
+	return &file_ctxfs_v1_review_proto_enumTypes[9]
 }
 
 func (x AppliedKind) Number() protoreflect.EnumNumber {
@@ -569,7 +623,7 @@ func (x AppliedKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AppliedKind.Descriptor instead.
 func (AppliedKind) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{8}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{9}
 }
 
 // What a journal entry is of.
@@ -621,11 +675,11 @@ func (x JournalKind) String() string {
 }
 
 func (JournalKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_review_proto_enumTypes[9].Descriptor()
+	return file_ctxfs_v1_review_proto_enumTypes[10].Descriptor()
 }
 
 func (JournalKind) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_review_proto_enumTypes[9]
+	return &file_ctxfs_v1_review_proto_enumTypes[10]
 }
 
 func (x JournalKind) Number() protoreflect.EnumNumber {
@@ -634,7 +688,7 @@ func (x JournalKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JournalKind.Descriptor instead.
 func (JournalKind) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{9}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{10}
 }
 
 // Why a file could not be merged.
@@ -698,11 +752,11 @@ func (x ConflictKind) String() string {
 }
 
 func (ConflictKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_review_proto_enumTypes[10].Descriptor()
+	return file_ctxfs_v1_review_proto_enumTypes[11].Descriptor()
 }
 
 func (ConflictKind) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_review_proto_enumTypes[10]
+	return &file_ctxfs_v1_review_proto_enumTypes[11]
 }
 
 func (x ConflictKind) Number() protoreflect.EnumNumber {
@@ -711,7 +765,7 @@ func (x ConflictKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConflictKind.Descriptor instead.
 func (ConflictKind) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
 }
 
 // What Rebase does with a path that cannot be merged.
@@ -762,11 +816,11 @@ func (x OnConflict) String() string {
 }
 
 func (OnConflict) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_review_proto_enumTypes[11].Descriptor()
+	return file_ctxfs_v1_review_proto_enumTypes[12].Descriptor()
 }
 
 func (OnConflict) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_review_proto_enumTypes[11]
+	return &file_ctxfs_v1_review_proto_enumTypes[12]
 }
 
 func (x OnConflict) Number() protoreflect.EnumNumber {
@@ -775,7 +829,7 @@ func (x OnConflict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnConflict.Descriptor instead.
 func (OnConflict) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
 }
 
 // What ResolveConflict makes the context's file.
@@ -819,11 +873,11 @@ func (x Resolution) String() string {
 }
 
 func (Resolution) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_review_proto_enumTypes[12].Descriptor()
+	return file_ctxfs_v1_review_proto_enumTypes[13].Descriptor()
 }
 
 func (Resolution) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_review_proto_enumTypes[12]
+	return &file_ctxfs_v1_review_proto_enumTypes[13]
 }
 
 func (x Resolution) Number() protoreflect.EnumNumber {
@@ -832,7 +886,7 @@ func (x Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Resolution.Descriptor instead.
 func (Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
 }
 
 // A difference between two versions of a path; in the ordinary case between the base and the context.
@@ -2966,7 +3020,11 @@ type ApplyRequest struct {
 	// Does nothing, and says what would be done.
 	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// A second Apply with the same ID returns what the first one returned. At most 128 bytes.
-	RequestId     string `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Where the changes go.
+	Target ApplyTarget `protobuf:"varint,8,opt,name=target,proto3,enum=ctxfs.v1.ApplyTarget" json:"target,omitempty"`
+	// How to commit; for the targets that commit.
+	Commit        *CommitOptions `protobuf:"bytes,9,opt,name=commit,proto3" json:"commit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3050,20 +3108,211 @@ func (x *ApplyRequest) GetRequestId() string {
 	return ""
 }
 
+func (x *ApplyRequest) GetTarget() ApplyTarget {
+	if x != nil {
+		return x.Target
+	}
+	return ApplyTarget_APPLY_TARGET_UNSPECIFIED
+}
+
+func (x *ApplyRequest) GetCommit() *CommitOptions {
+	if x != nil {
+		return x.Commit
+	}
+	return nil
+}
+
+// How Apply commits.
+type CommitOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The message: UTF-8, at most 64 KiB, not empty.
+	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// The author; both or none. None means user.name and user.email: the repository's or, if the server's user owns the
+	// repository, that user's own. Files that git's configuration includes do not count. The committer is these; without them, the author.
+	AuthorName string `protobuf:"bytes,2,opt,name=author_name,json=authorName,proto3" json:"author_name,omitempty"`
+	// See author_name.
+	AuthorEmail string `protobuf:"bytes,3,opt,name=author_email,json=authorEmail,proto3" json:"author_email,omitempty"`
+	// Lines "Key: value" that are appended to the message, at most 100: "Reviewed-by", "Co-authored-by". The server adds
+	// "Ctxfs-Context", the context's ID, and "Ctxfs-Review", the number of the journal entry.
+	Trailers []string `protobuf:"bytes,4,rep,name=trailers,proto3" json:"trailers,omitempty"`
+	// For APPLY_TARGET_BRANCH: the branch, without refs/heads/. One that does not exist begins at HEAD.
+	Branch        string `protobuf:"bytes,5,opt,name=branch,proto3" json:"branch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommitOptions) Reset() {
+	*x = CommitOptions{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommitOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommitOptions) ProtoMessage() {}
+
+func (x *CommitOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommitOptions.ProtoReflect.Descriptor instead.
+func (*CommitOptions) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *CommitOptions) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CommitOptions) GetAuthorName() string {
+	if x != nil {
+		return x.AuthorName
+	}
+	return ""
+}
+
+func (x *CommitOptions) GetAuthorEmail() string {
+	if x != nil {
+		return x.AuthorEmail
+	}
+	return ""
+}
+
+func (x *CommitOptions) GetTrailers() []string {
+	if x != nil {
+		return x.Trailers
+	}
+	return nil
+}
+
+func (x *CommitOptions) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+// A commit that Apply made.
+type Commit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The repository, absolute in the context; "/" is the workspace's own.
+	Repository string `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`
+	// Its ID in hex; empty in a dry run.
+	CommitId string `protobuf:"bytes,2,opt,name=commit_id,json=commitId,proto3" json:"commit_id,omitempty"`
+	// What it moved: "refs/heads/NAME", or "HEAD" if that was detached.
+	Ref string `protobuf:"bytes,3,opt,name=ref,proto3" json:"ref,omitempty"`
+	// The commit that the ref named before, which is the parent; empty for the first commit.
+	Parent string `protobuf:"bytes,4,opt,name=parent,proto3" json:"parent,omitempty"`
+	// "Name <email>".
+	Author string `protobuf:"bytes,5,opt,name=author,proto3" json:"author,omitempty"`
+	// "Name <email>".
+	Committer     string `protobuf:"bytes,6,opt,name=committer,proto3" json:"committer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Commit) Reset() {
+	*x = Commit{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Commit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Commit) ProtoMessage() {}
+
+func (x *Commit) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Commit.ProtoReflect.Descriptor instead.
+func (*Commit) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Commit) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *Commit) GetCommitId() string {
+	if x != nil {
+		return x.CommitId
+	}
+	return ""
+}
+
+func (x *Commit) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *Commit) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Commit) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *Commit) GetCommitter() string {
+	if x != nil {
+		return x.Committer
+	}
+	return ""
+}
+
 // Response of Apply.
 type ApplyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The journal entry; 0 for a dry run.
 	JournalId int64 `protobuf:"varint,1,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
-	// What was done, by path.
-	Files         []*AppliedFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	// What was done, by path: in the working tree or, for APPLY_TARGET_BRANCH, in the commits.
+	Files []*AppliedFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	// The commits, by repository.
+	Commits       []*Commit `protobuf:"bytes,3,rep,name=commits,proto3" json:"commits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3324,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3337,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ApplyResponse) GetJournalId() int64 {
@@ -3101,6 +3350,13 @@ func (x *ApplyResponse) GetJournalId() int64 {
 func (x *ApplyResponse) GetFiles() []*AppliedFile {
 	if x != nil {
 		return x.Files
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetCommits() []*Commit {
+	if x != nil {
+		return x.Commits
 	}
 	return nil
 }
@@ -3122,7 +3378,7 @@ type AppliedFile struct {
 
 func (x *AppliedFile) Reset() {
 	*x = AppliedFile{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3390,7 @@ func (x *AppliedFile) String() string {
 func (*AppliedFile) ProtoMessage() {}
 
 func (x *AppliedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3403,7 @@ func (x *AppliedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedFile.ProtoReflect.Descriptor instead.
 func (*AppliedFile) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AppliedFile) GetPath() string {
@@ -3195,7 +3451,7 @@ type ListJournalRequest struct {
 
 func (x *ListJournalRequest) Reset() {
 	*x = ListJournalRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3463,7 @@ func (x *ListJournalRequest) String() string {
 func (*ListJournalRequest) ProtoMessage() {}
 
 func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3476,7 @@ func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalRequest.ProtoReflect.Descriptor instead.
 func (*ListJournalRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListJournalRequest) GetContextId() string {
@@ -3264,7 +3520,7 @@ type ListJournalResponse struct {
 
 func (x *ListJournalResponse) Reset() {
 	*x = ListJournalResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3276,7 +3532,7 @@ func (x *ListJournalResponse) String() string {
 func (*ListJournalResponse) ProtoMessage() {}
 
 func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3289,7 +3545,7 @@ func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalResponse.ProtoReflect.Descriptor instead.
 func (*ListJournalResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListJournalResponse) GetEntries() []*JournalEntry {
@@ -3324,14 +3580,16 @@ type JournalEntry struct {
 	// The entry that it undid; 0 if it is no Undo.
 	Undoes int64 `protobuf:"varint,7,opt,name=undoes,proto3" json:"undoes,omitempty"`
 	// The entry that undid it; 0 if there is none.
-	UndoneBy      int64 `protobuf:"varint,8,opt,name=undone_by,json=undoneBy,proto3" json:"undone_by,omitempty"`
+	UndoneBy int64 `protobuf:"varint,8,opt,name=undone_by,json=undoneBy,proto3" json:"undone_by,omitempty"`
+	// The commits that it made, by repository.
+	Commits       []*Commit `protobuf:"bytes,9,rep,name=commits,proto3" json:"commits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JournalEntry) Reset() {
 	*x = JournalEntry{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3601,7 @@ func (x *JournalEntry) String() string {
 func (*JournalEntry) ProtoMessage() {}
 
 func (x *JournalEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3614,7 @@ func (x *JournalEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
 func (*JournalEntry) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JournalEntry) GetJournalId() int64 {
@@ -3415,6 +3673,13 @@ func (x *JournalEntry) GetUndoneBy() int64 {
 	return 0
 }
 
+func (x *JournalEntry) GetCommits() []*Commit {
+	if x != nil {
+		return x.Commits
+	}
+	return nil
+}
+
 // Request of Undo.
 type UndoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3428,7 +3693,7 @@ type UndoRequest struct {
 
 func (x *UndoRequest) Reset() {
 	*x = UndoRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3705,7 @@ func (x *UndoRequest) String() string {
 func (*UndoRequest) ProtoMessage() {}
 
 func (x *UndoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3718,7 @@ func (x *UndoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UndoRequest) GetJournalId() int64 {
@@ -3483,7 +3748,7 @@ type UndoResponse struct {
 
 func (x *UndoResponse) Reset() {
 	*x = UndoResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3760,7 @@ func (x *UndoResponse) String() string {
 func (*UndoResponse) ProtoMessage() {}
 
 func (x *UndoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3773,7 @@ func (x *UndoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoResponse.ProtoReflect.Descriptor instead.
 func (*UndoResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UndoResponse) GetJournalId() int64 {
@@ -3525,7 +3790,7 @@ func (x *UndoResponse) GetFiles() []*AppliedFile {
 	return nil
 }
 
-// A file that could not be merged. It travels as a detail of the error CONFLICT.
+// A file that could not be merged. It travels as a detail of the errors CONFLICT and DIRTY_COMMIT.
 type Conflict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path, absolute in the context.
@@ -3540,7 +3805,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +3817,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3830,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Conflict) GetPath() string {
@@ -3606,7 +3871,7 @@ type RebaseRequest struct {
 
 func (x *RebaseRequest) Reset() {
 	*x = RebaseRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3883,7 @@ func (x *RebaseRequest) String() string {
 func (*RebaseRequest) ProtoMessage() {}
 
 func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3896,7 @@ func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseRequest.ProtoReflect.Descriptor instead.
 func (*RebaseRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RebaseRequest) GetContextId() string {
@@ -3680,7 +3945,7 @@ type RebaseResponse struct {
 
 func (x *RebaseResponse) Reset() {
 	*x = RebaseResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3692,7 +3957,7 @@ func (x *RebaseResponse) String() string {
 func (*RebaseResponse) ProtoMessage() {}
 
 func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3705,7 +3970,7 @@ func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseResponse.ProtoReflect.Descriptor instead.
 func (*RebaseResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RebaseResponse) GetJournalId() int64 {
@@ -3761,7 +4026,7 @@ type RecordedConflict struct {
 
 func (x *RecordedConflict) Reset() {
 	*x = RecordedConflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +4038,7 @@ func (x *RecordedConflict) String() string {
 func (*RecordedConflict) ProtoMessage() {}
 
 func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +4051,7 @@ func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordedConflict.ProtoReflect.Descriptor instead.
 func (*RecordedConflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RecordedConflict) GetPath() string {
@@ -3856,7 +4121,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3868,7 +4133,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3881,7 +4146,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListConflictsRequest) GetContextId() string {
@@ -3902,7 +4167,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4179,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4192,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*RecordedConflict {
@@ -3954,7 +4219,7 @@ type ResolveConflictRequest struct {
 
 func (x *ResolveConflictRequest) Reset() {
 	*x = ResolveConflictRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4231,7 @@ func (x *ResolveConflictRequest) String() string {
 func (*ResolveConflictRequest) ProtoMessage() {}
 
 func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4244,7 @@ func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictRequest.ProtoReflect.Descriptor instead.
 func (*ResolveConflictRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ResolveConflictRequest) GetContextId() string {
@@ -4023,7 +4288,7 @@ type ResolveConflictResponse struct {
 
 func (x *ResolveConflictResponse) Reset() {
 	*x = ResolveConflictResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4300,7 @@ func (x *ResolveConflictResponse) String() string {
 func (*ResolveConflictResponse) ProtoMessage() {}
 
 func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4313,7 @@ func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictResponse.ProtoReflect.Descriptor instead.
 func (*ResolveConflictResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResolveConflictResponse) GetJournalId() int64 {
@@ -4234,7 +4499,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x0eDecideResponse\x12\x18\n" +
 	"\achanges\x18\x01 \x01(\x05R\achanges\x12\x14\n" +
 	"\x05hunks\x18\x02 \x01(\x05R\x05hunks\x12\x19\n" +
-	"\bleft_out\x18\x03 \x03(\tR\aleftOut\"\xf6\x01\n" +
+	"\bleft_out\x18\x03 \x03(\tR\aleftOut\"\xd6\x02\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x121\n" +
@@ -4245,11 +4510,30 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\frefuse_merge\x18\x05 \x01(\bR\vrefuseMerge\x12\x17\n" +
 	"\adry_run\x18\x06 \x01(\bR\x06dryRun\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\a \x01(\tR\trequestId\"[\n" +
+	"request_id\x18\a \x01(\tR\trequestId\x12-\n" +
+	"\x06target\x18\b \x01(\x0e2\x15.ctxfs.v1.ApplyTargetR\x06target\x12/\n" +
+	"\x06commit\x18\t \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"\xa1\x01\n" +
+	"\rCommitOptions\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12\x1f\n" +
+	"\vauthor_name\x18\x02 \x01(\tR\n" +
+	"authorName\x12!\n" +
+	"\fauthor_email\x18\x03 \x01(\tR\vauthorEmail\x12\x1a\n" +
+	"\btrailers\x18\x04 \x03(\tR\btrailers\x12\x16\n" +
+	"\x06branch\x18\x05 \x01(\tR\x06branch\"\xa5\x01\n" +
+	"\x06Commit\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x01 \x01(\tR\n" +
+	"repository\x12\x1b\n" +
+	"\tcommit_id\x18\x02 \x01(\tR\bcommitId\x12\x10\n" +
+	"\x03ref\x18\x03 \x01(\tR\x03ref\x12\x16\n" +
+	"\x06parent\x18\x04 \x01(\tR\x06parent\x12\x16\n" +
+	"\x06author\x18\x05 \x01(\tR\x06author\x12\x1c\n" +
+	"\tcommitter\x18\x06 \x01(\tR\tcommitter\"\x87\x01\n" +
 	"\rApplyResponse\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12+\n" +
-	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\"\x7f\n" +
+	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12*\n" +
+	"\acommits\x18\x03 \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"\x7f\n" +
 	"\vAppliedFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12)\n" +
@@ -4264,7 +4548,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\"o\n" +
 	"\x13ListJournalResponse\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.ctxfs.v1.JournalEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x88\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb4\x02\n" +
 	"\fJournalEntry\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12)\n" +
@@ -4275,7 +4559,8 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\adone_ns\x18\x05 \x01(\x03R\x06doneNs\x12+\n" +
 	"\x05files\x18\x06 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12\x16\n" +
 	"\x06undoes\x18\a \x01(\x03R\x06undoes\x12\x1b\n" +
-	"\tundone_by\x18\b \x01(\x03R\bundoneBy\"E\n" +
+	"\tundone_by\x18\b \x01(\x03R\bundoneBy\x12*\n" +
+	"\acommits\x18\t \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"E\n" +
 	"\vUndoRequest\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12\x17\n" +
@@ -4377,7 +4662,11 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x16REVIEW_EVENT_DISCARDED\x10\x04\x12\x17\n" +
 	"\x13REVIEW_EVENT_UNDONE\x10\x05\x12\x19\n" +
 	"\x15REVIEW_EVENT_OVERFLOW\x10\x06\x12\x18\n" +
-	"\x14REVIEW_EVENT_REBASED\x10\a*y\n" +
+	"\x14REVIEW_EVENT_REBASED\x10\a*]\n" +
+	"\vApplyTarget\x12\x1c\n" +
+	"\x18APPLY_TARGET_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13APPLY_TARGET_COMMIT\x10\x01\x12\x17\n" +
+	"\x13APPLY_TARGET_BRANCH\x10\x02*y\n" +
 	"\vAppliedKind\x12\x1c\n" +
 	"\x18APPLIED_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14APPLIED_KIND_CREATED\x10\x01\x12\x18\n" +
@@ -4448,8 +4737,8 @@ func file_ctxfs_v1_review_proto_rawDescGZIP() []byte {
 	return file_ctxfs_v1_review_proto_rawDescData
 }
 
-var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
+var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_ctxfs_v1_review_proto_goTypes = []any{
 	(ChangeKind)(0),                 // 0: ctxfs.v1.ChangeKind
 	(ContentKind)(0),                // 1: ctxfs.v1.ContentKind
@@ -4459,135 +4748,142 @@ var file_ctxfs_v1_review_proto_goTypes = []any{
 	(DiffForm)(0),                   // 5: ctxfs.v1.DiffForm
 	(Version)(0),                    // 6: ctxfs.v1.Version
 	(ReviewEvent)(0),                // 7: ctxfs.v1.ReviewEvent
-	(AppliedKind)(0),                // 8: ctxfs.v1.AppliedKind
-	(JournalKind)(0),                // 9: ctxfs.v1.JournalKind
-	(ConflictKind)(0),               // 10: ctxfs.v1.ConflictKind
-	(OnConflict)(0),                 // 11: ctxfs.v1.OnConflict
-	(Resolution)(0),                 // 12: ctxfs.v1.Resolution
-	(*Change)(nil),                  // 13: ctxfs.v1.Change
-	(*FileVersion)(nil),             // 14: ctxfs.v1.FileVersion
-	(*Hunk)(nil),                    // 15: ctxfs.v1.Hunk
-	(*DiffLine)(nil),                // 16: ctxfs.v1.DiffLine
-	(*Selection)(nil),               // 17: ctxfs.v1.Selection
-	(*SelectedChanges)(nil),         // 18: ctxfs.v1.SelectedChanges
-	(*SelectedChange)(nil),          // 19: ctxfs.v1.SelectedChange
-	(*ListChangesRequest)(nil),      // 20: ctxfs.v1.ListChangesRequest
-	(*ListChangesResponse)(nil),     // 21: ctxfs.v1.ListChangesResponse
-	(*ChangesSummary)(nil),          // 22: ctxfs.v1.ChangesSummary
-	(*GetDiffRequest)(nil),          // 23: ctxfs.v1.GetDiffRequest
-	(*Against)(nil),                 // 24: ctxfs.v1.Against
-	(*GetDiffResponse)(nil),         // 25: ctxfs.v1.GetDiffResponse
-	(*ReadVersionRequest)(nil),      // 26: ctxfs.v1.ReadVersionRequest
-	(*ReadVersionResponse)(nil),     // 27: ctxfs.v1.ReadVersionResponse
-	(*GetReviewRequest)(nil),        // 28: ctxfs.v1.GetReviewRequest
-	(*GetReviewResponse)(nil),       // 29: ctxfs.v1.GetReviewResponse
-	(*WatchReviewRequest)(nil),      // 30: ctxfs.v1.WatchReviewRequest
-	(*WatchReviewResponse)(nil),     // 31: ctxfs.v1.WatchReviewResponse
-	(*SubmitReviewRequest)(nil),     // 32: ctxfs.v1.SubmitReviewRequest
-	(*SubmitReviewResponse)(nil),    // 33: ctxfs.v1.SubmitReviewResponse
-	(*DiscardRequest)(nil),          // 34: ctxfs.v1.DiscardRequest
-	(*DiscardResponse)(nil),         // 35: ctxfs.v1.DiscardResponse
-	(*DecideRequest)(nil),           // 36: ctxfs.v1.DecideRequest
-	(*DecideResponse)(nil),          // 37: ctxfs.v1.DecideResponse
-	(*ApplyRequest)(nil),            // 38: ctxfs.v1.ApplyRequest
-	(*ApplyResponse)(nil),           // 39: ctxfs.v1.ApplyResponse
-	(*AppliedFile)(nil),             // 40: ctxfs.v1.AppliedFile
-	(*ListJournalRequest)(nil),      // 41: ctxfs.v1.ListJournalRequest
-	(*ListJournalResponse)(nil),     // 42: ctxfs.v1.ListJournalResponse
-	(*JournalEntry)(nil),            // 43: ctxfs.v1.JournalEntry
-	(*UndoRequest)(nil),             // 44: ctxfs.v1.UndoRequest
-	(*UndoResponse)(nil),            // 45: ctxfs.v1.UndoResponse
-	(*Conflict)(nil),                // 46: ctxfs.v1.Conflict
-	(*RebaseRequest)(nil),           // 47: ctxfs.v1.RebaseRequest
-	(*RebaseResponse)(nil),          // 48: ctxfs.v1.RebaseResponse
-	(*RecordedConflict)(nil),        // 49: ctxfs.v1.RecordedConflict
-	(*ListConflictsRequest)(nil),    // 50: ctxfs.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),   // 51: ctxfs.v1.ListConflictsResponse
-	(*ResolveConflictRequest)(nil),  // 52: ctxfs.v1.ResolveConflictRequest
-	(*ResolveConflictResponse)(nil), // 53: ctxfs.v1.ResolveConflictResponse
-	(FileType)(0),                   // 54: ctxfs.v1.FileType
+	(ApplyTarget)(0),                // 8: ctxfs.v1.ApplyTarget
+	(AppliedKind)(0),                // 9: ctxfs.v1.AppliedKind
+	(JournalKind)(0),                // 10: ctxfs.v1.JournalKind
+	(ConflictKind)(0),               // 11: ctxfs.v1.ConflictKind
+	(OnConflict)(0),                 // 12: ctxfs.v1.OnConflict
+	(Resolution)(0),                 // 13: ctxfs.v1.Resolution
+	(*Change)(nil),                  // 14: ctxfs.v1.Change
+	(*FileVersion)(nil),             // 15: ctxfs.v1.FileVersion
+	(*Hunk)(nil),                    // 16: ctxfs.v1.Hunk
+	(*DiffLine)(nil),                // 17: ctxfs.v1.DiffLine
+	(*Selection)(nil),               // 18: ctxfs.v1.Selection
+	(*SelectedChanges)(nil),         // 19: ctxfs.v1.SelectedChanges
+	(*SelectedChange)(nil),          // 20: ctxfs.v1.SelectedChange
+	(*ListChangesRequest)(nil),      // 21: ctxfs.v1.ListChangesRequest
+	(*ListChangesResponse)(nil),     // 22: ctxfs.v1.ListChangesResponse
+	(*ChangesSummary)(nil),          // 23: ctxfs.v1.ChangesSummary
+	(*GetDiffRequest)(nil),          // 24: ctxfs.v1.GetDiffRequest
+	(*Against)(nil),                 // 25: ctxfs.v1.Against
+	(*GetDiffResponse)(nil),         // 26: ctxfs.v1.GetDiffResponse
+	(*ReadVersionRequest)(nil),      // 27: ctxfs.v1.ReadVersionRequest
+	(*ReadVersionResponse)(nil),     // 28: ctxfs.v1.ReadVersionResponse
+	(*GetReviewRequest)(nil),        // 29: ctxfs.v1.GetReviewRequest
+	(*GetReviewResponse)(nil),       // 30: ctxfs.v1.GetReviewResponse
+	(*WatchReviewRequest)(nil),      // 31: ctxfs.v1.WatchReviewRequest
+	(*WatchReviewResponse)(nil),     // 32: ctxfs.v1.WatchReviewResponse
+	(*SubmitReviewRequest)(nil),     // 33: ctxfs.v1.SubmitReviewRequest
+	(*SubmitReviewResponse)(nil),    // 34: ctxfs.v1.SubmitReviewResponse
+	(*DiscardRequest)(nil),          // 35: ctxfs.v1.DiscardRequest
+	(*DiscardResponse)(nil),         // 36: ctxfs.v1.DiscardResponse
+	(*DecideRequest)(nil),           // 37: ctxfs.v1.DecideRequest
+	(*DecideResponse)(nil),          // 38: ctxfs.v1.DecideResponse
+	(*ApplyRequest)(nil),            // 39: ctxfs.v1.ApplyRequest
+	(*CommitOptions)(nil),           // 40: ctxfs.v1.CommitOptions
+	(*Commit)(nil),                  // 41: ctxfs.v1.Commit
+	(*ApplyResponse)(nil),           // 42: ctxfs.v1.ApplyResponse
+	(*AppliedFile)(nil),             // 43: ctxfs.v1.AppliedFile
+	(*ListJournalRequest)(nil),      // 44: ctxfs.v1.ListJournalRequest
+	(*ListJournalResponse)(nil),     // 45: ctxfs.v1.ListJournalResponse
+	(*JournalEntry)(nil),            // 46: ctxfs.v1.JournalEntry
+	(*UndoRequest)(nil),             // 47: ctxfs.v1.UndoRequest
+	(*UndoResponse)(nil),            // 48: ctxfs.v1.UndoResponse
+	(*Conflict)(nil),                // 49: ctxfs.v1.Conflict
+	(*RebaseRequest)(nil),           // 50: ctxfs.v1.RebaseRequest
+	(*RebaseResponse)(nil),          // 51: ctxfs.v1.RebaseResponse
+	(*RecordedConflict)(nil),        // 52: ctxfs.v1.RecordedConflict
+	(*ListConflictsRequest)(nil),    // 53: ctxfs.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),   // 54: ctxfs.v1.ListConflictsResponse
+	(*ResolveConflictRequest)(nil),  // 55: ctxfs.v1.ResolveConflictRequest
+	(*ResolveConflictResponse)(nil), // 56: ctxfs.v1.ResolveConflictResponse
+	(FileType)(0),                   // 57: ctxfs.v1.FileType
 }
 var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	0,  // 0: ctxfs.v1.Change.kind:type_name -> ctxfs.v1.ChangeKind
 	1,  // 1: ctxfs.v1.Change.content:type_name -> ctxfs.v1.ContentKind
-	14, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
-	14, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
+	15, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
+	15, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
 	2,  // 4: ctxfs.v1.Change.decision:type_name -> ctxfs.v1.Decision
-	54, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
-	16, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
+	57, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
+	17, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
 	2,  // 7: ctxfs.v1.Hunk.decision:type_name -> ctxfs.v1.Decision
 	4,  // 8: ctxfs.v1.DiffLine.kind:type_name -> ctxfs.v1.LineKind
-	18, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
-	19, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
-	24, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
-	13, // 12: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
-	22, // 13: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	19, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
+	20, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
+	25, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
+	14, // 12: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
+	23, // 13: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
 	5,  // 14: ctxfs.v1.GetDiffRequest.form:type_name -> ctxfs.v1.DiffForm
-	24, // 15: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
-	13, // 16: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
-	15, // 17: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
-	22, // 18: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	25, // 15: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
+	14, // 16: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
+	16, // 17: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
+	23, // 18: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
 	6,  // 19: ctxfs.v1.ReadVersionRequest.version:type_name -> ctxfs.v1.Version
-	14, // 20: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
+	15, // 20: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
 	3,  // 21: ctxfs.v1.GetReviewResponse.state:type_name -> ctxfs.v1.ReviewState
-	22, // 22: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	23, // 22: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
 	7,  // 23: ctxfs.v1.WatchReviewResponse.event:type_name -> ctxfs.v1.ReviewEvent
-	22, // 24: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	17, // 25: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
-	17, // 26: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
+	23, // 24: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	18, // 25: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
+	18, // 26: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
 	2,  // 27: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
-	17, // 28: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
-	40, // 29: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
-	8,  // 30: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
-	43, // 31: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
-	9,  // 32: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
-	40, // 33: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
-	40, // 34: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
-	10, // 35: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
-	11, // 36: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
-	40, // 37: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
-	49, // 38: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	19, // 39: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
-	10, // 40: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
-	14, // 41: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
-	14, // 42: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
-	14, // 43: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
-	49, // 44: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	12, // 45: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
-	40, // 46: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
-	20, // 47: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
-	23, // 48: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
-	26, // 49: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
-	28, // 50: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
-	30, // 51: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
-	32, // 52: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
-	34, // 53: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
-	36, // 54: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
-	38, // 55: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
-	41, // 56: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
-	44, // 57: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
-	47, // 58: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
-	50, // 59: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
-	52, // 60: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
-	21, // 61: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
-	25, // 62: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
-	27, // 63: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
-	29, // 64: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
-	31, // 65: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
-	33, // 66: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
-	35, // 67: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
-	37, // 68: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
-	39, // 69: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
-	42, // 70: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
-	45, // 71: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
-	48, // 72: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
-	51, // 73: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
-	53, // 74: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
-	61, // [61:75] is the sub-list for method output_type
-	47, // [47:61] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	18, // 28: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
+	8,  // 29: ctxfs.v1.ApplyRequest.target:type_name -> ctxfs.v1.ApplyTarget
+	40, // 30: ctxfs.v1.ApplyRequest.commit:type_name -> ctxfs.v1.CommitOptions
+	43, // 31: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
+	41, // 32: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
+	9,  // 33: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
+	46, // 34: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
+	10, // 35: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
+	43, // 36: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
+	41, // 37: ctxfs.v1.JournalEntry.commits:type_name -> ctxfs.v1.Commit
+	43, // 38: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
+	11, // 39: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
+	12, // 40: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
+	43, // 41: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
+	52, // 42: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	20, // 43: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
+	11, // 44: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
+	15, // 45: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
+	15, // 46: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
+	15, // 47: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
+	52, // 48: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	13, // 49: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
+	43, // 50: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
+	21, // 51: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
+	24, // 52: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
+	27, // 53: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
+	29, // 54: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
+	31, // 55: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
+	33, // 56: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
+	35, // 57: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
+	37, // 58: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
+	39, // 59: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
+	44, // 60: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
+	47, // 61: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
+	50, // 62: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
+	53, // 63: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
+	55, // 64: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
+	22, // 65: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
+	26, // 66: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
+	28, // 67: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
+	30, // 68: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
+	32, // 69: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
+	34, // 70: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
+	36, // 71: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
+	38, // 72: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
+	42, // 73: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
+	45, // 74: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
+	48, // 75: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
+	51, // 76: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
+	54, // 77: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
+	56, // 78: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
+	65, // [65:79] is the sub-list for method output_type
+	51, // [51:65] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_review_proto_init() }
@@ -4624,8 +4920,8 @@ func file_ctxfs_v1_review_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_review_proto_rawDesc), len(file_ctxfs_v1_review_proto_rawDesc)),
-			NumEnums:      13,
-			NumMessages:   41,
+			NumEnums:      14,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
