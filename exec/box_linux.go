@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	osexec "os/exec"
 	"runtime"
@@ -42,7 +43,14 @@ func newStarter() *starter {
 
 func (s *starter) start(cmd *osexec.Cmd) error {
 	started := make(chan error, 1)
-	s.work <- func() { started <- cmd.Start() }
+	s.work <- func() {
+		// What the server inherited from its own parent must not reach a sandbox. Go opens all files with this flag.
+		if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			started <- fmt.Errorf("close_range (Linux 5.11): %w", err)
+			return
+		}
+		started <- cmd.Start()
+	}
 	return <-started
 }
 

@@ -23,7 +23,12 @@ import (
 	"github.com/ctxfs/ctxfs/metadata/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if err := os.Setenv(secretVariable, "secret"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // testUser is who runs commands: this user, or another if that is root.
 func testUser() *User {
