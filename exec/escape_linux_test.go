@@ -159,7 +159,7 @@ func escapes(h *host) []escape {
 		{name: "signals a process of the host", script: fmt.Sprintf("kill -0 %d", h.victim), weaken: hostPIDs},
 		{name: "reads the server's environment", script: "grep -q " + secretVariable + " /proc/1/environ", weaken: serverEnv},
 		{name: "inherits the server's environment", script: "env | grep -q " + secretVariable, weaken: both(serverEnv, drop("--clearenv", 0))},
-		{name: "inherits a file of the server", script: "ls /proc/$$/fd | grep -qv '^[0-2]$'", weaken: func(w *weakened) { w.more = append(w.more, os.Stdin) }},
+		{name: "inherits a file of the server", script: `perl -e 'opendir(D, "/proc/self/fd"); exit((grep { $_ > 3 } readdir(D)) ? 0 : 1)'`, weaken: func(w *weakened) { w.more = append(w.more, os.Stdin) }},
 		{name: "sees the host's name", script: "test $(uname -n) != ctxfs", weaken: both(drop("--hostname", 1), drop("--unshare-uts", 0))},
 		{name: "sees the host's semaphores", script: fmt.Sprintf(`perl -e 'exit(defined(semget(%d, 1, 0)) ? 0 : 1)'`, h.semaphore), weaken: drop("--unshare-ipc", 0)},
 		{name: "makes a setuid file by chmod", script: "touch f; chmod 4755 f; test -u f", weaken: noFilter},
@@ -264,8 +264,8 @@ func TestEscapesAreRefused(t *testing.T) {
 			if exit, out, stderr := s.result(p); exit.Reason != Exited || exit.Code == 0 || exit.Code > 125 {
 				t.Errorf("%s: %+v, %s%s", e.name, exit, out, stderr)
 			}
-			if e.rootOnly && os.Geteuid() != 0 {
-				continue
+			if s.driver != "copy" || e.rootOnly && os.Geteuid() != 0 {
+				continue // the protections are the same
 			}
 			if out, err := s.runWeakened(t, e); err != nil && e.twice {
 				t.Logf("%s: this kernel refuses it without the protection too", e.name)

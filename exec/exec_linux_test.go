@@ -49,6 +49,7 @@ func needSandbox(t *testing.T) {
 // site is a workspace with a context.
 type site struct {
 	t         *testing.T
+	driver    string
 	workspace string
 	contexts  *contexts.Manager
 	*Processes
@@ -114,7 +115,7 @@ func newSite(t *testing.T, driverName string) *site {
 			t.Error(err)
 		}
 	})
-	return &site{t, dir, m, p}
+	return &site{t, driverName, dir, m, p}
 }
 
 // start starts a shell command in ctx_a.
