@@ -87,7 +87,7 @@ func TestBackgroundCommandFromTheShell(t *testing.T) {
 			Reason string `json:"reason"`
 		} `json:"exit"`
 	}
-	if err := json.Unmarshal([]byte(strings.TrimSpace(s.ok("ps", "-a", "--json"))), &list); err != nil || len(list) != 1 || list[0].ProcessID != id || list[0].Exit.Reason != "EXIT_REASON_KILLED" {
+	if err := json.Unmarshal([]byte(strings.TrimSpace(s.ok("ps", "-a", "--json"))), &list); err != nil || len(list) != 1 || list[0].ProcessID != id || list[0].Exit.Reason != "killed" {
 		t.Errorf("ps -a --json: %+v, %v", list, err)
 	}
 }
