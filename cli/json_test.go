@@ -140,7 +140,7 @@ var jsonCommands = []string{
 	"context fork a ctx_fork", "snapshot create a s", "snapshot list a", "snapshot restore a s", "snapshot delete a s", "panel close a",
 	"context export ctx_fork LOCAL/a.tar", "context import ctx_imported LOCAL/a.tar", "context delete ctx_b ctx_fork",
 	"ln -s x l", "rm README.md", "changes json", "submit json -t title", "reject json l -m no", "approve json --all", "apply json --dry-run", "apply json", "log",
-	"undo 1", "discard json l",
+	"undo 1", "discard json l", "ps -a",
 	"gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
 	"doctor", "config",
 }

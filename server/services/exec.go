@@ -63,7 +63,7 @@ func (s *Exec) Start(ctx context.Context, req *ctxfsv1.StartRequest) (*ctxfsv1.S
 
 func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration) (*exec.Process, error) {
 	if cmd.GetContextId() == "" {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "set context_id"}
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "name an explicit context_id"}
 	}
 	id, err := parseID(cmd.GetContextId())
 	if err != nil {
