@@ -251,7 +251,7 @@ func (b *box) empty() error {
 		if err == nil {
 			break
 		}
-		if err != unix.EINTR { //nolint:errorlint // a system call returns a bare errno
+		if err != unix.EINTR {
 			return err
 		}
 	}

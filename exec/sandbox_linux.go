@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"context"
 	"fmt"
 	"os"
 	osexec "os/exec"
@@ -152,7 +153,8 @@ func (b *bundle) command(bwrap string, user User, argv []string) (*osexec.Cmd, e
 	if err != nil {
 		return nil, err
 	}
-	cmd := osexec.Command(bwrap, append([]string{"--args", fd, "--"}, argv...)...)
+	// It outlives the call that starts it.
+	cmd := osexec.CommandContext(context.Background(), bwrap, append([]string{"--args", fd, "--"}, argv...)...)
 	cmd.Env, cmd.Dir, cmd.ExtraFiles = []string{}, "/", b.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Geteuid() == 0 {
