@@ -165,8 +165,8 @@ clean: ## Removes what the targets made
 	rm -rf bin dist
 
 .PHONY: want-tools
-want-tools: # Without them the tests of agents' tools and of the progress bar are skipped.
-	-@scripts/setup rg fdfind rsync tmux
+want-tools: # Without them the tests of agents' tools, of the progress bar and of commands in contexts are skipped.
+	-@scripts/setup rg fdfind rsync tmux bwrap
 
 .PHONY: need-git need-gcc need-node need-chromium
 need-git:

@@ -102,6 +102,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		commands  []*cobra.Command
 	}{
 		{"files", "Files of a context:", a.fileCommands()},
+		{"exec", "Commands in a context:", a.execCommands()},
 		{"review", "What a context changed:", a.reviewCommands()},
 		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.snapshotCommand(), a.gcCommand(), a.seedCommand(), a.panelCommand(), a.pathCommand(), a.templateCommand()}},
 		{"server", "The server:", []*cobra.Command{a.statusCommand(), a.stopCommand(), a.auditCommand(), a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},

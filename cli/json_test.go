@@ -141,7 +141,7 @@ var jsonCommands = []string{
 	"context export ctx_fork LOCAL/a.tar", "context import ctx_imported LOCAL/a.tar", "context delete ctx_b ctx_fork",
 	"ln -s x l", "rm README.md", "changes json", "submit json -t title", "reject json l -m no", "approve json --all", "apply json --dry-run --commit -m message --author A<a@example.com>",
 	"apply json --commit -m message --author A<a@example.com>", "log",
-	"undo 1", "discard json l", workspaceEdit, "rebase json --on-conflict record", "conflicts json", "resolve json README.md",
+	"undo 1", "discard json l", workspaceEdit, "rebase json --on-conflict record", "conflicts json", "resolve json README.md", "ps -a",
 	"gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
 	"doctor", "config",
 }

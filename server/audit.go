@@ -143,9 +143,13 @@ func (e *auditEntry) describe(c *call, req, resp any) {
 	if r, ok := req.(*ctxfsv1.WriteStreamRequest); ok {
 		req = r.GetOpen()
 	}
+	if r, ok := req.(interface{ GetCommand() *ctxfsv1.Command }); ok {
+		req = r.GetCommand()
+		defer func() { e.Name = fserrpb.Printable(strings.Join(r.GetCommand().GetArgv(), " ")) }()
+	}
 	if m, ok := req.(proto.Message); ok {
 		e.Path, e.Dest = textOf(m, "path", "raw_path", "prefix", "raw_prefix"), textOf(m, "dest", "raw_dest", "target", "raw_target")
-		e.Name = textOf(m, "new_context_id", "new_panel_id", "panel_id", "name", "template")
+		e.Name = textOf(m, "new_context_id", "new_panel_id", "panel_id", "name", "template", "process_id")
 		if id := textOf(m, "context_id"); id != "" {
 			e.Context = id
 		}

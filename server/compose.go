@@ -70,6 +70,7 @@ func (s *Server) compose(context.Context) error {
 	})
 	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts.Templates()})
 	ctxfsv1.RegisterReviewServiceServer(registry, &services.Reviews{Reviews: p.reviews, Contexts: p.contexts})
+	ctxfsv1.RegisterExecServiceServer(registry, &services.Exec{Processes: p.commands})
 	grpc_health_v1.RegisterHealthServer(registry, s.health)
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)

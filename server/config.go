@@ -114,6 +114,9 @@ type Config struct {
 	ExitOnStdinClose bool `koanf:"exit_on_stdin_close"`
 	// AllowChown lets panels give files to other users and groups.
 	AllowChown bool `koanf:"allow_chown"`
+	// ExecUser is the user of commands of a server that runs as root: a name or UID:GID. "" means the workspace's owner. Files in contexts
+	// belong to it.
+	ExecUser string `koanf:"exec_user"`
 }
 
 // DefaultConfig returns the settings that apply unless others are given.
@@ -177,6 +180,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.String("ready-file", d.ReadyFile, "file that is written with the address once calls are accepted")
 	fs.Bool("exit-on-stdin-close", d.ExitOnStdinClose, "stop when standard input ends")
 	fs.Bool("allow-chown", d.AllowChown, "let panels give files to other users and groups")
+	fs.String("exec-user", d.ExecUser, "user that runs commands in contexts, and owns their files, if the server runs as root: NAME or UID:GID (default: the workspace's owner)")
 }
 
 func limitFlags(fs *pflag.FlagSet, d Config) {

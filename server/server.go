@@ -183,6 +183,7 @@ func (s *Server) drain() {
 	s.streams.close()
 	s.conns.unix.end()
 	s.conns.tcp.end()
+	go s.stopCommands()
 	done := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
@@ -198,6 +199,13 @@ func (s *Server) drain() {
 		<-done
 	}
 	s.gateway.Stop(stopTime, errStopping)
+}
+
+// stopCommands ends the commands, which calls may wait for. Closing the parts waits until that is done.
+func (s *Server) stopCommands() {
+	if err := s.parts.commands.Close(); err != nil {
+		s.log.Warn("the output of commands could not be removed", zap.Error(err))
+	}
 }
 
 // Close releases what New took. Serve calls it; call it only if you do not call Serve.

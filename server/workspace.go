@@ -18,6 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
+	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
@@ -177,6 +178,7 @@ type parts struct {
 	store    *sqlite.Store
 	contexts *contexts.Manager
 	reviews  *review.Reviews
+	commands *exec.Processes
 	panels   *panels.Registry
 	handles  *handles.Table
 	leases   *panels.Leases
@@ -216,7 +218,10 @@ func (s *Server) openParts(ctx context.Context) error {
 	if p.store.Cramped() {
 		s.warn("the database was opened without room for its shared memory: start ctxfs again once there is space")
 	}
-	owner := fileOwner(l.Workspace)
+	owner, err := commandOwner(s.cfg.ExecUser, l.Workspace)
+	if err != nil {
+		return err
+	}
 	all := newDrivers(owner, s.log)
 	if err := all.copy.Check(ctx, l.Dir); err != nil && !isFull(err) {
 		return fmt.Errorf("driver %s: %w", all.copy.Name(), err)
@@ -239,9 +244,12 @@ func (s *Server) openParts(ctx context.Context) error {
 		return err
 	}
 	if p.reviews, err = review.Open(ctx, review.Config{
-		Contexts: reviewed{p.contexts}, Dir: l.Review, ContextsDir: below(l.Workspace, l.Dir), Workspace: l.Workspace, Owner: owner, Exclude: s.cfg.SeedOptions().Exclude, Log: s.log,
+		Contexts: reviewed{p.contexts}, Dir: l.Review, ContextsDir: below(l.Workspace, l.Dir), Workspace: l.Workspace, Owner: fileOwner(l.Workspace), Exclude: s.cfg.SeedOptions().Exclude, Log: s.log,
 	}); err != nil {
 		return fmt.Errorf("open the reviews: %w", err)
+	}
+	if p.commands, err = exec.Open(exec.Config{Gate: p.contexts, Dir: filepath.Join(l.State, "exec"), User: commandUser(owner), Log: s.log}); err != nil {
+		return fmt.Errorf("prepare the output of commands: %w", err)
 	}
 	if p.audit, err = s.openAudit(); err != nil {
 		return err
@@ -260,6 +268,7 @@ func (p *parts) events(m *metrics, log *zap.Logger) contexts.Events {
 		Deleted: func(id contexts.ID, panels []string) {
 			p.panels.ContextDeleted(panels)
 			p.handles.CloseContext(id)
+			p.commands.ContextDeleted(id)
 			if err := p.reviews.Deleted(string(id)); err != nil {
 				log.Warn("the review of a deleted context could not be removed", zap.String("context", string(id)), zap.Error(err))
 			}
@@ -357,6 +366,9 @@ func (p *parts) close() error {
 	if p.handles != nil {
 		errs = append(errs, p.handles.Close())
 	}
+	if p.commands != nil {
+		errs = append(errs, p.commands.Close())
+	}
 	if p.contexts != nil {
 		errs = append(errs, p.contexts.Close())
 	}
@@ -399,7 +411,10 @@ func Repair(ctx context.Context, cfg Config, deps Deps) (r Repaired, err error) 
 		return r, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	owner := fileOwner(l.Workspace)
+	owner, err := commandOwner(s.cfg.ExecUser, l.Workspace)
+	if err != nil {
+		return r, err
+	}
 	drv, others := newDrivers(owner, deps.Log).order(DriverCopy)
 	m, err := contexts.Open(ctx, contexts.Config{
 		Workspace: l.Workspace, Dir: l.Dir, Store: store, Driver: drv, Drivers: others,

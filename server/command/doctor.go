@@ -77,7 +77,7 @@ func examine(ctx context.Context, cfg server.Config, userns func(context.Context
 		return x.findings
 	}
 	x.layout = l
-	for _, check := range []func(){x.workspace, x.seed, x.git, x.driver, x.disk, x.state, x.reviews, x.socket, x.inotify} {
+	for _, check := range []func(){x.workspace, x.seed, x.git, x.driver, x.exec, x.disk, x.state, x.reviews, x.socket, x.inotify} {
 		check()
 	}
 	return x.findings

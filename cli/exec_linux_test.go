@@ -1,0 +1,93 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/ctxfs/ctxfs/internal/servertest"
+	"github.com/ctxfs/ctxfs/server"
+)
+
+// execShell serves a workspace in whose contexts commands run. It skips the test where they cannot.
+func execShell(t *testing.T) *shell {
+	t.Helper()
+	t.Parallel()
+	ws := servertest.Workspace(t)
+	settings := func(*server.Config) {}
+	if os.Geteuid() == 0 {
+		settings = func(cfg *server.Config) { cfg.ExecUser = "4321:4321" }
+		if err := os.Chmod(filepath.Dir(ws), 0o755); err != nil { // that user passes through it
+			t.Fatal(err)
+		}
+	}
+	cfg := server.DefaultConfig()
+	settings(&cfg)
+	if err := server.ExecRefusal(t.Context(), cfg, ws); err != nil {
+		t.Skip(err)
+	}
+	servertest.Start(t, ws, settings)
+	s := &shell{t: t, dir: ws, env: map[string]string{}}
+	s.ok("panel", "open", "panels/a")
+	return s
+}
+
+func TestExecFromTheShell(t *testing.T) {
+	s := execShell(t)
+	s.expect("package main\n", "exec", "panels/a", "--", "cat", "src/main.go")
+	s.expect("/context/src v\n", "exec", "panels/a", "-w", "src", "-e", "A=v", "--", "sh", "-c", "echo $PWD $A")
+	s.stdin = "from here\n"
+	s.expect("from here\n", "exec", "-i", "panels/a", "--", "cat")
+	s.stdin = ""
+	for _, c := range []struct {
+		args   []string
+		code   int
+		stderr string
+	}{
+		{[]string{"exec", "panels/a", "--", "sh", "-c", "echo oops >&2; exit 42"}, 42, "oops\n"},
+		{[]string{"exec", "panels/a", "--", "no-such-program"}, 127, "No such file"},
+		{[]string{"exec", "panels/a", "--", "/context/README.md"}, 126, "Permission denied"},
+		{[]string{"exec", "panels/a", "--", "sh", "-c", "kill -15 $$"}, 143, ""},
+		{[]string{"exec", "panels/a", "--time-limit", "300ms", "--", "sleep", "100"}, 124, "time limit"},
+		{[]string{"exec", "panels/a", "-w", "nope", "--", "true"}, 125, "ENOENT"},
+		{[]string{"exec", "panels/a"}, 2, "exec CONTEXT -- COMMAND"},
+		{[]string{"exec", "panels/a", "-e", "A", "--", "true"}, 2, "NAME=VALUE"},
+		{[]string{"exec", "panels/none", "--", "true"}, 1, "panels/none"},
+		{[]string{"logs", "p-none"}, 1, "'ctxfs ps -a'"},
+		{[]string{"kill", "p-none"}, 1, "p-none"},
+	} {
+		if code, _, stderr := s.run(c.args...); code != c.code || !strings.Contains(stderr, c.stderr) {
+			t.Errorf("ctxfs %s: exit %d, %q; want %d, %q", strings.Join(c.args, " "), code, stderr, c.code, c.stderr)
+		}
+	}
+}
+
+func TestBackgroundCommandFromTheShell(t *testing.T) {
+	s := execShell(t)
+	id := strings.TrimSpace(s.ok("exec", "-d", "panels/a", "--", "sh", "-c", "echo begun; sleep 1000"))
+	if got := s.ok("ps", "panels/a"); !regexp.MustCompile(`(?m)^` + id + ` +ctx_panels~a +running +- +\S+ +sh -c `).MatchString(got) {
+		t.Errorf("ps printed %s", got)
+	}
+	for s.ok("logs", id) == "" && t.Context().Err() == nil { // the command has not begun
+	}
+	s.expect("", "kill", id)
+	s.expect("begun\n", "logs", id)
+	if code, out, _ := s.run("logs", "-f", id); code != 137 || out != "begun\n" {
+		t.Errorf("logs -f: exit %d, %q", code, out)
+	}
+	if got := s.ok("ps"); strings.Contains(got, id) {
+		t.Errorf("ps after the kill printed %s", got)
+	}
+	var list []struct {
+		ProcessID string `json:"processId"`
+		Exit      struct {
+			Reason string `json:"reason"`
+		} `json:"exit"`
+	}
+	if err := json.Unmarshal([]byte(strings.TrimSpace(s.ok("ps", "-a", "--json"))), &list); err != nil || len(list) != 1 || list[0].ProcessID != id || list[0].Exit.Reason != "killed" {
+		t.Errorf("ps -a --json: %+v, %v", list, err)
+	}
+}

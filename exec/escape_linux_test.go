@@ -1,0 +1,311 @@
+package exec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// secretVariable is in the environment of the test, as tokens are in that of a server.
+const secretVariable = "CTXFS_TEST_SECRET"
+
+// escape is an attempt to get out of the sandbox.
+type escape struct {
+	name string
+	// script is for sh. It exits with 0 if it got out, and with 1 if it was refused. $WS is the workspace's path on the host.
+	script string
+	// weaken removes what protects against the attempt.
+	weaken func(w *weakened)
+	// rootOnly says that only root can remove the protection.
+	rootOnly bool
+	// twice says that the settings of a kernel may refuse the attempt too.
+	twice bool
+}
+
+// weakened is a sandbox that lacks a protection.
+type weakened struct {
+	args []string
+	env  []string
+	user User
+	more []*os.File
+	ws   string
+}
+
+// drop removes an option and its n values.
+func drop(option string, n int) func(*weakened) {
+	return func(w *weakened) {
+		for i := slices.Index(w.args, option); i >= 0; i = slices.Index(w.args, option) {
+			w.args = slices.Delete(w.args, i, i+1+n)
+		}
+	}
+}
+
+// bind shows a directory of the host.
+func bind(path string) func(*weakened) {
+	return func(w *weakened) { w.before("--bind-fd", "--bind", path, path) }
+}
+
+func (w *weakened) before(option string, args ...string) {
+	w.args = slices.Insert(w.args, slices.Index(w.args, option), args...)
+}
+
+func (w *weakened) replace(old, now string) {
+	for i, a := range w.args {
+		if a == old {
+			w.args[i] = now
+		}
+	}
+}
+
+func bindWorkspace(w *weakened) { bind(w.ws)(w) }
+
+func both(first, second func(*weakened)) func(*weakened) {
+	return func(w *weakened) {
+		first(w)
+		second(w)
+	}
+}
+
+func asRoot(w *weakened) {
+	w.user = User{0, 0}
+	innerRoot(w)
+}
+
+func allCapabilities(w *weakened) {
+	w.replace("--cap-drop", "--cap-add")
+	drop("--disable-userns", 0)(w) // it makes a second namespace, which does not own the network
+	innerRoot(w)                   // so does another user than 0
+}
+
+func innerRoot(w *weakened) {
+	for _, option := range []string{"--uid", "--gid"} {
+		w.args[slices.Index(w.args, option)+1] = "0"
+	}
+}
+
+var (
+	noFilter  = drop("--add-seccomp-fd", 1)
+	hostNet   = drop("--unshare-net", 0)
+	hostPIDs  = drop("--unshare-pid", 0)
+	serverEnv = func(w *weakened) { w.env = os.Environ() }
+)
+
+// call attempts a system call that the filter refuses. Without the filter it gets another result than EPERM and ENOSYS.
+func call(name string, number int, args ...string) escape {
+	list := strings.Join(append([]string{strconv.Itoa(number)}, args...), ", ")
+	return escape{
+		name:   "system call " + name,
+		script: fmt.Sprintf(`perl -e '$a = "/"; exit(syscall(%s) == -1 && ($! == 1 || $! == 38) ? 1 : 0)'`, list),
+		weaken: noFilter, twice: true,
+	}
+}
+
+// escapes are for a host with these addresses and processes.
+func escapes(h *host) []escape {
+	return append([]escape{
+		{name: "reads a file of the workspace", script: "cat $WS/secret-of-the-workspace", weaken: bindWorkspace},
+		{name: "reads another context", script: "cat $WS/.contexts/ctx_b/app/seeded", weaken: bindWorkspace},
+		{name: "reads another context by ..", script: "cat /context/../ctx_b/app/seeded", weaken: func(w *weakened) {
+			w.before("--bind-fd", "--bind", filepath.Join(w.ws, ".contexts"), "/ctx_b/..")
+			w.args[slices.Index(w.args, "/ctx_b/..")] = "/mnt"
+			w.before("--bind-fd", "--symlink", "mnt/ctx_b", "/ctx_b")
+		}},
+		{name: "sees the server's state", script: "test -e $WS/.contexts/.ctxfs", weaken: bindWorkspace},
+		{name: "writes to the workspace", script: "touch $WS/open/made", weaken: bindWorkspace},
+		{name: "connects to a socket of the host", script: fmt.Sprintf(`perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); exit(connect(S, pack_sockaddr_un("%s")) ? 0 : 1)'`, h.socket), weaken: bindWorkspace},
+		{name: "connects to an abstract socket", script: fmt.Sprintf(`perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); exit(connect(S, pack_sockaddr_un("\0%s")) ? 0 : 1)'`, h.abstract), weaken: hostNet},
+		{name: "connects to a port of the host", script: fmt.Sprintf("bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d'", h.port), weaken: hostNet},
+		{name: "has a route to the metadata address", script: `perl -MSocket -e 'socket(S, AF_INET, SOCK_DGRAM, 0); exit(connect(S, sockaddr_in(80, inet_aton("169.254.169.254"))) ? 0 : 1)'`, weaken: hostNet},
+		{name: "sees the host's interfaces", script: `! grep : /proc/net/dev | grep -qv lo: && exit 1; exit 0`, weaken: hostNet},
+		{name: "reads the host's /etc", script: "test -e /etc/shadow", weaken: func(w *weakened) { w.before("--bind-fd", "--ro-bind", "/etc", "/etc") }},
+		{name: "sees root's home", script: "test -e /root", weaken: bind("/root")},
+		{name: "sees /var", script: "test -e /var", weaken: bind("/var")},
+		{name: "sees /sys", script: "test -e /sys/kernel", weaken: bind("/sys")},
+		{name: "sees the host's /run", script: "ls -A /run | grep -q .", weaken: bind("/run")},
+		{name: "sees the host's /tmp", script: "test -e /tmp/" + filepath.Base(h.ws), weaken: bind("/tmp")},
+		{name: "sees the host's devices", script: "test -e /dev/" + h.device, weaken: func(w *weakened) {
+			w.replace("--dev", "--dev-bind")
+			w.args = slices.Insert(w.args, slices.Index(w.args, "--dev-bind")+1, "/dev")
+		}},
+		{name: "creates a file in the root", script: "touch /made", weaken: func(w *weakened) {
+			i := slices.Index(w.args, "--chdir")
+			w.args = slices.Delete(w.args, i-2, i) // --remount-ro /
+		}},
+		{name: "creates a file in /dev", script: "touch /dev/made", weaken: drop("--remount-ro", 1)},
+		{name: "changes /etc/passwd", script: "chmod 644 /etc/passwd; echo x >>/etc/passwd", weaken: func(w *weakened) { w.replace("--ro-bind-data", "--bind-data") }},
+		{name: "writes to the system's programs", script: "test -w /usr/bin", rootOnly: true, weaken: both(asRoot, func(w *weakened) { w.args[slices.Index(w.args, "/usr")-1] = "--bind" })},
+		{name: "opens core_pattern for writing", script: "perl -e 'exit(open(F, \">>\", \"/proc/sys/kernel/core_pattern\") ? 0 : 1)'", rootOnly: true, weaken: asRoot},
+		{name: "is root", script: "test $(id -u) = 0", weaken: innerRoot},
+		{name: "has capabilities", script: "grep -q 'CapEff:.*[1-9a-f]' /proc/self/status", weaken: allCapabilities},
+		{name: "opens a raw socket", script: `perl -MSocket -e 'exit(socket(S, AF_INET, SOCK_RAW, 1) ? 0 : 1)'`, weaken: allCapabilities},
+		{name: "opens a packet socket", script: `perl -MSocket -e 'exit(socket(S, 17, SOCK_RAW, 0) ? 0 : 1)'`, weaken: both(allCapabilities, noFilter)},
+		{name: "opens a socket of a rare family", script: `perl -MSocket -e 'exit(socket(S, 40, SOCK_STREAM, 0) ? 0 : 1)'`, weaken: noFilter},
+		{name: "makes a user namespace", script: "unshare -U true", weaken: both(noFilter, drop("--disable-userns", 0))},
+		{name: "sees a process of the host", script: fmt.Sprintf("test -e /proc/%d", os.Getpid()), weaken: hostPIDs},
+		{name: "signals a process of the host", script: fmt.Sprintf("kill -0 %d", h.victim), weaken: hostPIDs},
+		{name: "reads the server's environment", script: "grep -q " + secretVariable + " /proc/1/environ", weaken: serverEnv},
+		{name: "inherits the server's environment", script: "env | grep -q " + secretVariable, weaken: both(serverEnv, drop("--clearenv", 0))},
+		{name: "inherits a file of the server", script: `perl -e 'opendir(D, "/proc/self/fd"); exit((grep { $_ > 3 } readdir(D)) ? 0 : 1)'`, weaken: func(w *weakened) { w.more = append(w.more, os.Stdin) }},
+		{name: "sees the host's name", script: "test $(uname -n) != ctxfs", weaken: both(drop("--hostname", 1), drop("--unshare-uts", 0))},
+		{name: "sees the host's semaphores", script: fmt.Sprintf(`perl -e 'exit(defined(semget(%d, 1, 0)) ? 0 : 1)'`, h.semaphore), weaken: drop("--unshare-ipc", 0)},
+		{name: "makes a setuid file by chmod", script: "touch f; chmod 4755 f; test -u f", weaken: noFilter},
+		{name: "makes a setgid file by fchmod", script: `perl -e 'open(F, ">f"); chmod(02755, *F); exit(-g "f" ? 0 : 1)'`, weaken: noFilter},
+		{name: "makes a setuid file by open", script: `perl -MFcntl -e 'umask 0; sysopen(F, "new$$", O_CREAT | O_WRONLY, 04755); exit(-u "new$$" ? 0 : 1)'`, weaken: noFilter},
+		{name: "makes a setuid file by mknod", script: fmt.Sprintf(`perl -e 'umask 0; $n = "node$$"; syscall(%d, -100, $n, 0104755, 0); exit(-u $n ? 0 : 1)'`, unix.SYS_MKNODAT), weaken: noFilter},
+		{name: "pushes input into a terminal", script: `perl -e '$x = "a"; ioctl(STDIN, 0x5412, $x); exit($! == 1 ? 1 : 0)'`, weaken: noFilter},
+		{name: "pushes input by a request with high bits", script: fmt.Sprintf(`perl -e '$x = "a"; syscall(%d, 0, 0x100005412, $x); exit($! == 1 ? 1 : 0)'`, unix.SYS_IOCTL), weaken: noFilter},
+		{name: "uses TIOCLINUX", script: `perl -e '$x = "a"; ioctl(STDIN, 0x541c, $x); exit($! == 1 ? 1 : 0)'`, weaken: noFilter},
+	},
+		call("keyctl", unix.SYS_KEYCTL, "0", "-3", "0"), call("add_key", unix.SYS_ADD_KEY, "0", "0", "0", "0", "0"), call("request_key", unix.SYS_REQUEST_KEY, "0", "0", "0", "0"),
+		call("ptrace", unix.SYS_PTRACE, "0", "0", "0", "0"), call("process_vm_readv", unix.SYS_PROCESS_VM_READV, "$$+0", "0", "0", "0", "0", "0"),
+		call("process_vm_writev", unix.SYS_PROCESS_VM_WRITEV, "$$+0", "0", "0", "0", "0", "0"), call("pidfd_getfd", unix.SYS_PIDFD_GETFD, "-1", "0", "0"),
+		call("unshare", unix.SYS_UNSHARE, "0"), call("setns", unix.SYS_SETNS, "-1", "0"), call("open_tree", unix.SYS_OPEN_TREE, "-100", "$a", "0"),
+		call("mount", unix.SYS_MOUNT, "1", "1", "1", "0", "0"), call("clone3", unix.SYS_CLONE3, "0", "0"), call("openat2", unix.SYS_OPENAT2, "-100", "$a", "0", "0"),
+		call("io_uring_setup", unix.SYS_IO_URING_SETUP, "1", "0"), call("io_uring_enter", unix.SYS_IO_URING_ENTER, "-1", "0", "0", "0", "0", "0"),
+		call("perf_event_open", unix.SYS_PERF_EVENT_OPEN, "0", "0", "0", "0", "0"), call("userfaultfd", unix.SYS_USERFAULTFD, "1"),
+		call("name_to_handle_at", unix.SYS_NAME_TO_HANDLE_AT, "-100", "$a", "0", "0", "0"), call("adjtimex", unix.SYS_ADJTIMEX, "0"), call("clock_settime", unix.SYS_CLOCK_SETTIME, "0", "0"),
+	)
+}
+
+// host is what of the machine the attempts are about.
+type host struct {
+	ws, socket, abstract, device string
+	port, victim, semaphore      int
+}
+
+func newHost(t *testing.T, s *site) *host {
+	t.Helper()
+	h := &host{ws: s.workspace, socket: filepath.Join(s.workspace, "host.sock"), abstract: "ctxfs-test-" + filepath.Base(s.workspace)}
+	open := filepath.Join(s.workspace, "open")
+	if err := errors.Join(os.Mkdir(open, 0o777), os.Chmod(open, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	for network, address := range map[string]string{"unix": h.socket, "unix ": "@" + h.abstract, "tcp": "127.0.0.1:0"} {
+		l, err := net.Listen(strings.TrimSpace(network), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			h.port = a.Port
+		}
+	}
+	if err := os.Chmod(h.socket, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir("/dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := []string{"null", "zero", "full", "random", "urandom", "tty", "pts", "shm", "ptmx", "fd", "stdin", "stdout", "stderr", "core", "console"}
+	for _, e := range entries {
+		if !slices.Contains(inside, e.Name()) {
+			h.device = e.Name()
+		}
+	}
+	user := s.user(t)
+	victim := osexec.Command("sleep", "1000")
+	if os.Geteuid() == 0 {
+		victim.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID)}}
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = victim.Process.Kill()
+		_ = victim.Wait()
+	})
+	h.victim, h.semaphore = victim.Process.Pid, 0x7c000000+os.Getpid()%0xffff
+	const create, everybody = 0o1000, 0o666
+	id, _, errno := unix.Syscall(unix.SYS_SEMGET, uintptr(h.semaphore), 1, create|everybody)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	t.Cleanup(func() { _, _, _ = unix.Syscall(unix.SYS_SEMCTL, id, 0, unix.IPC_RMID) })
+	return h
+}
+
+func (s *site) user(t *testing.T) User {
+	t.Helper()
+	user, err := s.sandbox.runAs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return user
+}
+
+// TestEscapesAreRefused runs each attempt in the sandbox of each driver. Then it removes the protection, to see that the attempt would get
+// out.
+func TestEscapesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"perl", "bash", "unshare"} {
+		if _, err := osexec.LookPath(program); err != nil {
+			t.Skip("the attempts need ", program)
+		}
+	}
+	onEachDriver(t, func(t *testing.T, s *site) {
+		h := newHost(t, s)
+		for _, e := range escapes(h) {
+			p := s.begin(Command{Argv: []string{"sh", "-c", e.script}, Env: map[string]string{"WS": s.workspace}})
+			if exit, out, stderr := s.result(p); exit.Reason != Exited || exit.Code == 0 || exit.Code > 125 {
+				t.Errorf("%s: %+v, %s%s", e.name, exit, out, stderr)
+			}
+			if s.driver != "copy" || e.rootOnly && os.Geteuid() != 0 {
+				continue // the protections are the same
+			}
+			if out, err := s.runWeakened(t, e); err != nil && e.twice {
+				t.Logf("%s: this kernel refuses it without the protection too", e.name)
+			} else if err != nil {
+				t.Errorf("%s: the attempt fails without the protection too: %v, %s", e.name, err, out)
+			}
+		}
+	})
+}
+
+// runWeakened runs an attempt in a sandbox without what protects against it.
+func (s *site) runWeakened(t *testing.T, e escape) (string, error) {
+	t.Helper()
+	access, err := s.contexts.Acquire(t.Context(), testContext, contexts.Write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer access.Release()
+	root, err := rootfs.Descriptor(access.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := s.user(t)
+	b, err := assemble(root, home, map[string]string{"WS": s.workspace}, user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	w := &weakened{args: b.args, env: []string{}, user: user, ws: s.workspace}
+	e.weaken(w)
+	b.args = w.args
+	cmd, err := b.command(*s.sandbox.bwrap.Load(), w.user, append(Limits{}.wrapper(), "sh", "-c", e.script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd.Env, cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = w.env, append(cmd.ExtraFiles, w.more...), &out, &out
+	if err := s.starter.start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	return out.String(), err
+}

@@ -1,0 +1,330 @@
+package exec
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Bounds of processes.
+const (
+	// maxRunning is how many processes may run in a context.
+	maxRunning = 32
+	// maxKept and keepTime bound the processes of a context that are kept after they ended.
+	maxKept  = 100
+	keepTime = time.Hour
+	// stopGrace is the grace of a kill when the server stops, or the context is to be replaced.
+	stopGrace = 2 * time.Second
+)
+
+// Gate opens contexts.
+type Gate interface {
+	Acquire(ctx context.Context, id contexts.ID, use contexts.Use) (*contexts.Access, error)
+}
+
+// User is a user and group of the machine.
+type User struct{ UID, GID int }
+
+// Config of Open. Gate and Dir are required.
+type Config struct {
+	Gate Gate
+	// Dir is where spools are kept.
+	Dir string
+	// User runs the commands; nil means the user of this process. Only root may name another.
+	User *User
+	// Log may be nil.
+	Log *zap.Logger
+}
+
+// Unavailable says why commands cannot be isolated here.
+type Unavailable struct {
+	// Cause is the reason, Remedy what an operator can do.
+	Cause, Remedy string
+}
+
+// Error returns the cause and the remedy.
+func (e *Unavailable) Error() string {
+	text := "commands cannot run here: " + e.Cause
+	if e.Remedy != "" {
+		text += " (" + e.Remedy + ")"
+	}
+	return text + "; file calls are not affected"
+}
+
+// Processes are the commands that run in the contexts of one server, and those that ended lately.
+type Processes struct {
+	cfg     Config
+	starter *starter
+	sandbox sandboxes
+	// stopped ends when Close begins.
+	stopped context.Context //nolint:containedctx // it is the signal, not a call's
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	closing sync.Once
+	// closeErr is what the first Close returned.
+	closeErr error
+
+	mu     sync.Mutex
+	closed bool
+	// active counts the processes of each context that start or run.
+	active map[contexts.ID]int
+	byID   map[string]*Process
+}
+
+// Open removes cfg.Dir, which holds the output of a server that was killed, and returns a table without processes.
+func Open(cfg Config) (*Processes, error) {
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	if err := os.RemoveAll(cfg.Dir); err != nil {
+		return nil, err
+	}
+	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}}
+	p.sandbox.user = cfg.User
+	p.stopped, p.stop = context.WithCancel(context.Background())
+	return p, nil
+}
+
+// Close ends all processes, waits until nothing of them runs, and removes their output. Further calls wait for the first.
+func (t *Processes) Close() error {
+	t.closing.Do(func() {
+		t.mu.Lock()
+		t.closed = true
+		t.mu.Unlock()
+		t.stop()
+		t.running.Wait()
+		t.starter.close()
+		t.closeErr = os.RemoveAll(t.cfg.Dir)
+	})
+	return t.closeErr
+}
+
+// Command is what to run.
+type Command struct {
+	Context contexts.ID
+	// Argv is the program and its arguments.
+	Argv []string
+	// Cwd is the working directory, from the context's root.
+	Cwd string
+	// Env has further variables.
+	Env map[string]string
+	// Stdin is what standard input reads, unless OpenStdin leaves it to Process.Write.
+	Stdin     []byte
+	OpenStdin bool
+	Limits    Limits
+}
+
+// Bounds of a Command, in bytes.
+const (
+	maxArgs  = 128 << 10
+	maxStdin = 1 << 20
+)
+
+func (c *Command) check() error {
+	size := 0
+	for _, a := range c.Argv {
+		size += len(a) + 1
+		if strings.ContainsRune(a, 0) {
+			return fserr.Invalid("an argument contains NUL")
+		}
+	}
+	for name, value := range c.Env {
+		size += len(name) + len(value) + 2
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return fserr.Invalid("bad environment variable %q", name)
+		}
+	}
+	switch {
+	case len(c.Argv) == 0 || c.Argv[0] == "":
+		return fserr.Invalid("no command: argv is empty")
+	case size > maxArgs:
+		return &fserr.Error{Code: fserr.E2BIG, Detail: fmt.Sprintf("arguments and environment have %d bytes, more than %d", size, maxArgs)}
+	case len(c.Stdin) > maxStdin:
+		return &fserr.Error{Code: fserr.EFBIG, Detail: fmt.Sprintf("stdin has %d bytes, more than %d", len(c.Stdin), maxStdin), Hint: "set open_stdin and use SendInput"}
+	case len(c.Stdin) > 0 && c.OpenStdin:
+		return fserr.Invalid("set one of stdin and open_stdin")
+	case strings.ContainsRune(c.Cwd, 0):
+		return fserr.Invalid("cwd contains NUL")
+	}
+	return c.Limits.check()
+}
+
+// Start starts a command. It fails with *Unavailable where commands cannot be isolated, with ENOENT, ENOTDIR or EACCES for a bad working
+// directory, and with EMFILE if maxRunning processes run in the context. ctx bounds the start only.
+func (t *Processes) Start(ctx context.Context, cmd Command) (*Process, error) {
+	if err := cmd.check(); err != nil {
+		return nil, err
+	}
+	if err := t.enter(cmd.Context); err != nil {
+		return nil, err
+	}
+	p, err := t.start(ctx, cmd)
+	if err != nil {
+		t.leave(cmd.Context)
+		return nil, err
+	}
+	return p, nil
+}
+
+// enter counts a process that is about to start; leave takes it back when it did not, or has ended.
+func (t *Processes) enter(id contexts.ID) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return &fserr.Error{Code: fserr.EAGAIN, Detail: "the server is stopping"}
+	}
+	if n := t.active[id]; n >= maxRunning {
+		return &fserr.Error{Code: fserr.EMFILE, Detail: fmt.Sprintf("%d commands run in context '%s'", n, id), Hint: "wait until one has ended, or kill one"}
+	}
+	t.active[id]++
+	t.running.Add(1)
+	return nil
+}
+
+func (t *Processes) leave(id contexts.ID) {
+	defer t.running.Done()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.active[id]--; t.active[id] == 0 {
+		delete(t.active, id)
+	}
+}
+
+func (t *Processes) start(ctx context.Context, cmd Command) (*Process, error) {
+	if err := t.sandbox.probe(ctx, t.starter); err != nil {
+		return nil, err
+	}
+	access, err := t.cfg.Gate.Acquire(ctx, cmd.Context, contexts.Write)
+	if err != nil {
+		return nil, err
+	}
+	p, err := t.launch(ctx, access, cmd)
+	if err != nil {
+		access.Release()
+		return nil, err
+	}
+	t.mu.Lock()
+	t.byID[p.ID] = p
+	t.mu.Unlock()
+	go p.supervise(access)
+	return p, nil
+}
+
+func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Command) (*Process, error) {
+	p := &Process{
+		ID: "p-" + strings.ToLower(rand.Text()[:10]), table: t, cmd: cmd, started: time.Now(),
+		done: make(chan struct{}), kills: make(chan kill, 1), input: make(chan struct{}, 1),
+	}
+	var err error
+	if p.dir, err = workingDirectory(access.Root, cmd.Cwd); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(t.cfg.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	for i, name := range []string{".out", ".err"} {
+		if p.spools[i], err = newSpool(filepath.Join(t.cfg.Dir, p.ID+name)); err != nil {
+			p.discard()
+			return nil, err
+		}
+	}
+	if err := p.launch(ctx, access); err != nil {
+		p.discard()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Get returns a process; ENOENT if there is none.
+func (t *Processes) Get(id string) (*Process, error) {
+	t.prune()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.byID[id]; p != nil {
+		return p, nil
+	}
+	return nil, &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("no process %q", id), Hint: "ListProcesses lists those that are known"}
+}
+
+// List returns the processes of a context, or of all if id is "", newest first.
+func (t *Processes) List(id contexts.ID) []*Process {
+	t.prune()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []*Process
+	for _, p := range t.byID {
+		if id == "" || p.cmd.Context == id {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Process) int { return b.started.Compare(a.started) })
+	return list
+}
+
+// Remove forgets a process that has ended, with its output. It fails with EBUSY if the process runs.
+func (t *Processes) Remove(id string) error {
+	p, err := t.Get(id)
+	if err != nil {
+		return err
+	}
+	if p.Ended() == nil {
+		return &fserr.Error{Code: fserr.EBUSY, Detail: "process " + id + " runs", Hint: "kill it first"}
+	}
+	t.forget(p)
+	return nil
+}
+
+// ContextDeleted forgets the processes of a context that is gone.
+func (t *Processes) ContextDeleted(id contexts.ID) {
+	for _, p := range t.List(id) {
+		if p.Ended() != nil {
+			t.forget(p)
+		}
+	}
+}
+
+func (t *Processes) forget(p *Process) {
+	t.mu.Lock()
+	delete(t.byID, p.ID)
+	t.mu.Unlock()
+	p.discard()
+}
+
+// prune forgets the processes that ended long ago, and the oldest of a context that has too many.
+func (t *Processes) prune() {
+	t.mu.Lock()
+	ended := map[contexts.ID][]*Process{}
+	for _, p := range t.byID {
+		if p.Ended() != nil {
+			ended[p.cmd.Context] = append(ended[p.cmd.Context], p)
+		}
+	}
+	t.mu.Unlock()
+	for _, list := range ended {
+		slices.SortFunc(list, func(a, b *Process) int { return b.Ended().At.Compare(a.Ended().At) })
+		for i, p := range list {
+			if i >= maxKept || time.Since(p.Ended().At) > keepTime {
+				t.forget(p)
+			}
+		}
+	}
+}
+
+// logged logs an error that changes nothing for the caller.
+func (t *Processes) logged(what string, err error) {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.cfg.Log.Warn(what, zap.Error(err))
+	}
+}

@@ -1,0 +1,168 @@
+package exec
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// count returns how many names a directory of /proc has.
+func count(t *testing.T, dir string) int {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func mounts(t *testing.T) int {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(data), "\n")
+}
+
+// TestManyCommandsLeaveNothing runs 200 commands, eight at a time. It does not run beside other tests, whose descriptors would count.
+func TestManyCommandsLeaveNothing(t *testing.T) { //nolint:paralleltest // see above
+	s := newSite(t, "copy")
+	s.result(s.start("true")) // opens what stays open
+	descriptors, mounted := count(t, "/proc/self/fd"), mounts(t)
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			for i := range 25 {
+				p, err := s.Start(t.Context(), Command{Context: testContext, Argv: []string{"echo", fmt.Sprint(worker, i)}})
+				if err == nil {
+					err = p.Wait(t.Context())
+				}
+				if err != nil || p.Ended().Code != 0 {
+					t.Errorf("command %d of worker %d: %v", i, worker, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(s.List(testContext)); n != maxKept {
+		t.Errorf("%d processes are kept, want %d", n, maxKept)
+	}
+	for _, p := range s.List("") {
+		if err := s.Remove(p.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(s.workspace, ".contexts", ".ctxfs", "exec", "*"))
+	if err != nil || len(files) > 0 {
+		t.Errorf("files left: %v, %v", files, err)
+	}
+	if left := sandboxed(t, s.workspace); len(left) > 0 {
+		t.Errorf("processes left: %v", left)
+	}
+	if now := count(t, "/proc/self/fd"); now > descriptors {
+		t.Errorf("%d descriptors, before %d", now, descriptors)
+	}
+	if now := mounts(t); now != mounted {
+		t.Errorf("%d mounts, before %d", now, mounted)
+	}
+}
+
+// TestOutputFloodIsBounded lets a command write 1 GiB that nobody reads.
+func TestOutputFloodIsBounded(t *testing.T) {
+	t.Parallel()
+	const flood = 1 << 30
+	s := newSite(t, "copy")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	p := s.start(fmt.Sprintf("echo first; head -c %d /dev/zero; echo last", flood))
+	if err := p.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapInuse) - int64(before.HeapInuse); grown > 32<<20 {
+		t.Errorf("the heap grew by %d MiB", grown>>20)
+	}
+	if n := p.Written(Stdout); n != flood+int64(len("first\nlast\n")) || p.Ended().Code != 0 {
+		t.Errorf("it wrote %d bytes, and ended with %+v", n, p.Ended())
+	}
+	st, err := os.Stat(p.spools[Stdout].path)
+	if err != nil || st.Size() > headSize+tailSize {
+		t.Errorf("the file of the output: %v, %v", st, err)
+	}
+	var got, dropped int64
+	var begin, end string
+	err = p.Output(t.Context(), [2]int64{}, true, func(o Output) error {
+		if got == 0 {
+			begin = string(o.Data[:6])
+		}
+		end = string(o.Data[max(0, len(o.Data)-5):])
+		got, dropped = got+int64(len(o.Data)), dropped+o.Dropped
+		return nil
+	})
+	if err != nil || got != headSize+tailSize || got+dropped != p.Written(Stdout) || begin != "first\n" || end != "last\n" {
+		t.Errorf("read %d, dropped %d, %q...%q, %v", got, dropped, begin, end, err)
+	}
+}
+
+// TestReaderReturnsAtItsOffset leaves a reader, and begins another where that one was.
+func TestReaderReturnsAtItsOffset(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	p := s.begin(Command{Argv: []string{"cat"}, OpenStdin: true})
+	if err := p.Write(t.Context(), []byte("one\n")); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitOutput(p, "one\n")
+	if err := p.Write(t.Context(), []byte("two\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.CloseInput(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var rest strings.Builder
+	err := p.Output(t.Context(), [2]int64{4, 0}, true, func(o Output) error {
+		rest.Write(o.Data)
+		return nil
+	})
+	if err != nil || rest.String() != "two\n" {
+		t.Errorf("got %q, %v", rest.String(), err)
+	}
+	if err := p.Output(t.Context(), [2]int64{9, 0}, true, nil); err == nil || !strings.Contains(err.Error(), "offset 9") {
+		t.Errorf("beyond the end: %v", err)
+	}
+}
+
+// TestForkBombIsBounded lets a command start more processes than it may have, while another context's command runs.
+func TestForkBombIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	bomb := s.begin(Command{Argv: []string{"sh", "-c", "for i in $(seq 100); do sleep 1000 & done; wait"}, Limits: Limits{Processes: 20}})
+	other := s.begin(Command{Context: "ctx_b", Argv: []string{"sh", "-c", "for i in 1 2 3; do true & done; wait; echo fine"}, Limits: Limits{Processes: 20}})
+	if _, out, _ := s.result(other); out != "fine\n" {
+		t.Errorf("the other context: %q", out)
+	}
+	start := time.Now()
+	_, _, stderr := s.result(bomb)
+	if !strings.Contains(strings.ToLower(stderr), "fork") || time.Since(start) > 30*time.Second {
+		t.Errorf("got %q", stderr)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	exit, out, stderr := s.result(s.begin(Command{
+		Argv:   []string{"bash", "-c", "ulimit -n; ulimit -u; ulimit -c; head -c 100000 /dev/zero >large; echo $?; stat -c %s large"},
+		Limits: Limits{Files: 100, Processes: 50, FileBytes: 4096},
+	}))
+	if want := "100\n50\n0\n153\n4096\n"; out != want { // 153: SIGXFSZ
+		t.Errorf("got %+v, %q, %q; want %q", exit, out, stderr, want)
+	}
+}

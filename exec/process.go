@@ -1,0 +1,393 @@
+package exec
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Reason says why a process ended.
+type Reason int
+
+// The reasons, in the order of the proto's.
+const (
+	Exited Reason = iota + 1
+	TimedOut
+	Killed
+	ContextClosed
+	ServerStopped
+	SandboxFailed
+)
+
+// Exit is the end of a process.
+type Exit struct {
+	// Code is the exit code, or 128 and the number of a signal. It means something for Exited only.
+	Code   int
+	Reason Reason
+	// Detail says what went wrong, for SandboxFailed.
+	Detail string
+	At     time.Time
+}
+
+// Stream is one of the output streams of a process.
+type Stream int
+
+// The streams.
+const (
+	Stdout Stream = iota
+	Stderr
+)
+
+// drainTime is how long output is read after everything in the sandbox has ended: a descriptor may have been passed out of it.
+const drainTime = time.Second
+
+// kill asks to end a process.
+type kill struct{ grace time.Duration }
+
+// Process is a command that was started.
+type Process struct {
+	// ID is unique among the processes of a server.
+	ID    string
+	table *Processes
+	cmd   Command
+	// dir is the working directory within the sandbox.
+	dir     string
+	started time.Time
+	spools  [2]*spool
+	box     *box
+	// exit is nil until the process has ended; done is closed then.
+	exit atomic.Pointer[Exit]
+	done chan struct{}
+	// kills takes one request at a time to end the process.
+	kills chan kill
+	// input is a lock for stdin, held while a caller writes.
+	input chan struct{}
+	// stdin is nil if it was not left open; it is used with input.
+	stdin *os.File
+	once  sync.Once
+}
+
+// Command returns what was started.
+func (p *Process) Command() Command { return p.cmd }
+
+// Started is when the process was started.
+func (p *Process) Started() time.Time { return p.started }
+
+// Ended returns the exit; nil while the process runs.
+func (p *Process) Ended() *Exit { return p.exit.Load() }
+
+// Written is how many bytes the process wrote to a stream.
+func (p *Process) Written(s Stream) int64 { return p.spools[s].length() }
+
+// Wait waits until the process has ended.
+func (p *Process) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// workingDirectory returns the path of a working directory within the sandbox.
+func workingDirectory(root rootfs.Root, cwd string) (string, error) {
+	st, err := root.Stat(cmp.Or(cwd, "/"))
+	if err != nil {
+		return "", err
+	}
+	if !st.IsDir() {
+		return "", fserr.New("chdir", cwd, fserr.ENOTDIR)
+	}
+	real, err := root.Realpath(cmp.Or(cwd, "/"))
+	if err != nil {
+		return "", err
+	}
+	return path.Join(home, real), nil
+}
+
+// supervise ends the process when it is time to, and notes how it ended. It releases access when nothing in the sandbox runs.
+func (p *Process) supervise(access *contexts.Access) {
+	defer p.table.leave(p.cmd.Context)
+	defer access.Release()
+	exited := make(chan Exit, 1)
+	go func() { exited <- p.box.wait() }()
+	var reason Reason
+	var late, limit <-chan time.Time
+	if wall := p.cmd.Limits.Wall; wall > 0 {
+		timer := time.NewTimer(wall)
+		defer timer.Stop()
+		limit = timer.C
+	}
+	end := func(why Reason, grace time.Duration) {
+		if reason == 0 {
+			reason = why
+		}
+		if err := p.box.signal(syscall.SIGTERM); err != nil {
+			grace = 0 // the command has not begun
+		}
+		late = time.After(grace)
+	}
+	closing, stopped := access.Closing().Done(), p.table.stopped.Done()
+	for {
+		select {
+		case <-limit:
+			end(TimedOut, stopGrace)
+		case k := <-p.kills:
+			end(Killed, k.grace)
+		case <-closing:
+			closing = nil
+			end(ContextClosed, stopGrace)
+		case <-stopped:
+			stopped = nil
+			end(ServerStopped, stopGrace)
+		case <-late:
+			p.table.logged("a command could not be killed", p.box.kill())
+		case exit := <-exited:
+			if reason != 0 {
+				exit.Reason, exit.Detail = reason, ""
+			}
+			p.ended(exit)
+			return
+		}
+	}
+}
+
+func (p *Process) ended(exit Exit) {
+	if exit.Reason == SandboxFailed {
+		exit.Detail = p.complaint()
+	}
+	p.closeStdin()
+	exit.At = time.Now()
+	p.exit.Store(&exit)
+	close(p.done)
+}
+
+// complaint is what bwrap wrote before it failed.
+func (p *Process) complaint() string {
+	if r, err := p.spools[Stderr].open(); err == nil {
+		defer r.Close()
+		buf := make([]byte, 4<<10)
+		if _, n, err := r.read(buf, 0); err == nil && strings.HasPrefix(string(buf[:n]), "bwrap: ") {
+			return explain(string(buf[:n]))
+		}
+	}
+	return "the sandbox was ended from outside"
+}
+
+// Kill asks the process to end, by SIGTERM and, after the grace, by SIGKILL for everything in the sandbox. It waits until that is done.
+func (p *Process) Kill(ctx context.Context, grace time.Duration) error {
+	select {
+	case p.kills <- kill{grace}:
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return p.Wait(ctx)
+}
+
+// Signal sends a signal to the command's process group. It fails with EINVAL if there is no such signal or the process has ended.
+func (p *Process) Signal(number int) error {
+	if number < 1 || number > 64 {
+		return fserr.Invalid("no signal %d; use 1 to 64", number)
+	}
+	if p.Ended() != nil {
+		return fserr.Invalid("process %s has ended", p.ID)
+	}
+	if err := p.box.signal(syscall.Signal(number)); err != nil {
+		return fmt.Errorf("send signal %d: %w", number, err)
+	}
+	return nil
+}
+
+// Write writes to the standard input, and waits until the process has read enough of it. It fails with EBADF if the input is closed or was
+// not left open. If ctx ends, a part of the data may have been written.
+func (p *Process) Write(ctx context.Context, data []byte) error {
+	return p.withStdin(ctx, func() error {
+		if p.stdin == nil {
+			return p.noInput()
+		}
+		stop := context.AfterFunc(ctx, func() { _ = p.stdin.SetWriteDeadline(time.Now()) }) // a pipe takes deadlines
+		_, err := p.stdin.Write(data)
+		if !stop() && ctx.Err() != nil {
+			return errors.Join(ctx.Err(), p.stdin.SetWriteDeadline(time.Time{}))
+		}
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) {
+			return p.noInput()
+		}
+		return err
+	})
+}
+
+func (p *Process) noInput() error {
+	switch {
+	case !p.cmd.OpenStdin:
+		return &fserr.Error{Code: fserr.EBADF, Detail: "process " + p.ID + " was started without input", Hint: "set open_stdin"}
+	case p.Ended() != nil:
+		return &fserr.Error{Code: fserr.EBADF, Detail: "process " + p.ID + " has ended"}
+	}
+	return &fserr.Error{Code: fserr.EBADF, Detail: "the input of process " + p.ID + " is closed"}
+}
+
+// CloseInput closes the standard input.
+func (p *Process) CloseInput(ctx context.Context) error {
+	return p.withStdin(ctx, func() error {
+		if p.stdin == nil {
+			return nil
+		}
+		err := p.stdin.Close()
+		p.stdin = nil
+		return err
+	})
+}
+
+// closeStdin closes the input of a process that has ended. A caller that writes gets EPIPE from the kernel, and gives the lock back.
+func (p *Process) closeStdin() {
+	p.table.logged("the input of a command could not be closed", p.CloseInput(context.Background()))
+}
+
+func (p *Process) withStdin(ctx context.Context, f func() error) error {
+	select {
+	case p.input <- struct{}{}:
+		defer func() { <-p.input }()
+		return f()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// discard removes the output.
+func (p *Process) discard() {
+	p.once.Do(func() {
+		for _, s := range p.spools {
+			if s == nil {
+				continue
+			}
+			s.mu.Lock()
+			ended := s.ended
+			s.mu.Unlock()
+			if !ended {
+				s.end() // the process did not start
+			}
+			p.table.logged("the output of a command could not be removed", os.Remove(s.path))
+		}
+	})
+}
+
+// Output is a part of a stream.
+type Output struct {
+	Stream Stream
+	// Offset is that of Data in the stream. Dropped bytes before it are lost.
+	Offset, Dropped int64
+	Data            []byte
+}
+
+// outputSize bounds Output.Data, in bytes.
+const outputSize = 64 << 10
+
+// Output calls send with what the process wrote, from an offset of each stream on. With follow it continues until the process has ended.
+// It fails with EINVAL for an offset beyond the end. Output.Data is valid until send returns.
+func (p *Process) Output(ctx context.Context, offsets [2]int64, follow bool, send func(Output) error) error {
+	var readers [2]*reader
+	for i, s := range p.spools {
+		if at, size := offsets[i], s.length(); at < 0 || at > size {
+			return fserr.Invalid("offset %d is not within the %d bytes of the stream", at, size)
+		}
+		r, err := s.open()
+		if errors.Is(err, os.ErrNotExist) {
+			return &fserr.Error{Code: fserr.ENOENT, Detail: "process " + p.ID + " was removed"}
+		}
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		readers[i] = r
+	}
+	buf := make([]byte, outputSize)
+	for {
+		sent := false
+		for i, r := range readers {
+			from, n, err := r.read(buf, offsets[i])
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				continue
+			}
+			sent = true
+			if err := send(Output{Stream(i), from, from - offsets[i], buf[:n]}); err != nil {
+				return err
+			}
+			offsets[i] = from + int64(n)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if sent {
+			continue
+		}
+		if more, err := p.awaitOutput(ctx, offsets, follow); !more {
+			return err
+		}
+	}
+}
+
+// awaitOutput waits until a stream has more. more is false when there will be nothing more to send.
+func (p *Process) awaitOutput(ctx context.Context, offsets [2]int64, follow bool) (more bool, err error) {
+	var grown [2]<-chan struct{}
+	var ended int
+	for i, s := range p.spools {
+		wait, end := s.growth(offsets[i])
+		switch {
+		case end:
+			ended++
+		case wait == nil:
+			return true, nil
+		}
+		grown[i] = wait
+	}
+	if ended == 2 {
+		return false, p.awaitEnd(ctx, follow)
+	}
+	if !follow {
+		return false, nil
+	}
+	select {
+	case <-grown[0]:
+	case <-grown[1]:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	return true, nil
+}
+
+func (p *Process) awaitEnd(ctx context.Context, follow bool) error {
+	if !follow {
+		return nil
+	}
+	return p.Wait(ctx)
+}
+
+// collect fills the spools from the pipes until these end.
+func (p *Process) collect(pipes [2]*os.File) (wait func()) {
+	var wg sync.WaitGroup
+	for i, pipe := range pipes {
+		wg.Go(func() {
+			p.spools[i].fill(pipe)
+			_ = pipe.Close() // it was only read
+		})
+	}
+	return wg.Wait
+}

@@ -1,0 +1,173 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where a command finds things.
+const (
+	home      = "/context"
+	agentHome = "/home/agent"
+)
+
+// systemDirs are bound read-only, or copied as links, as the host has them.
+var systemDirs = []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+
+// systemFiles are bound read-only if the host has them. None of them holds a secret.
+var systemFiles = []string{
+	"/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted",
+	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/protocols", "/etc/services",
+}
+
+// bundle is what a bwrap is started with: options, and the files that they name by descriptor. The caller closes it.
+type bundle struct {
+	files []*os.File
+	args  []string
+}
+
+func (b *bundle) add(args ...string) { b.args = append(b.args, args...) }
+
+// pass adds a file, and returns the number that it has in bwrap.
+func (b *bundle) pass(f *os.File) string {
+	b.files = append(b.files, f)
+	return strconv.Itoa(2 + len(b.files))
+}
+
+// data passes content as a file that bwrap reads.
+func (b *bundle) data(content []byte) (fd string, err error) {
+	f, err := memoryFile(content)
+	if err != nil {
+		return "", err
+	}
+	return b.pass(f), nil
+}
+
+func (b *bundle) close() {
+	for _, f := range b.files {
+		_ = f.Close() // it was only read
+	}
+}
+
+// memoryFile returns a file without a name that has content, to be read from its beginning.
+func memoryFile(content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("ctxfs", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "memory")
+	if _, err := f.WriteAt(content, 0); err != nil {
+		_ = f.Close() // the first error counts
+		return nil, err
+	}
+	return f, nil
+}
+
+// assemble makes the options of a sandbox in which user runs a command in dir with env. root is the context's folder, which it takes over.
+func assemble(root *os.File, dir string, env map[string]string, user User) (b *bundle, err error) {
+	b = &bundle{}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	rootFD := b.pass(root)
+	b.add("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup", "--disable-userns")
+	b.add("--uid", strconv.Itoa(user.UID), "--gid", strconv.Itoa(user.GID), "--cap-drop", "ALL")
+	b.add("--die-with-parent", "--new-session", "--hostname", "ctxfs", "--clearenv")
+	b.environment(env)
+	b.system()
+	if err := b.identities(user); err != nil {
+		return nil, err
+	}
+	b.add("--proc", "/proc", "--dev", "/dev", "--size", strconv.Itoa(shmBytes), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
+	b.add("--size", strconv.Itoa(tmpBytes), "--perms", "1777", "--tmpfs", "/tmp", "--size", strconv.Itoa(homeBytes), "--perms", "0700", "--tmpfs", agentHome)
+	b.add("--dir", "/run", "--bind-fd", rootFD, home, "--remount-ro", "/", "--chdir", dir)
+	filter, err := seccompFilter()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := b.data(filter)
+	if err != nil {
+		return nil, err
+	}
+	b.add("--add-seccomp-fd", fd)
+	return b, nil
+}
+
+func (b *bundle) environment(env map[string]string) {
+	set := map[string]string{
+		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": agentHome, "USER": "agent", "LANG": "C.UTF-8", "TMPDIR": "/tmp",
+	}
+	for name, value := range env {
+		set[name] = value
+	}
+	for name, value := range set {
+		b.add("--setenv", name, value)
+	}
+}
+
+func (b *bundle) system() {
+	b.add("--ro-bind", "/usr", "/usr")
+	for _, dir := range systemDirs {
+		if target, err := os.Readlink(dir); err == nil {
+			b.add("--symlink", target, dir)
+		} else {
+			b.add("--ro-bind-try", dir, dir)
+		}
+	}
+	for _, file := range systemFiles {
+		b.add("--ro-bind-try", file, file)
+	}
+}
+
+// identities adds the files in /etc that name users, groups and hosts.
+func (b *bundle) identities(user User) error {
+	for _, f := range []struct{ path, content string }{
+		{"/etc/passwd", fmt.Sprintf("agent:x:%d:%d:agent:%s:/bin/sh\n", user.UID, user.GID, agentHome)},
+		{"/etc/group", fmt.Sprintf("agent:x:%d:\n", user.GID)},
+		{"/etc/hosts", "127.0.0.1 localhost ctxfs\n::1 localhost\n"},
+		{"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
+		{"/etc/resolv.conf", ""},
+	} {
+		fd, err := b.data([]byte(f.content))
+		if err != nil {
+			return err
+		}
+		b.add("--perms", "0444", "--ro-bind-data", fd, f.path)
+	}
+	return nil
+}
+
+// command returns the bwrap that runs argv. It has an empty environment, and the options stand in a file, so that /proc shows neither.
+func (b *bundle) command(bwrap string, user User, argv []string) (*osexec.Cmd, error) {
+	fd, err := b.data([]byte(strings.Join(b.args, "\x00") + "\x00"))
+	if err != nil {
+		return nil, err
+	}
+	// It outlives the call that starts it.
+	cmd := osexec.CommandContext(context.Background(), bwrap, append([]string{"--args", fd, "--"}, argv...)...)
+	cmd.Env, cmd.Dir, cmd.ExtraFiles = []string{}, "/", b.files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID)}
+	}
+	return cmd, nil
+}
+
+// lookUp finds bwrap as an absolute path.
+func lookUp() (string, error) {
+	path, err := osexec.LookPath("bwrap")
+	if err != nil {
+		return "", &Unavailable{"bubblewrap is not installed", "apt install bubblewrap"}
+	}
+	return filepath.Abs(path)
+}

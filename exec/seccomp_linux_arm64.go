@@ -1,0 +1,7 @@
+package exec
+
+import "golang.org/x/sys/unix"
+
+const auditArch = unix.AUDIT_ARCH_AARCH64
+
+func oldRules() []rule { return nil }

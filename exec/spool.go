@@ -1,0 +1,185 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// What a spool keeps of a stream, in bytes.
+const (
+	headSize = 4 << 20
+	tailSize = 12 << 20
+)
+
+// spool keeps an output stream in a file of bounded size: the first headSize bytes, and after them a ring of the last tailSize. The
+// stream has one writer, which never waits for a reader, and any number of readers.
+type spool struct {
+	path string
+	file *os.File
+
+	mu sync.Mutex
+	// size is how many bytes the stream has. Up to reserved the file is being overwritten: what is older than reserved-tailSize is gone.
+	size, reserved int64
+	// err is why the stream could not be kept from size on, such as a full disk.
+	err error
+	// ended is true when the stream has ended.
+	ended bool
+	// grown is closed when the stream grows or ends; nil when no reader waits.
+	grown chan struct{}
+}
+
+func newSpool(path string) (*spool, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &spool{path: path, file: f}, nil
+}
+
+// fill appends what r has until its end. It drains r also when the spool cannot keep the data.
+func (s *spool) fill(r io.Reader) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := r.Read(buf)
+		s.append(buf[:n])
+		if err != nil {
+			s.end()
+			return
+		}
+	}
+}
+
+func (s *spool) append(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	s.mu.Lock()
+	at, broken := s.size, s.err
+	s.reserved = at + int64(len(p))
+	s.mu.Unlock()
+	if broken == nil {
+		broken = eachExtent(at, p, func(part []byte, off int64) error {
+			_, err := s.file.WriteAt(part, off)
+			return err
+		})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.size, s.err = s.reserved, broken
+	s.wake()
+}
+
+// eachExtent calls do for the parts of p, which stands at offset at of the stream, with their offsets in the file.
+func eachExtent(at int64, p []byte, do func(part []byte, off int64) error) error {
+	for len(p) > 0 {
+		off, room := at, headSize-at
+		if at >= headSize {
+			in := (at - headSize) % tailSize
+			off, room = headSize+in, tailSize-in
+		}
+		part := p[:min(int64(len(p)), room)]
+		if err := do(part, off); err != nil {
+			return err
+		}
+		at, p = at+int64(len(part)), p[len(part):]
+	}
+	return nil
+}
+
+// end ends the stream. The writer calls it once.
+func (s *spool) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if err := s.file.Close(); s.err == nil {
+		s.err = err
+	}
+	s.wake()
+}
+
+func (s *spool) wake() {
+	if s.grown != nil {
+		close(s.grown)
+		s.grown = nil
+	}
+}
+
+// length returns how many bytes the stream has.
+func (s *spool) length() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size
+}
+
+// growth returns a channel that is closed when the stream has more than at bytes, or has ended; nil if that is so already.
+func (s *spool) growth(at int64) (wait <-chan struct{}, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.size > at {
+		return nil, false
+	}
+	if s.ended {
+		return nil, true
+	}
+	if s.grown == nil {
+		s.grown = make(chan struct{})
+	}
+	return s.grown, false
+}
+
+// span returns the bytes that can be read at an offset: the first of them, which is beyond at if bytes were dropped, and how many follow.
+func (s *spool) span(at int64) (from, n int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return at, 0, fmt.Errorf("the output could not be kept: %w", s.err)
+	}
+	if at < headSize {
+		return at, min(s.size, headSize) - at, nil
+	}
+	from = max(at, s.reserved-tailSize)
+	return from, max(0, s.size-from), nil
+}
+
+// reader reads a spool by offset, through a descriptor of its own.
+type reader struct {
+	s    *spool
+	file *os.File
+}
+
+func (s *spool) open() (*reader, error) {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{s, f}, nil
+}
+
+// read reads into p at an offset of the stream. from is beyond at if the bytes between them were dropped. n is 0 if there is nothing yet.
+func (r *reader) read(p []byte, at int64) (from int64, n int, err error) {
+	for {
+		from, avail, err := r.s.span(at)
+		if err != nil || avail <= 0 {
+			return at, 0, err
+		}
+		part := p[:min(int64(len(p)), avail)]
+		if from < headSize {
+			part = part[:min(int64(len(part)), headSize-from)]
+		}
+		err = eachExtent(from, part, func(part []byte, off int64) error {
+			_, err := r.file.ReadAt(part, off)
+			return err
+		})
+		if err != nil && !errors.Is(err, io.EOF) {
+			return at, 0, err
+		}
+		if still, _, err := r.s.span(from); err != nil || still == from {
+			return from, len(part), err
+		} // else the writer overtook this read
+	}
+}
+
+func (r *reader) Close() error { return r.file.Close() }

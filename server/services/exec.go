@@ -1,0 +1,228 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/exec"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// Exec implements ExecService.
+type Exec struct {
+	ctxfsv1.UnimplementedExecServiceServer
+	Processes *exec.Processes
+}
+
+// The time limit of Run, and the grace of Kill, when the request sets none.
+const (
+	runTime   = 10 * time.Minute
+	killGrace = 5 * time.Second
+	maxGrace  = time.Minute
+	// maxInput bounds the data of SendInput, in bytes.
+	maxInput = 1 << 20
+)
+
+// Run implements ExecService.
+func (s *Exec) Run(req *ctxfsv1.RunRequest, stream grpc.ServerStreamingServer[ctxfsv1.RunResponse]) error {
+	ctx := stream.Context()
+	p, err := s.start(ctx, req.GetCommand(), runTime)
+	if err != nil {
+		return execStatus(err)
+	}
+	err = stream.Send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Started{Started: processToPB(p)}})
+	if err == nil {
+		err = p.Output(ctx, [2]int64{}, true, func(o exec.Output) error {
+			return stream.Send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Output{Output: outputToPB(o)}})
+		})
+	}
+	if err != nil {
+		// The call has ended, and its context with it.
+		return execStatus(errors.Join(err, p.Kill(context.WithoutCancel(ctx), killGrace)))
+	}
+	return stream.Send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Exited{Exited: processToPB(p)}})
+}
+
+// Start implements ExecService.
+func (s *Exec) Start(ctx context.Context, req *ctxfsv1.StartRequest) (*ctxfsv1.StartResponse, error) {
+	p, err := s.start(ctx, req.GetCommand(), 0)
+	if err != nil {
+		return nil, execStatus(err)
+	}
+	return &ctxfsv1.StartResponse{Process: processToPB(p)}, nil
+}
+
+func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration) (*exec.Process, error) {
+	if cmd.GetContextId() == "" {
+		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "name an explicit context_id"}
+	}
+	id, err := parseID(cmd.GetContextId())
+	if err != nil {
+		return nil, err
+	}
+	l := cmd.GetLimits()
+	limits := exec.Limits{
+		Wall: milliseconds(l.GetWallMs()), CPU: milliseconds(l.GetCpuMs()), Processes: int(l.GetProcesses()), Files: int(l.GetOpenFiles()), FileBytes: l.GetFileBytes(),
+	}
+	if limits.Wall == 0 {
+		limits.Wall = wall
+	}
+	return s.Processes.Start(ctx, exec.Command{
+		Context: id, Argv: cmd.GetArgv(), Cwd: cmd.GetCwd(), Env: cmd.GetEnv(), Stdin: cmd.GetStdin(), OpenStdin: cmd.GetOpenStdin(), Limits: limits,
+	})
+}
+
+// milliseconds converts a duration. One that a time.Duration cannot hold stays too large, or negative.
+func milliseconds(ms int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(max(-most, min(ms, most))) * time.Millisecond
+}
+
+// FollowOutput implements ExecService.
+func (s *Exec) FollowOutput(req *ctxfsv1.FollowOutputRequest, stream grpc.ServerStreamingServer[ctxfsv1.FollowOutputResponse]) error {
+	p, err := s.Processes.Get(req.GetProcessId())
+	if err != nil {
+		return execStatus(err)
+	}
+	offsets := [2]int64{exec.Stdout: req.GetStdoutOffset(), exec.Stderr: req.GetStderrOffset()}
+	err = p.Output(stream.Context(), offsets, req.GetFollow(), func(o exec.Output) error {
+		return stream.Send(&ctxfsv1.FollowOutputResponse{Event: &ctxfsv1.FollowOutputResponse_Output{Output: outputToPB(o)}})
+	})
+	if err != nil || p.Ended() == nil {
+		return execStatus(err)
+	}
+	return stream.Send(&ctxfsv1.FollowOutputResponse{Event: &ctxfsv1.FollowOutputResponse_Exited{Exited: processToPB(p)}})
+}
+
+// Wait implements ExecService.
+func (s *Exec) Wait(ctx context.Context, req *ctxfsv1.WaitRequest) (*ctxfsv1.WaitResponse, error) {
+	p, err := s.Processes.Get(req.GetProcessId())
+	if err == nil {
+		err = p.Wait(ctx)
+	}
+	if err != nil {
+		return nil, execStatus(err)
+	}
+	return &ctxfsv1.WaitResponse{Process: processToPB(p)}, nil
+}
+
+// SendInput implements ExecService.
+func (s *Exec) SendInput(ctx context.Context, req *ctxfsv1.SendInputRequest) (*ctxfsv1.SendInputResponse, error) {
+	if n := len(req.GetData()); n > maxInput {
+		return nil, execStatus(fserr.Invalid("data has %d bytes, more than %d", n, maxInput))
+	}
+	p, err := s.Processes.Get(req.GetProcessId())
+	if err == nil {
+		err = p.Write(ctx, req.GetData())
+	}
+	return &ctxfsv1.SendInputResponse{}, execStatus(err)
+}
+
+// CloseInput implements ExecService.
+func (s *Exec) CloseInput(ctx context.Context, req *ctxfsv1.CloseInputRequest) (*ctxfsv1.CloseInputResponse, error) {
+	p, err := s.Processes.Get(req.GetProcessId())
+	if err == nil {
+		err = p.CloseInput(ctx)
+	}
+	return &ctxfsv1.CloseInputResponse{}, execStatus(err)
+}
+
+// SendSignal implements ExecService.
+func (s *Exec) SendSignal(_ context.Context, req *ctxfsv1.SendSignalRequest) (*ctxfsv1.SendSignalResponse, error) {
+	p, err := s.Processes.Get(req.GetProcessId())
+	if err == nil {
+		err = p.Signal(int(req.GetSignal()))
+	}
+	return &ctxfsv1.SendSignalResponse{}, execStatus(err)
+}
+
+// Kill implements ExecService.
+func (s *Exec) Kill(ctx context.Context, req *ctxfsv1.KillRequest) (*ctxfsv1.KillResponse, error) {
+	grace := killGrace
+	if req.GraceMs != nil {
+		grace = milliseconds(req.GetGraceMs())
+	}
+	if grace < 0 || grace > maxGrace {
+		return nil, execStatus(fserr.Invalid("grace_ms is %d; use 0 to %d", req.GetGraceMs(), maxGrace.Milliseconds()))
+	}
+	p, err := s.Processes.Get(req.GetProcessId())
+	if err == nil {
+		err = p.Kill(ctx, grace)
+	}
+	if err != nil {
+		return nil, execStatus(err)
+	}
+	return &ctxfsv1.KillResponse{Process: processToPB(p)}, nil
+}
+
+// GetProcess implements ExecService.
+func (s *Exec) GetProcess(_ context.Context, req *ctxfsv1.GetProcessRequest) (*ctxfsv1.GetProcessResponse, error) {
+	p, err := s.Processes.Get(req.GetProcessId())
+	if err != nil {
+		return nil, execStatus(err)
+	}
+	return &ctxfsv1.GetProcessResponse{Process: processToPB(p)}, nil
+}
+
+// ListProcesses implements ExecService.
+func (s *Exec) ListProcesses(_ context.Context, req *ctxfsv1.ListProcessesRequest) (*ctxfsv1.ListProcessesResponse, error) {
+	var id contexts.ID
+	if req.GetContextId() != "" {
+		var err error
+		if id, err = parseID(req.GetContextId()); err != nil {
+			return nil, execStatus(err)
+		}
+	}
+	resp := &ctxfsv1.ListProcessesResponse{}
+	for _, p := range s.Processes.List(id) {
+		if pb := processToPB(p); pb.GetExit() == nil || !req.GetRunning() {
+			resp.Processes = append(resp.Processes, pb)
+		}
+	}
+	return resp, nil
+}
+
+// RemoveProcess implements ExecService.
+func (s *Exec) RemoveProcess(_ context.Context, req *ctxfsv1.RemoveProcessRequest) (*ctxfsv1.RemoveProcessResponse, error) {
+	return &ctxfsv1.RemoveProcessResponse{}, execStatus(s.Processes.Remove(req.GetProcessId()))
+}
+
+func processToPB(p *exec.Process) *ctxfsv1.Process {
+	cmd := p.Command()
+	pb := &ctxfsv1.Process{
+		ProcessId: p.ID, ContextId: string(cmd.Context), Argv: cmd.Argv, Cwd: cmd.Cwd, StartedNs: p.Started().UnixNano(),
+		StdoutBytes: p.Written(exec.Stdout), StderrBytes: p.Written(exec.Stderr),
+	}
+	if e := p.Ended(); e != nil {
+		pb.Exit = &ctxfsv1.Exit{Code: int32(e.Code), Reason: ctxfsv1.ExitReason(e.Reason), Detail: e.Detail, EndedNs: e.At.UnixNano()}
+	}
+	return pb
+}
+
+func outputToPB(o exec.Output) *ctxfsv1.Output {
+	return &ctxfsv1.Output{Stream: ctxfsv1.OutputStream(o.Stream + 1), Offset: o.Offset, Dropped: o.Dropped, Data: o.Data}
+}
+
+// execStatus converts an error of a command.
+func execStatus(err error) error {
+	var u *exec.Unavailable
+	if !errors.As(err, &u) {
+		return fserrpb.ToStatus(err)
+	}
+	st, derr := status.New(codes.FailedPrecondition, "EXEC_UNAVAILABLE: "+u.Error()).WithDetails(&errdetails.ErrorInfo{
+		Reason: "EXEC_UNAVAILABLE", Domain: fserrpb.Domain, Metadata: map[string]string{"detail": u.Cause, "hint": u.Remedy},
+	})
+	if derr != nil {
+		return fserrpb.ToStatus(derr)
+	}
+	return st.Err()
+}
