@@ -31,7 +31,7 @@ var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // Put keeps what r returns, and returns its SHA-256 in hex and its size. It writes nothing for a content of less than 64 KiB that is there already.
 func (s *Store) Put(r io.Reader) (hash string, size int64, err error) {
-	buf := buffers.Get().(*[64 << 10]byte) //nolint:forcetypeassert // its New makes nothing else
+	buf := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buf)
 	n, err := io.ReadFull(r, buf[:])
 	switch {

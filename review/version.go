@@ -70,7 +70,7 @@ func (p *Path) UnmarshalText(text []byte) error {
 // hashOf reads r to its end.
 func hashOf(r io.Reader) (hash string, size int64, err error) {
 	h := sha256.New()
-	buf := buffers.Get().(*[64 << 10]byte) //nolint:forcetypeassert // its New makes nothing else
+	buf := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buf)
 	size, err = io.CopyBuffer(h, struct{ io.Reader }{r}, buf[:]) // without WriteTo, which would allocate a buffer
 	return hex.EncodeToString(h.Sum(nil)), size, err
