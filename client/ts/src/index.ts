@@ -9,7 +9,8 @@ export type { FsPromises, Glob, GlobOptions, OpenFile } from "./fs/promises.js";
 export { FileHandle } from "./fs/handle.js";
 export { BigIntStats, StatFs, Stats } from "./fs/stats.js";
 export {
-  Review, Reviewer, type ApplyOptions, type Decided, type DecideOptions, type DiffOptions, type JournalOptions, type ListOptions, type RevisionOptions,
+  Review, Reviewer, type ApplyOptions, type CommitOptions, type Decided, type DecideOptions, type DiffOptions, type JournalOptions, type ListOptions,
+  type RebaseOptions, type RevisionOptions,
 } from "./review/review.js";
 export type * from "./review/types.js";
 export { Client, type ClientOptions } from "./session/client.js";

@@ -70,7 +70,7 @@ test("an edit is submitted, approved in part, applied and undone", async () => {
   await writeFile(inApp("main.txt"), numbers.replace("line 20\n", "the user's\n"));
   expect((await reviewer.changes()).drifted).toBe(1);
   expect((await reviewer.readVersion("/app/main.txt", "workspace")).toString()).toContain("the user's");
-  expect(await reviewer.apply({ dryRun: true })).toEqual({ journalId: 0, files: [{ path: "/app/main.txt", kind: "written", merged: true }] });
+  expect(await reviewer.apply({ dryRun: true })).toEqual({ journalId: 0, files: [{ path: "/app/main.txt", kind: "written", merged: true }], commits: [] });
   const { journalId, files } = await reviewer.apply({ requestId: "once" });
   expect(files).toEqual([{ path: "/app/main.txt", kind: "written", merged: true }]);
   expect(await reviewer.apply({ requestId: "once" })).toMatchObject({ journalId });
@@ -94,6 +94,50 @@ test("a Change and a patch select", async () => {
   expect(await reviewer.approve({ patch: await reviewer.patch({ paths: ["/app/main.txt"] }) })).toMatchObject({ changes: 1 });
   expect(await reviewer.decide("all", "pending")).toMatchObject({ leftOut: [] });
   expect((await reviewer.changes()).approved).toBe(0);
+});
+
+test("the workspace's changes are brought in, and a conflict is resolved", async () => {
+  await edit();
+  await writeFile(inApp("main.txt"), numbers.replace("line 3\n", "line III\n"));
+  await writeFile(inApp("theirs.txt"), "new\n");
+  const reviewer = server.review(editor.contextId);
+  await expect(reviewer.rebase()).rejects.toMatchObject({ code: "CONFLICT", conflicts: [{ path: "/app/main.txt", kind: "content" }] });
+  const { journalId, files, conflicts } = await reviewer.rebase({ onConflict: "markers" });
+  expect(files).toEqual([{ path: "/app/theirs.txt", kind: "created", merged: false }]);
+  expect(conflicts).toMatchObject([{ path: "/app/main.txt", kind: "content", markers: true, base: { size: numbers.length } }]);
+  expect(await editor.fs.readFile("/app/main.txt", "utf8")).toContain("<<<<<<< context\nline three\n");
+  expect((await reviewer.readVersion("/app/main.txt", "conflict-workspace")).toString()).toContain("line III\n");
+  expect(await reviewer.conflicts()).toMatchObject([{ path: "/app/main.txt" }]);
+  await expect(reviewer.apply({ selection: ["/app/main.txt"], approve: true })).rejects.toMatchObject({ code: "UNRESOLVED" });
+  expect(await reviewer.resolve("/app/main.txt", "workspace")).toBeGreaterThan(journalId);
+  expect(await editor.fs.readFile("/app/main.txt", "utf8")).toContain("line III\n");
+  expect(await reviewer.conflicts()).toEqual([]);
+  await expect(reviewer.resolve("/app/main.txt", "mine" as "base")).rejects.toThrow("unknown resolution");
+});
+
+test("apply commits to a branch, and changes no file", async () => {
+  const author = { name: "A", email: "a@example.com" };
+  await run("git", ["-C", inApp("."), "-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "-qm", "first", "--allow-empty"]);
+  await editor.fs.writeFile("/app/new.txt", "new\n");
+  const reviewer = server.review(editor.contextId);
+  const commit = { message: "Add new.txt", author, branch: "agent" };
+  const { commits } = await reviewer.apply({ selection: ["/app/new.txt"], approve: true, commit });
+  expect(commits).toMatchObject([{ repository: "/app", ref: "refs/heads/agent", author: "A <a@example.com>" }]);
+  const { stdout } = await run("git", ["-C", inApp("."), "show", "--format=%s", "--name-only", commits[0]?.commitId ?? ""]);
+  expect(stdout).toBe("Add new.txt\n\nnew.txt\n");
+  await expect(readFile(inApp("new.txt"))).rejects.toMatchObject({ code: "ENOENT" });
+});
+
+test("changes can be compared with a revision, a snapshot's name is checked, and the workspace is for reviewers", async () => {
+  await edit();
+  const { revision } = await editor.review.submit();
+  await editor.fs.writeFile("/app/later.txt", "later\n");
+  const { changes } = await editor.review.changes({ against: { revision } });
+  expect(changes.map(({ path, kind }) => [path, kind])).toEqual([["/app/later.txt", "added"]]);
+  expect((await editor.review.patch({ against: { revision } })).toString()).toContain("+later\n");
+  await expect(editor.review.changes({ against: { snapshot: "none" } })).rejects.toMatchObject({ code: "ENOENT" });
+  await expect(editor.review.changes({ against: "workspace" })).rejects.toMatchObject({ code: "EACCES" });
+  expect((await server.review(editor.contextId).changes({ against: "workspace" })).count).toBe(4);
 });
 
 test("watch reports each step, until the loop ends", async () => {

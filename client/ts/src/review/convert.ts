@@ -30,13 +30,15 @@ const states: Words<pb.ReviewState, own.ReviewStatus["state"]> = {
 };
 const events: Words<pb.ReviewEvent, own.ReviewStep["event"]> = {
   [pb.ReviewEvent.UNSPECIFIED]: "started", [pb.ReviewEvent.SUBMITTED]: "submitted", [pb.ReviewEvent.DECIDED]: "decided", [pb.ReviewEvent.APPLIED]: "applied",
-  [pb.ReviewEvent.DISCARDED]: "discarded", [pb.ReviewEvent.UNDONE]: "undone", [pb.ReviewEvent.OVERFLOW]: "overflow",
+  [pb.ReviewEvent.DISCARDED]: "discarded", [pb.ReviewEvent.UNDONE]: "undone", [pb.ReviewEvent.REBASED]: "rebased",
+  [pb.ReviewEvent.OVERFLOW]: "overflow",
 };
 const appliedKinds: Words<pb.AppliedKind, own.AppliedFile["kind"]> = {
   [pb.AppliedKind.UNSPECIFIED]: "unchanged", [pb.AppliedKind.CREATED]: "created", [pb.AppliedKind.WRITTEN]: "written", [pb.AppliedKind.REMOVED]: "removed",
 };
 const journalKinds: Words<pb.JournalKind, own.JournalEntry["kind"]> = {
   [pb.JournalKind.UNSPECIFIED]: "unknown", [pb.JournalKind.APPLY]: "apply", [pb.JournalKind.DISCARD]: "discard", [pb.JournalKind.UNDO]: "undo",
+  [pb.JournalKind.REBASE]: "rebase", [pb.JournalKind.RESOLVE]: "resolve",
 };
 const conflictKinds: Words<pb.ConflictKind, own.Conflict["kind"]> = {
   [pb.ConflictKind.UNSPECIFIED]: "unknown", [pb.ConflictKind.CONTENT]: "content", [pb.ConflictKind.MODIFY_DELETE]: "modify-delete",
@@ -44,7 +46,17 @@ const conflictKinds: Words<pb.ConflictKind, own.Conflict["kind"]> = {
   [pb.ConflictKind.DIRECTORY_IN_THE_WAY]: "directory-in-the-way", [pb.ConflictKind.CHANGED_MEANWHILE]: "changed-meanwhile",
 };
 /** The versions that can be read, by their names here. */
-export const versions = { base: pb.Version.BASE, context: pb.Version.CONTEXT, workspace: pb.Version.WORKSPACE, approved: pb.Version.APPROVED } as const;
+export const versions = {
+  base: pb.Version.BASE, context: pb.Version.CONTEXT, workspace: pb.Version.WORKSPACE, approved: pb.Version.APPROVED, merged: pb.Version.MERGED,
+  "conflict-context": pb.Version.CONFLICT_CONTEXT, "conflict-workspace": pb.Version.CONFLICT_WORKSPACE,
+} as const;
+/** What rebase can do with conflicts. */
+export const onConflicts = {
+  refuse: pb.OnConflict.UNSPECIFIED, record: pb.OnConflict.RECORD, markers: pb.OnConflict.MARKERS, context: pb.OnConflict.KEEP_CONTEXT,
+  workspace: pb.OnConflict.TAKE_WORKSPACE,
+} as const;
+/** What resolve can make of a file. */
+export const resolutions = { context: pb.Resolution.CONTEXT, workspace: pb.Resolution.WORKSPACE, base: pb.Resolution.BASE } as const;
 
 function pathOf({ path, rawPath }: { path: string; rawPath: Uint8Array }): own.ReviewPath {
   return rawPath.length === 0 ? { path } : { path: nameOf("", rawPath, "utf8") as string, rawPath: asBuffer(rawPath) };
@@ -99,8 +111,33 @@ export function stepOf({ event, journalId }: pb.WatchReviewResponse): own.Review
 }
 
 /** Converts what apply or undo did. */
-export function appliedOf({ journalId, files }: { journalId: bigint; files: pb.AppliedFile[] }): own.Applied {
-  return { journalId: Number(journalId), files: files.map((f) => ({ ...pathOf(f), kind: appliedKinds[f.kind], merged: f.merged })) };
+export function appliedOf({ journalId, files, commits = [] }: { journalId: bigint; files: pb.AppliedFile[]; commits?: pb.Commit[] }): own.Applied {
+  return {
+    journalId: Number(journalId), files: files.map((f) => ({ ...pathOf(f), kind: appliedKinds[f.kind], merged: f.merged })),
+    commits: commits.map(({ repository, commitId, ref, parent, author, committer }) => ({ repository, commitId, ref, parent, author, committer })),
+  };
+}
+
+/** Converts a conflict that rebase recorded. */
+export function recordedOf(c: pb.RecordedConflict): own.RecordedConflict {
+  const at = c.recordedNs === 0n ? undefined : dateOf(c.recordedNs);
+  return { ...pathOf(c), kind: conflictKinds[c.kind], base: versionOf(c.base), context: versionOf(c.context), workspace: versionOf(c.workspace), markers: c.markers, at };
+}
+
+/** Converts what rebase did. */
+export function rebasedOf(r: pb.RebaseResponse): own.Rebased {
+  const { journalId, files } = appliedOf(r);
+  return { journalId, files, conflicts: r.conflicts.map(recordedOf), stale: r.stale.map((s) => ({ ...pathOf(s), hunkIds: s.hunkIds })) };
+}
+
+/** Makes the message of what changes are compared with. */
+export function againstOf(given: own.Against | undefined): pb.Against | undefined {
+  if (given === undefined) return undefined;
+  const $typeName = "ctxfs.v1.Against";
+  if (given === "workspace") return { $typeName, what: { case: "workspace", value: true } };
+  if ("revision" in given) return { $typeName, what: { case: "revision", value: given.revision } };
+  if ("snapshot" in given) return { $typeName, what: { case: "snapshot", value: given.snapshot } };
+  return { $typeName, what: { case: "contextId", value: given.contextId } };
 }
 
 /** Converts a journal entry. */

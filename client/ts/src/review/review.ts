@@ -1,9 +1,13 @@
 import { requireKnown } from "../errors/options.js";
 import { asBuffer } from "../fs/bytes.js";
-import { DiffForm } from "../gen/ctxfs/v1/review_pb.js";
+import { ApplyTarget, DiffForm } from "../gen/ctxfs/v1/review_pb.js";
 import type { Caller } from "../session/operations.js";
-import { appliedOf, changeOf, countsOf, decisionNumbers, entryOf, hunkOf, selectionOf, statusOf, stepOf, versions } from "./convert.js";
-import type { Applied, ChangeCounts, Changes, Decision, FileDiff, JournalEntry, ReviewStatus, ReviewStep, Selection } from "./types.js";
+import {
+  againstOf, appliedOf, changeOf, countsOf, decisionNumbers, entryOf, hunkOf, onConflicts, rebasedOf, recordedOf, resolutions, selectionOf, statusOf, stepOf, versions,
+} from "./convert.js";
+import type {
+  Against, Applied, ChangeCounts, Changes, Decision, FileDiff, JournalEntry, Rebased, RecordedConflict, ReviewStatus, ReviewStep, Selection,
+} from "./types.js";
 
 /** Options of changes. */
 export interface ListOptions {
@@ -11,6 +15,8 @@ export interface ListOptions {
   paths?: readonly string[] | undefined;
   /** Lists what new ignored directories hold, file by file. */
   ignored?: boolean | undefined;
+  /** What to compare with; the base unless told. Changes against anything else have no IDs, and cannot be decided on. */
+  against?: Against | undefined;
 }
 
 /** Options of diff and patch. */
@@ -43,6 +49,31 @@ export interface ApplyOptions extends RevisionOptions {
   dryRun?: boolean | undefined;
   /** A second apply with the same ID returns what the first one did: for repeating after a lost connection. */
   requestId?: string | undefined;
+  /** Commits what is applied: to what each repository has checked out or, with a branch, to that branch alone, without changing a file. */
+  commit?: CommitOptions | undefined;
+}
+
+/** How apply commits. */
+export interface CommitOptions {
+  /** At most 64 KiB. */
+  message: string;
+  /** user.name and user.email of the repository unless told. */
+  author?: { name: string; email: string } | undefined;
+  /** Lines "Key: value" that are appended to the message. */
+  trailers?: readonly string[] | undefined;
+  /** A branch that is not checked out, without refs/heads/. One that does not exist begins at HEAD. */
+  branch?: string | undefined;
+}
+
+/** Options of rebase. */
+export interface RebaseOptions {
+  /** Only these paths and what is below them. */
+  paths?: readonly string[] | undefined;
+  /** What happens to files that cannot be merged: nothing is done ("refuse", unless told), they stay and are listed ("record"), also with conflict
+   * markers ("markers"), or one side wins. */
+  onConflict?: keyof typeof onConflicts | undefined;
+  /** Does nothing, and returns what would be done. */
+  dryRun?: boolean | undefined;
 }
 
 /** Options of journal. */
@@ -69,10 +100,11 @@ export class Review {
 
   /** Lists what the context changed. */
   async changes(options: ListOptions = {}): Promise<Changes> {
-    requireKnown(options, ["paths", "ignored"]);
+    requireKnown(options, ["paths", "ignored", "against"]);
     const { paths = [], ignored = false } = options;
+    const request = { contextId: this.contextId, paths: [...paths], ignored, against: againstOf(options.against) };
     const out: Changes = { ...countsOf(undefined), changes: [] };
-    for await (const { event } of this.caller.parts("listChanges", { contextId: this.contextId, paths: [...paths], ignored })) {
+    for await (const { event } of this.caller.parts("listChanges", request)) {
       if (event.case === "change") out.changes.push(changeOf(event.value));
       else Object.assign(out, countsOf(event.value));
     }
@@ -101,12 +133,12 @@ export class Review {
   }
 
   #diff(options: DiffOptions, form: DiffForm) {
-    requireKnown(options, ["paths", "ignored", "lines"]);
-    const { paths = [], ignored = false, lines = 3 } = options;
-    return { contextId: this.contextId, paths: [...paths], ignored, form, lines: lines === 0 ? -1 : lines };
+    requireKnown(options, ["paths", "ignored", "lines", "against"]);
+    const { paths = [], ignored = false, lines = 3, against } = options;
+    return { contextId: this.contextId, paths: [...paths], ignored, form, lines: lines === 0 ? -1 : lines, against: againstOf(against) };
   }
 
-  /** Reads one version of a file. "approved" is the base with what is approved; "workspace" is for reviewers. */
+  /** Reads one version of a file. "approved" is the base with what is approved. "workspace" and the versions of a recorded conflict are for reviewers. */
   async readVersion(path: string | Uint8Array, version: keyof typeof versions): Promise<Buffer> {
     requireOne("version", version, versions);
     const named = typeof path === "string" ? { path } : { rawPath: path };
@@ -166,13 +198,35 @@ export class Reviewer extends Review {
 
   /** Merges what is approved into the workspace: all of it, or none. A CtxfsError of code CONFLICT has each conflict. */
   async apply(options: ApplyOptions = {}): Promise<Applied> {
-    requireKnown(options, ["selection", "approve", "ifRevision", "refuseMerge", "dryRun", "requestId"]);
+    requireKnown(options, ["selection", "approve", "ifRevision", "refuseMerge", "dryRun", "requestId", "commit"]);
     const { selection, approve = false, ifRevision = "", refuseMerge = false, dryRun = false, requestId = "" } = options;
     const chosen = selection === undefined ? undefined : selectionOf(selection);
-    return appliedOf(await this.caller.call("apply", { contextId: this.contextId, selection: chosen, approve, ifRevision, refuseMerge, dryRun, requestId }));
+    const request = { contextId: this.contextId, selection: chosen, approve, ifRevision, refuseMerge, dryRun, requestId, ...targetOf(options.commit) };
+    return appliedOf(await this.caller.call("apply", request));
   }
 
-  /** Lists what was applied, discarded and undone, newest first. */
+  /** Brings into the context what the workspace changed since: all of it, or nothing. A CtxfsError of code CONFLICT has each conflict. */
+  async rebase(options: RebaseOptions = {}): Promise<Rebased> {
+    requireKnown(options, ["paths", "onConflict", "dryRun"]);
+    const { paths = [], onConflict = "refuse", dryRun = false } = options;
+    requireOne("onConflict", onConflict, onConflicts);
+    return rebasedOf(await this.caller.call("rebase", { contextId: this.contextId, paths: [...paths], onConflict: onConflicts[onConflict], dryRun }));
+  }
+
+  /** Lists the conflicts that rebase recorded and that are not resolved. apply refuses these files. */
+  async conflicts(): Promise<RecordedConflict[]> {
+    return (await this.caller.call("listConflicts", { contextId: this.contextId })).conflicts.map(recordedOf);
+  }
+
+  /** Resolves a conflict: the file becomes what it is in the context now, or the workspace's or the base's version. Returns the journal entry. */
+  async resolve(path: string | Uint8Array, resolution: keyof typeof resolutions = "context"): Promise<number> {
+    requireOne("resolution", resolution, resolutions);
+    const named = typeof path === "string" ? { path } : { rawPath: path };
+    const { journalId } = await this.caller.call("resolveConflict", { contextId: this.contextId, ...named, resolution: resolutions[resolution] });
+    return Number(journalId);
+  }
+
+  /** Lists what was applied, discarded, undone, rebased and resolved, newest first. */
   async journal(options: JournalOptions = {}): Promise<JournalEntry[]> {
     requireKnown(options, ["path", "limit"]);
     const { path = "", limit = 100 } = options;
@@ -191,6 +245,16 @@ export class Reviewer extends Review {
     requireKnown(options, ["dryRun"]);
     return appliedOf(await this.caller.call("undo", { journalId: BigInt(journalId), dryRun: options.dryRun ?? false }));
   }
+}
+
+function targetOf(commit: CommitOptions | undefined) {
+  if (!commit) return { target: ApplyTarget.UNSPECIFIED };
+  requireKnown(commit, ["message", "author", "trailers", "branch"]);
+  const { message, author, trailers = [], branch = "" } = commit;
+  return {
+    target: branch === "" ? ApplyTarget.COMMIT : ApplyTarget.BRANCH,
+    commit: { $typeName: "ctxfs.v1.CommitOptions" as const, message, authorName: author?.name ?? "", authorEmail: author?.email ?? "", trailers: [...trailers], branch },
+  };
 }
 
 /** Throws when a word is none of those that there are. */

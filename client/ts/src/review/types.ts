@@ -1,4 +1,4 @@
-/** What reviews take and give. docs/review.md explains the words. */
+/** What reviews take and give. docs/how-to/review.md explains the words. */
 
 /** How changes are counted. */
 export interface ChangeCounts {
@@ -121,8 +121,8 @@ export interface ReviewStatus extends ChangeCounts {
 
 /** A step of a review. After "overflow", which is sent to a slow program, steps are missing: ask for the state. */
 export interface ReviewStep {
-  event: "started" | "submitted" | "decided" | "applied" | "discarded" | "undone" | "overflow";
-  /** The journal entry of what was applied, discarded or undone; 0 for others. */
+  event: "started" | "submitted" | "decided" | "applied" | "discarded" | "undone" | "rebased" | "overflow";
+  /** The journal entry of what was applied, discarded, undone or rebased; 0 for others. */
   journalId: number;
 }
 
@@ -138,11 +138,54 @@ export interface Applied {
   /** The journal entry, for undo; 0 for a dry run. */
   journalId: number;
   files: AppliedFile[];
+  /** The commits that were made, one for each repository; none without a target that commits. */
+  commits: Commit[];
+}
+
+/** A commit that apply made. */
+export interface Commit {
+  /** Absolute in the context; "/" is the workspace's own. */
+  repository: string;
+  /** In hex; "" in a dry run. */
+  commitId: string;
+  /** What it moved: "refs/heads/NAME", or "HEAD" if that was detached. */
+  ref: string;
+  /** "" for the first commit. */
+  parent: string;
+  /** "Name <email>". */
+  author: string;
+  committer: string;
+}
+
+/** What a context can be compared with instead of its base: the workspace (for reviewers), a revision that submit returned, a snapshot, or another context. */
+export type Against = "workspace" | { revision: string } | { snapshot: string } | { contextId: string };
+
+/** A conflict that rebase recorded, and that is not resolved. */
+export interface RecordedConflict extends Conflict {
+  /** The versions of the three sides; undefined where there was no file. */
+  base: FileVersion | undefined;
+  context: FileVersion | undefined;
+  workspace: FileVersion | undefined;
+  /** The context's file has conflict markers. */
+  markers: boolean;
+  /** When it was recorded; undefined in a dry run. */
+  at: Date | undefined;
+}
+
+/** What rebase did. */
+export interface Rebased {
+  /** The journal entry, for undo; 0 for a dry run, and if the workspace changed nothing. */
+  journalId: number;
+  /** What was done to the context. Files with a conflict are in conflicts only. */
+  files: AppliedFile[];
+  conflicts: RecordedConflict[];
+  /** Decisions that were taken back, because what they were about is not there any more. No hunk means the whole change. */
+  stale: (ReviewPath & { hunkIds: string[] })[];
 }
 
 /** Something that was done, and can be undone. */
 export interface JournalEntry extends Applied {
-  kind: "unknown" | "apply" | "discard" | "undo";
+  kind: "unknown" | "apply" | "discard" | "undo" | "rebase" | "resolve";
   contextId: string;
   /** The panel that did it, or "host". */
   actor: string;
