@@ -82,18 +82,15 @@ func New(ctx context.Context, cfg Config) (*Registry, error) {
 		return nil, err
 	}
 	for _, rec := range list {
-		s, err := siteOf(rec)
-		if err == nil {
-			err = r.check(ctx, s)
-		}
+		s, damaged := siteOf(rec)
+		err := r.check(ctx, s)
 		switch {
-		case err == nil && s.ExpiresAt.After(time.Now()):
-			r.byHash[s.Hash] = s
-		case err == nil || fserr.CodeOf(err) == fserr.ECANCELED:
-			// On a full disk the record stays, and is ignored.
-			_ = cfg.Store.Sites().Delete(ctx, rec.ID)
-		default:
+		case err != nil && fserr.CodeOf(err) != fserr.ECANCELED:
 			return nil, fmt.Errorf("read site %s: %w", rec.ID, err)
+		case err == nil && damaged == nil && s.ExpiresAt.After(time.Now()):
+			r.byHash[s.Hash] = s
+		default:
+			_ = cfg.Store.Sites().Delete(ctx, rec.ID) // a record that stays, on a full disk, is ignored again
 		}
 	}
 	return r, nil
