@@ -175,7 +175,7 @@ func (g *Gateway) enter(w http.ResponseWriter, r *http.Request) bool {
 	origin, ok := g.allows(r)
 	if !ok {
 		defer g.requests.leave()
-		g.cfg.Log.Info("a page may not ask here; --origin would let it open a session", zap.String("origin", fserrpb.Printable(origin)))
+		g.cfg.Log.Info("a page may not ask here; --origin would let it open a session", zap.String("origin", fserrpb.Printable(withoutCapability(origin))))
 		say(w, http.StatusForbidden, "pages of this origin may not ask here; --origin lets them open sessions")
 	}
 	return ok

@@ -57,8 +57,13 @@ func (v *visit) document(file *contentReader) (document, error) {
 		return doc, nil
 	}
 	sum := sha256.Sum256([]byte(snippet))
-	doc.mark, doc.spliced = hex.EncodeToString(sum[:4]), slices.Concat(text[:found.at], []byte(snippet), text[found.at:])
+	doc.mark, doc.spliced = hex.EncodeToString(sum[:4]), splice(text, found.at, snippet)
 	return doc, nil
+}
+
+// splice returns doc with the snippet at an offset, and otherwise byte for byte as it is.
+func splice(doc []byte, at int, snippet string) []byte {
+	return slices.Concat(doc[:at], []byte(snippet), doc[at:])
 }
 
 // isDocument reports whether the browser will show what it requests.
@@ -115,7 +120,7 @@ func inspect(doc []byte) (found inspected) {
 		case parser.ErrorToken:
 			return found
 		case parser.DoctypeToken:
-			if !inHead {
+			if !inHead && bytes.HasSuffix(raw, []byte(">")) {
 				found.at = offset
 			}
 		case parser.TextToken:

@@ -261,3 +261,11 @@ func codeOf(err error) fserr.Code {
 	return fserr.CodeOf(err)
 }
 
+// withoutCapability returns an origin as a log may have it: that of a site has its capability.
+func withoutCapability(origin string) string {
+	scheme, host, _ := strings.Cut(origin, "://")
+	if label, rest, _ := strings.Cut(host, "."); sites.IsCapability(label) {
+		return scheme + "://(site)." + rest
+	}
+	return origin
+}

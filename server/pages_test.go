@@ -114,7 +114,6 @@ func (b *browser) strong(site, path string) {
 	}
 }
 
-
 // wantHeader are headers that a response must have, as name and value; "-" stands for an absent one, "~" begins a part of the value.
 func wantHeaders(t *testing.T, got http.Header, want ...string) {
 	t.Helper()
