@@ -141,7 +141,7 @@ var jsonCommands = []string{
 	"context export ctx_fork LOCAL/a.tar", "context import ctx_imported LOCAL/a.tar", "context delete ctx_b ctx_fork",
 	"ln -s x l", "rm README.md", "changes json", "submit json -t title", "reject json l -m no", "approve json --all", "apply json --dry-run", "apply json", "log",
 	"undo 1", "discard json l",
-	"gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
+	"open json", "sites", "gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
 	"doctor", "config",
 }
 
@@ -153,7 +153,7 @@ func TestJSONIsAsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	local := t.TempDir()
-	servertest.Start(t, ws, func(c *server.Config) { c.AuditLog = filepath.Join(t.TempDir(), "audit") })
+	servertest.Start(t, ws, func(c *server.Config) { c.AuditLog, c.Gateway = filepath.Join(t.TempDir(), "audit"), "127.0.0.1:0" })
 	t.Cleanup(func() { _ = os.RemoveAll(local) })
 	checked := map[string]bool{"serve": true, "stop": true} // below
 	for _, line := range jsonCommands {
