@@ -250,7 +250,7 @@ func (v *visit) redirect(location string) {
 		location += "?" + v.r.URL.RawQuery
 	}
 	v.w.Header().Set("Location", location)
-	say(v.w, http.StatusPermanentRedirect, "see "+location)
+	say(v.w, http.StatusPermanentRedirect, "a directory's path ends with a slash")
 }
 
 // codeOf returns the errno of an operation's error.
