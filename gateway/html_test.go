@@ -35,7 +35,8 @@ func TestSnippetsGoIntoTheHead(t *testing.T) {
 		"a charset with a further line":  {"<head>|<meta charset='x\r\nSet-Cookie: a'>", false, "; charset=utf-8"},
 		"not UTF-8":                      {"<head>|\xff\xe4", false, ""},
 		"a broken tag":                   {"<html>|<head", false, "; charset=utf-8"},
-		"NUL":                            {"<html>\x00<head>", false, "; charset=utf-8"},
+		"a type that does not end":       {"|<!doctype", false, "; charset=utf-8"},
+		"NUL":                            {"<html>|\x00<head>", false, "; charset=utf-8"},
 		"the description of a document":  {"<?xml version='1.0'?><!doctype html><html><head>|<p>", false, "; charset=utf-8"},
 		"a link before the head element": {"<!doctype html>|<link rel=x><base href=/x/><p>", true, "; charset=utf-8"},
 	} {
@@ -58,7 +59,7 @@ func TestSnippetsGoIntoTheHead(t *testing.T) {
 // FuzzInspect checks that the place for a snippet is in the document and not within a tag, and that the charset is a token.
 func FuzzInspect(f *testing.F) {
 	for _, doc := range []string{
-		documentSeed, "<head", "<!-- <head>", "\xef\xbb\xbf<html>", "<template><head>", "<meta charset=x>", "text<head>", "<head a='>", "<svg><base href=x>",
+		documentSeed, "<head", "<!-- <head>", "\xef\xbb\xbf<html>", "<template><head>", "<meta charset=x>", "text<head>", "<head a='>", "<svg><base href=x>", "<!docType",
 	} {
 		f.Add([]byte(doc))
 	}

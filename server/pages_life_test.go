@@ -3,6 +3,8 @@ package server
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -327,4 +329,34 @@ func TestEventsEndWithTheContextsGeneration(t *testing.T) {
 		t.Errorf("after a restore: %s", got)
 	}
 	b.events(site.GetUrl())
+}
+
+func TestSiteOfADeletedContextStaysClosed(t *testing.T) {
+	t.Parallel()
+	r := start(t, pagesConfig(t))
+	contexts := ctxfsv1.NewContextServiceClient(r.host(t))
+	ensure := func() {
+		t.Helper()
+		stream, err := contexts.EnsureContext(t.Context(), &ctxfsv1.EnsureContextRequest{ContextId: "ctx_c"})
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		if !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(r.folder("ctx_c"), "index.html"), documentText)
+	}
+	ensure()
+	site := r.openSite(t, "ctx_c", nil).GetUrl()
+	b := newBrowser(t, r)
+	if got := b.ask(site, "/"); got.status != http.StatusOK {
+		t.Fatalf("before: %d", got.status)
+	}
+	if _, err := contexts.DeleteContext(t.Context(), &ctxfsv1.DeleteContextRequest{ContextId: "ctx_c"}); err != nil {
+		t.Fatal(err)
+	}
+	ensure()
+	if got := b.ask(site, "/"); got.status != http.StatusNotFound {
+		t.Errorf("after a context of the same ID was made: %d", got.status)
+	}
 }

@@ -32,7 +32,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // GatewayService opens and closes sites. A site is a URL at which browsers read the files of one context, until the site
-// is closed or expires. The URL is a capability: whoever has it can read, and nobody can write with it. The server keeps
+// is closed or expires. The URL is a capability: it gives reading to every holder, and writing to none. The server keeps
 // only its hash, so the URL is shown once. Sites need a server with --gateway. A panel opens, lists, renews and closes
 // sites of its own; a host does so for all contexts. A site ends with its panel and with its context.
 type GatewayServiceClient interface {
@@ -103,7 +103,7 @@ func (c *gatewayServiceClient) RenewSite(ctx context.Context, in *RenewSiteReque
 // for forward compatibility.
 //
 // GatewayService opens and closes sites. A site is a URL at which browsers read the files of one context, until the site
-// is closed or expires. The URL is a capability: whoever has it can read, and nobody can write with it. The server keeps
+// is closed or expires. The URL is a capability: it gives reading to every holder, and writing to none. The server keeps
 // only its hash, so the URL is shown once. Sites need a server with --gateway. A panel opens, lists, renews and closes
 // sites of its own; a host does so for all contexts. A site ends with its panel and with its context.
 type GatewayServiceServer interface {

@@ -432,7 +432,7 @@ export const SitePolicySchema: GenEnum<SitePolicy> = /*@__PURE__*/
 
 /**
  * GatewayService opens and closes sites. A site is a URL at which browsers read the files of one context, until the site
- * is closed or expires. The URL is a capability: whoever has it can read, and nobody can write with it. The server keeps
+ * is closed or expires. The URL is a capability: it gives reading to every holder, and writing to none. The server keeps
  * only its hash, so the URL is shown once. Sites need a server with --gateway. A panel opens, lists, renews and closes
  * sites of its own; a host does so for all contexts. A site ends with its panel and with its context.
  *
