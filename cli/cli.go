@@ -104,7 +104,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		{"files", "Files of a context:", a.fileCommands()},
 		{"exec", "Commands in a context:", a.execCommands()},
 		{"review", "What a context changed:", a.reviewCommands()},
-		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.snapshotCommand(), a.gcCommand(), a.seedCommand(), a.panelCommand(), a.pathCommand(), a.templateCommand()}},
+		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.snapshotCommand(), a.gcCommand(), a.seedCommand(), a.panelCommand(), a.pathCommand(), a.templateCommand(), a.openCommand(), a.sitesCommand()}},
 		{"server", "The server:", []*cobra.Command{a.statusCommand(), a.stopCommand(), a.auditCommand(), a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},
 	}
 	for _, g := range groups {

@@ -31,6 +31,7 @@ func (a *app) completions() map[string][]candidates {
 		"context info": names, "context create": names, "context delete": names, "context fork": {a.contextNames, none}, "path": names,
 		"snapshot create": {a.contextNames, none}, "snapshot list": names, "snapshot restore": snapshots, "snapshot delete": snapshots,
 		"panel open": {a.panelNames}, "panel close": {a.panelNames}, "template build": {nil}, "template explain": {nil}, "run": {nil},
+		"open": {a.contextNames, a.remotePaths}, "sites": names,
 	}
 }
 

@@ -142,7 +142,7 @@ var jsonCommands = []string{
 	"ln -s x l", "rm README.md", "changes json", "submit json -t title", "reject json l -m no", "approve json --all", "apply json --dry-run --commit -m message --author A<a@example.com>",
 	"apply json --commit -m message --author A<a@example.com>", "log",
 	"undo 1", "discard json l", workspaceEdit, "rebase json --on-conflict record", "conflicts json", "resolve json README.md", "ps -a",
-	"gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
+	"open json", "sites", "gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
 	"doctor", "config",
 }
 
@@ -157,7 +157,7 @@ func TestJSONIsAsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	local := t.TempDir()
-	servertest.Start(t, ws, func(c *server.Config) { c.AuditLog = filepath.Join(t.TempDir(), "audit") })
+	servertest.Start(t, ws, func(c *server.Config) { c.AuditLog, c.Gateway = filepath.Join(t.TempDir(), "audit"), "127.0.0.1:0" })
 	t.Cleanup(func() { _ = os.RemoveAll(local) })
 	checked := map[string]bool{"serve": true, "stop": true} // below
 	for _, line := range jsonCommands {

@@ -257,6 +257,12 @@ func readable(f rootfs.File, off int64) error {
 	return err
 }
 
+// Generation returns the generation of the context that the file belongs to.
+func (c *Content) Generation() uint64 { return c.src.generation }
+
+// Range sets what Part returns next: n bytes from off on. The range must lie within Stat.Size.
+func (c *Content) Range(off, n int64) { c.off, c.Length = off, n }
+
 // Close closes the file, or releases the handle.
 func (c *Content) Close() { c.src.close() }
 

@@ -102,7 +102,12 @@ func (g *Gateway) call(r *http.Request, rpc string, query any, t *transfer, do f
 	}
 	conn, done := g.cfg.Calls.Conn(r.Context(), false)
 	defer done()
-	return g.cfg.Calls.Call(callContext(r.Context(), r, md, conn), rpc, query, func(ctx context.Context, wrote *atomic.Int64) error {
+	return g.run(callContext(r.Context(), r, md, conn), rpc, query, t, do)
+}
+
+// run runs do as a call of rpc. The end of the call interrupts what do reads and writes.
+func (g *Gateway) run(ctx context.Context, rpc string, query any, t *transfer, do func(context.Context, *transfer) error) error {
+	return g.cfg.Calls.Call(ctx, rpc, query, func(ctx context.Context, wrote *atomic.Int64) error {
 		if !t.users.enter() {
 			return fserr.ECANCELED
 		}

@@ -1,5 +1,6 @@
 // Package gateway is the HTTP side of a server: sessions over WebSocket (/v1/session), content (/v1/content), health and metrics. It
-// answers on an address of its own, and on connections that begin as HTTP on the gRPC addresses.
+// answers on an address of its own, and on connections that begin as HTTP on the gRPC addresses. On a third address, which has nothing
+// of the above, it shows the sites of contexts to browsers.
 //
 // The gateway owns what HTTP adds: origins, host names, deadlines of slow clients, bodies and status codes. It decides nothing about
 // callers: each request becomes a call of an RPC (Calls), which its server authenticates, limits and records.
@@ -28,6 +29,7 @@ import (
 	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/internal/webconn"
 	"github.com/ctxfs/ctxfs/session"
+	"github.com/ctxfs/ctxfs/sites"
 )
 
 // MaxHeaderBytes bounds the head of a request, in bytes.
@@ -47,6 +49,8 @@ type Calls interface {
 	// ctx's metadata and peer. do gets a context that ends with the caller's rights, and counts the bytes that it writes to files. query
 	// is the request as the records have it; it may be nil. Call may return before do has returned.
 	Call(ctx context.Context, rpc string, query any, do func(ctx context.Context, wrote *atomic.Int64) error) error
+	// AsVisitor returns a context whose calls are made by a visitor of an open site. They fail with ENOENT once the site has ended.
+	AsVisitor(ctx context.Context, site sites.Site) context.Context
 	// MayReadMetrics reports whether a token is the host's or the one for metrics; ctx is the request's.
 	MayReadMetrics(ctx context.Context, token string) bool
 	// Status returns what /readyz answers.
@@ -67,6 +71,10 @@ type Config struct {
 	TLS bool
 	// Metrics answers /metrics, for hosts and for programs with the metrics token; nil for none.
 	Metrics http.Handler
+	// Sites are the sites that ServePages serves. It may be nil if ServePages is not called.
+	Sites *sites.Registry
+	// PagesPort is the port in the host names of sites.
+	PagesPort int
 }
 
 // Gateway answers HTTP. Make it with New.
@@ -75,6 +83,8 @@ type Gateway struct {
 	// Own serves the gateway's own address, Shared the connections that were passed to Take. Their timeouts may be changed before
 	// Serve.
 	Own, Shared *http.Server
+	// pages serves sites.
+	pages *http.Server
 	// OpenTime is how long a client may take to send open. It may be changed before Serve.
 	OpenTime time.Duration
 
@@ -116,14 +126,12 @@ func New(cfg Config) *Gateway {
 	if g.cfg.Metrics != nil {
 		own.Handle("GET /metrics", g.metricsOnly(g.cfg.Metrics))
 	}
-	g.Own, g.Shared = g.newServer(own), g.newServer(shared)
+	g.Own, g.Shared = g.newServer(localNamesOnly(own, cfg.TLS)), g.newServer(localNamesOnly(shared, cfg.TLS))
+	g.pages = g.newServer(http.HandlerFunc(g.servePage))
 	return g
 }
 
 func (g *Gateway) newServer(handler http.Handler) *http.Server {
-	if !g.cfg.TLS {
-		handler = localNamesOnly(handler)
-	}
 	return &http.Server{
 		Handler: handler, ConnContext: g.connContext, ConnState: followState,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
@@ -137,6 +145,9 @@ func (g *Gateway) Serve(l net.Listener) error { return g.Own.Serve(tailListener{
 // ServeTaken answers on the connections that were passed to Take, until Stop. Its error is as of http.Server.Serve.
 func (g *Gateway) ServeTaken() error { return g.Shared.Serve(tailListener{g.taken}) }
 
+// ServePages answers on the address of sites, until Stop. Its error is as of http.Server.Serve.
+func (g *Gateway) ServePages(l net.Listener) error { return g.pages.Serve(tailListener{l}) }
+
 // Take passes a connection that begins with an HTTP request to ServeTaken. After Stop it closes the connection.
 func (g *Gateway) Take(conn net.Conn) { g.taken.take(conn) }
 
@@ -145,7 +156,7 @@ func (g *Gateway) Take(conn net.Conn) { g.taken.take(conn) }
 func (g *Gateway) Stop(within time.Duration, why error) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	for _, server := range []*http.Server{g.Own, g.Shared} {
+	for _, server := range []*http.Server{g.Own, g.Shared, g.pages} {
 		if server.Shutdown(ctx) != nil {
 			_ = server.Close()
 		}
@@ -164,7 +175,7 @@ func (g *Gateway) enter(w http.ResponseWriter, r *http.Request) bool {
 	origin, ok := g.allows(r)
 	if !ok {
 		defer g.requests.leave()
-		g.cfg.Log.Info("a page may not ask here; --origin would let it open a session", zap.String("origin", fserrpb.Printable(origin)))
+		g.cfg.Log.Info("a page may not ask here; --origin would let it open a session", zap.String("origin", fserrpb.Printable(withoutCapability(origin))))
 		say(w, http.StatusForbidden, "pages of this origin may not ask here; --origin lets them open sessions")
 	}
 	return ok
@@ -218,9 +229,12 @@ func (g *Gateway) metricsOnly(next http.Handler) http.Handler {
 	})
 }
 
-// localNamesOnly refuses requests by other names than this machine's own. A web page could point a name of its site at 127.0.0.1, and
-// read from here (DNS rebinding).
-func localNamesOnly(next http.Handler) http.Handler {
+// localNamesOnly refuses requests by other names than this machine's own, unless clients speak TLS. A web page could point a name of its
+// site at 127.0.0.1, and read from here (DNS rebinding).
+func localNamesOnly(next http.Handler, tls bool) http.Handler {
+	if tls {
+		return next
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if h, _, err := net.SplitHostPort(host); err == nil {

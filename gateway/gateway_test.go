@@ -69,7 +69,7 @@ func FuzzLocalNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, host string) {
 		reached := false
-		h := localNamesOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+		h := localNamesOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }), false)
 		h.ServeHTTP(discard{http.Header{}}, &http.Request{Host: host})
 		if !reached {
 			return

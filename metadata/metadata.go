@@ -39,6 +39,7 @@ type Store interface {
 	Panels() Panels
 	Tokens() Tokens
 	Layers() Layers
+	Sites() Sites
 	// Close releases the store; later calls fail.
 	Close() error
 }
@@ -93,7 +94,7 @@ type Contexts interface {
 	Update(ctx context.Context, c Context) error
 	// Used sets only UsedAt. It fails with ErrNotFound.
 	Used(ctx context.Context, id string, at time.Time) error
-	// Delete removes the record and, in the same transaction, its panels and their tokens. It fails with ErrNotFound.
+	// Delete removes the record and, in the same transaction, its panels, their tokens, and its sites. It fails with ErrNotFound.
 	Delete(ctx context.Context, id string) error
 	// List returns all, by ID.
 	List(ctx context.Context) ([]Context, error)
@@ -173,4 +174,30 @@ type Layers interface {
 	Get(ctx context.Context, digest string) (Layer, error)
 	// Delete removes the record. It fails with ErrNotFound, and with ErrConflict while a context refers to the layer.
 	Delete(ctx context.Context, digest string) error
+}
+
+// Site is the record of a site. Its capability is never stored.
+type Site struct {
+	// ID is the key.
+	ID string
+	// Hash is the capability's SHA-256.
+	Hash      [32]byte
+	ContextID string
+	// PanelID is the panel with which the site ends; "" for none.
+	PanelID string
+	// Options is what its owner, package sites, keeps in it.
+	Options             []byte
+	OpenedAt, ExpiresAt time.Time
+}
+
+// Sites stores Site records.
+type Sites interface {
+	// Add stores s. It fails with ErrConflict if the ID or the hash exists.
+	Add(ctx context.Context, s Site) error
+	// Renew sets ExpiresAt. It fails with ErrNotFound.
+	Renew(ctx context.Context, id string, expires time.Time) error
+	// Delete removes a record. It fails with ErrNotFound.
+	Delete(ctx context.Context, id string) error
+	// List returns all, oldest first.
+	List(ctx context.Context) ([]Site, error)
 }

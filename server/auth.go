@@ -20,6 +20,7 @@ import (
 	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/sites"
 )
 
 // panelKey is the metadata with which a host acts for a panel.
@@ -28,6 +29,7 @@ const panelKey = method.PanelKey
 // authenticator identifies the callers.
 type authenticator struct {
 	panels panels.Service
+	sites  *sites.Registry
 	// host is the token for everything, metrics one that reads /metrics and nothing else.
 	host, metrics tokenHash
 	bound         *bindings
@@ -40,7 +42,10 @@ func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.
 		return panels.Identity{}, nil
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	id, err := a.authenticate(ctx, md)
+	id, err := a.visitor(ctx)
+	if err == nil && id.Role == panels.RoleNone {
+		id, err = a.authenticate(ctx, md)
+	}
 	if err == nil {
 		err = connOf(ctx).accepted.authenticated(id.Panel)
 	}
@@ -57,6 +62,19 @@ func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.
 		return id, err
 	}
 	return a.actFor(ctx, id, md.Get(panelKey))
+}
+
+// visitor returns the identity of a visitor of a site; the zero Identity for other callers. No metadata makes a caller a visitor.
+func (a *authenticator) visitor(ctx context.Context) (panels.Identity, error) {
+	hash, ok := ctx.Value(visitorKey{}).([32]byte)
+	if !ok {
+		return panels.Identity{}, nil
+	}
+	site, ok := a.sites.Live(hash)
+	if !ok {
+		return panels.Identity{}, errNoSite
+	}
+	return site.Visitor(), nil
 }
 
 // tap authenticates the first call of a connection as soon as its headers have come, since its message may take long on a slow network.

@@ -39,7 +39,7 @@ func (s *Server) compose(context.Context) error {
 		return err
 	}
 	p := s.parts
-	s.auth = &authenticator{panels: p.panels, host: host, metrics: metrics, bound: &bindings{bind: p.panels.Bind}}
+	s.auth = &authenticator{panels: p.panels, sites: p.sites, host: host, metrics: metrics, bound: &bindings{bind: p.panels.Bind}}
 	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
 	s.calls.audit, s.calls.limits, s.calls.maxRequest = p.audit, newPanelLimits(s.cfg, s.metrics), int(s.cfg.MaxRequest)
 	buffers := codec.NewPool()
@@ -56,6 +56,7 @@ func (s *Server) compose(context.Context) error {
 	gw := gateway.Config{
 		Calls: httpCalls{s}, Files: s.fs, Sessions: s.sessions, Log: s.log, Keepalive: s.cfg.Keepalive, Origins: s.cfg.Origins, TLS: s.ls.tls != nil,
 	}
+	gw.Sites, gw.PagesPort = p.sites, s.pagesPort()
 	if s.cfg.Metrics {
 		gw.Metrics = promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})
 	}
@@ -71,6 +72,7 @@ func (s *Server) compose(context.Context) error {
 	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts.Templates()})
 	ctxfsv1.RegisterReviewServiceServer(registry, &services.Reviews{Reviews: p.reviews, Contexts: p.contexts})
 	ctxfsv1.RegisterExecServiceServer(registry, &services.Exec{Processes: p.commands})
+	ctxfsv1.RegisterGatewayServiceServer(registry, &services.Gateway{Sites: p.sites, Files: s.fs, URL: s.siteURL()})
 	grpc_health_v1.RegisterHealthServer(registry, s.health)
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
@@ -100,6 +102,7 @@ func (s *Server) options(buffers *codec.Pool) []grpc.ServerOption {
 // panelClosed ends everything of a panel that was closed.
 func (s *Server) panelClosed(panel string) {
 	s.auth.bound.forget(panel)
+	s.parts.sites.PanelClosed(panel)
 	s.calls.limits.forget(panel)
 	s.streams.endPanel(panel)
 	s.closeOwner(panel)

@@ -38,6 +38,8 @@ type Config struct {
 	Listen []string `koanf:"listen"`
 	// HTTP is the address of /livez, /readyz, /metrics and /v1/session (WebSocket); "" means none.
 	HTTP string `koanf:"http"`
+	// Gateway is the address of sites, on loopback; "" means none.
+	Gateway string `koanf:"gateway"`
 	// Origins are the pages that may open a WebSocket on HTTP, as "https://host:port"; none by default.
 	Origins []string `koanf:"origin"`
 	// TLSCert and TLSKey are PEM files for Listen and HTTP.
@@ -154,6 +156,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.String("driver", d.Driver, "how new contexts are made: copy, overlay (Linux, root), overlay-userns (Linux, any user; only the server sees the files) or auto (overlay where everybody sees its mounts)")
 	fs.StringSlice("listen", nil, "TCP address for gRPC, such as 127.0.0.1:7420; tokens always, TLS beyond loopback; repeatable")
 	fs.String("http", d.HTTP, "address for /livez, /readyz, /metrics and browsers' sessions, such as 127.0.0.1:7421")
+	fs.String("gateway", d.Gateway, "address on loopback that shows contexts' files to browsers as sites, such as 127.0.0.1:7422")
 	fs.StringSlice("origin", nil, "page that may open a WebSocket on --http, such as http://localhost:5173; repeatable")
 	fs.String("tls-cert", d.TLSCert, "PEM file with the certificate for --listen and --http")
 	fs.String("tls-key", d.TLSKey, "PEM file with the certificate's key")
@@ -457,6 +460,9 @@ func (c Config) validateNetwork(bad func(key, format string, args ...any) error)
 			return bad("origin", "%v", err)
 		}
 	}
+	if err := c.validateGateway(bad); err != nil {
+		return err
+	}
 	for _, addr := range c.Listen {
 		if err := c.validateAddress("listen", addr, bad); err != nil {
 			return err
@@ -466,6 +472,26 @@ func (c Config) validateNetwork(bad func(key, format string, args ...any) error)
 		return nil
 	}
 	return c.validateAddress("http", c.HTTP, bad)
+}
+
+// validateGateway refuses an address of sites that other machines reach, and an origin that is a site's: its pages are not trusted.
+func (c Config) validateGateway(bad func(key, format string, args ...any) error) error {
+	if c.Gateway == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(c.Gateway)
+	if err != nil {
+		return bad("gateway", "%q is no address such as 127.0.0.1:7422", c.Gateway)
+	}
+	if !gateway.IsLoopback(host) {
+		return bad("gateway", "%s is reachable from other machines; sites have names that only this machine resolves: listen on 127.0.0.1", c.Gateway)
+	}
+	for _, origin := range c.Origins {
+		if u, err := url.Parse(origin); err == nil && strings.HasSuffix(strings.ToLower(u.Hostname()), ".localhost") && u.Port() == port {
+			return bad("origin", "%s is the origin of a site, whose pages must not open sessions", origin)
+		}
+	}
+	return nil
 }
 
 func (c Config) validateAddress(key, addr string, bad func(key, format string, args ...any) error) error {

@@ -48,7 +48,7 @@ const (
 	refusedPanel   = "panel"           // the panel has its share
 )
 
-// connGroup has the connections of one kind of listener: unix, tcp or http.
+// connGroup has the connections of one kind of listener: unix, tcp, http or gateway.
 type connGroup struct {
 	// max bounds all connections, maxUnauthenticated those without an authenticated call.
 	max, maxUnauthenticated int
@@ -75,28 +75,29 @@ func newConnGroup(limit int, refused func(reason string)) *connGroup {
 }
 
 // connGroups are the connections of a server, by kind of listener.
-type connGroups struct{ unix, tcp, http *connGroup }
+type connGroups struct{ unix, tcp, http, pages *connGroup }
 
 // newConnGroups divides the connections that a limit of descriptors allows: a quarter for the unix socket, the rest for the addresses
 // that are configured. 0 is no limit.
-func newConnGroups(descriptors int, tcp, http bool, m *metrics) connGroups {
+func newConnGroups(descriptors int, tcp, http, pages bool, m *metrics) connGroups {
 	all := maxConnections
 	if descriptors > 0 {
 		all = min(all, max(minConnections, descriptors*3/8-baseDescriptors))
 	}
-	unix, each := all, all-all/4
-	if tcp || http {
-		unix = all / 4
+	unix, each, addresses := all, all-all/4, 0
+	for _, configured := range []bool{tcp, http, pages} {
+		if configured {
+			unix = all / 4
+			addresses++
+		}
 	}
-	if tcp && http {
-		each /= 2
-	}
+	each /= max(1, addresses)
 	group := func(listener string, limit int) *connGroup {
 		g := newConnGroup(limit, func(reason string) { m.connRefused.WithLabelValues(listener, reason).Inc() })
 		m.connections(listener, g.count)
 		return g
 	}
-	return connGroups{unix: group("unix", unix), tcp: group("tcp", each), http: group("http", each)}
+	return connGroups{unix: group("unix", unix), tcp: group("tcp", each), http: group("http", each), pages: group("gateway", each)}
 }
 
 // count returns how many connections are open.

@@ -222,7 +222,7 @@ func TestConnectionsShareTheDescriptors(t *testing.T) {
 		{512, false, false, 160, 120},
 		{64, true, true, minConnections / 4, minConnections * 3 / 8},
 	} {
-		g := newConnGroups(c.descriptors, c.tcp, c.http, newMetrics("test"))
+		g := newConnGroups(c.descriptors, c.tcp, c.http, false, newMetrics("test"))
 		if g.unix.max != c.wantUnix || g.tcp.max != c.wantOthers || g.http.max != c.wantOthers {
 			t.Errorf("%+v: %d, %d, %d", c, g.unix.max, g.tcp.max, g.http.max)
 		}

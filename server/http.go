@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/ctxfs/ctxfs/gateway"
+	"github.com/ctxfs/ctxfs/sites"
 )
 
 // httpCalls gives the gateway what it needs of the server.
@@ -18,6 +19,7 @@ var _ gateway.Calls = httpCalls{}
 type (
 	sharedConnKey   struct{}
 	acceptedConnKey struct{}
+	visitorKey      struct{}
 )
 
 // ConnContext implements gateway.Calls.
@@ -72,6 +74,28 @@ func (h httpCalls) Call(ctx context.Context, rpc string, query any, do func(cont
 		c.about.Store(&about{first: query})
 	}
 	return h.s.calls.around(ctx, c, func(ctx context.Context) error { return do(ctx, &c.wrote) })
+}
+
+// AsVisitor implements gateway.Calls.
+func (httpCalls) AsVisitor(ctx context.Context, site sites.Site) context.Context {
+	return context.WithValue(ctx, visitorKey{}, site.Hash)
+}
+
+// siteURL returns the function that gives a site's URL and origin; nil without Config.Gateway.
+func (s *Server) siteURL() func(sites.Form, string) (url, origin string) {
+	if s.ls.pages == nil {
+		return nil
+	}
+	return s.gateway.SiteURL
+}
+
+// pagesPort returns the port of the address of sites; 0 without Config.Gateway.
+func (s *Server) pagesPort() int {
+	if s.ls.pages == nil {
+		return 0
+	}
+	tcp, _ := s.ls.pages.Addr().(*net.TCPAddr)
+	return tcp.Port
 }
 
 // MayReadMetrics implements gateway.Calls.

@@ -21,7 +21,9 @@ import (
 type listeners struct {
 	grpc []net.Listener
 	http net.Listener
-	tls  *tls.Config
+	// pages is the address of sites; nil means none.
+	pages net.Listener
+	tls   *tls.Config
 }
 
 // listen opens the unix socket and the configured addresses.
@@ -33,7 +35,7 @@ func (s *Server) listen(ctx context.Context) error {
 	if s.socket, err = listenUnix(ctx, path); err != nil {
 		return fmt.Errorf("listen on the unix socket: %w", err)
 	}
-	s.conns = newConnGroups(handles.DescriptorLimit(), len(s.cfg.Listen) > 0, s.cfg.HTTP != "", s.metrics)
+	s.conns = newConnGroups(handles.DescriptorLimit(), len(s.cfg.Listen) > 0, s.cfg.HTTP != "", s.cfg.Gateway != "", s.metrics)
 	s.ls.grpc = append(s.ls.grpc, connListener{s.socket, s.conns.unix})
 	if s.ls.tls, err = tlsConfig(s.cfg); err != nil {
 		return err
@@ -46,6 +48,14 @@ func (s *Server) listen(ctx context.Context) error {
 		}
 		s.ls.grpc = append(s.ls.grpc, connListener{l, s.conns.tcp})
 		s.info.Addresses.TCP = append(s.info.Addresses.TCP, l.Addr().String())
+	}
+	if s.cfg.Gateway != "" {
+		l, err := s.listenTCP(ctx, "gateway", s.cfg.Gateway)
+		if err != nil {
+			return err
+		}
+		s.ls.pages = connListener{l, s.conns.pages}
+		s.info.Addresses.Gateway = l.Addr().String()
 	}
 	if s.cfg.HTTP == "" {
 		return nil
@@ -80,8 +90,10 @@ func (ls *listeners) close() {
 	for _, l := range ls.grpc {
 		_ = l.Close()
 	}
-	if ls.http != nil {
-		_ = ls.http.Close()
+	for _, l := range []net.Listener{ls.http, ls.pages} {
+		if l != nil {
+			_ = l.Close()
+		}
 	}
 }
 

@@ -109,7 +109,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer cancel()
 	stopStdin := s.watchStdin(cancel)
 	defer stopStdin()
-	failed := make(chan error, len(s.ls.grpc)+2)
+	failed := make(chan error, len(s.ls.grpc)+3)
 	var running sync.WaitGroup
 	s.goServe(&running, failed)
 	s.serving.Store(true)
@@ -158,6 +158,9 @@ func (s *Server) goServe(running *sync.WaitGroup, failed chan<- error) {
 	serve(s.gateway.ServeTaken, http.ErrServerClosed)
 	if s.ls.http != nil {
 		serve(func() error { return s.gateway.Serve(s.ls.http) }, http.ErrServerClosed)
+	}
+	if s.ls.pages != nil {
+		serve(func() error { return s.gateway.ServePages(s.ls.pages) }, http.ErrServerClosed)
 	}
 }
 
@@ -274,6 +277,8 @@ type Addresses struct {
 	// TCP and HTTP are the actual addresses, with the ports that the system chose for :0.
 	TCP  []string
 	HTTP string
+	// Gateway is the address of sites; "" means none.
+	Gateway string
 	// TLS says that TCP and HTTP speak it.
 	TLS bool
 	// TokenFile holds the host token.

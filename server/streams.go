@@ -17,6 +17,7 @@ import (
 var (
 	errStopping = &fserr.Error{Code: fserr.EAGAIN, Detail: "the server is stopping", Hint: "connect again", RetryAfter: time.Second}
 	errClosed   = &fserr.Error{Code: fserr.EACCES, Detail: "the panel was closed", Hint: "its host opens it anew by OpenPanel"}
+	errNoSite   = &fserr.Error{Code: fserr.ENOENT, Detail: "the site was closed", Hint: "open another"}
 	errExpired  = &fserr.Error{Code: fserr.EACCES, Detail: "the token expired", Hint: "its host gets another by RenewToken"}
 )
 
@@ -42,6 +43,8 @@ type streamTable struct {
 
 type liveStream struct {
 	panel string
+	// token is the hash of the caller's token, or of a site's capability.
+	token [32]byte
 	// counted streams are bounded by maxPanelStreams.
 	counted bool
 	cancel  context.CancelCauseFunc
@@ -98,6 +101,11 @@ func (t *streamTable) endPanel(panel string) {
 	t.end(unauthenticated(errClosed), func(s *liveStream) bool { return s.panel == panel })
 }
 
+// endToken ends the streams of a site.
+func (t *streamTable) endToken(hash [32]byte) {
+	t.end(errNoSite, func(s *liveStream) bool { return s.token == hash })
+}
+
 // close ends all streams, and refuses further ones.
 func (t *streamTable) close() {
 	t.mu.Lock()
@@ -123,7 +131,7 @@ func (t *streamTable) end(why error, which func(*liveStream) bool) {
 func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &liveStream{panel: id.Panel, cancel: cancel, writing: make(chan struct{}, 1), counted: id.Role == panels.RolePanel}
+	s := &liveStream{panel: id.Panel, token: id.TokenHash, cancel: cancel, writing: make(chan struct{}, 1), counted: id.Role == panels.RolePanel}
 	if !id.ExpiresAt.IsZero() {
 		s.expiry = time.AfterFunc(time.Until(id.ExpiresAt), func() { cancel(unauthenticated(errExpired)) })
 		defer s.expiry.Stop()
@@ -174,7 +182,7 @@ func reasonOr(ctx context.Context, err error) error {
 		return nil
 	}
 	cause := context.Cause(ctx)
-	if errors.Is(cause, errExpired) || errors.Is(cause, errClosed) || errors.Is(cause, errStopping) {
+	if errors.Is(cause, errExpired) || errors.Is(cause, errClosed) || errors.Is(cause, errNoSite) || errors.Is(cause, errStopping) {
 		return cause
 	}
 	return err

@@ -24,6 +24,7 @@ import (
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 	"github.com/ctxfs/ctxfs/panels"
 	"github.com/ctxfs/ctxfs/review"
+	"github.com/ctxfs/ctxfs/sites"
 )
 
 // Record is server.json: how clients find a server by walking up from where they are.
@@ -182,6 +183,7 @@ type parts struct {
 	panels   *panels.Registry
 	handles  *handles.Table
 	leases   *panels.Leases
+	sites    *sites.Registry
 	audit    *auditLog
 }
 
@@ -254,6 +256,9 @@ func (s *Server) openParts(ctx context.Context) error {
 	if p.audit, err = s.openAudit(); err != nil {
 		return err
 	}
+	if p.sites, err = sites.New(ctx, sites.Config{Store: p.store, Ended: func(site sites.Site) { s.streams.endToken(site.Hash) }}); err != nil {
+		return fmt.Errorf("open the sites: %w", err)
+	}
 	p.leases = panels.NewLeases(s.cfg.LeaseGrace, func(owner, instance string) { p.handles.CloseInstance(owner, instance) })
 	p.panels = panels.New(panels.Config{
 		Contexts: p.contexts, Templates: p.contexts.Templates(), Store: p.store, DefaultTTL: s.cfg.TokenTTL, Closed: s.panelClosed,
@@ -266,6 +271,7 @@ func (p *parts) events(m *metrics, log *zap.Logger) contexts.Events {
 	return contexts.Events{
 		Taken: func(id contexts.ID) { p.handles.CloseContext(id) },
 		Deleted: func(id contexts.ID, panels []string) {
+			p.sites.ContextDeleted(id)
 			p.panels.ContextDeleted(panels)
 			p.handles.CloseContext(id)
 			p.commands.ContextDeleted(id)

@@ -37,6 +37,8 @@ var (
 		"ctxfs.v1.ContextService.GetInfo": true, "ctxfs.v1.ReviewService.ListChanges": true, "ctxfs.v1.ReviewService.GetDiff": true,
 		"ctxfs.v1.ReviewService.ReadVersion": true, "ctxfs.v1.ReviewService.GetReview": true, "ctxfs.v1.ReviewService.WatchReview": true,
 		"ctxfs.v1.ReviewService.SubmitReview": true, "ctxfs.v1.ReviewService.Discard": true,
+		"ctxfs.v1.GatewayService.OpenSite": true, "ctxfs.v1.GatewayService.CloseSite": true, "ctxfs.v1.GatewayService.ListSites": true,
+		"ctxfs.v1.GatewayService.RenewSite": true,
 	}
 	mayAll = map[protoreflect.FullName]bool{"grpc.health.v1.Health": true}
 )

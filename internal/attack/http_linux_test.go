@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// tryHTTP reads and writes a path by /v1/content.
+// tryHTTP reads and writes a path by /v1/content, and reads it from a site.
 func (w *world) tryHTTP(path string, mustFail bool) {
 	q := url.Values{}
 	if utf8.ValidString(path) {
@@ -42,4 +42,5 @@ func (w *world) tryHTTP(path string, mustFail bool) {
 			w.leak("%s /v1/content %q: %s", method, path, resp.Status)
 		}
 	}
+	w.trySite(path, mustFail)
 }

@@ -79,6 +79,8 @@ type world struct {
 	before snapshot
 	// begun is what was held before the attacks, for comparison at the end.
 	begun resources
+	// site shows the attacker's context.
+	site *ctxfsv1.OpenSiteResponse
 	// web speaks HTTP. out is a descriptor that leads outside.
 	web *http.Client
 	out *os.File
@@ -115,6 +117,7 @@ func newWorld(t *testing.T, cfg config) *world {
 		w.secret: "outside content", w.base: "a server path",
 		strings.TrimSpace(string(token)): "the host token", w.victim.token: "another panel's token",
 	}
+	w.site = w.openSite(w.attacker, &ctxfsv1.SiteOptions{Hidden: true, Listing: true})
 	w.plantOutside()
 	w.before = w.snapshot()
 	return w
@@ -188,7 +191,7 @@ func (w *world) start() {
 		}
 	}
 	w.server = servertest.Run(w.T, w.in("ws"), func(c *server.Config) {
-		c.Driver, c.HTTP, c.Listen = w.cfg.driver, "127.0.0.1:0", []string{"127.0.0.1:0"}
+		c.Driver, c.HTTP, c.Gateway, c.Listen = w.cfg.driver, "127.0.0.1:0", "127.0.0.1:0", []string{"127.0.0.1:0"}
 		c.ContextsDir = w.in("ws", ".contexts")
 		c.Pool = 0 // which is filled whenever there is time, outside of all contexts
 	}, server.Deps{Log: w.log.logger(), OpenRoot: open})

@@ -23,6 +23,7 @@ type Store struct {
 	panels   table[metadata.Panel]
 	tokens   map[[32]byte]metadata.Token
 	layers   map[string]metadata.Layer
+	sites    map[string]metadata.Site
 }
 
 var _ metadata.Store = (*Store)(nil)
@@ -34,6 +35,7 @@ func New() *Store {
 		panels:   newTable[metadata.Panel](),
 		tokens:   map[[32]byte]metadata.Token{},
 		layers:   map[string]metadata.Layer{},
+		sites:    map[string]metadata.Site{},
 	}
 }
 

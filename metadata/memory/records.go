@@ -54,6 +54,7 @@ func (s contexts) Delete(ctx context.Context, id string) error {
 		if err := s.Store.contexts.remove(id); err != nil {
 			return err
 		}
+		maps.DeleteFunc(s.Store.sites, func(_ string, site metadata.Site) bool { return site.ContextID == id })
 		for _, p := range s.Store.panels.sorted() {
 			if p.ContextID == id {
 				s.dropPanel(p.ID)

@@ -48,6 +48,8 @@ func Run(t *testing.T, open func(t *testing.T) metadata.Store) {
 		{"a panel's tokens are listed and deleted together", tokenPanel},
 		{"a layer comes back as it was stored", layerRoundTrip},
 		{"a layer in use is kept", layerInUse},
+		{"a site comes back as it was stored", siteRoundTrip},
+		{"sites end with their context", siteCascade},
 		{"a cancelled call changes nothing", cancelled},
 		{"a closed store fails", closed},
 	} {

@@ -64,6 +64,9 @@ func (s contexts) Delete(ctx context.Context, id string) error {
 		if err := touch(ctx, tx, `DELETE FROM contexts WHERE id = ?`, id); err != nil {
 			return err
 		}
+		if _, err := exec(ctx, tx, `DELETE FROM sites WHERE context_id = ?`, id); err != nil {
+			return err
+		}
 		// The panels' tokens go with them (ON DELETE CASCADE).
 		_, err := exec(ctx, tx, `DELETE FROM panels WHERE context_id = ?`, id)
 		return err

@@ -1,0 +1,102 @@
+package gateway
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestSnippetsGoIntoTheHead(t *testing.T) {
+	for name, c := range map[string]struct {
+		doc     string // with | where the snippet belongs
+		base    bool
+		charset string
+	}{
+		"a head":                         {"<!doctype html><html><head>|<title>t</title></head>", false, "; charset=utf-8"},
+		"a head with attributes":         {"<html><HEAD lang=en data-x='>'>|<title>t</title>", false, "; charset=utf-8"},
+		"a head in a comment":            {"<!-- <head> --><!DOCTYPE html>|<title>t</title>", false, "; charset=utf-8"},
+		"a head in a script":             {"<!doctype html>|<script>'<head>'</script><p>", false, "; charset=utf-8"},
+		"a head in a template":           {"<!doctype html>|<template><head></template><p>", false, "; charset=utf-8"},
+		"no head":                        {"<!doctype html><html lang=en>|<p>text", false, "; charset=utf-8"},
+		"text":                           {"|just text", false, "; charset=utf-8"},
+		"nothing":                        {"|", false, "; charset=utf-8"},
+		"a byte order mark":              {"\xef\xbb\xbf|text", false, "; charset=utf-8"},
+		"a byte order mark and a type":   {"\xef\xbb\xbf<!doctype html>|<p>", false, "; charset=utf-8"},
+		"a head after the body":          {"|<p>text<head>", false, "; charset=utf-8"},
+		"a head after text":              {"|text<head>", false, "; charset=utf-8"},
+		"a base":                         {"<head>|<base href=/x/></head>", true, "; charset=utf-8"},
+		"a base without URL":             {"<head>|<base target=_top></head>", false, "; charset=utf-8"},
+		"a base in a template":           {"<head>|<template><base href=/x/></template></head>", false, "; charset=utf-8"},
+		"a base in a drawing":            {"<head>|</head><body><svg><base href=/x/>", false, "; charset=utf-8"},
+		"a base after a title":           {"<head>|<title><base href=/no/></title><base href=/x/>", true, "; charset=utf-8"},
+		"a charset":                      {"<head>|<meta charset='ISO-8859-1'><p>\xe4", false, "; charset=iso-8859-1"},
+		"a charset of old":               {"<head>|<meta http-equiv=Content-Type content='text/html; charset=windows-1252'>\xe4", false, "; charset=windows-1252"},
+		"a charset that cannot be":       {"<head>|<meta charset=utf-16>", false, "; charset=utf-8"},
+		"a charset with a further line":  {"<head>|<meta charset='x\r\nSet-Cookie: a'>", false, "; charset=utf-8"},
+		"not UTF-8":                      {"<head>|\xff\xe4", false, ""},
+		"a broken tag":                   {"<html>|<head", false, "; charset=utf-8"},
+		"a type that does not end":       {"|<!doctype", false, "; charset=utf-8"},
+		"NUL":                            {"<html>|\x00<head>", false, "; charset=utf-8"},
+		"the description of a document":  {"<?xml version='1.0'?><!doctype html><html><head>|<p>", false, "; charset=utf-8"},
+		"a link before the head element": {"<!doctype html>|<link rel=x><base href=/x/><p>", true, "; charset=utf-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			doc := strings.Replace(c.doc, "|", "", 1)
+			found := inspect([]byte(doc))
+			if want := strings.Index(c.doc, "|"); want >= 0 && found.at != want || found.hasBase != c.base {
+				t.Errorf("at %d (%q), base %v", found.at, doc[:found.at], found.hasBase)
+			}
+			if got := found.charsetParameter([]byte(doc), false); got != c.charset {
+				t.Errorf("charset %q, want %q", got, c.charset)
+			}
+		})
+	}
+	if found := inspect([]byte("\xff\xfe<\x00h\x00")); !found.utf16 || found.charsetParameter(nil, false) != "" {
+		t.Errorf("UTF-16: %+v", found)
+	}
+}
+
+// FuzzInspect checks that the place for a snippet is in the document and not within a tag, and that the charset is a token.
+func FuzzInspect(f *testing.F) {
+	for _, doc := range []string{
+		documentSeed, "<head", "<!-- <head>", "\xef\xbb\xbf<html>", "<template><head>", "<meta charset=x>", "text<head>", "<head a='>", "<svg><base href=x>", "<!docType",
+	} {
+		f.Add([]byte(doc))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		before := bytes.Clone(doc)
+		found := inspect(doc)
+		if found.at < 0 || found.at > len(doc) || !bytes.Equal(doc, before) {
+			t.Fatalf("at %d of %d", found.at, len(doc))
+		}
+		if found.at > 0 && doc[found.at-1] != '>' && !bytes.Equal(doc[:found.at], []byte("\xef\xbb\xbf")) {
+			t.Errorf("within a tag: %q", doc[:found.at])
+		}
+		if p := found.charsetParameter(doc, false); strings.Trim(p, "abcdefghijklmnopqrstuvwxyz0123456789-_:.;= ") != "" {
+			t.Errorf("charset %q", p)
+		}
+		if spliced := splice(doc, found.at, "<base>"); !bytes.Equal(bytes.Replace(spliced[found.at:], []byte("<base>"), nil, 1), doc[found.at:]) || !bytes.Equal(spliced[:found.at], doc[:found.at]) {
+			t.Errorf("without the snippet it is another document")
+		}
+	})
+}
+
+const documentSeed = "<!doctype html><html lang=en><head><meta charset=utf-8><title>t</title></head><body></body></html>"
+
+// FuzzSplitPath checks that no path leads above the site, and that a path is decoded once.
+func FuzzSplitPath(f *testing.F) {
+	for _, path := range []string{"/", "/a/b", "/%2e%2e/x", "/a%2Fb", "/%00", "//", "/a//b", "/%", "/%252e", "/.."} {
+		f.Add(path)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		names, _, problem := splitPath(path)
+		if problem != "" {
+			return
+		}
+		for _, name := range names {
+			if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || len(name) > 255 {
+				t.Errorf("%q has the name %q", path, name)
+			}
+		}
+	})
+}

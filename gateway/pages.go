@@ -1,0 +1,271 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/sites"
+)
+
+const (
+	// sitesDomain is what browsers resolve to this machine without a query (RFC 6761).
+	sitesDomain = ".localhost"
+	// pathHost is the host of sites whose capability is in the path.
+	pathHost = "files" + sitesDomain
+	// ownFolder is the folder of a site that the gateway fills itself.
+	ownFolder = "__ctxfs"
+)
+
+// SiteURL returns where a site is, with a slash at the end, and the origin of that URL.
+func (g *Gateway) SiteURL(form sites.Form, capability string) (location, origin string) {
+	if form == sites.FormPath {
+		origin = "http://" + pathHost + g.pagesPort()
+		return origin + "/" + capability + "/", origin
+	}
+	origin = "http://" + capability + sitesDomain + g.pagesPort()
+	return origin + "/", origin
+}
+
+// pagesPort returns the port as it stands in a Host header.
+func (g *Gateway) pagesPort() string {
+	if g.cfg.PagesPort == 80 {
+		return ""
+	}
+	return ":" + strconv.Itoa(g.cfg.PagesPort)
+}
+
+// visit is a request to a site.
+type visit struct {
+	g    *Gateway
+	w    http.ResponseWriter
+	r    *http.Request
+	site sites.Site
+	// base is the URL of the site, and prefix its path: "" for a site with a host of its own.
+	base, prefix string
+	// names are the decoded segments of the path below the site; dir says that it ended with a slash.
+	names []string
+	dir   bool
+}
+
+// servePage answers a request to the address of sites.
+func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request) {
+	if !g.requests.enter() {
+		say(w, http.StatusServiceUnavailable, "the server is stopping")
+		return
+	}
+	defer g.requests.leave()
+	form, capability, rest, ok := g.locate(r)
+	if !ok {
+		plainHeaders(w.Header())
+		say(w, http.StatusMisdirectedRequest, "no site has this host name")
+		return
+	}
+	site, ok := g.cfg.Sites.Find(capability)
+	if !ok || site.Options.Form != form {
+		g.gone(w, form)
+		return
+	}
+	v := &visit{g: g, w: w, r: r, site: site}
+	v.base, _ = g.SiteURL(form, capability)
+	if form == sites.FormPath {
+		v.prefix = "/" + capability
+	}
+	v.policyHeaders(w.Header())
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+	case http.MethodOptions:
+		v.options()
+		return
+	default:
+		w.Header().Set("Allow", allowedMethods)
+		say(w, http.StatusMethodNotAllowed, "a site takes "+allowedMethods)
+		return
+	}
+	if r.Header.Get("Service-Worker") != "" {
+		// The page's own worker would outlive the files that it was made from.
+		say(w, http.StatusForbidden, "a site's pages cannot register service workers")
+		return
+	}
+	if rest == "" {
+		v.redirect(v.prefix + "/")
+		return
+	}
+	var problem string
+	if v.names, v.dir, problem = splitPath(rest); problem != "" {
+		say(w, http.StatusBadRequest, problem)
+		return
+	}
+	v.answer()
+}
+
+// locate returns the form and the capability that a request names, and the rest of its escaped path. The port is compared as well, so
+// that no other name than those of SiteURL is served: a page could point a name of its own at this machine (DNS rebinding).
+func (g *Gateway) locate(r *http.Request) (form sites.Form, capability, rest string, ok bool) {
+	host, escaped := strings.ToLower(r.Host), r.URL.EscapedPath()
+	if host == pathHost+g.pagesPort() {
+		capability, _, _ = strings.Cut(strings.TrimPrefix(escaped, "/"), "/")
+		return sites.FormPath, capability, strings.TrimPrefix(escaped, "/"+capability), true
+	}
+	label, ok := strings.CutSuffix(host, sitesDomain+g.pagesPort())
+	return sites.FormHost, label, escaped, ok && sites.IsCapability(label)
+}
+
+// gone answers for a site that does not exist, that has expired or that was closed, and does not show which. A browser that has
+// something of a closed site drops it.
+func (g *Gateway) gone(w http.ResponseWriter, form sites.Form) {
+	plainHeaders(w.Header())
+	if form == sites.FormHost {
+		w.Header().Set("Clear-Site-Data", `"storage", "cache"`)
+	}
+	say(w, http.StatusNotFound, "no such site, or it is closed")
+}
+
+// splitPath decodes an escaped path, by segment. It returns a problem for a path that a file cannot have. Browsers resolve dots
+// themselves.
+func splitPath(escaped string) (names []string, dir bool, problem string) {
+	escaped, ok := strings.CutPrefix(escaped, "/")
+	if !ok {
+		return nil, false, "the path must begin with a slash"
+	}
+	if len(escaped) > 3*rootfs.MaxPath {
+		return nil, false, "the path is too long"
+	}
+	if escaped == "" {
+		return nil, true, ""
+	}
+	length := 0
+	segments := strings.Split(escaped, "/")
+	for i, segment := range segments {
+		name, err := url.PathUnescape(segment)
+		length += len(name) + 1
+		switch {
+		case name == "" && err == nil && i == len(segments)-1:
+			return names, true, ""
+		case err != nil, strings.ContainsAny(name, "/\x00"):
+			return nil, false, "the path has an encoded slash or NUL"
+		case name == "", name == ".", name == "..":
+			return nil, false, "the path has an empty segment, . or .."
+		case len(name) > rootfs.MaxName, length > rootfs.MaxPath/2:
+			return nil, false, "the path is too long"
+		}
+		names = append(names, name)
+	}
+	return names, false, ""
+}
+
+// hidden reports whether the site does not show a name.
+func (v *visit) hidden(name string) bool {
+	return !v.site.Options.Hidden && strings.HasPrefix(name, ".") && name != ".well-known"
+}
+
+// answer serves the path.
+func (v *visit) answer() {
+	if len(v.names) > 0 && v.names[0] == ownFolder {
+		v.own()
+		return
+	}
+	if slices.ContainsFunc(v.names, v.hidden) {
+		v.fail(fserr.ENOENT)
+		return
+	}
+	v.call(ctxfsv1.FsService_ReadStream_FullMethodName, v.read(v.path()), v.show)
+}
+
+// call runs do as a call of an RPC by a visitor of the site.
+func (v *visit) call(rpc string, query any, do func(context.Context, *transfer) error) {
+	g := v.g
+	t := &transfer{ResponseWriter: v.w, control: http.NewResponseController(v.w), keepalive: g.cfg.Keepalive}
+	conn, done := g.cfg.Calls.Conn(v.r.Context(), false)
+	defer done()
+	ctx := g.cfg.Calls.AsVisitor(callContext(v.r.Context(), v.r, metadata.MD{}, conn), v.site)
+	err := g.run(ctx, rpc, query, t, do)
+	t.users.end()
+	switch {
+	case err == nil:
+	case t.begun:
+		panic(http.ErrAbortHandler) // the closed connection shows the client that content is missing
+	default:
+		_ = t.extend(v.r.Context(), t.control.SetWriteDeadline) // it may have passed
+		v.fail(err)
+	}
+}
+
+// path returns the virtual path of what the request names.
+func (v *visit) path() string { return v.site.Options.Root + "/" + strings.Join(v.names, "/") }
+
+func (v *visit) read(name string) *ctxfsv1.ReadStreamRequest {
+	if !utf8.ValidString(name) {
+		return &ctxfsv1.ReadStreamRequest{RawPath: []byte(name)}
+	}
+	return &ctxfsv1.ReadStreamRequest{Path: name}
+}
+
+// show sends the file or directory of the path, or the page that stands for it.
+func (v *visit) show(ctx context.Context, t *transfer) error {
+	name := v.path()
+	if v.dir {
+		name = path.Join(name, v.site.Options.Index)
+	}
+	content, err := v.g.cfg.Files.OpenContent(ctx, v.read(name))
+	code := codeOf(err)
+	switch {
+	case code == fserr.EISDIR && !v.dir:
+		v.redirect(v.r.URL.EscapedPath() + "/")
+		return nil
+	case code == fserr.ENOENT && v.dir && v.site.Options.Listing:
+		return v.list(ctx, t)
+	case code == fserr.ENOENT && v.site.Options.SPA && v.navigates() && !strings.Contains(path.Base(v.path()), "."):
+		name = v.site.Options.Root + "/" + v.site.Options.Index
+		content, err = v.g.cfg.Files.OpenContent(ctx, v.read(name))
+	}
+	if err != nil {
+		return err
+	}
+	return v.send(ctx, t, content, name)
+}
+
+// navigates reports whether a request is for a document that the user will see.
+func (v *visit) navigates() bool {
+	if mode := v.r.Header.Get("Sec-Fetch-Mode"); mode != "" {
+		return mode == "navigate"
+	}
+	return strings.Contains(v.r.Header.Get("Accept"), "text/html")
+}
+
+// redirect sends the browser to another path of the site. location begins with one slash, since no segment is empty.
+func (v *visit) redirect(location string) {
+	if v.r.URL.RawQuery != "" {
+		location += "?" + v.r.URL.RawQuery
+	}
+	v.w.Header().Set("Location", location)
+	say(v.w, http.StatusPermanentRedirect, "a directory's path ends with a slash")
+}
+
+// codeOf returns the errno of an operation's error.
+func codeOf(err error) fserr.Code {
+	if e, ok := fserrpb.FromStatus(err); ok {
+		return e.Code
+	}
+	return fserr.CodeOf(err)
+}
+
+// withoutCapability returns an origin as a log may have it: that of a site has its capability.
+func withoutCapability(origin string) string {
+	scheme, host, _ := strings.Cut(origin, "://")
+	if label, rest, _ := strings.Cut(host, "."); sites.IsCapability(label) {
+		return scheme + "://(site)." + rest
+	}
+	return origin
+}

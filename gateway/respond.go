@@ -1,0 +1,361 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fsservice"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/sites"
+)
+
+const (
+	allowedMethods = "GET, HEAD, OPTIONS"
+	// maxRanges is how many ranges a request may ask for; one with more gets the whole file.
+	maxRanges = 8
+	// settled is how long after a change a strong validator is certain. Before Linux 6.13 a file system's times move in ticks, so that a
+	// second change within a tick cannot be seen.
+	settled = 20 * time.Millisecond
+	// deniedFeatures are browser features that no site's page may use.
+	deniedFeatures = "camera=(), microphone=(), geolocation=(), payment=(), usb=(), serial=(), hid=(), bluetooth=(), midi=(), display-capture=()"
+	// sandbox gives every document an opaque origin.
+	sandbox = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
+)
+
+// mimeTypes are the types of files by extension. The system's table is never asked: it differs between machines.
+var mimeTypes = map[string]string{
+	".html": htmlType, ".htm": htmlType, ".xhtml": "application/xhtml+xml", ".css": "text/css; charset=utf-8",
+	".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".cjs": "text/javascript; charset=utf-8",
+	".json": "application/json", ".map": "application/json", ".jsonld": "application/ld+json", ".webmanifest": "application/manifest+json",
+	".wasm": "application/wasm", ".xml": "text/xml", ".txt": "text/plain; charset=utf-8", ".md": "text/markdown; charset=utf-8",
+	".csv": "text/csv; charset=utf-8", ".vtt": "text/vtt; charset=utf-8", ".ts": "text/plain; charset=utf-8", ".tsx": "text/plain; charset=utf-8",
+	".jsx": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8", ".yml": "text/plain; charset=utf-8", ".yaml": "text/plain; charset=utf-8",
+	".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
+	".avif": "image/avif", ".ico": "image/x-icon", ".bmp": "image/bmp",
+	".woff": "font/woff", ".woff2": "font/woff2", ".ttf": "font/ttf", ".otf": "font/otf",
+	".mp4": "video/mp4", ".m4v": "video/mp4", ".webm": "video/webm", ".ogv": "video/ogg", ".mov": "video/quicktime",
+	".mp3": "audio/mpeg", ".m4a": "audio/mp4", ".ogg": "audio/ogg", ".oga": "audio/ogg", ".opus": "audio/ogg", ".wav": "audio/wav", ".flac": "audio/flac",
+	".pdf": "application/pdf", ".zip": "application/zip", ".gz": "application/gzip", ".tar": "application/x-tar",
+}
+
+const (
+	htmlType    = "text/html"
+	unknownType = "application/octet-stream"
+)
+
+func mimeType(name string) string {
+	if t, ok := mimeTypes[strings.ToLower(path.Ext(name))]; ok {
+		return t
+	}
+	return unknownType
+}
+
+// plainHeaders are on every response of the address of sites.
+func plainHeaders(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Robots-Tag", "noindex")
+	h.Set("Permissions-Policy", deniedFeatures)
+	h.Set("Origin-Agent-Cluster", "?1")
+}
+
+// policyHeaders sets what keeps the site's pages apart from everything else. Every response has the policy, not only documents: a worker
+// gets the policy of its script.
+func (v *visit) policyHeaders(h http.Header) {
+	plainHeaders(h)
+	h.Set("Content-Security-Policy", v.policy())
+	if v.site.Options.Form == sites.FormPath {
+		// Documents have an opaque origin: their modules, fonts and fetches are cross-origin requests with "Origin: null". Browsers
+		// refuse a sandboxed document that has a Cross-Origin-Opener-Policy.
+		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
+		h.Set("Access-Control-Allow-Origin", "*")
+		h.Set("Access-Control-Expose-Headers", "ETag, Accept-Ranges, Content-Range")
+		return
+	}
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+}
+
+// policy returns the Content-Security-Policy. It names the site by its URL, since 'self' would include the other sites of the path form.
+func (v *visit) policy() string {
+	o := v.site.Options
+	rules := []string{"frame-ancestors " + strings.Join(append([]string{"'self'"}, o.Parents...), " ")}
+	switch o.Policy {
+	case sites.PolicyNoNetwork:
+		rules = append(rules, "default-src "+v.base+" 'unsafe-inline' 'unsafe-eval' data: blob:", "form-action "+v.base, "base-uri "+v.base)
+	case sites.PolicyStrict:
+		rules = append(rules, "default-src "+v.base+" data: blob:", "script-src "+v.base, "style-src "+v.base+" 'unsafe-inline'", "object-src 'none'",
+			"form-action "+v.base, "base-uri "+v.base)
+	}
+	if o.Form == sites.FormPath {
+		rules = append(rules, sandbox)
+	}
+	return strings.Join(rules, "; ")
+}
+
+func (v *visit) options() {
+	h := v.w.Header()
+	h.Set("Allow", allowedMethods)
+	if v.site.Options.Form == sites.FormPath {
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD")
+		h.Set("Access-Control-Allow-Headers", "Range, If-Range, If-Match, If-None-Match, Cache-Control")
+		h.Set("Access-Control-Max-Age", "600")
+	}
+	h.Set("Cache-Control", "no-store")
+	v.w.WriteHeader(http.StatusNoContent)
+}
+
+// send sends a file, or the part of it that the request asks for, and closes content.
+func (v *visit) send(ctx context.Context, t *transfer, content *fsservice.Content, name string) error {
+	file := &contentReader{ctx: ctx, content: content, size: content.Stat.GetSize(), t: t}
+	defer file.close()
+	out := &contentWriter{ResponseWriter: v.w, ctx: ctx, t: t}
+	h := v.w.Header()
+	kind := mimeType(name)
+	tag := etag(content)
+	var body io.ReadSeeker = file
+	if kind == htmlType {
+		doc, err := v.document(file)
+		if err != nil {
+			return err
+		}
+		kind += doc.charset
+		if doc.spliced != nil {
+			tag, body = strings.TrimSuffix(tag, `"`)+`-`+doc.mark+`"`, bytes.NewReader(doc.spliced)
+		}
+	}
+	h.Set("Content-Type", kind)
+	h.Set("Etag", tag)
+	h.Set("Cache-Control", "no-cache")
+	if strings.HasPrefix(tag, "W/") || strings.Count(v.r.Header.Get("Range"), ",") >= maxRanges {
+		v.r.Header.Del("Range")
+	}
+	// Without a time of modification ServeContent compares validators only: a time in seconds would make a file that is changed twice
+	// in a second look unchanged.
+	http.ServeContent(out, v.r, "", time.Time{}, body)
+	return out.err
+}
+
+// etag returns the validator of a file. A change always changes ctime, which no program can set. A rename over a file changes the inode.
+func etag(content *fsservice.Content) string {
+	st := content.Stat
+	var b [48]byte
+	for i, n := range []uint64{content.Generation(), st.GetDev(), st.GetIno(), uint64(st.GetSize()), uint64(st.GetMtimeNs()), uint64(st.GetCtimeNs())} {
+		binary.LittleEndian.PutUint64(b[8*i:], n)
+	}
+	sum := sha256.Sum256(b[:])
+	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:15]) + `"`
+	if time.Since(time.Unix(0, st.GetCtimeNs())) < settled {
+		return "W/" + tag
+	}
+	return tag
+}
+
+// contentReader reads a file for http.ServeContent, which may read several ranges from a goroutine of its own.
+type contentReader struct {
+	ctx     context.Context //nolint:containedctx // it belongs to the request
+	t       *transfer
+	size    int64
+	mu      sync.Mutex
+	content *fsservice.Content
+	off     int64
+	closed  bool
+}
+
+// Seek implements io.Seeker.
+func (c *contentReader) Seek(off int64, whence int) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch whence {
+	case io.SeekCurrent:
+		off += c.off
+	case io.SeekEnd:
+		off += c.size
+	}
+	c.off = off
+	return off, nil
+}
+
+// Read implements io.Reader. A file that has become shorter ends early.
+func (c *contentReader) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	part, err := c.part(int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	n, err := part.Read(p)
+	c.off += int64(n)
+	return n, err
+}
+
+// part returns up to n bytes from the offset on. c.mu is held.
+func (c *contentReader) part(n int64) (*fsservice.Part, error) {
+	if c.closed || c.off >= c.size {
+		return nil, io.EOF
+	}
+	c.content.Range(c.off, c.size-c.off)
+	return c.content.Part(c.ctx, min(n, contentPart))
+}
+
+// sendTo sends n bytes from the offset on, which the kernel copies where it can.
+func (c *contentReader) sendTo(w io.Writer, n int64) (sent int64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for sent < n {
+		part, err := c.part(n - sent)
+		if err == nil {
+			err = c.t.extend(c.ctx, c.t.control.SetWriteDeadline)
+		}
+		if err != nil {
+			return sent, err
+		}
+		want := part.Left
+		moved, err := io.Copy(w, part)
+		c.off += moved
+		sent += moved
+		if err == nil && moved < want {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+func (c *contentReader) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.content.Close()
+}
+
+// contentWriter sends what http.ServeContent copies, and keeps its error.
+type contentWriter struct {
+	http.ResponseWriter
+	ctx context.Context //nolint:containedctx // it belongs to the request
+	t   *transfer
+	err error
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (c *contentWriter) WriteHeader(code int) {
+	c.t.begun = true
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (c *contentWriter) Write(p []byte) (int, error) {
+	err := c.t.extend(c.ctx, c.t.control.SetWriteDeadline)
+	n := 0
+	if err == nil {
+		n, err = c.ResponseWriter.Write(p)
+	}
+	c.keep(err)
+	return n, err
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (c *contentWriter) ReadFrom(src io.Reader) (n int64, err error) {
+	limited, isLimited := src.(*io.LimitedReader)
+	var file *contentReader
+	if isLimited {
+		file, _ = limited.R.(*contentReader)
+	}
+	if file == nil {
+		n, err = io.Copy(struct{ io.Writer }{c}, src)
+		if isLimited && err == nil && limited.N > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+	} else {
+		n, err = file.sendTo(c.ResponseWriter, limited.N)
+		limited.N -= n
+	}
+	c.keep(err)
+	return n, err
+}
+
+func (c *contentWriter) keep(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// fail answers with the reason why there is no content. It does not show what the server's disk has.
+func (v *visit) fail(err error) {
+	status, text := http.StatusInternalServerError, "the server could not read the file"
+	switch codeOf(err) {
+	case fserr.ENOENT, fserr.ENOTDIR, fserr.EISDIR, fserr.ELOOP, fserr.ESTALE, fserr.EOPNOTSUPP:
+		status, text = http.StatusNotFound, "not found"
+	case fserr.EACCES, fserr.EPERM:
+		status, text = http.StatusForbidden, "this path leads outside of the site's context, or may not be read"
+	case fserr.EINVAL, fserr.ENAMETOOLONG:
+		status, text = http.StatusBadRequest, "no file can have this path"
+	case fserr.EFBIG:
+		status, text = http.StatusInsufficientStorage, "the directory is too large to be listed"
+	case fserr.EAGAIN, fserr.EMFILE, fserr.ENFILE:
+		status, text = http.StatusServiceUnavailable, "the site has too many requests, or its files are being made; retry in a second"
+		v.w.Header().Set("Retry-After", "1")
+	}
+	if _, open := v.g.cfg.Sites.Live(v.site.Hash); !open {
+		v.g.gone(v.w, v.site.Options.Form)
+		return
+	}
+	if !v.navigates() {
+		say(v.w, status, text)
+		return
+	}
+	name := fmt.Sprintf("/%s", strings.Join(v.names, "/"))
+	page := "<!doctype html><meta charset=utf-8><title>" + http.StatusText(status) + "</title><h1>" + html.EscapeString(http.StatusText(status)) +
+		"</h1><p><code>" + html.EscapeString(strings.ToValidUTF8(name, "\uFFFD")) + "</code>: " + html.EscapeString(text) + ".</p>\n"
+	v.page(status, "text/html; charset=utf-8", page)
+}
+
+// page sends a text that is not a file's.
+func (v *visit) page(status int, kind, text string) {
+	h := v.w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Cache-Control", "no-store")
+	v.w.WriteHeader(status)
+	_, _ = io.WriteString(v.w, text) // the client may be gone
+}
+
+// list sends the names in the directory of the path, as HTML or as JSON.
+func (v *visit) list(ctx context.Context, t *transfer) error {
+	req := &ctxfsv1.ReaddirRequest{WithStats: true}
+	read := v.read(v.path())
+	req.Path, req.RawPath = read.GetPath(), read.GetRawPath()
+	encoded, err := v.g.cfg.Files.Readdir(ctx, req)
+	if err != nil {
+		return err
+	}
+	var entries ctxfsv1.ReaddirResponse
+	if err := proto.Unmarshal(encoded.ProtoReflect().GetUnknown(), &entries); err != nil { // Readdir has encoded them already
+		return err
+	}
+	text, kind, err := v.listing(entries.GetEntries())
+	if err == nil {
+		err = t.extend(ctx, t.control.SetWriteDeadline)
+	}
+	if err != nil {
+		return err
+	}
+	v.w.Header().Set("Vary", "Accept")
+	v.page(http.StatusOK, kind, text)
+	return nil
+}

@@ -1,0 +1,136 @@
+package sites_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/metadata"
+	"github.com/ctxfs/ctxfs/metadata/memory"
+	"github.com/ctxfs/ctxfs/sites"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// endingStore ends the panel between the store of a site's record and the check that follows.
+type endingStore struct {
+	metadata.Store
+	end func()
+}
+
+func (s endingStore) Sites() metadata.Sites { return endingSites{s.Store.Sites(), s.end} }
+
+type endingSites struct {
+	metadata.Sites
+	end func()
+}
+
+func (s endingSites) Add(ctx context.Context, site metadata.Site) error {
+	err := s.Sites.Add(ctx, site)
+	s.end()
+	return err
+}
+
+func newStore(t *testing.T) *memory.Store {
+	t.Helper()
+	store := memory.New()
+	err := store.Contexts().Create(t.Context(), metadata.Context{ID: "ctx_p"})
+	if err == nil {
+		err = store.Panels().Bind(t.Context(), metadata.Panel{ID: "p", ContextID: "ctx_p"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func newRegistry(t *testing.T, store metadata.Store) *sites.Registry {
+	t.Helper()
+	r, err := sites.New(t.Context(), sites.Config{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestStoreHasNoCapability(t *testing.T) {
+	store := newStore(t)
+	r := newRegistry(t, store)
+	site, capability, err := r.Open(t.Context(), sites.Request{Context: "ctx_p", Panel: "p"})
+	if err != nil || !sites.IsCapability(capability) {
+		t.Fatal(capability, err)
+	}
+	if found, ok := r.Find(capability); !ok || found.ID != site.ID {
+		t.Errorf("found %+v", found)
+	}
+	for _, wrong := range []string{"", site.ID, capability[:25], capability + "a"} {
+		if _, ok := r.Find(wrong); ok {
+			t.Errorf("%q opens the site", wrong)
+		}
+	}
+	if id := site.Visitor(); !id.ReadOnly || id.Context != "ctx_p" || id.Panel != "p" || id.Owner == "p" || !id.ExpiresAt.Equal(site.ExpiresAt) {
+		t.Errorf("its visitors are %+v", id)
+	}
+}
+
+func TestSiteOfAPanelThatEndsMeanwhile(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context, store metadata.Store) error{
+		"closed": func(ctx context.Context, store metadata.Store) error {
+			return store.Panels().Update(ctx, metadata.Panel{ID: "p", ContextID: "ctx_p", ClosedAt: time.Now()})
+		},
+		"deleted": func(ctx context.Context, store metadata.Store) error { return store.Contexts().Delete(ctx, "ctx_p") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore(t)
+			r := newRegistry(t, endingStore{store, func() {
+				if err := end(t.Context(), store); err != nil {
+					t.Error(err)
+				}
+			}})
+			_, _, err := r.Open(t.Context(), sites.Request{Context: "ctx_p", Panel: "p"})
+			if fserr.CodeOf(err) != fserr.ECANCELED || len(r.List()) != 0 {
+				t.Errorf("%v, open: %v", err, r.List())
+			}
+			if list, err := store.Sites().List(t.Context()); err != nil || len(list) != 0 {
+				t.Errorf("records: %v, %v", list, err)
+			}
+		})
+	}
+}
+
+func TestDamagedAndExpiredRecordsAreDropped(t *testing.T) {
+	store := newStore(t)
+	soon := time.Now().Add(time.Hour)
+	for _, rec := range []metadata.Site{
+		{ID: "damaged", Hash: [32]byte{1}, ContextID: "ctx_p", Options: []byte("{"), ExpiresAt: soon},
+		{ID: "expired", Hash: [32]byte{2}, ContextID: "ctx_p", Options: []byte("{}"), ExpiresAt: time.Now()},
+		{ID: "whole", Hash: [32]byte{3}, ContextID: "ctx_p", Options: []byte("{}"), ExpiresAt: soon},
+	} {
+		if err := store.Sites().Add(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list := newRegistry(t, store).List(); len(list) != 1 || list[0].ID != "whole" {
+		t.Errorf("open: %v", list)
+	}
+	if list, err := store.Sites().List(t.Context()); err != nil || len(list) != 1 {
+		t.Errorf("records: %v, %v", list, err)
+	}
+}
+
+func TestContextHasBoundedSites(t *testing.T) {
+	r := newRegistry(t, newStore(t))
+	var opened sync.WaitGroup
+	for range 2 * sites.MaxPerContext {
+		opened.Go(func() { _, _, _ = r.Open(t.Context(), sites.Request{Context: contexts.ID("ctx_p")}) })
+	}
+	opened.Wait()
+	if n := len(r.List()); n != sites.MaxPerContext {
+		t.Errorf("%d sites", n)
+	}
+}
