@@ -128,7 +128,7 @@ func (a *app) ownInfo(ctx context.Context, c *client.Client) error {
 	}
 	return a.table(nil, [][]string{
 		{"context", info.GetContextId()}, {"partition", info.GetPartition()}, {"panel", info.GetPanelId()},
-		{"folder", show(info.GetFolder())}, {"read-only", fmt.Sprint(info.GetReadOnly())}, {"rights", cmp.Or(rightNames(info.GetRights()), "none beyond its context")}, {"server", info.GetServerVersion()},
+		{"folder", show(info.GetFolder())}, {"read-only", fmt.Sprint(info.GetReadOnly())}, {"rights", cmp.Or(rightNames(info.GetRights()), "-")}, {"server", info.GetServerVersion()},
 	})
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,12 +124,14 @@ func (a *app) printPanel(p *client.Panel) error {
 		return a.printProto(p.Opened())
 	}
 	token, expires := p.Token()
-	return a.table(nil, [][]string{
-		{"panel", p.ID()}, {"context", p.ContextID()}, {"partition", p.Partition()}, {"token", token},
-		{"rights", cmp.Or(rightNames(p.Opened().GetRights()), "none beyond its context")},
+	rows := [][]string{{"panel", p.ID()}, {"context", p.ContextID()}, {"partition", p.Partition()}, {"token", token}}
+	if rights := rightNames(p.Opened().GetRights()); rights != "" {
+		rows = append(rows, []string{"rights", rights})
+	}
+	return a.table(nil, append(rows, [][]string{
 		{"expires", expires.Format("2006-01-02 15:04:05")},
 		{"files", fmt.Sprintf("%s, %s; seeded now: %t, %d ms", number(p.Opened().GetFiles()), size(p.Opened().GetBytes()), p.Opened().GetSeeded(), p.Opened().GetDurationMs())},
-	})
+	}...))
 }
 
 // rightNames joins the names of rights: "review".

@@ -1845,7 +1845,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
-	"\x14OUTPUT_STREAM_STDERR\x10\x022\x91\a\n" +
+	"\x14OUTPUT_STREAM_STDERR\x10\x022\x8d\a\n" +
 	"\vExecService\x12@\n" +
 	"\x03Run\x12\x14.ctxfs.v1.RunRequest\x1a\x15.ctxfs.v1.RunResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x040\x01\x12D\n" +
@@ -1854,13 +1854,15 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\fFollowOutput\x12\x1d.ctxfs.v1.FollowOutputRequest\x1a\x1e.ctxfs.v1.FollowOutputResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x040\x010\x01\x12C\n" +
 	"\x04Wait\x12\x15.ctxfs.v1.WaitRequest\x1a\x16.ctxfs.v1.WaitResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x030\x01\x12P\n" +
 	"\tSendInput\x12\x1a.ctxfs.v1.SendInputRequest\x1a\x1b.ctxfs.v1.SendInputResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12U\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12S\n" +
 	"\n" +
-	"CloseInput\x12\x1b.ctxfs.v1.CloseInputRequest\x1a\x1c.ctxfs.v1.CloseInputResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x020\x01\x12S\n" +
+	"CloseInput\x12\x1b.ctxfs.v1.CloseInputRequest\x1a\x1c.ctxfs.v1.CloseInputResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12S\n" +
 	"\n" +
 	"SendSignal\x12\x1b.ctxfs.v1.SendSignalRequest\x1a\x1c.ctxfs.v1.SendSignalResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12C\n" +
-	"\x04Kill\x12\x15.ctxfs.v1.KillRequest\x1a\x16.ctxfs.v1.KillResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x020\x01\x12U\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12A\n" +
+	"\x04Kill\x12\x15.ctxfs.v1.KillRequest\x1a\x16.ctxfs.v1.KillResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12U\n" +
 	"\n" +
 	"GetProcess\x12\x1b.ctxfs.v1.GetProcessRequest\x1a\x1c.ctxfs.v1.GetProcessResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12^\n" +
 	"\rListProcesses\x12\x1e.ctxfs.v1.ListProcessesRequest\x1a\x1f.ctxfs.v1.ListProcessesResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12\\\n" +
