@@ -184,7 +184,7 @@ func exitOf(p *ctxfsv1.Process, limit time.Duration) error {
 	return &execFailure{errors.New(reasonWords(e))}
 }
 
-// reasonWords says why a command ended that did not exit by itself.
+// reasonWords says why a command was ended.
 func reasonWords(e *ctxfsv1.Exit) string {
 	switch e.GetReason() {
 	case ctxfsv1.ExitReason_EXIT_REASON_CONTEXT_CLOSED:

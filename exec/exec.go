@@ -25,7 +25,7 @@ const (
 	// maxKept and keepTime bound the processes of a context that are kept after they ended.
 	maxKept  = 100
 	keepTime = time.Hour
-	// stopGrace is the grace of a kill when the server stops, or the context is to be replaced.
+	// stopGrace is the grace of a kill when the server stops, or before the context is replaced.
 	stopGrace = 2 * time.Second
 )
 

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testUser is who runs commands: this user, or another if that is root.
+// testUser runs commands: this user, or another if that is root.
 func testUser() *User {
 	if os.Geteuid() != 0 {
 		return nil

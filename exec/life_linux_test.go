@@ -74,7 +74,7 @@ func TestManyCommandsLeaveNothing(t *testing.T) { //nolint:paralleltest // see a
 	}
 }
 
-// TestOutputFloodIsBounded lets a command write 1 GiB that nobody reads.
+// TestOutputFloodIsBounded lets a command write 1 GiB without a reader.
 func TestOutputFloodIsBounded(t *testing.T) {
 	t.Parallel()
 	const flood = 1 << 30

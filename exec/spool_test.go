@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// pattern is a stream whose bytes tell their offset.
+// pattern is a stream whose bytes depend on their offset.
 func pattern(from, n int64) []byte {
 	p := make([]byte, n)
 	for i := range p {

@@ -108,7 +108,7 @@ func (d *Draft) Stage(ctx context.Context, files []File) (string, error) {
 // lockFile returns the name of the index's lock, by which git commands keep from each other.
 func (l *Local) lockFile() string { return filepath.Join(l.gitDirPath(), "index.lock") }
 
-// partFile returns the name of an index before it is the lock. It tells which index that is.
+// partFile returns the name of an index before it is the lock. The name says which index that is.
 func (l *Local) partFile(sum string) string {
 	return filepath.Join(l.gitDirPath(), "ctxfs-index-"+sum[:16])
 }

@@ -114,7 +114,7 @@ func (w *workspace) rewritePart(s *step, now Version) error {
 	return w.overwrite(string(s.Path), s.After)
 }
 
-// isMix reports whether a content begins as one version, and goes on as another one at the same offset: it is what an overwrite leaves that is interrupted.
+// isMix reports whether a content begins as one version, and continues as another one at the same offset: it is what an overwrite leaves that is interrupted.
 func (s *Store) isMix(now, head, tail Version) (bool, error) {
 	var files [3]*bufio.Reader
 	for i, v := range []Version{now, head, tail} {

@@ -26,7 +26,7 @@ const killAtEnv = "CTXFS_REVIEW_KILL_AT"
 // reviewer is the reviewer of killDirEnv.
 var reviewer = beKilled
 
-// beKilled is the reviewer: it applies, undoes, discards and undoes again, until it comes to the phase at which it dies.
+// beKilled is the reviewer: it applies, undoes, discards and undoes again, until the phase at which it dies.
 func beKilled() error {
 	at, err := strconv.Atoi(os.Getenv(killAtEnv))
 	if err != nil {
@@ -185,7 +185,7 @@ func killAt(t *testing.T, at int) (ended bool) {
 	return ended
 }
 
-// checkKilled checks that each path is all old or all new or the editor's, that they fit the journal, and that the work can go on.
+// checkKilled checks that each path is all old or all new or the editor's, that they fit the journal, and that the work can continue.
 func (w *world) checkKilled(editors []*editor) {
 	w.t.Helper()
 	entries, _, err := w.reviews.Journal(w.t.Context(), func(*Entry) bool { return true }, 0, 100)

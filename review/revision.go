@@ -30,7 +30,7 @@ type revision struct {
 	Digest    string           `json:"layer"`
 	At        time.Time        `json:"at"`
 	Overrides map[Path]Version `json:"overrides"`
-	// Beside are ignored directories and barred paths, of which no content is kept.
+	// Beside are ignored directories and barred paths, whose content is not kept.
 	Beside map[Path]Difference `json:"beside,omitempty"`
 }
 

@@ -13,7 +13,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// origins are the ways in which a context comes to be. Each returns the ID of one that is as it was seeded.
+// origins are the ways in which a context is made. Each returns the ID of one that is as it was seeded.
 var origins = map[string]func(h *house) string{
 	"seeded": func(h *house) string {
 		return h.open(&ctxfsv1.OpenPanelRequest{PanelId: "panels/editor"}).GetContextId()

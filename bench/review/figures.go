@@ -22,7 +22,7 @@ const (
 	gitApply  = "git apply"
 )
 
-// Row is what was measured of a context with so many files, of which some changed.
+// Row is what was measured of a context with so many files, some of them changed.
 type Row struct {
 	Files, Changed int
 	Driver         string

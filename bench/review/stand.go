@@ -130,7 +130,7 @@ func (s *stand) change(changed int) error {
 	return nil
 }
 
-// list measures ListChanges, the first one by itself, and a walk of the context that reads no content.
+// list measures ListChanges, the first one apart, and a walk of the context that reads no content.
 func (s *stand) list(ctx context.Context, _ string, changed int) (took map[string]time.Duration, err error) {
 	if err := s.change(changed); err != nil {
 		return nil, err

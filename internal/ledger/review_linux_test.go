@@ -172,7 +172,7 @@ func (r *reviewed) life(n int) {
 	must(r.t, errors.Join(errs...))
 }
 
-// edit is the agent: it makes the context what it is to be.
+// edit is the agent: it edits the context.
 func (r *reviewed) edit(ctx context.Context, c *client.Client) {
 	r.t.Helper()
 	_, err := c.EnsureContext(ctx, reviewedID, nil)

@@ -913,7 +913,7 @@ export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
  * A process is a command that was started. It has an ID, which stays valid after it ended: the server keeps the output and the exit of
  * the last 100 processes of a context for an hour. All processes end with the server.
  *
- * The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. Nobody has to read it: a slow reader never blocks
+ * The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. A reader is not required, and a slow one never blocks
  * a process, and a reader that comes back continues at its offset.
  *
  * When the command exits, the server kills every process that the command left behind. While a command runs, Fork, Snapshot and the
