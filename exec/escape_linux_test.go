@@ -229,7 +229,7 @@ func newHost(t *testing.T, s *site) *host {
 		_ = victim.Process.Kill()
 		_ = victim.Wait()
 	})
-	h.victim, h.semaphore = victim.Process.Pid, 0x7c000000+os.Getpid()%0xffff
+	h.victim, h.semaphore = victim.Process.Pid, 0x7c000000+victim.Process.Pid // another driver's test has its own
 	const create, everybody = 0o1000, 0o666
 	id, _, errno := unix.Syscall(unix.SYS_SEMGET, uintptr(h.semaphore), 1, create|everybody)
 	if errno != 0 {
