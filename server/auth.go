@@ -117,7 +117,7 @@ func mayCall(id panels.Identity, m *method.Method) error {
 	case need == forNone:
 		return &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
 	case need == forHost && (id.Role != panels.RoleHost || id.Panel != ""):
-		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo"}
+		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo, ReviewService for its own changes, and GatewayService for its own sites"}
 	case need == forReviewer && !mayReview(id):
 		return &fserr.Error{
 			Code: fserr.EACCES, Detail: "this call is for reviewers",
