@@ -4,7 +4,8 @@ import { join } from "node:path";
 /** The time of the fixture's files. */
 export const past = new Date("2020-02-02T02:02:02.125Z");
 
-const files: Readonly<Record<string, string | Buffer>> = {
+/** The fixture's files, by path. */
+export const fixtureFiles: Readonly<Record<string, string | Buffer>> = {
   "a.txt": "hello world\n",
   "empty.txt": "",
   "lines.txt": "one\ntwo\r\nthree",
@@ -16,17 +17,18 @@ const files: Readonly<Record<string, string | Buffer>> = {
   "dir/c.txt": "c\n",
   "dir/sub/deep.txt": "deep\n",
 };
-const links: Readonly<Record<string, string>> = { link: "a.txt", dirlink: "dir", broken: "nowhere", loop: "loop" };
+/** The fixture's symbolic links. */
+export const fixtureLinks: Readonly<Record<string, string>> = { link: "a.txt", dirlink: "dir", broken: "nowhere", loop: "loop" };
 
 /** Makes the files that every row begins with. */
 export function makeFixture(dir: string): void {
   for (const name of ["", "dir", "dir/sub", "empty"]) mkdirSync(join(dir, name));
-  for (const [name, content] of Object.entries(files)) {
+  for (const [name, content] of Object.entries(fixtureFiles)) {
     writeFileSync(join(dir, name), content);
     utimesSync(join(dir, name), past, past);
   }
   chmodSync(join(dir, "readonly.txt"), 0o444);
-  for (const [name, target] of Object.entries(links)) symlinkSync(target, join(dir, name));
+  for (const [name, target] of Object.entries(fixtureLinks)) symlinkSync(target, join(dir, name));
 }
 
 /** What a directory holds, so that what a row did can be compared. */
@@ -61,11 +63,12 @@ function tell(dir: string, name: string, told: Snapshot): Stats {
 }
 
 /** The six characters that mkdtemp adds differ. */
-function shownName(name: string): string {
+export function shownName(name: string): string {
   return name.replace(/\/tmp-.{6}$/, "/tmp-XXXXXX");
 }
 
-function timeOf(time: Date): string {
+/** A time, or "now" for one of the last minutes. */
+export function timeOf(time: Date): string {
   return Math.abs(time.getTime() - Date.now()) < 600_000 ? "now" : time.toISOString();
 }
 
