@@ -39,10 +39,10 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestASlowReaderHoldsUpItselfOnly asks for 500 MiB and takes nothing for a while.
+// TestASlowReaderHoldsUpItselfOnly asks for 250 MiB and takes nothing for a while.
 func TestASlowReaderHoldsUpItselfOnly(t *testing.T) {
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
-		const asked, length = 2000, 256 << 10
+		const asked, length = 1000, 256 << 10
 		r := start(t, sessionConfig(t))
 		s := begin(t, addr(r), r.openPanel(t, "p").GetToken(), "")
 		other := begin(t, addr(r), r.openPanel(t, "q").GetToken(), "")

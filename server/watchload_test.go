@@ -23,7 +23,7 @@ func TestUnreadWatchesTakeBoundedMemory(t *testing.T) {
 		files int // each is created, changed twice and removed: four events
 		watch func(t *testing.T, r *running, token string, n int) (end func())
 	}{
-		"streams": {25_000, watchByStreams},
+		"streams": {15_000, watchByStreams},
 		"sessions over gRPC": {2_000, func(t *testing.T, r *running, token string, n int) func() {
 			return watchBySessions(t, n, func() *talk { return beginGRPC(t, r.Info().Addresses.TCP[0], token, "") })
 		}},

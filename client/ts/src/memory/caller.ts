@@ -10,7 +10,7 @@ import { entryOf } from "./names.js";
 import { Operations } from "./operations.js";
 import { none } from "./requests.js";
 import { Glob, grep, walk, type Below, type Counts } from "./search.js";
-import { Directory, Errno, nameFrom, shownName } from "./tree.js";
+import { Directory, Errno, nameFrom, shownName, wellFormed } from "./tree.js";
 
 /** How the errors of operations name their system call, where that is not the operation's name. */
 const syscalls: Readonly<Record<string, string>> = {
@@ -19,6 +19,12 @@ const syscalls: Readonly<Record<string, string>> = {
 };
 
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** The errors that whole files meet after they were opened. */
+const inContent: Readonly<Record<string, { syscall: string; codes: readonly string[] }>> = {
+  readFile: { syscall: "read", codes: ["EISDIR", "EFBIG", "EBADF"] }, writeFile: { syscall: "write", codes: ["EFBIG", "EBADF"] },
+  appendFile: { syscall: "write", codes: ["EFBIG", "EBADF"] },
+};
 
 /** The fields of requests that errors show. */
 interface Named { path?: string; rawPath?: Uint8Array; dest?: string; rawDest?: Uint8Array; target?: string; rawTarget?: Uint8Array; prefix?: string; fd?: number }
@@ -83,14 +89,14 @@ export class MemoryCaller implements Caller {
     grep: (request: RequestInit<"grep">) => this.grep(request),
   };
 
-  private async *opendir(request: RequestInit<"opendir">): AsyncGenerator<unknown, void, void> {
+  private async *opendir(request: RequestInit<"opendir">): AsyncGenerator<unknown, void> {
     const dir = this.operations.tree.directory(nameFrom(request.path ?? "", request.rawPath ?? none));
     dir.accessed();
     yield* batches(this.operations.entriesOf(dir, { ...request, withFileTypes: true }), request.bufferSize || 256, "entries");
     await this.turn();
   }
 
-  private async *glob(request: RequestInit<"glob">): AsyncGenerator<unknown, void, void> {
+  private async *glob(request: RequestInit<"glob">): AsyncGenerator<unknown, void> {
     const dir = this.operations.tree.directory(nameFrom(request.path || "/", request.rawPath ?? none));
     const [patterns, exclude] = [request.patterns ?? [], request.exclude ?? []].map((list) => list.map((p) => new Glob(p))) as [Glob[], Glob[]];
     const most = request.maxMatches || 100_000;
@@ -112,7 +118,7 @@ export class MemoryCaller implements Caller {
     yield { event: { case: "summary", value: { matches: BigInt(matches), truncated, unreadable: 0n } } };
   }
 
-  private async *grep(request: RequestInit<"grep">): AsyncGenerator<unknown, void, void> {
+  private async *grep(request: RequestInit<"grep">): AsyncGenerator<unknown, void> {
     const path = nameFrom(request.path || "/", request.rawPath ?? none);
     const found = this.operations.tree.find(path, true);
     const node = this.operations.tree.node(path, true);
@@ -143,7 +149,7 @@ export class MemoryCaller implements Caller {
 /** The operations that answer once. Operations has a method of the same name for each. */
 const unary = new Set(FsService.methods.filter(({ methodKind }) => methodKind === "unary").map(({ localName }) => localName));
 
-function* batches<T>(items: Iterable<T>, size: number, event: string): Generator<unknown> {
+function* batches<T>(items: Iterable<T>, size: number, event: string): Generator {
   let batch: T[] = [];
   for (const item of items) {
     batch.push(item);
@@ -162,8 +168,8 @@ function unsupported(op: string): Error {
 function named(error: unknown, op: string, request: Named): unknown {
   if (!(error instanceof Errno)) return error;
   const { code } = error;
-  const syscall = op === "readFile" && (code === "EISDIR" || code === "EFBIG" || code === "EBADF") ? "read" : syscalls[op] ?? op;
-  const text = (value: string | undefined, raw: Uint8Array | undefined): string | undefined => (raw?.length ? lenient.decode(raw) : value);
+  const syscall = inContent[op]?.codes.includes(code) ? inContent[op].syscall : syscalls[op] ?? op;
+  const text = (value: string | undefined, raw: Uint8Array | undefined): string | undefined => (raw?.length ? lenient.decode(raw) : value && wellFormed(value));
   if (request.fd !== undefined) return systemError({ code, syscall });
   if (op === "symlink") return systemError({ code, syscall, path: text(request.target, request.rawTarget), dest: text(request.path, request.rawPath) });
   const path = request.prefix === undefined ? text(request.path, request.rawPath) : `${request.prefix}XXXXXX`;

@@ -9,7 +9,10 @@ const letters: Readonly<Record<string, number>> = { r: O_RDONLY, w: O_WRONLY | O
 /** Returns open flags as Linux numbers: of Node's string, or of the number itself. EINVAL for others. */
 export function flagsOf(form: { case?: string | undefined; value?: unknown } | undefined, otherwise: string): number {
   const value = form?.value ?? otherwise;
-  if (typeof value === "number") return value;
+  if (typeof value === "number") {
+    if (value < 0) throw errno("EINVAL");
+    return value;
+  }
   const text = value as string;
   const letter = letters[/[rwa]/.exec(text)?.[0] ?? ""];
   if (letter === undefined || !/^[rwasx]{1,2}\+?$/.test(text)) throw errno("EINVAL");

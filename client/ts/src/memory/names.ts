@@ -1,10 +1,13 @@
 import { FileType, type DirEntry } from "../gen/ctxfs/v1/fs_types_pb.js";
+import { constants } from "../fs/constants.js";
 import { resolve } from "../fs/posix.js";
 import type { RequestInit } from "../session/operations.js";
 import { destIn, idBits, modeIn, none, pathIn, umask, type Answer, type Form } from "./requests.js";
 import { walk } from "./search.js";
-import { Directory, errno, existing, File, Link, nameFrom, now, put, shownName, statOf, Tree, type Found, type Node } from "./tree.js";
+import { Directory, errno, existing, File, Link, maxPath, nameBytes, nameFrom, now, put, shownName, statOf, Tree, type Found, type Node } from "./tree.js";
 import { Watches } from "./watches.js";
+
+const { COPYFILE_FICLONE_FORCE } = constants;
 
 /** The operations of FsService that make, move, copy, list and remove names. Each throws an Errno, and then nothing has changed. */
 export class NameOperations {
@@ -12,8 +15,8 @@ export class NameOperations {
   readonly watches = new Watches();
 
   rename(request: RequestInit<"rename">): void {
-    const from = this.tree.find(pathIn(request), false);
-    const to = this.tree.find(destIn(request), false);
+    const from = this.tree.entry(pathIn(request));
+    const to = this.tree.entry(destIn(request));
     if (from.name === "" || to.name === "") throw errno("EBUSY");
     const node = existing(from);
     const old = to.node;
@@ -25,8 +28,9 @@ export class NameOperations {
     }
     if (old === node) return;
     if (old instanceof Directory) {
-      if (from.dir.within(old) || old.entries.size > 0) throw errno("ENOTEMPTY");
+      if (from.dir.within(old)) throw errno("ENOTEMPTY");
       if (!(node instanceof Directory)) throw errno("EISDIR");
+      if (old.entries.size > 0) throw errno("ENOTEMPTY");
     }
     if (old) this.unname(to, old);
     from.dir.remove(from.name, node);
@@ -38,7 +42,7 @@ export class NameOperations {
   rm(request: RequestInit<"rm">): Answer<"rm"> {
     let found: Found;
     try {
-      found = this.tree.find(pathIn(request), false);
+      found = this.tree.entry(pathIn(request));
       existing(found);
     } catch (error) {
       if (request.force && (error as { code?: string }).code === "ENOENT") return { removed: 0n };
@@ -53,19 +57,19 @@ export class NameOperations {
   }
 
   rmdir(request: RequestInit<"rmdir">): void {
-    const path = pathIn(request);
-    const found = this.tree.find(path.replace(/\/+$/, "") || path, false);
+    const found = this.tree.entry(pathIn(request));
     const node = existing(found);
     if (!(node instanceof Directory)) throw errno("ENOTDIR");
     if (node === this.tree.root) throw errno("EBUSY");
-    if (found.name === "") throw errno(path.endsWith("..") ? "ENOTEMPTY" : "EINVAL");
+    if (found.last === ".") throw errno("EINVAL");
+    if (found.last === "..") throw errno("ENOTEMPTY");
     if (node.entries.size > 0) throw errno("ENOTEMPTY");
     this.unname(found, node);
     this.watches.changed(node, "rename", found);
   }
 
   unlink(request: RequestInit<"unlink">): void {
-    const found = this.tree.find(pathIn(request), false);
+    const found = this.tree.entry(pathIn(request));
     const node = existing(found);
     if (node instanceof Directory) throw errno("EISDIR");
     this.unname(found, node);
@@ -74,9 +78,9 @@ export class NameOperations {
 
   mkdir(request: RequestInit<"mkdir">): Answer<"mkdir"> {
     const path = pathIn(request);
-    const mode = modeIn(request.modeForm, 0o777) & ~umask;
+    const mode = modeIn(request.modeForm, 0o777) & ~(umask | idBits);
     if (request.recursive) return this.makeAll(path, mode);
-    const found = this.tree.find(path.replace(/\/+$/, "") || path, false);
+    const found = this.tree.entry(path);
     if (found.node) throw errno("EEXIST");
     this.make(found, new Directory(mode));
     return {};
@@ -143,7 +147,8 @@ export class NameOperations {
     const { dereference = false } = request;
     const from = this.tree.find(pathIn(request), dereference);
     const node = existing(from);
-    const to = this.tree.find(destIn(request), dereference || !(node instanceof Link));
+    const to = this.tree.find(destIn(request), node instanceof Directory);
+    if ((request.mode ?? 0) & COPYFILE_FICLONE_FORCE) throw errno("ENOTSUP");
     if (node instanceof Directory) {
       if (!request.recursive) throw errno("EISDIR");
       if (to.node === node || to.dir.within(node)) throw errno("EINVAL");
@@ -178,6 +183,7 @@ export class NameOperations {
     let at = path.startsWith("/") ? "/" : "";
     const names = path.split("/").filter((name) => name !== "");
     if (path === "") throw errno("ENOENT");
+    if (nameBytes(path).length >= maxPath) throw errno("ENAMETOOLONG");
     for (const [i, name] of names.entries()) {
       at += `${at === "" || at === "/" ? "" : "/"}${name}`;
       const found = this.tree.find(at, true);
@@ -190,7 +196,7 @@ export class NameOperations {
         throw errno(i === names.length - 1 ? "EEXIST" : "ENOTDIR");
       }
     }
-    if (!first) return {};
+    if (!first) return { rawPath: none };
     const { text, raw } = shownName(first.path);
     return { path: text, rawPath: raw };
   }
@@ -201,6 +207,7 @@ export class NameOperations {
     if (node instanceof Directory) {
       this.copyTree(node, to, request, done);
     } else {
+      if (to.slash) throw errno("ENOTDIR");
       if (to.node instanceof Directory) throw errno("EISDIR");
       if (to.node === node) throw errno("EINVAL");
       if (to.node && !force && errorOnExist) throw errno("EEXIST");

@@ -211,6 +211,7 @@ export class Operations extends NameOperations {
       this.make(found, node);
       return new Open(node, flags, path);
     }
+    if (found.slash && flags & O_CREAT) throw errno("EISDIR");
     if (node instanceof Link) throw errno("ELOOP");
     if (found.slash || flags & O_DIRECTORY) existing({ ...found, slash: true });
     if (node instanceof Directory && (writes(flags) || flags & O_CREAT)) throw errno("EISDIR");

@@ -48,8 +48,8 @@ function sequence(raw: Uint8Array, at: number): number {
   }
 }
 
-/** Returns what half a surrogate pair becomes in UTF-8: U+FFFD. */
-function wellFormed(text: string): string {
+/** Returns a text in which half a surrogate pair is what it becomes in UTF-8: U+FFFD. */
+export function wellFormed(text: string): string {
   // eslint-disable-next-line no-control-regex -- all of ASCII
   return /^[\x00-\x7f]*$/.test(text) ? text : lenient.decode(encoder.encode(text));
 }
@@ -260,7 +260,9 @@ export interface Found {
   slash: boolean;
 }
 
-const maxName = 255, maxPath = 4096, maxLinks = 40;
+/** Fewer bytes than this has a path. */
+export const maxPath = 4096;
+const maxName = 255, maxLinks = 40;
 
 /** A file system in memory: inodes, names and the resolution of paths as POSIX has it. ".." leads nowhere above the root: EACCES. */
 export class Tree {
@@ -271,6 +273,17 @@ export class Tree {
     if (path === "") throw errno("ENOENT");
     if (nameBytes(path).length >= maxPath) throw errno("ENAMETOOLONG");
     return this.walk(this.root, path, follow, { left: maxLinks });
+  }
+
+  /**
+   * Finds the name that is to be made, moved or removed: a link in the last place is never followed, not even before a slash. last is the
+   * path's last part: "" for the root, "." and ".." for a path that names no entry.
+   */
+  entry(path: string): Found & { last: string } {
+    const trimmed = path.replace(/\/+$/, "");
+    const last = trimmed.slice(trimmed.lastIndexOf("/") + 1);
+    if (last === "" || last === "." || last === "..") return { ...this.find(path, true), name: "", last };
+    return { ...this.find(trimmed, false), slash: path.endsWith("/"), last };
   }
 
   /** Finds a node. ENOENT when there is none, ENOTDIR when a slash follows what is no directory. */
