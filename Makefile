@@ -58,7 +58,7 @@ test-fuzz: ## Fuzzes each parser of untrusted input for 2 s
 test-ts: need-git need-node need-chromium ## Checks and tests the npm client, in Node and in Chromium, and in short on the versions of Node that test-nodes installed
 	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
 	npm --prefix client/ts test
-	node client/ts/scripts/nodes.mjs test/node.test.ts test/stacks.test.ts test/functions.test.ts test/transports.test.ts
+	node client/ts/scripts/nodes.mjs test/node.test.ts test/stacks.test.ts test/functions.test.ts test/transports.test.ts test/tools.test.ts test/sandbox.test.ts
 
 .PHONY: test-nodes
 test-nodes: need-git need-node need-chromium ## Tests the npm client on Node 22, 24 and 26, whose binaries it installs into bin/node

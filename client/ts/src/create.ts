@@ -1,5 +1,6 @@
 import { findServer, makeDialer } from "#platform";
 import { callbacksOf, type CallbackFs } from "./fs/callbacks.js";
+import { grepFunction, type Grep } from "./fs/grep.js";
 import { requireKnown } from "./errors/options.js";
 import { promisesOf, type FsPromises } from "./fs/promises.js";
 import { Review, Reviewer } from "./review/review.js";
@@ -35,6 +36,8 @@ export interface CtxFs extends FsPromises {
   readonly promises: CtxFs;
   /** The same functions with callbacks, and createReadStream and createWriteStream: for libraries that want Node's fs. */
   readonly callbacks: CallbackFs;
+  /** Searches files for a regular expression, line by line. */
+  readonly grep: Grep;
   /** Whose files these are. Connects, if that has not happened. */
   info(): Promise<ContextInfo>;
   /** The review of the panel's own changes. */
@@ -78,6 +81,7 @@ export function fsOver(caller: Caller, { pingEvery, contextId }: Pick<CreateOpti
   Object.defineProperties(fs, {
     promises: { value: fs, enumerable: true },
     callbacks: { value: callbacksOf(fs) },
+    grep: { value: grepFunction({ caller }) },
     info: { value: () => infoOf(caller, contextId) },
     review: { value: new Review(caller, "") },
     reviewer: { value: (id: string) => new Reviewer(caller, id) },

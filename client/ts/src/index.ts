@@ -6,6 +6,7 @@ export { constants } from "./fs/constants.js";
 export { Dirent } from "#platform";
 export type { CallbackFs } from "./fs/callbacks.js";
 export type { FsPromises, Glob, GlobOptions, OpenFile } from "./fs/promises.js";
+export type { Grep, GrepLine, GrepMatch, GrepOptions, GrepSummary } from "./fs/grep.js";
 export { FileHandle } from "./fs/handle.js";
 export { BigIntStats, StatFs, Stats } from "./fs/stats.js";
 export {

@@ -37,6 +37,11 @@ export class MemoryCaller implements Caller {
   private readonly operations = new Operations();
   private closed = false;
 
+  /** Makes one with these directories. */
+  constructor(directories: readonly string[] = []) {
+    for (const path of directories) this.operations.mkdir({ path, recursive: true });
+  }
+
   async ready(): Promise<SessionReady> {
     await this.turn();
     return create(SessionReadySchema, {});

@@ -1,0 +1,138 @@
+import { generateText as generateText6, stepCountIs, type ToolSet as ToolSet6 } from "ai";
+import { MockLanguageModelV3 } from "ai/test";
+import { generateText as generateText5, stepCountIs as stepCountIs5, type ToolSet as ToolSet5 } from "ai5";
+import { MockLanguageModelV2 } from "ai5/test";
+import type { ToolSet as ToolSet7 } from "ai7";
+import { describe, expect, test } from "vitest";
+import { createMemorySandbox } from "../src/sandbox/index.js";
+import { createSandboxTools, toolApproval } from "../src/tools/index.js";
+import { running } from "./behaviour/row.js";
+
+/** How models end a step: a word, in version 5, and later an object. */
+const ends = {
+  "5": (reason: string) => ({ finishReason: reason, usage: { inputTokens: 1, outputTokens: 1, totalTokens: 2 } }),
+  later: (reason: string) => ({ finishReason: { unified: reason, raw: reason }, usage: { inputTokens: { total: 1 }, outputTokens: { total: 1 } } }),
+};
+
+/** A model that calls one tool, and then says what it was told. */
+function scripted(version: string, toolName: string, input: unknown) {
+  const end = version === "5" ? ends["5"] : ends.later;
+  let told: unknown;
+  const answer = (options: { prompt: { role: string; content: unknown }[] }) => {
+    const last = options.prompt.at(-1);
+    if (last?.role !== "tool") {
+      return { content: [{ type: "tool-call" as const, toolCallId: "1", toolName, input: JSON.stringify(input) }], ...end("tool-calls"), warnings: [] };
+    }
+    told = (last.content as { output: unknown }[])[0]?.output;
+    return { content: [{ type: "text" as const, text: "done" }], ...end("stop"), warnings: [] };
+  };
+  return { answer: (options: never) => Promise.resolve(answer(options) as never), told: () => told };
+}
+
+type Run = (tools: object, script: ReturnType<typeof scripted>, more?: object) => Promise<{ content: { type: string }[] }>;
+
+const versions: Record<string, Run> = {
+  "5": (tools, script) => generateText5({ model: new MockLanguageModelV2({ doGenerate: script.answer }), tools: tools as ToolSet5, prompt: "go", stopWhen: stepCountIs5(3) }),
+  "6": (tools, script) => generateText6({ model: new MockLanguageModelV3({ doGenerate: script.answer }), tools: tools as ToolSet6, prompt: "go", stopWhen: stepCountIs(3) }),
+};
+if (running >= 22) {
+  const { generateText, isStepCount } = await import("ai7");
+  const { MockLanguageModelV4 } = await import("ai7/test");
+  versions["7"] = (tools, script, more) => generateText({ model: new MockLanguageModelV4({ doGenerate: script.answer }), tools: tools as ToolSet7, prompt: "go", stopWhen: isStepCount(3), ...more });
+} else {
+  console.log(`AI SDK 7 is left out: it needs Node 22, and this is ${process.version}`);
+}
+
+describe.each(Object.entries(versions))("with AI SDK %s", (version, run) => {
+  test("a model reads a file by lines", async () => {
+    const sandbox = createMemorySandbox();
+    await sandbox.write("/workspace/a.txt", "one\ntwo\nthree\n");
+    const script = scripted(version, "readFile", { path: "/workspace/a.txt", startLine: 2, endLine: null });
+    await run(createSandboxTools(sandbox), script);
+    expect(script.told()).toMatchObject({ type: "text", value: "2\ttwo\n3\tthree\n(lines 2-3 of 3)" });
+  });
+
+  test("a failure is text that the model can act on", async () => {
+    const script = scripted(version, "readFile", { path: "/workspace/no.txt", startLine: null, endLine: null });
+    await run(createSandboxTools(createMemorySandbox()), script);
+    expect(script.told()).toMatchObject({ type: "error-text", value: "NOT_FOUND: /workspace/no.txt does not exist" });
+  });
+
+  test("an image comes as media", async () => {
+    const sandbox = createMemorySandbox();
+    await sandbox.writeBinary("/cache/dot.png", new Uint8Array([0x89, 0x50, 0x4e, 0x47, 0]));
+    const script = scripted(version, "readFile", { path: "/cache/dot.png", startLine: null, endLine: null });
+    await run(createSandboxTools(sandbox), script);
+    expect(JSON.stringify(script.told())).toContain('"mediaType":"image/png"');
+  });
+
+  test.runIf(version !== "5")("what a person has to agree to does not run before", async () => {
+    const sandbox = createMemorySandbox();
+    const options = { approval: { write: "ask" as const } };
+    const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x" });
+    const { content } = await run(createSandboxTools(sandbox, options), script, { toolApproval: toolApproval(options) });
+    expect(content.map(({ type }) => type)).toContain("tool-approval-request");
+    expect(await sandbox.exists("/workspace/a.txt")).toBe(false);
+  });
+});
+
+describe("the tools of a sandbox", () => {
+  const begin = async (files: Record<string, string> = {}) => {
+    const sandbox = createMemorySandbox();
+    for (const [path, text] of Object.entries(files)) await sandbox.write(path, text);
+    return { sandbox, tools: createSandboxTools(sandbox, { maxOutput: 1024 }) };
+  };
+
+  test("editFile replaces text that is there once", async () => {
+    const { sandbox, tools } = await begin({ "/workspace/a.ts": "let a = 1;\nlet b = 1;\n" });
+    expect(await tools.editFile.execute({ path: "/workspace/a.ts", oldText: "a = 1", newText: "a = $&", replaceAll: null })).toEqual({ text: "Replaced 1 place in /workspace/a.ts" });
+    expect(await sandbox.read("/workspace/a.ts")).toBe("let a = $&;\nlet b = 1;\n");
+  });
+
+  test("editFile says where an ambiguous text is, and what is like a missing one", async () => {
+    const { sandbox, tools } = await begin({ "/workspace/a.ts": "let a = 1;\nlet b = 1;\n" });
+    const edit = (oldText: string, replaceAll: boolean | null = null) => tools.editFile.execute({ path: "/workspace/a.ts", oldText, newText: "2", replaceAll });
+    expect(await edit("1")).toEqual({ error: "AMBIGUOUS: oldText is 2 times in /workspace/a.ts, at lines 1, 2. Add lines around it, or set replaceAll." });
+    expect(await edit("let b  = 1;")).toEqual({ error: 'NO_MATCH: oldText is not in /workspace/a.ts. The nearest line is 2: "let b = 1;"' });
+    expect(await sandbox.read("/workspace/a.ts")).toBe("let a = 1;\nlet b = 1;\n");
+    expect(await edit("1", true)).toEqual({ text: "Replaced 2 places in /workspace/a.ts" });
+  });
+
+  test("a long result is cut, and says how much is left", async () => {
+    const { tools } = await begin({ "/workspace/long.txt": "0123456789\n".repeat(2310) });
+    const { text } = await tools.readFile.execute({ path: "/workspace/long.txt", startLine: null, endLine: null }) as { text: string };
+    expect(text.length).toBeLessThan(1100);
+    expect(text).toMatch(/\n\(lines 1-\d\d of 2310\)$/);
+  });
+
+  test("glob, grep, listFiles and stat stay in the zones", async () => {
+    const { tools } = await begin({ "/workspace/src/a.ts": "needle\n", "/workspace/b.md": "hay\n" });
+    expect(await tools.glob.execute({ pattern: "/workspace/**/*.ts" })).toEqual({ text: "/workspace/src/a.ts" });
+    expect(await tools.grep.execute({ pattern: "need", path: "/workspace", include: null, ignoreCase: null, context: null })).toEqual({ text: "/workspace/src/a.ts:1:needle" });
+    expect(await tools.listFiles.execute({ path: "/workspace", recursive: true })).toEqual({ text: "/workspace/b.md\n/workspace/src/\n/workspace/src/a.ts" });
+    expect(await tools.stat.execute({ path: "/workspace/b.md" })).toMatchObject({ text: expect.stringMatching(/^\/workspace\/b.md: file of 4 bytes, changed 2/) as unknown });
+    const outside = [
+      tools.glob.execute({ pattern: "/**" }), tools.grep.execute({ pattern: "x", path: "/", include: null, ignoreCase: null, context: null }),
+      tools.listFiles.execute({ path: "/", recursive: null }), tools.stat.execute({ path: "/workspace/../x" }),
+    ];
+    for (const result of await Promise.all(outside)) expect(result).toMatchObject({ error: expect.stringContaining("in no zone") as unknown });
+  });
+
+  test("with deny nothing can be changed", () => {
+    const tools = createSandboxTools(createMemorySandbox(), { approval: { write: "deny" } });
+    expect(Object.keys(tools)).toEqual(["readFile", "listFiles", "glob", "grep", "stat"]);
+  });
+
+  test("every schema is one that strict providers take: all properties are required", async () => {
+    const { z } = await import("zod/v4");
+    for (const { inputSchema } of Object.values(createSandboxTools(createMemorySandbox()))) {
+      const schema = z.toJSONSchema(inputSchema) as { properties: object; required: string[] };
+      expect(schema.required).toEqual(Object.keys(schema.properties));
+    }
+  });
+
+  test("a signal that has fired ends a call", async () => {
+    const { tools } = await begin();
+    await expect(tools.stat.execute({ path: "/cache" }, { abortSignal: AbortSignal.abort(new Error("enough")) })).rejects.toThrow("enough");
+  });
+});
