@@ -6,11 +6,12 @@ import type { DirEntry } from "../gen/ctxfs/v1/fs_types_pb.js";
 import { FsService } from "../gen/ctxfs/v1/fs_pb.js";
 import { SessionReadySchema, type SessionReady } from "../gen/ctxfs/v1/session_pb.js";
 import type { CallOptions, Caller, OpName, PartsOp, RequestInit, ResponseOf } from "../session/operations.js";
+import { nameFrom, shownName, wellFormed } from "./bytes.js";
 import { entryOf } from "./names.js";
 import { Operations } from "./operations.js";
 import { none } from "./requests.js";
-import { Glob, grep, walk, type Below, type Counts } from "./search.js";
-import { Directory, Errno, nameFrom, shownName, wellFormed } from "./tree.js";
+import { Glob, grepper, walk, type Below, type Counts } from "./search.js";
+import { Directory, Errno } from "./tree.js";
 
 /** How the errors of operations name their system call, where that is not the operation's name. */
 const syscalls: Readonly<Record<string, string>> = {
@@ -34,8 +35,8 @@ type PartsOf = { [K in PartsOp]?: (request: never, options: CallOptions) => Asyn
 /** FsService in this process's memory: a file system of its own, for fsOver. */
 export class MemoryCaller implements Caller {
   readonly maxContent = 64 << 20;
-  private readonly operations = new Operations();
-  private closed = false;
+  protected readonly operations = new Operations();
+  protected closed = false;
 
   /** Makes one with these directories. */
   constructor(directories: readonly string[] = []) {
@@ -62,10 +63,23 @@ export class MemoryCaller implements Caller {
     const run = (this.operations as unknown as Record<string, ((request: unknown, options: CallOptions) => unknown) | undefined>)[op];
     if (!run || !unary.has(op)) throw unsupported(op);
     try {
-      return (run.call(this.operations, request, options) ?? {}) as ResponseOf<K>;
+      const result = await this.run(() => run.call(this.operations, request, options) ?? {});
+      await this.done(op);
+      return result as ResponseOf<K>;
     } catch (error) {
       throw named(error, op, request);
     }
+  }
+
+  /** Does what needs no wait. Another place for the content may have to bring some first. */
+  protected run<T>(task: () => T): T | Promise<T> {
+    return task();
+  }
+
+  /** Is called after an operation has been done. */
+  protected done(op: OpName): Promise<void> | undefined;
+  protected done(): undefined {
+    return undefined;
   }
 
   async *parts<K extends PartsOp>(op: K, request: RequestInit<K>, options: CallOptions = {}): AsyncIterableIterator<ResponseOf<K>> {
@@ -133,19 +147,24 @@ export class MemoryCaller implements Caller {
     const counts: Counts = { filesSearched: 0n, filesMatched: 0n, matches: 0n, binarySkipped: 0n, largeSkipped: 0n, truncated: false };
     const query = {
       pattern: request.pattern ?? "", fixedStrings: request.fixedStrings ?? false, ignoreCase: request.ignoreCase ?? false,
-      include: request.include ?? [], exclude: [], beforeContext: request.beforeContext ?? 0, afterContext: request.afterContext ?? 0,
+      include: request.include ?? [], beforeContext: request.beforeContext ?? 0, afterContext: request.afterContext ?? 0,
       maxCount: request.maxCount ?? 0, maxMatches: request.maxMatches || 100_000, maxFileSize: Number(request.maxFileSize ?? 0n) || 64 << 20,
     };
-    for (const { at, lines } of grep(below, query, counts)) {
-      const { text, raw } = shownName(`${at.dir.path === "/" ? "" : at.dir.path}/${at.name}`);
-      yield { event: { case: "file", value: { path: text, rawPath: raw, lines: lines.map((line) => ({ ...line, truncated: false, lossy: false, rawText: none })) } } };
+    const search = grepper(query, counts);
+    for (const at of below) {
+      const lines = await this.run(() => search(at));
+      if (lines.length > 0) {
+        const { text, raw } = shownName(`${at.dir.path === "/" ? "" : at.dir.path}/${at.name}`);
+        yield { event: { case: "file", value: { path: text, rawPath: raw, lines: lines.map((line) => ({ ...line, truncated: false, lossy: false, rawText: none })) } } };
+      }
+      if (counts.truncated) break;
     }
     await this.turn();
     yield { event: { case: "summary", value: { ...counts, unreadable: 0n } } };
   }
 
   /** Lets other calls run first, as a server would, and fails once the file system was closed. */
-  private async turn(): Promise<void> {
+  protected async turn(): Promise<void> {
     await Promise.resolve();
     if (this.closed) throw new ConnectionError("ECONNRESET", "this fs was closed", false);
   }

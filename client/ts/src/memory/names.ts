@@ -2,9 +2,10 @@ import { FileType, type DirEntry } from "../gen/ctxfs/v1/fs_types_pb.js";
 import { constants } from "../fs/constants.js";
 import { resolve } from "../fs/posix.js";
 import type { RequestInit } from "../session/operations.js";
+import { nameBytes, nameFrom, shownName } from "./bytes.js";
 import { destIn, idBits, modeIn, none, pathIn, umask, type Answer, type Form } from "./requests.js";
 import { walk } from "./search.js";
-import { Directory, errno, existing, File, Link, maxPath, nameBytes, nameFrom, now, put, shownName, statOf, Tree, type Found, type Node } from "./tree.js";
+import { Directory, errno, existing, File, Link, maxPath, now, put, statOf, Tree, type Found, type Node } from "./tree.js";
 import { Watches } from "./watches.js";
 
 const { COPYFILE_FICLONE_FORCE } = constants;

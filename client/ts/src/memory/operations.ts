@@ -2,10 +2,11 @@ import { constants } from "../fs/constants.js";
 import { textBytes } from "../fs/bytes.js";
 import type { Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
 import type { CallOptions, RequestInit, ResponseOf } from "../session/operations.js";
+import { shownName } from "./bytes.js";
 import { flagsOf, Open, writes } from "./handles.js";
 import { NameOperations } from "./names.js";
 import { destIn, idBits, modeIn, none, pathIn, umask, type Answer, type Form } from "./requests.js";
-import { Directory, errno, existing, File, Link, numberStatOf, shownName, statOf, type Found, type Node } from "./tree.js";
+import { Directory, errno, existing, File, Link, numberStatOf, statOf, type Found, type Node } from "./tree.js";
 
 const { COPYFILE_EXCL, COPYFILE_FICLONE_FORCE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_TRUNC, X_OK } = constants;
 
@@ -27,6 +28,12 @@ export class Operations extends NameOperations {
     const open = this.opened.get(fd);
     if (!open) throw errno("EBADF");
     return open;
+  }
+
+  /** Says whether a handle of a node is open. */
+  isOpen(node: Node): boolean {
+    for (const open of this.opened.values()) if (open.node === node) return true;
+    return false;
   }
 
   readFile(request: RequestInit<"readFile">, { into }: CallOptions): Answer<"readFile"> {

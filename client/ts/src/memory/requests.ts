@@ -1,5 +1,6 @@
 import type { OpName, ResponseOf } from "../session/operations.js";
-import { errno, nameFrom } from "./tree.js";
+import { nameFrom } from "./bytes.js";
+import { errno } from "./tree.js";
 
 /** No bytes: the raw form of a path that is UTF-8. */
 export const none = new Uint8Array(0);

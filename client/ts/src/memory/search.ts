@@ -117,7 +117,7 @@ function classOf(part: string, from: number, before: string): [string, number] {
 
 /** What Grep looks for. */
 export interface Query {
-  pattern: string; fixedStrings: boolean; ignoreCase: boolean; include: string[]; exclude: string[];
+  pattern: string; fixedStrings: boolean; ignoreCase: boolean; include: string[];
   beforeContext: number; afterContext: number; maxCount: number; maxMatches: number; maxFileSize: number;
 }
 
@@ -138,30 +138,26 @@ function expression({ pattern, fixedStrings, ignoreCase }: Query): RegExp {
   }
 }
 
-/** Searches the files below a directory, or one file, line by line. Returns each file with a match. */
-export function* grep(from: Below[], query: Query, counts: Counts): Generator<{ at: Below; lines: FoundLine[] }> {
+/** Returns what searches one file for a query, line by line. EINVAL for an expression or a glob that is none. */
+export function grepper(query: Query, counts: Counts): (at: Below) => FoundLine[] {
   const wanted = expression(query);
   const include = query.include.map((p) => new Glob(p));
-  for (const at of from) {
-    const { node } = at;
-    if (!(node instanceof File) || (include.length > 0 && !include.some((glob) => glob.matchesName(at.parts)))) continue;
+  return ({ node, parts }) => {
+    if (!(node instanceof File) || (include.length > 0 && !include.some((glob) => glob.matchesName(parts)))) return [];
     if (node.size > query.maxFileSize) {
       counts.largeSkipped++;
-      continue;
+      return [];
     }
     const bytes = node.view(0, node.size);
     if (isBinary(bytes)) {
       counts.binarySkipped++;
-      continue;
+      return [];
     }
     counts.filesSearched++;
     const lines = inFile(linesOf(bytes), wanted, query, counts);
-    if (lines.length > 0) {
-      counts.filesMatched++;
-      yield { at, lines };
-    }
-    if (counts.truncated) return;
-  }
+    if (lines.length > 0) counts.filesMatched++;
+    return lines;
+  };
 }
 
 function inFile(lines: readonly string[], wanted: RegExp, query: Query, counts: Counts): FoundLine[] {

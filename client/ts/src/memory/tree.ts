@@ -1,6 +1,7 @@
 import { FileType, type Stat } from "../gen/ctxfs/v1/fs_types_pb.js";
 import { constants } from "../fs/constants.js";
 import type { NumberStat } from "../session/results.js";
+import { nameBytes } from "./bytes.js";
 
 /** An operation failed with an errno. The caller of the tree adds the system call and the path. */
 export class Errno extends Error {
@@ -12,67 +13,6 @@ export class Errno extends Error {
 /** Returns the failure of an operation, to be thrown. */
 export function errno(code: string): Errno {
   return new Errno(code);
-}
-
-/*
- * A name is text. The bytes of one that is not UTF-8 are the text's lone surrogates U+DC80 to U+DCFF, one for each byte that
- * is not valid (the convention of Python's "surrogateescape"), so that each name has one form and keeps its bytes.
- */
-
-const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
-const encoder = new TextEncoder();
-const escaped = /[\udc80-\udcff]/;
-
-/** Returns a path or name as the tree holds it: of a request's text, or of its bytes when it has some. */
-export function nameFrom(text: string, raw: Uint8Array): string {
-  if (raw.length === 0) return wellFormed(text);
-  let out = "";
-  for (let at = 0; at < raw.length;) {
-    const size = sequence(raw, at);
-    out += size === 0 ? String.fromCharCode(0xdc00 + (raw[at] ?? 0)) : strict.decode(raw.subarray(at, at + size));
-    at += size || 1;
-  }
-  return out;
-}
-
-/** Returns the size of the UTF-8 sequence at a place; 0 when the bytes there are none. */
-function sequence(raw: Uint8Array, at: number): number {
-  const first = raw[at] ?? 0;
-  const size = first < 0x80 ? 1 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 0;
-  try {
-    strict.decode(raw.subarray(at, at + size));
-    return at + size <= raw.length ? size : 0;
-  } catch {
-    return 0;
-  }
-}
-
-/** Returns a text in which half a surrogate pair is what it becomes in UTF-8: U+FFFD. */
-export function wellFormed(text: string): string {
-  // eslint-disable-next-line no-control-regex -- all of ASCII
-  return /^[\x00-\x7f]*$/.test(text) ? text : lenient.decode(encoder.encode(text));
-}
-
-/** Returns a name's bytes. */
-export function nameBytes(name: string): Uint8Array {
-  if (!escaped.test(name)) return encoder.encode(name);
-  const bytes: number[] = [];
-  for (const c of name) {
-    const code = c.codePointAt(0) ?? 0;
-    if (code >= 0xdc80 && code <= 0xdcff) bytes.push(code - 0xdc00);
-    else bytes.push(...encoder.encode(c));
-  }
-  return new Uint8Array(bytes);
-}
-
-const none = new Uint8Array(0);
-
-/** Returns a name as replies carry it: text, and the bytes of one that is not UTF-8. */
-export function shownName(name: string): { text: string; raw: Uint8Array } {
-  if (!escaped.test(name)) return { text: name, raw: none };
-  const raw = nameBytes(name);
-  return { text: lenient.decode(raw), raw };
 }
 
 let lastTime = 0n;
@@ -89,15 +29,22 @@ export interface Place { dir: Directory; name: string }
 
 let lastIno = 1;
 
+/** Keeps numbers up to this one from being given again. */
+export function reserveIno(ino: number): void {
+  lastIno = Math.max(lastIno, ino + 1);
+}
+
 /** What a name stands for. */
 abstract class Inode {
-  readonly ino = lastIno++;
+  ino = lastIno++;
   uid = 0;
   gid = 0;
   atimeNs = now();
   mtimeNs = this.atimeNs;
   ctimeNs = this.atimeNs;
-  readonly birthtimeNs = this.atimeNs;
+  birthtimeNs = this.atimeNs;
+  /** Where changes are noted; the names that a directory gives lead to its own. */
+  changes: Set<Inode> | undefined;
 
   /** mode has the permission bits. */
   constructor(readonly type: FileType, public mode: number) {}
@@ -108,6 +55,7 @@ abstract class Inode {
   /** Notes a change of attributes. */
   changed(): void {
     this.ctimeNs = now();
+    this.changes?.add(this);
   }
 
   /** Notes a change of content. */
@@ -134,10 +82,21 @@ abstract class Named extends Inode {
   }
 }
 
+const none = new Uint8Array(0);
+
+/** The content of a file has to be brought before an operation can be done. Nothing has changed. */
+export class NeedsContent extends Error {
+  constructor(readonly file: File) {
+    super("the file's content is not in memory");
+  }
+}
+
 /** A file. */
 export class File extends Named {
-  private bytes = none;
+  private bytes: Uint8Array | undefined = none;
   private length = 0;
+  /** The content has changed since it was last kept elsewhere. */
+  unsaved = true;
 
   constructor(mode: number) {
     super(FileType.FILE, mode);
@@ -147,17 +106,31 @@ export class File extends Named {
     return this.length;
   }
 
+  /** The content is in memory. */
+  get loaded(): boolean {
+    return this.bytes !== undefined;
+  }
+
+  /** Says that the content, of some size, is kept elsewhere. */
+  unload(size: number): void {
+    [this.bytes, this.length, this.unsaved] = [undefined, size, false];
+  }
+
+  /** Brings the content back. */
+  load(bytes: Uint8Array): void {
+    [this.bytes, this.length] = [bytes, bytes.length];
+  }
+
   /** Returns a view of the content from a position on, of at most length bytes. It is valid until the next write. */
   view(position: number, length: number): Uint8Array {
-    return this.bytes.subarray(Math.min(position, this.length), Math.min(position + length, this.length));
+    return this.content().subarray(Math.min(position, this.length), Math.min(position + length, this.length));
   }
 
   /** Writes at a position, and fills a hole before it with zeros. */
   write(data: Uint8Array, position: number): void {
     const end = position + data.length;
     if (end > maxSize) throw errno("EFBIG");
-    this.reserve(end);
-    this.bytes.set(data, position);
+    this.reserve(end).set(data, position);
     this.length = Math.max(this.length, end);
     this.modified();
   }
@@ -165,17 +138,29 @@ export class File extends Named {
   /** Sets the size. What is added is zeros. */
   truncate(size: number): void {
     if (size > maxSize) throw errno("EFBIG");
-    if (size < this.length) this.bytes.fill(0, size, this.length);
+    if (size === 0) this.bytes ??= none;
+    if (size < this.length) this.content().fill(0, size, this.length);
     else this.reserve(size);
     this.length = size;
     this.modified();
   }
 
-  private reserve(size: number): void {
-    if (size <= this.bytes.length) return;
-    const bytes = new Uint8Array(Math.min(maxSize, Math.max(size, this.bytes.length * 2)));
-    bytes.set(this.bytes.subarray(0, this.length));
-    this.bytes = bytes;
+  override modified(): void {
+    this.unsaved = true;
+    super.modified();
+  }
+
+  private content(): Uint8Array {
+    if (!this.bytes) throw new NeedsContent(this);
+    return this.bytes;
+  }
+
+  private reserve(size: number): Uint8Array {
+    const old = this.content();
+    if (size <= old.length) return old;
+    this.bytes = new Uint8Array(Math.min(maxSize, Math.max(size, old.length * 2)));
+    this.bytes.set(old.subarray(0, this.length));
+    return this.bytes;
   }
 }
 
@@ -216,11 +201,17 @@ export class Directory extends Inode {
 
   /** Gives a node a name here. The name is free. */
   add(name: string, node: Node): void {
-    this.entries.set(name, node);
-    if (node instanceof Directory) node.place = { dir: this, name };
-    else node.places.push({ dir: this, name });
+    this.attach(name, node);
     node.changed();
     this.modified();
+  }
+
+  /** As add, for a name that was there before: no time changes. */
+  attach(name: string, node: Node): void {
+    this.entries.set(name, node);
+    node.changes = this.changes;
+    if (node instanceof Directory) node.place = { dir: this, name };
+    else node.places.push({ dir: this, name });
   }
 
   /** Takes a name away. */

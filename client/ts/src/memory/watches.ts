@@ -1,7 +1,8 @@
 import { create } from "@bufbuild/protobuf";
 import { WatchResponseSchema, type WatchResponse } from "../gen/ctxfs/v1/fs_messages_pb.js";
 import { PartQueue } from "../session/parts.js";
-import { Directory, shownName, type Node, type Place } from "./tree.js";
+import { shownName } from "./bytes.js";
+import { Directory, type Node, type Place } from "./tree.js";
 
 /** What a change is to fs.watch. */
 export type Change = "rename" | "change";

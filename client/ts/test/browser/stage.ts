@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { extname, join, normalize } from "node:path";
-import type { Browser, Page } from "playwright-core";
+import type { Browser, BrowserContext, Page } from "playwright-core";
 import { startServer, type Server } from "../../src/server/index.js";
 import { startTestServer, type TestServer } from "../serve.js";
 import { startChromium } from "./chromium.js";
@@ -20,6 +20,8 @@ export interface Stage {
   use(middleware: Middleware): void;
   /** Opens a page that runs a module, which calls report when it is done; gives what it reported. */
   run(script: string, settings?: object): Promise<unknown>;
+  /** Makes a browser profile, whose pages share storage. */
+  newContext(): Promise<BrowserContext>;
   /** Opens a page that runs a module. */
   open(script: string, settings?: object, origin?: string): Promise<Page>;
   stop(): Promise<void>;
@@ -43,6 +45,7 @@ export async function setStage(): Promise<Stage> {
   const open = (script: string, settings?: object, from = origin): Promise<Page> => openPage(browser, `${from}/page?${new URLSearchParams({ script, settings: JSON.stringify(settings ?? {}) }).toString()}`);
   return {
     server, host, installed, origin, open,
+    newContext: () => browser.newContext(),
     use: (given) => { middleware = given; },
     run: async (script, settings) => {
       const page = await open(script, settings);
