@@ -46,6 +46,8 @@ type CopyOptions struct {
 	NonRecursive bool
 	// Workers bounds the files copied at once; 0 means 1.
 	Workers int
+	// Unseen says that nobody looks at the destination before the copy ends. A file then has its mode from the start.
+	Unseen bool
 	// Record is called for each entry that was copied, with its source's attributes at that time, from one goroutine at a time. May be
 	// nil.
 	Record func(rel string, src node.Stat, linkTarget string)
@@ -86,6 +88,9 @@ type copier struct {
 	data    dataCopier
 	base    Nodes // CopyOptions.Base's, nil if there is none
 	workers errgroup.Group
+	// batch has the files for the next worker, batched their sizes in all.
+	batch   []*fileJob
+	batched int64
 	// guard is the destination's top directory. If the walker meets it in the source, the destination is inside the source.
 	guard              node.FileID
 	srcTrail, dstTrail *node.Trail

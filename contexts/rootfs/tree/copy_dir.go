@@ -108,6 +108,7 @@ func (c *copier) copyDirs(st node.Stat, fresh bool) error {
 	if err != nil {
 		c.abort(err)
 	}
+	c.flush()
 	_ = c.workers.Wait() // workers fail through abort
 	c.unwind()
 	if err == nil {
@@ -153,6 +154,7 @@ func (c *copier) leave() error {
 	if err != nil {
 		return err
 	}
+	c.flush()
 	err = c.settle(c.levels[len(c.levels)-1].dir, here)
 	c.pop()
 	return err

@@ -78,35 +78,63 @@ func (c *copier) whiteout(name string) error {
 	return dst.Whiteout(name)
 }
 
+// batchFiles and batchBytes bound the files of one batch. A worker that copies several files of one directory seldom waits for the
+// directory's lock, and is woken less often.
+const batchFiles, batchBytes = 64, 1 << 20
+
 // submit copies a file now or gives it to a worker, which holds both directories until it is done.
 func (c *copier) submit(job *fileJob) error {
-	transfer := c.copyFile
-	if c.linker != nil {
-		transfer = c.linkFile
-	}
 	if c.opts.Workers <= 1 {
-		return transfer(job)
+		return c.transfer(job)
 	}
 	job.src.dir.Share()
 	job.dst.dir.Share()
 	job.dir.pending.Add(1)
+	c.batch = append(c.batch, job)
+	c.batched += job.stat.Size
+	if len(c.batch) >= batchFiles || c.batched >= batchBytes {
+		c.flush()
+	}
+	return nil
+}
+
+// flush gives the batch to a worker.
+func (c *copier) flush() {
+	if len(c.batch) == 0 {
+		return
+	}
+	batch := c.batch
+	c.batch, c.batched = nil, 0
 	c.workers.Go(func() error {
-		defer job.src.dir.Release()
-		defer job.dst.dir.Release()
-		err := context.Cause(c.ctx)
-		if err == nil {
-			err = transfer(job)
-		}
-		job.claim.settle(node.Stat{}, node.Stat{}, false)
-		if done := c.settle(job.dir, job.dst.dir); err == nil {
-			err = done
-		}
-		if err != nil {
-			c.abort(AtRel(err, job.rel))
+		for _, job := range batch {
+			c.work(job)
 		}
 		return nil
 	})
-	return nil
+}
+
+// work is a worker's part of submit.
+func (c *copier) work(job *fileJob) {
+	defer job.src.dir.Release()
+	defer job.dst.dir.Release()
+	err := context.Cause(c.ctx)
+	if err == nil {
+		err = c.transfer(job)
+	}
+	job.claim.settle(node.Stat{}, node.Stat{}, false)
+	if done := c.settle(job.dir, job.dst.dir); err == nil {
+		err = done
+	}
+	if err != nil {
+		c.abort(AtRel(err, job.rel))
+	}
+}
+
+func (c *copier) transfer(job *fileJob) error {
+	if c.linker != nil {
+		return c.linkFile(job)
+	}
+	return c.copyFile(job)
 }
 
 // copyFile copies one regular file. It skips one that is gone, and reports one that was replaced by something else as unstable.
@@ -155,20 +183,28 @@ func (c *copier) openSource(job *fileJob) (node.File, error) {
 // copyOpened makes the destination and fills it. If that fails it removes the destination: no file stays half copied.
 func (c *copier) copyOpened(job *fileJob, in node.File, st node.Stat) error {
 	var out node.File
+	mode := uint32(0o600)
+	if c.opts.Unseen {
+		mode = keptMode(st)
+	}
 	made, err := c.put(job.dst, st.ID(), func() (err error) {
-		out, err = job.dst.dir.OpenFile(job.dst.name, node.O_WRONLY|node.O_CREAT|node.O_EXCL|node.O_NOFOLLOW, 0o600)
+		out, err = job.dst.dir.OpenFile(job.dst.name, node.O_WRONLY|node.O_CREAT|node.O_EXCL|node.O_NOFOLLOW, mode)
 		return err
 	})
 	if !made || err != nil {
 		return err
 	}
-	own, err := out.Stat()
 	stable := true
+	err = c.giveTo(job.dst.dir, job.dst.name, st)
 	if err == nil {
-		err = c.giveTo(job.dst.dir, job.dst.name, st)
+		st, stable, err = c.fill(in, out, st, mode)
 	}
-	if err == nil {
-		st, stable, err = c.fill(in, out)
+	var own node.Stat
+	if err != nil || job.claim != nil {
+		var failed error
+		if own, failed = out.Stat(); err == nil {
+			err = failed
+		}
 	}
 	if closing := out.Close(); err == nil {
 		err = closing
@@ -192,11 +228,20 @@ func removeOwn(s spot, made node.FileID) {
 	}
 }
 
-// fill copies content and attributes, and again if the source changed meanwhile. It returns the source's attributes at the time of the
-// copy.
-func (c *copier) fill(in, out node.File) (st node.Stat, stable bool, err error) {
+// fill copies content and attributes, and again if the source changed meanwhile. opened are the source's attributes since it is open,
+// mode is what out was created with. fill returns the source's attributes at the time of the copy.
+func (c *copier) fill(in, out node.File, opened node.Stat, mode uint32) (st node.Stat, stable bool, err error) {
+	st = opened
 	for try := 0; try < copyTries && !stable; try++ {
-		if st, stable, err = c.fillOnce(in, out, try > 0); err != nil {
+		if try > 0 {
+			if st, err = in.Stat(); err != nil {
+				return st, false, err
+			}
+			if err = out.Truncate(0); err != nil {
+				return st, false, err
+			}
+		}
+		if stable, err = c.fillOnce(in, out, st); err != nil {
 			return st, false, err
 		}
 	}
@@ -205,8 +250,10 @@ func (c *copier) fill(in, out node.File) (st node.Stat, stable bool, err error) 
 			return st, stable, err
 		}
 	}
-	if err := out.Chmod(keptMode(st)); err != nil {
-		return st, stable, err
+	if kept := keptMode(st); kept != mode {
+		if err := out.Chmod(kept); err != nil {
+			return st, stable, err
+		}
 	}
 	if c.opts.PreserveTimestamps {
 		err = out.Utimes(st.AtimeNs, st.MtimeNs)
@@ -214,29 +261,21 @@ func (c *copier) fill(in, out node.File) (st node.Stat, stable bool, err error) 
 	return st, stable, err
 }
 
-func (c *copier) fillOnce(in, out node.File, again bool) (before node.Stat, stable bool, err error) {
-	if before, err = in.Stat(); err != nil {
-		return before, false, err
-	}
-	if again {
-		if err := out.Truncate(0); err != nil {
-			return before, false, err
-		}
-	}
+func (c *copier) fillOnce(in, out node.File, before node.Stat) (stable bool, err error) {
 	var copied int64
 	err = c.data.copy(c.ctx, in, out, before, func(n int64) {
 		copied += n
 		c.tally.bytes(n)
 	})
 	if err != nil {
-		return before, false, err
+		return false, err
 	}
 	after, err := in.Stat()
 	stable = err == nil && unchanged(before, after)
 	if !stable {
 		c.tally.bytes(-copied)
 	}
-	return before, stable, err
+	return stable, err
 }
 
 func unchanged(a, b node.Stat) bool {

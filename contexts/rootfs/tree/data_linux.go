@@ -16,6 +16,9 @@ import (
 // copyStep bounds one copy_file_range, in bytes, so that a copy can be cancelled.
 const copyStep = 16 << 20
 
+// smallFile is the size in bytes up to which to read and write a file takes less time than copy_file_range.
+const smallFile = 16 << 10
+
 // dataCopier copies content in the cheapest way that the file systems support. It does not repeat for each file what failed once
 // between two trees.
 type dataCopier struct{ noClone, noRange atomic.Bool }
@@ -46,6 +49,9 @@ func (d *dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, 
 		return nil
 	}
 	if st.Blocks*512 >= st.Size {
+		if st.Size <= smallFile {
+			return copyBytes(ctx, in, out, 0, st.Size, report)
+		}
 		return d.copyRange(ctx, in, out, 0, st.Size, report)
 	}
 	if err := d.copySparse(ctx, in, out, st.Size, report); err != nil {
