@@ -158,6 +158,9 @@ type BuildOptions struct {
 	Repos []seed.Repository
 	// Staging is an empty directory on the layers' file system, the caller's to remove.
 	Staging string
+	// Folder, if not "", is an empty directory that becomes a context's folder: Build copies the workspace there, and packs the layer
+	// from it. The folder is then what a copy of the layer's tree would be.
+	Folder string
 	// Workers bounds the files copied at once.
 	Workers int
 	// Link lets the layer share the files that did not change with the one before, by hard links: no layer's
@@ -165,6 +168,8 @@ type BuildOptions struct {
 	Link bool
 	// Progress may be nil.
 	Progress func(tree.CopyProgress)
+	// Midway is called when half of the files are copied; may be nil.
+	Midway func()
 	// Manifested is called when the copy and its manifest are complete, before the layer has its name; may be nil.
 	Manifested func()
 }
@@ -176,18 +181,8 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 	if err := Settle(ctx, scan); err != nil {
 		return nil, err
 	}
-	dst, err := rootfs.Open(opts.Staging, rootfs.Options{Owner: s.owner, AllowChown: s.owner != nil})
-	if err != nil {
-		return nil, fmt.Errorf("open the staged layer: %w", err)
-	}
-	defer func() { _ = dst.Close() }()
-	if err := dst.Mkdir(treeName, 0o755); err != nil {
-		return nil, fmt.Errorf("make the staged layer: %w", err)
-	}
-	base, done := s.base(opts.Link)
-	defer done()
-	begun, rec := time.Now(), &recorder{}
-	unstable, err := copyEntries(ctx, src, scan, dst, opts, base, rec)
+	begun, rec := time.Now(), &recorder{half: scan.Files / 2, midway: opts.Midway}
+	unstable, err := s.fill(ctx, src, scan, opts, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -211,6 +206,56 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 	s.current, s.loaded, s.last = l, true, l
 	s.mu.Unlock()
 	return l, nil
+}
+
+// fill copies the workspace into the staged layer's tree, or into opts.Folder and a pack.
+func (s *Store) fill(ctx context.Context, src seed.Source, scan *seed.Scan, opts BuildOptions, rec *recorder) (unstable []string, err error) {
+	into := opts.Folder
+	if into == "" {
+		if into, err = s.makeTree(opts.Staging); err != nil {
+			return nil, err
+		}
+	}
+	dst, err := rootfs.Open(into, rootfs.Options{Owner: s.owner, AllowChown: s.owner != nil})
+	if err != nil {
+		return nil, fmt.Errorf("open the staged copy: %w", err)
+	}
+	defer func() { _ = dst.Close() }()
+	if opts.Folder == "" {
+		base, done := s.base(opts.Link)
+		defer done()
+		return copyEntries(ctx, src, scan, dst, tree.CopyOptions{Base: base, Workers: opts.Workers, Progress: opts.Progress}, rec)
+	}
+	pack, err := newPacker(opts.Staging)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, pack.close()) }()
+	unstable, err = copyEntries(ctx, src, scan, dst, tree.CopyOptions{Made: pack.add, Workers: opts.Workers, Progress: opts.Progress}, rec)
+	if err != nil {
+		return nil, err
+	}
+	top, err := dst.Stat("/")
+	if err != nil {
+		return nil, fmt.Errorf("stat the staged copy: %w", err)
+	}
+	return unstable, pack.finish(top.MtimeNs)
+}
+
+// makeTree makes the top of a tree in a staged layer.
+func (s *Store) makeTree(staging string) (string, error) {
+	top := filepath.Join(staging, treeName)
+	err := os.Mkdir(top, 0o755)
+	if err == nil && s.owner != nil {
+		err = os.Lchown(top, s.owner.UID, s.owner.GID)
+	}
+	if err == nil {
+		err = os.Chmod(top, 0o755) // whatever the umask
+	}
+	if err != nil {
+		return "", fmt.Errorf("make the staged layer: %w", fserr.CodeOf(err))
+	}
+	return top, nil
 }
 
 // Settle waits, at most seed.TickTime, until the newest file of a scan is old enough for a later change to show in its ctime.
@@ -237,6 +282,9 @@ func Settle(ctx context.Context, scan *seed.Scan) error {
 type recorder struct {
 	mu      sync.Mutex
 	entries []seed.Entry
+	// files counts what is no directory. midway is called when it reaches half.
+	files, half int64
+	midway      func()
 }
 
 func (r *recorder) add(p string, st rootfs.Stat, target string) {
@@ -246,24 +294,28 @@ func (r *recorder) add(p string, st rootfs.Stat, target string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entries = append(r.entries, seed.NewEntry(p, st, target))
+	if st.IsDir() {
+		return
+	}
+	if r.files++; r.files == r.half && r.midway != nil {
+		r.midway()
+	}
 }
 
-// copyEntries copies exactly the entries of the scan; what appeared since is left to the next layer.
-func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst rootfs.Root, opts BuildOptions, base *tree.CopyBase, rec *recorder) ([]string, error) {
+// copyEntries copies exactly the entries of the scan to the top of dst; what appeared since is left to the next layer.
+func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst rootfs.Root, opts tree.CopyOptions, rec *recorder) ([]string, error) {
 	wanted := make(map[string]rootfs.Type, len(scan.Entries))
 	for _, e := range scan.Entries {
 		wanted[e.Path] = e.Type
 	}
-	report, err := tree.Copy(ctx, src.Root, ".", dst, treeName, tree.CopyOptions{
-		Skip: func(rel string, e rootfs.Entry) bool {
-			rel = path.Clean(rel)
-			t, ok := wanted[rel]
-			return rel != "." && (!ok || t != e.Type)
-		},
-		Progress: opts.Progress, PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true,
-		Workers: opts.Workers, Base: base,
-		Record: func(rel string, st rootfs.Stat, target string) { rec.add(path.Clean(rel), st, target) },
-	})
+	opts.Skip = func(rel string, e rootfs.Entry) bool {
+		rel = path.Clean(rel)
+		t, ok := wanted[rel]
+		return rel != "." && (!ok || t != e.Type)
+	}
+	opts.PreserveTimestamps, opts.PreserveLinks, opts.PreserveXattrs, opts.Unseen = true, true, true, true
+	opts.Record = func(rel string, st rootfs.Stat, target string) { rec.add(path.Clean(rel), st, target) }
+	report, err := tree.Copy(ctx, src.Root, ".", dst, ".", opts)
 	if err != nil {
 		return nil, copyError(err)
 	}

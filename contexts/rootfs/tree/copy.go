@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"io"
 	"path"
 	"strings"
 	"sync"
@@ -51,8 +52,23 @@ type CopyOptions struct {
 	// Record is called for each entry that was copied, with its source's attributes at that time, from one goroutine at a time. May be
 	// nil.
 	Record func(rel string, src node.Stat, linkTarget string)
+	// Made is called for each file that the copy made, when its content and attributes are final, and for each directory that it made
+	// with extended attributes. Workers call it at the same time. Its error ends the copy. May be nil.
+	Made func(m Made) error
 	// Base, if not nil, has files to link to instead of copying.
 	Base *CopyBase
+}
+
+// Made is a new file or directory.
+type Made struct {
+	// Rel is its path below the copy's top.
+	Rel string
+	// Stat has the new file's attributes; they are zero for a directory.
+	Stat node.Stat
+	// Content is the new file, open for reading until Made returns; nil for a directory.
+	Content io.ReaderAt
+	// Xattrs are the extended attributes that were copied, by name.
+	Xattrs map[string][]byte
 }
 
 // CopyBase is a tree on the destination's file system whose files never change, such as an earlier copy of the same source. Copy makes

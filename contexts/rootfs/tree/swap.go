@@ -226,7 +226,8 @@ func (s *Swap) inherit(f node.File, old node.Stat) error {
 		return err
 	}
 	defer func() { _ = was.Close() }() // it was only read
-	return copyFileXattrs(was, f, "")
+	_, err = copyFileXattrs(was, f, "")
+	return err
 }
 
 // Take puts the new entry in place, or takes the old one away. It fails with ErrOccupied if the path is free and was not, or is not and was.
