@@ -154,8 +154,8 @@ func exists(p string) bool {
 
 // BuildOptions of Build.
 type BuildOptions struct {
-	// Repos is written into the manifest.
-	Repos []seed.Repository
+	// Repos returns what the manifest says of the repositories. It is called after the copy; may be nil.
+	Repos func() []seed.Repository
 	// Staging is an empty directory on the layers' file system, the caller's to remove.
 	Staging string
 	// Folder, if not "", is an empty directory that becomes a context's folder: Build copies the workspace there, and packs the layer
@@ -189,7 +189,11 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 	for i, e := range rec.entries {
 		rec.entries[i] = e.Doubtful(begun, time.Now())
 	}
-	manifest := seed.NewManifest(opts.Repos, rec.entries)
+	var repos []seed.Repository
+	if opts.Repos != nil {
+		repos = opts.Repos()
+	}
+	manifest := seed.NewManifest(repos, rec.entries)
 	digest, err := manifest.Write(filepath.Join(opts.Staging, ManifestName))
 	if err != nil {
 		return nil, fmt.Errorf("write the manifest: %w", err)

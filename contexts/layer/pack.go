@@ -128,7 +128,11 @@ func (p *packer) append(e packed, data []byte) (full []byte, at int64) {
 
 // finish writes what is left, and the index. mtimeNs is the time of the tree's top.
 func (p *packer) finish(mtimeNs int64) error {
-	if _, err := p.file.WriteAt(p.small, p.smallAt); err != nil {
+	_, err := p.file.WriteAt(p.small, p.smallAt)
+	if err == nil {
+		err = p.file.Truncate(p.end) // zeros at the end were not written
+	}
+	if err != nil {
 		return fmt.Errorf("write the pack: %w", fserr.CodeOf(err))
 	}
 	p.index.MtimeNs = mtimeNs
@@ -213,12 +217,15 @@ func (s *Store) Complete(ctx context.Context, l *Layer, staging string, opts Unp
 		return fmt.Errorf("write the tree of layer %s: %w", l.Digest, err)
 	}
 	step("completed")
-	return errors.Join(removeIfThere(filepath.Join(l.Dir, packName)), removeIfThere(filepath.Join(l.Dir, packIndexName)))
+	return s.DropPack(l.Digest)
 }
 
-func removeIfThere(file string) error {
-	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove what was unpacked: %w", err)
+// DropPack removes the pack of a layer that has its tree. It is no error if there is none.
+func (s *Store) DropPack(digest string) error {
+	for _, name := range []string{packIndexName, packName} {
+		if err := os.Remove(filepath.Join(s.Dir(digest), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove what was unpacked: %w", fserr.CodeOf(err))
+		}
 	}
 	return nil
 }

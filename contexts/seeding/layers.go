@@ -115,7 +115,7 @@ func (l *Layers) build(ctx context.Context, f *flight, scan *seed.Scan, both boo
 	l.cat.Events.Step("layering")
 	_, links := l.cat.Drivers.New.(driver.Linker)
 	opts := layer.BuildOptions{
-		Repos: seed.Describe(ctx, l.source, scan.Repos), Workers: l.opts.Workers, Link: links,
+		Repos: l.describe(ctx, scan.Repos), Workers: l.opts.Workers, Link: links,
 		Progress:   func(p tree.CopyProgress) { f.counts(p.Files, p.Bytes) },
 		Manifested: func() { l.cat.Events.Step("layer-manifested") },
 	}
@@ -143,6 +143,13 @@ func (l *Layers) build(ctx context.Context, f *flight, scan *seed.Scan, both boo
 	return built, nil
 }
 
+// describe asks git about the repositories while the files are copied. The result waits for the answers.
+func (l *Layers) describe(ctx context.Context, repos []string) func() []seed.Repository {
+	answers := make(chan []seed.Repository, 1)
+	l.life.Go(func() { answers <- seed.Describe(ctx, l.source, repos) })
+	return func() []seed.Repository { return <-answers }
+}
+
 // completion is a layer's tree being written.
 type completion struct {
 	done chan struct{}
@@ -152,8 +159,11 @@ type completion struct {
 
 // Complete waits until a layer has its tree, and has it written if need be. A layer that does not exist is no error.
 func (l *Layers) Complete(ctx context.Context, digest string) error {
-	if digest == "" || !l.Packed(digest) {
+	switch {
+	case digest == "":
 		return nil
+	case !l.Packed(digest):
+		return l.DropPack(digest) // a kill may have left it beside the tree
 	}
 	l.mu.Lock()
 	c := l.completions[digest]
