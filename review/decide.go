@@ -91,7 +91,7 @@ func (r *Reviews) keep(root rootfs.Root, chosen []*choice) error {
 		if !c.After.Exists() || r.store.has(c.After.Hash) {
 			continue
 		}
-		v, err := r.store.keep(root, c.Path)
+		v, _, err := r.store.keep(root, c.Path)
 		if err == nil && v.Hash != c.After.Hash {
 			err = errUnstable
 		}
