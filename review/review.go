@@ -408,17 +408,26 @@ func within(paths, scopes []Path) []Path {
 
 func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, root rootfs.Root) ([]*Change, error) {
 	ignores := seed.NewIgnores(r.ws.root, r.cfg.Exclude, seed.IgnoreFile, ".gitignore")
-	out := make([]*Change, 0, len(diffs))
-	for _, d := range diffs {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		ignored := d.Before == Version{} && ignores.ReasonAnywhere(string(d.Path)) != ""
-		c, err := describe(d, func() (io.ReadCloser, error) { return b.open(b.lookup(d.Path)) }, openerIn(root, d), ignored)
+	ignored := make([]bool, len(diffs))
+	for i, d := range diffs {
+		ignored[i] = d.Before == Version{} && ignores.ReasonAnywhere(string(d.Path)) != ""
+	}
+	var texts memory
+	out := make([]*Change, len(diffs))
+	err := inParallel(ctx, len(diffs), func(i int) (err error) {
+		d := diffs[i]
+		out[i], err = describe(d, func() (io.ReadCloser, error) { return b.open(b.lookup(d.Path)) }, openerIn(root, d), ignored[i])
 		if err != nil {
-			return nil, fserr.Wrap(err, "review", "/"+string(d.Path), "")
+			return fserr.Wrap(err, "review", "/"+string(d.Path), "")
 		}
-		out = append(out, c)
+		diffs[i].held, out[i].held = [2]*[]byte{}, [2]*[]byte{}
+		if text := out[i].Text; text != nil && !texts.take(d.Before.Size+d.After.Size) {
+			text.shed()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	renames(out)
 	return out, nil
