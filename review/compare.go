@@ -43,18 +43,12 @@ type Difference struct {
 // TreeSize counts the files and links in a directory, and their bytes.
 type TreeSize struct{ Entries, Bytes int64 }
 
-// mark says that the file with this inode and ctime was found equal to an entry of the layer. A panel can set neither.
-type mark struct {
-	Ino     uint64
-	CtimeNs int64
-}
-
 // comparison finds where a tree differs from a base.
 type comparison struct {
 	base *base
 	root rootfs.Root
-	// known has a mark for each entry of the layer's manifest that was found equal before; its zero is for the others. learned says that the comparison added one.
-	known   []mark
+	// known has a mark for each entry of the layer's manifest that was found equal before. learned says that the comparison added one.
+	known   seed.Marks
 	learned bool
 	// ignored reports whether the workspace's ignore files exclude a path; nil means that trees are listed file by file.
 	ignored func(p Path, isDir bool) bool
@@ -84,7 +78,7 @@ func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, 
 	if m := c.base.manifest; m != nil {
 		c.seenAt = make([]bool, len(m.Entries))
 		if len(c.known) != len(m.Entries) {
-			c.known = make([]mark, len(m.Entries))
+			c.known = make(seed.Marks, len(m.Entries))
 		}
 	}
 	for _, p := range outermost(c.widened(paths)) {
@@ -224,7 +218,7 @@ func (c *comparison) visit(ctx context.Context, p Path, st rootfs.Stat) error {
 	e := c.base.lookup(p)
 	if e.index >= 0 {
 		c.seenAt[e.index] = true
-		if k := c.known[e.index]; k.Ino == st.Ino && k.CtimeNs == st.CtimeNs && k.Ino != 0 {
+		if c.known[e.index].Is(st, &c.base.manifest.Entries[e.index]) {
 			return nil
 		}
 	} else {
@@ -262,8 +256,8 @@ func (c *comparison) content(p Path, e entry) error {
 	case d.Unstable || !d.Before.Same(after):
 		c.out = append(c.out, d)
 		return nil
-	case e.index >= 0 && settled(st.CtimeNs, c.begun):
-		c.known[e.index], c.learned = mark{st.Ino, st.CtimeNs}, true
+	case e.index >= 0 && seed.Settled(st.CtimeNs, c.begun):
+		c.known[e.index], c.learned = seed.Mark{Ino: st.Ino, CtimeNs: st.CtimeNs}, true
 	}
 	c.texts.drop(d.held)
 	return nil
@@ -277,15 +271,6 @@ func (c *comparison) unsee(e entry) {
 		c.seenAt[e.index] = false
 	}
 	delete(c.seen, e.path)
-}
-
-// settled reports whether every later change of a file will show in its ctime. This is git's rule for racily clean files.
-func settled(ctimeNs int64, now time.Time) bool {
-	granularity := seed.TickTime
-	if ctimeNs%int64(time.Second) == 0 { // the file system may keep whole seconds
-		granularity += 2 * time.Second
-	}
-	return time.Unix(0, ctimeNs).Before(now.Add(-granularity))
 }
 
 // directory skips one that is new and ignored, as one difference.

@@ -72,9 +72,11 @@ type Config struct {
 }
 
 // Copied gives a copy of a context the base of what it was copied from, and no decisions. from is "" for new content. Names are those of
-// contexts, or of their snapshots.
-func (r *Reviews) Copied(from, to string) error {
-	r.known.remove(to)
+// contexts, or of their snapshots. marks is a file with the marks of a context's new content, which Copied takes if it is there.
+func (r *Reviews) Copied(from, to, marks string) error {
+	if err := r.known.replace(to, marks); err != nil {
+		return err
+	}
 	next, err := r.journal.next()
 	if err != nil {
 		return err
@@ -92,6 +94,9 @@ func (r *Reviews) Copied(from, to string) error {
 	}
 	return r.states.write(to, copied)
 }
+
+// Marks returns the file with the marks of a context's files, which may be missing.
+func (r *Reviews) Marks(id string) string { return r.known.file(id) }
 
 // Deleted forgets a context and its snapshots.
 func (r *Reviews) Deleted(id string) error {

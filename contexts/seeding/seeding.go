@@ -265,7 +265,7 @@ func (s *Seeder) make(ctx context.Context, f *flight, rec *metadata.Context) err
 			return err
 		}
 		s.cat.Events.Step("copied")
-		if err := s.cat.Events.Copied("", string(f.id)); err != nil {
+		if err := s.cat.Events.Copied("", string(f.id), seed.MarksFile(made)); err != nil {
 			return err
 		}
 		if err := s.cat.Publish(ctx, f.id, made, place, manifest); err != nil {
@@ -315,10 +315,25 @@ func (s *Seeder) fromLayer(ctx context.Context, f *flight, l *layer.Layer, dst s
 	f.phase(PhaseCopying)
 	f.totals(l.Manifest.Files, l.Manifest.Bytes)
 	s.cat.Events.Step("copying")
-	return s.cat.Drivers.New.Prepare(ctx, l.Tree, dst, func(p driver.Progress) {
+	err := s.cat.Drivers.New.Prepare(ctx, l.Tree, dst, func(p driver.Progress) {
 		f.counts(p.Files, p.Bytes)
 		if p.Files == l.Manifest.Files/2 {
 			s.cat.Events.Step("copying-midway")
 		}
 	})
+	if _, mounts := s.cat.Drivers.New.(driver.Mounter); err == nil && !mounts {
+		markCopy(ctx, s.cat, l, dst)
+	}
+	return err
+}
+
+// markCopy keeps which files of a new copy of a layer are unchanged: all. Without that the first comparison reads them.
+func markCopy(ctx context.Context, cat *catalog.Catalog, l *layer.Layer, folder string) {
+	marks, err := seed.MarksOf(ctx, folder, l.Manifest)
+	if err == nil {
+		err = marks.Write(seed.MarksFile(folder), l.Digest)
+	}
+	if err != nil {
+		cat.Log.Info("the files of a new copy could not be marked as unchanged", zap.Error(err))
+	}
 }

@@ -285,14 +285,11 @@ func (s *Swap) write(old node.Stat) (err error) {
 // tmpMode is the mode of a file until it has its content: what it replaces may be private.
 const tmpMode = 0o600
 
-// fills are buffers of fill.
-var fills = sync.Pool{New: func() any { return new([64 << 10]byte) }}
-
 // fill writes a content to a new file.
 func fill(f node.File, content io.Reader) error {
-	buf := fills.Get().(*[64 << 10]byte)
-	defer fills.Put(buf)
-	_, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{content}, buf[:]) // without WriteTo, which would allocate a buffer
+	buf := copyBuffers.Get().(*[]byte)
+	defer copyBuffers.Put(buf)
+	_, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{content}, *buf) // without WriteTo, which would allocate a buffer
 	return err
 }
 
