@@ -53,6 +53,8 @@ type Layer struct {
 	Manifest                *seed.Manifest
 	// Unstable lists files that kept changing while they were copied.
 	Unstable []string
+	// Marks are those of BuildOptions.Folder, nil if Build made none.
+	Marks seed.Marks
 }
 
 // Store keeps the layers of one workspace. It is safe for concurrent use; builds
@@ -206,6 +208,9 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 		return nil, err
 	}
 	l.Manifest, l.Unstable = manifest, unstable
+	if opts.Folder != "" {
+		l.Marks = seed.NewMarks(manifest, rec.marks)
+	}
 	s.mu.Lock()
 	s.current, s.loaded, s.last = l, true, l
 	s.mu.Unlock()
@@ -235,7 +240,7 @@ func (s *Store) fill(ctx context.Context, src seed.Source, scan *seed.Scan, opts
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, pack.close()) }()
-	unstable, err = copyEntries(ctx, src, scan, dst, tree.CopyOptions{Made: pack.add, Workers: opts.Workers, Progress: opts.Progress}, rec)
+	unstable, err = copyEntries(ctx, src, scan, dst, tree.CopyOptions{Made: rec.made(pack.add), Workers: opts.Workers, Progress: opts.Progress}, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -289,6 +294,19 @@ type recorder struct {
 	// files counts what is no directory. midway is called when it reaches half.
 	files, half int64
 	midway      func()
+	// marks are those of the files that were made.
+	marks map[string]seed.Mark
+}
+
+// made calls next with a new file, whose mark it keeps.
+func (r *recorder) made(next func(tree.Made) error) func(tree.Made) error {
+	r.marks = map[string]seed.Mark{}
+	return func(m tree.Made) error {
+		r.mu.Lock()
+		r.marks[m.Rel] = seed.Mark{Ino: m.Stat.Ino, CtimeNs: m.Stat.CtimeNs}
+		r.mu.Unlock()
+		return next(m)
+	}
 }
 
 func (r *recorder) add(p string, st rootfs.Stat, target string) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -286,5 +287,41 @@ func TestPackOfAnotherOwner(t *testing.T) {
 		if uid, gid := ownerOf(t, p); uid != 12345 || gid != 23456 {
 			t.Errorf("%s is owned by %d:%d", p, uid, gid)
 		}
+	}
+}
+
+// The folder's marks are what its files have, so that a review need not read them.
+func TestMarksOfAPackedLayersFolder(t *testing.T) {
+	b := newBench(t)
+	b.variety()
+	folder := filepath.Join(t.TempDir(), "folder")
+	must(t, os.Mkdir(folder, 0o755))
+	l := b.build(func(o *BuildOptions) {
+		o.Folder = folder
+		o.Repos = func() []seed.Repository {
+			<-time.After(2 * seed.TickTime) // a mark that is younger than the clock's tick is dropped
+			return nil
+		}
+	})
+	root, err := rootfs.Open(folder, rootfs.Options{})
+	must(t, err)
+	defer func() { _ = root.Close() }()
+	marked := 0
+	for i, e := range l.Manifest.Entries {
+		st, err := root.Lstat(e.Path)
+		must(t, err)
+		switch is := l.Marks[i].Is(st, &l.Manifest.Entries[i]); {
+		case e.Type != rootfs.TypeFile:
+		case is:
+			marked++
+		case st.Nlink == 1: // a further name changes the ctime
+			t.Errorf("%s has no mark", e.Path)
+		}
+	}
+	if marked < 200 {
+		t.Errorf("%d files are marked", marked)
+	}
+	if again := b.build(nil); again.Marks != nil {
+		t.Error("a layer without a folder has marks")
 	}
 }

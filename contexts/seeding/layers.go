@@ -136,7 +136,11 @@ func (l *Layers) build(ctx context.Context, f *flight, scan *seed.Scan, both boo
 	if err != nil {
 		return nil, err
 	}
-	f.filled = both
+	if f.filled = both; both {
+		if err := built.Marks.Write(seed.MarksFile(opts.Folder), built.Digest); err != nil {
+			l.cat.Log.Info("the files of a new copy could not be marked as unchanged", zap.Error(err))
+		}
+	}
 	l.cat.Events.Step("layered")
 	l.record(ctx, built, "workspace")
 	l.life.Go(func() { l.closingWalk(ctx, built) })

@@ -296,6 +296,7 @@ func (p *Pool) add(ctx context.Context, l *layer.Layer) error {
 			if err := p.driver.PrepareSpare(ctx, l.Tree, made, func(driver.Progress) { _ = p.turn(ctx) }); err != nil {
 				return err
 			}
+			markCopy(ctx, p.cat, l, made)
 		}
 		if err := ctx.Err(); err != nil {
 			return err

@@ -272,7 +272,7 @@ func (s *Seeder) make(ctx context.Context, f *flight, rec *metadata.Context) err
 		rec.Layer, rec.Files, rec.Bytes, manifest = l.Digest, l.Manifest.Files, l.Manifest.Bytes, l.ManifestFile
 	}
 	s.cat.Events.Step("copied")
-	if err := s.cat.Events.Copied("", string(f.id)); err != nil {
+	if err := s.cat.Events.Copied("", string(f.id), seed.MarksFile(made)); err != nil {
 		return err
 	}
 	if err := s.cat.Publish(ctx, f.id, made, place, manifest); err != nil {
@@ -335,6 +335,17 @@ func (s *Seeder) fromLayer(ctx context.Context, f *flight, l *layer.Layer, dst s
 			s.cat.Events.Step("copying-midway")
 		}
 	}
+	if err := s.fillFrom(ctx, l, dst, progress); err != nil {
+		return err
+	}
+	if _, mounts := s.cat.Drivers.New.(driver.Mounter); !mounts {
+		markCopy(ctx, s.cat, l, dst)
+	}
+	return nil
+}
+
+// fillFrom fills dst from a layer's tree or pack.
+func (s *Seeder) fillFrom(ctx context.Context, l *layer.Layer, dst string, progress func(driver.Progress)) error {
 	if s.Layers.Packed(l.Digest) {
 		if _, plain := s.cat.Drivers.New.(driver.Sparer); plain {
 			err := s.Layers.Unpack(ctx, l, dst, layer.UnpackOptions{
@@ -348,4 +359,15 @@ func (s *Seeder) fromLayer(ctx context.Context, f *flight, l *layer.Layer, dst s
 		}
 	}
 	return s.cat.Drivers.New.Prepare(ctx, l.Tree, dst, progress)
+}
+
+// markCopy keeps which files of a new copy of a layer are unchanged: all. Without that the first comparison reads them.
+func markCopy(ctx context.Context, cat *catalog.Catalog, l *layer.Layer, folder string) {
+	marks, err := seed.MarksOf(ctx, folder, l.Manifest)
+	if err == nil {
+		err = marks.Write(seed.MarksFile(folder), l.Digest)
+	}
+	if err != nil {
+		cat.Log.Info("the files of a new copy could not be marked as unchanged", zap.Error(err))
+	}
 }
