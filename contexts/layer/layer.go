@@ -184,10 +184,12 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 		return nil, err
 	}
 	begun, rec := time.Now(), &recorder{half: scan.Files / 2, midway: opts.Midway}
-	unstable, err := s.fill(ctx, src, scan, opts, rec)
+	unstable, finish, err := s.fill(ctx, src, scan, opts, rec)
 	if err != nil {
 		return nil, err
 	}
+	finished := make(chan error, 1)
+	go func() { finished <- finish() }()
 	for i, e := range rec.entries {
 		rec.entries[i] = e.Doubtful(begun, time.Now())
 	}
@@ -197,7 +199,7 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 	}
 	manifest := seed.NewManifest(repos, rec.entries)
 	digest, err := manifest.Write(filepath.Join(opts.Staging, ManifestName))
-	if err != nil {
+	if err = errors.Join(err, <-finished); err != nil {
 		return nil, fmt.Errorf("write the manifest: %w", err)
 	}
 	if opts.Manifested != nil {
@@ -217,38 +219,50 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 	return l, nil
 }
 
-// fill copies the workspace into the staged layer's tree, or into opts.Folder and a pack.
-func (s *Store) fill(ctx context.Context, src seed.Source, scan *seed.Scan, opts BuildOptions, rec *recorder) (unstable []string, err error) {
+// fill copies the workspace into the staged layer's tree, or into opts.Folder and a pack, which finish completes.
+func (s *Store) fill(ctx context.Context, src seed.Source, scan *seed.Scan, opts BuildOptions, rec *recorder) (unstable []string, finish func() error, err error) {
+	finish = func() error { return nil }
 	into := opts.Folder
 	if into == "" {
 		if into, err = s.makeTree(opts.Staging); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	dst, err := rootfs.Open(into, rootfs.Options{Owner: s.owner, AllowChown: s.owner != nil})
 	if err != nil {
-		return nil, fmt.Errorf("open the staged copy: %w", err)
+		return nil, nil, fmt.Errorf("open the staged copy: %w", err)
 	}
 	defer func() { _ = dst.Close() }()
+	how := tree.CopyOptions{Workers: opts.Workers, Progress: opts.Progress}
 	if opts.Folder == "" {
 		base, done := s.base(opts.Link)
 		defer done()
-		return copyEntries(ctx, src, scan, dst, tree.CopyOptions{Base: base, Workers: opts.Workers, Progress: opts.Progress}, rec)
+		how.Base = base
+		unstable, err = copyEntries(ctx, src, scan, dst, how, rec)
+		return unstable, finish, err
 	}
 	pack, err := newPacker(opts.Staging)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, pack.close()) }()
-	unstable, err = copyEntries(ctx, src, scan, dst, tree.CopyOptions{Made: rec.made(pack.add), Workers: opts.Workers, Progress: opts.Progress}, rec)
+	how.Made = rec.made(pack.add)
+	unstable, err = copyEntries(ctx, src, scan, dst, how, rec)
+	if err == nil {
+		pack.index.MtimeNs, err = mtimeOf(dst)
+	}
 	if err != nil {
-		return nil, err
+		return nil, nil, errors.Join(err, pack.file.Close())
 	}
-	top, err := dst.Stat("/")
+	return unstable, pack.finish, nil
+}
+
+// mtimeOf returns the time of a tree's top.
+func mtimeOf(root rootfs.Root) (int64, error) {
+	st, err := root.Stat("/")
 	if err != nil {
-		return nil, fmt.Errorf("stat the staged copy: %w", err)
+		return 0, fmt.Errorf("stat the staged copy: %w", err)
 	}
-	return unstable, pack.finish(top.MtimeNs)
+	return st.MtimeNs, nil
 }
 
 // makeTree makes the top of a tree in a staged layer.

@@ -126,16 +126,15 @@ func (p *packer) append(e packed, data []byte) (full []byte, at int64) {
 	return full, at
 }
 
-// finish writes what is left, and the index. mtimeNs is the time of the tree's top.
-func (p *packer) finish(mtimeNs int64) error {
+// finish writes what is left, and the index, and closes the pack.
+func (p *packer) finish() error {
 	_, err := p.file.WriteAt(p.small, p.smallAt)
 	if err == nil {
 		err = p.file.Truncate(p.end) // zeros at the end were not written
 	}
-	if err != nil {
+	if err = cmp.Or(err, p.file.Close()); err != nil {
 		return fmt.Errorf("write the pack: %w", fserr.CodeOf(err))
 	}
-	p.index.MtimeNs = mtimeNs
 	index, err := os.OpenFile(filepath.Join(p.dir, packIndexName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
 		buf := bufio.NewWriterSize(index, 64<<10)
@@ -146,8 +145,6 @@ func (p *packer) finish(mtimeNs int64) error {
 	}
 	return nil
 }
-
-func (p *packer) close() error { return p.file.Close() }
 
 func shortRead(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
