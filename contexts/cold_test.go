@@ -38,7 +38,7 @@ func coldWorkspace(t *testing.T) (*workspace, map[string]string) {
 	return w, treeOf(t, filepath.Join(w.dir, "app"), ".git")
 }
 
-// The first context and those after it are ready before their layer has a tree. Only who needs the tree waits for it.
+// The first context and those after it are ready before their layer has a tree. Only a review waits for the tree.
 func TestContextsDoNotWaitForTheLayersTree(t *testing.T) {
 	w, want := coldWorkspace(t)
 	change, let := holdTrees(t)

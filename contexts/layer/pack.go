@@ -25,10 +25,10 @@ import (
 )
 
 // A layer that was built together with a context is packed: until its tree is written, it has these two files instead. The first has
-// the content of all files, one after the other; the second is a packIndex.
+// the content of all files, one after the other. The second is a packIndex.
 //
-// Most of the time of a copy of small files goes into making inodes. A pack makes one, so that the first context of a workspace does not
-// wait for two copies. The bytes are those of the context's files before anybody saw them, so a packed layer is as good a base.
+// A copy of small files spends most of its time on making inodes. A pack needs one inode, so the first context of a workspace does not
+// wait for two copies. A pack has the content of the context's files from before any program could change them.
 const (
 	packName      = "pack"
 	packIndexName = "pack-index"
@@ -177,7 +177,7 @@ func copyContent(from io.ReaderAt, at int64, to io.WriterAt, toAt, size int64) (
 	return end, nil
 }
 
-// Packed reports whether a layer's tree is yet to be written.
+// Packed reports whether a layer has a pack and no tree.
 func (s *Store) Packed(digest string) bool {
 	l := s.layer(digest)
 	return !exists(l.Tree) && exists(filepath.Join(l.Dir, packName))
@@ -227,8 +227,8 @@ func (s *Store) DropPack(digest string) error {
 	return nil
 }
 
-// Unpack makes folder, an empty directory that nobody else uses, what a copy of a packed layer's tree would be. It fails with
-// fs.ErrNotExist if the layer is not packed (any more), and then has done nothing.
+// Unpack fills folder, an empty directory that no other program uses, from a packed layer. The folder is then what a copy of the layer's
+// tree would be. Unpack fails with fs.ErrNotExist, and changes nothing, if the layer is no longer packed.
 func (s *Store) Unpack(ctx context.Context, l *Layer, folder string, opts UnpackOptions) error {
 	pack, err := os.Open(filepath.Join(l.Dir, packName))
 	if err != nil {
@@ -374,7 +374,7 @@ func (u *unpacker) files(batch []seed.Entry) error {
 	return nil
 }
 
-// file writes one file. Nobody sees it before the folder is complete, so it has its mode from the start.
+// file writes one file. No other program sees it before the folder is complete, so it has its mode from the start.
 func (u *unpacker) file(e seed.Entry) error {
 	const flags = rootfs.O_WRONLY | rootfs.O_CREAT | rootfs.O_EXCL | rootfs.O_NOFOLLOW
 	from := u.content[e.Path]

@@ -47,7 +47,8 @@ type CopyOptions struct {
 	NonRecursive bool
 	// Workers bounds the files copied at once; 0 means 1.
 	Workers int
-	// Unseen says that nobody looks at the destination before the copy ends. A file then has its mode from the start.
+	// Unseen says that no other program can reach the destination before the copy ends. A file then has its mode from the start, which
+	// saves a system call.
 	Unseen bool
 	// Record is called for each entry that was copied, with its source's attributes at that time, from one goroutine at a time. May be
 	// nil.
