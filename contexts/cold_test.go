@@ -40,6 +40,7 @@ func coldWorkspace(t *testing.T) (*workspace, map[string]string) {
 
 // The first context and those after it are ready before their layer has a tree. Only a review waits for the tree.
 func TestContextsDoNotWaitForTheLayersTree(t *testing.T) {
+	t.Parallel()
 	w, want := coldWorkspace(t)
 	change, let := holdTrees(t)
 	m := w.open(change)

@@ -106,6 +106,7 @@ func (b *bench) variety() {
 }
 
 func TestPackedLayerIsTheSameTree(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.variety()
 	want := contents(t, b.build(nil).Tree)
@@ -141,6 +142,7 @@ func TestPackedLayerIsTheSameTree(t *testing.T) {
 
 // A pack keeps the holes of large files.
 func TestPackTakesNoSpaceForZeros(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	f, err := os.Create(b.in("sparse"))
 	must(t, err)
@@ -161,6 +163,7 @@ func TestPackTakesNoSpaceForZeros(t *testing.T) {
 
 // What the layer has of a file that keeps changing is what the context has.
 func TestPackOfWhatChanges(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.write("busy", "0")
 	for i := range 100 {
@@ -194,6 +197,7 @@ func TestPackOfWhatChanges(t *testing.T) {
 }
 
 func TestDamagedPackIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]func(l *Layer) error{
 		"short pack":  func(l *Layer) error { return os.Truncate(filepath.Join(l.Dir, packName), 10) },
 		"short index": func(l *Layer) error { return os.Truncate(filepath.Join(l.Dir, packIndexName), 10) },
@@ -217,6 +221,7 @@ func TestDamagedPackIsRefused(t *testing.T) {
 }
 
 func TestCompleteMeetsOthers(t *testing.T) {
+	t.Parallel()
 	t.Run("another completes it first", func(t *testing.T) {
 		b := newBench(t)
 		l, folder := b.packed()
@@ -258,6 +263,7 @@ func TestCompleteMeetsOthers(t *testing.T) {
 
 // A file of the pack is a name of its own: the next layer may share it.
 func TestNextLayerSharesACompletedTree(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.write("same", "1")
 	one, _ := b.packed()
@@ -276,6 +282,7 @@ func TestNextLayerSharesACompletedTree(t *testing.T) {
 }
 
 func TestPackOfAnotherOwner(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root may give files away")
 	}
@@ -292,6 +299,7 @@ func TestPackOfAnotherOwner(t *testing.T) {
 
 // The folder's marks are what its files have, so that a review need not read them.
 func TestMarksOfAPackedLayersFolder(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.variety()
 	folder := filepath.Join(t.TempDir(), "folder")
