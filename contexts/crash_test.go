@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -26,9 +27,14 @@ const (
 	idEnv    = "CTXFS_TEST_ID"
 	// driverEnv names the driver of new contexts; copy when it is not set.
 	driverEnv = "CTXFS_TEST_DRIVER"
+	// plainCopies, as a driver, is copy without a count of its seedings: it makes a first context and its layer in one walk.
+	plainCopies = "plain copies"
 	// stopHolding stops with a file open in the context that was ensured.
 	stopHolding = "holding"
 )
+
+// treePhases are those of writing the tree of a packed layer.
+var treePhases = []string{"unpacked", "completed"}
 
 // deletePhases are those of a deletion.
 var deletePhases = []string{"hidden", "trashed"}
@@ -54,6 +60,8 @@ func child() int {
 		cfg.Driver = overlay.New(overlay.Options{})
 	case overlay.UserNSName:
 		cfg.Driver = overlay.NewUserNS(overlay.Options{})
+	case plainCopies:
+		cfg.Driver = copyfs.New(copyfs.Options{})
 	}
 	m, err := Open(ctx, cfg)
 	if err != nil {
@@ -77,8 +85,13 @@ func child() int {
 	if _, err := m.Ensure(ctx, id, EnsureOptions{}, nil); err != nil {
 		return childFailed(err)
 	}
-	if os.Getenv(stopEnv) == stopHolding {
+	switch stop := os.Getenv(stopEnv); {
+	case stop == stopHolding:
 		return holdFile(m, id)
+	case slices.Contains(treePhases, stop): // written in the background
+		if _, err := m.Origin(ctx, id); err != nil {
+			return childFailed(err)
+		}
 	}
 	fmt.Printf("ensured, seedings=%d\n", d.n.Load())
 	return 0
@@ -134,9 +147,11 @@ func stopAt(phase string) func(string) {
 	}
 }
 
-func (w *workspace) child(id ID, stop string) *exec.Cmd {
+func (w *workspace) child(id ID, stop string) *exec.Cmd { return w.childOf(id, stop, w.driver.Name()) }
+
+func (w *workspace) childOf(id ID, stop, driver string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+w.dir, stopEnv+"="+stop, idEnv+"="+string(id), driverEnv+"="+w.driver.Name())
+	cmd.Env = append(os.Environ(), childEnv+"="+w.dir, stopEnv+"="+stop, idEnv+"="+string(id), driverEnv+"="+driver)
 	if namespacestest.Inside() {
 		namespacestest.Keep(cmd)
 	}
@@ -146,7 +161,11 @@ func (w *workspace) child(id ID, stop string) *exec.Cmd {
 // killAt runs a child until it is at phase, and kills it there.
 func (w *workspace) killAt(id ID, phase string) {
 	w.t.Helper()
-	cmd := w.child(id, phase)
+	w.kill(w.child(id, phase), phase)
+}
+
+func (w *workspace) kill(cmd *exec.Cmd, phase string) {
+	w.t.Helper()
 	out, err := cmd.StdoutPipe()
 	must(w.t, err)
 	must(w.t, cmd.Start())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
@@ -65,6 +66,9 @@ func (m *Manager) Origin(ctx context.Context, id ID) (Origin, error) {
 		return Origin{}, &fserr.Error{
 			Code: fserr.EIO, Kind: fserr.KindContext, Detail: "the manifest of context '" + string(id) + "' cannot be read", Hint: "'ctxfs doctor' says what is missing", Err: err,
 		}
+	}
+	if err := m.seeder.Layers.Complete(ctx, digest); err != nil {
+		return Origin{}, catalog.Wrap(id, "has no base yet", err)
 	}
 	out.Layer, out.Tree, out.Manifest = digest, m.seeder.Layers.Tree(digest), manifest
 	return out, nil

@@ -249,7 +249,7 @@ func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry, commits *dra
 	}
 	r.point("finished")
 	commits.install()
-	if err := s.done(); err != nil {
+	if err := s.done(ctx); err != nil {
 		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
 	}
 	r.point("done")
@@ -264,7 +264,7 @@ func (r *Reviews) takeAll(ctx context.Context, s *swaps, e *Entry, commits *draf
 	conflicts, err := s.take()
 	if err == nil && len(conflicts) == 0 {
 		r.point("all taken")
-		conflicts, err = s.late()
+		conflicts, err = s.late(ctx)
 	}
 	if err == nil && len(conflicts) > 0 {
 		err = conflicting("nothing was applied: a program changed these files meanwhile, or has them open for writing", conflicts)

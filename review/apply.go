@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -50,7 +51,18 @@ type step struct {
 	away bool
 	// from and to are what is merged into the workspace: the difference between them.
 	from, to Version
+	// seen is what plan saw of Before; zero if that is not a file.
+	seen seen
 }
+
+// seen identifies a content that was read. A rename keeps it; a save in place or by rename changes it, unless a program forges the time.
+type seen struct {
+	ino     uint64
+	size    int64
+	mtimeNs int64
+}
+
+func seenOf(st rootfs.Stat) seen { return seen{st.Ino, st.Size, st.MtimeNs} }
 
 // Did returns what the step does.
 func (s *step) did() Applied {
@@ -66,12 +78,15 @@ func (s *step) did() Applied {
 }
 
 // keep reads what stands at a path of a tree, and keeps its content. A directory is a Version of that type.
-func (s *Store) keep(root rootfs.Root, p Path) (Version, error) {
-	v, _, err := readVersion(root, p, s.Put)
+func (s *Store) keep(root rootfs.Root, p Path) (Version, seen, error) {
+	v, st, err := readVersion(root, p, s.Put)
 	if isAbsent(err) || fserr.CodeOf(err) == fserr.ELOOP {
-		return Version{}, nil
+		return Version{}, seen{}, nil
 	}
-	return v, err
+	if err != nil || v.Type != rootfs.TypeFile {
+		return v, seen{}, err
+	}
+	return v, seenOf(st), nil
 }
 
 // workspace is the tree that changes are applied to.
@@ -98,11 +113,20 @@ func (w *workspace) plan(ctx context.Context, steps []step, refuseMerge bool) ([
 			order = append(order, &steps[i])
 		}
 	}
-	for _, s := range order {
+	unread := make([]error, len(order))
+	err := inParallel(ctx, len(order), func(i int) error {
+		s := order[i]
+		s.Before, s.seen, unread[i] = w.store.keep(w.root, s.Path)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range order {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		kind, err := w.planStep(ctx, s, removed)
+		kind, err := w.planStep(ctx, s, removed, unread[i])
 		removed[s.Path] = kind == 0 && s.did() == Removed
 		if err != nil {
 			return nil, fserr.Wrap(err, "apply", "/"+string(s.Path), "")
@@ -117,13 +141,13 @@ func (w *workspace) plan(ctx context.Context, steps []step, refuseMerge bool) ([
 	return conflicts, nil
 }
 
-func (w *workspace) planStep(ctx context.Context, s *step, removed map[Path]bool) (kind ConflictKind, err error) {
-	s.Before, err = w.store.keep(w.root, s.Path)
-	if errors.Is(err, errUnstable) {
+// planStep plans one step. Its Before is read, or unread says why not.
+func (w *workspace) planStep(ctx context.Context, s *step, removed map[Path]bool, unread error) (kind ConflictKind, err error) {
+	if errors.Is(unread, errUnstable) {
 		return ConflictChangedMeanwhile, nil
 	}
-	if err != nil {
-		return 0, err
+	if unread != nil {
+		return 0, unread
 	}
 	if s.Before.Type == rootfs.TypeDirectory && removed != nil && w.isEmptied(ctx, s.Path, removed) {
 		s.Before, s.away = Version{}, true
@@ -170,6 +194,7 @@ type taken struct {
 // swaps carries out steps: all or none. It makes directories that are missing, and removes those that it empties.
 type swaps struct {
 	w    *workspace
+	dirs *tree.Dirs
 	all  []taken
 	made []string
 	// later are steps that others must make room for.
@@ -179,7 +204,13 @@ type swaps struct {
 	// point is called with the name of each phase.
 	point func(phase string)
 	// writersUntil is until when programs are waited for that have a file open for writing, once that has begun.
+	writersMu    sync.Mutex
 	writersUntil time.Time
+}
+
+// newSwaps returns no swaps yet.
+func (w *workspace) newSwaps(point func(phase string)) *swaps {
+	return &swaps{w: w, dirs: tree.NewDirs(w.root), point: oneByOne(point)}
 }
 
 // syncAtMost is up to how many files are flushed one by one; more are flushed with their file system.
@@ -187,7 +218,8 @@ const syncAtMost = 16
 
 // stage prepares the steps that change something, as far as they do not wait for others. Nothing can be seen of it yet.
 func (w *workspace) stage(ctx context.Context, steps []step, point func(phase string)) (_ *swaps, err error) {
-	s := &swaps{w: w, sync: len(steps) <= syncAtMost, point: point}
+	s := w.newSwaps(point)
+	s.sync = len(steps) <= syncAtMost
 	defer func() {
 		if err != nil {
 			s.drop()
@@ -197,20 +229,18 @@ func (w *workspace) stage(ctx context.Context, steps []step, point func(phase st
 	for i := range steps {
 		removed[steps[i].Path] = steps[i].did() == Removed
 	}
+	var first []*step
 	for i := range steps {
-		st := &steps[i]
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		switch {
+		switch st := &steps[i]; {
 		case st.did() == Unchanged:
 		case st.away || below(st.Path, removed):
 			s.later = append(s.later, st)
 		default:
-			if err := s.add(st); err != nil {
-				return nil, fserr.Wrap(err, "apply", "/"+string(st.Path), "")
-			}
+			first = append(first, st)
 		}
+	}
+	if err := s.addAll(ctx, first); err != nil {
+		return nil, err
 	}
 	// Removals first.
 	slices.SortStableFunc(s.all, func(a, b taken) int { return cmp.Compare(a.rank(), b.rank()) })
@@ -218,6 +248,27 @@ func (w *workspace) stage(ctx context.Context, steps []step, point func(phase st
 		return s, tree.SyncAll(w.root)
 	}
 	return s, nil
+}
+
+// addAll is add for steps that do not wait for others.
+func (s *swaps) addAll(ctx context.Context, steps []*step) error {
+	// Two goroutines that make one directory could not tell which of them made it.
+	for _, st := range steps {
+		if err := s.makeDir(st); err != nil {
+			return err
+		}
+	}
+	staged := make([]*tree.Swap, len(steps))
+	err := inParallel(ctx, len(steps), func(i int) (err error) {
+		staged[i], err = s.prepare(steps[i])
+		return err
+	})
+	for i, swap := range staged {
+		if swap != nil {
+			s.all = append(s.all, taken{steps[i], swap, false})
+		}
+	}
+	return err
 }
 
 // below reports whether one of the paths is above p.
@@ -240,29 +291,45 @@ func (t taken) rank() int {
 
 // add prepares a step, and makes the directories that it needs.
 func (s *swaps) add(st *step) error {
-	if st.did() == Created {
-		if dir := path.Dir(string(st.Path)); dir != "." {
-			first, err := s.w.root.MkdirAll(dir, 0o755)
-			if err != nil {
-				return err
-			}
-			if first != "" {
-				s.made = append(s.made, first)
-			}
-		}
-	}
-	entry, closeContent, err := s.w.entry(st.After, s.sync)
-	if err != nil {
+	if err := s.makeDir(st); err != nil {
 		return err
 	}
-	defer closeContent()
-	swap, err := tree.Stage(s.w.root, string(st.Path), st.Tmp, entry)
+	swap, err := s.prepare(st)
 	if err == nil {
 		s.all = append(s.all, taken{st, swap, false})
-		st.Ino = swap.Ino()
-		s.point("staged")
 	}
 	return err
+}
+
+// makeDir makes the directories that a step needs.
+func (s *swaps) makeDir(st *step) error {
+	dir := path.Dir(string(st.Path))
+	if st.did() != Created || dir == "." {
+		return nil
+	}
+	first, err := s.w.root.MkdirAll(dir, 0o755)
+	if err != nil {
+		return fserr.Wrap(err, "apply", "/"+string(st.Path), "")
+	}
+	if first != "" {
+		s.made = append(s.made, first)
+	}
+	return nil
+}
+
+// prepare stages a step whose directory exists.
+func (s *swaps) prepare(st *step) (*tree.Swap, error) {
+	entry, closeContent, err := s.w.entry(st.After, s.sync)
+	if err == nil {
+		defer closeContent()
+		var swap *tree.Swap
+		if swap, err = tree.Stage(s.dirs, string(st.Path), st.Tmp, entry); err == nil {
+			st.Ino = swap.Ino()
+			s.point("staged")
+			return swap, nil
+		}
+	}
+	return nil, fserr.Wrap(err, "apply", "/"+string(st.Path), "")
 }
 
 // entry returns a version as a swap takes it; nil for nothing.
@@ -317,7 +384,7 @@ func (s *swaps) takeOne(t *taken) ([]Conflict, error) {
 // takeLater takes a step for which others had to make room.
 func (s *swaps) takeLater(st *step) (conflicts []Conflict, err error) {
 	if st.away {
-		swap, err := tree.StageAway(s.w.root, string(st.Path), st.Tmp+awaySuffix)
+		swap, err := tree.StageAway(s.dirs, string(st.Path), st.Tmp+awaySuffix)
 		if err != nil {
 			return nil, err
 		}
@@ -327,15 +394,21 @@ func (s *swaps) takeLater(st *step) (conflicts []Conflict, err error) {
 		}
 	}
 	if err := s.add(st); err != nil {
-		return nil, fserr.Wrap(err, "apply", "/"+string(st.Path), "")
+		return nil, err
 	}
 	return s.takeOne(&s.all[len(s.all)-1])
 }
 
-// verify checks what a swap has replaced.
+// verify checks what a swap has replaced. It does not read a file that has the attributes which plan saw: late reads it, when no program
+// can write to it any more.
 func (s *swaps) verify(t *taken) (err error) {
 	if !t.Before.Exists() {
 		return nil
+	}
+	if t.seen != (seen{}) {
+		if st, err := t.swap.OldStat(); err != nil || (st.Type() == rootfs.TypeFile && seenOf(st) == t.seen) {
+			return err
+		}
 	}
 	old, err := t.swap.Old()
 	if err != nil {
@@ -365,28 +438,33 @@ func isVersion(f tree.Former, v Version) (is bool, err error) {
 
 // late returns the files that were written after they had been replaced, through a descriptor that was open before. Afterwards no program
 // can write to the others any more, where the system says which files are open for writing.
-func (s *swaps) late() (conflicts []Conflict, err error) {
-	for i := range s.all {
-		t := &s.all[i]
-		if t.away || !t.Before.Exists() {
-			continue
-		}
-		old, err := t.swap.Old()
-		if err != nil {
-			return nil, err
-		}
-		is, err := s.isFinal(old, t.Before)
-		if old.File != nil {
-			err = errors.Join(err, old.File.Close())
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !is {
-			conflicts = append(conflicts, Conflict{t.Path, ConflictChangedMeanwhile})
+func (s *swaps) late(ctx context.Context) (conflicts []Conflict, err error) {
+	changed := make([]bool, len(s.all))
+	err = inParallel(ctx, len(s.all), func(i int) (err error) {
+		changed[i], err = s.isLate(&s.all[i])
+		return err
+	})
+	for i, is := range changed {
+		if is {
+			conflicts = append(conflicts, Conflict{s.all[i].Path, ConflictChangedMeanwhile})
 		}
 	}
-	return conflicts, nil
+	return conflicts, err
+}
+
+func (s *swaps) isLate(t *taken) (bool, error) {
+	if t.away || !t.Before.Exists() {
+		return false, nil
+	}
+	old, err := t.swap.Old()
+	if err != nil {
+		return false, err
+	}
+	is, err := s.isFinal(old, t.Before)
+	if old.File != nil {
+		err = errors.Join(err, old.File.Close())
+	}
+	return !is, err
 }
 
 // writersWait is how long programs are waited for that have files open for writing which an apply has replaced: most are about to save.
@@ -406,15 +484,26 @@ func (s *swaps) isFinal(f tree.Former, v Version) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if s.writersUntil.IsZero() {
-			s.writersUntil = time.Now().Add(writersWait)
-		}
-		if time.Now().After(s.writersUntil) {
+		if !s.waitForWriters() {
 			return false, nil
 		}
-		time.Sleep(writersPoll)
 	}
 	return isVersion(f, v)
+}
+
+// waitForWriters waits a moment. It returns false if programs were waited for long enough.
+func (s *swaps) waitForWriters() bool {
+	s.writersMu.Lock()
+	if s.writersUntil.IsZero() {
+		s.writersUntil = time.Now().Add(writersWait)
+	}
+	until := s.writersUntil
+	s.writersMu.Unlock()
+	if time.Now().After(until) {
+		return false
+	}
+	time.Sleep(writersPoll)
+	return true
 }
 
 // back puts everything back. What a program has saved over it meanwhile stays.
@@ -441,7 +530,7 @@ const awaySuffix = "-dir"
 
 // resume puts back what an interruption left of staged steps. It returns the paths that a program has changed since, which stay.
 func (w *workspace) resume(steps []step) (stay []Path, err error) {
-	s := &swaps{w: w, point: func(string) {}}
+	s := w.newSwaps(func(string) {})
 	for _, st := range slices.Backward(removalsFirst(steps)) {
 		if st.did() == Unchanged {
 			continue
@@ -490,18 +579,19 @@ func (s *swaps) unmake() {
 }
 
 // done removes what was replaced, and the directories that are empty now.
-func (s *swaps) done() error {
-	var errs []error
-	for _, t := range s.all {
-		errs = append(errs, t.swap.Done())
+func (s *swaps) done(ctx context.Context) error {
+	errs := make([]error, len(s.all))
+	err := inParallel(ctx, len(s.all), func(i int) error {
+		errs[i] = s.all[i].swap.Done()
 		s.point("removed")
-	}
+		return nil
+	})
 	for _, t := range s.all {
 		if t.did() == Removed {
 			s.w.pruneAbove(t.Path)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, err)...)
 }
 
 // prune removes a directory if there are only empty directories in it.

@@ -169,7 +169,10 @@ func (b *base) open(e entry) (io.ReadCloser, error) {
 }
 
 // version returns an entry's version with its hash.
-func (b *base) version(e entry) (v Version, err error) {
+func (b *base) version(e entry) (Version, error) { return b.read(e, hashOf) }
+
+// read is version with a function that reads the content, if that is needed.
+func (b *base) read(e entry, use func(io.Reader) (hash string, size int64, err error)) (v Version, err error) {
 	v = e.Version
 	if !v.Exists() || v.Hash != "" {
 		return v, nil
@@ -179,6 +182,6 @@ func (b *base) version(e entry) (v Version, err error) {
 		return v, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	v.Hash, v.Size, err = hashOf(r)
+	v.Hash, v.Size, err = use(r)
 	return v, err
 }

@@ -112,10 +112,10 @@ func (c *Change) read(before, after opener) error {
 		c.Content = TooLarge
 		return nil
 	}
-	old, err := side(b, before)
+	old, err := c.side(0, b, before)
 	var now []byte
 	if err == nil {
-		now, err = side(a, after)
+		now, err = c.side(1, a, after)
 	}
 	if errors.Is(err, errUnstable) {
 		c.Unstable = true
@@ -130,6 +130,14 @@ func (c *Change) read(before, after opener) error {
 	}
 	c.Content, c.Text = Text, DiffText(string(c.Path), old, now)
 	return nil
+}
+
+// side returns a version that compare has kept, or reads it.
+func (c *Change) side(i int, v Version, open opener) ([]byte, error) {
+	if held := c.held[i]; held != nil {
+		return *held, nil
+	}
+	return side(v, open)
 }
 
 // side reads a version, nil when there is nothing. It is errUnstable if the content is another one than the version's.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
@@ -35,32 +36,40 @@ type Difference struct {
 	Barred string
 	// Tree is set for a new directory that is ignored, which is one difference with all that it holds.
 	Tree *TreeSize
+	// held are the contents of Before and After, as far as compare has kept them.
+	held [2]*[]byte
 }
 
 // TreeSize counts the files and links in a directory, and their bytes.
 type TreeSize struct{ Entries, Bytes int64 }
 
-// mark says that the file with this inode and ctime was found equal to an entry of the layer. A panel can set neither.
-type mark struct {
-	Ino     uint64
-	CtimeNs int64
-}
-
 // comparison finds where a tree differs from a base.
 type comparison struct {
 	base *base
 	root rootfs.Root
-	// known has a mark for each entry of the layer's manifest that was found equal before; its zero is for the others. learned says that the comparison added one.
-	known   []mark
+	// known has a mark for each entry of the layer's manifest that was found equal before. learned says that the comparison added one.
+	known   seed.Marks
 	learned bool
 	// ignored reports whether the workspace's ignore files exclude a path; nil means that trees are listed file by file.
 	ignored func(p Path, isDir bool) bool
 
 	begun time.Time
-	seen  map[Path]bool
+	// candidates are the files and links whose contents must be compared.
+	candidates []candidate
+	// texts bounds the contents that the differences hold.
+	texts memory
+
+	mu   sync.Mutex // of what follows
+	seen map[Path]bool
 	// seenAt is seen for the entries of the manifest.
 	seenAt []bool
 	out    []Difference
+}
+
+// candidate is a file or link whose content must be compared.
+type candidate struct {
+	path Path
+	entry
 }
 
 // compare compares what is at each of the paths and below it; "" is everything. The differences are sorted by path.
@@ -69,7 +78,7 @@ func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, 
 	if m := c.base.manifest; m != nil {
 		c.seenAt = make([]bool, len(m.Entries))
 		if len(c.known) != len(m.Entries) {
-			c.known = make([]mark, len(m.Entries))
+			c.known = make(seed.Marks, len(m.Entries))
 		}
 	}
 	for _, p := range outermost(c.widened(paths)) {
@@ -77,6 +86,9 @@ func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, 
 			continue
 		}
 		if err := c.side(ctx, p); err != nil {
+			return nil, err
+		}
+		if err := c.contents(ctx); err != nil {
 			return nil, err
 		}
 		for e := range c.base.below(p) {
@@ -206,54 +218,59 @@ func (c *comparison) visit(ctx context.Context, p Path, st rootfs.Stat) error {
 	e := c.base.lookup(p)
 	if e.index >= 0 {
 		c.seenAt[e.index] = true
-		if k := c.known[e.index]; k.Ino == st.Ino && k.CtimeNs == st.CtimeNs && k.Ino != 0 {
+		if c.known[e.index].Is(st, &c.base.manifest.Entries[e.index]) {
 			return nil
 		}
 	} else {
 		c.seen[p] = true
 	}
-	return c.content(p, e)
+	c.candidates = append(c.candidates, candidate{p, e})
+	return nil
+}
+
+// contents compares the contents of the candidates.
+func (c *comparison) contents(ctx context.Context) error {
+	all := c.candidates
+	c.candidates = nil
+	return inParallel(ctx, len(all), func(i int) error { return c.content(all[i].path, all[i].entry) })
 }
 
 // content compares the contents of a file or link.
 func (c *comparison) content(p Path, e entry) error {
-	after, st, err := readVersion(c.root, p, nil)
-	unstable := errors.Is(err, errUnstable)
+	d := Difference{Path: p}
+	after, st, err := readVersion(c.root, p, c.texts.holding(&d.held[1]))
+	d.After, d.Unstable = after, errors.Is(err, errUnstable)
 	if isAbsent(err) {
 		c.unsee(e)
 		return nil
 	}
-	if err != nil && !unstable {
+	if err != nil && !d.Unstable {
 		return err
 	}
-	before, err := c.base.version(e)
-	if err != nil {
+	if d.Before, err = c.base.read(e, c.texts.holding(&d.held[0])); err != nil {
 		return err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
-	case unstable || !before.Same(after):
-		c.out = append(c.out, Difference{Path: p, Before: before, After: after, Unstable: unstable})
-	case e.index >= 0 && settled(st.CtimeNs, c.begun):
-		c.known[e.index], c.learned = mark{st.Ino, st.CtimeNs}, true
+	case d.Unstable || !d.Before.Same(after):
+		c.out = append(c.out, d)
+		return nil
+	case e.index >= 0 && seed.Settled(st.CtimeNs, c.begun):
+		c.known[e.index], c.learned = seed.Mark{Ino: st.Ino, CtimeNs: st.CtimeNs}, true
 	}
+	c.texts.drop(d.held)
 	return nil
 }
 
 // unsee makes an entry whose file vanished a deletion.
 func (c *comparison) unsee(e entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if e.index >= 0 {
 		c.seenAt[e.index] = false
 	}
 	delete(c.seen, e.path)
-}
-
-// settled reports whether every later change of a file will show in its ctime. This is git's rule for racily clean files.
-func settled(ctimeNs int64, now time.Time) bool {
-	granularity := seed.TickTime
-	if ctimeNs%int64(time.Second) == 0 { // the file system may keep whole seconds
-		granularity += 2 * time.Second
-	}
-	return time.Unix(0, ctimeNs).Before(now.Add(-granularity))
 }
 
 // directory skips one that is new and ignored, as one difference.

@@ -270,7 +270,7 @@ func (r *Reviews) Resolve(ctx context.Context, id string, p Path, side Side, act
 // planResolve plans the step that resolves a conflict.
 func (w *workspace) planResolve(ctx context.Context, steps []step, side Side) error {
 	s := &steps[0]
-	now, err := w.store.keep(w.root, s.Path)
+	now, _, err := w.store.keep(w.root, s.Path)
 	if err != nil {
 		return fserr.Wrap(err, "resolve", "/"+string(s.Path), "")
 	}

@@ -68,7 +68,8 @@ func (r *Reviews) choose(ctx context.Context, id string, sel Selection, ifRevisi
 		q = Query{Context: id, Ignored: false}
 	}
 	l, err = r.changes(ctx, q, func(root rootfs.Root, l *List) error {
-		if chosen, left, err = sel.choose(l.Changes); err != nil {
+		chosen, left, err = sel.choose(l.Changes, func(c *Change) (*TextDiff, error) { return c.text(l.base, root) })
+		if err != nil {
 			return err
 		}
 		return r.keep(root, chosen)
@@ -91,7 +92,7 @@ func (r *Reviews) keep(root rootfs.Root, chosen []*choice) error {
 		if !c.After.Exists() || r.store.has(c.After.Hash) {
 			continue
 		}
-		v, err := r.store.keep(root, c.Path)
+		v, _, err := r.store.keep(root, c.Path)
 		if err == nil && v.Hash != c.After.Hash {
 			err = errUnstable
 		}

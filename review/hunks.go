@@ -38,6 +38,10 @@ type TextDiff struct {
 	// Before and After are the lines of both versions, with their newlines. Only the last may lack one.
 	Before, After []string
 	Hunks         []Hunk
+	// added and removed count the lines of all hunks. endings says that the versions differ in carriage returns alone. isShed says that there
+	// are no lines any more.
+	added, removed  int
+	endings, isShed bool
 }
 
 // DiffText compares two versions of the file at path.
@@ -50,7 +54,20 @@ func DiffText(path string, before, after []byte) *TextDiff {
 		})
 	}
 	d.name(path)
+	for i := range d.Hunks {
+		d.added += len(d.Hunks[i].Added)
+		d.removed += len(d.Hunks[i].Removed)
+	}
+	d.endings = d.differsInEndings()
 	return d
+}
+
+// shed drops the lines. What is left takes little memory, whatever the sizes of the versions.
+func (d *TextDiff) shed() {
+	d.Before, d.After, d.isShed = nil, nil, true
+	for i := range d.Hunks {
+		d.Hunks[i].Removed, d.Hunks[i].Added = nil, nil
+	}
 }
 
 // lines splits content after each newline.
@@ -169,16 +186,12 @@ func (d *TextDiff) Select(chosen func(h *Hunk) bool) []byte {
 }
 
 // Lines counts the lines that all hunks add and remove.
-func (d *TextDiff) Lines() (added, removed int) {
-	for i := range d.Hunks {
-		added += len(d.Hunks[i].Added)
-		removed += len(d.Hunks[i].Removed)
-	}
-	return added, removed
-}
+func (d *TextDiff) Lines() (added, removed int) { return d.added, d.removed }
 
 // LineEndingsOnly reports whether the versions differ in nothing but carriage returns before newlines.
-func (d *TextDiff) LineEndingsOnly() bool {
+func (d *TextDiff) LineEndingsOnly() bool { return d.endings }
+
+func (d *TextDiff) differsInEndings() bool {
 	if len(d.Hunks) == 0 || len(d.Before) != len(d.After) {
 		return false
 	}

@@ -89,7 +89,7 @@ func (w *workspace) rewrite(steps []step) error {
 	for _, done := range slices.Backward(removalsFirst(steps)) {
 		s := *done
 		s.Before, s.After = s.After, s.Before
-		now, err := w.store.keep(w.root, s.Path)
+		now, _, err := w.store.keep(w.root, s.Path)
 		if err == nil && now.Same(s.Before) {
 			err = w.writeInPlace(&s)
 		} else if err == nil && now.Type == rootfs.TypeFile && !now.Same(s.After) {
@@ -159,8 +159,8 @@ func (w *workspace) writeInPlace(s *step) error {
 
 // replace takes one step by a swap.
 func (w *workspace) replace(s *step) error {
-	s.Tmp = tree.SwapName()
-	sw := &swaps{w: w, point: func(string) {}}
+	s.Tmp, s.seen = tree.SwapName(), seen{} // no call of late follows
+	sw := w.newSwaps(func(string) {})
 	if err := sw.add(s); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (w *workspace) replace(s *step) error {
 	if err != nil {
 		return errors.Join(err, sw.back())
 	}
-	return sw.done()
+	return sw.done(context.Background())
 }
 
 // overwrite writes a file as Node's writeFile does: the same inode, written and then cut.

@@ -1,50 +1,41 @@
 package review
 
 import (
-	"bytes"
-	"encoding/binary"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts/seed"
 )
 
-// knownFiles keeps, for each context, which files were found equal to its layer, so that the next comparison need not read them. It is
-// a cache: a file that is missing, or damaged, costs one comparison of contents.
+// knownFiles keeps, for each context, which files are equal to its layer, so that a comparison need not read them. It is a cache: a file that
+// is missing, or damaged, costs one comparison of contents.
 type knownFiles struct{ dir string }
-
-// knownMagic begins a file, with its version; the layer's digest and a mark for each entry of its manifest follow.
-const knownMagic = "ctxfs known 1\n"
 
 func (k knownFiles) file(id string) string { return filepath.Join(k.dir, id) }
 
 // read returns the marks of a context, nil when there are none of this layer.
-func (k knownFiles) read(id, digest string) []mark {
-	data, err := os.ReadFile(k.file(id))
-	if err != nil {
-		return nil
-	}
-	rest, ok := bytes.CutPrefix(data, []byte(knownMagic+digest+"\n"))
-	if !ok || len(rest)%markSize != 0 {
-		return nil
-	}
-	marks := make([]mark, len(rest)/markSize)
-	for i := range marks {
-		at := rest[i*markSize:]
-		marks[i] = mark{binary.LittleEndian.Uint64(at), int64(binary.LittleEndian.Uint64(at[8:]))}
-	}
-	return marks
+func (k knownFiles) read(id, digest string) seed.Marks { return seed.ReadMarks(k.file(id), digest) }
+
+func (k knownFiles) write(id, digest string, marks seed.Marks) error {
+	return marks.Write(k.file(id), digest)
 }
 
-const markSize = 16
-
-func (k knownFiles) write(id, digest string, marks []mark) error {
-	data := make([]byte, 0, len(knownMagic)+len(digest)+1+len(marks)*markSize)
-	data = append(append(append(data, knownMagic...), digest...), '\n')
-	for _, m := range marks {
-		data = binary.LittleEndian.AppendUint64(data, m.Ino)
-		data = binary.LittleEndian.AppendUint64(data, uint64(m.CtimeNs))
+// replace takes a file of marks, which may be missing, instead of those that a name has.
+func (k knownFiles) replace(id, marks string) error {
+	err := os.Remove(k.file(id))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return replaceFile(k.file(id), data)
+	if marks == "" {
+		return nil
+	}
+	if err = os.Rename(marks, k.file(id)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func (k knownFiles) remove(id string) { _ = os.Remove(k.file(id)) } // a cache

@@ -24,14 +24,15 @@ func (c *Change) patch(out io.Writer, before, after opener, context int) error {
 	if c.Barred != "" || c.Tree != nil || c.Unstable {
 		return nil
 	}
-	if c.Text != nil {
-		head := FileHeader{Path: string(c.Path), BeforeMode: headMode(c.Before), AfterMode: headMode(c.After)}
-		return writeText(out, head, c.Text, context)
-	}
 	if c.Kind == TypeChanged {
 		return errors.Join(patchPart(out, c.Path, c.Before, Version{}, before, after, context), patchPart(out, c.Path, Version{}, c.After, before, after, context))
 	}
 	return patchPart(out, c.Path, c.Before, c.After, before, after, context)
+}
+
+// writeText is patch for a change whose Text is d.
+func (c *Change) writeText(out io.Writer, d *TextDiff, context int) error {
+	return writeText(out, FileHeader{Path: string(c.Path), BeforeMode: headMode(c.Before), AfterMode: headMode(c.After)}, d, context)
 }
 
 func patchPart(out io.Writer, p Path, before, after Version, openBefore, openAfter opener, context int) error {

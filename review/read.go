@@ -111,7 +111,14 @@ func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out 
 	if c.Barred != "" || c.Tree != nil || c.Unstable {
 		return nil
 	}
-	if !c.After.Exists() || c.Text != nil || c.Kind == ModeChanged {
+	if c.Text != nil {
+		d, err := r.Text(ctx, l, c)
+		if err != nil {
+			return err
+		}
+		return c.writeText(out, d, lines)
+	}
+	if !c.After.Exists() || c.Kind == ModeChanged {
 		return c.patch(out, before, before, lines)
 	}
 	var now []byte

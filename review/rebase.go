@@ -254,7 +254,7 @@ func (m *movement) compare(was entry) error {
 		if err != nil || now.Same(before) {
 			return err
 		}
-		kept, err := m.reviews.store.keep(root, was.path)
+		kept, _, err := m.reviews.store.keep(root, was.path)
 		if err == nil && kept != now {
 			err = errUnstable
 		}

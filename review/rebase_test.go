@@ -665,7 +665,7 @@ func TestStartLeavesTheBaseOfACopy(t *testing.T) {
 	w := newWorld(t, files{"a": "base\n"})
 	write(t, w.in("workspace"), files{"a": "user\n"})
 	w.rebase(RebaseRequest{})
-	must(t, w.reviews.Copied(id+"@before", id)) // a snapshot that was never reviewed
+	must(t, w.reviews.Copied(id+"@before", id, "")) // a snapshot that was never reviewed
 	write(t, w.in(id), files{"a": "base\n"})
 	must(t, w.reviews.Close())
 	w.open()

@@ -72,9 +72,11 @@ type Config struct {
 }
 
 // Copied gives a copy of a context the base of what it was copied from, and no decisions. from is "" for new content. Names are those of
-// contexts, or of their snapshots.
-func (r *Reviews) Copied(from, to string) error {
-	r.known.remove(to)
+// contexts, or of their snapshots. marks is a file with the marks of a context's new content, which Copied takes if it is there.
+func (r *Reviews) Copied(from, to, marks string) error {
+	if err := r.known.replace(to, marks); err != nil {
+		return err
+	}
 	next, err := r.journal.next()
 	if err != nil {
 		return err
@@ -92,6 +94,9 @@ func (r *Reviews) Copied(from, to string) error {
 	}
 	return r.states.write(to, copied)
 }
+
+// Marks returns the file with the marks of a context's files, which may be missing.
+func (r *Reviews) Marks(id string) string { return r.known.file(id) }
 
 // Deleted forgets a context and its snapshots.
 func (r *Reviews) Deleted(id string) error {
@@ -408,17 +413,26 @@ func within(paths, scopes []Path) []Path {
 
 func (r *Reviews) describeAll(ctx context.Context, diffs []Difference, b *base, root rootfs.Root) ([]*Change, error) {
 	ignores := seed.NewIgnores(r.ws.root, r.cfg.Exclude, seed.IgnoreFile, ".gitignore")
-	out := make([]*Change, 0, len(diffs))
-	for _, d := range diffs {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		ignored := d.Before == Version{} && ignores.ReasonAnywhere(string(d.Path)) != ""
-		c, err := describe(d, func() (io.ReadCloser, error) { return b.open(b.lookup(d.Path)) }, openerIn(root, d), ignored)
+	ignored := make([]bool, len(diffs))
+	for i, d := range diffs {
+		ignored[i] = d.Before == Version{} && ignores.ReasonAnywhere(string(d.Path)) != ""
+	}
+	var texts memory
+	out := make([]*Change, len(diffs))
+	err := inParallel(ctx, len(diffs), func(i int) (err error) {
+		d := diffs[i]
+		out[i], err = describe(d, func() (io.ReadCloser, error) { return b.open(b.lookup(d.Path)) }, openerIn(root, d), ignored[i])
 		if err != nil {
-			return nil, fserr.Wrap(err, "review", "/"+string(d.Path), "")
+			return fserr.Wrap(err, "review", "/"+string(d.Path), "")
 		}
-		out = append(out, c)
+		diffs[i].held, out[i].held = [2]*[]byte{}, [2]*[]byte{}
+		if text := out[i].Text; text != nil && !texts.take(d.Before.Size+d.After.Size) {
+			text.shed()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	renames(out)
 	return out, nil

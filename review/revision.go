@@ -152,7 +152,7 @@ func (r *Reviews) seal(root rootfs.Root, l *List) (*revision, error) {
 		if !c.After.Exists() || c.Barred != "" || c.Tree != nil || r.store.has(c.After.Hash) {
 			continue
 		}
-		v, err := r.store.keep(root, c.Path)
+		v, _, err := r.store.keep(root, c.Path)
 		if err != nil && !errors.Is(err, errUnstable) {
 			return nil, err
 		}

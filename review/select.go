@@ -62,11 +62,11 @@ func (s Selection) scope() ([]Path, error) {
 	return []Path{""}, nil
 }
 
-// choose finds what the selection names among the changes. left has what All leaves out.
-func (s Selection) choose(changes []*Change) (chosen []*choice, left []*Change, err error) {
+// choose finds what the selection names among the changes. left has what All leaves out. text returns the Text of a change with its lines.
+func (s Selection) choose(changes []*Change, text func(*Change) (*TextDiff, error)) (chosen []*choice, left []*Change, err error) {
 	switch {
 	case s.Patch != nil:
-		chosen, err = choosePatch(changes, s.Patch)
+		chosen, err = choosePatch(changes, s.Patch, text)
 	case s.Changes != nil:
 		chosen, err = chooseNamed(changes, s.Changes)
 	default:
@@ -186,7 +186,7 @@ func patchPath(f *gitdiff.File) Path {
 }
 
 // choosePatch finds each hunk of the patch among the changes: the same lines at the same place of the base.
-func choosePatch(changes []*Change, patch []byte) ([]*choice, error) {
+func choosePatch(changes []*Change, patch []byte, text func(*Change) (*TextDiff, error)) ([]*choice, error) {
 	files, err := parsePatch(patch)
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func choosePatch(changes []*Change, patch []byte) ([]*choice, error) {
 		if i < 0 {
 			return nil, refuse(StaleRevision, []Path{p}, "the patch is of a file without changes", "make the patch again")
 		}
-		ids, err := hunksOf(changes[i], f)
+		ids, err := hunksOf(changes[i], f, text)
 		if err == nil {
 			err = take(byPath, changes[i], ids)
 		}
@@ -210,11 +210,15 @@ func choosePatch(changes []*Change, patch []byte) ([]*choice, error) {
 }
 
 // hunksOf returns the IDs of a patch's hunks; none if it has all of a change that is decided as a whole.
-func hunksOf(c *Change, f *gitdiff.File) ([]string, error) {
-	hunks := c.Hunks()
-	if len(hunks) == 0 {
+func hunksOf(c *Change, f *gitdiff.File, text func(*Change) (*TextDiff, error)) ([]string, error) {
+	if len(c.Hunks()) == 0 {
 		return nil, nil
 	}
+	d, err := text(c)
+	if err != nil {
+		return nil, err
+	}
+	hunks := d.Hunks
 	var ids []string
 	for _, h := range patchHunks(f) {
 		i := slices.IndexFunc(hunks, func(o Hunk) bool {

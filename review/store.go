@@ -52,10 +52,11 @@ func (s *Store) write(r io.Reader) (hash string, size int64, err error) {
 	if err != nil {
 		return "", 0, err
 	}
+	placed := false
 	defer func() {
 		err = errors.Join(err, f.Close())
-		if e := os.Remove(f.Name()); !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
+		if !placed {
+			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
 	h := sha256.New()
@@ -63,13 +64,20 @@ func (s *Store) write(r io.Reader) (hash string, size int64, err error) {
 		return "", 0, err
 	}
 	hash = hex.EncodeToString(h.Sum(nil))
-	if _, err := os.Lstat(s.path(hash)); err == nil {
+	if s.has(hash) {
 		return hash, size, nil
 	}
-	if err := errors.Join(f.Chmod(0o400), os.MkdirAll(filepath.Dir(s.path(hash)), 0o700)); err != nil {
+	if err := f.Chmod(0o400); err != nil {
 		return "", 0, err
 	}
-	return hash, size, os.Rename(f.Name(), s.path(hash))
+	err = os.Rename(f.Name(), s.path(hash))
+	if errors.Is(err, fs.ErrNotExist) { // the first content with these digits
+		if err = os.MkdirAll(filepath.Dir(s.path(hash)), 0o700); err == nil {
+			err = os.Rename(f.Name(), s.path(hash))
+		}
+	}
+	placed = err == nil
+	return hash, size, err
 }
 
 // Open opens a content. fs.ErrNotExist says that the store does not have it.

@@ -279,7 +279,8 @@ func (p *parts) events(m *metrics, log *zap.Logger) contexts.Events {
 				log.Warn("the review of a deleted context could not be removed", zap.String("context", string(id)), zap.Error(err))
 			}
 		},
-		Copied: func(from, to string) error { return p.reviews.Copied(from, to) },
+		Copied: func(from, to, marks string) error { return p.reviews.Copied(from, to, marks) },
+		Marks:  func(id contexts.ID) string { return p.reviews.Marks(string(id)) },
 		Seeded: func(driver string, took time.Duration, err error) { m.seeded(driver, took, err == nil) },
 	}
 }

@@ -41,7 +41,7 @@ func (f Figures) Text() string {
 	return "## First access\n\n" + f.table().String() +
 		"\nEnsureContext over the socket until the folder shows a file, medians, in turns with `cp -a` and otiai10/copy of the same files (1 KiB each). " +
 		"The stat walk of the workspace is part of all, and measured by itself; as many files again, twice, lie in `node_modules` and are passed over. " +
-		"From nothing, `copy` copies twice: the layer, and the context.\n\n## Required\n\n" + f.required().String()
+		"From nothing, `copy` makes the context in one walk and keeps the layer's content in one file; the layer's tree is written afterwards.\n\n## Required\n\n" + f.required().String()
 }
 
 func (f Figures) table() *report.Table {
@@ -144,7 +144,7 @@ func (f Figures) write(dir, text string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	md := "# First access\n\nWritten by `make bench-first-access`; [the drivers](../drivers.md).\n\n![Time by number of files](first-access.svg)\n\n" + text
+	md := "# First access\n\nWritten by `make bench-first-access`; [the drivers](../explanation/drivers.md).\n\n![Time by number of files](first-access.svg)\n\n" + text
 	if err := os.WriteFile(filepath.Join(dir, "first-access.md"), []byte(md), 0o644); err != nil {
 		return err
 	}

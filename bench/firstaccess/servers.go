@@ -48,6 +48,9 @@ func (s *stand) contexts(ctx context.Context, driver string, took map[string][]t
 				return err
 			}
 			add(of.kind, d)
+			if err := appears(ctx, dir, ".ctxfs", "layers", "*", "tree"); err != nil {
+				return err
+			}
 		}
 		d, err := s.walk(ctx, dir)
 		took[statWalk] = append(took[statWalk], d)
@@ -60,7 +63,7 @@ func (s *stand) contexts(ctx context.Context, driver string, took map[string][]t
 		if _, err := first(ctx, c, "ctx_fills_the_pool"); err != nil {
 			return err
 		}
-		if err := filled(ctx, filepath.Join(dir, ".ctxfs", "pool")); err != nil {
+		if err := appears(ctx, dir, ".ctxfs", "pool", "*-*"); err != nil {
 			return err
 		}
 		d, err := first(ctx, c, "ctx_pooled")
@@ -85,10 +88,10 @@ func (s *stand) walk(ctx context.Context, dir string) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// filled waits until the pool has a copy.
-func filled(ctx context.Context, dir string) error {
+// appears waits until a file of the pattern exists.
+func appears(ctx context.Context, pattern ...string) error {
 	for {
-		if found, err := filepath.Glob(filepath.Join(dir, "*-*")); err != nil || len(found) > 0 {
+		if found, err := filepath.Glob(filepath.Join(pattern...)); err != nil || len(found) > 0 {
 			return err
 		}
 		select {

@@ -20,6 +20,8 @@ const (
 	gitDiff   = "git diff"
 	apply     = "Apply"
 	gitApply  = "git apply"
+	// approveAndApply is Apply with approve set, of contents that the server has not seen.
+	approveAndApply = "approve + Apply"
 )
 
 // Row is what was measured of a context with so many files, some of them changed.
@@ -39,10 +41,12 @@ type Figures struct {
 // Text is all tables.
 func (f Figures) Text() string {
 	return "## By number of files\n\n" + table(f.Sizes, firstList, listing, statWalk) +
-		"\n## By number of changed files\n\n" + table(f.Changed, listing, statWalk, diff, gitDiff, apply, gitApply) +
-		fmt.Sprintf("\nMedians of %d rounds, over the socket. Files have 1 KiB; one line of each changed file changed. The first ListChanges of a context of ", f.Rounds) +
-		"`copy` reads every file, later ones read what changed since. The stat walk reads the attributes of all files of the context, in this process. " +
-		"`git diff` and `git apply` run on the same files. Apply also approves, and writes to the disk before it returns.\n\n## Required\n\n" + f.required().String()
+		"\n## By number of changed files\n\n" + table(f.Changed, listing, statWalk, diff, gitDiff, apply, gitApply, approveAndApply) +
+		fmt.Sprintf("\nMedians of %d rounds (of the first ListChanges, at most %d), over the socket; each round measures both sides in turns, with contents ", f.Rounds, firsts) +
+		"that are new to both. Files have 1 KiB; one line of each changed file changed. The stat walk reads the attributes of all files of the context, in this " +
+		"process. `git diff` and `git apply` run on the same files. Apply applies what is approved. \"approve + Apply\" is one call, which lists and keeps the changes " +
+		"first, as `git diff` does before `git apply`. Apply returns when everything is on the disk; `git apply` leaves that to the system.\n\n## Required\n\n" +
+		f.required().String()
 }
 
 func table(rows []Row, names ...string) string {

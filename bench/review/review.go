@@ -36,8 +36,12 @@ func Run(ctx context.Context, o Options, stdout, log io.Writer) error {
 	for _, size := range o.Sizes {
 		_, _ = fmt.Fprintf(log, "%d files\n", size)
 		err := o.measure(ctx, size, log, func(s *stand, driver string) error {
-			took, err := s.list(ctx, driver, min(few, size))
-			f.Sizes = append(f.Sizes, Row{Files: size, Changed: min(few, size), Driver: driver, Took: took})
+			changed := min(few, size)
+			took, err := s.first(ctx, changed)
+			if err == nil {
+				err = s.turns(func(turn int) error { return s.list(ctx, took, turn, changed) })
+			}
+			f.Sizes = append(f.Sizes, Row{Files: size, Changed: changed, Driver: driver, Took: took.medians()})
 			return err
 		})
 		if err != nil {
@@ -47,11 +51,11 @@ func Run(ctx context.Context, o Options, stdout, log io.Writer) error {
 	_, _ = fmt.Fprintf(log, "up to %d of %d files changed\n", o.Most, o.Files)
 	err := o.measure(ctx, o.Files, log, func(s *stand, driver string) error {
 		for changed := min(few, o.Most); changed <= o.Most; changed *= 10 {
-			took, err := s.all(ctx, driver, changed)
-			if err != nil {
+			took := samples{}
+			if err := s.turns(func(turn int) error { return s.all(ctx, took, turn, changed) }); err != nil {
 				return fmt.Errorf("%d changed: %w", changed, err)
 			}
-			f.Changed = append(f.Changed, Row{Files: o.Files, Changed: changed, Driver: driver, Took: took})
+			f.Changed = append(f.Changed, Row{Files: o.Files, Changed: changed, Driver: driver, Took: took.medians()})
 		}
 		return nil
 	})
@@ -83,24 +87,37 @@ func (o Options) measure(ctx context.Context, files int, log io.Writer, do func(
 	return nil
 }
 
-// median returns the median of so many runs.
-func (s *stand) median(do func() (time.Duration, error)) (time.Duration, error) {
-	all := make([]time.Duration, s.rounds)
-	for i := range all {
-		var err error
-		if all[i], err = do(); err != nil {
-			return 0, err
-		}
+// samples are the times of each thing that is measured.
+type samples map[string][]time.Duration
+
+// add measures do.
+func (s samples) add(name string, do func() error) error {
+	start := time.Now()
+	if err := do(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	slices.Sort(all)
-	return all[len(all)/2], nil
+	s[name] = append(s[name], time.Since(start))
+	return nil
 }
 
-// timed returns how long do takes.
-func timed(do func() error) (time.Duration, error) {
-	start := time.Now()
-	err := do()
-	return time.Since(start), err
+// medians returns the median of each.
+func (s samples) medians() map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for name, all := range s {
+		slices.Sort(all)
+		out[name] = all[len(all)/2]
+	}
+	return out
+}
+
+// turns calls do for each round.
+func (s *stand) turns(do func(turn int) error) error {
+	for turn := range s.rounds {
+		if err := do(turn); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o Options) newStand(ctx context.Context, driver string, files int) (*stand, error) {

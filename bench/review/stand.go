@@ -116,12 +116,12 @@ func (s *stand) close() error {
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
-// change changes a line of so many files, evenly among all, in the context and in the clone.
-func (s *stand) change(changed int) error {
+// change changes a line of so many files, evenly among all, in some copies of the repository. Each turn makes other contents.
+func (s *stand) change(changed, turn int, copies ...string) error {
 	for n := range changed {
 		i := n * (s.files / changed)
-		content := strings.Replace(text(i), "line 7 ", fmt.Sprintf("line 7 of %d changed ", changed), 1)
-		for _, in := range []string{s.folder, s.clone} {
+		content := strings.Replace(text(i), "line 7 ", fmt.Sprintf("line 7 of %d changed %d ", changed, turn), 1)
+		for _, in := range copies {
 			if err := write(filepath.Join(in, name(i)), content); err != nil {
 				return err
 			}
@@ -130,78 +130,93 @@ func (s *stand) change(changed int) error {
 	return nil
 }
 
-// list measures ListChanges, the first one apart, and a walk of the context that reads no content.
-func (s *stand) list(ctx context.Context, _ string, changed int) (took map[string]time.Duration, err error) {
-	if err := s.change(changed); err != nil {
-		return nil, err
-	}
-	took = map[string]time.Duration{}
-	time.Sleep(settle)
-	if took[firstList], err = s.changes(ctx, changed); err != nil {
-		return nil, err
-	}
-	for what, do := range map[string]func() (time.Duration, error){
-		listing:  func() (time.Duration, error) { return s.changes(ctx, changed) },
-		statWalk: func() (time.Duration, error) { return s.walk(ctx) },
-	} {
-		if took[what], err = s.median(do); err != nil {
+// first measures the first ListChanges of new contexts.
+func (s *stand) first(ctx context.Context, changed int) (took samples, err error) {
+	took = samples{}
+	for turn := range min(s.rounds, firsts) {
+		id := fmt.Sprintf("ctx_first%d", turn)
+		ready, err := s.client.EnsureContext(ctx, id, nil)
+		if err == nil {
+			err = s.change(changed, turn, filepath.Join(ready.GetContext().GetFolder(), "app"))
+		}
+		if err != nil {
+			return nil, err
+		}
+		time.Sleep(settle)
+		err = took.add(firstList, func() error { return changes(ctx, s.client.Review(id), changed) })
+		if err == nil {
+			_, err = s.client.DeleteContext(ctx, id)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	return took, nil
 }
 
+// firsts bounds the contexts that are made to measure their first ListChanges.
+const firsts = 3
+
+// list measures ListChanges, and a walk of the context that reads no content, in turns.
+func (s *stand) list(ctx context.Context, took samples, turn, changed int) error {
+	if err := s.change(changed, turn, s.folder, s.clone); err != nil {
+		return err
+	}
+	time.Sleep(settle)
+	return errors.Join(
+		took.add(listing, func() error { return changes(ctx, s.review, changed) }),
+		took.add(statWalk, func() error { return s.walk(ctx) }),
+	)
+}
+
 // settle is longer than a file system's clock ticks, so that the server need not read a file again to see whether it changed.
 const settle = 50 * time.Millisecond
 
-func (s *stand) changes(ctx context.Context, want int) (time.Duration, error) {
-	return timed(func() error {
-		all, _, err := s.review.Changes(ctx, &ctxfsv1.ListChangesRequest{})
-		if err == nil && len(all) != want {
-			err = fmt.Errorf("%d changes are listed, not %d", len(all), want)
-		}
-		return err
-	})
+func changes(ctx context.Context, review *client.Review, want int) error {
+	all, _, err := review.Changes(ctx, &ctxfsv1.ListChangesRequest{})
+	if err == nil && len(all) != want {
+		err = fmt.Errorf("%d changes are listed, not %d", len(all), want)
+	}
+	return err
 }
 
 // walk reads the stats of all files of the context.
-func (s *stand) walk(ctx context.Context) (took time.Duration, err error) {
+func (s *stand) walk(ctx context.Context) (err error) {
 	root, err := rootfs.Open(s.folder, rootfs.Options{})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	return timed(func() error {
-		return root.Walk(ctx, "/", tree.WalkOptions{Stats: true}, func(_ string, _ rootfs.Entry, err error) error { return err })
-	})
+	return root.Walk(ctx, "/", tree.WalkOptions{Stats: true}, func(_ string, _ rootfs.Entry, err error) error { return err })
 }
 
-// all measures list, and GetDiff and Apply in turns with git diff and git apply.
-func (s *stand) all(ctx context.Context, driver string, changed int) (map[string]time.Duration, error) {
-	took, err := s.list(ctx, driver, changed)
-	if err != nil {
-		return nil, err
+// all measures list, and GetDiff and Apply in turns with git diff and git apply. Each turn has contents that the server has not seen.
+func (s *stand) all(ctx context.Context, took samples, turn, changed int) error {
+	if err := s.list(ctx, took, turn, changed); err != nil {
+		return err
 	}
 	patch := filepath.Join(s.dir, "patch")
 	if err := s.keepPatch(ctx, patch); err != nil {
-		return nil, err
+		return err
 	}
-	for _, m := range []struct {
-		what string
-		do   func() (time.Duration, error)
-	}{
-		{diff, func() (time.Duration, error) {
-			return timed(func() error { return s.review.Patch(ctx, io.Discard, &ctxfsv1.GetDiffRequest{}) })
-		}},
-		{gitDiff, func() (time.Duration, error) { return timed(func() error { return s.git(ctx, s.clone, "diff") }) }},
-		{apply, func() (time.Duration, error) { return s.apply(ctx) }},
-		{gitApply, func() (time.Duration, error) { return s.gitApply(ctx, patch) }},
-	} {
-		if took[m.what], err = s.median(m.do); err != nil {
-			return nil, fmt.Errorf("%s: %w", m.what, err)
-		}
+	err := errors.Join(
+		took.add(diff, func() error { return s.review.Patch(ctx, io.Discard, &ctxfsv1.GetDiffRequest{}) }),
+		took.add(gitDiff, func() error { return s.git(ctx, s.clone, "diff") }),
+	)
+	if err != nil {
+		return err
 	}
-	return took, nil
+	// In one step first: the store has none of the contents then.
+	if err := s.apply(ctx, took, approveAndApply, &ctxfsv1.ApplyRequest{Selection: client.SelectAll(), Approve: true}); err != nil {
+		return err
+	}
+	if err := s.gitApply(ctx, took, patch); err != nil {
+		return err
+	}
+	if _, err := s.review.Decide(ctx, client.SelectAll(), ctxfsv1.Decision_DECISION_APPROVED, ""); err != nil {
+		return err
+	}
+	return s.apply(ctx, took, apply, &ctxfsv1.ApplyRequest{})
 }
 
 // keepPatch writes what the context changed to a file, and refreshes git's index.
@@ -214,26 +229,26 @@ func (s *stand) keepPatch(ctx context.Context, name string) error {
 	return errors.Join(err, f.Close(), s.git(ctx, s.clone, "status", "-s"))
 }
 
-// apply applies everything, and takes it back.
-func (s *stand) apply(ctx context.Context) (time.Duration, error) {
+// apply applies changes, and takes them back.
+func (s *stand) apply(ctx context.Context, took samples, name string, req *ctxfsv1.ApplyRequest) error {
 	var entry int64
-	took, err := timed(func() error {
-		done, err := s.review.Apply(ctx, &ctxfsv1.ApplyRequest{Selection: client.SelectAll(), Approve: true})
+	err := took.add(name, func() error {
+		done, err := s.review.Apply(ctx, req)
 		entry = done.GetJournalId()
 		return err
 	})
 	if err == nil {
 		_, err = s.client.Undo(ctx, entry, false)
 	}
-	return took, err
+	return err
 }
 
 // gitApply applies the patch to the repository, without its prefix, and takes it back.
-func (s *stand) gitApply(ctx context.Context, patch string) (time.Duration, error) {
+func (s *stand) gitApply(ctx context.Context, took samples, patch string) error {
 	w := filepath.Join(s.dir, "w", "app")
-	took, err := timed(func() error { return s.git(ctx, w, "apply", "-p2", patch) })
+	err := took.add(gitApply, func() error { return s.git(ctx, w, "apply", "-p2", patch) })
 	if err == nil {
 		err = s.git(ctx, w, "apply", "-p2", "-R", patch)
 	}
-	return took, err
+	return err
 }

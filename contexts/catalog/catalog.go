@@ -47,8 +47,11 @@ type Events struct {
 	// Deleted is called after a context was deleted, with the panels that were bound to it.
 	Deleted func(id ID, panels []string)
 	// Copied is called before a copy becomes a context's or a snapshot's content, with the names of both: an ID, or an ID, "@" and the
-	// name of a snapshot. from is "" for a name that gets new content. Its error ends the change.
-	Copied func(from, to string) error
+	// name of a snapshot. from is "" for a name that gets new content. marks is the file with the copy's marks (seed.Marks), which Copied may
+	// take; it may be missing. Its error ends the change.
+	Copied func(from, to, marks string) error
+	// Marks returns the file with the marks of a context, which may be missing.
+	Marks func(id ID) string
 	// Seeded is called after a seeding by a driver, which took some time and failed with err, or succeeded.
 	Seeded func(driver string, took time.Duration, err error)
 	// Step is called at each step of a change, by name. Tests stop there.
@@ -64,7 +67,10 @@ func (e Events) WithDefaults() Events {
 		e.Deleted = func(ID, []string) {}
 	}
 	if e.Copied == nil {
-		e.Copied = func(string, string) error { return nil }
+		e.Copied = func(string, string, string) error { return nil }
+	}
+	if e.Marks == nil {
+		e.Marks = func(ID) string { return "" }
 	}
 	if e.Seeded == nil {
 		e.Seeded = func(string, time.Duration, error) {}

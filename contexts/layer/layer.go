@@ -53,6 +53,8 @@ type Layer struct {
 	Manifest                *seed.Manifest
 	// Unstable lists files that kept changing while they were copied.
 	Unstable []string
+	// Marks are those of BuildOptions.Folder, nil if Build made none.
+	Marks seed.Marks
 }
 
 // Store keeps the layers of one workspace. It is safe for concurrent use; builds
@@ -154,10 +156,13 @@ func exists(p string) bool {
 
 // BuildOptions of Build.
 type BuildOptions struct {
-	// Repos is written into the manifest.
-	Repos []seed.Repository
+	// Repos returns what the manifest says of the repositories. It is called after the copy; may be nil.
+	Repos func() []seed.Repository
 	// Staging is an empty directory on the layers' file system, the caller's to remove.
 	Staging string
+	// Folder, if not "", is an empty directory that becomes a context's folder: Build copies the workspace there, and packs the layer
+	// from it. The folder is then what a copy of the layer's tree would be.
+	Folder string
 	// Workers bounds the files copied at once.
 	Workers int
 	// Link lets the layer share the files that did not change with the one before, by hard links: no layer's
@@ -165,6 +170,8 @@ type BuildOptions struct {
 	Link bool
 	// Progress may be nil.
 	Progress func(tree.CopyProgress)
+	// Midway is called when half of the files are copied; may be nil.
+	Midway func()
 	// Manifested is called when the copy and its manifest are complete, before the layer has its name; may be nil.
 	Manifested func()
 }
@@ -176,27 +183,23 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 	if err := Settle(ctx, scan); err != nil {
 		return nil, err
 	}
-	dst, err := rootfs.Open(opts.Staging, rootfs.Options{Owner: s.owner, AllowChown: s.owner != nil})
-	if err != nil {
-		return nil, fmt.Errorf("open the staged layer: %w", err)
-	}
-	defer func() { _ = dst.Close() }()
-	if err := dst.Mkdir(treeName, 0o755); err != nil {
-		return nil, fmt.Errorf("make the staged layer: %w", err)
-	}
-	base, done := s.base(opts.Link)
-	defer done()
-	begun, rec := time.Now(), &recorder{}
-	unstable, err := copyEntries(ctx, src, scan, dst, opts, base, rec)
+	begun, rec := time.Now(), &recorder{half: scan.Files / 2, midway: opts.Midway}
+	unstable, finish, err := s.fill(ctx, src, scan, opts, rec)
 	if err != nil {
 		return nil, err
 	}
+	finished := make(chan error, 1)
+	go func() { finished <- finish() }()
 	for i, e := range rec.entries {
 		rec.entries[i] = e.Doubtful(begun, time.Now())
 	}
-	manifest := seed.NewManifest(opts.Repos, rec.entries)
+	var repos []seed.Repository
+	if opts.Repos != nil {
+		repos = opts.Repos()
+	}
+	manifest := seed.NewManifest(repos, rec.entries)
 	digest, err := manifest.Write(filepath.Join(opts.Staging, ManifestName))
-	if err != nil {
+	if err = errors.Join(err, <-finished); err != nil {
 		return nil, fmt.Errorf("write the manifest: %w", err)
 	}
 	if opts.Manifested != nil {
@@ -207,10 +210,75 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 		return nil, err
 	}
 	l.Manifest, l.Unstable = manifest, unstable
+	if opts.Folder != "" {
+		l.Marks = seed.NewMarks(manifest, rec.marks)
+	}
 	s.mu.Lock()
 	s.current, s.loaded, s.last = l, true, l
 	s.mu.Unlock()
 	return l, nil
+}
+
+// fill copies the workspace into the staged layer's tree, or into opts.Folder and a pack, which finish completes.
+func (s *Store) fill(ctx context.Context, src seed.Source, scan *seed.Scan, opts BuildOptions, rec *recorder) (unstable []string, finish func() error, err error) {
+	finish = func() error { return nil }
+	into := opts.Folder
+	if into == "" {
+		if into, err = s.makeTree(opts.Staging); err != nil {
+			return nil, nil, err
+		}
+	}
+	dst, err := rootfs.Open(into, rootfs.Options{Owner: s.owner, AllowChown: s.owner != nil})
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the staged copy: %w", err)
+	}
+	defer func() { _ = dst.Close() }()
+	how := tree.CopyOptions{Workers: opts.Workers, Progress: opts.Progress}
+	if opts.Folder == "" {
+		base, done := s.base(opts.Link)
+		defer done()
+		how.Base = base
+		unstable, err = copyEntries(ctx, src, scan, dst, how, rec)
+		return unstable, finish, err
+	}
+	pack, err := newPacker(opts.Staging)
+	if err != nil {
+		return nil, nil, err
+	}
+	how.Made = rec.made(pack.add)
+	unstable, err = copyEntries(ctx, src, scan, dst, how, rec)
+	if err == nil {
+		pack.index.MtimeNs, err = mtimeOf(dst)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, pack.file.Close())
+	}
+	return unstable, pack.finish, nil
+}
+
+// mtimeOf returns the time of a tree's top.
+func mtimeOf(root rootfs.Root) (int64, error) {
+	st, err := root.Stat("/")
+	if err != nil {
+		return 0, fmt.Errorf("stat the staged copy: %w", err)
+	}
+	return st.MtimeNs, nil
+}
+
+// makeTree makes the top of a tree in a staged layer.
+func (s *Store) makeTree(staging string) (string, error) {
+	top := filepath.Join(staging, treeName)
+	err := os.Mkdir(top, 0o755)
+	if err == nil && s.owner != nil {
+		err = os.Lchown(top, s.owner.UID, s.owner.GID)
+	}
+	if err == nil {
+		err = os.Chmod(top, 0o755) // whatever the umask
+	}
+	if err != nil {
+		return "", fmt.Errorf("make the staged layer: %w", fserr.CodeOf(err))
+	}
+	return top, nil
 }
 
 // Settle waits, at most seed.TickTime, until the newest file of a scan is old enough for a later change to show in its ctime.
@@ -237,6 +305,22 @@ func Settle(ctx context.Context, scan *seed.Scan) error {
 type recorder struct {
 	mu      sync.Mutex
 	entries []seed.Entry
+	// files counts what is no directory. midway is called when it reaches half.
+	files, half int64
+	midway      func()
+	// marks are those of the files that were made.
+	marks map[string]seed.Mark
+}
+
+// made calls next with a new file, whose mark it keeps.
+func (r *recorder) made(next func(tree.Made) error) func(tree.Made) error {
+	r.marks = map[string]seed.Mark{}
+	return func(m tree.Made) error {
+		r.mu.Lock()
+		r.marks[m.Rel] = seed.Mark{Ino: m.Stat.Ino, CtimeNs: m.Stat.CtimeNs}
+		r.mu.Unlock()
+		return next(m)
+	}
 }
 
 func (r *recorder) add(p string, st rootfs.Stat, target string) {
@@ -246,24 +330,28 @@ func (r *recorder) add(p string, st rootfs.Stat, target string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entries = append(r.entries, seed.NewEntry(p, st, target))
+	if st.IsDir() {
+		return
+	}
+	if r.files++; r.files == r.half && r.midway != nil {
+		r.midway()
+	}
 }
 
-// copyEntries copies exactly the entries of the scan; what appeared since is left to the next layer.
-func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst rootfs.Root, opts BuildOptions, base *tree.CopyBase, rec *recorder) ([]string, error) {
+// copyEntries copies exactly the entries of the scan to the top of dst; what appeared since is left to the next layer.
+func copyEntries(ctx context.Context, src seed.Source, scan *seed.Scan, dst rootfs.Root, opts tree.CopyOptions, rec *recorder) ([]string, error) {
 	wanted := make(map[string]rootfs.Type, len(scan.Entries))
 	for _, e := range scan.Entries {
 		wanted[e.Path] = e.Type
 	}
-	report, err := tree.Copy(ctx, src.Root, ".", dst, treeName, tree.CopyOptions{
-		Skip: func(rel string, e rootfs.Entry) bool {
-			rel = path.Clean(rel)
-			t, ok := wanted[rel]
-			return rel != "." && (!ok || t != e.Type)
-		},
-		Progress: opts.Progress, PreserveTimestamps: true, PreserveLinks: true, PreserveXattrs: true,
-		Workers: opts.Workers, Base: base,
-		Record: func(rel string, st rootfs.Stat, target string) { rec.add(path.Clean(rel), st, target) },
-	})
+	opts.Skip = func(rel string, e rootfs.Entry) bool {
+		rel = path.Clean(rel)
+		t, ok := wanted[rel]
+		return rel != "." && (!ok || t != e.Type)
+	}
+	opts.PreserveTimestamps, opts.PreserveLinks, opts.PreserveXattrs, opts.Unseen = true, true, true, true
+	opts.Record = func(rel string, st rootfs.Stat, target string) { rec.add(path.Clean(rel), st, target) }
+	report, err := tree.Copy(ctx, src.Root, ".", dst, ".", opts)
 	if err != nil {
 		return nil, copyError(err)
 	}

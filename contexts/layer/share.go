@@ -34,6 +34,12 @@ func (s *Store) previous() *Layer {
 	return s.last
 }
 
+// HasTree reports whether the newest layer, current or not, has a tree, with which the next one can share files.
+func (s *Store) HasTree() bool {
+	l := s.previous()
+	return l != nil && exists(l.Tree)
+}
+
 // holds reports whether the workspace's file at rel is unchanged since the manifest, and base, the layer's file, is a
 // faithful copy of it.
 func (s *Store) holds(m *seed.Manifest, rel string, src, base rootfs.Stat) bool {

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts/catalog"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
 )
@@ -124,7 +125,8 @@ func (f *forks) forkFolder(ctx context.Context, from metadata.Context, to catalo
 		}
 		place, err := f.cat.Drivers.PlaceFor(from.Driver, to)
 		if err == nil {
-			err = f.cat.Events.Copied(from.ID, string(to))
+			f.carryMarks(ctx, from, made)
+			err = f.cat.Events.Copied(from.ID, string(to), seed.MarksFile(made))
 		}
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/gate"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/seeding"
 	"github.com/ctxfs/ctxfs/metadata"
 )
@@ -91,6 +92,32 @@ func (c *changes) duplicate(ctx context.Context, id catalog.ID, d driver.Driver,
 		c.cat.Log.Warn("other programs changed files while they were copied", zap.String("context", string(id)), zap.Strings("files", changed[:min(10, len(changed))]))
 	}
 	return err
+}
+
+// carryMarks marks the files of a copy that are unchanged since the context was seeded, as far as that is known of the context.
+func (c *changes) carryMarks(ctx context.Context, rec metadata.Context, made string) {
+	id := catalog.ID(rec.ID)
+	if d, dir, err := c.cat.Drivers.Held(rec); err == nil {
+		c.carryMarksOf(ctx, id, d, dir, c.cat.Events.Marks(id), made)
+	}
+}
+
+// carryMarksOf is carryMarks for a folder whose marks are in a file. Without marks the first comparison reads the files of the copy.
+func (c *changes) carryMarksOf(ctx context.Context, id catalog.ID, d driver.Driver, folder, marks, made string) {
+	if _, mounts := d.(driver.Mounter); mounts {
+		return
+	}
+	manifest, digest, err := seed.Inspect(c.cat.Layout.Manifest(id))
+	if err != nil {
+		return // it started empty
+	}
+	carried, err := seed.ReadMarks(marks, digest).Carried(ctx, folder, made, manifest)
+	if err == nil && carried != nil {
+		err = carried.Write(seed.MarksFile(made), digest)
+	}
+	if err != nil {
+		c.cat.Log.Info("the files of a copy could not be marked as unchanged", zap.String("context", string(id)), zap.Error(err))
+	}
 }
 
 // room fails with ENOSPC if a copy of dir would not leave the disk reserve.

@@ -18,6 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
 )
@@ -136,7 +137,8 @@ func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string)
 			err = os.MkdirAll(s.cat.Layout.SnapshotsOf(id), 0o700)
 		}
 		if err == nil {
-			err = s.cat.Events.Copied(rec.ID, copyName(id, name))
+			s.carryMarks(ctx, rec, data)
+			err = s.cat.Events.Copied(rec.ID, copyName(id, name), "")
 		}
 		if err != nil {
 			return err
@@ -284,6 +286,7 @@ func (s *snapshots) restore(ctx context.Context, rec metadata.Context, name stri
 		if err := s.duplicate(ctx, id, d, data, made); err != nil {
 			return err
 		}
+		s.carryMarksOf(ctx, id, d, data, seed.MarksFile(data), made)
 		s.cat.Events.Step("restoring")
 		generation, err = s.swap(ctx, d, id, name, made, place)
 		return err
@@ -322,7 +325,7 @@ func (s *snapshots) swap(ctx context.Context, d driver.Driver, id catalog.ID, na
 		err = unswappable(disk.Exchange(made, place))
 	}
 	if err == nil {
-		if err = s.cat.Events.Copied(copyName(id, name), string(id)); err != nil {
+		if err = s.cat.Events.Copied(copyName(id, name), string(id), seed.MarksFile(made)); err != nil {
 			err = errors.Join(err, disk.Exchange(made, place))
 		}
 	}

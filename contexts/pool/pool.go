@@ -4,7 +4,7 @@
 //	<pool>/<layer's digest>-<n>
 //
 // which is made elsewhere on the file system and then renamed, so a folder with such a name is
-// complete. A process takes a copy by renaming it: only one process gets it, and a process that dies then
+// complete. Beside it are its marks (seed.MarksFile), if it has some. A process takes a copy by renaming it: only one process gets it, and a process that dies then
 // leaves nothing in the pool. A copy of another layer can be adjusted to the requested layer: only the
 // difference between the manifests is copied.
 //
@@ -100,7 +100,11 @@ func (p *Pool) claim(ctx context.Context, all []Copy, l *layer.Layer, dst string
 			continue
 		case err != nil:
 			return Miss, fmt.Errorf("take %s from the pool: %w", c.Name, fserr.CodeOf(err))
-		case c.Layer == l.Digest:
+		}
+		if err := moveMarks(p.Dir(c.Name), dst); err != nil {
+			return Miss, errors.Join(fmt.Errorf("take %s from the pool: %w", c.Name, err), remove(context.WithoutCancel(ctx), dst))
+		}
+		if c.Layer == l.Digest {
 			return Hit, nil
 		}
 		err = p.adjust(ctx, c, l, dst)
@@ -133,17 +137,37 @@ func (p *Pool) adjust(ctx context.Context, c Copy, l *layer.Layer, dst string) e
 	if err != nil {
 		return err
 	}
-	return Adjust(ctx, Diff(old, l.Manifest), l.Tree, dst, p.owner)
+	if err := Adjust(ctx, Diff(old, l.Manifest), l.Tree, dst, p.owner); err != nil {
+		return err
+	}
+	marks := seed.MarksFile(dst)
+	return seed.ReadMarks(marks, c.Layer).Moved(old, l.Manifest).Write(marks, l.Digest)
 }
 
-// Put gives a folder, a complete copy of a layer, its place in the pool.
+// moveMarks moves the marks of a folder. Afterwards to has no others.
+func moveMarks(from, to string) error {
+	err := os.Rename(seed.MarksFile(from), seed.MarksFile(to))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.Remove(seed.MarksFile(to))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Put gives a folder, a complete copy of a layer, its place in the pool, with its marks.
 func (p *Pool) Put(folder, digest string) error {
 	for n := range maxCopies {
 		at := p.Dir(fmt.Sprintf("%s-%d", digest, n))
 		if _, err := os.Lstat(at); err == nil {
 			continue
 		}
-		err := os.Rename(folder, at)
+		// Another process that puts its copy there too may get these marks: they do not fit its files, and are of no use to it.
+		err := moveMarks(folder, at)
+		if err == nil {
+			err = os.Rename(folder, at)
+		}
 		if err == nil {
 			return nil
 		}
@@ -166,6 +190,9 @@ func (p *Pool) Remove(ctx context.Context, name, staged string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("take %s from the pool: %w", name, fserr.CodeOf(err))
+	}
+	if err := os.Remove(seed.MarksFile(p.Dir(name))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, remove(ctx, staged))
 	}
 	return remove(ctx, staged)
 }

@@ -121,7 +121,7 @@ func (m *Manifest) Holds(s *Scan) bool {
 
 // Find returns the entry of a path.
 func (m *Manifest) Find(p string) (Entry, bool) {
-	i, ok := slices.BinarySearchFunc(m.Entries, p, func(e Entry, p string) int { return cmp.Compare(e.Path, p) })
+	i, ok := m.find(p)
 	if !ok {
 		return Entry{}, false
 	}

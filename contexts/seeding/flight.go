@@ -2,10 +2,12 @@ package seeding
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"sync"
 
 	"github.com/ctxfs/ctxfs/contexts/catalog"
+	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/metadata"
 )
@@ -42,8 +44,10 @@ type flight struct {
 	err error
 	// pool is the result of a claim of a ready copy, "" if none was made. Only the seeding itself uses it.
 	pool string
-	// closing has the result of the walk that ends the building of a layer, nil if no layer was built.
-	closing chan error
+	// staged is the staging directory of the context, "" until somebody needs it, and filled says that the building of a layer has
+	// filled the context's folder there. Only the seeding itself uses both.
+	staged string
+	filled bool
 
 	mu       sync.Mutex
 	progress Progress
@@ -55,12 +59,22 @@ func newFlight(id catalog.ID, owner string) *flight {
 	return &flight{id: id, owner: owner, done: make(chan struct{}), changed: make(chan struct{}), progress: Progress{Phase: PhaseWaiting}}
 }
 
-// closed waits for the closing walk, which runs while the context is made.
-func (f *flight) closed() error {
-	if f.closing == nil {
-		return nil
+// folder returns where the context's folder is made. It makes the staging directory if need be.
+func (f *flight) folder(staging *disk.Staging) (string, error) {
+	if f.staged == "" {
+		var err error
+		if f.staged, err = staging.Make("context"); err != nil {
+			return "", err
+		}
 	}
-	return <-f.closing
+	return filepath.Join(f.staged, "folder"), nil
+}
+
+// clear removes the staging directory.
+func (f *flight) clear(staging *disk.Staging) {
+	if f.staged != "" {
+		staging.Discard(f.staged)
+	}
 }
 
 func (f *flight) snapshot() Progress {

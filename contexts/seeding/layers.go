@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/layer"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -27,6 +29,11 @@ type Layers struct {
 	opts   seed.Options
 	// turn has room for the seeding that scans the workspace and may build a layer. The next one finds that layer.
 	turn chan struct{}
+	// owner owns what is copied; nil means the server's user.
+	owner *rootfs.Owner
+
+	mu          sync.Mutex
+	completions map[string]*completion
 }
 
 // current returns a layer that equals the workspace, or nil if there is nothing to copy. It builds one if the last one no longer
@@ -46,18 +53,32 @@ func (l *Layers) current(ctx context.Context, f *flight) (*layer.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	copies := copiesPer(l.cat.Drivers.New)
 	holds := current != nil && current.Manifest.Holds(scan)
+	both := !holds && l.together()
+	copies := copiesPer(l.cat.Drivers.New)
 	if !holds {
 		copies++
 	}
-	if err := l.pool.MakeRoom(seedOf(f.id), spaceFor(scan.Entries)*copies); err != nil {
+	need := spaceFor(scan.Entries) * copies
+	if both {
+		need += scan.Bytes // the pack, until the tree is written
+	}
+	if err := l.pool.MakeRoom(seedOf(f.id), need); err != nil {
 		return nil, err
 	}
 	if holds {
 		return current, nil
 	}
-	return l.build(ctx, f, scan)
+	return l.build(ctx, f, scan, both)
+}
+
+// together reports whether a new layer is packed while the context's folder is made. Where files share their extents a second copy takes
+// no space, and a pack would. After a layer that has a tree, most files are links to it or come from the pool.
+func (l *Layers) together() bool {
+	if _, plain := l.cat.Drivers.New.(driver.Sparer); !plain || l.pool.cheap() {
+		return false
+	}
+	return !l.HasTree()
 }
 
 // Scan lists what a seeding now would copy, within the limits.
@@ -87,27 +108,139 @@ func (l *Layers) scan(ctx context.Context, f *flight) (*seed.Scan, error) {
 	return scan, nil
 }
 
-func (l *Layers) build(ctx context.Context, f *flight, scan *seed.Scan) (built *layer.Layer, err error) {
+// build makes a new layer of what the scan found. With both, it fills the context's folder too.
+func (l *Layers) build(ctx context.Context, f *flight, scan *seed.Scan, both bool) (built *layer.Layer, err error) {
 	f.phase(PhaseLayering)
 	f.totals(scan.Files, scan.Bytes)
 	l.cat.Events.Step("layering")
 	_, links := l.cat.Drivers.New.(driver.Linker)
+	opts := layer.BuildOptions{
+		Repos: l.describe(ctx, scan.Repos), Workers: l.opts.Workers, Link: links,
+		Progress:   func(p tree.CopyProgress) { f.counts(p.Files, p.Bytes) },
+		Manifested: func() { l.cat.Events.Step("layer-manifested") },
+	}
+	if both {
+		if opts.Folder, err = f.folder(l.cat.Staging); err != nil {
+			return nil, err
+		}
+		if err := makeTop(opts.Folder, l.owner); err != nil {
+			return nil, err
+		}
+		opts.Midway = func() { l.cat.Events.Step("copying-midway") }
+	}
 	err = l.cat.Staging.With("layer", func(staged string) error {
-		built, err = l.Build(ctx, l.source, scan, layer.BuildOptions{
-			Repos: seed.Describe(ctx, l.source, scan.Repos), Staging: staged, Workers: l.opts.Workers, Link: links,
-			Progress:   func(p tree.CopyProgress) { f.counts(p.Files, p.Bytes) },
-			Manifested: func() { l.cat.Events.Step("layer-manifested") },
-		})
+		opts.Staging = staged
+		built, err = l.Build(ctx, l.source, scan, opts)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	if f.filled = both; both {
+		if err := built.Marks.Write(seed.MarksFile(opts.Folder), built.Digest); err != nil {
+			l.cat.Log.Info("the files of a new copy could not be marked as unchanged", zap.Error(err))
+		}
+	}
 	l.cat.Events.Step("layered")
 	l.record(ctx, built, "workspace")
-	f.closing = make(chan error, 1)
-	l.life.Go(func() { f.closing <- l.closingWalk(ctx, built) })
+	l.life.Go(func() { l.closingWalk(ctx, built) })
 	return built, nil
+}
+
+// describe asks git about the repositories while the files are copied. The result waits for the answers.
+func (l *Layers) describe(ctx context.Context, repos []string) func() []seed.Repository {
+	answers := make(chan []seed.Repository, 1)
+	l.life.Go(func() { answers <- seed.Describe(ctx, l.source, repos) })
+	return func() []seed.Repository { return <-answers }
+}
+
+// completion is a layer's tree being written.
+type completion struct {
+	done chan struct{}
+	// err is set before done is closed.
+	err error
+}
+
+// Complete waits until a layer has its tree, and has it written if need be. A layer that does not exist is no error.
+func (l *Layers) Complete(ctx context.Context, digest string) error {
+	switch {
+	case digest == "":
+		return nil
+	case !l.Packed(digest):
+		return l.DropPack(digest) // a kill may have left it beside the tree
+	}
+	l.mu.Lock()
+	c := l.completions[digest]
+	if c == nil {
+		c = &completion{done: make(chan struct{})}
+		if !l.life.Start(func() { l.complete(digest, c) }) {
+			l.mu.Unlock()
+			return fserr.ECANCELED
+		}
+		l.completions[digest] = c
+	}
+	l.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *Layers) complete(digest string, c *completion) {
+	c.err = l.writeTree(l.life.Context, digest)
+	l.mu.Lock()
+	delete(l.completions, digest)
+	l.mu.Unlock()
+	close(c.done)
+}
+
+// writeTree writes the tree of a packed layer. It holds the work lock for a moment only, so that garbage need not wait for it.
+func (l *Layers) writeTree(ctx context.Context, digest string) error {
+	made, err := l.Load(digest)
+	if err != nil {
+		return err
+	}
+	if err := l.pool.MakeRoom("complete a layer", spaceFor(made.Manifest.Entries)); err != nil {
+		return err
+	}
+	staged, unlock, err := l.stage(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.cat.Staging.Discard(staged)
+	defer unlock()
+	return l.Store.Complete(ctx, made, staged, layer.UnpackOptions{Workers: l.opts.Workers}, l.cat.Events.Step)
+}
+
+// stage makes a staging directory whose lock keeps a collection of garbage from taking it.
+func (l *Layers) stage(ctx context.Context) (dir string, unlock func(), err error) {
+	release, err := l.cat.Locks.Share(ctx, catalog.WorkLock)
+	if err != nil {
+		return "", nil, err
+	}
+	defer release()
+	if dir, err = l.cat.Staging.Make("tree"); err != nil {
+		return "", nil, err
+	}
+	if unlock, err = catalog.LockDirectory(ctx, dir); err != nil {
+		l.cat.Staging.Discard(dir)
+	}
+	return dir, unlock, err
+}
+
+// completeLater has a layer's tree written when no seeding runs.
+func (l *Layers) completeLater(digest string) {
+	l.life.Go(func() {
+		ctx := l.life.Context
+		if l.pool.turn(ctx) != nil {
+			return
+		}
+		if err := l.Complete(ctx, digest); err != nil && ctx.Err() == nil {
+			l.cat.Log.Warn("a layer's tree could not be written; the next use tries again", zap.String("layer", digest), zap.Error(err))
+		}
+	})
 }
 
 // record stores a layer's record. The directory decides whether the layer exists, so a failure only costs a listing.
@@ -127,18 +260,18 @@ func (l *Layers) Forget(ctx context.Context, digest string) {
 	}
 }
 
-// closingWalk marks a layer stale if the workspace changed while it was copied: this context is made from it, the next one is
-// not.
-func (l *Layers) closingWalk(ctx context.Context, made *layer.Layer) error {
+// closingWalk marks a layer stale if the workspace changed while it was copied. The first context is made from it; the next one is
+// not, also if it begins before the end of this walk, since its own scan does not equal the manifest.
+func (l *Layers) closingWalk(ctx context.Context, made *layer.Layer) {
 	scan, err := seed.Walk(ctx, l.source, l.opts, nil)
-	if err == nil && len(made.Unstable) == 0 && made.Manifest.Holds(scan) {
-		return nil
+	if ctx.Err() != nil || (err == nil && len(made.Unstable) == 0 && made.Manifest.Holds(scan)) {
+		return
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
+	log := l.cat.Log.With(zap.String("layer", made.Digest))
+	log.Info("the workspace changed while it was copied", zap.Strings("unstable", made.Unstable))
+	if err := l.MarkStale(made); err != nil {
+		log.Warn("the layer could not be marked as stale", zap.Error(err))
 	}
-	l.cat.Log.Info("the workspace changed while it was copied", zap.String("layer", made.Digest), zap.Strings("unstable", made.Unstable))
-	return l.MarkStale(made)
 }
 
 // PlanOptions of Plan.

@@ -43,6 +43,8 @@ type Pool struct {
 	reserve int64
 	// driver makes the copies; nil if there is no pool to fill.
 	driver driver.Sparer
+	// complete waits until a layer has its tree.
+	complete func(ctx context.Context, digest string) error
 	// wake has room for one.
 	wake chan struct{}
 	// cheap reports whether copies share the layer's extents. It finds out once.
@@ -277,6 +279,9 @@ func (p *Pool) yield() {
 
 // add puts a copy of l into the pool: one of another layer brought up to date, or a new one.
 func (p *Pool) add(ctx context.Context, l *layer.Layer) error {
+	if err := p.complete(ctx, l.Digest); err != nil {
+		return err
+	}
 	return p.cat.Staging.With("pool", func(staged string) error {
 		made := filepath.Join(staged, "folder")
 		how := pool.Miss
@@ -291,6 +296,7 @@ func (p *Pool) add(ctx context.Context, l *layer.Layer) error {
 			if err := p.driver.PrepareSpare(ctx, l.Tree, made, func(driver.Progress) { _ = p.turn(ctx) }); err != nil {
 				return err
 			}
+			markCopy(ctx, p.cat, l, made)
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -350,7 +356,7 @@ func (p *Pool) MakeRoom(what string, need int64) error {
 
 // claim takes a context's folder from the pool. It returns false if the driver must make the folder.
 func (p *Pool) claim(ctx context.Context, f *flight, l *layer.Layer, folder string) bool {
-	if p.driver == nil || l == nil || l.Manifest.Template != "" {
+	if p.driver == nil || l == nil || l.Manifest.Template != "" || p.layers.Packed(l.Digest) {
 		return false
 	}
 	how, err := p.Claim(ctx, l, folder)

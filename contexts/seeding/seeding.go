@@ -8,8 +8,8 @@ package seeding
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
-	"path/filepath"
 
 	"go.uber.org/zap"
 
@@ -17,7 +17,9 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/layer"
+	"github.com/ctxfs/ctxfs/contexts/pool"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -69,7 +71,11 @@ func New(cfg Config) (*Seeder, error) {
 		return nil, err
 	}
 	s := &Seeder{cat: cat, life: cfg.Life, gates: cfg.Gates, Flights: cfg.Flights, Pool: newPool(cfg), owner: cfg.Owner}
-	s.Layers = &Layers{Store: cfg.Layers, cat: cat, life: cfg.Life, pool: s.Pool, source: cfg.Source, opts: cfg.Seed, turn: make(chan struct{}, 1)}
+	s.Layers = &Layers{
+		Store: cfg.Layers, cat: cat, life: cfg.Life, pool: s.Pool, source: cfg.Source, opts: cfg.Seed, turn: make(chan struct{}, 1),
+		owner: cfg.Owner, completions: map[string]*completion{},
+	}
+	s.Pool.complete = s.Layers.Complete
 	s.Templates = &Templates{
 		cat: cat, life: cfg.Life, flights: s.Flights, layers: s.Layers, pool: s.Pool, source: cfg.Source,
 		resolver: resolver, resolved: map[string]*template.Resolved{},
@@ -245,35 +251,38 @@ func (s *Seeder) fill(ctx context.Context, f *flight, rec metadata.Context) (met
 
 // make fills a staging directory and renames it to the context's place.
 func (s *Seeder) make(ctx context.Context, f *flight, rec *metadata.Context) error {
+	defer func() { f.clear(s.cat.Staging) }()
 	l, err := s.layerFor(ctx, f)
 	if err != nil {
 		return err
 	}
-	return s.cat.Staging.With("context", func(staged string) error {
-		made, manifest := filepath.Join(staged, "folder"), ""
-		place, err := s.cat.Drivers.PlaceFor(rec.Driver, f.id)
-		if err == nil {
-			err = s.makeAt(ctx, f, l, made)
-		}
-		if err != nil {
-			return err
-		}
-		if l != nil {
-			rec.Layer, rec.Files, rec.Bytes, manifest = l.Digest, l.Manifest.Files, l.Manifest.Bytes, l.ManifestFile
-		}
-		if err := f.closed(); err != nil {
-			return err
-		}
-		s.cat.Events.Step("copied")
-		if err := s.cat.Events.Copied("", string(f.id)); err != nil {
-			return err
-		}
-		if err := s.cat.Publish(ctx, f.id, made, place, manifest); err != nil {
-			return err
-		}
-		s.cat.Events.Step("renamed")
-		return nil
-	})
+	made, err := f.folder(s.cat.Staging)
+	if err != nil {
+		return err
+	}
+	place, err := s.cat.Drivers.PlaceFor(rec.Driver, f.id)
+	if err != nil {
+		return err
+	}
+	if err := s.makeAt(ctx, f, l, made); err != nil {
+		return err
+	}
+	manifest := ""
+	if l != nil {
+		rec.Layer, rec.Files, rec.Bytes, manifest = l.Digest, l.Manifest.Files, l.Manifest.Bytes, l.ManifestFile
+	}
+	s.cat.Events.Step("copied")
+	if err := s.cat.Events.Copied("", string(f.id), seed.MarksFile(made)); err != nil {
+		return err
+	}
+	if err := s.cat.Publish(ctx, f.id, made, place, manifest); err != nil {
+		return err
+	}
+	s.cat.Events.Step("renamed")
+	if l != nil && s.Layers.Packed(l.Digest) {
+		s.Layers.completeLater(l.Digest)
+	}
+	return nil
 }
 
 // layerFor returns the layer that a context is made from, nil if the context starts empty.
@@ -301,6 +310,11 @@ func (s *Seeder) makeAt(ctx context.Context, f *flight, l *layer.Layer, dst stri
 		}
 		return s.fromLayer(ctx, f, l, dst)
 	}
+	if f.filled {
+		f.pool = pool.Miss
+		s.cat.Events.Step("copying")
+		return nil
+	}
 	if s.Pool.claim(ctx, f, l, dst) {
 		return nil
 	}
@@ -310,15 +324,50 @@ func (s *Seeder) makeAt(ctx context.Context, f *flight, l *layer.Layer, dst stri
 	return s.fromLayer(ctx, f, l, dst)
 }
 
-// fromLayer has the driver fill dst.
+// fromLayer has the driver fill dst. While a layer is packed, a plain folder is filled from the pack.
 func (s *Seeder) fromLayer(ctx context.Context, f *flight, l *layer.Layer, dst string) error {
 	f.phase(PhaseCopying)
 	f.totals(l.Manifest.Files, l.Manifest.Bytes)
 	s.cat.Events.Step("copying")
-	return s.cat.Drivers.New.Prepare(ctx, l.Tree, dst, func(p driver.Progress) {
+	progress := func(p driver.Progress) {
 		f.counts(p.Files, p.Bytes)
 		if p.Files == l.Manifest.Files/2 {
 			s.cat.Events.Step("copying-midway")
 		}
-	})
+	}
+	if err := s.fillFrom(ctx, l, dst, progress); err != nil {
+		return err
+	}
+	if _, mounts := s.cat.Drivers.New.(driver.Mounter); !mounts {
+		markCopy(ctx, s.cat, l, dst)
+	}
+	return nil
+}
+
+// fillFrom fills dst from a layer's tree or pack.
+func (s *Seeder) fillFrom(ctx context.Context, l *layer.Layer, dst string, progress func(driver.Progress)) error {
+	if s.Layers.Packed(l.Digest) {
+		if _, plain := s.cat.Drivers.New.(driver.Sparer); plain {
+			err := s.Layers.Unpack(ctx, l, dst, layer.UnpackOptions{
+				Workers: s.Layers.opts.Workers, Progress: func(p tree.CopyProgress) { progress(driver.Progress(p)) },
+			})
+			if !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		} else if err := s.Layers.Complete(ctx, l.Digest); err != nil {
+			return err
+		}
+	}
+	return s.cat.Drivers.New.Prepare(ctx, l.Tree, dst, progress)
+}
+
+// markCopy keeps which files of a new copy of a layer are unchanged: all. Without that the first comparison reads them.
+func markCopy(ctx context.Context, cat *catalog.Catalog, l *layer.Layer, folder string) {
+	marks, err := seed.MarksOf(ctx, folder, l.Manifest)
+	if err == nil {
+		err = marks.Write(seed.MarksFile(folder), l.Digest)
+	}
+	if err != nil {
+		cat.Log.Info("the files of a new copy could not be marked as unchanged", zap.Error(err))
+	}
 }

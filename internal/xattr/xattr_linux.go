@@ -81,3 +81,13 @@ func copyOne(src, dst, name string) error {
 	}
 	return err
 }
+
+// Set gives the file at a path attributes, by name. It does not follow a symbolic link. The path must be out of everybody else's reach.
+func Set(path string, attrs map[string][]byte) error {
+	for name, value := range attrs {
+		if err := unix.Lsetxattr(path, name, value, 0); err != nil {
+			return fmt.Errorf("set xattr %s: %w", name, err)
+		}
+	}
+	return nil
+}

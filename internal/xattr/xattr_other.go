@@ -8,3 +8,6 @@ func CopyUser(string, string) error { return nil }
 
 // ReplaceUser has nothing to replace either.
 func ReplaceUser(string, string) error { return nil }
+
+// Set sets none either.
+func Set(string, map[string][]byte) error { return nil }

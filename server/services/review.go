@@ -100,7 +100,7 @@ func (s *Reviews) GetDiff(req *ctxfsv1.GetDiffRequest, stream grpc.ServerStreami
 		if req.GetForm() == ctxfsv1.DiffForm_DIFF_FORM_UNIFIED {
 			err = s.sendPatch(stream, l, c, lines)
 		} else {
-			err = sendHunks(stream, l, c, lines)
+			err = s.sendHunks(stream, l, c, lines)
 		}
 		if err != nil {
 			return reviewStatus(err)
@@ -143,13 +143,17 @@ func (send chunks) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-func sendHunks(stream grpc.ServerStreamingServer[ctxfsv1.GetDiffResponse], l *review.List, c *review.Change, lines int) error {
+func (s *Reviews) sendHunks(stream grpc.ServerStreamingServer[ctxfsv1.GetDiffResponse], l *review.List, c *review.Change, lines int) error {
 	if err := stream.Send(&ctxfsv1.GetDiffResponse{Event: &ctxfsv1.GetDiffResponse_Change{Change: changeToPB(l, c)}}); err != nil || c.Text == nil {
 		return err
 	}
+	d, err := s.Reviews.Text(stream.Context(), l, c)
+	if err != nil {
+		return err
+	}
 	_, verdicts := l.Verdict(c)
-	for i := range c.Text.Hunks {
-		h := hunkToPB(c, i, lines)
+	for i := range d.Hunks {
+		h := hunkToPB(c.Kind, d, i, lines)
 		v := verdicts[h.GetHunkId()]
 		h.Decision, h.Comment = decisionToPB(v.Decision), v.Comment
 		if err := stream.Send(&ctxfsv1.GetDiffResponse{Event: &ctxfsv1.GetDiffResponse_Hunk{Hunk: h}}); err != nil {
@@ -160,15 +164,14 @@ func sendHunks(stream grpc.ServerStreamingServer[ctxfsv1.GetDiffResponse], l *re
 }
 
 // hunkToPB converts a hunk with its context lines, at most up to the hunks beside it. One of a deletion has no ID: it is decided as a whole.
-func hunkToPB(c *review.Change, i, context int) *ctxfsv1.Hunk {
-	d := c.Text
+func hunkToPB(kind review.Kind, d *review.TextDiff, i, context int) *ctxfsv1.Hunk {
 	h := &d.Hunks[i]
 	end := h.Base + len(h.Removed)
 	out := &ctxfsv1.Hunk{
 		BeforeStart: firstLine(h.Base, h.Removed), BeforeLines: int32(len(h.Removed)),
 		AfterStart: firstLine(h.Other, h.Added), AfterLines: int32(len(h.Added)),
 	}
-	if c.Kind != review.Deleted {
+	if kind != review.Deleted {
 		out.HunkId = h.ID
 	}
 	from, to := max(0, h.Base-context), min(len(d.Before), end+context)

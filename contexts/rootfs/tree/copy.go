@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"io"
 	"path"
 	"strings"
 	"sync"
@@ -46,11 +47,29 @@ type CopyOptions struct {
 	NonRecursive bool
 	// Workers bounds the files copied at once; 0 means 1.
 	Workers int
+	// Unseen says that no other program can reach the destination before the copy ends. A file then has its mode from the start, which
+	// saves a system call.
+	Unseen bool
 	// Record is called for each entry that was copied, with its source's attributes at that time, from one goroutine at a time. May be
 	// nil.
 	Record func(rel string, src node.Stat, linkTarget string)
+	// Made is called for each file that the copy made, when its content and attributes are final, and for each directory that it made
+	// with extended attributes. Workers call it at the same time. Its error ends the copy. May be nil.
+	Made func(m Made) error
 	// Base, if not nil, has files to link to instead of copying.
 	Base *CopyBase
+}
+
+// Made is a new file or directory.
+type Made struct {
+	// Rel is its path below the copy's top.
+	Rel string
+	// Stat has the new file's attributes; they are zero for a directory.
+	Stat node.Stat
+	// Content is the new file, open for reading until Made returns; nil for a directory.
+	Content io.ReaderAt
+	// Xattrs are the extended attributes that were copied, by name.
+	Xattrs map[string][]byte
 }
 
 // CopyBase is a tree on the destination's file system whose files never change, such as an earlier copy of the same source. Copy makes
@@ -86,6 +105,9 @@ type copier struct {
 	data    dataCopier
 	base    Nodes // CopyOptions.Base's, nil if there is none
 	workers errgroup.Group
+	// batch has the files for the next worker, batched their sizes in all.
+	batch   []*fileJob
+	batched int64
 	// guard is the destination's top directory. If the walker meets it in the source, the destination is inside the source.
 	guard              node.FileID
 	srcTrail, dstTrail *node.Trail

@@ -37,8 +37,8 @@ func newCopyDir(st node.Stat, fresh bool) *copyDir {
 	return d
 }
 
-// dirXattrs copies the extended attributes of the current directory, if it was just made.
-func (c *copier) dirXattrs(fresh bool) error {
+// dirXattrs copies the extended attributes of the current directory, rel, if it was just made.
+func (c *copier) dirXattrs(rel string, fresh bool) error {
 	if !fresh || !c.opts.PreserveXattrs {
 		return nil
 	}
@@ -50,7 +50,11 @@ func (c *copier) dirXattrs(fresh bool) error {
 	if err != nil {
 		return err
 	}
-	return copyDirXattrs(src, dst, c.opts.MoreXattrs)
+	xattrs, err := copyDirXattrs(src, dst, c.opts.MoreXattrs)
+	if err == nil && len(xattrs) > 0 && c.opts.Made != nil {
+		err = c.opts.Made(Made{Rel: rel, Xattrs: xattrs})
+	}
+	return err
 }
 
 // settle ends one holder's work in d, which is open as dst. The last holder completes it.
@@ -99,7 +103,7 @@ func (c *copier) copyDirs(st node.Stat, fresh bool) error {
 	if err != nil {
 		return err
 	}
-	if err := c.dirXattrs(fresh); err != nil {
+	if err := c.dirXattrs("", fresh); err != nil {
 		return err
 	}
 	top.dir = newCopyDir(st, fresh)
@@ -108,6 +112,7 @@ func (c *copier) copyDirs(st node.Stat, fresh bool) error {
 	if err != nil {
 		c.abort(err)
 	}
+	c.flush()
 	_ = c.workers.Wait() // workers fail through abort
 	c.unwind()
 	if err == nil {
@@ -153,6 +158,7 @@ func (c *copier) leave() error {
 	if err != nil {
 		return err
 	}
+	c.flush()
 	err = c.settle(c.levels[len(c.levels)-1].dir, here)
 	c.pop()
 	return err
@@ -301,7 +307,7 @@ func (c *copier) enterTarget(rel, name string, st node.Stat) (*copyLevel, error)
 	if _, err := c.dstTrail.Enter(name); err != nil {
 		return nil, err
 	}
-	if err := c.dirXattrs(fresh); err != nil {
+	if err := c.dirXattrs(rel, fresh); err != nil {
 		c.dstTrail.Leave()
 		return nil, err
 	}

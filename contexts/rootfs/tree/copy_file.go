@@ -78,35 +78,63 @@ func (c *copier) whiteout(name string) error {
 	return dst.Whiteout(name)
 }
 
+// batchFiles and batchBytes bound the files of one batch. A worker that copies several files of one directory seldom waits for the
+// directory's lock, and is woken less often.
+const batchFiles, batchBytes = 64, 1 << 20
+
 // submit copies a file now or gives it to a worker, which holds both directories until it is done.
 func (c *copier) submit(job *fileJob) error {
-	transfer := c.copyFile
-	if c.linker != nil {
-		transfer = c.linkFile
-	}
 	if c.opts.Workers <= 1 {
-		return transfer(job)
+		return c.transfer(job)
 	}
 	job.src.dir.Share()
 	job.dst.dir.Share()
 	job.dir.pending.Add(1)
+	c.batch = append(c.batch, job)
+	c.batched += job.stat.Size
+	if len(c.batch) >= batchFiles || c.batched >= batchBytes {
+		c.flush()
+	}
+	return nil
+}
+
+// flush gives the batch to a worker.
+func (c *copier) flush() {
+	if len(c.batch) == 0 {
+		return
+	}
+	batch := c.batch
+	c.batch, c.batched = nil, 0
 	c.workers.Go(func() error {
-		defer job.src.dir.Release()
-		defer job.dst.dir.Release()
-		err := context.Cause(c.ctx)
-		if err == nil {
-			err = transfer(job)
-		}
-		job.claim.settle(node.Stat{}, node.Stat{}, false)
-		if done := c.settle(job.dir, job.dst.dir); err == nil {
-			err = done
-		}
-		if err != nil {
-			c.abort(AtRel(err, job.rel))
+		for _, job := range batch {
+			c.work(job)
 		}
 		return nil
 	})
-	return nil
+}
+
+// work is a worker's part of submit.
+func (c *copier) work(job *fileJob) {
+	defer job.src.dir.Release()
+	defer job.dst.dir.Release()
+	err := context.Cause(c.ctx)
+	if err == nil {
+		err = c.transfer(job)
+	}
+	job.claim.settle(node.Stat{}, node.Stat{}, false)
+	if done := c.settle(job.dir, job.dst.dir); err == nil {
+		err = done
+	}
+	if err != nil {
+		c.abort(AtRel(err, job.rel))
+	}
+}
+
+func (c *copier) transfer(job *fileJob) error {
+	if c.linker != nil {
+		return c.linkFile(job)
+	}
+	return c.copyFile(job)
 }
 
 // copyFile copies one regular file. It skips one that is gone, and reports one that was replaced by something else as unstable.
@@ -154,35 +182,66 @@ func (c *copier) openSource(job *fileJob) (node.File, error) {
 
 // copyOpened makes the destination and fills it. If that fails it removes the destination: no file stays half copied.
 func (c *copier) copyOpened(job *fileJob, in node.File, st node.Stat) error {
+	flags, mode := node.O_CREAT|node.O_EXCL|node.O_NOFOLLOW|node.O_WRONLY, uint32(0o600)
+	if c.opts.Made != nil {
+		flags = flags&^node.O_ACCMODE | node.O_RDWR
+	}
+	if c.opts.Unseen {
+		mode = keptMode(st)
+	}
 	var out node.File
 	made, err := c.put(job.dst, st.ID(), func() (err error) {
-		out, err = job.dst.dir.OpenFile(job.dst.name, node.O_WRONLY|node.O_CREAT|node.O_EXCL|node.O_NOFOLLOW, 0o600)
+		out, err = job.dst.dir.OpenFile(job.dst.name, flags, mode)
 		return err
 	})
 	if !made || err != nil {
 		return err
 	}
-	own, err := out.Stat()
-	stable := true
-	if err == nil {
-		err = c.giveTo(job.dst.dir, job.dst.name, st)
-	}
-	if err == nil {
-		st, stable, err = c.fill(in, out)
+	f := &filling{job: job, in: in, out: out, before: st, mode: mode}
+	err = c.complete(f)
+	if err != nil {
+		f.own, _ = out.Stat() // its identity says what to remove
 	}
 	if closing := out.Close(); err == nil {
 		err = closing
 	}
 	if err != nil {
-		removeOwn(job.dst, own.ID())
+		removeOwn(job.dst, f.own.ID())
 		return err
 	}
-	if !stable {
+	if !f.stable {
 		c.tally.unstable(job.rel)
 	}
-	job.claim.settle(st, own, true)
-	c.tally.file(job.rel, st, "")
+	job.claim.settle(f.before, f.own, true)
+	c.tally.file(job.rel, f.before, "")
 	return nil
+}
+
+// filling is a file that is being copied.
+type filling struct {
+	job     *fileJob
+	in, out node.File
+	// before has the source's attributes at the time of the copy, own the copy's, if somebody needs them.
+	before, own node.Stat
+	// mode is what out has.
+	mode uint32
+	// stable says that the source did not change during the copy.
+	stable bool
+}
+
+// complete gives a new file its content and attributes.
+func (c *copier) complete(f *filling) error {
+	if err := c.giveTo(f.job.dst.dir, f.job.dst.name, f.before); err != nil {
+		return err
+	}
+	xattrs, err := c.fill(f)
+	if err != nil || (f.job.claim == nil && c.opts.Made == nil) {
+		return err
+	}
+	if f.own, err = f.out.Stat(); err != nil || c.opts.Made == nil {
+		return err
+	}
+	return c.opts.Made(Made{Rel: f.job.rel, Stat: f.own, Content: f.out, Xattrs: xattrs})
 }
 
 // removeOwn removes the file at s if it is still the one with the identity made.
@@ -192,51 +251,52 @@ func removeOwn(s spot, made node.FileID) {
 	}
 }
 
-// fill copies content and attributes, and again if the source changed meanwhile. It returns the source's attributes at the time of the
-// copy.
-func (c *copier) fill(in, out node.File) (st node.Stat, stable bool, err error) {
-	for try := 0; try < copyTries && !stable; try++ {
-		if st, stable, err = c.fillOnce(in, out, try > 0); err != nil {
-			return st, false, err
+// fill copies content and attributes, and again if the source changed meanwhile. It returns the extended attributes.
+func (c *copier) fill(f *filling) (xattrs map[string][]byte, err error) {
+	for try := 0; try < copyTries && !f.stable; try++ {
+		if err := c.fillOnce(f, try > 0); err != nil {
+			return nil, err
 		}
 	}
 	if c.opts.PreserveXattrs {
-		if err := copyFileXattrs(in, out, c.opts.MoreXattrs); err != nil {
-			return st, stable, err
+		if xattrs, err = copyFileXattrs(f.in, f.out, c.opts.MoreXattrs); err != nil {
+			return nil, err
 		}
 	}
-	if err := out.Chmod(keptMode(st)); err != nil {
-		return st, stable, err
+	if kept := keptMode(f.before); kept != f.mode {
+		if err := f.out.Chmod(kept); err != nil {
+			return nil, err
+		}
 	}
 	if c.opts.PreserveTimestamps {
-		err = out.Utimes(st.AtimeNs, st.MtimeNs)
+		err = f.out.Utimes(f.before.AtimeNs, f.before.MtimeNs)
 	}
-	return st, stable, err
+	return xattrs, err
 }
 
-func (c *copier) fillOnce(in, out node.File, again bool) (before node.Stat, stable bool, err error) {
-	if before, err = in.Stat(); err != nil {
-		return before, false, err
-	}
+func (c *copier) fillOnce(f *filling, again bool) (err error) {
 	if again {
-		if err := out.Truncate(0); err != nil {
-			return before, false, err
+		if f.before, err = f.in.Stat(); err != nil {
+			return err
+		}
+		if err := f.out.Truncate(0); err != nil {
+			return err
 		}
 	}
 	var copied int64
-	err = c.data.copy(c.ctx, in, out, before, func(n int64) {
+	err = c.data.copy(c.ctx, f.in, f.out, f.before, func(n int64) {
 		copied += n
 		c.tally.bytes(n)
 	})
 	if err != nil {
-		return before, false, err
+		return err
 	}
-	after, err := in.Stat()
-	stable = err == nil && unchanged(before, after)
-	if !stable {
+	after, err := f.in.Stat()
+	f.stable = err == nil && unchanged(f.before, after)
+	if !f.stable {
 		c.tally.bytes(-copied)
 	}
-	return before, stable, err
+	return err
 }
 
 func unchanged(a, b node.Stat) bool {

@@ -16,6 +16,9 @@ import (
 // copyStep bounds one copy_file_range, in bytes, so that a copy can be cancelled.
 const copyStep = 16 << 20
 
+// smallFile is the size in bytes up to which to read and write a file takes less time than copy_file_range.
+const smallFile = 16 << 10
+
 // dataCopier copies content in the cheapest way that the file systems support. It does not repeat for each file what failed once
 // between two trees.
 type dataCopier struct{ noClone, noRange atomic.Bool }
@@ -46,6 +49,9 @@ func (d *dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, 
 		return nil
 	}
 	if st.Blocks*512 >= st.Size {
+		if st.Size <= smallFile {
+			return copyBytes(ctx, in, out, 0, st.Size, report)
+		}
 		return d.copyRange(ctx, in, out, 0, st.Size, report)
 	}
 	if err := d.copySparse(ctx, in, out, st.Size, report); err != nil {
@@ -140,16 +146,22 @@ func copyFileRange(in, out node.File, at, length int64) (n int64, err error) {
 }
 
 // copyFileXattrs copies the extended attributes of the namespace "user" and those that begin with more, if both file systems support
-// them. It copies the notes of overlayfs only if more is not empty: they must not get from a workspace into what will be mounted.
-func copyFileXattrs(in, out node.File, more string) error {
-	return Ignoring(withRawFDs(in, out, func(a, b int) error { return copyXattrsFD(a, b, more) }), fserr.EOPNOTSUPP)
+// them, and returns them. It copies the notes of overlayfs only if more is not empty: they must not get from a workspace into what will
+// be mounted.
+func copyFileXattrs(in, out node.File, more string) (copied map[string][]byte, err error) {
+	err = withRawFDs(in, out, func(a, b int) error {
+		copied, err = copyXattrsFD(a, b, more)
+		return err
+	})
+	return copied, Ignoring(err, fserr.EOPNOTSUPP)
 }
 
-func copyXattrsFD(src, dst int, more string) error {
+func copyXattrsFD(src, dst int, more string) (copied map[string][]byte, err error) {
 	names, err := keptXattrs(src, more)
 	if err != nil || len(names) == 0 {
-		return Ignoring(err, fserr.EOPNOTSUPP, fserr.ENOSYS)
+		return nil, Ignoring(err, fserr.EOPNOTSUPP, fserr.ENOSYS)
 	}
+	copied = make(map[string][]byte, len(names))
 	for _, name := range names {
 		value, err := xattr(func(b []byte) (int, error) { return unix.Fgetxattr(src, name, b) })
 		if errors.Is(err, unix.ENODATA) {
@@ -158,11 +170,15 @@ func copyXattrsFD(src, dst int, more string) error {
 		if err == nil {
 			err = unix.Fsetxattr(dst, name, value, 0)
 		}
-		if err = Ignoring(err, fserr.EOPNOTSUPP); err != nil {
-			return err
+		if fserr.CodeOf(err) == fserr.EOPNOTSUPP {
+			continue
 		}
+		if err != nil {
+			return nil, err
+		}
+		copied[name] = value
 	}
-	return nil
+	return copied, nil
 }
 
 func keptXattrs(fd int, more string) ([]string, error) {
@@ -193,10 +209,14 @@ func xattr(read func([]byte) (int, error)) ([]byte, error) {
 }
 
 // copyDirXattrs is copyFileXattrs for directories.
-func copyDirXattrs(src, dst node.Node, more string) error {
-	return Ignoring(src.WithFD(func(a int) error {
-		return dst.WithFD(func(b int) error { return copyXattrsFD(a, b, more) })
-	}), fserr.EOPNOTSUPP)
+func copyDirXattrs(src, dst node.Node, more string) (copied map[string][]byte, err error) {
+	err = src.WithFD(func(a int) error {
+		return dst.WithFD(func(b int) error {
+			copied, err = copyXattrsFD(a, b, more)
+			return err
+		})
+	})
+	return copied, Ignoring(err, fserr.EOPNOTSUPP)
 }
 
 // syncFS flushes the file system of a descriptor.

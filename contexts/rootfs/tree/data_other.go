@@ -16,8 +16,8 @@ func (*dataCopier) copy(ctx context.Context, in, out node.File, st node.Stat, re
 }
 
 // copyFileXattrs copies nothing: extended attributes have no portable form.
-func copyFileXattrs(_, _ node.File, _ string) error { return nil }
+func copyFileXattrs(_, _ node.File, _ string) (map[string][]byte, error) { return nil, nil }
 
-func copyDirXattrs(_, _ node.Node, _ string) error { return nil }
+func copyDirXattrs(_, _ node.Node, _ string) (map[string][]byte, error) { return nil, nil }
 
 func syncFS(int) error { return nil }

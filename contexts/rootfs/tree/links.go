@@ -44,6 +44,7 @@ func (c *copier) hardLink(job *fileJob, dir string) (linked bool, err error) {
 		c.links[job.stat.ID()] = job.claim
 		return false, nil
 	}
+	c.flush() // the first name may be in the batch
 	select {
 	case <-first.done:
 	case <-c.ctx.Done():

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -55,8 +56,8 @@ var ErrOccupied = errors.New("the path changed since the swap was prepared")
 
 // Stage prepares a swap of what stands at p, under a name of SwapName. A nil entry removes it. The directory of p must exist, and p must be
 // no directory (EISDIR).
-func Stage(r Tree, p, tmp string, entry *NewEntry) (_ *Swap, err error) {
-	dir, err := directoryOf(r, p)
+func Stage(d *Dirs, p, tmp string, entry *NewEntry) (_ *Swap, err error) {
+	dir, err := d.hold(p)
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +82,11 @@ func Stage(r Tree, p, tmp string, entry *NewEntry) (_ *Swap, err error) {
 	default:
 		err = s.write(old)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil && s.mine == 0 {
+		var st node.Stat
+		st, err = dir.Lstat(s.tmp)
+		s.mine = st.Ino
 	}
-	st, err := dir.Lstat(s.tmp)
-	s.mine = st.Ino
 	return s, err
 }
 
@@ -94,8 +95,8 @@ func (s *Swap) Ino() uint64 { return s.mine }
 
 // StageAway prepares to take a directory away in which nothing is left but directories and what other swaps have taken away. Take fails with
 // ErrOccupied if there is more.
-func StageAway(r Tree, p, tmp string) (*Swap, error) {
-	dir, err := directoryOf(r, p)
+func StageAway(d *Dirs, p, tmp string) (*Swap, error) {
+	dir, err := d.hold(p)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +151,79 @@ func removeDirs(parent node.Node, name string) error {
 	return errors.Join(err, dir.Close(), parent.Rmdir(name))
 }
 
+// Dirs holds the directories of swaps that are staged together: one descriptor for each directory, for as long as one of its swaps needs
+// it. It is safe for concurrent use.
+type Dirs struct {
+	tree Tree
+	mu   sync.Mutex
+	held map[string]*heldDir
+}
+
+// NewDirs returns the Dirs of a tree.
+func NewDirs(r Tree) *Dirs { return &Dirs{tree: r, held: map[string]*heldDir{}} }
+
+// heldDir is a directory of Dirs. Each hold needs a Close.
+type heldDir struct {
+	node.Node
+	dirs  *Dirs
+	path  string
+	users int
+}
+
+// hold returns the directory of p.
+func (d *Dirs) hold(p string) (node.Node, error) {
+	p = strings.Trim(p, "/")
+	if err := checkName(p[strings.LastIndexByte(p, '/')+1:]); err != nil {
+		return nil, err
+	}
+	dir := p[:max(0, strings.LastIndexByte(p, '/'))]
+	if h := d.find(dir, nil); h != nil {
+		return h, nil
+	}
+	opened, err := directoryOf(d.tree, p)
+	if err != nil {
+		return nil, err
+	}
+	return d.find(dir, opened), nil
+}
+
+// find returns a directory that is held. If it is not, and opened is not nil, it holds opened from now on.
+func (d *Dirs) find(dir string, opened node.Node) node.Node {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h, ok := d.held[dir]
+	switch {
+	case ok && opened != nil:
+		_ = opened.Close() // another goroutine was first; nothing was written through it
+	case !ok && opened == nil:
+		return nil
+	case !ok:
+		h = &heldDir{Node: opened, dirs: d, path: dir}
+		d.held[dir] = h
+	}
+	h.users++
+	return h
+}
+
+// Close closes the directory if nobody else uses it.
+func (h *heldDir) Close() error {
+	h.dirs.mu.Lock()
+	defer h.dirs.mu.Unlock()
+	if h.users--; h.users > 0 {
+		return nil
+	}
+	delete(h.dirs.held, h.path)
+	return h.Node.Close()
+}
+
+// checkName refuses names that a swap cannot have.
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." || node.Reserved(name) {
+		return &fserr.Error{Code: fserr.EINVAL}
+	}
+	return nil
+}
+
 // directoryOf opens the directory of p name by name.
 func directoryOf(r Tree, p string) (node.Node, error) {
 	tr, err := nodesOf(r)
@@ -165,8 +239,7 @@ func directoryOf(r Tree, p string) (node.Node, error) {
 	}
 	names := strings.Split(strings.Trim(p, "/"), "/")
 	for i, name := range names {
-		if name == "" || name == "." || name == ".." || node.Reserved(name) {
-			err = &fserr.Error{Code: fserr.EINVAL}
+		if err = checkName(name); err != nil {
 			break
 		}
 		if i == len(names)-1 {
@@ -189,13 +262,18 @@ func (s *Swap) write(old node.Stat) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := io.Copy(f, s.entry.Content); err != nil {
+	now, err := f.Stat()
+	if err != nil {
 		return err
 	}
-	if err := s.inherit(f, old); err != nil {
+	s.mine = now.Ino
+	if err := fill(f, s.entry.Content); err != nil {
 		return err
 	}
-	if err := s.dir.Chmod(s.tmp, s.entry.Mode); err != nil {
+	if err := s.inherit(f, now, old); err != nil {
+		return err
+	}
+	if err := f.Chmod(s.entry.Mode); err != nil {
 		return err
 	}
 	if s.entry.Sync {
@@ -207,14 +285,18 @@ func (s *Swap) write(old node.Stat) (err error) {
 // tmpMode is the mode of a file until it has its content: what it replaces may be private.
 const tmpMode = 0o600
 
+// fill writes a content to a new file.
+func fill(f node.File, content io.Reader) error {
+	buf := copyBuffers.Get().(*[]byte)
+	defer copyBuffers.Put(buf)
+	_, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{content}, *buf) // without WriteTo, which would allocate a buffer
+	return err
+}
+
 // inherit gives a file the owner and the extended attributes of a file that it replaces.
-func (s *Swap) inherit(f node.File, old node.Stat) error {
+func (s *Swap) inherit(f node.File, now, old node.Stat) error {
 	if !s.had || old.Type() != node.TypeFile {
 		return nil
-	}
-	now, err := f.Stat()
-	if err != nil {
-		return err
 	}
 	if now.UID != old.UID || now.GID != old.GID {
 		if err := s.dir.Chown(s.tmp, int64(old.UID), int64(old.GID)); err != nil {
@@ -226,7 +308,8 @@ func (s *Swap) inherit(f node.File, old node.Stat) error {
 		return err
 	}
 	defer func() { _ = was.Close() }() // it was only read
-	return copyFileXattrs(was, f, "")
+	_, err = copyFileXattrs(was, f, "")
+	return err
 }
 
 // Take puts the new entry in place, or takes the old one away. It fails with ErrOccupied if the path is free and was not, or is not and was.
@@ -268,6 +351,14 @@ func (s *Swap) exchange() error {
 		return errors.Join(err, s.dir.Move(aside, s.base))
 	}
 	return s.dir.Move(aside, s.tmp)
+}
+
+// OldStat returns the attributes of what Take has replaced; ENOENT if the path was free.
+func (s *Swap) OldStat() (node.Stat, error) {
+	if !s.had {
+		return node.Stat{}, &fserr.Error{Code: fserr.ENOENT}
+	}
+	return s.dir.Lstat(s.tmp)
 }
 
 // Old opens what Take has replaced, for as long as neither Done nor Back is called; ENOENT if the path was free.

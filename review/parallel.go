@@ -1,0 +1,66 @@
+package review
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// parallelFrom is from how many items on inParallel uses several goroutines.
+	parallelFrom = 64
+	// parallelStep is how many items a goroutine takes at a time. Neighbours are mostly of one directory.
+	parallelStep = 16
+	// parallelMost bounds the goroutines of one call.
+	parallelMost = 8
+)
+
+// inParallel calls do for each of n items. The calls for few items follow each other. After an error or the end of ctx it starts no
+// further ones.
+func inParallel(ctx context.Context, n int, do func(i int) error) error {
+	if n < parallelFrom {
+		for i := range n {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := do(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var next atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	for range min(parallelMost, max(2, runtime.GOMAXPROCS(0))) {
+		g.Go(func() error {
+			for {
+				end := int(next.Add(parallelStep))
+				for i := end - parallelStep; i < min(end, n); i++ {
+					if err := ctx.Err(); err != nil {
+						return err
+					}
+					if err := do(i); err != nil {
+						return err
+					}
+				}
+				if end >= n {
+					return nil
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// oneByOne returns f for use by several goroutines.
+func oneByOne(f func(string)) func(string) {
+	var mu sync.Mutex
+	return func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		f(s)
+	}
+}
