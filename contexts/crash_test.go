@@ -51,7 +51,7 @@ func child() int {
 	cfg := Config{Workspace: l.Workspace, Store: store, Driver: d, Version: "0.1.0", Events: Events{Step: stopAt(os.Getenv(stopEnv))}}
 	switch os.Getenv(driverEnv) {
 	case overlay.Name:
-		cfg.Driver = overlay.New(overlay.Options{})
+		cfg.Driver = overlay.New(overlay.Options{Parts: l.Parts})
 	case overlay.UserNSName:
 		cfg.Driver = overlay.NewUserNS(overlay.Options{})
 	}

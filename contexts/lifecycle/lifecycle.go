@@ -79,6 +79,11 @@ func (c *changes) copyOf(ctx context.Context, rec metadata.Context, dst string) 
 	if err != nil {
 		return err
 	}
+	if sharer, ok := d.(driver.Sharer); ok && sharer.Parts() != "" {
+		if shared, err := c.share(ctx, rec, sharer, dir, dst); shared || err != nil {
+			return err
+		}
+	}
 	if err := c.room(ctx, id, dir); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ import (
 type Snapshot struct {
 	Name    string
 	TakenAt time.Time
-	// Bytes is its space on disk; extents that files share count for each.
+	// Bytes is its space on disk; extents that files share count for each, and what it shares with its context (driver.Sharer) does not.
 	Bytes int64
 }
 
@@ -201,21 +201,28 @@ func (s *snapshots) ListSnapshots(ctx context.Context, id catalog.ID) ([]Snapsho
 	return out, nil
 }
 
-func (s *snapshots) read(id catalog.ID, name string) (r snapshotRecord, err error) {
-	data, err := os.ReadFile(filepath.Join(s.cat.Layout.Snapshot(id, name), snapshotFile))
+func (s *snapshots) read(id catalog.ID, name string) (snapshotRecord, error) {
+	r, err := readSnapshot(s.cat.Layout.Snapshot(id, name))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, noSnapshot(id, name)
-	}
-	if err == nil && (json.Unmarshal(data, &r) != nil || r.Format != snapshotFormat) {
-		err = &fserr.Error{
-			Code: fserr.EIO, Kind: fserr.KindContext, Detail: fmt.Sprintf("snapshot %q of context '%s' is damaged, or of a newer ctxfs", name, id),
-		}
 	}
 	if err != nil {
 		return r, catalog.Wrap(id, "has a snapshot that could not be read", err)
 	}
 	r.Name = name
 	return r, nil
+}
+
+// readSnapshot reads the record of the snapshot in dir.
+func readSnapshot(dir string) (r snapshotRecord, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, snapshotFile))
+	if err == nil && (json.Unmarshal(data, &r) != nil || r.Format != snapshotFormat) {
+		err = &fserr.Error{
+			Code: fserr.EIO, Kind: fserr.KindContext,
+			Detail: fmt.Sprintf("snapshot %q of context '%s' is damaged, or of a newer ctxfs", filepath.Base(dir), filepath.Base(filepath.Dir(dir))),
+		}
+	}
+	return r, err
 }
 
 // Stored is a snapshot on disk.
@@ -352,7 +359,7 @@ func unswappable(err error) error {
 
 // DeleteSnapshot removes a snapshot.
 func (s *snapshots) DeleteSnapshot(ctx context.Context, id catalog.ID, name string) error {
-	return s.locked(ctx, id, name, "has a snapshot that could not be deleted", func(context.Context, metadata.Context) error {
+	err := s.locked(ctx, id, name, "has a snapshot that could not be deleted", func(context.Context, metadata.Context) error {
 		return s.cat.Staging.With("trash", func(dir string) error {
 			err := disk.RenameNoReplace(s.cat.Layout.Snapshot(id, name), filepath.Join(dir, "snapshot"))
 			if errors.Is(err, os.ErrNotExist) {
@@ -361,4 +368,8 @@ func (s *snapshots) DeleteSnapshot(ctx context.Context, id catalog.ID, name stri
 			return err
 		})
 	})
+	if err == nil {
+		s.dropParts(ctx)
+	}
+	return err
 }

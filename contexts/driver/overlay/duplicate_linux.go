@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -85,9 +86,15 @@ func (d *Driver) markKept(state string) error {
 	return nil
 }
 
-// Lost implements driver.Mounter. A state of before the mark is lost when it was mounted as root, which leaves work/work, and
-// its upper directory has no origin.
+// Lost implements driver.Mounter. A state whose parts are damaged is not lost: Mount says what is missing.
 func (d *Driver) Lost(state string) bool {
+	parts, _ := d.PartsOf(state)
+	return slices.ContainsFunc(append([]string{state}, d.partDirs(parts)...), d.lost)
+}
+
+// lost reports whether a state or a part is lost. A state of before the mark is lost when it was mounted as root, which leaves work/work,
+// and its upper directory has no origin.
+func (d *Driver) lost(state string) bool {
 	_, err := unix.Lgetxattr(filepath.Join(state, keptName), d.mode.keptXattr, nil)
 	if !errors.Is(err, unix.ENOENT) {
 		return errors.Is(err, unix.ENODATA)
@@ -106,10 +113,19 @@ func lostError(op string) error {
 	}
 }
 
-// Accept implements driver.Mounter.
+// Accept implements driver.Mounter. It accepts the parts too, which other contexts may show: nothing of what they show changes.
 func (d *Driver) Accept(ctx context.Context, state string) error {
+	parts, err := d.PartsOf(state)
+	if err != nil {
+		return err
+	}
 	if err := settle(ctx, state); err != nil {
 		return err
+	}
+	for _, part := range d.partDirs(parts) {
+		if err := d.markKept(part); err != nil {
+			return err
+		}
 	}
 	return d.markKept(state)
 }

@@ -1,0 +1,240 @@
+package contexts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
+)
+
+// manyChanges is more than a driver copies when it could freeze.
+const manyChanges = 100
+
+// newSharing is newOverlaid with a Manager and the context ctx_a, for root alone.
+func newSharing(t *testing.T) (*workspace, *Manager) {
+	t.Helper()
+	if namespacestest.Inside() {
+		t.Skip("overlay-userns makes no parts")
+	}
+	w := newOverlaid(t)
+	m := w.open()
+	ensure(t, m, "ctx_a")
+	return w, m
+}
+
+// changeMany changes so much that a fork freezes it: it writes, deletes, replaces and renames.
+func changeMany(t *testing.T, m *Manager, id ID, round int) {
+	t.Helper()
+	a, err := m.Acquire(t.Context(), id, Write)
+	must(t, err)
+	defer a.Release()
+	for i := range manyChanges {
+		f, err := a.Root.OpenFile(fmt.Sprintf("app/new%d-%d", round, i), rootfs.O_WRONLY|rootfs.O_CREAT, 0o640)
+		must(t, err)
+		_, err = f.WriteAt(fmt.Append(nil, "round ", round), 0)
+		must(t, err)
+		must(t, f.Close())
+	}
+	switch round {
+	case 0:
+		must(t, a.Root.Rename("app/d1", "app/moved"))
+		must(t, a.Root.Unlink("app/d2/f2.txt"))
+		_, err = a.Root.RemoveAll(t.Context(), "app/d3")
+		must(t, err)
+		must(t, a.Root.Mkdir("app/d3", 0o750))
+	case 1:
+		must(t, a.Root.Rename("app/moved", "app/moved again"))
+		must(t, a.Root.Unlink("app/new0-1"))
+		must(t, a.Root.Link("app/new0-2", "app/link"))
+	case 2:
+		must(t, a.Root.Rename("app/moved again/f1.txt", "app/d3/f1.txt"))
+		_, err = a.Root.RemoveAll(t.Context(), "app/d4")
+		must(t, err)
+	}
+}
+
+func (w *workspace) wantParts(what string, want int) {
+	w.t.Helper()
+	entries, err := os.ReadDir(w.parts())
+	if err != nil && !os.IsNotExist(err) {
+		w.t.Fatal(err)
+	}
+	if len(entries) != want {
+		w.t.Errorf("%s: %d parts, want %d", what, len(entries), want)
+	}
+}
+
+// TestForkFreezes checks that forks, snapshots and restores share what was changed, and then differ.
+func TestForkFreezes(t *testing.T) {
+	w, m := newSharing(t)
+	var forks []ID
+	var want []map[string]string
+	before, err := m.Get(t.Context(), "ctx_a")
+	must(t, err)
+	for round := range 3 {
+		changeMany(t, m, "ctx_a", round)
+		want = append(want, treeOf(t, w.folder("ctx_a")))
+		id := ID(fmt.Sprint("ctx_fork", round))
+		fork(t, m, "ctx_a", id)
+		forks = append(forks, id)
+		w.wantParts("after a fork", round+1)
+		sameTree(t, treeOf(t, w.folder("ctx_a")), want[round])
+		if use, err := m.Sizes(t.Context(), id); err != nil || use.Own > 256<<10 {
+			t.Errorf("a fork takes %+v, %v", use, err)
+		}
+	}
+	if after, err := m.Get(t.Context(), "ctx_a"); err != nil || after.Generation != before.Generation {
+		t.Errorf("the forks made the generation %d of %d, %v", after.Generation, before.Generation, err)
+	}
+	put(t, m, "ctx_a", "app/new0-3", "the parent's")
+	put(t, m, "ctx_fork1", "app/new0-3", "the fork's")
+	put(t, m, "ctx_fork1", "app/link", "through one name")
+	wantFile(t, m, "ctx_fork1", "app/new0-2", "through one name")
+	wantFile(t, m, "ctx_fork0", "app/new0-3", "round 0")
+	wantFile(t, m, "ctx_a", "app/new0-2", "round 0")
+	must(t, m.Close())
+
+	m = w.open()
+	for i, id := range forks {
+		ensure(t, m, id)
+		if i != 1 {
+			sameTree(t, treeOf(t, w.folder(id)), want[i])
+		}
+	}
+	wantFile(t, m, "ctx_fork1", "app/new0-3", "the fork's")
+	wantFile(t, m, "ctx_fork1", "app/new0-2", "through one name")
+	for _, id := range append(forks, "ctx_a") {
+		wantSwept(t, m)
+		_, err := m.Delete(t.Context(), id)
+		must(t, err)
+	}
+	w.wantParts("after the deletion of all", 0)
+}
+
+// TestSnapshotFreezes checks that a snapshot keeps a part, shows it, and is restored with it.
+func TestSnapshotFreezes(t *testing.T) {
+	w, m := newSharing(t)
+	changeMany(t, m, "ctx_a", 0)
+	want := treeOf(t, w.folder("ctx_a"))
+	_, err := m.Snapshot(t.Context(), "ctx_a", "s")
+	must(t, err)
+	w.wantParts("after the snapshot", 1)
+	put(t, m, "ctx_a", "app/new0-3", "later")
+	v, err := m.ViewSnapshot(t.Context(), "ctx_a", "s")
+	must(t, err)
+	changed, err := v.Origin.Changed(t.Context())
+	must(t, err)
+	for _, name := range []string{"app/d2/f2.txt", "app/d1", "app/moved", "app/d3", "app/new0-3"} {
+		if !slices.Contains(changed, name) {
+			t.Errorf("%s is not among the candidates", name)
+		}
+	}
+	if _, err := v.Root.Lstat("app/moved/f1.txt"); err != nil {
+		t.Errorf("the view of the snapshot lacks what was renamed: %v", err)
+	}
+	must(t, v.Root.Close())
+	_, err = m.Restore(t.Context(), "ctx_a", "s")
+	must(t, err)
+	sameTree(t, treeOf(t, w.folder("ctx_a")), want)
+	_, err = m.CollectGarbage(t.Context(), GarbageOptions{})
+	must(t, err)
+	w.wantParts("after a collection", 1)
+	must(t, m.DeleteSnapshot(t.Context(), "ctx_a", "s"))
+	sameTree(t, treeOf(t, w.folder("ctx_a")), want)
+	w.wantParts("while the context shows it", 1)
+	_, err = m.Delete(t.Context(), "ctx_a")
+	must(t, err)
+	w.wantParts("after the deletion", 0)
+}
+
+// TestForkOfAContextInUse checks that whatever is open in a context stays so: its changes are copied then.
+func TestForkOfAContextInUse(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		use  func(t *testing.T, w *workspace, m *Manager) (check func())
+	}{
+		{"a handle", func(t *testing.T, _ *workspace, m *Manager) func() {
+			f := open(t, m, "ctx_a", "app/new0-0")
+			return func() {
+				_, err := f.WriteAt([]byte("R"), 0)
+				must(t, err)
+				must(t, f.Close())
+				wantFile(t, m, "ctx_a", "app/new0-0", "Round 0")
+			}
+		}},
+		{"an operation", func(t *testing.T, _ *workspace, m *Manager) func() {
+			a, err := m.Acquire(t.Context(), "ctx_a", Read)
+			must(t, err)
+			return func() {
+				if a.Closing().Err() != nil {
+					t.Error("the operation was asked to end")
+				}
+				_, err := a.Root.Lstat("app/new0-0")
+				must(t, err)
+				a.Release()
+			}
+		}},
+		{"a watch", func(t *testing.T, _ *workspace, m *Manager) func() {
+			a, err := m.Acquire(t.Context(), "ctx_a", Read)
+			must(t, err)
+			seen, err := a.Root.Watch("app", watch.Options{Recursive: true})
+			must(t, err)
+			a.Release()
+			return func() {
+				put(t, m, "ctx_a", "app/later", "1")
+				if e, ok := <-seen.Events(); !ok || e.Name != "later" {
+					t.Errorf("the watch reports %+v, %v", e, ok)
+				}
+				must(t, seen.Close())
+			}
+		}},
+		{"a program", func(t *testing.T, w *workspace, _ *Manager) func() {
+			f, err := os.Open(filepath.Join(w.folder("ctx_a"), "app"))
+			must(t, err)
+			return func() {
+				_, err := f.Readdirnames(-1)
+				must(t, err)
+				must(t, f.Close())
+			}
+		}},
+		{"another mount namespace", func(t *testing.T, w *workspace, _ *Manager) func() {
+			end := inAnotherNamespace(t)
+			return func() {
+				end()
+				must(t, os.WriteFile(filepath.Join(w.folder("ctx_a"), "app", "later"), nil, 0o600))
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, m := newSharing(t)
+			changeMany(t, m, "ctx_a", 0)
+			want := treeOf(t, w.folder("ctx_a"))
+			check := c.use(t, w, m)
+			fork(t, m, "ctx_a", "ctx_b")
+			w.wantParts("after the fork", 0)
+			check()
+			sameTree(t, treeOf(t, w.folder("ctx_b")), want)
+		})
+	}
+}
+
+// inAnotherNamespace starts a program with a copy of all mounts, and returns what ends it.
+func inAnotherNamespace(t *testing.T) (end func()) {
+	t.Helper()
+	cmd := exec.Command("cat")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	return func() { must(t, errors.Join(in.Close(), cmd.Wait())) }
+}
