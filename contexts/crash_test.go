@@ -90,7 +90,7 @@ var lifePhases = []string{"still", "forked", "fork-renamed", "snapshot-made", "r
 // liveOn does to a context what has a phase; done is false when nothing of these has.
 func liveOn(ctx context.Context, m *Manager, id ID, phase string) (done bool, err error) {
 	switch phase {
-	case "still", "forked", "fork-renamed":
+	case "still", "part-made", "frozen", "forked", "fork-renamed":
 		_, err = m.Fork(ctx, id, id+"-fork", EnsureOptions{})
 	case "snapshot-made":
 		_, err = m.Snapshot(ctx, id, "late")

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -237,4 +238,66 @@ func inAnotherNamespace(t *testing.T) (end func()) {
 	must(t, err)
 	must(t, cmd.Start())
 	return func() { must(t, errors.Join(in.Close(), cmd.Wait())) }
+}
+
+// TestManyForksShareOneCopy forks a context that is in use many times at once, while a writer writes.
+func TestManyForksShareOneCopy(t *testing.T) {
+	w, m := newSharing(t)
+	changeMany(t, m, "ctx_a", 0)
+	held := open(t, m, "ctx_a", "app/new0-0")
+	writers, stop := startWriters(t, m, "ctx_a", 1)
+	const forks = 20
+	var wg sync.WaitGroup
+	errs := make([]error, forks)
+	for i := range forks {
+		wg.Go(func() { _, errs[i] = m.Fork(t.Context(), "ctx_a", ID(fmt.Sprint("ctx_fork", i)), EnsureOptions{}) })
+	}
+	wg.Wait()
+	stop()
+	must(t, errors.Join(errs...))
+	must(t, held.Close())
+	entries, err := os.ReadDir(w.parts())
+	must(t, err)
+	if n := len(entries); n == 0 || n > forks/4 {
+		t.Errorf("%d forks made %d copies", forks, n)
+	}
+	for i := range forks {
+		folder := w.folder(ID(fmt.Sprint("ctx_fork", i)))
+		writers[0].wantOneMoment(t, folder)
+		if _, err := os.Lstat(filepath.Join(folder, "app/moved/f1.txt")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestKillInAFreeze kills the server before and after a context takes its part into use.
+func TestKillInAFreeze(t *testing.T) {
+	for phase, parts := range map[string]int{"part-made": 0, "frozen": 1, "forked": 1, "fork-renamed": 1} {
+		t.Run(phase, func(t *testing.T) {
+			if namespacestest.Inside() {
+				t.Skip("overlay-userns makes no parts")
+			}
+			w := newOverlaid(t)
+			w.sqlite()
+			m := w.open()
+			ensure(t, m, "ctx_a")
+			changeMany(t, m, "ctx_a", 0)
+			want := treeOf(t, w.folder("ctx_a"))
+			must(t, m.Close())
+			w.killAt("ctx_a", phase)
+			m = w.open()
+			ensure(t, m, "ctx_a")
+			sameTree(t, treeOf(t, w.folder("ctx_a")), want)
+			_, err := m.CollectGarbage(t.Context(), GarbageOptions{})
+			must(t, err)
+			w.wantParts("after a collection", parts)
+			sameTree(t, treeOf(t, w.folder("ctx_a")), want)
+			if info, err := m.Get(t.Context(), "ctx_a-fork"); err != nil || (info.State == StateReady) != (phase == "fork-renamed") {
+				t.Errorf("the fork is %s, %v", info.State, err)
+			}
+			put(t, m, "ctx_a", "app/later", "1")
+			fork(t, m, "ctx_a", "ctx_b")
+			wantFile(t, m, "ctx_b", "app/later", "1")
+		})
+	}
 }

@@ -36,10 +36,12 @@ type Driver interface {
 	Prepare(ctx context.Context, src, dst string, progress func(Progress)) error
 	// Duplicate makes dst, which does not exist, from another context of this driver as Prepare would have, had its
 	// layer been what that context holds now. src is that context's folder; of a Mounter it is the state, and dst becomes
-	// one that belongs to the same layer. The caller keeps the service's own writers out of src; other programs may be at
-	// work there: a file of theirs is copied as it was at one moment, or named in changed. FIFOs, sockets and
-	// devices are left out.
-	Duplicate(ctx context.Context, src, dst string, progress func(Progress)) (changed []string, err error)
+	// one that belongs to the same layer.
+	//
+	// The service's own writers may be at work in src. Duplicate calls freeze once, which must call its argument while they wait; that is
+	// the moment of the copy. A nil freeze says that there are none. Other programs may be at work in src at any time: a file of theirs
+	// is copied as it was at one moment, or named in changed. FIFOs, sockets and devices are left out.
+	Duplicate(ctx context.Context, src, dst string, freeze func(func() error) error) (changed []string, err error)
 	// Check says whether the driver can work with contexts under dir; an error
 	// names what is missing.
 	Check(ctx context.Context, dir string) error

@@ -49,6 +49,11 @@ func (t *Gates) Freeze(ctx context.Context, rec metadata.Context, d driver.Share
 	return err
 }
 
+// Sharable fails if a driver cannot make a part of what a context changed.
+func (t *Gates) Sharable(ctx context.Context, rec metadata.Context, d driver.Sharer) error {
+	return d.Sharable(ctx, t.Mounts.place(d, rec))
+}
+
 // idle calls f while no operation is inside a context and its root is closed. Unlike Take it ends no operation: it fails with EBUSY if they
 // do not end by themselves.
 func (t *Gates) idle(ctx context.Context, rec metadata.Context, f func() error) error {

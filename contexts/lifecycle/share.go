@@ -2,10 +2,12 @@ package lifecycle
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -15,18 +17,124 @@ import (
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
+// points are the latest moments of contexts that copies share: a copy that was requested before a moment, and waited, is of that moment too.
+type points struct {
+	mu sync.Mutex
+	// clock orders requests and moments.
+	clock uint64
+	by    map[catalog.ID]*point
+}
+
+// point is the latest moment of a context of which copies are requested.
+type point struct {
+	requests   int
+	at         uint64
+	part       string
+	generation uint64
+}
+
+// request announces a copy of a context, and returns when that was. The caller must call done when it has the copy.
+func (p *points) request(id catalog.ID) (asked uint64, done func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.by[id]
+	if q == nil {
+		q = &point{}
+		p.by[id] = q
+	}
+	q.requests++
+	p.clock++
+	return p.clock, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if q.requests--; q.requests == 0 {
+			delete(p.by, id)
+		}
+	}
+}
+
+// keep remembers the part that was made of a context just now.
+func (p *points) keep(rec metadata.Context, part string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clock++
+	if q := p.by[catalog.ID(rec.ID)]; q != nil {
+		q.at, q.part, q.generation = p.clock, part, rec.Generation
+	}
+}
+
+// since returns a part that was made after a request, or "".
+func (p *points) since(rec metadata.Context, asked uint64) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if q := p.by[catalog.ID(rec.ID)]; q != nil && q.at > asked && q.generation == rec.Generation {
+		return q.part
+	}
+	return ""
+}
+
+// crowded reports whether several copies of a context are requested.
+func (p *points) crowded(id catalog.ID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.by[id]
+	return q != nil && q.requests > 1
+}
+
 // share makes dst a copy of a context that shares what the context changed, if that is worth it and nothing is open in the context. It
 // returns false if the caller must copy the changes.
-func (c *changes) share(ctx context.Context, rec metadata.Context, d driver.Sharer, state, dst string) (shared bool, err error) {
+func (c *changes) share(ctx context.Context, rec metadata.Context, d driver.Sharer, state, dst string, asked uint64) (shared bool, err error) {
+	if part := c.points.since(rec, asked); part != "" {
+		if _, err := os.Lstat(filepath.Join(d.Parts(), part)); err == nil {
+			return true, d.OnPart(part, dst)
+		}
+	}
 	if d.Small(ctx, state) {
 		return false, nil
 	}
-	err = c.gates.Freeze(ctx, rec, d, func(part string) error { return d.OnPart(part, dst) })
+	err = c.gates.Freeze(ctx, rec, d, func(part string) error {
+		c.points.keep(rec, part)
+		return d.OnPart(part, dst)
+	})
 	if _, begun := os.Lstat(dst); err == nil || begun == nil || ctx.Err() != nil {
 		return true, err
 	}
 	c.cat.Log.Debug("a context is copied file by file", zap.String("context", rec.ID), zap.Error(err))
-	return false, nil
+	if !c.points.crowded(catalog.ID(rec.ID)) {
+		return false, nil
+	}
+	return true, c.copyPart(ctx, rec, d, state, dst)
+}
+
+// copyPart makes dst a copy of a context that is in use. The copies that wait for their turn share the part that it copies.
+func (c *changes) copyPart(ctx context.Context, rec metadata.Context, d driver.Sharer, state, dst string) error {
+	id, name := catalog.ID(rec.ID), rand.Text()
+	part := filepath.Join(d.Parts(), name)
+	if err := c.room(ctx, id, state); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.Parts(), 0o700); err != nil {
+		return err
+	}
+	var sharable error
+	err := c.duplicate(ctx, id, d, state, part, func(f func() error) error {
+		return c.gates.Frozen(ctx, id, func() error {
+			sharable = c.gates.Sharable(ctx, rec, d)
+			if sharable == nil {
+				c.points.keep(rec, name)
+			}
+			return f()
+		})
+	})
+	switch {
+	case err != nil:
+		c.points.keep(rec, "")
+		c.cat.Staging.Discard(part)
+		return err
+	case sharable != nil:
+		return disk.RenameNoReplace(part, dst)
+	}
+	return d.OnPart(name, dst)
 }
 
 // unusedParts lists the directories of parts that no context and no snapshot leads to. The caller holds the work lock alone, so that no

@@ -76,8 +76,10 @@ type snapshots struct{ *changes }
 // Snapshot takes a snapshot of a context.
 func (s *snapshots) Snapshot(ctx context.Context, id catalog.ID, name string) (Snapshot, error) {
 	var out snapshotRecord
+	asked, done := s.points.request(id)
+	defer done()
 	err := s.locked(ctx, id, name, "could not be kept as a snapshot", func(ctx context.Context, rec metadata.Context) (err error) {
-		out, err = s.take(ctx, rec, name)
+		out, err = s.take(ctx, rec, name, asked)
 		return err
 	})
 	return out.snapshot(), err
@@ -112,7 +114,7 @@ func (r snapshotRecord) snapshot() Snapshot {
 	return Snapshot{Name: r.Name, TakenAt: r.TakenAt, Bytes: r.Bytes}
 }
 
-func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string) (snapshotRecord, error) {
+func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string, asked uint64) (snapshotRecord, error) {
 	id := catalog.ID(rec.ID)
 	out := snapshotRecord{Format: snapshotFormat, Name: name, Driver: rec.Driver}
 	if err := s.free(id, name); err != nil {
@@ -120,7 +122,7 @@ func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string)
 	}
 	return out, s.cat.Staging.With("snapshot", func(dir string) error {
 		data := filepath.Join(dir, snapshotData)
-		err := s.copyOf(ctx, rec, data)
+		err := s.copyOf(ctx, rec, data, asked)
 		if err != nil {
 			return err
 		}
@@ -288,7 +290,7 @@ func (s *snapshots) restore(ctx context.Context, rec metadata.Context, name stri
 	var generation uint64
 	err = s.cat.Staging.With("restore", func(dir string) error {
 		made := filepath.Join(dir, "folder")
-		if err := s.duplicate(ctx, id, d, data, made); err != nil {
+		if err := s.duplicate(ctx, id, d, data, made, nil); err != nil {
 			return err
 		}
 		s.cat.Events.Step("restoring")

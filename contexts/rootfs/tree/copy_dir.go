@@ -99,6 +99,12 @@ func (c *copier) copyDirs(st node.Stat, fresh bool) error {
 	if err != nil {
 		return err
 	}
+	if c.updating {
+		if err := c.refresh(top, false); err != nil {
+			return err
+		}
+		fresh = true
+	}
 	if err := c.dirXattrs(fresh); err != nil {
 		return err
 	}
@@ -191,8 +197,17 @@ func (c *copier) entry(l *copyLevel, e node.Entry) error {
 	if err := c.admit(st); err != nil {
 		return err
 	}
+	same := c.same(l, rel, st)
+	if c.updating && !same {
+		if err := c.makeWay(e.Name, st); err != nil {
+			return err
+		}
+	}
 	if st.IsDir() {
 		return c.descend(rel, e.Name, followed)
+	}
+	if same {
+		return nil
 	}
 	return c.leaf(l, rel, e.Name, st, followed)
 }
@@ -301,7 +316,15 @@ func (c *copier) enterTarget(rel, name string, st node.Stat) (*copyLevel, error)
 	if _, err := c.dstTrail.Enter(name); err != nil {
 		return nil, err
 	}
-	if err := c.dirXattrs(fresh); err != nil {
+	same := false
+	if c.updating && !fresh {
+		same = c.same(c.levels[len(c.levels)-1], rel, st)
+		err, fresh = c.refresh(l, same), true
+	}
+	if err == nil {
+		err = c.dirXattrs(fresh && !same)
+	}
+	if err != nil {
 		c.dstTrail.Leave()
 		return nil, err
 	}

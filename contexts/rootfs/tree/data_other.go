@@ -20,4 +20,6 @@ func copyFileXattrs(_, _ node.File, _ string) error { return nil }
 
 func copyDirXattrs(_, _ node.Node, _ string) error { return nil }
 
+func clearDirXattrs(node.Node, string) error { return nil }
+
 func syncFS(int) error { return nil }
