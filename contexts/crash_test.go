@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/overlay"
@@ -51,7 +52,7 @@ func child() int {
 	cfg := Config{Workspace: l.Workspace, Store: store, Driver: d, Version: "0.1.0", Events: Events{Step: stopAt(os.Getenv(stopEnv))}}
 	switch os.Getenv(driverEnv) {
 	case overlay.Name:
-		cfg.Driver = overlay.New(overlay.Options{Parts: l.Parts})
+		cfg.Driver = overlay.New(overlay.Options{Parts: l.Parts, MaxFlush: time.Hour})
 	case overlay.UserNSName:
 		cfg.Driver = overlay.NewUserNS(overlay.Options{})
 	}

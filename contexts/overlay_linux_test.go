@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -52,7 +53,7 @@ func newOverlaid(t *testing.T) *workspace {
 	t.Helper()
 	namespacestest.Mounting(t)
 	w := newWorkspace(t)
-	w.driver, w.others = mounting(overlay.Options{Parts: w.parts()}), []driver.Driver{w.driver}
+	w.driver, w.others = mounting(overlay.Options{Parts: w.parts(), MaxFlush: time.Hour}), []driver.Driver{w.driver}
 	if err := w.driver.Check(t.Context(), w.dir); err != nil {
 		t.Skipf("not tested here: %v", err)
 	}

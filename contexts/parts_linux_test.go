@@ -15,6 +15,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
@@ -300,4 +301,93 @@ func TestKillInAFreeze(t *testing.T) {
 			wantFile(t, m, "ctx_b", "app/later", "1")
 		})
 	}
+}
+
+// TestForkKeepsHardLinks checks that changes stay where they are if the names of a file of the layer, or of a part, would come apart.
+func TestForkKeepsHardLinks(t *testing.T) {
+	if namespacestest.Inside() {
+		t.Skip("overlay-userns makes no parts")
+	}
+	w := newOverlaid(t)
+	w.write("app/one", "1")
+	must(t, os.Link(filepath.Join(w.dir, "app/one"), filepath.Join(w.dir, "app/two")))
+	m := w.open()
+	ensure(t, m, "ctx_a")
+	changeMany(t, m, "ctx_a", 0)
+	put(t, m, "ctx_a", "app/one", "of the layer")
+	fork(t, m, "ctx_a", "ctx_b")
+	w.wantParts("with an index", 0)
+	wantFile(t, m, "ctx_b", "app/two", "of the layer")
+
+	ensure(t, m, "ctx_c")
+	changeMany(t, m, "ctx_c", 0)
+	a, err := m.Acquire(t.Context(), "ctx_c", Write)
+	must(t, err)
+	must(t, a.Root.Link("app/new0-5", "app/linked"))
+	a.Release()
+	fork(t, m, "ctx_c", "ctx_d")
+	w.wantParts("without an index", 1)
+	changeMany(t, m, "ctx_c", 3)
+	put(t, m, "ctx_c", "app/new0-5", "of a part")
+	fork(t, m, "ctx_c", "ctx_e")
+	w.wantParts("with an index above a part", 1)
+	wantFile(t, m, "ctx_e", "app/linked", "of a part")
+	wantFile(t, m, "ctx_d", "app/linked", "round 0")
+}
+
+// TestForkOfManyForks checks the bound of the parts below a context.
+func TestForkOfManyForks(t *testing.T) {
+	const maxParts = 12
+	w, m := newSharing(t)
+	for round := range maxParts + 2 {
+		changeMany(t, m, "ctx_a", 3+round)
+		fork(t, m, "ctx_a", ID(fmt.Sprint("ctx_fork", round)))
+		w.wantParts("after a fork", min(round+1, maxParts))
+	}
+	must(t, m.Close())
+	m = w.open()
+	last := ID(fmt.Sprint("ctx_fork", maxParts+1))
+	for _, name := range []string{"app/new3-7", "app/new10-7", "app/new16-7"} {
+		wantFile(t, m, last, name, "round "+name[len("app/new"):len(name)-len("-7")])
+	}
+}
+
+// TestPartsFromABackup restores contexts with their parts: under other inodes, then without their extended attributes.
+func TestPartsFromABackup(t *testing.T) {
+	w, m := newSharing(t)
+	changeMany(t, m, "ctx_a", 0)
+	fork(t, m, "ctx_a", "ctx_b")
+	changeMany(t, m, "ctx_a", 1)
+	want := treeOf(t, w.folder("ctx_a"))
+	must(t, m.Close())
+	contexts, old := filepath.Join(w.dir, ".contexts"), filepath.Join(w.dir, "old")
+	must(t, os.Rename(contexts, old))
+	if out, err := exec.Command("cp", "-a", old, contexts).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v: %s", err, out)
+	}
+	m = w.open()
+	ensure(t, m, "ctx_a")
+	sameTree(t, treeOf(t, w.folder("ctx_a")), want)
+	must(t, m.Close())
+
+	parts, err := os.ReadDir(w.parts())
+	must(t, err)
+	for _, e := range parts {
+		must(t, unix.Lremovexattr(filepath.Join(w.parts(), e.Name(), "kept"), "trusted.ctxfs.kept"))
+	}
+	m = w.open()
+	_, err = m.Acquire(t.Context(), "ctx_b", Read)
+	wantCode(t, err, fserr.EIO, "extended attributes")
+	r, err := m.Repair(t.Context())
+	must(t, err)
+	if !slices.Contains(r.Accepted, "ctx_a") && !slices.Contains(r.Accepted, "ctx_b") {
+		t.Errorf("accepted %v", r.Accepted)
+	}
+	wantFile(t, m, "ctx_b", "app/new0-3", "round 0")
+
+	must(t, m.Close())
+	must(t, os.RemoveAll(filepath.Join(w.parts(), parts[0].Name())))
+	m = w.open()
+	_, err = m.Acquire(t.Context(), "ctx_b", Read)
+	wantCode(t, err, fserr.EIO, "a part of what the context holds is gone")
 }

@@ -27,6 +27,8 @@
 package overlay
 
 import (
+	"time"
+
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
@@ -55,6 +57,9 @@ type Options struct {
 	// Parts is the directory of the parts (driver.Sharer.Parts); "" means that Duplicate copies. NewUserNS ignores it: without the
 	// kernel's index, the names of a file in a part would come apart at its first write.
 	Parts string
+	// MaxFlush is how long the disk may take to write what was changed in a moment; 0 means 250 ms. If it takes longer, Freeze is refused,
+	// since its unmount writes too, and writers wait for it.
+	MaxFlush time.Duration
 	// Log receives what was healed; nil means no log.
 	Log *zap.Logger
 
@@ -63,6 +68,9 @@ type Options struct {
 	// probing is called while Check has its tree mounted; may be nil.
 	probing func()
 }
+
+// maxFlush is the default of Options.MaxFlush.
+const maxFlush = 250 * time.Millisecond
 
 // Driver mounts. It keeps no state but what it knows of layers, which never change: the kernel's table of mounts is the truth.
 type Driver struct {
@@ -89,6 +97,9 @@ func NewUserNS(opts Options) *Driver {
 func newDriver(opts Options, m mode) *Driver {
 	if opts.Log == nil {
 		opts.Log = zap.NewNop()
+	}
+	if opts.MaxFlush == 0 {
+		opts.MaxFlush = maxFlush
 	}
 	return &Driver{opts: opts, mode: m}
 }

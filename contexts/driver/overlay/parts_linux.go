@@ -23,9 +23,6 @@ const (
 	smallBytes   = 1 << 20
 )
 
-// slowDisk is how long the disk may take to write what was changed. Beyond it, an unmount, which writes too, would delay writers.
-const slowDisk = 250 * time.Millisecond
-
 // unfrozen (EBUSY) says why the changes of a context stay where they are.
 func unfrozen(why string, err error) error {
 	return &fserr.Error{Op: "freeze", Code: fserr.EBUSY, Detail: why, Err: err}
@@ -134,7 +131,7 @@ func (d *Driver) NewPart(_ context.Context, p driver.Place) (string, error) {
 	if err := unusedElsewhere(p.Folder, source); err != nil {
 		return "", err
 	}
-	if err := written(p.State); err != nil {
+	if err := d.flush(p.State); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(d.opts.Parts, 0o700); err != nil {
@@ -144,20 +141,20 @@ func (d *Driver) NewPart(_ context.Context, p driver.Place) (string, error) {
 	return name, d.freshState(d.part(name), name, p.State)
 }
 
-// written writes to the disk what was changed on the file system of a state, so that an unmount finds little to write. It fails with EBUSY
-// if the disk does not keep pace.
-func written(state string) error {
+// flush writes to the disk what was changed on the file system of a state, so that an unmount finds little to write. It fails with EBUSY if
+// there is always much to write.
+func (d *Driver) flush(state string) error {
 	fd, err := unix.Open(state, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return stateError("open", err)
 	}
 	defer closeFD(fd)
-	for range 3 {
+	for range 2 {
 		begun := time.Now()
 		if err := unix.Syncfs(fd); err != nil {
 			return stateError("syncfs", err)
 		}
-		if time.Since(begun) < slowDisk {
+		if time.Since(begun) < d.opts.MaxFlush {
 			return nil
 		}
 	}
