@@ -17,6 +17,8 @@ type copyLevel struct {
 	// bytes is the memory of the entries.
 	bytes int64
 	dir   *copyDir
+	// anew says that this copy made the directory, if it brings an earlier one up to date.
+	anew bool
 	// base is the directory's counterpart in CopyOptions.Base, nil if there is none. baseLooked says that it was looked for.
 	base       *node.Held
 	baseLooked bool
@@ -197,7 +199,7 @@ func (c *copier) entry(l *copyLevel, e node.Entry) error {
 	if err := c.admit(st); err != nil {
 		return err
 	}
-	same := c.same(l, rel, st)
+	same := c.same(l, rel, st) && c.keeps(l, e.Name, st)
 	if c.updating && !same {
 		if err := c.makeWay(e.Name, st); err != nil {
 			return err
@@ -317,6 +319,7 @@ func (c *copier) enterTarget(rel, name string, st node.Stat) (*copyLevel, error)
 		return nil, err
 	}
 	same := false
+	l.anew = fresh
 	if c.updating && !fresh {
 		same = c.same(c.levels[len(c.levels)-1], rel, st)
 		err, fresh = c.refresh(l, same), true

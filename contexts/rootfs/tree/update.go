@@ -53,9 +53,39 @@ func (e *Earlier) same(rel string, st node.Stat) bool {
 	return ok && was.id == st.ID() && was.ctimeNs == st.CtimeNs && st.CtimeNs < was.begun-int64(tick)
 }
 
-// same reports whether an entry of the current level needs no copy. Entries without a path of their own are always copied.
+// same reports whether an entry of the current level needs no copy. Entries without a path of their own are always copied, and so is what is
+// in a directory that this copy made: a directory that comes back under its old name was removed meanwhile.
 func (c *copier) same(l *copyLevel, rel string, st node.Stat) bool {
-	return c.updating && !l.deep && len(rel) < node.MaxPath && c.opts.Earlier.same(rel, st)
+	return c.updating && !l.anew && !l.deep && len(rel) < node.MaxPath && c.opts.Earlier.same(rel, st)
+}
+
+// keeps reports whether the earlier copy of an entry that is the same stays. All names of a file must be one file in the copy: further names
+// become links to a copy that stays, and a copy goes if another name was copied anew before, as after a rename of its directory.
+func (c *copier) keeps(l *copyLevel, name string, st node.Stat) bool {
+	if !c.opts.PreserveLinks || st.Nlink < 2 || st.IsDir() {
+		return true
+	}
+	dst, err := c.dstTrail.Here()
+	if err != nil {
+		return false
+	}
+	own, err := dst.Lstat(name)
+	if err != nil {
+		return false
+	}
+	first := c.links[st.ID()]
+	if first == nil {
+		first = &linkClaim{done: make(chan struct{}), dir: l.rel, name: name}
+		first.settle(st, own, true)
+		c.links[st.ID()] = first
+		return true
+	}
+	select {
+	case <-first.done:
+		return first.ok && first.dst == own.ID()
+	default:
+		return false
+	}
 }
 
 // makeWay removes what an earlier copy has at a name, unless both it and the source are directories.
