@@ -93,17 +93,22 @@ func makeMountpoint(folder string) error {
 
 // attach makes the file system and puts it at the folder.
 func (d *Driver) attach(p driver.Place, dirs *dirs, source string) error {
-	folder, err := unix.Open(p.Folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return stateError("mount", err)
-	}
-	defer closeFD(folder)
 	d.warnOfHidden(p.Folder)
 	mnt, err := d.create(dirs, source)
 	if err != nil {
 		return mountError(err)
 	}
 	defer closeFD(mnt)
+	return putAt(mnt, p.Folder)
+}
+
+// putAt puts a mount that is nowhere yet at a folder.
+func putAt(mnt int, path string) error {
+	folder, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return stateError("mount", err)
+	}
+	defer closeFD(folder)
 	if err := unix.MoveMount(mnt, "", folder, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return mountError(&kernelError{call: "move_mount", err: err})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces"
 )
 
 // A copy of up to so many entries with so many bytes takes about as long as to freeze a context.
@@ -22,6 +23,9 @@ const (
 	smallEntries = 64
 	smallBytes   = 1 << 20
 )
+
+// held is how long Freeze waits for others to let go of an upper directory.
+const held = 500 * time.Millisecond
 
 // unfrozen (EBUSY) says why the changes of a context stay where they are.
 func unfrozen(why string, err error) error {
@@ -119,16 +123,11 @@ func (d *Driver) linksHold(ctx context.Context, lower string, indexed []os.DirEn
 
 // NewPart implements driver.Sharer. The directory holds what will be the context's state.
 func (d *Driver) NewPart(_ context.Context, p driver.Place) (string, error) {
-	dirs, err := d.openDirs(p)
+	source, watch, err := d.marksOf(p)
 	if err != nil {
 		return "", err
 	}
-	defer dirs.close()
-	source, err := dirs.source(d.mode.source)
-	if err != nil {
-		return "", stateError("stat", err)
-	}
-	if err := unusedElsewhere(p.Folder, source); err != nil {
+	if err := unnoticed(source, watch); err != nil {
 		return "", err
 	}
 	if err := d.flush(p.State); err != nil {
@@ -186,19 +185,60 @@ func (d *Driver) freshState(dst, part, like string) error {
 // OnPart implements driver.Sharer.
 func (d *Driver) OnPart(part, dst string) error { return d.freshState(dst, part, d.part(part)) }
 
-// Freeze implements driver.Sharer: it exchanges the state with the directory of NewPart.
-func (d *Driver) Freeze(ctx context.Context, p driver.Place, name string) error {
-	if err := unwatched(p.Folder); err != nil {
-		return err
-	}
-	if err := d.Unmount(ctx, p.Folder, false); err != nil {
-		return err
-	}
-	err := d.freeze(ctx, p, name)
+// marksOf returns how /proc shows the mount of a context, and watches in it.
+func (d *Driver) marksOf(p driver.Place) (source string, watch []byte, err error) {
+	dirs, err := d.openDirs(p)
 	if err != nil {
-		err = errors.Join(err, d.Mount(context.WithoutCancel(ctx), p))
+		return "", nil, err
+	}
+	defer dirs.close()
+	if source, err = dirs.source(d.mode.source); err != nil {
+		return "", nil, stateError("stat", err)
+	}
+	watch, err = watchOf(p.Folder)
+	return source, watch, err
+}
+
+// Freeze implements driver.Sharer: it exchanges the state with the directory of NewPart. Once the folder shows the mount no more, no mount
+// namespace can take a copy of it, and no program can watch it. Until Freeze knows that there are none, it keeps the mount for the way back.
+func (d *Driver) Freeze(ctx context.Context, p driver.Place, name string) error {
+	source, watch, err := d.marksOf(p)
+	if err != nil {
+		return err
+	}
+	var kept int
+	err = namespaces.WithCapabilities(func() (err error) {
+		kept, err = unix.OpenTree(unix.AT_FDCWD, p.Folder, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		return err
+	})
+	if err != nil {
+		return stateError("open_tree", err)
+	}
+	err = d.Unmount(ctx, p.Folder, false)
+	if err == nil {
+		if err = unnoticed(source, watch); err != nil {
+			err = errors.Join(err, namespaces.WithCapabilities(func() error { return putAt(kept, p.Folder) }))
+		}
+	}
+	closeFD(kept)
+	if err != nil {
+		return err
+	}
+	if err = d.freeze(ctx, p, name); err != nil {
+		err = errors.Join(err, d.mountSoon(p))
 	}
 	return err
+}
+
+// mountSoon is Mount after an unmount. A mount namespace that was being made during the unmount may hold the upper directory for a moment, as
+// that of a sandbox does until it has its own root.
+func (d *Driver) mountSoon(p driver.Place) error {
+	for begun := time.Now(); ; time.Sleep(held / 100) {
+		err := d.Mount(context.Background(), p)
+		if fserr.CodeOf(err) != fserr.EBUSY || time.Since(begun) > held {
+			return err
+		}
+	}
 }
 
 // freeze is Freeze for a context that is not mounted. After an error it is not mounted either.
@@ -216,7 +256,7 @@ func (d *Driver) freeze(ctx context.Context, p driver.Place, name string) error 
 	if err := exchange(); err != nil {
 		return stateError("rename", err)
 	}
-	err := d.Mount(context.WithoutCancel(ctx), p)
+	err := d.mountSoon(p)
 	if err != nil { // nothing was written to the fresh state
 		err = errors.Join(err, exchange())
 	}

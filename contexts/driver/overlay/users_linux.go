@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unusedElsewhere fails with EBUSY if a program would lose something by an unmount that the kernel would not refuse. The kernel refuses to
+// unnoticed fails with EBUSY if a program would lose something by the end of a mount that the kernel would not refuse. The kernel refuses to
 // unmount what has open files. It does not look at other mount namespaces, which keep the upper directory in use, nor at programs that
-// watch the folder, which would hear nothing more. Processes that /proc does not show are missed.
-func unusedElsewhere(folder, source string) error {
+// watch the folder, which would hear nothing more. watch is of watchOf. Processes that /proc does not show are missed.
+func unnoticed(source string, watch []byte) error {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return err
@@ -21,10 +21,6 @@ func unusedElsewhere(folder, source string) error {
 	mine, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		return unfrozen("/proc does not tell the mount namespace", err)
-	}
-	needle, err := watchOf(folder)
-	if err != nil {
-		return err
 	}
 	looked := map[string]bool{mine: true}
 	for _, dir := range processes {
@@ -34,20 +30,11 @@ func unusedElsewhere(folder, source string) error {
 				return unfrozen("it is mounted in another mount namespace", nil)
 			}
 		}
-		if watches(dir, needle) {
+		if watches(dir, watch) {
 			return unfrozen("a program watches it", nil)
 		}
 	}
 	return nil
-}
-
-// unwatched fails with EBUSY if this process watches a folder.
-func unwatched(folder string) error {
-	needle, err := watchOf(folder)
-	if err == nil && watches("/proc/self", needle) {
-		err = unfrozen("this server watches it", nil)
-	}
-	return err
 }
 
 // watchOf returns how /proc shows a watch below a folder (proc_pid_fdinfo(5)).
