@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
@@ -57,7 +58,7 @@ func child() int {
 	cfg := Config{Workspace: l.Workspace, Store: store, Driver: d, Version: "0.1.0", Events: Events{Step: stopAt(os.Getenv(stopEnv))}}
 	switch os.Getenv(driverEnv) {
 	case overlay.Name:
-		cfg.Driver = overlay.New(overlay.Options{})
+		cfg.Driver = overlay.New(overlay.Options{Parts: l.Parts, MaxFlush: time.Hour})
 	case overlay.UserNSName:
 		cfg.Driver = overlay.NewUserNS(overlay.Options{})
 	case plainCopies:
@@ -103,7 +104,7 @@ var lifePhases = []string{"still", "forked", "fork-renamed", "snapshot-made", "r
 // liveOn does to a context what has a phase; done is false when nothing of these has.
 func liveOn(ctx context.Context, m *Manager, id ID, phase string) (done bool, err error) {
 	switch phase {
-	case "still", "forked", "fork-renamed":
+	case "still", "part-made", "frozen", "forked", "fork-renamed":
 		_, err = m.Fork(ctx, id, id+"-fork", EnsureOptions{})
 	case "snapshot-made":
 		_, err = m.Snapshot(ctx, id, "late")

@@ -2,6 +2,7 @@ package contexts
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -57,7 +58,7 @@ type Info struct {
 type Sizes struct {
 	// Own is the space of the context alone, Snapshots that of its snapshots.
 	Own, Snapshots int64
-	// Shared is the part of its layer that it reads, as other contexts do.
+	// Shared is the part of its layer that it reads, as other contexts do, and what a fork or a snapshot has frozen of it.
 	Shared int64
 }
 
@@ -159,7 +160,15 @@ func (m *Manager) Sizes(ctx context.Context, id ID) (Sizes, error) {
 	if _, mounts := d.(driver.Mounter); mounts {
 		out.Shared = rec.Bytes
 	}
-	if out.Own, err = disk.Use(ctx, dir); err == nil {
+	parts, err := m.cat.Drivers.Parts(d, dir)
+	for _, part := range parts {
+		bytes, e := disk.Use(ctx, part)
+		out.Shared, err = out.Shared+bytes, errors.Join(err, e)
+	}
+	if err == nil {
+		out.Own, err = disk.Use(ctx, dir)
+	}
+	if err == nil {
 		out.Snapshots, err = disk.Use(ctx, m.cat.Layout.SnapshotsOf(id))
 	}
 	if err != nil {

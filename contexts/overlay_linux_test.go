@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -52,7 +53,7 @@ func newOverlaid(t *testing.T) *workspace {
 	t.Helper()
 	namespacestest.Mounting(t)
 	w := newWorkspace(t)
-	w.driver, w.others = mounting(overlay.Options{}), []driver.Driver{w.driver}
+	w.driver, w.others = mounting(overlay.Options{Parts: w.parts(), MaxFlush: time.Hour}), []driver.Driver{w.driver}
 	if err := w.driver.Check(t.Context(), w.dir); err != nil {
 		t.Skipf("not tested here: %v", err)
 	}
@@ -65,6 +66,9 @@ func newOverlaid(t *testing.T) *workspace {
 	w.repo("app")
 	return w
 }
+
+// parts is where the overlay driver keeps what it has frozen.
+func (w *workspace) parts() string { return filepath.Join(w.dir, ".contexts", ".ctxfs", "parts") }
 
 func (w *workspace) folder(id ID) string { return filepath.Join(w.dir, ".contexts", string(id)) }
 

@@ -50,8 +50,8 @@ type drivers struct {
 	overlay, userns *overlay.Driver
 }
 
-func newDrivers(owner *rootfs.Owner, log *zap.Logger) drivers {
-	mounting := overlay.Options{Owner: owner, Log: log}
+func newDrivers(l contexts.Layout, owner *rootfs.Owner, log *zap.Logger) drivers {
+	mounting := overlay.Options{Owner: owner, Parts: l.Parts, Log: log}
 	return drivers{copy: copyfs.New(copyfs.Options{Owner: owner}), overlay: overlay.New(mounting), userns: overlay.NewUserNS(mounting)}
 }
 
@@ -68,7 +68,7 @@ func (d drivers) order(name string) (driver.Driver, []driver.Driver) {
 
 // LostStates names the contexts and snapshots in l that came back from a backup without the extended attributes that they need.
 func LostStates(l contexts.Layout) []string {
-	all := newDrivers(nil, nil)
+	all := newDrivers(l, nil, nil)
 	return contexts.LostStates(l, all.overlay, all.userns)
 }
 

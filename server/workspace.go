@@ -224,7 +224,7 @@ func (s *Server) openParts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := newDrivers(owner, s.log)
+	all := newDrivers(l, owner, s.log)
 	if err := all.copy.Check(ctx, l.Dir); err != nil && !isFull(err) {
 		return fmt.Errorf("driver %s: %w", all.copy.Name(), err)
 	}
@@ -422,7 +422,7 @@ func Repair(ctx context.Context, cfg Config, deps Deps) (r Repaired, err error) 
 	if err != nil {
 		return r, err
 	}
-	drv, others := newDrivers(owner, deps.Log).order(DriverCopy)
+	drv, others := newDrivers(l, owner, deps.Log).order(DriverCopy)
 	m, err := contexts.Open(ctx, contexts.Config{
 		Workspace: l.Workspace, Dir: l.Dir, Store: store, Driver: drv, Drivers: others,
 		Seed: cfg.SeedOptions(), Owner: owner, Version: deps.Version, Log: deps.Log,

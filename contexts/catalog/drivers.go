@@ -36,6 +36,30 @@ func (d Drivers) Mounters() []driver.Mounter {
 	return out
 }
 
+// Parts returns the directories of what a state shares with others (driver.Sharer), the uppermost first.
+func (d Drivers) Parts(of driver.Driver, state string) ([]string, error) {
+	sharer, ok := of.(driver.Sharer)
+	if !ok {
+		return nil, nil
+	}
+	names, err := sharer.PartsOf(state)
+	for i, name := range names {
+		names[i] = filepath.Join(sharer.Parts(), name)
+	}
+	return names, err
+}
+
+// Sharers lists the drivers that make parts.
+func (d Drivers) Sharers() []driver.Sharer {
+	var out []driver.Sharer
+	for _, m := range d.Mounters() {
+		if sharer, ok := m.(driver.Sharer); ok && sharer.Parts() != "" {
+			out = append(out, sharer)
+		}
+	}
+	return out
+}
+
 // MounterAt returns the driver that has the state of a context on disk, or nil.
 func (d Drivers) MounterAt(id ID) driver.Mounter {
 	for _, m := range d.Mounters() {

@@ -35,6 +35,8 @@ type Layout struct {
 	DB, Socket, ServerJSON, HostToken string
 	// Locks, Layers, Staging, Manifests, Snapshots and Pool are directories of State.
 	Locks, Layers, Staging, Manifests, Snapshots, Pool string
+	// Parts is the directory of what drivers have frozen of contexts (driver.Sharer). They make it.
+	Parts string
 	// Review is a directory of what reviews keep. They make it.
 	Review string
 	// Reserve is a directory of space that is kept for deletions on a full disk.
@@ -83,7 +85,7 @@ func layoutOf(ws, dir string) Layout {
 	return Layout{
 		Workspace: ws, Dir: dir, State: state, Format: in("FORMAT"),
 		DB: in("ctxfs.db"), Socket: in("ctxfs.sock"), ServerJSON: in("server.json"), HostToken: in("host.token"),
-		Locks: in("locks"), Layers: in("layers"), Staging: in("staging"), Manifests: in("manifests"), Snapshots: in("snapshots"), Pool: in("pool"), Review: in("review"), Reserve: in("reserve"),
+		Locks: in("locks"), Layers: in("layers"), Staging: in("staging"), Manifests: in("manifests"), Snapshots: in("snapshots"), Pool: in("pool"), Parts: in("parts"), Review: in("review"), Reserve: in("reserve"),
 	}
 }
 

@@ -36,10 +36,12 @@ type Driver interface {
 	Prepare(ctx context.Context, src, dst string, progress func(Progress)) error
 	// Duplicate makes dst, which does not exist, from another context of this driver as Prepare would have, had its
 	// layer been what that context holds now. src is that context's folder; of a Mounter it is the state, and dst becomes
-	// one that belongs to the same layer. The caller keeps the service's own writers out of src; other programs may be at
-	// work there: a file of theirs is copied as it was at one moment, or named in changed. FIFOs, sockets and
-	// devices are left out.
-	Duplicate(ctx context.Context, src, dst string, progress func(Progress)) (changed []string, err error)
+	// one that belongs to the same layer.
+	//
+	// The service's own writers may be at work in src. Duplicate calls freeze once, which must call its argument while they wait; that is
+	// the moment of the copy. A nil freeze says that there are none. Other programs may be at work in src at any time: a file of theirs
+	// is copied as it was at one moment, or named in changed. FIFOs, sockets and devices are left out.
+	Duplicate(ctx context.Context, src, dst string, freeze func(func() error) error) (changed []string, err error)
 	// Check says whether the driver can work with contexts under dir; an error
 	// names what is missing.
 	Check(ctx context.Context, dir string) error
@@ -99,6 +101,34 @@ type Mounter interface {
 	// Mounts names the directories directly in dir where this driver has mounted contexts, in
 	// this process or another, alive or dead.
 	Mounts(dir string) ([]string, error)
+}
+
+// Sharer is a Mounter that can copy a context without copying its files. It freezes what the context changed. That becomes a part: a
+// directory that never changes again, and that the context and its copies show below their own changes.
+//
+// A state names at most one part, and a part may name a further one. Nothing counts the references. A part is garbage when no state
+// leads to it.
+type Sharer interface {
+	Mounter
+	// Parts is the directory of the parts, "" if this driver makes none. It is on the file system of the states.
+	Parts() string
+	// PartsOf names the parts that a state, or a part, leads to, the uppermost first.
+	PartsOf(state string) ([]string, error)
+	// Small reports whether a copy of what the state changed takes about as long as to freeze it.
+	Small(ctx context.Context, state string) bool
+	// Sharable fails with EBUSY if what the context changed cannot become a part: it has too many parts already, or names of a file of
+	// its layer would come apart. The error is for a log.
+	Sharable(ctx context.Context, p Place) error
+	// NewPart makes a directory in Parts for Freeze, and names it. It fails with EBUSY if another program would lose something by Freeze:
+	// it watches the folder, or has the mount in a mount namespace of its own.
+	NewPart(ctx context.Context, p Place) (name string, err error)
+	// Freeze ends the mount of a context that the caller has alone, makes a part of what the context changed, and mounts the context
+	// again, which has changed nothing then. The part has the name that NewPart returned. The context takes the part into use by one
+	// rename, so that a crash leaves it as it was before or after. Freeze fails with EBUSY if a program uses the mount. After an error
+	// the context is as before, and the directory of NewPart is garbage.
+	Freeze(ctx context.Context, p Place, name string) error
+	// OnPart makes dst, which does not exist, the state of a context that shows what the part shows.
+	OnPart(part, dst string) error
 }
 
 // Place is where a context of a Mounter is; all are absolute paths.

@@ -181,6 +181,29 @@ func (g *gate) close() (idle <-chan struct{}, ok bool) {
 	return g.idle, true
 }
 
+// pause admits no further operation, as close does, and lets those inside go on. ok is false if the gate was shut already.
+func (g *gate) pause() (idle <-chan struct{}, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return g.idle, false
+	}
+	g.block()
+	g.shut, g.idle = true, make(chan struct{})
+	if g.users == 0 {
+		close(g.idle)
+	}
+	return g.idle, true
+}
+
+// resume undoes pause.
+func (g *gate) resume() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = false
+	g.unblock()
+}
+
 // reopen undoes close.
 func (g *gate) reopen() {
 	g.mu.Lock()
@@ -268,7 +291,7 @@ func (g *gate) inside(use Use) string {
 func (g *gate) why() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut {
+	if g.shut && !g.frozen {
 		return "being replaced or deleted"
 	}
 	return "being copied"

@@ -251,7 +251,7 @@ func (t *Gates) openGate(ctx context.Context, rec metadata.Context) (*gate, erro
 	now := t.cat.Now()
 	g := newGate(root, rec.Generation, folder, now)
 	if d, dir, err := t.cat.Drivers.Held(rec); err == nil {
-		g.account = accountOf(t.cfg.Quota, t.cat.Now, d, dir)
+		g.account = accountOf(t.cfg.Quota, t.cat.Now, t.cat.Drivers, d, dir)
 	}
 	if t.life.Stopped() {
 		_ = root.Close() // unused

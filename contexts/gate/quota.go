@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,7 @@ import (
 // bound.
 type Quota struct {
 	// Bytes is the space on disk, Entries the number of files, directories and links. With a driver that mounts, the layer
-	// does not count.
+	// does not count. What was frozen of a context (driver.Sharer) counts for each context that shows it.
 	Bytes, Entries int64
 }
 
@@ -121,19 +122,25 @@ func (a *account) look(ctx context.Context, bytes, entries int64) (bool, error) 
 // kernelWork is a directory that overlayfs keeps for itself in a state. Only root may read it.
 const kernelWork = "work/work"
 
-// accountOf opens the account of a directory in which a driver keeps a context. If a panel closes a directory to this server, the
-// context cannot be measured, and the charges stand.
-func accountOf(q Quota, now func() time.Time, d driver.Driver, dir string) *account {
+// accountOf opens the account of a directory in which a driver keeps a context, and of what it shares with its copies. If a panel closes
+// a directory to this server, the context cannot be measured, and the charges stand.
+func accountOf(q Quota, now func() time.Time, drivers catalog.Drivers, d driver.Driver, dir string) *account {
 	kernels := ""
 	if _, mounts := d.(driver.Mounter); mounts {
 		kernels = kernelWork
 	}
-	return newAccount(q, now, func(ctx context.Context) (disk.Usage, error) {
-		return disk.Measure(ctx, dir, func(rel string) error {
-			if rel == kernels {
-				return nil
-			}
-			return fserr.EACCES
-		})
+	closed := func(rel string) error {
+		if rel == kernels {
+			return nil
+		}
+		return fserr.EACCES
+	}
+	return newAccount(q, now, func(ctx context.Context) (sum disk.Usage, err error) {
+		parts, err := drivers.Parts(d, dir)
+		for _, dir := range append(parts, dir) {
+			use, e := disk.Measure(ctx, dir, closed)
+			sum.Bytes, sum.Entries, err = sum.Bytes+use.Bytes, sum.Entries+use.Entries, errors.Join(err, e)
+		}
+		return sum, err
 	})
 }

@@ -65,6 +65,9 @@ func (d *deletions) delete(ctx context.Context, id catalog.ID) (Deleted, error) 
 		return Deleted{}, err
 	}
 	out, e := d.empty(ctx, t)
+	if t.shared {
+		d.dropParts(ctx)
+	}
 	if e != nil {
 		err = errors.Join(err, catalog.Wrap(id, "was deleted, but not all of its files", e))
 	}
@@ -149,6 +152,8 @@ func (d *deletions) moveAway(ctx context.Context, rec metadata.Context, taken *g
 	err = disk.RenameNoReplace(l.Folder(id), filepath.Join(t.dir, "folder"))
 	if mounter != nil && (err == nil || errors.Is(err, os.ErrNotExist)) {
 		d.cat.Events.Step("hidden")
+		parts, _ := d.cat.Drivers.Parts(mounter, l.DriverState(mounter.Name(), id)) // a collection finds those of a damaged state
+		t.shared = len(parts) > 0
 		err = disk.MoveIfThere(l.DriverState(mounter.Name(), id), filepath.Join(t.dir, "state"))
 	}
 	if err != nil {
@@ -159,15 +164,15 @@ func (d *deletions) moveAway(ctx context.Context, rec metadata.Context, taken *g
 
 // empty removes trash and counts its entries. The removal continues if the caller leaves. The server's stop ends it, and the next
 // sweep removes the rest.
-func (d *deletions) empty(ctx context.Context, t *trash) (Deleted, error) {
+func (c *changes) empty(ctx context.Context, t *trash) (Deleted, error) {
 	type emptied struct {
 		Deleted
 		err error
 	}
 	done := make(chan emptied, 1)
-	d.life.Go(func() {
+	c.life.Go(func() {
 		defer t.release()
-		n, err := d.cat.Staging.Empty(t.dir)
+		n, err := c.cat.Staging.Empty(t.dir)
 		done <- emptied{Deleted{n}, err}
 	})
 	select {
@@ -183,6 +188,8 @@ func (d *deletions) empty(ctx context.Context, t *trash) (Deleted, error) {
 type trash struct {
 	dir     string
 	release func()
+	// shared says that the trash has a context that shared parts with others.
+	shared bool
 }
 
 // newTrash makes a trash directory. The caller holds the work lock, or a share of it.

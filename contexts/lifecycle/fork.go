@@ -28,12 +28,14 @@ func (f *forks) Fork(ctx context.Context, from, to catalog.ID, owner string) (me
 		return metadata.Context{}, err
 	}
 	defer ended()
+	asked, done := f.points.request(from)
+	defer done()
 	unlock, err := f.lock(ctx, from, to)
 	if err != nil {
 		return metadata.Context{}, catalog.Wrap(from, "could not be forked", err)
 	}
 	defer unlock()
-	rec, err := f.fork(ctx, from, to, owner)
+	rec, err := f.fork(ctx, from, to, owner, asked)
 	if err != nil {
 		return metadata.Context{}, catalog.Wrap(from, "could not be forked", err)
 	}
@@ -66,7 +68,7 @@ func mayFork(from, to catalog.ID) error {
 }
 
 // fork makes the copy, and records it once it exists: a fork that fails leaves nothing.
-func (f *forks) fork(ctx context.Context, from, to catalog.ID, owner string) (metadata.Context, error) {
+func (f *forks) fork(ctx context.Context, from, to catalog.ID, owner string, asked uint64) (metadata.Context, error) {
 	start := f.cat.Now()
 	rec, err := f.gates.Existing(ctx, from)
 	if err != nil {
@@ -86,7 +88,7 @@ func (f *forks) fork(ctx context.Context, from, to catalog.ID, owner string) (me
 			return rec, err
 		}
 	}
-	if err := f.forkFolder(ctx, rec, to); err != nil {
+	if err := f.forkFolder(ctx, rec, to, asked); err != nil {
 		return rec, err
 	}
 	fork.State, fork.SeededIn = metadata.ContextReady, f.cat.Now().Sub(start)
@@ -112,10 +114,10 @@ func (f *forks) free(ctx context.Context, id catalog.ID, owner string) (old meta
 }
 
 // forkFolder makes the folder or state of a context as a copy of another one. The base of the fork is that of its parent.
-func (f *forks) forkFolder(ctx context.Context, from metadata.Context, to catalog.ID) error {
+func (f *forks) forkFolder(ctx context.Context, from metadata.Context, to catalog.ID, asked uint64) error {
 	return f.cat.Staging.With("fork", func(dir string) error {
 		made := filepath.Join(dir, "folder")
-		if err := f.copyOf(ctx, from, made); err != nil {
+		if err := f.copyOf(ctx, from, made, asked); err != nil {
 			return err
 		}
 		f.cat.Events.Step("forked")

@@ -41,7 +41,7 @@ type GarbageKind string
 // The kinds of garbage.
 const (
 	GarbageContext  GarbageKind = "context"
-	GarbageLayer    GarbageKind = "layer" // of a template too
+	GarbageLayer    GarbageKind = "layer" // of a template too, and a part of contexts that are gone
 	GarbagePool     GarbageKind = "pool"
 	GarbageStaging  GarbageKind = "staging"
 	GarbageMount    GarbageKind = "mount"
@@ -260,7 +260,7 @@ func (c *collection) gather(ctx context.Context) error {
 		})
 		c.gates.SweepMarks()
 	}
-	return errors.Join(c.staging(ctx), c.snapshots(ctx), c.pool(ctx), c.layers(ctx), c.templates(ctx))
+	return errors.Join(c.staging(ctx), c.snapshots(ctx), c.pool(ctx), c.layers(ctx), c.parts(ctx), c.templates(ctx))
 }
 
 // take moves something into the trash, unless this is a dry run, and lists it for clear.
@@ -429,6 +429,15 @@ func (c *collection) layers(ctx context.Context) error {
 			c.seeder.Layers.Forget(ctx, digest)
 			return err
 		})
+	}
+	return err
+}
+
+// parts takes the parts that nothing leads to.
+func (c *collection) parts(ctx context.Context) error {
+	unused, err := c.unusedParts()
+	for _, dir := range unused {
+		c.take(ctx, GarbageLayer, filepath.Base(dir), dir, renamed(dir))
 	}
 	return err
 }

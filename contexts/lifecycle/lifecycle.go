@@ -1,7 +1,8 @@
 // Package lifecycle changes contexts as a whole: it forks, snapshots, restores, deletes and collects them, and repairs what a
 // crash or a lost database left. It owns the snapshots and the trash.
 //
-// Forks and snapshots are point-in-time copies of a context in use: writers wait until the copy is done, and no write is lost.
+// Forks and snapshots are point-in-time copies of a context in use. Most of a copy is made while writers write; they wait while the rest
+// is copied, and no write is lost.
 // A restore or a deletion takes the context alone. Each change is made in staging and takes effect by one rename, so that a
 // crash leaves the context as it was before or after.
 package lifecycle
@@ -33,7 +34,7 @@ type Lifecycle struct {
 
 // New returns a Lifecycle.
 func New(cat *catalog.Catalog, life *gate.Life, gates *gate.Gates, seeder *seeding.Seeder) *Lifecycle {
-	c := &changes{cat: cat, life: life, gates: gates, seeder: seeder}
+	c := &changes{cat: cat, life: life, gates: gates, seeder: seeder, points: &points{by: map[catalog.ID]*point{}}}
 	d := &deletions{changes: c, reserve: disk.Reserve{Dir: cat.Layout.Reserve}}
 	g := &collector{changes: c, deletions: d}
 	return &Lifecycle{&forks{c}, &snapshots{c}, d, g, &repairs{changes: c, collector: g}}
@@ -45,6 +46,7 @@ type changes struct {
 	life   *gate.Life
 	gates  *gate.Gates
 	seeder *seeding.Seeder
+	points *points
 }
 
 // lock waits for the end of seedings of contexts. It takes a share of the work lock, and the locks of the contexts.
@@ -73,21 +75,26 @@ func (c *changes) lock(ctx context.Context, ids ...catalog.ID) (unlock func(), e
 	return nil, err
 }
 
-// copyOf makes dst, below a staged directory, a copy of a context.
-func (c *changes) copyOf(ctx context.Context, rec metadata.Context, dst string) error {
+// copyOf makes dst, below a staged directory, a copy of a context. asked is when it was requested (points.request).
+func (c *changes) copyOf(ctx context.Context, rec metadata.Context, dst string, asked uint64) error {
 	id := catalog.ID(rec.ID)
 	d, dir, err := c.cat.Drivers.Held(rec)
 	if err != nil {
 		return err
 	}
+	if sharer, ok := d.(driver.Sharer); ok && sharer.Parts() != "" {
+		if shared, err := c.share(ctx, rec, sharer, dir, dst, asked); shared || err != nil {
+			return err
+		}
+	}
 	if err := c.room(ctx, id, dir); err != nil {
 		return err
 	}
-	return c.gates.Frozen(ctx, id, func() error { return c.duplicate(ctx, id, d, dir, dst) })
+	return c.duplicate(ctx, id, d, dir, dst, func(f func() error) error { return c.gates.Frozen(ctx, id, f) })
 }
 
-func (c *changes) duplicate(ctx context.Context, id catalog.ID, d driver.Driver, src, dst string) error {
-	changed, err := d.Duplicate(ctx, src, dst, nil)
+func (c *changes) duplicate(ctx context.Context, id catalog.ID, d driver.Driver, src, dst string, freeze func(func() error) error) error {
+	changed, err := d.Duplicate(ctx, src, dst, freeze)
 	if len(changed) > 0 {
 		c.cat.Log.Warn("other programs changed files while they were copied", zap.String("context", string(id)), zap.Strings("files", changed[:min(10, len(changed))]))
 	}

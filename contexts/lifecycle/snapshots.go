@@ -31,7 +31,7 @@ import (
 type Snapshot struct {
 	Name    string
 	TakenAt time.Time
-	// Bytes is its space on disk; extents that files share count for each.
+	// Bytes is its space on disk; extents that files share count for each, and what it shares with its context (driver.Sharer) does not.
 	Bytes int64
 }
 
@@ -77,8 +77,10 @@ type snapshots struct{ *changes }
 // Snapshot takes a snapshot of a context.
 func (s *snapshots) Snapshot(ctx context.Context, id catalog.ID, name string) (Snapshot, error) {
 	var out snapshotRecord
+	asked, done := s.points.request(id)
+	defer done()
 	err := s.locked(ctx, id, name, "could not be kept as a snapshot", func(ctx context.Context, rec metadata.Context) (err error) {
-		out, err = s.take(ctx, rec, name)
+		out, err = s.take(ctx, rec, name, asked)
 		return err
 	})
 	return out.snapshot(), err
@@ -113,7 +115,7 @@ func (r snapshotRecord) snapshot() Snapshot {
 	return Snapshot{Name: r.Name, TakenAt: r.TakenAt, Bytes: r.Bytes}
 }
 
-func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string) (snapshotRecord, error) {
+func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string, asked uint64) (snapshotRecord, error) {
 	id := catalog.ID(rec.ID)
 	out := snapshotRecord{Format: snapshotFormat, Name: name, Driver: rec.Driver}
 	if err := s.free(id, name); err != nil {
@@ -121,7 +123,7 @@ func (s *snapshots) take(ctx context.Context, rec metadata.Context, name string)
 	}
 	return out, s.cat.Staging.With("snapshot", func(dir string) error {
 		data := filepath.Join(dir, snapshotData)
-		err := s.copyOf(ctx, rec, data)
+		err := s.copyOf(ctx, rec, data, asked)
 		if err != nil {
 			return err
 		}
@@ -203,21 +205,28 @@ func (s *snapshots) ListSnapshots(ctx context.Context, id catalog.ID) ([]Snapsho
 	return out, nil
 }
 
-func (s *snapshots) read(id catalog.ID, name string) (r snapshotRecord, err error) {
-	data, err := os.ReadFile(filepath.Join(s.cat.Layout.Snapshot(id, name), snapshotFile))
+func (s *snapshots) read(id catalog.ID, name string) (snapshotRecord, error) {
+	r, err := readSnapshot(s.cat.Layout.Snapshot(id, name))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, noSnapshot(id, name)
-	}
-	if err == nil && (json.Unmarshal(data, &r) != nil || r.Format != snapshotFormat) {
-		err = &fserr.Error{
-			Code: fserr.EIO, Kind: fserr.KindContext, Detail: fmt.Sprintf("snapshot %q of context '%s' is damaged, or of a newer ctxfs", name, id),
-		}
 	}
 	if err != nil {
 		return r, catalog.Wrap(id, "has a snapshot that could not be read", err)
 	}
 	r.Name = name
 	return r, nil
+}
+
+// readSnapshot reads the record of the snapshot in dir.
+func readSnapshot(dir string) (r snapshotRecord, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, snapshotFile))
+	if err == nil && (json.Unmarshal(data, &r) != nil || r.Format != snapshotFormat) {
+		err = &fserr.Error{
+			Code: fserr.EIO, Kind: fserr.KindContext,
+			Detail: fmt.Sprintf("snapshot %q of context '%s' is damaged, or of a newer ctxfs", filepath.Base(dir), filepath.Base(filepath.Dir(dir))),
+		}
+	}
+	return r, err
 }
 
 // Stored is a snapshot on disk.
@@ -283,7 +292,7 @@ func (s *snapshots) restore(ctx context.Context, rec metadata.Context, name stri
 	var generation uint64
 	err = s.cat.Staging.With("restore", func(dir string) error {
 		made := filepath.Join(dir, "folder")
-		if err := s.duplicate(ctx, id, d, data, made); err != nil {
+		if err := s.duplicate(ctx, id, d, data, made, nil); err != nil {
 			return err
 		}
 		s.carryMarksOf(ctx, id, d, data, seed.MarksFile(data), made)
@@ -355,7 +364,7 @@ func unswappable(err error) error {
 
 // DeleteSnapshot removes a snapshot.
 func (s *snapshots) DeleteSnapshot(ctx context.Context, id catalog.ID, name string) error {
-	return s.locked(ctx, id, name, "has a snapshot that could not be deleted", func(context.Context, metadata.Context) error {
+	err := s.locked(ctx, id, name, "has a snapshot that could not be deleted", func(context.Context, metadata.Context) error {
 		return s.cat.Staging.With("trash", func(dir string) error {
 			err := disk.RenameNoReplace(s.cat.Layout.Snapshot(id, name), filepath.Join(dir, "snapshot"))
 			if errors.Is(err, os.ErrNotExist) {
@@ -364,4 +373,8 @@ func (s *snapshots) DeleteSnapshot(ctx context.Context, id catalog.ID, name stri
 			return err
 		})
 	})
+	if err == nil {
+		s.dropParts(ctx)
+	}
+	return err
 }

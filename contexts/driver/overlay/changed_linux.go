@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,21 +14,32 @@ import (
 // maxChangedDepth bounds how many directories deep Changed looks, since each takes a descriptor. What lies deeper is named by its directory.
 const maxChangedDepth = 512
 
-// Changed implements driver.Mounter: it lists what the upper directory holds. A file that was only opened for writing is in it too.
+// Changed implements driver.Mounter: it lists what the upper directory and those of the parts hold. A file that was only opened for writing
+// is in it too. A directory of one part that was renamed stands for what the parts below it hold at its old place.
 func (d *Driver) Changed(ctx context.Context, state string) ([]string, error) {
 	if d.Lost(state) {
 		return nil, lostError("review")
 	}
-	fd, err := unix.Open(filepath.Join(state, upperName), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	parts, err := d.PartsOf(state)
 	if err != nil {
-		return nil, stateError("open", err)
+		return nil, err
 	}
 	w := &changedWalk{ctx: ctx, prefix: xattrs, out: []string{}}
 	if d.mode.userns {
 		w.prefix = "user.overlay."
 	}
-	if err := w.dir(fd, "", 0); err != nil {
-		return nil, stateError("walk", err)
+	for _, dir := range append([]string{state}, d.partDirs(parts)...) {
+		fd, err := unix.Open(filepath.Join(dir, upperName), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, stateError("open", err)
+		}
+		if err := w.dir(fd, "", 0); err != nil {
+			return nil, stateError("walk", err)
+		}
+	}
+	if len(parts) > 0 {
+		slices.Sort(w.out)
+		w.out = slices.Compact(w.out)
 	}
 	return w.out, nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -28,7 +29,7 @@ const copyWorkers = 4
 // mounted: what overlayfs writes goes through the files of the upper directory, and a file comes into it,
 // copied up or made, by one rename or link. The index goes along, which holds the names of a file together of
 // which only some were copied up.
-func (d *Driver) Duplicate(ctx context.Context, src, dst string, progress func(driver.Progress)) (changed []string, err error) {
+func (d *Driver) Duplicate(ctx context.Context, src, dst string, freeze func(func() error) error) (changed []string, err error) {
 	if d.Lost(src) {
 		return nil, lostError("duplicate")
 	}
@@ -37,7 +38,7 @@ func (d *Driver) Duplicate(ctx context.Context, src, dst string, progress func(d
 		// A deletion is a device; what is no file, link or directory is deleted in the copy, so that
 		// nothing of the layer appears in its place.
 		Whiteouts: true,
-	}, progress)
+	}, freeze)
 	if err != nil {
 		return changed, err
 	}
@@ -85,9 +86,15 @@ func (d *Driver) markKept(state string) error {
 	return nil
 }
 
-// Lost implements driver.Mounter. A state of before the mark is lost when it was mounted as root, which leaves work/work, and
-// its upper directory has no origin.
+// Lost implements driver.Mounter. A state whose parts are damaged is not lost: Mount says what is missing.
 func (d *Driver) Lost(state string) bool {
+	parts, _ := d.PartsOf(state)
+	return slices.ContainsFunc(append([]string{state}, d.partDirs(parts)...), d.lost)
+}
+
+// lost reports whether a state or a part is lost. A state of before the mark is lost when it was mounted as root, which leaves work/work,
+// and its upper directory has no origin.
+func (d *Driver) lost(state string) bool {
 	_, err := unix.Lgetxattr(filepath.Join(state, keptName), d.mode.keptXattr, nil)
 	if !errors.Is(err, unix.ENOENT) {
 		return errors.Is(err, unix.ENODATA)
@@ -106,10 +113,19 @@ func lostError(op string) error {
 	}
 }
 
-// Accept implements driver.Mounter.
+// Accept implements driver.Mounter. It accepts the parts too, which other contexts may show: nothing of what they show changes.
 func (d *Driver) Accept(ctx context.Context, state string) error {
+	parts, err := d.PartsOf(state)
+	if err != nil {
+		return err
+	}
 	if err := settle(ctx, state); err != nil {
 		return err
+	}
+	for _, part := range d.partDirs(parts) {
+		if err := d.markKept(part); err != nil {
+			return err
+		}
 	}
 	return d.markKept(state)
 }

@@ -19,11 +19,7 @@ func (d *Driver) copyLinked(ctx context.Context, src, dst string) error {
 		return err
 	}
 	defer func() { _ = from.Close() }() // it was only read
-	st, err := from.Lstat("/")
-	if err != nil {
-		return err
-	}
-	wanted, err := d.linked.of(layerID{src, st.Dev, st.Ino}, func() (map[string]bool, error) { return linkedNames(ctx, from) })
+	wanted, err := d.linkedIn(ctx, src, from)
 	if err != nil || len(wanted) == 0 {
 		return err
 	}
@@ -39,6 +35,15 @@ func (d *Driver) copyLinked(ctx context.Context, src, dst string) error {
 		err = e
 	}
 	return err
+}
+
+// linkedIn is linkedNames of a layer, or of the upper directory of a part. It walks each once.
+func (d *Driver) linkedIn(ctx context.Context, dir string, root rootfs.Root) (map[string]bool, error) {
+	st, err := root.Lstat("/")
+	if err != nil {
+		return nil, err
+	}
+	return d.linked.of(layerID{dir, st.Dev, st.Ino}, func() (map[string]bool, error) { return linkedNames(ctx, root) })
 }
 
 // linkedNames finds the names of files that have several below root, and the directories that lead to them.

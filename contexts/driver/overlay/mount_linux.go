@@ -26,7 +26,7 @@ func (d *Driver) Mount(ctx context.Context, p driver.Place) error {
 	if err := d.mode.fits(readFacts()); err != nil {
 		return err
 	}
-	dirs, err := openDirs(p)
+	dirs, err := d.openDirs(p)
 	if err != nil {
 		return err
 	}
@@ -93,17 +93,22 @@ func makeMountpoint(folder string) error {
 
 // attach makes the file system and puts it at the folder.
 func (d *Driver) attach(p driver.Place, dirs *dirs, source string) error {
-	folder, err := unix.Open(p.Folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return stateError("mount", err)
-	}
-	defer closeFD(folder)
 	d.warnOfHidden(p.Folder)
 	mnt, err := d.create(dirs, source)
 	if err != nil {
 		return mountError(err)
 	}
 	defer closeFD(mnt)
+	return putAt(mnt, p.Folder)
+}
+
+// putAt puts a mount that is nowhere yet at a folder.
+func putAt(mnt int, path string) error {
+	folder, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return stateError("mount", err)
+	}
+	defer closeFD(folder)
 	if err := unix.MoveMount(mnt, "", folder, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return mountError(&kernelError{call: "move_mount", err: err})
 	}
@@ -124,35 +129,65 @@ func (d *Driver) warnOfHidden(folder string) {
 	}
 }
 
-// dirs are the directories of a mount, open as O_PATH.
-type dirs struct{ lower, upper, work int }
+// dirs are the directories of a mount, open as O_PATH. The first of lowers is the uppermost.
+type dirs struct {
+	upper, work int
+	lowers      []int
+}
 
-func openDirs(p driver.Place) (*dirs, error) {
-	d := &dirs{lower: -1, upper: -1, work: -1}
-	lower, gone := p.Layer, "the layer that the context stands on is gone"
-	if lower == "" {
-		lower, gone = filepath.Join(p.State, lowerName), "the context's state is damaged"
+func (d *Driver) openDirs(p driver.Place) (*dirs, error) {
+	parts, err := d.PartsOf(p.State)
+	if err != nil {
+		return nil, err
 	}
-	for _, dir := range []struct {
-		fd         *int
-		path, gone string
-	}{
-		{&d.upper, filepath.Join(p.State, upperName), "what the context holds is gone"},
-		{&d.work, filepath.Join(p.State, workName), "the context's state is damaged"},
-		{&d.lower, lower, gone},
-	} {
-		var err error
-		*dir.fd, err = unix.Open(dir.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			d.close()
-			return nil, &fserr.Error{Op: "mount", Code: fserr.EIO, Detail: dir.gone, Hint: "restore the state directory from a backup, or delete the context", Err: err}
+	out := &dirs{upper: -1, work: -1}
+	err = out.open(d, p, parts)
+	if err != nil {
+		out.close()
+		return nil, err
+	}
+	return out, nil
+}
+
+func (d *dirs) open(in *Driver, p driver.Place, parts []string) (err error) {
+	const damaged = "the context's state is damaged"
+	if d.upper, err = openDir(filepath.Join(p.State, upperName), "what the context holds is gone"); err != nil {
+		return err
+	}
+	if d.work, err = openDir(filepath.Join(p.State, workName), damaged); err != nil {
+		return err
+	}
+	for _, name := range parts {
+		if err := d.lower(filepath.Join(in.part(name), upperName), "a part of what the context holds is gone"); err != nil {
+			return err
 		}
 	}
-	return d, nil
+	if p.Layer == "" {
+		return d.lower(filepath.Join(p.State, lowerName), damaged)
+	}
+	return d.lower(p.Layer, "the layer that the context stands on is gone")
+}
+
+// lower opens a further lower directory.
+func (d *dirs) lower(path, gone string) error {
+	fd, err := openDir(path, gone)
+	if err == nil {
+		d.lowers = append(d.lowers, fd)
+	}
+	return err
+}
+
+// openDir opens a directory of a context. gone says what it means if there is none.
+func openDir(path, gone string) (int, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &fserr.Error{Op: "mount", Code: fserr.EIO, Detail: gone, Hint: restoreHint, Err: err}
+	}
+	return fd, nil
 }
 
 func (d *dirs) close() {
-	for _, fd := range []int{d.lower, d.upper, d.work} {
+	for _, fd := range append(d.lowers, d.upper, d.work) {
 		if fd >= 0 {
 			closeFD(fd)
 		}
@@ -197,14 +232,13 @@ func (d *Driver) configure(fs int, dirs *dirs, source string) error {
 			return err
 		}
 	}
-	err := error(unix.EINVAL)
-	if !d.opts.byName {
-		err = setDirs(fs, dirs, "lowerdir+", unix.FsconfigSetFd)
+	if err := d.setLowers(fs, dirs.lowers); err != nil {
+		return err
 	}
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.13
-		err = setDirs(fs, dirs, "lowerdir", setByName)
+	if err := d.setDir(fs, "upperdir", dirs.upper); err != nil {
+		return err
 	}
-	return err
+	return d.setDir(fs, "workdir", dirs.work)
 }
 
 // setOption sets a mount option; one without a value is a flag.
@@ -215,23 +249,38 @@ func setOption(fs int, o [2]string) error {
 	return unix.FsconfigSetString(fs, o[0], o[1])
 }
 
-func setDirs(fs int, dirs *dirs, lower string, set func(int, string, int) error) error {
-	for _, dir := range []struct {
-		key string
-		fd  int
-	}{{lower, dirs.lower}, {"upperdir", dirs.upper}, {"workdir", dirs.work}} {
-		if err := set(fs, dir.key, dir.fd); err != nil {
-			return err
+// setLowers sets the lower directories, the uppermost first.
+func (d *Driver) setLowers(fs int, lowers []int) error {
+	err := error(unix.EINVAL)
+	for i := 0; !d.opts.byName && i < len(lowers); i++ {
+		if err = unix.FsconfigSetFd(fs, "lowerdir+", lowers[i]); err != nil {
+			break
 		}
 	}
-	return nil
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.13
+		names := make([]string, len(lowers))
+		for i, fd := range lowers {
+			names[i] = nameOf(fd)
+		}
+		err = unix.FsconfigSetString(fs, "lowerdir", strings.Join(names, ":"))
+	}
+	return err
 }
 
-// setByName names a descriptor. The directory's own path would have to be escaped by rules
-// that differ between kernels, and may be longer than the 256 bytes that fsconfig takes.
-func setByName(fs int, key string, fd int) error {
-	return unix.FsconfigSetString(fs, key, fmt.Sprintf("/proc/self/fd/%d", fd))
+func (d *Driver) setDir(fs int, key string, fd int) error {
+	err := error(unix.EINVAL)
+	if !d.opts.byName {
+		err = unix.FsconfigSetFd(fs, key, fd)
+	}
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.13
+		err = unix.FsconfigSetString(fs, key, nameOf(fd))
+	}
+	return err
 }
+
+// nameOf names a descriptor. The directory's own path would have to be escaped by rules
+// that differ between kernels, and may be longer than the 255 bytes that fsconfig takes.
+func nameOf(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
 // kernelError is a refused system call, with what the kernel said of it.
 type kernelError struct {

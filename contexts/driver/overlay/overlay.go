@@ -9,6 +9,9 @@
 //	work/    the kernel's
 //	lower/   empty, and only when the context started empty
 //	kept     a file with an extended attribute, which says that a copy of the state has kept the others too
+//	base     a symbolic link that names the part below the changes, and only when the context has one (driver.Sharer)
+//
+// A part is what was a state. Its upper directory never changes again.
 //
 // It has two modes, whose contexts are never mixed:
 //
@@ -24,6 +27,8 @@
 package overlay
 
 import (
+	"time"
+
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts/driver"
@@ -42,12 +47,19 @@ const (
 	workName  = "work"
 	lowerName = "lower"
 	keptName  = "kept"
+	baseName  = "base"
 )
 
 // Options of New.
 type Options struct {
 	// Owner, when not nil, is given to the root of a context that starts empty.
 	Owner *rootfs.Owner
+	// Parts is the directory of the parts (driver.Sharer.Parts); "" means that Duplicate copies. NewUserNS ignores it: without the
+	// kernel's index, the names of a file in a part would come apart at its first write.
+	Parts string
+	// MaxFlush is how long the disk may take to write what was changed in a moment; 0 means 250 ms. If it takes longer, Freeze is refused,
+	// since its unmount writes too, and writers wait for it.
+	MaxFlush time.Duration
 	// Log receives what was healed; nil means no log.
 	Log *zap.Logger
 
@@ -57,6 +69,9 @@ type Options struct {
 	probing func()
 }
 
+// maxFlush is the default of Options.MaxFlush.
+const maxFlush = 250 * time.Millisecond
+
 // Driver mounts. It keeps no state but what it knows of layers, which never change: the kernel's table of mounts is the truth.
 type Driver struct {
 	opts   Options
@@ -65,8 +80,8 @@ type Driver struct {
 }
 
 var (
-	_ driver.Mounter = (*Driver)(nil)
-	_ driver.Linker  = (*Driver)(nil)
+	_ driver.Sharer = (*Driver)(nil)
+	_ driver.Linker = (*Driver)(nil)
 )
 
 // New returns the Driver of a root. Whether it can work here is for Check to say.
@@ -74,11 +89,17 @@ func New(opts Options) *Driver { return newDriver(opts, rootMode()) }
 
 // NewUserNS returns the Driver of a process in a user namespace of its own (namespaces.Command). Whether it
 // can work here is for Check to say.
-func NewUserNS(opts Options) *Driver { return newDriver(opts, usernsMode()) }
+func NewUserNS(opts Options) *Driver {
+	opts.Parts = ""
+	return newDriver(opts, usernsMode())
+}
 
 func newDriver(opts Options, m mode) *Driver {
 	if opts.Log == nil {
 		opts.Log = zap.NewNop()
+	}
+	if opts.MaxFlush == 0 {
+		opts.MaxFlush = maxFlush
 	}
 	return &Driver{opts: opts, mode: m}
 }

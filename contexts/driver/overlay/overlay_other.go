@@ -27,7 +27,7 @@ func (d *Driver) Prepare(context.Context, string, string, func(driver.Progress))
 }
 
 // Duplicate implements driver.Driver: it refuses.
-func (*Driver) Duplicate(context.Context, string, string, func(driver.Progress)) ([]string, error) {
+func (*Driver) Duplicate(context.Context, string, string, func(func() error) error) ([]string, error) {
 	return nil, onlyLinux("duplicate")
 }
 
@@ -65,3 +65,18 @@ func Hidden() string { return "it needs Linux" }
 
 // Changed implements driver.Mounter; it refuses.
 func (d *Driver) Changed(context.Context, string) ([]string, error) { return nil, onlyLinux("review") }
+
+// Small implements driver.Sharer: nothing is shared here.
+func (d *Driver) Small(context.Context, string) bool { return true }
+
+// Sharable implements driver.Sharer; it refuses.
+func (d *Driver) Sharable(context.Context, driver.Place) error { return onlyLinux("fork") }
+
+// NewPart implements driver.Sharer; it refuses.
+func (d *Driver) NewPart(context.Context, driver.Place) (string, error) { return "", onlyLinux("fork") }
+
+// Freeze implements driver.Sharer; it refuses.
+func (d *Driver) Freeze(context.Context, driver.Place, string) error { return onlyLinux("fork") }
+
+// OnPart implements driver.Sharer; it refuses.
+func (d *Driver) OnPart(string, string) error { return onlyLinux("fork") }

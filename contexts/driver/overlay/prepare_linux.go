@@ -75,8 +75,3 @@ func likeRoot(src, upper string) error {
 	}
 	return unix.UtimesNanoAt(unix.AT_FDCWD, upper, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
 }
-
-// stateError is about the context's own files, whose paths must not travel.
-func stateError(op string, err error) error {
-	return &fserr.Error{Op: op, Code: fserr.CodeOf(err), Err: err}
-}

@@ -2,8 +2,6 @@ package overlay
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 
@@ -22,7 +20,7 @@ func (d *Driver) View(ctx context.Context, layer, state string) (rootfs.Root, er
 	if err := d.mode.fits(readFacts()); err != nil {
 		return nil, err
 	}
-	dirs, err := openDirs(driver.Place{Layer: layer, State: state})
+	dirs, err := d.openDirs(driver.Place{Layer: layer, State: state})
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +40,7 @@ func (d *Driver) View(ctx context.Context, layer, state string) (rootfs.Root, er
 	return rootfs.OpenAt(mnt, rootfs.Options{})
 }
 
-// createView makes a mount that shows the upper directory above the lower one, and can only be read.
+// createView makes a mount that shows the upper directory above the lower ones, and can only be read.
 func (d *Driver) createView(dirs *dirs) (int, error) {
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -70,15 +68,5 @@ func (d *Driver) configureView(fs int, dirs *dirs) error {
 	if err := setOption(fs, option); err != nil {
 		return err
 	}
-	err := error(unix.EINVAL)
-	if !d.opts.byName {
-		err = unix.FsconfigSetFd(fs, "lowerdir+", dirs.upper)
-		if err == nil {
-			return unix.FsconfigSetFd(fs, "lowerdir+", dirs.lower)
-		}
-	}
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.13
-		err = unix.FsconfigSetString(fs, "lowerdir", fmt.Sprintf("/proc/self/fd/%d:/proc/self/fd/%d", dirs.upper, dirs.lower))
-	}
-	return err
+	return d.setLowers(fs, append([]int{dirs.upper}, dirs.lowers...))
 }

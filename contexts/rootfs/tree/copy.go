@@ -58,6 +58,9 @@ type CopyOptions struct {
 	Made func(m Made) error
 	// Base, if not nil, has files to link to instead of copying.
 	Base *CopyBase
+	// Earlier, if not nil, remembers what is copied. If it remembers a copy already, dst is that copy, and Copy brings it up to date: it
+	// copies what changed, and removes what is gone.
+	Earlier *Earlier
 }
 
 // Made is a new file or directory.
@@ -96,15 +99,17 @@ type CopyReport struct {
 type copier struct {
 	ctx context.Context
 	// abort ends ctx when a worker fails.
-	abort   context.CancelCauseFunc
-	from    Nodes
-	src     string
-	opts    CopyOptions
-	tally   *tally
-	links   map[node.FileID]*linkClaim
-	data    dataCopier
-	base    Nodes // CopyOptions.Base's, nil if there is none
-	workers errgroup.Group
+	abort context.CancelCauseFunc
+	from  Nodes
+	src   string
+	opts  CopyOptions
+	tally *tally
+	links map[node.FileID]*linkClaim
+	data  dataCopier
+	// updating says that dst is a copy that CopyOptions.Earlier remembers.
+	updating bool
+	base     Nodes // CopyOptions.Base's, nil if there is none
+	workers  errgroup.Group
 	// batch has the files for the next worker, batched their sizes in all.
 	batch   []*fileJob
 	batched int64
@@ -146,6 +151,7 @@ func Copy(ctx context.Context, from Tree, src string, to Tree, dst string, opts 
 		ctx: inner, abort: abort, from: source, src: src, opts: opts,
 		tally: newTally(opts), links: map[node.FileID]*linkClaim{},
 	}
+	c.updating = opts.Earlier != nil && opts.Earlier.begin()
 	c.workers.SetLimit(max(1, opts.Workers))
 	if opts.Base != nil {
 		c.base, _ = opts.Base.Root.(Nodes)
@@ -351,6 +357,9 @@ func (t *tally) file(rel string, st node.Stat, target string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.report.Files++
+	if t.opts.Earlier != nil {
+		t.opts.Earlier.record(rel, st)
+	}
 	if t.opts.Record != nil {
 		t.opts.Record(rel, st, target)
 	}
@@ -358,6 +367,9 @@ func (t *tally) file(rel string, st node.Stat, target string) {
 }
 
 func (t *tally) record(rel string, st node.Stat, target string) {
+	if t.opts.Earlier != nil {
+		t.opts.Earlier.record(rel, st)
+	}
 	if t.opts.Record == nil {
 		return
 	}

@@ -17,6 +17,8 @@ type copyLevel struct {
 	// bytes is the memory of the entries.
 	bytes int64
 	dir   *copyDir
+	// anew says that this copy made the directory, if it brings an earlier one up to date.
+	anew bool
 	// base is the directory's counterpart in CopyOptions.Base, nil if there is none. baseLooked says that it was looked for.
 	base       *node.Held
 	baseLooked bool
@@ -102,6 +104,12 @@ func (c *copier) copyDirs(st node.Stat, fresh bool) error {
 	top, err := c.list(here)
 	if err != nil {
 		return err
+	}
+	if c.updating {
+		if err := c.refresh(top, false); err != nil {
+			return err
+		}
+		fresh = true
 	}
 	if err := c.dirXattrs("", fresh); err != nil {
 		return err
@@ -197,8 +205,17 @@ func (c *copier) entry(l *copyLevel, e node.Entry) error {
 	if err := c.admit(st); err != nil {
 		return err
 	}
+	same := c.same(l, rel, st) && c.keeps(l, e.Name, st)
+	if c.updating && !same {
+		if err := c.makeWay(e.Name, st); err != nil {
+			return err
+		}
+	}
 	if st.IsDir() {
 		return c.descend(rel, e.Name, followed)
+	}
+	if same {
+		return nil
 	}
 	return c.leaf(l, rel, e.Name, st, followed)
 }
@@ -307,7 +324,16 @@ func (c *copier) enterTarget(rel, name string, st node.Stat) (*copyLevel, error)
 	if _, err := c.dstTrail.Enter(name); err != nil {
 		return nil, err
 	}
-	if err := c.dirXattrs(rel, fresh); err != nil {
+	same := false
+	l.anew = fresh
+	if c.updating && !fresh {
+		same = c.same(c.levels[len(c.levels)-1], rel, st)
+		err, fresh = c.refresh(l, same), true
+	}
+	if err == nil {
+		err = c.dirXattrs(rel, fresh && !same)
+	}
+	if err != nil {
 		c.dstTrail.Leave()
 		return nil, err
 	}

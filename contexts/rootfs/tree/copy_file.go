@@ -36,7 +36,7 @@ func (c *copier) leaf(l *copyLevel, rel, name string, st node.Stat, followed boo
 	t := st.Type()
 	if t != node.TypeFile && t != node.TypeSymlink && c.linker == nil {
 		c.tally.special()
-		return c.whiteout(name)
+		return c.whiteout(rel, name, st)
 	}
 	src, err := c.srcTrail.Here()
 	if err != nil {
@@ -67,15 +67,18 @@ func (c *copier) leaf(l *copyLevel, rel, name string, st node.Stat, followed boo
 }
 
 // whiteout makes the mark of a deletion in the current directory, if the options ask for it.
-func (c *copier) whiteout(name string) error {
+func (c *copier) whiteout(rel, name string, st node.Stat) error {
 	if !c.opts.Whiteouts {
 		return nil
 	}
 	dst, err := c.dstTrail.Here()
-	if err != nil {
-		return err
+	if err == nil {
+		err = dst.Whiteout(name)
 	}
-	return dst.Whiteout(name)
+	if err == nil && c.opts.Earlier != nil {
+		c.opts.Earlier.record(rel, st)
+	}
+	return err
 }
 
 // batchFiles and batchBytes bound the files of one batch. A worker that copies several files of one directory seldom waits for the

@@ -219,5 +219,21 @@ func copyDirXattrs(src, dst node.Node, more string) (copied map[string][]byte, e
 	return copied, Ignoring(err, fserr.EOPNOTSUPP)
 }
 
+// clearDirXattrs removes the extended attributes that copyDirXattrs copies.
+func clearDirXattrs(dir node.Node, more string) error {
+	return Ignoring(dir.WithFD(func(fd int) error {
+		names, err := keptXattrs(fd, more)
+		if err != nil {
+			return Ignoring(err, fserr.EOPNOTSUPP, fserr.ENOSYS)
+		}
+		for _, name := range names {
+			if err := unix.Fremovexattr(fd, name); err != nil && !errors.Is(err, unix.ENODATA) {
+				return err
+			}
+		}
+		return nil
+	}), fserr.EOPNOTSUPP)
+}
+
 // syncFS flushes the file system of a descriptor.
 func syncFS(fd int) error { return unix.Syncfs(fd) }

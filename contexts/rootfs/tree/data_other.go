@@ -20,4 +20,6 @@ func copyFileXattrs(_, _ node.File, _ string) (map[string][]byte, error) { retur
 
 func copyDirXattrs(_, _ node.Node, _ string) (map[string][]byte, error) { return nil, nil }
 
+func clearDirXattrs(node.Node, string) error { return nil }
+
 func syncFS(int) error { return nil }

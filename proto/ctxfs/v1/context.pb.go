@@ -31,7 +31,7 @@ const (
 	GarbageKind_GARBAGE_KIND_UNSPECIFIED GarbageKind = 0
 	// A context that has not been used for long.
 	GarbageKind_GARBAGE_KIND_CONTEXT GarbageKind = 1
-	// A layer, of the workspace or of a template, that no context stands on.
+	// A layer, of the workspace or of a template, that no context stands on, or what a fork has frozen of contexts that are gone.
 	GarbageKind_GARBAGE_KIND_LAYER GarbageKind = 2
 	// A ready copy of a layer.
 	GarbageKind_GARBAGE_KIND_POOL GarbageKind = 3
@@ -1942,7 +1942,7 @@ type Context struct {
 	UsedNs int64 `protobuf:"varint,16,opt,name=used_ns,json=usedNs,proto3" json:"used_ns,omitempty"`
 	// The space on disk that it takes alone. Extents that the file system shares count in full.
 	OwnBytes int64 `protobuf:"varint,17,opt,name=own_bytes,json=ownBytes,proto3" json:"own_bytes,omitempty"`
-	// The size of the layer that it shares with other contexts.
+	// The size of what it shares with other contexts: the layer, and what a fork or a snapshot has frozen of it.
 	SharedBytes int64 `protobuf:"varint,18,opt,name=shared_bytes,json=sharedBytes,proto3" json:"shared_bytes,omitempty"`
 	// What its snapshots take on disk.
 	SnapshotBytes int64 `protobuf:"varint,19,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"`

@@ -1009,7 +1009,7 @@ export type Context = Message<"ctxfs.v1.Context"> & {
   ownBytes: bigint;
 
   /**
-   * The size of the layer that it shares with other contexts.
+   * The size of what it shares with other contexts: the layer, and what a fork or a snapshot has frozen of it.
    *
    * @generated from field: int64 shared_bytes = 18;
    */
@@ -1171,7 +1171,7 @@ export enum GarbageKind {
   CONTEXT = 1,
 
   /**
-   * A layer, of the workspace or of a template, that no context stands on.
+   * A layer, of the workspace or of a template, that no context stands on, or what a fork has frozen of contexts that are gone.
    *
    * @generated from enum value: GARBAGE_KIND_LAYER = 2;
    */

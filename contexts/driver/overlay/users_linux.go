@@ -1,0 +1,76 @@
+package overlay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// unnoticed fails with EBUSY if a program would lose something by the end of a mount that the kernel would not refuse. The kernel refuses to
+// unmount what has open files. It does not look at other mount namespaces, which keep the upper directory in use, nor at programs that
+// watch the folder, which would hear nothing more. watch is of watchOf. Processes that /proc does not show are missed.
+func unnoticed(source string, watch []byte) error {
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return err
+	}
+	mine, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return unfrozen("/proc does not tell the mount namespace", err)
+	}
+	looked := map[string]bool{mine: true}
+	for _, dir := range processes {
+		if ns, err := os.Readlink(dir + "/ns/mnt"); err == nil && !looked[ns] { // else the process has ended
+			looked[ns] = true
+			if table, err := os.ReadFile(dir + "/mountinfo"); err == nil && bytes.Contains(table, []byte(" "+source+" ")) {
+				return unfrozen("it is mounted in another mount namespace", nil)
+			}
+		}
+		if watches(dir, watch) {
+			return unfrozen("a program watches it", nil)
+		}
+	}
+	return nil
+}
+
+// watchOf returns how /proc shows a watch below a folder (proc_pid_fdinfo(5)).
+func watchOf(folder string) ([]byte, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(folder, &st); err != nil {
+		return nil, stateError("lstat", err)
+	}
+	const minorBits = 20 // the kernel's own form of a device number
+	return fmt.Appendf(nil, " sdev:%x ", uint64(unix.Major(st.Dev))<<minorBits|uint64(unix.Minor(st.Dev))), nil
+}
+
+// watchers is what a descriptor of inotify(7) shows in /proc.
+const watchers = "anon_inode:inotify"
+
+// watches reports whether a process, a directory of /proc, has a watch. One whose descriptors this process may not see has none that counts.
+func watches(process string, needle []byte) bool {
+	dir, err := os.Open(process + "/fd")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = dir.Close() }() // it was only read
+	names, _ := dir.Readdirnames(-1)   // what was read before an error counts
+	target := make([]byte, len(watchers)+1)
+	for _, name := range names {
+		n, err := unix.Readlinkat(int(dir.Fd()), name, target)
+		if err != nil || (string(target[:n]) != watchers && !bytes.HasPrefix(target[:n], []byte("anon_inode:[fanot"))) {
+			continue
+		}
+		info, err := os.ReadFile(process + "/fdinfo/" + name)
+		if errors.Is(err, os.ErrNotExist) { // closed meanwhile
+			continue
+		}
+		if err != nil || bytes.Contains(info, needle) {
+			return true
+		}
+	}
+	return false
+}
