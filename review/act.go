@@ -273,6 +273,9 @@ func (r *Reviews) takeAll(ctx context.Context, s *swaps, e *Entry, commits *draf
 		return err
 	}
 	r.point("settled")
+	if err := s.flush(); err != nil {
+		return err
+	}
 	if err := commits.move(ctx); err != nil {
 		return err
 	}

@@ -244,10 +244,29 @@ func (w *workspace) stage(ctx context.Context, steps []step, point func(phase st
 	}
 	// Removals first.
 	slices.SortStableFunc(s.all, func(a, b taken) int { return cmp.Compare(a.rank(), b.rank()) })
+	contents := map[string]bool{}
+	for i := range steps {
+		for _, v := range []Version{steps[i].Before, steps[i].After} {
+			if v.Exists() {
+				contents[v.Hash] = true
+			}
+		}
+	}
+	if err := w.store.flush(contents); err != nil {
+		return nil, err
+	}
 	if !s.sync {
 		return s, tree.SyncAll(w.root)
 	}
 	return s, nil
+}
+
+// flush makes the names that were exchanged durable.
+func (s *swaps) flush() error {
+	if s.sync {
+		return s.dirs.Sync()
+	}
+	return tree.SyncAll(s.w.root)
 }
 
 // addAll is add for steps that do not wait for others.

@@ -129,12 +129,24 @@ func (j journal) read(id int64, suffix string) (*Entry, error) {
 	return e, err
 }
 
-// begin writes an entry before its steps are taken.
-func (j journal) begin(e *Entry) error { return j.write(e, intentSuffix) }
+// begin writes an entry before its steps are taken. Once its files are staged, it stays there after a power loss.
+func (j journal) begin(e *Entry) error {
+	if err := j.write(e, intentSuffix); err != nil || !e.Staged {
+		return err
+	}
+	return syncDir(j.dir)
+}
 
-// finish makes a begun entry a done one.
+// finish makes a begun entry a done one, also after a power loss.
 func (j journal) finish(e *Entry) error {
-	return os.Rename(j.file(e.ID, intentSuffix), j.file(e.ID, doneSuffix))
+	begun, done := j.file(e.ID, intentSuffix), j.file(e.ID, doneSuffix)
+	if err := os.Rename(begun, done); err != nil {
+		return err
+	}
+	if err := syncDir(j.dir); err != nil {
+		return errors.Join(err, os.Rename(done, begun))
+	}
+	return nil
 }
 
 // abandon removes a begun entry whose steps were put back.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -123,6 +124,18 @@ func (s states) removeAll(prefix string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// syncDir makes the names in a directory durable, where the system can do that.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // replaceFile writes a file under another name, and renames it. A power loss leaves the old content or the new one.

@@ -21,3 +21,5 @@ func copyFileXattrs(_, _ node.File, _ string) error { return nil }
 func copyDirXattrs(_, _ node.Node, _ string) error { return nil }
 
 func syncFS(int) error { return nil }
+
+func syncDir(int) error { return nil }

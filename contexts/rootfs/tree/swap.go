@@ -216,6 +216,17 @@ func (h *heldDir) Close() error {
 	return h.Node.Close()
 }
 
+// Sync makes the names in the held directories durable, where the system can do that.
+func (d *Dirs) Sync() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, h := range d.held {
+		errs = append(errs, Ignoring(h.WithFD(syncDir), fserr.EOPNOTSUPP))
+	}
+	return errors.Join(errs...)
+}
+
 // checkName refuses names that a swap cannot have.
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." || node.Reserved(name) {
