@@ -599,9 +599,9 @@ func (s *swaps) unmake() {
 
 // done removes what was replaced, and the directories that are empty now.
 func (s *swaps) done(ctx context.Context) error {
-	errs := make([]error, len(s.all))
+	failed := make([]error, len(s.all))
 	err := inParallel(ctx, len(s.all), func(i int) error {
-		errs[i] = s.all[i].swap.Done()
+		failed[i] = s.all[i].swap.Done()
 		s.point("removed")
 		return nil
 	})
@@ -610,7 +610,7 @@ func (s *swaps) done(ctx context.Context) error {
 			s.w.pruneAbove(t.Path)
 		}
 	}
-	return errors.Join(append(errs, err)...)
+	return errors.Join(err, errors.Join(failed...))
 }
 
 // prune removes a directory if there are only empty directories in it.
