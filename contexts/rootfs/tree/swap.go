@@ -33,8 +33,15 @@ type Swap struct {
 	mine uint64
 }
 
-// SwapName returns a reserved name for a swap, which no other swap has.
-func SwapName() string { return node.ReservedPrefix + rand.Text() }
+// swapPrefix begins the reserved names that Sweep keeps.
+const swapPrefix = node.ReservedPrefix + "swap-"
+
+// SwapName returns a reserved name for a swap, which no other swap has. Sweep keeps it: after an interruption the name can have the only
+// copy of what the swap replaced. Resume and Back, or SweepDirs, remove it.
+func SwapName() string { return swapPrefix + rand.Text() }
+
+// PassingName is SwapName for a swap that the caller does not resume after an interruption. Sweep removes it.
+func PassingName() string { return node.ReservedPrefix + rand.Text() }
 
 // asideSuffix follows a swap's name where two entries change places in several steps.
 const asideSuffix = "-aside"
@@ -362,6 +369,9 @@ func (s *Swap) takeBack(mine func(Former) (bool, error)) error {
 	}
 	if err == nil {
 		err = s.dir.Move(s.base, s.tmp)
+	}
+	if fserr.CodeOf(err) == fserr.ENOENT && s.mine == 0 { // it was interrupted before Stage
+		return nil
 	}
 	if fserr.CodeOf(err) == fserr.ENOENT { // a program has removed the new entry
 		return ErrOccupied
