@@ -412,6 +412,9 @@ func (r *Reviews) recover(ctx context.Context) error {
 		return err
 	}
 	defer free()
+	if err := r.sweepState(); err != nil {
+		r.cfg.Log.Warn("what a killed server left in the state folder could not be removed", zap.Error(err))
+	}
 	if err := r.resolve(ctx); err != nil {
 		return err
 	}

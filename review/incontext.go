@@ -90,6 +90,9 @@ func (w *workspace) rewrite(steps []step) error {
 		s := *done
 		s.Before, s.After = s.After, s.Before
 		now, err := w.store.keep(w.root, s.Path)
+		if err == nil && done.did() == Created && !now.Exists() {
+			w.pruneAbove(s.Path) // directories that were made for it can be in the way of another step
+		}
 		if err == nil && now.Same(s.Before) {
 			err = w.writeInPlace(&s)
 		} else if err == nil && now.Type == rootfs.TypeFile && !now.Same(s.After) {
@@ -159,7 +162,7 @@ func (w *workspace) writeInPlace(s *step) error {
 
 // replace takes one step by a swap.
 func (w *workspace) replace(s *step) error {
-	s.Tmp = tree.SwapName()
+	s.Tmp = tree.PassingName()
 	sw := &swaps{w: w, point: func(string) {}}
 	if err := sw.add(s); err != nil {
 		return err
