@@ -306,6 +306,8 @@ const (
 	ModeExecutable = 0o100755
 	ModeLink       = 0o120000
 	ModeTree       = 0o40000
+	// ModeRepository is of a submodule.
+	ModeRepository = 0o160000
 )
 
 // File is a path of a tree or an index.

@@ -308,7 +308,7 @@ func (c *draft) merge(ctx context.Context, r *Reviews, steps []*step) (conflicts
 	slices.SortStableFunc(steps, func(a, b *step) int { return removalFirst(a.to, b.to) })
 	for _, s := range steps {
 		p := c.within(s.Path)
-		before, err := c.before(r.store, p, removed)
+		before, err := c.before(r.store, p, !s.to.Exists(), removed)
 		if err != nil {
 			return nil, err
 		}
@@ -337,11 +337,15 @@ func removalFirst(a, b Version) int {
 	return 1
 }
 
-// before reads what the parent has at a path. What is in the way of the path is a directory, as is a repository within it.
-func (c *draft) before(store *Store, p string, removed map[string]bool) (Version, error) {
+// before reads what the parent has at a path. What is in the way of the path is a directory, as is a repository within it. If the path is to
+// be removed, a file above it and files below it are not in the way: the parent does not have the path.
+func (c *draft) before(store *Store, p string, removal bool, removed map[string]bool) (Version, error) {
 	at, e, err := c.Entry(p)
 	if err != nil || e.Mode == 0 || removed[at] {
 		return Version{}, err
+	}
+	if removal && (at != p || e.Mode == git.ModeTree) && e.Mode != git.ModeRepository {
+		return Version{}, nil
 	}
 	if at == p && e.Mode == git.ModeTree {
 		emptied := true
