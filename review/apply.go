@@ -170,6 +170,7 @@ type taken struct {
 // swaps carries out steps: all or none. It makes directories that are missing, and removes those that it empties.
 type swaps struct {
 	w    *workspace
+	dirs *tree.Dirs
 	all  []taken
 	made []string
 	// later are steps that others must make room for.
@@ -187,7 +188,7 @@ const syncAtMost = 16
 
 // stage prepares the steps that change something, as far as they do not wait for others. Nothing can be seen of it yet.
 func (w *workspace) stage(ctx context.Context, steps []step, point func(phase string)) (_ *swaps, err error) {
-	s := &swaps{w: w, sync: len(steps) <= syncAtMost, point: point}
+	s := &swaps{w: w, dirs: tree.NewDirs(w.root), sync: len(steps) <= syncAtMost, point: point}
 	defer func() {
 		if err != nil {
 			s.drop()
@@ -256,7 +257,7 @@ func (s *swaps) add(st *step) error {
 		return err
 	}
 	defer closeContent()
-	swap, err := tree.Stage(s.w.root, string(st.Path), st.Tmp, entry)
+	swap, err := s.dirs.Stage(string(st.Path), st.Tmp, entry)
 	if err == nil {
 		s.all = append(s.all, taken{st, swap, false})
 		st.Ino = swap.Ino()
@@ -317,7 +318,7 @@ func (s *swaps) takeOne(t *taken) ([]Conflict, error) {
 // takeLater takes a step for which others had to make room.
 func (s *swaps) takeLater(st *step) (conflicts []Conflict, err error) {
 	if st.away {
-		swap, err := tree.StageAway(s.w.root, string(st.Path), st.Tmp+awaySuffix)
+		swap, err := s.dirs.StageAway(string(st.Path), st.Tmp+awaySuffix)
 		if err != nil {
 			return nil, err
 		}
@@ -372,6 +373,10 @@ func (s *swaps) late() (conflicts []Conflict, err error) {
 			continue
 		}
 		old, err := t.swap.Old()
+		if errors.Is(err, tree.ErrOccupied) {
+			conflicts = append(conflicts, Conflict{t.Path, ConflictChangedMeanwhile})
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -428,6 +433,7 @@ func (s *swaps) back() error {
 		s.point("put back")
 	}
 	s.all = nil
+	errs = append(errs, s.dirs.Close())
 	s.unmake()
 	return errors.Join(errs...)
 }
@@ -441,7 +447,8 @@ const awaySuffix = "-dir"
 
 // resume puts back what an interruption left of staged steps. It returns the paths that a program has changed since, which stay.
 func (w *workspace) resume(steps []step) (stay []Path, err error) {
-	s := &swaps{w: w, point: func(string) {}}
+	s := &swaps{w: w, dirs: tree.NewDirs(w.root), point: func(string) {}}
+	defer func() { err = errors.Join(err, s.dirs.Close()) }()
 	for _, st := range slices.Backward(removalsFirst(steps)) {
 		if st.did() == Unchanged {
 			continue
@@ -466,7 +473,7 @@ func (w *workspace) resume(steps []step) (stay []Path, err error) {
 }
 
 func (s *swaps) resumeOne(st *step, was tree.Staged) error {
-	swap, err := tree.Resume(s.w.root, string(st.Path), was)
+	swap, err := s.dirs.Resume(string(st.Path), was)
 	if err != nil || swap == nil {
 		return err
 	}
@@ -479,6 +486,7 @@ func (s *swaps) drop() {
 		t.swap.Drop()
 	}
 	s.all = nil
+	_ = s.dirs.Close() // closing a directory writes nothing
 	s.unmake()
 }
 
@@ -496,6 +504,7 @@ func (s *swaps) done() error {
 		errs = append(errs, t.swap.Done())
 		s.point("removed")
 	}
+	errs = append(errs, s.dirs.Close())
 	for _, t := range s.all {
 		if t.did() == Removed {
 			s.w.pruneAbove(t.Path)

@@ -53,3 +53,37 @@ func TestJournalFlushesItsNames(t *testing.T) {
 		t.Errorf("%d names appeared in the journal; not flushed: %q", named, pending)
 	}
 }
+
+// An Apply of files in many directories has few of them open at once.
+func TestManyDirectoriesNeedFewDescriptors(t *testing.T) {
+	t.Parallel()
+	const dirs, limit = 400, "320"
+	base, changed := files{}, files{}
+	for i := range dirs {
+		name := "dir" + strconv.Itoa(i)
+		base[name+"/file"], changed[name+"/file"] = "old\n", "new\n"
+		if i%7 == 0 {
+			delete(changed, name+"/file")
+			changed[name] = "a file\n"
+		}
+	}
+	w := newWorld(t, base)
+	must(t, w.reviews.Close())
+	must(t, os.RemoveAll(w.in(id)))
+	must(t, os.Mkdir(w.in(id), 0o755))
+	write(t, w.in(id), changed)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "ulimit -n "+limit+` && exec "$0"`, os.Args[0])
+	cmd.Env = append(os.Environ(), killDirEnv+"="+w.dir, killAtEnv+"="+strconv.Itoa(1<<20))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if left := reserved(t, w.in("workspace")); len(left) > 0 {
+		t.Errorf("temporary names are left: %q", left[:min(len(left), 3)])
+	}
+	w.open()
+	same(t, "the workspace", read(t, w.in("workspace")), base)
+	same(t, "the context", read(t, w.in(id)), changed)
+	if done, err := w.reviews.journal.ids(doneSuffix); err != nil || len(done) != 4 {
+		t.Errorf("the journal has the entries %v (%v), want those of an Apply, a Discard and two Undos", done, err)
+	}
+}

@@ -161,9 +161,10 @@ func (w *workspace) writeInPlace(s *step) error {
 }
 
 // replace takes one step by a swap.
-func (w *workspace) replace(s *step) error {
+func (w *workspace) replace(s *step) (err error) {
 	s.Tmp = tree.PassingName()
-	sw := &swaps{w: w, point: func(string) {}}
+	sw := &swaps{w: w, dirs: tree.NewDirs(w.root), point: func(string) {}}
+	defer func() { err = errors.Join(err, sw.dirs.Close()) }()
 	if err := sw.add(s); err != nil {
 		return err
 	}

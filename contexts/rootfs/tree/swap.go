@@ -21,8 +21,12 @@ import (
 //
 // It follows no link, on no part of the path.
 type Swap struct {
-	dir       node.Node
-	base, tmp string
+	dirs *Dirs
+	// path is the path that the swap is for; base is its last name.
+	path, base, tmp string
+	// dir is the directory during a step, home its identity.
+	dir  node.Node
+	home identity
 	// entry is nil for a removal.
 	entry *NewEntry
 	// had says that something stood at base when the swap was staged; taken, that Take has succeeded; away, that it was a directory.
@@ -62,15 +66,17 @@ var ErrOccupied = errors.New("the path changed since the swap was prepared")
 
 // Stage prepares a swap of what stands at p, under a name of SwapName. A nil entry removes it. The directory of p must exist, and p must be
 // no directory (EISDIR).
-func Stage(r Tree, p, tmp string, entry *NewEntry) (_ *Swap, err error) {
-	dir, err := directoryOf(r, p)
+func (d *Dirs) Stage(p, tmp string, entry *NewEntry) (_ *Swap, err error) {
+	s := &Swap{dirs: d, path: p, base: path.Base(p), tmp: tmp, entry: entry}
+	dir, err := d.hold(p)
 	if err != nil {
 		return nil, err
 	}
-	s := &Swap{dir: dir, base: path.Base(p), tmp: tmp, entry: entry}
+	defer d.release(dir)
+	s.dir, s.home = dir, identityOf(dir.st)
 	defer func() {
 		if err != nil {
-			s.Drop()
+			s.drop()
 		}
 	}()
 	old, err := dir.Lstat(s.base)
@@ -101,12 +107,13 @@ func (s *Swap) Ino() uint64 { return s.mine }
 
 // StageAway prepares to take a directory away in which nothing is left but directories and what other swaps have taken away. Take fails with
 // ErrOccupied if there is more.
-func StageAway(r Tree, p, tmp string) (*Swap, error) {
-	dir, err := directoryOf(r, p)
-	if err != nil {
-		return nil, err
+func (d *Dirs) StageAway(p, tmp string) (*Swap, error) {
+	s := &Swap{dirs: d, path: p, base: path.Base(p), tmp: tmp, had: true, away: true}
+	release, err := s.hold()
+	if err == nil {
+		release()
 	}
-	return &Swap{dir: dir, base: path.Base(p), tmp: tmp, had: true, away: true}, nil
+	return s, err
 }
 
 // isEmptied reports whether a directory has nothing but directories of that kind, and reserved names.
@@ -157,8 +164,15 @@ func removeDirs(parent node.Node, name string) error {
 	return errors.Join(err, dir.Close(), parent.Rmdir(name))
 }
 
-// directoryOf opens the directory of p name by name.
+// directoryOf opens the directory of p name by name. p has no reserved name.
 func directoryOf(r Tree, p string) (node.Node, error) {
+	if strings.Contains("/"+p, "/"+node.ReservedPrefix) {
+		return nil, &fserr.Error{Code: fserr.EINVAL}
+	}
+	return parentOf(r, p)
+}
+
+func parentOf(r Tree, p string) (node.Node, error) {
 	tr, err := nodesOf(r)
 	if err != nil {
 		return nil, err
@@ -172,7 +186,7 @@ func directoryOf(r Tree, p string) (node.Node, error) {
 	}
 	names := strings.Split(strings.Trim(p, "/"), "/")
 	for i, name := range names {
-		if name == "" || name == "." || name == ".." || node.Reserved(name) {
+		if name == "" || name == "." || name == ".." {
 			err = &fserr.Error{Code: fserr.EINVAL}
 			break
 		}
@@ -238,7 +252,11 @@ func (s *Swap) inherit(f node.File, old node.Stat) error {
 
 // Take puts the new entry in place, or takes the old one away. It fails with ErrOccupied if the path is free and was not, or is not and was.
 func (s *Swap) Take() error {
-	var err error
+	release, err := s.hold()
+	if err != nil {
+		return err
+	}
+	defer release()
 	if s.away {
 		err = s.checkEmptied()
 	}
@@ -254,6 +272,9 @@ func (s *Swap) Take() error {
 	switch fserr.CodeOf(err) {
 	case 0:
 		s.taken = true
+		if s.away {
+			s.dirs.move(s.path, path.Join(path.Dir(s.path), s.tmp))
+		}
 		return nil
 	case fserr.ENOENT, fserr.EEXIST:
 		return ErrOccupied
@@ -282,6 +303,11 @@ func (s *Swap) Old() (Former, error) {
 	if !s.had {
 		return Former{}, &fserr.Error{Code: fserr.ENOENT}
 	}
+	release, err := s.hold()
+	if err != nil {
+		return Former{}, err
+	}
+	defer release()
 	return s.former()
 }
 
@@ -314,18 +340,20 @@ func (s *Swap) Back(mine func(Former) (bool, error)) error {
 		s.Drop()
 		return nil
 	}
-	var err error
+	release, err := s.hold()
+	if err != nil {
+		return err
+	}
+	defer release()
 	switch taken := s.taken; {
 	case !taken:
-		err = s.dropResumed(mine)
+		return s.dropResumed(mine)
 	case s.entry == nil:
-		err = s.giveBack()
+		return s.giveBack()
 	case s.had:
-		err = s.exchangeBack(mine)
-	default:
-		err = s.takeBack(mine)
+		return s.exchangeBack(mine)
 	}
-	return errors.Join(err, s.dir.Close())
+	return s.takeBack(mine)
 }
 
 // dropResumed removes the new entry of a swap that was not taken, or that Back had taken out of the path when it was interrupted. In
@@ -352,6 +380,9 @@ func (s *Swap) dropResumed(mine func(Former) (bool, error)) error {
 // giveBack ends a removal.
 func (s *Swap) giveBack() error {
 	err := s.dir.Move(s.tmp, s.base)
+	if err == nil {
+		s.dirs.move(s.path, s.path)
+	}
 	if fserr.CodeOf(err) != fserr.EEXIST {
 		return err
 	}
@@ -448,22 +479,32 @@ func (s *Swap) isMine(mine func(Former) (bool, error)) (is bool, err error) {
 // Done removes what Take has replaced.
 func (s *Swap) Done() error {
 	s.taken = false
-	var err error
+	release, err := s.hold()
+	if err != nil {
+		return err
+	}
+	defer release()
 	switch {
 	case s.away:
-		err = removeDirs(s.dir, s.tmp)
+		return removeDirs(s.dir, s.tmp)
 	case s.had:
-		err = s.dir.Unlink(s.tmp)
+		return s.dir.Unlink(s.tmp)
 	}
-	return errors.Join(err, s.dir.Close())
+	return nil
 }
 
 // Drop gives up a swap that was not taken.
 func (s *Swap) Drop() {
+	if release, err := s.hold(); err == nil {
+		s.drop()
+		release()
+	}
+}
+
+func (s *Swap) drop() {
 	if s.entry != nil {
 		_ = s.dir.Unlink(s.tmp) // what stays is swept
 	}
-	_ = s.dir.Close()
 }
 
 // Staged says what is known of a swap that was interrupted.
@@ -477,22 +518,20 @@ type Staged struct {
 }
 
 // Resume returns a swap as an interruption left it. Call Back. It is nil if its directory is not there any more.
-func Resume(r Tree, p string, was Staged) (*Swap, error) {
-	dir, err := directoryOf(r, p)
-	if code := fserr.CodeOf(err); code == fserr.ENOENT || code == fserr.ENOTDIR || code == fserr.ELOOP {
+func (d *Dirs) Resume(p string, was Staged) (*Swap, error) {
+	s := &Swap{dirs: d, path: p, base: path.Base(p), tmp: was.Tmp, had: was.Had, away: was.Away, mine: was.Ino, resumed: true}
+	release, err := s.hold()
+	if errors.Is(err, ErrOccupied) {
 		return nil, nil //nolint:nilnil // there is nothing to put back
 	}
 	if err != nil {
 		return nil, err
 	}
-	s := &Swap{dir: dir, base: path.Base(p), tmp: was.Tmp, had: was.Had, away: was.Away, mine: was.Ino, resumed: true}
+	defer release()
 	if !was.Removal {
 		s.entry = &NewEntry{}
 	}
-	if err := s.resume(); err != nil {
-		return nil, errors.Join(err, dir.Close())
-	}
-	return s, nil
+	return s, s.resume()
 }
 
 // resume finds out how far the swap was.
