@@ -189,11 +189,11 @@ func (r *reviewed) settle(ctx context.Context, c *client.Client) error {
 	for _, e := range slices.Backward(live) {
 		switch e.GetKind() {
 		case ctxfsv1.JournalKind_JOURNAL_KIND_APPLY:
-			commits = len(e.GetCommits()) > 0
-			if !commits || e.GetCommits()[0].GetRef() == "refs/heads/main" {
+			made := e.GetCommits()
+			commits = len(made) > 0 && made[0].GetRef() == "refs/heads/main"
+			// An Apply to a branch that has the changes already makes no commit, and changes no file.
+			if commits || (len(made) == 0 && slices.ContainsFunc(e.GetFiles(), func(f *ctxfsv1.AppliedFile) bool { return f.GetKind() != 0 })) {
 				workspace = with(workspace, "app", reviewedNew)
-			} else {
-				commits = false
 			}
 		case ctxfsv1.JournalKind_JOURNAL_KIND_DISCARD:
 			folder = with(with(folder, "app", reviewedBase), "lib/both", reviewedBase)
