@@ -59,9 +59,27 @@ func (a *app) changesCommand() *cobra.Command {
 		for i, c := range changes {
 			rows[i] = []string{" " + changeLetter(c) + decisionSign(c), showPath(c.GetPath(), c.GetRawPath()), lineCounts(c), remarks(c)}
 		}
-		return a.section(nil, rows)
+		if err := a.section(nil, rows); err != nil {
+			return err
+		}
+		return a.printOthers(summary)
 	})
 	return cmd
+}
+
+// printOthers names the other contexts that change the same files.
+func (a *app) printOthers(s *ctxfsv1.ChangesSummary) error {
+	for _, o := range s.GetOtherContexts() {
+		paths := o.GetPaths()
+		text := show(strings.TrimPrefix(paths[0], "/"))
+		if n := o.GetPathCount(); n > 1 {
+			text += fmt.Sprintf(" and %d more", n-1)
+		}
+		if err := a.printf("also changed in %s: %s\n", show(o.GetContextId()), text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func heading(s *ctxfsv1.ChangesSummary) string {
@@ -123,6 +141,7 @@ func remarks(c *ctxfsv1.Change) string {
 	add(c.GetUnstable(), "being written")
 	add(c.GetLineEndingsOnly(), "line endings only")
 	add(c.GetDrifted(), "also changed in the workspace")
+	add(c.GetUnresolved(), "conflict, see 'ctxfs conflicts'")
 	return strings.Join(out, "; ")
 }
 

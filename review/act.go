@@ -324,6 +324,9 @@ func (r *Reviews) complete(ctx context.Context, e *Entry) error {
 		}
 		r.point("base moved")
 	}
+	if e.Kind == EntryApply || e.Kind == EntryDiscard {
+		r.listed.settled(e)
+	}
 	if e.Undoes == 0 {
 		return nil
 	}

@@ -16,7 +16,7 @@ const newPrefix = "new-"
 // caller is the only process that uses the folder.
 func (r *Reviews) sweepState() error {
 	errs := []error{removeWithin(r.ws.scratch, "")}
-	dirs := []string{r.states.dir, r.journal.dir, r.known.dir, r.store.dir}
+	dirs := []string{r.states.dir, r.journal.dir, r.known.dir, r.listed.dir, r.store.dir}
 	submitted, err := os.ReadDir(r.revisions.dir)
 	errs = append(errs, err)
 	for _, e := range submitted {

@@ -39,6 +39,8 @@ const (
 	maxRemark    = 64 << 10
 	maxRequestID = 128
 	maxLines     = 1000
+	// maxNamed bounds the paths that an answer names.
+	maxNamed = 100
 )
 
 // maxLineText bounds the text of a DiffLine, in bytes.
@@ -240,6 +242,10 @@ func (s *Reviews) GetReview(ctx context.Context, req *ctxfsv1.GetReviewRequest) 
 	out := &ctxfsv1.GetReviewResponse{State: ctxfsv1.ReviewState(l.State()), Summary: summaryToPB(l)}
 	if sub := l.Submission(); sub != nil {
 		out.Title, out.Message, out.SubmittedRevision, out.SubmittedNs = sub.Title, sub.Message, sub.Revision, ns(sub.At)
+	}
+	unresolved := l.Unresolved()
+	for _, p := range unresolved[:min(len(unresolved), maxNamed)] {
+		out.Unresolved = append(out.Unresolved, "/"+printable(p))
 	}
 	return out, nil
 }
@@ -471,7 +477,7 @@ func changeToPB(l *review.List, c *review.Change) *ctxfsv1.Change {
 	out := &ctxfsv1.Change{
 		ChangeId: c.ID, Kind: ctxfsv1.ChangeKind(c.Kind), Content: ctxfsv1.ContentKind(c.Content),
 		Before: versionToPB(c.Before), After: versionToPB(c.After), Decision: decisionToPB(whole.Decision), Comment: whole.Comment,
-		Ignored: c.Ignored, Sensitive: c.Sensitive, Barred: c.Barred, Drifted: c.Drifted, Unstable: c.Unstable,
+		Ignored: c.Ignored, Sensitive: c.Sensitive, Barred: c.Barred, Drifted: c.Drifted, Unresolved: c.Unresolved, Unstable: c.Unstable,
 	}
 	out.Path, out.RawPath = virtual(c.Path)
 	if c.RenamedFrom != "" {
@@ -525,7 +531,14 @@ func summaryToPB(l *review.List) *ctxfsv1.ChangesSummary {
 	n := l.Counts()
 	out := &ctxfsv1.ChangesSummary{
 		Revision: l.Revision, Changes: int32(n.Changes), AddedLines: n.Added, RemovedLines: n.Removed,
-		Approved: int32(n.Approved), Rejected: int32(n.Rejected),
+		Approved: int32(n.Approved), Rejected: int32(n.Rejected), Unresolved: int32(len(l.Unresolved())),
+	}
+	for _, o := range l.Others {
+		other := &ctxfsv1.OtherContext{ContextId: o.Context, PathCount: int32(o.Count), ListedNs: ns(o.At)}
+		for _, p := range o.Paths {
+			other.Paths = append(other.Paths, "/"+printable(p))
+		}
+		out.OtherContexts = append(out.OtherContexts, other)
 	}
 	for _, c := range l.Changes {
 		if c.Drifted {
