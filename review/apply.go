@@ -50,6 +50,8 @@ type step struct {
 	away bool
 	// from and to are what is merged into the workspace: the difference between them.
 	from, to Version
+	// revert is what the commit that is undone did to the path; nil for nothing.
+	revert *committed
 }
 
 // Did returns what the step does.

@@ -58,6 +58,8 @@ func newReviewed(t testing.TB, driver string) *reviewed {
 		r.git(repo, "commit", "-q", "-m", "first")
 		r.git(repo, "tag", "first")
 	}
+	hook := filepath.Join(w.dir, "app/.git/hooks/commit-msg") // it makes another commit than the journal was begun with
+	must(t, os.WriteFile(hook, []byte("#!/bin/sh\necho checked >>\"$1\"\n"), 0o700))
 	r.users = []*editor{{name: "app/place", inPlace: true, dir: w.dir, other: "by the agent\n"}, {name: "app/rename", dir: w.dir, other: "by the agent\n"}}
 	r.agents = []*editor{{name: "lib/place", inPlace: true, dir: r.folder(), other: "by the user\n"}, {name: "lib/rename", dir: r.folder(), other: "by the user\n"}}
 	return r

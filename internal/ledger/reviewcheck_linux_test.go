@@ -141,8 +141,12 @@ func (r *reviewed) once(ctx context.Context, c *client.Client) (name string, err
 			_, err = review.Resolve(ctx, clashing[0], ctxfsv1.Resolution_RESOLUTION_WORKSPACE)
 			return "resolve", err
 		}
-		_, err = c.Undo(ctx, live[0].GetJournalId(), false)
-		return "undo " + strings.ToLower(strings.TrimPrefix(live[0].GetKind().String(), "JOURNAL_KIND_")), err
+		name, commit := "undo "+strings.ToLower(strings.TrimPrefix(live[0].GetKind().String(), "JOURNAL_KIND_")), (*ctxfsv1.CommitOptions)(nil)
+		if made := live[0].GetCommits(); len(made) > 0 && made[0].GetRef() == "refs/heads/main" && r.rng.IntN(3) > 0 {
+			name, commit = name+" with commits", &ctxfsv1.CommitOptions{}
+		}
+		_, err = c.UndoCommits(ctx, live[0].GetJournalId(), commit, false)
+		return name, err
 	}
 	switch r.rng.IntN(6) {
 	case 0:
@@ -156,7 +160,7 @@ func (r *reviewed) once(ctx context.Context, c *client.Client) (name string, err
 	req := &ctxfsv1.ApplyRequest{Selection: client.SelectPaths("app"), Approve: true}
 	switch r.rng.IntN(3) {
 	case 0:
-		req.Target, req.Commit = ctxfsv1.ApplyTarget_APPLY_TARGET_COMMIT, &ctxfsv1.CommitOptions{Message: "commit"}
+		req.Target, req.Commit = ctxfsv1.ApplyTarget_APPLY_TARGET_COMMIT, &ctxfsv1.CommitOptions{Message: "commit", Hooks: ctxfsv1.CommitHooks(r.rng.IntN(2))}
 	case 1:
 		req.Target, req.Commit = ctxfsv1.ApplyTarget_APPLY_TARGET_BRANCH, &ctxfsv1.CommitOptions{Message: "branch", Branch: fmt.Sprintf("side-%016x", r.rng.Uint64())}
 	}

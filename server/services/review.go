@@ -349,12 +349,16 @@ func (s *Reviews) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv
 	if err == nil {
 		err = tooLong("request_id", req.GetRequestId(), maxRequestID)
 	}
+	var commit review.CommitOptions
+	if err == nil {
+		commit, err = commitOptionsOf(caller, req.GetCommit())
+	}
 	if err != nil {
 		return nil, reviewStatus(err)
 	}
 	apply := review.ApplyRequest{
 		Context: string(id), Approve: req.GetApprove(), IfRevision: req.GetIfRevision(), RefuseMerge: req.GetRefuseMerge(), DryRun: req.GetDryRun(),
-		RequestID: req.GetRequestId(), Actor: actor(caller), Target: targetOf(req.GetTarget()), Commit: commitOptionsOf(req.GetCommit()),
+		RequestID: req.GetRequestId(), Actor: actor(caller), Target: targetOf(req.GetTarget()), Commit: commit,
 	}
 	if req.GetSelection() != nil {
 		if apply.Selection, err = selectionOf(req.GetSelection()); err != nil {
@@ -419,16 +423,24 @@ func pageToken(token string) (int64, error) {
 // Undo implements ReviewService.
 func (s *Reviews) Undo(ctx context.Context, req *ctxfsv1.UndoRequest) (*ctxfsv1.UndoResponse, error) {
 	caller := panels.IdentityFrom(ctx)
-	e, err := s.Reviews.Undo(ctx, req.GetJournalId(), actor(caller), req.GetDryRun(), func(e *review.Entry) error {
+	undo := review.UndoRequest{ID: req.GetJournalId(), Actor: actor(caller), DryRun: req.GetDryRun(), May: func(e *review.Entry) error {
 		if caller.Role == panels.RoleHost {
 			return nil
 		}
 		return s.mayReview(ctx, caller, contexts.ID(e.Context), e.At)
-	})
+	}}
+	if req.GetCommit() != nil {
+		opts, err := commitOptionsOf(caller, req.GetCommit())
+		if err != nil {
+			return nil, reviewStatus(err)
+		}
+		undo.Commit = &opts
+	}
+	e, err := s.Reviews.Undo(ctx, undo)
 	if err != nil {
 		return nil, reviewStatus(err)
 	}
-	return &ctxfsv1.UndoResponse{JournalId: e.ID, Files: filesToPB(e)}, nil
+	return &ctxfsv1.UndoResponse{JournalId: e.ID, Files: filesToPB(e), Commits: commitsToPB(e)}, nil
 }
 
 func selectionOf(s *ctxfsv1.Selection) (*review.Selection, error) {
@@ -575,17 +587,25 @@ func targetOf(t ctxfsv1.ApplyTarget) review.Target {
 	return review.Target(t.String())
 }
 
-func commitOptionsOf(o *ctxfsv1.CommitOptions) review.CommitOptions {
+// commitOptionsOf refuses hooks to panels: they are programs that run as the server's user.
+func commitOptionsOf(caller panels.Identity, o *ctxfsv1.CommitOptions) (out review.CommitOptions, err error) {
+	switch hooks := o.GetHooks(); {
+	case hooks != ctxfsv1.CommitHooks_COMMIT_HOOKS_UNSPECIFIED && hooks != ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN:
+		err = &fserr.Error{Code: fserr.EINVAL, Detail: "unknown treatment of hooks", Hint: "use a value of CommitHooks"}
+	case hooks == ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN && (caller.Role != panels.RoleHost || caller.Panel != ""):
+		err = &fserr.Error{Code: fserr.EACCES, Detail: "only a host may run the hooks of a repository", Hint: "leave the hooks out, or ask a host to commit"}
+	}
 	return review.CommitOptions{
 		Message: o.GetMessage(), Author: git.Identity{Name: o.GetAuthorName(), Email: o.GetAuthorEmail()}, Trailers: o.GetTrailers(), Branch: o.GetBranch(),
-	}
+		RunHooks: o.GetHooks() == ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN,
+	}, err
 }
 
 func commitsToPB(e *review.Entry) []*ctxfsv1.Commit {
 	var out []*ctxfsv1.Commit
 	for _, c := range e.Commits {
 		out = append(out, &ctxfsv1.Commit{
-			Repository: "/" + printable(c.Repository), CommitId: c.ID, Ref: c.Ref, Parent: c.Parent, Author: c.Author.String(), Committer: c.Committer.String(),
+			Repository: "/" + printable(c.Repository), CommitId: c.ID, Ref: c.Ref, Parent: c.Parent, Author: c.Author.String(), Committer: c.Committer.String(), Hooks: c.Hooks,
 		})
 	}
 	return out
@@ -608,6 +628,7 @@ var reasonCodes = map[review.Reason]codes.Code{
 	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
 	review.BarredPath: codes.PermissionDenied, review.IsUnresolved: codes.FailedPrecondition, review.RepositoryBusy: codes.FailedPrecondition,
 	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition,
+	review.HookFailed: codes.FailedPrecondition,
 }
 
 // reviewStatus is fserrpb.ToStatus, and for a refusal of a review a status with its reason and a detail for each conflict.
