@@ -60,7 +60,7 @@ func (h *house) start() {
 	h.m = m
 	h.Registry = New(Config{
 		Contexts: m, Templates: m.Templates(), Store: h.store, Now: func() time.Time { return h.now },
-		Closed: func(id string) { h.closed = append(h.closed, id) },
+		Closed: func(id string, _ error) { h.closed = append(h.closed, id) },
 	})
 }
 
