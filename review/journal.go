@@ -129,22 +129,17 @@ func (j journal) read(id int64, suffix string) (*Entry, error) {
 	return e, err
 }
 
-// begin writes an entry before its steps are taken. Once its files are staged, it stays there after a power loss.
-func (j journal) begin(e *Entry) error {
-	if err := j.write(e, intentSuffix); err != nil || !e.Staged {
-		return err
-	}
-	return syncDir(j.dir)
-}
+// begin writes an entry before its steps are taken.
+func (j journal) begin(e *Entry) error { return j.write(e, intentSuffix) }
 
 // finish makes a begun entry a done one, also after a power loss.
 func (j journal) finish(e *Entry) error {
-	begun, done := j.file(e.ID, intentSuffix), j.file(e.ID, doneSuffix)
-	if err := os.Rename(begun, done); err != nil {
+	intent, done := j.file(e.ID, intentSuffix), j.file(e.ID, doneSuffix)
+	if err := os.Rename(intent, done); err != nil {
 		return err
 	}
 	if err := syncDir(j.dir); err != nil {
-		return errors.Join(err, os.Rename(done, begun))
+		return errors.Join(err, os.Rename(done, intent)) // the caller puts the entry back
 	}
 	return nil
 }
@@ -158,5 +153,5 @@ func (j journal) write(e *Entry, suffix string) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(j.file(e.ID, suffix), data)
+	return replaceDurably(j.file(e.ID, suffix), data)
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -102,7 +101,7 @@ func (s states) write(id string, st *state) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(s.file(id), data)
+	return replaceDurably(s.file(id), data)
 }
 
 // remove forgets a context. Removing again does nothing.
@@ -126,21 +125,9 @@ func (s states) removeAll(prefix string) error {
 	return errors.Join(errs...)
 }
 
-// syncDir makes the names in a directory durable, where the system can do that.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
 // replaceFile writes a file under another name, and renames it. A power loss leaves the old content or the new one.
 func replaceFile(name string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "new-")
+	f, err := os.CreateTemp(filepath.Dir(name), newPrefix)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (s *Store) Put(r io.Reader) (hash string, size int64, err error) {
 
 // write is Put for a content that may be new.
 func (s *Store) write(r io.Reader) (hash string, size int64, err error) {
-	f, err := os.CreateTemp(s.dir, "new-")
+	f, err := os.CreateTemp(s.dir, newPrefix)
 	if err != nil {
 		return "", 0, err
 	}
