@@ -33,6 +33,7 @@ func TestApplyWithACommit(t *testing.T) {
 		"no trailer":       {"--commit", "-m", "m", "--trailer", "x"},
 		"is checked out":   {"--branch", "main", "-m", "m"},
 		"name of a branch": {"--branch", "a..b", "-m", "m"},
+		"--hooks needs":    {"--branch", "x", "-m", "m", "--hooks"},
 	} {
 		code, _, errs := s.run(append([]string{"apply", "a", "--all"}, args...)...)
 		if code == 0 || !strings.Contains(errs, want) {
@@ -63,5 +64,23 @@ func TestApplyWithACommit(t *testing.T) {
 	}
 	if out := s.ok("apply", "a", "--all", "--commit", "-m", "m", "--author", "A <a@example.com>"); !strings.Contains(out, " on main, by A <a@example.com>") {
 		t.Errorf("apply --commit printed %q", out)
+	}
+	if code, _, errs := s.run("undo", "3", "-m", "m"); code == 0 || !strings.Contains(errs, "need --commit") {
+		t.Errorf("undo -m: exit %d, %q", code, errs)
+	}
+	if out := s.ok("undo", "3", "--commit", "--dry-run"); !strings.Contains(out, "would be committed to main, by Owner") {
+		t.Errorf("undo --commit --dry-run printed %q", out)
+	}
+	if out := s.ok("undo", "3", "--commit"); !strings.Contains(out, " on main, by Owner") {
+		t.Errorf("undo --commit printed %q", out)
+	}
+	hook := filepath.Join(ws, ".git", "hooks", "pre-commit")
+	for _, c := range []struct{ script, want string }{{"echo no; exit 1", "hook pre-commit failed: no"}, {"true", ", after its hooks pre-commit, by Owner"}} {
+		if err := os.WriteFile(hook, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, out, errs := s.run("apply", "a", "--all", "--commit", "-m", "m", "--hooks"); !strings.Contains(out+errs, c.want) {
+			t.Errorf("apply --hooks printed %q and %q, want %q", out, errs, c.want)
+		}
 	}
 }

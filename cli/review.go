@@ -59,9 +59,27 @@ func (a *app) changesCommand() *cobra.Command {
 		for i, c := range changes {
 			rows[i] = []string{" " + changeLetter(c) + decisionSign(c), showPath(c.GetPath(), c.GetRawPath()), lineCounts(c), remarks(c)}
 		}
-		return a.section(nil, rows)
+		if err := a.section(nil, rows); err != nil {
+			return err
+		}
+		return a.printOthers(summary)
 	})
 	return cmd
+}
+
+// printOthers names the other contexts that change the same files.
+func (a *app) printOthers(s *ctxfsv1.ChangesSummary) error {
+	for _, o := range s.GetOtherContexts() {
+		paths := o.GetPaths()
+		text := show(strings.TrimPrefix(paths[0], "/"))
+		if n := o.GetPathCount(); n > 1 {
+			text += fmt.Sprintf(" and %d more", n-1)
+		}
+		if err := a.printf("also changed in %s: %s\n", show(o.GetContextId()), text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func heading(s *ctxfsv1.ChangesSummary) string {
@@ -123,6 +141,7 @@ func remarks(c *ctxfsv1.Change) string {
 	add(c.GetUnstable(), "being written")
 	add(c.GetLineEndingsOnly(), "line endings only")
 	add(c.GetDrifted(), "also changed in the workspace")
+	add(c.GetUnresolved(), "conflict, see 'ctxfs conflicts'")
 	return strings.Join(out, "; ")
 }
 
@@ -343,7 +362,7 @@ func (a *app) applyCommand() *cobra.Command {
 		Long: "Merges what is approved into the workspace: all of it, or nothing if one file cannot be merged. Named paths, --hunk, --patch and --all are approved and\n" +
 			"applied in one step. What the workspace changed of the same files is kept. 'ctxfs undo' takes it back.\n\n" +
 			"With --commit the changes are committed as well; with --branch they are committed to a branch, and no file changes. The commit holds nothing\n" +
-			"that is not approved: your own changes and what you have staged stay out of it. No hook, filter or signing program runs.",
+			"that is not approved: your own changes and what you have staged stay out of it. No filter or signing program runs, and no hook without --hooks.",
 	}
 	sel.flags(cmd, "approve and apply")
 	commit.flags(cmd)
@@ -475,22 +494,37 @@ func journalKind(e *ctxfsv1.JournalEntry) string {
 
 func (a *app) undoCommand() *cobra.Command {
 	var dry bool
+	var commit committing
 	cmd := &cobra.Command{
 		Use: "undo ENTRY", Short: "Take an entry of 'ctxfs log' back", Args: usage(cobra.ExactArgs(1)),
-		Long: "Gives each file of an entry what it held before, merged with what was done to it since. Undoing an undo does it again.",
+		Long: "Gives each file of an entry what it held before, merged with what was done to it since. Undoing an undo does it again.\n\n" +
+			"The commits of the entry stay. With --commit, a further commit in each repository takes them back.",
 	}
+	cmd.Flags().BoolVar(&commit.commit, "commit", false, "also take the commits of the entry back, by further commits on the same branches")
+	commit.optionFlags(cmd)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
 		entry, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil {
 			return usagef("%q is no number of an entry; 'ctxfs log' lists them", args[0])
 		}
-		done, err := c.Undo(ctx, entry, dry)
+		var opts *ctxfsv1.CommitOptions
+		if commit.commit {
+			if opts, err = commit.options(); err != nil {
+				return err
+			}
+		} else if commit.hasOptions() {
+			return usagef("--message, --author, --trailer and --hooks need --commit")
+		}
+		done, err := c.UndoCommits(ctx, entry, opts, dry)
 		if err != nil {
 			return a.refused(err)
 		}
 		if a.json {
 			return a.printProto(done)
+		}
+		if err := a.printCommits(done.GetCommits()); err != nil {
+			return err
 		}
 		return a.printApplied("undone", done.GetFiles(), done.GetJournalId())
 	})

@@ -41,6 +41,7 @@ const (
 	// The following are of an Apply that commits.
 	ReasonDirtyCommit  = "DIRTY_COMMIT"
 	ReasonNoRepository = "NO_REPOSITORY"
+	ReasonHookFailed   = "HOOK_FAILED"
 )
 
 // ReviewError is a refusal of a review. Nothing was done.
@@ -77,7 +78,7 @@ func reviewError(op string, err error) error {
 		}
 	}
 	switch out.Reason {
-	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonUnresolved, ReasonDirtyCommit, ReasonRepositoryBusy, ReasonNoRepository:
+	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonUnresolved, ReasonDirtyCommit, ReasonRepositoryBusy, ReasonNoRepository, ReasonHookFailed:
 		return out
 	}
 	return convert(op, err)
@@ -231,9 +232,14 @@ func (r *Review) Journal(ctx context.Context, path string, limit int) ([]*ctxfsv
 	return out[:min(len(out), limit)], nil
 }
 
-// Undo takes a journal entry back.
+// Undo takes a journal entry back. Its commits stay.
 func (c *Client) Undo(ctx context.Context, journalID int64, dryRun bool) (*ctxfsv1.UndoResponse, error) {
-	out, err := c.reviews().Undo(ctx, &ctxfsv1.UndoRequest{JournalId: journalID, DryRun: dryRun})
+	return c.UndoCommits(ctx, journalID, nil, dryRun)
+}
+
+// UndoCommits takes a journal entry back, and its commits by further commits, unless commit is nil. commit's message may be empty.
+func (c *Client) UndoCommits(ctx context.Context, journalID int64, commit *ctxfsv1.CommitOptions, dryRun bool) (*ctxfsv1.UndoResponse, error) {
+	out, err := c.reviews().Undo(ctx, &ctxfsv1.UndoRequest{JournalId: journalID, Commit: commit, DryRun: dryRun})
 	return out, reviewError("undo", err)
 }
 

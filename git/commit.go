@@ -306,6 +306,8 @@ const (
 	ModeExecutable = 0o100755
 	ModeLink       = 0o120000
 	ModeTree       = 0o40000
+	// ModeRepository is of a submodule.
+	ModeRepository = 0o160000
 )
 
 // File is a path of a tree or an index.
@@ -463,21 +465,23 @@ func CheckTrailer(line string) error {
 	return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("%.300q is no trailer", line), Hint: "write 'Key: value' in one line"}
 }
 
-// Commit stores a commit of a tree that follows the parent, and returns its ID. No ref names it.
-func (d *Draft) Commit(ctx context.Context, tree string, m Message) (string, error) {
-	r := d.build()
+// Text returns the text of a message with its trailers.
+func (d *Draft) Text(ctx context.Context, m Message) ([]byte, error) {
 	args := []string{"interpret-trailers", "--no-divider", "--if-exists=addIfDifferent"}
 	for _, line := range m.Trailers {
 		args = append(args, "--trailer="+line)
 	}
-	text, err := r.feed(ctx, d.repo.reader.opts.Timeout, strings.NewReader(strings.TrimSpace(m.Text)+"\n"), args...)
-	if err != nil {
-		return "", d.failed(err)
-	}
+	text, err := d.build().feed(ctx, d.repo.reader.opts.Timeout, strings.NewReader(strings.TrimSpace(m.Text)+"\n"), args...)
+	return text, d.failed(err)
+}
+
+// Commit stores a commit of a tree that follows the parent, with a text that Text or hooks have made, and returns its ID. No ref names it.
+func (d *Draft) Commit(ctx context.Context, tree string, text []byte, m Message) (string, error) {
+	r := d.build()
 	at := fmt.Sprintf("@%d %s", m.At.Unix(), m.At.Format("-0700"))
 	r.env = append(r.env, "GIT_AUTHOR_NAME="+m.Author.Name, "GIT_AUTHOR_EMAIL="+m.Author.Email, "GIT_AUTHOR_DATE="+at,
 		"GIT_COMMITTER_NAME="+m.Committer.Name, "GIT_COMMITTER_EMAIL="+m.Committer.Email, "GIT_COMMITTER_DATE="+at)
-	args = []string{"commit-tree", tree, "-F", "-"}
+	args := []string{"commit-tree", tree, "-F", "-"}
 	if d.Parent != "" {
 		args = append(args, "-p", d.Parent)
 	}

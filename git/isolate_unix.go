@@ -24,3 +24,6 @@ func isOurs(name string) bool {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	return ok && int(sys.Uid) == os.Geteuid()
 }
+
+// isProgram reports whether git runs a file as a hook.
+func isProgram(st os.FileInfo) bool { return st.Mode()&0o111 != 0 }

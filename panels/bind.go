@@ -22,8 +22,8 @@ type bound struct {
 	unasked string
 	// seeded says that binding it waited for a seeding.
 	seeded bool
-	// ended says that the panel's older tokens have ended.
-	ended bool
+	// ended is why the panel's older tokens have ended; nil if they have not.
+	ended error
 }
 
 func (b bound) id() contexts.ID { return contexts.ID(b.rec.ContextID) }
@@ -56,9 +56,9 @@ func (r *Registry) bind(ctx context.Context, req OpenRequest, reopen bool) (boun
 
 // afterEnd ends what older tokens of a panel began, once they have ended.
 func (r *Registry) afterEnd(b bound) {
-	if b.ended {
+	if b.ended != nil {
 		r.cache.dropPanel(b.rec.ID)
-		r.cfg.Closed(b.rec.ID)
+		r.cfg.Closed(b.rec.ID, b.ended)
 	}
 }
 
@@ -117,7 +117,7 @@ func (r *Registry) rebind(ctx context.Context, req OpenRequest, id contexts.ID, 
 	if reopen {
 		rec.ReadOnly, rec.Rights, rec.OpenedAt, rec.ClosedAt = req.ReadOnly, req.Rights, r.cfg.Now(), zeroTime
 	}
-	b := bound{rec: *rec, owner: derivedOwner(*rec), ended: true}
+	b := bound{rec: *rec, owner: derivedOwner(*rec), ended: errMoved}
 	if err := r.checkCollisions(ctx, b); err != nil {
 		return bound{}, err
 	}
@@ -172,7 +172,8 @@ func (r *Registry) bindAgain(ctx context.Context, rec metadata.Panel, req OpenRe
 		b.rec.OpenedAt = r.cfg.Now()
 	}
 	b.rec.ClosedAt, b.rec.ReadOnly, b.rec.Rights = zeroTime, req.ReadOnly, req.Rights
-	if b.ended = rec.Rights&^req.Rights != 0; b.ended {
+	if rec.Rights&^req.Rights != 0 {
+		b.ended = errRights
 		return b, r.endTokens(ctx, b.rec)
 	}
 	if err := r.cfg.Store.Panels().Update(ctx, b.rec); err != nil {

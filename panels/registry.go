@@ -45,11 +45,19 @@ type Config struct {
 	Store metadata.Store
 	// DefaultTTL of tokens; 0 means DefaultTTL.
 	DefaultTTL time.Duration
-	// Closed, if not nil, is called after a panel was closed or one of its contexts was deleted.
-	Closed func(panelID string)
+	// Closed, if not nil, is called after a panel was closed, its context was deleted, or its tokens were revoked. why is one of the errors below.
+	Closed func(panelID string, why error)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
+
+// Why what a panel began has ended.
+var (
+	errClosed  = &fserr.Error{Code: fserr.EACCES, Detail: "the panel was closed", Hint: "its host opens it anew by OpenPanel"}
+	errDeleted = &fserr.Error{Code: fserr.EACCES, Detail: "the panel was closed, since its context was deleted", Hint: "its host opens it anew by OpenPanel"}
+	errRights  = &fserr.Error{Code: fserr.EACCES, Detail: "the panel lost a right", Hint: "its host opened it again without the right; use the token that OpenPanel returned then"}
+	errMoved   = &fserr.Error{Code: fserr.EACCES, Detail: "the panel got another context", Hint: "use the token that its host got from OpenPanel with the new context"}
+)
 
 // Registry implements Service on a metadata.Store. It is safe for concurrent use.
 type Registry struct {
@@ -70,7 +78,7 @@ func New(cfg Config) *Registry {
 		cfg.Now = time.Now
 	}
 	if cfg.Closed == nil {
-		cfg.Closed = func(string) {}
+		cfg.Closed = func(string, error) {}
 	}
 	return &Registry{cfg: cfg}
 }
@@ -130,7 +138,7 @@ func (r *Registry) Close(ctx context.Context, panelID string) (int, error) {
 	r.binding.Unlock()
 	r.cache.dropPanel(panelID)
 	if err == nil {
-		r.cfg.Closed(panelID)
+		r.cfg.Closed(panelID, errClosed)
 	}
 	return n, err
 }
@@ -175,7 +183,7 @@ func (r *Registry) List(ctx context.Context) ([]Panel, error) {
 func (r *Registry) ContextDeleted(panelIDs []string) {
 	for _, id := range panelIDs {
 		r.cache.dropPanel(id)
-		r.cfg.Closed(id)
+		r.cfg.Closed(id, errDeleted)
 	}
 }
 

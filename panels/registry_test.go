@@ -3,6 +3,7 @@ package panels
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,8 @@ type house struct {
 	m     *contexts.Manager
 	*Registry
 	closed []string
+	// why is the reason of the last closing.
+	why error
 	// gitBase is for the next start.
 	gitBase string
 }
@@ -60,7 +63,7 @@ func (h *house) start() {
 	h.m = m
 	h.Registry = New(Config{
 		Contexts: m, Templates: m.Templates(), Store: h.store, Now: func() time.Time { return h.now },
-		Closed: func(id string) { h.closed = append(h.closed, id) },
+		Closed: func(id string, why error) { h.closed, h.why = append(h.closed, id), why },
 	})
 }
 
@@ -144,8 +147,8 @@ func TestTokensEnd(t *testing.T) {
 	}
 	_, err = h.Authenticate(ctx, o.Token.Secret)
 	wantCode(t, err, fserr.EACCES, "unknown", "revoked")
-	if !slices.Equal(h.closed, []string{"p"}) {
-		t.Errorf("told of closing %v", h.closed)
+	if !slices.Equal(h.closed, []string{"p"}) || !errors.Is(h.why, errClosed) {
+		t.Errorf("told of closing %v: %v", h.closed, h.why)
 	}
 	_, err = h.Renew(ctx, "p", 0)
 	wantCode(t, err, fserr.ENOENT, "closed")
@@ -227,8 +230,8 @@ func TestDeletedContextClosesItsPanels(t *testing.T) {
 	}
 	_, err := h.Authenticate(ctx, o.Token.Secret)
 	wantCode(t, err, fserr.EACCES, "unknown")
-	if !slices.Equal(h.closed, []string{"p"}) {
-		t.Errorf("told of closing %v", h.closed)
+	if !slices.Equal(h.closed, []string{"p"}) || !errors.Is(h.why, errDeleted) {
+		t.Errorf("told of closing %v: %v", h.closed, h.why)
 	}
 }
 
@@ -391,8 +394,8 @@ func TestRights(t *testing.T) {
 			t.Errorf("a token from before a right was taken away: %v, want EACCES", err)
 		}
 	}
-	if !slices.Equal(h.closed, []string{"p"}) {
-		t.Errorf("closed %v", h.closed)
+	if !slices.Equal(h.closed, []string{"p"}) || !errors.Is(h.why, errRights) {
+		t.Errorf("closed %v: %v", h.closed, h.why)
 	}
 	h.stop()
 	h.start()

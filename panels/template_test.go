@@ -131,8 +131,8 @@ func TestPanelFollowsItsTemplate(t *testing.T) {
 	}
 	h.refused(first)
 	h.admitted(second)
-	if len(h.closed) != 1 || h.closed[0] != "own" {
-		t.Errorf("%v were closed", h.closed)
+	if len(h.closed) != 1 || h.closed[0] != "own" || !errors.Is(h.why, errMoved) {
+		t.Errorf("%v were closed: %v", h.closed, h.why)
 	}
 	h.refuses(OpenRequest{PanelID: "own", ContextID: string(first.ContextID)}, fserr.EINVAL, "is not of template", "own/context-template.yml")
 	h.refuses(OpenRequest{PanelID: "own", ContextID: "ctx_own"}, fserr.EEXIST, string(second.ContextID))

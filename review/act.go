@@ -239,9 +239,10 @@ func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry, commits *dra
 	if err != nil {
 		return err
 	}
-	// From here on the steps are taken, or put back, whatever becomes of the caller.
+	// From here on the steps are taken, or put back, whatever becomes of the caller. Only hooks end with the caller.
+	caller := ctx
 	ctx = context.WithoutCancel(ctx)
-	if err := r.takeAll(ctx, s, e, commits); err != nil {
+	if err := r.takeAll(ctx, caller, s, e, commits); err != nil {
 		if back := errors.Join(commits.unlock(), s.back()); back != nil {
 			return errors.Join(err, back) // resolve tries again
 		}
@@ -253,11 +254,18 @@ func (r *Reviews) take(ctx context.Context, w *workspace, e *Entry, commits *dra
 		r.cfg.Log.Warn("what was replaced could not be removed", zap.Int64("entry", e.ID), zap.Error(err))
 	}
 	r.point("done")
+	if commits.opts.RunHooks {
+		commits.runPostCommit(caller)
+		e.Commits = commits.commits()
+		if err := r.journal.write(e, doneSuffix); err != nil {
+			return err
+		}
+	}
 	return r.complete(ctx, e)
 }
 
 // takeAll exchanges the files, moves the refs and records the entry. If one of these fails, the caller puts the files back.
-func (r *Reviews) takeAll(ctx context.Context, s *swaps, e *Entry, commits *drafts) error {
+func (r *Reviews) takeAll(ctx, caller context.Context, s *swaps, e *Entry, commits *drafts) error {
 	if err := commits.lock(); err != nil {
 		return err
 	}
@@ -273,6 +281,18 @@ func (r *Reviews) takeAll(ctx context.Context, s *swaps, e *Entry, commits *draf
 		return err
 	}
 	r.point("settled")
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if commits.opts.RunHooks {
+		if err := commits.runHooks(caller); err != nil {
+			return err
+		}
+		e.Commits = commits.commits()
+		if err := r.journal.begin(e); err != nil { // a start finds the commits by their IDs
+			return err
+		}
+	}
 	if err := commits.move(ctx); err != nil {
 		return err
 	}
@@ -323,6 +343,9 @@ func (r *Reviews) complete(ctx context.Context, e *Entry) error {
 			return err
 		}
 		r.point("base moved")
+	}
+	if e.Kind == EntryApply || e.Kind == EntryDiscard {
+		r.listed.settled(e)
 	}
 	if e.Undoes == 0 {
 		return nil
@@ -412,6 +435,9 @@ func (r *Reviews) recover(ctx context.Context) error {
 		return err
 	}
 	defer free()
+	if err := r.sweepState(); err != nil {
+		r.cfg.Log.Warn("what a killed server left in the state folder could not be removed", zap.Error(err))
+	}
 	if err := r.resolve(ctx); err != nil {
 		return err
 	}
@@ -482,58 +508,6 @@ func (r *Reviews) recoverEntry(ctx context.Context, e *Entry) error {
 	r.cfg.Log.Warn("an interrupted apply was completed, since a commit of it was made", zap.Int64("entry", e.ID))
 	r.settleIndexes(e, true)
 	return errors.Join(r.ws.sweep(ctx, e.Steps), r.complete(ctx, e))
-}
-
-// Undo takes an entry back: each path gets what it held before, merged with what was done to it since.
-// may is asked whether the caller may change the entry's context. Commits of the entry stay.
-func (r *Reviews) Undo(ctx context.Context, id int64, actor string, dryRun bool, may func(e *Entry) error) (*Entry, error) {
-	e, err := r.journal.read(id, doneSuffix)
-	if err == nil {
-		err = may(e)
-	}
-	if err != nil {
-		return nil, err
-	}
-	unlock, err := r.lock(ctx, e.Context)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if e, err = r.journal.read(id, doneSuffix); err != nil {
-		return nil, err
-	}
-	if e.UndoneBy != 0 {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("entry %d was undone by entry %d", id, e.UndoneBy), Hint: fmt.Sprintf("undo entry %d to have it again", e.UndoneBy)}
-	}
-	// A branch keeps its commit, so that nothing but the base moves back.
-	undo := &Entry{Kind: EntryUndo, Context: e.Context, Actor: actor, Undoes: id, Target: e.Target}
-	if e.Target == ToCommit {
-		undo.Target = ToWorkingTree
-	}
-	for _, s := range e.Steps {
-		if s.did() != Unchanged || e.MovesBase || e.Target == ToBranch {
-			undo.Steps = append(undo.Steps, step{
-				Path: s.Path, from: s.After, to: s.Before, BaseBefore: s.BaseAfter, BaseAfter: s.BaseBefore, Unresolved: s.WasUnresolved, WasUnresolved: s.Unresolved,
-			})
-		}
-	}
-	undo.InContext, undo.MovesBase = e.InContext, e.MovesBase
-	switch {
-	case e.MovesBase:
-		err = r.exchange(ctx, undo, dryRun, func(w *workspace) error { return w.planUndo(ctx, undo) })
-	case e.InContext:
-		if dryRun {
-			return undo, nil
-		}
-		err = r.inContext(ctx, undo)
-	default:
-		err = r.carryOut(ctx, undo, nil, false, dryRun)
-	}
-	if err != nil || dryRun {
-		return undo, err
-	}
-	r.tell(e.Context, Event{Kind: EventUndone, Journal: undo.ID})
-	return undo, nil
 }
 
 // putBack gives each path of a begun entry, in the tree that it changed, what it held before. What a program changed since stays.

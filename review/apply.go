@@ -53,6 +53,8 @@ type step struct {
 	from, to Version
 	// seen is what plan saw of Before; zero if that is not a file.
 	seen seen
+	// revert is what the commit that is undone did to the path; nil for nothing.
+	revert *committed
 }
 
 // seen identifies a content that was read. A rename keeps it; a save in place or by rename changes it, unless a program forges the time.
@@ -244,10 +246,29 @@ func (w *workspace) stage(ctx context.Context, steps []step, point func(phase st
 	}
 	// Removals first.
 	slices.SortStableFunc(s.all, func(a, b taken) int { return cmp.Compare(a.rank(), b.rank()) })
+	contents := map[string]bool{}
+	for i := range steps {
+		for _, v := range []Version{steps[i].Before, steps[i].After} {
+			if v.Exists() {
+				contents[v.Hash] = true
+			}
+		}
+	}
+	if err := w.store.flush(contents); err != nil {
+		return nil, err
+	}
 	if !s.sync {
 		return s, tree.SyncAll(w.root)
 	}
 	return s, nil
+}
+
+// flush makes the names that were exchanged durable.
+func (s *swaps) flush() error {
+	if s.sync {
+		return s.dirs.Sync()
+	}
+	return tree.SyncAll(s.w.root)
 }
 
 // addAll is add for steps that do not wait for others.
@@ -323,7 +344,7 @@ func (s *swaps) prepare(st *step) (*tree.Swap, error) {
 	if err == nil {
 		defer closeContent()
 		var swap *tree.Swap
-		if swap, err = tree.Stage(s.dirs, string(st.Path), st.Tmp, entry); err == nil {
+		if swap, err = s.dirs.Stage(string(st.Path), st.Tmp, entry); err == nil {
 			st.Ino = swap.Ino()
 			s.point("staged")
 			return swap, nil
@@ -384,7 +405,7 @@ func (s *swaps) takeOne(t *taken) ([]Conflict, error) {
 // takeLater takes a step for which others had to make room.
 func (s *swaps) takeLater(st *step) (conflicts []Conflict, err error) {
 	if st.away {
-		swap, err := tree.StageAway(s.dirs, string(st.Path), st.Tmp+awaySuffix)
+		swap, err := s.dirs.StageAway(string(st.Path), st.Tmp+awaySuffix)
 		if err != nil {
 			return nil, err
 		}
@@ -399,113 +420,6 @@ func (s *swaps) takeLater(st *step) (conflicts []Conflict, err error) {
 	return s.takeOne(&s.all[len(s.all)-1])
 }
 
-// verify checks what a swap has replaced. It does not read a file that has the attributes which plan saw: late reads it, when no program
-// can write to it any more.
-func (s *swaps) verify(t *taken) (err error) {
-	if !t.Before.Exists() {
-		return nil
-	}
-	if t.seen != (seen{}) {
-		if st, err := t.swap.OldStat(); err != nil || (st.Type() == rootfs.TypeFile && seenOf(st) == t.seen) {
-			return err
-		}
-	}
-	old, err := t.swap.Old()
-	if err != nil {
-		return err
-	}
-	is, err := isVersion(old, t.Before)
-	if old.File != nil {
-		err = errors.Join(err, old.File.Close())
-	}
-	if err == nil && !is {
-		err = tree.ErrOccupied
-	}
-	return err
-}
-
-// isVersion reports whether a swap's former entry is a version.
-func isVersion(f tree.Former, v Version) (is bool, err error) {
-	hash := hashOfText(f.Target)
-	if f.File != nil {
-		if _, err := f.File.Seek(0, io.SeekStart); err != nil {
-			return false, err
-		}
-		hash, _, err = hashOf(f.File)
-	}
-	return Version{Type: f.Stat.Type(), Mode: f.Stat.Perm(), Hash: hash}.Same(v), err
-}
-
-// late returns the files that were written after they had been replaced, through a descriptor that was open before. Afterwards no program
-// can write to the others any more, where the system says which files are open for writing.
-func (s *swaps) late(ctx context.Context) (conflicts []Conflict, err error) {
-	changed := make([]bool, len(s.all))
-	err = inParallel(ctx, len(s.all), func(i int) (err error) {
-		changed[i], err = s.isLate(&s.all[i])
-		return err
-	})
-	for i, is := range changed {
-		if is {
-			conflicts = append(conflicts, Conflict{s.all[i].Path, ConflictChangedMeanwhile})
-		}
-	}
-	return conflicts, err
-}
-
-func (s *swaps) isLate(t *taken) (bool, error) {
-	if t.away || !t.Before.Exists() {
-		return false, nil
-	}
-	old, err := t.swap.Old()
-	if err != nil {
-		return false, err
-	}
-	is, err := s.isFinal(old, t.Before)
-	if old.File != nil {
-		err = errors.Join(err, old.File.Close())
-	}
-	return !is, err
-}
-
-// writersWait is how long programs are waited for that have files open for writing which an apply has replaced: most are about to save.
-const writersWait = time.Second
-
-// writersPoll is how often such a file is looked at.
-const writersPoll = 5 * time.Millisecond
-
-// isFinal reports whether a swap's former entry is a version, and no program has it open for writing. It has no name that other programs know,
-// so that it stays so. It waits a moment for programs that are writing.
-func (s *swaps) isFinal(f tree.Former, v Version) (bool, error) {
-	for f.File != nil {
-		has, err := tree.HasWriter(f.File)
-		if fserr.CodeOf(err) == fserr.EOPNOTSUPP || (err == nil && !has) {
-			break
-		}
-		if err != nil {
-			return false, err
-		}
-		if !s.waitForWriters() {
-			return false, nil
-		}
-	}
-	return isVersion(f, v)
-}
-
-// waitForWriters waits a moment. It returns false if programs were waited for long enough.
-func (s *swaps) waitForWriters() bool {
-	s.writersMu.Lock()
-	if s.writersUntil.IsZero() {
-		s.writersUntil = time.Now().Add(writersWait)
-	}
-	until := s.writersUntil
-	s.writersMu.Unlock()
-	if time.Now().After(until) {
-		return false
-	}
-	time.Sleep(writersPoll)
-	return true
-}
-
 // back puts everything back. What a program has saved over it meanwhile stays.
 func (s *swaps) back() error {
 	var errs []error
@@ -517,6 +431,7 @@ func (s *swaps) back() error {
 		s.point("put back")
 	}
 	s.all = nil
+	errs = append(errs, s.dirs.Close())
 	s.unmake()
 	return errors.Join(errs...)
 }
@@ -531,6 +446,7 @@ const awaySuffix = "-dir"
 // resume puts back what an interruption left of staged steps. It returns the paths that a program has changed since, which stay.
 func (w *workspace) resume(steps []step) (stay []Path, err error) {
 	s := w.newSwaps(func(string) {})
+	defer func() { err = errors.Join(err, s.dirs.Close()) }()
 	for _, st := range slices.Backward(removalsFirst(steps)) {
 		if st.did() == Unchanged {
 			continue
@@ -555,7 +471,7 @@ func (w *workspace) resume(steps []step) (stay []Path, err error) {
 }
 
 func (s *swaps) resumeOne(st *step, was tree.Staged) error {
-	swap, err := tree.Resume(s.w.root, string(st.Path), was)
+	swap, err := s.dirs.Resume(string(st.Path), was)
 	if err != nil || swap == nil {
 		return err
 	}
@@ -568,6 +484,7 @@ func (s *swaps) drop() {
 		t.swap.Drop()
 	}
 	s.all = nil
+	_ = s.dirs.Close() // closing a directory writes nothing
 	s.unmake()
 }
 
@@ -580,18 +497,19 @@ func (s *swaps) unmake() {
 
 // done removes what was replaced, and the directories that are empty now.
 func (s *swaps) done(ctx context.Context) error {
-	errs := make([]error, len(s.all))
+	failed := make([]error, len(s.all))
 	err := inParallel(ctx, len(s.all), func(i int) error {
-		errs[i] = s.all[i].swap.Done()
+		failed[i] = s.all[i].swap.Done()
 		s.point("removed")
 		return nil
 	})
+	err = errors.Join(err, s.dirs.Close())
 	for _, t := range s.all {
 		if t.did() == Removed {
 			s.w.pruneAbove(t.Path)
 		}
 	}
-	return errors.Join(append(errs, err)...)
+	return errors.Join(err, errors.Join(failed...))
 }
 
 // prune removes a directory if there are only empty directories in it.

@@ -24,7 +24,7 @@ type base struct {
 	store     *Store
 	// digest names the layer.
 	digest string
-	// sorted has the paths of overrides in the order of compareTrees, once below was called.
+	// sorted has the paths of overrides in the order of compareTrees, once order was called.
 	sorted []Path
 	// elsewhere opens the content of an override that is not in store; nil means that all are.
 	elsewhere func(e entry) (io.ReadCloser, error)
@@ -102,12 +102,18 @@ func (b *base) hasDir(p Path) bool {
 	return false
 }
 
+// order sets sorted. Several goroutines may call below once order was called.
+func (b *base) order() {
+	if b.sorted == nil {
+		b.sorted = slices.AppendSeq(make([]Path, 0, len(b.overrides)), maps.Keys(b.overrides))
+		slices.SortFunc(b.sorted, compareTrees)
+	}
+}
+
 // below yields the files and links at p and below it, in no order; "" is the root.
 func (b *base) below(p Path) func(yield func(entry) bool) {
 	return func(yield func(entry) bool) {
-		if b.sorted == nil {
-			b.sorted = slices.SortedFunc(maps.Keys(b.overrides), compareTrees)
-		}
+		b.order()
 		from, _ := slices.BinarySearchFunc(b.sorted, p, compareTrees)
 		for _, q := range b.sorted[from:] {
 			if !isWithin(q, p) {

@@ -60,6 +60,8 @@ type Change struct {
 	Sensitive   []string
 	// Drifted says that the workspace does not hold the base's version.
 	Drifted bool
+	// Unresolved says that a Rebase recorded a conflict of the path.
+	Unresolved bool
 	// Repository is the git repository that the path belongs to; "" is none, or the workspace's own. InRepository is false
 	// only if there is none.
 	Repository   Path

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,10 @@ type CommitOptions struct {
 	Trailers []string
 	// Branch is the branch of ToBranch, and "" otherwise.
 	Branch string
+	// RunHooks runs the hooks of the repositories, for ToCommit.
+	RunHooks bool
+	// reverts are the commits that are undone, by repository; nil if none are.
+	reverts map[Path]Commit
 }
 
 // Commit is a commit that an entry made.
@@ -58,6 +63,8 @@ type Commit struct {
 	Committer git.Identity `json:"committer"`
 	// Index is the SHA-256 of the index that goes with it; "" if there is none.
 	Index string `json:"index,omitempty"`
+	// Hooks are the names of the hooks that ran, in their order.
+	Hooks []string `json:"hooks,omitempty"`
 }
 
 // committed is what a commit does to a path.
@@ -87,6 +94,8 @@ func (o *CommitOptions) check(t Target) error {
 		return bad("unknown target", "apply to the working tree, a commit or a branch")
 	case t == ToBranch && o.Branch == "":
 		return bad("no branch is named", "name the branch to commit to")
+	case t == ToBranch && o.RunHooks:
+		return bad("hooks cannot run for a commit to a branch: they would look at files of another branch", "leave the hooks out, or commit to what is checked out")
 	case t == ToCommit && o.Branch != "":
 		return bad("a branch is named for a commit to what is checked out", "leave the branch out, or commit to the branch only")
 	case strings.TrimSpace(o.Message) == "":
@@ -120,6 +129,10 @@ type draft struct {
 	repo  *git.Local
 	done  *Commit
 	steps []*step
+	// tree and message are those of the commit.
+	tree    string
+	message git.Message
+	text    []byte
 	// index holds what becomes of paths of the index.
 	index map[Path]Version
 }
@@ -221,7 +234,14 @@ func (d *drafts) commits() []Commit {
 // asRefusal makes a refusal of git's EBUSY and ErrMoved.
 func asRefusal(err error) error {
 	_, detail, hint := fserr.Parts(err)
+	var hook *git.HookError
 	switch {
+	case errors.As(err, &hook) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+		return err
+	case errors.As(err, &hook) && hook.Err == nil:
+		return refuse(HookFailed, nil, "nothing was applied: hook "+hook.Hook+" changed what is to be committed", "change the context to what the hook wants, or apply without --hooks")
+	case errors.As(err, &hook):
+		return refuse(HookFailed, nil, fmt.Sprintf("nothing was applied: hook %s failed: %s", hook.Hook, cmp.Or(hook.Output, hook.Err.Error())), "do what the hook asks for, or apply without --hooks")
 	case errors.Is(err, git.ErrMoved):
 		return refuse(Conflicting, nil, "nothing was applied: a program changed the branch, the index or HEAD of a repository meanwhile", "apply again")
 	case fserr.CodeOf(err) == fserr.EBUSY:
@@ -242,6 +262,11 @@ func (d *drafts) plan(ctx context.Context, p Path, steps []*step) error {
 	}
 	c := &draft{Draft: g, repo: repo, done: &Commit{Repository: p, Ref: g.Ref, Old: g.Old, Parent: g.Parent}, index: map[Path]Version{}}
 	d.all = append(d.all, c)
+	if d.opts.reverts != nil {
+		if steps, err = c.reverting(d.opts.reverts[p], steps); err != nil {
+			return err
+		}
+	}
 	conflicts, err := c.merge(ctx, d.r, steps)
 	if err == nil && len(conflicts) > 0 {
 		err = dirty("%s of %s does not have the lines that were changed in these files", c, conflicts)
@@ -252,6 +277,10 @@ func (d *drafts) plan(ctx context.Context, p Path, steps []*step) error {
 			err = dirty("the index, on top of %s of %s, has other changes of the same lines of these files", c, conflicts)
 		}
 	}
+	var refused *Error
+	if d.opts.reverts != nil && errors.As(err, &refused) {
+		refused.Hint = "undo without --commit, and revert the commit by hand"
+	}
 	if err != nil {
 		return err
 	}
@@ -260,6 +289,23 @@ func (d *drafts) plan(ctx context.Context, p Path, steps []*step) error {
 		return g.Close()
 	}
 	return d.identify(ctx, c)
+}
+
+// reverting returns the steps of those paths that the commit to be undone has changed: from what it made of them to what they were.
+func (c *draft) reverting(undone Commit, steps []*step) (reverts []*step, err error) {
+	for _, s := range steps {
+		if s.revert != nil {
+			s.from, s.to = s.revert.After, s.revert.Before
+			reverts = append(reverts, s)
+		}
+	}
+	if len(reverts) > 0 && undone.Ref != c.Ref {
+		err = &fserr.Error{
+			Code: fserr.EINVAL, Detail: fmt.Sprintf("nothing was undone: the commit is on %s, and %s of %s is checked out", undone.Ref, c.Ref, shownRepository(c.done.Repository)),
+			Hint: "check that branch out, or undo without --commit",
+		}
+	}
+	return reverts, err
 }
 
 // dirty refuses what a commit cannot hold without changes of the user's.
@@ -308,7 +354,7 @@ func (c *draft) merge(ctx context.Context, r *Reviews, steps []*step) (conflicts
 	slices.SortStableFunc(steps, func(a, b *step) int { return removalFirst(a.to, b.to) })
 	for _, s := range steps {
 		p := c.within(s.Path)
-		before, err := c.before(r.store, p, removed)
+		before, err := c.before(r.store, p, !s.to.Exists(), removed)
 		if err != nil {
 			return nil, err
 		}
@@ -337,11 +383,15 @@ func removalFirst(a, b Version) int {
 	return 1
 }
 
-// before reads what the parent has at a path. What is in the way of the path is a directory, as is a repository within it.
-func (c *draft) before(store *Store, p string, removed map[string]bool) (Version, error) {
+// before reads what the parent has at a path. What is in the way of the path is a directory, as is a repository within it. If the path is to
+// be removed, a file above it and files below it are not in the way: the parent does not have the path.
+func (c *draft) before(store *Store, p string, removal bool, removed map[string]bool) (Version, error) {
 	at, e, err := c.Entry(p)
 	if err != nil || e.Mode == 0 || removed[at] {
 		return Version{}, err
+	}
+	if removal && (at != p || e.Mode == git.ModeTree) && e.Mode != git.ModeRepository {
+		return Version{}, nil
 	}
 	if at == p && e.Mode == git.ModeTree {
 		emptied := true
@@ -448,7 +498,14 @@ func (d *drafts) build(ctx context.Context, e *Entry) error {
 		}
 		tree, err := c.Tree(ctx, files)
 		if err == nil {
-			c.done.ID, err = c.Draft.Commit(ctx, tree, git.Message{Text: d.opts.Message, Trailers: trailers, Author: c.done.Author, Committer: c.done.Committer, At: e.At})
+			c.tree = tree
+			c.message = git.Message{Text: d.opts.Message, Trailers: trailers, Author: c.done.Author, Committer: c.done.Committer, At: e.At}
+			if undone, ok := d.opts.reverts[c.done.Repository]; ok {
+				c.message.Text += "\n\nThis reverts commit " + undone.ID + "."
+			}
+			if c.text, err = c.Text(ctx, c.message); err == nil {
+				c.done.ID, err = c.Commit(ctx, tree, c.text, c.message)
+			}
 		}
 		if err == nil && len(index) > 0 {
 			c.done.Index, err = c.Stage(ctx, index)

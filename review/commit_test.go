@@ -660,6 +660,27 @@ func TestFilesBelowAGitlinkAreRefused(t *testing.T) {
 	}
 }
 
+// Undo leaves the commit, so that the branch has all of the changes already when they are applied again.
+func TestChangesThatTheParentHasAreNotCommittedAgain(t *testing.T) {
+	t.Parallel()
+	w := newRepos(t, files{"dir/x": "x\n", "file": "f\n", "gone": "gone\n", "a": "a\n"})
+	remove(t, w.in(id), "dir/x", "gone", "file")
+	write(t, w.in(id), files{"dir": "a file\n", "file/x": "x\n", "a": "agent\n"})
+	e := w.mustCommit("")
+	_, err := w.undo(e.ID)
+	must(t, err)
+	for _, branch := range []string{"", "side"} {
+		e := w.mustCommit(branch)
+		if len(e.Commits) != 0 {
+			t.Errorf("branch %q: committed again: %v", branch, e.Commits)
+		}
+		_, err = w.undo(e.ID)
+		must(t, err)
+	}
+	w.wantGit("2", "rev-list", "--count", "HEAD")
+	w.sound("workspace")
+}
+
 // A repository whose data lie outside of the workspace is left alone.
 func TestRepositoryElsewhereIsRefused(t *testing.T) {
 	t.Parallel()

@@ -54,16 +54,17 @@ type comparison struct {
 	ignored func(p Path, isDir bool) bool
 
 	begun time.Time
-	// candidates are the files and links whose contents must be compared.
-	candidates []candidate
+	// seenAt says of each entry of the manifest whether the tree has it.
+	seenAt []bool
 	// texts bounds the contents that the differences hold.
 	texts memory
 
-	mu   sync.Mutex // of what follows
+	mu sync.Mutex // of what follows, and of ignored
+	// seen is seenAt for paths that are not in the manifest.
 	seen map[Path]bool
-	// seenAt is seen for the entries of the manifest.
-	seenAt []bool
-	out    []Difference
+	// candidates are the files and links whose contents must be compared.
+	candidates []candidate
+	out        []Difference
 }
 
 // candidate is a file or link whose content must be compared.
@@ -75,6 +76,7 @@ type candidate struct {
 // compare compares what is at each of the paths and below it; "" is everything. The differences are sorted by path.
 func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, error) {
 	c.begun, c.out, c.seen = time.Now(), nil, map[Path]bool{}
+	c.base.order()
 	if m := c.base.manifest; m != nil {
 		c.seenAt = make([]bool, len(m.Entries))
 		if len(c.known) != len(m.Entries) {
@@ -178,20 +180,58 @@ func (c *comparison) side(ctx context.Context, p Path) error {
 			return err
 		}
 	}
-	return c.root.Walk(ctx, "/"+string(p), tree.WalkOptions{Stats: true}, func(rel string, e rootfs.Entry, walkErr error) error {
+	// Several goroutines walk the directories that lie two levels below p.
+	var below []Path
+	err := c.walk(ctx, p, splitDepth, func(q Path, depth int) {
+		if depth == splitDepth {
+			below = append(below, q)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return spread(ctx, len(below), 2, 1, func(i int) error { return c.walk(ctx, below[i], 0, func(Path, int) {}) })
+}
+
+// splitDepth is how many levels of directories one goroutine walks before several do.
+const splitDepth = 2
+
+// walk visits what is below p, so many levels deep; 0 is all. It calls entered with each directory that is not one difference, and its depth.
+func (c *comparison) walk(ctx context.Context, p Path, levels int, entered func(q Path, depth int)) error {
+	visited := false
+	err := c.root.Walk(ctx, "/"+string(p), tree.WalkOptions{Stats: true, MaxDepth: levels}, func(rel string, e rootfs.Entry, walkErr error) error {
+		visited = true
 		q := Path(rel)
 		if p != "" {
 			q = p + "/" + q
 		}
 		if walkErr != nil {
-			c.out = append(c.out, Difference{Path: q, After: Version{Type: rootfs.TypeDirectory}, Barred: BarredTooDeep})
+			c.differ(Difference{Path: q, After: Version{Type: rootfs.TypeDirectory}, Barred: BarredTooDeep})
 			return nil
 		}
 		if e.Stat == nil { // it vanished
 			return nil
 		}
-		return c.visit(ctx, q, *e.Stat)
+		err := c.visit(ctx, q, *e.Stat)
+		if err == nil && e.Stat.IsDir() {
+			entered(q, 1+strings.Count(rel, "/"))
+		}
+		return err
 	})
+	switch {
+	case err == nil || visited || p == "" || ctx.Err() != nil:
+		return err
+	case isAbsent(err): // it vanished
+		return nil
+	}
+	c.differ(Difference{Path: p, After: Version{Type: rootfs.TypeDirectory}, Barred: BarredTooDeep})
+	return nil
+}
+
+func (c *comparison) differ(d Difference) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out = append(c.out, d)
 }
 
 func unlessSkip(err error) error {
@@ -209,7 +249,7 @@ func isAbsent(err error) bool {
 // visit compares one path of the tree. It returns tree.SkipDir for a directory that is one difference.
 func (c *comparison) visit(ctx context.Context, p Path, st rootfs.Stat) error {
 	if rule := barred(p, st); rule != "" {
-		c.out = append(c.out, Difference{Path: p, After: Version{Type: st.Type(), Mode: st.Perm()}, Barred: rule})
+		c.differ(Difference{Path: p, After: Version{Type: st.Type(), Mode: st.Perm()}, Barred: rule})
 		return tree.SkipDir
 	}
 	if st.Type() == rootfs.TypeDirectory {
@@ -221,7 +261,10 @@ func (c *comparison) visit(ctx context.Context, p Path, st rootfs.Stat) error {
 		if c.known[e.index].Is(st, &c.base.manifest.Entries[e.index]) {
 			return nil
 		}
-	} else {
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.index < 0 {
 		c.seen[p] = true
 	}
 	c.candidates = append(c.candidates, candidate{p, e})
@@ -275,7 +318,7 @@ func (c *comparison) unsee(e entry) {
 
 // directory skips one that is new and ignored, as one difference.
 func (c *comparison) directory(ctx context.Context, p Path) error {
-	if c.ignored == nil || c.base.hasDir(p) || !c.ignored(p, true) {
+	if c.ignored == nil || c.base.hasDir(p) || !c.isIgnored(p) {
 		return nil
 	}
 	size := &TreeSize{}
@@ -289,8 +332,14 @@ func (c *comparison) directory(ctx context.Context, p Path) error {
 	if err != nil && !isAbsent(err) {
 		return err
 	}
-	c.out = append(c.out, Difference{Path: p, After: Version{Type: rootfs.TypeDirectory}, Tree: size})
+	c.differ(Difference{Path: p, After: Version{Type: rootfs.TypeDirectory}, Tree: size})
 	return tree.SkipDir
+}
+
+func (c *comparison) isIgnored(dir Path) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ignored(dir, true)
 }
 
 // contextsDir and stateDir are the names of the directory of contexts and of the server's state. They are barred wherever they stand.

@@ -21,6 +21,8 @@ const (
 	// DirtyCommit says that a commit cannot hold the changes without changes of the user's that are not committed.
 	DirtyCommit  Reason = "DIRTY_COMMIT"
 	NoRepository Reason = "NO_REPOSITORY"
+	// HookFailed is of a hook that failed, or that changed what is to be committed.
+	HookFailed Reason = "HOOK_FAILED"
 )
 
 // Error is a refusal: nothing was done.

@@ -90,6 +90,9 @@ func (w *workspace) rewrite(steps []step) error {
 		s := *done
 		s.Before, s.After = s.After, s.Before
 		now, _, err := w.store.keep(w.root, s.Path)
+		if err == nil && done.did() == Created && !now.Exists() {
+			w.pruneAbove(s.Path) // directories that were made for it can be in the way of another step
+		}
 		if err == nil && now.Same(s.Before) {
 			err = w.writeInPlace(&s)
 		} else if err == nil && now.Type == rootfs.TypeFile && !now.Same(s.After) {
@@ -158,9 +161,10 @@ func (w *workspace) writeInPlace(s *step) error {
 }
 
 // replace takes one step by a swap.
-func (w *workspace) replace(s *step) error {
-	s.Tmp, s.seen = tree.SwapName(), seen{} // no call of late follows
+func (w *workspace) replace(s *step) (err error) {
+	s.Tmp, s.seen = tree.PassingName(), seen{} // no call of late follows
 	sw := w.newSwaps(func(string) {})
+	defer func() { err = errors.Join(err, sw.dirs.Close()) }()
 	if err := sw.add(s); err != nil {
 		return err
 	}

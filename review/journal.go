@@ -132,9 +132,16 @@ func (j journal) read(id int64, suffix string) (*Entry, error) {
 // begin writes an entry before its steps are taken.
 func (j journal) begin(e *Entry) error { return j.write(e, intentSuffix) }
 
-// finish makes a begun entry a done one.
+// finish makes a begun entry a done one, also after a power loss.
 func (j journal) finish(e *Entry) error {
-	return os.Rename(j.file(e.ID, intentSuffix), j.file(e.ID, doneSuffix))
+	intent, done := j.file(e.ID, intentSuffix), j.file(e.ID, doneSuffix)
+	if err := os.Rename(intent, done); err != nil {
+		return err
+	}
+	if err := syncDir(j.dir); err != nil {
+		return errors.Join(err, os.Rename(done, intent)) // the caller puts the entry back
+	}
+	return nil
 }
 
 // abandon removes a begun entry whose steps were put back.
@@ -146,5 +153,5 @@ func (j journal) write(e *Entry, suffix string) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(j.file(e.ID, suffix), data)
+	return replaceDurably(j.file(e.ID, suffix), data)
 }

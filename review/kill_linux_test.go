@@ -49,7 +49,7 @@ func beKilled() error {
 	}
 	ctx := context.Background()
 	undo := func(e *Entry) error {
-		_, err := r.Undo(ctx, e.ID, "host", false, func(*Entry) error { return nil })
+		_, err := r.Undo(ctx, UndoRequest{ID: e.ID, Actor: "host", May: func(*Entry) error { return nil }})
 		return err
 	}
 	e, err := untilQuiet(func() (*Entry, error) {

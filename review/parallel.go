@@ -21,7 +21,12 @@ const (
 // inParallel calls do for each of n items. The calls for few items follow each other. After an error or the end of ctx it starts no
 // further ones.
 func inParallel(ctx context.Context, n int, do func(i int) error) error {
-	if n < parallelFrom {
+	return spread(ctx, n, parallelFrom, parallelStep, do)
+}
+
+// spread is inParallel with several goroutines for from items on, each of which takes step items at a time.
+func spread(ctx context.Context, n, from, step int, do func(i int) error) error {
+	if n < from {
 		for i := range n {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -37,8 +42,8 @@ func inParallel(ctx context.Context, n int, do func(i int) error) error {
 	for range min(parallelMost, max(2, runtime.GOMAXPROCS(0))) {
 		g.Go(func() error {
 			for {
-				end := int(next.Add(parallelStep))
-				for i := end - parallelStep; i < min(end, n); i++ {
+				end := int(next.Add(int64(step)))
+				for i := end - step; i < min(end, n); i++ {
 					if err := ctx.Err(); err != nil {
 						return err
 					}

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
@@ -190,6 +192,8 @@ type movement struct {
 	listed   map[Path]bool
 	steps    []step
 	unstable []Conflict
+	// savesUntil is until when programs are waited for that save files, once that has begun.
+	savesUntil time.Time
 }
 
 // changed compares the files of a scan with the base. It reads those whose attributes are not the ones of the base's.
@@ -209,7 +213,7 @@ func (m *movement) changed(ctx context.Context, entries []seed.Entry) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := m.compare(was); err != nil {
+		if err := m.compare(ctx, was); err != nil {
 			return fserr.Wrap(err, "rebase", "/"+e.Path, "")
 		}
 	}
@@ -246,27 +250,73 @@ func (m *movement) removed(ctx context.Context) error {
 }
 
 // compare reads a file of the workspace, and adds a step if it is not the base's.
-func (m *movement) compare(was entry) error {
-	root := m.reviews.ws.root
-	now, _, err := readVersion(root, was.path, nil)
+func (m *movement) compare(ctx context.Context, was entry) error {
+	before, err := m.base.version(was)
+	if err != nil {
+		return err
+	}
+	now, _, err := readVersion(m.reviews.ws.root, was.path, nil)
+	if err == nil && now.Same(before) {
+		return nil
+	}
 	if err == nil {
-		before, err := m.base.version(was)
-		if err != nil || now.Same(before) {
-			return err
-		}
-		kept, _, err := m.reviews.store.keep(root, was.path)
-		if err == nil && kept != now {
-			err = errUnstable
-		}
-		if err == nil {
-			return m.add(was, now)
-		}
+		now, err = m.saved(ctx, was.path)
 	}
 	if errors.Is(err, errUnstable) || isAbsent(err) || fserr.CodeOf(err) == fserr.ELOOP {
 		m.unstable = append(m.unstable, Conflict{was.path, ConflictChangedMeanwhile})
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return m.add(was, now)
+}
+
+// saved reads a file of the workspace into the store. It waits a moment for a program that is saving the file, and fails with errUnstable if that does not
+// end: until then the file may be empty, or have a part of its content.
+func (m *movement) saved(ctx context.Context, p Path) (Version, error) {
+	root := m.reviews.ws.root
+	for {
+		v, st, err := readVersion(root, p, m.reviews.store.Put)
+		if err != nil || v.Type != rootfs.TypeFile {
+			return v, err
+		}
+		saving, err := isBeingSaved(root, p, st)
+		if err != nil || !saving {
+			return v, err
+		}
+		m.reviews.point("being saved")
+		if m.savesUntil.IsZero() {
+			m.savesUntil = time.Now().Add(writersWait)
+		}
+		if time.Now().After(m.savesUntil) {
+			return v, errUnstable
+		}
+		select {
+		case <-time.After(writersPoll):
+		case <-ctx.Done():
+			return v, ctx.Err()
+		}
+	}
+}
+
+// isBeingSaved reports whether a program wrote to a file a moment ago and still has it open for writing, where the system can say that. It reports
+// true as well if the file is not the one that was read.
+func isBeingSaved(root rootfs.Root, p Path, read rootfs.Stat) (bool, error) {
+	f, st, err := root.OpenNoFollow(string(p), rootfs.O_RDONLY)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	has, err := tree.HasWriter(f)
+	if err != nil && fserr.CodeOf(err) != fserr.EOPNOTSUPP {
+		return false, err
+	}
+	// A program that has closed the file by now has changed its time.
+	if after, err := f.Stat(); err != nil || after.CtimeNs != read.CtimeNs || st.Ino != read.Ino {
+		return true, err
+	}
+	return has && time.Since(time.Unix(0, read.CtimeNs)) < writersWait, nil
 }
 
 // add adds the step from the base's version to the workspace's.

@@ -74,7 +74,7 @@ type Config struct {
 // Copied gives a copy of a context the base of what it was copied from, and no decisions. from is "" for new content. Names are those of
 // contexts, or of their snapshots. marks is a file with the marks of a context's new content, which Copied takes if it is there.
 func (r *Reviews) Copied(from, to, marks string) error {
-	if err := r.known.replace(to, marks); err != nil {
+	if err := errors.Join(r.known.replace(to, marks), r.listed.remove(to)); err != nil {
 		return err
 	}
 	next, err := r.journal.next()
@@ -101,7 +101,7 @@ func (r *Reviews) Marks(id string) string { return r.known.file(id) }
 // Deleted forgets a context and its snapshots.
 func (r *Reviews) Deleted(id string) error {
 	r.known.remove(id)
-	return errors.Join(r.states.remove(id), r.states.removeAll(id+"@"), r.revisions.remove(id), r.known.removeAll(id+"@"))
+	return errors.Join(r.states.remove(id), r.listed.remove(id), r.states.removeAll(id+"@"), r.revisions.remove(id), r.known.removeAll(id+"@"))
 }
 
 // Reviews keeps the reviews of the contexts of one workspace.
@@ -111,6 +111,7 @@ type Reviews struct {
 	states  states
 	journal journal
 	known   knownFiles
+	listed  *listings
 	// revisions are what was submitted.
 	revisions revisions
 	ws        *workspace
@@ -130,12 +131,16 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 		cfg.Log = zap.NewNop()
 	}
 	in := func(name string) string { return filepath.Join(cfg.Dir, name) }
-	for _, name := range []string{"contexts", "journal", "known", "revisions", "scratch"} {
+	for _, name := range []string{"contexts", "journal", "known", "listed", "revisions", "scratch"} {
 		if err := os.MkdirAll(in(name), 0o700); err != nil {
 			return nil, err
 		}
 	}
 	store, err := OpenStore(in("blobs"))
+	if err != nil {
+		return nil, err
+	}
+	listed, err := openListings(in("listed"), cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +150,8 @@ func Open(ctx context.Context, cfg Config) (*Reviews, error) {
 	}
 	r := &Reviews{
 		cfg: cfg, store: store, states: states{in("contexts")}, journal: journal{in("journal")}, known: knownFiles{in("known")},
-		revisions: revisions{in("revisions")},
-		point:     func(string) {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
+		listed: listed, revisions: revisions{in("revisions")},
+		point: func(string) {}, locks: map[string]chan struct{}{}, watchers: map[string]map[chan Event]bool{},
 	}
 	r.git = git.NewReader(git.Options{Scratch: in("scratch")})
 	r.ws = &workspace{root: root, store: store, merger: merger{store: store, scratch: in("scratch")}}
@@ -203,7 +208,7 @@ type Query struct {
 	Paths []Path
 	// Ignored lists the content of new ignored directories.
 	Ignored bool
-	// Drift compares the base with the workspace too. It reveals what the workspace holds.
+	// Drift compares the base with the workspace and with other contexts too. It reveals what they hold.
 	Drift bool
 	// Against is what the context is compared with.
 	Against Against
@@ -221,9 +226,12 @@ type List struct {
 	Changes []*Change
 	// Revision names all changes of the context; "" if the query was for some paths.
 	Revision string
-	context  string
-	state    *state
-	base     *base
+	// Others are other contexts that change the same paths; only with Query.Drift.
+	Others     []Other
+	unresolved []RecordedConflict
+	context    string
+	state      *state
+	base       *base
 }
 
 // Close closes the layer.
@@ -245,11 +253,15 @@ func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
+	if q.Drift {
+		l.Others, l.unresolved = r.listed.others(q.Context, l.Changes), l.state.conflicts()
+	}
 	for _, c := range l.Changes {
 		l.locate(c)
 		if !q.Drift {
 			continue
 		}
+		c.Unresolved = l.state.Conflicts[c.Path] != nil
 		if err := r.drift(l.base, c); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
@@ -339,6 +351,7 @@ func (r *Reviews) changes(ctx context.Context, q Query, keep func(root rootfs.Ro
 	})
 	if err == nil && len(q.Paths) == 0 {
 		l.Revision = revisionOf(l.Changes)
+		r.listed.put(q.Context, l.Changes)
 	}
 	return l, err
 }

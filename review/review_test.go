@@ -86,7 +86,7 @@ func (w *world) decide(d Decision, sel Selection) Decided {
 }
 
 func (w *world) undo(entry int64) (*Entry, error) {
-	return w.reviews.Undo(w.t.Context(), entry, "host", false, func(*Entry) error { return nil })
+	return w.reviews.Undo(w.t.Context(), UndoRequest{ID: entry, Actor: "host", May: func(*Entry) error { return nil }})
 }
 
 func (w *world) apply(req ApplyRequest) *Entry {

@@ -106,7 +106,7 @@ func (r revisions) write(context string, rev *revision) error {
 		err = os.MkdirAll(r.of(context), 0o700)
 	}
 	if err == nil {
-		err = replaceFile(filepath.Join(r.of(context), rev.ID+".json"), data)
+		err = replaceDurably(filepath.Join(r.of(context), rev.ID+".json"), data)
 	}
 	if err != nil {
 		return err

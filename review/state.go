@@ -101,7 +101,7 @@ func (s states) write(id string, st *state) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(s.file(id), data)
+	return replaceDurably(s.file(id), data)
 }
 
 // remove forgets a context. Removing again does nothing.
@@ -127,7 +127,7 @@ func (s states) removeAll(prefix string) error {
 
 // replaceFile writes a file under another name, and renames it. A power loss leaves the old content or the new one.
 func replaceFile(name string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "new-")
+	f, err := os.CreateTemp(filepath.Dir(name), newPrefix)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 )
 
 // Store keeps contents by their SHA-256:
@@ -48,7 +51,7 @@ func (s *Store) Put(r io.Reader) (hash string, size int64, err error) {
 
 // write is Put for a content that may be new.
 func (s *Store) write(r io.Reader) (hash string, size int64, err error) {
-	f, err := os.CreateTemp(s.dir, "new-")
+	f, err := os.CreateTemp(s.dir, newPrefix)
 	if err != nil {
 		return "", 0, err
 	}
@@ -78,6 +81,38 @@ func (s *Store) write(r io.Reader) (hash string, size int64, err error) {
 	}
 	placed = err == nil
 	return hash, size, err
+}
+
+// flush writes contents to the disk: a few one by one, many with their file system.
+func (s *Store) flush(hashes map[string]bool) error {
+	if len(hashes) > 2*syncAtMost {
+		root, err := rootfs.Open(s.dir, rootfs.Options{})
+		if err != nil {
+			return err
+		}
+		return errors.Join(tree.SyncAll(root), root.Close())
+	}
+	for hash := range hashes {
+		f, err := s.Open(hash)
+		if errors.Is(err, fs.ErrNotExist) { // whoever needs it says so
+			continue
+		}
+		if err == nil {
+			err = errors.Join(ignoringReadOnly(f.Sync()), f.Close())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ignoringReadOnly drops the error of a system that flushes only what is open for writing (Windows).
+func ignoringReadOnly(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
 }
 
 // Open opens a content. fs.ErrNotExist says that the store does not have it.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"testing"
 )
 
@@ -67,4 +68,53 @@ func TestPutBackKeepsWhatWasWrittenToTheNewFile(t *testing.T) {
 	_, err = w.reviews.Apply(t.Context(), ApplyRequest{Context: id})
 	wantReason(t, err, Conflicting)
 	same(t, "the workspace", read(t, w.in("workspace")), files{"a": "panel\nand the user's\n", "b": "late\n", "new": "new\nand the user's\n"})
+}
+
+// A file that a program is saving can be empty, or have a part of its content. Rebase waits until it is saved.
+func TestRebaseWaitsForASave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "base\n", "b": "base\n"})
+	f, err := os.OpenFile(w.in("workspace")+"/a", os.O_WRONLY|os.O_TRUNC, 0)
+	must(t, err)
+	var once sync.Once
+	w.at("being saved", func() {
+		once.Do(func() {
+			_, err := f.WriteString("saved\n")
+			must(t, errors.Join(err, f.Close()))
+		})
+	})
+	w.rebase(RebaseRequest{})
+	same(t, "the context", read(t, w.in(id)), files{"a": "saved\n", "b": "base\n"})
+}
+
+func TestRebaseTakesAFileThatIsOpenAndQuiet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "base\n", "log": "base\n"})
+	log, err := os.OpenFile(w.in("workspace")+"/log", os.O_WRONLY|os.O_APPEND, 0)
+	must(t, err)
+	defer func() { must(t, log.Close()) }()
+	_, err = log.WriteString("line\n")
+	must(t, err)
+	w.rebase(RebaseRequest{})
+	same(t, "the context", read(t, w.in(id)), files{"a": "base\n", "log": "base\nline\n"})
+}
+
+// A file that a program writes again and again is not taken in the middle of it.
+func TestRebaseRefusesAFileThatIsBeingWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"log": "base\n"})
+	log, err := os.OpenFile(w.in("workspace")+"/log", os.O_WRONLY|os.O_APPEND, 0)
+	must(t, err)
+	defer func() { must(t, log.Close()) }()
+	line := func() {
+		_, err := log.WriteString("line\n")
+		must(t, err)
+	}
+	line()
+	w.at("being saved", line)
+	_, err = w.tryRebase(RebaseRequest{})
+	if c := wantReason(t, err, Conflicting).Conflicts; len(c) != 1 || c[0] != (Conflict{"log", ConflictChangedMeanwhile}) {
+		t.Errorf("the conflicts are %v", c)
+	}
+	same(t, "the context", read(t, w.in(id)), files{"log": "base\n"})
 }

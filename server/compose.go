@@ -99,12 +99,12 @@ func (s *Server) options(buffers *codec.Pool) []grpc.ServerOption {
 	return opts
 }
 
-// panelClosed ends everything of a panel that was closed.
-func (s *Server) panelClosed(panel string) {
+// panelClosed ends everything of a panel that was closed, or whose tokens were revoked.
+func (s *Server) panelClosed(panel string, why error) {
 	s.auth.bound.forget(panel)
 	s.parts.sites.PanelClosed(panel)
 	s.calls.limits.forget(panel)
-	s.streams.endPanel(panel)
+	s.streams.endPanel(panel, why)
 	s.closeOwner(panel)
 }
 

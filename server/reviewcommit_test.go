@@ -132,3 +132,34 @@ func TestRefusedCommitsTravel(t *testing.T) {
 	})
 	wantCode(t, "an unknown target", err, codes.InvalidArgument)
 }
+
+// Hooks are programs of the repository: a panel with the right to review cannot run them, and a host that acts for a panel cannot either.
+func TestHooksAreForHosts(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, testConfig(t))
+	id := h.reviewed().GetContextId()
+	h.edit(id)
+	ran := h.in("ran")
+	shell(t, h.in("app"), "printf '#!/bin/sh\ntouch "+ran+"\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit")
+	commit := &ctxfsv1.CommitOptions{Message: "m", AuthorName: "A", AuthorEmail: "a@example.com", Hooks: ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN}
+	req := &ctxfsv1.ApplyRequest{ContextId: id, Approve: true, Selection: selectAll, Target: ctxfsv1.ApplyTarget_APPLY_TARGET_COMMIT, Commit: commit}
+	v := h.reviewer("panels/page")
+	_, err := h.reviews().Apply(v.ctx, req)
+	wantError(t, err, codes.PermissionDenied, "EACCES", "only a host may run the hooks")
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("the hook ran for a panel")
+	}
+	done, err := h.reviews().Apply(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := done.GetCommits()[0].GetHooks(); len(got) != 1 || got[0] != "pre-commit" {
+		t.Errorf("the hooks are %q", got)
+	}
+	_, err = h.reviews().Undo(v.ctx, &ctxfsv1.UndoRequest{JournalId: done.GetJournalId(), Commit: commit})
+	wantError(t, err, codes.PermissionDenied, "EACCES", "only a host may run the hooks")
+	undone, err := h.reviews().Undo(v.ctx, &ctxfsv1.UndoRequest{JournalId: done.GetJournalId(), Commit: &ctxfsv1.CommitOptions{AuthorName: "A", AuthorEmail: "a@example.com"}})
+	if err != nil || len(undone.GetCommits()) != 1 || len(undone.GetCommits()[0].GetHooks()) != 0 {
+		t.Errorf("the undo made %v (%v)", undone, err)
+	}
+}

@@ -339,7 +339,7 @@ func TestLostReviewRight(t *testing.T) {
 	wantCode(t, "the token that lost the right", err, codes.Unauthenticated)
 	for name, s := range sessions {
 		t.Log(name)
-		s.ends(codes.Unauthenticated, "the panel was closed")
+		s.ends(codes.Unauthenticated, "the panel lost a right")
 	}
 	for err = nil; err == nil; {
 		_, err = watch.Recv()

@@ -16,10 +16,15 @@ import (
 // Why a stream ends before its time.
 var (
 	errStopping = &fserr.Error{Code: fserr.EAGAIN, Detail: "the server is stopping", Hint: "connect again", RetryAfter: time.Second}
-	errClosed   = &fserr.Error{Code: fserr.EACCES, Detail: "the panel was closed", Hint: "its host opens it anew by OpenPanel"}
 	errNoSite   = &fserr.Error{Code: fserr.ENOENT, Detail: "the site was closed", Hint: "open another"}
 	errExpired  = &fserr.Error{Code: fserr.EACCES, Detail: "the token expired", Hint: "its host gets another by RenewToken"}
 )
+
+// ended is the cause of a stream's context that the server has ended.
+type ended struct{ error }
+
+// Unwrap returns the reason.
+func (e ended) Unwrap() error { return e.error }
 
 // maxPanelStreams bounds the streams of one panel over all its connections: each may have an open file, and all panels share the
 // process's descriptors.
@@ -97,8 +102,8 @@ func (t *streamTable) remove(s *liveStream) {
 }
 
 // endPanel ends a panel's streams.
-func (t *streamTable) endPanel(panel string) {
-	t.end(unauthenticated(errClosed), func(s *liveStream) bool { return s.panel == panel })
+func (t *streamTable) endPanel(panel string, why error) {
+	t.end(unauthenticated(why), func(s *liveStream) bool { return s.panel == panel })
 }
 
 // endToken ends the streams of a site.
@@ -122,7 +127,7 @@ func (t *streamTable) end(why error, which func(*liveStream) bool) {
 	defer t.mu.Unlock()
 	for s := range t.live {
 		if which(s) {
-			s.cancel(why)
+			s.cancel(ended{why})
 		}
 	}
 }
@@ -133,7 +138,7 @@ func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(
 	defer cancel(nil)
 	s := &liveStream{panel: id.Panel, token: id.TokenHash, cancel: cancel, writing: make(chan struct{}, 1), counted: id.Role == panels.RolePanel}
 	if !id.ExpiresAt.IsZero() {
-		s.expiry = time.AfterFunc(time.Until(id.ExpiresAt), func() { cancel(unauthenticated(errExpired)) })
+		s.expiry = time.AfterFunc(time.Until(id.ExpiresAt), func() { cancel(ended{unauthenticated(errExpired)}) })
 		defer s.expiry.Stop()
 	}
 	ctx = fsservice.WithWrites(context.WithValue(ctx, liveStreamKey{}, s), s.beginWrite)
@@ -181,9 +186,9 @@ func reasonOr(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	cause := context.Cause(ctx)
-	if errors.Is(cause, errExpired) || errors.Is(cause, errClosed) || errors.Is(cause, errNoSite) || errors.Is(cause, errStopping) {
-		return cause
+	var why ended
+	if errors.As(context.Cause(ctx), &why) {
+		return why.error
 	}
 	return err
 }

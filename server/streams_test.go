@@ -50,7 +50,7 @@ func TestAPanelsStreamsAreBounded(t *testing.T) {
 	if err := one(panels.Identity{Role: panels.RoleHost, Panel: "p"}); err != nil {
 		t.Errorf("a host that acts for the panel: %v", err)
 	}
-	table.endPanel("p")
+	table.endPanel("p", errExpired)
 	table.wait()
 	for deadline := time.Now().Add(5 * time.Second); table.count() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -73,7 +73,7 @@ type closingPanels struct {
 
 func (c *closingPanels) Authenticate(context.Context, string) (panels.Identity, error) {
 	if c.asked++; c.asked > 1 {
-		return panels.Identity{}, errClosed
+		return panels.Identity{}, &fserr.Error{Code: fserr.EACCES, Detail: "the panel was closed"}
 	}
 	return panels.Identity{Role: panels.RolePanel, Panel: "p", Context: "ctx_p", Owner: "p"}, nil
 }

@@ -89,10 +89,24 @@ func hostileChanges() []hostileChange {
 	)
 }
 
+// eachReviewed runs a test on contexts of each driver. How a comparison finds changes, and how Discard writes, depends on the driver.
+func eachReviewed(t *testing.T, f func(t *testing.T, cfg config)) {
+	for _, cfg := range configs(t) {
+		if cfg.implementation == "openat2" {
+			t.Run(cfg.driver, func(t *testing.T) {
+				cfg.transport = "unary"
+				f(t, cfg)
+			})
+		}
+	}
+}
+
 // TestHostileChanges lets a reviewer approve everything at once, and then each hostile change by its name. Nothing may reach a place beside
 // the workspace's files, and what runs programs only by its name.
-func TestHostileChanges(t *testing.T) {
-	w := newWorld(t, config{driver: "copy", implementation: "openat2", transport: "unary"})
+func TestHostileChanges(t *testing.T) { eachReviewed(t, testHostileChanges) }
+
+func testHostileChanges(t *testing.T, cfg config) {
+	w := newWorld(t, cfg)
 	guarded := []string{w.in("outside"), w.in("ws", ".git"), w.victim.dir, w.in("ws", ".contexts", ".ctxfs", "host.token")}
 	for _, c := range hostileChanges() {
 		w.clear()
@@ -162,8 +176,10 @@ func clientOf(w *world) *client.Client {
 }
 
 // TestPanelLearnsNothingFromReviews has a panel ask about the context of another one, the workspace, and what a reviewer alone may do.
-func TestPanelLearnsNothingFromReviews(t *testing.T) {
-	w := newWorld(t, config{driver: "copy", implementation: "openat2", transport: "unary"})
+func TestPanelLearnsNothingFromReviews(t *testing.T) { eachReviewed(t, testPanelLearnsNothing) }
+
+func testPanelLearnsNothing(t *testing.T, cfg config) {
+	w := newWorld(t, cfg)
 	api, victim := ctxfsv1.NewReviewServiceClient(w.cc), filepath.Base(w.victim.dir)
 	all := &ctxfsv1.Selection{What: &ctxfsv1.Selection_All{All: true}}
 	w.must(os.WriteFile(filepath.Join(w.victim.dir, "README.md"), []byte(w.secret), 0o600))
@@ -298,7 +314,9 @@ func emptyOf(s any) proto.Message {
 
 // TestReviewsRunNothing names a program wherever git takes one, in the workspace, in the context and in the environment, and then lists, merges, applies
 // and undoes.
-func TestReviewsRunNothing(t *testing.T) {
+func TestReviewsRunNothing(t *testing.T) { eachReviewed(t, testReviewsRunNothing) }
+
+func testReviewsRunNothing(t *testing.T, cfg config) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	program := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\ntouch '"+ran+"'\ncat\n"), 0o700); err != nil {
@@ -308,7 +326,8 @@ func TestReviewsRunNothing(t *testing.T) {
 	attributes := "* diff=evil merge=evil filter=evil text\n"
 	home := t.TempDir()
 	long := strings.Repeat("line\n", 30)
-	w := newWorld(t, config{driver: "copy", implementation: "openat2", transport: "unary", prepare: func(w *world) { w.put("long", "first\n"+long+"last\n", 0o644) }})
+	cfg.prepare = func(w *world) { w.put("long", "first\n"+long+"last\n", 0o644) }
+	w := newWorld(t, cfg)
 	for name, text := range map[string]string{
 		filepath.Join(home, "evil.config"): settings, filepath.Join(home, ".gitconfig"): settings, w.in("ws", ".gitattributes"): attributes, w.in("ws", ".git", "info", "attributes"): attributes,
 		w.in("ws", ".git", "config"): settings + "[include]\n\tpath = " + home + "/evil.config\n", filepath.Join(w.dir, ".gitattributes"): attributes,

@@ -89,7 +89,7 @@ func TestPagesShowWhatCommandsPrint(t *testing.T) {
 			home := newHome(t)
 			for _, s := range list {
 				out, err := home.run(s.command)
-				if err != nil && !strings.Contains("\n"+s.want, "\nctxfs: E") {
+				if err != nil && !strings.Contains("\n"+s.want, "\nctxfs: ") {
 					t.Errorf("%s:%d: %s\n%v\n%s", page, s.line, s.command, err, out)
 				}
 				if got, want := alike(out, home.dir), alike(s.want, home.dir); !matches(got, want) {

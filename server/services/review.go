@@ -39,6 +39,8 @@ const (
 	maxRemark    = 64 << 10
 	maxRequestID = 128
 	maxLines     = 1000
+	// maxNamed bounds the paths that an answer names.
+	maxNamed = 100
 )
 
 // maxLineText bounds the text of a DiffLine, in bytes.
@@ -244,6 +246,10 @@ func (s *Reviews) GetReview(ctx context.Context, req *ctxfsv1.GetReviewRequest) 
 	if sub := l.Submission(); sub != nil {
 		out.Title, out.Message, out.SubmittedRevision, out.SubmittedNs = sub.Title, sub.Message, sub.Revision, ns(sub.At)
 	}
+	unresolved := l.Unresolved()
+	for _, p := range unresolved[:min(len(unresolved), maxNamed)] {
+		out.Unresolved = append(out.Unresolved, "/"+printable(p))
+	}
 	return out, nil
 }
 
@@ -346,12 +352,16 @@ func (s *Reviews) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv
 	if err == nil {
 		err = tooLong("request_id", req.GetRequestId(), maxRequestID)
 	}
+	var commit review.CommitOptions
+	if err == nil {
+		commit, err = commitOptionsOf(caller, req.GetCommit())
+	}
 	if err != nil {
 		return nil, reviewStatus(err)
 	}
 	apply := review.ApplyRequest{
 		Context: string(id), Approve: req.GetApprove(), IfRevision: req.GetIfRevision(), RefuseMerge: req.GetRefuseMerge(), DryRun: req.GetDryRun(),
-		RequestID: req.GetRequestId(), Actor: actor(caller), Target: targetOf(req.GetTarget()), Commit: commitOptionsOf(req.GetCommit()),
+		RequestID: req.GetRequestId(), Actor: actor(caller), Target: targetOf(req.GetTarget()), Commit: commit,
 	}
 	if req.GetSelection() != nil {
 		if apply.Selection, err = selectionOf(req.GetSelection()); err != nil {
@@ -416,16 +426,24 @@ func pageToken(token string) (int64, error) {
 // Undo implements ReviewService.
 func (s *Reviews) Undo(ctx context.Context, req *ctxfsv1.UndoRequest) (*ctxfsv1.UndoResponse, error) {
 	caller := panels.IdentityFrom(ctx)
-	e, err := s.Reviews.Undo(ctx, req.GetJournalId(), actor(caller), req.GetDryRun(), func(e *review.Entry) error {
+	undo := review.UndoRequest{ID: req.GetJournalId(), Actor: actor(caller), DryRun: req.GetDryRun(), May: func(e *review.Entry) error {
 		if caller.Role == panels.RoleHost {
 			return nil
 		}
 		return s.mayReview(ctx, caller, contexts.ID(e.Context), e.At)
-	})
+	}}
+	if req.GetCommit() != nil {
+		opts, err := commitOptionsOf(caller, req.GetCommit())
+		if err != nil {
+			return nil, reviewStatus(err)
+		}
+		undo.Commit = &opts
+	}
+	e, err := s.Reviews.Undo(ctx, undo)
 	if err != nil {
 		return nil, reviewStatus(err)
 	}
-	return &ctxfsv1.UndoResponse{JournalId: e.ID, Files: filesToPB(e)}, nil
+	return &ctxfsv1.UndoResponse{JournalId: e.ID, Files: filesToPB(e), Commits: commitsToPB(e)}, nil
 }
 
 func selectionOf(s *ctxfsv1.Selection) (*review.Selection, error) {
@@ -474,7 +492,7 @@ func changeToPB(l *review.List, c *review.Change) *ctxfsv1.Change {
 	out := &ctxfsv1.Change{
 		ChangeId: c.ID, Kind: ctxfsv1.ChangeKind(c.Kind), Content: ctxfsv1.ContentKind(c.Content),
 		Before: versionToPB(c.Before), After: versionToPB(c.After), Decision: decisionToPB(whole.Decision), Comment: whole.Comment,
-		Ignored: c.Ignored, Sensitive: c.Sensitive, Barred: c.Barred, Drifted: c.Drifted, Unstable: c.Unstable,
+		Ignored: c.Ignored, Sensitive: c.Sensitive, Barred: c.Barred, Drifted: c.Drifted, Unresolved: c.Unresolved, Unstable: c.Unstable,
 	}
 	out.Path, out.RawPath = virtual(c.Path)
 	if c.RenamedFrom != "" {
@@ -528,7 +546,14 @@ func summaryToPB(l *review.List) *ctxfsv1.ChangesSummary {
 	n := l.Counts()
 	out := &ctxfsv1.ChangesSummary{
 		Revision: l.Revision, Changes: int32(n.Changes), AddedLines: n.Added, RemovedLines: n.Removed,
-		Approved: int32(n.Approved), Rejected: int32(n.Rejected),
+		Approved: int32(n.Approved), Rejected: int32(n.Rejected), Unresolved: int32(len(l.Unresolved())),
+	}
+	for _, o := range l.Others {
+		other := &ctxfsv1.OtherContext{ContextId: o.Context, PathCount: int32(o.Count), ListedNs: ns(o.At)}
+		for _, p := range o.Paths {
+			other.Paths = append(other.Paths, "/"+printable(p))
+		}
+		out.OtherContexts = append(out.OtherContexts, other)
 	}
 	for _, c := range l.Changes {
 		if c.Drifted {
@@ -565,17 +590,25 @@ func targetOf(t ctxfsv1.ApplyTarget) review.Target {
 	return review.Target(t.String())
 }
 
-func commitOptionsOf(o *ctxfsv1.CommitOptions) review.CommitOptions {
+// commitOptionsOf refuses hooks to panels: they are programs that run as the server's user.
+func commitOptionsOf(caller panels.Identity, o *ctxfsv1.CommitOptions) (out review.CommitOptions, err error) {
+	switch hooks := o.GetHooks(); {
+	case hooks != ctxfsv1.CommitHooks_COMMIT_HOOKS_UNSPECIFIED && hooks != ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN:
+		err = &fserr.Error{Code: fserr.EINVAL, Detail: "unknown treatment of hooks", Hint: "use a value of CommitHooks"}
+	case hooks == ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN && (caller.Role != panels.RoleHost || caller.Panel != ""):
+		err = &fserr.Error{Code: fserr.EACCES, Detail: "only a host may run the hooks of a repository", Hint: "leave the hooks out, or ask a host to commit"}
+	}
 	return review.CommitOptions{
 		Message: o.GetMessage(), Author: git.Identity{Name: o.GetAuthorName(), Email: o.GetAuthorEmail()}, Trailers: o.GetTrailers(), Branch: o.GetBranch(),
-	}
+		RunHooks: o.GetHooks() == ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN,
+	}, err
 }
 
 func commitsToPB(e *review.Entry) []*ctxfsv1.Commit {
 	var out []*ctxfsv1.Commit
 	for _, c := range e.Commits {
 		out = append(out, &ctxfsv1.Commit{
-			Repository: "/" + printable(c.Repository), CommitId: c.ID, Ref: c.Ref, Parent: c.Parent, Author: c.Author.String(), Committer: c.Committer.String(),
+			Repository: "/" + printable(c.Repository), CommitId: c.ID, Ref: c.Ref, Parent: c.Parent, Author: c.Author.String(), Committer: c.Committer.String(), Hooks: c.Hooks,
 		})
 	}
 	return out
@@ -598,6 +631,7 @@ var reasonCodes = map[review.Reason]codes.Code{
 	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
 	review.BarredPath: codes.PermissionDenied, review.IsUnresolved: codes.FailedPrecondition, review.RepositoryBusy: codes.FailedPrecondition,
 	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition,
+	review.HookFailed: codes.FailedPrecondition,
 }
 
 // reviewStatus is fserrpb.ToStatus, and for a refusal of a review a status with its reason and a detail for each conflict.

@@ -237,3 +237,6 @@ func clearDirXattrs(dir node.Node, more string) error {
 
 // syncFS flushes the file system of a descriptor.
 func syncFS(fd int) error { return unix.Syncfs(fd) }
+
+// syncDir makes the names in the directory of a descriptor durable.
+func syncDir(fd int) error { return unix.Fsync(fd) }

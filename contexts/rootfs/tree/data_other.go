@@ -23,3 +23,5 @@ func copyDirXattrs(_, _ node.Node, _ string) (map[string][]byte, error) { return
 func clearDirXattrs(node.Node, string) error { return nil }
 
 func syncFS(int) error { return nil }
+
+func syncDir(int) error { return nil }

@@ -3,6 +3,8 @@ package tree
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -244,7 +246,8 @@ func ListAll(n node.Node, reserve func(bytes int64) error) ([]node.Entry, error)
 }
 
 // Sweep removes, in the whole tree, what interrupted atomic writes left under reserved names. It returns how many entries it removed.
-// Call it before the tree is used: a write in progress would lose its file. Sweep skips directories that it cannot read.
+// Call it before the tree is used: a write in progress would lose its file. Sweep skips directories that it cannot read, and names of
+// SwapName.
 func Sweep(ctx context.Context, r Tree) (int, error) {
 	tr, err := nodesOf(r)
 	if err != nil {
@@ -271,6 +274,7 @@ func sweepDir(ctx context.Context, r Nodes, path string) (int, error) {
 		return 0, unlessGone(err)
 	}
 	names, err := dir.Reserved()
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, swapPrefix) })
 	if err != nil || len(names) == 0 {
 		_ = dir.Close()
 		return 0, unlessGone(err)

@@ -299,13 +299,17 @@ func TestSweep(t *testing.T) {
 		put(t, dir, rootfs.ReservedPrefix+"1", "1")
 		put(t, dir, "keep/deep/"+rootfs.ReservedPrefix+"2", "1")
 		put(t, dir, "keep/"+rootfs.ReservedPrefix+"dir/x", "1")
+		replaced, passing := "keep/"+tree.SwapName(), "keep/"+tree.PassingName()
+		put(t, dir, replaced, "what an interrupted swap replaced")
+		put(t, dir, passing, "1")
 		swept, err := tree.Sweep(t.Context(), r)
-		if err != nil || swept != 4 {
+		if err != nil || swept != 5 {
 			t.Errorf("swept %d: %v", swept, err)
 		}
 		for path, want := range map[string]bool{
 			"keep/a": true, rootfs.ReservedPrefix + "1": false,
 			"keep/deep/" + rootfs.ReservedPrefix + "2": false, "keep/" + rootfs.ReservedPrefix + "dir": false,
+			replaced: true, passing: false,
 		} {
 			if exists(filepath.Join(dir, path)) != want {
 				t.Errorf("%s exists: %v", path, !want)

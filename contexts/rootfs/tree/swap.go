@@ -7,7 +7,6 @@ import (
 	"io"
 	"path"
 	"strings"
-	"sync"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -22,8 +21,12 @@ import (
 //
 // It follows no link, on no part of the path.
 type Swap struct {
-	dir       node.Node
-	base, tmp string
+	dirs *Dirs
+	// path is the path that the swap is for; base is its last name.
+	path, base, tmp string
+	// dir is the directory during a step, home its identity.
+	dir  node.Node
+	home identity
 	// entry is nil for a removal.
 	entry *NewEntry
 	// had says that something stood at base when the swap was staged; taken, that Take has succeeded; away, that it was a directory.
@@ -34,8 +37,15 @@ type Swap struct {
 	mine uint64
 }
 
-// SwapName returns a reserved name for a swap, which no other swap has.
-func SwapName() string { return node.ReservedPrefix + rand.Text() }
+// swapPrefix begins the reserved names that Sweep keeps.
+const swapPrefix = node.ReservedPrefix + "swap-"
+
+// SwapName returns a reserved name for a swap, which no other swap has. Sweep keeps it: after an interruption the name can have the only
+// copy of what the swap replaced. Resume and Back, or SweepDirs, remove it.
+func SwapName() string { return swapPrefix + rand.Text() }
+
+// PassingName is SwapName for a swap that the caller does not resume after an interruption. Sweep removes it.
+func PassingName() string { return node.ReservedPrefix + rand.Text() }
 
 // asideSuffix follows a swap's name where two entries change places in several steps.
 const asideSuffix = "-aside"
@@ -56,15 +66,17 @@ var ErrOccupied = errors.New("the path changed since the swap was prepared")
 
 // Stage prepares a swap of what stands at p, under a name of SwapName. A nil entry removes it. The directory of p must exist, and p must be
 // no directory (EISDIR).
-func Stage(d *Dirs, p, tmp string, entry *NewEntry) (_ *Swap, err error) {
+func (d *Dirs) Stage(p, tmp string, entry *NewEntry) (_ *Swap, err error) {
+	s := &Swap{dirs: d, path: p, base: path.Base(p), tmp: tmp, entry: entry}
 	dir, err := d.hold(p)
 	if err != nil {
 		return nil, err
 	}
-	s := &Swap{dir: dir, base: path.Base(p), tmp: tmp, entry: entry}
+	defer d.release(dir)
+	s.dir, s.home = dir, identityOf(dir.st)
 	defer func() {
 		if err != nil {
-			s.Drop()
+			s.drop()
 		}
 	}()
 	old, err := dir.Lstat(s.base)
@@ -82,7 +94,10 @@ func Stage(d *Dirs, p, tmp string, entry *NewEntry) (_ *Swap, err error) {
 	default:
 		err = s.write(old)
 	}
-	if err == nil && s.mine == 0 {
+	if err != nil {
+		return nil, err
+	}
+	if s.mine == 0 { // a link
 		var st node.Stat
 		st, err = dir.Lstat(s.tmp)
 		s.mine = st.Ino
@@ -95,12 +110,13 @@ func (s *Swap) Ino() uint64 { return s.mine }
 
 // StageAway prepares to take a directory away in which nothing is left but directories and what other swaps have taken away. Take fails with
 // ErrOccupied if there is more.
-func StageAway(d *Dirs, p, tmp string) (*Swap, error) {
-	dir, err := d.hold(p)
-	if err != nil {
-		return nil, err
+func (d *Dirs) StageAway(p, tmp string) (*Swap, error) {
+	s := &Swap{dirs: d, path: p, base: path.Base(p), tmp: tmp, had: true, away: true}
+	release, err := s.hold()
+	if err == nil {
+		release()
 	}
-	return &Swap{dir: dir, base: path.Base(p), tmp: tmp, had: true, away: true}, nil
+	return s, err
 }
 
 // isEmptied reports whether a directory has nothing but directories of that kind, and reserved names.
@@ -151,81 +167,15 @@ func removeDirs(parent node.Node, name string) error {
 	return errors.Join(err, dir.Close(), parent.Rmdir(name))
 }
 
-// Dirs holds the directories of swaps that are staged together: one descriptor for each directory, for as long as one of its swaps needs
-// it. It is safe for concurrent use.
-type Dirs struct {
-	tree Tree
-	mu   sync.Mutex
-	held map[string]*heldDir
-}
-
-// NewDirs returns the Dirs of a tree.
-func NewDirs(r Tree) *Dirs { return &Dirs{tree: r, held: map[string]*heldDir{}} }
-
-// heldDir is a directory of Dirs. Each hold needs a Close.
-type heldDir struct {
-	node.Node
-	dirs  *Dirs
-	path  string
-	users int
-}
-
-// hold returns the directory of p.
-func (d *Dirs) hold(p string) (node.Node, error) {
-	p = strings.Trim(p, "/")
-	if err := checkName(p[strings.LastIndexByte(p, '/')+1:]); err != nil {
-		return nil, err
-	}
-	dir := p[:max(0, strings.LastIndexByte(p, '/'))]
-	if h := d.find(dir, nil); h != nil {
-		return h, nil
-	}
-	opened, err := directoryOf(d.tree, p)
-	if err != nil {
-		return nil, err
-	}
-	return d.find(dir, opened), nil
-}
-
-// find returns a directory that is held. If it is not, and opened is not nil, it holds opened from now on.
-func (d *Dirs) find(dir string, opened node.Node) node.Node {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	h, ok := d.held[dir]
-	switch {
-	case ok && opened != nil:
-		_ = opened.Close() // another goroutine was first; nothing was written through it
-	case !ok && opened == nil:
-		return nil
-	case !ok:
-		h = &heldDir{Node: opened, dirs: d, path: dir}
-		d.held[dir] = h
-	}
-	h.users++
-	return h
-}
-
-// Close closes the directory if nobody else uses it.
-func (h *heldDir) Close() error {
-	h.dirs.mu.Lock()
-	defer h.dirs.mu.Unlock()
-	if h.users--; h.users > 0 {
-		return nil
-	}
-	delete(h.dirs.held, h.path)
-	return h.Node.Close()
-}
-
-// checkName refuses names that a swap cannot have.
-func checkName(name string) error {
-	if name == "" || name == "." || name == ".." || node.Reserved(name) {
-		return &fserr.Error{Code: fserr.EINVAL}
-	}
-	return nil
-}
-
-// directoryOf opens the directory of p name by name.
+// directoryOf opens the directory of p name by name. p has no reserved name.
 func directoryOf(r Tree, p string) (node.Node, error) {
+	if strings.Contains("/"+p, "/"+node.ReservedPrefix) {
+		return nil, &fserr.Error{Code: fserr.EINVAL}
+	}
+	return parentOf(r, p)
+}
+
+func parentOf(r Tree, p string) (node.Node, error) {
 	tr, err := nodesOf(r)
 	if err != nil {
 		return nil, err
@@ -239,7 +189,8 @@ func directoryOf(r Tree, p string) (node.Node, error) {
 	}
 	names := strings.Split(strings.Trim(p, "/"), "/")
 	for i, name := range names {
-		if err = checkName(name); err != nil {
+		if name == "" || name == "." || name == ".." {
+			err = &fserr.Error{Code: fserr.EINVAL}
 			break
 		}
 		if i == len(names)-1 {
@@ -314,7 +265,11 @@ func (s *Swap) inherit(f node.File, now, old node.Stat) error {
 
 // Take puts the new entry in place, or takes the old one away. It fails with ErrOccupied if the path is free and was not, or is not and was.
 func (s *Swap) Take() error {
-	var err error
+	release, err := s.hold()
+	if err != nil {
+		return err
+	}
+	defer release()
 	if s.away {
 		err = s.checkEmptied()
 	}
@@ -330,6 +285,9 @@ func (s *Swap) Take() error {
 	switch fserr.CodeOf(err) {
 	case 0:
 		s.taken = true
+		if s.away {
+			s.dirs.move(s.path, path.Join(path.Dir(s.path), s.tmp))
+		}
 		return nil
 	case fserr.ENOENT, fserr.EEXIST:
 		return ErrOccupied
@@ -353,11 +311,16 @@ func (s *Swap) exchange() error {
 	return s.dir.Move(aside, s.tmp)
 }
 
-// OldStat returns the attributes of what Take has replaced; ENOENT if the path was free.
+// OldStat returns the attributes of what Take has replaced, under the conditions of Old.
 func (s *Swap) OldStat() (node.Stat, error) {
 	if !s.had {
 		return node.Stat{}, &fserr.Error{Code: fserr.ENOENT}
 	}
+	release, err := s.hold()
+	if err != nil {
+		return node.Stat{}, err
+	}
+	defer release()
 	return s.dir.Lstat(s.tmp)
 }
 
@@ -366,6 +329,11 @@ func (s *Swap) Old() (Former, error) {
 	if !s.had {
 		return Former{}, &fserr.Error{Code: fserr.ENOENT}
 	}
+	release, err := s.hold()
+	if err != nil {
+		return Former{}, err
+	}
+	defer release()
 	return s.former()
 }
 
@@ -398,18 +366,20 @@ func (s *Swap) Back(mine func(Former) (bool, error)) error {
 		s.Drop()
 		return nil
 	}
-	var err error
+	release, err := s.hold()
+	if err != nil {
+		return err
+	}
+	defer release()
 	switch taken := s.taken; {
 	case !taken:
-		err = s.dropResumed(mine)
+		return s.dropResumed(mine)
 	case s.entry == nil:
-		err = s.giveBack()
+		return s.giveBack()
 	case s.had:
-		err = s.exchangeBack(mine)
-	default:
-		err = s.takeBack(mine)
+		return s.exchangeBack(mine)
 	}
-	return errors.Join(err, s.dir.Close())
+	return s.takeBack(mine)
 }
 
 // dropResumed removes the new entry of a swap that was not taken, or that Back had taken out of the path when it was interrupted. In
@@ -436,6 +406,9 @@ func (s *Swap) dropResumed(mine func(Former) (bool, error)) error {
 // giveBack ends a removal.
 func (s *Swap) giveBack() error {
 	err := s.dir.Move(s.tmp, s.base)
+	if err == nil {
+		s.dirs.move(s.path, s.path)
+	}
 	if fserr.CodeOf(err) != fserr.EEXIST {
 		return err
 	}
@@ -453,6 +426,9 @@ func (s *Swap) takeBack(mine func(Former) (bool, error)) error {
 	}
 	if err == nil {
 		err = s.dir.Move(s.base, s.tmp)
+	}
+	if fserr.CodeOf(err) == fserr.ENOENT && s.mine == 0 { // it was interrupted before Stage
+		return nil
 	}
 	if fserr.CodeOf(err) == fserr.ENOENT { // a program has removed the new entry
 		return ErrOccupied
@@ -529,22 +505,32 @@ func (s *Swap) isMine(mine func(Former) (bool, error)) (is bool, err error) {
 // Done removes what Take has replaced.
 func (s *Swap) Done() error {
 	s.taken = false
-	var err error
+	release, err := s.hold()
+	if err != nil {
+		return err
+	}
+	defer release()
 	switch {
 	case s.away:
-		err = removeDirs(s.dir, s.tmp)
+		return removeDirs(s.dir, s.tmp)
 	case s.had:
-		err = s.dir.Unlink(s.tmp)
+		return s.dir.Unlink(s.tmp)
 	}
-	return errors.Join(err, s.dir.Close())
+	return nil
 }
 
 // Drop gives up a swap that was not taken.
 func (s *Swap) Drop() {
+	if release, err := s.hold(); err == nil {
+		s.drop()
+		release()
+	}
+}
+
+func (s *Swap) drop() {
 	if s.entry != nil {
 		_ = s.dir.Unlink(s.tmp) // what stays is swept
 	}
-	_ = s.dir.Close()
 }
 
 // Staged says what is known of a swap that was interrupted.
@@ -558,22 +544,20 @@ type Staged struct {
 }
 
 // Resume returns a swap as an interruption left it. Call Back. It is nil if its directory is not there any more.
-func Resume(r Tree, p string, was Staged) (*Swap, error) {
-	dir, err := directoryOf(r, p)
-	if code := fserr.CodeOf(err); code == fserr.ENOENT || code == fserr.ENOTDIR || code == fserr.ELOOP {
+func (d *Dirs) Resume(p string, was Staged) (*Swap, error) {
+	s := &Swap{dirs: d, path: p, base: path.Base(p), tmp: was.Tmp, had: was.Had, away: was.Away, mine: was.Ino, resumed: true}
+	release, err := s.hold()
+	if errors.Is(err, ErrOccupied) {
 		return nil, nil //nolint:nilnil // there is nothing to put back
 	}
 	if err != nil {
 		return nil, err
 	}
-	s := &Swap{dir: dir, base: path.Base(p), tmp: was.Tmp, had: was.Had, away: was.Away, mine: was.Ino, resumed: true}
+	defer release()
 	if !was.Removal {
 		s.entry = &NewEntry{}
 	}
-	if err := s.resume(); err != nil {
-		return nil, errors.Join(err, dir.Close())
-	}
-	return s, nil
+	return s, s.resume()
 }
 
 // resume finds out how far the swap was.

@@ -232,7 +232,7 @@ type FsServiceClient interface {
 	// RPCs as messages on one stream, which is also the lease of a client
 	// instance. Many calls are in flight at once; replies name the call by its id. See SessionRequest.
 	// Errors end the stream: INVALID_ARGUMENT (EINVAL: the first message is no open, or an id is in use),
-	// UNAUTHENTICATED (the panel was closed, or the token expired), UNAVAILABLE (the server is stopping).
+	// UNAUTHENTICATED (the panel was closed, lost a right or got another context, or the token expired), UNAVAILABLE (the server is stopping).
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
 	// The lease of a client instance for clients without bidirectional streams: the handles opened in its name stay while
 	// this stream does, and 30 s longer. The first message is held.
@@ -958,7 +958,7 @@ type FsServiceServer interface {
 	// RPCs as messages on one stream, which is also the lease of a client
 	// instance. Many calls are in flight at once; replies name the call by its id. See SessionRequest.
 	// Errors end the stream: INVALID_ARGUMENT (EINVAL: the first message is no open, or an id is in use),
-	// UNAUTHENTICATED (the panel was closed, or the token expired), UNAVAILABLE (the server is stopping).
+	// UNAUTHENTICATED (the panel was closed, lost a right or got another context, or the token expired), UNAVAILABLE (the server is stopping).
 	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
 	// The lease of a client instance for clients without bidirectional streams: the handles opened in its name stay while
 	// this stream does, and 30 s longer. The first message is held.

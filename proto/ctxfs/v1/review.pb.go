@@ -569,6 +569,58 @@ func (ApplyTarget) EnumDescriptor() ([]byte, []int) {
 	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{8}
 }
 
+// Whether a commit runs the hooks of its repository.
+type CommitHooks int32
+
+const (
+	// No hook runs.
+	CommitHooks_COMMIT_HOOKS_UNSPECIFIED CommitHooks = 0
+	// For hosts: pre-commit, prepare-commit-msg, commit-msg and post-commit run as for git commit. They are programs: they run on the server as its
+	// user, in its environment and with that user's git configuration, while the changed files are in the working tree. GIT_INDEX_FILE names a
+	// copy of the index to be committed. If a hook fails or changes that index, nothing is applied. The commit takes the message from
+	// commit-msg. The result of post-commit does not matter. Needs git 2.36 on the server. A dry run runs no hook.
+	CommitHooks_COMMIT_HOOKS_RUN CommitHooks = 1
+)
+
+// Enum value maps for CommitHooks.
+var (
+	CommitHooks_name = map[int32]string{
+		0: "COMMIT_HOOKS_UNSPECIFIED",
+		1: "COMMIT_HOOKS_RUN",
+	}
+	CommitHooks_value = map[string]int32{
+		"COMMIT_HOOKS_UNSPECIFIED": 0,
+		"COMMIT_HOOKS_RUN":         1,
+	}
+)
+
+func (x CommitHooks) Enum() *CommitHooks {
+	p := new(CommitHooks)
+	*p = x
+	return p
+}
+
+func (x CommitHooks) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CommitHooks) Descriptor() protoreflect.EnumDescriptor {
+	return file_ctxfs_v1_review_proto_enumTypes[9].Descriptor()
+}
+
+func (CommitHooks) Type() protoreflect.EnumType {
+	return &file_ctxfs_v1_review_proto_enumTypes[9]
+}
+
+func (x CommitHooks) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CommitHooks.Descriptor instead.
+func (CommitHooks) EnumDescriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{9}
+}
+
 // What happened to a file.
 type AppliedKind int32
 
@@ -610,11 +662,11 @@ func (x AppliedKind) String() string {
 }
 
 func (AppliedKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_review_proto_enumTypes[9].Descriptor()
+	return file_ctxfs_v1_review_proto_enumTypes[10].Descriptor()
 }
 
 func (AppliedKind) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_review_proto_enumTypes[9]
+	return &file_ctxfs_v1_review_proto_enumTypes[10]
 }
 
 func (x AppliedKind) Number() protoreflect.EnumNumber {
@@ -623,7 +675,7 @@ func (x AppliedKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AppliedKind.Descriptor instead.
 func (AppliedKind) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{9}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{10}
 }
 
 // What a journal entry is of.
@@ -675,11 +727,11 @@ func (x JournalKind) String() string {
 }
 
 func (JournalKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_review_proto_enumTypes[10].Descriptor()
+	return file_ctxfs_v1_review_proto_enumTypes[11].Descriptor()
 }
 
 func (JournalKind) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_review_proto_enumTypes[10]
+	return &file_ctxfs_v1_review_proto_enumTypes[11]
 }
 
 func (x JournalKind) Number() protoreflect.EnumNumber {
@@ -688,7 +740,7 @@ func (x JournalKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JournalKind.Descriptor instead.
 func (JournalKind) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
 }
 
 // Why a file could not be merged.
@@ -752,11 +804,11 @@ func (x ConflictKind) String() string {
 }
 
 func (ConflictKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_review_proto_enumTypes[11].Descriptor()
+	return file_ctxfs_v1_review_proto_enumTypes[12].Descriptor()
 }
 
 func (ConflictKind) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_review_proto_enumTypes[11]
+	return &file_ctxfs_v1_review_proto_enumTypes[12]
 }
 
 func (x ConflictKind) Number() protoreflect.EnumNumber {
@@ -765,7 +817,7 @@ func (x ConflictKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConflictKind.Descriptor instead.
 func (ConflictKind) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
 }
 
 // What Rebase does with a path that cannot be merged.
@@ -816,11 +868,11 @@ func (x OnConflict) String() string {
 }
 
 func (OnConflict) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_review_proto_enumTypes[12].Descriptor()
+	return file_ctxfs_v1_review_proto_enumTypes[13].Descriptor()
 }
 
 func (OnConflict) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_review_proto_enumTypes[12]
+	return &file_ctxfs_v1_review_proto_enumTypes[13]
 }
 
 func (x OnConflict) Number() protoreflect.EnumNumber {
@@ -829,7 +881,7 @@ func (x OnConflict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnConflict.Descriptor instead.
 func (OnConflict) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
 }
 
 // What ResolveConflict makes the context's file.
@@ -873,11 +925,11 @@ func (x Resolution) String() string {
 }
 
 func (Resolution) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_review_proto_enumTypes[13].Descriptor()
+	return file_ctxfs_v1_review_proto_enumTypes[14].Descriptor()
 }
 
 func (Resolution) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_review_proto_enumTypes[13]
+	return &file_ctxfs_v1_review_proto_enumTypes[14]
 }
 
 func (x Resolution) Number() protoreflect.EnumNumber {
@@ -886,7 +938,7 @@ func (x Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Resolution.Descriptor instead.
 func (Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{14}
 }
 
 // A difference between two versions of a path; in the ordinary case between the base and the context.
@@ -940,7 +992,9 @@ type Change struct {
 	// For CONTENT_KIND_TREE: the files and links in it.
 	TreeEntries int64 `protobuf:"varint,23,opt,name=tree_entries,json=treeEntries,proto3" json:"tree_entries,omitempty"`
 	// For CONTENT_KIND_TREE: their size.
-	TreeBytes     int64 `protobuf:"varint,24,opt,name=tree_bytes,json=treeBytes,proto3" json:"tree_bytes,omitempty"`
+	TreeBytes int64 `protobuf:"varint,24,opt,name=tree_bytes,json=treeBytes,proto3" json:"tree_bytes,omitempty"`
+	// Rebase recorded a conflict of the path, and it is not resolved: Apply refuses the path. Always false for a panel's own changes.
+	Unresolved    bool `protobuf:"varint,25,opt,name=unresolved,proto3" json:"unresolved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1141,6 +1195,13 @@ func (x *Change) GetTreeBytes() int64 {
 		return x.TreeBytes
 	}
 	return 0
+}
+
+func (x *Change) GetUnresolved() bool {
+	if x != nil {
+		return x.Unresolved
+	}
+	return false
 }
 
 // A version of a file.
@@ -1824,7 +1885,12 @@ type ChangesSummary struct {
 	// How many are approved as a whole or in part.
 	Approved int32 `protobuf:"varint,6,opt,name=approved,proto3" json:"approved,omitempty"`
 	// How many are rejected as a whole or in part.
-	Rejected      int32 `protobuf:"varint,7,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	Rejected int32 `protobuf:"varint,7,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	// How many paths have a conflict that Rebase recorded and that is not resolved. Always 0 for a panel's own changes.
+	Unresolved int32 `protobuf:"varint,8,opt,name=unresolved,proto3" json:"unresolved,omitempty"`
+	// Other contexts that change some of the same paths, those with the most paths first, at most 100. It says what they changed when their changes were
+	// listed last: no other context is read. Always empty for a panel's own changes.
+	OtherContexts []*OtherContext `protobuf:"bytes,9,rep,name=other_contexts,json=otherContexts,proto3" json:"other_contexts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1908,6 +1974,93 @@ func (x *ChangesSummary) GetRejected() int32 {
 	return 0
 }
 
+func (x *ChangesSummary) GetUnresolved() int32 {
+	if x != nil {
+		return x.Unresolved
+	}
+	return 0
+}
+
+func (x *ChangesSummary) GetOtherContexts() []*OtherContext {
+	if x != nil {
+		return x.OtherContexts
+	}
+	return nil
+}
+
+// A context that changes the same paths as another one.
+type OtherContext struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// The paths that both change, absolute in the context, at most 100.
+	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
+	// How many paths both change. Of a context with more than 1,000 changes only the first 1,000 paths count.
+	PathCount int32 `protobuf:"varint,3,opt,name=path_count,json=pathCount,proto3" json:"path_count,omitempty"`
+	// When the changes of the other context were listed last, ns since the epoch.
+	ListedNs      int64 `protobuf:"varint,4,opt,name=listed_ns,json=listedNs,proto3" json:"listed_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OtherContext) Reset() {
+	*x = OtherContext{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OtherContext) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OtherContext) ProtoMessage() {}
+
+func (x *OtherContext) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OtherContext.ProtoReflect.Descriptor instead.
+func (*OtherContext) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *OtherContext) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *OtherContext) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *OtherContext) GetPathCount() int32 {
+	if x != nil {
+		return x.PathCount
+	}
+	return 0
+}
+
+func (x *OtherContext) GetListedNs() int64 {
+	if x != nil {
+		return x.ListedNs
+	}
+	return 0
+}
+
 // Request of GetDiff.
 type GetDiffRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1929,7 +2082,7 @@ type GetDiffRequest struct {
 
 func (x *GetDiffRequest) Reset() {
 	*x = GetDiffRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2094,7 @@ func (x *GetDiffRequest) String() string {
 func (*GetDiffRequest) ProtoMessage() {}
 
 func (x *GetDiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2107,7 @@ func (x *GetDiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDiffRequest.ProtoReflect.Descriptor instead.
 func (*GetDiffRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetDiffRequest) GetContextId() string {
@@ -2020,7 +2173,7 @@ type Against struct {
 
 func (x *Against) Reset() {
 	*x = Against{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2185,7 @@ func (x *Against) String() string {
 func (*Against) ProtoMessage() {}
 
 func (x *Against) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2198,7 @@ func (x *Against) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Against.ProtoReflect.Descriptor instead.
 func (*Against) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Against) GetWhat() isAgainst_What {
@@ -2142,7 +2295,7 @@ type GetDiffResponse struct {
 
 func (x *GetDiffResponse) Reset() {
 	*x = GetDiffResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2307,7 @@ func (x *GetDiffResponse) String() string {
 func (*GetDiffResponse) ProtoMessage() {}
 
 func (x *GetDiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2320,7 @@ func (x *GetDiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDiffResponse.ProtoReflect.Descriptor instead.
 func (*GetDiffResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetDiffResponse) GetEvent() isGetDiffResponse_Event {
@@ -2262,7 +2415,7 @@ type ReadVersionRequest struct {
 
 func (x *ReadVersionRequest) Reset() {
 	*x = ReadVersionRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2427,7 @@ func (x *ReadVersionRequest) String() string {
 func (*ReadVersionRequest) ProtoMessage() {}
 
 func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2440,7 @@ func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionRequest.ProtoReflect.Descriptor instead.
 func (*ReadVersionRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadVersionRequest) GetContextId() string {
@@ -2331,7 +2484,7 @@ type ReadVersionResponse struct {
 
 func (x *ReadVersionResponse) Reset() {
 	*x = ReadVersionResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2496,7 @@ func (x *ReadVersionResponse) String() string {
 func (*ReadVersionResponse) ProtoMessage() {}
 
 func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2509,7 @@ func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionResponse.ProtoReflect.Descriptor instead.
 func (*ReadVersionResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadVersionResponse) GetVersion() *FileVersion {
@@ -2384,7 +2537,7 @@ type GetReviewRequest struct {
 
 func (x *GetReviewRequest) Reset() {
 	*x = GetReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2549,7 @@ func (x *GetReviewRequest) String() string {
 func (*GetReviewRequest) ProtoMessage() {}
 
 func (x *GetReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2562,7 @@ func (x *GetReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReviewRequest.ProtoReflect.Descriptor instead.
 func (*GetReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{15}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetReviewRequest) GetContextId() string {
@@ -2433,14 +2586,17 @@ type GetReviewResponse struct {
 	// The revision that was submitted.
 	SubmittedRevision string `protobuf:"bytes,5,opt,name=submitted_revision,json=submittedRevision,proto3" json:"submitted_revision,omitempty"`
 	// When, ns since the epoch.
-	SubmittedNs   int64 `protobuf:"varint,6,opt,name=submitted_ns,json=submittedNs,proto3" json:"submitted_ns,omitempty"`
+	SubmittedNs int64 `protobuf:"varint,6,opt,name=submitted_ns,json=submittedNs,proto3" json:"submitted_ns,omitempty"`
+	// Paths with a conflict that Rebase recorded and that is not resolved, absolute in the context, at most 100. Always empty for a panel's own
+	// review. See ListConflicts.
+	Unresolved    []string `protobuf:"bytes,7,rep,name=unresolved,proto3" json:"unresolved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetReviewResponse) Reset() {
 	*x = GetReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2608,7 @@ func (x *GetReviewResponse) String() string {
 func (*GetReviewResponse) ProtoMessage() {}
 
 func (x *GetReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2621,7 @@ func (x *GetReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReviewResponse.ProtoReflect.Descriptor instead.
 func (*GetReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{16}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetReviewResponse) GetState() ReviewState {
@@ -2510,6 +2666,13 @@ func (x *GetReviewResponse) GetSubmittedNs() int64 {
 	return 0
 }
 
+func (x *GetReviewResponse) GetUnresolved() []string {
+	if x != nil {
+		return x.Unresolved
+	}
+	return nil
+}
+
 // Request of WatchReview.
 type WatchReviewRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2521,7 +2684,7 @@ type WatchReviewRequest struct {
 
 func (x *WatchReviewRequest) Reset() {
 	*x = WatchReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2696,7 @@ func (x *WatchReviewRequest) String() string {
 func (*WatchReviewRequest) ProtoMessage() {}
 
 func (x *WatchReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2709,7 @@ func (x *WatchReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReviewRequest.ProtoReflect.Descriptor instead.
 func (*WatchReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{17}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchReviewRequest) GetContextId() string {
@@ -2571,7 +2734,7 @@ type WatchReviewResponse struct {
 
 func (x *WatchReviewResponse) Reset() {
 	*x = WatchReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2746,7 @@ func (x *WatchReviewResponse) String() string {
 func (*WatchReviewResponse) ProtoMessage() {}
 
 func (x *WatchReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2759,7 @@ func (x *WatchReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReviewResponse.ProtoReflect.Descriptor instead.
 func (*WatchReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{18}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchReviewResponse) GetEvent() ReviewEvent {
@@ -2635,7 +2798,7 @@ type SubmitReviewRequest struct {
 
 func (x *SubmitReviewRequest) Reset() {
 	*x = SubmitReviewRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2647,7 +2810,7 @@ func (x *SubmitReviewRequest) String() string {
 func (*SubmitReviewRequest) ProtoMessage() {}
 
 func (x *SubmitReviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2660,7 +2823,7 @@ func (x *SubmitReviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReviewRequest.ProtoReflect.Descriptor instead.
 func (*SubmitReviewRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{19}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubmitReviewRequest) GetContextId() string {
@@ -2697,7 +2860,7 @@ type SubmitReviewResponse struct {
 
 func (x *SubmitReviewResponse) Reset() {
 	*x = SubmitReviewResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2872,7 @@ func (x *SubmitReviewResponse) String() string {
 func (*SubmitReviewResponse) ProtoMessage() {}
 
 func (x *SubmitReviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2885,7 @@ func (x *SubmitReviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReviewResponse.ProtoReflect.Descriptor instead.
 func (*SubmitReviewResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{20}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SubmitReviewResponse) GetRevision() string {
@@ -2754,7 +2917,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +2929,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +2942,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{21}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DiscardRequest) GetContextId() string {
@@ -2816,7 +2979,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +2991,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +3004,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{22}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DiscardResponse) GetJournalId() int64 {
@@ -2877,7 +3040,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +3052,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3065,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{23}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DecideRequest) GetContextId() string {
@@ -2955,7 +3118,7 @@ type DecideResponse struct {
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2967,7 +3130,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2980,7 +3143,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{24}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DecideResponse) GetChanges() int32 {
@@ -3031,7 +3194,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3206,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3219,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ApplyRequest) GetContextId() string {
@@ -3136,14 +3299,16 @@ type CommitOptions struct {
 	// "Ctxfs-Context", the context's ID, and "Ctxfs-Review", the number of the journal entry.
 	Trailers []string `protobuf:"bytes,4,rep,name=trailers,proto3" json:"trailers,omitempty"`
 	// For APPLY_TARGET_BRANCH: the branch, without refs/heads/. One that does not exist begins at HEAD.
-	Branch        string `protobuf:"bytes,5,opt,name=branch,proto3" json:"branch,omitempty"`
+	Branch string `protobuf:"bytes,5,opt,name=branch,proto3" json:"branch,omitempty"`
+	// Whether the repository's hooks run. For APPLY_TARGET_COMMIT, and for Undo of such an Apply.
+	Hooks         CommitHooks `protobuf:"varint,6,opt,name=hooks,proto3,enum=ctxfs.v1.CommitHooks" json:"hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CommitOptions) Reset() {
 	*x = CommitOptions{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3320,7 @@ func (x *CommitOptions) String() string {
 func (*CommitOptions) ProtoMessage() {}
 
 func (x *CommitOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3333,7 @@ func (x *CommitOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitOptions.ProtoReflect.Descriptor instead.
 func (*CommitOptions) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CommitOptions) GetMessage() string {
@@ -3206,6 +3371,13 @@ func (x *CommitOptions) GetBranch() string {
 	return ""
 }
 
+func (x *CommitOptions) GetHooks() CommitHooks {
+	if x != nil {
+		return x.Hooks
+	}
+	return CommitHooks_COMMIT_HOOKS_UNSPECIFIED
+}
+
 // A commit that Apply made.
 type Commit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3220,14 +3392,16 @@ type Commit struct {
 	// "Name <email>".
 	Author string `protobuf:"bytes,5,opt,name=author,proto3" json:"author,omitempty"`
 	// "Name <email>".
-	Committer     string `protobuf:"bytes,6,opt,name=committer,proto3" json:"committer,omitempty"`
+	Committer string `protobuf:"bytes,6,opt,name=committer,proto3" json:"committer,omitempty"`
+	// The hooks that ran, in their order.
+	Hooks         []string `protobuf:"bytes,7,rep,name=hooks,proto3" json:"hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3413,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3426,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Commit) GetRepository() string {
@@ -3297,6 +3471,13 @@ func (x *Commit) GetCommitter() string {
 	return ""
 }
 
+func (x *Commit) GetHooks() []string {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
+}
+
 // Response of Apply.
 type ApplyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3312,7 +3493,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3505,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3518,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ApplyResponse) GetJournalId() int64 {
@@ -3378,7 +3559,7 @@ type AppliedFile struct {
 
 func (x *AppliedFile) Reset() {
 	*x = AppliedFile{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3390,7 +3571,7 @@ func (x *AppliedFile) String() string {
 func (*AppliedFile) ProtoMessage() {}
 
 func (x *AppliedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3403,7 +3584,7 @@ func (x *AppliedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedFile.ProtoReflect.Descriptor instead.
 func (*AppliedFile) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AppliedFile) GetPath() string {
@@ -3451,7 +3632,7 @@ type ListJournalRequest struct {
 
 func (x *ListJournalRequest) Reset() {
 	*x = ListJournalRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +3644,7 @@ func (x *ListJournalRequest) String() string {
 func (*ListJournalRequest) ProtoMessage() {}
 
 func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +3657,7 @@ func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalRequest.ProtoReflect.Descriptor instead.
 func (*ListJournalRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListJournalRequest) GetContextId() string {
@@ -3520,7 +3701,7 @@ type ListJournalResponse struct {
 
 func (x *ListJournalResponse) Reset() {
 	*x = ListJournalResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3713,7 @@ func (x *ListJournalResponse) String() string {
 func (*ListJournalResponse) ProtoMessage() {}
 
 func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3726,7 @@ func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalResponse.ProtoReflect.Descriptor instead.
 func (*ListJournalResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListJournalResponse) GetEntries() []*JournalEntry {
@@ -3589,7 +3770,7 @@ type JournalEntry struct {
 
 func (x *JournalEntry) Reset() {
 	*x = JournalEntry{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3601,7 +3782,7 @@ func (x *JournalEntry) String() string {
 func (*JournalEntry) ProtoMessage() {}
 
 func (x *JournalEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3614,7 +3795,7 @@ func (x *JournalEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
 func (*JournalEntry) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JournalEntry) GetJournalId() int64 {
@@ -3686,14 +3867,17 @@ type UndoRequest struct {
 	// The entry.
 	JournalId int64 `protobuf:"varint,1,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
 	// Does nothing, and says what would be done.
-	DryRun        bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// If set, the commits of the entry are undone as well: each repository gets a further commit, on top of what it has by now, that takes back what the
+	// entry's commit changed. Its branch is the entry's, so branch must be empty. The message may be empty.
+	Commit        *CommitOptions `protobuf:"bytes,3,opt,name=commit,proto3" json:"commit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UndoRequest) Reset() {
 	*x = UndoRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3705,7 +3889,7 @@ func (x *UndoRequest) String() string {
 func (*UndoRequest) ProtoMessage() {}
 
 func (x *UndoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3718,7 +3902,7 @@ func (x *UndoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UndoRequest) GetJournalId() int64 {
@@ -3735,20 +3919,29 @@ func (x *UndoRequest) GetDryRun() bool {
 	return false
 }
 
+func (x *UndoRequest) GetCommit() *CommitOptions {
+	if x != nil {
+		return x.Commit
+	}
+	return nil
+}
+
 // Response of Undo.
 type UndoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The new entry; 0 for a dry run.
 	JournalId int64 `protobuf:"varint,1,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
 	// What was done, by path.
-	Files         []*AppliedFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	Files []*AppliedFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	// The further commits, by repository.
+	Commits       []*Commit `protobuf:"bytes,3,rep,name=commits,proto3" json:"commits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UndoResponse) Reset() {
 	*x = UndoResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +3953,7 @@ func (x *UndoResponse) String() string {
 func (*UndoResponse) ProtoMessage() {}
 
 func (x *UndoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +3966,7 @@ func (x *UndoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoResponse.ProtoReflect.Descriptor instead.
 func (*UndoResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UndoResponse) GetJournalId() int64 {
@@ -3786,6 +3979,13 @@ func (x *UndoResponse) GetJournalId() int64 {
 func (x *UndoResponse) GetFiles() []*AppliedFile {
 	if x != nil {
 		return x.Files
+	}
+	return nil
+}
+
+func (x *UndoResponse) GetCommits() []*Commit {
+	if x != nil {
+		return x.Commits
 	}
 	return nil
 }
@@ -3805,7 +4005,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +4017,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +4030,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Conflict) GetPath() string {
@@ -3871,7 +4071,7 @@ type RebaseRequest struct {
 
 func (x *RebaseRequest) Reset() {
 	*x = RebaseRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3883,7 +4083,7 @@ func (x *RebaseRequest) String() string {
 func (*RebaseRequest) ProtoMessage() {}
 
 func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3896,7 +4096,7 @@ func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseRequest.ProtoReflect.Descriptor instead.
 func (*RebaseRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RebaseRequest) GetContextId() string {
@@ -3945,7 +4145,7 @@ type RebaseResponse struct {
 
 func (x *RebaseResponse) Reset() {
 	*x = RebaseResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4157,7 @@ func (x *RebaseResponse) String() string {
 func (*RebaseResponse) ProtoMessage() {}
 
 func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4170,7 @@ func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseResponse.ProtoReflect.Descriptor instead.
 func (*RebaseResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RebaseResponse) GetJournalId() int64 {
@@ -4026,7 +4226,7 @@ type RecordedConflict struct {
 
 func (x *RecordedConflict) Reset() {
 	*x = RecordedConflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4238,7 @@ func (x *RecordedConflict) String() string {
 func (*RecordedConflict) ProtoMessage() {}
 
 func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4251,7 @@ func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordedConflict.ProtoReflect.Descriptor instead.
 func (*RecordedConflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RecordedConflict) GetPath() string {
@@ -4121,7 +4321,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4133,7 +4333,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4146,7 +4346,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListConflictsRequest) GetContextId() string {
@@ -4167,7 +4367,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4179,7 +4379,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4192,7 +4392,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*RecordedConflict {
@@ -4219,7 +4419,7 @@ type ResolveConflictRequest struct {
 
 func (x *ResolveConflictRequest) Reset() {
 	*x = ResolveConflictRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4431,7 @@ func (x *ResolveConflictRequest) String() string {
 func (*ResolveConflictRequest) ProtoMessage() {}
 
 func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4444,7 @@ func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictRequest.ProtoReflect.Descriptor instead.
 func (*ResolveConflictRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{41}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResolveConflictRequest) GetContextId() string {
@@ -4288,7 +4488,7 @@ type ResolveConflictResponse struct {
 
 func (x *ResolveConflictResponse) Reset() {
 	*x = ResolveConflictResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4300,7 +4500,7 @@ func (x *ResolveConflictResponse) String() string {
 func (*ResolveConflictResponse) ProtoMessage() {}
 
 func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4313,7 +4513,7 @@ func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictResponse.ProtoReflect.Descriptor instead.
 func (*ResolveConflictResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResolveConflictResponse) GetJournalId() int64 {
@@ -4334,7 +4534,7 @@ var File_ctxfs_v1_review_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
-	"\x15ctxfs/v1/review.proto\x12\bctxfs.v1\x1a\x17ctxfs/v1/fs_types.proto\x1a\x16ctxfs/v1/options.proto\"\xb6\x06\n" +
+	"\x15ctxfs/v1/review.proto\x12\bctxfs.v1\x1a\x17ctxfs/v1/fs_types.proto\x1a\x16ctxfs/v1/options.proto\"\xd6\x06\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x1b\n" +
@@ -4364,7 +4564,10 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x11line_endings_only\x18\x16 \x01(\bR\x0flineEndingsOnly\x12!\n" +
 	"\ftree_entries\x18\x17 \x01(\x03R\vtreeEntries\x12\x1d\n" +
 	"\n" +
-	"tree_bytes\x18\x18 \x01(\x03R\ttreeBytes\"u\n" +
+	"tree_bytes\x18\x18 \x01(\x03R\ttreeBytes\x12\x1e\n" +
+	"\n" +
+	"unresolved\x18\x19 \x01(\bR\n" +
+	"unresolved\"u\n" +
 	"\vFileVersion\x12&\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x12.ctxfs.v1.FileTypeR\x04type\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\rR\x04mode\x12\x12\n" +
@@ -4411,7 +4614,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x13ListChangesResponse\x12*\n" +
 	"\x06change\x18\x01 \x01(\v2\x10.ctxfs.v1.ChangeH\x00R\x06change\x124\n" +
 	"\asummary\x18\x02 \x01(\v2\x18.ctxfs.v1.ChangesSummaryH\x00R\asummaryB\a\n" +
-	"\x05event\"\xde\x01\n" +
+	"\x05event\"\xbd\x02\n" +
 	"\x0eChangesSummary\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x18\n" +
 	"\achanges\x18\x02 \x01(\x05R\achanges\x12\x1f\n" +
@@ -4420,7 +4623,18 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\rremoved_lines\x18\x04 \x01(\x03R\fremovedLines\x12\x18\n" +
 	"\adrifted\x18\x05 \x01(\x05R\adrifted\x12\x1a\n" +
 	"\bapproved\x18\x06 \x01(\x05R\bapproved\x12\x1a\n" +
-	"\brejected\x18\a \x01(\x05R\brejected\"\xca\x01\n" +
+	"\brejected\x18\a \x01(\x05R\brejected\x12\x1e\n" +
+	"\n" +
+	"unresolved\x18\b \x01(\x05R\n" +
+	"unresolved\x12=\n" +
+	"\x0eother_contexts\x18\t \x03(\v2\x16.ctxfs.v1.OtherContextR\rotherContexts\"\x7f\n" +
+	"\fOtherContext\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
+	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x1d\n" +
+	"\n" +
+	"path_count\x18\x03 \x01(\x05R\tpathCount\x12\x1b\n" +
+	"\tlisted_ns\x18\x04 \x01(\x03R\blistedNs\"\xca\x01\n" +
 	"\x0eGetDiffRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
@@ -4454,14 +4668,17 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"1\n" +
 	"\x10GetReviewRequest\x12\x1d\n" +
 	"\n" +
-	"context_id\x18\x01 \x01(\tR\tcontextId\"\xf6\x01\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\"\x96\x02\n" +
 	"\x11GetReviewResponse\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.ctxfs.v1.ReviewStateR\x05state\x122\n" +
 	"\asummary\x18\x02 \x01(\v2\x18.ctxfs.v1.ChangesSummaryR\asummary\x12\x14\n" +
 	"\x05title\x18\x03 \x01(\tR\x05title\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12-\n" +
 	"\x12submitted_revision\x18\x05 \x01(\tR\x11submittedRevision\x12!\n" +
-	"\fsubmitted_ns\x18\x06 \x01(\x03R\vsubmittedNs\"3\n" +
+	"\fsubmitted_ns\x18\x06 \x01(\x03R\vsubmittedNs\x12\x1e\n" +
+	"\n" +
+	"unresolved\x18\a \x03(\tR\n" +
+	"unresolved\"3\n" +
 	"\x12WatchReviewRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\"}\n" +
@@ -4512,14 +4729,15 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\a \x01(\tR\trequestId\x12-\n" +
 	"\x06target\x18\b \x01(\x0e2\x15.ctxfs.v1.ApplyTargetR\x06target\x12/\n" +
-	"\x06commit\x18\t \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"\xa1\x01\n" +
+	"\x06commit\x18\t \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"\xce\x01\n" +
 	"\rCommitOptions\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x1f\n" +
 	"\vauthor_name\x18\x02 \x01(\tR\n" +
 	"authorName\x12!\n" +
 	"\fauthor_email\x18\x03 \x01(\tR\vauthorEmail\x12\x1a\n" +
 	"\btrailers\x18\x04 \x03(\tR\btrailers\x12\x16\n" +
-	"\x06branch\x18\x05 \x01(\tR\x06branch\"\xa5\x01\n" +
+	"\x06branch\x18\x05 \x01(\tR\x06branch\x12+\n" +
+	"\x05hooks\x18\x06 \x01(\x0e2\x15.ctxfs.v1.CommitHooksR\x05hooks\"\xbb\x01\n" +
 	"\x06Commit\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x01 \x01(\tR\n" +
@@ -4528,7 +4746,8 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x03ref\x18\x03 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06parent\x18\x04 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06author\x18\x05 \x01(\tR\x06author\x12\x1c\n" +
-	"\tcommitter\x18\x06 \x01(\tR\tcommitter\"\x87\x01\n" +
+	"\tcommitter\x18\x06 \x01(\tR\tcommitter\x12\x14\n" +
+	"\x05hooks\x18\a \x03(\tR\x05hooks\"\x87\x01\n" +
 	"\rApplyResponse\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12+\n" +
@@ -4560,15 +4779,17 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x05files\x18\x06 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12\x16\n" +
 	"\x06undoes\x18\a \x01(\x03R\x06undoes\x12\x1b\n" +
 	"\tundone_by\x18\b \x01(\x03R\bundoneBy\x12*\n" +
-	"\acommits\x18\t \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"E\n" +
+	"\acommits\x18\t \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"v\n" +
 	"\vUndoRequest\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12\x17\n" +
-	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"Z\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12/\n" +
+	"\x06commit\x18\x03 \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"\x86\x01\n" +
 	"\fUndoResponse\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12+\n" +
-	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\"e\n" +
+	"\x05files\x18\x02 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12*\n" +
+	"\acommits\x18\x03 \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"e\n" +
 	"\bConflict\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12*\n" +
@@ -4666,7 +4887,10 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\vApplyTarget\x12\x1c\n" +
 	"\x18APPLY_TARGET_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13APPLY_TARGET_COMMIT\x10\x01\x12\x17\n" +
-	"\x13APPLY_TARGET_BRANCH\x10\x02*y\n" +
+	"\x13APPLY_TARGET_BRANCH\x10\x02*A\n" +
+	"\vCommitHooks\x12\x1c\n" +
+	"\x18COMMIT_HOOKS_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10COMMIT_HOOKS_RUN\x10\x01*y\n" +
 	"\vAppliedKind\x12\x1c\n" +
 	"\x18APPLIED_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14APPLIED_KIND_CREATED\x10\x01\x12\x18\n" +
@@ -4737,8 +4961,8 @@ func file_ctxfs_v1_review_proto_rawDescGZIP() []byte {
 	return file_ctxfs_v1_review_proto_rawDescData
 }
 
-var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
+var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_ctxfs_v1_review_proto_goTypes = []any{
 	(ChangeKind)(0),                 // 0: ctxfs.v1.ChangeKind
 	(ContentKind)(0),                // 1: ctxfs.v1.ContentKind
@@ -4749,141 +4973,147 @@ var file_ctxfs_v1_review_proto_goTypes = []any{
 	(Version)(0),                    // 6: ctxfs.v1.Version
 	(ReviewEvent)(0),                // 7: ctxfs.v1.ReviewEvent
 	(ApplyTarget)(0),                // 8: ctxfs.v1.ApplyTarget
-	(AppliedKind)(0),                // 9: ctxfs.v1.AppliedKind
-	(JournalKind)(0),                // 10: ctxfs.v1.JournalKind
-	(ConflictKind)(0),               // 11: ctxfs.v1.ConflictKind
-	(OnConflict)(0),                 // 12: ctxfs.v1.OnConflict
-	(Resolution)(0),                 // 13: ctxfs.v1.Resolution
-	(*Change)(nil),                  // 14: ctxfs.v1.Change
-	(*FileVersion)(nil),             // 15: ctxfs.v1.FileVersion
-	(*Hunk)(nil),                    // 16: ctxfs.v1.Hunk
-	(*DiffLine)(nil),                // 17: ctxfs.v1.DiffLine
-	(*Selection)(nil),               // 18: ctxfs.v1.Selection
-	(*SelectedChanges)(nil),         // 19: ctxfs.v1.SelectedChanges
-	(*SelectedChange)(nil),          // 20: ctxfs.v1.SelectedChange
-	(*ListChangesRequest)(nil),      // 21: ctxfs.v1.ListChangesRequest
-	(*ListChangesResponse)(nil),     // 22: ctxfs.v1.ListChangesResponse
-	(*ChangesSummary)(nil),          // 23: ctxfs.v1.ChangesSummary
-	(*GetDiffRequest)(nil),          // 24: ctxfs.v1.GetDiffRequest
-	(*Against)(nil),                 // 25: ctxfs.v1.Against
-	(*GetDiffResponse)(nil),         // 26: ctxfs.v1.GetDiffResponse
-	(*ReadVersionRequest)(nil),      // 27: ctxfs.v1.ReadVersionRequest
-	(*ReadVersionResponse)(nil),     // 28: ctxfs.v1.ReadVersionResponse
-	(*GetReviewRequest)(nil),        // 29: ctxfs.v1.GetReviewRequest
-	(*GetReviewResponse)(nil),       // 30: ctxfs.v1.GetReviewResponse
-	(*WatchReviewRequest)(nil),      // 31: ctxfs.v1.WatchReviewRequest
-	(*WatchReviewResponse)(nil),     // 32: ctxfs.v1.WatchReviewResponse
-	(*SubmitReviewRequest)(nil),     // 33: ctxfs.v1.SubmitReviewRequest
-	(*SubmitReviewResponse)(nil),    // 34: ctxfs.v1.SubmitReviewResponse
-	(*DiscardRequest)(nil),          // 35: ctxfs.v1.DiscardRequest
-	(*DiscardResponse)(nil),         // 36: ctxfs.v1.DiscardResponse
-	(*DecideRequest)(nil),           // 37: ctxfs.v1.DecideRequest
-	(*DecideResponse)(nil),          // 38: ctxfs.v1.DecideResponse
-	(*ApplyRequest)(nil),            // 39: ctxfs.v1.ApplyRequest
-	(*CommitOptions)(nil),           // 40: ctxfs.v1.CommitOptions
-	(*Commit)(nil),                  // 41: ctxfs.v1.Commit
-	(*ApplyResponse)(nil),           // 42: ctxfs.v1.ApplyResponse
-	(*AppliedFile)(nil),             // 43: ctxfs.v1.AppliedFile
-	(*ListJournalRequest)(nil),      // 44: ctxfs.v1.ListJournalRequest
-	(*ListJournalResponse)(nil),     // 45: ctxfs.v1.ListJournalResponse
-	(*JournalEntry)(nil),            // 46: ctxfs.v1.JournalEntry
-	(*UndoRequest)(nil),             // 47: ctxfs.v1.UndoRequest
-	(*UndoResponse)(nil),            // 48: ctxfs.v1.UndoResponse
-	(*Conflict)(nil),                // 49: ctxfs.v1.Conflict
-	(*RebaseRequest)(nil),           // 50: ctxfs.v1.RebaseRequest
-	(*RebaseResponse)(nil),          // 51: ctxfs.v1.RebaseResponse
-	(*RecordedConflict)(nil),        // 52: ctxfs.v1.RecordedConflict
-	(*ListConflictsRequest)(nil),    // 53: ctxfs.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),   // 54: ctxfs.v1.ListConflictsResponse
-	(*ResolveConflictRequest)(nil),  // 55: ctxfs.v1.ResolveConflictRequest
-	(*ResolveConflictResponse)(nil), // 56: ctxfs.v1.ResolveConflictResponse
-	(FileType)(0),                   // 57: ctxfs.v1.FileType
+	(CommitHooks)(0),                // 9: ctxfs.v1.CommitHooks
+	(AppliedKind)(0),                // 10: ctxfs.v1.AppliedKind
+	(JournalKind)(0),                // 11: ctxfs.v1.JournalKind
+	(ConflictKind)(0),               // 12: ctxfs.v1.ConflictKind
+	(OnConflict)(0),                 // 13: ctxfs.v1.OnConflict
+	(Resolution)(0),                 // 14: ctxfs.v1.Resolution
+	(*Change)(nil),                  // 15: ctxfs.v1.Change
+	(*FileVersion)(nil),             // 16: ctxfs.v1.FileVersion
+	(*Hunk)(nil),                    // 17: ctxfs.v1.Hunk
+	(*DiffLine)(nil),                // 18: ctxfs.v1.DiffLine
+	(*Selection)(nil),               // 19: ctxfs.v1.Selection
+	(*SelectedChanges)(nil),         // 20: ctxfs.v1.SelectedChanges
+	(*SelectedChange)(nil),          // 21: ctxfs.v1.SelectedChange
+	(*ListChangesRequest)(nil),      // 22: ctxfs.v1.ListChangesRequest
+	(*ListChangesResponse)(nil),     // 23: ctxfs.v1.ListChangesResponse
+	(*ChangesSummary)(nil),          // 24: ctxfs.v1.ChangesSummary
+	(*OtherContext)(nil),            // 25: ctxfs.v1.OtherContext
+	(*GetDiffRequest)(nil),          // 26: ctxfs.v1.GetDiffRequest
+	(*Against)(nil),                 // 27: ctxfs.v1.Against
+	(*GetDiffResponse)(nil),         // 28: ctxfs.v1.GetDiffResponse
+	(*ReadVersionRequest)(nil),      // 29: ctxfs.v1.ReadVersionRequest
+	(*ReadVersionResponse)(nil),     // 30: ctxfs.v1.ReadVersionResponse
+	(*GetReviewRequest)(nil),        // 31: ctxfs.v1.GetReviewRequest
+	(*GetReviewResponse)(nil),       // 32: ctxfs.v1.GetReviewResponse
+	(*WatchReviewRequest)(nil),      // 33: ctxfs.v1.WatchReviewRequest
+	(*WatchReviewResponse)(nil),     // 34: ctxfs.v1.WatchReviewResponse
+	(*SubmitReviewRequest)(nil),     // 35: ctxfs.v1.SubmitReviewRequest
+	(*SubmitReviewResponse)(nil),    // 36: ctxfs.v1.SubmitReviewResponse
+	(*DiscardRequest)(nil),          // 37: ctxfs.v1.DiscardRequest
+	(*DiscardResponse)(nil),         // 38: ctxfs.v1.DiscardResponse
+	(*DecideRequest)(nil),           // 39: ctxfs.v1.DecideRequest
+	(*DecideResponse)(nil),          // 40: ctxfs.v1.DecideResponse
+	(*ApplyRequest)(nil),            // 41: ctxfs.v1.ApplyRequest
+	(*CommitOptions)(nil),           // 42: ctxfs.v1.CommitOptions
+	(*Commit)(nil),                  // 43: ctxfs.v1.Commit
+	(*ApplyResponse)(nil),           // 44: ctxfs.v1.ApplyResponse
+	(*AppliedFile)(nil),             // 45: ctxfs.v1.AppliedFile
+	(*ListJournalRequest)(nil),      // 46: ctxfs.v1.ListJournalRequest
+	(*ListJournalResponse)(nil),     // 47: ctxfs.v1.ListJournalResponse
+	(*JournalEntry)(nil),            // 48: ctxfs.v1.JournalEntry
+	(*UndoRequest)(nil),             // 49: ctxfs.v1.UndoRequest
+	(*UndoResponse)(nil),            // 50: ctxfs.v1.UndoResponse
+	(*Conflict)(nil),                // 51: ctxfs.v1.Conflict
+	(*RebaseRequest)(nil),           // 52: ctxfs.v1.RebaseRequest
+	(*RebaseResponse)(nil),          // 53: ctxfs.v1.RebaseResponse
+	(*RecordedConflict)(nil),        // 54: ctxfs.v1.RecordedConflict
+	(*ListConflictsRequest)(nil),    // 55: ctxfs.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),   // 56: ctxfs.v1.ListConflictsResponse
+	(*ResolveConflictRequest)(nil),  // 57: ctxfs.v1.ResolveConflictRequest
+	(*ResolveConflictResponse)(nil), // 58: ctxfs.v1.ResolveConflictResponse
+	(FileType)(0),                   // 59: ctxfs.v1.FileType
 }
 var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	0,  // 0: ctxfs.v1.Change.kind:type_name -> ctxfs.v1.ChangeKind
 	1,  // 1: ctxfs.v1.Change.content:type_name -> ctxfs.v1.ContentKind
-	15, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
-	15, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
+	16, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
+	16, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
 	2,  // 4: ctxfs.v1.Change.decision:type_name -> ctxfs.v1.Decision
-	57, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
-	17, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
+	59, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
+	18, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
 	2,  // 7: ctxfs.v1.Hunk.decision:type_name -> ctxfs.v1.Decision
 	4,  // 8: ctxfs.v1.DiffLine.kind:type_name -> ctxfs.v1.LineKind
-	19, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
-	20, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
-	25, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
-	14, // 12: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
-	23, // 13: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	5,  // 14: ctxfs.v1.GetDiffRequest.form:type_name -> ctxfs.v1.DiffForm
-	25, // 15: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
-	14, // 16: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
-	16, // 17: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
-	23, // 18: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	6,  // 19: ctxfs.v1.ReadVersionRequest.version:type_name -> ctxfs.v1.Version
-	15, // 20: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
-	3,  // 21: ctxfs.v1.GetReviewResponse.state:type_name -> ctxfs.v1.ReviewState
-	23, // 22: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	7,  // 23: ctxfs.v1.WatchReviewResponse.event:type_name -> ctxfs.v1.ReviewEvent
-	23, // 24: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
-	18, // 25: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
-	18, // 26: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
-	2,  // 27: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
-	18, // 28: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
-	8,  // 29: ctxfs.v1.ApplyRequest.target:type_name -> ctxfs.v1.ApplyTarget
-	40, // 30: ctxfs.v1.ApplyRequest.commit:type_name -> ctxfs.v1.CommitOptions
-	43, // 31: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
-	41, // 32: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
-	9,  // 33: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
-	46, // 34: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
-	10, // 35: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
-	43, // 36: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
-	41, // 37: ctxfs.v1.JournalEntry.commits:type_name -> ctxfs.v1.Commit
-	43, // 38: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
-	11, // 39: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
-	12, // 40: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
-	43, // 41: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
-	52, // 42: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	20, // 43: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
-	11, // 44: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
-	15, // 45: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
-	15, // 46: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
-	15, // 47: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
-	52, // 48: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	13, // 49: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
-	43, // 50: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
-	21, // 51: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
-	24, // 52: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
-	27, // 53: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
-	29, // 54: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
-	31, // 55: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
-	33, // 56: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
-	35, // 57: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
-	37, // 58: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
-	39, // 59: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
-	44, // 60: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
-	47, // 61: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
-	50, // 62: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
-	53, // 63: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
-	55, // 64: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
-	22, // 65: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
-	26, // 66: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
-	28, // 67: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
-	30, // 68: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
-	32, // 69: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
-	34, // 70: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
-	36, // 71: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
-	38, // 72: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
-	42, // 73: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
-	45, // 74: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
-	48, // 75: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
-	51, // 76: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
-	54, // 77: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
-	56, // 78: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
-	65, // [65:79] is the sub-list for method output_type
-	51, // [51:65] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	20, // 9: ctxfs.v1.Selection.changes:type_name -> ctxfs.v1.SelectedChanges
+	21, // 10: ctxfs.v1.SelectedChanges.changes:type_name -> ctxfs.v1.SelectedChange
+	27, // 11: ctxfs.v1.ListChangesRequest.against:type_name -> ctxfs.v1.Against
+	15, // 12: ctxfs.v1.ListChangesResponse.change:type_name -> ctxfs.v1.Change
+	24, // 13: ctxfs.v1.ListChangesResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	25, // 14: ctxfs.v1.ChangesSummary.other_contexts:type_name -> ctxfs.v1.OtherContext
+	5,  // 15: ctxfs.v1.GetDiffRequest.form:type_name -> ctxfs.v1.DiffForm
+	27, // 16: ctxfs.v1.GetDiffRequest.against:type_name -> ctxfs.v1.Against
+	15, // 17: ctxfs.v1.GetDiffResponse.change:type_name -> ctxfs.v1.Change
+	17, // 18: ctxfs.v1.GetDiffResponse.hunk:type_name -> ctxfs.v1.Hunk
+	24, // 19: ctxfs.v1.GetDiffResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	6,  // 20: ctxfs.v1.ReadVersionRequest.version:type_name -> ctxfs.v1.Version
+	16, // 21: ctxfs.v1.ReadVersionResponse.version:type_name -> ctxfs.v1.FileVersion
+	3,  // 22: ctxfs.v1.GetReviewResponse.state:type_name -> ctxfs.v1.ReviewState
+	24, // 23: ctxfs.v1.GetReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	7,  // 24: ctxfs.v1.WatchReviewResponse.event:type_name -> ctxfs.v1.ReviewEvent
+	24, // 25: ctxfs.v1.SubmitReviewResponse.summary:type_name -> ctxfs.v1.ChangesSummary
+	19, // 26: ctxfs.v1.DiscardRequest.selection:type_name -> ctxfs.v1.Selection
+	19, // 27: ctxfs.v1.DecideRequest.selection:type_name -> ctxfs.v1.Selection
+	2,  // 28: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
+	19, // 29: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
+	8,  // 30: ctxfs.v1.ApplyRequest.target:type_name -> ctxfs.v1.ApplyTarget
+	42, // 31: ctxfs.v1.ApplyRequest.commit:type_name -> ctxfs.v1.CommitOptions
+	9,  // 32: ctxfs.v1.CommitOptions.hooks:type_name -> ctxfs.v1.CommitHooks
+	45, // 33: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
+	43, // 34: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
+	10, // 35: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
+	48, // 36: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
+	11, // 37: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
+	45, // 38: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
+	43, // 39: ctxfs.v1.JournalEntry.commits:type_name -> ctxfs.v1.Commit
+	42, // 40: ctxfs.v1.UndoRequest.commit:type_name -> ctxfs.v1.CommitOptions
+	45, // 41: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
+	43, // 42: ctxfs.v1.UndoResponse.commits:type_name -> ctxfs.v1.Commit
+	12, // 43: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
+	13, // 44: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
+	45, // 45: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
+	54, // 46: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	21, // 47: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
+	12, // 48: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
+	16, // 49: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
+	16, // 50: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
+	16, // 51: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
+	54, // 52: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	14, // 53: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
+	45, // 54: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
+	22, // 55: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
+	26, // 56: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
+	29, // 57: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
+	31, // 58: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
+	33, // 59: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
+	35, // 60: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
+	37, // 61: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
+	39, // 62: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
+	41, // 63: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
+	46, // 64: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
+	49, // 65: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
+	52, // 66: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
+	55, // 67: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
+	57, // 68: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
+	23, // 69: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
+	28, // 70: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
+	30, // 71: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
+	32, // 72: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
+	34, // 73: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
+	36, // 74: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
+	38, // 75: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
+	40, // 76: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
+	44, // 77: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
+	47, // 78: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
+	50, // 79: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
+	53, // 80: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
+	56, // 81: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
+	58, // 82: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
+	69, // [69:83] is the sub-list for method output_type
+	55, // [55:69] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_review_proto_init() }
@@ -4903,13 +5133,13 @@ func file_ctxfs_v1_review_proto_init() {
 		(*ListChangesResponse_Change)(nil),
 		(*ListChangesResponse_Summary)(nil),
 	}
-	file_ctxfs_v1_review_proto_msgTypes[11].OneofWrappers = []any{
+	file_ctxfs_v1_review_proto_msgTypes[12].OneofWrappers = []any{
 		(*Against_Workspace)(nil),
 		(*Against_Revision)(nil),
 		(*Against_Snapshot)(nil),
 		(*Against_ContextId)(nil),
 	}
-	file_ctxfs_v1_review_proto_msgTypes[12].OneofWrappers = []any{
+	file_ctxfs_v1_review_proto_msgTypes[13].OneofWrappers = []any{
 		(*GetDiffResponse_Change)(nil),
 		(*GetDiffResponse_Hunk)(nil),
 		(*GetDiffResponse_Text)(nil),
@@ -4920,8 +5150,8 @@ func file_ctxfs_v1_review_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_review_proto_rawDesc), len(file_ctxfs_v1_review_proto_rawDesc)),
-			NumEnums:      14,
-			NumMessages:   43,
+			NumEnums:      15,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -81,7 +81,8 @@ type ReviewServiceClient interface {
 	//
 	// With target COMMIT or BRANCH, Apply makes one commit in each repository that the changes belong to: the innermost one. A
 	// commit holds the approved changes on top of its parent, and nothing else: neither what the user has not committed, nor what is
-	// staged. A repository whose parent commit has all of the changes already gets no commit. No hook, filter or signing program runs.
+	// staged. A repository whose parent commit has all of the changes already gets no commit. No filter or signing program runs, and
+	// no hook unless commit.hooks asks for it.
 	//
 	// The files are replaced first. Then the server locks and compares all branches, and moves them one after the other. If a branch
 	// cannot be locked, or got another commit meanwhile, everything is put back. If the server is killed before the first branch
@@ -91,16 +92,17 @@ type ReviewServiceClient interface {
 	// Errors: CONFLICT (with a detail for each; nothing was applied; without details: a program changed a branch or the index
 	// meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository),
 	// DIRTY_COMMIT (with a detail for each: the parent commit, or the index, does not hold the lines that were changed), REPOSITORY_BUSY (a
-	// merge, rebase or other git command is in progress), EINVAL (no message or author; the branch is checked out; the repository is
+	// merge, rebase or other git command is in progress), HOOK_FAILED (a hook failed, or changed what is to be committed), EINVAL (no message or author; the branch is checked out; the repository is
 	// bare), EOPNOTSUPP (the repository keeps its refs in a reftable; the server runs as root in another user's workspace), EACCES
 	// (the repository's data lie outside of the workspace).
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*ApplyResponse, error)
 	// Lists what Apply, Discard, Rebase, ResolveConflict and Undo did, newest first.
 	ListJournal(ctx context.Context, in *ListJournalRequest, opts ...grpc.CallOption) (*ListJournalResponse, error)
 	// Takes a journal entry back: each file gets what it held before, merged with what was done to it since. It is an entry
-	// itself, so Undo of that entry is redo. Commits stay: undoing an Apply to a branch changes no file, and makes its changes
-	// changes of the context again.
-	// Errors: ENOENT (no such entry), CONFLICT (nothing was undone).
+	// itself, so Undo of that entry is redo. Commits stay unless commit is set: undoing an Apply to a branch changes no file, and makes its
+	// changes changes of the context again.
+	// Errors: ENOENT (no such entry), CONFLICT (nothing was undone), EINVAL (commit is set, and the entry made no commit, or its branch is not
+	// checked out), and with commit those of an Apply that commits.
 	Undo(ctx context.Context, in *UndoRequest, opts ...grpc.CallOption) (*UndoResponse, error)
 	// Brings into the context what the workspace changed since the context was seeded, or since the last Rebase or Apply. It compares three
 	// versions of each path: the base's, the context's and the workspace's.
@@ -358,7 +360,8 @@ type ReviewServiceServer interface {
 	//
 	// With target COMMIT or BRANCH, Apply makes one commit in each repository that the changes belong to: the innermost one. A
 	// commit holds the approved changes on top of its parent, and nothing else: neither what the user has not committed, nor what is
-	// staged. A repository whose parent commit has all of the changes already gets no commit. No hook, filter or signing program runs.
+	// staged. A repository whose parent commit has all of the changes already gets no commit. No filter or signing program runs, and
+	// no hook unless commit.hooks asks for it.
 	//
 	// The files are replaced first. Then the server locks and compares all branches, and moves them one after the other. If a branch
 	// cannot be locked, or got another commit meanwhile, everything is put back. If the server is killed before the first branch
@@ -368,16 +371,17 @@ type ReviewServiceServer interface {
 	// Errors: CONFLICT (with a detail for each; nothing was applied; without details: a program changed a branch or the index
 	// meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository),
 	// DIRTY_COMMIT (with a detail for each: the parent commit, or the index, does not hold the lines that were changed), REPOSITORY_BUSY (a
-	// merge, rebase or other git command is in progress), EINVAL (no message or author; the branch is checked out; the repository is
+	// merge, rebase or other git command is in progress), HOOK_FAILED (a hook failed, or changed what is to be committed), EINVAL (no message or author; the branch is checked out; the repository is
 	// bare), EOPNOTSUPP (the repository keeps its refs in a reftable; the server runs as root in another user's workspace), EACCES
 	// (the repository's data lie outside of the workspace).
 	Apply(context.Context, *ApplyRequest) (*ApplyResponse, error)
 	// Lists what Apply, Discard, Rebase, ResolveConflict and Undo did, newest first.
 	ListJournal(context.Context, *ListJournalRequest) (*ListJournalResponse, error)
 	// Takes a journal entry back: each file gets what it held before, merged with what was done to it since. It is an entry
-	// itself, so Undo of that entry is redo. Commits stay: undoing an Apply to a branch changes no file, and makes its changes
-	// changes of the context again.
-	// Errors: ENOENT (no such entry), CONFLICT (nothing was undone).
+	// itself, so Undo of that entry is redo. Commits stay unless commit is set: undoing an Apply to a branch changes no file, and makes its
+	// changes changes of the context again.
+	// Errors: ENOENT (no such entry), CONFLICT (nothing was undone), EINVAL (commit is set, and the entry made no commit, or its branch is not
+	// checked out), and with commit those of an Apply that commits.
 	Undo(context.Context, *UndoRequest) (*UndoResponse, error)
 	// Brings into the context what the workspace changed since the context was seeded, or since the last Rebase or Apply. It compares three
 	// versions of each path: the base's, the context's and the workspace's.

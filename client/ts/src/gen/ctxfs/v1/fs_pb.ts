@@ -555,7 +555,7 @@ export const FsService: GenService<{
    * RPCs as messages on one stream, which is also the lease of a client
    * instance. Many calls are in flight at once; replies name the call by its id. See SessionRequest.
    * Errors end the stream: INVALID_ARGUMENT (EINVAL: the first message is no open, or an id is in use),
-   * UNAUTHENTICATED (the panel was closed, or the token expired), UNAVAILABLE (the server is stopping).
+   * UNAUTHENTICATED (the panel was closed, lost a right or got another context, or the token expired), UNAVAILABLE (the server is stopping).
    *
    * @generated from rpc ctxfs.v1.FsService.Session
    */

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/review.proto.
  */
 export const file_ctxfs_v1_review: GenFile = /*@__PURE__*/
-  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJImwKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUimQEKDkdldERpZmZSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFcGF0aHMYAiADKAkSIAoEZm9ybRgDIAEoDjISLmN0eGZzLnYxLkRpZmZGb3JtEg0KBWxpbmVzGAQgASgFEg8KB2lnbm9yZWQYBSABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QiZAoHQWdhaW5zdBITCgl3b3Jrc3BhY2UYASABKAhIABISCghyZXZpc2lvbhgCIAEoCUgAEhIKCHNuYXBzaG90GAMgASgJSAASFAoKY29udGV4dF9pZBgEIAEoCUgAQgYKBHdoYXQimwEKD0dldERpZmZSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIeCgRodW5rGAIgASgLMg4uY3R4ZnMudjEuSHVua0gAEg4KBHRleHQYAyABKAxIABIrCgdzdW1tYXJ5GAQgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCJsChJSZWFkVmVyc2lvblJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEiIKB3ZlcnNpb24YBCABKA4yES5jdHhmcy52MS5WZXJzaW9uIksKE1JlYWRWZXJzaW9uUmVzcG9uc2USJgoHdmVyc2lvbhgBIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEgwKBGRhdGEYAiABKAwiJgoQR2V0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIrYBChFHZXRSZXZpZXdSZXNwb25zZRIkCgVzdGF0ZRgBIAEoDjIVLmN0eGZzLnYxLlJldmlld1N0YXRlEikKB3N1bW1hcnkYAiABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeRINCgV0aXRsZRgDIAEoCRIPCgdtZXNzYWdlGAQgASgJEhoKEnN1Ym1pdHRlZF9yZXZpc2lvbhgFIAEoCRIUCgxzdWJtaXR0ZWRfbnMYBiABKAMiKAoSV2F0Y2hSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiYQoTV2F0Y2hSZXZpZXdSZXNwb25zZRIkCgVldmVudBgBIAEoDjIVLmN0eGZzLnYxLlJldmlld0V2ZW50EhIKCmpvdXJuYWxfaWQYAiABKAMSEAoIcmV2aXNpb24YAyABKAkiSQoTU3VibWl0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEg8KB21lc3NhZ2UYAyABKAkiUwoUU3VibWl0UmV2aWV3UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAkSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5ImEKDkRpc2NhcmRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEhMKC2lmX3JldmlzaW9uGAMgASgJIjQKD0Rpc2NhcmRSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEg0KBXBhdGhzGAIgAygJIpcBCg1EZWNpZGVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEiQKCGRlY2lzaW9uGAMgASgOMhIuY3R4ZnMudjEuRGVjaXNpb24SDwoHY29tbWVudBgEIAEoCRITCgtpZl9yZXZpc2lvbhgFIAEoCSJCCg5EZWNpZGVSZXNwb25zZRIPCgdjaGFuZ2VzGAEgASgFEg0KBWh1bmtzGAIgASgFEhAKCGxlZnRfb3V0GAMgAygJIvsBCgxBcHBseVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SDwoHYXBwcm92ZRgDIAEoCBITCgtpZl9yZXZpc2lvbhgEIAEoCRIUCgxyZWZ1c2VfbWVyZ2UYBSABKAgSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJEiUKBnRhcmdldBgIIAEoDjIVLmN0eGZzLnYxLkFwcGx5VGFyZ2V0EicKBmNvbW1pdBgJIAEoCzIXLmN0eGZzLnYxLkNvbW1pdE9wdGlvbnMibQoNQ29tbWl0T3B0aW9ucxIPCgdtZXNzYWdlGAEgASgJEhMKC2F1dGhvcl9uYW1lGAIgASgJEhQKDGF1dGhvcl9lbWFpbBgDIAEoCRIQCgh0cmFpbGVycxgEIAMoCRIOCgZicmFuY2gYBSABKAkibwoGQ29tbWl0EhIKCnJlcG9zaXRvcnkYASABKAkSEQoJY29tbWl0X2lkGAIgASgJEgsKA3JlZhgDIAEoCRIOCgZwYXJlbnQYBCABKAkSDgoGYXV0aG9yGAUgASgJEhEKCWNvbW1pdHRlchgGIAEoCSJsCg1BcHBseVJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSJAoFZmlsZXMYAiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIhCgdjb21taXRzGAMgAygLMhAuY3R4ZnMudjEuQ29tbWl0ImIKC0FwcGxpZWRGaWxlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSIwoEa2luZBgDIAEoDjIVLmN0eGZzLnYxLkFwcGxpZWRLaW5kEg4KBm1lcmdlZBgEIAEoCCJdChJMaXN0Sm91cm5hbFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlcKE0xpc3RKb3VybmFsUmVzcG9uc2USJwoHZW50cmllcxgBIAMoCzIWLmN0eGZzLnYxLkpvdXJuYWxFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAki5wEKDEpvdXJuYWxFbnRyeRISCgpqb3VybmFsX2lkGAEgASgDEiMKBGtpbmQYAiABKA4yFS5jdHhmcy52MS5Kb3VybmFsS2luZBISCgpjb250ZXh0X2lkGAMgASgJEg0KBWFjdG9yGAQgASgJEg8KB2RvbmVfbnMYBSABKAMSJAoFZmlsZXMYBiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIOCgZ1bmRvZXMYByABKAMSEQoJdW5kb25lX2J5GAggASgDEiEKB2NvbW1pdHMYCSADKAsyEC5jdHhmcy52MS5Db21taXQiMgoLVW5kb1JlcXVlc3QSEgoKam91cm5hbF9pZBgBIAEoAxIPCgdkcnlfcnVuGAIgASgIIkgKDFVuZG9SZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiUAoIQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kIm4KDVJlYmFzZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIpCgtvbl9jb25mbGljdBgCIAEoDjIULmN0eGZzLnYxLk9uQ29uZmxpY3QSDQoFcGF0aHMYAyADKAkSDwoHZHJ5X3J1bhgEIAEoCCKiAQoOUmViYXNlUmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEi0KCWNvbmZsaWN0cxgDIAMoCzIaLmN0eGZzLnYxLlJlY29yZGVkQ29uZmxpY3QSJwoFc3RhbGUYBCADKAsyGC5jdHhmcy52MS5TZWxlY3RlZENoYW5nZSL1AQoQUmVjb3JkZWRDb25mbGljdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEiQKBGtpbmQYAyABKA4yFi5jdHhmcy52MS5Db25mbGljdEtpbmQSIwoEYmFzZRgEIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiYKB2NvbnRleHQYBSABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhIoCgl3b3Jrc3BhY2UYBiABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhIPCgdtYXJrZXJzGAcgASgIEhMKC3JlY29yZGVkX25zGAggASgDIioKFExpc3RDb25mbGljdHNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiRgoVTGlzdENvbmZsaWN0c1Jlc3BvbnNlEi0KCWNvbmZsaWN0cxgBIAMoCzIaLmN0eGZzLnYxLlJlY29yZGVkQ29uZmxpY3QidgoWUmVzb2x2ZUNvbmZsaWN0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSKAoKcmVzb2x1dGlvbhgEIAEoDjIULmN0eGZzLnYxLlJlc29sdXRpb24iUgoXUmVzb2x2ZUNvbmZsaWN0UmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIjCgRmaWxlGAIgASgLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUqrwEKCkNoYW5nZUtpbmQSGwoXQ0hBTkdFX0tJTkRfVU5TUEVDSUZJRUQQABIVChFDSEFOR0VfS0lORF9BRERFRBABEhgKFENIQU5HRV9LSU5EX01PRElGSUVEEAISFwoTQ0hBTkdFX0tJTkRfREVMRVRFRBADEhwKGENIQU5HRV9LSU5EX1RZUEVfQ0hBTkdFRBAEEhwKGENIQU5HRV9LSU5EX01PREVfQ0hBTkdFRBAFKqgBCgtDb250ZW50S2luZBIcChhDT05URU5UX0tJTkRfVU5TUEVDSUZJRUQQABIVChFDT05URU5UX0tJTkRfVEVYVBABEhcKE0NPTlRFTlRfS0lORF9CSU5BUlkQAhIYChRDT05URU5UX0tJTkRfU1lNTElOSxADEhoKFkNPTlRFTlRfS0lORF9UT09fTEFSR0UQBBIVChFDT05URU5UX0tJTkRfVFJFRRAFKlIKCERlY2lzaW9uEhgKFERFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASFQoRREVDSVNJT05fQVBQUk9WRUQQARIVChFERUNJU0lPTl9SRUpFQ1RFRBACKpkBCgtSZXZpZXdTdGF0ZRIcChhSRVZJRVdfU1RBVEVfVU5TUEVDSUZJRUQQABIVChFSRVZJRVdfU1RBVEVfT1BFThABEhoKFlJFVklFV19TVEFURV9TVUJNSVRURUQQAhIfChtSRVZJRVdfU1RBVEVfUEFSVExZX0RFQ0lERUQQAxIYChRSRVZJRVdfU1RBVEVfREVDSURFRBAEKlEKCExpbmVLaW5kEhkKFUxJTkVfS0lORF9VTlNQRUNJRklFRBAAEhUKEUxJTkVfS0lORF9SRU1PVkVEEAESEwoPTElORV9LSU5EX0FEREVEEAIqPAoIRGlmZkZvcm0SGQoVRElGRl9GT1JNX1VOU1BFQ0lGSUVEEAASFQoRRElGRl9GT1JNX1VOSUZJRUQQASrIAQoHVmVyc2lvbhIXChNWRVJTSU9OX1VOU1BFQ0lGSUVEEAASEAoMVkVSU0lPTl9CQVNFEAESEwoPVkVSU0lPTl9DT05URVhUEAISFQoRVkVSU0lPTl9XT1JLU1BBQ0UQAxIUChBWRVJTSU9OX0FQUFJPVkVEEAQSEgoOVkVSU0lPTl9NRVJHRUQQBRIcChhWRVJTSU9OX0NPTkZMSUNUX0NPTlRFWFQQBhIeChpWRVJTSU9OX0NPTkZMSUNUX1dPUktTUEFDRRAHKuUBCgtSZXZpZXdFdmVudBIcChhSRVZJRVdfRVZFTlRfVU5TUEVDSUZJRUQQABIaChZSRVZJRVdfRVZFTlRfU1VCTUlUVEVEEAESGAoUUkVWSUVXX0VWRU5UX0RFQ0lERUQQAhIYChRSRVZJRVdfRVZFTlRfQVBQTElFRBADEhoKFlJFVklFV19FVkVOVF9ESVNDQVJERUQQBBIXChNSRVZJRVdfRVZFTlRfVU5ET05FEAUSGQoVUkVWSUVXX0VWRU5UX09WRVJGTE9XEAYSGAoUUkVWSUVXX0VWRU5UX1JFQkFTRUQQBypdCgtBcHBseVRhcmdldBIcChhBUFBMWV9UQVJHRVRfVU5TUEVDSUZJRUQQABIXChNBUFBMWV9UQVJHRVRfQ09NTUlUEAESFwoTQVBQTFlfVEFSR0VUX0JSQU5DSBACKnkKC0FwcGxpZWRLaW5kEhwKGEFQUExJRURfS0lORF9VTlNQRUNJRklFRBAAEhgKFEFQUExJRURfS0lORF9DUkVBVEVEEAESGAoUQVBQTElFRF9LSU5EX1dSSVRURU4QAhIYChRBUFBMSUVEX0tJTkRfUkVNT1ZFRBADKqcBCgtKb3VybmFsS2luZBIcChhKT1VSTkFMX0tJTkRfVU5TUEVDSUZJRUQQABIWChJKT1VSTkFMX0tJTkRfQVBQTFkQARIYChRKT1VSTkFMX0tJTkRfRElTQ0FSRBACEhUKEUpPVVJOQUxfS0lORF9VTkRPEAMSFwoTSk9VUk5BTF9LSU5EX1JFQkFTRRAEEhgKFEpPVVJOQUxfS0lORF9SRVNPTFZFEAUqpAIKDENvbmZsaWN0S2luZBIdChlDT05GTElDVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVQ09ORkxJQ1RfS0lORF9DT05URU5UEAESHwobQ09ORkxJQ1RfS0lORF9NT0RJRllfREVMRVRFEAISHwobQ09ORkxJQ1RfS0lORF9ERUxFVEVfTU9ESUZZEAMSGQoVQ09ORkxJQ1RfS0lORF9BRERfQUREEAQSGAoUQ09ORkxJQ1RfS0lORF9CSU5BUlkQBRIWChJDT05GTElDVF9LSU5EX1RZUEUQBhImCiJDT05GTElDVF9LSU5EX0RJUkVDVE9SWV9JTl9USEVfV0FZEAcSIwofQ09ORkxJQ1RfS0lORF9DSEFOR0VEX01FQU5XSElMRRAIKpgBCgpPbkNvbmZsaWN0EhsKF09OX0NPTkZMSUNUX1VOU1BFQ0lGSUVEEAASFgoST05fQ09ORkxJQ1RfUkVDT1JEEAESFwoTT05fQ09ORkxJQ1RfTUFSS0VSUxACEhwKGE9OX0NPTkZMSUNUX0tFRVBfQ09OVEVYVBADEh4KGk9OX0NPTkZMSUNUX1RBS0VfV09SS1NQQUNFEAQqbwoKUmVzb2x1dGlvbhIaChZSRVNPTFVUSU9OX1VOU1BFQ0lGSUVEEAASFgoSUkVTT0xVVElPTl9DT05URVhUEAESGAoUUkVTT0xVVElPTl9XT1JLU1BBQ0UQAhITCg9SRVNPTFVUSU9OX0JBU0UQAzKnCQoNUmV2aWV3U2VydmljZRJaCgtMaXN0Q2hhbmdlcxIcLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVzcG9uc2UiDKKfGQgIAhABIAMwATABEk4KB0dldERpZmYSGC5jdHhmcy52MS5HZXREaWZmUmVxdWVzdBoZLmN0eGZzLnYxLkdldERpZmZSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESWgoLUmVhZFZlcnNpb24SHC5jdHhmcy52MS5SZWFkVmVyc2lvblJlcXVlc3QaHS5jdHhmcy52MS5SZWFkVmVyc2lvblJlc3BvbnNlIgyinxkICAIQASADMAEwARJSCglHZXRSZXZpZXcSGi5jdHhmcy52MS5HZXRSZXZpZXdSZXF1ZXN0GhsuY3R4ZnMudjEuR2V0UmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIAMwARJaCgtXYXRjaFJldmlldxIcLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVxdWVzdBodLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIARIAjABElkKDFN1Ym1pdFJldmlldxIdLmN0eGZzLnYxLlN1Ym1pdFJldmlld1JlcXVlc3QaHi5jdHhmcy52MS5TdWJtaXRSZXZpZXdSZXNwb25zZSIKop8ZBggCEAIgAxJKCgdEaXNjYXJkEhguY3R4ZnMudjEuRGlzY2FyZFJlcXVlc3QaGS5jdHhmcy52MS5EaXNjYXJkUmVzcG9uc2UiCqKfGQYIAhACIAMSRwoGRGVjaWRlEhcuY3R4ZnMudjEuRGVjaWRlUmVxdWVzdBoYLmN0eGZzLnYxLkRlY2lkZVJlc3BvbnNlIgqinxkGCAMQAiADEkQKBUFwcGx5EhYuY3R4ZnMudjEuQXBwbHlSZXF1ZXN0GhcuY3R4ZnMudjEuQXBwbHlSZXNwb25zZSIKop8ZBggDEAIgAxJYCgtMaXN0Sm91cm5hbBIcLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVzcG9uc2UiDKKfGQgIAxABIAIwARJBCgRVbmRvEhUuY3R4ZnMudjEuVW5kb1JlcXVlc3QaFi5jdHhmcy52MS5VbmRvUmVzcG9uc2UiCqKfGQYIAxACIAMSRwoGUmViYXNlEhcuY3R4ZnMudjEuUmViYXNlUmVxdWVzdBoYLmN0eGZzLnYxLlJlYmFzZVJlc3BvbnNlIgqinxkGCAMQAiADEl4KDUxpc3RDb25mbGljdHMSHi5jdHhmcy52MS5MaXN0Q29uZmxpY3RzUmVxdWVzdBofLmN0eGZzLnYxLkxpc3RDb25mbGljdHNSZXNwb25zZSIMop8ZCAgDEAEgAjABEmIKD1Jlc29sdmVDb25mbGljdBIgLmN0eGZzLnYxLlJlc29sdmVDb25mbGljdFJlcXVlc3QaIS5jdHhmcy52MS5SZXNvbHZlQ29uZmxpY3RSZXNwb25zZSIKop8ZBggDEAIgA0IvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
+  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxItAECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMSEgoKdW5yZXNvbHZlZBgZIAEoCCJbCgtGaWxlVmVyc2lvbhIgCgR0eXBlGAEgASgOMhIuY3R4ZnMudjEuRmlsZVR5cGUSDAoEbW9kZRgCIAEoDRIMCgRzaXplGAMgASgDEg4KBnNoYTI1NhgEIAEoCSLHAQoESHVuaxIPCgdodW5rX2lkGAEgASgJEhQKDGJlZm9yZV9zdGFydBgCIAEoBRIUCgxiZWZvcmVfbGluZXMYAyABKAUSEwoLYWZ0ZXJfc3RhcnQYBCABKAUSEwoLYWZ0ZXJfbGluZXMYBSABKAUSIQoFbGluZXMYBiADKAsyEi5jdHhmcy52MS5EaWZmTGluZRIkCghkZWNpc2lvbhgHIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEg8KB2NvbW1lbnQYCCABKAkiaQoIRGlmZkxpbmUSIAoEa2luZBgBIAEoDjISLmN0eGZzLnYxLkxpbmVLaW5kEgwKBHRleHQYAiABKAkSDAoEZGF0YRgDIAEoDBISCgpub19uZXdsaW5lGAQgASgIEgsKA2N1dBgFIAEoCCJ1CglTZWxlY3Rpb24SDQoDYWxsGAEgASgISAASEgoIYXBwcm92ZWQYAiABKAhIABIsCgdjaGFuZ2VzGAMgASgLMhkuY3R4ZnMudjEuU2VsZWN0ZWRDaGFuZ2VzSAASDwoFcGF0Y2gYBCABKAxIAEIGCgR3aGF0IjwKD1NlbGVjdGVkQ2hhbmdlcxIpCgdjaGFuZ2VzGAEgAygLMhguY3R4ZnMudjEuU2VsZWN0ZWRDaGFuZ2UiVQoOU2VsZWN0ZWRDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSEAoIaHVua19pZHMYBCADKAkibAoSTGlzdENoYW5nZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFcGF0aHMYAiADKAkSDwoHaWdub3JlZBgDIAEoCBIiCgdhZ2FpbnN0GAogASgLMhEuY3R4ZnMudjEuQWdhaW5zdCJvChNMaXN0Q2hhbmdlc1Jlc3BvbnNlEiIKBmNoYW5nZRgBIAEoCzIQLmN0eGZzLnYxLkNoYW5nZUgAEisKB3N1bW1hcnkYAiABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeUgAQgcKBWV2ZW50ItgBCg5DaGFuZ2VzU3VtbWFyeRIQCghyZXZpc2lvbhgBIAEoCRIPCgdjaGFuZ2VzGAIgASgFEhMKC2FkZGVkX2xpbmVzGAMgASgDEhUKDXJlbW92ZWRfbGluZXMYBCABKAMSDwoHZHJpZnRlZBgFIAEoBRIQCghhcHByb3ZlZBgGIAEoBRIQCghyZWplY3RlZBgHIAEoBRISCgp1bnJlc29sdmVkGAggASgFEi4KDm90aGVyX2NvbnRleHRzGAkgAygLMhYuY3R4ZnMudjEuT3RoZXJDb250ZXh0IlgKDE90aGVyQ29udGV4dBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEhIKCnBhdGhfY291bnQYAyABKAUSEQoJbGlzdGVkX25zGAQgASgDIpkBCg5HZXREaWZmUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEiAKBGZvcm0YAyABKA4yEi5jdHhmcy52MS5EaWZmRm9ybRINCgVsaW5lcxgEIAEoBRIPCgdpZ25vcmVkGAUgASgIEiIKB2FnYWluc3QYCiABKAsyES5jdHhmcy52MS5BZ2FpbnN0ImQKB0FnYWluc3QSEwoJd29ya3NwYWNlGAEgASgISAASEgoIcmV2aXNpb24YAiABKAlIABISCghzbmFwc2hvdBgDIAEoCUgAEhQKCmNvbnRleHRfaWQYBCABKAlIAEIGCgR3aGF0IpsBCg9HZXREaWZmUmVzcG9uc2USIgoGY2hhbmdlGAEgASgLMhAuY3R4ZnMudjEuQ2hhbmdlSAASHgoEaHVuaxgCIAEoCzIOLmN0eGZzLnYxLkh1bmtIABIOCgR0ZXh0GAMgASgMSAASKwoHc3VtbWFyeRgEIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5SABCBwoFZXZlbnQibAoSUmVhZFZlcnNpb25SZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIiCgd2ZXJzaW9uGAQgASgOMhEuY3R4ZnMudjEuVmVyc2lvbiJLChNSZWFkVmVyc2lvblJlc3BvbnNlEiYKB3ZlcnNpb24YASABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhIMCgRkYXRhGAIgASgMIiYKEEdldFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSLKAQoRR2V0UmV2aWV3UmVzcG9uc2USJAoFc3RhdGUYASABKA4yFS5jdHhmcy52MS5SZXZpZXdTdGF0ZRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkSDQoFdGl0bGUYAyABKAkSDwoHbWVzc2FnZRgEIAEoCRIaChJzdWJtaXR0ZWRfcmV2aXNpb24YBSABKAkSFAoMc3VibWl0dGVkX25zGAYgASgDEhIKCnVucmVzb2x2ZWQYByADKAkiKAoSV2F0Y2hSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiYQoTV2F0Y2hSZXZpZXdSZXNwb25zZRIkCgVldmVudBgBIAEoDjIVLmN0eGZzLnYxLlJldmlld0V2ZW50EhIKCmpvdXJuYWxfaWQYAiABKAMSEAoIcmV2aXNpb24YAyABKAkiSQoTU3VibWl0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEg8KB21lc3NhZ2UYAyABKAkiUwoUU3VibWl0UmV2aWV3UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAkSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5ImEKDkRpc2NhcmRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEhMKC2lmX3JldmlzaW9uGAMgASgJIjQKD0Rpc2NhcmRSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEg0KBXBhdGhzGAIgAygJIpcBCg1EZWNpZGVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEiQKCGRlY2lzaW9uGAMgASgOMhIuY3R4ZnMudjEuRGVjaXNpb24SDwoHY29tbWVudBgEIAEoCRITCgtpZl9yZXZpc2lvbhgFIAEoCSJCCg5EZWNpZGVSZXNwb25zZRIPCgdjaGFuZ2VzGAEgASgFEg0KBWh1bmtzGAIgASgFEhAKCGxlZnRfb3V0GAMgAygJIvsBCgxBcHBseVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SDwoHYXBwcm92ZRgDIAEoCBITCgtpZl9yZXZpc2lvbhgEIAEoCRIUCgxyZWZ1c2VfbWVyZ2UYBSABKAgSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJEiUKBnRhcmdldBgIIAEoDjIVLmN0eGZzLnYxLkFwcGx5VGFyZ2V0EicKBmNvbW1pdBgJIAEoCzIXLmN0eGZzLnYxLkNvbW1pdE9wdGlvbnMikwEKDUNvbW1pdE9wdGlvbnMSDwoHbWVzc2FnZRgBIAEoCRITCgthdXRob3JfbmFtZRgCIAEoCRIUCgxhdXRob3JfZW1haWwYAyABKAkSEAoIdHJhaWxlcnMYBCADKAkSDgoGYnJhbmNoGAUgASgJEiQKBWhvb2tzGAYgASgOMhUuY3R4ZnMudjEuQ29tbWl0SG9va3MifgoGQ29tbWl0EhIKCnJlcG9zaXRvcnkYASABKAkSEQoJY29tbWl0X2lkGAIgASgJEgsKA3JlZhgDIAEoCRIOCgZwYXJlbnQYBCABKAkSDgoGYXV0aG9yGAUgASgJEhEKCWNvbW1pdHRlchgGIAEoCRINCgVob29rcxgHIAMoCSJsCg1BcHBseVJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSJAoFZmlsZXMYAiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIhCgdjb21taXRzGAMgAygLMhAuY3R4ZnMudjEuQ29tbWl0ImIKC0FwcGxpZWRGaWxlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSIwoEa2luZBgDIAEoDjIVLmN0eGZzLnYxLkFwcGxpZWRLaW5kEg4KBm1lcmdlZBgEIAEoCCJdChJMaXN0Sm91cm5hbFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlcKE0xpc3RKb3VybmFsUmVzcG9uc2USJwoHZW50cmllcxgBIAMoCzIWLmN0eGZzLnYxLkpvdXJuYWxFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAki5wEKDEpvdXJuYWxFbnRyeRISCgpqb3VybmFsX2lkGAEgASgDEiMKBGtpbmQYAiABKA4yFS5jdHhmcy52MS5Kb3VybmFsS2luZBISCgpjb250ZXh0X2lkGAMgASgJEg0KBWFjdG9yGAQgASgJEg8KB2RvbmVfbnMYBSABKAMSJAoFZmlsZXMYBiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIOCgZ1bmRvZXMYByABKAMSEQoJdW5kb25lX2J5GAggASgDEiEKB2NvbW1pdHMYCSADKAsyEC5jdHhmcy52MS5Db21taXQiWwoLVW5kb1JlcXVlc3QSEgoKam91cm5hbF9pZBgBIAEoAxIPCgdkcnlfcnVuGAIgASgIEicKBmNvbW1pdBgDIAEoCzIXLmN0eGZzLnYxLkNvbW1pdE9wdGlvbnMiawoMVW5kb1Jlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSJAoFZmlsZXMYAiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIhCgdjb21taXRzGAMgAygLMhAuY3R4ZnMudjEuQ29tbWl0IlAKCENvbmZsaWN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSJAoEa2luZBgDIAEoDjIWLmN0eGZzLnYxLkNvbmZsaWN0S2luZCJuCg1SZWJhc2VSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSKQoLb25fY29uZmxpY3QYAiABKA4yFC5jdHhmcy52MS5PbkNvbmZsaWN0Eg0KBXBhdGhzGAMgAygJEg8KB2RyeV9ydW4YBCABKAgiogEKDlJlYmFzZVJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSJAoFZmlsZXMYAiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRItCgljb25mbGljdHMYAyADKAsyGi5jdHhmcy52MS5SZWNvcmRlZENvbmZsaWN0EicKBXN0YWxlGAQgAygLMhguY3R4ZnMudjEuU2VsZWN0ZWRDaGFuZ2Ui9QEKEFJlY29yZGVkQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kEiMKBGJhc2UYBCABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhImCgdjb250ZXh0GAUgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SKAoJd29ya3NwYWNlGAYgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SDwoHbWFya2VycxgHIAEoCBITCgtyZWNvcmRlZF9ucxgIIAEoAyIqChRMaXN0Q29uZmxpY3RzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIkYKFUxpc3RDb25mbGljdHNSZXNwb25zZRItCgljb25mbGljdHMYASADKAsyGi5jdHhmcy52MS5SZWNvcmRlZENvbmZsaWN0InYKFlJlc29sdmVDb25mbGljdFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEigKCnJlc29sdXRpb24YBCABKA4yFC5jdHhmcy52MS5SZXNvbHV0aW9uIlIKF1Jlc29sdmVDb25mbGljdFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSIwoEZmlsZRgCIAEoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlKq8BCgpDaGFuZ2VLaW5kEhsKF0NIQU5HRV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ0hBTkdFX0tJTkRfQURERUQQARIYChRDSEFOR0VfS0lORF9NT0RJRklFRBACEhcKE0NIQU5HRV9LSU5EX0RFTEVURUQQAxIcChhDSEFOR0VfS0lORF9UWVBFX0NIQU5HRUQQBBIcChhDSEFOR0VfS0lORF9NT0RFX0NIQU5HRUQQBSqoAQoLQ29udGVudEtpbmQSHAoYQ09OVEVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9LSU5EX1RFWFQQARIXChNDT05URU5UX0tJTkRfQklOQVJZEAISGAoUQ09OVEVOVF9LSU5EX1NZTUxJTksQAxIaChZDT05URU5UX0tJTkRfVE9PX0xBUkdFEAQSFQoRQ09OVEVOVF9LSU5EX1RSRUUQBSpSCghEZWNpc2lvbhIYChRERUNJU0lPTl9VTlNQRUNJRklFRBAAEhUKEURFQ0lTSU9OX0FQUFJPVkVEEAESFQoRREVDSVNJT05fUkVKRUNURUQQAiqZAQoLUmV2aWV3U3RhdGUSHAoYUkVWSUVXX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUkVWSUVXX1NUQVRFX09QRU4QARIaChZSRVZJRVdfU1RBVEVfU1VCTUlUVEVEEAISHwobUkVWSUVXX1NUQVRFX1BBUlRMWV9ERUNJREVEEAMSGAoUUkVWSUVXX1NUQVRFX0RFQ0lERUQQBCpRCghMaW5lS2luZBIZChVMSU5FX0tJTkRfVU5TUEVDSUZJRUQQABIVChFMSU5FX0tJTkRfUkVNT1ZFRBABEhMKD0xJTkVfS0lORF9BRERFRBACKjwKCERpZmZGb3JtEhkKFURJRkZfRk9STV9VTlNQRUNJRklFRBAAEhUKEURJRkZfRk9STV9VTklGSUVEEAEqyAEKB1ZlcnNpb24SFwoTVkVSU0lPTl9VTlNQRUNJRklFRBAAEhAKDFZFUlNJT05fQkFTRRABEhMKD1ZFUlNJT05fQ09OVEVYVBACEhUKEVZFUlNJT05fV09SS1NQQUNFEAMSFAoQVkVSU0lPTl9BUFBST1ZFRBAEEhIKDlZFUlNJT05fTUVSR0VEEAUSHAoYVkVSU0lPTl9DT05GTElDVF9DT05URVhUEAYSHgoaVkVSU0lPTl9DT05GTElDVF9XT1JLU1BBQ0UQByrlAQoLUmV2aWV3RXZlbnQSHAoYUkVWSUVXX0VWRU5UX1VOU1BFQ0lGSUVEEAASGgoWUkVWSUVXX0VWRU5UX1NVQk1JVFRFRBABEhgKFFJFVklFV19FVkVOVF9ERUNJREVEEAISGAoUUkVWSUVXX0VWRU5UX0FQUExJRUQQAxIaChZSRVZJRVdfRVZFTlRfRElTQ0FSREVEEAQSFwoTUkVWSUVXX0VWRU5UX1VORE9ORRAFEhkKFVJFVklFV19FVkVOVF9PVkVSRkxPVxAGEhgKFFJFVklFV19FVkVOVF9SRUJBU0VEEAcqXQoLQXBwbHlUYXJnZXQSHAoYQVBQTFlfVEFSR0VUX1VOU1BFQ0lGSUVEEAASFwoTQVBQTFlfVEFSR0VUX0NPTU1JVBABEhcKE0FQUExZX1RBUkdFVF9CUkFOQ0gQAipBCgtDb21taXRIb29rcxIcChhDT01NSVRfSE9PS1NfVU5TUEVDSUZJRUQQABIUChBDT01NSVRfSE9PS1NfUlVOEAEqeQoLQXBwbGllZEtpbmQSHAoYQVBQTElFRF9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUQVBQTElFRF9LSU5EX0NSRUFURUQQARIYChRBUFBMSUVEX0tJTkRfV1JJVFRFThACEhgKFEFQUExJRURfS0lORF9SRU1PVkVEEAMqpwEKC0pvdXJuYWxLaW5kEhwKGEpPVVJOQUxfS0lORF9VTlNQRUNJRklFRBAAEhYKEkpPVVJOQUxfS0lORF9BUFBMWRABEhgKFEpPVVJOQUxfS0lORF9ESVNDQVJEEAISFQoRSk9VUk5BTF9LSU5EX1VORE8QAxIXChNKT1VSTkFMX0tJTkRfUkVCQVNFEAQSGAoUSk9VUk5BTF9LSU5EX1JFU09MVkUQBSqkAgoMQ29uZmxpY3RLaW5kEh0KGUNPTkZMSUNUX0tJTkRfVU5TUEVDSUZJRUQQABIZChVDT05GTElDVF9LSU5EX0NPTlRFTlQQARIfChtDT05GTElDVF9LSU5EX01PRElGWV9ERUxFVEUQAhIfChtDT05GTElDVF9LSU5EX0RFTEVURV9NT0RJRlkQAxIZChVDT05GTElDVF9LSU5EX0FERF9BREQQBBIYChRDT05GTElDVF9LSU5EX0JJTkFSWRAFEhYKEkNPTkZMSUNUX0tJTkRfVFlQRRAGEiYKIkNPTkZMSUNUX0tJTkRfRElSRUNUT1JZX0lOX1RIRV9XQVkQBxIjCh9DT05GTElDVF9LSU5EX0NIQU5HRURfTUVBTldISUxFEAgqmAEKCk9uQ29uZmxpY3QSGwoXT05fQ09ORkxJQ1RfVU5TUEVDSUZJRUQQABIWChJPTl9DT05GTElDVF9SRUNPUkQQARIXChNPTl9DT05GTElDVF9NQVJLRVJTEAISHAoYT05fQ09ORkxJQ1RfS0VFUF9DT05URVhUEAMSHgoaT05fQ09ORkxJQ1RfVEFLRV9XT1JLU1BBQ0UQBCpvCgpSZXNvbHV0aW9uEhoKFlJFU09MVVRJT05fVU5TUEVDSUZJRUQQABIWChJSRVNPTFVUSU9OX0NPTlRFWFQQARIYChRSRVNPTFVUSU9OX1dPUktTUEFDRRACEhMKD1JFU09MVVRJT05fQkFTRRADMqcJCg1SZXZpZXdTZXJ2aWNlEloKC0xpc3RDaGFuZ2VzEhwuY3R4ZnMudjEuTGlzdENoYW5nZXNSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdENoYW5nZXNSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESTgoHR2V0RGlmZhIYLmN0eGZzLnYxLkdldERpZmZSZXF1ZXN0GhkuY3R4ZnMudjEuR2V0RGlmZlJlc3BvbnNlIgyinxkICAIQASADMAEwARJaCgtSZWFkVmVyc2lvbhIcLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVxdWVzdBodLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVzcG9uc2UiDKKfGQgIAhABIAMwATABElIKCUdldFJldmlldxIaLmN0eGZzLnYxLkdldFJldmlld1JlcXVlc3QaGy5jdHhmcy52MS5HZXRSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgAzABEloKC1dhdGNoUmV2aWV3EhwuY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXF1ZXN0Gh0uY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgBEgCMAESWQoMU3VibWl0UmV2aWV3Eh0uY3R4ZnMudjEuU3VibWl0UmV2aWV3UmVxdWVzdBoeLmN0eGZzLnYxLlN1Ym1pdFJldmlld1Jlc3BvbnNlIgqinxkGCAIQAiADEkoKB0Rpc2NhcmQSGC5jdHhmcy52MS5EaXNjYXJkUmVxdWVzdBoZLmN0eGZzLnYxLkRpc2NhcmRSZXNwb25zZSIKop8ZBggCEAIgAxJHCgZEZWNpZGUSFy5jdHhmcy52MS5EZWNpZGVSZXF1ZXN0GhguY3R4ZnMudjEuRGVjaWRlUmVzcG9uc2UiCqKfGQYIAxACIAMSRAoFQXBwbHkSFi5jdHhmcy52MS5BcHBseVJlcXVlc3QaFy5jdHhmcy52MS5BcHBseVJlc3BvbnNlIgqinxkGCAMQAiADElgKC0xpc3RKb3VybmFsEhwuY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXNwb25zZSIMop8ZCAgDEAEgAjABEkEKBFVuZG8SFS5jdHhmcy52MS5VbmRvUmVxdWVzdBoWLmN0eGZzLnYxLlVuZG9SZXNwb25zZSIKop8ZBggDEAIgAxJHCgZSZWJhc2USFy5jdHhmcy52MS5SZWJhc2VSZXF1ZXN0GhguY3R4ZnMudjEuUmViYXNlUmVzcG9uc2UiCqKfGQYIAxACIAMSXgoNTGlzdENvbmZsaWN0cxIeLmN0eGZzLnYxLkxpc3RDb25mbGljdHNSZXF1ZXN0Gh8uY3R4ZnMudjEuTGlzdENvbmZsaWN0c1Jlc3BvbnNlIgyinxkICAMQASACMAESYgoPUmVzb2x2ZUNvbmZsaWN0EiAuY3R4ZnMudjEuUmVzb2x2ZUNvbmZsaWN0UmVxdWVzdBohLmN0eGZzLnYxLlJlc29sdmVDb25mbGljdFJlc3BvbnNlIgqinxkGCAMQAiADQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
 
 /**
  * A difference between two versions of a path; in the ordinary case between the base and the context.
@@ -191,6 +191,13 @@ export type Change = Message<"ctxfs.v1.Change"> & {
    * @generated from field: int64 tree_bytes = 24;
    */
   treeBytes: bigint;
+
+  /**
+   * Rebase recorded a conflict of the path, and it is not resolved: Apply refuses the path. Always false for a panel's own changes.
+   *
+   * @generated from field: bool unresolved = 25;
+   */
+  unresolved: boolean;
 };
 
 /**
@@ -611,6 +618,21 @@ export type ChangesSummary = Message<"ctxfs.v1.ChangesSummary"> & {
    * @generated from field: int32 rejected = 7;
    */
   rejected: number;
+
+  /**
+   * How many paths have a conflict that Rebase recorded and that is not resolved. Always 0 for a panel's own changes.
+   *
+   * @generated from field: int32 unresolved = 8;
+   */
+  unresolved: number;
+
+  /**
+   * Other contexts that change some of the same paths, those with the most paths first, at most 100. It says what they changed when their changes were
+   * listed last: no other context is read. Always empty for a panel's own changes.
+   *
+   * @generated from field: repeated ctxfs.v1.OtherContext other_contexts = 9;
+   */
+  otherContexts: OtherContext[];
 };
 
 /**
@@ -619,6 +641,48 @@ export type ChangesSummary = Message<"ctxfs.v1.ChangesSummary"> & {
  */
 export const ChangesSummarySchema: GenMessage<ChangesSummary> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_review, 9);
+
+/**
+ * A context that changes the same paths as another one.
+ *
+ * @generated from message ctxfs.v1.OtherContext
+ */
+export type OtherContext = Message<"ctxfs.v1.OtherContext"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * The paths that both change, absolute in the context, at most 100.
+   *
+   * @generated from field: repeated string paths = 2;
+   */
+  paths: string[];
+
+  /**
+   * How many paths both change. Of a context with more than 1,000 changes only the first 1,000 paths count.
+   *
+   * @generated from field: int32 path_count = 3;
+   */
+  pathCount: number;
+
+  /**
+   * When the changes of the other context were listed last, ns since the epoch.
+   *
+   * @generated from field: int64 listed_ns = 4;
+   */
+  listedNs: bigint;
+};
+
+/**
+ * Describes the message ctxfs.v1.OtherContext.
+ * Use `create(OtherContextSchema)` to create a new message.
+ */
+export const OtherContextSchema: GenMessage<OtherContext> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 10);
 
 /**
  * Request of GetDiff.
@@ -674,7 +738,7 @@ export type GetDiffRequest = Message<"ctxfs.v1.GetDiffRequest"> & {
  * Use `create(GetDiffRequestSchema)` to create a new message.
  */
 export const GetDiffRequestSchema: GenMessage<GetDiffRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 10);
+  messageDesc(file_ctxfs_v1_review, 11);
 
 /**
  * What a context is compared with instead of its base. The changes lead from there to the context. They cannot be decided on: they have
@@ -731,7 +795,7 @@ export type Against = Message<"ctxfs.v1.Against"> & {
  * Use `create(AgainstSchema)` to create a new message.
  */
 export const AgainstSchema: GenMessage<Against> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 11);
+  messageDesc(file_ctxfs_v1_review, 12);
 
 /**
  * Response of GetDiff.
@@ -784,7 +848,7 @@ export type GetDiffResponse = Message<"ctxfs.v1.GetDiffResponse"> & {
  * Use `create(GetDiffResponseSchema)` to create a new message.
  */
 export const GetDiffResponseSchema: GenMessage<GetDiffResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 12);
+  messageDesc(file_ctxfs_v1_review, 13);
 
 /**
  * Request of ReadVersion.
@@ -826,7 +890,7 @@ export type ReadVersionRequest = Message<"ctxfs.v1.ReadVersionRequest"> & {
  * Use `create(ReadVersionRequestSchema)` to create a new message.
  */
 export const ReadVersionRequestSchema: GenMessage<ReadVersionRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 13);
+  messageDesc(file_ctxfs_v1_review, 14);
 
 /**
  * Response of ReadVersion.
@@ -854,7 +918,7 @@ export type ReadVersionResponse = Message<"ctxfs.v1.ReadVersionResponse"> & {
  * Use `create(ReadVersionResponseSchema)` to create a new message.
  */
 export const ReadVersionResponseSchema: GenMessage<ReadVersionResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 14);
+  messageDesc(file_ctxfs_v1_review, 15);
 
 /**
  * Request of GetReview.
@@ -875,7 +939,7 @@ export type GetReviewRequest = Message<"ctxfs.v1.GetReviewRequest"> & {
  * Use `create(GetReviewRequestSchema)` to create a new message.
  */
 export const GetReviewRequestSchema: GenMessage<GetReviewRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 15);
+  messageDesc(file_ctxfs_v1_review, 16);
 
 /**
  * Response of GetReview.
@@ -924,6 +988,14 @@ export type GetReviewResponse = Message<"ctxfs.v1.GetReviewResponse"> & {
    * @generated from field: int64 submitted_ns = 6;
    */
   submittedNs: bigint;
+
+  /**
+   * Paths with a conflict that Rebase recorded and that is not resolved, absolute in the context, at most 100. Always empty for a panel's own
+   * review. See ListConflicts.
+   *
+   * @generated from field: repeated string unresolved = 7;
+   */
+  unresolved: string[];
 };
 
 /**
@@ -931,7 +1003,7 @@ export type GetReviewResponse = Message<"ctxfs.v1.GetReviewResponse"> & {
  * Use `create(GetReviewResponseSchema)` to create a new message.
  */
 export const GetReviewResponseSchema: GenMessage<GetReviewResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 16);
+  messageDesc(file_ctxfs_v1_review, 17);
 
 /**
  * Request of WatchReview.
@@ -952,7 +1024,7 @@ export type WatchReviewRequest = Message<"ctxfs.v1.WatchReviewRequest"> & {
  * Use `create(WatchReviewRequestSchema)` to create a new message.
  */
 export const WatchReviewRequestSchema: GenMessage<WatchReviewRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 17);
+  messageDesc(file_ctxfs_v1_review, 18);
 
 /**
  * Response of WatchReview.
@@ -987,7 +1059,7 @@ export type WatchReviewResponse = Message<"ctxfs.v1.WatchReviewResponse"> & {
  * Use `create(WatchReviewResponseSchema)` to create a new message.
  */
 export const WatchReviewResponseSchema: GenMessage<WatchReviewResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 18);
+  messageDesc(file_ctxfs_v1_review, 19);
 
 /**
  * Request of SubmitReview.
@@ -1022,7 +1094,7 @@ export type SubmitReviewRequest = Message<"ctxfs.v1.SubmitReviewRequest"> & {
  * Use `create(SubmitReviewRequestSchema)` to create a new message.
  */
 export const SubmitReviewRequestSchema: GenMessage<SubmitReviewRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 19);
+  messageDesc(file_ctxfs_v1_review, 20);
 
 /**
  * Response of SubmitReview.
@@ -1050,7 +1122,7 @@ export type SubmitReviewResponse = Message<"ctxfs.v1.SubmitReviewResponse"> & {
  * Use `create(SubmitReviewResponseSchema)` to create a new message.
  */
 export const SubmitReviewResponseSchema: GenMessage<SubmitReviewResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 20);
+  messageDesc(file_ctxfs_v1_review, 21);
 
 /**
  * Request of Discard.
@@ -1085,7 +1157,7 @@ export type DiscardRequest = Message<"ctxfs.v1.DiscardRequest"> & {
  * Use `create(DiscardRequestSchema)` to create a new message.
  */
 export const DiscardRequestSchema: GenMessage<DiscardRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 21);
+  messageDesc(file_ctxfs_v1_review, 22);
 
 /**
  * Response of Discard.
@@ -1113,7 +1185,7 @@ export type DiscardResponse = Message<"ctxfs.v1.DiscardResponse"> & {
  * Use `create(DiscardResponseSchema)` to create a new message.
  */
 export const DiscardResponseSchema: GenMessage<DiscardResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 22);
+  messageDesc(file_ctxfs_v1_review, 23);
 
 /**
  * Request of Decide.
@@ -1162,7 +1234,7 @@ export type DecideRequest = Message<"ctxfs.v1.DecideRequest"> & {
  * Use `create(DecideRequestSchema)` to create a new message.
  */
 export const DecideRequestSchema: GenMessage<DecideRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 23);
+  messageDesc(file_ctxfs_v1_review, 24);
 
 /**
  * Response of Decide.
@@ -1197,7 +1269,7 @@ export type DecideResponse = Message<"ctxfs.v1.DecideResponse"> & {
  * Use `create(DecideResponseSchema)` to create a new message.
  */
 export const DecideResponseSchema: GenMessage<DecideResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 24);
+  messageDesc(file_ctxfs_v1_review, 25);
 
 /**
  * Request of Apply.
@@ -1274,7 +1346,7 @@ export type ApplyRequest = Message<"ctxfs.v1.ApplyRequest"> & {
  * Use `create(ApplyRequestSchema)` to create a new message.
  */
 export const ApplyRequestSchema: GenMessage<ApplyRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 25);
+  messageDesc(file_ctxfs_v1_review, 26);
 
 /**
  * How Apply commits.
@@ -1318,6 +1390,13 @@ export type CommitOptions = Message<"ctxfs.v1.CommitOptions"> & {
    * @generated from field: string branch = 5;
    */
   branch: string;
+
+  /**
+   * Whether the repository's hooks run. For APPLY_TARGET_COMMIT, and for Undo of such an Apply.
+   *
+   * @generated from field: ctxfs.v1.CommitHooks hooks = 6;
+   */
+  hooks: CommitHooks;
 };
 
 /**
@@ -1325,7 +1404,7 @@ export type CommitOptions = Message<"ctxfs.v1.CommitOptions"> & {
  * Use `create(CommitOptionsSchema)` to create a new message.
  */
 export const CommitOptionsSchema: GenMessage<CommitOptions> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 26);
+  messageDesc(file_ctxfs_v1_review, 27);
 
 /**
  * A commit that Apply made.
@@ -1374,6 +1453,13 @@ export type Commit = Message<"ctxfs.v1.Commit"> & {
    * @generated from field: string committer = 6;
    */
   committer: string;
+
+  /**
+   * The hooks that ran, in their order.
+   *
+   * @generated from field: repeated string hooks = 7;
+   */
+  hooks: string[];
 };
 
 /**
@@ -1381,7 +1467,7 @@ export type Commit = Message<"ctxfs.v1.Commit"> & {
  * Use `create(CommitSchema)` to create a new message.
  */
 export const CommitSchema: GenMessage<Commit> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 27);
+  messageDesc(file_ctxfs_v1_review, 28);
 
 /**
  * Response of Apply.
@@ -1416,7 +1502,7 @@ export type ApplyResponse = Message<"ctxfs.v1.ApplyResponse"> & {
  * Use `create(ApplyResponseSchema)` to create a new message.
  */
 export const ApplyResponseSchema: GenMessage<ApplyResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 28);
+  messageDesc(file_ctxfs_v1_review, 29);
 
 /**
  * What Apply did to a path of the workspace, or Rebase to a path of the context.
@@ -1458,7 +1544,7 @@ export type AppliedFile = Message<"ctxfs.v1.AppliedFile"> & {
  * Use `create(AppliedFileSchema)` to create a new message.
  */
 export const AppliedFileSchema: GenMessage<AppliedFile> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 29);
+  messageDesc(file_ctxfs_v1_review, 30);
 
 /**
  * Request of ListJournal.
@@ -1500,7 +1586,7 @@ export type ListJournalRequest = Message<"ctxfs.v1.ListJournalRequest"> & {
  * Use `create(ListJournalRequestSchema)` to create a new message.
  */
 export const ListJournalRequestSchema: GenMessage<ListJournalRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 30);
+  messageDesc(file_ctxfs_v1_review, 31);
 
 /**
  * Response of ListJournal.
@@ -1528,7 +1614,7 @@ export type ListJournalResponse = Message<"ctxfs.v1.ListJournalResponse"> & {
  * Use `create(ListJournalResponseSchema)` to create a new message.
  */
 export const ListJournalResponseSchema: GenMessage<ListJournalResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 31);
+  messageDesc(file_ctxfs_v1_review, 32);
 
 /**
  * Something that was done, and can be undone.
@@ -1605,7 +1691,7 @@ export type JournalEntry = Message<"ctxfs.v1.JournalEntry"> & {
  * Use `create(JournalEntrySchema)` to create a new message.
  */
 export const JournalEntrySchema: GenMessage<JournalEntry> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 32);
+  messageDesc(file_ctxfs_v1_review, 33);
 
 /**
  * Request of Undo.
@@ -1626,6 +1712,14 @@ export type UndoRequest = Message<"ctxfs.v1.UndoRequest"> & {
    * @generated from field: bool dry_run = 2;
    */
   dryRun: boolean;
+
+  /**
+   * If set, the commits of the entry are undone as well: each repository gets a further commit, on top of what it has by now, that takes back what the
+   * entry's commit changed. Its branch is the entry's, so branch must be empty. The message may be empty.
+   *
+   * @generated from field: ctxfs.v1.CommitOptions commit = 3;
+   */
+  commit?: CommitOptions | undefined;
 };
 
 /**
@@ -1633,7 +1727,7 @@ export type UndoRequest = Message<"ctxfs.v1.UndoRequest"> & {
  * Use `create(UndoRequestSchema)` to create a new message.
  */
 export const UndoRequestSchema: GenMessage<UndoRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 33);
+  messageDesc(file_ctxfs_v1_review, 34);
 
 /**
  * Response of Undo.
@@ -1654,6 +1748,13 @@ export type UndoResponse = Message<"ctxfs.v1.UndoResponse"> & {
    * @generated from field: repeated ctxfs.v1.AppliedFile files = 2;
    */
   files: AppliedFile[];
+
+  /**
+   * The further commits, by repository.
+   *
+   * @generated from field: repeated ctxfs.v1.Commit commits = 3;
+   */
+  commits: Commit[];
 };
 
 /**
@@ -1661,7 +1762,7 @@ export type UndoResponse = Message<"ctxfs.v1.UndoResponse"> & {
  * Use `create(UndoResponseSchema)` to create a new message.
  */
 export const UndoResponseSchema: GenMessage<UndoResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 34);
+  messageDesc(file_ctxfs_v1_review, 35);
 
 /**
  * A file that could not be merged. It travels as a detail of the errors CONFLICT and DIRTY_COMMIT.
@@ -1696,7 +1797,7 @@ export type Conflict = Message<"ctxfs.v1.Conflict"> & {
  * Use `create(ConflictSchema)` to create a new message.
  */
 export const ConflictSchema: GenMessage<Conflict> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 35);
+  messageDesc(file_ctxfs_v1_review, 36);
 
 /**
  * Request of Rebase.
@@ -1738,7 +1839,7 @@ export type RebaseRequest = Message<"ctxfs.v1.RebaseRequest"> & {
  * Use `create(RebaseRequestSchema)` to create a new message.
  */
 export const RebaseRequestSchema: GenMessage<RebaseRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 36);
+  messageDesc(file_ctxfs_v1_review, 37);
 
 /**
  * Response of Rebase.
@@ -1781,7 +1882,7 @@ export type RebaseResponse = Message<"ctxfs.v1.RebaseResponse"> & {
  * Use `create(RebaseResponseSchema)` to create a new message.
  */
 export const RebaseResponseSchema: GenMessage<RebaseResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 37);
+  messageDesc(file_ctxfs_v1_review, 38);
 
 /**
  * A path that Rebase could not merge, and that is not resolved.
@@ -1851,7 +1952,7 @@ export type RecordedConflict = Message<"ctxfs.v1.RecordedConflict"> & {
  * Use `create(RecordedConflictSchema)` to create a new message.
  */
 export const RecordedConflictSchema: GenMessage<RecordedConflict> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 38);
+  messageDesc(file_ctxfs_v1_review, 39);
 
 /**
  * Request of ListConflicts.
@@ -1872,7 +1973,7 @@ export type ListConflictsRequest = Message<"ctxfs.v1.ListConflictsRequest"> & {
  * Use `create(ListConflictsRequestSchema)` to create a new message.
  */
 export const ListConflictsRequestSchema: GenMessage<ListConflictsRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 39);
+  messageDesc(file_ctxfs_v1_review, 40);
 
 /**
  * Response of ListConflicts.
@@ -1893,7 +1994,7 @@ export type ListConflictsResponse = Message<"ctxfs.v1.ListConflictsResponse"> & 
  * Use `create(ListConflictsResponseSchema)` to create a new message.
  */
 export const ListConflictsResponseSchema: GenMessage<ListConflictsResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 40);
+  messageDesc(file_ctxfs_v1_review, 41);
 
 /**
  * Request of ResolveConflict.
@@ -1935,7 +2036,7 @@ export type ResolveConflictRequest = Message<"ctxfs.v1.ResolveConflictRequest"> 
  * Use `create(ResolveConflictRequestSchema)` to create a new message.
  */
 export const ResolveConflictRequestSchema: GenMessage<ResolveConflictRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 41);
+  messageDesc(file_ctxfs_v1_review, 42);
 
 /**
  * Response of ResolveConflict.
@@ -1963,7 +2064,7 @@ export type ResolveConflictResponse = Message<"ctxfs.v1.ResolveConflictResponse"
  * Use `create(ResolveConflictResponseSchema)` to create a new message.
  */
 export const ResolveConflictResponseSchema: GenMessage<ResolveConflictResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 42);
+  messageDesc(file_ctxfs_v1_review, 43);
 
 /**
  * What a change does to a path.
@@ -2392,6 +2493,36 @@ export const ApplyTargetSchema: GenEnum<ApplyTarget> = /*@__PURE__*/
   enumDesc(file_ctxfs_v1_review, 8);
 
 /**
+ * Whether a commit runs the hooks of its repository.
+ *
+ * @generated from enum ctxfs.v1.CommitHooks
+ */
+export enum CommitHooks {
+  /**
+   * No hook runs.
+   *
+   * @generated from enum value: COMMIT_HOOKS_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * For hosts: pre-commit, prepare-commit-msg, commit-msg and post-commit run as for git commit. They are programs: they run on the server as its
+   * user, in its environment and with that user's git configuration, while the changed files are in the working tree. GIT_INDEX_FILE names a
+   * copy of the index to be committed. If a hook fails or changes that index, nothing is applied. The commit takes the message from
+   * commit-msg. The result of post-commit does not matter. Needs git 2.36 on the server. A dry run runs no hook.
+   *
+   * @generated from enum value: COMMIT_HOOKS_RUN = 1;
+   */
+  RUN = 1,
+}
+
+/**
+ * Describes the enum ctxfs.v1.CommitHooks.
+ */
+export const CommitHooksSchema: GenEnum<CommitHooks> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_review, 9);
+
+/**
  * What happened to a file.
  *
  * @generated from enum ctxfs.v1.AppliedKind
@@ -2430,7 +2561,7 @@ export enum AppliedKind {
  * Describes the enum ctxfs.v1.AppliedKind.
  */
 export const AppliedKindSchema: GenEnum<AppliedKind> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_review, 9);
+  enumDesc(file_ctxfs_v1_review, 10);
 
 /**
  * What a journal entry is of.
@@ -2485,7 +2616,7 @@ export enum JournalKind {
  * Describes the enum ctxfs.v1.JournalKind.
  */
 export const JournalKindSchema: GenEnum<JournalKind> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_review, 10);
+  enumDesc(file_ctxfs_v1_review, 11);
 
 /**
  * Why a file could not be merged.
@@ -2561,7 +2692,7 @@ export enum ConflictKind {
  * Describes the enum ctxfs.v1.ConflictKind.
  */
 export const ConflictKindSchema: GenEnum<ConflictKind> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_review, 11);
+  enumDesc(file_ctxfs_v1_review, 12);
 
 /**
  * What Rebase does with a path that cannot be merged.
@@ -2612,7 +2743,7 @@ export enum OnConflict {
  * Describes the enum ctxfs.v1.OnConflict.
  */
 export const OnConflictSchema: GenEnum<OnConflict> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_review, 12);
+  enumDesc(file_ctxfs_v1_review, 13);
 
 /**
  * What ResolveConflict makes the context's file.
@@ -2653,7 +2784,7 @@ export enum Resolution {
  * Describes the enum ctxfs.v1.Resolution.
  */
 export const ResolutionSchema: GenEnum<Resolution> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_review, 13);
+  enumDesc(file_ctxfs_v1_review, 14);
 
 /**
  * ReviewService shows what a context changed, lets a reviewer decide on it, and applies what was approved to the workspace.
@@ -2764,7 +2895,8 @@ export const ReviewService: GenService<{
    *
    * With target COMMIT or BRANCH, Apply makes one commit in each repository that the changes belong to: the innermost one. A
    * commit holds the approved changes on top of its parent, and nothing else: neither what the user has not committed, nor what is
-   * staged. A repository whose parent commit has all of the changes already gets no commit. No hook, filter or signing program runs.
+   * staged. A repository whose parent commit has all of the changes already gets no commit. No filter or signing program runs, and
+   * no hook unless commit.hooks asks for it.
    *
    * The files are replaced first. Then the server locks and compares all branches, and moves them one after the other. If a branch
    * cannot be locked, or got another commit meanwhile, everything is put back. If the server is killed before the first branch
@@ -2774,7 +2906,7 @@ export const ReviewService: GenService<{
    * Errors: CONFLICT (with a detail for each; nothing was applied; without details: a program changed a branch or the index
    * meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository),
    * DIRTY_COMMIT (with a detail for each: the parent commit, or the index, does not hold the lines that were changed), REPOSITORY_BUSY (a
-   * merge, rebase or other git command is in progress), EINVAL (no message or author; the branch is checked out; the repository is
+   * merge, rebase or other git command is in progress), HOOK_FAILED (a hook failed, or changed what is to be committed), EINVAL (no message or author; the branch is checked out; the repository is
    * bare), EOPNOTSUPP (the repository keeps its refs in a reftable; the server runs as root in another user's workspace), EACCES
    * (the repository's data lie outside of the workspace).
    *
@@ -2797,9 +2929,10 @@ export const ReviewService: GenService<{
   },
   /**
    * Takes a journal entry back: each file gets what it held before, merged with what was done to it since. It is an entry
-   * itself, so Undo of that entry is redo. Commits stay: undoing an Apply to a branch changes no file, and makes its changes
-   * changes of the context again.
-   * Errors: ENOENT (no such entry), CONFLICT (nothing was undone).
+   * itself, so Undo of that entry is redo. Commits stay unless commit is set: undoing an Apply to a branch changes no file, and makes its
+   * changes changes of the context again.
+   * Errors: ENOENT (no such entry), CONFLICT (nothing was undone), EINVAL (commit is set, and the entry made no commit, or its branch is not
+   * checked out), and with commit those of an Apply that commits.
    *
    * @generated from rpc ctxfs.v1.ReviewService.Undo
    */

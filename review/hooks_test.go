@@ -1,0 +1,139 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// newHooked makes a repository with hooks, and a context with changes.
+func newHooked(t *testing.T, hooks files) repos {
+	t.Helper()
+	w := newRepos(t, files{"a": "a\n", "dirty": "dirty\n"})
+	for name, script := range hooks {
+		write(t, w.in("workspace/.git/hooks"), files{name: "+x #!/bin/sh\n" + script})
+	}
+	write(t, w.in("workspace"), files{"dirty": "the user's\n"})
+	write(t, w.in(id), files{"a": "agent\n", "new": "new\n"})
+	return w
+}
+
+// commitHooked approves everything, and commits it with the hooks.
+func (w repos) commitHooked(ctx context.Context) (*Entry, error) {
+	req := w.committing("")
+	req.Commit.RunHooks = true
+	return w.reviews.Apply(ctx, req)
+}
+
+// wantNothing checks that a refused commit left nothing.
+func (w repos) wantNothing() {
+	w.t.Helper()
+	if got := read(w.t, w.in("workspace")); got["a"] != "a\n" || got["new"] != "" || got["dirty"] != "the user's\n" {
+		w.t.Errorf("the working tree is %q", got)
+	}
+	w.wantGit("1", "rev-list", "--count", "HEAD")
+	if left, err := w.reviews.journal.ids(intentSuffix); err != nil || len(left) > 0 {
+		w.t.Errorf("the journal has the intents %v (%v)", left, err)
+	}
+	w.sound("workspace")
+}
+
+func TestHooksSeeTheCommit(t *testing.T) {
+	t.Parallel()
+	w := newHooked(t, files{
+		"pre-commit":         "git diff --cached --name-only HEAD >../pre-commit; cat a >>../pre-commit; echo \"$MARK $GIT_AUTHOR_NAME\" >>../pre-commit\n",
+		"prepare-commit-msg": "echo \"$2\" >../prepare\n",
+		"commit-msg":         "sed -i 's/^Subject$/Checked subject/' \"$1\"\n",
+		"post-commit":        "git log -1 --format=%s >../post; git diff --cached --name-only >>../post; exit 1\n",
+	})
+	e, err := w.commitHooked(t.Context())
+	must(t, err)
+	same(t, "what the hooks saw", files{
+		"pre-commit": read(t, w.dir)["pre-commit"], "prepare": read(t, w.dir)["prepare"], "post": read(t, w.dir)["post"],
+	}, files{"pre-commit": "a\nnew\nagent\n Repo Owner\n", "prepare": "message\n", "post": "Checked subject\n"})
+	want := []string{"pre-commit", "prepare-commit-msg", "commit-msg", "post-commit"}
+	logged, err := w.reviews.journal.read(e.ID, doneSuffix)
+	must(t, err)
+	for what, got := range map[string]*Entry{"the answer": e, "the journal": logged} {
+		if !slices.Equal(got.Commits[0].Hooks, want) || got.Commits[0].ID != w.gitIn("workspace", "rev-parse", "HEAD") {
+			t.Errorf("%s names the commits %+v", what, got.Commits)
+		}
+	}
+	w.wantGit("Checked subject", "log", "-1", "--format=%s")
+	w.wantGit(" M dirty", "status", "--porcelain")
+	w.sound("workspace")
+	_, err = w.undoCommit(e.ID, CommitOptions{RunHooks: true})
+	must(t, err)
+	w.wantGit("a", "show", "HEAD:a")
+}
+
+func TestHookThatRefusesTheCommit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hooks files
+		want  string
+	}{
+		"pre-commit fails": {files{"pre-commit": "echo no tabs please; exit 1\n"}, "hook pre-commit failed: no tabs please"},
+		"commit-msg fails": {files{"commit-msg": "echo bad subject >&2; exit 1\n"}, "hook commit-msg failed: bad subject"},
+		"the index":        {files{"pre-commit": "git add dirty\n"}, "hook pre-commit changed what is to be committed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newHooked(t, c.hooks)
+			_, err := w.commitHooked(t.Context())
+			if refused := wantReason(t, err, HookFailed); !strings.Contains(refused.Detail, c.want) {
+				t.Errorf("the refusal is %q, want %q", refused.Detail, c.want)
+			}
+			w.wantNothing()
+		})
+	}
+}
+
+func TestHookEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
+	w := newHooked(t, files{"pre-commit": "touch ../running; sleep 600\n"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := w.commitHooked(ctx)
+		ended <- err
+	}()
+	for _, err := os.Stat(w.in("running")); err != nil; _, err = os.Stat(w.in("running")) {
+		select {
+		case err := <-ended:
+			t.Fatalf("the apply ended with %v", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the apply ended with %v", err)
+	}
+	w.wantNothing()
+}
+
+func TestHooksRunOnlyForWhatIsCheckedOut(t *testing.T) {
+	t.Parallel()
+	w := newHooked(t, files{"pre-commit": "touch ../ran\n"})
+	req := w.committing("side")
+	req.Commit.RunHooks = true
+	if _, err := w.reviews.Apply(t.Context(), req); fserr.CodeOf(err) != fserr.EINVAL {
+		t.Errorf("a branch: %v", err)
+	}
+	req = w.committing("")
+	req.Commit.RunHooks, req.DryRun = true, true
+	if _, err := w.reviews.Apply(t.Context(), req); err != nil {
+		t.Errorf("a dry run: %v", err)
+	}
+	if _, err := os.Stat(w.in("ran")); err == nil {
+		t.Error("a hook ran")
+	}
+	w.wantNothing()
+}
