@@ -84,7 +84,7 @@ func rebased(mode ctxfsv1.OnConflict) map[string]string {
 	return out
 }
 
-// diverge is the agent, which edits the context, and the user, who edits the workspace.
+// diverge makes the edits of the agent in the context, and those of the user in the workspace.
 func (r *reviewed) diverge(ctx context.Context, c *client.Client) {
 	r.t.Helper()
 	_, err := c.EnsureContext(ctx, reviewedID, nil)
