@@ -218,6 +218,7 @@ func (t *Processes) start(ctx context.Context, cmd Command) (*Process, error) {
 	t.mu.Lock()
 	t.byID[p.ID] = p
 	t.mu.Unlock()
+	access.Yield(p)
 	go p.supervise(access)
 	return p, nil
 }

@@ -36,6 +36,8 @@ func (*box) wait() Exit                  { return Exit{Reason: SandboxFailed} }
 func (*box) signal(syscall.Signal) error { return notHere() }
 func (*box) kill() error                 { return notHere() }
 
+func (*box) pause(context.Context) (func(), error) { return nil, notHere() }
+
 func (*Process) launch(context.Context, *contexts.Access) error { return notHere() }
 
 func explain(complaint string) string { return complaint }

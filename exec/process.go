@@ -75,8 +75,9 @@ type Process struct {
 	// input is a lock for stdin, held while a caller writes.
 	input chan struct{}
 	// stdin is nil if it was not left open; it is used with input.
-	stdin *os.File
-	once  sync.Once
+	stdin  *os.File
+	once   sync.Once
+	pauses pauses
 }
 
 // Command returns what was started.
@@ -143,6 +144,10 @@ func (p *Process) supervise(access *contexts.Access) {
 	for {
 		select {
 		case <-limit:
+			if left := p.remaining(p.cmd.Limits.Wall); left > 0 {
+				limit = time.After(max(left, pausePoll))
+				continue
+			}
 			end(TimedOut, stopGrace)
 		case k := <-p.kills:
 			end(Killed, k.grace)
@@ -205,6 +210,9 @@ func (p *Process) Signal(number int) error {
 	}
 	if p.Ended() != nil {
 		return fserr.Invalid("process %s has ended", p.ID)
+	}
+	if sig := syscall.Signal(number); sig == sigcont && p.pauses.delay() {
+		return nil
 	}
 	if err := p.box.signal(syscall.Signal(number)); err != nil {
 		return fmt.Errorf("send signal %d: %w", number, err)

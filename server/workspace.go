@@ -297,11 +297,13 @@ func below(base, dir string) review.Path {
 type reviewed struct{ contexts *contexts.Manager }
 
 func (r reviewed) Frozen(ctx context.Context, id string, f func(root rootfs.Root) error) error {
-	return r.contexts.Frozen(ctx, contexts.ID(id), func(a *contexts.Access) error { return f(a.Root) })
+	return r.contexts.Frozen(ctx, contexts.ID(id), func(ctx context.Context, a *contexts.Access) error {
+		return errors.Join(f(a.Root), ctx.Err()) // what was read after commands continued is not of one moment
+	})
 }
 
 func (r reviewed) Replacing(ctx context.Context, id string, f func(root rootfs.Root, charge review.Charge) error) error {
-	return r.contexts.Frozen(ctx, contexts.ID(id), func(a *contexts.Access) error { return f(a.Root, a.Charge) })
+	return r.contexts.Frozen(ctx, contexts.ID(id), func(_ context.Context, a *contexts.Access) error { return f(a.Root, a.Charge) })
 }
 
 func (r reviewed) Workspace(ctx context.Context) (*seed.Scan, error) {
