@@ -44,6 +44,8 @@ type Config struct {
 	Dir string
 	// User runs the commands; nil means the user of this process. Only root may name another.
 	User *User
+	// Checkpoints records what commands with a Checkpoint change; nil refuses them.
+	Checkpoints Checkpoints
 	// Log may be nil.
 	Log *zap.Logger
 }
@@ -124,6 +126,8 @@ type Command struct {
 	Stdin     []byte
 	OpenStdin bool
 	Limits    Limits
+	// Checkpoint records what the command changes.
+	Checkpoint bool
 }
 
 // Bounds of a Command, in bytes.
@@ -206,21 +210,49 @@ func (t *Processes) start(ctx context.Context, cmd Command) (*Process, error) {
 	if err := t.sandbox.probe(ctx, t.starter); err != nil {
 		return nil, err
 	}
-	access, err := t.cfg.Gate.Acquire(ctx, cmd.Context, contexts.Write)
+	checkpoint, err := t.begin(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
-	p, err := t.launch(ctx, access, cmd)
+	p, access, err := t.inside(ctx, cmd)
 	if err != nil {
-		access.Release()
+		if checkpoint != nil {
+			checkpoint.Drop()
+		}
 		return nil, err
 	}
+	p.checkpoint = checkpoint
 	t.mu.Lock()
 	t.byID[p.ID] = p
 	t.mu.Unlock()
 	access.Yield(p)
 	go p.supervise(access)
 	return p, nil
+}
+
+// begin makes the checkpoint of a command, nil if it has none.
+func (t *Processes) begin(ctx context.Context, cmd Command) (Checkpoint, error) {
+	switch {
+	case !cmd.Checkpoint:
+		return nil, nil
+	case t.cfg.Checkpoints == nil:
+		return nil, fserr.Invalid("checkpoints are not available")
+	}
+	return t.cfg.Checkpoints.Begin(ctx, cmd.Context)
+}
+
+// inside opens the gate and launches a command.
+func (t *Processes) inside(ctx context.Context, cmd Command) (*Process, *contexts.Access, error) {
+	access, err := t.cfg.Gate.Acquire(ctx, cmd.Context, contexts.Write)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := t.launch(ctx, access, cmd)
+	if err != nil {
+		access.Release()
+		return nil, nil, err
+	}
+	return p, access, nil
 }
 
 func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Command) (*Process, error) {

@@ -39,6 +39,8 @@ type Exit struct {
 	// Detail says what went wrong, for SandboxFailed.
 	Detail string
 	At     time.Time
+	// Recorded is what the command changed, if it had a checkpoint.
+	Recorded Recorded
 }
 
 // Stream is one of the output streams of a process.
@@ -78,6 +80,8 @@ type Process struct {
 	stdin  *os.File
 	once   sync.Once
 	pauses pauses
+	// checkpoint is nil if there is none.
+	checkpoint Checkpoint
 }
 
 // Command returns what was started.
@@ -163,6 +167,7 @@ func (p *Process) supervise(access *contexts.Access) {
 			if reason != 0 {
 				exit.Reason, exit.Detail = reason, ""
 			}
+			access.Release()
 			p.ended(exit)
 			return
 		}
@@ -175,6 +180,7 @@ func (p *Process) ended(exit Exit) {
 	}
 	p.closeStdin()
 	exit.At = time.Now()
+	p.record(&exit)
 	p.exit.Store(&exit)
 	close(p.done)
 }

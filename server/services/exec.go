@@ -78,6 +78,7 @@ func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Durati
 	}
 	return s.Processes.Start(ctx, exec.Command{
 		Context: id, Argv: cmd.GetArgv(), Cwd: cmd.GetCwd(), Env: cmd.GetEnv(), Stdin: cmd.GetStdin(), OpenStdin: cmd.GetOpenStdin(), Limits: limits,
+		Checkpoint: cmd.GetCheckpoint(),
 	})
 }
 
@@ -203,7 +204,7 @@ func processToPB(p *exec.Process) *ctxfsv1.Process {
 		StdoutBytes: p.Written(exec.Stdout), StderrBytes: p.Written(exec.Stderr),
 	}
 	if e := p.Ended(); e != nil {
-		pb.Exit = &ctxfsv1.Exit{Code: int32(e.Code), Reason: ctxfsv1.ExitReason(e.Reason), Detail: e.Detail, EndedNs: e.At.UnixNano()}
+		pb.Exit = exitToPB(e)
 	}
 	return pb
 }

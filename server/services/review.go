@@ -46,7 +46,7 @@ const maxLineText = 4 << 10
 
 // ListChanges implements ReviewService.
 func (s *Reviews) ListChanges(req *ctxfsv1.ListChangesRequest, stream grpc.ServerStreamingServer[ctxfsv1.ListChangesResponse]) error {
-	l, err := s.list(stream.Context(), req.GetContextId(), req.GetPaths(), req.GetIgnored(), req.GetAgainst())
+	l, err := s.listOrEntry(stream.Context(), req)
 	if err != nil {
 		return reviewStatus(err)
 	}
@@ -91,7 +91,7 @@ func (s *Reviews) GetDiff(req *ctxfsv1.GetDiffRequest, stream grpc.ServerStreami
 	if err != nil {
 		return reviewStatus(err)
 	}
-	l, err := s.list(stream.Context(), req.GetContextId(), req.GetPaths(), req.GetIgnored(), req.GetAgainst())
+	l, err := s.listOrEntry(stream.Context(), req)
 	if err != nil {
 		return reviewStatus(err)
 	}
@@ -581,13 +581,13 @@ func commitsToPB(e *review.Entry) []*ctxfsv1.Commit {
 var entryKinds = map[review.EntryKind]ctxfsv1.JournalKind{
 	review.EntryApply: ctxfsv1.JournalKind_JOURNAL_KIND_APPLY, review.EntryDiscard: ctxfsv1.JournalKind_JOURNAL_KIND_DISCARD,
 	review.EntryUndo: ctxfsv1.JournalKind_JOURNAL_KIND_UNDO, review.EntryRebase: ctxfsv1.JournalKind_JOURNAL_KIND_REBASE,
-	review.EntryResolve: ctxfsv1.JournalKind_JOURNAL_KIND_RESOLVE,
+	review.EntryResolve: ctxfsv1.JournalKind_JOURNAL_KIND_RESOLVE, review.EntryExec: ctxfsv1.JournalKind_JOURNAL_KIND_EXEC,
 }
 
 func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {
 	return &ctxfsv1.JournalEntry{
 		JournalId: e.ID, Kind: entryKinds[e.Kind], ContextId: e.Context, Actor: e.Actor, DoneNs: ns(e.At), Files: filesToPB(e),
-		Undoes: e.Undoes, UndoneBy: e.UndoneBy, Commits: commitsToPB(e),
+		Undoes: e.Undoes, UndoneBy: e.UndoneBy, Commits: commitsToPB(e), Command: e.Command,
 	}
 }
 

@@ -3963,7 +3963,9 @@ type JournalEntry struct {
 	// The entry that undid it; 0 if there is none.
 	UndoneBy int64 `protobuf:"varint,8,opt,name=undone_by,json=undoneBy,proto3" json:"undone_by,omitempty"`
 	// The commits that it made, by repository.
-	Commits       []*Commit `protobuf:"bytes,9,rep,name=commits,proto3" json:"commits,omitempty"`
+	Commits []*Commit `protobuf:"bytes,9,rep,name=commits,proto3" json:"commits,omitempty"`
+	// The command line, for JOURNAL_KIND_EXEC, at most 1 KiB of it.
+	Command       string `protobuf:"bytes,30,opt,name=command,proto3" json:"command,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4059,6 +4061,13 @@ func (x *JournalEntry) GetCommits() []*Commit {
 		return x.Commits
 	}
 	return nil
+}
+
+func (x *JournalEntry) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
 }
 
 // Request of Undo.
@@ -4954,7 +4963,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\"o\n" +
 	"\x13ListJournalResponse\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.ctxfs.v1.JournalEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb4\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x02\n" +
 	"\fJournalEntry\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12)\n" +
@@ -4966,7 +4975,8 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x05files\x18\x06 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12\x16\n" +
 	"\x06undoes\x18\a \x01(\x03R\x06undoes\x12\x1b\n" +
 	"\tundone_by\x18\b \x01(\x03R\bundoneBy\x12*\n" +
-	"\acommits\x18\t \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"E\n" +
+	"\acommits\x18\t \x03(\v2\x10.ctxfs.v1.CommitR\acommits\x12\x18\n" +
+	"\acommand\x18\x1e \x01(\tR\acommand\"E\n" +
 	"\vUndoRequest\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12\x17\n" +
