@@ -60,6 +60,7 @@ func (a *app) execCommand() *cobra.Command {
 	f.BoolVarP(&interactive, "interactive", "i", false, "send standard input to the command")
 	f.StringArrayVarP(&env, "env", "e", nil, "set a variable, as NAME=VALUE; repeatable")
 	f.StringVarP(&spec.Cwd, "cwd", "w", "", "working directory, from the context's root")
+	checkpointFlag(f, spec)
 	f.DurationVar(&limit, "time-limit", 0, "kill the command after this long (default 10m, none with --detach)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
@@ -126,6 +127,9 @@ func (a *app) attached(ctx context.Context, c *client.Client, spec *ctxfsv1.Comm
 		return &execFailure{err}
 	case last == nil:
 		return &execFailure{errors.New("the server ended the call without the command's exit")}
+	}
+	if err := a.printRecorded(last); err != nil {
+		return err
 	}
 	return exitOf(last, limit)
 }

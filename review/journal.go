@@ -52,6 +52,8 @@ type Entry struct {
 	Stale []Stale `json:"-"`
 	// Command is what ran, for EntryExec.
 	Command string `json:"command,omitempty"`
+	// expected are the steps of a dry run that the entry must equal; nil for any.
+	expected []step
 	// Target is where the steps go; Commits are those that were made, one for a repository.
 	Target  Target   `json:"target,omitempty"`
 	Commits []Commit `json:"commits,omitempty"`

@@ -24,6 +24,7 @@ import (
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 	"github.com/ctxfs/ctxfs/panels"
 	"github.com/ctxfs/ctxfs/review"
+	"github.com/ctxfs/ctxfs/server/services"
 	"github.com/ctxfs/ctxfs/sites"
 )
 
@@ -263,6 +264,9 @@ func (s *Server) openParts(ctx context.Context) error {
 	p.panels = panels.New(panels.Config{
 		Contexts: p.contexts, Templates: p.contexts.Templates(), Store: p.store, DefaultTTL: s.cfg.TokenTTL, Closed: s.panelClosed,
 	})
+	if err := (&services.Forks{Contexts: p.contexts}).Sweep(ctx); err != nil {
+		s.log.Warn("forks of checks that a killed server left could not be deleted", zap.Error(err))
+	}
 	return nil
 }
 

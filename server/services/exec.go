@@ -34,22 +34,26 @@ const (
 
 // Run implements ExecService.
 func (s *Exec) Run(req *ctxfsv1.RunRequest, stream grpc.ServerStreamingServer[ctxfsv1.RunResponse]) error {
-	ctx := stream.Context()
-	p, err := s.start(ctx, req.GetCommand(), runTime)
+	return s.RunCommand(stream.Context(), req.GetCommand(), stream.Send)
+}
+
+// RunCommand calls send with what Run reports of a command.
+func (s *Exec) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, send func(*ctxfsv1.RunResponse) error) error {
+	p, err := s.start(ctx, cmd, runTime)
 	if err != nil {
 		return execStatus(err)
 	}
-	err = stream.Send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Started{Started: processToPB(p)}})
+	err = send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Started{Started: processToPB(p)}})
 	if err == nil {
 		err = p.Output(ctx, [2]int64{}, true, func(o exec.Output) error {
-			return stream.Send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Output{Output: outputToPB(o)}})
+			return send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Output{Output: outputToPB(o)}})
 		})
 	}
 	if err != nil {
 		// The call has ended, and its context with it.
 		return execStatus(errors.Join(err, p.Kill(context.WithoutCancel(ctx), killGrace)))
 	}
-	return stream.Send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Exited{Exited: processToPB(p)}})
+	return send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Exited{Exited: processToPB(p)}})
 }
 
 // Start implements ExecService.

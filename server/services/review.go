@@ -31,6 +31,9 @@ type Reviews struct {
 	ctxfsv1.UnimplementedReviewServiceServer
 	Reviews  *review.Reviews
 	Contexts ContextInfo
+	// Forks and Run serve ApplyChecked.
+	Forks *Forks
+	Run   RunCommand
 }
 
 // Bounds of texts that clients send, in bytes.
@@ -338,28 +341,38 @@ func (s *Reviews) Decide(ctx context.Context, req *ctxfsv1.DecideRequest) (*ctxf
 
 // Apply implements ReviewService.
 func (s *Reviews) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv1.ApplyResponse, error) {
+	apply, err := s.applyOf(ctx, req)
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	e, err := s.Reviews.Apply(ctx, apply)
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	return appliedToPB(e), nil
+}
+
+func appliedToPB(e *review.Entry) *ctxfsv1.ApplyResponse {
+	return &ctxfsv1.ApplyResponse{JournalId: e.ID, Files: filesToPB(e), Commits: commitsToPB(e)}
+}
+
+func (s *Reviews) applyOf(ctx context.Context, req *ctxfsv1.ApplyRequest) (apply review.ApplyRequest, err error) {
 	caller := panels.IdentityFrom(ctx)
 	id, err := s.reviewTarget(ctx, req.GetContextId())
 	if err == nil {
 		err = tooLong("request_id", req.GetRequestId(), maxRequestID)
 	}
 	if err != nil {
-		return nil, reviewStatus(err)
+		return apply, err
 	}
-	apply := review.ApplyRequest{
+	apply = review.ApplyRequest{
 		Context: string(id), Approve: req.GetApprove(), IfRevision: req.GetIfRevision(), RefuseMerge: req.GetRefuseMerge(), DryRun: req.GetDryRun(),
 		RequestID: req.GetRequestId(), Actor: actor(caller), Target: targetOf(req.GetTarget()), Commit: commitOptionsOf(req.GetCommit()),
 	}
 	if req.GetSelection() != nil {
-		if apply.Selection, err = selectionOf(req.GetSelection()); err != nil {
-			return nil, reviewStatus(err)
-		}
+		apply.Selection, err = selectionOf(req.GetSelection())
 	}
-	e, err := s.Reviews.Apply(ctx, apply)
-	if err != nil {
-		return nil, reviewStatus(err)
-	}
-	return &ctxfsv1.ApplyResponse{JournalId: e.ID, Files: filesToPB(e), Commits: commitsToPB(e)}, nil
+	return apply, err
 }
 
 // ListJournal implements ReviewService.
@@ -594,7 +607,7 @@ func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {
 var reasonCodes = map[review.Reason]codes.Code{
 	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
 	review.BarredPath: codes.PermissionDenied, review.IsUnresolved: codes.FailedPrecondition, review.RepositoryBusy: codes.FailedPrecondition,
-	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition,
+	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition, review.CheckFailed: codes.FailedPrecondition,
 }
 
 // reviewStatus is fserrpb.ToStatus, and for a refusal of a review a status with its reason and a detail for each conflict.

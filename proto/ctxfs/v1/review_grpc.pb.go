@@ -97,9 +97,8 @@ type ReviewServiceClient interface {
 	// (the repository's data lie outside of the workspace).
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*ApplyResponse, error)
 	// Runs checks on the result of an Apply, and then applies. The checks run one after the other in a throw-away fork of the context, in
-	// which every file that differs from the workspace is as Apply would leave it there. What ignore files exclude is as in the context; files
-	// that the workspace got since the context was seeded are not there. The stream has each check, its output and its exit, and last what
-	// was applied.
+	// which every file that differs from the workspace is as Apply would leave it there. What ignore files exclude is as in the context. The
+	// stream has each check, its output and its exit, and last what was applied.
 	// Errors: those of Apply; CHECK_FAILED (a required check failed; nothing was applied); STALE_REVISION (the workspace or the approved
 	// changes moved while the checks ran; nothing was applied); EXEC_UNAVAILABLE; EINVAL (target BRANCH, or no checks).
 	ApplyChecked(ctx context.Context, in *ApplyCheckedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ApplyCheckedResponse], error)
@@ -400,9 +399,8 @@ type ReviewServiceServer interface {
 	// (the repository's data lie outside of the workspace).
 	Apply(context.Context, *ApplyRequest) (*ApplyResponse, error)
 	// Runs checks on the result of an Apply, and then applies. The checks run one after the other in a throw-away fork of the context, in
-	// which every file that differs from the workspace is as Apply would leave it there. What ignore files exclude is as in the context; files
-	// that the workspace got since the context was seeded are not there. The stream has each check, its output and its exit, and last what
-	// was applied.
+	// which every file that differs from the workspace is as Apply would leave it there. What ignore files exclude is as in the context. The
+	// stream has each check, its output and its exit, and last what was applied.
 	// Errors: those of Apply; CHECK_FAILED (a required check failed; nothing was applied); STALE_REVISION (the workspace or the approved
 	// changes moved while the checks ran; nothing was applied); EXEC_UNAVAILABLE; EINVAL (target BRANCH, or no checks).
 	ApplyChecked(*ApplyCheckedRequest, grpc.ServerStreamingServer[ApplyCheckedResponse]) error
