@@ -25,6 +25,7 @@ type (
 	Pauser    = gate.Pauser
 	Recording = gate.Recording
 	Quota     = gate.Quota
+	Usage     = gate.Usage
 
 	Phase           = seeding.Phase
 	Progress        = seeding.Progress

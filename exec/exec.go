@@ -46,6 +46,9 @@ type Config struct {
 	User *User
 	// Checkpoints records what commands with a Checkpoint change; nil refuses them.
 	Checkpoints Checkpoints
+	// Cgroups are directories below which sandboxes get cgroups of their own: one of cgroup v2, and those of controllers of cgroup v1. None
+	// means the server's own cgroup v2, if systemd has delegated it.
+	Cgroups []string
 	// Log may be nil.
 	Log *zap.Logger
 }
@@ -70,6 +73,7 @@ type Processes struct {
 	cfg     Config
 	starter *starter
 	sandbox sandboxes
+	cgroups *cgroups
 	// stopped ends when Close begins.
 	stopped context.Context //nolint:containedctx // it is the signal, not a call's
 	stop    context.CancelFunc
@@ -95,6 +99,11 @@ func Open(cfg Config) (*Processes, error) {
 	}
 	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}}
 	p.sandbox.user = cfg.User
+	var err error
+	if p.cgroups, err = openCgroups(cfg.Cgroups); err != nil {
+		p.starter.close()
+		return nil, fmt.Errorf("use the cgroups of commands: %w", err)
+	}
 	p.stopped, p.stop = context.WithCancel(context.Background())
 	return p, nil
 }

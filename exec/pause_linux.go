@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pause stops everything in the sandbox, process 1 included.
+// pause stops everything in the sandbox, process 1 included: by its cgroup v2, else by signals.
 func (b *box) pause(ctx context.Context) (resume func(), err error) {
+	if thaw, ok, err := b.cgroup.freeze(ctx); ok {
+		return thaw, err
+	}
 	s := &stopping{processes: map[int]*stopped{}}
 	init, err := s.begin(b)
 	if init == 0 || err != nil {
@@ -244,15 +248,19 @@ func tasks(pid int) []string {
 
 // stateOf returns the state in a stat file of proc(5), 0 if there is no such thread.
 func stateOf(name string) byte {
+	if fields := statFields(name); len(fields) > 0 {
+		return fields[0][0]
+	}
+	return 0
+}
+
+// statFields returns the fields behind the name in a stat file, which may have spaces and brackets itself; nil if there is no such thread.
+func statFields(name string) []string {
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return 0
+		return nil
 	}
-	_, rest, _ := strings.Cut(string(data[max(0, strings.LastIndexByte(string(data), ')')):]), " ")
-	if rest == "" {
-		return 0
-	}
-	return rest[0]
+	return strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 }
 
 // children returns the children of a process.

@@ -77,7 +77,7 @@ func (s *sandboxes) runTrue(ctx context.Context, starter *starter, bwrap string,
 	if err != nil {
 		return &Unavailable{"/usr/share cannot be opened: " + err.Error(), ""}
 	}
-	b, err := assemble(os.NewFile(uintptr(fd), "/usr/share"), home, nil, user)
+	b, err := assemble(os.NewFile(uintptr(fd), "/usr/share"), home, nil, user, tmpBytes)
 	if err != nil {
 		return &Unavailable{err.Error(), ""}
 	}

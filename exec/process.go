@@ -29,6 +29,12 @@ const (
 	ContextClosed
 	ServerStopped
 	SandboxFailed
+	_ // a process of a runner that is gone
+	CPUExceeded
+	OutOfMemory
+	_
+	QuotaExceeded
+	OutputExceeded
 )
 
 // Exit is the end of a process.
@@ -39,6 +45,9 @@ type Exit struct {
 	// Detail says what went wrong, for SandboxFailed.
 	Detail string
 	At     time.Time
+	// CPU is the time that the command used, PeakMemory the most bytes at once; 0 if that is not known.
+	CPU        time.Duration
+	PeakMemory int64
 	// Recorded is what the command changed, if it had a checkpoint.
 	Recorded Recorded
 }
@@ -145,6 +154,12 @@ func (p *Process) supervise(access *contexts.Access) {
 		late = time.After(grace)
 	}
 	closing, stopped := access.Closing().Done(), p.table.stopped.Done()
+	watching, unwatch := context.WithCancel(context.Background())
+	over := make(chan Reason, 1)
+	var watcher sync.WaitGroup
+	watcher.Go(func() { p.watch(watching, access, over) })
+	defer watcher.Wait()
+	defer unwatch()
 	for {
 		select {
 		case <-limit:
@@ -161,9 +176,14 @@ func (p *Process) supervise(access *contexts.Access) {
 		case <-stopped:
 			stopped = nil
 			end(ServerStopped, stopGrace)
+		case why := <-over:
+			end(why, 0)
 		case <-late:
 			p.table.logged("a command could not be killed", p.box.kill())
 		case exit := <-exited:
+			unwatch()
+			watcher.Wait()
+			p.table.logged("what is left of a command could not be removed", p.account(&exit, &reason))
 			if reason != 0 {
 				exit.Reason, exit.Detail = reason, ""
 			}
@@ -172,6 +192,18 @@ func (p *Process) supervise(access *contexts.Access) {
 			return
 		}
 	}
+}
+
+// account notes what a command used, and the limit that ended it, unless it was ended for another reason.
+func (p *Process) account(exit *Exit, reason *Reason) error {
+	outOfMemory := p.box.outOfMemory()
+	err := p.box.account(exit)
+	switch {
+	case *reason != 0:
+	case outOfMemory && (exit.Reason == SandboxFailed || exit.Code != 0):
+		*reason = OutOfMemory
+	}
+	return err
 }
 
 func (p *Process) ended(exit Exit) {
