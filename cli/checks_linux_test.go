@@ -39,3 +39,22 @@ func TestApplyWithChecksFromTheShell(t *testing.T) {
 		t.Errorf("exit %d, %q, %q", code, out, stderr)
 	}
 }
+
+func TestLimitsFromTheShell(t *testing.T) {
+	s := execShell(t)
+	for _, c := range []struct {
+		flag, value string
+		code        int
+		stderr      string
+	}{
+		{"--output", "1M", 125, "--output"},
+		{"--tmp", "1MiB", 1, "No space left"},
+		{"--memory", "much", 2, "size such as 64M"},
+		{"--memory", "-1", 2, "size such as 64M"},
+		{"--memory", "99999999T", 2, "size such as 64M"},
+	} {
+		if code, _, stderr := s.run("exec", c.flag, c.value, "panels/a", "--", "sh", "-c", "head -c 2M /dev/zero > /tmp/f && exec yes"); code != c.code || !strings.Contains(stderr, c.stderr) {
+			t.Errorf("%s %s: exit %d, %.200q; want %d, %q", c.flag, c.value, code, stderr, c.code, c.stderr)
+		}
+	}
+}

@@ -146,3 +146,28 @@ func TestCheckpointedCommandIsUndone(t *testing.T) {
 		t.Errorf("an entry that is not there: %v", err)
 	}
 }
+
+func TestLimitsOverGRPC(t *testing.T) {
+	t.Parallel()
+	h, c := execHouse(t)
+	cmd := inShell("yes")
+	cmd.Limits = &ctxfsv1.ExecLimits{OutputBytes: 1 << 20, TmpBytes: 1 << 20, MemoryBytes: 1 << 30}
+	r, err := run(t.Context(), c, cmd)
+	if err != nil || r.exited.GetExit().GetReason() != ctxfsv1.ExitReason_EXIT_REASON_OUTPUT {
+		t.Fatalf("got %v, %v", r.exited, err)
+	}
+	enforced := map[string]*ctxfsv1.EnforcedLimit{}
+	for _, l := range r.started.GetLimits() {
+		enforced[l.GetName()] = l
+	}
+	if enforced["output_bytes"].GetEnforcedBy() != "server" || enforced["tmp_bytes"].GetValue() != 1<<20 || enforced["memory_bytes"].GetValue() != 1<<30 {
+		t.Errorf("the limits are %v", enforced)
+	}
+	h.stop()
+	h.cfg.ContextMaxBytes = 4 << 20
+	h.serve()
+	r, err = run(t.Context(), ctxfsv1.NewExecServiceClient(h.cc), inShell("head -c 20M /dev/zero > f; sleep 100"))
+	if err != nil || r.exited.GetExit().GetReason() != ctxfsv1.ExitReason_EXIT_REASON_QUOTA {
+		t.Errorf("got %v, %v", r, err)
+	}
+}

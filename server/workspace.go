@@ -251,8 +251,8 @@ func (s *Server) openParts(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("open the reviews: %w", err)
 	}
-	if p.commands, err = exec.Open(exec.Config{Gate: p.contexts, Checkpoints: checkpoints{p.contexts, p.reviews}, Dir: filepath.Join(l.State, "exec"), User: commandUser(owner), Log: s.log}); err != nil {
-		return fmt.Errorf("prepare the output of commands: %w", err)
+	if p.commands, err = exec.Open(exec.Config{Gate: p.contexts, Checkpoints: checkpoints{p.contexts, p.reviews}, Dir: filepath.Join(l.State, "exec"), User: commandUser(owner), Cgroups: s.cfg.ExecCgroup, Log: s.log}); err != nil {
+		return fmt.Errorf("prepare for commands: %w", err)
 	}
 	if p.audit, err = s.openAudit(); err != nil {
 		return err

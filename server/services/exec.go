@@ -76,6 +76,7 @@ func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Durati
 	l := cmd.GetLimits()
 	limits := exec.Limits{
 		Wall: milliseconds(l.GetWallMs()), CPU: milliseconds(l.GetCpuMs()), Processes: int(l.GetProcesses()), Files: int(l.GetOpenFiles()), FileBytes: l.GetFileBytes(),
+		MemoryBytes: l.GetMemoryBytes(), CPUPercent: int(l.GetCpuPercent()), OutputBytes: l.GetOutputBytes(), TmpBytes: l.GetTmpBytes(),
 	}
 	if limits.Wall == 0 {
 		limits.Wall = wall
@@ -206,6 +207,9 @@ func processToPB(p *exec.Process) *ctxfsv1.Process {
 	pb := &ctxfsv1.Process{
 		ProcessId: p.ID, ContextId: string(cmd.Context), Argv: cmd.Argv, Cwd: cmd.Cwd, StartedNs: p.Started().UnixNano(),
 		StdoutBytes: p.Written(exec.Stdout), StderrBytes: p.Written(exec.Stderr),
+	}
+	for _, l := range p.Enforced() {
+		pb.Limits = append(pb.Limits, &ctxfsv1.EnforcedLimit{Name: l.Name, Value: l.Value, EnforcedBy: l.By})
 	}
 	if e := p.Ended(); e != nil {
 		pb.Exit = exitToPB(e)

@@ -41,7 +41,7 @@ const (
 	ExitReason_EXIT_REASON_SERVER_STOPPED ExitReason = 5
 	// The sandbox could not be set up, or was ended from outside.
 	ExitReason_EXIT_REASON_SANDBOX_FAILED ExitReason = 6
-	// A process of it used more CPU time than cpu_ms.
+	// It used more CPU time than cpu_ms.
 	ExitReason_EXIT_REASON_CPU ExitReason = 8
 	// The kernel ended it, since it needed more than memory_bytes.
 	ExitReason_EXIT_REASON_MEMORY ExitReason = 9
@@ -276,7 +276,7 @@ type ExecLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long the command may run, in ms. The server then kills it. Up to 604800000, a week.
 	WallMs int64 `protobuf:"varint,1,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
-	// How much CPU time each process may use, in ms, rounded up to seconds. The default is no limit.
+	// How much CPU time the command may use in all its processes, in ms. The server then kills it. The default is no limit.
 	CpuMs int64 `protobuf:"varint,2,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
 	// How many processes and threads may exist at once: 512, up to 32768.
 	Processes int32 `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"`
@@ -591,7 +591,7 @@ type Exit struct {
 	LeftOut []string `protobuf:"bytes,6,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	// Why the changes could not be recorded; empty if they were.
 	CheckpointError string `protobuf:"bytes,7,opt,name=checkpoint_error,json=checkpointError,proto3" json:"checkpoint_error,omitempty"`
-	// How much CPU time the command used, in ms.
+	// How much CPU time the command used, in ms; 0 if it is not known. Needs a cgroup v2.
 	CpuMs int64 `protobuf:"varint,8,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
 	// The most memory that the command used at once, in bytes; 0 if it is not known. Needs a memory cgroup.
 	PeakMemoryBytes int64 `protobuf:"varint,9,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`

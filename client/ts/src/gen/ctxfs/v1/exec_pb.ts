@@ -100,7 +100,7 @@ export type ExecLimits = Message<"ctxfs.v1.ExecLimits"> & {
   wallMs: bigint;
 
   /**
-   * How much CPU time each process may use, in ms, rounded up to seconds. The default is no limit.
+   * How much CPU time the command may use in all its processes, in ms. The server then kills it. The default is no limit.
    *
    * @generated from field: int64 cpu_ms = 2;
    */
@@ -334,7 +334,7 @@ export type Exit = Message<"ctxfs.v1.Exit"> & {
   checkpointError: string;
 
   /**
-   * How much CPU time the command used, in ms.
+   * How much CPU time the command used, in ms; 0 if it is not known. Needs a cgroup v2.
    *
    * @generated from field: int64 cpu_ms = 8;
    */
@@ -980,7 +980,7 @@ export enum ExitReason {
   SANDBOX_FAILED = 6,
 
   /**
-   * A process of it used more CPU time than cpu_ms.
+   * It used more CPU time than cpu_ms.
    *
    * @generated from enum value: EXIT_REASON_CPU = 8;
    */
