@@ -42,7 +42,7 @@ func testUser() *User {
 }
 
 // needSandbox skips a test where commands cannot be isolated.
-func needSandbox(t *testing.T) {
+func needSandbox(t testing.TB) {
 	t.Helper()
 	if err := Check(t.Context(), testUser()); err != nil {
 		t.Skip(err)
@@ -51,7 +51,7 @@ func needSandbox(t *testing.T) {
 
 // site is a workspace with a context.
 type site struct {
-	t         *testing.T
+	t         testing.TB
 	driver    string
 	workspace string
 	contexts  *contexts.Manager
@@ -61,12 +61,12 @@ type site struct {
 const testContext contexts.ID = "ctx_a"
 
 // newSite makes a workspace whose file "seeded" is in the contexts, and the contexts ctx_a and ctx_b.
-func newSite(t *testing.T, driverName string) *site {
+func newSite(t testing.TB, driverName string) *site {
 	return newSiteWith(t, driverName, func(*contexts.Config, *Config) {})
 }
 
 // newSiteWith is newSite with other settings.
-func newSiteWith(t *testing.T, driverName string, change func(*contexts.Config, *Config)) *site {
+func newSiteWith(t testing.TB, driverName string, change func(*contexts.Config, *Config)) *site {
 	t.Helper()
 	needSandbox(t)
 	dir, err := os.MkdirTemp("", "ctxfs-exec") // t.TempDir's parents admit this user only
