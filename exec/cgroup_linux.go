@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -344,4 +345,24 @@ func (*cgroup) counter(dir, file, key string) int64 {
 		}
 	}
 	return 0
+}
+
+// LimitsMemory says what limits the memory of commands if these directories are named, "" if nothing does. It changes nothing.
+func LimitsMemory(named []string) (by string, err error) {
+	for _, dir := range named {
+		if data, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers")); err == nil {
+			if slices.Contains(strings.Fields(string(data)), "memory") {
+				return byCgroup2, nil
+			}
+			continue
+		}
+		controller, err := controllerOf(dir)
+		if err != nil {
+			return "", err
+		}
+		if controller == "memory" {
+			return byCgroup1, nil
+		}
+	}
+	return "", nil
 }

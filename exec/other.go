@@ -42,6 +42,12 @@ func (*box) account(*Exit) error    { return nil }
 func (*box) limitsMemory() bool     { return false }
 func (*box) cpuTime() time.Duration { return 0 }
 
+// LimitsMemory returns "": commands do not run here.
+func LimitsMemory([]string) (string, error) { return "", nil }
+
+// Version returns "".
+func Version(context.Context) string { return "" }
+
 type cgroups struct{}
 
 func openCgroups([]string) (*cgroups, error) { return &cgroups{}, nil }

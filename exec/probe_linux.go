@@ -141,6 +141,15 @@ func remedy(complaint string) string {
 	return ""
 }
 
+// Version is what bwrap says of itself, "" if it cannot be run.
+func Version(ctx context.Context) string {
+	out, err := osexec.CommandContext(ctx, "bwrap", "--version").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // Check reports whether commands can be isolated here, by running one. It fails with *Unavailable.
 func Check(ctx context.Context, user *User) error {
 	starter := newStarter()
