@@ -14,7 +14,7 @@ const killFirst = 500
 
 // confine puts a sandbox that waits for its block into cgroups, before it starts the command.
 func (b *box) confine(groups *cgroups, name string, l Limits) (err error) {
-	if b.cgroup, err = groups.make("ctxfs-"+name, l); err != nil {
+	if b.cgroup, err = groups.make(groupPrefix+strings.TrimPrefix(name, "p-"), l); err != nil {
 		return err
 	}
 	pids := []int{b.cmd.Process.Pid, b.initPID}

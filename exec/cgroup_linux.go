@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +37,30 @@ type cgroups struct {
 
 // openCgroups looks at directories that an operator has named. Without any it takes the server's own cgroup v2, if that was delegated to it.
 func openCgroups(named []string) (*cgroups, error) {
+	c, err := findCgroups(named)
+	if err == nil {
+		c.sweep()
+	}
+	return c, err
+}
+
+// sweep removes the cgroups of sandboxes that ended with a server that was killed.
+func (c *cgroups) sweep() {
+	for _, dir := range append(slices.Collect(maps.Values(c.v1)), c.v2) {
+		left, err := filepath.Glob(filepath.Join(dir, groupPrefix+"*"))
+		if err != nil || dir == "" {
+			continue
+		}
+		for _, name := range left {
+			_ = unix.Rmdir(name) // one that has processes stays
+		}
+	}
+}
+
+// groupPrefix begins the names of the cgroups of sandboxes.
+const groupPrefix = "ctxfs-p-"
+
+func findCgroups(named []string) (*cgroups, error) {
 	c := &cgroups{of: map[string]bool{}, v1: map[string]string{}}
 	if len(named) == 0 {
 		dir, err := delegated()
@@ -263,6 +288,9 @@ func (g *cgroup) remove() error {
 	var errs []error
 	for _, dir := range g.dirs() {
 		err := unix.Rmdir(dir)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
 		for try := 0; errors.Is(err, unix.EBUSY) && try < 100; try++ {
 			time.Sleep(time.Millisecond)
 			err = unix.Rmdir(dir)
@@ -280,8 +308,10 @@ func (g *cgroup) freeze(ctx context.Context) (thaw func(), ok bool, err error) {
 		return nil, false, nil
 	}
 	control := filepath.Join(g.v2, "cgroup.freeze")
-	thaw = func() { _ = write(control, "0") } // it is gone if everything in it has ended
-	if err := write(control, "1"); err != nil {
+	thaw = func() { _ = write(control, "0") }                       // it is gone if everything in it has ended
+	if err := write(control, "1"); errors.Is(err, os.ErrNotExist) { // before Linux 5.2
+		return nil, false, nil
+	} else if err != nil {
 		return nil, true, err
 	}
 	timer := time.NewTimer(0)

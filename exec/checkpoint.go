@@ -52,7 +52,7 @@ func (p *Process) record(exit *Exit) {
 	if exit.Reason == ServerStopped {
 		limit = lastRecordTime
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.table.stopped), limit)
 	defer cancel()
 	var err error
 	if exit.Recorded, err = p.checkpoint.End(ctx, p.cmd.Argv); err != nil {

@@ -223,3 +223,22 @@ func TestEnforcedSaysWhatHolds(t *testing.T) {
 		t.Error("/tmp was taken for a cgroup")
 	}
 }
+
+// TestCgroupsOfKilledServerAreSwept leaves the cgroup of a sandbox, as a server does that is killed.
+func TestCgroupsOfKilledServerAreSwept(t *testing.T) {
+	t.Parallel()
+	needSandbox(t)
+	dir := testCgroup(t, "")
+	left := filepath.Join(dir, groupPrefix+"left")
+	if err := os.Mkdir(left, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := cgroupSite(t, dir)
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("the cgroup is left: %v", err)
+	}
+	s.result(s.start("true"))
+	if got, err := filepath.Glob(filepath.Join(dir, "*", "cgroup.procs")); err != nil || len(got) > 0 {
+		t.Errorf("cgroups are left: %q, %v", got, err)
+	}
+}

@@ -57,33 +57,25 @@ type stopping struct {
 // stopped is a process that was asked to stop.
 type stopped struct {
 	pid, fd int
-	parent  *stopped
 	// before says that the process was stopped already, and must stay so.
 	before bool
-	// nudged is set while a child of a process that waits for it was continued.
-	nudged bool
 	// ended is set once the process was seen to have ended.
 	ended bool
 }
 
-// The times of stopping.
-const (
-	// stopPoll is how often processes that were asked to stop are looked at.
-	stopPoll = time.Millisecond
-	// nudgeEvery is after how many looks a process that waits for a child is helped.
-	nudgeEvery = 10
-)
+// stopPoll is how often processes that were asked to stop are looked at.
+const stopPoll = time.Millisecond
 
 func (s *stopping) stop(ctx context.Context, init int) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for look := 1; ; look++ {
+	for {
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s did not stop in time", s.running())
+			return fmt.Errorf("%s did not stop in time", s.runs())
 		}
-		settled, err := s.look(init, look%nudgeEvery == 0)
+		settled, err := s.look(init)
 		if settled || err != nil {
 			return err
 		}
@@ -91,52 +83,37 @@ func (s *stopping) stop(ctx context.Context, init int) error {
 	}
 }
 
-// look stops the processes below init that are not stopped. settled says that all were stopped before their children were listed: there are no
-// others then, since a stopped process makes none.
-func (s *stopping) look(init int, nudge bool) (settled bool, err error) {
+// look stops the processes below init that are not stopped. It stops the children of a process when the process itself has stopped: a parent
+// must not see that a child stops, and one that waits in vfork(2) stops only after its child has executed a program. settled says that all were
+// stopped before their children were listed: there are no others then, since a stopped process makes none.
+func (s *stopping) look(init int) (settled bool, err error) {
 	settled = true
-	queue := []*stopped{{pid: init, fd: -1}}
-	for i := 0; i < len(queue); i++ {
-		at := queue[i]
-		known := s.processes[at.pid]
-		if known == nil {
+	for queue := []int{init}; len(queue) > 0; queue = queue[1:] {
+		p := s.processes[queue[0]]
+		if p == nil {
 			settled = false
-			if known, err = s.add(at.pid, at.parent); err != nil {
+			if p, err = s.add(queue[0]); err != nil {
 				return false, err
 			}
-			if known == nil {
+			if p == nil {
 				continue
 			}
 		}
-		if known.nudged { // it has had the time since the last look
-			known.nudged = false
+		switch threads(p.pid) {
+		case running:
 			settled = false
-			if err := known.signal(unix.SIGSTOP); err != nil {
-				return false, err
-			}
-		}
-		state := threads(known.pid)
-		switch {
-		case state == ended && !known.ended: // its children have another parent, which may have been listed before
-			known.ended, settled = true, false
-		case state == someRun || state == someWait:
-			settled = false
-		}
-		below := children(known.pid)
-		for _, child := range below {
-			queue = append(queue, &stopped{pid: child, parent: known})
-		}
-		if nudge && state == someWait {
-			if err := s.nudge(below); err != nil {
-				return false, err
-			}
+		case ended: // its children have another parent, which may have been listed before
+			settled = settled && p.ended
+			p.ended = true
+		case allStopped:
+			queue = append(queue, children(p.pid)...)
 		}
 	}
 	return settled, nil
 }
 
 // add asks a process to stop. It returns nil if the process has ended, or its number is another's by now.
-func (s *stopping) add(pid int, parent *stopped) (*stopped, error) {
+func (s *stopping) add(pid int) (*stopped, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil, nil
@@ -148,7 +125,7 @@ func (s *stopping) add(pid int, parent *stopped) (*stopped, error) {
 	if namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err != nil || namespace != s.namespace {
 		return nil, unix.Close(fd)
 	}
-	p := &stopped{pid: pid, fd: fd, parent: parent, before: threads(pid) == allStopped}
+	p := &stopped{pid: pid, fd: fd, before: threads(pid) == allStopped}
 	s.processes[pid] = p
 	s.order = append(s.order, pid)
 	return p, p.signal(unix.SIGSTOP)
@@ -162,22 +139,6 @@ func (p *stopped) signal(sig unix.Signal) error {
 	return err
 }
 
-// nudge continues the children of a process that waits in the kernel. vfork(2) is such a wait: the process stops only after its child has
-// executed a program.
-func (s *stopping) nudge(children []int) error {
-	for _, pid := range children {
-		c := s.processes[pid]
-		if c == nil || c.before {
-			continue
-		}
-		c.nudged = true
-		if err := c.signal(unix.SIGCONT); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // resume continues the processes, children first, except those that were stopped before.
 func (s *stopping) resume() {
 	for _, pid := range slices.Backward(s.order) {
@@ -189,8 +150,8 @@ func (s *stopping) resume() {
 	}
 }
 
-// running names a process that has not stopped.
-func (s *stopping) running() string {
+// runs names a process that has not stopped.
+func (s *stopping) runs() string {
 	for _, pid := range s.order {
 		if threads(pid) > allStopped {
 			name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
@@ -209,23 +170,20 @@ const (
 	// ended is of a process that is gone or a zombie.
 	ended activity = iota
 	allStopped
-	someRun
-	// someWait says that a thread waits in the kernel, where no signal reaches it.
-	someWait
+	// running is also of a process that waits in the kernel where no signal reaches it.
+	running
 )
 
 // threads looks at the threads of a process.
 func threads(pid int) activity {
 	found := ended
 	for _, dir := range tasks(pid) {
-		is := someRun
+		is := running
 		switch stateOf(dir + "/stat") {
 		case 'T', 't':
 			is = allStopped
 		case 'Z', 'X', 0:
 			is = ended
-		case 'D':
-			is = someWait
 		}
 		found = max(found, is)
 	}

@@ -154,7 +154,7 @@ func (p *Process) supervise(access *contexts.Access) {
 		late = time.After(grace)
 	}
 	closing, stopped := access.Closing().Done(), p.table.stopped.Done()
-	watching, unwatch := context.WithCancel(context.Background())
+	watching, unwatch := context.WithCancel(p.table.stopped)
 	over := make(chan Reason, 1)
 	var watcher sync.WaitGroup
 	watcher.Go(func() { p.watch(watching, access, over) })
