@@ -241,7 +241,7 @@ func (e *endless) begun() chan struct{} {
 	return e.start
 }
 
-func (e *endless) Duplicate(ctx context.Context, _, _ string, _ func(func() error) error) ([]string, error) {
+func (e *endless) Duplicate(ctx context.Context, _, _ string, _ func(func(context.Context) error) error) ([]string, error) {
 	close(e.begun())
 	<-ctx.Done()
 	return nil, ctx.Err()

@@ -28,8 +28,8 @@ func (s settling) PrepareSpare(ctx context.Context, src, dst string, progress fu
 	return errors.Join(s.Driver.PrepareSpare(ctx, src, dst, progress), settle(ctx, dst))
 }
 
-func (s settling) Duplicate(ctx context.Context, src, dst string, progress func(driver.Progress)) ([]string, error) {
-	changed, err := s.Driver.Duplicate(ctx, src, dst, progress)
+func (s settling) Duplicate(ctx context.Context, src, dst string, freeze func(func(context.Context) error) error) ([]string, error) {
+	changed, err := s.Driver.Duplicate(ctx, src, dst, freeze)
 	return changed, errors.Join(err, settle(ctx, dst))
 }
 

@@ -23,6 +23,8 @@ const (
 	NoRepository Reason = "NO_REPOSITORY"
 	// HookFailed is of a hook that failed, or that changed the content of the commit.
 	HookFailed Reason = "HOOK_FAILED"
+	// CheckFailed says that a check of the result failed.
+	CheckFailed Reason = "CHECK_FAILED"
 )
 
 // Error is a refusal: nothing was done.

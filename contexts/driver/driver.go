@@ -41,7 +41,7 @@ type Driver interface {
 	// The service's own writers may be at work in src. Duplicate calls freeze once, which must call its argument while they wait; that is
 	// the moment of the copy. A nil freeze says that there are none. Other programs may be at work in src at any time: a file of theirs
 	// is copied as it was at one moment, or named in changed. FIFOs, sockets and devices are left out.
-	Duplicate(ctx context.Context, src, dst string, freeze func(func() error) error) (changed []string, err error)
+	Duplicate(ctx context.Context, src, dst string, freeze func(func(context.Context) error) error) (changed []string, err error)
 	// Check says whether the driver can work with contexts under dir; an error
 	// names what is missing.
 	Check(ctx context.Context, dir string) error

@@ -23,7 +23,7 @@ const maxCopies = 4
 //
 // freeze is as for Driver.Duplicate. CopyTree copies while writers write, and again what they changed meanwhile, until little is left.
 // It copies that within freeze, which costs some microseconds for each entry of src, and the time of what is left.
-func CopyTree(ctx context.Context, src, dst string, opts tree.CopyOptions, freeze func(func() error) error) (changed []string, err error) {
+func CopyTree(ctx context.Context, src, dst string, opts tree.CopyOptions, freeze func(func(context.Context) error) error) (changed []string, err error) {
 	from, err := rootfs.Open(src, rootfs.Options{})
 	if err != nil {
 		return nil, err
@@ -35,20 +35,20 @@ func CopyTree(ctx context.Context, src, dst string, opts tree.CopyOptions, freez
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
 	opts.PreserveTimestamps, opts.PreserveLinks, opts.PreserveXattrs, opts.PreserveOwner = true, true, true, true
-	copyOnce := func() error {
+	copyOnce := func(ctx context.Context) error {
 		report, err := tree.Copy(ctx, from, "/", to, filepath.Base(dst), opts)
 		changed = report.Unstable
 		return err
 	}
 	if freeze == nil {
-		err = copyOnce()
+		err = copyOnce(ctx)
 		return changed, err
 	}
 	if runtime.GOOS == "linux" { // elsewhere a ctime does not say that a file is unchanged
 		opts.Earlier = &tree.Earlier{}
 		for range maxCopies {
 			begun := time.Now()
-			if err := copyOnce(); err != nil {
+			if err := copyOnce(ctx); err != nil {
 				return nil, err
 			}
 			if time.Since(begun) < settled {

@@ -72,7 +72,7 @@ func (t *Gates) idle(ctx context.Context, rec metadata.Context, f func() error) 
 	if err := g.drain(ctx, id, Write, drained, idleTime); err != nil {
 		return err
 	}
-	idle, ok := g.pause()
+	idle, ok := g.hold()
 	if !ok { // its folder was replaced by hand
 		return inUse(id, g.inside(Read), 0)
 	}

@@ -90,10 +90,10 @@ func (c *changes) copyOf(ctx context.Context, rec metadata.Context, dst string, 
 	if err := c.room(ctx, id, dir); err != nil {
 		return err
 	}
-	return c.duplicate(ctx, id, d, dir, dst, func(f func() error) error { return c.gates.Frozen(ctx, id, f) })
+	return c.duplicate(ctx, id, d, dir, dst, func(f func(context.Context) error) error { return c.gates.Frozen(ctx, id, f) })
 }
 
-func (c *changes) duplicate(ctx context.Context, id catalog.ID, d driver.Driver, src, dst string, freeze func(func() error) error) error {
+func (c *changes) duplicate(ctx context.Context, id catalog.ID, d driver.Driver, src, dst string, freeze func(func(context.Context) error) error) error {
 	changed, err := d.Duplicate(ctx, src, dst, freeze)
 	if len(changed) > 0 {
 		c.cat.Log.Warn("other programs changed files while they were copied", zap.String("context", string(id)), zap.Strings("files", changed[:min(10, len(changed))]))

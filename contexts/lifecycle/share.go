@@ -117,13 +117,13 @@ func (c *changes) copyPart(ctx context.Context, rec metadata.Context, d driver.S
 		return err
 	}
 	var sharable error
-	err := c.duplicate(ctx, id, d, state, part, func(f func() error) error {
-		return c.gates.Frozen(ctx, id, func() error {
+	err := c.duplicate(ctx, id, d, state, part, func(f func(context.Context) error) error {
+		return c.gates.Frozen(ctx, id, func(ctx context.Context) error {
 			sharable = c.gates.Sharable(ctx, rec, d)
 			if sharable == nil {
 				c.points.keep(rec, name)
 			}
-			return f()
+			return f(ctx)
 		})
 	})
 	switch {

@@ -143,7 +143,7 @@ func (d *Driver) top(from, to rootfs.Root, src, dst string) error {
 }
 
 // Duplicate implements driver.Driver. Other programs may be at work in src, so it is always copied by descriptor.
-func (d *Driver) Duplicate(ctx context.Context, src, dst string, freeze func(func() error) error) (changed []string, err error) {
+func (d *Driver) Duplicate(ctx context.Context, src, dst string, freeze func(func(context.Context) error) error) (changed []string, err error) {
 	return driver.CopyTree(ctx, src, dst, tree.CopyOptions{Workers: d.opts.Workers}, freeze)
 }
 

@@ -29,7 +29,7 @@ const copyWorkers = 4
 // mounted: what overlayfs writes goes through the files of the upper directory, and a file comes into it,
 // copied up or made, by one rename or link. The index goes along, which holds the names of a file together of
 // which only some were copied up.
-func (d *Driver) Duplicate(ctx context.Context, src, dst string, freeze func(func() error) error) (changed []string, err error) {
+func (d *Driver) Duplicate(ctx context.Context, src, dst string, freeze func(func(context.Context) error) error) (changed []string, err error) {
 	if d.Lost(src) {
 		return nil, lostError("duplicate")
 	}

@@ -27,7 +27,7 @@ func (d *Driver) Prepare(context.Context, string, string, func(driver.Progress))
 }
 
 // Duplicate implements driver.Driver: it refuses.
-func (*Driver) Duplicate(context.Context, string, string, func(func() error) error) ([]string, error) {
+func (*Driver) Duplicate(context.Context, string, string, func(func(context.Context) error) error) ([]string, error) {
 	return nil, onlyLinux("duplicate")
 }
 

@@ -694,6 +694,8 @@ const (
 	JournalKind_JOURNAL_KIND_REBASE JournalKind = 4
 	// ResolveConflict.
 	JournalKind_JOURNAL_KIND_RESOLVE JournalKind = 5
+	// A command with a checkpoint.
+	JournalKind_JOURNAL_KIND_EXEC JournalKind = 6
 )
 
 // Enum value maps for JournalKind.
@@ -705,6 +707,7 @@ var (
 		3: "JOURNAL_KIND_UNDO",
 		4: "JOURNAL_KIND_REBASE",
 		5: "JOURNAL_KIND_RESOLVE",
+		6: "JOURNAL_KIND_EXEC",
 	}
 	JournalKind_value = map[string]int32{
 		"JOURNAL_KIND_UNSPECIFIED": 0,
@@ -713,6 +716,7 @@ var (
 		"JOURNAL_KIND_UNDO":        3,
 		"JOURNAL_KIND_REBASE":      4,
 		"JOURNAL_KIND_RESOLVE":     5,
+		"JOURNAL_KIND_EXEC":        6,
 	}
 )
 
@@ -1719,7 +1723,9 @@ type ListChangesRequest struct {
 	// Lists the content of ignored directories file by file instead of as one change.
 	Ignored bool `protobuf:"varint,3,opt,name=ignored,proto3" json:"ignored,omitempty"`
 	// What the context is compared with; not set means its base.
-	Against       *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
+	Against *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
+	// Shows what a journal entry changed instead. It excludes against. Errors: ENOENT (the context has no such entry).
+	JournalId     int64 `protobuf:"varint,30,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1780,6 +1786,13 @@ func (x *ListChangesRequest) GetAgainst() *Against {
 		return x.Against
 	}
 	return nil
+}
+
+func (x *ListChangesRequest) GetJournalId() int64 {
+	if x != nil {
+		return x.JournalId
+	}
+	return 0
 }
 
 // Response of ListChanges.
@@ -2075,7 +2088,9 @@ type GetDiffRequest struct {
 	// Shows the content of ignored directories.
 	Ignored bool `protobuf:"varint,5,opt,name=ignored,proto3" json:"ignored,omitempty"`
 	// What the context is compared with; not set means its base.
-	Against       *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
+	Against *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
+	// Shows what a journal entry changed instead. It excludes against. Errors: ENOENT (the context has no such entry).
+	JournalId     int64 `protobuf:"varint,30,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2150,6 +2165,13 @@ func (x *GetDiffRequest) GetAgainst() *Against {
 		return x.Against
 	}
 	return nil
+}
+
+func (x *GetDiffRequest) GetJournalId() int64 {
+	if x != nil {
+		return x.JournalId
+	}
+	return 0
 }
 
 // What a context is compared with instead of its base. The changes lead from there to the context. They cannot be decided on: they have
@@ -3285,6 +3307,365 @@ func (x *ApplyRequest) GetCommit() *CommitOptions {
 	return nil
 }
 
+// A command that must succeed before changes are applied.
+type Check struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The program and its arguments, as Command.argv.
+	Argv []string `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"`
+	// The working directory, from the context's root; empty for the root.
+	Cwd string `protobuf:"bytes,2,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	// Applies the changes even if the check fails.
+	Optional bool `protobuf:"varint,3,opt,name=optional,proto3" json:"optional,omitempty"`
+	// How long the check may run, in ms; 0 means 10 minutes. Up to 3600000.
+	WallMs        int64 `protobuf:"varint,4,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Check) Reset() {
+	*x = Check{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Check) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Check) ProtoMessage() {}
+
+func (x *Check) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Check.ProtoReflect.Descriptor instead.
+func (*Check) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Check) GetArgv() []string {
+	if x != nil {
+		return x.Argv
+	}
+	return nil
+}
+
+func (x *Check) GetCwd() string {
+	if x != nil {
+		return x.Cwd
+	}
+	return ""
+}
+
+func (x *Check) GetOptional() bool {
+	if x != nil {
+		return x.Optional
+	}
+	return false
+}
+
+func (x *Check) GetWallMs() int64 {
+	if x != nil {
+		return x.WallMs
+	}
+	return 0
+}
+
+// Request of ApplyChecked.
+type ApplyCheckedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to apply.
+	Apply *ApplyRequest `protobuf:"bytes,1,opt,name=apply,proto3" json:"apply,omitempty"`
+	// The checks, 1 to 16.
+	Checks        []*Check `protobuf:"bytes,2,rep,name=checks,proto3" json:"checks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyCheckedRequest) Reset() {
+	*x = ApplyCheckedRequest{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyCheckedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyCheckedRequest) ProtoMessage() {}
+
+func (x *ApplyCheckedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyCheckedRequest.ProtoReflect.Descriptor instead.
+func (*ApplyCheckedRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ApplyCheckedRequest) GetApply() *ApplyRequest {
+	if x != nil {
+		return x.Apply
+	}
+	return nil
+}
+
+func (x *ApplyCheckedRequest) GetChecks() []*Check {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+// Response of ApplyChecked.
+type ApplyCheckedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*ApplyCheckedResponse_Started
+	//	*ApplyCheckedResponse_Output
+	//	*ApplyCheckedResponse_Ended
+	//	*ApplyCheckedResponse_Applied
+	Event         isApplyCheckedResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyCheckedResponse) Reset() {
+	*x = ApplyCheckedResponse{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyCheckedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyCheckedResponse) ProtoMessage() {}
+
+func (x *ApplyCheckedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyCheckedResponse.ProtoReflect.Descriptor instead.
+func (*ApplyCheckedResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ApplyCheckedResponse) GetEvent() isApplyCheckedResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *ApplyCheckedResponse) GetStarted() *CheckStarted {
+	if x != nil {
+		if x, ok := x.Event.(*ApplyCheckedResponse_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
+func (x *ApplyCheckedResponse) GetOutput() *Output {
+	if x != nil {
+		if x, ok := x.Event.(*ApplyCheckedResponse_Output); ok {
+			return x.Output
+		}
+	}
+	return nil
+}
+
+func (x *ApplyCheckedResponse) GetEnded() *CheckEnded {
+	if x != nil {
+		if x, ok := x.Event.(*ApplyCheckedResponse_Ended); ok {
+			return x.Ended
+		}
+	}
+	return nil
+}
+
+func (x *ApplyCheckedResponse) GetApplied() *ApplyResponse {
+	if x != nil {
+		if x, ok := x.Event.(*ApplyCheckedResponse_Applied); ok {
+			return x.Applied
+		}
+	}
+	return nil
+}
+
+type isApplyCheckedResponse_Event interface {
+	isApplyCheckedResponse_Event()
+}
+
+type ApplyCheckedResponse_Started struct {
+	// A check has started.
+	Started *CheckStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
+}
+
+type ApplyCheckedResponse_Output struct {
+	// Output of the check that was started last.
+	Output *Output `protobuf:"bytes,2,opt,name=output,proto3,oneof"`
+}
+
+type ApplyCheckedResponse_Ended struct {
+	// The check that was started last has ended.
+	Ended *CheckEnded `protobuf:"bytes,3,opt,name=ended,proto3,oneof"`
+}
+
+type ApplyCheckedResponse_Applied struct {
+	// The last message: what was applied.
+	Applied *ApplyResponse `protobuf:"bytes,4,opt,name=applied,proto3,oneof"`
+}
+
+func (*ApplyCheckedResponse_Started) isApplyCheckedResponse_Event() {}
+
+func (*ApplyCheckedResponse_Output) isApplyCheckedResponse_Event() {}
+
+func (*ApplyCheckedResponse_Ended) isApplyCheckedResponse_Event() {}
+
+func (*ApplyCheckedResponse_Applied) isApplyCheckedResponse_Event() {}
+
+// A check that was started.
+type CheckStarted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its place in the request, from 0.
+	Check         int32 `protobuf:"varint,1,opt,name=check,proto3" json:"check,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckStarted) Reset() {
+	*x = CheckStarted{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckStarted) ProtoMessage() {}
+
+func (x *CheckStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckStarted.ProtoReflect.Descriptor instead.
+func (*CheckStarted) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *CheckStarted) GetCheck() int32 {
+	if x != nil {
+		return x.Check
+	}
+	return 0
+}
+
+// A check that has ended.
+type CheckEnded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its place in the request, from 0.
+	Check int32 `protobuf:"varint,1,opt,name=check,proto3" json:"check,omitempty"`
+	// It exited with 0.
+	Passed bool `protobuf:"varint,2,opt,name=passed,proto3" json:"passed,omitempty"`
+	// Its exit.
+	Exit          *Exit `protobuf:"bytes,3,opt,name=exit,proto3" json:"exit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckEnded) Reset() {
+	*x = CheckEnded{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckEnded) ProtoMessage() {}
+
+func (x *CheckEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckEnded.ProtoReflect.Descriptor instead.
+func (*CheckEnded) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *CheckEnded) GetCheck() int32 {
+	if x != nil {
+		return x.Check
+	}
+	return 0
+}
+
+func (x *CheckEnded) GetPassed() bool {
+	if x != nil {
+		return x.Passed
+	}
+	return false
+}
+
+func (x *CheckEnded) GetExit() *Exit {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
+}
+
 // How Apply commits.
 type CommitOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3308,7 +3689,7 @@ type CommitOptions struct {
 
 func (x *CommitOptions) Reset() {
 	*x = CommitOptions{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3701,7 @@ func (x *CommitOptions) String() string {
 func (*CommitOptions) ProtoMessage() {}
 
 func (x *CommitOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3714,7 @@ func (x *CommitOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitOptions.ProtoReflect.Descriptor instead.
 func (*CommitOptions) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CommitOptions) GetMessage() string {
@@ -3401,7 +3782,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3794,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +3807,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Commit) GetRepository() string {
@@ -3493,7 +3874,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3505,7 +3886,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3518,7 +3899,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ApplyResponse) GetJournalId() int64 {
@@ -3559,7 +3940,7 @@ type AppliedFile struct {
 
 func (x *AppliedFile) Reset() {
 	*x = AppliedFile{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3571,7 +3952,7 @@ func (x *AppliedFile) String() string {
 func (*AppliedFile) ProtoMessage() {}
 
 func (x *AppliedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3584,7 +3965,7 @@ func (x *AppliedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedFile.ProtoReflect.Descriptor instead.
 func (*AppliedFile) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AppliedFile) GetPath() string {
@@ -3632,7 +4013,7 @@ type ListJournalRequest struct {
 
 func (x *ListJournalRequest) Reset() {
 	*x = ListJournalRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +4025,7 @@ func (x *ListJournalRequest) String() string {
 func (*ListJournalRequest) ProtoMessage() {}
 
 func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +4038,7 @@ func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalRequest.ProtoReflect.Descriptor instead.
 func (*ListJournalRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListJournalRequest) GetContextId() string {
@@ -3701,7 +4082,7 @@ type ListJournalResponse struct {
 
 func (x *ListJournalResponse) Reset() {
 	*x = ListJournalResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +4094,7 @@ func (x *ListJournalResponse) String() string {
 func (*ListJournalResponse) ProtoMessage() {}
 
 func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +4107,7 @@ func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalResponse.ProtoReflect.Descriptor instead.
 func (*ListJournalResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListJournalResponse) GetEntries() []*JournalEntry {
@@ -3763,14 +4144,16 @@ type JournalEntry struct {
 	// The entry that undid it; 0 if there is none.
 	UndoneBy int64 `protobuf:"varint,8,opt,name=undone_by,json=undoneBy,proto3" json:"undone_by,omitempty"`
 	// The commits that it made, by repository.
-	Commits       []*Commit `protobuf:"bytes,9,rep,name=commits,proto3" json:"commits,omitempty"`
+	Commits []*Commit `protobuf:"bytes,9,rep,name=commits,proto3" json:"commits,omitempty"`
+	// The command line, for JOURNAL_KIND_EXEC, at most 1 KiB of it.
+	Command       string `protobuf:"bytes,30,opt,name=command,proto3" json:"command,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JournalEntry) Reset() {
 	*x = JournalEntry{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +4165,7 @@ func (x *JournalEntry) String() string {
 func (*JournalEntry) ProtoMessage() {}
 
 func (x *JournalEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +4178,7 @@ func (x *JournalEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
 func (*JournalEntry) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JournalEntry) GetJournalId() int64 {
@@ -3861,6 +4244,13 @@ func (x *JournalEntry) GetCommits() []*Commit {
 	return nil
 }
 
+func (x *JournalEntry) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
 // Request of Undo.
 type UndoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3877,7 +4267,7 @@ type UndoRequest struct {
 
 func (x *UndoRequest) Reset() {
 	*x = UndoRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +4279,7 @@ func (x *UndoRequest) String() string {
 func (*UndoRequest) ProtoMessage() {}
 
 func (x *UndoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +4292,7 @@ func (x *UndoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UndoRequest) GetJournalId() int64 {
@@ -3941,7 +4331,7 @@ type UndoResponse struct {
 
 func (x *UndoResponse) Reset() {
 	*x = UndoResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3953,7 +4343,7 @@ func (x *UndoResponse) String() string {
 func (*UndoResponse) ProtoMessage() {}
 
 func (x *UndoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3966,7 +4356,7 @@ func (x *UndoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoResponse.ProtoReflect.Descriptor instead.
 func (*UndoResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UndoResponse) GetJournalId() int64 {
@@ -4005,7 +4395,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4017,7 +4407,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4030,7 +4420,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Conflict) GetPath() string {
@@ -4071,7 +4461,7 @@ type RebaseRequest struct {
 
 func (x *RebaseRequest) Reset() {
 	*x = RebaseRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4083,7 +4473,7 @@ func (x *RebaseRequest) String() string {
 func (*RebaseRequest) ProtoMessage() {}
 
 func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4096,7 +4486,7 @@ func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseRequest.ProtoReflect.Descriptor instead.
 func (*RebaseRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RebaseRequest) GetContextId() string {
@@ -4145,7 +4535,7 @@ type RebaseResponse struct {
 
 func (x *RebaseResponse) Reset() {
 	*x = RebaseResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4157,7 +4547,7 @@ func (x *RebaseResponse) String() string {
 func (*RebaseResponse) ProtoMessage() {}
 
 func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4170,7 +4560,7 @@ func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseResponse.ProtoReflect.Descriptor instead.
 func (*RebaseResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RebaseResponse) GetJournalId() int64 {
@@ -4226,7 +4616,7 @@ type RecordedConflict struct {
 
 func (x *RecordedConflict) Reset() {
 	*x = RecordedConflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4238,7 +4628,7 @@ func (x *RecordedConflict) String() string {
 func (*RecordedConflict) ProtoMessage() {}
 
 func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4251,7 +4641,7 @@ func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordedConflict.ProtoReflect.Descriptor instead.
 func (*RecordedConflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RecordedConflict) GetPath() string {
@@ -4321,7 +4711,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4333,7 +4723,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4346,7 +4736,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListConflictsRequest) GetContextId() string {
@@ -4367,7 +4757,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +4769,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +4782,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{41}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*RecordedConflict {
@@ -4419,7 +4809,7 @@ type ResolveConflictRequest struct {
 
 func (x *ResolveConflictRequest) Reset() {
 	*x = ResolveConflictRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4431,7 +4821,7 @@ func (x *ResolveConflictRequest) String() string {
 func (*ResolveConflictRequest) ProtoMessage() {}
 
 func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4444,7 +4834,7 @@ func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictRequest.ProtoReflect.Descriptor instead.
 func (*ResolveConflictRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ResolveConflictRequest) GetContextId() string {
@@ -4488,7 +4878,7 @@ type ResolveConflictResponse struct {
 
 func (x *ResolveConflictResponse) Reset() {
 	*x = ResolveConflictResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4500,7 +4890,7 @@ func (x *ResolveConflictResponse) String() string {
 func (*ResolveConflictResponse) ProtoMessage() {}
 
 func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4513,7 +4903,7 @@ func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictResponse.ProtoReflect.Descriptor instead.
 func (*ResolveConflictResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{43}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ResolveConflictResponse) GetJournalId() int64 {
@@ -4534,7 +4924,7 @@ var File_ctxfs_v1_review_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
-	"\x15ctxfs/v1/review.proto\x12\bctxfs.v1\x1a\x17ctxfs/v1/fs_types.proto\x1a\x16ctxfs/v1/options.proto\"\xd6\x06\n" +
+	"\x15ctxfs/v1/review.proto\x12\bctxfs.v1\x1a\x13ctxfs/v1/exec.proto\x1a\x17ctxfs/v1/fs_types.proto\x1a\x16ctxfs/v1/options.proto\"\xd6\x06\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x1b\n" +
@@ -4603,14 +4993,16 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x1b\n" +
 	"\tchange_id\x18\x03 \x01(\tR\bchangeId\x12\x19\n" +
-	"\bhunk_ids\x18\x04 \x03(\tR\ahunkIds\"\x90\x01\n" +
+	"\bhunk_ids\x18\x04 \x03(\tR\ahunkIds\"\xaf\x01\n" +
 	"\x12ListChangesRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x18\n" +
 	"\aignored\x18\x03 \x01(\bR\aignored\x12+\n" +
 	"\aagainst\x18\n" +
-	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\"\x80\x01\n" +
+	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\x12\x1d\n" +
+	"\n" +
+	"journal_id\x18\x1e \x01(\x03R\tjournalId\"\x80\x01\n" +
 	"\x13ListChangesResponse\x12*\n" +
 	"\x06change\x18\x01 \x01(\v2\x10.ctxfs.v1.ChangeH\x00R\x06change\x124\n" +
 	"\asummary\x18\x02 \x01(\v2\x18.ctxfs.v1.ChangesSummaryH\x00R\asummaryB\a\n" +
@@ -4634,7 +5026,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x1d\n" +
 	"\n" +
 	"path_count\x18\x03 \x01(\x05R\tpathCount\x12\x1b\n" +
-	"\tlisted_ns\x18\x04 \x01(\x03R\blistedNs\"\xca\x01\n" +
+	"\tlisted_ns\x18\x04 \x01(\x03R\blistedNs\"\xe9\x01\n" +
 	"\x0eGetDiffRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
@@ -4643,7 +5035,9 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x05lines\x18\x04 \x01(\x05R\x05lines\x12\x18\n" +
 	"\aignored\x18\x05 \x01(\bR\aignored\x12+\n" +
 	"\aagainst\x18\n" +
-	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\"\x8e\x01\n" +
+	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\x12\x1d\n" +
+	"\n" +
+	"journal_id\x18\x1e \x01(\x03R\tjournalId\"\x8e\x01\n" +
 	"\aAgainst\x12\x1e\n" +
 	"\tworkspace\x18\x01 \x01(\bH\x00R\tworkspace\x12\x1c\n" +
 	"\brevision\x18\x02 \x01(\tH\x00R\brevision\x12\x1c\n" +
@@ -4729,7 +5123,28 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\a \x01(\tR\trequestId\x12-\n" +
 	"\x06target\x18\b \x01(\x0e2\x15.ctxfs.v1.ApplyTargetR\x06target\x12/\n" +
-	"\x06commit\x18\t \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"\xce\x01\n" +
+	"\x06commit\x18\t \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"b\n" +
+	"\x05Check\x12\x12\n" +
+	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x10\n" +
+	"\x03cwd\x18\x02 \x01(\tR\x03cwd\x12\x1a\n" +
+	"\boptional\x18\x03 \x01(\bR\boptional\x12\x17\n" +
+	"\awall_ms\x18\x04 \x01(\x03R\x06wallMs\"l\n" +
+	"\x13ApplyCheckedRequest\x12,\n" +
+	"\x05apply\x18\x01 \x01(\v2\x16.ctxfs.v1.ApplyRequestR\x05apply\x12'\n" +
+	"\x06checks\x18\x02 \x03(\v2\x0f.ctxfs.v1.CheckR\x06checks\"\xe2\x01\n" +
+	"\x14ApplyCheckedResponse\x122\n" +
+	"\astarted\x18\x01 \x01(\v2\x16.ctxfs.v1.CheckStartedH\x00R\astarted\x12*\n" +
+	"\x06output\x18\x02 \x01(\v2\x10.ctxfs.v1.OutputH\x00R\x06output\x12,\n" +
+	"\x05ended\x18\x03 \x01(\v2\x14.ctxfs.v1.CheckEndedH\x00R\x05ended\x123\n" +
+	"\aapplied\x18\x04 \x01(\v2\x17.ctxfs.v1.ApplyResponseH\x00R\aappliedB\a\n" +
+	"\x05event\"$\n" +
+	"\fCheckStarted\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\x05R\x05check\"^\n" +
+	"\n" +
+	"CheckEnded\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\x05R\x05check\x12\x16\n" +
+	"\x06passed\x18\x02 \x01(\bR\x06passed\x12\"\n" +
+	"\x04exit\x18\x03 \x01(\v2\x0e.ctxfs.v1.ExitR\x04exit\"\xce\x01\n" +
 	"\rCommitOptions\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x1f\n" +
 	"\vauthor_name\x18\x02 \x01(\tR\n" +
@@ -4767,7 +5182,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\"o\n" +
 	"\x13ListJournalResponse\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.ctxfs.v1.JournalEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb4\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x02\n" +
 	"\fJournalEntry\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12)\n" +
@@ -4779,7 +5194,8 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x05files\x18\x06 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12\x16\n" +
 	"\x06undoes\x18\a \x01(\x03R\x06undoes\x12\x1b\n" +
 	"\tundone_by\x18\b \x01(\x03R\bundoneBy\x12*\n" +
-	"\acommits\x18\t \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"v\n" +
+	"\acommits\x18\t \x03(\v2\x10.ctxfs.v1.CommitR\acommits\x12\x18\n" +
+	"\acommand\x18\x1e \x01(\tR\acommand\"v\n" +
 	"\vUndoRequest\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12\x17\n" +
@@ -4895,14 +5311,15 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x18APPLIED_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14APPLIED_KIND_CREATED\x10\x01\x12\x18\n" +
 	"\x14APPLIED_KIND_WRITTEN\x10\x02\x12\x18\n" +
-	"\x14APPLIED_KIND_REMOVED\x10\x03*\xa7\x01\n" +
+	"\x14APPLIED_KIND_REMOVED\x10\x03*\xbe\x01\n" +
 	"\vJournalKind\x12\x1c\n" +
 	"\x18JOURNAL_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JOURNAL_KIND_APPLY\x10\x01\x12\x18\n" +
 	"\x14JOURNAL_KIND_DISCARD\x10\x02\x12\x15\n" +
 	"\x11JOURNAL_KIND_UNDO\x10\x03\x12\x17\n" +
 	"\x13JOURNAL_KIND_REBASE\x10\x04\x12\x18\n" +
-	"\x14JOURNAL_KIND_RESOLVE\x10\x05*\xa4\x02\n" +
+	"\x14JOURNAL_KIND_RESOLVE\x10\x05\x12\x15\n" +
+	"\x11JOURNAL_KIND_EXEC\x10\x06*\xa4\x02\n" +
 	"\fConflictKind\x12\x1d\n" +
 	"\x19CONFLICT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CONFLICT_KIND_CONTENT\x10\x01\x12\x1f\n" +
@@ -4925,7 +5342,8 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RESOLUTION_CONTEXT\x10\x01\x12\x18\n" +
 	"\x14RESOLUTION_WORKSPACE\x10\x02\x12\x13\n" +
-	"\x0fRESOLUTION_BASE\x10\x032\xa7\t\n" +
+	"\x0fRESOLUTION_BASE\x10\x032\x84\n" +
+	"\n" +
 	"\rReviewService\x12Z\n" +
 	"\vListChanges\x12\x1c.ctxfs.v1.ListChangesRequest\x1a\x1d.ctxfs.v1.ListChangesResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x010\x01\x12N\n" +
 	"\aGetDiff\x12\x18.ctxfs.v1.GetDiffRequest\x1a\x19.ctxfs.v1.GetDiffResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x010\x01\x12Z\n" +
@@ -4939,7 +5357,9 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x06Decide\x12\x17.ctxfs.v1.DecideRequest\x1a\x18.ctxfs.v1.DecideResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12D\n" +
 	"\x05Apply\x12\x16.ctxfs.v1.ApplyRequest\x1a\x17.ctxfs.v1.ApplyResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12X\n" +
+	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12[\n" +
+	"\fApplyChecked\x12\x1d.ctxfs.v1.ApplyCheckedRequest\x1a\x1e.ctxfs.v1.ApplyCheckedResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x040\x01\x12X\n" +
 	"\vListJournal\x12\x1c.ctxfs.v1.ListJournalRequest\x1a\x1d.ctxfs.v1.ListJournalResponse\"\f\xa2\x9f\x19\b\b\x03\x10\x01 \x020\x01\x12A\n" +
 	"\x04Undo\x12\x15.ctxfs.v1.UndoRequest\x1a\x16.ctxfs.v1.UndoResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12G\n" +
@@ -4962,7 +5382,7 @@ func file_ctxfs_v1_review_proto_rawDescGZIP() []byte {
 }
 
 var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
-var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_ctxfs_v1_review_proto_goTypes = []any{
 	(ChangeKind)(0),                 // 0: ctxfs.v1.ChangeKind
 	(ContentKind)(0),                // 1: ctxfs.v1.ContentKind
@@ -5006,24 +5426,31 @@ var file_ctxfs_v1_review_proto_goTypes = []any{
 	(*DecideRequest)(nil),           // 39: ctxfs.v1.DecideRequest
 	(*DecideResponse)(nil),          // 40: ctxfs.v1.DecideResponse
 	(*ApplyRequest)(nil),            // 41: ctxfs.v1.ApplyRequest
-	(*CommitOptions)(nil),           // 42: ctxfs.v1.CommitOptions
-	(*Commit)(nil),                  // 43: ctxfs.v1.Commit
-	(*ApplyResponse)(nil),           // 44: ctxfs.v1.ApplyResponse
-	(*AppliedFile)(nil),             // 45: ctxfs.v1.AppliedFile
-	(*ListJournalRequest)(nil),      // 46: ctxfs.v1.ListJournalRequest
-	(*ListJournalResponse)(nil),     // 47: ctxfs.v1.ListJournalResponse
-	(*JournalEntry)(nil),            // 48: ctxfs.v1.JournalEntry
-	(*UndoRequest)(nil),             // 49: ctxfs.v1.UndoRequest
-	(*UndoResponse)(nil),            // 50: ctxfs.v1.UndoResponse
-	(*Conflict)(nil),                // 51: ctxfs.v1.Conflict
-	(*RebaseRequest)(nil),           // 52: ctxfs.v1.RebaseRequest
-	(*RebaseResponse)(nil),          // 53: ctxfs.v1.RebaseResponse
-	(*RecordedConflict)(nil),        // 54: ctxfs.v1.RecordedConflict
-	(*ListConflictsRequest)(nil),    // 55: ctxfs.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),   // 56: ctxfs.v1.ListConflictsResponse
-	(*ResolveConflictRequest)(nil),  // 57: ctxfs.v1.ResolveConflictRequest
-	(*ResolveConflictResponse)(nil), // 58: ctxfs.v1.ResolveConflictResponse
-	(FileType)(0),                   // 59: ctxfs.v1.FileType
+	(*Check)(nil),                   // 42: ctxfs.v1.Check
+	(*ApplyCheckedRequest)(nil),     // 43: ctxfs.v1.ApplyCheckedRequest
+	(*ApplyCheckedResponse)(nil),    // 44: ctxfs.v1.ApplyCheckedResponse
+	(*CheckStarted)(nil),            // 45: ctxfs.v1.CheckStarted
+	(*CheckEnded)(nil),              // 46: ctxfs.v1.CheckEnded
+	(*CommitOptions)(nil),           // 47: ctxfs.v1.CommitOptions
+	(*Commit)(nil),                  // 48: ctxfs.v1.Commit
+	(*ApplyResponse)(nil),           // 49: ctxfs.v1.ApplyResponse
+	(*AppliedFile)(nil),             // 50: ctxfs.v1.AppliedFile
+	(*ListJournalRequest)(nil),      // 51: ctxfs.v1.ListJournalRequest
+	(*ListJournalResponse)(nil),     // 52: ctxfs.v1.ListJournalResponse
+	(*JournalEntry)(nil),            // 53: ctxfs.v1.JournalEntry
+	(*UndoRequest)(nil),             // 54: ctxfs.v1.UndoRequest
+	(*UndoResponse)(nil),            // 55: ctxfs.v1.UndoResponse
+	(*Conflict)(nil),                // 56: ctxfs.v1.Conflict
+	(*RebaseRequest)(nil),           // 57: ctxfs.v1.RebaseRequest
+	(*RebaseResponse)(nil),          // 58: ctxfs.v1.RebaseResponse
+	(*RecordedConflict)(nil),        // 59: ctxfs.v1.RecordedConflict
+	(*ListConflictsRequest)(nil),    // 60: ctxfs.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),   // 61: ctxfs.v1.ListConflictsResponse
+	(*ResolveConflictRequest)(nil),  // 62: ctxfs.v1.ResolveConflictRequest
+	(*ResolveConflictResponse)(nil), // 63: ctxfs.v1.ResolveConflictResponse
+	(FileType)(0),                   // 64: ctxfs.v1.FileType
+	(*Output)(nil),                  // 65: ctxfs.v1.Output
+	(*Exit)(nil),                    // 66: ctxfs.v1.Exit
 }
 var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	0,  // 0: ctxfs.v1.Change.kind:type_name -> ctxfs.v1.ChangeKind
@@ -5031,7 +5458,7 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	16, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
 	16, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
 	2,  // 4: ctxfs.v1.Change.decision:type_name -> ctxfs.v1.Decision
-	59, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
+	64, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
 	18, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
 	2,  // 7: ctxfs.v1.Hunk.decision:type_name -> ctxfs.v1.Decision
 	4,  // 8: ctxfs.v1.DiffLine.kind:type_name -> ctxfs.v1.LineKind
@@ -5057,63 +5484,72 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	2,  // 28: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
 	19, // 29: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
 	8,  // 30: ctxfs.v1.ApplyRequest.target:type_name -> ctxfs.v1.ApplyTarget
-	42, // 31: ctxfs.v1.ApplyRequest.commit:type_name -> ctxfs.v1.CommitOptions
-	9,  // 32: ctxfs.v1.CommitOptions.hooks:type_name -> ctxfs.v1.CommitHooks
-	45, // 33: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
-	43, // 34: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
-	10, // 35: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
-	48, // 36: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
-	11, // 37: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
-	45, // 38: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
-	43, // 39: ctxfs.v1.JournalEntry.commits:type_name -> ctxfs.v1.Commit
-	42, // 40: ctxfs.v1.UndoRequest.commit:type_name -> ctxfs.v1.CommitOptions
-	45, // 41: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
-	43, // 42: ctxfs.v1.UndoResponse.commits:type_name -> ctxfs.v1.Commit
-	12, // 43: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
-	13, // 44: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
-	45, // 45: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
-	54, // 46: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	21, // 47: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
-	12, // 48: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
-	16, // 49: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
-	16, // 50: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
-	16, // 51: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
-	54, // 52: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	14, // 53: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
-	45, // 54: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
-	22, // 55: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
-	26, // 56: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
-	29, // 57: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
-	31, // 58: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
-	33, // 59: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
-	35, // 60: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
-	37, // 61: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
-	39, // 62: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
-	41, // 63: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
-	46, // 64: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
-	49, // 65: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
-	52, // 66: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
-	55, // 67: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
-	57, // 68: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
-	23, // 69: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
-	28, // 70: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
-	30, // 71: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
-	32, // 72: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
-	34, // 73: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
-	36, // 74: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
-	38, // 75: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
-	40, // 76: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
-	44, // 77: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
-	47, // 78: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
-	50, // 79: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
-	53, // 80: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
-	56, // 81: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
-	58, // 82: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
-	69, // [69:83] is the sub-list for method output_type
-	55, // [55:69] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	47, // 31: ctxfs.v1.ApplyRequest.commit:type_name -> ctxfs.v1.CommitOptions
+	41, // 32: ctxfs.v1.ApplyCheckedRequest.apply:type_name -> ctxfs.v1.ApplyRequest
+	42, // 33: ctxfs.v1.ApplyCheckedRequest.checks:type_name -> ctxfs.v1.Check
+	45, // 34: ctxfs.v1.ApplyCheckedResponse.started:type_name -> ctxfs.v1.CheckStarted
+	65, // 35: ctxfs.v1.ApplyCheckedResponse.output:type_name -> ctxfs.v1.Output
+	46, // 36: ctxfs.v1.ApplyCheckedResponse.ended:type_name -> ctxfs.v1.CheckEnded
+	49, // 37: ctxfs.v1.ApplyCheckedResponse.applied:type_name -> ctxfs.v1.ApplyResponse
+	66, // 38: ctxfs.v1.CheckEnded.exit:type_name -> ctxfs.v1.Exit
+	9,  // 39: ctxfs.v1.CommitOptions.hooks:type_name -> ctxfs.v1.CommitHooks
+	50, // 40: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
+	48, // 41: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
+	10, // 42: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
+	53, // 43: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
+	11, // 44: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
+	50, // 45: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
+	48, // 46: ctxfs.v1.JournalEntry.commits:type_name -> ctxfs.v1.Commit
+	47, // 47: ctxfs.v1.UndoRequest.commit:type_name -> ctxfs.v1.CommitOptions
+	50, // 48: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
+	48, // 49: ctxfs.v1.UndoResponse.commits:type_name -> ctxfs.v1.Commit
+	12, // 50: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
+	13, // 51: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
+	50, // 52: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
+	59, // 53: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	21, // 54: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
+	12, // 55: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
+	16, // 56: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
+	16, // 57: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
+	16, // 58: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
+	59, // 59: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	14, // 60: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
+	50, // 61: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
+	22, // 62: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
+	26, // 63: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
+	29, // 64: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
+	31, // 65: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
+	33, // 66: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
+	35, // 67: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
+	37, // 68: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
+	39, // 69: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
+	41, // 70: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
+	43, // 71: ctxfs.v1.ReviewService.ApplyChecked:input_type -> ctxfs.v1.ApplyCheckedRequest
+	51, // 72: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
+	54, // 73: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
+	57, // 74: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
+	60, // 75: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
+	62, // 76: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
+	23, // 77: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
+	28, // 78: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
+	30, // 79: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
+	32, // 80: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
+	34, // 81: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
+	36, // 82: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
+	38, // 83: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
+	40, // 84: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
+	49, // 85: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
+	44, // 86: ctxfs.v1.ReviewService.ApplyChecked:output_type -> ctxfs.v1.ApplyCheckedResponse
+	52, // 87: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
+	55, // 88: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
+	58, // 89: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
+	61, // 90: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
+	63, // 91: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
+	77, // [77:92] is the sub-list for method output_type
+	62, // [62:77] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_review_proto_init() }
@@ -5121,6 +5557,7 @@ func file_ctxfs_v1_review_proto_init() {
 	if File_ctxfs_v1_review_proto != nil {
 		return
 	}
+	file_ctxfs_v1_exec_proto_init()
 	file_ctxfs_v1_fs_types_proto_init()
 	file_ctxfs_v1_options_proto_init()
 	file_ctxfs_v1_review_proto_msgTypes[4].OneofWrappers = []any{
@@ -5145,13 +5582,19 @@ func file_ctxfs_v1_review_proto_init() {
 		(*GetDiffResponse_Text)(nil),
 		(*GetDiffResponse_Summary)(nil),
 	}
+	file_ctxfs_v1_review_proto_msgTypes[29].OneofWrappers = []any{
+		(*ApplyCheckedResponse_Started)(nil),
+		(*ApplyCheckedResponse_Output)(nil),
+		(*ApplyCheckedResponse_Ended)(nil),
+		(*ApplyCheckedResponse_Applied)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_review_proto_rawDesc), len(file_ctxfs_v1_review_proto_rawDesc)),
 			NumEnums:      15,
-			NumMessages:   44,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

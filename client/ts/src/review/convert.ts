@@ -38,7 +38,7 @@ const appliedKinds: Words<pb.AppliedKind, own.AppliedFile["kind"]> = {
 };
 const journalKinds: Words<pb.JournalKind, own.JournalEntry["kind"]> = {
   [pb.JournalKind.UNSPECIFIED]: "unknown", [pb.JournalKind.APPLY]: "apply", [pb.JournalKind.DISCARD]: "discard", [pb.JournalKind.UNDO]: "undo",
-  [pb.JournalKind.REBASE]: "rebase", [pb.JournalKind.RESOLVE]: "resolve",
+  [pb.JournalKind.REBASE]: "rebase", [pb.JournalKind.RESOLVE]: "resolve", [pb.JournalKind.EXEC]: "exec",
 };
 const conflictKinds: Words<pb.ConflictKind, own.Conflict["kind"]> = {
   [pb.ConflictKind.UNSPECIFIED]: "unknown", [pb.ConflictKind.CONTENT]: "content", [pb.ConflictKind.MODIFY_DELETE]: "modify-delete",
@@ -142,8 +142,8 @@ export function againstOf(given: own.Against | undefined): pb.Against | undefine
 
 /** Converts a journal entry. */
 export function entryOf(e: pb.JournalEntry): own.JournalEntry {
-  const { contextId, actor } = e;
-  return { ...appliedOf(e), kind: journalKinds[e.kind], contextId, actor, at: dateOf(e.doneNs), undoes: Number(e.undoes), undoneBy: Number(e.undoneBy) };
+  const { contextId, actor, command } = e;
+  return { ...appliedOf(e), kind: journalKinds[e.kind], contextId, actor, command, at: dateOf(e.doneNs), undoes: Number(e.undoes), undoneBy: Number(e.undoneBy) };
 }
 
 /** Returns the conflicts among the details of an error. */

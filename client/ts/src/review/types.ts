@@ -185,7 +185,7 @@ export interface Rebased {
 
 /** Something that was done, and can be undone. */
 export interface JournalEntry extends Applied {
-  kind: "unknown" | "apply" | "discard" | "undo" | "rebase" | "resolve";
+  kind: "unknown" | "apply" | "discard" | "undo" | "rebase" | "resolve" | "exec";
   contextId: string;
   /** The panel that did it, or "host". */
   actor: string;
@@ -193,6 +193,8 @@ export interface JournalEntry extends Applied {
   /** The entry that it undid, and the one that undid it; 0 if there is none. */
   undoes: number;
   undoneBy: number;
+  /** The command line, if a command did it; "" otherwise. */
+  command: string;
 }
 
 /** A file that could not be merged. */

@@ -1,0 +1,239 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pause stops everything in the sandbox, process 1 included: by its cgroup v2, else by signals.
+func (b *box) pause(ctx context.Context) (resume func(), err error) {
+	if thaw, ok, err := b.cgroup.freeze(ctx); ok {
+		return thaw, err
+	}
+	s := &stopping{processes: map[int]*stopped{}}
+	init, err := s.begin(b)
+	if init == 0 || err != nil {
+		return func() {}, err
+	}
+	if err := s.stop(ctx, init); err != nil {
+		s.resume()
+		return nil, err
+	}
+	return s.resume, nil
+}
+
+// begin returns the PID of the sandbox's process 1; 0 if nothing runs.
+func (s *stopping) begin(b *box) (init int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.init < 0 {
+		return 0, nil
+	}
+	s.namespace, err = os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", b.initPID))
+	if gone := unix.PidfdSendSignal(b.init, 0, nil, 0); gone != nil || threads(b.initPID) == ended {
+		return 0, nil //nolint:nilerr // it has ended, and the number may be another's
+	}
+	return b.initPID, err
+}
+
+// stopping stops the processes of a sandbox by SIGSTOP: parents first, so that a shell does not see that its children stop.
+type stopping struct {
+	// namespace identifies the PID namespace of the sandbox.
+	namespace string
+	processes map[int]*stopped
+	// order has the PIDs, each after its parent's.
+	order []int
+}
+
+// stopped is a process that was asked to stop.
+type stopped struct {
+	pid, fd int
+	// before says that the process was stopped already, and must stay so.
+	before bool
+	// ended is set once the process was seen to have ended.
+	ended bool
+}
+
+// stopPoll is how often processes that were asked to stop are looked at.
+const stopPoll = time.Millisecond
+
+func (s *stopping) stop(ctx context.Context, init int) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not stop in time", s.runs())
+		}
+		settled, err := s.look(init)
+		if settled || err != nil {
+			return err
+		}
+		timer.Reset(stopPoll)
+	}
+}
+
+// look stops the processes below init that are not stopped. It stops the children of a process when the process itself has stopped: a parent
+// must not see that a child stops, and one that waits in vfork(2) stops only after its child has executed a program. settled says that all were
+// stopped before their children were listed: there are no others then, since a stopped process makes none.
+func (s *stopping) look(init int) (settled bool, err error) {
+	settled = true
+	for queue := []int{init}; len(queue) > 0; queue = queue[1:] {
+		p := s.processes[queue[0]]
+		if p == nil {
+			settled = false
+			if p, err = s.add(queue[0]); err != nil {
+				return false, err
+			}
+			if p == nil {
+				continue
+			}
+		}
+		switch threads(p.pid) {
+		case running:
+			settled = false
+		case ended: // its children have another parent, which may have been listed before
+			settled = settled && p.ended
+			p.ended = true
+		case allStopped:
+			queue = append(queue, children(p.pid)...)
+		}
+	}
+	return settled, nil
+}
+
+// add asks a process to stop. It returns nil if the process has ended, or its number is another's by now.
+func (s *stopping) add(pid int) (*stopped, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The descriptor is of one process. If that is in the namespace, it is one of the sandbox.
+	if namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err != nil || namespace != s.namespace {
+		return nil, unix.Close(fd)
+	}
+	p := &stopped{pid: pid, fd: fd, before: threads(pid) == allStopped}
+	s.processes[pid] = p
+	s.order = append(s.order, pid)
+	return p, p.signal(unix.SIGSTOP)
+}
+
+func (p *stopped) signal(sig unix.Signal) error {
+	err := unix.PidfdSendSignal(p.fd, sig, nil, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil // it has ended
+	}
+	return err
+}
+
+// resume continues the processes, children first, except those that were stopped before.
+func (s *stopping) resume() {
+	for _, pid := range slices.Backward(s.order) {
+		p := s.processes[pid]
+		if !p.before {
+			_ = p.signal(unix.SIGCONT) // it is this user's process
+		}
+		_ = unix.Close(p.fd)
+	}
+}
+
+// runs names a process that has not stopped.
+func (s *stopping) runs() string {
+	for _, pid := range s.order {
+		if threads(pid) > allStopped {
+			name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			if err == nil {
+				return fmt.Sprintf("process %d (%s)", pid, strings.TrimSpace(string(name)))
+			}
+		}
+	}
+	return "a process that starts others"
+}
+
+// activity says what the threads of a process do.
+type activity int
+
+const (
+	// ended is of a process that is gone or a zombie.
+	ended activity = iota
+	allStopped
+	// running is also of a process that waits in the kernel where no signal reaches it.
+	running
+)
+
+// threads looks at the threads of a process.
+func threads(pid int) activity {
+	found := ended
+	for _, dir := range tasks(pid) {
+		is := running
+		switch stateOf(dir + "/stat") {
+		case 'T', 't':
+			is = allStopped
+		case 'Z', 'X', 0:
+			is = ended
+		}
+		found = max(found, is)
+	}
+	return found
+}
+
+// tasks returns the directories of a process's threads.
+func tasks(pid int) []string {
+	dir := fmt.Sprintf("/proc/%d/task", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // it has ended
+	}
+	out := make([]string, len(entries))
+	for i, e := range entries {
+		out[i] = dir + "/" + e.Name()
+	}
+	return out
+}
+
+// stateOf returns the state in a stat file of proc(5), 0 if there is no such thread.
+func stateOf(name string) byte {
+	if fields := statFields(name); len(fields) > 0 {
+		return fields[0][0]
+	}
+	return 0
+}
+
+// statFields returns the fields behind the name in a stat file, which may have spaces and brackets itself; nil if there is no such thread.
+func statFields(name string) []string {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+}
+
+// children returns the children of a process.
+func children(pid int) []int {
+	var out []int
+	for _, dir := range tasks(pid) {
+		data, err := os.ReadFile(dir + "/children")
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, field := range strings.Fields(string(data)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				out = append(out, child)
+			}
+		}
+	}
+	return out
+}
