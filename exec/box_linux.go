@@ -77,6 +77,8 @@ type box struct {
 	mu sync.Mutex
 	// init is a pidfd of process 1 of the sandbox; -1 when nothing in it runs.
 	init, initPID int
+	// first identifies that process; none if it had ended before it could be looked at.
+	first identity
 }
 
 // plumbing has the ends of pipes of a start: what the sandbox gets, and what this process keeps.
@@ -197,7 +199,8 @@ func (b *box) identify(ctx context.Context) error {
 		return fmt.Errorf("open the sandbox's process: %w", err)
 	}
 	b.initPID = first.ChildPID
-	return nil
+	b.first, err = identityOf(first.ChildPID)
+	return err
 }
 
 // abort ends a sandbox whose start failed.

@@ -37,15 +37,17 @@ type Gate interface {
 // User is a user and group of the machine.
 type User struct{ UID, GID int }
 
-// Config of Open. Gate and Dir are required.
+// Config of Open. Gate and Dir are required. What JSON can carry of it, a server passes to its runner.
 type Config struct {
-	Gate Gate
-	// Dir is where spools are kept.
+	Gate Gate `json:"-"`
+	// Dir is where spools and records are kept.
 	Dir string
+	// Unfinished is why the processes ended that an engine which was killed left in Dir.
+	Unfinished Reason
 	// User runs the commands; nil means the user of this process. Only root may name another.
 	User *User
 	// Log may be nil.
-	Log *zap.Logger
+	Log *zap.Logger `json:"-"`
 }
 
 // Unavailable says why commands cannot be isolated here.
@@ -83,18 +85,29 @@ type Processes struct {
 	byID   map[string]*Process
 }
 
-// Open removes cfg.Dir, which holds the output of a server that was killed, and returns a table without processes.
-func Open(cfg Config) (*Processes, error) {
+// Open returns a table with the processes that cfg.Dir has from an engine that was killed. They have ended: see Adopt.
+func Open(ctx context.Context, cfg Config) (*Processes, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
-	}
-	if err := os.RemoveAll(cfg.Dir); err != nil {
-		return nil, err
 	}
 	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}}
 	p.sandbox.user = cfg.User
 	p.stopped, p.stop = context.WithCancel(context.Background())
+	err := os.MkdirAll(cfg.Dir, 0o700)
+	if err == nil {
+		err = p.Adopt(ctx, cfg.Dir)
+	}
+	if err != nil {
+		p.abandon()
+		return nil, err
+	}
 	return p, nil
+}
+
+// abandon ends a table without processes, and leaves its directory.
+func (t *Processes) abandon() {
+	t.stop()
+	t.starter.close()
 }
 
 // Close ends all processes, waits until nothing of them runs, and removes their output. Further calls wait for the first.
@@ -234,13 +247,19 @@ func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Com
 	if err := os.MkdirAll(t.cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	for i, name := range []string{".out", ".err"} {
+	for i, name := range spoolSuffixes {
 		if p.spools[i], err = newSpool(filepath.Join(t.cfg.Dir, p.ID+name)); err != nil {
 			p.discard()
 			return nil, err
 		}
 	}
 	if err := p.launch(ctx, access); err != nil {
+		p.discard()
+		return nil, err
+	}
+	if err := p.save(p.box.first, nil); err != nil {
+		_ = p.box.kill() // wait fails if it cannot be killed
+		_ = p.box.wait()
 		p.discard()
 		return nil, err
 	}

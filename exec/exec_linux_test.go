@@ -109,7 +109,7 @@ func newSite(t *testing.T, driverName string) *site {
 			t.Fatal(err)
 		}
 	}
-	p, err := Open(Config{Gate: m, Dir: filepath.Join(dir, ".contexts", ".ctxfs", "exec"), User: user, Log: zaptest.NewLogger(t)})
+	p, err := Open(t.Context(), Config{Gate: m, Dir: filepath.Join(dir, ".contexts", ".ctxfs", "exec"), User: user, Log: zaptest.NewLogger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,12 +30,15 @@ type sandboxes struct{ user *User }
 func (*sandboxes) probe(context.Context, *starter) error { return notHere() }
 
 // box is never made.
-type box struct{}
+type box struct{ first identity }
 
 func (*box) wait() Exit                  { return Exit{Reason: SandboxFailed} }
 func (*box) signal(syscall.Signal) error { return notHere() }
 func (*box) kill() error                 { return notHere() }
 
 func (*Process) launch(context.Context, *contexts.Access) error { return notHere() }
+
+// end does nothing: no process was started.
+func (identity) end(context.Context) error { return nil }
 
 func explain(complaint string) string { return complaint }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,8 @@ const (
 	ContextClosed
 	ServerStopped
 	SandboxFailed
+	// Lost: the engine that ran it was killed.
+	Lost
 )
 
 // Exit is the end of a process.
@@ -170,6 +173,7 @@ func (p *Process) ended(exit Exit) {
 	}
 	p.closeStdin()
 	exit.At = time.Now()
+	p.table.logged("the end of a command could not be recorded", p.save(p.box.first, &exit))
 	p.exit.Store(&exit)
 	close(p.done)
 }
@@ -283,6 +287,7 @@ func (p *Process) discard() {
 			}
 			p.table.logged("the output of a command could not be removed", os.Remove(s.path))
 		}
+		p.table.logged("the record of a command could not be removed", os.Remove(filepath.Join(p.table.cfg.Dir, p.ID+recordSuffix)))
 	})
 }
 

@@ -37,10 +37,13 @@ const (
 	ExitReason_EXIT_REASON_KILLED ExitReason = 3
 	// The context was restored or deleted.
 	ExitReason_EXIT_REASON_CONTEXT_CLOSED ExitReason = 4
-	// The server stopped.
+	// The server stopped; with overlay-userns, also when it was killed.
 	ExitReason_EXIT_REASON_SERVER_STOPPED ExitReason = 5
 	// The sandbox could not be set up, or was ended from outside.
 	ExitReason_EXIT_REASON_SANDBOX_FAILED ExitReason = 6
+	// The runner, which owns the processes, was killed, and the process with it. Of an output stream of more than 16 MiB only the first 4 MiB
+	// are kept.
+	ExitReason_EXIT_REASON_LOST ExitReason = 7
 )
 
 // Enum value maps for ExitReason.
@@ -53,6 +56,7 @@ var (
 		4: "EXIT_REASON_CONTEXT_CLOSED",
 		5: "EXIT_REASON_SERVER_STOPPED",
 		6: "EXIT_REASON_SANDBOX_FAILED",
+		7: "EXIT_REASON_LOST",
 	}
 	ExitReason_value = map[string]int32{
 		"EXIT_REASON_UNSPECIFIED":    0,
@@ -62,6 +66,7 @@ var (
 		"EXIT_REASON_CONTEXT_CLOSED": 4,
 		"EXIT_REASON_SERVER_STOPPED": 5,
 		"EXIT_REASON_SANDBOX_FAILED": 6,
+		"EXIT_REASON_LOST":           7,
 	}
 )
 
@@ -1832,7 +1837,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x14RemoveProcessRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\"\x17\n" +
-	"\x15RemoveProcessResponse*\xd2\x01\n" +
+	"\x15RemoveProcessResponse*\xe8\x01\n" +
 	"\n" +
 	"ExitReason\x12\x1b\n" +
 	"\x17EXIT_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -1841,7 +1846,8 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x12EXIT_REASON_KILLED\x10\x03\x12\x1e\n" +
 	"\x1aEXIT_REASON_CONTEXT_CLOSED\x10\x04\x12\x1e\n" +
 	"\x1aEXIT_REASON_SERVER_STOPPED\x10\x05\x12\x1e\n" +
-	"\x1aEXIT_REASON_SANDBOX_FAILED\x10\x06*a\n" +
+	"\x1aEXIT_REASON_SANDBOX_FAILED\x10\x06\x12\x14\n" +
+	"\x10EXIT_REASON_LOST\x10\a*a\n" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
