@@ -124,6 +124,14 @@ func (t *Processes) Close() error {
 	return t.closeErr
 }
 
+// Retire refuses further starts, and waits until nothing runs. What ended stays in Config.Dir, for Adopt by another.
+func (t *Processes) Retire() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.running.Wait()
+}
+
 // Command is what to run.
 type Command struct {
 	Context contexts.ID

@@ -71,7 +71,7 @@ func (s *Server) compose(context.Context) error {
 	})
 	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts.Templates()})
 	ctxfsv1.RegisterReviewServiceServer(registry, &services.Reviews{Reviews: p.reviews, Contexts: p.contexts})
-	ctxfsv1.RegisterExecServiceServer(registry, &services.Exec{Processes: p.commands})
+	p.commands.Register(registry)
 	ctxfsv1.RegisterGatewayServiceServer(registry, &services.Gateway{Sites: p.sites, Files: s.fs, URL: s.siteURL()})
 	grpc_health_v1.RegisterHealthServer(registry, s.health)
 	for name := range s.grpc.GetServiceInfo() {
