@@ -160,10 +160,16 @@ func passed(ctx context.Context, err error) error {
 	if ended := fserrpb.FromContext(ctx); ended != nil {
 		return fserrpb.ToStatus(ended)
 	}
-	if st := status.Convert(err); st.Code() == codes.Unavailable && len(st.Details()) == 0 {
-		return fserrpb.ToStatus(errGone) // of gRPC itself: the connection broke
+	if isBroken(err) {
+		return fserrpb.ToStatus(errGone)
 	}
 	return fserrpb.ToStatus(err)
+}
+
+// isBroken reports whether an error is gRPC's own for a connection that broke, or was closed.
+func isBroken(err error) bool {
+	st := status.Convert(err)
+	return (st.Code() == codes.Unavailable || st.Code() == codes.Canceled) && len(st.Details()) == 0
 }
 
 // callerKey is the metadata key of the caller's identity.

@@ -312,6 +312,22 @@ func (r *remote) alive() bool {
 	}
 }
 
+// endTime is how long after a broken connection a runner's end shows.
+const endTime = 5 * time.Second
+
+// hasEnded waits until the runner has ended, which a broken connection announces. It returns false if ctx ends first, or too much time passes.
+func (r *remote) hasEnded(ctx context.Context) bool {
+	timer := time.NewTimer(endTime)
+	defer timer.Stop()
+	select {
+	case <-r.gone:
+		return !r.hasLeft()
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return false
+}
+
 // leave gives up all leases and leaves the runner and its commands alone.
 func (r *remote) leave() {
 	r.mu.Lock()

@@ -25,6 +25,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/method"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -438,8 +439,8 @@ func (r *Runners) run(dir string, files []*os.File) error {
 	return nil
 }
 
-// conn implements backend: the request's process is in one of the runners.
-func (r *Runners) conn(ctx context.Context, req proto.Message) (grpc.ClientConnInterface, error) {
+// route returns the runner that has the process of a request; for others, the one that takes new commands.
+func (r *Runners) route(ctx context.Context, req proto.Message) (*remote, error) {
 	newest, err := r.current(ctx)
 	if err != nil {
 		return nil, err
@@ -450,32 +451,57 @@ func (r *Runners) conn(ctx context.Context, req proto.Message) (grpc.ClientConnI
 				continue
 			}
 			if _, err := ctxfsv1.NewExecServiceClient(m.api).GetProcess(ctx, &ctxfsv1.GetProcessRequest{ProcessId: id}); err == nil {
-				return m.api, nil
+				return m, nil
 			}
 		}
 	}
-	return newest.api, nil
+	return newest, nil
 }
 
-// invoke implements backend. A list has the processes of all runners.
-func (r *Runners) invoke(ctx context.Context, method string, req, resp proto.Message) error {
-	cc, err := r.conn(ctx, req)
-	if err == nil {
-		err = cc.Invoke(ctx, method, req, resp)
+// conn implements backend.
+func (r *Runners) conn(ctx context.Context, req proto.Message) (grpc.ClientConnInterface, error) {
+	m, err := r.route(ctx, req)
+	if err != nil {
+		return nil, err
 	}
-	list, ok := resp.(*ctxfsv1.ListProcessesResponse)
-	if err != nil || !ok {
+	return m.api, nil
+}
+
+// invoke implements backend. If the runner ends during the call, and the call may be repeated, the next runner answers it.
+func (r *Runners) invoke(ctx context.Context, name string, req, resp proto.Message) error {
+	m, err := r.route(ctx, req)
+	if err != nil {
 		return err
 	}
-	for _, m := range r.all() {
-		if m.api == cc {
+	err = r.invokeAt(ctx, m, name, req, resp)
+	if !isBroken(err) || !method.Of(name).Repeatable(req) || !m.hasEnded(ctx) {
+		return err
+	}
+	proto.Reset(resp)
+	if m, err = r.route(ctx, req); err != nil {
+		return err
+	}
+	return r.invokeAt(ctx, m, name, req, resp)
+}
+
+// invokeAt makes a call to a runner. A list has the processes of the others too.
+func (r *Runners) invokeAt(ctx context.Context, m *remote, name string, req, resp proto.Message) error {
+	if err := m.api.Invoke(ctx, name, req, resp); err != nil {
+		return err
+	}
+	list, ok := resp.(*ctxfsv1.ListProcessesResponse)
+	if !ok {
+		return nil
+	}
+	for _, other := range r.all() {
+		if other == m {
 			continue
 		}
-		older := &ctxfsv1.ListProcessesResponse{}
-		if err := m.api.Invoke(ctx, method, req, older); err != nil && m.alive() {
+		more := &ctxfsv1.ListProcessesResponse{}
+		if err := other.api.Invoke(ctx, name, req, more); err != nil && !isBroken(err) {
 			return err
 		}
-		list.Processes = append(list.Processes, older.GetProcesses()...)
+		list.Processes = append(list.Processes, more.GetProcesses()...)
 	}
 	slices.SortStableFunc(list.Processes, func(a, b *ctxfsv1.Process) int { return cmp.Compare(b.GetStartedNs(), a.GetStartedNs()) })
 	return nil
