@@ -34,6 +34,8 @@ func newStarter() *starter {
 	go func() {
 		defer close(s.ended)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		// bwrap refuses capabilities that it inherits. Where they cannot be cleared there are none.
+		_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 		for f := range s.work {
 			f()
 		}

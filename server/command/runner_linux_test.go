@@ -517,3 +517,43 @@ func TestManyCommandsLeaveNothing(t *testing.T) {
 		t.Errorf("%d mounts, before %d", now, mounted)
 	}
 }
+
+// TestUserNSCommandsEndWithServer kills a server in namespaces of its own, which runs commands itself.
+func TestUserNSCommandsEndWithServer(t *testing.T) {
+	p := newPerson(t)
+	r := p.serve()
+	r.wantContent("file", "seeded\n")
+	commands := func(r *running) (ctxfsv1.ExecServiceClient, context.Context) {
+		_, ctx := r.fs()
+		cc, err := grpc.NewClient("unix://"+filepath.Join(r.ws, ".contexts/.ctxfs/ctxfs.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		r.must(err)
+		t.Cleanup(func() { r.must(cc.Close()) })
+		return ctxfsv1.NewExecServiceClient(cc), ctx
+	}
+	c, ctx := commands(r)
+	s := &station{T: t, ws: p.ws}
+	script := "echo one; sleep 1000; : " + s.mark()
+	started, err := c.Start(ctx, &ctxfsv1.StartRequest{Command: &ctxfsv1.Command{ContextId: "ctx_demo", Argv: []string{"sh", "-c", script}}})
+	if status.Code(err) == codes.FailedPrecondition {
+		p.must(r.cmd.Process.Signal(syscall.SIGTERM))
+		r.ended()
+		t.Skip(err)
+	}
+	p.must(err)
+	if left, err := filepath.Glob(filepath.Join(s.state(), "exec/[0-9]*")); err != nil || len(left) > 0 {
+		t.Errorf("there is a runner: %v, %v", left, err)
+	}
+	p.must(syscall.Kill(r.pid, syscall.SIGKILL))
+	r.ended()
+	r = p.serve()
+	if left := s.running(script); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+	c, ctx = commands(r)
+	got, err := c.GetProcess(ctx, &ctxfsv1.GetProcessRequest{ProcessId: started.GetProcess().GetProcessId()})
+	if exit := got.GetProcess().GetExit(); err != nil || exit.GetReason() != ctxfsv1.ExitReason_EXIT_REASON_SERVER_STOPPED {
+		t.Errorf("the process of a killed server: %v, %v", got, err)
+	}
+	p.must(r.cmd.Process.Signal(syscall.SIGTERM))
+	r.ended()
+}
