@@ -71,9 +71,11 @@ func newStation(t *testing.T, driver string) *station {
 // served is a server that runs.
 type served struct {
 	*station
-	cmd  *exec.Cmd
-	exec ctxfsv1.ExecServiceClient
-	cc   *grpc.ClientConn
+	cmd *exec.Cmd
+	// ended is closed when it has ended.
+	ended chan struct{}
+	exec  ctxfsv1.ExecServiceClient
+	cc    *grpc.ClientConn
 }
 
 func (s *station) serve(env ...string) *served {
@@ -82,19 +84,20 @@ func (s *station) serve(env ...string) *served {
 		"serve", "--workspace", s.ws, "--disk-reserve", "0", "--driver", s.driver, "--exec-user", s.user, "--log-level", "warn")}
 	r.cmd.Env, r.cmd.Stderr = append(append(os.Environ(), programEnv+"=1"), env...), os.Stderr
 	s.must(r.cmd.Start())
-	ended := make(chan error, 1)
+	r.ended = make(chan struct{})
 	s.Cleanup(func() {
-		if r.cmd.ProcessState == nil { // the test failed, or has no need of more
-			_ = r.cmd.Process.Signal(syscall.SIGTERM)
-			<-ended
-		}
+		_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		<-r.ended
 		s.must(r.cc.Close())
 	})
 	s.must(startedServer(s.ws, r.cmd, nil))
 	var err error
 	r.cc, err = grpc.NewClient("unix://"+filepath.Join(s.state(), "ctxfs.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	s.must(err)
-	go func() { ended <- r.cmd.Wait() }()
+	go func() {
+		_ = r.cmd.Wait() // some are killed
+		close(r.ended)
+	}()
 	r.exec = ctxfsv1.NewExecServiceClient(r.cc)
 	return r
 }
@@ -111,25 +114,11 @@ func (s *station) state() string { return filepath.Join(s.ws, ".contexts/.ctxfs"
 // end ends the server by a signal, and waits.
 func (r *served) end(signal syscall.Signal) {
 	r.Helper()
-	fd, err := unix.PidfdOpen(r.cmd.Process.Pid, 0)
-	r.must(err)
-	defer func() { _ = unix.Close(fd) }()
 	r.must(r.cmd.Process.Signal(signal))
-	r.gone(fd)
-}
-
-// gone waits until a process has ended.
-func (s *station) gone(pidfd int) {
-	s.Helper()
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 20_000)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if n != 1 {
-			s.Fatalf("a process did not end: %v", err)
-		}
-		return
+	select {
+	case <-r.ended:
+	case <-time.After(20 * time.Second):
+		r.Fatalf("the server does not end by %v", signal)
 	}
 }
 
@@ -235,8 +224,11 @@ func (s *station) killRunner() {
 	fd, err := unix.PidfdOpen(pids[0], 0)
 	s.must(err)
 	defer func() { _ = unix.Close(fd) }()
-	s.must(unix.Kill(pids[0], unix.SIGKILL))
-	s.gone(fd)
+	s.must(unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0))
+	s.await("the runner ends", func() bool {
+		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n == 1
+	})
 }
 
 // running lists the processes of this machine whose command line has a word.
@@ -316,42 +308,42 @@ func TestCommandsOutliveAKilledServer(t *testing.T) {
 
 // TestKilledRunnerLosesItsCommands kills the runner, once with the server and once without.
 func TestKilledRunnerLosesItsCommands(t *testing.T) {
-	atStations(t, func(s *station) {
-		r := s.serve()
-		r.seed("ctx_a")
-		script := "trap '' TERM HUP; echo one; setsid sleep 1000 & read line; : " + s.mark()
-		first := r.begin("ctx_a", script)
-		snapshots := ctxfsv1.NewContextServiceClient(r.cc)
-		s.await("the command writes", func() bool {
-			p, err := r.exec.GetProcess(s.Context(), &ctxfsv1.GetProcessRequest{ProcessId: first})
-			return err == nil && p.GetProcess().GetStdoutBytes() == 4
-		})
-		s.killRunner()
-		r.wantReason(first, ctxfsv1.ExitReason_EXIT_REASON_LOST)
-		if text, _ := r.output(first); text != "one\n" {
-			s.Errorf("the output of a lost command: %q", text)
-		}
-		if left := s.running(script); len(left) > 0 {
-			s.Errorf("processes are left: %v", left)
-		}
-		// Nothing has the context any more.
-		if _, err := snapshots.Snapshot(s.Context(), &ctxfsv1.SnapshotRequest{ContextId: "ctx_a", Name: "after"}); err != nil {
-			s.Error(err)
-		}
-
-		second := r.begin("ctx_a", script)
-		r.end(syscall.SIGKILL)
-		s.killRunner()
-		r = s.serve()
-		if left := s.running(script); len(left) > 0 {
-			s.Errorf("when the next server serves, processes are left: %v", left)
-		}
-		r.wantReason(second, ctxfsv1.ExitReason_EXIT_REASON_LOST)
-		r.wantReason(first, ctxfsv1.ExitReason_EXIT_REASON_LOST)
-		if text, exit := r.output(r.begin("ctx_a", "echo new")); text != "new\n" || exit.GetCode() != 0 {
-			s.Errorf("a new command: %q, %v", text, exit)
-		}
+	t.Parallel()
+	s := newStation(t, server.DriverOverlay)
+	r := s.serve()
+	r.seed("ctx_a")
+	script := "trap '' TERM HUP; echo one; setsid sleep 1000 & read line; : " + s.mark()
+	first := r.begin("ctx_a", script)
+	snapshots := ctxfsv1.NewContextServiceClient(r.cc)
+	s.await("the command writes", func() bool {
+		p, err := r.exec.GetProcess(s.Context(), &ctxfsv1.GetProcessRequest{ProcessId: first})
+		return err == nil && p.GetProcess().GetStdoutBytes() == 4
 	})
+	s.killRunner()
+	r.wantReason(first, ctxfsv1.ExitReason_EXIT_REASON_LOST)
+	if text, _ := r.output(first); text != "one\n" {
+		s.Errorf("the output of a lost command: %q", text)
+	}
+	if left := s.running(script); len(left) > 0 {
+		s.Errorf("processes are left: %v", left)
+	}
+	// Nothing has the context any more.
+	if _, err := snapshots.Snapshot(s.Context(), &ctxfsv1.SnapshotRequest{ContextId: "ctx_a", Name: "after"}); err != nil {
+		s.Error(err)
+	}
+
+	second := r.begin("ctx_a", script)
+	r.end(syscall.SIGKILL)
+	s.killRunner()
+	r = s.serve()
+	if left := s.running(script); len(left) > 0 {
+		s.Errorf("when the next server serves, processes are left: %v", left)
+	}
+	r.wantReason(second, ctxfsv1.ExitReason_EXIT_REASON_LOST)
+	r.wantReason(first, ctxfsv1.ExitReason_EXIT_REASON_LOST)
+	if text, exit := r.output(r.begin("ctx_a", "echo new")); text != "new\n" || exit.GetCode() != 0 {
+		s.Errorf("a new command: %q, %v", text, exit)
+	}
 }
 
 // TestReplacedFolderEndsItsCommand replaces the folder of a context, or its mount, while a command runs and no server does.
@@ -384,34 +376,34 @@ func TestReplacedFolderEndsItsCommand(t *testing.T) {
 
 // TestStopKeepsOrEndsCommands stops a server in both ways.
 func TestStopKeepsOrEndsCommands(t *testing.T) {
-	atStations(t, func(s *station) {
-		r := s.serve()
-		r.seed("ctx_a")
-		process := r.begin("ctx_a", "read line; echo $line")
-		waited := make(chan error, 1)
-		go func() {
-			_, err := r.exec.Wait(metadata.AppendToOutgoingContext(s.Context()), &ctxfsv1.WaitRequest{ProcessId: process})
-			waited <- err
-		}()
-		r.end(syscall.SIGUSR1)
-		if err := <-waited; status.Code(err) != codes.Unavailable {
-			s.Errorf("a caller that waits for a command that is kept: %v", err)
-		}
-		r = s.serve()
-		r.input(process, "kept\n")
-		if text, exit := r.output(process); text != "kept\n" || exit.GetCode() != 0 {
-			s.Errorf("after the stop that keeps: %q, %v", text, exit)
-		}
-		script := "trap '' TERM; read line; : " + s.mark()
-		r.begin("ctx_a", script)
-		r.end(syscall.SIGTERM)
-		if left := s.running(script); len(left) > 0 {
-			s.Errorf("after an orderly stop processes are left: %v", left)
-		}
-		if left, err := filepath.Glob(filepath.Join(s.state(), "exec/[0-9]*")); err != nil || len(left) > 0 {
-			s.Errorf("after an orderly stop output is left: %v, %v", left, err)
-		}
-	})
+	t.Parallel()
+	s := newStation(t, server.DriverOverlay)
+	r := s.serve()
+	r.seed("ctx_a")
+	process := r.begin("ctx_a", "read line; echo $line")
+	waited := make(chan error, 1)
+	go func() {
+		_, err := r.exec.Wait(metadata.AppendToOutgoingContext(s.Context()), &ctxfsv1.WaitRequest{ProcessId: process})
+		waited <- err
+	}()
+	r.end(syscall.SIGUSR1)
+	if err := <-waited; status.Code(err) != codes.Unavailable {
+		s.Errorf("a caller that waits for a command that is kept: %v", err)
+	}
+	r = s.serve()
+	r.input(process, "kept\n")
+	if text, exit := r.output(process); text != "kept\n" || exit.GetCode() != 0 {
+		s.Errorf("after the stop that keeps: %q, %v", text, exit)
+	}
+	script := "trap '' TERM; read line; : " + s.mark()
+	r.begin("ctx_a", script)
+	r.end(syscall.SIGTERM)
+	if left := s.running(script); len(left) > 0 {
+		s.Errorf("after an orderly stop processes are left: %v", left)
+	}
+	if left, err := filepath.Glob(filepath.Join(s.state(), "exec/[0-9]*")); err != nil || len(left) > 0 {
+		s.Errorf("after an orderly stop output is left: %v, %v", left, err)
+	}
 }
 
 // TestNewerServerFindsOlderRunner replaces a server by one of another version.
@@ -446,12 +438,12 @@ func TestNewerServerFindsOlderRunner(t *testing.T) {
 	}
 }
 
-// TestManyCommandsLeaveNothing runs short commands in a row: 60, or as many as CTXFS_COMMANDS says.
+// TestManyCommandsLeaveNothing runs short commands in a row: 40, or as many as CTXFS_COMMANDS says.
 func TestManyCommandsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	total, err := strconv.Atoi(os.Getenv("CTXFS_COMMANDS"))
 	if err != nil {
-		total = 60
+		total = 40
 	}
 	s := newStation(t, server.DriverCopy)
 	r := s.serve()
