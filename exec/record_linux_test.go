@@ -165,7 +165,11 @@ func TestReapEndsOnlyWhatARecordNames(t *testing.T) {
 	if err := Reap(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the process that a record names was not ended")
+	}
 	if got := sleep.ProcessState.Sys().(syscall.WaitStatus); got.Signal() != syscall.SIGKILL { //nolint:forcetypeassert // it is one on Linux
 		t.Errorf("it ended with %v", got)
 	}
