@@ -87,6 +87,10 @@ bench-first-access: need-git ## Measures the first access to a context by driver
 bench-review: need-git ## Measures a review by driver, size of the workspace and number of changes beside git, and writes docs/performance
 	cd bench && $(GO) run . review --out ../docs/performance $(BENCH)
 
+.PHONY: bench-exec
+bench-exec: ## Measures commands beside bwrap alone, the rate of their output beside a pipe, and 100 idle sandboxes
+	$(GO) test ./exec -run '^$$' -bench . -benchtime 10s
+
 .PHONY: bench-fairness
 bench-fairness: need-git ## Measures what a panel notices of a greedy one on the same server, and writes docs/performance
 	cd bench && $(GO) run . fairness --out ../docs/performance $(BENCH)

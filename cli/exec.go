@@ -60,6 +60,8 @@ func (a *app) execCommand() *cobra.Command {
 	f.BoolVarP(&interactive, "interactive", "i", false, "send standard input to the command")
 	f.StringArrayVarP(&env, "env", "e", nil, "set a variable, as NAME=VALUE; repeatable")
 	f.StringVarP(&spec.Cwd, "cwd", "w", "", "working directory, from the context's root")
+	checkpointFlag(f, spec)
+	limitFlags(f, spec.GetLimits())
 	f.DurationVar(&limit, "time-limit", 0, "kill the command after this long (default 10m, none with --detach)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
@@ -127,6 +129,9 @@ func (a *app) attached(ctx context.Context, c *client.Client, spec *ctxfsv1.Comm
 	case last == nil:
 		return &execFailure{errors.New("the server ended the call without the command's exit")}
 	}
+	if err := a.printRecorded(last); err != nil {
+		return err
+	}
 	return exitOf(last, limit)
 }
 
@@ -191,6 +196,14 @@ func reasonWords(e *ctxfsv1.Exit) string {
 		return "the context was restored or deleted"
 	case ctxfsv1.ExitReason_EXIT_REASON_SERVER_STOPPED:
 		return "the server stopped"
+	case ctxfsv1.ExitReason_EXIT_REASON_CPU:
+		return "the command exceeded its CPU time"
+	case ctxfsv1.ExitReason_EXIT_REASON_MEMORY:
+		return "the command needed more memory than --memory allows"
+	case ctxfsv1.ExitReason_EXIT_REASON_QUOTA:
+		return "the context exceeded its quota; remove files that are not needed"
+	case ctxfsv1.ExitReason_EXIT_REASON_OUTPUT:
+		return "the command wrote more than --output allows"
 	case ctxfsv1.ExitReason_EXIT_REASON_SANDBOX_FAILED:
 		return "the sandbox failed: " + e.GetDetail()
 	}

@@ -149,6 +149,7 @@ func (a *app) diffCommand() *cobra.Command {
 	f.Int32VarP(&req.Lines, "unified", "U", 3, "lines of context around a change")
 	f.BoolVar(&req.Ignored, "ignored", false, "show the content of new ignored directories")
 	f.StringVar(&against, "against", "", againstUsage)
+	f.Int64Var(&req.JournalId, "entry", 0, "show what this entry of 'ctxfs log' changed in the context instead")
 	cmd.RunE = a.onReview(func(ctx context.Context, c *client.Client, r *client.Review, args []string) (err error) {
 		req.Paths = args
 		if req.Against, err = a.against(ctx, c, r, against); err != nil {
@@ -166,7 +167,7 @@ func (a *app) diffCommand() *cobra.Command {
 }
 
 func (a *app) listDiff(ctx context.Context, r *client.Review, req *ctxfsv1.GetDiffRequest, stat bool) error {
-	changes, summary, err := r.Changes(ctx, &ctxfsv1.ListChangesRequest{Paths: req.GetPaths(), Ignored: req.GetIgnored(), Against: req.GetAgainst()})
+	changes, summary, err := r.Changes(ctx, &ctxfsv1.ListChangesRequest{Paths: req.GetPaths(), Ignored: req.GetIgnored(), Against: req.GetAgainst(), JournalId: req.GetJournalId()})
 	if err != nil {
 		return err
 	}
@@ -337,6 +338,7 @@ func (a *app) submitCommand() *cobra.Command {
 func (a *app) applyCommand() *cobra.Command {
 	var sel selection
 	var commit committing
+	var check checking
 	req := &ctxfsv1.ApplyRequest{}
 	cmd := &cobra.Command{
 		Use: "apply CONTEXT [PATH...]", Short: "Merge approved changes into the workspace", Args: usage(cobra.MinimumNArgs(1)),
@@ -347,6 +349,7 @@ func (a *app) applyCommand() *cobra.Command {
 	}
 	sel.flags(cmd, "approve and apply")
 	commit.flags(cmd)
+	check.flags(cmd)
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only say what would be done")
 	cmd.Flags().BoolVar(&req.RefuseMerge, "no-merge", false, "apply nothing if the workspace has changed one of the files since")
 	cmd.RunE = a.onReview(func(ctx context.Context, _ *client.Client, r *client.Review, args []string) error {
@@ -358,7 +361,16 @@ func (a *app) applyCommand() *cobra.Command {
 			return err
 		}
 		req.Selection, req.Approve = what, what != nil
-		done, err := r.Apply(ctx, req)
+		checks, err := check.of(req)
+		if err != nil {
+			return err
+		}
+		var done *ctxfsv1.ApplyResponse
+		if len(checks) > 0 {
+			done, err = a.applyChecked(ctx, r, req, checks)
+		} else {
+			done, err = r.Apply(ctx, req)
+		}
 		if err != nil {
 			return a.refused(err)
 		}

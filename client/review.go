@@ -41,6 +41,8 @@ const (
 	// The following are of an Apply that commits.
 	ReasonDirtyCommit  = "DIRTY_COMMIT"
 	ReasonNoRepository = "NO_REPOSITORY"
+	// ReasonCheckFailed is of an ApplyChecked whose check failed.
+	ReasonCheckFailed = "CHECK_FAILED"
 )
 
 // ReviewError is a refusal of a review. Nothing was done.
@@ -77,7 +79,7 @@ func reviewError(op string, err error) error {
 		}
 	}
 	switch out.Reason {
-	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonUnresolved, ReasonDirtyCommit, ReasonRepositoryBusy, ReasonNoRepository:
+	case ReasonConflict, ReasonStaleRevision, ReasonNotApproved, ReasonBarredPath, ReasonUnresolved, ReasonDirtyCommit, ReasonRepositoryBusy, ReasonNoRepository, ReasonCheckFailed:
 		return out
 	}
 	return convert(op, err)
@@ -85,7 +87,7 @@ func reviewError(op string, err error) error {
 
 // Changes lists what the context changed, at these paths and below them; all if there are none.
 func (r *Review) Changes(ctx context.Context, req *ctxfsv1.ListChangesRequest) ([]*ctxfsv1.Change, *ctxfsv1.ChangesSummary, error) {
-	req = &ctxfsv1.ListChangesRequest{ContextId: r.id, Paths: req.GetPaths(), Ignored: req.GetIgnored(), Against: req.GetAgainst()}
+	req = &ctxfsv1.ListChangesRequest{ContextId: r.id, Paths: req.GetPaths(), Ignored: req.GetIgnored(), Against: req.GetAgainst(), JournalId: req.GetJournalId()}
 	stream, err := r.c.reviews().ListChanges(ctx, req)
 	if err != nil {
 		return nil, nil, reviewError("listchanges", err)
@@ -140,7 +142,7 @@ func (r *Review) Hunks(ctx context.Context, req *ctxfsv1.GetDiffRequest, f func(
 
 func (r *Review) diff(ctx context.Context, req *ctxfsv1.GetDiffRequest, form ctxfsv1.DiffForm) (grpc.ServerStreamingClient[ctxfsv1.GetDiffResponse], error) {
 	return r.c.reviews().GetDiff(ctx, &ctxfsv1.GetDiffRequest{
-		ContextId: r.id, Paths: req.GetPaths(), Form: form, Lines: req.GetLines(), Ignored: req.GetIgnored(), Against: req.GetAgainst(),
+		ContextId: r.id, Paths: req.GetPaths(), Form: form, Lines: req.GetLines(), Ignored: req.GetIgnored(), Against: req.GetAgainst(), JournalId: req.GetJournalId(),
 	})
 }
 

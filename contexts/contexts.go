@@ -98,8 +98,8 @@ type Config struct {
 
 	// now is the clock; nil means time.Now.
 	now func() time.Time
-	// drainTime is gate.Config's; closeTime is 0 for the constant.
-	drainTime, closeTime time.Duration
+	// drainTime and pauseTime are gate.Config's; closeTime is 0 for the constant.
+	drainTime, pauseTime, closeTime time.Duration
 }
 
 // closeTime bounds how long Close waits: once for the changes that it cancelled, once for the operations inside contexts.
@@ -176,7 +176,7 @@ func compose(ctx context.Context, cfg Config, l Layout, root rootfs.Root) (*Mana
 	flights, layers := seeding.NewFlights(life), layer.New(l.Layers, cfg.Owner)
 	gates, err := gate.New(ctx, gate.Config{
 		Catalog: cat, Life: life, Seedings: flights, LayerTree: layers.Tree, Quota: cfg.Quota, OpenRoot: cfg.OpenRoot,
-		Root: rootfs.Options{AllowChown: cfg.AllowChown, Owner: cfg.Owner}, DrainTime: cfg.drainTime, CloseTime: cfg.closeTime,
+		Root: rootfs.Options{AllowChown: cfg.AllowChown, Owner: cfg.Owner}, DrainTime: cfg.drainTime, PauseTime: cfg.pauseTime, CloseTime: cfg.closeTime,
 	})
 	if err != nil {
 		return nil, err

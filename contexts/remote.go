@@ -8,6 +8,6 @@ import (
 )
 
 // NewRemoteAccess is gate.NewRemoteAccess.
-func NewRemoteAccess(closing context.Context, root rootfs.Root, generation uint64, release func()) *Access {
-	return gate.NewRemoteAccess(closing, root, generation, release)
+func NewRemoteAccess(closing context.Context, root rootfs.Root, generation uint64, remote Remote, release func()) *Access {
+	return gate.NewRemoteAccess(closing, root, generation, remote, release)
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
-// Frozen calls f while no other caller of this server changes the context. Writers wait until f returns. It fails with
-// EBUSY if the writers inside do not end within 10 s.
-func (m *Manager) Frozen(ctx context.Context, id ID, f func(a *Access) error) error {
+// Frozen calls f while no other caller of this server changes the context. Writers wait until f returns, and commands are paused.
+// It fails with EBUSY if the writers inside do not end within 10 s, or a command cannot be paused. Commands are paused for at most
+// 30 s: the context of f ends then, with an EBUSY as its cause.
+func (m *Manager) Frozen(ctx context.Context, id ID, f func(ctx context.Context, a *Access) error) error {
 	unlock, err := m.cat.LockContext(ctx, id, func() {})
 	if err != nil {
 		return err
@@ -24,7 +25,12 @@ func (m *Manager) Frozen(ctx context.Context, id ID, f func(a *Access) error) er
 		return err
 	}
 	defer a.Release()
-	return m.gates.Frozen(ctx, id, func() error { return f(a) })
+	return m.gates.Frozen(ctx, id, func(ctx context.Context) error { return f(ctx, a) })
+}
+
+// Record records which paths of a context callers of this server change, until it is stopped.
+func (m *Manager) Record(ctx context.Context, id ID) (*Recording, error) {
+	return m.gates.Record(ctx, id)
 }
 
 // ScanWorkspace lists what a seeding now would copy. It fails with EFBIG beyond the limits of seeding.

@@ -20,9 +20,12 @@ type (
 	FormatError = catalog.FormatError
 	Events      = catalog.Events
 
-	Use    = gate.Use
-	Access = gate.Access
-	Quota  = gate.Quota
+	Use       = gate.Use
+	Access    = gate.Access
+	Pauser    = gate.Pauser
+	Recording = gate.Recording
+	Quota     = gate.Quota
+	Usage     = gate.Usage
 
 	Phase           = seeding.Phase
 	Progress        = seeding.Progress

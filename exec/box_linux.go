@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,6 +74,10 @@ type box struct {
 	status  *os.File
 	reports *json.Decoder
 	output  [2]*os.File
+	// block is written to when the sandbox may begin.
+	block *os.File
+	// cgroup has no directories where there are none to make it in.
+	cgroup *cgroup
 	// collected waits until the output is in the spools.
 	collected func()
 
@@ -116,7 +121,7 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 	if err != nil {
 		return err
 	}
-	b, err := assemble(root, p.dir, p.cmd.Env, user)
+	b, err := assemble(root, p.dir, p.cmd.Env, user, cmp.Or(p.cmd.Limits.TmpBytes, tmpBytes))
 	if err != nil {
 		return err
 	}
@@ -138,7 +143,12 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 		return err
 	}
 	box.status, box.reports = status, json.NewDecoder(status)
-	b.add("--json-status-fd", b.pass(statusEnd))
+	blockEnd, block, err := l.pipe(false)
+	if err != nil {
+		return err
+	}
+	box.block = block
+	b.add("--json-status-fd", b.pass(statusEnd), "--block-fd", b.pass(blockEnd))
 	if box.cmd, err = b.command(*p.table.sandbox.bwrap.Load(), user, slices.Concat(p.cmd.Limits.wrapper(), p.cmd.Argv)); err != nil {
 		return err
 	}
@@ -149,7 +159,7 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 		return &Unavailable{"bwrap cannot be started: " + err.Error(), ""}
 	}
 	closeAll(l.theirs) // bwrap has them, and their ends show here
-	if err := box.identify(ctx); err != nil {
+	if err := box.begin(ctx, p); err != nil {
 		return errors.Join(err, box.abort())
 	}
 	box.collected = p.collect(box.output)
@@ -184,6 +194,17 @@ func (p *Process) connect(box *box, b *bundle, l *plumbing) (err error) {
 	return nil
 }
 
+// begin confines a sandbox, and lets it start its command.
+func (b *box) begin(ctx context.Context, p *Process) error {
+	if err := b.identify(ctx); err != nil {
+		return err
+	}
+	if err := b.confine(p.table.cgroups, p.ID, p.cmd.Limits); err != nil {
+		return err
+	}
+	return b.unblock()
+}
+
 // identify reads which process is the first of the sandbox.
 func (b *box) identify(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = b.status.SetReadDeadline(time.Now()) }) // a pipe takes deadlines
@@ -214,7 +235,11 @@ func (b *box) abort() error {
 	if err := b.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		return err
 	}
-	return b.empty()
+	err := b.empty()
+	if b.cgroup != nil {
+		err = errors.Join(err, b.cgroup.remove())
+	}
+	return err
 }
 
 // wait waits until the command has exited, and then until nothing of the sandbox runs and all output is in the spools.
@@ -267,7 +292,13 @@ func (b *box) empty() error {
 }
 
 // kill ends everything in the sandbox.
-func (b *box) kill() error { return b.send(unix.SIGKILL, 0) }
+func (b *box) kill() error {
+	err := b.send(unix.SIGKILL, 0)
+	if b.cgroup != nil {
+		b.cgroup.kill()
+	}
+	return err
+}
 
 // signal sends a signal to the process group of the command, in which process 1 ignores it. A sandbox that is being set up has no such
 // group yet: EAGAIN.

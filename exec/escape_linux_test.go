@@ -289,7 +289,7 @@ func (s *site) runWeakened(t *testing.T, e escape) (string, error) {
 		t.Fatal(err)
 	}
 	user := s.user(t)
-	b, err := assemble(root, home, map[string]string{"WS": s.workspace}, user)
+	b, err := assemble(root, home, map[string]string{"WS": s.workspace}, user, tmpBytes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,6 +46,11 @@ type Config struct {
 	Unfinished Reason
 	// User runs the commands; nil means the user of this process. Only root may name another.
 	User *User
+	// Checkpoints records what commands with a Checkpoint change; nil refuses them.
+	Checkpoints Checkpoints `json:"-"`
+	// Cgroups are directories below which sandboxes get cgroups of their own: one of cgroup v2, and those of controllers of cgroup v1. None
+	// means the server's own cgroup v2, if systemd has delegated it.
+	Cgroups []string
 	// Log may be nil.
 	Log *zap.Logger `json:"-"`
 }
@@ -70,6 +75,7 @@ type Processes struct {
 	cfg     Config
 	starter *starter
 	sandbox sandboxes
+	cgroups *cgroups
 	// stopped ends when Close begins.
 	stopped context.Context //nolint:containedctx // it is the signal, not a call's
 	stop    context.CancelFunc
@@ -92,8 +98,13 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 	}
 	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}}
 	p.sandbox.user = cfg.User
+	var err error
+	if p.cgroups, err = openCgroups(cfg.Cgroups); err != nil {
+		p.starter.close()
+		return nil, fmt.Errorf("use the cgroups of commands: %w", err)
+	}
 	p.stopped, p.stop = context.WithCancel(context.Background())
-	err := os.MkdirAll(cfg.Dir, 0o700)
+	err = os.MkdirAll(cfg.Dir, 0o700)
 	if err == nil {
 		err = p.Adopt(ctx, cfg.Dir)
 	}
@@ -145,6 +156,8 @@ type Command struct {
 	Stdin     []byte
 	OpenStdin bool
 	Limits    Limits
+	// Checkpoint records what the command changes.
+	Checkpoint bool
 }
 
 // Bounds of a Command, in bytes.
@@ -227,20 +240,49 @@ func (t *Processes) start(ctx context.Context, cmd Command) (*Process, error) {
 	if err := t.sandbox.probe(ctx, t.starter); err != nil {
 		return nil, err
 	}
-	access, err := t.cfg.Gate.Acquire(ctx, cmd.Context, contexts.Write)
+	checkpoint, err := t.begin(ctx, cmd)
 	if err != nil {
 		return nil, err
+	}
+	p, access, err := t.inside(ctx, cmd)
+	if err != nil {
+		if checkpoint != nil {
+			checkpoint.Drop()
+		}
+		return nil, err
+	}
+	p.checkpoint = checkpoint
+	t.mu.Lock()
+	t.byID[p.ID] = p
+	t.mu.Unlock()
+	access.Yield(p)
+	go p.supervise(access)
+	return p, nil
+}
+
+// begin makes the checkpoint of a command, nil if it has none.
+func (t *Processes) begin(ctx context.Context, cmd Command) (Checkpoint, error) {
+	switch {
+	case !cmd.Checkpoint:
+		return nil, nil
+	case t.cfg.Checkpoints == nil:
+		return nil, fserr.Invalid("checkpoints are not available")
+	}
+	return t.cfg.Checkpoints.Begin(ctx, cmd.Context)
+}
+
+// inside opens the gate and launches a command.
+func (t *Processes) inside(ctx context.Context, cmd Command) (*Process, *contexts.Access, error) {
+	access, err := t.cfg.Gate.Acquire(ctx, cmd.Context, contexts.Write)
+	if err != nil {
+		return nil, nil, err
 	}
 	p, err := t.launch(ctx, access, cmd)
 	if err != nil {
 		access.Release()
-		return nil, err
+		return nil, nil, err
 	}
-	t.mu.Lock()
-	t.byID[p.ID] = p
-	t.mu.Unlock()
-	go p.supervise(access)
-	return p, nil
+	return p, access, nil
 }
 
 func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Command) (*Process, error) {

@@ -42,7 +42,7 @@ func testUser() *User {
 }
 
 // needSandbox skips a test where commands cannot be isolated.
-func needSandbox(t *testing.T) {
+func needSandbox(t testing.TB) {
 	t.Helper()
 	if err := Check(t.Context(), testUser()); err != nil {
 		t.Skip(err)
@@ -51,7 +51,7 @@ func needSandbox(t *testing.T) {
 
 // site is a workspace with a context.
 type site struct {
-	t         *testing.T
+	t         testing.TB
 	driver    string
 	workspace string
 	contexts  *contexts.Manager
@@ -61,7 +61,12 @@ type site struct {
 const testContext contexts.ID = "ctx_a"
 
 // newSite makes a workspace whose file "seeded" is in the contexts, and the contexts ctx_a and ctx_b.
-func newSite(t *testing.T, driverName string) *site {
+func newSite(t testing.TB, driverName string) *site {
+	return newSiteWith(t, driverName, func(*contexts.Config, *Config) {})
+}
+
+// newSiteWith is newSite with other settings.
+func newSiteWith(t testing.TB, driverName string, change func(*contexts.Config, *Config)) *site {
 	t.Helper()
 	needSandbox(t)
 	dir, err := os.MkdirTemp("", "ctxfs-exec") // t.TempDir's parents admit this user only
@@ -95,7 +100,10 @@ func newSite(t *testing.T, driverName string) *site {
 		}
 		drv = mounting
 	}
-	m, err := contexts.Open(t.Context(), contexts.Config{Workspace: dir, Store: memory.New(), Driver: drv, Owner: owner, Seed: seed.Options{Root: "app"}})
+	cfg := Config{Dir: filepath.Join(dir, ".contexts", ".ctxfs", "exec"), User: user, Log: zaptest.NewLogger(t)}
+	contextsCfg := contexts.Config{Workspace: dir, Store: memory.New(), Driver: drv, Owner: owner, Seed: seed.Options{Root: "app"}}
+	change(&contextsCfg, &cfg)
+	m, err := contexts.Open(t.Context(), contextsCfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +117,8 @@ func newSite(t *testing.T, driverName string) *site {
 			t.Fatal(err)
 		}
 	}
-	p, err := Open(t.Context(), Config{Gate: m, Dir: filepath.Join(dir, ".contexts", ".ctxfs", "exec"), User: user, Log: zaptest.NewLogger(t)})
+	cfg.Gate = m
+	p, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func helper() error {
 	if err != nil {
 		return err
 	}
-	b, err := assemble(root, home, nil, user)
+	b, err := assemble(root, home, nil, user, tmpBytes)
 	if err != nil {
 		return err
 	}

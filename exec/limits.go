@@ -1,7 +1,9 @@
 package exec
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -11,7 +13,7 @@ import (
 type Limits struct {
 	// Wall bounds how long the command runs; 0 means no bound.
 	Wall time.Duration
-	// CPU bounds the CPU time of each process, in whole seconds rounded up; 0 means no bound.
+	// CPU bounds the CPU time of all processes together; 0 means no bound. No process uses more than a second beyond it.
 	CPU time.Duration
 	// Processes bounds the processes and threads in the sandbox. The kernel counts them for each user namespace (Linux 5.14 and later), so
 	// other sandboxes and the server's user do not count.
@@ -20,6 +22,48 @@ type Limits struct {
 	Files int
 	// FileBytes bounds the size of a file that is written.
 	FileBytes int64
+	// MemoryBytes bounds the memory of the sandbox, where there is a memory cgroup.
+	MemoryBytes int64
+	// CPUPercent bounds the CPU time per time, in percent of one core; 0 means no bound. It needs a CPU cgroup.
+	CPUPercent int
+	// OutputBytes bounds what is written to both streams; 0 means no bound.
+	OutputBytes int64
+	// TmpBytes is the size of /tmp.
+	TmpBytes int64
+}
+
+// Enforced is a limit, and what enforces it.
+type Enforced struct {
+	// Name is that of the field of the contract.
+	Name  string
+	Value int64
+	// By is "" if nothing enforces the limit here.
+	By string
+}
+
+// What enforces limits.
+const (
+	byRlimit = "rlimit"
+	byTmpfs  = "tmpfs"
+	byServer = "server"
+)
+
+// Enforced lists the limits of the process. Those without a bound are not in it.
+func (p *Process) Enforced() []Enforced {
+	l := p.cmd.Limits
+	groups := p.table.cgroups.by()
+	all := []Enforced{
+		{"wall_ms", l.Wall.Milliseconds(), byServer},
+		{"cpu_ms", l.CPU.Milliseconds(), byServer},
+		{"processes", int64(cmp.Or(l.Processes, defaultProcesses)), cmp.Or(groups["pids"], byRlimit)},
+		{"open_files", int64(cmp.Or(l.Files, defaultFiles)), byRlimit},
+		{"file_bytes", cmp.Or(l.FileBytes, defaultFileBytes), byRlimit},
+		{"memory_bytes", cmp.Or(l.MemoryBytes, defaultMemory), groups["memory"]},
+		{"cpu_percent", int64(l.CPUPercent), groups["cpu"]},
+		{"output_bytes", l.OutputBytes, byServer},
+		{"tmp_bytes", cmp.Or(l.TmpBytes, tmpBytes), byTmpfs},
+	}
+	return slices.DeleteFunc(all, func(e Enforced) bool { return e.Value == 0 })
 }
 
 // The defaults and maxima of limits.
@@ -28,8 +72,13 @@ const (
 	defaultProcesses, maxProcesses       = 512, 32768
 	defaultFiles, maxFiles               = 4096, 65536
 	defaultFileBytes               int64 = 16 << 30
+	defaultMemory                  int64 = 4 << 30
+	// leastMemory is what a sandbox needs to begin.
+	leastMemory   = 4 << 20
+	maxCPUPercent = 100 * 1024
 	// tmpBytes, homeBytes and shmBytes bound /tmp, the home and /dev/shm, which take memory.
-	tmpBytes, homeBytes, shmBytes = 1 << 30, 256 << 20, 256 << 20
+	tmpBytes            int64 = 1 << 30
+	homeBytes, shmBytes       = 256 << 20, 256 << 20
 )
 
 func (l Limits) check() error {
@@ -39,10 +88,15 @@ func (l Limits) check() error {
 	}{
 		{"wall_ms", l.Wall.Milliseconds(), maxWall.Milliseconds()}, {"cpu_ms", l.CPU.Milliseconds(), maxWall.Milliseconds()},
 		{"processes", int64(l.Processes), maxProcesses}, {"open_files", int64(l.Files), maxFiles}, {"file_bytes", l.FileBytes, 1 << 62},
+		{"memory_bytes", l.MemoryBytes, 1 << 62}, {"cpu_percent", int64(l.CPUPercent), maxCPUPercent}, {"output_bytes", l.OutputBytes, 1 << 62},
+		{"tmp_bytes", l.TmpBytes, 1 << 40},
 	} {
 		if f.value < 0 || f.value > f.max {
 			return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("limit %s is %d", f.name, f.value), Hint: fmt.Sprintf("use 0 to %d", f.max)}
 		}
+	}
+	if l.MemoryBytes > 0 && l.MemoryBytes < leastMemory {
+		return fserr.Invalid("limit memory_bytes is %d; use at least %d", l.MemoryBytes, leastMemory)
 	}
 	return nil
 }

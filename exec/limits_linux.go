@@ -27,7 +27,7 @@ func (l Limits) wrapper() []string {
 		argv = append(argv, limitFlag(limit.flag, limit.resource, limit.value))
 	}
 	if l.CPU > 0 {
-		argv = append(argv, limitFlag("cpu", unix.RLIMIT_CPU, int64((l.CPU+time.Second-1)/time.Second)))
+		argv = append(argv, limitFlag("cpu", unix.RLIMIT_CPU, int64(l.CPU/time.Second)+1))
 	}
 	return append(argv, "--", "nice", "-n", "5", "--")
 }

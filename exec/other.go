@@ -6,6 +6,7 @@ import (
 	"context"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
 )
@@ -35,6 +36,25 @@ type box struct{ first identity }
 func (*box) wait() Exit                  { return Exit{Reason: SandboxFailed} }
 func (*box) signal(syscall.Signal) error { return notHere() }
 func (*box) kill() error                 { return notHere() }
+
+func (*box) outOfMemory() bool      { return false }
+func (*box) account(*Exit) error    { return nil }
+func (*box) limitsMemory() bool     { return false }
+func (*box) cpuTime() time.Duration { return 0 }
+
+// LimitsMemory returns "": commands do not run here.
+func LimitsMemory([]string) (string, error) { return "", nil }
+
+// Version returns "".
+func Version(context.Context) string { return "" }
+
+type cgroups struct{}
+
+func openCgroups([]string) (*cgroups, error) { return &cgroups{}, nil }
+
+func (*cgroups) by() map[string]string { return nil }
+
+func (*box) pause(context.Context) (func(), error) { return nil, notHere() }
 
 func (*Process) launch(context.Context, *contexts.Access) error { return notHere() }
 

@@ -94,7 +94,7 @@ func (s *sandboxes) runTrue(ctx context.Context, starter *starter, bwrap string,
 	if err != nil {
 		return &Unavailable{"/usr/share cannot be opened: " + err.Error(), ""}
 	}
-	b, err := assemble(os.NewFile(uintptr(fd), "/usr/share"), home, nil, user)
+	b, err := assemble(os.NewFile(uintptr(fd), "/usr/share"), home, nil, user, tmpBytes)
 	if err != nil {
 		return &Unavailable{err.Error(), ""}
 	}
@@ -156,6 +156,15 @@ func remedy(complaint string) string {
 		}
 	}
 	return ""
+}
+
+// Version is what bwrap says of itself, "" if it cannot be run.
+func Version(ctx context.Context) string {
+	out, err := osexec.CommandContext(ctx, "bwrap", "--version").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // Check reports whether commands can be isolated here, by running one. It fails with *Unavailable.

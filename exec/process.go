@@ -32,6 +32,11 @@ const (
 	SandboxFailed
 	// Lost: the engine that ran it was killed.
 	Lost
+	CPUExceeded
+	OutOfMemory
+	_
+	QuotaExceeded
+	OutputExceeded
 )
 
 // Exit is the end of a process.
@@ -42,6 +47,11 @@ type Exit struct {
 	// Detail says what went wrong, for SandboxFailed.
 	Detail string
 	At     time.Time
+	// CPU is the time that the command used, PeakMemory the most bytes at once; 0 if that is not known.
+	CPU        time.Duration
+	PeakMemory int64
+	// Recorded is what the command changed, if it had a checkpoint.
+	Recorded Recorded
 }
 
 // Stream is one of the output streams of a process.
@@ -78,8 +88,11 @@ type Process struct {
 	// input is a lock for stdin, held while a caller writes.
 	input chan struct{}
 	// stdin is nil if it was not left open; it is used with input.
-	stdin *os.File
-	once  sync.Once
+	stdin  *os.File
+	once   sync.Once
+	pauses pauses
+	// checkpoint is nil if there is none.
+	checkpoint Checkpoint
 }
 
 // Command returns what was started.
@@ -143,9 +156,19 @@ func (p *Process) supervise(access *contexts.Access) {
 		late = time.After(grace)
 	}
 	closing, stopped := access.Closing().Done(), p.table.stopped.Done()
+	watching, unwatch := context.WithCancel(context.Background())
+	over := make(chan Reason, 1)
+	var watcher sync.WaitGroup
+	watcher.Go(func() { p.watch(watching, access, over) })
+	defer watcher.Wait()
+	defer unwatch()
 	for {
 		select {
 		case <-limit:
+			if left := p.remaining(p.cmd.Limits.Wall); left > 0 {
+				limit = time.After(max(left, pausePoll))
+				continue
+			}
 			end(TimedOut, stopGrace)
 		case k := <-p.kills:
 			end(Killed, k.grace)
@@ -155,16 +178,34 @@ func (p *Process) supervise(access *contexts.Access) {
 		case <-stopped:
 			stopped = nil
 			end(ServerStopped, stopGrace)
+		case why := <-over:
+			end(why, 0)
 		case <-late:
 			p.table.logged("a command could not be killed", p.box.kill())
 		case exit := <-exited:
+			unwatch()
+			watcher.Wait()
+			p.table.logged("what is left of a command could not be removed", p.account(&exit, &reason))
 			if reason != 0 {
 				exit.Reason, exit.Detail = reason, ""
 			}
+			access.Release()
 			p.ended(exit)
 			return
 		}
 	}
+}
+
+// account notes what a command used, and the limit that ended it, unless it was ended for another reason.
+func (p *Process) account(exit *Exit, reason *Reason) error {
+	outOfMemory := p.box.outOfMemory()
+	err := p.box.account(exit)
+	switch {
+	case *reason != 0:
+	case outOfMemory && (exit.Reason == SandboxFailed || exit.Code != 0):
+		*reason = OutOfMemory
+	}
+	return err
 }
 
 func (p *Process) ended(exit Exit) {
@@ -173,6 +214,7 @@ func (p *Process) ended(exit Exit) {
 	}
 	p.closeStdin()
 	exit.At = time.Now()
+	p.record(&exit)
 	p.table.logged("the end of a command could not be recorded", p.save(p.box.first, &exit))
 	p.exit.Store(&exit)
 	close(p.done)
@@ -209,6 +251,9 @@ func (p *Process) Signal(number int) error {
 	}
 	if p.Ended() != nil {
 		return fserr.Invalid("process %s has ended", p.ID)
+	}
+	if sig := syscall.Signal(number); sig == sigcont && p.pauses.delay() {
+		return nil
 	}
 	if err := p.box.signal(syscall.Signal(number)); err != nil {
 		return fmt.Errorf("send signal %d: %w", number, err)

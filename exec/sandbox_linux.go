@@ -71,8 +71,9 @@ func memoryFile(content []byte) (*os.File, error) {
 	return f, nil
 }
 
-// assemble makes the options of a sandbox in which user runs a command in dir with env. root is the context's folder, which it takes over.
-func assemble(root *os.File, dir string, env map[string]string, user User) (b *bundle, err error) {
+// assemble makes the options of a sandbox in which user runs a command in dir with env and a /tmp of a size. root is the context's folder, which
+// it takes over.
+func assemble(root *os.File, dir string, env map[string]string, user User, tmp int64) (b *bundle, err error) {
 	b = &bundle{}
 	defer func() {
 		if err != nil {
@@ -89,7 +90,7 @@ func assemble(root *os.File, dir string, env map[string]string, user User) (b *b
 		return nil, err
 	}
 	b.add("--proc", "/proc", "--dev", "/dev", "--size", strconv.Itoa(shmBytes), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
-	b.add("--size", strconv.Itoa(tmpBytes), "--perms", "1777", "--tmpfs", "/tmp", "--size", strconv.Itoa(homeBytes), "--perms", "0700", "--tmpfs", agentHome)
+	b.add("--size", strconv.FormatInt(tmp, 10), "--perms", "1777", "--tmpfs", "/tmp", "--size", strconv.Itoa(homeBytes), "--perms", "0700", "--tmpfs", agentHome)
 	b.add("--dir", "/run", "--bind-fd", rootFD, home, "--remount-ro", "/", "--chdir", dir)
 	filter, err := seccompFilter()
 	if err != nil {

@@ -157,8 +157,9 @@ type call struct {
 	generation uint64
 	// closing ends when the context is about to be deleted.
 	closing context.Context
-	// path and dest as the request names them.
+	// path and dest as the request names them; below says that what is below path may change too.
 	path, dest string
+	below      bool
 }
 
 // admit charges the context for a further entry that is copied.
@@ -200,6 +201,8 @@ func run[T any](ctx context.Context, o *opener, ctxID string, w contexts.Use, c 
 		if err := readOnly(id); err != nil {
 			return none, err
 		}
+		a.Touch(c.path, c.below)
+		a.Touch(c.dest, true)
 	}
 	c.Context, c.id, c.access, c.root, c.generation, c.closing = ctx, id, a, a.Root, a.Generation, a.Closing()
 	return f(c)
@@ -216,7 +219,7 @@ func onPath[T any](ctx context.Context, o *opener, op string, w contexts.Use, re
 	path, err := pathOf(req.GetPath(), req.GetRawPath())
 	var resp T
 	if err == nil {
-		resp, err = run(ctx, o, req.GetContextId(), w, &call{path: path}, f)
+		resp, err = run(ctx, o, req.GetContextId(), w, &call{path: path, below: op == "rm"}, f)
 	}
 	return resp, failAt(err, op, path, "")
 }
@@ -236,7 +239,7 @@ func onTwoPaths[T any](ctx context.Context, o *opener, op string, req destReques
 	}
 	var resp T
 	if err == nil {
-		resp, err = run(ctx, o, req.GetContextId(), writes, &call{path: path, dest: dest}, f)
+		resp, err = run(ctx, o, req.GetContextId(), writes, &call{path: path, dest: dest, below: true}, f)
 	}
 	return resp, failAt(err, op, path, dest)
 }
@@ -272,6 +275,9 @@ func useHandle[T any](ctx context.Context, o *opener, w contexts.Use, req fdRequ
 		return none, err
 	}
 	defer a.Release()
+	if w == writes {
+		a.Touch(h.Path, false)
+	}
 	return f(&handleCall{ctx, a, h})
 }
 

@@ -38,8 +38,10 @@ type source struct {
 	s          *streams
 	context    contexts.ID
 	generation uint64
-	file       rootfs.File
-	close      func()
+	// path is the file's, as it was opened.
+	path  string
+	file  rootfs.File
+	close func()
 }
 
 // do runs f behind the gate.
@@ -49,6 +51,9 @@ func (o *source) do(ctx context.Context, w contexts.Use, f func(*contexts.Access
 		return err
 	}
 	defer a.Release()
+	if w == writes {
+		a.Touch(o.path, false)
+	}
 	return f(a)
 }
 
@@ -59,7 +64,7 @@ func (s *streams) openSource(ctx context.Context, req readStreamRequest) (*sourc
 		if err != nil {
 			return nil, err
 		}
-		return &source{s, h.Context, h.Generation, h.File, release}, nil
+		return &source{s, h.Context, h.Generation, h.Path, h.File, release}, nil
 	}
 	path, err := pathOf(req.GetPath(), req.GetRawPath())
 	if err != nil {
@@ -70,7 +75,7 @@ func (s *streams) openSource(ctx context.Context, req readStreamRequest) (*sourc
 		if err != nil {
 			return nil, err
 		}
-		return &source{s, c.id.Context, c.generation, f, func() { _ = f.Close() }}, nil
+		return &source{s, c.id.Context, c.generation, c.path, f, func() { _ = f.Close() }}, nil
 	})
 }
 

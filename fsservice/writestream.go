@@ -156,7 +156,7 @@ func (s *streams) openSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen) (
 		if err := c.access.Charge(0, 1); err != nil {
 			return nil, err
 		}
-		w := &sink{source: source{s: s, context: c.id.Context, generation: c.generation}}
+		w := &sink{source: source{s: s, context: c.id.Context, generation: c.generation, path: c.path}}
 		if open.Start == nil && flags.replaces() {
 			return w, w.openAtomic(c, mode, flags.Flags&rootfs.O_EXCL != 0)
 		}
@@ -204,7 +204,7 @@ func (s *streams) handleSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen)
 	if err != nil {
 		return nil, err
 	}
-	w := &sink{source: source{s, h.Context, h.Generation, h.File, release}}
+	w := &sink{source: source{s, h.Context, h.Generation, h.Path, h.File, release}}
 	if open.Start != nil {
 		w.write = w.from(open.GetStart())
 		return w, nil

@@ -30,6 +30,8 @@ type ApplyRequest struct {
 	Target    Target
 	// Commit is for the targets that commit.
 	Commit CommitOptions
+	// Checked, if not nil, is the result of a dry run. Nothing is applied if the result would be another one now.
+	Checked *Entry
 }
 
 // commit returns how to commit, nil for not at all.
@@ -70,6 +72,9 @@ func (r *Reviews) Apply(ctx context.Context, req ApplyRequest) (*Entry, error) {
 		return nil, err
 	}
 	e := &Entry{Kind: EntryApply, Context: req.Context, Actor: req.Actor, Steps: steps, RequestID: req.RequestID, Target: req.Target}
+	if req.Checked != nil {
+		e.expected = req.Checked.Steps
+	}
 	if err := r.carryOut(ctx, e, commit, req.RefuseMerge, req.DryRun); err != nil || req.DryRun {
 		return e, err
 	}
@@ -217,6 +222,9 @@ func (r *Reviews) carryOut(ctx context.Context, e *Entry, commit *CommitOptions,
 		if err != nil {
 			return err
 		}
+	}
+	if err := e.checkExpected(); err != nil {
+		return err
 	}
 	commits, err := r.planCommits(ctx, e, commit)
 	if err != nil {

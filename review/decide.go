@@ -112,16 +112,25 @@ func (r *Reviews) keepBase(b *base, chosen []*choice) error {
 		if !c.Before.Exists() || r.store.has(c.Before.Hash) {
 			continue
 		}
-		content, err := b.open(b.lookup(c.Path))
-		if err != nil {
-			return err
-		}
-		_, _, err = r.store.Put(content)
-		if err = errors.Join(err, content.Close()); err != nil {
+		if _, err := r.keepEntry(b, b.lookup(c.Path)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// keepEntry puts a content of a base into the store, and returns the version with its hash.
+func (r *Reviews) keepEntry(b *base, e entry) (v Version, err error) {
+	v = e.Version
+	if !v.Exists() {
+		return v, nil
+	}
+	content, err := b.open(e)
+	if err != nil {
+		return v, err
+	}
+	v.Hash, v.Size, err = r.store.Put(content)
+	return v, errors.Join(err, content.Close())
 }
 
 // decide records a verdict on what is chosen of a change. Earlier verdicts on hunks that are still there stay.

@@ -21,6 +21,8 @@ const (
 	// DirtyCommit says that a commit cannot hold the changes without changes of the user's that are not committed.
 	DirtyCommit  Reason = "DIRTY_COMMIT"
 	NoRepository Reason = "NO_REPOSITORY"
+	// CheckFailed says that a check of the result failed.
+	CheckFailed Reason = "CHECK_FAILED"
 )
 
 // Error is a refusal: nothing was done.

@@ -25,6 +25,7 @@ const (
 	EntryUndo    EntryKind = "undo"
 	EntryRebase  EntryKind = "rebase"
 	EntryResolve EntryKind = "resolve"
+	EntryExec    EntryKind = "exec"
 )
 
 // Entry is something that was done, and can be undone.
@@ -49,6 +50,10 @@ type Entry struct {
 	UndoneBy int64 `json:"undone_by,omitempty"`
 	// Stale are the decisions that a Rebase has taken back. The journal does not keep them.
 	Stale []Stale `json:"-"`
+	// Command is what ran, for EntryExec.
+	Command string `json:"command,omitempty"`
+	// expected are the steps of a dry run that the entry must equal; nil for any.
+	expected []step
 	// Target is where the steps go; Commits are those that were made, one for a repository.
 	Target  Target   `json:"target,omitempty"`
 	Commits []Commit `json:"commits,omitempty"`
@@ -120,13 +125,17 @@ func (j journal) next() (int64, error) {
 func (j journal) read(id int64, suffix string) (*Entry, error) {
 	data, err := os.ReadFile(j.file(id, suffix))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("the journal has no entry %d", id), Hint: "'ctxfs log' lists them"}
+		return nil, noEntry(id)
 	}
 	e := &Entry{}
 	if err == nil && (json.Unmarshal(data, e) != nil || e.Format != entryFormat) {
 		err = &fserr.Error{Code: fserr.EIO, Detail: fmt.Sprintf("entry %d of the journal is damaged, or of a newer ctxfs", id)}
 	}
 	return e, err
+}
+
+func noEntry(id int64) error {
+	return &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("the journal has no entry %d", id), Hint: "'ctxfs log' lists them"}
 }
 
 // begin writes an entry before its steps are taken.

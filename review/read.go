@@ -114,6 +114,9 @@ func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out 
 	if !c.After.Exists() || c.Text != nil || c.Kind == ModeChanged {
 		return c.patch(out, before, before, lines)
 	}
+	if l.stored {
+		return c.patch(out, before, r.store.opener(c.After), lines)
+	}
 	var now []byte
 	err := r.cfg.Contexts.Reading(ctx, l.context, func(root rootfs.Root) error {
 		data, err := whole(c.Path, c.After, openerIn(root, c.Difference))

@@ -219,6 +219,8 @@ type List struct {
 	context  string
 	state    *state
 	base     *base
+	// stored says that both versions of all changes are in the store.
+	stored bool
 }
 
 // Close closes the layer.

@@ -149,14 +149,10 @@ func (r *Reviews) seal(root rootfs.Root, l *List) (*revision, error) {
 	diffs := make([]Difference, len(l.Changes))
 	for i, c := range l.Changes {
 		diffs[i] = c.Difference
-		if !c.After.Exists() || c.Barred != "" || c.Tree != nil || r.store.has(c.After.Hash) {
-			continue
-		}
-		v, err := r.store.keep(root, c.Path)
-		if err != nil && !errors.Is(err, errUnstable) {
+		var err error
+		if diffs[i].After, err = r.kept(root, c.Difference); err != nil {
 			return nil, err
 		}
-		diffs[i].After = v
 	}
 	rev.Overrides, rev.Beside = after(diffs, l.state.Overrides)
 	return rev, nil

@@ -80,6 +80,11 @@ func (s *Store) Open(hash string) (*os.File, error) {
 	return os.Open(s.path(hash))
 }
 
+// opener opens the content of a version.
+func (s *Store) opener(v Version) opener {
+	return func() (io.ReadCloser, error) { return s.Open(v.Hash) }
+}
+
 // text reads the content of a version, which must not be larger than MaxText, and checks that it is the one that its name says.
 func (s *Store) text(v Version) ([]byte, error) {
 	return side(v, func() (io.ReadCloser, error) { return s.Open(v.Hash) })

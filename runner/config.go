@@ -20,6 +20,8 @@ type Config struct {
 	// Version is the server's. Runners of other versions get no new commands.
 	Version string
 	Gate    exec.Gate
+	// Checkpoints record what commands change.
+	Checkpoints exec.Checkpoints
 	// Engine is the configuration of a runner's engine. Its Dir, Gate and Log are the runner's own.
 	Engine exec.Config
 	Log    *zap.Logger

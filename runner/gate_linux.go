@@ -16,8 +16,8 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// The calls and notes of a link. The server calls hello, held, keep, take, retire and stop, and notes closing and deleted. The runner calls
-// acquire, and notes release.
+// The calls and notes of a link. The server calls hello, held, keep, pause, take and stop, and notes closing, resume, deleted and retire. The
+// runner calls acquire, usage, begin and record, and notes yield, release and drop.
 const (
 	opHello   = "hello"
 	opHeld    = "held"
@@ -29,6 +29,13 @@ const (
 	opDeleted = "deleted"
 	opAcquire = "acquire"
 	opRelease = "release"
+	opYield   = "yield"
+	opPause   = "pause"
+	opResume  = "resume"
+	opUsage   = "usage"
+	opBegin   = "begin"
+	opRecord  = "record"
+	opDrop    = "drop"
 )
 
 // lease is a use of a context that the runner has. The runner numbers them.
@@ -39,6 +46,10 @@ type lease struct {
 	// Folder is set once the lease was granted.
 	Folder     folder `json:"folder"`
 	Generation uint64 `json:"generation,omitempty"`
+	// Quota says that the context has a quota.
+	Quota bool `json:"quota,omitempty"`
+	// Yields says that the command can be paused.
+	Yields bool `json:"yields,omitempty"`
 }
 
 // folder identifies a directory that is open somewhere: a mount that replaced another has another device.
@@ -67,6 +78,15 @@ type heldLease struct {
 	granted bool
 	closing context.Context //nolint:containedctx // it is the signal, not a call's
 	close   context.CancelFunc
+	// pauser is nil unless the lease yields; resume is nil unless it is paused.
+	pauser contexts.Pauser
+	resume func()
+	// pausing is true while the pauser works, abandoned if the server resumed it meanwhile.
+	pausing, abandoned bool
+}
+
+func noServer() error {
+	return &fserr.Error{Code: fserr.EAGAIN, Detail: "no server runs", Hint: "start it and try again"}
 }
 
 // Acquire implements exec.Gate. It fails with EAGAIN while no server is connected.
@@ -75,7 +95,7 @@ func (g *remoteGate) Acquire(ctx context.Context, id contexts.ID, use contexts.U
 	l := g.link
 	if l == nil {
 		g.mu.Unlock()
-		return nil, &fserr.Error{Code: fserr.EAGAIN, Detail: "no server runs", Hint: "start it and try again"}
+		return nil, noServer()
 	}
 	g.last++
 	h := &heldLease{lease: lease{ID: g.last, Context: id, Use: use}}
@@ -87,7 +107,7 @@ func (g *remoteGate) Acquire(ctx context.Context, id contexts.ID, use contexts.U
 		g.release(h)
 		return nil, err
 	}
-	return contexts.NewRemoteAccess(h.closing, root, h.Generation, func() {
+	return contexts.NewRemoteAccess(h.closing, root, h.Generation, &remoteUse{g, h}, func() {
 		_ = root.Close() // nothing was written through the root itself
 		g.release(h)
 	}), nil
@@ -117,7 +137,7 @@ func (g *remoteGate) request(ctx context.Context, l *link, h *heldLease) (rootfs
 		_ = root.Close() // unused
 		return nil, errGone
 	}
-	h.granted, h.Folder, h.Generation = true, at, granted.Generation
+	h.granted, h.Folder, h.Generation, h.Quota = true, at, granted.Generation, granted.Quota
 	return root, nil
 }
 
@@ -140,12 +160,24 @@ func (g *remoteGate) connect(l *link) (before *link) {
 	return before
 }
 
-// disconnect forgets the server of l, unless there is a newer one.
+// disconnect forgets the server of l, unless there is a newer one. What that server paused continues.
 func (g *remoteGate) disconnect(l *link) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.link == l {
-		g.link = nil
+	if g.link != l {
+		g.mu.Unlock()
+		return
+	}
+	g.link = nil
+	var resumes []func()
+	for _, h := range g.leases {
+		if h.resume != nil {
+			resumes = append(resumes, h.resume)
+			h.resume = nil
+		}
+	}
+	g.mu.Unlock()
+	for _, resume := range resumes {
+		resume()
 	}
 }
 

@@ -38,7 +38,9 @@ type remote struct {
 	// at is dir: sockets are found below it, whatever the length of its path.
 	at    *os.File
 	gate  exec.Gate
-	log   *zap.Logger
+	// checkpoints are the server's; points are those that the runner began.
+	checkpoints exec.Checkpoints
+	log         *zap.Logger
 	link  *link
 	api   *grpc.ClientConn
 	hello greeting
@@ -54,6 +56,9 @@ type remote struct {
 	// left is true when the server has left the runner alone.
 	left   bool
 	leases map[uint64]*grant
+	points map[uint64]exec.Checkpoint
+	// lastPoint is the number of the last checkpoint.
+	lastPoint uint64
 }
 
 // grant is a lease as the server has it.
@@ -71,9 +76,10 @@ func below(dir *os.File, name string) string {
 	return filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), name)
 }
 
-// connect connects to the runner of a directory, and takes the gates of the contexts in which commands run if gate is not nil. It takes over at.
-func connect(ctx context.Context, dir string, at *os.File, gate exec.Gate, log *zap.Logger) (_ *remote, err error) {
-	r := &remote{dir: dir, at: at, gate: gate, log: log, gone: make(chan struct{}), leases: map[uint64]*grant{}}
+// connect connects to the runner of a directory, and takes the gates of the contexts in which commands run if cfg has a gate. It takes over at.
+func connect(ctx context.Context, dir string, at *os.File, cfg Config) (_ *remote, err error) {
+	r := &remote{dir: dir, at: at, gate: cfg.Gate, checkpoints: cfg.Checkpoints, log: cfg.Log, gone: make(chan struct{})}
+	r.leases, r.points = map[uint64]*grant{}, map[uint64]exec.Checkpoint{}
 	r.life, r.die = context.WithCancel(context.Background())
 	if r.api, err = grpc.NewClient("passthrough:///runner", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dial(ctx, apiName) }),
@@ -93,7 +99,7 @@ func connect(ctx context.Context, dir string, at *os.File, gate exec.Gate, log *
 		r.ended()
 	}()
 	_, err = r.link.call(ctx, opHello, nil, &r.hello)
-	if err == nil && gate != nil {
+	if err == nil && cfg.Gate != nil {
 		err = r.adopt(ctx)
 	}
 	if err != nil {
@@ -167,8 +173,11 @@ func (r *remote) take(ctx context.Context, held lease) error {
 	if err == nil {
 		_, err = r.link.call(ctx, opKeep, held.ID, &kept)
 	}
-	if err != nil || !kept { // or the command ended meanwhile
+	switch {
+	case err != nil || !kept: // or the command ended meanwhile
 		r.release(held.ID)
+	case held.Yields:
+		r.yields(held.ID)
 	}
 	return err
 }
@@ -205,7 +214,7 @@ func (r *remote) acquire(ctx context.Context, l lease, g *grant, use func(l leas
 		return err
 	}
 	defer closeFile(dir)
-	l.Generation = access.Generation
+	l.Generation, l.Quota = access.Generation, access.HasQuota()
 	return use(l, dir)
 }
 
@@ -235,6 +244,26 @@ func (r *remote) handle(op string, body json.RawMessage, reply func(any, *os.Fil
 	case opRelease:
 		if id, err := number(body); err == nil {
 			r.release(id)
+		}
+	case opYield:
+		if id, err := number(body); err == nil {
+			r.yields(id)
+		}
+	case opUsage:
+		go r.usage(body, reply)
+	case opBegin:
+		go func() {
+			id, err := r.begin(body)
+			reply(id, nil, err)
+		}()
+	case opRecord:
+		go func() {
+			done, err := r.record(body)
+			reply(done, nil, err)
+		}()
+	case opDrop:
+		if id, err := number(body); err == nil {
+			r.drop(id)
 		}
 	default:
 		reply(nil, nil, fmt.Errorf("this server has no operation %q", op))
@@ -271,6 +300,7 @@ const reapPause = time.Second
 // ended is called when the link has ended. The gates stay closed until nothing runs in the contexts.
 func (r *remote) ended() {
 	defer close(r.gone)
+	defer r.dropAll()
 	defer r.die()
 	_ = r.api.Close() // calls under way fail
 	for !r.hasLeft() {

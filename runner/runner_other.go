@@ -12,6 +12,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 var errNotHere = errors.New("commands run on Linux only")
@@ -32,6 +33,11 @@ func Open(context.Context, Config) (*Runners, error) { return nil, errNotHere }
 
 // Register registers nothing.
 func (*Runners) Register(grpc.ServiceRegistrar) {}
+
+// Run fails: commands run on Linux only.
+func (*Runners) Run(context.Context, *ctxfsv1.Command, func(*ctxfsv1.RunResponse) error) error {
+	return errNotHere
+}
 
 // ContextDeleted does nothing.
 func (*Runners) ContextDeleted(contexts.ID) {}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	osexec "os/exec"
@@ -112,8 +113,8 @@ func lockOf(dir string) (lock *os.File, free bool, err error) {
 // findPause is how long find waits before it tries again: a runner that is about to end answers no more, and has its lock still.
 const findPause = 20 * time.Millisecond
 
-// reach connects to the runner of a directory; nil if there is none, and then nothing runs that one left. It takes the gates if gate is not nil.
-func reach(ctx context.Context, dir string, gate exec.Gate, log *zap.Logger) (*remote, error) {
+// reach connects to the runner of a directory; nil if there is none, and then nothing runs that one left. It takes the gates if cfg has a gate.
+func reach(ctx context.Context, dir string, cfg Config) (*remote, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	for {
@@ -130,7 +131,7 @@ func reach(ctx context.Context, dir string, gate exec.Gate, log *zap.Logger) (*r
 		if err != nil {
 			return nil, err
 		}
-		found, err := connect(ctx, dir, at, gate, log)
+		found, err := connect(ctx, dir, at, cfg)
 		if err == nil || errors.Is(err, errElsewhere) {
 			return found, err
 		}
@@ -144,7 +145,7 @@ func reach(ctx context.Context, dir string, gate exec.Gate, log *zap.Logger) (*r
 
 // find connects to the runner of a directory, or notes what one left.
 func (r *Runners) find(ctx context.Context, dir string) error {
-	found, err := reach(ctx, dir, r.cfg.Gate, r.cfg.Log)
+	found, err := reach(ctx, dir, r.cfg)
 	if errors.Is(err, errElsewhere) {
 		err = end(ctx, dir, r.cfg.Log)
 	}
@@ -159,7 +160,7 @@ func (r *Runners) find(ctx context.Context, dir string) error {
 
 // end ends the runner of a directory, if there is one, with its commands.
 func end(ctx context.Context, dir string, log *zap.Logger) error {
-	found, err := reach(ctx, dir, nil, log)
+	found, err := reach(ctx, dir, Config{Log: log})
 	if err != nil || found == nil {
 		return err
 	}
@@ -377,7 +378,7 @@ func (r *Runners) startIn(ctx context.Context, dir string, lock *os.File) (*remo
 	for _, f := range files[apiFD-3:] {
 		closeFile(f) // so that the connection breaks if the runner ends
 	}
-	m, err := connect(ctx, dir, at, r.cfg.Gate, r.cfg.Log)
+	m, err := connect(ctx, dir, at, r.cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%w; see %s", err, filepath.Join(r.cfg.Dir, logName))
 	}
@@ -505,4 +506,26 @@ func (r *Runners) invokeAt(ctx context.Context, m *remote, name string, req, res
 	}
 	slices.SortStableFunc(list.Processes, func(a, b *ctxfsv1.Process) int { return cmp.Compare(b.GetStartedNs(), a.GetStartedNs()) })
 	return nil
+}
+
+// Run runs a command, and calls send with what ExecService.Run reports.
+func (r *Runners) Run(ctx context.Context, cmd *ctxfsv1.Command, send func(*ctxfsv1.RunResponse) error) error {
+	req := &ctxfsv1.RunRequest{Command: cmd}
+	m, err := r.route(ctx, req)
+	if err != nil {
+		return passed(ctx, err)
+	}
+	ctx, cancel := context.WithCancel(withCaller(ctx))
+	defer cancel()
+	stream, err := ctxfsv1.NewExecServiceClient(m.api).Run(ctx, req)
+	for err == nil {
+		var event *ctxfsv1.RunResponse
+		if event, err = stream.Recv(); err == nil {
+			err = send(event)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return passed(ctx, err)
 }

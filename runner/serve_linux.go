@@ -78,7 +78,7 @@ func Serve(ctx context.Context, stdin io.Reader, log *zap.Logger, register func(
 		return errors.Join(err, api.Close())
 	}
 	if h.at, err = os.Stat(h.Engine.Dir); err == nil {
-		h.Engine.Gate, h.Engine.Log, h.Engine.Unfinished = h.gate, log, exec.Lost
+		h.Engine.Gate, h.Engine.Checkpoints, h.Engine.Log, h.Engine.Unfinished = h.gate, remoteCheckpoints{h.gate}, log, exec.Lost
 		h.engine, err = exec.Open(ctx, h.Engine)
 	}
 	if err != nil {
@@ -219,6 +219,10 @@ func (h *host) handle(l *link, op string, body json.RawMessage, reply func(any, 
 		reply(h.gate.has(id), nil, err)
 	case opClosing:
 		h.gate.closing(body)
+	case opPause:
+		go func() { reply(nil, nil, h.gate.pause(l, body)) }()
+	case opResume:
+		h.gate.resume(body)
 	case opDeleted:
 		var id contexts.ID
 		if json.Unmarshal(body, &id) == nil {

@@ -70,7 +70,9 @@ func (s *Server) compose(context.Context) error {
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
 	})
 	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts.Templates()})
-	ctxfsv1.RegisterReviewServiceServer(registry, &services.Reviews{Reviews: p.reviews, Contexts: p.contexts})
+	ctxfsv1.RegisterReviewServiceServer(registry, &services.Reviews{
+		Reviews: p.reviews, Contexts: p.contexts, Forks: &services.Forks{Contexts: p.contexts}, Run: p.commands.Run,
+	})
 	p.commands.Register(registry)
 	ctxfsv1.RegisterGatewayServiceServer(registry, &services.Gateway{Sites: p.sites, Files: s.fs, URL: s.siteURL()})
 	grpc_health_v1.RegisterHealthServer(registry, s.health)

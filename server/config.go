@@ -119,6 +119,9 @@ type Config struct {
 	// ExecUser is the user of commands of a server that runs as root: a name or UID:GID. "" means the workspace's owner. Files in contexts
 	// belong to it.
 	ExecUser string `koanf:"exec_user"`
+	// ExecCgroup are directories of cgroups below which commands get their own: one of cgroup v2, and those of controllers of cgroup v1.
+	// None means the server's own cgroup v2, if systemd has delegated it.
+	ExecCgroup []string `koanf:"exec_cgroup"`
 }
 
 // DefaultConfig returns the settings that apply unless others are given.
@@ -184,6 +187,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.Bool("exit-on-stdin-close", d.ExitOnStdinClose, "stop when standard input ends")
 	fs.Bool("allow-chown", d.AllowChown, "let panels give files to other users and groups")
 	fs.String("exec-user", d.ExecUser, "user that runs commands in contexts, and owns their files, if the server runs as root: NAME or UID:GID (default: the workspace's owner)")
+	fs.StringSlice("exec-cgroup", nil, "cgroup directory below which commands get cgroups of their own, v2 or of one v1 controller; repeatable (default: the server's own, if systemd delegates it)")
 }
 
 func limitFlags(fs *pflag.FlagSet, d Config) {

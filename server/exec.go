@@ -20,6 +20,8 @@ import (
 type commands interface {
 	// Register registers ExecService.
 	Register(registry grpc.ServiceRegistrar)
+	// Run runs a command for the server itself, and calls send with what ExecService.Run reports.
+	Run(ctx context.Context, cmd *ctxfsv1.Command, send func(*ctxfsv1.RunResponse) error) error
 	// ContextDeleted forgets the processes of a context that is gone.
 	ContextDeleted(id contexts.ID)
 	// Close ends the commands, or leaves them to the next server if they can outlive this one. Further calls have no effect.
@@ -34,6 +36,11 @@ func (c ownCommands) Register(registry grpc.ServiceRegistrar) {
 	ctxfsv1.RegisterExecServiceServer(registry, &services.Exec{Processes: c.Processes})
 }
 
+// Run implements commands.
+func (c ownCommands) Run(ctx context.Context, cmd *ctxfsv1.Command, send func(*ctxfsv1.RunResponse) error) error {
+	return (&services.Exec{Processes: c.Processes}).RunCommand(ctx, cmd, send)
+}
+
 // Close implements commands: a command does not outlive the server that runs it.
 func (c ownCommands) Close(bool) error { return c.Processes.Close() }
 
@@ -41,10 +48,11 @@ func (c ownCommands) Close(bool) error { return c.Processes.Close() }
 // a runner kept would keep the next server from mounting the context.
 func (s *Server) openCommands(ctx context.Context, driver string, owner *rootfs.Owner) (commands, error) {
 	dir := filepath.Join(s.claim.layout.State, "exec")
-	engine := exec.Config{Gate: s.parts.contexts, User: commandUser(owner), Log: s.log}
+	points := checkpoints{s.parts.contexts, s.parts.reviews}
+	engine := exec.Config{Gate: s.parts.contexts, Checkpoints: points, User: commandUser(owner), Cgroups: s.cfg.ExecCgroup, Log: s.log}
 	if s.deps.Runner != nil && driver != DriverUserNS && runtime.GOOS == "linux" {
 		return runner.Open(ctx, runner.Config{
-			Dir: dir, Program: s.deps.Runner, Version: s.deps.Version, Gate: s.parts.contexts, Engine: engine, Log: s.log,
+			Dir: dir, Program: s.deps.Runner, Version: s.deps.Version, Gate: s.parts.contexts, Checkpoints: points, Engine: engine, Log: s.log,
 		})
 	}
 	left, err := runner.End(ctx, dir, s.log)

@@ -23,6 +23,7 @@ import (
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 	"github.com/ctxfs/ctxfs/panels"
 	"github.com/ctxfs/ctxfs/review"
+	"github.com/ctxfs/ctxfs/server/services"
 	"github.com/ctxfs/ctxfs/sites"
 )
 
@@ -262,6 +263,9 @@ func (s *Server) openParts(ctx context.Context) error {
 	p.panels = panels.New(panels.Config{
 		Contexts: p.contexts, Templates: p.contexts.Templates(), Store: p.store, DefaultTTL: s.cfg.TokenTTL, Closed: s.panelClosed,
 	})
+	if err := (&services.Forks{Contexts: p.contexts}).Sweep(ctx); err != nil {
+		s.log.Warn("forks of checks that a killed server left could not be deleted", zap.Error(err))
+	}
 	return nil
 }
 
@@ -296,11 +300,13 @@ func below(base, dir string) review.Path {
 type reviewed struct{ contexts *contexts.Manager }
 
 func (r reviewed) Frozen(ctx context.Context, id string, f func(root rootfs.Root) error) error {
-	return r.contexts.Frozen(ctx, contexts.ID(id), func(a *contexts.Access) error { return f(a.Root) })
+	return r.contexts.Frozen(ctx, contexts.ID(id), func(ctx context.Context, a *contexts.Access) error {
+		return errors.Join(f(a.Root), ctx.Err()) // what was read after commands continued is not of one moment
+	})
 }
 
 func (r reviewed) Replacing(ctx context.Context, id string, f func(root rootfs.Root, charge review.Charge) error) error {
-	return r.contexts.Frozen(ctx, contexts.ID(id), func(a *contexts.Access) error { return f(a.Root, a.Charge) })
+	return r.contexts.Frozen(ctx, contexts.ID(id), func(_ context.Context, a *contexts.Access) error { return f(a.Root, a.Charge) })
 }
 
 func (r reviewed) Workspace(ctx context.Context) (*seed.Scan, error) {

@@ -35,10 +35,13 @@ type Access struct {
 	Generation uint64
 	id         catalog.ID
 	account    *account
-	ctx        context.Context //nolint:containedctx // the acquiring call's, for Charge
-	release    func()
-	released   atomic.Bool
-	closing    context.Context //nolint:containedctx // it is the signal, not a call's
+	// gate is nil if the Access is not one of Gates, remote if it is none of another process.
+	gate     *gate
+	remote   Remote
+	ctx      context.Context //nolint:containedctx // the acquiring call's, for Charge
+	release  func()
+	released atomic.Bool
+	closing  context.Context //nolint:containedctx // it is the signal, not a call's
 }
 
 // NewAccess returns an Access that calls release, once, on Release.
@@ -88,12 +91,16 @@ type gate struct {
 	account *account
 	// noted is when the last use was recorded.
 	noted atomic.Int64
+	// recordings are those that run; nil if there are none.
+	recordings atomic.Pointer[[]*Recording]
 	// leaving are the functions that end a Read and a Write, made once: a method value is an allocation.
 	leaving [2]func()
 
 	mu sync.Mutex
 	// users counts the operations inside, writers those of them that may change something.
 	users, writers int
+	// pausers are the users that Yield.
+	pausers map[*Access]Pauser
 	// shut blocks every operation, frozen those that may change something.
 	shut, frozen bool
 	// idle is closed when the gate is shut and the last user has left, still when it is frozen and the last writer has left.
@@ -135,11 +142,15 @@ func (g *gate) leave() {
 func (g *gate) leaveWriter() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.writerLeft()
+	g.left()
+}
+
+func (g *gate) writerLeft() {
 	g.writers--
 	if g.frozen && g.writers == 0 {
 		close(g.still)
 	}
-	g.left()
 }
 
 func (g *gate) left() {

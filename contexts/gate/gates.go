@@ -44,6 +44,8 @@ type Config struct {
 	Root     rootfs.Options
 	// DrainTime bounds how long Take and Frozen wait for the operations inside a context; 0 means 10 s.
 	DrainTime time.Duration
+	// PauseTime bounds how long Frozen keeps users paused; 0 means 30 s.
+	PauseTime time.Duration
 	// CloseTime bounds how long Close waits for the operations inside contexts.
 	CloseTime time.Duration
 }
@@ -69,6 +71,9 @@ func New(ctx context.Context, cfg Config) (*Gates, error) {
 	if cfg.DrainTime == 0 {
 		cfg.DrainTime = drainTime
 	}
+	if cfg.PauseTime == 0 {
+		cfg.PauseTime = pauseTime
+	}
 	m, err := openMarks(ctx, cfg.Catalog)
 	if err != nil {
 		return nil, err
@@ -86,7 +91,7 @@ func (t *Gates) Acquire(ctx context.Context, id catalog.ID, use Use) (*Access, e
 		return nil, err
 	}
 	a := NewAccess(g.root, g.generation, g.leaving[use])
-	a.closing, a.account, a.id, a.ctx = closing, g.account, id, ctx
+	a.closing, a.account, a.gate, a.id, a.ctx = closing, g.account, g, id, ctx
 	return a, nil
 }
 
@@ -315,8 +320,9 @@ func (t *Gates) InUse(id catalog.ID) bool {
 }
 
 // Frozen calls f while no caller of this server changes the context, whose lock is held. It waits at most DrainTime for the
-// writers that are inside, and fails with EBUSY after that. Later ones wait until f returns.
-func (t *Gates) Frozen(ctx context.Context, id catalog.ID, f func() error) error {
+// writers that are inside, then pauses those that Yield, and fails with EBUSY if they do not stop. Later ones wait until f returns.
+// The context of f ends after PauseTime if users are paused, since they continue then; its cause is an EBUSY.
+func (t *Gates) Frozen(ctx context.Context, id catalog.ID, f func(ctx context.Context) error) error {
 	g, _, err := t.enter(ctx, id, Read)
 	if err != nil {
 		return err
@@ -327,8 +333,16 @@ func (t *Gates) Frozen(ctx context.Context, id catalog.ID, f func() error) error
 	if err := g.drain(ctx, id, Write, drained, t.cfg.DrainTime); err != nil {
 		return err
 	}
+	ctx, resume, err := g.pause(ctx, id, t.cfg.DrainTime, t.cfg.PauseTime)
+	if err != nil {
+		return err
+	}
+	defer resume()
 	t.cat.Events.Step("still")
-	return f()
+	if err = f(ctx); err != nil && fserr.CodeOf(context.Cause(ctx)) == fserr.EBUSY {
+		return context.Cause(ctx) // err follows from it
+	}
+	return err
 }
 
 // Taken is a context that one caller has alone. It must end with Retire or GiveBack.

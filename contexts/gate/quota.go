@@ -22,6 +22,29 @@ type Quota struct {
 	Bytes, Entries int64
 }
 
+// Usage is what a context takes, as it was last measured, with what was written through the server since.
+type Usage struct {
+	Bytes, Entries int64
+	// Over says that it exceeds the quota.
+	Over bool
+}
+
+// Usage returns what the context takes. It measures the context if that is due: at most every second, and for a 20th of the time. It is
+// zero if the context has no quota. It waits at most until ctx ends.
+func (a *Access) Usage(ctx context.Context) Usage {
+	if a.remote != nil {
+		return a.remote.Usage(ctx)
+	}
+	if a.account == nil {
+		return Usage{}
+	}
+	room, err := a.account.look(ctx, 0, 0)
+	return Usage{Bytes: a.account.bytes.Load(), Entries: a.account.entries.Load(), Over: !room && err == nil}
+}
+
+// HasQuota reports whether the context has a quota.
+func (a *Access) HasQuota() bool { return a.account != nil || a.remote != nil && a.remote.HasQuota() }
+
 // unmeasured is the part of a quota, one in so many, that a context may use before it is measured for the first time since it
 // was opened. Measuring reads all of its directories; most contexts never need it.
 const unmeasured = 16

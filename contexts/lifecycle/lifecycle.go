@@ -82,7 +82,7 @@ func (c *changes) copyOf(ctx context.Context, rec metadata.Context, dst string) 
 	if err := c.room(ctx, id, dir); err != nil {
 		return err
 	}
-	return c.gates.Frozen(ctx, id, func() error { return c.duplicate(ctx, id, d, dir, dst) })
+	return c.gates.Frozen(ctx, id, func(ctx context.Context) error { return c.duplicate(ctx, id, d, dir, dst) })
 }
 
 func (c *changes) duplicate(ctx context.Context, id catalog.ID, d driver.Driver, src, dst string) error {

@@ -34,22 +34,26 @@ const (
 
 // Run implements ExecService.
 func (s *Exec) Run(req *ctxfsv1.RunRequest, stream grpc.ServerStreamingServer[ctxfsv1.RunResponse]) error {
-	ctx := stream.Context()
-	p, err := s.start(ctx, req.GetCommand(), runTime)
+	return s.RunCommand(stream.Context(), req.GetCommand(), stream.Send)
+}
+
+// RunCommand calls send with what Run reports of a command.
+func (s *Exec) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, send func(*ctxfsv1.RunResponse) error) error {
+	p, err := s.start(ctx, cmd, runTime)
 	if err != nil {
 		return execStatus(err)
 	}
-	err = stream.Send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Started{Started: processToPB(p)}})
+	err = send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Started{Started: processToPB(p)}})
 	if err == nil {
 		err = p.Output(ctx, [2]int64{}, true, func(o exec.Output) error {
-			return stream.Send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Output{Output: outputToPB(o)}})
+			return send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Output{Output: outputToPB(o)}})
 		})
 	}
 	if err != nil {
 		// The call has ended, and its context with it.
 		return execStatus(errors.Join(err, p.Kill(context.WithoutCancel(ctx), killGrace)))
 	}
-	return stream.Send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Exited{Exited: processToPB(p)}})
+	return send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Exited{Exited: processToPB(p)}})
 }
 
 // Start implements ExecService.
@@ -72,12 +76,14 @@ func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Durati
 	l := cmd.GetLimits()
 	limits := exec.Limits{
 		Wall: milliseconds(l.GetWallMs()), CPU: milliseconds(l.GetCpuMs()), Processes: int(l.GetProcesses()), Files: int(l.GetOpenFiles()), FileBytes: l.GetFileBytes(),
+		MemoryBytes: l.GetMemoryBytes(), CPUPercent: int(l.GetCpuPercent()), OutputBytes: l.GetOutputBytes(), TmpBytes: l.GetTmpBytes(),
 	}
 	if limits.Wall == 0 {
 		limits.Wall = wall
 	}
 	return s.Processes.Start(ctx, exec.Command{
 		Context: id, Argv: cmd.GetArgv(), Cwd: cmd.GetCwd(), Env: cmd.GetEnv(), Stdin: cmd.GetStdin(), OpenStdin: cmd.GetOpenStdin(), Limits: limits,
+		Checkpoint: cmd.GetCheckpoint(),
 	})
 }
 
@@ -202,8 +208,11 @@ func processToPB(p *exec.Process) *ctxfsv1.Process {
 		ProcessId: p.ID, ContextId: string(cmd.Context), Argv: cmd.Argv, Cwd: cmd.Cwd, StartedNs: p.Started().UnixNano(),
 		StdoutBytes: p.Written(exec.Stdout), StderrBytes: p.Written(exec.Stderr),
 	}
+	for _, l := range p.Enforced() {
+		pb.Limits = append(pb.Limits, &ctxfsv1.EnforcedLimit{Name: l.Name, Value: l.Value, EnforcedBy: l.By})
+	}
 	if e := p.Ended(); e != nil {
-		pb.Exit = &ctxfsv1.Exit{Code: int32(e.Code), Reason: ctxfsv1.ExitReason(e.Reason), Detail: e.Detail, EndedNs: e.At.UnixNano()}
+		pb.Exit = exitToPB(e)
 	}
 	return pb
 }

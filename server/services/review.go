@@ -31,6 +31,9 @@ type Reviews struct {
 	ctxfsv1.UnimplementedReviewServiceServer
 	Reviews  *review.Reviews
 	Contexts ContextInfo
+	// Forks and Run serve ApplyChecked.
+	Forks *Forks
+	Run   RunCommand
 }
 
 // Bounds of texts that clients send, in bytes.
@@ -46,7 +49,7 @@ const maxLineText = 4 << 10
 
 // ListChanges implements ReviewService.
 func (s *Reviews) ListChanges(req *ctxfsv1.ListChangesRequest, stream grpc.ServerStreamingServer[ctxfsv1.ListChangesResponse]) error {
-	l, err := s.list(stream.Context(), req.GetContextId(), req.GetPaths(), req.GetIgnored(), req.GetAgainst())
+	l, err := s.listOrEntry(stream.Context(), req)
 	if err != nil {
 		return reviewStatus(err)
 	}
@@ -91,7 +94,7 @@ func (s *Reviews) GetDiff(req *ctxfsv1.GetDiffRequest, stream grpc.ServerStreami
 	if err != nil {
 		return reviewStatus(err)
 	}
-	l, err := s.list(stream.Context(), req.GetContextId(), req.GetPaths(), req.GetIgnored(), req.GetAgainst())
+	l, err := s.listOrEntry(stream.Context(), req)
 	if err != nil {
 		return reviewStatus(err)
 	}
@@ -338,28 +341,38 @@ func (s *Reviews) Decide(ctx context.Context, req *ctxfsv1.DecideRequest) (*ctxf
 
 // Apply implements ReviewService.
 func (s *Reviews) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv1.ApplyResponse, error) {
+	apply, err := s.applyOf(ctx, req)
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	e, err := s.Reviews.Apply(ctx, apply)
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
+	return appliedToPB(e), nil
+}
+
+func appliedToPB(e *review.Entry) *ctxfsv1.ApplyResponse {
+	return &ctxfsv1.ApplyResponse{JournalId: e.ID, Files: filesToPB(e), Commits: commitsToPB(e)}
+}
+
+func (s *Reviews) applyOf(ctx context.Context, req *ctxfsv1.ApplyRequest) (apply review.ApplyRequest, err error) {
 	caller := panels.IdentityFrom(ctx)
 	id, err := s.reviewTarget(ctx, req.GetContextId())
 	if err == nil {
 		err = tooLong("request_id", req.GetRequestId(), maxRequestID)
 	}
 	if err != nil {
-		return nil, reviewStatus(err)
+		return apply, err
 	}
-	apply := review.ApplyRequest{
+	apply = review.ApplyRequest{
 		Context: string(id), Approve: req.GetApprove(), IfRevision: req.GetIfRevision(), RefuseMerge: req.GetRefuseMerge(), DryRun: req.GetDryRun(),
 		RequestID: req.GetRequestId(), Actor: actor(caller), Target: targetOf(req.GetTarget()), Commit: commitOptionsOf(req.GetCommit()),
 	}
 	if req.GetSelection() != nil {
-		if apply.Selection, err = selectionOf(req.GetSelection()); err != nil {
-			return nil, reviewStatus(err)
-		}
+		apply.Selection, err = selectionOf(req.GetSelection())
 	}
-	e, err := s.Reviews.Apply(ctx, apply)
-	if err != nil {
-		return nil, reviewStatus(err)
-	}
-	return &ctxfsv1.ApplyResponse{JournalId: e.ID, Files: filesToPB(e), Commits: commitsToPB(e)}, nil
+	return apply, err
 }
 
 // ListJournal implements ReviewService.
@@ -581,20 +594,20 @@ func commitsToPB(e *review.Entry) []*ctxfsv1.Commit {
 var entryKinds = map[review.EntryKind]ctxfsv1.JournalKind{
 	review.EntryApply: ctxfsv1.JournalKind_JOURNAL_KIND_APPLY, review.EntryDiscard: ctxfsv1.JournalKind_JOURNAL_KIND_DISCARD,
 	review.EntryUndo: ctxfsv1.JournalKind_JOURNAL_KIND_UNDO, review.EntryRebase: ctxfsv1.JournalKind_JOURNAL_KIND_REBASE,
-	review.EntryResolve: ctxfsv1.JournalKind_JOURNAL_KIND_RESOLVE,
+	review.EntryResolve: ctxfsv1.JournalKind_JOURNAL_KIND_RESOLVE, review.EntryExec: ctxfsv1.JournalKind_JOURNAL_KIND_EXEC,
 }
 
 func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {
 	return &ctxfsv1.JournalEntry{
 		JournalId: e.ID, Kind: entryKinds[e.Kind], ContextId: e.Context, Actor: e.Actor, DoneNs: ns(e.At), Files: filesToPB(e),
-		Undoes: e.Undoes, UndoneBy: e.UndoneBy, Commits: commitsToPB(e),
+		Undoes: e.Undoes, UndoneBy: e.UndoneBy, Commits: commitsToPB(e), Command: e.Command,
 	}
 }
 
 var reasonCodes = map[review.Reason]codes.Code{
 	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
 	review.BarredPath: codes.PermissionDenied, review.IsUnresolved: codes.FailedPrecondition, review.RepositoryBusy: codes.FailedPrecondition,
-	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition,
+	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition, review.CheckFailed: codes.FailedPrecondition,
 }
 
 // reviewStatus is fserrpb.ToStatus, and for a refusal of a review a status with its reason and a detail for each conflict.

@@ -44,19 +44,31 @@ const (
 	// The runner, which owns the processes, was killed, and the process with it. Of an output stream of more than 16 MiB only the first 4 MiB
 	// are kept.
 	ExitReason_EXIT_REASON_LOST ExitReason = 7
+	// It used more CPU time than cpu_ms.
+	ExitReason_EXIT_REASON_CPU ExitReason = 8
+	// The kernel ended it, since it needed more than memory_bytes.
+	ExitReason_EXIT_REASON_MEMORY ExitReason = 9
+	// The context exceeded its quota while the command ran. Other commands of the context end too.
+	ExitReason_EXIT_REASON_QUOTA ExitReason = 11
+	// It wrote more than output_bytes.
+	ExitReason_EXIT_REASON_OUTPUT ExitReason = 12
 )
 
 // Enum value maps for ExitReason.
 var (
 	ExitReason_name = map[int32]string{
-		0: "EXIT_REASON_UNSPECIFIED",
-		1: "EXIT_REASON_EXITED",
-		2: "EXIT_REASON_TIMEOUT",
-		3: "EXIT_REASON_KILLED",
-		4: "EXIT_REASON_CONTEXT_CLOSED",
-		5: "EXIT_REASON_SERVER_STOPPED",
-		6: "EXIT_REASON_SANDBOX_FAILED",
-		7: "EXIT_REASON_LOST",
+		0:  "EXIT_REASON_UNSPECIFIED",
+		1:  "EXIT_REASON_EXITED",
+		2:  "EXIT_REASON_TIMEOUT",
+		3:  "EXIT_REASON_KILLED",
+		4:  "EXIT_REASON_CONTEXT_CLOSED",
+		5:  "EXIT_REASON_SERVER_STOPPED",
+		6:  "EXIT_REASON_SANDBOX_FAILED",
+		7:  "EXIT_REASON_LOST",
+		8:  "EXIT_REASON_CPU",
+		9:  "EXIT_REASON_MEMORY",
+		11: "EXIT_REASON_QUOTA",
+		12: "EXIT_REASON_OUTPUT",
 	}
 	ExitReason_value = map[string]int32{
 		"EXIT_REASON_UNSPECIFIED":    0,
@@ -67,6 +79,10 @@ var (
 		"EXIT_REASON_SERVER_STOPPED": 5,
 		"EXIT_REASON_SANDBOX_FAILED": 6,
 		"EXIT_REASON_LOST":           7,
+		"EXIT_REASON_CPU":            8,
+		"EXIT_REASON_MEMORY":         9,
+		"EXIT_REASON_QUOTA":          11,
+		"EXIT_REASON_OUTPUT":         12,
 	}
 )
 
@@ -166,7 +182,10 @@ type Command struct {
 	// Leaves standard input open for SendInput. It excludes stdin.
 	OpenStdin bool `protobuf:"varint,6,opt,name=open_stdin,json=openStdin,proto3" json:"open_stdin,omitempty"`
 	// The limits of the command.
-	Limits        *ExecLimits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	Limits *ExecLimits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Records what the context holds before and after the command. What the command changed becomes an entry of the journal: Exit.journal_id.
+	// ListChanges with that journal_id lists it, and Undo takes it back. The content of ignored directories is not recorded.
+	Checkpoint    bool `protobuf:"varint,30,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,19 +269,35 @@ func (x *Command) GetLimits() *ExecLimits {
 	return nil
 }
 
+func (x *Command) GetCheckpoint() bool {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return false
+}
+
 // Limits of a command. 0 means the default.
 type ExecLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long the command may run, in ms. The server then kills it. Up to 604800000, a week.
 	WallMs int64 `protobuf:"varint,1,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
-	// How much CPU time each process may use, in ms, rounded up to seconds. The default is no limit.
+	// How much CPU time the command may use in all its processes, in ms. The server then kills it. The default is no limit.
 	CpuMs int64 `protobuf:"varint,2,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
 	// How many processes and threads may exist at once: 512, up to 32768.
 	Processes int32 `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"`
 	// How many files each process may have open: 4096, up to 65536.
 	OpenFiles int32 `protobuf:"varint,4,opt,name=open_files,json=openFiles,proto3" json:"open_files,omitempty"`
 	// How large a file the command may write, in bytes. The default is 16 GiB.
-	FileBytes     int64 `protobuf:"varint,5,opt,name=file_bytes,json=fileBytes,proto3" json:"file_bytes,omitempty"`
+	FileBytes int64 `protobuf:"varint,5,opt,name=file_bytes,json=fileBytes,proto3" json:"file_bytes,omitempty"`
+	// How much memory the command may use, with its /tmp, in bytes. The server kills it when it needs more. The default is 4 GiB. The limit
+	// applies only where the server has a memory cgroup: see Process.limits.
+	MemoryBytes int64 `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// How much CPU time the command may use, in percent of one core: up to 100 for each core. The default is no limit. Needs a CPU cgroup.
+	CpuPercent int32 `protobuf:"varint,7,opt,name=cpu_percent,json=cpuPercent,proto3" json:"cpu_percent,omitempty"`
+	// How many bytes the command may write to standard output and standard error together. The server then kills it. The default is no limit.
+	OutputBytes int64 `protobuf:"varint,8,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
+	// The size of /tmp, in bytes. The default is 1 GiB.
+	TmpBytes      int64 `protobuf:"varint,9,opt,name=tmp_bytes,json=tmpBytes,proto3" json:"tmp_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -332,6 +367,98 @@ func (x *ExecLimits) GetFileBytes() int64 {
 	return 0
 }
 
+func (x *ExecLimits) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *ExecLimits) GetCpuPercent() int32 {
+	if x != nil {
+		return x.CpuPercent
+	}
+	return 0
+}
+
+func (x *ExecLimits) GetOutputBytes() int64 {
+	if x != nil {
+		return x.OutputBytes
+	}
+	return 0
+}
+
+func (x *ExecLimits) GetTmpBytes() int64 {
+	if x != nil {
+		return x.TmpBytes
+	}
+	return 0
+}
+
+// What a limit of a command is, and what enforces it.
+type EnforcedLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the field of ExecLimits, or "context_bytes" for the quota of the context.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The limit, in the unit of that field.
+	Value int64 `protobuf:"varint,2,opt,name=value,proto3" json:"value,omitempty"`
+	// "cgroup v2", "cgroup v1", "rlimit", "tmpfs" or "server". Empty if nothing enforces the limit on this machine.
+	EnforcedBy    string `protobuf:"bytes,3,opt,name=enforced_by,json=enforcedBy,proto3" json:"enforced_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnforcedLimit) Reset() {
+	*x = EnforcedLimit{}
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnforcedLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnforcedLimit) ProtoMessage() {}
+
+func (x *EnforcedLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnforcedLimit.ProtoReflect.Descriptor instead.
+func (*EnforcedLimit) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EnforcedLimit) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EnforcedLimit) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *EnforcedLimit) GetEnforcedBy() string {
+	if x != nil {
+		return x.EnforcedBy
+	}
+	return ""
+}
+
 // A command that was started.
 type Process struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -350,14 +477,16 @@ type Process struct {
 	// How many bytes it wrote to standard output.
 	StdoutBytes int64 `protobuf:"varint,7,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"`
 	// How many bytes it wrote to standard error.
-	StderrBytes   int64 `protobuf:"varint,8,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
+	StderrBytes int64 `protobuf:"varint,8,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
+	// The limits that the command has, and what enforces each.
+	Limits        []*EnforcedLimit `protobuf:"bytes,30,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +498,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +511,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{2}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Process) GetProcessId() string {
@@ -441,6 +570,13 @@ func (x *Process) GetStderrBytes() int64 {
 	return 0
 }
 
+func (x *Process) GetLimits() []*EnforcedLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
 // The end of a process.
 type Exit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -452,14 +588,25 @@ type Exit struct {
 	// What went wrong, for EXIT_REASON_SANDBOX_FAILED.
 	Detail string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	// When it ended, in ns since the epoch.
-	EndedNs       int64 `protobuf:"varint,4,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	EndedNs int64 `protobuf:"varint,4,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
+	// The journal entry of what the command changed, for Command.checkpoint; 0 if it changed nothing, or was not recorded.
+	JournalId int64 `protobuf:"varint,5,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
+	// Paths that the command may have changed and that are not in the journal entry, at most 100: a caller changed them through the server
+	// while the command ran. Undo leaves them alone.
+	LeftOut []string `protobuf:"bytes,6,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// Why the changes could not be recorded; empty if they were.
+	CheckpointError string `protobuf:"bytes,7,opt,name=checkpoint_error,json=checkpointError,proto3" json:"checkpoint_error,omitempty"`
+	// How much CPU time the command used, in ms; 0 if it is not known. Needs a cgroup v2.
+	CpuMs int64 `protobuf:"varint,8,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
+	// The most memory that the command used at once, in bytes; 0 if it is not known. Needs a memory cgroup.
+	PeakMemoryBytes int64 `protobuf:"varint,9,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -471,7 +618,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -484,7 +631,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{3}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -515,6 +662,41 @@ func (x *Exit) GetEndedNs() int64 {
 	return 0
 }
 
+func (x *Exit) GetJournalId() int64 {
+	if x != nil {
+		return x.JournalId
+	}
+	return 0
+}
+
+func (x *Exit) GetLeftOut() []string {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
+func (x *Exit) GetCheckpointError() string {
+	if x != nil {
+		return x.CheckpointError
+	}
+	return ""
+}
+
+func (x *Exit) GetCpuMs() int64 {
+	if x != nil {
+		return x.CpuMs
+	}
+	return 0
+}
+
+func (x *Exit) GetPeakMemoryBytes() int64 {
+	if x != nil {
+		return x.PeakMemoryBytes
+	}
+	return 0
+}
+
 // A part of an output stream.
 type Output struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -532,7 +714,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +726,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +739,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{4}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Output) GetStream() OutputStream {
@@ -599,7 +781,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +793,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +806,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{5}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunRequest) GetCommand() *Command {
@@ -651,7 +833,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +845,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +858,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{6}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RunResponse) GetEvent() isRunResponse_Event {
@@ -749,7 +931,7 @@ type StartRequest struct {
 
 func (x *StartRequest) Reset() {
 	*x = StartRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -761,7 +943,7 @@ func (x *StartRequest) String() string {
 func (*StartRequest) ProtoMessage() {}
 
 func (x *StartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,7 +956,7 @@ func (x *StartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRequest.ProtoReflect.Descriptor instead.
 func (*StartRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{7}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StartRequest) GetCommand() *Command {
@@ -795,7 +977,7 @@ type StartResponse struct {
 
 func (x *StartResponse) Reset() {
 	*x = StartResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +989,7 @@ func (x *StartResponse) String() string {
 func (*StartResponse) ProtoMessage() {}
 
 func (x *StartResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +1002,7 @@ func (x *StartResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartResponse.ProtoReflect.Descriptor instead.
 func (*StartResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{8}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StartResponse) GetProcess() *Process {
@@ -847,7 +1029,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +1041,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1054,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{9}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FollowOutputRequest) GetProcessId() string {
@@ -919,7 +1101,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1113,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1126,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FollowOutputResponse) GetEvent() isFollowOutputResponse_Event {
@@ -1001,7 +1183,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1013,7 +1195,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1026,7 +1208,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WaitRequest) GetProcessId() string {
@@ -1047,7 +1229,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1241,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1254,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WaitResponse) GetProcess() *Process {
@@ -1095,7 +1277,7 @@ type SendInputRequest struct {
 
 func (x *SendInputRequest) Reset() {
 	*x = SendInputRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1289,7 @@ func (x *SendInputRequest) String() string {
 func (*SendInputRequest) ProtoMessage() {}
 
 func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1302,7 @@ func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputRequest.ProtoReflect.Descriptor instead.
 func (*SendInputRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SendInputRequest) GetProcessId() string {
@@ -1146,7 +1328,7 @@ type SendInputResponse struct {
 
 func (x *SendInputResponse) Reset() {
 	*x = SendInputResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1340,7 @@ func (x *SendInputResponse) String() string {
 func (*SendInputResponse) ProtoMessage() {}
 
 func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1353,7 @@ func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputResponse.ProtoReflect.Descriptor instead.
 func (*SendInputResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{15}
 }
 
 // Request of CloseInput.
@@ -1185,7 +1367,7 @@ type CloseInputRequest struct {
 
 func (x *CloseInputRequest) Reset() {
 	*x = CloseInputRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1379,7 @@ func (x *CloseInputRequest) String() string {
 func (*CloseInputRequest) ProtoMessage() {}
 
 func (x *CloseInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1392,7 @@ func (x *CloseInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseInputRequest.ProtoReflect.Descriptor instead.
 func (*CloseInputRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{15}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CloseInputRequest) GetProcessId() string {
@@ -1229,7 +1411,7 @@ type CloseInputResponse struct {
 
 func (x *CloseInputResponse) Reset() {
 	*x = CloseInputResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1423,7 @@ func (x *CloseInputResponse) String() string {
 func (*CloseInputResponse) ProtoMessage() {}
 
 func (x *CloseInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1436,7 @@ func (x *CloseInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseInputResponse.ProtoReflect.Descriptor instead.
 func (*CloseInputResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{16}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{17}
 }
 
 // Request of SendSignal.
@@ -1270,7 +1452,7 @@ type SendSignalRequest struct {
 
 func (x *SendSignalRequest) Reset() {
 	*x = SendSignalRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1464,7 @@ func (x *SendSignalRequest) String() string {
 func (*SendSignalRequest) ProtoMessage() {}
 
 func (x *SendSignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1477,7 @@ func (x *SendSignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendSignalRequest.ProtoReflect.Descriptor instead.
 func (*SendSignalRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{17}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SendSignalRequest) GetProcessId() string {
@@ -1321,7 +1503,7 @@ type SendSignalResponse struct {
 
 func (x *SendSignalResponse) Reset() {
 	*x = SendSignalResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1515,7 @@ func (x *SendSignalResponse) String() string {
 func (*SendSignalResponse) ProtoMessage() {}
 
 func (x *SendSignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1528,7 @@ func (x *SendSignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendSignalResponse.ProtoReflect.Descriptor instead.
 func (*SendSignalResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{18}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{19}
 }
 
 // Request of Kill.
@@ -1362,7 +1544,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1556,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1569,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{19}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *KillRequest) GetProcessId() string {
@@ -1415,7 +1597,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1609,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1622,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{20}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *KillResponse) GetProcess() *Process {
@@ -1461,7 +1643,7 @@ type GetProcessRequest struct {
 
 func (x *GetProcessRequest) Reset() {
 	*x = GetProcessRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1655,7 @@ func (x *GetProcessRequest) String() string {
 func (*GetProcessRequest) ProtoMessage() {}
 
 func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1668,7 @@ func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessRequest.ProtoReflect.Descriptor instead.
 func (*GetProcessRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{21}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetProcessRequest) GetProcessId() string {
@@ -1507,7 +1689,7 @@ type GetProcessResponse struct {
 
 func (x *GetProcessResponse) Reset() {
 	*x = GetProcessResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1701,7 @@ func (x *GetProcessResponse) String() string {
 func (*GetProcessResponse) ProtoMessage() {}
 
 func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1714,7 @@ func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessResponse.ProtoReflect.Descriptor instead.
 func (*GetProcessResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetProcessResponse) GetProcess() *Process {
@@ -1555,7 +1737,7 @@ type ListProcessesRequest struct {
 
 func (x *ListProcessesRequest) Reset() {
 	*x = ListProcessesRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1567,7 +1749,7 @@ func (x *ListProcessesRequest) String() string {
 func (*ListProcessesRequest) ProtoMessage() {}
 
 func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1580,7 +1762,7 @@ func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListProcessesRequest) GetContextId() string {
@@ -1608,7 +1790,7 @@ type ListProcessesResponse struct {
 
 func (x *ListProcessesResponse) Reset() {
 	*x = ListProcessesResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1802,7 @@ func (x *ListProcessesResponse) String() string {
 func (*ListProcessesResponse) ProtoMessage() {}
 
 func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1815,7 @@ func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{24}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListProcessesResponse) GetProcesses() []*Process {
@@ -1654,7 +1836,7 @@ type RemoveProcessRequest struct {
 
 func (x *RemoveProcessRequest) Reset() {
 	*x = RemoveProcessRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1848,7 @@ func (x *RemoveProcessRequest) String() string {
 func (*RemoveProcessRequest) ProtoMessage() {}
 
 func (x *RemoveProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1861,7 @@ func (x *RemoveProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcessRequest.ProtoReflect.Descriptor instead.
 func (*RemoveProcessRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RemoveProcessRequest) GetProcessId() string {
@@ -1698,7 +1880,7 @@ type RemoveProcessResponse struct {
 
 func (x *RemoveProcessResponse) Reset() {
 	*x = RemoveProcessResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1892,7 @@ func (x *RemoveProcessResponse) String() string {
 func (*RemoveProcessResponse) ProtoMessage() {}
 
 func (x *RemoveProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,14 +1905,14 @@ func (x *RemoveProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcessResponse.ProtoReflect.Descriptor instead.
 func (*RemoveProcessResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{27}
 }
 
 var File_ctxfs_v1_exec_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x13ctxfs/v1/exec.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"\x97\x02\n" +
+	"\x13ctxfs/v1/exec.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"\xb7\x02\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -1740,10 +1922,13 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x05stdin\x18\x05 \x01(\fR\x05stdin\x12\x1d\n" +
 	"\n" +
 	"open_stdin\x18\x06 \x01(\bR\topenStdin\x12,\n" +
-	"\x06limits\x18\a \x01(\v2\x14.ctxfs.v1.ExecLimitsR\x06limits\x1a6\n" +
+	"\x06limits\x18\a \x01(\v2\x14.ctxfs.v1.ExecLimitsR\x06limits\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x1e \x01(\bR\n" +
+	"checkpoint\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x02\n" +
 	"\n" +
 	"ExecLimits\x12\x17\n" +
 	"\awall_ms\x18\x01 \x01(\x03R\x06wallMs\x12\x15\n" +
@@ -1752,7 +1937,17 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\n" +
 	"open_files\x18\x04 \x01(\x05R\topenFiles\x12\x1d\n" +
 	"\n" +
-	"file_bytes\x18\x05 \x01(\x03R\tfileBytes\"\xf6\x01\n" +
+	"file_bytes\x18\x05 \x01(\x03R\tfileBytes\x12!\n" +
+	"\fmemory_bytes\x18\x06 \x01(\x03R\vmemoryBytes\x12\x1f\n" +
+	"\vcpu_percent\x18\a \x01(\x05R\n" +
+	"cpuPercent\x12!\n" +
+	"\foutput_bytes\x18\b \x01(\x03R\voutputBytes\x12\x1b\n" +
+	"\ttmp_bytes\x18\t \x01(\x03R\btmpBytes\"Z\n" +
+	"\rEnforcedLimit\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value\x12\x1f\n" +
+	"\venforced_by\x18\x03 \x01(\tR\n" +
+	"enforcedBy\"\xa7\x02\n" +
 	"\aProcess\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x1d\n" +
@@ -1764,12 +1959,19 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"started_ns\x18\x05 \x01(\x03R\tstartedNs\x12\"\n" +
 	"\x04exit\x18\x06 \x01(\v2\x0e.ctxfs.v1.ExitR\x04exit\x12!\n" +
 	"\fstdout_bytes\x18\a \x01(\x03R\vstdoutBytes\x12!\n" +
-	"\fstderr_bytes\x18\b \x01(\x03R\vstderrBytes\"{\n" +
+	"\fstderr_bytes\x18\b \x01(\x03R\vstderrBytes\x12/\n" +
+	"\x06limits\x18\x1e \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\"\xa3\x02\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12,\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x14.ctxfs.v1.ExitReasonR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x19\n" +
-	"\bended_ns\x18\x04 \x01(\x03R\aendedNs\"~\n" +
+	"\bended_ns\x18\x04 \x01(\x03R\aendedNs\x12\x1d\n" +
+	"\n" +
+	"journal_id\x18\x05 \x01(\x03R\tjournalId\x12\x19\n" +
+	"\bleft_out\x18\x06 \x03(\tR\aleftOut\x12)\n" +
+	"\x10checkpoint_error\x18\a \x01(\tR\x0fcheckpointError\x12\x15\n" +
+	"\x06cpu_ms\x18\b \x01(\x03R\x05cpuMs\x12*\n" +
+	"\x11peak_memory_bytes\x18\t \x01(\x03R\x0fpeakMemoryBytes\"~\n" +
 	"\x06Output\x12.\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x16.ctxfs.v1.OutputStreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x18\n" +
@@ -1837,7 +2039,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x14RemoveProcessRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\"\x17\n" +
-	"\x15RemoveProcessResponse*\xe8\x01\n" +
+	"\x15RemoveProcessResponse*\xc4\x02\n" +
 	"\n" +
 	"ExitReason\x12\x1b\n" +
 	"\x17EXIT_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -1847,7 +2049,11 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x1aEXIT_REASON_CONTEXT_CLOSED\x10\x04\x12\x1e\n" +
 	"\x1aEXIT_REASON_SERVER_STOPPED\x10\x05\x12\x1e\n" +
 	"\x1aEXIT_REASON_SANDBOX_FAILED\x10\x06\x12\x14\n" +
-	"\x10EXIT_REASON_LOST\x10\a*a\n" +
+	"\x10EXIT_REASON_LOST\x10\a\x12\x13\n" +
+	"\x0fEXIT_REASON_CPU\x10\b\x12\x16\n" +
+	"\x12EXIT_REASON_MEMORY\x10\t\x12\x15\n" +
+	"\x11EXIT_REASON_QUOTA\x10\v\x12\x16\n" +
+	"\x12EXIT_REASON_OUTPUT\x10\f*a\n" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
@@ -1888,84 +2094,86 @@ func file_ctxfs_v1_exec_proto_rawDescGZIP() []byte {
 }
 
 var file_ctxfs_v1_exec_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_ctxfs_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_ctxfs_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_ctxfs_v1_exec_proto_goTypes = []any{
 	(ExitReason)(0),               // 0: ctxfs.v1.ExitReason
 	(OutputStream)(0),             // 1: ctxfs.v1.OutputStream
 	(*Command)(nil),               // 2: ctxfs.v1.Command
 	(*ExecLimits)(nil),            // 3: ctxfs.v1.ExecLimits
-	(*Process)(nil),               // 4: ctxfs.v1.Process
-	(*Exit)(nil),                  // 5: ctxfs.v1.Exit
-	(*Output)(nil),                // 6: ctxfs.v1.Output
-	(*RunRequest)(nil),            // 7: ctxfs.v1.RunRequest
-	(*RunResponse)(nil),           // 8: ctxfs.v1.RunResponse
-	(*StartRequest)(nil),          // 9: ctxfs.v1.StartRequest
-	(*StartResponse)(nil),         // 10: ctxfs.v1.StartResponse
-	(*FollowOutputRequest)(nil),   // 11: ctxfs.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),  // 12: ctxfs.v1.FollowOutputResponse
-	(*WaitRequest)(nil),           // 13: ctxfs.v1.WaitRequest
-	(*WaitResponse)(nil),          // 14: ctxfs.v1.WaitResponse
-	(*SendInputRequest)(nil),      // 15: ctxfs.v1.SendInputRequest
-	(*SendInputResponse)(nil),     // 16: ctxfs.v1.SendInputResponse
-	(*CloseInputRequest)(nil),     // 17: ctxfs.v1.CloseInputRequest
-	(*CloseInputResponse)(nil),    // 18: ctxfs.v1.CloseInputResponse
-	(*SendSignalRequest)(nil),     // 19: ctxfs.v1.SendSignalRequest
-	(*SendSignalResponse)(nil),    // 20: ctxfs.v1.SendSignalResponse
-	(*KillRequest)(nil),           // 21: ctxfs.v1.KillRequest
-	(*KillResponse)(nil),          // 22: ctxfs.v1.KillResponse
-	(*GetProcessRequest)(nil),     // 23: ctxfs.v1.GetProcessRequest
-	(*GetProcessResponse)(nil),    // 24: ctxfs.v1.GetProcessResponse
-	(*ListProcessesRequest)(nil),  // 25: ctxfs.v1.ListProcessesRequest
-	(*ListProcessesResponse)(nil), // 26: ctxfs.v1.ListProcessesResponse
-	(*RemoveProcessRequest)(nil),  // 27: ctxfs.v1.RemoveProcessRequest
-	(*RemoveProcessResponse)(nil), // 28: ctxfs.v1.RemoveProcessResponse
-	nil,                           // 29: ctxfs.v1.Command.EnvEntry
+	(*EnforcedLimit)(nil),         // 4: ctxfs.v1.EnforcedLimit
+	(*Process)(nil),               // 5: ctxfs.v1.Process
+	(*Exit)(nil),                  // 6: ctxfs.v1.Exit
+	(*Output)(nil),                // 7: ctxfs.v1.Output
+	(*RunRequest)(nil),            // 8: ctxfs.v1.RunRequest
+	(*RunResponse)(nil),           // 9: ctxfs.v1.RunResponse
+	(*StartRequest)(nil),          // 10: ctxfs.v1.StartRequest
+	(*StartResponse)(nil),         // 11: ctxfs.v1.StartResponse
+	(*FollowOutputRequest)(nil),   // 12: ctxfs.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),  // 13: ctxfs.v1.FollowOutputResponse
+	(*WaitRequest)(nil),           // 14: ctxfs.v1.WaitRequest
+	(*WaitResponse)(nil),          // 15: ctxfs.v1.WaitResponse
+	(*SendInputRequest)(nil),      // 16: ctxfs.v1.SendInputRequest
+	(*SendInputResponse)(nil),     // 17: ctxfs.v1.SendInputResponse
+	(*CloseInputRequest)(nil),     // 18: ctxfs.v1.CloseInputRequest
+	(*CloseInputResponse)(nil),    // 19: ctxfs.v1.CloseInputResponse
+	(*SendSignalRequest)(nil),     // 20: ctxfs.v1.SendSignalRequest
+	(*SendSignalResponse)(nil),    // 21: ctxfs.v1.SendSignalResponse
+	(*KillRequest)(nil),           // 22: ctxfs.v1.KillRequest
+	(*KillResponse)(nil),          // 23: ctxfs.v1.KillResponse
+	(*GetProcessRequest)(nil),     // 24: ctxfs.v1.GetProcessRequest
+	(*GetProcessResponse)(nil),    // 25: ctxfs.v1.GetProcessResponse
+	(*ListProcessesRequest)(nil),  // 26: ctxfs.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil), // 27: ctxfs.v1.ListProcessesResponse
+	(*RemoveProcessRequest)(nil),  // 28: ctxfs.v1.RemoveProcessRequest
+	(*RemoveProcessResponse)(nil), // 29: ctxfs.v1.RemoveProcessResponse
+	nil,                           // 30: ctxfs.v1.Command.EnvEntry
 }
 var file_ctxfs_v1_exec_proto_depIdxs = []int32{
-	29, // 0: ctxfs.v1.Command.env:type_name -> ctxfs.v1.Command.EnvEntry
+	30, // 0: ctxfs.v1.Command.env:type_name -> ctxfs.v1.Command.EnvEntry
 	3,  // 1: ctxfs.v1.Command.limits:type_name -> ctxfs.v1.ExecLimits
-	5,  // 2: ctxfs.v1.Process.exit:type_name -> ctxfs.v1.Exit
-	0,  // 3: ctxfs.v1.Exit.reason:type_name -> ctxfs.v1.ExitReason
-	1,  // 4: ctxfs.v1.Output.stream:type_name -> ctxfs.v1.OutputStream
-	2,  // 5: ctxfs.v1.RunRequest.command:type_name -> ctxfs.v1.Command
-	4,  // 6: ctxfs.v1.RunResponse.started:type_name -> ctxfs.v1.Process
-	6,  // 7: ctxfs.v1.RunResponse.output:type_name -> ctxfs.v1.Output
-	4,  // 8: ctxfs.v1.RunResponse.exited:type_name -> ctxfs.v1.Process
-	2,  // 9: ctxfs.v1.StartRequest.command:type_name -> ctxfs.v1.Command
-	4,  // 10: ctxfs.v1.StartResponse.process:type_name -> ctxfs.v1.Process
-	6,  // 11: ctxfs.v1.FollowOutputResponse.output:type_name -> ctxfs.v1.Output
-	4,  // 12: ctxfs.v1.FollowOutputResponse.exited:type_name -> ctxfs.v1.Process
-	4,  // 13: ctxfs.v1.WaitResponse.process:type_name -> ctxfs.v1.Process
-	4,  // 14: ctxfs.v1.KillResponse.process:type_name -> ctxfs.v1.Process
-	4,  // 15: ctxfs.v1.GetProcessResponse.process:type_name -> ctxfs.v1.Process
-	4,  // 16: ctxfs.v1.ListProcessesResponse.processes:type_name -> ctxfs.v1.Process
-	7,  // 17: ctxfs.v1.ExecService.Run:input_type -> ctxfs.v1.RunRequest
-	9,  // 18: ctxfs.v1.ExecService.Start:input_type -> ctxfs.v1.StartRequest
-	11, // 19: ctxfs.v1.ExecService.FollowOutput:input_type -> ctxfs.v1.FollowOutputRequest
-	13, // 20: ctxfs.v1.ExecService.Wait:input_type -> ctxfs.v1.WaitRequest
-	15, // 21: ctxfs.v1.ExecService.SendInput:input_type -> ctxfs.v1.SendInputRequest
-	17, // 22: ctxfs.v1.ExecService.CloseInput:input_type -> ctxfs.v1.CloseInputRequest
-	19, // 23: ctxfs.v1.ExecService.SendSignal:input_type -> ctxfs.v1.SendSignalRequest
-	21, // 24: ctxfs.v1.ExecService.Kill:input_type -> ctxfs.v1.KillRequest
-	23, // 25: ctxfs.v1.ExecService.GetProcess:input_type -> ctxfs.v1.GetProcessRequest
-	25, // 26: ctxfs.v1.ExecService.ListProcesses:input_type -> ctxfs.v1.ListProcessesRequest
-	27, // 27: ctxfs.v1.ExecService.RemoveProcess:input_type -> ctxfs.v1.RemoveProcessRequest
-	8,  // 28: ctxfs.v1.ExecService.Run:output_type -> ctxfs.v1.RunResponse
-	10, // 29: ctxfs.v1.ExecService.Start:output_type -> ctxfs.v1.StartResponse
-	12, // 30: ctxfs.v1.ExecService.FollowOutput:output_type -> ctxfs.v1.FollowOutputResponse
-	14, // 31: ctxfs.v1.ExecService.Wait:output_type -> ctxfs.v1.WaitResponse
-	16, // 32: ctxfs.v1.ExecService.SendInput:output_type -> ctxfs.v1.SendInputResponse
-	18, // 33: ctxfs.v1.ExecService.CloseInput:output_type -> ctxfs.v1.CloseInputResponse
-	20, // 34: ctxfs.v1.ExecService.SendSignal:output_type -> ctxfs.v1.SendSignalResponse
-	22, // 35: ctxfs.v1.ExecService.Kill:output_type -> ctxfs.v1.KillResponse
-	24, // 36: ctxfs.v1.ExecService.GetProcess:output_type -> ctxfs.v1.GetProcessResponse
-	26, // 37: ctxfs.v1.ExecService.ListProcesses:output_type -> ctxfs.v1.ListProcessesResponse
-	28, // 38: ctxfs.v1.ExecService.RemoveProcess:output_type -> ctxfs.v1.RemoveProcessResponse
-	28, // [28:39] is the sub-list for method output_type
-	17, // [17:28] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	6,  // 2: ctxfs.v1.Process.exit:type_name -> ctxfs.v1.Exit
+	4,  // 3: ctxfs.v1.Process.limits:type_name -> ctxfs.v1.EnforcedLimit
+	0,  // 4: ctxfs.v1.Exit.reason:type_name -> ctxfs.v1.ExitReason
+	1,  // 5: ctxfs.v1.Output.stream:type_name -> ctxfs.v1.OutputStream
+	2,  // 6: ctxfs.v1.RunRequest.command:type_name -> ctxfs.v1.Command
+	5,  // 7: ctxfs.v1.RunResponse.started:type_name -> ctxfs.v1.Process
+	7,  // 8: ctxfs.v1.RunResponse.output:type_name -> ctxfs.v1.Output
+	5,  // 9: ctxfs.v1.RunResponse.exited:type_name -> ctxfs.v1.Process
+	2,  // 10: ctxfs.v1.StartRequest.command:type_name -> ctxfs.v1.Command
+	5,  // 11: ctxfs.v1.StartResponse.process:type_name -> ctxfs.v1.Process
+	7,  // 12: ctxfs.v1.FollowOutputResponse.output:type_name -> ctxfs.v1.Output
+	5,  // 13: ctxfs.v1.FollowOutputResponse.exited:type_name -> ctxfs.v1.Process
+	5,  // 14: ctxfs.v1.WaitResponse.process:type_name -> ctxfs.v1.Process
+	5,  // 15: ctxfs.v1.KillResponse.process:type_name -> ctxfs.v1.Process
+	5,  // 16: ctxfs.v1.GetProcessResponse.process:type_name -> ctxfs.v1.Process
+	5,  // 17: ctxfs.v1.ListProcessesResponse.processes:type_name -> ctxfs.v1.Process
+	8,  // 18: ctxfs.v1.ExecService.Run:input_type -> ctxfs.v1.RunRequest
+	10, // 19: ctxfs.v1.ExecService.Start:input_type -> ctxfs.v1.StartRequest
+	12, // 20: ctxfs.v1.ExecService.FollowOutput:input_type -> ctxfs.v1.FollowOutputRequest
+	14, // 21: ctxfs.v1.ExecService.Wait:input_type -> ctxfs.v1.WaitRequest
+	16, // 22: ctxfs.v1.ExecService.SendInput:input_type -> ctxfs.v1.SendInputRequest
+	18, // 23: ctxfs.v1.ExecService.CloseInput:input_type -> ctxfs.v1.CloseInputRequest
+	20, // 24: ctxfs.v1.ExecService.SendSignal:input_type -> ctxfs.v1.SendSignalRequest
+	22, // 25: ctxfs.v1.ExecService.Kill:input_type -> ctxfs.v1.KillRequest
+	24, // 26: ctxfs.v1.ExecService.GetProcess:input_type -> ctxfs.v1.GetProcessRequest
+	26, // 27: ctxfs.v1.ExecService.ListProcesses:input_type -> ctxfs.v1.ListProcessesRequest
+	28, // 28: ctxfs.v1.ExecService.RemoveProcess:input_type -> ctxfs.v1.RemoveProcessRequest
+	9,  // 29: ctxfs.v1.ExecService.Run:output_type -> ctxfs.v1.RunResponse
+	11, // 30: ctxfs.v1.ExecService.Start:output_type -> ctxfs.v1.StartResponse
+	13, // 31: ctxfs.v1.ExecService.FollowOutput:output_type -> ctxfs.v1.FollowOutputResponse
+	15, // 32: ctxfs.v1.ExecService.Wait:output_type -> ctxfs.v1.WaitResponse
+	17, // 33: ctxfs.v1.ExecService.SendInput:output_type -> ctxfs.v1.SendInputResponse
+	19, // 34: ctxfs.v1.ExecService.CloseInput:output_type -> ctxfs.v1.CloseInputResponse
+	21, // 35: ctxfs.v1.ExecService.SendSignal:output_type -> ctxfs.v1.SendSignalResponse
+	23, // 36: ctxfs.v1.ExecService.Kill:output_type -> ctxfs.v1.KillResponse
+	25, // 37: ctxfs.v1.ExecService.GetProcess:output_type -> ctxfs.v1.GetProcessResponse
+	27, // 38: ctxfs.v1.ExecService.ListProcesses:output_type -> ctxfs.v1.ListProcessesResponse
+	29, // 39: ctxfs.v1.ExecService.RemoveProcess:output_type -> ctxfs.v1.RemoveProcessResponse
+	29, // [29:40] is the sub-list for method output_type
+	18, // [18:29] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_exec_proto_init() }
@@ -1974,23 +2182,23 @@ func file_ctxfs_v1_exec_proto_init() {
 		return
 	}
 	file_ctxfs_v1_options_proto_init()
-	file_ctxfs_v1_exec_proto_msgTypes[6].OneofWrappers = []any{
+	file_ctxfs_v1_exec_proto_msgTypes[7].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Output)(nil),
 		(*RunResponse_Exited)(nil),
 	}
-	file_ctxfs_v1_exec_proto_msgTypes[10].OneofWrappers = []any{
+	file_ctxfs_v1_exec_proto_msgTypes[11].OneofWrappers = []any{
 		(*FollowOutputResponse_Output)(nil),
 		(*FollowOutputResponse_Exited)(nil),
 	}
-	file_ctxfs_v1_exec_proto_msgTypes[19].OneofWrappers = []any{}
+	file_ctxfs_v1_exec_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_exec_proto_rawDesc), len(file_ctxfs_v1_exec_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

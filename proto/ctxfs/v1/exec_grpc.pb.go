@@ -50,8 +50,9 @@ const (
 // The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. A reader is not required, and a slow one never blocks
 // a process, and a reader that comes back continues at its offset.
 //
-// When the command exits, the server kills every process that the command left behind. While a command runs, Fork, Snapshot and the
-// calls of ReviewService that need a quiet context fail with EBUSY after 10 s. Restore and DeleteContext end the command.
+// When the command exits, the server kills every process that the command left behind. Fork, Snapshot and the calls of ReviewService that
+// need a quiet context pause the commands of the context for a moment, and fail with EBUSY if a process cannot be paused. A pause does not
+// count for wall_ms. Restore and DeleteContext end the command.
 //
 // Only hosts may call it.
 //
@@ -241,8 +242,9 @@ func (c *execServiceClient) RemoveProcess(ctx context.Context, in *RemoveProcess
 // The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. A reader is not required, and a slow one never blocks
 // a process, and a reader that comes back continues at its offset.
 //
-// When the command exits, the server kills every process that the command left behind. While a command runs, Fork, Snapshot and the
-// calls of ReviewService that need a quiet context fail with EBUSY after 10 s. Restore and DeleteContext end the command.
+// When the command exits, the server kills every process that the command left behind. Fork, Snapshot and the calls of ReviewService that
+// need a quiet context pause the commands of the context for a moment, and fail with EBUSY if a process cannot be paused. A pause does not
+// count for wall_ms. Restore and DeleteContext end the command.
 //
 // Only hosts may call it.
 //

@@ -642,6 +642,8 @@ const (
 	JournalKind_JOURNAL_KIND_REBASE JournalKind = 4
 	// ResolveConflict.
 	JournalKind_JOURNAL_KIND_RESOLVE JournalKind = 5
+	// A command with a checkpoint.
+	JournalKind_JOURNAL_KIND_EXEC JournalKind = 6
 )
 
 // Enum value maps for JournalKind.
@@ -653,6 +655,7 @@ var (
 		3: "JOURNAL_KIND_UNDO",
 		4: "JOURNAL_KIND_REBASE",
 		5: "JOURNAL_KIND_RESOLVE",
+		6: "JOURNAL_KIND_EXEC",
 	}
 	JournalKind_value = map[string]int32{
 		"JOURNAL_KIND_UNSPECIFIED": 0,
@@ -661,6 +664,7 @@ var (
 		"JOURNAL_KIND_UNDO":        3,
 		"JOURNAL_KIND_REBASE":      4,
 		"JOURNAL_KIND_RESOLVE":     5,
+		"JOURNAL_KIND_EXEC":        6,
 	}
 )
 
@@ -1658,7 +1662,9 @@ type ListChangesRequest struct {
 	// Lists the content of ignored directories file by file instead of as one change.
 	Ignored bool `protobuf:"varint,3,opt,name=ignored,proto3" json:"ignored,omitempty"`
 	// What the context is compared with; not set means its base.
-	Against       *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
+	Against *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
+	// Shows what a journal entry changed instead. It excludes against. Errors: ENOENT (the context has no such entry).
+	JournalId     int64 `protobuf:"varint,30,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1719,6 +1725,13 @@ func (x *ListChangesRequest) GetAgainst() *Against {
 		return x.Against
 	}
 	return nil
+}
+
+func (x *ListChangesRequest) GetJournalId() int64 {
+	if x != nil {
+		return x.JournalId
+	}
+	return 0
 }
 
 // Response of ListChanges.
@@ -1922,7 +1935,9 @@ type GetDiffRequest struct {
 	// Shows the content of ignored directories.
 	Ignored bool `protobuf:"varint,5,opt,name=ignored,proto3" json:"ignored,omitempty"`
 	// What the context is compared with; not set means its base.
-	Against       *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
+	Against *Against `protobuf:"bytes,10,opt,name=against,proto3" json:"against,omitempty"`
+	// Shows what a journal entry changed instead. It excludes against. Errors: ENOENT (the context has no such entry).
+	JournalId     int64 `protobuf:"varint,30,opt,name=journal_id,json=journalId,proto3" json:"journal_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1997,6 +2012,13 @@ func (x *GetDiffRequest) GetAgainst() *Against {
 		return x.Against
 	}
 	return nil
+}
+
+func (x *GetDiffRequest) GetJournalId() int64 {
+	if x != nil {
+		return x.JournalId
+	}
+	return 0
 }
 
 // What a context is compared with instead of its base. The changes lead from there to the context. They cannot be decided on: they have
@@ -3122,6 +3144,365 @@ func (x *ApplyRequest) GetCommit() *CommitOptions {
 	return nil
 }
 
+// A command that must succeed before changes are applied.
+type Check struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The program and its arguments, as Command.argv.
+	Argv []string `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"`
+	// The working directory, from the context's root; empty for the root.
+	Cwd string `protobuf:"bytes,2,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	// Applies the changes even if the check fails.
+	Optional bool `protobuf:"varint,3,opt,name=optional,proto3" json:"optional,omitempty"`
+	// How long the check may run, in ms; 0 means 10 minutes. Up to 3600000.
+	WallMs        int64 `protobuf:"varint,4,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Check) Reset() {
+	*x = Check{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Check) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Check) ProtoMessage() {}
+
+func (x *Check) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Check.ProtoReflect.Descriptor instead.
+func (*Check) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Check) GetArgv() []string {
+	if x != nil {
+		return x.Argv
+	}
+	return nil
+}
+
+func (x *Check) GetCwd() string {
+	if x != nil {
+		return x.Cwd
+	}
+	return ""
+}
+
+func (x *Check) GetOptional() bool {
+	if x != nil {
+		return x.Optional
+	}
+	return false
+}
+
+func (x *Check) GetWallMs() int64 {
+	if x != nil {
+		return x.WallMs
+	}
+	return 0
+}
+
+// Request of ApplyChecked.
+type ApplyCheckedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to apply.
+	Apply *ApplyRequest `protobuf:"bytes,1,opt,name=apply,proto3" json:"apply,omitempty"`
+	// The checks, 1 to 16.
+	Checks        []*Check `protobuf:"bytes,2,rep,name=checks,proto3" json:"checks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyCheckedRequest) Reset() {
+	*x = ApplyCheckedRequest{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyCheckedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyCheckedRequest) ProtoMessage() {}
+
+func (x *ApplyCheckedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyCheckedRequest.ProtoReflect.Descriptor instead.
+func (*ApplyCheckedRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ApplyCheckedRequest) GetApply() *ApplyRequest {
+	if x != nil {
+		return x.Apply
+	}
+	return nil
+}
+
+func (x *ApplyCheckedRequest) GetChecks() []*Check {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+// Response of ApplyChecked.
+type ApplyCheckedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*ApplyCheckedResponse_Started
+	//	*ApplyCheckedResponse_Output
+	//	*ApplyCheckedResponse_Ended
+	//	*ApplyCheckedResponse_Applied
+	Event         isApplyCheckedResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyCheckedResponse) Reset() {
+	*x = ApplyCheckedResponse{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyCheckedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyCheckedResponse) ProtoMessage() {}
+
+func (x *ApplyCheckedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyCheckedResponse.ProtoReflect.Descriptor instead.
+func (*ApplyCheckedResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ApplyCheckedResponse) GetEvent() isApplyCheckedResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *ApplyCheckedResponse) GetStarted() *CheckStarted {
+	if x != nil {
+		if x, ok := x.Event.(*ApplyCheckedResponse_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
+func (x *ApplyCheckedResponse) GetOutput() *Output {
+	if x != nil {
+		if x, ok := x.Event.(*ApplyCheckedResponse_Output); ok {
+			return x.Output
+		}
+	}
+	return nil
+}
+
+func (x *ApplyCheckedResponse) GetEnded() *CheckEnded {
+	if x != nil {
+		if x, ok := x.Event.(*ApplyCheckedResponse_Ended); ok {
+			return x.Ended
+		}
+	}
+	return nil
+}
+
+func (x *ApplyCheckedResponse) GetApplied() *ApplyResponse {
+	if x != nil {
+		if x, ok := x.Event.(*ApplyCheckedResponse_Applied); ok {
+			return x.Applied
+		}
+	}
+	return nil
+}
+
+type isApplyCheckedResponse_Event interface {
+	isApplyCheckedResponse_Event()
+}
+
+type ApplyCheckedResponse_Started struct {
+	// A check has started.
+	Started *CheckStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
+}
+
+type ApplyCheckedResponse_Output struct {
+	// Output of the check that was started last.
+	Output *Output `protobuf:"bytes,2,opt,name=output,proto3,oneof"`
+}
+
+type ApplyCheckedResponse_Ended struct {
+	// The check that was started last has ended.
+	Ended *CheckEnded `protobuf:"bytes,3,opt,name=ended,proto3,oneof"`
+}
+
+type ApplyCheckedResponse_Applied struct {
+	// The last message: what was applied.
+	Applied *ApplyResponse `protobuf:"bytes,4,opt,name=applied,proto3,oneof"`
+}
+
+func (*ApplyCheckedResponse_Started) isApplyCheckedResponse_Event() {}
+
+func (*ApplyCheckedResponse_Output) isApplyCheckedResponse_Event() {}
+
+func (*ApplyCheckedResponse_Ended) isApplyCheckedResponse_Event() {}
+
+func (*ApplyCheckedResponse_Applied) isApplyCheckedResponse_Event() {}
+
+// A check that was started.
+type CheckStarted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its place in the request, from 0.
+	Check         int32 `protobuf:"varint,1,opt,name=check,proto3" json:"check,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckStarted) Reset() {
+	*x = CheckStarted{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckStarted) ProtoMessage() {}
+
+func (x *CheckStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckStarted.ProtoReflect.Descriptor instead.
+func (*CheckStarted) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CheckStarted) GetCheck() int32 {
+	if x != nil {
+		return x.Check
+	}
+	return 0
+}
+
+// A check that has ended.
+type CheckEnded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its place in the request, from 0.
+	Check int32 `protobuf:"varint,1,opt,name=check,proto3" json:"check,omitempty"`
+	// It exited with 0.
+	Passed bool `protobuf:"varint,2,opt,name=passed,proto3" json:"passed,omitempty"`
+	// Its exit.
+	Exit          *Exit `protobuf:"bytes,3,opt,name=exit,proto3" json:"exit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckEnded) Reset() {
+	*x = CheckEnded{}
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckEnded) ProtoMessage() {}
+
+func (x *CheckEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckEnded.ProtoReflect.Descriptor instead.
+func (*CheckEnded) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *CheckEnded) GetCheck() int32 {
+	if x != nil {
+		return x.Check
+	}
+	return 0
+}
+
+func (x *CheckEnded) GetPassed() bool {
+	if x != nil {
+		return x.Passed
+	}
+	return false
+}
+
+func (x *CheckEnded) GetExit() *Exit {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
+}
+
 // How Apply commits.
 type CommitOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3143,7 +3524,7 @@ type CommitOptions struct {
 
 func (x *CommitOptions) Reset() {
 	*x = CommitOptions{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3536,7 @@ func (x *CommitOptions) String() string {
 func (*CommitOptions) ProtoMessage() {}
 
 func (x *CommitOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3549,7 @@ func (x *CommitOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitOptions.ProtoReflect.Descriptor instead.
 func (*CommitOptions) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CommitOptions) GetMessage() string {
@@ -3227,7 +3608,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3620,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3633,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Commit) GetRepository() string {
@@ -3312,7 +3693,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3705,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3718,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{28}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ApplyResponse) GetJournalId() int64 {
@@ -3378,7 +3759,7 @@ type AppliedFile struct {
 
 func (x *AppliedFile) Reset() {
 	*x = AppliedFile{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3390,7 +3771,7 @@ func (x *AppliedFile) String() string {
 func (*AppliedFile) ProtoMessage() {}
 
 func (x *AppliedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3403,7 +3784,7 @@ func (x *AppliedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedFile.ProtoReflect.Descriptor instead.
 func (*AppliedFile) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{29}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AppliedFile) GetPath() string {
@@ -3451,7 +3832,7 @@ type ListJournalRequest struct {
 
 func (x *ListJournalRequest) Reset() {
 	*x = ListJournalRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +3844,7 @@ func (x *ListJournalRequest) String() string {
 func (*ListJournalRequest) ProtoMessage() {}
 
 func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +3857,7 @@ func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalRequest.ProtoReflect.Descriptor instead.
 func (*ListJournalRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{30}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListJournalRequest) GetContextId() string {
@@ -3520,7 +3901,7 @@ type ListJournalResponse struct {
 
 func (x *ListJournalResponse) Reset() {
 	*x = ListJournalResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3913,7 @@ func (x *ListJournalResponse) String() string {
 func (*ListJournalResponse) ProtoMessage() {}
 
 func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3926,7 @@ func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalResponse.ProtoReflect.Descriptor instead.
 func (*ListJournalResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{31}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListJournalResponse) GetEntries() []*JournalEntry {
@@ -3582,14 +3963,16 @@ type JournalEntry struct {
 	// The entry that undid it; 0 if there is none.
 	UndoneBy int64 `protobuf:"varint,8,opt,name=undone_by,json=undoneBy,proto3" json:"undone_by,omitempty"`
 	// The commits that it made, by repository.
-	Commits       []*Commit `protobuf:"bytes,9,rep,name=commits,proto3" json:"commits,omitempty"`
+	Commits []*Commit `protobuf:"bytes,9,rep,name=commits,proto3" json:"commits,omitempty"`
+	// The command line, for JOURNAL_KIND_EXEC, at most 1 KiB of it.
+	Command       string `protobuf:"bytes,30,opt,name=command,proto3" json:"command,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JournalEntry) Reset() {
 	*x = JournalEntry{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3601,7 +3984,7 @@ func (x *JournalEntry) String() string {
 func (*JournalEntry) ProtoMessage() {}
 
 func (x *JournalEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3614,7 +3997,7 @@ func (x *JournalEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
 func (*JournalEntry) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{32}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JournalEntry) GetJournalId() int64 {
@@ -3680,6 +4063,13 @@ func (x *JournalEntry) GetCommits() []*Commit {
 	return nil
 }
 
+func (x *JournalEntry) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
 // Request of Undo.
 type UndoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3693,7 +4083,7 @@ type UndoRequest struct {
 
 func (x *UndoRequest) Reset() {
 	*x = UndoRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3705,7 +4095,7 @@ func (x *UndoRequest) String() string {
 func (*UndoRequest) ProtoMessage() {}
 
 func (x *UndoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3718,7 +4108,7 @@ func (x *UndoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{33}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UndoRequest) GetJournalId() int64 {
@@ -3748,7 +4138,7 @@ type UndoResponse struct {
 
 func (x *UndoResponse) Reset() {
 	*x = UndoResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +4150,7 @@ func (x *UndoResponse) String() string {
 func (*UndoResponse) ProtoMessage() {}
 
 func (x *UndoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +4163,7 @@ func (x *UndoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoResponse.ProtoReflect.Descriptor instead.
 func (*UndoResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{34}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UndoResponse) GetJournalId() int64 {
@@ -3805,7 +4195,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +4207,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +4220,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{35}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Conflict) GetPath() string {
@@ -3871,7 +4261,7 @@ type RebaseRequest struct {
 
 func (x *RebaseRequest) Reset() {
 	*x = RebaseRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3883,7 +4273,7 @@ func (x *RebaseRequest) String() string {
 func (*RebaseRequest) ProtoMessage() {}
 
 func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3896,7 +4286,7 @@ func (x *RebaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseRequest.ProtoReflect.Descriptor instead.
 func (*RebaseRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{36}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RebaseRequest) GetContextId() string {
@@ -3945,7 +4335,7 @@ type RebaseResponse struct {
 
 func (x *RebaseResponse) Reset() {
 	*x = RebaseResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4347,7 @@ func (x *RebaseResponse) String() string {
 func (*RebaseResponse) ProtoMessage() {}
 
 func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4360,7 @@ func (x *RebaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebaseResponse.ProtoReflect.Descriptor instead.
 func (*RebaseResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{37}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RebaseResponse) GetJournalId() int64 {
@@ -4026,7 +4416,7 @@ type RecordedConflict struct {
 
 func (x *RecordedConflict) Reset() {
 	*x = RecordedConflict{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4428,7 @@ func (x *RecordedConflict) String() string {
 func (*RecordedConflict) ProtoMessage() {}
 
 func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4441,7 @@ func (x *RecordedConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordedConflict.ProtoReflect.Descriptor instead.
 func (*RecordedConflict) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{38}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RecordedConflict) GetPath() string {
@@ -4121,7 +4511,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4133,7 +4523,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4146,7 +4536,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{39}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListConflictsRequest) GetContextId() string {
@@ -4167,7 +4557,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4179,7 +4569,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4192,7 +4582,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{40}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*RecordedConflict {
@@ -4219,7 +4609,7 @@ type ResolveConflictRequest struct {
 
 func (x *ResolveConflictRequest) Reset() {
 	*x = ResolveConflictRequest{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4621,7 @@ func (x *ResolveConflictRequest) String() string {
 func (*ResolveConflictRequest) ProtoMessage() {}
 
 func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4634,7 @@ func (x *ResolveConflictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictRequest.ProtoReflect.Descriptor instead.
 func (*ResolveConflictRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{41}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ResolveConflictRequest) GetContextId() string {
@@ -4288,7 +4678,7 @@ type ResolveConflictResponse struct {
 
 func (x *ResolveConflictResponse) Reset() {
 	*x = ResolveConflictResponse{}
-	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4300,7 +4690,7 @@ func (x *ResolveConflictResponse) String() string {
 func (*ResolveConflictResponse) ProtoMessage() {}
 
 func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_review_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_review_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4313,7 +4703,7 @@ func (x *ResolveConflictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveConflictResponse.ProtoReflect.Descriptor instead.
 func (*ResolveConflictResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{42}
+	return file_ctxfs_v1_review_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ResolveConflictResponse) GetJournalId() int64 {
@@ -4334,7 +4724,7 @@ var File_ctxfs_v1_review_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
-	"\x15ctxfs/v1/review.proto\x12\bctxfs.v1\x1a\x17ctxfs/v1/fs_types.proto\x1a\x16ctxfs/v1/options.proto\"\xb6\x06\n" +
+	"\x15ctxfs/v1/review.proto\x12\bctxfs.v1\x1a\x13ctxfs/v1/exec.proto\x1a\x17ctxfs/v1/fs_types.proto\x1a\x16ctxfs/v1/options.proto\"\xb6\x06\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x1b\n" +
@@ -4400,14 +4790,16 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x1b\n" +
 	"\tchange_id\x18\x03 \x01(\tR\bchangeId\x12\x19\n" +
-	"\bhunk_ids\x18\x04 \x03(\tR\ahunkIds\"\x90\x01\n" +
+	"\bhunk_ids\x18\x04 \x03(\tR\ahunkIds\"\xaf\x01\n" +
 	"\x12ListChangesRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x18\n" +
 	"\aignored\x18\x03 \x01(\bR\aignored\x12+\n" +
 	"\aagainst\x18\n" +
-	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\"\x80\x01\n" +
+	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\x12\x1d\n" +
+	"\n" +
+	"journal_id\x18\x1e \x01(\x03R\tjournalId\"\x80\x01\n" +
 	"\x13ListChangesResponse\x12*\n" +
 	"\x06change\x18\x01 \x01(\v2\x10.ctxfs.v1.ChangeH\x00R\x06change\x124\n" +
 	"\asummary\x18\x02 \x01(\v2\x18.ctxfs.v1.ChangesSummaryH\x00R\asummaryB\a\n" +
@@ -4420,7 +4812,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\rremoved_lines\x18\x04 \x01(\x03R\fremovedLines\x12\x18\n" +
 	"\adrifted\x18\x05 \x01(\x05R\adrifted\x12\x1a\n" +
 	"\bapproved\x18\x06 \x01(\x05R\bapproved\x12\x1a\n" +
-	"\brejected\x18\a \x01(\x05R\brejected\"\xca\x01\n" +
+	"\brejected\x18\a \x01(\x05R\brejected\"\xe9\x01\n" +
 	"\x0eGetDiffRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
@@ -4429,7 +4821,9 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x05lines\x18\x04 \x01(\x05R\x05lines\x12\x18\n" +
 	"\aignored\x18\x05 \x01(\bR\aignored\x12+\n" +
 	"\aagainst\x18\n" +
-	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\"\x8e\x01\n" +
+	" \x01(\v2\x11.ctxfs.v1.AgainstR\aagainst\x12\x1d\n" +
+	"\n" +
+	"journal_id\x18\x1e \x01(\x03R\tjournalId\"\x8e\x01\n" +
 	"\aAgainst\x12\x1e\n" +
 	"\tworkspace\x18\x01 \x01(\bH\x00R\tworkspace\x12\x1c\n" +
 	"\brevision\x18\x02 \x01(\tH\x00R\brevision\x12\x1c\n" +
@@ -4512,7 +4906,28 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\a \x01(\tR\trequestId\x12-\n" +
 	"\x06target\x18\b \x01(\x0e2\x15.ctxfs.v1.ApplyTargetR\x06target\x12/\n" +
-	"\x06commit\x18\t \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"\xa1\x01\n" +
+	"\x06commit\x18\t \x01(\v2\x17.ctxfs.v1.CommitOptionsR\x06commit\"b\n" +
+	"\x05Check\x12\x12\n" +
+	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x10\n" +
+	"\x03cwd\x18\x02 \x01(\tR\x03cwd\x12\x1a\n" +
+	"\boptional\x18\x03 \x01(\bR\boptional\x12\x17\n" +
+	"\awall_ms\x18\x04 \x01(\x03R\x06wallMs\"l\n" +
+	"\x13ApplyCheckedRequest\x12,\n" +
+	"\x05apply\x18\x01 \x01(\v2\x16.ctxfs.v1.ApplyRequestR\x05apply\x12'\n" +
+	"\x06checks\x18\x02 \x03(\v2\x0f.ctxfs.v1.CheckR\x06checks\"\xe2\x01\n" +
+	"\x14ApplyCheckedResponse\x122\n" +
+	"\astarted\x18\x01 \x01(\v2\x16.ctxfs.v1.CheckStartedH\x00R\astarted\x12*\n" +
+	"\x06output\x18\x02 \x01(\v2\x10.ctxfs.v1.OutputH\x00R\x06output\x12,\n" +
+	"\x05ended\x18\x03 \x01(\v2\x14.ctxfs.v1.CheckEndedH\x00R\x05ended\x123\n" +
+	"\aapplied\x18\x04 \x01(\v2\x17.ctxfs.v1.ApplyResponseH\x00R\aappliedB\a\n" +
+	"\x05event\"$\n" +
+	"\fCheckStarted\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\x05R\x05check\"^\n" +
+	"\n" +
+	"CheckEnded\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\x05R\x05check\x12\x16\n" +
+	"\x06passed\x18\x02 \x01(\bR\x06passed\x12\"\n" +
+	"\x04exit\x18\x03 \x01(\v2\x0e.ctxfs.v1.ExitR\x04exit\"\xa1\x01\n" +
 	"\rCommitOptions\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x1f\n" +
 	"\vauthor_name\x18\x02 \x01(\tR\n" +
@@ -4548,7 +4963,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\"o\n" +
 	"\x13ListJournalResponse\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.ctxfs.v1.JournalEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb4\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x02\n" +
 	"\fJournalEntry\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12)\n" +
@@ -4560,7 +4975,8 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x05files\x18\x06 \x03(\v2\x15.ctxfs.v1.AppliedFileR\x05files\x12\x16\n" +
 	"\x06undoes\x18\a \x01(\x03R\x06undoes\x12\x1b\n" +
 	"\tundone_by\x18\b \x01(\x03R\bundoneBy\x12*\n" +
-	"\acommits\x18\t \x03(\v2\x10.ctxfs.v1.CommitR\acommits\"E\n" +
+	"\acommits\x18\t \x03(\v2\x10.ctxfs.v1.CommitR\acommits\x12\x18\n" +
+	"\acommand\x18\x1e \x01(\tR\acommand\"E\n" +
 	"\vUndoRequest\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12\x17\n" +
@@ -4671,14 +5087,15 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x18APPLIED_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14APPLIED_KIND_CREATED\x10\x01\x12\x18\n" +
 	"\x14APPLIED_KIND_WRITTEN\x10\x02\x12\x18\n" +
-	"\x14APPLIED_KIND_REMOVED\x10\x03*\xa7\x01\n" +
+	"\x14APPLIED_KIND_REMOVED\x10\x03*\xbe\x01\n" +
 	"\vJournalKind\x12\x1c\n" +
 	"\x18JOURNAL_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JOURNAL_KIND_APPLY\x10\x01\x12\x18\n" +
 	"\x14JOURNAL_KIND_DISCARD\x10\x02\x12\x15\n" +
 	"\x11JOURNAL_KIND_UNDO\x10\x03\x12\x17\n" +
 	"\x13JOURNAL_KIND_REBASE\x10\x04\x12\x18\n" +
-	"\x14JOURNAL_KIND_RESOLVE\x10\x05*\xa4\x02\n" +
+	"\x14JOURNAL_KIND_RESOLVE\x10\x05\x12\x15\n" +
+	"\x11JOURNAL_KIND_EXEC\x10\x06*\xa4\x02\n" +
 	"\fConflictKind\x12\x1d\n" +
 	"\x19CONFLICT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CONFLICT_KIND_CONTENT\x10\x01\x12\x1f\n" +
@@ -4701,7 +5118,8 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RESOLUTION_CONTEXT\x10\x01\x12\x18\n" +
 	"\x14RESOLUTION_WORKSPACE\x10\x02\x12\x13\n" +
-	"\x0fRESOLUTION_BASE\x10\x032\xa7\t\n" +
+	"\x0fRESOLUTION_BASE\x10\x032\x84\n" +
+	"\n" +
 	"\rReviewService\x12Z\n" +
 	"\vListChanges\x12\x1c.ctxfs.v1.ListChangesRequest\x1a\x1d.ctxfs.v1.ListChangesResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x010\x01\x12N\n" +
 	"\aGetDiff\x12\x18.ctxfs.v1.GetDiffRequest\x1a\x19.ctxfs.v1.GetDiffResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x010\x01\x12Z\n" +
@@ -4715,7 +5133,9 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x06Decide\x12\x17.ctxfs.v1.DecideRequest\x1a\x18.ctxfs.v1.DecideResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12D\n" +
 	"\x05Apply\x12\x16.ctxfs.v1.ApplyRequest\x1a\x17.ctxfs.v1.ApplyResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12X\n" +
+	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12[\n" +
+	"\fApplyChecked\x12\x1d.ctxfs.v1.ApplyCheckedRequest\x1a\x1e.ctxfs.v1.ApplyCheckedResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x040\x01\x12X\n" +
 	"\vListJournal\x12\x1c.ctxfs.v1.ListJournalRequest\x1a\x1d.ctxfs.v1.ListJournalResponse\"\f\xa2\x9f\x19\b\b\x03\x10\x01 \x020\x01\x12A\n" +
 	"\x04Undo\x12\x15.ctxfs.v1.UndoRequest\x1a\x16.ctxfs.v1.UndoResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12G\n" +
@@ -4738,7 +5158,7 @@ func file_ctxfs_v1_review_proto_rawDescGZIP() []byte {
 }
 
 var file_ctxfs_v1_review_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_ctxfs_v1_review_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_ctxfs_v1_review_proto_goTypes = []any{
 	(ChangeKind)(0),                 // 0: ctxfs.v1.ChangeKind
 	(ContentKind)(0),                // 1: ctxfs.v1.ContentKind
@@ -4780,24 +5200,31 @@ var file_ctxfs_v1_review_proto_goTypes = []any{
 	(*DecideRequest)(nil),           // 37: ctxfs.v1.DecideRequest
 	(*DecideResponse)(nil),          // 38: ctxfs.v1.DecideResponse
 	(*ApplyRequest)(nil),            // 39: ctxfs.v1.ApplyRequest
-	(*CommitOptions)(nil),           // 40: ctxfs.v1.CommitOptions
-	(*Commit)(nil),                  // 41: ctxfs.v1.Commit
-	(*ApplyResponse)(nil),           // 42: ctxfs.v1.ApplyResponse
-	(*AppliedFile)(nil),             // 43: ctxfs.v1.AppliedFile
-	(*ListJournalRequest)(nil),      // 44: ctxfs.v1.ListJournalRequest
-	(*ListJournalResponse)(nil),     // 45: ctxfs.v1.ListJournalResponse
-	(*JournalEntry)(nil),            // 46: ctxfs.v1.JournalEntry
-	(*UndoRequest)(nil),             // 47: ctxfs.v1.UndoRequest
-	(*UndoResponse)(nil),            // 48: ctxfs.v1.UndoResponse
-	(*Conflict)(nil),                // 49: ctxfs.v1.Conflict
-	(*RebaseRequest)(nil),           // 50: ctxfs.v1.RebaseRequest
-	(*RebaseResponse)(nil),          // 51: ctxfs.v1.RebaseResponse
-	(*RecordedConflict)(nil),        // 52: ctxfs.v1.RecordedConflict
-	(*ListConflictsRequest)(nil),    // 53: ctxfs.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),   // 54: ctxfs.v1.ListConflictsResponse
-	(*ResolveConflictRequest)(nil),  // 55: ctxfs.v1.ResolveConflictRequest
-	(*ResolveConflictResponse)(nil), // 56: ctxfs.v1.ResolveConflictResponse
-	(FileType)(0),                   // 57: ctxfs.v1.FileType
+	(*Check)(nil),                   // 40: ctxfs.v1.Check
+	(*ApplyCheckedRequest)(nil),     // 41: ctxfs.v1.ApplyCheckedRequest
+	(*ApplyCheckedResponse)(nil),    // 42: ctxfs.v1.ApplyCheckedResponse
+	(*CheckStarted)(nil),            // 43: ctxfs.v1.CheckStarted
+	(*CheckEnded)(nil),              // 44: ctxfs.v1.CheckEnded
+	(*CommitOptions)(nil),           // 45: ctxfs.v1.CommitOptions
+	(*Commit)(nil),                  // 46: ctxfs.v1.Commit
+	(*ApplyResponse)(nil),           // 47: ctxfs.v1.ApplyResponse
+	(*AppliedFile)(nil),             // 48: ctxfs.v1.AppliedFile
+	(*ListJournalRequest)(nil),      // 49: ctxfs.v1.ListJournalRequest
+	(*ListJournalResponse)(nil),     // 50: ctxfs.v1.ListJournalResponse
+	(*JournalEntry)(nil),            // 51: ctxfs.v1.JournalEntry
+	(*UndoRequest)(nil),             // 52: ctxfs.v1.UndoRequest
+	(*UndoResponse)(nil),            // 53: ctxfs.v1.UndoResponse
+	(*Conflict)(nil),                // 54: ctxfs.v1.Conflict
+	(*RebaseRequest)(nil),           // 55: ctxfs.v1.RebaseRequest
+	(*RebaseResponse)(nil),          // 56: ctxfs.v1.RebaseResponse
+	(*RecordedConflict)(nil),        // 57: ctxfs.v1.RecordedConflict
+	(*ListConflictsRequest)(nil),    // 58: ctxfs.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),   // 59: ctxfs.v1.ListConflictsResponse
+	(*ResolveConflictRequest)(nil),  // 60: ctxfs.v1.ResolveConflictRequest
+	(*ResolveConflictResponse)(nil), // 61: ctxfs.v1.ResolveConflictResponse
+	(FileType)(0),                   // 62: ctxfs.v1.FileType
+	(*Output)(nil),                  // 63: ctxfs.v1.Output
+	(*Exit)(nil),                    // 64: ctxfs.v1.Exit
 }
 var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	0,  // 0: ctxfs.v1.Change.kind:type_name -> ctxfs.v1.ChangeKind
@@ -4805,7 +5232,7 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	15, // 2: ctxfs.v1.Change.before:type_name -> ctxfs.v1.FileVersion
 	15, // 3: ctxfs.v1.Change.after:type_name -> ctxfs.v1.FileVersion
 	2,  // 4: ctxfs.v1.Change.decision:type_name -> ctxfs.v1.Decision
-	57, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
+	62, // 5: ctxfs.v1.FileVersion.type:type_name -> ctxfs.v1.FileType
 	17, // 6: ctxfs.v1.Hunk.lines:type_name -> ctxfs.v1.DiffLine
 	2,  // 7: ctxfs.v1.Hunk.decision:type_name -> ctxfs.v1.Decision
 	4,  // 8: ctxfs.v1.DiffLine.kind:type_name -> ctxfs.v1.LineKind
@@ -4830,60 +5257,69 @@ var file_ctxfs_v1_review_proto_depIdxs = []int32{
 	2,  // 27: ctxfs.v1.DecideRequest.decision:type_name -> ctxfs.v1.Decision
 	18, // 28: ctxfs.v1.ApplyRequest.selection:type_name -> ctxfs.v1.Selection
 	8,  // 29: ctxfs.v1.ApplyRequest.target:type_name -> ctxfs.v1.ApplyTarget
-	40, // 30: ctxfs.v1.ApplyRequest.commit:type_name -> ctxfs.v1.CommitOptions
-	43, // 31: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
-	41, // 32: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
-	9,  // 33: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
-	46, // 34: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
-	10, // 35: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
-	43, // 36: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
-	41, // 37: ctxfs.v1.JournalEntry.commits:type_name -> ctxfs.v1.Commit
-	43, // 38: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
-	11, // 39: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
-	12, // 40: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
-	43, // 41: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
-	52, // 42: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	20, // 43: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
-	11, // 44: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
-	15, // 45: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
-	15, // 46: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
-	15, // 47: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
-	52, // 48: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
-	13, // 49: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
-	43, // 50: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
-	21, // 51: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
-	24, // 52: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
-	27, // 53: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
-	29, // 54: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
-	31, // 55: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
-	33, // 56: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
-	35, // 57: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
-	37, // 58: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
-	39, // 59: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
-	44, // 60: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
-	47, // 61: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
-	50, // 62: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
-	53, // 63: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
-	55, // 64: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
-	22, // 65: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
-	26, // 66: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
-	28, // 67: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
-	30, // 68: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
-	32, // 69: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
-	34, // 70: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
-	36, // 71: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
-	38, // 72: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
-	42, // 73: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
-	45, // 74: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
-	48, // 75: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
-	51, // 76: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
-	54, // 77: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
-	56, // 78: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
-	65, // [65:79] is the sub-list for method output_type
-	51, // [51:65] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	45, // 30: ctxfs.v1.ApplyRequest.commit:type_name -> ctxfs.v1.CommitOptions
+	39, // 31: ctxfs.v1.ApplyCheckedRequest.apply:type_name -> ctxfs.v1.ApplyRequest
+	40, // 32: ctxfs.v1.ApplyCheckedRequest.checks:type_name -> ctxfs.v1.Check
+	43, // 33: ctxfs.v1.ApplyCheckedResponse.started:type_name -> ctxfs.v1.CheckStarted
+	63, // 34: ctxfs.v1.ApplyCheckedResponse.output:type_name -> ctxfs.v1.Output
+	44, // 35: ctxfs.v1.ApplyCheckedResponse.ended:type_name -> ctxfs.v1.CheckEnded
+	47, // 36: ctxfs.v1.ApplyCheckedResponse.applied:type_name -> ctxfs.v1.ApplyResponse
+	64, // 37: ctxfs.v1.CheckEnded.exit:type_name -> ctxfs.v1.Exit
+	48, // 38: ctxfs.v1.ApplyResponse.files:type_name -> ctxfs.v1.AppliedFile
+	46, // 39: ctxfs.v1.ApplyResponse.commits:type_name -> ctxfs.v1.Commit
+	9,  // 40: ctxfs.v1.AppliedFile.kind:type_name -> ctxfs.v1.AppliedKind
+	51, // 41: ctxfs.v1.ListJournalResponse.entries:type_name -> ctxfs.v1.JournalEntry
+	10, // 42: ctxfs.v1.JournalEntry.kind:type_name -> ctxfs.v1.JournalKind
+	48, // 43: ctxfs.v1.JournalEntry.files:type_name -> ctxfs.v1.AppliedFile
+	46, // 44: ctxfs.v1.JournalEntry.commits:type_name -> ctxfs.v1.Commit
+	48, // 45: ctxfs.v1.UndoResponse.files:type_name -> ctxfs.v1.AppliedFile
+	11, // 46: ctxfs.v1.Conflict.kind:type_name -> ctxfs.v1.ConflictKind
+	12, // 47: ctxfs.v1.RebaseRequest.on_conflict:type_name -> ctxfs.v1.OnConflict
+	48, // 48: ctxfs.v1.RebaseResponse.files:type_name -> ctxfs.v1.AppliedFile
+	57, // 49: ctxfs.v1.RebaseResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	20, // 50: ctxfs.v1.RebaseResponse.stale:type_name -> ctxfs.v1.SelectedChange
+	11, // 51: ctxfs.v1.RecordedConflict.kind:type_name -> ctxfs.v1.ConflictKind
+	15, // 52: ctxfs.v1.RecordedConflict.base:type_name -> ctxfs.v1.FileVersion
+	15, // 53: ctxfs.v1.RecordedConflict.context:type_name -> ctxfs.v1.FileVersion
+	15, // 54: ctxfs.v1.RecordedConflict.workspace:type_name -> ctxfs.v1.FileVersion
+	57, // 55: ctxfs.v1.ListConflictsResponse.conflicts:type_name -> ctxfs.v1.RecordedConflict
+	13, // 56: ctxfs.v1.ResolveConflictRequest.resolution:type_name -> ctxfs.v1.Resolution
+	48, // 57: ctxfs.v1.ResolveConflictResponse.file:type_name -> ctxfs.v1.AppliedFile
+	21, // 58: ctxfs.v1.ReviewService.ListChanges:input_type -> ctxfs.v1.ListChangesRequest
+	24, // 59: ctxfs.v1.ReviewService.GetDiff:input_type -> ctxfs.v1.GetDiffRequest
+	27, // 60: ctxfs.v1.ReviewService.ReadVersion:input_type -> ctxfs.v1.ReadVersionRequest
+	29, // 61: ctxfs.v1.ReviewService.GetReview:input_type -> ctxfs.v1.GetReviewRequest
+	31, // 62: ctxfs.v1.ReviewService.WatchReview:input_type -> ctxfs.v1.WatchReviewRequest
+	33, // 63: ctxfs.v1.ReviewService.SubmitReview:input_type -> ctxfs.v1.SubmitReviewRequest
+	35, // 64: ctxfs.v1.ReviewService.Discard:input_type -> ctxfs.v1.DiscardRequest
+	37, // 65: ctxfs.v1.ReviewService.Decide:input_type -> ctxfs.v1.DecideRequest
+	39, // 66: ctxfs.v1.ReviewService.Apply:input_type -> ctxfs.v1.ApplyRequest
+	41, // 67: ctxfs.v1.ReviewService.ApplyChecked:input_type -> ctxfs.v1.ApplyCheckedRequest
+	49, // 68: ctxfs.v1.ReviewService.ListJournal:input_type -> ctxfs.v1.ListJournalRequest
+	52, // 69: ctxfs.v1.ReviewService.Undo:input_type -> ctxfs.v1.UndoRequest
+	55, // 70: ctxfs.v1.ReviewService.Rebase:input_type -> ctxfs.v1.RebaseRequest
+	58, // 71: ctxfs.v1.ReviewService.ListConflicts:input_type -> ctxfs.v1.ListConflictsRequest
+	60, // 72: ctxfs.v1.ReviewService.ResolveConflict:input_type -> ctxfs.v1.ResolveConflictRequest
+	22, // 73: ctxfs.v1.ReviewService.ListChanges:output_type -> ctxfs.v1.ListChangesResponse
+	26, // 74: ctxfs.v1.ReviewService.GetDiff:output_type -> ctxfs.v1.GetDiffResponse
+	28, // 75: ctxfs.v1.ReviewService.ReadVersion:output_type -> ctxfs.v1.ReadVersionResponse
+	30, // 76: ctxfs.v1.ReviewService.GetReview:output_type -> ctxfs.v1.GetReviewResponse
+	32, // 77: ctxfs.v1.ReviewService.WatchReview:output_type -> ctxfs.v1.WatchReviewResponse
+	34, // 78: ctxfs.v1.ReviewService.SubmitReview:output_type -> ctxfs.v1.SubmitReviewResponse
+	36, // 79: ctxfs.v1.ReviewService.Discard:output_type -> ctxfs.v1.DiscardResponse
+	38, // 80: ctxfs.v1.ReviewService.Decide:output_type -> ctxfs.v1.DecideResponse
+	47, // 81: ctxfs.v1.ReviewService.Apply:output_type -> ctxfs.v1.ApplyResponse
+	42, // 82: ctxfs.v1.ReviewService.ApplyChecked:output_type -> ctxfs.v1.ApplyCheckedResponse
+	50, // 83: ctxfs.v1.ReviewService.ListJournal:output_type -> ctxfs.v1.ListJournalResponse
+	53, // 84: ctxfs.v1.ReviewService.Undo:output_type -> ctxfs.v1.UndoResponse
+	56, // 85: ctxfs.v1.ReviewService.Rebase:output_type -> ctxfs.v1.RebaseResponse
+	59, // 86: ctxfs.v1.ReviewService.ListConflicts:output_type -> ctxfs.v1.ListConflictsResponse
+	61, // 87: ctxfs.v1.ReviewService.ResolveConflict:output_type -> ctxfs.v1.ResolveConflictResponse
+	73, // [73:88] is the sub-list for method output_type
+	58, // [58:73] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_review_proto_init() }
@@ -4891,6 +5327,7 @@ func file_ctxfs_v1_review_proto_init() {
 	if File_ctxfs_v1_review_proto != nil {
 		return
 	}
+	file_ctxfs_v1_exec_proto_init()
 	file_ctxfs_v1_fs_types_proto_init()
 	file_ctxfs_v1_options_proto_init()
 	file_ctxfs_v1_review_proto_msgTypes[4].OneofWrappers = []any{
@@ -4915,13 +5352,19 @@ func file_ctxfs_v1_review_proto_init() {
 		(*GetDiffResponse_Text)(nil),
 		(*GetDiffResponse_Summary)(nil),
 	}
+	file_ctxfs_v1_review_proto_msgTypes[28].OneofWrappers = []any{
+		(*ApplyCheckedResponse_Started)(nil),
+		(*ApplyCheckedResponse_Output)(nil),
+		(*ApplyCheckedResponse_Ended)(nil),
+		(*ApplyCheckedResponse_Applied)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_review_proto_rawDesc), len(file_ctxfs_v1_review_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   43,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	ReviewService_Discard_FullMethodName         = "/ctxfs.v1.ReviewService/Discard"
 	ReviewService_Decide_FullMethodName          = "/ctxfs.v1.ReviewService/Decide"
 	ReviewService_Apply_FullMethodName           = "/ctxfs.v1.ReviewService/Apply"
+	ReviewService_ApplyChecked_FullMethodName    = "/ctxfs.v1.ReviewService/ApplyChecked"
 	ReviewService_ListJournal_FullMethodName     = "/ctxfs.v1.ReviewService/ListJournal"
 	ReviewService_Undo_FullMethodName            = "/ctxfs.v1.ReviewService/Undo"
 	ReviewService_Rebase_FullMethodName          = "/ctxfs.v1.ReviewService/Rebase"
@@ -95,7 +96,13 @@ type ReviewServiceClient interface {
 	// bare), EOPNOTSUPP (the repository keeps its refs in a reftable; the server runs as root in another user's workspace), EACCES
 	// (the repository's data lie outside of the workspace).
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*ApplyResponse, error)
-	// Lists what Apply, Discard, Rebase, ResolveConflict and Undo did, newest first.
+	// Runs checks on the result of an Apply, and then applies. The checks run one after the other in a throw-away fork of the context, in
+	// which every file that differs from the workspace is as Apply would leave it there. What ignore files exclude is as in the context. The
+	// stream has each check, its output and its exit, and last what was applied.
+	// Errors: those of Apply; CHECK_FAILED (a required check failed; nothing was applied); STALE_REVISION (the workspace or the approved
+	// changes moved while the checks ran; nothing was applied); EXEC_UNAVAILABLE; EINVAL (target BRANCH, or no checks).
+	ApplyChecked(ctx context.Context, in *ApplyCheckedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ApplyCheckedResponse], error)
+	// Lists what Apply, Discard, Rebase, ResolveConflict, Undo and commands with a checkpoint did, newest first.
 	ListJournal(ctx context.Context, in *ListJournalRequest, opts ...grpc.CallOption) (*ListJournalResponse, error)
 	// Takes a journal entry back: each file gets what it held before, merged with what was done to it since. It is an entry
 	// itself, so Undo of that entry is redo. Commits stay: undoing an Apply to a branch changes no file, and makes its changes
@@ -264,6 +271,25 @@ func (c *reviewServiceClient) Apply(ctx context.Context, in *ApplyRequest, opts 
 	return out, nil
 }
 
+func (c *reviewServiceClient) ApplyChecked(ctx context.Context, in *ApplyCheckedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ApplyCheckedResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ReviewService_ServiceDesc.Streams[4], ReviewService_ApplyChecked_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ApplyCheckedRequest, ApplyCheckedResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ReviewService_ApplyCheckedClient = grpc.ServerStreamingClient[ApplyCheckedResponse]
+
 func (c *reviewServiceClient) ListJournal(ctx context.Context, in *ListJournalRequest, opts ...grpc.CallOption) (*ListJournalResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListJournalResponse)
@@ -372,7 +398,13 @@ type ReviewServiceServer interface {
 	// bare), EOPNOTSUPP (the repository keeps its refs in a reftable; the server runs as root in another user's workspace), EACCES
 	// (the repository's data lie outside of the workspace).
 	Apply(context.Context, *ApplyRequest) (*ApplyResponse, error)
-	// Lists what Apply, Discard, Rebase, ResolveConflict and Undo did, newest first.
+	// Runs checks on the result of an Apply, and then applies. The checks run one after the other in a throw-away fork of the context, in
+	// which every file that differs from the workspace is as Apply would leave it there. What ignore files exclude is as in the context. The
+	// stream has each check, its output and its exit, and last what was applied.
+	// Errors: those of Apply; CHECK_FAILED (a required check failed; nothing was applied); STALE_REVISION (the workspace or the approved
+	// changes moved while the checks ran; nothing was applied); EXEC_UNAVAILABLE; EINVAL (target BRANCH, or no checks).
+	ApplyChecked(*ApplyCheckedRequest, grpc.ServerStreamingServer[ApplyCheckedResponse]) error
+	// Lists what Apply, Discard, Rebase, ResolveConflict, Undo and commands with a checkpoint did, newest first.
 	ListJournal(context.Context, *ListJournalRequest) (*ListJournalResponse, error)
 	// Takes a journal entry back: each file gets what it held before, merged with what was done to it since. It is an entry
 	// itself, so Undo of that entry is redo. Commits stay: undoing an Apply to a branch changes no file, and makes its changes
@@ -441,6 +473,9 @@ func (UnimplementedReviewServiceServer) Decide(context.Context, *DecideRequest) 
 }
 func (UnimplementedReviewServiceServer) Apply(context.Context, *ApplyRequest) (*ApplyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Apply not implemented")
+}
+func (UnimplementedReviewServiceServer) ApplyChecked(*ApplyCheckedRequest, grpc.ServerStreamingServer[ApplyCheckedResponse]) error {
+	return status.Error(codes.Unimplemented, "method ApplyChecked not implemented")
 }
 func (UnimplementedReviewServiceServer) ListJournal(context.Context, *ListJournalRequest) (*ListJournalResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListJournal not implemented")
@@ -612,6 +647,17 @@ func _ReviewService_Apply_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ReviewService_ApplyChecked_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ApplyCheckedRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ReviewServiceServer).ApplyChecked(m, &grpc.GenericServerStream[ApplyCheckedRequest, ApplyCheckedResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ReviewService_ApplyCheckedServer = grpc.ServerStreamingServer[ApplyCheckedResponse]
+
 func _ReviewService_ListJournal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListJournalRequest)
 	if err := dec(in); err != nil {
@@ -769,6 +815,11 @@ var ReviewService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchReview",
 			Handler:       _ReviewService_WatchReview_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ApplyChecked",
+			Handler:       _ReviewService_ApplyChecked_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -6,6 +6,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Exit, Output } from "./exec_pb.js";
+import { file_ctxfs_v1_exec } from "./exec_pb.js";
 import type { FileType } from "./fs_types_pb.js";
 import { file_ctxfs_v1_fs_types } from "./fs_types_pb.js";
 import { file_ctxfs_v1_options } from "./options_pb.js";
@@ -15,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/review.proto.
  */
 export const file_ctxfs_v1_review: GenFile = /*@__PURE__*/
-  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJImwKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUimQEKDkdldERpZmZSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFcGF0aHMYAiADKAkSIAoEZm9ybRgDIAEoDjISLmN0eGZzLnYxLkRpZmZGb3JtEg0KBWxpbmVzGAQgASgFEg8KB2lnbm9yZWQYBSABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QiZAoHQWdhaW5zdBITCgl3b3Jrc3BhY2UYASABKAhIABISCghyZXZpc2lvbhgCIAEoCUgAEhIKCHNuYXBzaG90GAMgASgJSAASFAoKY29udGV4dF9pZBgEIAEoCUgAQgYKBHdoYXQimwEKD0dldERpZmZSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIeCgRodW5rGAIgASgLMg4uY3R4ZnMudjEuSHVua0gAEg4KBHRleHQYAyABKAxIABIrCgdzdW1tYXJ5GAQgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCJsChJSZWFkVmVyc2lvblJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEiIKB3ZlcnNpb24YBCABKA4yES5jdHhmcy52MS5WZXJzaW9uIksKE1JlYWRWZXJzaW9uUmVzcG9uc2USJgoHdmVyc2lvbhgBIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEgwKBGRhdGEYAiABKAwiJgoQR2V0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIrYBChFHZXRSZXZpZXdSZXNwb25zZRIkCgVzdGF0ZRgBIAEoDjIVLmN0eGZzLnYxLlJldmlld1N0YXRlEikKB3N1bW1hcnkYAiABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeRINCgV0aXRsZRgDIAEoCRIPCgdtZXNzYWdlGAQgASgJEhoKEnN1Ym1pdHRlZF9yZXZpc2lvbhgFIAEoCRIUCgxzdWJtaXR0ZWRfbnMYBiABKAMiKAoSV2F0Y2hSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiYQoTV2F0Y2hSZXZpZXdSZXNwb25zZRIkCgVldmVudBgBIAEoDjIVLmN0eGZzLnYxLlJldmlld0V2ZW50EhIKCmpvdXJuYWxfaWQYAiABKAMSEAoIcmV2aXNpb24YAyABKAkiSQoTU3VibWl0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEg8KB21lc3NhZ2UYAyABKAkiUwoUU3VibWl0UmV2aWV3UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAkSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5ImEKDkRpc2NhcmRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEhMKC2lmX3JldmlzaW9uGAMgASgJIjQKD0Rpc2NhcmRSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEg0KBXBhdGhzGAIgAygJIpcBCg1EZWNpZGVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEiQKCGRlY2lzaW9uGAMgASgOMhIuY3R4ZnMudjEuRGVjaXNpb24SDwoHY29tbWVudBgEIAEoCRITCgtpZl9yZXZpc2lvbhgFIAEoCSJCCg5EZWNpZGVSZXNwb25zZRIPCgdjaGFuZ2VzGAEgASgFEg0KBWh1bmtzGAIgASgFEhAKCGxlZnRfb3V0GAMgAygJIvsBCgxBcHBseVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SDwoHYXBwcm92ZRgDIAEoCBITCgtpZl9yZXZpc2lvbhgEIAEoCRIUCgxyZWZ1c2VfbWVyZ2UYBSABKAgSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJEiUKBnRhcmdldBgIIAEoDjIVLmN0eGZzLnYxLkFwcGx5VGFyZ2V0EicKBmNvbW1pdBgJIAEoCzIXLmN0eGZzLnYxLkNvbW1pdE9wdGlvbnMibQoNQ29tbWl0T3B0aW9ucxIPCgdtZXNzYWdlGAEgASgJEhMKC2F1dGhvcl9uYW1lGAIgASgJEhQKDGF1dGhvcl9lbWFpbBgDIAEoCRIQCgh0cmFpbGVycxgEIAMoCRIOCgZicmFuY2gYBSABKAkibwoGQ29tbWl0EhIKCnJlcG9zaXRvcnkYASABKAkSEQoJY29tbWl0X2lkGAIgASgJEgsKA3JlZhgDIAEoCRIOCgZwYXJlbnQYBCABKAkSDgoGYXV0aG9yGAUgASgJEhEKCWNvbW1pdHRlchgGIAEoCSJsCg1BcHBseVJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSJAoFZmlsZXMYAiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIhCgdjb21taXRzGAMgAygLMhAuY3R4ZnMudjEuQ29tbWl0ImIKC0FwcGxpZWRGaWxlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSIwoEa2luZBgDIAEoDjIVLmN0eGZzLnYxLkFwcGxpZWRLaW5kEg4KBm1lcmdlZBgEIAEoCCJdChJMaXN0Sm91cm5hbFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlcKE0xpc3RKb3VybmFsUmVzcG9uc2USJwoHZW50cmllcxgBIAMoCzIWLmN0eGZzLnYxLkpvdXJuYWxFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAki5wEKDEpvdXJuYWxFbnRyeRISCgpqb3VybmFsX2lkGAEgASgDEiMKBGtpbmQYAiABKA4yFS5jdHhmcy52MS5Kb3VybmFsS2luZBISCgpjb250ZXh0X2lkGAMgASgJEg0KBWFjdG9yGAQgASgJEg8KB2RvbmVfbnMYBSABKAMSJAoFZmlsZXMYBiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIOCgZ1bmRvZXMYByABKAMSEQoJdW5kb25lX2J5GAggASgDEiEKB2NvbW1pdHMYCSADKAsyEC5jdHhmcy52MS5Db21taXQiMgoLVW5kb1JlcXVlc3QSEgoKam91cm5hbF9pZBgBIAEoAxIPCgdkcnlfcnVuGAIgASgIIkgKDFVuZG9SZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUiUAoIQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kIm4KDVJlYmFzZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIpCgtvbl9jb25mbGljdBgCIAEoDjIULmN0eGZzLnYxLk9uQ29uZmxpY3QSDQoFcGF0aHMYAyADKAkSDwoHZHJ5X3J1bhgEIAEoCCKiAQoOUmViYXNlUmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEi0KCWNvbmZsaWN0cxgDIAMoCzIaLmN0eGZzLnYxLlJlY29yZGVkQ29uZmxpY3QSJwoFc3RhbGUYBCADKAsyGC5jdHhmcy52MS5TZWxlY3RlZENoYW5nZSL1AQoQUmVjb3JkZWRDb25mbGljdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEiQKBGtpbmQYAyABKA4yFi5jdHhmcy52MS5Db25mbGljdEtpbmQSIwoEYmFzZRgEIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiYKB2NvbnRleHQYBSABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhIoCgl3b3Jrc3BhY2UYBiABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhIPCgdtYXJrZXJzGAcgASgIEhMKC3JlY29yZGVkX25zGAggASgDIioKFExpc3RDb25mbGljdHNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiRgoVTGlzdENvbmZsaWN0c1Jlc3BvbnNlEi0KCWNvbmZsaWN0cxgBIAMoCzIaLmN0eGZzLnYxLlJlY29yZGVkQ29uZmxpY3QidgoWUmVzb2x2ZUNvbmZsaWN0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSKAoKcmVzb2x1dGlvbhgEIAEoDjIULmN0eGZzLnYxLlJlc29sdXRpb24iUgoXUmVzb2x2ZUNvbmZsaWN0UmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIjCgRmaWxlGAIgASgLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUqrwEKCkNoYW5nZUtpbmQSGwoXQ0hBTkdFX0tJTkRfVU5TUEVDSUZJRUQQABIVChFDSEFOR0VfS0lORF9BRERFRBABEhgKFENIQU5HRV9LSU5EX01PRElGSUVEEAISFwoTQ0hBTkdFX0tJTkRfREVMRVRFRBADEhwKGENIQU5HRV9LSU5EX1RZUEVfQ0hBTkdFRBAEEhwKGENIQU5HRV9LSU5EX01PREVfQ0hBTkdFRBAFKqgBCgtDb250ZW50S2luZBIcChhDT05URU5UX0tJTkRfVU5TUEVDSUZJRUQQABIVChFDT05URU5UX0tJTkRfVEVYVBABEhcKE0NPTlRFTlRfS0lORF9CSU5BUlkQAhIYChRDT05URU5UX0tJTkRfU1lNTElOSxADEhoKFkNPTlRFTlRfS0lORF9UT09fTEFSR0UQBBIVChFDT05URU5UX0tJTkRfVFJFRRAFKlIKCERlY2lzaW9uEhgKFERFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASFQoRREVDSVNJT05fQVBQUk9WRUQQARIVChFERUNJU0lPTl9SRUpFQ1RFRBACKpkBCgtSZXZpZXdTdGF0ZRIcChhSRVZJRVdfU1RBVEVfVU5TUEVDSUZJRUQQABIVChFSRVZJRVdfU1RBVEVfT1BFThABEhoKFlJFVklFV19TVEFURV9TVUJNSVRURUQQAhIfChtSRVZJRVdfU1RBVEVfUEFSVExZX0RFQ0lERUQQAxIYChRSRVZJRVdfU1RBVEVfREVDSURFRBAEKlEKCExpbmVLaW5kEhkKFUxJTkVfS0lORF9VTlNQRUNJRklFRBAAEhUKEUxJTkVfS0lORF9SRU1PVkVEEAESEwoPTElORV9LSU5EX0FEREVEEAIqPAoIRGlmZkZvcm0SGQoVRElGRl9GT1JNX1VOU1BFQ0lGSUVEEAASFQoRRElGRl9GT1JNX1VOSUZJRUQQASrIAQoHVmVyc2lvbhIXChNWRVJTSU9OX1VOU1BFQ0lGSUVEEAASEAoMVkVSU0lPTl9CQVNFEAESEwoPVkVSU0lPTl9DT05URVhUEAISFQoRVkVSU0lPTl9XT1JLU1BBQ0UQAxIUChBWRVJTSU9OX0FQUFJPVkVEEAQSEgoOVkVSU0lPTl9NRVJHRUQQBRIcChhWRVJTSU9OX0NPTkZMSUNUX0NPTlRFWFQQBhIeChpWRVJTSU9OX0NPTkZMSUNUX1dPUktTUEFDRRAHKuUBCgtSZXZpZXdFdmVudBIcChhSRVZJRVdfRVZFTlRfVU5TUEVDSUZJRUQQABIaChZSRVZJRVdfRVZFTlRfU1VCTUlUVEVEEAESGAoUUkVWSUVXX0VWRU5UX0RFQ0lERUQQAhIYChRSRVZJRVdfRVZFTlRfQVBQTElFRBADEhoKFlJFVklFV19FVkVOVF9ESVNDQVJERUQQBBIXChNSRVZJRVdfRVZFTlRfVU5ET05FEAUSGQoVUkVWSUVXX0VWRU5UX09WRVJGTE9XEAYSGAoUUkVWSUVXX0VWRU5UX1JFQkFTRUQQBypdCgtBcHBseVRhcmdldBIcChhBUFBMWV9UQVJHRVRfVU5TUEVDSUZJRUQQABIXChNBUFBMWV9UQVJHRVRfQ09NTUlUEAESFwoTQVBQTFlfVEFSR0VUX0JSQU5DSBACKnkKC0FwcGxpZWRLaW5kEhwKGEFQUExJRURfS0lORF9VTlNQRUNJRklFRBAAEhgKFEFQUExJRURfS0lORF9DUkVBVEVEEAESGAoUQVBQTElFRF9LSU5EX1dSSVRURU4QAhIYChRBUFBMSUVEX0tJTkRfUkVNT1ZFRBADKqcBCgtKb3VybmFsS2luZBIcChhKT1VSTkFMX0tJTkRfVU5TUEVDSUZJRUQQABIWChJKT1VSTkFMX0tJTkRfQVBQTFkQARIYChRKT1VSTkFMX0tJTkRfRElTQ0FSRBACEhUKEUpPVVJOQUxfS0lORF9VTkRPEAMSFwoTSk9VUk5BTF9LSU5EX1JFQkFTRRAEEhgKFEpPVVJOQUxfS0lORF9SRVNPTFZFEAUqpAIKDENvbmZsaWN0S2luZBIdChlDT05GTElDVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVQ09ORkxJQ1RfS0lORF9DT05URU5UEAESHwobQ09ORkxJQ1RfS0lORF9NT0RJRllfREVMRVRFEAISHwobQ09ORkxJQ1RfS0lORF9ERUxFVEVfTU9ESUZZEAMSGQoVQ09ORkxJQ1RfS0lORF9BRERfQUREEAQSGAoUQ09ORkxJQ1RfS0lORF9CSU5BUlkQBRIWChJDT05GTElDVF9LSU5EX1RZUEUQBhImCiJDT05GTElDVF9LSU5EX0RJUkVDVE9SWV9JTl9USEVfV0FZEAcSIwofQ09ORkxJQ1RfS0lORF9DSEFOR0VEX01FQU5XSElMRRAIKpgBCgpPbkNvbmZsaWN0EhsKF09OX0NPTkZMSUNUX1VOU1BFQ0lGSUVEEAASFgoST05fQ09ORkxJQ1RfUkVDT1JEEAESFwoTT05fQ09ORkxJQ1RfTUFSS0VSUxACEhwKGE9OX0NPTkZMSUNUX0tFRVBfQ09OVEVYVBADEh4KGk9OX0NPTkZMSUNUX1RBS0VfV09SS1NQQUNFEAQqbwoKUmVzb2x1dGlvbhIaChZSRVNPTFVUSU9OX1VOU1BFQ0lGSUVEEAASFgoSUkVTT0xVVElPTl9DT05URVhUEAESGAoUUkVTT0xVVElPTl9XT1JLU1BBQ0UQAhITCg9SRVNPTFVUSU9OX0JBU0UQAzKnCQoNUmV2aWV3U2VydmljZRJaCgtMaXN0Q2hhbmdlcxIcLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVzcG9uc2UiDKKfGQgIAhABIAMwATABEk4KB0dldERpZmYSGC5jdHhmcy52MS5HZXREaWZmUmVxdWVzdBoZLmN0eGZzLnYxLkdldERpZmZSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESWgoLUmVhZFZlcnNpb24SHC5jdHhmcy52MS5SZWFkVmVyc2lvblJlcXVlc3QaHS5jdHhmcy52MS5SZWFkVmVyc2lvblJlc3BvbnNlIgyinxkICAIQASADMAEwARJSCglHZXRSZXZpZXcSGi5jdHhmcy52MS5HZXRSZXZpZXdSZXF1ZXN0GhsuY3R4ZnMudjEuR2V0UmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIAMwARJaCgtXYXRjaFJldmlldxIcLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVxdWVzdBodLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIARIAjABElkKDFN1Ym1pdFJldmlldxIdLmN0eGZzLnYxLlN1Ym1pdFJldmlld1JlcXVlc3QaHi5jdHhmcy52MS5TdWJtaXRSZXZpZXdSZXNwb25zZSIKop8ZBggCEAIgAxJKCgdEaXNjYXJkEhguY3R4ZnMudjEuRGlzY2FyZFJlcXVlc3QaGS5jdHhmcy52MS5EaXNjYXJkUmVzcG9uc2UiCqKfGQYIAhACIAMSRwoGRGVjaWRlEhcuY3R4ZnMudjEuRGVjaWRlUmVxdWVzdBoYLmN0eGZzLnYxLkRlY2lkZVJlc3BvbnNlIgqinxkGCAMQAiADEkQKBUFwcGx5EhYuY3R4ZnMudjEuQXBwbHlSZXF1ZXN0GhcuY3R4ZnMudjEuQXBwbHlSZXNwb25zZSIKop8ZBggDEAIgAxJYCgtMaXN0Sm91cm5hbBIcLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVzcG9uc2UiDKKfGQgIAxABIAIwARJBCgRVbmRvEhUuY3R4ZnMudjEuVW5kb1JlcXVlc3QaFi5jdHhmcy52MS5VbmRvUmVzcG9uc2UiCqKfGQYIAxACIAMSRwoGUmViYXNlEhcuY3R4ZnMudjEuUmViYXNlUmVxdWVzdBoYLmN0eGZzLnYxLlJlYmFzZVJlc3BvbnNlIgqinxkGCAMQAiADEl4KDUxpc3RDb25mbGljdHMSHi5jdHhmcy52MS5MaXN0Q29uZmxpY3RzUmVxdWVzdBofLmN0eGZzLnYxLkxpc3RDb25mbGljdHNSZXNwb25zZSIMop8ZCAgDEAEgAjABEmIKD1Jlc29sdmVDb25mbGljdBIgLmN0eGZzLnYxLlJlc29sdmVDb25mbGljdFJlcXVlc3QaIS5jdHhmcy52MS5SZXNvbHZlQ29uZmxpY3RSZXNwb25zZSIKop8ZBggDEAIgA0IvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
+  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxIrwECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMiWwoLRmlsZVZlcnNpb24SIAoEdHlwZRgBIAEoDjISLmN0eGZzLnYxLkZpbGVUeXBlEgwKBG1vZGUYAiABKA0SDAoEc2l6ZRgDIAEoAxIOCgZzaGEyNTYYBCABKAkixwEKBEh1bmsSDwoHaHVua19pZBgBIAEoCRIUCgxiZWZvcmVfc3RhcnQYAiABKAUSFAoMYmVmb3JlX2xpbmVzGAMgASgFEhMKC2FmdGVyX3N0YXJ0GAQgASgFEhMKC2FmdGVyX2xpbmVzGAUgASgFEiEKBWxpbmVzGAYgAygLMhIuY3R4ZnMudjEuRGlmZkxpbmUSJAoIZGVjaXNpb24YByABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAggASgJImkKCERpZmZMaW5lEiAKBGtpbmQYASABKA4yEi5jdHhmcy52MS5MaW5lS2luZBIMCgR0ZXh0GAIgASgJEgwKBGRhdGEYAyABKAwSEgoKbm9fbmV3bGluZRgEIAEoCBILCgNjdXQYBSABKAgidQoJU2VsZWN0aW9uEg0KA2FsbBgBIAEoCEgAEhIKCGFwcHJvdmVkGAIgASgISAASLAoHY2hhbmdlcxgDIAEoCzIZLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlc0gAEg8KBXBhdGNoGAQgASgMSABCBgoEd2hhdCI8Cg9TZWxlY3RlZENoYW5nZXMSKQoHY2hhbmdlcxgBIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIlUKDlNlbGVjdGVkQ2hhbmdlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSEQoJY2hhbmdlX2lkGAMgASgJEhAKCGh1bmtfaWRzGAQgAygJIoABChJMaXN0Q2hhbmdlc1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIPCgdpZ25vcmVkGAMgASgIEiIKB2FnYWluc3QYCiABKAsyES5jdHhmcy52MS5BZ2FpbnN0EhIKCmpvdXJuYWxfaWQYHiABKAMibwoTTGlzdENoYW5nZXNSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIrCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCKUAQoOQ2hhbmdlc1N1bW1hcnkSEAoIcmV2aXNpb24YASABKAkSDwoHY2hhbmdlcxgCIAEoBRITCgthZGRlZF9saW5lcxgDIAEoAxIVCg1yZW1vdmVkX2xpbmVzGAQgASgDEg8KB2RyaWZ0ZWQYBSABKAUSEAoIYXBwcm92ZWQYBiABKAUSEAoIcmVqZWN0ZWQYByABKAUirQEKDkdldERpZmZSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFcGF0aHMYAiADKAkSIAoEZm9ybRgDIAEoDjISLmN0eGZzLnYxLkRpZmZGb3JtEg0KBWxpbmVzGAQgASgFEg8KB2lnbm9yZWQYBSABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QSEgoKam91cm5hbF9pZBgeIAEoAyJkCgdBZ2FpbnN0EhMKCXdvcmtzcGFjZRgBIAEoCEgAEhIKCHJldmlzaW9uGAIgASgJSAASEgoIc25hcHNob3QYAyABKAlIABIUCgpjb250ZXh0X2lkGAQgASgJSABCBgoEd2hhdCKbAQoPR2V0RGlmZlJlc3BvbnNlEiIKBmNoYW5nZRgBIAEoCzIQLmN0eGZzLnYxLkNoYW5nZUgAEh4KBGh1bmsYAiABKAsyDi5jdHhmcy52MS5IdW5rSAASDgoEdGV4dBgDIAEoDEgAEisKB3N1bW1hcnkYBCABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeUgAQgcKBWV2ZW50ImwKElJlYWRWZXJzaW9uUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSIgoHdmVyc2lvbhgEIAEoDjIRLmN0eGZzLnYxLlZlcnNpb24iSwoTUmVhZFZlcnNpb25SZXNwb25zZRImCgd2ZXJzaW9uGAEgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SDAoEZGF0YRgCIAEoDCImChBHZXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkitgEKEUdldFJldmlld1Jlc3BvbnNlEiQKBXN0YXRlGAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3U3RhdGUSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5Eg0KBXRpdGxlGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSGgoSc3VibWl0dGVkX3JldmlzaW9uGAUgASgJEhQKDHN1Ym1pdHRlZF9ucxgGIAEoAyIoChJXYXRjaFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJhChNXYXRjaFJldmlld1Jlc3BvbnNlEiQKBWV2ZW50GAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3RXZlbnQSEgoKam91cm5hbF9pZBgCIAEoAxIQCghyZXZpc2lvbhgDIAEoCSJJChNTdWJtaXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJTChRTdWJtaXRSZXZpZXdSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoCRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkiYQoORGlzY2FyZFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SEwoLaWZfcmV2aXNpb24YAyABKAkiNAoPRGlzY2FyZFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSDQoFcGF0aHMYAiADKAkilwEKDURlY2lkZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SJAoIZGVjaXNpb24YAyABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAQgASgJEhMKC2lmX3JldmlzaW9uGAUgASgJIkIKDkRlY2lkZVJlc3BvbnNlEg8KB2NoYW5nZXMYASABKAUSDQoFaHVua3MYAiABKAUSEAoIbGVmdF9vdXQYAyADKAki+wEKDEFwcGx5UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEiYKCXNlbGVjdGlvbhgCIAEoCzITLmN0eGZzLnYxLlNlbGVjdGlvbhIPCgdhcHByb3ZlGAMgASgIEhMKC2lmX3JldmlzaW9uGAQgASgJEhQKDHJlZnVzZV9tZXJnZRgFIAEoCBIPCgdkcnlfcnVuGAYgASgIEhIKCnJlcXVlc3RfaWQYByABKAkSJQoGdGFyZ2V0GAggASgOMhUuY3R4ZnMudjEuQXBwbHlUYXJnZXQSJwoGY29tbWl0GAkgASgLMhcuY3R4ZnMudjEuQ29tbWl0T3B0aW9ucyJFCgVDaGVjaxIMCgRhcmd2GAEgAygJEgsKA2N3ZBgCIAEoCRIQCghvcHRpb25hbBgDIAEoCBIPCgd3YWxsX21zGAQgASgDIl0KE0FwcGx5Q2hlY2tlZFJlcXVlc3QSJQoFYXBwbHkYASABKAsyFi5jdHhmcy52MS5BcHBseVJlcXVlc3QSHwoGY2hlY2tzGAIgAygLMg8uY3R4ZnMudjEuQ2hlY2siwQEKFEFwcGx5Q2hlY2tlZFJlc3BvbnNlEikKB3N0YXJ0ZWQYASABKAsyFi5jdHhmcy52MS5DaGVja1N0YXJ0ZWRIABIiCgZvdXRwdXQYAiABKAsyEC5jdHhmcy52MS5PdXRwdXRIABIlCgVlbmRlZBgDIAEoCzIULmN0eGZzLnYxLkNoZWNrRW5kZWRIABIqCgdhcHBsaWVkGAQgASgLMhcuY3R4ZnMudjEuQXBwbHlSZXNwb25zZUgAQgcKBWV2ZW50Ih0KDENoZWNrU3RhcnRlZBINCgVjaGVjaxgBIAEoBSJJCgpDaGVja0VuZGVkEg0KBWNoZWNrGAEgASgFEg4KBnBhc3NlZBgCIAEoCBIcCgRleGl0GAMgASgLMg4uY3R4ZnMudjEuRXhpdCJtCg1Db21taXRPcHRpb25zEg8KB21lc3NhZ2UYASABKAkSEwoLYXV0aG9yX25hbWUYAiABKAkSFAoMYXV0aG9yX2VtYWlsGAMgASgJEhAKCHRyYWlsZXJzGAQgAygJEg4KBmJyYW5jaBgFIAEoCSJvCgZDb21taXQSEgoKcmVwb3NpdG9yeRgBIAEoCRIRCgljb21taXRfaWQYAiABKAkSCwoDcmVmGAMgASgJEg4KBnBhcmVudBgEIAEoCRIOCgZhdXRob3IYBSABKAkSEQoJY29tbWl0dGVyGAYgASgJImwKDUFwcGx5UmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEiEKB2NvbW1pdHMYAyADKAsyEC5jdHhmcy52MS5Db21taXQiYgoLQXBwbGllZEZpbGUSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIjCgRraW5kGAMgASgOMhUuY3R4ZnMudjEuQXBwbGllZEtpbmQSDgoGbWVyZ2VkGAQgASgIIl0KEkxpc3RKb3VybmFsUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVwoTTGlzdEpvdXJuYWxSZXNwb25zZRInCgdlbnRyaWVzGAEgAygLMhYuY3R4ZnMudjEuSm91cm5hbEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSL4AQoMSm91cm5hbEVudHJ5EhIKCmpvdXJuYWxfaWQYASABKAMSIwoEa2luZBgCIAEoDjIVLmN0eGZzLnYxLkpvdXJuYWxLaW5kEhIKCmNvbnRleHRfaWQYAyABKAkSDQoFYWN0b3IYBCABKAkSDwoHZG9uZV9ucxgFIAEoAxIkCgVmaWxlcxgGIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEg4KBnVuZG9lcxgHIAEoAxIRCgl1bmRvbmVfYnkYCCABKAMSIQoHY29tbWl0cxgJIAMoCzIQLmN0eGZzLnYxLkNvbW1pdBIPCgdjb21tYW5kGB4gASgJIjIKC1VuZG9SZXF1ZXN0EhIKCmpvdXJuYWxfaWQYASABKAMSDwoHZHJ5X3J1bhgCIAEoCCJICgxVbmRvUmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlIlAKCENvbmZsaWN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSJAoEa2luZBgDIAEoDjIWLmN0eGZzLnYxLkNvbmZsaWN0S2luZCJuCg1SZWJhc2VSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSKQoLb25fY29uZmxpY3QYAiABKA4yFC5jdHhmcy52MS5PbkNvbmZsaWN0Eg0KBXBhdGhzGAMgAygJEg8KB2RyeV9ydW4YBCABKAgiogEKDlJlYmFzZVJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSJAoFZmlsZXMYAiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRItCgljb25mbGljdHMYAyADKAsyGi5jdHhmcy52MS5SZWNvcmRlZENvbmZsaWN0EicKBXN0YWxlGAQgAygLMhguY3R4ZnMudjEuU2VsZWN0ZWRDaGFuZ2Ui9QEKEFJlY29yZGVkQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kEiMKBGJhc2UYBCABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhImCgdjb250ZXh0GAUgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SKAoJd29ya3NwYWNlGAYgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SDwoHbWFya2VycxgHIAEoCBITCgtyZWNvcmRlZF9ucxgIIAEoAyIqChRMaXN0Q29uZmxpY3RzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIkYKFUxpc3RDb25mbGljdHNSZXNwb25zZRItCgljb25mbGljdHMYASADKAsyGi5jdHhmcy52MS5SZWNvcmRlZENvbmZsaWN0InYKFlJlc29sdmVDb25mbGljdFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEigKCnJlc29sdXRpb24YBCABKA4yFC5jdHhmcy52MS5SZXNvbHV0aW9uIlIKF1Jlc29sdmVDb25mbGljdFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSIwoEZmlsZRgCIAEoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlKq8BCgpDaGFuZ2VLaW5kEhsKF0NIQU5HRV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ0hBTkdFX0tJTkRfQURERUQQARIYChRDSEFOR0VfS0lORF9NT0RJRklFRBACEhcKE0NIQU5HRV9LSU5EX0RFTEVURUQQAxIcChhDSEFOR0VfS0lORF9UWVBFX0NIQU5HRUQQBBIcChhDSEFOR0VfS0lORF9NT0RFX0NIQU5HRUQQBSqoAQoLQ29udGVudEtpbmQSHAoYQ09OVEVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9LSU5EX1RFWFQQARIXChNDT05URU5UX0tJTkRfQklOQVJZEAISGAoUQ09OVEVOVF9LSU5EX1NZTUxJTksQAxIaChZDT05URU5UX0tJTkRfVE9PX0xBUkdFEAQSFQoRQ09OVEVOVF9LSU5EX1RSRUUQBSpSCghEZWNpc2lvbhIYChRERUNJU0lPTl9VTlNQRUNJRklFRBAAEhUKEURFQ0lTSU9OX0FQUFJPVkVEEAESFQoRREVDSVNJT05fUkVKRUNURUQQAiqZAQoLUmV2aWV3U3RhdGUSHAoYUkVWSUVXX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUkVWSUVXX1NUQVRFX09QRU4QARIaChZSRVZJRVdfU1RBVEVfU1VCTUlUVEVEEAISHwobUkVWSUVXX1NUQVRFX1BBUlRMWV9ERUNJREVEEAMSGAoUUkVWSUVXX1NUQVRFX0RFQ0lERUQQBCpRCghMaW5lS2luZBIZChVMSU5FX0tJTkRfVU5TUEVDSUZJRUQQABIVChFMSU5FX0tJTkRfUkVNT1ZFRBABEhMKD0xJTkVfS0lORF9BRERFRBACKjwKCERpZmZGb3JtEhkKFURJRkZfRk9STV9VTlNQRUNJRklFRBAAEhUKEURJRkZfRk9STV9VTklGSUVEEAEqyAEKB1ZlcnNpb24SFwoTVkVSU0lPTl9VTlNQRUNJRklFRBAAEhAKDFZFUlNJT05fQkFTRRABEhMKD1ZFUlNJT05fQ09OVEVYVBACEhUKEVZFUlNJT05fV09SS1NQQUNFEAMSFAoQVkVSU0lPTl9BUFBST1ZFRBAEEhIKDlZFUlNJT05fTUVSR0VEEAUSHAoYVkVSU0lPTl9DT05GTElDVF9DT05URVhUEAYSHgoaVkVSU0lPTl9DT05GTElDVF9XT1JLU1BBQ0UQByrlAQoLUmV2aWV3RXZlbnQSHAoYUkVWSUVXX0VWRU5UX1VOU1BFQ0lGSUVEEAASGgoWUkVWSUVXX0VWRU5UX1NVQk1JVFRFRBABEhgKFFJFVklFV19FVkVOVF9ERUNJREVEEAISGAoUUkVWSUVXX0VWRU5UX0FQUExJRUQQAxIaChZSRVZJRVdfRVZFTlRfRElTQ0FSREVEEAQSFwoTUkVWSUVXX0VWRU5UX1VORE9ORRAFEhkKFVJFVklFV19FVkVOVF9PVkVSRkxPVxAGEhgKFFJFVklFV19FVkVOVF9SRUJBU0VEEAcqXQoLQXBwbHlUYXJnZXQSHAoYQVBQTFlfVEFSR0VUX1VOU1BFQ0lGSUVEEAASFwoTQVBQTFlfVEFSR0VUX0NPTU1JVBABEhcKE0FQUExZX1RBUkdFVF9CUkFOQ0gQAip5CgtBcHBsaWVkS2luZBIcChhBUFBMSUVEX0tJTkRfVU5TUEVDSUZJRUQQABIYChRBUFBMSUVEX0tJTkRfQ1JFQVRFRBABEhgKFEFQUExJRURfS0lORF9XUklUVEVOEAISGAoUQVBQTElFRF9LSU5EX1JFTU9WRUQQAyq+AQoLSm91cm5hbEtpbmQSHAoYSk9VUk5BTF9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSSk9VUk5BTF9LSU5EX0FQUExZEAESGAoUSk9VUk5BTF9LSU5EX0RJU0NBUkQQAhIVChFKT1VSTkFMX0tJTkRfVU5ETxADEhcKE0pPVVJOQUxfS0lORF9SRUJBU0UQBBIYChRKT1VSTkFMX0tJTkRfUkVTT0xWRRAFEhUKEUpPVVJOQUxfS0lORF9FWEVDEAYqpAIKDENvbmZsaWN0S2luZBIdChlDT05GTElDVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVQ09ORkxJQ1RfS0lORF9DT05URU5UEAESHwobQ09ORkxJQ1RfS0lORF9NT0RJRllfREVMRVRFEAISHwobQ09ORkxJQ1RfS0lORF9ERUxFVEVfTU9ESUZZEAMSGQoVQ09ORkxJQ1RfS0lORF9BRERfQUREEAQSGAoUQ09ORkxJQ1RfS0lORF9CSU5BUlkQBRIWChJDT05GTElDVF9LSU5EX1RZUEUQBhImCiJDT05GTElDVF9LSU5EX0RJUkVDVE9SWV9JTl9USEVfV0FZEAcSIwofQ09ORkxJQ1RfS0lORF9DSEFOR0VEX01FQU5XSElMRRAIKpgBCgpPbkNvbmZsaWN0EhsKF09OX0NPTkZMSUNUX1VOU1BFQ0lGSUVEEAASFgoST05fQ09ORkxJQ1RfUkVDT1JEEAESFwoTT05fQ09ORkxJQ1RfTUFSS0VSUxACEhwKGE9OX0NPTkZMSUNUX0tFRVBfQ09OVEVYVBADEh4KGk9OX0NPTkZMSUNUX1RBS0VfV09SS1NQQUNFEAQqbwoKUmVzb2x1dGlvbhIaChZSRVNPTFVUSU9OX1VOU1BFQ0lGSUVEEAASFgoSUkVTT0xVVElPTl9DT05URVhUEAESGAoUUkVTT0xVVElPTl9XT1JLU1BBQ0UQAhITCg9SRVNPTFVUSU9OX0JBU0UQAzKECgoNUmV2aWV3U2VydmljZRJaCgtMaXN0Q2hhbmdlcxIcLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RDaGFuZ2VzUmVzcG9uc2UiDKKfGQgIAhABIAMwATABEk4KB0dldERpZmYSGC5jdHhmcy52MS5HZXREaWZmUmVxdWVzdBoZLmN0eGZzLnYxLkdldERpZmZSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESWgoLUmVhZFZlcnNpb24SHC5jdHhmcy52MS5SZWFkVmVyc2lvblJlcXVlc3QaHS5jdHhmcy52MS5SZWFkVmVyc2lvblJlc3BvbnNlIgyinxkICAIQASADMAEwARJSCglHZXRSZXZpZXcSGi5jdHhmcy52MS5HZXRSZXZpZXdSZXF1ZXN0GhsuY3R4ZnMudjEuR2V0UmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIAMwARJaCgtXYXRjaFJldmlldxIcLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVxdWVzdBodLmN0eGZzLnYxLldhdGNoUmV2aWV3UmVzcG9uc2UiDKKfGQgIAhABIARIAjABElkKDFN1Ym1pdFJldmlldxIdLmN0eGZzLnYxLlN1Ym1pdFJldmlld1JlcXVlc3QaHi5jdHhmcy52MS5TdWJtaXRSZXZpZXdSZXNwb25zZSIKop8ZBggCEAIgAxJKCgdEaXNjYXJkEhguY3R4ZnMudjEuRGlzY2FyZFJlcXVlc3QaGS5jdHhmcy52MS5EaXNjYXJkUmVzcG9uc2UiCqKfGQYIAhACIAMSRwoGRGVjaWRlEhcuY3R4ZnMudjEuRGVjaWRlUmVxdWVzdBoYLmN0eGZzLnYxLkRlY2lkZVJlc3BvbnNlIgqinxkGCAMQAiADEkQKBUFwcGx5EhYuY3R4ZnMudjEuQXBwbHlSZXF1ZXN0GhcuY3R4ZnMudjEuQXBwbHlSZXNwb25zZSIKop8ZBggDEAIgAxJbCgxBcHBseUNoZWNrZWQSHS5jdHhmcy52MS5BcHBseUNoZWNrZWRSZXF1ZXN0Gh4uY3R4ZnMudjEuQXBwbHlDaGVja2VkUmVzcG9uc2UiCqKfGQYIARACIAQwARJYCgtMaXN0Sm91cm5hbBIcLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVxdWVzdBodLmN0eGZzLnYxLkxpc3RKb3VybmFsUmVzcG9uc2UiDKKfGQgIAxABIAIwARJBCgRVbmRvEhUuY3R4ZnMudjEuVW5kb1JlcXVlc3QaFi5jdHhmcy52MS5VbmRvUmVzcG9uc2UiCqKfGQYIAxACIAMSRwoGUmViYXNlEhcuY3R4ZnMudjEuUmViYXNlUmVxdWVzdBoYLmN0eGZzLnYxLlJlYmFzZVJlc3BvbnNlIgqinxkGCAMQAiADEl4KDUxpc3RDb25mbGljdHMSHi5jdHhmcy52MS5MaXN0Q29uZmxpY3RzUmVxdWVzdBofLmN0eGZzLnYxLkxpc3RDb25mbGljdHNSZXNwb25zZSIMop8ZCAgDEAEgAjABEmIKD1Jlc29sdmVDb25mbGljdBIgLmN0eGZzLnYxLlJlc29sdmVDb25mbGljdFJlcXVlc3QaIS5jdHhmcy52MS5SZXNvbHZlQ29uZmxpY3RSZXNwb25zZSIKop8ZBggDEAIgA0IvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_exec, file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
 
 /**
  * A difference between two versions of a path; in the ordinary case between the base and the context.
@@ -511,6 +513,13 @@ export type ListChangesRequest = Message<"ctxfs.v1.ListChangesRequest"> & {
    * @generated from field: ctxfs.v1.Against against = 10;
    */
   against?: Against | undefined;
+
+  /**
+   * Shows what a journal entry changed instead. It excludes against. Errors: ENOENT (the context has no such entry).
+   *
+   * @generated from field: int64 journal_id = 30;
+   */
+  journalId: bigint;
 };
 
 /**
@@ -667,6 +676,13 @@ export type GetDiffRequest = Message<"ctxfs.v1.GetDiffRequest"> & {
    * @generated from field: ctxfs.v1.Against against = 10;
    */
   against?: Against | undefined;
+
+  /**
+   * Shows what a journal entry changed instead. It excludes against. Errors: ENOENT (the context has no such entry).
+   *
+   * @generated from field: int64 journal_id = 30;
+   */
+  journalId: bigint;
 };
 
 /**
@@ -1277,6 +1293,185 @@ export const ApplyRequestSchema: GenMessage<ApplyRequest> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_review, 25);
 
 /**
+ * A command that must succeed before changes are applied.
+ *
+ * @generated from message ctxfs.v1.Check
+ */
+export type Check = Message<"ctxfs.v1.Check"> & {
+  /**
+   * The program and its arguments, as Command.argv.
+   *
+   * @generated from field: repeated string argv = 1;
+   */
+  argv: string[];
+
+  /**
+   * The working directory, from the context's root; empty for the root.
+   *
+   * @generated from field: string cwd = 2;
+   */
+  cwd: string;
+
+  /**
+   * Applies the changes even if the check fails.
+   *
+   * @generated from field: bool optional = 3;
+   */
+  optional: boolean;
+
+  /**
+   * How long the check may run, in ms; 0 means 10 minutes. Up to 3600000.
+   *
+   * @generated from field: int64 wall_ms = 4;
+   */
+  wallMs: bigint;
+};
+
+/**
+ * Describes the message ctxfs.v1.Check.
+ * Use `create(CheckSchema)` to create a new message.
+ */
+export const CheckSchema: GenMessage<Check> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 26);
+
+/**
+ * Request of ApplyChecked.
+ *
+ * @generated from message ctxfs.v1.ApplyCheckedRequest
+ */
+export type ApplyCheckedRequest = Message<"ctxfs.v1.ApplyCheckedRequest"> & {
+  /**
+   * What to apply.
+   *
+   * @generated from field: ctxfs.v1.ApplyRequest apply = 1;
+   */
+  apply?: ApplyRequest | undefined;
+
+  /**
+   * The checks, 1 to 16.
+   *
+   * @generated from field: repeated ctxfs.v1.Check checks = 2;
+   */
+  checks: Check[];
+};
+
+/**
+ * Describes the message ctxfs.v1.ApplyCheckedRequest.
+ * Use `create(ApplyCheckedRequestSchema)` to create a new message.
+ */
+export const ApplyCheckedRequestSchema: GenMessage<ApplyCheckedRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 27);
+
+/**
+ * Response of ApplyChecked.
+ *
+ * @generated from message ctxfs.v1.ApplyCheckedResponse
+ */
+export type ApplyCheckedResponse = Message<"ctxfs.v1.ApplyCheckedResponse"> & {
+  /**
+   * What happened.
+   *
+   * @generated from oneof ctxfs.v1.ApplyCheckedResponse.event
+   */
+  event: {
+    /**
+     * A check has started.
+     *
+     * @generated from field: ctxfs.v1.CheckStarted started = 1;
+     */
+    value: CheckStarted;
+    case: "started";
+  } | {
+    /**
+     * Output of the check that was started last.
+     *
+     * @generated from field: ctxfs.v1.Output output = 2;
+     */
+    value: Output;
+    case: "output";
+  } | {
+    /**
+     * The check that was started last has ended.
+     *
+     * @generated from field: ctxfs.v1.CheckEnded ended = 3;
+     */
+    value: CheckEnded;
+    case: "ended";
+  } | {
+    /**
+     * The last message: what was applied.
+     *
+     * @generated from field: ctxfs.v1.ApplyResponse applied = 4;
+     */
+    value: ApplyResponse;
+    case: "applied";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message ctxfs.v1.ApplyCheckedResponse.
+ * Use `create(ApplyCheckedResponseSchema)` to create a new message.
+ */
+export const ApplyCheckedResponseSchema: GenMessage<ApplyCheckedResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 28);
+
+/**
+ * A check that was started.
+ *
+ * @generated from message ctxfs.v1.CheckStarted
+ */
+export type CheckStarted = Message<"ctxfs.v1.CheckStarted"> & {
+  /**
+   * Its place in the request, from 0.
+   *
+   * @generated from field: int32 check = 1;
+   */
+  check: number;
+};
+
+/**
+ * Describes the message ctxfs.v1.CheckStarted.
+ * Use `create(CheckStartedSchema)` to create a new message.
+ */
+export const CheckStartedSchema: GenMessage<CheckStarted> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 29);
+
+/**
+ * A check that has ended.
+ *
+ * @generated from message ctxfs.v1.CheckEnded
+ */
+export type CheckEnded = Message<"ctxfs.v1.CheckEnded"> & {
+  /**
+   * Its place in the request, from 0.
+   *
+   * @generated from field: int32 check = 1;
+   */
+  check: number;
+
+  /**
+   * It exited with 0.
+   *
+   * @generated from field: bool passed = 2;
+   */
+  passed: boolean;
+
+  /**
+   * Its exit.
+   *
+   * @generated from field: ctxfs.v1.Exit exit = 3;
+   */
+  exit?: Exit | undefined;
+};
+
+/**
+ * Describes the message ctxfs.v1.CheckEnded.
+ * Use `create(CheckEndedSchema)` to create a new message.
+ */
+export const CheckEndedSchema: GenMessage<CheckEnded> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 30);
+
+/**
  * How Apply commits.
  *
  * @generated from message ctxfs.v1.CommitOptions
@@ -1325,7 +1520,7 @@ export type CommitOptions = Message<"ctxfs.v1.CommitOptions"> & {
  * Use `create(CommitOptionsSchema)` to create a new message.
  */
 export const CommitOptionsSchema: GenMessage<CommitOptions> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 26);
+  messageDesc(file_ctxfs_v1_review, 31);
 
 /**
  * A commit that Apply made.
@@ -1381,7 +1576,7 @@ export type Commit = Message<"ctxfs.v1.Commit"> & {
  * Use `create(CommitSchema)` to create a new message.
  */
 export const CommitSchema: GenMessage<Commit> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 27);
+  messageDesc(file_ctxfs_v1_review, 32);
 
 /**
  * Response of Apply.
@@ -1416,7 +1611,7 @@ export type ApplyResponse = Message<"ctxfs.v1.ApplyResponse"> & {
  * Use `create(ApplyResponseSchema)` to create a new message.
  */
 export const ApplyResponseSchema: GenMessage<ApplyResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 28);
+  messageDesc(file_ctxfs_v1_review, 33);
 
 /**
  * What Apply did to a path of the workspace, or Rebase to a path of the context.
@@ -1458,7 +1653,7 @@ export type AppliedFile = Message<"ctxfs.v1.AppliedFile"> & {
  * Use `create(AppliedFileSchema)` to create a new message.
  */
 export const AppliedFileSchema: GenMessage<AppliedFile> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 29);
+  messageDesc(file_ctxfs_v1_review, 34);
 
 /**
  * Request of ListJournal.
@@ -1500,7 +1695,7 @@ export type ListJournalRequest = Message<"ctxfs.v1.ListJournalRequest"> & {
  * Use `create(ListJournalRequestSchema)` to create a new message.
  */
 export const ListJournalRequestSchema: GenMessage<ListJournalRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 30);
+  messageDesc(file_ctxfs_v1_review, 35);
 
 /**
  * Response of ListJournal.
@@ -1528,7 +1723,7 @@ export type ListJournalResponse = Message<"ctxfs.v1.ListJournalResponse"> & {
  * Use `create(ListJournalResponseSchema)` to create a new message.
  */
 export const ListJournalResponseSchema: GenMessage<ListJournalResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 31);
+  messageDesc(file_ctxfs_v1_review, 36);
 
 /**
  * Something that was done, and can be undone.
@@ -1598,6 +1793,13 @@ export type JournalEntry = Message<"ctxfs.v1.JournalEntry"> & {
    * @generated from field: repeated ctxfs.v1.Commit commits = 9;
    */
   commits: Commit[];
+
+  /**
+   * The command line, for JOURNAL_KIND_EXEC, at most 1 KiB of it.
+   *
+   * @generated from field: string command = 30;
+   */
+  command: string;
 };
 
 /**
@@ -1605,7 +1807,7 @@ export type JournalEntry = Message<"ctxfs.v1.JournalEntry"> & {
  * Use `create(JournalEntrySchema)` to create a new message.
  */
 export const JournalEntrySchema: GenMessage<JournalEntry> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 32);
+  messageDesc(file_ctxfs_v1_review, 37);
 
 /**
  * Request of Undo.
@@ -1633,7 +1835,7 @@ export type UndoRequest = Message<"ctxfs.v1.UndoRequest"> & {
  * Use `create(UndoRequestSchema)` to create a new message.
  */
 export const UndoRequestSchema: GenMessage<UndoRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 33);
+  messageDesc(file_ctxfs_v1_review, 38);
 
 /**
  * Response of Undo.
@@ -1661,7 +1863,7 @@ export type UndoResponse = Message<"ctxfs.v1.UndoResponse"> & {
  * Use `create(UndoResponseSchema)` to create a new message.
  */
 export const UndoResponseSchema: GenMessage<UndoResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 34);
+  messageDesc(file_ctxfs_v1_review, 39);
 
 /**
  * A file that could not be merged. It travels as a detail of the errors CONFLICT and DIRTY_COMMIT.
@@ -1696,7 +1898,7 @@ export type Conflict = Message<"ctxfs.v1.Conflict"> & {
  * Use `create(ConflictSchema)` to create a new message.
  */
 export const ConflictSchema: GenMessage<Conflict> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 35);
+  messageDesc(file_ctxfs_v1_review, 40);
 
 /**
  * Request of Rebase.
@@ -1738,7 +1940,7 @@ export type RebaseRequest = Message<"ctxfs.v1.RebaseRequest"> & {
  * Use `create(RebaseRequestSchema)` to create a new message.
  */
 export const RebaseRequestSchema: GenMessage<RebaseRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 36);
+  messageDesc(file_ctxfs_v1_review, 41);
 
 /**
  * Response of Rebase.
@@ -1781,7 +1983,7 @@ export type RebaseResponse = Message<"ctxfs.v1.RebaseResponse"> & {
  * Use `create(RebaseResponseSchema)` to create a new message.
  */
 export const RebaseResponseSchema: GenMessage<RebaseResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 37);
+  messageDesc(file_ctxfs_v1_review, 42);
 
 /**
  * A path that Rebase could not merge, and that is not resolved.
@@ -1851,7 +2053,7 @@ export type RecordedConflict = Message<"ctxfs.v1.RecordedConflict"> & {
  * Use `create(RecordedConflictSchema)` to create a new message.
  */
 export const RecordedConflictSchema: GenMessage<RecordedConflict> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 38);
+  messageDesc(file_ctxfs_v1_review, 43);
 
 /**
  * Request of ListConflicts.
@@ -1872,7 +2074,7 @@ export type ListConflictsRequest = Message<"ctxfs.v1.ListConflictsRequest"> & {
  * Use `create(ListConflictsRequestSchema)` to create a new message.
  */
 export const ListConflictsRequestSchema: GenMessage<ListConflictsRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 39);
+  messageDesc(file_ctxfs_v1_review, 44);
 
 /**
  * Response of ListConflicts.
@@ -1893,7 +2095,7 @@ export type ListConflictsResponse = Message<"ctxfs.v1.ListConflictsResponse"> & 
  * Use `create(ListConflictsResponseSchema)` to create a new message.
  */
 export const ListConflictsResponseSchema: GenMessage<ListConflictsResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 40);
+  messageDesc(file_ctxfs_v1_review, 45);
 
 /**
  * Request of ResolveConflict.
@@ -1935,7 +2137,7 @@ export type ResolveConflictRequest = Message<"ctxfs.v1.ResolveConflictRequest"> 
  * Use `create(ResolveConflictRequestSchema)` to create a new message.
  */
 export const ResolveConflictRequestSchema: GenMessage<ResolveConflictRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 41);
+  messageDesc(file_ctxfs_v1_review, 46);
 
 /**
  * Response of ResolveConflict.
@@ -1963,7 +2165,7 @@ export type ResolveConflictResponse = Message<"ctxfs.v1.ResolveConflictResponse"
  * Use `create(ResolveConflictResponseSchema)` to create a new message.
  */
 export const ResolveConflictResponseSchema: GenMessage<ResolveConflictResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 42);
+  messageDesc(file_ctxfs_v1_review, 47);
 
 /**
  * What a change does to a path.
@@ -2479,6 +2681,13 @@ export enum JournalKind {
    * @generated from enum value: JOURNAL_KIND_RESOLVE = 5;
    */
   RESOLVE = 5,
+
+  /**
+   * A command with a checkpoint.
+   *
+   * @generated from enum value: JOURNAL_KIND_EXEC = 6;
+   */
+  EXEC = 6,
 }
 
 /**
@@ -2786,7 +2995,21 @@ export const ReviewService: GenService<{
     output: typeof ApplyResponseSchema;
   },
   /**
-   * Lists what Apply, Discard, Rebase, ResolveConflict and Undo did, newest first.
+   * Runs checks on the result of an Apply, and then applies. The checks run one after the other in a throw-away fork of the context, in
+   * which every file that differs from the workspace is as Apply would leave it there. What ignore files exclude is as in the context. The
+   * stream has each check, its output and its exit, and last what was applied.
+   * Errors: those of Apply; CHECK_FAILED (a required check failed; nothing was applied); STALE_REVISION (the workspace or the approved
+   * changes moved while the checks ran; nothing was applied); EXEC_UNAVAILABLE; EINVAL (target BRANCH, or no checks).
+   *
+   * @generated from rpc ctxfs.v1.ReviewService.ApplyChecked
+   */
+  applyChecked: {
+    methodKind: "server_streaming";
+    input: typeof ApplyCheckedRequestSchema;
+    output: typeof ApplyCheckedResponseSchema;
+  },
+  /**
+   * Lists what Apply, Discard, Rebase, ResolveConflict, Undo and commands with a checkpoint did, newest first.
    *
    * @generated from rpc ctxfs.v1.ReviewService.ListJournal
    */

@@ -1,0 +1,90 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// killFirst is added to the server's own oom_score_adj for a sandbox: a machine without memory ends commands before the server.
+const killFirst = 500
+
+// confine puts a sandbox that waits for its block into cgroups, before it starts the command.
+func (b *box) confine(groups *cgroups, name string, l Limits) (err error) {
+	if b.cgroup, err = groups.make("ctxfs-"+name, l); err != nil {
+		return err
+	}
+	pids := []int{b.cmd.Process.Pid, b.initPID}
+	if err := b.cgroup.add(pids...); err != nil {
+		return err
+	}
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return err
+	}
+	adj, err := strconv.Atoi(strings.TrimSpace(string(own)))
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if err := write(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.Itoa(min(adj+killFirst, 1000))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unblock lets a sandbox begin.
+func (b *box) unblock() error {
+	_, err := b.block.Write([]byte{0})
+	return errors.Join(err, b.block.Close())
+}
+
+// outOfMemory reports whether the kernel has killed a process of the sandbox for its memory limit.
+func (b *box) outOfMemory() bool { return b.cgroup.outOfMemory() }
+
+// account notes what a sandbox that has ended used, and removes its cgroups.
+func (b *box) account(exit *Exit) error {
+	if b.cgroup.v2 != "" {
+		exit.CPU = b.cpuTime()
+	}
+	exit.PeakMemory = b.cgroup.peak()
+	return b.cgroup.remove()
+}
+
+// limitsMemory reports whether a cgroup limits the memory of the sandbox.
+func (b *box) limitsMemory() bool { return b.cgroup.of["memory"] || b.cgroup.v1["memory"] != "" }
+
+// cpuTime is the CPU time of all processes of the sandbox, those included that have ended.
+func (b *box) cpuTime() time.Duration {
+	if b.cgroup.v2 != "" {
+		return time.Duration(b.cgroup.counter(b.cgroup.v2, "cpu.stat", "usage_usec")) * time.Microsecond
+	}
+	var sum time.Duration
+	for queue := []int{b.initPID}; len(queue) > 0; queue = queue[1:] {
+		sum += cpuOf(queue[0])
+		queue = append(queue, children(queue[0])...)
+	}
+	return sum
+}
+
+// tick is the unit of times in stat files: Linux counts 100 a second on all machines.
+const tick = 10 * time.Millisecond
+
+// cpuOf is the CPU time of a process and of its children that have ended, 0 if it has ended.
+func cpuOf(pid int) time.Duration {
+	fields := statFields(fmt.Sprintf("/proc/%d/stat", pid))
+	const userTime, lastTime = 11, 14 // utime, stime, cutime, cstime, as fields behind the name
+	if len(fields) <= lastTime {
+		return 0
+	}
+	var sum time.Duration
+	for _, f := range fields[userTime : lastTime+1] {
+		n, _ := strconv.ParseInt(f, 10, 64) // the kernel's
+		sum += time.Duration(n) * tick
+	}
+	return sum
+}

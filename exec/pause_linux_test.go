@@ -1,0 +1,177 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts"
+)
+
+func (s *site) number(id contexts.ID, name string) int {
+	s.t.Helper()
+	data, err := os.ReadFile(filepath.Join(s.workspace, ".contexts", string(id), name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// TestForkBesideWriter forks a context while a command writes a, then b, then c, each by a program of its own.
+func TestForkBesideWriter(t *testing.T) {
+	t.Parallel()
+	onEachDriver(t, func(t *testing.T, s *site) {
+		// mv makes each file whole at any time.
+		p := s.start(`set -e; w() { echo $i > $1.new; mv $1.new $1; }
+			i=0; w a; w b; w c; echo ready
+			while :; do i=$((i+1)); w a; w b; w c; done`)
+		s.awaitOutput(p, "ready")
+		for round := range 5 {
+			fork := contexts.ID(fmt.Sprintf("ctx_fork%d", round))
+			begun := time.Now()
+			if _, err := s.contexts.Fork(t.Context(), testContext, fork, contexts.EnsureOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); took > 5*time.Second {
+				t.Errorf("the fork took %s", took)
+			}
+			a, b, c := s.number(fork, "a"), s.number(fork, "b"), s.number(fork, "c")
+			if a < b || b < c || a > c+1 {
+				t.Errorf("the copy has a %d, b %d, c %d, which the context never had together", a, b, c)
+			}
+			awaitChange(t, func() bool { return s.number(testContext, "a") > a+1 }, "the command did not continue after the fork")
+		}
+		if p.Ended() != nil {
+			t.Errorf("the command ended: %+v", p.Ended())
+		}
+	})
+}
+
+// awaitChange waits until a condition holds that another process makes true.
+func awaitChange(t *testing.T, holds func() bool, otherwise string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatal(otherwise)
+		}
+	}
+}
+
+func (s *site) pause(p *Process) (resume func()) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	resume, err := p.Pause(ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resume
+}
+
+// TestPauseStopsProcessesThatStartOthers pauses shells that start programs without end: vfork(2) makes them wait where no signal reaches.
+func TestPauseStopsProcessesThatStartOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	p := s.start(`for n in 1 2 3 4; do (i=0; while :; do i=$((i+1)); echo $i > n$n; /bin/true; done) & done; sleep 0.1; echo ready; wait`)
+	s.awaitOutput(p, "ready")
+	for range 40 {
+		resume := s.pause(p)
+		var before, after [4]string
+		for _, got := range []*[4]string{&before, &after} {
+			for n := range got {
+				data, err := os.ReadFile(filepath.Join(s.workspace, ".contexts", string(testContext), fmt.Sprint("n", n+1)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[n] = string(data)
+			}
+		}
+		resume()
+		if before != after {
+			t.Fatalf("a paused command wrote: %q, then %q", before, after)
+		}
+	}
+}
+
+// TestPauseKeepsStoppedProcess pauses a command of which one process was stopped before, by the command itself.
+func TestPauseKeepsStoppedProcess(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	p := s.begin(Command{OpenStdin: true, Argv: []string{"sh", "-c", `sh -c 'kill -STOP $$; echo continued' & while [ "$(cut -d' ' -f3 /proc/$!/stat)" != T ]; do :; done; echo stopped; read line; cut -d' ' -f3 /proc/$!/stat; kill -CONT $!; wait; echo end`}})
+	s.awaitOutput(p, "stopped")
+	s.pause(p)()
+	if err := p.Write(t.Context(), []byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	exit, out, _ := s.result(p)
+	if exit.Code != 0 || out != "stopped\nT\ncontinued\nend\n" {
+		t.Errorf("got %+v, %q", exit, out)
+	}
+}
+
+// TestShellDoesNotSeePause pauses a shell with job control, which goes on to its next command when one stops.
+func TestShellDoesNotSeePause(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	p := s.begin(Command{Argv: []string{"bash", "-c", "set -m; echo ready; sh -c 'echo begun; read line'; echo code $?"}, OpenStdin: true})
+	s.awaitOutput(p, "begun")
+	for range 20 {
+		s.pause(p)()
+	}
+	if err := p.CloseInput(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, out, _ := s.result(p); out != "ready\nbegun\ncode 1\n" {
+		t.Errorf("the shell saw the pause: %q", out)
+	}
+}
+
+// TestPauseDoesNotCountForWallLimit pauses a command for longer than its limit.
+func TestPauseDoesNotCountForWallLimit(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	const limit = time.Second
+	p := s.begin(Command{Argv: []string{"sh", "-c", "echo ready; sleep 0.1; echo alive; sleep 300"}, Limits: Limits{Wall: limit}})
+	s.awaitOutput(p, "ready")
+	resume := s.pause(p)
+	paused := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
+	defer cancel()
+	if err := p.Wait(ctx); err == nil {
+		t.Fatalf("a paused command ended: %+v", p.Ended())
+	}
+	resume()
+	pause := time.Since(paused)
+	exit, out, _ := s.result(p)
+	if ran := exit.At.Sub(p.Started()) - pause; exit.Reason != TimedOut || ran < limit || !strings.Contains(out, "alive") {
+		t.Errorf("got %+v, %q after %s", exit, out, ran)
+	}
+}
+
+// TestContinueWaitsForEndOfPause sends SIGCONT to a paused command.
+func TestContinueWaitsForEndOfPause(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	p := s.start("trap 'echo got it; exit' CONT; echo ready; while :; do :; done")
+	s.awaitOutput(p, "ready")
+	resume := s.pause(p)
+	if err := p.Signal(int(sigcont)); err != nil {
+		t.Fatal(err)
+	}
+	if got := threads(p.box.initPID); got != allStopped {
+		t.Errorf("process 1 runs")
+	}
+	resume()
+	if exit, out, _ := s.result(p); exit.Code != 0 || !strings.Contains(out, "got it") {
+		t.Errorf("got %+v, %q", exit, out)
+	}
+}

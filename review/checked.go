@@ -1,0 +1,117 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Place makes a fork of an entry's context what the workspace will hold after the entry, which is the result of a dry run. Ignored
+// directories stay as the fork has them.
+func (r *Reviews) Place(ctx context.Context, fork string, e *Entry) error {
+	if e.Target == ToBranch {
+		return fserr.Invalid("an apply to a branch changes no file that a check could read")
+	}
+	unlock, err := r.lock(ctx, fork)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	steps, err := r.toPlace(ctx, fork, e)
+	if err != nil {
+		return err
+	}
+	return r.cfg.Contexts.Changing(ctx, fork, func(root rootfs.Root) error {
+		w := &workspace{root: root, store: r.store, merger: r.ws.merger}
+		for i := range steps {
+			if steps[i].Before, err = r.store.keep(root, steps[i].Path); err != nil {
+				return err
+			}
+		}
+		for _, s := range removalsFirst(steps) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := w.writeInPlace(s); err != nil {
+				return fserr.Wrap(err, "check", "/"+string(s.Path), "")
+			}
+		}
+		return nil
+	})
+}
+
+// toPlace lists the paths of an entry, and those at which a fork differs from the workspace, with what the workspace will hold there.
+func (r *Reviews) toPlace(ctx context.Context, fork string, e *Entry) ([]step, error) {
+	want := map[Path]Version{}
+	for _, s := range e.Steps {
+		want[s.Path] = s.After
+	}
+	others, err := r.differing(ctx, fork)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range others {
+		if _, ok := want[p]; ok {
+			continue
+		}
+		v, err := r.store.keep(r.ws.root, p)
+		if err != nil {
+			return nil, fserr.Wrap(err, "check", "/"+string(p), "")
+		}
+		if v.Type == rootfs.TypeDirectory { // there is no file
+			v = Version{}
+		}
+		want[p] = v
+	}
+	steps := make([]step, 0, len(want))
+	for _, p := range slices.Sorted(maps.Keys(want)) {
+		steps = append(steps, step{Path: p, After: want[p]})
+	}
+	return steps, nil
+}
+
+// differing lists paths at which a context may differ from the workspace: those that the base or the context has, and those that a seeding
+// would copy now.
+func (r *Reviews) differing(ctx context.Context, id string) ([]Path, error) {
+	l, err := r.against(ctx, Query{Context: id, Against: Against{Workspace: true}})
+	if err != nil {
+		return nil, err
+	}
+	var out []Path
+	for _, c := range l.Changes {
+		if c.Barred == "" && c.Tree == nil {
+			out = append(out, c.Path)
+		}
+	}
+	origin, err := r.cfg.Contexts.Origin(ctx, id)
+	if err = errors.Join(err, l.Close()); err != nil || origin.Manifest == nil || origin.Manifest.Template != "" {
+		return out, err
+	}
+	scan, err := r.cfg.Contexts.Workspace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	layer := &base{manifest: origin.Manifest}
+	for _, e := range scan.Entries {
+		if !layer.lookup(Path(e.Path)).Exists() && (e.Type == rootfs.TypeFile || e.Type == rootfs.TypeSymlink) {
+			out = append(out, Path(e.Path))
+		}
+	}
+	return out, nil
+}
+
+// checkExpected refuses an entry whose plan is another one than that of the entry which was checked.
+func (e *Entry) checkExpected() error {
+	if e.expected == nil {
+		return nil
+	}
+	same := slices.EqualFunc(e.expected, e.Steps, func(a, b step) bool { return a.Path == b.Path && a.Before.Same(b.Before) && a.After.Same(b.After) })
+	if same {
+		return nil
+	}
+	return refuse(StaleRevision, nil, "nothing was applied: the workspace, or what is approved, changed while the checks ran", "run the checks again")
+}

@@ -1,0 +1,238 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+)
+
+// Checkpoint is what a context held at one time. Its contents are in the store, where they stay for an hour unless an entry of the
+// journal refers to them.
+type Checkpoint struct {
+	context string
+	// digest names the layer that versions change.
+	digest   string
+	versions map[Path]Version
+	// journal is the last entry of that time.
+	journal int64
+}
+
+// Checkpoint keeps what a context holds, for Record. The content of ignored directories is not kept.
+func (r *Reviews) Checkpoint(ctx context.Context, id string) (*Checkpoint, error) {
+	unlock, err := r.lock(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return r.checkpoint(ctx, id)
+}
+
+func (r *Reviews) checkpoint(ctx context.Context, id string) (_ *Checkpoint, err error) {
+	st, err := r.states.read(id)
+	if err != nil {
+		return nil, err
+	}
+	origin, err := r.cfg.Contexts.Origin(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	b, err := r.baseOf(origin, st)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	next, err := r.journal.next()
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{context: id, digest: origin.Digest, journal: next - 1}
+	return c, r.cfg.Contexts.Frozen(ctx, id, func(root rootfs.Root) error {
+		diffs, err := r.compare(ctx, Query{Context: id}, origin, b, root)
+		if err != nil {
+			return err
+		}
+		for i := range diffs {
+			if diffs[i].After, err = r.kept(root, diffs[i]); err != nil {
+				return err
+			}
+		}
+		c.versions, _ = after(diffs, st.Overrides)
+		return nil
+	})
+}
+
+// kept puts the later version of a difference into the store. A file that another program writes meanwhile is kept as it was read.
+func (r *Reviews) kept(root rootfs.Root, d Difference) (Version, error) {
+	if !d.After.Exists() || d.Barred != "" || d.Tree != nil || r.store.has(d.After.Hash) {
+		return d.After, nil
+	}
+	v, err := r.store.keep(root, d.Path)
+	if errors.Is(err, errUnstable) {
+		err = nil
+	}
+	return v, err
+}
+
+// Recorded is what Record recorded.
+type Recorded struct {
+	// Entry is the number of the journal entry, 0 if nothing changed.
+	Entry int64
+	// LeftOut are paths that changed and are not in the entry.
+	LeftOut []Path
+}
+
+// Record makes an entry of what a context changed since a checkpoint. It leaves out the paths for which others is true, and those of
+// entries that were made meanwhile.
+func (r *Reviews) Record(ctx context.Context, from *Checkpoint, actor, command string, others func(Path) bool) (out Recorded, err error) {
+	unlock, err := r.lock(ctx, from.context)
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
+	to, err := r.checkpoint(ctx, from.context)
+	if err != nil {
+		return out, err
+	}
+	if to.digest != from.digest {
+		return out, refuse(StaleRevision, nil, "the context was replaced meanwhile", "")
+	}
+	journaled, err := r.changedBy(from.context, from.journal)
+	if err != nil {
+		return out, err
+	}
+	e := &Entry{Kind: EntryExec, Context: from.context, Actor: actor, Command: command, InContext: true}
+	changed, err := r.stepsBetween(ctx, from, to)
+	if err != nil {
+		return out, err
+	}
+	for _, s := range changed {
+		if journaled[s.Path] || others(s.Path) {
+			out.LeftOut = append(out.LeftOut, s.Path)
+		} else {
+			e.Steps = append(e.Steps, s)
+		}
+	}
+	if len(e.Steps) == 0 {
+		return out, nil
+	}
+	err = r.append(ctx, e)
+	out.Entry = e.ID
+	return out, err
+}
+
+// changedBy lists the paths of a context that entries after one have changed.
+func (r *Reviews) changedBy(id string, after int64) (map[Path]bool, error) {
+	ids, err := r.journal.ids(doneSuffix)
+	if err != nil {
+		return nil, err
+	}
+	out := map[Path]bool{}
+	for _, n := range ids {
+		if n <= after {
+			continue
+		}
+		e, err := r.journal.read(n, doneSuffix)
+		if err != nil {
+			return nil, err
+		}
+		if e.Context != id || !e.InContext {
+			continue
+		}
+		for _, s := range e.Steps {
+			out[s.Path] = true
+		}
+	}
+	return out, nil
+}
+
+// stepsBetween lists what differs between two checkpoints of a context. All contents are in the store then.
+func (r *Reviews) stepsBetween(ctx context.Context, from, to *Checkpoint) (steps []step, err error) {
+	origin, err := r.cfg.Contexts.Origin(ctx, from.context)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := r.baseOf(origin, &state{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, layer.close()) }()
+	paths := map[Path]Version{}
+	maps.Copy(paths, from.versions)
+	maps.Copy(paths, to.versions)
+	for _, p := range slices.Sorted(maps.Keys(paths)) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s := step{Path: p}
+		for _, side := range []struct {
+			at  *Checkpoint
+			out *Version
+		}{{from, &s.Before}, {to, &s.After}} {
+			v, ok := side.at.versions[p]
+			if !ok {
+				if v, err = r.keepEntry(layer, layer.lookup(p)); err != nil {
+					return nil, err
+				}
+			}
+			*side.out = v
+		}
+		if s.did() != Unchanged {
+			steps = append(steps, s)
+		}
+	}
+	return steps, nil
+}
+
+// append adds an entry of what was done already.
+func (r *Reviews) append(ctx context.Context, e *Entry) error {
+	free, err := r.lockWorkspace(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	if err := r.resolve(ctx); err != nil {
+		return err
+	}
+	if e.ID, err = r.journal.next(); err != nil {
+		return err
+	}
+	e.At = time.Now().UTC()
+	return r.journal.write(e, doneSuffix)
+}
+
+// EntryChanges lists what an entry of a context's journal changed. may is asked whether the caller may read it. Close the List.
+func (r *Reviews) EntryChanges(ctx context.Context, id string, entry int64, may func(e *Entry) error) (*List, error) {
+	e, err := r.journal.read(entry, doneSuffix)
+	if err == nil && e.Context != id {
+		err = noEntry(entry)
+	}
+	if err == nil {
+		err = may(e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := &List{context: id, state: &state{}, base: &base{store: r.store, overrides: map[Path]Version{}}, stored: true}
+	for _, s := range e.Steps {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		d := Difference{Path: s.Path, Before: s.Before, After: s.After}
+		if s.did() == Unchanged {
+			continue
+		}
+		l.base.overrides[s.Path] = s.Before
+		c, err := describe(d, r.store.opener(s.Before), r.store.opener(s.After), false)
+		if err != nil {
+			return nil, err
+		}
+		c.withoutIDs()
+		l.Changes = append(l.Changes, c)
+	}
+	renames(l.Changes)
+	return l, nil
+}

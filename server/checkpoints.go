@@ -1,0 +1,59 @@
+package server
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/exec"
+	"github.com/ctxfs/ctxfs/review"
+)
+
+// checkpoints records what commands change in the journal of reviews.
+type checkpoints struct {
+	contexts *contexts.Manager
+	reviews  *review.Reviews
+}
+
+// checkpoint is what a context held before a command, and what callers have changed since.
+type checkpoint struct {
+	reviews *review.Reviews
+	before  *review.Checkpoint
+	others  *contexts.Recording
+}
+
+// Begin implements exec.Checkpoints. It begins to note what callers change before it looks at the context, so that no change is missed.
+func (c checkpoints) Begin(ctx context.Context, id contexts.ID) (exec.Checkpoint, error) {
+	others, err := c.contexts.Record(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	before, err := c.reviews.Checkpoint(ctx, string(id))
+	if err != nil {
+		others.Stop()
+		return nil, err
+	}
+	return &checkpoint{c.reviews, before, others}, nil
+}
+
+// Bounds of what is recorded of a command.
+const (
+	maxCommandLine = 1 << 10
+	maxLeftOut     = 100
+)
+
+// End implements exec.Checkpoint.
+func (c *checkpoint) End(ctx context.Context, argv []string) (exec.Recorded, error) {
+	defer c.others.Stop()
+	command := strings.ToValidUTF8(strings.Join(argv, " "), "\uFFFD")
+	command = strings.ToValidUTF8(command[:min(len(command), maxCommandLine)], "")
+	done, err := c.reviews.Record(ctx, c.before, "host", command, func(p review.Path) bool { return c.others.Has(string(p)) })
+	out := exec.Recorded{Entry: done.Entry}
+	for _, p := range done.LeftOut[:min(len(done.LeftOut), maxLeftOut)] {
+		out.LeftOut = append(out.LeftOut, string(p))
+	}
+	return out, err
+}
+
+// Drop implements exec.Checkpoint.
+func (c *checkpoint) Drop() { c.others.Stop() }
