@@ -49,6 +49,8 @@ type remote struct {
 	die  context.CancelFunc
 	// gone is closed when the runner has ended, nothing of it runs, and its leases are released; or when the server has left it.
 	gone chan struct{}
+	// handed is closed when another runner, or nobody, has its records.
+	handed chan struct{}
 
 	mu sync.Mutex
 	// left is true when the server has left the runner alone.
@@ -73,7 +75,7 @@ func below(dir *os.File, name string) string {
 
 // connect connects to the runner of a directory, and takes the gates of the contexts in which commands run if gate is not nil. It takes over at.
 func connect(ctx context.Context, dir string, at *os.File, gate exec.Gate, log *zap.Logger) (_ *remote, err error) {
-	r := &remote{dir: dir, at: at, gate: gate, log: log, gone: make(chan struct{}), leases: map[uint64]*grant{}}
+	r := &remote{dir: dir, at: at, gate: gate, log: log, gone: make(chan struct{}), handed: make(chan struct{}), leases: map[uint64]*grant{}}
 	r.life, r.die = context.WithCancel(context.Background())
 	if r.api, err = grpc.NewClient("passthrough:///runner", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dial(ctx, apiName) }),
@@ -326,6 +328,17 @@ func (r *remote) hasEnded(ctx context.Context) bool {
 	case <-timer.C:
 	}
 	return false
+}
+
+// awaitHandOver waits until another runner has the records of this one, if this one has ended.
+func (r *remote) awaitHandOver(ctx context.Context) {
+	if !r.hasEnded(ctx) {
+		return
+	}
+	select {
+	case <-r.handed:
+	case <-ctx.Done():
+	}
 }
 
 // leave gives up all leases and leaves the runner and its commands alone.
