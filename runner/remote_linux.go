@@ -36,14 +36,14 @@ const maxReply = 256 << 20
 type remote struct {
 	dir string
 	// at is dir: sockets are found below it, whatever the length of its path.
-	at    *os.File
-	gate  exec.Gate
+	at   *os.File
+	gate exec.Gate
 	// checkpoints are the server's; points are those that the runner began.
 	checkpoints exec.Checkpoints
 	log         *zap.Logger
-	link  *link
-	api   *grpc.ClientConn
-	hello greeting
+	link        *link
+	api         *grpc.ClientConn
+	hello       greeting
 	// old says that the runner is of another version, and gets no new commands.
 	old bool
 	// life ends when the server leaves the runner, or the runner has ended.
@@ -51,6 +51,8 @@ type remote struct {
 	die  context.CancelFunc
 	// gone is closed when the runner has ended, nothing of it runs, and its leases are released; or when the server has left it.
 	gone chan struct{}
+	// handed is closed when another runner, or nobody, has its records.
+	handed chan struct{}
 
 	mu sync.Mutex
 	// left is true when the server has left the runner alone.
@@ -78,7 +80,7 @@ func below(dir *os.File, name string) string {
 
 // connect connects to the runner of a directory, and takes the gates of the contexts in which commands run if cfg has a gate. It takes over at.
 func connect(ctx context.Context, dir string, at *os.File, cfg Config) (_ *remote, err error) {
-	r := &remote{dir: dir, at: at, gate: cfg.Gate, checkpoints: cfg.Checkpoints, log: cfg.Log, gone: make(chan struct{})}
+	r := &remote{dir: dir, at: at, gate: cfg.Gate, checkpoints: cfg.Checkpoints, log: cfg.Log, gone: make(chan struct{}), handed: make(chan struct{})}
 	r.leases, r.points = map[uint64]*grant{}, map[uint64]exec.Checkpoint{}
 	r.life, r.die = context.WithCancel(context.Background())
 	if r.api, err = grpc.NewClient("passthrough:///runner", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -356,6 +358,17 @@ func (r *remote) hasEnded(ctx context.Context) bool {
 	case <-timer.C:
 	}
 	return false
+}
+
+// awaitHandOver waits until another runner has the records of this one, if this one has ended.
+func (r *remote) awaitHandOver(ctx context.Context) {
+	if !r.hasEnded(ctx) {
+		return
+	}
+	select {
+	case <-r.handed:
+	case <-ctx.Done():
+	}
 }
 
 // leave gives up all leases and leaves the runner and its commands alone.

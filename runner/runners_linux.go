@@ -199,20 +199,28 @@ func (r *Runners) add(m *remote) {
 	}
 	r.watching.Go(func() {
 		<-m.gone
-		r.mu.Lock()
-		r.live = slices.DeleteFunc(r.live, func(l *remote) bool { return l == m })
-		if !m.hasLeft() {
-			r.handovers = append(r.handovers, m.dir)
-		}
-		var next *remote
-		if n := len(r.live); n > 0 && !r.closed && !r.live[n-1].old {
-			next = r.live[n-1]
-		}
-		r.mu.Unlock()
-		if next != nil {
-			r.handOver(next)
-		}
+		r.ended(m)
 	})
+}
+
+// ended hands over what a runner that has ended left, if another takes new commands. Until that is done, calls for its processes wait.
+func (r *Runners) ended(m *remote) {
+	r.mu.Lock()
+	if !m.hasLeft() {
+		r.handovers = append(r.handovers, m.dir)
+	}
+	var next *remote
+	if n := len(r.live); !r.closed && r.live[n-1] != m && !r.live[n-1].old {
+		next = r.live[n-1]
+	}
+	r.mu.Unlock()
+	if next != nil {
+		r.handOver(next)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.live = slices.DeleteFunc(r.live, func(l *remote) bool { return l == m })
+	close(m.handed)
 }
 
 // handOver gives a runner the records and the output of those that have ended.
@@ -451,8 +459,12 @@ func (r *Runners) route(ctx context.Context, req proto.Message) (*remote, error)
 			if m == newest {
 				continue
 			}
-			if _, err := ctxfsv1.NewExecServiceClient(m.api).GetProcess(ctx, &ctxfsv1.GetProcessRequest{ProcessId: id}); err == nil {
+			_, err := ctxfsv1.NewExecServiceClient(m.api).GetProcess(ctx, &ctxfsv1.GetProcessRequest{ProcessId: id})
+			if err == nil {
 				return m, nil
+			}
+			if isBroken(err) {
+				m.awaitHandOver(ctx)
 			}
 		}
 	}
@@ -499,7 +511,11 @@ func (r *Runners) invokeAt(ctx context.Context, m *remote, name string, req, res
 			continue
 		}
 		more := &ctxfsv1.ListProcessesResponse{}
-		if err := other.api.Invoke(ctx, name, req, more); err != nil && !isBroken(err) {
+		if err := other.api.Invoke(ctx, name, req, more); isBroken(err) {
+			other.awaitHandOver(ctx)
+			proto.Reset(resp)
+			return r.invoke(ctx, name, req, resp)
+		} else if err != nil {
 			return err
 		}
 		list.Processes = append(list.Processes, more.GetProcesses()...)
