@@ -75,11 +75,11 @@ func (l *link) serve() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
+	close(l.done)
 	for _, w := range l.waiting {
 		w <- answer{err: errGone}
 	}
 	l.waiting = nil
-	close(l.done)
 }
 
 func (l *link) read(buf, oob []byte) (p packet, file *os.File, err error) {

@@ -383,7 +383,7 @@ func (r *remote) leave() {
 
 // stop ends the runner and its commands, and waits until ctx ends at most.
 func (r *remote) stop(ctx context.Context) error {
-	if _, err := r.link.call(ctx, opStop, nil, nil); err != nil && r.alive() {
+	if _, err := r.link.call(ctx, opStop, nil, nil); err != nil && !errors.Is(err, errGone) {
 		return fmt.Errorf("end the commands of runner %d: %w", r.hello.PID, err)
 	}
 	select {

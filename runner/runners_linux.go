@@ -42,7 +42,10 @@ type Runners struct {
 	cfg     Config
 	service *grpc.ServiceDesc
 	// turn is full while a runner is being started.
-	turn chan struct{}
+	turn    chan struct{}
+	closing sync.Once
+	// closeErr is what the first Close returned.
+	closeErr error
 
 	mu     sync.Mutex
 	closed bool
@@ -249,41 +252,39 @@ func (r *Runners) ContextDeleted(id contexts.ID) {
 	}
 }
 
-// Close ends the runners and their commands or, with keep, leaves them to the next server. Further calls have no effect.
+// Close ends the runners and their commands or, with keep, leaves them to the next server. Further calls wait for the first.
 func (r *Runners) Close(keep bool) error {
+	r.closing.Do(func() { r.closeErr = r.close(keep) })
+	return r.closeErr
+}
+
+func (r *Runners) close(keep bool) error {
 	r.mu.Lock()
-	again := r.closed
 	r.closed = true
 	r.mu.Unlock()
-	if !again {
-		r.turn <- struct{}{} // a runner that is being started is there, or failed
-		<-r.turn
-	}
+	r.turn <- struct{}{} // a runner that was being started is there, or failed
+	<-r.turn
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
-	var errs [2]error
+	live := r.all()
+	errs := make([]error, len(live))
 	var ending sync.WaitGroup
-	var mu sync.Mutex
-	for _, m := range r.all() {
+	for i, m := range live {
 		ending.Go(func() {
-			if keep {
-				m.leave()
-				return
+			if !keep {
+				errs[i] = m.stop(ctx)
 			}
-			if err := m.stop(ctx); err != nil {
+			if keep || errs[i] != nil {
 				m.leave()
-				mu.Lock()
-				defer mu.Unlock()
-				errs[0] = errors.Join(errs[0], err)
 			}
 		})
 	}
 	ending.Wait()
 	r.watching.Wait()
 	if !keep {
-		errs[1] = r.clear()
+		errs = append(errs, r.clear())
 	}
-	return errors.Join(errs[:]...)
+	return errors.Join(errs...)
 }
 
 // clear removes the directories of runners that have ended.
