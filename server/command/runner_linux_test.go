@@ -275,6 +275,10 @@ func TestCommandsOutliveAKilledServer(t *testing.T) {
 		if err != nil || len(list.GetProcesses()) != commandsAtOnce+1 {
 			s.Fatalf("%d processes run, %v", len(list.GetProcesses()), err)
 		}
+		// It pauses them too.
+		if _, err := ctxfsv1.NewContextServiceClient(after.cc).Snapshot(s.Context(), &ctxfsv1.SnapshotRequest{ContextId: "ctx_a", Name: "beside"}); err != nil {
+			s.Error(err)
+		}
 		var want strings.Builder
 		for n := range 1000 {
 			fmt.Fprintln(&want, n+1)
