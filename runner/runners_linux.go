@@ -281,10 +281,11 @@ func (r *Runners) close(keep bool) error {
 	}
 	ending.Wait()
 	r.watching.Wait()
+	err := errors.Join(errs...)
 	if !keep {
-		errs = append(errs, r.clear())
+		err = errors.Join(err, r.clear())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // clear removes the directories of runners that have ended.
