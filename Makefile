@@ -118,6 +118,10 @@ kills: need-git ## Kills servers under load KILLS (200) times, and looks for wha
 review-scale: ## Lists and applies FILES (50000) changed files, and looks at the memory that this takes (some minutes)
 	CTXFS_REVIEW_FILES=$(or $(FILES),50000) $(GO) test -count=1 -timeout 30m -v -run '^TestMemoryOfManyChanges$$' ./review
 
+.PHONY: commands
+commands: need-git ## Runs COMMANDS (1000) short commands, and looks for processes, descriptors, mounts and files that are left (a minute)
+	CTXFS_COMMANDS=$(or $(COMMANDS),1000) $(GO) test -count=1 -timeout 30m -v -run '^TestManyCommandsLeaveNothing$$' ./server/command
+
 .PHONY: soak
 soak: need-git ## Keeps 200 panels at work for SOAK (10m), by DRIVER (copy), while servers are stopped and killed, and draws a plot
 	CTXFS_SOAK=$(or $(SOAK),10m) CTXFS_SOAK_DRIVER=$(or $(DRIVER),copy) CTXFS_SOAK_PLOT=$(CURDIR)/docs/performance/soak-$(or $(DRIVER),copy).svg $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/ledger

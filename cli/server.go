@@ -75,8 +75,11 @@ func startJSON(t time.Time) any {
 const stopTime = 15 * time.Second
 
 func (a *app) stopCommand() *cobra.Command {
-	return &cobra.Command{
+	var keep bool
+	cmd := &cobra.Command{
 		Use: "stop", Short: "Stop the server here, and wait until it has ended", Args: usage(cobra.NoArgs),
+		Long: `Stops the server here, and waits until it has ended. Commands in contexts end with it; with --keep-commands they continue, and the next
+server here has them, with all their output. The driver overlay-userns cannot keep them.`,
 		RunE: a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
 			s := c.Server()
 			if s.PID == 0 {
@@ -84,8 +87,12 @@ func (a *app) stopCommand() *cobra.Command {
 			}
 			// It answered at the socket that server.json names, so the PID is its own, and not one that was used again.
 			p, err := os.FindProcess(s.PID)
+			signal := syscall.SIGTERM
+			if keep {
+				signal = keepSignal
+			}
 			if err == nil {
-				err = p.Signal(syscall.SIGTERM)
+				err = p.Signal(signal)
 			}
 			if err != nil {
 				return fmt.Errorf("pid %d cannot be asked to stop: %w", s.PID, err)
@@ -101,6 +108,8 @@ func (a *app) stopCommand() *cobra.Command {
 			return a.printf("stopped pid %d, which served %s\n", s.PID, show(s.Workspace))
 		}),
 	}
+	cmd.Flags().BoolVar(&keep, "keep-commands", false, "leave commands in contexts running for the next server, as for an upgrade")
+	return cmd
 }
 
 // ended waits for a process that is not ours to wait for.

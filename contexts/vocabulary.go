@@ -23,6 +23,7 @@ type (
 	Use       = gate.Use
 	Access    = gate.Access
 	Pauser    = gate.Pauser
+	Remote    = gate.Remote
 	Recording = gate.Recording
 	Quota     = gate.Quota
 	Usage     = gate.Usage

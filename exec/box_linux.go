@@ -35,6 +35,8 @@ func newStarter() *starter {
 	go func() {
 		defer close(s.ended)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		// bwrap refuses capabilities that it inherits. Where they cannot be cleared there are none.
+		_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 		for f := range s.work {
 			f()
 		}
@@ -82,6 +84,8 @@ type box struct {
 	mu sync.Mutex
 	// init is a pidfd of process 1 of the sandbox; -1 when nothing in it runs.
 	init, initPID int
+	// first identifies that process; none if it had ended before it could be looked at.
+	first identity
 }
 
 // plumbing has the ends of pipes of a start: what the sandbox gets, and what this process keeps.
@@ -218,7 +222,8 @@ func (b *box) identify(ctx context.Context) error {
 		return fmt.Errorf("open the sandbox's process: %w", err)
 	}
 	b.initPID = first.ChildPID
-	return nil
+	b.first, err = identityOf(first.ChildPID)
+	return err
 }
 
 // abort ends a sandbox whose start failed.

@@ -29,8 +29,8 @@ type Recorded struct {
 	Entry int64
 	// LeftOut are paths that are not in the entry, since a caller of the server changed them too.
 	LeftOut []string
-	// Err is why the changes could not be recorded.
-	Err error
+	// Err is why the changes could not be recorded. An engine that adopts the process does not know it.
+	Err error `json:"-"`
 }
 
 // How long the changes of a command may take to be recorded, and while the server stops.

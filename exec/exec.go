@@ -37,20 +37,22 @@ type Gate interface {
 // User is a user and group of the machine.
 type User struct{ UID, GID int }
 
-// Config of Open. Gate and Dir are required.
+// Config of Open. Gate and Dir are required. What JSON can carry of it, a server passes to its runner.
 type Config struct {
-	Gate Gate
-	// Dir is where spools are kept.
+	Gate Gate `json:"-"`
+	// Dir is where spools and records are kept.
 	Dir string
+	// Unfinished is why the processes ended that an engine which was killed left in Dir.
+	Unfinished Reason
 	// User runs the commands; nil means the user of this process. Only root may name another.
 	User *User
 	// Checkpoints records what commands with a Checkpoint change; nil refuses them.
-	Checkpoints Checkpoints
+	Checkpoints Checkpoints `json:"-"`
 	// Cgroups are directories below which sandboxes get cgroups of their own: one of cgroup v2, and those of controllers of cgroup v1. None
 	// means the server's own cgroup v2, if systemd has delegated it.
 	Cgroups []string
 	// Log may be nil.
-	Log *zap.Logger
+	Log *zap.Logger `json:"-"`
 }
 
 // Unavailable says why commands cannot be isolated here.
@@ -89,13 +91,10 @@ type Processes struct {
 	byID   map[string]*Process
 }
 
-// Open removes cfg.Dir, which holds the output of a server that was killed, and returns a table without processes.
-func Open(cfg Config) (*Processes, error) {
+// Open returns a table with the processes that cfg.Dir has from an engine that was killed. They have ended: see Adopt.
+func Open(ctx context.Context, cfg Config) (*Processes, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
-	}
-	if err := os.RemoveAll(cfg.Dir); err != nil {
-		return nil, err
 	}
 	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}}
 	p.sandbox.user = cfg.User
@@ -105,7 +104,21 @@ func Open(cfg Config) (*Processes, error) {
 		return nil, fmt.Errorf("use the cgroups of commands: %w", err)
 	}
 	p.stopped, p.stop = context.WithCancel(context.Background())
+	err = os.MkdirAll(cfg.Dir, 0o700)
+	if err == nil {
+		err = p.Adopt(ctx, cfg.Dir)
+	}
+	if err != nil {
+		p.abandon()
+		return nil, err
+	}
 	return p, nil
+}
+
+// abandon ends a table without processes, and leaves its directory.
+func (t *Processes) abandon() {
+	t.stop()
+	t.starter.close()
 }
 
 // Close ends all processes, waits until nothing of them runs, and removes their output. Further calls wait for the first.
@@ -120,6 +133,14 @@ func (t *Processes) Close() error {
 		t.closeErr = os.RemoveAll(t.cfg.Dir)
 	})
 	return t.closeErr
+}
+
+// Retire refuses further starts, and waits until nothing runs. What ended stays in Config.Dir, for Adopt by another.
+func (t *Processes) Retire() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.running.Wait()
 }
 
 // Command is what to run.
@@ -276,13 +297,19 @@ func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Com
 	if err := os.MkdirAll(t.cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	for i, name := range []string{".out", ".err"} {
+	for i, name := range spoolSuffixes {
 		if p.spools[i], err = newSpool(filepath.Join(t.cfg.Dir, p.ID+name)); err != nil {
 			p.discard()
 			return nil, err
 		}
 	}
 	if err := p.launch(ctx, access); err != nil {
+		p.discard()
+		return nil, err
+	}
+	if err := p.save(p.box.first, nil); err != nil {
+		_ = p.box.kill() // wait fails if it cannot be killed
+		_ = p.box.wait()
 		p.discard()
 		return nil, err
 	}

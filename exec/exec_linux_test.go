@@ -118,7 +118,7 @@ func newSiteWith(t testing.TB, driverName string, change func(*contexts.Config, 
 		}
 	}
 	cfg.Gate = m
-	p, err := Open(cfg)
+	p, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -219,7 +219,7 @@ func TestEnforcedSaysWhatHolds(t *testing.T) {
 	if fserr.CodeOf(err) != fserr.EINVAL {
 		t.Errorf("a byte of memory: %v", err)
 	}
-	if _, err := Open(Config{Dir: t.TempDir(), Cgroups: []string{"/tmp"}}); err == nil {
+	if _, err := Open(t.Context(), Config{Dir: t.TempDir(), Cgroups: []string{"/tmp"}}); err == nil {
 		t.Error("/tmp was taken for a cgroup")
 	}
 }

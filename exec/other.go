@@ -31,7 +31,7 @@ type sandboxes struct{ user *User }
 func (*sandboxes) probe(context.Context, *starter) error { return notHere() }
 
 // box is never made.
-type box struct{}
+type box struct{ first identity }
 
 func (*box) wait() Exit                  { return Exit{Reason: SandboxFailed} }
 func (*box) signal(syscall.Signal) error { return notHere() }
@@ -57,5 +57,8 @@ func (*cgroups) by() map[string]string { return nil }
 func (*box) pause(context.Context) (func(), error) { return nil, notHere() }
 
 func (*Process) launch(context.Context, *contexts.Access) error { return notHere() }
+
+// end does nothing: no process was started.
+func (identity) end(context.Context) error { return nil }
 
 func explain(complaint string) string { return complaint }

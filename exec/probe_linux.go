@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	osexec "os/exec"
 	"strings"
@@ -32,7 +33,7 @@ func (s *sandboxes) probe(ctx context.Context, starter *starter) error {
 	if err != nil {
 		return err
 	}
-	if err := checkFeatures(ctx, bwrap); err != nil {
+	if err := checkFeatures(ctx, starter, bwrap); err != nil {
 		return err
 	}
 	s.bwrap.Store(&bwrap)
@@ -58,10 +59,26 @@ func (s *sandboxes) runAs() (User, error) {
 // features are the options that bwrap needs beyond those of its first versions.
 var features = []string{"--bind-fd", "--disable-userns", "--json-status-fd", "--add-seccomp-fd", "--args", "--size"}
 
-func checkFeatures(ctx context.Context, bwrap string) error {
-	out, err := osexec.CommandContext(ctx, bwrap, "--help").CombinedOutput()
-	if err != nil && ctx.Err() != nil {
+// maxHelp bounds what bwrap says about its options, in bytes.
+const maxHelp = 64 << 10
+
+func checkFeatures(ctx context.Context, starter *starter, bwrap string) error {
+	help, err := memoryFile(nil)
+	if err != nil {
+		return err
+	}
+	defer help.Close()
+	cmd := osexec.CommandContext(ctx, bwrap, "--help")
+	cmd.Env, cmd.Stdout = []string{}, help
+	if err := starter.start(cmd); err != nil {
+		return &Unavailable{"bwrap cannot be started: " + err.Error(), ""}
+	}
+	if err := cmd.Wait(); err != nil && ctx.Err() != nil {
 		return ctx.Err()
+	}
+	out, err := io.ReadAll(io.NewSectionReader(help, 0, maxHelp))
+	if err != nil {
+		return err
 	}
 	for _, option := range features {
 		if !strings.Contains(string(out), option+" ") {

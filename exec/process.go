@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,8 @@ const (
 	ContextClosed
 	ServerStopped
 	SandboxFailed
-	_ // a process of a runner that is gone
+	// Lost: the engine that ran it was killed.
+	Lost
 	CPUExceeded
 	OutOfMemory
 	_
@@ -213,6 +215,7 @@ func (p *Process) ended(exit Exit) {
 	p.closeStdin()
 	exit.At = time.Now()
 	p.record(&exit)
+	p.table.logged("the end of a command could not be recorded", p.save(p.box.first, &exit))
 	p.exit.Store(&exit)
 	close(p.done)
 }
@@ -329,6 +332,7 @@ func (p *Process) discard() {
 			}
 			p.table.logged("the output of a command could not be removed", os.Remove(s.path))
 		}
+		p.table.logged("the record of a command could not be removed", os.Remove(filepath.Join(p.table.cfg.Dir, p.ID+recordSuffix)))
 	})
 }
 

@@ -70,11 +70,10 @@ func (s *Server) compose(context.Context) error {
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
 	})
 	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts.Templates()})
-	commands := &services.Exec{Processes: p.commands}
 	ctxfsv1.RegisterReviewServiceServer(registry, &services.Reviews{
-		Reviews: p.reviews, Contexts: p.contexts, Forks: &services.Forks{Contexts: p.contexts}, Run: commands.RunCommand,
+		Reviews: p.reviews, Contexts: p.contexts, Forks: &services.Forks{Contexts: p.contexts}, Run: p.commands.Run,
 	})
-	ctxfsv1.RegisterExecServiceServer(registry, commands)
+	p.commands.Register(registry)
 	ctxfsv1.RegisterGatewayServiceServer(registry, &services.Gateway{Sites: p.sites, Files: s.fs, URL: s.siteURL()})
 	grpc_health_v1.RegisterHealthServer(registry, s.health)
 	for name := range s.grpc.GetServiceInfo() {

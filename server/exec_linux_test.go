@@ -30,7 +30,9 @@ func execHouse(t *testing.T) (*house, ctxfsv1.ExecServiceClient) {
 	if err := ExecRefusal(t.Context(), cfg, cfg.Workspace); err != nil {
 		t.Skip(err)
 	}
-	h := newHouse(t, cfg).serve()
+	h := newHouse(t, cfg)
+	h.runner = []string{"/proc/self/exe", "runner"}
+	h.serve()
 	h.open(&ctxfsv1.OpenPanelRequest{PanelId: "a"})
 	return h, ctxfsv1.NewExecServiceClient(h.cc)
 }
@@ -249,7 +251,7 @@ func TestServerStopEndsCommands(t *testing.T) {
 	}()
 	h.stop()
 	<-waited // with the process, or cut off before the call began
-	left, err := filepath.Glob(filepath.Join(h.cfg.Workspace, ".contexts", ".ctxfs", "exec", "*"))
+	left, err := filepath.Glob(filepath.Join(h.cfg.Workspace, ".contexts", ".ctxfs", "exec", "[0-9]*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,13 +18,31 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/runner"
+	"github.com/ctxfs/ctxfs/server/services"
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "runner" {
+		os.Exit(beRunner())
+	}
 	namespacestest.Main()
 	goleak.VerifyTestMain(m)
+}
+
+// beRunner makes this program a runner.
+func beRunner() int {
+	err := runner.Serve(context.Background(), os.Stdin, zap.NewNop(), func(registry grpc.ServiceRegistrar, processes *exec.Processes) {
+		ctxfsv1.RegisterExecServiceServer(registry, &services.Exec{Processes: processes})
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // testConfig serves an empty workspace.

@@ -37,6 +37,8 @@ type Deps struct {
 	Stdin io.Reader
 	// Version is written into the state and returned by GetInfo.
 	Version string
+	// Runner is the command line of a runner (runner.Serve). nil means that the server runs commands itself: they end with it.
+	Runner []string
 	// OpenRoot is contexts.Config.OpenRoot; nil except in tests.
 	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
 }
@@ -75,6 +77,8 @@ type Server struct {
 	info    Info
 	// serving is true from listening until the drain.
 	serving atomic.Bool
+	// keep is true when commands are left to the next server.
+	keep atomic.Bool
 	// connIDs is the number of the last connection.
 	connIDs atomic.Uint64
 	closing sync.Once
@@ -101,8 +105,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
 // Info describes the server.
 func (s *Server) Info() Info { return s.info }
 
-// Serve answers calls until ctx ends or, with Config.ExitOnStdinClose, standard input does. Then it lets running calls end, closes
-// everything, and returns nil within 10 s. It returns an error when a listener fails, and when a call hangs so that not all could be
+// Serve answers calls until ctx ends or, with Config.ExitOnStdinClose, standard input does. Then it lets running calls end, ends commands,
+// closes everything, and returns nil within 10 s. If the cause of ctx has a method KeepCommands() bool that returns true, commands of a
+// runner continue. It returns an error when a listener fails, and when a call hangs so that not all could be
 // closed: end the process then.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -118,6 +123,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	if err == nil {
 		select {
 		case <-ctx.Done():
+			s.keep.Store(keepsCommands(context.Cause(ctx)))
 		case err = <-failed:
 		}
 	}
@@ -204,10 +210,10 @@ func (s *Server) drain() {
 	s.gateway.Stop(stopTime, errStopping)
 }
 
-// stopCommands ends the commands, which calls may wait for. Closing the parts waits until that is done.
+// stopCommands ends the commands, which calls may wait for, or leaves them to the next server. Closing the parts waits until that is done.
 func (s *Server) stopCommands() {
-	if err := s.parts.commands.Close(); err != nil {
-		s.log.Warn("the output of commands could not be removed", zap.Error(err))
+	if err := s.parts.commands.Close(s.keep.Load()); err != nil {
+		s.log.Warn("commands did not end as they should", zap.Error(err))
 	}
 }
 

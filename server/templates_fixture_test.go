@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
 	"google.golang.org/grpc"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -20,6 +22,8 @@ type house struct {
 	cfg Config
 	r   *running
 	cc  *grpc.ClientConn
+	// runner is Deps.Runner.
+	runner []string
 }
 
 // newHouse has the repositories app, tools and data.
@@ -71,7 +75,8 @@ func (h *house) serve() *house {
 	if h.r != nil {
 		h.stop()
 	}
-	h.r = start(h.t, h.cfg)
+	deps := Deps{Log: zaptest.NewLogger(h.t, zaptest.Level(zap.ErrorLevel)), Runner: h.runner}
+	h.r = startDeps(h.t, h.cfg, deps, func(*Server) {})
 	h.cc = h.r.host(h.t)
 	return h
 }

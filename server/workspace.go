@@ -18,7 +18,6 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
-	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
@@ -180,7 +179,7 @@ type parts struct {
 	store    *sqlite.Store
 	contexts *contexts.Manager
 	reviews  *review.Reviews
-	commands *exec.Processes
+	commands commands
 	panels   *panels.Registry
 	handles  *handles.Table
 	leases   *panels.Leases
@@ -251,8 +250,8 @@ func (s *Server) openParts(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("open the reviews: %w", err)
 	}
-	if p.commands, err = exec.Open(exec.Config{Gate: p.contexts, Checkpoints: checkpoints{p.contexts, p.reviews}, Dir: filepath.Join(l.State, "exec"), User: commandUser(owner), Cgroups: s.cfg.ExecCgroup, Log: s.log}); err != nil {
-		return fmt.Errorf("prepare for commands: %w", err)
+	if p.commands, err = s.openCommands(ctx, choice.Name, owner); err != nil {
+		return fmt.Errorf("find the commands of an earlier server: %w", err)
 	}
 	if p.audit, err = s.openAudit(); err != nil {
 		return err
@@ -380,7 +379,7 @@ func (p *parts) close() error {
 		errs = append(errs, p.handles.Close())
 	}
 	if p.commands != nil {
-		errs = append(errs, p.commands.Close())
+		errs = append(errs, p.commands.Close(false))
 	}
 	if p.contexts != nil {
 		errs = append(errs, p.contexts.Close())

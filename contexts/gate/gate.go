@@ -35,8 +35,9 @@ type Access struct {
 	Generation uint64
 	id         catalog.ID
 	account    *account
-	// gate is nil if the Access is not one of Gates.
+	// gate is nil if the Access is not one of Gates, remote if it is none of another process.
 	gate     *gate
+	remote   Remote
 	ctx      context.Context //nolint:containedctx // the acquiring call's, for Charge
 	release  func()
 	released atomic.Bool

@@ -23,6 +23,9 @@ const pauseTime = 30 * time.Second
 
 // Yield makes an operation that may Write one that Frozen pauses instead of waiting for its end.
 func (a *Access) Yield(p Pauser) {
+	if a.remote != nil {
+		a.remote.Yield(p)
+	}
 	if a.gate == nil {
 		return
 	}

@@ -33,6 +33,9 @@ type Usage struct {
 // Usage returns what the context takes. It measures the context if that is due: at most every second, and for a 20th of the time. It is
 // zero if the context has no quota. It waits at most until ctx ends.
 func (a *Access) Usage(ctx context.Context) Usage {
+	if a.remote != nil {
+		return a.remote.Usage(ctx)
+	}
 	if a.account == nil {
 		return Usage{}
 	}
@@ -41,7 +44,7 @@ func (a *Access) Usage(ctx context.Context) Usage {
 }
 
 // HasQuota reports whether the context has a quota.
-func (a *Access) HasQuota() bool { return a.account != nil }
+func (a *Access) HasQuota() bool { return a.account != nil || a.remote != nil && a.remote.HasQuota() }
 
 // unmeasured is the part of a quota, one in so many, that a context may use before it is measured for the first time since it
 // was opened. Measuring reads all of its directories; most contexts never need it.

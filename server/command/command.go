@@ -27,7 +27,7 @@ type Env struct {
 // Commands returns serve, run, config, doctor and template.
 func Commands(env Env) []*cobra.Command {
 	return []*cobra.Command{
-		env.serveCommand(), env.runCommand(), env.configCommand(), env.doctorCommand(), env.templateCommand(), env.probeCommand(),
+		env.serveCommand(), env.runCommand(), env.configCommand(), env.doctorCommand(), env.templateCommand(), env.probeCommand(), env.runnerCommand(),
 	}
 }
 

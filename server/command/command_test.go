@@ -3,6 +3,7 @@ package command_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,8 +28,11 @@ import (
 // programEnv makes the test binary be ctxfs, with these commands.
 const programEnv = "CTXFS_TEST_PROGRAM"
 
+// versionEnv is the version of that program, if it is set.
+const versionEnv = "CTXFS_TEST_VERSION"
+
 func TestMain(m *testing.M) {
-	if os.Getenv(programEnv) != "" {
+	if os.Getenv(programEnv) != "" || len(os.Args) > 1 && os.Args[1] == "runner" { // a runner has no environment
 		os.Exit(program())
 	}
 	goleak.VerifyTestMain(m)
@@ -38,7 +42,8 @@ func program() int {
 	ctx, stop := command.UntilSignal(context.Background())
 	defer stop()
 	env := command.Env{
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: "0.0.0-test",
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:],
+		Version: cmp.Or(os.Getenv(versionEnv), "0.0.0-test"),
 	}
 	err := rootFor(env, os.Args[1:]...).ExecuteContext(ctx)
 	if err != nil && err.Error() != "" {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/windows"
@@ -10,3 +11,6 @@ import (
 func ownSession() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.DETACHED_PROCESS | windows.CREATE_NEW_PROCESS_GROUP}
 }
+
+// keepSignals: no command outlives the server.
+func keepSignals() []os.Signal { return nil }

@@ -110,7 +110,7 @@ func (e Env) serveWhile(ctx context.Context, cfg server.Config, do func(context.
 	if err != nil {
 		return err
 	}
-	s, err := server.New(ctx, cfg, server.Deps{Log: log, Version: e.Version})
+	s, err := server.New(ctx, cfg, server.Deps{Log: log, Version: e.Version, Runner: e.runner()})
 	var other *server.AlreadyServedError
 	if errors.As(err, &other) && other.Address != "" && other.Workspace == "" {
 		return attach(ctx, cfg, other, do)

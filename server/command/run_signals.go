@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,12 +24,12 @@ func stopSignals() []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// UntilSignal returns a context that is cancelled at the first signal that asks the program to stop: SIGINT, SIGTERM or SIGHUP. Its
-// cause then has the exit code that a shell expects. Call stop to let signals end the process again.
+// UntilSignal returns a context that is cancelled at the first signal that asks the program to stop: SIGINT, SIGTERM, SIGHUP or, for a server
+// that should leave commands running, SIGUSR1. Its cause then has the exit code that a shell expects. Call stop to let signals end the process again.
 func UntilSignal(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ch := make(chan os.Signal, 1)
-	signal.Notify(ch, stopSignals()...)
+	signal.Notify(ch, append(stopSignals(), keepSignals()...)...)
 	go func() {
 		select {
 		case s := <-ch:
@@ -51,6 +52,9 @@ func (e stoppedError) Error() string {
 	}
 	return "stopped by a signal (" + e.signal.String() + ")"
 }
+
+// KeepCommands reports whether the commands in contexts should continue.
+func (e stoppedError) KeepCommands() bool { return slices.Contains(keepSignals(), e.signal) }
 
 // ExitCode is 128 and the signal's number: 130 after Ctrl-C.
 func (e stoppedError) ExitCode() int {

@@ -46,7 +46,7 @@ cannot be written, 75 the workspace is served already, 78 its state was written 
 			if again, err := e.again(cmd.Context(), cfg, log); again || err != nil {
 				return err
 			}
-			s, err := server.New(cmd.Context(), cfg, server.Deps{Log: log, Stdin: e.Stdin, Version: e.Version})
+			s, err := server.New(cmd.Context(), cfg, server.Deps{Log: log, Stdin: e.Stdin, Version: e.Version, Runner: e.runner()})
 			if err != nil {
 				return err
 			}

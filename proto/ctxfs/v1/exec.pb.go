@@ -37,10 +37,13 @@ const (
 	ExitReason_EXIT_REASON_KILLED ExitReason = 3
 	// The context was restored or deleted.
 	ExitReason_EXIT_REASON_CONTEXT_CLOSED ExitReason = 4
-	// The server stopped.
+	// The server stopped; with overlay-userns, also when it was killed.
 	ExitReason_EXIT_REASON_SERVER_STOPPED ExitReason = 5
 	// The sandbox could not be set up, or was ended from outside.
 	ExitReason_EXIT_REASON_SANDBOX_FAILED ExitReason = 6
+	// The runner, which owns the processes, was killed, and the process with it. Of an output stream of more than 16 MiB only the first 4 MiB
+	// are kept.
+	ExitReason_EXIT_REASON_LOST ExitReason = 7
 	// It used more CPU time than cpu_ms.
 	ExitReason_EXIT_REASON_CPU ExitReason = 8
 	// The kernel ended it, since it needed more than memory_bytes.
@@ -61,6 +64,7 @@ var (
 		4:  "EXIT_REASON_CONTEXT_CLOSED",
 		5:  "EXIT_REASON_SERVER_STOPPED",
 		6:  "EXIT_REASON_SANDBOX_FAILED",
+		7:  "EXIT_REASON_LOST",
 		8:  "EXIT_REASON_CPU",
 		9:  "EXIT_REASON_MEMORY",
 		11: "EXIT_REASON_QUOTA",
@@ -74,6 +78,7 @@ var (
 		"EXIT_REASON_CONTEXT_CLOSED": 4,
 		"EXIT_REASON_SERVER_STOPPED": 5,
 		"EXIT_REASON_SANDBOX_FAILED": 6,
+		"EXIT_REASON_LOST":           7,
 		"EXIT_REASON_CPU":            8,
 		"EXIT_REASON_MEMORY":         9,
 		"EXIT_REASON_QUOTA":          11,
@@ -2034,7 +2039,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x14RemoveProcessRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\"\x17\n" +
-	"\x15RemoveProcessResponse*\xae\x02\n" +
+	"\x15RemoveProcessResponse*\xc4\x02\n" +
 	"\n" +
 	"ExitReason\x12\x1b\n" +
 	"\x17EXIT_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -2043,7 +2048,8 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x12EXIT_REASON_KILLED\x10\x03\x12\x1e\n" +
 	"\x1aEXIT_REASON_CONTEXT_CLOSED\x10\x04\x12\x1e\n" +
 	"\x1aEXIT_REASON_SERVER_STOPPED\x10\x05\x12\x1e\n" +
-	"\x1aEXIT_REASON_SANDBOX_FAILED\x10\x06\x12\x13\n" +
+	"\x1aEXIT_REASON_SANDBOX_FAILED\x10\x06\x12\x14\n" +
+	"\x10EXIT_REASON_LOST\x10\a\x12\x13\n" +
 	"\x0fEXIT_REASON_CPU\x10\b\x12\x16\n" +
 	"\x12EXIT_REASON_MEMORY\x10\t\x12\x15\n" +
 	"\x11EXIT_REASON_QUOTA\x10\v\x12\x16\n" +

@@ -43,7 +43,9 @@ const (
 // the server's environment. It never runs as root. Linux only, through bubblewrap.
 //
 // A process is a command that was started. It has an ID, which stays valid after it ended: the server keeps the output and the exit of
-// the last 100 processes of a context for an hour. All processes end with the server.
+// the last 100 processes of a context for an hour. Processes end when the server is stopped. With the drivers copy and overlay they
+// continue when the server is killed, or stopped with --keep-commands: the next server of the contexts directory has them, with all their
+// output. With overlay-userns they end with the server in any case.
 //
 // The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. A reader is not required, and a slow one never blocks
 // a process, and a reader that comes back continues at its offset.
@@ -233,7 +235,9 @@ func (c *execServiceClient) RemoveProcess(ctx context.Context, in *RemoveProcess
 // the server's environment. It never runs as root. Linux only, through bubblewrap.
 //
 // A process is a command that was started. It has an ID, which stays valid after it ended: the server keeps the output and the exit of
-// the last 100 processes of a context for an hour. All processes end with the server.
+// the last 100 processes of a context for an hour. Processes end when the server is stopped. With the drivers copy and overlay they
+// continue when the server is killed, or stopped with --keep-commands: the next server of the contexts directory has them, with all their
+// output. With overlay-userns they end with the server in any case.
 //
 // The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. A reader is not required, and a slow one never blocks
 // a process, and a reader that comes back continues at its offset.

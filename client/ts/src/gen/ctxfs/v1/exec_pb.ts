@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/exec.proto.
  */
 export const file_ctxfs_v1_exec: GenFile = /*@__PURE__*/
-  fileDesc("ChNjdHhmcy92MS9leGVjLnByb3RvEghjdHhmcy52MSLqAQoHQ29tbWFuZBISCgpjb250ZXh0X2lkGAEgASgJEgwKBGFyZ3YYAiADKAkSCwoDY3dkGAMgASgJEicKA2VudhgEIAMoCzIaLmN0eGZzLnYxLkNvbW1hbmQuRW52RW50cnkSDQoFc3RkaW4YBSABKAwSEgoKb3Blbl9zdGRpbhgGIAEoCBIkCgZsaW1pdHMYByABKAsyFC5jdHhmcy52MS5FeGVjTGltaXRzEhIKCmNoZWNrcG9pbnQYHiABKAgaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASK8AQoKRXhlY0xpbWl0cxIPCgd3YWxsX21zGAEgASgDEg4KBmNwdV9tcxgCIAEoAxIRCglwcm9jZXNzZXMYAyABKAUSEgoKb3Blbl9maWxlcxgEIAEoBRISCgpmaWxlX2J5dGVzGAUgASgDEhQKDG1lbW9yeV9ieXRlcxgGIAEoAxITCgtjcHVfcGVyY2VudBgHIAEoBRIUCgxvdXRwdXRfYnl0ZXMYCCABKAMSEQoJdG1wX2J5dGVzGAkgASgDIkEKDUVuZm9yY2VkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxITCgtlbmZvcmNlZF9ieRgDIAEoCSLTAQoHUHJvY2VzcxISCgpwcm9jZXNzX2lkGAEgASgJEhIKCmNvbnRleHRfaWQYAiABKAkSDAoEYXJndhgDIAMoCRILCgNjd2QYBCABKAkSEgoKc3RhcnRlZF9ucxgFIAEoAxIcCgRleGl0GAYgASgLMg4uY3R4ZnMudjEuRXhpdBIUCgxzdGRvdXRfYnl0ZXMYByABKAMSFAoMc3RkZXJyX2J5dGVzGAggASgDEicKBmxpbWl0cxgeIAMoCzIXLmN0eGZzLnYxLkVuZm9yY2VkTGltaXQixwEKBEV4aXQSDAoEY29kZRgBIAEoBRIkCgZyZWFzb24YAiABKA4yFC5jdHhmcy52MS5FeGl0UmVhc29uEg4KBmRldGFpbBgDIAEoCRIQCghlbmRlZF9ucxgEIAEoAxISCgpqb3VybmFsX2lkGAUgASgDEhAKCGxlZnRfb3V0GAYgAygJEhgKEGNoZWNrcG9pbnRfZXJyb3IYByABKAkSDgoGY3B1X21zGAggASgDEhkKEXBlYWtfbWVtb3J5X2J5dGVzGAkgASgDIl8KBk91dHB1dBImCgZzdHJlYW0YASABKA4yFi5jdHhmcy52MS5PdXRwdXRTdHJlYW0SDgoGb2Zmc2V0GAIgASgDEg8KB2Ryb3BwZWQYAyABKAMSDAoEZGF0YRhkIAEoDCIwCgpSdW5SZXF1ZXN0EiIKB2NvbW1hbmQYASABKAsyES5jdHhmcy52MS5Db21tYW5kIoUBCgtSdW5SZXNwb25zZRIkCgdzdGFydGVkGAEgASgLMhEuY3R4ZnMudjEuUHJvY2Vzc0gAEiIKBm91dHB1dBgCIAEoCzIQLmN0eGZzLnYxLk91dHB1dEgAEiMKBmV4aXRlZBgDIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3NIAEIHCgVldmVudCIyCgxTdGFydFJlcXVlc3QSIgoHY29tbWFuZBgBIAEoCzIRLmN0eGZzLnYxLkNvbW1hbmQiMwoNU3RhcnRSZXNwb25zZRIiCgdwcm9jZXNzGAEgASgLMhEuY3R4ZnMudjEuUHJvY2VzcyJnChNGb2xsb3dPdXRwdXRSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoNc3Rkb3V0X29mZnNldBgCIAEoAxIVCg1zdGRlcnJfb2Zmc2V0GAMgASgDEg4KBmZvbGxvdxgEIAEoCCJoChRGb2xsb3dPdXRwdXRSZXNwb25zZRIiCgZvdXRwdXQYASABKAsyEC5jdHhmcy52MS5PdXRwdXRIABIjCgZleGl0ZWQYAiABKAsyES5jdHhmcy52MS5Qcm9jZXNzSABCBwoFZXZlbnQiIQoLV2FpdFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIyCgxXYWl0UmVzcG9uc2USIgoHcHJvY2VzcxgBIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3MiNAoQU2VuZElucHV0UmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJEgwKBGRhdGEYZCABKAwiEwoRU2VuZElucHV0UmVzcG9uc2UiJwoRQ2xvc2VJbnB1dFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIUChJDbG9zZUlucHV0UmVzcG9uc2UiNwoRU2VuZFNpZ25hbFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCRIOCgZzaWduYWwYAiABKAUiFAoSU2VuZFNpZ25hbFJlc3BvbnNlIkUKC0tpbGxSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoIZ3JhY2VfbXMYAiABKANIAIgBAUILCglfZ3JhY2VfbXMiMgoMS2lsbFJlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIicKEUdldFByb2Nlc3NSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiOAoSR2V0UHJvY2Vzc1Jlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIjsKFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDwoHcnVubmluZxgCIAEoCCI9ChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USJAoJcHJvY2Vzc2VzGAEgAygLMhEuY3R4ZnMudjEuUHJvY2VzcyIqChRSZW1vdmVQcm9jZXNzUmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJIhcKFVJlbW92ZVByb2Nlc3NSZXNwb25zZSquAgoKRXhpdFJlYXNvbhIbChdFWElUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhYKEkVYSVRfUkVBU09OX0VYSVRFRBABEhcKE0VYSVRfUkVBU09OX1RJTUVPVVQQAhIWChJFWElUX1JFQVNPTl9LSUxMRUQQAxIeChpFWElUX1JFQVNPTl9DT05URVhUX0NMT1NFRBAEEh4KGkVYSVRfUkVBU09OX1NFUlZFUl9TVE9QUEVEEAUSHgoaRVhJVF9SRUFTT05fU0FOREJPWF9GQUlMRUQQBhITCg9FWElUX1JFQVNPTl9DUFUQCBIWChJFWElUX1JFQVNPTl9NRU1PUlkQCRIVChFFWElUX1JFQVNPTl9RVU9UQRALEhYKEkVYSVRfUkVBU09OX09VVFBVVBAMKmEKDE91dHB1dFN0cmVhbRIdChlPVVRQVVRfU1RSRUFNX1VOU1BFQ0lGSUVEEAASGAoUT1VUUFVUX1NUUkVBTV9TVERPVVQQARIYChRPVVRQVVRfU1RSRUFNX1NUREVSUhACMo0HCgtFeGVjU2VydmljZRJACgNSdW4SFC5jdHhmcy52MS5SdW5SZXF1ZXN0GhUuY3R4ZnMudjEuUnVuUmVzcG9uc2UiCqKfGQYIARACIAQwARJECgVTdGFydBIWLmN0eGZzLnYxLlN0YXJ0UmVxdWVzdBoXLmN0eGZzLnYxLlN0YXJ0UmVzcG9uc2UiCqKfGQYIARACIAISXQoMRm9sbG93T3V0cHV0Eh0uY3R4ZnMudjEuRm9sbG93T3V0cHV0UmVxdWVzdBoeLmN0eGZzLnYxLkZvbGxvd091dHB1dFJlc3BvbnNlIgyinxkICAEQASAEMAEwARJDCgRXYWl0EhUuY3R4ZnMudjEuV2FpdFJlcXVlc3QaFi5jdHhmcy52MS5XYWl0UmVzcG9uc2UiDKKfGQgIARABIAMwARJQCglTZW5kSW5wdXQSGi5jdHhmcy52MS5TZW5kSW5wdXRSZXF1ZXN0GhsuY3R4ZnMudjEuU2VuZElucHV0UmVzcG9uc2UiCqKfGQYIARACIAISUwoKQ2xvc2VJbnB1dBIbLmN0eGZzLnYxLkNsb3NlSW5wdXRSZXF1ZXN0GhwuY3R4ZnMudjEuQ2xvc2VJbnB1dFJlc3BvbnNlIgqinxkGCAEQAiACElMKClNlbmRTaWduYWwSGy5jdHhmcy52MS5TZW5kU2lnbmFsUmVxdWVzdBocLmN0eGZzLnYxLlNlbmRTaWduYWxSZXNwb25zZSIKop8ZBggBEAIgAhJBCgRLaWxsEhUuY3R4ZnMudjEuS2lsbFJlcXVlc3QaFi5jdHhmcy52MS5LaWxsUmVzcG9uc2UiCqKfGQYIARACIAISVQoKR2V0UHJvY2VzcxIbLmN0eGZzLnYxLkdldFByb2Nlc3NSZXF1ZXN0GhwuY3R4ZnMudjEuR2V0UHJvY2Vzc1Jlc3BvbnNlIgyinxkICAEQASACMAESXgoNTGlzdFByb2Nlc3NlcxIeLmN0eGZzLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0Gh8uY3R4ZnMudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlIgyinxkICAEQASACMAESXAoNUmVtb3ZlUHJvY2VzcxIeLmN0eGZzLnYxLlJlbW92ZVByb2Nlc3NSZXF1ZXN0Gh8uY3R4ZnMudjEuUmVtb3ZlUHJvY2Vzc1Jlc3BvbnNlIgqinxkGCAEQAiACQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_options]);
+  fileDesc("ChNjdHhmcy92MS9leGVjLnByb3RvEghjdHhmcy52MSLWAQoHQ29tbWFuZBISCgpjb250ZXh0X2lkGAEgASgJEgwKBGFyZ3YYAiADKAkSCwoDY3dkGAMgASgJEicKA2VudhgEIAMoCzIaLmN0eGZzLnYxLkNvbW1hbmQuRW52RW50cnkSDQoFc3RkaW4YBSABKAwSEgoKb3Blbl9zdGRpbhgGIAEoCBIkCgZsaW1pdHMYByABKAsyFC5jdHhmcy52MS5FeGVjTGltaXRzGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiaAoKRXhlY0xpbWl0cxIPCgd3YWxsX21zGAEgASgDEg4KBmNwdV9tcxgCIAEoAxIRCglwcm9jZXNzZXMYAyABKAUSEgoKb3Blbl9maWxlcxgEIAEoBRISCgpmaWxlX2J5dGVzGAUgASgDIqoBCgdQcm9jZXNzEhIKCnByb2Nlc3NfaWQYASABKAkSEgoKY29udGV4dF9pZBgCIAEoCRIMCgRhcmd2GAMgAygJEgsKA2N3ZBgEIAEoCRISCgpzdGFydGVkX25zGAUgASgDEhwKBGV4aXQYBiABKAsyDi5jdHhmcy52MS5FeGl0EhQKDHN0ZG91dF9ieXRlcxgHIAEoAxIUCgxzdGRlcnJfYnl0ZXMYCCABKAMiXAoERXhpdBIMCgRjb2RlGAEgASgFEiQKBnJlYXNvbhgCIAEoDjIULmN0eGZzLnYxLkV4aXRSZWFzb24SDgoGZGV0YWlsGAMgASgJEhAKCGVuZGVkX25zGAQgASgDIl8KBk91dHB1dBImCgZzdHJlYW0YASABKA4yFi5jdHhmcy52MS5PdXRwdXRTdHJlYW0SDgoGb2Zmc2V0GAIgASgDEg8KB2Ryb3BwZWQYAyABKAMSDAoEZGF0YRhkIAEoDCIwCgpSdW5SZXF1ZXN0EiIKB2NvbW1hbmQYASABKAsyES5jdHhmcy52MS5Db21tYW5kIoUBCgtSdW5SZXNwb25zZRIkCgdzdGFydGVkGAEgASgLMhEuY3R4ZnMudjEuUHJvY2Vzc0gAEiIKBm91dHB1dBgCIAEoCzIQLmN0eGZzLnYxLk91dHB1dEgAEiMKBmV4aXRlZBgDIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3NIAEIHCgVldmVudCIyCgxTdGFydFJlcXVlc3QSIgoHY29tbWFuZBgBIAEoCzIRLmN0eGZzLnYxLkNvbW1hbmQiMwoNU3RhcnRSZXNwb25zZRIiCgdwcm9jZXNzGAEgASgLMhEuY3R4ZnMudjEuUHJvY2VzcyJnChNGb2xsb3dPdXRwdXRSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoNc3Rkb3V0X29mZnNldBgCIAEoAxIVCg1zdGRlcnJfb2Zmc2V0GAMgASgDEg4KBmZvbGxvdxgEIAEoCCJoChRGb2xsb3dPdXRwdXRSZXNwb25zZRIiCgZvdXRwdXQYASABKAsyEC5jdHhmcy52MS5PdXRwdXRIABIjCgZleGl0ZWQYAiABKAsyES5jdHhmcy52MS5Qcm9jZXNzSABCBwoFZXZlbnQiIQoLV2FpdFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIyCgxXYWl0UmVzcG9uc2USIgoHcHJvY2VzcxgBIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3MiNAoQU2VuZElucHV0UmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJEgwKBGRhdGEYZCABKAwiEwoRU2VuZElucHV0UmVzcG9uc2UiJwoRQ2xvc2VJbnB1dFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIUChJDbG9zZUlucHV0UmVzcG9uc2UiNwoRU2VuZFNpZ25hbFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCRIOCgZzaWduYWwYAiABKAUiFAoSU2VuZFNpZ25hbFJlc3BvbnNlIkUKC0tpbGxSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoIZ3JhY2VfbXMYAiABKANIAIgBAUILCglfZ3JhY2VfbXMiMgoMS2lsbFJlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIicKEUdldFByb2Nlc3NSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiOAoSR2V0UHJvY2Vzc1Jlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIjsKFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDwoHcnVubmluZxgCIAEoCCI9ChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USJAoJcHJvY2Vzc2VzGAEgAygLMhEuY3R4ZnMudjEuUHJvY2VzcyIqChRSZW1vdmVQcm9jZXNzUmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJIhcKFVJlbW92ZVByb2Nlc3NSZXNwb25zZSroAQoKRXhpdFJlYXNvbhIbChdFWElUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhYKEkVYSVRfUkVBU09OX0VYSVRFRBABEhcKE0VYSVRfUkVBU09OX1RJTUVPVVQQAhIWChJFWElUX1JFQVNPTl9LSUxMRUQQAxIeChpFWElUX1JFQVNPTl9DT05URVhUX0NMT1NFRBAEEh4KGkVYSVRfUkVBU09OX1NFUlZFUl9TVE9QUEVEEAUSHgoaRVhJVF9SRUFTT05fU0FOREJPWF9GQUlMRUQQBhIUChBFWElUX1JFQVNPTl9MT1NUEAcqYQoMT3V0cHV0U3RyZWFtEh0KGU9VVFBVVF9TVFJFQU1fVU5TUEVDSUZJRUQQABIYChRPVVRQVVRfU1RSRUFNX1NURE9VVBABEhgKFE9VVFBVVF9TVFJFQU1fU1RERVJSEAIyjQcKC0V4ZWNTZXJ2aWNlEkAKA1J1bhIULmN0eGZzLnYxLlJ1blJlcXVlc3QaFS5jdHhmcy52MS5SdW5SZXNwb25zZSIKop8ZBggBEAIgBDABEkQKBVN0YXJ0EhYuY3R4ZnMudjEuU3RhcnRSZXF1ZXN0GhcuY3R4ZnMudjEuU3RhcnRSZXNwb25zZSIKop8ZBggBEAIgAhJdCgxGb2xsb3dPdXRwdXQSHS5jdHhmcy52MS5Gb2xsb3dPdXRwdXRSZXF1ZXN0Gh4uY3R4ZnMudjEuRm9sbG93T3V0cHV0UmVzcG9uc2UiDKKfGQgIARABIAQwATABEkMKBFdhaXQSFS5jdHhmcy52MS5XYWl0UmVxdWVzdBoWLmN0eGZzLnYxLldhaXRSZXNwb25zZSIMop8ZCAgBEAEgAzABElAKCVNlbmRJbnB1dBIaLmN0eGZzLnYxLlNlbmRJbnB1dFJlcXVlc3QaGy5jdHhmcy52MS5TZW5kSW5wdXRSZXNwb25zZSIKop8ZBggBEAIgAhJTCgpDbG9zZUlucHV0EhsuY3R4ZnMudjEuQ2xvc2VJbnB1dFJlcXVlc3QaHC5jdHhmcy52MS5DbG9zZUlucHV0UmVzcG9uc2UiCqKfGQYIARACIAISUwoKU2VuZFNpZ25hbBIbLmN0eGZzLnYxLlNlbmRTaWduYWxSZXF1ZXN0GhwuY3R4ZnMudjEuU2VuZFNpZ25hbFJlc3BvbnNlIgqinxkGCAEQAiACEkEKBEtpbGwSFS5jdHhmcy52MS5LaWxsUmVxdWVzdBoWLmN0eGZzLnYxLktpbGxSZXNwb25zZSIKop8ZBggBEAIgAhJVCgpHZXRQcm9jZXNzEhsuY3R4ZnMudjEuR2V0UHJvY2Vzc1JlcXVlc3QaHC5jdHhmcy52MS5HZXRQcm9jZXNzUmVzcG9uc2UiDKKfGQgIARABIAIwARJeCg1MaXN0UHJvY2Vzc2VzEh4uY3R4ZnMudjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaHy5jdHhmcy52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UiDKKfGQgIARABIAIwARJcCg1SZW1vdmVQcm9jZXNzEh4uY3R4ZnMudjEuUmVtb3ZlUHJvY2Vzc1JlcXVlc3QaHy5jdHhmcy52MS5SZW1vdmVQcm9jZXNzUmVzcG9uc2UiCqKfGQYIARACIAJCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_ctxfs_v1_options]);
 
 /**
  * What to run, and how.
@@ -69,14 +69,6 @@ export type Command = Message<"ctxfs.v1.Command"> & {
    * @generated from field: ctxfs.v1.ExecLimits limits = 7;
    */
   limits?: ExecLimits | undefined;
-
-  /**
-   * Records what the context holds before and after the command. What the command changed becomes an entry of the journal: Exit.journal_id.
-   * ListChanges with that journal_id lists it, and Undo takes it back. The content of ignored directories is not recorded.
-   *
-   * @generated from field: bool checkpoint = 30;
-   */
-  checkpoint: boolean;
 };
 
 /**
@@ -100,7 +92,7 @@ export type ExecLimits = Message<"ctxfs.v1.ExecLimits"> & {
   wallMs: bigint;
 
   /**
-   * How much CPU time the command may use in all its processes, in ms. The server then kills it. The default is no limit.
+   * How much CPU time each process may use, in ms, rounded up to seconds. The default is no limit.
    *
    * @generated from field: int64 cpu_ms = 2;
    */
@@ -126,35 +118,6 @@ export type ExecLimits = Message<"ctxfs.v1.ExecLimits"> & {
    * @generated from field: int64 file_bytes = 5;
    */
   fileBytes: bigint;
-
-  /**
-   * How much memory the command may use, with its /tmp, in bytes. The server kills it when it needs more. The default is 4 GiB. The limit
-   * applies only where the server has a memory cgroup: see Process.limits.
-   *
-   * @generated from field: int64 memory_bytes = 6;
-   */
-  memoryBytes: bigint;
-
-  /**
-   * How much CPU time the command may use, in percent of one core: up to 100 for each core. The default is no limit. Needs a CPU cgroup.
-   *
-   * @generated from field: int32 cpu_percent = 7;
-   */
-  cpuPercent: number;
-
-  /**
-   * How many bytes the command may write to standard output and standard error together. The server then kills it. The default is no limit.
-   *
-   * @generated from field: int64 output_bytes = 8;
-   */
-  outputBytes: bigint;
-
-  /**
-   * The size of /tmp, in bytes. The default is 1 GiB.
-   *
-   * @generated from field: int64 tmp_bytes = 9;
-   */
-  tmpBytes: bigint;
 };
 
 /**
@@ -163,41 +126,6 @@ export type ExecLimits = Message<"ctxfs.v1.ExecLimits"> & {
  */
 export const ExecLimitsSchema: GenMessage<ExecLimits> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_exec, 1);
-
-/**
- * What a limit of a command is, and what enforces it.
- *
- * @generated from message ctxfs.v1.EnforcedLimit
- */
-export type EnforcedLimit = Message<"ctxfs.v1.EnforcedLimit"> & {
-  /**
-   * The name of the field of ExecLimits, or "context_bytes" for the quota of the context.
-   *
-   * @generated from field: string name = 1;
-   */
-  name: string;
-
-  /**
-   * The limit, in the unit of that field.
-   *
-   * @generated from field: int64 value = 2;
-   */
-  value: bigint;
-
-  /**
-   * "cgroup v2", "cgroup v1", "rlimit", "tmpfs" or "server". Empty if nothing enforces the limit on this machine.
-   *
-   * @generated from field: string enforced_by = 3;
-   */
-  enforcedBy: string;
-};
-
-/**
- * Describes the message ctxfs.v1.EnforcedLimit.
- * Use `create(EnforcedLimitSchema)` to create a new message.
- */
-export const EnforcedLimitSchema: GenMessage<EnforcedLimit> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 2);
 
 /**
  * A command that was started.
@@ -260,13 +188,6 @@ export type Process = Message<"ctxfs.v1.Process"> & {
    * @generated from field: int64 stderr_bytes = 8;
    */
   stderrBytes: bigint;
-
-  /**
-   * The limits that the command has, and what enforces each.
-   *
-   * @generated from field: repeated ctxfs.v1.EnforcedLimit limits = 30;
-   */
-  limits: EnforcedLimit[];
 };
 
 /**
@@ -274,7 +195,7 @@ export type Process = Message<"ctxfs.v1.Process"> & {
  * Use `create(ProcessSchema)` to create a new message.
  */
 export const ProcessSchema: GenMessage<Process> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 3);
+  messageDesc(file_ctxfs_v1_exec, 2);
 
 /**
  * The end of a process.
@@ -310,42 +231,6 @@ export type Exit = Message<"ctxfs.v1.Exit"> & {
    * @generated from field: int64 ended_ns = 4;
    */
   endedNs: bigint;
-
-  /**
-   * The journal entry of what the command changed, for Command.checkpoint; 0 if it changed nothing, or was not recorded.
-   *
-   * @generated from field: int64 journal_id = 5;
-   */
-  journalId: bigint;
-
-  /**
-   * Paths that the command may have changed and that are not in the journal entry, at most 100: a caller changed them through the server
-   * while the command ran. Undo leaves them alone.
-   *
-   * @generated from field: repeated string left_out = 6;
-   */
-  leftOut: string[];
-
-  /**
-   * Why the changes could not be recorded; empty if they were.
-   *
-   * @generated from field: string checkpoint_error = 7;
-   */
-  checkpointError: string;
-
-  /**
-   * How much CPU time the command used, in ms; 0 if it is not known. Needs a cgroup v2.
-   *
-   * @generated from field: int64 cpu_ms = 8;
-   */
-  cpuMs: bigint;
-
-  /**
-   * The most memory that the command used at once, in bytes; 0 if it is not known. Needs a memory cgroup.
-   *
-   * @generated from field: int64 peak_memory_bytes = 9;
-   */
-  peakMemoryBytes: bigint;
 };
 
 /**
@@ -353,7 +238,7 @@ export type Exit = Message<"ctxfs.v1.Exit"> & {
  * Use `create(ExitSchema)` to create a new message.
  */
 export const ExitSchema: GenMessage<Exit> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 4);
+  messageDesc(file_ctxfs_v1_exec, 3);
 
 /**
  * A part of an output stream.
@@ -395,7 +280,7 @@ export type Output = Message<"ctxfs.v1.Output"> & {
  * Use `create(OutputSchema)` to create a new message.
  */
 export const OutputSchema: GenMessage<Output> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 5);
+  messageDesc(file_ctxfs_v1_exec, 4);
 
 /**
  * Request of Run.
@@ -416,7 +301,7 @@ export type RunRequest = Message<"ctxfs.v1.RunRequest"> & {
  * Use `create(RunRequestSchema)` to create a new message.
  */
 export const RunRequestSchema: GenMessage<RunRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 6);
+  messageDesc(file_ctxfs_v1_exec, 5);
 
 /**
  * Response of Run.
@@ -461,7 +346,7 @@ export type RunResponse = Message<"ctxfs.v1.RunResponse"> & {
  * Use `create(RunResponseSchema)` to create a new message.
  */
 export const RunResponseSchema: GenMessage<RunResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 7);
+  messageDesc(file_ctxfs_v1_exec, 6);
 
 /**
  * Request of Start.
@@ -482,7 +367,7 @@ export type StartRequest = Message<"ctxfs.v1.StartRequest"> & {
  * Use `create(StartRequestSchema)` to create a new message.
  */
 export const StartRequestSchema: GenMessage<StartRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 8);
+  messageDesc(file_ctxfs_v1_exec, 7);
 
 /**
  * Response of Start.
@@ -503,7 +388,7 @@ export type StartResponse = Message<"ctxfs.v1.StartResponse"> & {
  * Use `create(StartResponseSchema)` to create a new message.
  */
 export const StartResponseSchema: GenMessage<StartResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 9);
+  messageDesc(file_ctxfs_v1_exec, 8);
 
 /**
  * Request of FollowOutput.
@@ -545,7 +430,7 @@ export type FollowOutputRequest = Message<"ctxfs.v1.FollowOutputRequest"> & {
  * Use `create(FollowOutputRequestSchema)` to create a new message.
  */
 export const FollowOutputRequestSchema: GenMessage<FollowOutputRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 10);
+  messageDesc(file_ctxfs_v1_exec, 9);
 
 /**
  * Response of FollowOutput.
@@ -582,7 +467,7 @@ export type FollowOutputResponse = Message<"ctxfs.v1.FollowOutputResponse"> & {
  * Use `create(FollowOutputResponseSchema)` to create a new message.
  */
 export const FollowOutputResponseSchema: GenMessage<FollowOutputResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 11);
+  messageDesc(file_ctxfs_v1_exec, 10);
 
 /**
  * Request of Wait.
@@ -603,7 +488,7 @@ export type WaitRequest = Message<"ctxfs.v1.WaitRequest"> & {
  * Use `create(WaitRequestSchema)` to create a new message.
  */
 export const WaitRequestSchema: GenMessage<WaitRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 12);
+  messageDesc(file_ctxfs_v1_exec, 11);
 
 /**
  * Response of Wait.
@@ -624,7 +509,7 @@ export type WaitResponse = Message<"ctxfs.v1.WaitResponse"> & {
  * Use `create(WaitResponseSchema)` to create a new message.
  */
 export const WaitResponseSchema: GenMessage<WaitResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 13);
+  messageDesc(file_ctxfs_v1_exec, 12);
 
 /**
  * Request of SendInput.
@@ -652,7 +537,7 @@ export type SendInputRequest = Message<"ctxfs.v1.SendInputRequest"> & {
  * Use `create(SendInputRequestSchema)` to create a new message.
  */
 export const SendInputRequestSchema: GenMessage<SendInputRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 14);
+  messageDesc(file_ctxfs_v1_exec, 13);
 
 /**
  * Response of SendInput.
@@ -667,7 +552,7 @@ export type SendInputResponse = Message<"ctxfs.v1.SendInputResponse"> & {
  * Use `create(SendInputResponseSchema)` to create a new message.
  */
 export const SendInputResponseSchema: GenMessage<SendInputResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 15);
+  messageDesc(file_ctxfs_v1_exec, 14);
 
 /**
  * Request of CloseInput.
@@ -688,7 +573,7 @@ export type CloseInputRequest = Message<"ctxfs.v1.CloseInputRequest"> & {
  * Use `create(CloseInputRequestSchema)` to create a new message.
  */
 export const CloseInputRequestSchema: GenMessage<CloseInputRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 16);
+  messageDesc(file_ctxfs_v1_exec, 15);
 
 /**
  * Response of CloseInput.
@@ -703,7 +588,7 @@ export type CloseInputResponse = Message<"ctxfs.v1.CloseInputResponse"> & {
  * Use `create(CloseInputResponseSchema)` to create a new message.
  */
 export const CloseInputResponseSchema: GenMessage<CloseInputResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 17);
+  messageDesc(file_ctxfs_v1_exec, 16);
 
 /**
  * Request of SendSignal.
@@ -731,7 +616,7 @@ export type SendSignalRequest = Message<"ctxfs.v1.SendSignalRequest"> & {
  * Use `create(SendSignalRequestSchema)` to create a new message.
  */
 export const SendSignalRequestSchema: GenMessage<SendSignalRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 18);
+  messageDesc(file_ctxfs_v1_exec, 17);
 
 /**
  * Response of SendSignal.
@@ -746,7 +631,7 @@ export type SendSignalResponse = Message<"ctxfs.v1.SendSignalResponse"> & {
  * Use `create(SendSignalResponseSchema)` to create a new message.
  */
 export const SendSignalResponseSchema: GenMessage<SendSignalResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 19);
+  messageDesc(file_ctxfs_v1_exec, 18);
 
 /**
  * Request of Kill.
@@ -774,7 +659,7 @@ export type KillRequest = Message<"ctxfs.v1.KillRequest"> & {
  * Use `create(KillRequestSchema)` to create a new message.
  */
 export const KillRequestSchema: GenMessage<KillRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 20);
+  messageDesc(file_ctxfs_v1_exec, 19);
 
 /**
  * Response of Kill.
@@ -795,7 +680,7 @@ export type KillResponse = Message<"ctxfs.v1.KillResponse"> & {
  * Use `create(KillResponseSchema)` to create a new message.
  */
 export const KillResponseSchema: GenMessage<KillResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 21);
+  messageDesc(file_ctxfs_v1_exec, 20);
 
 /**
  * Request of GetProcess.
@@ -816,7 +701,7 @@ export type GetProcessRequest = Message<"ctxfs.v1.GetProcessRequest"> & {
  * Use `create(GetProcessRequestSchema)` to create a new message.
  */
 export const GetProcessRequestSchema: GenMessage<GetProcessRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 22);
+  messageDesc(file_ctxfs_v1_exec, 21);
 
 /**
  * Response of GetProcess.
@@ -837,7 +722,7 @@ export type GetProcessResponse = Message<"ctxfs.v1.GetProcessResponse"> & {
  * Use `create(GetProcessResponseSchema)` to create a new message.
  */
 export const GetProcessResponseSchema: GenMessage<GetProcessResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 23);
+  messageDesc(file_ctxfs_v1_exec, 22);
 
 /**
  * Request of ListProcesses.
@@ -865,7 +750,7 @@ export type ListProcessesRequest = Message<"ctxfs.v1.ListProcessesRequest"> & {
  * Use `create(ListProcessesRequestSchema)` to create a new message.
  */
 export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 24);
+  messageDesc(file_ctxfs_v1_exec, 23);
 
 /**
  * Response of ListProcesses.
@@ -886,7 +771,7 @@ export type ListProcessesResponse = Message<"ctxfs.v1.ListProcessesResponse"> & 
  * Use `create(ListProcessesResponseSchema)` to create a new message.
  */
 export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 25);
+  messageDesc(file_ctxfs_v1_exec, 24);
 
 /**
  * Request of RemoveProcess.
@@ -907,7 +792,7 @@ export type RemoveProcessRequest = Message<"ctxfs.v1.RemoveProcessRequest"> & {
  * Use `create(RemoveProcessRequestSchema)` to create a new message.
  */
 export const RemoveProcessRequestSchema: GenMessage<RemoveProcessRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 26);
+  messageDesc(file_ctxfs_v1_exec, 25);
 
 /**
  * Response of RemoveProcess.
@@ -922,7 +807,7 @@ export type RemoveProcessResponse = Message<"ctxfs.v1.RemoveProcessResponse"> & 
  * Use `create(RemoveProcessResponseSchema)` to create a new message.
  */
 export const RemoveProcessResponseSchema: GenMessage<RemoveProcessResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 27);
+  messageDesc(file_ctxfs_v1_exec, 26);
 
 /**
  * Why a process ended.
@@ -966,7 +851,7 @@ export enum ExitReason {
   CONTEXT_CLOSED = 4,
 
   /**
-   * The server stopped.
+   * The server stopped; with overlay-userns, also when it was killed.
    *
    * @generated from enum value: EXIT_REASON_SERVER_STOPPED = 5;
    */
@@ -980,32 +865,12 @@ export enum ExitReason {
   SANDBOX_FAILED = 6,
 
   /**
-   * It used more CPU time than cpu_ms.
+   * The runner, which owns the processes, was killed, and the process with it. Of an output stream of more than 16 MiB only the first 4 MiB
+   * are kept.
    *
-   * @generated from enum value: EXIT_REASON_CPU = 8;
+   * @generated from enum value: EXIT_REASON_LOST = 7;
    */
-  CPU = 8,
-
-  /**
-   * The kernel ended it, since it needed more than memory_bytes.
-   *
-   * @generated from enum value: EXIT_REASON_MEMORY = 9;
-   */
-  MEMORY = 9,
-
-  /**
-   * The context exceeded its quota while the command ran. Other commands of the context end too.
-   *
-   * @generated from enum value: EXIT_REASON_QUOTA = 11;
-   */
-  QUOTA = 11,
-
-  /**
-   * It wrote more than output_bytes.
-   *
-   * @generated from enum value: EXIT_REASON_OUTPUT = 12;
-   */
-  OUTPUT = 12,
+  LOST = 7,
 }
 
 /**
@@ -1054,14 +919,15 @@ export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
  * the server's environment. It never runs as root. Linux only, through bubblewrap.
  *
  * A process is a command that was started. It has an ID, which stays valid after it ended: the server keeps the output and the exit of
- * the last 100 processes of a context for an hour. All processes end with the server.
+ * the last 100 processes of a context for an hour. Processes end when the server is stopped. With the drivers copy and overlay they
+ * continue when the server is killed, or stopped with --keep-commands: the next server of the contexts directory has them, with all their
+ * output. With overlay-userns they end with the server in any case.
  *
  * The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. A reader is not required, and a slow one never blocks
  * a process, and a reader that comes back continues at its offset.
  *
- * When the command exits, the server kills every process that the command left behind. Fork, Snapshot and the calls of ReviewService that
- * need a quiet context pause the commands of the context for a moment, and fail with EBUSY if a process cannot be paused. A pause does not
- * count for wall_ms. Restore and DeleteContext end the command.
+ * When the command exits, the server kills every process that the command left behind. While a command runs, Fork, Snapshot and the
+ * calls of ReviewService that need a quiet context fail with EBUSY after 10 s. Restore and DeleteContext end the command.
  *
  * Only hosts may call it.
  *

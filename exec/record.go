@@ -1,0 +1,207 @@
+package exec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// record is what Config.Dir keeps of a process, beside its output, for the engine that finds the directory after this one was killed.
+type record struct {
+	ID string `json:"id"`
+	// Command has neither the environment nor the input, which may hold secrets.
+	Command Command   `json:"command"`
+	Started time.Time `json:"started"`
+	// Sandbox is process 1 of the sandbox.
+	Sandbox identity `json:"sandbox"`
+	// Exit and Sizes, the lengths of the streams, are set when the process has ended.
+	Exit  *Exit    `json:"exit,omitempty"`
+	Sizes [2]int64 `json:"sizes"`
+}
+
+// identity names a process of this machine, also after its PID was used again.
+type identity struct {
+	PID int `json:"pid"`
+	// Start is when the process was started, in clock ticks since the boot that Boot names.
+	Start uint64 `json:"start"`
+	Boot  string `json:"boot"`
+}
+
+// recordSuffix ends the names of records, spoolSuffixes those of the streams of a process.
+const recordSuffix = ".json"
+
+var spoolSuffixes = [2]string{Stdout: ".out", Stderr: ".err"}
+
+// save writes the record of the process. exit is nil while it runs.
+func (p *Process) save(sandbox identity, exit *Exit) error {
+	r := record{ID: p.ID, Command: p.cmd, Started: p.started, Sandbox: sandbox, Exit: exit}
+	r.Command.Env, r.Command.Stdin = nil, nil
+	for i, s := range p.spools {
+		r.Sizes[i] = s.length()
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode the record of a command: %w", err)
+	}
+	path := filepath.Join(p.table.cfg.Dir, p.ID+recordSuffix)
+	if err := os.WriteFile(path+"~", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+"~", path)
+}
+
+// records reads the records of a directory. It skips what is not one, such as a record that was half written when its writer was killed.
+func records(dir string) ([]record, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []record
+	for _, e := range entries {
+		id, isRecord := strings.CutSuffix(e.Name(), recordSuffix)
+		if !isRecord {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		var r record
+		if json.Unmarshal(data, &r) == nil && r.ID == id {
+			list = append(list, r)
+		}
+	}
+	return list, nil
+}
+
+// Reap kills what still runs of the processes of an engine that was killed, and returns when nothing of them runs. dir is its Config.Dir.
+// The sandboxes end with the engine that started them: Reap waits for that, and ends those that did not.
+func Reap(ctx context.Context, dir string) error {
+	list, err := records(dir)
+	if err != nil {
+		return err
+	}
+	for _, r := range list {
+		if r.Exit != nil {
+			continue
+		}
+		if err := r.Sandbox.end(ctx); err != nil {
+			return fmt.Errorf("end the sandbox of process %s: %w", r.ID, err)
+		}
+	}
+	return nil
+}
+
+// Adopt takes over the processes of an engine that has ended, with their output, and removes its directory unless it is Config.Dir. A
+// process without an exit ended for Config.Unfinished, at a time that is not known: now. Nothing of it runs when Adopt returns.
+func (t *Processes) Adopt(ctx context.Context, dir string) error {
+	if err := Reap(ctx, dir); err != nil {
+		return err
+	}
+	list, err := records(dir)
+	if err != nil {
+		return err
+	}
+	kept := map[string]bool{}
+	for _, r := range list {
+		p, err := t.revive(dir, r)
+		if err != nil {
+			return err
+		}
+		for _, suffix := range append(spoolSuffixes[:], recordSuffix) {
+			kept[p.ID+suffix] = true
+		}
+	}
+	if dir != t.cfg.Dir {
+		return os.RemoveAll(dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "p-") && !kept[e.Name()] { // of a process whose start was cut off
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// revive adds the process of a record, which has ended.
+func (t *Processes) revive(dir string, r record) (*Process, error) {
+	p := &Process{ID: r.ID, table: t, cmd: r.Command, started: r.Started, done: make(chan struct{}), kills: make(chan kill, 1), input: make(chan struct{}, 1)}
+	for i, suffix := range spoolSuffixes {
+		path := filepath.Join(t.cfg.Dir, p.ID+suffix)
+		if err := moved(filepath.Join(dir, p.ID+suffix), path); err != nil {
+			return nil, err
+		}
+		var err error
+		if p.spools[i], err = endedSpool(path, r.Exit != nil, r.Sizes[i]); err != nil {
+			return nil, err
+		}
+	}
+	exit := r.Exit
+	if exit == nil {
+		exit = &Exit{Reason: t.cfg.Unfinished, At: time.Now()}
+	}
+	if err := p.save(r.Sandbox, exit); err != nil {
+		return nil, err
+	}
+	p.exit.Store(exit)
+	close(p.done)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byID[p.ID] = p
+	return p, nil
+}
+
+// moved renames a file, unless it was renamed before.
+func moved(from, to string) error {
+	if from == to {
+		return nil
+	}
+	if err := os.Rename(from, to); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// endedSpool returns the spool of a stream that has ended. known says that size is its length. The length of another is that of the file, if
+// the writer had not begun to overwrite the tail: after that only the head is known.
+func endedSpool(path string, known bool, size int64) (*spool, error) {
+	if !known {
+		st, err := os.Stat(path)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			size = 0
+		case err != nil:
+			return nil, err
+		case st.Size() < headSize+tailSize:
+			size = st.Size()
+		default:
+			size = headSize
+		}
+	}
+	return &spool{path: path, size: size, reserved: size, ended: true}, nil
+}
+
+// Running returns how many processes start or run.
+func (t *Processes) Running() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, active := range t.active {
+		n += active
+	}
+	return n
+}

@@ -1,0 +1,210 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/panels"
+)
+
+// errGone fails the calls to a runner that has ended, and the calls of a runner to a server that has ended.
+var errGone = &fserr.Error{Code: fserr.EAGAIN, Detail: "the process that runs commands has ended", Hint: "try again"}
+
+// backend is where calls go.
+type backend interface {
+	// conn returns the connection to the runner that answers a request.
+	conn(ctx context.Context, req proto.Message) (grpc.ClientConnInterface, error)
+	// invoke makes a unary call.
+	invoke(ctx context.Context, method string, req, resp proto.Message) error
+}
+
+// front returns a service that passes every call of another to a backend, with the caller's identity. It knows no RPC by name.
+func front(desc *grpc.ServiceDesc, b backend) (*grpc.ServiceDesc, error) {
+	described, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(desc.ServiceName))
+	if err != nil {
+		return nil, err
+	}
+	service, ok := described.(protoreflect.ServiceDescriptor)
+	if !ok {
+		return nil, errors.New(desc.ServiceName + " is no service")
+	}
+	d := &grpc.ServiceDesc{ServiceName: desc.ServiceName, HandlerType: (*any)(nil), Metadata: desc.Metadata}
+	for i := range service.Methods().Len() {
+		m := service.Methods().Get(i)
+		in, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
+		if err != nil {
+			return nil, err
+		}
+		out, err := protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName())
+		if err != nil {
+			return nil, err
+		}
+		r := &route{b, "/" + desc.ServiceName + "/" + string(m.Name()), in, out}
+		if !m.IsStreamingClient() && !m.IsStreamingServer() {
+			d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: string(m.Name()), Handler: r.unary})
+			continue
+		}
+		sd := grpc.StreamDesc{StreamName: string(m.Name()), ClientStreams: m.IsStreamingClient(), ServerStreams: m.IsStreamingServer()}
+		sd.Handler = func(_ any, stream grpc.ServerStream) error { return r.stream(sd, stream) }
+		d.Streams = append(d.Streams, sd)
+	}
+	return d, nil
+}
+
+// route passes on the calls of one RPC.
+type route struct {
+	backend backend
+	method  string
+	in, out protoreflect.MessageType
+}
+
+func (r *route) unary(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+	req := r.in.New().Interface()
+	if err := decode(req); err != nil {
+		return nil, err
+	}
+	pass := func(ctx context.Context, _ any) (any, error) {
+		resp := r.out.New().Interface()
+		if err := r.backend.invoke(withCaller(ctx), r.method, req, resp); err != nil {
+			return nil, passed(ctx, err)
+		}
+		return resp, nil
+	}
+	if intercept == nil {
+		return pass(ctx, req)
+	}
+	return intercept(ctx, req, &grpc.UnaryServerInfo{FullMethod: r.method}, pass)
+}
+
+func (r *route) stream(desc grpc.StreamDesc, caller grpc.ServerStream) error {
+	first := r.in.New().Interface()
+	if err := caller.RecvMsg(first); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(withCaller(caller.Context()))
+	defer cancel()
+	cc, err := r.backend.conn(ctx, first)
+	if err != nil {
+		return passed(ctx, err)
+	}
+	callee, err := cc.NewStream(ctx, &desc, r.method)
+	if err != nil {
+		return passed(ctx, err)
+	}
+	if err := callee.SendMsg(first); err != nil && !errors.Is(err, io.EOF) { // after EOF, RecvMsg says what is wrong
+		return passed(ctx, err)
+	}
+	if !desc.ClientStreams {
+		err = callee.CloseSend()
+	} else {
+		go r.send(caller, callee, cancel) // it ends with the caller's stream, at the latest
+	}
+	if err == nil {
+		err = r.receive(caller, callee)
+	}
+	return passed(caller.Context(), err)
+}
+
+// send passes on what the caller sends after its first message.
+func (r *route) send(caller grpc.ServerStream, callee grpc.ClientStream, cancel context.CancelFunc) {
+	for {
+		m := r.in.New().Interface()
+		err := caller.RecvMsg(m)
+		if errors.Is(err, io.EOF) {
+			_ = callee.CloseSend() // RecvMsg says if the stream has ended
+			return
+		}
+		if err != nil {
+			cancel()
+			return
+		}
+		if callee.SendMsg(m) != nil {
+			return // RecvMsg says why
+		}
+	}
+}
+
+// receive passes on what the runner sends, until its end.
+func (r *route) receive(caller grpc.ServerStream, callee grpc.ClientStream) error {
+	for {
+		m := r.out.New().Interface()
+		switch err := callee.RecvMsg(m); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := caller.SendMsg(m); err != nil {
+			return err
+		}
+	}
+}
+
+// passed returns the error of a call to a runner for the caller, whose context is ctx.
+func passed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ended := fserrpb.FromContext(ctx); ended != nil {
+		return fserrpb.ToStatus(ended)
+	}
+	if isBroken(err) {
+		return fserrpb.ToStatus(errGone)
+	}
+	return fserrpb.ToStatus(err)
+}
+
+// isBroken reports whether an error is gRPC's own for a connection that broke, or was closed.
+func isBroken(err error) bool {
+	st := status.Convert(err)
+	return (st.Code() == codes.Unavailable || st.Code() == codes.Canceled) && len(st.Details()) == 0
+}
+
+// callerKey is the metadata key of the caller's identity.
+const callerKey = "ctxfs-identity-bin"
+
+func withCaller(ctx context.Context) context.Context {
+	data, err := json.Marshal(panels.IdentityFrom(ctx))
+	if err != nil {
+		return ctx // an identity without rights: the runner refuses the call
+	}
+	return metadata.NewOutgoingContext(ctx, metadata.Pairs(callerKey, string(data)))
+}
+
+// caller returns a context with the identity that the server passed.
+func caller(ctx context.Context) context.Context {
+	var id panels.Identity
+	if values := metadata.ValueFromIncomingContext(ctx, callerKey); len(values) == 1 && json.Unmarshal([]byte(values[0]), &id) == nil {
+		return panels.WithIdentity(ctx, id)
+	}
+	return ctx
+}
+
+func asCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	return handle(caller(ctx), req)
+}
+
+func asCallerStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	return handle(srv, callerStream{stream, caller(stream.Context())})
+}
+
+// callerStream is a stream with the caller's identity.
+type callerStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // it is the stream's
+}
+
+// Context implements grpc.ServerStream.
+func (s callerStream) Context() context.Context { return s.ctx }

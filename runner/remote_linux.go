@@ -1,0 +1,395 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/exec"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// The names in a runner's directory.
+const (
+	lockName = "lock"
+	apiName  = "api.sock"
+	linkName = "link.sock"
+)
+
+// maxReply bounds a unary reply of a runner, in bytes. The server splits or refuses what is too large for its callers.
+const maxReply = 256 << 20
+
+// remote is a runner as the server has it.
+type remote struct {
+	dir string
+	// at is dir: sockets are found below it, whatever the length of its path.
+	at   *os.File
+	gate exec.Gate
+	// checkpoints are the server's; points are those that the runner began.
+	checkpoints exec.Checkpoints
+	log         *zap.Logger
+	link        *link
+	api         *grpc.ClientConn
+	hello       greeting
+	// old says that the runner is of another version, and gets no new commands.
+	old bool
+	// life ends when the server leaves the runner, or the runner has ended.
+	life context.Context //nolint:containedctx // it is the connection's own life
+	die  context.CancelFunc
+	// gone is closed when the runner has ended, nothing of it runs, and its leases are released; or when the server has left it.
+	gone chan struct{}
+	// handed is closed when another runner, or nobody, has its records.
+	handed chan struct{}
+
+	mu sync.Mutex
+	// left is true when the server has left the runner alone.
+	left   bool
+	leases map[uint64]*grant
+	points map[uint64]exec.Checkpoint
+	// lastPoint is the number of the last checkpoint.
+	lastPoint uint64
+}
+
+// grant is a lease as the server has it.
+type grant struct {
+	// access is nil while it is being acquired, and after it was released.
+	access   *contexts.Access
+	released bool
+	cancel   context.CancelFunc
+	// unwatch stops the note of access.Closing.
+	unwatch func() bool
+}
+
+// below returns the path of a name in an open directory, which is short enough for a socket's address.
+func below(dir *os.File, name string) string {
+	return filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), name)
+}
+
+// connect connects to the runner of a directory, and takes the gates of the contexts in which commands run if cfg has a gate. It takes over at.
+func connect(ctx context.Context, dir string, at *os.File, cfg Config) (_ *remote, err error) {
+	r := &remote{dir: dir, at: at, gate: cfg.Gate, checkpoints: cfg.Checkpoints, log: cfg.Log, gone: make(chan struct{}), handed: make(chan struct{})}
+	r.leases, r.points = map[uint64]*grant{}, map[uint64]exec.Checkpoint{}
+	r.life, r.die = context.WithCancel(context.Background())
+	if r.api, err = grpc.NewClient("passthrough:///runner", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.dial(ctx, apiName) }),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply))); err != nil {
+		r.die()
+		return nil, errors.Join(err, at.Close())
+	}
+	conn, err := r.dial(ctx, linkName)
+	if err != nil {
+		r.die()
+		return nil, errors.Join(err, r.api.Close(), at.Close())
+	}
+	r.link = newLink(conn)
+	r.link.handle = r.handle
+	go func() {
+		r.link.serve()
+		r.ended()
+	}()
+	_, err = r.link.call(ctx, opHello, nil, &r.hello)
+	if err == nil && cfg.Gate != nil {
+		err = r.adopt(ctx)
+	}
+	if err != nil {
+		r.leave()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *remote) dial(ctx context.Context, name string) (*net.UnixConn, error) {
+	network := "unix"
+	if name == linkName {
+		network = "unixpacket"
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, below(r.at, name))
+	if err != nil {
+		return nil, err
+	}
+	u, ok := conn.(*net.UnixConn)
+	if ok {
+		err = sameUser(u)
+	}
+	if !ok || err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return u, nil
+}
+
+// adopt takes the gates of the contexts in which the runner's commands run, and ends those whose context is another one by now. If the runner
+// keeps a mount alive that this server cannot see, the runner must end: nothing else frees the context.
+func (r *remote) adopt(ctx context.Context) error {
+	for after := uint64(0); ; {
+		var page []lease
+		if _, err := r.link.call(ctx, opHeld, after, &page); err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		for _, held := range page {
+			after = held.ID
+			if err := r.take(ctx, held); err != nil {
+				r.log.Warn("a command ends: its context is no longer the one in which it was started",
+					zap.String("context", string(held.Context)), zap.Error(err))
+				if r.hello.Mounts != mountNamespace() {
+					return errElsewhere
+				}
+				r.link.note(opClosing, held.ID)
+			}
+		}
+	}
+}
+
+// errElsewhere: a runner in another mount namespace has a context that this server cannot open.
+var errElsewhere = errors.New("it runs in another mount namespace")
+
+// take takes the gate of a lease that a server of before had granted.
+func (r *remote) take(ctx context.Context, held lease) error {
+	g := &grant{}
+	r.mu.Lock()
+	r.leases[held.ID] = g
+	r.mu.Unlock()
+	err := r.acquire(ctx, held, g, func(_ lease, dir *os.File) error {
+		now, err := folderOf(int(dir.Fd()))
+		if err == nil && now != held.Folder {
+			err = &fserr.Error{Code: fserr.ESTALE, Detail: "the context's folder was replaced"}
+		}
+		return err
+	})
+	var kept bool
+	if err == nil {
+		_, err = r.link.call(ctx, opKeep, held.ID, &kept)
+	}
+	switch {
+	case err != nil || !kept: // or the command ended meanwhile
+		r.release(held.ID)
+	case held.Yields:
+		r.yields(held.ID)
+	}
+	return err
+}
+
+// acquire acquires the context of a lease, and calls use with its folder. If that fails it releases the context.
+func (r *remote) acquire(ctx context.Context, l lease, g *grant, use func(l lease, dir *os.File) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.mu.Lock()
+	g.cancel = cancel
+	stop := g.released
+	r.mu.Unlock()
+	if stop {
+		return context.Canceled
+	}
+	defer context.AfterFunc(r.life, cancel)()
+	access, err := r.gate.Acquire(ctx, l.Context, l.Use)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	stop = g.released
+	if !stop {
+		g.access = access
+		g.unwatch = context.AfterFunc(access.Closing(), func() { r.link.note(opClosing, l.ID) })
+	}
+	r.mu.Unlock()
+	if stop {
+		access.Release()
+		return context.Canceled
+	}
+	dir, err := rootfs.Descriptor(access.Root)
+	if err != nil {
+		return err
+	}
+	defer closeFile(dir)
+	l.Generation, l.Quota = access.Generation, access.HasQuota()
+	return use(l, dir)
+}
+
+// handle receives the runner's calls and notes.
+func (r *remote) handle(op string, body json.RawMessage, reply func(any, *os.File, error)) {
+	switch op {
+	case opAcquire:
+		var l lease
+		if err := json.Unmarshal(body, &l); err != nil {
+			reply(nil, nil, err)
+			return
+		}
+		g := &grant{}
+		r.mu.Lock()
+		r.leases[l.ID] = g
+		r.mu.Unlock()
+		go func() {
+			err := r.acquire(r.life, l, g, func(l lease, dir *os.File) error {
+				reply(l, dir, nil)
+				return nil
+			})
+			if err != nil {
+				r.release(l.ID)
+				reply(nil, nil, err)
+			}
+		}()
+	case opRelease:
+		if id, err := number(body); err == nil {
+			r.release(id)
+		}
+	case opYield:
+		if id, err := number(body); err == nil {
+			r.yields(id)
+		}
+	case opUsage:
+		go r.usage(body, reply)
+	case opBegin:
+		go func() {
+			id, err := r.begin(body)
+			reply(id, nil, err)
+		}()
+	case opRecord:
+		go func() {
+			done, err := r.record(body)
+			reply(done, nil, err)
+		}()
+	case opDrop:
+		if id, err := number(body); err == nil {
+			r.drop(id)
+		}
+	default:
+		reply(nil, nil, fmt.Errorf("this server has no operation %q", op))
+	}
+}
+
+// release gives up a lease. It has no effect if there is none of that number.
+func (r *remote) release(id uint64) {
+	r.mu.Lock()
+	g := r.leases[id]
+	delete(r.leases, id)
+	if g == nil {
+		r.mu.Unlock()
+		return
+	}
+	g.released = true
+	if g.cancel != nil {
+		g.cancel()
+	}
+	access := g.access
+	g.access = nil
+	if g.unwatch != nil {
+		g.unwatch()
+	}
+	r.mu.Unlock()
+	if access != nil {
+		access.Release()
+	}
+}
+
+// reapPause is how long the server waits before it tries again to end what a runner left.
+const reapPause = time.Second
+
+// ended is called when the link has ended. The gates stay closed until nothing runs in the contexts.
+func (r *remote) ended() {
+	defer close(r.gone)
+	defer r.dropAll()
+	defer r.die()
+	_ = r.api.Close() // calls under way fail
+	for !r.hasLeft() {
+		err := exec.Reap(r.life, r.dir)
+		if err == nil {
+			break
+		}
+		r.log.Error("commands of a runner that has ended cannot be ended", zap.String("dir", r.dir), zap.Error(err))
+		select {
+		case <-time.After(reapPause):
+		case <-r.life.Done():
+		}
+	}
+	r.mu.Lock()
+	ids := make([]uint64, 0, len(r.leases))
+	for id := range r.leases {
+		ids = append(ids, id)
+	}
+	r.mu.Unlock()
+	for _, id := range ids {
+		r.release(id)
+	}
+	_ = r.at.Close() // it was only read
+}
+
+func (r *remote) hasLeft() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left
+}
+
+// alive reports whether the runner has not ended.
+func (r *remote) alive() bool {
+	select {
+	case <-r.link.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// endTime is how long after a broken connection a runner's end shows.
+const endTime = 5 * time.Second
+
+// hasEnded waits until the runner has ended, which a broken connection announces. It returns false if ctx ends first, or too much time passes.
+func (r *remote) hasEnded(ctx context.Context) bool {
+	timer := time.NewTimer(endTime)
+	defer timer.Stop()
+	select {
+	case <-r.gone:
+		return !r.hasLeft()
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return false
+}
+
+// awaitHandOver waits until another runner has the records of this one, if this one has ended.
+func (r *remote) awaitHandOver(ctx context.Context) {
+	if !r.hasEnded(ctx) {
+		return
+	}
+	select {
+	case <-r.handed:
+	case <-ctx.Done():
+	}
+}
+
+// leave gives up all leases and leaves the runner and its commands alone.
+func (r *remote) leave() {
+	r.mu.Lock()
+	r.left = true
+	r.mu.Unlock()
+	r.die()
+	_ = r.link.conn.Close() // serve ends
+	<-r.gone
+}
+
+// stop ends the runner and its commands, and waits until ctx ends at most.
+func (r *remote) stop(ctx context.Context) error {
+	if _, err := r.link.call(ctx, opStop, nil, nil); err != nil && !errors.Is(err, errGone) {
+		return fmt.Errorf("end the commands of runner %d: %w", r.hello.PID, err)
+	}
+	select {
+	case <-r.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("runner %d does not end: %w", r.hello.PID, ctx.Err())
+	}
+}
