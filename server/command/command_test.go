@@ -340,7 +340,7 @@ func TestRepairRebuildsALostDatabase(t *testing.T) {
 	if code, _, errs, err := run(t, os.Environ(), append(append([]string{"run"}, args...), "--", "true")...); code != 0 {
 		t.Errorf("run after the repair: %v\n%s", err, errs)
 	}
-	if _, out, _, err := run(t, nil, append([]string{"doctor"}, args...)...); !strings.Contains(out, "ok    review     0 B: 0 contents, 0 log entries, 0 submitted revisions\n") {
+	if _, out, _, err := run(t, nil, append([]string{"doctor"}, args...)...); !strings.Contains(out, "ok    review     ") || !strings.Contains(out, " B: 0 contents, 0 log entries, 0 submitted revisions\n") {
 		t.Errorf("doctor after the repair: %v\n%s", err, out)
 	}
 }
