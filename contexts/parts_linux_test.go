@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -209,13 +208,6 @@ func TestForkOfAContextInUse(t *testing.T) {
 				must(t, f.Close())
 			}
 		}},
-		{"another mount namespace", func(t *testing.T, w *workspace, _ *Manager) func() {
-			end := inAnotherNamespace(t)
-			return func() {
-				end()
-				must(t, os.WriteFile(filepath.Join(w.folder("ctx_a"), "app", "later"), nil, 0o600))
-			}
-		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, m := newSharing(t)
@@ -228,17 +220,6 @@ func TestForkOfAContextInUse(t *testing.T) {
 			sameTree(t, treeOf(t, w.folder("ctx_b")), want)
 		})
 	}
-}
-
-// inAnotherNamespace starts a program with a copy of all mounts, and returns what ends it.
-func inAnotherNamespace(t *testing.T) (end func()) {
-	t.Helper()
-	cmd := exec.Command("cat")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	return func() { must(t, errors.Join(in.Close(), cmd.Wait())) }
 }
 
 // TestManyForksShareOneCopy forks a context that is in use many times at once, while a writer writes.
