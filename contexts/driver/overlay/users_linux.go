@@ -6,14 +6,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // unnoticed fails with EBUSY if a program would lose something by the end of a mount that the kernel would not refuse. The kernel refuses to
 // unmount what has open files. It does not look at other mount namespaces, which keep the upper directory in use, nor at programs that
-// watch the folder, which would hear nothing more. watch is of watchOf. Processes that /proc does not show are missed.
+// watch the folder, which would hear nothing more. watch is of watchOf. Processes that /proc does not show are missed. A mount
+// namespace gets some time to let go of the mount, as that of a sandbox does when it has its own root.
 func unnoticed(source string, watch []byte) error {
+	for begun := time.Now(); ; time.Sleep(held / 100) {
+		err := notices(source, watch)
+		if !errors.Is(err, errElsewhere) || time.Since(begun) > held {
+			return err
+		}
+	}
+}
+
+var errElsewhere = unfrozen("it is mounted in another mount namespace", nil)
+
+// notices is unnoticed at this moment.
+func notices(source string, watch []byte) error {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return err
@@ -27,7 +41,7 @@ func unnoticed(source string, watch []byte) error {
 		if ns, err := os.Readlink(dir + "/ns/mnt"); err == nil && !looked[ns] { // else the process has ended
 			looked[ns] = true
 			if table, err := os.ReadFile(dir + "/mountinfo"); err == nil && bytes.Contains(table, []byte(" "+source+" ")) {
-				return unfrozen("it is mounted in another mount namespace", nil)
+				return errElsewhere
 			}
 		}
 		if watches(dir, watch) {
