@@ -18,7 +18,7 @@ type Hooked struct {
 	Ran []string
 }
 
-// HookError says that a hook failed, or changed what is to be committed.
+// HookError says that a hook failed, or changed the content of the commit.
 type HookError struct {
 	// Hook is its name.
 	Hook string
@@ -31,7 +31,7 @@ type HookError struct {
 // Error returns the failure in words.
 func (e *HookError) Error() string {
 	if e.Err == nil {
-		return "hook " + e.Hook + " changed what is to be committed"
+		return "hook " + e.Hook + " changed the content of the commit"
 	}
 	return fmt.Sprintf("hook %s failed (%v): %s", e.Hook, e.Err, e.Output)
 }

@@ -55,8 +55,8 @@ type Config struct {
 var (
 	errClosed  = &fserr.Error{Code: fserr.EACCES, Detail: "the panel was closed", Hint: "its host opens it anew by OpenPanel"}
 	errDeleted = &fserr.Error{Code: fserr.EACCES, Detail: "the panel was closed, since its context was deleted", Hint: "its host opens it anew by OpenPanel"}
-	errRights  = &fserr.Error{Code: fserr.EACCES, Detail: "the panel lost a right", Hint: "its host opened it again without the right; use the token that OpenPanel returned then"}
-	errMoved   = &fserr.Error{Code: fserr.EACCES, Detail: "the panel got another context", Hint: "use the token that its host got from OpenPanel with the new context"}
+	errRights  = &fserr.Error{Code: fserr.EACCES, Detail: "the panel lost a right", Hint: "its host opened it again without the right; use the token that the host got then"}
+	errMoved   = &fserr.Error{Code: fserr.EACCES, Detail: "the panel got another context", Hint: "its host opened it again; use the token that the host got then"}
 )
 
 // Registry implements Service on a metadata.Store. It is safe for concurrent use.

@@ -239,7 +239,7 @@ func asRefusal(err error) error {
 	case errors.As(err, &hook) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return err
 	case errors.As(err, &hook) && hook.Err == nil:
-		return refuse(HookFailed, nil, "nothing was applied: hook "+hook.Hook+" changed what is to be committed", "change the context to what the hook wants, or apply without --hooks")
+		return refuse(HookFailed, nil, "nothing was applied: hook "+hook.Hook+" changed the content of the commit", "change the context to what the hook wants, or apply without --hooks")
 	case errors.As(err, &hook):
 		return refuse(HookFailed, nil, fmt.Sprintf("nothing was applied: hook %s failed: %s", hook.Hook, cmp.Or(hook.Output, hook.Err.Error())), "do what the hook asks for, or apply without --hooks")
 	case errors.Is(err, git.ErrMoved):

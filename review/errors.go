@@ -21,7 +21,7 @@ const (
 	// DirtyCommit says that a commit cannot hold the changes without changes of the user's that are not committed.
 	DirtyCommit  Reason = "DIRTY_COMMIT"
 	NoRepository Reason = "NO_REPOSITORY"
-	// HookFailed is of a hook that failed, or that changed what is to be committed.
+	// HookFailed is of a hook that failed, or that changed the content of the commit.
 	HookFailed Reason = "HOOK_FAILED"
 )
 

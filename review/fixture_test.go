@@ -209,6 +209,9 @@ func read(t testing.TB, dir string) files {
 	return out
 }
 
+// byAgent is a text with the agent's change.
+func byAgent(text string) string { return strings.Replace(text, "line 2\n", "the agent's\n", 1) }
+
 func same(t testing.TB, what string, got, want files) {
 	t.Helper()
 	for p, text := range want {

@@ -81,7 +81,7 @@ func TestHookThatRefusesTheCommit(t *testing.T) {
 	}{
 		"pre-commit fails": {files{"pre-commit": "echo no tabs please; exit 1\n"}, "hook pre-commit failed: no tabs please"},
 		"commit-msg fails": {files{"commit-msg": "echo bad subject >&2; exit 1\n"}, "hook commit-msg failed: bad subject"},
-		"the index":        {files{"pre-commit": "git add dirty\n"}, "hook pre-commit changed what is to be committed"},
+		"the index":        {files{"pre-commit": "git add dirty\n"}, "hook pre-commit changed the content of the commit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -108,9 +108,6 @@ func edited(n int) string {
 	return strings.Replace(numbered(20), "line 19\n", fmt.Sprintf("save %d\n", n), 1)
 }
 
-// byAgent is a text with the agent's change.
-func byAgent(text string) string { return strings.Replace(text, "line 2\n", "the agent's\n", 1) }
-
 // killed is what a kill is tried on.
 var killed = struct{ base, changed files }{
 	files{

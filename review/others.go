@@ -147,7 +147,7 @@ func (l *listings) others(id string, changes []*Change) []Other {
 	return out[:min(len(out), maxOthers)]
 }
 
-// Unresolved returns the paths with a recorded conflict, if the List was made for somebody who may know what the workspace holds.
+// Unresolved returns the paths with a recorded conflict, if the Query had Drift.
 func (l *List) Unresolved() []Path {
 	var out []Path
 	for _, c := range l.unresolved {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"go.uber.org/zap"
 )
 
 // second makes another context, and lists its changes.
@@ -60,17 +62,17 @@ func TestOtherContextsOfTheSamePathsAreNamed(t *testing.T) {
 
 func TestOtherContextsAreBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, files{})
-	many := files{}
+	l, err := openListings(t.TempDir(), zap.NewNop())
+	must(t, err)
+	var many []*Change
 	for i := range listedPaths + 50 {
-		many[fmt.Sprintf("f%05d", i)] = "x"
+		many = append(many, &Change{Difference: Difference{Path: Path(fmt.Sprintf("f%05d", i))}})
 	}
-	write(t, w.in(id), many)
-	w.second(many)
+	l.put("ctx_b", many)
 	for i := range maxOthers + 5 {
-		w.reviews.listed.set(fmt.Sprintf("ctx_%d", i), listing{Paths: []Path{"f00000"}})
+		l.put(fmt.Sprintf("ctx_%d", i), many[:1])
 	}
-	others := w.changes(Query{Drift: true}).Others
+	others := l.others(id, many)
 	if len(others) != maxOthers {
 		t.Fatalf("%d contexts are named, want %d", len(others), maxOthers)
 	}

@@ -84,7 +84,7 @@ func rebased(mode ctxfsv1.OnConflict) map[string]string {
 	return out
 }
 
-// diverge is the agent, which edits the context, and the user, who edits the workspace.
+// diverge makes the edits of the agent in the context, and those of the user in the workspace.
 func (r *reviewed) diverge(ctx context.Context, c *client.Client) {
 	r.t.Helper()
 	_, err := c.EnsureContext(ctx, reviewedID, nil)
@@ -132,12 +132,13 @@ func (r *reviewed) git(repo string, args ...string) string {
 // once undoes what was done last, or does something.
 func (r *reviewed) once(ctx context.Context, c *client.Client) (name string, err error) {
 	review := c.Review(reviewedID)
-	live, err := r.live(ctx, c)
+	live, newest, err := r.live(ctx, c)
 	if err != nil {
 		return "listJournal", err
 	}
 	if len(live) > 0 {
-		if live[0].GetKind() == ctxfsv1.JournalKind_JOURNAL_KIND_REBASE && r.records() && r.rng.IntN(2) == 0 {
+		isNew := live[0].GetJournalId() == newest // a resolution that was undone is not tried again
+		if live[0].GetKind() == ctxfsv1.JournalKind_JOURNAL_KIND_REBASE && isNew && r.records() && r.rng.IntN(2) == 0 {
 			_, err = review.Resolve(ctx, clashing[0], ctxfsv1.Resolution_RESOLUTION_WORKSPACE)
 			return "resolve", err
 		}
@@ -173,17 +174,23 @@ func (r *reviewed) records() bool {
 	return r.mode == ctxfsv1.OnConflict_ON_CONFLICT_RECORD || r.mode == ctxfsv1.OnConflict_ON_CONFLICT_MARKERS
 }
 
-// live returns what was done and not undone, the newest first.
-func (r *reviewed) live(ctx context.Context, c *client.Client) ([]*ctxfsv1.JournalEntry, error) {
-	entries, err := c.Review(reviewedID).Journal(ctx, "", 100)
-	return slices.DeleteFunc(entries, func(e *ctxfsv1.JournalEntry) bool {
+// liveWithin is how many entries of the journal have all that was done and not undone.
+const liveWithin = 8
+
+// live returns what was done and not undone, the newest first, and the ID of the newest entry.
+func (r *reviewed) live(ctx context.Context, c *client.Client) (live []*ctxfsv1.JournalEntry, newest int64, err error) {
+	page, err := c.Review(reviewedID).Journal(ctx, "", liveWithin)
+	if len(page) > 0 {
+		newest = page[0].GetJournalId()
+	}
+	return slices.DeleteFunc(page, func(e *ctxfsv1.JournalEntry) bool {
 		return e.GetKind() == ctxfsv1.JournalKind_JOURNAL_KIND_UNDO || e.GetUndoneBy() != 0
-	}), err
+	}), newest, err
 }
 
 // settle checks that each path of the workspace, of the context and of the commits is as the journal says, or as an editor saved it last.
 func (r *reviewed) settle(ctx context.Context, c *client.Client) error {
-	live, err := r.live(ctx, c)
+	live, _, err := r.live(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -2906,7 +2906,7 @@ export const ReviewService: GenService<{
    * Errors: CONFLICT (with a detail for each; nothing was applied; without details: a program changed a branch or the index
    * meanwhile), NOT_APPROVED, BARRED_PATH, UNRESOLVED, ENOSPC. With a target that commits also: NO_REPOSITORY (a path belongs to no repository),
    * DIRTY_COMMIT (with a detail for each: the parent commit, or the index, does not hold the lines that were changed), REPOSITORY_BUSY (a
-   * merge, rebase or other git command is in progress), HOOK_FAILED (a hook failed, or changed what is to be committed), EINVAL (no message or author; the branch is checked out; the repository is
+   * merge, rebase or other git command is in progress), HOOK_FAILED (a hook failed, or changed the content of the commit), EINVAL (no message or author; the branch is checked out; the repository is
    * bare), EOPNOTSUPP (the repository keeps its refs in a reftable; the server runs as root in another user's workspace), EACCES
    * (the repository's data lie outside of the workspace).
    *
