@@ -13,8 +13,9 @@
 // Every operation goes through Acquire, which gives the context's root, its generation and a release. Operations share the
 // gate. A restore or a deletion takes it alone: it asks the operations inside to end (Access.Closing), waits for them, and
 // raises the generation. Handles of an older generation fail with ESTALE. A fork or a snapshot freezes the gate: operations
-// that change something wait while the rest of the copy is made; readers continue, and all handles stay valid. If nothing is open in a
-// context, a driver may freeze its changes instead and share them with the copy (driver.Sharer): then all operations wait for a moment.
+// that change something wait while the rest of the copy is made; users that can be paused are paused (Access.Yield); readers continue, and
+// all handles stay valid. If nothing is open in a context, a driver may freeze its changes instead and share them with the copy
+// (driver.Sharer): then all operations wait for a moment.
 //
 // Each of these fails with EBUSY after 10 s if operations inside do not end. The gate is then open as before. No lock is held
 // for more than one context over disk, mount or store, except for the moment in which a collection renames garbage away. Every

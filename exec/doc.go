@@ -10,7 +10,7 @@
 //
 // # Rules
 //
-// A process holds the gate of its context (contexts.Acquire) as a writer until nothing of it runs. It ends when the context is to be
-// replaced. The pipes of a process are emptied into spools whether or not anybody reads them. An exit code comes from the sandbox, and is
-// never made up.
+// A process holds the gate of its context (contexts.Acquire) as a writer until nothing of it runs, and lets the gate pause it
+// (Access.Yield). It ends when the context is to be replaced. The pipes of a process are emptied into spools also without a reader. An exit
+// code comes from the sandbox, and is never made up.
 package exec

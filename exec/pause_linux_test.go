@@ -26,7 +26,7 @@ func (s *site) number(id contexts.ID, name string) int {
 	return n
 }
 
-// TestForkBesideWriter forks a context while a command writes a, then b, then c, each by a program of its own.
+// TestForkBesideWriter forks a context while a command writes the files a, b and c in this order.
 func TestForkBesideWriter(t *testing.T) {
 	t.Parallel()
 	onEachDriver(t, func(t *testing.T, s *site) {
@@ -77,7 +77,7 @@ func (s *site) pause(p *Process) (resume func()) {
 	return resume
 }
 
-// TestPauseStopsProcessesThatStartOthers pauses shells that start programs without end: vfork(2) makes them wait where no signal reaches.
+// TestPauseStopsProcessesThatStartOthers pauses shells that start programs in a loop. No signal stops a process that waits in vfork(2).
 func TestPauseStopsProcessesThatStartOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "copy")
@@ -118,7 +118,7 @@ func TestPauseKeepsStoppedProcess(t *testing.T) {
 	}
 }
 
-// TestShellDoesNotSeePause pauses a shell with job control, which goes on to its next command when one stops.
+// TestShellDoesNotSeePause pauses a shell with job control, which runs its next command when one stops.
 func TestShellDoesNotSeePause(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "copy")

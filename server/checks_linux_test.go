@@ -93,7 +93,7 @@ func TestChecksSeeResultAndApply(t *testing.T) {
 	h.write("data/data.txt", "the workspace's edit\n")
 	h.write("app/new.txt", "new in the workspace\n")
 	got, err := h.applyChecked(t.Context(), nil,
-		shellCheck("cat app/app.txt data/data.txt app/new.txt app/ignored/dep; ls app/other.txt; echo x > app/app.txt; echo x > made"),
+		shellCheck("exec 2>&1; cat app/app.txt data/data.txt app/new.txt app/ignored/dep; ls app/other.txt; echo x > app/app.txt; echo x > made"),
 		&ctxfsv1.Check{Argv: []string{"false"}, Optional: true}, &ctxfsv1.Check{Argv: []string{"sh", "-c", "sleep 100"}, WallMs: 100, Optional: true})
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func (r *Recording) Has(p string) bool {
 }
 
 // Touch must be called before an operation that Writes changes a path, as the caller names it; with below, also before it changes what is
-// below. It costs nothing unless somebody records.
+// below. It costs nothing while there is no Recording.
 func (a *Access) Touch(name string, below bool) {
 	if a.gate == nil || name == "" {
 		return
