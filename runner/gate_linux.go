@@ -211,7 +211,7 @@ func (g *remoteGate) has(id uint64) bool {
 	return g.leases[id] != nil
 }
 
-// closing ends the use of a context that the server wants back.
+// closing ends the use of a context that the server asks back.
 func (g *remoteGate) closing(body json.RawMessage) {
 	var id uint64
 	if json.Unmarshal(body, &id) != nil {

@@ -51,7 +51,7 @@ type remote struct {
 	die  context.CancelFunc
 	// gone is closed when the runner has ended, nothing of it runs, and its leases are released; or when the server has left it.
 	gone chan struct{}
-	// handed is closed when another runner, or nobody, has its records.
+	// handed is closed when another runner has its records, or when no other runs.
 	handed chan struct{}
 
 	mu sync.Mutex

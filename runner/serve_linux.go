@@ -56,8 +56,7 @@ type host struct {
 	links   sync.WaitGroup
 }
 
-// Serve is the runner: a server started this process with sockets and settings, as nobody else does. register registers the services that
-// answer calls. Serve returns when a server stopped the runner, when ctx ends, or when the runner is of no further use. Commands that run
+// Serve is the runner: only a server starts such a process, with sockets and settings. register registers the services that answer calls. Serve returns when a server stopped the runner, when ctx ends, or when the runner is of no further use. Commands that run
 // then have been ended.
 func Serve(ctx context.Context, stdin io.Reader, log *zap.Logger, register func(grpc.ServiceRegistrar, *exec.Processes)) (err error) {
 	h := &host{log: log, gate: &remoteGate{leases: map[uint64]*heldLease{}}, leave: make(chan struct{})}

@@ -14,8 +14,8 @@ type Remote interface {
 	Usage(ctx context.Context) Usage
 }
 
-// NewRemoteAccess is NewAccess in a process that got the context's folder from the process that keeps the gates. closing ends when that one
-// wants the context back. Charge and Touch do nothing.
+// NewRemoteAccess is NewAccess in a process that got the context's folder from the process that keeps the gates. closing ends when that
+// process asks for the context back. Charge and Touch do nothing.
 func NewRemoteAccess(closing context.Context, root rootfs.Root, generation uint64, remote Remote, release func()) *Access {
 	a := NewAccess(root, generation, release)
 	a.closing, a.remote = closing, remote

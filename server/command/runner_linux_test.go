@@ -252,7 +252,7 @@ func (s *station) mark() string {
 // commandsAtOnce is how many commands run while their server is killed.
 const commandsAtOnce = 20
 
-// TestCommandsOutliveAKilledServer kills a server while commands of two contexts run. They go on while no server runs, and the next server has
+// TestCommandsOutliveAKilledServer kills a server while commands of two contexts run. They continue while no server runs, and the next server has
 // all that they write.
 func TestCommandsOutliveAKilledServer(t *testing.T) {
 	atStations(t, func(s *station) {
@@ -267,7 +267,7 @@ func TestCommandsOutliveAKilledServer(t *testing.T) {
 		before.end(syscall.SIGKILL)
 		s.must(os.WriteFile(filepath.Join(s.ws, ".contexts/ctx_a/go"), nil, 0o644))
 		for n := range processes {
-			s.await("a command goes on without a server", func() bool { return s.exists(fmt.Sprintf("ctx_a/went-%d", n)) })
+			s.await("a command continues without a server", func() bool { return s.exists(fmt.Sprintf("ctx_a/went-%d", n)) })
 		}
 
 		after := s.serve()
