@@ -161,7 +161,17 @@ type Command struct {
 	// Leaves standard input open for SendInput. It excludes stdin.
 	OpenStdin bool `protobuf:"varint,6,opt,name=open_stdin,json=openStdin,proto3" json:"open_stdin,omitempty"`
 	// The limits of the command.
-	Limits        *ExecLimits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	Limits *ExecLimits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	// The profile, which gives the command its network, variables, folders and limits; empty for "offline". ListProfiles lists them.
+	// Errors: EINVAL (no such profile).
+	Profile string `protobuf:"bytes,20,opt,name=profile,proto3" json:"profile,omitempty"`
+	// Empty for a sandbox of its own. Commands of one context that name the same sandbox and profile share processes, /tmp, home and
+	// loopback: one command's server answers the next command. The sandbox ends with its last command. What a command leaves behind in its
+	// own session ends with the command, the rest with the sandbox. The name has up to 64 of the characters a-z, 0-9, '-', '_' and '.'.
+	// Errors: EMFILE (4 sandboxes of the context have names), EINVAL (the sandbox runs with another network).
+	Sandbox string `protobuf:"bytes,21,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// Changes the profile's network.
+	Network       *Network `protobuf:"bytes,22,opt,name=network,proto3" json:"network,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -241,6 +251,27 @@ func (x *Command) GetOpenStdin() bool {
 func (x *Command) GetLimits() *ExecLimits {
 	if x != nil {
 		return x.Limits
+	}
+	return nil
+}
+
+func (x *Command) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *Command) GetSandbox() string {
+	if x != nil {
+		return x.Sandbox
+	}
+	return ""
+}
+
+func (x *Command) GetNetwork() *Network {
+	if x != nil {
+		return x.Network
 	}
 	return nil
 }
@@ -345,7 +376,13 @@ type Process struct {
 	// How many bytes it wrote to standard output.
 	StdoutBytes int64 `protobuf:"varint,7,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"`
 	// How many bytes it wrote to standard error.
-	StderrBytes   int64 `protobuf:"varint,8,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
+	StderrBytes int64 `protobuf:"varint,8,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
+	// The profile.
+	Profile string `protobuf:"bytes,20,opt,name=profile,proto3" json:"profile,omitempty"`
+	// The shared sandbox; empty for one of its own.
+	Sandbox string `protobuf:"bytes,21,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// What the proxy refused to the sandbox while the process ran: the first 32 different requests.
+	Refusals      []*NetworkRefusal `protobuf:"bytes,22,rep,name=refusals,proto3" json:"refusals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -434,6 +471,27 @@ func (x *Process) GetStderrBytes() int64 {
 		return x.StderrBytes
 	}
 	return 0
+}
+
+func (x *Process) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *Process) GetSandbox() string {
+	if x != nil {
+		return x.Sandbox
+	}
+	return ""
+}
+
+func (x *Process) GetRefusals() []*NetworkRefusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
 }
 
 // The end of a process.
@@ -1638,6 +1696,52 @@ func (x *ListProcessesResponse) GetProcesses() []*Process {
 	return nil
 }
 
+// Request of ExplainExec.
+type ExplainExecRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to run.
+	Command       *Command `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainExecRequest) Reset() {
+	*x = ExplainExecRequest{}
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainExecRequest) ProtoMessage() {}
+
+func (x *ExplainExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainExecRequest.ProtoReflect.Descriptor instead.
+func (*ExplainExecRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ExplainExecRequest) GetCommand() *Command {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
 // Request of RemoveProcess.
 type RemoveProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1649,7 +1753,7 @@ type RemoveProcessRequest struct {
 
 func (x *RemoveProcessRequest) Reset() {
 	*x = RemoveProcessRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1765,7 @@ func (x *RemoveProcessRequest) String() string {
 func (*RemoveProcessRequest) ProtoMessage() {}
 
 func (x *RemoveProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1778,7 @@ func (x *RemoveProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcessRequest.ProtoReflect.Descriptor instead.
 func (*RemoveProcessRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RemoveProcessRequest) GetProcessId() string {
@@ -1693,7 +1797,7 @@ type RemoveProcessResponse struct {
 
 func (x *RemoveProcessResponse) Reset() {
 	*x = RemoveProcessResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1809,7 @@ func (x *RemoveProcessResponse) String() string {
 func (*RemoveProcessResponse) ProtoMessage() {}
 
 func (x *RemoveProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,14 +1822,14 @@ func (x *RemoveProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcessResponse.ProtoReflect.Descriptor instead.
 func (*RemoveProcessResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{27}
 }
 
 var File_ctxfs_v1_exec_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x13ctxfs/v1/exec.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"\x97\x02\n" +
+	"\x13ctxfs/v1/exec.proto\x12\bctxfs.v1\x1a\x1cctxfs/v1/exec_profiles.proto\x1a\x16ctxfs/v1/options.proto\"\xf8\x02\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -1735,7 +1839,10 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x05stdin\x18\x05 \x01(\fR\x05stdin\x12\x1d\n" +
 	"\n" +
 	"open_stdin\x18\x06 \x01(\bR\topenStdin\x12,\n" +
-	"\x06limits\x18\a \x01(\v2\x14.ctxfs.v1.ExecLimitsR\x06limits\x1a6\n" +
+	"\x06limits\x18\a \x01(\v2\x14.ctxfs.v1.ExecLimitsR\x06limits\x12\x18\n" +
+	"\aprofile\x18\x14 \x01(\tR\aprofile\x12\x18\n" +
+	"\asandbox\x18\x15 \x01(\tR\asandbox\x12+\n" +
+	"\anetwork\x18\x16 \x01(\v2\x11.ctxfs.v1.NetworkR\anetwork\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x01\n" +
@@ -1747,7 +1854,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\n" +
 	"open_files\x18\x04 \x01(\x05R\topenFiles\x12\x1d\n" +
 	"\n" +
-	"file_bytes\x18\x05 \x01(\x03R\tfileBytes\"\xf6\x01\n" +
+	"file_bytes\x18\x05 \x01(\x03R\tfileBytes\"\xe0\x02\n" +
 	"\aProcess\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x1d\n" +
@@ -1759,7 +1866,10 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"started_ns\x18\x05 \x01(\x03R\tstartedNs\x12\"\n" +
 	"\x04exit\x18\x06 \x01(\v2\x0e.ctxfs.v1.ExitR\x04exit\x12!\n" +
 	"\fstdout_bytes\x18\a \x01(\x03R\vstdoutBytes\x12!\n" +
-	"\fstderr_bytes\x18\b \x01(\x03R\vstderrBytes\"{\n" +
+	"\fstderr_bytes\x18\b \x01(\x03R\vstderrBytes\x12\x18\n" +
+	"\aprofile\x18\x14 \x01(\tR\aprofile\x12\x18\n" +
+	"\asandbox\x18\x15 \x01(\tR\asandbox\x124\n" +
+	"\brefusals\x18\x16 \x03(\v2\x18.ctxfs.v1.NetworkRefusalR\brefusals\"{\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12,\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x14.ctxfs.v1.ExitReasonR\x06reason\x12\x16\n" +
@@ -1828,7 +1938,9 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x18\n" +
 	"\arunning\x18\x02 \x01(\bR\arunning\"H\n" +
 	"\x15ListProcessesResponse\x12/\n" +
-	"\tprocesses\x18\x01 \x03(\v2\x11.ctxfs.v1.ProcessR\tprocesses\"5\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x11.ctxfs.v1.ProcessR\tprocesses\"A\n" +
+	"\x12ExplainExecRequest\x12+\n" +
+	"\acommand\x18\x01 \x01(\v2\x11.ctxfs.v1.CommandR\acommand\"5\n" +
 	"\x14RemoveProcessRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\"\x17\n" +
@@ -1845,7 +1957,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
-	"\x14OUTPUT_STREAM_STDERR\x10\x022\x8d\a\n" +
+	"\x14OUTPUT_STREAM_STDERR\x10\x022\xc4\b\n" +
 	"\vExecService\x12@\n" +
 	"\x03Run\x12\x14.ctxfs.v1.RunRequest\x1a\x15.ctxfs.v1.RunResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x040\x01\x12D\n" +
@@ -1865,7 +1977,9 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12U\n" +
 	"\n" +
 	"GetProcess\x12\x1b.ctxfs.v1.GetProcessRequest\x1a\x1c.ctxfs.v1.GetProcessResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12^\n" +
-	"\rListProcesses\x12\x1e.ctxfs.v1.ListProcessesRequest\x1a\x1f.ctxfs.v1.ListProcessesResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12\\\n" +
+	"\rListProcesses\x12\x1e.ctxfs.v1.ListProcessesRequest\x1a\x1f.ctxfs.v1.ListProcessesResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12X\n" +
+	"\vExplainExec\x12\x1c.ctxfs.v1.ExplainExecRequest\x1a\x1d.ctxfs.v1.ExplainExecResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12[\n" +
+	"\fListProfiles\x12\x1d.ctxfs.v1.ListProfilesRequest\x1a\x1e.ctxfs.v1.ListProfilesResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x010\x01\x12\\\n" +
 	"\rRemoveProcess\x12\x1e.ctxfs.v1.RemoveProcessRequest\x1a\x1f.ctxfs.v1.RemoveProcessResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
@@ -1882,7 +1996,7 @@ func file_ctxfs_v1_exec_proto_rawDescGZIP() []byte {
 }
 
 var file_ctxfs_v1_exec_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_ctxfs_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_ctxfs_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_ctxfs_v1_exec_proto_goTypes = []any{
 	(ExitReason)(0),               // 0: ctxfs.v1.ExitReason
 	(OutputStream)(0),             // 1: ctxfs.v1.OutputStream
@@ -1911,55 +2025,68 @@ var file_ctxfs_v1_exec_proto_goTypes = []any{
 	(*GetProcessResponse)(nil),    // 24: ctxfs.v1.GetProcessResponse
 	(*ListProcessesRequest)(nil),  // 25: ctxfs.v1.ListProcessesRequest
 	(*ListProcessesResponse)(nil), // 26: ctxfs.v1.ListProcessesResponse
-	(*RemoveProcessRequest)(nil),  // 27: ctxfs.v1.RemoveProcessRequest
-	(*RemoveProcessResponse)(nil), // 28: ctxfs.v1.RemoveProcessResponse
-	nil,                           // 29: ctxfs.v1.Command.EnvEntry
+	(*ExplainExecRequest)(nil),    // 27: ctxfs.v1.ExplainExecRequest
+	(*RemoveProcessRequest)(nil),  // 28: ctxfs.v1.RemoveProcessRequest
+	(*RemoveProcessResponse)(nil), // 29: ctxfs.v1.RemoveProcessResponse
+	nil,                           // 30: ctxfs.v1.Command.EnvEntry
+	(*Network)(nil),               // 31: ctxfs.v1.Network
+	(*NetworkRefusal)(nil),        // 32: ctxfs.v1.NetworkRefusal
+	(*ListProfilesRequest)(nil),   // 33: ctxfs.v1.ListProfilesRequest
+	(*ExplainExecResponse)(nil),   // 34: ctxfs.v1.ExplainExecResponse
+	(*ListProfilesResponse)(nil),  // 35: ctxfs.v1.ListProfilesResponse
 }
 var file_ctxfs_v1_exec_proto_depIdxs = []int32{
-	29, // 0: ctxfs.v1.Command.env:type_name -> ctxfs.v1.Command.EnvEntry
+	30, // 0: ctxfs.v1.Command.env:type_name -> ctxfs.v1.Command.EnvEntry
 	3,  // 1: ctxfs.v1.Command.limits:type_name -> ctxfs.v1.ExecLimits
-	5,  // 2: ctxfs.v1.Process.exit:type_name -> ctxfs.v1.Exit
-	0,  // 3: ctxfs.v1.Exit.reason:type_name -> ctxfs.v1.ExitReason
-	1,  // 4: ctxfs.v1.Output.stream:type_name -> ctxfs.v1.OutputStream
-	2,  // 5: ctxfs.v1.RunRequest.command:type_name -> ctxfs.v1.Command
-	4,  // 6: ctxfs.v1.RunResponse.started:type_name -> ctxfs.v1.Process
-	6,  // 7: ctxfs.v1.RunResponse.output:type_name -> ctxfs.v1.Output
-	4,  // 8: ctxfs.v1.RunResponse.exited:type_name -> ctxfs.v1.Process
-	2,  // 9: ctxfs.v1.StartRequest.command:type_name -> ctxfs.v1.Command
-	4,  // 10: ctxfs.v1.StartResponse.process:type_name -> ctxfs.v1.Process
-	6,  // 11: ctxfs.v1.FollowOutputResponse.output:type_name -> ctxfs.v1.Output
-	4,  // 12: ctxfs.v1.FollowOutputResponse.exited:type_name -> ctxfs.v1.Process
-	4,  // 13: ctxfs.v1.WaitResponse.process:type_name -> ctxfs.v1.Process
-	4,  // 14: ctxfs.v1.KillResponse.process:type_name -> ctxfs.v1.Process
-	4,  // 15: ctxfs.v1.GetProcessResponse.process:type_name -> ctxfs.v1.Process
-	4,  // 16: ctxfs.v1.ListProcessesResponse.processes:type_name -> ctxfs.v1.Process
-	7,  // 17: ctxfs.v1.ExecService.Run:input_type -> ctxfs.v1.RunRequest
-	9,  // 18: ctxfs.v1.ExecService.Start:input_type -> ctxfs.v1.StartRequest
-	11, // 19: ctxfs.v1.ExecService.FollowOutput:input_type -> ctxfs.v1.FollowOutputRequest
-	13, // 20: ctxfs.v1.ExecService.Wait:input_type -> ctxfs.v1.WaitRequest
-	15, // 21: ctxfs.v1.ExecService.SendInput:input_type -> ctxfs.v1.SendInputRequest
-	17, // 22: ctxfs.v1.ExecService.CloseInput:input_type -> ctxfs.v1.CloseInputRequest
-	19, // 23: ctxfs.v1.ExecService.SendSignal:input_type -> ctxfs.v1.SendSignalRequest
-	21, // 24: ctxfs.v1.ExecService.Kill:input_type -> ctxfs.v1.KillRequest
-	23, // 25: ctxfs.v1.ExecService.GetProcess:input_type -> ctxfs.v1.GetProcessRequest
-	25, // 26: ctxfs.v1.ExecService.ListProcesses:input_type -> ctxfs.v1.ListProcessesRequest
-	27, // 27: ctxfs.v1.ExecService.RemoveProcess:input_type -> ctxfs.v1.RemoveProcessRequest
-	8,  // 28: ctxfs.v1.ExecService.Run:output_type -> ctxfs.v1.RunResponse
-	10, // 29: ctxfs.v1.ExecService.Start:output_type -> ctxfs.v1.StartResponse
-	12, // 30: ctxfs.v1.ExecService.FollowOutput:output_type -> ctxfs.v1.FollowOutputResponse
-	14, // 31: ctxfs.v1.ExecService.Wait:output_type -> ctxfs.v1.WaitResponse
-	16, // 32: ctxfs.v1.ExecService.SendInput:output_type -> ctxfs.v1.SendInputResponse
-	18, // 33: ctxfs.v1.ExecService.CloseInput:output_type -> ctxfs.v1.CloseInputResponse
-	20, // 34: ctxfs.v1.ExecService.SendSignal:output_type -> ctxfs.v1.SendSignalResponse
-	22, // 35: ctxfs.v1.ExecService.Kill:output_type -> ctxfs.v1.KillResponse
-	24, // 36: ctxfs.v1.ExecService.GetProcess:output_type -> ctxfs.v1.GetProcessResponse
-	26, // 37: ctxfs.v1.ExecService.ListProcesses:output_type -> ctxfs.v1.ListProcessesResponse
-	28, // 38: ctxfs.v1.ExecService.RemoveProcess:output_type -> ctxfs.v1.RemoveProcessResponse
-	28, // [28:39] is the sub-list for method output_type
-	17, // [17:28] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	31, // 2: ctxfs.v1.Command.network:type_name -> ctxfs.v1.Network
+	5,  // 3: ctxfs.v1.Process.exit:type_name -> ctxfs.v1.Exit
+	32, // 4: ctxfs.v1.Process.refusals:type_name -> ctxfs.v1.NetworkRefusal
+	0,  // 5: ctxfs.v1.Exit.reason:type_name -> ctxfs.v1.ExitReason
+	1,  // 6: ctxfs.v1.Output.stream:type_name -> ctxfs.v1.OutputStream
+	2,  // 7: ctxfs.v1.RunRequest.command:type_name -> ctxfs.v1.Command
+	4,  // 8: ctxfs.v1.RunResponse.started:type_name -> ctxfs.v1.Process
+	6,  // 9: ctxfs.v1.RunResponse.output:type_name -> ctxfs.v1.Output
+	4,  // 10: ctxfs.v1.RunResponse.exited:type_name -> ctxfs.v1.Process
+	2,  // 11: ctxfs.v1.StartRequest.command:type_name -> ctxfs.v1.Command
+	4,  // 12: ctxfs.v1.StartResponse.process:type_name -> ctxfs.v1.Process
+	6,  // 13: ctxfs.v1.FollowOutputResponse.output:type_name -> ctxfs.v1.Output
+	4,  // 14: ctxfs.v1.FollowOutputResponse.exited:type_name -> ctxfs.v1.Process
+	4,  // 15: ctxfs.v1.WaitResponse.process:type_name -> ctxfs.v1.Process
+	4,  // 16: ctxfs.v1.KillResponse.process:type_name -> ctxfs.v1.Process
+	4,  // 17: ctxfs.v1.GetProcessResponse.process:type_name -> ctxfs.v1.Process
+	4,  // 18: ctxfs.v1.ListProcessesResponse.processes:type_name -> ctxfs.v1.Process
+	2,  // 19: ctxfs.v1.ExplainExecRequest.command:type_name -> ctxfs.v1.Command
+	7,  // 20: ctxfs.v1.ExecService.Run:input_type -> ctxfs.v1.RunRequest
+	9,  // 21: ctxfs.v1.ExecService.Start:input_type -> ctxfs.v1.StartRequest
+	11, // 22: ctxfs.v1.ExecService.FollowOutput:input_type -> ctxfs.v1.FollowOutputRequest
+	13, // 23: ctxfs.v1.ExecService.Wait:input_type -> ctxfs.v1.WaitRequest
+	15, // 24: ctxfs.v1.ExecService.SendInput:input_type -> ctxfs.v1.SendInputRequest
+	17, // 25: ctxfs.v1.ExecService.CloseInput:input_type -> ctxfs.v1.CloseInputRequest
+	19, // 26: ctxfs.v1.ExecService.SendSignal:input_type -> ctxfs.v1.SendSignalRequest
+	21, // 27: ctxfs.v1.ExecService.Kill:input_type -> ctxfs.v1.KillRequest
+	23, // 28: ctxfs.v1.ExecService.GetProcess:input_type -> ctxfs.v1.GetProcessRequest
+	25, // 29: ctxfs.v1.ExecService.ListProcesses:input_type -> ctxfs.v1.ListProcessesRequest
+	27, // 30: ctxfs.v1.ExecService.ExplainExec:input_type -> ctxfs.v1.ExplainExecRequest
+	33, // 31: ctxfs.v1.ExecService.ListProfiles:input_type -> ctxfs.v1.ListProfilesRequest
+	28, // 32: ctxfs.v1.ExecService.RemoveProcess:input_type -> ctxfs.v1.RemoveProcessRequest
+	8,  // 33: ctxfs.v1.ExecService.Run:output_type -> ctxfs.v1.RunResponse
+	10, // 34: ctxfs.v1.ExecService.Start:output_type -> ctxfs.v1.StartResponse
+	12, // 35: ctxfs.v1.ExecService.FollowOutput:output_type -> ctxfs.v1.FollowOutputResponse
+	14, // 36: ctxfs.v1.ExecService.Wait:output_type -> ctxfs.v1.WaitResponse
+	16, // 37: ctxfs.v1.ExecService.SendInput:output_type -> ctxfs.v1.SendInputResponse
+	18, // 38: ctxfs.v1.ExecService.CloseInput:output_type -> ctxfs.v1.CloseInputResponse
+	20, // 39: ctxfs.v1.ExecService.SendSignal:output_type -> ctxfs.v1.SendSignalResponse
+	22, // 40: ctxfs.v1.ExecService.Kill:output_type -> ctxfs.v1.KillResponse
+	24, // 41: ctxfs.v1.ExecService.GetProcess:output_type -> ctxfs.v1.GetProcessResponse
+	26, // 42: ctxfs.v1.ExecService.ListProcesses:output_type -> ctxfs.v1.ListProcessesResponse
+	34, // 43: ctxfs.v1.ExecService.ExplainExec:output_type -> ctxfs.v1.ExplainExecResponse
+	35, // 44: ctxfs.v1.ExecService.ListProfiles:output_type -> ctxfs.v1.ListProfilesResponse
+	29, // 45: ctxfs.v1.ExecService.RemoveProcess:output_type -> ctxfs.v1.RemoveProcessResponse
+	33, // [33:46] is the sub-list for method output_type
+	20, // [20:33] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_exec_proto_init() }
@@ -1967,6 +2094,7 @@ func file_ctxfs_v1_exec_proto_init() {
 	if File_ctxfs_v1_exec_proto != nil {
 		return
 	}
+	file_ctxfs_v1_exec_profiles_proto_init()
 	file_ctxfs_v1_options_proto_init()
 	file_ctxfs_v1_exec_proto_msgTypes[6].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
@@ -1984,7 +2112,7 @@ func file_ctxfs_v1_exec_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_exec_proto_rawDesc), len(file_ctxfs_v1_exec_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -6,6 +6,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { ExplainExecResponseSchema, ListProfilesRequestSchema, ListProfilesResponseSchema, Network, NetworkRefusal } from "./exec_profiles_pb.js";
+import { file_ctxfs_v1_exec_profiles } from "./exec_profiles_pb.js";
 import { file_ctxfs_v1_options } from "./options_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -13,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/exec.proto.
  */
 export const file_ctxfs_v1_exec: GenFile = /*@__PURE__*/
-  fileDesc("ChNjdHhmcy92MS9leGVjLnByb3RvEghjdHhmcy52MSLWAQoHQ29tbWFuZBISCgpjb250ZXh0X2lkGAEgASgJEgwKBGFyZ3YYAiADKAkSCwoDY3dkGAMgASgJEicKA2VudhgEIAMoCzIaLmN0eGZzLnYxLkNvbW1hbmQuRW52RW50cnkSDQoFc3RkaW4YBSABKAwSEgoKb3Blbl9zdGRpbhgGIAEoCBIkCgZsaW1pdHMYByABKAsyFC5jdHhmcy52MS5FeGVjTGltaXRzGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiaAoKRXhlY0xpbWl0cxIPCgd3YWxsX21zGAEgASgDEg4KBmNwdV9tcxgCIAEoAxIRCglwcm9jZXNzZXMYAyABKAUSEgoKb3Blbl9maWxlcxgEIAEoBRISCgpmaWxlX2J5dGVzGAUgASgDIqoBCgdQcm9jZXNzEhIKCnByb2Nlc3NfaWQYASABKAkSEgoKY29udGV4dF9pZBgCIAEoCRIMCgRhcmd2GAMgAygJEgsKA2N3ZBgEIAEoCRISCgpzdGFydGVkX25zGAUgASgDEhwKBGV4aXQYBiABKAsyDi5jdHhmcy52MS5FeGl0EhQKDHN0ZG91dF9ieXRlcxgHIAEoAxIUCgxzdGRlcnJfYnl0ZXMYCCABKAMiXAoERXhpdBIMCgRjb2RlGAEgASgFEiQKBnJlYXNvbhgCIAEoDjIULmN0eGZzLnYxLkV4aXRSZWFzb24SDgoGZGV0YWlsGAMgASgJEhAKCGVuZGVkX25zGAQgASgDIl8KBk91dHB1dBImCgZzdHJlYW0YASABKA4yFi5jdHhmcy52MS5PdXRwdXRTdHJlYW0SDgoGb2Zmc2V0GAIgASgDEg8KB2Ryb3BwZWQYAyABKAMSDAoEZGF0YRhkIAEoDCIwCgpSdW5SZXF1ZXN0EiIKB2NvbW1hbmQYASABKAsyES5jdHhmcy52MS5Db21tYW5kIoUBCgtSdW5SZXNwb25zZRIkCgdzdGFydGVkGAEgASgLMhEuY3R4ZnMudjEuUHJvY2Vzc0gAEiIKBm91dHB1dBgCIAEoCzIQLmN0eGZzLnYxLk91dHB1dEgAEiMKBmV4aXRlZBgDIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3NIAEIHCgVldmVudCIyCgxTdGFydFJlcXVlc3QSIgoHY29tbWFuZBgBIAEoCzIRLmN0eGZzLnYxLkNvbW1hbmQiMwoNU3RhcnRSZXNwb25zZRIiCgdwcm9jZXNzGAEgASgLMhEuY3R4ZnMudjEuUHJvY2VzcyJnChNGb2xsb3dPdXRwdXRSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoNc3Rkb3V0X29mZnNldBgCIAEoAxIVCg1zdGRlcnJfb2Zmc2V0GAMgASgDEg4KBmZvbGxvdxgEIAEoCCJoChRGb2xsb3dPdXRwdXRSZXNwb25zZRIiCgZvdXRwdXQYASABKAsyEC5jdHhmcy52MS5PdXRwdXRIABIjCgZleGl0ZWQYAiABKAsyES5jdHhmcy52MS5Qcm9jZXNzSABCBwoFZXZlbnQiIQoLV2FpdFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIyCgxXYWl0UmVzcG9uc2USIgoHcHJvY2VzcxgBIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3MiNAoQU2VuZElucHV0UmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJEgwKBGRhdGEYZCABKAwiEwoRU2VuZElucHV0UmVzcG9uc2UiJwoRQ2xvc2VJbnB1dFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIUChJDbG9zZUlucHV0UmVzcG9uc2UiNwoRU2VuZFNpZ25hbFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCRIOCgZzaWduYWwYAiABKAUiFAoSU2VuZFNpZ25hbFJlc3BvbnNlIkUKC0tpbGxSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoIZ3JhY2VfbXMYAiABKANIAIgBAUILCglfZ3JhY2VfbXMiMgoMS2lsbFJlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIicKEUdldFByb2Nlc3NSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiOAoSR2V0UHJvY2Vzc1Jlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIjsKFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDwoHcnVubmluZxgCIAEoCCI9ChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USJAoJcHJvY2Vzc2VzGAEgAygLMhEuY3R4ZnMudjEuUHJvY2VzcyIqChRSZW1vdmVQcm9jZXNzUmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJIhcKFVJlbW92ZVByb2Nlc3NSZXNwb25zZSrSAQoKRXhpdFJlYXNvbhIbChdFWElUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhYKEkVYSVRfUkVBU09OX0VYSVRFRBABEhcKE0VYSVRfUkVBU09OX1RJTUVPVVQQAhIWChJFWElUX1JFQVNPTl9LSUxMRUQQAxIeChpFWElUX1JFQVNPTl9DT05URVhUX0NMT1NFRBAEEh4KGkVYSVRfUkVBU09OX1NFUlZFUl9TVE9QUEVEEAUSHgoaRVhJVF9SRUFTT05fU0FOREJPWF9GQUlMRUQQBiphCgxPdXRwdXRTdHJlYW0SHQoZT1VUUFVUX1NUUkVBTV9VTlNQRUNJRklFRBAAEhgKFE9VVFBVVF9TVFJFQU1fU1RET1VUEAESGAoUT1VUUFVUX1NUUkVBTV9TVERFUlIQAjKNBwoLRXhlY1NlcnZpY2USQAoDUnVuEhQuY3R4ZnMudjEuUnVuUmVxdWVzdBoVLmN0eGZzLnYxLlJ1blJlc3BvbnNlIgqinxkGCAEQAiAEMAESRAoFU3RhcnQSFi5jdHhmcy52MS5TdGFydFJlcXVlc3QaFy5jdHhmcy52MS5TdGFydFJlc3BvbnNlIgqinxkGCAEQAiACEl0KDEZvbGxvd091dHB1dBIdLmN0eGZzLnYxLkZvbGxvd091dHB1dFJlcXVlc3QaHi5jdHhmcy52MS5Gb2xsb3dPdXRwdXRSZXNwb25zZSIMop8ZCAgBEAEgBDABMAESQwoEV2FpdBIVLmN0eGZzLnYxLldhaXRSZXF1ZXN0GhYuY3R4ZnMudjEuV2FpdFJlc3BvbnNlIgyinxkICAEQASADMAESUAoJU2VuZElucHV0EhouY3R4ZnMudjEuU2VuZElucHV0UmVxdWVzdBobLmN0eGZzLnYxLlNlbmRJbnB1dFJlc3BvbnNlIgqinxkGCAEQAiACElMKCkNsb3NlSW5wdXQSGy5jdHhmcy52MS5DbG9zZUlucHV0UmVxdWVzdBocLmN0eGZzLnYxLkNsb3NlSW5wdXRSZXNwb25zZSIKop8ZBggBEAIgAhJTCgpTZW5kU2lnbmFsEhsuY3R4ZnMudjEuU2VuZFNpZ25hbFJlcXVlc3QaHC5jdHhmcy52MS5TZW5kU2lnbmFsUmVzcG9uc2UiCqKfGQYIARACIAISQQoES2lsbBIVLmN0eGZzLnYxLktpbGxSZXF1ZXN0GhYuY3R4ZnMudjEuS2lsbFJlc3BvbnNlIgqinxkGCAEQAiACElUKCkdldFByb2Nlc3MSGy5jdHhmcy52MS5HZXRQcm9jZXNzUmVxdWVzdBocLmN0eGZzLnYxLkdldFByb2Nlc3NSZXNwb25zZSIMop8ZCAgBEAEgAjABEl4KDUxpc3RQcm9jZXNzZXMSHi5jdHhmcy52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBofLmN0eGZzLnYxLkxpc3RQcm9jZXNzZXNSZXNwb25zZSIMop8ZCAgBEAEgAjABElwKDVJlbW92ZVByb2Nlc3MSHi5jdHhmcy52MS5SZW1vdmVQcm9jZXNzUmVxdWVzdBofLmN0eGZzLnYxLlJlbW92ZVByb2Nlc3NSZXNwb25zZSIKop8ZBggBEAIgAkIvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_options]);
+  fileDesc("ChNjdHhmcy92MS9leGVjLnByb3RvEghjdHhmcy52MSKcAgoHQ29tbWFuZBISCgpjb250ZXh0X2lkGAEgASgJEgwKBGFyZ3YYAiADKAkSCwoDY3dkGAMgASgJEicKA2VudhgEIAMoCzIaLmN0eGZzLnYxLkNvbW1hbmQuRW52RW50cnkSDQoFc3RkaW4YBSABKAwSEgoKb3Blbl9zdGRpbhgGIAEoCBIkCgZsaW1pdHMYByABKAsyFC5jdHhmcy52MS5FeGVjTGltaXRzEg8KB3Byb2ZpbGUYFCABKAkSDwoHc2FuZGJveBgVIAEoCRIiCgduZXR3b3JrGBYgASgLMhEuY3R4ZnMudjEuTmV0d29yaxoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImgKCkV4ZWNMaW1pdHMSDwoHd2FsbF9tcxgBIAEoAxIOCgZjcHVfbXMYAiABKAMSEQoJcHJvY2Vzc2VzGAMgASgFEhIKCm9wZW5fZmlsZXMYBCABKAUSEgoKZmlsZV9ieXRlcxgFIAEoAyL4AQoHUHJvY2VzcxISCgpwcm9jZXNzX2lkGAEgASgJEhIKCmNvbnRleHRfaWQYAiABKAkSDAoEYXJndhgDIAMoCRILCgNjd2QYBCABKAkSEgoKc3RhcnRlZF9ucxgFIAEoAxIcCgRleGl0GAYgASgLMg4uY3R4ZnMudjEuRXhpdBIUCgxzdGRvdXRfYnl0ZXMYByABKAMSFAoMc3RkZXJyX2J5dGVzGAggASgDEg8KB3Byb2ZpbGUYFCABKAkSDwoHc2FuZGJveBgVIAEoCRIqCghyZWZ1c2FscxgWIAMoCzIYLmN0eGZzLnYxLk5ldHdvcmtSZWZ1c2FsIlwKBEV4aXQSDAoEY29kZRgBIAEoBRIkCgZyZWFzb24YAiABKA4yFC5jdHhmcy52MS5FeGl0UmVhc29uEg4KBmRldGFpbBgDIAEoCRIQCghlbmRlZF9ucxgEIAEoAyJfCgZPdXRwdXQSJgoGc3RyZWFtGAEgASgOMhYuY3R4ZnMudjEuT3V0cHV0U3RyZWFtEg4KBm9mZnNldBgCIAEoAxIPCgdkcm9wcGVkGAMgASgDEgwKBGRhdGEYZCABKAwiMAoKUnVuUmVxdWVzdBIiCgdjb21tYW5kGAEgASgLMhEuY3R4ZnMudjEuQ29tbWFuZCKFAQoLUnVuUmVzcG9uc2USJAoHc3RhcnRlZBgBIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3NIABIiCgZvdXRwdXQYAiABKAsyEC5jdHhmcy52MS5PdXRwdXRIABIjCgZleGl0ZWQYAyABKAsyES5jdHhmcy52MS5Qcm9jZXNzSABCBwoFZXZlbnQiMgoMU3RhcnRSZXF1ZXN0EiIKB2NvbW1hbmQYASABKAsyES5jdHhmcy52MS5Db21tYW5kIjMKDVN0YXJ0UmVzcG9uc2USIgoHcHJvY2VzcxgBIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3MiZwoTRm9sbG93T3V0cHV0UmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJEhUKDXN0ZG91dF9vZmZzZXQYAiABKAMSFQoNc3RkZXJyX29mZnNldBgDIAEoAxIOCgZmb2xsb3cYBCABKAgiaAoURm9sbG93T3V0cHV0UmVzcG9uc2USIgoGb3V0cHV0GAEgASgLMhAuY3R4ZnMudjEuT3V0cHV0SAASIwoGZXhpdGVkGAIgASgLMhEuY3R4ZnMudjEuUHJvY2Vzc0gAQgcKBWV2ZW50IiEKC1dhaXRSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiMgoMV2FpdFJlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIjQKEFNlbmRJbnB1dFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCRIMCgRkYXRhGGQgASgMIhMKEVNlbmRJbnB1dFJlc3BvbnNlIicKEUNsb3NlSW5wdXRSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiFAoSQ2xvc2VJbnB1dFJlc3BvbnNlIjcKEVNlbmRTaWduYWxSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSDgoGc2lnbmFsGAIgASgFIhQKElNlbmRTaWduYWxSZXNwb25zZSJFCgtLaWxsUmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJEhUKCGdyYWNlX21zGAIgASgDSACIAQFCCwoJX2dyYWNlX21zIjIKDEtpbGxSZXNwb25zZRIiCgdwcm9jZXNzGAEgASgLMhEuY3R4ZnMudjEuUHJvY2VzcyInChFHZXRQcm9jZXNzUmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJIjgKEkdldFByb2Nlc3NSZXNwb25zZRIiCgdwcm9jZXNzGAEgASgLMhEuY3R4ZnMudjEuUHJvY2VzcyI7ChRMaXN0UHJvY2Vzc2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg8KB3J1bm5pbmcYAiABKAgiPQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEiQKCXByb2Nlc3NlcxgBIAMoCzIRLmN0eGZzLnYxLlByb2Nlc3MiOAoSRXhwbGFpbkV4ZWNSZXF1ZXN0EiIKB2NvbW1hbmQYASABKAsyES5jdHhmcy52MS5Db21tYW5kIioKFFJlbW92ZVByb2Nlc3NSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiFwoVUmVtb3ZlUHJvY2Vzc1Jlc3BvbnNlKtIBCgpFeGl0UmVhc29uEhsKF0VYSVRfUkVBU09OX1VOU1BFQ0lGSUVEEAASFgoSRVhJVF9SRUFTT05fRVhJVEVEEAESFwoTRVhJVF9SRUFTT05fVElNRU9VVBACEhYKEkVYSVRfUkVBU09OX0tJTExFRBADEh4KGkVYSVRfUkVBU09OX0NPTlRFWFRfQ0xPU0VEEAQSHgoaRVhJVF9SRUFTT05fU0VSVkVSX1NUT1BQRUQQBRIeChpFWElUX1JFQVNPTl9TQU5EQk9YX0ZBSUxFRBAGKmEKDE91dHB1dFN0cmVhbRIdChlPVVRQVVRfU1RSRUFNX1VOU1BFQ0lGSUVEEAASGAoUT1VUUFVUX1NUUkVBTV9TVERPVVQQARIYChRPVVRQVVRfU1RSRUFNX1NUREVSUhACMsQICgtFeGVjU2VydmljZRJACgNSdW4SFC5jdHhmcy52MS5SdW5SZXF1ZXN0GhUuY3R4ZnMudjEuUnVuUmVzcG9uc2UiCqKfGQYIARACIAQwARJECgVTdGFydBIWLmN0eGZzLnYxLlN0YXJ0UmVxdWVzdBoXLmN0eGZzLnYxLlN0YXJ0UmVzcG9uc2UiCqKfGQYIARACIAISXQoMRm9sbG93T3V0cHV0Eh0uY3R4ZnMudjEuRm9sbG93T3V0cHV0UmVxdWVzdBoeLmN0eGZzLnYxLkZvbGxvd091dHB1dFJlc3BvbnNlIgyinxkICAEQASAEMAEwARJDCgRXYWl0EhUuY3R4ZnMudjEuV2FpdFJlcXVlc3QaFi5jdHhmcy52MS5XYWl0UmVzcG9uc2UiDKKfGQgIARABIAMwARJQCglTZW5kSW5wdXQSGi5jdHhmcy52MS5TZW5kSW5wdXRSZXF1ZXN0GhsuY3R4ZnMudjEuU2VuZElucHV0UmVzcG9uc2UiCqKfGQYIARACIAISUwoKQ2xvc2VJbnB1dBIbLmN0eGZzLnYxLkNsb3NlSW5wdXRSZXF1ZXN0GhwuY3R4ZnMudjEuQ2xvc2VJbnB1dFJlc3BvbnNlIgqinxkGCAEQAiACElMKClNlbmRTaWduYWwSGy5jdHhmcy52MS5TZW5kU2lnbmFsUmVxdWVzdBocLmN0eGZzLnYxLlNlbmRTaWduYWxSZXNwb25zZSIKop8ZBggBEAIgAhJBCgRLaWxsEhUuY3R4ZnMudjEuS2lsbFJlcXVlc3QaFi5jdHhmcy52MS5LaWxsUmVzcG9uc2UiCqKfGQYIARACIAISVQoKR2V0UHJvY2VzcxIbLmN0eGZzLnYxLkdldFByb2Nlc3NSZXF1ZXN0GhwuY3R4ZnMudjEuR2V0UHJvY2Vzc1Jlc3BvbnNlIgyinxkICAEQASACMAESXgoNTGlzdFByb2Nlc3NlcxIeLmN0eGZzLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0Gh8uY3R4ZnMudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlIgyinxkICAEQASACMAESWAoLRXhwbGFpbkV4ZWMSHC5jdHhmcy52MS5FeHBsYWluRXhlY1JlcXVlc3QaHS5jdHhmcy52MS5FeHBsYWluRXhlY1Jlc3BvbnNlIgyinxkICAEQASACMAESWwoMTGlzdFByb2ZpbGVzEh0uY3R4ZnMudjEuTGlzdFByb2ZpbGVzUmVxdWVzdBoeLmN0eGZzLnYxLkxpc3RQcm9maWxlc1Jlc3BvbnNlIgyinxkICAEQASABMAESXAoNUmVtb3ZlUHJvY2VzcxIeLmN0eGZzLnYxLlJlbW92ZVByb2Nlc3NSZXF1ZXN0Gh8uY3R4ZnMudjEuUmVtb3ZlUHJvY2Vzc1Jlc3BvbnNlIgqinxkGCAEQAiACQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_exec_profiles, file_ctxfs_v1_options]);
 
 /**
  * What to run, and how.
@@ -69,6 +71,31 @@ export type Command = Message<"ctxfs.v1.Command"> & {
    * @generated from field: ctxfs.v1.ExecLimits limits = 7;
    */
   limits?: ExecLimits | undefined;
+
+  /**
+   * The profile, which gives the command its network, variables, folders and limits; empty for "offline". ListProfiles lists them.
+   * Errors: EINVAL (no such profile).
+   *
+   * @generated from field: string profile = 20;
+   */
+  profile: string;
+
+  /**
+   * Empty for a sandbox of its own. Commands of one context that name the same sandbox and profile share processes, /tmp, home and
+   * loopback: one command's server answers the next command. The sandbox ends with its last command. What a command leaves behind in its
+   * own session ends with the command, the rest with the sandbox. The name has up to 64 of the characters a-z, 0-9, '-', '_' and '.'.
+   * Errors: EMFILE (4 sandboxes of the context have names), EINVAL (the sandbox runs with another network).
+   *
+   * @generated from field: string sandbox = 21;
+   */
+  sandbox: string;
+
+  /**
+   * Changes the profile's network.
+   *
+   * @generated from field: ctxfs.v1.Network network = 22;
+   */
+  network?: Network | undefined;
 };
 
 /**
@@ -188,6 +215,27 @@ export type Process = Message<"ctxfs.v1.Process"> & {
    * @generated from field: int64 stderr_bytes = 8;
    */
   stderrBytes: bigint;
+
+  /**
+   * The profile.
+   *
+   * @generated from field: string profile = 20;
+   */
+  profile: string;
+
+  /**
+   * The shared sandbox; empty for one of its own.
+   *
+   * @generated from field: string sandbox = 21;
+   */
+  sandbox: string;
+
+  /**
+   * What the proxy refused to the sandbox while the process ran: the first 32 different requests.
+   *
+   * @generated from field: repeated ctxfs.v1.NetworkRefusal refusals = 22;
+   */
+  refusals: NetworkRefusal[];
 };
 
 /**
@@ -774,6 +822,27 @@ export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*
   messageDesc(file_ctxfs_v1_exec, 24);
 
 /**
+ * Request of ExplainExec.
+ *
+ * @generated from message ctxfs.v1.ExplainExecRequest
+ */
+export type ExplainExecRequest = Message<"ctxfs.v1.ExplainExecRequest"> & {
+  /**
+   * What to run.
+   *
+   * @generated from field: ctxfs.v1.Command command = 1;
+   */
+  command?: Command | undefined;
+};
+
+/**
+ * Describes the message ctxfs.v1.ExplainExecRequest.
+ * Use `create(ExplainExecRequestSchema)` to create a new message.
+ */
+export const ExplainExecRequestSchema: GenMessage<ExplainExecRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_exec, 25);
+
+/**
  * Request of RemoveProcess.
  *
  * @generated from message ctxfs.v1.RemoveProcessRequest
@@ -792,7 +861,7 @@ export type RemoveProcessRequest = Message<"ctxfs.v1.RemoveProcessRequest"> & {
  * Use `create(RemoveProcessRequestSchema)` to create a new message.
  */
 export const RemoveProcessRequestSchema: GenMessage<RemoveProcessRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 25);
+  messageDesc(file_ctxfs_v1_exec, 26);
 
 /**
  * Response of RemoveProcess.
@@ -807,7 +876,7 @@ export type RemoveProcessResponse = Message<"ctxfs.v1.RemoveProcessResponse"> & 
  * Use `create(RemoveProcessResponseSchema)` to create a new message.
  */
 export const RemoveProcessResponseSchema: GenMessage<RemoveProcessResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 26);
+  messageDesc(file_ctxfs_v1_exec, 27);
 
 /**
  * Why a process ended.
@@ -1032,6 +1101,26 @@ export const ExecService: GenService<{
     methodKind: "unary";
     input: typeof ListProcessesRequestSchema;
     output: typeof ListProcessesResponseSchema;
+  },
+  /**
+   * Reports how a command would run, without running it: its user, mounts, variables, limits and network. It fails as Start would.
+   *
+   * @generated from rpc ctxfs.v1.ExecService.ExplainExec
+   */
+  explainExec: {
+    methodKind: "unary";
+    input: typeof ExplainExecRequestSchema;
+    output: typeof ExplainExecResponseSchema;
+  },
+  /**
+   * Lists the profiles: those that ctxfs has, and those of the operator's file (ctxfs serve --exec-profiles).
+   *
+   * @generated from rpc ctxfs.v1.ExecService.ListProfiles
+   */
+  listProfiles: {
+    methodKind: "unary";
+    input: typeof ListProfilesRequestSchema;
+    output: typeof ListProfilesResponseSchema;
   },
   /**
    * Forgets a process that has ended, and deletes its output.
