@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	osexec "os/exec"
 	"runtime"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/exec/egress"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -73,6 +75,8 @@ type box struct {
 	output  [2]*os.File
 	// collected waits until the output is in the spools.
 	collected func()
+	// proxy is nil without a network by names.
+	proxy *egress.Proxy
 
 	mu sync.Mutex
 	// init is a pidfd of process 1 of the sandbox; -1 when nothing in it runs.
@@ -112,11 +116,6 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 	if err != nil {
 		return err
 	}
-	b, err := assemble(root, p.dir, p.cmd.Env, user)
-	if err != nil {
-		return err
-	}
-	defer b.close()
 	var l plumbing
 	defer func() {
 		closeAll(l.theirs)
@@ -124,6 +123,14 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 			closeAll(l.ours)
 		}
 	}()
+	if p.cmd.Sandbox != "" {
+		return p.launchShared(ctx, root, user, &l)
+	}
+	b, err := assemble(root, p.dir, p.plan.env, user, p.plan.additions()...)
+	if err != nil {
+		return err
+	}
+	defer b.close()
 	return p.launchIn(ctx, b, user, &l)
 }
 
@@ -135,7 +142,17 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 	}
 	box.status, box.reports = status, json.NewDecoder(status)
 	b.add("--json-status-fd", b.pass(statusEnd))
-	if box.cmd, err = b.command(*p.table.sandbox.bwrap.Load(), user, slices.Concat(p.cmd.Limits.wrapper(), p.cmd.Argv)); err != nil {
+	argv := slices.Concat(p.cmd.Limits.wrapper(), p.cmd.Argv)
+	var init *net.UnixConn
+	if p.plan.mode == NetworkAllowed {
+		var inner []string
+		if init, inner, err = b.inner(listening); err != nil {
+			return err
+		}
+		defer init.Close()
+		argv = slices.Concat(inner, argv)
+	}
+	if box.cmd, err = b.command(*p.table.sandbox.bwrap.Load(), user, argv); err != nil {
 		return err
 	}
 	if err := p.connect(box, b, l); err != nil {
@@ -145,8 +162,14 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 		return &Unavailable{"bwrap cannot be started: " + err.Error(), ""}
 	}
 	closeAll(l.theirs) // bwrap has them, and their ends show here
+	b.close()
 	if err := box.identify(ctx); err != nil {
 		return errors.Join(err, box.abort())
+	}
+	if init != nil {
+		if err := box.serve(ctx, init, p.table, p.plan, p.reportUse); err != nil {
+			return errors.Join(err, box.abort())
+		}
 	}
 	box.collected = p.collect(box.output)
 	p.box = box
@@ -189,9 +212,7 @@ func (b *box) identify(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err != nil || first.ChildPID <= 0 {
-		text := make([]byte, 4<<10)
-		n, _ := b.output[Stderr].Read(text) // bwrap has ended, or is about to
-		return &Unavailable{explain(string(text[:n])), remedy(string(text[:n]))}
+		return b.failure()
 	}
 	if b.init, err = unix.PidfdOpen(first.ChildPID, 0); err != nil {
 		return fmt.Errorf("open the sandbox's process: %w", err)
@@ -200,8 +221,35 @@ func (b *box) identify(ctx context.Context) error {
 	return nil
 }
 
+// failure is what a bwrap that has ended, or is about to, wrote.
+func (b *box) failure() error {
+	text := make([]byte, 4<<10)
+	n, _ := b.output[Stderr].Read(text)
+	return &Unavailable{explain(string(text[:n])), remedy(string(text[:n]))}
+}
+
+// serve begins to serve a sandbox whose init passes listeners out.
+func (b *box) serve(ctx context.Context, init *net.UnixConn, t *Processes, plan *plan, report func(egress.Use)) error {
+	web, socks, err := takeListeners(ctx, init)
+	if errors.Is(err, io.EOF) {
+		return b.failure()
+	}
+	if err == nil {
+		b.proxy = t.proxy(web, socks, plan, report)
+	}
+	return err
+}
+
+// closeNetwork ends the proxy of a sandbox in which nothing runs.
+func (b *box) closeNetwork() {
+	if b.proxy != nil {
+		b.proxy.Close()
+	}
+}
+
 // abort ends a sandbox whose start failed.
 func (b *box) abort() error {
+	defer b.closeNetwork()
 	if err := b.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -218,6 +266,7 @@ func (b *box) wait() Exit {
 	if err := b.empty(); err != nil {
 		return Exit{Reason: SandboxFailed, Detail: err.Error()}
 	}
+	b.closeNetwork()
 	deadline := time.Now().Add(drainTime)
 	for _, f := range []*os.File{b.output[Stdout], b.output[Stderr], b.status} {
 		_ = f.SetReadDeadline(deadline) // one that was read to its end is closed

@@ -15,7 +15,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/exec/egress"
 	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Where a command finds things.
+const (
+	home      = "/context"
+	agentHome = "/home/agent"
 )
 
 // Bounds of processes.
@@ -44,6 +51,10 @@ type Config struct {
 	Dir string
 	// User runs the commands; nil means the user of this process. Only root may name another.
 	User *User
+	// Profiles are what commands may choose from; nil means the builtin ones.
+	Profiles *Profiles
+	// Upstream is how the proxy reaches the network.
+	Upstream egress.Upstream
 	// Log may be nil.
 	Log *zap.Logger
 }
@@ -68,6 +79,7 @@ type Processes struct {
 	cfg     Config
 	starter *starter
 	sandbox sandboxes
+	rooms   rooms
 	// stopped ends when Close begins.
 	stopped context.Context //nolint:containedctx // it is the signal, not a call's
 	stop    context.CancelFunc
@@ -87,6 +99,9 @@ type Processes struct {
 func Open(cfg Config) (*Processes, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
+	}
+	if cfg.Profiles == nil {
+		cfg.Profiles = BuiltinProfiles()
 	}
 	if err := os.RemoveAll(cfg.Dir); err != nil {
 		return nil, err
@@ -124,6 +139,14 @@ type Command struct {
 	Stdin     []byte
 	OpenStdin bool
 	Limits    Limits
+	// DefaultWall is Limits.Wall if neither that nor the profile sets one.
+	DefaultWall time.Duration
+	// Profile is the name of a profile; "" means the default one.
+	Profile string
+	// Sandbox is the name of a sandbox that commands share; "" means one of its own.
+	Sandbox string
+	// Network changes that of the profile.
+	Network Network
 }
 
 // Bounds of a Command, in bytes.
@@ -142,8 +165,8 @@ func (c *Command) check() error {
 	}
 	for name, value := range c.Env {
 		size += len(name) + len(value) + 2
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return fserr.Invalid("bad environment variable %q", name)
+		if err := checkVariable(name, value); err != nil {
+			return err
 		}
 	}
 	switch {
@@ -167,10 +190,15 @@ func (t *Processes) Start(ctx context.Context, cmd Command) (*Process, error) {
 	if err := cmd.check(); err != nil {
 		return nil, err
 	}
+	plan, err := t.cfg.Profiles.plan(&cmd)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Limits, cmd.Profile = plan.limits, plan.profile.Name
 	if err := t.enter(cmd.Context); err != nil {
 		return nil, err
 	}
-	p, err := t.start(ctx, cmd)
+	p, err := t.start(ctx, cmd, plan)
 	if err != nil {
 		t.leave(cmd.Context)
 		return nil, err
@@ -202,7 +230,7 @@ func (t *Processes) leave(id contexts.ID) {
 	}
 }
 
-func (t *Processes) start(ctx context.Context, cmd Command) (*Process, error) {
+func (t *Processes) start(ctx context.Context, cmd Command, plan *plan) (*Process, error) {
 	if err := t.sandbox.probe(ctx, t.starter); err != nil {
 		return nil, err
 	}
@@ -210,7 +238,7 @@ func (t *Processes) start(ctx context.Context, cmd Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := t.launch(ctx, access, cmd)
+	p, err := t.launch(ctx, access, cmd, plan)
 	if err != nil {
 		access.Release()
 		return nil, err
@@ -222,9 +250,9 @@ func (t *Processes) start(ctx context.Context, cmd Command) (*Process, error) {
 	return p, nil
 }
 
-func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Command) (*Process, error) {
+func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Command, plan *plan) (*Process, error) {
 	p := &Process{
-		ID: "p-" + strings.ToLower(rand.Text()[:10]), table: t, cmd: cmd, started: time.Now(),
+		ID: "p-" + strings.ToLower(rand.Text()[:10]), table: t, cmd: cmd, plan: plan, started: time.Now(),
 		done: make(chan struct{}), kills: make(chan kill, 1), input: make(chan struct{}, 1),
 	}
 	var err error

@@ -24,6 +24,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if code, is := Init(os.Args); is {
+		os.Exit(code)
+	}
 	if os.Getenv(helperVariable) != "" {
 		panic(helper())
 	}

@@ -56,17 +56,30 @@ const drainTime = time.Second
 // kill asks to end a process.
 type kill struct{ grace time.Duration }
 
+// execution is a command that runs, in a sandbox of its own or in a shared one.
+type execution interface {
+	// wait waits until nothing of the command runs and all output is in the spools.
+	wait() Exit
+	// signal signals the command's process group.
+	signal(sig syscall.Signal) error
+	// kill ends the command and what it started.
+	kill() error
+}
+
 // Process is a command that was started.
 type Process struct {
 	// ID is unique among the processes of a server.
 	ID    string
 	table *Processes
 	cmd   Command
+	plan  *plan
 	// dir is the working directory within the sandbox.
 	dir     string
 	started time.Time
 	spools  [2]*spool
-	box     *box
+	box     execution
+	// refusals are those of the proxy.
+	refusals refusals
 	// exit is nil until the process has ended; done is closed then.
 	exit atomic.Pointer[Exit]
 	done chan struct{}
