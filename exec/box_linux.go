@@ -172,7 +172,7 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 		}
 	}
 	box.collected = p.collect(box.output)
-	p.box = box
+	p.box, p.run = box, box
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
 )
 
 func notHere() error {
@@ -25,6 +26,11 @@ func (*starter) close() {}
 type sandboxes struct{ user *User }
 
 func (*sandboxes) probe(context.Context, *starter) error { return notHere() }
+
+func (*sandboxes) explain(*Explanation, *plan, rootfs.Root) error { return notHere() }
+
+// box is never made.
+type box struct{}
 
 type rooms struct{}
 

@@ -77,7 +77,7 @@ func (p *Profiles) network(out *plan, want Network) error {
 		if err := egress.CheckName(name); err != nil {
 			return fserr.Invalid("%s", err)
 		}
-		if !slices.ContainsFunc(p.commandNames, func(pattern string) bool { return egress.Covers(pattern, name) }) {
+		if !slices.ContainsFunc(p.CommandNames, func(pattern string) bool { return egress.Covers(pattern, name) }) {
 			return &fserr.Error{Code: fserr.EACCES, Detail: fmt.Sprintf("a command may not add the name %q", name), Hint: "use a profile that has it"}
 		}
 	}
@@ -92,7 +92,7 @@ func (p *Profiles) network(out *plan, want Network) error {
 // limits returns the command's limits, or those of the profile. What the command sets must be within the operator's maxima; what it leaves
 // to others is lowered to them.
 func (p *Profiles) limits(cmd *Command, profile *Profile) (Limits, error) {
-	own, most := cmd.Limits, p.maxima
+	own, most := cmd.Limits, p.Maxima
 	for _, l := range []struct {
 		name      string
 		value, at int64

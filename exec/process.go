@@ -77,7 +77,9 @@ type Process struct {
 	dir     string
 	started time.Time
 	spools  [2]*spool
-	box     execution
+	// box is the sandbox, which is shared if the command names one; run is the command in it.
+	box *box
+	run execution
 	// refusals are those of the proxy.
 	refusals refusals
 	// exit is nil until the process has ended; done is closed then.
@@ -135,7 +137,7 @@ func (p *Process) supervise(access *contexts.Access) {
 	defer p.table.leave(p.cmd.Context)
 	defer access.Release()
 	exited := make(chan Exit, 1)
-	go func() { exited <- p.box.wait() }()
+	go func() { exited <- p.run.wait() }()
 	var reason Reason
 	var late, limit <-chan time.Time
 	if wall := p.cmd.Limits.Wall; wall > 0 {
@@ -147,7 +149,7 @@ func (p *Process) supervise(access *contexts.Access) {
 		if reason == 0 {
 			reason = why
 		}
-		if err := p.box.signal(syscall.SIGTERM); err != nil {
+		if err := p.run.signal(syscall.SIGTERM); err != nil {
 			grace = 0 // the command has not begun
 		}
 		late = time.After(grace)
@@ -166,7 +168,7 @@ func (p *Process) supervise(access *contexts.Access) {
 			stopped = nil
 			end(ServerStopped, stopGrace)
 		case <-late:
-			p.table.logged("a command could not be killed", p.box.kill())
+			p.table.logged("a command could not be killed", p.run.kill())
 		case exit := <-exited:
 			if reason != 0 {
 				exit.Reason, exit.Detail = reason, ""
@@ -219,7 +221,7 @@ func (p *Process) Signal(number int) error {
 	if p.Ended() != nil {
 		return fserr.Invalid("process %s has ended", p.ID)
 	}
-	if err := p.box.signal(syscall.Signal(number)); err != nil {
+	if err := p.run.signal(syscall.Signal(number)); err != nil {
 		return fmt.Errorf("send signal %d: %w", number, err)
 	}
 	return nil

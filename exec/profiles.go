@@ -61,13 +61,13 @@ type Profile struct {
 	Limits Limits
 }
 
-// Profiles are those of a server. The zero value has none.
+// Profiles are those of a server. The zero value has none. JSON can carry them.
 type Profiles struct {
-	byName map[string]*Profile
-	// maxima bound the limits of commands; 0 means no bound beyond that of ctxfs.
-	maxima Limits
-	// commandNames are patterns of names that a command may add to its profile's.
-	commandNames []string
+	ByName map[string]*Profile
+	// Maxima bound the limits of commands; 0 means no bound beyond that of ctxfs.
+	Maxima Limits
+	// CommandNames are patterns of names that a command may add to its profile's.
+	CommandNames []string
 }
 
 // defaultProfile is that of commands which name none.
@@ -77,7 +77,7 @@ var webPorts = []uint16{80, 443}
 
 // BuiltinProfiles returns the profiles of a server without a file of them.
 func BuiltinProfiles() *Profiles {
-	p := &Profiles{byName: map[string]*Profile{}, commandNames: []string{"*"}}
+	p := &Profiles{ByName: map[string]*Profile{}, CommandNames: []string{"*"}}
 	for _, b := range []Profile{
 		{Name: defaultProfile, Description: "no network", Network: Network{Mode: NetworkNone}, Ports: webPorts},
 		{Name: "packages", Description: "the registries of npm, PyPI, crates.io, Go and Debian", Ports: webPorts, Network: Network{NetworkAllowed, []string{
@@ -88,7 +88,7 @@ func BuiltinProfiles() *Profiles {
 			"github.com", "codeload.github.com", "*.githubusercontent.com", "gitlab.com", "bitbucket.org", "codeberg.org",
 		}}},
 	} {
-		p.byName[b.Name] = &b
+		p.ByName[b.Name] = &b
 	}
 	return p
 }
@@ -98,17 +98,17 @@ func (p *Profiles) get(name string) (*Profile, error) {
 	if name == "" {
 		name = defaultProfile
 	}
-	if profile := p.byName[name]; profile != nil {
+	if profile := p.ByName[name]; profile != nil {
 		return profile, nil
 	}
-	return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("no profile %q", name), Hint: "there are " + strings.Join(slices.Sorted(maps.Keys(p.byName)), ", ")}
+	return nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("no profile %q", name), Hint: "there are " + strings.Join(slices.Sorted(maps.Keys(p.ByName)), ", ")}
 }
 
 // list returns the profiles, sorted by name.
 func (p *Profiles) list() []*Profile {
 	var list []*Profile
-	for _, name := range slices.Sorted(maps.Keys(p.byName)) {
-		list = append(list, p.byName[name])
+	for _, name := range slices.Sorted(maps.Keys(p.ByName)) {
+		list = append(list, p.ByName[name])
 	}
 	return list
 }
@@ -195,14 +195,14 @@ func readTrusted(file string) ([]byte, error) {
 var profileName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 func (p *Profiles) merge(content profilesFile, private []string) error {
-	p.maxima = content.Maxima.limits()
-	if err := p.maxima.check(); err != nil {
+	p.Maxima = content.Maxima.limits()
+	if err := p.Maxima.check(); err != nil {
 		return fmt.Errorf("maxima: %w", err)
 	}
 	if names := content.CommandNames; names != nil {
-		p.commandNames = *names
+		p.CommandNames = *names
 	}
-	for _, name := range p.commandNames {
+	for _, name := range p.CommandNames {
 		if err := egress.CheckName(name); err != nil {
 			return fmt.Errorf("command_names: %w", err)
 		}
@@ -218,7 +218,7 @@ func (p *Profiles) merge(content profilesFile, private []string) error {
 		if err != nil {
 			return fmt.Errorf("profile %q: %w", name, err)
 		}
-		p.byName[name] = profile
+		p.ByName[name] = profile
 	}
 	return nil
 }

@@ -371,7 +371,7 @@ func (m *member) awaitStart(ctx context.Context) error {
 			return fserr.Invalid("the command cannot be started: %s", rep.Error)
 		}
 		m.collected = m.process.collect(m.output)
-		m.process.box = m
+		m.process.box, m.process.run = m.room.box, m
 		return nil
 	case <-m.room.down:
 		m.room.leave()

@@ -119,6 +119,8 @@ type Config struct {
 	// ExecUser is the user of commands of a server that runs as root: a name or UID:GID. "" means the workspace's owner. Files in contexts
 	// belong to it.
 	ExecUser string `koanf:"exec_user"`
+	// ExecProfiles is a YAML file with profiles of commands, and the operator's maxima; "" means the builtin profiles alone.
+	ExecProfiles string `koanf:"exec_profiles"`
 }
 
 // DefaultConfig returns the settings that apply unless others are given.
@@ -184,6 +186,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.Bool("exit-on-stdin-close", d.ExitOnStdinClose, "stop when standard input ends")
 	fs.Bool("allow-chown", d.AllowChown, "let panels give files to other users and groups")
 	fs.String("exec-user", d.ExecUser, "user that runs commands in contexts, and owns their files, if the server runs as root: NAME or UID:GID (default: the workspace's owner)")
+	fs.String("exec-profiles", d.ExecProfiles, "YAML file with profiles of commands: their network, variables, folders and limits, and the maxima of all")
 }
 
 func limitFlags(fs *pflag.FlagSet, d Config) {

@@ -17,11 +17,15 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 func TestMain(m *testing.M) {
+	if code, is := exec.Init(os.Args); is {
+		os.Exit(code)
+	}
 	namespacestest.Main()
 	goleak.VerifyTestMain(m)
 }

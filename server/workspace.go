@@ -250,7 +250,11 @@ func (s *Server) openParts(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("open the reviews: %w", err)
 	}
-	if p.commands, err = exec.Open(exec.Config{Gate: p.contexts, Dir: filepath.Join(l.State, "exec"), User: commandUser(owner), Log: s.log}); err != nil {
+	profiles, err := commandProfiles(s.cfg.ExecProfiles, l)
+	if err != nil {
+		return err
+	}
+	if p.commands, err = exec.Open(exec.Config{Gate: p.contexts, Dir: filepath.Join(l.State, "exec"), User: commandUser(owner), Log: s.log, Profiles: profiles}); err != nil {
 		return fmt.Errorf("prepare the output of commands: %w", err)
 	}
 	if p.audit, err = s.openAudit(); err != nil {

@@ -62,23 +62,34 @@ func (s *Exec) Start(ctx context.Context, req *ctxfsv1.StartRequest) (*ctxfsv1.S
 }
 
 func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration) (*exec.Process, error) {
+	command, err := commandFromPB(ctx, cmd, wall)
+	if err != nil {
+		return nil, err
+	}
+	return s.Processes.Start(ctx, command)
+}
+
+// commandFromPB converts a command. wall is its time limit if neither the request nor its profile sets one.
+func commandFromPB(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration) (exec.Command, error) {
 	if cmd.GetContextId() == "" {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "name an explicit context_id"}
+		return exec.Command{}, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "name an explicit context_id"}
 	}
 	id, err := parseID(cmd.GetContextId())
 	if err != nil {
-		return nil, err
+		return exec.Command{}, err
 	}
 	l := cmd.GetLimits()
 	limits := exec.Limits{
 		Wall: milliseconds(l.GetWallMs()), CPU: milliseconds(l.GetCpuMs()), Processes: int(l.GetProcesses()), Files: int(l.GetOpenFiles()), FileBytes: l.GetFileBytes(),
 	}
-	if limits.Wall == 0 {
-		limits.Wall = wall
+	network, err := networkFromPB(ctx, cmd.GetNetwork())
+	if err != nil {
+		return exec.Command{}, err
 	}
-	return s.Processes.Start(ctx, exec.Command{
+	return exec.Command{
 		Context: id, Argv: cmd.GetArgv(), Cwd: cmd.GetCwd(), Env: cmd.GetEnv(), Stdin: cmd.GetStdin(), OpenStdin: cmd.GetOpenStdin(), Limits: limits,
-	})
+		DefaultWall: wall, Profile: cmd.GetProfile(), Sandbox: cmd.GetSandbox(), Network: network,
+	}, nil
 }
 
 // milliseconds converts a duration. One that a time.Duration cannot hold stays too large, or negative.
@@ -201,6 +212,7 @@ func processToPB(p *exec.Process) *ctxfsv1.Process {
 	pb := &ctxfsv1.Process{
 		ProcessId: p.ID, ContextId: string(cmd.Context), Argv: cmd.Argv, Cwd: cmd.Cwd, StartedNs: p.Started().UnixNano(),
 		StdoutBytes: p.Written(exec.Stdout), StderrBytes: p.Written(exec.Stderr),
+		Profile: cmd.Profile, Sandbox: cmd.Sandbox, Refusals: refusalsToPB(p.Refusals()),
 	}
 	if e := p.Ended(); e != nil {
 		pb.Exit = &ctxfsv1.Exit{Code: int32(e.Code), Reason: ctxfsv1.ExitReason(e.Reason), Detail: e.Detail, EndedNs: e.At.UnixNano()}

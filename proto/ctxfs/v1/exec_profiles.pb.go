@@ -279,8 +279,8 @@ type ExecMount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path in the sandbox.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// What is there: "context", "system" (the same path of the host), "data" (a file that the server makes), "memory", "proc", "dev", "link",
-	// "folder" (a folder of the profile) or "program" (ctxfs itself).
+	// What is there: "context", "system" (the same path of the host), "data" (a file that the server makes), "memory", "proc", "dev", "link" or
+	// "folder" (a folder of the profile).
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The command may write there.
 	Writable bool `protobuf:"varint,3,opt,name=writable,proto3" json:"writable,omitempty"`

@@ -135,8 +135,8 @@ export type ExecMount = Message<"ctxfs.v1.ExecMount"> & {
   path: string;
 
   /**
-   * What is there: "context", "system" (the same path of the host), "data" (a file that the server makes), "memory", "proc", "dev", "link",
-   * "folder" (a folder of the profile) or "program" (ctxfs itself).
+   * What is there: "context", "system" (the same path of the host), "data" (a file that the server makes), "memory", "proc", "dev", "link" or
+   * "folder" (a folder of the profile).
    *
    * @generated from field: string kind = 2;
    */
