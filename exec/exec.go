@@ -54,7 +54,7 @@ type Config struct {
 	// Profiles are what commands may choose from; nil means the builtin ones.
 	Profiles *Profiles
 	// Upstream is how the proxy reaches the network.
-	Upstream egress.Upstream
+	Upstream egress.Upstream `json:"-"`
 	// Log may be nil.
 	Log *zap.Logger
 }

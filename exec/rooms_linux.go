@@ -27,7 +27,7 @@ const (
 	maxRooms = 4
 	// orderTime bounds how long init takes to accept a message, and obeyTime to end a command that is killed. Then the sandbox is ended.
 	orderTime = 5 * time.Second
-	obeyTime  = 10 * time.Second
+	obeyTime  = 5 * time.Second
 )
 
 // roomKey names a shared sandbox.

@@ -47,6 +47,8 @@ type Config struct {
 	// Report receives each use. It must not block. It may be nil.
 	Report func(Use)
 	Upstream
+	// headerTime is for tests.
+	headerTime time.Duration
 }
 
 // Upstream is how names become connections. A nil function is that of the machine.
@@ -88,6 +90,9 @@ func Serve(web, socks net.Listener, cfg Config) *Proxy {
 	if cfg.Bytes == 0 {
 		cfg.Bytes = DefaultBytes
 	}
+	if cfg.headerTime == 0 {
+		cfg.headerTime = headerTime
+	}
 	if cfg.Lookup == nil {
 		cfg.Lookup = lookup
 	}
@@ -107,7 +112,7 @@ func Serve(web, socks net.Listener, cfg Config) *Proxy {
 		DisableCompression: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: 30 * time.Second,
 	}
 	p.server = http.Server{
-		Handler: http.HandlerFunc(p.serveHTTP), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
+		Handler: http.HandlerFunc(p.serveHTTP), ReadHeaderTimeout: cfg.headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
 		BaseContext: func(net.Listener) context.Context { return p.ended }, ErrorLog: silent(),
 	}
 	p.work.Go(func() { _ = p.server.Serve(netutil.LimitListener(web, maxConns)) }) // it ends with the listener

@@ -45,7 +45,7 @@ func (p *Proxy) serveSOCKS() {
 
 func (p *Proxy) serveSOCKSClient(client net.Conn) {
 	defer client.Close()
-	if err := client.SetDeadline(time.Now().Add(headerTime)); err != nil {
+	if err := client.SetDeadline(time.Now().Add(p.cfg.headerTime)); err != nil {
 		return
 	}
 	name, code, err := readSOCKS(client)
