@@ -66,6 +66,12 @@ const testContext contexts.ID = "ctx_a"
 // newSite makes a workspace whose file "seeded" is in the contexts, and the contexts ctx_a and ctx_b.
 func newSite(t *testing.T, driverName string) *site {
 	t.Helper()
+	return newSiteWith(t, driverName, Config{})
+}
+
+// newSiteWith sets what cfg leaves out.
+func newSiteWith(t *testing.T, driverName string, cfg Config) *site {
+	t.Helper()
 	needSandbox(t)
 	dir, err := os.MkdirTemp("", "ctxfs-exec") // t.TempDir's parents admit this user only
 	if err != nil {
@@ -112,7 +118,8 @@ func newSite(t *testing.T, driverName string) *site {
 			t.Fatal(err)
 		}
 	}
-	p, err := Open(Config{Gate: m, Dir: filepath.Join(dir, ".contexts", ".ctxfs", "exec"), User: user, Log: zaptest.NewLogger(t)})
+	cfg.Gate, cfg.Dir, cfg.User, cfg.Log = m, filepath.Join(dir, ".contexts", ".ctxfs", "exec"), user, zaptest.NewLogger(t)
+	p, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +129,13 @@ func newSite(t *testing.T, driverName string) *site {
 		}
 	})
 	return &site{t, driverName, dir, m, p}
+}
+
+// in returns the site for a test within its own.
+func (s *site) in(t *testing.T) *site {
+	own := *s
+	own.t = t
+	return &own
 }
 
 // start starts a shell command in ctx_a.

@@ -118,6 +118,17 @@ func hostNetwork(b *bundle) error {
 	if err != nil {
 		return err
 	}
-	b.add("--perms", "0444", "--ro-bind-data", fd, "/etc/nsswitch.conf", "--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf")
+	b.replaceData("/etc/nsswitch.conf", "--ro-bind-data", fd, "/etc/nsswitch.conf")
+	b.replaceData("/etc/resolv.conf", "--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf")
 	return nil
+}
+
+// replaceData replaces the option that shows a file with content, and keeps the rest.
+func (b *bundle) replaceData(path string, option ...string) {
+	for i := range b.args[:len(b.args)-2] {
+		if b.args[i] == "--ro-bind-data" && b.args[i+2] == path {
+			b.args = slices.Replace(b.args, i-2, i+3, option...) // with its --perms
+			return
+		}
+	}
 }

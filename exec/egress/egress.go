@@ -296,17 +296,11 @@ func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		p.serveConnect(w, r)
 	case r.URL.Scheme == "http" && r.URL.Host != "":
-		forwarder := httputil.ReverseProxy{Transport: p.transport, Rewrite: rewrite, ErrorHandler: fail, ErrorLog: silent()}
+		// It removes the headers that are for the proxy. net/http has taken the host from the URL.
+		forwarder := httputil.ReverseProxy{Transport: p.transport, Rewrite: func(*httputil.ProxyRequest) {}, ErrorHandler: fail, ErrorLog: silent()}
 		forwarder.ServeHTTP(w, r)
 	default:
 		http.Error(w, "ctxfs: this is a proxy: send CONNECT, or a request with an absolute http:// URL", http.StatusBadRequest)
-	}
-}
-
-func rewrite(r *httputil.ProxyRequest) {
-	r.Out.Host = r.Out.URL.Host
-	if r.Out.URL.Port() == "" {
-		r.Out.URL.Host = net.JoinHostPort(r.Out.URL.Hostname(), "80")
 	}
 }
 
