@@ -228,14 +228,21 @@ func (b *box) failure() error {
 	return &Unavailable{explain(string(text[:n])), remedy(string(text[:n]))}
 }
 
-// serve begins to serve a sandbox whose init passes listeners out.
+// serve waits for the init of a sandbox, and begins to serve its network if it has one by names.
 func (b *box) serve(ctx context.Context, init *net.UnixConn, t *Processes, plan *plan, report func(egress.Use)) error {
-	web, socks, err := takeListeners(ctx, init)
-	if errors.Is(err, io.EOF) {
-		return b.failure()
+	var err error
+	if plan.mode == NetworkAllowed {
+		var web, socks net.Listener
+		if web, socks, err = takeListeners(ctx, init); err == nil {
+			b.proxy = t.proxy(web, socks, plan, report)
+		}
+	} else {
+		var files []*os.File
+		files, err = greeting(ctx, init)
+		closeAll(files)
 	}
-	if err == nil {
-		b.proxy = t.proxy(web, socks, plan, report)
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		return b.failure()
 	}
 	return err
 }

@@ -87,10 +87,8 @@ func runInit(job string, fd int, argv []string) error {
 	if err := unix.CloseRange(3, 1<<30, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
 	}
-	if job == listening || job == relaying {
-		if err := passListeners(fd); err != nil {
-			return err
-		}
+	if err := greet(fd, job != serving); err != nil {
+		return err
 	}
 	if job == listening {
 		program, err := osexec.LookPath(argv[0])
@@ -112,10 +110,13 @@ func runInit(job string, fd int, argv []string) error {
 	return (&initd{engine: engine, running: map[uint32]*os.Process{}}).serve()
 }
 
-// passListeners listens on the addresses of the proxy, and sends the sockets to the engine.
-func passListeners(fd int) error {
-	var listeners []int
-	for _, port := range []int{proxyPort, socksPort} {
+// greet tells the engine that the program runs. With a network it listens on the addresses of the proxy, and passes the sockets.
+func greet(fd int, network bool) error {
+	var ports, listeners []int
+	if network {
+		ports = []int{proxyPort, socksPort}
+	}
+	for _, port := range ports {
 		s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err == nil {
 			err = unix.Bind(s, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
@@ -129,7 +130,7 @@ func passListeners(fd int) error {
 		listeners = append(listeners, s)
 	}
 	if err := unix.Sendmsg(fd, []byte("{}"), unix.UnixRights(listeners...), nil, 0); err != nil {
-		return fmt.Errorf("pass the listeners: %w", err)
+		return fmt.Errorf("greet the engine: %w", err)
 	}
 	for _, s := range listeners {
 		_ = unix.Close(s) // the engine has it

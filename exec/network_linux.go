@@ -46,17 +46,27 @@ func (b *bundle) inner(job string) (conn *net.UnixConn, argv []string, err error
 	return conn, []string{path, initName, job, b.pass(theirs)}, nil
 }
 
-// takeListeners receives the listeners that init passes out.
-func takeListeners(ctx context.Context, conn *net.UnixConn) (web, socks net.Listener, err error) {
+// greeting receives the first message of init, which it sends before any command runs.
+func greeting(ctx context.Context, conn *net.UnixConn) ([]*os.File, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) }) // a socket takes deadlines
 	files, err := receive(conn, &struct{}{})
 	if !stop() {
 		err = errors.Join(err, ctx.Err())
 	}
-	defer closeAll(files)
 	if err != nil {
-		return nil, nil, fmt.Errorf("receive the listeners of a sandbox: %w", err)
+		closeAll(files)
+		return nil, fmt.Errorf("receive the first message of a sandbox: %w", err)
 	}
+	return files, nil
+}
+
+// takeListeners receives the listeners that init passes out.
+func takeListeners(ctx context.Context, conn *net.UnixConn) (web, socks net.Listener, err error) {
+	files, err := greeting(ctx, conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer closeAll(files)
 	if len(files) != 2 {
 		return nil, nil, fmt.Errorf("a sandbox passed %d files instead of 2", len(files))
 	}

@@ -115,7 +115,7 @@ func explain(complaint string) string {
 		return "bwrap failed without a message"
 	}
 	if strings.Contains(line, "source path") && strings.Contains(line, "Permission denied") {
-		return line + ": the user that runs commands cannot reach the context's folder; it needs the x permission on every directory above"
+		return line + ": the user that runs commands cannot reach the folder of the context, or one of its profile; it needs the x permission on every directory above"
 	}
 	return line
 }

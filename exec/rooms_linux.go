@@ -219,7 +219,7 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 	}
 	closeAll(l.theirs)
 	b.close() // bwrap has the files, and their ends show here
-	if err = box.identify(ctx); err == nil && job == relaying {
+	if err = box.identify(ctx); err == nil {
 		err = box.serve(ctx, init, r.table, r.plan, r.reportUse)
 	}
 	if err != nil {

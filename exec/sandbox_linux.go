@@ -70,10 +70,11 @@ type addition func(*bundle) error
 
 // assemble makes the options of a sandbox in which user runs a command in dir with env. root is the context's folder, which it takes over.
 func assemble(root *os.File, dir string, env map[string]string, user User, more ...addition) (b *bundle, err error) {
-	b = &bundle{}
+	made := &bundle{}
+	b = made
 	defer func() {
 		if err != nil {
-			b.close()
+			made.close()
 		}
 	}()
 	rootFD := b.pass(root)
