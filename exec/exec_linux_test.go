@@ -159,7 +159,7 @@ func (s *site) begin(cmd Command) *Process {
 // result waits for a process, and returns its exit and its output.
 func (s *site) result(p *Process) (exit Exit, stdout, stderr string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute) // package managers on a busy machine
 	defer cancel()
 	var out [2]strings.Builder
 	err := p.Output(ctx, [2]int64{}, true, func(o Output) error {

@@ -196,7 +196,7 @@ func TestNetworkAttacks(t *testing.T) {
 	}
 	attempts = append(attempts, "curl -sSf -m 20 -H 'Host: registry.test' http://bad.test/hello", "curl -sSf -m 20 --noproxy '*' --resolve registry.test:80:93.184.216.34 http://registry.test/hello",
 		fmt.Sprintf("bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d'", host))
-	script := "n=0\n"
+	script := "n=0\nperl -e 'opendir(D, \"/proc/self/fd\"); print qq(inherits a file\\n) if grep { $_ > 3 } readdir(D)'\n"
 	for i, a := range attempts {
 		script += fmt.Sprintf("if %s >/dev/null 2>&1; then echo 'reached by attempt %d'; fi; n=$((n+1))\n", a, i)
 	}
