@@ -22,6 +22,9 @@ import (
 // listens on the sandbox's loopback and passes the listening sockets out, where the proxy serves them; and it starts the commands of a
 // shared sandbox. It talks with the engine through a socket pair of messages. The engine trusts nothing that it says: commands run as the
 // same user. They cannot read its memory or take its descriptors, since it is not dumpable.
+//
+// It is the server's own program, run by its descriptor. A small program of its own would start in 2 ms instead of 7 ms, and would need a
+// step of the build. A command with neither a network nor a shared sandbox goes without it, and a shared sandbox starts it once.
 
 // initName is the first argument that makes the program the one inside of a sandbox.
 const initName = "init"
@@ -110,7 +113,7 @@ func runInit(job string, fd int, argv []string) error {
 	return (&initd{engine: engine, running: map[uint32]*os.Process{}}).serve()
 }
 
-// greet tells the engine that the program runs. With a network it listens on the addresses of the proxy, and passes the sockets.
+// greet reports to the engine that the program runs. With a network it listens on the addresses of the proxy, and passes the sockets.
 func greet(fd int, network bool) error {
 	var ports, listeners []int
 	if network {

@@ -55,8 +55,8 @@ func (p *Process) reportUse(use egress.Use) {
 }
 
 // logUse logs what a sandbox did with the network.
-func (t *Processes) logUse(who []zap.Field, use egress.Use) {
-	fields := append(who[:len(who):len(who)], zap.String("name", use.Name), zap.Uint16("port", use.Port))
+func (t *Processes) logUse(sandbox []zap.Field, use egress.Use) {
+	fields := append(sandbox[:len(sandbox):len(sandbox)], zap.String("name", use.Name), zap.Uint16("port", use.Port))
 	switch {
 	case use.Refusal != "":
 		t.cfg.Log.Info("network: refused", append(fields, zap.String("reason", use.Refusal))...)

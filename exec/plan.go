@@ -113,7 +113,7 @@ func (p *Profiles) limits(cmd *Command, profile *Profile) (Limits, error) {
 	}, nil
 }
 
-// lower returns the lower of two limits, of which 0 is none.
+// lower returns the lower of two limits; 0 is none.
 func lower[T int | int64 | time.Duration](limit, most T) T {
 	if limit == 0 || most > 0 && most < limit {
 		return most

@@ -142,7 +142,7 @@ type limitsFile struct {
 }
 
 // LoadProfiles returns the builtin profiles and those of a file, which replace builtin ones of the same name. The file must belong to
-// root or to this process's user, and nobody else may write to it. No folder of a profile may be in, or hold, one of the private
+// root or to this process's user, and no other user may write to it. No folder of a profile may be in, or hold, one of the private
 // directories. An error names the file and the entry.
 func LoadProfiles(file string, private ...string) (*Profiles, error) {
 	p := BuiltinProfiles()
@@ -185,7 +185,7 @@ func readTrusted(file string) ([]byte, error) {
 	case st.Size() > maxProfilesFile:
 		return nil, fmt.Errorf("%s has %d bytes, more than %d", file, st.Size(), maxProfilesFile)
 	case !ownedByOperator(st):
-		return nil, fmt.Errorf("%s belongs to another user, who could give commands any permission: it must belong to root or to the server's user", file)
+		return nil, fmt.Errorf("%s belongs to another user: it must belong to root or to the server's user", file)
 	case st.Mode().Perm()&0o022 != 0:
 		return nil, fmt.Errorf("%s has mode %04o: other users could write to it (chmod go-w)", file, st.Mode().Perm())
 	}

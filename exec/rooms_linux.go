@@ -382,7 +382,7 @@ func (m *member) awaitStart(ctx context.Context) error {
 	}
 }
 
-// abandon ends a command of which nobody knows whether it runs, and leaves the room then.
+// abandon ends a command that may or may not run, and leaves the room then.
 func (m *member) abandon() {
 	m.process.table.logged("an abandoned command could not be killed", m.kill())
 	for isStarted := true; isStarted; {

@@ -76,7 +76,7 @@ func TestSharedSandboxIsShared(t *testing.T) {
 	}
 }
 
-// TestEndInSharedSandbox ends commands in each way. What another command of the sandbox does goes on.
+// TestEndInSharedSandbox ends commands in each way. Another command of the sandbox continues.
 func TestEndInSharedSandbox(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "copy")

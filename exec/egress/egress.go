@@ -108,7 +108,7 @@ func Serve(web, socks net.Listener, cfg Config) *Proxy {
 			defer context.AfterFunc(p.ended, cancel)()
 			return p.open(ctx, address)
 		},
-		// The client asked for what it wants. One registry is asked for many small things.
+		// The client asks for compression itself. Package managers fetch many small files of one registry.
 		DisableCompression: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: 30 * time.Second,
 	}
 	p.server = http.Server{

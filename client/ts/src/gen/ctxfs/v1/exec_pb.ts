@@ -976,8 +976,8 @@ export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
 
 /**
  * ExecService runs commands in a context. A command sees the context's folder as /context, the system's programs read-only, a /tmp and a
- * home of its own, and nothing else of the machine: no other file, no other process, no network but its own loopback, and no variable of
- * the server's environment. It never runs as root. Linux only, through bubblewrap.
+ * home of its own, and nothing else of the machine: no other file, no other process, no network but its own loopback unless its
+ * profile or its request permits names, and no variable of the server's environment. It never runs as root. Linux only, through bubblewrap.
  *
  * A process is a command that was started. It has an ID, which stays valid after it ended: the server keeps the output and the exit of
  * the last 100 processes of a context for an hour. All processes end with the server.
