@@ -10,16 +10,16 @@ import (
 // Limits of a command. 0 means the default.
 type Limits struct {
 	// Wall bounds how long the command runs; 0 means no bound.
-	Wall time.Duration
+	Wall time.Duration `yaml:"wall"`
 	// CPU bounds the CPU time of each process, in whole seconds rounded up; 0 means no bound.
-	CPU time.Duration
+	CPU time.Duration `yaml:"cpu"`
 	// Processes bounds the processes and threads in the sandbox. The kernel counts them for each user namespace (Linux 5.14 and later), so
 	// other sandboxes and the server's user do not count.
-	Processes int
+	Processes int `yaml:"processes"`
 	// Files bounds the files that each process has open.
-	Files int
+	Files int `yaml:"open_files"`
 	// FileBytes bounds the size of a file that is written.
-	FileBytes int64
+	FileBytes int64 `yaml:"file_bytes"`
 }
 
 // The defaults and maxima of limits.

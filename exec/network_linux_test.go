@@ -253,8 +253,9 @@ func TestNetworkOfHost(t *testing.T) {
 		t.Errorf("without the network: %q", out)
 	}
 	// A value that looks like an option of the sandbox changes nothing.
-	if exit, out, _ := s.result(s.begin(Command{Env: map[string]string{"A": "--unshare-net"}, Argv: fetch})); exit.Code == 0 {
-		t.Errorf("with an odd variable: %q", out)
+	odd := map[string]string{"A": "--unshare-net", "B": "--ro-bind-data"}
+	if exit, out, stderr := s.result(s.begin(Command{Profile: "open", Env: odd, Argv: []string{"sh", "-c", "echo $A $B"}})); out != "--unshare-net --ro-bind-data\n" {
+		t.Errorf("with odd variables: %+v, %q, %q", exit, out, stderr)
 	}
 	for name, cmd := range map[string]Command{
 		"host mode":       {Network: Network{Mode: NetworkHost}},

@@ -104,13 +104,12 @@ func (p *Profiles) limits(cmd *Command, profile *Profile) (Limits, error) {
 			return own, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("limit %s is %d", l.name, l.value), Hint: fmt.Sprintf("the operator permits at most %d", l.at)}
 		}
 	}
-	return Limits{
-		Wall:      lower(cmp.Or(own.Wall, profile.Limits.Wall, cmd.DefaultWall), most.Wall),
-		CPU:       lower(cmp.Or(own.CPU, profile.Limits.CPU), most.CPU),
-		Processes: lower(cmp.Or(own.Processes, profile.Limits.Processes, defaultProcesses), most.Processes),
-		Files:     lower(cmp.Or(own.Files, profile.Limits.Files, defaultFiles), most.Files),
-		FileBytes: lower(cmp.Or(own.FileBytes, profile.Limits.FileBytes, defaultFileBytes), most.FileBytes),
-	}, nil
+	own.Wall = lower(cmp.Or(own.Wall, profile.Limits.Wall, cmd.DefaultWall), most.Wall)
+	own.CPU = lower(cmp.Or(own.CPU, profile.Limits.CPU), most.CPU)
+	own.Processes = lower(cmp.Or(own.Processes, profile.Limits.Processes, defaultProcesses), most.Processes)
+	own.Files = lower(cmp.Or(own.Files, profile.Limits.Files, defaultFiles), most.Files)
+	own.FileBytes = lower(cmp.Or(own.FileBytes, profile.Limits.FileBytes, defaultFileBytes), most.FileBytes)
+	return own, nil
 }
 
 // lower returns the lower of two limits; 0 is none.

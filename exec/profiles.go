@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -116,7 +115,7 @@ func (p *Profiles) list() []*Profile {
 // profilesFile is the operator's YAML.
 type profilesFile struct {
 	Profiles     map[string]profileFile `yaml:"profiles"`
-	Maxima       limitsFile             `yaml:"maxima"`
+	Maxima       Limits                 `yaml:"maxima"`
 	CommandNames *[]string              `yaml:"command_names"`
 }
 
@@ -130,15 +129,7 @@ type profileFile struct {
 	} `yaml:"network"`
 	Env     map[string]string `yaml:"env"`
 	Folders []Folder          `yaml:"folders"`
-	Limits  limitsFile        `yaml:"limits"`
-}
-
-type limitsFile struct {
-	Wall      time.Duration `yaml:"wall"`
-	CPU       time.Duration `yaml:"cpu"`
-	Processes int           `yaml:"processes"`
-	Files     int           `yaml:"open_files"`
-	FileBytes int64         `yaml:"file_bytes"`
+	Limits  Limits            `yaml:"limits"`
 }
 
 // LoadProfiles returns the builtin profiles and those of a file, which replace builtin ones of the same name. The file must belong to
@@ -195,7 +186,7 @@ func readTrusted(file string) ([]byte, error) {
 var profileName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 func (p *Profiles) merge(content profilesFile, private []string) error {
-	p.Maxima = content.Maxima.limits()
+	p.Maxima = content.Maxima
 	if err := p.Maxima.check(); err != nil {
 		return fmt.Errorf("maxima: %w", err)
 	}
@@ -242,12 +233,8 @@ func (f profileFile) profile(name string) (*Profile, error) {
 	}
 	return &Profile{
 		Name: name, Description: f.Description, Network: Network{mode, f.Network.Names}, Ports: ports, Bytes: f.Network.Bytes,
-		Env: f.Env, Folders: f.Folders, Limits: f.Limits.limits(),
+		Env: f.Env, Folders: f.Folders, Limits: f.Limits,
 	}, nil
-}
-
-func (f limitsFile) limits() Limits {
-	return Limits{Wall: f.Wall, CPU: f.CPU, Processes: f.Processes, Files: f.Files, FileBytes: f.FileBytes}
 }
 
 func (p *Profile) check(private []string) error {
