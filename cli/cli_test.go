@@ -16,10 +16,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ctxfs/ctxfs/cli"
+	ctxfsexec "github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 )
 
 func TestMain(m *testing.M) {
+	if code, is := ctxfsexec.Init(os.Args); is {
+		os.Exit(code)
+	}
 	if os.Getenv(programEnv) != "" {
 		os.Exit(program())
 	}

@@ -21,7 +21,7 @@ const (
 )
 
 func (a *app) execCommands() []*cobra.Command {
-	return []*cobra.Command{a.execCommand(), a.psCommand(), a.logsCommand(), a.killCommand()}
+	return []*cobra.Command{a.execCommand(), a.psCommand(), a.logsCommand(), a.killCommand(), a.explainExecCommand(), a.execProfilesCommand()}
 }
 
 // execFailure is a failure of ctxfs itself, as opposed to one of the command.
@@ -50,16 +50,17 @@ func (a *app) execCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "exec CONTEXT -- COMMAND [ARG...]", Short: "Run a command in a context, isolated from the rest of the machine", Args: usage(cobra.MinimumNArgs(2)),
 		Long: "Runs a command in a context. CONTEXT is an ID or a panel. The command sees the context's folder, the system's programs, a /tmp and a home of its own,\n" +
-			"and nothing else: no other file, no process, no network. It never runs as root.\n\n" +
+			"and nothing else: no other file, no process, no network unless --profile or --network gives one. It never runs as root.\n\n" +
 			"The exit code is the command's; 124: it exceeded --time-limit; 125: ctxfs failed; 126: the program cannot be executed; 127: it was not found;\n" +
 			"128 and a number: that signal ended it.",
-		Example: "  ctxfs exec panels/editor -- npm test\n  ctxfs exec panels/editor --detach -- npm run dev",
+		Example: "  ctxfs exec panels/editor -- npm test\n  ctxfs exec panels/editor --profile packages -- npm ci\n  ctxfs exec panels/editor --detach --sandbox dev -- npm run dev",
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&detach, "detach", "d", false, "print the process's ID and leave it running")
 	f.BoolVarP(&interactive, "interactive", "i", false, "send standard input to the command")
 	f.StringArrayVarP(&env, "env", "e", nil, "set a variable, as NAME=VALUE; repeatable")
 	f.StringVarP(&spec.Cwd, "cwd", "w", "", "working directory, from the context's root")
+	placeFlags(f, spec)
 	checkpointFlag(f, spec)
 	limitFlags(f, spec.GetLimits())
 	f.DurationVar(&limit, "time-limit", 0, "kill the command after this long (default 10m, none with --detach)")
@@ -129,7 +130,7 @@ func (a *app) attached(ctx context.Context, c *client.Client, spec *ctxfsv1.Comm
 	case last == nil:
 		return &execFailure{errors.New("the server ended the call without the command's exit")}
 	}
-	if err := a.printRecorded(last); err != nil {
+	if err := errors.Join(a.printRefusals(last), a.printRecorded(last)); err != nil {
 		return err
 	}
 	return exitOf(last, limit)

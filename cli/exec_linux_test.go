@@ -91,3 +91,38 @@ func TestBackgroundCommandFromTheShell(t *testing.T) {
 		t.Errorf("ps -a --json: %+v, %v", list, err)
 	}
 }
+
+func TestProfilesFromTheShell(t *testing.T) {
+	s := execShell(t)
+	s.expect("hello\n", "exec", "panels/a", "--sandbox", "dev", "--network", "example.com", "--", "echo", "hello")
+	for _, c := range []struct {
+		args   []string
+		code   int
+		stderr string
+	}{
+		{[]string{"exec", "panels/a", "--profile", "nope", "--", "true"}, 125, "git, offline, packages"},
+		{[]string{"exec", "panels/a", "--network", "host", "--", "true"}, 125, "EACCES"},
+		{[]string{"exec", "panels/a", "--network", "10.0.0.1", "--", "true"}, 125, "10.0.0.1"},
+		{[]string{"exec", "panels/a", "--network", "none", "--network", "example.com", "--", "true"}, 125, "ALLOWED"},
+		{[]string{"exec", "panels/a", "--network", "example.com", "--", "curl", "-sS", "http://bad.example.org"}, 0, "ctxfs: no connection to bad.example.org port 80: the name is not permitted; permit it with --network bad.example.org"},
+		{[]string{"explain-exec", "panels/a", "--profile", "nope", "--", "true"}, 125, "git, offline, packages"},
+	} {
+		if code, _, stderr := s.run(c.args...); code != c.code || !strings.Contains(stderr, c.stderr) {
+			t.Errorf("ctxfs %s: exit %d, %q; want %d, %q", strings.Join(c.args, " "), code, stderr, c.code, c.stderr)
+		}
+	}
+	got := s.ok("explain-exec", "panels/a", "--profile", "git", "-w", "src", "-e", "A=secret-value", "--", "true")
+	for _, want := range []string{"profile    git\n", "directory  /context/src\n", "ports 22, 80, 443: ", " A ", "processes 512 (RLIMIT_NPROC)", "/context context, writable\n", "/tmp memory, writable, 1.0 GiB\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("explain-exec printed %s, without %q", got, want)
+		}
+	}
+	if strings.Contains(got, "secret-value") {
+		t.Errorf("explain-exec printed the value of a variable: %s", got)
+	}
+	commands, types := readShapes(t)
+	checkCommand(t, commands, types, "explain-exec", s.ok("--json", "explain-exec", "panels/a", "--", "true"))
+	if got := s.ok("exec-profiles"); !regexp.MustCompile(`(?m)^offline +no network +none$`).MatchString(got) {
+		t.Errorf("exec-profiles printed %s", got)
+	}
+}

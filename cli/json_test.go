@@ -141,7 +141,7 @@ var jsonCommands = []string{
 	"context export ctx_fork LOCAL/a.tar", "context import ctx_imported LOCAL/a.tar", "context delete ctx_b ctx_fork",
 	"ln -s x l", "rm README.md", "changes json", "submit json -t title", "reject json l -m no", "approve json --all", "apply json --dry-run --commit -m message --author A<a@example.com>",
 	"apply json --commit -m message --author A<a@example.com>", "log",
-	"undo 1", "discard json l", workspaceEdit, "rebase json --on-conflict record", "conflicts json", "resolve json README.md", "ps -a",
+	"undo 1", "discard json l", workspaceEdit, "rebase json --on-conflict record", "conflicts json", "resolve json README.md", "ps -a", "exec-profiles",
 	"open json", "sites", "gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
 	"doctor", "config",
 }
@@ -159,7 +159,7 @@ func TestJSONIsAsDocumented(t *testing.T) {
 	local := t.TempDir()
 	servertest.Start(t, ws, func(c *server.Config) { c.AuditLog, c.Gateway = filepath.Join(t.TempDir(), "audit"), "127.0.0.1:0" })
 	t.Cleanup(func() { _ = os.RemoveAll(local) })
-	checked := map[string]bool{"serve": true, "stop": true} // below
+	checked := map[string]bool{"serve": true, "stop": true, "explain-exec": true} // below, and with commands
 	for _, line := range jsonCommands {
 		if line == workspaceEdit {
 			if err := os.WriteFile(filepath.Join(ws, "README.md"), []byte("edited\n"), 0o600); err != nil {

@@ -97,3 +97,15 @@ func (c *Client) SignalProcess(ctx context.Context, processID string, signal int
 	_, err := c.exec().SendSignal(ctx, &ctxfsv1.SendSignalRequest{ProcessId: processID, Signal: int32(signal)})
 	return execError("sendsignal", err)
 }
+
+// ExplainCommand reports how a command would run.
+func (c *Client) ExplainCommand(ctx context.Context, cmd *ctxfsv1.Command) (*ctxfsv1.ExplainExecResponse, error) {
+	resp, err := c.exec().ExplainExec(ctx, &ctxfsv1.ExplainExecRequest{Command: cmd})
+	return resp, execError("explainexec", err)
+}
+
+// ExecProfiles lists the profiles of commands, sorted by name.
+func (c *Client) ExecProfiles(ctx context.Context) ([]*ctxfsv1.ExecProfile, error) {
+	resp, err := c.exec().ListProfiles(ctx, &ctxfsv1.ListProfilesRequest{})
+	return resp.GetProfiles(), execError("listprofiles", err)
+}

@@ -1,13 +1,13 @@
 package exec
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	osexec "os/exec"
 	"runtime"
@@ -20,6 +20,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/exec/egress"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -80,6 +81,8 @@ type box struct {
 	cgroup *cgroup
 	// collected waits until the output is in the spools.
 	collected func()
+	// proxy is nil without a network by names.
+	proxy *egress.Proxy
 
 	mu sync.Mutex
 	// init is a pidfd of process 1 of the sandbox; -1 when nothing in it runs.
@@ -121,11 +124,6 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 	if err != nil {
 		return err
 	}
-	b, err := assemble(root, p.dir, p.cmd.Env, user, cmp.Or(p.cmd.Limits.TmpBytes, tmpBytes))
-	if err != nil {
-		return err
-	}
-	defer b.close()
 	var l plumbing
 	defer func() {
 		closeAll(l.theirs)
@@ -133,6 +131,14 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 			closeAll(l.ours)
 		}
 	}()
+	if p.cmd.Sandbox != "" {
+		return p.launchShared(ctx, root, user, &l)
+	}
+	b, err := assemble(root, p.dir, p.plan.env, user, p.plan.limits.TmpBytes, p.plan.additions()...)
+	if err != nil {
+		return err
+	}
+	defer b.close()
 	return p.launchIn(ctx, b, user, &l)
 }
 
@@ -149,7 +155,17 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 	}
 	box.block = block
 	b.add("--json-status-fd", b.pass(statusEnd), "--block-fd", b.pass(blockEnd))
-	if box.cmd, err = b.command(*p.table.sandbox.bwrap.Load(), user, slices.Concat(p.cmd.Limits.wrapper(), p.cmd.Argv)); err != nil {
+	argv := slices.Concat(p.cmd.Limits.wrapper(), p.cmd.Argv)
+	var init *net.UnixConn
+	if p.plan.mode == NetworkAllowed {
+		var inner []string
+		if init, inner, err = b.inner(listening); err != nil {
+			return err
+		}
+		defer init.Close()
+		argv = slices.Concat(inner, argv)
+	}
+	if box.cmd, err = b.command(*p.table.sandbox.bwrap.Load(), user, argv); err != nil {
 		return err
 	}
 	if err := p.connect(box, b, l); err != nil {
@@ -159,11 +175,17 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 		return &Unavailable{"bwrap cannot be started: " + err.Error(), ""}
 	}
 	closeAll(l.theirs) // bwrap has them, and their ends show here
-	if err := box.begin(ctx, p); err != nil {
+	b.close()
+	if err := box.begin(ctx, p.table.cgroups, p.ID, p.cmd.Limits); err != nil {
 		return errors.Join(err, box.abort())
 	}
+	if init != nil {
+		if err := box.serve(ctx, init, p.table, p.plan, p.reportUse); err != nil {
+			return errors.Join(err, box.abort())
+		}
+	}
 	box.collected = p.collect(box.output)
-	p.box = box
+	p.box, p.run = box, box
 	return nil
 }
 
@@ -195,11 +217,11 @@ func (p *Process) connect(box *box, b *bundle, l *plumbing) (err error) {
 }
 
 // begin confines a sandbox, and lets it start its command.
-func (b *box) begin(ctx context.Context, p *Process) error {
+func (b *box) begin(ctx context.Context, groups *cgroups, name string, l Limits) error {
 	if err := b.identify(ctx); err != nil {
 		return err
 	}
-	if err := b.confine(p.table.cgroups, p.ID, p.cmd.Limits); err != nil {
+	if err := b.confine(groups, name, l); err != nil {
 		return err
 	}
 	return b.unblock()
@@ -214,9 +236,7 @@ func (b *box) identify(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err != nil || first.ChildPID <= 0 {
-		text := make([]byte, 4<<10)
-		n, _ := b.output[Stderr].Read(text) // bwrap has ended, or is about to
-		return &Unavailable{explain(string(text[:n])), remedy(string(text[:n]))}
+		return b.failure()
 	}
 	if b.init, err = unix.PidfdOpen(first.ChildPID, 0); err != nil {
 		return fmt.Errorf("open the sandbox's process: %w", err)
@@ -226,8 +246,42 @@ func (b *box) identify(ctx context.Context) error {
 	return err
 }
 
+// failure is what a bwrap that has ended, or is about to, wrote.
+func (b *box) failure() error {
+	text := make([]byte, 4<<10)
+	n, _ := b.output[Stderr].Read(text)
+	return &Unavailable{explain(string(text[:n])), remedy(string(text[:n]))}
+}
+
+// serve waits for the init of a sandbox, and begins to serve its network if it has one by names.
+func (b *box) serve(ctx context.Context, init *net.UnixConn, t *Processes, plan *plan, report func(egress.Use)) error {
+	var err error
+	if plan.mode == NetworkAllowed {
+		var web, socks net.Listener
+		if web, socks, err = takeListeners(ctx, init); err == nil {
+			b.proxy = t.proxy(web, socks, plan, report)
+		}
+	} else {
+		var files []*os.File
+		files, err = greeting(ctx, init)
+		closeAll(files)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		return b.failure()
+	}
+	return err
+}
+
+// closeNetwork ends the proxy of a sandbox in which nothing runs.
+func (b *box) closeNetwork() {
+	if b.proxy != nil {
+		b.proxy.Close()
+	}
+}
+
 // abort ends a sandbox whose start failed.
 func (b *box) abort() error {
+	defer b.closeNetwork()
 	if err := b.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -248,6 +302,7 @@ func (b *box) wait() Exit {
 	if err := b.empty(); err != nil {
 		return Exit{Reason: SandboxFailed, Detail: err.Error()}
 	}
+	b.closeNetwork()
 	deadline := time.Now().Add(drainTime)
 	for _, f := range []*os.File{b.output[Stdout], b.output[Stderr], b.status} {
 		_ = f.SetReadDeadline(deadline) // one that was read to its end is closed

@@ -5,8 +5,10 @@
 //
 // # Vocabulary
 //
-// A sandbox is the set of namespaces that bwrap makes for one command, with a process 1 that ends with the command. A process is a
-// command that was started; it has an ID and stays known after it ended. A spool keeps one output stream of a process on disk.
+// A sandbox is the set of namespaces that bwrap makes for one command, with a process 1 that ends with the command. A room is a sandbox
+// that commands share; init is the part of this program inside of it, which starts them. A profile says what commands may have; a plan is
+// what one command gets of it. A process is a command that was started; it has an ID and stays known after it ended. A spool keeps one
+// output stream of a process on disk.
 //
 // # Rules
 //

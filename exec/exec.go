@@ -15,7 +15,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/exec/egress"
 	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Where a command finds things.
+const (
+	home      = "/context"
+	agentHome = "/home/agent"
 )
 
 // Bounds of processes.
@@ -51,6 +58,10 @@ type Config struct {
 	// Cgroups are directories below which sandboxes get cgroups of their own: one of cgroup v2, and those of controllers of cgroup v1. None
 	// means the server's own cgroup v2, if systemd has delegated it.
 	Cgroups []string
+	// Profiles are what commands may choose from; nil means the builtin ones.
+	Profiles *Profiles
+	// Upstream is how the proxy reaches the network.
+	Upstream egress.Upstream `json:"-"`
 	// Log may be nil.
 	Log *zap.Logger `json:"-"`
 }
@@ -76,6 +87,7 @@ type Processes struct {
 	starter *starter
 	sandbox sandboxes
 	cgroups *cgroups
+	rooms   rooms
 	// stopped ends when Close begins.
 	stopped context.Context //nolint:containedctx // it is the signal, not a call's
 	stop    context.CancelFunc
@@ -95,6 +107,9 @@ type Processes struct {
 func Open(ctx context.Context, cfg Config) (*Processes, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
+	}
+	if cfg.Profiles == nil {
+		cfg.Profiles = BuiltinProfiles()
 	}
 	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}}
 	p.sandbox.user = cfg.User
@@ -158,6 +173,14 @@ type Command struct {
 	Limits    Limits
 	// Checkpoint records what the command changes.
 	Checkpoint bool
+	// DefaultWall is Limits.Wall if neither that nor the profile sets one.
+	DefaultWall time.Duration
+	// Profile is the name of a profile; "" means the default one.
+	Profile string
+	// Sandbox is the name of a sandbox that commands share; "" means one of its own.
+	Sandbox string
+	// Network changes that of the profile.
+	Network Network
 }
 
 // Bounds of a Command, in bytes.
@@ -176,8 +199,8 @@ func (c *Command) check() error {
 	}
 	for name, value := range c.Env {
 		size += len(name) + len(value) + 2
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return fserr.Invalid("bad environment variable %q", name)
+		if err := checkVariable(name, value); err != nil {
+			return err
 		}
 	}
 	switch {
@@ -201,10 +224,15 @@ func (t *Processes) Start(ctx context.Context, cmd Command) (*Process, error) {
 	if err := cmd.check(); err != nil {
 		return nil, err
 	}
+	plan, err := t.cfg.Profiles.plan(&cmd)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Limits, cmd.Profile = plan.limits, plan.profile.Name
 	if err := t.enter(cmd.Context); err != nil {
 		return nil, err
 	}
-	p, err := t.start(ctx, cmd)
+	p, err := t.start(ctx, cmd, plan)
 	if err != nil {
 		t.leave(cmd.Context)
 		return nil, err
@@ -236,7 +264,7 @@ func (t *Processes) leave(id contexts.ID) {
 	}
 }
 
-func (t *Processes) start(ctx context.Context, cmd Command) (*Process, error) {
+func (t *Processes) start(ctx context.Context, cmd Command, plan *plan) (*Process, error) {
 	if err := t.sandbox.probe(ctx, t.starter); err != nil {
 		return nil, err
 	}
@@ -244,7 +272,7 @@ func (t *Processes) start(ctx context.Context, cmd Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, access, err := t.inside(ctx, cmd)
+	p, access, err := t.inside(ctx, cmd, plan)
 	if err != nil {
 		if checkpoint != nil {
 			checkpoint.Drop()
@@ -272,12 +300,12 @@ func (t *Processes) begin(ctx context.Context, cmd Command) (Checkpoint, error) 
 }
 
 // inside opens the gate and launches a command.
-func (t *Processes) inside(ctx context.Context, cmd Command) (*Process, *contexts.Access, error) {
+func (t *Processes) inside(ctx context.Context, cmd Command, plan *plan) (*Process, *contexts.Access, error) {
 	access, err := t.cfg.Gate.Acquire(ctx, cmd.Context, contexts.Write)
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := t.launch(ctx, access, cmd)
+	p, err := t.launch(ctx, access, cmd, plan)
 	if err != nil {
 		access.Release()
 		return nil, nil, err
@@ -285,9 +313,9 @@ func (t *Processes) inside(ctx context.Context, cmd Command) (*Process, *context
 	return p, access, nil
 }
 
-func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Command) (*Process, error) {
+func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Command, plan *plan) (*Process, error) {
 	p := &Process{
-		ID: "p-" + strings.ToLower(rand.Text()[:10]), table: t, cmd: cmd, started: time.Now(),
+		ID: "p-" + strings.ToLower(rand.Text()[:10]), table: t, cmd: cmd, plan: plan, started: time.Now(),
 		done: make(chan struct{}), kills: make(chan kill, 1), input: make(chan struct{}, 1),
 	}
 	var err error
@@ -308,8 +336,8 @@ func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Com
 		return nil, err
 	}
 	if err := p.save(p.box.first, nil); err != nil {
-		_ = p.box.kill() // wait fails if it cannot be killed
-		_ = p.box.wait()
+		_ = p.run.kill() // wait fails if it cannot be killed
+		_ = p.run.wait()
 		p.discard()
 		return nil, err
 	}

@@ -24,6 +24,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if code, is := Init(os.Args); is {
+		os.Exit(code)
+	}
 	if os.Getenv(helperVariable) != "" {
 		panic(helper())
 	}
@@ -130,6 +133,13 @@ func newSiteWith(t testing.TB, driverName string, change func(*contexts.Config, 
 	return &site{t, driverName, dir, m, p}
 }
 
+// in returns the site for a test within its own.
+func (s *site) in(t *testing.T) *site {
+	own := *s
+	own.t = t
+	return &own
+}
+
 // start starts a shell command in ctx_a.
 func (s *site) start(script string) *Process {
 	s.t.Helper()
@@ -151,7 +161,7 @@ func (s *site) begin(cmd Command) *Process {
 // result waits for a process, and returns its exit and its output.
 func (s *site) result(p *Process) (exit Exit, stdout, stderr string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute) // package managers on a busy machine
 	defer cancel()
 	var out [2]strings.Builder
 	err := p.Output(ctx, [2]int64{}, true, func(o Output) error {

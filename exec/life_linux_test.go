@@ -21,14 +21,14 @@ func count(t *testing.T, dir string) int {
 	return len(entries)
 }
 
-// mounts returns how many mounts have to do with a directory. Other programs mount too.
-func mounts(t *testing.T, dir string) int {
+// mounts counts those that have to do with a workspace: other programs mount too.
+func mounts(t *testing.T, workspace string) int {
 	t.Helper()
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Count(string(data), dir)
+	return strings.Count(string(data), filepath.Base(workspace))
 }
 
 // TestManyCommandsLeaveNothing runs 200 commands, eight at a time. It does not run beside other tests, whose descriptors would count.

@@ -12,24 +12,25 @@ import (
 // Limits of a command. 0 means the default.
 type Limits struct {
 	// Wall bounds how long the command runs; 0 means no bound.
-	Wall time.Duration
-	// CPU bounds the CPU time of all processes together; 0 means no bound. No process uses more than a second beyond it.
-	CPU time.Duration
+	Wall time.Duration `yaml:"wall"`
+	// CPU bounds the CPU time of all processes together; 0 means no bound. No process uses more than a second beyond it. In a shared sandbox it
+	// bounds that of each process.
+	CPU time.Duration `yaml:"cpu"`
 	// Processes bounds the processes and threads in the sandbox. The kernel counts them for each user namespace (Linux 5.14 and later), so
 	// other sandboxes and the server's user do not count.
-	Processes int
+	Processes int `yaml:"processes"`
 	// Files bounds the files that each process has open.
-	Files int
+	Files int `yaml:"open_files"`
 	// FileBytes bounds the size of a file that is written.
-	FileBytes int64
+	FileBytes int64 `yaml:"file_bytes"`
 	// MemoryBytes bounds the memory of the sandbox, where there is a memory cgroup.
-	MemoryBytes int64
+	MemoryBytes int64 `yaml:"memory_bytes"`
 	// CPUPercent bounds the CPU time per time, in percent of one core; 0 means no bound. It needs a CPU cgroup.
-	CPUPercent int
+	CPUPercent int `yaml:"cpu_percent"`
 	// OutputBytes bounds what is written to both streams; 0 means no bound.
-	OutputBytes int64
+	OutputBytes int64 `yaml:"output_bytes"`
 	// TmpBytes is the size of /tmp.
-	TmpBytes int64
+	TmpBytes int64 `yaml:"tmp_bytes"`
 }
 
 // Enforced is a limit, and what enforces it.
@@ -46,22 +47,25 @@ const (
 	byRlimit = "rlimit"
 	byTmpfs  = "tmpfs"
 	byServer = "server"
+	byProxy  = "proxy"
 )
 
 // Enforced lists the limits of the process. Those without a bound are not in it.
-func (p *Process) Enforced() []Enforced {
-	l := p.cmd.Limits
-	groups := p.table.cgroups.by()
+func (p *Process) Enforced() []Enforced { return p.table.enforced(p.cmd.Limits) }
+
+// enforced lists limits with what enforces them here. Those without a bound are not in it.
+func (t *Processes) enforced(l Limits) []Enforced {
+	groups := t.cgroups.by()
 	all := []Enforced{
 		{"wall_ms", l.Wall.Milliseconds(), byServer},
 		{"cpu_ms", l.CPU.Milliseconds(), byServer},
-		{"processes", int64(cmp.Or(l.Processes, defaultProcesses)), cmp.Or(groups["pids"], byRlimit)},
-		{"open_files", int64(cmp.Or(l.Files, defaultFiles)), byRlimit},
-		{"file_bytes", cmp.Or(l.FileBytes, defaultFileBytes), byRlimit},
-		{"memory_bytes", cmp.Or(l.MemoryBytes, defaultMemory), groups["memory"]},
+		{"processes", int64(l.Processes), cmp.Or(groups["pids"], byRlimit)},
+		{"open_files", int64(l.Files), byRlimit},
+		{"file_bytes", l.FileBytes, byRlimit},
+		{"memory_bytes", l.MemoryBytes, groups["memory"]},
 		{"cpu_percent", int64(l.CPUPercent), groups["cpu"]},
 		{"output_bytes", l.OutputBytes, byServer},
-		{"tmp_bytes", cmp.Or(l.TmpBytes, tmpBytes), byTmpfs},
+		{"tmp_bytes", l.TmpBytes, byTmpfs},
 	}
 	return slices.DeleteFunc(all, func(e Enforced) bool { return e.Value == 0 })
 }

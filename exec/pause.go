@@ -69,7 +69,7 @@ func (p *Process) Pause(ctx context.Context) (resume func(), err error) {
 	return func() {
 		proceed()
 		if p.pauses.end() {
-			p.table.logged("a command could not be continued", p.box.signal(sigcont))
+			p.table.logged("a command could not be continued", p.run.signal(sigcont))
 		}
 	}, nil
 }

@@ -57,7 +57,7 @@ func (s *sandboxes) runAs() (User, error) {
 }
 
 // features are the options that bwrap needs beyond those of its first versions.
-var features = []string{"--bind-fd", "--disable-userns", "--json-status-fd", "--add-seccomp-fd", "--args", "--size"}
+var features = []string{"--bind-fd", "--ro-bind-fd", "--disable-userns", "--json-status-fd", "--add-seccomp-fd", "--args", "--size"}
 
 // maxHelp bounds what bwrap says about its options, in bytes.
 const maxHelp = 64 << 10
@@ -132,7 +132,7 @@ func explain(complaint string) string {
 		return "bwrap failed without a message"
 	}
 	if strings.Contains(line, "source path") && strings.Contains(line, "Permission denied") {
-		return line + ": the user that runs commands cannot reach the context's folder; it needs the x permission on every directory above"
+		return line + ": the user that runs commands cannot reach the folder of the context, or one of its profile; it needs the x permission on every directory above"
 	}
 	return line
 }
@@ -141,6 +141,7 @@ func explain(complaint string) string {
 var remedies = []struct{ part, remedy string }{
 	{"execvp prlimit", "install util-linux, which has prlimit"},
 	{"execvp nice", "install coreutils, which has nice"},
+	{"execvp /proc/self/fd", "let everybody execute the ctxfs program: chmod a+rx"},
 	{"No permissions to create", "allow user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces=15000; in a container, a seccomp profile that allows them"},
 	{"Creating new namespace failed", "allow user namespaces: sysctl user.max_user_namespaces=15000; in a container, a seccomp profile that allows them"},
 	{"uid map", "allow user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for bwrap"},

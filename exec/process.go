@@ -69,17 +69,32 @@ const drainTime = time.Second
 // kill asks to end a process.
 type kill struct{ grace time.Duration }
 
+// execution is a command that runs, in a sandbox of its own or in a shared one.
+type execution interface {
+	// wait waits until nothing of the command runs and all output is in the spools.
+	wait() Exit
+	// signal signals the command's process group.
+	signal(sig syscall.Signal) error
+	// kill ends the command and what it started.
+	kill() error
+}
+
 // Process is a command that was started.
 type Process struct {
 	// ID is unique among the processes of a server.
 	ID    string
 	table *Processes
 	cmd   Command
+	plan  *plan
 	// dir is the working directory within the sandbox.
 	dir     string
 	started time.Time
 	spools  [2]*spool
-	box     *box
+	// box is the sandbox, which is shared if the command names one; run is the command in it.
+	box *box
+	run execution
+	// refusals are those of the proxy.
+	refusals refusals
 	// exit is nil until the process has ended; done is closed then.
 	exit atomic.Pointer[Exit]
 	done chan struct{}
@@ -138,7 +153,7 @@ func (p *Process) supervise(access *contexts.Access) {
 	defer p.table.leave(p.cmd.Context)
 	defer access.Release()
 	exited := make(chan Exit, 1)
-	go func() { exited <- p.box.wait() }()
+	go func() { exited <- p.run.wait() }()
 	var reason Reason
 	var late, limit <-chan time.Time
 	if wall := p.cmd.Limits.Wall; wall > 0 {
@@ -150,7 +165,7 @@ func (p *Process) supervise(access *contexts.Access) {
 		if reason == 0 {
 			reason = why
 		}
-		if err := p.box.signal(syscall.SIGTERM); err != nil {
+		if err := p.run.signal(syscall.SIGTERM); err != nil {
 			grace = 0 // the command has not begun
 		}
 		late = time.After(grace)
@@ -181,7 +196,7 @@ func (p *Process) supervise(access *contexts.Access) {
 		case why := <-over:
 			end(why, 0)
 		case <-late:
-			p.table.logged("a command could not be killed", p.box.kill())
+			p.table.logged("a command could not be killed", p.run.kill())
 		case exit := <-exited:
 			unwatch()
 			watcher.Wait()
@@ -196,8 +211,14 @@ func (p *Process) supervise(access *contexts.Access) {
 	}
 }
 
+// shared reports whether other commands may run in the sandbox. What it uses is then not the command's alone.
+func (p *Process) shared() bool { return p.cmd.Sandbox != "" }
+
 // account notes what a command used, and the limit that ended it, unless it was ended for another reason.
 func (p *Process) account(exit *Exit, reason *Reason) error {
+	if p.shared() {
+		return nil
+	}
 	outOfMemory := p.box.outOfMemory()
 	err := p.box.account(exit)
 	switch {
@@ -255,7 +276,7 @@ func (p *Process) Signal(number int) error {
 	if sig := syscall.Signal(number); sig == sigcont && p.pauses.delay() {
 		return nil
 	}
-	if err := p.box.signal(syscall.Signal(number)); err != nil {
+	if err := p.run.signal(syscall.Signal(number)); err != nil {
 		return fmt.Errorf("send signal %d: %w", number, err)
 	}
 	return nil

@@ -13,12 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where a command finds things.
-const (
-	home      = "/context"
-	agentHome = "/home/agent"
-)
-
 // systemDirs are bound read-only, or copied as links, as the host has them.
 var systemDirs = []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 
@@ -71,13 +65,17 @@ func memoryFile(content []byte) (*os.File, error) {
 	return f, nil
 }
 
+// addition changes what a sandbox is given, before its root becomes read-only.
+type addition func(*bundle) error
+
 // assemble makes the options of a sandbox in which user runs a command in dir with env and a /tmp of a size. root is the context's folder, which
 // it takes over.
-func assemble(root *os.File, dir string, env map[string]string, user User, tmp int64) (b *bundle, err error) {
-	b = &bundle{}
+func assemble(root *os.File, dir string, env map[string]string, user User, tmp int64, more ...addition) (b *bundle, err error) {
+	made := &bundle{}
+	b = made
 	defer func() {
 		if err != nil {
-			b.close()
+			made.close()
 		}
 	}()
 	rootFD := b.pass(root)
@@ -91,7 +89,13 @@ func assemble(root *os.File, dir string, env map[string]string, user User, tmp i
 	}
 	b.add("--proc", "/proc", "--dev", "/dev", "--size", strconv.Itoa(shmBytes), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
 	b.add("--size", strconv.FormatInt(tmp, 10), "--perms", "1777", "--tmpfs", "/tmp", "--size", strconv.Itoa(homeBytes), "--perms", "0700", "--tmpfs", agentHome)
-	b.add("--dir", "/run", "--bind-fd", rootFD, home, "--remount-ro", "/", "--chdir", dir)
+	b.add("--dir", "/run", "--bind-fd", rootFD, home)
+	for _, add := range more {
+		if err := add(b); err != nil {
+			return nil, err
+		}
+	}
+	b.add("--remount-ro", "/", "--chdir", dir)
 	filter, err := seccompFilter()
 	if err != nil {
 		return nil, err
@@ -105,13 +109,8 @@ func assemble(root *os.File, dir string, env map[string]string, user User, tmp i
 }
 
 func (b *bundle) environment(env map[string]string) {
-	set := map[string]string{
-		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": agentHome, "USER": "agent", "LANG": "C.UTF-8", "TMPDIR": "/tmp",
-	}
-	for name, value := range env {
-		set[name] = value
-	}
-	for name, value := range set {
+	for _, v := range environment(env) {
+		name, value, _ := strings.Cut(v, "=")
 		b.add("--setenv", name, value)
 	}
 }

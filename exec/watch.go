@@ -17,9 +17,9 @@ const (
 func (p *Process) watch(ctx context.Context, access *contexts.Access, over chan<- Reason) {
 	l, every := p.cmd.Limits, watchEvery
 	switch {
-	case l.OutputBytes > 0 || l.CPU > 0:
+	case l.OutputBytes > 0 || l.CPU > 0 && !p.shared():
 		every = watchOften
-	case !access.HasQuota() && !p.box.limitsMemory():
+	case !access.HasQuota() && (p.shared() || !p.box.limitsMemory()):
 		return // the kernel enforces all limits, and an idle command costs nothing
 	}
 	ticker := time.NewTicker(every)
@@ -48,6 +48,7 @@ func (p *Process) exceeded() Reason {
 	switch {
 	case l.OutputBytes > 0 && p.Written(Stdout)+p.Written(Stderr) > l.OutputBytes:
 		return OutputExceeded
+	case p.shared():
 	case l.CPU > 0 && p.box.cpuTime() >= l.CPU:
 		return CPUExceeded
 	case p.box.outOfMemory():

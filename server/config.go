@@ -122,6 +122,8 @@ type Config struct {
 	// ExecCgroup are directories of cgroups below which commands get their own: one of cgroup v2, and those of controllers of cgroup v1.
 	// None means the server's own cgroup v2, if systemd has delegated it.
 	ExecCgroup []string `koanf:"exec_cgroup"`
+	// ExecProfiles is a YAML file with profiles of commands, and the operator's maxima; "" means the builtin profiles alone.
+	ExecProfiles string `koanf:"exec_profiles"`
 }
 
 // DefaultConfig returns the settings that apply unless others are given.
@@ -188,6 +190,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.Bool("allow-chown", d.AllowChown, "let panels give files to other users and groups")
 	fs.String("exec-user", d.ExecUser, "user that runs commands in contexts, and owns their files, if the server runs as root: NAME or UID:GID (default: the workspace's owner)")
 	fs.StringSlice("exec-cgroup", nil, "cgroup directory below which commands get cgroups of their own, v2 or of one v1 controller; repeatable (default: the server's own, if systemd delegates it)")
+	fs.String("exec-profiles", d.ExecProfiles, "YAML file with profiles of commands: their network, variables, folders and limits, and the maxima of all")
 }
 
 func limitFlags(fs *pflag.FlagSet, d Config) {

@@ -49,7 +49,13 @@ func (c ownCommands) Close(bool) error { return c.Processes.Close() }
 func (s *Server) openCommands(ctx context.Context, driver string, owner *rootfs.Owner) (commands, error) {
 	dir := filepath.Join(s.claim.layout.State, "exec")
 	points := checkpoints{s.parts.contexts, s.parts.reviews}
-	engine := exec.Config{Gate: s.parts.contexts, Checkpoints: points, User: commandUser(owner), Cgroups: s.cfg.ExecCgroup, Log: s.log}
+	profiles, err := commandProfiles(s.cfg.ExecProfiles, s.claim.layout)
+	if err != nil {
+		return nil, err
+	}
+	engine := exec.Config{
+		Gate: s.parts.contexts, Checkpoints: points, User: commandUser(owner), Cgroups: s.cfg.ExecCgroup, Profiles: profiles, Log: s.log,
+	}
 	if s.deps.Runner != nil && driver != DriverUserNS && runtime.GOOS == "linux" {
 		return runner.Open(ctx, runner.Config{
 			Dir: dir, Program: s.deps.Runner, Version: s.deps.Version, Gate: s.parts.contexts, Checkpoints: points, Engine: engine, Log: s.log,
@@ -84,6 +90,15 @@ func commandUser(owner *rootfs.Owner) *exec.User {
 		return nil
 	}
 	return &exec.User{UID: owner.UID, GID: owner.GID}
+}
+
+// commandProfiles reads exec_profiles. Commands see no folder in, or around, the workspace, the contexts and the state.
+func commandProfiles(file string, l contexts.Layout) (*exec.Profiles, error) {
+	profiles, err := exec.LoadProfiles(file, l.Workspace, l.Dir, l.State)
+	if err != nil {
+		return nil, &ConfigError{Key: "exec_profiles", Problem: err.Error()}
+	}
+	return profiles, nil
 }
 
 // ExecRefusal runs a command as a server with these settings would, and returns why commands cannot run here; nil when they can.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -20,7 +21,16 @@ import (
 // execHouse serves a workspace with a context ctx_a in which commands run. It skips the test where they cannot.
 func execHouse(t *testing.T) (*house, ctxfsv1.ExecServiceClient) {
 	t.Helper()
+	return execHouseWith(t, nil)
+}
+
+// execHouseWith changes the settings first.
+func execHouseWith(t *testing.T, change func(*Config)) (*house, ctxfsv1.ExecServiceClient) {
+	t.Helper()
 	cfg := testConfig(t)
+	if change != nil {
+		change(&cfg)
+	}
 	if os.Geteuid() == 0 {
 		cfg.ExecUser = "4321:4321"
 		if err := os.Chmod(cfg.Workspace, 0o755); err != nil { // that user passes through it
@@ -287,6 +297,60 @@ func TestExecUserSetting(t *testing.T) {
 		var bad *ConfigError
 		if !errors.As(err, &bad) || bad.Key != "exec_user" || !strings.Contains(bad.Problem, want) {
 			t.Errorf("%s: %v", setting, err)
+		}
+	}
+}
+
+// TestProfilesOfOperator serves with a file of profiles, and refuses to serve with bad ones.
+func TestProfilesOfOperator(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "profiles.yaml")
+	write := func(content string) {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("profiles: {node: {description: Node, network: {names: [npm.example.com]}, env: {A: b}, limits: {processes: 9}}}\nmaxima: {wall: 1m}\n")
+	h, c := execHouseWith(t, func(cfg *Config) { cfg.ExecProfiles = file })
+	list, err := c.ListProfiles(t.Context(), &ctxfsv1.ListProfilesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range list.GetProfiles() {
+		names = append(names, p.GetName())
+		if p.GetName() == "node" && (p.GetNetwork().GetMode() != ctxfsv1.NetworkMode_NETWORK_MODE_ALLOWED || p.GetVariables()[0] != "A" || p.GetLimits()[0].GetValue() != 9) {
+			t.Errorf("got %v", p)
+		}
+	}
+	if got := strings.Join(names, " "); got != "git node offline packages" {
+		t.Errorf("profiles %s", got)
+	}
+	cmd := inShell("echo $A; ulimit -u; curl -s http://bad.example.org")
+	cmd.Profile, cmd.Sandbox = "node", "dev"
+	got, err := run(t.Context(), c, cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := got.exited
+	if !strings.HasPrefix(got.out, "b\n") || p.GetProfile() != "node" || p.GetSandbox() != "dev" || len(p.GetRefusals()) != 1 || p.GetRefusals()[0].GetName() != "bad.example.org" || p.GetRefusals()[0].GetPort() != 80 {
+		t.Errorf("got %q, %v", got.out, p)
+	}
+	cmd.Limits = &ctxfsv1.ExecLimits{WallMs: 61_000}
+	if _, err := run(t.Context(), c, cmd); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "60000") {
+		t.Errorf("over the maximum: %v", err)
+	}
+	for content, want := range map[string]string{
+		"profiles: {x: {nope: 1}}": "nope", "profiles: {x: {folders: [{from: " + h.cfg.Workspace + ", to: /opt/x}]}}": "no command may see",
+	} {
+		write(content)
+		layout, err := contexts.NewLayout(h.cfg.Workspace, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bad *ConfigError
+		if _, err := commandProfiles(file, layout); !errors.As(err, &bad) || bad.Key != "exec_profiles" || !strings.Contains(bad.Problem, want) {
+			t.Errorf("%s: %v", content, err)
 		}
 	}
 }

@@ -26,6 +26,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if code, is := exec.Init(os.Args); is {
+		os.Exit(code)
+	}
 	if len(os.Args) > 1 && os.Args[1] == "runner" {
 		os.Exit(beRunner())
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/ctxfs/ctxfs/cli"
+	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/server/command"
 )
 
@@ -13,6 +14,9 @@ import (
 var version = "0.1.0-dev"
 
 func main() {
+	if code, is := exec.Init(os.Args); is {
+		os.Exit(code)
+	}
 	ctx, stop := command.UntilSignal(context.Background())
 	env := command.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Args: os.Args[1:], Version: version}
 	root := cli.Root(cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: version, PlanSeed: env.PlanSeed}, command.Commands(env)...)

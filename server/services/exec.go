@@ -66,25 +66,35 @@ func (s *Exec) Start(ctx context.Context, req *ctxfsv1.StartRequest) (*ctxfsv1.S
 }
 
 func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration) (*exec.Process, error) {
+	command, err := commandFromPB(ctx, cmd, wall)
+	if err != nil {
+		return nil, err
+	}
+	return s.Processes.Start(ctx, command)
+}
+
+// commandFromPB converts a command. wall is its time limit if neither the request nor its profile sets one.
+func commandFromPB(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration) (exec.Command, error) {
 	if cmd.GetContextId() == "" {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "name an explicit context_id"}
+		return exec.Command{}, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "name an explicit context_id"}
 	}
 	id, err := parseID(cmd.GetContextId())
 	if err != nil {
-		return nil, err
+		return exec.Command{}, err
 	}
 	l := cmd.GetLimits()
 	limits := exec.Limits{
 		Wall: milliseconds(l.GetWallMs()), CPU: milliseconds(l.GetCpuMs()), Processes: int(l.GetProcesses()), Files: int(l.GetOpenFiles()), FileBytes: l.GetFileBytes(),
 		MemoryBytes: l.GetMemoryBytes(), CPUPercent: int(l.GetCpuPercent()), OutputBytes: l.GetOutputBytes(), TmpBytes: l.GetTmpBytes(),
 	}
-	if limits.Wall == 0 {
-		limits.Wall = wall
+	network, err := networkFromPB(ctx, cmd.GetNetwork())
+	if err != nil {
+		return exec.Command{}, err
 	}
-	return s.Processes.Start(ctx, exec.Command{
+	return exec.Command{
 		Context: id, Argv: cmd.GetArgv(), Cwd: cmd.GetCwd(), Env: cmd.GetEnv(), Stdin: cmd.GetStdin(), OpenStdin: cmd.GetOpenStdin(), Limits: limits,
-		Checkpoint: cmd.GetCheckpoint(),
-	})
+		Checkpoint: cmd.GetCheckpoint(), DefaultWall: wall, Profile: cmd.GetProfile(), Sandbox: cmd.GetSandbox(), Network: network,
+	}, nil
 }
 
 // milliseconds converts a duration. One that a time.Duration cannot hold stays too large, or negative.
@@ -207,6 +217,7 @@ func processToPB(p *exec.Process) *ctxfsv1.Process {
 	pb := &ctxfsv1.Process{
 		ProcessId: p.ID, ContextId: string(cmd.Context), Argv: cmd.Argv, Cwd: cmd.Cwd, StartedNs: p.Started().UnixNano(),
 		StdoutBytes: p.Written(exec.Stdout), StderrBytes: p.Written(exec.Stderr),
+		Profile: cmd.Profile, Sandbox: cmd.Sandbox, Refusals: refusalsToPB(p.Refusals()),
 	}
 	for _, l := range p.Enforced() {
 		pb.Limits = append(pb.Limits, &ctxfsv1.EnforcedLimit{Name: l.Name, Value: l.Value, EnforcedBy: l.By})

@@ -183,6 +183,16 @@ type Command struct {
 	OpenStdin bool `protobuf:"varint,6,opt,name=open_stdin,json=openStdin,proto3" json:"open_stdin,omitempty"`
 	// The limits of the command.
 	Limits *ExecLimits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	// The profile, which gives the command its network, variables, folders and limits; empty for "offline". ListProfiles lists them.
+	// Errors: EINVAL (no such profile).
+	Profile string `protobuf:"bytes,20,opt,name=profile,proto3" json:"profile,omitempty"`
+	// Empty for a sandbox of its own. Commands of one context that name the same sandbox and profile share processes, /tmp, home and
+	// loopback: one command's server answers the next command. The sandbox ends with its last command. What a command leaves behind in its
+	// own session ends with the command, the rest with the sandbox. The name has up to 64 of the characters a-z, 0-9, '-', '_' and '.'.
+	// Errors: EMFILE (4 sandboxes of the context have names), EINVAL (the sandbox runs with another network).
+	Sandbox string `protobuf:"bytes,21,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// Changes the profile's network.
+	Network *Network `protobuf:"bytes,22,opt,name=network,proto3" json:"network,omitempty"`
 	// Records what the context holds before and after the command. What the command changed becomes an entry of the journal: Exit.journal_id.
 	// ListChanges with that journal_id lists it, and Undo takes it back. The content of ignored directories is not recorded.
 	Checkpoint    bool `protobuf:"varint,30,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
@@ -265,6 +275,27 @@ func (x *Command) GetOpenStdin() bool {
 func (x *Command) GetLimits() *ExecLimits {
 	if x != nil {
 		return x.Limits
+	}
+	return nil
+}
+
+func (x *Command) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *Command) GetSandbox() string {
+	if x != nil {
+		return x.Sandbox
+	}
+	return ""
+}
+
+func (x *Command) GetNetwork() *Network {
+	if x != nil {
+		return x.Network
 	}
 	return nil
 }
@@ -395,70 +426,6 @@ func (x *ExecLimits) GetTmpBytes() int64 {
 	return 0
 }
 
-// What a limit of a command is, and what enforces it.
-type EnforcedLimit struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the field of ExecLimits, or "context_bytes" for the quota of the context.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The limit, in the unit of that field.
-	Value int64 `protobuf:"varint,2,opt,name=value,proto3" json:"value,omitempty"`
-	// "cgroup v2", "cgroup v1", "rlimit", "tmpfs" or "server". Empty if nothing enforces the limit on this machine.
-	EnforcedBy    string `protobuf:"bytes,3,opt,name=enforced_by,json=enforcedBy,proto3" json:"enforced_by,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EnforcedLimit) Reset() {
-	*x = EnforcedLimit{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EnforcedLimit) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EnforcedLimit) ProtoMessage() {}
-
-func (x *EnforcedLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EnforcedLimit.ProtoReflect.Descriptor instead.
-func (*EnforcedLimit) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *EnforcedLimit) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *EnforcedLimit) GetValue() int64 {
-	if x != nil {
-		return x.Value
-	}
-	return 0
-}
-
-func (x *EnforcedLimit) GetEnforcedBy() string {
-	if x != nil {
-		return x.EnforcedBy
-	}
-	return ""
-}
-
 // A command that was started.
 type Process struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -478,6 +445,12 @@ type Process struct {
 	StdoutBytes int64 `protobuf:"varint,7,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"`
 	// How many bytes it wrote to standard error.
 	StderrBytes int64 `protobuf:"varint,8,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
+	// The profile.
+	Profile string `protobuf:"bytes,20,opt,name=profile,proto3" json:"profile,omitempty"`
+	// The shared sandbox; empty for one of its own.
+	Sandbox string `protobuf:"bytes,21,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// What the proxy refused to the sandbox while the process ran: the first 32 different requests.
+	Refusals []*NetworkRefusal `protobuf:"bytes,22,rep,name=refusals,proto3" json:"refusals,omitempty"`
 	// The limits that the command has, and what enforces each.
 	Limits        []*EnforcedLimit `protobuf:"bytes,30,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -486,7 +459,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +471,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +484,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{3}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Process) GetProcessId() string {
@@ -570,6 +543,27 @@ func (x *Process) GetStderrBytes() int64 {
 	return 0
 }
 
+func (x *Process) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *Process) GetSandbox() string {
+	if x != nil {
+		return x.Sandbox
+	}
+	return ""
+}
+
+func (x *Process) GetRefusals() []*NetworkRefusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
 func (x *Process) GetLimits() []*EnforcedLimit {
 	if x != nil {
 		return x.Limits
@@ -606,7 +600,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +612,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +625,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{4}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -714,7 +708,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +720,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +733,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{5}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Output) GetStream() OutputStream {
@@ -781,7 +775,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -793,7 +787,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -806,7 +800,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{6}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RunRequest) GetCommand() *Command {
@@ -833,7 +827,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +839,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +852,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{7}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunResponse) GetEvent() isRunResponse_Event {
@@ -931,7 +925,7 @@ type StartRequest struct {
 
 func (x *StartRequest) Reset() {
 	*x = StartRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +937,7 @@ func (x *StartRequest) String() string {
 func (*StartRequest) ProtoMessage() {}
 
 func (x *StartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +950,7 @@ func (x *StartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRequest.ProtoReflect.Descriptor instead.
 func (*StartRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{8}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StartRequest) GetCommand() *Command {
@@ -977,7 +971,7 @@ type StartResponse struct {
 
 func (x *StartResponse) Reset() {
 	*x = StartResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +983,7 @@ func (x *StartResponse) String() string {
 func (*StartResponse) ProtoMessage() {}
 
 func (x *StartResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +996,7 @@ func (x *StartResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartResponse.ProtoReflect.Descriptor instead.
 func (*StartResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{9}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StartResponse) GetProcess() *Process {
@@ -1029,7 +1023,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1035,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1048,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FollowOutputRequest) GetProcessId() string {
@@ -1101,7 +1095,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1107,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1120,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FollowOutputResponse) GetEvent() isFollowOutputResponse_Event {
@@ -1183,7 +1177,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1189,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1202,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WaitRequest) GetProcessId() string {
@@ -1229,7 +1223,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1235,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1248,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WaitResponse) GetProcess() *Process {
@@ -1277,7 +1271,7 @@ type SendInputRequest struct {
 
 func (x *SendInputRequest) Reset() {
 	*x = SendInputRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1283,7 @@ func (x *SendInputRequest) String() string {
 func (*SendInputRequest) ProtoMessage() {}
 
 func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1296,7 @@ func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputRequest.ProtoReflect.Descriptor instead.
 func (*SendInputRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SendInputRequest) GetProcessId() string {
@@ -1328,7 +1322,7 @@ type SendInputResponse struct {
 
 func (x *SendInputResponse) Reset() {
 	*x = SendInputResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1334,7 @@ func (x *SendInputResponse) String() string {
 func (*SendInputResponse) ProtoMessage() {}
 
 func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1347,7 @@ func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputResponse.ProtoReflect.Descriptor instead.
 func (*SendInputResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{15}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{14}
 }
 
 // Request of CloseInput.
@@ -1367,7 +1361,7 @@ type CloseInputRequest struct {
 
 func (x *CloseInputRequest) Reset() {
 	*x = CloseInputRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +1373,7 @@ func (x *CloseInputRequest) String() string {
 func (*CloseInputRequest) ProtoMessage() {}
 
 func (x *CloseInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1386,7 @@ func (x *CloseInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseInputRequest.ProtoReflect.Descriptor instead.
 func (*CloseInputRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{16}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CloseInputRequest) GetProcessId() string {
@@ -1411,7 +1405,7 @@ type CloseInputResponse struct {
 
 func (x *CloseInputResponse) Reset() {
 	*x = CloseInputResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1417,7 @@ func (x *CloseInputResponse) String() string {
 func (*CloseInputResponse) ProtoMessage() {}
 
 func (x *CloseInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1430,7 @@ func (x *CloseInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseInputResponse.ProtoReflect.Descriptor instead.
 func (*CloseInputResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{17}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{16}
 }
 
 // Request of SendSignal.
@@ -1452,7 +1446,7 @@ type SendSignalRequest struct {
 
 func (x *SendSignalRequest) Reset() {
 	*x = SendSignalRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1464,7 +1458,7 @@ func (x *SendSignalRequest) String() string {
 func (*SendSignalRequest) ProtoMessage() {}
 
 func (x *SendSignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1477,7 +1471,7 @@ func (x *SendSignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendSignalRequest.ProtoReflect.Descriptor instead.
 func (*SendSignalRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{18}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SendSignalRequest) GetProcessId() string {
@@ -1503,7 +1497,7 @@ type SendSignalResponse struct {
 
 func (x *SendSignalResponse) Reset() {
 	*x = SendSignalResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1509,7 @@ func (x *SendSignalResponse) String() string {
 func (*SendSignalResponse) ProtoMessage() {}
 
 func (x *SendSignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1522,7 @@ func (x *SendSignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendSignalResponse.ProtoReflect.Descriptor instead.
 func (*SendSignalResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{19}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{18}
 }
 
 // Request of Kill.
@@ -1544,7 +1538,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1550,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1563,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{20}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KillRequest) GetProcessId() string {
@@ -1597,7 +1591,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1603,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1616,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{21}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *KillResponse) GetProcess() *Process {
@@ -1643,7 +1637,7 @@ type GetProcessRequest struct {
 
 func (x *GetProcessRequest) Reset() {
 	*x = GetProcessRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1649,7 @@ func (x *GetProcessRequest) String() string {
 func (*GetProcessRequest) ProtoMessage() {}
 
 func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1662,7 @@ func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessRequest.ProtoReflect.Descriptor instead.
 func (*GetProcessRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetProcessRequest) GetProcessId() string {
@@ -1689,7 +1683,7 @@ type GetProcessResponse struct {
 
 func (x *GetProcessResponse) Reset() {
 	*x = GetProcessResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1695,7 @@ func (x *GetProcessResponse) String() string {
 func (*GetProcessResponse) ProtoMessage() {}
 
 func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1708,7 @@ func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessResponse.ProtoReflect.Descriptor instead.
 func (*GetProcessResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetProcessResponse) GetProcess() *Process {
@@ -1737,7 +1731,7 @@ type ListProcessesRequest struct {
 
 func (x *ListProcessesRequest) Reset() {
 	*x = ListProcessesRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1743,7 @@ func (x *ListProcessesRequest) String() string {
 func (*ListProcessesRequest) ProtoMessage() {}
 
 func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1756,7 @@ func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{24}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListProcessesRequest) GetContextId() string {
@@ -1790,7 +1784,7 @@ type ListProcessesResponse struct {
 
 func (x *ListProcessesResponse) Reset() {
 	*x = ListProcessesResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1796,7 @@ func (x *ListProcessesResponse) String() string {
 func (*ListProcessesResponse) ProtoMessage() {}
 
 func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,12 +1809,58 @@ func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListProcessesResponse) GetProcesses() []*Process {
 	if x != nil {
 		return x.Processes
+	}
+	return nil
+}
+
+// Request of ExplainExec.
+type ExplainExecRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to run.
+	Command       *Command `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainExecRequest) Reset() {
+	*x = ExplainExecRequest{}
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainExecRequest) ProtoMessage() {}
+
+func (x *ExplainExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainExecRequest.ProtoReflect.Descriptor instead.
+func (*ExplainExecRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ExplainExecRequest) GetCommand() *Command {
+	if x != nil {
+		return x.Command
 	}
 	return nil
 }
@@ -1912,7 +1952,7 @@ var File_ctxfs_v1_exec_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x13ctxfs/v1/exec.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"\xb7\x02\n" +
+	"\x13ctxfs/v1/exec.proto\x12\bctxfs.v1\x1a\x1cctxfs/v1/exec_profiles.proto\x1a\x16ctxfs/v1/options.proto\"\x98\x03\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -1922,7 +1962,10 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x05stdin\x18\x05 \x01(\fR\x05stdin\x12\x1d\n" +
 	"\n" +
 	"open_stdin\x18\x06 \x01(\bR\topenStdin\x12,\n" +
-	"\x06limits\x18\a \x01(\v2\x14.ctxfs.v1.ExecLimitsR\x06limits\x12\x1e\n" +
+	"\x06limits\x18\a \x01(\v2\x14.ctxfs.v1.ExecLimitsR\x06limits\x12\x18\n" +
+	"\aprofile\x18\x14 \x01(\tR\aprofile\x12\x18\n" +
+	"\asandbox\x18\x15 \x01(\tR\asandbox\x12+\n" +
+	"\anetwork\x18\x16 \x01(\v2\x11.ctxfs.v1.NetworkR\anetwork\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x1e \x01(\bR\n" +
 	"checkpoint\x1a6\n" +
@@ -1942,12 +1985,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\vcpu_percent\x18\a \x01(\x05R\n" +
 	"cpuPercent\x12!\n" +
 	"\foutput_bytes\x18\b \x01(\x03R\voutputBytes\x12\x1b\n" +
-	"\ttmp_bytes\x18\t \x01(\x03R\btmpBytes\"Z\n" +
-	"\rEnforcedLimit\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value\x12\x1f\n" +
-	"\venforced_by\x18\x03 \x01(\tR\n" +
-	"enforcedBy\"\xa7\x02\n" +
+	"\ttmp_bytes\x18\t \x01(\x03R\btmpBytes\"\x91\x03\n" +
 	"\aProcess\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x1d\n" +
@@ -1959,7 +1997,10 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"started_ns\x18\x05 \x01(\x03R\tstartedNs\x12\"\n" +
 	"\x04exit\x18\x06 \x01(\v2\x0e.ctxfs.v1.ExitR\x04exit\x12!\n" +
 	"\fstdout_bytes\x18\a \x01(\x03R\vstdoutBytes\x12!\n" +
-	"\fstderr_bytes\x18\b \x01(\x03R\vstderrBytes\x12/\n" +
+	"\fstderr_bytes\x18\b \x01(\x03R\vstderrBytes\x12\x18\n" +
+	"\aprofile\x18\x14 \x01(\tR\aprofile\x12\x18\n" +
+	"\asandbox\x18\x15 \x01(\tR\asandbox\x124\n" +
+	"\brefusals\x18\x16 \x03(\v2\x18.ctxfs.v1.NetworkRefusalR\brefusals\x12/\n" +
 	"\x06limits\x18\x1e \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\"\xa3\x02\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12,\n" +
@@ -2035,7 +2076,9 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x18\n" +
 	"\arunning\x18\x02 \x01(\bR\arunning\"H\n" +
 	"\x15ListProcessesResponse\x12/\n" +
-	"\tprocesses\x18\x01 \x03(\v2\x11.ctxfs.v1.ProcessR\tprocesses\"5\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x11.ctxfs.v1.ProcessR\tprocesses\"A\n" +
+	"\x12ExplainExecRequest\x12+\n" +
+	"\acommand\x18\x01 \x01(\v2\x11.ctxfs.v1.CommandR\acommand\"5\n" +
 	"\x14RemoveProcessRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\"\x17\n" +
@@ -2057,7 +2100,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
-	"\x14OUTPUT_STREAM_STDERR\x10\x022\x8d\a\n" +
+	"\x14OUTPUT_STREAM_STDERR\x10\x022\xc4\b\n" +
 	"\vExecService\x12@\n" +
 	"\x03Run\x12\x14.ctxfs.v1.RunRequest\x1a\x15.ctxfs.v1.RunResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x040\x01\x12D\n" +
@@ -2077,7 +2120,9 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12U\n" +
 	"\n" +
 	"GetProcess\x12\x1b.ctxfs.v1.GetProcessRequest\x1a\x1c.ctxfs.v1.GetProcessResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12^\n" +
-	"\rListProcesses\x12\x1e.ctxfs.v1.ListProcessesRequest\x1a\x1f.ctxfs.v1.ListProcessesResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12\\\n" +
+	"\rListProcesses\x12\x1e.ctxfs.v1.ListProcessesRequest\x1a\x1f.ctxfs.v1.ListProcessesResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12X\n" +
+	"\vExplainExec\x12\x1c.ctxfs.v1.ExplainExecRequest\x1a\x1d.ctxfs.v1.ExplainExecResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12[\n" +
+	"\fListProfiles\x12\x1d.ctxfs.v1.ListProfilesRequest\x1a\x1e.ctxfs.v1.ListProfilesResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x010\x01\x12\\\n" +
 	"\rRemoveProcess\x12\x1e.ctxfs.v1.RemoveProcessRequest\x1a\x1f.ctxfs.v1.RemoveProcessResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
@@ -2100,80 +2145,93 @@ var file_ctxfs_v1_exec_proto_goTypes = []any{
 	(OutputStream)(0),             // 1: ctxfs.v1.OutputStream
 	(*Command)(nil),               // 2: ctxfs.v1.Command
 	(*ExecLimits)(nil),            // 3: ctxfs.v1.ExecLimits
-	(*EnforcedLimit)(nil),         // 4: ctxfs.v1.EnforcedLimit
-	(*Process)(nil),               // 5: ctxfs.v1.Process
-	(*Exit)(nil),                  // 6: ctxfs.v1.Exit
-	(*Output)(nil),                // 7: ctxfs.v1.Output
-	(*RunRequest)(nil),            // 8: ctxfs.v1.RunRequest
-	(*RunResponse)(nil),           // 9: ctxfs.v1.RunResponse
-	(*StartRequest)(nil),          // 10: ctxfs.v1.StartRequest
-	(*StartResponse)(nil),         // 11: ctxfs.v1.StartResponse
-	(*FollowOutputRequest)(nil),   // 12: ctxfs.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),  // 13: ctxfs.v1.FollowOutputResponse
-	(*WaitRequest)(nil),           // 14: ctxfs.v1.WaitRequest
-	(*WaitResponse)(nil),          // 15: ctxfs.v1.WaitResponse
-	(*SendInputRequest)(nil),      // 16: ctxfs.v1.SendInputRequest
-	(*SendInputResponse)(nil),     // 17: ctxfs.v1.SendInputResponse
-	(*CloseInputRequest)(nil),     // 18: ctxfs.v1.CloseInputRequest
-	(*CloseInputResponse)(nil),    // 19: ctxfs.v1.CloseInputResponse
-	(*SendSignalRequest)(nil),     // 20: ctxfs.v1.SendSignalRequest
-	(*SendSignalResponse)(nil),    // 21: ctxfs.v1.SendSignalResponse
-	(*KillRequest)(nil),           // 22: ctxfs.v1.KillRequest
-	(*KillResponse)(nil),          // 23: ctxfs.v1.KillResponse
-	(*GetProcessRequest)(nil),     // 24: ctxfs.v1.GetProcessRequest
-	(*GetProcessResponse)(nil),    // 25: ctxfs.v1.GetProcessResponse
-	(*ListProcessesRequest)(nil),  // 26: ctxfs.v1.ListProcessesRequest
-	(*ListProcessesResponse)(nil), // 27: ctxfs.v1.ListProcessesResponse
+	(*Process)(nil),               // 4: ctxfs.v1.Process
+	(*Exit)(nil),                  // 5: ctxfs.v1.Exit
+	(*Output)(nil),                // 6: ctxfs.v1.Output
+	(*RunRequest)(nil),            // 7: ctxfs.v1.RunRequest
+	(*RunResponse)(nil),           // 8: ctxfs.v1.RunResponse
+	(*StartRequest)(nil),          // 9: ctxfs.v1.StartRequest
+	(*StartResponse)(nil),         // 10: ctxfs.v1.StartResponse
+	(*FollowOutputRequest)(nil),   // 11: ctxfs.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),  // 12: ctxfs.v1.FollowOutputResponse
+	(*WaitRequest)(nil),           // 13: ctxfs.v1.WaitRequest
+	(*WaitResponse)(nil),          // 14: ctxfs.v1.WaitResponse
+	(*SendInputRequest)(nil),      // 15: ctxfs.v1.SendInputRequest
+	(*SendInputResponse)(nil),     // 16: ctxfs.v1.SendInputResponse
+	(*CloseInputRequest)(nil),     // 17: ctxfs.v1.CloseInputRequest
+	(*CloseInputResponse)(nil),    // 18: ctxfs.v1.CloseInputResponse
+	(*SendSignalRequest)(nil),     // 19: ctxfs.v1.SendSignalRequest
+	(*SendSignalResponse)(nil),    // 20: ctxfs.v1.SendSignalResponse
+	(*KillRequest)(nil),           // 21: ctxfs.v1.KillRequest
+	(*KillResponse)(nil),          // 22: ctxfs.v1.KillResponse
+	(*GetProcessRequest)(nil),     // 23: ctxfs.v1.GetProcessRequest
+	(*GetProcessResponse)(nil),    // 24: ctxfs.v1.GetProcessResponse
+	(*ListProcessesRequest)(nil),  // 25: ctxfs.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil), // 26: ctxfs.v1.ListProcessesResponse
+	(*ExplainExecRequest)(nil),    // 27: ctxfs.v1.ExplainExecRequest
 	(*RemoveProcessRequest)(nil),  // 28: ctxfs.v1.RemoveProcessRequest
 	(*RemoveProcessResponse)(nil), // 29: ctxfs.v1.RemoveProcessResponse
 	nil,                           // 30: ctxfs.v1.Command.EnvEntry
+	(*Network)(nil),               // 31: ctxfs.v1.Network
+	(*NetworkRefusal)(nil),        // 32: ctxfs.v1.NetworkRefusal
+	(*EnforcedLimit)(nil),         // 33: ctxfs.v1.EnforcedLimit
+	(*ListProfilesRequest)(nil),   // 34: ctxfs.v1.ListProfilesRequest
+	(*ExplainExecResponse)(nil),   // 35: ctxfs.v1.ExplainExecResponse
+	(*ListProfilesResponse)(nil),  // 36: ctxfs.v1.ListProfilesResponse
 }
 var file_ctxfs_v1_exec_proto_depIdxs = []int32{
 	30, // 0: ctxfs.v1.Command.env:type_name -> ctxfs.v1.Command.EnvEntry
 	3,  // 1: ctxfs.v1.Command.limits:type_name -> ctxfs.v1.ExecLimits
-	6,  // 2: ctxfs.v1.Process.exit:type_name -> ctxfs.v1.Exit
-	4,  // 3: ctxfs.v1.Process.limits:type_name -> ctxfs.v1.EnforcedLimit
-	0,  // 4: ctxfs.v1.Exit.reason:type_name -> ctxfs.v1.ExitReason
-	1,  // 5: ctxfs.v1.Output.stream:type_name -> ctxfs.v1.OutputStream
-	2,  // 6: ctxfs.v1.RunRequest.command:type_name -> ctxfs.v1.Command
-	5,  // 7: ctxfs.v1.RunResponse.started:type_name -> ctxfs.v1.Process
-	7,  // 8: ctxfs.v1.RunResponse.output:type_name -> ctxfs.v1.Output
-	5,  // 9: ctxfs.v1.RunResponse.exited:type_name -> ctxfs.v1.Process
-	2,  // 10: ctxfs.v1.StartRequest.command:type_name -> ctxfs.v1.Command
-	5,  // 11: ctxfs.v1.StartResponse.process:type_name -> ctxfs.v1.Process
-	7,  // 12: ctxfs.v1.FollowOutputResponse.output:type_name -> ctxfs.v1.Output
-	5,  // 13: ctxfs.v1.FollowOutputResponse.exited:type_name -> ctxfs.v1.Process
-	5,  // 14: ctxfs.v1.WaitResponse.process:type_name -> ctxfs.v1.Process
-	5,  // 15: ctxfs.v1.KillResponse.process:type_name -> ctxfs.v1.Process
-	5,  // 16: ctxfs.v1.GetProcessResponse.process:type_name -> ctxfs.v1.Process
-	5,  // 17: ctxfs.v1.ListProcessesResponse.processes:type_name -> ctxfs.v1.Process
-	8,  // 18: ctxfs.v1.ExecService.Run:input_type -> ctxfs.v1.RunRequest
-	10, // 19: ctxfs.v1.ExecService.Start:input_type -> ctxfs.v1.StartRequest
-	12, // 20: ctxfs.v1.ExecService.FollowOutput:input_type -> ctxfs.v1.FollowOutputRequest
-	14, // 21: ctxfs.v1.ExecService.Wait:input_type -> ctxfs.v1.WaitRequest
-	16, // 22: ctxfs.v1.ExecService.SendInput:input_type -> ctxfs.v1.SendInputRequest
-	18, // 23: ctxfs.v1.ExecService.CloseInput:input_type -> ctxfs.v1.CloseInputRequest
-	20, // 24: ctxfs.v1.ExecService.SendSignal:input_type -> ctxfs.v1.SendSignalRequest
-	22, // 25: ctxfs.v1.ExecService.Kill:input_type -> ctxfs.v1.KillRequest
-	24, // 26: ctxfs.v1.ExecService.GetProcess:input_type -> ctxfs.v1.GetProcessRequest
-	26, // 27: ctxfs.v1.ExecService.ListProcesses:input_type -> ctxfs.v1.ListProcessesRequest
-	28, // 28: ctxfs.v1.ExecService.RemoveProcess:input_type -> ctxfs.v1.RemoveProcessRequest
-	9,  // 29: ctxfs.v1.ExecService.Run:output_type -> ctxfs.v1.RunResponse
-	11, // 30: ctxfs.v1.ExecService.Start:output_type -> ctxfs.v1.StartResponse
-	13, // 31: ctxfs.v1.ExecService.FollowOutput:output_type -> ctxfs.v1.FollowOutputResponse
-	15, // 32: ctxfs.v1.ExecService.Wait:output_type -> ctxfs.v1.WaitResponse
-	17, // 33: ctxfs.v1.ExecService.SendInput:output_type -> ctxfs.v1.SendInputResponse
-	19, // 34: ctxfs.v1.ExecService.CloseInput:output_type -> ctxfs.v1.CloseInputResponse
-	21, // 35: ctxfs.v1.ExecService.SendSignal:output_type -> ctxfs.v1.SendSignalResponse
-	23, // 36: ctxfs.v1.ExecService.Kill:output_type -> ctxfs.v1.KillResponse
-	25, // 37: ctxfs.v1.ExecService.GetProcess:output_type -> ctxfs.v1.GetProcessResponse
-	27, // 38: ctxfs.v1.ExecService.ListProcesses:output_type -> ctxfs.v1.ListProcessesResponse
-	29, // 39: ctxfs.v1.ExecService.RemoveProcess:output_type -> ctxfs.v1.RemoveProcessResponse
-	29, // [29:40] is the sub-list for method output_type
-	18, // [18:29] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	31, // 2: ctxfs.v1.Command.network:type_name -> ctxfs.v1.Network
+	5,  // 3: ctxfs.v1.Process.exit:type_name -> ctxfs.v1.Exit
+	32, // 4: ctxfs.v1.Process.refusals:type_name -> ctxfs.v1.NetworkRefusal
+	33, // 5: ctxfs.v1.Process.limits:type_name -> ctxfs.v1.EnforcedLimit
+	0,  // 6: ctxfs.v1.Exit.reason:type_name -> ctxfs.v1.ExitReason
+	1,  // 7: ctxfs.v1.Output.stream:type_name -> ctxfs.v1.OutputStream
+	2,  // 8: ctxfs.v1.RunRequest.command:type_name -> ctxfs.v1.Command
+	4,  // 9: ctxfs.v1.RunResponse.started:type_name -> ctxfs.v1.Process
+	6,  // 10: ctxfs.v1.RunResponse.output:type_name -> ctxfs.v1.Output
+	4,  // 11: ctxfs.v1.RunResponse.exited:type_name -> ctxfs.v1.Process
+	2,  // 12: ctxfs.v1.StartRequest.command:type_name -> ctxfs.v1.Command
+	4,  // 13: ctxfs.v1.StartResponse.process:type_name -> ctxfs.v1.Process
+	6,  // 14: ctxfs.v1.FollowOutputResponse.output:type_name -> ctxfs.v1.Output
+	4,  // 15: ctxfs.v1.FollowOutputResponse.exited:type_name -> ctxfs.v1.Process
+	4,  // 16: ctxfs.v1.WaitResponse.process:type_name -> ctxfs.v1.Process
+	4,  // 17: ctxfs.v1.KillResponse.process:type_name -> ctxfs.v1.Process
+	4,  // 18: ctxfs.v1.GetProcessResponse.process:type_name -> ctxfs.v1.Process
+	4,  // 19: ctxfs.v1.ListProcessesResponse.processes:type_name -> ctxfs.v1.Process
+	2,  // 20: ctxfs.v1.ExplainExecRequest.command:type_name -> ctxfs.v1.Command
+	7,  // 21: ctxfs.v1.ExecService.Run:input_type -> ctxfs.v1.RunRequest
+	9,  // 22: ctxfs.v1.ExecService.Start:input_type -> ctxfs.v1.StartRequest
+	11, // 23: ctxfs.v1.ExecService.FollowOutput:input_type -> ctxfs.v1.FollowOutputRequest
+	13, // 24: ctxfs.v1.ExecService.Wait:input_type -> ctxfs.v1.WaitRequest
+	15, // 25: ctxfs.v1.ExecService.SendInput:input_type -> ctxfs.v1.SendInputRequest
+	17, // 26: ctxfs.v1.ExecService.CloseInput:input_type -> ctxfs.v1.CloseInputRequest
+	19, // 27: ctxfs.v1.ExecService.SendSignal:input_type -> ctxfs.v1.SendSignalRequest
+	21, // 28: ctxfs.v1.ExecService.Kill:input_type -> ctxfs.v1.KillRequest
+	23, // 29: ctxfs.v1.ExecService.GetProcess:input_type -> ctxfs.v1.GetProcessRequest
+	25, // 30: ctxfs.v1.ExecService.ListProcesses:input_type -> ctxfs.v1.ListProcessesRequest
+	27, // 31: ctxfs.v1.ExecService.ExplainExec:input_type -> ctxfs.v1.ExplainExecRequest
+	34, // 32: ctxfs.v1.ExecService.ListProfiles:input_type -> ctxfs.v1.ListProfilesRequest
+	28, // 33: ctxfs.v1.ExecService.RemoveProcess:input_type -> ctxfs.v1.RemoveProcessRequest
+	8,  // 34: ctxfs.v1.ExecService.Run:output_type -> ctxfs.v1.RunResponse
+	10, // 35: ctxfs.v1.ExecService.Start:output_type -> ctxfs.v1.StartResponse
+	12, // 36: ctxfs.v1.ExecService.FollowOutput:output_type -> ctxfs.v1.FollowOutputResponse
+	14, // 37: ctxfs.v1.ExecService.Wait:output_type -> ctxfs.v1.WaitResponse
+	16, // 38: ctxfs.v1.ExecService.SendInput:output_type -> ctxfs.v1.SendInputResponse
+	18, // 39: ctxfs.v1.ExecService.CloseInput:output_type -> ctxfs.v1.CloseInputResponse
+	20, // 40: ctxfs.v1.ExecService.SendSignal:output_type -> ctxfs.v1.SendSignalResponse
+	22, // 41: ctxfs.v1.ExecService.Kill:output_type -> ctxfs.v1.KillResponse
+	24, // 42: ctxfs.v1.ExecService.GetProcess:output_type -> ctxfs.v1.GetProcessResponse
+	26, // 43: ctxfs.v1.ExecService.ListProcesses:output_type -> ctxfs.v1.ListProcessesResponse
+	35, // 44: ctxfs.v1.ExecService.ExplainExec:output_type -> ctxfs.v1.ExplainExecResponse
+	36, // 45: ctxfs.v1.ExecService.ListProfiles:output_type -> ctxfs.v1.ListProfilesResponse
+	29, // 46: ctxfs.v1.ExecService.RemoveProcess:output_type -> ctxfs.v1.RemoveProcessResponse
+	34, // [34:47] is the sub-list for method output_type
+	21, // [21:34] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_exec_proto_init() }
@@ -2181,17 +2239,18 @@ func file_ctxfs_v1_exec_proto_init() {
 	if File_ctxfs_v1_exec_proto != nil {
 		return
 	}
+	file_ctxfs_v1_exec_profiles_proto_init()
 	file_ctxfs_v1_options_proto_init()
-	file_ctxfs_v1_exec_proto_msgTypes[7].OneofWrappers = []any{
+	file_ctxfs_v1_exec_proto_msgTypes[6].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Output)(nil),
 		(*RunResponse_Exited)(nil),
 	}
-	file_ctxfs_v1_exec_proto_msgTypes[11].OneofWrappers = []any{
+	file_ctxfs_v1_exec_proto_msgTypes[10].OneofWrappers = []any{
 		(*FollowOutputResponse_Output)(nil),
 		(*FollowOutputResponse_Exited)(nil),
 	}
-	file_ctxfs_v1_exec_proto_msgTypes[20].OneofWrappers = []any{}
+	file_ctxfs_v1_exec_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -31,6 +31,8 @@ const (
 	ExecService_Kill_FullMethodName          = "/ctxfs.v1.ExecService/Kill"
 	ExecService_GetProcess_FullMethodName    = "/ctxfs.v1.ExecService/GetProcess"
 	ExecService_ListProcesses_FullMethodName = "/ctxfs.v1.ExecService/ListProcesses"
+	ExecService_ExplainExec_FullMethodName   = "/ctxfs.v1.ExecService/ExplainExec"
+	ExecService_ListProfiles_FullMethodName  = "/ctxfs.v1.ExecService/ListProfiles"
 	ExecService_RemoveProcess_FullMethodName = "/ctxfs.v1.ExecService/RemoveProcess"
 )
 
@@ -39,8 +41,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // ExecService runs commands in a context. A command sees the context's folder as /context, the system's programs read-only, a /tmp and a
-// home of its own, and nothing else of the machine: no other file, no other process, no network but its own loopback, and no variable of
-// the server's environment. It never runs as root. Linux only, through bubblewrap.
+// home of its own, and nothing else of the machine: no other file, no other process, no network but its own loopback unless its
+// profile or its request permits names, and no variable of the server's environment. It never runs as root. Linux only, through bubblewrap.
 //
 // A process is a command that was started. It has an ID, which stays valid after it ended: the server keeps the output and the exit of
 // the last 100 processes of a context for an hour. Processes end when the server is stopped. With the drivers copy and overlay they
@@ -85,6 +87,10 @@ type ExecServiceClient interface {
 	GetProcess(ctx context.Context, in *GetProcessRequest, opts ...grpc.CallOption) (*GetProcessResponse, error)
 	// Lists the processes of a context, or of all contexts, newest first.
 	ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (*ListProcessesResponse, error)
+	// Reports how a command would run, without running it: its user, mounts, variables, limits and network. It fails as Start would.
+	ExplainExec(ctx context.Context, in *ExplainExecRequest, opts ...grpc.CallOption) (*ExplainExecResponse, error)
+	// Lists the profiles: those that ctxfs has, and those of the operator's file (ctxfs serve --exec-profiles).
+	ListProfiles(ctx context.Context, in *ListProfilesRequest, opts ...grpc.CallOption) (*ListProfilesResponse, error)
 	// Forgets a process that has ended, and deletes its output.
 	// Errors: EBUSY (it runs).
 	RemoveProcess(ctx context.Context, in *RemoveProcessRequest, opts ...grpc.CallOption) (*RemoveProcessResponse, error)
@@ -216,6 +222,26 @@ func (c *execServiceClient) ListProcesses(ctx context.Context, in *ListProcesses
 	return out, nil
 }
 
+func (c *execServiceClient) ExplainExec(ctx context.Context, in *ExplainExecRequest, opts ...grpc.CallOption) (*ExplainExecResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainExecResponse)
+	err := c.cc.Invoke(ctx, ExecService_ExplainExec_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *execServiceClient) ListProfiles(ctx context.Context, in *ListProfilesRequest, opts ...grpc.CallOption) (*ListProfilesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListProfilesResponse)
+	err := c.cc.Invoke(ctx, ExecService_ListProfiles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *execServiceClient) RemoveProcess(ctx context.Context, in *RemoveProcessRequest, opts ...grpc.CallOption) (*RemoveProcessResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RemoveProcessResponse)
@@ -231,8 +257,8 @@ func (c *execServiceClient) RemoveProcess(ctx context.Context, in *RemoveProcess
 // for forward compatibility.
 //
 // ExecService runs commands in a context. A command sees the context's folder as /context, the system's programs read-only, a /tmp and a
-// home of its own, and nothing else of the machine: no other file, no other process, no network but its own loopback, and no variable of
-// the server's environment. It never runs as root. Linux only, through bubblewrap.
+// home of its own, and nothing else of the machine: no other file, no other process, no network but its own loopback unless its
+// profile or its request permits names, and no variable of the server's environment. It never runs as root. Linux only, through bubblewrap.
 //
 // A process is a command that was started. It has an ID, which stays valid after it ended: the server keeps the output and the exit of
 // the last 100 processes of a context for an hour. Processes end when the server is stopped. With the drivers copy and overlay they
@@ -277,6 +303,10 @@ type ExecServiceServer interface {
 	GetProcess(context.Context, *GetProcessRequest) (*GetProcessResponse, error)
 	// Lists the processes of a context, or of all contexts, newest first.
 	ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error)
+	// Reports how a command would run, without running it: its user, mounts, variables, limits and network. It fails as Start would.
+	ExplainExec(context.Context, *ExplainExecRequest) (*ExplainExecResponse, error)
+	// Lists the profiles: those that ctxfs has, and those of the operator's file (ctxfs serve --exec-profiles).
+	ListProfiles(context.Context, *ListProfilesRequest) (*ListProfilesResponse, error)
 	// Forgets a process that has ended, and deletes its output.
 	// Errors: EBUSY (it runs).
 	RemoveProcess(context.Context, *RemoveProcessRequest) (*RemoveProcessResponse, error)
@@ -319,6 +349,12 @@ func (UnimplementedExecServiceServer) GetProcess(context.Context, *GetProcessReq
 }
 func (UnimplementedExecServiceServer) ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProcesses not implemented")
+}
+func (UnimplementedExecServiceServer) ExplainExec(context.Context, *ExplainExecRequest) (*ExplainExecResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainExec not implemented")
+}
+func (UnimplementedExecServiceServer) ListProfiles(context.Context, *ListProfilesRequest) (*ListProfilesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListProfiles not implemented")
 }
 func (UnimplementedExecServiceServer) RemoveProcess(context.Context, *RemoveProcessRequest) (*RemoveProcessResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveProcess not implemented")
@@ -510,6 +546,42 @@ func _ExecService_ListProcesses_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ExecService_ExplainExec_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainExecRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecServiceServer).ExplainExec(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecService_ExplainExec_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecServiceServer).ExplainExec(ctx, req.(*ExplainExecRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecService_ListProfiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListProfilesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecServiceServer).ListProfiles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecService_ListProfiles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecServiceServer).ListProfiles(ctx, req.(*ListProfilesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ExecService_RemoveProcess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RemoveProcessRequest)
 	if err := dec(in); err != nil {
@@ -566,6 +638,14 @@ var ExecService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListProcesses",
 			Handler:    _ExecService_ListProcesses_Handler,
+		},
+		{
+			MethodName: "ExplainExec",
+			Handler:    _ExecService_ExplainExec_Handler,
+		},
+		{
+			MethodName: "ListProfiles",
+			Handler:    _ExecService_ListProfiles_Handler,
 		},
 		{
 			MethodName: "RemoveProcess",

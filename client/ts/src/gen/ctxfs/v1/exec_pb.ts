@@ -6,6 +6,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { EnforcedLimit, ExplainExecResponseSchema, ListProfilesRequestSchema, ListProfilesResponseSchema, Network, NetworkRefusal } from "./exec_profiles_pb.js";
+import { file_ctxfs_v1_exec_profiles } from "./exec_profiles_pb.js";
 import { file_ctxfs_v1_options } from "./options_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -13,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/exec.proto.
  */
 export const file_ctxfs_v1_exec: GenFile = /*@__PURE__*/
-  fileDesc("ChNjdHhmcy92MS9leGVjLnByb3RvEghjdHhmcy52MSLWAQoHQ29tbWFuZBISCgpjb250ZXh0X2lkGAEgASgJEgwKBGFyZ3YYAiADKAkSCwoDY3dkGAMgASgJEicKA2VudhgEIAMoCzIaLmN0eGZzLnYxLkNvbW1hbmQuRW52RW50cnkSDQoFc3RkaW4YBSABKAwSEgoKb3Blbl9zdGRpbhgGIAEoCBIkCgZsaW1pdHMYByABKAsyFC5jdHhmcy52MS5FeGVjTGltaXRzGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiaAoKRXhlY0xpbWl0cxIPCgd3YWxsX21zGAEgASgDEg4KBmNwdV9tcxgCIAEoAxIRCglwcm9jZXNzZXMYAyABKAUSEgoKb3Blbl9maWxlcxgEIAEoBRISCgpmaWxlX2J5dGVzGAUgASgDIqoBCgdQcm9jZXNzEhIKCnByb2Nlc3NfaWQYASABKAkSEgoKY29udGV4dF9pZBgCIAEoCRIMCgRhcmd2GAMgAygJEgsKA2N3ZBgEIAEoCRISCgpzdGFydGVkX25zGAUgASgDEhwKBGV4aXQYBiABKAsyDi5jdHhmcy52MS5FeGl0EhQKDHN0ZG91dF9ieXRlcxgHIAEoAxIUCgxzdGRlcnJfYnl0ZXMYCCABKAMiXAoERXhpdBIMCgRjb2RlGAEgASgFEiQKBnJlYXNvbhgCIAEoDjIULmN0eGZzLnYxLkV4aXRSZWFzb24SDgoGZGV0YWlsGAMgASgJEhAKCGVuZGVkX25zGAQgASgDIl8KBk91dHB1dBImCgZzdHJlYW0YASABKA4yFi5jdHhmcy52MS5PdXRwdXRTdHJlYW0SDgoGb2Zmc2V0GAIgASgDEg8KB2Ryb3BwZWQYAyABKAMSDAoEZGF0YRhkIAEoDCIwCgpSdW5SZXF1ZXN0EiIKB2NvbW1hbmQYASABKAsyES5jdHhmcy52MS5Db21tYW5kIoUBCgtSdW5SZXNwb25zZRIkCgdzdGFydGVkGAEgASgLMhEuY3R4ZnMudjEuUHJvY2Vzc0gAEiIKBm91dHB1dBgCIAEoCzIQLmN0eGZzLnYxLk91dHB1dEgAEiMKBmV4aXRlZBgDIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3NIAEIHCgVldmVudCIyCgxTdGFydFJlcXVlc3QSIgoHY29tbWFuZBgBIAEoCzIRLmN0eGZzLnYxLkNvbW1hbmQiMwoNU3RhcnRSZXNwb25zZRIiCgdwcm9jZXNzGAEgASgLMhEuY3R4ZnMudjEuUHJvY2VzcyJnChNGb2xsb3dPdXRwdXRSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoNc3Rkb3V0X29mZnNldBgCIAEoAxIVCg1zdGRlcnJfb2Zmc2V0GAMgASgDEg4KBmZvbGxvdxgEIAEoCCJoChRGb2xsb3dPdXRwdXRSZXNwb25zZRIiCgZvdXRwdXQYASABKAsyEC5jdHhmcy52MS5PdXRwdXRIABIjCgZleGl0ZWQYAiABKAsyES5jdHhmcy52MS5Qcm9jZXNzSABCBwoFZXZlbnQiIQoLV2FpdFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIyCgxXYWl0UmVzcG9uc2USIgoHcHJvY2VzcxgBIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3MiNAoQU2VuZElucHV0UmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJEgwKBGRhdGEYZCABKAwiEwoRU2VuZElucHV0UmVzcG9uc2UiJwoRQ2xvc2VJbnB1dFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIUChJDbG9zZUlucHV0UmVzcG9uc2UiNwoRU2VuZFNpZ25hbFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCRIOCgZzaWduYWwYAiABKAUiFAoSU2VuZFNpZ25hbFJlc3BvbnNlIkUKC0tpbGxSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoIZ3JhY2VfbXMYAiABKANIAIgBAUILCglfZ3JhY2VfbXMiMgoMS2lsbFJlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIicKEUdldFByb2Nlc3NSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiOAoSR2V0UHJvY2Vzc1Jlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIjsKFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDwoHcnVubmluZxgCIAEoCCI9ChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USJAoJcHJvY2Vzc2VzGAEgAygLMhEuY3R4ZnMudjEuUHJvY2VzcyIqChRSZW1vdmVQcm9jZXNzUmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJIhcKFVJlbW92ZVByb2Nlc3NSZXNwb25zZSroAQoKRXhpdFJlYXNvbhIbChdFWElUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhYKEkVYSVRfUkVBU09OX0VYSVRFRBABEhcKE0VYSVRfUkVBU09OX1RJTUVPVVQQAhIWChJFWElUX1JFQVNPTl9LSUxMRUQQAxIeChpFWElUX1JFQVNPTl9DT05URVhUX0NMT1NFRBAEEh4KGkVYSVRfUkVBU09OX1NFUlZFUl9TVE9QUEVEEAUSHgoaRVhJVF9SRUFTT05fU0FOREJPWF9GQUlMRUQQBhIUChBFWElUX1JFQVNPTl9MT1NUEAcqYQoMT3V0cHV0U3RyZWFtEh0KGU9VVFBVVF9TVFJFQU1fVU5TUEVDSUZJRUQQABIYChRPVVRQVVRfU1RSRUFNX1NURE9VVBABEhgKFE9VVFBVVF9TVFJFQU1fU1RERVJSEAIyjQcKC0V4ZWNTZXJ2aWNlEkAKA1J1bhIULmN0eGZzLnYxLlJ1blJlcXVlc3QaFS5jdHhmcy52MS5SdW5SZXNwb25zZSIKop8ZBggBEAIgBDABEkQKBVN0YXJ0EhYuY3R4ZnMudjEuU3RhcnRSZXF1ZXN0GhcuY3R4ZnMudjEuU3RhcnRSZXNwb25zZSIKop8ZBggBEAIgAhJdCgxGb2xsb3dPdXRwdXQSHS5jdHhmcy52MS5Gb2xsb3dPdXRwdXRSZXF1ZXN0Gh4uY3R4ZnMudjEuRm9sbG93T3V0cHV0UmVzcG9uc2UiDKKfGQgIARABIAQwATABEkMKBFdhaXQSFS5jdHhmcy52MS5XYWl0UmVxdWVzdBoWLmN0eGZzLnYxLldhaXRSZXNwb25zZSIMop8ZCAgBEAEgAzABElAKCVNlbmRJbnB1dBIaLmN0eGZzLnYxLlNlbmRJbnB1dFJlcXVlc3QaGy5jdHhmcy52MS5TZW5kSW5wdXRSZXNwb25zZSIKop8ZBggBEAIgAhJTCgpDbG9zZUlucHV0EhsuY3R4ZnMudjEuQ2xvc2VJbnB1dFJlcXVlc3QaHC5jdHhmcy52MS5DbG9zZUlucHV0UmVzcG9uc2UiCqKfGQYIARACIAISUwoKU2VuZFNpZ25hbBIbLmN0eGZzLnYxLlNlbmRTaWduYWxSZXF1ZXN0GhwuY3R4ZnMudjEuU2VuZFNpZ25hbFJlc3BvbnNlIgqinxkGCAEQAiACEkEKBEtpbGwSFS5jdHhmcy52MS5LaWxsUmVxdWVzdBoWLmN0eGZzLnYxLktpbGxSZXNwb25zZSIKop8ZBggBEAIgAhJVCgpHZXRQcm9jZXNzEhsuY3R4ZnMudjEuR2V0UHJvY2Vzc1JlcXVlc3QaHC5jdHhmcy52MS5HZXRQcm9jZXNzUmVzcG9uc2UiDKKfGQgIARABIAIwARJeCg1MaXN0UHJvY2Vzc2VzEh4uY3R4ZnMudjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaHy5jdHhmcy52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UiDKKfGQgIARABIAIwARJcCg1SZW1vdmVQcm9jZXNzEh4uY3R4ZnMudjEuUmVtb3ZlUHJvY2Vzc1JlcXVlc3QaHy5jdHhmcy52MS5SZW1vdmVQcm9jZXNzUmVzcG9uc2UiCqKfGQYIARACIAJCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_ctxfs_v1_options]);
+  fileDesc("ChNjdHhmcy92MS9leGVjLnByb3RvEghjdHhmcy52MSKwAgoHQ29tbWFuZBISCgpjb250ZXh0X2lkGAEgASgJEgwKBGFyZ3YYAiADKAkSCwoDY3dkGAMgASgJEicKA2VudhgEIAMoCzIaLmN0eGZzLnYxLkNvbW1hbmQuRW52RW50cnkSDQoFc3RkaW4YBSABKAwSEgoKb3Blbl9zdGRpbhgGIAEoCBIkCgZsaW1pdHMYByABKAsyFC5jdHhmcy52MS5FeGVjTGltaXRzEg8KB3Byb2ZpbGUYFCABKAkSDwoHc2FuZGJveBgVIAEoCRIiCgduZXR3b3JrGBYgASgLMhEuY3R4ZnMudjEuTmV0d29yaxISCgpjaGVja3BvaW50GB4gASgIGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEivAEKCkV4ZWNMaW1pdHMSDwoHd2FsbF9tcxgBIAEoAxIOCgZjcHVfbXMYAiABKAMSEQoJcHJvY2Vzc2VzGAMgASgFEhIKCm9wZW5fZmlsZXMYBCABKAUSEgoKZmlsZV9ieXRlcxgFIAEoAxIUCgxtZW1vcnlfYnl0ZXMYBiABKAMSEwoLY3B1X3BlcmNlbnQYByABKAUSFAoMb3V0cHV0X2J5dGVzGAggASgDEhEKCXRtcF9ieXRlcxgJIAEoAyKhAgoHUHJvY2VzcxISCgpwcm9jZXNzX2lkGAEgASgJEhIKCmNvbnRleHRfaWQYAiABKAkSDAoEYXJndhgDIAMoCRILCgNjd2QYBCABKAkSEgoKc3RhcnRlZF9ucxgFIAEoAxIcCgRleGl0GAYgASgLMg4uY3R4ZnMudjEuRXhpdBIUCgxzdGRvdXRfYnl0ZXMYByABKAMSFAoMc3RkZXJyX2J5dGVzGAggASgDEg8KB3Byb2ZpbGUYFCABKAkSDwoHc2FuZGJveBgVIAEoCRIqCghyZWZ1c2FscxgWIAMoCzIYLmN0eGZzLnYxLk5ldHdvcmtSZWZ1c2FsEicKBmxpbWl0cxgeIAMoCzIXLmN0eGZzLnYxLkVuZm9yY2VkTGltaXQixwEKBEV4aXQSDAoEY29kZRgBIAEoBRIkCgZyZWFzb24YAiABKA4yFC5jdHhmcy52MS5FeGl0UmVhc29uEg4KBmRldGFpbBgDIAEoCRIQCghlbmRlZF9ucxgEIAEoAxISCgpqb3VybmFsX2lkGAUgASgDEhAKCGxlZnRfb3V0GAYgAygJEhgKEGNoZWNrcG9pbnRfZXJyb3IYByABKAkSDgoGY3B1X21zGAggASgDEhkKEXBlYWtfbWVtb3J5X2J5dGVzGAkgASgDIl8KBk91dHB1dBImCgZzdHJlYW0YASABKA4yFi5jdHhmcy52MS5PdXRwdXRTdHJlYW0SDgoGb2Zmc2V0GAIgASgDEg8KB2Ryb3BwZWQYAyABKAMSDAoEZGF0YRhkIAEoDCIwCgpSdW5SZXF1ZXN0EiIKB2NvbW1hbmQYASABKAsyES5jdHhmcy52MS5Db21tYW5kIoUBCgtSdW5SZXNwb25zZRIkCgdzdGFydGVkGAEgASgLMhEuY3R4ZnMudjEuUHJvY2Vzc0gAEiIKBm91dHB1dBgCIAEoCzIQLmN0eGZzLnYxLk91dHB1dEgAEiMKBmV4aXRlZBgDIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3NIAEIHCgVldmVudCIyCgxTdGFydFJlcXVlc3QSIgoHY29tbWFuZBgBIAEoCzIRLmN0eGZzLnYxLkNvbW1hbmQiMwoNU3RhcnRSZXNwb25zZRIiCgdwcm9jZXNzGAEgASgLMhEuY3R4ZnMudjEuUHJvY2VzcyJnChNGb2xsb3dPdXRwdXRSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoNc3Rkb3V0X29mZnNldBgCIAEoAxIVCg1zdGRlcnJfb2Zmc2V0GAMgASgDEg4KBmZvbGxvdxgEIAEoCCJoChRGb2xsb3dPdXRwdXRSZXNwb25zZRIiCgZvdXRwdXQYASABKAsyEC5jdHhmcy52MS5PdXRwdXRIABIjCgZleGl0ZWQYAiABKAsyES5jdHhmcy52MS5Qcm9jZXNzSABCBwoFZXZlbnQiIQoLV2FpdFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIyCgxXYWl0UmVzcG9uc2USIgoHcHJvY2VzcxgBIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3MiNAoQU2VuZElucHV0UmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJEgwKBGRhdGEYZCABKAwiEwoRU2VuZElucHV0UmVzcG9uc2UiJwoRQ2xvc2VJbnB1dFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIUChJDbG9zZUlucHV0UmVzcG9uc2UiNwoRU2VuZFNpZ25hbFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCRIOCgZzaWduYWwYAiABKAUiFAoSU2VuZFNpZ25hbFJlc3BvbnNlIkUKC0tpbGxSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoIZ3JhY2VfbXMYAiABKANIAIgBAUILCglfZ3JhY2VfbXMiMgoMS2lsbFJlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIicKEUdldFByb2Nlc3NSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiOAoSR2V0UHJvY2Vzc1Jlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIjsKFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDwoHcnVubmluZxgCIAEoCCI9ChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USJAoJcHJvY2Vzc2VzGAEgAygLMhEuY3R4ZnMudjEuUHJvY2VzcyI4ChJFeHBsYWluRXhlY1JlcXVlc3QSIgoHY29tbWFuZBgBIAEoCzIRLmN0eGZzLnYxLkNvbW1hbmQiKgoUUmVtb3ZlUHJvY2Vzc1JlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIXChVSZW1vdmVQcm9jZXNzUmVzcG9uc2UqxAIKCkV4aXRSZWFzb24SGwoXRVhJVF9SRUFTT05fVU5TUEVDSUZJRUQQABIWChJFWElUX1JFQVNPTl9FWElURUQQARIXChNFWElUX1JFQVNPTl9USU1FT1VUEAISFgoSRVhJVF9SRUFTT05fS0lMTEVEEAMSHgoaRVhJVF9SRUFTT05fQ09OVEVYVF9DTE9TRUQQBBIeChpFWElUX1JFQVNPTl9TRVJWRVJfU1RPUFBFRBAFEh4KGkVYSVRfUkVBU09OX1NBTkRCT1hfRkFJTEVEEAYSFAoQRVhJVF9SRUFTT05fTE9TVBAHEhMKD0VYSVRfUkVBU09OX0NQVRAIEhYKEkVYSVRfUkVBU09OX01FTU9SWRAJEhUKEUVYSVRfUkVBU09OX1FVT1RBEAsSFgoSRVhJVF9SRUFTT05fT1VUUFVUEAwqYQoMT3V0cHV0U3RyZWFtEh0KGU9VVFBVVF9TVFJFQU1fVU5TUEVDSUZJRUQQABIYChRPVVRQVVRfU1RSRUFNX1NURE9VVBABEhgKFE9VVFBVVF9TVFJFQU1fU1RERVJSEAIyxAgKC0V4ZWNTZXJ2aWNlEkAKA1J1bhIULmN0eGZzLnYxLlJ1blJlcXVlc3QaFS5jdHhmcy52MS5SdW5SZXNwb25zZSIKop8ZBggBEAIgBDABEkQKBVN0YXJ0EhYuY3R4ZnMudjEuU3RhcnRSZXF1ZXN0GhcuY3R4ZnMudjEuU3RhcnRSZXNwb25zZSIKop8ZBggBEAIgAhJdCgxGb2xsb3dPdXRwdXQSHS5jdHhmcy52MS5Gb2xsb3dPdXRwdXRSZXF1ZXN0Gh4uY3R4ZnMudjEuRm9sbG93T3V0cHV0UmVzcG9uc2UiDKKfGQgIARABIAQwATABEkMKBFdhaXQSFS5jdHhmcy52MS5XYWl0UmVxdWVzdBoWLmN0eGZzLnYxLldhaXRSZXNwb25zZSIMop8ZCAgBEAEgAzABElAKCVNlbmRJbnB1dBIaLmN0eGZzLnYxLlNlbmRJbnB1dFJlcXVlc3QaGy5jdHhmcy52MS5TZW5kSW5wdXRSZXNwb25zZSIKop8ZBggBEAIgAhJTCgpDbG9zZUlucHV0EhsuY3R4ZnMudjEuQ2xvc2VJbnB1dFJlcXVlc3QaHC5jdHhmcy52MS5DbG9zZUlucHV0UmVzcG9uc2UiCqKfGQYIARACIAISUwoKU2VuZFNpZ25hbBIbLmN0eGZzLnYxLlNlbmRTaWduYWxSZXF1ZXN0GhwuY3R4ZnMudjEuU2VuZFNpZ25hbFJlc3BvbnNlIgqinxkGCAEQAiACEkEKBEtpbGwSFS5jdHhmcy52MS5LaWxsUmVxdWVzdBoWLmN0eGZzLnYxLktpbGxSZXNwb25zZSIKop8ZBggBEAIgAhJVCgpHZXRQcm9jZXNzEhsuY3R4ZnMudjEuR2V0UHJvY2Vzc1JlcXVlc3QaHC5jdHhmcy52MS5HZXRQcm9jZXNzUmVzcG9uc2UiDKKfGQgIARABIAIwARJeCg1MaXN0UHJvY2Vzc2VzEh4uY3R4ZnMudjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaHy5jdHhmcy52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UiDKKfGQgIARABIAIwARJYCgtFeHBsYWluRXhlYxIcLmN0eGZzLnYxLkV4cGxhaW5FeGVjUmVxdWVzdBodLmN0eGZzLnYxLkV4cGxhaW5FeGVjUmVzcG9uc2UiDKKfGQgIARABIAIwARJbCgxMaXN0UHJvZmlsZXMSHS5jdHhmcy52MS5MaXN0UHJvZmlsZXNSZXF1ZXN0Gh4uY3R4ZnMudjEuTGlzdFByb2ZpbGVzUmVzcG9uc2UiDKKfGQgIARABIAEwARJcCg1SZW1vdmVQcm9jZXNzEh4uY3R4ZnMudjEuUmVtb3ZlUHJvY2Vzc1JlcXVlc3QaHy5jdHhmcy52MS5SZW1vdmVQcm9jZXNzUmVzcG9uc2UiCqKfGQYIARACIAJCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_ctxfs_v1_exec_profiles, file_ctxfs_v1_options]);
 
 /**
  * What to run, and how.
@@ -69,6 +71,39 @@ export type Command = Message<"ctxfs.v1.Command"> & {
    * @generated from field: ctxfs.v1.ExecLimits limits = 7;
    */
   limits?: ExecLimits | undefined;
+
+  /**
+   * The profile, which gives the command its network, variables, folders and limits; empty for "offline". ListProfiles lists them.
+   * Errors: EINVAL (no such profile).
+   *
+   * @generated from field: string profile = 20;
+   */
+  profile: string;
+
+  /**
+   * Empty for a sandbox of its own. Commands of one context that name the same sandbox and profile share processes, /tmp, home and
+   * loopback: one command's server answers the next command. The sandbox ends with its last command. What a command leaves behind in its
+   * own session ends with the command, the rest with the sandbox. The name has up to 64 of the characters a-z, 0-9, '-', '_' and '.'.
+   * Errors: EMFILE (4 sandboxes of the context have names), EINVAL (the sandbox runs with another network).
+   *
+   * @generated from field: string sandbox = 21;
+   */
+  sandbox: string;
+
+  /**
+   * Changes the profile's network.
+   *
+   * @generated from field: ctxfs.v1.Network network = 22;
+   */
+  network?: Network | undefined;
+
+  /**
+   * Records what the context holds before and after the command. What the command changed becomes an entry of the journal: Exit.journal_id.
+   * ListChanges with that journal_id lists it, and Undo takes it back. The content of ignored directories is not recorded.
+   *
+   * @generated from field: bool checkpoint = 30;
+   */
+  checkpoint: boolean;
 };
 
 /**
@@ -92,7 +127,7 @@ export type ExecLimits = Message<"ctxfs.v1.ExecLimits"> & {
   wallMs: bigint;
 
   /**
-   * How much CPU time each process may use, in ms, rounded up to seconds. The default is no limit.
+   * How much CPU time the command may use in all its processes, in ms. The server then kills it. The default is no limit.
    *
    * @generated from field: int64 cpu_ms = 2;
    */
@@ -118,6 +153,35 @@ export type ExecLimits = Message<"ctxfs.v1.ExecLimits"> & {
    * @generated from field: int64 file_bytes = 5;
    */
   fileBytes: bigint;
+
+  /**
+   * How much memory the command may use, with its /tmp, in bytes. The server kills it when it needs more. The default is 4 GiB. The limit
+   * applies only where the server has a memory cgroup: see Process.limits.
+   *
+   * @generated from field: int64 memory_bytes = 6;
+   */
+  memoryBytes: bigint;
+
+  /**
+   * How much CPU time the command may use, in percent of one core: up to 100 for each core. The default is no limit. Needs a CPU cgroup.
+   *
+   * @generated from field: int32 cpu_percent = 7;
+   */
+  cpuPercent: number;
+
+  /**
+   * How many bytes the command may write to standard output and standard error together. The server then kills it. The default is no limit.
+   *
+   * @generated from field: int64 output_bytes = 8;
+   */
+  outputBytes: bigint;
+
+  /**
+   * The size of /tmp, in bytes. The default is 1 GiB.
+   *
+   * @generated from field: int64 tmp_bytes = 9;
+   */
+  tmpBytes: bigint;
 };
 
 /**
@@ -188,6 +252,34 @@ export type Process = Message<"ctxfs.v1.Process"> & {
    * @generated from field: int64 stderr_bytes = 8;
    */
   stderrBytes: bigint;
+
+  /**
+   * The profile.
+   *
+   * @generated from field: string profile = 20;
+   */
+  profile: string;
+
+  /**
+   * The shared sandbox; empty for one of its own.
+   *
+   * @generated from field: string sandbox = 21;
+   */
+  sandbox: string;
+
+  /**
+   * What the proxy refused to the sandbox while the process ran: the first 32 different requests.
+   *
+   * @generated from field: repeated ctxfs.v1.NetworkRefusal refusals = 22;
+   */
+  refusals: NetworkRefusal[];
+
+  /**
+   * The limits that the command has, and what enforces each.
+   *
+   * @generated from field: repeated ctxfs.v1.EnforcedLimit limits = 30;
+   */
+  limits: EnforcedLimit[];
 };
 
 /**
@@ -231,6 +323,42 @@ export type Exit = Message<"ctxfs.v1.Exit"> & {
    * @generated from field: int64 ended_ns = 4;
    */
   endedNs: bigint;
+
+  /**
+   * The journal entry of what the command changed, for Command.checkpoint; 0 if it changed nothing, or was not recorded.
+   *
+   * @generated from field: int64 journal_id = 5;
+   */
+  journalId: bigint;
+
+  /**
+   * Paths that the command may have changed and that are not in the journal entry, at most 100: a caller changed them through the server
+   * while the command ran. Undo leaves them alone.
+   *
+   * @generated from field: repeated string left_out = 6;
+   */
+  leftOut: string[];
+
+  /**
+   * Why the changes could not be recorded; empty if they were.
+   *
+   * @generated from field: string checkpoint_error = 7;
+   */
+  checkpointError: string;
+
+  /**
+   * How much CPU time the command used, in ms; 0 if it is not known. Needs a cgroup v2.
+   *
+   * @generated from field: int64 cpu_ms = 8;
+   */
+  cpuMs: bigint;
+
+  /**
+   * The most memory that the command used at once, in bytes; 0 if it is not known. Needs a memory cgroup.
+   *
+   * @generated from field: int64 peak_memory_bytes = 9;
+   */
+  peakMemoryBytes: bigint;
 };
 
 /**
@@ -774,6 +902,27 @@ export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*
   messageDesc(file_ctxfs_v1_exec, 24);
 
 /**
+ * Request of ExplainExec.
+ *
+ * @generated from message ctxfs.v1.ExplainExecRequest
+ */
+export type ExplainExecRequest = Message<"ctxfs.v1.ExplainExecRequest"> & {
+  /**
+   * What to run.
+   *
+   * @generated from field: ctxfs.v1.Command command = 1;
+   */
+  command?: Command | undefined;
+};
+
+/**
+ * Describes the message ctxfs.v1.ExplainExecRequest.
+ * Use `create(ExplainExecRequestSchema)` to create a new message.
+ */
+export const ExplainExecRequestSchema: GenMessage<ExplainExecRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_exec, 25);
+
+/**
  * Request of RemoveProcess.
  *
  * @generated from message ctxfs.v1.RemoveProcessRequest
@@ -792,7 +941,7 @@ export type RemoveProcessRequest = Message<"ctxfs.v1.RemoveProcessRequest"> & {
  * Use `create(RemoveProcessRequestSchema)` to create a new message.
  */
 export const RemoveProcessRequestSchema: GenMessage<RemoveProcessRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 25);
+  messageDesc(file_ctxfs_v1_exec, 26);
 
 /**
  * Response of RemoveProcess.
@@ -807,7 +956,7 @@ export type RemoveProcessResponse = Message<"ctxfs.v1.RemoveProcessResponse"> & 
  * Use `create(RemoveProcessResponseSchema)` to create a new message.
  */
 export const RemoveProcessResponseSchema: GenMessage<RemoveProcessResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 26);
+  messageDesc(file_ctxfs_v1_exec, 27);
 
 /**
  * Why a process ended.
@@ -871,6 +1020,34 @@ export enum ExitReason {
    * @generated from enum value: EXIT_REASON_LOST = 7;
    */
   LOST = 7,
+
+  /**
+   * It used more CPU time than cpu_ms.
+   *
+   * @generated from enum value: EXIT_REASON_CPU = 8;
+   */
+  CPU = 8,
+
+  /**
+   * The kernel ended it, since it needed more than memory_bytes.
+   *
+   * @generated from enum value: EXIT_REASON_MEMORY = 9;
+   */
+  MEMORY = 9,
+
+  /**
+   * The context exceeded its quota while the command ran. Other commands of the context end too.
+   *
+   * @generated from enum value: EXIT_REASON_QUOTA = 11;
+   */
+  QUOTA = 11,
+
+  /**
+   * It wrote more than output_bytes.
+   *
+   * @generated from enum value: EXIT_REASON_OUTPUT = 12;
+   */
+  OUTPUT = 12,
 }
 
 /**
@@ -915,8 +1092,8 @@ export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
 
 /**
  * ExecService runs commands in a context. A command sees the context's folder as /context, the system's programs read-only, a /tmp and a
- * home of its own, and nothing else of the machine: no other file, no other process, no network but its own loopback, and no variable of
- * the server's environment. It never runs as root. Linux only, through bubblewrap.
+ * home of its own, and nothing else of the machine: no other file, no other process, no network but its own loopback unless its
+ * profile or its request permits names, and no variable of the server's environment. It never runs as root. Linux only, through bubblewrap.
  *
  * A process is a command that was started. It has an ID, which stays valid after it ended: the server keeps the output and the exit of
  * the last 100 processes of a context for an hour. Processes end when the server is stopped. With the drivers copy and overlay they
@@ -926,8 +1103,9 @@ export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
  * The server keeps each output stream by offset: the first 4 MiB and the last 12 MiB. A reader is not required, and a slow one never blocks
  * a process, and a reader that comes back continues at its offset.
  *
- * When the command exits, the server kills every process that the command left behind. While a command runs, Fork, Snapshot and the
- * calls of ReviewService that need a quiet context fail with EBUSY after 10 s. Restore and DeleteContext end the command.
+ * When the command exits, the server kills every process that the command left behind. Fork, Snapshot and the calls of ReviewService that
+ * need a quiet context pause the commands of the context for a moment, and fail with EBUSY if a process cannot be paused. A pause does not
+ * count for wall_ms. Restore and DeleteContext end the command.
  *
  * Only hosts may call it.
  *
@@ -1042,6 +1220,26 @@ export const ExecService: GenService<{
     methodKind: "unary";
     input: typeof ListProcessesRequestSchema;
     output: typeof ListProcessesResponseSchema;
+  },
+  /**
+   * Reports how a command would run, without running it: its user, mounts, variables, limits and network. It fails as Start would.
+   *
+   * @generated from rpc ctxfs.v1.ExecService.ExplainExec
+   */
+  explainExec: {
+    methodKind: "unary";
+    input: typeof ExplainExecRequestSchema;
+    output: typeof ExplainExecResponseSchema;
+  },
+  /**
+   * Lists the profiles: those that ctxfs has, and those of the operator's file (ctxfs serve --exec-profiles).
+   *
+   * @generated from rpc ctxfs.v1.ExecService.ListProfiles
+   */
+  listProfiles: {
+    methodKind: "unary";
+    input: typeof ListProfilesRequestSchema;
+    output: typeof ListProfilesResponseSchema;
   },
   /**
    * Forgets a process that has ended, and deletes its output.

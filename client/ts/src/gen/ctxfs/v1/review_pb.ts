@@ -6,6 +6,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Exit, Output } from "./exec_pb.js";
+import { file_ctxfs_v1_exec } from "./exec_pb.js";
 import type { FileType } from "./fs_types_pb.js";
 import { file_ctxfs_v1_fs_types } from "./fs_types_pb.js";
 import { file_ctxfs_v1_options } from "./options_pb.js";
@@ -15,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/review.proto.
  */
 export const file_ctxfs_v1_review: GenFile = /*@__PURE__*/
-  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxItAECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMSEgoKdW5yZXNvbHZlZBgZIAEoCCJbCgtGaWxlVmVyc2lvbhIgCgR0eXBlGAEgASgOMhIuY3R4ZnMudjEuRmlsZVR5cGUSDAoEbW9kZRgCIAEoDRIMCgRzaXplGAMgASgDEg4KBnNoYTI1NhgEIAEoCSLHAQoESHVuaxIPCgdodW5rX2lkGAEgASgJEhQKDGJlZm9yZV9zdGFydBgCIAEoBRIUCgxiZWZvcmVfbGluZXMYAyABKAUSEwoLYWZ0ZXJfc3RhcnQYBCABKAUSEwoLYWZ0ZXJfbGluZXMYBSABKAUSIQoFbGluZXMYBiADKAsyEi5jdHhmcy52MS5EaWZmTGluZRIkCghkZWNpc2lvbhgHIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEg8KB2NvbW1lbnQYCCABKAkiaQoIRGlmZkxpbmUSIAoEa2luZBgBIAEoDjISLmN0eGZzLnYxLkxpbmVLaW5kEgwKBHRleHQYAiABKAkSDAoEZGF0YRgDIAEoDBISCgpub19uZXdsaW5lGAQgASgIEgsKA2N1dBgFIAEoCCJ1CglTZWxlY3Rpb24SDQoDYWxsGAEgASgISAASEgoIYXBwcm92ZWQYAiABKAhIABIsCgdjaGFuZ2VzGAMgASgLMhkuY3R4ZnMudjEuU2VsZWN0ZWRDaGFuZ2VzSAASDwoFcGF0Y2gYBCABKAxIAEIGCgR3aGF0IjwKD1NlbGVjdGVkQ2hhbmdlcxIpCgdjaGFuZ2VzGAEgAygLMhguY3R4ZnMudjEuU2VsZWN0ZWRDaGFuZ2UiVQoOU2VsZWN0ZWRDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSEAoIaHVua19pZHMYBCADKAkibAoSTGlzdENoYW5nZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFcGF0aHMYAiADKAkSDwoHaWdub3JlZBgDIAEoCBIiCgdhZ2FpbnN0GAogASgLMhEuY3R4ZnMudjEuQWdhaW5zdCJvChNMaXN0Q2hhbmdlc1Jlc3BvbnNlEiIKBmNoYW5nZRgBIAEoCzIQLmN0eGZzLnYxLkNoYW5nZUgAEisKB3N1bW1hcnkYAiABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeUgAQgcKBWV2ZW50ItgBCg5DaGFuZ2VzU3VtbWFyeRIQCghyZXZpc2lvbhgBIAEoCRIPCgdjaGFuZ2VzGAIgASgFEhMKC2FkZGVkX2xpbmVzGAMgASgDEhUKDXJlbW92ZWRfbGluZXMYBCABKAMSDwoHZHJpZnRlZBgFIAEoBRIQCghhcHByb3ZlZBgGIAEoBRIQCghyZWplY3RlZBgHIAEoBRISCgp1bnJlc29sdmVkGAggASgFEi4KDm90aGVyX2NvbnRleHRzGAkgAygLMhYuY3R4ZnMudjEuT3RoZXJDb250ZXh0IlgKDE90aGVyQ29udGV4dBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEhIKCnBhdGhfY291bnQYAyABKAUSEQoJbGlzdGVkX25zGAQgASgDIpkBCg5HZXREaWZmUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEiAKBGZvcm0YAyABKA4yEi5jdHhmcy52MS5EaWZmRm9ybRINCgVsaW5lcxgEIAEoBRIPCgdpZ25vcmVkGAUgASgIEiIKB2FnYWluc3QYCiABKAsyES5jdHhmcy52MS5BZ2FpbnN0ImQKB0FnYWluc3QSEwoJd29ya3NwYWNlGAEgASgISAASEgoIcmV2aXNpb24YAiABKAlIABISCghzbmFwc2hvdBgDIAEoCUgAEhQKCmNvbnRleHRfaWQYBCABKAlIAEIGCgR3aGF0IpsBCg9HZXREaWZmUmVzcG9uc2USIgoGY2hhbmdlGAEgASgLMhAuY3R4ZnMudjEuQ2hhbmdlSAASHgoEaHVuaxgCIAEoCzIOLmN0eGZzLnYxLkh1bmtIABIOCgR0ZXh0GAMgASgMSAASKwoHc3VtbWFyeRgEIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5SABCBwoFZXZlbnQibAoSUmVhZFZlcnNpb25SZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIiCgd2ZXJzaW9uGAQgASgOMhEuY3R4ZnMudjEuVmVyc2lvbiJLChNSZWFkVmVyc2lvblJlc3BvbnNlEiYKB3ZlcnNpb24YASABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhIMCgRkYXRhGAIgASgMIiYKEEdldFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSLKAQoRR2V0UmV2aWV3UmVzcG9uc2USJAoFc3RhdGUYASABKA4yFS5jdHhmcy52MS5SZXZpZXdTdGF0ZRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkSDQoFdGl0bGUYAyABKAkSDwoHbWVzc2FnZRgEIAEoCRIaChJzdWJtaXR0ZWRfcmV2aXNpb24YBSABKAkSFAoMc3VibWl0dGVkX25zGAYgASgDEhIKCnVucmVzb2x2ZWQYByADKAkiKAoSV2F0Y2hSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiYQoTV2F0Y2hSZXZpZXdSZXNwb25zZRIkCgVldmVudBgBIAEoDjIVLmN0eGZzLnYxLlJldmlld0V2ZW50EhIKCmpvdXJuYWxfaWQYAiABKAMSEAoIcmV2aXNpb24YAyABKAkiSQoTU3VibWl0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXRpdGxlGAIgASgJEg8KB21lc3NhZ2UYAyABKAkiUwoUU3VibWl0UmV2aWV3UmVzcG9uc2USEAoIcmV2aXNpb24YASABKAkSKQoHc3VtbWFyeRgCIAEoCzIYLmN0eGZzLnYxLkNoYW5nZXNTdW1tYXJ5ImEKDkRpc2NhcmRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEhMKC2lmX3JldmlzaW9uGAMgASgJIjQKD0Rpc2NhcmRSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEg0KBXBhdGhzGAIgAygJIpcBCg1EZWNpZGVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSJgoJc2VsZWN0aW9uGAIgASgLMhMuY3R4ZnMudjEuU2VsZWN0aW9uEiQKCGRlY2lzaW9uGAMgASgOMhIuY3R4ZnMudjEuRGVjaXNpb24SDwoHY29tbWVudBgEIAEoCRITCgtpZl9yZXZpc2lvbhgFIAEoCSJCCg5EZWNpZGVSZXNwb25zZRIPCgdjaGFuZ2VzGAEgASgFEg0KBWh1bmtzGAIgASgFEhAKCGxlZnRfb3V0GAMgAygJIvsBCgxBcHBseVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SDwoHYXBwcm92ZRgDIAEoCBITCgtpZl9yZXZpc2lvbhgEIAEoCRIUCgxyZWZ1c2VfbWVyZ2UYBSABKAgSDwoHZHJ5X3J1bhgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJEiUKBnRhcmdldBgIIAEoDjIVLmN0eGZzLnYxLkFwcGx5VGFyZ2V0EicKBmNvbW1pdBgJIAEoCzIXLmN0eGZzLnYxLkNvbW1pdE9wdGlvbnMikwEKDUNvbW1pdE9wdGlvbnMSDwoHbWVzc2FnZRgBIAEoCRITCgthdXRob3JfbmFtZRgCIAEoCRIUCgxhdXRob3JfZW1haWwYAyABKAkSEAoIdHJhaWxlcnMYBCADKAkSDgoGYnJhbmNoGAUgASgJEiQKBWhvb2tzGAYgASgOMhUuY3R4ZnMudjEuQ29tbWl0SG9va3MifgoGQ29tbWl0EhIKCnJlcG9zaXRvcnkYASABKAkSEQoJY29tbWl0X2lkGAIgASgJEgsKA3JlZhgDIAEoCRIOCgZwYXJlbnQYBCABKAkSDgoGYXV0aG9yGAUgASgJEhEKCWNvbW1pdHRlchgGIAEoCRINCgVob29rcxgHIAMoCSJsCg1BcHBseVJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSJAoFZmlsZXMYAiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIhCgdjb21taXRzGAMgAygLMhAuY3R4ZnMudjEuQ29tbWl0ImIKC0FwcGxpZWRGaWxlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSIwoEa2luZBgDIAEoDjIVLmN0eGZzLnYxLkFwcGxpZWRLaW5kEg4KBm1lcmdlZBgEIAEoCCJdChJMaXN0Sm91cm5hbFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlcKE0xpc3RKb3VybmFsUmVzcG9uc2USJwoHZW50cmllcxgBIAMoCzIWLmN0eGZzLnYxLkpvdXJuYWxFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAki5wEKDEpvdXJuYWxFbnRyeRISCgpqb3VybmFsX2lkGAEgASgDEiMKBGtpbmQYAiABKA4yFS5jdHhmcy52MS5Kb3VybmFsS2luZBISCgpjb250ZXh0X2lkGAMgASgJEg0KBWFjdG9yGAQgASgJEg8KB2RvbmVfbnMYBSABKAMSJAoFZmlsZXMYBiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIOCgZ1bmRvZXMYByABKAMSEQoJdW5kb25lX2J5GAggASgDEiEKB2NvbW1pdHMYCSADKAsyEC5jdHhmcy52MS5Db21taXQiWwoLVW5kb1JlcXVlc3QSEgoKam91cm5hbF9pZBgBIAEoAxIPCgdkcnlfcnVuGAIgASgIEicKBmNvbW1pdBgDIAEoCzIXLmN0eGZzLnYxLkNvbW1pdE9wdGlvbnMiawoMVW5kb1Jlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSJAoFZmlsZXMYAiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRIhCgdjb21taXRzGAMgAygLMhAuY3R4ZnMudjEuQ29tbWl0IlAKCENvbmZsaWN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSJAoEa2luZBgDIAEoDjIWLmN0eGZzLnYxLkNvbmZsaWN0S2luZCJuCg1SZWJhc2VSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSKQoLb25fY29uZmxpY3QYAiABKA4yFC5jdHhmcy52MS5PbkNvbmZsaWN0Eg0KBXBhdGhzGAMgAygJEg8KB2RyeV9ydW4YBCABKAgiogEKDlJlYmFzZVJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSJAoFZmlsZXMYAiADKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZRItCgljb25mbGljdHMYAyADKAsyGi5jdHhmcy52MS5SZWNvcmRlZENvbmZsaWN0EicKBXN0YWxlGAQgAygLMhguY3R4ZnMudjEuU2VsZWN0ZWRDaGFuZ2Ui9QEKEFJlY29yZGVkQ29uZmxpY3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIkCgRraW5kGAMgASgOMhYuY3R4ZnMudjEuQ29uZmxpY3RLaW5kEiMKBGJhc2UYBCABKAsyFS5jdHhmcy52MS5GaWxlVmVyc2lvbhImCgdjb250ZXh0GAUgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SKAoJd29ya3NwYWNlGAYgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SDwoHbWFya2VycxgHIAEoCBITCgtyZWNvcmRlZF9ucxgIIAEoAyIqChRMaXN0Q29uZmxpY3RzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIkYKFUxpc3RDb25mbGljdHNSZXNwb25zZRItCgljb25mbGljdHMYASADKAsyGi5jdHhmcy52MS5SZWNvcmRlZENvbmZsaWN0InYKFlJlc29sdmVDb25mbGljdFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEigKCnJlc29sdXRpb24YBCABKA4yFC5jdHhmcy52MS5SZXNvbHV0aW9uIlIKF1Jlc29sdmVDb25mbGljdFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSIwoEZmlsZRgCIAEoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlKq8BCgpDaGFuZ2VLaW5kEhsKF0NIQU5HRV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ0hBTkdFX0tJTkRfQURERUQQARIYChRDSEFOR0VfS0lORF9NT0RJRklFRBACEhcKE0NIQU5HRV9LSU5EX0RFTEVURUQQAxIcChhDSEFOR0VfS0lORF9UWVBFX0NIQU5HRUQQBBIcChhDSEFOR0VfS0lORF9NT0RFX0NIQU5HRUQQBSqoAQoLQ29udGVudEtpbmQSHAoYQ09OVEVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRQ09OVEVOVF9LSU5EX1RFWFQQARIXChNDT05URU5UX0tJTkRfQklOQVJZEAISGAoUQ09OVEVOVF9LSU5EX1NZTUxJTksQAxIaChZDT05URU5UX0tJTkRfVE9PX0xBUkdFEAQSFQoRQ09OVEVOVF9LSU5EX1RSRUUQBSpSCghEZWNpc2lvbhIYChRERUNJU0lPTl9VTlNQRUNJRklFRBAAEhUKEURFQ0lTSU9OX0FQUFJPVkVEEAESFQoRREVDSVNJT05fUkVKRUNURUQQAiqZAQoLUmV2aWV3U3RhdGUSHAoYUkVWSUVXX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRUkVWSUVXX1NUQVRFX09QRU4QARIaChZSRVZJRVdfU1RBVEVfU1VCTUlUVEVEEAISHwobUkVWSUVXX1NUQVRFX1BBUlRMWV9ERUNJREVEEAMSGAoUUkVWSUVXX1NUQVRFX0RFQ0lERUQQBCpRCghMaW5lS2luZBIZChVMSU5FX0tJTkRfVU5TUEVDSUZJRUQQABIVChFMSU5FX0tJTkRfUkVNT1ZFRBABEhMKD0xJTkVfS0lORF9BRERFRBACKjwKCERpZmZGb3JtEhkKFURJRkZfRk9STV9VTlNQRUNJRklFRBAAEhUKEURJRkZfRk9STV9VTklGSUVEEAEqyAEKB1ZlcnNpb24SFwoTVkVSU0lPTl9VTlNQRUNJRklFRBAAEhAKDFZFUlNJT05fQkFTRRABEhMKD1ZFUlNJT05fQ09OVEVYVBACEhUKEVZFUlNJT05fV09SS1NQQUNFEAMSFAoQVkVSU0lPTl9BUFBST1ZFRBAEEhIKDlZFUlNJT05fTUVSR0VEEAUSHAoYVkVSU0lPTl9DT05GTElDVF9DT05URVhUEAYSHgoaVkVSU0lPTl9DT05GTElDVF9XT1JLU1BBQ0UQByrlAQoLUmV2aWV3RXZlbnQSHAoYUkVWSUVXX0VWRU5UX1VOU1BFQ0lGSUVEEAASGgoWUkVWSUVXX0VWRU5UX1NVQk1JVFRFRBABEhgKFFJFVklFV19FVkVOVF9ERUNJREVEEAISGAoUUkVWSUVXX0VWRU5UX0FQUExJRUQQAxIaChZSRVZJRVdfRVZFTlRfRElTQ0FSREVEEAQSFwoTUkVWSUVXX0VWRU5UX1VORE9ORRAFEhkKFVJFVklFV19FVkVOVF9PVkVSRkxPVxAGEhgKFFJFVklFV19FVkVOVF9SRUJBU0VEEAcqXQoLQXBwbHlUYXJnZXQSHAoYQVBQTFlfVEFSR0VUX1VOU1BFQ0lGSUVEEAASFwoTQVBQTFlfVEFSR0VUX0NPTU1JVBABEhcKE0FQUExZX1RBUkdFVF9CUkFOQ0gQAipBCgtDb21taXRIb29rcxIcChhDT01NSVRfSE9PS1NfVU5TUEVDSUZJRUQQABIUChBDT01NSVRfSE9PS1NfUlVOEAEqeQoLQXBwbGllZEtpbmQSHAoYQVBQTElFRF9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUQVBQTElFRF9LSU5EX0NSRUFURUQQARIYChRBUFBMSUVEX0tJTkRfV1JJVFRFThACEhgKFEFQUExJRURfS0lORF9SRU1PVkVEEAMqpwEKC0pvdXJuYWxLaW5kEhwKGEpPVVJOQUxfS0lORF9VTlNQRUNJRklFRBAAEhYKEkpPVVJOQUxfS0lORF9BUFBMWRABEhgKFEpPVVJOQUxfS0lORF9ESVNDQVJEEAISFQoRSk9VUk5BTF9LSU5EX1VORE8QAxIXChNKT1VSTkFMX0tJTkRfUkVCQVNFEAQSGAoUSk9VUk5BTF9LSU5EX1JFU09MVkUQBSqkAgoMQ29uZmxpY3RLaW5kEh0KGUNPTkZMSUNUX0tJTkRfVU5TUEVDSUZJRUQQABIZChVDT05GTElDVF9LSU5EX0NPTlRFTlQQARIfChtDT05GTElDVF9LSU5EX01PRElGWV9ERUxFVEUQAhIfChtDT05GTElDVF9LSU5EX0RFTEVURV9NT0RJRlkQAxIZChVDT05GTElDVF9LSU5EX0FERF9BREQQBBIYChRDT05GTElDVF9LSU5EX0JJTkFSWRAFEhYKEkNPTkZMSUNUX0tJTkRfVFlQRRAGEiYKIkNPTkZMSUNUX0tJTkRfRElSRUNUT1JZX0lOX1RIRV9XQVkQBxIjCh9DT05GTElDVF9LSU5EX0NIQU5HRURfTUVBTldISUxFEAgqmAEKCk9uQ29uZmxpY3QSGwoXT05fQ09ORkxJQ1RfVU5TUEVDSUZJRUQQABIWChJPTl9DT05GTElDVF9SRUNPUkQQARIXChNPTl9DT05GTElDVF9NQVJLRVJTEAISHAoYT05fQ09ORkxJQ1RfS0VFUF9DT05URVhUEAMSHgoaT05fQ09ORkxJQ1RfVEFLRV9XT1JLU1BBQ0UQBCpvCgpSZXNvbHV0aW9uEhoKFlJFU09MVVRJT05fVU5TUEVDSUZJRUQQABIWChJSRVNPTFVUSU9OX0NPTlRFWFQQARIYChRSRVNPTFVUSU9OX1dPUktTUEFDRRACEhMKD1JFU09MVVRJT05fQkFTRRADMqcJCg1SZXZpZXdTZXJ2aWNlEloKC0xpc3RDaGFuZ2VzEhwuY3R4ZnMudjEuTGlzdENoYW5nZXNSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdENoYW5nZXNSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESTgoHR2V0RGlmZhIYLmN0eGZzLnYxLkdldERpZmZSZXF1ZXN0GhkuY3R4ZnMudjEuR2V0RGlmZlJlc3BvbnNlIgyinxkICAIQASADMAEwARJaCgtSZWFkVmVyc2lvbhIcLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVxdWVzdBodLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVzcG9uc2UiDKKfGQgIAhABIAMwATABElIKCUdldFJldmlldxIaLmN0eGZzLnYxLkdldFJldmlld1JlcXVlc3QaGy5jdHhmcy52MS5HZXRSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgAzABEloKC1dhdGNoUmV2aWV3EhwuY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXF1ZXN0Gh0uY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgBEgCMAESWQoMU3VibWl0UmV2aWV3Eh0uY3R4ZnMudjEuU3VibWl0UmV2aWV3UmVxdWVzdBoeLmN0eGZzLnYxLlN1Ym1pdFJldmlld1Jlc3BvbnNlIgqinxkGCAIQAiADEkoKB0Rpc2NhcmQSGC5jdHhmcy52MS5EaXNjYXJkUmVxdWVzdBoZLmN0eGZzLnYxLkRpc2NhcmRSZXNwb25zZSIKop8ZBggCEAIgAxJHCgZEZWNpZGUSFy5jdHhmcy52MS5EZWNpZGVSZXF1ZXN0GhguY3R4ZnMudjEuRGVjaWRlUmVzcG9uc2UiCqKfGQYIAxACIAMSRAoFQXBwbHkSFi5jdHhmcy52MS5BcHBseVJlcXVlc3QaFy5jdHhmcy52MS5BcHBseVJlc3BvbnNlIgqinxkGCAMQAiADElgKC0xpc3RKb3VybmFsEhwuY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXNwb25zZSIMop8ZCAgDEAEgAjABEkEKBFVuZG8SFS5jdHhmcy52MS5VbmRvUmVxdWVzdBoWLmN0eGZzLnYxLlVuZG9SZXNwb25zZSIKop8ZBggDEAIgAxJHCgZSZWJhc2USFy5jdHhmcy52MS5SZWJhc2VSZXF1ZXN0GhguY3R4ZnMudjEuUmViYXNlUmVzcG9uc2UiCqKfGQYIAxACIAMSXgoNTGlzdENvbmZsaWN0cxIeLmN0eGZzLnYxLkxpc3RDb25mbGljdHNSZXF1ZXN0Gh8uY3R4ZnMudjEuTGlzdENvbmZsaWN0c1Jlc3BvbnNlIgyinxkICAMQASACMAESYgoPUmVzb2x2ZUNvbmZsaWN0EiAuY3R4ZnMudjEuUmVzb2x2ZUNvbmZsaWN0UmVxdWVzdBohLmN0eGZzLnYxLlJlc29sdmVDb25mbGljdFJlc3BvbnNlIgqinxkGCAMQAiADQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
+  fileDesc("ChVjdHhmcy92MS9yZXZpZXcucHJvdG8SCGN0eGZzLnYxItAECgZDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSIgoEa2luZBgEIAEoDjIULmN0eGZzLnYxLkNoYW5nZUtpbmQSJgoHY29udGVudBgFIAEoDjIVLmN0eGZzLnYxLkNvbnRlbnRLaW5kEiUKBmJlZm9yZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEiQKBWFmdGVyGAcgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SFAoMcmVuYW1lZF9mcm9tGAggASgJEhIKCnJlcG9zaXRvcnkYCSABKAkSEwoLYWRkZWRfbGluZXMYCiABKAUSFQoNcmVtb3ZlZF9saW5lcxgLIAEoBRINCgVodW5rcxgMIAEoBRIkCghkZWNpc2lvbhgNIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEhYKDmFwcHJvdmVkX2h1bmtzGA4gASgFEhYKDnJlamVjdGVkX2h1bmtzGA8gASgFEg8KB2NvbW1lbnQYECABKAkSDwoHaWdub3JlZBgRIAEoCBIRCglzZW5zaXRpdmUYEiADKAkSDgoGYmFycmVkGBMgASgJEg8KB2RyaWZ0ZWQYFCABKAgSEAoIdW5zdGFibGUYFSABKAgSGQoRbGluZV9lbmRpbmdzX29ubHkYFiABKAgSFAoMdHJlZV9lbnRyaWVzGBcgASgDEhIKCnRyZWVfYnl0ZXMYGCABKAMSEgoKdW5yZXNvbHZlZBgZIAEoCCJbCgtGaWxlVmVyc2lvbhIgCgR0eXBlGAEgASgOMhIuY3R4ZnMudjEuRmlsZVR5cGUSDAoEbW9kZRgCIAEoDRIMCgRzaXplGAMgASgDEg4KBnNoYTI1NhgEIAEoCSLHAQoESHVuaxIPCgdodW5rX2lkGAEgASgJEhQKDGJlZm9yZV9zdGFydBgCIAEoBRIUCgxiZWZvcmVfbGluZXMYAyABKAUSEwoLYWZ0ZXJfc3RhcnQYBCABKAUSEwoLYWZ0ZXJfbGluZXMYBSABKAUSIQoFbGluZXMYBiADKAsyEi5jdHhmcy52MS5EaWZmTGluZRIkCghkZWNpc2lvbhgHIAEoDjISLmN0eGZzLnYxLkRlY2lzaW9uEg8KB2NvbW1lbnQYCCABKAkiaQoIRGlmZkxpbmUSIAoEa2luZBgBIAEoDjISLmN0eGZzLnYxLkxpbmVLaW5kEgwKBHRleHQYAiABKAkSDAoEZGF0YRgDIAEoDBISCgpub19uZXdsaW5lGAQgASgIEgsKA2N1dBgFIAEoCCJ1CglTZWxlY3Rpb24SDQoDYWxsGAEgASgISAASEgoIYXBwcm92ZWQYAiABKAhIABIsCgdjaGFuZ2VzGAMgASgLMhkuY3R4ZnMudjEuU2VsZWN0ZWRDaGFuZ2VzSAASDwoFcGF0Y2gYBCABKAxIAEIGCgR3aGF0IjwKD1NlbGVjdGVkQ2hhbmdlcxIpCgdjaGFuZ2VzGAEgAygLMhguY3R4ZnMudjEuU2VsZWN0ZWRDaGFuZ2UiVQoOU2VsZWN0ZWRDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIRCgljaGFuZ2VfaWQYAyABKAkSEAoIaHVua19pZHMYBCADKAkigAEKEkxpc3RDaGFuZ2VzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg8KB2lnbm9yZWQYAyABKAgSIgoHYWdhaW5zdBgKIAEoCzIRLmN0eGZzLnYxLkFnYWluc3QSEgoKam91cm5hbF9pZBgeIAEoAyJvChNMaXN0Q2hhbmdlc1Jlc3BvbnNlEiIKBmNoYW5nZRgBIAEoCzIQLmN0eGZzLnYxLkNoYW5nZUgAEisKB3N1bW1hcnkYAiABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeUgAQgcKBWV2ZW50ItgBCg5DaGFuZ2VzU3VtbWFyeRIQCghyZXZpc2lvbhgBIAEoCRIPCgdjaGFuZ2VzGAIgASgFEhMKC2FkZGVkX2xpbmVzGAMgASgDEhUKDXJlbW92ZWRfbGluZXMYBCABKAMSDwoHZHJpZnRlZBgFIAEoBRIQCghhcHByb3ZlZBgGIAEoBRIQCghyZWplY3RlZBgHIAEoBRISCgp1bnJlc29sdmVkGAggASgFEi4KDm90aGVyX2NvbnRleHRzGAkgAygLMhYuY3R4ZnMudjEuT3RoZXJDb250ZXh0IlgKDE90aGVyQ29udGV4dBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEhIKCnBhdGhfY291bnQYAyABKAUSEQoJbGlzdGVkX25zGAQgASgDIq0BCg5HZXREaWZmUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEiAKBGZvcm0YAyABKA4yEi5jdHhmcy52MS5EaWZmRm9ybRINCgVsaW5lcxgEIAEoBRIPCgdpZ25vcmVkGAUgASgIEiIKB2FnYWluc3QYCiABKAsyES5jdHhmcy52MS5BZ2FpbnN0EhIKCmpvdXJuYWxfaWQYHiABKAMiZAoHQWdhaW5zdBITCgl3b3Jrc3BhY2UYASABKAhIABISCghyZXZpc2lvbhgCIAEoCUgAEhIKCHNuYXBzaG90GAMgASgJSAASFAoKY29udGV4dF9pZBgEIAEoCUgAQgYKBHdoYXQimwEKD0dldERpZmZSZXNwb25zZRIiCgZjaGFuZ2UYASABKAsyEC5jdHhmcy52MS5DaGFuZ2VIABIeCgRodW5rGAIgASgLMg4uY3R4ZnMudjEuSHVua0gAEg4KBHRleHQYAyABKAxIABIrCgdzdW1tYXJ5GAQgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnlIAEIHCgVldmVudCJsChJSZWFkVmVyc2lvblJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEiIKB3ZlcnNpb24YBCABKA4yES5jdHhmcy52MS5WZXJzaW9uIksKE1JlYWRWZXJzaW9uUmVzcG9uc2USJgoHdmVyc2lvbhgBIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEgwKBGRhdGEYAiABKAwiJgoQR2V0UmV2aWV3UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIsoBChFHZXRSZXZpZXdSZXNwb25zZRIkCgVzdGF0ZRgBIAEoDjIVLmN0eGZzLnYxLlJldmlld1N0YXRlEikKB3N1bW1hcnkYAiABKAsyGC5jdHhmcy52MS5DaGFuZ2VzU3VtbWFyeRINCgV0aXRsZRgDIAEoCRIPCgdtZXNzYWdlGAQgASgJEhoKEnN1Ym1pdHRlZF9yZXZpc2lvbhgFIAEoCRIUCgxzdWJtaXR0ZWRfbnMYBiABKAMSEgoKdW5yZXNvbHZlZBgHIAMoCSIoChJXYXRjaFJldmlld1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJhChNXYXRjaFJldmlld1Jlc3BvbnNlEiQKBWV2ZW50GAEgASgOMhUuY3R4ZnMudjEuUmV2aWV3RXZlbnQSEgoKam91cm5hbF9pZBgCIAEoAxIQCghyZXZpc2lvbhgDIAEoCSJJChNTdWJtaXRSZXZpZXdSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDQoFdGl0bGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJTChRTdWJtaXRSZXZpZXdSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoCRIpCgdzdW1tYXJ5GAIgASgLMhguY3R4ZnMudjEuQ2hhbmdlc1N1bW1hcnkiYQoORGlzY2FyZFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SEwoLaWZfcmV2aXNpb24YAyABKAkiNAoPRGlzY2FyZFJlc3BvbnNlEhIKCmpvdXJuYWxfaWQYASABKAMSDQoFcGF0aHMYAiADKAkilwEKDURlY2lkZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRImCglzZWxlY3Rpb24YAiABKAsyEy5jdHhmcy52MS5TZWxlY3Rpb24SJAoIZGVjaXNpb24YAyABKA4yEi5jdHhmcy52MS5EZWNpc2lvbhIPCgdjb21tZW50GAQgASgJEhMKC2lmX3JldmlzaW9uGAUgASgJIkIKDkRlY2lkZVJlc3BvbnNlEg8KB2NoYW5nZXMYASABKAUSDQoFaHVua3MYAiABKAUSEAoIbGVmdF9vdXQYAyADKAki+wEKDEFwcGx5UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEiYKCXNlbGVjdGlvbhgCIAEoCzITLmN0eGZzLnYxLlNlbGVjdGlvbhIPCgdhcHByb3ZlGAMgASgIEhMKC2lmX3JldmlzaW9uGAQgASgJEhQKDHJlZnVzZV9tZXJnZRgFIAEoCBIPCgdkcnlfcnVuGAYgASgIEhIKCnJlcXVlc3RfaWQYByABKAkSJQoGdGFyZ2V0GAggASgOMhUuY3R4ZnMudjEuQXBwbHlUYXJnZXQSJwoGY29tbWl0GAkgASgLMhcuY3R4ZnMudjEuQ29tbWl0T3B0aW9ucyJFCgVDaGVjaxIMCgRhcmd2GAEgAygJEgsKA2N3ZBgCIAEoCRIQCghvcHRpb25hbBgDIAEoCBIPCgd3YWxsX21zGAQgASgDIl0KE0FwcGx5Q2hlY2tlZFJlcXVlc3QSJQoFYXBwbHkYASABKAsyFi5jdHhmcy52MS5BcHBseVJlcXVlc3QSHwoGY2hlY2tzGAIgAygLMg8uY3R4ZnMudjEuQ2hlY2siwQEKFEFwcGx5Q2hlY2tlZFJlc3BvbnNlEikKB3N0YXJ0ZWQYASABKAsyFi5jdHhmcy52MS5DaGVja1N0YXJ0ZWRIABIiCgZvdXRwdXQYAiABKAsyEC5jdHhmcy52MS5PdXRwdXRIABIlCgVlbmRlZBgDIAEoCzIULmN0eGZzLnYxLkNoZWNrRW5kZWRIABIqCgdhcHBsaWVkGAQgASgLMhcuY3R4ZnMudjEuQXBwbHlSZXNwb25zZUgAQgcKBWV2ZW50Ih0KDENoZWNrU3RhcnRlZBINCgVjaGVjaxgBIAEoBSJJCgpDaGVja0VuZGVkEg0KBWNoZWNrGAEgASgFEg4KBnBhc3NlZBgCIAEoCBIcCgRleGl0GAMgASgLMg4uY3R4ZnMudjEuRXhpdCKTAQoNQ29tbWl0T3B0aW9ucxIPCgdtZXNzYWdlGAEgASgJEhMKC2F1dGhvcl9uYW1lGAIgASgJEhQKDGF1dGhvcl9lbWFpbBgDIAEoCRIQCgh0cmFpbGVycxgEIAMoCRIOCgZicmFuY2gYBSABKAkSJAoFaG9va3MYBiABKA4yFS5jdHhmcy52MS5Db21taXRIb29rcyJ+CgZDb21taXQSEgoKcmVwb3NpdG9yeRgBIAEoCRIRCgljb21taXRfaWQYAiABKAkSCwoDcmVmGAMgASgJEg4KBnBhcmVudBgEIAEoCRIOCgZhdXRob3IYBSABKAkSEQoJY29tbWl0dGVyGAYgASgJEg0KBWhvb2tzGAcgAygJImwKDUFwcGx5UmVzcG9uc2USEgoKam91cm5hbF9pZBgBIAEoAxIkCgVmaWxlcxgCIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEiEKB2NvbW1pdHMYAyADKAsyEC5jdHhmcy52MS5Db21taXQiYgoLQXBwbGllZEZpbGUSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIjCgRraW5kGAMgASgOMhUuY3R4ZnMudjEuQXBwbGllZEtpbmQSDgoGbWVyZ2VkGAQgASgIIl0KEkxpc3RKb3VybmFsUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVwoTTGlzdEpvdXJuYWxSZXNwb25zZRInCgdlbnRyaWVzGAEgAygLMhYuY3R4ZnMudjEuSm91cm5hbEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSL4AQoMSm91cm5hbEVudHJ5EhIKCmpvdXJuYWxfaWQYASABKAMSIwoEa2luZBgCIAEoDjIVLmN0eGZzLnYxLkpvdXJuYWxLaW5kEhIKCmNvbnRleHRfaWQYAyABKAkSDQoFYWN0b3IYBCABKAkSDwoHZG9uZV9ucxgFIAEoAxIkCgVmaWxlcxgGIAMoCzIVLmN0eGZzLnYxLkFwcGxpZWRGaWxlEg4KBnVuZG9lcxgHIAEoAxIRCgl1bmRvbmVfYnkYCCABKAMSIQoHY29tbWl0cxgJIAMoCzIQLmN0eGZzLnYxLkNvbW1pdBIPCgdjb21tYW5kGB4gASgJIlsKC1VuZG9SZXF1ZXN0EhIKCmpvdXJuYWxfaWQYASABKAMSDwoHZHJ5X3J1bhgCIAEoCBInCgZjb21taXQYAyABKAsyFy5jdHhmcy52MS5Db21taXRPcHRpb25zImsKDFVuZG9SZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUSIQoHY29tbWl0cxgDIAMoCzIQLmN0eGZzLnYxLkNvbW1pdCJQCghDb25mbGljdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEiQKBGtpbmQYAyABKA4yFi5jdHhmcy52MS5Db25mbGljdEtpbmQibgoNUmViYXNlUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEikKC29uX2NvbmZsaWN0GAIgASgOMhQuY3R4ZnMudjEuT25Db25mbGljdBINCgVwYXRocxgDIAMoCRIPCgdkcnlfcnVuGAQgASgIIqIBCg5SZWJhc2VSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiQKBWZpbGVzGAIgAygLMhUuY3R4ZnMudjEuQXBwbGllZEZpbGUSLQoJY29uZmxpY3RzGAMgAygLMhouY3R4ZnMudjEuUmVjb3JkZWRDb25mbGljdBInCgVzdGFsZRgEIAMoCzIYLmN0eGZzLnYxLlNlbGVjdGVkQ2hhbmdlIvUBChBSZWNvcmRlZENvbmZsaWN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSJAoEa2luZBgDIAEoDjIWLmN0eGZzLnYxLkNvbmZsaWN0S2luZBIjCgRiYXNlGAQgASgLMhUuY3R4ZnMudjEuRmlsZVZlcnNpb24SJgoHY29udGV4dBgFIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEigKCXdvcmtzcGFjZRgGIAEoCzIVLmN0eGZzLnYxLkZpbGVWZXJzaW9uEg8KB21hcmtlcnMYByABKAgSEwoLcmVjb3JkZWRfbnMYCCABKAMiKgoUTGlzdENvbmZsaWN0c1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSJGChVMaXN0Q29uZmxpY3RzUmVzcG9uc2USLQoJY29uZmxpY3RzGAEgAygLMhouY3R4ZnMudjEuUmVjb3JkZWRDb25mbGljdCJ2ChZSZXNvbHZlQ29uZmxpY3RSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIoCgpyZXNvbHV0aW9uGAQgASgOMhQuY3R4ZnMudjEuUmVzb2x1dGlvbiJSChdSZXNvbHZlQ29uZmxpY3RSZXNwb25zZRISCgpqb3VybmFsX2lkGAEgASgDEiMKBGZpbGUYAiABKAsyFS5jdHhmcy52MS5BcHBsaWVkRmlsZSqvAQoKQ2hhbmdlS2luZBIbChdDSEFOR0VfS0lORF9VTlNQRUNJRklFRBAAEhUKEUNIQU5HRV9LSU5EX0FEREVEEAESGAoUQ0hBTkdFX0tJTkRfTU9ESUZJRUQQAhIXChNDSEFOR0VfS0lORF9ERUxFVEVEEAMSHAoYQ0hBTkdFX0tJTkRfVFlQRV9DSEFOR0VEEAQSHAoYQ0hBTkdFX0tJTkRfTU9ERV9DSEFOR0VEEAUqqAEKC0NvbnRlbnRLaW5kEhwKGENPTlRFTlRfS0lORF9VTlNQRUNJRklFRBAAEhUKEUNPTlRFTlRfS0lORF9URVhUEAESFwoTQ09OVEVOVF9LSU5EX0JJTkFSWRACEhgKFENPTlRFTlRfS0lORF9TWU1MSU5LEAMSGgoWQ09OVEVOVF9LSU5EX1RPT19MQVJHRRAEEhUKEUNPTlRFTlRfS0lORF9UUkVFEAUqUgoIRGVjaXNpb24SGAoUREVDSVNJT05fVU5TUEVDSUZJRUQQABIVChFERUNJU0lPTl9BUFBST1ZFRBABEhUKEURFQ0lTSU9OX1JFSkVDVEVEEAIqmQEKC1Jldmlld1N0YXRlEhwKGFJFVklFV19TVEFURV9VTlNQRUNJRklFRBAAEhUKEVJFVklFV19TVEFURV9PUEVOEAESGgoWUkVWSUVXX1NUQVRFX1NVQk1JVFRFRBACEh8KG1JFVklFV19TVEFURV9QQVJUTFlfREVDSURFRBADEhgKFFJFVklFV19TVEFURV9ERUNJREVEEAQqUQoITGluZUtpbmQSGQoVTElORV9LSU5EX1VOU1BFQ0lGSUVEEAASFQoRTElORV9LSU5EX1JFTU9WRUQQARITCg9MSU5FX0tJTkRfQURERUQQAio8CghEaWZmRm9ybRIZChVESUZGX0ZPUk1fVU5TUEVDSUZJRUQQABIVChFESUZGX0ZPUk1fVU5JRklFRBABKsgBCgdWZXJzaW9uEhcKE1ZFUlNJT05fVU5TUEVDSUZJRUQQABIQCgxWRVJTSU9OX0JBU0UQARITCg9WRVJTSU9OX0NPTlRFWFQQAhIVChFWRVJTSU9OX1dPUktTUEFDRRADEhQKEFZFUlNJT05fQVBQUk9WRUQQBBISCg5WRVJTSU9OX01FUkdFRBAFEhwKGFZFUlNJT05fQ09ORkxJQ1RfQ09OVEVYVBAGEh4KGlZFUlNJT05fQ09ORkxJQ1RfV09SS1NQQUNFEAcq5QEKC1Jldmlld0V2ZW50EhwKGFJFVklFV19FVkVOVF9VTlNQRUNJRklFRBAAEhoKFlJFVklFV19FVkVOVF9TVUJNSVRURUQQARIYChRSRVZJRVdfRVZFTlRfREVDSURFRBACEhgKFFJFVklFV19FVkVOVF9BUFBMSUVEEAMSGgoWUkVWSUVXX0VWRU5UX0RJU0NBUkRFRBAEEhcKE1JFVklFV19FVkVOVF9VTkRPTkUQBRIZChVSRVZJRVdfRVZFTlRfT1ZFUkZMT1cQBhIYChRSRVZJRVdfRVZFTlRfUkVCQVNFRBAHKl0KC0FwcGx5VGFyZ2V0EhwKGEFQUExZX1RBUkdFVF9VTlNQRUNJRklFRBAAEhcKE0FQUExZX1RBUkdFVF9DT01NSVQQARIXChNBUFBMWV9UQVJHRVRfQlJBTkNIEAIqQQoLQ29tbWl0SG9va3MSHAoYQ09NTUlUX0hPT0tTX1VOU1BFQ0lGSUVEEAASFAoQQ09NTUlUX0hPT0tTX1JVThABKnkKC0FwcGxpZWRLaW5kEhwKGEFQUExJRURfS0lORF9VTlNQRUNJRklFRBAAEhgKFEFQUExJRURfS0lORF9DUkVBVEVEEAESGAoUQVBQTElFRF9LSU5EX1dSSVRURU4QAhIYChRBUFBMSUVEX0tJTkRfUkVNT1ZFRBADKr4BCgtKb3VybmFsS2luZBIcChhKT1VSTkFMX0tJTkRfVU5TUEVDSUZJRUQQABIWChJKT1VSTkFMX0tJTkRfQVBQTFkQARIYChRKT1VSTkFMX0tJTkRfRElTQ0FSRBACEhUKEUpPVVJOQUxfS0lORF9VTkRPEAMSFwoTSk9VUk5BTF9LSU5EX1JFQkFTRRAEEhgKFEpPVVJOQUxfS0lORF9SRVNPTFZFEAUSFQoRSk9VUk5BTF9LSU5EX0VYRUMQBiqkAgoMQ29uZmxpY3RLaW5kEh0KGUNPTkZMSUNUX0tJTkRfVU5TUEVDSUZJRUQQABIZChVDT05GTElDVF9LSU5EX0NPTlRFTlQQARIfChtDT05GTElDVF9LSU5EX01PRElGWV9ERUxFVEUQAhIfChtDT05GTElDVF9LSU5EX0RFTEVURV9NT0RJRlkQAxIZChVDT05GTElDVF9LSU5EX0FERF9BREQQBBIYChRDT05GTElDVF9LSU5EX0JJTkFSWRAFEhYKEkNPTkZMSUNUX0tJTkRfVFlQRRAGEiYKIkNPTkZMSUNUX0tJTkRfRElSRUNUT1JZX0lOX1RIRV9XQVkQBxIjCh9DT05GTElDVF9LSU5EX0NIQU5HRURfTUVBTldISUxFEAgqmAEKCk9uQ29uZmxpY3QSGwoXT05fQ09ORkxJQ1RfVU5TUEVDSUZJRUQQABIWChJPTl9DT05GTElDVF9SRUNPUkQQARIXChNPTl9DT05GTElDVF9NQVJLRVJTEAISHAoYT05fQ09ORkxJQ1RfS0VFUF9DT05URVhUEAMSHgoaT05fQ09ORkxJQ1RfVEFLRV9XT1JLU1BBQ0UQBCpvCgpSZXNvbHV0aW9uEhoKFlJFU09MVVRJT05fVU5TUEVDSUZJRUQQABIWChJSRVNPTFVUSU9OX0NPTlRFWFQQARIYChRSRVNPTFVUSU9OX1dPUktTUEFDRRACEhMKD1JFU09MVVRJT05fQkFTRRADMoQKCg1SZXZpZXdTZXJ2aWNlEloKC0xpc3RDaGFuZ2VzEhwuY3R4ZnMudjEuTGlzdENoYW5nZXNSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdENoYW5nZXNSZXNwb25zZSIMop8ZCAgCEAEgAzABMAESTgoHR2V0RGlmZhIYLmN0eGZzLnYxLkdldERpZmZSZXF1ZXN0GhkuY3R4ZnMudjEuR2V0RGlmZlJlc3BvbnNlIgyinxkICAIQASADMAEwARJaCgtSZWFkVmVyc2lvbhIcLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVxdWVzdBodLmN0eGZzLnYxLlJlYWRWZXJzaW9uUmVzcG9uc2UiDKKfGQgIAhABIAMwATABElIKCUdldFJldmlldxIaLmN0eGZzLnYxLkdldFJldmlld1JlcXVlc3QaGy5jdHhmcy52MS5HZXRSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgAzABEloKC1dhdGNoUmV2aWV3EhwuY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXF1ZXN0Gh0uY3R4ZnMudjEuV2F0Y2hSZXZpZXdSZXNwb25zZSIMop8ZCAgCEAEgBEgCMAESWQoMU3VibWl0UmV2aWV3Eh0uY3R4ZnMudjEuU3VibWl0UmV2aWV3UmVxdWVzdBoeLmN0eGZzLnYxLlN1Ym1pdFJldmlld1Jlc3BvbnNlIgqinxkGCAIQAiADEkoKB0Rpc2NhcmQSGC5jdHhmcy52MS5EaXNjYXJkUmVxdWVzdBoZLmN0eGZzLnYxLkRpc2NhcmRSZXNwb25zZSIKop8ZBggCEAIgAxJHCgZEZWNpZGUSFy5jdHhmcy52MS5EZWNpZGVSZXF1ZXN0GhguY3R4ZnMudjEuRGVjaWRlUmVzcG9uc2UiCqKfGQYIAxACIAMSRAoFQXBwbHkSFi5jdHhmcy52MS5BcHBseVJlcXVlc3QaFy5jdHhmcy52MS5BcHBseVJlc3BvbnNlIgqinxkGCAMQAiADElsKDEFwcGx5Q2hlY2tlZBIdLmN0eGZzLnYxLkFwcGx5Q2hlY2tlZFJlcXVlc3QaHi5jdHhmcy52MS5BcHBseUNoZWNrZWRSZXNwb25zZSIKop8ZBggBEAIgBDABElgKC0xpc3RKb3VybmFsEhwuY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdEpvdXJuYWxSZXNwb25zZSIMop8ZCAgDEAEgAjABEkEKBFVuZG8SFS5jdHhmcy52MS5VbmRvUmVxdWVzdBoWLmN0eGZzLnYxLlVuZG9SZXNwb25zZSIKop8ZBggDEAIgAxJHCgZSZWJhc2USFy5jdHhmcy52MS5SZWJhc2VSZXF1ZXN0GhguY3R4ZnMudjEuUmViYXNlUmVzcG9uc2UiCqKfGQYIAxACIAMSXgoNTGlzdENvbmZsaWN0cxIeLmN0eGZzLnYxLkxpc3RDb25mbGljdHNSZXF1ZXN0Gh8uY3R4ZnMudjEuTGlzdENvbmZsaWN0c1Jlc3BvbnNlIgyinxkICAMQASACMAESYgoPUmVzb2x2ZUNvbmZsaWN0EiAuY3R4ZnMudjEuUmVzb2x2ZUNvbmZsaWN0UmVxdWVzdBohLmN0eGZzLnYxLlJlc29sdmVDb25mbGljdFJlc3BvbnNlIgqinxkGCAMQAiADQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_exec, file_ctxfs_v1_fs_types, file_ctxfs_v1_options]);
 
 /**
  * A difference between two versions of a path; in the ordinary case between the base and the context.
@@ -518,6 +520,13 @@ export type ListChangesRequest = Message<"ctxfs.v1.ListChangesRequest"> & {
    * @generated from field: ctxfs.v1.Against against = 10;
    */
   against?: Against | undefined;
+
+  /**
+   * Shows what a journal entry changed instead. It excludes against. Errors: ENOENT (the context has no such entry).
+   *
+   * @generated from field: int64 journal_id = 30;
+   */
+  journalId: bigint;
 };
 
 /**
@@ -731,6 +740,13 @@ export type GetDiffRequest = Message<"ctxfs.v1.GetDiffRequest"> & {
    * @generated from field: ctxfs.v1.Against against = 10;
    */
   against?: Against | undefined;
+
+  /**
+   * Shows what a journal entry changed instead. It excludes against. Errors: ENOENT (the context has no such entry).
+   *
+   * @generated from field: int64 journal_id = 30;
+   */
+  journalId: bigint;
 };
 
 /**
@@ -1349,6 +1365,185 @@ export const ApplyRequestSchema: GenMessage<ApplyRequest> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_review, 26);
 
 /**
+ * A command that must succeed before changes are applied.
+ *
+ * @generated from message ctxfs.v1.Check
+ */
+export type Check = Message<"ctxfs.v1.Check"> & {
+  /**
+   * The program and its arguments, as Command.argv.
+   *
+   * @generated from field: repeated string argv = 1;
+   */
+  argv: string[];
+
+  /**
+   * The working directory, from the context's root; empty for the root.
+   *
+   * @generated from field: string cwd = 2;
+   */
+  cwd: string;
+
+  /**
+   * Applies the changes even if the check fails.
+   *
+   * @generated from field: bool optional = 3;
+   */
+  optional: boolean;
+
+  /**
+   * How long the check may run, in ms; 0 means 10 minutes. Up to 3600000.
+   *
+   * @generated from field: int64 wall_ms = 4;
+   */
+  wallMs: bigint;
+};
+
+/**
+ * Describes the message ctxfs.v1.Check.
+ * Use `create(CheckSchema)` to create a new message.
+ */
+export const CheckSchema: GenMessage<Check> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 27);
+
+/**
+ * Request of ApplyChecked.
+ *
+ * @generated from message ctxfs.v1.ApplyCheckedRequest
+ */
+export type ApplyCheckedRequest = Message<"ctxfs.v1.ApplyCheckedRequest"> & {
+  /**
+   * What to apply.
+   *
+   * @generated from field: ctxfs.v1.ApplyRequest apply = 1;
+   */
+  apply?: ApplyRequest | undefined;
+
+  /**
+   * The checks, 1 to 16.
+   *
+   * @generated from field: repeated ctxfs.v1.Check checks = 2;
+   */
+  checks: Check[];
+};
+
+/**
+ * Describes the message ctxfs.v1.ApplyCheckedRequest.
+ * Use `create(ApplyCheckedRequestSchema)` to create a new message.
+ */
+export const ApplyCheckedRequestSchema: GenMessage<ApplyCheckedRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 28);
+
+/**
+ * Response of ApplyChecked.
+ *
+ * @generated from message ctxfs.v1.ApplyCheckedResponse
+ */
+export type ApplyCheckedResponse = Message<"ctxfs.v1.ApplyCheckedResponse"> & {
+  /**
+   * What happened.
+   *
+   * @generated from oneof ctxfs.v1.ApplyCheckedResponse.event
+   */
+  event: {
+    /**
+     * A check has started.
+     *
+     * @generated from field: ctxfs.v1.CheckStarted started = 1;
+     */
+    value: CheckStarted;
+    case: "started";
+  } | {
+    /**
+     * Output of the check that was started last.
+     *
+     * @generated from field: ctxfs.v1.Output output = 2;
+     */
+    value: Output;
+    case: "output";
+  } | {
+    /**
+     * The check that was started last has ended.
+     *
+     * @generated from field: ctxfs.v1.CheckEnded ended = 3;
+     */
+    value: CheckEnded;
+    case: "ended";
+  } | {
+    /**
+     * The last message: what was applied.
+     *
+     * @generated from field: ctxfs.v1.ApplyResponse applied = 4;
+     */
+    value: ApplyResponse;
+    case: "applied";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message ctxfs.v1.ApplyCheckedResponse.
+ * Use `create(ApplyCheckedResponseSchema)` to create a new message.
+ */
+export const ApplyCheckedResponseSchema: GenMessage<ApplyCheckedResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 29);
+
+/**
+ * A check that was started.
+ *
+ * @generated from message ctxfs.v1.CheckStarted
+ */
+export type CheckStarted = Message<"ctxfs.v1.CheckStarted"> & {
+  /**
+   * Its place in the request, from 0.
+   *
+   * @generated from field: int32 check = 1;
+   */
+  check: number;
+};
+
+/**
+ * Describes the message ctxfs.v1.CheckStarted.
+ * Use `create(CheckStartedSchema)` to create a new message.
+ */
+export const CheckStartedSchema: GenMessage<CheckStarted> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 30);
+
+/**
+ * A check that has ended.
+ *
+ * @generated from message ctxfs.v1.CheckEnded
+ */
+export type CheckEnded = Message<"ctxfs.v1.CheckEnded"> & {
+  /**
+   * Its place in the request, from 0.
+   *
+   * @generated from field: int32 check = 1;
+   */
+  check: number;
+
+  /**
+   * It exited with 0.
+   *
+   * @generated from field: bool passed = 2;
+   */
+  passed: boolean;
+
+  /**
+   * Its exit.
+   *
+   * @generated from field: ctxfs.v1.Exit exit = 3;
+   */
+  exit?: Exit | undefined;
+};
+
+/**
+ * Describes the message ctxfs.v1.CheckEnded.
+ * Use `create(CheckEndedSchema)` to create a new message.
+ */
+export const CheckEndedSchema: GenMessage<CheckEnded> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_review, 31);
+
+/**
  * How Apply commits.
  *
  * @generated from message ctxfs.v1.CommitOptions
@@ -1404,7 +1599,7 @@ export type CommitOptions = Message<"ctxfs.v1.CommitOptions"> & {
  * Use `create(CommitOptionsSchema)` to create a new message.
  */
 export const CommitOptionsSchema: GenMessage<CommitOptions> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 27);
+  messageDesc(file_ctxfs_v1_review, 32);
 
 /**
  * A commit that Apply made.
@@ -1467,7 +1662,7 @@ export type Commit = Message<"ctxfs.v1.Commit"> & {
  * Use `create(CommitSchema)` to create a new message.
  */
 export const CommitSchema: GenMessage<Commit> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 28);
+  messageDesc(file_ctxfs_v1_review, 33);
 
 /**
  * Response of Apply.
@@ -1502,7 +1697,7 @@ export type ApplyResponse = Message<"ctxfs.v1.ApplyResponse"> & {
  * Use `create(ApplyResponseSchema)` to create a new message.
  */
 export const ApplyResponseSchema: GenMessage<ApplyResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 29);
+  messageDesc(file_ctxfs_v1_review, 34);
 
 /**
  * What Apply did to a path of the workspace, or Rebase to a path of the context.
@@ -1544,7 +1739,7 @@ export type AppliedFile = Message<"ctxfs.v1.AppliedFile"> & {
  * Use `create(AppliedFileSchema)` to create a new message.
  */
 export const AppliedFileSchema: GenMessage<AppliedFile> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 30);
+  messageDesc(file_ctxfs_v1_review, 35);
 
 /**
  * Request of ListJournal.
@@ -1586,7 +1781,7 @@ export type ListJournalRequest = Message<"ctxfs.v1.ListJournalRequest"> & {
  * Use `create(ListJournalRequestSchema)` to create a new message.
  */
 export const ListJournalRequestSchema: GenMessage<ListJournalRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 31);
+  messageDesc(file_ctxfs_v1_review, 36);
 
 /**
  * Response of ListJournal.
@@ -1614,7 +1809,7 @@ export type ListJournalResponse = Message<"ctxfs.v1.ListJournalResponse"> & {
  * Use `create(ListJournalResponseSchema)` to create a new message.
  */
 export const ListJournalResponseSchema: GenMessage<ListJournalResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 32);
+  messageDesc(file_ctxfs_v1_review, 37);
 
 /**
  * Something that was done, and can be undone.
@@ -1684,6 +1879,13 @@ export type JournalEntry = Message<"ctxfs.v1.JournalEntry"> & {
    * @generated from field: repeated ctxfs.v1.Commit commits = 9;
    */
   commits: Commit[];
+
+  /**
+   * The command line, for JOURNAL_KIND_EXEC, at most 1 KiB of it.
+   *
+   * @generated from field: string command = 30;
+   */
+  command: string;
 };
 
 /**
@@ -1691,7 +1893,7 @@ export type JournalEntry = Message<"ctxfs.v1.JournalEntry"> & {
  * Use `create(JournalEntrySchema)` to create a new message.
  */
 export const JournalEntrySchema: GenMessage<JournalEntry> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 33);
+  messageDesc(file_ctxfs_v1_review, 38);
 
 /**
  * Request of Undo.
@@ -1727,7 +1929,7 @@ export type UndoRequest = Message<"ctxfs.v1.UndoRequest"> & {
  * Use `create(UndoRequestSchema)` to create a new message.
  */
 export const UndoRequestSchema: GenMessage<UndoRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 34);
+  messageDesc(file_ctxfs_v1_review, 39);
 
 /**
  * Response of Undo.
@@ -1762,7 +1964,7 @@ export type UndoResponse = Message<"ctxfs.v1.UndoResponse"> & {
  * Use `create(UndoResponseSchema)` to create a new message.
  */
 export const UndoResponseSchema: GenMessage<UndoResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 35);
+  messageDesc(file_ctxfs_v1_review, 40);
 
 /**
  * A file that could not be merged. It travels as a detail of the errors CONFLICT and DIRTY_COMMIT.
@@ -1797,7 +1999,7 @@ export type Conflict = Message<"ctxfs.v1.Conflict"> & {
  * Use `create(ConflictSchema)` to create a new message.
  */
 export const ConflictSchema: GenMessage<Conflict> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 36);
+  messageDesc(file_ctxfs_v1_review, 41);
 
 /**
  * Request of Rebase.
@@ -1839,7 +2041,7 @@ export type RebaseRequest = Message<"ctxfs.v1.RebaseRequest"> & {
  * Use `create(RebaseRequestSchema)` to create a new message.
  */
 export const RebaseRequestSchema: GenMessage<RebaseRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 37);
+  messageDesc(file_ctxfs_v1_review, 42);
 
 /**
  * Response of Rebase.
@@ -1882,7 +2084,7 @@ export type RebaseResponse = Message<"ctxfs.v1.RebaseResponse"> & {
  * Use `create(RebaseResponseSchema)` to create a new message.
  */
 export const RebaseResponseSchema: GenMessage<RebaseResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 38);
+  messageDesc(file_ctxfs_v1_review, 43);
 
 /**
  * A path that Rebase could not merge, and that is not resolved.
@@ -1952,7 +2154,7 @@ export type RecordedConflict = Message<"ctxfs.v1.RecordedConflict"> & {
  * Use `create(RecordedConflictSchema)` to create a new message.
  */
 export const RecordedConflictSchema: GenMessage<RecordedConflict> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 39);
+  messageDesc(file_ctxfs_v1_review, 44);
 
 /**
  * Request of ListConflicts.
@@ -1973,7 +2175,7 @@ export type ListConflictsRequest = Message<"ctxfs.v1.ListConflictsRequest"> & {
  * Use `create(ListConflictsRequestSchema)` to create a new message.
  */
 export const ListConflictsRequestSchema: GenMessage<ListConflictsRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 40);
+  messageDesc(file_ctxfs_v1_review, 45);
 
 /**
  * Response of ListConflicts.
@@ -1994,7 +2196,7 @@ export type ListConflictsResponse = Message<"ctxfs.v1.ListConflictsResponse"> & 
  * Use `create(ListConflictsResponseSchema)` to create a new message.
  */
 export const ListConflictsResponseSchema: GenMessage<ListConflictsResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 41);
+  messageDesc(file_ctxfs_v1_review, 46);
 
 /**
  * Request of ResolveConflict.
@@ -2036,7 +2238,7 @@ export type ResolveConflictRequest = Message<"ctxfs.v1.ResolveConflictRequest"> 
  * Use `create(ResolveConflictRequestSchema)` to create a new message.
  */
 export const ResolveConflictRequestSchema: GenMessage<ResolveConflictRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 42);
+  messageDesc(file_ctxfs_v1_review, 47);
 
 /**
  * Response of ResolveConflict.
@@ -2064,7 +2266,7 @@ export type ResolveConflictResponse = Message<"ctxfs.v1.ResolveConflictResponse"
  * Use `create(ResolveConflictResponseSchema)` to create a new message.
  */
 export const ResolveConflictResponseSchema: GenMessage<ResolveConflictResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_review, 43);
+  messageDesc(file_ctxfs_v1_review, 48);
 
 /**
  * What a change does to a path.
@@ -2610,6 +2812,13 @@ export enum JournalKind {
    * @generated from enum value: JOURNAL_KIND_RESOLVE = 5;
    */
   RESOLVE = 5,
+
+  /**
+   * A command with a checkpoint.
+   *
+   * @generated from enum value: JOURNAL_KIND_EXEC = 6;
+   */
+  EXEC = 6,
 }
 
 /**
@@ -2918,7 +3127,21 @@ export const ReviewService: GenService<{
     output: typeof ApplyResponseSchema;
   },
   /**
-   * Lists what Apply, Discard, Rebase, ResolveConflict and Undo did, newest first.
+   * Runs checks on the result of an Apply, and then applies. The checks run one after the other in a throw-away fork of the context, in
+   * which every file that differs from the workspace is as Apply would leave it there. What ignore files exclude is as in the context. The
+   * stream has each check, its output and its exit, and last what was applied.
+   * Errors: those of Apply; CHECK_FAILED (a required check failed; nothing was applied); STALE_REVISION (the workspace or the approved
+   * changes moved while the checks ran; nothing was applied); EXEC_UNAVAILABLE; EINVAL (target BRANCH, or no checks).
+   *
+   * @generated from rpc ctxfs.v1.ReviewService.ApplyChecked
+   */
+  applyChecked: {
+    methodKind: "server_streaming";
+    input: typeof ApplyCheckedRequestSchema;
+    output: typeof ApplyCheckedResponseSchema;
+  },
+  /**
+   * Lists what Apply, Discard, Rebase, ResolveConflict, Undo and commands with a checkpoint did, newest first.
    *
    * @generated from rpc ctxfs.v1.ReviewService.ListJournal
    */

@@ -1,0 +1,323 @@
+package exec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file is the part of ctxfs that runs inside of a sandbox: 'ctxfs init', the first child of process 1. It has one or two jobs: it
+// listens on the sandbox's loopback and passes the listening sockets out, where the proxy serves them; and it starts the commands of a
+// shared sandbox. It talks with the engine through a socket pair of messages. The engine trusts nothing that it says: commands run as the
+// same user. They cannot read its memory or take its descriptors, since it is not dumpable.
+//
+// It is the server's own program, run by its descriptor. A small program of its own would start in 2 ms instead of 7 ms, and would need a
+// step of the build. A command with neither a network nor a shared sandbox goes without it, and a shared sandbox starts it once.
+
+// initName is the first argument that makes the program the one inside of a sandbox.
+const initName = "init"
+
+// The jobs of 'ctxfs init JOB FD', where FD is the socket pair's. listening and relaying pass listeners out first.
+const (
+	// listening then becomes the command that follows the FD.
+	listening = "listen"
+	// serving starts the commands of a shared sandbox, relaying does so with a network.
+	serving  = "serve"
+	relaying = "relay"
+)
+
+// maxMessage bounds a message of the socket pair, in bytes.
+const maxMessage = 4 << 10
+
+// order is a message to init.
+type order struct {
+	// ID is the command's.
+	ID uint32
+	// Start comes with four files: a launch as JSON, and the standard files.
+	Start bool `json:",omitempty"`
+	// Signal is sent to the process group of a command.
+	Signal int `json:",omitempty"`
+}
+
+// launch is what init starts.
+type launch struct {
+	Argv, Env []string
+	Dir       string
+}
+
+// report is a message of init.
+type report struct {
+	ID uint32
+	// Error says why the command did not start.
+	Error string `json:",omitempty"`
+	// Started and Exited say what happened; Code is the exit code.
+	Started, Exited bool `json:",omitempty"`
+	Code            int  `json:",omitempty"`
+}
+
+// Init runs the program inside of a sandbox if that is what the arguments say, and returns its exit code.
+func Init(args []string) (code int, is bool) {
+	if len(args) < 4 || args[1] != initName {
+		return 0, false
+	}
+	fd, err := strconv.Atoi(args[3])
+	if err != nil {
+		return 0, false
+	}
+	if err := runInit(args[2], fd, args[4:]); err != nil {
+		fmt.Fprintln(os.Stderr, "ctxfs init:", err)
+		return 1, true
+	}
+	return 0, true
+}
+
+func runInit(job string, fd int, argv []string) error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("prctl: %w", err)
+	}
+	if err := unix.CloseRange(3, 1<<30, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close_range: %w", err)
+	}
+	if err := greet(fd, job != serving); err != nil {
+		return err
+	}
+	if job == listening {
+		program, err := osexec.LookPath(argv[0])
+		if err != nil {
+			return err
+		}
+		return syscall.Exec(program, argv, os.Environ()) //nolint:gosec // the sandbox confines the command that it becomes
+	}
+	f := os.NewFile(uintptr(fd), "engine")
+	conn, err := net.FileConn(f)
+	_ = f.Close() // conn has a duplicate
+	if err != nil {
+		return err
+	}
+	engine, ok := conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("the descriptor is no socket pair")
+	}
+	return (&initd{engine: engine, running: map[uint32]*os.Process{}}).serve()
+}
+
+// greet reports to the engine that the program runs. With a network it listens on the addresses of the proxy, and passes the sockets.
+func greet(fd int, network bool) error {
+	var ports, listeners []int
+	if network {
+		ports = []int{proxyPort, socksPort}
+	}
+	for _, port := range ports {
+		s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Bind(s, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
+		}
+		if err == nil {
+			err = unix.Listen(s, unix.SOMAXCONN)
+		}
+		if err != nil {
+			return fmt.Errorf("listen on port %d: %w", port, err)
+		}
+		listeners = append(listeners, s)
+	}
+	if err := unix.Sendmsg(fd, []byte("{}"), unix.UnixRights(listeners...), nil, 0); err != nil {
+		return fmt.Errorf("greet the engine: %w", err)
+	}
+	for _, s := range listeners {
+		_ = unix.Close(s) // the engine has it
+	}
+	return nil
+}
+
+// initd starts the commands of a shared sandbox. The sandbox ends with it.
+type initd struct {
+	engine *net.UnixConn
+
+	mu sync.Mutex
+	// running has the commands that are not reaped: their process IDs are theirs.
+	running map[uint32]*os.Process
+}
+
+func (d *initd) serve() error {
+	for {
+		var o order
+		files, err := receive(d.engine, &o)
+		if errors.Is(err, io.EOF) {
+			return nil // the engine ended the sandbox
+		}
+		if err != nil {
+			return err
+		}
+		if o.Start {
+			d.start(o.ID, files)
+		} else {
+			closeAll(files)
+			d.signal(o.ID, syscall.Signal(o.Signal))
+		}
+	}
+}
+
+// start starts a command. The engine does not send an ID twice.
+func (d *initd) start(id uint32, files []*os.File) {
+	defer closeAll(files)
+	process, err := begin(files)
+	if err != nil {
+		d.say(report{ID: id, Error: err.Error()})
+		return
+	}
+	d.mu.Lock()
+	d.running[id] = process
+	d.mu.Unlock()
+	d.say(report{ID: id, Started: true})
+	go d.await(id, process)
+}
+
+func begin(files []*os.File) (*os.Process, error) {
+	if len(files) != 4 {
+		return nil, fmt.Errorf("%d files instead of 4", len(files))
+	}
+	var l launch
+	if err := json.NewDecoder(files[0]).Decode(&l); err != nil {
+		return nil, err
+	}
+	program, err := osexec.LookPath(l.Argv[0]) // with this process's PATH, not the command's
+	if err != nil {
+		return nil, err
+	}
+	_, err = unix.IoctlGetTermios(int(files[1].Fd()), unix.TCGETS)
+	attributes := &syscall.SysProcAttr{Setsid: true, Setctty: err == nil} // a terminal is standard input, if it is one
+	return os.StartProcess(program, l.Argv, &os.ProcAttr{Dir: l.Dir, Env: l.Env, Files: files[1:], Sys: attributes})
+}
+
+// await waits for the end of a command, kills what is left of its session, and reports the exit.
+func (d *initd) await(id uint32, p *os.Process) {
+	var info unix.Siginfo
+	for { // not reaped: the session keeps its number
+		if err := unix.Waitid(unix.P_PID, p.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	killSession(p.Pid)
+	d.mu.Lock()
+	delete(d.running, id)
+	state, err := p.Wait()
+	d.mu.Unlock()
+	r := report{ID: id, Exited: true, Code: 128 + int(unix.SIGKILL)}
+	if err == nil {
+		r.Code = state.ExitCode()
+		if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			r.Code = 128 + int(status.Signal())
+		}
+	}
+	d.say(r)
+}
+
+func (d *initd) signal(id uint32, sig syscall.Signal) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p := d.running[id]; p != nil {
+		_ = unix.Kill(-p.Pid, sig) // it may have ended
+	}
+}
+
+// killSession kills all processes of a session, and waits until they have ended. It gives up after some seconds: then the engine ends the
+// sandbox.
+func killSession(session int) {
+	for pause := time.Millisecond; pause < 4*time.Second; pause *= 2 {
+		killed := false
+		stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
+		for _, path := range stats {
+			pid, err := strconv.Atoi(strings.Split(path, "/")[2])
+			if err == nil && inSession(path, session) && unix.Kill(pid, unix.SIGKILL) == nil {
+				killed = true
+			}
+		}
+		if !killed {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+// inSession reads /proc/PID/stat (proc_pid_stat(5)): the session is the fourth field after the program's name, which may hold anything.
+func inSession(path string, session int) bool {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return false // it has ended
+	}
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	return len(fields) > 3 && fields[0] != "Z" && fields[0] != "X" && fields[3] == strconv.Itoa(session)
+}
+
+// say sends a report. The sandbox ends if the engine does not take it.
+func (d *initd) say(r report) {
+	if len(r.Error) > maxMessage/4 {
+		r.Error = r.Error[:maxMessage/4]
+	}
+	if err := send(d.engine, r); err != nil {
+		_ = d.engine.Close() // serve ends
+	}
+}
+
+// send sends a message with files.
+func send(conn *net.UnixConn, message any, files ...*os.File) error {
+	data, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	var fds []int
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
+	}
+	_, _, err = conn.WriteMsgUnix(data, unix.UnixRights(fds...), nil)
+	return err
+}
+
+// receive reads a message, and the files that came with it. It fails with io.EOF if the other side is gone, and if the message is
+// malformed or too large.
+func receive(conn *net.UnixConn, message any) (files []*os.File, err error) {
+	data, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(8*4))
+	n, oobn, flags, _, err := conn.ReadMsgUnix(data, rights)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			closeAll(files)
+			files = nil
+		}
+	}()
+	control, err := unix.ParseSocketControlMessage(rights[:oobn])
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range control {
+		fds, err := unix.ParseUnixRights(&c)
+		if err != nil {
+			return files, err
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "passed"))
+		}
+	}
+	switch {
+	case n == 0 && oobn == 0:
+		return files, io.EOF
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		return files, errors.New("a message is too large")
+	}
+	return files, json.Unmarshal(data[:n], message)
+}

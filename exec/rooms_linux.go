@@ -1,0 +1,455 @@
+package exec
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	osexec "os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/exec/egress"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Bounds of shared sandboxes.
+const (
+	// maxRooms is how many a context has.
+	maxRooms = 4
+	// orderTime bounds how long init takes to accept a message, and obeyTime to end a command that is killed. Then the sandbox is ended.
+	orderTime = 5 * time.Second
+	obeyTime  = 5 * time.Second
+)
+
+// roomKey names a shared sandbox.
+type roomKey struct {
+	context       contexts.ID
+	profile, name string
+}
+
+// rooms are the shared sandboxes of a server.
+type rooms struct {
+	mu   sync.Mutex
+	open map[roomKey]*room
+}
+
+// room is a shared sandbox. It runs as long as it has users.
+type room struct {
+	table *Processes
+	key   roomKey
+	plan  *plan
+	// users are the commands that start or run in it; guarded by rooms.mu. At 0 it ends, and no other joins.
+	users int
+	// ready is closed when the sandbox runs, or err says why not; ended is closed when nothing of it runs.
+	ready, ended chan struct{}
+	err          error
+
+	box  *box
+	init *net.UnixConn
+	// down is closed when init does not answer any longer.
+	down chan struct{}
+
+	mu      sync.Mutex
+	members map[uint32]*member
+	last    uint32
+}
+
+// member is a command in a shared sandbox.
+type member struct {
+	room    *room
+	id      uint32
+	process *Process
+	output  [2]*os.File
+	// collected waits until the output is in the spools.
+	collected func()
+	started   chan report
+	exited    chan int
+	// late ends the sandbox if the command does not end when it is killed; nil if it was not.
+	late *time.Timer
+	// isStarted guards against reports out of order.
+	isStarted bool
+}
+
+// enterRoom joins the shared sandbox of a command, or makes it. root is the context's folder, which it takes over. The caller leaves.
+func (t *Processes) enterRoom(ctx context.Context, p *Process, root *os.File, user User) (*room, error) {
+	key := roomKey{p.cmd.Context, p.cmd.Profile, p.cmd.Sandbox}
+	for {
+		r, wait, err := t.findRoom(key, p.plan)
+		switch {
+		case err != nil:
+			_ = root.Close() // it was not used
+			return nil, err
+		case wait == nil:
+			r.err = r.begin(ctx, root, user)
+			if r.err != nil {
+				t.forgetRoom(r)
+			}
+			close(r.ready)
+			return r, r.err
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			_ = root.Close() // it was not used
+			if r != nil {
+				t.running.Go(func() { // the caller is counted in running
+					<-r.ready
+					r.leave()
+				})
+			}
+			return nil, ctx.Err()
+		}
+		if r != nil {
+			_ = root.Close() // the room has its own
+			return r, r.err
+		}
+	}
+}
+
+// findRoom returns the room that a command uses from now on, and what to wait for: nil if the caller is to begin the room. Without a room
+// the caller waits for the end of one and tries again.
+func (t *Processes) findRoom(key roomKey, plan *plan) (r *room, wait <-chan struct{}, err error) {
+	t.rooms.mu.Lock()
+	defer t.rooms.mu.Unlock()
+	if t.rooms.open == nil {
+		t.rooms.open = map[roomKey]*room{}
+	}
+	r = t.rooms.open[key]
+	switch {
+	case r == nil:
+		n := 0
+		for other := range t.rooms.open {
+			if other.context == key.context {
+				n++
+			}
+		}
+		if n >= maxRooms {
+			return nil, nil, &fserr.Error{Code: fserr.EMFILE, Detail: fmt.Sprintf("context '%s' has %d shared sandboxes", key.context, n), Hint: "use one of them, or end the commands of one"}
+		}
+		r = &room{
+			table: t, key: key, plan: plan, users: 1, ready: make(chan struct{}), ended: make(chan struct{}), down: make(chan struct{}), members: map[uint32]*member{},
+		}
+		t.rooms.open[key] = r
+		return r, nil, nil
+	case r.users == 0:
+		return nil, r.ended, nil
+	case !r.plan.sameNetwork(plan):
+		return nil, nil, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("sandbox %q runs with another network", key.name), Hint: "use the same network, or another name for the sandbox"}
+	}
+	r.users++
+	return r, r.ready, nil
+}
+
+func (p *plan) sameNetwork(other *plan) bool {
+	return p.mode == other.mode && slices.Equal(p.rules.Names, other.rules.Names)
+}
+
+func (t *Processes) forgetRoom(r *room) {
+	t.rooms.mu.Lock()
+	defer t.rooms.mu.Unlock()
+	delete(t.rooms.open, r.key)
+	close(r.ended)
+}
+
+// leave ends the room with its last user, and waits until nothing of it runs. It has no effect on a room that did not begin.
+func (r *room) leave() {
+	if r.err != nil {
+		return
+	}
+	r.table.rooms.mu.Lock()
+	r.users--
+	last := r.users == 0
+	r.table.rooms.mu.Unlock()
+	if !last {
+		return
+	}
+	r.table.logged("a shared sandbox could not be ended", r.end())
+	r.table.forgetRoom(r)
+}
+
+// begin starts the sandbox.
+func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) {
+	b, err := assemble(root, home, nil, user, r.plan.limits.TmpBytes, r.plan.additions()...)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	job := serving
+	if r.plan.mode == NetworkAllowed {
+		job = relaying
+	}
+	init, argv, err := b.inner(job)
+	if err != nil {
+		return err
+	}
+	var l plumbing
+	defer func() {
+		closeAll(l.theirs)
+		if err != nil {
+			closeAll(l.ours)
+			_ = init.Close() // the sandbox did not begin
+		}
+	}()
+	box := &box{init: -1}
+	statusEnd, status, err := l.pipe(true)
+	if err != nil {
+		return err
+	}
+	box.status, box.reports = status, json.NewDecoder(status)
+	blockEnd, block, err := l.pipe(false)
+	if err != nil {
+		return err
+	}
+	box.block = block
+	b.add("--json-status-fd", b.pass(statusEnd), "--block-fd", b.pass(blockEnd))
+	if box.cmd, err = b.command(*r.table.sandbox.bwrap.Load(), user, argv); err != nil {
+		return err
+	}
+	stderr, complaints, err := l.pipe(true)
+	if err != nil {
+		return err
+	}
+	box.cmd.Stderr, box.output[Stderr] = stderr, complaints
+	if err := r.table.starter.start(box.cmd); err != nil {
+		return &Unavailable{"bwrap cannot be started: " + err.Error(), ""}
+	}
+	closeAll(l.theirs)
+	b.close() // bwrap has the files, and their ends show here
+	if err = box.begin(ctx, r.table.cgroups, "s-"+strings.ToLower(rand.Text()[:10]), r.plan.limits); err == nil {
+		err = box.serve(ctx, init, r.table, r.plan, r.reportUse)
+	}
+	if err != nil {
+		return errors.Join(err, box.abort())
+	}
+	r.box, r.init = box, init
+	r.table.running.Go(r.listen) // the caller is counted in running
+	return nil
+}
+
+// end ends the sandbox, and waits until nothing of it runs.
+func (r *room) end() error {
+	err := errors.Join(r.init.Close(), r.box.kill())
+	_ = r.box.cmd.Wait() // the exits of commands are those that init reported
+	err = errors.Join(err, r.box.empty(), r.box.cgroup.remove())
+	r.box.closeNetwork()
+	<-r.down
+	closeAll([]*os.File{r.box.status, r.box.output[Stderr]})
+	return err
+}
+
+// listen reads what init reports, until it reports nothing or what makes no sense. Then it ends the sandbox.
+func (r *room) listen() {
+	defer close(r.down)
+	for {
+		var rep report
+		files, err := receive(r.init, &rep)
+		closeAll(files)
+		if err == nil {
+			err = r.take(rep)
+		}
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, net.ErrClosed) {
+			r.table.logged("a shared sandbox ends", errors.Join(err, r.box.kill()))
+		}
+		return
+	}
+}
+
+// take passes a report on.
+func (r *room) take(rep report) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.members[rep.ID]
+	switch {
+	case m == nil:
+		return fmt.Errorf("init reports on command %d, which does not run", rep.ID)
+	case m.isStarted == rep.Exited && (rep.Exited || rep.Started || rep.Error != ""):
+		m.isStarted = true
+		if rep.Exited || rep.Error != "" {
+			delete(r.members, rep.ID)
+		}
+		if rep.Exited {
+			m.exited <- rep.Code & 0xff
+		} else {
+			m.started <- rep
+		}
+		return nil
+	}
+	return fmt.Errorf("init's report on command %d makes no sense", rep.ID)
+}
+
+// order sends a message to init. It ends the sandbox if init does not take it.
+func (r *room) order(o order, files ...*os.File) error {
+	err := r.init.SetWriteDeadline(time.Now().Add(orderTime))
+	if err == nil {
+		err = send(r.init, o, files...)
+	}
+	if err != nil {
+		return errors.Join(&fserr.Error{Code: fserr.EAGAIN, Detail: "the shared sandbox is ending", Hint: "try again"}, r.box.kill())
+	}
+	return nil
+}
+
+// reportUse logs a use of the network by the sandbox, and keeps a refusal for all that run in it.
+func (r *room) reportUse(use egress.Use) {
+	r.table.logUse([]zap.Field{zap.String("context", string(r.key.context)), zap.String("sandbox", r.key.name)}, use)
+	if use.Refusal == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.members {
+		m.process.refusals.add(use)
+	}
+}
+
+// launchShared starts the command in a shared sandbox.
+func (p *Process) launchShared(ctx context.Context, root *os.File, user User, l *plumbing) error {
+	r, err := p.table.enterRoom(ctx, p, root, user)
+	if err != nil {
+		return err
+	}
+	m := &member{room: r, process: p, started: make(chan report, 1), exited: make(chan int, 1)}
+	if err = m.begin(l); err == nil {
+		return m.awaitStart(ctx)
+	}
+	r.leave()
+	return err
+}
+
+// begin asks init to start the command.
+func (m *member) begin(l *plumbing) error {
+	p := m.process
+	// The standard files are made as for a sandbox of its own, and then passed in.
+	standard := &box{cmd: &osexec.Cmd{}}
+	if err := p.connect(standard, nil, l); err != nil {
+		return err
+	}
+	m.output = standard.output
+	spec, err := json.Marshal(launch{Argv: slices.Concat(p.cmd.Limits.wrapper(), p.cmd.Argv), Env: environment(p.plan.env), Dir: p.dir})
+	if err != nil {
+		return err
+	}
+	file, err := memoryFile(spec)
+	if err != nil {
+		return err
+	}
+	l.theirs = append(l.theirs, file)
+	files := []*os.File{file}
+	for _, standardFile := range []any{standard.cmd.Stdin, standard.cmd.Stdout, standard.cmd.Stderr} {
+		f, ok := standardFile.(*os.File)
+		if !ok {
+			if f, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+				return err
+			}
+			l.theirs = append(l.theirs, f)
+		}
+		files = append(files, f)
+	}
+	r := m.room
+	r.mu.Lock()
+	r.last++
+	m.id = r.last
+	r.members[m.id] = m
+	r.mu.Unlock()
+	defer closeAll(l.theirs)
+	return r.order(order{ID: m.id, Start: true}, files...)
+}
+
+// awaitStart waits until the command runs. It leaves the room otherwise.
+func (m *member) awaitStart(ctx context.Context) error {
+	select {
+	case rep := <-m.started:
+		if rep.Error != "" {
+			m.room.leave()
+			return fserr.Invalid("the command cannot be started: %s", rep.Error)
+		}
+		m.collected = m.process.collect(m.output)
+		m.process.box, m.process.run = m.room.box, m
+		return nil
+	case <-m.room.down:
+		m.room.leave()
+		return &fserr.Error{Code: fserr.EAGAIN, Detail: "the shared sandbox ended", Hint: "try again"}
+	case <-ctx.Done():
+		m.process.table.running.Go(m.abandon) // the caller is counted in running
+		return ctx.Err()
+	}
+}
+
+// abandon ends a command that may or may not run, and leaves the room then.
+func (m *member) abandon() {
+	m.process.table.logged("an abandoned command could not be killed", m.kill())
+	for isStarted := true; isStarted; {
+		select {
+		case rep := <-m.started:
+			isStarted = rep.Error == ""
+		case <-m.exited:
+			isStarted = false
+		case <-m.room.down:
+			isStarted = false
+		}
+	}
+	m.left()
+}
+
+// left gives the room back. Nothing of the command runs.
+func (m *member) left() {
+	m.room.mu.Lock()
+	if m.late != nil {
+		m.late.Stop()
+	}
+	m.room.mu.Unlock()
+	m.room.leave()
+}
+
+// wait implements execution.
+func (m *member) wait() Exit {
+	exit := Exit{Reason: Exited}
+	select {
+	case exit.Code = <-m.exited:
+	case <-m.room.down:
+		select {
+		case exit.Code = <-m.exited: // it was the last report
+		default:
+			exit = Exit{Reason: SandboxFailed}
+		}
+	}
+	deadline := time.Now().Add(drainTime)
+	for _, f := range m.output {
+		_ = f.SetReadDeadline(deadline) // one that was read to its end is closed
+	}
+	m.collected()
+	m.left()
+	return exit
+}
+
+// signal implements execution.
+func (m *member) signal(sig syscall.Signal) error {
+	if sig == unix.SIGKILL {
+		return m.kill()
+	}
+	return m.room.order(order{ID: m.id, Signal: int(sig)})
+}
+
+// kill implements execution. Processes that left the command's session end with the sandbox.
+func (m *member) kill() error {
+	m.room.mu.Lock()
+	if m.late == nil {
+		m.late = time.AfterFunc(obeyTime, func() { m.room.table.logged("a shared sandbox could not be killed", m.room.box.kill()) })
+	}
+	m.room.mu.Unlock()
+	return m.room.order(order{ID: m.id, Signal: int(unix.SIGKILL)})
+}

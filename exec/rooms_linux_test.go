@@ -1,0 +1,361 @@
+package exec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// inRoom runs a shell command in the shared sandbox "dev".
+func (s *site) inRoom(script string) *Process {
+	s.t.Helper()
+	return s.begin(Command{Sandbox: "dev", Argv: []string{"sh", "-c", script}})
+}
+
+func TestServerAnswersNextCommand(t *testing.T) {
+	t.Parallel()
+	onEachDriver(t, func(t *testing.T, s *site) {
+		server := s.begin(Command{Sandbox: "dev", Argv: []string{"python3", "-u", "-m", "http.server", "3000", "--bind", "127.0.0.1"}})
+		s.awaitOutput(server, "Serving")
+		fetch := []string{"curl", "-sS", "-m", "10", "http://localhost:3000/app/seeded"}
+		if exit, out, stderr := s.result(s.begin(Command{Sandbox: "dev", Argv: fetch})); exit.Code != 0 || out != "hello\n" {
+			t.Errorf("in the same sandbox: %+v, %q, %q", exit, out, stderr)
+		}
+		for name, cmd := range map[string]Command{
+			"own sandbox": {}, "another name": {Sandbox: "other"}, "another profile": {Sandbox: "dev", Profile: "packages"}, "another context": {Sandbox: "dev", Context: "ctx_b"},
+		} {
+			cmd.Argv = fetch
+			if exit, out, _ := s.result(s.begin(cmd)); exit.Code == 0 {
+				t.Errorf("%s: %q", name, out)
+			}
+		}
+		if err := server.Kill(t.Context(), time.Second); err != nil || server.Ended().Reason != Killed {
+			t.Errorf("%v, %+v", err, server.Ended())
+		}
+		if left := sandboxed(t, s.workspace); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// TestSharedSandboxIsShared checks what commands of one sandbox have in common, and what not.
+func TestSharedSandboxIsShared(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	keeper := s.inRoom("echo mine >/tmp/file; echo mine >~/file; sleep 1000 & echo $!; wait")
+	s.awaitOutput(keeper, "\n")
+	exit, out, stderr := s.result(s.begin(Command{
+		Sandbox: "dev", Cwd: "app", Stdin: []byte("input\n"), Env: map[string]string{"A": "own"},
+		Argv: []string{"sh", "-c", "cat /tmp/file ~/file; cat; echo $A; pwd; id -un; ulimit -c; echo oops >&2; exit 3"},
+	}))
+	if exit.Code != 3 || exit.Reason != Exited || out != "mine\nmine\ninput\nown\n/context/app\nagent\n0\n" || stderr != "oops\n" {
+		t.Errorf("got %+v, %q, %q", exit, out, stderr)
+	}
+	for script, code := range map[string]int{"kill -9 $$": 137, "exit 200": 200, "no-such-program": 127, "exec /context/app/seeded": 126} {
+		if exit, _, _ := s.result(s.inRoom(script)); exit.Code != code || exit.Reason != Exited {
+			t.Errorf("%s: %+v", script, exit)
+		}
+	}
+	if err := keeper.Kill(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if exit, out, _ := s.result(s.inRoom("cat /tmp/file")); exit.Code == 0 {
+		t.Errorf("/tmp outlived the sandbox: %q", out)
+	}
+}
+
+// TestEndInSharedSandbox ends commands in each way. Another command of the sandbox continues.
+func TestEndInSharedSandbox(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	keeper := s.inRoom("trap 'echo signaled' USR1; echo ready; while :; do sleep 0.05; done")
+	s.awaitOutput(keeper, "ready")
+	for name, c := range map[string]struct {
+		cmd    Command
+		end    func(*Process) error
+		reason Reason
+	}{
+		"exit":  {Command{Argv: []string{"sh", "-c", "sleep 3333 & echo ready"}}, func(*Process) error { return nil }, Exited},
+		"kill":  {Command{Argv: []string{"sh", "-c", "trap '' TERM; sleep 3333 & echo ready; wait; wait"}}, func(p *Process) error { return p.Kill(t.Context(), 50*time.Millisecond) }, Killed},
+		"limit": {Command{Limits: Limits{Wall: 300 * time.Millisecond}, Argv: []string{"sh", "-c", "sleep 3333 & echo ready; wait"}}, func(*Process) error { return nil }, TimedOut},
+	} {
+		c.cmd.Sandbox = "dev"
+		p := s.begin(c.cmd)
+		s.awaitOutput(p, "ready")
+		if err := c.end(p); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if exit, _, _ := s.result(p); exit.Reason != c.reason {
+			t.Errorf("%s: %+v", name, exit)
+		}
+		if exit, out, _ := s.result(s.inRoom("pgrep -x sleep -a | grep 3333")); exit.Code != 1 {
+			t.Errorf("%s: left %q", name, out)
+		}
+	}
+	if err := keeper.Signal(10); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitOutput(keeper, "signaled")
+	if _, err := s.contexts.Delete(t.Context(), testContext); err != nil {
+		t.Fatal(err)
+	}
+	if exit := keeper.Ended(); exit == nil || exit.Reason != ContextClosed {
+		t.Errorf("after the deletion: %+v", exit)
+	}
+}
+
+// TestHostileSharedSandbox attacks the init of a shared sandbox from within: its memory and descriptors are out of reach, and when it is
+// killed or stopped, its commands end and the next one gets a sandbox that works.
+func TestHostileSharedSandbox(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	attempts := `
+		exec 2>/dev/null
+		init=$(pgrep -P 1 | head -n 1)
+		ls -l /proc/$init/fd/ | grep -q . && echo "lists descriptors"
+		for fd in 0 1 2 3 4 5 6 7 8; do true </proc/$init/fd/$fd && echo "opens descriptor $fd"; true >/proc/$init/fd/$fd && echo "writes descriptor $fd"; done
+		head -c 1 /proc/$init/mem && echo "opens memory"; head -c 1 /proc/$init/environ | grep -q . && echo "reads environment"
+		cat /proc/$init/maps | grep -q . && echo "reads maps"; readlink /proc/$init/exe && echo "names the program"; true >>/proc/$init/exe && echo "writes the program"
+		perl -e 'opendir(D, "/proc/self/fd"); print "inherits a file\n" if grep { $_ > 3 } readdir(D)'
+		echo tried $((init > 1))`
+	if exit, out, _ := s.result(s.inRoom(attempts)); exit.Code != 0 || out != "tried 1\n" {
+		t.Errorf("got %+v, %q", exit, out)
+	}
+	for _, how := range []string{"KILL", "STOP"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := s.in(t)
+			room := func(script string) *Process {
+				return s.begin(Command{Sandbox: how, Argv: []string{"sh", "-c", script}})
+			}
+			victim := room("echo ready; sleep 1000")
+			s.awaitOutput(victim, "ready")
+			attacker := room("kill -" + how + " $(pgrep -P 1 | head -n 1); echo done; sleep 1000")
+			if how == "STOP" {
+				s.awaitOutput(attacker, "done")
+				if err := attacker.Kill(t.Context(), time.Millisecond); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, p := range []*Process{victim, attacker} {
+				if exit, _, _ := s.result(p); exit.Reason != SandboxFailed && exit.Reason != Killed {
+					t.Errorf("got %+v", exit)
+				}
+			}
+			if exit, out, stderr := s.result(room("echo fine")); out != "fine\n" {
+				t.Errorf("afterwards: %+v, %q, %q", exit, out, stderr)
+			}
+		})
+	}
+}
+
+func TestTooManySharedSandboxes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	for i := range maxRooms {
+		s.begin(Command{Sandbox: strconv.Itoa(i), Argv: []string{"sleep", "1000"}})
+	}
+	true_ := []string{"true"}
+	if _, err := s.Start(t.Context(), Command{Context: testContext, Sandbox: "more", Argv: true_}); fserr.CodeOf(err) != fserr.EMFILE {
+		t.Errorf("got %v", err)
+	}
+	for name, cmd := range map[string]Command{"existing": {Sandbox: "0"}, "another context": {Context: "ctx_b", Sandbox: "more"}, "own": {}} {
+		cmd.Argv = true_
+		if exit, _, _ := s.result(s.begin(cmd)); exit.Code != 0 {
+			t.Errorf("%s: %+v", name, exit)
+		}
+	}
+	if _, err := s.Start(t.Context(), Command{Context: testContext, Sandbox: "0", Network: names("a.test"), Argv: true_}); fserr.CodeOf(err) != fserr.EINVAL || !strings.Contains(err.Error(), "another network") {
+		t.Errorf("another network: %v", err)
+	}
+	if _, err := s.Start(t.Context(), Command{Context: testContext, Sandbox: "a/b", Argv: true_}); fserr.CodeOf(err) != fserr.EINVAL {
+		t.Errorf("bad name: %v", err)
+	}
+}
+
+// TestSharedSandboxUnderLoad lets many commands come and go, some of whose callers give up, and leaves nothing.
+func TestSharedSandboxUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			for i := range 6 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if worker == 0 {
+					time.AfterFunc(time.Duration(i)*4*time.Millisecond, cancel)
+				}
+				p, err := s.Start(ctx, Command{Context: testContext, Sandbox: "dev", Argv: []string{"echo", "-n", strconv.Itoa(i)}})
+				cancel()
+				if worker == 0 && errors.Is(err, context.Canceled) {
+					continue
+				}
+				if err != nil {
+					t.Errorf("worker %d: %v", worker, err)
+					return
+				}
+				if err := p.Wait(t.Context()); err != nil || p.Ended().Code != 0 || p.Written(Stdout) != 1 {
+					t.Errorf("worker %d: %v, %+v, %d bytes", worker, err, p.Ended(), p.Written(Stdout))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left := sandboxed(t, s.workspace); len(left) > 0 || len(s.rooms.open) > 0 {
+		t.Errorf("left: %v, %v", left, s.rooms.open)
+	}
+}
+
+// TestReportsThatMakeNoSense is what a hostile init can say.
+func TestReportsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	for name, reports := range map[string][]report{
+		"unknown command":   {{ID: 9, Started: true}},
+		"exit before start": {{ID: 1, Exited: true}},
+		"two starts":        {{ID: 1, Started: true}, {ID: 1, Started: true}},
+		"nothing":           {{ID: 1}},
+		"error after start": {{ID: 1, Started: true}, {ID: 1, Error: "x"}},
+		"two exits":         {{ID: 1, Started: true}, {ID: 1, Exited: true}, {ID: 1, Exited: true}},
+		"error and exit":    {{ID: 1, Error: "x"}, {ID: 1, Exited: true}},
+	} {
+		r := &room{members: map[uint32]*member{1: {id: 1, started: make(chan report, 1), exited: make(chan int, 1)}}}
+		for i, rep := range reports {
+			if err := r.take(rep); (err != nil) != (i == len(reports)-1) {
+				t.Errorf("%s: report %d: %v", name, i, err)
+			}
+		}
+	}
+}
+
+// TestMessagesThatAreMalformed sends what init cannot have sent. No descriptor may stay.
+func TestMessagesThatAreMalformed(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"no JSON": "{", "too large": `{"Error":"` + strings.Repeat("x", maxMessage) + `"}`, "wrong type": `{"ID":"x"}`, "negative": `{"ID":-1}`} {
+		conn, theirs, err := socketPair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = unix.Sendmsg(int(theirs.Fd()), []byte(text), unix.UnixRights(int(write.Fd())), nil, 0)
+		closeAll([]*os.File{write, theirs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rep report
+		if files, err := receive(conn, &rep); err == nil || len(files) > 0 {
+			t.Errorf("%s: %+v, %v, %v", name, rep, files, err)
+		}
+		if err := read.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := read.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the file that was passed is open", name)
+		}
+		closeAll([]*os.File{read})
+		_ = conn.Close()
+	}
+}
+
+// TestListenersThatAreNone passes other files in place of listeners.
+func TestListenersThatAreNone(t *testing.T) {
+	t.Parallel()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	good, err := tcp.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll([]*os.File{good, null})
+	unixListener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unixListener.Close()
+	path, err := unixListener.(*net.UnixListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer path.Close()
+	for name, c := range map[string]struct {
+		files []*os.File
+		ok    bool
+	}{
+		"both": {[]*os.File{good, good}, true}, "one": {[]*os.File{good}, false}, "three": {[]*os.File{good, good, good}, false}, "none": {nil, false},
+		"no socket": {[]*os.File{good, null}, false}, "no TCP": {[]*os.File{path, good}, false},
+	} {
+		conn, theirs, err := socketPair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fds []int
+		for _, f := range c.files {
+			fds = append(fds, int(f.Fd()))
+		}
+		data, err := json.Marshal(struct{}{})
+		if err == nil {
+			err = unix.Sendmsg(int(theirs.Fd()), data, unix.UnixRights(fds...), nil, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		web, socks, err := takeListeners(t.Context(), conn)
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			_, _ = web.Close(), socks.Close()
+		}
+		closeAll([]*os.File{theirs})
+		_ = conn.Close()
+	}
+}
+
+// TestRoomsOfReplacedContext restores a context while commands share a sandbox. The next one sees the restored files.
+func TestRoomsOfReplacedContext(t *testing.T) {
+	t.Parallel()
+	onEachDriver(t, func(t *testing.T, s *site) {
+		if _, err := s.contexts.Snapshot(t.Context(), testContext, "before"); err != nil {
+			t.Fatal(err)
+		}
+		list := []*Process{s.inRoom("echo changed >app/seeded; echo ready; sleep 1000"), s.inRoom("echo ready; sleep 1000")}
+		for _, p := range list {
+			s.awaitOutput(p, "ready")
+		}
+		if _, err := s.contexts.Restore(t.Context(), testContext, "before"); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list {
+			if exit := p.Ended(); exit == nil || exit.Reason != ContextClosed {
+				t.Errorf("after the restore: %+v", exit)
+			}
+		}
+		if _, out, _ := s.result(s.inRoom("cat app/seeded")); out != "hello\n" {
+			t.Errorf("in the restored context: %q", out)
+		}
+	})
+}
