@@ -247,6 +247,7 @@ var commandWords = strings.NewReplacer(
 	"call OpenPanel", "open it with 'ctxfs panel open'",
 	"set context_id, or send -H 'ctxfs-panel: NAME'", "name a panel with --panel, or a context with -c",
 	"a host makes it, without ctxfs-panel, or a panel that was opened with PANEL_RIGHT_REVIEW", "make it as the host, without --panel, or as a panel of 'ctxfs panel open --review'",
+	"a host opens it with PANEL_RIGHT_EXEC", "open it with 'ctxfs panel open --exec'",
 	"set context_id to the context of another panel", "name the context of another panel",
 	"name an explicit context_id", "name a context with -c",
 	"name the panel's context_id, or a template, and none is looked for", "name a context with -c, or a template with --template",

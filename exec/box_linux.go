@@ -117,6 +117,9 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 		return err
 	}
 	defer b.close()
+	if p.cmd.ReadOnly {
+		b.add("--remount-ro", home)
+	}
 	var l plumbing
 	defer func() {
 		closeAll(l.theirs)

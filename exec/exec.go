@@ -124,6 +124,8 @@ type Command struct {
 	Stdin     []byte
 	OpenStdin bool
 	Limits    Limits
+	// ReadOnly shows the command the context's folder read-only.
+	ReadOnly bool
 }
 
 // Bounds of a Command, in bytes.
@@ -255,7 +257,12 @@ func (t *Processes) Get(id string) (*Process, error) {
 	if p := t.byID[id]; p != nil {
 		return p, nil
 	}
-	return nil, &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("no process %q", id), Hint: "ListProcesses lists those that are known"}
+	return nil, NoProcess(id)
+}
+
+// NoProcess is the error for a process that does not exist, or not for the caller.
+func NoProcess(id string) error {
+	return &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("no process %q", id), Hint: "ListProcesses lists those that are known"}
 }
 
 // List returns the processes of a context, or of all if id is "", newest first.

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -45,4 +46,27 @@ func (l Limits) check() error {
 		}
 	}
 	return nil
+}
+
+// Bound fails with EINVAL if a limit exceeds that of most, where 0 is no bound. It sets a limit that is 0: the time limit to wall, the
+// others to their default, as far as most permits.
+func (l *Limits) Bound(most Limits, wall time.Duration) error {
+	if most.Wall > 0 {
+		if l.Wall > most.Wall {
+			return beyond("wall_ms", l.Wall.Milliseconds(), most.Wall.Milliseconds())
+		}
+		wall = min(cmp.Or(wall, most.Wall), most.Wall)
+	}
+	l.Wall = cmp.Or(l.Wall, wall)
+	if most.Processes > 0 {
+		if l.Processes > most.Processes {
+			return beyond("processes", int64(l.Processes), int64(most.Processes))
+		}
+		l.Processes = cmp.Or(l.Processes, min(defaultProcesses, most.Processes))
+	}
+	return nil
+}
+
+func beyond(name string, value, most int64) error {
+	return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("limit %s is %d", name, value), Hint: fmt.Sprintf("this server permits panels at most %d", most)}
 }

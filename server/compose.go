@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/gateway"
 	"github.com/ctxfs/ctxfs/internal/codec"
@@ -71,7 +72,9 @@ func (s *Server) compose(context.Context) error {
 	})
 	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts.Templates()})
 	ctxfsv1.RegisterReviewServiceServer(registry, &services.Reviews{Reviews: p.reviews, Contexts: p.contexts})
-	ctxfsv1.RegisterExecServiceServer(registry, &services.Exec{Processes: p.commands})
+	ctxfsv1.RegisterExecServiceServer(registry, &services.Exec{
+		Processes: p.commands, PanelLimits: exec.Limits{Wall: s.cfg.ExecMaxTime, Processes: s.cfg.ExecMaxProcesses},
+	})
 	ctxfsv1.RegisterGatewayServiceServer(registry, &services.Gateway{Sites: p.sites, Files: s.fs, URL: s.siteURL()})
 	grpc_health_v1.RegisterHealthServer(registry, s.health)
 	for name := range s.grpc.GetServiceInfo() {

@@ -18,9 +18,12 @@ import (
 )
 
 // execHouse serves a workspace with a context ctx_a in which commands run. It skips the test where they cannot.
-func execHouse(t *testing.T) (*house, ctxfsv1.ExecServiceClient) {
+func execHouse(t *testing.T, settings ...func(*Config)) (*house, ctxfsv1.ExecServiceClient) {
 	t.Helper()
 	cfg := testConfig(t)
+	for _, set := range settings {
+		set(&cfg)
+	}
 	if os.Geteuid() == 0 {
 		cfg.ExecUser = "4321:4321"
 		if err := os.Chmod(cfg.Workspace, 0o755); err != nil { // that user passes through it

@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -21,6 +21,8 @@ import (
 type Exec struct {
 	ctxfsv1.UnimplementedExecServiceServer
 	Processes *exec.Processes
+	// PanelLimits bound the limits of panels' commands; 0 means no bound.
+	PanelLimits exec.Limits
 }
 
 // The time limit of Run, and the grace of Kill, when the request sets none.
@@ -62,10 +64,8 @@ func (s *Exec) Start(ctx context.Context, req *ctxfsv1.StartRequest) (*ctxfsv1.S
 }
 
 func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration) (*exec.Process, error) {
-	if cmd.GetContextId() == "" {
-		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "name an explicit context_id"}
-	}
-	id, err := parseID(cmd.GetContextId())
+	caller := panels.IdentityFrom(ctx)
+	id, err := execTarget(caller, cmd.GetContextId())
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +73,14 @@ func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Durati
 	limits := exec.Limits{
 		Wall: milliseconds(l.GetWallMs()), CPU: milliseconds(l.GetCpuMs()), Processes: int(l.GetProcesses()), Files: int(l.GetOpenFiles()), FileBytes: l.GetFileBytes(),
 	}
-	if limits.Wall == 0 {
-		limits.Wall = wall
-	}
-	return s.Processes.Start(ctx, exec.Command{
+	command := exec.Command{
 		Context: id, Argv: cmd.GetArgv(), Cwd: cmd.GetCwd(), Env: cmd.GetEnv(), Stdin: cmd.GetStdin(), OpenStdin: cmd.GetOpenStdin(), Limits: limits,
-	})
+		ReadOnly: cmd.GetReadOnly(),
+	}
+	if err := s.forCaller(caller, &command, wall); err != nil {
+		return nil, err
+	}
+	return s.Processes.Start(ctx, command)
 }
 
 // milliseconds converts a duration. One that a time.Duration cannot hold stays too large, or negative.
@@ -89,7 +91,7 @@ func milliseconds(ms int64) time.Duration {
 
 // FollowOutput implements ExecService.
 func (s *Exec) FollowOutput(req *ctxfsv1.FollowOutputRequest, stream grpc.ServerStreamingServer[ctxfsv1.FollowOutputResponse]) error {
-	p, err := s.Processes.Get(req.GetProcessId())
+	p, err := s.process(stream.Context(), req.GetProcessId(), false)
 	if err != nil {
 		return execStatus(err)
 	}
@@ -105,7 +107,7 @@ func (s *Exec) FollowOutput(req *ctxfsv1.FollowOutputRequest, stream grpc.Server
 
 // Wait implements ExecService.
 func (s *Exec) Wait(ctx context.Context, req *ctxfsv1.WaitRequest) (*ctxfsv1.WaitResponse, error) {
-	p, err := s.Processes.Get(req.GetProcessId())
+	p, err := s.process(ctx, req.GetProcessId(), false)
 	if err == nil {
 		err = p.Wait(ctx)
 	}
@@ -120,7 +122,7 @@ func (s *Exec) SendInput(ctx context.Context, req *ctxfsv1.SendInputRequest) (*c
 	if n := len(req.GetData()); n > maxInput {
 		return nil, execStatus(fserr.Invalid("data has %d bytes, more than %d", n, maxInput))
 	}
-	p, err := s.Processes.Get(req.GetProcessId())
+	p, err := s.process(ctx, req.GetProcessId(), true)
 	if err == nil {
 		err = p.Write(ctx, req.GetData())
 	}
@@ -129,7 +131,7 @@ func (s *Exec) SendInput(ctx context.Context, req *ctxfsv1.SendInputRequest) (*c
 
 // CloseInput implements ExecService.
 func (s *Exec) CloseInput(ctx context.Context, req *ctxfsv1.CloseInputRequest) (*ctxfsv1.CloseInputResponse, error) {
-	p, err := s.Processes.Get(req.GetProcessId())
+	p, err := s.process(ctx, req.GetProcessId(), true)
 	if err == nil {
 		err = p.CloseInput(ctx)
 	}
@@ -137,8 +139,8 @@ func (s *Exec) CloseInput(ctx context.Context, req *ctxfsv1.CloseInputRequest) (
 }
 
 // SendSignal implements ExecService.
-func (s *Exec) SendSignal(_ context.Context, req *ctxfsv1.SendSignalRequest) (*ctxfsv1.SendSignalResponse, error) {
-	p, err := s.Processes.Get(req.GetProcessId())
+func (s *Exec) SendSignal(ctx context.Context, req *ctxfsv1.SendSignalRequest) (*ctxfsv1.SendSignalResponse, error) {
+	p, err := s.process(ctx, req.GetProcessId(), true)
 	if err == nil {
 		err = p.Signal(int(req.GetSignal()))
 	}
@@ -154,7 +156,7 @@ func (s *Exec) Kill(ctx context.Context, req *ctxfsv1.KillRequest) (*ctxfsv1.Kil
 	if grace < 0 || grace > maxGrace {
 		return nil, execStatus(fserr.Invalid("grace_ms is %d; use 0 to %d", req.GetGraceMs(), maxGrace.Milliseconds()))
 	}
-	p, err := s.Processes.Get(req.GetProcessId())
+	p, err := s.process(ctx, req.GetProcessId(), true)
 	if err == nil {
 		err = p.Kill(ctx, grace)
 	}
@@ -165,8 +167,8 @@ func (s *Exec) Kill(ctx context.Context, req *ctxfsv1.KillRequest) (*ctxfsv1.Kil
 }
 
 // GetProcess implements ExecService.
-func (s *Exec) GetProcess(_ context.Context, req *ctxfsv1.GetProcessRequest) (*ctxfsv1.GetProcessResponse, error) {
-	p, err := s.Processes.Get(req.GetProcessId())
+func (s *Exec) GetProcess(ctx context.Context, req *ctxfsv1.GetProcessRequest) (*ctxfsv1.GetProcessResponse, error) {
+	p, err := s.process(ctx, req.GetProcessId(), false)
 	if err != nil {
 		return nil, execStatus(err)
 	}
@@ -174,13 +176,10 @@ func (s *Exec) GetProcess(_ context.Context, req *ctxfsv1.GetProcessRequest) (*c
 }
 
 // ListProcesses implements ExecService.
-func (s *Exec) ListProcesses(_ context.Context, req *ctxfsv1.ListProcessesRequest) (*ctxfsv1.ListProcessesResponse, error) {
-	var id contexts.ID
-	if req.GetContextId() != "" {
-		var err error
-		if id, err = parseID(req.GetContextId()); err != nil {
-			return nil, execStatus(err)
-		}
+func (s *Exec) ListProcesses(ctx context.Context, req *ctxfsv1.ListProcessesRequest) (*ctxfsv1.ListProcessesResponse, error) {
+	id, err := listTarget(ctx, req)
+	if err != nil {
+		return nil, execStatus(err)
 	}
 	resp := &ctxfsv1.ListProcessesResponse{}
 	for _, p := range s.Processes.List(id) {
@@ -192,8 +191,12 @@ func (s *Exec) ListProcesses(_ context.Context, req *ctxfsv1.ListProcessesReques
 }
 
 // RemoveProcess implements ExecService.
-func (s *Exec) RemoveProcess(_ context.Context, req *ctxfsv1.RemoveProcessRequest) (*ctxfsv1.RemoveProcessResponse, error) {
-	return &ctxfsv1.RemoveProcessResponse{}, execStatus(s.Processes.Remove(req.GetProcessId()))
+func (s *Exec) RemoveProcess(ctx context.Context, req *ctxfsv1.RemoveProcessRequest) (*ctxfsv1.RemoveProcessResponse, error) {
+	p, err := s.process(ctx, req.GetProcessId(), true)
+	if err == nil {
+		err = s.Processes.Remove(p.ID)
+	}
+	return &ctxfsv1.RemoveProcessResponse{}, execStatus(err)
 }
 
 func processToPB(p *exec.Process) *ctxfsv1.Process {
