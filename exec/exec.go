@@ -81,6 +81,11 @@ type Processes struct {
 	// active counts the processes of each context that start or run.
 	active map[contexts.ID]int
 	byID   map[string]*Process
+	// names has the names of processes that start or run, requests the request IDs of processes that start or are known.
+	names    map[nameKey]struct{}
+	requests map[nameKey]*request
+	// attachTime is how long a process with KillAlone waits for its first caller.
+	attachTime time.Duration
 }
 
 // Open removes cfg.Dir, which holds the output of a server that was killed, and returns a table without processes.
@@ -91,7 +96,8 @@ func Open(cfg Config) (*Processes, error) {
 	if err := os.RemoveAll(cfg.Dir); err != nil {
 		return nil, err
 	}
-	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}}
+	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}, attachTime: attachTime}
+	p.names, p.requests = map[nameKey]struct{}{}, map[nameKey]*request{}
 	p.sandbox.user = cfg.User
 	p.stopped, p.stop = context.WithCancel(context.Background())
 	return p, nil
@@ -126,6 +132,11 @@ type Command struct {
 	Limits    Limits
 	// ReadOnly shows the command the context's folder read-only.
 	ReadOnly bool
+	// Pty gives the command a terminal of its own, and leaves it open for Process.Write; nil for none.
+	Pty *Pty
+	Identity
+	// KillAlone ends the process when its last caller leaves without Detach, and if none connects within attachTime.
+	KillAlone bool
 }
 
 // Bounds of a Command, in bytes.
@@ -155,33 +166,52 @@ func (c *Command) check() error {
 		return &fserr.Error{Code: fserr.E2BIG, Detail: fmt.Sprintf("arguments and environment have %d bytes, more than %d", size, maxArgs)}
 	case len(c.Stdin) > maxStdin:
 		return &fserr.Error{Code: fserr.EFBIG, Detail: fmt.Sprintf("stdin has %d bytes, more than %d", len(c.Stdin), maxStdin), Hint: "set open_stdin and use SendInput"}
-	case len(c.Stdin) > 0 && c.OpenStdin:
-		return fserr.Invalid("set one of stdin and open_stdin")
+	case len(c.Stdin) > 0 && (c.OpenStdin || c.Pty != nil):
+		return fserr.Invalid("set one of stdin, open_stdin and pty")
 	case strings.ContainsRune(c.Cwd, 0):
 		return fserr.Invalid("cwd contains NUL")
+	}
+	if c.Pty != nil {
+		if err := c.Pty.check(); err != nil {
+			return err
+		}
+	}
+	if err := c.Identity.check(); err != nil {
+		return err
 	}
 	return c.Limits.check()
 }
 
 // Start starts a command. It fails with *Unavailable where commands cannot be isolated, with ENOENT, ENOTDIR or EACCES for a bad working
 // directory, and with EMFILE if maxRunning processes run in the context. ctx bounds the start only.
+//
+// A command with the RequestID of a process that is known in its context starts nothing: Start returns that process, or fails with EEXIST
+// if it was started with another command. EEXIST too while another process of the context has the Name.
 func (t *Processes) Start(ctx context.Context, cmd Command) (*Process, error) {
 	if err := cmd.check(); err != nil {
 		return nil, err
 	}
-	if err := t.enter(cmd.Context); err != nil {
+	if cmd.RequestID != "" {
+		return t.startOnce(ctx, cmd)
+	}
+	return t.startNew(ctx, cmd)
+}
+
+func (t *Processes) startNew(ctx context.Context, cmd Command) (*Process, error) {
+	if err := t.enter(&cmd); err != nil {
 		return nil, err
 	}
 	p, err := t.start(ctx, cmd)
 	if err != nil {
-		t.leave(cmd.Context)
+		t.leave(&cmd)
 		return nil, err
 	}
 	return p, nil
 }
 
 // enter counts a process that is about to start; leave takes it back when it did not, or has ended.
-func (t *Processes) enter(id contexts.ID) error {
+func (t *Processes) enter(cmd *Command) error {
+	id := cmd.Context
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -190,18 +220,22 @@ func (t *Processes) enter(id contexts.ID) error {
 	if n := t.active[id]; n >= maxRunning {
 		return &fserr.Error{Code: fserr.EMFILE, Detail: fmt.Sprintf("%d commands run in context '%s'", n, id), Hint: "wait until one has ended, or kill one"}
 	}
+	if err := t.takeName(cmd); err != nil {
+		return err
+	}
 	t.active[id]++
 	t.running.Add(1)
 	return nil
 }
 
-func (t *Processes) leave(id contexts.ID) {
+func (t *Processes) leave(cmd *Command) {
 	defer t.running.Done()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.active[id]--; t.active[id] == 0 {
-		delete(t.active, id)
+	if t.active[cmd.Context]--; t.active[cmd.Context] == 0 {
+		delete(t.active, cmd.Context)
 	}
+	delete(t.names, cmd.nameKey())
 }
 
 func (t *Processes) start(ctx context.Context, cmd Command) (*Process, error) {
@@ -220,14 +254,22 @@ func (t *Processes) start(ctx context.Context, cmd Command) (*Process, error) {
 	t.mu.Lock()
 	t.byID[p.ID] = p
 	t.mu.Unlock()
+	if cmd.KillAlone {
+		p.callers.expect(t.attachTime, p.abandon)
+	}
 	go p.supervise(access)
 	return p, nil
 }
 
 func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Command) (*Process, error) {
 	p := &Process{
-		ID: "p-" + strings.ToLower(rand.Text()[:10]), table: t, cmd: cmd, started: time.Now(),
+		ID: "p-" + strings.ToLower(rand.Text()[:10]), table: t, cmd: cmd, asked: cmd, started: time.Now(),
 		done: make(chan struct{}), kills: make(chan kill, 1), input: make(chan struct{}, 1),
+	}
+	if cmd.Pty != nil {
+		pty := cmd.Pty.withDefaults()
+		p.cmd.Pty = &pty
+		p.terminal.Store(&pty)
 	}
 	var err error
 	if p.dir, err = workingDirectory(access.Root, cmd.Cwd); err != nil {
@@ -305,6 +347,7 @@ func (t *Processes) ContextDeleted(id contexts.ID) {
 func (t *Processes) forget(p *Process) {
 	t.mu.Lock()
 	delete(t.byID, p.ID)
+	t.forgetRequest(p)
 	t.mu.Unlock()
 	p.discard()
 }

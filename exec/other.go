@@ -4,6 +4,7 @@ package exec
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"syscall"
 
@@ -30,11 +31,13 @@ type sandboxes struct{ user *User }
 func (*sandboxes) probe(context.Context, *starter) error { return notHere() }
 
 // box is never made.
-type box struct{}
+type box struct{ tty *os.File }
 
 func (*box) wait() Exit                  { return Exit{Reason: SandboxFailed} }
 func (*box) signal(syscall.Signal) error { return notHere() }
 func (*box) kill() error                 { return notHere() }
+func (*box) terminate() error            { return notHere() }
+func (*box) resize(Pty) error            { return notHere() }
 
 func (*Process) launch(context.Context, *contexts.Access) error { return notHere() }
 

@@ -100,6 +100,7 @@ func changeProcess(ctx context.Context, c ctxfsv1.ExecServiceClient, id string) 
 	errs := map[string]error{}
 	_, errs["SendInput"] = c.SendInput(ctx, &ctxfsv1.SendInputRequest{ProcessId: id, Data: []byte("x\n")})
 	_, errs["CloseInput"] = c.CloseInput(ctx, &ctxfsv1.CloseInputRequest{ProcessId: id})
+	_, errs["Resize"] = c.Resize(ctx, &ctxfsv1.ResizeRequest{ProcessId: id, Cols: 10, Rows: 10})
 	_, errs["SendSignal"] = c.SendSignal(ctx, &ctxfsv1.SendSignalRequest{ProcessId: id, Signal: 15})
 	_, errs["Kill"] = c.Kill(ctx, &ctxfsv1.KillRequest{ProcessId: id})
 	_, errs["RemoveProcess"] = c.RemoveProcess(ctx, &ctxfsv1.RemoveProcessRequest{ProcessId: id})

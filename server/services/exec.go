@@ -1,6 +1,7 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -37,10 +38,11 @@ const (
 // Run implements ExecService.
 func (s *Exec) Run(req *ctxfsv1.RunRequest, stream grpc.ServerStreamingServer[ctxfsv1.RunResponse]) error {
 	ctx := stream.Context()
-	p, err := s.start(ctx, req.GetCommand(), runTime)
+	p, err := s.start(ctx, req.GetCommand(), runTime, ctxfsv1.OnDisconnect_ON_DISCONNECT_KILL)
 	if err != nil {
 		return execStatus(err)
 	}
+	defer p.Connect()(false)
 	err = stream.Send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Started{Started: processToPB(p)}})
 	if err == nil {
 		err = p.Output(ctx, [2]int64{}, true, func(o exec.Output) error {
@@ -48,22 +50,25 @@ func (s *Exec) Run(req *ctxfsv1.RunRequest, stream grpc.ServerStreamingServer[ct
 		})
 	}
 	if err != nil {
-		// The call has ended, and its context with it.
-		return execStatus(errors.Join(err, p.Kill(context.WithoutCancel(ctx), killGrace)))
+		return execStatus(err)
 	}
 	return stream.Send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Exited{Exited: processToPB(p)}})
 }
 
 // Start implements ExecService.
 func (s *Exec) Start(ctx context.Context, req *ctxfsv1.StartRequest) (*ctxfsv1.StartResponse, error) {
-	p, err := s.start(ctx, req.GetCommand(), 0)
+	p, err := s.start(ctx, req.GetCommand(), 0, ctxfsv1.OnDisconnect_ON_DISCONNECT_KEEP)
 	if err != nil {
 		return nil, execStatus(err)
 	}
 	return &ctxfsv1.StartResponse{Process: processToPB(p)}, nil
 }
 
-func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration) (*exec.Process, error) {
+// start starts a command. wall is its time limit, and alone its on_disconnect, unless it has another. A terminal has no time limit of its own.
+func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration, alone ctxfsv1.OnDisconnect) (*exec.Process, error) {
+	if cmd.GetPty() != nil {
+		wall = 0
+	}
 	caller := panels.IdentityFrom(ctx)
 	id, err := execTarget(caller, cmd.GetContextId())
 	if err != nil {
@@ -75,7 +80,8 @@ func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Durati
 	}
 	command := exec.Command{
 		Context: id, Argv: cmd.GetArgv(), Cwd: cmd.GetCwd(), Env: cmd.GetEnv(), Stdin: cmd.GetStdin(), OpenStdin: cmd.GetOpenStdin(), Limits: limits,
-		ReadOnly: cmd.GetReadOnly(),
+		ReadOnly: cmd.GetReadOnly(), Pty: ptyOf(cmd.GetPty()), KillAlone: cmp.Or(cmd.GetOnDisconnect(), alone) == ctxfsv1.OnDisconnect_ON_DISCONNECT_KILL,
+		Identity: exec.Identity{RequestID: cmd.GetRequestId(), Name: cmd.GetName(), Labels: cmd.GetLabels()},
 	}
 	if err := s.forCaller(caller, &command, wall); err != nil {
 		return nil, err
@@ -204,6 +210,7 @@ func processToPB(p *exec.Process) *ctxfsv1.Process {
 	pb := &ctxfsv1.Process{
 		ProcessId: p.ID, ContextId: string(cmd.Context), Argv: cmd.Argv, Cwd: cmd.Cwd, StartedNs: p.Started().UnixNano(),
 		StdoutBytes: p.Written(exec.Stdout), StderrBytes: p.Written(exec.Stderr),
+		Name: cmd.Name, Labels: cmd.Labels, Pty: ptyToPB(p.Terminal()),
 	}
 	if e := p.Ended(); e != nil {
 		pb.Exit = &ctxfsv1.Exit{Code: int32(e.Code), Reason: ctxfsv1.ExitReason(e.Reason), Detail: e.Detail, EndedNs: e.At.UnixNano()}
