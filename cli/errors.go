@@ -240,6 +240,7 @@ var commandWords = strings.NewReplacer(
 	"its host opens it anew by OpenPanel", "'ctxfs panel open' opens it again",
 	"renew it with RenewToken before it expires, or call OpenPanel", "get a new one with 'ctxfs panel open'",
 	"set open_stdin and use SendInput", "use --interactive",
+	"start it with pty", "start it with --tty",
 	"set open_stdin", "start it with --interactive",
 	"ListProcesses lists those that are known", "'ctxfs ps -a' lists those that are known",
 	"kill it first", "end it with 'ctxfs kill'",
