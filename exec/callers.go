@@ -10,7 +10,7 @@ type callers struct {
 	mu    sync.Mutex
 	count int
 	over  bool
-	// first ends the process if nobody connects; nil if nobody is expected.
+	// first ends the process if no caller connects; nil if the process waits for none.
 	first *time.Timer
 }
 

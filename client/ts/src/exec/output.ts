@@ -1,7 +1,7 @@
 /** How much output that is not read is kept, in bytes: as much as the server keeps. */
 const maxUnread = 16 << 20;
 
-/** One output stream of a process. Output that nobody reads is bounded: the oldest is dropped. */
+/** One output stream of a process. Output without a reader is bounded: the oldest is dropped. */
 export class OutputBuffer {
   /** What a program reads. */
   readonly stream: ReadableStream<Uint8Array>;
