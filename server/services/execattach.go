@@ -43,7 +43,7 @@ func (s *Exec) Attach(stream attachStream) error {
 	}
 	open := first.GetOpen()
 	if open == nil {
-		return execStatus(&fserr.Error{Code: fserr.EINVAL, Detail: "the first message is not open", Hint: "send open with a process_id first"})
+		return execStatus(fserr.Invalid("the first message is not open"))
 	}
 	p, err := s.process(stream.Context(), open.GetProcessId(), true)
 	if err != nil {
