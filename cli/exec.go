@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,9 @@ const (
 )
 
 func (a *app) execCommands() []*cobra.Command {
-	return []*cobra.Command{a.execCommand(), a.psCommand(), a.logsCommand(), a.killCommand(), a.explainExecCommand(), a.execProfilesCommand()}
+	return []*cobra.Command{
+		a.execCommand(), a.shellCommand(), a.attachCommand(), a.psCommand(), a.logsCommand(), a.killCommand(), a.explainExecCommand(), a.execProfilesCommand(),
+	}
 }
 
 // execFailure is a failure of ctxfs itself, as opposed to one of the command.
@@ -43,8 +46,8 @@ func (e *commandExit) Error() string { return e.text }
 func (e *commandExit) ExitCode() int { return e.code }
 
 func (a *app) execCommand() *cobra.Command {
-	var detach, interactive bool
-	var env []string
+	var detach, interactive, tty, keep bool
+	var env, labels []string
 	var limit time.Duration
 	spec := &ctxfsv1.Command{Limits: &ctxfsv1.ExecLimits{}}
 	cmd := &cobra.Command{
@@ -52,12 +55,17 @@ func (a *app) execCommand() *cobra.Command {
 		Long: "Runs a command in a context. CONTEXT is an ID or a panel. The command sees the context's folder, the system's programs, a /tmp and a home of its own,\n" +
 			"and nothing else: no other file, no process, no network unless --profile or --network gives one. It never runs as root.\n\n" +
 			"The exit code is the command's; 124: it exceeded --time-limit; 125: ctxfs failed; 126: the program cannot be executed; 127: it was not found;\n" +
-			"128 and a number: that signal ended it.",
-		Example: "  ctxfs exec panels/editor -- npm test\n  ctxfs exec panels/editor --profile packages -- npm ci\n  ctxfs exec panels/editor --detach --sandbox dev -- npm run dev",
+			"128 and a number: that signal ended it. With --tty, all output is one stream.",
+		Example: "  ctxfs exec panels/editor -- npm test\n  ctxfs exec panels/editor --profile packages -- npm ci\n" +
+			"  ctxfs exec panels/editor --detach --name dev --sandbox dev -- npm run dev\n  ctxfs exec -it panels/editor -- vim notes.md",
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&detach, "detach", "d", false, "print the process's ID and leave it running")
 	f.BoolVarP(&interactive, "interactive", "i", false, "send standard input to the command")
+	f.BoolVarP(&tty, "tty", "t", false, "give the command a terminal, and connect this one to it; Ctrl-] leaves the command running")
+	f.BoolVar(&keep, "keep", false, "leave the command running when ctxfs exec ends or loses the connection; 'ctxfs attach' returns to it")
+	f.StringVar(&spec.Name, "name", "", "name the command, for 'ctxfs attach', 'logs' and 'kill'")
+	f.StringArrayVar(&labels, "label", nil, "keep KEY=VALUE with the command, for 'ctxfs ps --json'; repeatable")
 	f.StringArrayVarP(&env, "env", "e", nil, "set a variable, as NAME=VALUE; repeatable")
 	f.StringVarP(&spec.Cwd, "cwd", "w", "", "working directory, from the context's root")
 	placeFlags(f, spec)
@@ -66,11 +74,22 @@ func (a *app) execCommand() *cobra.Command {
 	f.DurationVar(&limit, "time-limit", 0, "kill the command after this long (default 10m, none with --detach)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
-		if spec.Env, err = variables(env); err != nil {
+		if spec.Env, err = pairs("env", "NAME=VALUE", env); err != nil {
 			return err
 		}
-		if detach && interactive {
-			return usagef("leave out one of --detach and --interactive")
+		if spec.Labels, err = pairs("label", "KEY=VALUE", labels); err != nil {
+			return err
+		}
+		if spec.OnDisconnect = ctxfsv1.OnDisconnect_ON_DISCONNECT_KILL; keep || detach {
+			spec.OnDisconnect = ctxfsv1.OnDisconnect_ON_DISCONNECT_KEEP
+		}
+		switch {
+		case tty && detach:
+			spec.Pty = &ctxfsv1.Pty{Term: a.env.Getenv("TERM")}
+		case tty:
+			if spec.Pty, err = a.ptyHere(); err != nil {
+				return err
+			}
 		}
 		if limit < 0 {
 			return usagef("--time-limit must not be negative")
@@ -78,8 +97,11 @@ func (a *app) execCommand() *cobra.Command {
 		spec.Limits.WallMs, spec.OpenStdin = limit.Milliseconds(), interactive
 		return a.withContext(func(ctx context.Context, c *client.Client, args []string) error {
 			spec.ContextId, spec.Argv = args[0], args[1:]
-			if detach {
+			switch {
+			case detach:
 				return a.detached(ctx, c, spec)
+			case tty:
+				return a.inTerminal(ctx, c, spec)
 			}
 			return a.attached(ctx, c, spec, limit)
 		})(cmd, args)
@@ -87,16 +109,17 @@ func (a *app) execCommand() *cobra.Command {
 	return cmd
 }
 
-func variables(list []string) (map[string]string, error) {
-	env := map[string]string{}
+// pairs reads the values of a repeatable flag.
+func pairs(flag, form string, list []string) (map[string]string, error) {
+	set := map[string]string{}
 	for _, v := range list {
 		name, value, ok := strings.Cut(v, "=")
 		if !ok || name == "" {
-			return nil, usagef("--env %s is not NAME=VALUE", show(v))
+			return nil, usagef("--%s %s is not %s", flag, show(v), form)
 		}
-		env[name] = value
+		set[name] = value
 	}
-	return env, nil
+	return set, nil
 }
 
 func (a *app) detached(ctx context.Context, c *client.Client, spec *ctxfsv1.Command) error {
@@ -230,7 +253,7 @@ func (a *app) psCommand() *cobra.Command {
 		for i, p := range processes {
 			rows[i] = processRow(p)
 		}
-		return a.table([]string{"ID", "CONTEXT", "STATE", "EXIT", "TIME", "COMMAND"}, rows)
+		return a.table([]string{"ID", "NAME", "CONTEXT", "STATE", "EXIT", "TIME", "COMMAND"}, rows)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -251,20 +274,24 @@ func processRow(p *ctxfsv1.Process) []string {
 		}
 	}
 	took := end.Sub(time.Unix(0, p.GetStartedNs())).Round(100 * time.Millisecond)
-	return []string{p.GetProcessId(), p.GetContextId(), state, code, took.String(), show(strings.Join(p.GetArgv(), " "))}
+	return []string{p.GetProcessId(), cmp.Or(p.GetName(), "-"), p.GetContextId(), state, code, took.String(), show(strings.Join(p.GetArgv(), " "))}
 }
 
 func (a *app) logsCommand() *cobra.Command {
 	req := &ctxfsv1.FollowOutputRequest{}
 	cmd := &cobra.Command{
 		Use: "logs PROCESS", Short: "Print the output of a command", Args: usage(cobra.ExactArgs(1)),
-		Long: "Prints what a command wrote, its standard output to standard output and its standard error to standard error. PROCESS is an ID of 'ctxfs ps'.",
+		Long: "Prints what a command wrote, its standard output to standard output and its standard error to standard error. PROCESS is an ID or a name of 'ctxfs ps'.",
 	}
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "continue until the command ends, and exit with its code")
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
-		req.ProcessId = args[0]
+		p, err := a.processNamed(ctx, c, args[0])
+		if err != nil {
+			return err
+		}
+		req.ProcessId = p.GetProcessId()
 		var last *ctxfsv1.Process
-		err := c.FollowOutput(ctx, req, func(m *ctxfsv1.FollowOutputResponse) error {
+		err = c.FollowOutput(ctx, req, func(m *ctxfsv1.FollowOutputResponse) error {
 			if m.GetExited() != nil {
 				last = m.GetExited()
 			}
@@ -282,17 +309,19 @@ func (a *app) killCommand() *cobra.Command {
 	var signal int
 	cmd := &cobra.Command{
 		Use: "kill PROCESS...", Short: "End commands and everything that they started", Args: usage(cobra.MinimumNArgs(1)),
-		Long: "Sends SIGTERM to a command, and after 5 s SIGKILL to it and to everything that it started. PROCESS is an ID of 'ctxfs ps'.",
+		Long: "Sends SIGTERM to a command, and after 5 s SIGKILL to it and to everything that it started. PROCESS is an ID or a name of 'ctxfs ps'.",
 	}
 	cmd.Flags().IntVarP(&signal, "signal", "s", 0, "send this signal instead, by its Linux number, to the command's process group")
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
 		var errs []error
 		for _, id := range args {
-			var err error
-			if signal != 0 {
-				err = c.SignalProcess(ctx, id, signal)
-			} else {
-				_, err = c.KillProcess(ctx, id)
+			p, err := a.processNamed(ctx, c, id)
+			switch {
+			case err != nil:
+			case signal != 0:
+				err = c.SignalProcess(ctx, p.GetProcessId(), signal)
+			default:
+				_, err = c.KillProcess(ctx, p.GetProcessId())
 			}
 			errs = append(errs, err)
 		}

@@ -68,7 +68,7 @@ func TestExecFromTheShell(t *testing.T) {
 func TestBackgroundCommandFromTheShell(t *testing.T) {
 	s := execShell(t)
 	id := strings.TrimSpace(s.ok("exec", "-d", "panels/a", "--", "sh", "-c", "echo begun; sleep 1000"))
-	if got := s.ok("ps", "panels/a"); !regexp.MustCompile(`(?m)^` + id + ` +ctx_panels~a +running +- +\S+ +sh -c `).MatchString(got) {
+	if got := s.ok("ps", "panels/a"); !regexp.MustCompile(`(?m)^` + id + ` +- +ctx_panels~a +running +- +\S+ +sh -c `).MatchString(got) {
 		t.Errorf("ps printed %s", got)
 	}
 	for s.ok("logs", id) == "" && t.Context().Err() == nil { // the command has not begun

@@ -67,7 +67,7 @@ func (a *app) explainExecCommand() *cobra.Command {
 	placeFlags(f, spec)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
-		if spec.Env, err = variables(env); err != nil {
+		if spec.Env, err = pairs("env", "NAME=VALUE", env); err != nil {
 			return err
 		}
 		return a.withContext(func(ctx context.Context, c *client.Client, args []string) error {

@@ -171,6 +171,13 @@ func jsonOf(m protoreflect.Message) object {
 				list[j] = jsonValue(f, v.List().Get(j))
 			}
 			o = append(o, member{key, list})
+		case f.IsMap():
+			set := map[string]any{} // its keys are sorted when it is printed
+			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+				set[k.String()] = jsonValue(f.MapValue(), v)
+				return true
+			})
+			o = append(o, member{key, set})
 		case isTime:
 			o = append(o, member{name, timeJSON(v.Int(), m.Descriptor().Name() == "Stat")})
 		case f.HasPresence() && !m.Has(f):

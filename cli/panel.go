@@ -51,6 +51,7 @@ func (a *app) panelOpenCommand() *cobra.Command {
 	f.BoolVar(&o.export, "export", false, "print shell exports of CTXFS_ADDRESS, CTXFS_TOKEN and CTXFS_CONTEXT")
 	f.BoolVar(&o.readOnly, "read-only", false, "refuse mutations to the panel")
 	f.BoolVar(&o.review, "review", false, "let the panel review the changes of other panels' contexts; its older tokens end when it is opened without this")
+	f.BoolVar(&o.exec, "exec", false, "let the panel run commands in its context; its older tokens end when it is opened without this")
 	f.StringVar(&o.template, "template", "", "make the context from this template, a folder or file of the workspace")
 	f.BoolVar(&o.unsafe, "unsafe", false, "allow an unsafe_noctx context, which starts empty")
 	f.DurationVar(&o.ttl, "ttl", 0, "life of the token; 0 means the server's default")
@@ -85,9 +86,9 @@ func (a *app) open(ctx context.Context, c *client.Client, panel string, o panelF
 
 // panelFlags are those of panel open.
 type panelFlags struct {
-	export, readOnly, review, unsafe bool
-	template                         string
-	ttl                              time.Duration
+	export, readOnly, review, exec, unsafe bool
+	template                               string
+	ttl                                    time.Duration
 }
 
 func (o panelFlags) options(contextID string) []client.PanelOption {
@@ -103,6 +104,9 @@ func (o panelFlags) options(contextID string) []client.PanelOption {
 	}
 	if o.review {
 		opts = append(opts, client.CanReview())
+	}
+	if o.exec {
+		opts = append(opts, client.CanExec())
 	}
 	if o.unsafe {
 		opts = append(opts, client.Unsafe())
@@ -134,7 +138,7 @@ func (a *app) printPanel(p *client.Panel) error {
 	}...))
 }
 
-// rightNames joins the names of rights: "review".
+// rightNames joins the names of rights: "review, exec".
 func rightNames(rights []ctxfsv1.PanelRight) string {
 	names := make([]string, len(rights))
 	for i, r := range rights {

@@ -74,6 +74,8 @@ const (
 
 // Client is a connection to a server. It is safe for concurrent use; Close it.
 type Client struct {
+	Exec
+
 	target target
 	cc     *grpc.ClientConn
 	conn   identityConn
@@ -111,7 +113,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	id := identity{token: func() string { return t.token }, panel: cfg.panel}
 	conn := identityConn{cc: cc, id: id}
 	web := newWebDialer(t, cfg.tls)
-	return &Client{target: t, cc: cc, conn: conn, web: web, fs: newFSClient(conn, web, cfg.unary), unary: cfg.unary, buffers: buffers, panels: map[*Panel]struct{}{}}, nil
+	return &Client{Exec: Exec{conn}, target: t, cc: cc, conn: conn, web: web, fs: newFSClient(conn, web, cfg.unary), unary: cfg.unary, buffers: buffers, panels: map[*Panel]struct{}{}}, nil
 }
 
 func (c config) dialOptions(t target, buffers *codec.Pool) []grpc.DialOption {

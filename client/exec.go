@@ -2,6 +2,9 @@ package client
 
 import (
 	"context"
+	"errors"
+	"io"
+	"sync"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
@@ -39,11 +42,19 @@ func execError(op string, err error) error {
 	return convert(op, err)
 }
 
-func (c *Client) exec() ctxfsv1.ExecServiceClient { return ctxfsv1.NewExecServiceClient(c.conn) }
+// Exec runs commands in contexts: as the host, or as the panel of Panel.Exec, which needs CanExec.
+type Exec struct{ to identityConn }
 
-// RunCommand runs a command until it has ended, and calls report for each message: the start, the output, the exit. The server kills the
-// command if ctx ends or report fails.
-func (c *Client) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, report func(*ctxfsv1.RunResponse) error) error {
+// Exec runs commands in the panel's context. The panel was opened with CanExec. Commands may leave ContextId empty.
+func (p *Panel) Exec() Exec {
+	return Exec{identityConn{cc: p.client.cc, id: identity{token: p.bearer}}}
+}
+
+func (c Exec) exec() ctxfsv1.ExecServiceClient { return ctxfsv1.NewExecServiceClient(c.to) }
+
+// RunCommand runs a command until it has ended, and calls report for each message: the start, the output, the exit. If ctx ends or report
+// fails, the server kills the command unless OnDisconnect keeps it.
+func (c Exec) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, report func(*ctxfsv1.RunResponse) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.exec().Run(ctx, &ctxfsv1.RunRequest{Command: cmd})
@@ -54,13 +65,13 @@ func (c *Client) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, report fu
 }
 
 // StartCommand starts a command in the background.
-func (c *Client) StartCommand(ctx context.Context, cmd *ctxfsv1.Command) (*ctxfsv1.Process, error) {
+func (c Exec) StartCommand(ctx context.Context, cmd *ctxfsv1.Command) (*ctxfsv1.Process, error) {
 	resp, err := c.exec().Start(ctx, &ctxfsv1.StartRequest{Command: cmd})
 	return resp.GetProcess(), execError("exec", err)
 }
 
 // FollowOutput calls report for the output of a process, and for its exit if it has ended.
-func (c *Client) FollowOutput(ctx context.Context, req *ctxfsv1.FollowOutputRequest, report func(*ctxfsv1.FollowOutputResponse) error) error {
+func (c Exec) FollowOutput(ctx context.Context, req *ctxfsv1.FollowOutputRequest, report func(*ctxfsv1.FollowOutputResponse) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.exec().FollowOutput(ctx, req)
@@ -71,13 +82,13 @@ func (c *Client) FollowOutput(ctx context.Context, req *ctxfsv1.FollowOutputRequ
 }
 
 // Processes lists the processes of a context, or of all contexts if contextID is "", newest first.
-func (c *Client) Processes(ctx context.Context, contextID string, running bool) ([]*ctxfsv1.Process, error) {
+func (c Exec) Processes(ctx context.Context, contextID string, running bool) ([]*ctxfsv1.Process, error) {
 	resp, err := c.exec().ListProcesses(ctx, &ctxfsv1.ListProcessesRequest{ContextId: contextID, Running: running})
 	return resp.GetProcesses(), execError("listprocesses", err)
 }
 
 // SendInput writes to the standard input of a process. Without data it closes the input.
-func (c *Client) SendInput(ctx context.Context, processID string, data []byte) error {
+func (c Exec) SendInput(ctx context.Context, processID string, data []byte) error {
 	if len(data) == 0 {
 		_, err := c.exec().CloseInput(ctx, &ctxfsv1.CloseInputRequest{ProcessId: processID})
 		return execError("closeinput", err)
@@ -87,25 +98,128 @@ func (c *Client) SendInput(ctx context.Context, processID string, data []byte) e
 }
 
 // KillProcess ends a process, and returns it when it has ended.
-func (c *Client) KillProcess(ctx context.Context, processID string) (*ctxfsv1.Process, error) {
+func (c Exec) KillProcess(ctx context.Context, processID string) (*ctxfsv1.Process, error) {
 	resp, err := c.exec().Kill(ctx, &ctxfsv1.KillRequest{ProcessId: processID})
 	return resp.GetProcess(), execError("kill", err)
 }
 
 // SignalProcess sends a signal, by its Linux number, to the process group of a command.
-func (c *Client) SignalProcess(ctx context.Context, processID string, signal int) error {
+func (c Exec) SignalProcess(ctx context.Context, processID string, signal int) error {
 	_, err := c.exec().SendSignal(ctx, &ctxfsv1.SendSignalRequest{ProcessId: processID, Signal: int32(signal)})
 	return execError("sendsignal", err)
 }
 
 // ExplainCommand reports how a command would run.
-func (c *Client) ExplainCommand(ctx context.Context, cmd *ctxfsv1.Command) (*ctxfsv1.ExplainExecResponse, error) {
+func (c Exec) ExplainCommand(ctx context.Context, cmd *ctxfsv1.Command) (*ctxfsv1.ExplainExecResponse, error) {
 	resp, err := c.exec().ExplainExec(ctx, &ctxfsv1.ExplainExecRequest{Command: cmd})
 	return resp, execError("explainexec", err)
 }
 
 // ExecProfiles lists the profiles of commands, sorted by name.
-func (c *Client) ExecProfiles(ctx context.Context) ([]*ctxfsv1.ExecProfile, error) {
+func (c Exec) ExecProfiles(ctx context.Context) ([]*ctxfsv1.ExecProfile, error) {
 	resp, err := c.exec().ListProfiles(ctx, &ctxfsv1.ListProfilesRequest{})
 	return resp.GetProfiles(), execError("listprofiles", err)
+}
+
+// GetProcess returns a process, running or ended.
+func (c Exec) GetProcess(ctx context.Context, processID string) (*ctxfsv1.Process, error) {
+	resp, err := c.exec().GetProcess(ctx, &ctxfsv1.GetProcessRequest{ProcessId: processID})
+	return resp.GetProcess(), execError("getprocess", err)
+}
+
+// WaitProcess waits until a process has ended, and returns it.
+func (c Exec) WaitProcess(ctx context.Context, processID string) (*ctxfsv1.Process, error) {
+	resp, err := c.exec().Wait(ctx, &ctxfsv1.WaitRequest{ProcessId: processID})
+	return resp.GetProcess(), execError("wait", err)
+}
+
+// ResizeProcess changes the size of a process's terminal, in characters.
+func (c Exec) ResizeProcess(ctx context.Context, processID string, cols, rows int) error {
+	_, err := c.exec().Resize(ctx, &ctxfsv1.ResizeRequest{ProcessId: processID, Cols: uint32(cols), Rows: uint32(rows)})
+	return execError("resize", err)
+}
+
+// Attachment is a connection to a process. Its methods may be called at the same time, Recv from one goroutine.
+type Attachment struct {
+	stream  ctxfsv1.ExecService_AttachClient
+	process *ctxfsv1.Process
+
+	// sending guards the stream's sends. over says that the process has ended.
+	sending sync.Mutex
+	over    bool
+}
+
+// Attach connects to a process. The connection ends with ctx; the process's OnDisconnect decides whether it then ends too.
+func (c Exec) Attach(ctx context.Context, open *ctxfsv1.AttachOpen) (*Attachment, error) {
+	stream, err := c.exec().Attach(ctx)
+	if err != nil {
+		return nil, execError("attach", err)
+	}
+	a := &Attachment{stream: stream}
+	if err := a.send(&ctxfsv1.AttachRequest{Action: &ctxfsv1.AttachRequest_Open{Open: open}}); err != nil {
+		return nil, err
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return nil, execError("attach", err)
+	}
+	a.process = first.GetAttached()
+	return a, nil
+}
+
+// Process is the process as it was when the connection began.
+func (a *Attachment) Process() *ctxfsv1.Process { return a.process }
+
+// Recv returns the next output, or the process's exit. It returns io.EOF after the exit, and after Detach.
+func (a *Attachment) Recv() (*ctxfsv1.AttachResponse, error) {
+	m, err := a.stream.Recv()
+	if errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if m.GetExited() != nil {
+		a.sending.Lock()
+		defer a.sending.Unlock()
+		a.over = true
+		return m, execError("attach", a.stream.CloseSend())
+	}
+	return m, execError("attach", err)
+}
+
+// Write sends up to 1 MiB to the standard input or the terminal of the process. It implements io.Writer.
+func (a *Attachment) Write(data []byte) (int, error) {
+	return len(data), a.send(&ctxfsv1.AttachRequest{Action: &ctxfsv1.AttachRequest_Stdin{Stdin: data}})
+}
+
+// CloseInput closes the standard input of the process, or types Ctrl-D into its terminal.
+func (a *Attachment) CloseInput() error {
+	return a.send(&ctxfsv1.AttachRequest{Action: &ctxfsv1.AttachRequest_Eof{Eof: true}})
+}
+
+// Resize changes the size of the terminal, in characters.
+func (a *Attachment) Resize(cols, rows int) error {
+	size := &ctxfsv1.TerminalSize{Cols: uint32(cols), Rows: uint32(rows)}
+	return a.send(&ctxfsv1.AttachRequest{Action: &ctxfsv1.AttachRequest_Resize{Resize: size}})
+}
+
+// Signal sends a signal, by its Linux number.
+func (a *Attachment) Signal(signal int) error {
+	return a.send(&ctxfsv1.AttachRequest{Action: &ctxfsv1.AttachRequest_Signal{Signal: int32(signal)}})
+}
+
+// Detach ends the connection and leaves the process running.
+func (a *Attachment) Detach() error {
+	return a.send(&ctxfsv1.AttachRequest{Action: &ctxfsv1.AttachRequest_Detach{Detach: true}})
+}
+
+// send sends a message. When the process or the connection has ended, it returns nil: Recv has the reason.
+func (a *Attachment) send(m *ctxfsv1.AttachRequest) error {
+	a.sending.Lock()
+	defer a.sending.Unlock()
+	if a.over {
+		return nil
+	}
+	if err := a.stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
+		return execError("attach", err)
+	}
+	return nil
 }

@@ -37,6 +37,11 @@ func CanReview() PanelOption {
 	return func(r *ctxfsv1.OpenPanelRequest) { r.Rights = append(r.Rights, ctxfsv1.PanelRight_PANEL_RIGHT_REVIEW) }
 }
 
+// CanExec lets the panel run commands in its context. Opening the panel again without it ends its older tokens.
+func CanExec() PanelOption {
+	return func(r *ctxfsv1.OpenPanelRequest) { r.Rights = append(r.Rights, ctxfsv1.PanelRight_PANEL_RIGHT_EXEC) }
+}
+
 // TokenLife is how long each token lives, instead of the server's 24 hours.
 func TokenLife(d time.Duration) PanelOption {
 	return func(r *ctxfsv1.OpenPanelRequest) { r.TtlMs = d.Milliseconds() }

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,6 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/exec/egress"
-	"github.com/ctxfs/ctxfs/fserr"
 )
 
 // starter starts programs from one thread that lives as long as it does: --die-with-parent kills bwrap when the thread that started it
@@ -74,7 +74,9 @@ type box struct {
 	cmd     *osexec.Cmd
 	status  *os.File
 	reports *json.Decoder
-	output  [2]*os.File
+	// output has the ends of standard output and error; of a terminal the first alone, which is tty too.
+	output [2]*os.File
+	tty    *os.File
 	// block is written to when the sandbox may begin.
 	block *os.File
 	// cgroup has no directories where there are none to make it in.
@@ -139,6 +141,12 @@ func (p *Process) launch(ctx context.Context, access *contexts.Access) (err erro
 		return err
 	}
 	defer b.close()
+	if p.cmd.Pty != nil && p.plan.env["TERM"] == "" {
+		b.add("--setenv", "TERM", p.cmd.Pty.Term)
+	}
+	if p.cmd.ReadOnly {
+		b.add("--remount-ro", home)
+	}
 	return p.launchIn(ctx, b, user, &l)
 }
 
@@ -156,6 +164,11 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 	box.block = block
 	b.add("--json-status-fd", b.pass(statusEnd), "--block-fd", b.pass(blockEnd))
 	argv := slices.Concat(p.cmd.Limits.wrapper(), p.cmd.Argv)
+	if p.cmd.Pty != nil {
+		argv = slices.Concat(onTerminal, argv)
+	} else {
+		b.add("--new-session")
+	}
 	var init *net.UnixConn
 	if p.plan.mode == NetworkAllowed {
 		var inner []string
@@ -168,7 +181,12 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 	if box.cmd, err = b.command(*p.table.sandbox.bwrap.Load(), user, argv); err != nil {
 		return err
 	}
-	if err := p.connect(box, b, l); err != nil {
+	if p.cmd.Pty != nil {
+		err = p.connectTerminal(box, user, l)
+	} else {
+		err = p.connect(box, l)
+	}
+	if err != nil {
 		return err
 	}
 	if err := p.table.starter.start(box.cmd); err != nil {
@@ -190,7 +208,7 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 }
 
 // connect gives the command its standard files.
-func (p *Process) connect(box *box, b *bundle, l *plumbing) (err error) {
+func (p *Process) connect(box *box, l *plumbing) (err error) {
 	for i, to := range []*io.Writer{&box.cmd.Stdout, &box.cmd.Stderr} {
 		theirs, ours, err := l.pipe(true)
 		if err != nil {
@@ -213,6 +231,19 @@ func (p *Process) connect(box *box, b *bundle, l *plumbing) (err error) {
 		l.theirs = append(l.theirs, f)
 		box.cmd.Stdin = f
 	}
+	return nil
+}
+
+// connectTerminal gives the command a terminal as its standard files.
+func (p *Process) connectTerminal(box *box, user User, l *plumbing) error {
+	theirs, ours, err := openTerminal(*p.cmd.Pty, user)
+	if err != nil {
+		return err
+	}
+	l.theirs, l.ours = append(l.theirs, theirs), append(l.ours, ours)
+	box.cmd.Stdin, box.cmd.Stdout, box.cmd.Stderr = theirs, theirs, theirs
+	box.cmd.SysProcAttr.Setpgid, box.cmd.SysProcAttr.Setsid = false, true
+	box.output[Stdout], box.tty = ours, ours
 	return nil
 }
 
@@ -249,7 +280,7 @@ func (b *box) identify(ctx context.Context) error {
 // failure is what a bwrap that has ended, or is about to, wrote.
 func (b *box) failure() error {
 	text := make([]byte, 4<<10)
-	n, _ := b.output[Stderr].Read(text)
+	n, _ := b.complaints().Read(text)
 	return &Unavailable{explain(string(text[:n])), remedy(string(text[:n]))}
 }
 
@@ -279,6 +310,9 @@ func (b *box) closeNetwork() {
 	}
 }
 
+// complaints is where bwrap writes what went wrong.
+func (b *box) complaints() *os.File { return cmp.Or(b.tty, b.output[Stderr]) }
+
 // abort ends a sandbox whose start failed.
 func (b *box) abort() error {
 	defer b.closeNetwork()
@@ -304,7 +338,7 @@ func (b *box) wait() Exit {
 	}
 	b.closeNetwork()
 	deadline := time.Now().Add(drainTime)
-	for _, f := range []*os.File{b.output[Stdout], b.output[Stderr], b.status} {
+	for _, f := range []*os.File{b.output[Stdout], b.complaints(), b.status} {
 		_ = f.SetReadDeadline(deadline) // one that was read to its end is closed
 	}
 	b.collected()
@@ -361,7 +395,9 @@ func (b *box) signal(sig syscall.Signal) error {
 	if sig == unix.SIGKILL {
 		return b.kill() // process 1 cannot ignore it
 	}
-	const processGroup = 4 // PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
+	if b.tty != nil {
+		return b.signalTerminal(sig)
+	}
 	err := b.send(sig, processGroup)
 	if errors.Is(err, unix.EINVAL) {
 		b.mu.Lock()
@@ -372,10 +408,13 @@ func (b *box) signal(sig syscall.Signal) error {
 		err = unix.Kill(-b.initPID, sig) // process 1 is not reaped yet: the number is its own
 	}
 	if errors.Is(err, unix.ESRCH) {
-		return &fserr.Error{Code: fserr.EAGAIN, Detail: "the command is being started or is ending", Hint: "try again"}
+		return notNow()
 	}
 	return err
 }
+
+// processGroup is PIDFD_SIGNAL_PROCESS_GROUP, of Linux 6.9.
+const processGroup = 4
 
 // send signals process 1, or its group. It has no effect when nothing in the sandbox runs.
 func (b *box) send(sig syscall.Signal, flags int) error {

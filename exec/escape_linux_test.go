@@ -260,7 +260,7 @@ func TestEscapesAreRefused(t *testing.T) {
 	onEachDriver(t, func(t *testing.T, s *site) {
 		h := newHost(t, s)
 		if s.driver == "copy" { // keeps the shared sandbox
-			s.begin(Command{Sandbox: "dev", Network: names("a.test"), Argv: []string{"sleep", "1000"}})
+			s.begin(Command{Sandbox: "dev", Network: byNames("a.test"), Argv: []string{"sleep", "1000"}})
 		}
 		for _, e := range escapes(h) {
 			for _, cmd := range s.sandboxes() {
@@ -286,7 +286,7 @@ func (s *site) sandboxes() []Command {
 	if s.driver != "copy" {
 		return []Command{{}}
 	}
-	return []Command{{}, {Sandbox: "dev", Network: names("a.test")}}
+	return []Command{{}, {Sandbox: "dev", Network: byNames("a.test")}}
 }
 
 // runWeakened runs an attempt in a sandbox without what protects against it.

@@ -58,6 +58,8 @@ type Config struct {
 	// Cgroups are directories below which sandboxes get cgroups of their own: one of cgroup v2, and those of controllers of cgroup v1. None
 	// means the server's own cgroup v2, if systemd has delegated it.
 	Cgroups []string
+	// PanelMaxima bounds the limits of commands of panels; 0 means no bound but that of all commands.
+	PanelMaxima Limits
 	// Profiles are what commands may choose from; nil means the builtin ones.
 	Profiles *Profiles
 	// Upstream is how the proxy reaches the network.
@@ -101,6 +103,11 @@ type Processes struct {
 	// active counts the processes of each context that start or run.
 	active map[contexts.ID]int
 	byID   map[string]*Process
+	// names has the names of processes that start or run, requests the request IDs of processes that start or are known.
+	names    map[nameKey]struct{}
+	requests map[nameKey]*request
+	// attachTime is how long a process with KillAlone waits for its first caller.
+	attachTime time.Duration
 }
 
 // Open returns a table with the processes that cfg.Dir has from an engine that was killed. They have ended: see Adopt.
@@ -111,7 +118,8 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 	if cfg.Profiles == nil {
 		cfg.Profiles = BuiltinProfiles()
 	}
-	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}}
+	p := &Processes{cfg: cfg, starter: newStarter(), active: map[contexts.ID]int{}, byID: map[string]*Process{}, attachTime: attachTime}
+	p.names, p.requests = map[nameKey]struct{}{}, map[nameKey]*request{}
 	p.sandbox.user = cfg.User
 	var err error
 	if p.cgroups, err = openCgroups(cfg.Cgroups); err != nil {
@@ -171,6 +179,13 @@ type Command struct {
 	Stdin     []byte
 	OpenStdin bool
 	Limits    Limits
+	// ReadOnly shows the command the context's folder read-only.
+	ReadOnly bool
+	// Pty gives the command a terminal of its own, and leaves it open for Process.Write; nil for none.
+	Pty *Pty
+	Identity
+	// KillAlone ends the process when its last caller leaves without Detach, and if none connects within attachTime.
+	KillAlone bool
 	// Checkpoint records what the command changes.
 	Checkpoint bool
 	// DefaultWall is Limits.Wall if neither that nor the profile sets one.
@@ -181,6 +196,8 @@ type Command struct {
 	Sandbox string
 	// Network changes that of the profile.
 	Network Network
+	// OfPanel bounds the limits by Config.PanelMaxima too.
+	OfPanel bool
 }
 
 // Bounds of a Command, in bytes.
@@ -210,38 +227,58 @@ func (c *Command) check() error {
 		return &fserr.Error{Code: fserr.E2BIG, Detail: fmt.Sprintf("arguments and environment have %d bytes, more than %d", size, maxArgs)}
 	case len(c.Stdin) > maxStdin:
 		return &fserr.Error{Code: fserr.EFBIG, Detail: fmt.Sprintf("stdin has %d bytes, more than %d", len(c.Stdin), maxStdin), Hint: "set open_stdin and use SendInput"}
-	case len(c.Stdin) > 0 && c.OpenStdin:
-		return fserr.Invalid("set one of stdin and open_stdin")
+	case len(c.Stdin) > 0 && (c.OpenStdin || c.Pty != nil):
+		return fserr.Invalid("set one of stdin, open_stdin and pty")
+	case c.Pty != nil && c.Sandbox != "":
+		return &fserr.Error{Code: fserr.EINVAL, Detail: "a command in a shared sandbox has no terminal", Hint: "leave out sandbox or pty"}
 	case strings.ContainsRune(c.Cwd, 0):
 		return fserr.Invalid("cwd contains NUL")
+	}
+	if c.Pty != nil {
+		if err := c.Pty.check(); err != nil {
+			return err
+		}
+	}
+	if err := c.Identity.check(); err != nil {
+		return err
 	}
 	return c.Limits.check()
 }
 
 // Start starts a command. It fails with *Unavailable where commands cannot be isolated, with ENOENT, ENOTDIR or EACCES for a bad working
 // directory, and with EMFILE if maxRunning processes run in the context. ctx bounds the start only.
+//
+// A command with the RequestID of a process that is known in its context starts nothing: Start returns that process, or fails with EEXIST
+// if it was started with another command. EEXIST too while another process of the context has the Name.
 func (t *Processes) Start(ctx context.Context, cmd Command) (*Process, error) {
 	if err := cmd.check(); err != nil {
 		return nil, err
 	}
-	plan, err := t.cfg.Profiles.plan(&cmd)
+	if cmd.RequestID != "" {
+		return t.startOnce(ctx, cmd)
+	}
+	return t.startNew(ctx, cmd)
+}
+
+func (t *Processes) startNew(ctx context.Context, cmd Command) (*Process, error) {
+	plan, err := t.plan(&cmd)
 	if err != nil {
 		return nil, err
 	}
-	cmd.Limits, cmd.Profile = plan.limits, plan.profile.Name
-	if err := t.enter(cmd.Context); err != nil {
+	if err := t.enter(&cmd); err != nil {
 		return nil, err
 	}
 	p, err := t.start(ctx, cmd, plan)
 	if err != nil {
-		t.leave(cmd.Context)
+		t.leave(&cmd)
 		return nil, err
 	}
 	return p, nil
 }
 
 // enter counts a process that is about to start; leave takes it back when it did not, or has ended.
-func (t *Processes) enter(id contexts.ID) error {
+func (t *Processes) enter(cmd *Command) error {
+	id := cmd.Context
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -250,18 +287,22 @@ func (t *Processes) enter(id contexts.ID) error {
 	if n := t.active[id]; n >= maxRunning {
 		return &fserr.Error{Code: fserr.EMFILE, Detail: fmt.Sprintf("%d commands run in context '%s'", n, id), Hint: "wait until one has ended, or kill one"}
 	}
+	if err := t.takeName(cmd); err != nil {
+		return err
+	}
 	t.active[id]++
 	t.running.Add(1)
 	return nil
 }
 
-func (t *Processes) leave(id contexts.ID) {
+func (t *Processes) leave(cmd *Command) {
 	defer t.running.Done()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.active[id]--; t.active[id] == 0 {
-		delete(t.active, id)
+	if t.active[cmd.Context]--; t.active[cmd.Context] == 0 {
+		delete(t.active, cmd.Context)
 	}
+	delete(t.names, cmd.nameKey())
 }
 
 func (t *Processes) start(ctx context.Context, cmd Command, plan *plan) (*Process, error) {
@@ -283,6 +324,9 @@ func (t *Processes) start(ctx context.Context, cmd Command, plan *plan) (*Proces
 	t.mu.Lock()
 	t.byID[p.ID] = p
 	t.mu.Unlock()
+	if cmd.KillAlone {
+		p.callers.expect(t.attachTime, p.abandon)
+	}
 	access.Yield(p)
 	go p.supervise(access)
 	return p, nil
@@ -318,6 +362,11 @@ func (t *Processes) launch(ctx context.Context, access *contexts.Access, cmd Com
 		ID: "p-" + strings.ToLower(rand.Text()[:10]), table: t, cmd: cmd, plan: plan, started: time.Now(),
 		done: make(chan struct{}), kills: make(chan kill, 1), input: make(chan struct{}, 1),
 	}
+	if cmd.Pty != nil {
+		pty := cmd.Pty.withDefaults()
+		p.cmd.Pty = &pty
+		p.terminal.Store(&pty)
+	}
 	var err error
 	if p.dir, err = workingDirectory(access.Root, cmd.Cwd); err != nil {
 		return nil, err
@@ -352,7 +401,12 @@ func (t *Processes) Get(id string) (*Process, error) {
 	if p := t.byID[id]; p != nil {
 		return p, nil
 	}
-	return nil, &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("no process %q", id), Hint: "ListProcesses lists those that are known"}
+	return nil, NoProcess(id)
+}
+
+// NoProcess is the error for a process that does not exist, or not for the caller.
+func NoProcess(id string) error {
+	return &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("no process %q", id), Hint: "ListProcesses lists those that are known"}
 }
 
 // List returns the processes of a context, or of all if id is "", newest first.
@@ -395,6 +449,7 @@ func (t *Processes) ContextDeleted(id contexts.ID) {
 func (t *Processes) forget(p *Process) {
 	t.mu.Lock()
 	delete(t.byID, p.ID)
+	t.forgetRequest(p)
 	t.mu.Unlock()
 	p.discard()
 }

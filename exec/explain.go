@@ -40,7 +40,7 @@ func (t *Processes) Explain(ctx context.Context, cmd Command) (*Explanation, err
 	if err := cmd.check(); err != nil {
 		return nil, err
 	}
-	plan, err := t.cfg.Profiles.plan(&cmd)
+	plan, err := t.plan(&cmd)
 	if err != nil {
 		return nil, err
 	}

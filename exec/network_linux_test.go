@@ -125,8 +125,8 @@ func lockFile(tarball []byte) string {
 		"node_modules/left":{"version":"1.0.0","resolved":"http://registry.test/left/-/left-1.0.0.tgz","integrity":"sha512-%s"}}}`, base64.StdEncoding.EncodeToString(sum[:]))
 }
 
-// names permits the names of the test.
-func names(list ...string) Network { return Network{Mode: NetworkAllowed, Names: list} }
+// byNames permits the names of the test.
+func byNames(list ...string) Network { return Network{Mode: NetworkAllowed, Names: list} }
 
 // TestPackageManagersWorkByNames runs real programs against a registry, which they reach through the proxy alone.
 func TestPackageManagersWorkByNames(t *testing.T) {
@@ -167,7 +167,7 @@ func TestPackageManagersWorkByNames(t *testing.T) {
 			if exit, _, _ := s.result(s.begin(Command{Argv: []string{"sh", "-c", "PATH=/usr/local/go/bin:$PATH; command -v " + program}})); exit.Code != 0 {
 				t.Skip("a sandbox has no ", program)
 			}
-			p := s.begin(Command{Argv: []string{"sh", "-c", c.script}, Cwd: "app", Env: c.env, Network: names("registry.test")})
+			p := s.begin(Command{Argv: []string{"sh", "-c", c.script}, Cwd: "app", Env: c.env, Network: byNames("registry.test")})
 			exit, out, stderr := s.result(p)
 			if exit.Code != 0 || out != c.out {
 				t.Errorf("got %+v, %q, %q; refused %+v", exit, out, stderr, p.Refusals())
@@ -201,7 +201,7 @@ func TestNetworkAttacks(t *testing.T) {
 	for i, a := range attempts {
 		script += fmt.Sprintf("if %s >/dev/null 2>&1; then echo 'reached by attempt %d'; fi; n=$((n+1))\n", a, i)
 	}
-	p := s.begin(Command{Argv: []string{"sh", "-c", script + "echo tried $n; curl -s http://registry.test/hello"}, Network: names("registry.test", "evil.test")})
+	p := s.begin(Command{Argv: []string{"sh", "-c", script + "echo tried $n; curl -s http://registry.test/hello"}, Network: byNames("registry.test", "evil.test")})
 	exit, out, stderr := s.result(p)
 	if want := fmt.Sprintf("tried %d\nhello from outside\n", len(attempts)); exit.Code != 0 || out != want {
 		t.Errorf("got %+v, %q, %q; want %q", exit, out, stderr, want)
@@ -221,7 +221,7 @@ func TestNetworkAttacks(t *testing.T) {
 func TestResolversFailAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, "copy", func(_ *contexts.Config, c *Config) { c.Upstream = internet(t, http.NotFoundHandler()) })
-	for _, network := range []Network{{}, names("registry.test")} {
+	for _, network := range []Network{{}, byNames("registry.test")} {
 		start := time.Now()
 		p := s.begin(Command{Network: network, Argv: []string{"sh", "-c", `
 			getent hosts registry.test && echo getent

@@ -4,6 +4,7 @@ package exec
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"time"
 
@@ -31,13 +32,17 @@ func (*sandboxes) probe(context.Context, *starter) error { return notHere() }
 func (*sandboxes) explain(*Explanation, *plan, rootfs.Root) error { return notHere() }
 
 // box is never made.
-type box struct{ first identity }
+type box struct {
+	first identity
+	tty   *os.File
+}
 
 type rooms struct{}
 
 // Init does nothing: no program runs inside of a sandbox here.
 func Init([]string) (code int, is bool) { return 0, false }
 
+func (*box) resize(Pty) error       { return notHere() }
 func (*box) outOfMemory() bool      { return false }
 func (*box) account(*Exit) error    { return nil }
 func (*box) limitsMemory() bool     { return false }

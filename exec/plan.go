@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,27 +21,43 @@ type plan struct {
 	// env has the variables besides those of every command.
 	env    map[string]string
 	limits Limits
+	// asked is the command as the caller gave it.
+	asked Command
+}
+
+// plan applies the profile to a command, and sets its limits and its profile's name.
+func (t *Processes) plan(cmd *Command) (*plan, error) {
+	var most Limits
+	if cmd.OfPanel {
+		most = t.cfg.PanelMaxima
+	}
+	asked := *cmd
+	out, err := t.cfg.Profiles.plan(cmd, most)
+	if err != nil {
+		return nil, err
+	}
+	out.asked, cmd.Limits, cmd.Profile = asked, out.limits, out.profile.Name
+	return out, nil
 }
 
 // maxNames bounds the names that a command permits.
 const maxNames = 256
 
-var sandboxName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-
-// plan applies the profile. It fails with EINVAL or EACCES if the command asks for what there is not, or for what it may not have.
-func (p *Profiles) plan(cmd *Command) (*plan, error) {
+// plan applies the profile. most bounds the limits besides the operator's maxima. It fails with EINVAL or EACCES if the command asks for what
+// there is not, or for what it may not have.
+func (p *Profiles) plan(cmd *Command, most Limits) (*plan, error) {
 	profile, err := p.get(cmd.Profile)
 	if err != nil {
 		return nil, err
 	}
-	if cmd.Sandbox != "" && !sandboxName.MatchString(cmd.Sandbox) {
+	if cmd.Sandbox != "" && !names.MatchString(cmd.Sandbox) {
 		return nil, fserr.Invalid("sandbox %q: use up to 64 of the characters a-z, A-Z, 0-9, '-', '_' and '.'", cmd.Sandbox)
 	}
 	out := &plan{profile: profile}
 	if err := p.network(out, cmd.Network); err != nil {
 		return nil, err
 	}
-	if out.limits, err = p.limits(cmd, profile); err != nil {
+	if out.limits, err = p.limits(cmd, profile, most); err != nil {
 		return nil, err
 	}
 	out.env = map[string]string{}
@@ -91,8 +106,9 @@ func (p *Profiles) network(out *plan, want Network) error {
 
 // limits returns the command's limits, or those of the profile. What the command sets must be within the operator's maxima; what it leaves
 // to others is lowered to them.
-func (p *Profiles) limits(cmd *Command, profile *Profile) (Limits, error) {
+func (p *Profiles) limits(cmd *Command, profile *Profile, also Limits) (Limits, error) {
 	own, most := cmd.Limits, p.Maxima
+	most.Wall, most.Processes = lower(most.Wall, also.Wall), lower(most.Processes, also.Processes)
 	for _, l := range []struct {
 		name      string
 		value, at int64

@@ -99,6 +99,7 @@ func (s *sandboxes) runTrue(ctx context.Context, starter *starter, bwrap string,
 		return &Unavailable{err.Error(), ""}
 	}
 	defer b.close()
+	b.add("--new-session")
 	cmd, err := b.command(bwrap, user, append(Limits{}.wrapper(), "true"))
 	if err != nil {
 		return err

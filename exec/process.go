@@ -61,6 +61,8 @@ type Stream int
 const (
 	Stdout Stream = iota
 	Stderr
+	// Terminal is everything that was written to the terminal. It takes the place of Stdout.
+	Terminal
 )
 
 // drainTime is how long output is read after everything in the sandbox has ended: a descriptor may have been passed out of it.
@@ -75,6 +77,8 @@ type execution interface {
 	wait() Exit
 	// signal signals the command's process group.
 	signal(sig syscall.Signal) error
+	// terminate asks the command to end.
+	terminate() error
 	// kill ends the command and what it started.
 	kill() error
 }
@@ -103,9 +107,13 @@ type Process struct {
 	// input is a lock for stdin, held while a caller writes.
 	input chan struct{}
 	// stdin is nil if it was not left open; it is used with input.
-	stdin  *os.File
-	once   sync.Once
-	pauses pauses
+	stdin *os.File
+	once  sync.Once
+	// terminal is nil if the process has none.
+	terminal atomic.Pointer[Pty]
+	resizing sync.Mutex
+	callers  callers
+	pauses   pauses
 	// checkpoint is nil if there is none.
 	checkpoint Checkpoint
 }
@@ -150,7 +158,7 @@ func workingDirectory(root rootfs.Root, cwd string) (string, error) {
 
 // supervise ends the process when it is time to, and notes how it ended. It releases access when nothing in the sandbox runs.
 func (p *Process) supervise(access *contexts.Access) {
-	defer p.table.leave(p.cmd.Context)
+	defer p.table.leave(&p.cmd)
 	defer access.Release()
 	exited := make(chan Exit, 1)
 	go func() { exited <- p.run.wait() }()
@@ -165,7 +173,7 @@ func (p *Process) supervise(access *contexts.Access) {
 		if reason == 0 {
 			reason = why
 		}
-		if err := p.run.signal(syscall.SIGTERM); err != nil {
+		if err := p.run.terminate(); err != nil {
 			grace = 0 // the command has not begun
 		}
 		late = time.After(grace)
@@ -233,17 +241,24 @@ func (p *Process) ended(exit Exit) {
 	if exit.Reason == SandboxFailed {
 		exit.Detail = p.complaint()
 	}
-	p.closeStdin()
+	if p.cmd.Pty == nil {
+		p.closeStdin()
+	}
 	exit.At = time.Now()
 	p.record(&exit)
 	p.table.logged("the end of a command could not be recorded", p.save(p.box.first, &exit))
 	p.exit.Store(&exit)
 	close(p.done)
+	p.callers.ended()
 }
 
 // complaint is what bwrap wrote before it failed.
 func (p *Process) complaint() string {
-	if r, err := p.spools[Stderr].open(); err == nil {
+	spool := p.spools[Stderr]
+	if p.cmd.Pty != nil {
+		spool = p.spools[Stdout]
+	}
+	if r, err := spool.open(); err == nil {
 		defer r.Close()
 		buf := make([]byte, 4<<10)
 		if _, n, err := r.read(buf, 0); err == nil && strings.HasPrefix(string(buf[:n]), "bwrap: ") {
@@ -286,15 +301,16 @@ func (p *Process) Signal(number int) error {
 // not left open. If ctx ends, a part of the data may have been written.
 func (p *Process) Write(ctx context.Context, data []byte) error {
 	return p.withStdin(ctx, func() error {
-		if p.stdin == nil {
+		in := cmp.Or(p.box.tty, p.stdin)
+		if in == nil {
 			return p.noInput()
 		}
-		stop := context.AfterFunc(ctx, func() { _ = p.stdin.SetWriteDeadline(time.Now()) }) // a pipe takes deadlines
-		_, err := p.stdin.Write(data)
+		stop := context.AfterFunc(ctx, func() { _ = in.SetWriteDeadline(time.Now()) }) // pipes and terminals take deadlines
+		_, err := in.Write(data)
 		if !stop() && ctx.Err() != nil {
-			return errors.Join(ctx.Err(), p.stdin.SetWriteDeadline(time.Time{}))
+			return errors.Join(ctx.Err(), in.SetWriteDeadline(time.Time{}))
 		}
-		if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) {
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) || p.box.tty != nil && errors.Is(err, syscall.EIO) {
 			return p.noInput()
 		}
 		return err
@@ -303,7 +319,7 @@ func (p *Process) Write(ctx context.Context, data []byte) error {
 
 func (p *Process) noInput() error {
 	switch {
-	case !p.cmd.OpenStdin:
+	case !p.TakesInput():
 		return &fserr.Error{Code: fserr.EBADF, Detail: "process " + p.ID + " was started without input", Hint: "set open_stdin"}
 	case p.Ended() != nil:
 		return &fserr.Error{Code: fserr.EBADF, Detail: "process " + p.ID + " has ended"}
@@ -311,8 +327,14 @@ func (p *Process) noInput() error {
 	return &fserr.Error{Code: fserr.EBADF, Detail: "the input of process " + p.ID + " is closed"}
 }
 
-// CloseInput closes the standard input.
+// TakesInput reports whether the process was started with an input that Write can write to.
+func (p *Process) TakesInput() bool { return p.cmd.OpenStdin || p.cmd.Pty != nil }
+
+// CloseInput closes the standard input. It types the end-of-file character into a terminal, which stays open.
 func (p *Process) CloseInput(ctx context.Context) error {
+	if p.box.tty != nil && p.Ended() == nil {
+		return p.Write(ctx, []byte(endOfFile))
+	}
 	return p.withStdin(ctx, func() error {
 		if p.stdin == nil {
 			return nil
@@ -398,7 +420,11 @@ func (p *Process) Output(ctx context.Context, offsets [2]int64, follow bool, sen
 				continue
 			}
 			sent = true
-			if err := send(Output{Stream(i), from, from - offsets[i], buf[:n]}); err != nil {
+			stream := Stream(i)
+			if p.cmd.Pty != nil {
+				stream = Terminal
+			}
+			if err := send(Output{stream, from, from - offsets[i], buf[:n]}); err != nil {
 				return err
 			}
 			offsets[i] = from + int64(n)
@@ -455,6 +481,10 @@ func (p *Process) awaitEnd(ctx context.Context, follow bool) error {
 func (p *Process) collect(pipes [2]*os.File) (wait func()) {
 	var wg sync.WaitGroup
 	for i, pipe := range pipes {
+		if pipe == nil {
+			p.spools[i].end()
+			continue
+		}
 		wg.Go(func() {
 			p.spools[i].fill(pipe)
 			_ = pipe.Close() // it was only read

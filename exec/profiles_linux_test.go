@@ -49,7 +49,7 @@ command_names: ["*.example.com"]
 	} else if again := new(Profiles); json.Unmarshal(data, again) != nil || !reflect.DeepEqual(p, again) {
 		t.Errorf("JSON does not carry the profiles: %s", data)
 	}
-	node, err := p.plan(&Command{Profile: "node", Limits: Limits{Processes: 7}, Env: map[string]string{"npm_config_registry": "mine"}, Network: Network{Names: []string{"a.example.com"}}})
+	node, err := p.plan(&Command{Profile: "node", Limits: Limits{Processes: 7}, Env: map[string]string{"npm_config_registry": "mine"}, Network: Network{Names: []string{"a.example.com"}}}, Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestExplainSaysWhatCommandsSee(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "copy")
 	odd := map[string]string{"ODD": "--bind", "ODD_TOO": "--tmpfs", "MULTI": "a\nb"}
-	for _, cmd := range []Command{{Env: odd, Cwd: "app"}, {Network: names("a.test")}, {Profile: "git", Sandbox: "dev"}} {
+	for _, cmd := range []Command{{Env: odd, Cwd: "app"}, {Network: byNames("a.test")}, {Profile: "git", Sandbox: "dev"}} {
 		cmd.Context, cmd.Argv = testContext, []string{"sh", "-c", `pwd; perl -e 'print "$_\n" for keys %ENV'; echo; cut -d' ' -f5 /proc/self/mountinfo; find / -maxdepth 1 -type l`}
 		e, err := s.Explain(t.Context(), cmd)
 		if err != nil {

@@ -36,6 +36,7 @@ const (
 type roomKey struct {
 	context       contexts.ID
 	profile, name string
+	readOnly      bool
 }
 
 // rooms are the shared sandboxes of a server.
@@ -83,7 +84,7 @@ type member struct {
 
 // enterRoom joins the shared sandbox of a command, or makes it. root is the context's folder, which it takes over. The caller leaves.
 func (t *Processes) enterRoom(ctx context.Context, p *Process, root *os.File, user User) (*room, error) {
-	key := roomKey{p.cmd.Context, p.cmd.Profile, p.cmd.Sandbox}
+	key := roomKey{p.cmd.Context, p.cmd.Profile, p.cmd.Sandbox, p.cmd.ReadOnly}
 	for {
 		r, wait, err := t.findRoom(key, p.plan)
 		switch {
@@ -185,6 +186,10 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 		return err
 	}
 	defer b.close()
+	b.add("--new-session")
+	if r.key.readOnly {
+		b.add("--remount-ro", home)
+	}
 	job := serving
 	if r.plan.mode == NetworkAllowed {
 		job = relaying
@@ -335,7 +340,7 @@ func (m *member) begin(l *plumbing) error {
 	p := m.process
 	// The standard files are made as for a sandbox of its own, and then passed in.
 	standard := &box{cmd: &osexec.Cmd{}}
-	if err := p.connect(standard, nil, l); err != nil {
+	if err := p.connect(standard, l); err != nil {
 		return err
 	}
 	m.output = standard.output
@@ -443,6 +448,9 @@ func (m *member) signal(sig syscall.Signal) error {
 	}
 	return m.room.order(order{ID: m.id, Signal: int(sig)})
 }
+
+// terminate implements execution.
+func (m *member) terminate() error { return m.signal(unix.SIGTERM) }
 
 // kill implements execution. Processes that left the command's session end with the sandbox.
 func (m *member) kill() error {

@@ -177,7 +177,7 @@ func TestTooManySharedSandboxes(t *testing.T) {
 			t.Errorf("%s: %+v", name, exit)
 		}
 	}
-	if _, err := s.Start(t.Context(), Command{Context: testContext, Sandbox: "0", Network: names("a.test"), Argv: true_}); fserr.CodeOf(err) != fserr.EINVAL || !strings.Contains(err.Error(), "another network") {
+	if _, err := s.Start(t.Context(), Command{Context: testContext, Sandbox: "0", Network: byNames("a.test"), Argv: true_}); fserr.CodeOf(err) != fserr.EINVAL || !strings.Contains(err.Error(), "another network") {
 		t.Errorf("another network: %v", err)
 	}
 	if _, err := s.Start(t.Context(), Command{Context: testContext, Sandbox: "a/b", Argv: true_}); fserr.CodeOf(err) != fserr.EINVAL {

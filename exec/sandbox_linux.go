@@ -69,7 +69,7 @@ func memoryFile(content []byte) (*os.File, error) {
 type addition func(*bundle) error
 
 // assemble makes the options of a sandbox in which user runs a command in dir with env and a /tmp of a size. root is the context's folder, which
-// it takes over.
+// it takes over. The caller adds --new-session unless the command has a terminal of its own.
 func assemble(root *os.File, dir string, env map[string]string, user User, tmp int64, more ...addition) (b *bundle, err error) {
 	made := &bundle{}
 	b = made
@@ -81,7 +81,7 @@ func assemble(root *os.File, dir string, env map[string]string, user User, tmp i
 	rootFD := b.pass(root)
 	b.add("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup", "--disable-userns")
 	b.add("--uid", strconv.Itoa(user.UID), "--gid", strconv.Itoa(user.GID), "--cap-drop", "ALL")
-	b.add("--die-with-parent", "--new-session", "--hostname", "ctxfs", "--clearenv")
+	b.add("--die-with-parent", "--hostname", "ctxfs", "--clearenv")
 	b.environment(env)
 	b.system()
 	if err := b.identities(user); err != nil {

@@ -26,8 +26,13 @@ const (
 // Rights is a set of what a panel may do beyond its own context. The zero Rights has none.
 type Rights = metadata.Rights
 
-// RightReview lets a panel review the contexts that hold none of its own work.
-const RightReview Rights = 1 << iota
+// The rights. The store keeps their bits.
+const (
+	// RightReview lets a panel review the contexts that hold none of its own work.
+	RightReview Rights = 1 << iota
+	// RightExec lets a panel run commands in its context.
+	RightExec
+)
 
 // Identity identifies the caller of a call.
 type Identity struct {
@@ -39,7 +44,7 @@ type Identity struct {
 	Context contexts.ID
 	// ReadOnly refuses every mutation, whatever a handle permits.
 	ReadOnly bool
-	// Rights are those of the token; a host, which may do everything, has none.
+	// Rights are those of the token. A host has none: it may do everything. One that acts for a panel has the panel's RightExec.
 	Rights Rights
 	// Owner names the table of handles: the panel's ID, or "host/<connection>" for a host that names no panel.
 	Owner string

@@ -57,7 +57,7 @@ type auditEntry struct {
 	Context string `json:"context,omitempty"`
 	// Op is the RPC's name: "WriteFile".
 	Op string `json:"op"`
-	// Right is the right beyond its own context that a panel used: "review".
+	// Right is the right of OpenPanel that a panel used: "review", "exec".
 	Right string `json:"right,omitempty"`
 	Path  string `json:"path,omitempty"`
 	Dest  string `json:"dest,omitempty"`
@@ -112,6 +112,9 @@ func (a *auditLog) record(c *call, req, resp any, err error, took time.Duration,
 	if c.id.Rights&panels.RightReview != 0 && accessOf(c.method) == forReviewer {
 		e.Right, e.Context = "review", "" // the request names the context
 	}
+	if c.id.Rights&panels.RightExec != 0 && accessOf(c.method) == forExec {
+		e.Right = "exec"
+	}
 	e.describe(c, req, resp)
 	if err != nil {
 		if e.Result = errnoOf(err); e.Result == "" {
@@ -141,6 +144,9 @@ func roleName(r panels.Role) string {
 // describe fills in what a request is about.
 func (e *auditEntry) describe(c *call, req, resp any) {
 	if r, ok := req.(*ctxfsv1.WriteStreamRequest); ok {
+		req = r.GetOpen()
+	}
+	if r, ok := req.(*ctxfsv1.AttachRequest); ok {
 		req = r.GetOpen()
 	}
 	if r, ok := req.(interface{ GetCommand() *ctxfsv1.Command }); ok {

@@ -58,10 +58,13 @@ func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.
 	if need == forReviewer && id.Role == panels.RoleHost && len(md.Get(panelKey)) > 0 {
 		return id, &fserr.Error{Code: fserr.EACCES, Detail: "a host that acts for a panel cannot review", Hint: "send no " + panelKey}
 	}
-	if err := mayCall(id, m); err != nil || id.Role != panels.RoleHost || need != forPanel {
+	if err := mayCall(id, m); err != nil || id.Role != panels.RoleHost || need != forPanel && need != forExec {
 		return id, err
 	}
-	return a.actFor(ctx, id, md.Get(panelKey))
+	if id, err = a.actFor(ctx, id, md.Get(panelKey)); err != nil {
+		return id, err
+	}
+	return id, mayCall(id, m)
 }
 
 // visitor returns the identity of a visitor of a site; the zero Identity for other callers. No metadata makes a caller a visitor.
@@ -117,14 +120,21 @@ func mayCall(id panels.Identity, m *method.Method) error {
 	case need == forNone:
 		return &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
 	case need == forHost && (id.Role != panels.RoleHost || id.Panel != ""):
-		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo, ReviewService for its own changes, and GatewayService for its own sites"}
+		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo, ReviewService for its own changes, GatewayService for its own sites, and with PANEL_RIGHT_EXEC ExecService"}
 	case need == forReviewer && !mayReview(id):
 		return &fserr.Error{
 			Code: fserr.EACCES, Detail: "this call is for reviewers",
 			Hint: "a host makes it, without " + panelKey + ", or a panel that was opened with PANEL_RIGHT_REVIEW",
 		}
+	case need == forExec && !mayExec(id):
+		return &fserr.Error{Code: fserr.EACCES, Detail: "this panel has no right to run commands", Hint: "a host opens it with PANEL_RIGHT_EXEC"}
 	}
 	return nil
+}
+
+// mayExec reports whether a caller may run commands. A host that acts for a panel has that panel's right.
+func mayExec(id panels.Identity) bool {
+	return id.Role == panels.RoleHost && id.Panel == "" || id.Rights&panels.RightExec != 0
 }
 
 // mayReview reports whether a caller may review some contexts. ReviewService refuses a panel those with its own work.
@@ -210,6 +220,7 @@ func (a *authenticator) actFor(ctx context.Context, id panels.Identity, names []
 		return id, err
 	}
 	id.Panel, id.Context, id.ReadOnly, id.Owner = p.ID, p.ContextID, p.ReadOnly, p.ID
+	id.Rights = p.Rights & panels.RightExec // a host that acts for a panel cannot review
 	return id, nil
 }
 
@@ -266,6 +277,7 @@ const (
 	forHost
 	forPanel    // and hosts
 	forReviewer // see mayReview
+	forExec     // see mayExec
 	forAll
 )
 
@@ -286,6 +298,8 @@ func accessOf(m *method.Method) access {
 		return forPanel
 	case ctxfsv1.Callers_CALLERS_REVIEWER:
 		return forReviewer
+	case ctxfsv1.Callers_CALLERS_EXEC:
+		return forExec
 	}
 	service, _, _ := strings.Cut(strings.TrimPrefix(m.Name, "/"), "/")
 	return foreign[service]

@@ -124,6 +124,9 @@ type Config struct {
 	ExecCgroup []string `koanf:"exec_cgroup"`
 	// ExecProfiles is a YAML file with profiles of commands, and the operator's maxima; "" means the builtin profiles alone.
 	ExecProfiles string `koanf:"exec_profiles"`
+	// ExecMaxTime and ExecMaxProcesses bound the limits of panels' commands; 0 means no bound but that of all commands.
+	ExecMaxTime      time.Duration `koanf:"exec_max_time"`
+	ExecMaxProcesses int           `koanf:"exec_max_processes"`
 }
 
 // DefaultConfig returns the settings that apply unless others are given.
@@ -137,6 +140,7 @@ func DefaultConfig() Config {
 		ContextMaxBytes: 20 << 30, ContextMaxEntries: 2_000_000, InFlightPerPanel: 1024, SessionsPerPanel: 64, WatchesPerPanel: 1024, MaxRequest: 16 << 20,
 		MemoryPerConnection: 8 << 20, MemoryPerPanel: 64 << 20,
 		AuditMaxSize: 64 << 20, AuditKeep: 8,
+		ExecMaxTime: 24 * time.Hour, ExecMaxProcesses: 1024,
 		Pool: 2, DiskReserve: 1 << 30, LogLevel: "info", LogFormat: "auto", Metrics: true,
 	}
 }
@@ -191,6 +195,8 @@ func Flags(fs *pflag.FlagSet) {
 	fs.String("exec-user", d.ExecUser, "user that runs commands in contexts, and owns their files, if the server runs as root: NAME or UID:GID (default: the workspace's owner)")
 	fs.StringSlice("exec-cgroup", nil, "cgroup directory below which commands get cgroups of their own, v2 or of one v1 controller; repeatable (default: the server's own, if systemd delegates it)")
 	fs.String("exec-profiles", d.ExecProfiles, "YAML file with profiles of commands: their network, variables, folders and limits, and the maxima of all")
+	fs.Duration("exec-max-time", d.ExecMaxTime, "longest time limit of a panel's command, and the limit of those that have none; 0 for no bound")
+	fs.Int("exec-max-processes", d.ExecMaxProcesses, "processes and threads that a panel's command may ask for; 0 for no bound")
 }
 
 func limitFlags(fs *pflag.FlagSet, d Config) {
@@ -430,6 +436,7 @@ func (c Config) Validate(origins Origins) error {
 		{"in_flight_per_panel", int64(c.InFlightPerPanel)}, {"sessions_per_panel", int64(c.SessionsPerPanel)},
 		{"watches_per_panel", int64(c.WatchesPerPanel)}, {"operations_per_second", int64(c.OperationsPerSecond)},
 		{"memory_per_connection", int64(c.MemoryPerConnection)}, {"memory_per_panel", int64(c.MemoryPerPanel)}, {"memory_total", int64(c.MemoryTotal)},
+		{"exec_max_time", int64(c.ExecMaxTime)}, {"exec_max_processes", int64(c.ExecMaxProcesses)},
 	} {
 		if number.value < 0 {
 			return bad(number.key, "must not be negative")

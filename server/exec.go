@@ -55,6 +55,7 @@ func (s *Server) openCommands(ctx context.Context, driver string, owner *rootfs.
 	}
 	engine := exec.Config{
 		Gate: s.parts.contexts, Checkpoints: points, User: commandUser(owner), Cgroups: s.cfg.ExecCgroup, Profiles: profiles, Log: s.log,
+		PanelMaxima: exec.Limits{Wall: s.cfg.ExecMaxTime, Processes: s.cfg.ExecMaxProcesses},
 	}
 	if s.deps.Runner != nil && driver != DriverUserNS && runtime.GOOS == "linux" {
 		return runner.Open(ctx, runner.Config{

@@ -19,17 +19,11 @@ import (
 )
 
 // execHouse serves a workspace with a context ctx_a in which commands run. It skips the test where they cannot.
-func execHouse(t *testing.T) (*house, ctxfsv1.ExecServiceClient) {
-	t.Helper()
-	return execHouseWith(t, nil)
-}
-
-// execHouseWith changes the settings first.
-func execHouseWith(t *testing.T, change func(*Config)) (*house, ctxfsv1.ExecServiceClient) {
+func execHouse(t *testing.T, settings ...func(*Config)) (*house, ctxfsv1.ExecServiceClient) {
 	t.Helper()
 	cfg := testConfig(t)
-	if change != nil {
-		change(&cfg)
+	for _, set := range settings {
+		set(&cfg)
 	}
 	if os.Geteuid() == 0 {
 		cfg.ExecUser = "4321:4321"
@@ -311,7 +305,7 @@ func TestProfilesOfOperator(t *testing.T) {
 		}
 	}
 	write("profiles: {node: {description: Node, network: {names: [npm.example.com]}, env: {A: b}, limits: {processes: 9}}}\nmaxima: {wall: 1m}\n")
-	h, c := execHouseWith(t, func(cfg *Config) { cfg.ExecProfiles = file })
+	h, c := execHouse(t, func(cfg *Config) { cfg.ExecProfiles = file })
 	list, err := c.ListProfiles(t.Context(), &ctxfsv1.ListProfilesRequest{})
 	if err != nil {
 		t.Fatal(err)

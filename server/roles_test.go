@@ -42,6 +42,9 @@ func TestEveryMethodHasARole(t *testing.T) {
 			if got := tryMethod(t, cc, name, m.IsServerStream || m.IsClientStream); got != nobody {
 				t.Errorf("%s as nobody: %s, want %s", name, got, nobody)
 			}
+			if service == "ctxfs.v1.ExecService" && accessOf(method.Of(name)) != forExec {
+				t.Errorf("%s is not open to panels with the right to run commands", name)
+			}
 			if panel == codes.OK {
 				if accessOf(method.Of(name)) != forPanel {
 					t.Errorf("%s is not open to panels", name)

@@ -12,6 +12,7 @@ func (m *Method) Summary() string {
 		ctxfsv1.Callers_CALLERS_HOST:     "for hosts",
 		ctxfsv1.Callers_CALLERS_PANEL:    "for panels and hosts",
 		ctxfsv1.Callers_CALLERS_REVIEWER: "for hosts that act for no panel",
+		ctxfsv1.Callers_CALLERS_EXEC:     "for hosts, and for panels with the right to run commands",
 	}
 	durations := map[ctxfsv1.Duration]string{
 		ctxfsv1.Duration_DURATION_SHORT:      "short",

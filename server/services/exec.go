@@ -1,6 +1,7 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -10,10 +11,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -39,10 +40,11 @@ func (s *Exec) Run(req *ctxfsv1.RunRequest, stream grpc.ServerStreamingServer[ct
 
 // RunCommand calls send with what Run reports of a command.
 func (s *Exec) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, send func(*ctxfsv1.RunResponse) error) error {
-	p, err := s.start(ctx, cmd, runTime)
+	p, err := s.start(ctx, cmd, runTime, ctxfsv1.OnDisconnect_ON_DISCONNECT_KILL)
 	if err != nil {
 		return execStatus(err)
 	}
+	defer p.Connect()(false)
 	err = send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Started{Started: processToPB(p)}})
 	if err == nil {
 		err = p.Output(ctx, [2]int64{}, true, func(o exec.Output) error {
@@ -50,35 +52,38 @@ func (s *Exec) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, send func(*
 		})
 	}
 	if err != nil {
-		// The call has ended, and its context with it.
-		return execStatus(errors.Join(err, p.Kill(context.WithoutCancel(ctx), killGrace)))
+		return execStatus(err)
 	}
 	return send(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Exited{Exited: processToPB(p)}})
 }
 
 // Start implements ExecService.
 func (s *Exec) Start(ctx context.Context, req *ctxfsv1.StartRequest) (*ctxfsv1.StartResponse, error) {
-	p, err := s.start(ctx, req.GetCommand(), 0)
+	p, err := s.start(ctx, req.GetCommand(), 0, ctxfsv1.OnDisconnect_ON_DISCONNECT_KEEP)
 	if err != nil {
 		return nil, execStatus(err)
 	}
 	return &ctxfsv1.StartResponse{Process: processToPB(p)}, nil
 }
 
-func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration) (*exec.Process, error) {
+// start starts a command. alone is its on_disconnect unless it has another.
+func (s *Exec) start(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration, alone ctxfsv1.OnDisconnect) (*exec.Process, error) {
 	command, err := commandFromPB(ctx, cmd, wall)
 	if err != nil {
 		return nil, err
 	}
+	command.KillAlone = cmp.Or(cmd.GetOnDisconnect(), alone) == ctxfsv1.OnDisconnect_ON_DISCONNECT_KILL
 	return s.Processes.Start(ctx, command)
 }
 
-// commandFromPB converts a command. wall is its time limit if neither the request nor its profile sets one.
+// commandFromPB converts a command of the caller. wall is its time limit if neither the request nor its profile sets one. A terminal has no
+// time limit of its own.
 func commandFromPB(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration) (exec.Command, error) {
-	if cmd.GetContextId() == "" {
-		return exec.Command{}, &fserr.Error{Code: fserr.EINVAL, Detail: "no context", Hint: "name an explicit context_id"}
+	if cmd.GetPty() != nil {
+		wall = 0
 	}
-	id, err := parseID(cmd.GetContextId())
+	caller := panels.IdentityFrom(ctx)
+	id, err := execTarget(caller, cmd.GetContextId())
 	if err != nil {
 		return exec.Command{}, err
 	}
@@ -94,6 +99,8 @@ func commandFromPB(ctx context.Context, cmd *ctxfsv1.Command, wall time.Duration
 	return exec.Command{
 		Context: id, Argv: cmd.GetArgv(), Cwd: cmd.GetCwd(), Env: cmd.GetEnv(), Stdin: cmd.GetStdin(), OpenStdin: cmd.GetOpenStdin(), Limits: limits,
 		Checkpoint: cmd.GetCheckpoint(), DefaultWall: wall, Profile: cmd.GetProfile(), Sandbox: cmd.GetSandbox(), Network: network,
+		OfPanel: caller.Panel != "", ReadOnly: cmd.GetReadOnly() || caller.ReadOnly, Pty: ptyOf(cmd.GetPty()),
+		Identity: exec.Identity{RequestID: cmd.GetRequestId(), Name: cmd.GetName(), Labels: cmd.GetLabels()},
 	}, nil
 }
 
@@ -105,7 +112,7 @@ func milliseconds(ms int64) time.Duration {
 
 // FollowOutput implements ExecService.
 func (s *Exec) FollowOutput(req *ctxfsv1.FollowOutputRequest, stream grpc.ServerStreamingServer[ctxfsv1.FollowOutputResponse]) error {
-	p, err := s.Processes.Get(req.GetProcessId())
+	p, err := s.process(stream.Context(), req.GetProcessId(), false)
 	if err != nil {
 		return execStatus(err)
 	}
@@ -121,7 +128,7 @@ func (s *Exec) FollowOutput(req *ctxfsv1.FollowOutputRequest, stream grpc.Server
 
 // Wait implements ExecService.
 func (s *Exec) Wait(ctx context.Context, req *ctxfsv1.WaitRequest) (*ctxfsv1.WaitResponse, error) {
-	p, err := s.Processes.Get(req.GetProcessId())
+	p, err := s.process(ctx, req.GetProcessId(), false)
 	if err == nil {
 		err = p.Wait(ctx)
 	}
@@ -136,7 +143,7 @@ func (s *Exec) SendInput(ctx context.Context, req *ctxfsv1.SendInputRequest) (*c
 	if n := len(req.GetData()); n > maxInput {
 		return nil, execStatus(fserr.Invalid("data has %d bytes, more than %d", n, maxInput))
 	}
-	p, err := s.Processes.Get(req.GetProcessId())
+	p, err := s.process(ctx, req.GetProcessId(), true)
 	if err == nil {
 		err = p.Write(ctx, req.GetData())
 	}
@@ -145,7 +152,7 @@ func (s *Exec) SendInput(ctx context.Context, req *ctxfsv1.SendInputRequest) (*c
 
 // CloseInput implements ExecService.
 func (s *Exec) CloseInput(ctx context.Context, req *ctxfsv1.CloseInputRequest) (*ctxfsv1.CloseInputResponse, error) {
-	p, err := s.Processes.Get(req.GetProcessId())
+	p, err := s.process(ctx, req.GetProcessId(), true)
 	if err == nil {
 		err = p.CloseInput(ctx)
 	}
@@ -153,8 +160,8 @@ func (s *Exec) CloseInput(ctx context.Context, req *ctxfsv1.CloseInputRequest) (
 }
 
 // SendSignal implements ExecService.
-func (s *Exec) SendSignal(_ context.Context, req *ctxfsv1.SendSignalRequest) (*ctxfsv1.SendSignalResponse, error) {
-	p, err := s.Processes.Get(req.GetProcessId())
+func (s *Exec) SendSignal(ctx context.Context, req *ctxfsv1.SendSignalRequest) (*ctxfsv1.SendSignalResponse, error) {
+	p, err := s.process(ctx, req.GetProcessId(), true)
 	if err == nil {
 		err = p.Signal(int(req.GetSignal()))
 	}
@@ -170,7 +177,7 @@ func (s *Exec) Kill(ctx context.Context, req *ctxfsv1.KillRequest) (*ctxfsv1.Kil
 	if grace < 0 || grace > maxGrace {
 		return nil, execStatus(fserr.Invalid("grace_ms is %d; use 0 to %d", req.GetGraceMs(), maxGrace.Milliseconds()))
 	}
-	p, err := s.Processes.Get(req.GetProcessId())
+	p, err := s.process(ctx, req.GetProcessId(), true)
 	if err == nil {
 		err = p.Kill(ctx, grace)
 	}
@@ -181,8 +188,8 @@ func (s *Exec) Kill(ctx context.Context, req *ctxfsv1.KillRequest) (*ctxfsv1.Kil
 }
 
 // GetProcess implements ExecService.
-func (s *Exec) GetProcess(_ context.Context, req *ctxfsv1.GetProcessRequest) (*ctxfsv1.GetProcessResponse, error) {
-	p, err := s.Processes.Get(req.GetProcessId())
+func (s *Exec) GetProcess(ctx context.Context, req *ctxfsv1.GetProcessRequest) (*ctxfsv1.GetProcessResponse, error) {
+	p, err := s.process(ctx, req.GetProcessId(), false)
 	if err != nil {
 		return nil, execStatus(err)
 	}
@@ -190,13 +197,10 @@ func (s *Exec) GetProcess(_ context.Context, req *ctxfsv1.GetProcessRequest) (*c
 }
 
 // ListProcesses implements ExecService.
-func (s *Exec) ListProcesses(_ context.Context, req *ctxfsv1.ListProcessesRequest) (*ctxfsv1.ListProcessesResponse, error) {
-	var id contexts.ID
-	if req.GetContextId() != "" {
-		var err error
-		if id, err = parseID(req.GetContextId()); err != nil {
-			return nil, execStatus(err)
-		}
+func (s *Exec) ListProcesses(ctx context.Context, req *ctxfsv1.ListProcessesRequest) (*ctxfsv1.ListProcessesResponse, error) {
+	id, err := listTarget(ctx, req)
+	if err != nil {
+		return nil, execStatus(err)
 	}
 	resp := &ctxfsv1.ListProcessesResponse{}
 	for _, p := range s.Processes.List(id) {
@@ -208,8 +212,12 @@ func (s *Exec) ListProcesses(_ context.Context, req *ctxfsv1.ListProcessesReques
 }
 
 // RemoveProcess implements ExecService.
-func (s *Exec) RemoveProcess(_ context.Context, req *ctxfsv1.RemoveProcessRequest) (*ctxfsv1.RemoveProcessResponse, error) {
-	return &ctxfsv1.RemoveProcessResponse{}, execStatus(s.Processes.Remove(req.GetProcessId()))
+func (s *Exec) RemoveProcess(ctx context.Context, req *ctxfsv1.RemoveProcessRequest) (*ctxfsv1.RemoveProcessResponse, error) {
+	p, err := s.process(ctx, req.GetProcessId(), true)
+	if err == nil {
+		err = s.Processes.Remove(p.ID)
+	}
+	return &ctxfsv1.RemoveProcessResponse{}, execStatus(err)
 }
 
 func processToPB(p *exec.Process) *ctxfsv1.Process {
@@ -218,6 +226,7 @@ func processToPB(p *exec.Process) *ctxfsv1.Process {
 		ProcessId: p.ID, ContextId: string(cmd.Context), Argv: cmd.Argv, Cwd: cmd.Cwd, StartedNs: p.Started().UnixNano(),
 		StdoutBytes: p.Written(exec.Stdout), StderrBytes: p.Written(exec.Stderr),
 		Profile: cmd.Profile, Sandbox: cmd.Sandbox, Refusals: refusalsToPB(p.Refusals()),
+		Name: cmd.Name, Labels: cmd.Labels, Pty: ptyToPB(p.Terminal()),
 	}
 	for _, l := range p.Enforced() {
 		pb.Limits = append(pb.Limits, &ctxfsv1.EnforcedLimit{Name: l.Name, Value: l.Value, EnforcedBy: l.By})

@@ -114,14 +114,16 @@ func (s *Panels) ListPanels(ctx context.Context, _ *ctxfsv1.ListPanelsRequest) (
 }
 
 // rightBits has the bit of each right.
-var rightBits = map[ctxfsv1.PanelRight]panels.Rights{ctxfsv1.PanelRight_PANEL_RIGHT_REVIEW: panels.RightReview}
+var rightBits = map[ctxfsv1.PanelRight]panels.Rights{
+	ctxfsv1.PanelRight_PANEL_RIGHT_REVIEW: panels.RightReview, ctxfsv1.PanelRight_PANEL_RIGHT_EXEC: panels.RightExec,
+}
 
 // rightsOf returns a set of rights. It refuses those that this server does not know.
 func rightsOf(list []ctxfsv1.PanelRight) (all panels.Rights, err error) {
 	for _, r := range list {
 		bit, ok := rightBits[r]
 		if !ok {
-			return 0, &fserr.Error{Code: fserr.EINVAL, Detail: "unknown right " + r.String(), Hint: "this server knows PANEL_RIGHT_REVIEW"}
+			return 0, &fserr.Error{Code: fserr.EINVAL, Detail: "unknown right " + r.String(), Hint: "this server knows PANEL_RIGHT_REVIEW and PANEL_RIGHT_EXEC"}
 		}
 		all |= bit
 	}

@@ -1,5 +1,6 @@
 import { findServer, makeDialer } from "#platform";
 import { callbacksOf, type CallbackFs } from "./fs/callbacks.js";
+import { Commands, type ExecOptions, type ProcessInfo, type RunningProcess } from "./exec/process.js";
 import { grepFunction, type Grep } from "./fs/grep.js";
 import { requireKnown } from "./errors/options.js";
 import { promisesOf, type FsPromises } from "./fs/promises.js";
@@ -44,6 +45,12 @@ export interface CtxFs extends FsPromises {
   readonly review: Review;
   /** The review of another context, for a panel with the right to review and for hosts. */
   reviewer(contextId: string): Reviewer;
+  /** Runs a command in the context, isolated from the rest of the machine. A panel needs the right: openPanel(id, { exec: true }). */
+  exec(argv: readonly string[], options?: ExecOptions): RunningProcess;
+  /** Follows a process that was started before: all that it wrote, and what it writes. */
+  attachProcess(id: string): RunningProcess;
+  /** The processes of the context, newest first, those that ended lately too. */
+  processes(): Promise<ProcessInfo[]>;
   /** Ends the connection. Open handles close after the server's grace. */
   disconnect(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -78,6 +85,7 @@ function withServer(options: CreateOptions): CreateOptions {
 /** Makes an fs over anything that calls the server. */
 export function fsOver(caller: Caller, { pingEvery, contextId }: Pick<CreateOptions, "pingEvery" | "contextId"> = {}): CtxFs {
   const fs = promisesOf({ caller, pingEvery }) as CtxFs;
+  const commands = new Commands(caller, contextId ?? "");
   Object.defineProperties(fs, {
     promises: { value: fs, enumerable: true },
     callbacks: { value: callbacksOf(fs) },
@@ -85,6 +93,9 @@ export function fsOver(caller: Caller, { pingEvery, contextId }: Pick<CreateOpti
     info: { value: () => infoOf(caller, contextId) },
     review: { value: new Review(caller, "") },
     reviewer: { value: (id: string) => new Reviewer(caller, id) },
+    exec: { value: (argv: readonly string[], options?: ExecOptions) => commands.exec(argv, options) },
+    attachProcess: { value: (id: string) => commands.attach(id) },
+    processes: { value: () => commands.list() },
     disconnect: { value: () => caller.close() },
     [Symbol.asyncDispose]: { value: () => caller.close() },
   });

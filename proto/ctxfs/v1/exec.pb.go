@@ -23,6 +23,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What happens to a process when the last Run or Attach that is connected to it ends without the process's exit and without detach.
+type OnDisconnect int32
+
+const (
+	// As ON_DISCONNECT_KILL for Run, as ON_DISCONNECT_KEEP for Start.
+	OnDisconnect_ON_DISCONNECT_UNSPECIFIED OnDisconnect = 0
+	// The server kills the process. A process of Start is killed too if no caller attaches within 30 s.
+	OnDisconnect_ON_DISCONNECT_KILL OnDisconnect = 1
+	// The process continues. FollowOutput and Attach return to it.
+	OnDisconnect_ON_DISCONNECT_KEEP OnDisconnect = 2
+)
+
+// Enum value maps for OnDisconnect.
+var (
+	OnDisconnect_name = map[int32]string{
+		0: "ON_DISCONNECT_UNSPECIFIED",
+		1: "ON_DISCONNECT_KILL",
+		2: "ON_DISCONNECT_KEEP",
+	}
+	OnDisconnect_value = map[string]int32{
+		"ON_DISCONNECT_UNSPECIFIED": 0,
+		"ON_DISCONNECT_KILL":        1,
+		"ON_DISCONNECT_KEEP":        2,
+	}
+)
+
+func (x OnDisconnect) Enum() *OnDisconnect {
+	p := new(OnDisconnect)
+	*p = x
+	return p
+}
+
+func (x OnDisconnect) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnDisconnect) Descriptor() protoreflect.EnumDescriptor {
+	return file_ctxfs_v1_exec_proto_enumTypes[0].Descriptor()
+}
+
+func (OnDisconnect) Type() protoreflect.EnumType {
+	return &file_ctxfs_v1_exec_proto_enumTypes[0]
+}
+
+func (x OnDisconnect) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnDisconnect.Descriptor instead.
+func (OnDisconnect) EnumDescriptor() ([]byte, []int) {
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{0}
+}
+
 // Why a process ended.
 type ExitReason int32
 
@@ -97,11 +150,11 @@ func (x ExitReason) String() string {
 }
 
 func (ExitReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_exec_proto_enumTypes[0].Descriptor()
+	return file_ctxfs_v1_exec_proto_enumTypes[1].Descriptor()
 }
 
 func (ExitReason) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_exec_proto_enumTypes[0]
+	return &file_ctxfs_v1_exec_proto_enumTypes[1]
 }
 
 func (x ExitReason) Number() protoreflect.EnumNumber {
@@ -110,7 +163,7 @@ func (x ExitReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExitReason.Descriptor instead.
 func (ExitReason) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{0}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{1}
 }
 
 // An output stream.
@@ -123,6 +176,8 @@ const (
 	OutputStream_OUTPUT_STREAM_STDOUT OutputStream = 1
 	// Standard error.
 	OutputStream_OUTPUT_STREAM_STDERR OutputStream = 2
+	// Everything that was written to the terminal.
+	OutputStream_OUTPUT_STREAM_PTY OutputStream = 3
 )
 
 // Enum value maps for OutputStream.
@@ -131,11 +186,13 @@ var (
 		0: "OUTPUT_STREAM_UNSPECIFIED",
 		1: "OUTPUT_STREAM_STDOUT",
 		2: "OUTPUT_STREAM_STDERR",
+		3: "OUTPUT_STREAM_PTY",
 	}
 	OutputStream_value = map[string]int32{
 		"OUTPUT_STREAM_UNSPECIFIED": 0,
 		"OUTPUT_STREAM_STDOUT":      1,
 		"OUTPUT_STREAM_STDERR":      2,
+		"OUTPUT_STREAM_PTY":         3,
 	}
 )
 
@@ -150,11 +207,11 @@ func (x OutputStream) String() string {
 }
 
 func (OutputStream) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_exec_proto_enumTypes[1].Descriptor()
+	return file_ctxfs_v1_exec_proto_enumTypes[2].Descriptor()
 }
 
 func (OutputStream) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_exec_proto_enumTypes[1]
+	return &file_ctxfs_v1_exec_proto_enumTypes[2]
 }
 
 func (x OutputStream) Number() protoreflect.EnumNumber {
@@ -163,13 +220,13 @@ func (x OutputStream) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OutputStream.Descriptor instead.
 func (OutputStream) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{1}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{2}
 }
 
 // What to run, and how.
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The context. It must exist: EnsureContext and OpenPanel create it.
+	// The context. It must exist: EnsureContext and OpenPanel create it. Empty for a panel's own.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// The program and its arguments. No shell reads them. A name without a slash is looked up in PATH. Up to 128 KiB in all.
 	Argv []string `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
@@ -183,6 +240,20 @@ type Command struct {
 	OpenStdin bool `protobuf:"varint,6,opt,name=open_stdin,json=openStdin,proto3" json:"open_stdin,omitempty"`
 	// The limits of the command.
 	Limits *ExecLimits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Gives the command a terminal of its own: standard input, output and error are one stream, OUTPUT_STREAM_PTY. It excludes stdin, and
+	// implies open_stdin.
+	Pty *Pty `protobuf:"bytes,8,opt,name=pty,proto3" json:"pty,omitempty"`
+	// Makes a start repeatable: a start with the request_id of a process that the server still knows in this context returns that process,
+	// and starts nothing. Up to 128 bytes. EEXIST if that process was started with another command.
+	RequestId string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// A name for people: up to 64 of A-Z a-z 0-9 . _ -, and not "p-" first. EEXIST while another process of the context has it and runs.
+	Name string `protobuf:"bytes,10,opt,name=name,proto3" json:"name,omitempty"`
+	// What a client wants to know about the process later: up to 16, with keys of 1 to 64 bytes and values of up to 256.
+	Labels map[string]string `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What happens to the process when its last caller disconnects.
+	OnDisconnect OnDisconnect `protobuf:"varint,12,opt,name=on_disconnect,json=onDisconnect,proto3,enum=ctxfs.v1.OnDisconnect" json:"on_disconnect,omitempty"`
+	// Shows the command /context read-only. It is always true for a read-only panel.
+	ReadOnly bool `protobuf:"varint,13,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// The profile, which gives the command its network, variables, folders and limits; empty for "offline". ListProfiles lists them.
 	// Errors: EINVAL (no such profile).
 	Profile string `protobuf:"bytes,20,opt,name=profile,proto3" json:"profile,omitempty"`
@@ -279,6 +350,48 @@ func (x *Command) GetLimits() *ExecLimits {
 	return nil
 }
 
+func (x *Command) GetPty() *Pty {
+	if x != nil {
+		return x.Pty
+	}
+	return nil
+}
+
+func (x *Command) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Command) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Command) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Command) GetOnDisconnect() OnDisconnect {
+	if x != nil {
+		return x.OnDisconnect
+	}
+	return OnDisconnect_ON_DISCONNECT_UNSPECIFIED
+}
+
+func (x *Command) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
 func (x *Command) GetProfile() string {
 	if x != nil {
 		return x.Profile
@@ -305,6 +418,70 @@ func (x *Command) GetCheckpoint() bool {
 		return x.Checkpoint
 	}
 	return false
+}
+
+// A terminal.
+type Pty struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its width in characters: 80 if it is 0, up to 65535.
+	Cols uint32 `protobuf:"varint,1,opt,name=cols,proto3" json:"cols,omitempty"`
+	// Its height in lines: 24 if it is 0, up to 65535.
+	Rows uint32 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	// The variable TERM; xterm-256color if it is empty.
+	Term          string `protobuf:"bytes,3,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pty) Reset() {
+	*x = Pty{}
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pty) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pty) ProtoMessage() {}
+
+func (x *Pty) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pty.ProtoReflect.Descriptor instead.
+func (*Pty) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Pty) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
+func (x *Pty) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Pty) GetTerm() string {
+	if x != nil {
+		return x.Term
+	}
+	return ""
 }
 
 // Limits of a command. 0 means the default.
@@ -335,7 +512,7 @@ type ExecLimits struct {
 
 func (x *ExecLimits) Reset() {
 	*x = ExecLimits{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[1]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +524,7 @@ func (x *ExecLimits) String() string {
 func (*ExecLimits) ProtoMessage() {}
 
 func (x *ExecLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[1]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +537,7 @@ func (x *ExecLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecLimits.ProtoReflect.Descriptor instead.
 func (*ExecLimits) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{1}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ExecLimits) GetWallMs() int64 {
@@ -441,10 +618,16 @@ type Process struct {
 	StartedNs int64 `protobuf:"varint,5,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
 	// Its exit; absent while it runs.
 	Exit *Exit `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
-	// How many bytes it wrote to standard output.
+	// How many bytes it wrote to standard output, or to its terminal.
 	StdoutBytes int64 `protobuf:"varint,7,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"`
 	// How many bytes it wrote to standard error.
 	StderrBytes int64 `protobuf:"varint,8,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
+	// Its name; empty if it has none.
+	Name string `protobuf:"bytes,9,opt,name=name,proto3" json:"name,omitempty"`
+	// Its labels.
+	Labels map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Its terminal, with the present size; absent if it has none.
+	Pty *Pty `protobuf:"bytes,11,opt,name=pty,proto3" json:"pty,omitempty"`
 	// The profile.
 	Profile string `protobuf:"bytes,20,opt,name=profile,proto3" json:"profile,omitempty"`
 	// The shared sandbox; empty for one of its own.
@@ -459,7 +642,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -471,7 +654,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[2]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -484,7 +667,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{2}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Process) GetProcessId() string {
@@ -541,6 +724,27 @@ func (x *Process) GetStderrBytes() int64 {
 		return x.StderrBytes
 	}
 	return 0
+}
+
+func (x *Process) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Process) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Process) GetPty() *Pty {
+	if x != nil {
+		return x.Pty
+	}
+	return nil
 }
 
 func (x *Process) GetProfile() string {
@@ -600,7 +804,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +816,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +829,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{3}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -708,7 +912,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +924,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +937,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{4}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Output) GetStream() OutputStream {
@@ -775,7 +979,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +991,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +1004,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{5}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunRequest) GetCommand() *Command {
@@ -827,7 +1031,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +1043,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +1056,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{6}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RunResponse) GetEvent() isRunResponse_Event {
@@ -925,7 +1129,7 @@ type StartRequest struct {
 
 func (x *StartRequest) Reset() {
 	*x = StartRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1141,7 @@ func (x *StartRequest) String() string {
 func (*StartRequest) ProtoMessage() {}
 
 func (x *StartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1154,7 @@ func (x *StartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRequest.ProtoReflect.Descriptor instead.
 func (*StartRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{7}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StartRequest) GetCommand() *Command {
@@ -971,7 +1175,7 @@ type StartResponse struct {
 
 func (x *StartResponse) Reset() {
 	*x = StartResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1187,7 @@ func (x *StartResponse) String() string {
 func (*StartResponse) ProtoMessage() {}
 
 func (x *StartResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1200,7 @@ func (x *StartResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartResponse.ProtoReflect.Descriptor instead.
 func (*StartResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{8}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StartResponse) GetProcess() *Process {
@@ -1006,12 +1210,390 @@ func (x *StartResponse) GetProcess() *Process {
 	return nil
 }
 
+// Request of Attach.
+type AttachRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to do.
+	//
+	// Types that are valid to be assigned to Action:
+	//
+	//	*AttachRequest_Open
+	//	*AttachRequest_Eof
+	//	*AttachRequest_Resize
+	//	*AttachRequest_Signal
+	//	*AttachRequest_Detach
+	//	*AttachRequest_Stdin
+	Action        isAttachRequest_Action `protobuf_oneof:"action"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachRequest) Reset() {
+	*x = AttachRequest{}
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachRequest) ProtoMessage() {}
+
+func (x *AttachRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
+func (*AttachRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AttachRequest) GetAction() isAttachRequest_Action {
+	if x != nil {
+		return x.Action
+	}
+	return nil
+}
+
+func (x *AttachRequest) GetOpen() *AttachOpen {
+	if x != nil {
+		if x, ok := x.Action.(*AttachRequest_Open); ok {
+			return x.Open
+		}
+	}
+	return nil
+}
+
+func (x *AttachRequest) GetEof() bool {
+	if x != nil {
+		if x, ok := x.Action.(*AttachRequest_Eof); ok {
+			return x.Eof
+		}
+	}
+	return false
+}
+
+func (x *AttachRequest) GetResize() *TerminalSize {
+	if x != nil {
+		if x, ok := x.Action.(*AttachRequest_Resize); ok {
+			return x.Resize
+		}
+	}
+	return nil
+}
+
+func (x *AttachRequest) GetSignal() int32 {
+	if x != nil {
+		if x, ok := x.Action.(*AttachRequest_Signal); ok {
+			return x.Signal
+		}
+	}
+	return 0
+}
+
+func (x *AttachRequest) GetDetach() bool {
+	if x != nil {
+		if x, ok := x.Action.(*AttachRequest_Detach); ok {
+			return x.Detach
+		}
+	}
+	return false
+}
+
+func (x *AttachRequest) GetStdin() []byte {
+	if x != nil {
+		if x, ok := x.Action.(*AttachRequest_Stdin); ok {
+			return x.Stdin
+		}
+	}
+	return nil
+}
+
+type isAttachRequest_Action interface {
+	isAttachRequest_Action()
+}
+
+type AttachRequest_Open struct {
+	// The first message: which process, and from where on.
+	Open *AttachOpen `protobuf:"bytes,1,opt,name=open,proto3,oneof"`
+}
+
+type AttachRequest_Eof struct {
+	// Closes the standard input, as CloseInput does.
+	Eof bool `protobuf:"varint,2,opt,name=eof,proto3,oneof"`
+}
+
+type AttachRequest_Resize struct {
+	// Changes the size of the terminal, as Resize does.
+	Resize *TerminalSize `protobuf:"bytes,3,opt,name=resize,proto3,oneof"`
+}
+
+type AttachRequest_Signal struct {
+	// Sends this signal, as SendSignal does.
+	Signal int32 `protobuf:"varint,4,opt,name=signal,proto3,oneof"`
+}
+
+type AttachRequest_Detach struct {
+	// Ends the call and leaves the process as it is.
+	Detach bool `protobuf:"varint,5,opt,name=detach,proto3,oneof"`
+}
+
+type AttachRequest_Stdin struct {
+	// Bytes for the standard input or the terminal; up to 1 MiB. They wait until the process takes them; the other actions pass them.
+	Stdin []byte `protobuf:"bytes,100,opt,name=stdin,proto3,oneof"`
+}
+
+func (*AttachRequest_Open) isAttachRequest_Action() {}
+
+func (*AttachRequest_Eof) isAttachRequest_Action() {}
+
+func (*AttachRequest_Resize) isAttachRequest_Action() {}
+
+func (*AttachRequest_Signal) isAttachRequest_Action() {}
+
+func (*AttachRequest_Detach) isAttachRequest_Action() {}
+
+func (*AttachRequest_Stdin) isAttachRequest_Action() {}
+
+// The size of a terminal.
+type TerminalSize struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The width in characters: 1 to 65535.
+	Cols uint32 `protobuf:"varint,1,opt,name=cols,proto3" json:"cols,omitempty"`
+	// The height in lines: 1 to 65535.
+	Rows          uint32 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TerminalSize) Reset() {
+	*x = TerminalSize{}
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TerminalSize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TerminalSize) ProtoMessage() {}
+
+func (x *TerminalSize) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
+func (*TerminalSize) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TerminalSize) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
+func (x *TerminalSize) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+// The beginning of an Attach.
+type AttachOpen struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The process.
+	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// The offset in standard output, or in the terminal's output, to begin at.
+	StdoutOffset int64 `protobuf:"varint,2,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"`
+	// The offset in standard error to begin at.
+	StderrOffset  int64 `protobuf:"varint,3,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachOpen) Reset() {
+	*x = AttachOpen{}
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachOpen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachOpen) ProtoMessage() {}
+
+func (x *AttachOpen) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachOpen.ProtoReflect.Descriptor instead.
+func (*AttachOpen) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AttachOpen) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
+func (x *AttachOpen) GetStdoutOffset() int64 {
+	if x != nil {
+		return x.StdoutOffset
+	}
+	return 0
+}
+
+func (x *AttachOpen) GetStderrOffset() int64 {
+	if x != nil {
+		return x.StderrOffset
+	}
+	return 0
+}
+
+// Response of Attach.
+type AttachResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*AttachResponse_Attached
+	//	*AttachResponse_Output
+	//	*AttachResponse_Exited
+	Event         isAttachResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachResponse) Reset() {
+	*x = AttachResponse{}
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachResponse) ProtoMessage() {}
+
+func (x *AttachResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
+func (*AttachResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AttachResponse) GetEvent() isAttachResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *AttachResponse) GetAttached() *Process {
+	if x != nil {
+		if x, ok := x.Event.(*AttachResponse_Attached); ok {
+			return x.Attached
+		}
+	}
+	return nil
+}
+
+func (x *AttachResponse) GetOutput() *Output {
+	if x != nil {
+		if x, ok := x.Event.(*AttachResponse_Output); ok {
+			return x.Output
+		}
+	}
+	return nil
+}
+
+func (x *AttachResponse) GetExited() *Process {
+	if x != nil {
+		if x, ok := x.Event.(*AttachResponse_Exited); ok {
+			return x.Exited
+		}
+	}
+	return nil
+}
+
+type isAttachResponse_Event interface {
+	isAttachResponse_Event()
+}
+
+type AttachResponse_Attached struct {
+	// The first message: the process.
+	Attached *Process `protobuf:"bytes,1,opt,name=attached,proto3,oneof"`
+}
+
+type AttachResponse_Output struct {
+	// Output.
+	Output *Output `protobuf:"bytes,2,opt,name=output,proto3,oneof"`
+}
+
+type AttachResponse_Exited struct {
+	// The last message: the process, which has ended.
+	Exited *Process `protobuf:"bytes,3,opt,name=exited,proto3,oneof"`
+}
+
+func (*AttachResponse_Attached) isAttachResponse_Event() {}
+
+func (*AttachResponse_Output) isAttachResponse_Event() {}
+
+func (*AttachResponse_Exited) isAttachResponse_Event() {}
+
 // Request of FollowOutput.
 type FollowOutputRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The process.
 	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// The offset in standard output to begin at.
+	// The offset in standard output, or in the terminal's output, to begin at.
 	StdoutOffset int64 `protobuf:"varint,2,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"`
 	// The offset in standard error to begin at.
 	StderrOffset int64 `protobuf:"varint,3,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
@@ -1023,7 +1605,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1617,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1630,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{9}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FollowOutputRequest) GetProcessId() string {
@@ -1095,7 +1677,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1689,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1702,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FollowOutputResponse) GetEvent() isFollowOutputResponse_Event {
@@ -1177,7 +1759,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1771,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1784,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WaitRequest) GetProcessId() string {
@@ -1223,7 +1805,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1817,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1830,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitResponse) GetProcess() *Process {
@@ -1271,7 +1853,7 @@ type SendInputRequest struct {
 
 func (x *SendInputRequest) Reset() {
 	*x = SendInputRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1865,7 @@ func (x *SendInputRequest) String() string {
 func (*SendInputRequest) ProtoMessage() {}
 
 func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1878,7 @@ func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputRequest.ProtoReflect.Descriptor instead.
 func (*SendInputRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SendInputRequest) GetProcessId() string {
@@ -1322,7 +1904,7 @@ type SendInputResponse struct {
 
 func (x *SendInputResponse) Reset() {
 	*x = SendInputResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1916,7 @@ func (x *SendInputResponse) String() string {
 func (*SendInputResponse) ProtoMessage() {}
 
 func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1929,7 @@ func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputResponse.ProtoReflect.Descriptor instead.
 func (*SendInputResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{19}
 }
 
 // Request of CloseInput.
@@ -1361,7 +1943,7 @@ type CloseInputRequest struct {
 
 func (x *CloseInputRequest) Reset() {
 	*x = CloseInputRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1955,7 @@ func (x *CloseInputRequest) String() string {
 func (*CloseInputRequest) ProtoMessage() {}
 
 func (x *CloseInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1968,7 @@ func (x *CloseInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseInputRequest.ProtoReflect.Descriptor instead.
 func (*CloseInputRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{15}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CloseInputRequest) GetProcessId() string {
@@ -1405,7 +1987,7 @@ type CloseInputResponse struct {
 
 func (x *CloseInputResponse) Reset() {
 	*x = CloseInputResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1999,7 @@ func (x *CloseInputResponse) String() string {
 func (*CloseInputResponse) ProtoMessage() {}
 
 func (x *CloseInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +2012,108 @@ func (x *CloseInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseInputResponse.ProtoReflect.Descriptor instead.
 func (*CloseInputResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{16}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{21}
+}
+
+// Request of Resize.
+type ResizeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The process.
+	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// The width in characters: 1 to 65535.
+	Cols uint32 `protobuf:"varint,2,opt,name=cols,proto3" json:"cols,omitempty"`
+	// The height in lines: 1 to 65535.
+	Rows          uint32 `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeRequest) Reset() {
+	*x = ResizeRequest{}
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeRequest) ProtoMessage() {}
+
+func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
+func (*ResizeRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ResizeRequest) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
+func (x *ResizeRequest) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
+func (x *ResizeRequest) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+// Response of Resize.
+type ResizeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeResponse) Reset() {
+	*x = ResizeResponse{}
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeResponse) ProtoMessage() {}
+
+func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
+func (*ResizeResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{23}
 }
 
 // Request of SendSignal.
@@ -1446,7 +2129,7 @@ type SendSignalRequest struct {
 
 func (x *SendSignalRequest) Reset() {
 	*x = SendSignalRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +2141,7 @@ func (x *SendSignalRequest) String() string {
 func (*SendSignalRequest) ProtoMessage() {}
 
 func (x *SendSignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +2154,7 @@ func (x *SendSignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendSignalRequest.ProtoReflect.Descriptor instead.
 func (*SendSignalRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{17}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SendSignalRequest) GetProcessId() string {
@@ -1497,7 +2180,7 @@ type SendSignalResponse struct {
 
 func (x *SendSignalResponse) Reset() {
 	*x = SendSignalResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +2192,7 @@ func (x *SendSignalResponse) String() string {
 func (*SendSignalResponse) ProtoMessage() {}
 
 func (x *SendSignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +2205,7 @@ func (x *SendSignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendSignalResponse.ProtoReflect.Descriptor instead.
 func (*SendSignalResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{18}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{25}
 }
 
 // Request of Kill.
@@ -1538,7 +2221,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +2233,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +2246,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{19}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *KillRequest) GetProcessId() string {
@@ -1591,7 +2274,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +2286,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +2299,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{20}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KillResponse) GetProcess() *Process {
@@ -1637,7 +2320,7 @@ type GetProcessRequest struct {
 
 func (x *GetProcessRequest) Reset() {
 	*x = GetProcessRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +2332,7 @@ func (x *GetProcessRequest) String() string {
 func (*GetProcessRequest) ProtoMessage() {}
 
 func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +2345,7 @@ func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessRequest.ProtoReflect.Descriptor instead.
 func (*GetProcessRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{21}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetProcessRequest) GetProcessId() string {
@@ -1683,7 +2366,7 @@ type GetProcessResponse struct {
 
 func (x *GetProcessResponse) Reset() {
 	*x = GetProcessResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +2378,7 @@ func (x *GetProcessResponse) String() string {
 func (*GetProcessResponse) ProtoMessage() {}
 
 func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +2391,7 @@ func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessResponse.ProtoReflect.Descriptor instead.
 func (*GetProcessResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetProcessResponse) GetProcess() *Process {
@@ -1721,7 +2404,7 @@ func (x *GetProcessResponse) GetProcess() *Process {
 // Request of ListProcesses.
 type ListProcessesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The context; empty for all.
+	// The context; empty for all that the caller may see.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Leaves out the processes that have ended.
 	Running       bool `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
@@ -1731,7 +2414,7 @@ type ListProcessesRequest struct {
 
 func (x *ListProcessesRequest) Reset() {
 	*x = ListProcessesRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +2426,7 @@ func (x *ListProcessesRequest) String() string {
 func (*ListProcessesRequest) ProtoMessage() {}
 
 func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +2439,7 @@ func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListProcessesRequest) GetContextId() string {
@@ -1784,7 +2467,7 @@ type ListProcessesResponse struct {
 
 func (x *ListProcessesResponse) Reset() {
 	*x = ListProcessesResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +2479,7 @@ func (x *ListProcessesResponse) String() string {
 func (*ListProcessesResponse) ProtoMessage() {}
 
 func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +2492,7 @@ func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{24}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListProcessesResponse) GetProcesses() []*Process {
@@ -1830,7 +2513,7 @@ type ExplainExecRequest struct {
 
 func (x *ExplainExecRequest) Reset() {
 	*x = ExplainExecRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +2525,7 @@ func (x *ExplainExecRequest) String() string {
 func (*ExplainExecRequest) ProtoMessage() {}
 
 func (x *ExplainExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +2538,7 @@ func (x *ExplainExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainExecRequest.ProtoReflect.Descriptor instead.
 func (*ExplainExecRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExplainExecRequest) GetCommand() *Command {
@@ -1876,7 +2559,7 @@ type RemoveProcessRequest struct {
 
 func (x *RemoveProcessRequest) Reset() {
 	*x = RemoveProcessRequest{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +2571,7 @@ func (x *RemoveProcessRequest) String() string {
 func (*RemoveProcessRequest) ProtoMessage() {}
 
 func (x *RemoveProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +2584,7 @@ func (x *RemoveProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcessRequest.ProtoReflect.Descriptor instead.
 func (*RemoveProcessRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RemoveProcessRequest) GetProcessId() string {
@@ -1920,7 +2603,7 @@ type RemoveProcessResponse struct {
 
 func (x *RemoveProcessResponse) Reset() {
 	*x = RemoveProcessResponse{}
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2615,7 @@ func (x *RemoveProcessResponse) String() string {
 func (*RemoveProcessResponse) ProtoMessage() {}
 
 func (x *RemoveProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_exec_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_exec_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,14 +2628,14 @@ func (x *RemoveProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcessResponse.ProtoReflect.Descriptor instead.
 func (*RemoveProcessResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_exec_proto_rawDescGZIP(), []int{34}
 }
 
 var File_ctxfs_v1_exec_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x13ctxfs/v1/exec.proto\x12\bctxfs.v1\x1a\x1cctxfs/v1/exec_profiles.proto\x1a\x16ctxfs/v1/options.proto\"\x98\x03\n" +
+	"\x13ctxfs/v1/exec.proto\x12\bctxfs.v1\x1a\x1cctxfs/v1/exec_profiles.proto\x1a\x16ctxfs/v1/options.proto\"\xb8\x05\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -1962,7 +2645,15 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x05stdin\x18\x05 \x01(\fR\x05stdin\x12\x1d\n" +
 	"\n" +
 	"open_stdin\x18\x06 \x01(\bR\topenStdin\x12,\n" +
-	"\x06limits\x18\a \x01(\v2\x14.ctxfs.v1.ExecLimitsR\x06limits\x12\x18\n" +
+	"\x06limits\x18\a \x01(\v2\x14.ctxfs.v1.ExecLimitsR\x06limits\x12\x1f\n" +
+	"\x03pty\x18\b \x01(\v2\r.ctxfs.v1.PtyR\x03pty\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\t \x01(\tR\trequestId\x12\x12\n" +
+	"\x04name\x18\n" +
+	" \x01(\tR\x04name\x125\n" +
+	"\x06labels\x18\v \x03(\v2\x1d.ctxfs.v1.Command.LabelsEntryR\x06labels\x12;\n" +
+	"\ron_disconnect\x18\f \x01(\x0e2\x16.ctxfs.v1.OnDisconnectR\fonDisconnect\x12\x1b\n" +
+	"\tread_only\x18\r \x01(\bR\breadOnly\x12\x18\n" +
 	"\aprofile\x18\x14 \x01(\tR\aprofile\x12\x18\n" +
 	"\asandbox\x18\x15 \x01(\tR\asandbox\x12+\n" +
 	"\anetwork\x18\x16 \x01(\v2\x11.ctxfs.v1.NetworkR\anetwork\x12\x1e\n" +
@@ -1971,7 +2662,14 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"checkpoint\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\x03Pty\x12\x12\n" +
+	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\tR\x04term\"\x9c\x02\n" +
 	"\n" +
 	"ExecLimits\x12\x17\n" +
 	"\awall_ms\x18\x01 \x01(\x03R\x06wallMs\x12\x15\n" +
@@ -1985,7 +2683,7 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\vcpu_percent\x18\a \x01(\x05R\n" +
 	"cpuPercent\x12!\n" +
 	"\foutput_bytes\x18\b \x01(\x03R\voutputBytes\x12\x1b\n" +
-	"\ttmp_bytes\x18\t \x01(\x03R\btmpBytes\"\x91\x03\n" +
+	"\ttmp_bytes\x18\t \x01(\x03R\btmpBytes\"\xb8\x04\n" +
 	"\aProcess\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x1d\n" +
@@ -1997,11 +2695,18 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"started_ns\x18\x05 \x01(\x03R\tstartedNs\x12\"\n" +
 	"\x04exit\x18\x06 \x01(\v2\x0e.ctxfs.v1.ExitR\x04exit\x12!\n" +
 	"\fstdout_bytes\x18\a \x01(\x03R\vstdoutBytes\x12!\n" +
-	"\fstderr_bytes\x18\b \x01(\x03R\vstderrBytes\x12\x18\n" +
+	"\fstderr_bytes\x18\b \x01(\x03R\vstderrBytes\x12\x12\n" +
+	"\x04name\x18\t \x01(\tR\x04name\x125\n" +
+	"\x06labels\x18\n" +
+	" \x03(\v2\x1d.ctxfs.v1.Process.LabelsEntryR\x06labels\x12\x1f\n" +
+	"\x03pty\x18\v \x01(\v2\r.ctxfs.v1.PtyR\x03pty\x12\x18\n" +
 	"\aprofile\x18\x14 \x01(\tR\aprofile\x12\x18\n" +
 	"\asandbox\x18\x15 \x01(\tR\asandbox\x124\n" +
 	"\brefusals\x18\x16 \x03(\v2\x18.ctxfs.v1.NetworkRefusalR\brefusals\x12/\n" +
-	"\x06limits\x18\x1e \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\"\xa3\x02\n" +
+	"\x06limits\x18\x1e \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa3\x02\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12,\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x14.ctxfs.v1.ExitReasonR\x06reason\x12\x16\n" +
@@ -2029,7 +2734,29 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\fStartRequest\x12+\n" +
 	"\acommand\x18\x01 \x01(\v2\x11.ctxfs.v1.CommandR\acommand\"<\n" +
 	"\rStartResponse\x12+\n" +
-	"\aprocess\x18\x01 \x01(\v2\x11.ctxfs.v1.ProcessR\aprocess\"\x96\x01\n" +
+	"\aprocess\x18\x01 \x01(\v2\x11.ctxfs.v1.ProcessR\aprocess\"\xd7\x01\n" +
+	"\rAttachRequest\x12*\n" +
+	"\x04open\x18\x01 \x01(\v2\x14.ctxfs.v1.AttachOpenH\x00R\x04open\x12\x12\n" +
+	"\x03eof\x18\x02 \x01(\bH\x00R\x03eof\x120\n" +
+	"\x06resize\x18\x03 \x01(\v2\x16.ctxfs.v1.TerminalSizeH\x00R\x06resize\x12\x18\n" +
+	"\x06signal\x18\x04 \x01(\x05H\x00R\x06signal\x12\x18\n" +
+	"\x06detach\x18\x05 \x01(\bH\x00R\x06detach\x12\x16\n" +
+	"\x05stdin\x18d \x01(\fH\x00R\x05stdinB\b\n" +
+	"\x06action\"6\n" +
+	"\fTerminalSize\x12\x12\n" +
+	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"u\n" +
+	"\n" +
+	"AttachOpen\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x01 \x01(\tR\tprocessId\x12#\n" +
+	"\rstdout_offset\x18\x02 \x01(\x03R\fstdoutOffset\x12#\n" +
+	"\rstderr_offset\x18\x03 \x01(\x03R\fstderrOffset\"\xa3\x01\n" +
+	"\x0eAttachResponse\x12/\n" +
+	"\battached\x18\x01 \x01(\v2\x11.ctxfs.v1.ProcessH\x00R\battached\x12*\n" +
+	"\x06output\x18\x02 \x01(\v2\x10.ctxfs.v1.OutputH\x00R\x06output\x12+\n" +
+	"\x06exited\x18\x03 \x01(\v2\x11.ctxfs.v1.ProcessH\x00R\x06exitedB\a\n" +
+	"\x05event\"\x96\x01\n" +
 	"\x13FollowOutputRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12#\n" +
@@ -2053,7 +2780,13 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x11CloseInputRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\"\x14\n" +
-	"\x12CloseInputResponse\"J\n" +
+	"\x12CloseInputResponse\"V\n" +
+	"\rResizeRequest\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x12\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\x12\x12\n" +
+	"\x04rows\x18\x03 \x01(\rR\x04rows\"\x10\n" +
+	"\x0eResizeResponse\"J\n" +
 	"\x11SendSignalRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x16\n" +
@@ -2082,7 +2815,11 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x14RemoveProcessRequest\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\"\x17\n" +
-	"\x15RemoveProcessResponse*\xc4\x02\n" +
+	"\x15RemoveProcessResponse*]\n" +
+	"\fOnDisconnect\x12\x1d\n" +
+	"\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12ON_DISCONNECT_KILL\x10\x01\x12\x16\n" +
+	"\x12ON_DISCONNECT_KEEP\x10\x02*\xc4\x02\n" +
 	"\n" +
 	"ExitReason\x12\x1b\n" +
 	"\x17EXIT_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -2096,35 +2833,40 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x0fEXIT_REASON_CPU\x10\b\x12\x16\n" +
 	"\x12EXIT_REASON_MEMORY\x10\t\x12\x15\n" +
 	"\x11EXIT_REASON_QUOTA\x10\v\x12\x16\n" +
-	"\x12EXIT_REASON_OUTPUT\x10\f*a\n" +
+	"\x12EXIT_REASON_OUTPUT\x10\f*x\n" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
-	"\x14OUTPUT_STREAM_STDERR\x10\x022\xc4\b\n" +
+	"\x14OUTPUT_STREAM_STDERR\x10\x02\x12\x15\n" +
+	"\x11OUTPUT_STREAM_PTY\x10\x032\xda\t\n" +
 	"\vExecService\x12@\n" +
 	"\x03Run\x12\x14.ctxfs.v1.RunRequest\x1a\x15.ctxfs.v1.RunResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x040\x01\x12D\n" +
+	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x040\x01\x12D\n" +
 	"\x05Start\x12\x16.ctxfs.v1.StartRequest\x1a\x17.ctxfs.v1.StartResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12]\n" +
-	"\fFollowOutput\x12\x1d.ctxfs.v1.FollowOutputRequest\x1a\x1e.ctxfs.v1.FollowOutputResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x040\x010\x01\x12C\n" +
-	"\x04Wait\x12\x15.ctxfs.v1.WaitRequest\x1a\x16.ctxfs.v1.WaitResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x030\x01\x12P\n" +
+	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12K\n" +
+	"\x06Attach\x12\x17.ctxfs.v1.AttachRequest\x1a\x18.ctxfs.v1.AttachResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x04(\x010\x01\x12]\n" +
+	"\fFollowOutput\x12\x1d.ctxfs.v1.FollowOutputRequest\x1a\x1e.ctxfs.v1.FollowOutputResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x040\x010\x01\x12C\n" +
+	"\x04Wait\x12\x15.ctxfs.v1.WaitRequest\x1a\x16.ctxfs.v1.WaitResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x030\x01\x12P\n" +
 	"\tSendInput\x12\x1a.ctxfs.v1.SendInputRequest\x1a\x1b.ctxfs.v1.SendInputResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12S\n" +
+	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12S\n" +
 	"\n" +
 	"CloseInput\x12\x1b.ctxfs.v1.CloseInputRequest\x1a\x1c.ctxfs.v1.CloseInputResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12S\n" +
+	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12G\n" +
+	"\x06Resize\x12\x17.ctxfs.v1.ResizeRequest\x1a\x18.ctxfs.v1.ResizeResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12S\n" +
 	"\n" +
 	"SendSignal\x12\x1b.ctxfs.v1.SendSignalRequest\x1a\x1c.ctxfs.v1.SendSignalResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12A\n" +
+	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12A\n" +
 	"\x04Kill\x12\x15.ctxfs.v1.KillRequest\x1a\x16.ctxfs.v1.KillResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12U\n" +
+	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12U\n" +
 	"\n" +
-	"GetProcess\x12\x1b.ctxfs.v1.GetProcessRequest\x1a\x1c.ctxfs.v1.GetProcessResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12^\n" +
-	"\rListProcesses\x12\x1e.ctxfs.v1.ListProcessesRequest\x1a\x1f.ctxfs.v1.ListProcessesResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12X\n" +
+	"GetProcess\x12\x1b.ctxfs.v1.GetProcessRequest\x1a\x1c.ctxfs.v1.GetProcessResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x020\x01\x12^\n" +
+	"\rListProcesses\x12\x1e.ctxfs.v1.ListProcessesRequest\x1a\x1f.ctxfs.v1.ListProcessesResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x020\x01\x12X\n" +
 	"\vExplainExec\x12\x1c.ctxfs.v1.ExplainExecRequest\x1a\x1d.ctxfs.v1.ExplainExecResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12[\n" +
 	"\fListProfiles\x12\x1d.ctxfs.v1.ListProfilesRequest\x1a\x1e.ctxfs.v1.ListProfilesResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x010\x01\x12\\\n" +
 	"\rRemoveProcess\x12\x1e.ctxfs.v1.RemoveProcessRequest\x1a\x1f.ctxfs.v1.RemoveProcessResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
 	file_ctxfs_v1_exec_proto_rawDescOnce sync.Once
@@ -2138,100 +2880,124 @@ func file_ctxfs_v1_exec_proto_rawDescGZIP() []byte {
 	return file_ctxfs_v1_exec_proto_rawDescData
 }
 
-var file_ctxfs_v1_exec_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_ctxfs_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_ctxfs_v1_exec_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_ctxfs_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_ctxfs_v1_exec_proto_goTypes = []any{
-	(ExitReason)(0),               // 0: ctxfs.v1.ExitReason
-	(OutputStream)(0),             // 1: ctxfs.v1.OutputStream
-	(*Command)(nil),               // 2: ctxfs.v1.Command
-	(*ExecLimits)(nil),            // 3: ctxfs.v1.ExecLimits
-	(*Process)(nil),               // 4: ctxfs.v1.Process
-	(*Exit)(nil),                  // 5: ctxfs.v1.Exit
-	(*Output)(nil),                // 6: ctxfs.v1.Output
-	(*RunRequest)(nil),            // 7: ctxfs.v1.RunRequest
-	(*RunResponse)(nil),           // 8: ctxfs.v1.RunResponse
-	(*StartRequest)(nil),          // 9: ctxfs.v1.StartRequest
-	(*StartResponse)(nil),         // 10: ctxfs.v1.StartResponse
-	(*FollowOutputRequest)(nil),   // 11: ctxfs.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),  // 12: ctxfs.v1.FollowOutputResponse
-	(*WaitRequest)(nil),           // 13: ctxfs.v1.WaitRequest
-	(*WaitResponse)(nil),          // 14: ctxfs.v1.WaitResponse
-	(*SendInputRequest)(nil),      // 15: ctxfs.v1.SendInputRequest
-	(*SendInputResponse)(nil),     // 16: ctxfs.v1.SendInputResponse
-	(*CloseInputRequest)(nil),     // 17: ctxfs.v1.CloseInputRequest
-	(*CloseInputResponse)(nil),    // 18: ctxfs.v1.CloseInputResponse
-	(*SendSignalRequest)(nil),     // 19: ctxfs.v1.SendSignalRequest
-	(*SendSignalResponse)(nil),    // 20: ctxfs.v1.SendSignalResponse
-	(*KillRequest)(nil),           // 21: ctxfs.v1.KillRequest
-	(*KillResponse)(nil),          // 22: ctxfs.v1.KillResponse
-	(*GetProcessRequest)(nil),     // 23: ctxfs.v1.GetProcessRequest
-	(*GetProcessResponse)(nil),    // 24: ctxfs.v1.GetProcessResponse
-	(*ListProcessesRequest)(nil),  // 25: ctxfs.v1.ListProcessesRequest
-	(*ListProcessesResponse)(nil), // 26: ctxfs.v1.ListProcessesResponse
-	(*ExplainExecRequest)(nil),    // 27: ctxfs.v1.ExplainExecRequest
-	(*RemoveProcessRequest)(nil),  // 28: ctxfs.v1.RemoveProcessRequest
-	(*RemoveProcessResponse)(nil), // 29: ctxfs.v1.RemoveProcessResponse
-	nil,                           // 30: ctxfs.v1.Command.EnvEntry
-	(*Network)(nil),               // 31: ctxfs.v1.Network
-	(*NetworkRefusal)(nil),        // 32: ctxfs.v1.NetworkRefusal
-	(*EnforcedLimit)(nil),         // 33: ctxfs.v1.EnforcedLimit
-	(*ListProfilesRequest)(nil),   // 34: ctxfs.v1.ListProfilesRequest
-	(*ExplainExecResponse)(nil),   // 35: ctxfs.v1.ExplainExecResponse
-	(*ListProfilesResponse)(nil),  // 36: ctxfs.v1.ListProfilesResponse
+	(OnDisconnect)(0),             // 0: ctxfs.v1.OnDisconnect
+	(ExitReason)(0),               // 1: ctxfs.v1.ExitReason
+	(OutputStream)(0),             // 2: ctxfs.v1.OutputStream
+	(*Command)(nil),               // 3: ctxfs.v1.Command
+	(*Pty)(nil),                   // 4: ctxfs.v1.Pty
+	(*ExecLimits)(nil),            // 5: ctxfs.v1.ExecLimits
+	(*Process)(nil),               // 6: ctxfs.v1.Process
+	(*Exit)(nil),                  // 7: ctxfs.v1.Exit
+	(*Output)(nil),                // 8: ctxfs.v1.Output
+	(*RunRequest)(nil),            // 9: ctxfs.v1.RunRequest
+	(*RunResponse)(nil),           // 10: ctxfs.v1.RunResponse
+	(*StartRequest)(nil),          // 11: ctxfs.v1.StartRequest
+	(*StartResponse)(nil),         // 12: ctxfs.v1.StartResponse
+	(*AttachRequest)(nil),         // 13: ctxfs.v1.AttachRequest
+	(*TerminalSize)(nil),          // 14: ctxfs.v1.TerminalSize
+	(*AttachOpen)(nil),            // 15: ctxfs.v1.AttachOpen
+	(*AttachResponse)(nil),        // 16: ctxfs.v1.AttachResponse
+	(*FollowOutputRequest)(nil),   // 17: ctxfs.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),  // 18: ctxfs.v1.FollowOutputResponse
+	(*WaitRequest)(nil),           // 19: ctxfs.v1.WaitRequest
+	(*WaitResponse)(nil),          // 20: ctxfs.v1.WaitResponse
+	(*SendInputRequest)(nil),      // 21: ctxfs.v1.SendInputRequest
+	(*SendInputResponse)(nil),     // 22: ctxfs.v1.SendInputResponse
+	(*CloseInputRequest)(nil),     // 23: ctxfs.v1.CloseInputRequest
+	(*CloseInputResponse)(nil),    // 24: ctxfs.v1.CloseInputResponse
+	(*ResizeRequest)(nil),         // 25: ctxfs.v1.ResizeRequest
+	(*ResizeResponse)(nil),        // 26: ctxfs.v1.ResizeResponse
+	(*SendSignalRequest)(nil),     // 27: ctxfs.v1.SendSignalRequest
+	(*SendSignalResponse)(nil),    // 28: ctxfs.v1.SendSignalResponse
+	(*KillRequest)(nil),           // 29: ctxfs.v1.KillRequest
+	(*KillResponse)(nil),          // 30: ctxfs.v1.KillResponse
+	(*GetProcessRequest)(nil),     // 31: ctxfs.v1.GetProcessRequest
+	(*GetProcessResponse)(nil),    // 32: ctxfs.v1.GetProcessResponse
+	(*ListProcessesRequest)(nil),  // 33: ctxfs.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil), // 34: ctxfs.v1.ListProcessesResponse
+	(*ExplainExecRequest)(nil),    // 35: ctxfs.v1.ExplainExecRequest
+	(*RemoveProcessRequest)(nil),  // 36: ctxfs.v1.RemoveProcessRequest
+	(*RemoveProcessResponse)(nil), // 37: ctxfs.v1.RemoveProcessResponse
+	nil,                           // 38: ctxfs.v1.Command.EnvEntry
+	nil,                           // 39: ctxfs.v1.Command.LabelsEntry
+	nil,                           // 40: ctxfs.v1.Process.LabelsEntry
+	(*Network)(nil),               // 41: ctxfs.v1.Network
+	(*NetworkRefusal)(nil),        // 42: ctxfs.v1.NetworkRefusal
+	(*EnforcedLimit)(nil),         // 43: ctxfs.v1.EnforcedLimit
+	(*ListProfilesRequest)(nil),   // 44: ctxfs.v1.ListProfilesRequest
+	(*ExplainExecResponse)(nil),   // 45: ctxfs.v1.ExplainExecResponse
+	(*ListProfilesResponse)(nil),  // 46: ctxfs.v1.ListProfilesResponse
 }
 var file_ctxfs_v1_exec_proto_depIdxs = []int32{
-	30, // 0: ctxfs.v1.Command.env:type_name -> ctxfs.v1.Command.EnvEntry
-	3,  // 1: ctxfs.v1.Command.limits:type_name -> ctxfs.v1.ExecLimits
-	31, // 2: ctxfs.v1.Command.network:type_name -> ctxfs.v1.Network
-	5,  // 3: ctxfs.v1.Process.exit:type_name -> ctxfs.v1.Exit
-	32, // 4: ctxfs.v1.Process.refusals:type_name -> ctxfs.v1.NetworkRefusal
-	33, // 5: ctxfs.v1.Process.limits:type_name -> ctxfs.v1.EnforcedLimit
-	0,  // 6: ctxfs.v1.Exit.reason:type_name -> ctxfs.v1.ExitReason
-	1,  // 7: ctxfs.v1.Output.stream:type_name -> ctxfs.v1.OutputStream
-	2,  // 8: ctxfs.v1.RunRequest.command:type_name -> ctxfs.v1.Command
-	4,  // 9: ctxfs.v1.RunResponse.started:type_name -> ctxfs.v1.Process
-	6,  // 10: ctxfs.v1.RunResponse.output:type_name -> ctxfs.v1.Output
-	4,  // 11: ctxfs.v1.RunResponse.exited:type_name -> ctxfs.v1.Process
-	2,  // 12: ctxfs.v1.StartRequest.command:type_name -> ctxfs.v1.Command
-	4,  // 13: ctxfs.v1.StartResponse.process:type_name -> ctxfs.v1.Process
-	6,  // 14: ctxfs.v1.FollowOutputResponse.output:type_name -> ctxfs.v1.Output
-	4,  // 15: ctxfs.v1.FollowOutputResponse.exited:type_name -> ctxfs.v1.Process
-	4,  // 16: ctxfs.v1.WaitResponse.process:type_name -> ctxfs.v1.Process
-	4,  // 17: ctxfs.v1.KillResponse.process:type_name -> ctxfs.v1.Process
-	4,  // 18: ctxfs.v1.GetProcessResponse.process:type_name -> ctxfs.v1.Process
-	4,  // 19: ctxfs.v1.ListProcessesResponse.processes:type_name -> ctxfs.v1.Process
-	2,  // 20: ctxfs.v1.ExplainExecRequest.command:type_name -> ctxfs.v1.Command
-	7,  // 21: ctxfs.v1.ExecService.Run:input_type -> ctxfs.v1.RunRequest
-	9,  // 22: ctxfs.v1.ExecService.Start:input_type -> ctxfs.v1.StartRequest
-	11, // 23: ctxfs.v1.ExecService.FollowOutput:input_type -> ctxfs.v1.FollowOutputRequest
-	13, // 24: ctxfs.v1.ExecService.Wait:input_type -> ctxfs.v1.WaitRequest
-	15, // 25: ctxfs.v1.ExecService.SendInput:input_type -> ctxfs.v1.SendInputRequest
-	17, // 26: ctxfs.v1.ExecService.CloseInput:input_type -> ctxfs.v1.CloseInputRequest
-	19, // 27: ctxfs.v1.ExecService.SendSignal:input_type -> ctxfs.v1.SendSignalRequest
-	21, // 28: ctxfs.v1.ExecService.Kill:input_type -> ctxfs.v1.KillRequest
-	23, // 29: ctxfs.v1.ExecService.GetProcess:input_type -> ctxfs.v1.GetProcessRequest
-	25, // 30: ctxfs.v1.ExecService.ListProcesses:input_type -> ctxfs.v1.ListProcessesRequest
-	27, // 31: ctxfs.v1.ExecService.ExplainExec:input_type -> ctxfs.v1.ExplainExecRequest
-	34, // 32: ctxfs.v1.ExecService.ListProfiles:input_type -> ctxfs.v1.ListProfilesRequest
-	28, // 33: ctxfs.v1.ExecService.RemoveProcess:input_type -> ctxfs.v1.RemoveProcessRequest
-	8,  // 34: ctxfs.v1.ExecService.Run:output_type -> ctxfs.v1.RunResponse
-	10, // 35: ctxfs.v1.ExecService.Start:output_type -> ctxfs.v1.StartResponse
-	12, // 36: ctxfs.v1.ExecService.FollowOutput:output_type -> ctxfs.v1.FollowOutputResponse
-	14, // 37: ctxfs.v1.ExecService.Wait:output_type -> ctxfs.v1.WaitResponse
-	16, // 38: ctxfs.v1.ExecService.SendInput:output_type -> ctxfs.v1.SendInputResponse
-	18, // 39: ctxfs.v1.ExecService.CloseInput:output_type -> ctxfs.v1.CloseInputResponse
-	20, // 40: ctxfs.v1.ExecService.SendSignal:output_type -> ctxfs.v1.SendSignalResponse
-	22, // 41: ctxfs.v1.ExecService.Kill:output_type -> ctxfs.v1.KillResponse
-	24, // 42: ctxfs.v1.ExecService.GetProcess:output_type -> ctxfs.v1.GetProcessResponse
-	26, // 43: ctxfs.v1.ExecService.ListProcesses:output_type -> ctxfs.v1.ListProcessesResponse
-	35, // 44: ctxfs.v1.ExecService.ExplainExec:output_type -> ctxfs.v1.ExplainExecResponse
-	36, // 45: ctxfs.v1.ExecService.ListProfiles:output_type -> ctxfs.v1.ListProfilesResponse
-	29, // 46: ctxfs.v1.ExecService.RemoveProcess:output_type -> ctxfs.v1.RemoveProcessResponse
-	34, // [34:47] is the sub-list for method output_type
-	21, // [21:34] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	38, // 0: ctxfs.v1.Command.env:type_name -> ctxfs.v1.Command.EnvEntry
+	5,  // 1: ctxfs.v1.Command.limits:type_name -> ctxfs.v1.ExecLimits
+	4,  // 2: ctxfs.v1.Command.pty:type_name -> ctxfs.v1.Pty
+	39, // 3: ctxfs.v1.Command.labels:type_name -> ctxfs.v1.Command.LabelsEntry
+	0,  // 4: ctxfs.v1.Command.on_disconnect:type_name -> ctxfs.v1.OnDisconnect
+	41, // 5: ctxfs.v1.Command.network:type_name -> ctxfs.v1.Network
+	7,  // 6: ctxfs.v1.Process.exit:type_name -> ctxfs.v1.Exit
+	40, // 7: ctxfs.v1.Process.labels:type_name -> ctxfs.v1.Process.LabelsEntry
+	4,  // 8: ctxfs.v1.Process.pty:type_name -> ctxfs.v1.Pty
+	42, // 9: ctxfs.v1.Process.refusals:type_name -> ctxfs.v1.NetworkRefusal
+	43, // 10: ctxfs.v1.Process.limits:type_name -> ctxfs.v1.EnforcedLimit
+	1,  // 11: ctxfs.v1.Exit.reason:type_name -> ctxfs.v1.ExitReason
+	2,  // 12: ctxfs.v1.Output.stream:type_name -> ctxfs.v1.OutputStream
+	3,  // 13: ctxfs.v1.RunRequest.command:type_name -> ctxfs.v1.Command
+	6,  // 14: ctxfs.v1.RunResponse.started:type_name -> ctxfs.v1.Process
+	8,  // 15: ctxfs.v1.RunResponse.output:type_name -> ctxfs.v1.Output
+	6,  // 16: ctxfs.v1.RunResponse.exited:type_name -> ctxfs.v1.Process
+	3,  // 17: ctxfs.v1.StartRequest.command:type_name -> ctxfs.v1.Command
+	6,  // 18: ctxfs.v1.StartResponse.process:type_name -> ctxfs.v1.Process
+	15, // 19: ctxfs.v1.AttachRequest.open:type_name -> ctxfs.v1.AttachOpen
+	14, // 20: ctxfs.v1.AttachRequest.resize:type_name -> ctxfs.v1.TerminalSize
+	6,  // 21: ctxfs.v1.AttachResponse.attached:type_name -> ctxfs.v1.Process
+	8,  // 22: ctxfs.v1.AttachResponse.output:type_name -> ctxfs.v1.Output
+	6,  // 23: ctxfs.v1.AttachResponse.exited:type_name -> ctxfs.v1.Process
+	8,  // 24: ctxfs.v1.FollowOutputResponse.output:type_name -> ctxfs.v1.Output
+	6,  // 25: ctxfs.v1.FollowOutputResponse.exited:type_name -> ctxfs.v1.Process
+	6,  // 26: ctxfs.v1.WaitResponse.process:type_name -> ctxfs.v1.Process
+	6,  // 27: ctxfs.v1.KillResponse.process:type_name -> ctxfs.v1.Process
+	6,  // 28: ctxfs.v1.GetProcessResponse.process:type_name -> ctxfs.v1.Process
+	6,  // 29: ctxfs.v1.ListProcessesResponse.processes:type_name -> ctxfs.v1.Process
+	3,  // 30: ctxfs.v1.ExplainExecRequest.command:type_name -> ctxfs.v1.Command
+	9,  // 31: ctxfs.v1.ExecService.Run:input_type -> ctxfs.v1.RunRequest
+	11, // 32: ctxfs.v1.ExecService.Start:input_type -> ctxfs.v1.StartRequest
+	13, // 33: ctxfs.v1.ExecService.Attach:input_type -> ctxfs.v1.AttachRequest
+	17, // 34: ctxfs.v1.ExecService.FollowOutput:input_type -> ctxfs.v1.FollowOutputRequest
+	19, // 35: ctxfs.v1.ExecService.Wait:input_type -> ctxfs.v1.WaitRequest
+	21, // 36: ctxfs.v1.ExecService.SendInput:input_type -> ctxfs.v1.SendInputRequest
+	23, // 37: ctxfs.v1.ExecService.CloseInput:input_type -> ctxfs.v1.CloseInputRequest
+	25, // 38: ctxfs.v1.ExecService.Resize:input_type -> ctxfs.v1.ResizeRequest
+	27, // 39: ctxfs.v1.ExecService.SendSignal:input_type -> ctxfs.v1.SendSignalRequest
+	29, // 40: ctxfs.v1.ExecService.Kill:input_type -> ctxfs.v1.KillRequest
+	31, // 41: ctxfs.v1.ExecService.GetProcess:input_type -> ctxfs.v1.GetProcessRequest
+	33, // 42: ctxfs.v1.ExecService.ListProcesses:input_type -> ctxfs.v1.ListProcessesRequest
+	35, // 43: ctxfs.v1.ExecService.ExplainExec:input_type -> ctxfs.v1.ExplainExecRequest
+	44, // 44: ctxfs.v1.ExecService.ListProfiles:input_type -> ctxfs.v1.ListProfilesRequest
+	36, // 45: ctxfs.v1.ExecService.RemoveProcess:input_type -> ctxfs.v1.RemoveProcessRequest
+	10, // 46: ctxfs.v1.ExecService.Run:output_type -> ctxfs.v1.RunResponse
+	12, // 47: ctxfs.v1.ExecService.Start:output_type -> ctxfs.v1.StartResponse
+	16, // 48: ctxfs.v1.ExecService.Attach:output_type -> ctxfs.v1.AttachResponse
+	18, // 49: ctxfs.v1.ExecService.FollowOutput:output_type -> ctxfs.v1.FollowOutputResponse
+	20, // 50: ctxfs.v1.ExecService.Wait:output_type -> ctxfs.v1.WaitResponse
+	22, // 51: ctxfs.v1.ExecService.SendInput:output_type -> ctxfs.v1.SendInputResponse
+	24, // 52: ctxfs.v1.ExecService.CloseInput:output_type -> ctxfs.v1.CloseInputResponse
+	26, // 53: ctxfs.v1.ExecService.Resize:output_type -> ctxfs.v1.ResizeResponse
+	28, // 54: ctxfs.v1.ExecService.SendSignal:output_type -> ctxfs.v1.SendSignalResponse
+	30, // 55: ctxfs.v1.ExecService.Kill:output_type -> ctxfs.v1.KillResponse
+	32, // 56: ctxfs.v1.ExecService.GetProcess:output_type -> ctxfs.v1.GetProcessResponse
+	34, // 57: ctxfs.v1.ExecService.ListProcesses:output_type -> ctxfs.v1.ListProcessesResponse
+	45, // 58: ctxfs.v1.ExecService.ExplainExec:output_type -> ctxfs.v1.ExplainExecResponse
+	46, // 59: ctxfs.v1.ExecService.ListProfiles:output_type -> ctxfs.v1.ListProfilesResponse
+	37, // 60: ctxfs.v1.ExecService.RemoveProcess:output_type -> ctxfs.v1.RemoveProcessResponse
+	46, // [46:61] is the sub-list for method output_type
+	31, // [31:46] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_exec_proto_init() }
@@ -2241,23 +3007,36 @@ func file_ctxfs_v1_exec_proto_init() {
 	}
 	file_ctxfs_v1_exec_profiles_proto_init()
 	file_ctxfs_v1_options_proto_init()
-	file_ctxfs_v1_exec_proto_msgTypes[6].OneofWrappers = []any{
+	file_ctxfs_v1_exec_proto_msgTypes[7].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Output)(nil),
 		(*RunResponse_Exited)(nil),
 	}
 	file_ctxfs_v1_exec_proto_msgTypes[10].OneofWrappers = []any{
+		(*AttachRequest_Open)(nil),
+		(*AttachRequest_Eof)(nil),
+		(*AttachRequest_Resize)(nil),
+		(*AttachRequest_Signal)(nil),
+		(*AttachRequest_Detach)(nil),
+		(*AttachRequest_Stdin)(nil),
+	}
+	file_ctxfs_v1_exec_proto_msgTypes[13].OneofWrappers = []any{
+		(*AttachResponse_Attached)(nil),
+		(*AttachResponse_Output)(nil),
+		(*AttachResponse_Exited)(nil),
+	}
+	file_ctxfs_v1_exec_proto_msgTypes[15].OneofWrappers = []any{
 		(*FollowOutputResponse_Output)(nil),
 		(*FollowOutputResponse_Exited)(nil),
 	}
-	file_ctxfs_v1_exec_proto_msgTypes[19].OneofWrappers = []any{}
+	file_ctxfs_v1_exec_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_exec_proto_rawDesc), len(file_ctxfs_v1_exec_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   29,
+			NumEnums:      3,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,10 +23,12 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	ExecService_Run_FullMethodName           = "/ctxfs.v1.ExecService/Run"
 	ExecService_Start_FullMethodName         = "/ctxfs.v1.ExecService/Start"
+	ExecService_Attach_FullMethodName        = "/ctxfs.v1.ExecService/Attach"
 	ExecService_FollowOutput_FullMethodName  = "/ctxfs.v1.ExecService/FollowOutput"
 	ExecService_Wait_FullMethodName          = "/ctxfs.v1.ExecService/Wait"
 	ExecService_SendInput_FullMethodName     = "/ctxfs.v1.ExecService/SendInput"
 	ExecService_CloseInput_FullMethodName    = "/ctxfs.v1.ExecService/CloseInput"
+	ExecService_Resize_FullMethodName        = "/ctxfs.v1.ExecService/Resize"
 	ExecService_SendSignal_FullMethodName    = "/ctxfs.v1.ExecService/SendSignal"
 	ExecService_Kill_FullMethodName          = "/ctxfs.v1.ExecService/Kill"
 	ExecService_GetProcess_FullMethodName    = "/ctxfs.v1.ExecService/GetProcess"
@@ -56,31 +58,47 @@ const (
 // need a quiet context pause the commands of the context for a moment, and fail with EBUSY if a process cannot be paused. A pause does not
 // count for wall_ms. Restore and DeleteContext end the command.
 //
-// Only hosts may call it.
+// Hosts may call it, and panels that were opened with PANEL_RIGHT_EXEC. A panel runs commands in its own context, and may leave context_id
+// empty. The processes of other contexts do not exist for it: ENOENT. The server's settings bound its limits. The commands of a read-only
+// panel see /context read-only. A host that acts for a panel is treated as that panel. ClosePanel ends the calls of a panel, and leaves its
+// processes to their on_disconnect.
 //
 // Errors of all calls: EXEC_UNAVAILABLE (this machine cannot isolate commands; the message has the reason and the remedy; file calls are
-// not affected), ESTALE (no such context), ENOENT (no such process).
+// not affected), EACCES (the panel has no right to run commands), ESTALE (no such context), ENOENT (no such process).
 type ExecServiceClient interface {
-	// Runs one command: reports that it started, its output, and its exit. The server kills the command when the call ends early.
-	// A time limit of 10 minutes applies unless the request sets another.
+	// Runs one command: reports that it started, its output, and its exit. The server kills the command when the call ends early, unless
+	// on_disconnect keeps it. A time limit of 10 minutes applies unless the request sets another, or asks for a terminal.
 	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunResponse], error)
 	// Starts a command in the background. No time limit applies unless the request sets one.
 	Start(ctx context.Context, in *StartRequest, opts ...grpc.CallOption) (*StartResponse, error)
+	// Connects a caller to a process: its input, its signals and the size of its terminal one way, its output from an offset on and its exit
+	// the other way. The first message is open, and the first reply attached. Several callers may attach to a process; each gets all output.
+	// The call ends after exited, or after detach, which never ends the process. on_disconnect decides about the process when the call ends
+	// otherwise. A client that half-closes the call sends no more, and still gets the output.
+	// Errors: EINVAL (the first message is not open, an offset beyond the end), EBADF (input, and the process takes none).
+	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
 	// Sends the output of a process from an offset on, then, with follow, what it writes until it ends. The last message is its exit if
 	// the process has ended.
 	// Errors: EINVAL (an offset beyond the end).
 	FollowOutput(ctx context.Context, in *FollowOutputRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowOutputResponse], error)
 	// Waits until a process has ended, and returns it. The caller's deadline bounds the wait.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitResponse, error)
-	// Writes to the standard input of a process that was started with open_stdin. It waits until the process takes the data.
-	// Errors: EBADF (the process has ended, its input is closed, or it was started without open_stdin).
+	// Writes to the standard input of a process that was started with open_stdin, or types into its terminal. It waits until the process
+	// takes the data.
+	// Errors: EBADF (the process has ended, its input is closed, or it was started without open_stdin and pty).
 	SendInput(ctx context.Context, in *SendInputRequest, opts ...grpc.CallOption) (*SendInputResponse, error)
-	// Closes the standard input of a process, which then reads the end of the file. It has no effect the second time.
+	// Closes the standard input of a process, which then reads the end of the file. It has no effect the second time. A terminal stays open,
+	// and gets its end-of-file character: Ctrl-D.
 	CloseInput(ctx context.Context, in *CloseInputRequest, opts ...grpc.CallOption) (*CloseInputResponse, error)
-	// Sends a signal to the command and to what it started in its process group.
+	// Changes the size of a process's terminal. The programs in it get SIGWINCH.
+	// Errors: EINVAL (the process has no terminal, or has ended).
+	Resize(ctx context.Context, in *ResizeRequest, opts ...grpc.CallOption) (*ResizeResponse, error)
+	// Sends a signal to the command and to what it started in its process group. In a terminal, SIGINT, SIGQUIT and SIGTSTP go to the
+	// foreground process group, as Ctrl-C, Ctrl-\ and Ctrl-Z do.
 	// Errors: EINVAL (no such signal, or the process has ended).
 	SendSignal(ctx context.Context, in *SendSignalRequest, opts ...grpc.CallOption) (*SendSignalResponse, error)
-	// Ends a process and everything that it started, and returns it when it has ended: SIGTERM first, SIGKILL after the grace.
+	// Ends a process and everything that it started, and returns it when it has ended: SIGTERM first, with SIGHUP in a terminal, and SIGKILL
+	// after the grace.
 	// A process that has ended stays as it is.
 	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error)
 	// Returns a process, running or ended.
@@ -133,9 +151,22 @@ func (c *execServiceClient) Start(ctx context.Context, in *StartRequest, opts ..
 	return out, nil
 }
 
+func (c *execServiceClient) Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ExecService_ServiceDesc.Streams[1], ExecService_Attach_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AttachRequest, AttachResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ExecService_AttachClient = grpc.BidiStreamingClient[AttachRequest, AttachResponse]
+
 func (c *execServiceClient) FollowOutput(ctx context.Context, in *FollowOutputRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowOutputResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ExecService_ServiceDesc.Streams[1], ExecService_FollowOutput_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ExecService_ServiceDesc.Streams[2], ExecService_FollowOutput_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +207,16 @@ func (c *execServiceClient) CloseInput(ctx context.Context, in *CloseInputReques
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CloseInputResponse)
 	err := c.cc.Invoke(ctx, ExecService_CloseInput_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *execServiceClient) Resize(ctx context.Context, in *ResizeRequest, opts ...grpc.CallOption) (*ResizeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResizeResponse)
+	err := c.cc.Invoke(ctx, ExecService_Resize_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -272,31 +313,47 @@ func (c *execServiceClient) RemoveProcess(ctx context.Context, in *RemoveProcess
 // need a quiet context pause the commands of the context for a moment, and fail with EBUSY if a process cannot be paused. A pause does not
 // count for wall_ms. Restore and DeleteContext end the command.
 //
-// Only hosts may call it.
+// Hosts may call it, and panels that were opened with PANEL_RIGHT_EXEC. A panel runs commands in its own context, and may leave context_id
+// empty. The processes of other contexts do not exist for it: ENOENT. The server's settings bound its limits. The commands of a read-only
+// panel see /context read-only. A host that acts for a panel is treated as that panel. ClosePanel ends the calls of a panel, and leaves its
+// processes to their on_disconnect.
 //
 // Errors of all calls: EXEC_UNAVAILABLE (this machine cannot isolate commands; the message has the reason and the remedy; file calls are
-// not affected), ESTALE (no such context), ENOENT (no such process).
+// not affected), EACCES (the panel has no right to run commands), ESTALE (no such context), ENOENT (no such process).
 type ExecServiceServer interface {
-	// Runs one command: reports that it started, its output, and its exit. The server kills the command when the call ends early.
-	// A time limit of 10 minutes applies unless the request sets another.
+	// Runs one command: reports that it started, its output, and its exit. The server kills the command when the call ends early, unless
+	// on_disconnect keeps it. A time limit of 10 minutes applies unless the request sets another, or asks for a terminal.
 	Run(*RunRequest, grpc.ServerStreamingServer[RunResponse]) error
 	// Starts a command in the background. No time limit applies unless the request sets one.
 	Start(context.Context, *StartRequest) (*StartResponse, error)
+	// Connects a caller to a process: its input, its signals and the size of its terminal one way, its output from an offset on and its exit
+	// the other way. The first message is open, and the first reply attached. Several callers may attach to a process; each gets all output.
+	// The call ends after exited, or after detach, which never ends the process. on_disconnect decides about the process when the call ends
+	// otherwise. A client that half-closes the call sends no more, and still gets the output.
+	// Errors: EINVAL (the first message is not open, an offset beyond the end), EBADF (input, and the process takes none).
+	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
 	// Sends the output of a process from an offset on, then, with follow, what it writes until it ends. The last message is its exit if
 	// the process has ended.
 	// Errors: EINVAL (an offset beyond the end).
 	FollowOutput(*FollowOutputRequest, grpc.ServerStreamingServer[FollowOutputResponse]) error
 	// Waits until a process has ended, and returns it. The caller's deadline bounds the wait.
 	Wait(context.Context, *WaitRequest) (*WaitResponse, error)
-	// Writes to the standard input of a process that was started with open_stdin. It waits until the process takes the data.
-	// Errors: EBADF (the process has ended, its input is closed, or it was started without open_stdin).
+	// Writes to the standard input of a process that was started with open_stdin, or types into its terminal. It waits until the process
+	// takes the data.
+	// Errors: EBADF (the process has ended, its input is closed, or it was started without open_stdin and pty).
 	SendInput(context.Context, *SendInputRequest) (*SendInputResponse, error)
-	// Closes the standard input of a process, which then reads the end of the file. It has no effect the second time.
+	// Closes the standard input of a process, which then reads the end of the file. It has no effect the second time. A terminal stays open,
+	// and gets its end-of-file character: Ctrl-D.
 	CloseInput(context.Context, *CloseInputRequest) (*CloseInputResponse, error)
-	// Sends a signal to the command and to what it started in its process group.
+	// Changes the size of a process's terminal. The programs in it get SIGWINCH.
+	// Errors: EINVAL (the process has no terminal, or has ended).
+	Resize(context.Context, *ResizeRequest) (*ResizeResponse, error)
+	// Sends a signal to the command and to what it started in its process group. In a terminal, SIGINT, SIGQUIT and SIGTSTP go to the
+	// foreground process group, as Ctrl-C, Ctrl-\ and Ctrl-Z do.
 	// Errors: EINVAL (no such signal, or the process has ended).
 	SendSignal(context.Context, *SendSignalRequest) (*SendSignalResponse, error)
-	// Ends a process and everything that it started, and returns it when it has ended: SIGTERM first, SIGKILL after the grace.
+	// Ends a process and everything that it started, and returns it when it has ended: SIGTERM first, with SIGHUP in a terminal, and SIGKILL
+	// after the grace.
 	// A process that has ended stays as it is.
 	Kill(context.Context, *KillRequest) (*KillResponse, error)
 	// Returns a process, running or ended.
@@ -326,6 +383,9 @@ func (UnimplementedExecServiceServer) Run(*RunRequest, grpc.ServerStreamingServe
 func (UnimplementedExecServiceServer) Start(context.Context, *StartRequest) (*StartResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Start not implemented")
 }
+func (UnimplementedExecServiceServer) Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error {
+	return status.Error(codes.Unimplemented, "method Attach not implemented")
+}
 func (UnimplementedExecServiceServer) FollowOutput(*FollowOutputRequest, grpc.ServerStreamingServer[FollowOutputResponse]) error {
 	return status.Error(codes.Unimplemented, "method FollowOutput not implemented")
 }
@@ -337,6 +397,9 @@ func (UnimplementedExecServiceServer) SendInput(context.Context, *SendInputReque
 }
 func (UnimplementedExecServiceServer) CloseInput(context.Context, *CloseInputRequest) (*CloseInputResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CloseInput not implemented")
+}
+func (UnimplementedExecServiceServer) Resize(context.Context, *ResizeRequest) (*ResizeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Resize not implemented")
 }
 func (UnimplementedExecServiceServer) SendSignal(context.Context, *SendSignalRequest) (*SendSignalResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SendSignal not implemented")
@@ -409,6 +472,13 @@ func _ExecService_Start_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ExecService_Attach_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ExecServiceServer).Attach(&grpc.GenericServerStream[AttachRequest, AttachResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ExecService_AttachServer = grpc.BidiStreamingServer[AttachRequest, AttachResponse]
+
 func _ExecService_FollowOutput_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(FollowOutputRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -470,6 +540,24 @@ func _ExecService_CloseInput_Handler(srv interface{}, ctx context.Context, dec f
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ExecServiceServer).CloseInput(ctx, req.(*CloseInputRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecService_Resize_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResizeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecServiceServer).Resize(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecService_Resize_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecServiceServer).Resize(ctx, req.(*ResizeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -624,6 +712,10 @@ var ExecService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ExecService_CloseInput_Handler,
 		},
 		{
+			MethodName: "Resize",
+			Handler:    _ExecService_Resize_Handler,
+		},
+		{
 			MethodName: "SendSignal",
 			Handler:    _ExecService_SendSignal_Handler,
 		},
@@ -657,6 +749,12 @@ var ExecService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Run",
 			Handler:       _ExecService_Run_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Attach",
+			Handler:       _ExecService_Attach_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 		{
 			StreamName:    "FollowOutput",

@@ -36,6 +36,8 @@ const (
 	Callers_CALLERS_PANEL Callers = 2
 	// Hosts that act for no panel, and panels with PANEL_RIGHT_REVIEW in contexts that hold none of their own work.
 	Callers_CALLERS_REVIEWER Callers = 3
+	// Panels with PANEL_RIGHT_EXEC, in their own context, and hosts, which may act for a panel that has this right.
+	Callers_CALLERS_EXEC Callers = 4
 )
 
 // Enum value maps for Callers.
@@ -45,12 +47,14 @@ var (
 		1: "CALLERS_HOST",
 		2: "CALLERS_PANEL",
 		3: "CALLERS_REVIEWER",
+		4: "CALLERS_EXEC",
 	}
 	Callers_value = map[string]int32{
 		"CALLERS_UNSPECIFIED": 0,
 		"CALLERS_HOST":        1,
 		"CALLERS_PANEL":       2,
 		"CALLERS_REVIEWER":    3,
+		"CALLERS_EXEC":        4,
 	}
 )
 
@@ -403,12 +407,13 @@ const file_ctxfs_v1_options_proto_rawDesc = "" +
 	"repeatable\x12'\n" +
 	"\x0frepeatable_with\x18\a \x01(\tR\x0erepeatableWith\x12-\n" +
 	"\x12repeatable_without\x18\b \x01(\tR\x11repeatableWithout\x12%\n" +
-	"\x05limit\x18\t \x01(\x0e2\x0f.ctxfs.v1.LimitR\x05limit*]\n" +
+	"\x05limit\x18\t \x01(\x0e2\x0f.ctxfs.v1.LimitR\x05limit*o\n" +
 	"\aCallers\x12\x17\n" +
 	"\x13CALLERS_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fCALLERS_HOST\x10\x01\x12\x11\n" +
 	"\rCALLERS_PANEL\x10\x02\x12\x14\n" +
-	"\x10CALLERS_REVIEWER\x10\x03*F\n" +
+	"\x10CALLERS_REVIEWER\x10\x03\x12\x10\n" +
+	"\fCALLERS_EXEC\x10\x04*F\n" +
 	"\x06Effect\x12\x16\n" +
 	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fEFFECT_READS\x10\x01\x12\x12\n" +

@@ -33,6 +33,8 @@ const (
 	// holds of their files. It names them by context_id. It has no other access to them, and never reviews a context with its own work: its own
 	// context, one that was derived from its ID, or a copy of one of these.
 	PanelRight_PANEL_RIGHT_REVIEW PanelRight = 1
+	// The panel runs commands in its own context through ExecService. A read-only panel's commands see the context read-only.
+	PanelRight_PANEL_RIGHT_EXEC PanelRight = 2
 )
 
 // Enum value maps for PanelRight.
@@ -40,10 +42,12 @@ var (
 	PanelRight_name = map[int32]string{
 		0: "PANEL_RIGHT_UNSPECIFIED",
 		1: "PANEL_RIGHT_REVIEW",
+		2: "PANEL_RIGHT_EXEC",
 	}
 	PanelRight_value = map[string]int32{
 		"PANEL_RIGHT_UNSPECIFIED": 0,
 		"PANEL_RIGHT_REVIEW":      1,
+		"PANEL_RIGHT_EXEC":        2,
 	}
 )
 
@@ -769,11 +773,12 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\topened_ns\x18\x05 \x01(\x03R\bopenedNs\x12\x16\n" +
 	"\x06tokens\x18\x06 \x01(\x05R\x06tokens\x12\x18\n" +
 	"\ahandles\x18\a \x01(\x05R\ahandles\x12,\n" +
-	"\x06rights\x18\b \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights*A\n" +
+	"\x06rights\x18\b \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights*W\n" +
 	"\n" +
 	"PanelRight\x12\x1b\n" +
 	"\x17PANEL_RIGHT_UNSPECIFIED\x10\x00\x12\x16\n" +
-	"\x12PANEL_RIGHT_REVIEW\x10\x012\xdf\x02\n" +
+	"\x12PANEL_RIGHT_REVIEW\x10\x01\x12\x14\n" +
+	"\x10PANEL_RIGHT_EXEC\x10\x022\xdf\x02\n" +
 	"\fPanelService\x12P\n" +
 	"\tOpenPanel\x12\x1a.ctxfs.v1.OpenPanelRequest\x1a\x1b.ctxfs.v1.OpenPanelResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12S\n" +

@@ -2,7 +2,7 @@ import type { Conflict } from "../review/types.js";
 
 /** A refusal that is no error of a file system, most often of a review. Nothing was done. */
 export class CtxfsError extends Error {
-  /** CONFLICT, STALE_REVISION, NOT_APPROVED or BARRED_PATH; later servers have more. */
+  /** CONFLICT, STALE_REVISION, NOT_APPROVED or BARRED_PATH of a review, EXEC_UNAVAILABLE of a command; later servers have more. */
   readonly code: string;
   /** What to do about it; "" if the server does not know. */
   readonly hint: string;

@@ -1,4 +1,5 @@
 import { nodeError } from "../errors/node.js";
+import { linesOf } from "../exec/lines.js";
 import { targetOf } from "../links/target.js";
 import { webSocketDialer } from "../links/websocket.js";
 import type { MakeDialer, NodeClasses, Streams } from "./types.js";
@@ -32,19 +33,4 @@ export const streams: Streams = {
 function noStreams(name: string): Error {
   const why = `${name}() needs Node's streams, which browsers do not have: use readableWebStream() of a FileHandle, or writeFile with an async iterable`;
   return nodeError(Error, "ERR_METHOD_NOT_IMPLEMENTED", why);
-}
-
-async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string, void, undefined> {
-  const decoder = new TextDecoder();
-  const reader = stream.getReader();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    rest += done ? decoder.decode() : decoder.decode(value, { stream: true });
-    const lines = rest.split(/\r\n|\n|\r(?=[^])/);
-    rest = lines.pop() ?? "";
-    yield* lines;
-    if (done) break;
-  }
-  if (rest !== "") yield rest.replace(/\r$/, "");
 }

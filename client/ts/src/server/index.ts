@@ -50,15 +50,16 @@ export class Server {
 
   /** Opens a panel, making its context if need be. Opening again is a reload: the same files, a further token. */
   async openPanel(panelId: string, options: OpenPanelOptions = {}): Promise<Panel> {
-    requireKnown(options, ["contextId", "readOnly", "review", "ttlMs", "onProgress"]);
-    const { contextId = "", readOnly = false, review = false, ttlMs = 0, onProgress } = options;
+    requireKnown(options, ["contextId", "readOnly", "review", "exec", "ttlMs", "onProgress"]);
+    const { contextId = "", readOnly = false, review = false, exec = false, ttlMs = 0, onProgress } = options;
     if (onProgress) {
       const context = contextId === "" ? { panelId } : { contextId };
       await serverStream(this.#client, this.#token, ContextService.method.ensureContext, context, ({ event }) => {
         if (event.case === "progress") onProgress(progressOf(event.value));
       });
     }
-    const request = { panelId, contextId, readOnly, rights: review ? [PanelRight.REVIEW] : [], ttlMs: BigInt(ttlMs) };
+    const rights = [...(review ? [PanelRight.REVIEW] : []), ...(exec ? [PanelRight.EXEC] : [])];
+    const request = { panelId, contextId, readOnly, rights, ttlMs: BigInt(ttlMs) };
     const opened = await unary(this.#client, this.#token, PanelService.method.openPanel, request);
     const info = await unary(this.#client, this.#token, ContextService.method.getInfo, { contextId: opened.contextId });
     return this.#panel(opened, info.folder, ttlMs);
@@ -104,7 +105,11 @@ export class Server {
       await fs.disconnect();
       await unary(this.#client, this.#token, PanelService.method.closePanel, { panelId });
     };
-    return { panelId, contextId, folder, partition, token, fs, review: fs.review, renewToken, close, [Symbol.asyncDispose]: () => fs.disconnect() };
+    const exec: Panel["exec"] = (argv, options) => fs.exec(argv, options);
+    return {
+      panelId, contextId, folder, partition, token, fs, review: fs.review, exec, processes: () => fs.processes(), renewToken, close,
+      [Symbol.asyncDispose]: () => fs.disconnect(),
+    };
   }
 }
 

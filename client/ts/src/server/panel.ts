@@ -1,4 +1,5 @@
 import type { CtxFs } from "../create.js";
+import type { ExecOptions, ProcessInfo, RunningProcess } from "../exec/process.js";
 import type { Review } from "../review/review.js";
 import { SeedPhase } from "../gen/ctxfs/v1/context_pb.js";
 import type { SeedProgress } from "../gen/ctxfs/v1/context_pb.js";
@@ -23,6 +24,8 @@ export interface OpenPanelOptions {
   readOnly?: boolean | undefined;
   /** The panel may review the changes of other panels' contexts. Opening it again without this ends its older tokens. */
   review?: boolean | undefined;
+  /** The panel may run commands in its context. Opening it again without this ends its older tokens. */
+  exec?: boolean | undefined;
   /** Life of the panel's tokens, in ms; the server's default unless told. */
   ttlMs?: number | undefined;
   /** Called while the context is made: the first opening copies the workspace. */
@@ -45,6 +48,10 @@ export interface Panel {
   readonly fs: CtxFs;
   /** The review of the panel's own changes. */
   readonly review: Review;
+  /** Runs a command in the panel's context, if it was opened with exec. */
+  exec(argv: readonly string[], options?: ExecOptions): RunningProcess;
+  /** The processes of its context, newest first. */
+  processes(): Promise<ProcessInfo[]>;
   /** Gives a further token; older ones live until they expire. */
   renewToken(): Promise<string>;
   /** Revokes the panel's tokens and closes its handles. Its context and its files stay. */

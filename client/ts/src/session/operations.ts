@@ -1,14 +1,15 @@
 import { getOption, type DescField, type DescMethod, type MessageShape } from "@bufbuild/protobuf";
 import type { ContentOf } from "./link.js";
+import { ExecService } from "../gen/ctxfs/v1/exec_pb.js";
 import { FsService } from "../gen/ctxfs/v1/fs_pb.js";
 import { ReviewService } from "../gen/ctxfs/v1/review_pb.js";
 import { Effect, method as methodOption } from "../gen/ctxfs/v1/options_pb.js";
 import type { SessionReady } from "../gen/ctxfs/v1/session_pb.js";
 
 /** The services whose RPCs are operations. No two have an RPC of one name. */
-export const services = [FsService, ReviewService] as const;
+export const services = [FsService, ReviewService, ExecService] as const;
 
-type Methods = typeof FsService.method & typeof ReviewService.method;
+type Methods = typeof FsService.method & typeof ReviewService.method & typeof ExecService.method;
 type OfKind<Kind> = { [K in keyof Methods]: Methods[K]["methodKind"] extends Kind ? K : never }[keyof Methods];
 
 /** Operations whose results come in parts. */

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/exec.proto.
  */
 export const file_ctxfs_v1_exec: GenFile = /*@__PURE__*/
-  fileDesc("ChNjdHhmcy92MS9leGVjLnByb3RvEghjdHhmcy52MSKwAgoHQ29tbWFuZBISCgpjb250ZXh0X2lkGAEgASgJEgwKBGFyZ3YYAiADKAkSCwoDY3dkGAMgASgJEicKA2VudhgEIAMoCzIaLmN0eGZzLnYxLkNvbW1hbmQuRW52RW50cnkSDQoFc3RkaW4YBSABKAwSEgoKb3Blbl9zdGRpbhgGIAEoCBIkCgZsaW1pdHMYByABKAsyFC5jdHhmcy52MS5FeGVjTGltaXRzEg8KB3Byb2ZpbGUYFCABKAkSDwoHc2FuZGJveBgVIAEoCRIiCgduZXR3b3JrGBYgASgLMhEuY3R4ZnMudjEuTmV0d29yaxISCgpjaGVja3BvaW50GB4gASgIGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEivAEKCkV4ZWNMaW1pdHMSDwoHd2FsbF9tcxgBIAEoAxIOCgZjcHVfbXMYAiABKAMSEQoJcHJvY2Vzc2VzGAMgASgFEhIKCm9wZW5fZmlsZXMYBCABKAUSEgoKZmlsZV9ieXRlcxgFIAEoAxIUCgxtZW1vcnlfYnl0ZXMYBiABKAMSEwoLY3B1X3BlcmNlbnQYByABKAUSFAoMb3V0cHV0X2J5dGVzGAggASgDEhEKCXRtcF9ieXRlcxgJIAEoAyKhAgoHUHJvY2VzcxISCgpwcm9jZXNzX2lkGAEgASgJEhIKCmNvbnRleHRfaWQYAiABKAkSDAoEYXJndhgDIAMoCRILCgNjd2QYBCABKAkSEgoKc3RhcnRlZF9ucxgFIAEoAxIcCgRleGl0GAYgASgLMg4uY3R4ZnMudjEuRXhpdBIUCgxzdGRvdXRfYnl0ZXMYByABKAMSFAoMc3RkZXJyX2J5dGVzGAggASgDEg8KB3Byb2ZpbGUYFCABKAkSDwoHc2FuZGJveBgVIAEoCRIqCghyZWZ1c2FscxgWIAMoCzIYLmN0eGZzLnYxLk5ldHdvcmtSZWZ1c2FsEicKBmxpbWl0cxgeIAMoCzIXLmN0eGZzLnYxLkVuZm9yY2VkTGltaXQixwEKBEV4aXQSDAoEY29kZRgBIAEoBRIkCgZyZWFzb24YAiABKA4yFC5jdHhmcy52MS5FeGl0UmVhc29uEg4KBmRldGFpbBgDIAEoCRIQCghlbmRlZF9ucxgEIAEoAxISCgpqb3VybmFsX2lkGAUgASgDEhAKCGxlZnRfb3V0GAYgAygJEhgKEGNoZWNrcG9pbnRfZXJyb3IYByABKAkSDgoGY3B1X21zGAggASgDEhkKEXBlYWtfbWVtb3J5X2J5dGVzGAkgASgDIl8KBk91dHB1dBImCgZzdHJlYW0YASABKA4yFi5jdHhmcy52MS5PdXRwdXRTdHJlYW0SDgoGb2Zmc2V0GAIgASgDEg8KB2Ryb3BwZWQYAyABKAMSDAoEZGF0YRhkIAEoDCIwCgpSdW5SZXF1ZXN0EiIKB2NvbW1hbmQYASABKAsyES5jdHhmcy52MS5Db21tYW5kIoUBCgtSdW5SZXNwb25zZRIkCgdzdGFydGVkGAEgASgLMhEuY3R4ZnMudjEuUHJvY2Vzc0gAEiIKBm91dHB1dBgCIAEoCzIQLmN0eGZzLnYxLk91dHB1dEgAEiMKBmV4aXRlZBgDIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3NIAEIHCgVldmVudCIyCgxTdGFydFJlcXVlc3QSIgoHY29tbWFuZBgBIAEoCzIRLmN0eGZzLnYxLkNvbW1hbmQiMwoNU3RhcnRSZXNwb25zZRIiCgdwcm9jZXNzGAEgASgLMhEuY3R4ZnMudjEuUHJvY2VzcyJnChNGb2xsb3dPdXRwdXRSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoNc3Rkb3V0X29mZnNldBgCIAEoAxIVCg1zdGRlcnJfb2Zmc2V0GAMgASgDEg4KBmZvbGxvdxgEIAEoCCJoChRGb2xsb3dPdXRwdXRSZXNwb25zZRIiCgZvdXRwdXQYASABKAsyEC5jdHhmcy52MS5PdXRwdXRIABIjCgZleGl0ZWQYAiABKAsyES5jdHhmcy52MS5Qcm9jZXNzSABCBwoFZXZlbnQiIQoLV2FpdFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIyCgxXYWl0UmVzcG9uc2USIgoHcHJvY2VzcxgBIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3MiNAoQU2VuZElucHV0UmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJEgwKBGRhdGEYZCABKAwiEwoRU2VuZElucHV0UmVzcG9uc2UiJwoRQ2xvc2VJbnB1dFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIUChJDbG9zZUlucHV0UmVzcG9uc2UiNwoRU2VuZFNpZ25hbFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCRIOCgZzaWduYWwYAiABKAUiFAoSU2VuZFNpZ25hbFJlc3BvbnNlIkUKC0tpbGxSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoIZ3JhY2VfbXMYAiABKANIAIgBAUILCglfZ3JhY2VfbXMiMgoMS2lsbFJlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIicKEUdldFByb2Nlc3NSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiOAoSR2V0UHJvY2Vzc1Jlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIjsKFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDwoHcnVubmluZxgCIAEoCCI9ChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USJAoJcHJvY2Vzc2VzGAEgAygLMhEuY3R4ZnMudjEuUHJvY2VzcyI4ChJFeHBsYWluRXhlY1JlcXVlc3QSIgoHY29tbWFuZBgBIAEoCzIRLmN0eGZzLnYxLkNvbW1hbmQiKgoUUmVtb3ZlUHJvY2Vzc1JlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIXChVSZW1vdmVQcm9jZXNzUmVzcG9uc2UqxAIKCkV4aXRSZWFzb24SGwoXRVhJVF9SRUFTT05fVU5TUEVDSUZJRUQQABIWChJFWElUX1JFQVNPTl9FWElURUQQARIXChNFWElUX1JFQVNPTl9USU1FT1VUEAISFgoSRVhJVF9SRUFTT05fS0lMTEVEEAMSHgoaRVhJVF9SRUFTT05fQ09OVEVYVF9DTE9TRUQQBBIeChpFWElUX1JFQVNPTl9TRVJWRVJfU1RPUFBFRBAFEh4KGkVYSVRfUkVBU09OX1NBTkRCT1hfRkFJTEVEEAYSFAoQRVhJVF9SRUFTT05fTE9TVBAHEhMKD0VYSVRfUkVBU09OX0NQVRAIEhYKEkVYSVRfUkVBU09OX01FTU9SWRAJEhUKEUVYSVRfUkVBU09OX1FVT1RBEAsSFgoSRVhJVF9SRUFTT05fT1VUUFVUEAwqYQoMT3V0cHV0U3RyZWFtEh0KGU9VVFBVVF9TVFJFQU1fVU5TUEVDSUZJRUQQABIYChRPVVRQVVRfU1RSRUFNX1NURE9VVBABEhgKFE9VVFBVVF9TVFJFQU1fU1RERVJSEAIyxAgKC0V4ZWNTZXJ2aWNlEkAKA1J1bhIULmN0eGZzLnYxLlJ1blJlcXVlc3QaFS5jdHhmcy52MS5SdW5SZXNwb25zZSIKop8ZBggBEAIgBDABEkQKBVN0YXJ0EhYuY3R4ZnMudjEuU3RhcnRSZXF1ZXN0GhcuY3R4ZnMudjEuU3RhcnRSZXNwb25zZSIKop8ZBggBEAIgAhJdCgxGb2xsb3dPdXRwdXQSHS5jdHhmcy52MS5Gb2xsb3dPdXRwdXRSZXF1ZXN0Gh4uY3R4ZnMudjEuRm9sbG93T3V0cHV0UmVzcG9uc2UiDKKfGQgIARABIAQwATABEkMKBFdhaXQSFS5jdHhmcy52MS5XYWl0UmVxdWVzdBoWLmN0eGZzLnYxLldhaXRSZXNwb25zZSIMop8ZCAgBEAEgAzABElAKCVNlbmRJbnB1dBIaLmN0eGZzLnYxLlNlbmRJbnB1dFJlcXVlc3QaGy5jdHhmcy52MS5TZW5kSW5wdXRSZXNwb25zZSIKop8ZBggBEAIgAhJTCgpDbG9zZUlucHV0EhsuY3R4ZnMudjEuQ2xvc2VJbnB1dFJlcXVlc3QaHC5jdHhmcy52MS5DbG9zZUlucHV0UmVzcG9uc2UiCqKfGQYIARACIAISUwoKU2VuZFNpZ25hbBIbLmN0eGZzLnYxLlNlbmRTaWduYWxSZXF1ZXN0GhwuY3R4ZnMudjEuU2VuZFNpZ25hbFJlc3BvbnNlIgqinxkGCAEQAiACEkEKBEtpbGwSFS5jdHhmcy52MS5LaWxsUmVxdWVzdBoWLmN0eGZzLnYxLktpbGxSZXNwb25zZSIKop8ZBggBEAIgAhJVCgpHZXRQcm9jZXNzEhsuY3R4ZnMudjEuR2V0UHJvY2Vzc1JlcXVlc3QaHC5jdHhmcy52MS5HZXRQcm9jZXNzUmVzcG9uc2UiDKKfGQgIARABIAIwARJeCg1MaXN0UHJvY2Vzc2VzEh4uY3R4ZnMudjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaHy5jdHhmcy52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UiDKKfGQgIARABIAIwARJYCgtFeHBsYWluRXhlYxIcLmN0eGZzLnYxLkV4cGxhaW5FeGVjUmVxdWVzdBodLmN0eGZzLnYxLkV4cGxhaW5FeGVjUmVzcG9uc2UiDKKfGQgIARABIAIwARJbCgxMaXN0UHJvZmlsZXMSHS5jdHhmcy52MS5MaXN0UHJvZmlsZXNSZXF1ZXN0Gh4uY3R4ZnMudjEuTGlzdFByb2ZpbGVzUmVzcG9uc2UiDKKfGQgIARABIAEwARJcCg1SZW1vdmVQcm9jZXNzEh4uY3R4ZnMudjEuUmVtb3ZlUHJvY2Vzc1JlcXVlc3QaHy5jdHhmcy52MS5SZW1vdmVQcm9jZXNzUmVzcG9uc2UiCqKfGQYIARACIAJCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_ctxfs_v1_exec_profiles, file_ctxfs_v1_options]);
+  fileDesc("ChNjdHhmcy92MS9leGVjLnByb3RvEghjdHhmcy52MSKOBAoHQ29tbWFuZBISCgpjb250ZXh0X2lkGAEgASgJEgwKBGFyZ3YYAiADKAkSCwoDY3dkGAMgASgJEicKA2VudhgEIAMoCzIaLmN0eGZzLnYxLkNvbW1hbmQuRW52RW50cnkSDQoFc3RkaW4YBSABKAwSEgoKb3Blbl9zdGRpbhgGIAEoCBIkCgZsaW1pdHMYByABKAsyFC5jdHhmcy52MS5FeGVjTGltaXRzEhoKA3B0eRgIIAEoCzINLmN0eGZzLnYxLlB0eRISCgpyZXF1ZXN0X2lkGAkgASgJEgwKBG5hbWUYCiABKAkSLQoGbGFiZWxzGAsgAygLMh0uY3R4ZnMudjEuQ29tbWFuZC5MYWJlbHNFbnRyeRItCg1vbl9kaXNjb25uZWN0GAwgASgOMhYuY3R4ZnMudjEuT25EaXNjb25uZWN0EhEKCXJlYWRfb25seRgNIAEoCBIPCgdwcm9maWxlGBQgASgJEg8KB3NhbmRib3gYFSABKAkSIgoHbmV0d29yaxgWIAEoCzIRLmN0eGZzLnYxLk5ldHdvcmsSEgoKY2hlY2twb2ludBgeIAEoCBoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiLwoDUHR5EgwKBGNvbHMYASABKA0SDAoEcm93cxgCIAEoDRIMCgR0ZXJtGAMgASgJIrwBCgpFeGVjTGltaXRzEg8KB3dhbGxfbXMYASABKAMSDgoGY3B1X21zGAIgASgDEhEKCXByb2Nlc3NlcxgDIAEoBRISCgpvcGVuX2ZpbGVzGAQgASgFEhIKCmZpbGVfYnl0ZXMYBSABKAMSFAoMbWVtb3J5X2J5dGVzGAYgASgDEhMKC2NwdV9wZXJjZW50GAcgASgFEhQKDG91dHB1dF9ieXRlcxgIIAEoAxIRCgl0bXBfYnl0ZXMYCSABKAMiqQMKB1Byb2Nlc3MSEgoKcHJvY2Vzc19pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEgwKBGFyZ3YYAyADKAkSCwoDY3dkGAQgASgJEhIKCnN0YXJ0ZWRfbnMYBSABKAMSHAoEZXhpdBgGIAEoCzIOLmN0eGZzLnYxLkV4aXQSFAoMc3Rkb3V0X2J5dGVzGAcgASgDEhQKDHN0ZGVycl9ieXRlcxgIIAEoAxIMCgRuYW1lGAkgASgJEi0KBmxhYmVscxgKIAMoCzIdLmN0eGZzLnYxLlByb2Nlc3MuTGFiZWxzRW50cnkSGgoDcHR5GAsgASgLMg0uY3R4ZnMudjEuUHR5Eg8KB3Byb2ZpbGUYFCABKAkSDwoHc2FuZGJveBgVIAEoCRIqCghyZWZ1c2FscxgWIAMoCzIYLmN0eGZzLnYxLk5ldHdvcmtSZWZ1c2FsEicKBmxpbWl0cxgeIAMoCzIXLmN0eGZzLnYxLkVuZm9yY2VkTGltaXQaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLHAQoERXhpdBIMCgRjb2RlGAEgASgFEiQKBnJlYXNvbhgCIAEoDjIULmN0eGZzLnYxLkV4aXRSZWFzb24SDgoGZGV0YWlsGAMgASgJEhAKCGVuZGVkX25zGAQgASgDEhIKCmpvdXJuYWxfaWQYBSABKAMSEAoIbGVmdF9vdXQYBiADKAkSGAoQY2hlY2twb2ludF9lcnJvchgHIAEoCRIOCgZjcHVfbXMYCCABKAMSGQoRcGVha19tZW1vcnlfYnl0ZXMYCSABKAMiXwoGT3V0cHV0EiYKBnN0cmVhbRgBIAEoDjIWLmN0eGZzLnYxLk91dHB1dFN0cmVhbRIOCgZvZmZzZXQYAiABKAMSDwoHZHJvcHBlZBgDIAEoAxIMCgRkYXRhGGQgASgMIjAKClJ1blJlcXVlc3QSIgoHY29tbWFuZBgBIAEoCzIRLmN0eGZzLnYxLkNvbW1hbmQihQEKC1J1blJlc3BvbnNlEiQKB3N0YXJ0ZWQYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzSAASIgoGb3V0cHV0GAIgASgLMhAuY3R4ZnMudjEuT3V0cHV0SAASIwoGZXhpdGVkGAMgASgLMhEuY3R4ZnMudjEuUHJvY2Vzc0gAQgcKBWV2ZW50IjIKDFN0YXJ0UmVxdWVzdBIiCgdjb21tYW5kGAEgASgLMhEuY3R4ZnMudjEuQ29tbWFuZCIzCg1TdGFydFJlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIq0BCg1BdHRhY2hSZXF1ZXN0EiQKBG9wZW4YASABKAsyFC5jdHhmcy52MS5BdHRhY2hPcGVuSAASDQoDZW9mGAIgASgISAASKAoGcmVzaXplGAMgASgLMhYuY3R4ZnMudjEuVGVybWluYWxTaXplSAASEAoGc2lnbmFsGAQgASgFSAASEAoGZGV0YWNoGAUgASgISAASDwoFc3RkaW4YZCABKAxIAEIICgZhY3Rpb24iKgoMVGVybWluYWxTaXplEgwKBGNvbHMYASABKA0SDAoEcm93cxgCIAEoDSJOCgpBdHRhY2hPcGVuEhIKCnByb2Nlc3NfaWQYASABKAkSFQoNc3Rkb3V0X29mZnNldBgCIAEoAxIVCg1zdGRlcnJfb2Zmc2V0GAMgASgDIokBCg5BdHRhY2hSZXNwb25zZRIlCghhdHRhY2hlZBgBIAEoCzIRLmN0eGZzLnYxLlByb2Nlc3NIABIiCgZvdXRwdXQYAiABKAsyEC5jdHhmcy52MS5PdXRwdXRIABIjCgZleGl0ZWQYAyABKAsyES5jdHhmcy52MS5Qcm9jZXNzSABCBwoFZXZlbnQiZwoTRm9sbG93T3V0cHV0UmVxdWVzdBISCgpwcm9jZXNzX2lkGAEgASgJEhUKDXN0ZG91dF9vZmZzZXQYAiABKAMSFQoNc3RkZXJyX29mZnNldBgDIAEoAxIOCgZmb2xsb3cYBCABKAgiaAoURm9sbG93T3V0cHV0UmVzcG9uc2USIgoGb3V0cHV0GAEgASgLMhAuY3R4ZnMudjEuT3V0cHV0SAASIwoGZXhpdGVkGAIgASgLMhEuY3R4ZnMudjEuUHJvY2Vzc0gAQgcKBWV2ZW50IiEKC1dhaXRSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiMgoMV2FpdFJlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIjQKEFNlbmRJbnB1dFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCRIMCgRkYXRhGGQgASgMIhMKEVNlbmRJbnB1dFJlc3BvbnNlIicKEUNsb3NlSW5wdXRSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiFAoSQ2xvc2VJbnB1dFJlc3BvbnNlIj8KDVJlc2l6ZVJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCRIMCgRjb2xzGAIgASgNEgwKBHJvd3MYAyABKA0iEAoOUmVzaXplUmVzcG9uc2UiNwoRU2VuZFNpZ25hbFJlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCRIOCgZzaWduYWwYAiABKAUiFAoSU2VuZFNpZ25hbFJlc3BvbnNlIkUKC0tpbGxSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkSFQoIZ3JhY2VfbXMYAiABKANIAIgBAUILCglfZ3JhY2VfbXMiMgoMS2lsbFJlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIicKEUdldFByb2Nlc3NSZXF1ZXN0EhIKCnByb2Nlc3NfaWQYASABKAkiOAoSR2V0UHJvY2Vzc1Jlc3BvbnNlEiIKB3Byb2Nlc3MYASABKAsyES5jdHhmcy52MS5Qcm9jZXNzIjsKFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDwoHcnVubmluZxgCIAEoCCI9ChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USJAoJcHJvY2Vzc2VzGAEgAygLMhEuY3R4ZnMudjEuUHJvY2VzcyI4ChJFeHBsYWluRXhlY1JlcXVlc3QSIgoHY29tbWFuZBgBIAEoCzIRLmN0eGZzLnYxLkNvbW1hbmQiKgoUUmVtb3ZlUHJvY2Vzc1JlcXVlc3QSEgoKcHJvY2Vzc19pZBgBIAEoCSIXChVSZW1vdmVQcm9jZXNzUmVzcG9uc2UqXQoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIWChJPTl9ESVNDT05ORUNUX0tJTEwQARIWChJPTl9ESVNDT05ORUNUX0tFRVAQAirEAgoKRXhpdFJlYXNvbhIbChdFWElUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhYKEkVYSVRfUkVBU09OX0VYSVRFRBABEhcKE0VYSVRfUkVBU09OX1RJTUVPVVQQAhIWChJFWElUX1JFQVNPTl9LSUxMRUQQAxIeChpFWElUX1JFQVNPTl9DT05URVhUX0NMT1NFRBAEEh4KGkVYSVRfUkVBU09OX1NFUlZFUl9TVE9QUEVEEAUSHgoaRVhJVF9SRUFTT05fU0FOREJPWF9GQUlMRUQQBhIUChBFWElUX1JFQVNPTl9MT1NUEAcSEwoPRVhJVF9SRUFTT05fQ1BVEAgSFgoSRVhJVF9SRUFTT05fTUVNT1JZEAkSFQoRRVhJVF9SRUFTT05fUVVPVEEQCxIWChJFWElUX1JFQVNPTl9PVVRQVVQQDCp4CgxPdXRwdXRTdHJlYW0SHQoZT1VUUFVUX1NUUkVBTV9VTlNQRUNJRklFRBAAEhgKFE9VVFBVVF9TVFJFQU1fU1RET1VUEAESGAoUT1VUUFVUX1NUUkVBTV9TVERFUlIQAhIVChFPVVRQVVRfU1RSRUFNX1BUWRADMtoJCgtFeGVjU2VydmljZRJACgNSdW4SFC5jdHhmcy52MS5SdW5SZXF1ZXN0GhUuY3R4ZnMudjEuUnVuUmVzcG9uc2UiCqKfGQYIBBACIAQwARJECgVTdGFydBIWLmN0eGZzLnYxLlN0YXJ0UmVxdWVzdBoXLmN0eGZzLnYxLlN0YXJ0UmVzcG9uc2UiCqKfGQYIBBACIAISSwoGQXR0YWNoEhcuY3R4ZnMudjEuQXR0YWNoUmVxdWVzdBoYLmN0eGZzLnYxLkF0dGFjaFJlc3BvbnNlIgqinxkGCAQQAiAEKAEwARJdCgxGb2xsb3dPdXRwdXQSHS5jdHhmcy52MS5Gb2xsb3dPdXRwdXRSZXF1ZXN0Gh4uY3R4ZnMudjEuRm9sbG93T3V0cHV0UmVzcG9uc2UiDKKfGQgIBBABIAQwATABEkMKBFdhaXQSFS5jdHhmcy52MS5XYWl0UmVxdWVzdBoWLmN0eGZzLnYxLldhaXRSZXNwb25zZSIMop8ZCAgEEAEgAzABElAKCVNlbmRJbnB1dBIaLmN0eGZzLnYxLlNlbmRJbnB1dFJlcXVlc3QaGy5jdHhmcy52MS5TZW5kSW5wdXRSZXNwb25zZSIKop8ZBggEEAIgAhJTCgpDbG9zZUlucHV0EhsuY3R4ZnMudjEuQ2xvc2VJbnB1dFJlcXVlc3QaHC5jdHhmcy52MS5DbG9zZUlucHV0UmVzcG9uc2UiCqKfGQYIBBACIAISRwoGUmVzaXplEhcuY3R4ZnMudjEuUmVzaXplUmVxdWVzdBoYLmN0eGZzLnYxLlJlc2l6ZVJlc3BvbnNlIgqinxkGCAQQAiACElMKClNlbmRTaWduYWwSGy5jdHhmcy52MS5TZW5kU2lnbmFsUmVxdWVzdBocLmN0eGZzLnYxLlNlbmRTaWduYWxSZXNwb25zZSIKop8ZBggEEAIgAhJBCgRLaWxsEhUuY3R4ZnMudjEuS2lsbFJlcXVlc3QaFi5jdHhmcy52MS5LaWxsUmVzcG9uc2UiCqKfGQYIBBACIAISVQoKR2V0UHJvY2VzcxIbLmN0eGZzLnYxLkdldFByb2Nlc3NSZXF1ZXN0GhwuY3R4ZnMudjEuR2V0UHJvY2Vzc1Jlc3BvbnNlIgyinxkICAQQASACMAESXgoNTGlzdFByb2Nlc3NlcxIeLmN0eGZzLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0Gh8uY3R4ZnMudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlIgyinxkICAQQASACMAESWAoLRXhwbGFpbkV4ZWMSHC5jdHhmcy52MS5FeHBsYWluRXhlY1JlcXVlc3QaHS5jdHhmcy52MS5FeHBsYWluRXhlY1Jlc3BvbnNlIgyinxkICAEQASACMAESWwoMTGlzdFByb2ZpbGVzEh0uY3R4ZnMudjEuTGlzdFByb2ZpbGVzUmVxdWVzdBoeLmN0eGZzLnYxLkxpc3RQcm9maWxlc1Jlc3BvbnNlIgyinxkICAEQASABMAESXAoNUmVtb3ZlUHJvY2VzcxIeLmN0eGZzLnYxLlJlbW92ZVByb2Nlc3NSZXF1ZXN0Gh8uY3R4ZnMudjEuUmVtb3ZlUHJvY2Vzc1Jlc3BvbnNlIgqinxkGCAQQAiACQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_exec_profiles, file_ctxfs_v1_options]);
 
 /**
  * What to run, and how.
@@ -24,7 +24,7 @@ export const file_ctxfs_v1_exec: GenFile = /*@__PURE__*/
  */
 export type Command = Message<"ctxfs.v1.Command"> & {
   /**
-   * The context. It must exist: EnsureContext and OpenPanel create it.
+   * The context. It must exist: EnsureContext and OpenPanel create it. Empty for a panel's own.
    *
    * @generated from field: string context_id = 1;
    */
@@ -73,6 +73,50 @@ export type Command = Message<"ctxfs.v1.Command"> & {
   limits?: ExecLimits | undefined;
 
   /**
+   * Gives the command a terminal of its own: standard input, output and error are one stream, OUTPUT_STREAM_PTY. It excludes stdin, and
+   * implies open_stdin.
+   *
+   * @generated from field: ctxfs.v1.Pty pty = 8;
+   */
+  pty?: Pty | undefined;
+
+  /**
+   * Makes a start repeatable: a start with the request_id of a process that the server still knows in this context returns that process,
+   * and starts nothing. Up to 128 bytes. EEXIST if that process was started with another command.
+   *
+   * @generated from field: string request_id = 9;
+   */
+  requestId: string;
+
+  /**
+   * A name for people: up to 64 of A-Z a-z 0-9 . _ -, and not "p-" first. EEXIST while another process of the context has it and runs.
+   *
+   * @generated from field: string name = 10;
+   */
+  name: string;
+
+  /**
+   * What a client wants to know about the process later: up to 16, with keys of 1 to 64 bytes and values of up to 256.
+   *
+   * @generated from field: map<string, string> labels = 11;
+   */
+  labels: { [key: string]: string };
+
+  /**
+   * What happens to the process when its last caller disconnects.
+   *
+   * @generated from field: ctxfs.v1.OnDisconnect on_disconnect = 12;
+   */
+  onDisconnect: OnDisconnect;
+
+  /**
+   * Shows the command /context read-only. It is always true for a read-only panel.
+   *
+   * @generated from field: bool read_only = 13;
+   */
+  readOnly: boolean;
+
+  /**
    * The profile, which gives the command its network, variables, folders and limits; empty for "offline". ListProfiles lists them.
    * Errors: EINVAL (no such profile).
    *
@@ -112,6 +156,41 @@ export type Command = Message<"ctxfs.v1.Command"> & {
  */
 export const CommandSchema: GenMessage<Command> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_exec, 0);
+
+/**
+ * A terminal.
+ *
+ * @generated from message ctxfs.v1.Pty
+ */
+export type Pty = Message<"ctxfs.v1.Pty"> & {
+  /**
+   * Its width in characters: 80 if it is 0, up to 65535.
+   *
+   * @generated from field: uint32 cols = 1;
+   */
+  cols: number;
+
+  /**
+   * Its height in lines: 24 if it is 0, up to 65535.
+   *
+   * @generated from field: uint32 rows = 2;
+   */
+  rows: number;
+
+  /**
+   * The variable TERM; xterm-256color if it is empty.
+   *
+   * @generated from field: string term = 3;
+   */
+  term: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.Pty.
+ * Use `create(PtySchema)` to create a new message.
+ */
+export const PtySchema: GenMessage<Pty> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_exec, 1);
 
 /**
  * Limits of a command. 0 means the default.
@@ -189,7 +268,7 @@ export type ExecLimits = Message<"ctxfs.v1.ExecLimits"> & {
  * Use `create(ExecLimitsSchema)` to create a new message.
  */
 export const ExecLimitsSchema: GenMessage<ExecLimits> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 1);
+  messageDesc(file_ctxfs_v1_exec, 2);
 
 /**
  * A command that was started.
@@ -240,7 +319,7 @@ export type Process = Message<"ctxfs.v1.Process"> & {
   exit?: Exit | undefined;
 
   /**
-   * How many bytes it wrote to standard output.
+   * How many bytes it wrote to standard output, or to its terminal.
    *
    * @generated from field: int64 stdout_bytes = 7;
    */
@@ -252,6 +331,27 @@ export type Process = Message<"ctxfs.v1.Process"> & {
    * @generated from field: int64 stderr_bytes = 8;
    */
   stderrBytes: bigint;
+
+  /**
+   * Its name; empty if it has none.
+   *
+   * @generated from field: string name = 9;
+   */
+  name: string;
+
+  /**
+   * Its labels.
+   *
+   * @generated from field: map<string, string> labels = 10;
+   */
+  labels: { [key: string]: string };
+
+  /**
+   * Its terminal, with the present size; absent if it has none.
+   *
+   * @generated from field: ctxfs.v1.Pty pty = 11;
+   */
+  pty?: Pty | undefined;
 
   /**
    * The profile.
@@ -287,7 +387,7 @@ export type Process = Message<"ctxfs.v1.Process"> & {
  * Use `create(ProcessSchema)` to create a new message.
  */
 export const ProcessSchema: GenMessage<Process> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 2);
+  messageDesc(file_ctxfs_v1_exec, 3);
 
 /**
  * The end of a process.
@@ -366,7 +466,7 @@ export type Exit = Message<"ctxfs.v1.Exit"> & {
  * Use `create(ExitSchema)` to create a new message.
  */
 export const ExitSchema: GenMessage<Exit> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 3);
+  messageDesc(file_ctxfs_v1_exec, 4);
 
 /**
  * A part of an output stream.
@@ -408,7 +508,7 @@ export type Output = Message<"ctxfs.v1.Output"> & {
  * Use `create(OutputSchema)` to create a new message.
  */
 export const OutputSchema: GenMessage<Output> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 4);
+  messageDesc(file_ctxfs_v1_exec, 5);
 
 /**
  * Request of Run.
@@ -429,7 +529,7 @@ export type RunRequest = Message<"ctxfs.v1.RunRequest"> & {
  * Use `create(RunRequestSchema)` to create a new message.
  */
 export const RunRequestSchema: GenMessage<RunRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 5);
+  messageDesc(file_ctxfs_v1_exec, 6);
 
 /**
  * Response of Run.
@@ -474,7 +574,7 @@ export type RunResponse = Message<"ctxfs.v1.RunResponse"> & {
  * Use `create(RunResponseSchema)` to create a new message.
  */
 export const RunResponseSchema: GenMessage<RunResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 6);
+  messageDesc(file_ctxfs_v1_exec, 7);
 
 /**
  * Request of Start.
@@ -495,7 +595,7 @@ export type StartRequest = Message<"ctxfs.v1.StartRequest"> & {
  * Use `create(StartRequestSchema)` to create a new message.
  */
 export const StartRequestSchema: GenMessage<StartRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 7);
+  messageDesc(file_ctxfs_v1_exec, 8);
 
 /**
  * Response of Start.
@@ -516,7 +616,184 @@ export type StartResponse = Message<"ctxfs.v1.StartResponse"> & {
  * Use `create(StartResponseSchema)` to create a new message.
  */
 export const StartResponseSchema: GenMessage<StartResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 8);
+  messageDesc(file_ctxfs_v1_exec, 9);
+
+/**
+ * Request of Attach.
+ *
+ * @generated from message ctxfs.v1.AttachRequest
+ */
+export type AttachRequest = Message<"ctxfs.v1.AttachRequest"> & {
+  /**
+   * What to do.
+   *
+   * @generated from oneof ctxfs.v1.AttachRequest.action
+   */
+  action: {
+    /**
+     * The first message: which process, and from where on.
+     *
+     * @generated from field: ctxfs.v1.AttachOpen open = 1;
+     */
+    value: AttachOpen;
+    case: "open";
+  } | {
+    /**
+     * Closes the standard input, as CloseInput does.
+     *
+     * @generated from field: bool eof = 2;
+     */
+    value: boolean;
+    case: "eof";
+  } | {
+    /**
+     * Changes the size of the terminal, as Resize does.
+     *
+     * @generated from field: ctxfs.v1.TerminalSize resize = 3;
+     */
+    value: TerminalSize;
+    case: "resize";
+  } | {
+    /**
+     * Sends this signal, as SendSignal does.
+     *
+     * @generated from field: int32 signal = 4;
+     */
+    value: number;
+    case: "signal";
+  } | {
+    /**
+     * Ends the call and leaves the process as it is.
+     *
+     * @generated from field: bool detach = 5;
+     */
+    value: boolean;
+    case: "detach";
+  } | {
+    /**
+     * Bytes for the standard input or the terminal; up to 1 MiB. They wait until the process takes them; the other actions pass them.
+     *
+     * @generated from field: bytes stdin = 100;
+     */
+    value: Uint8Array;
+    case: "stdin";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message ctxfs.v1.AttachRequest.
+ * Use `create(AttachRequestSchema)` to create a new message.
+ */
+export const AttachRequestSchema: GenMessage<AttachRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_exec, 10);
+
+/**
+ * The size of a terminal.
+ *
+ * @generated from message ctxfs.v1.TerminalSize
+ */
+export type TerminalSize = Message<"ctxfs.v1.TerminalSize"> & {
+  /**
+   * The width in characters: 1 to 65535.
+   *
+   * @generated from field: uint32 cols = 1;
+   */
+  cols: number;
+
+  /**
+   * The height in lines: 1 to 65535.
+   *
+   * @generated from field: uint32 rows = 2;
+   */
+  rows: number;
+};
+
+/**
+ * Describes the message ctxfs.v1.TerminalSize.
+ * Use `create(TerminalSizeSchema)` to create a new message.
+ */
+export const TerminalSizeSchema: GenMessage<TerminalSize> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_exec, 11);
+
+/**
+ * The beginning of an Attach.
+ *
+ * @generated from message ctxfs.v1.AttachOpen
+ */
+export type AttachOpen = Message<"ctxfs.v1.AttachOpen"> & {
+  /**
+   * The process.
+   *
+   * @generated from field: string process_id = 1;
+   */
+  processId: string;
+
+  /**
+   * The offset in standard output, or in the terminal's output, to begin at.
+   *
+   * @generated from field: int64 stdout_offset = 2;
+   */
+  stdoutOffset: bigint;
+
+  /**
+   * The offset in standard error to begin at.
+   *
+   * @generated from field: int64 stderr_offset = 3;
+   */
+  stderrOffset: bigint;
+};
+
+/**
+ * Describes the message ctxfs.v1.AttachOpen.
+ * Use `create(AttachOpenSchema)` to create a new message.
+ */
+export const AttachOpenSchema: GenMessage<AttachOpen> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_exec, 12);
+
+/**
+ * Response of Attach.
+ *
+ * @generated from message ctxfs.v1.AttachResponse
+ */
+export type AttachResponse = Message<"ctxfs.v1.AttachResponse"> & {
+  /**
+   * What happened.
+   *
+   * @generated from oneof ctxfs.v1.AttachResponse.event
+   */
+  event: {
+    /**
+     * The first message: the process.
+     *
+     * @generated from field: ctxfs.v1.Process attached = 1;
+     */
+    value: Process;
+    case: "attached";
+  } | {
+    /**
+     * Output.
+     *
+     * @generated from field: ctxfs.v1.Output output = 2;
+     */
+    value: Output;
+    case: "output";
+  } | {
+    /**
+     * The last message: the process, which has ended.
+     *
+     * @generated from field: ctxfs.v1.Process exited = 3;
+     */
+    value: Process;
+    case: "exited";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message ctxfs.v1.AttachResponse.
+ * Use `create(AttachResponseSchema)` to create a new message.
+ */
+export const AttachResponseSchema: GenMessage<AttachResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_exec, 13);
 
 /**
  * Request of FollowOutput.
@@ -532,7 +809,7 @@ export type FollowOutputRequest = Message<"ctxfs.v1.FollowOutputRequest"> & {
   processId: string;
 
   /**
-   * The offset in standard output to begin at.
+   * The offset in standard output, or in the terminal's output, to begin at.
    *
    * @generated from field: int64 stdout_offset = 2;
    */
@@ -558,7 +835,7 @@ export type FollowOutputRequest = Message<"ctxfs.v1.FollowOutputRequest"> & {
  * Use `create(FollowOutputRequestSchema)` to create a new message.
  */
 export const FollowOutputRequestSchema: GenMessage<FollowOutputRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 9);
+  messageDesc(file_ctxfs_v1_exec, 14);
 
 /**
  * Response of FollowOutput.
@@ -595,7 +872,7 @@ export type FollowOutputResponse = Message<"ctxfs.v1.FollowOutputResponse"> & {
  * Use `create(FollowOutputResponseSchema)` to create a new message.
  */
 export const FollowOutputResponseSchema: GenMessage<FollowOutputResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 10);
+  messageDesc(file_ctxfs_v1_exec, 15);
 
 /**
  * Request of Wait.
@@ -616,7 +893,7 @@ export type WaitRequest = Message<"ctxfs.v1.WaitRequest"> & {
  * Use `create(WaitRequestSchema)` to create a new message.
  */
 export const WaitRequestSchema: GenMessage<WaitRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 11);
+  messageDesc(file_ctxfs_v1_exec, 16);
 
 /**
  * Response of Wait.
@@ -637,7 +914,7 @@ export type WaitResponse = Message<"ctxfs.v1.WaitResponse"> & {
  * Use `create(WaitResponseSchema)` to create a new message.
  */
 export const WaitResponseSchema: GenMessage<WaitResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 12);
+  messageDesc(file_ctxfs_v1_exec, 17);
 
 /**
  * Request of SendInput.
@@ -665,7 +942,7 @@ export type SendInputRequest = Message<"ctxfs.v1.SendInputRequest"> & {
  * Use `create(SendInputRequestSchema)` to create a new message.
  */
 export const SendInputRequestSchema: GenMessage<SendInputRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 13);
+  messageDesc(file_ctxfs_v1_exec, 18);
 
 /**
  * Response of SendInput.
@@ -680,7 +957,7 @@ export type SendInputResponse = Message<"ctxfs.v1.SendInputResponse"> & {
  * Use `create(SendInputResponseSchema)` to create a new message.
  */
 export const SendInputResponseSchema: GenMessage<SendInputResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 14);
+  messageDesc(file_ctxfs_v1_exec, 19);
 
 /**
  * Request of CloseInput.
@@ -701,7 +978,7 @@ export type CloseInputRequest = Message<"ctxfs.v1.CloseInputRequest"> & {
  * Use `create(CloseInputRequestSchema)` to create a new message.
  */
 export const CloseInputRequestSchema: GenMessage<CloseInputRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 15);
+  messageDesc(file_ctxfs_v1_exec, 20);
 
 /**
  * Response of CloseInput.
@@ -716,7 +993,57 @@ export type CloseInputResponse = Message<"ctxfs.v1.CloseInputResponse"> & {
  * Use `create(CloseInputResponseSchema)` to create a new message.
  */
 export const CloseInputResponseSchema: GenMessage<CloseInputResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 16);
+  messageDesc(file_ctxfs_v1_exec, 21);
+
+/**
+ * Request of Resize.
+ *
+ * @generated from message ctxfs.v1.ResizeRequest
+ */
+export type ResizeRequest = Message<"ctxfs.v1.ResizeRequest"> & {
+  /**
+   * The process.
+   *
+   * @generated from field: string process_id = 1;
+   */
+  processId: string;
+
+  /**
+   * The width in characters: 1 to 65535.
+   *
+   * @generated from field: uint32 cols = 2;
+   */
+  cols: number;
+
+  /**
+   * The height in lines: 1 to 65535.
+   *
+   * @generated from field: uint32 rows = 3;
+   */
+  rows: number;
+};
+
+/**
+ * Describes the message ctxfs.v1.ResizeRequest.
+ * Use `create(ResizeRequestSchema)` to create a new message.
+ */
+export const ResizeRequestSchema: GenMessage<ResizeRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_exec, 22);
+
+/**
+ * Response of Resize.
+ *
+ * @generated from message ctxfs.v1.ResizeResponse
+ */
+export type ResizeResponse = Message<"ctxfs.v1.ResizeResponse"> & {
+};
+
+/**
+ * Describes the message ctxfs.v1.ResizeResponse.
+ * Use `create(ResizeResponseSchema)` to create a new message.
+ */
+export const ResizeResponseSchema: GenMessage<ResizeResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_exec, 23);
 
 /**
  * Request of SendSignal.
@@ -744,7 +1071,7 @@ export type SendSignalRequest = Message<"ctxfs.v1.SendSignalRequest"> & {
  * Use `create(SendSignalRequestSchema)` to create a new message.
  */
 export const SendSignalRequestSchema: GenMessage<SendSignalRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 17);
+  messageDesc(file_ctxfs_v1_exec, 24);
 
 /**
  * Response of SendSignal.
@@ -759,7 +1086,7 @@ export type SendSignalResponse = Message<"ctxfs.v1.SendSignalResponse"> & {
  * Use `create(SendSignalResponseSchema)` to create a new message.
  */
 export const SendSignalResponseSchema: GenMessage<SendSignalResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 18);
+  messageDesc(file_ctxfs_v1_exec, 25);
 
 /**
  * Request of Kill.
@@ -787,7 +1114,7 @@ export type KillRequest = Message<"ctxfs.v1.KillRequest"> & {
  * Use `create(KillRequestSchema)` to create a new message.
  */
 export const KillRequestSchema: GenMessage<KillRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 19);
+  messageDesc(file_ctxfs_v1_exec, 26);
 
 /**
  * Response of Kill.
@@ -808,7 +1135,7 @@ export type KillResponse = Message<"ctxfs.v1.KillResponse"> & {
  * Use `create(KillResponseSchema)` to create a new message.
  */
 export const KillResponseSchema: GenMessage<KillResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 20);
+  messageDesc(file_ctxfs_v1_exec, 27);
 
 /**
  * Request of GetProcess.
@@ -829,7 +1156,7 @@ export type GetProcessRequest = Message<"ctxfs.v1.GetProcessRequest"> & {
  * Use `create(GetProcessRequestSchema)` to create a new message.
  */
 export const GetProcessRequestSchema: GenMessage<GetProcessRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 21);
+  messageDesc(file_ctxfs_v1_exec, 28);
 
 /**
  * Response of GetProcess.
@@ -850,7 +1177,7 @@ export type GetProcessResponse = Message<"ctxfs.v1.GetProcessResponse"> & {
  * Use `create(GetProcessResponseSchema)` to create a new message.
  */
 export const GetProcessResponseSchema: GenMessage<GetProcessResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 22);
+  messageDesc(file_ctxfs_v1_exec, 29);
 
 /**
  * Request of ListProcesses.
@@ -859,7 +1186,7 @@ export const GetProcessResponseSchema: GenMessage<GetProcessResponse> = /*@__PUR
  */
 export type ListProcessesRequest = Message<"ctxfs.v1.ListProcessesRequest"> & {
   /**
-   * The context; empty for all.
+   * The context; empty for all that the caller may see.
    *
    * @generated from field: string context_id = 1;
    */
@@ -878,7 +1205,7 @@ export type ListProcessesRequest = Message<"ctxfs.v1.ListProcessesRequest"> & {
  * Use `create(ListProcessesRequestSchema)` to create a new message.
  */
 export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 23);
+  messageDesc(file_ctxfs_v1_exec, 30);
 
 /**
  * Response of ListProcesses.
@@ -899,7 +1226,7 @@ export type ListProcessesResponse = Message<"ctxfs.v1.ListProcessesResponse"> & 
  * Use `create(ListProcessesResponseSchema)` to create a new message.
  */
 export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 24);
+  messageDesc(file_ctxfs_v1_exec, 31);
 
 /**
  * Request of ExplainExec.
@@ -920,7 +1247,7 @@ export type ExplainExecRequest = Message<"ctxfs.v1.ExplainExecRequest"> & {
  * Use `create(ExplainExecRequestSchema)` to create a new message.
  */
 export const ExplainExecRequestSchema: GenMessage<ExplainExecRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 25);
+  messageDesc(file_ctxfs_v1_exec, 32);
 
 /**
  * Request of RemoveProcess.
@@ -941,7 +1268,7 @@ export type RemoveProcessRequest = Message<"ctxfs.v1.RemoveProcessRequest"> & {
  * Use `create(RemoveProcessRequestSchema)` to create a new message.
  */
 export const RemoveProcessRequestSchema: GenMessage<RemoveProcessRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 26);
+  messageDesc(file_ctxfs_v1_exec, 33);
 
 /**
  * Response of RemoveProcess.
@@ -956,7 +1283,41 @@ export type RemoveProcessResponse = Message<"ctxfs.v1.RemoveProcessResponse"> & 
  * Use `create(RemoveProcessResponseSchema)` to create a new message.
  */
 export const RemoveProcessResponseSchema: GenMessage<RemoveProcessResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_exec, 27);
+  messageDesc(file_ctxfs_v1_exec, 34);
+
+/**
+ * What happens to a process when the last Run or Attach that is connected to it ends without the process's exit and without detach.
+ *
+ * @generated from enum ctxfs.v1.OnDisconnect
+ */
+export enum OnDisconnect {
+  /**
+   * As ON_DISCONNECT_KILL for Run, as ON_DISCONNECT_KEEP for Start.
+   *
+   * @generated from enum value: ON_DISCONNECT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The server kills the process. A process of Start is killed too if no caller attaches within 30 s.
+   *
+   * @generated from enum value: ON_DISCONNECT_KILL = 1;
+   */
+  KILL = 1,
+
+  /**
+   * The process continues. FollowOutput and Attach return to it.
+   *
+   * @generated from enum value: ON_DISCONNECT_KEEP = 2;
+   */
+  KEEP = 2,
+}
+
+/**
+ * Describes the enum ctxfs.v1.OnDisconnect.
+ */
+export const OnDisconnectSchema: GenEnum<OnDisconnect> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_exec, 0);
 
 /**
  * Why a process ended.
@@ -1054,7 +1415,7 @@ export enum ExitReason {
  * Describes the enum ctxfs.v1.ExitReason.
  */
 export const ExitReasonSchema: GenEnum<ExitReason> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_exec, 0);
+  enumDesc(file_ctxfs_v1_exec, 1);
 
 /**
  * An output stream.
@@ -1082,13 +1443,20 @@ export enum OutputStream {
    * @generated from enum value: OUTPUT_STREAM_STDERR = 2;
    */
   STDERR = 2,
+
+  /**
+   * Everything that was written to the terminal.
+   *
+   * @generated from enum value: OUTPUT_STREAM_PTY = 3;
+   */
+  PTY = 3,
 }
 
 /**
  * Describes the enum ctxfs.v1.OutputStream.
  */
 export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_exec, 1);
+  enumDesc(file_ctxfs_v1_exec, 2);
 
 /**
  * ExecService runs commands in a context. A command sees the context's folder as /context, the system's programs read-only, a /tmp and a
@@ -1107,17 +1475,20 @@ export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
  * need a quiet context pause the commands of the context for a moment, and fail with EBUSY if a process cannot be paused. A pause does not
  * count for wall_ms. Restore and DeleteContext end the command.
  *
- * Only hosts may call it.
+ * Hosts may call it, and panels that were opened with PANEL_RIGHT_EXEC. A panel runs commands in its own context, and may leave context_id
+ * empty. The processes of other contexts do not exist for it: ENOENT. The server's settings bound its limits. The commands of a read-only
+ * panel see /context read-only. A host that acts for a panel is treated as that panel. ClosePanel ends the calls of a panel, and leaves its
+ * processes to their on_disconnect.
  *
  * Errors of all calls: EXEC_UNAVAILABLE (this machine cannot isolate commands; the message has the reason and the remedy; file calls are
- * not affected), ESTALE (no such context), ENOENT (no such process).
+ * not affected), EACCES (the panel has no right to run commands), ESTALE (no such context), ENOENT (no such process).
  *
  * @generated from service ctxfs.v1.ExecService
  */
 export const ExecService: GenService<{
   /**
-   * Runs one command: reports that it started, its output, and its exit. The server kills the command when the call ends early.
-   * A time limit of 10 minutes applies unless the request sets another.
+   * Runs one command: reports that it started, its output, and its exit. The server kills the command when the call ends early, unless
+   * on_disconnect keeps it. A time limit of 10 minutes applies unless the request sets another, or asks for a terminal.
    *
    * @generated from rpc ctxfs.v1.ExecService.Run
    */
@@ -1135,6 +1506,20 @@ export const ExecService: GenService<{
     methodKind: "unary";
     input: typeof StartRequestSchema;
     output: typeof StartResponseSchema;
+  },
+  /**
+   * Connects a caller to a process: its input, its signals and the size of its terminal one way, its output from an offset on and its exit
+   * the other way. The first message is open, and the first reply attached. Several callers may attach to a process; each gets all output.
+   * The call ends after exited, or after detach, which never ends the process. on_disconnect decides about the process when the call ends
+   * otherwise. A client that half-closes the call sends no more, and still gets the output.
+   * Errors: EINVAL (the first message is not open, an offset beyond the end), EBADF (input, and the process takes none).
+   *
+   * @generated from rpc ctxfs.v1.ExecService.Attach
+   */
+  attach: {
+    methodKind: "bidi_streaming";
+    input: typeof AttachRequestSchema;
+    output: typeof AttachResponseSchema;
   },
   /**
    * Sends the output of a process from an offset on, then, with follow, what it writes until it ends. The last message is its exit if
@@ -1159,8 +1544,9 @@ export const ExecService: GenService<{
     output: typeof WaitResponseSchema;
   },
   /**
-   * Writes to the standard input of a process that was started with open_stdin. It waits until the process takes the data.
-   * Errors: EBADF (the process has ended, its input is closed, or it was started without open_stdin).
+   * Writes to the standard input of a process that was started with open_stdin, or types into its terminal. It waits until the process
+   * takes the data.
+   * Errors: EBADF (the process has ended, its input is closed, or it was started without open_stdin and pty).
    *
    * @generated from rpc ctxfs.v1.ExecService.SendInput
    */
@@ -1170,7 +1556,8 @@ export const ExecService: GenService<{
     output: typeof SendInputResponseSchema;
   },
   /**
-   * Closes the standard input of a process, which then reads the end of the file. It has no effect the second time.
+   * Closes the standard input of a process, which then reads the end of the file. It has no effect the second time. A terminal stays open,
+   * and gets its end-of-file character: Ctrl-D.
    *
    * @generated from rpc ctxfs.v1.ExecService.CloseInput
    */
@@ -1180,7 +1567,19 @@ export const ExecService: GenService<{
     output: typeof CloseInputResponseSchema;
   },
   /**
-   * Sends a signal to the command and to what it started in its process group.
+   * Changes the size of a process's terminal. The programs in it get SIGWINCH.
+   * Errors: EINVAL (the process has no terminal, or has ended).
+   *
+   * @generated from rpc ctxfs.v1.ExecService.Resize
+   */
+  resize: {
+    methodKind: "unary";
+    input: typeof ResizeRequestSchema;
+    output: typeof ResizeResponseSchema;
+  },
+  /**
+   * Sends a signal to the command and to what it started in its process group. In a terminal, SIGINT, SIGQUIT and SIGTSTP go to the
+   * foreground process group, as Ctrl-C, Ctrl-\ and Ctrl-Z do.
    * Errors: EINVAL (no such signal, or the process has ended).
    *
    * @generated from rpc ctxfs.v1.ExecService.SendSignal
@@ -1191,7 +1590,8 @@ export const ExecService: GenService<{
     output: typeof SendSignalResponseSchema;
   },
   /**
-   * Ends a process and everything that it started, and returns it when it has ended: SIGTERM first, SIGKILL after the grace.
+   * Ends a process and everything that it started, and returns it when it has ended: SIGTERM first, with SIGHUP in a terminal, and SIGKILL
+   * after the grace.
    * A process that has ended stays as it is.
    *
    * @generated from rpc ctxfs.v1.ExecService.Kill

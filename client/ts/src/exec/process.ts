@@ -1,0 +1,261 @@
+import { ConnectionError } from "../errors/connection.js";
+import { requireKnown } from "../errors/options.js";
+import { ExitReason as Reason, OnDisconnect, OutputStream, type Exit, type Output, type Process } from "../gen/ctxfs/v1/exec_pb.js";
+import type { Caller } from "../session/operations.js";
+import { linesOf } from "./lines.js";
+import { OutputBuffer } from "./output.js";
+
+/** Limits of a command. The server's defaults hold for those that are left out. */
+export interface ExecLimits {
+  /** How long the command may run, in ms: 10 minutes unless told, and without end for a terminal. */
+  wallMs?: number | undefined;
+  /** CPU time of each process, in ms. */
+  cpuMs?: number | undefined;
+  /** Processes and threads at once. */
+  processes?: number | undefined;
+  /** Open files of each process. */
+  openFiles?: number | undefined;
+  /** The size of a file that it writes, in bytes. */
+  fileBytes?: number | undefined;
+}
+
+/** A terminal. */
+export interface TerminalOptions {
+  /** Its width in characters; 80 unless told. */
+  cols?: number | undefined;
+  /** Its height in lines; 24 unless told. */
+  rows?: number | undefined;
+  /** The variable TERM; xterm-256color unless told. */
+  term?: string | undefined;
+}
+
+/** Options of exec. */
+export interface ExecOptions {
+  /** The working directory, from the context's root. */
+  cwd?: string | undefined;
+  /** Variables besides PATH, HOME, USER, LANG and TMPDIR. */
+  env?: Readonly<Record<string, string>> | undefined;
+  /** All that standard input reads. Without it, standard input is what stdin writes if "stream" is given, else empty. */
+  input?: string | Uint8Array | undefined;
+  /** "stream" leaves standard input open for the process's stdin. */
+  stdin?: "stream" | undefined;
+  /** Gives the command a terminal: stdout has all output, and stdin types. */
+  pty?: TerminalOptions | undefined;
+  /** A name for people. No other process of the context that runs may have it. */
+  name?: string | undefined;
+  /** What to know about the process later. */
+  labels?: Readonly<Record<string, string>> | undefined;
+  /** The process outlives the connection. The client then follows it again; without this the server kills it. */
+  keep?: boolean | undefined;
+  /** What the command may use. */
+  limits?: ExecLimits | undefined;
+  /** Kills the process when it fires. */
+  signal?: AbortSignal | undefined;
+}
+
+/** Why a process ended. */
+export type ExitReason = "exited" | "timeout" | "killed" | "contextClosed" | "serverStopped" | "sandboxFailed" | "unknown";
+
+/** The end of a process. */
+export interface ProcessExit {
+  /** The exit code; 128 and the number of the signal that ended it; 126 and 127 if the program cannot be executed or was not found. */
+  code: number;
+  /** Why it ended. The code means something for "exited" only. */
+  reason: ExitReason;
+  /** What went wrong, for "sandboxFailed". */
+  detail: string;
+}
+
+/** What is known of a process. */
+export interface ProcessInfo {
+  /** Identifies the process, also after it ended. */
+  id: string;
+  /** Its name; "" if it has none. */
+  name: string;
+  /** The context in which it runs. */
+  contextId: string;
+  /** The program and its arguments. */
+  argv: string[];
+  /** The working directory, from the context's root. */
+  cwd: string;
+  /** When it was started, in ms since the epoch. */
+  startedMs: number;
+  /** Its labels. */
+  labels: Record<string, string>;
+  /** How it ended; undefined while it runs. */
+  exit: ProcessExit | undefined;
+}
+
+const limitNames = ["wallMs", "cpuMs", "processes", "openFiles", "fileBytes"] as const;
+const optionNames = ["cwd", "env", "input", "stdin", "pty", "name", "labels", "keep", "limits", "signal"] as const;
+
+/** How often, and after how many ms, a process that is kept is followed again. */
+const maxTries = 10, pause = 300;
+
+const reasons: Readonly<Partial<Record<Reason, ExitReason>>> = {
+  [Reason.EXITED]: "exited", [Reason.TIMEOUT]: "timeout", [Reason.KILLED]: "killed", [Reason.CONTEXT_CLOSED]: "contextClosed",
+  [Reason.SERVER_STOPPED]: "serverStopped", [Reason.SANDBOX_FAILED]: "sandboxFailed",
+};
+
+function exitOf(exit: Exit): ProcessExit {
+  return { code: exit.code, reason: reasons[exit.reason] ?? "unknown", detail: exit.detail };
+}
+
+function infoOf(p: Process): ProcessInfo {
+  const { processId: id, name, contextId, argv, cwd, labels, exit } = p;
+  return { id, name, contextId, argv, cwd, startedMs: Number(p.startedNs / 1_000_000n), labels, exit: exit && exitOf(exit) };
+}
+
+type Event = { case: "started" | "exited"; value: Process } | { case: "output"; value: Output } | { case: undefined };
+
+/** A process that exec or attachProcess follows. Its calls reject as those of files do, or with a CtxfsError (EXEC_UNAVAILABLE). */
+export class RunningProcess {
+  /** Standard output, or all output of a terminal. Output that is not read is kept up to 16 MiB. */
+  readonly stdout: ReadableStream<Uint8Array>;
+  /** Standard error. */
+  readonly stderr: ReadableStream<Uint8Array>;
+  /** Writes to standard input, or types into the terminal. Closing it ends the input. */
+  readonly stdin: WritableStream<string | Uint8Array>;
+  /** Resolves when the process runs. */
+  readonly started: Promise<ProcessInfo>;
+  /** Resolves when it has ended. */
+  readonly exit: Promise<ProcessExit>;
+  readonly #caller: Caller;
+  readonly #outputs = [new OutputBuffer(), new OutputBuffer()] as const;
+  #isStarted: (info: ProcessInfo) => void = () => undefined;
+
+  /** Follows the events of a call. Programs get theirs from exec and attachProcess. */
+  constructor(caller: Caller, events: AsyncIterable<{ event: Event }>, keep: boolean, id?: string) {
+    this.#caller = caller;
+    [{ stream: this.stdout }, { stream: this.stderr }] = this.#outputs;
+    let refused: (why: unknown) => void = () => undefined;
+    this.started = new Promise((resolve, reject) => {
+      this.#isStarted = resolve;
+      refused = reject;
+    });
+    this.exit = this.#follow(events, keep);
+    this.exit.then(() => { this.#end(); }, (why: unknown) => {
+      refused(why);
+      this.#end(why);
+    });
+    this.started.catch(() => undefined); // exit rejects too
+    if (id !== undefined) this.#caller.call("getProcess", { processId: id }).then(({ process }) => { if (process) this.#isStarted(infoOf(process)); }, refused);
+    this.stdin = new WritableStream({
+      write: (chunk) => this.#write(chunk),
+      close: async () => { await this.#caller.call("closeInput", { processId: await this.#id() }); },
+    });
+  }
+
+  /** How many bytes of output were dropped: by the server, or since they were not read. */
+  get dropped(): number {
+    return this.#outputs[0].dropped + this.#outputs[1].dropped;
+  }
+
+  /** The lines of stdout. */
+  lines(): AsyncGenerator<string, void, undefined> {
+    return linesOf(this.stdout);
+  }
+
+  /** Ends the process and everything that it started: SIGTERM, and after graceMs (5000 unless told) SIGKILL. Resolves when it has ended. */
+  async kill(graceMs?: number): Promise<ProcessExit> {
+    await this.#caller.call("kill", { processId: await this.#id(), ...(graceMs === undefined ? {} : { graceMs: BigInt(graceMs) }) });
+    return this.exit;
+  }
+
+  /** Sends a signal, by its Linux number: 2 is SIGINT. */
+  async signal(number: number): Promise<void> {
+    await this.#caller.call("sendSignal", { processId: await this.#id(), signal: number });
+  }
+
+  /** Changes the size of the terminal, in characters. */
+  async resize(cols: number, rows: number): Promise<void> {
+    await this.#caller.call("resize", { processId: await this.#id(), cols, rows });
+  }
+
+  async #id(): Promise<string> {
+    return (await this.started).id;
+  }
+
+  async #write(chunk: string | Uint8Array): Promise<void> {
+    const processId = await this.#id();
+    const data = typeof chunk === "string" ? new TextEncoder().encode(chunk) : chunk;
+    for (let at = 0; at < data.length; at += this.#caller.maxContent) {
+      await this.#caller.call("sendInput", { processId, data: data.subarray(at, at + this.#caller.maxContent) });
+    }
+  }
+
+  #end(why?: unknown): void {
+    for (const output of this.#outputs) output.end(why);
+  }
+
+  /** Reads events until the exit. A process that is kept is followed again after the connection was lost. */
+  async #follow(events: AsyncIterable<{ event: Event }>, keep: boolean): Promise<ProcessExit> {
+    let from = events;
+    let known = "";
+    for (let tries = 0; ; tries++) {
+      try {
+        for await (const { event } of from) {
+          tries = 0;
+          if (event.case === "started") {
+            known = event.value.processId;
+            this.#isStarted(infoOf(event.value));
+          } else if (event.case === "output") this.#add(event.value);
+          else if (event.case === "exited") return exitOf(event.value.exit as Exit);
+        }
+        throw new ConnectionError("ECONNRESET", "the server ended the call without the exit of the process", true);
+      } catch (why) {
+        if (!keep || known === "" || !(why instanceof ConnectionError) || tries >= maxTries) throw why;
+      }
+      if (tries > 0) await new Promise((resolve) => { setTimeout(resolve, pause); });
+      const [{ offset: stdoutOffset }, { offset: stderrOffset }] = this.#outputs;
+      from = this.#caller.parts("followOutput", { processId: known, stdoutOffset, stderrOffset, follow: true });
+    }
+  }
+
+  #add({ stream, offset, dropped, data }: Output): void {
+    this.#outputs[stream === OutputStream.STDERR ? 1 : 0].push(data, offset, dropped);
+  }
+}
+
+/** Runs commands for one identity, in one context; "" is the caller's own. */
+export class Commands {
+  constructor(private readonly caller: Caller, private readonly contextId: string) {}
+
+  /** Starts a command and follows it. */
+  exec(argv: readonly string[], options: ExecOptions = {}): RunningProcess {
+    requireKnown(options, optionNames);
+    const { cwd = "", env = {}, input = "", stdin, pty, name = "", labels = {}, keep = false, limits = {}, signal } = options;
+    requireKnown(limits, limitNames);
+    requireKnown(pty ?? {}, ["cols", "rows", "term"]);
+    const command = {
+      contextId: this.contextId, argv: [...argv], cwd, env: { ...env }, name, labels: { ...labels },
+      stdin: typeof input === "string" ? new TextEncoder().encode(input) : input, openStdin: stdin === "stream",
+      ...(pty ? { pty: { cols: pty.cols ?? 0, rows: pty.rows ?? 0, term: pty.term ?? "" } } : {}),
+      limits: {
+        wallMs: BigInt(limits.wallMs ?? 0), cpuMs: BigInt(limits.cpuMs ?? 0), fileBytes: BigInt(limits.fileBytes ?? 0),
+        processes: limits.processes ?? 0, openFiles: limits.openFiles ?? 0,
+      },
+      onDisconnect: keep ? OnDisconnect.KEEP : OnDisconnect.KILL,
+    };
+    const events = this.caller.parts("run", { command } as never, { signal });
+    const process = new RunningProcess(this.caller, events, keep);
+    if (keep) killOn(signal, process);
+    return process;
+  }
+
+  /** Follows a process that was started before, from its beginning. */
+  attach(id: string): RunningProcess {
+    return new RunningProcess(this.caller, this.caller.parts("followOutput", { processId: id, follow: true }), false, id);
+  }
+
+  /** Lists the processes. */
+  async list(): Promise<ProcessInfo[]> {
+    const { processes } = await this.caller.call("listProcesses", {});
+    return processes.map(infoOf);
+  }
+}
+
+/** Kills a process that outlives its call when a signal fires. */
+function killOn(signal: AbortSignal | undefined, process: RunningProcess): void {
+  signal?.addEventListener("abort", () => { process.kill().catch(() => undefined); }, { once: true }); // exit has the reason
+}

@@ -1,0 +1,155 @@
+import { chmod } from "node:fs/promises";
+import { getuid } from "node:process";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { connect, CtxfsError, type CtxFs } from "../src/index.js";
+import { startServer } from "../src/server/index.js";
+import { startTestServer, type TestServer } from "./serve.js";
+
+let server: TestServer;
+let why = "";
+beforeAll(async () => {
+  server = await startTestServer(...(getuid?.() === 0 ? ["--exec-user", "4321:4321"] : []));
+  await chmod(server.workspace, 0o755); // the user of commands passes through it
+  const fs = await panelFs("panels/probe", "--exec");
+  await fs.exec(["true"]).exit.catch((error: unknown) => {
+    if (!(error instanceof CtxfsError) || error.code !== "EXEC_UNAVAILABLE") throw error;
+    why = error.message;
+  });
+  await fs.disconnect();
+});
+afterAll(() => server.stop());
+
+async function panelFs(id: string, ...flags: string[]): Promise<CtxFs> {
+  const { token } = await server.openPanel(id, ...flags);
+  return connect({ socket: server.socket, token });
+}
+
+async function textOf(stream: ReadableStream<Uint8Array>): Promise<string> {
+  return new Response(stream).text();
+}
+
+/** Tests with a panel that may run commands, over each transport. */
+function onTransports(name: string, run: (fs: CtxFs) => Promise<void>): void {
+  for (const transport of ["ws", "grpc"] as const) {
+    test(`${name} (${transport})`, async (context) => {
+      if (why !== "") return context.skip(why);
+      const { token } = await server.openPanel(`panels/${transport}`, "--exec");
+      const fs = await connect({ socket: server.socket, token, transport });
+      try {
+        await run(fs);
+      } finally {
+        await fs.disconnect();
+      }
+    });
+  }
+}
+
+onTransports("a command has output, input and an exit", async (fs) => {
+  const p = fs.exec(["sh", "-c", "cat repo/hello.txt; echo $A; pwd; cat; echo oops >&2; exit 3"], { env: { A: "b" }, stdin: "stream", name: "first", labels: { task: "7" } });
+  const writer = p.stdin.getWriter();
+  await writer.write("typed ");
+  await writer.write(new TextEncoder().encode("in\n"));
+  await writer.close();
+  expect(await textOf(p.stdout)).toBe("hello\nb\n/context\ntyped in\n");
+  expect(await textOf(p.stderr)).toBe("oops\n");
+  expect(await p.exit).toEqual({ code: 3, reason: "exited", detail: "" });
+  const { id } = await p.started;
+  const [info] = await fs.processes();
+  expect(info).toMatchObject({ id, name: "first", labels: { task: "7" }, exit: { code: 3 } });
+  expect(await textOf(fs.attachProcess(id).stdout)).toContain("typed in\n");
+  const lines = [];
+  for await (const line of fs.exec(["printf", "one\\ntwo\\r\\nthree"]).lines()) lines.push(line);
+  expect(lines).toEqual(["one", "two", "three"]);
+  expect(await textOf(fs.exec(["cat"], { input: "given" }).stdout)).toBe("given");
+});
+
+onTransports("a terminal has a size, keys and signals", async (fs) => {
+  const p = fs.exec(["sh", "-c", "stty size; read line; stty size; trap 'echo got; exit 9' INT; echo ready; while :; do sleep 0.05; done"], { pty: { cols: 90, rows: 20 } });
+  const reader = p.stdout.getReader();
+  const decoder = new TextDecoder();
+  let seen = "";
+  const until = async (text: string): Promise<void> => {
+    while (!seen.includes(text)) {
+      const { value, done } = await reader.read();
+      if (done) throw new Error(`the terminal shows ${seen}`);
+      seen += decoder.decode(value, { stream: true });
+    }
+  };
+  await until("20 90\r\n");
+  await p.resize(100, 50);
+  const keys = p.stdin.getWriter();
+  await keys.write("\n");
+  await until("50 100\r\n");
+  await until("ready");
+  await keys.write("\x03");
+  await until("got");
+  expect((await p.exit).code).toBe(9);
+});
+
+onTransports("a command ends by kill, by its signal and by its limit", async (fs) => {
+  const sleeping = fs.exec(["sleep", "1000"]);
+  await sleeping.started;
+  expect((await sleeping.kill(0)).reason).toBe("killed");
+  const stop = new AbortController();
+  const aborted = fs.exec(["sleep", "1000"], { signal: stop.signal });
+  const { id } = await aborted.started;
+  stop.abort();
+  await expect(aborted.exit).rejects.toMatchObject({ name: "AbortError" });
+  expect((await fs.attachProcess(id).exit).reason).toBe("killed");
+  expect((await fs.exec(["sleep", "1000"], { limits: { wallMs: 200 } }).exit).reason).toBe("timeout");
+});
+
+describe("what is refused", () => {
+  test("has typed errors and the remedy", async (context) => {
+    if (why !== "") return context.skip(why);
+    const [plain, able] = [await panelFs("panels/plain"), await panelFs("panels/able", "--exec")];
+    const refused = plain.exec(["true"]);
+    await expect(refused.started).rejects.toMatchObject({ code: "EACCES", hint: expect.stringContaining("PANEL_RIGHT_EXEC") as string });
+    await expect(textOf(refused.stdout)).rejects.toMatchObject({ code: "EACCES" });
+    await expect(plain.processes()).rejects.toMatchObject({ code: "EACCES" });
+    await expect(able.exec(["true"], { cwd: "/nope" }).exit).rejects.toMatchObject({ code: "ENOENT" });
+    await expect(able.exec([]).exit).rejects.toMatchObject({ code: "EINVAL" });
+    const other = JSON.parse(await server.ctxfs("exec", "--json", "-d", "panels/plain", "--", "sleep", "1000")) as { processId: string };
+    await expect(able.attachProcess(other.processId).exit).rejects.toMatchObject({ code: "ENOENT" });
+    expect(() => able.exec(["true"], { dir: "/" } as never)).toThrow(/unknown option "dir"/);
+    await plain.disconnect();
+    await able.disconnect();
+  });
+});
+
+test("a process that is kept outlives its connection, and one that is not ends with it", async (context) => {
+  if (why !== "") return context.skip(why);
+  const [first, second] = [await panelFs("panels/kept", "--exec"), await panelFs("panels/kept", "--exec")];
+  const script = ["sh", "-c", "echo begun; read line; echo $line"];
+  const [kept, lost] = [first.exec(script, { stdin: "stream", keep: true }), first.exec(script, { stdin: "stream" })];
+  const [{ id }, { id: gone }] = [await kept.started, await lost.started];
+  await first.disconnect();
+  await expect(lost.exit).rejects.toThrow();
+  expect((await second.attachProcess(gone).exit).reason).toBe("killed");
+  const again = second.attachProcess(id);
+  const writer = again.stdin.getWriter();
+  await writer.write("back\n");
+  expect(await textOf(again.stdout)).toBe("begun\nback\n");
+  expect((await again.exit).code).toBe(0);
+  await second.disconnect();
+});
+
+test("output that nobody reads is bounded and counted", async (context) => {
+  if (why !== "") return context.skip(why);
+  const fs = await panelFs("panels/flood", "--exec");
+  const p = fs.exec(["head", "-c", "40000000", "/dev/zero"]);
+  await p.exit;
+  const { byteLength } = await new Response(p.stdout).arrayBuffer();
+  expect(byteLength).toBeLessThanOrEqual(16 << 20);
+  expect(byteLength + p.dropped).toBe(40_000_000);
+  await fs.disconnect();
+});
+
+test("a host's server gives the right", async (context) => {
+  if (why !== "") return context.skip(why);
+  const host = await startServer({ workspace: server.workspace });
+  await using panel = await host.openPanel("panels/host", { exec: true });
+  expect(await textOf(panel.exec(["cat", "repo/hello.txt"]).stdout)).toBe("hello\n");
+  expect(await panel.processes()).toHaveLength(1);
+  await host.stop();
+});

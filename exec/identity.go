@@ -1,0 +1,137 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"regexp"
+	"time"
+
+	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/fserr"
+)
+
+// Identity is how clients recognize a process. All of it is optional.
+type Identity struct {
+	// RequestID makes a start repeatable: up to 128 bytes.
+	RequestID string
+	// Name is for people: up to 64 of A-Z a-z 0-9 . _ -, and not "p-" first, as IDs have it. One process of a context that runs has it.
+	Name string
+	// Labels are the client's: up to 16, with keys of 1 to 64 bytes and values of up to 256.
+	Labels map[string]string
+}
+
+// Bounds of an Identity.
+const (
+	maxRequestID                              = 128
+	maxLabels, maxLabelKey, maxLabelValue int = 16, 64, 256
+)
+
+var names = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+func (i *Identity) check() error {
+	if len(i.RequestID) > maxRequestID {
+		return fserr.Invalid("request_id has %d bytes, more than %d", len(i.RequestID), maxRequestID)
+	}
+	if i.Name != "" && (!names.MatchString(i.Name) || len(i.Name) > 1 && i.Name[:2] == "p-") {
+		return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad name %q", i.Name), Hint: `use up to 64 of A-Z a-z 0-9 . _ - and not "p-" first`}
+	}
+	if len(i.Labels) > maxLabels {
+		return fserr.Invalid("%d labels, more than %d", len(i.Labels), maxLabels)
+	}
+	for key, value := range i.Labels {
+		if key == "" || len(key) > maxLabelKey || len(value) > maxLabelValue {
+			return &fserr.Error{
+				Code: fserr.EINVAL, Detail: fmt.Sprintf("bad label %.80q", key),
+				Hint: fmt.Sprintf("use keys of 1 to %d bytes and values of up to %d", maxLabelKey, maxLabelValue),
+			}
+		}
+	}
+	return nil
+}
+
+// nameKey is a name or a request ID within a context.
+type nameKey struct {
+	context contexts.ID
+	name    string
+}
+
+func (c *Command) nameKey() nameKey    { return nameKey{c.Context, c.Name} }
+func (c *Command) requestKey() nameKey { return nameKey{c.Context, c.RequestID} }
+
+// takeName reserves the name of a command that is about to start. t.mu is held.
+func (t *Processes) takeName(cmd *Command) error {
+	if cmd.Name == "" {
+		return nil
+	}
+	if _, taken := t.names[cmd.nameKey()]; taken {
+		return &fserr.Error{Code: fserr.EEXIST, Detail: fmt.Sprintf("a process %q runs in context '%s'", cmd.Name, cmd.Context), Hint: "use another name, or end that process"}
+	}
+	t.names[cmd.nameKey()] = struct{}{}
+	return nil
+}
+
+// request is a start with a request ID.
+type request struct {
+	// decided is closed when the start has succeeded or failed.
+	decided chan struct{}
+	// process is nil until the start has succeeded. The table's mu guards it.
+	process *Process
+}
+
+// startOnce starts a command unless its request ID did so before.
+func (t *Processes) startOnce(ctx context.Context, cmd Command) (*Process, error) {
+	for {
+		t.mu.Lock()
+		r := t.requests[cmd.requestKey()]
+		if r == nil {
+			r = &request{decided: make(chan struct{})}
+			t.requests[cmd.requestKey()] = r
+			t.mu.Unlock()
+			return t.decide(ctx, cmd, r)
+		}
+		p := r.process
+		t.mu.Unlock()
+		if p != nil {
+			return p, sameCommand(p, &cmd)
+		}
+		select {
+		case <-r.decided: // if it failed, this start tries
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (t *Processes) decide(ctx context.Context, cmd Command, r *request) (*Process, error) {
+	defer close(r.decided)
+	p, err := t.startNew(ctx, cmd)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil || t.byID[p.ID] == nil { // it failed, or has ended and was forgotten
+		delete(t.requests, cmd.requestKey())
+		return p, err
+	}
+	r.process = p
+	return p, nil
+}
+
+// sameCommand fails if a process was started with another command.
+func sameCommand(p *Process, cmd *Command) error {
+	if reflect.DeepEqual(p.plan.asked, *cmd) {
+		return nil
+	}
+	return &fserr.Error{
+		Code: fserr.EEXIST, Detail: fmt.Sprintf("request_id %q started process %s with another command", cmd.RequestID, p.ID), Hint: "use a new request_id for a new command",
+	}
+}
+
+// forgetRequest forgets the request ID of a process. t.mu is held.
+func (t *Processes) forgetRequest(p *Process) {
+	if r := t.requests[p.cmd.requestKey()]; r != nil && r.process == p {
+		delete(t.requests, p.cmd.requestKey())
+	}
+}
+
+// attachTime is the default of Processes.attachTime.
+const attachTime = 30 * time.Second
