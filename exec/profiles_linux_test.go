@@ -60,10 +60,10 @@ command_names: ["*.example.com"]
 	if l := node.limits; l.Wall != 30*time.Minute || l.Processes != 7 || l.Files != 50 || l.FileBytes != defaultFileBytes {
 		t.Errorf("limits %+v", l)
 	}
-	if offline, err := p.plan(&Command{}); err != nil || offline.mode != NetworkNone || offline.limits.Wall != 2*time.Hour || len(offline.env) != 0 {
+	if offline, err := p.plan(&Command{}, Limits{}); err != nil || offline.mode != NetworkNone || offline.limits.Wall != 2*time.Hour || len(offline.env) != 0 {
 		t.Errorf("by default: %+v, %v", offline, err)
 	}
-	if short, err := p.plan(&Command{DefaultWall: time.Minute}); err != nil || short.limits.Wall != time.Minute {
+	if short, err := p.plan(&Command{DefaultWall: time.Minute}, Limits{}); err != nil || short.limits.Wall != time.Minute {
 		t.Errorf("with a default limit: %+v, %v", short, err)
 	}
 	for name, c := range map[string]struct {
@@ -80,7 +80,7 @@ command_names: ["*.example.com"]
 		"unknown mode":    {Command{Network: Network{Mode: 9}}, fserr.EINVAL, "9"},
 		"too many names":  {Command{Network: Network{Names: slices.Repeat([]string{"a.example.com"}, maxNames+1)}}, fserr.EINVAL, "257"},
 	} {
-		if _, err := p.plan(&c.cmd); fserr.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
+		if _, err := p.plan(&c.cmd, Limits{}); fserr.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: got %v, want %s with %q", name, err, c.code, c.text)
 		}
 	}

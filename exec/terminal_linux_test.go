@@ -17,18 +17,10 @@ import (
 
 // typist types into the terminal of a process and reads what it shows.
 type typist struct {
-	t *testing.T
+	t testing.TB
 	p *Process
 	// at is the offset of the output that was not expected yet.
 	at int64
-}
-
-// on returns the site for a subtest.
-func (s *site) on(t *testing.T) *site {
-	t.Helper()
-	sub := *s
-	sub.t = t
-	return &sub
 }
 
 // terminal starts a command in a terminal.
@@ -88,7 +80,7 @@ func TestJobControlInTerminal(t *testing.T) {
 	for name, argv := range map[string][]string{"bash": {"bash", "--norc", "--noediting"}, "sh": {"sh", "-i"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := s.on(t).terminal(argv...)
+			y := s.in(t).terminal(argv...)
 			if first := y.expect("ready> "); strings.Contains(first, "job control") {
 				t.Errorf("the shell complains: %q", first)
 			}
@@ -208,7 +200,7 @@ func TestFullScreenProgramsInTerminal(t *testing.T) {
 				t.Skip(name, "is not installed")
 			}
 			s.result(s.start("seq -f 'line %g' 500 > lines-" + name))
-			use(s.on(t).terminal(name, "lines-"+name))
+			use(s.in(t).terminal(name, "lines-"+name))
 		})
 	}
 }
