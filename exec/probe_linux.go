@@ -70,7 +70,11 @@ func checkFeatures(ctx context.Context, starter *starter, bwrap string) error {
 	defer help.Close()
 	cmd := osexec.CommandContext(ctx, bwrap, "--help")
 	cmd.Env, cmd.Stdout = []string{}, help
-	if err := starter.start(cmd); err != nil {
+	err = starter.start(cmd)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return ctx.Err()
+	case err != nil:
 		return &Unavailable{"bwrap cannot be started: " + err.Error(), ""}
 	}
 	if err := cmd.Wait(); err != nil && ctx.Err() != nil {
