@@ -157,8 +157,10 @@ func (t *Processes) revive(dir string, r record) (*Process, error) {
 	if err := p.save(r.Sandbox, exit); err != nil {
 		return nil, err
 	}
+	p.terminal.Store(r.Command.Pty)
 	p.exit.Store(exit)
 	close(p.done)
+	p.callers.ended()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.byID[p.ID] = p

@@ -49,6 +49,9 @@ func (p *Process) Resize(cols, rows int) error {
 	if was == nil {
 		return &fserr.Error{Code: fserr.EINVAL, Detail: "process " + p.ID + " has no terminal", Hint: "start it with pty"}
 	}
+	if p.Ended() != nil {
+		return fserr.Invalid("process %s has ended", p.ID)
+	}
 	p.resizing.Lock() // the size that is stored is the last that was set
 	defer p.resizing.Unlock()
 	now := Pty{Cols: cols, Rows: rows, Term: was.Term}
