@@ -112,7 +112,7 @@ func TestProfilesFromTheShell(t *testing.T) {
 		}
 	}
 	got := s.ok("explain-exec", "panels/a", "--profile", "git", "-w", "src", "-e", "A=secret-value", "--", "true")
-	for _, want := range []string{"profile    git\n", "directory  /context/src\n", "ports 22, 80, 443: ", " A ", "processes 512 (RLIMIT_NPROC)", "/context context, writable\n", "/tmp memory, writable, 1.0 GiB\n"} {
+	for _, want := range []string{"profile    git\n", "directory  /context/src\n", "ports 22, 80, 443: ", " A ", "processes 512 (rlimit)", "/context context, writable\n", "/tmp memory, writable, 1.0 GiB\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("explain-exec printed %s, without %q", got, want)
 		}

@@ -114,11 +114,11 @@ func networkWords(n *ctxfsv1.NetworkRules) string {
 }
 
 func limitWords(l *ctxfsv1.EnforcedLimit) string {
-	value := "none"
-	if l.GetValue() > 0 {
-		value = strconv.FormatInt(l.GetValue(), 10)
+	by := l.GetEnforcedBy()
+	if by == "" {
+		by = "nothing enforces it here"
 	}
-	return l.GetName() + " " + value + " (" + l.GetEnforcedBy() + ")"
+	return fmt.Sprintf("%s %d (%s)", l.GetName(), l.GetValue(), by)
 }
 
 func mountWords(m *ctxfsv1.ExecMount) string {

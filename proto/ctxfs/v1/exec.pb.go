@@ -2863,8 +2863,8 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\n" +
 	"GetProcess\x12\x1b.ctxfs.v1.GetProcessRequest\x1a\x1c.ctxfs.v1.GetProcessResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x020\x01\x12^\n" +
 	"\rListProcesses\x12\x1e.ctxfs.v1.ListProcessesRequest\x1a\x1f.ctxfs.v1.ListProcessesResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x020\x01\x12X\n" +
-	"\vExplainExec\x12\x1c.ctxfs.v1.ExplainExecRequest\x1a\x1d.ctxfs.v1.ExplainExecResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x020\x01\x12[\n" +
-	"\fListProfiles\x12\x1d.ctxfs.v1.ListProfilesRequest\x1a\x1e.ctxfs.v1.ListProfilesResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x010\x01\x12\\\n" +
+	"\vExplainExec\x12\x1c.ctxfs.v1.ExplainExecRequest\x1a\x1d.ctxfs.v1.ExplainExecResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x020\x01\x12[\n" +
+	"\fListProfiles\x12\x1d.ctxfs.v1.ListProfilesRequest\x1a\x1e.ctxfs.v1.ListProfilesResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x010\x01\x12\\\n" +
 	"\rRemoveProcess\x12\x1e.ctxfs.v1.RemoveProcessRequest\x1a\x1f.ctxfs.v1.RemoveProcessResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
