@@ -1,6 +1,6 @@
 import { requireKnown } from "../errors/options.js";
 import { asBuffer } from "../fs/bytes.js";
-import { ApplyTarget, DiffForm } from "../gen/ctxfs/v1/review_pb.js";
+import { ApplyTarget, CommitHooks, DiffForm } from "../gen/ctxfs/v1/review_pb.js";
 import type { Caller } from "../session/operations.js";
 import {
   againstOf, appliedOf, changeOf, countsOf, decisionNumbers, entryOf, hunkOf, onConflicts, rebasedOf, recordedOf, resolutions, selectionOf, statusOf, stepOf, versions,
@@ -63,6 +63,8 @@ export interface CommitOptions {
   trailers?: readonly string[] | undefined;
   /** A branch that is not checked out, without refs/heads/. One that does not exist begins at HEAD. */
   branch?: string | undefined;
+  /** Runs the hooks of the repository, in the environment of the server: for hosts only, and not with branch. */
+  runHooks?: boolean | undefined;
 }
 
 /** Options of rebase. */
@@ -249,11 +251,14 @@ export class Reviewer extends Review {
 
 function targetOf(commit: CommitOptions | undefined) {
   if (!commit) return { target: ApplyTarget.UNSPECIFIED };
-  requireKnown(commit, ["message", "author", "trailers", "branch"]);
-  const { message, author, trailers = [], branch = "" } = commit;
+  requireKnown(commit, ["message", "author", "trailers", "branch", "runHooks"]);
+  const { message, author, trailers = [], branch = "", runHooks = false } = commit;
+  const hooks = runHooks ? CommitHooks.RUN : CommitHooks.UNSPECIFIED;
   return {
     target: branch === "" ? ApplyTarget.COMMIT : ApplyTarget.BRANCH,
-    commit: { $typeName: "ctxfs.v1.CommitOptions" as const, message, authorName: author?.name ?? "", authorEmail: author?.email ?? "", trailers: [...trailers], branch },
+    commit: {
+      $typeName: "ctxfs.v1.CommitOptions" as const, message, authorName: author?.name ?? "", authorEmail: author?.email ?? "", trailers: [...trailers], branch, hooks,
+    },
   };
 }
 
