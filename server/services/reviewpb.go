@@ -1,0 +1,203 @@
+package services
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/git"
+	"github.com/ctxfs/ctxfs/panels"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/review"
+)
+
+var decisions = map[review.Decision]ctxfsv1.Decision{
+	"": ctxfsv1.Decision_DECISION_UNSPECIFIED, review.Approved: ctxfsv1.Decision_DECISION_APPROVED, review.Rejected: ctxfsv1.Decision_DECISION_REJECTED,
+}
+
+func decisionToPB(d review.Decision) ctxfsv1.Decision { return decisions[d] }
+
+func decisionOf(d ctxfsv1.Decision) review.Decision {
+	for own, pb := range decisions {
+		if pb == d {
+			return own
+		}
+	}
+	return ""
+}
+
+func changeToPB(l *review.List, c *review.Change) *ctxfsv1.Change {
+	whole, hunks := l.Verdict(c)
+	out := &ctxfsv1.Change{
+		ChangeId: c.ID, Kind: ctxfsv1.ChangeKind(c.Kind), Content: ctxfsv1.ContentKind(c.Content),
+		Before: versionToPB(c.Before), After: versionToPB(c.After), Decision: decisionToPB(whole.Decision), Comment: whole.Comment,
+		Ignored: c.Ignored, Sensitive: c.Sensitive, Barred: c.Barred, Drifted: c.Drifted, Unresolved: c.Unresolved, Unstable: c.Unstable,
+	}
+	out.Path, out.RawPath = virtual(c.Path)
+	if c.RenamedFrom != "" {
+		out.RenamedFrom = "/" + printable(c.RenamedFrom)
+	}
+	if c.InRepository {
+		out.Repository = "/" + printable(c.Repository)
+	}
+	if c.Text != nil {
+		added, removed := c.Text.Lines()
+		out.AddedLines, out.RemovedLines, out.Hunks = int32(added), int32(removed), int32(len(c.Hunks()))
+		out.LineEndingsOnly = c.Text.LineEndingsOnly()
+	}
+	for _, v := range hunks {
+		switch v.Decision {
+		case review.Approved:
+			out.ApprovedHunks++
+		case review.Rejected:
+			out.RejectedHunks++
+		}
+	}
+	if c.Tree != nil {
+		out.TreeEntries, out.TreeBytes = c.Tree.Entries, c.Tree.Bytes
+	}
+	return out
+}
+
+func virtual(p review.Path) (text string, raw []byte) {
+	if utf8.ValidString(string(p)) {
+		return "/" + string(p), nil
+	}
+	return "", []byte("/" + string(p))
+}
+
+func printable(p review.Path) string { return fserrpb.Printable(string(p)) }
+
+var fileTypes = map[rootfs.Type]ctxfsv1.FileType{
+	rootfs.TypeFile: ctxfsv1.FileType_FILE_TYPE_FILE, rootfs.TypeDirectory: ctxfsv1.FileType_FILE_TYPE_DIRECTORY,
+	rootfs.TypeSymlink: ctxfsv1.FileType_FILE_TYPE_SYMLINK, rootfs.TypeFIFO: ctxfsv1.FileType_FILE_TYPE_FIFO,
+	rootfs.TypeSocket: ctxfsv1.FileType_FILE_TYPE_SOCKET, rootfs.TypeBlockDevice: ctxfsv1.FileType_FILE_TYPE_BLOCK_DEVICE,
+}
+
+func versionToPB(v review.Version) *ctxfsv1.FileVersion {
+	if !v.Exists() {
+		return nil
+	}
+	return &ctxfsv1.FileVersion{Type: fileTypes[v.Type], Mode: v.Mode, Size: v.Size, Sha256: v.Hash}
+}
+
+func summaryToPB(l *review.List) *ctxfsv1.ChangesSummary {
+	n := l.Counts()
+	out := &ctxfsv1.ChangesSummary{
+		Revision: l.Revision, Changes: int32(n.Changes), AddedLines: n.Added, RemovedLines: n.Removed,
+		Approved: int32(n.Approved), Rejected: int32(n.Rejected), Unresolved: int32(len(l.Unresolved())),
+	}
+	for _, o := range l.Others {
+		other := &ctxfsv1.OtherContext{ContextId: o.Context, PathCount: int32(o.Count), ListedNs: ns(o.At)}
+		for _, p := range o.Paths {
+			other.Paths = append(other.Paths, "/"+printable(p))
+		}
+		out.OtherContexts = append(out.OtherContexts, other)
+	}
+	for _, c := range l.Changes {
+		if c.Drifted {
+			out.Drifted++
+		}
+	}
+	return out
+}
+
+func filesToPB(e *review.Entry) []*ctxfsv1.AppliedFile {
+	var out []*ctxfsv1.AppliedFile
+	for _, f := range e.Files() {
+		out = append(out, fileToPB(f))
+	}
+	return out
+}
+
+func fileToPB(f review.AppliedFile) *ctxfsv1.AppliedFile {
+	pb := &ctxfsv1.AppliedFile{Kind: ctxfsv1.AppliedKind(f.Did), Merged: f.Merged}
+	pb.Path, pb.RawPath = virtual(f.Path)
+	return pb
+}
+
+// targetOf leaves an unknown target for Apply to refuse.
+func targetOf(t ctxfsv1.ApplyTarget) review.Target {
+	switch t {
+	case ctxfsv1.ApplyTarget_APPLY_TARGET_UNSPECIFIED:
+		return review.ToWorkingTree
+	case ctxfsv1.ApplyTarget_APPLY_TARGET_COMMIT:
+		return review.ToCommit
+	case ctxfsv1.ApplyTarget_APPLY_TARGET_BRANCH:
+		return review.ToBranch
+	}
+	return review.Target(t.String())
+}
+
+// commitOptionsOf refuses hooks to panels: they are programs that run as the server's user.
+func commitOptionsOf(caller panels.Identity, o *ctxfsv1.CommitOptions) (out review.CommitOptions, err error) {
+	switch hooks := o.GetHooks(); {
+	case hooks != ctxfsv1.CommitHooks_COMMIT_HOOKS_UNSPECIFIED && hooks != ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN:
+		err = &fserr.Error{Code: fserr.EINVAL, Detail: "unknown treatment of hooks", Hint: "use a value of CommitHooks"}
+	case hooks == ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN && (caller.Role != panels.RoleHost || caller.Panel != ""):
+		err = &fserr.Error{Code: fserr.EACCES, Detail: "only a host may run the hooks of a repository", Hint: "leave the hooks out, or ask a host to commit"}
+	}
+	return review.CommitOptions{
+		Message: o.GetMessage(), Author: git.Identity{Name: o.GetAuthorName(), Email: o.GetAuthorEmail()}, Trailers: o.GetTrailers(), Branch: o.GetBranch(),
+		RunHooks: o.GetHooks() == ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN,
+	}, err
+}
+
+func commitsToPB(e *review.Entry) []*ctxfsv1.Commit {
+	var out []*ctxfsv1.Commit
+	for _, c := range e.Commits {
+		out = append(out, &ctxfsv1.Commit{
+			Repository: "/" + printable(c.Repository), CommitId: c.ID, Ref: c.Ref, Parent: c.Parent, Author: c.Author.String(), Committer: c.Committer.String(), Hooks: c.Hooks,
+		})
+	}
+	return out
+}
+
+var entryKinds = map[review.EntryKind]ctxfsv1.JournalKind{
+	review.EntryApply: ctxfsv1.JournalKind_JOURNAL_KIND_APPLY, review.EntryDiscard: ctxfsv1.JournalKind_JOURNAL_KIND_DISCARD,
+	review.EntryUndo: ctxfsv1.JournalKind_JOURNAL_KIND_UNDO, review.EntryRebase: ctxfsv1.JournalKind_JOURNAL_KIND_REBASE,
+	review.EntryResolve: ctxfsv1.JournalKind_JOURNAL_KIND_RESOLVE, review.EntryExec: ctxfsv1.JournalKind_JOURNAL_KIND_EXEC,
+}
+
+func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {
+	return &ctxfsv1.JournalEntry{
+		JournalId: e.ID, Kind: entryKinds[e.Kind], ContextId: e.Context, Actor: e.Actor, DoneNs: ns(e.At), Files: filesToPB(e),
+		Undoes: e.Undoes, UndoneBy: e.UndoneBy, Commits: commitsToPB(e), Command: e.Command,
+	}
+}
+
+var reasonCodes = map[review.Reason]codes.Code{
+	review.Conflicting: codes.Aborted, review.StaleRevision: codes.Aborted, review.NotApproved: codes.FailedPrecondition,
+	review.BarredPath: codes.PermissionDenied, review.IsUnresolved: codes.FailedPrecondition, review.RepositoryBusy: codes.FailedPrecondition,
+	review.DirtyCommit: codes.FailedPrecondition, review.NoRepository: codes.FailedPrecondition, review.HookFailed: codes.FailedPrecondition,
+	review.CheckFailed: codes.FailedPrecondition,
+}
+
+// reviewStatus is fserrpb.ToStatus, and for a refusal of a review a status with its reason and a detail for each conflict.
+func reviewStatus(err error) error {
+	var refused *review.Error
+	if !errors.As(err, &refused) {
+		return fserrpb.ToStatus(err)
+	}
+	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.ErrorInfo{
+		Reason: string(refused.Reason), Domain: fserrpb.Domain, Metadata: map[string]string{"detail": refused.Detail, "hint": refused.Hint},
+	})}
+	for _, c := range refused.Conflicts {
+		pb := &ctxfsv1.Conflict{Kind: ctxfsv1.ConflictKind(c.Kind)}
+		pb.Path, pb.RawPath = virtual(c.Path)
+		details = append(details, protoadapt.MessageV1Of(pb))
+	}
+	st, derr := status.New(reasonCodes[refused.Reason], strings.ToValidUTF8(refused.Error(), "\uFFFD")).WithDetails(details...)
+	if derr != nil {
+		return fserrpb.ToStatus(derr)
+	}
+	return st.Err()
+}
