@@ -138,14 +138,15 @@ type snapshot struct {
 }
 
 // snapshot looks at everything below base but the attacker's context, and what the
-// server itself keeps changing. Of the service's own directory and of the one that a mover
-// moves directories to, size and time are left out.
+// server itself keeps changing, as the mark of a layer that differs from the workspace. Of the service's
+// own directory, of layers and of the directory that a mover moves directories to, size and time are left out.
 func (w *world) snapshot() snapshot { return w.snapshotOf(w.base) }
 
 func (w *world) snapshotOf(top string) snapshot {
 	w.Helper()
 	s := snapshot{files: map[string]string{}, ids: map[fileID]string{}}
 	own := w.in("ws", ".contexts", ".ctxfs")
+	layers := filepath.Join(own, "layers")
 	skip := map[string]bool{
 		w.dir: true, filepath.Join(own, "overlay", filepath.Base(w.dir)): true, filepath.Join(own, "locks"): true,
 	}
@@ -157,8 +158,10 @@ func (w *world) snapshotOf(top string) snapshot {
 			return filepath.SkipDir
 		case filepath.Dir(path) == own && strings.HasPrefix(d.Name(), "ctxfs."):
 			return nil // the database and the socket
+		case filepath.Dir(filepath.Dir(path)) == layers && d.Name() == "stale":
+			return nil
 		}
-		return s.add(path, path == own || path == w.away())
+		return s.add(path, path == own || path == w.away() || filepath.Dir(path) == layers)
 	})
 	if err != nil {
 		w.leak("look outside: %v", err)

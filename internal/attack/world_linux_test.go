@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -119,8 +120,28 @@ func newWorld(t *testing.T, cfg config) *world {
 	}
 	w.site = w.openSite(w.attacker, &ctxfsv1.SiteOptions{Hidden: true, Listing: true})
 	w.plantOutside()
+	w.awaitLayer()
 	w.before = w.snapshot()
 	return w
+}
+
+// awaitLayer waits until the server has written the tree of the layer, which it does in the background, outside of all contexts.
+func (w *world) awaitLayer() {
+	w.Helper()
+	for begun := time.Now(); ; <-time.After(5 * time.Millisecond) {
+		var left []string
+		for _, pattern := range []string{"layers/*/pack*", "staging/tree-*"} {
+			found, err := filepath.Glob(w.in("ws", ".contexts", ".ctxfs", pattern))
+			w.must(err)
+			left = append(left, found...)
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Since(begun) > giveBack {
+			w.Fatalf("the layer's tree is not written after %v: %v", giveBack, left)
+		}
+	}
 }
 
 // workspace makes a repository.

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -34,6 +35,9 @@ const versionEnv = "CTXFS_TEST_VERSION"
 func TestMain(m *testing.M) {
 	if os.Getenv(programEnv) != "" || len(os.Args) > 1 && os.Args[1] == "runner" { // a runner has no environment
 		os.Exit(program())
+	}
+	if signal.Ignored(syscall.SIGHUP) { // as nohup has it: the programs that tests start would ignore it too
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	goleak.VerifyTestMain(m)
 }
