@@ -127,11 +127,7 @@ func Open(ctx context.Context, cfg Config) (*Processes, error) {
 		return nil, fmt.Errorf("use the cgroups of commands: %w", err)
 	}
 	p.stopped, p.stop = context.WithCancel(context.Background())
-	err = os.MkdirAll(cfg.Dir, 0o700)
-	if err == nil {
-		err = p.Adopt(ctx, cfg.Dir)
-	}
-	if err != nil {
+	if err := p.Adopt(ctx, cfg.Dir); err != nil {
 		p.abandon()
 		return nil, err
 	}

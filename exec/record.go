@@ -110,6 +110,11 @@ func (t *Processes) Adopt(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	if len(list) > 0 {
+		if err := os.MkdirAll(t.cfg.Dir, 0o700); err != nil {
+			return err
+		}
+	}
 	kept := map[string]bool{}
 	for _, r := range list {
 		p, err := t.revive(dir, r)
@@ -124,7 +129,7 @@ func (t *Processes) Adopt(ctx context.Context, dir string) error {
 		return os.RemoveAll(dir)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // it is made for the first command
 		return err
 	}
 	for _, e := range entries {
