@@ -151,13 +151,20 @@ func (r *running) ended() int {
 // fs is a client with the host's token, as the panel demo.
 func (r *running) fs() (ctxfsv1.FsServiceClient, context.Context) {
 	r.Helper()
+	cc, ctx := r.dial()
+	return ctxfsv1.NewFsServiceClient(cc), metadata.AppendToOutgoingContext(ctx, "ctxfs-panel", "demo")
+}
+
+// dial connects as the host.
+func (r *running) dial() (*grpc.ClientConn, context.Context) {
+	r.Helper()
 	state := filepath.Join(r.ws, ".contexts/.ctxfs")
 	token, err := os.ReadFile(filepath.Join(state, "host.token"))
 	r.must(err)
 	cc, err := grpc.NewClient("unix://"+filepath.Join(state, "ctxfs.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	r.must(err)
 	r.Cleanup(func() { r.must(cc.Close()) })
-	return ctxfsv1.NewFsServiceClient(cc), metadata.AppendToOutgoingContext(r.Context(), "authorization", "Bearer "+strings.TrimSpace(string(token)), "ctxfs-panel", "demo")
+	return cc, metadata.AppendToOutgoingContext(r.Context(), "authorization", "Bearer "+strings.TrimSpace(string(token)))
 }
 
 func (r *running) write(name string) {

@@ -519,11 +519,9 @@ func TestUserNSCommandsEndWithServer(t *testing.T) {
 	p := newPerson(t)
 	r := p.serve()
 	r.wantContent("file", "seeded\n")
+	// As the host, and not as its panel: that has no right to run commands.
 	commands := func(r *running) (ctxfsv1.ExecServiceClient, context.Context) {
-		_, ctx := r.fs()
-		cc, err := grpc.NewClient("unix://"+filepath.Join(r.ws, ".contexts/.ctxfs/ctxfs.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		r.must(err)
-		t.Cleanup(func() { r.must(cc.Close()) })
+		cc, ctx := r.dial()
 		return ctxfsv1.NewExecServiceClient(cc), ctx
 	}
 	c, ctx := commands(r)
