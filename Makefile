@@ -42,8 +42,8 @@ test: need-git need-gcc need-node need-chromium ## Runs everything that decides 
 
 .PHONY: test-race
 test-race: need-gcc want-tools ## Runs all tests under the race detector
-	@# The longest first, so that they do not end alone.
-	$(RACE) ./server ./contexts ./internal/attack ./...
+	@# The longest first, and then those that wait most, so that none ends alone.
+	$(RACE) ./server ./contexts ./internal/attack ./server/command ./internal/ledger ./...
 	cd bench && $(RACE) ./...
 
 .PHONY: test-quick
