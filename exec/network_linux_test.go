@@ -260,6 +260,7 @@ func TestNetworkOfHost(t *testing.T) {
 	}
 	for name, cmd := range map[string]Command{
 		"host mode":       {Network: Network{Mode: NetworkHost}},
+		"a panel":         {Profile: "open", OfPanel: true},
 		"host by another": {Profile: "packages", Network: Network{Mode: NetworkHost}},
 	} {
 		cmd.Context, cmd.Argv = testContext, fetch

@@ -57,6 +57,9 @@ func (p *Profiles) plan(cmd *Command, most Limits) (*plan, error) {
 	if err := p.network(out, cmd.Network); err != nil {
 		return nil, err
 	}
+	if out.mode == NetworkHost && cmd.OfPanel {
+		return nil, &fserr.Error{Code: fserr.EACCES, Detail: fmt.Sprintf("profile %q gives the network of the machine, which panels do not get", profile.Name), Hint: "use another profile"}
+	}
 	if out.limits, err = p.limits(cmd, profile, most); err != nil {
 		return nil, err
 	}

@@ -178,26 +178,34 @@ const callerKey = "ctxfs-identity-bin"
 func withCaller(ctx context.Context) context.Context {
 	data, err := json.Marshal(panels.IdentityFrom(ctx))
 	if err != nil {
-		return ctx // an identity without rights: the runner refuses the call
+		return ctx // the runner refuses a call without an identity
 	}
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs(callerKey, string(data)))
 }
 
-// caller returns a context with the identity that the server passed.
-func caller(ctx context.Context) context.Context {
+// caller returns a context with the identity that the server passed. It fails if there is none: a call must not count as a host's by accident.
+func caller(ctx context.Context) (context.Context, error) {
 	var id panels.Identity
 	if values := metadata.ValueFromIncomingContext(ctx, callerKey); len(values) == 1 && json.Unmarshal([]byte(values[0]), &id) == nil {
-		return panels.WithIdentity(ctx, id)
+		return panels.WithIdentity(ctx, id), nil
 	}
-	return ctx
+	return nil, status.Error(codes.PermissionDenied, "the call has no caller")
 }
 
 func asCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	return handle(caller(ctx), req)
+	ctx, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return handle(ctx, req)
 }
 
 func asCallerStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	return handle(srv, callerStream{stream, caller(stream.Context())})
+	ctx, err := caller(stream.Context())
+	if err != nil {
+		return err
+	}
+	return handle(srv, callerStream{stream, ctx})
 }
 
 // callerStream is a stream with the caller's identity.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
@@ -194,6 +195,22 @@ func TestProcessOfARequest(t *testing.T) {
 	} {
 		if got := processOf(req); got != want {
 			t.Errorf("%v names %q, want %q", req, got, want)
+		}
+	}
+}
+
+// TestCallWithoutCallerIsRefused calls a runner as no server does: such a call must not count as a host's.
+func TestCallWithoutCallerIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, ctx := range map[string]context.Context{
+		"no identity": t.Context(),
+		"no JSON":     metadata.NewIncomingContext(t.Context(), metadata.Pairs(callerKey, "{")),
+		"two":         metadata.NewIncomingContext(t.Context(), metadata.Pairs(callerKey, "{}", callerKey, "{}")),
+	} {
+		called := false
+		_, err := asCaller(ctx, nil, nil, func(context.Context, any) (any, error) { called = true; return nil, nil })
+		if called || status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%s: called %v, %v", name, called, err)
 		}
 	}
 }
