@@ -10,8 +10,8 @@ BIN       := bin/ctxfs
 WORKSPACE ?= .
 # The linter's cache holds absolute paths: one that checkouts share reports files of another by names that no exclusion knows.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/bin/lint-cache
-# gcc and libc are what the race detector links with.
-RACE      := CGO_ENABLED=1 $(GO) test -race -timeout 25m
+# gcc and libc are what the race detector links with. The target lint vets the tests. Many of them wait: four run at once.
+RACE      := scripts/scratch env CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 25m -parallel 4
 
 .PHONY: help
 help: ## Explains each target
@@ -34,31 +34,56 @@ demo: need-git build ## Shows the whole main job on a server of its own; fails w
 	@scripts/demo $(BIN)
 
 .PHONY: test
-test: need-git need-gcc need-node need-chromium ## Runs everything that decides whether a change lands
+test: need-git need-gcc need-node need-chromium want-tools ## Runs everything that decides whether a change lands
+	@scripts/scratch $(MAKE) --no-print-directory test-all
+
+.PHONY: test-all
+test-all:
 	@# The tests under the race detector often wait: the other targets run beside them, one after the other.
 	@$(MAKE) --no-print-directory test-race & race=$$!; \
-	$(MAKE) --no-print-directory lint check-generate check-cross test-ts test-fuzz || { kill $$race; wait $$race; exit 1; }; \
+	$(MAKE) --no-print-directory lint check-generate check-cross test-ts test-console test-plain test-fuzz || { kill $$race; wait $$race; exit 1; }; \
 	wait $$race
 
 .PHONY: test-race
-test-race: need-gcc want-tools ## Runs all tests under the race detector
+test-race: need-gcc want-tools ## Runs all tests under the race detector, but for the attacks and the benchmarks
 	@# The longest first, and then those that wait most, so that none ends alone.
-	$(RACE) ./server ./contexts ./internal/attack ./server/command ./internal/ledger ./...
-	cd bench && $(RACE) ./...
+	$(RACE) ./server ./contexts ./server/command ./internal/ledger $$($(GO) list ./... | grep -v '/internal/attack$$')
+
+.PHONY: test-plain
+test-plain: need-git want-tools ## Runs the attacks, which make more attempts without the race detector, and the tests of the benchmarks
+	scripts/scratch $(GO) test -vet=off -timeout 25m ./internal/attack
+	cd bench && ../scripts/scratch $(GO) test -vet=off -timeout 25m ./...
 
 .PHONY: test-quick
-test-quick: ## Runs all tests without the race detector
+test-quick: ## Runs all Go tests without the race detector, in the TMPDIR that is set
 	$(GO) test -timeout 5m ./...
 
+.PHONY: test-postgres
+test-postgres: need-git need-postgres ## Runs the tests of the server and of the ledger with the records in a PostgreSQL that they start (some minutes)
+	CTXFS_TEST_METADATA=postgres $(GO) test -vet=off -timeout 25m ./metadata/... ./server ./internal/ledger
+
 .PHONY: test-fuzz
-test-fuzz: ## Fuzzes each parser of untrusted input for 2 s
-	scripts/fuzz 2s
+test-fuzz: ## Fuzzes each parser of untrusted input for a second
+	scripts/fuzz 1s
 
 .PHONY: test-ts
 test-ts: need-git need-node need-chromium ## Checks and tests the npm client, in Node and in Chromium, and in short on the versions of Node that test-nodes installed
 	npm --prefix client/ts ci --no-audit --no-fund --loglevel=error
 	npm --prefix client/ts test
 	node client/ts/scripts/nodes.mjs test/node.test.ts test/stacks.test.ts test/functions.test.ts test/transports.test.ts test/tools.test.ts test/sandbox.test.ts
+
+.PHONY: console
+console: need-node ## Builds the console's page into console/dist, which the binary embeds; make build needs no Node
+	scripts/console
+
+.PHONY: check-console
+check-console: need-node ## Fails when console/dist is not what console/web gives
+	scripts/console --check
+
+.PHONY: test-console
+test-console: need-git need-chromium check-console ## Checks and tests the console's page in Chromium, with a real server
+	npm --prefix console/web run --silent check
+	npm --prefix console/web test
 
 .PHONY: test-nodes
 test-nodes: need-git need-node need-chromium ## Tests the npm client on Node 22, 24 and 26, whose binaries it installs into bin/node
@@ -67,9 +92,9 @@ test-nodes: need-git need-node need-chromium ## Tests the npm client on Node 22,
 	node client/ts/scripts/nodes.mjs --install
 
 .PHONY: bench
-bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes) and a review with git, and writes docs/performance
+bench: need-git bench-peers ## Compares ctxfs with its peers (about ten minutes), reviews and commits with git, sites with nginx, and MCP with its reference server, and writes docs/performance
 	cd bench && $(GO) run . --out ../docs/performance $(BENCH)
-	$(if $(BENCH),,cd bench && $(GO) run . review --out ../docs/performance)
+	$(if $(BENCH),,cd bench && $(GO) run . review --out ../docs/performance && $(GO) run . git --out ../docs/performance && $(GO) run . gateway --out ../docs/performance && $(GO) run . agents --out ../docs/performance)
 
 .PHONY: bench-quick
 bench-quick: need-git bench-peers ## Shows in a few seconds that the comparison works; its figures mean nothing
@@ -83,17 +108,37 @@ bench-scale: need-git ## Shows how cost grows with panels, handles, directories 
 bench-first-access: need-git ## Measures the first access to a context by driver and size of the workspace, and writes docs/performance
 	cd bench && $(GO) run . first-access --out ../docs/performance $(BENCH)
 
+.PHONY: bench-records
+bench-records: need-postgres ## Measures panels and first accesses with the records in SQLite and in PostgreSQL, with 10 and 10,000 contexts, and writes docs/performance
+	cd bench && $(GO) run . records --out ../docs/performance $(BENCH)
+
 .PHONY: bench-review
 bench-review: need-git ## Measures a review by driver, size of the workspace and number of changes beside git, and writes docs/performance
 	cd bench && $(GO) run . review --out ../docs/performance $(BENCH)
 
+.PHONY: bench-git
+bench-git: need-git ## Measures commits and pushes of 10 to 1,000 changed files by driver beside git, and writes docs/performance
+	cd bench && $(GO) run . git --out ../docs/performance $(BENCH)
+
 .PHONY: bench-exec
-bench-exec: ## Measures commands beside bwrap alone, the rate of their output beside a pipe, and 100 idle sandboxes
-	$(GO) test ./exec -run '^$$' -bench . -benchtime 10s
+bench-exec: ## Measures commands beside bwrap alone, the rate of their output beside a pipe, and 100 idle sandboxes, and writes docs/performance
+	cd bench && $(GO) run . exec --out ../docs/performance $(BENCH)
+
+.PHONY: bench-sandbox
+bench-sandbox: bench-peers ## Measures a sandbox in memory beside memfs in Node, and writes docs/performance
+	cd bench && $(GO) run . sandbox --out ../docs/performance $(BENCH)
 
 .PHONY: bench-fairness
 bench-fairness: need-git ## Measures what a panel notices of a greedy one on the same server, and writes docs/performance
 	cd bench && $(GO) run . fairness --out ../docs/performance $(BENCH)
+
+.PHONY: bench-gateway
+bench-gateway: ## Measures sites beside nginx and Go's http.FileServer, and 200 open event streams, and writes docs/performance
+	cd bench && $(GO) run . gateway --out ../docs/performance $(BENCH)
+
+.PHONY: bench-agents
+bench-agents: bench-peers ## Measures edits, batches and archives beside single calls and tar, and MCP beside the reference file-system server, and writes docs/performance
+	cd bench && $(GO) run . agents --out ../docs/performance $(BENCH)
 
 .PHONY: bench-peers
 bench-peers: ## Installs what the peers in Node need, the npm client among them; a peer that is not there is named as missing
@@ -112,15 +157,25 @@ fuzz: ## Fuzzes each parser of untrusted input for FUZZTIME (30s)
 
 .PHONY: kills
 kills: need-git ## Kills servers under load KILLS (200) times, and looks for what was lost or left half made (some minutes)
-	CTXFS_KILLS=$(or $(KILLS),200) $(GO) test -count=1 -timeout 30m -v -run '^(TestKills|TestReviewKills|TestKilledAtEachPhase|TestFlippedFileIsAppliedAsReviewed)$$' ./internal/ledger ./review
+	CTXFS_KILLS=$(or $(KILLS),200) $(GO) test -count=1 -timeout 30m -v -run '^(TestKills|TestReviewKills|TestKilledAtEachPhase|TestFlippedFileIsAppliedAsReviewed|TestKilledBatchIsAllOrNothing)$$' ./internal/ledger ./review ./contexts/batch
+
+.PHONY: kills-postgres
+kills-postgres: need-git need-postgres ## Does the same with the records in a PostgreSQL that is killed too, KILLS (100) times
+	CTXFS_TEST_METADATA=postgres CTXFS_KILLS=$(or $(KILLS),100) $(GO) test -count=1 -timeout 30m -v -run '^TestKills$$' ./internal/ledger
+
+.PHONY: database-faults
+database-faults: need-postgres ## Compares file operations while PostgreSQL is delayed, cut off and silent with quiet ones, at the 99th percentile (three minutes)
+	CTXFS_DATABASE_FAULTS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestFileOperationsDoNotWaitForTheDatabase$$' ./server
 
 .PHONY: review-scale
-review-scale: ## Lists and applies FILES (50000) changed files, and looks at the memory that this takes (some minutes)
+review-scale: ## Lists and applies FILES (50000) changed files, looks at the memory that this takes, and pulls 10,000 files (some minutes)
 	CTXFS_REVIEW_FILES=$(or $(FILES),50000) $(GO) test -count=1 -timeout 30m -v -run '^TestMemoryOfManyChanges$$' ./review
+	CTXFS_PULL_FILES=10000 $(GO) test -count=1 -timeout 30m -v -run '^TestPullOfManyFiles$$' ./server
 
 .PHONY: commands
-commands: need-git ## Runs COMMANDS (1000) short commands, and looks for processes, descriptors, mounts and files that are left (a minute)
+commands: need-git ## Runs COMMANDS (1000) short commands, and looks for what is left; then one that writes FLOOD (10) GiB without a reader (some minutes)
 	CTXFS_COMMANDS=$(or $(COMMANDS),1000) $(GO) test -count=1 -timeout 30m -v -run '^TestManyCommandsLeaveNothing$$' ./server/command
+	CTXFS_FLOOD=$(or $(FLOOD),10) $(GO) test -count=1 -timeout 30m -v -run '^TestOutputFloodIsBounded$$' ./exec
 
 .PHONY: soak
 soak: need-git ## Keeps 200 panels at work for SOAK (10m), by DRIVER (copy), while servers are stopped and killed, and draws a plot
@@ -128,8 +183,7 @@ soak: need-git ## Keeps 200 panels at work for SOAK (10m), by DRIVER (copy), whi
 
 .PHONY: lint
 lint: ## Vets and lints the Go code, the protos and the layering
-	$(GO) vet ./...
-	cd bench && $(GO) vet ./...
+	scripts/check-modules
 	$(TOOL) golangci-lint run --allow-parallel-runners
 	cd bench && $(GO) tool -modfile=../tools/go.mod golangci-lint run --allow-parallel-runners --config ../.golangci.yml
 	$(TOOL) buf lint
@@ -177,12 +231,14 @@ clean: ## Removes what the targets made
 	rm -rf bin dist
 
 .PHONY: want-tools
-want-tools: # Without them the tests of agents' tools, of the progress bar and of commands in contexts are skipped.
-	-@scripts/setup rg fdfind rsync tmux bwrap
+want-tools: # Without them the tests of agents' tools, of the progress bar, of commands in contexts, of sites beside nginx and of records in PostgreSQL are skipped.
+	-@scripts/setup rg fdfind rsync tmux bwrap nginx postgres
 
-.PHONY: need-git need-gcc need-node need-chromium
+.PHONY: need-git need-gcc need-node need-chromium need-postgres
 need-git:
 	@scripts/setup git
+need-postgres:
+	@scripts/setup postgres
 need-gcc:
 	@scripts/setup gcc
 need-node:

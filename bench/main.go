@@ -4,7 +4,13 @@
 //	bench scale [--out DIR]
 //	bench first-access [--out DIR] [--rounds 5] [--files 1000,10000,100000]
 //	bench review [--out DIR] [--rounds 5] [--files 1000,10000,100000]
+//	bench git [--out DIR] [--rounds 5] [--changed 1000]
+//	bench exec [--out DIR] [--time 10s]
+//	bench sandbox [--out DIR] [--rounds 21] [--files 1000]
+//	bench gateway [--out DIR] [--rounds 5] [--time 500ms] [--quick]
 //	bench fairness [--out DIR] [--rounds 5] [--time 2s]
+//	bench records [--out DIR] [--rounds 3] [--contexts 10,10000]
+//	bench agents [--out DIR] [--rounds 5] [--time 300ms] [--files 1000]
 //
 // It starts every server itself, each as a process of its own, and ends them all.
 package main
@@ -25,9 +31,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ctxfs/ctxfs/bench/agents"
+	"github.com/ctxfs/ctxfs/bench/commands"
 	"github.com/ctxfs/ctxfs/bench/fairness"
 	"github.com/ctxfs/ctxfs/bench/firstaccess"
+	"github.com/ctxfs/ctxfs/bench/gateway"
+	"github.com/ctxfs/ctxfs/bench/memory"
 	"github.com/ctxfs/ctxfs/bench/peers"
+	"github.com/ctxfs/ctxfs/bench/records"
 	"github.com/ctxfs/ctxfs/bench/review"
 	"github.com/ctxfs/ctxfs/bench/scale"
 )
@@ -57,8 +68,20 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return runFirstAccess(ctx, args[1:], stdout, stderr)
 	case len(args) > 0 && args[0] == "review":
 		return runReview(ctx, args[1:], stdout, stderr)
+	case len(args) > 0 && args[0] == "git":
+		return runCommits(ctx, args[1:], stdout, stderr)
+	case len(args) > 0 && args[0] == "exec":
+		return runExec(ctx, args[1:], stdout, stderr)
+	case len(args) > 0 && args[0] == "sandbox":
+		return runSandbox(ctx, args[1:], stdout, stderr)
+	case len(args) > 0 && args[0] == "gateway":
+		return runGateway(ctx, args[1:], stdout, stderr)
 	case len(args) > 0 && args[0] == "fairness":
 		return runFairness(ctx, args[1:], stdout, stderr)
+	case len(args) > 0 && args[0] == "records":
+		return runRecords(ctx, args[1:], stdout, stderr)
+	case len(args) > 0 && args[0] == "agents":
+		return runAgents(ctx, args[1:], stdout, stderr)
 	}
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -153,12 +176,30 @@ func runFirstAccess(ctx context.Context, args []string, stdout, stderr io.Writer
 	return firstaccess.Run(ctx, o, stdout, stderr)
 }
 
-// sizes reads the value of --files, and checks that of --rounds.
+func runRecords(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o records.Options
+	set := flag.NewFlagSet("bench records", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.Out, "out", "", "folder for records.md; empty writes none")
+	set.StringVar(&o.Dir, "dir", "", "folder for temporary files, on the disk that is to be measured")
+	set.IntVar(&o.Rounds, "rounds", 9, "rounds of each size; their median is reported")
+	contexts := set.String("contexts", "10,10000", "numbers of contexts, ascending")
+	err := set.Parse(args)
+	if err == nil {
+		o.Sizes, err = sizes(*contexts, o.Rounds)
+	}
+	if err != nil {
+		return err
+	}
+	return records.Run(ctx, o, stdout, stderr)
+}
+
+// sizes reads a list of sizes, and checks the value of --rounds.
 func sizes(files string, rounds int) (out []int, err error) {
 	for size := range strings.SplitSeq(files, ",") {
 		n, err := strconv.Atoi(size)
 		if err != nil || n < 1 || rounds < 1 {
-			return nil, fmt.Errorf("--files %q: must be numbers above 0, and --rounds one", files)
+			return nil, fmt.Errorf("sizes %q: must be numbers above 0, and --rounds one", files)
 		}
 		out = append(out, n)
 	}
@@ -187,6 +228,80 @@ func runReview(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	return review.Run(ctx, o, stdout, stderr)
 }
 
+func runCommits(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o := review.Options{Files: 10_000}
+	set := flag.NewFlagSet("bench git", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.Out, "out", "", "folder for git.md; empty writes none")
+	set.StringVar(&o.Dir, "dir", os.TempDir(), "folder for temporary files, on the disk that is to be measured")
+	set.IntVar(&o.Rounds, "rounds", 5, "rounds of each; their median is reported")
+	set.IntVar(&o.Most, "changed", 1000, "measure 10 changed files, and ten times as many, up to so many")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if o.Rounds < 1 || o.Most < 1 || o.Most > o.Files {
+		return fmt.Errorf("--changed %d: must be 1 to %d, and --rounds above 0", o.Most, o.Files)
+	}
+	return review.RunCommits(ctx, o, stdout, stderr)
+}
+
+func runExec(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o commands.Options
+	set := flag.NewFlagSet("bench exec", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.Out, "out", "", "folder for exec.md; empty writes none")
+	set.StringVar(&o.Source, "source", ".", "folder of bench's source")
+	set.DurationVar(&o.Time, "time", 10*time.Second, "how long each benchmark runs")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if o.Time <= 0 {
+		return errors.New("--time must be above 0")
+	}
+	return commands.Run(ctx, o, stdout, stderr)
+}
+
+func runSandbox(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o memory.Options
+	set := flag.NewFlagSet("bench sandbox", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.Out, "out", "", "folder for sandbox.md; empty writes none")
+	set.StringVar(&o.Source, "source", ".", "folder of bench's source")
+	set.IntVar(&o.Rounds, "rounds", 21, "rounds of each; their median is reported")
+	set.IntVar(&o.Files, "files", 1000, "files in the directory")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if o.Rounds < 1 || o.Files < 1 {
+		return errors.New("--rounds and --files must be above 0")
+	}
+	return memory.Run(ctx, o, stdout, stderr)
+}
+
+func runGateway(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	o := gateway.Options{Sizes: gateway.Full()}
+	set := flag.NewFlagSet("bench gateway", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.Out, "out", "", "folder for gateway.md; empty writes none")
+	set.StringVar(&o.Dir, "dir", "", "folder for temporary files")
+	set.IntVar(&o.Rounds, "rounds", 5, "rounds of each cell; their median is reported")
+	set.DurationVar(&o.Time, "time", 500*time.Millisecond, "how long each server runs in a round")
+	quick := set.Bool("quick", false, "smaller files and few streams: shows that all works, not how fast")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if *quick {
+		o.Sizes, o.Rounds, o.Time = gateway.Quick(), 1, 5*time.Millisecond
+	}
+	if o.Rounds < 1 || o.Time <= 0 {
+		return errors.New("--rounds and --time must be above 0")
+	}
+	if o.Self, err = os.Executable(); err != nil {
+		return err
+	}
+	return gateway.Run(ctx, o, stdout, stderr)
+}
+
 func runFairness(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	var o fairness.Options
 	set := flag.NewFlagSet("bench fairness", flag.ContinueOnError)
@@ -207,4 +322,24 @@ func runFairness(ctx context.Context, args []string, stdout, stderr io.Writer) (
 		return err
 	}
 	return fairness.Run(ctx, o, stdout, stderr)
+}
+
+func runAgents(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o agents.Options
+	set := flag.NewFlagSet("bench agents", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.Out, "out", "", "folder for agents.md; empty writes none")
+	set.StringVar(&o.Dir, "dir", os.TempDir(), "folder for temporary files, on the disk that is to be measured")
+	set.StringVar(&o.Ctxfs, "ctxfs", "", "the ctxfs to measure; empty builds it")
+	set.StringVar(&o.Source, "source", ".", "folder of bench's source")
+	set.IntVar(&o.Rounds, "rounds", 5, "rounds of each row; their median is reported")
+	set.DurationVar(&o.Time, "time", 300*time.Millisecond, "how long each side is measured in a round")
+	set.IntVar(&o.Files, "files", 1000, "files in the directory that is listed, searched and exported")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if o.Rounds < 1 || o.Time <= 0 || o.Files < 10 {
+		return errors.New("--rounds and --time must be above 0, and --files at least 10")
+	}
+	return agents.Run(ctx, o, stdout, stderr)
 }

@@ -31,8 +31,12 @@ func parent(use, short string, commands ...*cobra.Command) *cobra.Command {
 
 func (a *app) contextCommand() *cobra.Command {
 	var sizes bool
+	var selectors []string
 	list := &cobra.Command{Use: "list", Short: "List all contexts", Args: usage(cobra.NoArgs)}
-	list.RunE = a.withHost(func(ctx context.Context, c *client.Client, _ []string) error { return a.contextList(ctx, c, sizes) })
+	list.RunE = a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
+		return a.contextList(ctx, c, sizes, selectors)
+	})
+	selectFlag(list, &selectors, "contexts")
 	info := &cobra.Command{Use: "info [NAME]", Short: "Describe a context", Args: usage(cobra.MaximumNArgs(1))}
 	info.RunE = a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
 		return a.contextInfo(ctx, c, args, sizes)
@@ -41,7 +45,7 @@ func (a *app) contextCommand() *cobra.Command {
 		cmd.Flags().BoolVar(&sizes, "sizes", false, "measure what they take on disk, which reads all their directories")
 	}
 	return parent("context", "List, describe, make, fork, export, import and delete contexts", list, info, a.forkCommand(), a.exportCommand(), a.importCommand(),
-		&cobra.Command{Use: "create NAME", Short: "Make a context ready, by its ID or for a panel; seed it if it is missing", Args: usage(cobra.ExactArgs(1)), RunE: a.withHost(a.contextCreate)},
+		a.contextCreateCommand(),
 		&cobra.Command{Use: "delete NAME…", Short: "Remove contexts for good: folder, record and bindings", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withHost(a.contextDelete)},
 	)
 }
@@ -50,12 +54,12 @@ func stateName(s ctxfsv1.ContextState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "CONTEXT_STATE_"))
 }
 
-func (a *app) contextList(ctx context.Context, c *client.Client, sizes bool) error {
+func (a *app) contextList(ctx context.Context, c *client.Client, sizes bool, selectors []string) error {
 	get := c.ListContexts
 	if sizes {
 		get = c.MeasureContexts
 	}
-	list, err := get(ctx)
+	list, err := get(ctx, selectors...)
 	if err != nil {
 		return err
 	}
@@ -73,6 +77,7 @@ func (a *app) contextList(ctx context.Context, c *client.Client, sizes bool) err
 			rows[i] = append(rows[i], sizesOf(x)...)
 		}
 	}
+	head, rows = withLabels(head, rows, list)
 	return errors.Join(a.table(head, rows), notMeasured(list))
 }
 
@@ -140,6 +145,7 @@ func (a *app) printContext(x *ctxfsv1.Context) error {
 	for _, r := range [][]string{
 		{"error", printable(x.GetLastError())}, {"folder", show(x.GetFolder())}, {"driver", x.GetDriver()}, {"layer", x.GetLayer()},
 		{"forked from", x.GetForkedFrom()}, {"created", clock(x.GetCreatedNs())}, {"used", clock(x.GetUsedNs())}, {"panels", strings.Join(x.GetPanels(), ", ")},
+		{"labels", labelList(x.GetLabels())},
 	} {
 		if r[1] != "" {
 			rows = append(rows, r)
@@ -155,19 +161,31 @@ func (a *app) printContext(x *ctxfsv1.Context) error {
 	return a.table(nil, rows)
 }
 
-func (a *app) contextCreate(ctx context.Context, c *client.Client, args []string) error {
-	ensure := a.ensure
-	if !isContextID(args[0]) {
-		ensure = a.ensurePanel
-	}
-	r, err := ensure(ctx, c, args[0])
-	if err != nil {
-		return err
-	}
-	if a.json {
-		return a.printProto(r)
-	}
-	return a.printContext(r.GetContext())
+func (a *app) contextCreateCommand() *cobra.Command {
+	var given []string
+	cmd := &cobra.Command{Use: "create NAME", Short: "Make a context ready, by its ID or for a panel; seed it if it is missing", Args: usage(cobra.ExactArgs(1))}
+	labelFlag(cmd, &given, "the context")
+	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
+		req := &ctxfsv1.EnsureContextRequest{ContextId: args[0]}
+		if !isContextID(args[0]) {
+			req = &ctxfsv1.EnsureContextRequest{PanelId: args[0]}
+		}
+		var err error
+		if req.Labels, err = pairs("label", "KEY=VALUE", given); err != nil {
+			return err
+		}
+		b := a.newBar(false)
+		r, err := c.Ensure(ctx, req, b.seed)
+		b.end()
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.printProto(r)
+		}
+		return a.printContext(r.GetContext())
+	})
+	return cmd
 }
 
 func (a *app) contextDelete(ctx context.Context, c *client.Client, args []string) error {
@@ -200,6 +218,7 @@ func (a *app) contextDelete(ctx context.Context, c *client.Client, args []string
 
 func (a *app) seedCommand() *cobra.Command {
 	var largest int
+	var seedFrom []string
 	plan := &cobra.Command{
 		Use: "plan", Short: "Say what seeding a context now would copy, and copy nothing", Args: usage(cobra.NoArgs),
 		Long: "Says what seeding a context now would copy, and copies nothing. Where no server runs, it looks at the working directory with the\n" +
@@ -207,7 +226,7 @@ func (a *app) seedCommand() *cobra.Command {
 	}
 	plan.RunE = func(cmd *cobra.Command, args []string) error {
 		err := a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
-			p, err := c.PlanSeed(ctx, largest)
+			p, err := c.PlanSeed(ctx, largest, seedFrom...)
 			if err != nil {
 				return err
 			}
@@ -218,13 +237,14 @@ func (a *app) seedCommand() *cobra.Command {
 		}
 		ctx, cancel := a.deadline(cmd.Context())
 		defer cancel()
-		p, err := a.env.PlanSeed(ctx, largest)
+		p, err := a.env.PlanSeed(ctx, largest, seedFrom...)
 		if err != nil {
 			return err
 		}
 		return a.printPlan(p)
 	}
 	plan.Flags().IntVar(&largest, "largest", 10, "how many of the largest directories to name")
+	plan.Flags().StringArrayVar(&seedFrom, "seed-from", nil, seedFromUsage)
 	return parent("seed", "Look at what contexts are filled with", plan)
 }
 

@@ -1,45 +1,49 @@
 package cli
 
 import (
-	"archive/tar"
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/ctxfs/ctxfs/client"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
-
-// wholeFile is the largest content that one call reads or writes, in bytes; larger files are streamed.
-const wholeFile = 1 << 20
 
 // archived counts what an export or an import carried.
 type archived struct {
 	ContextID string `json:"contextId"`
 	Files     int64  `json:"files"`
 	Bytes     int64  `json:"bytes"`
-	// LeftOut are names that could not be read, and special files.
+	// LeftOut are names that could not be read, and special files: the first 1,000.
 	LeftOut []string `json:"leftOut"`
+	// missing counts all of them.
+	missing int64
 }
 
-func (r *archived) leaveOut(name string) { r.LeftOut = append(r.LeftOut, show(name)) }
+func newArchived(id string, sum *ctxfsv1.ArchiveSummary) archived {
+	return archived{id, sum.GetFiles(), sum.GetBytes(), append([]string{}, sum.GetLeftOutNames()...), sum.GetLeftOut()}
+}
 
 // incomplete is the error for what was left out.
 func (r *archived) incomplete() error {
-	if len(r.LeftOut) == 0 {
+	if r.missing == 0 {
 		return nil
 	}
-	return fmt.Errorf("left out because they could not be read, or are special files: %s", strings.Join(r.LeftOut, ", "))
+	names := strings.Join(r.LeftOut, ", ")
+	if more := r.missing - int64(len(r.LeftOut)); more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("left out because they could not be read, or are special files: %s", names)
 }
 
 func (a *app) reportArchived(r archived) error {
@@ -47,6 +51,150 @@ func (a *app) reportArchived(r archived) error {
 		return errors.Join(a.printJSON(r), r.incomplete())
 	}
 	return errors.Join(a.printf("%s  %s, %s\n", r.ContextID, files(r.Files), size(r.Bytes)), r.incomplete())
+}
+
+// exportFlags are those of commands that export.
+type exportFlags struct {
+	output, format string
+	exclude        []string
+}
+
+// archiveFormat returns a format by its name; without one, by the ending of a file's name.
+func archiveFormat(format, file string) (ctxfsv1.ArchiveFormat, error) {
+	switch {
+	case format == "zip", format == "" && strings.EqualFold(filepath.Ext(file), ".zip"):
+		return ctxfsv1.ArchiveFormat_ARCHIVE_FORMAT_ZIP, nil
+	case format == "tar", format == "":
+		return ctxfsv1.ArchiveFormat_ARCHIVE_FORMAT_TAR, nil
+	}
+	return 0, usagef("unknown --format %q: the formats are tar and zip", format)
+}
+
+// export writes a path of a context into a file, which appears whole or not at all, or to standard output.
+func (a *app) export(f *client.FS, id, path string, o exportFlags) error {
+	format, err := archiveFormat(o.format, o.output)
+	if err != nil {
+		return err
+	}
+	var r archived
+	run := func(w io.Writer) error {
+		sum, err := f.Export(w, path, client.ExportOptions{Format: format, Exclude: o.exclude})
+		r = newArchived(id, sum)
+		return err
+	}
+	switch {
+	case o.output != "" && o.output != "-":
+		if err := writeWhole(o.output, run); err != nil {
+			return err
+		}
+		return a.reportArchived(r)
+	case isTerminal(a.env.Stdout):
+		return usagef("standard output is a terminal: redirect the output to a file")
+	}
+	return errors.Join(run(a.env.Stdout), r.incomplete())
+}
+
+// onContext makes a RunE of a function that works in a context: in the one that the flag -c or --panel names, or else in that of the first
+// argument. do gets the arguments without it.
+func (a *app) onContext(do func(f *client.FS, id string, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		named := a.context != "" || a.panel != ""
+		switch {
+		case named && len(args) > 1:
+			return usagef("the context is named twice: leave out %q, or the flag", args[0])
+		case named:
+			return a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
+				id, err := a.contextNamed(ctx, c, a.context)
+				if err == nil && id == "" {
+					id, err = a.ready(ctx, c, a.panel)
+				}
+				if err != nil {
+					return err
+				}
+				return do(c.Context(id).With(ctx), id, args)
+			})(cmd, args)
+		case len(args) == 0:
+			return usagef("whose files? name a context or a panel, as an argument or with -c ID or --panel NAME")
+		}
+		return a.withContext(func(ctx context.Context, c *client.Client, args []string) error {
+			return do(c.Context(args[0]).With(ctx), args[0], args[1:])
+		})(cmd, args)
+	}
+}
+
+func (a *app) exportPathCommand() *cobra.Command {
+	var o exportFlags
+	cmd := &cobra.Command{
+		Use: "export [CONTEXT] [PATH]", Short: "Write a directory of a context into a tar or zip archive",
+		Long: "Writes a directory with all below it, or one file, to standard output or into a file, which appears whole or not at all.\n" +
+			"CONTEXT is a context or a panel; leave it out if you give --panel or -c.\n" +
+			"A tar archive keeps modes, times, symbolic links and hard links. In a zip archive hard links are files, and times have seconds.\n" +
+			"Extended attributes are left out. What could not be read is named, and the exit code is then 1.",
+		Example: "  ctxfs export panels/editor src > src.tar\n  ctxfs --panel panels/editor export src > src.tar\n  ctxfs export ctx_panels~editor --exclude node_modules -o editor.zip",
+		Args:    usage(cobra.MaximumNArgs(2)),
+		RunE: a.onContext(func(f *client.FS, id string, args []string) error {
+			return a.export(f, id, pathArg(args), o)
+		}),
+	}
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write into this file")
+	cmd.Flags().StringVar(&o.format, "format", "", "tar or zip (default: as the file's name ends, else tar)")
+	cmd.Flags().StringArrayVar(&o.exclude, "exclude", nil, "leave out what this glob matches; without a slash it is matched with the name")
+	return cmd
+}
+
+func (a *app) importPathCommand() *cobra.Command {
+	var file string
+	var overwrite bool
+	cmd := &cobra.Command{
+		Use: "import [CONTEXT] [PATH]", Short: "Extract a tar or zip archive into a directory of a context",
+		Long: "Extracts an archive from standard input or from a file. The directory is made if it is missing.\n" +
+			"CONTEXT is a context or a panel; leave it out if you give --panel or -c.\n" +
+			"If a file exists, nothing is changed, unless you give --overwrite. An archive with names or links that lead outside, with devices,\n" +
+			"or with content that expands too far is refused, and then nothing is changed either.\n" +
+			"Owners, setuid and setgid of the archive are ignored.",
+		Example: "  ctxfs import panels/editor vendor < vendor.tar\n  ctxfs import ctx_panels~editor --overwrite -i editor.zip",
+		Args:    usage(cobra.MaximumNArgs(2)),
+		RunE: a.onContext(func(f *client.FS, id string, args []string) error {
+			in, done, err := a.archiveInput(file)
+			if err != nil {
+				return err
+			}
+			defer done()
+			sum, err := importArchive(f, in, pathArg(args), overwrite)
+			if err != nil {
+				return err
+			}
+			return a.reportArchived(newArchived(id, sum))
+		}),
+	}
+	cmd.Flags().StringVarP(&file, "input", "i", "", "read this file")
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace files that exist")
+	return cmd
+}
+
+// archiveInput opens a file, or standard input for "" and "-".
+func (a *app) archiveInput(file string) (in io.Reader, done func(), err error) {
+	if file != "" && file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		return f, func() { _ = f.Close() }, nil // it was only read
+	}
+	if f, ok := a.env.Stdin.(interface{ Fd() uintptr }); ok && term.IsTerminal(int(f.Fd())) {
+		return nil, nil, usagef("standard input is a terminal: redirect an archive to it, or name one with --input")
+	}
+	return a.env.Stdin, func() {}, nil
+}
+
+// importArchive extracts an archive, whose first bytes tell its format.
+func importArchive(f *client.FS, in io.Reader, path string, overwrite bool) (*ctxfsv1.ArchiveSummary, error) {
+	r := bufio.NewReader(in)
+	o := client.ImportOptions{Overwrite: overwrite}
+	if begin, err := r.Peek(2); err == nil && bytes.Equal(begin, []byte("PK")) { // an error comes again from Import
+		o.Format = ctxfsv1.ArchiveFormat_ARCHIVE_FORMAT_ZIP
+	}
+	return f.Import(r, path, o)
 }
 
 func (a *app) exportCommand() *cobra.Command {
@@ -65,17 +213,11 @@ func (a *app) exportCommand() *cobra.Command {
 			if x.GetState() != ctxfsv1.ContextState_CONTEXT_STATE_READY {
 				return fmt.Errorf("%s cannot be exported: it is %s", args[0], stateName(x.GetState()))
 			}
-			e := exporter{fs: c.Context(args[0]).With(ctx), links: map[inode]string{}, archived: archived{ContextID: args[0], LeftOut: []string{}}}
-			switch {
-			case len(args) == 2 && args[1] != "-":
-				if err := writeWhole(args[1], e.run); err != nil {
-					return err
-				}
-				return a.reportArchived(e.archived)
-			case isTerminal(a.env.Stdout):
-				return usagef("standard output is a terminal: name a FILE, or redirect the output")
+			o := exportFlags{format: "tar"}
+			if len(args) == 2 {
+				o.output = args[1]
 			}
-			return errors.Join(e.run(a.env.Stdout), e.incomplete())
+			return a.export(c.Context(args[0]).With(ctx), args[0], "/", o)
 		}),
 	}
 }
@@ -99,195 +241,65 @@ func writeWhole(name string, write func(io.Writer) error) error {
 	return err
 }
 
-// inode identifies a file with several names.
-type inode struct{ dev, ino uint64 }
-
-// exporter writes a context's folder into a tar archive.
-type exporter struct {
-	archived
-	fs  *client.FS
-	tar *tar.Writer
-	// links are the first names of files that have several.
-	links map[inode]string
-}
-
-func (e *exporter) run(w io.Writer) error {
-	e.tar = tar.NewWriter(w)
-	root, err := e.fs.Lstat(".")
-	if err != nil {
-		return err
-	}
-	if err := e.header(".", root, &tar.Header{Typeflag: tar.TypeDir, Name: "./"}); err != nil {
-		return err
-	}
-	if err := e.directory("."); err != nil {
-		return err
-	}
-	return e.tar.Close()
-}
-
-// directory writes what is in a directory. It asks for one directory at a time, so that a large context takes little memory.
-func (e *exporter) directory(dir string) error {
-	entries, err := e.fs.List(dir, client.ListOptions{Stats: true})
-	if err != nil {
-		return e.unlessUnreadable(dir, err)
-	}
-	for _, entry := range entries {
-		name := path.Join(dir, entry.Name())
-		info, err := entry.Info()
-		if err == nil {
-			err = e.entry(name, info)
-		}
-		if err = e.unlessUnreadable(name, err); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// unlessUnreadable returns err unless a name is gone, or the server may not read it.
-func (e *exporter) unlessUnreadable(name string, err error) error {
-	var broken *brokenEntryError
-	switch {
-	case errors.As(err, &broken):
-		return broken.err
-	case errors.Is(err, fs.ErrPermission):
-		e.leaveOut(name)
-		return nil
-	case errors.Is(err, fs.ErrNotExist) && name != ".":
-		return nil
-	}
-	return err
-}
-
-// brokenEntryError is an error after the header of an entry was written: the export cannot continue.
-type brokenEntryError struct{ err error }
-
-func (b *brokenEntryError) Error() string { return b.err.Error() }
-
-func (e *exporter) entry(name string, info fs.FileInfo) error {
-	switch {
-	case info.IsDir():
-		if err := e.header(name, info, &tar.Header{Typeflag: tar.TypeDir, Name: name + "/"}); err != nil {
-			return err
-		}
-		return e.directory(name)
-	case info.Mode().Type() == fs.ModeSymlink:
-		target, err := e.fs.Readlink(name)
-		if err != nil {
-			return err
-		}
-		return e.header(name, info, &tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target})
-	case !info.Mode().IsRegular():
-		e.leaveOut(name)
-		return nil
-	}
-	if st, ok := info.Sys().(*ctxfsv1.Stat); ok && st.GetNlink() > 1 {
-		id := inode{st.GetDev(), st.GetIno()}
-		if first, ok := e.links[id]; ok {
-			return e.header(name, info, &tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: first})
-		}
-		if err := e.file(name, info); err != nil {
-			return err
-		}
-		e.links[id] = name
-		return nil
-	}
-	return e.file(name, info)
-}
-
-func (e *exporter) header(name string, info fs.FileInfo, h *tar.Header) error {
-	h.Format, h.ModTime, h.Mode = tar.FormatPAX, info.ModTime(), int64(info.Mode().Perm())
-	if info.Mode()&fs.ModeSticky != 0 {
-		h.Mode |= 0o1000
-	}
-	if st, ok := info.Sys().(*ctxfsv1.Stat); ok {
-		h.Uid, h.Gid = int(st.GetUid()), int(st.GetGid())
-	}
-	if err := e.tar.WriteHeader(h); err != nil {
-		return &brokenEntryError{fmt.Errorf("archive %s: %w", show(name), err)}
-	}
-	return nil
-}
-
-// file writes a regular file. Its header has the size that it had when it was opened.
-func (e *exporter) file(name string, info fs.FileInfo) error {
-	var content io.Reader
-	length := info.Size()
-	if length <= wholeFile {
-		data, err := e.fs.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		content, length = bytes.NewReader(data), int64(len(data))
-	} else {
-		r, err := e.fs.ReadStream(name, client.ReadOptions{})
-		if err != nil {
-			return err
-		}
-		defer func() { _ = r.Close() }()
-		content, info, length = r, r.Stat(), r.Stat().Size()
-	}
-	if err := e.header(name, info, &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: length}); err != nil {
-		return err
-	}
-	switch n, err := io.CopyN(e.tar, content, length); {
-	case errors.Is(err, io.EOF):
-		return &brokenEntryError{fmt.Errorf("%s became shorter while it was exported (%d of %d bytes): export a fork of the context", show(name), n, length)}
-	case err != nil:
-		return &brokenEntryError{err}
-	}
-	e.Files, e.Bytes = e.Files+1, e.Bytes+length
-	return nil
-}
-
 func (a *app) importCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "import ID [FILE]", Short: "Make a context of a tar archive, or of standard input",
+		Use: "import ID [FILE]", Short: "Make a context of a tar or zip archive, or of standard input",
 		Long: "Makes the context ID, which must not exist, with what the archive holds and nothing else. It appears whole or not at all.\n" +
-			"Owners are not restored: all files are the server's user's. Names that lead outside are refused.",
+			"Owners are not restored: all files are the server's user's. Names that lead outside, and devices, are refused.",
 		Example: "  ctxfs context import ctx_panels~editor editor.tar\n  zstd -dc editor.tar.zst | ctxfs context import ctx_panels~editor",
 		Args:    usage(cobra.RangeArgs(1, 2)),
 		RunE: a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
-			r := a.env.Stdin
-			if len(args) == 2 && args[1] != "-" {
-				f, err := os.Open(args[1])
-				if err != nil {
-					return err
-				}
-				defer func() { _ = f.Close() }()
-				r = f
+			file := ""
+			if len(args) == 2 {
+				file = args[1]
 			}
-			m, err := importContext(ctx, c, args[0], r)
+			in, done, err := a.archiveInput(file)
 			if err != nil {
 				return err
 			}
-			return a.reportArchived(m)
+			defer done()
+			sum, err := importContext(ctx, c, args[0], in)
+			if err != nil {
+				return err
+			}
+			return a.reportArchived(newArchived(args[0], sum))
 		}),
 	}
 }
 
 // importContext fills a context of another name and forks it to id: what an interrupted import leaves is never taken for whole.
-func importContext(ctx context.Context, c *client.Client, id string, r io.Reader) (archived, error) {
-	m := importer{archived: archived{ContextID: id, LeftOut: []string{}}}
+func importContext(ctx context.Context, c *client.Client, id string, r io.Reader) (*ctxfsv1.ArchiveSummary, error) {
 	x, err := c.GetContext(ctx, id)
 	if err != nil {
-		return m.archived, err
+		return nil, err
 	}
 	if x.GetState() != ctxfsv1.ContextState_CONTEXT_STATE_MISSING {
-		return m.archived, fmt.Errorf("%s exists (%s): delete it first, or name another", id, stateName(x.GetState()))
+		return nil, fmt.Errorf("%s exists (%s): delete it first, or name another", id, stateName(x.GetState()))
 	}
 	scratch := scratchID(id)
 	if _, err := c.EnsureContext(ctx, scratch, nil); err != nil {
-		return m.archived, err
+		return nil, err
 	}
-	m.fs = c.Context(scratch).With(ctx)
-	err = m.run(r)
+	sum, err := fillContext(c.Context(scratch).With(ctx), r)
 	if err == nil {
 		_, err = c.Fork(ctx, scratch, id)
 	}
 	_, deleteErr := c.DeleteContext(context.WithoutCancel(ctx), scratch)
-	return m.archived, errors.Join(err, deleteErr)
+	return sum, errors.Join(err, deleteErr)
+}
+
+// fillContext replaces what a context was seeded with by what an archive holds.
+func fillContext(f *client.FS, r io.Reader) (*ctxfsv1.ArchiveSummary, error) {
+	seeded, err := f.List(".", client.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range seeded {
+		if err := f.RemoveAll(entry.Name()); err != nil {
+			return nil, err
+		}
+	}
+	return importArchive(f, r, "/", true)
 }
 
 // scratchID returns an ID of the same kind as id, as forks require.
@@ -299,136 +311,4 @@ func scratchID(id string) string {
 		kind = strings.Join(parts[:3], "")
 	}
 	return kind + "import-" + rand.Text()
-}
-
-// importer fills a context's folder from a tar archive.
-type importer struct {
-	archived
-	fs *client.FS
-	// dirs get their modes and times at the end, when nothing changes in them any more.
-	dirs []*tar.Header
-}
-
-func (m *importer) run(r io.Reader) error {
-	seeded, err := m.fs.List(".", client.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, entry := range seeded {
-		if err := m.fs.RemoveAll(entry.Name()); err != nil {
-			return err
-		}
-	}
-	read := &counter{r: r}
-	archive := tar.NewReader(read)
-	for {
-		entryEnd := read.n
-		h, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			if read.n-entryEnd < endMark {
-				return errors.New("import: the archive ends without its end mark: it was cut off")
-			}
-			break
-		}
-		if err == nil {
-			err = m.entry(h, archive)
-		}
-		if err != nil {
-			return fmt.Errorf("import: %w", err)
-		}
-	}
-	if _, err := io.Copy(io.Discard, r); err != nil { // the program that writes into a pipe must not fail
-		return fmt.Errorf("import: %w", err)
-	}
-	for i := len(m.dirs) - 1; i >= 0; i-- {
-		if err := m.attributes(m.dirs[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (m *importer) entry(h *tar.Header, content io.Reader) error {
-	name := path.Clean(h.Name)
-	if path.IsAbs(name) || name == ".." || strings.HasPrefix(name, "../") {
-		return fmt.Errorf("%s leads outside", show(h.Name))
-	}
-	h.Name = name
-	switch h.Typeflag {
-	case tar.TypeXGlobalHeader:
-		return nil
-	case tar.TypeDir:
-		m.dirs = append(m.dirs, h)
-		return m.fs.MkdirAll(name, 0o700)
-	case tar.TypeSymlink:
-		return errors.Join(m.place(name, func() error { return m.fs.Symlink(h.Linkname, name) }), m.fs.Lchtimes(name, h.ModTime, h.ModTime))
-	case tar.TypeLink:
-		return m.place(name, func() error { return m.fs.Link(path.Clean(h.Linkname), name) })
-	case tar.TypeReg:
-		return m.file(h, content)
-	}
-	m.leaveOut(name)
-	return nil
-}
-
-// place creates a name, and its parents if the archive does not have them.
-func (m *importer) place(name string, create func() error) error {
-	err := create()
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := m.fs.MkdirAll(path.Dir(name), 0o777); err != nil {
-		return err
-	}
-	return create()
-}
-
-func (m *importer) file(h *tar.Header, content io.Reader) error {
-	create := func() error {
-		w, err := m.fs.WriteStream(h.Name, client.WriteOptions{})
-		if err != nil {
-			return err
-		}
-		if _, err := w.ReadFrom(content); err != nil {
-			w.Abort()
-			return err
-		}
-		return w.Close()
-	}
-	if h.Size <= wholeFile {
-		data, err := io.ReadAll(content)
-		if err != nil {
-			return err
-		}
-		create = func() error { return m.fs.WriteFile(h.Name, data, 0o600) }
-	} else if err := m.fs.MkdirAll(path.Dir(h.Name), 0o777); err != nil { // a stream is sent once
-		return err
-	}
-	if err := m.place(h.Name, create); err != nil {
-		return err
-	}
-	m.Files, m.Bytes = m.Files+1, m.Bytes+h.Size
-	return m.attributes(h)
-}
-
-func (m *importer) attributes(h *tar.Header) error {
-	if err := m.fs.Chmod(h.Name, fs.FileMode(h.Mode).Perm()|h.FileInfo().Mode()&fs.ModeSticky); err != nil {
-		return err
-	}
-	return m.fs.Chtimes(h.Name, h.ModTime, h.ModTime)
-}
-
-// endMark is the length of the zeros that end a tar archive. tar.Reader takes an archive that was cut off before them for whole.
-const endMark = 1024
-
-// counter counts what was read.
-type counter struct {
-	r io.Reader
-	n int64
-}
-
-func (c *counter) Read(b []byte) (int, error) {
-	n, err := c.r.Read(b)
-	c.n += int64(n)
-	return n, err
 }

@@ -112,7 +112,7 @@ func TestExportAndImportKeepATree(t *testing.T) {
 			fill(t, folder("ctx_a"))
 			want := treeAt(t, folder("ctx_a"))
 			file := filepath.Join(t.TempDir(), "a.tar")
-			if out := s.ok("context", "export", "ctx_a", file); !strings.HasPrefix(out, "ctx_a  9 files, 2.3 MiB") {
+			if out := s.ok("context", "export", "ctx_a", file); !strings.HasPrefix(out, "ctx_a  10 files, 2.3 MiB") {
 				t.Errorf("export printed %q", out)
 			}
 			if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o600 {
@@ -183,8 +183,9 @@ func TestImportRefusesBadArchives(t *testing.T) {
 			&tar.Header{Typeflag: tar.TypeReg, Name: "l/victim"}), "EACCES"},
 		{"a file over a link that leads outside", archive(t,
 			&tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "../../../../../../../.." + outside},
-			&tar.Header{Typeflag: tar.TypeReg, Name: "l"}), "EACCES"},
-		{"a hard link to the outside", archive(t, &tar.Header{Typeflag: tar.TypeLink, Name: "l", Linkname: "../../x"}), "EACCES"},
+			&tar.Header{Typeflag: tar.TypeReg, Name: "l"}), "has the name 'l' twice"},
+		{"a FIFO", archive(t, &tar.Header{Typeflag: tar.TypeFifo, Name: "pipe"}), "'pipe' in the archive is a FIFO"},
+		{"a hard link to the outside", archive(t, &tar.Header{Typeflag: tar.TypeLink, Name: "l", Linkname: "../../x"}), "leads outside"},
 		{"no archive", "this is no tar archive at all" + strings.Repeat(".", 1024), "tar"},
 		{"nothing", "", "cut off"},
 		{"cut off in an entry", good[:700], "cut off"},
@@ -201,10 +202,8 @@ func TestImportRefusesBadArchives(t *testing.T) {
 	if data, err := os.ReadFile(outside); err != nil || string(data) != "whole" {
 		t.Errorf("the file outside holds %q, %v", data, err)
 	}
-	s.stdin = archive(t, &tar.Header{Typeflag: tar.TypeFifo, Name: "pipe"}, &tar.Header{Typeflag: tar.TypeReg, Name: "no/parent/a", Mode: 0o4755})
-	if code, out, errs := s.run("context", "import", "ctx_good"); code != 1 || !strings.HasPrefix(out, "ctx_good  1 file, 1 B") || !strings.Contains(errs, "pipe") {
-		t.Errorf("with a special file: exit %d, %s%s", code, out, errs)
-	}
+	s.stdin = archive(t, &tar.Header{Typeflag: tar.TypeReg, Name: "no/parent/a", Mode: 0o4755})
+	s.ok("context", "import", "ctx_good")
 	if out := s.ok("-c", "ctx_good", "ls", "-l", "no/parent"); !strings.Contains(out, "-rwxr-xr-x") {
 		t.Errorf("setuid is kept: %s", out)
 	}
@@ -233,4 +232,55 @@ func TestExportIsForHostsAndOfWholeContexts(t *testing.T) {
 		}
 	}
 	must(t, p.Close())
+}
+
+func TestExportAndImportOfADirectory(t *testing.T) {
+	s := serve(t)
+	s.env = nil
+	s.ok("panel", "open", "editor")
+	s.stdin = "one"
+	s.ok("--panel", "editor", "mkdir", "made", "from")
+	s.ok("--panel", "editor", "put", "-", "made/one")
+	s.stdin = "log"
+	s.ok("--panel", "editor", "put", "-", "made/x.log")
+	dir := t.TempDir()
+	for _, name := range []string{"a.zip", "a.tar"} {
+		file := filepath.Join(dir, name)
+		if out := s.ok("export", "editor", "made", "--exclude", "*.log", "-o", file); out != "ctx_editor  1 file, 3 B\n" {
+			t.Errorf("%s: export printed %q", name, out)
+		}
+		head, err := os.ReadFile(file)
+		if must(t, err); strings.HasPrefix(string(head), "PK") != (name == "a.zip") {
+			t.Errorf("%s begins with %.4q", name, head)
+		}
+		if out := s.ok("import", "editor", "from/"+name, "-i", file); out != "ctx_editor  1 file, 3 B\n" {
+			t.Errorf("%s: import printed %q", name, out)
+		}
+		if code, _, errs := s.run("import", "editor", "from/"+name, "-i", file); code != 1 || !strings.Contains(errs, "give --overwrite to replace files") {
+			t.Errorf("%s: again: exit %d, %s", name, code, errs)
+		}
+	}
+	s.stdin = s.ok("export", "ctx_editor", "/made/one")
+	s.ok("import", "ctx_editor", "made", "--overwrite")
+	if out := s.ok("-c", "ctx_editor", "cat", "made/one", "from/a.zip/one", "from/a.tar/one"); out != "oneoneone" {
+		t.Errorf("the files have %q", out)
+	}
+	for _, flag := range [][]string{{"--panel", "editor"}, {"-c", "ctx_editor"}, {"-c", "editor"}} {
+		s.stdin = s.ok(append(flag, "export", "made/one")...)
+		if out := s.ok(append(flag, "import", "by-flag", "--overwrite")...); out != "ctx_editor  1 file, 3 B\n" {
+			t.Errorf("%v: import printed %q", flag, out)
+		}
+		if code, _, errs := s.run(append(flag, "export", "editor", "made")...); code != 2 || !strings.Contains(errs, "named twice") {
+			t.Errorf("%v and an argument: exit %d, %s", flag, code, errs)
+		}
+	}
+	if out := s.ok("-c", "ctx_editor", "cat", "by-flag/one"); out != "one" {
+		t.Errorf("the file has %q", out)
+	}
+	if code, _, errs := s.run("export"); code != 2 || !strings.Contains(errs, "whose files?") {
+		t.Errorf("no context: exit %d, %s", code, errs)
+	}
+	if code, _, errs := s.run("export", "editor", "--format", "rar"); code != 2 || !strings.Contains(errs, "the formats are tar and zip") {
+		t.Errorf("an unknown format: exit %d, %s", code, errs)
+	}
 }

@@ -31,7 +31,7 @@ type Env struct {
 	// Version of the program.
 	Version string
 	// PlanSeed is what 'seed plan' does where no server runs; nil means that it needs one.
-	PlanSeed func(ctx context.Context, largest int) (*ctxfsv1.PlanSeedResponse, error)
+	PlanSeed func(ctx context.Context, largest int, seedFrom ...string) (*ctxfsv1.PlanSeedResponse, error)
 }
 
 // app is one run of the program.
@@ -103,9 +103,9 @@ func (a *app) addGroups(root *cobra.Command) {
 	}{
 		{"files", "Files of a context:", a.fileCommands()},
 		{"exec", "Commands in a context:", a.execCommands()},
-		{"review", "What a context changed:", a.reviewCommands()},
-		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.snapshotCommand(), a.gcCommand(), a.seedCommand(), a.panelCommand(), a.pathCommand(), a.templateCommand(), a.openCommand(), a.sitesCommand()}},
-		{"server", "The server:", []*cobra.Command{a.statusCommand(), a.stopCommand(), a.auditCommand(), a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},
+		{"review", "What a context changed:", append(a.reviewCommands(), a.gitCommand())},
+		{"admin", "Contexts and panels:", []*cobra.Command{a.contextCommand(), a.snapshotCommand(), a.labelCommand(), a.gcCommand(), a.seedCommand(), a.panelCommand(), a.pathCommand(), a.templateCommand(), a.zonesCommand(), a.openCommand(), a.sitesCommand()}},
+		{"server", "The server:", []*cobra.Command{a.statusCommand(), a.stopCommand(), a.consoleCommand(), a.auditCommand(), a.tryCommand(), a.callCommand(), a.healthCommand(), a.waitCommand(), a.versionCommand()}},
 	}
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -118,8 +118,9 @@ func (a *app) addGroups(root *cobra.Command) {
 
 func (a *app) fileCommands() []*cobra.Command {
 	return []*cobra.Command{
-		a.lsCommand(), a.treeCommand(), a.catCommand(), a.statCommand(), a.putCommand(), a.getCommand(), a.cpCommand(),
-		a.mvCommand(), a.rmCommand(), a.mkdirCommand(), a.lnCommand(), a.watchCommand(), a.grepCommand(), a.globCommand(),
+		a.lsCommand(), a.treeCommand(), a.catCommand(), a.statCommand(), a.putCommand(), a.editCommand(), a.getCommand(), a.cpCommand(),
+		a.mvCommand(), a.rmCommand(), a.mkdirCommand(), a.lnCommand(), a.batchCommand(), a.watchCommand(), a.feedCommand(), a.grepCommand(), a.globCommand(),
+		a.exportPathCommand(), a.importPathCommand(), a.mcpCommand(),
 	}
 }
 
@@ -225,23 +226,27 @@ func (a *app) deadline(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithCancel(ctx)
 }
 
-// withFS makes a RunE of a function that needs a context's folder. A panel's is seeded first, which may take a while.
+// withFS makes a RunE of a function that needs a context's folder.
 func (a *app) withFS(do func(f *client.FS, args []string) error) func(*cobra.Command, []string) error {
 	return a.withClient(func(ctx context.Context, c *client.Client, args []string) error {
-		if a.contextID() == "" && a.panelID() == "" && a.token == "" && a.env.Getenv("CTXFS_TOKEN") == "" {
-			return usagef("whose files? name a context with -c ID, or a panel with --panel NAME (or CTXFS_CONTEXT, CTXFS_PANEL, CTXFS_TOKEN)")
-		}
-		id, err := a.contextNamed(ctx, c, a.contextID())
+		id, err := a.filesOf(ctx, c)
 		if err != nil {
 			return err
 		}
-		if panel := a.panelID(); panel != "" && id == "" {
-			if _, err := a.ready(ctx, c, panel); err != nil {
-				return err
-			}
-		}
 		return do(c.Context(id).With(ctx), args)
 	})
+}
+
+// filesOf returns the context that the flags name, "" for the panel's own. A panel's is seeded first, which may take a while.
+func (a *app) filesOf(ctx context.Context, c *client.Client) (id string, err error) {
+	if a.contextID() == "" && a.panelID() == "" && a.token == "" && a.env.Getenv("CTXFS_TOKEN") == "" {
+		return "", usagef("whose files? name a context with -c ID, or a panel with --panel NAME (or CTXFS_CONTEXT, CTXFS_PANEL, CTXFS_TOKEN)")
+	}
+	id, err = a.contextNamed(ctx, c, a.contextID())
+	if panel := a.panelID(); err == nil && panel != "" && id == "" {
+		_, err = a.ready(ctx, c, panel)
+	}
+	return id, err
 }
 
 // isTerminal reports whether w is one.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -347,13 +348,20 @@ func TestInterruptExitsWith130(t *testing.T) {
 
 func TestCallByReflection(t *testing.T) {
 	s := serve(t)
-	s.expect("{\n  \"bytesWritten\": \"3\"\n}\n", "call", "WriteFile", "path=/a.txt", "text=hi\n", "mode_octal=0644")
-	s.expect("{\n  \"text\": \"hi\\n\"\n}\n", "call", "FsService/readFile", `{"path":"/a.txt","encoding":"utf8"}`)
+	etag := regexp.MustCompile(`,\n  "etag": "[\w-]{20}"|  "etag": "[\w-]{20}",\n`) // one for each version of a file
+	call := func(want string, args ...string) {
+		t.Helper()
+		if got := s.ok(args...); etag.ReplaceAllString(got, "") != want || !etag.MatchString(got) {
+			t.Errorf("ctxfs %s printed\n%swant\n%s and an etag", strings.Join(args, " "), got, want)
+		}
+	}
+	call("{\n  \"bytesWritten\": \"3\"\n}\n", "call", "WriteFile", "path=/a.txt", "text=hi\n", "mode_octal=0644")
+	call("{\n  \"text\": \"hi\\n\"\n}\n", "call", "FsService/readFile", `{"path":"/a.txt","encoding":"utf8"}`)
 	s.expect("{\"matches\":{\"entries\":[{\"name\":\"a.txt\",\"parentPath\":\"/\"}]}}\n{\"summary\":{\"matches\":\"1\"}}\n",
 		"call", "Glob", "patterns=a.*", "patterns=b.*")
 	s.stdin = "from stdin"
-	s.expect("{\n  \"bytesWritten\": \"10\"\n}\n", "call", "WriteFile", "path=/b", "data=@-")
-	s.expect("{\n  \"bytesWritten\": \"2\"\n}\n", "call", "WriteStream", `{"open":{"path":"/c"}}`, `{"data":"aGk="}`)
+	call("{\n  \"bytesWritten\": \"10\"\n}\n", "call", "WriteFile", "path=/b", "data=@-")
+	call("{\n  \"bytesWritten\": \"2\"\n}\n", "call", "WriteStream", `{"open":{"path":"/c"}}`, `{"data":"aGk="}`)
 	s.expect("hi", "cat", "c")
 	s.expect("{\n  \"exists\": true\n}\n", "-c", "panels/test", "call", "Exists", "path=/c")
 }
@@ -434,6 +442,29 @@ func TestTryLeavesNothing(t *testing.T) {
 	s.expect("[]\n", "context", "list", "--json")
 }
 
+func TestLabelsFromTheShell(t *testing.T) {
+	s := serve(t)
+	s.ok("context", "create", "ctx_a", "--label", "owner=ada")
+	s.ok("panel", "open", "p", "-c", "ctx_b", "--label", "owner=bob")
+	s.expect("owner  ada\ntask   1 2\n", "label", "ctx_a", "task=1 2")
+	s.expect("owner  ada\n", "label", "ctx_a", "task-", "absent-")
+	s.expect("owner  bob\n", "--panel", "p", "label")
+	s.expect("p has no labels\n", "--panel", "p", "label", "owner-")
+	s.expect("owner  bob\n", "label", "p") // its context keeps its own
+	if got := s.ok("context", "list", "--label", "owner=ada"); !strings.Contains(got, "ctx_a") || !strings.Contains(got, "owner=ada\n") || strings.Contains(got, "ctx_b") {
+		t.Errorf("context list: %s", got)
+	}
+	s.expect("{\n  \"contextId\": \"ctx_b\",\n  \"labels\": {\n    \"owner\": \"bob\"\n  }\n}\n", "--json", "label", "ctx_b")
+	for _, args := range [][]string{{"label"}, {"label", "ctx_a", "x"}, {"label", "owner=ada"}, {"context", "create", "ctx_c", "--label", "x"}} {
+		if code, _, _ := s.run(args...); code != 2 {
+			t.Errorf("ctxfs %s: exit %d, want 2", strings.Join(args, " "), code)
+		}
+	}
+	if code, _, errs := s.run("label", "ctx_a", "Owner=x"); code != 1 || !strings.Contains(errs, `bad label key "Owner"; use 1 to 63 of`) {
+		t.Errorf("a bad key: exit %d, %s", code, errs)
+	}
+}
+
 func TestLifeFromTheShell(t *testing.T) {
 	s := serve(t)
 	s.stdin = "first\n"
@@ -461,9 +492,12 @@ func TestLifeFromTheShell(t *testing.T) {
 		t.Errorf("context info: %s", got)
 	}
 	s.expect("before of "+id+" deleted\n", "snapshot", "delete", id, "before")
-	s.expect("would be removed: 0, 0 B\n", "gc", "--dry-run", "--idle", "1ms")
+	if got := s.ok("gc", "--dry-run", "--idle", "1ms"); !strings.Contains(got, id+"  it was used ") || !strings.HasSuffix(got, "\nwould be removed: 0, 0 B\n") {
+		t.Errorf("gc --dry-run: %s", got)
+	}
+	s.expect("would be removed: 0, 0 B\n", "gc", "--dry-run")
 	s.expect("removed: 0, 0 B\n", "gc")
-	for _, args := range [][]string{{"context", "fork", id}, {"context", "fork", id, "ctx_x", "--new-panel", "x"}, {"snapshot", "create", id}, {"gc", "now"}} {
+	for _, args := range [][]string{{"context", "fork", id}, {"context", "fork", id, "ctx_x", "--new-panel", "x"}, {"snapshot", "create", id}, {"gc", "now"}, {"gc", "--force"}} {
 		if code, _, _ := s.run(args...); code != 2 {
 			t.Errorf("ctxfs %s: exit %d, want 2", strings.Join(args, " "), code)
 		}

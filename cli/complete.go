@@ -26,12 +26,13 @@ func (a *app) completions() map[string][]candidates {
 	snapshots := []candidates{a.contextNames, a.snapshotNames}
 	none := candidates(func(context.Context, *client.Client, []string, string) ([]string, error) { return nil, nil })
 	return map[string][]candidates{
-		"ls": files, "tree": files, "cat": files, "stat": files, "rm": files, "mkdir": files, "mv": files, "cp": files, "ln": files, "watch": files,
-		"get": {a.remotePaths, nil}, "put": {nil, a.remotePaths}, "grep": {none, a.remotePaths}, "glob": {none}, "call": {a.methodNames, nil},
-		"context info": names, "context create": names, "context delete": names, "context fork": {a.contextNames, none}, "path": names,
+		"ls": files, "tree": files, "cat": files, "stat": files, "edit": files, "rm": files, "mkdir": files, "mv": files, "cp": files, "ln": files, "watch": files, "feed": files,
+		"get": {a.remotePaths, nil}, "put": {nil, a.remotePaths}, "grep": {none, a.remotePaths}, "glob": {none}, "call": {a.methodNames, nil}, "batch": {nil},
+		"context info": names, "context create": names, "context delete": names, "context fork": {a.contextNames, none}, "path": names, "label": {a.contextNames, none},
 		"snapshot create": {a.contextNames, none}, "snapshot list": names, "snapshot restore": snapshots, "snapshot delete": snapshots,
 		"panel open": {a.panelNames}, "panel close": {a.panelNames}, "template build": {nil}, "template explain": {nil}, "run": {nil},
 		"open": {a.contextNames, a.remotePaths}, "sites": names,
+		"git status": files, "git diff": files, "git stage": files, "git pull": {a.remotePaths, none}, "git show": {a.stagedIDs, a.remotePaths}, "git discard": {a.stagedIDs},
 	}
 }
 

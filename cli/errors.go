@@ -13,6 +13,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/near"
 )
 
 // The exit codes of the program. Errors of a server's start have their own (sysexits.h); a signal is 128 and its number.
@@ -79,37 +80,11 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // didYouMean names the candidate that is nearest to a word; "" if none is near.
 func didYouMean(word string, candidates []string) string {
-	best, least := "", max(2, len(word)/3)+1
-	for _, c := range candidates {
-		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < least {
-			best, least = c, d
-		}
-	}
+	best := near.Best(word, candidates)
 	if best == "" {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean %s?", show(best))
-}
-
-// distance is Levenshtein's, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range a {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range b {
-			above := row[j+1]
-			if a[i] != b[j] {
-				corner++
-			}
-			row[j+1] = min(corner, above+1, row[j]+1)
-			corner = above
-		}
-	}
-	return row[len(b)]
 }
 
 // Run runs root with args and returns the exit code: 0; 1 for a failure; 2 for a wrong command line; what the error's ExitCode
@@ -195,12 +170,15 @@ func orNil(s string) *string {
 	return &s
 }
 
-// errorCode is an errno's name, or one of these: USAGE, NO_SERVER, TIMEOUT, CANCELED, TRANSPORT, FAILED.
+// errorCode is an errno's name, the reason of a GitError, or one of these: USAGE, NO_SERVER, TIMEOUT, CANCELED, TRANSPORT, FAILED.
 func errorCode(err error) string {
 	var e *fserr.Error
 	var wrong *usageError
 	var lost *client.TransportError
+	var git *client.GitError
 	switch {
+	case errors.As(err, &git):
+		return git.Reason
 	case errors.As(err, &wrong):
 		return "USAGE"
 	case noServer(err):
@@ -244,18 +222,32 @@ var commandWords = strings.NewReplacer(
 	"set open_stdin", "start it with --interactive",
 	"ListProcesses lists those that are known", "'ctxfs ps -a' lists those that are known",
 	"kill it first", "end it with 'ctxfs kill'",
+	"name an author, or set them with git config", "name one with --author, or set them with git config",
+	"a site with a hub has the host form:", "--hub and --sandbox exclude each other:",
+	"set repo to one that ListRepositories lists", "name a repository that 'ctxfs git repositories' lists",
 	"call OpenPanel again", "open it again with 'ctxfs panel open'",
 	"call OpenPanel", "open it with 'ctxfs panel open'",
 	"set context_id, or send -H 'ctxfs-panel: NAME'", "name a panel with --panel, or a context with -c",
 	"a host makes it, without ctxfs-panel, or a panel that was opened with PANEL_RIGHT_REVIEW", "make it as the host, without --panel, or as a panel of 'ctxfs panel open --review'",
+	"a host pushes what the panel staged, or opens the panel with PANEL_RIGHT_GIT_PUSH", "push it without --panel, or open the panel with 'ctxfs panel open --git-push'",
+	"merge them (on_moved), or stage", "merge them (--merge), or stage",
+	"create it: create_branch", "create it with --create",
+	"push to the branch without its working tree, or check it out", "leave out --worktree, or check the branch out",
+	"push to it with its working tree, or name another branch", "push with --worktree, or name another branch with --branch",
+	"a host pushes it", "push it without --panel",
 	"a host opens it with PANEL_RIGHT_EXEC", "open it with 'ctxfs panel open --exec'",
 	"set context_id to the context of another panel", "name the context of another panel",
 	"name an explicit context_id", "name a context with -c",
 	"name the panel's context_id, or a template, and none is looked for", "name a context with -c, or a template with --template",
 	"leave out one of context_id and template", "leave out one of -c and --template",
+	"leave out one of seed_from and template; a panel beside a template needs a context_id for that", "leave out one of --seed-from and --template; a panel beside a template needs a context named with -c for that",
+	"leave out one of seed_from and unsafe", "leave out one of --seed-from and --unsafe",
+	"leave out seed_from and zones, or delete the context first", "leave out --seed-from and --zones, or delete the context with 'ctxfs context delete'",
+	"bad seed_from", "bad --seed-from",
 	"leave out one of unsafe and template", "leave out one of --unsafe and --template",
 	"leave context_id out", "leave -c out",
 	"leave context_id empty", "leave -c out",
+	"leave label_selectors empty", "leave --label out",
 	"set one of context_id and panel_id", "name a context or a panel",
 	"set one of new_context_id and new_panel_id", "name the new context, or --new-panel",
 	"name a context_id, or close some handles", "name a context with -c, or close some handles",
@@ -264,14 +256,37 @@ var commandWords = strings.NewReplacer(
 	"ListSnapshots lists them", "'ctxfs snapshot list' lists them",
 	"the syntax is RE2's; fixed_strings searches for plain text", "the syntax is RE2's; -F searches for plain text",
 	"(FsService/ListHandles lists them)", "('ctxfs call ListHandles' lists them)",
+	"set overwrite to replace files", "give --overwrite to replace files",
 	"ask for a recursive copy", "copy directories with -r",
 	"bad ttl_ms", "bad --ttl",
 	"use 0 (the server's default) to 315360000000 (ten years)", "use 0 (the server's default) to 87600h (ten years)",
 	"bad context_age_seconds", "bad --older-than",
 	"bad context_idle_seconds", "bad --idle",
+	"and not that of if_match; read the file again, and repeat the change with its new etag", "and not that of --if-match; read the file again, and repeat the command with its new etag",
+	"the file is gone, and if_match requires one; repeat the change with if_none_match \"*\" to create it again", "the file is gone, and --if-match requires one; leave --if-match out to create it again",
+	"and if_none_match requires that it does not", "and the condition requires that it does not",
+	"repeat the change with its etag as if_match", "repeat the change with its etag",
+	"the file is gone, and if_match requires one", "the file is gone, and the condition requires one",
+	"repeat the change with if_none_match \"*\" to create it again", "leave the condition out to create it again",
+	"and not that of if_match", "and not that of the condition",
+	"old_text and start_line are both set", "--old and --lines are both given",
+	"old_text is empty", "--old is empty",
+	"give the text to replace, or start_line and end_line", "give --old or --lines",
+	"old_text is not in the file", "the text of --old is not in the file",
+	"copy old_text from the file", "copy --old from the file",
+	"add text around it until it occurs once, set all, or name start_line and end_line", "add text around it until it occurs once, or use --all or --lines",
+	"old_text occurs", "the text of --old occurs",
+	"end_line = start_line - 1 inserts before start_line", "--lines 5-4 inserts before line 5",
+	"new_text has NUL bytes, or is not UTF-8", "the text of --new is not UTF-8",
+	"read fewer lines at a time, or use FsService/ReadStream", "print fewer lines at a time, or use 'ctxfs get'",
+	"use FsService/ReadStream with a range of bytes, or FsService/Grep", "use 'ctxfs get' or 'ctxfs grep'",
+	"write the file whole, or the bytes that change through a handle", "write it whole with 'ctxfs put'",
+	"write it whole, in its encoding", "write it whole with 'ctxfs put', in its encoding",
+	"so it is no text; write it whole", "so it is no text; write it whole with 'ctxfs put'",
 	"or use FsService/ReadStream", "or use 'ctxfs get'",
 	"use FsService/ReadStream and WriteStream", "use 'ctxfs get' and 'ctxfs put'",
 	"FsService/ReadStream", "'ctxfs get'",
+	"GitStatus lists", "'ctxfs git status' lists",
 )
 
 // oneLine keeps an error in one line, and out of a terminal's control.

@@ -48,8 +48,8 @@ func TestExecFromTheShell(t *testing.T) {
 		stderr string
 	}{
 		{[]string{"exec", "panels/a", "--", "sh", "-c", "echo oops >&2; exit 42"}, 42, "oops\n"},
-		{[]string{"exec", "panels/a", "--", "no-such-program"}, 127, "No such file"},
-		{[]string{"exec", "panels/a", "--", "/context/README.md"}, 126, "Permission denied"},
+		{[]string{"exec", "panels/a", "--", "no-such-program"}, 127, "no such program in PATH"},
+		{[]string{"exec", "panels/a", "--", "/context/README.md"}, 126, "permission denied"},
 		{[]string{"exec", "panels/a", "--", "sh", "-c", "kill -15 $$"}, 143, ""},
 		{[]string{"exec", "panels/a", "--time-limit", "300ms", "--", "sleep", "100"}, 124, "time limit"},
 		{[]string{"exec", "panels/a", "-w", "nope", "--", "true"}, 125, "ENOENT"},
@@ -112,7 +112,7 @@ func TestProfilesFromTheShell(t *testing.T) {
 		}
 	}
 	got := s.ok("explain-exec", "panels/a", "--profile", "git", "-w", "src", "-e", "A=secret-value", "--", "true")
-	for _, want := range []string{"profile    git\n", "directory  /context/src\n", "ports 22, 80, 443: ", " A ", "processes 512 (rlimit)", "/context context, writable\n", "/tmp memory, writable, 1.0 GiB\n"} {
+	for _, want := range []string{"profile    git\n", "directory  /context/src\n", "ports 22, 80, 443: ", " A ", "processes 512 (rlimit)", "/context context, writable\n", "/tmp memory, writable, 1.0 GiB\n", "landlock   "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("explain-exec printed %s, without %q", got, want)
 		}

@@ -88,7 +88,7 @@ func (a *app) explainExecCommand() *cobra.Command {
 func (a *app) printExplanation(e *ctxfsv1.ExplainExecResponse) error {
 	rows := [][]string{
 		{"profile", e.GetProfile()}, {"user", fmt.Sprintf("%d:%d", e.GetUid(), e.GetGid())}, {"directory", e.GetDirectory()}, {"network", networkWords(e.GetNetwork())},
-		{"variables", strings.Join(e.GetVariables(), " ")},
+		{"variables", strings.Join(e.GetVariables(), " ")}, {"landlock", landlockWords(e.GetLandlock())},
 	}
 	for _, l := range e.GetLimits() {
 		rows = append(rows, []string{"limit", limitWords(l)})
@@ -97,6 +97,13 @@ func (a *app) printExplanation(e *ctxfsv1.ExplainExecResponse) error {
 		rows = append(rows, []string{"file", mountWords(m)})
 	}
 	return a.table([]string{"WHAT", "VALUE"}, rows)
+}
+
+func landlockWords(version int32) string {
+	if version == 0 {
+		return "none: the kernel has no Landlock, or one before Linux 5.19; the mounts alone protect files"
+	}
+	return fmt.Sprintf("version %d, a second protection of files", version)
 }
 
 func networkWords(n *ctxfsv1.NetworkRules) string {

@@ -95,6 +95,14 @@ func (s shapes) checkOne(shape string, v any) error {
 }
 
 func (s shapes) checkObject(shape string, v map[string]any) error {
+	if of, ok := strings.CutPrefix(shape, "{string: "); ok { // any keys
+		for key, x := range v {
+			if err := s.check(strings.TrimSuffix(of, "}"), x); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		}
+		return nil
+	}
 	want := map[string]string{}
 	for _, member := range split(shape[1:len(shape)-1], ',') {
 		key, of, _ := strings.Cut(strings.TrimSpace(member), ": ")
@@ -134,17 +142,23 @@ func split(text string, sep rune) (parts []string) {
 
 // jsonCommands are command lines whose output is checked, in this order; a command may come twice.
 var jsonCommands = []string{
-	"ls -a", "ls", "mkdir -p d/e", "ln -s e d/link", "cp README.md d/copy", "mv d/copy d/moved", "ls -r", "tree", "stat README.md", "stat -L d/link", "put LOCAL d/up", "get d LOCAL",
-	"grep package", "grep -A 1 package", "grep -l package", "grep --count package", "glob **", "watch -n 1 d", "rm -r d", "audit",
+	"ls -a", "ls", "mkdir -p d/e", "ln -s e d/link", "cp README.md d/copy", "mv d/copy d/moved", "ls -r", "tree", "stat README.md", "stat -L d/link", "put LOCAL d/up", "edit README.md --lines 1-0 --new x", "get d LOCAL",
+	"grep package", "grep -A 1 package", "grep -l package", "grep --count package", "glob **", "watch -n 1 d", "rm -r d/seen", "feed -n 1 d", "feed --no-follow", "rm -r d", "batch LOCAL/steps.json", "audit",
 	"panel open a", "panel open a --export", "panel list", "context list", "context list --sizes", "context info a", "--panel a context info", "context create ctx_b", "context create c", "path a",
+	"label a owner=ada", "panel list", "context list --label owner", "log --label owner",
 	"context fork a ctx_fork", "snapshot create a s", "snapshot list a", "snapshot restore a s", "snapshot delete a s", "panel close a",
-	"context export ctx_fork LOCAL/a.tar", "context import ctx_imported LOCAL/a.tar", "context delete ctx_b ctx_fork",
+	"context export ctx_fork LOCAL/a.tar", "context import ctx_imported LOCAL/a.tar", "export -o LOCAL/b.zip", "import b -i LOCAL/b.zip", "context delete ctx_b ctx_fork",
 	"ln -s x l", "rm README.md", "changes json", "submit json -t title", "reject json l -m no", "approve json --all", "apply json --dry-run --commit -m message --author A<a@example.com>",
+	"git repositories", "git branches", "git status", "git stage -m message --author A<a@example.com>", "git staged", "git show STAGED", "panel open json --git-push", "git push STAGED --expected COMMIT --dry-run", "git discard STAGED",
 	"apply json --commit -m message --author A<a@example.com>", "log",
-	"undo 1", "discard json l", workspaceEdit, "rebase json --on-conflict record", "conflicts json", "resolve json README.md", "ps -a", "exec-profiles",
-	"open json", "sites", "gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
-	"doctor", "config",
+	"undo 1", "discard json l", workspaceEdit, "rebase json --on-conflict record", "conflicts json", "resolve json README.md", "git pull / --conflict theirs", "ps -a", "exec-profiles",
+	"zones explain --zones LOCAL/zones.yml", "panel open zoned --zones LOCAL/zones.yml", "zones list zoned --measure", "zones resolve zoned /cache", "zones clear zoned /cache",
+	"open json", "sites", "console --end", "gc --dry-run", "seed plan", "template build", "template list", "template explain", "health", "wait", "status", "version", "try",
+	"doctor", "config", "metadata copy --workspace LOCAL --from LOCAL/empty.db --to LOCAL/copy.db",
 }
+
+// stagedID finds the ID in what git stage prints.
+var stagedID = regexp.MustCompile(`"id": "([a-z2-7]{26})",\s+"commit": "([0-9a-f]+)"`)
 
 // workspaceEdit stands for an edit of README.md in the workspace, whose context does not have it any more.
 const workspaceEdit = "(edit)"
@@ -159,6 +173,18 @@ func TestJSONIsAsDocumented(t *testing.T) {
 	local := t.TempDir()
 	servertest.Start(t, ws, func(c *server.Config) { c.AuditLog, c.Gateway = filepath.Join(t.TempDir(), "audit"), "127.0.0.1:0" })
 	t.Cleanup(func() { _ = os.RemoveAll(local) })
+	zoned := []byte("mode: sandboxed\nzones: {/workspace: {from: repositories}, /cache: {commit: never}}\n")
+	if err := os.WriteFile(filepath.Join(local, "zones.yml"), zoned, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	steps := []byte(`[{"writeFile": {"path": "batched", "text": "x"}}]`)
+	if err := os.WriteFile(filepath.Join(local, "steps.json"), steps, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(local, "empty.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	staged, commit := "", ""                                                      // the latest staged commit
 	checked := map[string]bool{"serve": true, "stop": true, "explain-exec": true} // below, and with commands
 	for _, line := range jsonCommands {
 		if line == workspaceEdit {
@@ -167,11 +193,14 @@ func TestJSONIsAsDocumented(t *testing.T) {
 			}
 			continue
 		}
-		args := strings.Fields(strings.ReplaceAll(line, "LOCAL", local))
+		args := strings.Fields(strings.NewReplacer("LOCAL", local, "STAGED", staged, "COMMIT", commit).Replace(line))
 		code, out, errs := jsonOf(t, ws, args...)
 		if code != 0 {
 			t.Errorf("%s: exit %d, %s", line, code, errs)
 			continue
+		}
+		if m := stagedID.FindStringSubmatch(out); strings.HasPrefix(line, "git stage ") && m != nil {
+			staged, commit = m[1], m[2]
 		}
 		checked[checkCommand(t, commands, types, line, out)] = true
 	}
@@ -187,10 +216,10 @@ func TestJSONIsAsDocumented(t *testing.T) {
 	}
 }
 
-// jsonOf runs a command; watch sees its own change.
+// jsonOf runs a command; watch and feed see their own change.
 func jsonOf(t *testing.T, ws string, args ...string) (code int, out, errs string) {
 	t.Helper()
-	if slices.Contains(args, "watch") {
+	if slices.Contains(args, "watch") || slices.Contains(args, "feed") && !slices.Contains(args, "--no-follow") {
 		s := &shell{t: t, dir: ws, env: map[string]string{"CTXFS_PANEL": "json"}}
 		var text strings.Builder
 		done := false
@@ -207,7 +236,7 @@ func jsonOf(t *testing.T, ws string, args ...string) (code int, out, errs string
 		args = append([]string{"--panel", "json"}, args...)
 	}
 	args = append([]string{"--json"}, args...)
-	for _, own := range []string{"doctor", "config", "explain"} { // these work in the working directory
+	for _, own := range []string{"doctor", "config", "explain", "metadata"} { // these work in the working directory
 		if slices.Contains(args, own) {
 			return ctxfs(t, ws, args...)
 		}

@@ -14,13 +14,15 @@ import (
 
 func (a *app) forkCommand() *cobra.Command {
 	var panel string
+	var given []string
 	cmd := &cobra.Command{
 		Use: "fork NAME [NEW-ID]", Short: "Make a context with what another one holds now",
 		Long: "Makes NEW-ID, or with --new-panel the context that a panel gets when it is opened, with what the context holds now.\n" +
-			"NAME is a context's ID or a panel's name. Writers to the context wait until the copy is done.",
+			"NAME is a context's ID or a panel's name. Writers to the context wait until the copy is done. The copy has the labels of the original.",
 		Args: usage(cobra.RangeArgs(1, 2)),
 	}
 	cmd.Flags().StringVar(&panel, "new-panel", "", "fork to the context of this panel")
+	labelFlag(cmd, &given, "the copy")
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
 		if (len(args) == 2) == (panel != "") {
 			return usagef("name the new context, or the panel that is to get it (--new-panel)")
@@ -29,11 +31,14 @@ func (a *app) forkCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fork := func() (*ctxfsv1.Context, error) { return c.ForkForPanel(ctx, from, panel) }
+		req := &ctxfsv1.ForkRequest{ContextId: from, NewPanelId: panel}
 		if panel == "" {
-			fork = func() (*ctxfsv1.Context, error) { return c.Fork(ctx, from, args[1]) }
+			req.NewContextId = args[1]
 		}
-		made, err := fork()
+		if req.Labels, err = pairs("label", "KEY=VALUE", given); err != nil {
+			return err
+		}
+		made, err := c.ForkContext(ctx, req)
 		if err != nil {
 			return err
 		}
@@ -117,21 +122,30 @@ func (a *app) gcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Remove what nothing refers to any more",
 		Long: "Removes layers that no context stands on, ready copies, what a crash left half made, and mounts and snapshots of contexts that are\n" +
-			"gone. Contexts themselves are removed only with --older-than or --idle; one used within the last 10 minutes never is.\n" +
+			"gone. Contexts themselves are removed only with --older-than, --idle or --server-rules; one used within the last 10 minutes never is.\n" +
 			"--older-than alone spares the contexts of panels that are open; name an --idle time to remove those too.\n\n" +
+			"A context stays while a client of its panel is connected, a file is open, a command runs, its changes wait for a review, a staged commit\n" +
+			"was not pushed, or a site shows it; --force removes it all the same. --dry-run says of each context why it would stay.\n\n" +
 			"What cannot be removed is named at the end, and the exit code is 1; the rest is removed all the same.",
-		Args: usage(cobra.NoArgs),
+		Example: "  ctxfs gc --dry-run --idle 168h --label '!keep'",
+		Args:    usage(cobra.NoArgs),
 	}
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only say what would be removed")
 	cmd.Flags().DurationVar(&age, "older-than", 0, "remove contexts made longer ago than this, such as 720h, unless a panel that is open has them")
 	cmd.Flags().DurationVar(&idle, "idle", 0, "remove contexts not used for longer than this, such as 168h, also those of open panels")
+	cmd.Flags().BoolVar(&req.ServerRules, "server-rules", false, "also remove contexts as the server does from time to time (--context-ttl, --context-idle-ttl, --contexts-max-bytes of 'ctxfs serve')")
+	cmd.Flags().BoolVar(&req.Force, "force", false, "remove contexts although something keeps them, but for a use within the last 10 minutes")
+	selectFlag(cmd, &req.LabelSelectors, "contexts")
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, _ []string) error {
 		req.ContextAgeSeconds, req.ContextIdleSeconds = roundUp(age), roundUp(idle)
-		list, err := c.CollectGarbage(ctx, req)
-		if err != nil && len(list) == 0 {
+		if req.GetForce() && age == 0 && idle == 0 && !req.GetServerRules() {
+			return usagef("--force needs a rule: --older-than, --idle or --server-rules")
+		}
+		done, err := c.Collect(ctx, req)
+		if done == nil {
 			return err
 		}
-		return errors.Join(a.printGarbage(list, req.GetDryRun()), err)
+		return errors.Join(a.printGarbage(done, req.GetDryRun()), err)
 	})
 	return cmd
 }
@@ -139,11 +153,12 @@ func (a *app) gcCommand() *cobra.Command {
 // roundUp is d in seconds, so that less than one does not become "not asked for".
 func roundUp(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-func (a *app) printGarbage(list []*ctxfsv1.Garbage, dry bool) error {
+func (a *app) printGarbage(done *ctxfsv1.CollectGarbageResponse, dry bool) error {
 	if a.json {
-		return printProtos(a, list)
+		return a.printProto(done)
 	}
 	var total int64
+	list := done.GetRemoved()
 	rows := make([][]string, len(list))
 	for i, g := range list {
 		kind := strings.ToLower(strings.TrimPrefix(g.GetKind().String(), "GARBAGE_KIND_"))
@@ -153,9 +168,27 @@ func (a *app) printGarbage(list []*ctxfsv1.Garbage, dry bool) error {
 	if err := a.section([]string{"KIND", "NAME", "ON DISK"}, rows); err != nil {
 		return err
 	}
-	done := "removed"
-	if dry {
-		done = "would be removed"
+	if err := a.printKept(done.GetContexts()); err != nil {
+		return err
 	}
-	return a.printf("%s: %s, %s\n", done, number(int64(len(list))), size(total))
+	word := "removed"
+	if dry {
+		word = "would be removed"
+	}
+	return a.printf("%s: %s, %s\n", word, number(int64(len(list))), size(total))
+}
+
+// printKept lists the contexts that stay, and why. It leaves out those that no rule was about.
+func (a *app) printKept(verdicts []*ctxfsv1.ContextVerdict) error {
+	var rows [][]string
+	for _, v := range verdicts {
+		texts := make([]string, len(v.GetKept()))
+		for i, k := range v.GetKept() {
+			texts[i] = printable(k.GetText())
+		}
+		if len(texts) > 0 && v.GetKept()[0].GetReason() != ctxfsv1.KeepReason_KEEP_REASON_NO_RULE {
+			rows = append(rows, []string{v.GetContextId(), strings.Join(texts, "; ")})
+		}
+	}
+	return a.section([]string{"KEPT", "WHY"}, rows)
 }

@@ -249,17 +249,24 @@ func (a *app) branch(f *client.FS, b branches, dir, indent string, depth int) er
 }
 
 func (a *app) catCommand() *cobra.Command {
-	return &cobra.Command{
+	var lines string
+	cmd := &cobra.Command{
 		Use: "cat PATH…", Short: "Print files", Args: usage(cobra.MinimumNArgs(1)),
 		RunE: a.withFS(func(f *client.FS, args []string) error {
 			for _, name := range args {
-				if err := cat(f, name, a.env.Stdout); err != nil {
+				printed := func() error { return cat(f, name, a.env.Stdout) }
+				if lines != "" {
+					printed = func() error { return a.catLines(f, name, lines) }
+				}
+				if err := printed(); err != nil {
 					return err
 				}
 			}
 			return nil
 		}),
 	}
+	cmd.Flags().StringVar(&lines, "lines", "", "only these lines, such as 3-5 or 3")
+	return cmd
 }
 
 func cat(f *client.FS, name string, w io.Writer) error {
@@ -293,8 +300,9 @@ func (a *app) statCommand() *cobra.Command {
 
 func (a *app) printStat(name string, info fs.FileInfo) error {
 	st, _ := info.Sys().(*ctxfsv1.Stat)
+	etag := client.ETagOf(info)
 	if a.json {
-		return a.printProto(st)
+		return a.printJSON(append(jsonOf(st.ProtoReflect()), member{"etag", etag}))
 	}
 	return a.table(nil, [][]string{
 		{"path", show(name)},
@@ -304,5 +312,6 @@ func (a *app) printStat(name string, info fs.FileInfo) error {
 		{"owner", fmt.Sprintf("%d:%d", st.GetUid(), st.GetGid())},
 		{"inode", fmt.Sprintf("%d, %d names", st.GetIno(), st.GetNlink())},
 		{"modified", info.ModTime().Format("2006-01-02 15:04:05.000000000 -0700")},
+		{"etag", etag},
 	})
 }

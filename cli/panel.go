@@ -18,7 +18,7 @@ func (a *app) panelCommand() *cobra.Command {
 	return parent("panel", "Open, close and list panels",
 		a.panelOpenCommand(),
 		&cobra.Command{Use: "close ID…", Short: "Revoke panels' tokens and close their handles; folders stay", Args: usage(cobra.MinimumNArgs(1)), RunE: a.withHost(a.panelClose)},
-		&cobra.Command{Use: "list", Short: "List the panels", Args: usage(cobra.NoArgs), RunE: a.withHost(a.panelList)},
+		a.panelListCommand(),
 	)
 }
 
@@ -52,8 +52,12 @@ func (a *app) panelOpenCommand() *cobra.Command {
 	f.BoolVar(&o.readOnly, "read-only", false, "refuse mutations to the panel")
 	f.BoolVar(&o.review, "review", false, "let the panel review the changes of other panels' contexts; its older tokens end when it is opened without this")
 	f.BoolVar(&o.exec, "exec", false, "let the panel run commands in its context; its older tokens end when it is opened without this")
+	f.BoolVar(&o.gitPush, "git-push", false, "let the panel push the commits that it staged; its older tokens end when it is opened without this")
+	f.StringVar(&o.zones, "zones", "", "file with the zones of a new context, in the format of context-zones.yml, instead of the one beside the panel's source")
 	f.StringVar(&o.template, "template", "", "make the context from this template, a folder or file of the workspace")
+	f.StringArrayVar(&o.seedFrom, "seed-from", nil, seedFromUsage)
 	f.BoolVar(&o.unsafe, "unsafe", false, "allow an unsafe_noctx context, which starts empty")
+	labelFlag(cmd, &o.labels, "the panel, and its context if that is its own or new,")
 	f.DurationVar(&o.ttl, "ttl", 0, "life of the token; 0 means the server's default")
 	return cmd
 }
@@ -64,31 +68,53 @@ func (a *app) open(ctx context.Context, c *client.Client, panel string, o panelF
 	if err != nil {
 		return nil, err
 	}
+	layout, err := readZones(o.zones)
+	if err != nil {
+		return nil, err
+	}
+	set, err := pairs("label", "KEY=VALUE", o.labels)
+	if err != nil {
+		return nil, err
+	}
 	var r *ctxfsv1.EnsureReady
 	switch {
 	case o.unsafe, strings.HasPrefix(id, "unsafe_"): // starts empty, or is refused
+	case layout != nil: // only OpenPanel makes a context with zones
 	case id != "":
-		r, err = a.ensure(ctx, c, id)
+		r, err = a.ensure(ctx, c, id, o.seedFrom...)
 	case o.template != "":
 		_, err = a.build(ctx, c, o.template)
 	default:
-		_, r, err = a.seedPanel(ctx, c, panel)
+		_, r, err = a.seedPanel(ctx, c, panel, o.seedFrom...)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.OpenPanel(ctx, panel, o.options(id)...)
+	if r.GetSeeded() && len(set) > 0 {
+		if _, err := c.SetLabels(ctx, r.GetContext().GetContextId(), set); err != nil {
+			return nil, err
+		}
+	}
+	opts := append(o.options(id), client.WithLabels(set))
+	if layout != nil {
+		opts = append(opts, client.WithZones(layout))
+	}
+	p, err := c.OpenPanel(ctx, panel, opts...)
 	if err == nil && r.GetSeeded() {
 		p.Opened().Seeded, p.Opened().DurationMs = true, p.Opened().GetDurationMs()+r.GetDurationMs()
 	}
 	return p, err
 }
 
+// seedFromUsage is of the flag --seed-from.
+const seedFromUsage = "seed from this repository or folder of the workspace alone; may be repeated"
+
 // panelFlags are those of panel open.
 type panelFlags struct {
-	export, readOnly, review, exec, unsafe bool
-	template                               string
-	ttl                                    time.Duration
+	export, readOnly, review, exec, gitPush, unsafe bool
+	template, zones                                 string
+	seedFrom, labels                                []string
+	ttl                                             time.Duration
 }
 
 func (o panelFlags) options(contextID string) []client.PanelOption {
@@ -107,6 +133,12 @@ func (o panelFlags) options(contextID string) []client.PanelOption {
 	}
 	if o.exec {
 		opts = append(opts, client.CanExec())
+	}
+	if o.gitPush {
+		opts = append(opts, client.CanPush())
+	}
+	if len(o.seedFrom) > 0 {
+		opts = append(opts, client.SeedFrom(o.seedFrom...))
 	}
 	if o.unsafe {
 		opts = append(opts, client.Unsafe())
@@ -171,8 +203,16 @@ func (a *app) panelClose(ctx context.Context, c *client.Client, args []string) e
 	return nil
 }
 
-func (a *app) panelList(ctx context.Context, c *client.Client, _ []string) error {
-	list, err := c.ListPanels(ctx)
+func (a *app) panelListCommand() *cobra.Command {
+	var selectors []string
+	cmd := &cobra.Command{Use: "list", Short: "List the panels", Args: usage(cobra.NoArgs)}
+	selectFlag(cmd, &selectors, "panels")
+	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, _ []string) error { return a.panelList(ctx, c, selectors) })
+	return cmd
+}
+
+func (a *app) panelList(ctx context.Context, c *client.Client, selectors []string) error {
+	list, err := c.ListPanels(ctx, selectors...)
 	if err != nil {
 		return err
 	}
@@ -193,5 +233,6 @@ func (a *app) panelList(ctx context.Context, c *client.Client, _ []string) error
 		}
 		rows[i] = []string{show(p.GetPanelId()), p.GetContextId(), state, fmt.Sprint(p.GetTokens()), fmt.Sprint(p.GetHandles()), clock(p.GetOpenedNs())}
 	}
-	return a.table([]string{"PANEL", "CONTEXT", "STATE", "TOKENS", "HANDLES", "OPENED"}, rows)
+	head, rows := withLabels([]string{"PANEL", "CONTEXT", "STATE", "TOKENS", "HANDLES", "OPENED"}, rows, list)
+	return a.table(head, rows)
 }

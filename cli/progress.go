@@ -146,17 +146,10 @@ func (b *bar) template(p *ctxfsv1.TemplateProgress) {
 }
 
 // ensure makes a context ready with a bar.
-func (a *app) ensure(ctx context.Context, c *client.Client, id string) (*ctxfsv1.EnsureReady, error) {
+func (a *app) ensure(ctx context.Context, c *client.Client, id string, seedFrom ...string) (*ctxfsv1.EnsureReady, error) {
 	b := a.newBar(false)
 	defer b.end()
-	return c.EnsureContext(ctx, id, b.seed)
-}
-
-// ensurePanel makes the context ready that a panel gets when it is opened, with a bar.
-func (a *app) ensurePanel(ctx context.Context, c *client.Client, panel string) (*ctxfsv1.EnsureReady, error) {
-	b := a.newBar(false)
-	defer b.end()
-	return c.EnsurePanelContext(ctx, panel, b.seed)
+	return c.EnsureContext(ctx, id, b.seed, seedFrom...)
 }
 
 // ready makes a panel's context ready, and says on standard error what it made: a misspelt name makes a panel too.
@@ -169,7 +162,7 @@ func (a *app) ready(ctx context.Context, c *client.Client, panel string) (id str
 }
 
 // seedPanel seeds a panel's context, with a bar; r is nil if it is there. Only hosts may call it.
-func (a *app) seedPanel(ctx context.Context, c *client.Client, panel string) (id string, r *ctxfsv1.EnsureReady, err error) {
+func (a *app) seedPanel(ctx context.Context, c *client.Client, panel string, seedFrom ...string) (id string, r *ctxfsv1.EnsureReady, err error) {
 	if panel != a.acting {
 		ctx = metadata.AppendToOutgoingContext(ctx, "ctxfs-panel", panel)
 	}
@@ -180,7 +173,7 @@ func (a *app) seedPanel(ctx context.Context, c *client.Client, panel string) (id
 	id = info.GetContextId()
 	x, err := c.GetContext(ctx, id)
 	if err == nil && x.GetState() != ctxfsv1.ContextState_CONTEXT_STATE_READY {
-		r, err = a.ensure(ctx, c, id)
+		r, err = a.ensure(ctx, c, id, seedFrom...)
 	}
 	return id, r, err
 }

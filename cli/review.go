@@ -356,9 +356,11 @@ func (a *app) discardCommand() *cobra.Command {
 func (a *app) journalCommand() *cobra.Command {
 	var limit int
 	var path string
+	var selectors []string
 	cmd := &cobra.Command{Use: "log [CONTEXT]", Short: "List what was applied, discarded and undone", Args: usage(cobra.MaximumNArgs(1))}
 	cmd.Flags().IntVarP(&limit, "number", "n", 20, "at most so many entries")
 	cmd.Flags().StringVar(&path, "path", "", "only entries that touched this path or something below it")
+	selectFlag(cmd, &selectors, "entries of contexts")
 	cmd.RunE = a.withHost(func(ctx context.Context, c *client.Client, args []string) (err error) {
 		id := ""
 		if len(args) == 1 {
@@ -366,7 +368,7 @@ func (a *app) journalCommand() *cobra.Command {
 				return err
 			}
 		}
-		entries, err := c.Review(id).Journal(ctx, path, limit)
+		entries, err := c.Review(id).Journal(ctx, path, limit, selectors...)
 		if err != nil {
 			return err
 		}

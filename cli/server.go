@@ -43,7 +43,7 @@ func (a *app) statusCommand() *cobra.Command {
 			if a.json {
 				return a.printJSON(object{
 					{"status", "serving"}, {"address", c.Address()}, {"pid", s.PID}, {"version", s.Version}, {"workspace", s.Workspace},
-					{"addresses", append([]string{}, s.Addresses...)}, {"http", s.HTTP}, {"auditLog", s.AuditLog}, {"started", startJSON(s.Start)},
+					{"addresses", append([]string{}, s.Addresses...)}, {"http", s.HTTP}, {"gateway", s.Gateway}, {"sites", s.Sites}, {"auditLog", s.AuditLog}, {"started", startJSON(s.Start)},
 					{"contexts", len(contexts)}, {"panels", len(panels)}, {"openPanels", open},
 				})
 			}
@@ -56,6 +56,9 @@ func (a *app) statusCommand() *cobra.Command {
 				}
 				if s.HTTP != "" {
 					rows = append(rows, []string{"http", s.HTTP})
+				}
+				if s.Gateway != "" {
+					rows = append(rows, []string{"gateway", s.Gateway}, []string{"sites", s.Sites})
 				}
 			}
 			return a.table(nil, append(rows, []string{"contexts", number(int64(len(contexts)))},

@@ -36,7 +36,7 @@ func (a *app) openCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "open NAME [PATH]", Short: "Show the files of a panel or context in a browser: open a site and print its URL", Args: usage(cobra.RangeArgs(1, 2)),
 		Long: "Opens a site, which shows the files of a panel or context to browsers, and prints its URL. Pages reload when a file changes.\n" +
-			"Whoever has the URL can read the files until the site ends: with its panel, with its context, by 'ctxfs sites --close ID', or\n" +
+			"With --snapshot the site shows what a snapshot has, and browsers keep its files. Whoever has the URL can read the files until the site ends: with its panel, with its context, by 'ctxfs sites --close ID', or\n" +
 			"after its life. The server needs --gateway.",
 		Example: "  ctxfs open panels/editor --browser\n  ctxfs open panels/editor report/index.html --sandbox --policy no-network",
 		RunE: a.withHost(func(ctx context.Context, c *client.Client, args []string) error {
@@ -50,9 +50,12 @@ func (a *app) openCommand() *cobra.Command {
 	f.BoolVar(&o.options.Spa, "spa", false, "answer links to missing paths without an extension with the root's index file")
 	f.BoolVar(&o.options.Hidden, "hidden", false, "show names that begin with a dot")
 	f.BoolVar(&o.sandbox, "sandbox", false, "give pages no origin of their own: no storage, no cookies, no root-absolute URLs")
+	f.BoolVar(&o.options.Hub, "hub", false, "give the site a hub, with which a page of --parent shows it without the server")
 	f.BoolVar(&o.noReload, "no-reload", false, "do not reload pages when a file changes")
 	f.StringVar(&o.policy, "policy", "open", "what pages may load: open, no-network (only files of the site) or strict (no inline scripts either)")
 	f.StringSliceVar(&o.options.Parents, "parent", nil, "origin that may show the site in a frame, such as http://localhost:5173; repeatable")
+	f.StringVar(&o.options.Snapshot, "snapshot", "", "show what this snapshot of the context has, which no edit changes; the site ends when the snapshot is deleted")
+	f.BoolVar(&o.options.Isolate, "isolate", false, "isolate pages from other origins, so that they may use SharedArrayBuffer")
 	f.DurationVar(&o.life, "ttl", 0, "life of the site; 0 means 24 hours")
 	return cmd
 }
@@ -62,7 +65,7 @@ func (a *app) openSite(ctx context.Context, c *client.Client, args []string, o s
 	if !ok {
 		return fmt.Errorf("--policy %s is none of open, no-network and strict", show(o.policy))
 	}
-	o.options.Policy, o.options.LiveReload, o.options.Form = policy, !o.noReload, ctxfsv1.SiteForm_SITE_FORM_HOST
+	o.options.Policy, o.options.LiveReload, o.options.Form = policy, !o.noReload && o.options.GetSnapshot() == "", ctxfsv1.SiteForm_SITE_FORM_HOST
 	if o.sandbox {
 		o.options.Form = ctxfsv1.SiteForm_SITE_FORM_PATH
 	}
@@ -170,7 +173,9 @@ func (a *app) listSites(ctx context.Context, c *client.Client, contextID string)
 		if s.GetOptions().GetForm() == ctxfsv1.SiteForm_SITE_FORM_PATH {
 			form = "sandbox"
 		}
-		rows[i] = []string{s.GetSiteId(), s.GetContextId(), show(s.GetPanelId()), show("/" + strings.TrimPrefix(s.GetOptions().GetRoot(), "/")), form, clock(s.GetExpiresNs())}
+		rows[i] = []string{
+			s.GetSiteId(), s.GetContextId(), s.GetOptions().GetSnapshot(), show(s.GetPanelId()), show("/" + strings.TrimPrefix(s.GetOptions().GetRoot(), "/")), form, clock(s.GetExpiresNs()),
+		}
 	}
-	return a.table([]string{"SITE", "CONTEXT", "PANEL", "ROOT", "FORM", "EXPIRES"}, rows)
+	return a.table([]string{"SITE", "CONTEXT", "SNAPSHOT", "PANEL", "ROOT", "FORM", "EXPIRES"}, rows)
 }

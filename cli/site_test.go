@@ -44,6 +44,14 @@ func TestSitesFromTheShell(t *testing.T) {
 		t.Fatalf("exit %d, %q, %q", code, out, errs)
 	}
 	addr := r.Info().Addresses.Gateway
+	for _, c := range []struct {
+		args []string
+		want string
+	}{{[]string{"status"}, "gateway    " + addr + "\n"}, {[]string{"status", "--json"}, `"gateway": "` + addr + `"`}} {
+		if code, out, _ := s.run(c.args...); code != 0 || !strings.Contains(out, c.want) {
+			t.Errorf("%v: exit %d, %q", c.args, code, out)
+		}
+	}
 	if status, body := visit(t, addr, page); status != http.StatusOK || body != "package main\n" {
 		t.Errorf("%s: %d %q", page, status, body)
 	}
@@ -66,8 +74,26 @@ func TestSitesFromTheShell(t *testing.T) {
 	if code, _, errs = s.run("sites", "--close", id); code != 1 || !strings.Contains(errs, "'ctxfs sites' lists") {
 		t.Errorf("close again: exit %d, %q", code, errs)
 	}
+	testSnapshotSite(t, s, addr)
 	if code, _, errs = s.run("open", "panels/test", "--policy", "none"); code != 1 || !strings.Contains(errs, "--policy") {
 		t.Errorf("--policy none: exit %d, %q", code, errs)
+	}
+}
+
+// testSnapshotSite opens a site of a snapshot.
+func testSnapshotSite(t *testing.T, s *shell, addr string) {
+	t.Helper()
+	s.ok("snapshot", "create", "panels/test", "before")
+	page := strings.TrimSpace(s.ok("open", "panels/test", "src/main.go", "--snapshot", "before"))
+	s.ok("--panel", "panels/test", "rm", "src/main.go")
+	if status, body := visit(t, addr, page); status != http.StatusOK || body != "package main\n" {
+		t.Errorf("the site of a snapshot: %d %q", status, body)
+	}
+	if got := s.ok("sites"); !strings.Contains(got, "SNAPSHOT") || !strings.Contains(got, "before") {
+		t.Errorf("sites prints %q", got)
+	}
+	if code, _, errs := s.run("open", "panels/test", "--snapshot", "nope"); code != 1 || !strings.Contains(errs, `no snapshot "nope"`) || !strings.Contains(errs, "'ctxfs snapshot list' lists them") {
+		t.Errorf("a snapshot that is missing: exit %d, %q", code, errs)
 	}
 }
 

@@ -125,7 +125,10 @@ func (w *window) end(code int) {
 	w.t.Helper()
 	_ = w.cmd.Wait() // the state has the code
 	if got := w.cmd.ProcessState.ExitCode(); got != code {
-		w.t.Errorf("exit %d, want %d", got, code)
+		for len(w.shown) > 0 {
+			w.seen += string(<-w.shown)
+		}
+		w.t.Errorf("exit %d, want %d: the terminal shows %q", got, code, w.seen)
 	}
 	if !w.restored() {
 		w.t.Error("the terminal was not restored")

@@ -67,18 +67,25 @@ func baseName(name string) string {
 }
 
 func (a *app) putCommand() *cobra.Command {
-	return &cobra.Command{
+	var ifMatch string
+	cmd := &cobra.Command{
 		Use: "put LOCAL [PATH]", Short: "Upload a file or a directory; LOCAL may be - for standard input",
 		Long: "Uploads a file or a directory, with symbolic links as they are: an absolute target means the context's root there.\n" +
 			"Existing files are replaced. If FIFOs, sockets or devices are left out, the exit code is 1.",
 		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: a.withFS(func(f *client.FS, args []string) error {
+			f = f.If(client.Conditions{IfMatch: ifMatch})
 			if args[0] == "-" {
 				return a.putStdin(f, args[1:])
 			}
 			to, err := into(f, args[0], pathArg(args[1:]))
 			if err != nil {
 				return err
+			}
+			if ifMatch != "" {
+				if err := onlyFile(args[0]); err != nil {
+					return err
+				}
 			}
 			m := moved{bar: a.newBar(true)}
 			defer m.bar.end()
@@ -93,6 +100,8 @@ func (a *app) putCommand() *cobra.Command {
 			return a.report(m)
 		}),
 	}
+	cmd.Flags().StringVar(&ifMatch, "if-match", "", "replace a file only if it has this etag, which 'ctxfs stat -L' prints")
+	return cmd
 }
 
 // localBytes adds up the files of a tree for a bar; 0 if there is none, or the tree cannot be read.

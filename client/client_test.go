@@ -60,6 +60,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestIsAnFS(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	must(t, f.MkdirAll("deep/er", 0o755))
 	must(t, f.WriteFile("deep/er/file.txt", []byte("content"), 0o640))
@@ -76,6 +77,7 @@ func TestIsAnFS(t *testing.T) {
 }
 
 func TestFileReadsAsReadersMust(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	want := []byte(strings.Repeat("0123456789", 500))
 	must(t, f.WriteFile("r", want, 0o644))
@@ -94,6 +96,7 @@ func TestFileReadsAsReadersMust(t *testing.T) {
 }
 
 func TestFileWrites(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	file, err := f.Create("w")
 	must(t, err)
@@ -129,6 +132,7 @@ func TestFileWrites(t *testing.T) {
 }
 
 func TestAppendMovesTheOffsetToTheEnd(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	must(t, f.WriteFile("a", []byte("one "), 0o644))
 	file, err := f.OpenFile("a", os.O_RDWR|os.O_APPEND, 0)
@@ -153,6 +157,7 @@ func TestAppendMovesTheOffsetToTheEnd(t *testing.T) {
 }
 
 func TestLargeFilesSwitchToStreams(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	want := make([]byte, 17<<20+13)
 	_, err := rand.Read(want)
@@ -174,6 +179,7 @@ func TestLargeFilesSwitchToStreams(t *testing.T) {
 }
 
 func TestNamesOfAnyBytes(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	const name, target = "b\xffd\nname", "t\xfe"
 	must(t, f.WriteFile(name, []byte("x"), 0o644))
@@ -200,6 +206,7 @@ func TestNamesOfAnyBytes(t *testing.T) {
 }
 
 func TestErrorsKeepTheirErrno(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	must(t, f.Symlink("../../../etc/passwd", "escape"))
 	cases := []struct {
@@ -238,6 +245,7 @@ func TestErrorsKeepTheirErrno(t *testing.T) {
 }
 
 func TestCancelledCallSaysSo(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -249,6 +257,7 @@ func TestCancelledCallSaysSo(t *testing.T) {
 }
 
 func TestWatchReports(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	w, err := f.Watch(".", true)
 	must(t, err)
@@ -269,6 +278,7 @@ func TestWatchReports(t *testing.T) {
 }
 
 func TestSearch(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	names, err := f.Glob("**/*.go")
 	must(t, err)
@@ -284,6 +294,7 @@ func TestSearch(t *testing.T) {
 }
 
 func TestPanelsAreApart(t *testing.T) {
+	t.Parallel()
 	c := dial(t)
 	a, err := c.OpenPanel(t.Context(), "panels/a", client.TokenLife(time.Hour))
 	must(t, err)
@@ -313,6 +324,7 @@ func TestPanelsAreApart(t *testing.T) {
 }
 
 func TestContextsAdmin(t *testing.T) {
+	t.Parallel()
 	c, ctx := dial(t), t.Context()
 	ready, err := c.EnsureContext(ctx, "ctx_x", nil)
 	must(t, err)
@@ -344,6 +356,7 @@ func TestContextsAdmin(t *testing.T) {
 
 // TestWritesOverTheServersLimit writes what a server refuses with words, and what its transport refuses without.
 func TestWritesOverTheServersLimit(t *testing.T) {
+	t.Parallel()
 	address := servertest.Start(t, servertest.Workspace(t), func(c *server.Config) { c.MaxRequest = 1 << 20 })
 	f := dialFS(t, client.WithAddress(address), client.WithPanel("panels/limit"))
 	for _, size := range []int{9 << 17, 8 << 20} {

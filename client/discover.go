@@ -74,6 +74,10 @@ type Server struct {
 	Socket    string   `json:"socket"`
 	Addresses []string `json:"addresses"`
 	HTTP      string   `json:"http"`
+	// Gateway is where the server shows sites, as host:port, or "".
+	Gateway string `json:"gateway"`
+	// Sites are the URLs of sites, with * for the secret part, or "".
+	Sites string `json:"sites"`
 	// TokenFile holds the host token, AuditLog is the path of the audit log or "".
 	TokenFile string    `json:"token_file"`
 	AuditLog  string    `json:"audit_log"`

@@ -14,6 +14,7 @@ import (
 func noEnv(string) string { return "" }
 
 func TestFindsTheServerFromBelow(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	address := servertest.Start(t, ws, nil)
 	// A server.json that a panel writes into its own folder must not mislead a client that is started there.
@@ -38,6 +39,7 @@ func TestFindsTheServerFromBelow(t *testing.T) {
 }
 
 func TestFindsTheServerOfAContainer(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	address := servertest.Start(t, ws, nil)
 	state := filepath.Join(ws, ".contexts", ".ctxfs")
@@ -58,6 +60,7 @@ func TestFindsTheServerOfAContainer(t *testing.T) {
 }
 
 func TestNoServerNamesTheRemedy(t *testing.T) {
+	t.Parallel()
 	_, err := client.Dial(t.Context(), client.WithDir(t.TempDir()), client.WithGetenv(noEnv))
 	var none *client.NoServerError
 	if !errors.As(err, &none) || !strings.Contains(err.Error(), "ctxfs serve") || !strings.Contains(err.Error(), "CTXFS_ADDRESS") {
@@ -66,6 +69,7 @@ func TestNoServerNamesTheRemedy(t *testing.T) {
 }
 
 func TestDeadServerIsNamed(t *testing.T) {
+	t.Parallel()
 	ws := t.TempDir()
 	state := filepath.Join(ws, ".contexts", ".ctxfs")
 	must(t, os.MkdirAll(state, 0o700))
@@ -82,6 +86,7 @@ func TestDeadServerIsNamed(t *testing.T) {
 }
 
 func TestTokenDoesNotTravelInTheClear(t *testing.T) {
+	t.Parallel()
 	_, err := client.Dial(t.Context(), client.WithAddress("192.0.2.1:7420"), client.WithToken("secret"), client.WithGetenv(noEnv))
 	if err == nil || !strings.Contains(err.Error(), "in the clear") {
 		t.Errorf("%v", err)
@@ -89,6 +94,7 @@ func TestTokenDoesNotTravelInTheClear(t *testing.T) {
 }
 
 func TestEnvironmentGoesBeforeTheSearch(t *testing.T) {
+	t.Parallel()
 	address := servertest.Start(t, servertest.Workspace(t), nil)
 	env := map[string]string{"CTXFS_ADDRESS": strings.TrimPrefix(address, "unix://")}
 	c, err := client.Dial(t.Context(), client.WithDir(t.TempDir()), client.WithGetenv(func(k string) string { return env[k] }))

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -53,15 +56,72 @@ func (p *Panel) Exec() Exec {
 func (c Exec) exec() ctxfsv1.ExecServiceClient { return ctxfsv1.NewExecServiceClient(c.to) }
 
 // RunCommand runs a command until it has ended, and calls report for each message: the start, the output, the exit. If ctx ends or report
-// fails, the server kills the command unless OnDisconnect keeps it.
+// fails, the server kills the command unless OnDisconnect keeps it. A command that it keeps is followed again, from where its output was,
+// if the server comes back within 30 s after the connection was lost, also after an upgrade.
 func (c Exec) RunCommand(ctx context.Context, cmd *ctxfsv1.Command, report func(*ctxfsv1.RunResponse) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	f := &followed{report: report, req: &ctxfsv1.FollowOutputRequest{Follow: true}}
 	stream, err := c.exec().Run(ctx, &ctxfsv1.RunRequest{Command: cmd})
 	if err == nil {
-		err = each(stream, report)
+		err = each(stream, f.take)
+	}
+	if cmd.GetOnDisconnect() == ctxfsv1.OnDisconnect_ON_DISCONNECT_KEEP {
+		err = c.resume(ctx, f, err)
 	}
 	return execError("exec", err)
+}
+
+// followed is a command of RunCommand.
+type followed struct {
+	report func(*ctxfsv1.RunResponse) error
+	// failed is what report returned.
+	failed error
+	// req asks for what was not received yet. It has no process before the command was started.
+	req *ctxfsv1.FollowOutputRequest
+}
+
+func (f *followed) take(m *ctxfsv1.RunResponse) error {
+	if p := m.GetStarted(); p != nil {
+		f.req.ProcessId = p.GetProcessId()
+	}
+	if o := m.GetOutput(); o.GetStream() == ctxfsv1.OutputStream_OUTPUT_STREAM_STDERR {
+		f.req.StderrOffset = o.GetOffset() + int64(len(o.GetData()))
+	} else if o != nil {
+		f.req.StdoutOffset = o.GetOffset() + int64(len(o.GetData()))
+	}
+	f.failed = f.report(m)
+	return f.failed
+}
+
+// How long RunCommand tries to reach the server again, and the pause between two tries.
+const (
+	resumeTime  = 30 * time.Second
+	resumePause = 100 * time.Millisecond
+)
+
+// resume follows a command again as long as err says that the server cannot be reached.
+func (c Exec) resume(ctx context.Context, f *followed, err error) error {
+	last := time.Now()
+	for f.failed == nil && f.req.GetProcessId() != "" && status.Code(err) == codes.Unavailable && time.Since(last) < resumeTime {
+		select {
+		case <-time.After(resumePause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		var stream grpc.ServerStreamingClient[ctxfsv1.FollowOutputResponse]
+		if stream, err = c.exec().FollowOutput(ctx, f.req); err != nil {
+			continue
+		}
+		err = each(stream, func(m *ctxfsv1.FollowOutputResponse) error {
+			last = time.Now()
+			if m.GetExited() != nil {
+				return f.take(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Exited{Exited: m.GetExited()}})
+			}
+			return f.take(&ctxfsv1.RunResponse{Event: &ctxfsv1.RunResponse_Output{Output: m.GetOutput()}})
+		})
+	}
+	return err
 }
 
 // StartCommand starts a command in the background.

@@ -53,6 +53,7 @@ func (f *FS) OpenFile(name string, flags int, perm fs.FileMode) (*File, error) {
 		ContextId: f.id, Path: p, RawPath: raw,
 		FlagsForm: &ctxfsv1.OpenRequest_FlagsNumber{FlagsNumber: linuxFlags(flags)},
 		ModeForm:  &ctxfsv1.OpenRequest_Mode{Mode: unixMode(perm)},
+		IfMatch:   f.conditions.IfMatch, IfNoneMatch: f.conditions.none(),
 	})
 	if err != nil {
 		return nil, f.pathError("open", name, err)
@@ -125,16 +126,16 @@ func (f *File) Stat() (fs.FileInfo, error) {
 	if err := f.usable("fstat"); err != nil {
 		return nil, err
 	}
-	st, err := f.stat()
+	r, err := f.stat()
 	if err != nil {
 		return nil, err
 	}
-	return newInfo(f.name, st), nil
+	return newInfo(f.name, r.GetStat(), r.GetEtag()), nil
 }
 
-func (f *File) stat() (*ctxfsv1.Stat, error) {
+func (f *File) stat() (*ctxfsv1.FstatResponse, error) {
 	r, err := f.fsys.rpc.Fstat(f.fsys.ctx, &ctxfsv1.FstatRequest{Fd: f.fd})
-	return r.GetStat(), f.fail("fstat", err)
+	return r, f.fail("fstat", err)
 }
 
 // ReadDir lists the directory, n entries at a time, as fs.ReadDirFile says.

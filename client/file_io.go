@@ -149,7 +149,7 @@ func (f *File) seekBase(whence int) (int64, error) {
 			return 0, err
 		}
 		st, err := f.stat()
-		return st.GetSize(), err
+		return st.GetStat().GetSize(), err
 	}
 	return 0, badSeek(f.name, "unknown whence")
 }
@@ -175,7 +175,7 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 func (f *File) toEnd() error {
 	st, err := f.stat()
 	if err == nil {
-		f.offset = st.GetSize()
+		f.offset = st.GetStat().GetSize()
 	}
 	return err
 }

@@ -25,6 +25,8 @@ type FS struct {
 	rpc  *fsClient
 	id   string
 	root string
+	// conditions are those of If.
+	conditions Conditions
 	// buffers keeps content on its way to the server.
 	buffers mem.BufferPool
 }
@@ -187,7 +189,7 @@ func (f *FS) Stat(name string) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, f.pathError("stat", name, err)
 	}
-	return newInfo(name, r.GetStat()), nil
+	return newInfo(name, r.GetStat(), r.GetEtag()), nil
 }
 
 // Lstat describes the name itself.
@@ -197,7 +199,7 @@ func (f *FS) Lstat(name string) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, f.pathError("lstat", name, err)
 	}
-	return newInfo(name, r.GetStat()), nil
+	return newInfo(name, r.GetStat(), r.GetEtag()), nil
 }
 
 // ReadLink returns a link's target, byte for byte; it implements fs.ReadLinkFS.

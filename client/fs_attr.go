@@ -12,6 +12,7 @@ func (f *FS) Chmod(name string, mode fs.FileMode) error {
 	p, raw := f.wire(name)
 	_, err := f.rpc.Chmod(f.ctx, &ctxfsv1.ChmodRequest{
 		ContextId: f.id, Path: p, RawPath: raw, ModeForm: &ctxfsv1.ChmodRequest_Mode{Mode: unixMode(mode)},
+		IfMatch: f.conditions.IfMatch,
 	})
 	return f.pathError("chmod", name, err)
 }
@@ -19,14 +20,20 @@ func (f *FS) Chmod(name string, mode fs.FileMode) error {
 // Chown sets owner and group, following a final link; -1 leaves one.
 func (f *FS) Chown(name string, uid, gid int) error {
 	p, raw := f.wire(name)
-	_, err := f.rpc.Chown(f.ctx, &ctxfsv1.ChownRequest{ContextId: f.id, Path: p, RawPath: raw, Uid: int64Ptr(uid), Gid: int64Ptr(gid)})
+	_, err := f.rpc.Chown(f.ctx, &ctxfsv1.ChownRequest{
+		ContextId: f.id, Path: p, RawPath: raw, Uid: int64Ptr(uid), Gid: int64Ptr(gid),
+		IfMatch: f.conditions.IfMatch,
+	})
 	return f.pathError("chown", name, err)
 }
 
 // Lchown sets owner and group of the name itself; -1 leaves one.
 func (f *FS) Lchown(name string, uid, gid int) error {
 	p, raw := f.wire(name)
-	_, err := f.rpc.Lchown(f.ctx, &ctxfsv1.LchownRequest{ContextId: f.id, Path: p, RawPath: raw, Uid: int64Ptr(uid), Gid: int64Ptr(gid)})
+	_, err := f.rpc.Lchown(f.ctx, &ctxfsv1.LchownRequest{
+		ContextId: f.id, Path: p, RawPath: raw, Uid: int64Ptr(uid), Gid: int64Ptr(gid),
+		IfMatch: f.conditions.IfMatch,
+	})
 	return f.pathError("lchown", name, err)
 }
 
@@ -34,14 +41,20 @@ func (f *FS) Lchown(name string, uid, gid int) error {
 // it sets a zero Time too, which is the year 1.
 func (f *FS) Chtimes(name string, atime, mtime time.Time) error {
 	p, raw := f.wire(name)
-	_, err := f.rpc.Utimes(f.ctx, &ctxfsv1.UtimesRequest{ContextId: f.id, Path: p, RawPath: raw, AtimeNs: nanos(atime), MtimeNs: nanos(mtime)})
+	_, err := f.rpc.Utimes(f.ctx, &ctxfsv1.UtimesRequest{
+		ContextId: f.id, Path: p, RawPath: raw, AtimeNs: nanos(atime), MtimeNs: nanos(mtime),
+		IfMatch: f.conditions.IfMatch,
+	})
 	return f.pathError("utime", name, err)
 }
 
 // Lchtimes sets the times of the name itself.
 func (f *FS) Lchtimes(name string, atime, mtime time.Time) error {
 	p, raw := f.wire(name)
-	_, err := f.rpc.Lutimes(f.ctx, &ctxfsv1.LutimesRequest{ContextId: f.id, Path: p, RawPath: raw, AtimeNs: nanos(atime), MtimeNs: nanos(mtime)})
+	_, err := f.rpc.Lutimes(f.ctx, &ctxfsv1.LutimesRequest{
+		ContextId: f.id, Path: p, RawPath: raw, AtimeNs: nanos(atime), MtimeNs: nanos(mtime),
+		IfMatch: f.conditions.IfMatch,
+	})
 	return f.pathError("lutime", name, err)
 }
 

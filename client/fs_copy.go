@@ -21,6 +21,7 @@ func (f *FS) CopyFile(from, to string, mode CopyMode) (int64, error) {
 	d, rawDest := f.wire(to)
 	r, err := f.rpc.CopyFile(f.ctx, &ctxfsv1.CopyFileRequest{
 		ContextId: f.id, Path: p, RawPath: raw, Dest: d, RawDest: rawDest, Mode: int32(mode),
+		IfMatch: f.conditions.IfMatch, DestIfMatch: f.conditions.DestIfMatch, DestIfNoneMatch: f.conditions.destNone(),
 	})
 	return r.GetBytesCopied(), f.linkError("copyfile", from, to, err)
 }

@@ -35,6 +35,7 @@ func (f *FS) StatAll(names []string) []Answer {
 func askAll[R interface {
 	proto.Message
 	GetStat() *ctxfsv1.Stat
+	GetEtag() string
 }](
 	f *FS, op, method string, names []string, one func(string) (fs.FileInfo, error), request func(path string, raw []byte) proto.Message, response R,
 ) []Answer {
@@ -46,8 +47,9 @@ func askAll[R interface {
 	f.rpc.callMany(f.ctx, method, requests, func(i int, data []byte, err error) {
 		a := &answers[i]
 		var st *ctxfsv1.Stat
+		var etag string
 		if err == nil && decode(data, response) == nil {
-			st = response.GetStat()
+			st, etag = response.GetStat(), response.GetEtag()
 		}
 		switch {
 		case unanswered(err) || (err == nil && st == nil):
@@ -55,7 +57,7 @@ func askAll[R interface {
 		case err != nil:
 			a.Err = f.pathError(op, names[i], err)
 		default:
-			a.Info = newInfo(names[i], st)
+			a.Info = newInfo(names[i], st, etag)
 		}
 	})
 	return answers

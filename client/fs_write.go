@@ -60,6 +60,7 @@ func (f *FS) writeFile(name string, data []byte, perm fs.FileMode, atomic bool) 
 			ContextId: f.id, Path: p, RawPath: raw, Atomic: atomic,
 			ModeForm: &ctxfsv1.WriteFileRequest_Mode{Mode: unixMode(perm)},
 			Content:  &ctxfsv1.WriteFileRequest_Data{Data: data},
+			IfMatch:  f.conditions.IfMatch, IfNoneMatch: f.conditions.none(),
 		})
 		return f.pathError("open", name, err)
 	}, func() error { return f.writeLarge(name, data, perm) })
@@ -86,6 +87,7 @@ func (f *FS) AppendFile(name string, data []byte, perm fs.FileMode) error {
 			ContextId: f.id, Path: p, RawPath: raw,
 			ModeForm: &ctxfsv1.AppendFileRequest_Mode{Mode: unixMode(perm)},
 			Content:  &ctxfsv1.AppendFileRequest_Data{Data: data},
+			IfMatch:  f.conditions.IfMatch, IfNoneMatch: f.conditions.none(),
 		})
 		return f.pathError("open", name, err)
 	}, func() error { return f.appendLarge(name, data, perm) })
@@ -106,7 +108,7 @@ func (f *FS) appendLarge(name string, data []byte, perm fs.FileMode) error {
 // Truncate sets a file's size; growing fills with zeros.
 func (f *FS) Truncate(name string, size int64) error {
 	p, raw := f.wire(name)
-	_, err := f.rpc.Truncate(f.ctx, &ctxfsv1.TruncateRequest{ContextId: f.id, Path: p, RawPath: raw, Len: &size})
+	_, err := f.rpc.Truncate(f.ctx, &ctxfsv1.TruncateRequest{ContextId: f.id, Path: p, RawPath: raw, Len: &size, IfMatch: f.conditions.IfMatch})
 	return f.pathError("truncate", name, err)
 }
 
@@ -126,6 +128,7 @@ func (f *FS) mkdir(name string, perm fs.FileMode, all bool) (string, error) {
 	p, raw := f.wire(name)
 	r, err := f.rpc.Mkdir(f.ctx, &ctxfsv1.MkdirRequest{
 		ContextId: f.id, Path: p, RawPath: raw, Recursive: all, ModeForm: &ctxfsv1.MkdirRequest_Mode{Mode: unixMode(perm)},
+		IfNoneMatch: f.conditions.none(),
 	})
 	return untwin(r.GetPath(), r.GetRawPath()), f.pathError("mkdir", name, err)
 }
@@ -153,14 +156,14 @@ func (f *FS) Remove(name string) error {
 // Unlink removes a name that is no directory (EISDIR).
 func (f *FS) Unlink(name string) error {
 	p, raw := f.wire(name)
-	_, err := f.rpc.Unlink(f.ctx, &ctxfsv1.UnlinkRequest{ContextId: f.id, Path: p, RawPath: raw})
+	_, err := f.rpc.Unlink(f.ctx, &ctxfsv1.UnlinkRequest{ContextId: f.id, Path: p, RawPath: raw, IfMatch: f.conditions.IfMatch})
 	return f.pathError("unlink", name, err)
 }
 
 // Rmdir removes an empty directory.
 func (f *FS) Rmdir(name string) error {
 	p, raw := f.wire(name)
-	_, err := f.rpc.Rmdir(f.ctx, &ctxfsv1.RmdirRequest{ContextId: f.id, Path: p, RawPath: raw})
+	_, err := f.rpc.Rmdir(f.ctx, &ctxfsv1.RmdirRequest{ContextId: f.id, Path: p, RawPath: raw, IfMatch: f.conditions.IfMatch})
 	return f.pathError("rmdir", name, err)
 }
 
@@ -181,7 +184,10 @@ type RmOptions struct {
 // Rm removes as fs.rm of Node does, and says how many entries.
 func (f *FS) Rm(name string, o RmOptions) (removed int64, err error) {
 	p, raw := f.wire(name)
-	r, err := f.rpc.Rm(f.ctx, &ctxfsv1.RmRequest{ContextId: f.id, Path: p, RawPath: raw, Force: o.Force, Recursive: o.Recursive})
+	r, err := f.rpc.Rm(f.ctx, &ctxfsv1.RmRequest{
+		ContextId: f.id, Path: p, RawPath: raw, Force: o.Force, Recursive: o.Recursive,
+		IfMatch: f.conditions.IfMatch,
+	})
 	return r.GetRemoved(), f.pathError("rm", name, err)
 }
 
@@ -189,7 +195,10 @@ func (f *FS) Rm(name string, o RmOptions) (removed int64, err error) {
 func (f *FS) Rename(from, to string) error {
 	p, raw := f.wire(from)
 	d, rawDest := f.wire(to)
-	_, err := f.rpc.Rename(f.ctx, &ctxfsv1.RenameRequest{ContextId: f.id, Path: p, RawPath: raw, Dest: d, RawDest: rawDest})
+	_, err := f.rpc.Rename(f.ctx, &ctxfsv1.RenameRequest{
+		ContextId: f.id, Path: p, RawPath: raw, Dest: d, RawDest: rawDest,
+		IfMatch: f.conditions.IfMatch, DestIfMatch: f.conditions.DestIfMatch, DestIfNoneMatch: f.conditions.destNone(),
+	})
 	return f.linkError("rename", from, to, err)
 }
 
@@ -197,7 +206,10 @@ func (f *FS) Rename(from, to string) error {
 func (f *FS) Symlink(target, name string) error {
 	p, raw := f.wire(name)
 	t, rawTarget := twin(target)
-	_, err := f.rpc.Symlink(f.ctx, &ctxfsv1.SymlinkRequest{ContextId: f.id, Path: p, RawPath: raw, Target: t, RawTarget: rawTarget})
+	_, err := f.rpc.Symlink(f.ctx, &ctxfsv1.SymlinkRequest{
+		ContextId: f.id, Path: p, RawPath: raw, Target: t, RawTarget: rawTarget,
+		IfNoneMatch: f.conditions.none(),
+	})
 	return f.linkError("symlink", target, name, err)
 }
 
@@ -205,6 +217,9 @@ func (f *FS) Symlink(target, name string) error {
 func (f *FS) Link(from, to string) error {
 	p, raw := f.wire(from)
 	d, rawDest := f.wire(to)
-	_, err := f.rpc.Link(f.ctx, &ctxfsv1.LinkRequest{ContextId: f.id, Path: p, RawPath: raw, Dest: d, RawDest: rawDest})
+	_, err := f.rpc.Link(f.ctx, &ctxfsv1.LinkRequest{
+		ContextId: f.id, Path: p, RawPath: raw, Dest: d, RawDest: rawDest,
+		IfMatch: f.conditions.IfMatch, DestIfNoneMatch: f.conditions.destNone(),
+	})
 	return f.linkError("link", from, to, err)
 }

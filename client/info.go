@@ -12,10 +12,17 @@ import (
 type fileInfo struct {
 	name string
 	stat *ctxfsv1.Stat
+	etag string
 }
 
-func newInfo(name string, st *ctxfsv1.Stat) fs.FileInfo {
-	return fileInfo{name: path.Base(name), stat: st}
+func newInfo(name string, st *ctxfsv1.Stat, etag string) fs.FileInfo {
+	return fileInfo{name: path.Base(name), stat: st, etag: etag}
+}
+
+// ETagOf returns the etag of the file that Stat, Lstat, StatAll, LstatAll, or File.Stat have described; "" for a FileInfo from elsewhere, such as a listing.
+func ETagOf(info fs.FileInfo) string {
+	i, _ := info.(fileInfo)
+	return i.etag
 }
 
 func (i fileInfo) Name() string       { return i.name }

@@ -10,15 +10,16 @@ import (
 // Fork creates a context as a point-in-time copy of another one. Later changes to one do not affect the other. It fails with
 // EEXIST if the new context exists. A cancelled Fork leaves nothing behind.
 func (c *Client) Fork(ctx context.Context, from, to string) (*ctxfsv1.Context, error) {
-	return c.fork(ctx, &ctxfsv1.ForkRequest{ContextId: from, NewContextId: to})
+	return c.ForkContext(ctx, &ctxfsv1.ForkRequest{ContextId: from, NewContextId: to})
 }
 
 // ForkForPanel is Fork to the context that a panel gets when it is opened.
 func (c *Client) ForkForPanel(ctx context.Context, from, panelID string) (*ctxfsv1.Context, error) {
-	return c.fork(ctx, &ctxfsv1.ForkRequest{ContextId: from, NewPanelId: panelID})
+	return c.ForkContext(ctx, &ctxfsv1.ForkRequest{ContextId: from, NewPanelId: panelID})
 }
 
-func (c *Client) fork(ctx context.Context, req *ctxfsv1.ForkRequest) (*ctxfsv1.Context, error) {
+// ForkContext is Fork with all that a request can say.
+func (c *Client) ForkContext(ctx context.Context, req *ctxfsv1.ForkRequest) (*ctxfsv1.Context, error) {
 	r, err := c.contexts().Fork(ctx, req)
 	return r.GetContext(), convert("fork", err)
 }
@@ -50,6 +51,12 @@ func (c *Client) DeleteSnapshot(ctx context.Context, id, name string) error {
 // CollectGarbage removes what nothing refers to any more, and contexts that have not been used for long if the request asks for
 // them, and returns what it removed. The error says what it could not remove; the rest is removed all the same.
 func (c *Client) CollectGarbage(ctx context.Context, req *ctxfsv1.CollectGarbageRequest) ([]*ctxfsv1.Garbage, error) {
+	r, err := c.Collect(ctx, req)
+	return r.GetRemoved(), err
+}
+
+// Collect is CollectGarbage that also returns what was decided on contexts.
+func (c *Client) Collect(ctx context.Context, req *ctxfsv1.CollectGarbageRequest) (*ctxfsv1.CollectGarbageResponse, error) {
 	r, err := c.contexts().CollectGarbage(ctx, req)
 	if err != nil {
 		return nil, convert("collectgarbage", err)
@@ -58,7 +65,7 @@ func (c *Client) CollectGarbage(ctx context.Context, req *ctxfsv1.CollectGarbage
 	for _, f := range r.GetFailures() {
 		errs = append(errs, &GarbageError{Kind: f.GetKind(), Name: f.GetName(), Reason: f.GetReason(), Message: f.GetMessage()})
 	}
-	return r.GetRemoved(), errors.Join(errs...)
+	return r, errors.Join(errs...)
 }
 
 // GarbageError is something that CollectGarbage could not remove.
@@ -86,7 +93,7 @@ func (c *Client) MeasureContext(ctx context.Context, id string) (*ctxfsv1.Contex
 }
 
 // MeasureContexts is ListContexts with what each takes on disk. SizesError of a context says why it could not be measured.
-func (c *Client) MeasureContexts(ctx context.Context) ([]*ctxfsv1.Context, error) {
-	r, err := c.contexts().ListContexts(ctx, &ctxfsv1.ListContextsRequest{Sizes: true})
+func (c *Client) MeasureContexts(ctx context.Context, labelSelectors ...string) ([]*ctxfsv1.Context, error) {
+	r, err := c.contexts().ListContexts(ctx, &ctxfsv1.ListContextsRequest{Sizes: true, LabelSelectors: labelSelectors})
 	return r.GetContexts(), convert("listcontexts", err)
 }

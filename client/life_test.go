@@ -10,6 +10,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server"
@@ -20,6 +21,7 @@ func eachDriver(t *testing.T, f func(t *testing.T, c *client.Client)) {
 	t.Helper()
 	for _, driver := range []string{"copy", "overlay"} {
 		t.Run(driver, func(t *testing.T) {
+			namespacestest.Mounting(t)
 			ws := servertest.Workspace(t)
 			if choice, err := server.ChooseDriver(t.Context(), driver, ws); err != nil || choice.Name != driver {
 				t.Skipf("not tested here: %v", err)
@@ -48,6 +50,7 @@ func wantContent(t *testing.T, f *client.FS, name, want string) {
 }
 
 func TestForkSnapshotRestore(t *testing.T) {
+	t.Parallel()
 	eachDriver(t, func(t *testing.T, c *client.Client) {
 		one, oneID := openPanel(t, c, "one")
 		must(t, one.WriteFile("note", []byte("first"), 0o644))
@@ -104,6 +107,7 @@ func TestForkSnapshotRestore(t *testing.T) {
 // TestWritersOverForks writes through clients of every kind while the context is forked: each fork has what was
 // acknowledged before it was asked for, and nothing that was begun after it was there.
 func TestWritersOverForks(t *testing.T) {
+	t.Parallel()
 	eachDriver(t, func(t *testing.T, c *client.Client) {
 		f, id := openPanel(t, c, "one")
 		handle, err := f.Create("handle")

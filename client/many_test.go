@@ -14,6 +14,7 @@ import (
 
 // TestLstatAll compares each answer with that of a single call, with sessions and without.
 func TestLstatAll(t *testing.T) {
+	t.Parallel()
 	address := servertest.Start(t, servertest.Workspace(t), nil)
 	for name, opts := range map[string][]client.Option{"session": nil, "unary": {client.WithoutSession()}} {
 		t.Run(name, func(t *testing.T) {
@@ -64,6 +65,7 @@ func sameAnswers(t *testing.T, names []string, got []client.Answer, one func(str
 
 // TestLstatAllEnds does not wait for a server when its context has ended, nor after Close.
 func TestLstatAllEnds(t *testing.T) {
+	t.Parallel()
 	address := servertest.Start(t, servertest.Workspace(t), nil)
 	f := dialFS(t, client.WithAddress(address), client.WithPanel("panels/ends"))
 	names := make([]string, 1000)
@@ -86,6 +88,7 @@ func TestLstatAllEnds(t *testing.T) {
 
 // TestLstatAllByMany runs several callers that together need more slots than are free, because watches hold some.
 func TestLstatAllByMany(t *testing.T) {
+	t.Parallel()
 	address := servertest.Start(t, servertest.Workspace(t), nil)
 	f := dialFS(t, client.WithAddress(address), client.WithPanel("panels/many"))
 	for range 8 {

@@ -33,6 +33,7 @@ const (
 // directory. It requires the same results and errno from both, and the same tree
 // at the end: modelRuns * modelSteps = 12,000 operations.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	seed := fmt.Sprint(uint64(time.Now().UnixNano()))
 	if f := flag.Lookup("rapid.seed"); f.Value.String() == "0" {
 		if err := f.Value.Set(seed); err != nil {

@@ -26,6 +26,12 @@ func FromTemplate(path string) PanelOption {
 	return func(r *ctxfsv1.OpenPanelRequest) { r.Template = path }
 }
 
+// SeedFrom makes the context from these repositories and folders of the workspace alone, each relative to the workspace. They keep their
+// paths. A context that exists must have been made from the same.
+func SeedFrom(folders ...string) PanelOption {
+	return func(r *ctxfsv1.OpenPanelRequest) { r.SeedFrom = append(r.SeedFrom, folders...) }
+}
+
 // Unsafe lets the panel use an unsafe_noctx context, which starts empty; without InContext it gets one of its own.
 func Unsafe() PanelOption { return func(r *ctxfsv1.OpenPanelRequest) { r.Unsafe = true } }
 
@@ -40,6 +46,11 @@ func CanReview() PanelOption {
 // CanExec lets the panel run commands in its context. Opening the panel again without it ends its older tokens.
 func CanExec() PanelOption {
 	return func(r *ctxfsv1.OpenPanelRequest) { r.Rights = append(r.Rights, ctxfsv1.PanelRight_PANEL_RIGHT_EXEC) }
+}
+
+// WithLabels gives the panel labels beside those that it has. Its context gets them too if it is the panel's own, or if this opening made it.
+func WithLabels(labels map[string]string) PanelOption {
+	return func(r *ctxfsv1.OpenPanelRequest) { r.Labels = labels }
 }
 
 // TokenLife is how long each token lives, instead of the server's 24 hours.
@@ -100,9 +111,9 @@ func (c *Client) ClosePanel(ctx context.Context, id string) (*ctxfsv1.ClosePanel
 	return r, convert("closepanel", err)
 }
 
-// ListPanels lists the panels, by ID.
-func (c *Client) ListPanels(ctx context.Context) ([]*ctxfsv1.Panel, error) {
-	r, err := c.panelService().ListPanels(ctx, &ctxfsv1.ListPanelsRequest{})
+// ListPanels lists the panels, by ID. labelSelectors are as in ListContexts.
+func (c *Client) ListPanels(ctx context.Context, labelSelectors ...string) ([]*ctxfsv1.Panel, error) {
+	r, err := c.panelService().ListPanels(ctx, &ctxfsv1.ListPanelsRequest{LabelSelectors: labelSelectors})
 	return r.GetPanels(), convert("listpanels", err)
 }
 

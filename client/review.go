@@ -221,9 +221,9 @@ func (r *Review) Apply(ctx context.Context, req *ctxfsv1.ApplyRequest) (*ctxfsv1
 const maxJournalPage = 100
 
 // Journal lists what Apply, Discard and Undo did, the newest first, at most limit entries. With path, only entries that touched it or
-// something below it.
-func (r *Review) Journal(ctx context.Context, path string, limit int) ([]*ctxfsv1.JournalEntry, error) {
-	req := &ctxfsv1.ListJournalRequest{ContextId: r.id, Path: path, PageSize: int32(min(limit, maxJournalPage))}
+// something below it. labelSelectors are as in ListContexts, and for hosts.
+func (r *Review) Journal(ctx context.Context, path string, limit int, labelSelectors ...string) ([]*ctxfsv1.JournalEntry, error) {
+	req := &ctxfsv1.ListJournalRequest{ContextId: r.id, Path: path, PageSize: int32(min(limit, maxJournalPage)), LabelSelectors: labelSelectors}
 	var out []*ctxfsv1.JournalEntry
 	for len(out) < limit {
 		page, err := r.c.reviews().ListJournal(ctx, req)

@@ -14,6 +14,7 @@ import (
 
 // A panel with CanReview reviews another one's changes, and gets conflicts as data. A panel without it does not.
 func TestPanelReviews(t *testing.T) {
+	t.Parallel()
 	workspace := servertest.Workspace(t)
 	c, err := client.Dial(t.Context(), client.WithAddress(servertest.Start(t, workspace, nil)), client.WithGetenv(func(string) string { return "" }))
 	must(t, err)

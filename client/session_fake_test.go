@@ -91,6 +91,7 @@ func recv(s *played) ([]*ctxfsv1.SessionRequest, error) {
 }
 
 func TestServerWithoutSessions(t *testing.T) {
+	t.Parallel()
 	f := &fake{}
 	fsys := f.serve(t).FS()
 	for range 3 {
@@ -107,6 +108,7 @@ func TestServerWithoutSessions(t *testing.T) {
 
 // TestServerWithoutContentByHTTP reads by gRPC.
 func TestServerWithoutContentByHTTP(t *testing.T) {
+	t.Parallel()
 	fsys := (&fake{}).serve(t).FS()
 	for range 2 {
 		r, err := fsys.ReadStream("a", client.ReadOptions{})
@@ -123,6 +125,7 @@ func TestServerWithoutContentByHTTP(t *testing.T) {
 // TestSessionsEnd has the server end a session while a call waits: what changes something
 // may have happened, what only asks is asked again.
 func TestSessionsEnd(t *testing.T) {
+	t.Parallel()
 	closing := func(e *fserr.Error, code codes.Code) func(*played) error {
 		return func(s *played) error {
 			return (*s).Send(&ctxfsv1.SessionResponse{Response: &ctxfsv1.SessionResponse_Closing{
@@ -174,6 +177,7 @@ func TestSessionsEnd(t *testing.T) {
 // TestSessionsThatEndAtOnce has every other session end before it takes a call: one that was
 // not sent is made on the next.
 func TestSessionsThatEndAtOnce(t *testing.T) {
+	t.Parallel()
 	f := &fake{}
 	f.session = func(s *played) error {
 		for f.asked.Load()%2 == 0 {
@@ -207,6 +211,7 @@ func TestSessionsThatEndAtOnce(t *testing.T) {
 
 // TestSessionRefused has no session begin, for a while: calls are RPCs of their own.
 func TestSessionRefused(t *testing.T) {
+	t.Parallel()
 	f := &fake{refuse: status.Error(codes.ResourceExhausted, "too many")}
 	fsys := f.serve(t).FS()
 	for range 3 {
@@ -219,6 +224,7 @@ func TestSessionRefused(t *testing.T) {
 
 // TestCallsAreBounded plays a server that takes two at once and answers only when one was cancelled.
 func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
 	type seen struct{ ops, cancels int }
 	got := make(chan seen, 100)
 	f := &fake{session: func(s *played) error {

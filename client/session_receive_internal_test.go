@@ -117,6 +117,7 @@ func (s *session) awaitReader(t *testing.T, want reader) {
 
 // TestLoneCallerReceives has one call after another, each cancelled or answered.
 func TestLoneCallerReceives(t *testing.T) {
+	t.Parallel()
 	s, link, end := playedSession(t, time.Hour)
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -147,6 +148,7 @@ func TestLoneCallerReceives(t *testing.T) {
 
 // TestCallersFollow has a second call begin while the caller of the first receives, and outlast it.
 func TestCallersFollow(t *testing.T) {
+	t.Parallel()
 	s, link, end := playedSession(t, time.Hour)
 	first := s.stat(t.Context())
 	one := <-link.sent
@@ -172,6 +174,7 @@ func TestCallersFollow(t *testing.T) {
 
 // TestEndWhileACallerReceives has the link end under a caller that receives for itself.
 func TestEndWhileACallerReceives(t *testing.T) {
+	t.Parallel()
 	s, link, end := playedSession(t, time.Hour)
 	call := s.stat(t.Context())
 	<-link.sent
@@ -186,6 +189,7 @@ func TestEndWhileACallerReceives(t *testing.T) {
 
 // TestIdleSessionIsRead has the server end a session that no caller uses.
 func TestIdleSessionIsRead(t *testing.T) {
+	t.Parallel()
 	s, link, end := playedSession(t, restAfter)
 	call := s.stat(t.Context())
 	link.answer(t, <-link.sent)

@@ -59,6 +59,7 @@ func isBroken(err error, sent bool) bool {
 
 // TestCancelledInTheQueue has a call cancelled before its turn to be sent: it never is.
 func TestCancelledInTheQueue(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	s, stream, first, further := stuckSession(ctx, t, 2)
 	cancel()
@@ -80,6 +81,7 @@ func TestCancelledInTheQueue(t *testing.T) {
 // TestSendingFails has the stream break while a message is being sent, which then was
 // not, and others wait.
 func TestSendingFails(t *testing.T) {
+	t.Parallel()
 	for name, endsFirst := range map[string]bool{"noticed by the sender": false, "noticed by the receiver": true} {
 		t.Run(name, func(t *testing.T) {
 			s, stream, first, further := stuckSession(t.Context(), t, 1)

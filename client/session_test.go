@@ -54,6 +54,7 @@ func wantTransport(t *testing.T, err error, code codes.Code, may bool) {
 }
 
 func TestServerRestartedBetweenCalls(t *testing.T) {
+	t.Parallel()
 	workspace := servertest.Workspace(t)
 	var c *client.Client
 	t.Run("before", func(t *testing.T) {
@@ -77,6 +78,7 @@ func TestServerRestartedBetweenCalls(t *testing.T) {
 
 // TestConnectionCut has the connection cut while replies are on their way.
 func TestConnectionCut(t *testing.T) {
+	t.Parallel()
 	address := servertest.Start(t, servertest.Workspace(t), nil)
 	p, direct := newProxy(t, address), dialTo(t, address).FS()
 	f := dialTo(t, p.address()).FS()
@@ -101,7 +103,8 @@ func TestConnectionCut(t *testing.T) {
 // TestHandlesAreTheInstances has two windows of one panel; one loses its connection and
 // comes back, the other ends.
 func TestHandlesAreTheInstances(t *testing.T) {
-	p, stays := proxied(t, func(c *server.Config) { c.LeaseGrace = 300 * time.Millisecond })
+	t.Parallel()
+	p, stays := proxied(t, func(c *server.Config) { c.LeaseGrace = 10 * time.Second })
 	must(t, stays.FS().WriteFile("a", []byte("0123456789"), 0o644))
 	kept, err := stays.FS().OpenFile("a", os.O_RDONLY, 0)
 	must(t, err)
@@ -133,6 +136,7 @@ func TestHandlesAreTheInstances(t *testing.T) {
 
 // TestPanelCloseEndsItsSession closes a panel here: its handles close there, and its folder is still to be had.
 func TestPanelCloseEndsItsSession(t *testing.T) {
+	t.Parallel()
 	c := dialTo(t, servertest.Start(t, servertest.Workspace(t), func(c *server.Config) { c.LeaseGrace = 50 * time.Millisecond }))
 	p, err := c.OpenPanel(t.Context(), "panels/test")
 	must(t, err)
@@ -150,6 +154,7 @@ func TestPanelCloseEndsItsSession(t *testing.T) {
 
 // TestTokenRefresh has a session outlive the token that it began with: a watch would end with it.
 func TestTokenRefresh(t *testing.T) {
+	t.Parallel()
 	p, err := dial(t).OpenPanel(t.Context(), "panels/test", client.TokenLife(2*time.Second))
 	must(t, err)
 	w, err := p.FS().Watch(".", false)
@@ -164,6 +169,7 @@ func TestTokenRefresh(t *testing.T) {
 }
 
 func TestCancelledWhileItWaits(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		hold    direction
@@ -202,6 +208,7 @@ func TestCancelledWhileItWaits(t *testing.T) {
 }
 
 func TestTenThousandAtOnce(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	var wg sync.WaitGroup
 	for i := range 10_000 {
@@ -220,6 +227,7 @@ func TestTenThousandAtOnce(t *testing.T) {
 
 // TestSlowWatch leaves a watch unread while thousands of events arrive.
 func TestSlowWatch(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	w, err := f.Watch(".", false)
 	must(t, err)
@@ -248,6 +256,7 @@ func TestSlowWatch(t *testing.T) {
 
 // TestManyWatches has more watches than a session takes.
 func TestManyWatches(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	var all []*client.Watcher
 	for range 70 {
@@ -265,6 +274,7 @@ func TestManyWatches(t *testing.T) {
 }
 
 func TestCloseWithCallsInFlight(t *testing.T) {
+	t.Parallel()
 	p, c := proxied(t, nil)
 	f := c.FS()
 	must(t, f.Mkdir("d", 0o755))
@@ -299,6 +309,7 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 }
 
 func TestContentThatNoSessionCarries(t *testing.T) {
+	t.Parallel()
 	for name, opts := range map[string][]client.Option{"by a session": nil, "without": {client.WithoutSession()}} {
 		t.Run(name, func(t *testing.T) {
 			f := dialTo(t, servertest.Start(t, servertest.Workspace(t), nil), opts...).FS()
@@ -325,6 +336,7 @@ func TestContentThatNoSessionCarries(t *testing.T) {
 
 // TestHandlesHaveAnInstanceBySession checks that handles have a client instance with a session, and none without.
 func TestHandlesHaveAnInstanceBySession(t *testing.T) {
+	t.Parallel()
 	address := servertest.Start(t, servertest.Workspace(t), nil)
 	for _, c := range []struct {
 		name string

@@ -13,6 +13,7 @@ import (
 // TestTogether packs requests of various sizes and expects them on the wire in order, in as
 // few messages as their sizes allow.
 func TestTogether(t *testing.T) {
+	t.Parallel()
 	const small, large = 100, largeRequest
 	for _, c := range []struct {
 		name  string
@@ -82,6 +83,7 @@ func sent(t *testing.T, with together) []uint64 {
 }
 
 func TestACallIsASessionRequest(t *testing.T) {
+	t.Parallel()
 	in := &ctxfsv1.StatRequest{ContextId: "ctx_a", Path: "/a"}
 	x := &exchange{id: 300, method: ctxfsv1.FsService_Stat_FullMethodName, args: in, size: proto.Size(in)}
 	b, err := appendCall([]byte("before"), x)

@@ -96,7 +96,7 @@ func (f *FS) openSource(ctx context.Context, req *ctxfsv1.ReadStreamRequest) (re
 }
 
 // Stat is the file as it was when it was opened.
-func (r *Reader) Stat() fs.FileInfo { return newInfo(r.name, r.stat) }
+func (r *Reader) Stat() fs.FileInfo { return newInfo(r.name, r.stat, "") }
 
 // Read implements io.Reader.
 func (r *Reader) Read(b []byte) (int, error) {
@@ -206,7 +206,10 @@ var (
 // WriteStream writes a file of any size. Errors, of opening too, come from Write or Close.
 func (f *FS) WriteStream(name string, o WriteOptions) (*Writer, error) {
 	p, raw := f.wire(name)
-	open := &ctxfsv1.WriteStreamOpen{ContextId: f.id, Path: p, RawPath: raw, Start: o.Offset, Flush: o.Flush}
+	open := &ctxfsv1.WriteStreamOpen{
+		ContextId: f.id, Path: p, RawPath: raw, Start: o.Offset, Flush: o.Flush,
+		IfMatch: f.conditions.IfMatch, IfNoneMatch: f.conditions.none(),
+	}
 	if o.Perm != 0 {
 		open.ModeForm = &ctxfsv1.WriteStreamOpen_Mode{Mode: unixMode(o.Perm)}
 	}

@@ -104,6 +104,8 @@ func putQuery(open *ctxfsv1.WriteStreamOpen) string {
 	set("raw_path", base64.StdEncoding.EncodeToString(open.GetRawPath()))
 	set("context_id", open.GetContextId())
 	set("flag", open.GetFlag())
+	set("if_match", open.GetIfMatch())
+	set("if_none_match", open.GetIfNoneMatch())
 	if _, ok := open.GetModeForm().(*ctxfsv1.WriteStreamOpen_Mode); ok {
 		q.Set("mode", strconv.FormatUint(uint64(open.GetMode()), 8))
 	}

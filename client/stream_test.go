@@ -19,6 +19,7 @@ import (
 )
 
 func TestStreamsKeepNothingOfTheCallers(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	want := make([]byte, 3<<20+13)
 	_, err := rand.Read(want)
@@ -61,6 +62,7 @@ func TestStreamsKeepNothingOfTheCallers(t *testing.T) {
 }
 
 func TestAReaderClosedInTheMiddleReadsNoMore(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	must(t, f.WriteFile("large", make([]byte, 4<<20), 0o644))
 	r, err := f.ReadStream("large", client.ReadOptions{})
@@ -75,6 +77,7 @@ func TestAReaderClosedInTheMiddleReadsNoMore(t *testing.T) {
 }
 
 func TestReadFromPassesAReadersErrorOn(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	w, err := f.WriteStream("part", client.WriteOptions{})
 	must(t, err)
@@ -90,6 +93,7 @@ func TestReadFromPassesAReadersErrorOn(t *testing.T) {
 }
 
 func TestAbortedStreamLeavesNothing(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	w, err := f.WriteStream("never", client.WriteOptions{})
 	must(t, err)
@@ -103,6 +107,7 @@ func TestAbortedStreamLeavesNothing(t *testing.T) {
 
 // TestAReaderWhoseConnectionIsCut reads some, and then learns that there is no more.
 func TestAReaderWhoseConnectionIsCut(t *testing.T) {
+	t.Parallel()
 	p, f := proxied(t, nil)
 	must(t, f.FS().WriteFile("large", make([]byte, 8<<20), 0o644))
 	for _, name := range []string{"Read", "WriteTo"} {
@@ -126,6 +131,7 @@ func TestAReaderWhoseConnectionIsCut(t *testing.T) {
 
 // TestAReaderThatIsCancelled ends with its context.
 func TestAReaderThatIsCancelled(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	must(t, f.WriteFile("large", make([]byte, 8<<20), 0o644))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -143,6 +149,7 @@ func TestAReaderThatIsCancelled(t *testing.T) {
 
 // TestAWriterThatDoesNotEndWritesNothing aborts one, cuts another's connection, and cancels a third.
 func TestAWriterThatDoesNotEndWritesNothing(t *testing.T) {
+	t.Parallel()
 	p, c := proxied(t, nil)
 	f := c.FS()
 	for _, name := range []string{"abort", "cut", "cancel"} {
@@ -180,6 +187,7 @@ func TestAWriterThatDoesNotEndWritesNothing(t *testing.T) {
 
 // TestAWriterIsToldWhy has the server refuse at the opening.
 func TestAWriterIsToldWhy(t *testing.T) {
+	t.Parallel()
 	f := panel(t)
 	must(t, f.MkdirAll("dir", 0o755))
 	for name, want := range map[string]error{"dir": fserr.EISDIR, "none/a": fs.ErrNotExist, "../a": fserr.EACCES} {
@@ -198,6 +206,7 @@ func TestAWriterIsToldWhy(t *testing.T) {
 
 // TestAReaderIsToldWhy has its panel closed while it reads.
 func TestAReaderIsToldWhy(t *testing.T) {
+	t.Parallel()
 	c := dialTo(t, servertest.Start(t, servertest.Workspace(t), nil))
 	p, err := c.OpenPanel(t.Context(), "panels/read")
 	must(t, err)

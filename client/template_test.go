@@ -32,6 +32,7 @@ func writeTemplate(t *testing.T, workspace, folder, text string) {
 }
 
 func TestTemplatesAdmin(t *testing.T) {
+	t.Parallel()
 	c, workspace := dialTemplated(t)
 	explained, err := c.ExplainTemplate(t.Context(), "base")
 	must(t, err)
@@ -70,6 +71,7 @@ func TestTemplatesAdmin(t *testing.T) {
 }
 
 func TestUnsafePanel(t *testing.T) {
+	t.Parallel()
 	c, _ := dialTemplated(t)
 	_, err := c.OpenPanel(t.Context(), "tool", client.InContext("unsafe_noctx_x"))
 	if !errors.Is(err, fserr.EINVAL) {

@@ -15,6 +15,7 @@ import (
 // TestContextUnmountedByHand has a panel with a file open in a context that an operator unmounts: its handle ends, and no call
 // by path fails.
 func TestContextUnmountedByHand(t *testing.T) {
+	t.Parallel()
 	eachDriver(t, func(t *testing.T, c *client.Client) {
 		f, id := openPanel(t, c, "one")
 		must(t, f.WriteFile("note", []byte("kept"), 0o644))

@@ -47,6 +47,7 @@ func nobody() identity { return identity{token: func() string { return "" }} }
 
 // TestARefusedWebSocketLeavesNoConnection refuses with an answer that keeps the connection alive: the client must close it.
 func TestARefusedWebSocketLeavesNoConnection(t *testing.T) {
+	t.Parallel()
 	gone := make(chan error, 1)
 	d := answering(t, func(conn net.Conn, r *bufio.Reader) {
 		_, _ = http.ReadRequest(r)
@@ -65,6 +66,7 @@ func TestARefusedWebSocketLeavesNoConnection(t *testing.T) {
 
 // TestAnswersOnTheWayToOne sends some that say nothing, and the wish for the body twice.
 func TestAnswersOnTheWayToOne(t *testing.T) {
+	t.Parallel()
 	d := answering(t, func(conn net.Conn, r *bufio.Reader) {
 		req, err := http.ReadRequest(r)
 		if err != nil {
@@ -88,6 +90,7 @@ func TestAnswersOnTheWayToOne(t *testing.T) {
 
 // TestAnswersWithoutAnEnd never sends the last one.
 func TestAnswersWithoutAnEnd(t *testing.T) {
+	t.Parallel()
 	d := answering(t, func(conn net.Conn, r *bufio.Reader) {
 		_, _ = http.ReadRequest(r)
 		_, _ = io.WriteString(conn, strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 100))
@@ -100,6 +103,7 @@ func TestAnswersWithoutAnEnd(t *testing.T) {
 
 // TestNobodyWritesIntoARequest has names that would end the head and begin another request.
 func TestNobodyWritesIntoARequest(t *testing.T) {
+	t.Parallel()
 	d := answering(t, func(_ net.Conn, r *bufio.Reader) {
 		if line, err := r.ReadString('\n'); err == nil {
 			t.Errorf("a request came: %q", line)
@@ -118,6 +122,7 @@ func TestNobodyWritesIntoARequest(t *testing.T) {
 
 // TestForeignAnswersAreForgotten asks again after what may pass, and not after what says that there is nothing to ask.
 func TestForeignAnswersAreForgotten(t *testing.T) {
+	t.Parallel()
 	for status, off := range map[string]bool{"503 Service Unavailable": false, "404 Not Found": true} {
 		d := answering(t, func(conn net.Conn, r *bufio.Reader) {
 			_, _ = http.ReadRequest(r)
@@ -131,6 +136,7 @@ func TestForeignAnswersAreForgotten(t *testing.T) {
 
 // TestNothingGoesByAClosedDialer checks that a closed dialer neither finishes a write nor begins one.
 func TestNothingGoesByAClosedDialer(t *testing.T) {
+	t.Parallel()
 	d := answering(t, func(conn net.Conn, r *bufio.Reader) {
 		_, _ = http.ReadRequest(r)
 		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n")

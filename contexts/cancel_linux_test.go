@@ -60,6 +60,7 @@ var mayAnswer = map[fserr.Code]bool{
 
 // TestEveryWaitEndsWithItsCaller has many callers do everything at once on a few contexts, and give up after a random time.
 func TestEveryWaitEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
 	eachDriver(t, func(t *testing.T, w *workspace, m *Manager) {
 		must(t, m.Close())
 		m = w.open(func(c *Config) { c.drainTime = 100 * time.Millisecond })

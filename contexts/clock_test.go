@@ -11,13 +11,14 @@ import (
 
 // TestTheClockIsSet sets the wall clock by a year under a Manager: it still looks at folders, and takes no context for unused.
 func TestTheClockIsSet(t *testing.T) {
+	t.Parallel()
 	const year = 365 * 24 * time.Hour
 	for name, by := range map[string]time.Duration{"forward": year, "back": -year} {
 		t.Run(name, func(t *testing.T) {
 			w := small(t)
 			var step, passed time.Duration
 			m := w.open(func(c *Config) {
-				c.now = func() time.Time { return clocktest.Stepped(time.Now(), step).Add(passed) }
+				c.Now = func() time.Time { return clocktest.Stepped(time.Now(), step).Add(passed) }
 			})
 			folder := ensure(t, m, "ctx_a").Folder
 			use := func() error {

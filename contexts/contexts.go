@@ -55,8 +55,10 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/seeding"
+	"github.com/ctxfs/ctxfs/contexts/zones"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
+	"github.com/ctxfs/ctxfs/metadata/labels"
 )
 
 // Config of Open. Workspace, Store and Driver are required.
@@ -95,11 +97,13 @@ type Config struct {
 	Owner      *rootfs.Owner
 	// Version is written into FORMAT and named when the state is too new.
 	Version string
+	// ZoneDirs are directories outside of the workspace that may have direct zones.
+	ZoneDirs []string
 	// OpenRoot opens a context's folder; nil means rootfs.Open. Tests choose an implementation with it.
 	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
+	// Now is the clock; nil, except in tests, means time.Now.
+	Now func() time.Time
 
-	// now is the clock; nil means time.Now.
-	now func() time.Time
 	// drainTime and pauseTime are gate.Config's; closeTime is 0 for the constant.
 	drainTime, pauseTime, closeTime time.Duration
 }
@@ -114,8 +118,8 @@ func (c Config) withDefaults(l Layout) Config {
 	if c.Locks == nil {
 		c.Locks = catalog.FileLocks{Dir: l.Locks}
 	}
-	if c.now == nil {
-		c.now = time.Now
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	if c.closeTime == 0 {
 		c.closeTime = closeTime
@@ -135,6 +139,7 @@ type Manager struct {
 	seeder    *seeding.Seeder
 	lives     *lifecycle.Lifecycle
 	manifests manifests
+	zones     zones.Places
 	closeTime time.Duration
 }
 
@@ -170,14 +175,18 @@ func compose(ctx context.Context, cfg Config, l Layout, root rootfs.Root) (*Mana
 	life := gate.NewLife()
 	cat, err := catalog.New(catalog.Catalog{
 		Layout: l, Drivers: catalog.NewDrivers(l, cfg.Driver, cfg.Drivers), Store: cfg.Store, Locks: cfg.Locks,
-		Staging: disk.NewStaging(l.Staging, life.Clearing, cfg.Log), Events: cfg.Events, Log: cfg.Log, Now: cfg.now,
+		Staging: disk.NewStaging(l.Staging, life.Clearing, cfg.Log), Events: cfg.Events, Log: cfg.Log, Now: cfg.Now,
 	})
+	if err != nil {
+		return nil, err
+	}
+	places, err := zones.NewPlaces(l.Workspace, l.Dir, cfg.ZoneDirs)
 	if err != nil {
 		return nil, err
 	}
 	flights, layers := seeding.NewFlights(life), layer.New(l.Layers, cfg.Owner)
 	gates, err := gate.New(ctx, gate.Config{
-		Catalog: cat, Life: life, Seedings: flights, LayerTree: layers.Tree, Quota: cfg.Quota, OpenRoot: cfg.OpenRoot,
+		Catalog: cat, Life: life, Seedings: flights, LayerTree: layers.Tree, Quota: cfg.Quota, OpenRoot: cfg.OpenRoot, Zones: places,
 		Root: rootfs.Options{AllowChown: cfg.AllowChown, Owner: cfg.Owner}, DrainTime: cfg.drainTime, PauseTime: cfg.pauseTime, CloseTime: cfg.closeTime,
 	})
 	if err != nil {
@@ -186,12 +195,19 @@ func compose(ctx context.Context, cfg Config, l Layout, root rootfs.Root) (*Mana
 	seeder, err := seeding.New(seeding.Config{
 		Catalog: cat, Life: life, Gates: gates, Flights: flights, Layers: layers, Source: l.Source(root), Seed: cfg.Seed, Templates: cfg.Templates,
 		Owner: cfg.Owner, DiskReserve: cfg.DiskReserve, Pool: cfg.Pool, PoolMaxBytes: cfg.PoolMaxBytes,
+		Zones: func(panel string) (zones.Layout, error) {
+			l, _, err := zones.Find(root, panel)
+			if err == nil {
+				err = places.Explain(l)
+			}
+			return l, err
+		},
 	})
 	if err != nil {
 		return nil, errors.Join(err, gates.Close())
 	}
 	lives := lifecycle.New(cat, life, gates, seeder)
-	return &Manager{life: life, workspace: root, cat: cat, gates: gates, seeder: seeder, lives: lives, closeTime: cfg.closeTime}, nil
+	return &Manager{life: life, workspace: root, cat: cat, gates: gates, seeder: seeder, lives: lives, zones: places, closeTime: cfg.closeTime}, nil
 }
 
 // Close cancels seedings and other changes and waits for them, closes every root, and unmounts contexts unless another process
@@ -228,11 +244,25 @@ func (m *Manager) Acquire(ctx context.Context, id ID, use Use) (*Access, error) 
 	return m.gates.Acquire(ctx, id, use)
 }
 
+// Batch carries out steps in a context as one change: all of them or none, also after a kill. See package batch. Writers wait until it
+// ends, readers during the renames. It fails with EBUSY if the operations inside do not end within 10 s; with the error of a step, whose
+// Step is set, if that fails; and with ESTALE if the context is missing.
+func (m *Manager) Batch(ctx context.Context, id ID, opts BatchOptions) (Batched, error) {
+	return m.gates.Batch(ctx, id, opts)
+}
+
 // EnsureOptions of Ensure.
 type EnsureOptions struct {
 	// OwnerPanel is the panel that the ID was derived from; "" means that the ID was named explicitly. EEXIST: another panel
 	// owns the ID, or an existing ID differs from it only by case.
 	OwnerPanel string
+	// Spec says what a new context is made of. For a context that exists it repeats the context's, or leaves it out: EEXIST otherwise. A fork
+	// has that of the context that it is a copy of.
+	Spec Spec
+	// Labels are those that the context gets beside those that it has (package labels). EINVAL: they are bad, or too many together.
+	Labels map[string]string
+	// NewLabels are those that only a new context gets: one that this call makes, or whose making has failed before.
+	NewLabels map[string]string
 }
 
 // Ensured is Ensure's result.
@@ -249,10 +279,23 @@ type Ensured struct {
 // seeding failed is seeded anew. progress may be nil; it is called from one goroutine at a time.
 func (m *Manager) Ensure(ctx context.Context, id ID, opts EnsureOptions, progress func(Progress)) (Ensured, error) {
 	start := m.cat.Now()
-	if _, err := ParseID(string(id)); err != nil {
+	if err := opts.Spec.Fits(id); err != nil {
 		return Ensured{}, err
 	}
-	rec, seeded, err := m.seeder.Ensure(ctx, id, opts.OwnerPanel, progress)
+	if err := m.zones.Explain(opts.Spec.Zones); err != nil {
+		return Ensured{}, err
+	}
+	atFirst, err := labels.Apply(nil, opts.NewLabels, nil)
+	if err == nil {
+		atFirst, err = labels.Apply(atFirst, opts.Labels, nil)
+	}
+	if err != nil {
+		return Ensured{}, err
+	}
+	rec, seeded, err := m.seeder.Ensure(ctx, id, seeding.Request{OwnerPanel: opts.OwnerPanel, Spec: opts.Spec, Labels: atFirst}, progress)
+	if err == nil && !labels.Has(rec.Labels, opts.Labels) {
+		rec.Labels, err = m.SetLabels(ctx, id, opts.Labels, nil)
+	}
 	if err != nil {
 		return Ensured{}, err
 	}
@@ -266,6 +309,20 @@ func (m *Manager) Ensure(ctx context.Context, id ID, opts EnsureOptions, progres
 	return ensured, nil
 }
 
+// Spec returns what a context is made of. It fails with ESTALE if the context is missing.
+func (m *Manager) Spec(ctx context.Context, id ID) (Spec, error) {
+	if _, err := m.gates.Existing(ctx, id); err != nil {
+		return Spec{}, err
+	}
+	return m.cat.Spec(id)
+}
+
+// SeededInto returns the zone that a context which is open was seeded into, "" for its root.
+func (m *Manager) SeededInto(id ID) (string, error) {
+	spec, err := m.cat.Spec(id)
+	return spec.Scope().Into, err
+}
+
 // PlanSeed reports what a seeding now would copy, and copies nothing.
 func (m *Manager) PlanSeed(ctx context.Context, opts PlanOptions) (Plan, error) {
 	return m.seeder.Layers.Plan(ctx, opts)
@@ -276,9 +333,9 @@ func (m *Manager) Templates() *Templates { return m.seeder.Templates }
 
 // Fork makes the context to a copy of from; later changes to one do not show in the other. It is a point-in-time copy: operations
 // that Write to from wait until it is made, and everything that is open stays open. It fails with EEXIST if to exists, and with
-// EBUSY if the writers in from do not end within 10 s.
+// EBUSY if the writers in from do not end within 10 s. The copy has the labels of from, and those of opts.
 func (m *Manager) Fork(ctx context.Context, from, to ID, opts EnsureOptions) (Info, error) {
-	return m.changed(m.lives.Fork(ctx, from, to, opts.OwnerPanel))
+	return m.changed(m.lives.Fork(ctx, from, to, opts.OwnerPanel, opts.Labels))
 }
 
 // changed describes a context that was made or replaced.
@@ -311,6 +368,24 @@ func (m *Manager) DeleteSnapshot(ctx context.Context, id ID, name string) error 
 	return m.lives.DeleteSnapshot(ctx, id, name)
 }
 
+// SetLabels sets and removes labels of a context, and returns all that it has then. It fails with EINVAL, and changes nothing, if they are bad or
+// too many; with ESTALE if the context is missing, and with EAGAIN if it is being seeded. It does not wait for operations in the context.
+func (m *Manager) SetLabels(ctx context.Context, id ID, put map[string]string, remove []string) (map[string]string, error) {
+	if _, err := m.cat.Find(ctx, id); err != nil {
+		return nil, err
+	}
+	set, err := m.cat.Store.Contexts().SetLabels(ctx, string(id), func(old map[string]string) (map[string]string, error) {
+		return labels.Apply(old, put, remove)
+	})
+	if errors.Is(err, metadata.ErrNotFound) { // deleted meanwhile
+		return nil, catalog.Missing(id)
+	}
+	if err != nil {
+		return nil, catalog.Wrap(id, "could not be labelled", err)
+	}
+	return set, nil
+}
+
 // Delete removes the folder, the snapshots, the record, its panels' bindings and their tokens. It works on a full disk. It fails
 // with ESTALE if the context is missing, and with EBUSY if its operations do not end within 10 s.
 func (m *Manager) Delete(ctx context.Context, id ID) (Deleted, error) { return m.lives.Delete(ctx, id) }
@@ -325,3 +400,9 @@ func (m *Manager) CollectGarbage(ctx context.Context, opts GarbageOptions) ([]Ga
 // Repair rebuilds the records of folders that have none, drops records without folder (with their panels), and reports what the
 // folders do not show. It fails with EAGAIN while another process seeds or deletes.
 func (m *Manager) Repair(ctx context.Context) (RepairReport, error) { return m.lives.Repair(ctx) }
+
+// Rebuild brings the records in line with the folders after the database was away, or lost its last commits, while contexts are in use.
+func (m *Manager) Rebuild(ctx context.Context) (Rebuilt, error) { return m.cat.Rebuild(ctx) }
+
+// IsUnrecorded reports whether a call failed because the database with the records does not answer.
+func IsUnrecorded(err error) bool { return errors.Is(err, metadata.ErrUnavailable) }

@@ -29,6 +29,7 @@ func deepTree(t *testing.T, folder string) {
 
 // TestContextDeeperThanAPath does with such a context all that is done with one.
 func TestContextDeeperThanAPath(t *testing.T) {
+	t.Parallel()
 	eachDriver(t, func(t *testing.T, w *workspace, m *Manager) {
 		put(t, m, "ctx_a", "app/new", "new")
 		deepTree(t, w.folder("ctx_a"))

@@ -11,19 +11,22 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
 // eachDriver runs a test in a workspace of every driver, with the context ctx_a in it.
 func eachDriver(t *testing.T, f func(t *testing.T, w *workspace, m *Manager)) {
 	t.Helper()
-	t.Run("copy", func(t *testing.T) {
-		w := newWorkspace(t)
-		w.fill("app", 60)
-		w.repo("app")
-		m := w.open()
-		ensure(t, m, "ctx_a")
-		f(t, w, m)
-	})
+	if !namespacestest.Inside() { // there the overlay driver is mounted in another way, and the copy driver does the same
+		t.Run("copy", func(t *testing.T) {
+			w := newWorkspace(t)
+			w.fill("app", 60)
+			w.repo("app")
+			m := w.open()
+			ensure(t, m, "ctx_a")
+			f(t, w, m)
+		})
+	}
 	t.Run("overlay", func(t *testing.T) {
 		w := newOverlaid(t)
 		m := w.open()
@@ -51,6 +54,7 @@ func open(t testing.TB, m *Manager, id ID, name string) rootfs.File {
 }
 
 func TestFork(t *testing.T) {
+	t.Parallel()
 	eachDriver(t, func(t *testing.T, w *workspace, m *Manager) {
 		put(t, m, "ctx_a", "app/d1/f1.txt", "changed")
 		put(t, m, "ctx_a", "app/new", "new")
@@ -90,6 +94,7 @@ func TestFork(t *testing.T) {
 }
 
 func TestForkRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	m := w.open()
 	for _, id := range []ID{"ctx_a", "ctx_b", "unsafe_noctx_u"} {
@@ -138,6 +143,7 @@ func TestForkRefuses(t *testing.T) {
 }
 
 func TestForkIsOfOneMoment(t *testing.T) {
+	t.Parallel()
 	eachDriver(t, func(t *testing.T, w *workspace, m *Manager) {
 		writers, stop := startWriters(t, m, "ctx_a", 2)
 		var forks []ID
@@ -168,6 +174,7 @@ func TestForkIsOfOneMoment(t *testing.T) {
 
 // TestReadersGoOnDuringAFork and writers wait: it stops a fork in its middle.
 func TestReadersGoOnDuringAFork(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.write("app/f", "1")
 	w.repo("app")
@@ -208,6 +215,7 @@ func TestReadersGoOnDuringAFork(t *testing.T) {
 }
 
 func TestCloseEndsAFork(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.write("app/f", "1")
 	w.repo("app")

@@ -21,7 +21,7 @@ func TestGarbage(t *testing.T) {
 		must(t, m.Close())
 		now := time.Now()
 		later := func(d time.Duration) func(*Config) {
-			return func(c *Config) { c.now = func() time.Time { return now.Add(d) } }
+			return func(c *Config) { c.Now = func() time.Time { return now.Add(d) } }
 		}
 		m = w.open(later(0))
 		first := ensure(t, m, "ctx_a").Layer

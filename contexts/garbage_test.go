@@ -2,6 +2,7 @@ package contexts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,12 @@ import (
 // aged opens a workspace an hour after two contexts were made there.
 func aged(t *testing.T, onPhase func(string)) *Manager {
 	t.Helper()
+	return agedOn(t, onPhase, func(s metadata.Store) metadata.Store { return s })
+}
+
+// agedOn is aged with a store that wrap returns.
+func agedOn(t *testing.T, onPhase func(string), wrap func(metadata.Store) metadata.Store) *Manager {
+	t.Helper()
 	w := newWorkspace(t)
 	w.fill("app", 3)
 	w.repo("app")
@@ -23,8 +30,8 @@ func aged(t *testing.T, onPhase func(string)) *Manager {
 	ensure(t, m, "ctx_b")
 	must(t, m.Close())
 	return w.open(func(c *Config) {
-		c.now = func() time.Time { return time.Now().Add(time.Hour) }
-		c.Events.Step = onPhase
+		c.Now = func() time.Time { return time.Now().Add(time.Hour) }
+		c.Events.Step, c.Store = onPhase, wrap(c.Store)
 	})
 }
 
@@ -39,6 +46,7 @@ func collected(found []Garbage) (ids []string) {
 
 // TestGarbageLooksAgain: while one context is collected another one is deleted and made anew.
 func TestGarbageLooksAgain(t *testing.T) {
+	t.Parallel()
 	var m *Manager
 	again := true
 	m = aged(t, func(phase string) {
@@ -61,6 +69,7 @@ func TestGarbageLooksAgain(t *testing.T) {
 
 // TestGarbageSparesWhatWasRecovered: when its record was lost, so was when it was used.
 func TestGarbageSparesWhatWasRecovered(t *testing.T) {
+	t.Parallel()
 	m := aged(t, func(string) {})
 	must(t, m.cat.Store.Contexts().Delete(t.Context(), "ctx_a"))
 	_, err := m.Repair(t.Context())
@@ -74,6 +83,7 @@ func TestGarbageSparesWhatWasRecovered(t *testing.T) {
 
 // TestRestoreKeepsTheOwner: a panel's first access comes while the copy is made.
 func TestRestoreKeepsTheOwner(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.fill("app", 3)
 	w.repo("app")
@@ -100,6 +110,7 @@ func TestRestoreKeepsTheOwner(t *testing.T) {
 
 // TestGarbageHoldsUpNoNewContext makes a context while leftovers are measured and removed, at a collection and at a start.
 func TestGarbageHoldsUpNoNewContext(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		opts *GarbageOptions
@@ -150,8 +161,30 @@ func TestGarbageHoldsUpNoNewContext(t *testing.T) {
 	}
 }
 
+// TestGarbageIsRemovedWithoutItsCaller cancels a collection when it has moved the garbage out of the way.
+func TestGarbageIsRemovedWithoutItsCaller(t *testing.T) {
+	t.Parallel()
+	w := small(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	m := w.open(func(cfg *Config) {
+		cfg.Events.Step = func(phase string) {
+			if phase == "clearing" {
+				cancel()
+			}
+		}
+	})
+	for i := range 3 {
+		w.fill(filepath.Join(".contexts/.ctxfs/staging", fmt.Sprint("context-", i)), 10)
+	}
+	if _, err := m.CollectGarbage(ctx, GarbageOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the collection ended with %v, want that of its caller", err)
+	}
+	wantSwept(t, m)
+}
+
 // TestGarbageTellsOfEachItem: one that cannot be removed does not hide the others.
 func TestGarbageTellsOfEachItem(t *testing.T) {
+	t.Parallel()
 	m := aged(t, func(string) {})
 	rec, err := m.cat.Store.Contexts().Get(t.Context(), "ctx_a")
 	must(t, err)
@@ -171,8 +204,40 @@ func TestGarbageTellsOfEachItem(t *testing.T) {
 	wantCode(t, failed[0].Err, fserr.EOPNOTSUPP, "another")
 }
 
+// TestARemovedContextIsReportedWithoutItsRecord: the folder is gone, and the record could not be removed, for once or at all.
+func TestARemovedContextIsReportedWithoutItsRecord(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		broken error
+		failed int
+	}{"full disk": {fserr.ENOSPC, 0}, "broken database": {fserr.EIO, 1}} {
+		calls := 0
+		m := agedOn(t, func(string) {}, func(s metadata.Store) metadata.Store {
+			return metadata.Wrap(s, func(ctx context.Context, op string, do func(context.Context) error) error {
+				if op == "Contexts.Delete" {
+					if calls++; calls == 1 {
+						return row.broken
+					}
+				}
+				return do(ctx)
+			})
+		})
+		var removed []ID
+		found, err := m.CollectGarbage(t.Context(), GarbageOptions{Idle: 30 * time.Minute, Verdict: func(v Verdict) {
+			if v.Removed && v.Bytes > 0 {
+				removed = append(removed, v.ID)
+			}
+		}})
+		must(t, err)
+		if !slices.Equal(removed, []ID{"ctx_a", "ctx_b"}) || len(collected(found)) != 2-row.failed {
+			t.Errorf("%s: removed are %q, found %+v", name, removed, found)
+		}
+	}
+}
+
 // TestAgeAloneSparesLivePanels: without Idle, a context stays as long as a panel has a token for it.
 func TestAgeAloneSparesLivePanels(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	m := aged(t, func(string) {})
 	store := m.cat.Store
@@ -195,4 +260,29 @@ func TestAgeAloneSparesLivePanels(t *testing.T) {
 	if got := collected(found); !slices.Equal(got, []string{"ctx_a"}) {
 		t.Errorf("with an idle time it collected %q", got)
 	}
+}
+
+// TestObserversKeepNothingFromGarbage: a context that is only looked at is idle, until it is used.
+func TestObserversKeepNothingFromGarbage(t *testing.T) {
+	t.Parallel()
+	m := aged(t, func(string) {})
+	idle := func(want ...string) {
+		t.Helper()
+		found, err := m.CollectGarbage(t.Context(), GarbageOptions{DryRun: true, Idle: 30 * time.Minute})
+		must(t, err)
+		if got := collected(found); !slices.Equal(got, want) {
+			t.Errorf("idle are %q, not %q: %+v", got, want, found)
+		}
+	}
+	look := func(ctx context.Context, id ID) {
+		t.Helper()
+		a, err := m.Acquire(ctx, id, Read)
+		must(t, err)
+		a.Release()
+	}
+	look(Observe(t.Context()), "ctx_a")
+	look(t.Context(), "ctx_b")
+	idle("ctx_a")
+	look(t.Context(), "ctx_a")
+	idle()
 }

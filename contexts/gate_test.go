@@ -23,6 +23,7 @@ func small(t *testing.T) *workspace {
 }
 
 func TestHundredCallersOneSeeding(t *testing.T) {
+	t.Parallel()
 	w := small(t)
 	d := newCounting()
 	d.hold = make(chan struct{})
@@ -55,6 +56,7 @@ func TestHundredCallersOneSeeding(t *testing.T) {
 }
 
 func TestSeedingOutlivesItsCaller(t *testing.T) {
+	t.Parallel()
 	w := small(t)
 	d := newCounting()
 	d.hold = make(chan struct{})
@@ -85,6 +87,7 @@ func TestSeedingOutlivesItsCaller(t *testing.T) {
 }
 
 func TestCloseEndsSeedings(t *testing.T) {
+	t.Parallel()
 	w := small(t)
 	d := newCounting()
 	d.hold = make(chan struct{})
@@ -107,6 +110,7 @@ func TestCloseEndsSeedings(t *testing.T) {
 }
 
 func TestFailedSeedingIsTriedAnew(t *testing.T) {
+	t.Parallel()
 	w := small(t)
 	d := newCounting()
 	d.fail.Store(true)
@@ -123,6 +127,7 @@ func TestFailedSeedingIsTriedAnew(t *testing.T) {
 }
 
 func TestMissingContext(t *testing.T) {
+	t.Parallel()
 	m := small(t).open()
 	_, err := m.Acquire(context.Background(), "ctx_x", Write)
 	wantCode(t, err, fserr.ESTALE)
@@ -138,6 +143,7 @@ func TestMissingContext(t *testing.T) {
 }
 
 func TestBadIDsMakeNothing(t *testing.T) {
+	t.Parallel()
 	m := small(t).open()
 	before, err := m.cat.Names()
 	must(t, err)
@@ -153,6 +159,7 @@ func TestBadIDsMakeNothing(t *testing.T) {
 }
 
 func TestDeleteWaitsForOperations(t *testing.T) {
+	t.Parallel()
 	m := small(t).open()
 	ctx := context.Background()
 	ensure(t, m, "ctx_a")
@@ -193,9 +200,10 @@ func TestDeleteWaitsForOperations(t *testing.T) {
 }
 
 func TestFolderRemovedByHand(t *testing.T) {
+	t.Parallel()
 	w := small(t)
 	now := time.Unix(1_800_000_000, 0)
-	m := w.open(func(c *Config) { c.now = func() time.Time { return now } })
+	m := w.open(func(c *Config) { c.Now = func() time.Time { return now } })
 	ctx := context.Background()
 	e := ensure(t, m, "ctx_a")
 	a, err := m.Acquire(ctx, "ctx_a", Write)
@@ -215,6 +223,7 @@ func TestFolderRemovedByHand(t *testing.T) {
 }
 
 func TestLinkAtTheContextsName(t *testing.T) {
+	t.Parallel()
 	w := small(t)
 	m := w.open()
 	must(t, os.Mkdir(filepath.Join(w.dir, "elsewhere"), 0o755))
@@ -229,6 +238,7 @@ func TestLinkAtTheContextsName(t *testing.T) {
 }
 
 func TestCollisions(t *testing.T) {
+	t.Parallel()
 	w := small(t)
 	ctx := context.Background()
 	m := w.open()
@@ -254,6 +264,7 @@ func TestCollisions(t *testing.T) {
 }
 
 func TestExplicitContextGetsItsFirstPanelAsOwner(t *testing.T) {
+	t.Parallel()
 	m := small(t).open()
 	ctx := context.Background()
 	ensure(t, m, "ctx_a~b")
@@ -264,6 +275,7 @@ func TestExplicitContextGetsItsFirstPanelAsOwner(t *testing.T) {
 }
 
 func TestRepairAfterALostDatabase(t *testing.T) {
+	t.Parallel()
 	w := small(t)
 	ctx := context.Background()
 	m := w.open()
@@ -297,6 +309,7 @@ func TestRepairAfterALostDatabase(t *testing.T) {
 }
 
 func TestFolderWithoutRecordIsServed(t *testing.T) {
+	t.Parallel()
 	w := small(t)
 	m := w.open()
 	ensure(t, m, "ctx_a")

@@ -52,6 +52,8 @@ type Info struct {
 	ForkedFrom ID
 	// UsedAt is when it was last used, to a few minutes; zero if unknown.
 	UsedAt time.Time
+	// Labels are those that the host gave it. The map is not to be modified.
+	Labels map[string]string
 }
 
 // Sizes is the space of a context on disk, in bytes. Extents that files share (reflinks) count for each file.
@@ -68,7 +70,7 @@ func (m *Manager) info(rec metadata.Context, state State) Info {
 		ID: ID(rec.ID), State: state, LastError: rec.LastError, Folder: m.cat.Layout.Folder(ID(rec.ID)),
 		Driver: rec.Driver, Layer: rec.Layer, Generation: rec.Generation, Files: rec.Files, Bytes: rec.Bytes,
 		CreatedAt: rec.CreatedAt, SeededIn: rec.SeededIn, OwnerPanel: rec.OwnerPanel, Recovered: rec.Recovered,
-		ForkedFrom: ID(rec.ForkedFrom), UsedAt: m.gates.LastUse(rec),
+		ForkedFrom: ID(rec.ForkedFrom), UsedAt: m.gates.LastUse(rec), Labels: rec.Labels,
 	}
 }
 

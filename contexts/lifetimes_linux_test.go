@@ -102,7 +102,7 @@ func TestUnmountedByHandWithFilesOpen(t *testing.T) {
 	now := time.Now()
 	taken := func(ID) {}
 	m := w.open(func(c *Config) {
-		c.now = func() time.Time { return now }
+		c.Now = func() time.Time { return now }
 		c.Events.Taken = func(id ID) { taken(id) }
 	})
 	ensure(t, m, "ctx_a")

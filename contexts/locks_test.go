@@ -8,6 +8,7 @@ import (
 
 // TestLocksOfContextsThatAreGone leaves the files that a killed server leaves, for a context that exists and for one that is gone.
 func TestLocksOfContextsThatAreGone(t *testing.T) {
+	t.Parallel()
 	w := small(t)
 	m := w.open()
 	ensure(t, m, "ctx_a")

@@ -44,7 +44,7 @@ func TestInNamespaces(t *testing.T) {
 	if namespacestest.Inside() {
 		t.Skip("these tests are in one already")
 	}
-	namespacestest.Run(t, "Overlay|Mode|Mount|Layer|Space|Git|Server|Stop|Fork|Snapshot|Restore|Collect|Folder|Delet")
+	namespacestest.Run(t, "Overlay|Mode|Mount|Layer|Space|Git|Server|Stop|Fork|Snapshot|Restore|Collect|Folder|Delet|Batch")
 }
 
 // newOverlaid is a workspace with one repository whose contexts are mounted. It skips, and says

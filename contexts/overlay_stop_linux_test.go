@@ -54,7 +54,7 @@ func TestStopDoesNotWaitForASlowDisk(t *testing.T) {
 	var passed atomic.Int64
 	able := w.driver
 	w.driver = slowly{mounting(overlay.Options{}), &passed}
-	m := w.open(func(c *Config) { c.now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) } })
+	m := w.open(func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) } })
 	for _, id := range []ID{"ctx_a", "ctx_b", "ctx_c"} {
 		ensure(t, m, id)
 	}
@@ -118,7 +118,7 @@ func TestProgramInAContextAtTheStop(t *testing.T) {
 func TestUnmountedByHand(t *testing.T) {
 	w := newOverlaid(t)
 	now := time.Now()
-	m := w.open(func(c *Config) { c.now = func() time.Time { return now } })
+	m := w.open(func(c *Config) { c.Now = func() time.Time { return now } })
 	ensure(t, m, "ctx_a")
 	put(t, m, "ctx_a", "app/new", "kept")
 	before, err := m.Acquire(t.Context(), "ctx_a", Write)

@@ -42,6 +42,7 @@ func yielding(t *testing.T, m *Manager, fails error) *pausable {
 }
 
 func TestFrozenPausesUsersThatYield(t *testing.T) {
+	t.Parallel()
 	m := small(t).open()
 	ensure(t, m, "ctx_a")
 	users := []*pausable{yielding(t, m, nil), yielding(t, m, nil)}
@@ -65,6 +66,7 @@ func TestFrozenPausesUsersThatYield(t *testing.T) {
 }
 
 func TestFrozenNamesUserThatDoesNotStop(t *testing.T) {
+	t.Parallel()
 	m := small(t).open(func(c *Config) { c.drainTime = 50 * time.Millisecond })
 	ensure(t, m, "ctx_a")
 	good := yielding(t, m, nil)
@@ -81,6 +83,7 @@ func TestFrozenNamesUserThatDoesNotStop(t *testing.T) {
 
 // TestPausedUsersContinueInTime keeps a context frozen for longer than users are paused.
 func TestPausedUsersContinueInTime(t *testing.T) {
+	t.Parallel()
 	m := small(t).open(func(c *Config) { c.pauseTime = 50 * time.Millisecond })
 	ensure(t, m, "ctx_a")
 	p := yielding(t, m, nil)
@@ -105,6 +108,7 @@ func TestPausedUsersContinueInTime(t *testing.T) {
 }
 
 func TestReleasedUserIsNotPaused(t *testing.T) {
+	t.Parallel()
 	m := small(t).open()
 	ensure(t, m, "ctx_a")
 	a, err := m.Acquire(t.Context(), "ctx_a", Write)
@@ -116,6 +120,7 @@ func TestReleasedUserIsNotPaused(t *testing.T) {
 }
 
 func TestRecordHasWhatCallersTouch(t *testing.T) {
+	t.Parallel()
 	w := small(t)
 	m := w.open()
 	ensure(t, m, "ctx_a")

@@ -16,6 +16,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/driver/copyfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 )
 
 // sparing signals when the pool makes a copy, and can hold that up.
@@ -48,11 +49,12 @@ func (w *workspace) pooled(size int, change ...func(*Config)) (*Manager, *observ
 	return w.open(append([]func(*Config){func(c *Config) { c.Pool, c.Log = size, zap.New(core) }}, change...)...), logs
 }
 
-// full waits until the pool holds n copies of the current layer and no other.
+// full waits until the pool holds n copies of the current layer and no other. On a busy machine this takes long: the pool is filled with a low
+// priority.
 func full(t testing.TB, m *Manager, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		cur, err := m.seeder.Layers.Current()
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		cur, err := m.seeder.Layers.Current(seed.Scope{})
 		must(t, err)
 		all, err := m.seeder.Pool.List()
 		must(t, err)
@@ -129,7 +131,7 @@ func samePicture(t *testing.T, got, want map[string]string) {
 func (w *workspace) asPrepared(m *Manager, id ID) {
 	t := w.t.(*testing.T) //nolint:forcetypeassert // no benchmark asks
 	t.Helper()
-	l, err := m.seeder.Layers.Current()
+	l, err := m.seeder.Layers.Current(seed.Scope{})
 	must(t, err)
 	dst := t.TempDir()
 	must(t, copyfs.New(copyfs.Options{}).Prepare(t.Context(), l.Tree, dst, nil))
@@ -156,6 +158,7 @@ func poolWorkspace(t *testing.T) *workspace {
 }
 
 func TestPoolHit(t *testing.T) {
+	t.Parallel()
 	w := poolWorkspace(t)
 	m, logs := w.pooled(2)
 	ensure(t, m, "ctx_a")
@@ -179,6 +182,7 @@ func TestPoolHit(t *testing.T) {
 
 // TestPoolFollowsTheWorkspace has a copy of the old layer when a context of the new one is asked for.
 func TestPoolFollowsTheWorkspace(t *testing.T) {
+	t.Parallel()
 	at := time.Unix(1_500_000_000, 987_654_321)
 	changes := map[string]func(t *testing.T, w *workspace){
 		"changed": func(_ *testing.T, w *workspace) { w.write("app/d1/f1.txt", "another content") },
@@ -243,6 +247,7 @@ func TestPoolFollowsTheWorkspace(t *testing.T) {
 
 // TestPoolIsBroughtUpToDate: copies of the old layer become copies of the new one, nothing is copied whole.
 func TestPoolIsBroughtUpToDate(t *testing.T) {
+	t.Parallel()
 	w := poolWorkspace(t)
 	d := newSparing()
 	w.driver = d
@@ -263,6 +268,7 @@ func TestPoolIsBroughtUpToDate(t *testing.T) {
 }
 
 func TestPoolAfterARestart(t *testing.T) {
+	t.Parallel()
 	w := poolWorkspace(t)
 	m, _ := w.pooled(1)
 	ensure(t, m, "ctx_a")
@@ -283,6 +289,7 @@ func TestPoolAfterARestart(t *testing.T) {
 
 // TestPoolBetweenProcesses has many ask at once for fewer copies than there are.
 func TestPoolBetweenProcesses(t *testing.T) {
+	t.Parallel()
 	w := poolWorkspace(t)
 	one, _ := w.pooled(3)
 	two, _ := w.pooled(3)
@@ -310,6 +317,7 @@ func TestPoolBetweenProcesses(t *testing.T) {
 
 // TestPoolWaitsForSeedings has a copy begun when a seeding comes, and Close end both.
 func TestPoolWaitsForSeedings(t *testing.T) {
+	t.Parallel()
 	w := poolWorkspace(t)
 	d := newSparing()
 	d.hold = make(chan struct{})
@@ -342,6 +350,7 @@ func TestPoolWaitsForSeedings(t *testing.T) {
 }
 
 func TestPoolStopsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := poolWorkspace(t)
 	d := newSparing()
 	d.hold = make(chan struct{})
@@ -367,12 +376,13 @@ func halted(t *testing.T, m *Manager) (resume func()) {
 }
 
 func TestPoolCopyOfALayerThatIsGone(t *testing.T) {
+	t.Parallel()
 	w := poolWorkspace(t)
 	m, logs := w.pooled(1)
 	ensure(t, m, "ctx_a")
 	full(t, m, 1)
 	defer halted(t, m)()
-	cur, err := m.seeder.Layers.Current()
+	cur, err := m.seeder.Layers.Current(seed.Scope{})
 	must(t, err)
 	must(t, os.Rename(cur.ManifestFile, cur.ManifestFile+"-aside"))
 	w.write("app/x", "1")
@@ -388,6 +398,7 @@ func TestPoolCopyOfALayerThatIsGone(t *testing.T) {
 }
 
 func TestCollectGarbageTakesOldCopies(t *testing.T) {
+	t.Parallel()
 	w := poolWorkspace(t)
 	m, _ := w.pooled(1)
 	ensure(t, m, "ctx_a")

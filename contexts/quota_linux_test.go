@@ -14,6 +14,7 @@ import (
 
 // TestQuotaOfWhatIsClosed has a panel close its directories, which keeps a server out that is not root.
 func TestQuotaOfWhatIsClosed(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]os.FileMode{"closed": 0, "listed": 0o400} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorkspace(t)
@@ -22,7 +23,7 @@ func TestQuotaOfWhatIsClosed(t *testing.T) {
 			later := time.Duration(0)
 			m := w.open(func(c *Config) {
 				c.Quota = Quota{Bytes: 2 << 20, Entries: 1 << 20}
-				c.now = func() time.Time { return time.Now().Add(later) }
+				c.Now = func() time.Time { return time.Now().Add(later) }
 			})
 			ensure(t, m, "ctx_a")
 			a, err := m.Acquire(t.Context(), "ctx_a", Write)
@@ -59,6 +60,7 @@ func asUser(t *testing.T, dir string) {
 }
 
 func TestQuotaOfAContext(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.fill("app", 60)
 	w.repo("app")

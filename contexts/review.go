@@ -2,14 +2,14 @@ package contexts
 
 import (
 	"context"
+	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/driver"
-	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
-	"github.com/ctxfs/ctxfs/metadata"
 )
 
 // Frozen calls f while no other caller of this server changes the context. Writers wait until f returns, and commands are paused.
@@ -34,19 +34,48 @@ func (m *Manager) Record(ctx context.Context, id ID) (*Recording, error) {
 	return m.gates.Record(ctx, id)
 }
 
-// ScanWorkspace lists what a seeding now would copy. It fails with EFBIG beyond the limits of seeding.
-func (m *Manager) ScanWorkspace(ctx context.Context) (*seed.Scan, error) {
-	return m.seeder.Layers.Scan(ctx)
+// ScanWorkspace lists what a seeding of a context now would copy. It fails with EFBIG beyond the limits of seeding, and with EINVAL if a
+// folder that the context was seeded from is gone.
+func (m *Manager) ScanWorkspace(ctx context.Context, id ID) (*seed.Scan, error) {
+	spec, err := m.Spec(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return m.seeder.Layers.Scan(ctx, spec.Scope())
 }
 
-// Origin is what a context was seeded with.
+// Origin is what a context was seeded with. All paths are those of the workspace: below Into, if that is not "".
 type Origin struct {
-	// Layer is the layer's digest, Tree its directory, and Manifest what is in it. They are zero for a context that started empty.
+	// Into is the zone that the context was seeded into; "" for the context's root.
+	Into string
+	// Layer is the layer's digest, Tree the directory of what was seeded, and Manifest what is in it. They are zero for a context that started
+	// empty.
 	Layer    string
 	Tree     string
 	Manifest *seed.Manifest
 	// Changed lists the paths at which or below which the context may differ from its layer. nil says that it may differ anywhere.
 	Changed func(ctx context.Context) ([]string, error)
+}
+
+// changedBelow is a driver's list of what may differ in a state, without what is outside of the directory into.
+func changedBelow(d driver.Mounter, state, into string) func(ctx context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		all, err := d.Changed(ctx, state)
+		if into == "" || all == nil || err != nil {
+			return all, err
+		}
+		out := []string{}
+		for _, p := range all {
+			rel, below := strings.CutPrefix(p, into+"/")
+			switch {
+			case below:
+				out = append(out, rel)
+			case p == into || p == "" || p == ".":
+				return nil, nil // the zone itself is another directory: it may differ anywhere
+			}
+		}
+		return out, nil
+	}
 }
 
 // Origin returns what a context was seeded with.
@@ -55,13 +84,26 @@ func (m *Manager) Origin(ctx context.Context, id ID) (Origin, error) {
 	if err != nil {
 		return Origin{}, err
 	}
-	var out Origin
+	if err := m.cat.OwnFolder(id, "the changes of direct zones are in the workspace already, and cannot be reviewed"); err != nil {
+		return Origin{}, err
+	}
+	spec, err := m.cat.Spec(id)
+	if err != nil {
+		return Origin{}, err
+	}
+	if spec.Scope().Nothing {
+		return Origin{}, &fserr.Error{
+			Code: fserr.EOPNOTSUPP, Kind: fserr.KindContext, Detail: "no zone of context '" + string(id) + "' was seeded, so it has no changes to review",
+			Hint: "give a zone 'from: repositories' in a new context",
+		}
+	}
+	out := Origin{Into: spec.Scope().Into}
 	d, state, err := m.cat.Drivers.Held(rec)
 	if err != nil {
 		return Origin{}, err
 	}
 	if mounter, ok := d.(driver.Mounter); ok {
-		out.Changed = func(ctx context.Context) ([]string, error) { return mounter.Changed(ctx, state) }
+		out.Changed = changedBelow(mounter, state, out.Into)
 	}
 	file := m.cat.Layout.Manifest(id)
 	manifest, digest, err := m.manifests.of(rec.Layer, file)
@@ -76,42 +118,8 @@ func (m *Manager) Origin(ctx context.Context, id ID) (Origin, error) {
 	if err := m.seeder.Layers.Complete(ctx, digest); err != nil {
 		return Origin{}, catalog.Wrap(id, "has no base yet", err)
 	}
-	out.Layer, out.Tree, out.Manifest = digest, m.seeder.Layers.Tree(digest), manifest
+	out.Layer, out.Tree, out.Manifest = digest, filepath.Join(m.seeder.Layers.Tree(digest), out.Into), manifest
 	return out, nil
-}
-
-// SnapshotView is a snapshot that can be read.
-type SnapshotView struct {
-	// Root is the snapshot's content. The caller closes it.
-	Root rootfs.Root
-	// Origin is what the context was seeded with; its Changed is of the snapshot.
-	Origin Origin
-	// Check fails with ENOENT if the snapshot was deleted since: what was read of it may then be a part of it.
-	Check func() error
-}
-
-// ViewSnapshot opens a snapshot of a context for reading. It fails with ENOENT if there is no such snapshot.
-func (m *Manager) ViewSnapshot(ctx context.Context, id ID, name string) (v SnapshotView, err error) {
-	if v.Origin, err = m.Origin(ctx, id); err != nil {
-		return v, err
-	}
-	stored, err := m.lives.FindSnapshot(id, name)
-	if err != nil {
-		return v, err
-	}
-	v.Check = stored.Check
-	d, _, err := m.cat.Drivers.Held(metadata.Context{ID: string(id), Driver: stored.Driver})
-	if err != nil {
-		return v, err
-	}
-	mounter, ok := d.(driver.Mounter)
-	if !ok {
-		v.Root, err = rootfs.Open(stored.Data, rootfs.Options{})
-		return v, err
-	}
-	v.Origin.Changed = func(ctx context.Context) ([]string, error) { return mounter.Changed(ctx, stored.Data) }
-	v.Root, err = mounter.View(ctx, v.Origin.Tree, stored.Data)
-	return v, err
 }
 
 // manifestsKept is how many manifests stay in memory: to read one takes as long as to walk what it describes.
@@ -128,7 +136,7 @@ type keptManifest struct {
 	manifest *seed.Manifest
 }
 
-// of returns the manifest of a layer, from a context's copy of it. digest may be "" if the record does not have it.
+// of returns the manifest of what was seeded with a layer, from a context's copy of it. digest may be "" if the record does not have it.
 func (k *manifests) of(digest, file string) (*seed.Manifest, string, error) {
 	if m := k.find(digest); m != nil {
 		return m, digest, nil
@@ -137,6 +145,7 @@ func (k *manifests) of(digest, file string) (*seed.Manifest, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	m = m.Seeded()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.kept = append(k.kept, keptManifest{digest, m})

@@ -42,6 +42,7 @@ func must(t testing.TB, err error) {
 }
 
 func TestSeedingCopiesTheRepositories(t *testing.T) {
+	t.Parallel()
 	w := threeRepos(t, 2000)
 	m := w.open()
 	e := ensure(t, m, "ctx_a")
@@ -58,6 +59,7 @@ func TestSeedingCopiesTheRepositories(t *testing.T) {
 }
 
 func TestSeedingTwentyThousandModules(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("makes 20,000 files; run without -short")
 	}
@@ -69,6 +71,7 @@ func TestSeedingTwentyThousandModules(t *testing.T) {
 }
 
 func TestWorkspaceItselfARepository(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.write("README", "hi")
 	w.write("nested/x.go", "package x")
@@ -88,6 +91,7 @@ func TestWorkspaceItselfARepository(t *testing.T) {
 }
 
 func TestWorkspaceWithoutRepositories(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.write("notes.txt", "n")
 	e := ensure(t, w.open(), "ctx_a")
@@ -100,6 +104,7 @@ func TestWorkspaceWithoutRepositories(t *testing.T) {
 }
 
 func TestSelections(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name     string
 		seed     seed.Options
@@ -146,6 +151,7 @@ func TestSelections(t *testing.T) {
 
 // A repository's own configuration must not run programs of its choice.
 func TestListingRunsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.write("app/f", "1")
 	w.repo("app")
@@ -163,6 +169,7 @@ func TestListingRunsNothing(t *testing.T) {
 }
 
 func TestSizeGuard(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.write("app/f", "1")
 	w.repo("app")
@@ -189,6 +196,7 @@ func TestSizeGuard(t *testing.T) {
 }
 
 func TestDiskReserve(t *testing.T) {
+	t.Parallel()
 	w := threeRepos(t, 0)
 	m := w.open(func(c *Config) { c.DiskReserve = 1 << 60 })
 	_, err := m.Ensure(context.Background(), "ctx_a", EnsureOptions{}, nil)
@@ -196,6 +204,7 @@ func TestDiskReserve(t *testing.T) {
 }
 
 func TestLayerIsReusedWhileItHolds(t *testing.T) {
+	t.Parallel()
 	w := threeRepos(t, 0)
 	m := w.open()
 	first := ensure(t, m, "ctx_a")
@@ -219,6 +228,7 @@ func TestLayerIsReusedWhileItHolds(t *testing.T) {
 }
 
 func TestUnusedLayersGoAtStart(t *testing.T) {
+	t.Parallel()
 	w := threeRepos(t, 0)
 	m := w.open()
 	first := ensure(t, m, "ctx_a")
@@ -244,6 +254,7 @@ func TestUnusedLayersGoAtStart(t *testing.T) {
 }
 
 func TestUnsafeContextStartsEmpty(t *testing.T) {
+	t.Parallel()
 	w := threeRepos(t, 0)
 	e := ensure(t, w.open(), "unsafe_noctx_x")
 	if e.State != StateReady || len(treeOf(t, e.Folder)) != 0 {
@@ -252,6 +263,7 @@ func TestUnsafeContextStartsEmpty(t *testing.T) {
 }
 
 func TestContextIsSeparateFromItsLayer(t *testing.T) {
+	t.Parallel()
 	w := threeRepos(t, 0)
 	m := w.open()
 	a := ensure(t, m, "ctx_a")
@@ -264,6 +276,7 @@ func TestContextIsSeparateFromItsLayer(t *testing.T) {
 }
 
 func TestContextIsOutsideTheWorkspacesRepository(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.write("f", "1")
 	w.repo("")

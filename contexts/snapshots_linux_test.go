@@ -11,6 +11,7 @@ import (
 )
 
 func TestSnapshots(t *testing.T) {
+	t.Parallel()
 	eachDriver(t, func(t *testing.T, w *workspace, m *Manager) {
 		put(t, m, "ctx_a", "app/d1/f1.txt", "first")
 		want := treeOf(t, w.folder("ctx_a"))
@@ -72,6 +73,7 @@ func TestSnapshots(t *testing.T) {
 }
 
 func TestSnapshotRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	m := w.open()
 	ensure(t, m, "ctx_a")
@@ -111,6 +113,7 @@ func TestSnapshotRefuses(t *testing.T) {
 
 // TestRestoreWhileAClientWrites: every acknowledged write is in exactly the tree it was made to.
 func TestRestoreWhileAClientWrites(t *testing.T) {
+	t.Parallel()
 	eachDriver(t, func(t *testing.T, w *workspace, m *Manager) {
 		writers, stop := startWriters(t, m, "ctx_a", 2)
 		_, err := m.Snapshot(t.Context(), "ctx_a", "s")
@@ -149,6 +152,7 @@ func TestRestoreWhileAClientWrites(t *testing.T) {
 
 // TestKillDuringLife kills at each phase of a fork, a snapshot and a restore: each has happened or has not.
 func TestKillDuringLife(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *workspace{"copy": newWorkspace, "overlay": newOverlaid} {
 		t.Run(name, func(t *testing.T) {
 			w := open(t)
@@ -204,6 +208,7 @@ func (w *workspace) killDuringLife(id ID, phase string) {
 
 // A deletion that was cut short leaves a record. It must not become the record of a fork that takes the ID.
 func TestKillOfAForkAfterAKillOfADeletion(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *workspace{"copy": newWorkspace, "overlay": newOverlaid} {
 		t.Run(name, func(t *testing.T) {
 			w := open(t)

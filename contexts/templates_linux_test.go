@@ -14,6 +14,7 @@ import (
 
 // TestTemplateContextsBelongToTheOwner makes contexts as root for somebody else, by each driver.
 func TestTemplateContextsBelongToTheOwner(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("not tested here: it needs root")
 	}
@@ -45,6 +46,7 @@ func TestTemplateContextsBelongToTheOwner(t *testing.T) {
 
 // TestKillTemplateSeedingOnOverlay is skipped, and says why, where overlay cannot work.
 func TestKillTemplateSeedingOnOverlay(t *testing.T) {
+	t.Parallel()
 	w := newOverlaid(t).templated()
 	w.sqlite()
 	for _, phase := range []string{"built", "copied", "manifested", "renamed"} {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
@@ -66,6 +67,7 @@ func (w *workspace) wantTemplate(m *Manager, id ID, hash, content string) {
 }
 
 func TestTemplateContextAndWorkspaceContext(t *testing.T) {
+	t.Parallel()
 	w := newTemplated(t)
 	m := w.open()
 	id, hash := templateID(t, m, "a")
@@ -88,7 +90,7 @@ func TestTemplateContextAndWorkspaceContext(t *testing.T) {
 	if built, err := m.Templates().List(t.Context()); err != nil || len(built) != 2 || built[0].Contexts+built[1].Contexts != 1 {
 		t.Errorf("built are %+v, %v", built, err)
 	}
-	if current, err := m.seeder.Layers.Current(); current != nil || err != nil {
+	if current, err := m.seeder.Layers.Current(seed.Scope{}); current != nil || err != nil {
 		t.Errorf("current is %+v, %v", current, err)
 	}
 	if a := ensure(t, m, "ctx_a"); a.Layer == hash || a.Files != 151 {
@@ -106,6 +108,7 @@ func TestTemplateContextAndWorkspaceContext(t *testing.T) {
 }
 
 func TestUnknownTemplate(t *testing.T) {
+	t.Parallel()
 	w := newTemplated(t)
 	m := w.open()
 	_, err := m.Ensure(t.Context(), "safe_tpl_0123456789ab_x", EnsureOptions{}, nil)
@@ -128,6 +131,7 @@ func TestUnknownTemplate(t *testing.T) {
 
 // TestLostRecordOfTemplateContext finds a context's layer without its record.
 func TestLostRecordOfTemplateContext(t *testing.T) {
+	t.Parallel()
 	w := newTemplated(t)
 	m := w.open()
 	id, hash := templateID(t, m, "a")
@@ -146,6 +150,7 @@ func TestLostRecordOfTemplateContext(t *testing.T) {
 }
 
 func TestRemoveTemplate(t *testing.T) {
+	t.Parallel()
 	w := newTemplated(t)
 	m := w.open()
 	id, hash := templateID(t, m, "a")
@@ -190,6 +195,7 @@ func TestRemoveTemplate(t *testing.T) {
 }
 
 func TestTemplateDiskReserve(t *testing.T) {
+	t.Parallel()
 	w := newTemplated(t)
 	m := w.open(func(c *Config) { c.DiskReserve = 1 << 60 })
 	id, hash := templateID(t, m, "a")
@@ -203,6 +209,7 @@ func TestTemplateDiskReserve(t *testing.T) {
 }
 
 func TestTemplateSizeGuard(t *testing.T) {
+	t.Parallel()
 	w := newTemplated(t)
 	m := w.open(func(c *Config) { c.Seed.MaxFiles = 10 })
 	id, _ := templateID(t, m, "a")
@@ -211,6 +218,7 @@ func TestTemplateSizeGuard(t *testing.T) {
 }
 
 func TestStoppedManagerAsksNoRepository(t *testing.T) {
+	t.Parallel()
 	w := newTemplated(t)
 	m := w.open()
 	must(t, m.Close())
@@ -222,6 +230,7 @@ func TestStoppedManagerAsksNoRepository(t *testing.T) {
 var templatePhases = []string{"locked", "recorded", "building", "built", "copying", "copying-midway", "copied", "manifested", "renamed", "ready"}
 
 func TestKillTemplateSeeding(t *testing.T) {
+	t.Parallel()
 	w := newTemplated(t)
 	w.sqlite()
 	for _, phase := range templatePhases {
@@ -257,6 +266,7 @@ func (w *workspace) killTemplate(content, phase string) {
 }
 
 func TestUnreachableRepositoryIsLogged(t *testing.T) {
+	t.Parallel()
 	w := newTemplated(t)
 	core, logs := observer.New(zap.WarnLevel)
 	m := w.open(func(c *Config) {

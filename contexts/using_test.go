@@ -10,6 +10,7 @@ import (
 
 // TestWhatAKillLeftInAContextIsSwept leaves a reserved name in a context, as an atomic write does that was killed.
 func TestWhatAKillLeftInAContextIsSwept(t *testing.T) {
+	t.Parallel()
 	left := rootfs.ReservedPrefix + "LEFT"
 	for _, c := range []struct {
 		name string

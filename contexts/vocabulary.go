@@ -10,6 +10,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/lifecycle"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/seeding"
+	"github.com/ctxfs/ctxfs/contexts/zones"
 )
 
 // The types of the packages below that users of contexts need. Their documentation is there.
@@ -19,6 +20,7 @@ type (
 	Layout      = catalog.Layout
 	FormatError = catalog.FormatError
 	Events      = catalog.Events
+	Spec        = catalog.Spec
 
 	Use       = gate.Use
 	Access    = gate.Access
@@ -37,12 +39,21 @@ type (
 	BuiltTemplate   = seeding.BuiltTemplate
 	TemplateUse     = seeding.TemplateUse
 
+	BatchOptions = gate.BatchOptions
+	Batched      = gate.Batched
+
 	Snapshot       = lifecycle.Snapshot
 	Deleted        = lifecycle.Deleted
 	GarbageOptions = lifecycle.GarbageOptions
 	Garbage        = lifecycle.Garbage
 	GarbageKind    = lifecycle.GarbageKind
 	RepairReport   = lifecycle.RepairReport
+	Rebuilt        = catalog.Rebuilt
+	Verdict        = lifecycle.Verdict
+	Rule           = lifecycle.Rule
+	Kept           = lifecycle.Kept
+	KeepReason     = lifecycle.KeepReason
+	Holds          = lifecycle.Holds
 )
 
 // The constants of those types.
@@ -66,7 +77,33 @@ const (
 	GarbageStaging  = lifecycle.GarbageStaging
 	GarbageMount    = lifecycle.GarbageMount
 	GarbageSnapshot = lifecycle.GarbageSnapshot
+	GarbageZone     = lifecycle.GarbageZone
+
+	MinIdle = lifecycle.MinIdle
+
+	RuleRequest  = lifecycle.RuleRequest
+	RuleIdleTTL  = lifecycle.RuleIdleTTL
+	RuleTTL      = lifecycle.RuleTTL
+	RuleMaxBytes = lifecycle.RuleMaxBytes
+
+	KeepNoRule       = lifecycle.KeepNoRule
+	KeepTooYoung     = lifecycle.KeepTooYoung
+	KeepRecentlyUsed = lifecycle.KeepRecentlyUsed
+	KeepUnderLimit   = lifecycle.KeepUnderLimit
+	KeepSeeding      = lifecycle.KeepSeeding
+	KeepOperation    = lifecycle.KeepOperation
+	KeepToken        = lifecycle.KeepToken
+	KeepSession      = lifecycle.KeepSession
+	KeepHandle       = lifecycle.KeepHandle
+	KeepProcess      = lifecycle.KeepProcess
+	KeepSubmitted    = lifecycle.KeepSubmitted
+	KeepDecisions    = lifecycle.KeepDecisions
+	KeepStaged       = lifecycle.KeepStaged
+	KeepSite         = lifecycle.KeepSite
 )
+
+// Observe returns a context whose operations do not count as a use of a context; see gate.Observe.
+func Observe(ctx context.Context) context.Context { return gate.Observe(ctx) }
 
 // NewLayout returns the layout of a workspace, and creates nothing; see catalog.NewLayout.
 func NewLayout(workspace, contextsDir string) (Layout, error) {
@@ -77,6 +114,9 @@ func NewLayout(workspace, contextsDir string) (Layout, error) {
 func PlanSeed(ctx context.Context, source seed.Source, settings seed.Options, opts PlanOptions) (Plan, error) {
 	return seeding.PlanSeed(ctx, source, settings, opts)
 }
+
+// NewSpec returns the Spec of a request; see catalog.NewSpec.
+func NewSpec(from []string, layout zones.Layout) (Spec, error) { return catalog.NewSpec(from, layout) }
 
 // ParseID checks a context ID and returns its parts; see catalog.ParseID.
 func ParseID(s string) (IDParts, error) { return catalog.ParseID(s) }

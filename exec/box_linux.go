@@ -163,7 +163,10 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 	}
 	box.block = block
 	b.add("--json-status-fd", b.pass(statusEnd), "--block-fd", b.pass(blockEnd))
-	argv := slices.Concat(p.cmd.Limits.wrapper(), p.cmd.Argv)
+	argv, err := b.enter(p.cmd.Limits.step(), p.cmd.Argv...)
+	if err != nil {
+		return err
+	}
 	if p.cmd.Pty != nil {
 		argv = slices.Concat(onTerminal, argv)
 	} else {
@@ -203,7 +206,7 @@ func (p *Process) launchIn(ctx context.Context, b *bundle, user User, l *plumbin
 		}
 	}
 	box.collected = p.collect(box.output)
-	p.box, p.run = box, box
+	p.box, p.run, p.tty = box, box, box.tty
 	return nil
 }
 
@@ -396,7 +399,7 @@ func (b *box) signal(sig syscall.Signal) error {
 		return b.kill() // process 1 cannot ignore it
 	}
 	if b.tty != nil {
-		return b.signalTerminal(sig)
+		return console{b.tty}.signal(sig)
 	}
 	err := b.send(sig, processGroup)
 	if errors.Is(err, unix.EINVAL) {

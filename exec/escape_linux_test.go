@@ -18,6 +18,8 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/exec/entry"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 )
 
 // secretVariable is in the environment of the test, as tokens are in that of a server.
@@ -34,6 +36,8 @@ type escape struct {
 	rootOnly bool
 	// twice says that the settings of a kernel may refuse the attempt too.
 	twice bool
+	// landlock is the version of Landlock that refuses the attempt too; 0 if none does.
+	landlock int
 }
 
 // weakened is a sandbox that lacks a protection.
@@ -43,6 +47,7 @@ type weakened struct {
 	user User
 	more []*os.File
 	ws   string
+	step entry.Step
 }
 
 // drop removes an option and its n values.
@@ -71,7 +76,10 @@ func (w *weakened) replace(old, now string) {
 	}
 }
 
-func bindWorkspace(w *weakened) { bind(w.ws)(w) }
+// shown is where an attempt finds the workspace once the sandbox shows it: not in /tmp, which Landlock permits.
+const shown = "/srv/workspace"
+
+func bindWorkspace(w *weakened) { w.before("--bind-fd", "--bind", w.ws, shown) }
 
 func both(first, second func(*weakened)) func(*weakened) {
 	return func(w *weakened) {
@@ -117,17 +125,17 @@ func call(name string, number int, args ...string) escape {
 // escapes are for a host with these addresses and processes.
 func escapes(h *host) []escape {
 	return append([]escape{
-		{name: "reads a file of the workspace", script: "cat $WS/secret-of-the-workspace", weaken: bindWorkspace},
-		{name: "reads another context", script: "cat $WS/.contexts/ctx_b/app/seeded", weaken: bindWorkspace},
+		{name: "reads a file of the workspace", landlock: 2, script: "cat $WS/secret-of-the-workspace", weaken: bindWorkspace},
+		{name: "reads another context", landlock: 2, script: "cat $WS/.contexts/ctx_b/app/seeded", weaken: bindWorkspace},
 		{name: "reads another context by ..", script: "cat /context/../ctx_b/app/seeded", weaken: func(w *weakened) {
 			w.before("--bind-fd", "--bind", filepath.Join(w.ws, ".contexts"), "/ctx_b/..")
 			w.args[slices.Index(w.args, "/ctx_b/..")] = "/mnt"
 			w.before("--bind-fd", "--symlink", "mnt/ctx_b", "/ctx_b")
 		}},
 		{name: "sees the server's state", script: "test -e $WS/.contexts/.ctxfs", weaken: bindWorkspace},
-		{name: "writes to the workspace", script: "touch $WS/open/made", weaken: bindWorkspace},
-		{name: "connects to a socket of the host", script: fmt.Sprintf(`perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); exit(connect(S, pack_sockaddr_un("%s")) ? 0 : 1)'`, h.socket), weaken: bindWorkspace},
-		{name: "connects to an abstract socket", script: fmt.Sprintf(`perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); exit(connect(S, pack_sockaddr_un("\0%s")) ? 0 : 1)'`, h.abstract), weaken: hostNet},
+		{name: "writes to the workspace", landlock: 2, script: "echo x > $WS/open/made", weaken: bindWorkspace},
+		{name: "connects to a socket of the host", script: `perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); exit(connect(S, pack_sockaddr_un("$ENV{WS}/host.sock")) ? 0 : 1)'`, weaken: bindWorkspace},
+		{name: "connects to an abstract socket", landlock: 6, script: fmt.Sprintf(`perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); exit(connect(S, pack_sockaddr_un("\0%s")) ? 0 : 1)'`, h.abstract), weaken: hostNet},
 		{name: "connects to a port of the host", script: fmt.Sprintf("bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d'", h.port), weaken: hostNet},
 		{name: "has a route to the metadata address", script: `perl -MSocket -e 'socket(S, AF_INET, SOCK_DGRAM, 0); exit(connect(S, sockaddr_in(80, inet_aton("169.254.169.254"))) ? 0 : 1)'`, weaken: hostNet},
 		{name: "sees the host's interfaces", script: `! grep : /proc/net/dev | grep -qv lo: && exit 1; exit 0`, weaken: hostNet},
@@ -136,17 +144,17 @@ func escapes(h *host) []escape {
 		{name: "sees /var", script: "test -e /var", weaken: bind("/var")},
 		{name: "sees /sys", script: "test -e /sys/kernel", weaken: bind("/sys")},
 		{name: "sees the host's /run", script: "ls -A /run | grep -q .", weaken: bind("/run")},
-		{name: "sees the host's /tmp", script: "test -e /tmp/" + filepath.Base(h.ws), weaken: bind("/tmp")},
+		{name: "sees the host's /tmp", script: "test -e " + h.ws, weaken: bind("/tmp")},
 		{name: "sees the host's devices", script: "test -e /dev/" + h.device, weaken: func(w *weakened) {
 			w.replace("--dev", "--dev-bind")
 			w.args = slices.Insert(w.args, slices.Index(w.args, "--dev-bind")+1, "/dev")
 		}},
-		{name: "creates a file in the root", script: "touch /made", weaken: func(w *weakened) {
+		{name: "creates a file in the root", landlock: 2, script: "touch /made", weaken: func(w *weakened) {
 			i := slices.Index(w.args, "--chdir")
 			w.args = slices.Delete(w.args, i-2, i) // --remount-ro /
 		}},
-		{name: "creates a file in /dev", script: "touch /dev/made", weaken: drop("--remount-ro", 1)},
-		{name: "changes /etc/passwd", script: "chmod 644 /etc/passwd; echo x >>/etc/passwd", weaken: func(w *weakened) { w.replace("--ro-bind-data", "--bind-data") }},
+		{name: "creates a file in /dev", landlock: 2, script: "touch /dev/made", weaken: drop("--remount-ro", 1)},
+		{name: "changes /etc/passwd", landlock: 2, script: "chmod 644 /etc/passwd; echo x >>/etc/passwd", weaken: func(w *weakened) { w.replace("--ro-bind-data", "--bind-data") }},
 		{name: "writes to the system's programs", script: "test -w /usr/bin", rootOnly: true, weaken: both(asRoot, func(w *weakened) { w.args[slices.Index(w.args, "/usr")-1] = "--bind" })},
 		{name: "opens core_pattern for writing", script: "perl -e 'exit(open(F, \">>\", \"/proc/sys/kernel/core_pattern\") ? 0 : 1)'", rootOnly: true, weaken: asRoot},
 		{name: "is root", script: "test $(id -u) = 0", weaken: innerRoot},
@@ -156,10 +164,10 @@ func escapes(h *host) []escape {
 		{name: "opens a socket of a rare family", script: `perl -MSocket -e 'exit(socket(S, 40, SOCK_STREAM, 0) ? 0 : 1)'`, weaken: noFilter},
 		{name: "makes a user namespace", script: "unshare -U true", weaken: both(noFilter, drop("--disable-userns", 0))},
 		{name: "sees a process of the host", script: fmt.Sprintf("test -e /proc/%d", os.Getpid()), weaken: hostPIDs},
-		{name: "signals a process of the host", script: fmt.Sprintf("kill -0 %d", h.victim), weaken: hostPIDs},
+		{name: "signals a process of the host", landlock: 6, script: fmt.Sprintf("kill -0 %d", h.victim), weaken: hostPIDs},
 		{name: "reads the server's environment", script: "grep -q " + secretVariable + " /proc/1/environ", weaken: serverEnv},
 		{name: "inherits the server's environment", script: "env | grep -q " + secretVariable, weaken: both(serverEnv, drop("--clearenv", 0))},
-		{name: "inherits a file of the server", script: `perl -e 'opendir(D, "/proc/self/fd"); exit((grep { $_ > 3 } readdir(D)) ? 0 : 1)'`, weaken: func(w *weakened) { w.more = append(w.more, os.Stdin) }},
+		{name: "inherits a file of the server", script: `perl -e 'opendir(D, "/proc/self/fd"); exit((grep { $_ > 3 } readdir(D)) ? 0 : 1)'`, weaken: func(w *weakened) { w.more, w.step.Again = append(w.more, os.Stdin), true }},
 		{name: "sees the host's name", script: "test $(uname -n) != ctxfs", weaken: both(drop("--hostname", 1), drop("--unshare-uts", 0))},
 		{name: "sees the host's semaphores", script: fmt.Sprintf(`perl -e 'exit(defined(semget(%d, 1, 0)) ? 0 : 1)'`, h.semaphore), weaken: drop("--unshare-ipc", 0)},
 		{name: "makes a setuid file by chmod", script: "touch f; chmod 4755 f; test -u f", weaken: noFilter},
@@ -183,18 +191,19 @@ func escapes(h *host) []escape {
 
 // host is what of the machine the attempts are about.
 type host struct {
-	ws, socket, abstract, device string
-	port, victim, semaphore      int
+	ws, abstract, device    string
+	port, victim, semaphore int
 }
 
 func newHost(t *testing.T, s *site) *host {
 	t.Helper()
-	h := &host{ws: s.workspace, socket: filepath.Join(s.workspace, "host.sock"), abstract: "ctxfs-test-" + filepath.Base(s.workspace)}
+	socket := filepath.Join(s.workspace, "host.sock")
+	h := &host{ws: s.workspace, abstract: "ctxfs-test-" + filepath.Base(s.workspace)}
 	open := filepath.Join(s.workspace, "open")
 	if err := errors.Join(os.Mkdir(open, 0o777), os.Chmod(open, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	for network, address := range map[string]string{"unix": h.socket, "unix ": "@" + h.abstract, "tcp": "127.0.0.1:0"} {
+	for network, address := range map[string]string{"unix": socket, "unix ": "@" + h.abstract, "tcp": "127.0.0.1:0"} {
 		l, err := net.Listen(strings.TrimSpace(network), address)
 		if err != nil {
 			t.Fatal(err)
@@ -204,7 +213,7 @@ func newHost(t *testing.T, s *site) *host {
 			h.port = a.Port
 		}
 	}
-	if err := os.Chmod(h.socket, 0o777); err != nil {
+	if err := os.Chmod(socket, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir("/dev")
@@ -257,40 +266,65 @@ func TestEscapesAreRefused(t *testing.T) {
 			t.Skip("the attempts need ", program)
 		}
 	}
-	onEachDriver(t, func(t *testing.T, s *site) {
-		h := newHost(t, s)
-		if s.driver == "copy" { // keeps the shared sandbox
-			s.begin(Command{Sandbox: "dev", Network: byNames("a.test"), Argv: []string{"sleep", "1000"}})
-		}
-		for _, e := range escapes(h) {
-			for _, cmd := range s.sandboxes() {
-				cmd.Argv, cmd.Env = []string{"sh", "-c", e.script}, map[string]string{"WS": s.workspace}
-				if exit, out, stderr := s.result(s.begin(cmd)); exit.Reason != Exited || exit.Code == 0 || exit.Code > 125 {
-					t.Errorf("%s, in sandbox %q with network %d: %+v, %s%s", e.name, cmd.Sandbox, cmd.Network.Mode, exit, out, stderr)
-				}
-			}
-			if s.driver != "copy" || e.rootOnly && os.Geteuid() != 0 {
-				continue // the protections are the same
-			}
-			if out, err := s.runWeakened(t, e); err != nil && e.twice {
-				t.Logf("%s: this kernel refuses it without the protection too", e.name)
-			} else if err != nil {
-				t.Errorf("%s: the attempt fails without the protection too: %v, %s", e.name, err, out)
-			}
-		}
-	})
+	onEachDriver(t, refusesEscapes)
 }
 
-// sandboxes are commands in a sandbox of their own, and in a shared one with a network. The driver makes no difference to the latter.
+// TestUserNSEscapesAreRefused does the same with a server that an ordinary user runs, in namespaces of its own.
+func TestUserNSEscapesAreRefused(t *testing.T) {
+	if !namespacestest.Inside() {
+		t.Skip("run by TestInNamespaces")
+	}
+	refusesEscapes(t, newSite(t, "overlay-userns"))
+}
+
+// TestInNamespaces runs the tests of the driver that works in a user namespace, in one, as an ordinary user.
+func TestInNamespaces(t *testing.T) {
+	if namespacestest.Inside() {
+		t.Skip("these tests are in one already")
+	}
+	t.Parallel()
+	namespacestest.Run(t, "^TestUserNS")
+}
+
+func refusesEscapes(t *testing.T, s *site) {
+	h := newHost(t, s)
+	if s.driver != "overlay" { // keeps the shared sandbox
+		s.begin(Command{Sandbox: "dev", Network: byNames("a.test"), Argv: []string{"sleep", "1000"}})
+	}
+	for _, e := range escapes(h) {
+		for _, cmd := range s.sandboxes() {
+			cmd.Argv, cmd.Env = []string{"sh", "-c", e.script}, map[string]string{"WS": s.workspace}
+			if exit, out, stderr := s.result(s.begin(cmd)); exit.Reason != Exited || exit.Code == 0 || exit.Code > 125 {
+				t.Errorf("%s, in sandbox %q with network %d: %+v, %s%s", e.name, cmd.Sandbox, cmd.Network.Mode, exit, out, stderr)
+			}
+		}
+		if s.driver == "overlay" || e.rootOnly && os.Geteuid() != 0 {
+			continue // the protections are the same as with copy
+		}
+		if out, err := s.runWeakened(t, e, false); err != nil && e.twice {
+			t.Logf("%s: this kernel refuses it without the protection too", e.name)
+		} else if err != nil {
+			t.Errorf("%s: the attempt fails without the protection too: %v, %s", e.name, err, out)
+		}
+		if e.landlock == 0 || entry.Version() < e.landlock {
+			continue
+		}
+		if out, err := s.runWeakened(t, e, true); err == nil {
+			t.Errorf("%s: Landlock does not refuse it where another protection is missing: %s", e.name, out)
+		}
+	}
+}
+
+// sandboxes are commands in a sandbox of their own, and in a shared one with a network. overlay makes no difference to the latter.
 func (s *site) sandboxes() []Command {
-	if s.driver != "copy" {
+	if s.driver == "overlay" {
 		return []Command{{}}
 	}
 	return []Command{{}, {Sandbox: "dev", Network: byNames("a.test")}}
 }
 
-// runWeakened runs an attempt in a sandbox without what protects against it.
-func (s *site) runWeakened(t *testing.T, e escape) (string, error) {
+// runWeakened runs an attempt in a sandbox without what protects against it, with Landlock or without.
+func (s *site) runWeakened(t *testing.T, e escape, landlock bool) (string, error) {
 	t.Helper()
 	access, err := s.contexts.Acquire(t.Context(), testContext, contexts.Write)
 	if err != nil {
@@ -302,15 +336,26 @@ func (s *site) runWeakened(t *testing.T, e escape) (string, error) {
 		t.Fatal(err)
 	}
 	user := s.user(t)
-	b, err := assemble(root, home, map[string]string{"WS": s.workspace}, user, tmpBytes)
+	b, err := assemble(root, home, map[string]string{"WS": shown}, user, tmpBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.close()
+	program, err := b.program()
+	if err != nil {
+		t.Fatal(err)
+	}
 	w := &weakened{args: b.args, env: []string{}, user: user, ws: s.workspace}
+	if landlock {
+		w.step.Paths = b.permitted()
+	}
 	e.weaken(w)
 	b.args = w.args
-	cmd, err := b.command(*s.sandbox.bwrap.Load(), w.user, append(Limits{}.wrapper(), "sh", "-c", e.script))
+	argv, err := entry.Argv(program, w.step, "sh", "-c", e.script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, err := b.command(*s.sandbox.bwrap.Load(), w.user, argv)
 	if err != nil {
 		t.Fatal(err)
 	}

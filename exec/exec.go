@@ -225,8 +225,6 @@ func (c *Command) check() error {
 		return &fserr.Error{Code: fserr.EFBIG, Detail: fmt.Sprintf("stdin has %d bytes, more than %d", len(c.Stdin), maxStdin), Hint: "set open_stdin and use SendInput"}
 	case len(c.Stdin) > 0 && (c.OpenStdin || c.Pty != nil):
 		return fserr.Invalid("set one of stdin, open_stdin and pty")
-	case c.Pty != nil && c.Sandbox != "":
-		return &fserr.Error{Code: fserr.EINVAL, Detail: "a command in a shared sandbox has no terminal", Hint: "leave out sandbox or pty"}
 	case strings.ContainsRune(c.Cwd, 0):
 		return fserr.Invalid("cwd contains NUL")
 	}

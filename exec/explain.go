@@ -33,6 +33,8 @@ type Explanation struct {
 	Mode      NetworkMode
 	// Rules are for NetworkAllowed.
 	Rules egress.Rules
+	// Landlock is the version that also restricts a command to the mounts; 0 if the kernel has none.
+	Landlock int
 }
 
 // Explain reports how a command would run. It fails as Start would.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/exec/entry"
 )
 
 // explain adds what the options of the sandbox say.
@@ -23,7 +24,11 @@ func (s *sandboxes) explain(e *Explanation, plan *plan, root rootfs.Root) (err e
 		return err
 	}
 	defer b.close()
+	if plan.asked.ReadOnly {
+		b.add("--remount-ro", home)
+	}
 	e.Mounts, e.Variables = b.describe()
+	e.Landlock = entry.Version()
 	return nil
 }
 
@@ -50,6 +55,11 @@ func (b *bundle) describe() (mounts []Mount, variables []string) {
 			size, _ = strconv.ParseInt(values[0], 10, 64) // assemble wrote it
 			continue
 		}
+		if option == "--remount-ro" {
+			m := byPath[values[0]]
+			m.Writable = false
+			byPath[values[0]] = m
+		}
 		if m, ok := mountOf(option, values); ok {
 			if m.Kind == "memory" {
 				m.Size = size
@@ -57,6 +67,7 @@ func (b *bundle) describe() (mounts []Mount, variables []string) {
 			byPath[m.Path] = m
 		}
 	}
+	delete(byPath, "/") // which no option mounts
 	for _, m := range byPath {
 		mounts = append(mounts, m)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -75,9 +76,16 @@ func TestManyCommandsLeaveNothing(t *testing.T) { //nolint:paralleltest // see a
 	}
 }
 
-// TestOutputFloodIsBounded lets a command write 1 GiB without a reader.
+// TestOutputFloodIsBounded lets a command write 1 GiB, or the GiB that CTXFS_FLOOD says, without a reader.
 func TestOutputFloodIsBounded(t *testing.T) { // not beside other tests: it counts what the process allocates
-	const flood = 1 << 30
+	flood := int64(1 << 30)
+	if text := os.Getenv("CTXFS_FLOOD"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 16)
+		if err != nil {
+			t.Fatal("CTXFS_FLOOD: ", err)
+		}
+		flood = n << 30
+	}
 	s := newSite(t, "copy")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -89,6 +97,7 @@ func TestOutputFloodIsBounded(t *testing.T) { // not beside other tests: it coun
 	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 32<<20 {
 		t.Errorf("%d MiB were allocated", allocated>>20)
 	}
+	t.Logf("%d GiB took %s; %d MiB were allocated in all", flood>>30, p.Ended().At.Sub(p.Started()).Round(time.Millisecond), (after.TotalAlloc-before.TotalAlloc)>>20)
 	if n := p.Written(Stdout); n != flood+int64(len("first\nlast\n")) || p.Ended().Code != 0 {
 		t.Errorf("it wrote %d bytes, and ended with %+v", n, p.Ended())
 	}

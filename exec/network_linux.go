@@ -33,12 +33,10 @@ func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
 
 // inner adds this program to a sandbox, as the one that does a job inside, and returns its arguments. The caller reads and closes conn.
 func (b *bundle) inner(job string) (conn *net.UnixConn, argv []string, err error) {
-	// By its inode: an upgrade may have replaced the file.
-	program, err := os.Open("/proc/self/exe")
+	path, err := b.program()
 	if err != nil {
 		return nil, nil, err
 	}
-	path := "/proc/self/fd/" + b.pass(program)
 	conn, theirs, err := socketPair()
 	if err != nil {
 		return nil, nil, err

@@ -32,17 +32,18 @@ func (*sandboxes) probe(context.Context, *starter) error { return notHere() }
 func (*sandboxes) explain(*Explanation, *plan, rootfs.Root) error { return notHere() }
 
 // box is never made.
-type box struct {
-	first identity
-	tty   *os.File
-}
+type box struct{ first identity }
 
 type rooms struct{}
 
 // Init does nothing: no program runs inside of a sandbox here.
 func Init([]string) (code int, is bool) { return 0, false }
 
-func (*box) resize(Pty) error       { return notHere() }
+// console is never made.
+type console struct{ *os.File }
+
+func (console) resize(Pty) error { return notHere() }
+
 func (*box) outOfMemory() bool      { return false }
 func (*box) account(*Exit) error    { return nil }
 func (*box) limitsMemory() bool     { return false }
@@ -50,6 +51,9 @@ func (*box) cpuTime() time.Duration { return 0 }
 
 // LimitsMemory returns "": commands do not run here.
 func LimitsMemory([]string) (string, error) { return "", nil }
+
+// Protections returns "": commands do not run here.
+func Protections() string { return "" }
 
 // Version returns "".
 func Version(context.Context) string { return "" }

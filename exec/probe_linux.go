@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/exec/entry"
 )
 
 // sandboxes knows whether this machine can isolate commands, and for which user.
@@ -104,7 +106,11 @@ func (s *sandboxes) runTrue(ctx context.Context, starter *starter, bwrap string,
 	}
 	defer b.close()
 	b.add("--new-session")
-	cmd, err := b.command(bwrap, user, append(Limits{}.wrapper(), "true"))
+	argv, err := b.enter(Limits{}.step(), "true")
+	if err != nil {
+		return err
+	}
+	cmd, err := b.command(bwrap, user, argv)
 	if err != nil {
 		return err
 	}
@@ -144,8 +150,6 @@ func explain(complaint string) string {
 
 // remedies has what helps against messages of bwrap, by a part of them.
 var remedies = []struct{ part, remedy string }{
-	{"execvp prlimit", "install util-linux, which has prlimit"},
-	{"execvp nice", "install coreutils, which has nice"},
 	{"execvp /proc/self/fd", "let everybody execute the ctxfs program: chmod a+rx"},
 	{"No permissions to create", "allow user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces=15000; in a container, a seccomp profile that allows them"},
 	{"Creating new namespace failed", "allow user namespaces: sysctl user.max_user_namespaces=15000; in a container, a seccomp profile that allows them"},
@@ -171,6 +175,14 @@ func Version(ctx context.Context) string {
 		return ""
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// Protections names what isolates commands here.
+func Protections() string {
+	if entry.Version() == 0 {
+		return "user namespaces and a filter of system calls; the kernel has no Landlock, a second protection of files"
+	}
+	return "user namespaces, a filter of system calls and Landlock"
 }
 
 // Check reports whether commands can be isolated here, by running one. It fails with *Unavailable.

@@ -111,6 +111,8 @@ type Process struct {
 	once  sync.Once
 	// terminal is nil if the process has none.
 	terminal atomic.Pointer[Pty]
+	// tty is this end of the terminal; nil if there is none, or if an earlier engine started the process.
+	tty      *os.File
 	resizing sync.Mutex
 	callers  callers
 	pauses   pauses
@@ -301,7 +303,7 @@ func (p *Process) Signal(number int) error {
 // not left open. If ctx ends, a part of the data may have been written.
 func (p *Process) Write(ctx context.Context, data []byte) error {
 	return p.withStdin(ctx, func() error {
-		in := cmp.Or(p.tty(), p.stdin)
+		in := cmp.Or(p.tty, p.stdin)
 		if in == nil {
 			return p.noInput()
 		}
@@ -310,19 +312,11 @@ func (p *Process) Write(ctx context.Context, data []byte) error {
 		if !stop() && ctx.Err() != nil {
 			return errors.Join(ctx.Err(), in.SetWriteDeadline(time.Time{}))
 		}
-		if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) || p.tty() != nil && errors.Is(err, syscall.EIO) {
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) || p.tty != nil && errors.Is(err, syscall.EIO) {
 			return p.noInput()
 		}
 		return err
 	})
-}
-
-// tty is this end of the process's terminal; nil if there is none, or if an earlier engine started the process.
-func (p *Process) tty() *os.File {
-	if p.box == nil {
-		return nil
-	}
-	return p.box.tty
 }
 
 func (p *Process) noInput() error {
@@ -340,7 +334,7 @@ func (p *Process) TakesInput() bool { return p.cmd.OpenStdin || p.cmd.Pty != nil
 
 // CloseInput closes the standard input. It types the end-of-file character into a terminal, which stays open.
 func (p *Process) CloseInput(ctx context.Context) error {
-	if p.tty() != nil && p.Ended() == nil {
+	if p.tty != nil && p.Ended() == nil {
 		return p.Write(ctx, []byte(endOfFile))
 	}
 	return p.withStdin(ctx, func() error {

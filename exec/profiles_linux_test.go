@@ -14,6 +14,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec/egress"
+	"github.com/ctxfs/ctxfs/exec/entry"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -242,6 +243,10 @@ func TestExplainSaysWhatCommandsSee(t *testing.T) {
 		if len(explained) > 0 {
 			t.Errorf("explained, and not there: %v", explained)
 		}
+	}
+	readOnly, err := s.Explain(t.Context(), Command{Context: testContext, ReadOnly: true, Argv: []string{"true"}})
+	if err != nil || !slices.Contains(readOnly.Mounts, Mount{Path: home, Kind: "context"}) || readOnly.Landlock != entry.Version() {
+		t.Errorf("a read-only command: %+v, %v", readOnly, err)
 	}
 	if _, err := s.Explain(t.Context(), Command{Context: testContext, Profile: "nope", Argv: []string{"true"}}); fserr.CodeOf(err) != fserr.EINVAL {
 		t.Errorf("unknown profile: %v", err)

@@ -1,11 +1,13 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	osexec "os/exec"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/exec/egress"
+	"github.com/ctxfs/ctxfs/exec/entry"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -72,6 +75,8 @@ type member struct {
 	id      uint32
 	process *Process
 	output  [2]*os.File
+	// tty is the command's terminal; nil if it has none.
+	tty *os.File
 	// collected waits until the output is in the spools.
 	collected func()
 	started   chan report
@@ -110,6 +115,9 @@ func (t *Processes) enterRoom(ctx context.Context, p *Process, root *os.File, us
 				})
 			}
 			return nil, ctx.Err()
+		}
+		if r != nil && ctx.Err() == nil && (errors.Is(r.err, context.Canceled) || errors.Is(r.err, context.DeadlineExceeded)) {
+			continue // the caller that began it has left: this one, or another that waited, begins it again
 		}
 		if r != nil {
 			_ = root.Close() // the room has its own
@@ -197,6 +205,13 @@ func (r *room) begin(ctx context.Context, root *os.File, user User) (err error) 
 	init, argv, err := b.inner(job)
 	if err != nil {
 		return err
+	}
+	terminals, err := b.terminals()
+	if err == nil {
+		argv, err = b.enter(entry.Step{Again: true, Terminals: terminals}, argv...)
+	}
+	if err != nil {
+		return errors.Join(err, init.Close())
 	}
 	var l plumbing
 	defer func() {
@@ -328,7 +343,7 @@ func (p *Process) launchShared(ctx context.Context, root *os.File, user User, l 
 		return err
 	}
 	m := &member{room: r, process: p, started: make(chan report, 1), exited: make(chan int, 1)}
-	if err = m.begin(l); err == nil {
+	if err = m.begin(user, l); err == nil {
 		return m.awaitStart(ctx)
 	}
 	r.leave()
@@ -336,15 +351,27 @@ func (p *Process) launchShared(ctx context.Context, root *os.File, user User, l 
 }
 
 // begin asks init to start the command.
-func (m *member) begin(l *plumbing) error {
+func (m *member) begin(user User, l *plumbing) error {
 	p := m.process
 	// The standard files are made as for a sandbox of its own, and then passed in.
-	standard := &box{cmd: &osexec.Cmd{}}
-	if err := p.connect(standard, l); err != nil {
+	standard := &box{cmd: &osexec.Cmd{SysProcAttr: &syscall.SysProcAttr{}}}
+	env := maps.Clone(p.plan.env)
+	var err error
+	if p.cmd.Pty != nil {
+		env["TERM"] = cmp.Or(env["TERM"], p.cmd.Pty.Term)
+		err = p.connectTerminal(standard, user, l)
+	} else {
+		err = p.connect(standard, l)
+	}
+	if err != nil {
 		return err
 	}
-	m.output = standard.output
-	spec, err := json.Marshal(launch{Argv: slices.Concat(p.cmd.Limits.wrapper(), p.cmd.Argv), Env: environment(p.plan.env), Dir: p.dir})
+	m.output, m.tty = standard.output, standard.tty
+	argv, err := entry.Argv("/proc/self/exe", p.cmd.Limits.step(), p.cmd.Argv...)
+	if err != nil {
+		return err
+	}
+	spec, err := json.Marshal(launch{Argv: argv, Env: environment(env), Dir: p.dir})
 	if err != nil {
 		return err
 	}
@@ -383,7 +410,7 @@ func (m *member) awaitStart(ctx context.Context) error {
 			return fserr.Invalid("the command cannot be started: %s", rep.Error)
 		}
 		m.collected = m.process.collect(m.output)
-		m.process.box, m.process.run = m.room.box, m
+		m.process.box, m.process.run, m.process.tty = m.room.box, m, m.tty
 		return nil
 	case <-m.room.down:
 		m.room.leave()
@@ -446,11 +473,14 @@ func (m *member) signal(sig syscall.Signal) error {
 	if sig == unix.SIGKILL {
 		return m.kill()
 	}
+	if m.tty != nil {
+		return console{m.tty}.signal(sig)
+	}
 	return m.room.order(order{ID: m.id, Signal: int(sig)})
 }
 
 // terminate implements execution.
-func (m *member) terminate() error { return m.signal(unix.SIGTERM) }
+func (m *member) terminate() error { return terminate(m.signal, m.tty != nil) }
 
 // kill implements execution. Processes that left the command's session end with the sandbox.
 func (m *member) kill() error {

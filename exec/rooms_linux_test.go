@@ -111,7 +111,7 @@ func TestEndInSharedSandbox(t *testing.T) {
 	if _, err := s.contexts.Delete(t.Context(), testContext); err != nil {
 		t.Fatal(err)
 	}
-	if exit := keeper.Ended(); exit == nil || exit.Reason != ContextClosed {
+	if exit, _, _ := s.result(keeper); exit.Reason != ContextClosed {
 		t.Errorf("after the deletion: %+v", exit)
 	}
 }
@@ -199,7 +199,7 @@ func TestSharedSandboxUnderLoad(t *testing.T) {
 				}
 				p, err := s.Start(ctx, Command{Context: testContext, Sandbox: "dev", Argv: []string{"echo", "-n", strconv.Itoa(i)}})
 				cancel()
-				if worker == 0 && errors.Is(err, context.Canceled) {
+				if worker == 0 && (errors.Is(err, context.Canceled) || fserr.CodeOf(err) == fserr.EAGAIN) { // it gave up, maybe while it waited for the context
 					continue
 				}
 				if err != nil {
@@ -350,9 +350,7 @@ func TestRoomsOfReplacedContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range list {
-			if exit := p.Ended(); exit == nil || exit.Reason != ContextClosed {
-				t.Errorf("after the restore: %+v", exit)
-			}
+			s.wantReason(p, ContextClosed)
 		}
 		if _, out, _ := s.result(s.inRoom("cat app/seeded")); out != "hello\n" {
 			t.Errorf("in the restored context: %q", out)

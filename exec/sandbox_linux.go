@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ctxfs/ctxfs/exec/entry"
 )
 
 // systemDirs are bound read-only, or copied as links, as the host has them.
@@ -34,6 +36,56 @@ func (b *bundle) add(args ...string) { b.args = append(b.args, args...) }
 func (b *bundle) pass(f *os.File) string {
 	b.files = append(b.files, f)
 	return strconv.Itoa(2 + len(b.files))
+}
+
+// program passes this program, and returns its path in the sandbox.
+func (b *bundle) program() (string, error) {
+	f, err := os.Open("/proc/self/exe") // by its inode: an upgrade may have replaced the file
+	if err != nil {
+		return "", err
+	}
+	return "/proc/self/fd/" + b.pass(f), nil
+}
+
+// enter returns the arguments that do a step in the sandbox and then become argv. The sandbox must have everything that it shows: Landlock
+// permits these paths alone.
+func (b *bundle) enter(s entry.Step, argv ...string) ([]string, error) {
+	program, err := b.program()
+	if err != nil {
+		return nil, err
+	}
+	s.Paths = append(s.Paths, b.permitted()...)
+	return entry.Argv(program, s, argv...)
+}
+
+// terminals passes the directory that has the terminals of commands which start later, and returns its descriptor. It is not shown.
+func (b *bundle) terminals() (int, error) {
+	fd, err := unix.Open("/dev/pts", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, &os.PathError{Op: "open", Path: "/dev/pts", Err: err}
+	}
+	return strconv.Atoi(b.pass(os.NewFile(uintptr(fd), "/dev/pts")))
+}
+
+// permitted lists the paths that the sandbox shows, for Landlock.
+func (b *bundle) permitted() []entry.Path {
+	list := []entry.Path{{Path: "/", Access: entry.List}}
+	mounts, _ := b.describe()
+	for _, m := range mounts {
+		access := entry.Execute
+		switch {
+		case m.Kind == "link":
+			continue
+		case m.Kind == "data":
+			access = entry.Read
+		case m.Kind == "proc", m.Kind == "dev":
+			access = entry.Use
+		case m.Writable:
+			access = entry.All
+		}
+		list = append(list, entry.Path{Path: m.Path, Access: access})
+	}
+	return list
 }
 
 // data passes content as a file that bwrap reads.

@@ -55,7 +55,7 @@ func (p *Process) Resize(cols, rows int) error {
 	p.resizing.Lock() // the size that is stored is the last that was set
 	defer p.resizing.Unlock()
 	now := Pty{Cols: cols, Rows: rows, Term: was.Term}
-	if err := p.box.resize(now); err != nil {
+	if err := (console{p.tty}).resize(now); err != nil {
 		if errors.Is(err, os.ErrClosed) || p.Ended() != nil {
 			return fserr.Invalid("process %s has ended", p.ID)
 		}

@@ -55,27 +55,32 @@ func setSize(fd int, t Pty) error {
 	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(t.Cols), Row: uint16(t.Rows)})
 }
 
-func (b *box) resize(t Pty) error { return b.control(func(fd int) error { return setSize(fd, t) }) }
+// console is the end of a terminal that this process keeps.
+type console struct{ *os.File }
+
+func (c console) resize(t Pty) error { return c.control(func(fd int) error { return setSize(fd, t) }) }
 
 // terminate asks the command to end. A terminal hangs up too: interactive shells ignore SIGTERM.
-func (b *box) terminate() error {
-	if b.tty != nil {
-		if err := b.signal(unix.SIGHUP); err != nil {
+func (b *box) terminate() error { return terminate(b.signal, b.tty != nil) }
+
+func terminate(signal func(syscall.Signal) error, terminal bool) error {
+	if terminal {
+		if err := signal(unix.SIGHUP); err != nil {
 			return err
 		}
 	}
-	return b.signal(unix.SIGTERM)
+	return signal(unix.SIGTERM)
 }
 
-// signalTerminal sends a signal to the foreground process group if a key of terminals sends it, else to the process group of the command.
-func (b *box) signalTerminal(sig syscall.Signal) error {
-	leader, err := b.sessionLeader()
+// signal sends a signal to the foreground process group if a key of terminals sends it, else to the process group of the command.
+func (c console) signal(sig syscall.Signal) error {
+	leader, err := c.sessionLeader()
 	if err != nil {
 		return err
 	}
 	defer unix.Close(leader)
 	if sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGTSTP {
-		return b.control(func(fd int) error { return unix.IoctlSetInt(fd, unix.TIOCSIG, int(sig)) })
+		return c.control(func(fd int) error { return unix.IoctlSetInt(fd, unix.TIOCSIG, int(sig)) })
 	}
 	if err := unix.PidfdSendSignal(leader, sig, nil, processGroup); !errors.Is(err, unix.EINVAL) {
 		return err
@@ -84,9 +89,9 @@ func (b *box) signalTerminal(sig syscall.Signal) error {
 }
 
 // sessionLeader returns a pidfd of the command. EAGAIN: it has not begun, or has ended.
-func (b *box) sessionLeader() (pidfd int, err error) {
+func (c console) sessionLeader() (pidfd int, err error) {
 	session := func() (pid int, err error) {
-		err = b.control(func(fd int) error {
+		err = c.control(func(fd int) error {
 			pid, err = unix.IoctlGetInt(fd, unix.TIOCGSID)
 			return err
 		})
@@ -110,15 +115,16 @@ func notNow() error {
 	return &fserr.Error{Code: fserr.EAGAIN, Detail: "the command is being started or is ending", Hint: "try again"}
 }
 
-// control calls f with the descriptor of the terminal.
-func (b *box) control(f func(fd int) error) error {
-	conn, err := b.tty.SyscallConn()
+// control calls f with the descriptor of the terminal. It fails with os.ErrClosed once the terminal is closed, for which SyscallConn has an
+// error of its own.
+func (c console) control(f func(fd int) error) error {
+	conn, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var inner error
 	if err := conn.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
-		return err
+		return errors.Join(os.ErrClosed, err)
 	}
 	return inner
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	osexec "os/exec"
 	"strings"
 	"sync"
@@ -119,6 +120,60 @@ func TestJobControlInTerminal(t *testing.T) {
 	}
 }
 
+// TestTerminalInSharedSandbox uses a shell beside another command of its sandbox.
+func TestTerminalInSharedSandbox(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "copy")
+	other := s.begin(Command{Sandbox: "dev", Argv: []string{"sh", "-c", "echo shared > /tmp/f; echo ready; exec sleep 1000"}})
+	s.awaitOutput(other, "ready")
+	y := &typist{t, s.begin(Command{
+		Sandbox: "dev", Argv: []string{"bash", "--norc", "--noediting"}, Pty: &Pty{Cols: 100, Rows: 30}, Env: map[string]string{"PS1": "ready> ", "HISTFILE": ""},
+	}), 0}
+	if first := y.expect("ready> "); strings.Contains(first, "job control") {
+		t.Errorf("the shell complains: %q", first)
+	}
+	y.enter("cat /tmp/f; stty size; echo on $TERM; sh -c 'echo again > /dev/stderr'; ps -o pid= -C sleep | wc -l\n")
+	y.expect("shared\r\n30 100\r\non xterm-256color\r\nagain\r\n1\r\n")
+	y.expect("ready> ")
+	if err := y.p.Resize(120, 40); err != nil {
+		t.Fatal(err)
+	}
+	y.enter("stty size\n")
+	y.expect("40 120\r\n")
+	y.expect("ready> ")
+	y.enter("cat\nalpha\n")
+	y.expect("alpha\r\nalpha\r\n") // the terminal's echo, and what cat writes
+	y.enter("\x1a")
+	y.expect("ready> ")
+	y.enter("fg\n")
+	y.expect("cat\r\n")
+	y.enter("beta\n")
+	y.expect("beta\r\nbeta\r\n")
+	if err := y.p.Signal(int(unix.SIGINT)); err != nil {
+		t.Fatal(err)
+	}
+	y.expect("ready> ")
+	y.enter("echo code $?\n")
+	y.expect("code 130\r\n")
+	begun := time.Now()
+	if err := y.p.Kill(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if exit := y.p.Ended(); exit.Reason != Killed || time.Since(begun) > 30*time.Second {
+		t.Errorf("the shell ended with %+v after %s", exit, time.Since(begun))
+	}
+	if other.Ended() != nil {
+		t.Error("the other command ended too")
+	}
+	again := &typist{t, s.begin(Command{Sandbox: "dev", Argv: []string{"sh", "-c", "read line; echo got $line; read line"}, Pty: &Pty{}}), 0}
+	again.enter("text\n")
+	again.expect("got text")
+	if err := again.p.CloseInput(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again.end(1)
+}
+
 // TestControlCEndsCommandAndNotSandbox types Ctrl-C into a command that is no shell.
 func TestControlCEndsCommandAndNotSandbox(t *testing.T) {
 	t.Parallel()
@@ -223,9 +278,9 @@ func TestTerminalRefusesPushedInput(t *testing.T) {
 func TestTerminalIsTheCommandsOwn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "copy")
-	one, two := s.terminal("sh", "-c", "read line; echo one $line"), s.terminal("sh", "-c", "ls /dev/pts; echo typed > /dev/tty; stat -c 'owner %U' /dev/stdin; for f in /dev/pts/*; do test $f = /dev/pts/ptmx || echo found $f; done; echo done")
+	one, two := s.terminal("sh", "-c", "read line; echo one $line"), s.terminal("sh", "-c", "ls /dev/pts; echo typed > /dev/tty; sh -c 'echo again > /dev/stderr'; stat -c 'owner %U' /dev/stdin; for f in /dev/pts/*; do test $f = /dev/pts/ptmx || echo found $f; done; echo done")
 	shown := two.expect("done")
-	if !strings.Contains(shown, "typed") || !strings.Contains(shown, "owner agent") || strings.Contains(shown, "found") {
+	if !strings.Contains(shown, "typed") || !strings.Contains(shown, "again\r\n") || !strings.Contains(shown, "owner agent") || strings.Contains(shown, "found") {
 		t.Errorf("the command shows %q", shown)
 	}
 	two.end(0)
@@ -287,4 +342,22 @@ func TestWriteToTerminalThatNobodyReadsEndsWithContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	wg.Wait()
+}
+
+// TestAClosedTerminalTakesNoSize: a command's terminal is closed a moment before its exit is known.
+func TestAClosedTerminalTakesNoSize(t *testing.T) {
+	t.Parallel()
+	theirs, ours, err := openTerminal(Pty{Cols: 80, Rows: 24}, User{UID: os.Getuid(), GID: os.Getgid()})
+	if err != nil {
+		t.Skipf("no terminal here: %v", err)
+	}
+	if err := (console{ours}).resize(Pty{Cols: 90, Rows: 20}); err != nil {
+		t.Errorf("while it is open: %v", err)
+	}
+	if err := errors.Join(theirs.Close(), ours.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := (console{ours}).resize(Pty{Cols: 80, Rows: 24}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after its end: %v, want os.ErrClosed", err)
+	}
 }

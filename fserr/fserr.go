@@ -26,6 +26,14 @@ const KindContext Kind = "context"
 // KindRequest marks the refusal of a request itself, which has changed nothing: EFBIG, it is larger than the server takes.
 const KindRequest Kind = "request"
 
+// KindCondition marks a change that was refused because the file is not what the request requires (if_match, if_none_match). Nothing was
+// changed.
+const KindCondition Kind = "condition"
+
+// KindEdit marks an edit of a text that cannot be made: the text to replace is missing or occurs more than once, or the file is no text
+// of at most 16 MiB. Nothing was changed.
+const KindEdit Kind = "edit"
+
 // Error is a failed operation. The zero value is not meaningful; Code is always set.
 type Error struct {
 	// Op is the system call or operation as Node names it: "open", "scandir", "copyfile".
@@ -42,13 +50,17 @@ type Error struct {
 	Detail string
 	// Hint says what the caller can do about the error. The message includes it.
 	Hint string
-	// Kind is KindContext, KindRequest or "".
+	// Kind is KindContext, KindRequest, KindCondition, KindEdit or "".
 	Kind Kind
 	// RetryAfter, when positive, says that the same call may succeed after this long.
 	RetryAfter time.Duration
 	// Written counts the bytes that had reached the file when a write failed or
 	// was cancelled; -1 or 0 when none or not applicable.
 	Written int64
+	// Step is 1 + the index of the step of a batch that failed; 0 for none. Nothing of the batch was done then.
+	Step int
+	// ETag is the file's present one, with KindCondition; "" when there is no file.
+	ETag string
 	// Err is the cause, for logs and errors.Is on the server; it never travels.
 	Err error
 }
@@ -72,6 +84,9 @@ func (e *Error) Error() string {
 		text = e.Code.Text()
 	}
 	fmt.Fprintf(&b, "%s: %s", e.Code.String(), text) // %s of a Code is its whole Error
+	if e.Step > 0 {
+		fmt.Fprintf(&b, " (steps[%d]; nothing was changed)", e.Step-1)
+	}
 	if e.Hint != "" {
 		fmt.Fprintf(&b, "; %s", e.Hint)
 	}
@@ -152,7 +167,7 @@ func Parts(err error) (code Code, detail, hint string) {
 }
 
 // Wrap returns err as an *Error about op, path and dest. An *Error in the chain
-// keeps its Code, Detail, Hint, Kind, RetryAfter and Written, and takes the given op and
+// keeps its Code, Detail, Hint, Kind, RetryAfter, Written and ETag, and takes the given op and
 // paths; any other error is reduced to its Code and kept as the cause, so that
 // no server path in its text travels. Wrap of nil is nil.
 func Wrap(err error, op, path, dest string) error {

@@ -38,6 +38,7 @@ type opener struct {
 	gate    Gate
 	admit   func(ctx context.Context) error
 	handles *handles.Table
+	locks   fileLocks
 }
 
 // acquire opens the gate of the context that a call is about: ctxID, or the caller's own when that is empty. A panel's first access
@@ -47,11 +48,22 @@ func (o *opener) acquire(ctx context.Context, ctxID string, w contexts.Use) (*co
 	if err != nil {
 		return nil, id, err
 	}
-	a, err := o.gate.Acquire(ctx, id.Context, w)
-	if err != nil && id.Panel != "" && notReady(err) {
+	a, err := o.enter(ctx, id, id.Context, w)
+	if err != nil && id.Panel != "" && id.Snapshot == "" && notReady(err) {
 		a, err = o.ensure(ctx, id, w)
 	}
 	return a, id, err
+}
+
+// enter opens the gate of a context, or the snapshot of it that the caller reads.
+func (o *opener) enter(ctx context.Context, caller panels.Identity, id contexts.ID, w contexts.Use) (*contexts.Access, error) {
+	if caller.Snapshot == "" {
+		return o.gate.Acquire(ctx, id, w)
+	}
+	if w == writes {
+		return nil, &fserr.Error{Code: fserr.EROFS, Hint: "a snapshot does not change"}
+	}
+	return o.gate.AcquireSnapshot(ctx, id, caller.Snapshot, caller.SnapshotTaken)
 }
 
 // identify returns the caller, with the context that the call is about.
@@ -81,10 +93,10 @@ func identify(ctx context.Context, ctxID string) (panels.Identity, error) {
 
 var errUnknownCaller = &fserr.Error{Code: fserr.EACCES, Detail: "the caller is not known"}
 
-// notReady reports whether Ensure may make the context ready.
+// notReady reports whether Ensure may make the context ready. Without the database it cannot.
 func notReady(err error) bool {
 	code := fserr.CodeOf(err)
-	return code == fserr.ESTALE || code == fserr.EAGAIN
+	return code == fserr.ESTALE || code == fserr.EAGAIN && !contexts.IsUnrecorded(err)
 }
 
 // ensure seeds the panel's context and acquires it.
@@ -108,18 +120,23 @@ func (o *opener) reacquire(ctx context.Context, id contexts.ID, generation uint6
 	if err := fserrpb.FromContext(ctx); err != nil {
 		return nil, err
 	}
-	a, err := o.gate.Acquire(ctx, id, w)
+	a, err := o.enter(ctx, panels.IdentityFrom(ctx), id, w)
 	if err != nil {
 		return nil, err
 	}
 	if a.Generation != generation {
 		a.Release()
-		return nil, &fserr.Error{
-			Code: fserr.ESTALE, Kind: fserr.KindContext,
-			Detail: fmt.Sprintf("context '%s' was replaced since the file was opened", id), Hint: "open it again",
-		}
+		return nil, contextReplaced(id)
 	}
 	return a, nil
+}
+
+// contextReplaced is the error of a file that was opened before its context was replaced.
+func contextReplaced(id contexts.ID) error {
+	return &fserr.Error{
+		Code: fserr.ESTALE, Kind: fserr.KindContext,
+		Detail: fmt.Sprintf("context '%s' was replaced since the file was opened", id), Hint: "open it again",
+	}
 }
 
 // hold looks up a handle of the caller and keeps it open until release.
@@ -155,6 +172,7 @@ type call struct {
 	access     *contexts.Access
 	root       rootfs.Root
 	generation uint64
+	locks      *fileLocks
 	// closing ends when the context is about to be deleted.
 	closing context.Context
 	// path and dest as the request names them; below says that what is below path may change too.
@@ -204,8 +222,13 @@ func run[T any](ctx context.Context, o *opener, ctxID string, w contexts.Use, c 
 		a.Touch(c.path, c.below)
 		a.Touch(c.dest, true)
 	}
-	c.Context, c.id, c.access, c.root, c.generation, c.closing = ctx, id, a, a.Root, a.Generation, a.Closing()
+	o.behind(ctx, c, id, a)
 	return f(c)
+}
+
+// behind sets what a call has behind the gate.
+func (o *opener) behind(ctx context.Context, c *call, id panels.Identity, a *contexts.Access) {
+	c.Context, c.id, c.access, c.root, c.generation, c.locks, c.closing = ctx, id, a, a.Root, a.Generation, &o.locks, a.Closing()
 }
 
 type pathRequest interface {
@@ -249,6 +272,7 @@ type handleCall struct {
 	context.Context
 	access *contexts.Access
 	handle *handles.Handle
+	locks  *fileLocks
 }
 
 type fdRequest interface {
@@ -278,7 +302,7 @@ func useHandle[T any](ctx context.Context, o *opener, w contexts.Use, req fdRequ
 	if w == writes {
 		a.Touch(h.Path, false)
 	}
-	return f(&handleCall{ctx, a, h})
+	return f(&handleCall{ctx, a, h, &o.locks})
 }
 
 // fail returns err as the status of a handler: about op, path and dest, with the names that Node gives.

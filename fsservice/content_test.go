@@ -33,6 +33,7 @@ func cut(content string, sizes ...int) (chunks []string) {
 }
 
 func TestContentOfManyChunksArrivesWhole(t *testing.T) {
+	t.Parallel()
 	old, content := text(10<<10), text(5<<20+7)
 	for name, tc := range map[string]struct {
 		open *ctxfsv1.WriteStreamOpen

@@ -218,6 +218,17 @@ func newMode(form any, def uint32) (uint32, error) {
 	return mode &^ umask, err
 }
 
+// allows refuses flags that contradict a condition.
+func (f openFlags) allows(want condition) error {
+	switch {
+	case want.none && f.Flags&rootfs.O_CREAT == 0:
+		return fserr.Invalid("if_none_match \"*\" needs a flag that creates the file, such as w or a")
+	case want.match != "" && f.Flags&rootfs.O_CREAT != 0 && f.Flags&rootfs.O_EXCL != 0:
+		return fserr.Invalid("if_match needs a file that exists, and flag %q one that does not", f.text)
+	}
+	return nil
+}
+
 // encoding is one of Node's, by its first name; "" means bytes.
 type encoding string
 

@@ -38,34 +38,78 @@ func wantCopyMode(mode int32) (exclusive bool, err error) {
 func (s *paths) CopyFile(ctx context.Context, req *ctxfsv1.CopyFileRequest) (*ctxfsv1.CopyFileResponse, error) {
 	return onTwoPaths(ctx, s.opener, "copyfile", req, func(c *call) (*ctxfsv1.CopyFileResponse, error) {
 		exclusive, err := wantCopyMode(req.GetMode())
-		if err != nil {
+		want, wantErr := destConditionOf(req)
+		if err := errors.Join(err, wantErr); err != nil {
 			return nil, err
 		}
-		report, err := s.copyNew(c)
-		n := report.Bytes
-		// tree.Copy returns EINVAL for a file over itself, where copyFile does nothing.
-		if code := fserr.CodeOf(err); !exclusive && (code == fserr.EEXIST || code == fserr.EINVAL) {
-			n, err = s.copyOver(c)
+		if exclusive && want.match != "" {
+			return nil, fserr.Invalid("dest_if_match needs a dest that exists, and COPYFILE_EXCL one that does not")
 		}
-		if exclusive {
-			err = c.existsAlready(err)
+		n, tag, err := c.copyFile(fileCopy{condition{match: req.GetIfMatch()}, want, exclusive || want.none})
+		if want.none && fserr.CodeOf(err) == fserr.EEXIST {
+			st, missing := c.root.Lstat(c.dest)
+			err = errors.Join(want.check(c.generation, st, missing), err)
 		}
-		return &ctxfsv1.CopyFileResponse{BytesCopied: n}, err
+		return &ctxfsv1.CopyFileResponse{BytesCopied: n, Etag: tag}, err
 	})
 }
 
-// copyNew copies c.path to c.dest, which must not exist. No writeFile writes the source meanwhile.
-func (s *paths) copyNew(c *call) (tree.CopyReport, error) {
-	if st, err := c.root.Stat(c.path); err == nil {
-		lock, err := s.locks.lock(c, c.id.Context, st, reads)
-		if err != nil {
-			return tree.CopyReport{}, err
-		}
-		defer lock.unlock()
+// fileCopy is what a CopyFile requires.
+type fileCopy struct {
+	source, dest condition
+	exclusive    bool
+}
+
+// copyFile copies c.path to c.dest, and returns how many bytes, and the etag of c.dest.
+func (c *call) copyFile(f fileCopy) (n int64, etag string, err error) {
+	err = fserr.EEXIST
+	if f.dest.match == "" {
+		n, etag, err = c.copyNew(f.source)
 	}
-	return tree.Copy(c, c.root, c.path, c.root, c.dest, tree.CopyOptions{
+	// tree.Copy returns EINVAL for a file over itself, where copyFile does nothing.
+	if code := fserr.CodeOf(err); !f.exclusive && !isCondition(err) && (code == fserr.EEXIST || code == fserr.EINVAL) {
+		err = reopening(func() error {
+			n, etag, err = c.copyOver(f)
+			return err
+		})
+		return n, etag, err
+	}
+	if f.exclusive {
+		err = c.existsAlready(err)
+	}
+	return n, etag, err
+}
+
+// copyNew copies c.path to c.dest, which must not exist. No writeFile writes the source meanwhile. The etag is that of the file that it
+// made, whatever c.dest leads to by now.
+func (c *call) copyNew(source condition) (n int64, etag string, err error) {
+	unlock, err := c.lockSource(source)
+	if err != nil {
+		return 0, "", err
+	}
+	defer unlock()
+	report, err := tree.Copy(c, c.root, c.path, c.root, c.dest, tree.CopyOptions{
 		ErrorOnExist: true, Dereference: true, NonRecursive: true, Admit: c.admit,
+		Made: func(m tree.Made) error {
+			etag = etagOf(c.generation, m.Stat)
+			return nil
+		},
 	})
+	return report.Bytes, etag, err
+}
+
+// lockSource keeps writers from the file that is copied. If it has a condition, the condition holds until unlock, and the path leads to the
+// file.
+func (c *call) lockSource(source condition) (unlock func(), err error) {
+	if !source.empty() {
+		return c.guard(target{path: c.path, follow: true, want: source})
+	}
+	st, err := c.root.Stat(c.path)
+	if err != nil {
+		return func() {}, nil // the copy reports it
+	}
+	lock, err := c.locks.lock(c, c.id.Context, st, reads)
+	return lock.unlock, err
 }
 
 // existsAlready replaces the error of a copy that must be new with EEXIST if the destination exists: open(2) with O_EXCL does not
@@ -83,42 +127,59 @@ func (c *call) existsAlready(err error) error {
 }
 
 // copyOver copies c.path over the existing file c.dest, in place.
-func (s *paths) copyOver(c *call) (int64, error) {
-	src, err := c.root.OpenFile(c.path, rootfs.O_RDONLY, 0)
+func (c *call) copyOver(f fileCopy) (n int64, etag string, err error) {
+	src, st, err := c.root.OpenStat(c.path, rootfs.O_RDONLY)
 	if err != nil {
-		return 0, err
+		return 0, "", f.source.missing(c.generation, err)
 	}
 	defer func() { _ = src.Close() }()
-	st, err := src.Stat()
+	flags, more := rootfs.O_WRONLY, st.Size
+	if f.dest.match == "" { // holes are not kept; copyNew charged the rest
+		flags, more = flags|rootfs.O_CREAT, st.Size-allocated(st)
+	}
+	err = isDirectory(st)
 	if err == nil {
-		err = isDirectory(st)
-	}
-	if err == nil { // holes are not kept; copyNew charged the rest
-		err = c.access.Charge(st.Size-allocated(st), 0)
+		err = c.access.Charge(more, 0)
 	}
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
-	dst, err := c.root.OpenFile(c.dest, rootfs.O_WRONLY|rootfs.O_CREAT, st.Perm())
+	dst, err := c.root.OpenFile(c.dest, flags, st.Perm())
 	if err != nil {
-		return 0, err
+		return 0, "", f.dest.missing(c.generation, err)
 	}
 	defer func() { _ = dst.Close() }()
-	return s.copyContent(c, src, st, dst)
+	return c.copyBetween(f, src, st, dst)
 }
 
-// copyContent makes dst's content and mode those of src; a file over itself is left alone.
-func (s *paths) copyContent(c *call, src rootfs.File, from rootfs.Stat, dst rootfs.File) (int64, error) {
-	to, err := dst.Stat()
-	if err != nil || to.Dev == from.Dev && to.Ino == from.Ino {
-		return from.Size, err
-	}
-	unlock, err := s.locks.lockBoth(c, c.id.Context, from, to)
+// copyBetween copies src over dst, if the conditions hold. A file over itself is left alone.
+func (c *call) copyBetween(f fileCopy, src rootfs.File, from rootfs.Stat, dst rootfs.File) (n int64, etag string, err error) {
+	opened, err := dst.Stat()
 	if err != nil {
-		return 0, err
+		return 0, "", err
+	}
+	unlock, err := c.locks.lockBoth(c, c.id.Context, from, opened)
+	if err != nil {
+		return 0, "", err
 	}
 	defer unlock()
-	var n int64
+	from, err = c.stillThere(c.path, src, from, f.source)
+	if err != nil {
+		return 0, "", err
+	}
+	to, err := c.stillThere(c.dest, dst, opened, f.dest)
+	if err != nil || to.ID() == from.ID() {
+		return from.Size, etagOf(c.generation, to), err
+	}
+	if n, err = c.copyContent(src, from, dst); err != nil {
+		return n, "", err
+	}
+	st, err := dst.Stat()
+	return n, etagOf(c.generation, advance(dst, to, st)), err
+}
+
+// copyContent makes dst's content and mode those of src.
+func (c *call) copyContent(src rootfs.File, from rootfs.Stat, dst rootfs.File) (n int64, err error) {
 	buf := make([]byte, writeStep)
 	for {
 		if err := fserrpb.FromContext(c); err != nil {
@@ -134,7 +195,8 @@ func (s *paths) copyContent(c *call, src rootfs.File, from rootfs.Stat, dst root
 			return n, written(err, n)
 		}
 		if readErr != nil {
-			return n, errors.Join(cut(dst, n), dst.Chmod(from.Perm()))
+			_, err := cut(dst, n)
+			return n, errors.Join(err, dst.Chmod(from.Perm()))
 		}
 	}
 }

@@ -44,7 +44,7 @@ type listed struct {
 func (c *call) list(l listing, each func(listed) error) error {
 	base := absolute(c.path)
 	if l.recursive {
-		return c.listTree(base, l, each)
+		return c.walk(tree.WalkOptions{Stats: l.stats}, each)
 	}
 	d, err := c.root.OpenDir(c.path)
 	if err != nil {
@@ -70,10 +70,13 @@ func (c *call) list(l listing, each func(listed) error) error {
 	}
 }
 
-func (c *call) listTree(base string, l listing, each func(listed) error) error {
+// walk calls each as list does, and counts the names that it holds.
+func (c *call) walk(opts tree.WalkOptions, each func(listed) error) error {
+	base := absolute(c.path)
 	reserve, done := budget.Names(c)
 	defer done()
-	return c.root.Walk(c, c.path, tree.WalkOptions{Stats: l.stats, Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
+	opts.Reserve = reserve
+	return c.root.Walk(c, c.path, opts, func(rel string, e rootfs.Entry, err error) error {
 		full := under(base, rel)
 		if err != nil {
 			return at(err, "scandir", full)
@@ -91,7 +94,11 @@ func (s *paths) Readdir(ctx context.Context, req *ctxfsv1.ReaddirRequest) (*ctxf
 	return inBudget(ctx, "scandir", func() (*ctxfsv1.ReaddirResponse, error) {
 		return onPath(ctx, s.opener, "scandir", reads, req, func(c *call) (*ctxfsv1.ReaddirResponse, error) {
 			l := entryList{listing: listing{req.GetRecursive(), req.GetWithFileTypes(), req.GetWithStats()}}
-			err := c.list(l.listing, func(e listed) error {
+			opts := tree.WalkOptions{Stats: l.stats, Sorted: true}
+			if !l.recursive {
+				opts.MaxDepth = 1
+			}
+			err := c.walk(opts, func(e listed) error {
 				if l.add(e); len(l.encoded) > maxReply {
 					return errTooManyEntries
 				}

@@ -3,6 +3,7 @@ package fsservice
 import "testing"
 
 func TestDecode(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, bytes, text string
 		lossy             bool
@@ -35,6 +36,7 @@ func TestDecode(t *testing.T) {
 
 // The wanted bytes are what Buffer.from(text, encoding) gives in Node 22.
 func TestEncodeIsAsLenientAsNode(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ name, text, bytes string }{
 		{"hex", "00fg11", "\x00"},
 		{"hex", "abc", "\xab"},

@@ -16,6 +16,7 @@ import (
 // TestEntryListIsWhatProtobufEncodes compares listings with the messages they stand for,
 // byte for byte.
 func TestEntryListIsWhatProtobufEncodes(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l := entryList{listing: listing{types: rapid.Bool().Draw(t, "types"), stats: rapid.Bool().Draw(t, "stats")}}
 		var want []*ctxfsv1.DirEntry
@@ -78,6 +79,7 @@ func compareEncoding(t *rapid.T, got, want proto.Message) {
 
 // TestEntryListKnowsAllFields fails when a message of a listing gains a field that is not encoded.
 func TestEntryListKnowsAllFields(t *testing.T) {
+	t.Parallel()
 	for _, m := range []struct {
 		message proto.Message
 		fields  int

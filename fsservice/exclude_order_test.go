@@ -78,6 +78,7 @@ func (f *stagedFile) WriteAt(b []byte, off int64) (int, error) {
 // TestWholeReadsAndWritesWait stops one operation in its middle, and starts another.
 // CopyFile takes no root but rootfs's own; TestWholeReadsAndWritesExcludeEachOther has it.
 func TestWholeReadsAndWritesWait(t *testing.T) {
+	t.Parallel()
 	write := func(w *world) error { return w.writeWhole(w.as("a"), 1) }
 	read := func(w *world) error { _, err := w.readWhole(w.as("a")); return err }
 	truncate := func(w *world) error { return do(w.client.Truncate, &ctxfsv1.TruncateRequest{Path: "/f"})(w.as("a")) }
@@ -152,11 +153,12 @@ func newStagedWorld(t *testing.T) (*world, *staged) {
 
 // TestWriterWaitsForNoOtherFile stops a write in its middle. Another panel, and the same one, write 1,000 other files meanwhile.
 func TestWriterWaitsForNoOtherFile(t *testing.T) {
+	t.Parallel()
 	w, s := newStagedWorld(t)
 	first := async(w, func(w *world) error { return w.writeWhole(w.as("a"), 1) })
 	<-s.half
 	for _, who := range []string{"a", "b"} {
-		ctx, cancel := context.WithTimeout(w.as(who), 10*time.Second)
+		ctx, cancel := context.WithTimeout(w.as(who), time.Minute)
 		for n := range 1000 {
 			req := &ctxfsv1.WriteFileRequest{Path: fmt.Sprint("/", n), Content: &ctxfsv1.WriteFileRequest_Data{Data: []byte("x")}}
 			_, created := w.client.WriteFile(ctx, req)

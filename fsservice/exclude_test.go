@@ -34,6 +34,7 @@ func mixed(data []byte) string {
 // TestWholeReadsAndWritesExcludeEachOther writes whole versions into one file in place while others read it. No reader finds parts
 // of two versions.
 func TestWholeReadsAndWritesExcludeEachOther(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("f", string(version(0)))
 	for n := range versions {
@@ -108,6 +109,7 @@ func (w *world) writeByCopy(ctx context.Context, n int) error {
 
 // TestTwoCopiesOverEachOtherEnd copies two files over one another at once, again and again.
 func TestTwoCopiesOverEachOtherEnd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("one", string(version(0)))
 	w.put("two", string(version(1)))

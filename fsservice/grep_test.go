@@ -49,6 +49,7 @@ func (w *world) listed() (files []string) {
 // TestGrepKeepsTheOrderOfTheWalk searches text, binary and large files of many sizes, whose
 // buffers were others' before, several at once.
 func TestGrepKeepsTheOrderOfTheWalk(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const files, large = 300, 40 << 10
 	for i := range files {
@@ -118,6 +119,7 @@ func TestGrepBoundsTheLinesThatItHolds(t *testing.T) {
 }
 
 func TestGrepSearchesFilesOfALargeBatchInTheirTurn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 16 {
 		w.put(fmt.Sprintf("d/%02d", i), strings.Repeat(strings.Repeat("a", 200)+"\n", 60))

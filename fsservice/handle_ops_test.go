@@ -31,6 +31,7 @@ func (w *world) read(fd int32, position *int64, length int64) string {
 }
 
 func TestReadsAndWritesAtPositions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("f", "0123456789")
 	fd := w.open("a", "/f", "r+")
@@ -61,6 +62,7 @@ func TestReadsAndWritesAtPositions(t *testing.T) {
 }
 
 func TestHandleErrors(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	fill(w)
 	fd, ro := w.open("a", "/file", "r+"), w.open("a", "/dir", "r")
@@ -101,21 +103,27 @@ func TestHandleErrors(t *testing.T) {
 }
 
 func TestAHandleOfAnOlderFolderIsStale(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("f", "x")
 	fd := w.open("a", "/f", "r")
 	w.gate.mu.Lock()
 	w.gate.generation++
 	w.gate.mu.Unlock()
-	_, err := w.client.Read(w.as("a"), &ctxfsv1.ReadRequest{Fd: fd})
-	e, _ := fserrpb.FromStatus(err)
-	if e == nil || e.Code != fserr.ESTALE || e.Kind != fserr.KindContext {
-		t.Errorf("got %v, want ESTALE of the context", err)
+	for name, call := range map[string]func(context.Context) error{
+		"Read": do(w.client.Read, &ctxfsv1.ReadRequest{Fd: fd}), "Extract": do(w.client.Extract, &ctxfsv1.ExtractRequest{Fd: fd}),
+	} {
+		err := call(w.as("a"))
+		e, _ := fserrpb.FromStatus(err)
+		if e == nil || e.Code != fserr.ESTALE || e.Kind != fserr.KindContext {
+			t.Errorf("%s: got %v, want ESTALE of the context", name, err)
+		}
 	}
 	w.wantError(do(w.client.Close, &ctxfsv1.CloseRequest{Fd: fd})(w.as("a")), "")
 }
 
 func TestListHandles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("f", "x")
 	w.open("a", "/f", "r+")
@@ -154,6 +162,7 @@ func (w *world) readStream(req *ctxfsv1.ReadStreamRequest) (string, int) {
 }
 
 func TestReadStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("f", "0123456789")
 	fd := w.open("a", "/f", "r")
@@ -193,6 +202,7 @@ func (w *world) writeStream(ctx context.Context, open *ctxfsv1.WriteStreamOpen, 
 }
 
 func TestWriteStream(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		open *ctxfsv1.WriteStreamOpen
 		want string
@@ -219,6 +229,7 @@ func TestWriteStream(t *testing.T) {
 }
 
 func TestACancelledWriteStreamLeavesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("f", "old")
 	ctx, cancel := context.WithCancel(w.as("a"))

@@ -35,7 +35,8 @@ func (s *openFiles) Open(ctx context.Context, req *ctxfsv1.OpenRequest) (*ctxfsv
 	return onPath(ctx, s.opener, "open", useOf(ctxfsv1.FsService_Open_FullMethodName, req), req, func(c *call) (*ctxfsv1.OpenResponse, error) {
 		flags, flagErr := flagsOf(req.GetFlagsForm(), "r")
 		mode, modeErr := newMode(req.GetModeForm(), 0o666)
-		if err := errors.Join(flagErr, modeErr); err != nil {
+		want, wantErr := conditionOf(req.GetIfMatch(), req.GetIfNoneMatch())
+		if err := errors.Join(flagErr, modeErr, wantErr, flags.allows(want)); err != nil {
 			return nil, err
 		}
 		if err := c.chargeCreate(flags); err != nil {
@@ -46,8 +47,11 @@ func (s *openFiles) Open(ctx context.Context, req *ctxfsv1.OpenRequest) (*ctxfsv
 			return nil, err
 		}
 		fd, err := s.handles.Open(c.id.Owner, func() (handles.Spec, error) {
-			f, err := c.open(flags, mode, req.GetAtomic())
-			return handles.Spec{Context: c.id.Context, Generation: c.generation, Path: c.path, Flags: flags.text, Instance: instance, File: f}, err
+			f, st, err := c.open(flags, mode, req.GetAtomic(), want)
+			return handles.Spec{
+				Context: c.id.Context, Generation: c.generation, Path: c.path, Flags: flags.text, Instance: instance, File: f, Stat: st,
+				IfMatch: req.GetIfMatch(), IfNoneMatch: req.GetIfNoneMatch(),
+			}, err
 		})
 		if err == nil && instance != "" && !s.leases.Held(c.id.Owner, instance) {
 			// The lease ended while the file was opened, so its end did not close it.
@@ -66,15 +70,57 @@ func (c *call) chargeCreate(flags openFlags) error {
 	return c.access.Charge(0, 1)
 }
 
-// open opens the call's path. With atomic the file replaces the one there at Close.
-func (c *call) open(flags openFlags, mode uint32, atomic bool) (rootfs.File, error) {
+// open opens the call's path, if the condition holds. With atomic the file replaces the one there at Close.
+func (c *call) open(flags openFlags, mode uint32, atomic bool, want condition) (rootfs.File, rootfs.Stat, error) {
 	switch {
 	case !atomic:
-		return c.root.OpenFile(c.path, flags.Flags, mode)
+		return c.openIf(flags, mode, want)
 	case !flags.replaces():
-		return nil, fserr.Invalid("atomic goes with the flags w, wx, w+ and wx+ only")
+		return nil, rootfs.Stat{}, fserr.Invalid("atomic goes with the flags w, wx, w+ and wx+ only")
 	}
-	return c.root.CreateAtomic(c.path, mode, flags.Flags&rootfs.O_EXCL != 0)
+	f, err := c.createAtomic(mode, flags.Flags&rootfs.O_EXCL != 0, want)
+	return f, rootfs.Stat{}, err
+}
+
+// openIf opens the call's path in place, if the condition holds. The file is truncated after the check.
+func (c *call) openIf(flags openFlags, mode uint32, want condition) (f rootfs.File, st rootfs.Stat, err error) {
+	switch {
+	case want.none:
+		f, st, err = c.openStat(flags.Flags|rootfs.O_EXCL, mode)
+		return f, st, c.taken(want, err)
+	case want.match == "" && !flags.Writable(): // only a writer needs the attributes
+		f, err = c.root.OpenFile(c.path, flags.Flags, mode)
+		return f, st, err
+	case want.match == "" && flags.Flags&(rootfs.O_TRUNC|rootfs.O_EXCL) != rootfs.O_TRUNC:
+		return c.openStat(flags.Flags, mode)
+	}
+	err = reopening(func() error {
+		f, st, err = c.openLocked(flags, mode, want)
+		return err
+	})
+	return f, st, err
+}
+
+// openLocked opens the file, and then checks the condition and truncates the file while it is locked: a caller that has checked a condition
+// of its own must not find the file truncated. It fails with errReplaced if the path leads elsewhere by then.
+func (c *call) openLocked(flags openFlags, mode uint32, want condition) (rootfs.File, rootfs.Stat, error) {
+	open := flags.Flags &^ rootfs.O_TRUNC
+	if want.match != "" {
+		open &^= rootfs.O_CREAT
+	}
+	f, st, err := c.openStat(open, mode)
+	if err != nil {
+		return nil, st, want.missing(c.generation, err)
+	}
+	if flags.Flags&rootfs.O_TRUNC != 0 {
+		_, err = c.truncateInPlace(f, st, 0, want)
+	} else {
+		_, err = c.stillThere(c.path, f, st, want)
+	}
+	if err != nil {
+		_ = f.Close()
+	}
+	return f, st, err
 }
 
 // openInstance returns the client instance that a new handle belongs to: the session's, or one that the request names and that has a
@@ -99,7 +145,8 @@ func noLease(instance string) error {
 func (s *openFiles) Close(ctx context.Context, req *ctxfsv1.CloseRequest) (*ctxfsv1.CloseResponse, error) {
 	if req.GetCommit() {
 		return onHandle(ctx, s.opener, "close", writes, req, func(c *handleCall) (*ctxfsv1.CloseResponse, error) {
-			return &ctxfsv1.CloseResponse{}, s.commit(c.handle, req.GetFlush())
+			tag, err := s.commit(c, req.GetFlush())
+			return &ctxfsv1.CloseResponse{Etag: tag}, err
 		})
 	}
 	var err error
@@ -112,16 +159,24 @@ func (s *openFiles) Close(ctx context.Context, req *ctxfsv1.CloseRequest) (*ctxf
 	return &ctxfsv1.CloseResponse{}, fail(err, "close", "", "")
 }
 
-// commit makes the file of an atomic handle appear. It closes the handle, even when it fails.
-func (s *openFiles) commit(h *handles.Handle, flush bool) error {
+// commit makes the file of an atomic handle appear, and returns its etag. It closes the handle, even when it fails.
+func (s *openFiles) commit(c *handleCall, flush bool) (etag string, err error) {
+	h := c.handle
 	f, atomic := h.File.(rootfs.AtomicFile)
 	if !atomic {
-		return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("handle %d is not atomic", h.FD), Hint: "open it with atomic, or close it without commit"}
+		return "", &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("handle %d is not atomic", h.FD), Hint: "open it with atomic, or close it without commit"}
 	}
-	if err := s.handles.Take(h); err != nil {
-		return err
+	want, err := conditionOf(h.IfMatch, h.IfNoneMatch)
+	if err == nil {
+		err = s.handles.Take(h)
 	}
-	return f.Commit(flush)
+	if err != nil {
+		return "", err
+	}
+	at := &call{path: h.Path}
+	s.behind(c, at, panels.Identity{Context: h.Context}, c.access)
+	defer func() { _ = f.Close() }()
+	return at.appear(f, want, flush)
 }
 
 // ListHandles implements FsService.
@@ -174,7 +229,7 @@ func (s *openFiles) Fstat(ctx context.Context, req *ctxfsv1.FstatRequest) (*ctxf
 		if err != nil {
 			return nil, err
 		}
-		return &ctxfsv1.FstatResponse{Stat: wireStat(st)}, nil
+		return &ctxfsv1.FstatResponse{Stat: wireStat(st), Etag: etagOf(c.access.Generation, st)}, nil
 	})
 }
 
@@ -184,6 +239,11 @@ func (s *openFiles) Ftruncate(ctx context.Context, req *ctxfsv1.FtruncateRequest
 		if err := wantLength(req.GetLen()); err != nil {
 			return nil, err
 		}
+		lock, err := c.share()
+		if err != nil {
+			return nil, err
+		}
+		defer lock.unlock()
 		return &ctxfsv1.FtruncateResponse{}, c.handle.File.Truncate(req.GetLen())
 	})
 }
@@ -408,6 +468,11 @@ func (c *handleCall) write(p *int64, buffers ...[]byte) (done int64, after *int6
 	if err != nil {
 		return 0, nil, err
 	}
+	lock, err := c.share()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer lock.unlock()
 	if !own {
 		done, err = c.writeBy(func(b []byte) (int, error) {
 			n, err := c.handle.File.WriteAt(b, off)
@@ -423,6 +488,12 @@ func (c *handleCall) write(p *int64, buffers ...[]byte) (done int64, after *int6
 	}
 	off, err = c.handle.File.Seek(0, io.SeekCurrent)
 	return done, &off, err
+}
+
+// share locks the content of the handle's file for a write, so that none comes between a condition's check and the change. Writes through
+// handles share the lock.
+func (c *handleCall) share() (heldLock, error) {
+	return c.locks.lock(c, c.handle.Context, c.handle.Stat, reads)
 }
 
 // length returns the number of bytes in buffers.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -16,12 +17,15 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/batch"
+	"github.com/ctxfs/ctxfs/contexts/feed"
 	contextgate "github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
+	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/internal/codec/codectest"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
@@ -46,6 +50,8 @@ type gate struct {
 	generation uint64
 	// used is what the last Acquire asked for.
 	used contexts.Use
+	// acquired is called by Acquire, which then replaces the contexts if it says so; nil is not called.
+	acquired func() (replace bool)
 }
 
 func (g *gate) Acquire(_ context.Context, id contexts.ID, use contexts.Use) (*contexts.Access, error) {
@@ -55,7 +61,26 @@ func (g *gate) Acquire(_ context.Context, id contexts.ID, use contexts.Use) (*co
 	if !g.ready[id] {
 		return nil, &fserr.Error{Code: fserr.ESTALE, Kind: fserr.KindContext, Detail: "context '" + string(id) + "' does not exist"}
 	}
-	return contextgate.NewAccess(g.roots[id], g.generation, func() {}), nil
+	a := contextgate.NewAccess(g.roots[id], g.generation, func() {})
+	if g.acquired != nil && g.acquired() {
+		g.generation++
+	}
+	return a, nil
+}
+
+// afterAcquire sets what Acquire calls.
+func (g *gate) afterAcquire(acquired func() (replace bool)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.acquired = acquired
+}
+
+// AcquireSnapshot knows the snapshot s of ctx_a, which has the files of ctx_b.
+func (g *gate) AcquireSnapshot(_ context.Context, id contexts.ID, name string, taken int64) (*contexts.Access, error) {
+	if id != "ctx_a" || name != "s" || taken != 7 {
+		return nil, &fserr.Error{Code: fserr.ENOENT, Detail: "no snapshot"}
+	}
+	return contextgate.NewAccess(g.roots["ctx_b"], uint64(taken), func() {}), nil
 }
 
 func (g *gate) Ensure(_ context.Context, id contexts.ID, _ contexts.EnsureOptions, _ func(contexts.Progress)) (contexts.Ensured, error) {
@@ -63,6 +88,34 @@ func (g *gate) Ensure(_ context.Context, id contexts.ID, _ contexts.EnsureOption
 	defer g.mu.Unlock()
 	g.ready[id] = true
 	return contexts.Ensured{}, nil
+}
+
+// Batch keeps nobody out.
+func (g *gate) Batch(ctx context.Context, id contexts.ID, opts contexts.BatchOptions) (out contexts.Batched, err error) {
+	a, err := g.Acquire(ctx, id, contexts.Write)
+	if err != nil {
+		return out, err
+	}
+	steps, err := opts.Steps(a)
+	if err != nil {
+		return out, err
+	}
+	b, err := batch.New(context.Background(), a.Root, steps)
+	if err != nil {
+		return out, err
+	}
+	dir, err := os.MkdirTemp("", "fssb")
+	if err != nil {
+		return out, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err = b.Stage(ctx, dir, false); err == nil {
+		out.Written, err = b.Flip()
+	}
+	if err == nil {
+		err = b.Clean(ctx)
+	}
+	return out, err
 }
 
 // world is a server with two contexts and a client.
@@ -114,7 +167,9 @@ func (w *world) serve() {
 	sessions := session.New(session.Config{
 		Leases: leases, Calls: calls, Batches: func(ctx context.Context) (context.Context, session.Batches) { return fsservice.WithLookups(ctx) },
 	})
-	service := fsservice.New(fsservice.Config{Gate: w.gate, Handles: w.handles, Leases: leases, Sessions: sessions, Buffers: w.content})
+	feeds, err := feed.Open(feed.Config{Dir: filepath.Join(w.TempDir(), "feeds"), Interrupted: fsservice.Interrupted})
+	w.must(err)
+	service := fsservice.New(fsservice.Config{Gate: w.gate, Handles: w.handles, Leases: leases, Sessions: sessions, Buffers: w.content, Feeds: feeds})
 	ctxfsv1.RegisterFsServiceServer(calls, service)
 	ctxfsv1.RegisterFsServiceServer(server, service)
 	done := make(chan struct{})
@@ -122,7 +177,14 @@ func (w *world) serve() {
 	conn, err := grpc.NewClient("unix://"+lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	w.must(err)
 	w.client = ctxfsv1.NewFsServiceClient(conn)
-	w.Cleanup(func() { _ = conn.Close(); server.Stop(); <-done; sessions.Wait(); service.Stop() })
+	w.Cleanup(func() {
+		_ = conn.Close()
+		server.Stop()
+		<-done
+		sessions.Wait()
+		service.Stop()
+		w.must(feeds.Close())
+	})
 }
 
 func (w *world) must(err error) {
@@ -137,6 +199,7 @@ var identities = map[string]panels.Identity{
 	"a":          {Role: panels.RolePanel, Panel: "a", Context: "ctx_a", Owner: "a"},
 	"b":          {Role: panels.RolePanel, Panel: "b", Context: "ctx_b", Owner: "b"},
 	"a-readonly": {Role: panels.RolePanel, Panel: "a", Context: "ctx_a", Owner: "a", ReadOnly: true},
+	"a-snapshot": {Role: panels.RolePanel, Panel: "a", Context: "ctx_a", Owner: "a", Snapshot: "s", SnapshotTaken: 7},
 	"host":       {Role: panels.RoleHost, Owner: "host/1"},
 }
 
@@ -145,7 +208,21 @@ func identified(ctx context.Context) context.Context {
 	for _, name := range md.Get("as") {
 		ctx = panels.WithIdentity(ctx, identities[name])
 	}
+	for _, limit := range md.Get("memory") {
+		ctx = budget.With(ctx, holdOf(limit))
+	}
 	return ctx
+}
+
+// holdOf returns what a call holds of a panel's account of limit bytes: a quarter, since an account that holds nothing has no limit.
+func holdOf(limit string) *budget.Hold {
+	n, err := strconv.ParseInt(limit, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	h := budget.New(8*n, time.Minute, nil).Account(n).Share(0, nil).Hold()
+	h.Try(n / 4)
+	return h
 }
 
 func asUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

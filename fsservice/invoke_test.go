@@ -38,7 +38,7 @@ func newMessage(t *testing.T, d protoreflect.MessageDescriptor) proto.Message {
 }
 
 // invoke calls a method with a request and returns its replies: all of a stream's,
-// but only the first of Watch, which does not end. WriteStream's request is its Open.
+// but only the first of Watch, which does not end. The requests of WriteStream and Import are their opens.
 func (w *world) invoke(ctx context.Context, m protoreflect.MethodDescriptor, req proto.Message) ([]proto.Message, error) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -58,6 +58,11 @@ func (w *world) invoke(ctx context.Context, m protoreflect.MethodDescriptor, req
 	}
 	if open, ok := req.(*ctxfsv1.WriteStreamOpen); ok {
 		w.must(stream.SendMsg(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Open{Open: open}}))
+		w.must(stream.CloseSend())
+	}
+	if open, ok := req.(*ctxfsv1.ImportOpen); ok {
+		_ = stream.SendMsg(&ctxfsv1.ImportRequest{Event: &ctxfsv1.ImportRequest_Open{Open: open}})               // RecvMsg says why not
+		_ = stream.SendMsg(&ctxfsv1.ImportRequest{Event: &ctxfsv1.ImportRequest_Data{Data: make([]byte, 1024)}}) // an empty tar
 		w.must(stream.CloseSend())
 	}
 	return w.receive(stream, m)

@@ -1,6 +1,7 @@
 package fsservice
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -10,8 +11,10 @@ import (
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 )
 
-// fileLocks makes whole-file reads and writes of one file exclude each other, so that a reader never sees part of a write in place.
-// A file of a context has a lock while callers hold it or wait for it.
+// fileLocks makes whole-file reads and writes of one file exclude each other, so that a reader never sees part of a write in place. It
+// also has the locks of names: a call that changes what a name stands for shares the name's lock with others, and one that checks a
+// condition before has it alone. A call locks files before names. A file or a name of a context has a lock while callers hold it or wait
+// for it.
 type fileLocks struct{ shards [64]lockShard }
 
 // lockShard has the locks of some files. Its mutex is held for a few instructions, never while a caller waits for a lock.
@@ -25,9 +28,32 @@ type lockShard struct {
 // maxSpare is how many unused locks a shard keeps.
 const maxSpare = 16
 
+// fileKey is a file, or a name without its directory: links lead to one directory by many paths.
 type fileKey struct {
 	context  contexts.ID
 	dev, ino uint64
+	name     string
+}
+
+func keyOf(id contexts.ID, st rootfs.Stat) fileKey {
+	return fileKey{context: id, dev: st.Dev, ino: st.Ino}
+}
+
+// compare orders keys as they are locked.
+func (k fileKey) compare(other fileKey) int {
+	return cmp.Or(cmp.Compare(k.name, other.name), cmp.Compare(k.dev, other.dev), cmp.Compare(k.ino, other.ino))
+}
+
+// hash is FNV-1a for a name, and mixes the numbers of a file.
+func (k fileKey) hash() uint64 {
+	if k.name == "" {
+		return (k.ino*0x9E3779B97F4A7C15 ^ k.dev) * 0x9E3779B97F4A7C15
+	}
+	h := uint64(14695981039346656037)
+	for i := range len(k.name) {
+		h = (h ^ uint64(k.name[i])) * 1099511628211
+	}
+	return h
 }
 
 // fileLock is shared by readers or held by one writer; the shard's mutex guards it. Callers that wait are admitted in the order
@@ -49,11 +75,17 @@ type heldLock struct {
 	shard *lockShard
 	key   fileKey
 	use   contexts.Use
+	// waited says that others had the lock before.
+	waited bool
 }
 
 // lock waits for the lock of a file. When ctx ends it fails with ECANCELED or ETIMEDOUT.
 func (l *fileLocks) lock(ctx context.Context, id contexts.ID, st rootfs.Stat, use contexts.Use) (heldLock, error) {
-	h := heldLock{shard: &l.shards[(st.Ino*0x9E3779B97F4A7C15^st.Dev)*0x9E3779B97F4A7C15>>58], key: fileKey{id, st.Dev, st.Ino}, use: use}
+	return l.lockKey(ctx, keyOf(id, st), use)
+}
+
+func (l *fileLocks) lockKey(ctx context.Context, key fileKey, use contexts.Use) (heldLock, error) {
+	h := heldLock{shard: &l.shards[key.hash()>>58], key: key, use: use}
 	s := h.shard
 	s.mu.Lock()
 	lock := s.lockOf(h.key)
@@ -67,6 +99,7 @@ func (l *fileLocks) lock(ctx context.Context, id contexts.ID, st rootfs.Stat, us
 	s.mu.Unlock()
 	select {
 	case <-w.admitted:
+		h.waited = true
 		return h, nil
 	case <-ctx.Done():
 		s.giveUp(h, w)
@@ -74,26 +107,36 @@ func (l *fileLocks) lock(ctx context.Context, id contexts.ID, st rootfs.Stat, us
 	}
 }
 
-// lockBoth locks from for reading, and to, another file of the context, for writing. It locks the lower inode first, so that two
-// copies over each other do not deadlock.
+// lockBoth locks from for reading, and to, another file of the context, for writing.
 func (l *fileLocks) lockBoth(ctx context.Context, id contexts.ID, from, to rootfs.Stat) (unlock func(), err error) {
-	first, second, use, other := from, to, reads, writes
-	if to.Dev < from.Dev || to.Dev == from.Dev && to.Ino < from.Ino {
-		first, second, use, other = to, from, writes, reads
+	return l.lockAll(ctx, []wantedLock{{keyOf(id, from), reads}, {keyOf(id, to), writes}})
+}
+
+// wantedLock is a lock of lockAll.
+type wantedLock struct {
+	fileKey
+	use contexts.Use
+}
+
+// lockAll locks several keys, files before names and each once, in one order for all calls, so that none deadlock.
+func (l *fileLocks) lockAll(ctx context.Context, wanted []wantedLock) (unlock func(), err error) {
+	slices.SortFunc(wanted, func(a, b wantedLock) int { return a.compare(b.fileKey) })
+	wanted = slices.CompactFunc(wanted, func(a, b wantedLock) bool { return a.fileKey == b.fileKey })
+	held := make([]heldLock, 0, len(wanted))
+	unlock = func() {
+		for _, h := range slices.Backward(held) {
+			h.unlock()
+		}
 	}
-	a, err := l.lock(ctx, id, first, use)
-	if err != nil {
-		return nil, err
+	for _, w := range wanted {
+		h, err := l.lockKey(ctx, w.fileKey, w.use)
+		if err != nil {
+			unlock()
+			return nil, err
+		}
+		held = append(held, h)
 	}
-	b, err := l.lock(ctx, id, second, other)
-	if err != nil {
-		a.unlock()
-		return nil, err
-	}
-	return func() {
-		b.unlock()
-		a.unlock()
-	}, nil
+	return unlock, nil
 }
 
 func (h heldLock) unlock() {

@@ -30,6 +30,7 @@ func (l *fileLocks) count() (n int) {
 }
 
 func TestLockWaitEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var l fileLocks
 		file := rootfs.Stat{Dev: 1, Ino: 2}
@@ -54,6 +55,7 @@ func TestLockWaitEndsWithItsCaller(t *testing.T) {
 }
 
 func TestReadersDoNotStarveAWriter(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var l fileLocks
 		file := rootfs.Stat{Dev: 1, Ino: 2}

@@ -33,6 +33,7 @@ func fill(w *world) {
 }
 
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	fill(w)
 	c := w.client
@@ -91,6 +92,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestWhoMayCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	fill(w)
 	c := w.client
@@ -119,6 +121,7 @@ func TestWhoMayCall(t *testing.T) {
 }
 
 func TestWriteFileKeepsTheInodeAndCuts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("f", "a long content")
 	before, err := os.Stat(filepath.Join(w.dir, "f"))
@@ -134,6 +137,7 @@ func TestWriteFileKeepsTheInodeAndCuts(t *testing.T) {
 }
 
 func TestWriteFileFlags(t *testing.T) {
+	t.Parallel()
 	for flag, want := range map[string]string{"w": "XY", "w+": "XY", "r+": "XYllo", "a": "helloXY", "a+": "helloXY", "as": "helloXY"} {
 		w := newWorld(t)
 		w.put("f", "hello")
@@ -147,6 +151,7 @@ func TestWriteFileFlags(t *testing.T) {
 
 // TestWriteFileCutsAndAppends uses numbers, which can ask for what no text says.
 func TestWriteFileCutsAndAppends(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("f", "hello world")
 	_, err := w.client.WriteFile(w.as("a"), &ctxfsv1.WriteFileRequest{
@@ -158,6 +163,7 @@ func TestWriteFileCutsAndAppends(t *testing.T) {
 }
 
 func TestNewFilesTakeTheUmask(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, mode := range map[string]os.FileMode{"new": 0o644, "atomic": 0o600} {
 		req := &ctxfsv1.WriteFileRequest{Path: name, Content: &ctxfsv1.WriteFileRequest_Text{Text: "x"}}
@@ -177,6 +183,7 @@ func TestNewFilesTakeTheUmask(t *testing.T) {
 }
 
 func TestAReplyTooBigNamesTheStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("big", strings.Repeat("x", 4<<20))
 	_, err := w.client.ReadFile(w.as("a"), &ctxfsv1.ReadFileRequest{Path: "/big"})
@@ -187,6 +194,7 @@ func TestAReplyTooBigNamesTheStream(t *testing.T) {
 }
 
 func TestNamesThatAreNotUTF8(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c, ctx := w.client, w.as("a")
 	dir, file, moved, link := []byte("d\xff"), []byte("d\xff/f\xfe"), []byte("d\xff/m\xfd"), []byte("l\xfc")

@@ -14,10 +14,7 @@ import (
 )
 
 // paths has the RPCs that work on paths.
-type paths struct {
-	*opener
-	locks fileLocks
-}
+type paths struct{ *opener }
 
 // Stat implements FsService.
 func (s *paths) Stat(ctx context.Context, req *ctxfsv1.StatRequest) (*ctxfsv1.StatResponse, error) {
@@ -26,7 +23,7 @@ func (s *paths) Stat(ctx context.Context, req *ctxfsv1.StatRequest) (*ctxfsv1.St
 		if err != nil {
 			return nil, err
 		}
-		return &ctxfsv1.StatResponse{Stat: wireStat(st)}, nil
+		return &ctxfsv1.StatResponse{Stat: wireStat(st), Etag: etagOf(c.generation, st)}, nil
 	})
 }
 
@@ -37,7 +34,7 @@ func (s *paths) Lstat(ctx context.Context, req *ctxfsv1.LstatRequest) (*ctxfsv1.
 		if err != nil {
 			return nil, err
 		}
-		return &ctxfsv1.LstatResponse{Stat: wireStat(st)}, nil
+		return &ctxfsv1.LstatResponse{Stat: wireStat(st), Etag: etagOf(c.generation, st)}, nil
 	})
 }
 
@@ -201,8 +198,19 @@ func (s *paths) Chmod(ctx context.Context, req *ctxfsv1.ChmodRequest) (*ctxfsv1.
 		if err != nil {
 			return nil, err
 		}
-		return &ctxfsv1.ChmodResponse{}, c.root.Chmod(c.path, mode)
+		tag, err := c.changeAttributes(req.GetIfMatch(), true, func() error { return c.root.Chmod(c.path, mode) })
+		return &ctxfsv1.ChmodResponse{Etag: tag}, err
 	})
+}
+
+// changeAttributes runs change, which changes the attributes of the call's path, if the path has the etag match. It returns the new etag.
+func (c *call) changeAttributes(match string, follow bool, change func() error) (etag string, err error) {
+	return guarded(c, func() (string, error) {
+		if err := change(); err != nil {
+			return "", err
+		}
+		return c.etag(c.path, follow), nil
+	}, target{c.path, follow, condition{match: match}})
 }
 
 // wantOwner checks the owner and group that a request must have: -1 to 2^32-2.
@@ -225,7 +233,8 @@ func (s *paths) Chown(ctx context.Context, req *ctxfsv1.ChownRequest) (*ctxfsv1.
 		if err != nil {
 			return nil, err
 		}
-		return &ctxfsv1.ChownResponse{}, c.root.Chown(c.path, uid, gid, true)
+		tag, err := c.changeAttributes(req.GetIfMatch(), true, func() error { return c.root.Chown(c.path, uid, gid, true) })
+		return &ctxfsv1.ChownResponse{Etag: tag}, err
 	})
 }
 
@@ -236,7 +245,8 @@ func (s *paths) Lchown(ctx context.Context, req *ctxfsv1.LchownRequest) (*ctxfsv
 		if err != nil {
 			return nil, err
 		}
-		return &ctxfsv1.LchownResponse{}, c.root.Chown(c.path, uid, gid, false)
+		tag, err := c.changeAttributes(req.GetIfMatch(), false, func() error { return c.root.Chown(c.path, uid, gid, false) })
+		return &ctxfsv1.LchownResponse{Etag: tag}, err
 	})
 }
 
@@ -255,7 +265,8 @@ func (s *paths) Utimes(ctx context.Context, req *ctxfsv1.UtimesRequest) (*ctxfsv
 		if err != nil {
 			return nil, err
 		}
-		return &ctxfsv1.UtimesResponse{}, c.root.Utimes(c.path, atime, mtime, true)
+		tag, err := c.changeAttributes(req.GetIfMatch(), true, func() error { return c.root.Utimes(c.path, atime, mtime, true) })
+		return &ctxfsv1.UtimesResponse{Etag: tag}, err
 	})
 }
 
@@ -266,15 +277,32 @@ func (s *paths) Lutimes(ctx context.Context, req *ctxfsv1.LutimesRequest) (*ctxf
 		if err != nil {
 			return nil, err
 		}
-		return &ctxfsv1.LutimesResponse{}, c.root.Utimes(c.path, atime, mtime, false)
+		tag, err := c.changeAttributes(req.GetIfMatch(), false, func() error { return c.root.Utimes(c.path, atime, mtime, false) })
+		return &ctxfsv1.LutimesResponse{Etag: tag}, err
 	})
 }
 
 // Rename implements FsService.
 func (s *paths) Rename(ctx context.Context, req *ctxfsv1.RenameRequest) (*ctxfsv1.RenameResponse, error) {
 	return onTwoPaths(ctx, s.opener, "rename", req, func(c *call) (*ctxfsv1.RenameResponse, error) {
-		return &ctxfsv1.RenameResponse{}, c.root.Rename(c.path, c.dest)
+		tag, err := c.toDest(req, func() error { return c.root.Rename(c.path, c.dest) })
+		return &ctxfsv1.RenameResponse{Etag: tag}, err
 	})
+}
+
+// toDest runs change, which puts the file of the call's path at its dest, if the conditions of a request hold. It returns dest's new
+// etag.
+func (c *call) toDest(req destCondition, change func() error) (etag string, err error) {
+	want, err := destConditionOf(req)
+	if err != nil {
+		return "", err
+	}
+	return guarded(c, func() (string, error) {
+		if err := change(); err != nil {
+			return "", err
+		}
+		return c.etag(c.dest, false), nil
+	}, target{path: c.path, want: condition{match: req.GetIfMatch()}}, target{path: c.dest, want: want})
 }
 
 // Link implements FsService.
@@ -283,9 +311,15 @@ func (s *paths) Link(ctx context.Context, req *ctxfsv1.LinkRequest) (*ctxfsv1.Li
 		if err := c.access.Charge(0, 1); err != nil {
 			return nil, err
 		}
-		return &ctxfsv1.LinkResponse{}, c.root.Link(c.path, c.dest)
+		tag, err := c.toDest(linkRequest{req}, func() error { return c.root.Link(c.path, c.dest) })
+		return &ctxfsv1.LinkResponse{Etag: tag}, err
 	})
 }
+
+// linkRequest is a request whose dest is never replaced.
+type linkRequest struct{ *ctxfsv1.LinkRequest }
+
+func (linkRequest) GetDestIfMatch() string { return "" }
 
 // symlinkRequest names the fields as Node's errors do: path is the target, dest the link.
 type symlinkRequest struct{ *ctxfsv1.SymlinkRequest }
@@ -306,28 +340,43 @@ func (s *paths) Symlink(ctx context.Context, req *ctxfsv1.SymlinkRequest) (*ctxf
 		if err := c.access.Charge(0, 1); err != nil {
 			return nil, err
 		}
-		return &ctxfsv1.SymlinkResponse{}, c.root.Symlink(c.path, c.dest)
+		tag, err := c.makeNew(c.dest, req.GetIfNoneMatch(), func() error { return c.root.Symlink(c.path, c.dest) })
+		return &ctxfsv1.SymlinkResponse{Etag: tag}, err
 	})
+}
+
+// makeNew runs change, which makes path, if nothing has that name or noneMatch does not require it. It returns the new etag.
+func (c *call) makeNew(path, noneMatch string, change func() error) (etag string, err error) {
+	want, err := conditionOf("", noneMatch)
+	if err != nil {
+		return "", err
+	}
+	return guarded(c, func() (string, error) {
+		if err := change(); err != nil {
+			return "", err
+		}
+		return c.etag(path, false), nil
+	}, target{path: path, want: want})
 }
 
 // Unlink implements FsService.
 func (s *paths) Unlink(ctx context.Context, req *ctxfsv1.UnlinkRequest) (*ctxfsv1.UnlinkResponse, error) {
 	return onPath(ctx, s.opener, "unlink", writes, req, func(c *call) (*ctxfsv1.UnlinkResponse, error) {
-		return &ctxfsv1.UnlinkResponse{}, c.root.Unlink(c.path)
+		return &ctxfsv1.UnlinkResponse{}, c.removeName(req.GetIfMatch(), c.root.Unlink)
 	})
 }
 
 // Rmdir implements FsService.
 func (s *paths) Rmdir(ctx context.Context, req *ctxfsv1.RmdirRequest) (*ctxfsv1.RmdirResponse, error) {
 	return onPath(ctx, s.opener, "rmdir", writes, req, func(c *call) (*ctxfsv1.RmdirResponse, error) {
-		return &ctxfsv1.RmdirResponse{}, c.root.Rmdir(c.path)
+		return &ctxfsv1.RmdirResponse{}, c.removeName(req.GetIfMatch(), c.root.Rmdir)
 	})
 }
 
 // Rm implements FsService.
 func (s *paths) Rm(ctx context.Context, req *ctxfsv1.RmRequest) (*ctxfsv1.RmResponse, error) {
 	return onPath(ctx, s.opener, "rm", writes, req, func(c *call) (*ctxfsv1.RmResponse, error) {
-		removed, err := c.remove(req.GetRecursive())
+		removed, err := c.remove(req)
 		if req.GetForce() && fserr.CodeOf(err) == fserr.ENOENT {
 			err = nil
 		}
@@ -335,11 +384,18 @@ func (s *paths) Rm(ctx context.Context, req *ctxfsv1.RmRequest) (*ctxfsv1.RmResp
 	})
 }
 
-func (c *call) remove(recursive bool) (removed int64, err error) {
-	if recursive {
+// removeName removes the name of the call's path if it has the etag match.
+func (c *call) removeName(match string, remove func(path string) error) error {
+	_, err := guarded(c, func() (struct{}, error) { return struct{}{}, remove(c.path) }, target{path: c.path, want: condition{match: match}})
+	return err
+}
+
+// remove removes what the call's path names. What is below a directory is removed without the lock of its name, since that takes long.
+func (c *call) remove(req *ctxfsv1.RmRequest) (removed int64, err error) {
+	err = c.removeName(req.GetIfMatch(), c.root.Unlink)
+	if req.GetRecursive() && err != nil && !isCondition(err) {
 		return c.root.RemoveAll(c, c.path)
 	}
-	err = c.root.Unlink(c.path)
 	if fserr.CodeOf(err) == fserr.EISDIR {
 		return 0, &fserr.Error{Code: fserr.EISDIR, Hint: "set recursive to remove a directory", Err: err}
 	}
@@ -359,15 +415,19 @@ func (s *paths) Mkdir(ctx context.Context, req *ctxfsv1.MkdirRequest) (*ctxfsv1.
 		if err != nil {
 			return nil, err
 		}
-		if !req.GetRecursive() {
-			return &ctxfsv1.MkdirResponse{}, c.root.Mkdir(c.path, mode)
-		}
-		first, err := c.root.MkdirAll(c.path, mode)
-		if err != nil || first == "" {
-			return &ctxfsv1.MkdirResponse{}, err
-		}
-		text, raw := wirePath(first)
-		return &ctxfsv1.MkdirResponse{Path: &text, RawPath: raw}, nil
+		resp := &ctxfsv1.MkdirResponse{}
+		resp.Etag, err = c.makeNew(c.path, req.GetIfNoneMatch(), func() error {
+			if !req.GetRecursive() {
+				return c.root.Mkdir(c.path, mode)
+			}
+			first, err := c.root.MkdirAll(c.path, mode)
+			if first != "" {
+				text, raw := wirePath(first)
+				resp.Path, resp.RawPath = &text, raw
+			}
+			return err
+		})
+		return resp, err
 	})
 }
 
@@ -408,7 +468,7 @@ func (s *paths) Mkdtemp(ctx context.Context, req *ctxfsv1.MkdtempRequest) (*ctxf
 			return nil, at(err, "mkdtemp", c.path+"XXXXXX")
 		}
 		text, raw := wirePath(made)
-		return &ctxfsv1.MkdtempResponse{Path: text, RawPath: raw}, nil
+		return &ctxfsv1.MkdtempResponse{Path: text, RawPath: raw, Etag: c.etag(made, false)}, nil
 	})
 }
 

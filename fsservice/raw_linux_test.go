@@ -1,6 +1,8 @@
 package fsservice_test
 
 import (
+	"archive/tar"
+	"bytes"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -29,8 +31,10 @@ const (
 type rawCase struct {
 	method string
 	req    proto.Message
-	gone   []string
-	made   map[string]string // as tree has them
+	// begin, unless nil, is called before.
+	begin func(w *world)
+	gone  []string
+	made  map[string]string // as tree has them
 	// check says what is wrong with the replies; "" when nothing is.
 	check func(w *world, replies []proto.Message) string
 }
@@ -77,6 +81,7 @@ func newRawWorld(t *testing.T) *world {
 
 // TestNamesThatAreNotUTF8OnEveryMethod fails for a method with a raw twin and without a case.
 func TestNamesThatAreNotUTF8OnEveryMethod(t *testing.T) {
+	t.Parallel()
 	cases := append(append(append(rawReads(), rawWrites()...), rawNames()...), rawLists()...)
 	for _, m := range methods() {
 		twins, _ := rawTwins(t, m)
@@ -102,6 +107,9 @@ func TestNamesThatAreNotUTF8OnEveryMethod(t *testing.T) {
 
 func (c rawCase) run(w *world, call func(*world) ([]proto.Message, error)) {
 	w.Helper()
+	if c.begin != nil {
+		c.begin(w)
+	}
 	want := w.tree()
 	replies, err := call(w)
 	w.must(err)
@@ -138,6 +146,7 @@ func rawReads() []rawCase {
 	return []rawCase{
 		{method: "ReadFile", req: &ctxfsv1.ReadFileRequest{RawPath: link}, check: is(func(m *ctxfsv1.ReadFileResponse) string { return string(m.GetData()) }, "hello")},
 		{method: "ReadStream", req: &ctxfsv1.ReadStreamRequest{RawPath: file}, check: streamed},
+		{method: "Export", req: &ctxfsv1.ExportRequest{RawPath: file}, check: exported},
 		{method: "Stat", req: &ctxfsv1.StatRequest{RawPath: link}, check: is(func(m *ctxfsv1.StatResponse) int64 { return m.GetStat().GetSize() }, 5)},
 		{method: "Lstat", req: &ctxfsv1.LstatRequest{RawPath: link}, check: is(func(m *ctxfsv1.LstatResponse) int64 { return m.GetStat().GetSize() }, int64(len(rawFile)))},
 		{method: "Statfs", req: &ctxfsv1.StatfsRequest{RawPath: file}, check: is(func(m *ctxfsv1.StatfsResponse) bool { return m.GetBsize() > 0 }, true)},
@@ -160,6 +169,25 @@ func streamed(_ *world, replies []proto.Message) string {
 		return fmt.Sprintf("streamed %q", b.String())
 	}
 	return ""
+}
+
+// exported checks that the archive names the file.
+func exported(_ *world, replies []proto.Message) string {
+	first, ok := replies[0].(*ctxfsv1.ExportResponse)
+	h, err := tar.NewReader(bytes.NewReader(first.GetChunk())).Next()
+	if !ok || err != nil || h.Name != filepath.Base(rawFile) {
+		return fmt.Sprintf("exported %v (%v)", h, err)
+	}
+	return ""
+}
+
+// openArchive opens handle 3 on an empty archive.
+func openArchive(w *world) {
+	w.Helper()
+	_, err := w.client.Open(w.as("a"), &ctxfsv1.OpenRequest{Path: "/archive", FlagsForm: &ctxfsv1.OpenRequest_Flags{Flags: "w+"}, Atomic: true})
+	w.must(err)
+	_, err = w.client.Write(w.as("a"), &ctxfsv1.WriteRequest{Fd: 3, Content: &ctxfsv1.WriteRequest_Data{Data: make([]byte, 1024)}})
+	w.must(err)
 }
 
 // opened reads through the handle, and checks that the handle is listed by its name.
@@ -185,9 +213,14 @@ func rawWrites() []rawCase {
 		{method: "WriteFile", req: &ctxfsv1.WriteFileRequest{RawPath: fresh}, made: map[string]string{rawNew: "644 "}},
 		{method: "WriteFile", req: &ctxfsv1.WriteFileRequest{RawPath: file, Atomic: true}, made: holds("644 ")},
 		{method: "AppendFile", req: &ctxfsv1.AppendFileRequest{RawPath: link, Content: &ctxfsv1.AppendFileRequest_Text{Text: "!"}}, made: holds("644 hello!")},
+		{method: "Import", req: &ctxfsv1.ImportOpen{RawPath: fresh}, made: map[string]string{rawNew: "dir"}},
+		{method: "Extract", req: &ctxfsv1.ExtractRequest{Fd: 3, RawPath: fresh}, begin: openArchive, made: map[string]string{rawNew: "dir"}},
 		{method: "WriteStream", req: &ctxfsv1.WriteStreamOpen{RawPath: file}, made: holds("644 ")},
 		{method: "WriteStream", req: &ctxfsv1.WriteStreamOpen{RawPath: fresh}, made: map[string]string{rawNew: "644 "}},
 		{method: "Truncate", req: &ctxfsv1.TruncateRequest{RawPath: file, Len: proto.Int64(2)}, made: holds("644 he")},
+		{
+			method: "EditFile", req: &ctxfsv1.EditFileRequest{RawPath: file, Edits: []*ctxfsv1.TextEdit{{OldText: "ell", NewText: "a"}}}, made: holds("644 hao"),
+		},
 		{method: "Chmod", req: &ctxfsv1.ChmodRequest{RawPath: link, ModeForm: &ctxfsv1.ChmodRequest_Mode{Mode: 0o600}}, made: holds("600 hello")},
 		{method: "Chown", req: &ctxfsv1.ChownRequest{RawPath: link, Uid: none, Gid: none}},
 		{method: "Lchown", req: &ctxfsv1.LchownRequest{RawPath: link, Uid: none, Gid: none}},
@@ -274,6 +307,7 @@ func rawLists() []rawCase {
 		{method: "Grep", req: &ctxfsv1.GrepRequest{RawPath: dir, Pattern: "el+"}, check: grepped},
 		{method: "Grep", req: &ctxfsv1.GrepRequest{Path: "/", Pattern: "el+", Include: []string{"f?"}}, check: grepped},
 		{method: "Grep", req: &ctxfsv1.GrepRequest{RawPath: []byte(rawFile), Pattern: "el+"}, check: grepped},
+		{method: "WatchChanges", req: &ctxfsv1.WatchChangesRequest{RawPath: dir, Follow: proto.Bool(false)}, check: is(func(m *ctxfsv1.WatchChangesResponse) bool { return m.GetReady() != nil }, true)},
 		{method: "Watch", req: &ctxfsv1.WatchRequest{RawPath: dir, Recursive: true}, check: is(func(m *ctxfsv1.WatchResponse) bool { return m.GetReady() != nil }, true)},
 	}
 }
@@ -288,6 +322,7 @@ func grepped(_ *world, replies []proto.Message) string {
 
 // TestWatchNamesWhatIsNotUTF8 waits for an event of a file, and for one of a file in a directory below.
 func TestWatchNamesWhatIsNotUTF8(t *testing.T) {
+	t.Parallel()
 	w := newRawWorld(t)
 	w.must(os.Mkdir(filepath.Join(w.dir, rawDir, "s\xf8"), 0o755))
 	s, err := w.client.Watch(w.as("a"), &ctxfsv1.WatchRequest{RawPath: []byte(rawDir), Recursive: true})

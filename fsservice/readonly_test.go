@@ -3,6 +3,7 @@ package fsservice_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,6 +42,7 @@ type rightsCase struct {
 // TestFlagsDecideWhetherTheGateIsEnteredToWrite holds the calls that read or write by their flags to what a fork relies on: while
 // it copies, no writer is admitted.
 func TestFlagsDecideWhetherTheGateIsEnteredToWrite(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for flag, want := range map[string]contexts.Use{
 		"r": contexts.Read, "rs": contexts.Read, "r+": contexts.Write, "w+": contexts.Write, "wx+": contexts.Write, "a+": contexts.Write,
@@ -56,14 +58,51 @@ func TestFlagsDecideWhetherTheGateIsEnteredToWrite(t *testing.T) {
 	}
 }
 
+// TestReaderOfASnapshotSeesItAlone checks that a caller whose identity names a snapshot reads that, by all kinds of calls, and changes nothing.
+func TestReaderOfASnapshotSeesItAlone(t *testing.T) {
+	w := newWorld(t)
+	w.put("live", "the context's")
+	w.gate.ready["ctx_b"] = true
+	if _, err := w.client.WriteFile(w.as("b"), &ctxfsv1.WriteFileRequest{Path: "/kept", Content: &ctxfsv1.WriteFileRequest_Data{Data: []byte("the snapshot's")}}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := w.client.ReadStream(w.as("a-snapshot"), &ctxfsv1.ReadStreamRequest{Path: "/kept"})
+	var got []byte
+	for err == nil {
+		var part *ctxfsv1.ReadStreamResponse
+		if part, err = stream.Recv(); err == nil {
+			got = append(got, part.GetData()...)
+		}
+	}
+	if !errors.Is(err, io.EOF) || string(got) != "the snapshot's" {
+		t.Errorf("it reads %q, %v", got, err)
+	}
+	for name, call := range map[string]func() error{
+		"ENOENT": func() error {
+			_, err := w.client.Stat(w.as("a-snapshot"), &ctxfsv1.StatRequest{Path: "/live"})
+			return err
+		},
+		"EROFS": func() error {
+			_, err := w.client.Unlink(w.as("a-snapshot"), &ctxfsv1.UnlinkRequest{Path: "/kept"})
+			return err
+		},
+	} {
+		if e, ok := fserrpb.FromStatus(call()); !ok || e.Code.String() != name {
+			t.Errorf("got %v, want %s", e, name)
+		}
+	}
+}
+
 // withoutCase are the methods that have none, and why.
 var withoutCase = map[protoreflect.Name]string{
 	"Session": "its operations are the other methods; each has its case in a session too",
 	"Hold":    "it keeps handles and touches no file",
+	"Extract": "it needs an archive; TestExtractReadsAHandle has its case",
 }
 
 // TestAReadOnlyPanelChangesNothing fails for a method without a case.
 func TestAReadOnlyPanelChangesNothing(t *testing.T) {
+	t.Parallel()
 	cases := append(append(rightsOfNames(), rightsOfFiles()...), append(rightsOfHandles(), rightsOfReads()...)...)
 	for _, m := range methods() {
 		has := withoutCase[m.Name()] != ""
@@ -154,6 +193,7 @@ func rightsOfNames() []rightsCase {
 		{"Mkdir", changing, &ctxfsv1.MkdirRequest{Path: "/new/below", Recursive: true}},
 		{"Mkdtemp", changing, &ctxfsv1.MkdtempRequest{Prefix: "/new"}},
 		{"Symlink", changing, &ctxfsv1.SymlinkRequest{Target: "file", Path: "/new"}},
+		{"Import", changing, &ctxfsv1.ImportOpen{Path: "/new"}},
 		{"Link", changing, &ctxfsv1.LinkRequest{Path: "/file", Dest: "/new"}},
 	}
 }
@@ -172,6 +212,8 @@ func rightsOfFiles() []rightsCase {
 		{"WriteStream", changing, &ctxfsv1.WriteStreamOpen{Path: "/new"}},
 		{"WriteStream", changing, &ctxfsv1.WriteStreamOpen{Path: "/new", FlagForm: &ctxfsv1.WriteStreamOpen_Flag{Flag: "a"}}},
 		{"Truncate", changing, &ctxfsv1.TruncateRequest{Path: "/file"}},
+		{"Batch", changing, &ctxfsv1.BatchRequest{Steps: []*ctxfsv1.BatchStep{{Change: &ctxfsv1.BatchStep_Rm{Rm: &ctxfsv1.RmRequest{Path: "/file"}}}}}},
+		{"EditFile", changing, &ctxfsv1.EditFileRequest{Path: "/file", Edits: []*ctxfsv1.TextEdit{{OldText: "hello", NewText: "y"}}}},
 		{"Chmod", changing, &ctxfsv1.ChmodRequest{Path: "/file", ModeForm: &ctxfsv1.ChmodRequest_Mode{Mode: 0o400}}},
 		{"Chown", refused, &ctxfsv1.ChownRequest{Path: "/file", Uid: same, Gid: same}},
 		{"Lchown", refused, &ctxfsv1.LchownRequest{Path: "/link", Uid: same, Gid: same}},
@@ -220,6 +262,8 @@ func rightsOfReads() []rightsCase {
 		{"Opendir", reading, &ctxfsv1.OpendirRequest{Path: "/", WithStats: true}},
 		{"Glob", reading, &ctxfsv1.GlobRequest{Patterns: []string{"**"}}},
 		{"Grep", reading, &ctxfsv1.GrepRequest{Path: "/", Pattern: "e"}},
+		{"Export", reading, &ctxfsv1.ExportRequest{Path: "/"}},
 		{"Watch", reading, &ctxfsv1.WatchRequest{Path: "/"}},
+		{"WatchChanges", reading, &ctxfsv1.WatchChangesRequest{Follow: proto.Bool(false)}},
 	}
 }

@@ -42,6 +42,8 @@ type source struct {
 	path  string
 	file  rootfs.File
 	close func()
+	// stat is the file as it was when it was opened by its path; nil for a handle.
+	stat *rootfs.Stat
 }
 
 // do runs f behind the gate.
@@ -64,18 +66,18 @@ func (s *streams) openSource(ctx context.Context, req readStreamRequest) (*sourc
 		if err != nil {
 			return nil, err
 		}
-		return &source{s, h.Context, h.Generation, h.Path, h.File, release}, nil
+		return &source{s, h.Context, h.Generation, h.Path, h.File, release, nil}, nil
 	}
 	path, err := pathOf(req.GetPath(), req.GetRawPath())
 	if err != nil {
 		return nil, err
 	}
 	return run(ctx, s.opener, req.GetContextId(), reads, &call{path: path}, func(c *call) (*source, error) {
-		f, err := c.root.OpenFile(c.path, rootfs.O_RDONLY, 0)
+		f, st, err := c.root.OpenStat(c.path, rootfs.O_RDONLY)
 		if err != nil {
 			return nil, err
 		}
-		return &source{s, c.id.Context, c.generation, c.path, f, func() { _ = f.Close() }}, nil
+		return &source{s, c.id.Context, c.generation, c.path, f, func() { _ = f.Close() }, &st}, nil
 	})
 }
 
@@ -134,7 +136,9 @@ func (r *chunks) run(src *source, stream grpc.ServerStreamingServer[ctxfsv1.Read
 		return err
 	}
 	r.size = st.Size
-	start := &ctxfsv1.ReadStreamResponse{Event: &ctxfsv1.ReadStreamResponse_Start{Start: &ctxfsv1.ReadStreamStart{Stat: wireStat(st)}}}
+	start := &ctxfsv1.ReadStreamResponse{Event: &ctxfsv1.ReadStreamResponse_Start{Start: &ctxfsv1.ReadStreamStart{
+		Stat: wireStat(st), Etag: etagOf(src.generation, st),
+	}}}
 	if err := stream.Send(start); err != nil {
 		return err
 	}
@@ -161,7 +165,11 @@ func send(stream grpc.ServerStream, m *codec.Outgoing) error {
 	return stream.SendMsg(m)
 }
 
+// begin returns the file's attributes. It fails for a directory.
 func (r *chunks) begin(ctx context.Context, src *source) (st rootfs.Stat, err error) {
+	if src.stat != nil {
+		return *src.stat, isDirectory(*src.stat)
+	}
 	err = src.do(ctx, reads, func(*contexts.Access) error {
 		if st, err = src.file.Stat(); err != nil {
 			return err
@@ -222,6 +230,8 @@ type Content struct {
 	src    *source
 	path   string
 	off    int64
+	// st is Stat.
+	st rootfs.Stat
 }
 
 // OpenContent opens the range of a path, or of a handle from a given start, that ReadStream would send. Errors are ReadStream's.
@@ -244,13 +254,13 @@ func (s *streams) OpenContent(ctx context.Context, req *ctxfsv1.ReadStreamReques
 		return nil, fail(err, "read", path, "")
 	}
 	length := max(0, min(r.end, st.Size)-r.off)
-	if length > 0 {
+	if req.Fd != nil && length > 0 {
 		if err := src.do(ctx, reads, func(*contexts.Access) error { return readable(src.file, r.off) }); err != nil {
 			src.close()
 			return nil, fail(err, "read", path, "")
 		}
 	}
-	return &Content{Stat: wireStat(st), Length: length, src: src, path: path, off: r.off}, nil
+	return &Content{Stat: wireStat(st), Length: length, src: src, path: path, off: r.off, st: st}, nil
 }
 
 // readable fails for a handle that is not open for reading.
@@ -261,9 +271,6 @@ func readable(f rootfs.File, off int64) error {
 	}
 	return err
 }
-
-// Generation returns the generation of the context that the file belongs to.
-func (c *Content) Generation() uint64 { return c.src.generation }
 
 // Range sets what Part returns next: n bytes from off on. The range must lie within Stat.Size.
 func (c *Content) Range(off, n int64) { c.off, c.Length = off, n }

@@ -38,8 +38,12 @@ type Gate interface {
 	// Acquire opens the gate of a context that is ready. It fails with ESTALE and fserr.KindContext if the context is
 	// missing, and with EAGAIN if it is being seeded.
 	Acquire(ctx context.Context, id contexts.ID, use contexts.Use) (*contexts.Access, error)
+	// AcquireSnapshot opens a snapshot for reading that was taken at a time, ns since the epoch. It fails with ENOENT if there is none.
+	AcquireSnapshot(ctx context.Context, id contexts.ID, name string, taken int64) (*contexts.Access, error)
 	// Ensure makes a context ready. It fails with EAGAIN if ctx ends first. progress may be nil.
 	Ensure(ctx context.Context, id contexts.ID, opts contexts.EnsureOptions, progress func(contexts.Progress)) (contexts.Ensured, error)
+	// Batch carries out steps as one change. A context that is missing is ESTALE.
+	Batch(ctx context.Context, id contexts.ID, opts contexts.BatchOptions) (contexts.Batched, error)
 }
 
 // Config of New.
@@ -57,6 +61,8 @@ type Config struct {
 	Admit func(ctx context.Context) error
 	// Buffers hold content on its way; nil means a pool of its own.
 	Buffers mem.BufferPool
+	// Feeds are the feeds of changes; nil means that WatchChanges is EOPNOTSUPP.
+	Feeds Feeds
 	// Log receives what no caller learns; nil means none.
 	Log *zap.Logger
 }
@@ -68,7 +74,9 @@ type Service struct {
 	openFiles
 	streams
 	watches
+	feeds
 	searches
+	archives
 	Sessions
 	unimplemented
 }
@@ -92,10 +100,10 @@ func New(cfg Config) *Service {
 	if cfg.Buffers == nil {
 		cfg.Buffers = codec.NewPool()
 	}
-	o := &opener{cfg.Gate, cfg.Admit, cfg.Handles}
+	o := &opener{gate: cfg.Gate, admit: cfg.Admit, handles: cfg.Handles}
 	return &Service{
-		paths: paths{opener: o}, openFiles: openFiles{o, cfg.Leases}, streams: streams{o, cfg.Buffers}, watches: watches{opener: o},
-		searches: searches{o, search.New(cfg.Buffers, cfg.Log)}, Sessions: cfg.Sessions,
+		paths: paths{opener: o}, openFiles: openFiles{o, cfg.Leases}, streams: streams{o, cfg.Buffers}, watches: watches{opener: o}, feeds: feeds{o, cfg.Feeds},
+		searches: searches{o, search.New(cfg.Buffers, cfg.Log)}, archives: archives{o, cfg.Buffers, cfg.Log}, Sessions: cfg.Sessions,
 	}
 }
 

@@ -94,6 +94,7 @@ func (t *talk) send(ops ...proto.Message) (first uint64) {
 // TestSessionGoesOnWhileOneStalls has operations that should be short last: the others,
 // those that came with it too, do not wait.
 func TestSessionGoesOnWhileOneStalls(t *testing.T) {
+	t.Parallel()
 	w, slow := newStallingWorld(t)
 	s := w.session("a", "")
 	s.works(opStat("/"))
@@ -119,6 +120,7 @@ func TestSessionGoesOnWhileOneStalls(t *testing.T) {
 
 // TestSessionStalledHandle keeps the order of a handle behind an operation that stalls.
 func TestSessionStalledHandle(t *testing.T) {
+	t.Parallel()
 	w, slow := newStallingWorld(t)
 	s := w.session("a", "")
 	fd := s.works(opOpen("/slow", "r", false)).GetOpen().GetFd()
@@ -137,6 +139,7 @@ func TestSessionStalledHandle(t *testing.T) {
 
 // TestSessionEndsWhileOneStalls waits for what stalls, and leaves nothing behind.
 func TestSessionEndsWhileOneStalls(t *testing.T) {
+	t.Parallel()
 	w, slow := newStallingWorld(t)
 	s := w.session("a", "one")
 	s.works(opStat("/"))
@@ -152,6 +155,7 @@ func TestSessionEndsWhileOneStalls(t *testing.T) {
 // TestSessionRepliesTogether asks until the replies came as one message: an operation that
 // takes longer than the server's patience has its own.
 func TestSessionRepliesTogether(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.begin("a", &ctxfsv1.SessionOpen{Batches: true})
 	s.works(opStat("/"))
@@ -174,6 +178,7 @@ func TestSessionRepliesTogether(t *testing.T) {
 
 // TestSessionAtMostTogether is about the edge of what may come as one message.
 func TestSessionAtMostTogether(t *testing.T) {
+	t.Parallel()
 	ops := make([]proto.Message, 129)
 	for i := range ops {
 		ops[i] = opStat("/")

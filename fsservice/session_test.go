@@ -140,6 +140,7 @@ func opWatch(path string) proto.Message {
 }
 
 func TestSessionOperations(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("a.txt", "hello")
 	s := w.session("a", "one")
@@ -171,6 +172,7 @@ func TestSessionOperations(t *testing.T) {
 }
 
 func TestSessionFirstAccessSeeds(t *testing.T) {
+	t.Parallel()
 	s := newWorld(t).session("b", "")
 	if len(s.ready.GetClientInstance()) < 10 {
 		t.Errorf("no name was picked: %v", s.ready)
@@ -181,6 +183,7 @@ func TestSessionFirstAccessSeeds(t *testing.T) {
 }
 
 func TestSessionRefuses(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		say   func(s *talk)
 		words string
@@ -211,6 +214,7 @@ func TestSessionRefuses(t *testing.T) {
 }
 
 func TestSessionFirstMessage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, c := range map[string]struct {
 		first *ctxfsv1.SessionRequest
@@ -233,6 +237,7 @@ func TestSessionFirstMessage(t *testing.T) {
 
 // TestSessionKeepsTheOrderOfAHandle sends writes without waiting: they must follow one another.
 func TestSessionKeepsTheOrderOfAHandle(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.session("a", "")
 	fd := s.works(opOpen("/log", "w", false)).GetOpen().GetFd()
@@ -252,6 +257,7 @@ func TestSessionKeepsTheOrderOfAHandle(t *testing.T) {
 }
 
 func TestSessionWatchAndCancel(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.session("a", "")
 	id := s.ask(opWatch("/"))
@@ -278,6 +284,7 @@ func TestSessionWatchAndCancel(t *testing.T) {
 }
 
 func TestSessionBoundsWatches(t *testing.T) {
+	t.Parallel()
 	s := newWorld(t).session("a", "")
 	for range s.ready.GetMaxWatches() {
 		s.ask(opWatch("/"))
@@ -291,6 +298,7 @@ func TestSessionBoundsWatches(t *testing.T) {
 }
 
 func TestSessionParts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("a.txt", "x")
 	w.put("b.txt", "x")
@@ -316,6 +324,7 @@ func TestSessionParts(t *testing.T) {
 }
 
 func TestAtomicHandles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("a", "old")
 	s := w.session("a", "")
@@ -348,6 +357,7 @@ func TestAtomicHandles(t *testing.T) {
 
 // TestLeaseOfASession has a client vanish, come back, and vanish for good.
 func TestLeaseOfASession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("a", "text")
 	old, other := w.session("a", "one"), w.session("a", "two")
@@ -370,6 +380,7 @@ func TestLeaseOfASession(t *testing.T) {
 }
 
 func TestHold(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("a", "text")
 	open := func(instance string) (int32, error) {

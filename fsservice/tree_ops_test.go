@@ -1,7 +1,9 @@
 package fsservice_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 )
 
 func TestMkdirRecursiveNamesTheFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("have/x", "x")
 	for path, want := range map[string]string{"/have/b/c": "/have/b", "/have": ""} {
@@ -29,6 +32,7 @@ func TestMkdirRecursiveNamesTheFirst(t *testing.T) {
 }
 
 func TestMkdtemp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one, err := w.client.Mkdtemp(w.as("a"), &ctxfsv1.MkdtempRequest{Prefix: "/t-"})
 	w.must(err)
@@ -41,7 +45,32 @@ func TestMkdtemp(t *testing.T) {
 	}
 }
 
+// TestListingsAreOrderedByName lists more names than one getdents64(2) returns.
+func TestListingsAreOrderedByName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var want []string
+	for n := range 4000 {
+		name := fmt.Sprintf("%032x", sha256.Sum256([]byte{byte(n), byte(n >> 8)}))[:32]
+		w.put(name, "")
+		want = append(want, name)
+	}
+	slices.Sort(want)
+	for _, req := range []*ctxfsv1.ReaddirRequest{{Path: "/"}, {Path: "/", WithStats: true}, {Path: "/", Recursive: true}} {
+		resp, err := w.client.Readdir(w.as("a"), req)
+		w.must(err)
+		var got []string
+		for _, e := range resp.GetEntries() {
+			got = append(got, e.GetName())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v: %d names in another order than that of the names", req, len(got))
+		}
+	}
+}
+
 func TestReaddirRecursive(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("d/e/f", "x")
 	w.must(os.Symlink("d", filepath.Join(w.dir, "l")))
@@ -59,6 +88,7 @@ func TestReaddirRecursive(t *testing.T) {
 }
 
 func TestALargeDirectory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 300 {
 		w.put(strings.Repeat("n", 200)+string(rune('a'+i%26))+strings.Repeat("m", i/26+1), "")
@@ -88,6 +118,7 @@ func TestALargeDirectory(t *testing.T) {
 }
 
 func TestCopyFileOverAnExistingOne(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("src", "new")
 	w.put("dst", "old and longer")
@@ -108,6 +139,7 @@ func TestCopyFileOverAnExistingOne(t *testing.T) {
 }
 
 func TestCp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("s/d/f", "x")
 	w.must(os.Symlink("d/f", filepath.Join(w.dir, "s/rel")))
@@ -144,6 +176,7 @@ func TestCp(t *testing.T) {
 }
 
 func TestRmCounts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.put("d/e/f", "x")
 	resp, err := w.client.Rm(w.as("a"), &ctxfsv1.RmRequest{Path: "/d", Recursive: true})
@@ -154,6 +187,7 @@ func TestRmCounts(t *testing.T) {
 }
 
 func TestExistsIsNeverAnErrorOfThePath(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	fill(w)
 	for path, want := range map[string]bool{"/file": true, "/x": false, "/out": false, "/loop": false, "/../x": false, "/file/x": false} {

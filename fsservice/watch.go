@@ -38,7 +38,7 @@ func (s *watches) Watch(req *ctxfsv1.WatchRequest, stream grpc.ServerStreamingSe
 	ctx := stream.Context()
 	budget, release := s.budgets.of(panels.IdentityFrom(ctx).Owner)
 	defer release()
-	w, err := s.putWatch(ctx, req, budget)
+	w, err := s.putWatch(ctx, req, watch.Options{Recursive: req.GetRecursive()}, budget)
 	if err != nil {
 		return err
 	}
@@ -64,8 +64,24 @@ func (s *watches) Watch(req *ctxfsv1.WatchRequest, stream grpc.ServerStreamingSe
 // WatchOverflows returns how many times watches have reported that events were lost.
 func (s *watches) WatchOverflows() int64 { return s.overflows.Load() }
 
+// WatchTree watches a directory and those below for a caller in this process, as Watch does. No event names what skip reports, or what is
+// below that. The caller must call done. events is closed when the directory itself is gone.
+func (s *watches) WatchTree(ctx context.Context, dir string, skip func(name string) bool) (events <-chan watch.Event, done func(), err error) {
+	budget, release := s.budgets.of(panels.IdentityFrom(ctx).Owner)
+	w, err := s.putWatch(ctx, &ctxfsv1.WatchRequest{Path: dir + "/"}, watch.Options{Recursive: true, Skip: skip}, budget)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return w.Events(), func() {
+		_ = w.Close() // it has no error
+		release()
+	}, nil
+}
+
 // putWatch sets up a watch when it is its turn.
-func (s *watches) putWatch(ctx context.Context, req *ctxfsv1.WatchRequest, budget *ownerBudget) (watch.Watcher, error) {
+func (s *watches) putWatch(ctx context.Context, req *ctxfsv1.WatchRequest, o watch.Options, budget *ownerBudget) (watch.Watcher, error) {
+	o.Budget = budget.Budget
 	select {
 	case budget.setups <- struct{}{}:
 		defer func() { <-budget.setups }()
@@ -73,7 +89,7 @@ func (s *watches) putWatch(ctx context.Context, req *ctxfsv1.WatchRequest, budge
 		return nil, fail(ctx.Err(), "watch", "", "")
 	}
 	return onPath(ctx, s.opener, "watch", reads, req, func(c *call) (watch.Watcher, error) {
-		return c.root.Watch(c.path, watch.Options{Recursive: req.GetRecursive(), Budget: budget.Budget})
+		return c.root.Watch(c.path, o)
 	})
 }
 

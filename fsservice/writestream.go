@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/codec"
+	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -34,7 +35,7 @@ func (s *streams) WriteStream(stream grpc.ClientStreamingServer[ctxfsv1.WriteStr
 	if err != nil {
 		return fail(err, "write", path, "")
 	}
-	return stream.SendAndClose(&ctxfsv1.WriteStreamResponse{BytesWritten: n})
+	return stream.SendAndClose(&ctxfsv1.WriteStreamResponse{BytesWritten: n, Etag: w.etag})
 }
 
 func firstMessage(stream grpc.ClientStreamingServer[ctxfsv1.WriteStreamRequest, ctxfsv1.WriteStreamResponse]) (*ctxfsv1.WriteStreamOpen, error) {
@@ -51,6 +52,12 @@ type sink struct {
 	// atomic is the file under construction, nil when writing in place.
 	atomic rootfs.AtomicFile
 	write  func(pieces [][]byte) (int, error)
+	// want is the condition under which the atomic file appears.
+	want condition
+	// stat has the attributes of a file that is written in place, when it was opened.
+	stat rootfs.Stat
+	// etag is the file's, once it was written by path.
+	etag string
 	// position is locked for a whole chunk; nil when the position is not shared.
 	position sync.Locker
 }
@@ -79,6 +86,11 @@ func (w *sink) step(ctx context.Context, f func(*contexts.Access) error) error {
 			return err
 		}
 		defer end()
+		lock, err := w.s.locks.lock(ctx, w.context, w.stat, reads)
+		if err != nil {
+			return err
+		}
+		defer lock.unlock()
 		return f(a)
 	})
 }
@@ -101,15 +113,18 @@ func (w *sink) all(ctx context.Context, flush bool, take func() (int64, error)) 
 // when ctx has ended: a client that retries would append again.
 func (w *sink) finish(ctx context.Context, flush bool) error {
 	tried := false
-	try := func(*contexts.Access) error {
+	try := func(a *contexts.Access) error {
 		tried = true
 		if _, err := BeginWrite(ctx); err != nil {
 			return err
 		}
-		switch {
-		case w.atomic != nil:
-			return w.atomic.Commit(flush)
-		case flush:
+		if w.atomic != nil {
+			return w.appear(ctx, a, flush)
+		}
+		if st, err := w.file.Stat(); err == nil && w.position == nil {
+			w.etag = etagOf(w.generation, st)
+		}
+		if flush {
 			return w.file.Sync(false)
 		}
 		return nil
@@ -118,6 +133,13 @@ func (w *sink) finish(ctx context.Context, flush bool) error {
 	if !tried && w.atomic == nil && ctx.Err() != nil {
 		return try(nil)
 	}
+	return err
+}
+
+func (w *sink) appear(ctx context.Context, a *contexts.Access, flush bool) (err error) {
+	c := &call{path: w.path}
+	w.s.behind(ctx, c, panels.Identity{Context: w.context}, a)
+	w.etag, err = c.appear(w.atomic, w.want, flush)
 	return err
 }
 
@@ -141,6 +163,9 @@ func (s *streams) openSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen) (
 		return nil, err
 	}
 	if open.Fd != nil {
+		if err := pathConditions(open); err != nil {
+			return nil, err
+		}
 		return s.handleSink(ctx, open)
 	}
 	path, err := pathOf(open.GetPath(), open.GetRawPath())
@@ -150,22 +175,23 @@ func (s *streams) openSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen) (
 	return run(ctx, s.opener, open.GetContextId(), writes, &call{path: path}, func(c *call) (*sink, error) {
 		flags, flagErr := flagsOf(open.GetFlagForm(), "w")
 		mode, modeErr := newMode(open.GetModeForm(), 0o666)
-		if err := errors.Join(flagErr, modeErr); err != nil {
+		want, wantErr := conditionOf(open.GetIfMatch(), open.GetIfNoneMatch())
+		if err := errors.Join(flagErr, modeErr, wantErr, flags.allows(want)); err != nil {
 			return nil, err
 		}
 		if err := c.access.Charge(0, 1); err != nil {
 			return nil, err
 		}
-		w := &sink{source: source{s: s, context: c.id.Context, generation: c.generation, path: c.path}}
+		w := &sink{source: source{s: s, context: c.id.Context, generation: c.generation, path: c.path}, want: want}
 		if open.Start == nil && flags.replaces() {
 			return w, w.openAtomic(c, mode, flags.Flags&rootfs.O_EXCL != 0)
 		}
-		return w, w.openInPlace(c, open, flags.Flags, mode)
+		return w, w.openInPlace(c, open, flags, mode)
 	})
 }
 
 func (w *sink) openAtomic(c *call, mode uint32, exclusive bool) (err error) {
-	if w.atomic, err = c.root.CreateAtomic(c.path, mode, exclusive); err != nil {
+	if w.atomic, err = c.createAtomic(mode, exclusive, w.want); err != nil {
 		return err
 	}
 	w.file, w.write = w.atomic, w.next
@@ -173,11 +199,11 @@ func (w *sink) openAtomic(c *call, mode uint32, exclusive bool) (err error) {
 	return nil
 }
 
-func (w *sink) openInPlace(c *call, open *ctxfsv1.WriteStreamOpen, flags rootfs.Flags, mode uint32) (err error) {
+func (w *sink) openInPlace(c *call, open *ctxfsv1.WriteStreamOpen, flags openFlags, mode uint32) (err error) {
 	if open.FlagForm == nil { // with a start alone the rest of the file stays
-		flags &^= rootfs.O_TRUNC
+		flags.Flags &^= rootfs.O_TRUNC
 	}
-	if w.file, err = c.root.OpenFile(c.path, flags, mode); err != nil {
+	if w.file, w.stat, err = c.openIf(flags, mode, w.want); err != nil {
 		return err
 	}
 	w.write, w.close = w.next, func() { _ = w.file.Close() }
@@ -204,7 +230,7 @@ func (s *streams) handleSink(ctx context.Context, open *ctxfsv1.WriteStreamOpen)
 	if err != nil {
 		return nil, err
 	}
-	w := &sink{source: source{s, h.Context, h.Generation, h.Path, h.File, release}}
+	w := &sink{source: source{s, h.Context, h.Generation, h.Path, h.File, release, nil}, stat: h.Stat}
 	if open.Start != nil {
 		w.write = w.from(open.GetStart())
 		return w, nil
@@ -303,18 +329,18 @@ func ended(ctx context.Context, err error) error {
 const contentPiece = 256 << 10
 
 // WriteContent does what WriteStream does with a path. It reads the content from body until io.EOF; any other error says that the
-// content is not whole. It returns how many bytes were written.
-func (s *streams) WriteContent(ctx context.Context, open *ctxfsv1.WriteStreamOpen, body io.Reader) (int64, error) {
+// content is not whole. It returns what WriteStream would answer, also with an error.
+func (s *streams) WriteContent(ctx context.Context, open *ctxfsv1.WriteStreamOpen, body io.Reader) (*ctxfsv1.WriteStreamResponse, error) {
 	path := open.GetPath() + string(open.GetRawPath())
 	if open.Fd != nil {
-		return 0, fail(fserr.Invalid("content is written by path"), "open", path, "")
+		return nil, fail(fserr.Invalid("content is written by path"), "open", path, "")
 	}
 	w, err := s.openSink(ctx, open)
 	if err != nil {
-		return 0, fail(err, "open", path, "")
+		return nil, fail(err, "open", path, "")
 	}
 	n, err := w.all(ctx, open.GetFlush(), func() (int64, error) { return w.take(ctx, body) })
-	return n, fail(err, "write", path, "")
+	return &ctxfsv1.WriteStreamResponse{BytesWritten: n, Etag: w.etag}, fail(err, "write", path, "")
 }
 
 // take writes all of a body.

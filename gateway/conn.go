@@ -70,6 +70,37 @@ func (l tailListener) Accept() (net.Conn, error) {
 type tailConn struct {
 	net.Conn
 	tail rawTail
+	// held is what was written since hold; nil if nothing is held.
+	held *[]byte
+}
+
+// smallBuffers has buffers for content of up to smallContent bytes and its head.
+var smallBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, smallContent+smallHead)
+	return &b
+}}
+
+// hold collects what is written until release, which sends it at once: net/http writes a head and a body in parts, and each would wake
+// the client. Only the handler of the connection's request may call it.
+func (c *tailConn) hold() { c.held = smallBuffers.Get().(*[]byte) } //nolint:forcetypeassert // nothing else is in it
+
+// release sends what was held.
+func (c *tailConn) release() error {
+	held := c.held
+	c.held = nil
+	_, err := c.Conn.Write(*held)
+	*held = (*held)[:0]
+	smallBuffers.Put(held)
+	return err
+}
+
+// Write implements net.Conn.
+func (c *tailConn) Write(p []byte) (int, error) {
+	if c.held == nil {
+		return c.Conn.Write(p)
+	}
+	*c.held = append(*c.held, p...)
+	return len(p), nil
 }
 
 // Read implements net.Conn.
@@ -79,9 +110,20 @@ func (c *tailConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// steadyPart is a large part of content. ReadFrom calls extend for each contentPart that the client has received, so that a slow client
+// has as much time as for parts of that size.
+type steadyPart struct {
+	*fsservice.Part
+	extend func() error
+}
+
 // ReadFrom implements io.ReaderFrom: the kernel copies content to a connection without TLS.
 func (c *tailConn) ReadFrom(src io.Reader) (int64, error) {
 	part, ok := src.(*fsservice.Part)
+	extend := func() error { return nil }
+	if steady, is := src.(*steadyPart); is {
+		part, extend, ok = steady.Part, steady.extend, true
+	}
 	plain, hasSocket := c.Conn.(interface{ Socket() syscall.RawConn })
 	if !ok || !hasSocket || !part.Sends() {
 		return io.Copy(c.Conn, src)
@@ -91,10 +133,21 @@ func (c *tailConn) ReadFrom(src io.Reader) (int64, error) {
 		return io.Copy(c.Conn, src)
 	}
 	var err error
-	before := part.Left
+	before, extended := part.Left, part.Left
 	waiting := socket.Write(func(fd uintptr) bool {
 		err = part.SendTo(fd)
-		return !errors.Is(err, syscall.EAGAIN)
+		if !errors.Is(err, syscall.EAGAIN) {
+			return true
+		}
+		if extended-part.Left < contentPart {
+			return false
+		}
+		extended = part.Left
+		if ended := extend(); ended != nil {
+			err = ended
+			return true
+		}
+		return false
 	})
 	if before == part.Left && cannotSend(err) {
 		return io.Copy(c.Conn, src)
@@ -201,7 +254,7 @@ type tailKey struct{}
 // connContext is the http.Server's ConnContext.
 func (g *Gateway) connContext(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*tailConn); ok {
-		ctx = context.WithValue(ctx, tailKey{}, &c.tail)
+		ctx = context.WithValue(ctx, tailKey{}, c)
 	}
 	return g.cfg.Calls.ConnContext(ctx, conn)
 }
@@ -209,11 +262,11 @@ func (g *Gateway) connContext(ctx context.Context, conn net.Conn) context.Contex
 // oneLength refuses a body that has two lengths, and closes its connection. It also closes the connection after a request whose head
 // is not in the tail.
 func oneLength(w http.ResponseWriter, r *http.Request) error {
-	tail, ok := r.Context().Value(tailKey{}).(*rawTail)
+	conn, ok := r.Context().Value(tailKey{}).(*tailConn)
 	if !ok || len(r.TransferEncoding) == 0 {
 		return nil
 	}
-	has, found := tail.hasLength(r)
+	has, found := conn.tail.hasLength(r)
 	if has || !found {
 		w.Header().Set("Connection", "close")
 	}

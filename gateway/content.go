@@ -33,6 +33,8 @@ const (
 	errorHeader = "Ctxfs-Error"
 	// writtenHeader is how many bytes were written.
 	writtenHeader = "Ctxfs-Written"
+	// etagHeader is the etag of the file.
+	etagHeader = "Ctxfs-Etag"
 )
 
 // getContent answers GET /v1/content?path=/a&start=0&end=9 with what ReadStream sends, as the body of a response, which the kernel
@@ -49,7 +51,7 @@ func (g *Gateway) getContent(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// putContent answers PUT /v1/content?path=/a&flag=w&mode=0644&start=0&flush=true. The body is what a client would send to WriteStream.
+// putContent answers PUT /v1/content?path=/a&flag=w&mode=0644&start=0&flush=true&if_match=ETAG. The body is what a client would send to WriteStream.
 // The parameters are as in WriteStreamOpen, with the mode in octal.
 func (g *Gateway) putContent(w http.ResponseWriter, r *http.Request) {
 	open, err := writeQuery(r.URL.RawQuery)
@@ -60,17 +62,48 @@ func (g *Gateway) putContent(w http.ResponseWriter, r *http.Request) {
 		err = twice
 	}
 	g.transfer(w, r, err, ctxfsv1.FsService_WriteStream_FullMethodName, open, func(ctx context.Context, t *transfer) error {
-		n, err := g.cfg.Files.WriteContent(ctx, open, &bodyReader{ctx, t, r.Body})
-		t.wrote.Store(n)
+		done, err := g.cfg.Files.WriteContent(ctx, open, &bodyReader{ctx, t, r.Body})
+		t.wrote.Store(done.GetBytesWritten())
 		if err == nil {
 			err = t.control.SetWriteDeadline(time.Now().Add(t.keepalive)) // also when ctx has ended, since the content is written
 		}
 		if err == nil {
-			w.Header().Set(writtenHeader, strconv.FormatInt(n, 10))
+			w.Header().Set(writtenHeader, strconv.FormatInt(done.GetBytesWritten(), 10))
+			w.Header().Set(etagHeader, done.GetEtag())
 			w.WriteHeader(http.StatusNoContent)
 		}
 		return err
 	})
+}
+
+// preflight answers what a browser asks before a page of another origin may send a request for content. Only listed origins get an answer.
+func (g *Gateway) preflight(w http.ResponseWriter, r *http.Request) {
+	if !g.enter(w, r) {
+		return
+	}
+	defer g.requests.leave()
+	h := w.Header()
+	g.shareContent(h, r)
+	h.Set("Allow", "GET, HEAD, PUT, OPTIONS")
+	h.Set("Cache-Control", "no-store")
+	if h.Get("Access-Control-Allow-Origin") != "" {
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD, PUT")
+		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+method.PanelKey+", "+method.RequestIDKey)
+		h.Set("Access-Control-Max-Age", "600")
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// shareContent lets a page of a listed origin, which enter has let in, read the response. The page's token is in Authorization: cookies and
+// other credentials of the browser are never asked for.
+func (g *Gateway) shareContent(h http.Header, r *http.Request) {
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if origin == "" || g.isOwn(plainOrigin(origin), r) {
+		return
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", statHeader+", "+errorHeader+", "+writtenHeader+", "+etagHeader)
 }
 
 // transfer serves a request for content as a call of rpc; wrong is what is wrong with its query.
@@ -79,6 +112,7 @@ func (g *Gateway) transfer(w http.ResponseWriter, r *http.Request, wrong error, 
 		return
 	}
 	defer g.requests.leave()
+	g.shareContent(w.Header(), r)
 	t := &transfer{ResponseWriter: w, takes: r.Method == http.MethodPut, bodyless: r.Method == http.MethodHead, control: http.NewResponseController(w), keepalive: g.cfg.Keepalive}
 	err := wrong
 	if err == nil {
@@ -96,7 +130,7 @@ func (g *Gateway) transfer(w http.ResponseWriter, r *http.Request, wrong error, 
 }
 
 func (g *Gateway) call(r *http.Request, rpc string, query any, t *transfer, do func(context.Context, *transfer) error) error {
-	md, err := headersOf(r)
+	md, err := g.headersOf(r)
 	if err != nil {
 		return err
 	}
@@ -235,12 +269,22 @@ func refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(httpStatus(codes.Code(uint32(m.GetCode()))))
+	w.WriteHeader(httpStatus(codes.Code(uint32(m.GetCode())), m.GetReason()))
 	_, _ = w.Write(append(body, '\n')) //nolint:gosec // it is JSON, as the header says; the client may be gone
 }
 
-// httpStatus returns the HTTP status of a gRPC code.
-func httpStatus(code codes.Code) int {
+// statusClientClosedRequest is nginx's for a request whose client has left, which google.rpc.Code maps CANCELLED to.
+const statusClientClosedRequest = 499
+
+// httpStatus returns the HTTP status of an error, from its gRPC code as google.rpc.Code maps them. Errors that google.rpc.Code has as 429,
+// after which clients call again, have another status when calling again cannot help.
+func httpStatus(code codes.Code, errno string) int {
+	switch errno {
+	case fserr.EFBIG.String():
+		return http.StatusRequestEntityTooLarge
+	case fserr.ENOSPC.String(), fserr.EDQUOT.String():
+		return http.StatusInsufficientStorage
+	}
 	switch code {
 	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange:
 		return http.StatusBadRequest
@@ -250,12 +294,20 @@ func httpStatus(code codes.Code) int {
 		return http.StatusForbidden
 	case codes.NotFound:
 		return http.StatusNotFound
-	case codes.AlreadyExists, codes.Aborted:
+	case codes.AlreadyExists:
 		return http.StatusConflict
+	case codes.Aborted: // of these calls, a condition that does not hold
+		return http.StatusPreconditionFailed
 	case codes.ResourceExhausted:
 		return http.StatusTooManyRequests
 	case codes.Unavailable:
 		return http.StatusServiceUnavailable
+	case codes.Unimplemented:
+		return http.StatusNotImplemented
+	case codes.DeadlineExceeded:
+		return http.StatusGatewayTimeout
+	case codes.Canceled:
+		return statusClientClosedRequest
 	}
 	return http.StatusInternalServerError
 }
@@ -339,9 +391,10 @@ func readQuery(raw string) (*ctxfsv1.ReadStreamRequest, error) {
 
 // writeQuery reads the query of a PUT.
 func writeQuery(raw string) (*ctxfsv1.WriteStreamOpen, error) {
-	q := newQuery(raw, "start", "flag", "mode", "flush")
+	q := newQuery(raw, "start", "flag", "mode", "flush", "if_match", "if_none_match")
 	open := &ctxfsv1.WriteStreamOpen{
 		ContextId: q.values.Get("context_id"), Path: q.values.Get("path"), RawPath: q.rawPath(), Start: q.number("start"), Flush: q.boolean("flush"),
+		IfMatch: q.values.Get("if_match"), IfNoneMatch: q.values.Get("if_none_match"),
 	}
 	if q.values.Has("flag") {
 		open.FlagForm = &ctxfsv1.WriteStreamOpen_Flag{Flag: q.values.Get("flag")}

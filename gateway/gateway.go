@@ -1,6 +1,7 @@
-// Package gateway is the HTTP side of a server: sessions over WebSocket (/v1/session), content (/v1/content), health and metrics. It
-// answers on an address of its own, and on connections that begin as HTTP on the gRPC addresses. On a third address, which has nothing
-// of the above, it shows the sites of contexts to browsers.
+// Package gateway is the HTTP side of a server: sessions over WebSocket (/v1/session), content (/v1/content), calls in JSON
+// (/v1/SERVICE/METHOD), the Model Context Protocol (/v1/mcp), health, metrics and the console. It answers on an address of its own, and on
+// connections that begin as HTTP on the gRPC addresses. On a third address, which has nothing of the above, it shows the sites of contexts
+// to browsers.
 //
 // The gateway owns what HTTP adds: origins, host names, deadlines of slow clients, bodies and status codes. It decides nothing about
 // callers: each request becomes a call of an RPC (Calls), which its server authenticates, limits and records.
@@ -8,6 +9,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,13 +21,17 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/ctxfs/ctxfs/console"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/internal/webconn"
 	"github.com/ctxfs/ctxfs/session"
@@ -49,8 +55,17 @@ type Calls interface {
 	// ctx's metadata and peer. do gets a context that ends with the caller's rights, and counts the bytes that it writes to files. query
 	// is the request as the records have it; it may be nil. Call may return before do has returned.
 	Call(ctx context.Context, rpc string, query any, do func(ctx context.Context, wrote *atomic.Int64) error) error
+	// Hold returns what a request to the gateway holds of its panel's memory, for as long as it takes more than the calls that are made for it.
+	// The caller's token and connection are ctx's metadata and peer.
+	Hold(ctx context.Context) (*budget.Hold, error)
+	// Serve serves a call of an RPC that has one request; stream is its link. stream.Context has the metadata and the peer, as ctx of Call,
+	// and the transport stream of the call, which has ReceiveRequest.
+	Serve(rpc string, stream grpc.ServerStream) error
 	// AsVisitor returns a context whose calls are made by a visitor of an open site. They fail with ENOENT once the site has ended.
 	AsVisitor(ctx context.Context, site sites.Site) context.Context
+	// ExchangeConsole exchanges the code of a console for its token; ctx is the request's, and peer where it came from. It fails with EACCES
+	// (console.ErrUsed, console.ErrUnknownCode).
+	ExchangeConsole(ctx context.Context, code, peer string) (ConsoleToken, error)
 	// MayReadMetrics reports whether a token is the host's or the one for metrics; ctx is the request's.
 	MayReadMetrics(ctx context.Context, token string) bool
 	// Status returns what /readyz answers.
@@ -69,12 +84,18 @@ type Config struct {
 	Origins []string
 	// TLS says that clients speak TLS. Without it only names of this machine are served.
 	TLS bool
+	// Console answers the requests for files of the console, on the gateway's own address alone; nil for none.
+	Console http.Handler
 	// Metrics answers /metrics, for hosts and for programs with the metrics token; nil for none.
 	Metrics http.Handler
 	// Sites are the sites that ServePages serves. It may be nil if ServePages is not called.
 	Sites *sites.Registry
-	// PagesPort is the port in the host names of sites.
-	PagesPort int
+	// PagesAt is where browsers find the sites. Requests by a name of it are refused on all other addresses.
+	PagesAt Place
+	// Version of the program.
+	Version string
+	// Compress says that the texts of sites are compressed, which costs more than it saves on loopback.
+	Compress bool
 }
 
 // Gateway answers HTTP. Make it with New.
@@ -91,29 +112,45 @@ type Gateway struct {
 	origins []string // as plainOrigin returns them
 	taken   *takenConns
 	buffers webconn.Buffers
+	// codec encodes what RPCs send.
+	codec *codec.Codec
 	// ending ends the wait for open in all requests.
 	ending context.Context //nolint:containedctx // it belongs to all requests
 	end    context.CancelCauseFunc
 	// requests are those under way.
 	requests users
+	feeds    feeds
+	mcp      *mcpTable
+	// MCPIdle is how long an MCP session without a request stays. It may be changed before Serve.
+	MCPIdle time.Duration
 }
 
 // New returns a Gateway. Call Serve and ServeTaken, and then Stop.
 func New(cfg Config) *Gateway {
-	g := &Gateway{cfg: cfg, OpenTime: openTime, taken: newTakenConns()}
+	g := &Gateway{cfg: cfg, OpenTime: openTime, MCPIdle: mcpIdle, taken: newTakenConns(), codec: codec.New(codec.NewPool())}
 	for _, origin := range cfg.Origins {
 		g.origins = append(g.origins, plainOrigin(origin))
 	}
+	g.mcp = newMCPTable(g)
+	g.feeds.g, g.feeds.by = g, map[[32]byte]*feed{}
 	g.ending, g.end = context.WithCancelCause(context.Background())
 	shared, own := http.NewServeMux(), http.NewServeMux()
 	for _, m := range []*http.ServeMux{shared, own} {
 		m.HandleFunc("GET /v1/session", g.serveSession)
 		m.HandleFunc("GET /v1/content", g.getContent)
 		m.HandleFunc("PUT /v1/content", g.putContent)
+		m.HandleFunc("OPTIONS /v1/content", g.preflight)
+		m.HandleFunc("/v1/{service}/{method}", g.serveRPC)
+		m.HandleFunc("GET /v1/openapi.json", g.serveOpenAPI)
+		m.HandleFunc("/v1/mcp", g.serveMCP)
 	}
 	shared.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		say(w, http.StatusNotFound, "this address speaks gRPC, and HTTP at /v1/session and /v1/content")
+		say(w, http.StatusNotFound, "this address speaks gRPC, and HTTP at /v1: GET /v1/openapi.json lists the RPCs")
 	})
+	if g.cfg.Console != nil {
+		own.HandleFunc(console.Path, g.serveConsole)
+		own.HandleFunc("POST /v1/console/exchange", g.exchangeConsole)
+	}
 	own.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	own.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		text, ready := g.cfg.Calls.Status()
@@ -126,7 +163,7 @@ func New(cfg Config) *Gateway {
 	if g.cfg.Metrics != nil {
 		own.Handle("GET /metrics", g.metricsOnly(g.cfg.Metrics))
 	}
-	g.Own, g.Shared = g.newServer(localNamesOnly(own, cfg.TLS)), g.newServer(localNamesOnly(shared, cfg.TLS))
+	g.Own, g.Shared = g.newServer(g.ownNamesOnly(own)), g.newServer(g.ownNamesOnly(shared))
 	g.pages = g.newServer(http.HandlerFunc(g.servePage))
 	return g
 }
@@ -145,14 +182,35 @@ func (g *Gateway) Serve(l net.Listener) error { return g.Own.Serve(tailListener{
 // ServeTaken answers on the connections that were passed to Take, until Stop. Its error is as of http.Server.Serve.
 func (g *Gateway) ServeTaken() error { return g.Shared.Serve(tailListener{g.taken}) }
 
-// ServePages answers on the address of sites, until Stop. Its error is as of http.Server.Serve.
-func (g *Gateway) ServePages(l net.Listener) error { return g.pages.Serve(tailListener{l}) }
+// ServePages answers on the address of sites, until Stop; secure is nil for plain text. Its error is as of http.Server.Serve.
+func (g *Gateway) ServePages(l net.Listener, secure *tls.Config) error {
+	if secure == nil {
+		return g.pages.Serve(tailListener{l})
+	}
+	secure = secure.Clone()
+	secure.NextProtos = []string{"h2", "http/1.1"}
+	return g.pages.Serve(tls.NewListener(l, secure))
+}
 
 // Take passes a connection that begins with an HTTP request to ServeTaken. After Stop it closes the connection.
 func (g *Gateway) Take(conn net.Conn) { g.taken.take(conn) }
 
-// Stop waits for requests that are under way, for a while, and ends those that wait for open, with the reason why. Sessions and
-// transfers end with their calls; Stop waits for them.
+// Drain refuses further requests, ends those that wait for open, with the reason why, and waits for the others until ctx ends.
+func (g *Gateway) Drain(ctx context.Context, why error) {
+	g.end(why)
+	ended := make(chan struct{})
+	go func() {
+		g.requests.end()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// Stop closes the connections, once their requests have ended or within has passed. Sessions and transfers end with their calls; Stop
+// waits for them.
 func (g *Gateway) Stop(within time.Duration, why error) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -181,13 +239,19 @@ func (g *Gateway) enter(w http.ResponseWriter, r *http.Request) bool {
 	return ok
 }
 
-// callContext returns the context of a request's call: with metadata and peer, as gRPC gives them.
+// callContext returns the context of a request's call: with metadata, if there is any, and peer, as gRPC gives them.
 func callContext(ctx context.Context, r *http.Request, md metadata.MD, conn credentials.AuthInfo) context.Context {
-	return peer.NewContext(metadata.NewIncomingContext(ctx, md), &peer.Peer{Addr: remoteAddr(r.RemoteAddr), AuthInfo: conn})
+	if md != nil {
+		ctx = metadata.NewIncomingContext(ctx, md)
+	}
+	return peer.NewContext(ctx, &peer.Peer{Addr: remoteAddr(r.RemoteAddr), AuthInfo: conn})
 }
 
 // headersOf returns what of a request is metadata of a gRPC call.
-func headersOf(r *http.Request) (metadata.MD, error) {
+func (g *Gateway) headersOf(r *http.Request) (metadata.MD, error) {
+	if err := g.checkConsole(r); err != nil {
+		return nil, err
+	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "the query is malformed", Hint: "encode it as URLs are"}
@@ -229,22 +293,22 @@ func (g *Gateway) metricsOnly(next http.Handler) http.Handler {
 	})
 }
 
-// localNamesOnly refuses requests by other names than this machine's own, unless clients speak TLS. A web page could point a name of its
-// site at 127.0.0.1, and read from here (DNS rebinding).
-func localNamesOnly(next http.Handler, tls bool) http.Handler {
-	if tls {
-		return next
-	}
+// ownNamesOnly refuses requests by the names of sites, whose pages are not trusted, and, unless clients speak TLS, by other names than
+// this machine's own. A web page could point a name of its site at 127.0.0.1, and read from here (DNS rebinding).
+func (g *Gateway) ownNamesOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
 		}
-		if !IsLoopback(strings.Trim(host, "[]")) {
+		switch {
+		case g.cfg.TLS && g.cfg.PagesAt.Has(host):
+			say(w, http.StatusMisdirectedRequest, "this is a name of sites (--gateway-domain); use a name of this address")
+		case !g.cfg.TLS && !IsLoopback(strings.Trim(host, "[]")):
 			say(w, http.StatusForbidden, "use 127.0.0.1, [::1] or localhost")
-			return
+		default:
+			next.ServeHTTP(w, r)
 		}
-		next.ServeHTTP(w, r)
 	})
 }
 
@@ -258,7 +322,7 @@ func IsLoopback(host string) bool {
 }
 
 // allows reports whether the page that sent a request may send it. A client without an Origin is no browser. The server's own address
-// is allowed: it has no pages.
+// is allowed: its only page is the console.
 func (g *Gateway) allows(r *http.Request) (origin string, ok bool) {
 	switch given := r.Header.Values("Origin"); len(given) {
 	case 0:
@@ -268,11 +332,16 @@ func (g *Gateway) allows(r *http.Request) (origin string, ok bool) {
 	default:
 		return strings.Join(given, " "), false
 	}
+	return origin, g.isOwn(origin, r) || slices.Contains(g.origins, origin)
+}
+
+// isOwn reports whether an origin is the address that a request was sent to.
+func (g *Gateway) isOwn(origin string, r *http.Request) bool {
 	own := "http://" + r.Host
 	if g.cfg.TLS {
 		own = "https://" + r.Host
 	}
-	return origin, origin == plainOrigin(own) || slices.Contains(g.origins, origin)
+	return origin == plainOrigin(own)
 }
 
 // plainOrigin returns an origin in lower case and without the default port, as browsers send it.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,7 +70,8 @@ func FuzzLocalNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, host string) {
 		reached := false
-		h := localNamesOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }), false)
+		g := &Gateway{}
+		h := g.ownNamesOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 		h.ServeHTTP(discard{http.Header{}}, &http.Request{Host: host})
 		if !reached {
 			return
@@ -91,3 +93,42 @@ type discard struct{ header http.Header }
 func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
+
+// parts keeps what is written to a connection, by write.
+type parts struct {
+	net.Conn
+	written []string
+}
+
+// Write implements net.Conn.
+func (p *parts) Write(b []byte) (int, error) {
+	p.written = append(p.written, string(b))
+	return len(b), nil
+}
+
+func TestHeldWritesLeaveAtOnce(t *testing.T) {
+	t.Parallel()
+	below := &parts{}
+	conn := &tailConn{Conn: below}
+	large := strings.Repeat("x", 2*smallContent) // more than a buffer has room for
+	write := func(texts ...string) {
+		for _, text := range texts {
+			if n, err := conn.Write([]byte(text)); n != len(text) || err != nil {
+				t.Fatalf("%d, %v", n, err)
+			}
+		}
+	}
+	write("a", "b")
+	conn.hold()
+	write("head ", large)
+	if len(below.written) != 2 {
+		t.Errorf("%d writes while they are held", len(below.written)-2)
+	}
+	if err := conn.release(); err != nil {
+		t.Fatal(err)
+	}
+	write("c")
+	if want := []string{"a", "b", "head " + large, "c"}; !slices.Equal(below.written, want) {
+		t.Errorf("%d writes: %.20q", len(below.written), below.written)
+	}
+}

@@ -22,7 +22,7 @@ import (
 const (
 	// maxSpliced bounds the documents that something is put into, in bytes. Larger ones are sent as they are.
 	maxSpliced = 4 << 20
-	// maxInspected is how much of a larger document is searched for its charset, in bytes.
+	// maxInspected is how much of a document is searched for its head and its charset, in bytes. A client that reads slowly holds no more.
 	maxInspected = 64 << 10
 )
 
@@ -31,19 +31,17 @@ type document struct {
 	// charset is the end of the Content-Type; "" leaves the charset to the browser.
 	charset string
 	// spliced is the file with what was put into it, and mark distinguishes it from the file; nil if nothing was.
-	spliced []byte
+	spliced *spliced
 	mark    string
 }
 
-// document reads an HTML file. What the site adds goes only into documents that the user will see, not into what a script fetches.
+// document inspects an HTML file. What the site adds goes only into documents that the user will see, not into what a script fetches.
 func (v *visit) document(file *contentReader) (document, error) {
 	wanted := file.size <= maxSpliced && (v.site.Options.Base || v.site.Options.LiveReload)
-	limit := int64(maxInspected)
 	if wanted {
 		v.w.Header().Add("Vary", "Accept, Sec-Fetch-Dest")
-		limit = maxSpliced
 	}
-	text, err := io.ReadAll(io.LimitReader(file, limit))
+	text, err := io.ReadAll(io.LimitReader(file, maxInspected))
 	if err != nil {
 		return document{}, err
 	}
@@ -52,18 +50,58 @@ func (v *visit) document(file *contentReader) (document, error) {
 	if !wanted || !v.isDocument() || found.utf16 {
 		return doc, nil
 	}
+	if v.site.Options.LiveReload {
+		v.g.feeds.warm(file.ctx, v.site)
+	}
 	snippet := v.snippet(found.hasBase)
 	if snippet == "" {
 		return doc, nil
 	}
 	sum := sha256.Sum256([]byte(snippet))
-	doc.mark, doc.spliced = hex.EncodeToString(sum[:4]), splice(text, found.at, snippet)
+	doc.mark, doc.spliced = hex.EncodeToString(sum[:4]), &spliced{file: file, size: file.size, at: int64(found.at), snippet: snippet}
 	return doc, nil
 }
 
-// splice returns doc with the snippet at an offset, and otherwise byte for byte as it is.
-func splice(doc []byte, at int, snippet string) []byte {
-	return slices.Concat(doc[:at], []byte(snippet), doc[at:])
+// spliced reads a file with a snippet at an offset, and otherwise byte for byte as it is.
+type spliced struct {
+	file    io.ReadSeeker
+	size    int64
+	at      int64
+	snippet string
+	off     int64
+}
+
+func (s *spliced) length() int64 { return s.size + int64(len(s.snippet)) }
+
+// Seek implements io.Seeker.
+func (s *spliced) Seek(off int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		off += s.off
+	case io.SeekEnd:
+		off += s.length()
+	}
+	s.off = off
+	return off, nil
+}
+
+// Read implements io.Reader.
+func (s *spliced) Read(p []byte) (n int, err error) {
+	end := s.at + int64(len(s.snippet))
+	switch {
+	case s.off >= s.at && s.off < end:
+		n = copy(p, s.snippet[s.off-s.at:])
+	case s.off < s.at:
+		if _, err = s.file.Seek(s.off, io.SeekStart); err == nil {
+			n, err = s.file.Read(p[:min(int64(len(p)), s.at-s.off)])
+		}
+	default:
+		if _, err = s.file.Seek(s.off-int64(len(s.snippet)), io.SeekStart); err == nil {
+			n, err = s.file.Read(p)
+		}
+	}
+	s.off += int64(n)
+	return n, err
 }
 
 // isDocument reports whether the browser will show what it requests.
@@ -228,6 +266,11 @@ type listed struct {
 	MtimeNs int64 `json:"mtime_ns"`
 }
 
+// takesJSON reports whether a listing is sent as JSON, with sizes and times.
+func (v *visit) takesJSON() bool {
+	return strings.Contains(v.r.Header.Get("Accept"), "application/json")
+}
+
 // listing returns a listing and its type: directories first, then by name.
 func (v *visit) listing(entries []*ctxfsv1.DirEntry) (text, kind string, err error) {
 	list := []listed{}
@@ -259,7 +302,7 @@ func (v *visit) listing(entries []*ctxfsv1.DirEntry) (text, kind string, err err
 		}
 		return 1
 	})
-	if strings.Contains(v.r.Header.Get("Accept"), "application/json") {
+	if v.takesJSON() {
 		data, err := json.Marshal(list)
 		return string(data) + "\n", "application/json", err
 	}
@@ -274,7 +317,9 @@ func (v *visit) listing(entries []*ctxfsv1.DirEntry) (text, kind string, err err
 		if l.Type == "directory" {
 			slash = "/"
 		}
-		fmt.Fprintf(&b, "<li><a href=\"%s\">%s%s</a></li>\n", html.EscapeString(l.URL), html.EscapeString(l.Name), slash)
+		for _, part := range []string{"<li><a href=\"", html.EscapeString(l.URL), "\">", html.EscapeString(l.Name), slash, "</a></li>\n"} {
+			b.WriteString(part)
+		}
 	}
 	b.WriteString("</ul>\n")
 	return b.String(), "text/html; charset=utf-8", nil

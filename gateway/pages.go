@@ -1,16 +1,15 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"google.golang.org/grpc/metadata"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -19,31 +18,18 @@ import (
 	"github.com/ctxfs/ctxfs/sites"
 )
 
-const (
-	// sitesDomain is what browsers resolve to this machine without a query (RFC 6761).
-	sitesDomain = ".localhost"
-	// pathHost is the host of sites whose capability is in the path.
-	pathHost = "files" + sitesDomain
-	// ownFolder is the folder of a site that the gateway fills itself.
-	ownFolder = "__ctxfs"
-)
+// ownFolder is the folder of a site that the gateway fills itself.
+const ownFolder = "__ctxfs"
 
 // SiteURL returns where a site is, with a slash at the end, and the origin of that URL.
 func (g *Gateway) SiteURL(form sites.Form, capability string) (location, origin string) {
+	at := g.cfg.PagesAt
 	if form == sites.FormPath {
-		origin = "http://" + pathHost + g.pagesPort()
+		origin = at.scheme() + "files" + at.suffix()
 		return origin + "/" + capability + "/", origin
 	}
-	origin = "http://" + capability + sitesDomain + g.pagesPort()
+	origin = at.scheme() + capability + at.suffix()
 	return origin + "/", origin
-}
-
-// pagesPort returns the port as it stands in a Host header.
-func (g *Gateway) pagesPort() string {
-	if g.cfg.PagesPort == 80 {
-		return ""
-	}
-	return ":" + strconv.Itoa(g.cfg.PagesPort)
 }
 
 // visit is a request to a site.
@@ -66,6 +52,11 @@ func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.requests.leave()
+	bodied := r.ContentLength != 0
+	if bodied {
+		// Browsers send none. A proxy may disagree about where it ends, and take the next request for a part of it.
+		w.Header().Set("Connection", "close")
+	}
 	form, capability, rest, ok := g.locate(r)
 	if !ok {
 		plainHeaders(w.Header())
@@ -85,6 +76,10 @@ func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request) {
 	v.policyHeaders(w.Header())
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
+		if bodied {
+			say(w, http.StatusBadRequest, "a request to a site has no body")
+			return
+		}
 	case http.MethodOptions:
 		v.options()
 		return
@@ -93,7 +88,7 @@ func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request) {
 		say(w, http.StatusMethodNotAllowed, "a site takes "+allowedMethods)
 		return
 	}
-	if r.Header.Get("Service-Worker") != "" {
+	if r.Header.Get("Service-Worker") != "" && (!site.Options.Hub || rest != "/"+ownFolder+"/"+hubWorker) {
 		// The page's own worker would outlive the files that it was made from.
 		say(w, http.StatusForbidden, "a site's pages cannot register service workers")
 		return
@@ -111,15 +106,30 @@ func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request) {
 }
 
 // locate returns the form and the capability that a request names, and the rest of its escaped path. The port is compared as well, so
-// that no other name than those of SiteURL is served: a page could point a name of its own at this machine (DNS rebinding).
+// that no other name than those of SiteURL is served: a page could point a name of its own at this machine (DNS rebinding). What a proxy
+// says in X-Forwarded-Host is not looked at, since a client could say it, too.
 func (g *Gateway) locate(r *http.Request) (form sites.Form, capability, rest string, ok bool) {
-	host, escaped := strings.ToLower(r.Host), r.URL.EscapedPath()
-	if host == pathHost+g.pagesPort() {
+	if !oneHost(r) {
+		return "", "", "", false
+	}
+	host, escaped, suffix := strings.ToLower(r.Host), r.URL.EscapedPath(), g.cfg.PagesAt.suffix()
+	if host == "files"+suffix {
 		capability, _, _ = strings.Cut(strings.TrimPrefix(escaped, "/"), "/")
 		return sites.FormPath, capability, strings.TrimPrefix(escaped, "/"+capability), true
 	}
-	label, ok := strings.CutSuffix(host, sitesDomain+g.pagesPort())
+	label, ok := strings.CutSuffix(host, suffix)
 	return sites.FormHost, label, escaped, ok && sites.IsCapability(label)
+}
+
+// oneHost reports whether everything that names a host in a request names the same one. net/http takes an HTTP/2 request's :authority and
+// leaves its Host, and a target that is a whole URL, for the handler to compare.
+func oneHost(r *http.Request) bool {
+	for _, other := range append(r.Header.Values("Host"), cmp.Or(r.URL.Host, r.Host)) {
+		if other != r.Host {
+			return false
+		}
+	}
+	return true
 }
 
 // gone answers for a site that does not exist, that has expired or that was closed, and does not show which. A browser that has
@@ -165,10 +175,12 @@ func splitPath(escaped string) (names []string, dir bool, problem string) {
 	return names, false, ""
 }
 
-// hidden reports whether the site does not show a name.
-func (v *visit) hidden(name string) bool {
-	return !v.site.Options.Hidden && strings.HasPrefix(name, ".") && name != ".well-known"
+// hides reports whether a site does not show a name.
+func hides(o sites.Options, name string) bool {
+	return !o.Hidden && strings.HasPrefix(name, ".") && name != ".well-known"
 }
+
+func (v *visit) hidden(name string) bool { return hides(v.site.Options, name) }
 
 // answer serves the path.
 func (v *visit) answer() {
@@ -189,7 +201,7 @@ func (v *visit) call(rpc string, query any, do func(context.Context, *transfer) 
 	t := &transfer{ResponseWriter: v.w, control: http.NewResponseController(v.w), keepalive: g.cfg.Keepalive}
 	conn, done := g.cfg.Calls.Conn(v.r.Context(), false)
 	defer done()
-	ctx := g.cfg.Calls.AsVisitor(callContext(v.r.Context(), v.r, metadata.MD{}, conn), v.site)
+	ctx := g.cfg.Calls.AsVisitor(callContext(v.r.Context(), v.r, nil, conn), v.site)
 	err := g.run(ctx, rpc, query, t, do)
 	t.users.end()
 	switch {
@@ -261,11 +273,8 @@ func codeOf(err error) fserr.Code {
 	return fserr.CodeOf(err)
 }
 
-// withoutCapability returns an origin as a log may have it: that of a site has its capability.
-func withoutCapability(origin string) string {
-	scheme, host, _ := strings.Cut(origin, "://")
-	if label, rest, _ := strings.Cut(host, "."); sites.IsCapability(label) {
-		return scheme + "://(site)." + rest
-	}
-	return origin
-}
+// aCapability finds what has the form of a capability.
+var aCapability = regexp.MustCompile(`(?i)\b[a-z2-7]{26}\b`)
+
+// withoutCapability returns origins as a log may have them: that of a site has its capability.
+func withoutCapability(origins string) string { return aCapability.ReplaceAllString(origins, "(site)") }

@@ -1,14 +1,12 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"html"
 	"io"
+	"maps"
 	"net/http"
 	"path"
 	"strings"
@@ -25,8 +23,10 @@ import (
 
 const (
 	allowedMethods = "GET, HEAD, OPTIONS"
-	// maxRanges is how many ranges a request may ask for; one with more gets the whole file.
-	maxRanges = 8
+	// smallContent is the largest content that is sent with its head at once, and smallHead what a head usually has, in bytes.
+	smallContent, smallHead = 16 << 10, 2 << 10
+	// pagePart is how much of a file is sent at a time, in bytes.
+	pagePart = 1 << 20
 	// settled is how long after a change a strong validator is certain. Before Linux 6.13 a file system's times move in ticks, so that a
 	// second change within a tick cannot be seen.
 	settled = 20 * time.Millisecond
@@ -64,20 +64,26 @@ func mimeType(name string) string {
 	return unknownType
 }
 
-// plainHeaders are on every response of the address of sites.
-func plainHeaders(h http.Header) {
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Robots-Tag", "noindex")
-	h.Set("Permissions-Policy", deniedFeatures)
-	h.Set("Origin-Agent-Cluster", "?1")
+// plain are headers on every response of the address of sites. The responses share the values.
+var plain = http.Header{
+	"X-Content-Type-Options": {"nosniff"}, "Referrer-Policy": {"no-referrer"}, "X-Robots-Tag": {"noindex"},
+	"Permissions-Policy": {deniedFeatures}, "Origin-Agent-Cluster": {"?1"},
 }
+
+func plainHeaders(h http.Header) { maps.Copy(h, plain) }
 
 // policyHeaders sets what keeps the site's pages apart from everything else. Every response has the policy, not only documents: a worker
 // gets the policy of its script.
 func (v *visit) policyHeaders(h http.Header) {
 	plainHeaders(h)
 	h.Set("Content-Security-Policy", v.policy())
+	if v.site.Options.Policy != sites.PolicyOpen {
+		// Content-Security-Policy leaves out navigations, speculation rules, preconnect, DNS and WebRTC.
+		h.Set("Connection-Allowlist", `("`+v.base+`*"); redirects=allow`)
+	}
+	if v.site.Options.Isolate {
+		h.Set("Cross-Origin-Embedder-Policy", "require-corp")
+	}
 	if v.site.Options.Form == sites.FormPath {
 		// Documents have an opaque origin: their modules, fonts and fetches are cross-origin requests with "Origin: null". Browsers
 		// refuse a sandboxed document that has a Cross-Origin-Opener-Policy.
@@ -86,8 +92,17 @@ func (v *visit) policyHeaders(h http.Header) {
 		h.Set("Access-Control-Expose-Headers", "ETag, Accept-Ranges, Content-Range")
 		return
 	}
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", v.resourcePolicy())
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+}
+
+// resourcePolicy returns the Cross-Origin-Resource-Policy of the host form. A parent with Cross-Origin-Embedder-Policy shows only frames
+// that permit it; frame-ancestors still names the parents.
+func (v *visit) resourcePolicy() string {
+	if v.site.Options.Isolate && len(v.site.Options.Parents) > 0 {
+		return "cross-origin"
+	}
+	return "same-origin"
 }
 
 // policy returns the Content-Security-Policy. It names the site by its URL, since 'self' would include the other sites of the path form.
@@ -123,43 +138,83 @@ func (v *visit) options() {
 func (v *visit) send(ctx context.Context, t *transfer, content *fsservice.Content, name string) error {
 	file := &contentReader{ctx: ctx, content: content, size: content.Stat.GetSize(), t: t}
 	defer file.close()
-	out := &contentWriter{ResponseWriter: v.w, ctx: ctx, t: t}
-	h := v.w.Header()
-	kind := mimeType(name)
-	tag := etag(content)
-	var body io.ReadSeeker = file
-	if kind == htmlType {
-		doc, err := v.document(file)
-		if err != nil {
-			return err
-		}
-		kind += doc.charset
-		if doc.spliced != nil {
-			tag, body = strings.TrimSuffix(tag, `"`)+`-`+doc.mark+`"`, bytes.NewReader(doc.spliced)
-		}
+	if err := file.load(); err != nil {
+		return err
 	}
-	h.Set("Content-Type", kind)
-	h.Set("Etag", tag)
-	h.Set("Cache-Control", "no-cache")
-	if strings.HasPrefix(tag, "W/") || strings.Count(v.r.Header.Get("Range"), ",") >= maxRanges {
-		v.r.Header.Del("Range")
+	kind, tag := mimeType(name), v.etag(content)
+	v.w.Header().Set("Cache-Control", v.caching(name))
+	if kind != htmlType {
+		return v.respond(ctx, t, kind, tag, file, file.size)
 	}
-	// Without a time of modification ServeContent compares validators only: a time in seconds would make a file that is changed twice
-	// in a second look unchanged.
-	http.ServeContent(out, v.r, "", time.Time{}, body)
-	return out.err
+	doc, err := v.document(file)
+	if err != nil {
+		return err
+	}
+	if kind += doc.charset; doc.spliced != nil {
+		return v.respond(ctx, t, kind, withSuffix(tag, doc.mark), doc.spliced, doc.spliced.length())
+	}
+	return v.respond(ctx, t, kind, tag, file, file.size)
 }
 
-// etag returns the validator of a file. A change always changes ctime, which no program can set. A rename over a file changes the inode.
-func etag(content *fsservice.Content) string {
-	st := content.Stat
-	var b [48]byte
-	for i, n := range []uint64{content.Generation(), st.GetDev(), st.GetIno(), uint64(st.GetSize()), uint64(st.GetMtimeNs()), uint64(st.GetCtimeNs())} {
-		binary.LittleEndian.PutUint64(b[8*i:], n)
+// respond sends a body of a type, a validator and a size as the request's conditions, ranges and codings ask for it.
+func (v *visit) respond(ctx context.Context, t *transfer, kind, tag string, body io.ReadSeeker, size int64) error {
+	out := &contentWriter{ResponseWriter: v.w, ctx: ctx, t: t, coding: v.coding(kind, size)}
+	ranges, only := rangesFor(v.r.Header.Get("Range"), size), v.r.Header.Get("If-Range")
+	if strings.HasPrefix(tag, "W/") || only != "" && only != tag {
+		ranges = ""
 	}
-	sum := sha256.Sum256(b[:])
-	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:15]) + `"`
-	if time.Since(time.Unix(0, st.GetCtimeNs())) < settled {
+	if ranges != "" {
+		out.coding = "" // a range is one of the file as it is
+	}
+	if out.coding != "" {
+		tag = withSuffix(tag, out.coding)
+	}
+	v.r.Header.Set("Range", ranges)
+	h := v.w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Etag", tag)
+	// Without a time of modification ServeContent compares validators only: a time in seconds would make a file that is changed twice
+	// in a second look unchanged.
+	v.atOnce(size <= smallContent && out.coding == "", out, func() { http.ServeContent(out, v.r, "", time.Time{}, body) })
+	return out.end()
+}
+
+// coding returns the content coding for a text of a type and size; "" means none. It adds what the choice depends on to Vary.
+func (v *visit) coding(kind string, size int64) string {
+	if !v.g.cfg.Compress || size < minCompressed || !isText(kind) {
+		return ""
+	}
+	v.w.Header().Add("Vary", "Accept-Encoding")
+	return codingFor(v.r.Header.Values("Accept-Encoding"))
+}
+
+// caching returns the Cache-Control of a file. What stands for a path that is missing depends on more than the URL.
+func (v *visit) caching(name string) string {
+	if v.site.Options.Snapshot != "" && (v.dir || name == v.path()) {
+		return "private, max-age=31536000, immutable"
+	}
+	return "no-cache"
+}
+
+// atOnce runs send. If small, it sends what send writes at once. A connection of HTTP/2 has several responses.
+func (v *visit) atOnce(small bool, out *contentWriter, send func()) {
+	conn, ok := v.r.Context().Value(tailKey{}).(*tailConn)
+	if !small || !ok || v.r.ProtoMajor != 1 {
+		send()
+		return
+	}
+	conn.hold()
+	defer func() { out.keep(conn.release()) }()
+	send()
+	out.keep(out.t.control.Flush())
+}
+
+// etag returns the validator of a file: a weak one if it was just changed, since a further change may leave it as it is. Nothing in a
+// snapshot changes.
+func (v *visit) etag(content *fsservice.Content) string {
+	snapshot := v.site.Options.Snapshot != ""
+	tag := `"` + content.ETag(snapshot) + `"`
+	if !snapshot && time.Since(time.Unix(0, content.Stat.GetCtimeNs())) < settled {
 		return "W/" + tag
 	}
 	return tag
@@ -174,6 +229,30 @@ type contentReader struct {
 	content *fsservice.Content
 	off     int64
 	closed  bool
+	// whole is all of a small file, and buffer what it is in; nil for a larger one.
+	whole  []byte
+	buffer *[]byte
+}
+
+// load reads a small file. It fails with EAGAIN if the file has become shorter since it was opened.
+func (c *contentReader) load() error {
+	if c.size == 0 || c.size > smallContent {
+		return nil
+	}
+	part, err := c.part(c.size)
+	if err != nil {
+		return err
+	}
+	c.buffer = smallBuffers.Get().(*[]byte) //nolint:forcetypeassert // nothing else is in it
+	whole := (*c.buffer)[:c.size]
+	if _, err := io.ReadFull(part, whole); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = &fserr.Error{Code: fserr.EAGAIN, Detail: "the file became shorter while it was read", Err: err}
+		}
+		return err
+	}
+	c.whole = whole
+	return nil
 }
 
 // Seek implements io.Seeker.
@@ -194,6 +273,11 @@ func (c *contentReader) Seek(off int64, whence int) (int64, error) {
 func (c *contentReader) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.whole != nil && !c.closed && c.off < c.size {
+		n := copy(p, c.whole[c.off:])
+		c.off += int64(n)
+		return n, nil
+	}
 	part, err := c.part(int64(len(p)))
 	if err != nil {
 		return 0, err
@@ -209,13 +293,21 @@ func (c *contentReader) part(n int64) (*fsservice.Part, error) {
 		return nil, io.EOF
 	}
 	c.content.Range(c.off, c.size-c.off)
-	return c.content.Part(c.ctx, min(n, contentPart))
+	return c.content.Part(c.ctx, min(n, pagePart))
 }
 
 // sendTo sends n bytes from the offset on, which the kernel copies where it can.
 func (c *contentReader) sendTo(w io.Writer, n int64) (sent int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.whole != nil {
+		if err := c.t.extend(c.ctx, c.t.control.SetWriteDeadline); err != nil {
+			return 0, err
+		}
+		moved, err := w.Write(c.whole[c.off:][:n])
+		c.off += int64(moved)
+		return int64(moved), err
+	}
 	for sent < n {
 		part, err := c.part(n - sent)
 		if err == nil {
@@ -225,7 +317,7 @@ func (c *contentReader) sendTo(w io.Writer, n int64) (sent int64, err error) {
 			return sent, err
 		}
 		want := part.Left
-		moved, err := io.Copy(w, part)
+		moved, err := io.Copy(w, &steadyPart{part, func() error { return c.t.extend(c.ctx, c.t.control.SetWriteDeadline) }})
 		c.off += moved
 		sent += moved
 		if err == nil && moved < want {
@@ -243,6 +335,10 @@ func (c *contentReader) close() {
 	defer c.mu.Unlock()
 	c.closed = true
 	c.content.Close()
+	if c.buffer != nil {
+		smallBuffers.Put(c.buffer)
+		c.whole, c.buffer = nil, nil
+	}
 }
 
 // contentWriter sends what http.ServeContent copies, and keeps its error.
@@ -250,17 +346,55 @@ type contentWriter struct {
 	http.ResponseWriter
 	ctx context.Context //nolint:containedctx // it belongs to the request
 	t   *transfer
-	err error
+	// coding is the content coding of a whole file; "" means none. encoder applies it; it is nil before the first byte.
+	coding  string
+	encoder io.WriteCloser
+	err     error
 }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements http.ResponseWriter. ServeContent says in the head what it would send without the coding.
 func (c *contentWriter) WriteHeader(code int) {
 	c.t.begun = true
+	if code != http.StatusOK {
+		c.coding = ""
+	}
+	if h := c.Header(); c.coding != "" {
+		h.Set("Content-Encoding", c.coding)
+		h.Del("Content-Length")
+		h.Del("Accept-Ranges")
+	}
 	c.ResponseWriter.WriteHeader(code)
 }
 
 // Write implements http.ResponseWriter.
 func (c *contentWriter) Write(p []byte) (int, error) {
+	if c.coding == "" {
+		return c.send(p)
+	}
+	if c.encoder == nil {
+		c.encoder = newEncoder(c.coding, plainWriter{c})
+	}
+	n, err := c.encoder.Write(p)
+	c.keep(err)
+	return n, err
+}
+
+// end sends what the encoder still has. It returns the first error of the response; after one the content gets no end.
+func (c *contentWriter) end() error {
+	if c.encoder != nil && c.err == nil {
+		c.keep(c.encoder.Close())
+	}
+	return c.err
+}
+
+// plainWriter writes to the client without a coding.
+type plainWriter struct{ c *contentWriter }
+
+// Write implements io.Writer.
+func (w plainWriter) Write(p []byte) (int, error) { return w.c.send(p) }
+
+// send sends bytes as they are.
+func (c *contentWriter) send(p []byte) (int, error) {
 	err := c.t.extend(c.ctx, c.t.control.SetWriteDeadline)
 	n := 0
 	if err == nil {
@@ -277,12 +411,16 @@ func (c *contentWriter) ReadFrom(src io.Reader) (n int64, err error) {
 	if isLimited {
 		file, _ = limited.R.(*contentReader)
 	}
-	if file == nil {
+	switch {
+	case file == nil:
 		n, err = io.Copy(struct{ io.Writer }{c}, src)
 		if isLimited && err == nil && limited.N > 0 {
 			err = io.ErrUnexpectedEOF
 		}
-	} else {
+	case c.coding != "":
+		n, err = file.sendTo(struct{ io.Writer }{c}, limited.N)
+		limited.N -= n
+	default:
 		n, err = file.sendTo(c.ResponseWriter, limited.N)
 		limited.N -= n
 	}
@@ -321,7 +459,7 @@ func (v *visit) fail(err error) {
 		return
 	}
 	name := fmt.Sprintf("/%s", strings.Join(v.names, "/"))
-	page := "<!doctype html><meta charset=utf-8><title>" + http.StatusText(status) + "</title><h1>" + html.EscapeString(http.StatusText(status)) +
+	page := "<!doctype html><meta charset=utf-8>" + v.snippet(true) + "<title>" + http.StatusText(status) + "</title><h1>" + html.EscapeString(http.StatusText(status)) +
 		"</h1><p><code>" + html.EscapeString(strings.ToValidUTF8(name, "\uFFFD")) + "</code>: " + html.EscapeString(text) + ".</p>\n"
 	v.page(status, "text/html; charset=utf-8", page)
 }
@@ -331,13 +469,22 @@ func (v *visit) page(status int, kind, text string) {
 	h := v.w.Header()
 	h.Set("Content-Type", kind)
 	h.Set("Cache-Control", "no-store")
+	coding := v.coding(kind, int64(len(text)))
+	if coding == "" {
+		v.w.WriteHeader(status)
+		_, _ = io.WriteString(v.w, text) // the client may be gone
+		return
+	}
+	h.Set("Content-Encoding", coding)
 	v.w.WriteHeader(status)
-	_, _ = io.WriteString(v.w, text) // the client may be gone
+	encoder := newEncoder(coding, v.w)
+	_, _ = io.WriteString(encoder, text)
+	_ = encoder.Close()
 }
 
 // list sends the names in the directory of the path, as HTML or as JSON.
 func (v *visit) list(ctx context.Context, t *transfer) error {
-	req := &ctxfsv1.ReaddirRequest{WithStats: true}
+	req := &ctxfsv1.ReaddirRequest{WithFileTypes: true, WithStats: v.takesJSON()} // HTML shows names only
 	read := v.read(v.path())
 	req.Path, req.RawPath = read.GetPath(), read.GetRawPath()
 	encoded, err := v.g.cfg.Files.Readdir(ctx, req)
@@ -355,7 +502,7 @@ func (v *visit) list(ctx context.Context, t *transfer) error {
 	if err != nil {
 		return err
 	}
-	v.w.Header().Set("Vary", "Accept")
+	v.w.Header().Add("Vary", "Accept")
 	v.page(http.StatusOK, kind, text)
 	return nil
 }

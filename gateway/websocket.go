@@ -64,7 +64,7 @@ func (g *Gateway) runSession(r *http.Request, link *webLink, conn credentials.Au
 	if err != nil {
 		return err
 	}
-	md, err := tokenOf(r, first)
+	md, err := g.tokenOf(r, first)
 	if err != nil {
 		return err
 	}
@@ -97,11 +97,11 @@ func (g *Gateway) first(link *webLink) (*ctxfsv1.SessionRequest, error) {
 }
 
 // tokenOf returns what a gRPC client would send as metadata.
-func tokenOf(r *http.Request, first *ctxfsv1.SessionRequest) (metadata.MD, error) {
+func (g *Gateway) tokenOf(r *http.Request, first *ctxfsv1.SessionRequest) (metadata.MD, error) {
 	if first.GetOpen() == nil {
 		return nil, &fserr.Error{Code: fserr.EINVAL, Detail: "the session's first message is not open", Hint: "send open first, once"}
 	}
-	md, err := headersOf(r)
+	md, err := g.headersOf(r)
 	if err != nil {
 		return nil, err
 	}

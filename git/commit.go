@@ -35,37 +35,30 @@ type Draft struct {
 	objects *Objects
 	// settings is the repository's configuration without includes.
 	settings map[string]string
+	// users is the configuration of the user, once setting has read it.
+	users map[string]string
 	// head is the content of HEAD; "" if the commit is for another branch.
 	head string
 	// root is the parent's tree; "" before the first commit. trees remembers directories by their path.
 	root  string
 	trees map[string][]TreeEntry
 	index stagedIndex
+	// apart says that the objects go to the scratch, which borrows those of the repository.
+	apart bool
 }
 
 // Draft begins a commit on a branch, which need not exist; "" is what HEAD names, for a commit that the index and the working tree follow.
 // A repository that another operation uses fails with EBUSY, one without working tree and a branch that is checked out with EINVAL.
 func (l *Local) Draft(ctx context.Context, branch string) (_ *Draft, err error) {
-	d := &Draft{repo: l, trees: map[string][]TreeEntry{}}
+	d, err := l.draft(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if d.scratch, err = newScratch(l.reader.opts.Scratch, false); err != nil {
-		return nil, err
-	}
-	if d.settings, err = d.list(ctx, d.scratch.local(""), "--file", filepath.Join(l.commonDir(), "config")); err != nil {
-		return nil, l.broken(err)
-	}
-	if d.isWide() {
-		if err := d.scratch.remove(); err != nil {
-			return nil, err
-		}
-		if d.scratch, err = newScratch(l.reader.opts.Scratch, true); err != nil {
-			return nil, err
-		}
-	}
 	if branch == "" {
 		err = d.onHead()
 	} else {
@@ -77,12 +70,35 @@ func (l *Local) Draft(ctx context.Context, branch string) (_ *Draft, err error) 
 	if d.objects, err = l.batch(ctx, l.reader.opts.Scratch, d.zero()); err != nil {
 		return nil, l.broken(err)
 	}
+	return d, d.readParent()
+}
+
+// draft returns a draft with its scratch and the repository's settings.
+func (l *Local) draft(ctx context.Context) (_ *Draft, err error) {
+	d := &Draft{repo: l, trees: map[string][]TreeEntry{}}
+	if d.scratch, err = newScratch(l.reader.opts.Scratch, false); err != nil {
+		return nil, err
+	}
+	if d.settings, err = d.list(ctx, d.scratch.local(""), "--file", filepath.Join(l.commonDir(), "config")); err != nil {
+		return nil, errors.Join(l.broken(err), d.Close())
+	}
+	if !d.isWide() {
+		return d, nil
+	}
+	if err := d.Close(); err != nil {
+		return nil, err
+	}
+	d.scratch, err = newScratch(l.reader.opts.Scratch, true)
+	return d, err
+}
+
+func (d *Draft) readParent() (err error) {
 	if d.Parent != "" {
 		if d.root, err = d.objects.TreeOf(d.Parent); err != nil {
-			return nil, l.broken(err)
+			return d.repo.broken(err)
 		}
 	}
-	return d, nil
+	return nil
 }
 
 // Close removes what the draft has in the scratch folder, and the lock of the index if the draft still has it.
@@ -157,10 +173,10 @@ func (d *Draft) onHead() (err error) {
 
 func (d *Draft) onBranch(branch string) error {
 	l := d.repo
-	d.Ref = "refs/heads/" + branch
-	if err := errors.Join(CheckRef(branch), CheckRef(d.Ref)); err != nil || branch == "HEAD" || strings.HasPrefix(branch, "refs/") || isObjectID(branch) {
-		return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("%.300q cannot be the name of a branch", branch), Hint: "see 'git help check-ref-format'"}
+	if err := CheckBranch(branch); err != nil {
+		return err
 	}
+	d.Ref = "refs/heads/" + branch
 	dirs, err := l.gitDirs()
 	if err != nil {
 		return l.broken(err)
@@ -181,6 +197,14 @@ func (d *Draft) onBranch(branch string) error {
 	return d.at()
 }
 
+// CheckBranch refuses what git refuses as the name of a branch, and names that mean something else too.
+func CheckBranch(branch string) error {
+	if err := errors.Join(CheckRef(branch), CheckRef("refs/heads/"+branch)); err != nil || branch == "HEAD" || strings.HasPrefix(branch, "refs/") || isObjectID(branch) {
+		return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("%.300q cannot be the name of a branch", branch), Hint: "see 'git help check-ref-format'"}
+	}
+	return nil
+}
+
 // gitDirs lists the git directories of the repository: its own and those of its linked worktrees.
 func (l *Local) gitDirs() ([]string, error) {
 	dirs := []string{l.commonDir()}
@@ -196,6 +220,17 @@ func (l *Local) gitDirs() ([]string, error) {
 
 // at resolves the ref, and refuses one that another process is moving.
 func (d *Draft) at() (err error) {
+	if err := d.resolve(); err != nil {
+		return err
+	}
+	if d.repo.isLocked(d.Ref) {
+		return d.busy("another git command moves "+d.Ref, "wait for it; if none runs, remove the file "+d.Ref+".lock")
+	}
+	return nil
+}
+
+// resolve sets Old and Parent.
+func (d *Draft) resolve() (err error) {
 	if d.Old, err = d.repo.follow(d.Ref); err != nil {
 		return d.repo.broken(err)
 	}
@@ -203,9 +238,6 @@ func (d *Draft) at() (err error) {
 		if d.Parent, err = d.repo.follow("HEAD"); err != nil {
 			return d.repo.broken(err)
 		}
-	}
-	if d.repo.isLocked(d.Ref) {
-		return d.busy("another git command moves "+d.Ref, "wait for it; if none runs, remove the file "+d.Ref+".lock")
 	}
 	return nil
 }
@@ -230,10 +262,15 @@ func exists(name string) bool {
 // Entry returns what the parent has at a path: a zero Mode for nothing. If something that is no directory is where the path needs one,
 // Entry returns that, and at is its path.
 func (d *Draft) Entry(p string) (at string, e TreeEntry, err error) {
-	dir, id := "", d.root
+	return entryAt(p, d.root, d.tree)
+}
+
+// entryAt is Entry for the tree root, with a function that reads a directory.
+func entryAt(p, root string, read func(dir, id string) ([]TreeEntry, error)) (at string, e TreeEntry, err error) {
+	dir, id := "", root
 	for id != "" {
 		name, rest, more := strings.Cut(strings.TrimPrefix(p[len(dir):], "/"), "/")
-		entries, err := d.tree(dir, id)
+		entries, err := read(dir, id)
 		if err != nil {
 			return "", TreeEntry{}, err
 		}
@@ -278,26 +315,11 @@ func (d *Draft) Below(dir, id string, f func(p string)) error {
 
 // Blob opens the content of a file of the parent or the index. Read it before the next call.
 func (d *Draft) Blob(id string) (io.Reader, error) {
-	if _, err := d.objects.Blob(id); err != nil {
+	content, err := d.objects.Open(id)
+	if err != nil {
 		return nil, d.repo.broken(err)
 	}
-	return (*blob)(d.objects), nil
-}
-
-// blob reads the object that was asked for last.
-type blob Objects
-
-// Read is io.Reader's.
-func (b *blob) Read(p []byte) (int, error) {
-	if b.unread <= 1 {
-		return 0, io.EOF
-	}
-	n, err := b.out.Read(p[:min(int64(len(p)), b.unread-1)])
-	b.unread -= int64(n)
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
+	return content, nil
 }
 
 // Modes of tree entries.
@@ -339,9 +361,13 @@ func (d *Draft) Write(ctx context.Context, names []string) ([]string, error) {
 
 // build runs git with the draft's own index, on the repository's objects.
 func (d *Draft) build() runner {
-	r := d.scratch.local(d.repo.objectsDir())
+	objects := d.repo.objectsDir()
+	if d.apart {
+		objects = ""
+	}
+	r := d.scratch.local(objects)
 	r.config = append(slices.Clip(r.config), protect...)
-	if shared, ok := d.settings["core.sharedrepository"]; ok {
+	if shared, ok := d.settings["core.sharedrepository"]; ok && !d.apart {
 		r.config = append(r.config, "core.sharedRepository="+shared) // others of the group write to the repository too
 	}
 	r.env = append(r.env, "GIT_INDEX_FILE="+filepath.Join(d.scratch.dir, "index"))
@@ -430,20 +456,25 @@ func (i Identity) Check() error {
 // Identity returns user.name and user.email: the repository's or, if this process's user owns the repository, that user's own. Files that
 // the configuration includes do not count. ok is false if one is missing.
 func (d *Draft) Identity(ctx context.Context) (id Identity, ok bool) {
-	id = Identity{d.settings["user.name"], d.settings["user.email"]}
-	if (id.Name == "" || id.Email == "") && isOurs(d.repo.commonDir()) {
-		r := runner{d.scratch.dir, noPrograms, environ(nil, "GIT_DIR="+d.scratch.dir, "GIT_CONFIG_NOSYSTEM=1")}
-		// git fails if the user has no configuration
-		if own, err := d.list(ctx, r, "--global"); err == nil {
-			if id.Name == "" {
-				id.Name = own["user.name"]
-			}
-			if id.Email == "" {
-				id.Email = own["user.email"]
+	id = Identity{d.setting(ctx, "user.name"), d.setting(ctx, "user.email")}
+	return id, id.Check() == nil
+}
+
+// setting returns a setting of the repository or, if this process's user owns the repository, of that user; "" for none. key is in lower case.
+func (d *Draft) setting(ctx context.Context, key string) string {
+	if value := d.settings[key]; value != "" {
+		return value
+	}
+	if d.users == nil {
+		d.users = map[string]string{}
+		if isOurs(d.repo.commonDir()) {
+			r := runner{d.scratch.dir, noPrograms, environ(nil, "GIT_DIR="+d.scratch.dir, "GIT_CONFIG_NOSYSTEM=1")}
+			if own, err := d.list(ctx, r, "--global"); err == nil { // git fails if the user has no configuration
+				d.users = own
 			}
 		}
 	}
-	return id, id.Check() == nil
+	return d.users[key]
 }
 
 // Message of a commit.
@@ -477,14 +508,23 @@ func (d *Draft) Text(ctx context.Context, m Message) ([]byte, error) {
 
 // Commit stores a commit of a tree that follows the parent, with a text that Text or hooks have made, and returns its ID. No ref names it.
 func (d *Draft) Commit(ctx context.Context, tree string, text []byte, m Message) (string, error) {
-	r := d.build()
+	var parents []string
+	if d.Parent != "" {
+		parents = []string{d.Parent}
+	}
+	id, err := commitTree(ctx, d.build(), d.repo.reader.opts.Timeout, tree, parents, text, m)
+	return id, d.failed(err)
+}
+
+// commitTree stores a commit, and returns its ID.
+func commitTree(ctx context.Context, r runner, timeout time.Duration, tree string, parents []string, text []byte, m Message) (string, error) {
 	at := fmt.Sprintf("@%d %s", m.At.Unix(), m.At.Format("-0700"))
-	r.env = append(r.env, "GIT_AUTHOR_NAME="+m.Author.Name, "GIT_AUTHOR_EMAIL="+m.Author.Email, "GIT_AUTHOR_DATE="+at,
+	r.env = append(slices.Clip(r.env), "GIT_AUTHOR_NAME="+m.Author.Name, "GIT_AUTHOR_EMAIL="+m.Author.Email, "GIT_AUTHOR_DATE="+at,
 		"GIT_COMMITTER_NAME="+m.Committer.Name, "GIT_COMMITTER_EMAIL="+m.Committer.Email, "GIT_COMMITTER_DATE="+at)
 	args := []string{"commit-tree", tree, "-F", "-"}
-	if d.Parent != "" {
-		args = append(args, "-p", d.Parent)
+	for _, parent := range parents {
+		args = append(args, "-p", parent)
 	}
-	out, err := r.feed(ctx, d.repo.reader.opts.Timeout, bytes.NewReader(text), args...)
-	return strings.TrimSpace(string(out)), d.failed(err)
+	out, err := r.feed(ctx, timeout, bytes.NewReader(text), args...)
+	return strings.TrimSpace(string(out)), err
 }

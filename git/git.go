@@ -163,17 +163,17 @@ func same(ref, repo, branch, tag string, peel func(string) (string, error)) (str
 	return branch, nil
 }
 
-// opResolve marks the errors that say what is wrong with a ref.
-const opResolve = "resolve"
+// OpResolve marks the errors that say what is wrong with a ref.
+const OpResolve = "resolve"
 
 // unknownRef reports that a repository has no such ref.
 func unknownRef(repo, ref, hint string) error {
-	return &fserr.Error{Op: opResolve, Code: fserr.ENOENT, Detail: fmt.Sprintf("repository %q has no branch, tag or commit %q", repo, ref), Hint: hint}
+	return &fserr.Error{Op: OpResolve, Code: fserr.ENOENT, Detail: fmt.Sprintf("repository %q has no branch, tag or commit %q", repo, ref), Hint: hint}
 }
 
 // ambiguousRef reports that a ref means several commits.
 func ambiguousRef(repo, ref, hint string) error {
-	return &fserr.Error{Op: opResolve, Code: fserr.EINVAL, Detail: fmt.Sprintf("%q means more than one commit of repository %q", ref, repo), Hint: hint}
+	return &fserr.Error{Op: OpResolve, Code: fserr.EINVAL, Detail: fmt.Sprintf("%q means more than one commit of repository %q", ref, repo), Hint: hint}
 }
 
 // maxRef bounds the length of a ref, in bytes: its last part is a file name.

@@ -101,14 +101,17 @@ func readBounded(name string) ([]byte, error) {
 
 // asUser runs git in the working tree as its user would, programs included.
 func (l *Local) asUser(extra ...string) runner {
-	var env []string
+	return runner{filepath.Join(l.tree.Dir(), filepath.FromSlash(l.path)), nil, append(userEnviron(), extra...)}
+}
+
+// userEnviron returns our environment without git's variables and the server's secrets.
+func userEnviron() (env []string) {
 	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "GIT_") {
+		if !isGit(kv) && !isSecret(kv) {
 			env = append(env, kv)
 		}
 	}
-	env = append(env, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=:")
-	return runner{filepath.Join(l.tree.Dir(), filepath.FromSlash(l.path)), nil, append(env, extra...)}
+	return append(env, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=:")
 }
 
 // hook runs a hook if there is one.

@@ -44,3 +44,17 @@ func FuzzTree(f *testing.F) {
 		}
 	})
 }
+
+// TestProgramsDoNotGetTheDatabasesPassword looks at the environment of git, and of hooks, which a repository has.
+func TestProgramsDoNotGetTheDatabasesPassword(t *testing.T) {
+	t.Setenv("CTXFS_METADATA", "postgres://u:secret-word@h/db")
+	t.Setenv("PGPASSWORD", "secret-word")
+	t.Setenv("PGPASSFILE", "secret-word")
+	t.Setenv("KEPT", "kept")
+	for name, env := range map[string][]string{"git": environ(nil), "a hook": userEnviron()} {
+		all := strings.Join(env, "\n")
+		if strings.Contains(all, "secret-word") || !strings.Contains(all, "KEPT=kept") {
+			t.Errorf("%s gets\n%s", name, all)
+		}
+	}
+}

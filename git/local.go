@@ -164,7 +164,7 @@ func (l *Local) Resolve(ctx context.Context, ref string) (string, error) {
 		return "", ambiguousRef(l.shown, ref, "write more digits")
 	case errors.Is(err, errMissing):
 		return "", unknownRef(l.shown, ref, "fetch it there, or name another")
-	case errors.As(err, &e) && e.Op == opResolve:
+	case errors.As(err, &e) && e.Op == OpResolve:
 		return "", err
 	case err != nil:
 		return "", l.broken(err)

@@ -34,6 +34,7 @@ type Objects struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	scratch *scratch
+	runner  runner
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	out     *bufio.Reader
@@ -44,7 +45,7 @@ type Objects struct {
 
 // openObjects starts git, and takes over its scratch.
 func openObjects(ctx context.Context, s *scratch, r runner) (*Objects, error) {
-	o := &Objects{scratch: s, stderr: &bounded{max: 4 << 10, cut: true}}
+	o := &Objects{scratch: s, runner: r, stderr: &bounded{max: 4 << 10, cut: true}}
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	o.cmd = r.command(o.ctx, "cat-file", "--batch")
 	o.cmd.Stderr = o.stderr
@@ -186,6 +187,25 @@ func (o *Objects) Blob(id string) (size int64, err error) {
 		return 0, lost("file", id, err)
 	}
 	return h.size, nil
+}
+
+// Content returns the content of the object asked for last. Read it before the next call.
+func (o *Objects) Content() io.Reader { return (*blob)(o) }
+
+// blob reads the object that was asked for last.
+type blob Objects
+
+// Read is io.Reader's.
+func (b *blob) Read(p []byte) (int, error) {
+	if b.unread <= 1 {
+		return 0, io.EOF
+	}
+	n, err := b.out.Read(p[:min(int64(len(p)), b.unread-1)])
+	b.unread -= int64(n)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 // CopyTo writes the content of the object asked for last to w. If it fails, only Close remains.

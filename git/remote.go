@@ -49,6 +49,11 @@ func (r *remote) Resolve(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", r.failed("asked for its refs", err)
 	}
+	return r.choose(ref, refs)
+}
+
+// choose returns the commit that a ref means, of those that the repository advertises.
+func (r *remote) choose(ref string, refs map[string]string) (string, error) {
 	lookup := func(name string) (string, error) {
 		if id := refs[name+"^{}"]; id != "" {
 			return id, nil
@@ -73,6 +78,11 @@ func (r *remote) list(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return advertised(out), nil
+}
+
+// advertised reads the refs that git ls-remote prints.
+func advertised(out []byte) map[string]string {
 	refs := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		id, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -80,7 +90,7 @@ func (r *remote) list(ctx context.Context) (map[string]string, error) {
 			refs[name] = id
 		}
 	}
-	return refs, nil
+	return refs
 }
 
 // complete finds the one advertised commit that begins with short.

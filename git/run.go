@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,20 +29,25 @@ func newScratch(parent string, wide bool) (*scratch, error) {
 		return nil, err
 	}
 	s := &scratch{dir: dir}
+	if err := s.init(wide); err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	return s, nil
+}
+
+// init makes the existing, empty directory a bare repository.
+func (s *scratch) init(wide bool) (err error) {
 	config := "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 	if wide {
 		config = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n"
 	}
 	for name, content := range map[string]string{"HEAD": "ref: refs/heads/none\n", "config": config} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+		err = errors.Join(err, os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600))
 	}
 	for _, name := range []string{"objects/pack", "objects/info", "refs/heads"} {
-		err = errors.Join(err, os.MkdirAll(filepath.Join(dir, filepath.FromSlash(name)), 0o700))
+		err = errors.Join(err, os.MkdirAll(filepath.Join(s.dir, filepath.FromSlash(name)), 0o700))
 	}
-	if err != nil {
-		return nil, errors.Join(err, s.remove())
-	}
-	return s, nil
+	return err
 }
 
 func (s *scratch) remove() error { return os.RemoveAll(s.dir) }
@@ -55,13 +61,13 @@ type runner struct {
 // noPrograms switches off what a repository's configuration may name to be run.
 var noPrograms = []string{"core.hooksPath=" + os.DevNull, "core.fsmonitor=false"}
 
-// fixed is what the operator's configuration must not change in a scratch.
-var fixed = append([]string{
+// fixed is what the operator's configuration must not change in a scratch. It has no spare capacity: what is appended goes into a copy.
+var fixed = slices.Clip(append([]string{
 	"core.attributesFile=" + os.DevNull, "core.commitGraph=false", "core.disambiguate=commit", "gc.auto=0",
 	"maintenance.auto=false", "submodule.recurse=false", "fetch.recurseSubmodules=false", "transfer.bundleURI=false",
 	// A server under the base URL must not send us to another one.
 	"http.followRedirects=false",
-}, noPrograms...)
+}, noPrograms...))
 
 // environ returns our environment and extra, without the variables that begin with
 // GIT_: they may name programs and other repositories. The prefixes in keep stay.
@@ -72,7 +78,7 @@ func environ(keep []string, extra ...string) []string {
 				return true
 			}
 		}
-		return !strings.HasPrefix(kv, "GIT_")
+		return !isGit(kv) && !isSecret(kv)
 	}
 	var out []string
 	for _, kv := range os.Environ() {
@@ -82,6 +88,13 @@ func environ(keep []string, extra ...string) []string {
 	}
 	out = append(out, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C")
 	return append(out, extra...)
+}
+
+func isGit(kv string) bool { return strings.HasPrefix(kv, "GIT_") }
+
+// isSecret reports whether a variable may hold the password of the server's database, which git and hooks do not need.
+func isSecret(kv string) bool {
+	return strings.HasPrefix(kv, "CTXFS_METADATA=") || strings.HasPrefix(kv, "PGPASSWORD=") || strings.HasPrefix(kv, "PGPASSFILE=")
 }
 
 // local runs git in the scratch. objects, if not "", is another repository's objects
@@ -101,7 +114,9 @@ func (s *scratch) local(objects string) runner {
 // operator's configuration and wishes for ssh and TLS.
 func (s *scratch) remote() runner {
 	return runner{s.dir, fixed, environ([]string{"GIT_SSH", "GIT_SSL_"}, "GIT_DIR="+s.dir, "GIT_NO_REPLACE_OBJECTS=1",
-		"GIT_ATTR_NOSYSTEM=1", "GIT_ALLOW_PROTOCOL=http:https:ssh", "SSH_ASKPASS_REQUIRE=never")}
+		"GIT_ATTR_NOSYSTEM=1", "GIT_ALLOW_PROTOCOL=http:https:ssh", "SSH_ASKPASS_REQUIRE=never",
+		// An empty program keeps git from asking through that of SSH_ASKPASS.
+		"GIT_ASKPASS=")}
 }
 
 // command prepares a git that is killed, with the processes it started, when ctx ends.
@@ -128,6 +143,12 @@ func (r runner) run(ctx context.Context, timeout time.Duration, args ...string) 
 
 // feed is run with an input, which may be nil.
 func (r runner) feed(ctx context.Context, timeout time.Duration, in io.Reader, args ...string) ([]byte, error) {
+	out, _, err := r.capture(ctx, timeout, in, args...)
+	return out, err
+}
+
+// capture is feed, and returns the beginning of what git printed on its standard error too.
+func (r runner) capture(ctx context.Context, timeout time.Duration, in io.Reader, args ...string) (printed []byte, said string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	out, stderr := &bounded{max: maxOutput}, &bounded{max: 4 << 10, cut: true}
@@ -135,11 +156,11 @@ func (r runner) feed(ctx context.Context, timeout time.Duration, in io.Reader, a
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, stderr
 	if err := cmd.Run(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
-			return nil, notStarted(err)
+			return nil, "", notStarted(err)
 		}
-		return out.Bytes(), gitError(ctx, args[0], err, stderr)
+		return out.Bytes(), stderr.String(), gitError(ctx, args[0], err, stderr)
 	}
-	return out.Bytes(), nil
+	return out.Bytes(), stderr.String(), nil
 }
 
 // notStarted reports that the server has no git.

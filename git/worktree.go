@@ -24,17 +24,20 @@ func worktree(dir string, env ...string) runner {
 	return runner{dir, noPrograms, environ(nil, append(env, "GIT_ALLOW_PROTOCOL=")...)}
 }
 
+// literalPaths keeps git from reading "*" and ":(" in a path as patterns.
+const literalPaths = "GIT_LITERAL_PATHSPECS=1"
+
 // ListFiles returns the files that git tracks in the working tree dir, slash-separated and
-// relative to it. With untracked, it adds those that git does not ignore.
-func ListFiles(ctx context.Context, dir string, untracked bool) ([]string, error) {
-	r := worktree(dir)
+// relative to it. With untracked, it adds those that git does not ignore. below limits both to what is at or below these paths.
+func ListFiles(ctx context.Context, dir string, untracked bool, below ...string) ([]string, error) {
+	r := worktree(dir, literalPaths)
 	// Listing runs no filter and no hook, so another owner's repository is safe to list.
 	r.config = append([]string{"safe.directory=" + dir}, r.config...)
 	args := []string{"ls-files", "-z"}
 	if untracked {
 		args = append(args, "-co", "--exclude-standard")
 	}
-	out, err := r.run(ctx, listTimeout, args...)
+	out, err := r.run(ctx, listTimeout, append(append(args, "--"), below...)...)
 	if err != nil || len(out) == 0 {
 		return nil, err
 	}
@@ -72,13 +75,14 @@ type State struct {
 }
 
 // Status reports the commit, branch and state of the working tree dir. It fails if the
-// repository is broken or another user's.
-func Status(ctx context.Context, dir string) (State, error) {
+// repository is broken or another user's. below limits Dirty to files at or below these paths.
+func Status(ctx context.Context, dir string, below ...string) (State, error) {
 	env, err := withoutFilters(ctx, dir)
 	if err != nil {
 		return State{}, err
 	}
-	out, err := worktree(dir, env...).run(ctx, statusTimeout, "status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=all")
+	args := append([]string{"status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=all", "--"}, below...)
+	out, err := worktree(dir, append(env, literalPaths)...).run(ctx, statusTimeout, args...)
 	if err != nil {
 		return State{}, err
 	}

@@ -2,7 +2,7 @@
 // the folders do not show. The folders are the truth; a lost database is rebuilt
 // from them (contexts.Manager.Repair).
 //
-// Implementations are in sqlite and memory; both pass metadatatest. Every method is safe
+// Implementations are in sqlite, postgres and memory; all pass metadatatest. Every method is safe
 // for concurrent use and is one transaction. Times are stored to the millisecond, UTC.
 package metadata
 
@@ -32,6 +32,9 @@ var ErrNotFound = errors.New("no such record")
 
 // ErrConflict means that a record with this key, or with one that folds to the same, exists.
 var ErrConflict = errors.New("record exists")
+
+// ErrUnavailable means that the database does not answer. The call may succeed later; whether a change was made is not known.
+var ErrUnavailable = errors.New("the database is not available")
 
 // Store is the whole database.
 type Store interface {
@@ -78,8 +81,10 @@ type Context struct {
 	Recovered bool
 	// ForkedFrom is the context that it is a copy of, "" for others.
 	ForkedFrom string
-	// UsedAt is when it was last known to be used; only Contexts.Used sets it.
+	// UsedAt is when it was last known to be used. Create and Used set it.
 	UsedAt time.Time
+	// Labels are the host's words about it (package labels); nil for none. Create and SetLabels set them. The map is not to be modified.
+	Labels map[string]string
 }
 
 // Contexts stores Context records.
@@ -90,15 +95,21 @@ type Contexts interface {
 	Get(ctx context.Context, id string) (Context, error)
 	// Folded returns the record whose ID has the same Fold as id, or ErrNotFound.
 	Folded(ctx context.Context, id string) (Context, error)
-	// Update replaces the record of c.ID, except UsedAt. It fails with ErrNotFound.
+	// Update replaces the record of c.ID, except UsedAt and Labels. It fails with ErrNotFound.
 	Update(ctx context.Context, c Context) error
 	// Used sets only UsedAt. It fails with ErrNotFound.
 	Used(ctx context.Context, id string, at time.Time) error
+	// SetLabels sets only Labels, to what change returns for those of now, and returns them. It fails with ErrNotFound, and with change's error.
+	// change may be called more than once. It must not modify its argument, and must not use the store.
+	SetLabels(ctx context.Context, id string, change LabelChange) (map[string]string, error)
 	// Delete removes the record and, in the same transaction, its panels, their tokens, and its sites. It fails with ErrNotFound.
 	Delete(ctx context.Context, id string) error
 	// List returns all, by ID.
 	List(ctx context.Context) ([]Context, error)
 }
+
+// LabelChange returns the labels that replace others.
+type LabelChange func(labels map[string]string) (map[string]string, error)
 
 // Rights is a set of a panel's rights beyond its own context: one bit for each, which package panels names.
 type Rights uint32
@@ -113,6 +124,8 @@ type Panel struct {
 	OpenedAt  time.Time
 	// ClosedAt is zero while the panel is open. A closed panel keeps its binding.
 	ClosedAt time.Time
+	// Labels are as of Context. Bind and SetLabels set them.
+	Labels map[string]string
 }
 
 // Panels stores Panel records.
@@ -125,8 +138,10 @@ type Panels interface {
 	Folded(ctx context.Context, id string) (Panel, error)
 	// OfContext returns the panels whose context's ID has the same Fold as contextID, by ID.
 	OfContext(ctx context.Context, contextID string) ([]Panel, error)
-	// Update replaces the record of p.ID. It fails with ErrNotFound.
+	// Update replaces the record of p.ID, except Labels. It fails with ErrNotFound.
 	Update(ctx context.Context, p Panel) error
+	// SetLabels is as Contexts.SetLabels.
+	SetLabels(ctx context.Context, id string, change LabelChange) (map[string]string, error)
 	// List returns all, by ID.
 	List(ctx context.Context) ([]Panel, error)
 }
@@ -154,6 +169,8 @@ type Tokens interface {
 	DeletePanel(ctx context.Context, panelID string) (int, error)
 	// List returns a panel's tokens, oldest first.
 	List(ctx context.Context, panelID string) ([]Token, error)
+	// Live returns how many tokens of each panel expire after now. A panel that has none is absent.
+	Live(ctx context.Context, now time.Time) (map[string]int, error)
 }
 
 // Layer is the record of a layer directory.

@@ -9,6 +9,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
+	"github.com/ctxfs/ctxfs/metadata/labels"
 )
 
 // MaxPanelID is the longest panel ID, in bytes.
@@ -40,15 +41,16 @@ func (r *Registry) bind(ctx context.Context, req OpenRequest, reopen bool) (boun
 	}
 	// A template is asked for, and a new context made, without the lock: both may take minutes.
 	c, err := r.choose(ctx, req, old, reopen)
+	if err == nil {
+		err = req.Spec.Fits(c.id)
+	}
 	if err != nil {
 		return bound{}, err
 	}
 	if old != nil && req.ContextID == "" && c.id != contexts.ID(old.ContextID) {
 		return r.move(ctx, req, c, reopen)
 	}
-	r.binding.Lock()
-	b, err := r.bindTo(ctx, req, c.id, reopen)
-	r.binding.Unlock()
+	b, err := r.bindLocked(ctx, req, c.id, reopen)
 	b.unasked = c.unasked
 	r.afterEnd(b)
 	return b, err
@@ -74,8 +76,18 @@ func (r *Registry) bindingOf(ctx context.Context, panelID string) (*metadata.Pan
 	return &rec, nil
 }
 
+// bindLocked is bindTo with the panel's lock.
+func (r *Registry) bindLocked(ctx context.Context, req OpenRequest, id contexts.ID, reopen bool) (bound, error) {
+	unlock, err := r.lockPanel(ctx, req.PanelID)
+	if err != nil {
+		return bound{}, err
+	}
+	defer unlock()
+	return r.bindTo(ctx, req, id, reopen)
+}
+
 // bindTo binds a panel to a context, or finds that it is. A request that names none takes what another
-// one has bound it to meanwhile. r.binding is held.
+// one has bound it to meanwhile. The panel's lock is held.
 func (r *Registry) bindTo(ctx context.Context, req OpenRequest, id contexts.ID, reopen bool) (bound, error) {
 	old, err := r.bindingOf(ctx, req.PanelID)
 	switch {
@@ -92,7 +104,7 @@ func (r *Registry) bindTo(ctx context.Context, req OpenRequest, id contexts.ID, 
 // move binds a panel to another context, because its template now resolves to that one. A panel has one context at a time:
 // clients with a token for the old one must open the panel again. The old context stays.
 func (r *Registry) move(ctx context.Context, req OpenRequest, c choice, reopen bool) (bound, error) {
-	e, err := r.cfg.Contexts.Ensure(ctx, c.id, contexts.EnsureOptions{OwnerPanel: req.PanelID}, nil)
+	e, err := r.cfg.Contexts.Ensure(ctx, c.id, ensureOptions(req.PanelID, req), nil)
 	if err != nil {
 		return bound{}, err // it keeps what it has
 	}
@@ -104,8 +116,11 @@ func (r *Registry) move(ctx context.Context, req OpenRequest, c choice, reopen b
 
 // rebind gives a panel's record another context, unless somebody has done so meanwhile.
 func (r *Registry) rebind(ctx context.Context, req OpenRequest, id contexts.ID, reopen bool) (bound, error) {
-	r.binding.Lock()
-	defer r.binding.Unlock()
+	unlock, err := r.lockPanel(ctx, req.PanelID)
+	if err != nil {
+		return bound{}, err
+	}
+	defer unlock()
 	rec, err := r.bindingOf(ctx, req.PanelID)
 	if err != nil {
 		return bound{}, err
@@ -115,25 +130,41 @@ func (r *Registry) rebind(ctx context.Context, req OpenRequest, id contexts.ID, 
 	}
 	rec.ContextID = string(id)
 	if reopen {
+		if err := r.putLabels(ctx, rec, req.Labels); err != nil {
+			return bound{}, err
+		}
 		rec.ReadOnly, rec.Rights, rec.OpenedAt, rec.ClosedAt = req.ReadOnly, req.Rights, r.cfg.Now(), zeroTime
 	}
 	b := bound{rec: *rec, owner: derivedOwner(*rec), ended: errMoved}
-	if err := r.checkCollisions(ctx, b); err != nil {
+	unlock, err = r.distinct(ctx, b)
+	if err != nil {
 		return bound{}, err
 	}
+	defer unlock()
 	return b, r.endTokens(ctx, b.rec)
 }
 
 // endTokens revokes the tokens of a panel, then updates its record. If the server is killed between the two, no token has a right that the
 // record does not have.
 func (r *Registry) endTokens(ctx context.Context, rec metadata.Panel) error {
-	if _, err := r.cfg.Store.Tokens().DeletePanel(ctx, rec.ID); err != nil {
-		return fmt.Errorf("revoke the tokens of panel %q: %w", rec.ID, err)
+	if _, err := r.revoke(ctx, rec); err != nil {
+		return err
 	}
 	if err := r.cfg.Store.Panels().Update(ctx, rec); err != nil {
 		return fmt.Errorf("bind panel %q: %w", rec.ID, err)
 	}
+	r.known.keep(rec)
 	return nil
+}
+
+// revoke ends the tokens of a panel, whose lock is held, and returns how many.
+func (r *Registry) revoke(ctx context.Context, rec metadata.Panel) (int, error) {
+	n, err := r.cfg.Store.Tokens().DeletePanel(ctx, rec.ID)
+	if err != nil {
+		return n, fmt.Errorf("revoke the tokens of panel %q: %w", rec.ID, err)
+	}
+	r.known.revoked(rec, r.cfg.Now())
+	return n, nil
 }
 
 // checkPanelID refuses what could not be shown or kept; what has no derived
@@ -164,8 +195,14 @@ func (r *Registry) bindAgain(ctx context.Context, rec metadata.Panel, req OpenRe
 	if string(id) != rec.ContextID {
 		return bound{}, boundElsewhere(rec, "'"+string(id)+"'")
 	}
+	if reopen {
+		if err := r.putLabels(ctx, &rec, req.Labels); err != nil {
+			return bound{}, err
+		}
+	}
 	b := bound{rec: rec, owner: derivedOwner(rec)}
 	if !reopen || rec.ClosedAt.IsZero() && rec.ReadOnly == req.ReadOnly && rec.Rights == req.Rights {
+		r.known.keep(rec)
 		return b, nil
 	}
 	if !rec.ClosedAt.IsZero() {
@@ -179,25 +216,37 @@ func (r *Registry) bindAgain(ctx context.Context, rec metadata.Panel, req OpenRe
 	if err := r.cfg.Store.Panels().Update(ctx, b.rec); err != nil {
 		return bound{}, fmt.Errorf("open panel %q: %w", rec.ID, err)
 	}
+	r.known.keep(b.rec)
 	return b, nil
 }
 
+// putLabels gives a panel, whose lock is held, labels beside those that it has.
+func (r *Registry) putLabels(ctx context.Context, rec *metadata.Panel, put map[string]string) (err error) {
+	if !labels.Has(rec.Labels, put) {
+		rec.Labels, err = r.setLabels(ctx, rec.ID, put, nil)
+	}
+	return err
+}
+
 func (r *Registry) bindNew(ctx context.Context, req OpenRequest, id contexts.ID) (bound, error) {
-	rec := metadata.Panel{ID: req.PanelID, ContextID: string(id), ReadOnly: req.ReadOnly, Rights: req.Rights, OpenedAt: r.cfg.Now()}
+	rec := metadata.Panel{ID: req.PanelID, ContextID: string(id), ReadOnly: req.ReadOnly, Rights: req.Rights, OpenedAt: r.cfg.Now(), Labels: req.Labels}
 	b := bound{rec: rec, owner: derivedOwner(rec)}
 	if req.ContextID != "" {
 		b.owner = ""
 	}
-	if err := r.checkCollisions(ctx, b); err != nil {
+	unlock, err := r.distinct(ctx, b)
+	if err != nil {
 		return bound{}, err
 	}
-	err := r.cfg.Store.Panels().Bind(ctx, rec)
+	defer unlock()
+	err = r.cfg.Store.Panels().Bind(ctx, rec)
 	if errors.Is(err, metadata.ErrConflict) {
 		return bound{}, collision("panel %q differs only by case from another panel's ID", rec.ID)
 	}
 	if err != nil {
 		return bound{}, fmt.Errorf("bind panel %q: %w", rec.ID, err)
 	}
+	r.known.keep(rec)
 	return b, nil
 }
 
@@ -207,6 +256,18 @@ func derivedOwner(rec metadata.Panel) string {
 		return rec.ID
 	}
 	return ""
+}
+
+// distinct is checkCollisions with the lock of the context, which the caller holds until the binding is made. The panel's lock is held.
+func (r *Registry) distinct(ctx context.Context, b bound) (unlock func(), err error) {
+	if unlock, err = r.contexts.Lock(ctx, metadata.Fold(b.rec.ContextID)); err != nil {
+		return nil, fmt.Errorf("wait for another panel of context %q: %w", b.rec.ContextID, err)
+	}
+	if err := r.checkCollisions(ctx, b); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // checkCollisions refuses a binding that would share another panel's folder although

@@ -121,6 +121,17 @@ func (l *Leases) Held(owner, instance string) bool {
 	return l.leases[leaseKey{owner, instance}] != nil
 }
 
+// Owners returns the owners of instances that are there, or may still come back.
+func (l *Leases) Owners() map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	owners := map[string]bool{}
+	for key := range l.leases {
+		owners[key.owner] = true
+	}
+	return owners
+}
+
 // Drop forgets an owner's instances without a call of ended: all its handles close anyway.
 func (l *Leases) Drop(owner string) {
 	l.mu.Lock()

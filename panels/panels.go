@@ -32,6 +32,8 @@ const (
 	RightReview Rights = 1 << iota
 	// RightExec lets a panel run commands in its context.
 	RightExec
+	// RightGitPush lets a panel push commits that were staged in its context.
+	RightGitPush
 )
 
 // Identity identifies the caller of a call.
@@ -42,9 +44,16 @@ type Identity struct {
 	Panel string
 	// Context is the panel's context; "" for a host that names no panel.
 	Context contexts.ID
+	// Snapshot names the snapshot of Context that the caller reads instead of the context, and SnapshotTaken is when it was taken, ns since
+	// the epoch; "" for the context as it is.
+	Snapshot      string
+	SnapshotTaken int64
+	// Console says that a host calls by a console: only the RPCs that the protos allow it, and nothing that runs or connects outside of a
+	// sandbox.
+	Console bool
 	// ReadOnly refuses every mutation, whatever a handle permits.
 	ReadOnly bool
-	// Rights are those of the token. A host has none: it may do everything. One that acts for a panel has the panel's RightExec.
+	// Rights are those of the token. A host has none: it may do everything. One that acts for a panel has the panel's RightExec and RightGitPush.
 	Rights Rights
 	// Owner names the table of handles: the panel's ID, or "host/<connection>" for a host that names no panel.
 	Owner string
@@ -87,6 +96,9 @@ type Service interface {
 	Renew(ctx context.Context, panelID string, ttl time.Duration) (Token, error)
 	// Close revokes a panel's tokens and returns how many; its binding and folder stay. ENOENT for an unknown panel.
 	Close(ctx context.Context, panelID string) (int, error)
+	// SetLabels sets and removes labels of a panel, and returns all that it has then. ENOENT for an unknown panel; EINVAL, and nothing is
+	// changed, if they are bad or too many.
+	SetLabels(ctx context.Context, panelID string, put map[string]string, remove []string) (map[string]string, error)
 	// List returns the panels, by ID.
 	List(ctx context.Context) ([]Panel, error)
 }
@@ -100,10 +112,15 @@ type OpenRequest struct {
 	// Template is the path of the template that the context is made from; "" means the one beside the panel's source, if there is one.
 	Template string
 	// Unsafe panels alone may use unsafe_noctx contexts, which start empty. They get one when ContextID is "".
-	Unsafe   bool
+	Unsafe bool
+	// Spec says what a new context is made of; EEXIST if the context exists, and is made of something else.
+	Spec     contexts.Spec
 	ReadOnly bool
 	// Rights replace those that the panel had.
 	Rights Rights
+	// Labels are those that the panel gets beside those that it has (package labels). Its context gets them too if it is the panel's own, or was
+	// seeded for this request.
+	Labels map[string]string
 	// TTL of the token; 0 means the configured default (24 h).
 	TTL time.Duration
 }
@@ -137,4 +154,6 @@ type Panel struct {
 	OpenedAt time.Time
 	// Tokens counts those that have not expired.
 	Tokens int
+	// Labels are those that its host gave it. The map is not to be modified.
+	Labels map[string]string
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/keyed"
 	"github.com/ctxfs/ctxfs/metadata"
+	"github.com/ctxfs/ctxfs/metadata/labels"
 )
 
 // DefaultTTL is a token's life when neither Config nor the request says otherwise.
@@ -62,9 +63,11 @@ var (
 // Registry implements Service on a metadata.Store. It is safe for concurrent use.
 type Registry struct {
 	cfg Config
-	// binding serialises look-then-bind, which no unique key of the store covers whole.
-	binding sync.Mutex
-	cache   tokenCache
+	// panels and contexts have locks by folded ID for look-then-bind, which no unique key of the store covers whole. A caller takes a
+	// panel's lock before that of a context.
+	panels, contexts keyed.Locks
+	cache            tokenCache
+	known            knownPanels
 }
 
 var _ Service = (*Registry)(nil)
@@ -80,7 +83,9 @@ func New(cfg Config) *Registry {
 	if cfg.Closed == nil {
 		cfg.Closed = func(string, error) {}
 	}
-	return &Registry{cfg: cfg}
+	r := &Registry{cfg: cfg}
+	r.cache.tokens.Max, r.known.panels.Max = maxCached, maxCached
+	return r
 }
 
 // Open implements Service.
@@ -88,11 +93,14 @@ func (r *Registry) Open(ctx context.Context, req OpenRequest, progress func(cont
 	if req.TTL < 0 {
 		return Opened{}, &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("bad token life %s: it must not be negative", req.TTL)}
 	}
+	if _, err := labels.Apply(nil, req.Labels, nil); err != nil {
+		return Opened{}, err
+	}
 	b, err := r.bind(ctx, req, true)
 	if err != nil {
 		return Opened{}, err
 	}
-	e, err := r.cfg.Contexts.Ensure(ctx, b.id(), contexts.EnsureOptions{OwnerPanel: b.owner}, progress)
+	e, err := r.cfg.Contexts.Ensure(ctx, b.id(), ensureOptions(b.owner, req), progress)
 	if err != nil {
 		return Opened{}, err
 	}
@@ -100,11 +108,22 @@ func (r *Registry) Open(ctx context.Context, req OpenRequest, progress func(cont
 	if err != nil {
 		return Opened{}, err
 	}
-	p, err := r.describe(ctx, b.rec)
+	p, err := r.described(ctx, b.rec)
 	if err != nil {
 		return Opened{}, err
 	}
 	return Opened{Panel: p, Token: tok, Seeded: e.Seeded || b.seeded, Took: e.Took, Files: e.Files, Bytes: e.Bytes, TemplateUnasked: b.unasked}, nil
+}
+
+// ensureOptions are those of a panel's context. A context that belongs to no panel is labelled only by the request that made it.
+func ensureOptions(owner string, req OpenRequest) contexts.EnsureOptions {
+	opts := contexts.EnsureOptions{OwnerPanel: owner, Spec: req.Spec}
+	if owner != "" {
+		opts.Labels = req.Labels
+	} else {
+		opts.NewLabels = req.Labels
+	}
+	return opts
 }
 
 // Bind implements Service.
@@ -113,7 +132,7 @@ func (r *Registry) Bind(ctx context.Context, panelID string) (Panel, error) {
 	if err != nil {
 		return Panel{}, err
 	}
-	return r.describe(ctx, b.rec)
+	return r.described(ctx, b.rec)
 }
 
 // Renew implements Service.
@@ -133,9 +152,7 @@ func (r *Registry) Renew(ctx context.Context, panelID string, ttl time.Duration)
 
 // Close implements Service.
 func (r *Registry) Close(ctx context.Context, panelID string) (int, error) {
-	r.binding.Lock()
 	n, err := r.close(ctx, panelID)
-	r.binding.Unlock()
 	r.cache.dropPanel(panelID)
 	if err == nil {
 		r.cfg.Closed(panelID, errClosed)
@@ -144,22 +161,53 @@ func (r *Registry) Close(ctx context.Context, panelID string) (int, error) {
 }
 
 func (r *Registry) close(ctx context.Context, panelID string) (int, error) {
+	unlock, err := r.lockPanel(ctx, panelID)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
 	rec, err := r.get(ctx, panelID)
 	if err != nil {
 		return 0, err
 	}
 	// The tokens go first: whatever ends the server here, no closed panel has a token that holds.
-	n, err := r.cfg.Store.Tokens().DeletePanel(ctx, panelID)
+	n, err := r.revoke(ctx, rec)
 	if err != nil {
-		return n, fmt.Errorf("revoke the tokens of panel %q: %w", panelID, err)
+		return n, err
 	}
 	if rec.ClosedAt.IsZero() {
 		rec.ClosedAt = r.cfg.Now()
 		if err := r.cfg.Store.Panels().Update(ctx, rec); err != nil {
 			return n, fmt.Errorf("close panel %q: %w", panelID, err)
 		}
+		r.known.keep(rec)
 	}
 	return n, nil
+}
+
+// SetLabels implements Service.
+func (r *Registry) SetLabels(ctx context.Context, panelID string, put map[string]string, remove []string) (map[string]string, error) {
+	unlock, err := r.lockPanel(ctx, panelID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return r.setLabels(ctx, panelID, put, remove)
+}
+
+// setLabels is SetLabels under the panel's lock.
+func (r *Registry) setLabels(ctx context.Context, panelID string, put map[string]string, remove []string) (map[string]string, error) {
+	set, err := r.cfg.Store.Panels().SetLabels(ctx, panelID, func(old map[string]string) (map[string]string, error) {
+		return labels.Apply(old, put, remove)
+	})
+	switch {
+	case errors.Is(err, metadata.ErrNotFound):
+		return nil, unknownPanel(panelID)
+	case err != nil:
+		return nil, fmt.Errorf("label panel %.80q: %w", panelID, err)
+	}
+	r.known.label(panelID, set)
+	return set, nil
 }
 
 // List implements Service.
@@ -168,13 +216,13 @@ func (r *Registry) List(ctx context.Context) ([]Panel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list panels: %w", err)
 	}
+	live, err := r.cfg.Store.Tokens().Live(ctx, r.cfg.Now())
+	if err != nil {
+		return nil, fmt.Errorf("list panels: %w", err)
+	}
 	out := make([]Panel, 0, len(recs))
 	for _, rec := range recs {
-		p, err := r.describe(ctx, rec)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, p)
+		out = append(out, describe(rec, live[rec.ID]))
 	}
 	return out, nil
 }
@@ -182,15 +230,24 @@ func (r *Registry) List(ctx context.Context) ([]Panel, error) {
 // ContextDeleted closes the panels of a context that was deleted, with their records (contexts.Events.Deleted).
 func (r *Registry) ContextDeleted(panelIDs []string) {
 	for _, id := range panelIDs {
+		r.known.deleted(id, r.cfg.Now())
 		r.cache.dropPanel(id)
 		r.cfg.Closed(id, errDeleted)
 	}
 }
 
+// lockPanel takes the lock of a panel, under which its binding and its tokens change.
+func (r *Registry) lockPanel(ctx context.Context, panelID string) (unlock func(), err error) {
+	if unlock, err = r.panels.Lock(ctx, metadata.Fold(panelID)); err != nil {
+		return nil, fmt.Errorf("wait for another call about panel %.80q: %w", panelID, err)
+	}
+	return unlock, nil
+}
+
 func (r *Registry) get(ctx context.Context, panelID string) (metadata.Panel, error) {
 	rec, err := r.cfg.Store.Panels().Get(ctx, panelID)
 	if errors.Is(err, metadata.ErrNotFound) {
-		return rec, &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("no panel %.80q", panelID), Hint: "call OpenPanel"}
+		return rec, unknownPanel(panelID)
 	}
 	if err != nil {
 		return rec, fmt.Errorf("read panel %.80q: %w", panelID, err)
@@ -198,20 +255,28 @@ func (r *Registry) get(ctx context.Context, panelID string) (metadata.Panel, err
 	return rec, nil
 }
 
-func (r *Registry) describe(ctx context.Context, rec metadata.Panel) (Panel, error) {
+func unknownPanel(panelID string) error {
+	return &fserr.Error{Code: fserr.ENOENT, Detail: fmt.Sprintf("no panel %.80q", panelID), Hint: "call OpenPanel"}
+}
+
+// described returns a panel with the number of its live tokens.
+func (r *Registry) described(ctx context.Context, rec metadata.Panel) (Panel, error) {
 	toks, err := r.cfg.Store.Tokens().List(ctx, rec.ID)
 	if err != nil {
 		return Panel{}, fmt.Errorf("list the tokens of panel %q: %w", rec.ID, err)
 	}
-	p := Panel{
-		ID: rec.ID, ContextID: contexts.ID(rec.ContextID), ReadOnly: rec.ReadOnly, Rights: rec.Rights,
-		Open: rec.ClosedAt.IsZero(), OpenedAt: rec.OpenedAt,
-	}
-	now := r.cfg.Now()
+	live, now := 0, r.cfg.Now()
 	for _, t := range toks {
 		if t.ExpiresAt.After(now) {
-			p.Tokens++
+			live++
 		}
 	}
-	return p, nil
+	return describe(rec, live), nil
+}
+
+func describe(rec metadata.Panel, liveTokens int) Panel {
+	return Panel{
+		ID: rec.ID, ContextID: contexts.ID(rec.ContextID), ReadOnly: rec.ReadOnly, Rights: rec.Rights,
+		Open: rec.ClosedAt.IsZero(), OpenedAt: rec.OpenedAt, Tokens: liveTokens, Labels: rec.Labels,
+	}
 }

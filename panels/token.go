@@ -12,6 +12,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/recent"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -35,8 +36,12 @@ func (r *Registry) issue(ctx context.Context, rec metadata.Panel, readOnly bool,
 		Hash: sha256.Sum256([]byte(secret)), PanelID: rec.ID, ContextID: rec.ContextID,
 		ReadOnly: readOnly, Rights: rec.Rights, IssuedAt: now, ExpiresAt: now.Add(ttl).Truncate(time.Millisecond),
 	}
-	r.binding.Lock()
-	defer r.binding.Unlock()
+	unlock, err := r.lockPanel(ctx, rec.ID)
+	if err != nil {
+		return Token{}, err
+	}
+	defer unlock()
+	_, epoch, _ := r.cache.get(t.Hash)
 	// Seeding may have taken minutes: a panel closed, or deleted with its context, meanwhile must not get a token.
 	cur, err := r.get(ctx, rec.ID)
 	if err != nil {
@@ -49,6 +54,7 @@ func (r *Registry) issue(ctx context.Context, rec metadata.Panel, readOnly bool,
 	if err := r.cfg.Store.Tokens().Add(ctx, t, now); err != nil {
 		return Token{}, fmt.Errorf("store a token of panel %q: %w", rec.ID, err)
 	}
+	r.cache.put(t, epoch) // its first use does not wait for the database
 	return Token{Secret: secret, ExpiresAt: t.ExpiresAt}, nil
 }
 
@@ -87,44 +93,53 @@ func identityOf(t metadata.Token) Identity {
 	}
 }
 
-// maxCached bounds the cache; beyond it, it starts over.
-const maxCached = 4096
+// maxCached is how many of the tokens, and of the panels, that were used last stay in memory.
+const maxCached = 16384
 
-// tokenCache spares the store a look-up per call. Only tokens that exist are in
+// tokenCache spares the store a look-up per call, and answers while the database is away. Only tokens that exist are in
 // it, so guessing fills nothing. epoch rises with every revocation: a token read before
 // one is not put in after it.
 type tokenCache struct {
 	mu     sync.RWMutex
 	epoch  uint64
-	tokens map[[32]byte]metadata.Token
+	tokens recent.Map[[32]byte, metadata.Token]
 }
 
 func (c *tokenCache) get(hash [32]byte) (metadata.Token, uint64, bool) {
 	c.mu.RLock()
-	defer c.mu.RUnlock()
-	t, ok := c.tokens[hash]
-	return t, c.epoch, ok
+	t, aged, ok := c.tokens.Get(hash)
+	epoch := c.epoch
+	c.mu.RUnlock()
+	if aged {
+		c.put(t, epoch)
+	}
+	return t, epoch, ok
 }
 
 func (c *tokenCache) put(t metadata.Token, epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if epoch != c.epoch {
-		return
+	if epoch == c.epoch {
+		c.tokens.Put(t.Hash, t)
 	}
-	if c.tokens == nil || len(c.tokens) >= maxCached {
-		c.tokens = make(map[[32]byte]metadata.Token)
-	}
-	c.tokens[t.Hash] = t
 }
 
 func (c *tokenCache) dropPanel(panelID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.epoch++
-	for h, t := range c.tokens {
-		if t.PanelID == panelID {
-			delete(c.tokens, h)
+	c.tokens.Delete(func(_ [32]byte, t metadata.Token) bool { return t.PanelID == panelID })
+}
+
+// live returns the tokens that have not expired, by panel.
+func (c *tokenCache) live(now time.Time) map[string][]metadata.Token {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	out := map[string][]metadata.Token{}
+	for _, t := range c.tokens.All() {
+		if t.ExpiresAt.After(now) {
+			out[t.PanelID] = append(out[t.PanelID], t)
 		}
 	}
+	return out
 }

@@ -352,7 +352,7 @@ func (r *Reviews) complete(ctx context.Context, e *Entry) error {
 		}
 		r.point("base moved")
 	}
-	if e.Kind == EntryApply || e.Kind == EntryDiscard {
+	if e.Kind == EntryApply || e.Kind == EntryDiscard || e.Kind == EntryPush {
 		r.listed.settled(e)
 	}
 	if e.Undoes == 0 {
@@ -371,6 +371,9 @@ func (r *Reviews) complete(ctx context.Context, e *Entry) error {
 
 // moveBase makes the base of an entry's context what its steps say, and drops the decisions that they have carried out.
 func (r *Reviews) moveBase(ctx context.Context, e *Entry) error {
+	if !slices.ContainsFunc(e.Steps, func(s step) bool { return !s.Apart }) {
+		return nil // the context may be gone
+	}
 	st, err := r.states.read(e.Context)
 	if err != nil {
 		return err
@@ -380,11 +383,15 @@ func (r *Reviews) moveBase(ctx context.Context, e *Entry) error {
 	}
 	st.Journal = e.ID
 	for _, s := range e.Steps {
+		if s.Apart {
+			continue
+		}
 		if st.Overrides == nil {
 			st.Overrides = map[Path]Version{}
 		}
 		if e.InContext {
 			st.recordConflict(s)
+			st.recordPulled(s)
 			e.Stale = append(e.Stale, r.carryDecision(st, s)...)
 			if s.BaseBefore == s.BaseAfter {
 				continue

@@ -37,11 +37,18 @@ type step struct {
 	// BaseBefore and BaseAfter are the versions of the context's base.
 	BaseBefore Version `json:"base_before"`
 	BaseAfter  Version `json:"base_after"`
+	// Apart says that the base of the path does not move.
+	Apart bool `json:"apart,omitempty"`
 	// Merged says that After has changes of the workspace's own.
 	Merged bool `json:"merged,omitempty"`
+	// Partly says that a Discard left some of the change.
+	Partly bool `json:"partly,omitempty"`
 	// Unresolved is the conflict that the step records for the path, and WasUnresolved the one that was recorded before; nil is none.
 	Unresolved    *Unresolved `json:"unresolved,omitempty"`
 	WasUnresolved *Unresolved `json:"was_unresolved,omitempty"`
+	// Pulled is what Pull records for the path, and WasPulled what was recorded before; nil is nothing.
+	Pulled    *pulled `json:"pulled,omitempty"`
+	WasPulled *pulled `json:"was_pulled,omitempty"`
 	// Tmp is the reserved name of the step's swap, Ino the inode of its new entry, 0 until it is known.
 	Tmp string `json:"tmp,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
@@ -53,6 +60,8 @@ type step struct {
 	from, to Version
 	// seen is what plan saw of Before; zero if that is not a file.
 	seen seen
+	// settled is the conflict that Pull settled; 0 is none.
+	settled ConflictKind
 	// revert is what the commit that is undone did to the path; nil for nothing.
 	revert *committed
 }

@@ -54,12 +54,7 @@ func (b *base) lookup(p Path) entry {
 	if v, ok := b.overrides[p]; ok {
 		return entry{p, v, -1}
 	}
-	if b.manifest != nil {
-		if i, ok := b.find(p); ok {
-			return b.at(i)
-		}
-	}
-	return entry{path: p, index: -1}
+	return b.seeded(p)
 }
 
 // find returns where a path is in the manifest, or would be.
@@ -67,6 +62,16 @@ func (b *base) find(p Path) (int, bool) {
 	es := b.manifest.Entries
 	i := sort.Search(len(es), func(i int) bool { return es[i].Path >= string(p) })
 	return i, i < len(es) && es[i].Path == string(p)
+}
+
+// seeded is lookup in the layer.
+func (b *base) seeded(p Path) entry {
+	if b.manifest != nil {
+		if i, ok := b.find(p); ok {
+			return b.at(i)
+		}
+	}
+	return entry{path: p, index: -1}
 }
 
 // at returns a manifest's entry. A directory has a zero Version.

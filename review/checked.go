@@ -91,7 +91,7 @@ func (r *Reviews) differing(ctx context.Context, id string) ([]Path, error) {
 	if err = errors.Join(err, l.Close()); err != nil || origin.Manifest == nil || origin.Manifest.Template != "" {
 		return out, err
 	}
-	scan, err := r.cfg.Contexts.Workspace(ctx)
+	scan, err := r.cfg.Contexts.Workspace(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,15 @@ func (r *Reviews) collect() error {
 	if err := r.revisions.use(used); err != nil {
 		return err
 	}
+	if r.cfg.Used != nil {
+		further, err := r.cfg.Used()
+		if err != nil {
+			return err
+		}
+		for _, hash := range further {
+			used[hash] = true
+		}
+	}
 	return r.store.retain(used, time.Now().Add(-keepTime))
 }
 
@@ -64,6 +73,8 @@ func (r *Reviews) collectJournal(used map[string]bool) error {
 			}
 			s.Unresolved.use(used)
 			s.WasUnresolved.use(used)
+			s.Pulled.use(used)
+			s.WasPulled.use(used)
 			if c := s.Commit; c != nil {
 				used[c.Before.Hash], used[c.After.Hash] = true, true
 			}
@@ -82,6 +93,9 @@ func (st *state) use(used map[string]bool) {
 	}
 	for _, u := range st.Conflicts {
 		u.use(used)
+	}
+	for _, p := range st.Pulled {
+		p.use(used)
 	}
 }
 

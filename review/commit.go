@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"path/filepath"
@@ -98,12 +99,11 @@ func (o *CommitOptions) check(t Target) error {
 		return bad("hooks cannot run for a commit to a branch: they would look at files of another branch", "leave the hooks out, or commit to what is checked out")
 	case t == ToCommit && o.Branch != "":
 		return bad("a branch is named for a commit to what is checked out", "leave the branch out, or commit to the branch only")
-	case strings.TrimSpace(o.Message) == "":
-		return bad("the commit has no message", "give it one")
-	case len(o.Message) > maxMessage || len(o.Trailers) > maxTrailers:
-		return bad("the commit's message is too long", fmt.Sprintf("at most %d bytes and %d trailers", maxMessage, maxTrailers))
-	case strings.ToValidUTF8(o.Message, "") != o.Message || strings.ContainsRune(o.Message, 0):
-		return bad("the commit's message is not UTF-8", "write it in UTF-8 and without NUL")
+	case len(o.Trailers) > maxTrailers:
+		return bad("the commit's message is too long", fmt.Sprintf("at most %d trailers", maxTrailers))
+	}
+	if err := CheckMessage(o.Message); err != nil {
+		return err
 	}
 	if o.Author != (git.Identity{}) {
 		if err := o.Author.Check(); err != nil {
@@ -135,6 +135,9 @@ type draft struct {
 	text    []byte
 	// index holds what becomes of paths of the index.
 	index map[Path]Version
+	// given says that the commit is there already. Then files are what becomes of paths of the index.
+	given bool
+	files []git.File
 }
 
 // drafts are the commits of an entry: all are made or none.
@@ -407,6 +410,11 @@ func (c *draft) before(store *Store, p string, removal bool, removed map[string]
 
 // version reads a file's content into the store.
 func (c *draft) version(store *Store, f git.File) (v Version, err error) {
+	return versionOf(store, f, c.Blob)
+}
+
+// versionOf reads a file's content, which blob opens by its ID, into the store.
+func versionOf(store *Store, f git.File, blob func(id string) (io.Reader, error)) (v Version, err error) {
 	switch f.Mode {
 	case git.ModeFile:
 		v = Version{Type: rootfs.TypeFile, Mode: 0o644}
@@ -419,7 +427,7 @@ func (c *draft) version(store *Store, f git.File) (v Version, err error) {
 	default:
 		return Version{Type: rootfs.TypeDirectory}, nil
 	}
-	content, err := c.Blob(f.ID)
+	content, err := blob(f.ID)
 	if err == nil {
 		v.Hash, v.Size, err = store.Put(content)
 	}
@@ -485,6 +493,12 @@ func inTheWayOf(p string, paths []string, removed map[string]bool) bool {
 func (d *drafts) build(ctx context.Context, e *Entry) error {
 	trailers := append(slices.Clone(d.opts.Trailers), contextTrailer+": "+e.Context, reviewTrailer+": "+strconv.FormatInt(e.ID, 10))
 	for _, c := range d.all {
+		if c.given {
+			if err := c.stageGiven(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		ids, err := c.write(ctx, d.r.store)
 		if err != nil {
 			return err

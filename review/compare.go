@@ -54,6 +54,8 @@ type comparison struct {
 	ignored func(p Path, isDir bool) bool
 
 	begun time.Time
+	// directories are those of the tree that were looked at, above what is compared.
+	directories map[Path]bool
 	// seenAt says of each entry of the manifest whether the tree has it.
 	seenAt []bool
 	// texts bounds the contents that the differences hold.
@@ -75,7 +77,7 @@ type candidate struct {
 
 // compare compares what is at each of the paths and below it; "" is everything. The differences are sorted by path.
 func (c *comparison) compare(ctx context.Context, paths ...Path) ([]Difference, error) {
-	c.begun, c.out, c.seen = time.Now(), nil, map[Path]bool{}
+	c.begun, c.out, c.seen, c.directories = time.Now(), nil, map[Path]bool{}, map[Path]bool{}
 	c.base.order()
 	if m := c.base.manifest; m != nil {
 		c.seenAt = make([]bool, len(m.Entries))
@@ -165,6 +167,9 @@ func (c *comparison) isSeen(e entry) bool {
 // side visits what the tree has at p and below it.
 func (c *comparison) side(ctx context.Context, p Path) error {
 	if p != "" {
+		if in, err := c.isInDirectories(p); !in || err != nil {
+			return err
+		}
 		st, err := c.root.Lstat(string(p))
 		if isAbsent(err) {
 			return nil
@@ -191,6 +196,24 @@ func (c *comparison) side(ctx context.Context, p Path) error {
 		return err
 	}
 	return spread(ctx, len(below), 2, 1, func(i int) error { return c.walk(ctx, below[i], 0, func(Path, int) {}) })
+}
+
+// isInDirectories reports whether all that is above p is a directory. What lies behind a link is at another path.
+func (c *comparison) isInDirectories(p Path) (bool, error) {
+	for at := range p {
+		if p[at] != '/' || c.directories[p[:at]] {
+			continue
+		}
+		st, err := c.root.Lstat(string(p[:at]))
+		if isAbsent(err) || (err == nil && st.Type() != rootfs.TypeDirectory) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		c.directories[p[:at]] = true
+	}
+	return true, nil
 }
 
 // splitDepth is how many levels of directories one goroutine walks before several do.

@@ -34,7 +34,18 @@ const (
 	SideContext Side = iota + 1
 	SideWorkspace
 	SideBase
+	// SideContent is none of them, but the content of the Resolution.
+	SideContent
 )
+
+// Resolution says what Resolve makes the context's file.
+type Resolution struct {
+	Side Side
+	// Content is for SideContent.
+	Content []byte
+	// IfHash, if not "", must be the hash of the context's file.
+	IfHash string
+}
 
 // Unresolved is a conflict that Rebase recorded. The contents of its versions are in the store.
 type Unresolved struct {
@@ -108,9 +119,26 @@ func (r *Reviews) checkResolved(id string, steps []step) error {
 
 // planRebase plans the steps of a Rebase, and does with conflicts what the caller asked for.
 func (w *workspace) planRebase(ctx context.Context, steps []step, how OnConflict) error {
+	left, err := w.planSettled(ctx, steps, "rebase", func(s *step, kind ConflictKind) (bool, error) {
+		if how == RefuseConflicts {
+			return false, nil
+		}
+		return w.settleConflict(ctx, s, kind, how)
+	})
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	refused := conflicting("nothing was done: the context and the workspace changed these files", left)
+	refused.Hint = "'ctxfs rebase --on-conflict' records them, or decides for one side"
+	return refused
+}
+
+// planSettled plans steps that bring something into a context. settle completes a step that conflicts, and returns false if it cannot. op is for
+// errors. The result are the conflicts that are left.
+func (w *workspace) planSettled(ctx context.Context, steps []step, op string, settle func(s *step, kind ConflictKind) (bool, error)) ([]Conflict, error) {
 	conflicts, err := w.plan(ctx, steps, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	kinds := map[Path]ConflictKind{}
 	for _, c := range conflicts {
@@ -123,21 +151,16 @@ func (w *workspace) planRebase(ctx context.Context, steps []step, how OnConflict
 			continue
 		}
 		settled := false
-		if how != RefuseConflicts && kind != ConflictChangedMeanwhile {
-			if settled, err = w.settleConflict(ctx, &steps[i], kind, how); err != nil {
-				return fserr.Wrap(err, "rebase", "/"+string(steps[i].Path), "")
+		if kind != ConflictChangedMeanwhile {
+			if settled, err = settle(&steps[i], kind); err != nil {
+				return nil, fserr.Wrap(err, op, "/"+string(steps[i].Path), "")
 			}
 		}
 		if !settled {
 			left = append(left, Conflict{steps[i].Path, kind})
 		}
 	}
-	if len(left) == 0 {
-		return nil
-	}
-	refused := conflicting("nothing was done: the context and the workspace changed these files", left)
-	refused.Hint = "'ctxfs rebase --on-conflict' records them, or decides for one side"
-	return refused
+	return left, nil
 }
 
 // fromContext returns the kind of a conflict in whose merge the workspace's version was the one to be had, and not the context's.
@@ -161,12 +184,10 @@ func (w *workspace) settleConflict(ctx context.Context, s *step, kind ConflictKi
 		if how != WriteMarkers || (kind != ConflictContent && kind != ConflictAddAdd) {
 			return true, nil
 		}
-		marked, err := w.marked(ctx, s.Unresolved)
-		if err != nil || marked == nil {
-			return true, err
+		marked, err := w.writeMarkers(ctx, s, "workspace")
+		if marked {
+			s.Unresolved.Marked = s.After.Hash
 		}
-		s.After.Hash, s.After.Size, err = w.store.Put(bytes.NewReader(marked))
-		s.Unresolved.Marked = s.After.Hash
 		return true, err
 	case how == TakeWorkspace && kind == ConflictDirectoryInTheWay:
 		return false, nil
@@ -191,13 +212,24 @@ func (w *workspace) texts(versions ...Version) (out [3][]byte, ok bool, err erro
 	return out, true, nil
 }
 
-// marked merges the versions of a conflict with markers; it returns nil if they are not texts.
-func (w *workspace) marked(ctx context.Context, u *Unresolved) ([]byte, error) {
+// marked merges the versions of a conflict with markers; it returns nil if they are not texts. theirs names the side that is not the context.
+func (w *workspace) marked(ctx context.Context, u *Unresolved, theirs string) ([]byte, error) {
 	texts, ok, err := w.texts(u.Base, u.Context, u.Workspace)
 	if err != nil || !ok {
 		return nil, err
 	}
-	return git.MergeMarked(ctx, w.scratch, texts[0], texts[1], texts[2], [3]string{"context", "base", "workspace"})
+	return git.MergeMarked(ctx, w.scratch, texts[0], texts[1], texts[2], [3]string{"context", "base", theirs})
+}
+
+// writeMarkers makes a step's file the merge with markers. It returns false if the versions are not texts.
+func (w *workspace) writeMarkers(ctx context.Context, s *step, theirs string) (bool, error) {
+	text, err := w.marked(ctx, &Unresolved{Base: s.from, Context: s.Before, Workspace: s.to}, theirs)
+	if err != nil || text == nil {
+		return false, err
+	}
+	s.After = s.Before
+	s.After.Hash, s.After.Size, err = w.store.Put(bytes.NewReader(text))
+	return true, err
 }
 
 // favour merges a file so that the lines of one side win.
@@ -243,8 +275,9 @@ func (r *Reviews) Conflicts(ctx context.Context, id string) ([]RecordedConflict,
 	return st.conflicts(), nil
 }
 
-// Resolve makes a version of a recorded conflict what the context has at its path, and moves the base to the workspace's version.
-func (r *Reviews) Resolve(ctx context.Context, id string, p Path, side Side, actor string) (*Entry, error) {
+// Resolve makes a version of a recorded conflict, or other content, what the context has at its path, and moves the base to the workspace's
+// version.
+func (r *Reviews) Resolve(ctx context.Context, id string, p Path, to Resolution, actor string) (*Entry, error) {
 	unlock, err := r.lock(ctx, id)
 	if err != nil {
 		return nil, err
@@ -258,7 +291,7 @@ func (r *Reviews) Resolve(ctx context.Context, id string, p Path, side Side, act
 	err = r.exchange(ctx, e, false, func(w *workspace) error {
 		s := step{Path: p, BaseBefore: u.Base, BaseAfter: u.Workspace, WasUnresolved: u}
 		e.Steps = []step{s}
-		return w.planResolve(ctx, e.Steps, side)
+		return w.planResolve(ctx, e.Steps, to)
 	})
 	if err != nil {
 		return nil, err
@@ -268,14 +301,17 @@ func (r *Reviews) Resolve(ctx context.Context, id string, p Path, side Side, act
 }
 
 // planResolve plans the step that resolves a conflict.
-func (w *workspace) planResolve(ctx context.Context, steps []step, side Side) error {
+func (w *workspace) planResolve(ctx context.Context, steps []step, to Resolution) error {
 	s := &steps[0]
 	now, _, err := w.store.keep(w.root, s.Path)
 	if err != nil {
 		return fserr.Wrap(err, "resolve", "/"+string(s.Path), "")
 	}
+	if to.IfHash != "" && to.IfHash != now.Hash {
+		return refuse(StaleRevision, []Path{s.Path}, "the context's file is another one by now", "look at it again")
+	}
 	s.from, s.to = now, now
-	switch side {
+	switch to.Side {
 	case SideContext:
 		if s.WasUnresolved.Marked != "" && now.Hash == s.WasUnresolved.Marked {
 			return &fserr.Error{
@@ -289,6 +325,10 @@ func (w *workspace) planResolve(ctx context.Context, steps []step, side Side) er
 		s.to = s.WasUnresolved.Workspace
 	case SideBase:
 		s.to = s.WasUnresolved.Base
+	case SideContent:
+		if s.to, err = w.resolvedTo(s, to.Content); err != nil {
+			return err
+		}
 	default:
 		return &fserr.Error{Code: fserr.EINVAL, Detail: "unknown resolution"}
 	}
@@ -305,6 +345,21 @@ func (w *workspace) planResolve(ctx context.Context, steps []step, side Side) er
 		err = conflicting("nothing was done: the context changed the file, or a file stands where its directory would be", conflicts)
 	}
 	return err
+}
+
+// resolvedTo puts the content of a Resolution into the store. The version has the mode of the context's file, or else of the workspace's.
+func (w *workspace) resolvedTo(s *step, content []byte) (v Version, err error) {
+	if len(content) > MaxText {
+		return v, &fserr.Error{Code: fserr.EFBIG, Op: "resolve", Path: "/" + string(s.Path), Detail: "the content is larger than 4 MiB", Hint: "write the file in the context"}
+	}
+	v = Version{Type: rootfs.TypeFile, Mode: 0o644}
+	for _, old := range []Version{s.WasUnresolved.Workspace, s.from} {
+		if old.Type == rootfs.TypeFile {
+			v.Mode = old.Mode
+		}
+	}
+	v.Hash, v.Size, err = w.store.Put(bytes.NewReader(content))
+	return v, err
 }
 
 // conflictOf returns the recorded conflict of a path.
@@ -329,7 +384,7 @@ func (r *Reviews) readConflict(ctx context.Context, id string, p Path, which Whi
 	v := u.Context
 	switch which {
 	case OfMerged:
-		text, err := r.ws.marked(ctx, u)
+		text, err := r.ws.marked(ctx, u, "workspace")
 		if err == nil && text == nil {
 			err = &fserr.Error{Code: fserr.EINVAL, Op: "read", Path: "/" + string(p), Detail: "its versions are no texts that can be merged", Hint: "read them one by one"}
 		}

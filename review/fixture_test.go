@@ -137,7 +137,7 @@ func (w *world) Replacing(ctx context.Context, id string, f func(rootfs.Root, Ch
 	})
 }
 
-func (w *world) Workspace(ctx context.Context) (*seed.Scan, error) {
+func (w *world) Workspace(ctx context.Context, _ string) (*seed.Scan, error) {
 	root, err := rootfs.Open(w.in("workspace"), rootfs.Options{})
 	if err != nil {
 		return nil, err

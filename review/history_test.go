@@ -87,7 +87,7 @@ func replay(t *testing.T, repo, from, to string) {
 	must(t, err)
 	for _, c := range l.Changes {
 		named = append(named, Selected{Path: c.Path, ChangeID: c.ID})
-		must(t, c.patch(&patch, func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) }, fileOpener(w.in(id), c), 3))
+		must(t, c.patch(&patch, c.Path, func() (io.ReadCloser, error) { return l.base.open(l.base.lookup(c.Path)) }, fileOpener(w.in(id), c), 3))
 	}
 	must(t, l.Close())
 	if len(named) == 0 {

@@ -26,6 +26,8 @@ const (
 	EntryRebase  EntryKind = "rebase"
 	EntryResolve EntryKind = "resolve"
 	EntryExec    EntryKind = "exec"
+	EntryPull    EntryKind = "pull"
+	EntryPush    EntryKind = "push"
 )
 
 // Entry is something that was done, and can be undone.

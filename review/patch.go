@@ -20,19 +20,20 @@ import (
 const maxPatched = 64 << 20
 
 // patch writes a change as text that git apply accepts, with so many context lines; nothing for a barred change and for a Tree.
-func (c *Change) patch(out io.Writer, before, after opener, context int) error {
+// name is the path in it.
+func (c *Change) patch(out io.Writer, name Path, before, after opener, context int) error {
 	if c.Barred != "" || c.Tree != nil || c.Unstable {
 		return nil
 	}
 	if c.Kind == TypeChanged {
-		return errors.Join(patchPart(out, c.Path, c.Before, Version{}, before, after, context), patchPart(out, c.Path, Version{}, c.After, before, after, context))
+		return errors.Join(patchPart(out, name, c.Before, Version{}, before, after, context), patchPart(out, name, Version{}, c.After, before, after, context))
 	}
-	return patchPart(out, c.Path, c.Before, c.After, before, after, context)
+	return patchPart(out, name, c.Before, c.After, before, after, context)
 }
 
 // writeText is patch for a change whose Text is d.
-func (c *Change) writeText(out io.Writer, d *TextDiff, context int) error {
-	return writeText(out, FileHeader{Path: string(c.Path), BeforeMode: headMode(c.Before), AfterMode: headMode(c.After)}, d, context)
+func (c *Change) writeText(out io.Writer, name Path, d *TextDiff, context int) error {
+	return writeText(out, FileHeader{Path: string(name), BeforeMode: headMode(c.Before), AfterMode: headMode(c.After)}, d, context)
 }
 
 func patchPart(out io.Writer, p Path, before, after Version, openBefore, openAfter opener, context int) error {
@@ -69,6 +70,14 @@ func headMode(v Version) uint32 {
 		return linkMode
 	}
 	return gitModeOf(v)
+}
+
+// GitMode returns git's mode of a version, 0 for nothing.
+func GitMode(v Version) uint32 {
+	if v.Type != rootfs.TypeFile && v.Type != rootfs.TypeSymlink {
+		return 0
+	}
+	return gitOrZero(headMode(v))
 }
 
 // gitModeOf returns the mode of a file's version, 0 for nothing.

@@ -116,13 +116,13 @@ func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out 
 		if err != nil {
 			return err
 		}
-		return c.writeText(out, d, lines)
+		return c.writeText(out, l.shown(c), d, lines)
 	}
 	if !c.After.Exists() || c.Kind == ModeChanged {
-		return c.patch(out, before, before, lines)
+		return c.patch(out, l.shown(c), before, before, lines)
 	}
 	if l.stored {
-		return c.patch(out, before, r.store.opener(c.After), lines)
+		return c.patch(out, l.shown(c), before, r.store.opener(c.After), lines)
 	}
 	var now []byte
 	err := r.cfg.Contexts.Reading(ctx, l.context, func(root rootfs.Root) error {
@@ -133,5 +133,5 @@ func (r *Reviews) Patch(ctx context.Context, l *List, c *Change, lines int, out 
 	if err != nil {
 		return err
 	}
-	return c.patch(out, before, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(now)), nil }, lines)
+	return c.patch(out, l.shown(c), before, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(now)), nil }, lines)
 }

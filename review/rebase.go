@@ -130,14 +130,14 @@ func (r *Reviews) moved(ctx context.Context, st *state, req RebaseRequest) (step
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, (&List{base: b}).Close()) }()
-	scan, err := r.cfg.Contexts.Workspace(ctx)
+	scan, err := r.cfg.Contexts.Workspace(ctx, req.Context)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.checkIdle(ctx, scan.Repos); err != nil {
 		return nil, err
 	}
-	m := &movement{reviews: r, base: b, scope: req.Paths, listed: map[Path]bool{}}
+	m := &movement{reviews: r, base: b, scope: req.Paths, listed: map[Path]bool{}, pulled: st.Pulled}
 	if err := m.changed(ctx, scan.Entries); err != nil {
 		return nil, err
 	}
@@ -189,7 +189,9 @@ type movement struct {
 	base    *base
 	scope   []Path
 	// listed are the files and links of the workspace that a seeding would copy.
-	listed   map[Path]bool
+	listed map[Path]bool
+	// pulled is what Pull brought into the context: there the base is not what the workspace had.
+	pulled   map[Path]*pulled
 	steps    []step
 	unstable []Conflict
 	// savesUntil is until when programs are waited for that save files, once that has begun.
@@ -232,6 +234,9 @@ func (m *movement) removed(ctx context.Context) error {
 		if m.listed[was.path] || !isInScope(was.path, m.scope) || BarredName(was.path) != "" {
 			continue
 		}
+		if m.pulled[was.path] != nil && !m.base.seeded(was.path).Exists() {
+			continue // the workspace never had it
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -258,6 +263,12 @@ func (m *movement) compare(ctx context.Context, was entry) error {
 	now, _, err := readVersion(m.reviews.ws.root, was.path, nil)
 	if err == nil && now.Same(before) {
 		return nil
+	}
+	if err == nil && m.pulled[was.path] != nil {
+		var seeded Version
+		if seeded, err = m.base.version(m.base.seeded(was.path)); err == nil && now.Same(seeded) {
+			return nil
+		}
 	}
 	if err == nil {
 		now, err = m.saved(ctx, was.path)
@@ -321,22 +332,26 @@ func isBeingSaved(root rootfs.Root, p Path, read rootfs.Stat) (bool, error) {
 
 // add adds the step from the base's version to the workspace's.
 func (m *movement) add(was entry, now Version) error {
-	before, err := m.base.version(was)
+	before, err := m.keep(was)
 	if err != nil {
 		return err
 	}
-	if before.Exists() && !m.reviews.store.has(before.Hash) {
-		content, err := m.base.open(was)
-		if err != nil {
-			return err
-		}
-		_, _, err = m.reviews.store.Put(content)
-		if err = errors.Join(err, content.Close()); err != nil {
-			return err
-		}
-	}
 	m.steps = append(m.steps, step{Path: was.path, from: before, to: now, BaseBefore: before, BaseAfter: now})
 	return nil
+}
+
+// keep returns the base's version, whose content it puts into the store.
+func (m *movement) keep(was entry) (Version, error) {
+	before, err := m.base.version(was)
+	if err != nil || !before.Exists() || m.reviews.store.has(before.Hash) {
+		return before, err
+	}
+	content, err := m.base.open(was)
+	if err != nil {
+		return before, err
+	}
+	_, _, err = m.reviews.store.Put(content)
+	return before, errors.Join(err, content.Close())
 }
 
 // exchange plans an entry's steps in its context and takes them: all or none. Then it moves the base. plan is called twice: while the context is in

@@ -137,7 +137,7 @@ func TestRebaseOfSomePaths(t *testing.T) {
 func TestRebaseComparesAttributesFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, files{"a": "old\n", "b": "old\n"})
-	scan, err := w.Workspace(t.Context())
+	scan, err := w.Workspace(t.Context(), "")
 	must(t, err)
 	w.manifest = seed.NewManifest(nil, scan.Entries)
 	write(t, w.in("layer"), files{"a": "another content\n"})
@@ -265,12 +265,12 @@ func TestRebaseWritesMarkers(t *testing.T) {
 	want["markers"] = "<<<<<<< here\n<<<<<<<< context\n2\n|||||||| base\n1\n========\n3\n>>>>>>>> workspace\n"
 	want["added"] = "<<<<<<< context\npanel\n||||||| base\n=======\nuser\n>>>>>>> workspace\n"
 	same(t, "the context", read(t, w.in(id)), want)
-	_, err := w.reviews.Resolve(t.Context(), id, "a", SideContext, "host")
+	_, err := w.reviews.Resolve(t.Context(), id, "a", Resolution{Side: SideContext}, "host")
 	if fserr.CodeOf(err) != fserr.EINVAL {
 		t.Errorf("a file with markers is resolved: %v", err)
 	}
 	write(t, w.in(id), files{"a": "by hand\n"})
-	_, err = w.reviews.Resolve(t.Context(), id, "a", SideContext, "host")
+	_, err = w.reviews.Resolve(t.Context(), id, "a", Resolution{Side: SideContext}, "host")
 	must(t, err)
 	if len(w.conflicts()) != len(conflictKinds)-1 {
 		t.Errorf("after it was resolved the conflicts are %v", w.conflicts())
@@ -308,6 +308,7 @@ func TestResolve(t *testing.T) {
 		SideContext:   {"a": "panel\n", "deleted": "", "new": "panel\n"},
 		SideWorkspace: {"a": "user\n", "deleted": "user\n", "new": "user\n"},
 		SideBase:      {"a": "base\n", "deleted": "base\n", "new": ""},
+		SideContent:   {"a": "by hand\n", "deleted": "by hand\n", "new": "by hand\n"},
 	} {
 		w := newWorld(t, files{"a": "base\n", "deleted": "base\n"})
 		write(t, w.in(id), files{"a": "panel\n", "new": "panel\n"})
@@ -317,7 +318,7 @@ func TestResolve(t *testing.T) {
 		context := read(t, w.in(id))
 		var entries []int64
 		for p := range want {
-			e, err := w.reviews.Resolve(t.Context(), id, Path(p), side, "host")
+			e, err := w.reviews.Resolve(t.Context(), id, Path(p), Resolution{Side: side, Content: []byte("by hand\n")}, "host")
 			must(t, err)
 			entries = append(entries, e.ID)
 		}
@@ -329,7 +330,7 @@ func TestResolve(t *testing.T) {
 		if left := len(w.changes(Query{}).Changes); (side == SideWorkspace) != (left == 0) {
 			t.Errorf("with %v there are %d changes", side, left)
 		}
-		_, err := w.reviews.Resolve(t.Context(), id, "a", side, "host")
+		_, err := w.reviews.Resolve(t.Context(), id, "a", Resolution{Side: side}, "host")
 		if fserr.CodeOf(err) != fserr.ENOENT {
 			t.Errorf("a conflict is resolved twice: %v", err)
 		}
@@ -342,6 +343,28 @@ func TestResolve(t *testing.T) {
 			t.Errorf("after the undo with %v the conflicts are %v", side, w.conflicts())
 		}
 	}
+}
+
+// The agent continues to write while a person merges by hand: what it wrote since is not replaced.
+func TestResolveWithContentOfAFileThatChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, files{"a": "base\n"})
+	write(t, w.in(id), files{"a": "panel\n"})
+	write(t, w.in("workspace"), files{"a": "user\n"})
+	w.rebase(RebaseRequest{OnConflict: RecordConflicts})
+	to := Resolution{Side: SideContent, Content: []byte("both\n"), IfHash: w.conflicts()[0].Context.Hash}
+	write(t, w.in(id), files{"a": "panel, later\n"})
+	_, err := w.reviews.Resolve(t.Context(), id, "a", to, "host")
+	wantReason(t, err, StaleRevision)
+	same(t, "the context", read(t, w.in(id)), files{"a": "panel, later\n"})
+	_, err = w.reviews.Resolve(t.Context(), id, "a", Resolution{Side: SideContent, Content: make([]byte, MaxText+1)}, "host")
+	if fserr.CodeOf(err) != fserr.EFBIG {
+		t.Errorf("a content that is too large: %v", err)
+	}
+	write(t, w.in(id), files{"a": "panel\n"})
+	_, err = w.reviews.Resolve(t.Context(), id, "a", to, "host")
+	must(t, err)
+	same(t, "the context", read(t, w.in(id)), files{"a": "both\n"})
 }
 
 // A directory of the context stays, with what the agent has in it.
@@ -363,9 +386,9 @@ func TestRebaseKeepsDirectoriesOfTheContext(t *testing.T) {
 	w.rebase(RebaseRequest{OnConflict: RecordConflicts})
 	delete(before, "dir/x")
 	same(t, "the context, with conflicts recorded", read(t, w.in(id)), before)
-	_, err := w.reviews.Resolve(t.Context(), id, "new", SideWorkspace, "host")
+	_, err := w.reviews.Resolve(t.Context(), id, "new", Resolution{Side: SideWorkspace}, "host")
 	wantReason(t, err, Conflicting)
-	_, err = w.reviews.Resolve(t.Context(), id, "new", SideContext, "host")
+	_, err = w.reviews.Resolve(t.Context(), id, "new", Resolution{Side: SideContext}, "host")
 	must(t, err)
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,8 +37,8 @@ type Contexts interface {
 	Origin(ctx context.Context, id string) (Origin, error)
 	// Snapshot opens a snapshot of the context.
 	Snapshot(ctx context.Context, id, name string) (SnapshotView, error)
-	// Workspace lists what a seeding now would copy.
-	Workspace(ctx context.Context) (*seed.Scan, error)
+	// Workspace lists what a seeding of the context now would copy.
+	Workspace(ctx context.Context, id string) (*seed.Scan, error)
 }
 
 // Charge counts what is about to be written to a context. It fails with EDQUOT if that is too much.
@@ -67,6 +68,8 @@ type Config struct {
 	Owner *rootfs.Owner
 	// Exclude are the patterns that seeding leaves out, beside the workspace's ignore files.
 	Exclude []string
+	// Used returns the SHA-256 of further contents that the store has to keep; nil for none. If it fails, no content is removed.
+	Used func() ([]string, error)
 	// Log may be nil.
 	Log *zap.Logger
 }
@@ -88,8 +91,8 @@ func (r *Reviews) Copied(from, to, marks string) error {
 		}
 	}
 	// No entry of before moves the new base, not even one that a start completes.
-	copied := &state{Format: stateFormat, Journal: next - 1, Overrides: st.Overrides}
-	if len(copied.Overrides) == 0 && copied.Journal == 0 {
+	copied := &state{Format: stateFormat, Journal: next - 1, Overrides: st.Overrides, Pulled: st.Pulled}
+	if len(copied.Overrides) == 0 && len(copied.Pulled) == 0 && copied.Journal == 0 {
 		return r.states.remove(to)
 	}
 	return r.states.write(to, copied)
@@ -227,7 +230,9 @@ type List struct {
 	// Revision names all changes of the context; "" if the query was for some paths.
 	Revision string
 	// Others are other contexts that change the same paths; only with Query.Drift.
-	Others     []Other
+	Others []Other
+	// Root is the directory that paths in patches are relative to; "" is the workspace.
+	Root       Path
 	unresolved []RecordedConflict
 	context    string
 	state      *state
@@ -238,6 +243,11 @@ type List struct {
 
 // Close closes the layer.
 func (l *List) Close() error { return l.base.close() }
+
+// shown returns the path of a change in patches.
+func (l *List) shown(c *Change) Path {
+	return Path(strings.TrimPrefix(strings.TrimPrefix(string(c.Path), string(l.Root)), "/"))
+}
 
 // Changes returns what a context changed, by path. Close the List.
 func (r *Reviews) Changes(ctx context.Context, q Query) (*List, error) {

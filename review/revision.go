@@ -29,9 +29,9 @@ type revision struct {
 	// Digest names the layer that Overrides change.
 	Digest    string           `json:"layer"`
 	At        time.Time        `json:"at"`
-	Overrides map[Path]Version `json:"overrides"`
+	Overrides pathMap[Version] `json:"overrides"`
 	// Beside are ignored directories and barred paths, whose content is not kept.
-	Beside map[Path]Difference `json:"beside,omitempty"`
+	Beside pathMap[Difference] `json:"beside,omitempty"`
 }
 
 // revisions keeps the revisions of each context in a directory of its own.

@@ -65,11 +65,13 @@ type state struct {
 	// Journal is the last entry that has moved the base.
 	Journal int64 `json:"journal,omitempty"`
 	// Overrides of the base.
-	Overrides map[Path]Version  `json:"overrides,omitempty"`
-	Decided   map[Path]*decided `json:"decided,omitempty"`
+	Overrides pathMap[Version]  `json:"overrides,omitempty"`
+	Decided   pathMap[*decided] `json:"decided,omitempty"`
 	Submitted *Submission       `json:"submitted,omitempty"`
 	// Conflicts are those that Rebase recorded and that are not resolved.
-	Conflicts map[Path]*Unresolved `json:"conflicts,omitempty"`
+	Conflicts pathMap[*Unresolved] `json:"conflicts,omitempty"`
+	// Pulled is what Pull brought to each path last.
+	Pulled pathMap[*pulled] `json:"pulled,omitempty"`
 }
 
 // stateFormat is the format of states that this version reads and writes.

@@ -136,7 +136,7 @@ func (r *Reviews) Discard(ctx context.Context, id string, sel Selection, ifRevis
 				return nil, err
 			}
 		}
-		e.Steps = append(e.Steps, step{Path: c.Path, Before: c.After, After: want, from: c.After, to: want})
+		e.Steps = append(e.Steps, step{Path: c.Path, Before: c.After, After: want, Partly: !want.Same(c.Before), from: c.After, to: want})
 	}
 	if len(e.Steps) == 0 {
 		return nil, refuse(StaleRevision, nil, "nothing is selected", "list the changes again")

@@ -25,6 +25,9 @@ type Config struct {
 	// Engine is the configuration of a runner's engine. Its Dir, Gate and Log are the runner's own.
 	Engine exec.Config
 	Log    *zap.Logger
+
+	// closed is closed with the Runners.
+	closed chan struct{}
 }
 
 // processOf returns the process that a request names, itself or in one of its messages; "" if it names none.

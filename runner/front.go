@@ -16,6 +16,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/internal/method"
 	"github.com/ctxfs/ctxfs/panels"
 )
 
@@ -88,33 +89,40 @@ func (r *route) unary(_ any, ctx context.Context, decode func(any) error, interc
 	return intercept(ctx, req, &grpc.UnaryServerInfo{FullMethod: r.method}, pass)
 }
 
+// stream passes on a call. If the runner ends before it sent anything, and the call may be repeated, the next runner answers it.
 func (r *route) stream(desc grpc.StreamDesc, caller grpc.ServerStream) error {
 	first := r.in.New().Interface()
 	if err := caller.RecvMsg(first); err != nil {
 		return err
 	}
+	begun, err := r.try(desc, caller, first)
+	if !begun && isBroken(err) && method.Of(r.method).Repeatable(first) {
+		_, err = r.try(desc, caller, first)
+	}
+	return passed(caller.Context(), err)
+}
+
+// try passes on a call, and reports whether the caller got a message.
+func (r *route) try(desc grpc.StreamDesc, caller grpc.ServerStream, first proto.Message) (begun bool, err error) {
 	ctx, cancel := context.WithCancel(withCaller(caller.Context()))
 	defer cancel()
 	cc, err := r.backend.conn(ctx, first)
 	if err != nil {
-		return passed(ctx, err)
+		return false, err
 	}
 	callee, err := cc.NewStream(ctx, &desc, r.method)
 	if err != nil {
-		return passed(ctx, err)
+		return false, err
 	}
 	if err := callee.SendMsg(first); err != nil && !errors.Is(err, io.EOF) { // after EOF, RecvMsg says what is wrong
-		return passed(ctx, err)
+		return false, err
 	}
-	if !desc.ClientStreams {
-		err = callee.CloseSend()
-	} else {
+	if desc.ClientStreams {
 		go r.send(caller, callee, cancel) // it ends with the caller's stream, at the latest
+	} else if err := callee.CloseSend(); err != nil {
+		return false, err
 	}
-	if err == nil {
-		err = r.receive(caller, callee)
-	}
-	return passed(caller.Context(), err)
+	return r.receive(caller, callee)
 }
 
 // send passes on what the caller sends after its first message.
@@ -136,19 +144,20 @@ func (r *route) send(caller grpc.ServerStream, callee grpc.ClientStream, cancel 
 	}
 }
 
-// receive passes on what the runner sends, until its end.
-func (r *route) receive(caller grpc.ServerStream, callee grpc.ClientStream) error {
+// receive passes on what the runner sends, until its end. It reports whether it sent anything.
+func (r *route) receive(caller grpc.ServerStream, callee grpc.ClientStream) (begun bool, err error) {
 	for {
 		m := r.out.New().Interface()
 		switch err := callee.RecvMsg(m); {
 		case errors.Is(err, io.EOF):
-			return nil
+			return begun, nil
 		case err != nil:
-			return err
+			return begun, err
 		}
 		if err := caller.SendMsg(m); err != nil {
-			return err
+			return begun, err
 		}
+		begun = true
 	}
 }
 

@@ -46,6 +46,8 @@ type remote struct {
 	hello       greeting
 	// old says that the runner is of another version, and gets no new commands.
 	old bool
+	// closed is closed with the Runners.
+	closed <-chan struct{}
 	// life ends when the server leaves the runner, or the runner has ended.
 	life context.Context //nolint:containedctx // it is the connection's own life
 	die  context.CancelFunc
@@ -80,7 +82,7 @@ func below(dir *os.File, name string) string {
 
 // connect connects to the runner of a directory, and takes the gates of the contexts in which commands run if cfg has a gate. It takes over at.
 func connect(ctx context.Context, dir string, at *os.File, cfg Config) (_ *remote, err error) {
-	r := &remote{dir: dir, at: at, gate: cfg.Gate, checkpoints: cfg.Checkpoints, log: cfg.Log, gone: make(chan struct{}), handed: make(chan struct{})}
+	r := &remote{dir: dir, at: at, gate: cfg.Gate, checkpoints: cfg.Checkpoints, log: cfg.Log, closed: cfg.closed, gone: make(chan struct{}), handed: make(chan struct{})}
 	r.leases, r.points = map[uint64]*grant{}, map[uint64]exec.Checkpoint{}
 	r.life, r.die = context.WithCancel(context.Background())
 	if r.api, err = grpc.NewClient("passthrough:///runner", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -304,7 +306,7 @@ func (r *remote) ended() {
 	defer close(r.gone)
 	defer r.dropAll()
 	defer r.die()
-	_ = r.api.Close() // calls under way fail
+	r.closeAPI()
 	for !r.hasLeft() {
 		err := exec.Reap(r.life, r.dir)
 		if err == nil {
@@ -326,6 +328,22 @@ func (r *remote) ended() {
 		r.release(id)
 	}
 	_ = r.at.Close() // it was only read
+}
+
+// closeAPI ends the calls under way if the server leaves the runner. A runner that has ended ended its connections: a caller may still read
+// a reply that was sent before.
+func (r *remote) closeAPI() {
+	if r.hasLeft() {
+		_ = r.api.Close() // calls under way fail
+		return
+	}
+	go func() {
+		select {
+		case <-time.After(endTime):
+		case <-r.closed:
+		}
+		_ = r.api.Close() // no call is under way
+	}()
 }
 
 func (r *remote) hasLeft() bool {

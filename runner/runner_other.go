@@ -39,6 +39,9 @@ func (*Runners) Run(context.Context, *ctxfsv1.Command, func(*ctxfsv1.RunResponse
 	return errNotHere
 }
 
+// Running returns nothing.
+func (*Runners) Running(context.Context) (map[contexts.ID]int, error) { return nil, nil }
+
 // ContextDeleted does nothing.
 func (*Runners) ContextDeleted(contexts.ID) {}
 

@@ -27,6 +27,7 @@ import (
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/internal/method"
+	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -59,6 +60,7 @@ type Runners struct {
 // Open finds the runners that a server of before left, and takes the gates of the contexts in which their commands run. It starts none: the
 // first call does.
 func Open(ctx context.Context, cfg Config) (*Runners, error) {
+	cfg.closed = make(chan struct{})
 	r := &Runners{cfg: cfg, turn: make(chan struct{}, 1)}
 	var err error
 	if r.service, err = front(&ctxfsv1.ExecService_ServiceDesc, r); err != nil {
@@ -254,7 +256,10 @@ func (r *Runners) ContextDeleted(id contexts.ID) {
 
 // Close ends the runners and their commands or, with keep, leaves them to the next server. Further calls wait for the first.
 func (r *Runners) Close(keep bool) error {
-	r.closing.Do(func() { r.closeErr = r.close(keep) })
+	r.closing.Do(func() {
+		defer close(r.cfg.closed)
+		r.closeErr = r.close(keep)
+	})
 	return r.closeErr
 }
 
@@ -524,6 +529,24 @@ func (r *Runners) invokeAt(ctx context.Context, m *remote, name string, req, res
 	}
 	slices.SortStableFunc(list.Processes, func(a, b *ctxfsv1.Process) int { return cmp.Compare(b.GetStartedNs(), a.GetStartedNs()) })
 	return nil
+}
+
+// Running returns how many commands run in each context. It starts no runner; one that ends meanwhile has none.
+func (r *Runners) Running(ctx context.Context) (map[contexts.ID]int, error) {
+	ctx, n := withCaller(panels.WithIdentity(ctx, panels.Identity{Role: panels.RoleHost})), map[contexts.ID]int{}
+	for _, m := range r.all() {
+		list, err := ctxfsv1.NewExecServiceClient(m.api).ListProcesses(ctx, &ctxfsv1.ListProcessesRequest{Running: true})
+		if isBroken(err) {
+			continue
+		}
+		if err != nil {
+			return nil, passed(ctx, err)
+		}
+		for _, p := range list.GetProcesses() {
+			n[contexts.ID(p.GetContextId())]++
+		}
+	}
+	return n, nil
 }
 
 // Run runs a command, and calls send with what ExecService.Run reports.

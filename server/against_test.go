@@ -65,6 +65,7 @@ const laterEdits = `
 
 // TestDiffAgainst applies each difference with git to a copy of what the context is compared with, and looks for the context.
 func TestDiffAgainst(t *testing.T) {
+	t.Parallel()
 	onEachDriver(t, func(t *testing.T, h *house) {
 		id := h.reviewed().GetContextId()
 		folder := filepath.Join(h.r.Info().ContextsDir, id, "app")
@@ -147,6 +148,7 @@ func gitApplied(t *testing.T, from map[string]string, patch string) map[string]s
 
 // TestDiffAgainstRefuses names what does not exist, and keeps panels from what is not theirs.
 func TestDiffAgainstRefuses(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	panel := h.reviewed()
 	id := panel.GetContextId()

@@ -139,6 +139,7 @@ func bySession(s *talk) way {
 
 // TestAMethodNeedsItsProtoOnly adds a service to the server, and calls it by gRPC and by sessions.
 func TestAMethodNeedsItsProtoOnly(t *testing.T) {
+	t.Parallel()
 	desc := addTestService(t)
 	for name, begin := range map[string]func(t *testing.T, r *running, token string) way{
 		"gRPC": func(t *testing.T, r *running, token string) way { return byGRPC(t, r.host(t), token) },
@@ -199,6 +200,7 @@ func said(err error) string {
 
 // TestASessionForAPanelHasItsRights has a host begin a session for a panel, whose messages it may forward without a look at them.
 func TestASessionForAPanelHasItsRights(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	r.openPanel(t, "p")
 	for panel, want := range map[string]codes.Code{"": codes.OK, "p": codes.PermissionDenied} {

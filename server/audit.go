@@ -29,8 +29,6 @@ type auditLog struct {
 	log     *zap.Logger
 	// strangers bounds the lines about unknown callers, which must not push the others out.
 	strangers *rate.Limiter
-	// pathOf returns the path of an open handle; "" when it is not the owner's.
-	pathOf func(owner string, fd int32) string
 }
 
 // openAudit opens the audit log; nil when none is configured.
@@ -42,7 +40,7 @@ func (s *Server) openAudit() (*auditLog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
-	return &auditLog{file: file, metrics: s.metrics, log: s.log, strangers: rate.NewLimiter(strangerLines, 10*strangerLines), pathOf: s.parts.handles.PathOf}, nil
+	return &auditLog{file: file, metrics: s.metrics, log: s.log, strangers: rate.NewLimiter(strangerLines, 10*strangerLines)}, nil
 }
 
 // strangerLines is how many refusals of unknown callers are recorded in a second; the server's log and metrics have all.
@@ -51,7 +49,7 @@ const strangerLines = 10
 // auditEntry is a line of the audit log. Paths are virtual; bytes that are not UTF-8 are escaped.
 type auditEntry struct {
 	Time time.Time `json:"ts"`
-	// Role is panel, host, or none for a caller that was refused.
+	// Role is panel, host, console, server for a timed collection, or none for a caller that was refused.
 	Role    string `json:"role"`
 	Panel   string `json:"panel,omitempty"`
 	Context string `json:"context,omitempty"`
@@ -62,8 +60,10 @@ type auditEntry struct {
 	Path  string `json:"path,omitempty"`
 	Dest  string `json:"dest,omitempty"`
 	FD    int32  `json:"fd,omitempty"`
-	// Name is the snapshot, further context or panel that a host's call names.
+	// Name is the snapshot, further context or panel that a host's call names, or the rule by which a collection deleted the context.
 	Name string `json:"name,omitempty"`
+	// Steps are those of a batch, up to maxAuditSteps: "rename /a /b".
+	Steps []string `json:"steps,omitempty"`
 	// Result is "ok" or the errno.
 	Result string `json:"result"`
 	// Bytes is how much content was written.
@@ -82,32 +82,14 @@ func audited(m *method.Method, req any) bool {
 	return m.Changes(message)
 }
 
-// note records what is known only before the call.
-func (a *auditLog) note(c *call, req any) {
-	if path := a.handlePath(c, req); path != "" {
-		c.about.Store(&about{handlePath: path})
-	}
-}
-
-// handlePath returns the path of the handle that a call is about, and may close; "" when the call is not audited.
-func (a *auditLog) handlePath(c *call, req any) string {
-	if a == nil || !audited(c.method, req) {
-		return ""
-	}
-	if r, ok := req.(interface{ GetFd() int32 }); ok {
-		return a.pathOf(c.id.Owner, r.GetFd())
-	}
-	return ""
-}
-
 // record writes the line of a call that has ended.
 func (a *auditLog) record(c *call, req, resp any, err error, took time.Duration, peer, requestID string) {
 	if a == nil || !audited(c.method, req) || (c.id.Role == panels.RoleNone && !a.strangers.Allow()) {
 		return
 	}
 	e := auditEntry{
-		Time: c.start.UTC(), Role: roleName(c.id.Role), Panel: c.id.Panel, Context: string(c.id.Context), Op: string(c.method.Desc.Name()),
-		Result: "ok", Millis: float64(took.Microseconds()) / 1000, Peer: peer, RequestID: requestID,
+		Time: c.start.UTC(), Role: roleName(c.id), Panel: c.id.Panel, Context: string(c.id.Context), Op: string(c.method.Desc.Name()),
+		Result: "ok", Millis: millis(took), Peer: peer, RequestID: requestID,
 	}
 	if c.id.Rights&panels.RightReview != 0 && accessOf(c.method) == forReviewer {
 		e.Right, e.Context = "review", "" // the request names the context
@@ -115,12 +97,19 @@ func (a *auditLog) record(c *call, req, resp any, err error, took time.Duration,
 	if c.id.Rights&panels.RightExec != 0 && accessOf(c.method) == forExec {
 		e.Right = "exec"
 	}
+	if c.id.Rights&panels.RightGitPush != 0 && accessOf(c.method) == forPush {
+		e.Right = "git_push"
+	}
 	e.describe(c, req, resp)
 	if err != nil {
 		if e.Result = errnoOf(err); e.Result == "" {
 			e.Result = fserrpb.CodeOf(err).String()
 		}
 	}
+	a.write(e)
+}
+
+func (a *auditLog) write(e auditEntry) {
 	line, err := json.Marshal(e)
 	if err == nil {
 		_, err = a.file.Write(append(line, '\n'))
@@ -131,11 +120,13 @@ func (a *auditLog) record(c *call, req, resp any, err error, took time.Duration,
 	}
 }
 
-func roleName(r panels.Role) string {
-	switch r {
-	case panels.RoleHost:
+func roleName(id panels.Identity) string {
+	switch {
+	case id.Console:
+		return "console"
+	case id.Role == panels.RoleHost:
 		return "host"
-	case panels.RolePanel:
+	case id.Role == panels.RolePanel:
 		return "panel"
 	}
 	return "none"
@@ -144,6 +135,9 @@ func roleName(r panels.Role) string {
 // describe fills in what a request is about.
 func (e *auditEntry) describe(c *call, req, resp any) {
 	if r, ok := req.(*ctxfsv1.WriteStreamRequest); ok {
+		req = r.GetOpen()
+	}
+	if r, ok := req.(*ctxfsv1.ImportRequest); ok {
 		req = r.GetOpen()
 	}
 	if r, ok := req.(*ctxfsv1.AttachRequest); ok {
@@ -160,13 +154,42 @@ func (e *auditEntry) describe(c *call, req, resp any) {
 			e.Context = id
 		}
 	}
+	if r, ok := req.(*ctxfsv1.BatchRequest); ok {
+		e.Steps = auditedSteps(r.GetSteps())
+	}
+	if r, ok := req.(*ctxfsv1.PushRequest); ok {
+		e.Name, e.Dest = r.GetId(), fserrpb.Printable(strings.Join([]string{r.GetTarget().String(), r.GetRemote(), r.GetBranch(), r.GetExpectedCommit()}, " "))
+	}
 	if r, ok := req.(interface{ GetFd() int32 }); ok && e.Path == "" {
 		e.FD = r.GetFd()
-		if a := c.about.Load(); a != nil {
-			e.Path = a.handlePath
+		if h := c.handle(); h != nil {
+			e.Path = h.Path
 		}
 	}
 	e.Bytes = max(written(resp), c.wrote.Load())
+}
+
+// maxAuditSteps is how many steps of a batch a line has. The next entry counts the others.
+const maxAuditSteps = 100
+
+// auditedSteps returns the methods and paths of a batch's steps.
+func auditedSteps(steps []*ctxfsv1.BatchStep) []string {
+	var out []string
+	for i, s := range steps {
+		if i == maxAuditSteps {
+			return append(out, fmt.Sprintf("and %d more", len(steps)-i))
+		}
+		m := s.ProtoReflect()
+		field := m.WhichOneof(m.Descriptor().Oneofs().ByName("change"))
+		if field == nil {
+			out = append(out, "")
+			continue
+		}
+		change := m.Get(field).Message().Interface()
+		words := []string{field.JSONName(), textOf(change, "path", "raw_path"), textOf(change, "dest", "raw_dest")}
+		out = append(out, strings.TrimRight(strings.Join(words, " "), " "))
+	}
+	return out
 }
 
 // written returns how much content a call has written according to its response.
@@ -205,6 +228,8 @@ type rotatedFile struct {
 	size int64
 	// torn says that the file does not end with a newline.
 	torn bool
+	// more is closed at the next line; nil if nobody waits.
+	more chan struct{}
 }
 
 func openRotated(path string, maxSize int64, keep int) (*rotatedFile, error) {
@@ -253,6 +278,10 @@ func (r *rotatedFile) Write(line []byte) (int, error) {
 	n, err := r.file.Write(text)
 	r.size += int64(n)
 	r.torn = err != nil && (n > 0 || r.torn)
+	if r.more != nil {
+		close(r.more)
+		r.more = nil
+	}
 	return max(0, n-ended), errors.Join(err, turned)
 }
 

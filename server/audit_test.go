@@ -47,6 +47,7 @@ func audits(t *testing.T, path string) []string {
 }
 
 func TestAuditLog(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.AuditLog = filepath.Join(t.TempDir(), "audit.jsonl")
 	cfg.HTTP = "127.0.0.1:0"
@@ -84,6 +85,11 @@ func TestAuditLog(t *testing.T) {
 	ok(nil, stream.Send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Open{Open: &ctxfsv1.WriteStreamOpen{Path: "/s"}}}))
 	ok(nil, stream.Send(&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Data{Data: []byte("secret content")}}))
 	ok(stream.CloseAndRecv())
+	imported, err := fs.Import(ctx)
+	ok(imported, err)
+	ok(nil, imported.Send(&ctxfsv1.ImportRequest{Event: &ctxfsv1.ImportRequest_Open{Open: &ctxfsv1.ImportOpen{Path: "/i"}}}))
+	ok(nil, imported.Send(&ctxfsv1.ImportRequest{Event: &ctxfsv1.ImportRequest_Data{Data: tarOfFile(t, "secret", "secret content")}}))
+	ok(imported.CloseAndRecv())
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+r.Info().Addresses.HTTP+"/v1/content?path=/put", strings.NewReader("secret content"))
 	ok(req, err)
 	req.Header.Set("Authorization", bearerOf(p.GetToken()))
@@ -107,6 +113,7 @@ func TestAuditLog(t *testing.T) {
 		"panel|p|ctx_p|Open|/h|||ok",
 		"panel|p|ctx_p|Write|/h|||ok|14",
 		"panel|p|ctx_p|WriteStream|/s|||ok|14",
+		"panel|p|ctx_p|Import|/i|||ok|14",
 		"panel|p|ctx_p|WriteStream|/put|||ok|14",
 		"host||ctx_p|Snapshot|||s|ok",
 		"host||ctx_p|Fork|||q|ok",
@@ -125,6 +132,7 @@ func TestAuditLog(t *testing.T) {
 }
 
 func TestAnAuditLogThatFailsIsTold(t *testing.T) {
+	t.Parallel()
 	file, err := openRotated(filepath.Join(t.TempDir(), "audit"), 100, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -149,6 +157,7 @@ func TestAnAuditLogThatFailsIsTold(t *testing.T) {
 
 // TestStrangersDoNotPushOthersOut has somebody without a token try until the log would be full of it.
 func TestStrangersDoNotPushOthersOut(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.AuditLog = filepath.Join(t.TempDir(), "audit.jsonl")
 	r := start(t, cfg)

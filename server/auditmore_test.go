@@ -17,6 +17,7 @@ import (
 // TestTheAuditLogHasNoContent writes a secret by the RPCs that TestAuditLog does not, and by a session's operations: what succeeds
 // and what fails, as bytes and as text.
 func TestTheAuditLogHasNoContent(t *testing.T) {
+	t.Parallel()
 	const secret = "secret content"
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		cfg := sessionConfig(t)
@@ -70,6 +71,7 @@ func TestTheAuditLogHasNoContent(t *testing.T) {
 
 // TestTheAuditLogIsRotated makes a running server write more than it is to keep.
 func TestTheAuditLogIsRotated(t *testing.T) {
+	t.Parallel()
 	const calls, keep, maxSize = 200, 2, 4 << 10
 	cfg := testConfig(t)
 	cfg.AuditLog = filepath.Join(t.TempDir(), "audit.jsonl")

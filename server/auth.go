@@ -15,9 +15,11 @@ import (
 	reflectv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/tap"
 
+	"github.com/ctxfs/ctxfs/console"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/method"
+	"github.com/ctxfs/ctxfs/internal/recent"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/sites"
@@ -32,6 +34,7 @@ type authenticator struct {
 	sites  *sites.Registry
 	// host is the token for everything, metrics one that reads /metrics and nothing else.
 	host, metrics tokenHash
+	consoles      *console.Registry
 	bound         *bindings
 }
 
@@ -41,7 +44,7 @@ func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.
 	if need == forAll {
 		return panels.Identity{}, nil
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
+	md, _ := metadata.FromIncomingContext(ctx) // a visitor has none
 	id, err := a.visitor(ctx)
 	if err == nil && id.Role == panels.RoleNone {
 		id, err = a.authenticate(ctx, md)
@@ -52,13 +55,19 @@ func (a *authenticator) identify(ctx context.Context, m *method.Method) (panels.
 	if err != nil {
 		return panels.Identity{}, err
 	}
+	if id.Console {
+		id.ReadOnly = m.Effect() == ctxfsv1.Effect_EFFECT_READS && !m.Reads() // ReadFile with the flag "w+" writes
+	}
+	if id.Console && len(md.Get(panelKey)) > 0 {
+		return id, &fserr.Error{Code: fserr.EACCES, Detail: "a console cannot act for a panel", Hint: "send no " + panelKey}
+	}
 	if id.Role != panels.RoleHost && len(md.Get(panelKey)) > 0 {
 		return id, &fserr.Error{Code: fserr.EACCES, Detail: "a panel cannot act for another", Hint: "send no " + panelKey}
 	}
 	if need == forReviewer && id.Role == panels.RoleHost && len(md.Get(panelKey)) > 0 {
 		return id, &fserr.Error{Code: fserr.EACCES, Detail: "a host that acts for a panel cannot review", Hint: "send no " + panelKey}
 	}
-	if err := mayCall(id, m); err != nil || id.Role != panels.RoleHost || need != forPanel && need != forExec {
+	if err := mayCall(id, m); err != nil || id.Role != panels.RoleHost || need != forPanel && need != forExec && need != forPush {
 		return id, err
 	}
 	if id, err = a.actFor(ctx, id, md.Get(panelKey)); err != nil {
@@ -119,22 +128,26 @@ func mayCall(id panels.Identity, m *method.Method) error {
 	switch need := accessOf(m); {
 	case need == forNone:
 		return &fserr.Error{Code: fserr.EACCES, Detail: m.Name + " is open to nobody"}
+	case id.Console && !m.Console():
+		return &fserr.Error{Code: fserr.EACCES, Detail: "a console may not call " + strings.TrimPrefix(m.Name, "/ctxfs.v1."), Hint: "use the ctxfs command"}
 	case need == forHost && (id.Role != panels.RoleHost || id.Panel != ""):
-		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo, ReviewService for its own changes, GatewayService for its own sites, and with PANEL_RIGHT_EXEC ExecService"}
+		return &fserr.Error{Code: fserr.EACCES, Detail: "this call is for hosts", Hint: "a panel may call FsService and ContextService/GetInfo, ReviewService for its own changes, GatewayService for its own sites, ZoneService/ListZones, GitService but Push, and with PANEL_RIGHT_EXEC ExecService"}
 	case need == forReviewer && !mayReview(id):
 		return &fserr.Error{
 			Code: fserr.EACCES, Detail: "this call is for reviewers",
 			Hint: "a host makes it, without " + panelKey + ", or a panel that was opened with PANEL_RIGHT_REVIEW",
 		}
-	case need == forExec && !mayExec(id):
+	case need == forExec && !mayDo(id, panels.RightExec):
 		return &fserr.Error{Code: fserr.EACCES, Detail: "this panel has no right to run commands", Hint: "a host opens it with PANEL_RIGHT_EXEC"}
+	case need == forPush && !mayDo(id, panels.RightGitPush):
+		return &fserr.Error{Code: fserr.EACCES, Detail: "this panel has no right to push", Hint: "a host pushes what the panel staged, or opens the panel with PANEL_RIGHT_GIT_PUSH"}
 	}
 	return nil
 }
 
-// mayExec reports whether a caller may run commands. A host that acts for a panel has that panel's right.
-func mayExec(id panels.Identity) bool {
-	return id.Role == panels.RoleHost && id.Panel == "" || id.Rights&panels.RightExec != 0
+// mayDo reports whether a caller has a right in its own context. A host that acts for a panel has that panel's right.
+func mayDo(id panels.Identity, right panels.Rights) bool {
+	return id.Role == panels.RoleHost && id.Panel == "" || id.Rights&right != 0
 }
 
 // mayReview reports whether a caller may review some contexts. ReviewService refuses a panel those with its own work.
@@ -159,11 +172,27 @@ func (a *authenticator) authenticate(ctx context.Context, md metadata.MD) (panel
 		return panels.Identity{}, unauthenticated(noToken(conn))
 	case a.host.matches(token):
 		return hostIdentity(conn), nil
+	case strings.HasPrefix(token, console.TokenPrefix):
+		return a.console(conn, token)
 	}
 	id, err := a.panels.Authenticate(ctx, token)
 	if err != nil {
 		return panels.Identity{}, unauthenticated(err)
 	}
+	return id, nil
+}
+
+// console returns the identity of a console. Its token is for a page: it works in requests over HTTP alone.
+func (a *authenticator) console(conn *connInfo, token string) (panels.Identity, error) {
+	if !conn.http {
+		return panels.Identity{}, unauthenticated(&fserr.Error{Code: fserr.EACCES, Detail: "a console's token works in calls over HTTP alone", Hint: "use a panel's token or the host token"})
+	}
+	c, err := a.consoles.Authenticate(token)
+	if err != nil {
+		return panels.Identity{}, unauthenticated(err)
+	}
+	id := hostIdentity(conn)
+	id.Console, id.TokenHash, id.ExpiresAt = true, c.Hash, c.ExpiresAt
 	return id, nil
 }
 
@@ -220,7 +249,7 @@ func (a *authenticator) actFor(ctx context.Context, id panels.Identity, names []
 		return id, err
 	}
 	id.Panel, id.Context, id.ReadOnly, id.Owner = p.ID, p.ContextID, p.ReadOnly, p.ID
-	id.Rights = p.Rights & panels.RightExec // a host that acts for a panel cannot review
+	id.Rights = p.Rights & (panels.RightExec | panels.RightGitPush) // a host that acts for a panel cannot review
 	return id, nil
 }
 
@@ -229,17 +258,24 @@ type bindings struct {
 	bind func(ctx context.Context, panelID string) (panels.Panel, error)
 
 	mu    sync.Mutex
-	known map[string]panels.Panel
+	known recent.Map[string, panels.Panel]
 	// epoch rises with every forget: an answer from before must not be cached after it.
 	epoch uint64
 }
 
-// maxBindings bounds the cache, which is emptied beyond it.
+// maxBindings is how many of the panels that hosts acted for last stay in the cache.
 const maxBindings = 10_000
+
+func newBindings(bind func(ctx context.Context, panelID string) (panels.Panel, error)) *bindings {
+	return &bindings{bind: bind, known: recent.Map[string, panels.Panel]{Max: maxBindings}}
+}
 
 func (b *bindings) get(ctx context.Context, panelID string) (panels.Panel, error) {
 	b.mu.Lock()
-	p, ok := b.known[panelID]
+	p, aged, ok := b.known.Get(panelID)
+	if aged {
+		b.known.Put(panelID, p)
+	}
 	epoch := b.epoch
 	b.mu.Unlock()
 	if ok {
@@ -252,10 +288,7 @@ func (b *bindings) get(ctx context.Context, panelID string) (panels.Panel, error
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.epoch == epoch {
-		if b.known == nil || len(b.known) >= maxBindings {
-			b.known = map[string]panels.Panel{}
-		}
-		b.known[panelID] = p
+		b.known.Put(panelID, p)
 	}
 	return p, nil
 }
@@ -264,7 +297,7 @@ func (b *bindings) get(ctx context.Context, panelID string) (panels.Panel, error
 func (b *bindings) forget(panelID string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.known, panelID)
+	b.known.Delete(func(id string, _ panels.Panel) bool { return id == panelID })
 	b.epoch++
 }
 
@@ -277,7 +310,8 @@ const (
 	forHost
 	forPanel    // and hosts
 	forReviewer // see mayReview
-	forExec     // see mayExec
+	forExec     // see mayDo
+	forPush     // see mayDo
 	forAll
 )
 
@@ -300,6 +334,8 @@ func accessOf(m *method.Method) access {
 		return forReviewer
 	case ctxfsv1.Callers_CALLERS_EXEC:
 		return forExec
+	case ctxfsv1.Callers_CALLERS_PUSH:
+		return forPush
 	}
 	service, _, _ := strings.Cut(strings.TrimPrefix(m.Name, "/"), "/")
 	return foreign[service]

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"path"
 	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts"
@@ -19,11 +20,17 @@ type checkpoints struct {
 type checkpoint struct {
 	reviews *review.Reviews
 	before  *review.Checkpoint
-	others  *contexts.Recording
+	// into is the zone that the context was seeded into. Changes elsewhere are not recorded.
+	into   string
+	others *contexts.Recording
 }
 
 // Begin implements exec.Checkpoints. It begins to note what callers change before it looks at the context, so that no change is missed.
 func (c checkpoints) Begin(ctx context.Context, id contexts.ID) (exec.Checkpoint, error) {
+	into, err := c.contexts.SeededInto(id)
+	if err != nil {
+		return nil, err
+	}
 	others, err := c.contexts.Record(ctx, id)
 	if err != nil {
 		return nil, err
@@ -33,7 +40,7 @@ func (c checkpoints) Begin(ctx context.Context, id contexts.ID) (exec.Checkpoint
 		others.Stop()
 		return nil, err
 	}
-	return &checkpoint{c.reviews, before, others}, nil
+	return &checkpoint{reviews: c.reviews, before: before, into: into, others: others}, nil
 }
 
 // Bounds of what is recorded of a command.
@@ -47,10 +54,10 @@ func (c *checkpoint) End(ctx context.Context, argv []string) (exec.Recorded, err
 	defer c.others.Stop()
 	command := strings.ToValidUTF8(strings.Join(argv, " "), "\uFFFD")
 	command = strings.ToValidUTF8(command[:min(len(command), maxCommandLine)], "")
-	done, err := c.reviews.Record(ctx, c.before, "host", command, func(p review.Path) bool { return c.others.Has(string(p)) })
+	done, err := c.reviews.Record(ctx, c.before, "host", command, func(p review.Path) bool { return c.others.Has(path.Join(c.into, string(p))) })
 	out := exec.Recorded{Entry: done.Entry}
 	for _, p := range done.LeftOut[:min(len(done.LeftOut), maxLeftOut)] {
-		out.LeftOut = append(out.LeftOut, string(p))
+		out.LeftOut = append(out.LeftOut, path.Join(c.into, string(p)))
 	}
 	return out, err
 }

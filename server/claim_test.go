@@ -21,6 +21,7 @@ import (
 
 // TestStopWithoutServerJSON has somebody remove the file while the server runs.
 func TestStopWithoutServerJSON(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	if err := os.Remove(r.claim.layout.ServerJSON); err != nil {
 		t.Fatal(err)
@@ -34,6 +35,7 @@ func TestStopWithoutServerJSON(t *testing.T) {
 // TestStartWaitsForADyingServer has the lock held on after the process in server.json has ended, as the kernel does while it
 // closes a killed process's files.
 func TestStartWaitsForADyingServer(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	l, err := contexts.NewLayout(cfg.Workspace, "")
 	if err != nil {
@@ -70,6 +72,7 @@ func TestStartWaitsForADyingServer(t *testing.T) {
 
 // TestASecondServerIsRefusedAtOnce has one that lives: the second does not wait for it.
 func TestASecondServerIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	begun := time.Now()
 	_, err := New(t.Context(), r.cfg, Deps{Version: "1"})
@@ -84,6 +87,7 @@ func TestASecondServerIsRefusedAtOnce(t *testing.T) {
 
 // TestRemovedSocketIsMadeAgain removes what clients find the server by. A connection of before stays.
 func TestRemovedSocketIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	r.openPanel(t, "p")
 	before := ctxfsv1.NewFsServiceClient(r.host(t))
@@ -125,6 +129,7 @@ func TestRemovedSocketIsMadeAgain(t *testing.T) {
 
 // TestMovedWorkspaceSaysSo moves the workspace of a server that runs.
 func TestMovedWorkspaceSaysSo(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	r.openPanel(t, "p")
 	r.openPanel(t, "other")
@@ -179,6 +184,7 @@ func TestMovedWorkspaceSaysSo(t *testing.T) {
 
 // TestWorkspaceMovedBackIsServedOn moves it away for a while.
 func TestWorkspaceMovedBackIsServedOn(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	r.openPanel(t, "p")
 	files := ctxfsv1.NewFsServiceClient(r.host(t))
@@ -207,8 +213,10 @@ func TestWorkspaceMovedBackIsServedOn(t *testing.T) {
 
 // TestDatabaseLinkIsRefused puts links where SQLite would follow them.
 func TestDatabaseLinkIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
 		cfg := testConfig(t)
+		cfg.Metadata = ""
 		r := start(t, cfg)
 		r.stop()
 		if err := r.wait(); err != nil {

@@ -60,6 +60,7 @@ func (f stoppingFile) Write(p []byte) (int, error) {
 // TestWritesThatTookEffectSucceedWhileTheServerStops stops the server between the effect of a write and its answer: a client
 // that were told to retry would write twice.
 func TestWritesThatTookEffectSucceedWhileTheServerStops(t *testing.T) {
+	t.Parallel()
 	put := func(query string) func(*testing.T, *running, string) {
 		return func(t *testing.T, r *running, token string) {
 			for _, a := range askBy(t, r, token) { // by any one of them
@@ -141,6 +142,7 @@ func TestWritesThatTookEffectSucceedWhileTheServerStops(t *testing.T) {
 // TestAStreamEndsWithItsCommit has a commit take longer than a stream that was ended may. The stream's answer is the commit's.
 // A stream that does not commit is given up, and cannot write any more.
 func TestAStreamEndsWithItsCommit(t *testing.T) {
+	t.Parallel()
 	for name, commits := range map[string]bool{"it commits": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

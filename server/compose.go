@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -21,6 +22,7 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server/services"
 	"github.com/ctxfs/ctxfs/session"
+	"github.com/ctxfs/ctxfs/sites"
 )
 
 // planTime bounds how long a start counts what a seeding would copy.
@@ -39,9 +41,10 @@ func (s *Server) compose(context.Context) error {
 		return err
 	}
 	p := s.parts
-	s.auth = &authenticator{panels: p.panels, sites: p.sites, host: host, metrics: metrics, bound: &bindings{bind: p.panels.Bind}}
+	s.auth = &authenticator{panels: p.panels, sites: p.sites, host: host, metrics: metrics, consoles: s.newConsoles(), bound: newBindings(p.panels.Bind)}
 	s.calls = newInterceptors(s.log, s.auth, s.metrics, s.streams)
 	s.calls.audit, s.calls.limits, s.calls.maxRequest = p.audit, newPanelLimits(s.cfg, s.metrics), int(s.cfg.MaxRequest)
+	s.calls.changes, s.calls.handleOf = &fsservice.Recorder{Feeds: p.feeds, Gate: p.contexts, Log: s.log}, p.handles.SpecOf
 	buffers := codec.NewPool()
 	s.calls.codec = codec.New(buffers)
 	calls := session.NewCalls(s.calls.codec)
@@ -50,31 +53,44 @@ func (s *Server) compose(context.Context) error {
 		Batches: func(ctx context.Context) (context.Context, session.Batches) { return fsservice.WithLookups(ctx) },
 	})
 	s.fs = fsservice.New(fsservice.Config{
-		Gate: p.contexts, Handles: p.handles, Leases: p.leases, Sessions: s.sessions, Log: s.log, Admit: s.auth.admit, Buffers: buffers,
+		Gate: p.contexts, Handles: p.handles, Leases: p.leases, Sessions: s.sessions, Log: s.log, Admit: s.auth.admit, Buffers: buffers, Feeds: p.feeds,
 	})
 	s.observeParts()
+	s.sampler, s.sizes, s.collector = newSampler(s), newSizes(p.contexts), &collector{s, lookTime}
 	gw := gateway.Config{
 		Calls: httpCalls{s}, Files: s.fs, Sessions: s.sessions, Log: s.log, Keepalive: s.cfg.Keepalive, Origins: s.cfg.Origins, TLS: s.ls.tls != nil,
+		Version: s.deps.Version,
 	}
-	gw.Sites, gw.PagesPort = p.sites, s.pagesPort()
+	gw.Sites, gw.PagesAt = p.sites, s.ls.pagesAt
+	if at, _, err := net.SplitHostPort(s.info.Addresses.Gateway); err == nil {
+		gw.Compress = !gateway.IsLoopback(at)
+	}
 	if s.cfg.Metrics {
 		gw.Metrics = promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})
 	}
+	if gw.Console, err = s.consolePage(); err != nil {
+		return err
+	}
 	s.gateway = gateway.New(gw)
 	s.grpc = grpc.NewServer(s.options(buffers)...)
-	registry := registrar{s.grpc, s.calls, calls}
+	s.rpcs = map[string]serveRPC{}
+	registry := registrar{s.grpc, s.calls, calls, s.rpcs}
 	s.registry = registry
 	ctxfsv1.RegisterFsServiceServer(registry, s.fs)
-	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, ContextOf: p.panels.ContextOf, Version: s.deps.Version, Driver: s.info.Driver})
+	ctxfsv1.RegisterContextServiceServer(registry, &services.Contexts{Contexts: p.contexts, Collector: s.collector, ContextOf: p.panels.ContextOf, Version: s.deps.Version, Driver: s.info.Driver, Metadata: s.info.Metadata})
 	ctxfsv1.RegisterPanelServiceServer(registry, &services.Panels{
 		Panels: p.panels, Handles: p.handles, Changed: s.auth.bound.forget,
 	})
 	ctxfsv1.RegisterTemplateServiceServer(registry, &services.Templates{Templates: p.contexts.Templates()})
-	ctxfsv1.RegisterReviewServiceServer(registry, &services.Reviews{
-		Reviews: p.reviews, Contexts: p.contexts, Forks: &services.Forks{Contexts: p.contexts}, Run: p.commands.Run,
+	ctxfsv1.RegisterReviewServiceServer(registry, &services.ZonedReviews{
+		Reviews: &services.Reviews{Reviews: p.reviews, Contexts: p.contexts, Forks: &services.Forks{Contexts: p.contexts}, Run: p.commands.Run},
+		Into:    p.contexts.SeededInto,
 	})
 	p.commands.Register(registry)
-	ctxfsv1.RegisterGatewayServiceServer(registry, &services.Gateway{Sites: p.sites, Files: s.fs, URL: s.siteURL()})
+	ctxfsv1.RegisterGitServiceServer(registry, &services.Git{Repos: p.repos, Contexts: p.contexts, Into: s.seededZone})
+	ctxfsv1.RegisterZoneServiceServer(registry, &services.Zones{Contexts: s.parts.contexts, Private: func(driver string) bool { return driver == DriverUserNS }})
+	ctxfsv1.RegisterGatewayServiceServer(registry, &services.Gateway{Sites: p.sites, Files: s.fs, Snapshots: p.contexts, URL: s.siteURL()})
+	ctxfsv1.RegisterConsoleServiceServer(registry, s.consoleService())
 	grpc_health_v1.RegisterHealthServer(registry, s.health)
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
@@ -108,6 +124,12 @@ func (s *Server) panelClosed(panel string, why error) {
 	s.calls.limits.forget(panel)
 	s.streams.endPanel(panel, why)
 	s.closeOwner(panel)
+}
+
+// siteEnded ends what visitors of a site have under way.
+func (s *Server) siteEnded(site sites.Site) {
+	s.streams.endToken(site.Hash, errNoSite)
+	s.calls.limits.forget(site.ID)
 }
 
 // closeOwner closes the handles of a panel, or of a host's connection, and drops its client instances.
@@ -159,7 +181,7 @@ func (s *Server) announce(ctx context.Context) error {
 	}
 	err := s.claim.announce(Record{
 		PID: s.info.PID, Version: s.info.Version, Workspace: l.Workspace, Socket: a.Socket, Addresses: a.All(),
-		HTTP: a.HTTP, TLS: a.TLS, TokenFile: a.TokenFile, AuditLog: auditLog, Start: time.Now().UTC().Truncate(time.Second),
+		HTTP: a.HTTP, Gateway: a.Gateway, Sites: a.Sites, TLS: a.TLS, TokenFile: a.TokenFile, AuditLog: auditLog, Start: time.Now().UTC().Truncate(time.Second),
 	})
 	if isFull(err) {
 		s.warn("server.json has no room on the full disk: until it has, clients need --address " + a.Target())
@@ -253,6 +275,14 @@ func (s *Server) notReady() string {
 		return "the disk is full: free some space, or delete contexts"
 	case free < int64(s.cfg.DiskReserve):
 		return "free disk space is below the reserve"
+	case s.database.away() != nil:
+		return "the database with the records does not answer: open panels are served, new ones wait for it"
 	}
 	return ""
+}
+
+// seededZone returns the zone that a context was seeded into, "" for none.
+func (s *Server) seededZone(ctx context.Context, id contexts.ID) (string, error) {
+	spec, err := s.parts.contexts.Spec(ctx, id)
+	return spec.Zones.Into(), err
 }

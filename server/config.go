@@ -1,12 +1,12 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +21,10 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/gateway"
+	"github.com/ctxfs/ctxfs/git"
+	"github.com/ctxfs/ctxfs/internal/bytesize"
+	"github.com/ctxfs/ctxfs/metadata/labels"
+	"github.com/ctxfs/ctxfs/metadata/postgres"
 	"github.com/ctxfs/ctxfs/panels"
 )
 
@@ -31,6 +35,9 @@ type Config struct {
 	Workspace string `koanf:"workspace"`
 	// ContextsDir is where contexts are kept; "" means <workspace>/.contexts.
 	ContextsDir string `koanf:"contexts_dir"`
+	// Metadata is where the records of contexts and panels are: "" means SQLite in the state directory, else it is the URL of a PostgreSQL
+	// database, postgres://user@host/database. Show it with Redact alone, since it may hold a password.
+	Metadata string `koanf:"metadata"`
 	// Driver makes new contexts: "copy", "overlay" (Linux, root), "overlay-userns" (Linux, in namespaces of its own) or "auto", which is
 	// overlay where that works and everyone sees its mounts. Existing contexts keep their driver.
 	Driver string `koanf:"driver"`
@@ -38,8 +45,13 @@ type Config struct {
 	Listen []string `koanf:"listen"`
 	// HTTP is the address of /livez, /readyz, /metrics and /v1/session (WebSocket); "" means none.
 	HTTP string `koanf:"http"`
-	// Gateway is the address of sites, on loopback; "" means none.
+	// Gateway is the address of sites; "" means none. Beyond loopback it needs GatewayDomain and TLS.
 	Gateway string `koanf:"gateway"`
+	// GatewayDomain is the NAME or NAME:PORT below which browsers find sites, by https; "" means localhost, by http.
+	GatewayDomain string `koanf:"gateway_domain"`
+	// GatewayTLSCert and GatewayTLSKey are PEM files for Gateway. Without them a proxy must speak TLS.
+	GatewayTLSCert string `koanf:"gateway_tls_cert"`
+	GatewayTLSKey  string `koanf:"gateway_tls_key"`
 	// Origins are the pages that may open a WebSocket on HTTP, as "https://host:port"; none by default.
 	Origins []string `koanf:"origin"`
 	// TLSCert and TLSKey are PEM files for Listen and HTTP.
@@ -88,11 +100,22 @@ type Config struct {
 	SeedMaxBytes Size  `koanf:"seed_max_bytes"`
 	// GitBase is a URL (file, http, https, ssh) of templates' repositories that the workspace does not have; "" means none.
 	GitBase string `koanf:"git_base"`
+	// GitRemote has prefixes of the addresses of remotes that may be pulled from and pushed to. Without any, hosts may use those that a
+	// repository's own configuration names with http, https or ssh, and panels none.
+	GitRemote []string `koanf:"git_remote"`
 	// GitTimeout bounds one query of a repository, GitFetchTimeout one fetch.
 	GitTimeout      time.Duration `koanf:"git_timeout"`
 	GitFetchTimeout time.Duration `koanf:"git_fetch_timeout"`
 	// Pool is how many ready copies of the workspace are kept for new contexts of the copy driver; 0 means none.
 	Pool int `koanf:"pool"`
+	// GCInterval is the time between two collections of garbage by the server itself; 0 means none. A collection removes contexts that were made
+	// more than ContextTTL ago, those not used for ContextIdleTTL, and then those not used for the longest until all take at most
+	// ContextsMaxBytes on disk. 0 means that no context is removed for that reason. GCLabel selects among the contexts; all terms must match.
+	GCInterval       time.Duration `koanf:"gc_interval"`
+	ContextTTL       time.Duration `koanf:"context_ttl"`
+	ContextIdleTTL   time.Duration `koanf:"context_idle_ttl"`
+	ContextsMaxBytes Size          `koanf:"contexts_max_bytes"`
+	GCLabel          []string      `koanf:"gc_label"`
 	// DiskReserve is what seeding leaves free on the disk; below it the server is not ready.
 	DiskReserve Size `koanf:"disk_reserve"`
 	// AuditLog is a file that gets a line of JSON for every call that may change something; "" means none.
@@ -100,6 +123,8 @@ type Config struct {
 	// AuditMaxSize is the size at which a new audit log is begun; AuditKeep is how many older ones are kept.
 	AuditMaxSize Size `koanf:"audit_max_size"`
 	AuditKeep    int  `koanf:"audit_keep"`
+	// FeedMaxBytes bounds the feed of changes that a context keeps on disk, once a caller has asked for it.
+	FeedMaxBytes Size `koanf:"feed_max_bytes"`
 	// LogLevel is debug, info, warn or error; LogFormat auto, json or text.
 	LogLevel  string `koanf:"log_level"`
 	LogFormat string `koanf:"log_format"`
@@ -114,6 +139,8 @@ type Config struct {
 	ReadyFile string `koanf:"ready_file"`
 	// ExitOnStdinClose stops the server when its standard input ends, and so with its parent.
 	ExitOnStdinClose bool `koanf:"exit_on_stdin_close"`
+	// ZoneDirs are directories outside of the workspace whose subdirectories may be direct zones.
+	ZoneDirs []string `koanf:"zone_dir"`
 	// AllowChown lets panels give files to other users and groups.
 	AllowChown bool `koanf:"allow_chown"`
 	// ExecUser is the user of commands of a server that runs as root: a name or UID:GID. "" means the workspace's owner. Files in contexts
@@ -139,7 +166,7 @@ func DefaultConfig() Config {
 		GitTimeout: time.Minute, GitFetchTimeout: 10 * time.Minute,
 		ContextMaxBytes: 20 << 30, ContextMaxEntries: 2_000_000, InFlightPerPanel: 1024, SessionsPerPanel: 64, WatchesPerPanel: 1024, MaxRequest: 16 << 20,
 		MemoryPerConnection: 8 << 20, MemoryPerPanel: 64 << 20,
-		AuditMaxSize: 64 << 20, AuditKeep: 8,
+		AuditMaxSize: 64 << 20, AuditKeep: 8, FeedMaxBytes: 16 << 20,
 		ExecMaxTime: 24 * time.Hour, ExecMaxProcesses: 1024,
 		Pool: 2, DiskReserve: 1 << 30, LogLevel: "info", LogFormat: "auto", Metrics: true,
 	}
@@ -162,10 +189,14 @@ func Flags(fs *pflag.FlagSet) {
 	d := DefaultConfig()
 	fs.String("workspace", d.Workspace, "folder whose repositories are copied into contexts")
 	fs.String("contexts-dir", d.ContextsDir, "where contexts are kept (default WORKSPACE/.contexts)")
+	fs.String("metadata", d.Metadata, "keep the records in PostgreSQL, such as postgres://ctxfs@db.example.com/ctxfs?sslmode=verify-full; the password in the file that PGPASSFILE names (default: SQLite in the contexts directory)")
 	fs.String("driver", d.Driver, "how new contexts are made: copy, overlay (Linux, root), overlay-userns (Linux, any user; only the server sees the files) or auto (overlay where everybody sees its mounts)")
 	fs.StringSlice("listen", nil, "TCP address for gRPC, such as 127.0.0.1:7420; tokens always, TLS beyond loopback; repeatable")
 	fs.String("http", d.HTTP, "address for /livez, /readyz, /metrics and browsers' sessions, such as 127.0.0.1:7421")
-	fs.String("gateway", d.Gateway, "address on loopback that shows contexts' files to browsers as sites, such as 127.0.0.1:7422")
+	fs.String("gateway", d.Gateway, "address that shows contexts' files to browsers as sites, such as 127.0.0.1:7422; beyond loopback with --gateway-domain and TLS")
+	fs.String("gateway-domain", d.GatewayDomain, "domain of sites, such as apps.example.com: they are at https://CAPABILITY.apps.example.com; NAME:PORT if browsers use another port than the address has (default: http and localhost)")
+	fs.String("gateway-tls-cert", d.GatewayTLSCert, "PEM file with the certificate for --gateway, of *.NAME; without one, --gateway is on loopback, behind a proxy that speaks TLS")
+	fs.String("gateway-tls-key", d.GatewayTLSKey, "PEM file with that certificate's key")
 	fs.StringSlice("origin", nil, "page that may open a WebSocket on --http, such as http://localhost:5173; repeatable")
 	fs.String("tls-cert", d.TLSCert, "PEM file with the certificate for --listen and --http")
 	fs.String("tls-key", d.TLSKey, "PEM file with the certificate's key")
@@ -184,6 +215,8 @@ func Flags(fs *pflag.FlagSet) {
 	auditMax := d.AuditMaxSize
 	fs.Var(&auditMax, "audit-max-size", "begin a new audit log at this size")
 	fs.Int("audit-keep", d.AuditKeep, "older audit logs to keep")
+	feedMax := d.FeedMaxBytes
+	fs.Var(&feedMax, "feed-max-bytes", "newest changes that the feed of a context keeps, once someone reads it (at least 2MiB)")
 	fs.String("log-level", d.LogLevel, "debug, info, warn or error")
 	fs.String("log-format", d.LogFormat, "auto (text on a terminal, else json), json or text")
 	fs.Bool("metrics", d.Metrics, "serve /metrics on --http, to whoever has the host token or the metrics token")
@@ -191,6 +224,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.String("otlp-endpoint", d.OTLPEndpoint, "URL that traces are sent to by OTLP over gRPC")
 	fs.String("ready-file", d.ReadyFile, "file that is written with the address once calls are accepted")
 	fs.Bool("exit-on-stdin-close", d.ExitOnStdinClose, "stop when standard input ends")
+	fs.StringSlice("zone-dir", nil, "directory outside of the workspace that panels may have zones in (direct zones); repeatable")
 	fs.Bool("allow-chown", d.AllowChown, "let panels give files to other users and groups")
 	fs.String("exec-user", d.ExecUser, "user that runs commands in contexts, and owns their files, if the server runs as root: NAME or UID:GID (default: the workspace's owner)")
 	fs.StringSlice("exec-cgroup", nil, "cgroup directory below which commands get cgroups of their own, v2 or of one v1 controller; repeatable (default: the server's own, if systemd delegates it)")
@@ -223,10 +257,17 @@ func seedFlags(fs *pflag.FlagSet, d Config) {
 	fs.Var(&maxBytes, "seed-max-bytes", "refuse to copy more than this")
 	fs.Int("pool", d.Pool, "keep so many copies of the workspace ready for new contexts (driver copy); 0 keeps none")
 	fs.Var(&reserve, "disk-reserve", "leave so much free on the disk")
+	fs.Duration("gc-interval", d.GCInterval, "collect garbage so often, such as 1h, as 'ctxfs gc' does; 0 for never")
+	fs.Duration("context-ttl", d.ContextTTL, "with --gc-interval: delete contexts made longer ago, such as 720h, that nothing keeps; 0 deletes none")
+	fs.Duration("context-idle-ttl", d.ContextIdleTTL, "with --gc-interval: delete contexts not used for so long, such as 168h, that nothing keeps; 0 deletes none")
+	contextsMax := d.ContextsMaxBytes
+	fs.Var(&contextsMax, "contexts-max-bytes", "with --gc-interval: while all contexts take more on disk, delete those unused for the longest that nothing keeps; 0 deletes none")
+	fs.StringSlice("gc-label", nil, "with --gc-interval: delete only contexts with the label, KEY or KEY=VALUE, or without it, such as !keep; repeatable: all must match")
 }
 
 func gitFlags(fs *pflag.FlagSet, d Config) {
 	fs.String("git-base", d.GitBase, "URL below which templates' repositories are looked for that the workspace does not have")
+	fs.StringSlice("git-remote", nil, "address, or what addresses begin with, of remotes that may be pulled from and pushed to, by panels too; repeatable (default: hosts may use the http, https and ssh remotes of repositories)")
 	fs.Duration("git-timeout", d.GitTimeout, "give up asking a repository after this long")
 	fs.Duration("git-fetch-timeout", d.GitFetchTimeout, "give up fetching a repository after this long")
 }
@@ -234,6 +275,32 @@ func gitFlags(fs *pflag.FlagSet, d Config) {
 // templateOptions returns the settings of templates.
 func (c Config) templateOptions() contexts.TemplateOptions {
 	return contexts.TemplateOptions{GitBase: c.GitBase, Timeout: c.GitTimeout, FetchTimeout: c.GitFetchTimeout}
+}
+
+// remotes returns the prefixes of GitRemote.
+func (c Config) remotes() (prefixes []git.Address, err error) {
+	for i, raw := range c.GitRemote {
+		a, err := git.ParseAddress(raw)
+		if err == nil && a.HasPassword() {
+			err = errors.New("it has a password: git's credential helpers keep those")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("prefix %d: %w", i+1, err) // it may hold a password
+		}
+		prefixes = append(prefixes, a)
+	}
+	return prefixes, nil
+}
+
+// database returns where the records are; nil means SQLite in the state directory.
+func (c Config) database() (*postgres.Address, error) {
+	switch {
+	case c.Metadata == "":
+		return nil, nil
+	case !postgres.IsURL(c.Metadata):
+		return nil, errors.New("it is not a URL such as postgres://user@host/database; leave it out for SQLite in the contexts directory")
+	}
+	return postgres.Parse(c.Metadata)
 }
 
 // flagOf returns the flag of a key, envOf its environment variable.
@@ -264,6 +331,7 @@ func (c Config) Settings(origins Origins) []Setting {
 	if u, err := url.Parse(c.GitBase); err == nil {
 		c.GitBase = u.Redacted()
 	}
+	c.Metadata = postgres.Redact(c.Metadata)
 	v := reflect.ValueOf(c)
 	for i, key := range configKeys() {
 		list = append(list, Setting{Key: key, Value: v.Field(i).Interface(), Origin: origins[key]})
@@ -371,6 +439,9 @@ func decode(k *koanf.Koanf, origins Origins) (Config, error) {
 		if err == nil {
 			err = d.Decode(k.Get(key))
 		}
+		if err != nil && key == "metadata" {
+			return Config{}, &ConfigError{Origin: origins[key], Key: key, Problem: "it is not text"} // it may hold a password
+		}
 		if err != nil {
 			return Config{}, &ConfigError{Origin: origins[key], Key: key, Problem: fmt.Sprintf("%v cannot be read: %s", k.Get(key), oneLine(err))}
 		}
@@ -422,7 +493,7 @@ func (c Config) Validate(origins Origins) error {
 		{"idle_timeout", int64(c.IdleTimeout)}, {"token_ttl", int64(c.TokenTTL)}, {"lease_grace", int64(c.LeaseGrace)},
 		{"git_timeout", int64(c.GitTimeout)}, {"git_fetch_timeout", int64(c.GitFetchTimeout)},
 		{"handles_per_panel", int64(c.HandlesPerPanel)}, {"handles_total", int64(c.HandlesTotal)},
-		{"audit_max_size", int64(c.AuditMaxSize)}, {"seed_max_files", c.SeedMaxFiles}, {"seed_max_bytes", int64(c.SeedMaxBytes)},
+		{"audit_max_size", int64(c.AuditMaxSize)}, {"feed_max_bytes", int64(c.FeedMaxBytes)}, {"seed_max_files", c.SeedMaxFiles}, {"seed_max_bytes", int64(c.SeedMaxBytes)},
 	} {
 		if number.value <= 0 {
 			return bad(number.key, "must be more than zero")
@@ -437,10 +508,14 @@ func (c Config) Validate(origins Origins) error {
 		{"watches_per_panel", int64(c.WatchesPerPanel)}, {"operations_per_second", int64(c.OperationsPerSecond)},
 		{"memory_per_connection", int64(c.MemoryPerConnection)}, {"memory_per_panel", int64(c.MemoryPerPanel)}, {"memory_total", int64(c.MemoryTotal)},
 		{"exec_max_time", int64(c.ExecMaxTime)}, {"exec_max_processes", int64(c.ExecMaxProcesses)},
+		{"gc_interval", int64(c.GCInterval)}, {"context_ttl", int64(c.ContextTTL)}, {"context_idle_ttl", int64(c.ContextIdleTTL)}, {"contexts_max_bytes", int64(c.ContextsMaxBytes)},
 	} {
 		if number.value < 0 {
 			return bad(number.key, "must not be negative")
 		}
+	}
+	if err := c.validateCollection(bad); err != nil {
+		return err
 	}
 	if c.Pool < 0 {
 		return bad("pool", "must not be negative")
@@ -454,10 +529,42 @@ func (c Config) Validate(origins Origins) error {
 	if c.Keepalive < time.Second {
 		return bad("keepalive", "must be 1s or more")
 	}
+	if _, err := c.database(); err != nil {
+		return bad("metadata", "%v", err)
+	}
 	if err := template.CheckBaseURL(c.GitBase); err != nil {
 		return bad("git_base", "%v", err)
 	}
+	if _, err := c.remotes(); err != nil {
+		return bad("git_remote", "%v", err)
+	}
 	return c.validateNetwork(bad)
+}
+
+// minGCInterval is the least time between two collections.
+const minGCInterval = time.Second
+
+// validateCollection refuses rules that would do nothing, or not what they say.
+func (c Config) validateCollection(bad func(key, format string, args ...any) error) error {
+	if c.GCInterval != 0 && c.GCInterval < minGCInterval {
+		return bad("gc_interval", "%s is less than %s", c.GCInterval, minGCInterval)
+	}
+	for key, set := range map[string]bool{
+		"context_ttl": c.ContextTTL > 0, "context_idle_ttl": c.ContextIdleTTL > 0, "contexts_max_bytes": c.ContextsMaxBytes > 0, "gc_label": len(c.GCLabel) > 0,
+	} {
+		if set && c.GCInterval == 0 {
+			return bad(key, "has no effect without gc_interval: set that too, such as 1h")
+		}
+	}
+	if _, err := labels.Parse(c.GCLabel); err != nil {
+		return bad("gc_label", "%v", err)
+	}
+	for key, ttl := range map[string]time.Duration{"context_ttl": c.ContextTTL, "context_idle_ttl": c.ContextIdleTTL} {
+		if ttl > 0 && ttl < contexts.MinIdle {
+			return bad(key, "%s is less than %s, for which no context is deleted after its last use", ttl, contexts.MinIdle)
+		}
+	}
+	return nil
 }
 
 func (c Config) validateNetwork(bad func(key, format string, args ...any) error) error {
@@ -488,24 +595,58 @@ func (c Config) validateNetwork(bad func(key, format string, args ...any) error)
 	return c.validateAddress("http", c.HTTP, bad)
 }
 
-// validateGateway refuses an address of sites that other machines reach, and an origin that is a site's: its pages are not trusted.
+// validateGateway refuses an address of sites that other machines reach by names that only this one resolves, or without TLS. Names of sites
+// must not be names of the other addresses, or origins of pages that may open sessions: pages of sites are not trusted.
 func (c Config) validateGateway(bad func(key, format string, args ...any) error) error {
 	if c.Gateway == "" {
+		if c.GatewayDomain != "" {
+			return bad("gateway_domain", "needs an address: give --gateway as well, such as 0.0.0.0:443")
+		}
 		return nil
 	}
 	host, port, err := net.SplitHostPort(c.Gateway)
-	if err != nil {
+	switch isLocal := gateway.IsLoopback(host); {
+	case err != nil:
 		return bad("gateway", "%q is no address such as 127.0.0.1:7422", c.Gateway)
+	case (c.GatewayTLSCert == "") != (c.GatewayTLSKey == ""):
+		return bad("gateway_tls_cert", "give both --gateway-tls-cert and --gateway-tls-key, or none of them")
+	case c.GatewayDomain == "" && c.GatewayTLSCert != "":
+		return bad("gateway_domain", "is missing: a certificate is for the names of a domain")
+	case c.GatewayDomain == "" && !isLocal:
+		return bad("gateway", "%s is reachable from other machines, and without --gateway-domain sites have names that only this machine resolves: give --gateway-domain, --gateway-tls-cert and --gateway-tls-key, or listen on 127.0.0.1", c.Gateway)
+	case c.GatewayTLSCert == "" && !isLocal:
+		return bad("gateway", "%s is reachable from other machines and needs TLS: give --gateway-tls-cert and --gateway-tls-key, or listen on 127.0.0.1 behind a proxy that speaks TLS", c.Gateway)
 	}
-	if !gateway.IsLoopback(host) {
-		return bad("gateway", "%s is reachable from other machines; sites have names that only this machine resolves: listen on 127.0.0.1", c.Gateway)
+	place, err := c.sitesPlace(0)
+	if err != nil {
+		return bad("gateway_domain", "%v", err)
 	}
 	for _, origin := range c.Origins {
-		if u, err := url.Parse(origin); err == nil && strings.HasSuffix(strings.ToLower(u.Hostname()), ".localhost") && u.Port() == port {
+		u, err := url.Parse(origin)
+		if err == nil && place.Has(u.Host) && (c.GatewayDomain != "" || u.Port() == port) {
 			return bad("origin", "%s is the origin of a site, whose pages must not open sessions", origin)
 		}
 	}
+	for _, addr := range append([]string{c.HTTP}, c.Listen...) {
+		if c.GatewayDomain != "" && place.Has(addr) {
+			return bad("gateway_domain", "%s is the domain of sites, and so names no address of --http or --listen: take another name than %s", place.Domain, addr)
+		}
+	}
 	return nil
+}
+
+// sitesPlace returns where browsers find sites, if the address of sites has a port.
+func (c Config) sitesPlace(port int) (gateway.Place, error) {
+	if c.GatewayDomain == "" {
+		return gateway.LocalPlace(port), nil
+	}
+	place, err := gateway.ParsePlace(c.GatewayDomain)
+	if place.Port == 0 {
+		if place.Port = port; c.GatewayTLSCert == "" {
+			place.Port = 443 // the proxy's
+		}
+	}
+	return place, err
 }
 
 func (c Config) validateAddress(key, addr string, bad func(key, format string, args ...any) error) error {
@@ -519,50 +660,5 @@ func (c Config) validateAddress(key, addr string, bad func(key, format string, a
 	return nil
 }
 
-// Size is a number of bytes, written as "512MiB", "5G" or "1073741824". K, M, G and T are powers of 1024, with or without "iB" or "B".
-// It is never negative.
-type Size int64
-
-var sizeUnits = []struct {
-	letter string
-	factor int64
-	name   string
-}{{"T", 1 << 40, "TiB"}, {"G", 1 << 30, "GiB"}, {"M", 1 << 20, "MiB"}, {"K", 1 << 10, "KiB"}}
-
-// Set parses a size (pflag.Value).
-func (s *Size) Set(text string) error {
-	number := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(text)), "B"), "I")
-	factor := int64(1)
-	for _, u := range sizeUnits {
-		if rest, ok := strings.CutSuffix(number, u.letter); ok {
-			number, factor = rest, u.factor
-			break
-		}
-	}
-	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	// Negated, the comparison refuses NaN as well.
-	if !(err == nil && n >= 0 && n*float64(factor) < 1<<62) {
-		return fmt.Errorf("%q is no size; write it as 512MiB, 5GiB or a number of bytes", text)
-	}
-	*s = Size(n * float64(factor))
-	return nil
-}
-
-// UnmarshalText parses a size.
-func (s *Size) UnmarshalText(text []byte) error { return s.Set(string(text)) }
-
-// MarshalText formats the size as Set parses it.
-func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// Type names the flag's argument in a usage text.
-func (s *Size) Type() string { return "size" }
-
-// String returns the shortest exact form: "1GiB", "1536MiB", "1000".
-func (s Size) String() string {
-	for _, u := range sizeUnits {
-		if s != 0 && int64(s)%u.factor == 0 {
-			return strconv.FormatInt(int64(s)/u.factor, 10) + u.name
-		}
-	}
-	return strconv.FormatInt(int64(s), 10)
-}
+// Size is a number of bytes, written as "512MiB"; see bytesize.Size.
+type Size = bytesize.Size

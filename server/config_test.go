@@ -26,6 +26,7 @@ func load(t *testing.T, args, environ []string, yaml string) (Config, Origins, e
 }
 
 func TestConfigPrecedence(t *testing.T) {
+	t.Parallel()
 	cfg, origins, err := load(t,
 		[]string{"--listen", "127.0.0.1:1", "--listen", "127.0.0.1:2", "--disk-reserve=2GiB"},
 		[]string{"CTXFS_LISTEN=127.0.0.1:3", "CTXFS_IDLE_TIMEOUT=1m", "CTXFS_SEED_EXCLUDE=*.log, build/", "CTXFS_ALLOW_CHOWN=true", "CTXFS_TOKEN=x"},
@@ -53,6 +54,7 @@ func TestConfigPrecedence(t *testing.T) {
 }
 
 func TestSettingsTellNoPassword(t *testing.T) {
+	t.Parallel()
 	cfg := DefaultConfig()
 	cfg.GitBase = "https://user:secret@example.com/git"
 	for _, s := range cfg.Settings(Origins{}) {
@@ -66,6 +68,7 @@ func TestSettingsTellNoPassword(t *testing.T) {
 }
 
 func TestEverySettingHasAFlag(t *testing.T) {
+	t.Parallel()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	Flags(fs)
 	n := 0
@@ -85,6 +88,7 @@ func TestEverySettingHasAFlag(t *testing.T) {
 }
 
 func TestBadSettings(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		args    []string
@@ -105,6 +109,8 @@ func TestBadSettings(t *testing.T) {
 		{name: "half a certificate", args: []string{"--tls-cert=x"}, words: []string{"tls_key"}},
 		{name: "git without time", environ: []string{"CTXFS_GIT_FETCH_TIMEOUT=0s"}, words: []string{"env CTXFS_GIT_FETCH_TIMEOUT", "more than zero"}},
 		{name: "git base", yaml: "git_base: ext::sh\n", words: []string{"ctxfs.yml", "git_base", "https://host/path"}},
+		{name: "git remote", yaml: "git_remote: [\"ext::sh\"]\n", words: []string{"ctxfs.yml", "git_remote", "prefix 1"}},
+		{name: "git remote with a password", yaml: "git_remote: [\"https://user:pw@example.com\"]\n", words: []string{"git_remote", "has a password"}},
 		{name: "small requests", args: []string{"--max-request=512KiB"}, words: []string{"flag --max-request", "512KiB", "1MiB and 64MiB"}},
 		{name: "little memory", args: []string{"--memory-total=1MiB"}, words: []string{"flag --memory-total", "1MiB", "16MiB"}},
 		{name: "memory below nothing", yaml: "memory_per_panel: -1\n", words: []string{"ctxfs.yml", "memory_per_panel"}},
@@ -129,6 +135,7 @@ func TestBadSettings(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]Size{"0": 0, "1000": 1000, "1KiB": 1024, "1.5M": 3 << 19, "5 GiB": 5 << 30, "2tb": 2 << 40} {
 		var s, back Size
 		if err := s.Set(text); err != nil || s != want {

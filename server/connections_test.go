@@ -44,6 +44,7 @@ func wantClosed(t *testing.T, conn net.Conn) {
 
 // TestConnectionsWithoutACallAreClosed has connections get to each stage before an authenticated call, and no further.
 func TestConnectionsWithoutACallAreClosed(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	for _, encrypted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tls=%t", encrypted), func(t *testing.T) {
@@ -101,6 +102,7 @@ func protocolOf(text string) []string {
 
 // TestAuthenticatedConnectionsStay makes a call over each kind of connection, and another one after the time for the first.
 func TestAuthenticatedConnectionsStay(t *testing.T) {
+	t.Parallel()
 	r := startWith(t, sessionConfig(t), func(s *Server) {
 		s.conns.unix.firstCallTime, s.conns.tcp.firstCallTime, s.conns.http.firstCallTime = time.Second, time.Second, time.Second
 	})
@@ -133,6 +135,7 @@ func TestAuthenticatedConnectionsStay(t *testing.T) {
 // TestSlowFirstCallIsNotTimedOut sends the first message of a connection in two halves, the second after the time for the
 // first call.
 func TestSlowFirstCallIsNotTimedOut(t *testing.T) {
+	t.Parallel()
 	r := startWith(t, sessionConfig(t), func(s *Server) { s.conns.tcp.firstCallTime = time.Second })
 	token := r.openPanel(t, "p").GetToken()
 	c := dialFrames(t, r.Info().Addresses.TCP[0])
@@ -146,6 +149,7 @@ func TestSlowFirstCallIsNotTimedOut(t *testing.T) {
 
 // TestNewConnectionsReplaceSilentOnes connects more often than connections may be silent, and then makes calls.
 func TestNewConnectionsReplaceSilentOnes(t *testing.T) {
+	t.Parallel()
 	const most = 8
 	r := startWith(t, sessionConfig(t), func(s *Server) { s.conns.http.maxUnauthenticated, s.conns.tcp.maxUnauthenticated = most, most })
 	token := r.openPanel(t, "p").GetToken()
@@ -169,6 +173,7 @@ func TestNewConnectionsReplaceSilentOnes(t *testing.T) {
 
 // TestAFullListenerKeepsRoomForOtherPanels has a panel connect until it is refused; another panel still gets in.
 func TestAFullListenerKeepsRoomForOtherPanels(t *testing.T) {
+	t.Parallel()
 	const most = 16
 	r := startWith(t, sessionConfig(t), func(s *Server) { s.conns.tcp.max, s.conns.tcp.maxUnauthenticated = most, most/2 })
 	greedy, other := r.openPanel(t, "greedy").GetToken(), r.openPanel(t, "other").GetToken()
@@ -196,6 +201,7 @@ func TestAFullListenerKeepsRoomForOtherPanels(t *testing.T) {
 
 // TestFullListenerRefusesAtOnce fills a listener with authenticated connections: a further one is closed, not left waiting.
 func TestFullListenerRefusesAtOnce(t *testing.T) {
+	t.Parallel()
 	const most = 4
 	r := startWith(t, sessionConfig(t), func(s *Server) { s.conns.http.max, s.conns.http.maxUnauthenticated = most, most/2 })
 	token := readToken(t, r)
@@ -230,6 +236,7 @@ func TestConnectionsShareTheDescriptors(t *testing.T) {
 }
 
 func TestAClientThatCancelsItsCallsIsReadMoreSlowly(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &acceptedConn{}
 		for _, step := range []struct {

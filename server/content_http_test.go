@@ -37,19 +37,26 @@ type asker struct {
 func askBy(t *testing.T, r *running, token string) map[string]*asker {
 	t.Helper()
 	a, out := r.Info().Addresses, map[string]*asker{}
-	for name, addr := range map[string]string{"http": a.HTTP, "tcp": a.TCP[0], "unix": ""} {
+	for name, addr := range map[string]string{"http": a.HTTP, "tcp": a.TCP[0]} {
 		transport := &http.Transport{}
-		if addr == "" {
-			addr = "localhost"
-			transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, "unix", a.Socket)
-			}
-		}
 		t.Cleanup(transport.CloseIdleConnections)
-		header := http.Header{"Authorization": {bearerOf(token)}}
-		out[name] = &asker{t, &http.Client{Transport: transport}, "http://" + addr, header}
+		out[name] = &asker{t, &http.Client{Transport: transport}, "http://" + addr, http.Header{}}
+	}
+	out["unix"] = askByUnix(t, a.Socket)
+	for _, a := range out {
+		a.header.Set("Authorization", bearerOf(token))
 	}
 	return out
+}
+
+// askByUnix returns one that asks as the host.
+func askByUnix(t *testing.T, socket string) *asker {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &asker{t, &http.Client{Transport: transport}, "http://localhost", http.Header{}}
 }
 
 func (a *asker) get(query string) *http.Response { return a.do(http.MethodGet, query, nil) }
@@ -72,6 +79,7 @@ func (a *asker) do(method, query string, body io.Reader) *http.Response {
 func (r *running) folder(context string) string { return r.claim.layout.Folder(contexts.ID(context)) }
 
 func TestContent(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	token := r.openPanel(t, "p").GetToken()
 	folder := r.folder("ctx_p")
@@ -149,6 +157,7 @@ func TestContent(t *testing.T) {
 }
 
 func TestContentNeedsAnIdentity(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	r.openPanel(t, "p")
 	write(t, filepath.Join(r.folder("ctx_p"), "a"), "x")
@@ -177,8 +186,72 @@ func TestContentNeedsAnIdentity(t *testing.T) {
 	}
 }
 
+// TestPagesOfListedOriginsReadAndWriteContent sends what a browser sends for a page's fetch.
+func TestPagesOfListedOriginsReadAndWriteContent(t *testing.T) {
+	t.Parallel()
+	cfg := sessionConfig(t)
+	cfg.HTTP, cfg.Origins = "127.0.0.1:0", []string{"http://localhost:5173"}
+	r := start(t, cfg)
+	token := r.openPanel(t, "p").GetToken()
+	write(t, filepath.Join(r.folder("ctx_p"), "a"), "0123456789")
+	own := "http://" + r.Info().Addresses.HTTP
+	for _, c := range []struct {
+		name, origin, method, query, body string
+		anonymous                         bool
+		status                            int
+		// shared says that the page may read the response.
+		shared bool
+	}{
+		{"preflight", "http://localhost:5173", http.MethodOptions, "path=/a", "", true, 204, true},
+		{"read", "http://localhost:5173", http.MethodGet, "path=/a&start=2&end=4", "", false, 200, true},
+		{"head", "http://localhost:5173", http.MethodHead, "path=/a", "", false, 200, true},
+		{"write", "http://localhost:5173", http.MethodPut, "path=/b", "written", false, 204, true},
+		{"no such file", "http://localhost:5173", http.MethodGet, "path=/none", "", false, 404, true},
+		{"no token", "http://localhost:5173", http.MethodGet, "path=/a", "", true, 401, true},
+		{"a stranger's preflight", "http://evil.example", http.MethodOptions, "path=/a", "", true, 403, false},
+		{"a stranger's read", "http://evil.example", http.MethodGet, "path=/a", "", false, 403, false},
+		{"a stranger's write", "http://evil.example", http.MethodPut, "path=/c", "x", false, 403, false},
+		{"an opaque page", "null", http.MethodOptions, "path=/a", "", true, 403, false},
+		{"the same host, another port", "http://localhost:5174", http.MethodOptions, "path=/a", "", true, 403, false},
+		{"the server's own origin", own, http.MethodGet, "path=/a", "", false, 200, false},
+		{"no page", "", http.MethodGet, "path=/a", "", false, 200, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := askBy(t, r, token)["http"]
+			if c.anonymous {
+				a.header.Del("Authorization")
+			}
+			if c.origin != "" {
+				a.header.Set("Origin", c.origin)
+			}
+			resp := a.do(c.method, c.query, strings.NewReader(c.body))
+			h := resp.Header
+			if resp.StatusCode != c.status {
+				t.Errorf("%s", resp.Status)
+			}
+			if got := h.Get("Access-Control-Allow-Origin"); (got != "") != c.shared || c.shared && (got != c.origin || h.Get("Vary") != "Origin") {
+				t.Errorf("shared with %q, Vary %q", got, h.Get("Vary"))
+			}
+			if h.Get("Access-Control-Allow-Credentials") != "" {
+				t.Error("credentials are allowed")
+			}
+			allowed := h.Get("Access-Control-Allow-Headers") + h.Get("Access-Control-Allow-Methods")
+			if preflight := c.method == http.MethodOptions && c.shared; strings.Contains(allowed, "Authorization") != preflight || strings.Contains(allowed, "PUT") != preflight {
+				t.Errorf("allows %q", allowed)
+			}
+		})
+	}
+	if b, err := os.ReadFile(filepath.Join(r.folder("ctx_p"), "b")); err != nil || string(b) != "written" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := os.Stat(filepath.Join(r.folder("ctx_p"), "c")); err == nil {
+		t.Error("a stranger wrote")
+	}
+}
+
 // TestContentThatEndsEarly has what is being sent become less, go away, or be forbidden.
 func TestContentThatEndsEarly(t *testing.T) {
+	t.Parallel()
 	const size = 64 << 20
 	for _, c := range []struct {
 		name string
@@ -220,6 +293,7 @@ func TestContentThatEndsEarly(t *testing.T) {
 
 // TestAClientThatTakesNoContentIsCutOff asks, and reads nothing.
 func TestAClientThatTakesNoContentIsCutOff(t *testing.T) {
+	t.Parallel()
 	cfg := sessionConfig(t)
 	cfg.Keepalive = time.Second
 	r := start(t, cfg)
@@ -234,6 +308,7 @@ func TestAClientThatTakesNoContentIsCutOff(t *testing.T) {
 }
 
 func TestContentOverTLS(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	cfg := sessionConfig(t)
 	cfg.TLSCert, cfg.TLSKey = ca.files(t)
@@ -252,6 +327,7 @@ func TestContentOverTLS(t *testing.T) {
 }
 
 func TestPutContent(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	token := r.openPanel(t, "p").GetToken()
 	folder := r.folder("ctx_p")
@@ -312,6 +388,7 @@ func TestPutContent(t *testing.T) {
 }
 
 func TestPutContentNeedsTheRight(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	resp, err := ctxfsv1.NewPanelServiceClient(r.host(t)).OpenPanel(t.Context(), &ctxfsv1.OpenPanelRequest{PanelId: "p", ReadOnly: true})
 	if err != nil {
@@ -332,6 +409,7 @@ func TestPutContentNeedsTheRight(t *testing.T) {
 
 // TestABodyThatEndsEarlyChangesNothing has the client, its panel or the server go away in the middle, and a client be silent.
 func TestABodyThatEndsEarlyChangesNothing(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *running, net.Conn){
 		"the client goes": func(_ *testing.T, _ *running, conn net.Conn) { _ = conn.Close() },
 		"the panel is closed": func(t *testing.T, r *running, _ net.Conn) {
@@ -372,6 +450,7 @@ func TestABodyThatEndsEarlyChangesNothing(t *testing.T) {
 
 // TestContentWithoutContent asks for the head alone, and sends no body.
 func TestContentWithoutContent(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	token := r.openPanel(t, "p").GetToken()
 	path := write(t, filepath.Join(r.folder("ctx_p"), "a"), "0123456789")
@@ -399,6 +478,7 @@ func TestContentWithoutContent(t *testing.T) {
 // TestASlowReaderIsNotCutOff takes content steadily, and slowly for its keepalive: by the
 // unix socket, where nothing but the reader sets the pace.
 func TestASlowReaderIsNotCutOff(t *testing.T) {
+	t.Parallel()
 	cfg := sessionConfig(t)
 	cfg.Keepalive = time.Second
 	r := start(t, cfg)
@@ -422,6 +502,7 @@ func TestASlowReaderIsNotCutOff(t *testing.T) {
 
 // TestALateInterruptHitsNobodyElse closes panels while others use the same connections.
 func TestALateInterruptHitsNobodyElse(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	stays := askBy(t, r, r.openPanel(t, "stays").GetToken())["tcp"]
 	write(t, filepath.Join(r.folder("ctx_stays"), "a"), "x")
@@ -451,6 +532,7 @@ func TestALateInterruptHitsNobodyElse(t *testing.T) {
 // TestMalformedBodiesAreRefused sends bodies that HTTP does not allow. Each is the second request of its connection, which
 // the server then closes.
 func TestMalformedBodiesAreRefused(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	for _, encrypted := range []bool{false, true} {
 		cfg := sessionConfig(t)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestTooLargeChunkIsRefused(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	stream, err := ctxfsv1.NewFsServiceClient(r.host(t)).WriteStream(with(t, panelKey, "p"))
 	if err != nil {

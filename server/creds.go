@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -213,6 +216,38 @@ func tlsConfig(cfg Config) (*tls.Config, error) {
 		return nil, &ConfigError{Key: "client_ca", Problem: fmt.Sprintf("%s holds no certificate", cfg.ClientCA)}
 	}
 	return c, nil
+}
+
+// pagesTLS reads the certificate of sites; nil when there is none. It must be for their names, and other, the configuration of the other
+// addresses, for none of them: a browser would reach those by the name of a site.
+func pagesTLS(cfg Config, other *tls.Config) (*tls.Config, error) {
+	if cfg.GatewayDomain == "" {
+		return nil, nil
+	}
+	place, err := cfg.sitesPlace(0)
+	if err != nil {
+		return nil, &ConfigError{Key: "gateway_domain", Problem: err.Error()}
+	}
+	site := strings.Repeat("a", 26) + "." + place.Domain
+	if other != nil {
+		leaf := other.Certificates[0].Leaf
+		if slices.ContainsFunc(leaf.DNSNames, place.Has) || leaf.VerifyHostname(site) == nil {
+			return nil, &ConfigError{Key: "gateway_domain", Problem: fmt.Sprintf("%s is the domain of sites, and the certificate of --tls-cert has a name of it (%s): give --listen and --http another domain", place.Domain, strings.Join(leaf.DNSNames, ", "))}
+		}
+	}
+	if cfg.GatewayTLSCert == "" {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(cfg.GatewayTLSCert, cfg.GatewayTLSKey)
+	if err != nil {
+		return nil, &ConfigError{Key: "gateway_tls_cert", Problem: err.Error()}
+	}
+	for _, name := range []string{site, "files." + place.Domain} {
+		if cert.Leaf.VerifyHostname(name) != nil {
+			return nil, &ConfigError{Key: "gateway_tls_cert", Problem: fmt.Sprintf("%s is a certificate of %s, and sites need one of *.%s", cfg.GatewayTLSCert, cmp.Or(strings.Join(cert.Leaf.DNSNames, ", "), "no domain"), place.Domain)}
+		}
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
 }
 
 // The gRPC addresses also answer HTTP: over WebSocket a client's small calls take less time than over gRPC's own streams, and a

@@ -23,6 +23,7 @@ func readDeploy(t *testing.T, name string) string {
 
 // TestExampleConfigurationShowsTheDefaults removes the comment marks before all settings.
 func TestExampleConfigurationShowsTheDefaults(t *testing.T) {
+	t.Parallel()
 	example := readDeploy(t, "ctxfs.yaml")
 	if _, _, err := load(t, nil, nil, example); err != nil {
 		t.Errorf("as installed: %v", err)
@@ -76,6 +77,7 @@ func labelsOf(t *testing.T) map[string][]string {
 
 // TestDashboardAndAlertsNameRealMetrics looks up each series, and each label that its query mentions.
 func TestDashboardAndAlertsNameRealMetrics(t *testing.T) {
+	t.Parallel()
 	series := labelsOf(t)
 	query := regexp.MustCompile(`(?m)(?:"expr": "((?:[^"\\]|\\.)*)"|^ +expr: (.*)$)`)
 	metric := regexp.MustCompile(`\b(ctxfs_[a-z_]+|up)\b`)

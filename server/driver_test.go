@@ -18,6 +18,7 @@ import (
 )
 
 func TestDriverChoiceSaysWhy(t *testing.T) {
+	t.Parallel()
 	for want, c := range map[string]DriverChoice{
 		"copy":                             {Name: DriverCopy},
 		"overlay":                          {Name: DriverOverlay},
@@ -33,6 +34,7 @@ func TestDriverChoiceSaysWhy(t *testing.T) {
 }
 
 func TestChooseDriver(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	refused, hidden := OverlayRefusal(t.Context(), dir), overlay.Hidden()
 	auto, err := ChooseDriver(t.Context(), DriverAuto, dir)
@@ -85,6 +87,7 @@ func mounts(t *testing.T, cfg Config) []string {
 
 // TestOverlayOverTheWire goes through the life of a context as a panel and its host see it.
 func TestOverlayOverTheWire(t *testing.T) {
+	t.Parallel()
 	cfg := overlaid(t)
 	write(t, filepath.Join(cfg.Workspace, "app", "a.txt"), "layer")
 	cfg.SeedRoot = "."
@@ -123,6 +126,7 @@ func TestOverlayOverTheWire(t *testing.T) {
 }
 
 func TestStopWithHandlesOpenLeavesNoMount(t *testing.T) {
+	t.Parallel()
 	cfg := overlaid(t)
 	r := start(t, cfg)
 	panel := r.openPanel(t, "panels/a")
@@ -147,6 +151,7 @@ func TestStopWithHandlesOpenLeavesNoMount(t *testing.T) {
 
 // TestDefaultChanges serves what the other driver made.
 func TestDefaultChanges(t *testing.T) {
+	t.Parallel()
 	cfg := overlaid(t)
 	for _, step := range []struct{ driver, panel string }{{mounting().Name(), "one"}, {DriverCopy, "two"}, {mounting().Name(), "three"}} {
 		cfg.Driver = step.driver

@@ -22,6 +22,8 @@ type commands interface {
 	Register(registry grpc.ServiceRegistrar)
 	// Run runs a command for the server itself, and calls send with what ExecService.Run reports.
 	Run(ctx context.Context, cmd *ctxfsv1.Command, send func(*ctxfsv1.RunResponse) error) error
+	// Running returns how many commands run in each context.
+	Running(ctx context.Context) (map[contexts.ID]int, error)
 	// ContextDeleted forgets the processes of a context that is gone.
 	ContextDeleted(id contexts.ID)
 	// Close ends the commands, or leaves them to the next server if they can outlive this one. Further calls have no effect.
@@ -39,6 +41,17 @@ func (c ownCommands) Register(registry grpc.ServiceRegistrar) {
 // Run implements commands.
 func (c ownCommands) Run(ctx context.Context, cmd *ctxfsv1.Command, send func(*ctxfsv1.RunResponse) error) error {
 	return (&services.Exec{Processes: c.Processes}).RunCommand(ctx, cmd, send)
+}
+
+// Running implements commands.
+func (c ownCommands) Running(context.Context) (map[contexts.ID]int, error) {
+	n := map[contexts.ID]int{}
+	for _, p := range c.List("") {
+		if p.Ended() == nil {
+			n[p.Command().Context]++
+		}
+	}
+	return n, nil
 }
 
 // Close implements commands: a command does not outlive the server that runs it.

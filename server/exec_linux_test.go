@@ -15,11 +15,22 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/metadata/metadatatest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
 // execHouse serves a workspace with a context ctx_a in which commands run. It skips the test where they cannot.
 func execHouse(t *testing.T, settings ...func(*Config)) (*house, ctxfsv1.ExecServiceClient) {
+	t.Helper()
+	h := newHouse(t, execConfig(t, settings...))
+	h.runner = []string{"/proc/self/exe", "runner"}
+	h.serve()
+	h.open(&ctxfsv1.OpenPanelRequest{PanelId: "a"})
+	return h, ctxfsv1.NewExecServiceClient(h.cc)
+}
+
+// execConfig has commands run; the test is skipped, and says why, where they cannot.
+func execConfig(t *testing.T, settings ...func(*Config)) Config {
 	t.Helper()
 	cfg := testConfig(t)
 	for _, set := range settings {
@@ -34,11 +45,7 @@ func execHouse(t *testing.T, settings ...func(*Config)) (*house, ctxfsv1.ExecSer
 	if err := ExecRefusal(t.Context(), cfg, cfg.Workspace); err != nil {
 		t.Skip(err)
 	}
-	h := newHouse(t, cfg)
-	h.runner = []string{"/proc/self/exe", "runner"}
-	h.serve()
-	h.open(&ctxfsv1.OpenPanelRequest{PanelId: "a"})
-	return h, ctxfsv1.NewExecServiceClient(h.cc)
+	return cfg
 }
 
 func inShell(script string) *ctxfsv1.Command {
@@ -124,6 +131,12 @@ func TestRunOverGRPC(t *testing.T) {
 	}
 	if _, err := run(t.Context(), c, &ctxfsv1.Command{Argv: []string{"pwd"}}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("without a context: %v", err)
+	}
+	inJSON := answered(t, askByUnix(t, h.r.Info().Addresses.Socket).rpc("ExecService/Run", `{"command":{"contextId":"ctx_a","argv":["sh","-c","cat app/app.txt; exit 3"]}}`))
+	for _, want := range []string{`{"started":{`, `"data":"YXBw"`, `"code":3`} {
+		if !strings.Contains(inJSON, want) {
+			t.Errorf("in JSON it says %s, want %s", inJSON, want)
+		}
 	}
 }
 
@@ -347,4 +360,30 @@ func TestProfilesOfOperator(t *testing.T) {
 			t.Errorf("%s: %v", content, err)
 		}
 	}
+}
+
+// TestCommandsGoOnWithoutTheDatabase loses the database while a command runs, and starts another one in the open context.
+func TestCommandsGoOnWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	f := startFaulty(t, execConfig(t), "/proc/self/exe", "runner")
+	if _, err := f.open("a"); err != nil {
+		t.Fatal(err)
+	}
+	c := ctxfsv1.NewExecServiceClient(f.host(t))
+	waiting := inShell("read line; echo got $line")
+	waiting.OpenStdin = true
+	started, err := c.Start(t.Context(), &ctxfsv1.StartRequest{Command: waiting})
+	must(t, err)
+	f.db.Set(metadatatest.Fault{Silent: true})
+	f.until("the server is not ready", func() bool { return f.notReady() != "" })
+	id := started.GetProcess().GetProcessId()
+	_, err = c.SendInput(t.Context(), &ctxfsv1.SendInputRequest{ProcessId: id, Data: []byte("it\n")})
+	must(t, err)
+	if r := follow(t, c, &ctxfsv1.FollowOutputRequest{ProcessId: id, Follow: true}); r.out != "got it\n" || r.exited.GetExit().GetCode() != 0 {
+		t.Errorf("the command that ran: %+v", r)
+	}
+	if r, err := run(t.Context(), c, inShell("echo made > made; cat made")); err != nil || r.out != "made\n" {
+		t.Errorf("a new command: %+v, %v", r, err)
+	}
+	f.mend()
 }

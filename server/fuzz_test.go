@@ -106,6 +106,8 @@ func FuzzConnection(f *testing.F) {
 		"GET /v1/session HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\n" + upgrade + "\r\n", "PUT /v1/content?path=/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
 		"PUT /v1/content?path=/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "\x16\x03\x01", "GET / HTTP/9.9\r\n\r\n",
 		"GET /v1/content?path=%00 HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-\r\nAuthorization: Bearer x\r\nAuthorization: Bearer y\r\n\r\n",
+		"POST /v1/FsService/Stat HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{\"path\":\"/\"}",
+		"POST /v1/FsService/Glob HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nCtxfs-Timeout: 1s\r\n\r\nf\r\n{\"patterns\":[\"*\r\n",
 	} {
 		f.Add([]byte(s))
 	}

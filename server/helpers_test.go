@@ -20,6 +20,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
+	"github.com/ctxfs/ctxfs/internal/pgtest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/runner"
 	"github.com/ctxfs/ctxfs/server/services"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 		os.Exit(beRunner())
 	}
 	namespacestest.Main()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(pgtest.Main(m))
 }
 
 // beRunner makes this program a runner.
@@ -60,6 +61,9 @@ func testConfig(t *testing.T) Config {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cfg.Workspace = dir
 	cfg.DiskReserve = 0
+	if cfg.Metadata, err = pgtest.Setting(dir); err != nil {
+		t.Fatal(err)
+	}
 	return cfg
 }
 

@@ -5,9 +5,14 @@ import (
 	"net"
 	"sync/atomic"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/gateway"
+	"github.com/ctxfs/ctxfs/internal/budget"
+	"github.com/ctxfs/ctxfs/internal/method"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/sites"
 )
 
@@ -56,11 +61,7 @@ func (h httpCalls) Conn(ctx context.Context, websocket bool) (credentials.AuthIn
 		conn.web, conn.http = false, true
 		return &conn, func() {}
 	}
-	conn := &connInfo{id: h.s.connIDs.Add(1), web: websocket, http: !websocket, accepted: acceptedConnOf(ctx)}
-	if !websocket {
-		return conn, func() {}
-	}
-	conn.shares = &connShares{}
+	conn := &connInfo{id: h.s.connIDs.Add(1), web: websocket, http: !websocket, accepted: acceptedConnOf(ctx), shares: &connShares{}}
 	return conn, func() {
 		conn.shares.close()
 		h.s.closeOwner(hostOwner(conn.id))
@@ -73,7 +74,37 @@ func (h httpCalls) Call(ctx context.Context, rpc string, query any, do func(cont
 	if query != nil {
 		c.about.Store(&about{first: query})
 	}
-	return h.s.calls.around(ctx, c, func(ctx context.Context) error { return do(ctx, &c.wrote) })
+	_, visits := ctx.Value(visitorKey{}).([32]byte)
+	run := h.s.streams.run
+	if visits {
+		run = h.s.streams.runHere // the gateway waits for the handler of a page in any case
+	}
+	return h.s.calls.around(ctx, c, run, func(ctx context.Context) error {
+		if visits { // sessions and content count what they hold themselves
+			hold := h.s.calls.shares(ctx, c.id).Replies.Hold()
+			defer hold.Release()
+			ctx = budget.With(ctx, hold)
+		}
+		return do(ctx, &c.wrote)
+	})
+}
+
+// Hold implements gateway.Calls.
+func (h httpCalls) Hold(ctx context.Context) (*budget.Hold, error) {
+	id, err := h.s.auth.identify(ctx, method.Of(ctxfsv1.ContextService_GetInfo_FullMethodName))
+	if err != nil {
+		return nil, err
+	}
+	return h.s.calls.shares(ctx, id).Requests.Hold(), nil
+}
+
+// Serve implements gateway.Calls.
+func (h httpCalls) Serve(rpc string, stream grpc.ServerStream) error {
+	serve, ok := h.s.rpcs[rpc]
+	if !ok {
+		return &fserr.Error{Code: fserr.EOPNOTSUPP, Detail: "this server does not serve " + rpc}
+	}
+	return serve(stream)
 }
 
 // AsVisitor implements gateway.Calls.
@@ -87,15 +118,6 @@ func (s *Server) siteURL() func(sites.Form, string) (url, origin string) {
 		return nil
 	}
 	return s.gateway.SiteURL
-}
-
-// pagesPort returns the port of the address of sites; 0 without Config.Gateway.
-func (s *Server) pagesPort() int {
-	if s.ls.pages == nil {
-		return 0
-	}
-	tcp, _ := s.ls.pages.Addr().(*net.TCPAddr)
-	return tcp.Port
 }
 
 // MayReadMetrics implements gateway.Calls.

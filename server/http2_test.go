@@ -30,7 +30,13 @@ type frames struct {
 // dialFrames connects and begins HTTP/2.
 func dialFrames(t *testing.T, address string) *frames {
 	t.Helper()
-	c := &frames{T: t, conn: dialPlain(t, "tcp", address)}
+	return beginFrames(t, dialPlain(t, "tcp", address))
+}
+
+// beginFrames begins HTTP/2 on a connection.
+func beginFrames(t *testing.T, conn net.Conn) *frames {
+	t.Helper()
+	c := &frames{T: t, conn: conn}
 	if _, err := io.WriteString(c.conn, preface); err != nil {
 		t.Fatal(err)
 	}

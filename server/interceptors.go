@@ -18,8 +18,11 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/fsservice"
+	"github.com/ctxfs/ctxfs/fsservice/handles"
 	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/internal/codec"
 	"github.com/ctxfs/ctxfs/internal/method"
@@ -42,6 +45,10 @@ type interceptors struct {
 	codec *codec.Codec
 	// audit is nil when there is none.
 	audit *auditLog
+	// changes is nil when there are no feeds.
+	changes *fsservice.Recorder
+	// handleOf returns what the owner's handle fd stands for.
+	handleOf func(owner string, fd int32) (handles.Spec, bool)
 	// prefix and count make request IDs.
 	prefix string
 	count  atomic.Uint64
@@ -57,21 +64,31 @@ type call struct {
 	transport string
 	id        panels.Identity
 	start     time.Time
-	requestID string // set on first use
+	requestID atomic.Pointer[string] // set on first use
 	// counted is the counter that the call is in; nil for none.
 	counted *atomic.Int64
 	// about is set at most once. A stream's handler may outlive the call, and set about and wrote while the call is recorded.
 	about atomic.Pointer[about]
 	// wrote is how much content a stream has written.
 	wrote atomic.Int64
+	// recorded says that the call is in the feed of its context.
+	recorded atomic.Bool
 }
 
 // about is what must be recorded of a call before it ends.
 type about struct {
 	// first is a stream's first message, or the query of an HTTP request.
 	first any
-	// handlePath is the path of the handle that an audited call is about.
-	handlePath string
+	// handle is what the handle stands for that a recorded call is about; nil for none.
+	handle *handles.Spec
+}
+
+// handle returns what the handle stands for that a recorded call is about; nil when there is none.
+func (c *call) handle() *handles.Spec {
+	if a := c.about.Load(); a != nil {
+		return a.handle
+	}
+	return nil
 }
 
 // first returns the first message of a stream; nil when it is not known.
@@ -102,7 +119,7 @@ func (i *interceptors) operation(ctx context.Context, transport string, m *metho
 	}
 	return do(func(r any) {
 		req = r
-		i.audit.note(c, r)
+		i.note(c, r)
 	})
 }
 
@@ -110,13 +127,13 @@ func (i *interceptors) operation(ctx context.Context, transport string, m *metho
 func (i *interceptors) serveUnary(method string, handler grpc.MethodHandler, srv any, stream grpc.ServerStream) error {
 	var reply *budget.Hold
 	resp, err := i.unary(stream.Context(), method, func(ctx context.Context, c *call, req *any, inner grpc.UnaryServerInterceptor) (any, error) {
-		shares := i.shares(ctx, c.id)
-		r, err := i.receiver(ctx, c, shares.Requests.Hold())
+		var request *budget.Hold
+		request, reply = i.holds(ctx, c.id)
+		r, err := i.receiver(ctx, c, request)
 		if err != nil {
 			return nil, err
 		}
 		defer r.hold.Release()
-		reply = shares.Replies.Hold()
 		return handler(srv, budget.With(ctx, reply), func(m any) error {
 			*req = m
 			return r.only(ctx, m)
@@ -152,28 +169,39 @@ func (i *interceptors) unary(
 		return nil, err
 	}
 	return serve(ctx, c, &req, func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		i.audit.note(c, req)
-		inner, cancel := withDefaultDeadline(panels.WithIdentity(ctx, c.id), c.start, c.method, req)
+		i.note(c, req)
+		inner, cancel := withDefaultDeadline(withCaller(ctx, c), c.start, c.method, req)
 		defer cancel()
 		return handler(inner, req)
 	})
 }
 
+// withCaller returns the context of a call's handler. What a console reads does not count as a use of a context: its page refreshes itself.
+func withCaller(ctx context.Context, c *call) context.Context {
+	if c.id.Console && c.method.Effect() == ctxfsv1.Effect_EFFECT_READS {
+		ctx = contexts.Observe(ctx)
+	}
+	return panels.WithIdentity(ctx, c.id)
+}
+
 func (i *interceptors) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := i.begin(ss.Context(), info.FullMethod)
-	return i.around(ss.Context(), c, func(ctx context.Context) error {
-		shares := i.shares(ctx, c.id)
-		r, err := i.receiver(ss.Context(), c, shares.Requests.Hold())
+	return i.around(ss.Context(), c, i.streams.run, func(ctx context.Context) error {
+		request, reply := i.holds(ctx, c.id)
+		r, err := i.receiver(ss.Context(), c, request)
 		if err != nil {
 			return err
 		}
 		defer r.hold.Release()
-		return handler(srv, &observedStream{streamWithContext{ss, budget.With(ctx, shares.Replies.Hold())}, i, c, r, info.IsClientStream})
+		return handler(srv, &observedStream{streamWithContext{ss, budget.With(ctx, reply)}, i, c, r, info.IsClientStream})
 	})
 }
 
-// around surrounds a stream: gRPC's, a WebSocket or a request for content.
-func (i *interceptors) around(ctx context.Context, c *call, serve func(context.Context) error) (err error) {
+// runStream is the type of streamTable.run and runHere.
+type runStream func(context.Context, panels.Identity, func(context.Context) error) error
+
+// around surrounds a stream: gRPC's, a WebSocket or a request for content. run runs serve.
+func (i *interceptors) around(ctx context.Context, c *call, run runStream, serve func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = i.panicked(c.method.Name, p)
@@ -186,7 +214,7 @@ func (i *interceptors) around(ctx context.Context, c *call, serve func(context.C
 	if err := i.limits.enter(c); err != nil {
 		return err
 	}
-	return i.streams.run(panels.WithIdentity(ctx, c.id), c.id, func(ctx context.Context) (err error) {
+	return run(withCaller(ctx, c), c.id, func(ctx context.Context) (err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				err = i.panicked(c.method.Name, p)
@@ -222,7 +250,12 @@ func (s *observedStream) RecvMsg(m any) error {
 	if _, ok := m.(*ctxfsv1.SessionRequest); ok {
 		s.r.hold.Release() // a session counts the content of its operations
 	} else if s.c.about.Load() == nil {
-		s.c.about.Store(&about{first: m, handlePath: s.i.audit.handlePath(s.c, m)})
+		a := s.i.aboutHandle(s.c, m)
+		if a == nil {
+			a = &about{}
+		}
+		a.first = m
+		s.c.about.Store(a)
 	}
 	return nil
 }
@@ -231,6 +264,12 @@ func (s *observedStream) RecvMsg(m any) error {
 func (s *observedStream) SendMsg(m any) error {
 	if r, ok := m.(*ctxfsv1.WriteStreamResponse); ok {
 		s.c.wrote.Store(r.GetBytesWritten())
+	}
+	if r, ok := m.(*ctxfsv1.ImportResponse); ok {
+		s.c.wrote.Store(r.GetSummary().GetBytes())
+	}
+	if d := s.c.method.Desc; d != nil && !d.IsStreamingServer() { // it is the answer
+		s.i.changed(s.ctx, s.c, s.c.first(), m, nil)
 	}
 	return s.ServerStream.SendMsg(m)
 }
@@ -255,6 +294,10 @@ func (i *interceptors) end(ctx context.Context, c *call, req, resp any, err erro
 func (i *interceptors) record(ctx context.Context, c *call, req, resp any, err error) error {
 	i.metrics.inFlight.Dec()
 	i.limits.leave(c)
+	i.changed(ctx, c, req, resp, err)
+	if c.id.Console {
+		i.auth.consoles.Used(c.id.TokenHash)
+	}
 	err = fserrpb.ToStatus(err)
 	took := time.Since(c.start)
 	i.metrics.observe(c, err, took)
@@ -278,15 +321,16 @@ func (i *interceptors) panicked(method string, p any) error {
 
 // requestID returns the caller's ID when it is short and printable, else a new one. A call keeps its ID.
 func (i *interceptors) requestID(ctx context.Context, c *call) string {
-	if c.requestID == "" {
-		c.requestID = i.newRequestID(ctx)
+	if id := c.requestID.Load(); id != nil {
+		return *id
 	}
-	return c.requestID
+	id := i.newRequestID(ctx)
+	c.requestID.CompareAndSwap(nil, &id)
+	return *c.requestID.Load()
 }
 
 func (i *interceptors) newRequestID(ctx context.Context) string {
-	md, _ := metadata.FromIncomingContext(ctx)
-	if v := md.Get(method.RequestIDKey); len(v) == 1 && len(v[0]) <= 64 && isPrintable(v[0]) {
+	if v := metadata.ValueFromIncomingContext(ctx, method.RequestIDKey); len(v) == 1 && len(v[0]) <= 64 && isPrintable(v[0]) {
 		return v[0]
 	}
 	return i.prefix + strconv.FormatUint(i.count.Add(1), 36)

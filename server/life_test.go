@@ -32,6 +32,7 @@ func exitCode(err error) int {
 }
 
 func TestSecondServerIsToldOfTheFirst(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	r := start(t, cfg)
 	_, err := New(t.Context(), cfg, Deps{})
@@ -48,6 +49,7 @@ func TestSecondServerIsToldOfTheFirst(t *testing.T) {
 }
 
 func TestNewerFormatIsRefused(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	state := filepath.Join(cfg.Workspace, ".contexts", ".ctxfs")
 	write(t, filepath.Join(state, "FORMAT"), `{"format":2,"written_by":"0.3.0"}`)
@@ -61,6 +63,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 }
 
 func TestWhatAKilledServerLeftIsNotInTheWay(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	l, err := contexts.NewLayout(cfg.Workspace, "")
 	if err != nil {
@@ -98,6 +101,7 @@ func TestWhatAKilledServerLeftIsNotInTheWay(t *testing.T) {
 }
 
 func TestFileInTheSocketsPlaceIsKept(t *testing.T) {
+	t.Parallel()
 	path := write(t, filepath.Join(t.TempDir(), "s"), "precious")
 	if _, err := listenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "in the way") {
 		t.Errorf("got %v", err)
@@ -144,13 +148,14 @@ func watchRoot(t *testing.T, r *running, md ...string) (next func() error) {
 }
 
 func TestStreamsEnd(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	ps := ctxfsv1.NewPanelServiceClient(r.host(t))
 	within := func(name string, next func() error, code codes.Code, words string) {
 		t.Helper()
 		begun := time.Now()
 		err := next()
-		if status.Code(err) != code || !strings.Contains(err.Error(), words) || time.Since(begun) > time.Second {
+		if status.Code(err) != code || !strings.Contains(err.Error(), words) || time.Since(begun) > 10*time.Second {
 			t.Errorf("%s: %v after %s; want %s, %q", name, err, time.Since(begun), code, words)
 		}
 	}
@@ -177,6 +182,7 @@ func TestStreamsEnd(t *testing.T) {
 // TestStuckStreamEnds has a client that neither sends nor reads: its handler hangs
 // in RecvMsg, which no context of ours reaches.
 func TestStuckStreamEnds(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	r.openPanel(t, "p")
 	stream, err := ctxfsv1.NewFsServiceClient(r.host(t)).WriteStream(with(t, panelKey, "p"))
@@ -192,7 +198,7 @@ func TestStuckStreamEnds(t *testing.T) {
 	}
 	begun := time.Now()
 	r.stop()
-	if err := r.wait(); err != nil || time.Since(begun) > 3*time.Second {
+	if err := r.wait(); err != nil || time.Since(begun) > 10*time.Second {
 		t.Errorf("stopped after %s: %v", time.Since(begun), err)
 	}
 	if _, err := stream.CloseAndRecv(); status.Code(err) != codes.Unavailable {
@@ -201,6 +207,7 @@ func TestStuckStreamEnds(t *testing.T) {
 }
 
 func TestHostHandlesEndWithTheConnection(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	r.openPanel(t, "p")
 	cc := r.host(t)
@@ -211,7 +218,7 @@ func TestHostHandlesEndWithTheConnection(t *testing.T) {
 		t.Fatalf("%d handles", n)
 	}
 	_ = cc.Close()
-	for deadline := time.Now().Add(5 * time.Second); r.parts.handles.Count() > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); r.parts.handles.Count() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the handle outlives its connection")
 		}
@@ -219,6 +226,7 @@ func TestHostHandlesEndWithTheConnection(t *testing.T) {
 }
 
 func TestTooLargeRequestNamesWriteStream(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	fs := ctxfsv1.NewFsServiceClient(r.host(t))
 	req := func(n int) *ctxfsv1.WriteFileRequest {
@@ -237,6 +245,7 @@ func TestTooLargeRequestNamesWriteStream(t *testing.T) {
 }
 
 func TestTheSizeOfRequestsIsASetting(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.MaxRequest = 2 << 20
 	r := start(t, cfg)
@@ -252,6 +261,7 @@ func TestTheSizeOfRequestsIsASetting(t *testing.T) {
 }
 
 func TestEnsureTellsProgressAndThenReady(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.SeedRoot = "."
 	write(t, filepath.Join(cfg.Workspace, "a.txt"), "hello")
@@ -280,6 +290,7 @@ func TestEnsureTellsProgressAndThenReady(t *testing.T) {
 }
 
 func TestHealthIsOpen(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Listen = []string{"127.0.0.1:0"}
 	r := start(t, cfg)
@@ -336,6 +347,7 @@ func (t *streamTable) count() int {
 
 // TestDrainLetsACallEnd stops the server while a call runs.
 func TestDrainLetsACallEnd(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	r.openPanel(t, "p")
 	// Deleting waits for the gate that the test holds.
@@ -380,6 +392,7 @@ func (m *metrics) running() float64 {
 }
 
 func TestPanicIsCaughtAndSaysNothing(t *testing.T) {
+	t.Parallel()
 	in := newInterceptors(zap.NewNop(), &authenticator{}, newMetrics("1"), newStreamTable())
 	_, err := in.unary(t.Context(), grpc_health_v1.Health_Check_FullMethodName, func(context.Context, *call, *any, grpc.UnaryServerInterceptor) (any, error) {
 		panic("secret /srv/x")
@@ -391,6 +404,7 @@ func TestPanicIsCaughtAndSaysNothing(t *testing.T) {
 }
 
 func TestDefaultDeadline(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		method string

@@ -29,7 +29,7 @@ const maxStreams = 1000
 const defaultDeadline = 30 * time.Second
 
 // tooLarge refuses a request of size bytes and names what to use instead.
-func (i *interceptors) tooLarge(size, limit int) error {
+func (i *interceptors) tooLarge(size, limit int) *fserr.Error {
 	i.metrics.rejected("request_bytes")
 	e := &fserr.Error{
 		Code: fserr.EFBIG, Kind: fserr.KindRequest,
@@ -60,7 +60,8 @@ func withDefaultDeadline(ctx context.Context, start time.Time, m *method.Method,
 	return context.WithDeadline(ctx, start.Add(defaultDeadline))
 }
 
-// panelLimits bounds what one panel has under way, on all its connections. 0 means no bound. A host that names no panel is not bounded.
+// panelLimits bounds what one panel has under way, on all its connections. 0 means no bound. A host that names no panel is not bounded. The
+// visitors of a site that belongs to no panel have the limits of a panel.
 type panelLimits struct {
 	inFlight, sessions, watches int64
 	// memory is that of all panels; memoryPerPanel and memoryPerConnection bound parts of it, in bytes.
@@ -121,9 +122,17 @@ func (l *panelLimits) forget(panel string) {
 	}
 }
 
+// limited returns for whom a caller's calls count: its panel or, without one, the site that it visits; "" for hosts.
+func limited(id panels.Identity) string {
+	if id.Panel == "" && id.Role == panels.RolePanel {
+		return id.Owner
+	}
+	return id.Panel
+}
+
 // enter counts a call, until leave.
 func (l *panelLimits) enter(c *call) (err error) {
-	if l == nil || c.id.Panel == "" {
+	if l == nil || limited(c.id) == "" {
 		return nil
 	}
 	c.counted, err = l.counter(c.id, c.method)
@@ -139,7 +148,7 @@ func (l *panelLimits) leave(c *call) {
 
 // counter counts a call, and returns the counter.
 func (l *panelLimits) counter(id panels.Identity, m *method.Method) (*atomic.Int64, error) {
-	u := l.use(id.Panel)
+	u := l.use(limited(id))
 	switch m.Limit() {
 	case ctxfsv1.Limit_LIMIT_SESSIONS:
 		return l.count(&u.sessions, l.sessions, "sessions", tooMany)

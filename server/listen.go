@@ -15,15 +15,18 @@ import (
 	"sync"
 
 	"github.com/ctxfs/ctxfs/fsservice/handles"
+	"github.com/ctxfs/ctxfs/gateway"
 )
 
 // listeners has the sockets that the server listens on.
 type listeners struct {
 	grpc []net.Listener
 	http net.Listener
-	// pages is the address of sites; nil means none.
-	pages net.Listener
-	tls   *tls.Config
+	tls  *tls.Config
+	// pages is the address of sites, and pagesAt where browsers find them; nil means none. pagesTLS is nil for plain text.
+	pages    net.Listener
+	pagesAt  gateway.Place
+	pagesTLS *tls.Config
 }
 
 // listen opens the unix socket and the configured addresses.
@@ -42,25 +45,20 @@ func (s *Server) listen(ctx context.Context) error {
 	}
 	s.info.Addresses = Addresses{Socket: path, TLS: s.ls.tls != nil, TokenFile: s.claim.layout.HostToken}
 	for _, addr := range s.cfg.Listen {
-		l, err := s.listenTCP(ctx, "listen", addr)
+		l, err := s.listenTCP(ctx, "listen", addr, s.ls.tls != nil)
 		if err != nil {
 			return err
 		}
 		s.ls.grpc = append(s.ls.grpc, connListener{l, s.conns.tcp})
 		s.info.Addresses.TCP = append(s.info.Addresses.TCP, l.Addr().String())
 	}
-	if s.cfg.Gateway != "" {
-		l, err := s.listenTCP(ctx, "gateway", s.cfg.Gateway)
-		if err != nil {
-			return err
-		}
-		s.ls.pages = connListener{l, s.conns.pages}
-		s.info.Addresses.Gateway = l.Addr().String()
+	if err := s.listenPages(ctx); err != nil {
+		return err
 	}
 	if s.cfg.HTTP == "" {
 		return nil
 	}
-	l, err := s.listenTCP(ctx, "http", s.cfg.HTTP)
+	l, err := s.listenTCP(ctx, "http", s.cfg.HTTP, s.ls.tls != nil)
 	if err != nil {
 		return err
 	}
@@ -72,15 +70,41 @@ func (s *Server) listen(ctx context.Context) error {
 	return nil
 }
 
+// listenPages opens the address of sites.
+func (s *Server) listenPages(ctx context.Context) (err error) {
+	if s.cfg.Gateway == "" {
+		return nil
+	}
+	if s.ls.pagesTLS, err = pagesTLS(s.cfg, s.ls.tls); err != nil {
+		return err
+	}
+	l, err := s.listenTCP(ctx, "gateway", s.cfg.Gateway, s.ls.pagesTLS != nil)
+	if err != nil {
+		return err
+	}
+	s.ls.pages = connListener{l, s.conns.pages}
+	port := 0
+	if tcp, ok := l.Addr().(*net.TCPAddr); ok {
+		port = tcp.Port
+	}
+	s.ls.pagesAt, err = s.cfg.sitesPlace(port)
+	s.info.Addresses.Gateway, s.info.Addresses.Sites = l.Addr().String(), s.ls.pagesAt.String()
+	return err
+}
+
 // listenTCP listens, and checks the address that a name such as localhost resolved to, since the settings were checked by name.
-func (s *Server) listenTCP(ctx context.Context, key, addr string) (net.Listener, error) {
+func (s *Server) listenTCP(ctx context.Context, key, addr string, secure bool) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, &ConfigError{Key: key, Problem: err.Error()}
 	}
-	if tcp, ok := l.Addr().(*net.TCPAddr); s.ls.tls == nil && (!ok || !tcp.IP.IsLoopback()) {
-		return nil, errors.Join(&ConfigError{Key: key, Problem: addr + " is not on loopback and needs TLS: give --tls-cert and --tls-key"}, l.Close())
+	if tcp, ok := l.Addr().(*net.TCPAddr); !secure && (!ok || !tcp.IP.IsLoopback()) {
+		flags := "--tls-cert and --tls-key"
+		if key == "gateway" {
+			flags = "--gateway-domain, --gateway-tls-cert and --gateway-tls-key"
+		}
+		return nil, errors.Join(&ConfigError{Key: key, Problem: addr + " is not on loopback and needs TLS: give " + flags}, l.Close())
 	}
 	return l, nil
 }

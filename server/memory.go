@@ -21,6 +21,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/gateway"
 	"github.com/ctxfs/ctxfs/internal/budget"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
@@ -38,6 +39,8 @@ const (
 	leastPiece, pieces = 4 << 10, 8
 	// maxStrangerRequest bounds a request of an unknown caller, in bytes.
 	maxStrangerRequest = 4 << 10
+	// jsonCost is the memory of a reply in JSON, as a multiple of its size: entries of a directory take nine times theirs, content takes five.
+	jsonCost = 8
 	// receiveTime is how long a client may take to send the request of a call that has one.
 	receiveTime = defaultDeadline
 )
@@ -113,7 +116,12 @@ type registrar struct {
 	calls *interceptors
 	// sessions gets the same services.
 	sessions *session.Calls
+	// rpcs gets the RPCs with one request.
+	rpcs map[string]serveRPC
 }
+
+// serveRPC serves a call over another link than gRPC's.
+type serveRPC func(stream grpc.ServerStream) error
 
 // RegisterService implements grpc.ServiceRegistrar.
 func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
@@ -125,6 +133,13 @@ func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
 		d.Streams = append(d.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(srv any, stream grpc.ServerStream) error {
 			return r.calls.serveUnary(method, m.Handler, srv, stream)
 		}})
+		r.rpcs[method] = func(stream grpc.ServerStream) error { return r.calls.serveUnary(method, m.Handler, impl, stream) }
+	}
+	for _, s := range desc.Streams {
+		info := &grpc.StreamServerInfo{FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams}
+		if !s.ClientStreams {
+			r.rpcs[info.FullMethod] = func(stream grpc.ServerStream) error { return r.calls.stream(impl, stream, info, s.Handler) }
+		}
 	}
 	r.Server.RegisterService(&d, impl)
 }
@@ -133,6 +148,8 @@ func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
 type receiver struct {
 	calls  *interceptors
 	stream transportStream
+	// whole receives the request instead, unless it is nil.
+	whole wholeRequest
 	// limit is the largest message, in bytes.
 	limit int
 	// hold counts the message that was received last.
@@ -147,17 +164,36 @@ type transportStream interface {
 	WriteStatus(st *status.Status) error
 }
 
+// wholeRequest is the transport stream of a call whose request is no message of gRPC.
+type wholeRequest interface {
+	ReceiveRequest(ctx context.Context, m proto.Message, limit int, reserve func(bytes int64) error) (size int, err error)
+}
+
+// holds returns the holds of a call's request and reply. A reply over HTTP takes more memory than its size.
+func (i *interceptors) holds(ctx context.Context, id panels.Identity) (request, reply *budget.Hold) {
+	shares := i.shares(ctx, id)
+	request, reply = shares.Requests.Hold(), shares.Replies.Hold()
+	if _, ok := grpc.ServerTransportStreamFromContext(ctx).(wholeRequest); ok {
+		reply.Times(jsonCost)
+	}
+	return request, reply
+}
+
 // receiver returns the receiver of a call. hold is nil when messages are not counted. It refuses compressed messages, since a small one
 // may inflate to any size.
 func (i *interceptors) receiver(ctx context.Context, c *call, hold *budget.Hold) (*receiver, error) {
-	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(transportStream)
-	if !ok {
+	r := &receiver{calls: i, limit: i.maxRequest + maxOverhead, hold: hold}
+	switch stream := grpc.ServerTransportStreamFromContext(ctx).(type) {
+	case wholeRequest:
+		r.whole = stream
+	case transportStream:
+		if how := stream.RecvCompress(); how != "" && how != "identity" {
+			return nil, status.Errorf(codes.Unimplemented, "compressed messages (grpc-encoding: %.20q) are not accepted; send them as they are", how)
+		}
+		r.stream = stream
+	default:
 		return nil, &fserr.Error{Code: fserr.EIO, Detail: "gRPC's transport is not one that requests can be read from"}
 	}
-	if how := stream.RecvCompress(); how != "" && how != "identity" {
-		return nil, status.Errorf(codes.Unimplemented, "compressed messages (grpc-encoding: %.20q) are not accepted; send them as they are", how)
-	}
-	r := &receiver{calls: i, stream: stream, limit: i.maxRequest + maxOverhead, hold: hold}
 	switch {
 	case c.id.Role == panels.RoleNone:
 		r.limit = maxStrangerRequest
@@ -237,6 +273,9 @@ func decoded(err error) error {
 
 // only receives the one message of a call that has one.
 func (r *receiver) only(ctx context.Context, m any) error {
+	if r.whole != nil {
+		return r.request(ctx, m)
+	}
 	timer := time.AfterFunc(receiveTime+time.Second, func() { // later than a wait for memory, which returns an error of its own
 		_ = r.stream.WriteStatus(status.New(codes.DeadlineExceeded, "the request did not come in "+receiveTime.String()))
 	})
@@ -257,12 +296,43 @@ func (r *receiver) only(ctx context.Context, m any) error {
 	return status.Error(codes.Internal, "the call has more than one request")
 }
 
+// request receives a request that is no message of gRPC.
+func (r *receiver) request(ctx context.Context, m any) error {
+	message, err := asMessage(m)
+	if err != nil {
+		return err
+	}
+	n, err := r.whole.ReceiveRequest(ctx, message, r.limit, func(n int64) error {
+		if n <= streamWindow {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, receiveTime)
+		defer cancel()
+		if err := r.hold.Wait(ctx, n); err != nil {
+			return budget.Refusal(err, "the request")
+		}
+		return nil
+	})
+	if large, ok := errors.AsType[*gateway.TooLargeError](err); ok {
+		return r.tooLarge(large.Size)
+	}
+	if size := proto.Size(message); err == nil && size > r.limit {
+		return r.tooLarge(size)
+	}
+	r.hold.Keep(int64(n))
+	return err
+}
+
 // tooLarge refuses a request of n bytes.
 func (r *receiver) tooLarge(n int) error {
 	if r.limit == session.MaxMessage {
 		return sessionTooLarge(n)
 	}
-	return r.calls.tooLarge(n, r.limit)
+	err := r.calls.tooLarge(n, r.limit)
+	if r.whole != nil {
+		err.Hint = "write content with PUT /v1/content?path=/a"
+	}
+	return err
 }
 
 // received returns the status of an error of the transport.
@@ -283,10 +353,10 @@ func (i *interceptors) sessionShares(ctx context.Context) session.Shares {
 
 // shares returns a panel's shares of memory on the connection of ctx. A host has none, and is not bounded.
 func (i *interceptors) shares(ctx context.Context, id panels.Identity) session.Shares {
-	if i.limits == nil || id.Panel == "" {
+	if i.limits == nil || limited(id) == "" {
 		return session.Shares{}
 	}
-	return connOf(ctx).shares.of(i.limits.use(id.Panel), i.limits.memoryPerConnection)
+	return connOf(ctx).shares.of(i.limits.use(limited(id)), i.limits.memoryPerConnection)
 }
 
 // defaultMemoryTotal returns a quarter of the memory that the process may use, at most 1 GiB; 256 MiB where that is not known.

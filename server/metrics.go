@@ -41,6 +41,10 @@ type metrics struct {
 	connRefused *prometheus.CounterVec
 	// waits counts waits for a limit.
 	waits *prometheus.CounterVec
+	// gcRuns counts collections, gcRemoved and gcBytes what they removed by kind, gcKept the reasons for which they kept contexts that a rule
+	// selected.
+	gcRuns, gcRemoved, gcBytes, gcKept *prometheus.CounterVec
+	gcDuration                         prometheus.Histogram
 	// auditErrors counts lines that were not written.
 	auditErrors prometheus.Counter
 }
@@ -70,6 +74,13 @@ func newMetrics(version string) *metrics {
 		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ctxfs_limit_waits_total", Help: "Requests and replies that waited for memory.",
 		}, []string{"limit"}),
+		gcRuns:    counterVec("ctxfs_gc_runs_total", "Collections of garbage, by what began them and how they ended.", "trigger", "result"),
+		gcRemoved: counterVec("ctxfs_gc_removed_total", "What collections removed.", "kind"),
+		gcBytes:   counterVec("ctxfs_gc_removed_bytes_total", "The space on disk of what collections removed.", "kind"),
+		gcKept:    counterVec("ctxfs_gc_kept_total", "Reasons for which collections kept contexts that a rule selected.", "reason"),
+		gcDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "ctxfs_gc_duration_seconds", Help: "How long collections of garbage took.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9),
+		}),
 		auditErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ctxfs_audit_errors_total", Help: "Changes that the audit log could not take.",
 		}),
@@ -79,8 +90,13 @@ func newMetrics(version string) *metrics {
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.inFlight, m.duration, m.errors, m.seeding, m.limits, m.waits, m.connRefused, m.auditErrors, build)
+	m.registry.MustRegister(m.inFlight, m.duration, m.errors, m.seeding, m.limits, m.waits, m.connRefused, m.auditErrors, build,
+		m.gcRuns, m.gcRemoved, m.gcBytes, m.gcKept, m.gcDuration)
 	return m
+}
+
+func counterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
 // gauge registers a value that is read at every scrape. A scrape omits it when ok is false.

@@ -232,12 +232,16 @@ func TestGatewayAddressIsChecked(t *testing.T) {
 	}
 }
 
-// events reads the stream of a site's changes.
-func (b *browser) events(site string) (next func() string) {
+// events reads the stream of a site's changes. A query of site is the stream's. headers are further ones of the request, as names and values.
+func (b *browser) events(site string, headers ...string) (next func() string) {
 	b.Helper()
-	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, site+"__ctxfs/events", nil)
+	base, query, _ := strings.Cut(site, "?")
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"__ctxfs/events?"+query, nil)
 	if err != nil {
 		b.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
 	}
 	resp, err := b.client.Do(req)
 	if err != nil {
@@ -307,28 +311,110 @@ func TestLiveReload(t *testing.T) {
 	}
 }
 
-func TestEventsEndWithTheContextsGeneration(t *testing.T) {
+// TestRestoreReloadsPages checks that pages listen on after a restore of the context, and that validators change with it.
+func TestRestoreReloadsPages(t *testing.T) {
 	t.Parallel()
 	r := start(t, pagesConfig(t))
 	r.openPanel(t, "p")
+	write(t, filepath.Join(r.folder("ctx_p"), "a.txt"), "same")
 	site := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{LiveReload: true})
 	contexts := ctxfsv1.NewContextServiceClient(r.host(t))
-	if _, err := contexts.Snapshot(t.Context(), &ctxfsv1.SnapshotRequest{ContextId: "ctx_p", Name: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	r.snapshot(t, "ctx_p", "s")
 	b := newBrowser(t, r)
+	b.strong(site.GetUrl(), "/a.txt")
+	before := b.ask(site.GetUrl(), "/a.txt")
 	next := b.events(site.GetUrl())
 	if _, err := contexts.Restore(t.Context(), &ctxfsv1.RestoreRequest{ContextId: "ctx_p", Name: "s"}); err != nil {
 		t.Fatal(err)
 	}
-	got := next()
-	for got == "reload" { // events of the old folder
-		got = next()
+	if got := next(); got != "reload" {
+		t.Fatalf("after a restore: %s", got)
 	}
-	if got != "end" {
-		t.Errorf("after a restore: %s", got)
+	after := b.ask(site.GetUrl(), "/a.txt", "If-None-Match", before.header.Get("ETag"))
+	if after.status != http.StatusOK || after.body != "same" || after.header.Get("ETag") == before.header.Get("ETag") {
+		t.Errorf("with the validator of before the restore: %d %q", after.status, after.body)
 	}
-	b.events(site.GetUrl())
+	for kind := "reload"; kind != "css"; kind = next() { // reloads of the restore may come first
+		if kind == "end" {
+			t.Fatal("the stream ended")
+		}
+		write(t, filepath.Join(r.folder("ctx_p"), "new.css"), "")
+	}
+}
+
+// TestPageThatWasEditedWhileItLoaded checks that a stream begins with what happened since the page was requested, and with nothing older.
+func TestPageThatWasEditedWhileItLoaded(t *testing.T) {
+	t.Parallel()
+	r := start(t, pagesConfig(t))
+	r.openPanel(t, "p")
+	folder := r.folder("ctx_p")
+	write(t, filepath.Join(folder, "index.html"), documentText)
+	site := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{LiveReload: true}).GetUrl()
+	b := newBrowser(t, r)
+	next := b.events(site)
+	write(t, filepath.Join(folder, "a.css"), "a{}")
+	if got := next(); got != "css" {
+		t.Fatalf("the first page gets %s", got)
+	}
+	if got := b.events(site + "?age=60000")(); got != "reload" {
+		t.Errorf("a page that was requested before the change gets %s", got)
+	}
+	later := b.events(site + "?age=0")
+	write(t, filepath.Join(folder, "a.css"), "a{b:c}")
+	if got := later(); got != "css" {
+		t.Errorf("a page that was requested after the change gets %s", got)
+	}
+}
+
+// TestLiveReloadOutlivesItsFolder checks that pages listen on while a build removes its output and makes it anew.
+func TestLiveReloadOutlivesItsFolder(t *testing.T) {
+	t.Parallel()
+	r := start(t, pagesConfig(t))
+	r.openPanel(t, "p")
+	folder := filepath.Join(r.folder("ctx_p"), "dist")
+	write(t, filepath.Join(folder, "index.html"), documentText)
+	site := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{LiveReload: true, Root: "dist"}).GetUrl()
+	b := newBrowser(t, r)
+	next := b.events(site)
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.ask(site, "/", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"); got.status != http.StatusNotFound || !strings.Contains(got.body, "reload.js") {
+		t.Errorf("the page of a missing file, which should be shown when there is one: %d %q", got.status, got.body)
+	}
+	write(t, filepath.Join(folder, "index.html"), "<p>new")
+	if got := next(); got != "reload" {
+		t.Fatalf("the folder was made anew: %s", got)
+	}
+	for kind := "reload"; kind != "css"; kind = next() {
+		write(t, filepath.Join(folder, "a.css"), "")
+	}
+}
+
+// TestManyPagesOfASiteShareAWatch opens 200 streams.
+func TestManyPagesOfASiteShareAWatch(t *testing.T) {
+	t.Parallel()
+	r := start(t, pagesConfig(t))
+	r.openPanel(t, "p")
+	folder := r.folder("ctx_p")
+	write(t, filepath.Join(folder, "index.html"), documentText)
+	one := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{LiveReload: true}).GetUrl()
+	two := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{LiveReload: true}).GetUrl()
+	b := newBrowser(t, r)
+	var streams []func() string
+	for range 200 {
+		streams = append(streams, b.events(one))
+	}
+	streams = append(streams, b.events(two))
+	if got := r.gateway.Watches(); got != 2 {
+		t.Errorf("two sites have %d watches", got)
+	}
+	write(t, filepath.Join(folder, "a.css"), "")
+	for i, next := range streams {
+		if got := next(); got != "css" {
+			t.Fatalf("stream %d gets %s", i, got)
+		}
+	}
 }
 
 func TestSiteOfADeletedContextStaysClosed(t *testing.T) {

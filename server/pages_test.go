@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -96,7 +98,7 @@ func plantPages(t *testing.T, folder string) {
 		write(t, filepath.Join(folder, name), content)
 	}
 	for name, target := range map[string]string{
-		"out": "../../../../etc/passwd", "inside": "a.txt", "dirlink": "d", "loop": "loop", "outdir": "/../..", "dangling": "nowhere",
+		"out": "../../../../../../../../etc/passwd", "inside": "a.txt", "dirlink": "d", "loop": "loop", "outdir": "/../..", "dangling": "nowhere",
 	} {
 		if err := os.Symlink(target, filepath.Join(folder, name)); err != nil {
 			t.Fatal(err)
@@ -135,7 +137,14 @@ func TestSitesAnswerAsHTTPSays(t *testing.T) {
 	site := r.openSite(t, "ctx_p", nil).GetUrl()
 	inPath := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Form: ctxfsv1.SiteForm_SITE_FORM_PATH}).GetUrl()
 	full := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Listing: true, Spa: true, Hidden: true, Parents: []string{"http://localhost:5173"}}).GetUrl()
+	isolated := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Isolate: true}).GetUrl()
+	framed := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Isolate: true, Parents: []string{"http://localhost:5173"}}).GetUrl()
+	isolatedInPath := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Isolate: true, Form: ctxfsv1.SiteForm_SITE_FORM_PATH}).GetUrl()
 	app := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Root: "app", Spa: true, Policy: ctxfsv1.SitePolicy_SITE_POLICY_STRICT}).GetUrl()
+	hub := r.openSite(t, "ctx_p", &ctxfsv1.SiteOptions{Hub: true, Parents: []string{"http://localhost:5173"}}).GetHubUrl()
+	hubSite, hubPage, _ := strings.Cut(hub, "__ctxfs/")
+	_, err := ctxfsv1.NewGatewayServiceClient(r.host(t)).OpenSite(t.Context(), &ctxfsv1.OpenSiteRequest{ContextId: "ctx_p", Options: &ctxfsv1.SiteOptions{Hub: true, Form: ctxfsv1.SiteForm_SITE_FORM_PATH}})
+	wantError(t, err, codes.InvalidArgument, "EINVAL", "host form")
 	b := newBrowser(t, r)
 	b.strong(site, "/a.txt")
 	tag := b.ask(site, "/a.txt").header.Get("ETag")
@@ -193,7 +202,7 @@ func TestSitesAnswerAsHTTPSays(t *testing.T) {
 		{"a suffix longer than the file", site, "/a.txt", []string{"Range", "bytes=-99"}, 206, "0123456789", nil},
 		{"a range that cannot be", site, "/a.txt", []string{"Range", "bytes=10-"}, 416, "*", []string{"Content-Range", "bytes */10"}},
 		{"no range", site, "/a.txt", []string{"Range", "bytes=4-2"}, 416, "*", nil},
-		{"a range of something else", site, "/a.txt", []string{"Range", "lines=1-2"}, 416, "*", nil},
+		{"a range of something else", site, "/a.txt", []string{"Range", "lines=1-2"}, 200, "0123456789", nil},
 		{"two ranges", site, "/a.txt", []string{"Range", "bytes=0-0,8-9"}, 206, "~Content-Range: bytes 8-9/10", []string{"Content-Type", "~multipart/byteranges"}},
 		{"too many ranges", site, "/a.txt", []string{"Range", "bytes=0-0,1-1,2-2,3-3,4-4,5-5,6-6,7-7,8-8"}, 200, "0123456789", nil},
 		{"If-Range", site, "/a.txt", []string{"Range", "bytes=2-4", "If-Range", tag}, 206, "234", nil},
@@ -225,9 +234,20 @@ func TestSitesAnswerAsHTTPSays(t *testing.T) {
 		{"a missing script of an SPA", app, "/users/7", []string{"Sec-Fetch-Mode", "no-cors"}, 404, "*", nil},
 		{"above the root of a site", app, "/a.txt", nil, 404, "*", nil},
 		{"a worker's script", site, "/app.js", []string{"Service-Worker", "script"}, 403, "*", nil},
+		{"a worker's script of a site with a hub", hubSite, "/app.js", []string{"Service-Worker", "script"}, 403, "*", nil},
+		{"the hub's worker", hubSite, "/__ctxfs/sw.js", []string{"Service-Worker", "script"}, 200, "~addEventListener", []string{"Service-Worker-Allowed", "/", "Content-Type", "text/javascript; charset=utf-8"}},
+		{"the hub's page", hubSite, "/__ctxfs/" + hubPage, nil, 200, `~"parents":["http://localhost:5173"]`, []string{"Content-Security-Policy", "frame-ancestors 'self' http://localhost:5173; sandbox allow-scripts allow-same-origin", "Content-Type", "text/html; charset=utf-8"}},
+		{"the hub without a hub", site, "/__ctxfs/hub.html", nil, 404, "*", nil},
+		{"the hub's worker without a hub", site, "/__ctxfs/sw.js", []string{"Service-Worker", "script"}, 403, "*", nil},
 		{"the reload script without live reload", site, "/__ctxfs/reload.js", nil, 404, "*", nil},
 		{"the isolation of the host form", site, "/a.txt", nil, 200, "*", []string{"Cross-Origin-Resource-Policy", "same-origin", "Cross-Origin-Opener-Policy", "same-origin", "Access-Control-Allow-Origin", "-", "Origin-Agent-Cluster", "?1", "Referrer-Policy", "no-referrer", "X-Robots-Tag", "noindex", "Permissions-Policy", "~camera=()"}},
 		{"the isolation of the path form", inPath, "/a.txt", nil, 200, "*", []string{"Content-Security-Policy", "~sandbox allow-scripts", "Cross-Origin-Resource-Policy", "cross-origin", "Cross-Origin-Opener-Policy", "-", "Access-Control-Allow-Origin", "*"}},
+		{"no isolation unless asked for", full, "/a.txt", nil, 200, "*", []string{"Cross-Origin-Embedder-Policy", "-", "Cross-Origin-Resource-Policy", "same-origin"}},
+		{"an isolated site", isolated, "/", nil, 200, "*", []string{"Cross-Origin-Embedder-Policy", "require-corp", "Cross-Origin-Resource-Policy", "same-origin", "Cross-Origin-Opener-Policy", "same-origin"}},
+		{"an isolated site's worker script", isolated, "/app.js", nil, 200, "*", []string{"Cross-Origin-Embedder-Policy", "require-corp"}},
+		{"an isolated site's error", isolated, "/nope", nil, 404, "*", []string{"Cross-Origin-Embedder-Policy", "require-corp"}},
+		{"an isolated site with parents", framed, "/", nil, 200, "*", []string{"Cross-Origin-Embedder-Policy", "require-corp", "Cross-Origin-Resource-Policy", "cross-origin", "Content-Security-Policy", "frame-ancestors 'self' http://localhost:5173"}},
+		{"an isolated site in the path form", isolatedInPath, "/", nil, 200, "*", []string{"Cross-Origin-Embedder-Policy", "require-corp", "Cross-Origin-Resource-Policy", "cross-origin", "Cross-Origin-Opener-Policy", "-"}},
 		{"parents", full, "/a.txt", nil, 200, "*", []string{"Content-Security-Policy", "frame-ancestors 'self' http://localhost:5173"}},
 		{"an error has the policy as well", inPath, "/nope", nil, 404, "*", []string{"Content-Security-Policy", "~sandbox", "X-Content-Type-Options", "nosniff"}},
 	} {

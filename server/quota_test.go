@@ -99,6 +99,24 @@ func (f *filler) stream(path string) error {
 	return err
 }
 
+// imports imports an archive of one file.
+func (f *filler) imports(name string) error {
+	s, err := f.fs.Import(f.ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range []*ctxfsv1.ImportRequest{
+		{Event: &ctxfsv1.ImportRequest_Open{Open: &ctxfsv1.ImportOpen{}}},
+		{Event: &ctxfsv1.ImportRequest_Data{Data: tarOfFile(f.T, name, string(f.piece))}},
+	} {
+		if s.Send(m) != nil {
+			break // as above
+		}
+	}
+	_, err = s.CloseAndRecv()
+	return err
+}
+
 // put writes by HTTP, and returns a refusal as gRPC has it.
 func (f *filler) put(path string) error {
 	resp := askBy(f.T, f.r, f.token)["http"].do(http.MethodPut, "path="+path, bytes.NewReader(f.piece))
@@ -120,6 +138,7 @@ var fillings = map[string]struct {
 	do             func(f *filler, i int) error
 }{
 	"WriteFile": {true, true, func(f *filler, i int) error { return f.writeFile(fmt.Sprint("/f", i)) }},
+	"Import":    {true, true, func(f *filler, i int) error { return f.imports(fmt.Sprint("i", i)) }},
 	"AppendFile": {true, false, func(f *filler, _ int) error {
 		_, err := f.fs.AppendFile(f.ctx, &ctxfsv1.AppendFileRequest{Path: "/a", Content: &ctxfsv1.AppendFileRequest_Data{Data: f.piece}})
 		return err
@@ -279,6 +298,7 @@ func (f *filler) removeOne() {
 
 // TestTheQuotaOfAContext writes by every way there is until no more goes.
 func TestTheQuotaOfAContext(t *testing.T) {
+	t.Parallel()
 	for name, way := range fillings {
 		if way.bytes {
 			t.Run(name+"/bytes", func(t *testing.T) {
@@ -299,6 +319,7 @@ func TestTheQuotaOfAContext(t *testing.T) {
 
 // TestMkdirIsChargedForWhatItMakes makes directories in a context that has room for a few.
 func TestMkdirIsChargedForWhatItMakes(t *testing.T) {
+	t.Parallel()
 	cfg := sessionConfig(t)
 	cfg.ContextMaxBytes, cfg.ContextMaxEntries = 0, 30
 	f := newFiller(t, cfg, 1)
@@ -323,6 +344,7 @@ func TestMkdirIsChargedForWhatItMakes(t *testing.T) {
 
 // TestSparseCopiesAreChargedForTheirData copies a file of 4 GiB that takes a few KiB, where the quota is 4 MiB.
 func TestSparseCopiesAreChargedForTheirData(t *testing.T) {
+	t.Parallel()
 	cfg := sessionConfig(t)
 	cfg.ContextMaxBytes, cfg.ContextMaxEntries = quotaBytes, 0
 	f := newFiller(t, cfg, 1<<10)

@@ -24,6 +24,7 @@ const moves = `
 	mkdir -p a/b; echo b > a/b/c`
 
 func TestRebaseOnEveryDriver(t *testing.T) {
+	t.Parallel()
 	onEachDriver(t, func(t *testing.T, h *house) {
 		panel := h.reviewed()
 		id := panel.GetContextId()
@@ -159,6 +160,7 @@ func TestConflictsOfARebaseTravel(t *testing.T) {
 }
 
 func TestRebaseKeepsToTheQuotaOfTheContext(t *testing.T) {
+	t.Parallel()
 	onEachDriver(t, func(t *testing.T, h *house) {
 		h.cfg.ContextMaxBytes = 1 << 20
 		id := h.reviewed().GetContextId()

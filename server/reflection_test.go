@@ -16,6 +16,7 @@ import (
 
 // TestReflectionHasComments asks as grpcurl's describe does.
 func TestReflectionHasComments(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	stream, err := reflectv1.NewServerReflectionClient(r.host(t)).ServerReflectionInfo(t.Context())
 	if err != nil {
@@ -52,6 +53,7 @@ func TestReflectionHasComments(t *testing.T) {
 
 // TestMetricsPage compares docs/reference/metrics.md with what a server exports.
 func TestMetricsPage(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.HTTP = "127.0.0.1:0"
 	r := start(t, cfg)

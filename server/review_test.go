@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -26,6 +27,9 @@ func onEachDriver(t *testing.T, f func(t *testing.T, h *house)) {
 			t.Parallel()
 			if why := OverlayRefusal(t.Context(), t.TempDir()); driver == DriverOverlay && why != "" {
 				t.Skip("overlay does not work here: " + why)
+			}
+			if driver == DriverOverlay {
+				namespacestest.Mounting(t)
 			}
 			cfg := testConfig(t)
 			cfg.Driver = driver
@@ -164,6 +168,7 @@ const edits = `
 	mkdir -p renamed/again; mv renamed/d.go renamed/again/d.go`
 
 func TestReviewOnEveryDriver(t *testing.T) {
+	t.Parallel()
 	onEachDriver(t, func(t *testing.T, h *house) {
 		panel := h.reviewed()
 		id := panel.GetContextId()
@@ -221,6 +226,7 @@ func TestReviewOnEveryDriver(t *testing.T) {
 
 // A base that an apply has moved is kept by forks, snapshots and restores.
 func TestBaseFollowsCopies(t *testing.T) {
+	t.Parallel()
 	onEachDriver(t, func(t *testing.T, h *house) {
 		id := h.reviewed().GetContextId()
 		context := filepath.Join(h.r.Info().ContextsDir, id)
@@ -268,6 +274,7 @@ func TestBaseFollowsCopies(t *testing.T) {
 
 // A panel lists, reads and discards its own changes, and never decides.
 func TestReviewRoles(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	panel := h.reviewed()
 	other := h.open(&ctxfsv1.OpenPanelRequest{PanelId: "panels/other"})
@@ -329,6 +336,7 @@ func wantCode(t *testing.T, what string, err error, code codes.Code) {
 }
 
 func TestConflictsTravel(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	id := h.reviewed().GetContextId()
 	shell(t, filepath.Join(h.r.Info().ContextsDir, id, "app"), "sed -i 's/line 3/panel/' src/main.go")

@@ -28,6 +28,7 @@ func (h *house) gitOutput(repo string, args ...string) string {
 
 // A commit holds what the context holds, whatever the driver: modes, links, deletions, and directories that became files.
 func TestApplyCommitsWhatTheContextHolds(t *testing.T) {
+	t.Parallel()
 	onEachDriver(t, func(t *testing.T, h *house) {
 		id := h.reviewed().GetContextId()
 		context := filepath.Join(h.r.Info().ContextsDir, id)
@@ -88,6 +89,7 @@ func without(tree map[string]string, path string) map[string]string {
 }
 
 func TestRefusedCommitsTravel(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	id := h.reviewed().GetContextId()
 	context := filepath.Join(h.r.Info().ContextsDir, id)

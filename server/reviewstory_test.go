@@ -70,6 +70,7 @@ func (h *house) folder(id string) string { return filepath.Join(h.r.Info().Conte
 // TestReviewOfEveryOrigin changes a file of a context, approves one of two hunks, applies and undoes it, on contexts of every origin and driver.
 // TestInNamespaces runs it with the driver overlay-userns.
 func TestReviewOfEveryOrigin(t *testing.T) {
+	t.Parallel()
 	settings := map[string]func(t *testing.T) Config{"mounted": overlaid, DriverCopy: func(t *testing.T) Config {
 		t.Helper()
 		cfg := testConfig(t)

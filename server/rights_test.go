@@ -94,6 +94,7 @@ func (v reviewer) refused(contextID string, journalID int64, words string) {
 }
 
 func TestReviewRight(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.AuditLog = filepath.Join(t.TempDir(), "audit.jsonl")
 	h := newHouse(t, cfg)
@@ -146,6 +147,7 @@ func TestReviewRight(t *testing.T) {
 
 // The right to review gives no other access to a context, and none without a context's name.
 func TestReviewRightGivesNothingElse(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	editor := h.reviewed().GetContextId()
 	v := h.reviewer("panels/reviewer")
@@ -208,6 +210,7 @@ func TestReviewRightGivesNothingElse(t *testing.T) {
 }
 
 func TestPanelNeverReviewsItsOwnWork(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	h.reviewed()
 	v := h.reviewer("panels/reviewer")
@@ -269,6 +272,7 @@ func TestPanelNeverReviewsItsOwnWork(t *testing.T) {
 
 // The ID of a context that was deleted means another context, whose reviewer may be the one that worked in the first.
 func TestUndoOfADeletedContextsEntry(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	h.reviewed()
 	v := h.reviewer("panels/reviewer")
@@ -292,6 +296,7 @@ func TestUndoOfADeletedContextsEntry(t *testing.T) {
 
 // A read-only panel cannot change its context by Discard, and may have the right to review others.
 func TestReadOnlyReviewer(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	editor := h.reviewed().GetContextId()
 	h.edit(editor)
@@ -308,6 +313,7 @@ func TestReadOnlyReviewer(t *testing.T) {
 }
 
 func TestLostReviewRight(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Listen, cfg.HTTP = []string{"127.0.0.1:0"}, "127.0.0.1:0"
 	h := newHouse(t, cfg)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestRotatedFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
 	write := func(r *rotatedFile, lines ...string) {
 		t.Helper()
@@ -91,6 +92,7 @@ func (r *rotatedFile) wantLogs(t *testing.T, contents ...string) {
 
 // TestRotatedFileKeepsWhatItHas while no new file can be made, as on a full disk.
 func TestRotatedFileKeepsWhatItHas(t *testing.T) {
+	t.Parallel()
 	r := logOf(t, "old ones.\n", "older\n", "oldest\n")
 	if err := os.Mkdir(r.path+".new", 0o700); err != nil {
 		t.Fatal(err)
@@ -112,6 +114,7 @@ func TestRotatedFileKeepsWhatItHas(t *testing.T) {
 
 // TestRotatedFileEndsALine that a crash or a full disk has left torn: the next one must not become a part of it.
 func TestRotatedFileEndsALine(t *testing.T) {
+	t.Parallel()
 	r := logOf(t, "{\"op")
 	r.maxSize = 100
 	for range 2 {

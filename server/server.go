@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/gateway"
+	"github.com/ctxfs/ctxfs/metadata"
 	"github.com/ctxfs/ctxfs/session"
 )
 
@@ -39,8 +41,14 @@ type Deps struct {
 	Version string
 	// Runner is the command line of a runner (runner.Serve). nil means that the server runs commands itself: they end with it.
 	Runner []string
+	// Console has the files of the console (console.Files); nil means that the server shows none.
+	Console fs.FS
+	// Now is the time of contexts and consoles; nil, except in tests, means time.Now.
+	Now func() time.Time
 	// OpenRoot is contexts.Config.OpenRoot; nil except in tests.
 	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
+	// Store, not nil in tests alone, puts a database of another process in the place of the store.
+	Store func(metadata.Store) (store metadata.Store, ask func(context.Context) (identity string, err error))
 }
 
 // drainTime and stopTime bound the stop: running calls have drainTime to end, and the whole stop takes no longer than both.
@@ -66,15 +74,23 @@ type Server struct {
 	calls    *interceptors
 	health   *health.Server
 	gateway  *gateway.Gateway
-	conns    connGroups
-	ls       listeners
+	// rpcs has the RPCs with one request, by full name, for HTTP.
+	rpcs  map[string]serveRPC
+	conns connGroups
+	ls    listeners
 	// socket is the first of ls.
 	socket  *socket
 	auth    *authenticator
 	streams *streamTable
 	metrics *metrics
-	tracing *tracing
-	info    Info
+	sampler *sampler
+	// sizes remembers what contexts take on disk.
+	sizes     *sizes
+	collector *collector
+	tracing   *tracing
+	// database is zero when the records are in this process.
+	database database
+	info     Info
 	// serving is true from listening until the drain.
 	serving atomic.Bool
 	// keep is true when commands are left to the next server.
@@ -94,7 +110,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Server, error) {
 		deps.Log = zap.NewNop()
 	}
 	s := &Server{cfg: cfg, log: deps.Log, deps: deps, streams: newStreamTable(), health: health.NewServer(), metrics: newMetrics(deps.Version)}
-	for _, step := range []func(context.Context) error{s.takeWorkspace, s.openParts, s.startTraces, s.listen, s.compose, s.announce} {
+	for _, step := range []func(context.Context) error{s.takeWorkspace, s.openParts, s.startTraces, s.listen, s.compose, s.settle, s.announce} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -114,11 +130,20 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer cancel()
 	stopStdin := s.watchStdin(cancel)
 	defer stopStdin()
-	failed := make(chan error, len(s.ls.grpc)+3)
+	failed := make(chan error, len(s.ls.grpc)+4)
 	var running sync.WaitGroup
 	s.goServe(&running, failed)
 	s.serving.Store(true)
+	s.database.recheck()
 	running.Go(func() { s.lookAfter(ctx) })
+	running.Go(func() { s.sampler.run(ctx) })
+	running.Go(func() { s.settlePushes(ctx) })
+	running.Go(func() {
+		if err := s.parts.store.keep(ctx); err != nil {
+			failed <- err
+		}
+	})
+	running.Go(func() { s.collector.run(ctx) })
 	err := s.ready()
 	if err == nil {
 		select {
@@ -129,6 +154,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	cancel()
 	return errors.Join(err, s.end(&running))
+}
+
+// settlePushes asks remotes what became of pushes that an earlier server had begun.
+func (s *Server) settlePushes(ctx context.Context) {
+	if err := s.parts.repos.Settle(ctx); err != nil && ctx.Err() == nil {
+		s.log.Warn("interrupted pushes could not be settled", zap.Error(err))
+	}
 }
 
 // end drains and closes. It gives up on a call that hangs in the kernel, since a disk does not answer. Such a call cannot be cancelled;
@@ -166,7 +198,7 @@ func (s *Server) goServe(running *sync.WaitGroup, failed chan<- error) {
 		serve(func() error { return s.gateway.Serve(s.ls.http) }, http.ErrServerClosed)
 	}
 	if s.ls.pages != nil {
-		serve(func() error { return s.gateway.ServePages(s.ls.pages) }, http.ErrServerClosed)
+		serve(func() error { return s.gateway.ServePages(s.ls.pages, s.ls.pagesTLS) }, http.ErrServerClosed)
 	}
 }
 
@@ -193,16 +225,19 @@ func (s *Server) drain() {
 	s.conns.unix.end()
 	s.conns.tcp.end()
 	go s.stopCommands()
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
 	done := make(chan struct{})
 	go func() {
-		s.grpc.GracefulStop()
+		var both sync.WaitGroup
+		both.Go(s.grpc.GracefulStop)
+		both.Go(func() { s.gateway.Drain(ctx, errStopping) })
+		both.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(drainTime)
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-ctx.Done():
 		s.log.Warn("calls did not end in time and are cut off", zap.Duration("waited", drainTime))
 		s.grpc.Stop()
 		<-done
@@ -269,6 +304,8 @@ type Info struct {
 	// Plan is what a seeding would copy. It is nil, with PlanError set, when counting took longer than a start may.
 	Plan      *contexts.Plan
 	PlanError string
+	// Metadata says where the records are: "sqlite", or the URL of a database without its password.
+	Metadata string
 	// Driver is a line such as "copy (overlay: no CAP_SYS_ADMIN)".
 	Driver    string
 	Addresses Addresses
@@ -283,8 +320,8 @@ type Addresses struct {
 	// TCP and HTTP are the actual addresses, with the ports that the system chose for :0.
 	TCP  []string
 	HTTP string
-	// Gateway is the address of sites; "" means none.
-	Gateway string
+	// Gateway is the address of sites, and Sites their URLs, with * for the capability; "" means none.
+	Gateway, Sites string
 	// TLS says that TCP and HTTP speak it.
 	TLS bool
 	// TokenFile holds the host token.

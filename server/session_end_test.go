@@ -54,6 +54,7 @@ func closePanel(t *testing.T, r *running) {
 }
 
 func TestClosePanelEndsASessionInMidOperation(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		r := start(t, sessionConfig(t))
 		token, other := r.openPanel(t, "p").GetToken(), r.openPanel(t, "q").GetToken()
@@ -67,6 +68,7 @@ func TestClosePanelEndsASessionInMidOperation(t *testing.T) {
 }
 
 func TestExpiryEndsASessionInMidOperation(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		r := start(t, sessionConfig(t))
 		token := r.openPanel(t, "p").GetToken()
@@ -80,13 +82,14 @@ func TestExpiryEndsASessionInMidOperation(t *testing.T) {
 }
 
 func TestTheEndOfTheServerEndsASessionInMidOperation(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		r := start(t, sessionConfig(t))
 		s := busy(t, begin, r, addr(r), r.openPanel(t, "p").GetToken())
 		r.stop()
 		s.ends(codes.Unavailable, "the server is stopping")
 		begun := time.Now()
-		if err := r.wait(); err != nil || time.Since(begun) > 5*time.Second {
+		if err := r.wait(); err != nil || time.Since(begun) > 10*time.Second {
 			t.Errorf("Serve: %v after %v", err, time.Since(begun))
 		}
 	})
@@ -94,6 +97,7 @@ func TestTheEndOfTheServerEndsASessionInMidOperation(t *testing.T) {
 
 // TestClosePanelEndsHoldsAndWatches covers clients that use the RPCs.
 func TestClosePanelEndsHoldsAndWatches(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	fs := ctxfsv1.NewFsServiceClient(dial(t, r.Info().Addresses.TCP[0], nil))
 	ctx := with(t, "authorization", bearerOf(r.openPanel(t, "p").GetToken()))
@@ -117,13 +121,14 @@ func TestClosePanelEndsHoldsAndWatches(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("the end took %v", took)
 	}
 }
 
 // TestRefreshTokenKeepsASession lets two sessions begin with one token, and one of them refresh it.
 func TestRefreshTokenKeepsASession(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		r := start(t, sessionConfig(t))
 		r.openPanel(t, "p")
@@ -145,6 +150,7 @@ func TestRefreshTokenKeepsASession(t *testing.T) {
 }
 
 func TestAReadOnlySession(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		r := start(t, sessionConfig(t))
 		begin(t, addr(r), r.openPanel(t, "p").GetToken(), "").works(opWriteFile("/a", "text"))

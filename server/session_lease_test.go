@@ -37,6 +37,7 @@ func (s *talk) wantOpen(what string, fds ...int32) {
 
 // TestAReloadClosesTheOldHandles reloads a panel: another instance begins before the old one's end is known.
 func TestAReloadClosesTheOldHandles(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		r := start(t, sessionConfig(t))
 		token := r.openPanel(t, "p").GetToken()
@@ -55,6 +56,7 @@ func TestAReloadClosesTheOldHandles(t *testing.T) {
 
 // TestALateEndOfAnOldStream has an instance come back before its old stream is known to have ended.
 func TestALateEndOfAnOldStream(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		r := start(t, sessionConfig(t))
 		token := r.openPanel(t, "p").GetToken()
@@ -75,6 +77,7 @@ func TestALateEndOfAnOldStream(t *testing.T) {
 
 // TestTwoWindowsOfAPanel checks that the one's end is not the other's.
 func TestTwoWindowsOfAPanel(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		r := start(t, sessionConfig(t))
 		token := r.openPanel(t, "p").GetToken()
@@ -95,6 +98,7 @@ const childEnv = "CTXFS_TEST_SESSION"
 
 // TestClient is the client that TestAKilledClient kills.
 func TestClient(t *testing.T) {
+	t.Parallel()
 	transport, rest, isChild := strings.Cut(os.Getenv(childEnv), " ")
 	if !isChild {
 		return
@@ -107,6 +111,7 @@ func TestClient(t *testing.T) {
 }
 
 func TestAKilledClient(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		r := start(t, sessionConfig(t))
 		token := r.openPanel(t, "p").GetToken()
@@ -220,6 +225,7 @@ func (y *relay) cut() {
 }
 
 func TestACutConnection(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		r := start(t, sessionConfig(t))
 		token := r.openPanel(t, "p").GetToken()
@@ -236,6 +242,7 @@ func TestACutConnection(t *testing.T) {
 
 // TestAHalfOpenConnection swallows all that either end says, and answers nothing: the keepalive must find out.
 func TestAHalfOpenConnection(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		cfg := sessionConfig(t)
 		cfg.Keepalive = time.Second

@@ -12,6 +12,7 @@ import (
 
 // TestSessionMessageSize sends a message that is too large, which ends the session.
 func TestSessionMessageSize(t *testing.T) {
+	t.Parallel()
 	r := start(t, testConfig(t))
 	stream, err := ctxfsv1.NewFsServiceClient(r.host(t)).Session(with(t, panelKey, "p"))
 	if err != nil {

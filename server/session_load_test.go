@@ -76,7 +76,7 @@ func TestASlowReaderHoldsUpItselfOnly(t *testing.T) {
 		for range 100 {
 			other.works(opStat("/"))
 		}
-		if took := time.Since(begun); took > 3*time.Second {
+		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("another panel's 100 stats took %v", took)
 		}
 		// 128 that wait to be answered, and what the system holds of their answers.
@@ -106,6 +106,7 @@ func TestASlowReaderHoldsUpItselfOnly(t *testing.T) {
 
 // TestAClientThatNeverReadsIsCutOff asks for much by WebSocket, whose pings cannot reach it then.
 func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
+	t.Parallel()
 	cfg := sessionConfig(t)
 	cfg.Keepalive = time.Second
 	r := start(t, cfg)
@@ -124,6 +125,7 @@ func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
 
 // TestASlowNetworkIsNoSilence has a client's answers to pings wait for all that it has to read before.
 func TestASlowNetworkIsNoSilence(t *testing.T) {
+	t.Parallel()
 	cfg := sessionConfig(t)
 	cfg.Keepalive = 3 * time.Second // a ping may take a third of it
 	r := start(t, cfg)
@@ -173,6 +175,7 @@ func (r *running) wantIdle(t *testing.T) {
 
 // TestWebSocketOverTLS is silent for longer than a keepalive, since a read that timed out must not spoil the connection.
 func TestWebSocketOverTLS(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	cfg := sessionConfig(t)
 	cfg.Keepalive = time.Second

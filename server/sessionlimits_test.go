@@ -15,6 +15,7 @@ import (
 
 // TestASessionIsHeldBack does more in a session than a panel may in a second.
 func TestASessionIsHeldBack(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		cfg := sessionConfig(t)
 		cfg.OperationsPerSecond = 5
@@ -38,6 +39,7 @@ func TestASessionIsHeldBack(t *testing.T) {
 
 // TestOperationsOfASessionAreInFlight has one of a session's operations last, and asks for more: in that session, and beside it.
 func TestOperationsOfASessionAreInFlight(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, begin begin, addr func(*running) string) {
 		cfg := sessionConfig(t)
 		cfg.InFlightPerPanel = 1
@@ -105,6 +107,7 @@ func withBearer(ctx context.Context, token string) context.Context {
 
 // TestSessionsAreBoundedByWhicheverWay begins one by each way, and then one too many by each.
 func TestSessionsAreBoundedByWhicheverWay(t *testing.T) {
+	t.Parallel()
 	for name, begin := range sessionWays {
 		t.Run(name, func(t *testing.T) {
 			cfg := sessionConfig(t)

@@ -39,6 +39,7 @@ func dialShared(t *testing.T, r *running, header http.Header) *websocket.Conn {
 
 // TestWebSocketAtTheGRPCAddresses has sessions by WebSocket where gRPC is spoken.
 func TestWebSocketAtTheGRPCAddresses(t *testing.T) {
+	t.Parallel()
 	cfg := sessionConfig(t)
 	cfg.HTTP = ""
 	r := start(t, cfg)
@@ -68,6 +69,7 @@ func (s *talk) openRefused(code codes.Code, words string) {
 
 // TestAHostsHandlesCloseWithItsWebSocket has a host that names no panel.
 func TestAHostsHandlesCloseWithItsWebSocket(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	r.openPanel(t, "p")
 	s := overWeb(t, dialShared(t, r, nil)).open("", "")
@@ -80,6 +82,7 @@ func TestAHostsHandlesCloseWithItsWebSocket(t *testing.T) {
 }
 
 func TestWebSocketAtTheGRPCAddressOverTLS(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	cfg := sessionConfig(t)
 	cfg.TLSCert, cfg.TLSKey = ca.files(t)
@@ -97,6 +100,7 @@ func TestWebSocketAtTheGRPCAddressOverTLS(t *testing.T) {
 
 // TestTheGoClientOverTLS has its session go by WebSocket, and the rest by gRPC.
 func TestTheGoClientOverTLS(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	cfg := sessionConfig(t)
 	cfg.TLSCert, cfg.TLSKey = ca.files(t)
@@ -124,6 +128,7 @@ func TestTheGoClientOverTLS(t *testing.T) {
 
 // TestOtherRequestsAtAGRPCAddress makes plain HTTP requests, and such as pages of other sites make.
 func TestOtherRequestsAtAGRPCAddress(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	for _, c := range []struct {
 		name, request string
@@ -166,6 +171,7 @@ func dialRaw(t *testing.T, r *running) net.Conn {
 // TestHalfARequestIsCutOff says part of an HTTP request to a gRPC address, and no more:
 // gRPC must not lift the deadline that HTTP has set.
 func TestHalfARequestIsCutOff(t *testing.T) {
+	t.Parallel()
 	r := startWith(t, sessionConfig(t), func(s *Server) { s.gateway.Shared.ReadHeaderTimeout = 100 * time.Millisecond })
 	for range 20 {
 		conn := dialRaw(t, r)
@@ -183,6 +189,7 @@ func TestHalfARequestIsCutOff(t *testing.T) {
 
 // TestSilentConnectionsDoNotHoldUpTheEnd has clients say nothing, or too little, while the server stops.
 func TestSilentConnectionsDoNotHoldUpTheEnd(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]string{"nothing": "", "some bytes": "PR", "half a preface": "PRI * HTTP/2.0\r\n", "half a request": "GET /v1/session HTTP/1.1\r\n"} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, sessionConfig(t))
@@ -198,7 +205,7 @@ func TestSilentConnectionsDoNotHoldUpTheEnd(t *testing.T) {
 			if err := r.wait(); err != nil {
 				t.Error(err)
 			}
-			if took := time.Since(begun); took > 4*time.Second {
+			if took := time.Since(begun); took > 10*time.Second {
 				t.Errorf("the end took %v", took)
 			}
 		})

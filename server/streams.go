@@ -17,6 +17,7 @@ import (
 var (
 	errStopping = &fserr.Error{Code: fserr.EAGAIN, Detail: "the server is stopping", Hint: "connect again", RetryAfter: time.Second}
 	errNoSite   = &fserr.Error{Code: fserr.ENOENT, Detail: "the site was closed", Hint: "open another"}
+	errConsole  = &fserr.Error{Code: fserr.EACCES, Detail: "this console has ended", Hint: "run 'ctxfs console' again"}
 	errExpired  = &fserr.Error{Code: fserr.EACCES, Detail: "the token expired", Hint: "its host gets another by RenewToken"}
 )
 
@@ -106,9 +107,32 @@ func (t *streamTable) endPanel(panel string, why error) {
 	t.end(unauthenticated(why), func(s *liveStream) bool { return s.panel == panel })
 }
 
-// endToken ends the streams of a site.
-func (t *streamTable) endToken(hash [32]byte) {
-	t.end(errNoSite, func(s *liveStream) bool { return s.token == hash })
+// endToken ends the streams of a site, or of a console.
+func (t *streamTable) endToken(hash [32]byte, why error) {
+	t.end(why, func(s *liveStream) bool { return s.token == hash })
+}
+
+// has reports whether a token has a stream.
+func (t *streamTable) has(hash [32]byte) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for s := range t.live {
+		if s.token == hash {
+			return true
+		}
+	}
+	return false
+}
+
+// panels returns the panels that have a stream.
+func (t *streamTable) panels() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	live := map[string]bool{}
+	for s := range t.live {
+		live[s.panel] = true
+	}
+	return live
 }
 
 // close ends all streams, and refuses further ones.
@@ -132,20 +156,58 @@ func (t *streamTable) end(why error, which func(*liveStream) bool) {
 	}
 }
 
-// run calls handler with a context that ends with the panel, the token or the server. If it ended, run returns the reason.
-func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
+// begin adds a stream whose context ends with the panel, the token or the server. The caller must call leave when its handler has
+// returned, or when the stream ends without it.
+func (t *streamTable) begin(ctx context.Context, id panels.Identity) (_ context.Context, s *liveStream, leave func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	s := &liveStream{panel: id.Panel, token: id.TokenHash, cancel: cancel, writing: make(chan struct{}, 1), counted: id.Role == panels.RolePanel}
+	s = &liveStream{panel: id.Panel, token: id.TokenHash, cancel: cancel, counted: id.Role == panels.RolePanel}
 	if !id.ExpiresAt.IsZero() {
-		s.expiry = time.AfterFunc(time.Until(id.ExpiresAt), func() { cancel(ended{unauthenticated(errExpired)}) })
-		defer s.expiry.Stop()
+		why := errExpired
+		if id.Console {
+			why = errConsole
+		}
+		s.expiry = time.AfterFunc(time.Until(id.ExpiresAt), func() { cancel(ended{unauthenticated(why)}) })
 	}
-	ctx = fsservice.WithWrites(context.WithValue(ctx, liveStreamKey{}, s), s.beginWrite)
+	leave = func() {
+		t.remove(s)
+		s.stop()
+	}
 	if err := t.add(s); err != nil {
+		s.stop()
+		return nil, nil, nil, err
+	}
+	return ctx, s, leave, nil
+}
+
+// stop frees what the stream's context has.
+func (s *liveStream) stop() {
+	if s.expiry != nil {
+		s.expiry.Stop()
+	}
+	s.cancel(nil)
+}
+
+// runHere calls handler with a context that ends with the panel, the token or the server. If it ended, runHere returns the reason once
+// handler has returned. It spares the goroutine of run, for handlers that read, and return soon after their context has ended.
+func (t *streamTable) runHere(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
+	ctx, _, leave, err := t.begin(ctx, id)
+	if err != nil {
 		return err
 	}
-	defer t.remove(s)
+	defer t.handlers.Done()
+	defer leave()
+	return reasonOr(ctx, handler(ctx))
+}
+
+// run is runHere for handlers that may block after their context has ended: it waits only a while for them.
+func (t *streamTable) run(ctx context.Context, id panels.Identity, handler func(context.Context) error) error {
+	ctx, s, leave, err := t.begin(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s.writing = make(chan struct{}, 1)
+	ctx = fsservice.WithWrites(context.WithValue(ctx, liveStreamKey{}, s), s.beginWrite)
 	done := make(chan error, 1)
 	go func() {
 		defer t.handlers.Done()

@@ -176,7 +176,7 @@ func (s *talk) last() (e end) {
 	}
 }
 
-// ends checks that the server ends the session within about a second: with closing, then the status.
+// ends checks that the server ends the session soon: with closing, then the status.
 func (s *talk) ends(code codes.Code, words string) {
 	s.Helper()
 	e := s.last()
@@ -189,7 +189,7 @@ func (s *talk) ends(code codes.Code, words string) {
 	if got := websocket.CloseStatus(e.err); got != want && status.Code(e.err) != code {
 		s.Errorf("the session ended with %v, want %v or %d", e.err, code, want)
 	}
-	if e.took > 2*time.Second {
+	if e.took > 10*time.Second {
 		s.Errorf("the end took %v", e.took)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
@@ -24,6 +25,8 @@ type house struct {
 	cc  *grpc.ClientConn
 	// runner is Deps.Runner.
 	runner []string
+	// now is Deps.Now.
+	now func() time.Time
 }
 
 // newHouse has the repositories app, tools and data.
@@ -75,7 +78,7 @@ func (h *house) serve() *house {
 	if h.r != nil {
 		h.stop()
 	}
-	deps := Deps{Log: zaptest.NewLogger(h.t, zaptest.Level(zap.ErrorLevel)), Runner: h.runner}
+	deps := Deps{Log: zaptest.NewLogger(h.t, zaptest.Level(zap.ErrorLevel)), Runner: h.runner, Now: h.now}
 	h.r = startDeps(h.t, h.cfg, deps, func(*Server) {})
 	h.cc = h.r.host(h.t)
 	return h

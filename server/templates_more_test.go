@@ -19,6 +19,7 @@ import (
 
 // TestBuildOutlivesItsCaller has a first file call give up while the template is built.
 func TestBuildOutlivesItsCaller(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	h.template("p", "deps: {/t: {repo: tools}}")
 	h.serve()
@@ -71,6 +72,7 @@ func TestBuildOutlivesItsCaller(t *testing.T) {
 
 // TestMoveEndsWhatThePanelHasOpen keeps a watch and a handle in the old context.
 func TestMoveEndsWhatThePanelHasOpen(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	h.template("p", "deps: {/t: {repo: tools}}")
 	h.serve()
@@ -112,6 +114,7 @@ func TestMoveEndsWhatThePanelHasOpen(t *testing.T) {
 }
 
 func TestGitBase(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -141,6 +144,7 @@ func TestGitBase(t *testing.T) {
 
 // TestHostileRepositoryRunsNothing opens a panel of a repository whose configuration, attributes, hooks and filters name a program.
 func TestHostileRepositoryRunsNothing(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	dir := t.TempDir()
 	sprung, program := filepath.Join(dir, "sprung"), filepath.Join(dir, "program")

@@ -27,6 +27,7 @@ func chained(t *testing.T, cfg Config) *house {
 var chainFiles = map[string]string{"/app/app.txt": "app", "/lib/tools/tools.txt": "tools", "/data/data.txt": "data"}
 
 func TestTemplateChainMakesAContext(t *testing.T) {
+	t.Parallel()
 	h := chained(t, testConfig(t)).serve()
 	explained, err := h.templates().ExplainTemplate(t.Context(), &ctxfsv1.ExplainTemplateRequest{Template: "templates/top"})
 	if err != nil {
@@ -67,6 +68,7 @@ func TestTemplateChainMakesAContext(t *testing.T) {
 
 // TestTemplateErrorsNameTheLines opens panels whose templates are wrong.
 func TestTemplateErrorsNameTheLines(t *testing.T) {
+	t.Parallel()
 	h := chained(t, testConfig(t)).serve()
 	h.write("tools/other.txt", "x")
 	h.commit("tools")
@@ -130,6 +132,7 @@ func (h *house) build(ctx context.Context, template string) (*ctxfsv1.TemplateRe
 }
 
 func TestBuildTemplate(t *testing.T) {
+	t.Parallel()
 	h := chained(t, testConfig(t)).serve()
 	first, err := h.build(t.Context(), "templates/top")
 	if err != nil || !first.GetBuilt() || first.GetTemplate().GetFiles() != 3 {
@@ -157,6 +160,7 @@ func TestBuildTemplate(t *testing.T) {
 }
 
 func TestMovedBranchGivesANewContext(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	h.template("panels/p", "deps:", "  /app: {repo: app, ref: main}")
 	h.serve()
@@ -215,6 +219,7 @@ func (h *house) ensured(panel string) string {
 
 // TestPanelsOwnTemplate opens a panel by each way that a first access can come.
 func TestPanelsOwnTemplate(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	for _, p := range []string{"opened", "asked", "ensured"} {
 		h.template("panels/"+p, "deps:", "  /t: {repo: tools}")
@@ -246,6 +251,7 @@ func TestPanelsOwnTemplate(t *testing.T) {
 }
 
 func TestConcurrentPanelsBuildOnce(t *testing.T) {
+	t.Parallel()
 	h := chained(t, testConfig(t))
 	h.serve()
 	const n = 8
@@ -273,6 +279,7 @@ func TestConcurrentPanelsBuildOnce(t *testing.T) {
 
 // TestRestartKeepsTemplateContexts starts the server again twice, once without its database.
 func TestRestartKeepsTemplateContexts(t *testing.T) {
+	t.Parallel()
 	h := chained(t, testConfig(t)).serve()
 	o := h.open(&ctxfsv1.OpenPanelRequest{PanelId: "a", Template: "templates/top"})
 	unused, err := h.build(t.Context(), "templates/mid")
@@ -309,6 +316,7 @@ func TestRestartKeepsTemplateContexts(t *testing.T) {
 }
 
 func TestUnsafeContextsAreForUnsafePanels(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, testConfig(t))
 	h.template("u", "deps:", "  /t: {repo: tools}")
 	h.serve()
@@ -338,6 +346,7 @@ func TestUnsafeContextsAreForUnsafePanels(t *testing.T) {
 
 // TestTemplateContextOnOverlay is skipped, and says why, where overlay cannot work.
 func TestTemplateContextOnOverlay(t *testing.T) {
+	t.Parallel()
 	h := chained(t, overlaid(t)).serve()
 	o := h.open(&ctxfsv1.OpenPanelRequest{PanelId: "a", Template: "templates/top"})
 	h.wants(o, chainFiles)

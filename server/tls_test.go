@@ -62,11 +62,11 @@ func sign(t *testing.T, by *authority, c *x509.Certificate) (*x509.Certificate, 
 	return cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// files writes a certificate for 127.0.0.1, usable by both ends, and its key.
-func (a *authority) files(t *testing.T) (cert, key string) {
+// files writes a certificate for 127.0.0.1 and for names, usable by both ends, and its key.
+func (a *authority) files(t *testing.T, names ...string) (cert, key string) {
 	t.Helper()
 	_, k, certPEM := sign(t, a, &x509.Certificate{
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: names, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 	der, err := x509.MarshalECPrivateKey(k)
@@ -85,6 +85,7 @@ func (a *authority) pool() *x509.CertPool {
 }
 
 func TestTLSAndClientCertificates(t *testing.T) {
+	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
 	cfg := testConfig(t)
 	cfg.TLSCert, cfg.TLSKey = ca.files(t)
@@ -129,6 +130,7 @@ func TestTLSAndClientCertificates(t *testing.T) {
 }
 
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.HTTP = "127.0.0.1:0"
 	r := start(t, cfg)

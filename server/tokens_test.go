@@ -46,6 +46,7 @@ func (r *running) status(t *testing.T, path, token string) int {
 }
 
 func TestMetricsTokenReadsMetricsOnly(t *testing.T) {
+	t.Parallel()
 	r := start(t, metricsConfig(t))
 	path := filepath.Join(r.claim.layout.State, "metrics.token")
 	token := tokenIn(t, path)
@@ -67,6 +68,7 @@ func TestMetricsTokenReadsMetricsOnly(t *testing.T) {
 }
 
 func TestMetricsTokenFile(t *testing.T) {
+	t.Parallel()
 	cfg := metricsConfig(t)
 	cfg.MetricsTokenFile = filepath.Join(t.TempDir(), "token")
 	r := start(t, cfg)
@@ -113,6 +115,7 @@ func TestMetricsTokenFile(t *testing.T) {
 }
 
 func TestNoMetricsTokenWithoutMetrics(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	r := start(t, cfg)
 	if _, err := os.Stat(filepath.Join(r.claim.layout.State, "metrics.token")); !os.IsNotExist(err) {

@@ -19,6 +19,7 @@ import (
 )
 
 func TestWebSocketOperations(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	token := r.openPanel(t, "p").GetToken()
 	s := beginWeb(t, r.Info().Addresses.HTTP, token, "tab")
@@ -79,6 +80,7 @@ func (r *running) metricsText(t *testing.T) string {
 
 // TestWebSocketLeavesInPeace closes as a browser does.
 func TestWebSocketLeavesInPeace(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	ws := dialWeb(t, r.Info().Addresses.HTTP, nil)
 	s := overWeb(t, ws).open("", r.openPanel(t, "p").GetToken())
@@ -108,6 +110,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 func TestWebSocketOrigins(t *testing.T) {
+	t.Parallel()
 	cfg := sessionConfig(t)
 	cfg.Origins = []string{"http://localhost:5173", "https://app.example:443"}
 	r := start(t, cfg)
@@ -153,6 +156,7 @@ func TestWebSocketOrigins(t *testing.T) {
 }
 
 func TestWebSocketNeedsAnUpgrade(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Info().Addresses.HTTP+"/v1/session", nil)
 	if err != nil {
@@ -173,6 +177,7 @@ func opening(token string) *ctxfsv1.SessionRequest {
 }
 
 func TestWebSocketIdentity(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	panel, host := r.openPanel(t, "p").GetToken(), readToken(t, r)
 	for _, c := range []struct {
@@ -220,6 +225,7 @@ func TestWebSocketIdentity(t *testing.T) {
 }
 
 func TestWebSocketHostByQuery(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	r.openPanel(t, "p")
 	s := overWeb(t, dialWeb(t, r.Info().Addresses.HTTP+"?ctxfs-panel=p", nil)).open("", readToken(t, r))
@@ -230,6 +236,7 @@ func TestWebSocketHostByQuery(t *testing.T) {
 
 // TestWebSocketRefusesMessages sends what is no SessionRequest, before and after open.
 func TestWebSocketRefusesMessages(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	token := r.openPanel(t, "p").GetToken()
 	large := bytes.Repeat([]byte("x"), session.MaxMessage+1)
@@ -268,12 +275,14 @@ func TestWebSocketRefusesMessages(t *testing.T) {
 }
 
 func TestOpenMustComeInTime(t *testing.T) {
+	t.Parallel()
 	r := startWith(t, sessionConfig(t), func(s *Server) { s.gateway.OpenTime = 50 * time.Millisecond })
 	overWeb(t, dialWeb(t, r.Info().Addresses.HTTP, nil)).ends(codes.Unauthenticated, "open did not come in time")
 }
 
 // TestStrangersDoNotHoldUpTheEnd stops a server that waits for an open.
 func TestStrangersDoNotHoldUpTheEnd(t *testing.T) {
+	t.Parallel()
 	r := start(t, sessionConfig(t))
 	s := overWeb(t, dialWeb(t, r.Info().Addresses.HTTP, nil))
 	eventually(t, "there is a stranger", func() bool { return r.conns.http.countUnauthenticated() == 1 })
@@ -285,6 +294,7 @@ func TestStrangersDoNotHoldUpTheEnd(t *testing.T) {
 }
 
 func TestConfigRefusesABadOrigin(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Origins = []string{"http://localhost:5173/"}
 	var bad *ConfigError
@@ -295,6 +305,7 @@ func TestConfigRefusesABadOrigin(t *testing.T) {
 
 // TestWebSocketIsNotCutByTimeouts lives on silence longer than the keepalive, while both ends answer pings.
 func TestWebSocketIsNotCutByTimeouts(t *testing.T) {
+	t.Parallel()
 	cfg := sessionConfig(t)
 	cfg.Keepalive = time.Second
 	r := startWith(t, cfg, func(s *Server) {

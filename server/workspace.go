@@ -16,12 +16,16 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/feed"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/fsservice"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
+	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/metadata/sqlite"
 	"github.com/ctxfs/ctxfs/panels"
+	"github.com/ctxfs/ctxfs/repos"
 	"github.com/ctxfs/ctxfs/review"
 	"github.com/ctxfs/ctxfs/server/services"
 	"github.com/ctxfs/ctxfs/sites"
@@ -38,6 +42,10 @@ type Record struct {
 	Addresses []string `json:"addresses"`
 	// HTTP is host:port, "" when there is no such listener.
 	HTTP string `json:"http,omitempty"`
+	// Gateway is where sites are, as host:port; "" when there is no such listener.
+	Gateway string `json:"gateway,omitempty"`
+	// Sites are the URLs of sites, with * for the capability.
+	Sites string `json:"sites,omitempty"`
 	// TLS says that host:port addresses speak it.
 	TLS bool `json:"tls,omitempty"`
 	// TokenFile holds the host token, for TCP and for host-auth=token.
@@ -55,6 +63,9 @@ type claim struct {
 	record *Record
 }
 
+// serverLock is the name of the lock's file.
+const serverLock = "server.lock"
+
 // claimWait bounds how long a start waits for a server that is ending, or that has not written server.json yet.
 const claimWait = 2 * time.Second
 
@@ -63,7 +74,7 @@ const claimPoll = 10 * time.Millisecond
 
 // takeClaim locks the workspace. It returns an *AlreadyServedError when another server has locked it.
 func takeClaim(ctx context.Context, l contexts.Layout) (*claim, error) {
-	lock := flock.New(filepath.Join(l.Locks, "server.lock"), flock.SetPermissions(0o600))
+	lock := flock.New(filepath.Join(l.Locks, serverLock), flock.SetPermissions(0o600))
 	if err := lockOrRefuse(ctx, lock, l); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -176,15 +187,17 @@ func writeFileAtomic(path string, data []byte, mode os.FileMode) error {
 
 // parts has the domain's objects behind the services.
 type parts struct {
-	store    *sqlite.Store
+	store    *records
 	contexts *contexts.Manager
 	reviews  *review.Reviews
+	repos    *repos.Repos
 	commands commands
 	panels   *panels.Registry
 	handles  *handles.Table
 	leases   *panels.Leases
 	sites    *sites.Registry
 	audit    *auditLog
+	feeds    *feed.Feeds
 }
 
 // takeWorkspace makes the contexts directory and locks it. It refuses the state of a newer version before it changes anything.
@@ -213,11 +226,19 @@ func (s *Server) openParts(ctx context.Context) error {
 	if l.MakeRoom() {
 		s.warn("the disk is full: what is there is served; free some space, or delete contexts (ctxfs context delete, ctxfs gc)")
 	}
-	var err error
-	if p.store, err = openStore(ctx, l); err != nil {
+	err := checkMoved(ctx, s.cfg, l)
+	if err != nil {
 		return err
 	}
-	if p.store.Cramped() {
+	s.database.use(l)
+	if p.store, err = openRecords(ctx, s.cfg, l, s.databaseEvents()); err != nil {
+		return err
+	}
+	if err := s.guardDatabase(ctx, p.store); err != nil {
+		return err
+	}
+	s.info.Metadata = p.store.where
+	if p.store.cramped {
 		s.warn("the database was opened without room for its shared memory: start ctxfs again once there is space")
 	}
 	owner, err := commandOwner(s.cfg.ExecUser, l.Workspace)
@@ -235,20 +256,24 @@ func (s *Server) openParts(ctx context.Context) error {
 	s.info.Driver = choice.String()
 	drv, others := all.order(choice.Name)
 	p.handles = handles.New(handles.Config{IdleTimeout: s.cfg.IdleTimeout, PerOwner: s.cfg.HandlesPerPanel, Total: s.cfg.HandlesTotal})
+	if p.feeds, err = feed.Open(feed.Config{Dir: l.Feeds, MaxBytes: int64(s.cfg.FeedMaxBytes), Interrupted: fsservice.Interrupted, Log: s.log}); err != nil {
+		return err
+	}
 	p.contexts, err = contexts.Open(ctx, contexts.Config{
 		Workspace: l.Workspace, Dir: l.Dir, Driver: drv, Drivers: others, Seed: s.cfg.SeedOptions(), DiskReserve: int64(s.cfg.DiskReserve),
 		Quota:     contexts.Quota{Bytes: int64(s.cfg.ContextMaxBytes), Entries: s.cfg.ContextMaxEntries},
 		Templates: s.cfg.templateOptions(), Pool: s.cfg.Pool,
-		Store: p.store, Events: p.events(s.metrics, s.log),
-		Log: s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version, OpenRoot: s.deps.OpenRoot,
+		Store: p.store.Store, Events: p.events(s.metrics, s.log), Now: s.deps.Now,
+		Log: s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version, OpenRoot: s.deps.OpenRoot, ZoneDirs: s.cfg.ZoneDirs,
 	})
 	if err != nil {
 		return err
 	}
-	if p.reviews, err = review.Open(ctx, review.Config{
-		Contexts: reviewed{p.contexts}, Dir: l.Review, ContextsDir: below(l.Workspace, l.Dir), Workspace: l.Workspace, Owner: fileOwner(l.Workspace), Exclude: s.cfg.SeedOptions().Exclude, Log: s.log,
-	}); err != nil {
+	if p.reviews, err = s.openReviews(ctx, l, p.contexts); err != nil {
 		return fmt.Errorf("open the reviews: %w", err)
+	}
+	if p.repos, err = s.openRepos(ctx, l); err != nil {
+		return fmt.Errorf("open the staged commits: %w", err)
 	}
 	if p.commands, err = s.openCommands(ctx, choice.Name, owner); err != nil {
 		return fmt.Errorf("find the commands of an earlier server: %w", err)
@@ -256,17 +281,45 @@ func (s *Server) openParts(ctx context.Context) error {
 	if p.audit, err = s.openAudit(); err != nil {
 		return err
 	}
-	if p.sites, err = sites.New(ctx, sites.Config{Store: p.store, Ended: func(site sites.Site) { s.streams.endToken(site.Hash) }}); err != nil {
+	if p.sites, err = sites.New(ctx, sites.Config{Store: p.store.Store, Ended: s.siteEnded}); err != nil {
 		return fmt.Errorf("open the sites: %w", err)
 	}
 	p.leases = panels.NewLeases(s.cfg.LeaseGrace, func(owner, instance string) { p.handles.CloseInstance(owner, instance) })
 	p.panels = panels.New(panels.Config{
-		Contexts: p.contexts, Templates: p.contexts.Templates(), Store: p.store, DefaultTTL: s.cfg.TokenTTL, Closed: s.panelClosed,
+		Contexts: p.contexts, Templates: p.contexts.Templates(), Store: p.store.Store, DefaultTTL: s.cfg.TokenTTL, Closed: s.panelClosed,
 	})
-	if err := (&services.Forks{Contexts: p.contexts}).Sweep(ctx); err != nil {
+	return nil
+}
+
+// settle repairs the records and removes what a crash left. A context that it deletes ends sites and panels, so all parts are there.
+func (s *Server) settle(ctx context.Context) error {
+	if err := s.settleDatabase(ctx); err != nil {
+		return err
+	}
+	if err := (&services.Forks{Contexts: s.parts.contexts}).Sweep(ctx); err != nil {
 		s.log.Warn("forks of checks that a killed server left could not be deleted", zap.Error(err))
 	}
 	return nil
+}
+
+func (s *Server) openReviews(ctx context.Context, l contexts.Layout, all *contexts.Manager) (*review.Reviews, error) {
+	return review.Open(ctx, review.Config{
+		Contexts: reviewed{all}, Dir: l.Review, ContextsDir: below(l.Workspace, l.Dir), Workspace: l.Workspace, Owner: fileOwner(l.Workspace), Exclude: s.cfg.SeedOptions().Exclude, Log: s.log,
+		Used: func() ([]string, error) { return repos.Contents(l.Git) },
+	})
+}
+
+// openRepos opens the staged commits. The reviews are open.
+func (s *Server) openRepos(ctx context.Context, l contexts.Layout) (*repos.Repos, error) {
+	remotes, err := s.cfg.remotes()
+	if err != nil {
+		return nil, err
+	}
+	limits := s.cfg.SeedOptions()
+	return repos.Open(ctx, repos.Config{
+		Reviews: s.parts.reviews, Dir: l.Git, Workspace: l.Workspace, Log: s.log, Remotes: remotes, MaxFiles: limits.MaxFiles, MaxBytes: limits.MaxBytes,
+		Git: git.Options{Scratch: l.Staging, Timeout: s.cfg.GitTimeout, FetchTimeout: s.cfg.GitFetchTimeout},
+	})
 }
 
 // events closes handles and panels with their contexts. No context is deleted before all parts are open.
@@ -278,13 +331,17 @@ func (p *parts) events(m *metrics, log *zap.Logger) contexts.Events {
 			p.panels.ContextDeleted(panels)
 			p.handles.CloseContext(id)
 			p.commands.ContextDeleted(id)
+			if err := p.feeds.Drop(string(id)); err != nil {
+				log.Warn("the feed of a deleted context could not be removed", zap.String("context", string(id)), zap.Error(err))
+			}
 			if err := p.reviews.Deleted(string(id)); err != nil {
 				log.Warn("the review of a deleted context could not be removed", zap.String("context", string(id)), zap.Error(err))
 			}
 		},
-		Copied: func(from, to, marks string) error { return p.reviews.Copied(from, to, marks) },
-		Marks:  func(id contexts.ID) string { return p.reviews.Marks(string(id)) },
-		Seeded: func(driver string, took time.Duration, err error) { m.seeded(driver, took, err == nil) },
+		SnapshotDeleted: func(id contexts.ID, name string) { p.sites.SnapshotDeleted(id, name) },
+		Copied:          func(from, to, marks string) error { return p.reviews.Copied(from, to, marks) },
+		Marks:           func(id contexts.ID) string { return p.reviews.Marks(string(id)) },
+		Seeded:          func(driver string, took time.Duration, err error) { m.seeded(driver, took, err == nil) },
 	}
 }
 
@@ -302,16 +359,18 @@ type reviewed struct{ contexts *contexts.Manager }
 
 func (r reviewed) Frozen(ctx context.Context, id string, f func(root rootfs.Root) error) error {
 	return r.contexts.Frozen(ctx, contexts.ID(id), func(ctx context.Context, a *contexts.Access) error {
-		return errors.Join(f(a.Root), ctx.Err()) // what was read after commands continued is not of one moment
+		return errors.Join(r.seeded(a, id, f), ctx.Err()) // what was read after commands continued is not of one moment
 	})
 }
 
 func (r reviewed) Replacing(ctx context.Context, id string, f func(root rootfs.Root, charge review.Charge) error) error {
-	return r.contexts.Frozen(ctx, contexts.ID(id), func(_ context.Context, a *contexts.Access) error { return f(a.Root, a.Charge) })
+	return r.contexts.Frozen(ctx, contexts.ID(id), func(_ context.Context, a *contexts.Access) error {
+		return r.seeded(a, id, func(root rootfs.Root) error { return f(root, a.Charge) })
+	})
 }
 
-func (r reviewed) Workspace(ctx context.Context) (*seed.Scan, error) {
-	return r.contexts.ScanWorkspace(ctx)
+func (r reviewed) Workspace(ctx context.Context, id string) (*seed.Scan, error) {
+	return r.contexts.ScanWorkspace(ctx, contexts.ID(id))
 }
 
 func (r reviewed) Reading(ctx context.Context, id string, f func(root rootfs.Root) error) error {
@@ -328,7 +387,29 @@ func (r reviewed) within(ctx context.Context, id string, use contexts.Use, f fun
 		return err
 	}
 	defer a.Release()
-	return f(a.Root)
+	return r.seeded(a, id, f)
+}
+
+// seeded calls f with the part of an open context that was seeded: a zone, whose paths are then those of the workspace, or all of it.
+func (r reviewed) seeded(a *contexts.Access, id string, f func(root rootfs.Root) error) error {
+	into, err := r.contexts.SeededInto(contexts.ID(id))
+	if err != nil {
+		return err
+	}
+	return inZone(a.Root, into, f)
+}
+
+// inZone calls f with the directory of a zone. It opens that by a descriptor: a command in the context may have put a link there.
+func inZone(root rootfs.Root, into string, f func(root rootfs.Root) error) (err error) {
+	if into == "" {
+		return f(root)
+	}
+	zone, err := rootfs.Sub(root, into)
+	if err != nil {
+		return fserr.Wrap(err, "open", "/"+into, "")
+	}
+	defer func() { err = errors.Join(err, zone.Close()) }()
+	return f(zone)
 }
 
 func (r reviewed) Origin(ctx context.Context, id string) (review.Origin, error) {
@@ -338,23 +419,16 @@ func (r reviewed) Origin(ctx context.Context, id string) (review.Origin, error) 
 
 func (r reviewed) Snapshot(ctx context.Context, id, name string) (review.SnapshotView, error) {
 	v, err := r.contexts.ViewSnapshot(ctx, contexts.ID(id), name)
+	if into := v.Origin.Into; err == nil && into != "" {
+		whole := v.Root
+		v.Root, err = rootfs.Sub(whole, into)
+		err = errors.Join(err, whole.Close())
+	}
 	return review.SnapshotView{Root: v.Root, Origin: originOf(v.Origin), Check: v.Check}, err
 }
 
 func originOf(o contexts.Origin) review.Origin {
 	return review.Origin{Digest: o.Layer, Tree: o.Tree, Manifest: o.Manifest, Changed: o.Changed}
-}
-
-// openStore opens the database. Where SQLite reports an I/O error because the disk is full, the error says so.
-func openStore(ctx context.Context, l contexts.Layout) (*sqlite.Store, error) {
-	store, err := sqlite.Open(ctx, l.DB)
-	if err != nil && contexts.IsFull(l.State) {
-		return nil, fmt.Errorf("open the database %s: the disk is full: free 1 MiB and some inodes, and start again (%w)", l.DB, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	return store, nil
 }
 
 // isFull reports whether an error is of a full disk or of an exceeded disk quota.
@@ -384,6 +458,9 @@ func (p *parts) close() error {
 	if p.contexts != nil {
 		errs = append(errs, p.contexts.Close())
 	}
+	if p.feeds != nil {
+		errs = append(errs, p.feeds.Close())
+	}
 	if p.reviews != nil {
 		errs = append(errs, p.reviews.Close())
 	}
@@ -401,6 +478,8 @@ type Repaired struct {
 	contexts.RepairReport
 	// Aside is where a corrupt database was moved to; "" when it was sound.
 	Aside string
+	// Revoked counts the tokens that were revoked because the database had lost commits, and revocations perhaps with them.
+	Revoked int
 }
 
 // Repair rebuilds the records of a workspace from its folders. While a server serves the workspace it returns an *AlreadyServedError.
@@ -413,10 +492,12 @@ func Repair(ctx context.Context, cfg Config, deps Deps) (r Repaired, err error) 
 	defer func() { err = errors.Join(err, s.claim.release()) }()
 	l := s.claim.layout
 	l.MakeRoom()
-	store, err := openStore(ctx, l)
+	s.database.use(l)
+	events := databaseEvents{lostCommits: func(int64, int64) error { return s.database.lostCommits() }}
+	store, err := openRecords(ctx, cfg, l, events)
 	if errors.Is(err, sqlite.ErrCorrupt) {
 		if r.Aside, err = moveAside(l.DB); err == nil {
-			store, err = openStore(ctx, l)
+			store, err = openRecords(ctx, cfg, l, events)
 		}
 	}
 	if err != nil {
@@ -429,7 +510,7 @@ func Repair(ctx context.Context, cfg Config, deps Deps) (r Repaired, err error) 
 	}
 	drv, others := newDrivers(l, owner, deps.Log).order(DriverCopy)
 	m, err := contexts.Open(ctx, contexts.Config{
-		Workspace: l.Workspace, Dir: l.Dir, Store: store, Driver: drv, Drivers: others,
+		Workspace: l.Workspace, Dir: l.Dir, Store: store.Store, Driver: drv, Drivers: others,
 		Seed: cfg.SeedOptions(), Owner: owner, Version: deps.Version, Log: deps.Log,
 	})
 	if err != nil {
@@ -437,7 +518,15 @@ func Repair(ctx context.Context, cfg Config, deps Deps) (r Repaired, err error) 
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	r.RepairReport, err = m.Repair(ctx)
-	return r, err
+	if of := s.database.suspect(); of.lost && err == nil {
+		if r.Revoked, err = panels.New(panels.Config{Store: store}).RevokeAll(ctx); err == nil {
+			s.database.restored(of)
+		}
+	}
+	if err == nil && store.where == InFile {
+		err = noteInFile(l)
+	}
+	return r, errors.Join(err, store.held())
 }
 
 // moveAside renames the database with its journal, so that a new one can take its place.
@@ -455,6 +544,8 @@ func moveAside(db string) (string, error) {
 const (
 	// ExitUsage is for a bad setting (EX_USAGE).
 	ExitUsage = 64
+	// ExitNoDatabase is for a database with the records that does not answer (EX_UNAVAILABLE).
+	ExitNoDatabase = 69
 	// ExitNoWrite is for a contexts directory that cannot be written: its disk is read-only, or another user owns it (EX_CANTCREAT).
 	ExitNoWrite = 73
 	// ExitBusy is for a workspace that is served already (EX_TEMPFAIL).
@@ -523,5 +614,5 @@ type stateError struct {
 func (e *stateError) Error() string { return e.err.Error() }
 func (e *stateError) Unwrap() error { return e.err }
 
-// ExitCode returns ExitFormat or ExitNoWrite.
+// ExitCode returns one of the codes above.
 func (e *stateError) ExitCode() int { return e.code }

@@ -27,6 +27,9 @@ const (
 	PolicyStrict    Policy = "strict"
 )
 
+// HubPath is where the hub of a site is, relative to the site.
+const HubPath = "__ctxfs/hub.html"
+
 // maxParents bounds Options.Parents.
 const maxParents = 16
 
@@ -43,6 +46,12 @@ type Options struct {
 	LiveReload bool     `json:"live_reload,omitempty"`
 	Policy     Policy   `json:"policy"`
 	Parents    []string `json:"parents,omitempty"`
+	Hub        bool     `json:"hub,omitempty"`
+	Isolate    bool     `json:"isolate,omitempty"`
+	// Snapshot names the snapshot of the context that the site shows, and Taken is when it was taken, ns since the epoch; "" for the
+	// context as it is.
+	Snapshot string `json:"snapshot,omitempty"`
+	Taken    int64  `json:"taken,omitempty"`
 }
 
 // normalize fills in the defaults. It fails with EINVAL.
@@ -61,6 +70,12 @@ func (o *Options) normalize() error {
 	}
 	if strings.ContainsAny(o.Index, "/\x00") || o.Index == "." || o.Index == ".." || len(o.Index) > rootfs.MaxName {
 		return fserr.Invalid("a site's index %.80q must be the name of a file", o.Index)
+	}
+	if o.Snapshot != "" && o.LiveReload {
+		return fserr.Invalid("a site of a snapshot has no live_reload: a snapshot does not change")
+	}
+	if o.Hub && o.Form != FormHost {
+		return fserr.Invalid("a site with a hub has the host form: browsers give pages of the path form no service worker")
 	}
 	if len(o.Parents) > maxParents {
 		return fserr.Invalid("a site has at most %d parents", maxParents)

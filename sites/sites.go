@@ -50,7 +50,7 @@ type Site struct {
 // Visitor returns the identity of whoever has the site's capability: it reads the site's context, and counts for the limits of its panel.
 func (s Site) Visitor() panels.Identity {
 	return panels.Identity{
-		Role: panels.RolePanel, Panel: s.Panel, Context: s.Context, ReadOnly: true,
+		Role: panels.RolePanel, Panel: s.Panel, Context: s.Context, Snapshot: s.Options.Snapshot, SnapshotTaken: s.Options.Taken, ReadOnly: true,
 		Owner: s.ID, TokenHash: s.Hash, ExpiresAt: s.ExpiresAt,
 	}
 }
@@ -121,10 +121,6 @@ func (r *Registry) Open(ctx context.Context, req Request) (s Site, capability st
 	if err := req.Options.normalize(); err != nil {
 		return Site{}, "", err
 	}
-	options, err := json.Marshal(req.Options)
-	if err != nil {
-		return Site{}, "", err
-	}
 	capability = strings.ToLower(rand.Text())
 	now := time.Now()
 	s = Site{
@@ -132,12 +128,15 @@ func (r *Registry) Open(ctx context.Context, req Request) (s Site, capability st
 		OpenedAt: now.Truncate(time.Millisecond), ExpiresAt: expiry(now, req.TTL, req.Until),
 	}
 	s.ID = "site_" + hex.EncodeToString(s.Hash[:8])
+	rec, err := recordOf(s)
+	if err != nil {
+		return Site{}, "", err
+	}
+	r.forgetExpired(ctx)
 	if err := r.add(s); err != nil {
 		return Site{}, "", err
 	}
-	err = r.cfg.Store.Sites().Add(ctx, metadata.Site{
-		ID: s.ID, Hash: s.Hash, ContextID: string(s.Context), PanelID: s.Panel, Options: options, OpenedAt: s.OpenedAt, ExpiresAt: s.ExpiresAt,
-	})
+	err = r.cfg.Store.Sites().Add(ctx, rec)
 	if err == nil {
 		// A panel or context that ended before the site was in the table did not end it.
 		if err = r.check(ctx, s); err != nil {
@@ -157,6 +156,14 @@ func expiry(now time.Time, ttl time.Duration, until time.Time) time.Time {
 		at = until
 	}
 	return at.Truncate(time.Millisecond)
+}
+
+// forgetExpired drops the sites that have expired: MaxPerContext does not count them, and short lives could be many.
+func (r *Registry) forgetExpired(ctx context.Context) {
+	now := time.Now()
+	for _, s := range r.end(func(s Site) bool { return !s.ExpiresAt.After(now) }) {
+		_ = r.cfg.Store.Sites().Delete(ctx, s.ID) // a record that stays is ignored at the next start
+	}
 }
 
 // add puts a site into the table, unless its context has too many.
@@ -264,7 +271,17 @@ func (r *Registry) Close(ctx context.Context, s Site) error {
 
 // PanelClosed ends the sites of a panel. Records that cannot be removed now are removed at the next start.
 func (r *Registry) PanelClosed(panel string) {
-	for _, s := range r.end(func(s Site) bool { return s.Panel == panel && panel != "" }) {
+	r.forget(func(s Site) bool { return s.Panel == panel && panel != "" })
+}
+
+// SnapshotDeleted ends the sites of a snapshot. Records that cannot be removed lead to no other snapshot: Options.Taken is not its time.
+func (r *Registry) SnapshotDeleted(id contexts.ID, name string) {
+	r.forget(func(s Site) bool { return s.Context == id && s.Options.Snapshot == name && name != "" })
+}
+
+// forget ends sites, and removes their records as far as the disk allows.
+func (r *Registry) forget(which func(Site) bool) {
+	for _, s := range r.end(which) {
 		_ = r.cfg.Store.Sites().Delete(context.Background(), s.ID)
 	}
 }
@@ -288,4 +305,45 @@ func (r *Registry) end(which func(Site) bool) (ended []Site) {
 		r.cfg.Ended(s)
 	}
 	return ended
+}
+
+// Restore gives a database that may have lost its last commits the open sites, and removes those that were closed. It returns how many
+// records it changed.
+func (r *Registry) Restore(ctx context.Context) (changed int, err error) {
+	list, err := r.cfg.Store.Sites().List(ctx)
+	if err != nil {
+		return 0, err
+	}
+	stored := map[[32]byte]bool{}
+	for _, rec := range list {
+		if _, open := r.Live(rec.Hash); open {
+			stored[rec.Hash] = true
+			continue
+		}
+		if err := r.cfg.Store.Sites().Delete(ctx, rec.ID); err != nil && !errors.Is(err, metadata.ErrNotFound) {
+			return changed, err
+		}
+		changed++
+	}
+	for _, s := range r.List() {
+		if stored[s.Hash] {
+			continue
+		}
+		rec, err := recordOf(s)
+		if err == nil {
+			err = r.cfg.Store.Sites().Add(ctx, rec)
+		}
+		if err != nil {
+			return changed, err
+		}
+		changed++
+	}
+	return changed, nil
+}
+
+func recordOf(s Site) (metadata.Site, error) {
+	options, err := json.Marshal(s.Options)
+	return metadata.Site{
+		ID: s.ID, Hash: s.Hash, ContextID: string(s.Context), PanelID: s.Panel, Options: options, OpenedAt: s.OpenedAt, ExpiresAt: s.ExpiresAt,
+	}, err
 }

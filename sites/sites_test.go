@@ -2,8 +2,10 @@ package sites_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -103,6 +105,38 @@ func TestSiteOfAPanelThatEndsMeanwhile(t *testing.T) {
 	}
 }
 
+func TestSnapshotDeletedEndsItsSitesAlone(t *testing.T) {
+	store := newStore(t)
+	r := newRegistry(t, store)
+	open := func(snapshot string) string {
+		t.Helper()
+		site, _, err := r.Open(t.Context(), sites.Request{Context: "ctx_p", Options: sites.Options{Snapshot: snapshot, Taken: 7}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id := site.Visitor(); id.Snapshot != snapshot || id.SnapshotTaken != 7 {
+			t.Errorf("its visitors are %+v", id)
+		}
+		return site.ID
+	}
+	open("s")
+	open("s")
+	kept := []string{open(""), open("other")}
+	r.SnapshotDeleted("ctx_q", "s")
+	if list := r.List(); len(list) != 4 {
+		t.Errorf("a snapshot of another context was deleted, and %v are open", list)
+	}
+	r.SnapshotDeleted("ctx_p", "s")
+	r.SnapshotDeleted("ctx_p", "")
+	if list := newRegistry(t, store).List(); len(list) != 2 || !slices.Contains(kept, list[0].ID) || !slices.Contains(kept, list[1].ID) {
+		t.Errorf("open: %v, want %v", list, kept)
+	}
+	_, _, err := r.Open(t.Context(), sites.Request{Context: "ctx_p", Options: sites.Options{Snapshot: "s", LiveReload: true}})
+	if fserr.CodeOf(err) != fserr.EINVAL {
+		t.Errorf("live reload of a snapshot: %v", err)
+	}
+}
+
 func TestDamagedAndExpiredRecordsAreDropped(t *testing.T) {
 	store := newStore(t)
 	soon := time.Now().Add(time.Hour)
@@ -133,4 +167,20 @@ func TestContextHasBoundedSites(t *testing.T) {
 	if n := len(r.List()); n != sites.MaxPerContext {
 		t.Errorf("%d sites", n)
 	}
+}
+
+func TestExpiredSitesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		r := newRegistry(t, store)
+		for range 3 * sites.MaxPerContext {
+			if _, _, err := r.Open(t.Context(), sites.Request{Context: "ctx_p", TTL: time.Millisecond}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Millisecond) // of the test's own clock
+		}
+		if list, err := store.Sites().List(t.Context()); err != nil || len(list) > 1 {
+			t.Errorf("%d records, %v", len(list), err)
+		}
+	})
 }

@@ -93,6 +93,10 @@ func (p *Process) Line(ctx context.Context, prefix string) (string, error) {
 	select {
 	case a := <-found:
 		if a.err != nil {
+			select { // what it wrote to standard error has arrived by then
+			case <-p.done:
+			case <-ctx.Done():
+			}
 			return "", fmt.Errorf("%s ended before it was ready: %s", p.cmd.Path, p.stderr)
 		}
 		return a.line, nil

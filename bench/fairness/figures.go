@@ -75,6 +75,6 @@ func (f Figures) write(dir, text string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	md := "# Fairness\n\nWritten by `make bench-fairness`; [how to read it](../performance.md).\n\n" + text
+	md := "# Fairness\n\nWritten by `make bench-fairness`; [how to read it](../explanation/performance.md).\n\n" + text
 	return os.WriteFile(filepath.Join(dir, "fairness.md"), []byte(md), 0o644)
 }

@@ -29,6 +29,26 @@ func (h *NetHTTP) Start(ctx context.Context, env Env) ([]*Peer, error) {
 	}}, nil
 }
 
+// FileServer is http.FileServer, which Go programs use for static files.
+type FileServer struct{ goServer }
+
+// Name implements Family.
+func (*FileServer) Name() string { return "http.FileServer" }
+
+// Start implements Family.
+func (f *FileServer) Start(ctx context.Context, env Env) ([]*Peer, error) {
+	if err := f.start(ctx, env, "fileserver"); err != nil {
+		return nil, err
+	}
+	return []*Peer{{
+		Name: f.Name(), What: "net/http with http.FileServer, TCP", PIDs: f.pids(),
+		Dial: func(_ context.Context, n int) (Conn, error) { return newHTTPConn("http://"+f.tcp+"/", "/", n), nil },
+	}}, nil
+}
+
+// Address returns where it listens.
+func (f *FileServer) Address() string { return f.tcp }
+
 // httpConn keeps one connection alive for each worker.
 type httpConn struct {
 	base string

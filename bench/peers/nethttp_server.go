@@ -32,7 +32,15 @@ func serveHTTP(ls []net.Listener, dir string) error {
 	mux.HandleFunc("DELETE /{name...}", func(w http.ResponseWriter, r *http.Request) {
 		httpAnswer(w, root.Remove(r.PathValue("name")))
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: dialTime}
+	return serveHandler(ls, mux)
+}
+
+func serveFiles(ls []net.Listener, dir string) error {
+	return serveHandler(ls, http.FileServer(http.Dir(dir)))
+}
+
+func serveHandler(ls []net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: dialTime}
 	var g errgroup.Group
 	for _, l := range ls {
 		g.Go(func() error { return server.Serve(l) })

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -13,8 +14,13 @@ import (
 )
 
 // Nginx is nginx as its package installs it: static files, WebDAV's PUT and DELETE, listings
-// by autoindex as JSON.
-type Nginx struct{ process *child.Process }
+// by autoindex.
+type Nginx struct {
+	// Listing is the format of listings; "" means json.
+	Listing string
+	process *child.Process
+	address string
+}
 
 // Name implements Family.
 func (*Nginx) Name() string { return "nginx" }
@@ -50,7 +56,7 @@ http {
     create_full_put_path off;
     dav_access user:rw group:r all:r;
     autoindex on;
-    autoindex_format json;
+    autoindex_format %[5]s;
   }
 }
 `
@@ -77,9 +83,10 @@ func (n *Nginx) Start(ctx context.Context, env Env) ([]*Peer, error) {
 		user = "user root;"
 	}
 	config := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, user, dir, address, env.Root), 0o644); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, user, dir, address, env.Root, cmp.Or(n.Listing, "json")), 0o644); err != nil {
 		return nil, err
 	}
+	n.address = address
 	if n.process, err = child.Start(dir, program, "-p", dir, "-c", config, "-e", "stderr"); err != nil {
 		return nil, err
 	}
@@ -93,6 +100,9 @@ func (n *Nginx) Start(ctx context.Context, env Env) ([]*Peer, error) {
 		},
 	}}, nil
 }
+
+// Address returns where it listens.
+func (n *Nginx) Address() string { return n.address }
 
 // Close implements Family.
 func (n *Nginx) Close() error {

@@ -23,7 +23,7 @@ const readyPrefix = "ready "
 // socket and on loopback TCP, says so on standard output, and ends with its standard input.
 func Serve(kind, socket, root string) error {
 	serve, ok := map[string]func(ls []net.Listener, root string) error{
-		"echo": serveEcho, "sftp": serveSFTP, "http": serveHTTP,
+		"echo": serveEcho, "sftp": serveSFTP, "http": serveHTTP, "fileserver": serveFiles,
 	}[kind]
 	if !ok {
 		return fmt.Errorf("no peer is called %q", kind)

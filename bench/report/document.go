@@ -51,7 +51,7 @@ func (d Document) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	md := "# ctxfs beside its peers\n\nWritten by `make bench`; [how to read it](../performance.md).\n\n![Rates of ctxfs and its peers](bench.svg)\n\n" +
+	md := "# ctxfs beside its peers\n\nWritten by `make bench`; [how to read it](../explanation/performance.md).\n\n![Rates of ctxfs and its peers](bench.svg)\n\n" +
 		d.Text() + "\n## Peers\n\n" + d.legend()
 	if err := os.WriteFile(filepath.Join(dir, "bench.md"), []byte(md), 0o644); err != nil {
 		return err

@@ -73,9 +73,19 @@ func rate(r cells.Result) string {
 
 // against is how many times as fast ctxfs is as this peer.
 func (rs Results) against(r cells.Result) string {
-	own, ok := rs.find(r.Cell.Key(), product)
-	if !ok || r.Peer.Name == product || r.Median.Rate == 0 {
+	ratio, ok := rs.Against(r.Cell.Key(), r.Peer.Name)
+	if !ok || r.Peer.Name == product {
 		return ""
 	}
-	return Ratio(own.Rate / r.Median.Rate)
+	return Ratio(ratio)
+}
+
+// Against returns how many times as fast ctxfs is as a peer in a cell; ok is false if it was not measured.
+func (rs Results) Against(cell, peer string) (ratio float64, ok bool) {
+	own, have := rs.find(cell, product)
+	other, known := rs.find(cell, peer)
+	if !have || !known || other.Rate == 0 {
+		return 0, false
+	}
+	return own.Rate / other.Rate, true
 }

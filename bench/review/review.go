@@ -1,5 +1,5 @@
-// Package review measures what a review costs, by driver, by the size of the workspace and by how much changed, in turns with git
-// on the same files. Each server is a real one, asked over its socket.
+// Package review measures what a review costs, by driver, by the size of the workspace and by how much changed, and what commits and pushes
+// cost, in turns with git on the same files. Each server is a real one, asked over its socket.
 package review
 
 import (

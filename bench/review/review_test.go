@@ -22,7 +22,7 @@ func TestRunMeasuresEveryDriver(t *testing.T) {
 	if err := Run(t.Context(), Options{Dir: t.TempDir(), Out: dir, Sizes: []int{20, 60}, Files: 100, Most: 100, Rounds: 1}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if rows := strings.Count(out.String(), "| copy "); rows != 4 || strings.Contains(out.String(), " 0s |") {
+	if rows := strings.Count(out.String(), "| copy "); rows != 4 || strings.Contains(out.String(), " 0.00 us |") {
 		t.Errorf("%d rows of copy, want 4:\n%s", rows, &out)
 	}
 	for _, file := range []string{"review.md", "review.svg"} {
@@ -52,5 +52,20 @@ func TestRequired(t *testing.T) {
 		if got := strings.Count(f.required().String(), " no "); got != c.want {
 			t.Errorf("%s: %d are not met, want %d:\n%s", name, got, c.want, f.required())
 		}
+	}
+}
+
+func TestRunCommitsMeasuresEveryDriver(t *testing.T) {
+	var out bytes.Buffer
+	dir := t.TempDir()
+	if err := RunCommits(t.Context(), Options{Dir: t.TempDir(), Out: dir, Files: 100, Most: 100, Rounds: 1}, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if rows := strings.Count(out.String(), "| copy "); rows != 2 || strings.Contains(out.String(), " 0.00 us |") {
+		t.Errorf("%d rows of copy, want 2:\n%s", rows, &out)
+	}
+	written, err := os.ReadFile(filepath.Join(dir, "git.md"))
+	if err != nil || !strings.HasSuffix(string(written), out.String()) {
+		t.Errorf("git.md: %v\n%s", err, written)
 	}
 }

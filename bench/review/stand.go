@@ -88,6 +88,7 @@ func (s *stand) serve(ctx context.Context, driver string) error {
 	cfg := server.DefaultConfig()
 	cfg.Workspace, cfg.ContextsDir, cfg.Driver, cfg.Pool = filepath.Join(s.dir, "w"), filepath.Join(s.dir, "c"), driver, 0
 	cfg.LogLevel, cfg.DiskReserve, cfg.SeedMaxFiles = "error", 0, 1<<20
+	cfg.GitRemote = []string{s.dir}
 	srv, err := server.New(ctx, cfg, server.Deps{Version: "0.0.0-bench"})
 	if err != nil {
 		return err

@@ -149,7 +149,7 @@ func (f Figures) write(dir, text string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	md := "# Scale\n\nWritten by `make bench-scale`; [how to read it](../performance.md).\n\n![Cost by number of panels](scale.svg)\n\n" + text
+	md := "# Scale\n\nWritten by `make bench-scale`; [how to read it](../explanation/performance.md).\n\n![Cost by number of panels](scale.svg)\n\n" + text
 	if err := os.WriteFile(filepath.Join(dir, "scale.md"), []byte(md), 0o644); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (b *bench) panels(ctx context.Context, f *Figures) error {
 		}
 		row := PanelRow{Panels: n}
 		var err error
-		if row.None, row.Resident, err = b.memory(ctx); err != nil {
+		if row.None, row.Resident, err = b.Memory(ctx); err != nil {
 			return err
 		}
 		if err := b.withSessions(ctx, tokens, false, &row.Shared, &row); err != nil {
@@ -88,7 +88,7 @@ func (b *bench) withSessions(ctx context.Context, tokens []string, connEach bool
 			return err
 		}
 	}
-	*m, *resident, err = b.memory(ctx)
+	*m, *resident, err = b.Memory(ctx)
 	return err
 }
 
@@ -100,14 +100,14 @@ func (b *bench) handles(ctx context.Context, f *Figures) error {
 	if err := b.opened(ctx, 1, nil); err != nil { // what the first one makes is not counted
 		return err
 	}
-	before, _, err := b.memory(ctx)
+	before, _, err := b.Memory(ctx)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
 	return b.opened(ctx, handles, func() error {
 		f.OpenEach = time.Since(begin) / handles
-		after, _, err := b.memory(ctx)
+		after, _, err := b.Memory(ctx)
 		f.HandleHeap = float64(after.Heap-before.Heap) / handles
 		return err
 	})

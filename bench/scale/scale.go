@@ -2,12 +2,10 @@ package scale
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/ctxfs/ctxfs/bench/child"
@@ -30,12 +28,9 @@ type Options struct {
 
 // bench is a run.
 type bench struct {
-	process *child.Process
-	host    *client.Client
-	address string
-	folder  string
-	fs      *client.FS
-	log     io.Writer
+	*Server
+	fs  *client.FS
+	log io.Writer
 }
 
 // Run measures everything, prints it and, with Options.Out, writes scale.md and scale.svg.
@@ -44,11 +39,13 @@ func Run(ctx context.Context, o Options, stdout, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	b := &bench{log: log}
-	defer func() { err = errors.Join(err, b.close(), os.RemoveAll(scratch)) }()
-	if err := b.start(ctx, o.Self, scratch); err != nil {
+	server := &Server{}
+	defer func() { err = errors.Join(err, server.Close(), os.RemoveAll(scratch)) }()
+	p, err := server.Start(ctx, o.Self, scratch)
+	if err != nil {
 		return err
 	}
+	b := &bench{Server: server, fs: p.FS(), log: log}
 	var f Figures
 	for _, step := range []struct {
 		name string
@@ -64,53 +61,6 @@ func Run(ctx context.Context, o Options, stdout, log io.Writer) (err error) {
 		return err
 	}
 	return f.write(o.Out, text)
-}
-
-func (b *bench) start(ctx context.Context, self, scratch string) (err error) {
-	workspace := filepath.Join(scratch, "w")
-	if err := os.Mkdir(workspace, 0o755); err != nil {
-		return err
-	}
-	if b.process, err = child.Start(scratch, self, "peer", "scale", "-", workspace); err != nil {
-		return err
-	}
-	if b.address, err = b.process.Line(ctx, readyPrefix); err != nil {
-		return err
-	}
-	if b.host, err = client.Dial(ctx, client.WithAddress(b.address)); err != nil {
-		return err
-	}
-	p, err := b.host.OpenPanel(ctx, "panels/scale")
-	if err != nil {
-		return err
-	}
-	b.fs = p.FS()
-	info, err := b.host.Info(ctx, p.ContextID())
-	b.folder = info.GetFolder()
-	return err
-}
-
-func (b *bench) close() error {
-	if b.host != nil {
-		_ = b.host.Close()
-	}
-	if b.process == nil {
-		return nil
-	}
-	return b.process.Stop()
-}
-
-// memory is the server's account of itself, and the system's.
-func (b *bench) memory(ctx context.Context) (m Memory, resident int64, err error) {
-	line, err := b.process.Ask(ctx, ask, memoryPrefix)
-	if err != nil {
-		return m, 0, err
-	}
-	if err := json.Unmarshal([]byte(line), &m); err != nil {
-		return m, 0, err
-	}
-	resident, err = child.Resident(b.process.PID())
-	return m, resident, err
 }
 
 // idle returns the share of one processor that the server uses while no calls arrive.

@@ -11,8 +11,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 
+	"github.com/ctxfs/ctxfs/bench/child"
+	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -34,7 +37,7 @@ type Memory struct {
 // input with its memory, until that ends.
 func Serve(workspace string) error {
 	cfg := server.DefaultConfig()
-	cfg.Workspace, cfg.HandlesPerPanel, cfg.HandlesTotal = workspace, 2*handles, 2*handles
+	cfg.Workspace, cfg.HandlesPerPanel, cfg.HandlesTotal, cfg.Gateway = workspace, 2*handles, 2*handles, "127.0.0.1:0"
 	s, err := server.New(context.Background(), cfg, server.Deps{Version: "0.0.0-scale"})
 	if err != nil {
 		return err
@@ -70,4 +73,68 @@ func memory() Memory {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return Memory{Heap: int64(m.HeapAlloc), Stacks: int64(m.StackInuse), Goroutines: runtime.NumGoroutine()}
+}
+
+// Server is a server in a process of its own, with a panel. Start starts it; Close ends it, also when Start failed half-way.
+type Server struct {
+	process *child.Process
+	host    *client.Client
+	address string
+	folder  string
+}
+
+// Start starts the server. self is this program, which must call Serve for "peer scale - WORKSPACE"; scratch is for its files.
+func (s *Server) Start(ctx context.Context, self, scratch string) (p *client.Panel, err error) {
+	workspace := filepath.Join(scratch, "w")
+	if err := os.Mkdir(workspace, 0o755); err != nil {
+		return nil, err
+	}
+	if s.process, err = child.Start(scratch, self, "peer", "scale", "-", workspace); err != nil {
+		return nil, err
+	}
+	if s.address, err = s.process.Line(ctx, readyPrefix); err != nil {
+		return nil, err
+	}
+	if s.host, err = client.Dial(ctx, client.WithAddress(s.address)); err != nil {
+		return nil, err
+	}
+	if p, err = s.host.OpenPanel(ctx, "panels/scale"); err != nil {
+		return nil, err
+	}
+	info, err := s.host.Info(ctx, p.ContextID())
+	s.folder = info.GetFolder()
+	return p, err
+}
+
+// Host returns the connection of the host that opened the panel.
+func (s *Server) Host() *client.Client { return s.host }
+
+// Folder returns the folder of the panel's context.
+func (s *Server) Folder() string { return s.folder }
+
+// PID returns the process's ID.
+func (s *Server) PID() int { return s.process.PID() }
+
+// Close ends the process.
+func (s *Server) Close() error {
+	if s.host != nil {
+		_ = s.host.Close()
+	}
+	if s.process == nil {
+		return nil
+	}
+	return s.process.Stop()
+}
+
+// Memory returns the server's account of itself, and the system's.
+func (s *Server) Memory(ctx context.Context) (m Memory, resident int64, err error) {
+	line, err := s.process.Ask(ctx, ask, memoryPrefix)
+	if err != nil {
+		return m, 0, err
+	}
+	if err := json.Unmarshal([]byte(line), &m); err != nil {
+		return m, 0, err
+	}
+	resident, err = child.Resident(s.process.PID())
+	return m, resident, err
 }

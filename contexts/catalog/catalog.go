@@ -3,16 +3,16 @@
 //
 // A context exists if its folder exists, or its state if its driver mounts. Records only add what the folders do not show: a
 // lost record is rebuilt from the folder. Beside its folder a context has files of its own, which go with it: the manifest
-// (what it was made from, the base of later diffs) and its snapshots.
+// (what it was seeded with, the base of later diffs), its Spec and its snapshots.
 package catalog
 
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,6 +20,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/recent"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -37,6 +38,9 @@ type Catalog struct {
 	Now func() time.Time
 	// state is the state directory as New found it.
 	state os.FileInfo
+	// forgotten are the contexts that were deleted last.
+	forgotten *forgotten
+	folders   *folders
 }
 
 // Events receives what happens to contexts. Each function is called in the goroutine that acts, which waits for it.
@@ -46,6 +50,8 @@ type Events struct {
 	Taken func(id ID)
 	// Deleted is called after a context was deleted, with the panels that were bound to it.
 	Deleted func(id ID, panels []string)
+	// SnapshotDeleted is called after a snapshot was deleted, before its files are removed.
+	SnapshotDeleted func(id ID, name string)
 	// Copied is called before a copy becomes a context's or a snapshot's content, with the names of both: an ID, or an ID, "@" and the
 	// name of a snapshot. from is "" for a name that gets new content. marks is the file with the copy's marks (seed.Marks), which Copied may
 	// take; it may be missing. Its error ends the change.
@@ -66,6 +72,9 @@ func (e Events) WithDefaults() Events {
 	if e.Deleted == nil {
 		e.Deleted = func(ID, []string) {}
 	}
+	if e.SnapshotDeleted == nil {
+		e.SnapshotDeleted = func(ID, string) {}
+	}
 	if e.Copied == nil {
 		e.Copied = func(string, string, string) error { return nil }
 	}
@@ -84,6 +93,8 @@ func (e Events) WithDefaults() Events {
 // New returns a copy of c that has read the state directory, which must exist.
 func New(c Catalog) (*Catalog, error) {
 	var err error
+	c.folders = &folders{seed: maphash.MakeSeed()}
+	c.forgotten = &forgotten{ids: recent.Map[ID, bool]{Max: maxForgotten}}
 	c.state, err = os.Stat(c.Layout.State)
 	return &c, err
 }
@@ -154,6 +165,8 @@ func (c *Catalog) Find(ctx context.Context, id ID) (metadata.Context, error) {
 	switch {
 	case err != nil:
 		return rec, err
+	case exists && ok && rec.State != metadata.ContextReady && !c.IsLocked(id):
+		return c.settleLate(ctx, rec)
 	case exists && ok:
 		return rec, nil
 	case exists:
@@ -172,13 +185,10 @@ func (c *Catalog) recover(ctx context.Context, id ID) (metadata.Context, error) 
 		return metadata.Context{}, err
 	}
 	rec := c.DescribeFolder(id)
+	rec.UsedAt = c.Now().UTC() // its last use is lost: without this a collection would take it at once
 	err := c.Store.Contexts().Create(ctx, rec)
 	if errors.Is(err, metadata.ErrConflict) {
 		return c.Store.Contexts().Get(ctx, string(id)) // another caller was faster
-	}
-	if err == nil { // its last use is lost: without this a collection would take it at once
-		rec.UsedAt = c.Now().UTC()
-		err = c.Store.Contexts().Used(ctx, string(id), rec.UsedAt)
 	}
 	if err != nil {
 		return rec, Wrap(id, "could not be recorded", err)
@@ -202,6 +212,15 @@ func (c *Catalog) DescribeFolder(id ID) metadata.Context {
 	return rec
 }
 
+// settleLate is Settle for a context whose seeding has ended, if the database did not take the record of that end.
+func (c *Catalog) settleLate(ctx context.Context, rec metadata.Context) (metadata.Context, error) {
+	rec, ok, err := c.Record(ctx, ID(rec.ID)) // the seeding may have ended since rec was read
+	if err != nil || ok && rec.State == metadata.ContextReady {
+		return rec, err
+	}
+	return c.Settle(ctx, rec)
+}
+
 // Settle makes a folder's record ready that a crash left in another state.
 func (c *Catalog) Settle(ctx context.Context, rec metadata.Context) (metadata.Context, error) {
 	found := c.DescribeFolder(ID(rec.ID))
@@ -222,16 +241,7 @@ func (c *Catalog) Distinct(ctx context.Context, id ID) error {
 	case err != nil && !errors.Is(err, metadata.ErrNotFound):
 		return Wrap(id, "could not be compared with the others", err)
 	}
-	names, err := c.Names() // a folder may have no record
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if name != string(id) && strings.EqualFold(name, string(id)) {
-			return Collides(id, ID(name))
-		}
-	}
-	return nil
+	return c.folders.distinct(c, id) // a folder may have no record
 }
 
 // Names lists the entries of the contexts directory, and the contexts whose folder is missing there.
@@ -244,12 +254,11 @@ func (c *Catalog) Names() ([]string, error) {
 	for _, e := range entries {
 		out = append(out, e.Name())
 	}
-	for _, name := range c.Drivers.stateNames() {
-		if !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	return out, nil
+	states := slices.Compact(slices.Sorted(slices.Values(c.Drivers.stateNames())))
+	return append(out, slices.DeleteFunc(states, func(name string) bool {
+		_, found := slices.BinarySearch(out, name) // ReadDir sorts
+		return found
+	})...), nil
 }
 
 // ByID returns all records by ID.
@@ -353,10 +362,10 @@ func (c *Catalog) LayersInUse(ctx context.Context) (map[string]bool, error) {
 	return keep, nil
 }
 
-// Publish renames a complete context from staging to its place, with a manifest, or without one for "". The lock of the context
-// is held. Files that an earlier context of the ID has left are removed first.
-func (c *Catalog) Publish(ctx context.Context, id ID, made, place, manifest string) error {
-	if err := c.keepManifest(id, manifest); err != nil {
+// Publish renames a complete context from staging to its place, with its Spec and a manifest, or without one for "". The lock of the
+// context is held. Files that an earlier context of the ID has left are removed first.
+func (c *Catalog) Publish(ctx context.Context, id ID, spec Spec, made, place, manifest string) error {
+	if err := errors.Join(c.KeepSpec(id, spec), c.keepManifest(id, manifest)); err != nil {
 		return err
 	}
 	c.Events.Step("manifested")
@@ -366,6 +375,7 @@ func (c *Catalog) Publish(ctx context.Context, id ID, made, place, manifest stri
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	c.forgotten.remove(id)
 	return disk.RenameNoReplace(made, place)
 }
 
@@ -394,13 +404,14 @@ func (c *Catalog) dropSnapshots(id ID) error {
 	})
 }
 
-// Forget removes the manifest and the record of a context whose folder is gone, with its panels' bindings and their tokens.
+// Forget removes the manifest, the Spec, the feed and the record of a context whose folder is gone, with its panels' bindings and their tokens.
 func (c *Catalog) Forget(ctx context.Context, id ID) error {
+	c.forgotten.add(id) // first: Rebuild forgets it again if this fails
 	panels, err := c.PanelsOf(ctx, id)
 	if err != nil {
 		return err
 	}
-	if err := removeFile(c.Layout.Manifest(id)); err != nil {
+	if err := errors.Join(removeFile(c.Layout.Manifest(id)), removeFile(c.Layout.Spec(id)), os.RemoveAll(c.Layout.Batch(id)), os.RemoveAll(c.Layout.Feed(id))); err != nil {
 		return Wrap(id, "was deleted but for its manifest", err)
 	}
 	if err := c.Store.Contexts().Delete(ctx, string(id)); err != nil && !errors.Is(err, metadata.ErrNotFound) {

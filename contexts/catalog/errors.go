@@ -114,5 +114,10 @@ func Cause(err error) error {
 
 // NotListed is the error of a directory or table that could not be listed.
 func NotListed(what string, err error) error {
-	return &fserr.Error{Code: fserr.CodeOf(err), Detail: what + " could not be listed", Err: err}
+	out := &fserr.Error{Code: fserr.CodeOf(err), Detail: what + " could not be listed", Err: err}
+	var e *fserr.Error
+	if errors.As(err, &e) && e.RetryAfter > 0 { // of the database, not of a server path
+		out.Detail, out.Hint, out.RetryAfter = out.Detail+": "+e.Detail, e.Hint, e.RetryAfter
+	}
+	return out
 }

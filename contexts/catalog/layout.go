@@ -33,12 +33,21 @@ type Layout struct {
 	Format string
 	// DB is the database, Socket the unix socket, HostToken the host's token. Clients find the server through ServerJSON.
 	DB, Socket, ServerJSON, HostToken string
-	// Locks, Layers, Staging, Manifests, Snapshots and Pool are directories of State.
-	Locks, Layers, Staging, Manifests, Snapshots, Pool string
+	// Identity has the ID of the directory, and Epoch the highest epoch of its servers, for records in a shared database. Records
+	// names that database; there is no such file while the records are in DB.
+	Identity, Epoch, Records string
+	// Locks, Layers, Staging, Manifests, Specs, Snapshots and Pool are directories of State.
+	Locks, Layers, Staging, Manifests, Specs, Snapshots, Pool string
 	// Parts is the directory of what drivers have frozen of contexts (driver.Sharer). They make it.
 	Parts string
+	// Batches is a directory of the journals of batches. Package gate makes it.
+	Batches string
+	// Feeds is a directory of the feeds of changes. Package feed makes it.
+	Feeds string
 	// Review is a directory of what reviews keep. They make it.
 	Review string
+	// Git is a directory of staged commits. Package repos makes it.
+	Git string
 	// Reserve is a directory of space that is kept for deletions on a full disk.
 	Reserve string
 }
@@ -84,8 +93,8 @@ func layoutOf(ws, dir string) Layout {
 	in := func(name string) string { return filepath.Join(state, name) }
 	return Layout{
 		Workspace: ws, Dir: dir, State: state, Format: in("FORMAT"),
-		DB: in("ctxfs.db"), Socket: in("ctxfs.sock"), ServerJSON: in("server.json"), HostToken: in("host.token"),
-		Locks: in("locks"), Layers: in("layers"), Staging: in("staging"), Manifests: in("manifests"), Snapshots: in("snapshots"), Pool: in("pool"), Parts: in("parts"), Review: in("review"), Reserve: in("reserve"),
+		DB: in("ctxfs.db"), Socket: in("ctxfs.sock"), ServerJSON: in("server.json"), HostToken: in("host.token"), Identity: in("directory.id"), Epoch: in("epoch"), Records: in("records"),
+		Locks: in("locks"), Layers: in("layers"), Staging: in("staging"), Manifests: in("manifests"), Specs: in("specs"), Snapshots: in("snapshots"), Pool: in("pool"), Parts: in("parts"), Batches: in("batches"), Feeds: in("feeds"), Review: in("review"), Git: in("git"), Reserve: in("reserve"),
 	}
 }
 
@@ -110,6 +119,15 @@ func (l Layout) Snapshot(id ID, name string) string { return filepath.Join(l.Sna
 
 // Manifest returns the path of a context's manifest.
 func (l Layout) Manifest(id ID) string { return filepath.Join(l.Manifests, string(id)) }
+
+// Spec returns the path of the file that says what a context is made of.
+func (l Layout) Spec(id ID) string { return filepath.Join(l.Specs, string(id)) }
+
+// Batch returns the directory of the journal of a context's batches.
+func (l Layout) Batch(id ID) string { return filepath.Join(l.Batches, string(id)) }
+
+// Feed returns the directory of a context's feed of changes.
+func (l Layout) Feed(id ID) string { return filepath.Join(l.Feeds, string(id)) }
 
 // HasReserve reports whether the space for deletions on a full disk is kept.
 func (l Layout) HasReserve() bool { return disk.Reserve{Dir: l.Reserve}.Kept() }
@@ -170,7 +188,7 @@ func (l Layout) Make(version string) error {
 	for _, d := range []struct {
 		path string
 		mode fs.FileMode
-	}{{l.Dir, 0o755}, {l.State, 0o700}, {l.Locks, 0o700}, {l.Layers, 0o700}, {l.Staging, 0o700}, {l.Manifests, 0o700}, {l.Snapshots, 0o700}, {l.Pool, 0o700}} {
+	}{{l.Dir, 0o755}, {l.State, 0o700}, {l.Locks, 0o700}, {l.Layers, 0o700}, {l.Staging, 0o700}, {l.Manifests, 0o700}, {l.Specs, 0o700}, {l.Snapshots, 0o700}, {l.Pool, 0o700}} {
 		if err := makeDir(d.path, d.mode); err != nil {
 			return l.cannotCreate(d.path, err)
 		}

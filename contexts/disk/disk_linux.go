@@ -2,7 +2,6 @@ package disk
 
 import (
 	"errors"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,20 +20,19 @@ func Exchange(a, b string) error {
 	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 }
 
-// SharesExtents reports whether files in dir can share their extents (btrfs, XFS).
+// SharesExtents reports whether files in dir can share their extents (btrfs, XFS). Its files have no names, so that a kill leaves none.
 func SharesExtents(dir string) bool {
-	from, err := os.CreateTemp(dir, "extents-")
-	if err != nil {
+	var fds [2]int
+	for i := range fds {
+		fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return false
+		}
+		defer func() { _ = unix.Close(fd) }() // it was only a trial
+		fds[i] = fd
+	}
+	if _, err := unix.Write(fds[0], make([]byte, 4096)); err != nil {
 		return false
 	}
-	defer func() { _ = from.Close(); _ = os.Remove(from.Name()) }()
-	to, err := os.CreateTemp(dir, "extents-")
-	if err != nil {
-		return false
-	}
-	defer func() { _ = to.Close(); _ = os.Remove(to.Name()) }()
-	if _, err := from.Write(make([]byte, 4096)); err != nil {
-		return false
-	}
-	return unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil
+	return unix.IoctlFileClone(fds[1], fds[0]) == nil
 }

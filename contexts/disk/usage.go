@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"time"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
@@ -13,7 +14,18 @@ const block = 512
 
 // Usage is the space that a directory takes on disk with everything in it. Extents that files share (reflinks) count for each
 // file.
-type Usage struct{ Bytes, Entries int64 }
+type Usage struct {
+	Bytes, Entries int64
+	// Newest is when something in the directory, or itself, was changed last (its ctime); zero if there is nothing.
+	Newest time.Time
+}
+
+// note takes the time of one more entry into account.
+func (u *Usage) note(st rootfs.Stat) {
+	if at := time.Unix(0, st.CtimeNs); at.After(u.Newest) {
+		u.Newest = at
+	}
+}
 
 // Use returns the Bytes of Measure, and skips what this process may not read.
 func Use(ctx context.Context, dir string) (int64, error) {
@@ -39,6 +51,7 @@ func Measure(ctx context.Context, dir string, closed func(rel string) error) (Us
 	}
 	type file struct{ dev, ino uint64 }
 	u, counted := Usage{Bytes: st.Blocks * block}, map[file]bool{}
+	u.note(st)
 	err = root.Walk(ctx, ".", tree.WalkOptions{Stats: true, Deep: true}, func(rel string, e rootfs.Entry, err error) error {
 		switch {
 		case fserr.CodeOf(err) == fserr.EACCES:
@@ -51,6 +64,7 @@ func Measure(ctx context.Context, dir string, closed func(rel string) error) (Us
 			return closed(rel)
 		}
 		u.Entries++
+		u.note(*e.Stat)
 		if e.Stat.Nlink > 1 && !e.Stat.IsDir() {
 			key := file{e.Stat.Dev, e.Stat.Ino}
 			if counted[key] {

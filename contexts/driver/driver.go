@@ -92,6 +92,8 @@ type Mounter interface {
 	// Accept makes a lost state usable as it is. A directory that was renamed then lacks the files that were not changed in it, and one
 	// that replaced another shows that one's files too. It must not be mounted.
 	Accept(ctx context.Context, state string) error
+	// Upper is the directory of a state with the files that the context changed.
+	Upper(state string) string
 	// Changed lists the paths, relative and slash-separated, at which or below which a state may differ from its layer. It may be mounted. A path
 	// that is not named, and has none that is named above it, is as in the layer.
 	Changed(ctx context.Context, state string) ([]string, error)

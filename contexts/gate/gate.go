@@ -16,6 +16,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/metadata"
 )
 
 // Use is the way in which an operation uses a context.
@@ -81,12 +82,18 @@ type gate struct {
 	root       rootfs.Root
 	bare       bool
 	generation uint64
+	// rec is the record as of when the gate was made.
+	rec metadata.Context
 	// folder identifies the directory of root.
 	folder os.FileInfo
-	// born is when the gate was made. checked and noted count nanoseconds since then, which no setting of the clock changes.
+	// dirs are the directories of direct zones.
+	dirs []held
+	// born is when the gate was made. checked, used and noted count nanoseconds since then, which no setting of the clock changes.
 	born time.Time
 	// checked is when the folder was last looked at.
 	checked atomic.Int64
+	// used is what checked was at the last use; -1 if there was none.
+	used atomic.Int64
 	// account is nil if the context has no quota.
 	account *account
 	// noted is when the last use was recorded.
@@ -103,6 +110,10 @@ type gate struct {
 	pausers map[*Access]Pauser
 	// shut blocks every operation, frozen those that may change something.
 	shut, frozen bool
+	// secluded blocks every operation too, while the gate is frozen. secluding is closed when only the caller that secludes it and pausers
+	// are left inside; then it is nil.
+	secluded  bool
+	secluding chan struct{}
 	// idle is closed when the gate is shut and the last user has left, still when it is frozen and the last writer has left.
 	idle, still chan struct{}
 	// turn is closed when a gate that was shut or frozen is open to all again, or retired.
@@ -115,6 +126,7 @@ type gate struct {
 func newGate(root rootfs.Root, generation uint64, folder os.FileInfo, now time.Time) *gate {
 	g := &gate{root: root, generation: generation, folder: folder, born: now}
 	g.leaving = [2]func(){Read: g.leave, Write: g.leaveWriter}
+	g.used.Store(-1)
 	g.noted.Store(-int64(NoteEvery))
 	g.closing, g.shutting = context.WithCancel(context.Background())
 	return g
@@ -125,7 +137,7 @@ func newGate(root rootfs.Root, generation uint64, folder os.FileInfo, now time.T
 func (g *gate) enter(use Use) (closing context.Context, wait <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut || (g.frozen && use == Write) {
+	if g.shut || g.secluded || (g.frozen && use == Write) {
 		return nil, g.turn
 	}
 	g.users++
@@ -158,6 +170,7 @@ func (g *gate) left() {
 	if g.shut && g.users == 0 {
 		close(g.idle)
 	}
+	g.checkSecluded()
 }
 
 // block makes the channel that blocked callers wait for.
@@ -241,7 +254,7 @@ func (g *gate) freeze() (still <-chan struct{}) {
 func (g *gate) thaw() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.frozen = false
+	g.frozen, g.secluded, g.secluding = false, false, nil
 	g.unblock()
 }
 
@@ -308,9 +321,34 @@ func (g *gate) why() string {
 	return "being copied"
 }
 
-// lastUse is when the folder was last looked at for an operation, by the wall clock as it is set now.
+// use notes that an operation of a caller that is no observer enters. It reports whether it is the first since the folder was looked at.
+func (g *gate) use(ctx context.Context) bool {
+	checked := g.checked.Load()
+	if g.used.Load() >= checked || observes(ctx) {
+		return false
+	}
+	g.used.Store(checked)
+	return true
+}
+
+// lastUse is when the folder was last looked at for an operation, by the wall clock as it is set now; zero if there was none.
 func (g *gate) lastUse(now time.Time) time.Time {
-	return now.Add(time.Duration(g.checked.Load()) - now.Sub(g.born))
+	used := g.used.Load()
+	if used < 0 {
+		return time.Time{}
+	}
+	return now.Add(time.Duration(used) - now.Sub(g.born))
+}
+
+type observerKey struct{}
+
+// Observe returns a context whose operations do not count as a use of what they enter: they look, and keep nothing from being idle.
+func Observe(ctx context.Context) context.Context {
+	return context.WithValue(ctx, observerKey{}, true)
+}
+
+func observes(ctx context.Context) bool {
+	return ctx.Value(observerKey{}) != nil
 }
 
 // due reports whether the caller should look at the folder again. It is true for one of several concurrent callers.

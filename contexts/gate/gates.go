@@ -9,17 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/driver"
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/zones"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/keyed"
 	"github.com/ctxfs/ctxfs/metadata"
 )
-
-// NoteEvery is how often the use of a context is recorded.
-const NoteEvery = 5 * time.Minute
 
 // drainTime is the default of Config.DrainTime.
 const drainTime = 10 * time.Second
@@ -42,6 +39,8 @@ type Config struct {
 	// OpenRoot opens a context's folder with Root; nil means rootfs.Open.
 	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
 	Root     rootfs.Options
+	// Zones says where direct zones may be.
+	Zones zones.Places
 	// DrainTime bounds how long Take and Frozen wait for the operations inside a context; 0 means 10 s.
 	DrainTime time.Duration
 	// PauseTime bounds how long Frozen keeps users paused; 0 means 30 s.
@@ -56,11 +55,18 @@ type Gates struct {
 	cat    *catalog.Catalog
 	life   *Life
 	Mounts *Mounts
-	marks  *marks
+	// Views are the snapshots that are open.
+	Views Views
+	marks *marks
 
 	table
+	// opened has when Opened was called last, by context.
+	opened sync.Map
 	// opening has a lock per context, for what is not the hot path: finding, mounting and opening it. See Opening.
-	opening keyed
+	opening keyed.Locks
+	// batches has a lock per context for the batches of this process.
+	batches keyed.Locks
+	notes   notes
 }
 
 // New returns a table without gates.
@@ -102,11 +108,12 @@ func (t *Gates) enter(ctx context.Context, id catalog.ID, use Use) (g *gate, clo
 		if err != nil {
 			return nil, nil, err
 		}
-		if now := t.cat.Now(); g.due(now) {
-			if !t.stillThere(id, g) {
-				t.replaced(id, g)
-				continue
-			}
+		now := t.cat.Now()
+		if g.due(now) && !t.stillThere(id, g) {
+			t.replaced(id, g)
+			continue
+		}
+		if g.use(ctx) {
 			t.noteUse(id, g, now)
 		}
 		closing, wait := g.enter(use)
@@ -119,22 +126,9 @@ func (t *Gates) enter(ctx context.Context, id catalog.ID, use Use) (g *gate, clo
 	}
 }
 
-// noteUse records from time to time that a context is used. The caller does not wait for it.
-func (t *Gates) noteUse(id catalog.ID, g *gate, now time.Time) {
-	last, elapsed := g.noted.Load(), int64(now.Sub(g.born))
-	if elapsed-last < int64(NoteEvery) || !g.noted.CompareAndSwap(last, elapsed) {
-		return
-	}
-	t.life.Start(func() {
-		if err := t.cat.Store.Contexts().Used(context.Background(), string(id), now); err != nil && !errors.Is(err, metadata.ErrNotFound) {
-			t.cat.Log.Warn("the use of a context could not be recorded", zap.String("context", string(id)), zap.Error(err))
-		}
-	})
-}
-
 func (t *Gates) stillThere(id catalog.ID, g *gate) bool {
 	st, err := os.Lstat(t.cat.Layout.Folder(id))
-	return err == nil && os.SameFile(st, g.folder)
+	return err == nil && os.SameFile(st, g.folder) && g.sameDirs()
 }
 
 // replaced retires a gate whose folder another program removed, replaced or unmounted. It asks the operations inside to end,
@@ -215,7 +209,7 @@ func (t *Gates) gate(ctx context.Context, id catalog.ID, begin func(context.Cont
 
 // Opening takes the lock under which this process finds, mounts and opens a context. IDs that differ only by case share one.
 func (t *Gates) Opening(ctx context.Context, id catalog.ID) (unlock func(), err error) {
-	unlock, err = t.opening.lock(ctx, strings.ToLower(string(id)))
+	unlock, err = t.opening.Lock(ctx, strings.ToLower(string(id)))
 	switch {
 	case err == nil:
 		return unlock, nil
@@ -225,14 +219,19 @@ func (t *Gates) Opening(ctx context.Context, id catalog.ID) (unlock func(), err 
 	return nil, catalog.Busy(id, "is being opened")
 }
 
-// Existing returns the record of a context that is ready. Errors as catalog.Catalog.Find.
+// Existing returns the record of a context that is ready. While the database does not answer, that of a context which is open is as of its
+// opening. Errors as catalog.Catalog.Find.
 func (t *Gates) Existing(ctx context.Context, id catalog.ID) (metadata.Context, error) {
 	unlock, err := t.Opening(ctx, id)
 	if err != nil {
 		return metadata.Context{}, err
 	}
 	defer unlock()
-	return t.cat.Find(ctx, id)
+	rec, err := t.cat.Find(ctx, id)
+	if g := t.known(id); errors.Is(err, metadata.ErrUnavailable) && g != nil && !g.bare && t.stillThere(id, g) {
+		return g.rec, nil
+	}
+	return rec, err
 }
 
 // openGate mounts the context, if its driver mounts, and opens its root.
@@ -245,16 +244,20 @@ func (t *Gates) openGate(ctx context.Context, rec metadata.Context) (*gate, erro
 	if err != nil {
 		return nil, catalog.Missing(id)
 	}
-	root, err := t.cfg.OpenRoot(t.cat.Layout.Folder(id), t.cfg.Root)
+	root, dirs, err := t.openRoot(id)
 	if err != nil {
-		return nil, catalog.Wrap(id, "could not be opened", err)
+		return nil, err
 	}
 	if err := t.marks.use(ctx, id, root); err != nil {
 		_ = root.Close() // unused
 		return nil, catalog.Busy(id, "is being opened")
 	}
-	now := t.cat.Now()
-	g := newGate(root, rec.Generation, folder, now)
+	if err := t.recoverBatch(ctx, id, root); err != nil {
+		_ = root.Close() // unused
+		return nil, err
+	}
+	g := newGate(root, rec.Generation, folder, t.cat.Now())
+	g.dirs, g.rec = dirs, rec
 	if d, dir, err := t.cat.Drivers.Held(rec); err == nil {
 		g.account = accountOf(t.cfg.Quota, t.cat.Now, t.cat.Drivers, d, dir)
 	}
@@ -263,7 +266,6 @@ func (t *Gates) openGate(ctx context.Context, rec metadata.Context) (*gate, erro
 		return nil, catalog.Stopped(id)
 	}
 	t.put(id, g)
-	t.noteUse(id, g, now)
 	return g, nil
 }
 
@@ -294,11 +296,17 @@ func (t *Gates) Show(ctx context.Context, rec metadata.Context) error {
 	return nil
 }
 
+// Opened notes a use of a context that a caller is about to begin: it found the context, or made it.
+func (t *Gates) Opened(id catalog.ID) { t.opened.Store(id, t.cat.Now()) }
+
 // LastUse is when a context was last known to be used: in this process, or according to its record.
 func (t *Gates) LastUse(rec metadata.Context) time.Time {
 	last := rec.UsedAt
-	if last.IsZero() {
+	if rec.CreatedAt.After(last) { // never used, or made anew under the record of an earlier one
 		last = rec.CreatedAt
+	}
+	if at, ok := t.opened.Load(catalog.ID(rec.ID)); ok && at.(time.Time).After(last) { //nolint:forcetypeassert // nothing else is in it
+		last = at.(time.Time) //nolint:forcetypeassert // as above
 	}
 	if g := t.known(catalog.ID(rec.ID)); g != nil {
 		if at := g.lastUse(t.cat.Now()); at.After(last) {
@@ -408,6 +416,7 @@ func (k *Taken) GiveBack() {
 
 // Forget removes the mark of a context that is gone.
 func (t *Gates) Forget(id catalog.ID) {
+	t.opened.Delete(id)
 	if err := t.marks.drop(id); err != nil {
 		t.marks.notRemoved(id, err)
 	}
@@ -439,6 +448,7 @@ func (t *Gates) Close() error {
 		}
 		return true
 	})
+	t.Views.Close()
 	t.marks.close()
 	t.Mounts.close()
 	return errors.Join(errs...)
@@ -488,51 +498,4 @@ func (t *table) Floor(id catalog.ID) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.floor[id]
-}
-
-// keyed is a set of locks by name, within this process. A caller waits for a name no longer than its context lives. A name that
-// is not locked takes no memory.
-type keyed struct {
-	mu    sync.Mutex
-	names map[string]*keyedLock
-}
-
-// keyedLock has a turn for one of its users: callers that hold it or wait for it.
-type keyedLock struct {
-	users int
-	turn  chan struct{}
-}
-
-// lock takes the lock of a name.
-func (k *keyed) lock(ctx context.Context, name string) (unlock func(), err error) {
-	k.mu.Lock()
-	l := k.names[name]
-	if l == nil {
-		if k.names == nil {
-			k.names = map[string]*keyedLock{}
-		}
-		l = &keyedLock{turn: make(chan struct{}, 1)}
-		k.names[name] = l
-	}
-	l.users++
-	k.mu.Unlock()
-	select {
-	case l.turn <- struct{}{}:
-		return func() {
-			<-l.turn
-			k.left(name, l)
-		}, nil
-	case <-ctx.Done():
-		k.left(name, l)
-		return nil, ctx.Err()
-	}
-}
-
-func (k *keyed) left(name string, l *keyedLock) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	l.users--
-	if l.users == 0 {
-		delete(k.names, name)
-	}
 }

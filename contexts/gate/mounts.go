@@ -63,16 +63,20 @@ func (m *Mounts) mount(ctx context.Context, d driver.Mounter, rec metadata.Conte
 func (m *Mounts) place(d driver.Mounter, rec metadata.Context) driver.Place {
 	id := catalog.ID(rec.ID)
 	p := driver.Place{State: m.cat.Layout.DriverState(d.Name(), id), Folder: m.cat.Layout.Folder(id)}
-	digest := rec.Layer
-	if digest == "" { // a crash may have kept it from the record
-		if _, found, err := seed.Inspect(m.cat.Layout.Manifest(id)); err == nil {
-			digest = found
-		}
-	}
-	if digest != "" {
+	if digest := m.Layer(rec); digest != "" {
 		p.Layer = m.layerTree(digest)
 	}
 	return p
+}
+
+// Layer returns the digest of a context's layer, "" if the context started empty.
+func (m *Mounts) Layer(rec metadata.Context) string {
+	if rec.Layer == "" { // a crash may have kept it from the record
+		if _, found, err := seed.Inspect(m.cat.Layout.Manifest(catalog.ID(rec.ID))); err == nil {
+			return found
+		}
+	}
+	return rec.Layer
 }
 
 // share takes this process's share of catalog.MountedLock, once. It waits while a process that stops has the lock alone, to

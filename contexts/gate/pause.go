@@ -41,6 +41,7 @@ func (g *gate) yield(a *Access, p Pauser) {
 	}
 	g.pausers[a] = p
 	g.writerLeft()
+	g.checkSecluded()
 }
 
 func (g *gate) leavePausable(a *Access) {

@@ -58,6 +58,8 @@ type account struct {
 	quota   Quota
 	measure func(ctx context.Context) (disk.Usage, error)
 	now     func() time.Time
+	// zone is the path of the zone that has the account; "" if the context has.
+	zone string
 	// bytes and entries are at least the space taken since the account was opened; after a measurement, at least all of it.
 	bytes, entries atomic.Int64
 	// softBytes and softEntries are the sums up to which the context is not measured.
@@ -82,7 +84,8 @@ func newAccount(q Quota, now func() time.Time, measure func(ctx context.Context)
 // another caller that does, no longer than ctx; then it fails with EAGAIN.
 func (a *account) charge(ctx context.Context, id catalog.ID, bytes, entries int64) error {
 	// A charge that can never fit is not added at all: with it the sums could overflow (a file may say that it has 8 EiB).
-	if !a.within(bytes, entries, a.quota.Bytes, a.quota.Entries) {
+	// A negative one is a sum that has overflowed.
+	if bytes < 0 || entries < 0 || !a.within(bytes, entries, a.quota.Bytes, a.quota.Entries) {
 		return a.refusal(id, bytes, a.bytes.Load(), a.entries.Load())
 	}
 	b, e := a.bytes.Add(bytes), a.entries.Add(entries)
@@ -106,6 +109,12 @@ func (a *account) refusal(id catalog.ID, bytes, b, e int64) error {
 	what := fmt.Sprintf("%s of %s", seed.Size(b), seed.Size(a.quota.Bytes))
 	if a.within(b, 0, a.quota.Bytes-bytes, 0) {
 		what = fmt.Sprintf("%s of %s files and directories", seed.Count(e), seed.Count(a.quota.Entries))
+	}
+	if a.zone != "" {
+		return &fserr.Error{
+			Code: fserr.EDQUOT, Detail: fmt.Sprintf("zone %s has about %s", a.zone, what),
+			Hint: "remove files that are not needed ('ctxfs zones clear' empties a zone with commit: never), or let the zone hold more",
+		}
 	}
 	return &fserr.Error{
 		Code: fserr.EDQUOT, Detail: fmt.Sprintf("context '%s' has about %s", id, what),

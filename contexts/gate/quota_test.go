@@ -57,6 +57,8 @@ func TestQuota(t *testing.T) {
 	m.use = disk.Usage{Bytes: 1000, Entries: 50}
 	m.charges(t, 100, 10, 0, "")
 	m.wantMeasured(t, 0) // a sixteenth is free
+	m.charges(t, math.MinInt64, 0, fserr.EDQUOT, "ctx_a")
+	m.charges(t, 0, -1, fserr.EDQUOT, "ctx_a")
 	m.charges(t, 1, 0, 0, "")
 	m.wantMeasured(t, 1)
 	// 1,000 are there, plus the charges.
@@ -116,27 +118,6 @@ func TestChargeDoesNotOutlastItsCaller(t *testing.T) {
 	}
 	if got := a.bytes.Load(); got != 200 {
 		t.Errorf("%d bytes are charged, want the first caller's 200", got)
-	}
-}
-
-// TestKeyedLocksTakeNoMemory: a name is forgotten when its last user has left, also one that gave up.
-func TestKeyedLocksTakeNoMemory(t *testing.T) {
-	var k keyed
-	unlock, err := k.lock(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := k.lock(ctx, "a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that gave up got %v", err)
-	}
-	if len(k.names) != 1 {
-		t.Errorf("the names are %v while one is locked", k.names)
-	}
-	unlock()
-	if len(k.names) != 0 {
-		t.Errorf("the names are %v", k.names)
 	}
 }
 

@@ -57,46 +57,79 @@ type Layer struct {
 	Marks seed.Marks
 }
 
-// Store keeps the layers of one workspace. It is safe for concurrent use; builds
-// in one process follow one another.
+// Store keeps the layers of one workspace, of all scopes. It is safe for concurrent use; builds of one scope in one process follow one
+// another.
 type Store struct {
 	dir   string
 	owner *rootfs.Owner
 
-	mu      sync.Mutex
-	current *Layer
-	loaded  bool
-	// last is the layer that was built last, current or not.
-	last *Layer
+	mu sync.Mutex
+	// current has the newest layer that is not stale by the key of its scope, nil if there is none. A scope without an entry was not looked
+	// for yet.
+	current map[string]*Layer
+	// last has the layer that was built last, current or not, by the key of its scope.
+	last map[string]*Layer
 }
 
 // New returns the store of dir, which exists. owner, when not nil, is given to what layers hold.
-func New(dir string, owner *rootfs.Owner) *Store { return &Store{dir: dir, owner: owner} }
-
-// Current returns the newest layer that is not stale, nil when there is none. It is looked for anew when another process
-// has removed the one that was.
-func (s *Store) Current() (*Layer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.loaded && (s.current == nil || exists(s.current.ManifestFile)) {
-		return s.current, nil
-	}
-	return s.load()
+func New(dir string, owner *rootfs.Owner) *Store {
+	return &Store{dir: dir, owner: owner, current: map[string]*Layer{}, last: map[string]*Layer{}}
 }
 
-// load finds the current layer on disk; s.mu is held.
-func (s *Store) load() (*Layer, error) {
+// Current returns the newest layer of a scope that is not stale, nil when there is none. It is looked for anew when another process
+// has removed the one that was.
+func (s *Store) Current(scope seed.Scope) (*Layer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := scope.Key()
+	if l, loaded := s.current[key]; loaded && (l == nil || exists(l.ManifestFile)) {
+		return l, nil
+	}
 	names, err := s.names()
 	if err != nil {
 		return nil, err
 	}
-	s.current, s.loaded = s.newest(names, false), true
-	return s.current, nil
+	s.current[key] = s.newest(key, names, false)
+	return s.current[key], nil
 }
 
-// newest loads the newest of the named layers that can be read, and is not stale unless staleToo. It does not read the
+// newest loads the newest of the named layers of a scope that can be read, and is not stale unless staleToo. It does not read the
 // current layer's manifest again. s.mu is held.
-func (s *Store) newest(names []string, staleToo bool) *Layer {
+func (s *Store) newest(key string, names []string, staleToo bool) *Layer {
+	for _, name := range s.byAge(names, staleToo) {
+		if l := s.current[key]; l != nil && l.Digest == name {
+			return l
+		}
+		l := s.layer(name)
+		if scope, err := s.scopeOf(l); err != nil || scope != key {
+			continue
+		}
+		var err error
+		if l.Manifest, err = seed.ReadManifest(l.ManifestFile); err == nil {
+			return l
+		}
+	}
+	return nil
+}
+
+// errTemplate is of the layer of a template.
+var errTemplate = errors.New("the layer is a template's")
+
+// scopeOf returns the key of a layer's scope. The layer of a template whose build was killed has no mark yet, but its manifest names the
+// template.
+func (s *Store) scopeOf(l *Layer) (key string, err error) {
+	head, err := seed.ReadManifestHead(l.ManifestFile)
+	switch {
+	case err != nil:
+		return "", err
+	case head.Template != "":
+		return "", errTemplate
+	}
+	return head.Scope.Key(), nil
+}
+
+// byAge sorts the named layers that are not of templates, and not stale unless staleToo, newest first.
+func (s *Store) byAge(names []string, staleToo bool) []string {
 	made := make(map[string]time.Time, len(names))
 	for _, name := range names {
 		l := s.layer(name)
@@ -105,21 +138,9 @@ func (s *Store) newest(names []string, staleToo bool) *Layer {
 			made[name] = st.ModTime()
 		}
 	}
-	byAge := slices.SortedFunc(maps.Keys(made), func(a, b string) int {
+	return slices.SortedFunc(maps.Keys(made), func(a, b string) int {
 		return cmp.Or(made[b].Compare(made[a]), cmp.Compare(b, a))
 	})
-	for _, name := range byAge {
-		if s.current != nil && s.current.Digest == name {
-			return s.current
-		}
-		l := s.layer(name)
-		// The layer of a template whose build was killed has no mark yet, but its manifest names the template.
-		var err error
-		if l.Manifest, err = seed.ReadManifest(l.ManifestFile); err == nil && l.Manifest.Template == "" {
-			return l
-		}
-	}
-	return nil
 }
 
 func (s *Store) isStale(digest string) bool { return exists(filepath.Join(s.dir, digest, staleName)) }
@@ -156,6 +177,8 @@ func exists(p string) bool {
 
 // BuildOptions of Build.
 type BuildOptions struct {
+	// Scope is that of the scan.
+	Scope seed.Scope
 	// Repos returns what the manifest says of the repositories. It is called after the copy; may be nil.
 	Repos func() []seed.Repository
 	// Staging is an empty directory on the layers' file system, the caller's to remove.
@@ -183,7 +206,7 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 	if err := Settle(ctx, scan); err != nil {
 		return nil, err
 	}
-	begun, rec := time.Now(), &recorder{half: scan.Files / 2, midway: opts.Midway}
+	begun, rec := time.Now(), &recorder{below: opts.Scope.Into, half: scan.Files / 2, midway: opts.Midway}
 	unstable, finish, err := s.fill(ctx, src, scan, opts, rec)
 	if err != nil {
 		return nil, err
@@ -198,6 +221,7 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 		repos = opts.Repos()
 	}
 	manifest := seed.NewManifest(repos, rec.entries)
+	manifest.Scope = opts.Scope
 	digest, err := manifest.Write(filepath.Join(opts.Staging, ManifestName))
 	if err = errors.Join(err, <-finished); err != nil {
 		return nil, fmt.Errorf("write the manifest: %w", err)
@@ -214,7 +238,7 @@ func (s *Store) Build(ctx context.Context, src seed.Source, scan *seed.Scan, opt
 		l.Marks = seed.NewMarks(manifest, rec.marks)
 	}
 	s.mu.Lock()
-	s.current, s.loaded, s.last = l, true, l
+	s.current[opts.Scope.Key()], s.last[opts.Scope.Key()] = l, l
 	s.mu.Unlock()
 	return l, nil
 }
@@ -228,17 +252,17 @@ func (s *Store) fill(ctx context.Context, src seed.Source, scan *seed.Scan, opts
 			return nil, nil, err
 		}
 	}
-	dst, err := rootfs.Open(into, rootfs.Options{Owner: s.owner, AllowChown: s.owner != nil})
+	dst, err := s.openTop(into, opts.Scope)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the staged copy: %w", err)
+		return nil, nil, err
 	}
-	defer func() { _ = dst.Close() }()
+	defer func() { err = errors.Join(err, dst.Close()) }()
 	how := tree.CopyOptions{Workers: opts.Workers, Progress: opts.Progress}
 	if opts.Folder == "" {
-		base, done := s.base(opts.Link)
+		base, done := s.base(opts.Scope, opts.Link)
 		defer done()
 		how.Base = base
-		unstable, err = copyEntries(ctx, src, scan, dst, how, rec)
+		unstable, err = dst.copy(ctx, src, scan, how, rec)
 		return unstable, finish, err
 	}
 	pack, err := newPacker(opts.Staging)
@@ -246,14 +270,66 @@ func (s *Store) fill(ctx context.Context, src seed.Source, scan *seed.Scan, opts
 		return nil, nil, err
 	}
 	how.Made = rec.made(pack.add)
-	unstable, err = copyEntries(ctx, src, scan, dst, how, rec)
+	unstable, err = dst.copy(ctx, src, scan, how, rec)
 	if err == nil {
-		pack.index.MtimeNs, err = mtimeOf(dst)
+		pack.index.MtimeNs, err = mtimeOf(dst.Root)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, pack.file.Close())
 	}
 	return unstable, pack.finish, nil
+}
+
+// top is a staged tree or folder, with the directories that the scope has there.
+type top struct {
+	rootfs.Root
+	// seeded gets the copy: the root itself, or the directory Scope.Into in it.
+	seeded rootfs.Root
+	scope  seed.Scope
+}
+
+// openTop opens a tree or folder that no other program can reach, and makes the directories of the scope there.
+func (s *Store) openTop(dir string, scope seed.Scope) (t *top, err error) {
+	opts := rootfs.Options{Owner: s.owner, AllowChown: s.owner != nil}
+	t = &top{scope: scope}
+	if t.Root, err = rootfs.Open(dir, opts); err != nil {
+		return nil, fmt.Errorf("open the staged copy: %w", err)
+	}
+	t.seeded = t.Root
+	for _, name := range scope.Tops() {
+		if err == nil {
+			err = fserr.Wrap(t.Mkdir(name, seed.TopMode), "mkdir", "/"+name, "")
+		}
+	}
+	if err == nil && scope.Into != "" {
+		t.seeded, err = rootfs.Open(filepath.Join(dir, scope.Into), opts)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make the staged copy: %w", err), t.Root.Close())
+	}
+	return t, nil
+}
+
+// Close closes both roots.
+func (t *top) Close() error {
+	if t.seeded != t.Root {
+		return errors.Join(t.seeded.Close(), t.Root.Close())
+	}
+	return t.Root.Close()
+}
+
+// copy copies what the scan found, and records the directories of the scope.
+func (t *top) copy(ctx context.Context, src seed.Source, scan *seed.Scan, how tree.CopyOptions, rec *recorder) (unstable []string, err error) {
+	if len(scan.Entries) > 0 {
+		unstable, err = copyEntries(ctx, src, scan, t.seeded, how, rec)
+	}
+	for _, name := range t.scope.Tops() {
+		st, e := t.Lstat(name)
+		if err = cmp.Or(err, fserr.Wrap(e, "stat", "/"+name, "")); err == nil {
+			rec.entries = append(rec.entries, seed.NewEntry(name, st, ""))
+		}
+	}
+	return unstable, err
 }
 
 // mtimeOf returns the time of a tree's top.
@@ -303,6 +379,8 @@ func Settle(ctx context.Context, scan *seed.Scan) error {
 }
 
 type recorder struct {
+	// below is the directory that the copy is in; "" for the root.
+	below   string
 	mu      sync.Mutex
 	entries []seed.Entry
 	// files counts what is no directory. midway is called when it reaches half.
@@ -316,6 +394,7 @@ type recorder struct {
 func (r *recorder) made(next func(tree.Made) error) func(tree.Made) error {
 	r.marks = map[string]seed.Mark{}
 	return func(m tree.Made) error {
+		m.Rel = path.Join(r.below, m.Rel)
 		r.mu.Lock()
 		r.marks[m.Rel] = seed.Mark{Ino: m.Stat.Ino, CtimeNs: m.Stat.CtimeNs}
 		r.mu.Unlock()
@@ -329,7 +408,7 @@ func (r *recorder) add(p string, st rootfs.Stat, target string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.entries = append(r.entries, seed.NewEntry(p, st, target))
+	r.entries = append(r.entries, seed.NewEntry(path.Join(r.below, p), st, target))
 	if st.IsDir() {
 		return
 	}
@@ -386,29 +465,45 @@ func (s *Store) publish(staged, digest string) (*Layer, error) {
 func (s *Store) MarkStale(l *Layer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current != nil && s.current.Digest == l.Digest {
-		s.current, s.loaded = nil, false
-	}
+	maps.DeleteFunc(s.current, func(_ string, current *Layer) bool { return current != nil && current.Digest == l.Digest })
 	if err := os.WriteFile(filepath.Join(l.Dir, staleName), nil, 0o600); err != nil {
 		return fmt.Errorf("mark layer %s stale: %w", l.Digest, err)
 	}
 	return nil
 }
 
-// Unused lists the layers that keep does not name and that are not current, here or for a process that begins now, but for
-// those of templates.
+// Unused lists the layers that keep does not name and that are not current for their scope, here or for a process that begins now, but
+// for those of templates.
 func (s *Store) Unused(keep map[string]bool) ([]string, error) {
-	s.mu.Lock()
-	current, err := s.load()
-	s.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
 	names, err := s.names()
 	if err != nil {
 		return nil, err
 	}
+	current := map[string]string{}
+	for _, name := range s.byAge(names, false) {
+		if key, err := s.scopeOf(s.layer(name)); err == nil && current[key] == "" && s.readable(name) {
+			current[key] = name
+		}
+	}
+	isCurrent := map[string]bool{}
+	for _, name := range current {
+		isCurrent[name] = true
+	}
 	return slices.DeleteFunc(names, func(name string) bool {
-		return keep[name] || template.IsLayer(filepath.Join(s.dir, name)) || (current != nil && current.Digest == name)
+		return keep[name] || template.IsLayer(filepath.Join(s.dir, name)) || isCurrent[name]
 	}), nil
+}
+
+// readable reports whether a layer can be current. It does not read again the manifest of one that is.
+func (s *Store) readable(name string) bool {
+	s.mu.Lock()
+	for _, l := range s.current {
+		if l != nil && l.Digest == name {
+			s.mu.Unlock()
+			return true
+		}
+	}
+	s.mu.Unlock()
+	_, err := s.Load(name)
+	return err == nil
 }

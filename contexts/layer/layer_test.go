@@ -69,7 +69,7 @@ func (b *bench) build(change func(*BuildOptions)) *Layer {
 
 func TestBuildMakesTheCurrentLayer(t *testing.T) {
 	b := newBench(t)
-	if l, err := b.Current(); l != nil || err != nil {
+	if l, err := b.Current(seed.Scope{}); l != nil || err != nil {
 		t.Fatalf("got %+v, %v; want none", l, err)
 	}
 	l := b.build(nil)
@@ -86,7 +86,7 @@ func TestBuildMakesTheCurrentLayer(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(l.Tree, "app/.git")); err == nil {
 		t.Error(".git was copied")
 	}
-	again, err := New(b.layers, nil).Current()
+	again, err := New(b.layers, nil).Current(seed.Scope{})
 	must(t, err)
 	if again == nil || again.Digest != l.Digest || !again.Manifest.Holds(b.scan()) {
 		t.Errorf("after a restart the current layer is %+v", again)
@@ -98,7 +98,7 @@ func TestStaleLayerIsNotCurrent(t *testing.T) {
 	l := b.build(nil)
 	must(t, b.MarkStale(l))
 	for _, s := range []*Store{b.Store, New(b.layers, nil)} {
-		if cur, err := s.Current(); cur != nil || err != nil {
+		if cur, err := s.Current(seed.Scope{}); cur != nil || err != nil {
 			t.Errorf("got %+v, %v; want none", cur, err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestUnfinishedLayerIsNoLayer(t *testing.T) {
 	b := newBench(t)
 	l := b.build(nil)
 	must(t, os.WriteFile(l.ManifestFile, []byte("cut"), 0o600))
-	if cur, err := New(b.layers, nil).Current(); cur != nil || err != nil {
+	if cur, err := New(b.layers, nil).Current(seed.Scope{}); cur != nil || err != nil {
 		t.Errorf("got %+v, %v; want none", cur, err)
 	}
 }
@@ -154,7 +154,7 @@ func TestUnusedAndRemove(t *testing.T) {
 func TestLayersOfAnotherProcess(t *testing.T) {
 	b := newBench(t)
 	first, other := b.build(nil), New(b.layers, nil)
-	if cur, err := other.Current(); err != nil || cur == nil || cur.Digest != first.Digest {
+	if cur, err := other.Current(seed.Scope{}); err != nil || cur == nil || cur.Digest != first.Digest {
 		t.Fatalf("current is %+v, %v", cur, err)
 	}
 	must(t, os.WriteFile(filepath.Join(b.src.Dir, "app/f"), []byte("22"), 0o644))
@@ -163,12 +163,12 @@ func TestLayersOfAnotherProcess(t *testing.T) {
 		t.Errorf("%v are not used, %v, want only the first", unused, err)
 	}
 	must(t, os.RemoveAll(other.Dir(last.Digest)))
-	if cur, err := b.Current(); err != nil || cur == nil || cur.Digest != first.Digest {
+	if cur, err := b.Current(seed.Scope{}); err != nil || cur == nil || cur.Digest != first.Digest {
 		t.Errorf("current is %+v, %v, though it was removed", cur, err)
 	}
 	must(t, other.MarkStale(first))
 	must(t, b.MarkStale(first)) // each has loaded its own copy
-	if cur, err := b.Current(); err != nil || cur != nil {
+	if cur, err := b.Current(seed.Scope{}); err != nil || cur != nil {
 		t.Errorf("current is %+v, %v, though it is stale", cur, err)
 	}
 }

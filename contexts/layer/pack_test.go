@@ -135,7 +135,7 @@ func TestPackedLayerIsTheSameTree(t *testing.T) {
 	if err := again.Unpack(t.Context(), l, second, UnpackOptions{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("to unpack what is no longer packed: %v", err)
 	}
-	if !again.HasTree() {
+	if !again.HasTree(seed.Scope{}) {
 		t.Error("the next layer would share nothing")
 	}
 }
@@ -267,7 +267,7 @@ func TestNextLayerSharesACompletedTree(t *testing.T) {
 	b := newBench(t)
 	b.write("same", "1")
 	one, _ := b.packed()
-	if b.HasTree() {
+	if b.HasTree(seed.Scope{}) {
 		t.Error("a packed layer has a tree")
 	}
 	must(t, b.complete(one, noStep))

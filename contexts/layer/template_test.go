@@ -35,7 +35,7 @@ func TestTemplateLayersAreNotOurs(t *testing.T) {
 	ours := b.build(nil)
 	ready, killed := b.templateLayer("a", true), b.templateLayer("b", false)
 	s := New(b.layers, nil)
-	current, err := s.Current()
+	current, err := s.Current(seed.Scope{})
 	must(t, err)
 	if current == nil || current.Digest != ours.Digest {
 		t.Errorf("current is %+v, want %s", current, ours.Digest)

@@ -59,7 +59,7 @@ func (d *deletions) delete(ctx context.Context, id catalog.ID) (Deleted, error) 
 	if err != nil {
 		return Deleted{}, catalog.Wrap(id, "could not be deleted", err)
 	}
-	t, err := d.remove(ctx, id)
+	t, err := d.remove(ctx, id, nil)
 	unlock()
 	if t == nil {
 		return Deleted{}, err
@@ -75,8 +75,8 @@ func (d *deletions) delete(ctx context.Context, id catalog.ID) (Deleted, error) 
 }
 
 // remove moves a context, whose lock is held, to the trash. The caller empties the trash after it released the lock; the trash is
-// nil if there is nothing to empty. If there is trash the context is gone, even if err says that its record is not.
-func (d *deletions) remove(ctx context.Context, id catalog.ID) (*trash, error) {
+// nil if there is nothing to empty. If there is trash the context is gone, even if err says that its record is not. check is as of removeFolder.
+func (d *deletions) remove(ctx context.Context, id catalog.ID, check func(context.Context) error) (*trash, error) {
 	there, err := d.cat.FolderState(id)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,11 @@ func (d *deletions) remove(ctx context.Context, id catalog.ID) (*trash, error) {
 	case !recorded:
 		rec = d.cat.DescribeFolder(id)
 	}
-	t, err := d.removeFolder(ctx, rec)
+	t, err := d.removeFolder(ctx, rec, check)
+	var s *stays
+	if errors.As(err, &s) {
+		return nil, err
+	}
 	if err != nil {
 		return t, catalog.Wrap(id, "could not be deleted", err)
 	}
@@ -107,14 +111,15 @@ func (c *changes) forget(ctx context.Context, id catalog.ID) error {
 
 // removeFolder takes the gate alone and moves the folder out of sight by one rename: a crash leaves garbage for a sweep, not half
 // a context. The gate stays shut until the panels' tokens are gone too: a call that waits there must not be admitted as a
-// panel's first access, which would make the context anew.
-func (d *deletions) removeFolder(ctx context.Context, rec metadata.Context) (*trash, error) {
+// panel's first access, which would make the context anew. check, if not nil, is called when no operation is in the context any more; its error
+// keeps the context.
+func (d *deletions) removeFolder(ctx context.Context, rec metadata.Context, check func(context.Context) error) (*trash, error) {
 	id := catalog.ID(rec.ID)
 	taken, err := d.gates.Take(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	t, err := d.moveAway(ctx, rec, taken)
+	t, err := d.moveUnless(ctx, rec, taken, check)
 	if err != nil {
 		taken.GiveBack()
 		if t != nil {
@@ -128,6 +133,22 @@ func (d *deletions) removeFolder(ctx context.Context, rec metadata.Context) (*tr
 	taken.Retire()
 	// The trash is emptied even if the context is not forgotten: its record may lack the very space.
 	return t, err
+}
+
+// moveUnless is moveAway unless check fails. No panel opens the context between the two: Ensure takes the same lock, and notes the opening as a
+// use.
+func (d *deletions) moveUnless(ctx context.Context, rec metadata.Context, taken *gate.Taken, check func(context.Context) error) (*trash, error) {
+	if check != nil {
+		unlock, err := d.gates.Opening(ctx, catalog.ID(rec.ID))
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+		if err := check(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return d.moveAway(ctx, rec, taken)
 }
 
 // moveAway moves a context to the trash. The state of one that is mounted moves last: the context exists as long as its state.
@@ -159,27 +180,40 @@ func (d *deletions) moveAway(ctx context.Context, rec metadata.Context, taken *g
 	if err != nil {
 		return t, err
 	}
-	return t, disk.MoveIfThere(l.SnapshotsOf(id), filepath.Join(t.dir, "snapshots"))
+	err = disk.MoveIfThere(l.SnapshotsOf(id), filepath.Join(t.dir, "snapshots"))
+	d.gates.Views.Drop(func(k gate.Kept) bool { return k.Context == id })
+	return t, err
 }
 
-// empty removes trash and counts its entries. The removal continues if the caller leaves. The server's stop ends it, and the next
-// sweep removes the rest.
+// empty removes trash and counts its entries. The removal continues if the caller leaves, and then logs its error. The server's stop
+// ends it, and the next sweep removes the rest.
 func (c *changes) empty(ctx context.Context, t *trash) (Deleted, error) {
 	type emptied struct {
 		Deleted
 		err error
 	}
-	done := make(chan emptied, 1)
+	done := make(chan emptied)
 	c.life.Go(func() {
 		defer t.release()
 		n, err := c.cat.Staging.Empty(t.dir)
-		done <- emptied{Deleted{n}, err}
+		select {
+		case done <- emptied{Deleted{n}, err}:
+		case <-ctx.Done():
+			c.left(t, err)
+		}
 	})
 	select {
 	case e := <-done:
 		return e.Deleted, e.err
 	case <-ctx.Done():
 		return Deleted{}, nil
+	}
+}
+
+// left logs why trash could not be emptied; its callers are gone.
+func (c *changes) left(t *trash, err error) {
+	if err != nil {
+		c.cat.Log.Warn("trash could not be emptied; the next collection removes it", zap.String("dir", t.dir), zap.Error(err))
 	}
 }
 

@@ -10,16 +10,19 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ctxfs/ctxfs/contexts/catalog"
+	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
+	"github.com/ctxfs/ctxfs/metadata/labels"
 )
 
 // forks makes contexts from others.
 type forks struct{ *changes }
 
-// Fork makes the context to a copy of from, and returns its record. owner is the panel that its ID was derived from, or "".
-func (f *forks) Fork(ctx context.Context, from, to catalog.ID, owner string) (metadata.Context, error) {
+// Fork makes the context to a copy of from, and returns its record. owner is the panel that its ID was derived from, or "". The copy has the
+// labels of from, and those of put.
+func (f *forks) Fork(ctx context.Context, from, to catalog.ID, owner string, put map[string]string) (metadata.Context, error) {
 	if err := mayFork(from, to); err != nil {
 		return metadata.Context{}, err
 	}
@@ -35,10 +38,11 @@ func (f *forks) Fork(ctx context.Context, from, to catalog.ID, owner string) (me
 		return metadata.Context{}, catalog.Wrap(from, "could not be forked", err)
 	}
 	defer unlock()
-	rec, err := f.fork(ctx, from, to, owner, asked)
+	rec, err := f.fork(ctx, from, to, owner, put, asked)
 	if err != nil {
 		return metadata.Context{}, catalog.Wrap(from, "could not be forked", err)
 	}
+	f.gates.Opened(to) // the copy may have taken long
 	f.cat.Log.Info("context forked", zap.String("context", string(to)), zap.String("from", string(from)), zap.Duration("took", rec.SeededIn))
 	f.show(ctx, rec)
 	return rec, nil
@@ -68,9 +72,12 @@ func mayFork(from, to catalog.ID) error {
 }
 
 // fork makes the copy, and records it once it exists: a fork that fails leaves nothing.
-func (f *forks) fork(ctx context.Context, from, to catalog.ID, owner string, asked uint64) (metadata.Context, error) {
+func (f *forks) fork(ctx context.Context, from, to catalog.ID, owner string, put map[string]string, asked uint64) (metadata.Context, error) {
 	start := f.cat.Now()
 	rec, err := f.gates.Existing(ctx, from)
+	if err == nil {
+		err = f.cat.OwnFolder(from, "direct zones are directories that other programs use, and cannot be copied as of one moment")
+	}
 	if err != nil {
 		return rec, err
 	}
@@ -78,13 +85,18 @@ func (f *forks) fork(ctx context.Context, from, to catalog.ID, owner string, ask
 	if err != nil {
 		return rec, err
 	}
+	set, err := labels.Apply(rec.Labels, put, nil)
+	if err != nil {
+		return rec, err
+	}
 	fork := metadata.Context{
 		ID: string(to), Explicit: owner == "", OwnerPanel: owner, State: metadata.ContextSeeding, Driver: rec.Driver, Layer: rec.Layer,
 		Generation: max(1, old.Generation+1, f.gates.Floor(to)), Files: rec.Files, Bytes: rec.Bytes, CreatedAt: f.cat.Now().UTC(), ForkedFrom: rec.ID,
+		Labels: set,
 	}
 	// The record of a deletion that was cut short names another layer. It would count if the server were killed after the rename.
 	if recorded {
-		if err := f.keepRecord(ctx, fork, old, recorded); err != nil {
+		if _, err := f.keepRecord(ctx, fork, old, recorded); err != nil {
 			return rec, err
 		}
 	}
@@ -92,7 +104,23 @@ func (f *forks) fork(ctx context.Context, from, to catalog.ID, owner string, ask
 		return rec, err
 	}
 	fork.State, fork.SeededIn = metadata.ContextReady, f.cat.Now().Sub(start)
-	return fork, f.keepRecord(context.WithoutCancel(ctx), fork, old, recorded)
+	found, err := f.keepRecord(context.WithoutCancel(ctx), fork, old, recorded)
+	if errors.Is(err, metadata.ErrUnavailable) && !found {
+		err = errors.Join(err, f.unmake(fork))
+	}
+	return fork, err
+}
+
+// unmake removes a fork that could not be recorded, so that the caller can fork again. Nobody uses it yet: that takes its record.
+func (f *forks) unmake(rec metadata.Context) error {
+	id := catalog.ID(rec.ID)
+	_, dir, err := f.cat.Drivers.Held(rec)
+	if err != nil {
+		return err
+	}
+	return f.cat.Staging.With("trash", func(trash string) error {
+		return disk.MoveIfThere(dir, filepath.Join(trash, string(id)))
+	})
 }
 
 // free fails if a context of an ID exists, or if another panel owns the ID. old is the record of a context that is gone.
@@ -115,6 +143,10 @@ func (f *forks) free(ctx context.Context, id catalog.ID, owner string) (old meta
 
 // forkFolder makes the folder or state of a context as a copy of another one. The base of the fork is that of its parent.
 func (f *forks) forkFolder(ctx context.Context, from metadata.Context, to catalog.ID, asked uint64) error {
+	spec, err := f.cat.Spec(catalog.ID(from.ID))
+	if err != nil {
+		return err
+	}
 	return f.cat.Staging.With("fork", func(dir string) error {
 		made := filepath.Join(dir, "folder")
 		if err := f.copyOf(ctx, from, made, asked); err != nil {
@@ -133,22 +165,27 @@ func (f *forks) forkFolder(ctx context.Context, from metadata.Context, to catalo
 		if err != nil {
 			return err
 		}
-		err = f.cat.Publish(ctx, to, made, place, manifest)
+		err = f.cat.Publish(ctx, to, spec, made, place, manifest)
 		f.cat.Events.Step("fork-renamed")
 		return err
 	})
 }
 
-// keepRecord writes the record of a context that is made.
-func (f *forks) keepRecord(ctx context.Context, rec, old metadata.Context, recorded bool) error {
+// keepRecord writes the record of a context that is made. found means that another caller found the folder, and recorded it: it may be in use.
+func (f *forks) keepRecord(ctx context.Context, rec, old metadata.Context, recorded bool) (found bool, err error) {
 	if !recorded {
 		err := f.cat.Store.Contexts().Create(ctx, rec)
 		if !errors.Is(err, metadata.ErrConflict) {
-			return err
-		} // another caller found the folder, and recorded it
+			return false, err
+		}
+		found = true
 	}
 	if old.OwnerPanel != "" && rec.OwnerPanel == "" {
 		rec.OwnerPanel, rec.Explicit = old.OwnerPanel, old.Explicit
 	}
-	return f.cat.Store.Contexts().Update(ctx, rec)
+	if err := f.cat.Store.Contexts().Update(ctx, rec); err != nil {
+		return found, err
+	}
+	_, err = f.cat.Store.Contexts().SetLabels(ctx, rec.ID, func(map[string]string) (map[string]string, error) { return rec.Labels, nil })
+	return found, err
 }

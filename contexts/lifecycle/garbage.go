@@ -15,14 +15,14 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/driver"
-	"github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/seeding"
 	"github.com/ctxfs/ctxfs/contexts/template"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
+	"github.com/ctxfs/ctxfs/metadata/labels"
 )
 
-// GarbageOptions of Collect.
+// GarbageOptions of CollectGarbage. Age and Idle are one rule, TTL, IdleTTL and MaxBytes are three others. The zero value selects no contexts.
 type GarbageOptions struct {
 	// DryRun only reports what would be removed.
 	DryRun bool
@@ -30,10 +30,24 @@ type GarbageOptions struct {
 	// for longer than Idle, which is at least MinIdle. Without Idle, a context stays if a panel with a token that has not
 	// expired is bound to it.
 	Age, Idle time.Duration
+	// TTL selects contexts that were made longer ago, and have no panel with a token that has not expired. IdleTTL selects those that have not
+	// been used for longer. 0 selects none.
+	TTL, IdleTTL time.Duration
+	// MaxBytes selects the contexts that have been idle for the longest, until all contexts take at most so much; none of a panel with a token
+	// that has not expired. 0 selects none.
+	MaxBytes int64
+	// Labels selects among the contexts. What belongs to no context is removed all the same.
+	Labels labels.Selector
+	// Force removes contexts although something but a use within MinIdle, or a seeding, keeps them.
+	Force bool
+	// Look returns what holds contexts at the moment of the call. It is called again before each removal, when no operation can enter the context:
+	// it must not enter it either. nil means that nothing does.
+	Look func(ctx context.Context) (Holds, error)
+	// Size returns what a context and its snapshots take on disk, for MaxBytes; nil measures.
+	Size func(ctx context.Context, id catalog.ID) (int64, error)
+	// Verdict, if not nil, receives what was decided on each context that a rule selects; of a dry run, on each context that Labels selects.
+	Verdict func(Verdict)
 }
-
-// MinIdle is how long a context is safe from a collection after its last use, which is known to a few minutes.
-const MinIdle = 2 * gate.NoteEvery
 
 // GarbageKind is a kind of garbage.
 type GarbageKind string
@@ -46,6 +60,7 @@ const (
 	GarbageStaging  GarbageKind = "staging"
 	GarbageMount    GarbageKind = "mount"
 	GarbageSnapshot GarbageKind = "snapshot" // of a context that is gone
+	GarbageZone     GarbageKind = "zone"     // files of a zone that were kept long enough
 )
 
 // Garbage is an item that was removed, or would be.
@@ -54,6 +69,8 @@ type Garbage struct {
 	Name string
 	// Bytes is the space on disk that it took.
 	Bytes int64
+	// Files is how many files of a zone they are.
+	Files int64
 	// Err is the reason why it was not removed, or nil.
 	Err error
 }
@@ -71,12 +88,11 @@ func (k *collector) CollectGarbage(ctx context.Context, opts GarbageOptions) ([]
 		return nil, err
 	}
 	defer ended()
-	c := &collection{collector: k, opts: opts}
-	if opts.Age > 0 || opts.Idle > 0 {
-		c.opts.Idle, c.sparePanels = max(opts.Idle, MinIdle), opts.Idle == 0
+	c := &collection{collector: k, opts: opts, changed: map[string]time.Time{}}
+	if opts.selects() || opts.DryRun && opts.Verdict != nil {
 		err = c.contexts(ctx)
 	}
-	return c.found, errors.Join(err, c.leftovers(ctx))
+	return c.found, errors.Join(err, c.zoneFiles(ctx), c.leftovers(ctx))
 }
 
 // sweep is the collection of a start or a repair: it leaves contexts and templates alone. The caller holds the work lock alone,
@@ -93,11 +109,11 @@ func (k *collector) sweep(ctx context.Context) *collection {
 type collection struct {
 	*collector
 	opts GarbageOptions
-	// sparePanels keeps contexts to which a panel with a valid token is bound.
-	sparePanels bool
 	// swept marks a sweep, which leaves templates alone.
 	swept bool
 	found []Garbage
+	// changed is when files of a context were changed last, by ID, for those that were measured.
+	changed map[string]time.Time
 	// left is what gather found, for clear. trash is where it was moved to; nil if nothing was moved.
 	left  []leftover
 	trash *trash
@@ -120,104 +136,112 @@ func (c *collection) report(g Garbage) {
 	}
 }
 
-// contexts removes those that have not been used for long.
-func (c *collection) contexts(ctx context.Context) error {
-	recs, err := c.cat.Store.Contexts().List(ctx)
-	if err != nil {
-		return catalog.NotListed("the records of contexts", err)
-	}
-	for _, rec := range recs {
-		if !c.idle(rec) {
-			continue
-		}
-		if err := c.context(ctx, catalog.ID(rec.ID)); err != nil {
-			c.report(Garbage{Kind: GarbageContext, Name: rec.ID, Err: err})
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// context removes one that was idle when all were listed, which may be long ago.
-func (c *collection) context(ctx context.Context, id catalog.ID) error {
+// context removes one that a rule selected when all were listed, which may be long ago. It returns the space that it took, or why it stays. gone
+// says that it was removed, or would be, even if err says that its record or some of its files were not.
+func (c *collection) context(ctx context.Context, id catalog.ID, rule Rule) (bytes int64, gone bool, kept []Kept, err error) {
 	unlock, err := c.lock(ctx, id)
 	if err != nil {
-		return catalog.Wrap(id, "could not be collected", err)
+		return 0, false, nil, catalog.Wrap(id, "could not be collected", err)
 	}
-	bytes, t, err := c.removeIdle(ctx, id)
+	bytes, t, err := c.removeIdle(ctx, id, rule)
 	unlock()
 	if t != nil {
 		_, e := c.deletions.empty(ctx, t)
-		err = errors.Join(err, e)
+		if !c.deletions.reserve.Kept() {
+			c.deletions.KeepReserve()
+		}
+		return bytes, true, nil, errors.Join(err, e)
 	}
+	var s *stays
 	switch {
-	case errors.Is(err, errStays):
-		return nil
-	case err == nil:
-		c.report(Garbage{Kind: GarbageContext, Name: string(id), Bytes: bytes})
+	case errors.As(err, &s):
+		return 0, false, s.kept, nil
+	case fserr.CodeOf(err) == fserr.ESTALE: // deleted meanwhile
+		return 0, false, []Kept{{KeepNoRule, "it was deleted meanwhile"}}, nil
 	}
-	return err
+	return bytes, err == nil, nil, err
 }
 
-// errStays reports that a context is not garbage, or not any more.
-var errStays = errors.New("the context stays")
-
-// removeIdle removes a context, whose lock is held, and returns the space that it took. It fails with errStays if it is not garbage.
-func (c *collection) removeIdle(ctx context.Context, id catalog.ID) (bytes int64, t *trash, err error) {
-	rec, ok, err := c.cat.Record(ctx, id)
-	if err == nil && (!ok || !c.idle(rec)) {
-		err = errStays
-	}
+// removeIdle removes a context, whose lock is held, and returns the space that it took. It fails with a *stays if it is not garbage. If there is
+// trash the context is gone.
+func (c *collection) removeIdle(ctx context.Context, id catalog.ID, rule Rule) (bytes int64, t *trash, err error) {
+	rec, err := c.selected(ctx, id, rule)
 	if err != nil {
 		return 0, nil, err
 	}
-	if valid, err := c.hasPanel(ctx, id); valid || err != nil {
-		return 0, nil, cmp.Or(err, errStays)
-	}
-	_, dir, err := c.cat.Drivers.Held(rec)
-	if err != nil {
+	if bytes, err = c.measure(ctx, rec); err != nil {
 		return 0, nil, err
 	}
-	bytes, err = disk.Use(ctx, dir)
+	// That may have taken long, and shows what other programs changed. From here on operations are asked to end.
+	if _, err = c.selected(ctx, id, rule); err == nil && !c.opts.Force && c.gates.InUse(id) {
+		err = &stays{[]Kept{underWay}}
+	}
 	if err != nil || c.opts.DryRun {
 		return bytes, nil, err
 	}
-	t, err = c.deletions.remove(ctx, id)
-	if fserr.CodeOf(err) == fserr.ESTALE { // deleted meanwhile
-		err = errStays
+	check := func(ctx context.Context) error { return c.lastLook(ctx, id, rule) }
+	if t, err = c.deletions.remove(ctx, id, check); disk.NoSpace(err) {
+		c.deletions.reserve.Spend()
+		defer c.deletions.KeepReserve()
+		again, e := c.deletions.remove(ctx, id, check)
+		t, err = cmp.Or(t, again), e
 	}
 	return bytes, t, err
 }
 
-// hasPanel reports whether a context stays because a panel may come back to it.
-func (c *collection) hasPanel(ctx context.Context, id catalog.ID) (bool, error) {
-	if !c.sparePanels {
-		return false, nil
+// selected returns the present record of a context. It fails with a *stays if the rule does not select the context any more.
+func (c *collection) selected(ctx context.Context, id catalog.ID, rule Rule) (metadata.Context, error) {
+	rec, ok, err := c.cat.Record(ctx, id)
+	if err == nil && !ok {
+		err = catalog.Missing(id)
 	}
-	panels, err := c.cat.PanelsOf(ctx, id)
-	if err != nil {
-		return false, err
+	if err == nil {
+		err = c.still(rec, rule)
 	}
-	for _, panel := range panels {
-		tokens, err := c.cat.Store.Tokens().List(ctx, panel)
-		if err != nil {
-			return false, catalog.NotListed("the panels", err)
-		}
-		for _, t := range tokens {
-			if t.ExpiresAt.After(c.cat.Now()) {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
+	return rec, err
 }
 
-func (c *collection) idle(rec metadata.Context) bool {
-	now, id := c.cat.Now(), catalog.ID(rec.ID)
-	return now.Sub(rec.CreatedAt) > c.opts.Age && now.Sub(c.gates.LastUse(rec)) > c.opts.Idle &&
-		c.seeder.Flights.Progress(id) == nil && !c.gates.InUse(id)
+// measure returns the space that a context takes, and notes when its files were changed last: other programs work in its folder without a call.
+func (c *collection) measure(ctx context.Context, rec metadata.Context) (int64, error) {
+	d, dir, err := c.cat.Drivers.Held(rec)
+	if err != nil {
+		return 0, err
+	}
+	all := func(string) error { return nil } // skips what this process may not read
+	use, err := disk.Measure(ctx, dir, all)
+	newest := use.Newest
+	if mounter, ok := d.(driver.Mounter); ok && err == nil { // a mount changes other files of its state
+		var upper disk.Usage
+		upper, err = disk.Measure(ctx, mounter.Upper(dir), all)
+		newest = upper.Newest
+	}
+	if err == nil {
+		c.changed[rec.ID] = newest
+	}
+	return use.Bytes, err
+}
+
+// lastLook fails with a *stays if something keeps a context after all. No operation is in the context and nobody can begin one, or open it for a
+// panel, until the context is gone or lastLook has failed. Who waits for that keeps the context too.
+func (c *collection) lastLook(ctx context.Context, id catalog.ID, rule Rule) error {
+	c.cat.Events.Step("last-look")
+	rec, err := c.selected(ctx, id, rule)
+	if err != nil {
+		return err
+	}
+	holds, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	kept, err := c.held(ctx, rec, rule, holds)
+	switch {
+	case err != nil:
+		return err
+	case len(kept) > 0:
+		return &stays{kept}
+	}
+	c.cat.Events.Step("looked")
+	return c.still(rec, rule)
 }
 
 // leftovers removes what nothing refers to. No context is made or deleted while it decides what that is; new ones are made while
@@ -260,7 +284,7 @@ func (c *collection) gather(ctx context.Context) error {
 		})
 		c.gates.SweepMarks()
 	}
-	return errors.Join(c.staging(ctx), c.snapshots(ctx), c.pool(ctx), c.layers(ctx), c.parts(ctx), c.templates(ctx))
+	return errors.Join(c.staging(ctx), c.snapshots(ctx), c.feeds(ctx), c.pool(ctx), c.layers(ctx), c.parts(ctx), c.templates(ctx))
 }
 
 // take moves something into the trash, unless this is a dry run, and lists it for clear.
@@ -303,12 +327,29 @@ func renamed(from string) func(to string) error {
 	return func(to string) error { return disk.RenameNoReplace(from, to) }
 }
 
-// clear measures the leftovers and removes them, with no lock but that of the trash. What it cannot remove, or not before ctx
-// ends, stays in the trash for the next sweep.
+// clear measures the leftovers and removes them, with no lock but that of the trash. If ctx ends before that, the removal continues in the
+// background. What it cannot remove, or not before the server stops, stays in the trash for the next sweep.
 func (c *collection) clear(ctx context.Context) {
-	if c.trash != nil {
-		defer c.trash.release()
+	c.measureAndRemove(ctx)
+	switch {
+	case c.trash == nil:
+	case ctx.Err() != nil && c.life.Start(c.discard):
+	default:
+		_ = os.Remove(c.trash.dir) // its content waits for the next sweep
+		c.trash.release()
+		c.deletions.KeepReserve()
 	}
+}
+
+// discard removes the trash.
+func (c *collection) discard() {
+	defer c.trash.release()
+	c.cat.Staging.Discard(c.trash.dir)
+	c.deletions.KeepReserve()
+}
+
+// measureAndRemove does that to the leftovers until ctx ends.
+func (c *collection) measureAndRemove(ctx context.Context) {
 	for _, l := range c.left {
 		if ctx.Err() != nil {
 			return
@@ -319,10 +360,6 @@ func (c *collection) clear(ctx context.Context) {
 			_, err = disk.RemoveTree(ctx, l.path)
 		}
 		c.report(Garbage{Kind: l.kind, Name: l.name, Bytes: bytes, Err: err})
-	}
-	if c.trash != nil {
-		_ = os.Remove(c.trash.dir) // its content waits for the next sweep
-		c.deletions.KeepReserve()
 	}
 }
 
@@ -390,6 +427,24 @@ func (c *collection) staging(ctx context.Context) error {
 		c.take(ctx, GarbageStaging, e.Name(), dir, renamed(dir))
 	}
 	return nil
+}
+
+// feeds takes the feeds of contexts that are gone.
+func (c *collection) feeds(ctx context.Context) error {
+	entries, err := os.ReadDir(c.cat.Layout.Feeds)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return catalog.NotListed("the feeds", err)
+	}
+	for _, e := range entries {
+		if c.cat.IsGone(e.Name()) {
+			dir := c.cat.Layout.Feed(catalog.ID(e.Name()))
+			c.take(ctx, GarbageStaging, filepath.Join("feeds", e.Name()), dir, renamed(dir))
+		}
+	}
+	return ctx.Err()
 }
 
 // snapshots takes those of contexts that are gone.

@@ -18,6 +18,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/catalog"
 	"github.com/ctxfs/ctxfs/contexts/disk"
 	"github.com/ctxfs/ctxfs/contexts/driver"
+	"github.com/ctxfs/ctxfs/contexts/gate"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/metadata"
@@ -64,7 +65,8 @@ func checkSnapshotName(name string) error {
 	}
 }
 
-func noSnapshot(id catalog.ID, name string) error {
+// NoSnapshot (ENOENT): a context has no snapshot of a name.
+func NoSnapshot(id catalog.ID, name string) error {
 	return &fserr.Error{
 		Code: fserr.ENOENT, Kind: fserr.KindContext, Detail: fmt.Sprintf("context '%s' has no snapshot %q", id, name),
 		Hint: "ListSnapshots lists them",
@@ -103,6 +105,9 @@ func (s *snapshots) locked(ctx context.Context, id catalog.ID, name, what string
 	defer unlock()
 	rec, err := s.gates.Existing(ctx, id)
 	if err != nil {
+		return err
+	}
+	if err := s.cat.OwnFolder(id, "direct zones are directories that other programs use, and have no snapshots"); err != nil {
 		return err
 	}
 	if err := f(ctx, rec); err != nil {
@@ -208,7 +213,7 @@ func (s *snapshots) ListSnapshots(ctx context.Context, id catalog.ID) ([]Snapsho
 func (s *snapshots) read(id catalog.ID, name string) (snapshotRecord, error) {
 	r, err := readSnapshot(s.cat.Layout.Snapshot(id, name))
 	if errors.Is(err, os.ErrNotExist) {
-		return r, noSnapshot(id, name)
+		return r, NoSnapshot(id, name)
 	}
 	if err != nil {
 		return r, catalog.Wrap(id, "has a snapshot that could not be read", err)
@@ -232,9 +237,10 @@ func readSnapshot(dir string) (r snapshotRecord, err error) {
 // Stored is a snapshot on disk.
 type Stored struct {
 	// Driver can make a context from Data.
-	Driver string
-	Data   string
-	check  func() error
+	Driver  string
+	Data    string
+	TakenAt time.Time
+	check   func() error
 }
 
 // Check fails with ENOENT if the snapshot was deleted since FindSnapshot returned it: what was read of it may then be a part of it.
@@ -249,11 +255,11 @@ func (s *snapshots) FindSnapshot(id catalog.ID, name string) (Stored, error) {
 	check := func() error {
 		now, err := s.read(id, name)
 		if err == nil && now != r {
-			err = noSnapshot(id, name)
+			err = NoSnapshot(id, name)
 		}
 		return err
 	}
-	return Stored{Driver: r.Driver, Data: filepath.Join(s.cat.Layout.Snapshot(id, name), snapshotData), check: check}, err
+	return Stored{Driver: r.Driver, Data: filepath.Join(s.cat.Layout.Snapshot(id, name), snapshotData), TakenAt: r.TakenAt, check: check}, err
 }
 
 // Restore replaces the content of a context by a snapshot, and returns its new record.
@@ -318,6 +324,7 @@ func (s *snapshots) regenerated(ctx context.Context, id catalog.ID, generation u
 		return rec, err
 	}
 	rec.Generation = generation
+	s.gates.Opened(id) // the restored content is not idle
 	return rec, s.cat.Store.Contexts().Update(ctx, rec)
 }
 
@@ -368,7 +375,11 @@ func (s *snapshots) DeleteSnapshot(ctx context.Context, id catalog.ID, name stri
 		return s.cat.Staging.With("trash", func(dir string) error {
 			err := disk.RenameNoReplace(s.cat.Layout.Snapshot(id, name), filepath.Join(dir, "snapshot"))
 			if errors.Is(err, os.ErrNotExist) {
-				return noSnapshot(id, name)
+				return NoSnapshot(id, name)
+			}
+			if err == nil { // before its files go
+				s.cat.Events.SnapshotDeleted(id, name)
+				s.gates.Views.Drop(func(k gate.Kept) bool { return k.Context == id && k.Name == name })
 			}
 			return err
 		})

@@ -26,6 +26,7 @@ type linuxAtomic struct {
 	tmp       string // the reserved name, "" if there is none
 	mode      uint32 // the mode of a new file; one with a reserved name gets it at Commit
 	done      bool
+	appeared  Stat
 }
 
 // CreateAtomic begins a file that Commit puts at path.
@@ -35,7 +36,10 @@ func (r *linuxRoot) CreateAtomic(path string, mode uint32, exclusive bool) (Atom
 		return nil, failed(err, "open", path)
 	}
 	a := &linuxAtomic{at: at, exclusive: exclusive, mode: mode}
-	fd, err := a.open(r)
+	fd, err := -1, r.opts.Refuse
+	if err == nil {
+		fd, err = a.open(r)
+	}
 	if err == nil {
 		if err = r.adopt(fd, a.modeNow()); err != nil {
 			node.CloseFD(fd)
@@ -165,6 +169,9 @@ func (a *linuxAtomic) commit(fd int, sync bool) error {
 	}
 	for range maxRetries {
 		err := a.root.naming(func() error { return a.appear(fd) })
+		if err == nil {
+			a.appeared, _ = node.StatFD(fd) // the file is in its place, whatever this says
+		}
 		if err == nil && sync {
 			return syncDir(a.at.dir)
 		}
@@ -313,6 +320,16 @@ func (a *linuxAtomic) Stat() (Stat, error) {
 	defer a.mu.Unlock()
 	st.Mode = st.Mode&node.S_IFMT | a.mode&0o1777
 	return st, nil
+}
+
+// Base returns the name of the file's place.
+func (a *linuxAtomic) Base() string { return a.at.base }
+
+// Appeared returns what Commit has read.
+func (a *linuxAtomic) Appeared() Stat {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.appeared
 }
 
 // Close without Commit is Abort.

@@ -42,19 +42,24 @@ func (r *linuxRoot) held(op, path string, follow bool, fn func(fd int) error) er
 	return failed(fn(fd), op, path)
 }
 
+// changing is held for a change.
+func (r *linuxRoot) changing(op, path string, follow bool, fn func(fd int) error) error {
+	return r.held(op, path, follow, func(fd int) error { return r.permitted(func() error { return fn(fd) }) })
+}
+
 // Chmod sets the permission bits, without setuid and setgid.
 func (r *linuxRoot) Chmod(path string, mode uint32) error {
-	return r.held("chmod", path, true, func(fd int) error { return node.ChmodFD(fd, mode&0o1777) })
+	return r.changing("chmod", path, true, func(fd int) error { return node.ChmodFD(fd, mode&0o1777) })
 }
 
 // Chown sets owner and group.
 func (r *linuxRoot) Chown(path string, uid, gid int64, follow bool) error {
-	return r.held("chown", path, follow, func(fd int) error { return r.chownFD(fd, uid, gid) })
+	return r.changing("chown", path, follow, func(fd int) error { return r.chownFD(fd, uid, gid) })
 }
 
 // Utimes sets access and modification time.
 func (r *linuxRoot) Utimes(path string, atimeNs, mtimeNs int64, follow bool) error {
-	return r.held("utime", path, follow, func(fd int) error { return node.UtimesFD(fd, atimeNs, mtimeNs) })
+	return r.changing("utime", path, follow, func(fd int) error { return node.UtimesFD(fd, atimeNs, mtimeNs) })
 }
 
 // Stat follows a final link.
@@ -85,6 +90,9 @@ func (r *linuxRoot) Access(path string, mode uint32) error {
 	return r.held("access", path, true, func(fd int) error {
 		if mode&^7 != 0 {
 			return unix.EINVAL
+		}
+		if mode&unix.W_OK != 0 && r.opts.Refuse != nil {
+			return r.opts.Refuse
 		}
 		return node.AccessFD(fd, mode)
 	})
@@ -142,7 +150,7 @@ func (l *linuxLookups) Lstat(path string) (Stat, error) {
 // look looks path up in the open directory. It returns false if it cannot: the caller asks the root.
 func (l *linuxLookups) look(path string) (st Stat, ok bool) {
 	parent, name := splitLast(path)
-	if !isPlain(name) || len(path) > MaxPath {
+	if !isPlain(name) || l.root.barred(name) || len(path) > MaxPath {
 		return st, false
 	}
 	if !l.hold(parent) {

@@ -15,6 +15,7 @@ import (
 
 // TestImmutableFile may not be written, whoever asks.
 func TestImmutableFile(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(w *world) {
 		w.immutable("f")
 		w.code(accessing("f", 2)(w.Root), fserr.EPERM)
@@ -49,6 +50,7 @@ func (w *world) immutable(path string) {
 
 // TestWithoutProc changes a link on a thread that has no /proc.
 func TestWithoutProc(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Symlink("nowhere", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
@@ -89,6 +91,7 @@ var lookupPaths = []string{
 
 // TestLookups compares each answer with that of a single question.
 func TestLookups(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(w *world) {
 		w.put(ReservedPrefix+"x", "hidden")
 		w.must(os.Mkdir(w.host("mounted"), 0o755))
@@ -129,6 +132,7 @@ func (w *world) mountTmpfs(path string) {
 
 // TestLookupsHold shows that a directory is kept open, and closed.
 func TestLookupsHold(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, with("openat2"))
 	l := w.Lookups()
 	defer l.Close()

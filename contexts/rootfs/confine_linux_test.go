@@ -30,6 +30,7 @@ func onLinux(t *testing.T, run func(w *world)) {
 
 // TestLinkMovedUntilItEscapes moves a harmless relative link to where it leads outside.
 func TestLinkMovedUntilItEscapes(t *testing.T) {
+	t.Parallel()
 	onLinux(t, func(w *world) {
 		w.must(w.Symlink("../../outside/made", "d/sub/to"))
 		_, err := w.OpenFile("d/sub/to", O_WRONLY|O_CREAT, 0o600)
@@ -46,6 +47,7 @@ func TestLinkMovedUntilItEscapes(t *testing.T) {
 
 // TestLeaseEndsInBusy holds a write lease, so that opens by others wait or fail.
 func TestLeaseEndsInBusy(t *testing.T) {
+	t.Parallel()
 	broken := make(chan os.Signal, 64)
 	signal.Notify(broken, syscall.SIGIO)
 	defer signal.Stop(broken)
@@ -69,6 +71,7 @@ func TestLeaseEndsInBusy(t *testing.T) {
 
 // TestMode000Repaired runs without privileges, in a child if need be.
 func TestMode000Repaired(t *testing.T) {
+	t.Parallel()
 	const child = "ROOTFS_TEST_UNPRIVILEGED"
 	if os.Geteuid() != 0 || os.Getenv(child) != "" {
 		onLinux(t, func(w *world) {
@@ -105,6 +108,7 @@ func TestMode000Repaired(t *testing.T) {
 
 // TestRace exchanges a directory and a link to the outside while every kind of call passes through the name.
 func TestRace(t *testing.T) {
+	t.Parallel()
 	onLinux(t, func(w *world) {
 		w.must(os.Mkdir(w.host("x"), 0o755))
 		w.put("x/secret", "inside")
@@ -176,6 +180,7 @@ var attacks = []func(w *world){
 
 // TestDescriptorOutlivesClose closes a root while it is used.
 func TestDescriptorOutlivesClose(t *testing.T) {
+	t.Parallel()
 	onLinux(t, func(w *world) {
 		f := w.open("f", O_RDONLY, 0).(*linuxFile)
 		w.must(f.fd.use(func(fd int) error {
@@ -191,6 +196,7 @@ func TestDescriptorOutlivesClose(t *testing.T) {
 
 // TestNameEndingInDeleted distinguishes a file's name from /proc's mark.
 func TestNameEndingInDeleted(t *testing.T) {
+	t.Parallel()
 	onLinux(t, func(w *world) {
 		w.put("a (deleted)", "")
 		got, err := w.Realpath("a (deleted)")
@@ -201,6 +207,7 @@ func TestNameEndingInDeleted(t *testing.T) {
 
 // TestAtomicDirectorySwappedIn puts a directory where the file stood.
 func TestAtomicDirectorySwappedIn(t *testing.T) {
+	t.Parallel()
 	onLinux(t, func(w *world) {
 		a, err := w.CreateAtomic("f", 0o644, false)
 		w.must(err)
@@ -218,6 +225,7 @@ func TestAtomicDirectorySwappedIn(t *testing.T) {
 
 // TestMountsOfTheSameFileSystem mounts a directory and a file of outside within the tree: their device is the tree's own.
 func TestMountsOfTheSameFileSystem(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root mounts")
 	}

@@ -12,6 +12,12 @@ import (
 // own mount namespace. The caller closes it. It fails with EOPNOTSUPP for an implementation that has no descriptor (osroot). Nothing else
 // is opened through it: it is an O_PATH descriptor, and opening below it is not confined.
 func Descriptor(root Root) (*os.File, error) {
+	if z, ok := root.(*Zoned); ok {
+		if z.inside != nil {
+			return nil, z.inside
+		}
+		root = z.base
+	}
 	r, ok := root.(*linuxRoot)
 	if !ok {
 		return nil, &fserr.Error{Code: fserr.EOPNOTSUPP, Detail: "the context's folder has no descriptor to pass"}

@@ -18,6 +18,7 @@ import (
 // linuxDir lists by getdents64(2), a page at a time.
 type linuxDir struct {
 	fd   descriptor
+	root *linuxRoot
 	mu   sync.Mutex
 	rest []Entry // the rest of the last page
 }
@@ -62,7 +63,7 @@ func (d *linuxDir) take(fd, n int, stats bool) ([]Entry, error) {
 // fill reads pages until there is an entry. It returns io.EOF at the end.
 func (d *linuxDir) fill(fd int) (err error) {
 	for len(d.rest) == 0 && err == nil {
-		d.rest, err = appendPage(nil, fd, visible)
+		d.rest, err = appendPage(nil, fd, d.root.visible)
 	}
 	return err
 }

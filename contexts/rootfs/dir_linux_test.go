@@ -14,6 +14,7 @@ import (
 
 // TestListingReportsAFailedStat has the attributes of a listed name fail other than by ENOENT.
 func TestListingReportsAFailedStat(t *testing.T) {
+	t.Parallel()
 	d := &linuxDir{rest: []Entry{{Name: "f"}}}
 	if got, err := d.take(-1, 1, true); fserr.CodeOf(err) != fserr.EBADF {
 		t.Errorf("got %v, %v", got, err)
@@ -23,6 +24,7 @@ func TestListingReportsAFailedStat(t *testing.T) {
 // TestStatAllOfManyEntries has two goroutines share a directory in which every third
 // name has vanished: the rest keep their order and have their own attributes.
 func TestStatAllOfManyEntries(t *testing.T) {
+	t.Parallel()
 	const many = 40 * statStep
 	dir := t.TempDir()
 	var entries []Entry
@@ -51,6 +53,7 @@ func TestStatAllOfManyEntries(t *testing.T) {
 
 // TestStatAllFailsWhenOneEntryDoes has a name that cannot be asked about among those that can.
 func TestStatAllFailsWhenOneEntryDoes(t *testing.T) {
+	t.Parallel()
 	entries := make([]Entry, 40*statStep)
 	for i := range entries {
 		entries[i].Name = "."

@@ -177,6 +177,9 @@ func (f *linuxFile) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func (f *linuxFile) Write(p []byte) (int, error) {
+	if err := f.root.charge(len(p)); err != nil {
+		return 0, failed(err, "write", "")
+	}
 	n, err := f.transfer("write", p, func(fd int, rest []byte, _ int) (int, error) {
 		if err := f.dropSetid(fd); err != nil {
 			return 0, err
@@ -189,6 +192,9 @@ func (f *linuxFile) Write(p []byte) (int, error) {
 func (f *linuxFile) WriteAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fserr.New("write", "", fserr.EINVAL)
+	}
+	if err := f.root.charge(len(p)); err != nil {
+		return 0, failed(err, "write", "")
 	}
 	n, err := f.transfer("write", p, func(fd int, rest []byte, done int) (int, error) {
 		if err := f.dropSetid(fd); err != nil {
@@ -228,8 +234,16 @@ func (f *linuxFile) Stat() (st Stat, err error) {
 	return st, err
 }
 
+// change is do for what changes the file, whatever its handle was opened for.
+func (f *linuxFile) change(op string, call func(fd int) error) error {
+	if err := f.root.opts.Refuse; err != nil {
+		return failed(err, op, "")
+	}
+	return f.do(op, call)
+}
+
 func (f *linuxFile) Truncate(size int64) error {
-	return f.do("ftruncate", func(fd int) error {
+	return f.change("ftruncate", func(fd int) error {
 		if err := f.dropSetid(fd); err != nil {
 			return err
 		}
@@ -238,15 +252,15 @@ func (f *linuxFile) Truncate(size int64) error {
 }
 
 func (f *linuxFile) Chmod(mode uint32) error {
-	return f.do("fchmod", func(fd int) error { return unix.Fchmod(fd, mode&0o1777) })
+	return f.change("fchmod", func(fd int) error { return unix.Fchmod(fd, mode&0o1777) })
 }
 
 func (f *linuxFile) Chown(uid, gid int64) error {
-	return f.do("fchown", func(fd int) error { return f.root.chownFD(fd, uid, gid) })
+	return f.change("fchown", func(fd int) error { return f.root.chownFD(fd, uid, gid) })
 }
 
 func (f *linuxFile) Utimes(atimeNs, mtimeNs int64) error {
-	return f.do("futime", func(fd int) error { return node.UtimesFD(fd, atimeNs, mtimeNs) })
+	return f.change("futime", func(fd int) error { return node.UtimesFD(fd, atimeNs, mtimeNs) })
 }
 
 func (f *linuxFile) Sync(dataOnly bool) error {
@@ -274,6 +288,9 @@ func (f *linuxFile) pwritev(pieces [][]byte, off int64) (int, error) {
 
 // transferv is transfer of pieces.
 func (f *linuxFile) transferv(pieces [][]byte, call func(fd int, rest [][]byte, done int) (int, error)) (int, error) {
+	if err := f.root.charge(piecesLen(pieces)); err != nil {
+		return 0, failed(err, "write", "")
+	}
 	want := 0
 	for _, p := range pieces {
 		want += len(p)
@@ -323,4 +340,11 @@ func (f *linuxFile) SendTo(socket uintptr, off int64, n int) (sent int, err erro
 			return max(sent, 0), err
 		}
 	}
+}
+
+func piecesLen(pieces [][]byte) (n int) {
+	for _, p := range pieces {
+		n += len(p)
+	}
+	return n
 }

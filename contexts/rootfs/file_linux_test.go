@@ -15,6 +15,7 @@ import (
 
 // TestAtomicWritersAllSucceed has many replace one file: each write is made, none is undone.
 func TestAtomicWritersAllSucceed(t *testing.T) {
+	t.Parallel()
 	onLinux(t, func(w *world) {
 		var all sync.WaitGroup
 		end := time.Now().Add(250 * time.Millisecond)
@@ -45,6 +46,7 @@ func named(dir string) (Root, error) {
 
 // TestTemporaryNameIsPrivate looks at the names that atomic files have before Commit.
 func TestTemporaryNameIsPrivate(t *testing.T) {
+	t.Parallel()
 	t.Run("osroot", func(t *testing.T) {
 		newWorld(t, with("osroot")).private()
 	})
@@ -53,6 +55,7 @@ func TestTemporaryNameIsPrivate(t *testing.T) {
 
 // TestWithoutTmpfile opens and writes where atomic files need names.
 func TestWithoutTmpfile(t *testing.T) {
+	t.Parallel()
 	for _, b := range openBehaviours {
 		t.Run(b.name, func(t *testing.T) { b.run(newWorld(t, named)) })
 	}
@@ -61,6 +64,7 @@ func TestWithoutTmpfile(t *testing.T) {
 // TestWritesDropSetuid has a root server write, in every way, to a file that a program made setuid. The kernel does that for writers
 // without CAP_FSETID.
 func TestWritesDropSetuid(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root keeps setuid when it writes")
 	}
@@ -98,6 +102,7 @@ func TestWritesDropSetuid(t *testing.T) {
 
 // TestAtomicFileFailsAtOnceAtABadPlace fails when it is opened, not when it is committed.
 func TestAtomicFileFailsAtOnceAtABadPlace(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(w *world) {
 		w.must(w.Mkdir("dir", 0o755))
 		for path, want := range map[string]fserr.Code{
@@ -124,6 +129,7 @@ func TestAtomicFileFailsAtOnceAtABadPlace(t *testing.T) {
 
 // TestFullDiskWaitsForReplacedFiles has a writer find the disk full while a replaced file is being freed.
 func TestFullDiskWaitsForReplacedFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, with("openat2"))
 	w.must(os.Mkdir(w.host("small"), 0o755))
 	w.mountTmpfs("small")

@@ -3,6 +3,7 @@ package rootfs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 
 	"golang.org/x/sys/unix"
@@ -34,7 +35,10 @@ func (r *linuxRoot) moveDir(from, to place) error {
 		if err != nil {
 			return errors.Join(err, m.abandon())
 		}
-		return m.clear()
+		if err := m.clear(); err != nil {
+			return fmt.Errorf("%w: %w", ErrHalfMoved, err)
+		}
+		return nil
 	})
 }
 

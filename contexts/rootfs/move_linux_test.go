@@ -39,6 +39,7 @@ func (m *mover) appear() error { return unix.Renameat(m.to.dir, m.tmp, m.to.dir,
 
 // TestCrashBeforeAMoveAppears leaves the old directory whole.
 func TestCrashBeforeAMoveAppears(t *testing.T) {
+	t.Parallel()
 	onLinux(t, func(w *world) {
 		moving(w, func(m *mover, st Stat) {
 			w.must(m.build(st))
@@ -56,6 +57,7 @@ func TestCrashBeforeAMoveAppears(t *testing.T) {
 
 // TestCrashAfterAMoveAppeared leaves the new directory whole.
 func TestCrashAfterAMoveAppeared(t *testing.T) {
+	t.Parallel()
 	onLinux(t, func(w *world) {
 		moving(w, func(m *mover, st Stat) {
 			w.must(m.build(st))
@@ -69,6 +71,7 @@ func TestCrashAfterAMoveAppeared(t *testing.T) {
 
 // TestMoveTakesNewNamesAlong puts things into the old directory after its files were linked.
 func TestMoveTakesNewNamesAlong(t *testing.T) {
+	t.Parallel()
 	onLinux(t, func(w *world) {
 		moving(w, func(m *mover, st Stat) {
 			w.must(m.build(st))
@@ -91,6 +94,7 @@ func TestMoveTakesNewNamesAlong(t *testing.T) {
 
 // TestMoveThatFailsLeavesNothing cannot put the new directory in its place.
 func TestMoveThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
 	onLinux(t, func(w *world) {
 		moving(w, func(m *mover, st Stat) {
 			w.must(m.build(st))
@@ -105,6 +109,7 @@ func TestMoveThatFailsLeavesNothing(t *testing.T) {
 
 // TestWritersDoNotMakeAMoveFail has clients create names without a pause in the directory that is moved.
 func TestWritersDoNotMakeAMoveFail(t *testing.T) {
+	t.Parallel()
 	onLinux(t, func(w *world) {
 		created := make([]int, 8)
 		var writers, begun sync.WaitGroup

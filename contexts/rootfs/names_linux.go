@@ -37,6 +37,9 @@ func (r *linuxRoot) mkdir(path string, mode uint32) error {
 
 // mkdirAt makes the directory name in dir, with exactly mode and the owner of the options.
 func (r *linuxRoot) mkdirAt(dir int, name string, mode uint32) error {
+	if r.barred(name) {
+		return node.ErrBarred
+	}
 	began := time.Now()
 	if err := r.naming(func() error { return unix.Mkdirat(dir, name, mode&0o1777) }); err != nil {
 		return err
@@ -133,6 +136,9 @@ func (r *linuxRoot) Symlink(target, path string) error {
 }
 
 func (r *linuxRoot) symlinkAt(target string, dir int, name string) error {
+	if r.barred(name) {
+		return node.ErrBarred
+	}
 	began := time.Now()
 	if err := r.naming(func() error { return unix.Symlinkat(target, dir, name) }); err != nil || r.opts.Owner == nil {
 		return err
@@ -243,7 +249,7 @@ func (r *linuxRoot) Unlink(path string) error {
 		if p.slash {
 			return slashUnlink(p)
 		}
-		return unlinkAt(p.dir, p.base)
+		return r.permitted(func() error { return unlinkAt(p.dir, p.base) })
 	})
 	return failed(err, "unlink", path)
 }
@@ -281,7 +287,7 @@ func (r *linuxRoot) Rmdir(path string) error {
 		case "..":
 			return unix.ENOTEMPTY
 		}
-		return unix.Unlinkat(p.dir, p.base, unix.AT_REMOVEDIR)
+		return r.permitted(func() error { return unix.Unlinkat(p.dir, p.base, unix.AT_REMOVEDIR) })
 	})
 	return failed(err, "rmdir", path)
 }

@@ -27,7 +27,7 @@ func (n *fdNode) WithFD(fn func(fd int) error) error { return fn(n.fd) }
 
 // Entries lists from the beginning. Two calls at once would share the descriptor's position.
 func (n *fdNode) Entries(l node.Listing) ([]Entry, error) {
-	all, err := n.list(l, visible)
+	all, err := n.list(l, n.root.visible)
 	if err != nil || !l.Stats {
 		return all, err
 	}
@@ -140,10 +140,14 @@ func (n *fdNode) Mkdir(name string, mode uint32) error { return n.root.mkdirAt(n
 
 func (n *fdNode) Link(oldname string, to node.Node, newname string) error {
 	dst, ok := to.(*fdNode)
-	if !ok {
+	// A layer links to another one. Zones are apart, though they may be on one file system.
+	if !ok || dst.root != n.root && (dst.root.opts.Zone || n.root.opts.Zone) {
 		return unix.EXDEV
 	}
-	return n.root.naming(func() error { return unix.Linkat(n.fd, oldname, dst.fd, newname, 0) })
+	if dst.root.barred(newname) {
+		return node.ErrBarred
+	}
+	return dst.root.naming(func() error { return unix.Linkat(n.fd, oldname, dst.fd, newname, 0) })
 }
 
 func (n *fdNode) Exchange(a, b string) error {
@@ -154,11 +158,46 @@ func (n *fdNode) Move(oldname, newname string) error {
 	return n.root.naming(func() error { return unix.Renameat2(n.fd, oldname, n.fd, newname, unix.RENAME_NOREPLACE) })
 }
 
-func (n *fdNode) Unlink(name string) error { return unlinkAt(n.fd, name) }
+func (n *fdNode) MoveTo(oldname string, to node.Node, newname string) error {
+	err := n.renameTo(oldname, to, newname, unix.RENAME_NOREPLACE)
+	dst, ok := to.(*fdNode)
+	if err != unix.EXDEV || !ok || dst.root != n.root {
+		return err
+	}
+	return n.root.moveDir(place{dir: n.fd, base: oldname}, place{dir: dst.fd, base: newname})
+}
 
-func (n *fdNode) Rmdir(name string) error { return unix.Unlinkat(n.fd, name, unix.AT_REMOVEDIR) }
+func (n *fdNode) ExchangeWith(name string, other node.Node, otherName string) error {
+	return n.renameTo(name, other, otherName, unix.RENAME_EXCHANGE)
+}
+
+func (n *fdNode) renameTo(name string, to node.Node, newname string, flags uint) error {
+	dst, ok := to.(*fdNode)
+	if !ok || dst.root != n.root && (dst.root.opts.Zone || n.root.opts.Zone) {
+		return unix.EXDEV
+	}
+	if dst.root.barred(newname) {
+		return node.ErrBarred
+	}
+	err := dst.root.naming(func() error { return unix.Renameat2(n.fd, name, dst.fd, newname, flags) })
+	if err == unix.EINVAL {
+		return unix.EOPNOTSUPP // both names are plain, and neither is below the other
+	}
+	return err
+}
+
+func (n *fdNode) Unlink(name string) error {
+	return n.root.permitted(func() error { return unlinkAt(n.fd, name) })
+}
+
+func (n *fdNode) Rmdir(name string) error {
+	return n.root.permitted(func() error { return unix.Unlinkat(n.fd, name, unix.AT_REMOVEDIR) })
+}
 
 func (n *fdNode) Chmod(name string, mode uint32) error {
+	if err := n.root.opts.Refuse; err != nil {
+		return err
+	}
 	mode &= 0o1777
 	if name == "" {
 		return unix.Fchmod(n.fd, mode)
@@ -179,6 +218,9 @@ func (n *fdNode) Chmod(name string, mode uint32) error {
 }
 
 func (n *fdNode) Chown(name string, uid, gid int64) error {
+	if err := n.root.opts.Refuse; err != nil {
+		return err
+	}
 	if err := node.MayOwn(n.root.opts, uid, gid); err != nil {
 		return err
 	}
@@ -189,6 +231,9 @@ func (n *fdNode) Chown(name string, uid, gid int64) error {
 }
 
 func (n *fdNode) Utimes(name string, atimeNs, mtimeNs int64) error {
+	if err := n.root.opts.Refuse; err != nil {
+		return err
+	}
 	if name == "" {
 		return node.UtimesFD(n.fd, atimeNs, mtimeNs)
 	}

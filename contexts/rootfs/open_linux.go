@@ -141,6 +141,8 @@ func (r *linuxRoot) serve(fd int, flags Flags, st *Stat) (File, error) {
 	case err != nil:
 	case st.IsDir() && flags&O_CREAT != 0:
 		err = unix.EISDIR
+	case r.opts.Refuse != nil && (flags.Writable() || flags&O_TRUNC != 0):
+		err = r.opts.Refuse
 	case st.IsDir():
 	case st.Type() != TypeFile:
 		err = errSpecial
@@ -202,6 +204,9 @@ func (r *linuxRoot) createAt(p place, sys int, mode uint32) (File, error) {
 
 // createNew creates the file name in dir, with exactly mode and the owner of the options; EEXIST if the name is taken.
 func (r *linuxRoot) createNew(dir int, name string, sys int, mode uint32) (fd int, err error) {
+	if r.barred(name) {
+		return -1, node.ErrBarred
+	}
 	err = r.naming(func() error {
 		fd, err = node.OpenAt(dir, name, sys|unix.O_CREAT|unix.O_EXCL, mode&0o1777)
 		return err
@@ -237,5 +242,5 @@ func (r *linuxRoot) OpenDir(path string) (Dir, error) {
 	if err != nil {
 		return nil, failed(err, "scandir", path)
 	}
-	return &linuxDir{fd: descriptor{fd: fd}}, nil
+	return &linuxDir{fd: descriptor{fd: fd}, root: r}, nil
 }

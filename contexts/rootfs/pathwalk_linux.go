@@ -98,7 +98,11 @@ func (w *pathWalk) here() (int, error) {
 }
 
 func (w *pathWalk) up() error {
-	if w.trail.Depth() == 0 {
+	switch {
+	case w.trail.Depth() > 0:
+	case w.root.opts.Zone:
+		return w.leave()
+	default:
 		return node.ErrOutside
 	}
 	w.trail.Leave()
@@ -129,8 +133,11 @@ func (w *pathWalk) run() (ending, error) {
 func (w *pathWalk) step(name string) (e ending, done bool, err error) {
 	last := len(w.rest) == 0
 	e = ending{base: name, fd: -1}
-	if Reserved(name) {
+	switch {
+	case Reserved(name):
 		return e, false, unix.ENOENT
+	case w.root.barred(name):
+		return e, false, node.ErrBarred
 	}
 	if e.dir, err = w.here(); err != nil {
 		return e, false, err
@@ -196,10 +203,13 @@ func (w *pathWalk) expand(fd int) error {
 	if target == "" {
 		return unix.ENOENT
 	}
+	w.push(target)
 	if target[0] == '/' {
+		if w.root.opts.Zone {
+			return w.leave()
+		}
 		w.trail.Rewind()
 	}
-	w.push(target)
 	return nil
 }
 
@@ -239,6 +249,15 @@ func (r *linuxRoot) realpath(path string) (name string, err error) {
 		return err
 	})
 	return name, err
+}
+
+func (r *linuxRoot) straight(path string) bool {
+	fd, err := r.openPath(path, unix.O_PATH, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return false
+	}
+	node.CloseFD(fd)
+	return true
 }
 
 // nameOf returns the virtual path of what fd refers to, from /proc or, without that, by walking path again.

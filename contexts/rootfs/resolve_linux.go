@@ -38,6 +38,9 @@ func (r *linuxRoot) openBeneath(root int, path string, flags int, resolve uint64
 // openBeneathNoFollow opens name, one component or ".", in the directory dir. A link is ELOOP and, unless the options permit it, a mount
 // point EXDEV.
 func (r *linuxRoot) openBeneathNoFollow(dir int, name string, flags int) (int, error) {
+	if r.barred(name) {
+		return -1, node.ErrBarred
+	}
 	if r.openat2 {
 		return r.openBeneath(dir, name, flags|unix.O_NOFOLLOW, unix.RESOLVE_NO_SYMLINKS)
 	}
@@ -90,8 +93,8 @@ func (r *linuxRoot) openFrom(root int, path string, flags int, resolve uint64) (
 			rel = "."
 		}
 	}
-	// The kernel counts the NUL at the end too. The walk refuses reserved names.
-	if !r.openat2 || len(rel) >= MaxPath || strings.Contains(rel, ReservedPrefix) {
+	// The kernel counts the NUL at the end too. The walk refuses reserved and barred names.
+	if !r.openat2 || len(rel) >= MaxPath || strings.Contains(rel, ReservedPrefix) || r.hasBarred(rel) {
 		return r.walkOpen(root, path, flags, resolve)
 	}
 	fd, err := r.openRetrying(root, rel, flags, resolve|unix.RESOLVE_NO_SYMLINKS)
@@ -104,8 +107,11 @@ func (r *linuxRoot) openFrom(root int, path string, flags int, resolve uint64) (
 	return fd, err
 }
 
-// openFollowing opens a path with links on its way. The walk decides about absolute targets, escapes and reserved names.
+// openFollowing opens a path with links on its way. The walk decides about absolute targets, escapes, reserved and barred names.
 func (r *linuxRoot) openFollowing(root int, path, rel string, flags int) (int, error) {
+	if r.opts.Barred != nil {
+		return r.walkOpen(root, path, flags, 0)
+	}
 	fd, err := r.openRetrying(root, rel, flags, 0)
 	if err == unix.ENOENT || (err == nil && cleanName(fd)) {
 		return fd, err
@@ -222,7 +228,7 @@ func (r *linuxRoot) place(path string, creating bool) (place, error) {
 	dir, base, slash := splitPath(path)
 	fd, err := r.openPath(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return place{}, err
+		return place{}, leavingTo(err, path[len(dir)-1:])
 	}
 	p := place{dir: fd, base: base, slash: slash}
 	switch {
@@ -232,6 +238,8 @@ func (r *linuxRoot) place(path string, creating bool) (place, error) {
 		err = unix.EACCES
 	case Reserved(base):
 		err = unix.ENOENT
+	case r.barred(base):
+		err = node.ErrBarred
 	}
 	if err != nil {
 		p.close()

@@ -15,6 +15,7 @@ import (
 
 // TestReservedNameBehindLink has a temporary file of an atomic write stand where links lead.
 func TestReservedNameBehindLink(t *testing.T) {
+	t.Parallel()
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, with(name))
@@ -42,6 +43,7 @@ func TestReservedNameBehindLink(t *testing.T) {
 
 // TestWithoutOpenat2 runs the suite on a kernel, or under a filter, that refuses openat2.
 func TestWithoutOpenat2(t *testing.T) {
+	t.Parallel()
 	for _, refusal := range []unix.Errno{unix.ENOSYS, unix.EPERM} {
 		t.Run(refusal.Error(), func(t *testing.T) {
 			var calls atomic.Int32
@@ -63,6 +65,7 @@ func TestWithoutOpenat2(t *testing.T) {
 
 // TestEndlessEAGAIN meets a kernel that can never be sure of "..".
 func TestEndlessEAGAIN(t *testing.T) {
+	t.Parallel()
 	tries := 0
 	unsure := func(dir int, path string, how unix.OpenHow) (int, error) {
 		if strings.Contains(path, "..") {
@@ -79,6 +82,7 @@ func TestEndlessEAGAIN(t *testing.T) {
 
 // TestLongestPath has the path length that rootfs promises and the kernel counts differently.
 func TestLongestPath(t *testing.T) {
+	t.Parallel()
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, with(name))
@@ -92,6 +96,7 @@ func TestLongestPath(t *testing.T) {
 
 // TestNameLengths passes names of the lengths at which they are handed on differently.
 func TestNameLengths(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(w *world) {
 		for n := node.ShortName - 4; n < node.ShortName+4; n++ {
 			path := strings.Repeat("./", (n-1)/2) + "f"

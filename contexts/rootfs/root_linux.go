@@ -24,8 +24,8 @@ type linuxRoot struct {
 	// syscall is openat2(2). Tests replace it.
 	syscall openat2Func
 	// creating is locked for reading while a name is created, and for writing while an emulated rename removes the last names of the
-	// directory that it moves (see mover.pass).
-	creating sync.RWMutex
+	// directory that it moves (see mover.pass). A Sub shares it.
+	creating *sync.RWMutex
 	// freeing is locked for reading while a large file that was replaced is freed.
 	freeing sync.RWMutex
 	frees   atomic.Int32
@@ -39,6 +39,9 @@ type openat2Func func(dir int, path string, how unix.OpenHow) (int, error)
 // open chooses the best implementation that the kernel permits, or a seccomp filter, which answers ENOSYS or EPERM.
 func open(dir string, opts Options) (Root, error) {
 	if opts.Implementation == "osroot" {
+		if opts.Special() {
+			return nil, errZones
+		}
 		return openPortable(dir, opts)
 	}
 	r, err := openLinux(filepath.Clean(dir), opts, openat2)
@@ -66,12 +69,35 @@ func openLinuxAt(at int, dir string, opts Options, syscall openat2Func) (*linuxR
 	if err != nil {
 		return nil, err
 	}
-	r := &linuxRoot{opts: opts, dir: descriptor{fd: fd}, syscall: syscall}
+	r := &linuxRoot{opts: opts, dir: descriptor{fd: fd}, syscall: syscall, creating: &sync.RWMutex{}}
 	if err := r.inspect(fd); err != nil {
 		node.CloseFD(fd)
 		return nil, err
 	}
 	return r, nil
+}
+
+// sub opens a directory of the root as a Root of its own. It follows no link, and the directory is on the root's mount.
+func (r *linuxRoot) sub(name string) (_ Root, err error) {
+	s := &linuxRoot{opts: r.opts, syscall: r.syscall, creating: r.creating, noTmpfile: r.noTmpfile}
+	err = r.dir.use(func(dir int) error {
+		fd, err := node.OpenAt(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		s.dir = descriptor{fd: fd}
+		if err = s.inspect(fd); err == nil && !r.opts.FollowMounts && s.mount != r.mount {
+			err = unix.EXDEV
+		}
+		if err != nil {
+			node.CloseFD(fd)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, failed(err, "open", name)
+	}
+	return s, nil
 }
 
 // inspect checks that the root is a directory and whether openat2 works on it.
@@ -105,6 +131,9 @@ func (r *linuxRoot) inspect(fd int) error {
 
 // naming calls make, which creates one name, while no emulated rename removes the directory of the name.
 func (r *linuxRoot) naming(make func() error) error {
+	if err := r.opts.Refuse; err != nil {
+		return err
+	}
 	r.creating.RLock()
 	defer r.creating.RUnlock()
 	return make()
@@ -154,6 +183,7 @@ func (r *linuxRoot) RemoveAll(ctx context.Context, path string) (int64, error) {
 
 // Watch reports changes of path.
 func (r *linuxRoot) Watch(path string, opts watch.Options) (watch.Watcher, error) {
+	opts.Barred = r.opts.Barred
 	return watch.Start(r, path, opts)
 }
 

@@ -28,7 +28,9 @@ package rootfs
 
 import (
 	"context"
+	"errors"
 	"io"
+	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/contexts/rootfs/osroot"
@@ -36,6 +38,9 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/watch"
 	"github.com/ctxfs/ctxfs/fserr"
 )
+
+// ErrHalfMoved says that a rename was made, and that some of the old names of a directory of a lower layer are still there.
+var ErrHalfMoved = errors.New("the directory was moved, but its old names could not be removed")
 
 // The names that Root's methods use. They belong to package node, so that the packages below this one know them too.
 type (
@@ -198,6 +203,34 @@ func Open(dir string, opts Options) (Root, error) {
 		return open(dir, opts)
 	}
 	return nil, &fserr.Error{Op: "open", Code: fserr.EINVAL, Detail: "unknown rootfs implementation " + opts.Implementation}
+}
+
+// Straight reports whether path exists and no link is on its way or at its end, so that it is its own Realpath if it is absolute and clean. It
+// costs less than Realpath. It may be false for such a path too.
+func Straight(root Root, path string) bool {
+	r, ok := root.(interface{ straight(path string) bool })
+	return ok && r.straight(path)
+}
+
+// Sub opens a directory of a root's top as a Root of its own, in which that directory is "/". name is one component. It fails with ENOENT if
+// there is none, and with ELOOP or ENOTDIR if name is a link or no directory. Closing the root does not close it.
+func Sub(root Root, name string) (Root, error) {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+		return nil, &fserr.Error{Op: "open", Path: name, Code: fserr.EINVAL, Detail: "no name of a directory"}
+	}
+	switch r := root.(type) {
+	case interface {
+		sub(name string) (Root, error)
+	}:
+		return r.sub(name)
+	case *osroot.Root:
+		sub, err := r.Sub(name)
+		if err != nil {
+			return nil, err
+		}
+		return sub, nil
+	}
+	return nil, &fserr.Error{Op: "open", Path: name, Code: fserr.EOPNOTSUPP, Detail: "the root cannot be opened in parts"}
 }
 
 func openPortable(dir string, opts Options) (Root, error) {

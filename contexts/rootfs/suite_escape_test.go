@@ -20,6 +20,7 @@ func everywhere(t *testing.T, run func(w *world)) {
 
 // TestEscapeSaysSo distinguishes a path that leads outside from one that is merely forbidden.
 func TestEscapeSaysSo(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(w *world) {
 		calls := everyCall("../outside/secret")
 		for _, path := range []string{"out", "outdir/", "hop", "backin", "outdangling"} {

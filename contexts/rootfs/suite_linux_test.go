@@ -105,6 +105,7 @@ func sorted(names ...string) []string {
 
 // TestUmask checks that the umask takes nothing from the modes asked for.
 func TestUmask(t *testing.T) {
+	t.Parallel()
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
 	for _, name := range implementations() {
@@ -132,6 +133,7 @@ func TestUmask(t *testing.T) {
 // TestSwappedDirectory writes, changes, renames and removes below a directory that
 // another process keeps exchanging for a link to the outside.
 func TestSwappedDirectory(t *testing.T) {
+	t.Parallel()
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, with(name))

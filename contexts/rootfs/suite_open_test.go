@@ -219,6 +219,7 @@ func (w *world) tidy() {
 
 // TestCommitAndAbortAtOnce lets one of the two win, whichever comes first.
 func TestCommitAndAbortAtOnce(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(w *world) {
 		for range 200 {
 			w.put("f", "content")

@@ -30,6 +30,7 @@ func vectorFile(t *testing.T, implementation string, flags Flags) (File, string)
 }
 
 func TestPiecesAreWrittenAsIfJoined(t *testing.T) {
+	t.Parallel()
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {
 			f, path := vectorFile(t, name, O_RDWR|O_CREAT)
@@ -63,6 +64,7 @@ func TestPiecesAreWrittenAsIfJoined(t *testing.T) {
 }
 
 func TestPiecesThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	pieces := [][]byte{[]byte("ab"), []byte("c")}
 	for _, name := range implementations() {
 		t.Run(name, func(t *testing.T) {

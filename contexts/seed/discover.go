@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 
@@ -86,6 +87,9 @@ func units(repos []string, root string) []string {
 	all := append([]string(nil), repos...)
 	if root != "" {
 		all = append(all, path.Clean(root))
+	}
+	if slices.Contains(all, ".") { // names such as "-x" are before it
+		return []string{"."}
 	}
 	sort.Strings(all)
 	var out []string

@@ -22,9 +22,9 @@ import (
 // repository, with their parents.
 type selected map[string]bool
 
-// list asks git which files of a repository are selected.
-func list(ctx context.Context, src Source, repo string, sel Selection) (selected, error) {
-	names, err := git.ListFiles(ctx, src.path(repo), sel == SelectUnignored)
+// list asks git which files of a repository are selected, at or below some paths in it; none means all.
+func list(ctx context.Context, src Source, repo string, sel Selection, below []string) (selected, error) {
+	names, err := git.ListFiles(ctx, src.path(repo), sel == SelectUnignored, below...)
 	if err != nil {
 		return nil, &fserr.Error{
 			Code: fserr.EIO, Detail: fmt.Sprintf("git could not list the files of repository '%s'", repo), Err: err,
@@ -45,15 +45,15 @@ func (s selected) add(repo, p string) {
 	}
 }
 
-// Describe asks git for each repository's commit, branch and state. They stay empty if
+// Describe asks git for each repository's commit, branch and state, which is that of the scope's files alone. They stay empty if
 // git fails: it is not installed, or the repository is broken or another user's.
-func Describe(ctx context.Context, src Source, repos []string) []Repository {
+func Describe(ctx context.Context, src Source, repos []string, scope Scope) []Repository {
 	out := make([]Repository, len(repos))
 	var g errgroup.Group
 	g.SetLimit(4)
 	for i, repo := range repos {
 		g.Go(func() error {
-			state, _ := git.Status(ctx, src.path(repo))
+			state, _ := git.Status(ctx, src.path(repo), scope.below(repo)...)
 			out[i] = Repository{Path: repo, Head: state.Head, Branch: state.Branch, Dirty: state.Dirty}
 			return nil
 		})

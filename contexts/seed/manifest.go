@@ -14,6 +14,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -96,12 +97,14 @@ type Manifest struct {
 	Repos []Repository
 	// Template is the hash of the template that was built, "" when the workspace was copied.
 	Template string
+	// Scope says which part of the workspace was copied, and to where. Repos have the paths of the workspace, Entries those of the context.
+	Scope Scope
 	// Entries are by path.
 	Entries      []Entry
 	Files, Bytes int64
 }
 
-// NewManifest sorts and counts what was copied.
+// NewManifest sorts and counts what was copied. Its scope is the zero Scope.
 func NewManifest(repos []Repository, entries []Entry) *Manifest {
 	m := &Manifest{Repos: repos, Entries: entries}
 	sortEntries(m.Entries)
@@ -114,9 +117,26 @@ func NewManifest(repos []Repository, entries []Entry) *Manifest {
 	return m
 }
 
-// Holds reports whether the workspace is still as the manifest says.
+// Holds reports whether the workspace is still as the manifest says. The scan is of the manifest's scope.
 func (m *Manifest) Holds(s *Scan) bool {
-	return slices.EqualFunc(m.Entries, s.Entries, Entry.Same)
+	return slices.EqualFunc(m.Entries, m.Scope.place(s.Entries), Entry.Same)
+}
+
+// Seeded returns the manifest of the directory that was seeded (Scope.Into) alone, with the paths of the workspace. It is m itself if that is
+// the context's root.
+func (m *Manifest) Seeded() *Manifest {
+	if m.Scope.Into == "" {
+		return m
+	}
+	out := &Manifest{Repos: m.Repos, Template: m.Template, Scope: m.Scope, Files: m.Files, Bytes: m.Bytes}
+	out.Scope.Into, out.Scope.Beside = "", nil
+	for _, e := range m.Entries {
+		var below bool
+		if e.Path, below = strings.CutPrefix(e.Path, m.Scope.Into+"/"); below {
+			out.Entries = append(out.Entries, e)
+		}
+	}
+	return out
 }
 
 // Find returns the entry of a path.
@@ -135,6 +155,7 @@ type header struct {
 	Format   int          `json:"format"`
 	Repos    []Repository `json:"repos,omitempty"`
 	Template string       `json:"template,omitempty"`
+	Scope    Scope        `json:"scope,omitzero"`
 	Files    int64        `json:"files"`
 	Bytes    int64        `json:"bytes"`
 }
@@ -173,7 +194,7 @@ func join(text, b64 string) (string, error) {
 func (m *Manifest) encode(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(header{Format: manifestFormat, Repos: m.Repos, Template: m.Template, Files: m.Files, Bytes: m.Bytes}); err != nil {
+	if err := enc.Encode(header{Format: manifestFormat, Repos: m.Repos, Template: m.Template, Scope: m.Scope, Files: m.Files, Bytes: m.Bytes}); err != nil {
 		return err
 	}
 	for _, e := range m.Entries {
@@ -212,6 +233,15 @@ func (m *Manifest) Write(file string) (digest string, err error) {
 
 // ReadManifest reads what Write wrote. A file that is cut short or of a newer format is an error.
 func ReadManifest(file string) (*Manifest, error) {
+	return readManifest(file, (*Manifest).decodeEntries)
+}
+
+// ReadManifestHead reads a manifest without its entries.
+func ReadManifestHead(file string) (*Manifest, error) {
+	return readManifest(file, func(*Manifest, *json.Decoder) error { return nil })
+}
+
+func readManifest(file string, rest func(*Manifest, *json.Decoder) error) (*Manifest, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -221,15 +251,18 @@ func ReadManifest(file string) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)
 	}
-	m, err := decode(zip)
+	dec := json.NewDecoder(zip)
+	m, err := decodeHead(dec)
+	if err == nil {
+		err = rest(m, dec)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)
 	}
 	return m, nil
 }
 
-func decode(r io.Reader) (*Manifest, error) {
-	dec := json.NewDecoder(r)
+func decodeHead(dec *json.Decoder) (*Manifest, error) {
 	var h header
 	if err := dec.Decode(&h); err != nil {
 		return nil, err
@@ -237,19 +270,22 @@ func decode(r io.Reader) (*Manifest, error) {
 	if h.Format != manifestFormat {
 		return nil, fmt.Errorf("its format is %d, this version reads %d", h.Format, manifestFormat)
 	}
-	m := &Manifest{Repos: h.Repos, Template: h.Template, Files: h.Files, Bytes: h.Bytes}
+	return &Manifest{Repos: h.Repos, Template: h.Template, Scope: h.Scope, Files: h.Files, Bytes: h.Bytes}, nil
+}
+
+func (m *Manifest) decodeEntries(dec *json.Decoder) error {
 	for {
 		var l line
 		err := dec.Decode(&l)
 		if errors.Is(err, io.EOF) {
-			return m, nil
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		e, err := l.entry()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		m.Entries = append(m.Entries, e)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ func (m Mark) Is(st rootfs.Stat, e *Entry) bool {
 }
 
 // Marks are what is known of a copy of a layer: a Mark for each entry of the layer's manifest. They are a cache: those that are missing cost
-// a comparison of contents.
+// a comparison of contents. In a context that was seeded into a directory, they are of that directory alone: of Manifest.Seeded.
 type Marks []Mark
 
 // MarksFile returns where the marks of a folder are kept until the folder is a context's.
@@ -37,6 +38,7 @@ func MarksFile(folder string) string { return folder + ".marks" }
 
 // MarksOf returns the marks of a folder that was just made as a copy of a manifest's layer, and that no other program can reach yet.
 func MarksOf(ctx context.Context, folder string, m *Manifest) (Marks, error) {
+	m, folder = m.seededIn(folder)
 	marks := make(Marks, len(m.Entries))
 	err := m.walk(ctx, folder, func(i int, st rootfs.Stat) { marks[i] = Mark{st.Ino, st.CtimeNs} })
 	return marks.settled(time.Now()), err
@@ -45,9 +47,11 @@ func MarksOf(ctx context.Context, folder string, m *Manifest) (Marks, error) {
 // NewMarks returns the marks of a folder that was copied together with its manifest's layer, by the paths of its files. No other program
 // can reach the folder yet.
 func NewMarks(m *Manifest, made map[string]Mark) Marks {
+	into := m.Scope.Into
+	m = m.Seeded()
 	marks := make(Marks, len(m.Entries))
 	for i, e := range m.Entries {
-		marks[i] = made[e.Path]
+		marks[i] = made[path.Join(into, e.Path)]
 	}
 	return marks.settled(time.Now())
 }
@@ -55,6 +59,8 @@ func NewMarks(m *Manifest, made map[string]Mark) Marks {
 // Carried returns the marks of copied, a folder that was just made as a copy of folder, which marks are of, and that no other program can
 // reach yet. Files of folder that changed are not marked.
 func (marks Marks) Carried(ctx context.Context, folder, copied string, m *Manifest) (Marks, error) {
+	_, copied = m.seededIn(copied)
+	m, folder = m.seededIn(folder)
 	if len(marks) != len(m.Entries) {
 		return nil, nil
 	}
@@ -87,6 +93,11 @@ func (marks Marks) Moved(old, now *Manifest) Marks {
 		}
 	}
 	return out
+}
+
+// seededIn returns the manifest of what was seeded, and where that is in a folder.
+func (m *Manifest) seededIn(folder string) (*Manifest, string) {
+	return m.Seeded(), filepath.Join(folder, m.Scope.Into)
 }
 
 // walk calls f with each file and link of a folder that has an entry which it may be equal to.

@@ -32,6 +32,8 @@ type Options struct {
 	// Root is a folder, relative to the workspace, that is copied though it is no
 	// repository; "." is the workspace itself, "" none.
 	Root string
+	// Scope says which part of the workspace is copied. Root does not count in a scope with From.
+	Scope Scope
 	// MaxFiles and MaxBytes are the size guard; 0 means DefaultMaxFiles and DefaultMaxBytes.
 	MaxFiles, MaxBytes int64
 	// Workers bounds the files copied at once; 0 means one per CPU, at most 8.

@@ -11,9 +11,9 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
-// Scan is what a seeding now would copy.
+// Scan is what a seeding now would copy. Its paths are those of the workspace, whatever the scope.
 type Scan struct {
-	// Repos lists the repositories' paths, those within others included.
+	// Repos lists the repositories' paths, those within others included, and in a scope those that hold its folders.
 	Repos []string
 	// Entries are by path. Beyond the guard's limits they are left out.
 	Entries []Entry
@@ -46,28 +46,41 @@ type Skipped struct {
 	Entries, Files int64
 }
 
-// Walk finds the repositories and stats everything that would be copied.
+// Walk finds the repositories and stats everything that would be copied. With a scope it does not look at the rest of the workspace.
 // progress may be nil; Walk calls it with the counts from time to time.
 func Walk(ctx context.Context, src Source, opts Options, progress func(files, bytes int64)) (*Scan, error) {
 	opts = opts.WithDefaults()
 	if err := checkOptions(src, opts); err != nil {
 		return nil, err
 	}
-	repos, err := discover(ctx, src)
-	if err != nil {
-		return nil, err
-	}
 	w := &walker{
 		ctx: ctx, src: src, opts: opts, progress: progress, ignores: NewIgnores(src.Root, opts.Exclude, IgnoreFile),
 		lists: map[string]selected{}, dirs: map[string]*DirSize{}, skipped: map[string]*Skipped{}, seen: map[string]bool{},
 	}
-	w.scan.Repos = repos
-	for _, u := range units(repos, opts.Root) {
+	todo, err := w.todo()
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range todo {
 		if err := w.unit(u); err != nil {
 			return nil, err
 		}
 	}
 	return w.finish(), nil
+}
+
+// todo returns the units: the folders of the scope, or the repositories of the workspace and the seed root.
+func (w *walker) todo() (_ []string, err error) {
+	scope := w.opts.Scope
+	switch {
+	case scope.Nothing:
+		return nil, nil
+	case len(scope.From) > 0:
+		w.scan.Repos = repositoriesOf(w.src.Root, scope.From)
+		return scope.From, CheckFrom(w.ctx, w.src, w.opts)
+	}
+	w.scan.Repos, err = discover(w.ctx, w.src)
+	return units(w.scan.Repos, w.opts.Root), err
 }
 
 func checkOptions(src Source, opts Options) error {
@@ -94,9 +107,9 @@ type walker struct {
 	repoOf map[string]string
 }
 
-// unit takes a repository or the seed root.
+// unit takes a repository, the seed root or a folder of a scope.
 func (w *walker) unit(u string) error {
-	if reason := w.excludedAbove(u); reason != "" {
+	if reason := excludedAbove(w.ignores, u); reason != "" {
 		w.skip(reason, true)
 		return nil
 	}
@@ -104,8 +117,9 @@ func (w *walker) unit(u string) error {
 		return err
 	}
 	w.repoOf = map[string]string{u: ""}
-	if isRepository(w.src.Root, u) {
-		if err := w.enterRepository(u); err != nil {
+	if repo := repositoryOf(w.src.Root, u); repo != "" {
+		w.repoOf[u] = repo
+		if err := w.enterRepository(repo); err != nil {
 			return err
 		}
 	}
@@ -120,7 +134,7 @@ func (w *walker) unit(u string) error {
 }
 
 // excludedAbove says whether the patterns leave the unit, or a folder on the way to it, out.
-func (w *walker) excludedAbove(u string) string {
+func excludedAbove(ignores *Ignores, u string) string {
 	if u == "." {
 		return ""
 	}
@@ -128,7 +142,7 @@ func (w *walker) excludedAbove(u string) string {
 		if i < len(u) && u[i] != '/' {
 			continue
 		}
-		if reason := w.ignores.Reason(u[:i], true); reason != "" && !alwaysExcluded[reason] {
+		if reason := ignores.Reason(u[:i], true); reason != "" && !alwaysExcluded[reason] {
 			return reason
 		}
 	}
@@ -153,10 +167,10 @@ func (w *walker) parents(u string) error {
 
 func (w *walker) enterRepository(dir string) error {
 	w.repoOf[dir] = dir
-	if w.opts.Select == SelectAll {
+	if w.opts.Select == SelectAll || w.lists[dir] != nil {
 		return nil
 	}
-	set, err := list(w.ctx, w.src, dir, w.opts.Select)
+	set, err := list(w.ctx, w.src, dir, w.opts.Select, w.opts.Scope.below(dir))
 	w.lists[dir] = set
 	return err
 }

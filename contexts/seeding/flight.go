@@ -37,7 +37,11 @@ type Progress struct {
 type flight struct {
 	id    catalog.ID
 	owner string
-	done  chan struct{}
+	// spec says what the context is made of. The seeding completes it; callers that wait read it after done is closed.
+	spec catalog.Spec
+	// labels are those of the caller that began it.
+	labels map[string]string
+	done   chan struct{}
 
 	// rec and err are set before done is closed.
 	rec metadata.Context
@@ -55,8 +59,11 @@ type flight struct {
 	changed chan struct{}
 }
 
-func newFlight(id catalog.ID, owner string) *flight {
-	return &flight{id: id, owner: owner, done: make(chan struct{}), changed: make(chan struct{}), progress: Progress{Phase: PhaseWaiting}}
+func newFlight(id catalog.ID, req Request) *flight {
+	return &flight{
+		id: id, owner: req.OwnerPanel, spec: req.Spec, labels: req.Labels, done: make(chan struct{}), changed: make(chan struct{}),
+		progress: Progress{Phase: PhaseWaiting},
+	}
 }
 
 // folder returns where the context's folder is made. It makes the staging directory if need be.
@@ -159,7 +166,7 @@ func (t *Flights) landed() uint64 {
 
 // join returns the flight that seeds id, or starts one with fly. The caller found the context missing after so many landings; if one
 // has landed since, join returns nil, and the caller must look again: a flight for a context that is ready would refuse its users.
-func (t *Flights) join(id catalog.ID, owner string, landings uint64, fly func(*flight)) (*flight, error) {
+func (t *Flights) join(id catalog.ID, req Request, landings uint64, fly func(*flight)) (*flight, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := strings.ToLower(string(id))
@@ -174,7 +181,7 @@ func (t *Flights) join(id catalog.ID, owner string, landings uint64, fly func(*f
 	case t.landings != landings:
 		return nil, nil
 	}
-	f = newFlight(id, owner)
+	f = newFlight(id, req)
 	t.byID[key] = f
 	if !t.life.Start(func() { t.fly(key, f, fly) }) {
 		delete(t.byID, key)

@@ -27,8 +27,8 @@ type Layers struct {
 	pool   *Pool
 	source seed.Source
 	opts   seed.Options
-	// turn has room for the seeding that scans the workspace and may build a layer. The next one finds that layer.
-	turn chan struct{}
+	// turns let one seeding of each scope scan the workspace and perhaps build a layer. The next one finds that layer.
+	turns turns
 	// owner owns what is copied; nil means the server's user.
 	owner *rootfs.Owner
 
@@ -36,25 +36,67 @@ type Layers struct {
 	completions map[string]*completion
 }
 
-// current returns a layer that equals the workspace, or nil if there is nothing to copy. It builds one if the last one no longer
-// equals the workspace.
-func (l *Layers) current(ctx context.Context, f *flight) (*layer.Layer, error) {
+// turns are locks by the key of a scope.
+type turns struct {
+	mu sync.Mutex
+	by map[string]*turn
+}
+
+// turn has room for its holder; users counts that one and those that wait.
+type turn struct {
+	room  chan struct{}
+	users int
+}
+
+// take waits for the turn of a scope until ctx ends. The caller must call done.
+func (t *turns) take(ctx context.Context, scope seed.Scope) (done func(), err error) {
+	key := scope.Key()
+	t.mu.Lock()
+	if t.by == nil {
+		t.by = map[string]*turn{}
+	}
+	one := t.by[key]
+	if one == nil {
+		one = &turn{room: make(chan struct{}, 1)}
+		t.by[key] = one
+	}
+	one.users++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if one.users--; one.users == 0 {
+			delete(t.by, key)
+		}
+	}
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
+	case one.room <- struct{}{}:
+		return func() { <-one.room; leave() }, nil
 	case <-ctx.Done():
+		leave()
 		return nil, ctx.Err()
 	}
-	scan, err := l.scan(ctx, f)
-	if err != nil || len(scan.Entries) == 0 {
+}
+
+// current returns a layer that equals the scope's part of the workspace, or nil if there is nothing to copy. It builds one if the last one
+// of the scope no longer equals the workspace.
+func (l *Layers) current(ctx context.Context, f *flight) (*layer.Layer, error) {
+	scope := f.spec.Scope()
+	done, err := l.turns.take(ctx, scope)
+	if err != nil {
 		return nil, err
 	}
-	current, err := l.Current()
+	defer done()
+	scan, err := l.scan(ctx, f, scope)
+	if err != nil || len(scan.Entries)+len(scope.Tops()) == 0 {
+		return nil, err
+	}
+	current, err := l.Current(scope)
 	if err != nil {
 		return nil, err
 	}
 	holds := current != nil && current.Manifest.Holds(scan)
-	both := !holds && l.together()
+	both := !holds && l.together(scope)
 	copies := copiesPer(l.cat.Drivers.New)
 	if !holds {
 		copies++
@@ -69,34 +111,48 @@ func (l *Layers) current(ctx context.Context, f *flight) (*layer.Layer, error) {
 	if holds {
 		return current, nil
 	}
-	return l.build(ctx, f, scan, both)
+	return l.build(ctx, f, scope, scan, both)
 }
 
 // together reports whether a new layer is packed while the context's folder is made. Where files share their extents a second copy takes
 // no space, and a pack would. After a layer that has a tree, most files are links to it or come from the pool.
-func (l *Layers) together() bool {
+func (l *Layers) together(scope seed.Scope) bool {
 	if _, plain := l.cat.Drivers.New.(driver.Sparer); !plain || l.pool.cheap() {
 		return false
 	}
-	return !l.HasTree()
+	return !l.HasTree(scope)
 }
 
-// Scan lists what a seeding now would copy, within the limits.
-func (l *Layers) Scan(ctx context.Context) (*seed.Scan, error) { return l.walk(ctx, nil) }
+// Scan lists what a seeding of a scope now would copy, within the limits.
+func (l *Layers) Scan(ctx context.Context, scope seed.Scope) (*seed.Scan, error) {
+	return l.walk(ctx, scope, nil)
+}
 
-// walk scans the workspace, and fails with EFBIG beyond the limits. progress may be nil.
-func (l *Layers) walk(ctx context.Context, progress func(files, bytes int64)) (*seed.Scan, error) {
-	scan, err := seed.Walk(ctx, l.source, l.opts, progress)
+// Check fails with EINVAL if a scope names folders that are not in the workspace.
+func (l *Layers) Check(ctx context.Context, scope seed.Scope) error {
+	return seed.CheckFrom(ctx, l.source, l.of(scope))
+}
+
+// of returns the options of a scope.
+func (l *Layers) of(scope seed.Scope) seed.Options {
+	opts := l.opts
+	opts.Scope = scope
+	return opts
+}
+
+// walk scans a scope's part of the workspace, and fails with EFBIG beyond the limits. progress may be nil.
+func (l *Layers) walk(ctx context.Context, scope seed.Scope, progress func(files, bytes int64)) (*seed.Scan, error) {
+	scan, err := seed.Walk(ctx, l.source, l.of(scope), progress)
 	if err != nil {
 		return nil, err
 	}
 	return scan, seed.Guard(scan, l.opts)
 }
 
-func (l *Layers) scan(ctx context.Context, f *flight) (*seed.Scan, error) {
+func (l *Layers) scan(ctx context.Context, f *flight, scope seed.Scope) (*seed.Scan, error) {
 	f.phase(PhaseScanning)
 	l.cat.Events.Step("scanning")
-	scan, err := l.walk(ctx, f.counts)
+	scan, err := l.walk(ctx, scope, f.counts)
 	if err != nil {
 		return nil, err
 	}
@@ -109,13 +165,13 @@ func (l *Layers) scan(ctx context.Context, f *flight) (*seed.Scan, error) {
 }
 
 // build makes a new layer of what the scan found. With both, it fills the context's folder too.
-func (l *Layers) build(ctx context.Context, f *flight, scan *seed.Scan, both bool) (built *layer.Layer, err error) {
+func (l *Layers) build(ctx context.Context, f *flight, scope seed.Scope, scan *seed.Scan, both bool) (built *layer.Layer, err error) {
 	f.phase(PhaseLayering)
 	f.totals(scan.Files, scan.Bytes)
 	l.cat.Events.Step("layering")
 	_, links := l.cat.Drivers.New.(driver.Linker)
 	opts := layer.BuildOptions{
-		Repos: l.describe(ctx, scan.Repos), Workers: l.opts.Workers, Link: links,
+		Scope: scope, Repos: l.describe(ctx, scan.Repos, scope), Workers: l.opts.Workers, Link: links,
 		Progress:   func(p tree.CopyProgress) { f.counts(p.Files, p.Bytes) },
 		Manifested: func() { l.cat.Events.Step("layer-manifested") },
 	}
@@ -148,9 +204,9 @@ func (l *Layers) build(ctx context.Context, f *flight, scan *seed.Scan, both boo
 }
 
 // describe asks git about the repositories while the files are copied. The result waits for the answers.
-func (l *Layers) describe(ctx context.Context, repos []string) func() []seed.Repository {
+func (l *Layers) describe(ctx context.Context, repos []string, scope seed.Scope) func() []seed.Repository {
 	answers := make(chan []seed.Repository, 1)
-	l.life.Go(func() { answers <- seed.Describe(ctx, l.source, repos) })
+	l.life.Go(func() { answers <- seed.Describe(ctx, l.source, repos, scope) })
 	return func() []seed.Repository { return <-answers }
 }
 
@@ -263,7 +319,7 @@ func (l *Layers) Forget(ctx context.Context, digest string) {
 // closingWalk marks a layer stale if the workspace changed while it was copied. The first context is made from it; the next one is
 // not, also if it begins before the end of this walk, since its own scan does not equal the manifest.
 func (l *Layers) closingWalk(ctx context.Context, made *layer.Layer) {
-	scan, err := seed.Walk(ctx, l.source, l.opts, nil)
+	scan, err := seed.Walk(ctx, l.source, l.of(made.Manifest.Scope), nil)
 	if ctx.Err() != nil || (err == nil && len(made.Unstable) == 0 && made.Manifest.Holds(scan)) {
 		return
 	}
@@ -278,6 +334,8 @@ func (l *Layers) closingWalk(ctx context.Context, made *layer.Layer) {
 type PlanOptions struct {
 	// Largest is the number of largest directories to name; 0 means 10.
 	Largest int
+	// From are the folders of the scope; nil means all repositories.
+	From []string
 }
 
 // Plan says what a seeding would copy.
@@ -300,6 +358,11 @@ func (l *Layers) Plan(ctx context.Context, opts PlanOptions) (Plan, error) {
 
 // PlanSeed reports what a seeding from a workspace now would copy. It needs no state directory, and changes nothing.
 func PlanSeed(ctx context.Context, source seed.Source, settings seed.Options, opts PlanOptions) (Plan, error) {
+	from, err := seed.CleanFrom(opts.From)
+	if err != nil {
+		return Plan{}, err
+	}
+	settings.Scope = seed.Scope{From: from}
 	scan, err := seed.Walk(ctx, source, settings, nil)
 	if err != nil {
 		return Plan{}, err
@@ -308,7 +371,7 @@ func PlanSeed(ctx context.Context, source seed.Source, settings seed.Options, op
 		opts.Largest = 10
 	}
 	p := Plan{
-		Repositories: seed.Describe(ctx, source, scan.Repos), Files: scan.Files, Bytes: scan.Bytes,
+		Repositories: seed.Describe(ctx, source, scan.Repos, settings.Scope), Files: scan.Files, Bytes: scan.Bytes,
 		Largest: scan.Dirs[:min(opts.Largest, len(scan.Dirs))], Skipped: scan.Skipped,
 	}
 	if err := seed.Guard(scan, settings); err != nil {

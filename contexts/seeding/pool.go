@@ -28,7 +28,7 @@ const DefaultPoolMaxBytes = 1 << 30
 // QuietTime bounds how long background work waits until no context is made or deleted.
 const QuietTime = 5 * time.Second
 
-// Pool keeps ready copies of the current layer. It fills in the background, one copy at a time, never while a seeding runs, and
+// Pool keeps ready copies of the current layer of all repositories. It fills in the background, one copy at a time, never while a seeding runs, and
 // gives copies up when the disk is short.
 type Pool struct {
 	*pool.Pool
@@ -208,7 +208,7 @@ func (p *Pool) fill() (more bool, err error) {
 		return false, err
 	}
 	defer release()
-	cur, err := p.layers.Current()
+	cur, err := p.layers.Current(seed.Scope{})
 	if cur == nil || err != nil {
 		return false, err
 	}
@@ -354,9 +354,9 @@ func (p *Pool) MakeRoom(what string, need int64) error {
 	}
 }
 
-// claim takes a context's folder from the pool. It returns false if the driver must make the folder.
+// claim takes a context's folder from the pool, whose copies are of all repositories. It returns false if the driver must make the folder.
 func (p *Pool) claim(ctx context.Context, f *flight, l *layer.Layer, folder string) bool {
-	if p.driver == nil || l == nil || l.Manifest.Template != "" || p.layers.Packed(l.Digest) {
+	if p.driver == nil || l == nil || l.Manifest.Template != "" || !l.Manifest.Scope.IsZero() || p.layers.Packed(l.Digest) {
 		return false
 	}
 	how, err := p.Claim(ctx, l, folder)
@@ -373,7 +373,7 @@ func (p *Pool) claim(ctx context.Context, f *flight, l *layer.Layer, folder stri
 
 // Garbage lists the copies that are not of the current layer; all copies if there is no current layer, or no pool.
 func (p *Pool) Garbage() ([]pool.Copy, error) {
-	cur, err := p.layers.Current()
+	cur, err := p.layers.Current(seed.Scope{})
 	if err != nil {
 		return nil, fmt.Errorf("find the current layer: %w", err)
 	}

@@ -73,7 +73,7 @@ func (s *Seeder) copies(t *testing.T) int {
 
 func (s *Seeder) seedNow(t *testing.T, id catalog.ID) {
 	t.Helper()
-	_, _, err := s.Ensure(t.Context(), id, "", nil)
+	_, _, err := s.Ensure(t.Context(), id, Request{}, nil)
 	must(t, err)
 	must(t, s.Pool.turn(t.Context()))
 }
@@ -152,10 +152,10 @@ func TestAFlightThatLandedIsNotRepeated(t *testing.T) {
 	defer life.Stop(time.Minute)
 	flights := NewFlights(life)
 	before := flights.landed()
-	f, err := flights.join("ctx_a", "", before, func(*flight) {})
+	f, err := flights.join("ctx_a", Request{}, before, func(*flight) {})
 	must(t, err)
 	<-f.done
-	if late, err := flights.join("ctx_a", "", before, func(*flight) { t.Error("the context was seeded again") }); late != nil || err != nil {
+	if late, err := flights.join("ctx_a", Request{}, before, func(*flight) { t.Error("the context was seeded again") }); late != nil || err != nil {
 		t.Errorf("the late caller got %v, %v; want no flight", late, err)
 	}
 }
@@ -165,16 +165,16 @@ func TestFlightsEndWithTheServer(t *testing.T) {
 	life := gate.NewLife()
 	flights := NewFlights(life)
 	begun := make(chan struct{})
-	f, err := flights.join("ctx_a", "", 0, func(*flight) {
+	f, err := flights.join("ctx_a", Request{}, 0, func(*flight) {
 		close(begun)
 		<-life.Context.Done()
 	})
 	must(t, err)
 	<-begun
-	if _, err := flights.join("ctx_A", "", 0, nil); fserr.CodeOf(err) != fserr.EEXIST {
+	if _, err := flights.join("ctx_A", Request{}, 0, nil); fserr.CodeOf(err) != fserr.EEXIST {
 		t.Errorf("an ID that differs by case got %v, want EEXIST", err)
 	}
-	if same, err := flights.join("ctx_a", "", 0, nil); same != f || err != nil {
+	if same, err := flights.join("ctx_a", Request{}, 0, nil); same != f || err != nil {
 		t.Errorf("a second caller got another flight, %v", err)
 	}
 	if fserr.CodeOf(flights.Busy("ctx_a")) != fserr.EAGAIN || flights.Busy("ctx_b") != nil {
@@ -184,7 +184,7 @@ func TestFlightsEndWithTheServer(t *testing.T) {
 		t.Error("the flight did not end")
 	}
 	must(t, flights.Wait(context.Background(), "ctx_a"))
-	if _, err := flights.join("ctx_a", "", 0, nil); fserr.CodeOf(err) != fserr.ECANCELED {
+	if _, err := flights.join("ctx_a", Request{}, 0, nil); fserr.CodeOf(err) != fserr.ECANCELED {
 		t.Errorf("after the stop got %v, want ECANCELED", err)
 	}
 }

@@ -22,9 +22,11 @@ import (
 	"github.com/ctxfs/ctxfs/contexts/rootfs/tree"
 	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/contexts/template"
+	"github.com/ctxfs/ctxfs/contexts/zones"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/git"
 	"github.com/ctxfs/ctxfs/metadata"
+	"github.com/ctxfs/ctxfs/metadata/labels"
 )
 
 // Config of New. All but the numbers, Templates and Owner are required.
@@ -47,6 +49,8 @@ type Config struct {
 	// DefaultPoolMaxBytes.
 	Pool         int
 	PoolMaxBytes int64
+	// Zones returns the zones beside a panel's source; the zero Layout if there are none.
+	Zones func(panel string) (zones.Layout, error)
 }
 
 // Seeder makes contexts.
@@ -59,6 +63,7 @@ type Seeder struct {
 	life      *gate.Life
 	gates     *gate.Gates
 	owner     *rootfs.Owner
+	zones     func(panel string) (zones.Layout, error)
 }
 
 // New returns a Seeder.
@@ -70,9 +75,9 @@ func New(cfg Config) (*Seeder, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Seeder{cat: cat, life: cfg.Life, gates: cfg.Gates, Flights: cfg.Flights, Pool: newPool(cfg), owner: cfg.Owner}
+	s := &Seeder{cat: cat, life: cfg.Life, gates: cfg.Gates, Flights: cfg.Flights, Pool: newPool(cfg), owner: cfg.Owner, zones: cfg.Zones}
 	s.Layers = &Layers{
-		Store: cfg.Layers, cat: cat, life: cfg.Life, pool: s.Pool, source: cfg.Source, opts: cfg.Seed, turn: make(chan struct{}, 1),
+		Store: cfg.Layers, cat: cat, life: cfg.Life, pool: s.Pool, source: cfg.Source, opts: cfg.Seed,
 		owner: cfg.Owner, completions: map[string]*completion{},
 	}
 	s.Pool.complete = s.Layers.Complete
@@ -90,27 +95,37 @@ func New(cfg Config) (*Seeder, error) {
 // Close closes the repositories of templates. No seeding runs any more.
 func (s *Seeder) Close() error { return s.Templates.resolver.Close() }
 
-// Ensure returns the record of a context that it makes ready if need be; seeded says that it waited for a seeding. owner is the
-// panel that the ID was derived from, "" if the caller named the ID explicitly. Errors are those of contexts.Manager.Ensure.
-func (s *Seeder) Ensure(ctx context.Context, id catalog.ID, owner string, progress func(Progress)) (rec metadata.Context, seeded bool, err error) {
+// Request says what a caller of Ensure asks for.
+type Request struct {
+	// OwnerPanel is the panel that the ID was derived from; "" if the caller named the ID explicitly.
+	OwnerPanel string
+	// Spec says what the context is made of.
+	Spec catalog.Spec
+	// Labels are those that a new context gets. A context that is there does not get them.
+	Labels map[string]string
+}
+
+// Ensure returns the record of a context that it makes ready if need be; seeded says that it waited for a seeding. Errors are those of
+// contexts.Manager.Ensure.
+func (s *Seeder) Ensure(ctx context.Context, id catalog.ID, req Request, progress func(Progress)) (rec metadata.Context, seeded bool, err error) {
 	var f *flight
 	for f == nil {
 		landings := s.Flights.landed()
-		if rec, ok, err := s.ready(ctx, id, owner); ok || err != nil {
+		if rec, ok, err := s.ready(ctx, id, req); ok || err != nil {
 			return rec, false, err
 		}
-		if f, err = s.Flights.join(id, owner, landings, s.fly); err != nil {
+		if f, err = s.Flights.join(id, req, landings, s.fly); err != nil {
 			return rec, false, err
 		}
 	}
 	if err := f.wait(ctx, progress); err != nil {
 		return rec, false, err
 	}
-	if f.owner == owner {
+	if f.owner == req.OwnerPanel && f.spec.Equal(req.Spec) {
 		return f.rec, true, nil
 	}
-	// Another owner began the flight, and now owns the context.
-	rec, ok, err := s.ready(ctx, id, owner)
+	// Another caller began the flight: the context has its owner and its Spec.
+	rec, ok, err := s.ready(ctx, id, req)
 	if err == nil && !ok {
 		err = catalog.Missing(id)
 	}
@@ -118,9 +133,12 @@ func (s *Seeder) Ensure(ctx context.Context, id catalog.ID, owner string, progre
 }
 
 // ready returns the record of a context that needs no seeding; ok is false if it needs one.
-func (s *Seeder) ready(ctx context.Context, id catalog.ID, owner string) (rec metadata.Context, ok bool, err error) {
+func (s *Seeder) ready(ctx context.Context, id catalog.ID, req Request) (rec metadata.Context, ok bool, err error) {
 	if s.Flights.of(id) != nil {
 		return rec, false, nil
+	}
+	if there, err := s.cat.FolderState(id); err == nil && there {
+		s.gates.Opened(id) // a collection that has the lock must not remove what this caller waits for
 	}
 	unlock, err := s.gates.Opening(ctx, id)
 	if err != nil {
@@ -128,16 +146,30 @@ func (s *Seeder) ready(ctx context.Context, id catalog.ID, owner string) (rec me
 	}
 	defer unlock()
 	rec, err = s.cat.Find(ctx, id)
-	if code := fserr.CodeOf(err); code == fserr.ESTALE || code == fserr.EAGAIN {
-		return rec, false, s.cat.MayOwn(ctx, id, owner)
+	if code := fserr.CodeOf(err); code == fserr.ESTALE || code == fserr.EAGAIN && !errors.Is(err, metadata.ErrUnavailable) {
+		return rec, false, s.cat.MayOwn(ctx, id, req.OwnerPanel)
 	}
 	if err == nil && s.Flights.of(id) != nil { // it began meanwhile: the folder is there before the flight has landed
 		return rec, false, nil
 	}
+	if err == nil && rec.State == metadata.ContextSeeding { // it was read before a flight landed that has updated it
+		rec, err = s.cat.Find(ctx, id)
+	}
 	if err == nil {
-		rec, err = s.cat.Own(ctx, rec, owner)
+		rec, err = s.admit(ctx, rec, req)
+	}
+	if err == nil {
+		s.gates.Opened(id)
 	}
 	return rec, err == nil, err
+}
+
+// admit lets a request use a context that exists: it is made of what the request says, and the request's panel may own it.
+func (s *Seeder) admit(ctx context.Context, rec metadata.Context, req Request) (metadata.Context, error) {
+	if err := s.cat.Admit(catalog.ID(rec.ID), req.Spec); err != nil {
+		return rec, err
+	}
+	return s.cat.Own(ctx, rec, req.OwnerPanel)
 }
 
 // fly makes the context of a flight. It continues even after all waiting callers have left.
@@ -166,6 +198,9 @@ func (s *Seeder) seed(ctx context.Context, f *flight) (rec metadata.Context, err
 	case there:
 		return s.adopt(ctx, f)
 	}
+	if err := s.Layers.Check(ctx, f.spec.Scope()); err != nil {
+		return rec, err
+	}
 	if rec, err = s.begin(ctx, f); err != nil {
 		return rec, s.seedError(ctx, f.id, err)
 	}
@@ -189,7 +224,7 @@ func (s *Seeder) adopt(ctx context.Context, f *flight) (metadata.Context, error)
 	if err != nil {
 		return rec, err
 	}
-	return s.cat.Own(ctx, rec, f.owner)
+	return s.admit(ctx, rec, Request{OwnerPanel: f.owner, Spec: f.spec})
 }
 
 // begin records that the context is being seeded.
@@ -201,9 +236,23 @@ func (s *Seeder) begin(ctx context.Context, f *flight) (metadata.Context, error)
 	if err != nil {
 		return old, err
 	}
+	if ok && f.spec.IsZero() { // a seeding that failed or was cut short
+		if f.spec, err = s.cat.Spec(f.id); err != nil {
+			return old, err
+		}
+	}
+	if f.spec.Zones.Mode == "" && !ok {
+		if err := s.zonesOf(f); err != nil {
+			return old, err
+		}
+	}
+	if err := s.cat.KeepSpec(f.id, f.spec); err != nil {
+		return old, err
+	}
 	rec := metadata.Context{
 		ID: string(f.id), Explicit: f.owner == "", OwnerPanel: f.owner, State: metadata.ContextSeeding,
 		Driver: s.cat.Drivers.New.Name(), Generation: max(1, s.gates.Floor(f.id)), CreatedAt: s.cat.Now().UTC(),
+		Labels: f.labels,
 	}
 	if !ok {
 		err = s.cat.Store.Contexts().Create(ctx, rec)
@@ -212,13 +261,39 @@ func (s *Seeder) begin(ctx context.Context, f *flight) (metadata.Context, error)
 		if old.OwnerPanel != "" || f.owner == "" {
 			rec.OwnerPanel, rec.Explicit = old.OwnerPanel, old.Explicit
 		}
-		err = s.cat.Store.Contexts().Update(ctx, rec)
+		if err = s.cat.Store.Contexts().Update(ctx, rec); err == nil {
+			rec.Labels, err = s.label(ctx, f, old.Labels)
+		}
 	}
 	if errors.Is(err, metadata.ErrConflict) {
 		return rec, catalog.Collides(f.id, "another")
 	}
 	s.cat.Events.Step("recorded")
 	return rec, err
+}
+
+// label gives the labels of a seeding to a record that an earlier one left, and returns all labels of the record.
+func (s *Seeder) label(ctx context.Context, f *flight, old map[string]string) (map[string]string, error) {
+	if labels.Has(old, f.labels) {
+		return old, nil
+	}
+	return s.cat.Store.Contexts().SetLabels(ctx, string(f.id), func(old map[string]string) (map[string]string, error) { return labels.Apply(old, f.labels, nil) })
+}
+
+// zonesOf gives a new context the zones beside its panel's source.
+func (s *Seeder) zonesOf(f *flight) error {
+	p, err := catalog.ParseID(string(f.id))
+	if err != nil || f.owner == "" || p.Mode == catalog.ModeUnsafe {
+		return err
+	}
+	layout, err := s.zones(f.owner)
+	if err != nil || layout.Mode == "" {
+		return err
+	}
+	if f.spec, err = catalog.NewSpec(f.spec.From, layout); err != nil {
+		return err
+	}
+	return f.spec.Fits(f.id)
 }
 
 // fill makes the folder and records how that ended, even if the server stops.
@@ -243,6 +318,7 @@ func (s *Seeder) fill(ctx context.Context, f *flight, rec metadata.Context) (met
 	if err != nil {
 		return rec, err
 	}
+	s.gates.Opened(f.id) // the lock is still held: a collection must not find the context idle since its seeding began
 	s.cat.Events.Step("ready")
 	log.Info("context seeded", zap.Int64("files", rec.Files), zap.Int64("bytes", rec.Bytes), zap.Duration("took", rec.SeededIn),
 		zap.String("layer", rec.Layer), zap.String("pool", f.pool))
@@ -275,7 +351,7 @@ func (s *Seeder) make(ctx context.Context, f *flight, rec *metadata.Context) err
 	if err := s.cat.Events.Copied("", string(f.id), seed.MarksFile(made)); err != nil {
 		return err
 	}
-	if err := s.cat.Publish(ctx, f.id, made, place, manifest); err != nil {
+	if err := s.cat.Publish(ctx, f.id, f.spec, made, place, manifest); err != nil {
 		return err
 	}
 	s.cat.Events.Step("renamed")

@@ -39,6 +39,7 @@ func (w *workspace) checkRefs(t *testing.T, want map[string]string) {
 }
 
 func TestHTTPBase(t *testing.T) {
+	t.Parallel()
 	w, srv, first, second := remote(t)
 	s := srv.Serve(false)
 	w.base = strings.Replace(s.URL, "://", "://user:secret@", 1) + "/"
@@ -75,6 +76,7 @@ func TestHTTPBase(t *testing.T) {
 }
 
 func TestFileBase(t *testing.T) {
+	t.Parallel()
 	w, srv, first, second := remote(t)
 	w.base = "file://" + srv.Dir
 	w.checkRefs(t, map[string]string{"HEAD": second, "heavy": first, first[:9]: first})
@@ -87,6 +89,7 @@ func TestFileBase(t *testing.T) {
 }
 
 func TestURLsNeedABase(t *testing.T) {
+	t.Parallel()
 	w, outside := newWorkspace(t), newWorkspace(t)
 	outside.Repo("secret", "f=secret")
 	for _, repo := range []string{"https://example.com/x", "file://" + outside.In("secret")} {
@@ -97,6 +100,7 @@ func TestURLsNeedABase(t *testing.T) {
 }
 
 func TestBadBase(t *testing.T) {
+	t.Parallel()
 	for _, c := range []string{
 		"ext::sh", "git://h/x", "h/x", "https://", "https://-h/x", "ssh://-o@h/x", "https://h/x?y", "https://h/x#y", "file://h/x",
 		"file:relative", "file:///nowhere/at/all", "https://h:%zz/", "git@h:x", "ftp://h/x",

@@ -199,7 +199,7 @@ func (j *job) fill(ctx context.Context) error {
 // problemOf reports which dep could not be built, and where the template names it.
 func problemOf(d Dep, err error) error {
 	code, text, hint := fserr.Parts(err)
-	return d.From[0].because(code, err, hint, "dep %s, repository %q at %.12s: %s", d.Path, d.Repo, d.Commit, text)
+	return d.From[0].Because(code, err, hint, "dep %s, repository %q at %.12s: %s", d.Path, d.Repo, d.Commit, text)
 }
 
 func (j *job) tell(d Dep) {

@@ -14,6 +14,7 @@ import (
 )
 
 func TestWaitsForWhoBuilds(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.Repo("r", "f=1")
 	w.template("t", "deps: {/r: {repo: r}}")
@@ -59,6 +60,7 @@ func TestWaitsForWhoBuilds(t *testing.T) {
 }
 
 func TestCancelledBuildLeavesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.twoRepos()
 	r := w.mustResolve("t")
@@ -82,6 +84,7 @@ func TestCancelledBuildLeavesNothing(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.twoRepos()
 	var all []Progress
@@ -102,6 +105,7 @@ func TestProgress(t *testing.T) {
 }
 
 func TestReadyAndList(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.Repo("r", "f=1")
 	w.template("t", "deps: {/r: {repo: r}}")
@@ -149,6 +153,7 @@ func (w *workspace) leftovers(b *Built) {
 }
 
 func TestHashesThatBeginAlike(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	short := strings.Repeat("a", 12)
 	for _, rest := range []string{"b", "c"} {
@@ -162,6 +167,7 @@ func TestHashesThatBeginAlike(t *testing.T) {
 }
 
 func TestCanonicalForm(t *testing.T) {
+	t.Parallel()
 	r := (&Resolved{Deps: []Dep{
 		{Path: "/b", Repo: "x", Ref: "main", Source: "git:https://h/x", Commit: "22"}, {Path: "/a", Source: "workspace:y", Commit: "11"},
 	}}).seal()
@@ -176,6 +182,7 @@ func TestCanonicalForm(t *testing.T) {
 }
 
 func TestResolvedElsewhere(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	r := (&Resolved{Deps: []Dep{{Path: "/a", Source: "workspace:y", Commit: "11", From: []Position{{Template: "t.yml", Line: 1}}}}}).seal()
 	_, err := w.builder().Build(context.Background(), r, nil)

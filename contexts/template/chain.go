@@ -26,7 +26,7 @@ func chain(src seed.Source, p string) ([]*Template, error) {
 			return nil, cycle(out[len(out)-1], append(names, name))
 		}
 		if len(out) == MaxChain {
-			return nil, out[MaxChain-1].ExtendsAt.refuse("", "more than %d templates extend one another: %s, ...", MaxChain, strings.Join(names, " -> "))
+			return nil, out[MaxChain-1].ExtendsAt.Refuse("", "more than %d templates extend one another: %s, ...", MaxChain, strings.Join(names, " -> "))
 		}
 		t, err := read(src, name)
 		if err != nil {
@@ -43,7 +43,7 @@ func chain(src seed.Source, p string) ([]*Template, error) {
 }
 
 func cycle(last *Template, names []string) error {
-	return last.ExtendsAt.refuse("let one of them extend nothing", "templates extend one another in a cycle: %s", strings.Join(names, " -> "))
+	return last.ExtendsAt.Refuse("let one of them extend nothing", "templates extend one another in a cycle: %s", strings.Join(names, " -> "))
 }
 
 // parent returns the path of the template that t extends.
@@ -55,7 +55,7 @@ func parent(src seed.Source, t *Template) (string, error) {
 	name, err := locate(src, p)
 	if err != nil {
 		code, text, _ := fserr.Parts(err)
-		return "", t.ExtendsAt.because(code, err,
+		return "", t.ExtendsAt.Because(code, err,
 			"name a folder with a "+FileName+", from the workspace's root or with ./ from here", "cannot extend %q: %s", t.Extends, text)
 	}
 	return name, nil

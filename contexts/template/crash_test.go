@@ -110,6 +110,7 @@ func (w *workspace) twoRepos() map[string]string {
 }
 
 func TestKillAtEveryPhase(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	want := w.twoRepos()
 	for round, phases := range [][]string{buildPhases, buildPhases} {
@@ -155,6 +156,7 @@ func (w *workspace) afterKill(phase string, want map[string]string) {
 }
 
 func TestTwoProcessesBuildOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.twoRepos()
 	a, b := w.child(""), w.child("")

@@ -14,6 +14,7 @@ import (
 
 // TestHostileRepositoryRunsNothing builds from a repository that tries by every means to run a program.
 func TestHostileRepositoryRunsNothing(t *testing.T) {
+	t.Parallel()
 	tr := gittest.NewTrap(t)
 	w := over(tr.Workspace)
 	w.template("t", "deps: {/r: {repo: r, ref: main}}")
@@ -36,6 +37,7 @@ func TestHostileRepositoryRunsNothing(t *testing.T) {
 }
 
 func TestWorkspaceThatIsARepository(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.Repo("", "f=1")
 	w.template("t", "deps: {/: {repo: .}}")
@@ -47,6 +49,7 @@ func TestWorkspaceThatIsARepository(t *testing.T) {
 }
 
 func TestHostileTrees(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.Repo("r")
 	w.template("t", "deps: {/r: {repo: r, ref: main}}")
@@ -103,6 +106,7 @@ func TestHostileTrees(t *testing.T) {
 }
 
 func TestWhatIsWritten(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	commit := w.Repo("r")
 	f := w.Blob("content")
@@ -127,6 +131,7 @@ func TestWhatIsWritten(t *testing.T) {
 }
 
 func TestBombIsStopped(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.Repo("r")
 	files, dirs := w.Tree(gittest.Entry{"100644", "f", w.Blob("boom")}), w.Tree()

@@ -11,7 +11,8 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	at := func(line, column int) Position { return Position{"t.yml", line, column} }
+	t.Parallel()
+	at := func(line, column int) Position { return Position{Template: "t.yml", Line: line, Column: column} }
 	for _, c := range []struct {
 		name, yaml string
 		want       *Template
@@ -38,6 +39,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseRefused(t *testing.T) {
+	t.Parallel()
 	dep := func(s string) string { return "deps:\n  /a: {repo: r, " + s + "}\n" }
 	repo := func(s string) string { return "deps:\n  /a: {repo: '" + s + "'}\n" }
 	ref := func(s string) string { return dep("ref: '" + s + "'") }
@@ -114,6 +116,7 @@ func TestParseRefused(t *testing.T) {
 }
 
 func TestParseBounds(t *testing.T) {
+	t.Parallel()
 	if _, err := parse("t.yml", []byte(strings.Repeat("#", maxFile+1))); fserr.CodeOf(err) != fserr.EFBIG {
 		t.Errorf("a file too long is %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestRemove(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.Repo("r", "f=1")
 	w.template("t", "deps: {/r: {repo: r}}")
@@ -58,6 +59,7 @@ func TestRemove(t *testing.T) {
 
 // TestSettledWaits asks for a layer that somebody is about to remove.
 func TestSettledWaits(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.Repo("r", "f=1")
 	w.template("t", "deps: {/r: {repo: r}}")

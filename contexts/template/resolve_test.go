@@ -13,6 +13,7 @@ import (
 )
 
 func TestThreeTemplatesExtendOneAnother(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	tools, data, prompts := w.Repo("packages/tools", "run.sh=x"), w.Repo("packages/data", "d=1"), w.Repo("prompts", "p=1")
 	w.template("templates/base", "deps:", "  /tools: {repo: packages/tools}")
@@ -24,9 +25,9 @@ func TestThreeTemplatesExtendOneAnother(t *testing.T) {
 		t.Error(diff)
 	}
 	want := []Dep{
-		{"/a/prompts", "prompts", prompts, "workspace:prompts", prompts, []Position{{chain[0], 3, 3}}},
-		{"/data", "/packages/data", "main", "workspace:packages/data", data, []Position{{chain[1], 3, 3}}},
-		{"/tools", "packages/tools", "HEAD", "workspace:packages/tools", tools, []Position{{chain[2], 2, 3}}},
+		{"/a/prompts", "prompts", prompts, "workspace:prompts", prompts, []Position{{Template: chain[0], Line: 3, Column: 3}}},
+		{"/data", "/packages/data", "main", "workspace:packages/data", data, []Position{{Template: chain[1], Line: 3, Column: 3}}},
+		{"/tools", "packages/tools", "HEAD", "workspace:packages/tools", tools, []Position{{Template: chain[2], Line: 2, Column: 3}}},
 	}
 	if diff := cmp.Diff(want, r.Deps); diff != "" {
 		t.Error(diff)
@@ -55,6 +56,7 @@ func TestThreeTemplatesExtendOneAnother(t *testing.T) {
 }
 
 func TestMovedBranchHasAnotherHash(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	first := w.Repo("r", "f=1")
 	w.template("t", "deps: {/r: {repo: r, ref: main}}")
@@ -80,6 +82,7 @@ func TestMovedBranchHasAnotherHash(t *testing.T) {
 }
 
 func TestSamePairTwice(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	commit := w.Repo("r", "f=1")
 	w.template("base", "deps:", "  /r: {repo: r, ref: main}", "  /s: {repo: r}")
@@ -95,6 +98,7 @@ func TestSamePairTwice(t *testing.T) {
 }
 
 func TestConflicts(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.Repo("r", "f=1")
 	w.Git("r", nil, "branch", "old")
@@ -128,6 +132,7 @@ func TestConflicts(t *testing.T) {
 }
 
 func TestChainRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	must(t, os.WriteFile(filepath.Join(w.State, "outside.yml"), []byte("deps: {}"), 0o644))
 	must(t, os.Symlink(w.State, w.In("out")))
@@ -175,6 +180,7 @@ func TestChainRefused(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
+	t.Parallel()
 	w := newWorkspace(t)
 	w.template("panels/editor", "deps: {}")
 	w.Write("panels/plain/index.ts", "")

@@ -72,7 +72,7 @@ func (s *resolution) add(ctx context.Context, t *Template) error {
 			return err
 		}
 		if len(s.out.Deps) > MaxDeps {
-			return decl.At.because(fserr.EFBIG, nil, "", "a chain has at most %d deps", MaxDeps)
+			return decl.At.Because(fserr.EFBIG, nil, "", "a chain has at most %d deps", MaxDeps)
 		}
 	}
 	return nil
@@ -81,7 +81,7 @@ func (s *resolution) add(ctx context.Context, t *Template) error {
 // problem reports which declaration could not be resolved.
 func problem(decl Declaration, err error) error {
 	code, text, hint := fserr.Parts(err)
-	return decl.At.because(code, err, hint, "dep %s: %s", decl.Path, text)
+	return decl.At.Because(code, err, hint, "dep %s: %s", decl.Path, text)
 }
 
 func (s *resolution) dep(ctx context.Context, decl Declaration) (Dep, error) {

@@ -45,10 +45,9 @@
 package template
 
 import (
-	"fmt"
 	"regexp"
 
-	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/strictyaml"
 )
 
 // FileName is the name of a template's file.
@@ -64,32 +63,8 @@ const (
 	MaxDeps = 1000
 )
 
-// Position is a place in a template. The path is relative to the workspace, so it may travel.
-type Position struct {
-	// Template is the path of the file.
-	Template string `json:"template"`
-	// Line and Column count from 1; Column is 0 when it is not known.
-	Line   int `json:"line"`
-	Column int `json:"column,omitempty"`
-}
-
-// String is "templates/base/context-template.yml:4:3".
-func (p Position) String() string {
-	if p.Column == 0 {
-		return fmt.Sprintf("%s:%d", p.Template, p.Line)
-	}
-	return fmt.Sprintf("%s:%d:%d", p.Template, p.Line, p.Column)
-}
-
-// refuse returns the error (EINVAL) that something at p is not allowed.
-func (p Position) refuse(hint, format string, args ...any) error {
-	return p.because(fserr.EINVAL, nil, hint, format, args...)
-}
-
-// because returns an error about what stands at p, with its cause, which never travels.
-func (p Position) because(code fserr.Code, cause error, hint, format string, args ...any) error {
-	return &fserr.Error{Code: code, Detail: p.String() + ": " + fmt.Sprintf(format, args...), Hint: hint, Err: cause}
-}
+// Position is a place in a template.
+type Position = strictyaml.Position
 
 // Template is one parsed file.
 type Template struct {

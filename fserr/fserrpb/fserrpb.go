@@ -1,7 +1,7 @@
 // Package fserrpb maps fserr.Error to a gRPC status with google.rpc.ErrorInfo, and back.
 //
 // The status carries one ErrorInfo: reason is the errno's name, domain "ctxfs",
-// metadata errno, syscall, path, dest, hint, detail, kind and written, each value
+// metadata errno, syscall, path, dest, hint, detail, kind, etag, written and step, each value
 // cut at 1 KiB. A path that is not UTF-8 is escaped as in a Go string literal;
 // metadata "escaped" says which: "path", "dest" or "path,dest". An error that may be retried carries RetryInfo too.
 package fserrpb
@@ -89,7 +89,15 @@ func ToStatus(err error) error {
 		}
 		e = &fserr.Error{Code: fserr.CodeOf(err), Err: err}
 	}
-	return &statusError{e.WithRemedy(), GRPCCode(e.Code)}
+	return &statusError{e.WithRemedy(), codeOfError(e)}
+}
+
+// codeOfError returns the gRPC code of an error: ABORTED for a condition that failed, else that of its errno.
+func codeOfError(e *fserr.Error) codes.Code {
+	if e.Kind == fserr.KindCondition {
+		return codes.Aborted
+	}
+	return GRPCCode(e.Code)
 }
 
 // WithCode is ToStatus with another gRPC code than the errno's.
@@ -140,9 +148,13 @@ func metadataOf(e *fserr.Error) map[string]string {
 	put("hint", e.Hint)
 	put("detail", e.Detail)
 	put("kind", string(e.Kind))
+	put("etag", e.ETag)
 	put("escaped", escaped(e))
 	if e.Written > 0 {
 		md["written"] = strconv.FormatInt(e.Written, 10)
+	}
+	if e.Step > 0 {
+		md["step"] = strconv.Itoa(e.Step - 1)
 	}
 	return md
 }
@@ -204,9 +216,13 @@ func FromStatus(err error) (*fserr.Error, bool) {
 // errorOf is what travels in an ErrorInfo.
 func errorOf(reason string, md map[string]string) *fserr.Error {
 	written, _ := strconv.ParseInt(md["written"], 10, 64)
+	step, err := strconv.Atoi(md["step"])
+	if err != nil || step < 0 {
+		step = -1
+	}
 	return &fserr.Error{
 		Op: md["syscall"], Path: md["path"], Dest: md["dest"], Code: codeOf(reason, md["errno"]),
-		Detail: md["detail"], Hint: md["hint"], Kind: fserr.Kind(md["kind"]), Written: written,
+		Detail: md["detail"], Hint: md["hint"], Kind: fserr.Kind(md["kind"]), Written: written, ETag: md["etag"], Step: step + 1,
 	}
 }
 

@@ -73,6 +73,11 @@ type Spec struct {
 	Instance string
 	// File is closed by the table.
 	File rootfs.File
+	// Stat has the attributes of the file when it was opened.
+	Stat rootfs.Stat
+	// IfMatch and IfNoneMatch are the condition under which an atomic file appears.
+	IfMatch     string
+	IfNoneMatch string
 }
 
 // Handle is an open file. Its Spec does not change.
@@ -244,15 +249,15 @@ func (t *Table) Use(owner string, fd int32, contextID string) (h *Handle, releas
 	return h, func() { t.release(h) }, nil
 }
 
-// PathOf returns the path that the owner's handle fd was opened by, "" when there is none.
-func (t *Table) PathOf(owner string, fd int32) string {
+// SpecOf returns what the owner's handle fd stands for; ok is false if there is none.
+func (t *Table) SpecOf(owner string, fd int32) (spec Spec, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h, err := t.find(owner, fd, "")
 	if err != nil {
-		return ""
+		return Spec{}, false
 	}
-	return h.Path
+	return h.Spec, true
 }
 
 func (t *Table) release(h *Handle) {

@@ -46,7 +46,7 @@ func Glob(
 	reserve, done := budget.Names(ctx)
 	defer done()
 	sum := &ctxfsv1.GlobSummary{}
-	err = root.Walk(ctx, base, tree.WalkOptions{Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
+	err = root.Walk(ctx, base, tree.WalkOptions{Sorted: true, Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
 		if err != nil {
 			sum.Unreadable++
 			return nil
@@ -105,6 +105,16 @@ type globPattern struct {
 	absolute bool
 	// nameOnly patterns have no slash and are matched with the last component.
 	nameOnly bool
+}
+
+// Excluding returns whether a path below base, relative to it, matches one of the patterns. A pattern without a slash is matched with the
+// name. It fails with EINVAL for a bad pattern.
+func Excluding(base string, patterns []string) (func(rel string) bool, error) {
+	set, err := newGlobSet(base, patterns, true)
+	if err != nil {
+		return nil, err
+	}
+	return set.match, nil
 }
 
 // newGlobSet checks the patterns; a bad one, or one with "..", is EINVAL. With names, a pattern without a slash is matched with an

@@ -190,7 +190,7 @@ func (q *grepQuery) walk(ctx context.Context, root rootfs.Root, queue chan<- *gr
 	defer s.started.Wait()
 	reserve, done := budget.Names(ctx)
 	defer done()
-	err := root.Walk(ctx, q.base, tree.WalkOptions{Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
+	err := root.Walk(ctx, q.base, tree.WalkOptions{Sorted: true, Reserve: reserve}, func(rel string, e rootfs.Entry, err error) error {
 		switch {
 		case err != nil:
 			*unreadable++

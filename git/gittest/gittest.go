@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -183,6 +184,77 @@ func (w *Workspace) Serve(old bool) *httptest.Server {
 	return s
 }
 
+// ServePrivate serves the repositories of the workspace, for pushes too, to whoever knows user and password. wrap, which may be nil, gets what
+// answers all requests.
+func (w *Workspace) ServePrivate(user, password string, wrap func(http.Handler) http.Handler) *httptest.Server {
+	w.T.Helper()
+	backend := &cgi.Handler{
+		Path: filepath.Join(w.Git("", nil, "--exec-path"), "git-http-backend"),
+		Env: []string{
+			"GIT_PROJECT_ROOT=" + w.Dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "REMOTE_USER=" + user,
+		},
+	}
+	var private http.Handler = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if u, p, ok := r.BasicAuth(); !ok || u != user || p != password {
+			out.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			http.Error(out, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		backend.ServeHTTP(out, r)
+	})
+	if wrap != nil {
+		private = wrap(private)
+	}
+	s := httptest.NewServer(private)
+	w.T.Cleanup(s.Close)
+	return s
+}
+
+// CutAfterPush lets a push be carried out, and closes the connection instead of answering it.
+func CutAfterPush(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/git-receive-pack") {
+			next.ServeHTTP(out, r)
+			return
+		}
+		done := httptest.NewRecorder()
+		if next.ServeHTTP(done, r); done.Code == http.StatusUnauthorized {
+			maps.Copy(out.Header(), done.Header())
+			http.Error(out, "who are you?", done.Code)
+			return
+		}
+		panic(http.ErrAbortHandler)
+	})
+}
+
+// Own creates a bare repository, which borrows the objects of the repository of a folder, and returns its path.
+func (w *Workspace) Own(p string) string {
+	w.T.Helper()
+	own := filepath.Join(w.State, "own.git")
+	w.Git("", nil, "init", "-q", "--bare", own)
+	w.Must(os.WriteFile(filepath.Join(own, "objects", "info", "alternates"), []byte(w.In(p+"/.git/objects")+"\n"), 0o600))
+	return own
+}
+
+// CommitIn makes a commit in a repository that Own returned, and returns it: on top of parent, with files ("name=content", "name" alone
+// removes it).
+func (w *Workspace) CommitIn(own, parent string, files ...string) string {
+	w.T.Helper()
+	git := func(stdin string, args ...string) string {
+		return w.Git("", []byte(stdin), append([]string{"--git-dir", own}, args...)...)
+	}
+	git("", "read-tree", parent)
+	for _, f := range files {
+		mode, id := "0", strings.Repeat("0", 40)
+		name, content, ok := strings.Cut(f, "=")
+		if ok {
+			mode, id = "100644", git(content, "hash-object", "-w", "--stdin")
+		}
+		git(mode+" "+id+"\t"+name+"\n", "update-index", "--index-info")
+	}
+	return git("", "commit-tree", "-m", "staged "+strings.Join(files, " "), "-p", parent, git("", "write-tree"))
+}
+
 // Trap is a workspace whose repository r tries by every means to run a program. If the program runs, it leaves a file.
 type Trap struct {
 	*Workspace
@@ -221,13 +293,16 @@ func (tr *Trap) arm(gitDir string) {
 		"\n[protocol]\n\tallow = always\n[protocol \"ext\"]\n\tallow = always\n[alias]\n\tcat-file = !" + p + "\n\tst = !" + p +
 		"\n[filter \"evil\"]\n\tsmudge = " + p + "\n\tclean = " + p + "\n\tprocess = " + p + "\n\trequired = true\n[diff \"evil\"]\n\ttextconv = " + p + "\n\tcommand = " + p +
 		"\n[uploadpack]\n\tpackObjectsHook = " + p + "\n[credential]\n\thelper = !" + p + "\n[url \"ext::" + p + " \"]\n\tinsteadOf = https://" +
-		"\n[submodule \"x\"]\n\turl = ext::" + p + "\n\tupdate = !" + p + "\n\tactive = true\n"
+		"\n[submodule \"x\"]\n\turl = ext::" + p + "\n\tupdate = !" + p + "\n\tactive = true\n[gpg]\n\tprogram = " + p + "\n[commit]\n\tgpgSign = true\n[push]\n\tgpgSign = true\n"
 	f, err := os.OpenFile(tr.In(gitDir+"/config"), os.O_APPEND|os.O_WRONLY, 0)
 	tr.Must(err)
 	_, err = f.WriteString(config)
 	tr.Must(errors.Join(err, f.Close()))
 	tr.Write(gitDir+"/info/attributes", "* filter=evil diff=evil\n")
-	for _, hook := range []string{"post-checkout", "post-index-change", "reference-transaction", "pre-auto-gc", "post-update", "fsmonitor-watchman"} {
+	for _, hook := range []string{
+		"post-checkout", "post-index-change", "reference-transaction", "pre-auto-gc", "post-update", "fsmonitor-watchman", "pre-push", "pre-receive", "update",
+		"post-receive", "proc-receive", "push-to-checkout",
+	} {
 		tr.Must(os.WriteFile(tr.In(gitDir+"/hooks/"+hook), []byte("#!/bin/sh\nexec "+p+" </dev/null\n"), 0o755))
 	}
 }

@@ -1,6 +1,8 @@
 package attack
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +35,10 @@ type caller interface {
 // newCaller makes calls as p.
 func (w *world) newCaller(transport string, p panel) caller {
 	w.Helper()
-	plain := &grpcCaller{w: w}
+	plain := &grpcCaller{w, w.cc}
 	switch transport {
+	case "json":
+		return &grpcCaller{w, &jsonConn{w, w.cc}}
 	case "session":
 		stream, err := ctxfsv1.NewFsServiceClient(w.cc).Session(p.ctx)
 		w.must(err)
@@ -58,7 +62,10 @@ func newMessage(d protoreflect.MessageDescriptor) (proto.Message, error) {
 }
 
 // grpcCaller makes each call an RPC.
-type grpcCaller struct{ w *world }
+type grpcCaller struct {
+	w  *world
+	cc grpc.ClientConnInterface
+}
 
 func (c *grpcCaller) call(r request) (replies []proto.Message, err error) {
 	ctx, cancel := context.WithTimeout(c.w.attacker.ctx, patience)
@@ -72,7 +79,7 @@ func (c *grpcCaller) call(r request) (replies []proto.Message, err error) {
 		if reply, err = newMessage(r.method.Output()); err != nil {
 			return nil, err
 		}
-		if err = c.w.cc.Invoke(ctx, method, r.msg, reply, grpc.Header(&header), grpc.Trailer(&trailer)); err == nil {
+		if err = c.cc.Invoke(ctx, method, r.msg, reply, grpc.Header(&header), grpc.Trailer(&trailer)); err == nil {
 			replies = []proto.Message{reply}
 		}
 	}
@@ -84,18 +91,11 @@ func (c *grpcCaller) call(r request) (replies []proto.Message, err error) {
 func (c *grpcCaller) stream(ctx context.Context, method string, r request) (replies []proto.Message, trailer metadata.MD, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := c.w.cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	s, err := c.cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 	if err != nil {
 		return nil, nil, err
 	}
-	msgs := []proto.Message{r.msg}
-	if open, ok := r.msg.(*ctxfsv1.WriteStreamOpen); ok {
-		msgs = []proto.Message{
-			&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Open{Open: open}},
-			&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Data{Data: []byte("attacked")}},
-		}
-	}
-	for _, m := range msgs {
+	for _, m := range sentOf(r.msg) {
 		if err := s.SendMsg(m); err != nil {
 			break // RecvMsg says why
 		}
@@ -113,10 +113,41 @@ func (c *grpcCaller) stream(ctx context.Context, method string, r request) (repl
 			return replies, s.Trailer(), err
 		}
 		replies = append(replies, reply)
-		if r.name() == "Watch" {
+		if r.watches() {
 			return replies, nil, nil
 		}
 	}
+}
+
+// sentOf returns the messages of a call whose request, or the open of it, is msg. What is imported is an archive of one file.
+func sentOf(msg proto.Message) []proto.Message {
+	switch open := msg.(type) {
+	case *ctxfsv1.WriteStreamOpen:
+		return []proto.Message{
+			&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Open{Open: open}},
+			&ctxfsv1.WriteStreamRequest{Event: &ctxfsv1.WriteStreamRequest_Data{Data: []byte("attacked")}},
+		}
+	case *ctxfsv1.ImportOpen:
+		return []proto.Message{
+			&ctxfsv1.ImportRequest{Event: &ctxfsv1.ImportRequest_Open{Open: open}},
+			&ctxfsv1.ImportRequest{Event: &ctxfsv1.ImportRequest_Data{Data: tarOf("imported", "attacked")}},
+		}
+	}
+	return []proto.Message{msg}
+}
+
+// tarOf returns a tar archive of one file.
+func tarOf(name, content string) []byte {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content))})
+	if err == nil {
+		_, err = io.WriteString(w, content)
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		panic(err) // a buffer does not fail
+	}
+	return out.Bytes()
 }
 
 // checked looks into what a call returned.
@@ -169,7 +200,7 @@ func (c *sessionCaller) call(r request) ([]proto.Message, error) {
 		return nil, err
 	}
 	replies, err := c.replies(c.id, r)
-	if r.name() == "Watch" && err == nil {
+	if r.watches() && err == nil {
 		watch := c.id
 		c.id++
 		if err := c.link.Send(&ctxfsv1.SessionRequest{Id: watch, Request: &ctxfsv1.SessionRequest_Cancel{Cancel: &ctxfsv1.SessionCancel{}}}); err != nil {
@@ -198,7 +229,7 @@ func (c *sessionCaller) replies(id uint64, r request) (replies []proto.Message, 
 		if reply := sessiontest.ResultOf(m).To(r.msg); reply != nil {
 			replies = append(replies, reply)
 		}
-		if !m.GetMore() || r.name() == "Watch" {
+		if !m.GetMore() || r.watches() {
 			return replies, nil
 		}
 	}

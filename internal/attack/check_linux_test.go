@@ -148,7 +148,7 @@ func (w *world) snapshotOf(top string) snapshot {
 	own := w.in("ws", ".contexts", ".ctxfs")
 	layers := filepath.Join(own, "layers")
 	skip := map[string]bool{
-		w.dir: true, filepath.Join(own, "overlay", filepath.Base(w.dir)): true, filepath.Join(own, "locks"): true,
+		w.dir: true, w.attacker.dir: true, filepath.Join(own, "overlay", filepath.Base(w.dir)): true, filepath.Join(own, "locks"): true, filepath.Join(own, "batches"): true, filepath.Join(own, "feeds"): true,
 	}
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		switch {

@@ -38,7 +38,10 @@ var (
 		"ctxfs.v1.ReviewService.ReadVersion": true, "ctxfs.v1.ReviewService.GetReview": true, "ctxfs.v1.ReviewService.WatchReview": true,
 		"ctxfs.v1.ReviewService.SubmitReview": true, "ctxfs.v1.ReviewService.Discard": true,
 		"ctxfs.v1.GatewayService.OpenSite": true, "ctxfs.v1.GatewayService.CloseSite": true, "ctxfs.v1.GatewayService.ListSites": true,
-		"ctxfs.v1.GatewayService.RenewSite": true,
+		"ctxfs.v1.GatewayService.RenewSite": true, "ctxfs.v1.ZoneService.ListZones": true, "ctxfs.v1.ZoneService.ClearZone": true,
+		"ctxfs.v1.GitService.ListRepositories": true, "ctxfs.v1.GitService.GitStatus": true, "ctxfs.v1.GitService.GitDiff": true,
+		"ctxfs.v1.GitService.Pull": true, "ctxfs.v1.GitService.Stage": true, "ctxfs.v1.GitService.ListStaged": true,
+		"ctxfs.v1.GitService.GetStaged": true, "ctxfs.v1.GitService.DiscardStaged": true, "ctxfs.v1.GitService.ListBranches": true,
 	}
 	mayAll = map[protoreflect.FullName]bool{"grpc.health.v1.Health": true}
 )
@@ -86,13 +89,15 @@ func (w *world) checkRole(tcp grpc.ClientConnInterface, m protoreflect.MethodDes
 	if mayAll[m.Parent().FullName()] {
 		return
 	}
-	if err := w.as(w.Context(), tcp, r); status.Code(err) != codes.Unauthenticated {
-		w.Errorf("%s as nobody: %v", m.FullName(), err)
+	for by, cc := range w.byEach(tcp) {
+		if err := w.as(w.Context(), cc, r); status.Code(err) != codes.Unauthenticated {
+			w.Errorf("%s as nobody by %s: %v", m.FullName(), by, err)
+		}
 	}
 	if m.Parent().Name() == "FsService" || mayPanel[m.FullName()] {
 		return
 	}
-	for name, cc := range map[string]grpc.ClientConnInterface{"TCP": tcp, "the unix socket": w.cc} {
+	for name, cc := range map[string]grpc.ClientConnInterface{"TCP": tcp, "the unix socket": w.cc, "JSON": &jsonConn{w, tcp}} {
 		if err := w.as(w.attacker.ctx, cc, r); status.Code(err) != codes.PermissionDenied {
 			w.Errorf("%s as a panel by %s: %v", m.FullName(), name, err)
 		}
@@ -132,6 +137,13 @@ func TestForeignPages(t *testing.T) {
 					t.Errorf("%s from %q: %d %q", method, origin, code, body)
 				}
 			}
+			inJSON := header.Clone()
+			inJSON.Set("Content-Type", "application/json")
+			for _, method := range []string{http.MethodPost, http.MethodOptions} {
+				if code, body := w.ask(method, addr, "/v1/FsService/Readdir", addr, inJSON); code != http.StatusForbidden {
+					t.Errorf("%s of a call from %q: %d %q", method, origin, code, body)
+				}
+			}
 		}
 		two := http.Header{"Origin": {"http://" + addr, "https://evil.example"}, "Authorization": {"Bearer " + w.attacker.token}}
 		if code, _ := w.ask(http.MethodGet, addr, "/v1/content?path=/d/plain", addr, two); code != http.StatusForbidden {
@@ -152,7 +164,7 @@ func TestRebinding(t *testing.T) {
 			"evil.example", "evil.example:" + port, "127.0.0.1.evil.example:" + port, "localhost.evil.example", "localhost.", "127.0.0.1@evil.example", "0.0.0.0:" + port,
 			"[::ffff:10.0.0.1]", "2130706433", "169.254.169.254",
 		} {
-			for _, path := range []string{"/v1/content?path=/d/plain", "/v1/session", "/livez", "/readyz", "/metrics", "/"} {
+			for _, path := range []string{"/v1/content?path=/d/plain", "/v1/session", "/v1/openapi.json", "/livez", "/readyz", "/metrics", "/"} {
 				if code, body := w.ask(http.MethodGet, addr, path, host, header); code < 400 {
 					t.Errorf("%s of Host %q at %s: %d %q", path, host, addr, code, body)
 				}

@@ -41,7 +41,7 @@ func TestHiddenEditIsListed(t *testing.T) {
 	for name, edit := range hiddenEdits {
 		for _, listed := range []bool{false, true} {
 			n++
-			w.hide(fmt.Sprintf("%s, listed before: %v", name, listed), w.openPanel(fmt.Sprintf("hide%d", n)), listed, edit)
+			w.hide(fmt.Sprintf("%s, listed before: %v", name, listed), w.openPanel(fmt.Sprintf("hide%d", n), nil), listed, edit)
 		}
 	}
 }

@@ -206,7 +206,7 @@ func (a *siege) stats(ctx context.Context, cc grpc.ClientConnInterface) (took []
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		begun := time.Now()
-		asked, cancel := context.WithTimeout(as(a.Context(), a.other), slow)
+		asked, cancel := context.WithTimeout(as(a.Context(), a.other), slow())
 		_, err := fs.Stat(asked, &ctxfsv1.StatRequest{Path: "/README.md"})
 		cancel()
 		if err != nil {
@@ -288,13 +288,16 @@ func (a *siege) suffer(h hostility, alone time.Duration) {
 	}
 }
 
-// TestHostileClients has each hostile client at a server of each driver.
+// TestHostileClients has each hostile client at a server of each driver. While there is no time for all, one driver suffices: these
+// clients harm by what the server holds for connections, calls and replies, which no driver sees.
 func TestHostileClients(t *testing.T) {
-	drivers := []string{"copy"}
-	if os.Geteuid() == 0 {
-		drivers = append(drivers, "overlay")
-	} else {
+	drivers := []string{"copy", "overlay"}
+	if os.Geteuid() != 0 {
+		drivers = drivers[:1]
 		t.Log("the overlay driver is left out: it needs root")
+	}
+	if attackTime() == quick {
+		drivers = drivers[len(drivers)-1:]
 	}
 	for _, driver := range drivers {
 		t.Run(driver, func(t *testing.T) {

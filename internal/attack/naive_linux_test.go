@@ -305,6 +305,13 @@ func (a *naiveAtomic) Commit(bool) error {
 	return errors.Join(os.Rename(a.File.Name(), a.name), a.File.Close())
 }
 
+func (a *naiveAtomic) Base() string { return filepath.Base(a.name) }
+
+func (a *naiveAtomic) Appeared() (st rootfs.Stat) {
+	_ = statOf(&st, func(s *unix.Stat_t) error { return unix.Stat(a.name, s) }) // without attributes there is no etag
+	return st
+}
+
 func (a *naiveAtomic) Abort() error { return errors.Join(os.Remove(a.File.Name()), a.File.Close()) }
 
 // naiveDir lists what is there, reserved names too.

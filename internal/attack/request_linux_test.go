@@ -1,6 +1,8 @@
 package attack
 
 import (
+	"cmp"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -23,9 +25,15 @@ type request struct {
 	msg    proto.Message
 	// aimed is the field that has the attacked path.
 	aimed protoreflect.Name
+	// step is the method that the only step of a batch stands for; "" for others.
+	step string
 }
 
-func (r request) name() string { return string(r.method.Name()) }
+// name is the method whose rules apply.
+func (r request) name() string { return cmp.Or(r.step, string(r.method.Name())) }
+
+// watches reports whether the method goes on after its first reply.
+func (r request) watches() bool { return r.name() == "Watch" || r.name() == "WatchChanges" }
 
 func fsMethods() []protoreflect.MethodDescriptor {
 	list := ctxfsv1.File_ctxfs_v1_fs_proto.Services().ByName("FsService").Methods()
@@ -57,10 +65,33 @@ func requests(t *testing.T, path string, mode uint32) (all []request) {
 				continue
 			}
 			for _, flag := range flagsOf(m) {
-				all = append(all, request{m, fill(t, inner(m), aimed, path, mode, false, flag), aimed})
+				all = append(all, request{m, fill(t, inner(m), aimed, path, mode, false, flag), aimed, ""})
 			}
 			if hasBool(fields) {
-				all = append(all, request{m, fill(t, inner(m), aimed, path, mode, true, "w"), aimed})
+				all = append(all, request{m, fill(t, inner(m), aimed, path, mode, true, "w"), aimed, ""})
+			}
+		}
+		if m.Name() == "Batch" {
+			all = append(all, batches(t, m, path, mode)...)
+		}
+	}
+	return all
+}
+
+// batches returns batches of one step: each kind, with path in each place.
+func batches(t *testing.T, m protoreflect.MethodDescriptor, path string, mode uint32) (all []request) {
+	t.Helper()
+	kinds := (&ctxfsv1.BatchStep{}).ProtoReflect().Descriptor().Oneofs().ByName("change").Fields()
+	for i := range kinds.Len() {
+		kind := kinds.Get(i)
+		for _, aimed := range pathFields {
+			if kind.Message().Fields().ByName(aimed) == nil {
+				continue
+			}
+			for _, on := range []bool{false, true} {
+				step, name := &ctxfsv1.BatchStep{}, strings.TrimSuffix(string(kind.Message().Name()), "Request")
+				step.ProtoReflect().Set(kind, protoreflect.ValueOfMessage(fill(t, kind.Message(), aimed, path, mode, on, "").ProtoReflect()))
+				all = append(all, request{m, &ctxfsv1.BatchRequest{Steps: []*ctxfsv1.BatchStep{step}}, aimed, name})
 			}
 		}
 	}
@@ -105,6 +136,9 @@ func fill(t *testing.T, d protoreflect.MessageDescriptor, aimed protoreflect.Nam
 		}
 	}
 	list(m, "patterns", "**", "*")
+	if edit, ok := m.Interface().(*ctxfsv1.EditFileRequest); ok {
+		edit.Edits = []*ctxfsv1.TextEdit{{NewText: "attacked", StartLine: 1, EndLine: 0}}
+	}
 	return m.Interface()
 }
 

@@ -52,13 +52,26 @@ func (w *world) replant(r row) {
 	}
 }
 
-// clear empties the attacker's context.
+// clear empties the attacker's context, and keeps its zones.
 func (w *world) clear() {
-	entries, err := os.ReadDir(w.dir)
+	for _, name := range w.listed(w.dir) {
+		if w.cfg.zones == "" || name != "d" && name != "e" {
+			w.remove(filepath.Join(w.dir, name))
+			continue
+		}
+		for _, inner := range w.listed(filepath.Join(w.dir, name)) {
+			w.remove(filepath.Join(w.dir, name, inner))
+		}
+	}
+}
+
+func (w *world) listed(dir string) (names []string) {
+	entries, err := os.ReadDir(dir)
 	w.must(err)
 	for _, e := range entries {
-		w.remove(filepath.Join(w.dir, e.Name()))
+		names = append(names, e.Name())
 	}
+	return names
 }
 
 // remove is rm -r. The server may still be at a call whose caller has gone.
@@ -167,6 +180,12 @@ func renameOnDisk(w *world, from, to string) {
 
 func renameByPanel(w *world, from, to string) {
 	_, err := ctxfsv1.NewFsServiceClient(w.cc).Rename(w.attacker.ctx, &ctxfsv1.RenameRequest{Path: from, Dest: to})
+	if w.cfg.zones != "" && !strings.Contains(to, "/") {
+		if err == nil {
+			w.leak("%s was moved beside the zones", from)
+		}
+		return
+	}
 	w.must(err)
 }
 

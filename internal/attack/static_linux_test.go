@@ -3,6 +3,7 @@ package attack
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/ctxfs/ctxfs/contexts/zones"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -32,7 +34,7 @@ var (
 	// trees are the methods that may fail halfway.
 	trees = names("Mkdir Rm Cp")
 	// readers change nothing that would have to be planted anew.
-	readers = names("ReadFile Readdir Opendir Stat Lstat Statfs Access Exists Realpath Readlink Watch Glob Grep ReadStream")
+	readers = names("ReadFile Readdir Opendir Stat Lstat Statfs Access Exists Realpath Readlink Watch WatchChanges Glob Grep ReadStream Export")
 )
 
 // how says which of a path's calls must fail.
@@ -129,6 +131,10 @@ func (w *world) try(q request, path string, mustFail bool) (changed bool) {
 // a link may name anything until a call follows it.
 func reached(q request, replies []proto.Message) bool {
 	switch m := replies[0].(type) {
+	case *ctxfsv1.BatchResponse:
+		return q.aimed != "target" && q.step != "Rm" // with force it says nothing; what is outside is looked at
+	case *ctxfsv1.WatchChangesResponse:
+		return m.GetReady() == nil // the path selects changes, and is not looked up
 	case *ctxfsv1.ExistsResponse:
 		return m.GetExists()
 	case *ctxfsv1.RmResponse:
@@ -185,6 +191,48 @@ func TestPaths(t *testing.T) {
 		})
 	}
 	fmt.Printf("attack: %d path cases (%d calls), %d leaks\n", cases, calls, leaks)
+}
+
+// TestZonePaths makes the attacks of TestPaths on a context with two zones. What leads from zone to zone stays inside.
+func TestZonePaths(t *testing.T) {
+	calls, leaks, cases := 0, 0, 0
+	for _, cfg := range []config{
+		{driver: "copy", implementation: "openat2", transport: "session", zones: zones.Sandboxed},
+		{driver: "copy", implementation: "openat2", transport: "unary", zones: zones.Direct},
+		{driver: "copy", implementation: "walk", transport: "websocket", zones: zones.Direct},
+	} {
+		t.Run(string(cfg.zones)+"-"+cfg.implementation, func(t *testing.T) {
+			w := newWorld(t, cfg)
+			for _, r := range append(rows(w), zoneRows(w)...) {
+				cases++
+				for _, l := range append(w.attack(r, &calls), w.takeLeaks()...) {
+					leaks++
+					t.Errorf("%s: %s", r.name, l)
+				}
+			}
+			w.report()
+		})
+	}
+	fmt.Printf("attack: %d path cases in zones (%d calls), %d leaks\n", cases, calls, leaks)
+}
+
+// zoneRows are attacks that only zones have: names beside them, and in a direct zone git's own directory, by all its names and by links.
+func zoneRows(w *world) []row {
+	all := []row{{
+		name: "beside the zones", plant: func(w *world) { w.plantSecrets(filepath.Join(w.dir, "beside")) }, planted: map[string]bool{"beside": true},
+		through: []string{"beside/target", "/beside", "d/../beside/target", "e/../d/../beside", "new", "new/x"},
+	}}
+	if w.cfg.zones == zones.Direct {
+		all = append(all, row{
+			name: "git's own directory", planted: map[string]bool{"d/in/.git": true}, plant: func(w *world) {
+				w.plantSecrets(filepath.Join(w.dir, "d/in/.git"))
+				w.link("in/.git", "d/l")
+				w.link("../d/in/.git", "e/l")
+			},
+			through: []string{"d/in/.git/target", "d/in/.GIT/target", "d/in/.git./new", "d/in/git~1/new", "d/l/target", "d/l/new", "e/l/target", "e/../d/in/.git/sub/target", "d/in/.git", "d/.git", "d/.git/hooks/pre-commit"},
+		})
+	}
+	return all
 }
 
 // TestNaivePaths shows that the rows can fail: well over half of them must, with a rootfs that checks words.

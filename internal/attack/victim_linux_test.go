@@ -10,7 +10,7 @@ import (
 // checkVictim asks another context, which must answer however the attacker behaves.
 func (w *world) checkVictim(what string) {
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(w.victim.ctx, slow)
+	ctx, cancel := context.WithTimeout(w.victim.ctx, slow())
 	defer cancel()
 	if _, err := ctxfsv1.NewFsServiceClient(w.cc).Stat(ctx, &ctxfsv1.StatRequest{Path: "/README.md"}); err != nil {
 		w.leak("%s: another context, after %v: %v", what, time.Since(begun), err)

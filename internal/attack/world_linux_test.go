@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs"
+	"github.com/ctxfs/ctxfs/contexts/zones"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server"
@@ -30,12 +31,16 @@ const foreign = 4321
 type config struct {
 	driver         string
 	implementation string
-	// transport is what the rows' calls go by: "unary", "session" or "websocket".
+	// transport is what the rows' calls go by: "unary", "session", "websocket" or "json".
 	transport string
 	// turn numbers the worlds that share the calls of a row. The numbers of two worlds with one implementation differ by two.
 	turn int
+	// zones is the mode of the attacker's zones, /d and /e; "" means no zones.
+	zones zones.Mode
 	// open, when set, opens contexts in place of rootfs.Open.
 	open func(dir string, opts rootfs.Options) (rootfs.Root, error)
+	// configure, when set, changes the server's configuration.
+	configure func(c *server.Config)
 	// prepare, when set, adds to the workspace before it is served.
 	prepare func(w *world)
 }
@@ -48,13 +53,13 @@ func configs(t *testing.T) []config {
 	t.Helper()
 	all := []config{{driver: "copy", implementation: "openat2", transport: "unary", turn: 0}, {driver: "copy", implementation: "osroot", transport: "session", turn: 2}}
 	if attackTime() != quick {
-		all = append(all, config{driver: "copy", implementation: "walk", transport: "unary"})
+		all = append(all, config{driver: "copy", implementation: "walk", transport: "json"})
 	}
 	if os.Geteuid() != 0 {
 		t.Log("the overlay driver is left out: it needs root")
 		return all
 	}
-	return append(all, config{driver: "overlay", implementation: "openat2", transport: "websocket", turn: 1}, config{driver: "overlay", implementation: "osroot", transport: "unary", turn: 3})
+	return append(all, config{driver: "overlay", implementation: "openat2", transport: "websocket", turn: 1}, config{driver: "overlay", implementation: "osroot", transport: "json", turn: 3})
 }
 
 // world is a server and what lies around its contexts.
@@ -107,8 +112,11 @@ func newWorld(t *testing.T, cfg config) *world {
 		cfg.prepare(w)
 	}
 	w.start()
-	w.attacker, w.victim = w.openPanel("a"), w.openPanel("ab")
+	w.attacker, w.victim = w.openPanel("a", w.layout()), w.openPanel("ab", nil)
 	w.dir = w.attacker.dir
+	if cfg.zones == zones.Direct {
+		w.dir = w.in("ws", "x", "direct")
+	}
 	w.caller = w.newCaller(cfg.transport, w.attacker)
 	w.web = &http.Client{Timeout: patience, Transport: &http.Transport{}}
 	t.Cleanup(w.web.CloseIdleConnections)
@@ -214,6 +222,9 @@ func (w *world) start() {
 	w.server = servertest.Run(w.T, w.in("ws"), func(c *server.Config) {
 		c.Driver, c.HTTP, c.Gateway, c.Listen = w.cfg.driver, "127.0.0.1:0", "127.0.0.1:0", []string{"127.0.0.1:0"}
 		c.ContextsDir = w.in("ws", ".contexts")
+		if w.cfg.configure != nil {
+			w.cfg.configure(c)
+		}
 		c.Pool = 0 // which is filled whenever there is time, outside of all contexts
 	}, server.Deps{Log: w.log.logger(), OpenRoot: open})
 	w.cc = w.dial(w.server.Info().Addresses.Target())
@@ -228,9 +239,26 @@ func (w *world) dial(target string) *grpc.ClientConn {
 	return cc
 }
 
-func (w *world) openPanel(name string) panel {
+// layout returns the attacker's zones. The directories of direct zones are as far from the top as the context's own would be.
+func (w *world) layout() *ctxfsv1.ZoneLayout {
 	w.Helper()
-	resp, err := ctxfsv1.NewPanelServiceClient(w.cc).OpenPanel(w.host, &ctxfsv1.OpenPanelRequest{PanelId: name})
+	l := &ctxfsv1.ZoneLayout{Mode: ctxfsv1.ZoneMode_ZONE_MODE_SANDBOXED, Zones: []*ctxfsv1.ZoneSpec{{Path: "/d"}, {Path: "/e"}}}
+	switch w.cfg.zones {
+	case "":
+		return nil
+	case zones.Direct:
+		l.Mode = ctxfsv1.ZoneMode_ZONE_MODE_DIRECT
+		for _, z := range l.Zones {
+			z.Dir = "x/direct" + z.Path
+			w.must(os.MkdirAll(w.in("ws", z.Dir), 0o755))
+		}
+	}
+	return l
+}
+
+func (w *world) openPanel(name string, layout *ctxfsv1.ZoneLayout) panel {
+	w.Helper()
+	resp, err := ctxfsv1.NewPanelServiceClient(w.cc).OpenPanel(w.host, &ctxfsv1.OpenPanelRequest{PanelId: name, Zones: layout})
 	w.must(err)
 	return panel{token: resp.GetToken(), ctx: w.with("authorization", "Bearer "+resp.GetToken()), dir: w.in("ws", ".contexts", resp.GetContextId())}
 }

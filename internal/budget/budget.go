@@ -350,6 +350,8 @@ type Hold struct {
 	rest *rest
 	// wanted is what the last Try did not get.
 	wanted int64
+	// times is how often each byte counts; 0 means once.
+	times int64
 	// pool is where the buffer is from.
 	pool mem.BufferPool
 
@@ -366,7 +368,18 @@ type rest struct {
 	n int64
 }
 
-// Held returns how many bytes are held.
+// Times makes each byte count so many times in Try, Wait and Keep, for something that takes more memory than its size. Call it
+// before the hold holds anything.
+func (h *Hold) Times(n int64) {
+	if h != nil {
+		h.times = n
+	}
+}
+
+// cost returns how much n bytes count.
+func (h *Hold) cost(n int64) int64 { return n * max(h.times, 1) }
+
+// Held returns how much is held.
 func (h *Hold) Held() int64 {
 	if h == nil || h.rest == nil {
 		return 0
@@ -388,14 +401,15 @@ func (h *Hold) Try(n int64) bool {
 	s, r := h.share, h.rest
 	s.account.budget.mu.Lock()
 	defer s.account.budget.mu.Unlock()
-	if n <= r.n {
+	cost := h.cost(n)
+	if cost <= r.n {
 		return true
 	}
 	if !s.closed && !s.account.closed && len(s.queue) == 0 && !s.account.blocked {
 		s.take(-r.n)
-		if s.room(n) == fits {
-			s.take(n)
-			r.n = n
+		if s.room(cost) == fits {
+			s.take(cost)
+			r.n = cost
 			return true
 		}
 		s.take(r.n)
@@ -427,7 +441,8 @@ func (h *Hold) Wait(ctx context.Context, n int64) error {
 	if !h.stopWith(cancel) {
 		return context.Canceled
 	}
-	w, level := h.share.enqueue(n)
+	cost := h.cost(n)
+	w, level := h.share.enqueue(cost)
 	if w == nil {
 		return ClosedError{}
 	}
@@ -439,7 +454,7 @@ func (h *Hold) Wait(ctx context.Context, n int64) error {
 	case !ended:
 		return &ShortError{Level: level, Limit: h.share.limitOf(level), Err: ctx.Err()}
 	case err == nil:
-		h.rest.set(n)
+		h.rest.set(cost)
 	}
 	return err
 }
@@ -539,7 +554,7 @@ func (h *Hold) Cancel() {
 // Keep gives back all but n bytes. It never takes more.
 func (h *Hold) Keep(n int64) {
 	if h != nil && h.rest != nil {
-		h.rest.keep(n)
+		h.rest.keep(h.cost(n))
 	}
 }
 
@@ -589,7 +604,9 @@ func (h *Hold) More() *Hold {
 	if h == nil {
 		return nil
 	}
-	return h.share.Hold()
+	more := h.share.Hold()
+	more.times = h.times
+	return more
 }
 
 // Aside returns a hold that counts for the account alone, not for the connection, and the function that gives it back.

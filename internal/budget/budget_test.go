@@ -26,6 +26,40 @@ func hold(t *testing.T, s *Share, n int64) *Hold {
 	return h
 }
 
+// TestBytesThatCountSeveralTimes checks what such bytes take and give back, by each way.
+func TestBytesThatCountSeveralTimes(t *testing.T) {
+	b := New(1000*kib, time.Hour, nil)
+	s := b.Account(0).Share(100*kib, nil)
+	h := s.Hold()
+	h.Times(8)
+	check := func(what string, held int64) {
+		t.Helper()
+		if h.Held() != held || b.Held() != held {
+			t.Errorf("%s: the hold has %d, the budget %d, want %d", what, h.Held(), b.Held(), held)
+		}
+	}
+	if !h.Try(10 * kib) {
+		t.Fatal("80 KiB do not fit")
+	}
+	check("held", 80*kib)
+	if h.More().Try(5 * kib) {
+		t.Error("40 KiB more fit in 100")
+	}
+	h.Keep(5 * kib)
+	check("half is kept", 40*kib)
+	h.Release()
+	check("released", 0)
+	other := hold(t, s, 50*kib)
+	if h.Try(10*kib) || h.Wanted() != 10*kib {
+		t.Error("80 KiB fit beside 50, or something else was wanted")
+	}
+	time.AfterFunc(time.Millisecond, other.Release)
+	if err := h.Wait(t.Context(), 10*kib); err != nil {
+		t.Fatal(err)
+	}
+	check("waited for", 80*kib)
+}
+
 func TestLimitsOfEachLevel(t *testing.T) {
 	b := New(100*kib, time.Hour, nil)
 	a := b.Account(60 * kib)

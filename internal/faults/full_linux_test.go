@@ -99,6 +99,13 @@ func fullCases(t *testing.T, p *play, f *client.FS, big []byte) []fullCase {
 			_, err := f.CopyFile("big", "copied", 0)
 			return err
 		}, []string{"copied"}},
+		{"a batch", func() error {
+			_, err := f.Batch([]client.BatchStep{
+				client.StepMkdir("batched", 0o755, true), client.StepRename("kept", "batched/kept"), client.StepWrite("batched/new", big, 0o644),
+				client.StepRename("batched/kept", "kept"),
+			}, client.BatchOptions{})
+			return err
+		}, []string{"batched"}},
 		{"write at a position", func() error { return writeAt(f, "kept.at", big) }, nil},
 		{"fork", func() error {
 			_, err := p.host.Fork(ctx, "ctx_panels~writer", "ctx_fork")

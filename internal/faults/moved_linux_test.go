@@ -14,6 +14,7 @@ import (
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -34,6 +35,7 @@ func TestRestoredBackup(t *testing.T) {
 	for _, driver := range []string{server.DriverCopy, server.DriverOverlay} {
 		for _, b := range backups {
 			t.Run(driver+", "+b.name, func(t *testing.T) {
+				namespacestest.Mounting(t)
 				cfg := settings(t)
 				cfg.Driver = driver
 				if _, err := server.ChooseDriver(t.Context(), driver, cfg.Workspace); err != nil {
@@ -158,6 +160,7 @@ func wantTree(t *testing.T, f *client.FS, want map[string]string) {
 
 // TestWorkspaceMovesToAnotherDisk is a move that gives all files other inode numbers, while the contexts stay in the workspace.
 func TestWorkspaceMovesToAnotherDisk(t *testing.T) {
+	namespacestest.Mounting(t)
 	d := plainExt4(t)
 	needsOverlay(t, d)
 	cfg := settings(t)

@@ -49,7 +49,7 @@ func TestADiskThatHangs(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("cancelled calls took %v to return", took)
 	}
 	p.othersGoOn()

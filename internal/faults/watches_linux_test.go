@@ -95,7 +95,7 @@ func wantWatchError(t *testing.T, err error, code fserr.Code, setting string) {
 func hears(t *testing.T, w *client.Watcher, f *client.FS, name string) {
 	t.Helper()
 	must(t, f.WriteFile(name, nil, 0o644))
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case e := <-w.Events():

@@ -18,25 +18,27 @@ const marker = "keep/marker"
 
 // held is what a context of the host holds.
 type held struct {
-	// round is what the workspace was when it was made, mark what the marker says; "" when there is none.
-	round, mark string
+	// round is what the workspace was when it was made, mark what the marker says, label the value of its label; "" when there is none.
+	round, mark, label string
 	// snapshots are what it held, by name.
 	snapshots map[string]held
 }
 
-// world is the ledger of a host: its contexts by ID, the tokens of its panels with whether they hold, and which templates are built, by folder.
+// world is the ledger of a host: its contexts by ID, the labels of its panels, their tokens with whether they hold, and which templates are
+// built, by folder.
 type world struct {
 	contexts  map[string]held
+	labels    map[string]string
 	tokens    map[string]bool
 	templates map[string]bool
 }
 
 func newWorld() world {
-	return world{contexts: map[string]held{}, tokens: map[string]bool{}, templates: map[string]bool{}}
+	return world{contexts: map[string]held{}, labels: map[string]string{}, tokens: map[string]bool{}, templates: map[string]bool{}}
 }
 
 func (w world) clone() world {
-	c := world{contexts: map[string]held{}, tokens: maps.Clone(w.tokens), templates: maps.Clone(w.templates)}
+	c := world{contexts: map[string]held{}, labels: maps.Clone(w.labels), tokens: maps.Clone(w.tokens), templates: maps.Clone(w.templates)}
 	for id, h := range w.contexts {
 		h.snapshots = maps.Clone(h.snapshots)
 		c.contexts[id] = h
@@ -141,7 +143,7 @@ func (h *host) operations() []hostOperation {
 	return []hostOperation{
 		{"ensureContext", h.ensure}, {"writeFile by the host", h.mark}, {"fork", h.fork}, {"snapshot", h.snapshot}, {"restore", h.restore},
 		{"deleteSnapshot", h.deleteSnapshot}, {"deleteContext", h.deleteContext}, {"collectGarbage", h.collect},
-		{"openPanel", h.openPanel}, {"renewToken", h.renewToken}, {"closePanel", h.closePanel}, {"buildTemplate", h.buildTemplate}, {hostReads, h.reads},
+		{"label", h.label}, {"label a panel", h.labelPanel}, {"openPanel", h.openPanel}, {"renewToken", h.renewToken}, {"closePanel", h.closePanel}, {"buildTemplate", h.buildTemplate}, {hostReads, h.reads},
 	}
 }
 
@@ -197,6 +199,23 @@ func (h *host) mark() *hostStep {
 		c.mark = mark
 		w.contexts[id] = c
 	}, func() error { return h.c.Context(id).With(h.ctx).WriteFileAtomic(marker, []byte(mark), 0o644) })
+}
+
+// labelKey is the label that the host sets.
+const labelKey = "serial"
+
+func (h *host) label() *hostStep {
+	id := h.some(nil)
+	h.serial++
+	value := fmt.Sprint(h.serial)
+	return h.step(id, func(w world) {
+		c := w.contexts[id]
+		c.label = value
+		w.contexts[id] = c
+	}, func() error {
+		_, err := h.c.SetLabels(h.ctx, id, map[string]string{labelKey: value})
+		return err
+	})
 }
 
 func (h *host) fork() *hostStep {

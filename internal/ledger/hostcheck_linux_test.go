@@ -77,10 +77,20 @@ func (h *host) look() (world, error) {
 	}
 	for _, c := range list {
 		if id := c.GetContextId(); c.GetState() == ctxfsv1.ContextState_CONTEXT_STATE_READY && ofHost(id) {
-			if seen.contexts[id], err = h.lookInto(id); err != nil {
+			in, err := h.lookInto(id)
+			if err != nil {
 				return seen, err
 			}
+			in.label = c.GetLabels()[labelKey]
+			seen.contexts[id] = in
 		}
+	}
+	panels, err := h.c.ListPanels(h.ctx, labelKey)
+	if err != nil {
+		return seen, err
+	}
+	for _, p := range panels {
+		seen.labels[p.GetPanelId()] = p.GetLabels()[labelKey]
 	}
 	for token := range h.state.tokens {
 		ctx := metadata.AppendToOutgoingContext(h.ctx, "authorization", "Bearer "+token)
@@ -132,6 +142,8 @@ func (w world) differs(seen world) string {
 		switch {
 		case !ok:
 			return id + " is missing"
+		case want.label != got.label:
+			return fmt.Sprintf("%s has the label %q, not %q", id, got.label, want.label)
 		case want.round != got.round || want.mark != got.mark:
 			return fmt.Sprintf("%s holds %q and %q, not %q and %q", id, got.round, got.mark, want.round, want.mark)
 		case !slices.Equal(slices.Sorted(maps.Keys(want.snapshots)), slices.Sorted(maps.Keys(got.snapshots))):
@@ -142,6 +154,9 @@ func (w world) differs(seen world) string {
 		if _, ok := w.contexts[id]; !ok {
 			return id + " is there, which should not be"
 		}
+	}
+	if !maps.Equal(w.labels, seen.labels) {
+		return fmt.Sprintf("the labels of panels are %v, not %v", seen.labels, w.labels)
 	}
 	if !maps.Equal(w.templates, seen.templates) {
 		return fmt.Sprintf("the templates %v are built, not %v", slices.Sorted(maps.Keys(seen.templates)), slices.Sorted(maps.Keys(w.templates)))

@@ -67,6 +67,18 @@ func (h *host) renewToken() *hostStep {
 	return h.openPanel()
 }
 
+func (h *host) labelPanel() *hostStep {
+	for panel := range h.panels {
+		h.serial++
+		value := fmt.Sprint(h.serial)
+		return h.step(panel, func(w world) { w.labels[panel] = value }, func() error {
+			_, err := h.c.SetPanelLabels(h.ctx, panel, map[string]string{labelKey: value})
+			return err
+		})
+	}
+	return h.openPanel()
+}
+
 // closePanel ends all tokens of a panel.
 func (h *host) closePanel() *hostStep {
 	for panel, tokens := range h.panels {

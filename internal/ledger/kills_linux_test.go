@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
+	"github.com/ctxfs/ctxfs/internal/pgtest"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -20,7 +21,7 @@ const (
 	killsEnv = "CTXFS_KILLS"
 	// fewKills are those of an ordinary run of the tests.
 	fewKills = 8
-	// many is from where on every operation must have been in flight.
+	// many is from how many kills of this process on every operation must have been in flight.
 	many = 100
 	// budget bounds the time that the kills of one driver take.
 	budget = 15 * time.Minute
@@ -41,17 +42,26 @@ func TestKills(t *testing.T) {
 	for _, driver := range drivers {
 		t.Run(driver, func(t *testing.T) {
 			if driver == server.DriverUserNS && !namespacestest.Inside() {
-				summaries(namespacestest.Run(t, "^TestKills$", fmt.Sprintf("%s=%d", killsEnv, share)))
+				database, err := pgtest.Reachable()
+				if err != nil {
+					t.Fatal(err)
+				}
+				summaries(namespacestest.Run(t, "^TestKills$", fmt.Sprintf("%s=%d", killsEnv, share), database))
 				return
 			}
 			l := newLoad(t, driver, 6, 2)
+			l.killsDatabase()
 			begun := time.Now()
 			for l.tally.kills < share && time.Since(begun) < budget && !t.Failed() {
-				switch l.rng.IntN(8) {
-				case 0, 1:
+				switch k := l.rng.IntN(8); {
+				case k < 2:
 					l.life(l.moment(), syscall.SIGTERM, nil)
-				case 2:
+				case k == 2:
 					l.stillborn()
+				case k == 3 && l.database != nil:
+					l.failPower()
+				case k == 4 && l.database != nil:
+					l.failDatabase()
 				default:
 					l.life(l.moment(), os.Kill, nil)
 				}
@@ -65,7 +75,7 @@ func TestKills(t *testing.T) {
 	}
 	fmt.Println(sum.summary())
 	for _, o := range sum.missing() {
-		if kills >= many && !namespacestest.Inside() {
+		if sum.kills >= many && !namespacestest.Inside() {
 			t.Errorf("%s was never in flight at a kill", o)
 		}
 	}
@@ -113,6 +123,7 @@ func (t *tally) add(o tally) {
 	t.kills += o.kills
 	t.stops += o.stops
 	t.lost += o.lost
+	t.databases += o.databases
 	addAll(t.acknowledged, o.acknowledged)
 	for name, all := range o.flight {
 		for v, n := range all {
@@ -130,8 +141,8 @@ func (t *tally) summary() string {
 	for _, all := range t.flight {
 		addAll(sum, all)
 	}
-	return fmt.Sprintf("ledger: %d kills, %d orderly stops, %s acknowledged, %d lost; of %d calls in flight %d had happened, %d had not, %d in part, of %d nothing tells it\n%s",
-		t.kills, t.stops, grouped(acknowledged), t.lost, sum.sum(), sum[happened], sum[nothing], sum[partly], sum[unseen], t.table())
+	return fmt.Sprintf("ledger: %d kills%s, %d orderly stops, %s acknowledged, %d lost; of %d calls in flight %d had happened, %d had not, %d in part, of %d nothing tells it\n%s",
+		t.kills, t.databaseKills(), t.stops, grouped(acknowledged), t.lost, sum.sum(), sum[happened], sum[nothing], sum[partly], sum[unseen], t.table())
 }
 
 // table says of each operation how often it was acknowledged and in flight, and what became of it then.

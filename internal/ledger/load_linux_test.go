@@ -16,6 +16,9 @@ import (
 
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
+	"github.com/ctxfs/ctxfs/internal/pgtest"
+	"github.com/ctxfs/ctxfs/server"
 )
 
 // panel is one with its ledger.
@@ -39,13 +42,17 @@ type load struct {
 	// pause is between two operations of a worker; it ends early when ended closes.
 	pause time.Duration
 	tally tally
+	// database is killed too; nil unless the records are in PostgreSQL.
+	database *pgtest.Server
+	// outage, if the database is killed in this life, is called before the server's end.
+	outage func()
 	// done counts what lanes had acknowledged.
 	done atomic.Int64
 }
 
 // tally is what the summary says.
 type tally struct {
-	kills, stops, lost int
+	kills, stops, lost, databases int
 	// acknowledged counts calls by name, flight those in flight at a kill by what became of them.
 	acknowledged map[string]int
 	flight       map[string]outcomes
@@ -74,6 +81,9 @@ func (t *tally) saw(name string, v verdict, n int) {
 // newLoad has so many panels at work, each in so many lanes.
 func newLoad(t testing.TB, driver string, panels, lanes int) *load {
 	t.Helper()
+	if driver == server.DriverOverlay {
+		namespacestest.Mounting(t)
+	}
 	var names []string
 	for i := range lanes {
 		names = append(names, string(rune('a'+i)))
@@ -235,7 +245,10 @@ func (l *load) work(ctx context.Context, cancel func(), p *process, length time.
 			}
 		})
 	}
-	worker(func() error { l.host.work(&ending, pause); return named(l.host.err, l.host.flight == nil, "the host") })
+	worker(func() error {
+		l.host.work(&ending, pause)
+		return l.excused(named(l.host.err, l.host.flight == nil, "the host"))
+	})
 	for _, panel := range l.panels {
 		for _, lane := range panel.lanes {
 			worker(func() error {
@@ -255,6 +268,9 @@ func (l *load) work(ctx context.Context, cancel func(), p *process, length time.
 	}
 	ending.Store(true)
 	close(ended)
+	if l.outage != nil {
+		l.outage()
+	}
 	must(l.t, p.end(sig))
 	late := time.AfterFunc(lateness, cancel)
 	wg.Wait()

@@ -242,6 +242,21 @@ func watchOnly(l *lane) []step {
 	})
 }
 
+// feedEnd reads the feed of the context up to its end.
+func feedEnd(l *lane) []step {
+	return reading("feed", func() error {
+		for n, err := range l.fsys.Feed(client.FeedOptions{Once: true}) {
+			if err != nil {
+				return err
+			}
+			if n.Kind == client.NoticeReady {
+				return nil
+			}
+		}
+		return &wrongRead{"the feed ended before it was ready"}
+	})
+}
+
 // watchWrite awaits to be told of a file that is written.
 func watchWrite(l *lane) []step {
 	at, text := l.free(fileSlots), l.content()

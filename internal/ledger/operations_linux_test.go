@@ -21,7 +21,7 @@ type operation struct {
 
 // operations are all that change something.
 func operations() []operation {
-	return slices.Concat(contentOperations(), nameOperations(), treeOperations(), attributeOperations(), handleOperations())
+	return slices.Concat(contentOperations(), nameOperations(), treeOperations(), attributeOperations(), handleOperations(), batchOperations(), archiveOperations())
 }
 
 // The places that lanes use. They are few, so that operations meet.

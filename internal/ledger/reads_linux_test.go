@@ -18,7 +18,7 @@ func readOperations() []operation {
 	return []operation{
 		{"readFile", readFile}, {"readStream", readStream}, {"readStream by gRPC", readRaw}, {"handle to read", readHandle},
 		{"readdir", readDir}, {"readdir -r", readTree}, {"opendir", openDir}, {"glob", glob}, {"grep", grep},
-		{"stat", stats}, {"links", links}, {"watch", watchOnly}, {"watch a write", watchWrite}, {"hold", hold},
+		{"stat", stats}, {"links", links}, {"watch", watchOnly}, {"watch a write", watchWrite}, {"feed", feedEnd}, {"hold", hold}, {"export", export},
 	}
 }
 

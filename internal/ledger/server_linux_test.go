@@ -21,6 +21,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/client"
 	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
+	"github.com/ctxfs/ctxfs/internal/pgtest"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -28,6 +29,8 @@ import (
 const (
 	serveEnv  = "CTXFS_LEDGER_SERVE"
 	driverEnv = "CTXFS_LEDGER_DRIVER"
+	// metadataEnv is where the server keeps its records, "" for SQLite.
+	metadataEnv = "CTXFS_LEDGER_METADATA"
 	// readyPrefix begins the line with the address of the server and that of the metrics.
 	readyPrefix = "ready "
 )
@@ -41,7 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(pgtest.Main(m))
 }
 
 // serve is the server's process. It answers each line on standard input with the number of its goroutines, and ends
@@ -49,6 +52,7 @@ func TestMain(m *testing.M) {
 func serve() error {
 	cfg := server.DefaultConfig()
 	cfg.Workspace, cfg.Driver, cfg.DiskReserve, cfg.HTTP = os.Getenv(serveEnv), os.Getenv(driverEnv), 0, "127.0.0.1:0"
+	cfg.Metadata = os.Getenv(metadataEnv)
 	log, err := zap.NewDevelopment(zap.IncreaseLevel(zap.WarnLevel), zap.AddStacktrace(zap.FatalLevel))
 	if err != nil {
 		return err
@@ -99,13 +103,17 @@ func start(workspace, driver string) (*process, error) {
 
 // launch begins to start a server.
 func launch(workspace, driver string) (*process, error) {
+	metadata, err := pgtest.Setting(workspace)
+	if err != nil {
+		return nil, err
+	}
 	log, err := os.OpenFile(filepath.Join(filepath.Dir(workspace), "server.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), serveEnv+"="+workspace, driverEnv+"="+driver)
+	cmd.Env = append(os.Environ(), serveEnv+"="+workspace, driverEnv+"="+driver, metadataEnv+"="+metadata)
 	if namespacestest.Inside() {
 		namespacestest.Keep(cmd)
 	}

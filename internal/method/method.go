@@ -86,6 +86,12 @@ func (m *Method) Callers() ctxfsv1.Callers { return m.options.GetCallers() }
 // Limit returns which limit of a panel a call counts for.
 func (m *Method) Limit() ctxfsv1.Limit { return m.options.GetLimit() }
 
+// Files returns whose files a change is about.
+func (m *Method) Files() ctxfsv1.Files { return m.options.GetFiles() }
+
+// Console reports whether a console may call the method.
+func (m *Method) Console() bool { return m.options.GetConsole() }
+
 // Effect returns what the method does, apart from requests that turn a read into a change.
 func (m *Method) Effect() ctxfsv1.Effect { return m.options.GetEffect() }
 

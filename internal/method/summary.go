@@ -13,6 +13,7 @@ func (m *Method) Summary() string {
 		ctxfsv1.Callers_CALLERS_PANEL:    "for panels and hosts",
 		ctxfsv1.Callers_CALLERS_REVIEWER: "for hosts that act for no panel",
 		ctxfsv1.Callers_CALLERS_EXEC:     "for hosts, and for panels with the right to run commands",
+		ctxfsv1.Callers_CALLERS_PUSH:     "for hosts, and for panels with the right to push",
 	}
 	durations := map[ctxfsv1.Duration]string{
 		ctxfsv1.Duration_DURATION_SHORT:      "short",
@@ -41,6 +42,9 @@ func (m *Method) Summary() string {
 		parts = append(parts, "requests are a stream")
 	case m.Desc.IsStreamingServer():
 		parts = append(parts, "replies are a stream")
+	}
+	if m.Console() {
+		parts = append(parts, "for consoles too")
 	}
 	return strings.Join(parts, "; ")
 }

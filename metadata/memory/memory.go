@@ -147,6 +147,14 @@ func find[K comparable, T any](records map[K]T, key K) (T, error) {
 // stored is t as it comes back from a store: to the millisecond, UTC.
 func stored(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 
+// storedLabels is a copy of a set of labels; nil for an empty one.
+func storedLabels(set map[string]string) map[string]string {
+	if len(set) == 0 {
+		return nil
+	}
+	return maps.Clone(set)
+}
+
 // collect returns the records that keep accepts, in order.
 func collect[K comparable, T any](records map[K]T, keep func(T) bool, order func(a, b T) int) []T {
 	var list []T

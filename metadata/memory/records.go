@@ -12,8 +12,9 @@ import (
 type contexts struct{ *Store }
 
 func (s contexts) Create(ctx context.Context, c metadata.Context) error {
-	c.CreatedAt, c.UsedAt = stored(c.CreatedAt), time.Time{}
+	c.CreatedAt, c.UsedAt = stored(c.CreatedAt), stored(c.UsedAt)
 	return s.writing(ctx, "create the record of context", c.ID, func() error {
+		c.Labels = storedLabels(c.Labels)
 		return s.Store.contexts.add(c.ID, c)
 	})
 }
@@ -33,7 +34,7 @@ func (s contexts) Update(ctx context.Context, c metadata.Context) error {
 		if err != nil {
 			return err
 		}
-		c.UsedAt = old.UsedAt
+		c.UsedAt, c.Labels = old.UsedAt, old.Labels
 		return s.Store.contexts.replace(c.ID, c)
 	})
 }
@@ -47,6 +48,22 @@ func (s contexts) Used(ctx context.Context, id string, at time.Time) error {
 		c.UsedAt = stored(at)
 		return s.Store.contexts.replace(id, c)
 	})
+}
+
+func (s contexts) SetLabels(ctx context.Context, id string, change metadata.LabelChange) (set map[string]string, err error) {
+	err = s.writing(ctx, "label context", id, func() error {
+		c, err := find(s.Store.contexts.records, id)
+		if err == nil {
+			set, err = change(c.Labels)
+		}
+		if err != nil {
+			return err
+		}
+		set = storedLabels(set)
+		c.Labels = set
+		return s.Store.contexts.replace(id, c)
+	})
+	return set, err
 }
 
 func (s contexts) Delete(ctx context.Context, id string) error {
@@ -85,6 +102,7 @@ func storedPanel(p metadata.Panel) metadata.Panel {
 
 func (s panels) Bind(ctx context.Context, p metadata.Panel) error {
 	return s.writing(ctx, "bind panel", p.ID, func() error {
+		p.Labels = storedLabels(p.Labels)
 		return s.Store.panels.add(p.ID, storedPanel(p))
 	})
 }
@@ -107,8 +125,29 @@ func (s panels) OfContext(ctx context.Context, contextID string) ([]metadata.Pan
 
 func (s panels) Update(ctx context.Context, p metadata.Panel) error {
 	return s.writing(ctx, "update the record of panel", p.ID, func() error {
+		old, err := find(s.Store.panels.records, p.ID)
+		if err != nil {
+			return err
+		}
+		p.Labels = old.Labels
 		return s.Store.panels.replace(p.ID, storedPanel(p))
 	})
+}
+
+func (s panels) SetLabels(ctx context.Context, id string, change metadata.LabelChange) (set map[string]string, err error) {
+	err = s.writing(ctx, "label panel", id, func() error {
+		p, err := find(s.Store.panels.records, id)
+		if err == nil {
+			set, err = change(p.Labels)
+		}
+		if err != nil {
+			return err
+		}
+		set = storedLabels(set)
+		p.Labels = set
+		return s.Store.panels.replace(id, p)
+	})
+	return set, err
 }
 
 func (s panels) List(ctx context.Context) ([]metadata.Panel, error) {
@@ -153,6 +192,18 @@ func (s tokens) DeletePanel(ctx context.Context, panelID string) (n int, err err
 func (s tokens) List(ctx context.Context, panelID string) ([]metadata.Token, error) {
 	return reading(ctx, s.Store, "list the tokens of panel", panelID, func() ([]metadata.Token, error) {
 		return collect(s.Store.tokens, func(t metadata.Token) bool { return t.PanelID == panelID }, byIssue), nil
+	})
+}
+
+func (s tokens) Live(ctx context.Context, now time.Time) (map[string]int, error) {
+	return reading(ctx, s.Store, "count the live", "tokens", func() (map[string]int, error) {
+		live := map[string]int{}
+		for _, t := range s.Store.tokens {
+			if t.ExpiresAt.After(stored(now)) {
+				live[t.PanelID]++
+			}
+		}
+		return live, nil
 	})
 }
 

@@ -34,6 +34,10 @@ func Run(t *testing.T, open func(t *testing.T) metadata.Store) {
 		{"a context is found without its case", contextFolded},
 		{"an absent context is not found", contextAbsent},
 		{"contexts are listed by ID", contextList},
+		{"labels come back as they were stored", labelRoundTrip},
+		{"an update keeps labels", labelUpdate},
+		{"a refused change of labels changes nothing", labelRefused},
+		{"concurrent changes of labels are all kept", labelRace},
 		{"deleting a context takes its panels and tokens along", contextCascade},
 		{"one of many concurrent creations wins", contextRace},
 		{"a panel comes back as it was stored", panelRoundTrip},
@@ -46,6 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) metadata.Store) {
 		{"a token needs its panel", tokenNeedsPanel},
 		{"adding a token drops expired ones", tokenExpiry},
 		{"a panel's tokens are listed and deleted together", tokenPanel},
+		{"the live tokens of all panels are counted", tokenLive},
 		{"a layer comes back as it was stored", layerRoundTrip},
 		{"a layer in use is kept", layerInUse},
 		{"a site comes back as it was stored", siteRoundTrip},
@@ -117,10 +122,10 @@ func contextRoundTrip(s suite) {
 	want := metadata.Context{
 		ID: "ctx_panels~editor", Explicit: true, OwnerPanel: "editor", State: metadata.ContextSeeding,
 		LastError: "disk full", Driver: "copy", Layer: "sha256:1", Generation: 1<<64 - 1,
-		Files: 3, Bytes: 1 << 40, CreatedAt: epoch, SeededIn: 1234567 * time.Nanosecond, Recovered: true, ForkedFrom: "ctx_a",
+		Files: 3, Bytes: 1 << 40, CreatedAt: epoch, UsedAt: epoch.Add(time.Hour), SeededIn: 1234567 * time.Nanosecond, Recovered: true, ForkedFrom: "ctx_a",
 	}
 	s.must(s.store.Contexts().Create(s.Context(), want))
-	want.CreatedAt = kept(want.CreatedAt)
+	want.CreatedAt, want.UsedAt = kept(want.CreatedAt), kept(want.UsedAt)
 	got, err := s.store.Contexts().Get(s.Context(), want.ID)
 	s.must(err)
 	s.equal(got, want)

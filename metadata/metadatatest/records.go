@@ -114,6 +114,19 @@ func tokenExpiry(s suite) {
 	s.must(err)
 }
 
+func tokenLive(s suite) {
+	s.bind("c", "p", "q", "none")
+	s.grant("p", 1, time.Minute)
+	s.grant("p", 2, time.Hour)
+	s.grant("p", 3, 2*time.Hour)
+	s.grant("q", 4, 2*time.Hour)
+	for at, want := range map[time.Duration]map[string]int{0: {"p": 3, "q": 1}, time.Hour: {"p": 1, "q": 1}, 3 * time.Hour: {}} {
+		live, err := s.store.Tokens().Live(s.Context(), epoch.Add(at))
+		s.must(err)
+		s.equal(live, want)
+	}
+}
+
 func tokenPanel(s suite) {
 	s.bind("c", "p", "q")
 	later := metadata.Token{Hash: [32]byte{1}, PanelID: "p", IssuedAt: epoch.Add(time.Minute), ExpiresAt: epoch.Add(time.Hour)}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/metadata"
+	"github.com/ctxfs/ctxfs/metadata/labels"
 )
 
 type contexts struct{ *Store }
@@ -14,13 +15,16 @@ type contexts struct{ *Store }
 const contextColumns = `id, explicit, owner_panel, state, last_error, driver, layer,
 	generation, files, bytes, created_at, seeded_in, recovered, forked_from`
 
-// selectContexts reads scanContext's columns.
-const selectContexts = `SELECT ` + contextColumns + `, used_at FROM contexts`
+// selectContexts reads scanContext's columns; insertContext takes newContextValues.
+const (
+	selectContexts = `SELECT ` + contextColumns + `, used_at, labels FROM contexts`
+	insertContext  = `INSERT INTO contexts (` + contextColumns + `, id_folded, used_at, labels) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+)
 
 func scanContext(row scanner) (c metadata.Context, err error) {
 	var generation int64
 	err = row.Scan(&c.ID, &c.Explicit, &c.OwnerPanel, &c.State, &c.LastError, &c.Driver, &c.Layer,
-		&generation, &c.Files, &c.Bytes, millis{&c.CreatedAt}, &c.SeededIn, &c.Recovered, &c.ForkedFrom, millis{&c.UsedAt})
+		&generation, &c.Files, &c.Bytes, millis{&c.CreatedAt}, &c.SeededIn, &c.Recovered, &c.ForkedFrom, millis{&c.UsedAt}, labels.Column{To: &c.Labels})
 	c.Generation = uint64(generation)
 	return c, err
 }
@@ -32,9 +36,12 @@ func contextValues(c metadata.Context) []any {
 		int64(c.Generation), c.Files, c.Bytes, c.CreatedAt.UnixMilli(), int64(c.SeededIn), c.Recovered, c.ForkedFrom}
 }
 
+func newContextValues(c metadata.Context) []any {
+	return append(contextValues(c), metadata.Fold(c.ID), c.UsedAt.UnixMilli(), labels.Text(c.Labels))
+}
+
 func (s contexts) Create(ctx context.Context, c metadata.Context) error {
-	_, err := exec(ctx, s.write, `INSERT INTO contexts (`+contextColumns+`, id_folded)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, append(contextValues(c), metadata.Fold(c.ID))...)
+	_, err := exec(ctx, s.write, insertContext, newContextValues(c)...)
 	return s.explain(err, "create the record of context", c.ID)
 }
 
@@ -57,6 +64,11 @@ func (s contexts) Update(ctx context.Context, c metadata.Context) error {
 func (s contexts) Used(ctx context.Context, id string, at time.Time) error {
 	err := touch(ctx, s.write, `UPDATE contexts SET used_at = ? WHERE id = ?`, at.UnixMilli(), id)
 	return s.explain(err, "update the record of context", id)
+}
+
+func (s contexts) SetLabels(ctx context.Context, id string, change metadata.LabelChange) (map[string]string, error) {
+	set, err := s.setLabels(ctx, "contexts", id, change)
+	return set, s.explain(err, "label context", id)
 }
 
 func (s contexts) Delete(ctx context.Context, id string) error {
@@ -83,11 +95,14 @@ type panels struct{ *Store }
 
 const panelColumns = `id, context_id, read_only, opened_at, closed_at, rights`
 
-// selectPanels reads scanPanel's columns.
-const selectPanels = `SELECT ` + panelColumns + ` FROM panels`
+// selectPanels reads scanPanel's columns; insertPanel takes panelValues, the panel's key and its labels.
+const (
+	selectPanels = `SELECT ` + panelColumns + `, labels FROM panels`
+	insertPanel  = `INSERT INTO panels (` + panelColumns + `, context_folded, id_folded, labels) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+)
 
 func scanPanel(row scanner) (p metadata.Panel, err error) {
-	err = row.Scan(&p.ID, &p.ContextID, &p.ReadOnly, millis{&p.OpenedAt}, millis{&p.ClosedAt}, &p.Rights)
+	err = row.Scan(&p.ID, &p.ContextID, &p.ReadOnly, millis{&p.OpenedAt}, millis{&p.ClosedAt}, &p.Rights, labels.Column{To: &p.Labels})
 	return p, err
 }
 
@@ -97,8 +112,7 @@ func panelValues(p metadata.Panel) []any {
 }
 
 func (s panels) Bind(ctx context.Context, p metadata.Panel) error {
-	_, err := exec(ctx, s.write, `INSERT INTO panels (`+panelColumns+`, context_folded, id_folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		append(panelValues(p), metadata.Fold(p.ID))...)
+	_, err := exec(ctx, s.write, insertPanel, append(panelValues(p), metadata.Fold(p.ID), labels.Text(p.Labels))...)
 	return s.explain(err, "bind panel", p.ID)
 }
 
@@ -123,6 +137,11 @@ func (s panels) Update(ctx context.Context, p metadata.Panel) error {
 	return s.explain(err, "update the record of panel", p.ID)
 }
 
+func (s panels) SetLabels(ctx context.Context, id string, change metadata.LabelChange) (map[string]string, error) {
+	set, err := s.setLabels(ctx, "panels", id, change)
+	return set, s.explain(err, "label panel", id)
+}
+
 func (s panels) List(ctx context.Context) ([]metadata.Panel, error) {
 	list, err := all(ctx, s.read, scanPanel, selectPanels+` ORDER BY id`)
 	return list, s.explain(err, "list the records of", "panels")
@@ -130,7 +149,15 @@ func (s panels) List(ctx context.Context) ([]metadata.Panel, error) {
 
 type tokens struct{ *Store }
 
-const tokenColumns = `hash, panel_id, context_id, read_only, issued_at, expires_at, rights`
+const (
+	tokenColumns = `hash, panel_id, context_id, read_only, issued_at, expires_at, rights`
+	insertToken  = `INSERT INTO tokens (` + tokenColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?)`
+)
+
+// tokenValues are t's columns in the order of tokenColumns.
+func tokenValues(t metadata.Token) []any {
+	return []any{t.Hash[:], t.PanelID, t.ContextID, t.ReadOnly, t.IssuedAt.UnixMilli(), t.ExpiresAt.UnixMilli(), int64(t.Rights)}
+}
 
 func scanToken(row scanner) (t metadata.Token, err error) {
 	var hash []byte
@@ -146,8 +173,7 @@ func (s tokens) Add(ctx context.Context, t metadata.Token, now time.Time) error 
 		if _, err := exec(ctx, tx, `DELETE FROM tokens WHERE expires_at < ?`, now.UnixMilli()); err != nil {
 			return err
 		}
-		_, err := exec(ctx, tx, `INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-			t.Hash[:], t.PanelID, t.ContextID, t.ReadOnly, t.IssuedAt.UnixMilli(), t.ExpiresAt.UnixMilli(), int64(t.Rights))
+		_, err := exec(ctx, tx, insertToken, tokenValues(t)...)
 		return err
 	})
 	return s.explain(err, "store a token of panel", t.PanelID)
@@ -169,9 +195,28 @@ func (s tokens) List(ctx context.Context, panelID string) ([]metadata.Token, err
 	return list, s.explain(err, "list the tokens of panel", panelID)
 }
 
+func (s tokens) Live(ctx context.Context, now time.Time) (map[string]int, error) {
+	live := map[string]int{}
+	_, err := all(ctx, s.read, func(row scanner) (n int, err error) {
+		var id string
+		err = row.Scan(&id, &n)
+		live[id] = n
+		return n, err
+	}, `SELECT panel_id, count(*) FROM tokens WHERE expires_at > ? GROUP BY panel_id`, now.UnixMilli())
+	return live, s.explain(err, "count the live", "tokens")
+}
+
 type layers struct{ *Store }
 
-const layerColumns = `digest, kind, files, bytes, created_at`
+const (
+	layerColumns = `digest, kind, files, bytes, created_at`
+	insertLayer  = `INSERT OR REPLACE INTO layers (` + layerColumns + `) VALUES (?, ?, ?, ?, ?)`
+)
+
+// layerValues are l's columns in the order of layerColumns.
+func layerValues(l metadata.Layer) []any {
+	return []any{l.Digest, l.Kind, l.Files, l.Bytes, l.CreatedAt.UnixMilli()}
+}
 
 func scanLayer(row scanner) (l metadata.Layer, err error) {
 	err = row.Scan(&l.Digest, &l.Kind, &l.Files, &l.Bytes, millis{&l.CreatedAt})
@@ -179,8 +224,7 @@ func scanLayer(row scanner) (l metadata.Layer, err error) {
 }
 
 func (s layers) Put(ctx context.Context, l metadata.Layer) error {
-	_, err := exec(ctx, s.write, `INSERT OR REPLACE INTO layers (`+layerColumns+`) VALUES (?, ?, ?, ?, ?)`,
-		l.Digest, l.Kind, l.Files, l.Bytes, l.CreatedAt.UnixMilli())
+	_, err := exec(ctx, s.write, insertLayer, layerValues(l)...)
 	return s.explain(err, "store the record of layer", l.Digest)
 }
 

@@ -13,7 +13,15 @@ func (s *Store) Sites() metadata.Sites { return sites{s} }
 
 type sites struct{ *Store }
 
-const siteColumns = `id, hash, context_id, panel_id, options, opened_at, expires_at`
+const (
+	siteColumns = `id, hash, context_id, panel_id, options, opened_at, expires_at`
+	insertSite  = `INSERT INTO sites (` + siteColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?)`
+)
+
+// siteValues are s's columns in the order of siteColumns.
+func siteValues(s metadata.Site) []any {
+	return []any{s.ID, s.Hash[:], s.ContextID, s.PanelID, s.Options, s.OpenedAt.UnixMilli(), s.ExpiresAt.UnixMilli()}
+}
 
 func scanSite(row scanner) (s metadata.Site, err error) {
 	var hash []byte
@@ -25,8 +33,7 @@ func scanSite(row scanner) (s metadata.Site, err error) {
 }
 
 func (s sites) Add(ctx context.Context, site metadata.Site) error {
-	_, err := exec(ctx, s.write, `INSERT INTO sites (`+siteColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		site.ID, site.Hash[:], site.ContextID, site.PanelID, site.Options, site.OpenedAt.UnixMilli(), site.ExpiresAt.UnixMilli())
+	_, err := exec(ctx, s.write, insertSite, siteValues(site)...)
 	return s.explain(err, "store the record of site", site.ID)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestRecordsSurviveReopening(t *testing.T) {
 	}
 	second := open(t, path)
 	defer closeStore(t, second)
-	if got, err := second.Contexts().Get(t.Context(), "Kept"); err != nil || got != want {
+	if got, err := second.Contexts().Get(t.Context(), "Kept"); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	if err := second.Contexts().Create(t.Context(), metadata.Context{ID: "KEPT"}); !errors.Is(err, metadata.ErrConflict) {
@@ -155,8 +156,11 @@ func TestContextsOfTheFirstVersionCountAsUsed(t *testing.T) {
 	}
 }
 
+// undoLabels takes a database back to version 5.
+const undoLabels = `ALTER TABLE panels DROP COLUMN labels; ALTER TABLE contexts DROP COLUMN labels; DELETE FROM goose_db_version WHERE version_id >= 6;`
+
 // undoRights takes a database back to version 3.
-const undoRights = `DROP TABLE sites; ALTER TABLE panels DROP COLUMN rights; ALTER TABLE tokens DROP COLUMN rights; DELETE FROM goose_db_version WHERE version_id >= 4;`
+const undoRights = undoLabels + `DROP TABLE sites; ALTER TABLE panels DROP COLUMN rights; ALTER TABLE tokens DROP COLUMN rights; DELETE FROM goose_db_version WHERE version_id >= 4;`
 
 // A panel and a token of a database without rights keep working, and have none.
 func TestPanelsOfOlderVersionsHaveNoRights(t *testing.T) {
@@ -175,11 +179,34 @@ func TestPanelsOfOlderVersionsHaveNoRights(t *testing.T) {
 		t.Errorf("the database was not copied: %v", err)
 	}
 	panel.Rights, token.Rights = 0, 0
-	if got, err := s.Panels().Get(ctx, "p"); err != nil || got != panel {
+	if got, err := s.Panels().Get(ctx, "p"); err != nil || !reflect.DeepEqual(got, panel) {
 		t.Errorf("the panel is %+v, %v, want %+v", got, err, panel)
 	}
 	if got, err := s.Tokens().Get(ctx, hash); err != nil || got != token {
 		t.Errorf("the token is %+v, %v, want %+v", got, err, token)
+	}
+}
+
+// Contexts and panels of a database without labels have none, and can get some.
+func TestRecordsOfOlderVersionsHaveNoLabels(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ctxfs.db")
+	s := open(t, path)
+	ctx, set := t.Context(), map[string]string{"owner": "ada"}
+	err := errors.Join(s.Contexts().Create(ctx, metadata.Context{ID: "ctx_a", Labels: set}), s.Panels().Bind(ctx, metadata.Panel{ID: "a", ContextID: "ctx_a", Labels: set}), s.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	query(t, path, undoLabels)
+	s = open(t, path)
+	defer closeStore(t, s)
+	c, err := s.Contexts().Get(ctx, "ctx_a")
+	p, e := s.Panels().Get(ctx, "a")
+	if err = errors.Join(err, e); err != nil || c.Labels != nil || p.Labels != nil {
+		t.Errorf("labels are %v and %v, %v, want none", c.Labels, p.Labels, err)
+	}
+	if got, err := s.Contexts().SetLabels(ctx, "ctx_a", func(map[string]string) (map[string]string, error) { return set, nil }); err != nil || got["owner"] != "ada" {
+		t.Errorf("set to %v, %v", got, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/internal/manual"
 	"github.com/ctxfs/ctxfs/internal/method"
+	"github.com/ctxfs/ctxfs/internal/openapi"
 	"github.com/ctxfs/ctxfs/server"
 )
 
@@ -100,7 +101,7 @@ func settings(w io.Writer) error {
 // errnos writes the page of all errors and exit codes.
 func errnos(w io.Writer) error {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# Errors\n%s\nAn error of a call is one gRPC status with a `google.rpc.ErrorInfo` of the domain `ctxfs`. Its `reason` is the name of an errno, and its metadata\nhave `errno`, `syscall`, `path`, `dest` and `hint`. The message is Node's: `ENOENT: no such file or directory, open '/a.txt'`. Paths are those in\nthe context, each cut at 1 KiB. The Go client returns `*fs.PathError` and `*os.LinkError`; the npm client returns Node's errors. The numbers are\nLinux's on every system. [Operation](operations.md#starting-and-stopping) lists the exit codes of the program, and [JSON output](cli-json.md#errors)\nits errors in JSON.\n\n| errno | number | gRPC code | text |\n|---|---|---|---|\n", generated)
+	fmt.Fprintf(&out, "# Errors\n%s\nAn error of a call is one gRPC status with a `google.rpc.ErrorInfo` of the domain `ctxfs`. Its `reason` is the name of an errno, and its metadata\nhave `errno`, `syscall`, `path`, `dest` and `hint`. The message is Node's: `ENOENT: no such file or directory, open '/a.txt'`. Paths are those in\nthe context, each cut at 1 KiB. The Go client returns `*fs.PathError` and `*os.LinkError`; the npm client returns Node's errors. The numbers are\nLinux's on every system. [Operation](operations.md#starting-and-stopping) lists the exit codes of the program, and [JSON output](cli-json.md#errors)\nits errors in JSON.\n\nA condition (`if_match`, `if_none_match`) that does not hold is `Aborted`, with the reason `ESTALE` or `EEXIST`, `kind` `condition`, and the present\n`etag` in the metadata.\n\n| errno | number | gRPC code | text |\n|---|---|---|---|\n", generated)
 	for n := range fserr.Code(134) {
 		if text := n.Text(); text != "unknown error" {
 			fmt.Fprintf(&out, "| `%s` | %d | %s | %s |\n", n, int32(n), fserrpb.GRPCCode(n), text)
@@ -144,3 +145,13 @@ func fields(m protoreflect.MessageDescriptor) string {
 
 // cell makes a text fit for a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+// openAPI writes the document that a server has at /v1/openapi.json.
+func openAPI(w io.Writer) error {
+	document, err := openapi.Document()
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(document)
+	return err
+}

@@ -17,6 +17,7 @@ const renamed = 300
 // TestUserNSKillInARename kills a server while it renames a directory of the layer: every file is at the old or at the new
 // name, and at the new one all are when any is.
 func TestUserNSKillInARename(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.sh(fmt.Sprintf("mkdir -p ws/dir/sub && for i in $(seq %d); do echo $i > ws/dir/sub/$i; done", renamed))
 	p.sh("cd ws && git add . && git -c user.name=t -c user.email=t@example.com commit -qm second")

@@ -195,6 +195,7 @@ func (r *running) refusesRoot() {
 
 // TestUserNSServe goes through the life of a server that an ordinary user starts.
 func TestUserNSServe(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	r := p.serve()
 	if r.pid == r.cmd.Process.Pid || !strings.Contains(r.banner, "driver   overlay-userns (only this server sees the files)") {
@@ -229,6 +230,7 @@ func TestUserNSServe(t *testing.T) {
 
 // TestUserNSServesACopy serves a workspace that was copied, as from a backup; then one whose copy lost the extended attributes.
 func TestUserNSServesACopy(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.sh("mkdir ws/dir && echo old > ws/dir/old && cd ws && git add . && git -c user.name=t -c user.email=t@example.com commit -qm second")
 	r := p.serve()
@@ -276,6 +278,7 @@ func TestUserNSServesACopy(t *testing.T) {
 
 // TestUserNSServeEnds has every way to end it end both of its processes.
 func TestUserNSServeEnds(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	for _, c := range []struct {
 		name string
@@ -298,6 +301,7 @@ func TestUserNSServeEnds(t *testing.T) {
 }
 
 func TestUserNSExitCodes(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	serve := []string{"serve", "--driver", server.DriverUserNS, "--disk-reserve", "0", "--workspace"}
 	p.sh("echo handed > handed")
@@ -332,6 +336,7 @@ func TestUserNSExitCodes(t *testing.T) {
 
 // TestUserNSTellsSystemd listens as systemd does, to the process that it started and no other.
 func TestUserNSTellsSystemd(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	at := &net.UnixAddr{Name: filepath.Join(p.dir, "systemd"), Net: "unixgram"}
 	in, err := net.ListenUnixgram("unixgram", at)
@@ -364,6 +369,7 @@ func TestUserNSTellsSystemd(t *testing.T) {
 }
 
 func TestUserNSIsNotForRoot(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("not tested here: it is about root")
 	}

@@ -19,7 +19,7 @@ func (e Env) banner(info server.Info, cfg server.Config, asJSON bool) error {
 		enc.SetEscapeHTML(false)
 		return enc.Encode(map[string]any{
 			"version": info.Version, "pid": info.PID, "workspace": info.Workspace, "repositories": append([]string{}, info.Repositories...),
-			"driver": info.Driver, "addresses": info.Addresses.All(), "http": info.Addresses.HTTP, "gateway": info.Addresses.Gateway, "warnings": append([]string{}, info.Warnings...),
+			"driver": info.Driver, "metadata": info.Metadata, "addresses": info.Addresses.All(), "http": info.Addresses.HTTP, "gateway": info.Addresses.Gateway, "sites": info.Addresses.Sites, "warnings": append([]string{}, info.Warnings...),
 		})
 	}
 	return writeBanner(e.Stdout, info, cfg)
@@ -41,14 +41,20 @@ func writeBanner(w io.Writer, info server.Info, cfg server.Config) error {
 	}
 	a := info.Addresses
 	lines = append(lines, seedLines(info)...)
+	if info.Metadata != "" && info.Metadata != server.InFile {
+		lines = append(lines, "records  "+info.Metadata)
+	}
 	lines = append(lines,
 		pad("driver   "+info.Driver)+"details: ctxfs doctor",
 		"grpc     "+a.Target(),
 		"tcp      "+listening(a.TCP, a.TLS, "--listen 127.0.0.1:7420"),
 		"http     "+listening(nonEmpty(a.HTTP), a.TLS, "--http 127.0.0.1:7421 --origin http://localhost:5173"),
 	)
+	if a.HTTP != "" {
+		lines = append(lines, pad("console  "+a.HTTP)+"review in the browser: ctxfs console")
+	}
 	if a.Gateway != "" {
-		lines = append(lines, pad("gateway  "+a.Gateway)+"show a panel's files: ctxfs open PANEL")
+		lines = append(lines, pad("gateway  "+a.Gateway+"   sites at "+a.Sites)+"show a panel's files: ctxfs open PANEL")
 	}
 	lines = append(lines, "try      "+tryLine(info, cfg))
 	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")

@@ -1,5 +1,5 @@
 // Package command holds the commands of ctxfs that are a server, or work on one's state:
-// serve, run, config, doctor and template. Those that talk to a running server are in package cli.
+// serve, run, config, doctor, template and metadata. Those that talk to a running server are in package cli.
 package command
 
 import (
@@ -24,10 +24,10 @@ type Env struct {
 	Version string
 }
 
-// Commands returns serve, run, config, doctor and template.
+// Commands returns serve, run, config, doctor, template and metadata.
 func Commands(env Env) []*cobra.Command {
 	return []*cobra.Command{
-		env.serveCommand(), env.runCommand(), env.configCommand(), env.doctorCommand(), env.templateCommand(), env.probeCommand(), env.runnerCommand(),
+		env.serveCommand(), env.runCommand(), env.configCommand(), env.doctorCommand(), env.templateCommand(), env.metadataCommand(), env.probeCommand(), env.runnerCommand(),
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"github.com/ctxfs/ctxfs/internal/pgtest"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 	"github.com/ctxfs/ctxfs/server/command"
 )
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 	if signal.Ignored(syscall.SIGHUP) { // as nohup has it: the programs that tests start would ignore it too
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(pgtest.Main(m))
 }
 
 func program() int {
@@ -97,6 +98,7 @@ func run(t *testing.T, environ []string, args ...string) (code int, out, errs st
 }
 
 func TestServeSaysWhatItFound(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	out := lines{make(chan string, 100)}
 	ctx, stop := context.WithCancel(t.Context())
@@ -143,6 +145,7 @@ func TestServeSaysWhatItFound(t *testing.T) {
 // TestSignalsStopTheProgram ends serve and run by each signal that asks a program to stop; a closed terminal sends SIGHUP.
 // Either way the server removes its socket, which one that was killed leaves.
 func TestSignalsStopTheProgram(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	socket := filepath.Join(ws, ".contexts", ".ctxfs", "ctxfs.sock")
 	for _, c := range []struct {
@@ -184,6 +187,7 @@ func TestSignalsStopTheProgram(t *testing.T) {
 
 // TestRunForwardsASignalThatComesAtOnce has the child signal its parent as soon as it has started.
 func TestRunForwardsASignalThatComesAtOnce(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	for range 20 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "run", "--workspace", ws, "--disk-reserve", "0", "--",
@@ -198,6 +202,7 @@ func TestRunForwardsASignalThatComesAtOnce(t *testing.T) {
 
 // TestIgnoredHangupStaysIgnored starts the server as nohup does.
 func TestIgnoredHangupStaysIgnored(t *testing.T) {
+	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `trap "" HUP; exec "$0" "$@"`, os.Args[0], "serve", "--workspace", servertest.Workspace(t), "--disk-reserve", "0", "--exit-on-stdin-close")
 	cmd.Env, cmd.Stderr = append(os.Environ(), programEnv+"=1"), os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -228,6 +233,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestServeRefusals(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -263,6 +269,7 @@ func TestServeRefusals(t *testing.T) {
 }
 
 func TestConfigTellsOrigins(t *testing.T) {
+	t.Parallel()
 	_, out, _, err := run(t, []string{"CTXFS_TOKEN_TTL=2h"}, "config", "--json", "--http", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -283,6 +290,7 @@ func TestConfigTellsOrigins(t *testing.T) {
 }
 
 func TestRunGivesTheChildAPanel(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	script := `test -z "$CTXFS_PANEL" && cat; printf '|%s|' "$CTXFS_CONTEXT"; test -n "$CTXFS_TOKEN" && test -S "${CTXFS_ADDRESS#unix://}" && exit 7`
 	environ := append(os.Environ(), "CTXFS_TOKEN=stale", "CTXFS_PANEL=other")
@@ -302,6 +310,7 @@ func TestRunGivesTheChildAPanel(t *testing.T) {
 }
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	base := []string{"doctor", "--workspace", ws, "--disk-reserve", "0"}
 	code, out, _, err := run(t, nil, base...)
@@ -319,6 +328,7 @@ func TestDoctor(t *testing.T) {
 }
 
 func TestRepairRebuildsALostDatabase(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	args := []string{"--workspace", ws, "--disk-reserve", "0"}
 	if code, _, errs, err := run(t, os.Environ(), append(append([]string{"run"}, args...), "--", "true")...); code != 0 {

@@ -77,7 +77,7 @@ func examine(ctx context.Context, cfg server.Config, userns func(context.Context
 		return x.findings
 	}
 	x.layout = l
-	for _, check := range []func(){x.workspace, x.seed, x.git, x.driver, x.exec, x.disk, x.state, x.reviews, x.socket, x.inotify} {
+	for _, check := range []func(){x.workspace, x.seed, x.git, x.driver, x.exec, x.disk, x.state, x.records, x.reviews, x.socket, x.inotify} {
 		check()
 	}
 	return x.findings
@@ -121,6 +121,9 @@ func (e Env) repair(ctx context.Context, cfg server.Config) ([]finding, error) {
 	x := &examination{}
 	if r.Aside != "" {
 		x.say(markRepair, "repair", "the corrupt database was moved to %s", r.Aside)
+	}
+	if r.Revoked > 0 {
+		x.say(markRepair, "repair", "the database had lost commits: %s tokens were revoked, since revocations may be among them; open the panels again", seed.Count(int64(r.Revoked)))
 	}
 	for _, id := range r.Recovered {
 		x.say(markRepair, "repair", "made a record of %s from its folder", id)

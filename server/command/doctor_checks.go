@@ -149,6 +149,20 @@ func (x *examination) state() {
 	}
 }
 
+// records looks at a database other than the file in the state directory.
+func (x *examination) records() {
+	f := server.ExamineRecords(x.ctx, x.cfg, x.layout)
+	switch {
+	case f == nil:
+	case f.Bad:
+		x.say(markFail, "records", "%s", f.Text)
+	case f.Doubtful:
+		x.say(markWarn, "records", "%s", f.Text)
+	default:
+		x.say(markOK, "records", "%s", f.Text)
+	}
+}
+
 func (x *examination) reviews() {
 	if !x.made {
 		return

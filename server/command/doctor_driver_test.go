@@ -23,6 +23,7 @@ func driverLine(t *testing.T, ws string, more ...string) (line string, code int)
 }
 
 func TestDoctorSaysWhichDriver(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	before, err := os.ReadDir(ws)
 	if err != nil {
@@ -48,6 +49,7 @@ func TestDoctorSaysWhichDriver(t *testing.T) {
 // TestDoctorFindsContextsThatCannotBeUsed has contexts of a driver that is refused: nothing can be mounted
 // where no contexts directory can be written to.
 func TestDoctorFindsContextsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	if line, _ := driverLine(t, ws); strings.Contains(line, "cannot be used") {
 		t.Errorf("without any: %s", line)
@@ -64,6 +66,7 @@ func TestDoctorFindsContextsThatCannotBeUsed(t *testing.T) {
 
 // TestDoctorFindsKilledChecks has what a killed check of the overlay driver leaves.
 func TestDoctorFindsKilledChecks(t *testing.T) {
+	t.Parallel()
 	const left = ".ctxfs-tmp-check-1"
 	ws := servertest.Workspace(t)
 	dir := filepath.Join(ws, ".contexts", left)

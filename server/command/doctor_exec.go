@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/server"
@@ -19,14 +20,13 @@ func (x *examination) exec() {
 		x.say(markWarn, "exec", "%v", err)
 		return
 	}
-	const isolated = "commands run isolated in contexts (%s, with user namespaces and a filter of system calls); "
-	version := exec.Version(x.ctx)
+	isolated := fmt.Sprintf("commands run isolated in contexts (%s, with %s); ", exec.Version(x.ctx), exec.Protections())
 	switch by, err := exec.LimitsMemory(x.cfg.ExecCgroup); {
 	case err != nil:
 		x.say(markFail, "exec", "--exec-cgroup: %v", err)
 	case by != "":
-		x.say(markOK, "exec", isolated+"%s limits their memory", version, by)
+		x.say(markOK, "exec", "%s%s limits their memory", isolated, by)
 	default:
-		x.say(markOK, "exec", isolated+"their memory is limited only if systemd delegates a cgroup to the server, as ctxfs-exec@.service does, or if --exec-cgroup names one with the controller memory", version)
+		x.say(markOK, "exec", "%stheir memory is limited only if systemd delegates a cgroup to the server, as ctxfs-exec@.service does, or if --exec-cgroup names one with the controller memory", isolated)
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ctxfs/ctxfs/exec"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 	"github.com/ctxfs/ctxfs/server"
 )
 
 func TestDoctorRunsACommand(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	if err := os.Chmod(filepath.Dir(ws), 0o755); err != nil {
 		t.Fatal(err)
@@ -36,6 +38,9 @@ func TestDoctorRunsACommand(t *testing.T) {
 	}
 	if got := doctor("--exec-user", user); !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := doctor("--exec-user", user); strings.HasPrefix(got, "ok") && !strings.Contains(got, exec.Protections()) {
+		t.Errorf("got %q, want what isolates commands", got)
 	}
 	if got := doctor("--exec-user", "0:0"); !strings.HasPrefix(got, "fail  exec") || !strings.Contains(got, "exec") {
 		t.Errorf("as root: %q", got)

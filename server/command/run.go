@@ -196,13 +196,13 @@ func (e *startError) ExitCode() int {
 	return 126
 }
 
-// clean drops what would lead the child's clients elsewhere.
+// clean drops what would lead the child's clients elsewhere, and what has the password of the server's database.
 func clean(environ []string) []string {
 	var out []string
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
 		switch name {
-		case "CTXFS_ADDRESS", "CTXFS_TOKEN", "CTXFS_CONTEXT", "CTXFS_PANEL", "CTXFS_FOLDER":
+		case "CTXFS_ADDRESS", "CTXFS_TOKEN", "CTXFS_CONTEXT", "CTXFS_PANEL", "CTXFS_FOLDER", "CTXFS_METADATA", "PGPASSWORD", "PGPASSFILE":
 		default:
 			out = append(out, v)
 		}

@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/internal/namespaces/namespacestest"
 	"github.com/ctxfs/ctxfs/internal/servertest"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/server"
@@ -61,6 +63,7 @@ func newStation(t *testing.T, driver string) *station {
 		t.Skip(err)
 	}
 	if driver == server.DriverOverlay {
+		namespacestest.Mounting(t)
 		if why := server.OverlayRefusal(t.Context(), t.TempDir()); why != "" {
 			t.Skipf("no driver %s: %s", driver, why)
 		}
@@ -376,6 +379,58 @@ func TestReplacedFolderEndsItsCommand(t *testing.T) {
 			s.Errorf("the command of another context: %q", text)
 		}
 	})
+}
+
+// TestKeptCommandIsFollowedThroughARestart runs a command through the Go client while its server is upgraded, and while it is killed.
+func TestKeptCommandIsFollowedThroughARestart(t *testing.T) {
+	t.Parallel()
+	s := newStation(t, server.DriverCopy)
+	r := s.serve()
+	r.seed("ctx_a")
+	c, err := client.Dial(t.Context(), client.WithAddress("unix://"+filepath.Join(s.state(), "ctxfs.sock")), client.WithGetenv(func(string) string { return "" }))
+	s.must(err)
+	t.Cleanup(func() { s.must(c.Close()) })
+	var out, stderr strings.Builder
+	var exit *ctxfsv1.Exit
+	said := make(chan string, 10)
+	ran := make(chan error, 1)
+	go func() {
+		ran <- c.RunCommand(t.Context(), &ctxfsv1.Command{
+			ContextId: "ctx_a", OnDisconnect: ctxfsv1.OnDisconnect_ON_DISCONNECT_KEEP,
+			Argv: []string{"sh", "-c", "for f in one two three; do echo $f; echo err >&2; while [ ! -e $f ]; do sleep 0.02; done; done; exit 3"},
+		}, func(m *ctxfsv1.RunResponse) error {
+			exit = m.GetExited().GetExit()
+			if o := m.GetOutput(); o.GetStream() == ctxfsv1.OutputStream_OUTPUT_STREAM_STDERR {
+				stderr.Write(o.GetData())
+			} else if o != nil {
+				out.Write(o.GetData())
+				said <- string(o.GetData())
+			}
+			return nil
+		})
+	}()
+	once := &ctxfsv1.StartRequest{Command: &ctxfsv1.Command{ContextId: "ctx_a", Argv: []string{"sleep", "1000"}, RequestId: "once"}}
+	first, err := r.exec.Start(t.Context(), once)
+	s.must(err)
+	for i, signal := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGKILL} {
+		word := []string{"one", "two"}[i]
+		if got := <-said; got != word+"\n" {
+			t.Fatalf("it said %q, want %q", got, word)
+		}
+		r.end(signal)
+		s.must(os.WriteFile(filepath.Join(s.ws, ".contexts/ctx_a", word), nil, 0o644)) // the command continues without a server
+		r = s.serve()
+		again, err := r.exec.Start(t.Context(), once)
+		if err != nil || again.GetProcess().GetProcessId() != first.GetProcess().GetProcessId() {
+			t.Errorf("the repeated start after %v: %v, %v", signal, again, err)
+		}
+	}
+	<-said
+	s.must(os.WriteFile(filepath.Join(s.ws, ".contexts/ctx_a/three"), nil, 0o644))
+	s.must(<-ran)
+	if exit.GetCode() != 3 || out.String() != "one\ntwo\nthree\n" || stderr.String() != "err\nerr\nerr\n" {
+		t.Errorf("got %v, %q, %q", exit, &out, &stderr)
+	}
 }
 
 // TestStopKeepsOrEndsCommands stops a server in both ways.

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/ctxfs/ctxfs/console"
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/server"
 )
@@ -27,8 +28,8 @@ func (e Env) serveCommand() *cobra.Command {
 		Long: `Serve a workspace until interrupted: contexts are folders in .contexts, filled with its repositories on first access.
 
 Settings come from flags, the environment (CTXFS_LISTEN for --listen, and so on) and the file of --config, in this
-order; 'ctxfs config' shows them with their origins. Exit codes: 64 a setting that cannot be, 73 the contexts directory
-cannot be written, 75 the workspace is served already, 78 its state was written by a newer version.`,
+order; 'ctxfs config' shows them with their origins. Exit codes: 64 a setting that cannot be, 69 the database with the
+records does not answer, 73 the contexts directory cannot be written, 75 the workspace is served already, 78 its state was written by a newer version.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := e.load(cmd)
 			if err != nil {
@@ -46,7 +47,7 @@ cannot be written, 75 the workspace is served already, 78 its state was written 
 			if again, err := e.again(cmd.Context(), cfg, log); again || err != nil {
 				return err
 			}
-			s, err := server.New(cmd.Context(), cfg, server.Deps{Log: log, Stdin: e.Stdin, Version: e.Version, Runner: e.runner()})
+			s, err := server.New(cmd.Context(), cfg, server.Deps{Log: log, Stdin: e.Stdin, Version: e.Version, Runner: e.runner(), Console: console.Files()})
 			if err != nil {
 				return err
 			}

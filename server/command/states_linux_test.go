@@ -52,6 +52,7 @@ func startedServer(ws string, cmd *exec.Cmd, ended <-chan error) error {
 
 // TestServeWithoutABanner has standard output and standard error that take nothing: the server serves all the same.
 func TestServeWithoutABanner(t *testing.T) {
+	t.Parallel()
 	closed := func(t *testing.T) *os.File {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -96,6 +97,7 @@ const kills = 40
 // TestStartAtOnceAfterAKill starts a server while the one before still dies: its lock is let go only when the kernel
 // has closed its files.
 func TestStartAtOnceAfterAKill(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	errs, err := os.Create(filepath.Join(t.TempDir(), "errors"))
 	if err != nil {
@@ -120,6 +122,7 @@ func TestStartAtOnceAfterAKill(t *testing.T) {
 
 // TestDoctorLooksAtTheContextsDisk has contexts on a disk of their own, which is full, then read-only.
 func TestDoctorLooksAtTheContextsDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("not tested: only root may mount a small disk")
 	}
@@ -150,6 +153,7 @@ func TestDoctorLooksAtTheContextsDisk(t *testing.T) {
 
 // TestDoctorFindsWhatIsLeft has doctor look at a state in which something was removed, replaced or moved.
 func TestDoctorFindsWhatIsLeft(t *testing.T) {
+	t.Parallel()
 	ws := servertest.Workspace(t)
 	args := []string{"--workspace", ws, "--disk-reserve", "0"}
 	serve := func() {
@@ -196,6 +200,7 @@ func TestDoctorFindsWhatIsLeft(t *testing.T) {
 
 // TestUserServesAFullDisk fills a disk for an ordinary user: ext4 keeps some blocks for root. The banner is on that disk too.
 func TestUserServesAFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("not tested: only root may mount a small disk")
 	}

@@ -52,7 +52,7 @@ func (e Env) templateCommand() *cobra.Command {
 }
 
 // PlanSeed says what a server here would seed contexts with, with the settings of the environment.
-func (e Env) PlanSeed(ctx context.Context, largest int) (_ *ctxfsv1.PlanSeedResponse, err error) {
+func (e Env) PlanSeed(ctx context.Context, largest int, seedFrom ...string) (_ *ctxfsv1.PlanSeedResponse, err error) {
 	cfg, _, err := e.load(withSettings(&cobra.Command{}))
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (e Env) PlanSeed(ctx context.Context, largest int) (_ *ctxfsv1.PlanSeedResp
 		return nil, fmt.Errorf("the workspace %s cannot be opened: %w", layout.Workspace, err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	plan, err := contexts.PlanSeed(ctx, layout.Source(root), cfg.SeedOptions(), contexts.PlanOptions{Largest: largest})
+	plan, err := contexts.PlanSeed(ctx, layout.Source(root), cfg.SeedOptions(), contexts.PlanOptions{Largest: largest, From: seedFrom})
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,7 @@ func templates(t *testing.T) (dir, commit string) {
 }
 
 func TestTemplateExplain(t *testing.T) {
+	t.Parallel()
 	dir, commit := templates(t)
 	_, out, _, err := run(t, nil, "template", "explain", "--workspace", dir, "panel")
 	if err != nil {
@@ -66,6 +67,7 @@ func TestTemplateExplain(t *testing.T) {
 }
 
 func TestTemplateExplainRefuses(t *testing.T) {
+	t.Parallel()
 	dir, _ := templates(t)
 	for args, want := range map[string]string{
 		"twice":    "base/context-template.yml:2",

@@ -1,7 +1,11 @@
 package command_test
 
 import (
+	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -40,5 +44,39 @@ func TestUnitForCommandsDiffersWhereSandboxesNeedIt(t *testing.T) {
 	}
 	if !slices.Equal(less, wantLess) || !slices.Equal(more, wantMore) {
 		t.Errorf("the unit for commands lacks %q and has %q; want %q and %q", less, more, wantLess, wantMore)
+	}
+}
+
+// TestUnitsAreValid has systemd read both units, with a program that this machine has.
+func TestUnitsAreValid(t *testing.T) {
+	t.Parallel()
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed")
+	}
+	for _, name := range []string{"ctxfs@.service", "ctxfs-exec@.service"} {
+		data, err := os.ReadFile("../../deploy/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verify := func(content string) string {
+			path := filepath.Join(t.TempDir(), name)
+			if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", path).CombinedOutput()
+			var exit *exec.ExitError
+			if err != nil && !errors.As(err, &exit) {
+				t.Fatal(err)
+			}
+			return string(out)
+		}
+		unit := regexp.MustCompile(`(?m)^(Exec\w+=)ctxfs `).ReplaceAllString(string(data), "${1}/bin/true ")
+		if out := verify(unit); out != "" {
+			t.Errorf("%s: %s", name, out)
+		}
+		if out := verify(unit + "\nNoSuchSetting=1\n"); !strings.Contains(out, "NoSuchSetting") {
+			t.Errorf("%s: a setting that does not exist is not reported: %q", name, out)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/metadata/labels"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -24,10 +25,12 @@ const progressInterval = 100 * time.Millisecond
 type Contexts struct {
 	ctxfsv1.UnimplementedContextServiceServer
 	Contexts ContextStore
+	// Collector collects garbage.
+	Collector Collector
 	// ContextOf returns the context that a panel gets, and the panel that owns it (panels.Registry).
 	ContextOf func(ctx context.Context, panelID string) (id contexts.ID, owner string, err error)
-	// Version of the server, and Driver, the name of the driver that makes contexts, for GetInfo.
-	Version, Driver string
+	// Version of the server, Driver, the name of the driver that makes contexts, and Metadata, where the records are, for GetInfo.
+	Version, Driver, Metadata string
 }
 
 // ContextStore is the life cycle of contexts; contexts.Manager implements and documents it.
@@ -42,8 +45,15 @@ type ContextStore interface {
 	Snapshots(ctx context.Context, id contexts.ID) ([]contexts.Snapshot, error)
 	Restore(ctx context.Context, id contexts.ID, name string) (contexts.Info, error)
 	DeleteSnapshot(ctx context.Context, id contexts.ID, name string) error
+	SetLabels(ctx context.Context, id contexts.ID, put map[string]string, remove []string) (map[string]string, error)
 	Delete(ctx context.Context, id contexts.ID) (contexts.Deleted, error)
-	CollectGarbage(ctx context.Context, opts contexts.GarbageOptions) ([]contexts.Garbage, error)
+}
+
+// Collector collects garbage.
+type Collector interface {
+	// Collect is contexts.Manager.CollectGarbage with what holds contexts outside of package contexts. It also returns what was decided on
+	// contexts. serverRules also applies the rules of the server's settings.
+	Collect(ctx context.Context, opts contexts.GarbageOptions, serverRules bool) ([]contexts.Garbage, []contexts.Verdict, error)
 }
 
 // EnsureContext implements ContextService.
@@ -52,6 +62,10 @@ func (s *Contexts) EnsureContext(req *ctxfsv1.EnsureContextRequest, stream grpc.
 	if err != nil {
 		return fserrpb.ToStatus(err)
 	}
+	if opts.Spec, err = specOf(req.GetSeedFrom(), nil); err != nil {
+		return fserrpb.ToStatus(err)
+	}
+	opts.Labels = req.GetLabels()
 	begun := time.Now()
 	t := &throttle{send: func(p contexts.Progress) error {
 		return stream.Send(&ctxfsv1.EnsureContextResponse{Event: &ctxfsv1.EnsureContextResponse_Progress{Progress: progressToPB(p)}})
@@ -149,12 +163,19 @@ func (s *Contexts) measure(ctx context.Context, c *ctxfsv1.Context) error {
 
 // ListContexts implements ContextService.
 func (s *Contexts) ListContexts(ctx context.Context, req *ctxfsv1.ListContextsRequest) (*ctxfsv1.ListContextsResponse, error) {
+	selected, err := labels.Parse(req.GetLabelSelectors())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
 	infos, err := s.Contexts.List(ctx)
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
 	resp := &ctxfsv1.ListContextsResponse{}
 	for _, info := range infos {
+		if !selected.Matches(info.Labels) {
+			continue
+		}
 		c := infoToPB(info)
 		if req.GetSizes() {
 			err := s.measure(ctx, c)
@@ -192,7 +213,7 @@ func (s *Contexts) GetInfo(ctx context.Context, req *ctxfsv1.GetInfoRequest) (*c
 			Code: fserr.ESTALE, Kind: fserr.KindContext, Detail: "context '" + string(id) + "' does not exist", Hint: "call EnsureContext or OpenPanel",
 		})
 	}
-	resp.Folder, resp.Driver = info.Folder, s.Driver
+	resp.Folder, resp.Driver, resp.Metadata = info.Folder, s.Driver, s.Metadata
 	return resp, nil
 }
 
@@ -213,11 +234,21 @@ func partition(id contexts.ID) string { return "persist:" + string(id) }
 
 // PlanSeed implements ContextService.
 func (s *Contexts) PlanSeed(ctx context.Context, req *ctxfsv1.PlanSeedRequest) (*ctxfsv1.PlanSeedResponse, error) {
-	plan, err := s.Contexts.PlanSeed(ctx, contexts.PlanOptions{Largest: int(req.GetLargest())})
+	plan, err := s.Contexts.PlanSeed(ctx, contexts.PlanOptions{Largest: int(req.GetLargest()), From: req.GetSeedFrom()})
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
 	return PlanToPB(plan), nil
+}
+
+// SetLabels implements ContextService.
+func (s *Contexts) SetLabels(ctx context.Context, req *ctxfsv1.SetLabelsRequest) (*ctxfsv1.SetLabelsResponse, error) {
+	id, err := parseID(req.GetContextId())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	set, err := s.Contexts.SetLabels(ctx, id, req.GetPut(), req.GetRemove())
+	return &ctxfsv1.SetLabelsResponse{Labels: set}, fserrpb.ToStatus(err)
 }
 
 // DeleteContext implements ContextService.

@@ -57,7 +57,7 @@ func infoToPB(i contexts.Info) *ctxfsv1.Context {
 	c := &ctxfsv1.Context{
 		ContextId: string(i.ID), State: stateToPB(i.State), LastError: i.LastError, Folder: i.Folder, Driver: i.Driver, Layer: i.Layer,
 		Files: i.Files, Bytes: i.Bytes, CreatedNs: ns(i.CreatedAt), SeedMs: i.SeededIn.Milliseconds(), Panels: i.Panels,
-		Recovered: i.Recovered, Generation: i.Generation, ForkedFrom: string(i.ForkedFrom), UsedNs: ns(i.UsedAt),
+		Recovered: i.Recovered, Generation: i.Generation, ForkedFrom: string(i.ForkedFrom), UsedNs: ns(i.UsedAt), Labels: i.Labels,
 	}
 	if i.Progress != nil {
 		c.Progress = progressToPB(*i.Progress)

@@ -22,7 +22,7 @@ func (s *Exec) ExplainExec(ctx context.Context, req *ctxfsv1.ExplainExecRequest)
 	}
 	return &ctxfsv1.ExplainExecResponse{
 		Profile: e.Profile, Uid: int32(e.User.UID), Gid: int32(e.User.GID), Directory: e.Directory, Mounts: mountsToPB(e.Mounts), Variables: e.Variables,
-		Limits: limitsToPB(e.Limits), Network: rulesToPB(e.Mode, e.Rules),
+		Limits: limitsToPB(e.Limits), Network: rulesToPB(e.Mode, e.Rules), Landlock: int32(e.Landlock),
 	}, nil
 }
 
@@ -40,11 +40,14 @@ func (s *Exec) ListProfiles(context.Context, *ctxfsv1.ListProfilesRequest) (*ctx
 
 // networkFromPB converts the network that a command asks for. A panel's is that of its profile.
 func networkFromPB(ctx context.Context, n *ctxfsv1.Network) (exec.Network, error) {
-	if len(n.GetNames()) > 0 && panels.IdentityFrom(ctx).Role != panels.RoleHost {
-		return exec.Network{}, &fserr.Error{Code: fserr.EACCES, Detail: "a panel may not add names to the network of its commands", Hint: "use a profile that has them"}
+	if len(n.GetNames()) > 0 && !mayWiden(panels.IdentityFrom(ctx)) {
+		return exec.Network{}, &fserr.Error{Code: fserr.EACCES, Detail: "only a host may add names to the network of a command", Hint: "use a profile that has them"}
 	}
 	return exec.Network{Mode: exec.NetworkMode(n.GetMode()), Names: n.GetNames()}, nil
 }
+
+// mayWiden reports whether a caller may give a command more network than its profile has.
+func mayWiden(caller panels.Identity) bool { return caller.Role == panels.RoleHost && !caller.Console }
 
 func rulesToPB(mode exec.NetworkMode, r egress.Rules) *ctxfsv1.NetworkRules {
 	pb := &ctxfsv1.NetworkRules{Mode: ctxfsv1.NetworkMode(mode), Names: r.Names}

@@ -119,18 +119,23 @@ func (a *attachment) act(ctx context.Context, m *ctxfsv1.AttachRequest) error {
 	case *ctxfsv1.AttachRequest_Eof:
 		return a.enqueue(ctx, m)
 	case *ctxfsv1.AttachRequest_Resize:
-		return a.unlessEnded(a.process.Resize(int(action.Resize.GetCols()), int(action.Resize.GetRows())))
+		return a.unlessEnds(ctx, a.process.Resize(int(action.Resize.GetCols()), int(action.Resize.GetRows())))
 	case *ctxfsv1.AttachRequest_Signal:
-		return a.unlessEnded(a.process.Signal(int(action.Signal)))
+		return a.unlessEnds(ctx, a.process.Signal(int(action.Signal)))
 	case *ctxfsv1.AttachRequest_Detach:
 		return errDetached
 	}
 	return fserr.Invalid("a message after open does nothing that this server knows")
 }
 
-// unlessEnded drops an error of a process that has ended: the exit is on the way to the client.
-func (a *attachment) unlessEnded(err error) error {
-	if a.process.Ended() != nil {
+// unlessEnds drops an error of a process that has ended, or is about to: the exit is on the way to the client.
+func (a *attachment) unlessEnds(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	if a.process.Wait(ctx) == nil {
 		return nil
 	}
 	return err

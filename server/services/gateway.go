@@ -17,11 +17,18 @@ type Files interface {
 	Stat(ctx context.Context, req *ctxfsv1.StatRequest) (*ctxfsv1.StatResponse, error)
 }
 
+// Snapshots knows the snapshots of contexts (contexts.Manager).
+type Snapshots interface {
+	SnapshotTaken(ctx context.Context, id contexts.ID, name string) (ns int64, err error)
+}
+
 // Gateway implements GatewayService.
 type Gateway struct {
 	ctxfsv1.UnimplementedGatewayServiceServer
 	Sites *sites.Registry
 	Files Files
+	// Snapshots are what sites may show instead of a context as it is.
+	Snapshots Snapshots
 	// URL returns where a site is, and the origin of that; nil if the server has no address for sites.
 	URL func(form sites.Form, capability string) (url, origin string)
 }
@@ -41,24 +48,45 @@ func (s *Gateway) OpenSite(ctx context.Context, req *ctxfsv1.OpenSiteRequest) (*
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
-	root, err := s.Files.Stat(ctx, &ctxfsv1.StatRequest{ContextId: req.GetContextId(), Path: "/" + o.Root})
-	if err != nil {
-		return nil, err
-	}
-	if root.GetStat().GetType() != ctxfsv1.FileType_FILE_TYPE_DIRECTORY {
-		return nil, fserrpb.ToStatus(fserr.New("opensite", o.Root, fserr.ENOTDIR))
-	}
 	id := panels.IdentityFrom(ctx)
 	contextID := id.Context
 	if req.GetContextId() != "" {
 		contextID = contexts.ID(req.GetContextId())
+	}
+	if err := s.checkRoot(ctx, contextID, req.GetContextId(), &o); err != nil {
+		return nil, err
 	}
 	site, capability, err := s.Sites.Open(ctx, sites.Request{Context: contextID, Panel: id.Panel, Options: o, TTL: ttl, Until: id.ExpiresAt})
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
 	url, origin := s.URL(site.Options.Form, capability)
-	return &ctxfsv1.OpenSiteResponse{Site: wireSite(site), Url: url, Origin: origin}, nil
+	resp := &ctxfsv1.OpenSiteResponse{Site: wireSite(site), Url: url, Origin: origin}
+	if site.Options.Hub {
+		resp.HubUrl = url + sites.HubPath
+	}
+	return resp, nil
+}
+
+// checkRoot fails unless the site's root is a directory that the caller may read. It sets when the snapshot was taken that the site shows.
+func (s *Gateway) checkRoot(ctx context.Context, id contexts.ID, requested string, o *sites.Options) error {
+	if o.Snapshot != "" {
+		if _, err := s.Files.Stat(ctx, &ctxfsv1.StatRequest{ContextId: requested, Path: "/"}); err != nil {
+			return err
+		}
+		var err error
+		if o.Taken, err = s.Snapshots.SnapshotTaken(ctx, id, o.Snapshot); err != nil {
+			return fserrpb.ToStatus(err)
+		}
+		reader := panels.IdentityFrom(ctx)
+		reader.Snapshot, reader.SnapshotTaken = o.Snapshot, o.Taken
+		ctx = panels.WithIdentity(ctx, reader)
+	}
+	root, err := s.Files.Stat(ctx, &ctxfsv1.StatRequest{ContextId: requested, Path: "/" + o.Root})
+	if err == nil && root.GetStat().GetType() != ctxfsv1.FileType_FILE_TYPE_DIRECTORY {
+		err = fserrpb.ToStatus(fserr.New("opensite", o.Root, fserr.ENOTDIR))
+	}
+	return err
 }
 
 // wanted returns the options and the life that a request asks for.
@@ -77,7 +105,8 @@ func (s *Gateway) wanted(req *ctxfsv1.OpenSiteRequest) (o sites.Options, ttl tim
 	ttl, err = ttlOf(req.GetTtlMs())
 	return sites.Options{
 		Root: in.GetRoot(), Form: form, Index: in.GetIndex(), SPA: in.GetSpa(), Listing: in.GetListing(), Hidden: in.GetHidden(),
-		Base: in.GetBase(), LiveReload: in.GetLiveReload(), Policy: policy, Parents: in.GetParents(),
+		Base: in.GetBase(), LiveReload: in.GetLiveReload(), Policy: policy, Parents: in.GetParents(), Hub: in.GetHub(), Isolate: in.GetIsolate(),
+		Snapshot: in.GetSnapshot(),
 	}, ttl, err
 }
 
@@ -125,7 +154,8 @@ func (s *Gateway) RenewSite(ctx context.Context, req *ctxfsv1.RenewSiteRequest) 
 func wireSite(s sites.Site) *ctxfsv1.Site {
 	o := s.Options
 	options := &ctxfsv1.SiteOptions{
-		Root: o.Root, Index: o.Index, Spa: o.SPA, Listing: o.Listing, Hidden: o.Hidden, Base: o.Base, LiveReload: o.LiveReload, Parents: o.Parents,
+		Root: o.Root, Index: o.Index, Spa: o.SPA, Listing: o.Listing, Hidden: o.Hidden, Base: o.Base, LiveReload: o.LiveReload, Parents: o.Parents, Hub: o.Hub, Isolate: o.Isolate,
+		Snapshot: o.Snapshot,
 	}
 	for form, name := range formNames {
 		if name == o.Form && form != ctxfsv1.SiteForm_SITE_FORM_UNSPECIFIED {

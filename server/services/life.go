@@ -8,6 +8,8 @@ import (
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
+	"github.com/ctxfs/ctxfs/metadata/labels"
+	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
@@ -21,6 +23,7 @@ func (s *Contexts) Fork(ctx context.Context, req *ctxfsv1.ForkRequest) (*ctxfsv1
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
+	opts.Labels = req.GetLabels()
 	info, err := s.Contexts.Fork(ctx, from, to, opts)
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
@@ -99,6 +102,9 @@ func (s *Contexts) DeleteSnapshot(ctx context.Context, req *ctxfsv1.DeleteSnapsh
 
 // CollectGarbage implements ContextService.
 func (s *Contexts) CollectGarbage(ctx context.Context, req *ctxfsv1.CollectGarbageRequest) (*ctxfsv1.CollectGarbageResponse, error) {
+	if panels.IdentityFrom(ctx).Console && !req.GetDryRun() {
+		return nil, fserrpb.ToStatus(&fserr.Error{Code: fserr.EACCES, Detail: "a console only shows what would be deleted", Hint: "delete it with 'ctxfs gc'"})
+	}
 	age, err := seconds("context_age_seconds", req.GetContextAgeSeconds())
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
@@ -107,11 +113,17 @@ func (s *Contexts) CollectGarbage(ctx context.Context, req *ctxfsv1.CollectGarba
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
-	found, err := s.Contexts.CollectGarbage(ctx, contexts.GarbageOptions{DryRun: req.GetDryRun(), Age: age, Idle: idle})
+	selected, err := labels.Parse(req.GetLabelSelectors())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
+	found, verdicts, err := s.Collector.Collect(ctx, contexts.GarbageOptions{
+		DryRun: req.GetDryRun(), Age: age, Idle: idle, Labels: selected, Force: req.GetForce(),
+	}, req.GetServerRules())
 	if err != nil && len(found) == 0 {
 		return nil, fserrpb.ToStatus(err)
 	}
-	resp := &ctxfsv1.CollectGarbageResponse{}
+	resp := &ctxfsv1.CollectGarbageResponse{Contexts: verdictsToPB(verdicts)}
 	if err != nil {
 		found = append(found, contexts.Garbage{Err: err})
 	}
@@ -120,7 +132,7 @@ func (s *Contexts) CollectGarbage(ctx context.Context, req *ctxfsv1.CollectGarba
 			resp.Failures = append(resp.Failures, failureToPB(g))
 			continue
 		}
-		resp.Removed = append(resp.Removed, &ctxfsv1.Garbage{Kind: garbageKinds[g.Kind], Name: g.Name, Bytes: g.Bytes})
+		resp.Removed = append(resp.Removed, &ctxfsv1.Garbage{Kind: garbageKinds[g.Kind], Name: g.Name, Bytes: g.Bytes, Files: g.Files})
 	}
 	return resp, nil
 }
@@ -133,6 +145,32 @@ func failureToPB(g contexts.Garbage) *ctxfsv1.GarbageFailure {
 		message = e.Error()
 	}
 	return &ctxfsv1.GarbageFailure{Kind: garbageKinds[g.Kind], Name: g.Name, Reason: reason, Message: message}
+}
+
+func verdictsToPB(list []contexts.Verdict) (out []*ctxfsv1.ContextVerdict) {
+	for _, v := range list {
+		pb := &ctxfsv1.ContextVerdict{ContextId: string(v.ID), Removed: v.Removed, Rule: contextRules[v.Rule], Bytes: v.Bytes}
+		for _, k := range v.Kept {
+			pb.Kept = append(pb.Kept, &ctxfsv1.KeptContext{Reason: keepReasons[k.Reason], Text: k.Text})
+		}
+		out = append(out, pb)
+	}
+	return out
+}
+
+var contextRules = map[contexts.Rule]ctxfsv1.ContextRule{
+	contexts.RuleRequest: ctxfsv1.ContextRule_CONTEXT_RULE_REQUEST, contexts.RuleIdleTTL: ctxfsv1.ContextRule_CONTEXT_RULE_IDLE_TTL,
+	contexts.RuleTTL: ctxfsv1.ContextRule_CONTEXT_RULE_TTL, contexts.RuleMaxBytes: ctxfsv1.ContextRule_CONTEXT_RULE_MAX_BYTES,
+}
+
+var keepReasons = map[contexts.KeepReason]ctxfsv1.KeepReason{
+	contexts.KeepNoRule: ctxfsv1.KeepReason_KEEP_REASON_NO_RULE, contexts.KeepTooYoung: ctxfsv1.KeepReason_KEEP_REASON_TOO_YOUNG,
+	contexts.KeepRecentlyUsed: ctxfsv1.KeepReason_KEEP_REASON_RECENTLY_USED, contexts.KeepUnderLimit: ctxfsv1.KeepReason_KEEP_REASON_UNDER_LIMIT,
+	contexts.KeepSeeding: ctxfsv1.KeepReason_KEEP_REASON_SEEDING, contexts.KeepOperation: ctxfsv1.KeepReason_KEEP_REASON_OPERATION,
+	contexts.KeepToken: ctxfsv1.KeepReason_KEEP_REASON_TOKEN, contexts.KeepSession: ctxfsv1.KeepReason_KEEP_REASON_SESSION,
+	contexts.KeepHandle: ctxfsv1.KeepReason_KEEP_REASON_HANDLE, contexts.KeepProcess: ctxfsv1.KeepReason_KEEP_REASON_PROCESS,
+	contexts.KeepSubmitted: ctxfsv1.KeepReason_KEEP_REASON_SUBMITTED, contexts.KeepDecisions: ctxfsv1.KeepReason_KEEP_REASON_DECISIONS,
+	contexts.KeepStaged: ctxfsv1.KeepReason_KEEP_REASON_STAGED, contexts.KeepSite: ctxfsv1.KeepReason_KEEP_REASON_SITE,
 }
 
 // seconds is a time that a request may name; a negative one, or one that a Duration cannot hold, is EINVAL.
@@ -148,4 +186,5 @@ var garbageKinds = map[contexts.GarbageKind]ctxfsv1.GarbageKind{
 	contexts.GarbageStaging: ctxfsv1.GarbageKind_GARBAGE_KIND_STAGING, contexts.GarbageMount: ctxfsv1.GarbageKind_GARBAGE_KIND_MOUNT,
 	contexts.GarbagePool:     ctxfsv1.GarbageKind_GARBAGE_KIND_POOL,
 	contexts.GarbageSnapshot: ctxfsv1.GarbageKind_GARBAGE_KIND_SNAPSHOT,
+	contexts.GarbageZone:     ctxfsv1.GarbageKind_GARBAGE_KIND_ZONE,
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ctxfs/ctxfs/fserr"
 	"github.com/ctxfs/ctxfs/fserr/fserrpb"
 	"github.com/ctxfs/ctxfs/fsservice/handles"
+	"github.com/ctxfs/ctxfs/metadata/labels"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
@@ -40,9 +41,13 @@ func (s *Panels) OpenPanel(ctx context.Context, req *ctxfsv1.OpenPanelRequest) (
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
+	spec, err := specOf(req.GetSeedFrom(), req.GetZones())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
 	o, err := s.Panels.Open(ctx, panels.OpenRequest{
 		PanelID: req.GetPanelId(), ContextID: req.GetContextId(), ReadOnly: req.GetReadOnly(), Rights: rights, TTL: ttl,
-		Template: req.GetTemplate(), Unsafe: req.GetUnsafe(),
+		Template: req.GetTemplate(), Unsafe: req.GetUnsafe(), Spec: spec, Labels: req.GetLabels(),
 	}, nil)
 	if s.Changed != nil {
 		s.Changed(req.GetPanelId())
@@ -93,8 +98,18 @@ func (s *Panels) ClosePanel(ctx context.Context, req *ctxfsv1.ClosePanelRequest)
 	return &ctxfsv1.ClosePanelResponse{TokensRevoked: count(tokens), HandlesClosed: count(closed)}, nil
 }
 
+// SetPanelLabels implements PanelService.
+func (s *Panels) SetPanelLabels(ctx context.Context, req *ctxfsv1.SetPanelLabelsRequest) (*ctxfsv1.SetPanelLabelsResponse, error) {
+	set, err := s.Panels.SetLabels(ctx, req.GetPanelId(), req.GetPut(), req.GetRemove())
+	return &ctxfsv1.SetPanelLabelsResponse{Labels: set}, fserrpb.ToStatus(err)
+}
+
 // ListPanels implements PanelService.
-func (s *Panels) ListPanels(ctx context.Context, _ *ctxfsv1.ListPanelsRequest) (*ctxfsv1.ListPanelsResponse, error) {
+func (s *Panels) ListPanels(ctx context.Context, req *ctxfsv1.ListPanelsRequest) (*ctxfsv1.ListPanelsResponse, error) {
+	selected, err := labels.Parse(req.GetLabelSelectors())
+	if err != nil {
+		return nil, fserrpb.ToStatus(err)
+	}
 	list, err := s.Panels.List(ctx)
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
@@ -105,9 +120,12 @@ func (s *Panels) ListPanels(ctx context.Context, _ *ctxfsv1.ListPanelsRequest) (
 	}
 	resp := &ctxfsv1.ListPanelsResponse{}
 	for _, p := range list {
+		if !selected.Matches(p.Labels) {
+			continue
+		}
 		resp.Panels = append(resp.Panels, &ctxfsv1.Panel{
 			PanelId: p.ID, ContextId: string(p.ContextID), ReadOnly: p.ReadOnly, Open: p.Open, OpenedNs: ns(p.OpenedAt),
-			Tokens: count(p.Tokens), Handles: count(open[p.ID]), Rights: rightsToPB(p.Rights),
+			Tokens: count(p.Tokens), Handles: count(open[p.ID]), Rights: rightsToPB(p.Rights), Labels: p.Labels,
 		})
 	}
 	return resp, nil
@@ -116,6 +134,7 @@ func (s *Panels) ListPanels(ctx context.Context, _ *ctxfsv1.ListPanelsRequest) (
 // rightBits has the bit of each right.
 var rightBits = map[ctxfsv1.PanelRight]panels.Rights{
 	ctxfsv1.PanelRight_PANEL_RIGHT_REVIEW: panels.RightReview, ctxfsv1.PanelRight_PANEL_RIGHT_EXEC: panels.RightExec,
+	ctxfsv1.PanelRight_PANEL_RIGHT_GIT_PUSH: panels.RightGitPush,
 }
 
 // rightsOf returns a set of rights. It refuses those that this server does not know.
@@ -123,7 +142,7 @@ func rightsOf(list []ctxfsv1.PanelRight) (all panels.Rights, err error) {
 	for _, r := range list {
 		bit, ok := rightBits[r]
 		if !ok {
-			return 0, &fserr.Error{Code: fserr.EINVAL, Detail: "unknown right " + r.String(), Hint: "this server knows PANEL_RIGHT_REVIEW and PANEL_RIGHT_EXEC"}
+			return 0, &fserr.Error{Code: fserr.EINVAL, Detail: "unknown right " + r.String(), Hint: "this server knows PANEL_RIGHT_REVIEW, PANEL_RIGHT_EXEC and PANEL_RIGHT_GIT_PUSH"}
 		}
 		all |= bit
 	}

@@ -63,12 +63,13 @@ func (s *Reviews) ResolveConflict(ctx context.Context, req *ctxfsv1.ResolveConfl
 	caller := panels.IdentityFrom(ctx)
 	id, err := s.reviewTarget(ctx, req.GetContextId())
 	if err == nil && (req.GetResolution() == 0 || ctxfsv1.Resolution_name[int32(req.GetResolution())] == "") {
-		err = &fserr.Error{Code: fserr.EINVAL, Detail: "no resolution", Hint: "set it to RESOLUTION_CONTEXT, RESOLUTION_WORKSPACE or RESOLUTION_BASE"}
+		err = &fserr.Error{Code: fserr.EINVAL, Detail: "no resolution", Hint: "set it to RESOLUTION_CONTEXT, RESOLUTION_WORKSPACE, RESOLUTION_BASE or RESOLUTION_CONTENT"}
 	}
 	if err != nil {
 		return nil, reviewStatus(err)
 	}
-	e, err := s.Reviews.Resolve(ctx, string(id), reviewPath(req.GetPath(), req.GetRawPath()), review.Side(req.GetResolution()), actor(caller))
+	to := review.Resolution{Side: review.Side(req.GetResolution()), Content: req.GetContent(), IfHash: req.GetIfSha256()}
+	e, err := s.Reviews.Resolve(ctx, string(id), reviewPath(req.GetPath(), req.GetRawPath()), to, actor(caller))
 	if err != nil {
 		return nil, reviewStatus(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ctxfs/ctxfs/contexts"
 	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/metadata/labels"
 	"github.com/ctxfs/ctxfs/panels"
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 	"github.com/ctxfs/ctxfs/review"
@@ -392,6 +393,10 @@ func (s *Reviews) ListJournal(ctx context.Context, req *ctxfsv1.ListJournalReque
 		}
 		id = string(target)
 	}
+	labelled, err := s.labelled(ctx, caller, req.GetLabelSelectors())
+	if err != nil {
+		return nil, reviewStatus(err)
+	}
 	before, err := pageToken(req.GetPageToken())
 	if err != nil {
 		return nil, reviewStatus(err)
@@ -403,7 +408,7 @@ func (s *Reviews) ListJournal(ctx context.Context, req *ctxfsv1.ListJournalReque
 	}
 	below := reviewPath(req.GetPath(), nil)
 	entries, more, err := s.Reviews.Journal(ctx, func(e *review.Entry) bool {
-		return (id == "" || e.Context == id) && (below == "" || slices.ContainsFunc(e.Files(), func(f review.AppliedFile) bool { return f.Path.Within(below) }))
+		return (id == "" || e.Context == id) && labelled(e.Context) && (below == "" || slices.ContainsFunc(e.Files(), func(f review.AppliedFile) bool { return f.Path.Within(below) }))
 	}, before, size)
 	if err != nil {
 		return nil, reviewStatus(err)
@@ -416,6 +421,28 @@ func (s *Reviews) ListJournal(ctx context.Context, req *ctxfsv1.ListJournalReque
 		out.NextPageToken = strconv.FormatInt(entries[len(entries)-1].ID, 10)
 	}
 	return out, nil
+}
+
+// labelled returns whether the labels of a context match, by its ID.
+func (s *Reviews) labelled(ctx context.Context, caller panels.Identity, terms []string) (func(id string) bool, error) {
+	selected, err := labels.Parse(terms)
+	switch {
+	case err != nil:
+		return nil, err
+	case selected == nil:
+		return func(string) bool { return true }, nil
+	case caller.Role != panels.RoleHost || caller.Panel != "":
+		return nil, &fserr.Error{Code: fserr.EACCES, Detail: "only a host can select by labels", Hint: "leave label_selectors empty"}
+	}
+	list, err := s.Contexts.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	set := make(map[string]map[string]string, len(list))
+	for _, c := range list {
+		set[string(c.ID)] = c.Labels
+	}
+	return func(id string) bool { return selected.Matches(set[id]) }, nil
 }
 
 func pageToken(token string) (int64, error) {

@@ -14,6 +14,7 @@ import (
 // ContextInfo describes contexts (contexts.Manager).
 type ContextInfo interface {
 	Get(ctx context.Context, id contexts.ID) (contexts.Info, error)
+	List(ctx context.Context) ([]contexts.Info, error)
 }
 
 // readTarget returns the context whose changes a caller reads. reviewer reports whether it may learn there what the workspace holds, which has

@@ -142,8 +142,8 @@ func commitOptionsOf(caller panels.Identity, o *ctxfsv1.CommitOptions) (out revi
 	switch hooks := o.GetHooks(); {
 	case hooks != ctxfsv1.CommitHooks_COMMIT_HOOKS_UNSPECIFIED && hooks != ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN:
 		err = &fserr.Error{Code: fserr.EINVAL, Detail: "unknown treatment of hooks", Hint: "use a value of CommitHooks"}
-	case hooks == ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN && (caller.Role != panels.RoleHost || caller.Panel != ""):
-		err = &fserr.Error{Code: fserr.EACCES, Detail: "only a host may run the hooks of a repository", Hint: "leave the hooks out, or ask a host to commit"}
+	case hooks == ctxfsv1.CommitHooks_COMMIT_HOOKS_RUN && (caller.Role != panels.RoleHost || caller.Panel != "" || caller.Console):
+		err = &fserr.Error{Code: fserr.EACCES, Detail: "only a host may run the hooks of a repository", Hint: "leave the hooks out, or commit with 'ctxfs apply --commit --hooks'"}
 	}
 	return review.CommitOptions{
 		Message: o.GetMessage(), Author: git.Identity{Name: o.GetAuthorName(), Email: o.GetAuthorEmail()}, Trailers: o.GetTrailers(), Branch: o.GetBranch(),
@@ -164,7 +164,9 @@ func commitsToPB(e *review.Entry) []*ctxfsv1.Commit {
 var entryKinds = map[review.EntryKind]ctxfsv1.JournalKind{
 	review.EntryApply: ctxfsv1.JournalKind_JOURNAL_KIND_APPLY, review.EntryDiscard: ctxfsv1.JournalKind_JOURNAL_KIND_DISCARD,
 	review.EntryUndo: ctxfsv1.JournalKind_JOURNAL_KIND_UNDO, review.EntryRebase: ctxfsv1.JournalKind_JOURNAL_KIND_REBASE,
+	review.EntryPush:    ctxfsv1.JournalKind_JOURNAL_KIND_PUSH,
 	review.EntryResolve: ctxfsv1.JournalKind_JOURNAL_KIND_RESOLVE, review.EntryExec: ctxfsv1.JournalKind_JOURNAL_KIND_EXEC,
+	review.EntryPull: ctxfsv1.JournalKind_JOURNAL_KIND_PULL,
 }
 
 func entryToPB(e *review.Entry) *ctxfsv1.JournalEntry {

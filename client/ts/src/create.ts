@@ -1,15 +1,23 @@
 import { findServer, makeDialer } from "#platform";
 import { callbacksOf, type CallbackFs } from "./fs/callbacks.js";
 import { Commands, type ExecOptions, type ProcessInfo, type RunningProcess } from "./exec/process.js";
+import { exportArchive, importArchive, type ArchiveSource, type ArchiveSummary, type ExportOptions, type ImportOptions } from "./fs/archives.js";
+import { editFunctions, type EditFile, type ReadLines } from "./fs/edit.js";
+import { batchFunction, type Batch } from "./fs/batch.js";
+import { feedFunction, type WatchChanges } from "./fs/feed.js";
 import { grepFunction, type Grep } from "./fs/grep.js";
+import type { PathLike } from "./fs/paths.js";
 import { requireKnown } from "./errors/options.js";
 import { promisesOf, type FsPromises } from "./fs/promises.js";
+import { Git } from "./git/git.js";
 import { Review, Reviewer } from "./review/review.js";
+import { openSite, type OpenSite, type SiteOptions } from "./pages/site.js";
 import { namesServer } from "./links/target.js";
 import type { DialOptions } from "./platform/types.js";
 import { Client } from "./session/client.js";
 import type { Caller } from "./session/operations.js";
 import type { TokenSource } from "./session/token.js";
+import { clearZone, listZones, type ZoneInfo } from "./zones/zones.js";
 
 /** Options of createFs and connect. One of address, socket and url names the server. Pages have to give url. */
 export interface CreateOptions extends DialOptions {
@@ -39,18 +47,38 @@ export interface CtxFs extends FsPromises {
   readonly callbacks: CallbackFs;
   /** Searches files for a regular expression, line by line. */
   readonly grep: Grep;
+  /** Sends a directory with all below it, or one file, as a tar or zip archive. */
+  exportArchive(path: PathLike, options?: ExportOptions): ReadableStream<Uint8Array>;
+  /** Extracts an archive into a directory, which is made if it is missing. If it rejects, nothing has changed. */
+  importArchive(source: ArchiveSource, into: PathLike, options?: ImportOptions): Promise<ArchiveSummary>;
+  /** Changes a text file by exact text or by lines: all edits, or none. */
+  readonly editFile: EditFile;
+  /** Reads lines of a file, with its etag. */
+  readonly readLines: ReadLines;
+  /** Carries out several changes as one: all of them, or none. */
+  readonly batch: Batch;
+  /** Reports who changed what, from a cursor on, over restarts of the caller and of the server. */
+  readonly watchChanges: WatchChanges;
   /** Whose files these are. Connects, if that has not happened. */
   info(): Promise<ContextInfo>;
   /** The review of the panel's own changes. */
   readonly review: Review;
   /** The review of another context, for a panel with the right to review and for hosts. */
   reviewer(contextId: string): Reviewer;
+  /** Commits of the panel's own changes. */
+  readonly git: Git;
+  /** The zones of the context, by path; one, "/", if it has none. */
+  zones(options?: { measure?: boolean | undefined }): Promise<ZoneInfo[]>;
+  /** Removes everything in a zone whose files are never committed. Returns how many files and links that were. */
+  clearZone(zone: string): Promise<number>;
   /** Runs a command in the context, isolated from the rest of the machine. A panel needs the right: openPanel(id, { exec: true }). */
   exec(argv: readonly string[], options?: ExecOptions): RunningProcess;
   /** Follows a process that was started before: all that it wrote, and what it writes. */
   attachProcess(id: string): RunningProcess;
   /** The processes of the context, newest first, those that ended lately too. */
   processes(): Promise<ProcessInfo[]>;
+  /** Opens a site: a URL at which browsers read the context's files. The server needs --gateway. */
+  openSite(options?: SiteOptions): Promise<OpenSite>;
   /** Ends the connection. Open handles close after the server's grace. */
   disconnect(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -86,16 +114,27 @@ function withServer(options: CreateOptions): CreateOptions {
 export function fsOver(caller: Caller, { pingEvery, contextId }: Pick<CreateOptions, "pingEvery" | "contextId"> = {}): CtxFs {
   const fs = promisesOf({ caller, pingEvery }) as CtxFs;
   const commands = new Commands(caller, contextId ?? "");
+  const editing = editFunctions({ caller });
   Object.defineProperties(fs, {
     promises: { value: fs, enumerable: true },
     callbacks: { value: callbacksOf(fs) },
     grep: { value: grepFunction({ caller }) },
+    exportArchive: { value: (path: PathLike, options?: ExportOptions) => exportArchive(caller, path, options) },
+    importArchive: { value: (source: ArchiveSource, into: PathLike, options?: ImportOptions) => importArchive(caller, source, into, options) },
+    editFile: { value: editing.editFile },
+    readLines: { value: editing.readLines },
+    batch: { value: batchFunction({ caller }) },
+    watchChanges: { value: feedFunction({ caller }) },
     info: { value: () => infoOf(caller, contextId) },
     review: { value: new Review(caller, "") },
     reviewer: { value: (id: string) => new Reviewer(caller, id) },
+    git: { value: new Git(caller, "") },
+    zones: { value: (options?: { measure?: boolean | undefined }) => listZones(caller, "", options) },
+    clearZone: { value: (zone: string) => clearZone(caller, "", zone) },
     exec: { value: (argv: readonly string[], options?: ExecOptions) => commands.exec(argv, options) },
     attachProcess: { value: (id: string) => commands.attach(id) },
     processes: { value: () => commands.list() },
+    openSite: { value: (options?: SiteOptions) => openSite(caller, fs, options) },
     disconnect: { value: () => caller.close() },
     [Symbol.asyncDispose]: { value: () => caller.close() },
   });

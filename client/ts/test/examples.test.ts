@@ -20,7 +20,7 @@ vi.setConfig({ testTimeout: 90_000 });
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("..", import.meta.url));
-const names = ["browser", "electron", "isomorphic-git", "node", "react"];
+const names = ["browser", "electron", "isomorphic-git", "node", "react", "reports"];
 const started: ChildProcess[] = [];
 let dir: string;
 
@@ -99,6 +99,28 @@ test("the isomorphic-git example runs", async () => {
   const stdout = await example("isomorphic-git");
   expect(stdout).toContain("status: [ [ 'readme.md', 1, 2, 1 ] ]");
   expect(stdout).toMatch(/[0-9a-f]{8} Go on\n[0-9a-f]{8} Begin\n$/);
+});
+
+test("the reports example pushes what a person agreed to, and nothing else", async () => {
+  const workspace = join(dir, "workspace-reports");
+  const repository = join(workspace, "reports");
+  const git = (...args: string[]): string => execFileSync("git", ["-C", repository, "-c", "user.name=A", "-c", "user.email=a@example.org", ...args], { encoding: "utf8" });
+  execFileSync("git", ["init", "-q", "-b", "main", repository]);
+  git("config", "user.name", "A");
+  git("config", "user.email", "a@example.org");
+  await nodefs.writeFile(join(repository, "README.md"), "# Reports\n");
+  git("add", ".");
+  git("commit", "-q", "-m", "Begin");
+  const answered = async (answer: string): Promise<string> => {
+    const worker = run(execPath, ["main.mjs", workspace], { cwd: join(dir, "reports") });
+    worker.child.stdin?.end(`${answer}\n`);
+    return (await worker).stdout;
+  };
+  expect(await answered("no")).toMatch(/create \/workspace\/reports\/prices.md\n[^]*\+- apples 3\n[^]*discarded\n$/);
+  expect(git("branch", "--list", "prices")).toBe("");
+  expect(await answered("yes")).toContain("pushed to ");
+  expect(git("show", "prices:prices.md")).toBe("# Prices\n\n- apples 3\n- pears 4\n");
+  expect(git("status", "--porcelain")).toBe("");
 });
 
 test("the browser example saves what is typed", async () => {

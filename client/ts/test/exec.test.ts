@@ -1,7 +1,8 @@
-import { chmod } from "node:fs/promises";
+import { access, chmod, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { getuid } from "node:process";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { connect, CtxfsError, type CtxFs } from "../src/index.js";
+import { connect, CtxfsError, type CheckEvent, type CtxFs } from "../src/index.js";
 import { startServer } from "../src/server/index.js";
 import { startTestServer, type TestServer } from "./serve.js";
 
@@ -97,6 +98,47 @@ onTransports("a command ends by kill, by its signal and by its limit", async (fs
   await expect(aborted.exit).rejects.toMatchObject({ name: "AbortError" });
   expect((await fs.attachProcess(id).exit).reason).toBe("killed");
   expect((await fs.exec(["sleep", "1000"], { limits: { wallMs: 200 } }).exit).reason).toBe("timeout");
+  expect((await fs.exec(["yes"], { limits: { outputBytes: 100_000 } }).exit).reason).toBe("output");
+  expect((await fs.exec(["sh", "-c", "while :; do :; done"], { limits: { cpuMs: 300 } }).exit).reason).toBe("cpu");
+  expect((await fs.exec(["sh", "-c", "head -c 2000000 /dev/zero > /tmp/f"], { limits: { tmpBytes: 1 << 20 } }).exit).code).toBe(1);
+});
+
+onTransports("commands share a sandbox, and have a profile", async (fs) => {
+  const server = fs.exec(["sh", "-c", "echo shared > /tmp/f; echo ready; sleep 1000"], { sandbox: "dev" });
+  for await (const line of server.lines()) if (line === "ready") break;
+  expect(await textOf(fs.exec(["cat", "/tmp/f"], { sandbox: "dev" }).stdout)).toBe("shared\n");
+  expect((await fs.exec(["cat", "/tmp/f"]).exit).code).toBe(1);
+  await server.kill(0);
+  await expect(fs.exec(["true"], { profile: "nope" }).exit).rejects.toMatchObject({ code: "EINVAL" });
+});
+
+test("what a command changed is undone, and what passes its checks is applied", async (context) => {
+  if (why !== "") return context.skip(why);
+  const host = await startServer({ workspace: server.workspace });
+  await using panel = await host.openPanel("panels/checked", { exec: true });
+  const { journalId } = await panel.exec(["sh", "-c", "echo changed > repo/hello.txt"], { checkpoint: true }).exit;
+  expect(await panel.fs.readFile("/repo/hello.txt", "utf8")).toBe("changed\n");
+  const reviewer = host.review(panel.contextId);
+  await reviewer.undo(journalId ?? 0);
+  expect(await panel.fs.readFile("/repo/hello.txt", "utf8")).toBe("hello\n");
+  expect(await panel.exec(["true"], { checkpoint: true }).exit).toEqual({ code: 0, reason: "exited", detail: "" });
+
+  await panel.fs.writeFile("/repo/checked.txt", "good\n");
+  const events: CheckEvent[] = [];
+  const choice = { selection: ["/repo/checked.txt"], approve: true };
+  const failing = reviewer.applyChecked([{ argv: ["grep", "-q", "bad", "repo/checked.txt"] }], choice, (event) => events.push(event));
+  await expect(failing).rejects.toMatchObject({ name: "CtxfsError", code: "CHECK_FAILED" });
+  expect(events).toMatchObject([{ kind: "started", check: 0 }, { kind: "ended", check: 0, passed: false, exit: { code: 1 } }]);
+  await expect(access(join(server.workspace, "repo/checked.txt"))).rejects.toThrow("ENOENT");
+  events.length = 0;
+  const checks = [{ argv: ["false"], optional: true }, { argv: ["sh", "-c", "cat checked.txt; echo seen >&2"], cwd: "/repo" }];
+  const { files } = await reviewer.applyChecked(checks, choice, (event) => events.push(event));
+  expect(files).toEqual([{ path: "/repo/checked.txt", kind: "created", merged: false }]);
+  const said = events.flatMap((e) => e.kind === "output" ? [[e.check, e.stream, new TextDecoder().decode(e.data)]] : []);
+  expect(said).toEqual(expect.arrayContaining([[1, "stdout", "good\n"], [1, "stderr", "seen\n"]]));
+  expect(await readFile(join(server.workspace, "repo/checked.txt"), "utf8")).toBe("good\n");
+  await expect(reviewer.applyChecked([{ argv: ["true"], command: "x" } as never])).rejects.toThrow(/unknown option "command"/);
+  await host.stop();
 });
 
 describe("what is refused", () => {

@@ -70,10 +70,10 @@ test("a panel for reading refuses changes; errors of the host's calls are those 
 
 test("a token is renewed before it expires, and handles stay open", async () => {
   const server = await start();
-  await using panel = await server.openPanel("p", { ttlMs: 1000 });
+  await using panel = await server.openPanel("p", { ttlMs: 4000 });
   await using handle = await panel.fs.open("/f", "w+");
   // Longer than the first token lives: without renewal the session would have ended meanwhile, and the token with it.
-  for (const until = Date.now() + 2500; Date.now() < until;) await handle.write("x", 0);
+  for (const until = Date.now() + 6000; Date.now() < until;) await handle.write("x", 0);
   expect((await handle.stat()).size).toBe(1);
 });
 

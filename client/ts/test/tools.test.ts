@@ -1,47 +1,7 @@
-import { generateText as generateText6, stepCountIs, type ToolSet as ToolSet6 } from "ai";
-import { MockLanguageModelV3 } from "ai/test";
-import { generateText as generateText5, stepCountIs as stepCountIs5, type ToolSet as ToolSet5 } from "ai5";
-import { MockLanguageModelV2 } from "ai5/test";
-import type { ToolSet as ToolSet7 } from "ai7";
 import { describe, expect, test } from "vitest";
 import { createMemorySandbox } from "../src/sandbox/index.js";
 import { createSandboxTools, toolApproval } from "../src/tools/index.js";
-import { running } from "./behaviour/row.js";
-
-/** How models end a step: a word, in version 5, and later an object. */
-const ends = {
-  "5": (reason: string) => ({ finishReason: reason, usage: { inputTokens: 1, outputTokens: 1, totalTokens: 2 } }),
-  later: (reason: string) => ({ finishReason: { unified: reason, raw: reason }, usage: { inputTokens: { total: 1 }, outputTokens: { total: 1 } } }),
-};
-
-/** A model that calls one tool, and then says what it was told. */
-function scripted(version: string, toolName: string, input: unknown) {
-  const end = version === "5" ? ends["5"] : ends.later;
-  let told: unknown;
-  const answer = (options: { prompt: { role: string; content: unknown }[] }) => {
-    const last = options.prompt.at(-1);
-    if (last?.role !== "tool") {
-      return { content: [{ type: "tool-call" as const, toolCallId: "1", toolName, input: JSON.stringify(input) }], ...end("tool-calls"), warnings: [] };
-    }
-    told = (last.content as { output: unknown }[])[0]?.output;
-    return { content: [{ type: "text" as const, text: "done" }], ...end("stop"), warnings: [] };
-  };
-  return { answer: (options: never) => Promise.resolve(answer(options) as never), told: () => told };
-}
-
-type Run = (tools: object, script: ReturnType<typeof scripted>, more?: object) => Promise<{ content: { type: string }[] }>;
-
-const versions: Record<string, Run> = {
-  "5": (tools, script) => generateText5({ model: new MockLanguageModelV2({ doGenerate: script.answer }), tools: tools as ToolSet5, prompt: "go", stopWhen: stepCountIs5(3) }),
-  "6": (tools, script) => generateText6({ model: new MockLanguageModelV3({ doGenerate: script.answer }), tools: tools as ToolSet6, prompt: "go", stopWhen: stepCountIs(3) }),
-};
-if (running >= 22) {
-  const { generateText, isStepCount } = await import("ai7");
-  const { MockLanguageModelV4 } = await import("ai7/test");
-  versions["7"] = (tools, script, more) => generateText({ model: new MockLanguageModelV4({ doGenerate: script.answer }), tools: tools as ToolSet7, prompt: "go", stopWhen: isStepCount(3), ...more });
-} else {
-  console.log(`AI SDK 7 is left out: it needs Node 22, and this is ${process.version}`);
-}
+import { scripted, versions } from "./models.js";
 
 describe.each(Object.entries(versions))("with AI SDK %s", (version, run) => {
   test("a model reads a file by lines", async () => {
@@ -96,6 +56,13 @@ describe("the tools of a sandbox", () => {
     expect(await edit("let b  = 1;")).toEqual({ error: 'NO_MATCH: oldText is not in /workspace/a.ts. The nearest line is 2: "let b = 1;"' });
     expect(await sandbox.read("/workspace/a.ts")).toBe("let a = 1;\nlet b = 1;\n");
     expect(await edit("1", true)).toEqual({ text: "Replaced 2 places in /workspace/a.ts" });
+  });
+
+  test("edits of one file that a model asks for at once are all made", async () => {
+    const { sandbox, tools } = await begin({ "/workspace/a.ts": "one\ntwo\nthree\n" });
+    const edit = (oldText: string) => tools.editFile.execute({ path: "/workspace/a.ts", oldText, newText: oldText.toUpperCase(), replaceAll: null });
+    await Promise.all(["one", "two", "three"].map(edit));
+    expect(await sandbox.read("/workspace/a.ts")).toBe("ONE\nTWO\nTHREE\n");
   });
 
   test("a long result is cut, and says how much is left", async () => {

@@ -11,7 +11,7 @@ type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 
 type Extends<A, B> = A extends B ? true : false;
 type Holds<T extends true> = T;
 
-type OwnShape = "open" | "glob" | "constants";
+type OwnShape = "open" | "glob" | "constants" | "readFile" | "writeFile" | "appendFile";
 
 /** All of these are true, or this file does not compile. */
 export type Checks = [

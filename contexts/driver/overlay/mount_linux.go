@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -51,7 +52,7 @@ func (d *Driver) Mount(ctx context.Context, p driver.Place) error {
 	if _, err := os.Lstat(filepath.Join(p.State, keptName)); errors.Is(err, os.ErrNotExist) {
 		_ = d.markKept(p.State) // of an earlier version's state; a full disk is no reason not to mount it
 	}
-	attach := func() error { return d.attach(p, dirs, source) }
+	attach := func() error { return d.attach(ctx, p, dirs, source) }
 	err = namespaces.WithCapabilities(attach)
 	if !errors.Is(err, unix.ESTALE) {
 		return err
@@ -92,14 +93,37 @@ func makeMountpoint(folder string) error {
 }
 
 // attach makes the file system and puts it at the folder.
-func (d *Driver) attach(p driver.Place, dirs *dirs, source string) error {
+func (d *Driver) attach(ctx context.Context, p driver.Place, dirs *dirs, source string) error {
 	d.warnOfHidden(p.Folder)
-	mnt, err := d.create(dirs, source)
+	mnt, err := whenFree(ctx, func() (int, error) { return d.create(dirs, source) })
 	if err != nil {
 		return mountError(err)
 	}
 	defer closeFD(mnt)
 	return putAt(mnt, p.Folder)
+}
+
+// A sandbox or a container that starts copies all mounts into its mount namespace, and drops the copies a moment later. Until then an
+// upper directory that was unmounted here is in use there. busyTime bounds the wait for that, busyPause is the time between two tries.
+const busyTime, busyPause = time.Second, 10 * time.Millisecond
+
+// whenFree repeats a mount that fails with EBUSY, for busyTime at most.
+func whenFree(ctx context.Context, mount func() (int, error)) (int, error) {
+	limit := time.NewTimer(busyTime)
+	defer limit.Stop()
+	for {
+		mnt, err := mount()
+		if !errors.Is(err, unix.EBUSY) {
+			return mnt, err
+		}
+		select {
+		case <-time.After(busyPause):
+		case <-limit.C:
+			return mnt, err
+		case <-ctx.Done():
+			return mnt, err
+		}
+	}
 }
 
 // putAt puts a mount that is nowhere yet at a folder.

@@ -27,6 +27,7 @@
 package overlay
 
 import (
+	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
@@ -106,6 +107,9 @@ func newDriver(opts Options, m mode) *Driver {
 
 // Name implements driver.Driver.
 func (d *Driver) Name() string { return d.mode.name }
+
+// Upper implements driver.Mounter.
+func (d *Driver) Upper(state string) string { return filepath.Join(state, upperName) }
 
 // TakesLinkedLayers implements driver.Linker: with index=on a file keeps its inode number across its first
 // write however many names it has. In a user namespace it does not keep it anyway.

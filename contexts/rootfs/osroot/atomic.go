@@ -19,6 +19,8 @@ type atomicFile struct {
 	mu   sync.Mutex
 	mode uint32 // the mode of a new file from Commit on; until then it is tmpMode
 	done bool
+	// appeared is what Commit has read.
+	appeared node.Stat
 }
 
 // tmpMode is the mode of a temporary name: the file that it will replace may be private.
@@ -78,6 +80,9 @@ func (a *atomicFile) Commit(sync bool) error {
 	}
 	if err == nil {
 		err = a.publish()
+	}
+	if err == nil {
+		a.appeared, _ = a.pos.dir.Lstat(a.pos.base) // the file is in its place, whatever this says
 	}
 	return osError(a.finish(err))
 }
@@ -141,6 +146,16 @@ func (a *atomicFile) finish(err error) error {
 	}
 	_ = a.pos.dir.Close()
 	return err
+}
+
+// Base is as in node.AtomicFile.
+func (a *atomicFile) Base() string { return a.pos.base }
+
+// Appeared is as in node.AtomicFile.
+func (a *atomicFile) Appeared() node.Stat {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.appeared
 }
 
 func (a *atomicFile) Abort() error {

@@ -246,16 +246,24 @@ func (n *dirNode) Link(oldname string, to node.Node, newname string) error {
 
 func (n *dirNode) Exchange(_, _ string) error { return fserr.EOPNOTSUPP }
 
-func (n *dirNode) Move(oldname, newname string) error {
-	_, err := n.dir.Lstat(newname)
+func (n *dirNode) Move(oldname, newname string) error { return n.MoveTo(oldname, n, newname) }
+
+func (n *dirNode) MoveTo(oldname string, to node.Node, newname string) error {
+	dst, ok := to.(*dirNode)
+	if !ok {
+		return fserr.EXDEV
+	}
+	_, err := dst.dir.Lstat(newname)
 	switch codeOrNil(err) {
 	case 0:
 		return fserr.EEXIST
 	case fserr.ENOENT:
-		return osRename(n, oldname, n, newname)
+		return osRename(n, oldname, dst, newname)
 	}
 	return err
 }
+
+func (n *dirNode) ExchangeWith(string, node.Node, string) error { return fserr.EOPNOTSUPP }
 
 func (n *dirNode) Unlink(name string) error {
 	st, err := n.Lstat(name)

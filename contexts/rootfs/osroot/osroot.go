@@ -41,16 +41,28 @@ func Open(dir string, opts node.Options) (*Root, error) {
 	// Without a final slash, which would follow a link.
 	dir = filepath.Clean(dir)
 	before, err := os.Lstat(dir)
+	if err == nil {
+		err = isFolder(before)
+	}
 	if err != nil {
 		return nil, osError(err)
 	}
-	if before.Mode()&os.ModeSymlink != 0 {
-		return nil, fserr.New("open", "", fserr.ELOOP)
-	}
-	if !before.IsDir() {
-		return nil, fserr.New("open", "", fserr.ENOTDIR)
-	}
 	top, err := os.OpenRoot(dir)
+	return opened(top, before, opts, err)
+}
+
+func isFolder(st os.FileInfo) error {
+	if st.Mode()&os.ModeSymlink != 0 {
+		return fserr.New("open", "", fserr.ELOOP)
+	}
+	if !st.IsDir() {
+		return fserr.New("open", "", fserr.ENOTDIR)
+	}
+	return nil
+}
+
+// opened returns the Root of a directory that was looked at before it was opened.
+func opened(top *os.Root, before os.FileInfo, opts node.Options, err error) (*Root, error) {
 	if err != nil {
 		return nil, osError(err)
 	}
@@ -63,6 +75,19 @@ func Open(dir string, opts node.Options) (*Root, error) {
 		return nil, osError(err)
 	}
 	return &Root{top: top, opts: opts}, nil
+}
+
+// Sub opens a directory of the top as a Root of its own; see rootfs.Sub.
+func (r *Root) Sub(name string) (*Root, error) {
+	before, err := r.top.Lstat(name)
+	if err == nil {
+		err = isFolder(before)
+	}
+	if err != nil {
+		return nil, osError(err)
+	}
+	top, err := r.top.OpenRoot(name)
+	return opened(top, before, r.opts, err)
 }
 
 // Close closes the root's descriptor. Operations under way have their own.

@@ -201,7 +201,9 @@ func (c *copier) copyOpened(job *fileJob, in node.File, st node.Stat) error {
 		return err
 	}
 	f := &filling{job: job, in: in, out: out, before: st, mode: mode}
-	err = c.complete(f)
+	if err = charge(out, st); err == nil {
+		err = c.complete(f)
+	}
 	if err != nil {
 		f.own, _ = out.Stat() // its identity says what to remove
 	}
@@ -217,6 +219,14 @@ func (c *copier) copyOpened(job *fileJob, in node.File, st node.Stat) error {
 	}
 	job.claim.settle(f.before, f.own, true)
 	c.tally.file(job.rel, f.before, "")
+	return nil
+}
+
+// charge charges the zone of out, if it has a bound, for a copy that keeps the holes of a file.
+func charge(out node.File, st node.Stat) error {
+	if bounded, ok := out.(interface{ Charge(bytes int64) error }); ok {
+		return bounded.Charge(min(st.Size, st.Blocks*512))
+	}
 	return nil
 }
 

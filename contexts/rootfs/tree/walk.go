@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
@@ -46,6 +48,8 @@ type WalkOptions struct {
 	// Deep enters directories whose path is longer than MaxPath too. Their entries are reported with the path of the last directory
 	// above that a path can name.
 	Deep bool
+	// Sorted reports the entries of a directory by name, byte by byte. Without it they come as the file system lists them.
+	Sorted bool
 	// MaxDepth bounds the recursion. 1 lists dir alone; 0 means no bound beyond MaxPath.
 	MaxDepth int
 	// Reserve is called with the bytes of memory that the walk's names take, when that changes. If it fails when they become more, the
@@ -126,6 +130,9 @@ func (w *walker) push(rel string, dir node.Node) error {
 	if err != nil {
 		w.release(l.bytes)
 		return err
+	}
+	if w.opts.Sorted {
+		slices.SortFunc(l.entries, func(a, b node.Entry) int { return strings.Compare(a.Name, b.Name) })
 	}
 	w.todo = append(w.todo, l)
 	return nil

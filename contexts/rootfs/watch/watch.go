@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ctxfs/ctxfs/contexts/rootfs/internal/node"
 	"github.com/ctxfs/ctxfs/fserr"
 )
 
@@ -20,7 +21,17 @@ type Options struct {
 	Queue int
 	// Budget bounds the memory of the queues of all watches that share it; nil means no bound. Further events are lost, as with Queue.
 	Budget *Budget
+	// Barred reports names that no event names; nil means none.
+	Barred func(name string) bool
+	// Skip reports names that no event names, and whose directories are not watched; nil means none.
+	Skip func(name string) bool
 }
+
+func (o Options) hides(name string) bool {
+	return node.Reserved(name) || o.Barred != nil && o.Barred(name) || o.skips(name)
+}
+
+func (o Options) skips(name string) bool { return o.Skip != nil && o.Skip(name) }
 
 // Watcher delivers events until Close. All watches are in place when Start returns.
 type Watcher interface {

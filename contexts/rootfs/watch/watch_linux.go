@@ -198,7 +198,7 @@ func (w *treeWatcher) report(kind Kind, dir, name string) {
 func (w *treeWatcher) handle(e inotifyEvent) {
 	rel, ok := w.places[e.wd]
 	switch {
-	case !ok || node.Reserved(e.name): // no longer watched, or not to be seen
+	case !ok || w.opts.hides(e.name): // no longer watched, or not to be seen
 	case e.name == "":
 		w.handleSelf(e)
 	case w.isNameless(rel, e):
@@ -374,6 +374,9 @@ func (w *treeWatcher) addNode(n node.Node, rel string, levels int, pending *[]st
 		return err
 	}
 	for _, e := range entries {
+		if w.opts.skips(e.Name) {
+			continue
+		}
 		child := joinRel(rel, e.Name)
 		if report != nil {
 			report(child)

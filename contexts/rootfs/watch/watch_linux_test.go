@@ -87,7 +87,7 @@ func (t watching) rename(from, to string) {
 // until reads events up to the wanted one and returns all before it.
 func (t watching) until(w watch.Watcher, kind watch.Kind, name string) (before []watch.Event) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		select {
@@ -108,7 +108,7 @@ func (t watching) until(w watch.Watcher, kind watch.Kind, name string) (before [
 // ended reads to the end of the events.
 func (t watching) ended(w watch.Watcher) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		select {
@@ -177,6 +177,26 @@ func TestWatchRecursive(t *testing.T) {
 		t.mkdir("new/a")
 		t.write("new/a/again")
 		t.until(w, watch.Rename, "new/a/again")
+	})
+}
+
+func TestWatchSkipsDirectories(t *testing.T) {
+	eachWatched(t, func(t watching) {
+		t.mkdir("old/skipped/deep")
+		w := t.watch("/", watch.Options{Recursive: true, Skip: func(name string) bool { return name == "skipped" }})
+		t.mkdir("new/skipped/deep")
+		for _, dir := range []string{"old", "new"} {
+			t.write(dir + "/skipped/file")
+			t.write(dir + "/skipped/deep/file")
+		}
+		t.mkdir("skipped")
+		t.write("skipped/file")
+		t.write("last")
+		for _, e := range t.until(w, watch.Rename, "last") {
+			if strings.Contains(e.Name, "skipped") {
+				t.Errorf("an event names %q", e.Name)
+			}
+		}
 	})
 }
 
@@ -316,7 +336,7 @@ func TestWatchReportsLostEvents(t *testing.T) {
 // after an overflow, which may have swallowed the event, it makes another.
 func (t watching) untilSeen(w watch.Watcher, prefix string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for n := 0; ; n++ {
 		f, err := os.Create(t.at(fmt.Sprint(prefix, n)))

@@ -97,6 +97,9 @@ func (w *notifyWatcher) add(rel string, report func(string)) error {
 		if err != nil {
 			return nil // a directory that cannot be read is not watched
 		}
+		if w.opts.skips(e.Name) {
+			return tree.SkipDir
+		}
 		report(joinRel(rel, sub))
 		if e.Type != node.TypeDirectory {
 			return nil
@@ -159,7 +162,7 @@ func (w *notifyWatcher) handle(e fsnotify.Event) {
 		return
 	}
 	for part := range strings.SplitSeq(rel, "/") {
-		if node.Reserved(part) || part == ".." {
+		if w.opts.hides(part) || part == ".." {
 			return
 		}
 	}

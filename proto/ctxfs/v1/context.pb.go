@@ -23,6 +23,168 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// A rule by which a collection selects contexts.
+type ContextRule int32
+
+const (
+	// None.
+	ContextRule_CONTEXT_RULE_UNSPECIFIED ContextRule = 0
+	// The request's context_age_seconds and context_idle_seconds.
+	ContextRule_CONTEXT_RULE_REQUEST ContextRule = 1
+	// The server's --context-idle-ttl.
+	ContextRule_CONTEXT_RULE_IDLE_TTL ContextRule = 2
+	// The server's --context-ttl.
+	ContextRule_CONTEXT_RULE_TTL ContextRule = 3
+	// The server's --contexts-max-bytes.
+	ContextRule_CONTEXT_RULE_MAX_BYTES ContextRule = 4
+)
+
+// Enum value maps for ContextRule.
+var (
+	ContextRule_name = map[int32]string{
+		0: "CONTEXT_RULE_UNSPECIFIED",
+		1: "CONTEXT_RULE_REQUEST",
+		2: "CONTEXT_RULE_IDLE_TTL",
+		3: "CONTEXT_RULE_TTL",
+		4: "CONTEXT_RULE_MAX_BYTES",
+	}
+	ContextRule_value = map[string]int32{
+		"CONTEXT_RULE_UNSPECIFIED": 0,
+		"CONTEXT_RULE_REQUEST":     1,
+		"CONTEXT_RULE_IDLE_TTL":    2,
+		"CONTEXT_RULE_TTL":         3,
+		"CONTEXT_RULE_MAX_BYTES":   4,
+	}
+)
+
+func (x ContextRule) Enum() *ContextRule {
+	p := new(ContextRule)
+	*p = x
+	return p
+}
+
+func (x ContextRule) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ContextRule) Descriptor() protoreflect.EnumDescriptor {
+	return file_ctxfs_v1_context_proto_enumTypes[0].Descriptor()
+}
+
+func (ContextRule) Type() protoreflect.EnumType {
+	return &file_ctxfs_v1_context_proto_enumTypes[0]
+}
+
+func (x ContextRule) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ContextRule.Descriptor instead.
+func (ContextRule) EnumDescriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{0}
+}
+
+// A kind of reason for which a collection keeps a context.
+type KeepReason int32
+
+const (
+	// Not known.
+	KeepReason_KEEP_REASON_UNSPECIFIED KeepReason = 0
+	// No rule removes contexts.
+	KeepReason_KEEP_REASON_NO_RULE KeepReason = 1
+	// It was made too short a time ago.
+	KeepReason_KEEP_REASON_TOO_YOUNG KeepReason = 2
+	// It was used too short a time ago.
+	KeepReason_KEEP_REASON_RECENTLY_USED KeepReason = 3
+	// All contexts take no more than they may, without its removal.
+	KeepReason_KEEP_REASON_UNDER_LIMIT KeepReason = 4
+	// It is being seeded.
+	KeepReason_KEEP_REASON_SEEDING KeepReason = 5
+	// Calls are under way in it.
+	KeepReason_KEEP_REASON_OPERATION KeepReason = 6
+	// A panel that is bound to it has a token that has not expired. Rules that require an idle time do not look at tokens.
+	KeepReason_KEEP_REASON_TOKEN KeepReason = 7
+	// A client of a panel that is bound to it is connected, or may come back to its session.
+	KeepReason_KEEP_REASON_SESSION KeepReason = 8
+	// Files are open in it.
+	KeepReason_KEEP_REASON_HANDLE KeepReason = 9
+	// Commands run in it.
+	KeepReason_KEEP_REASON_PROCESS KeepReason = 10
+	// Its changes were submitted for review.
+	KeepReason_KEEP_REASON_SUBMITTED KeepReason = 11
+	// Its changes have decisions that were not applied, or conflicts that were not resolved.
+	KeepReason_KEEP_REASON_DECISIONS KeepReason = 12
+	// It has staged commits that were not pushed.
+	KeepReason_KEEP_REASON_STAGED KeepReason = 13
+	// A site shows its files.
+	KeepReason_KEEP_REASON_SITE KeepReason = 14
+)
+
+// Enum value maps for KeepReason.
+var (
+	KeepReason_name = map[int32]string{
+		0:  "KEEP_REASON_UNSPECIFIED",
+		1:  "KEEP_REASON_NO_RULE",
+		2:  "KEEP_REASON_TOO_YOUNG",
+		3:  "KEEP_REASON_RECENTLY_USED",
+		4:  "KEEP_REASON_UNDER_LIMIT",
+		5:  "KEEP_REASON_SEEDING",
+		6:  "KEEP_REASON_OPERATION",
+		7:  "KEEP_REASON_TOKEN",
+		8:  "KEEP_REASON_SESSION",
+		9:  "KEEP_REASON_HANDLE",
+		10: "KEEP_REASON_PROCESS",
+		11: "KEEP_REASON_SUBMITTED",
+		12: "KEEP_REASON_DECISIONS",
+		13: "KEEP_REASON_STAGED",
+		14: "KEEP_REASON_SITE",
+	}
+	KeepReason_value = map[string]int32{
+		"KEEP_REASON_UNSPECIFIED":   0,
+		"KEEP_REASON_NO_RULE":       1,
+		"KEEP_REASON_TOO_YOUNG":     2,
+		"KEEP_REASON_RECENTLY_USED": 3,
+		"KEEP_REASON_UNDER_LIMIT":   4,
+		"KEEP_REASON_SEEDING":       5,
+		"KEEP_REASON_OPERATION":     6,
+		"KEEP_REASON_TOKEN":         7,
+		"KEEP_REASON_SESSION":       8,
+		"KEEP_REASON_HANDLE":        9,
+		"KEEP_REASON_PROCESS":       10,
+		"KEEP_REASON_SUBMITTED":     11,
+		"KEEP_REASON_DECISIONS":     12,
+		"KEEP_REASON_STAGED":        13,
+		"KEEP_REASON_SITE":          14,
+	}
+)
+
+func (x KeepReason) Enum() *KeepReason {
+	p := new(KeepReason)
+	*p = x
+	return p
+}
+
+func (x KeepReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (KeepReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_ctxfs_v1_context_proto_enumTypes[1].Descriptor()
+}
+
+func (KeepReason) Type() protoreflect.EnumType {
+	return &file_ctxfs_v1_context_proto_enumTypes[1]
+}
+
+func (x KeepReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use KeepReason.Descriptor instead.
+func (KeepReason) EnumDescriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{1}
+}
+
 // A kind of garbage.
 type GarbageKind int32
 
@@ -41,6 +203,8 @@ const (
 	GarbageKind_GARBAGE_KIND_MOUNT GarbageKind = 5
 	// Snapshots of a context that is gone.
 	GarbageKind_GARBAGE_KIND_SNAPSHOT GarbageKind = 6
+	// Old files of a zone with keep_ms.
+	GarbageKind_GARBAGE_KIND_ZONE GarbageKind = 7
 )
 
 // Enum value maps for GarbageKind.
@@ -53,6 +217,7 @@ var (
 		4: "GARBAGE_KIND_STAGING",
 		5: "GARBAGE_KIND_MOUNT",
 		6: "GARBAGE_KIND_SNAPSHOT",
+		7: "GARBAGE_KIND_ZONE",
 	}
 	GarbageKind_value = map[string]int32{
 		"GARBAGE_KIND_UNSPECIFIED": 0,
@@ -62,6 +227,7 @@ var (
 		"GARBAGE_KIND_STAGING":     4,
 		"GARBAGE_KIND_MOUNT":       5,
 		"GARBAGE_KIND_SNAPSHOT":    6,
+		"GARBAGE_KIND_ZONE":        7,
 	}
 )
 
@@ -76,11 +242,11 @@ func (x GarbageKind) String() string {
 }
 
 func (GarbageKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_context_proto_enumTypes[0].Descriptor()
+	return file_ctxfs_v1_context_proto_enumTypes[2].Descriptor()
 }
 
 func (GarbageKind) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_context_proto_enumTypes[0]
+	return &file_ctxfs_v1_context_proto_enumTypes[2]
 }
 
 func (x GarbageKind) Number() protoreflect.EnumNumber {
@@ -89,7 +255,7 @@ func (x GarbageKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use GarbageKind.Descriptor instead.
 func (GarbageKind) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{0}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{2}
 }
 
 // A step of seeding.
@@ -145,11 +311,11 @@ func (x SeedPhase) String() string {
 }
 
 func (SeedPhase) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_context_proto_enumTypes[1].Descriptor()
+	return file_ctxfs_v1_context_proto_enumTypes[3].Descriptor()
 }
 
 func (SeedPhase) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_context_proto_enumTypes[1]
+	return &file_ctxfs_v1_context_proto_enumTypes[3]
 }
 
 func (x SeedPhase) Number() protoreflect.EnumNumber {
@@ -158,7 +324,7 @@ func (x SeedPhase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SeedPhase.Descriptor instead.
 func (SeedPhase) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{1}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{3}
 }
 
 // Where a context is in its life.
@@ -206,11 +372,11 @@ func (x ContextState) String() string {
 }
 
 func (ContextState) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_context_proto_enumTypes[2].Descriptor()
+	return file_ctxfs_v1_context_proto_enumTypes[4].Descriptor()
 }
 
 func (ContextState) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_context_proto_enumTypes[2]
+	return &file_ctxfs_v1_context_proto_enumTypes[4]
 }
 
 func (x ContextState) Number() protoreflect.EnumNumber {
@@ -219,7 +385,7 @@ func (x ContextState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ContextState.Descriptor instead.
 func (ContextState) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{2}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{4}
 }
 
 // Request of EnsureContext.
@@ -228,7 +394,11 @@ type EnsureContextRequest struct {
 	// ctx_NAME, unsafe_noctx_NAME, or safe_tpl_HASH12_NAME of a template that was built or explained; empty when panel_id is set.
 	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Ensures the context that this panel gets when it is opened: the one that it is bound to, its template's, or its own copy of the workspace.
-	PanelId       string `protobuf:"bytes,2,opt,name=panel_id,json=panelId,proto3" json:"panel_id,omitempty"`
+	PanelId string `protobuf:"bytes,2,opt,name=panel_id,json=panelId,proto3" json:"panel_id,omitempty"`
+	// The scope, as in OpenPanelRequest.
+	SeedFrom []string `protobuf:"bytes,3,rep,name=seed_from,json=seedFrom,proto3" json:"seed_from,omitempty"`
+	// Labels that the context gets beside those that it has, as of SetLabels, once it is ready.
+	Labels        map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -275,6 +445,20 @@ func (x *EnsureContextRequest) GetPanelId() string {
 		return x.PanelId
 	}
 	return ""
+}
+
+func (x *EnsureContextRequest) GetSeedFrom() []string {
+	if x != nil {
+		return x.SeedFrom
+	}
+	return nil
+}
+
+func (x *EnsureContextRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 // Response of EnsureContext.
@@ -469,9 +653,11 @@ func (x *GetContextResponse) GetContext() *Context {
 type ListContextsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Measures each on disk; see GetContextRequest.
-	Sizes         bool `protobuf:"varint,1,opt,name=sizes,proto3" json:"sizes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Sizes bool `protobuf:"varint,1,opt,name=sizes,proto3" json:"sizes,omitempty"`
+	// Only contexts whose labels match all of these: "key=value", "key" for any value, "!key" for contexts without the label. At most 32.
+	LabelSelectors []string `protobuf:"bytes,2,rep,name=label_selectors,json=labelSelectors,proto3" json:"label_selectors,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ListContextsRequest) Reset() {
@@ -509,6 +695,13 @@ func (x *ListContextsRequest) GetSizes() bool {
 		return x.Sizes
 	}
 	return false
+}
+
+func (x *ListContextsRequest) GetLabelSelectors() []string {
+	if x != nil {
+		return x.LabelSelectors
+	}
+	return nil
 }
 
 // Response of ListContexts.
@@ -621,7 +814,9 @@ type GetInfoResponse struct {
 	// Which driver makes new contexts, and why another does not, as "copy (overlay: no CAP_SYS_ADMIN)"; only for a host.
 	Driver string `protobuf:"bytes,7,opt,name=driver,proto3" json:"driver,omitempty"`
 	// The rights of the caller's token beyond its own context.
-	Rights        []PanelRight `protobuf:"varint,8,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
+	Rights []PanelRight `protobuf:"varint,8,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
+	// Where the records of contexts and panels are: "sqlite", or the URL of a database without its password; only for a host.
+	Metadata      string `protobuf:"bytes,9,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -712,11 +907,20 @@ func (x *GetInfoResponse) GetRights() []PanelRight {
 	return nil
 }
 
+func (x *GetInfoResponse) GetMetadata() string {
+	if x != nil {
+		return x.Metadata
+	}
+	return ""
+}
+
 // Request of PlanSeed.
 type PlanSeedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many of the largest directories to name; 0 means 10.
-	Largest       int32 `protobuf:"varint,1,opt,name=largest,proto3" json:"largest,omitempty"`
+	Largest int32 `protobuf:"varint,1,opt,name=largest,proto3" json:"largest,omitempty"`
+	// The scope, as in OpenPanelRequest.
+	SeedFrom      []string `protobuf:"bytes,2,rep,name=seed_from,json=seedFrom,proto3" json:"seed_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -756,6 +960,13 @@ func (x *PlanSeedRequest) GetLargest() int32 {
 		return x.Largest
 	}
 	return 0
+}
+
+func (x *PlanSeedRequest) GetSeedFrom() []string {
+	if x != nil {
+		return x.SeedFrom
+	}
+	return nil
 }
 
 // Response of PlanSeed.
@@ -857,7 +1068,9 @@ type ForkRequest struct {
 	// The context that is made; empty when new_panel_id is set.
 	NewContextId string `protobuf:"bytes,2,opt,name=new_context_id,json=newContextId,proto3" json:"new_context_id,omitempty"`
 	// Makes the context that this panel gets when it is opened.
-	NewPanelId    string `protobuf:"bytes,3,opt,name=new_panel_id,json=newPanelId,proto3" json:"new_panel_id,omitempty"`
+	NewPanelId string `protobuf:"bytes,3,opt,name=new_panel_id,json=newPanelId,proto3" json:"new_panel_id,omitempty"`
+	// Labels that the new context gets beside those of the one that is copied, as of SetLabels; they replace labels with the same key.
+	Labels        map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -911,6 +1124,13 @@ func (x *ForkRequest) GetNewPanelId() string {
 		return x.NewPanelId
 	}
 	return ""
+}
+
+func (x *ForkRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 // Response of Fork.
@@ -1356,8 +1576,14 @@ type CollectGarbageRequest struct {
 	// Removes contexts that have not been used for longer than this, in seconds, also those of panels with a token; the least
 	// is 600. With context_age_seconds a context must meet both.
 	ContextIdleSeconds int64 `protobuf:"varint,3,opt,name=context_idle_seconds,json=contextIdleSeconds,proto3" json:"context_idle_seconds,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Only contexts whose labels match, as in ListContextsRequest. What belongs to no context is removed all the same.
+	LabelSelectors []string `protobuf:"bytes,4,rep,name=label_selectors,json=labelSelectors,proto3" json:"label_selectors,omitempty"`
+	// Removes contexts although something keeps them; not those used within the last 10 minutes, nor those that are being seeded.
+	Force bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
+	// Also applies the rules that the server applies from time to time (--context-ttl, --context-idle-ttl, --contexts-max-bytes).
+	ServerRules   bool `protobuf:"varint,6,opt,name=server_rules,json=serverRules,proto3" json:"server_rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CollectGarbageRequest) Reset() {
@@ -1411,13 +1637,36 @@ func (x *CollectGarbageRequest) GetContextIdleSeconds() int64 {
 	return 0
 }
 
+func (x *CollectGarbageRequest) GetLabelSelectors() []string {
+	if x != nil {
+		return x.LabelSelectors
+	}
+	return nil
+}
+
+func (x *CollectGarbageRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *CollectGarbageRequest) GetServerRules() bool {
+	if x != nil {
+		return x.ServerRules
+	}
+	return false
+}
+
 // Response of CollectGarbage.
 type CollectGarbageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What was removed, or would be.
 	Removed []*Garbage `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
 	// What could not be removed.
-	Failures      []*GarbageFailure `protobuf:"bytes,2,rep,name=failures,proto3" json:"failures,omitempty"`
+	Failures []*GarbageFailure `protobuf:"bytes,2,rep,name=failures,proto3" json:"failures,omitempty"`
+	// What was decided on each context that a rule selects; of a dry run, on each context that label_selectors select.
+	Contexts      []*ContextVerdict `protobuf:"bytes,3,rep,name=contexts,proto3" json:"contexts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1466,6 +1715,150 @@ func (x *CollectGarbageResponse) GetFailures() []*GarbageFailure {
 	return nil
 }
 
+func (x *CollectGarbageResponse) GetContexts() []*ContextVerdict {
+	if x != nil {
+		return x.Contexts
+	}
+	return nil
+}
+
+// What a collection decided on a context.
+type ContextVerdict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// It was removed, or would be.
+	Removed bool `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
+	// The rule that selected it; CONTEXT_RULE_UNSPECIFIED if none did.
+	Rule ContextRule `protobuf:"varint,3,opt,name=rule,proto3,enum=ctxfs.v1.ContextRule" json:"rule,omitempty"`
+	// What it took on disk, if it was removed or would be.
+	Bytes int64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Why it was not removed. Empty if it was, and if an error prevented that, which is in failures.
+	Kept          []*KeptContext `protobuf:"bytes,5,rep,name=kept,proto3" json:"kept,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContextVerdict) Reset() {
+	*x = ContextVerdict{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContextVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContextVerdict) ProtoMessage() {}
+
+func (x *ContextVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContextVerdict.ProtoReflect.Descriptor instead.
+func (*ContextVerdict) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ContextVerdict) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *ContextVerdict) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *ContextVerdict) GetRule() ContextRule {
+	if x != nil {
+		return x.Rule
+	}
+	return ContextRule_CONTEXT_RULE_UNSPECIFIED
+}
+
+func (x *ContextVerdict) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ContextVerdict) GetKept() []*KeptContext {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+// A reason for which a collection keeps a context.
+type KeptContext struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its kind.
+	Reason KeepReason `protobuf:"varint,1,opt,name=reason,proto3,enum=ctxfs.v1.KeepReason" json:"reason,omitempty"`
+	// The reason in words.
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptContext) Reset() {
+	*x = KeptContext{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptContext) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptContext) ProtoMessage() {}
+
+func (x *KeptContext) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptContext.ProtoReflect.Descriptor instead.
+func (*KeptContext) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *KeptContext) GetReason() KeepReason {
+	if x != nil {
+		return x.Reason
+	}
+	return KeepReason_KEEP_REASON_UNSPECIFIED
+}
+
+func (x *KeptContext) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // Something that could not be removed.
 type GarbageFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1483,7 +1876,7 @@ type GarbageFailure struct {
 
 func (x *GarbageFailure) Reset() {
 	*x = GarbageFailure{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1888,7 @@ func (x *GarbageFailure) String() string {
 func (*GarbageFailure) ProtoMessage() {}
 
 func (x *GarbageFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +1901,7 @@ func (x *GarbageFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GarbageFailure.ProtoReflect.Descriptor instead.
 func (*GarbageFailure) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{22}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GarbageFailure) GetKind() GarbageKind {
@@ -1544,17 +1937,19 @@ type Garbage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is.
 	Kind GarbageKind `protobuf:"varint,1,opt,name=kind,proto3,enum=ctxfs.v1.GarbageKind" json:"kind,omitempty"`
-	// Its name: a context's ID, a layer's digest, a snapshot's context.
+	// Its name: a context's ID, a layer's digest, a snapshot's context, a zone as in "ctx_a/cache".
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// What it took on disk.
-	Bytes         int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Bytes int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// How many files of a zone were removed; 0 for other kinds.
+	Files         int64 `protobuf:"varint,4,opt,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Garbage) Reset() {
 	*x = Garbage{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1961,7 @@ func (x *Garbage) String() string {
 func (*Garbage) ProtoMessage() {}
 
 func (x *Garbage) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1974,7 @@ func (x *Garbage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Garbage.ProtoReflect.Descriptor instead.
 func (*Garbage) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{23}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Garbage) GetKind() GarbageKind {
@@ -1603,6 +1998,13 @@ func (x *Garbage) GetBytes() int64 {
 	return 0
 }
 
+func (x *Garbage) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
 // A snapshot of a context.
 type SnapshotInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1618,7 +2020,7 @@ type SnapshotInfo struct {
 
 func (x *SnapshotInfo) Reset() {
 	*x = SnapshotInfo{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +2032,7 @@ func (x *SnapshotInfo) String() string {
 func (*SnapshotInfo) ProtoMessage() {}
 
 func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +2045,7 @@ func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotInfo.ProtoReflect.Descriptor instead.
 func (*SnapshotInfo) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{24}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SnapshotInfo) GetName() string {
@@ -1667,6 +2069,116 @@ func (x *SnapshotInfo) GetBytes() int64 {
 	return 0
 }
 
+// Request of SetLabels.
+type SetLabelsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Labels to set. A key has 1 to 63 of a-z 0-9 . _ / -, and begins with a letter or a digit. A value has up to 256 bytes of printable UTF-8.
+	Put map[string]string `protobuf:"bytes,2,rep,name=put,proto3" json:"put,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Keys to remove; one may be absent.
+	Remove        []string `protobuf:"bytes,3,rep,name=remove,proto3" json:"remove,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLabelsRequest) Reset() {
+	*x = SetLabelsRequest{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLabelsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLabelsRequest) ProtoMessage() {}
+
+func (x *SetLabelsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLabelsRequest.ProtoReflect.Descriptor instead.
+func (*SetLabelsRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SetLabelsRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *SetLabelsRequest) GetPut() map[string]string {
+	if x != nil {
+		return x.Put
+	}
+	return nil
+}
+
+func (x *SetLabelsRequest) GetRemove() []string {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+// Response of SetLabels.
+type SetLabelsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All labels that the context has now.
+	Labels        map[string]string `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLabelsResponse) Reset() {
+	*x = SetLabelsResponse{}
+	mi := &file_ctxfs_v1_context_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLabelsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLabelsResponse) ProtoMessage() {}
+
+func (x *SetLabelsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_context_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLabelsResponse.ProtoReflect.Descriptor instead.
+func (*SetLabelsResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SetLabelsResponse) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // Request of DeleteContext.
 type DeleteContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1678,7 +2190,7 @@ type DeleteContextRequest struct {
 
 func (x *DeleteContextRequest) Reset() {
 	*x = DeleteContextRequest{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +2202,7 @@ func (x *DeleteContextRequest) String() string {
 func (*DeleteContextRequest) ProtoMessage() {}
 
 func (x *DeleteContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +2215,7 @@ func (x *DeleteContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteContextRequest.ProtoReflect.Descriptor instead.
 func (*DeleteContextRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteContextRequest) GetContextId() string {
@@ -1724,7 +2236,7 @@ type DeleteContextResponse struct {
 
 func (x *DeleteContextResponse) Reset() {
 	*x = DeleteContextResponse{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +2248,7 @@ func (x *DeleteContextResponse) String() string {
 func (*DeleteContextResponse) ProtoMessage() {}
 
 func (x *DeleteContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +2261,7 @@ func (x *DeleteContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteContextResponse.ProtoReflect.Descriptor instead.
 func (*DeleteContextResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteContextResponse) GetRemoved() int64 {
@@ -1778,7 +2290,7 @@ type SeedProgress struct {
 
 func (x *SeedProgress) Reset() {
 	*x = SeedProgress{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +2302,7 @@ func (x *SeedProgress) String() string {
 func (*SeedProgress) ProtoMessage() {}
 
 func (x *SeedProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +2315,7 @@ func (x *SeedProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeedProgress.ProtoReflect.Descriptor instead.
 func (*SeedProgress) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SeedProgress) GetPhase() SeedPhase {
@@ -1856,7 +2368,7 @@ type EnsureReady struct {
 
 func (x *EnsureReady) Reset() {
 	*x = EnsureReady{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +2380,7 @@ func (x *EnsureReady) String() string {
 func (*EnsureReady) ProtoMessage() {}
 
 func (x *EnsureReady) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +2393,7 @@ func (x *EnsureReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureReady.ProtoReflect.Descriptor instead.
 func (*EnsureReady) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{28}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EnsureReady) GetContext() *Context {
@@ -1948,14 +2460,16 @@ type Context struct {
 	SnapshotBytes int64 `protobuf:"varint,19,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"`
 	// Why the sizes could not be measured; empty if they were measured, or not requested. The other contexts of a list are
 	// measured all the same.
-	SizesError    string `protobuf:"bytes,20,opt,name=sizes_error,json=sizesError,proto3" json:"sizes_error,omitempty"`
+	SizesError string `protobuf:"bytes,20,opt,name=sizes_error,json=sizesError,proto3" json:"sizes_error,omitempty"`
+	// Labels that its host gave it.
+	Labels        map[string]string `protobuf:"bytes,21,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Context) Reset() {
 	*x = Context{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2481,7 @@ func (x *Context) String() string {
 func (*Context) ProtoMessage() {}
 
 func (x *Context) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2494,7 @@ func (x *Context) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Context.ProtoReflect.Descriptor instead.
 func (*Context) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{29}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Context) GetContextId() string {
@@ -2123,6 +2637,13 @@ func (x *Context) GetSizesError() string {
 	return ""
 }
 
+func (x *Context) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // A git repository of the workspace.
 type Repository struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2140,7 +2661,7 @@ type Repository struct {
 
 func (x *Repository) Reset() {
 	*x = Repository{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2673,7 @@ func (x *Repository) String() string {
 func (*Repository) ProtoMessage() {}
 
 func (x *Repository) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2686,7 @@ func (x *Repository) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Repository.ProtoReflect.Descriptor instead.
 func (*Repository) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{30}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Repository) GetPath() string {
@@ -2211,7 +2732,7 @@ type DirectorySize struct {
 
 func (x *DirectorySize) Reset() {
 	*x = DirectorySize{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2223,7 +2744,7 @@ func (x *DirectorySize) String() string {
 func (*DirectorySize) ProtoMessage() {}
 
 func (x *DirectorySize) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,7 +2757,7 @@ func (x *DirectorySize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorySize.ProtoReflect.Descriptor instead.
 func (*DirectorySize) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{31}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DirectorySize) GetPath() string {
@@ -2275,7 +2796,7 @@ type SkippedEntries struct {
 
 func (x *SkippedEntries) Reset() {
 	*x = SkippedEntries{}
-	mi := &file_ctxfs_v1_context_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2808,7 @@ func (x *SkippedEntries) String() string {
 func (*SkippedEntries) ProtoMessage() {}
 
 func (x *SkippedEntries) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_context_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_context_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2821,7 @@ func (x *SkippedEntries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkippedEntries.ProtoReflect.Descriptor instead.
 func (*SkippedEntries) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{32}
+	return file_ctxfs_v1_context_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SkippedEntries) GetReason() string {
@@ -2328,11 +2849,16 @@ var File_ctxfs_v1_context_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\n" +
-	"\x16ctxfs/v1/context.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\x1a\x14ctxfs/v1/panel.proto\"P\n" +
+	"\x16ctxfs/v1/context.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\x1a\x14ctxfs/v1/panel.proto\"\xec\x01\n" +
 	"\x14EnsureContextRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x19\n" +
-	"\bpanel_id\x18\x02 \x01(\tR\apanelId\"\x85\x01\n" +
+	"\bpanel_id\x18\x02 \x01(\tR\apanelId\x12\x1b\n" +
+	"\tseed_from\x18\x03 \x03(\tR\bseedFrom\x12B\n" +
+	"\x06labels\x18\x04 \x03(\v2*.ctxfs.v1.EnsureContextRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
 	"\x15EnsureContextResponse\x124\n" +
 	"\bprogress\x18\x01 \x01(\v2\x16.ctxfs.v1.SeedProgressH\x00R\bprogress\x12-\n" +
 	"\x05ready\x18\x02 \x01(\v2\x15.ctxfs.v1.EnsureReadyH\x00R\x05readyB\a\n" +
@@ -2342,14 +2868,15 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x14\n" +
 	"\x05sizes\x18\x02 \x01(\bR\x05sizes\"A\n" +
 	"\x12GetContextResponse\x12+\n" +
-	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\"+\n" +
+	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\"T\n" +
 	"\x13ListContextsRequest\x12\x14\n" +
-	"\x05sizes\x18\x01 \x01(\bR\x05sizes\"E\n" +
+	"\x05sizes\x18\x01 \x01(\bR\x05sizes\x12'\n" +
+	"\x0flabel_selectors\x18\x02 \x03(\tR\x0elabelSelectors\"E\n" +
 	"\x14ListContextsResponse\x12-\n" +
 	"\bcontexts\x18\x01 \x03(\v2\x11.ctxfs.v1.ContextR\bcontexts\"/\n" +
 	"\x0eGetInfoRequest\x12\x1d\n" +
 	"\n" +
-	"context_id\x18\x01 \x01(\tR\tcontextId\"\x8b\x02\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\"\xa7\x02\n" +
 	"\x0fGetInfoResponse\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x1c\n" +
@@ -2359,22 +2886,28 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\tread_only\x18\x05 \x01(\bR\breadOnly\x12%\n" +
 	"\x0eserver_version\x18\x06 \x01(\tR\rserverVersion\x12\x16\n" +
 	"\x06driver\x18\a \x01(\tR\x06driver\x12,\n" +
-	"\x06rights\x18\b \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights\"+\n" +
+	"\x06rights\x18\b \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights\x12\x1a\n" +
+	"\bmetadata\x18\t \x01(\tR\bmetadata\"H\n" +
 	"\x0fPlanSeedRequest\x12\x18\n" +
-	"\alargest\x18\x01 \x01(\x05R\alargest\"\xfc\x01\n" +
+	"\alargest\x18\x01 \x01(\x05R\alargest\x12\x1b\n" +
+	"\tseed_from\x18\x02 \x03(\tR\bseedFrom\"\xfc\x01\n" +
 	"\x10PlanSeedResponse\x128\n" +
 	"\frepositories\x18\x01 \x03(\v2\x14.ctxfs.v1.RepositoryR\frepositories\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x03R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x121\n" +
 	"\alargest\x18\x04 \x03(\v2\x17.ctxfs.v1.DirectorySizeR\alargest\x122\n" +
 	"\askipped\x18\x05 \x03(\v2\x18.ctxfs.v1.SkippedEntriesR\askipped\x12\x1b\n" +
-	"\ttoo_large\x18\x06 \x01(\tR\btooLarge\"t\n" +
+	"\ttoo_large\x18\x06 \x01(\tR\btooLarge\"\xea\x01\n" +
 	"\vForkRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12$\n" +
 	"\x0enew_context_id\x18\x02 \x01(\tR\fnewContextId\x12 \n" +
 	"\fnew_panel_id\x18\x03 \x01(\tR\n" +
-	"newPanelId\";\n" +
+	"newPanelId\x129\n" +
+	"\x06labels\x18\x04 \x03(\v2!.ctxfs.v1.ForkRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\";\n" +
 	"\fForkResponse\x12+\n" +
 	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\"D\n" +
 	"\x0fSnapshotRequest\x12\x1d\n" +
@@ -2398,28 +2931,56 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
-	"\x16DeleteSnapshotResponse\"\x92\x01\n" +
+	"\x16DeleteSnapshotResponse\"\xf4\x01\n" +
 	"\x15CollectGarbageRequest\x12\x17\n" +
 	"\adry_run\x18\x01 \x01(\bR\x06dryRun\x12.\n" +
 	"\x13context_age_seconds\x18\x02 \x01(\x03R\x11contextAgeSeconds\x120\n" +
-	"\x14context_idle_seconds\x18\x03 \x01(\x03R\x12contextIdleSeconds\"{\n" +
+	"\x14context_idle_seconds\x18\x03 \x01(\x03R\x12contextIdleSeconds\x12'\n" +
+	"\x0flabel_selectors\x18\x04 \x03(\tR\x0elabelSelectors\x12\x14\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\x12!\n" +
+	"\fserver_rules\x18\x06 \x01(\bR\vserverRules\"\xb1\x01\n" +
 	"\x16CollectGarbageResponse\x12+\n" +
 	"\aremoved\x18\x01 \x03(\v2\x11.ctxfs.v1.GarbageR\aremoved\x124\n" +
-	"\bfailures\x18\x02 \x03(\v2\x18.ctxfs.v1.GarbageFailureR\bfailures\"\x81\x01\n" +
+	"\bfailures\x18\x02 \x03(\v2\x18.ctxfs.v1.GarbageFailureR\bfailures\x124\n" +
+	"\bcontexts\x18\x03 \x03(\v2\x18.ctxfs.v1.ContextVerdictR\bcontexts\"\xb5\x01\n" +
+	"\x0eContextVerdict\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x18\n" +
+	"\aremoved\x18\x02 \x01(\bR\aremoved\x12)\n" +
+	"\x04rule\x18\x03 \x01(\x0e2\x15.ctxfs.v1.ContextRuleR\x04rule\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12)\n" +
+	"\x04kept\x18\x05 \x03(\v2\x15.ctxfs.v1.KeptContextR\x04kept\"O\n" +
+	"\vKeptContext\x12,\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x14.ctxfs.v1.KeepReasonR\x06reason\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x81\x01\n" +
 	"\x0eGarbageFailure\x12)\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x15.ctxfs.v1.GarbageKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"^\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"t\n" +
 	"\aGarbage\x12)\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x15.ctxfs.v1.GarbageKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"W\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x14\n" +
+	"\x05files\x18\x04 \x01(\x03R\x05files\"W\n" +
 	"\fSnapshotInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
 	"created_ns\x18\x02 \x01(\x03R\tcreatedNs\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"5\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xb8\x01\n" +
+	"\x10SetLabelsRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x125\n" +
+	"\x03put\x18\x02 \x03(\v2#.ctxfs.v1.SetLabelsRequest.PutEntryR\x03put\x12\x16\n" +
+	"\x06remove\x18\x03 \x03(\tR\x06remove\x1a6\n" +
+	"\bPutEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\x11SetLabelsResponse\x12?\n" +
+	"\x06labels\x18\x01 \x03(\v2'.ctxfs.v1.SetLabelsResponse.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
 	"\x14DeleteContextRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\"1\n" +
@@ -2439,7 +3000,7 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\x12\x16\n" +
 	"\x06seeded\x18\x02 \x01(\bR\x06seeded\x12\x1f\n" +
 	"\vduration_ms\x18\x03 \x01(\x03R\n" +
-	"durationMs\"\xeb\x04\n" +
+	"durationMs\"\xdd\x05\n" +
 	"\aContext\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12,\n" +
@@ -2468,7 +3029,11 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\fshared_bytes\x18\x12 \x01(\x03R\vsharedBytes\x12%\n" +
 	"\x0esnapshot_bytes\x18\x13 \x01(\x03R\rsnapshotBytes\x12\x1f\n" +
 	"\vsizes_error\x18\x14 \x01(\tR\n" +
-	"sizesError\"b\n" +
+	"sizesError\x125\n" +
+	"\x06labels\x18\x15 \x03(\v2\x1d.ctxfs.v1.Context.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"b\n" +
 	"\n" +
 	"Repository\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
@@ -2482,7 +3047,31 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x0eSkippedEntries\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\aentries\x18\x02 \x01(\x03R\aentries\x12\x14\n" +
-	"\x05files\x18\x03 \x01(\x03R\x05files*\xc1\x01\n" +
+	"\x05files\x18\x03 \x01(\x03R\x05files*\x92\x01\n" +
+	"\vContextRule\x12\x1c\n" +
+	"\x18CONTEXT_RULE_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14CONTEXT_RULE_REQUEST\x10\x01\x12\x19\n" +
+	"\x15CONTEXT_RULE_IDLE_TTL\x10\x02\x12\x14\n" +
+	"\x10CONTEXT_RULE_TTL\x10\x03\x12\x1a\n" +
+	"\x16CONTEXT_RULE_MAX_BYTES\x10\x04*\x92\x03\n" +
+	"\n" +
+	"KeepReason\x12\x1b\n" +
+	"\x17KEEP_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13KEEP_REASON_NO_RULE\x10\x01\x12\x19\n" +
+	"\x15KEEP_REASON_TOO_YOUNG\x10\x02\x12\x1d\n" +
+	"\x19KEEP_REASON_RECENTLY_USED\x10\x03\x12\x1b\n" +
+	"\x17KEEP_REASON_UNDER_LIMIT\x10\x04\x12\x17\n" +
+	"\x13KEEP_REASON_SEEDING\x10\x05\x12\x19\n" +
+	"\x15KEEP_REASON_OPERATION\x10\x06\x12\x15\n" +
+	"\x11KEEP_REASON_TOKEN\x10\a\x12\x17\n" +
+	"\x13KEEP_REASON_SESSION\x10\b\x12\x16\n" +
+	"\x12KEEP_REASON_HANDLE\x10\t\x12\x17\n" +
+	"\x13KEEP_REASON_PROCESS\x10\n" +
+	"\x12\x19\n" +
+	"\x15KEEP_REASON_SUBMITTED\x10\v\x12\x19\n" +
+	"\x15KEEP_REASON_DECISIONS\x10\f\x12\x16\n" +
+	"\x12KEEP_REASON_STAGED\x10\r\x12\x14\n" +
+	"\x10KEEP_REASON_SITE\x10\x0e*\xd8\x01\n" +
 	"\vGarbageKind\x12\x1c\n" +
 	"\x18GARBAGE_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14GARBAGE_KIND_CONTEXT\x10\x01\x12\x16\n" +
@@ -2490,7 +3079,8 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x11GARBAGE_KIND_POOL\x10\x03\x12\x18\n" +
 	"\x14GARBAGE_KIND_STAGING\x10\x04\x12\x16\n" +
 	"\x12GARBAGE_KIND_MOUNT\x10\x05\x12\x19\n" +
-	"\x15GARBAGE_KIND_SNAPSHOT\x10\x06*\xbc\x01\n" +
+	"\x15GARBAGE_KIND_SNAPSHOT\x10\x06\x12\x15\n" +
+	"\x11GARBAGE_KIND_ZONE\x10\a*\xbc\x01\n" +
 	"\tSeedPhase\x12\x1a\n" +
 	"\x16SEED_PHASE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12SEED_PHASE_WAITING\x10\x01\x12\x17\n" +
@@ -2504,32 +3094,25 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\x15CONTEXT_STATE_MISSING\x10\x01\x12\x19\n" +
 	"\x15CONTEXT_STATE_SEEDING\x10\x02\x12\x17\n" +
 	"\x13CONTEXT_STATE_READY\x10\x03\x12\x18\n" +
-	"\x14CONTEXT_STATE_FAILED\x10\x042\x99\b\n" +
-	"\x0eContextService\x12^\n" +
-	"\rEnsureContext\x12\x1e.ctxfs.v1.EnsureContextRequest\x1a\x1f.ctxfs.v1.EnsureContextResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x030\x01\x12S\n" +
+	"\x14CONTEXT_STATE_FAILED\x10\x042\x85\t\n" +
+	"\x0eContextService\x12`\n" +
+	"\rEnsureContext\x12\x1e.ctxfs.v1.EnsureContextRequest\x1a\x1f.ctxfs.v1.EnsureContextResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x03P\x010\x01\x12U\n" +
 	"\n" +
-	"GetContext\x12\x1b.ctxfs.v1.GetContextRequest\x1a\x1c.ctxfs.v1.GetContextResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x03\x12Y\n" +
-	"\fListContexts\x12\x1d.ctxfs.v1.ListContextsRequest\x1a\x1e.ctxfs.v1.ListContextsResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x03\x12L\n" +
-	"\aGetInfo\x12\x18.ctxfs.v1.GetInfoRequest\x1a\x19.ctxfs.v1.GetInfoResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12M\n" +
-	"\bPlanSeed\x12\x19.ctxfs.v1.PlanSeedRequest\x1a\x1a.ctxfs.v1.PlanSeedResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x03\x12A\n" +
-	"\x04Fork\x12\x15.ctxfs.v1.ForkRequest\x1a\x16.ctxfs.v1.ForkResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12M\n" +
-	"\bSnapshot\x12\x19.ctxfs.v1.SnapshotRequest\x1a\x1a.ctxfs.v1.SnapshotResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12\\\n" +
-	"\rListSnapshots\x12\x1e.ctxfs.v1.ListSnapshotsRequest\x1a\x1f.ctxfs.v1.ListSnapshotsResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x02\x12J\n" +
+	"GetContext\x12\x1b.ctxfs.v1.GetContextRequest\x1a\x1c.ctxfs.v1.GetContextResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x03X\x01\x12[\n" +
+	"\fListContexts\x12\x1d.ctxfs.v1.ListContextsRequest\x1a\x1e.ctxfs.v1.ListContextsResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x03X\x01\x12N\n" +
+	"\aGetInfo\x12\x18.ctxfs.v1.GetInfoRequest\x1a\x19.ctxfs.v1.GetInfoResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x010\x01X\x01\x12O\n" +
+	"\bPlanSeed\x12\x19.ctxfs.v1.PlanSeedRequest\x1a\x1a.ctxfs.v1.PlanSeedResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x03X\x01\x12C\n" +
+	"\x04Fork\x12\x15.ctxfs.v1.ForkRequest\x1a\x16.ctxfs.v1.ForkResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x03P\x01\x12O\n" +
+	"\bSnapshot\x12\x19.ctxfs.v1.SnapshotRequest\x1a\x1a.ctxfs.v1.SnapshotResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x03P\x01\x12^\n" +
+	"\rListSnapshots\x12\x1e.ctxfs.v1.ListSnapshotsRequest\x1a\x1f.ctxfs.v1.ListSnapshotsResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x02X\x01\x12J\n" +
 	"\aRestore\x12\x18.ctxfs.v1.RestoreRequest\x1a\x19.ctxfs.v1.RestoreResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12_\n" +
-	"\x0eDeleteSnapshot\x12\x1f.ctxfs.v1.DeleteSnapshotRequest\x1a .ctxfs.v1.DeleteSnapshotResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12_\n" +
-	"\x0eCollectGarbage\x12\x1f.ctxfs.v1.CollectGarbageRequest\x1a .ctxfs.v1.CollectGarbageResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12\\\n" +
-	"\rDeleteContext\x12\x1e.ctxfs.v1.DeleteContextRequest\x1a\x1f.ctxfs.v1.DeleteContextResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12a\n" +
+	"\x0eDeleteSnapshot\x12\x1f.ctxfs.v1.DeleteSnapshotRequest\x1a .ctxfs.v1.DeleteSnapshotResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x03P\x01\x12c\n" +
+	"\x0eCollectGarbage\x12\x1f.ctxfs.v1.CollectGarbageRequest\x1a .ctxfs.v1.CollectGarbageResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x01\x10\x02 \x03P\x01X\x01\x12R\n" +
+	"\tSetLabels\x12\x1a.ctxfs.v1.SetLabelsRequest\x1a\x1b.ctxfs.v1.SetLabelsResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x02P\x01\x12^\n" +
+	"\rDeleteContext\x12\x1e.ctxfs.v1.DeleteContextRequest\x1a\x1f.ctxfs.v1.DeleteContextResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x03P\x01B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
 	file_ctxfs_v1_context_proto_rawDescOnce sync.Once
@@ -2543,97 +3126,119 @@ func file_ctxfs_v1_context_proto_rawDescGZIP() []byte {
 	return file_ctxfs_v1_context_proto_rawDescData
 }
 
-var file_ctxfs_v1_context_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_ctxfs_v1_context_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_ctxfs_v1_context_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_ctxfs_v1_context_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_ctxfs_v1_context_proto_goTypes = []any{
-	(GarbageKind)(0),               // 0: ctxfs.v1.GarbageKind
-	(SeedPhase)(0),                 // 1: ctxfs.v1.SeedPhase
-	(ContextState)(0),              // 2: ctxfs.v1.ContextState
-	(*EnsureContextRequest)(nil),   // 3: ctxfs.v1.EnsureContextRequest
-	(*EnsureContextResponse)(nil),  // 4: ctxfs.v1.EnsureContextResponse
-	(*GetContextRequest)(nil),      // 5: ctxfs.v1.GetContextRequest
-	(*GetContextResponse)(nil),     // 6: ctxfs.v1.GetContextResponse
-	(*ListContextsRequest)(nil),    // 7: ctxfs.v1.ListContextsRequest
-	(*ListContextsResponse)(nil),   // 8: ctxfs.v1.ListContextsResponse
-	(*GetInfoRequest)(nil),         // 9: ctxfs.v1.GetInfoRequest
-	(*GetInfoResponse)(nil),        // 10: ctxfs.v1.GetInfoResponse
-	(*PlanSeedRequest)(nil),        // 11: ctxfs.v1.PlanSeedRequest
-	(*PlanSeedResponse)(nil),       // 12: ctxfs.v1.PlanSeedResponse
-	(*ForkRequest)(nil),            // 13: ctxfs.v1.ForkRequest
-	(*ForkResponse)(nil),           // 14: ctxfs.v1.ForkResponse
-	(*SnapshotRequest)(nil),        // 15: ctxfs.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),       // 16: ctxfs.v1.SnapshotResponse
-	(*ListSnapshotsRequest)(nil),   // 17: ctxfs.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),  // 18: ctxfs.v1.ListSnapshotsResponse
-	(*RestoreRequest)(nil),         // 19: ctxfs.v1.RestoreRequest
-	(*RestoreResponse)(nil),        // 20: ctxfs.v1.RestoreResponse
-	(*DeleteSnapshotRequest)(nil),  // 21: ctxfs.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil), // 22: ctxfs.v1.DeleteSnapshotResponse
-	(*CollectGarbageRequest)(nil),  // 23: ctxfs.v1.CollectGarbageRequest
-	(*CollectGarbageResponse)(nil), // 24: ctxfs.v1.CollectGarbageResponse
-	(*GarbageFailure)(nil),         // 25: ctxfs.v1.GarbageFailure
-	(*Garbage)(nil),                // 26: ctxfs.v1.Garbage
-	(*SnapshotInfo)(nil),           // 27: ctxfs.v1.SnapshotInfo
-	(*DeleteContextRequest)(nil),   // 28: ctxfs.v1.DeleteContextRequest
-	(*DeleteContextResponse)(nil),  // 29: ctxfs.v1.DeleteContextResponse
-	(*SeedProgress)(nil),           // 30: ctxfs.v1.SeedProgress
-	(*EnsureReady)(nil),            // 31: ctxfs.v1.EnsureReady
-	(*Context)(nil),                // 32: ctxfs.v1.Context
-	(*Repository)(nil),             // 33: ctxfs.v1.Repository
-	(*DirectorySize)(nil),          // 34: ctxfs.v1.DirectorySize
-	(*SkippedEntries)(nil),         // 35: ctxfs.v1.SkippedEntries
-	(PanelRight)(0),                // 36: ctxfs.v1.PanelRight
+	(ContextRule)(0),               // 0: ctxfs.v1.ContextRule
+	(KeepReason)(0),                // 1: ctxfs.v1.KeepReason
+	(GarbageKind)(0),               // 2: ctxfs.v1.GarbageKind
+	(SeedPhase)(0),                 // 3: ctxfs.v1.SeedPhase
+	(ContextState)(0),              // 4: ctxfs.v1.ContextState
+	(*EnsureContextRequest)(nil),   // 5: ctxfs.v1.EnsureContextRequest
+	(*EnsureContextResponse)(nil),  // 6: ctxfs.v1.EnsureContextResponse
+	(*GetContextRequest)(nil),      // 7: ctxfs.v1.GetContextRequest
+	(*GetContextResponse)(nil),     // 8: ctxfs.v1.GetContextResponse
+	(*ListContextsRequest)(nil),    // 9: ctxfs.v1.ListContextsRequest
+	(*ListContextsResponse)(nil),   // 10: ctxfs.v1.ListContextsResponse
+	(*GetInfoRequest)(nil),         // 11: ctxfs.v1.GetInfoRequest
+	(*GetInfoResponse)(nil),        // 12: ctxfs.v1.GetInfoResponse
+	(*PlanSeedRequest)(nil),        // 13: ctxfs.v1.PlanSeedRequest
+	(*PlanSeedResponse)(nil),       // 14: ctxfs.v1.PlanSeedResponse
+	(*ForkRequest)(nil),            // 15: ctxfs.v1.ForkRequest
+	(*ForkResponse)(nil),           // 16: ctxfs.v1.ForkResponse
+	(*SnapshotRequest)(nil),        // 17: ctxfs.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),       // 18: ctxfs.v1.SnapshotResponse
+	(*ListSnapshotsRequest)(nil),   // 19: ctxfs.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),  // 20: ctxfs.v1.ListSnapshotsResponse
+	(*RestoreRequest)(nil),         // 21: ctxfs.v1.RestoreRequest
+	(*RestoreResponse)(nil),        // 22: ctxfs.v1.RestoreResponse
+	(*DeleteSnapshotRequest)(nil),  // 23: ctxfs.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil), // 24: ctxfs.v1.DeleteSnapshotResponse
+	(*CollectGarbageRequest)(nil),  // 25: ctxfs.v1.CollectGarbageRequest
+	(*CollectGarbageResponse)(nil), // 26: ctxfs.v1.CollectGarbageResponse
+	(*ContextVerdict)(nil),         // 27: ctxfs.v1.ContextVerdict
+	(*KeptContext)(nil),            // 28: ctxfs.v1.KeptContext
+	(*GarbageFailure)(nil),         // 29: ctxfs.v1.GarbageFailure
+	(*Garbage)(nil),                // 30: ctxfs.v1.Garbage
+	(*SnapshotInfo)(nil),           // 31: ctxfs.v1.SnapshotInfo
+	(*SetLabelsRequest)(nil),       // 32: ctxfs.v1.SetLabelsRequest
+	(*SetLabelsResponse)(nil),      // 33: ctxfs.v1.SetLabelsResponse
+	(*DeleteContextRequest)(nil),   // 34: ctxfs.v1.DeleteContextRequest
+	(*DeleteContextResponse)(nil),  // 35: ctxfs.v1.DeleteContextResponse
+	(*SeedProgress)(nil),           // 36: ctxfs.v1.SeedProgress
+	(*EnsureReady)(nil),            // 37: ctxfs.v1.EnsureReady
+	(*Context)(nil),                // 38: ctxfs.v1.Context
+	(*Repository)(nil),             // 39: ctxfs.v1.Repository
+	(*DirectorySize)(nil),          // 40: ctxfs.v1.DirectorySize
+	(*SkippedEntries)(nil),         // 41: ctxfs.v1.SkippedEntries
+	nil,                            // 42: ctxfs.v1.EnsureContextRequest.LabelsEntry
+	nil,                            // 43: ctxfs.v1.ForkRequest.LabelsEntry
+	nil,                            // 44: ctxfs.v1.SetLabelsRequest.PutEntry
+	nil,                            // 45: ctxfs.v1.SetLabelsResponse.LabelsEntry
+	nil,                            // 46: ctxfs.v1.Context.LabelsEntry
+	(PanelRight)(0),                // 47: ctxfs.v1.PanelRight
 }
 var file_ctxfs_v1_context_proto_depIdxs = []int32{
-	30, // 0: ctxfs.v1.EnsureContextResponse.progress:type_name -> ctxfs.v1.SeedProgress
-	31, // 1: ctxfs.v1.EnsureContextResponse.ready:type_name -> ctxfs.v1.EnsureReady
-	32, // 2: ctxfs.v1.GetContextResponse.context:type_name -> ctxfs.v1.Context
-	32, // 3: ctxfs.v1.ListContextsResponse.contexts:type_name -> ctxfs.v1.Context
-	36, // 4: ctxfs.v1.GetInfoResponse.rights:type_name -> ctxfs.v1.PanelRight
-	33, // 5: ctxfs.v1.PlanSeedResponse.repositories:type_name -> ctxfs.v1.Repository
-	34, // 6: ctxfs.v1.PlanSeedResponse.largest:type_name -> ctxfs.v1.DirectorySize
-	35, // 7: ctxfs.v1.PlanSeedResponse.skipped:type_name -> ctxfs.v1.SkippedEntries
-	32, // 8: ctxfs.v1.ForkResponse.context:type_name -> ctxfs.v1.Context
-	27, // 9: ctxfs.v1.SnapshotResponse.snapshot:type_name -> ctxfs.v1.SnapshotInfo
-	27, // 10: ctxfs.v1.ListSnapshotsResponse.snapshots:type_name -> ctxfs.v1.SnapshotInfo
-	32, // 11: ctxfs.v1.RestoreResponse.context:type_name -> ctxfs.v1.Context
-	26, // 12: ctxfs.v1.CollectGarbageResponse.removed:type_name -> ctxfs.v1.Garbage
-	25, // 13: ctxfs.v1.CollectGarbageResponse.failures:type_name -> ctxfs.v1.GarbageFailure
-	0,  // 14: ctxfs.v1.GarbageFailure.kind:type_name -> ctxfs.v1.GarbageKind
-	0,  // 15: ctxfs.v1.Garbage.kind:type_name -> ctxfs.v1.GarbageKind
-	1,  // 16: ctxfs.v1.SeedProgress.phase:type_name -> ctxfs.v1.SeedPhase
-	32, // 17: ctxfs.v1.EnsureReady.context:type_name -> ctxfs.v1.Context
-	2,  // 18: ctxfs.v1.Context.state:type_name -> ctxfs.v1.ContextState
-	30, // 19: ctxfs.v1.Context.progress:type_name -> ctxfs.v1.SeedProgress
-	3,  // 20: ctxfs.v1.ContextService.EnsureContext:input_type -> ctxfs.v1.EnsureContextRequest
-	5,  // 21: ctxfs.v1.ContextService.GetContext:input_type -> ctxfs.v1.GetContextRequest
-	7,  // 22: ctxfs.v1.ContextService.ListContexts:input_type -> ctxfs.v1.ListContextsRequest
-	9,  // 23: ctxfs.v1.ContextService.GetInfo:input_type -> ctxfs.v1.GetInfoRequest
-	11, // 24: ctxfs.v1.ContextService.PlanSeed:input_type -> ctxfs.v1.PlanSeedRequest
-	13, // 25: ctxfs.v1.ContextService.Fork:input_type -> ctxfs.v1.ForkRequest
-	15, // 26: ctxfs.v1.ContextService.Snapshot:input_type -> ctxfs.v1.SnapshotRequest
-	17, // 27: ctxfs.v1.ContextService.ListSnapshots:input_type -> ctxfs.v1.ListSnapshotsRequest
-	19, // 28: ctxfs.v1.ContextService.Restore:input_type -> ctxfs.v1.RestoreRequest
-	21, // 29: ctxfs.v1.ContextService.DeleteSnapshot:input_type -> ctxfs.v1.DeleteSnapshotRequest
-	23, // 30: ctxfs.v1.ContextService.CollectGarbage:input_type -> ctxfs.v1.CollectGarbageRequest
-	28, // 31: ctxfs.v1.ContextService.DeleteContext:input_type -> ctxfs.v1.DeleteContextRequest
-	4,  // 32: ctxfs.v1.ContextService.EnsureContext:output_type -> ctxfs.v1.EnsureContextResponse
-	6,  // 33: ctxfs.v1.ContextService.GetContext:output_type -> ctxfs.v1.GetContextResponse
-	8,  // 34: ctxfs.v1.ContextService.ListContexts:output_type -> ctxfs.v1.ListContextsResponse
-	10, // 35: ctxfs.v1.ContextService.GetInfo:output_type -> ctxfs.v1.GetInfoResponse
-	12, // 36: ctxfs.v1.ContextService.PlanSeed:output_type -> ctxfs.v1.PlanSeedResponse
-	14, // 37: ctxfs.v1.ContextService.Fork:output_type -> ctxfs.v1.ForkResponse
-	16, // 38: ctxfs.v1.ContextService.Snapshot:output_type -> ctxfs.v1.SnapshotResponse
-	18, // 39: ctxfs.v1.ContextService.ListSnapshots:output_type -> ctxfs.v1.ListSnapshotsResponse
-	20, // 40: ctxfs.v1.ContextService.Restore:output_type -> ctxfs.v1.RestoreResponse
-	22, // 41: ctxfs.v1.ContextService.DeleteSnapshot:output_type -> ctxfs.v1.DeleteSnapshotResponse
-	24, // 42: ctxfs.v1.ContextService.CollectGarbage:output_type -> ctxfs.v1.CollectGarbageResponse
-	29, // 43: ctxfs.v1.ContextService.DeleteContext:output_type -> ctxfs.v1.DeleteContextResponse
-	32, // [32:44] is the sub-list for method output_type
-	20, // [20:32] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	42, // 0: ctxfs.v1.EnsureContextRequest.labels:type_name -> ctxfs.v1.EnsureContextRequest.LabelsEntry
+	36, // 1: ctxfs.v1.EnsureContextResponse.progress:type_name -> ctxfs.v1.SeedProgress
+	37, // 2: ctxfs.v1.EnsureContextResponse.ready:type_name -> ctxfs.v1.EnsureReady
+	38, // 3: ctxfs.v1.GetContextResponse.context:type_name -> ctxfs.v1.Context
+	38, // 4: ctxfs.v1.ListContextsResponse.contexts:type_name -> ctxfs.v1.Context
+	47, // 5: ctxfs.v1.GetInfoResponse.rights:type_name -> ctxfs.v1.PanelRight
+	39, // 6: ctxfs.v1.PlanSeedResponse.repositories:type_name -> ctxfs.v1.Repository
+	40, // 7: ctxfs.v1.PlanSeedResponse.largest:type_name -> ctxfs.v1.DirectorySize
+	41, // 8: ctxfs.v1.PlanSeedResponse.skipped:type_name -> ctxfs.v1.SkippedEntries
+	43, // 9: ctxfs.v1.ForkRequest.labels:type_name -> ctxfs.v1.ForkRequest.LabelsEntry
+	38, // 10: ctxfs.v1.ForkResponse.context:type_name -> ctxfs.v1.Context
+	31, // 11: ctxfs.v1.SnapshotResponse.snapshot:type_name -> ctxfs.v1.SnapshotInfo
+	31, // 12: ctxfs.v1.ListSnapshotsResponse.snapshots:type_name -> ctxfs.v1.SnapshotInfo
+	38, // 13: ctxfs.v1.RestoreResponse.context:type_name -> ctxfs.v1.Context
+	30, // 14: ctxfs.v1.CollectGarbageResponse.removed:type_name -> ctxfs.v1.Garbage
+	29, // 15: ctxfs.v1.CollectGarbageResponse.failures:type_name -> ctxfs.v1.GarbageFailure
+	27, // 16: ctxfs.v1.CollectGarbageResponse.contexts:type_name -> ctxfs.v1.ContextVerdict
+	0,  // 17: ctxfs.v1.ContextVerdict.rule:type_name -> ctxfs.v1.ContextRule
+	28, // 18: ctxfs.v1.ContextVerdict.kept:type_name -> ctxfs.v1.KeptContext
+	1,  // 19: ctxfs.v1.KeptContext.reason:type_name -> ctxfs.v1.KeepReason
+	2,  // 20: ctxfs.v1.GarbageFailure.kind:type_name -> ctxfs.v1.GarbageKind
+	2,  // 21: ctxfs.v1.Garbage.kind:type_name -> ctxfs.v1.GarbageKind
+	44, // 22: ctxfs.v1.SetLabelsRequest.put:type_name -> ctxfs.v1.SetLabelsRequest.PutEntry
+	45, // 23: ctxfs.v1.SetLabelsResponse.labels:type_name -> ctxfs.v1.SetLabelsResponse.LabelsEntry
+	3,  // 24: ctxfs.v1.SeedProgress.phase:type_name -> ctxfs.v1.SeedPhase
+	38, // 25: ctxfs.v1.EnsureReady.context:type_name -> ctxfs.v1.Context
+	4,  // 26: ctxfs.v1.Context.state:type_name -> ctxfs.v1.ContextState
+	36, // 27: ctxfs.v1.Context.progress:type_name -> ctxfs.v1.SeedProgress
+	46, // 28: ctxfs.v1.Context.labels:type_name -> ctxfs.v1.Context.LabelsEntry
+	5,  // 29: ctxfs.v1.ContextService.EnsureContext:input_type -> ctxfs.v1.EnsureContextRequest
+	7,  // 30: ctxfs.v1.ContextService.GetContext:input_type -> ctxfs.v1.GetContextRequest
+	9,  // 31: ctxfs.v1.ContextService.ListContexts:input_type -> ctxfs.v1.ListContextsRequest
+	11, // 32: ctxfs.v1.ContextService.GetInfo:input_type -> ctxfs.v1.GetInfoRequest
+	13, // 33: ctxfs.v1.ContextService.PlanSeed:input_type -> ctxfs.v1.PlanSeedRequest
+	15, // 34: ctxfs.v1.ContextService.Fork:input_type -> ctxfs.v1.ForkRequest
+	17, // 35: ctxfs.v1.ContextService.Snapshot:input_type -> ctxfs.v1.SnapshotRequest
+	19, // 36: ctxfs.v1.ContextService.ListSnapshots:input_type -> ctxfs.v1.ListSnapshotsRequest
+	21, // 37: ctxfs.v1.ContextService.Restore:input_type -> ctxfs.v1.RestoreRequest
+	23, // 38: ctxfs.v1.ContextService.DeleteSnapshot:input_type -> ctxfs.v1.DeleteSnapshotRequest
+	25, // 39: ctxfs.v1.ContextService.CollectGarbage:input_type -> ctxfs.v1.CollectGarbageRequest
+	32, // 40: ctxfs.v1.ContextService.SetLabels:input_type -> ctxfs.v1.SetLabelsRequest
+	34, // 41: ctxfs.v1.ContextService.DeleteContext:input_type -> ctxfs.v1.DeleteContextRequest
+	6,  // 42: ctxfs.v1.ContextService.EnsureContext:output_type -> ctxfs.v1.EnsureContextResponse
+	8,  // 43: ctxfs.v1.ContextService.GetContext:output_type -> ctxfs.v1.GetContextResponse
+	10, // 44: ctxfs.v1.ContextService.ListContexts:output_type -> ctxfs.v1.ListContextsResponse
+	12, // 45: ctxfs.v1.ContextService.GetInfo:output_type -> ctxfs.v1.GetInfoResponse
+	14, // 46: ctxfs.v1.ContextService.PlanSeed:output_type -> ctxfs.v1.PlanSeedResponse
+	16, // 47: ctxfs.v1.ContextService.Fork:output_type -> ctxfs.v1.ForkResponse
+	18, // 48: ctxfs.v1.ContextService.Snapshot:output_type -> ctxfs.v1.SnapshotResponse
+	20, // 49: ctxfs.v1.ContextService.ListSnapshots:output_type -> ctxfs.v1.ListSnapshotsResponse
+	22, // 50: ctxfs.v1.ContextService.Restore:output_type -> ctxfs.v1.RestoreResponse
+	24, // 51: ctxfs.v1.ContextService.DeleteSnapshot:output_type -> ctxfs.v1.DeleteSnapshotResponse
+	26, // 52: ctxfs.v1.ContextService.CollectGarbage:output_type -> ctxfs.v1.CollectGarbageResponse
+	33, // 53: ctxfs.v1.ContextService.SetLabels:output_type -> ctxfs.v1.SetLabelsResponse
+	35, // 54: ctxfs.v1.ContextService.DeleteContext:output_type -> ctxfs.v1.DeleteContextResponse
+	42, // [42:55] is the sub-list for method output_type
+	29, // [29:42] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_context_proto_init() }
@@ -2652,8 +3257,8 @@ func file_ctxfs_v1_context_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_context_proto_rawDesc), len(file_ctxfs_v1_context_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   33,
+			NumEnums:      5,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

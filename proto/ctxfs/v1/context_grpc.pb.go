@@ -32,6 +32,7 @@ const (
 	ContextService_Restore_FullMethodName        = "/ctxfs.v1.ContextService/Restore"
 	ContextService_DeleteSnapshot_FullMethodName = "/ctxfs.v1.ContextService/DeleteSnapshot"
 	ContextService_CollectGarbage_FullMethodName = "/ctxfs.v1.ContextService/CollectGarbage"
+	ContextService_SetLabels_FullMethodName      = "/ctxfs.v1.ContextService/SetLabels"
 	ContextService_DeleteContext_FullMethodName  = "/ctxfs.v1.ContextService/DeleteContext"
 )
 
@@ -78,9 +79,14 @@ type ContextServiceClient interface {
 	DeleteSnapshot(ctx context.Context, in *DeleteSnapshotRequest, opts ...grpc.CallOption) (*DeleteSnapshotResponse, error)
 	// Removes what nothing refers to any more: layers, ready copies, what a crash left in staging, mounts and snapshots of contexts
 	// that are gone; and, only when asked for, contexts that have not been used for long. What cannot be removed is in failures,
-	// beside what was removed. Making a context does not wait for it.
+	// beside what was removed. Making a context does not wait for it. A context that something keeps (KeepReason) is not removed unless the
+	// request forces that.
 	// Errors: EAGAIN (contexts are being made or deleted all the time, and nothing was removed).
 	CollectGarbage(ctx context.Context, in *CollectGarbageRequest, opts ...grpc.CallOption) (*CollectGarbageResponse, error)
+	// Sets and removes labels of a context. A label is a key and a value that the host chooses, such as task=1204; ctxfs never interprets them.
+	// Forks keep them. Panels can neither change nor read them.
+	// Errors: ESTALE (no such context), EAGAIN (it is being seeded), EINVAL (a bad key or value, or more than 16 labels; nothing is changed).
+	SetLabels(ctx context.Context, in *SetLabelsRequest, opts ...grpc.CallOption) (*SetLabelsResponse, error)
 	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Streams and watches end; the call waits for
 	// the others in the context. Cannot be undone.
 	// Errors: ESTALE (no such context), EBUSY (calls in the context did not end within 10 s; it is as before).
@@ -214,6 +220,16 @@ func (c *contextServiceClient) CollectGarbage(ctx context.Context, in *CollectGa
 	return out, nil
 }
 
+func (c *contextServiceClient) SetLabels(ctx context.Context, in *SetLabelsRequest, opts ...grpc.CallOption) (*SetLabelsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetLabelsResponse)
+	err := c.cc.Invoke(ctx, ContextService_SetLabels_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *contextServiceClient) DeleteContext(ctx context.Context, in *DeleteContextRequest, opts ...grpc.CallOption) (*DeleteContextResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteContextResponse)
@@ -267,9 +283,14 @@ type ContextServiceServer interface {
 	DeleteSnapshot(context.Context, *DeleteSnapshotRequest) (*DeleteSnapshotResponse, error)
 	// Removes what nothing refers to any more: layers, ready copies, what a crash left in staging, mounts and snapshots of contexts
 	// that are gone; and, only when asked for, contexts that have not been used for long. What cannot be removed is in failures,
-	// beside what was removed. Making a context does not wait for it.
+	// beside what was removed. Making a context does not wait for it. A context that something keeps (KeepReason) is not removed unless the
+	// request forces that.
 	// Errors: EAGAIN (contexts are being made or deleted all the time, and nothing was removed).
 	CollectGarbage(context.Context, *CollectGarbageRequest) (*CollectGarbageResponse, error)
+	// Sets and removes labels of a context. A label is a key and a value that the host chooses, such as task=1204; ctxfs never interprets them.
+	// Forks keep them. Panels can neither change nor read them.
+	// Errors: ESTALE (no such context), EAGAIN (it is being seeded), EINVAL (a bad key or value, or more than 16 labels; nothing is changed).
+	SetLabels(context.Context, *SetLabelsRequest) (*SetLabelsResponse, error)
 	// Removes a context: folder, snapshots, record, its panels' bindings and tokens. Streams and watches end; the call waits for
 	// the others in the context. Cannot be undone.
 	// Errors: ESTALE (no such context), EBUSY (calls in the context did not end within 10 s; it is as before).
@@ -316,6 +337,9 @@ func (UnimplementedContextServiceServer) DeleteSnapshot(context.Context, *Delete
 }
 func (UnimplementedContextServiceServer) CollectGarbage(context.Context, *CollectGarbageRequest) (*CollectGarbageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CollectGarbage not implemented")
+}
+func (UnimplementedContextServiceServer) SetLabels(context.Context, *SetLabelsRequest) (*SetLabelsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetLabels not implemented")
 }
 func (UnimplementedContextServiceServer) DeleteContext(context.Context, *DeleteContextRequest) (*DeleteContextResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteContext not implemented")
@@ -532,6 +556,24 @@ func _ContextService_CollectGarbage_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ContextService_SetLabels_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetLabelsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContextServiceServer).SetLabels(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContextService_SetLabels_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContextServiceServer).SetLabels(ctx, req.(*SetLabelsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ContextService_DeleteContext_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteContextRequest)
 	if err := dec(in); err != nil {
@@ -596,6 +638,10 @@ var ContextService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CollectGarbage",
 			Handler:    _ContextService_CollectGarbage_Handler,
+		},
+		{
+			MethodName: "SetLabels",
+			Handler:    _ContextService_SetLabels_Handler,
 		},
 		{
 			MethodName: "DeleteContext",

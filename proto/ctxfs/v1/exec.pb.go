@@ -2838,35 +2838,39 @@ const file_ctxfs_v1_exec_proto_rawDesc = "" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDERR\x10\x02\x12\x15\n" +
-	"\x11OUTPUT_STREAM_PTY\x10\x032\xda\t\n" +
-	"\vExecService\x12@\n" +
-	"\x03Run\x12\x14.ctxfs.v1.RunRequest\x1a\x15.ctxfs.v1.RunResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x040\x01\x12D\n" +
-	"\x05Start\x12\x16.ctxfs.v1.StartRequest\x1a\x17.ctxfs.v1.StartResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12K\n" +
-	"\x06Attach\x12\x17.ctxfs.v1.AttachRequest\x1a\x18.ctxfs.v1.AttachResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x04(\x010\x01\x12]\n" +
-	"\fFollowOutput\x12\x1d.ctxfs.v1.FollowOutputRequest\x1a\x1e.ctxfs.v1.FollowOutputResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x040\x010\x01\x12C\n" +
-	"\x04Wait\x12\x15.ctxfs.v1.WaitRequest\x1a\x16.ctxfs.v1.WaitResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x030\x01\x12P\n" +
-	"\tSendInput\x12\x1a.ctxfs.v1.SendInputRequest\x1a\x1b.ctxfs.v1.SendInputResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12S\n" +
+	"\x11OUTPUT_STREAM_PTY\x10\x032\x84\n" +
 	"\n" +
-	"CloseInput\x12\x1b.ctxfs.v1.CloseInputRequest\x1a\x1c.ctxfs.v1.CloseInputResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12G\n" +
-	"\x06Resize\x12\x17.ctxfs.v1.ResizeRequest\x1a\x18.ctxfs.v1.ResizeResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12S\n" +
+	"\vExecService\x12B\n" +
+	"\x03Run\x12\x14.ctxfs.v1.RunRequest\x1a\x15.ctxfs.v1.RunResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x02 \x04X\x010\x01\x12F\n" +
+	"\x05Start\x12\x16.ctxfs.v1.StartRequest\x1a\x17.ctxfs.v1.StartResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x02 \x02X\x01\x12M\n" +
+	"\x06Attach\x12\x17.ctxfs.v1.AttachRequest\x1a\x18.ctxfs.v1.AttachResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x02 \x04X\x01(\x010\x01\x12_\n" +
+	"\fFollowOutput\x12\x1d.ctxfs.v1.FollowOutputRequest\x1a\x1e.ctxfs.v1.FollowOutputResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x01 \x040\x01X\x010\x01\x12E\n" +
+	"\x04Wait\x12\x15.ctxfs.v1.WaitRequest\x1a\x16.ctxfs.v1.WaitResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x01 \x030\x01X\x01\x12T\n" +
+	"\tSendInput\x12\x1a.ctxfs.v1.SendInputRequest\x1a\x1b.ctxfs.v1.SendInputResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x02 \x02P\x01X\x01\x12W\n" +
 	"\n" +
-	"SendSignal\x12\x1b.ctxfs.v1.SendSignalRequest\x1a\x1c.ctxfs.v1.SendSignalResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12A\n" +
-	"\x04Kill\x12\x15.ctxfs.v1.KillRequest\x1a\x16.ctxfs.v1.KillResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02\x12U\n" +
+	"CloseInput\x12\x1b.ctxfs.v1.CloseInputRequest\x1a\x1c.ctxfs.v1.CloseInputResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x02 \x02P\x01X\x01\x12K\n" +
+	"\x06Resize\x12\x17.ctxfs.v1.ResizeRequest\x1a\x18.ctxfs.v1.ResizeResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x02 \x02P\x01X\x01\x12W\n" +
 	"\n" +
-	"GetProcess\x12\x1b.ctxfs.v1.GetProcessRequest\x1a\x1c.ctxfs.v1.GetProcessResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x020\x01\x12^\n" +
-	"\rListProcesses\x12\x1e.ctxfs.v1.ListProcessesRequest\x1a\x1f.ctxfs.v1.ListProcessesResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x020\x01\x12X\n" +
-	"\vExplainExec\x12\x1c.ctxfs.v1.ExplainExecRequest\x1a\x1d.ctxfs.v1.ExplainExecResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x020\x01\x12[\n" +
-	"\fListProfiles\x12\x1d.ctxfs.v1.ListProfilesRequest\x1a\x1e.ctxfs.v1.ListProfilesResponse\"\f\xa2\x9f\x19\b\b\x04\x10\x01 \x010\x01\x12\\\n" +
-	"\rRemoveProcess\x12\x1e.ctxfs.v1.RemoveProcessRequest\x1a\x1f.ctxfs.v1.RemoveProcessResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x04\x10\x02 \x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"SendSignal\x12\x1b.ctxfs.v1.SendSignalRequest\x1a\x1c.ctxfs.v1.SendSignalResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x02 \x02P\x01X\x01\x12E\n" +
+	"\x04Kill\x12\x15.ctxfs.v1.KillRequest\x1a\x16.ctxfs.v1.KillResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x02 \x02P\x01X\x01\x12W\n" +
+	"\n" +
+	"GetProcess\x12\x1b.ctxfs.v1.GetProcessRequest\x1a\x1c.ctxfs.v1.GetProcessResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x01 \x020\x01X\x01\x12`\n" +
+	"\rListProcesses\x12\x1e.ctxfs.v1.ListProcessesRequest\x1a\x1f.ctxfs.v1.ListProcessesResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x01 \x020\x01X\x01\x12Z\n" +
+	"\vExplainExec\x12\x1c.ctxfs.v1.ExplainExecRequest\x1a\x1d.ctxfs.v1.ExplainExecResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x01 \x020\x01X\x01\x12]\n" +
+	"\fListProfiles\x12\x1d.ctxfs.v1.ListProfilesRequest\x1a\x1e.ctxfs.v1.ListProfilesResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x01 \x010\x01X\x01\x12`\n" +
+	"\rRemoveProcess\x12\x1e.ctxfs.v1.RemoveProcessRequest\x1a\x1f.ctxfs.v1.RemoveProcessResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x04\x10\x02 \x02P\x01X\x01B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
 	file_ctxfs_v1_exec_proto_rawDescOnce sync.Once

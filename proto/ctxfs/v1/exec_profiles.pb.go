@@ -521,7 +521,10 @@ type ExplainExecResponse struct {
 	// The limits.
 	Limits []*EnforcedLimit `protobuf:"bytes,7,rep,name=limits,proto3" json:"limits,omitempty"`
 	// The network.
-	Network       *NetworkRules `protobuf:"bytes,8,opt,name=network,proto3" json:"network,omitempty"`
+	Network *NetworkRules `protobuf:"bytes,8,opt,name=network,proto3" json:"network,omitempty"`
+	// The version of Landlock that also restricts the command to these mounts, a second protection beside the namespaces. 0: the kernel has
+	// none (Linux 5.19 is needed), and the namespaces alone protect.
+	Landlock      int32 `protobuf:"varint,9,opt,name=landlock,proto3" json:"landlock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -610,6 +613,13 @@ func (x *ExplainExecResponse) GetNetwork() *NetworkRules {
 		return x.Network
 	}
 	return nil
+}
+
+func (x *ExplainExecResponse) GetLandlock() int32 {
+	if x != nil {
+		return x.Landlock
+	}
+	return 0
 }
 
 // Request of ListProfiles.
@@ -729,7 +739,7 @@ const file_ctxfs_v1_exec_profiles_proto_rawDesc = "" +
 	"\anetwork\x18\x03 \x01(\v2\x16.ctxfs.v1.NetworkRulesR\anetwork\x12\x1c\n" +
 	"\tvariables\x18\x04 \x03(\tR\tvariables\x12-\n" +
 	"\afolders\x18\x05 \x03(\v2\x13.ctxfs.v1.ExecMountR\afolders\x12/\n" +
-	"\x06limits\x18\x06 \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\"\x9f\x02\n" +
+	"\x06limits\x18\x06 \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\"\xbb\x02\n" +
 	"\x13ExplainExecResponse\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\x05R\x03uid\x12\x10\n" +
@@ -738,7 +748,8 @@ const file_ctxfs_v1_exec_profiles_proto_rawDesc = "" +
 	"\x06mounts\x18\x05 \x03(\v2\x13.ctxfs.v1.ExecMountR\x06mounts\x12\x1c\n" +
 	"\tvariables\x18\x06 \x03(\tR\tvariables\x12/\n" +
 	"\x06limits\x18\a \x03(\v2\x17.ctxfs.v1.EnforcedLimitR\x06limits\x120\n" +
-	"\anetwork\x18\b \x01(\v2\x16.ctxfs.v1.NetworkRulesR\anetwork\"\x15\n" +
+	"\anetwork\x18\b \x01(\v2\x16.ctxfs.v1.NetworkRulesR\anetwork\x12\x1a\n" +
+	"\blandlock\x18\t \x01(\x05R\blandlock\"\x15\n" +
 	"\x13ListProfilesRequest\"I\n" +
 	"\x14ListProfilesResponse\x121\n" +
 	"\bprofiles\x18\x01 \x03(\v2\x15.ctxfs.v1.ExecProfileR\bprofiles*s\n" +

@@ -26,14 +26,16 @@ var File_ctxfs_v1_fs_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_fs_proto_rawDesc = "" +
 	"\n" +
-	"\x11ctxfs/v1/fs.proto\x12\bctxfs.v1\x1a\x1actxfs/v1/fs_messages.proto\x1a\x16ctxfs/v1/options.proto\x1a\x16ctxfs/v1/session.proto2\xaa\x1d\n" +
-	"\tFsService\x12f\n" +
-	"\bReadFile\x12\x19.ctxfs.v1.ReadFileRequest\x1a\x1a.ctxfs.v1.ReadFileResponse\"#\xa2\x9f\x19\x1f\b\x02\x10\x01\x1a\x04flag\x1a\vflag_number \x010\x01B\x02fd\x12P\n" +
+	"\x11ctxfs/v1/fs.proto\x12\bctxfs.v1\x1a\x17ctxfs/v1/fs_batch.proto\x1a\x16ctxfs/v1/fs_feed.proto\x1a\x1actxfs/v1/fs_messages.proto\x1a\x16ctxfs/v1/options.proto\x1a\x16ctxfs/v1/session.proto2\x9e!\n" +
+	"\tFsService\x12h\n" +
+	"\bReadFile\x12\x19.ctxfs.v1.ReadFileRequest\x1a\x1a.ctxfs.v1.ReadFileResponse\"%\xa2\x9f\x19!\b\x02\x10\x01\x1a\x04flag\x1a\vflag_number \x010\x01B\x02fdX\x01\x12P\n" +
 	"\tWriteFile\x12\x1a.ctxfs.v1.WriteFileRequest\x1a\x1b.ctxfs.v1.WriteFileResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12S\n" +
 	"\n" +
 	"AppendFile\x12\x1b.ctxfs.v1.AppendFileRequest\x1a\x1c.ctxfs.v1.AppendFileResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12M\n" +
+	"\bEditFile\x12\x19.ctxfs.v1.EditFileRequest\x1a\x1a.ctxfs.v1.EditFileResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x02\x12M\n" +
 	"\bTruncate\x12\x19.ctxfs.v1.TruncateRequest\x1a\x1a.ctxfs.v1.TruncateResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12M\n" +
 	"\bCopyFile\x12\x19.ctxfs.v1.CopyFileRequest\x1a\x1a.ctxfs.v1.CopyFileResponse\"\n" +
@@ -55,17 +57,23 @@ const file_ctxfs_v1_fs_proto_rawDesc = "" +
 	"\aSymlink\x12\x18.ctxfs.v1.SymlinkRequest\x1a\x19.ctxfs.v1.SymlinkResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12A\n" +
 	"\x04Link\x12\x15.ctxfs.v1.LinkRequest\x1a\x16.ctxfs.v1.LinkResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12W\n" +
-	"\aReaddir\x12\x18.ctxfs.v1.ReaddirRequest\x1a\x19.ctxfs.v1.ReaddirResponse\"\x17\xa2\x9f\x19\x13\b\x02\x10\x01 \x02*\trecursive0\x01\x12L\n" +
-	"\aOpendir\x12\x18.ctxfs.v1.OpendirRequest\x1a\x19.ctxfs.v1.OpendirResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x01 \x030\x01\x12C\n" +
-	"\x04Stat\x12\x15.ctxfs.v1.StatRequest\x1a\x16.ctxfs.v1.StatResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12F\n" +
-	"\x05Lstat\x12\x16.ctxfs.v1.LstatRequest\x1a\x17.ctxfs.v1.LstatResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12I\n" +
-	"\x06Statfs\x12\x17.ctxfs.v1.StatfsRequest\x1a\x18.ctxfs.v1.StatfsResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12I\n" +
-	"\x06Access\x12\x17.ctxfs.v1.AccessRequest\x1a\x18.ctxfs.v1.AccessResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12I\n" +
-	"\x06Exists\x12\x17.ctxfs.v1.ExistsRequest\x1a\x18.ctxfs.v1.ExistsResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12O\n" +
-	"\bRealpath\x12\x19.ctxfs.v1.RealpathRequest\x1a\x1a.ctxfs.v1.RealpathResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12O\n" +
-	"\bReadlink\x12\x19.ctxfs.v1.ReadlinkRequest\x1a\x1a.ctxfs.v1.ReadlinkResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12D\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12Y\n" +
+	"\aReaddir\x12\x18.ctxfs.v1.ReaddirRequest\x1a\x19.ctxfs.v1.ReaddirResponse\"\x19\xa2\x9f\x19\x15\b\x02\x10\x01 \x02*\trecursive0\x01X\x01\x12N\n" +
+	"\aOpendir\x12\x18.ctxfs.v1.OpendirRequest\x1a\x19.ctxfs.v1.OpendirResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x03X\x010\x01\x12E\n" +
+	"\x04Stat\x12\x15.ctxfs.v1.StatRequest\x1a\x16.ctxfs.v1.StatResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x010\x01X\x01\x12H\n" +
+	"\x05Lstat\x12\x16.ctxfs.v1.LstatRequest\x1a\x17.ctxfs.v1.LstatResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x010\x01X\x01\x12K\n" +
+	"\x06Statfs\x12\x17.ctxfs.v1.StatfsRequest\x1a\x18.ctxfs.v1.StatfsResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x010\x01X\x01\x12K\n" +
+	"\x06Access\x12\x17.ctxfs.v1.AccessRequest\x1a\x18.ctxfs.v1.AccessResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x010\x01X\x01\x12K\n" +
+	"\x06Exists\x12\x17.ctxfs.v1.ExistsRequest\x1a\x18.ctxfs.v1.ExistsResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x010\x01X\x01\x12Q\n" +
+	"\bRealpath\x12\x19.ctxfs.v1.RealpathRequest\x1a\x1a.ctxfs.v1.RealpathResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x010\x01X\x01\x12Q\n" +
+	"\bReadlink\x12\x19.ctxfs.v1.ReadlinkRequest\x1a\x1a.ctxfs.v1.ReadlinkResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x010\x01X\x01\x12D\n" +
 	"\x05Chmod\x12\x16.ctxfs.v1.ChmodRequest\x1a\x17.ctxfs.v1.ChmodResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12D\n" +
 	"\x05Chown\x12\x16.ctxfs.v1.ChownRequest\x1a\x17.ctxfs.v1.ChownResponse\"\n" +
@@ -75,12 +83,12 @@ const file_ctxfs_v1_fs_proto_rawDesc = "" +
 	"\x06Utimes\x12\x17.ctxfs.v1.UtimesRequest\x1a\x18.ctxfs.v1.UtimesResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12J\n" +
 	"\aLutimes\x12\x18.ctxfs.v1.LutimesRequest\x1a\x19.ctxfs.v1.LutimesResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12H\n" +
-	"\x05Watch\x12\x16.ctxfs.v1.WatchRequest\x1a\x17.ctxfs.v1.WatchResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x04H\x020\x01\x12C\n" +
-	"\x04Glob\x12\x15.ctxfs.v1.GlobRequest\x1a\x16.ctxfs.v1.GlobResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x01 \x030\x01\x12C\n" +
-	"\x04Grep\x12\x15.ctxfs.v1.GrepRequest\x1a\x16.ctxfs.v1.GrepResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x01 \x030\x01\x12V\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x01\x12J\n" +
+	"\x05Watch\x12\x16.ctxfs.v1.WatchRequest\x1a\x17.ctxfs.v1.WatchResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x04H\x02X\x010\x01\x12]\n" +
+	"\fWatchChanges\x12\x1d.ctxfs.v1.WatchChangesRequest\x1a\x1e.ctxfs.v1.WatchChangesResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x04H\x020\x01\x12E\n" +
+	"\x04Glob\x12\x15.ctxfs.v1.GlobRequest\x1a\x16.ctxfs.v1.GlobResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x03X\x010\x01\x12E\n" +
+	"\x04Grep\x12\x15.ctxfs.v1.GrepRequest\x1a\x16.ctxfs.v1.GrepResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x03X\x010\x01\x12V\n" +
 	"\x04Open\x12\x15.ctxfs.v1.OpenRequest\x1a\x16.ctxfs.v1.OpenResponse\"\x1f\xa2\x9f\x19\x1b\b\x02\x10\x01\x1a\x05flags\x1a\fflags_number \x01\x12M\n" +
 	"\x04Read\x12\x15.ctxfs.v1.ReadRequest\x1a\x16.ctxfs.v1.ReadResponse\"\x16\xa2\x9f\x19\x12\b\x02\x10\x01 \x010\x01:\bposition\x12D\n" +
 	"\x05Write\x12\x16.ctxfs.v1.WriteRequest\x1a\x17.ctxfs.v1.WriteResponse\"\n" +
@@ -102,219 +110,249 @@ const file_ctxfs_v1_fs_proto_rawDesc = "" +
 	"\tFdatasync\x12\x1a.ctxfs.v1.FdatasyncRequest\x1a\x1b.ctxfs.v1.FdatasyncResponse\"\n" +
 	"\xa2\x9f\x19\x06\b\x02\x10\x01 \x01\x12L\n" +
 	"\x05Close\x12\x16.ctxfs.v1.CloseRequest\x1a\x17.ctxfs.v1.CloseResponse\"\x12\xa2\x9f\x19\x0e\b\x02\x10\x01\x1a\x06commit \x01\x12X\n" +
-	"\vListHandles\x12\x1c.ctxfs.v1.ListHandlesRequest\x1a\x1d.ctxfs.v1.ListHandlesResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12U\n" +
+	"\vListHandles\x12\x1c.ctxfs.v1.ListHandlesRequest\x1a\x1d.ctxfs.v1.ListHandlesResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x010\x01\x12D\n" +
+	"\x05Batch\x12\x16.ctxfs.v1.BatchRequest\x1a\x17.ctxfs.v1.BatchResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x02\x12W\n" +
 	"\n" +
-	"ReadStream\x12\x1b.ctxfs.v1.ReadStreamRequest\x1a\x1c.ctxfs.v1.ReadStreamResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x01 \x030\x01\x12X\n" +
+	"ReadStream\x12\x1b.ctxfs.v1.ReadStreamRequest\x1a\x1c.ctxfs.v1.ReadStreamResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x03X\x010\x01\x12X\n" +
 	"\vWriteStream\x12\x1c.ctxfs.v1.WriteStreamRequest\x1a\x1d.ctxfs.v1.WriteStreamResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x03(\x01\x12P\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x03(\x01\x12K\n" +
+	"\x06Export\x12\x17.ctxfs.v1.ExportRequest\x1a\x18.ctxfs.v1.ExportResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x03X\x010\x01\x12I\n" +
+	"\x06Import\x12\x17.ctxfs.v1.ImportRequest\x1a\x18.ctxfs.v1.ImportResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x03(\x01\x12J\n" +
+	"\aExtract\x12\x18.ctxfs.v1.ExtractRequest\x1a\x19.ctxfs.v1.ExtractResponse\"\n" +
+	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x03\x12P\n" +
 	"\aSession\x12\x18.ctxfs.v1.SessionRequest\x1a\x19.ctxfs.v1.SessionResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x04H\x01(\x010\x01\x12E\n" +
 	"\x04Hold\x12\x15.ctxfs.v1.HoldRequest\x1a\x16.ctxfs.v1.HoldResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x04H\x010\x01B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var file_ctxfs_v1_fs_proto_goTypes = []any{
-	(*ReadFileRequest)(nil),     // 0: ctxfs.v1.ReadFileRequest
-	(*WriteFileRequest)(nil),    // 1: ctxfs.v1.WriteFileRequest
-	(*AppendFileRequest)(nil),   // 2: ctxfs.v1.AppendFileRequest
-	(*TruncateRequest)(nil),     // 3: ctxfs.v1.TruncateRequest
-	(*CopyFileRequest)(nil),     // 4: ctxfs.v1.CopyFileRequest
-	(*CpRequest)(nil),           // 5: ctxfs.v1.CpRequest
-	(*RenameRequest)(nil),       // 6: ctxfs.v1.RenameRequest
-	(*RmRequest)(nil),           // 7: ctxfs.v1.RmRequest
-	(*RmdirRequest)(nil),        // 8: ctxfs.v1.RmdirRequest
-	(*UnlinkRequest)(nil),       // 9: ctxfs.v1.UnlinkRequest
-	(*MkdirRequest)(nil),        // 10: ctxfs.v1.MkdirRequest
-	(*MkdtempRequest)(nil),      // 11: ctxfs.v1.MkdtempRequest
-	(*SymlinkRequest)(nil),      // 12: ctxfs.v1.SymlinkRequest
-	(*LinkRequest)(nil),         // 13: ctxfs.v1.LinkRequest
-	(*ReaddirRequest)(nil),      // 14: ctxfs.v1.ReaddirRequest
-	(*OpendirRequest)(nil),      // 15: ctxfs.v1.OpendirRequest
-	(*StatRequest)(nil),         // 16: ctxfs.v1.StatRequest
-	(*LstatRequest)(nil),        // 17: ctxfs.v1.LstatRequest
-	(*StatfsRequest)(nil),       // 18: ctxfs.v1.StatfsRequest
-	(*AccessRequest)(nil),       // 19: ctxfs.v1.AccessRequest
-	(*ExistsRequest)(nil),       // 20: ctxfs.v1.ExistsRequest
-	(*RealpathRequest)(nil),     // 21: ctxfs.v1.RealpathRequest
-	(*ReadlinkRequest)(nil),     // 22: ctxfs.v1.ReadlinkRequest
-	(*ChmodRequest)(nil),        // 23: ctxfs.v1.ChmodRequest
-	(*ChownRequest)(nil),        // 24: ctxfs.v1.ChownRequest
-	(*LchownRequest)(nil),       // 25: ctxfs.v1.LchownRequest
-	(*UtimesRequest)(nil),       // 26: ctxfs.v1.UtimesRequest
-	(*LutimesRequest)(nil),      // 27: ctxfs.v1.LutimesRequest
-	(*WatchRequest)(nil),        // 28: ctxfs.v1.WatchRequest
-	(*GlobRequest)(nil),         // 29: ctxfs.v1.GlobRequest
-	(*GrepRequest)(nil),         // 30: ctxfs.v1.GrepRequest
-	(*OpenRequest)(nil),         // 31: ctxfs.v1.OpenRequest
-	(*ReadRequest)(nil),         // 32: ctxfs.v1.ReadRequest
-	(*WriteRequest)(nil),        // 33: ctxfs.v1.WriteRequest
-	(*ReadvRequest)(nil),        // 34: ctxfs.v1.ReadvRequest
-	(*WritevRequest)(nil),       // 35: ctxfs.v1.WritevRequest
-	(*FstatRequest)(nil),        // 36: ctxfs.v1.FstatRequest
-	(*FtruncateRequest)(nil),    // 37: ctxfs.v1.FtruncateRequest
-	(*FchmodRequest)(nil),       // 38: ctxfs.v1.FchmodRequest
-	(*FchownRequest)(nil),       // 39: ctxfs.v1.FchownRequest
-	(*FutimesRequest)(nil),      // 40: ctxfs.v1.FutimesRequest
-	(*FsyncRequest)(nil),        // 41: ctxfs.v1.FsyncRequest
-	(*FdatasyncRequest)(nil),    // 42: ctxfs.v1.FdatasyncRequest
-	(*CloseRequest)(nil),        // 43: ctxfs.v1.CloseRequest
-	(*ListHandlesRequest)(nil),  // 44: ctxfs.v1.ListHandlesRequest
-	(*ReadStreamRequest)(nil),   // 45: ctxfs.v1.ReadStreamRequest
-	(*WriteStreamRequest)(nil),  // 46: ctxfs.v1.WriteStreamRequest
-	(*SessionRequest)(nil),      // 47: ctxfs.v1.SessionRequest
-	(*HoldRequest)(nil),         // 48: ctxfs.v1.HoldRequest
-	(*ReadFileResponse)(nil),    // 49: ctxfs.v1.ReadFileResponse
-	(*WriteFileResponse)(nil),   // 50: ctxfs.v1.WriteFileResponse
-	(*AppendFileResponse)(nil),  // 51: ctxfs.v1.AppendFileResponse
-	(*TruncateResponse)(nil),    // 52: ctxfs.v1.TruncateResponse
-	(*CopyFileResponse)(nil),    // 53: ctxfs.v1.CopyFileResponse
-	(*CpResponse)(nil),          // 54: ctxfs.v1.CpResponse
-	(*RenameResponse)(nil),      // 55: ctxfs.v1.RenameResponse
-	(*RmResponse)(nil),          // 56: ctxfs.v1.RmResponse
-	(*RmdirResponse)(nil),       // 57: ctxfs.v1.RmdirResponse
-	(*UnlinkResponse)(nil),      // 58: ctxfs.v1.UnlinkResponse
-	(*MkdirResponse)(nil),       // 59: ctxfs.v1.MkdirResponse
-	(*MkdtempResponse)(nil),     // 60: ctxfs.v1.MkdtempResponse
-	(*SymlinkResponse)(nil),     // 61: ctxfs.v1.SymlinkResponse
-	(*LinkResponse)(nil),        // 62: ctxfs.v1.LinkResponse
-	(*ReaddirResponse)(nil),     // 63: ctxfs.v1.ReaddirResponse
-	(*OpendirResponse)(nil),     // 64: ctxfs.v1.OpendirResponse
-	(*StatResponse)(nil),        // 65: ctxfs.v1.StatResponse
-	(*LstatResponse)(nil),       // 66: ctxfs.v1.LstatResponse
-	(*StatfsResponse)(nil),      // 67: ctxfs.v1.StatfsResponse
-	(*AccessResponse)(nil),      // 68: ctxfs.v1.AccessResponse
-	(*ExistsResponse)(nil),      // 69: ctxfs.v1.ExistsResponse
-	(*RealpathResponse)(nil),    // 70: ctxfs.v1.RealpathResponse
-	(*ReadlinkResponse)(nil),    // 71: ctxfs.v1.ReadlinkResponse
-	(*ChmodResponse)(nil),       // 72: ctxfs.v1.ChmodResponse
-	(*ChownResponse)(nil),       // 73: ctxfs.v1.ChownResponse
-	(*LchownResponse)(nil),      // 74: ctxfs.v1.LchownResponse
-	(*UtimesResponse)(nil),      // 75: ctxfs.v1.UtimesResponse
-	(*LutimesResponse)(nil),     // 76: ctxfs.v1.LutimesResponse
-	(*WatchResponse)(nil),       // 77: ctxfs.v1.WatchResponse
-	(*GlobResponse)(nil),        // 78: ctxfs.v1.GlobResponse
-	(*GrepResponse)(nil),        // 79: ctxfs.v1.GrepResponse
-	(*OpenResponse)(nil),        // 80: ctxfs.v1.OpenResponse
-	(*ReadResponse)(nil),        // 81: ctxfs.v1.ReadResponse
-	(*WriteResponse)(nil),       // 82: ctxfs.v1.WriteResponse
-	(*ReadvResponse)(nil),       // 83: ctxfs.v1.ReadvResponse
-	(*WritevResponse)(nil),      // 84: ctxfs.v1.WritevResponse
-	(*FstatResponse)(nil),       // 85: ctxfs.v1.FstatResponse
-	(*FtruncateResponse)(nil),   // 86: ctxfs.v1.FtruncateResponse
-	(*FchmodResponse)(nil),      // 87: ctxfs.v1.FchmodResponse
-	(*FchownResponse)(nil),      // 88: ctxfs.v1.FchownResponse
-	(*FutimesResponse)(nil),     // 89: ctxfs.v1.FutimesResponse
-	(*FsyncResponse)(nil),       // 90: ctxfs.v1.FsyncResponse
-	(*FdatasyncResponse)(nil),   // 91: ctxfs.v1.FdatasyncResponse
-	(*CloseResponse)(nil),       // 92: ctxfs.v1.CloseResponse
-	(*ListHandlesResponse)(nil), // 93: ctxfs.v1.ListHandlesResponse
-	(*ReadStreamResponse)(nil),  // 94: ctxfs.v1.ReadStreamResponse
-	(*WriteStreamResponse)(nil), // 95: ctxfs.v1.WriteStreamResponse
-	(*SessionResponse)(nil),     // 96: ctxfs.v1.SessionResponse
-	(*HoldResponse)(nil),        // 97: ctxfs.v1.HoldResponse
+	(*ReadFileRequest)(nil),      // 0: ctxfs.v1.ReadFileRequest
+	(*WriteFileRequest)(nil),     // 1: ctxfs.v1.WriteFileRequest
+	(*AppendFileRequest)(nil),    // 2: ctxfs.v1.AppendFileRequest
+	(*EditFileRequest)(nil),      // 3: ctxfs.v1.EditFileRequest
+	(*TruncateRequest)(nil),      // 4: ctxfs.v1.TruncateRequest
+	(*CopyFileRequest)(nil),      // 5: ctxfs.v1.CopyFileRequest
+	(*CpRequest)(nil),            // 6: ctxfs.v1.CpRequest
+	(*RenameRequest)(nil),        // 7: ctxfs.v1.RenameRequest
+	(*RmRequest)(nil),            // 8: ctxfs.v1.RmRequest
+	(*RmdirRequest)(nil),         // 9: ctxfs.v1.RmdirRequest
+	(*UnlinkRequest)(nil),        // 10: ctxfs.v1.UnlinkRequest
+	(*MkdirRequest)(nil),         // 11: ctxfs.v1.MkdirRequest
+	(*MkdtempRequest)(nil),       // 12: ctxfs.v1.MkdtempRequest
+	(*SymlinkRequest)(nil),       // 13: ctxfs.v1.SymlinkRequest
+	(*LinkRequest)(nil),          // 14: ctxfs.v1.LinkRequest
+	(*ReaddirRequest)(nil),       // 15: ctxfs.v1.ReaddirRequest
+	(*OpendirRequest)(nil),       // 16: ctxfs.v1.OpendirRequest
+	(*StatRequest)(nil),          // 17: ctxfs.v1.StatRequest
+	(*LstatRequest)(nil),         // 18: ctxfs.v1.LstatRequest
+	(*StatfsRequest)(nil),        // 19: ctxfs.v1.StatfsRequest
+	(*AccessRequest)(nil),        // 20: ctxfs.v1.AccessRequest
+	(*ExistsRequest)(nil),        // 21: ctxfs.v1.ExistsRequest
+	(*RealpathRequest)(nil),      // 22: ctxfs.v1.RealpathRequest
+	(*ReadlinkRequest)(nil),      // 23: ctxfs.v1.ReadlinkRequest
+	(*ChmodRequest)(nil),         // 24: ctxfs.v1.ChmodRequest
+	(*ChownRequest)(nil),         // 25: ctxfs.v1.ChownRequest
+	(*LchownRequest)(nil),        // 26: ctxfs.v1.LchownRequest
+	(*UtimesRequest)(nil),        // 27: ctxfs.v1.UtimesRequest
+	(*LutimesRequest)(nil),       // 28: ctxfs.v1.LutimesRequest
+	(*WatchRequest)(nil),         // 29: ctxfs.v1.WatchRequest
+	(*WatchChangesRequest)(nil),  // 30: ctxfs.v1.WatchChangesRequest
+	(*GlobRequest)(nil),          // 31: ctxfs.v1.GlobRequest
+	(*GrepRequest)(nil),          // 32: ctxfs.v1.GrepRequest
+	(*OpenRequest)(nil),          // 33: ctxfs.v1.OpenRequest
+	(*ReadRequest)(nil),          // 34: ctxfs.v1.ReadRequest
+	(*WriteRequest)(nil),         // 35: ctxfs.v1.WriteRequest
+	(*ReadvRequest)(nil),         // 36: ctxfs.v1.ReadvRequest
+	(*WritevRequest)(nil),        // 37: ctxfs.v1.WritevRequest
+	(*FstatRequest)(nil),         // 38: ctxfs.v1.FstatRequest
+	(*FtruncateRequest)(nil),     // 39: ctxfs.v1.FtruncateRequest
+	(*FchmodRequest)(nil),        // 40: ctxfs.v1.FchmodRequest
+	(*FchownRequest)(nil),        // 41: ctxfs.v1.FchownRequest
+	(*FutimesRequest)(nil),       // 42: ctxfs.v1.FutimesRequest
+	(*FsyncRequest)(nil),         // 43: ctxfs.v1.FsyncRequest
+	(*FdatasyncRequest)(nil),     // 44: ctxfs.v1.FdatasyncRequest
+	(*CloseRequest)(nil),         // 45: ctxfs.v1.CloseRequest
+	(*ListHandlesRequest)(nil),   // 46: ctxfs.v1.ListHandlesRequest
+	(*BatchRequest)(nil),         // 47: ctxfs.v1.BatchRequest
+	(*ReadStreamRequest)(nil),    // 48: ctxfs.v1.ReadStreamRequest
+	(*WriteStreamRequest)(nil),   // 49: ctxfs.v1.WriteStreamRequest
+	(*ExportRequest)(nil),        // 50: ctxfs.v1.ExportRequest
+	(*ImportRequest)(nil),        // 51: ctxfs.v1.ImportRequest
+	(*ExtractRequest)(nil),       // 52: ctxfs.v1.ExtractRequest
+	(*SessionRequest)(nil),       // 53: ctxfs.v1.SessionRequest
+	(*HoldRequest)(nil),          // 54: ctxfs.v1.HoldRequest
+	(*ReadFileResponse)(nil),     // 55: ctxfs.v1.ReadFileResponse
+	(*WriteFileResponse)(nil),    // 56: ctxfs.v1.WriteFileResponse
+	(*AppendFileResponse)(nil),   // 57: ctxfs.v1.AppendFileResponse
+	(*EditFileResponse)(nil),     // 58: ctxfs.v1.EditFileResponse
+	(*TruncateResponse)(nil),     // 59: ctxfs.v1.TruncateResponse
+	(*CopyFileResponse)(nil),     // 60: ctxfs.v1.CopyFileResponse
+	(*CpResponse)(nil),           // 61: ctxfs.v1.CpResponse
+	(*RenameResponse)(nil),       // 62: ctxfs.v1.RenameResponse
+	(*RmResponse)(nil),           // 63: ctxfs.v1.RmResponse
+	(*RmdirResponse)(nil),        // 64: ctxfs.v1.RmdirResponse
+	(*UnlinkResponse)(nil),       // 65: ctxfs.v1.UnlinkResponse
+	(*MkdirResponse)(nil),        // 66: ctxfs.v1.MkdirResponse
+	(*MkdtempResponse)(nil),      // 67: ctxfs.v1.MkdtempResponse
+	(*SymlinkResponse)(nil),      // 68: ctxfs.v1.SymlinkResponse
+	(*LinkResponse)(nil),         // 69: ctxfs.v1.LinkResponse
+	(*ReaddirResponse)(nil),      // 70: ctxfs.v1.ReaddirResponse
+	(*OpendirResponse)(nil),      // 71: ctxfs.v1.OpendirResponse
+	(*StatResponse)(nil),         // 72: ctxfs.v1.StatResponse
+	(*LstatResponse)(nil),        // 73: ctxfs.v1.LstatResponse
+	(*StatfsResponse)(nil),       // 74: ctxfs.v1.StatfsResponse
+	(*AccessResponse)(nil),       // 75: ctxfs.v1.AccessResponse
+	(*ExistsResponse)(nil),       // 76: ctxfs.v1.ExistsResponse
+	(*RealpathResponse)(nil),     // 77: ctxfs.v1.RealpathResponse
+	(*ReadlinkResponse)(nil),     // 78: ctxfs.v1.ReadlinkResponse
+	(*ChmodResponse)(nil),        // 79: ctxfs.v1.ChmodResponse
+	(*ChownResponse)(nil),        // 80: ctxfs.v1.ChownResponse
+	(*LchownResponse)(nil),       // 81: ctxfs.v1.LchownResponse
+	(*UtimesResponse)(nil),       // 82: ctxfs.v1.UtimesResponse
+	(*LutimesResponse)(nil),      // 83: ctxfs.v1.LutimesResponse
+	(*WatchResponse)(nil),        // 84: ctxfs.v1.WatchResponse
+	(*WatchChangesResponse)(nil), // 85: ctxfs.v1.WatchChangesResponse
+	(*GlobResponse)(nil),         // 86: ctxfs.v1.GlobResponse
+	(*GrepResponse)(nil),         // 87: ctxfs.v1.GrepResponse
+	(*OpenResponse)(nil),         // 88: ctxfs.v1.OpenResponse
+	(*ReadResponse)(nil),         // 89: ctxfs.v1.ReadResponse
+	(*WriteResponse)(nil),        // 90: ctxfs.v1.WriteResponse
+	(*ReadvResponse)(nil),        // 91: ctxfs.v1.ReadvResponse
+	(*WritevResponse)(nil),       // 92: ctxfs.v1.WritevResponse
+	(*FstatResponse)(nil),        // 93: ctxfs.v1.FstatResponse
+	(*FtruncateResponse)(nil),    // 94: ctxfs.v1.FtruncateResponse
+	(*FchmodResponse)(nil),       // 95: ctxfs.v1.FchmodResponse
+	(*FchownResponse)(nil),       // 96: ctxfs.v1.FchownResponse
+	(*FutimesResponse)(nil),      // 97: ctxfs.v1.FutimesResponse
+	(*FsyncResponse)(nil),        // 98: ctxfs.v1.FsyncResponse
+	(*FdatasyncResponse)(nil),    // 99: ctxfs.v1.FdatasyncResponse
+	(*CloseResponse)(nil),        // 100: ctxfs.v1.CloseResponse
+	(*ListHandlesResponse)(nil),  // 101: ctxfs.v1.ListHandlesResponse
+	(*BatchResponse)(nil),        // 102: ctxfs.v1.BatchResponse
+	(*ReadStreamResponse)(nil),   // 103: ctxfs.v1.ReadStreamResponse
+	(*WriteStreamResponse)(nil),  // 104: ctxfs.v1.WriteStreamResponse
+	(*ExportResponse)(nil),       // 105: ctxfs.v1.ExportResponse
+	(*ImportResponse)(nil),       // 106: ctxfs.v1.ImportResponse
+	(*ExtractResponse)(nil),      // 107: ctxfs.v1.ExtractResponse
+	(*SessionResponse)(nil),      // 108: ctxfs.v1.SessionResponse
+	(*HoldResponse)(nil),         // 109: ctxfs.v1.HoldResponse
 }
 var file_ctxfs_v1_fs_proto_depIdxs = []int32{
-	0,  // 0: ctxfs.v1.FsService.ReadFile:input_type -> ctxfs.v1.ReadFileRequest
-	1,  // 1: ctxfs.v1.FsService.WriteFile:input_type -> ctxfs.v1.WriteFileRequest
-	2,  // 2: ctxfs.v1.FsService.AppendFile:input_type -> ctxfs.v1.AppendFileRequest
-	3,  // 3: ctxfs.v1.FsService.Truncate:input_type -> ctxfs.v1.TruncateRequest
-	4,  // 4: ctxfs.v1.FsService.CopyFile:input_type -> ctxfs.v1.CopyFileRequest
-	5,  // 5: ctxfs.v1.FsService.Cp:input_type -> ctxfs.v1.CpRequest
-	6,  // 6: ctxfs.v1.FsService.Rename:input_type -> ctxfs.v1.RenameRequest
-	7,  // 7: ctxfs.v1.FsService.Rm:input_type -> ctxfs.v1.RmRequest
-	8,  // 8: ctxfs.v1.FsService.Rmdir:input_type -> ctxfs.v1.RmdirRequest
-	9,  // 9: ctxfs.v1.FsService.Unlink:input_type -> ctxfs.v1.UnlinkRequest
-	10, // 10: ctxfs.v1.FsService.Mkdir:input_type -> ctxfs.v1.MkdirRequest
-	11, // 11: ctxfs.v1.FsService.Mkdtemp:input_type -> ctxfs.v1.MkdtempRequest
-	12, // 12: ctxfs.v1.FsService.Symlink:input_type -> ctxfs.v1.SymlinkRequest
-	13, // 13: ctxfs.v1.FsService.Link:input_type -> ctxfs.v1.LinkRequest
-	14, // 14: ctxfs.v1.FsService.Readdir:input_type -> ctxfs.v1.ReaddirRequest
-	15, // 15: ctxfs.v1.FsService.Opendir:input_type -> ctxfs.v1.OpendirRequest
-	16, // 16: ctxfs.v1.FsService.Stat:input_type -> ctxfs.v1.StatRequest
-	17, // 17: ctxfs.v1.FsService.Lstat:input_type -> ctxfs.v1.LstatRequest
-	18, // 18: ctxfs.v1.FsService.Statfs:input_type -> ctxfs.v1.StatfsRequest
-	19, // 19: ctxfs.v1.FsService.Access:input_type -> ctxfs.v1.AccessRequest
-	20, // 20: ctxfs.v1.FsService.Exists:input_type -> ctxfs.v1.ExistsRequest
-	21, // 21: ctxfs.v1.FsService.Realpath:input_type -> ctxfs.v1.RealpathRequest
-	22, // 22: ctxfs.v1.FsService.Readlink:input_type -> ctxfs.v1.ReadlinkRequest
-	23, // 23: ctxfs.v1.FsService.Chmod:input_type -> ctxfs.v1.ChmodRequest
-	24, // 24: ctxfs.v1.FsService.Chown:input_type -> ctxfs.v1.ChownRequest
-	25, // 25: ctxfs.v1.FsService.Lchown:input_type -> ctxfs.v1.LchownRequest
-	26, // 26: ctxfs.v1.FsService.Utimes:input_type -> ctxfs.v1.UtimesRequest
-	27, // 27: ctxfs.v1.FsService.Lutimes:input_type -> ctxfs.v1.LutimesRequest
-	28, // 28: ctxfs.v1.FsService.Watch:input_type -> ctxfs.v1.WatchRequest
-	29, // 29: ctxfs.v1.FsService.Glob:input_type -> ctxfs.v1.GlobRequest
-	30, // 30: ctxfs.v1.FsService.Grep:input_type -> ctxfs.v1.GrepRequest
-	31, // 31: ctxfs.v1.FsService.Open:input_type -> ctxfs.v1.OpenRequest
-	32, // 32: ctxfs.v1.FsService.Read:input_type -> ctxfs.v1.ReadRequest
-	33, // 33: ctxfs.v1.FsService.Write:input_type -> ctxfs.v1.WriteRequest
-	34, // 34: ctxfs.v1.FsService.Readv:input_type -> ctxfs.v1.ReadvRequest
-	35, // 35: ctxfs.v1.FsService.Writev:input_type -> ctxfs.v1.WritevRequest
-	36, // 36: ctxfs.v1.FsService.Fstat:input_type -> ctxfs.v1.FstatRequest
-	37, // 37: ctxfs.v1.FsService.Ftruncate:input_type -> ctxfs.v1.FtruncateRequest
-	38, // 38: ctxfs.v1.FsService.Fchmod:input_type -> ctxfs.v1.FchmodRequest
-	39, // 39: ctxfs.v1.FsService.Fchown:input_type -> ctxfs.v1.FchownRequest
-	40, // 40: ctxfs.v1.FsService.Futimes:input_type -> ctxfs.v1.FutimesRequest
-	41, // 41: ctxfs.v1.FsService.Fsync:input_type -> ctxfs.v1.FsyncRequest
-	42, // 42: ctxfs.v1.FsService.Fdatasync:input_type -> ctxfs.v1.FdatasyncRequest
-	43, // 43: ctxfs.v1.FsService.Close:input_type -> ctxfs.v1.CloseRequest
-	44, // 44: ctxfs.v1.FsService.ListHandles:input_type -> ctxfs.v1.ListHandlesRequest
-	45, // 45: ctxfs.v1.FsService.ReadStream:input_type -> ctxfs.v1.ReadStreamRequest
-	46, // 46: ctxfs.v1.FsService.WriteStream:input_type -> ctxfs.v1.WriteStreamRequest
-	47, // 47: ctxfs.v1.FsService.Session:input_type -> ctxfs.v1.SessionRequest
-	48, // 48: ctxfs.v1.FsService.Hold:input_type -> ctxfs.v1.HoldRequest
-	49, // 49: ctxfs.v1.FsService.ReadFile:output_type -> ctxfs.v1.ReadFileResponse
-	50, // 50: ctxfs.v1.FsService.WriteFile:output_type -> ctxfs.v1.WriteFileResponse
-	51, // 51: ctxfs.v1.FsService.AppendFile:output_type -> ctxfs.v1.AppendFileResponse
-	52, // 52: ctxfs.v1.FsService.Truncate:output_type -> ctxfs.v1.TruncateResponse
-	53, // 53: ctxfs.v1.FsService.CopyFile:output_type -> ctxfs.v1.CopyFileResponse
-	54, // 54: ctxfs.v1.FsService.Cp:output_type -> ctxfs.v1.CpResponse
-	55, // 55: ctxfs.v1.FsService.Rename:output_type -> ctxfs.v1.RenameResponse
-	56, // 56: ctxfs.v1.FsService.Rm:output_type -> ctxfs.v1.RmResponse
-	57, // 57: ctxfs.v1.FsService.Rmdir:output_type -> ctxfs.v1.RmdirResponse
-	58, // 58: ctxfs.v1.FsService.Unlink:output_type -> ctxfs.v1.UnlinkResponse
-	59, // 59: ctxfs.v1.FsService.Mkdir:output_type -> ctxfs.v1.MkdirResponse
-	60, // 60: ctxfs.v1.FsService.Mkdtemp:output_type -> ctxfs.v1.MkdtempResponse
-	61, // 61: ctxfs.v1.FsService.Symlink:output_type -> ctxfs.v1.SymlinkResponse
-	62, // 62: ctxfs.v1.FsService.Link:output_type -> ctxfs.v1.LinkResponse
-	63, // 63: ctxfs.v1.FsService.Readdir:output_type -> ctxfs.v1.ReaddirResponse
-	64, // 64: ctxfs.v1.FsService.Opendir:output_type -> ctxfs.v1.OpendirResponse
-	65, // 65: ctxfs.v1.FsService.Stat:output_type -> ctxfs.v1.StatResponse
-	66, // 66: ctxfs.v1.FsService.Lstat:output_type -> ctxfs.v1.LstatResponse
-	67, // 67: ctxfs.v1.FsService.Statfs:output_type -> ctxfs.v1.StatfsResponse
-	68, // 68: ctxfs.v1.FsService.Access:output_type -> ctxfs.v1.AccessResponse
-	69, // 69: ctxfs.v1.FsService.Exists:output_type -> ctxfs.v1.ExistsResponse
-	70, // 70: ctxfs.v1.FsService.Realpath:output_type -> ctxfs.v1.RealpathResponse
-	71, // 71: ctxfs.v1.FsService.Readlink:output_type -> ctxfs.v1.ReadlinkResponse
-	72, // 72: ctxfs.v1.FsService.Chmod:output_type -> ctxfs.v1.ChmodResponse
-	73, // 73: ctxfs.v1.FsService.Chown:output_type -> ctxfs.v1.ChownResponse
-	74, // 74: ctxfs.v1.FsService.Lchown:output_type -> ctxfs.v1.LchownResponse
-	75, // 75: ctxfs.v1.FsService.Utimes:output_type -> ctxfs.v1.UtimesResponse
-	76, // 76: ctxfs.v1.FsService.Lutimes:output_type -> ctxfs.v1.LutimesResponse
-	77, // 77: ctxfs.v1.FsService.Watch:output_type -> ctxfs.v1.WatchResponse
-	78, // 78: ctxfs.v1.FsService.Glob:output_type -> ctxfs.v1.GlobResponse
-	79, // 79: ctxfs.v1.FsService.Grep:output_type -> ctxfs.v1.GrepResponse
-	80, // 80: ctxfs.v1.FsService.Open:output_type -> ctxfs.v1.OpenResponse
-	81, // 81: ctxfs.v1.FsService.Read:output_type -> ctxfs.v1.ReadResponse
-	82, // 82: ctxfs.v1.FsService.Write:output_type -> ctxfs.v1.WriteResponse
-	83, // 83: ctxfs.v1.FsService.Readv:output_type -> ctxfs.v1.ReadvResponse
-	84, // 84: ctxfs.v1.FsService.Writev:output_type -> ctxfs.v1.WritevResponse
-	85, // 85: ctxfs.v1.FsService.Fstat:output_type -> ctxfs.v1.FstatResponse
-	86, // 86: ctxfs.v1.FsService.Ftruncate:output_type -> ctxfs.v1.FtruncateResponse
-	87, // 87: ctxfs.v1.FsService.Fchmod:output_type -> ctxfs.v1.FchmodResponse
-	88, // 88: ctxfs.v1.FsService.Fchown:output_type -> ctxfs.v1.FchownResponse
-	89, // 89: ctxfs.v1.FsService.Futimes:output_type -> ctxfs.v1.FutimesResponse
-	90, // 90: ctxfs.v1.FsService.Fsync:output_type -> ctxfs.v1.FsyncResponse
-	91, // 91: ctxfs.v1.FsService.Fdatasync:output_type -> ctxfs.v1.FdatasyncResponse
-	92, // 92: ctxfs.v1.FsService.Close:output_type -> ctxfs.v1.CloseResponse
-	93, // 93: ctxfs.v1.FsService.ListHandles:output_type -> ctxfs.v1.ListHandlesResponse
-	94, // 94: ctxfs.v1.FsService.ReadStream:output_type -> ctxfs.v1.ReadStreamResponse
-	95, // 95: ctxfs.v1.FsService.WriteStream:output_type -> ctxfs.v1.WriteStreamResponse
-	96, // 96: ctxfs.v1.FsService.Session:output_type -> ctxfs.v1.SessionResponse
-	97, // 97: ctxfs.v1.FsService.Hold:output_type -> ctxfs.v1.HoldResponse
-	49, // [49:98] is the sub-list for method output_type
-	0,  // [0:49] is the sub-list for method input_type
-	0,  // [0:0] is the sub-list for extension type_name
-	0,  // [0:0] is the sub-list for extension extendee
-	0,  // [0:0] is the sub-list for field type_name
+	0,   // 0: ctxfs.v1.FsService.ReadFile:input_type -> ctxfs.v1.ReadFileRequest
+	1,   // 1: ctxfs.v1.FsService.WriteFile:input_type -> ctxfs.v1.WriteFileRequest
+	2,   // 2: ctxfs.v1.FsService.AppendFile:input_type -> ctxfs.v1.AppendFileRequest
+	3,   // 3: ctxfs.v1.FsService.EditFile:input_type -> ctxfs.v1.EditFileRequest
+	4,   // 4: ctxfs.v1.FsService.Truncate:input_type -> ctxfs.v1.TruncateRequest
+	5,   // 5: ctxfs.v1.FsService.CopyFile:input_type -> ctxfs.v1.CopyFileRequest
+	6,   // 6: ctxfs.v1.FsService.Cp:input_type -> ctxfs.v1.CpRequest
+	7,   // 7: ctxfs.v1.FsService.Rename:input_type -> ctxfs.v1.RenameRequest
+	8,   // 8: ctxfs.v1.FsService.Rm:input_type -> ctxfs.v1.RmRequest
+	9,   // 9: ctxfs.v1.FsService.Rmdir:input_type -> ctxfs.v1.RmdirRequest
+	10,  // 10: ctxfs.v1.FsService.Unlink:input_type -> ctxfs.v1.UnlinkRequest
+	11,  // 11: ctxfs.v1.FsService.Mkdir:input_type -> ctxfs.v1.MkdirRequest
+	12,  // 12: ctxfs.v1.FsService.Mkdtemp:input_type -> ctxfs.v1.MkdtempRequest
+	13,  // 13: ctxfs.v1.FsService.Symlink:input_type -> ctxfs.v1.SymlinkRequest
+	14,  // 14: ctxfs.v1.FsService.Link:input_type -> ctxfs.v1.LinkRequest
+	15,  // 15: ctxfs.v1.FsService.Readdir:input_type -> ctxfs.v1.ReaddirRequest
+	16,  // 16: ctxfs.v1.FsService.Opendir:input_type -> ctxfs.v1.OpendirRequest
+	17,  // 17: ctxfs.v1.FsService.Stat:input_type -> ctxfs.v1.StatRequest
+	18,  // 18: ctxfs.v1.FsService.Lstat:input_type -> ctxfs.v1.LstatRequest
+	19,  // 19: ctxfs.v1.FsService.Statfs:input_type -> ctxfs.v1.StatfsRequest
+	20,  // 20: ctxfs.v1.FsService.Access:input_type -> ctxfs.v1.AccessRequest
+	21,  // 21: ctxfs.v1.FsService.Exists:input_type -> ctxfs.v1.ExistsRequest
+	22,  // 22: ctxfs.v1.FsService.Realpath:input_type -> ctxfs.v1.RealpathRequest
+	23,  // 23: ctxfs.v1.FsService.Readlink:input_type -> ctxfs.v1.ReadlinkRequest
+	24,  // 24: ctxfs.v1.FsService.Chmod:input_type -> ctxfs.v1.ChmodRequest
+	25,  // 25: ctxfs.v1.FsService.Chown:input_type -> ctxfs.v1.ChownRequest
+	26,  // 26: ctxfs.v1.FsService.Lchown:input_type -> ctxfs.v1.LchownRequest
+	27,  // 27: ctxfs.v1.FsService.Utimes:input_type -> ctxfs.v1.UtimesRequest
+	28,  // 28: ctxfs.v1.FsService.Lutimes:input_type -> ctxfs.v1.LutimesRequest
+	29,  // 29: ctxfs.v1.FsService.Watch:input_type -> ctxfs.v1.WatchRequest
+	30,  // 30: ctxfs.v1.FsService.WatchChanges:input_type -> ctxfs.v1.WatchChangesRequest
+	31,  // 31: ctxfs.v1.FsService.Glob:input_type -> ctxfs.v1.GlobRequest
+	32,  // 32: ctxfs.v1.FsService.Grep:input_type -> ctxfs.v1.GrepRequest
+	33,  // 33: ctxfs.v1.FsService.Open:input_type -> ctxfs.v1.OpenRequest
+	34,  // 34: ctxfs.v1.FsService.Read:input_type -> ctxfs.v1.ReadRequest
+	35,  // 35: ctxfs.v1.FsService.Write:input_type -> ctxfs.v1.WriteRequest
+	36,  // 36: ctxfs.v1.FsService.Readv:input_type -> ctxfs.v1.ReadvRequest
+	37,  // 37: ctxfs.v1.FsService.Writev:input_type -> ctxfs.v1.WritevRequest
+	38,  // 38: ctxfs.v1.FsService.Fstat:input_type -> ctxfs.v1.FstatRequest
+	39,  // 39: ctxfs.v1.FsService.Ftruncate:input_type -> ctxfs.v1.FtruncateRequest
+	40,  // 40: ctxfs.v1.FsService.Fchmod:input_type -> ctxfs.v1.FchmodRequest
+	41,  // 41: ctxfs.v1.FsService.Fchown:input_type -> ctxfs.v1.FchownRequest
+	42,  // 42: ctxfs.v1.FsService.Futimes:input_type -> ctxfs.v1.FutimesRequest
+	43,  // 43: ctxfs.v1.FsService.Fsync:input_type -> ctxfs.v1.FsyncRequest
+	44,  // 44: ctxfs.v1.FsService.Fdatasync:input_type -> ctxfs.v1.FdatasyncRequest
+	45,  // 45: ctxfs.v1.FsService.Close:input_type -> ctxfs.v1.CloseRequest
+	46,  // 46: ctxfs.v1.FsService.ListHandles:input_type -> ctxfs.v1.ListHandlesRequest
+	47,  // 47: ctxfs.v1.FsService.Batch:input_type -> ctxfs.v1.BatchRequest
+	48,  // 48: ctxfs.v1.FsService.ReadStream:input_type -> ctxfs.v1.ReadStreamRequest
+	49,  // 49: ctxfs.v1.FsService.WriteStream:input_type -> ctxfs.v1.WriteStreamRequest
+	50,  // 50: ctxfs.v1.FsService.Export:input_type -> ctxfs.v1.ExportRequest
+	51,  // 51: ctxfs.v1.FsService.Import:input_type -> ctxfs.v1.ImportRequest
+	52,  // 52: ctxfs.v1.FsService.Extract:input_type -> ctxfs.v1.ExtractRequest
+	53,  // 53: ctxfs.v1.FsService.Session:input_type -> ctxfs.v1.SessionRequest
+	54,  // 54: ctxfs.v1.FsService.Hold:input_type -> ctxfs.v1.HoldRequest
+	55,  // 55: ctxfs.v1.FsService.ReadFile:output_type -> ctxfs.v1.ReadFileResponse
+	56,  // 56: ctxfs.v1.FsService.WriteFile:output_type -> ctxfs.v1.WriteFileResponse
+	57,  // 57: ctxfs.v1.FsService.AppendFile:output_type -> ctxfs.v1.AppendFileResponse
+	58,  // 58: ctxfs.v1.FsService.EditFile:output_type -> ctxfs.v1.EditFileResponse
+	59,  // 59: ctxfs.v1.FsService.Truncate:output_type -> ctxfs.v1.TruncateResponse
+	60,  // 60: ctxfs.v1.FsService.CopyFile:output_type -> ctxfs.v1.CopyFileResponse
+	61,  // 61: ctxfs.v1.FsService.Cp:output_type -> ctxfs.v1.CpResponse
+	62,  // 62: ctxfs.v1.FsService.Rename:output_type -> ctxfs.v1.RenameResponse
+	63,  // 63: ctxfs.v1.FsService.Rm:output_type -> ctxfs.v1.RmResponse
+	64,  // 64: ctxfs.v1.FsService.Rmdir:output_type -> ctxfs.v1.RmdirResponse
+	65,  // 65: ctxfs.v1.FsService.Unlink:output_type -> ctxfs.v1.UnlinkResponse
+	66,  // 66: ctxfs.v1.FsService.Mkdir:output_type -> ctxfs.v1.MkdirResponse
+	67,  // 67: ctxfs.v1.FsService.Mkdtemp:output_type -> ctxfs.v1.MkdtempResponse
+	68,  // 68: ctxfs.v1.FsService.Symlink:output_type -> ctxfs.v1.SymlinkResponse
+	69,  // 69: ctxfs.v1.FsService.Link:output_type -> ctxfs.v1.LinkResponse
+	70,  // 70: ctxfs.v1.FsService.Readdir:output_type -> ctxfs.v1.ReaddirResponse
+	71,  // 71: ctxfs.v1.FsService.Opendir:output_type -> ctxfs.v1.OpendirResponse
+	72,  // 72: ctxfs.v1.FsService.Stat:output_type -> ctxfs.v1.StatResponse
+	73,  // 73: ctxfs.v1.FsService.Lstat:output_type -> ctxfs.v1.LstatResponse
+	74,  // 74: ctxfs.v1.FsService.Statfs:output_type -> ctxfs.v1.StatfsResponse
+	75,  // 75: ctxfs.v1.FsService.Access:output_type -> ctxfs.v1.AccessResponse
+	76,  // 76: ctxfs.v1.FsService.Exists:output_type -> ctxfs.v1.ExistsResponse
+	77,  // 77: ctxfs.v1.FsService.Realpath:output_type -> ctxfs.v1.RealpathResponse
+	78,  // 78: ctxfs.v1.FsService.Readlink:output_type -> ctxfs.v1.ReadlinkResponse
+	79,  // 79: ctxfs.v1.FsService.Chmod:output_type -> ctxfs.v1.ChmodResponse
+	80,  // 80: ctxfs.v1.FsService.Chown:output_type -> ctxfs.v1.ChownResponse
+	81,  // 81: ctxfs.v1.FsService.Lchown:output_type -> ctxfs.v1.LchownResponse
+	82,  // 82: ctxfs.v1.FsService.Utimes:output_type -> ctxfs.v1.UtimesResponse
+	83,  // 83: ctxfs.v1.FsService.Lutimes:output_type -> ctxfs.v1.LutimesResponse
+	84,  // 84: ctxfs.v1.FsService.Watch:output_type -> ctxfs.v1.WatchResponse
+	85,  // 85: ctxfs.v1.FsService.WatchChanges:output_type -> ctxfs.v1.WatchChangesResponse
+	86,  // 86: ctxfs.v1.FsService.Glob:output_type -> ctxfs.v1.GlobResponse
+	87,  // 87: ctxfs.v1.FsService.Grep:output_type -> ctxfs.v1.GrepResponse
+	88,  // 88: ctxfs.v1.FsService.Open:output_type -> ctxfs.v1.OpenResponse
+	89,  // 89: ctxfs.v1.FsService.Read:output_type -> ctxfs.v1.ReadResponse
+	90,  // 90: ctxfs.v1.FsService.Write:output_type -> ctxfs.v1.WriteResponse
+	91,  // 91: ctxfs.v1.FsService.Readv:output_type -> ctxfs.v1.ReadvResponse
+	92,  // 92: ctxfs.v1.FsService.Writev:output_type -> ctxfs.v1.WritevResponse
+	93,  // 93: ctxfs.v1.FsService.Fstat:output_type -> ctxfs.v1.FstatResponse
+	94,  // 94: ctxfs.v1.FsService.Ftruncate:output_type -> ctxfs.v1.FtruncateResponse
+	95,  // 95: ctxfs.v1.FsService.Fchmod:output_type -> ctxfs.v1.FchmodResponse
+	96,  // 96: ctxfs.v1.FsService.Fchown:output_type -> ctxfs.v1.FchownResponse
+	97,  // 97: ctxfs.v1.FsService.Futimes:output_type -> ctxfs.v1.FutimesResponse
+	98,  // 98: ctxfs.v1.FsService.Fsync:output_type -> ctxfs.v1.FsyncResponse
+	99,  // 99: ctxfs.v1.FsService.Fdatasync:output_type -> ctxfs.v1.FdatasyncResponse
+	100, // 100: ctxfs.v1.FsService.Close:output_type -> ctxfs.v1.CloseResponse
+	101, // 101: ctxfs.v1.FsService.ListHandles:output_type -> ctxfs.v1.ListHandlesResponse
+	102, // 102: ctxfs.v1.FsService.Batch:output_type -> ctxfs.v1.BatchResponse
+	103, // 103: ctxfs.v1.FsService.ReadStream:output_type -> ctxfs.v1.ReadStreamResponse
+	104, // 104: ctxfs.v1.FsService.WriteStream:output_type -> ctxfs.v1.WriteStreamResponse
+	105, // 105: ctxfs.v1.FsService.Export:output_type -> ctxfs.v1.ExportResponse
+	106, // 106: ctxfs.v1.FsService.Import:output_type -> ctxfs.v1.ImportResponse
+	107, // 107: ctxfs.v1.FsService.Extract:output_type -> ctxfs.v1.ExtractResponse
+	108, // 108: ctxfs.v1.FsService.Session:output_type -> ctxfs.v1.SessionResponse
+	109, // 109: ctxfs.v1.FsService.Hold:output_type -> ctxfs.v1.HoldResponse
+	55,  // [55:110] is the sub-list for method output_type
+	0,   // [0:55] is the sub-list for method input_type
+	0,   // [0:0] is the sub-list for extension type_name
+	0,   // [0:0] is the sub-list for extension extendee
+	0,   // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_fs_proto_init() }
@@ -322,6 +360,8 @@ func file_ctxfs_v1_fs_proto_init() {
 	if File_ctxfs_v1_fs_proto != nil {
 		return
 	}
+	file_ctxfs_v1_fs_batch_proto_init()
+	file_ctxfs_v1_fs_feed_proto_init()
 	file_ctxfs_v1_fs_messages_proto_init()
 	file_ctxfs_v1_options_proto_init()
 	file_ctxfs_v1_session_proto_init()

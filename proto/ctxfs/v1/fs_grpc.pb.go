@@ -21,55 +21,61 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	FsService_ReadFile_FullMethodName    = "/ctxfs.v1.FsService/ReadFile"
-	FsService_WriteFile_FullMethodName   = "/ctxfs.v1.FsService/WriteFile"
-	FsService_AppendFile_FullMethodName  = "/ctxfs.v1.FsService/AppendFile"
-	FsService_Truncate_FullMethodName    = "/ctxfs.v1.FsService/Truncate"
-	FsService_CopyFile_FullMethodName    = "/ctxfs.v1.FsService/CopyFile"
-	FsService_Cp_FullMethodName          = "/ctxfs.v1.FsService/Cp"
-	FsService_Rename_FullMethodName      = "/ctxfs.v1.FsService/Rename"
-	FsService_Rm_FullMethodName          = "/ctxfs.v1.FsService/Rm"
-	FsService_Rmdir_FullMethodName       = "/ctxfs.v1.FsService/Rmdir"
-	FsService_Unlink_FullMethodName      = "/ctxfs.v1.FsService/Unlink"
-	FsService_Mkdir_FullMethodName       = "/ctxfs.v1.FsService/Mkdir"
-	FsService_Mkdtemp_FullMethodName     = "/ctxfs.v1.FsService/Mkdtemp"
-	FsService_Symlink_FullMethodName     = "/ctxfs.v1.FsService/Symlink"
-	FsService_Link_FullMethodName        = "/ctxfs.v1.FsService/Link"
-	FsService_Readdir_FullMethodName     = "/ctxfs.v1.FsService/Readdir"
-	FsService_Opendir_FullMethodName     = "/ctxfs.v1.FsService/Opendir"
-	FsService_Stat_FullMethodName        = "/ctxfs.v1.FsService/Stat"
-	FsService_Lstat_FullMethodName       = "/ctxfs.v1.FsService/Lstat"
-	FsService_Statfs_FullMethodName      = "/ctxfs.v1.FsService/Statfs"
-	FsService_Access_FullMethodName      = "/ctxfs.v1.FsService/Access"
-	FsService_Exists_FullMethodName      = "/ctxfs.v1.FsService/Exists"
-	FsService_Realpath_FullMethodName    = "/ctxfs.v1.FsService/Realpath"
-	FsService_Readlink_FullMethodName    = "/ctxfs.v1.FsService/Readlink"
-	FsService_Chmod_FullMethodName       = "/ctxfs.v1.FsService/Chmod"
-	FsService_Chown_FullMethodName       = "/ctxfs.v1.FsService/Chown"
-	FsService_Lchown_FullMethodName      = "/ctxfs.v1.FsService/Lchown"
-	FsService_Utimes_FullMethodName      = "/ctxfs.v1.FsService/Utimes"
-	FsService_Lutimes_FullMethodName     = "/ctxfs.v1.FsService/Lutimes"
-	FsService_Watch_FullMethodName       = "/ctxfs.v1.FsService/Watch"
-	FsService_Glob_FullMethodName        = "/ctxfs.v1.FsService/Glob"
-	FsService_Grep_FullMethodName        = "/ctxfs.v1.FsService/Grep"
-	FsService_Open_FullMethodName        = "/ctxfs.v1.FsService/Open"
-	FsService_Read_FullMethodName        = "/ctxfs.v1.FsService/Read"
-	FsService_Write_FullMethodName       = "/ctxfs.v1.FsService/Write"
-	FsService_Readv_FullMethodName       = "/ctxfs.v1.FsService/Readv"
-	FsService_Writev_FullMethodName      = "/ctxfs.v1.FsService/Writev"
-	FsService_Fstat_FullMethodName       = "/ctxfs.v1.FsService/Fstat"
-	FsService_Ftruncate_FullMethodName   = "/ctxfs.v1.FsService/Ftruncate"
-	FsService_Fchmod_FullMethodName      = "/ctxfs.v1.FsService/Fchmod"
-	FsService_Fchown_FullMethodName      = "/ctxfs.v1.FsService/Fchown"
-	FsService_Futimes_FullMethodName     = "/ctxfs.v1.FsService/Futimes"
-	FsService_Fsync_FullMethodName       = "/ctxfs.v1.FsService/Fsync"
-	FsService_Fdatasync_FullMethodName   = "/ctxfs.v1.FsService/Fdatasync"
-	FsService_Close_FullMethodName       = "/ctxfs.v1.FsService/Close"
-	FsService_ListHandles_FullMethodName = "/ctxfs.v1.FsService/ListHandles"
-	FsService_ReadStream_FullMethodName  = "/ctxfs.v1.FsService/ReadStream"
-	FsService_WriteStream_FullMethodName = "/ctxfs.v1.FsService/WriteStream"
-	FsService_Session_FullMethodName     = "/ctxfs.v1.FsService/Session"
-	FsService_Hold_FullMethodName        = "/ctxfs.v1.FsService/Hold"
+	FsService_ReadFile_FullMethodName     = "/ctxfs.v1.FsService/ReadFile"
+	FsService_WriteFile_FullMethodName    = "/ctxfs.v1.FsService/WriteFile"
+	FsService_AppendFile_FullMethodName   = "/ctxfs.v1.FsService/AppendFile"
+	FsService_EditFile_FullMethodName     = "/ctxfs.v1.FsService/EditFile"
+	FsService_Truncate_FullMethodName     = "/ctxfs.v1.FsService/Truncate"
+	FsService_CopyFile_FullMethodName     = "/ctxfs.v1.FsService/CopyFile"
+	FsService_Cp_FullMethodName           = "/ctxfs.v1.FsService/Cp"
+	FsService_Rename_FullMethodName       = "/ctxfs.v1.FsService/Rename"
+	FsService_Rm_FullMethodName           = "/ctxfs.v1.FsService/Rm"
+	FsService_Rmdir_FullMethodName        = "/ctxfs.v1.FsService/Rmdir"
+	FsService_Unlink_FullMethodName       = "/ctxfs.v1.FsService/Unlink"
+	FsService_Mkdir_FullMethodName        = "/ctxfs.v1.FsService/Mkdir"
+	FsService_Mkdtemp_FullMethodName      = "/ctxfs.v1.FsService/Mkdtemp"
+	FsService_Symlink_FullMethodName      = "/ctxfs.v1.FsService/Symlink"
+	FsService_Link_FullMethodName         = "/ctxfs.v1.FsService/Link"
+	FsService_Readdir_FullMethodName      = "/ctxfs.v1.FsService/Readdir"
+	FsService_Opendir_FullMethodName      = "/ctxfs.v1.FsService/Opendir"
+	FsService_Stat_FullMethodName         = "/ctxfs.v1.FsService/Stat"
+	FsService_Lstat_FullMethodName        = "/ctxfs.v1.FsService/Lstat"
+	FsService_Statfs_FullMethodName       = "/ctxfs.v1.FsService/Statfs"
+	FsService_Access_FullMethodName       = "/ctxfs.v1.FsService/Access"
+	FsService_Exists_FullMethodName       = "/ctxfs.v1.FsService/Exists"
+	FsService_Realpath_FullMethodName     = "/ctxfs.v1.FsService/Realpath"
+	FsService_Readlink_FullMethodName     = "/ctxfs.v1.FsService/Readlink"
+	FsService_Chmod_FullMethodName        = "/ctxfs.v1.FsService/Chmod"
+	FsService_Chown_FullMethodName        = "/ctxfs.v1.FsService/Chown"
+	FsService_Lchown_FullMethodName       = "/ctxfs.v1.FsService/Lchown"
+	FsService_Utimes_FullMethodName       = "/ctxfs.v1.FsService/Utimes"
+	FsService_Lutimes_FullMethodName      = "/ctxfs.v1.FsService/Lutimes"
+	FsService_Watch_FullMethodName        = "/ctxfs.v1.FsService/Watch"
+	FsService_WatchChanges_FullMethodName = "/ctxfs.v1.FsService/WatchChanges"
+	FsService_Glob_FullMethodName         = "/ctxfs.v1.FsService/Glob"
+	FsService_Grep_FullMethodName         = "/ctxfs.v1.FsService/Grep"
+	FsService_Open_FullMethodName         = "/ctxfs.v1.FsService/Open"
+	FsService_Read_FullMethodName         = "/ctxfs.v1.FsService/Read"
+	FsService_Write_FullMethodName        = "/ctxfs.v1.FsService/Write"
+	FsService_Readv_FullMethodName        = "/ctxfs.v1.FsService/Readv"
+	FsService_Writev_FullMethodName       = "/ctxfs.v1.FsService/Writev"
+	FsService_Fstat_FullMethodName        = "/ctxfs.v1.FsService/Fstat"
+	FsService_Ftruncate_FullMethodName    = "/ctxfs.v1.FsService/Ftruncate"
+	FsService_Fchmod_FullMethodName       = "/ctxfs.v1.FsService/Fchmod"
+	FsService_Fchown_FullMethodName       = "/ctxfs.v1.FsService/Fchown"
+	FsService_Futimes_FullMethodName      = "/ctxfs.v1.FsService/Futimes"
+	FsService_Fsync_FullMethodName        = "/ctxfs.v1.FsService/Fsync"
+	FsService_Fdatasync_FullMethodName    = "/ctxfs.v1.FsService/Fdatasync"
+	FsService_Close_FullMethodName        = "/ctxfs.v1.FsService/Close"
+	FsService_ListHandles_FullMethodName  = "/ctxfs.v1.FsService/ListHandles"
+	FsService_Batch_FullMethodName        = "/ctxfs.v1.FsService/Batch"
+	FsService_ReadStream_FullMethodName   = "/ctxfs.v1.FsService/ReadStream"
+	FsService_WriteStream_FullMethodName  = "/ctxfs.v1.FsService/WriteStream"
+	FsService_Export_FullMethodName       = "/ctxfs.v1.FsService/Export"
+	FsService_Import_FullMethodName       = "/ctxfs.v1.FsService/Import"
+	FsService_Extract_FullMethodName      = "/ctxfs.v1.FsService/Extract"
+	FsService_Session_FullMethodName      = "/ctxfs.v1.FsService/Session"
+	FsService_Hold_FullMethodName         = "/ctxfs.v1.FsService/Hold"
 )
 
 // FsServiceClient is the client API for FsService service.
@@ -86,9 +92,18 @@ const (
 // root and links that leave are EACCES. Every error carries google.rpc.ErrorInfo: reason is the errno's name, domain
 // "ctxfs", metadata errno, syscall, path, dest and hint.
 //
+// Conditions: an etag stands for a file with its content and attributes, and changes with them. Stat, Lstat, Fstat, ReadFile and every
+// change answer it. A request with if_match changes a file only if it still has that etag; one with if_none_match "*" only if nothing
+// has the name. Otherwise nothing is changed, and the code is ABORTED, the reason ESTALE or EEXIST, metadata kind "condition" and etag
+// the present one, absent when there is no file: read the file again, and repeat the change with its etag. No other call of this service
+// comes between the check and the change. Two things may: processes that use the context's folder directly, and Cp and recursive Rm of a
+// directory above. Before Linux 6.13, two changes by such a process within one tick of the kernel's clock (up to 10 ms) that keep the
+// size may leave the etag as it is.
+//
 // Try: grpcurl -plaintext -H 'ctxfs-panel: demo' -d '{"path":"/"}' unix:///…/ctxfs.sock ctxfs.v1.FsService/Readdir
 type FsServiceClient interface {
-	// Reads a whole file. A reply of more than 3.5 MiB is EFBIG: use ReadStream.
+	// Reads a whole file. With lines, only those. A reply of more than 3.5 MiB is EFBIG: use ReadStream. Lines are found within the
+	// first 256 MiB of a file; those beyond are EFBIG.
 	// Errors: ENOENT, EISDIR, EACCES, EFBIG.
 	ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (*ReadFileResponse, error)
 	// Writes a whole file, making it when it is missing. An existing file is written in place, as Node does;
@@ -98,6 +113,12 @@ type FsServiceClient interface {
 	// Appends to a file, making it when it is missing.
 	// Errors: ENOENT, EISDIR, EACCES, ENOSPC.
 	AppendFile(ctx context.Context, in *AppendFileRequest, opts ...grpc.CallOption) (*AppendFileResponse, error)
+	// Changes a text file by exact text or by lines, all edits or none. A new file takes its place, whole, with the mode, owner and
+	// extended attributes of the old one; other hard links keep the old content. A link at path is followed. Line ends stay as they are:
+	// CRLF, and a last line without an end.
+	// Errors: ENOENT, EISDIR, EINVAL (an old_text that is missing, with the nearest lines, or that occurs more than once, with its lines;
+	// lines that the file does not have; a file that is not UTF-8 or has NUL bytes), EFBIG (a file over 16 MiB), ENOSPC.
+	EditFile(ctx context.Context, in *EditFileRequest, opts ...grpc.CallOption) (*EditFileResponse, error)
 	// Sets a file's size; growing fills with zeros.
 	// Errors: ENOENT, EISDIR, EINVAL (a negative length).
 	Truncate(ctx context.Context, in *TruncateRequest, opts ...grpc.CallOption) (*TruncateResponse, error)
@@ -131,7 +152,8 @@ type FsServiceClient interface {
 	// Makes dest another name of path; a link at path is not followed.
 	// Errors: ENOENT, EEXIST, EPERM (a directory).
 	Link(ctx context.Context, in *LinkRequest, opts ...grpc.CallOption) (*LinkResponse, error)
-	// Lists a directory. A reply of more than 3.5 MiB is EFBIG: use Opendir.
+	// Lists a directory. Entries are ordered by name, byte by byte, as Node's readdir orders them; with recursive, those of a directory
+	// follow it. A reply of more than 3.5 MiB is EFBIG: use Opendir, which has no order.
 	// Errors: ENOENT, ENOTDIR, EACCES.
 	Readdir(ctx context.Context, in *ReaddirRequest, opts ...grpc.CallOption) (*ReaddirResponse, error)
 	// Lists a directory of any size as a stream.
@@ -175,10 +197,28 @@ type FsServiceClient interface {
 	// Reports changes until the caller cancels. The first message is ready: changes after it are reported.
 	// Errors: ENOENT, ENOSPC (no inotify watches left).
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
-	// Finds paths by patterns (doublestar: **, *, ?, [class], {a,b}); links to directories are not entered. Ends in a summary.
+	// Reports the calls that change the context, in order, with a cursor that survives restarts of the caller and of the server. The call that a
+	// caller makes first, without a cursor, begins the feed; ready has the cursor of its end. A call with a cursor sends what came after it, then
+	// ready, then each change as it happens.
+	//
+	// A change is in the feed before its call is answered, once. Calls that were not answered may be in it. A kill of the server loses
+	// nothing; after a crash of the machine the feed sends a reset, since it is not flushed to the disk. The order is that of the feed: of
+	// two calls that overlap, either may come first, so read a path again when a change names it, and take nothing from the name of the operation.
+	//
+	// The feed has calls of all services: Restore, Rebase, Discard, Undo, Pull, ClearZone and others that change many files at once are one
+	// change of "/" with below. It does not see what programs do in the context's folder by themselves, commands of ExecService included:
+	// the end of Run and Attach, and Start, are a change of "/" each. Watch reports such changes while it runs. A fork begins without a feed.
+	//
+	// The feed keeps the newest changes (16 MiB by default, ctxfs serve --feed-max-bytes). A caller whose cursor is older gets a reset.
+	// Errors: EINVAL (a cursor of another context, or none at all; the caller reads a snapshot), ESTALE (the context was deleted), ENOSPC (the
+	// feed cannot be begun).
+	WatchChanges(ctx context.Context, in *WatchChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchChangesResponse], error)
+	// Finds paths by patterns (doublestar: **, *, ?, [class], {a,b}); links to directories are not entered. Paths come in the
+	// order of Readdir. Ends in a summary.
 	// Errors: ENOENT, EINVAL (a bad pattern).
 	Glob(ctx context.Context, in *GlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GlobResponse], error)
-	// Searches files line by line for an RE2 expression. Binary files (a NUL in the first 8 KiB) are passed over. Ends in a summary.
+	// Searches files line by line for an RE2 expression. Binary files (a NUL in the first 8 KiB) are passed over. Files
+	// come in the order of Readdir. Ends in a summary.
 	// Errors: ENOENT, EINVAL (a bad expression or pattern).
 	Grep(ctx context.Context, in *GrepRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GrepResponse], error)
 	// Opens a file or directory and gives a handle, owned by the calling panel. It closes when idle for 5 minutes (configurable).
@@ -222,6 +262,14 @@ type FsServiceClient interface {
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
 	// Lists the caller's open handles; a host that names no panel sees all.
 	ListHandles(ctx context.Context, in *ListHandlesRequest, opts ...grpc.CallOption) (*ListHandlesResponse, error)
+	// Carries out up to 1,000 steps in order, all of them or none: if one fails nothing is changed, and the error has its index in metadata
+	// "step", its errno and its paths. Conditions of all steps are checked first, on the context as it is before the batch. A file that a step
+	// writes is a new one in the place of the old, with its mode, owner and extended attributes; open handles keep the old one. Callers of
+	// this service see the context as it was before the batch or as it is after it; those that arrive during the changes wait for
+	// milliseconds. After a kill of the server the same holds from the next call on. Commands that run in the context and other programs on
+	// the host see the changes one by one. At most 10 s are waited for operations that are under way: EBUSY.
+	// Errors: those of the steps; EINVAL (no steps, too many, a field that a step does not take), EXDEV (a rename between zones), EBUSY.
+	Batch(ctx context.Context, in *BatchRequest, opts ...grpc.CallOption) (*BatchResponse, error)
 	// Reads a file of any size, or a range of it, as a stream of chunks.
 	// Errors: as ReadFile and Read.
 	ReadStream(ctx context.Context, in *ReadStreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadStreamResponse], error)
@@ -229,6 +277,24 @@ type FsServiceClient interface {
 	// appears whole when the client half-closes, and not at all when the stream ends otherwise.
 	// Errors: as WriteFile.
 	WriteStream(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[WriteStreamRequest, WriteStreamResponse], error)
+	// Sends a directory with all below it, or one file, as an archive; the end is a summary. Names are relative to path; a directory's
+	// first entry is "./". FIFOs, sockets, devices and what the server cannot read are left out and named in the summary. Extended
+	// attributes are left out. Programs may write meanwhile: export a fork to get the state of one moment.
+	// Errors: ENOENT, EACCES, EINVAL (a bad pattern), EBUSY (a file became shorter while it was read).
+	Export(ctx context.Context, in *ExportRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportResponse], error)
+	// Extracts an archive into a directory, which is made when it is missing. The first message is open, all others data; the archive
+	// ends at the client's half-close. It is extracted under a hidden name, and moved to its place when it is whole and good. If the
+	// call fails or is cancelled before that, nothing has changed. A missing directory appears in one step. In an existing one, each
+	// entry appears whole, and a failure takes back what was moved; a killed server may leave some entries moved.
+	// Owners, setuid, setgid and extended attributes of the archive are ignored.
+	// Errors: EACCES (an entry leads outside, or is below a link), EEXIST (without overwrite, and for a name that the archive has
+	// twice), EISDIR, ENOTDIR (of a file and a directory neither replaces the other), EOPNOTSUPP (a device, a FIFO, an encrypted entry),
+	// EINVAL (no archive, or one cut off), EFBIG (it expands too far, or has too many entries), EDQUOT, ENOSPC.
+	Import(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportRequest, ImportResponse], error)
+	// Extracts an archive that a handle reads, as Import does: for clients that write it through a session, into a file of Open with
+	// atomic and flags "w+", which is gone when it is closed.
+	// Errors: EBADF; else as Import.
+	Extract(ctx context.Context, in *ExtractRequest, opts ...grpc.CallOption) (*ExtractResponse, error)
 	// RPCs as messages on one stream, which is also the lease of a client
 	// instance. Many calls are in flight at once; replies name the call by its id. See SessionRequest.
 	// Errors end the stream: INVALID_ARGUMENT (EINVAL: the first message is no open, or an id is in use),
@@ -272,6 +338,16 @@ func (c *fsServiceClient) AppendFile(ctx context.Context, in *AppendFileRequest,
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AppendFileResponse)
 	err := c.cc.Invoke(ctx, FsService_AppendFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fsServiceClient) EditFile(ctx context.Context, in *EditFileRequest, opts ...grpc.CallOption) (*EditFileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EditFileResponse)
+	err := c.cc.Invoke(ctx, FsService_EditFile_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -556,9 +632,28 @@ func (c *fsServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...g
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FsService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
+func (c *fsServiceClient) WatchChanges(ctx context.Context, in *WatchChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchChangesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[2], FsService_WatchChanges_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchChangesRequest, WatchChangesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FsService_WatchChangesClient = grpc.ServerStreamingClient[WatchChangesResponse]
+
 func (c *fsServiceClient) Glob(ctx context.Context, in *GlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GlobResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[2], FsService_Glob_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[3], FsService_Glob_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -577,7 +672,7 @@ type FsService_GlobClient = grpc.ServerStreamingClient[GlobResponse]
 
 func (c *fsServiceClient) Grep(ctx context.Context, in *GrepRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GrepResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[3], FsService_Grep_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[4], FsService_Grep_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -734,9 +829,19 @@ func (c *fsServiceClient) ListHandles(ctx context.Context, in *ListHandlesReques
 	return out, nil
 }
 
+func (c *fsServiceClient) Batch(ctx context.Context, in *BatchRequest, opts ...grpc.CallOption) (*BatchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BatchResponse)
+	err := c.cc.Invoke(ctx, FsService_Batch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *fsServiceClient) ReadStream(ctx context.Context, in *ReadStreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadStreamResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[4], FsService_ReadStream_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[5], FsService_ReadStream_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -755,7 +860,7 @@ type FsService_ReadStreamClient = grpc.ServerStreamingClient[ReadStreamResponse]
 
 func (c *fsServiceClient) WriteStream(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[WriteStreamRequest, WriteStreamResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[5], FsService_WriteStream_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[6], FsService_WriteStream_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -766,9 +871,51 @@ func (c *fsServiceClient) WriteStream(ctx context.Context, opts ...grpc.CallOpti
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FsService_WriteStreamClient = grpc.ClientStreamingClient[WriteStreamRequest, WriteStreamResponse]
 
+func (c *fsServiceClient) Export(ctx context.Context, in *ExportRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[7], FsService_Export_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportRequest, ExportResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FsService_ExportClient = grpc.ServerStreamingClient[ExportResponse]
+
+func (c *fsServiceClient) Import(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportRequest, ImportResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[8], FsService_Import_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ImportRequest, ImportResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FsService_ImportClient = grpc.ClientStreamingClient[ImportRequest, ImportResponse]
+
+func (c *fsServiceClient) Extract(ctx context.Context, in *ExtractRequest, opts ...grpc.CallOption) (*ExtractResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExtractResponse)
+	err := c.cc.Invoke(ctx, FsService_Extract_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *fsServiceClient) Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[6], FsService_Session_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[9], FsService_Session_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -781,7 +928,7 @@ type FsService_SessionClient = grpc.BidiStreamingClient[SessionRequest, SessionR
 
 func (c *fsServiceClient) Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HoldResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[7], FsService_Hold_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &FsService_ServiceDesc.Streams[10], FsService_Hold_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -812,9 +959,18 @@ type FsService_HoldClient = grpc.ServerStreamingClient[HoldResponse]
 // root and links that leave are EACCES. Every error carries google.rpc.ErrorInfo: reason is the errno's name, domain
 // "ctxfs", metadata errno, syscall, path, dest and hint.
 //
+// Conditions: an etag stands for a file with its content and attributes, and changes with them. Stat, Lstat, Fstat, ReadFile and every
+// change answer it. A request with if_match changes a file only if it still has that etag; one with if_none_match "*" only if nothing
+// has the name. Otherwise nothing is changed, and the code is ABORTED, the reason ESTALE or EEXIST, metadata kind "condition" and etag
+// the present one, absent when there is no file: read the file again, and repeat the change with its etag. No other call of this service
+// comes between the check and the change. Two things may: processes that use the context's folder directly, and Cp and recursive Rm of a
+// directory above. Before Linux 6.13, two changes by such a process within one tick of the kernel's clock (up to 10 ms) that keep the
+// size may leave the etag as it is.
+//
 // Try: grpcurl -plaintext -H 'ctxfs-panel: demo' -d '{"path":"/"}' unix:///…/ctxfs.sock ctxfs.v1.FsService/Readdir
 type FsServiceServer interface {
-	// Reads a whole file. A reply of more than 3.5 MiB is EFBIG: use ReadStream.
+	// Reads a whole file. With lines, only those. A reply of more than 3.5 MiB is EFBIG: use ReadStream. Lines are found within the
+	// first 256 MiB of a file; those beyond are EFBIG.
 	// Errors: ENOENT, EISDIR, EACCES, EFBIG.
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	// Writes a whole file, making it when it is missing. An existing file is written in place, as Node does;
@@ -824,6 +980,12 @@ type FsServiceServer interface {
 	// Appends to a file, making it when it is missing.
 	// Errors: ENOENT, EISDIR, EACCES, ENOSPC.
 	AppendFile(context.Context, *AppendFileRequest) (*AppendFileResponse, error)
+	// Changes a text file by exact text or by lines, all edits or none. A new file takes its place, whole, with the mode, owner and
+	// extended attributes of the old one; other hard links keep the old content. A link at path is followed. Line ends stay as they are:
+	// CRLF, and a last line without an end.
+	// Errors: ENOENT, EISDIR, EINVAL (an old_text that is missing, with the nearest lines, or that occurs more than once, with its lines;
+	// lines that the file does not have; a file that is not UTF-8 or has NUL bytes), EFBIG (a file over 16 MiB), ENOSPC.
+	EditFile(context.Context, *EditFileRequest) (*EditFileResponse, error)
 	// Sets a file's size; growing fills with zeros.
 	// Errors: ENOENT, EISDIR, EINVAL (a negative length).
 	Truncate(context.Context, *TruncateRequest) (*TruncateResponse, error)
@@ -857,7 +1019,8 @@ type FsServiceServer interface {
 	// Makes dest another name of path; a link at path is not followed.
 	// Errors: ENOENT, EEXIST, EPERM (a directory).
 	Link(context.Context, *LinkRequest) (*LinkResponse, error)
-	// Lists a directory. A reply of more than 3.5 MiB is EFBIG: use Opendir.
+	// Lists a directory. Entries are ordered by name, byte by byte, as Node's readdir orders them; with recursive, those of a directory
+	// follow it. A reply of more than 3.5 MiB is EFBIG: use Opendir, which has no order.
 	// Errors: ENOENT, ENOTDIR, EACCES.
 	Readdir(context.Context, *ReaddirRequest) (*ReaddirResponse, error)
 	// Lists a directory of any size as a stream.
@@ -901,10 +1064,28 @@ type FsServiceServer interface {
 	// Reports changes until the caller cancels. The first message is ready: changes after it are reported.
 	// Errors: ENOENT, ENOSPC (no inotify watches left).
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
-	// Finds paths by patterns (doublestar: **, *, ?, [class], {a,b}); links to directories are not entered. Ends in a summary.
+	// Reports the calls that change the context, in order, with a cursor that survives restarts of the caller and of the server. The call that a
+	// caller makes first, without a cursor, begins the feed; ready has the cursor of its end. A call with a cursor sends what came after it, then
+	// ready, then each change as it happens.
+	//
+	// A change is in the feed before its call is answered, once. Calls that were not answered may be in it. A kill of the server loses
+	// nothing; after a crash of the machine the feed sends a reset, since it is not flushed to the disk. The order is that of the feed: of
+	// two calls that overlap, either may come first, so read a path again when a change names it, and take nothing from the name of the operation.
+	//
+	// The feed has calls of all services: Restore, Rebase, Discard, Undo, Pull, ClearZone and others that change many files at once are one
+	// change of "/" with below. It does not see what programs do in the context's folder by themselves, commands of ExecService included:
+	// the end of Run and Attach, and Start, are a change of "/" each. Watch reports such changes while it runs. A fork begins without a feed.
+	//
+	// The feed keeps the newest changes (16 MiB by default, ctxfs serve --feed-max-bytes). A caller whose cursor is older gets a reset.
+	// Errors: EINVAL (a cursor of another context, or none at all; the caller reads a snapshot), ESTALE (the context was deleted), ENOSPC (the
+	// feed cannot be begun).
+	WatchChanges(*WatchChangesRequest, grpc.ServerStreamingServer[WatchChangesResponse]) error
+	// Finds paths by patterns (doublestar: **, *, ?, [class], {a,b}); links to directories are not entered. Paths come in the
+	// order of Readdir. Ends in a summary.
 	// Errors: ENOENT, EINVAL (a bad pattern).
 	Glob(*GlobRequest, grpc.ServerStreamingServer[GlobResponse]) error
-	// Searches files line by line for an RE2 expression. Binary files (a NUL in the first 8 KiB) are passed over. Ends in a summary.
+	// Searches files line by line for an RE2 expression. Binary files (a NUL in the first 8 KiB) are passed over. Files
+	// come in the order of Readdir. Ends in a summary.
 	// Errors: ENOENT, EINVAL (a bad expression or pattern).
 	Grep(*GrepRequest, grpc.ServerStreamingServer[GrepResponse]) error
 	// Opens a file or directory and gives a handle, owned by the calling panel. It closes when idle for 5 minutes (configurable).
@@ -948,6 +1129,14 @@ type FsServiceServer interface {
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
 	// Lists the caller's open handles; a host that names no panel sees all.
 	ListHandles(context.Context, *ListHandlesRequest) (*ListHandlesResponse, error)
+	// Carries out up to 1,000 steps in order, all of them or none: if one fails nothing is changed, and the error has its index in metadata
+	// "step", its errno and its paths. Conditions of all steps are checked first, on the context as it is before the batch. A file that a step
+	// writes is a new one in the place of the old, with its mode, owner and extended attributes; open handles keep the old one. Callers of
+	// this service see the context as it was before the batch or as it is after it; those that arrive during the changes wait for
+	// milliseconds. After a kill of the server the same holds from the next call on. Commands that run in the context and other programs on
+	// the host see the changes one by one. At most 10 s are waited for operations that are under way: EBUSY.
+	// Errors: those of the steps; EINVAL (no steps, too many, a field that a step does not take), EXDEV (a rename between zones), EBUSY.
+	Batch(context.Context, *BatchRequest) (*BatchResponse, error)
 	// Reads a file of any size, or a range of it, as a stream of chunks.
 	// Errors: as ReadFile and Read.
 	ReadStream(*ReadStreamRequest, grpc.ServerStreamingServer[ReadStreamResponse]) error
@@ -955,6 +1144,24 @@ type FsServiceServer interface {
 	// appears whole when the client half-closes, and not at all when the stream ends otherwise.
 	// Errors: as WriteFile.
 	WriteStream(grpc.ClientStreamingServer[WriteStreamRequest, WriteStreamResponse]) error
+	// Sends a directory with all below it, or one file, as an archive; the end is a summary. Names are relative to path; a directory's
+	// first entry is "./". FIFOs, sockets, devices and what the server cannot read are left out and named in the summary. Extended
+	// attributes are left out. Programs may write meanwhile: export a fork to get the state of one moment.
+	// Errors: ENOENT, EACCES, EINVAL (a bad pattern), EBUSY (a file became shorter while it was read).
+	Export(*ExportRequest, grpc.ServerStreamingServer[ExportResponse]) error
+	// Extracts an archive into a directory, which is made when it is missing. The first message is open, all others data; the archive
+	// ends at the client's half-close. It is extracted under a hidden name, and moved to its place when it is whole and good. If the
+	// call fails or is cancelled before that, nothing has changed. A missing directory appears in one step. In an existing one, each
+	// entry appears whole, and a failure takes back what was moved; a killed server may leave some entries moved.
+	// Owners, setuid, setgid and extended attributes of the archive are ignored.
+	// Errors: EACCES (an entry leads outside, or is below a link), EEXIST (without overwrite, and for a name that the archive has
+	// twice), EISDIR, ENOTDIR (of a file and a directory neither replaces the other), EOPNOTSUPP (a device, a FIFO, an encrypted entry),
+	// EINVAL (no archive, or one cut off), EFBIG (it expands too far, or has too many entries), EDQUOT, ENOSPC.
+	Import(grpc.ClientStreamingServer[ImportRequest, ImportResponse]) error
+	// Extracts an archive that a handle reads, as Import does: for clients that write it through a session, into a file of Open with
+	// atomic and flags "w+", which is gone when it is closed.
+	// Errors: EBADF; else as Import.
+	Extract(context.Context, *ExtractRequest) (*ExtractResponse, error)
 	// RPCs as messages on one stream, which is also the lease of a client
 	// instance. Many calls are in flight at once; replies name the call by its id. See SessionRequest.
 	// Errors end the stream: INVALID_ARGUMENT (EINVAL: the first message is no open, or an id is in use),
@@ -982,6 +1189,9 @@ func (UnimplementedFsServiceServer) WriteFile(context.Context, *WriteFileRequest
 }
 func (UnimplementedFsServiceServer) AppendFile(context.Context, *AppendFileRequest) (*AppendFileResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AppendFile not implemented")
+}
+func (UnimplementedFsServiceServer) EditFile(context.Context, *EditFileRequest) (*EditFileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EditFile not implemented")
 }
 func (UnimplementedFsServiceServer) Truncate(context.Context, *TruncateRequest) (*TruncateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Truncate not implemented")
@@ -1061,6 +1271,9 @@ func (UnimplementedFsServiceServer) Lutimes(context.Context, *LutimesRequest) (*
 func (UnimplementedFsServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
 }
+func (UnimplementedFsServiceServer) WatchChanges(*WatchChangesRequest, grpc.ServerStreamingServer[WatchChangesResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchChanges not implemented")
+}
 func (UnimplementedFsServiceServer) Glob(*GlobRequest, grpc.ServerStreamingServer[GlobResponse]) error {
 	return status.Error(codes.Unimplemented, "method Glob not implemented")
 }
@@ -1109,11 +1322,23 @@ func (UnimplementedFsServiceServer) Close(context.Context, *CloseRequest) (*Clos
 func (UnimplementedFsServiceServer) ListHandles(context.Context, *ListHandlesRequest) (*ListHandlesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListHandles not implemented")
 }
+func (UnimplementedFsServiceServer) Batch(context.Context, *BatchRequest) (*BatchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Batch not implemented")
+}
 func (UnimplementedFsServiceServer) ReadStream(*ReadStreamRequest, grpc.ServerStreamingServer[ReadStreamResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadStream not implemented")
 }
 func (UnimplementedFsServiceServer) WriteStream(grpc.ClientStreamingServer[WriteStreamRequest, WriteStreamResponse]) error {
 	return status.Error(codes.Unimplemented, "method WriteStream not implemented")
+}
+func (UnimplementedFsServiceServer) Export(*ExportRequest, grpc.ServerStreamingServer[ExportResponse]) error {
+	return status.Error(codes.Unimplemented, "method Export not implemented")
+}
+func (UnimplementedFsServiceServer) Import(grpc.ClientStreamingServer[ImportRequest, ImportResponse]) error {
+	return status.Error(codes.Unimplemented, "method Import not implemented")
+}
+func (UnimplementedFsServiceServer) Extract(context.Context, *ExtractRequest) (*ExtractResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Extract not implemented")
 }
 func (UnimplementedFsServiceServer) Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
@@ -1192,6 +1417,24 @@ func _FsService_AppendFile_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(FsServiceServer).AppendFile(ctx, req.(*AppendFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FsService_EditFile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EditFileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FsServiceServer).EditFile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FsService_EditFile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FsServiceServer).EditFile(ctx, req.(*EditFileRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1650,6 +1893,17 @@ func _FsService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FsService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _FsService_WatchChanges_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchChangesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FsServiceServer).WatchChanges(m, &grpc.GenericServerStream[WatchChangesRequest, WatchChangesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FsService_WatchChangesServer = grpc.ServerStreamingServer[WatchChangesResponse]
+
 func _FsService_Glob_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(GlobRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1924,6 +2178,24 @@ func _FsService_ListHandles_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FsService_Batch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FsServiceServer).Batch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FsService_Batch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FsServiceServer).Batch(ctx, req.(*BatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _FsService_ReadStream_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ReadStreamRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1941,6 +2213,42 @@ func _FsService_WriteStream_Handler(srv interface{}, stream grpc.ServerStream) e
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FsService_WriteStreamServer = grpc.ClientStreamingServer[WriteStreamRequest, WriteStreamResponse]
+
+func _FsService_Export_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FsServiceServer).Export(m, &grpc.GenericServerStream[ExportRequest, ExportResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FsService_ExportServer = grpc.ServerStreamingServer[ExportResponse]
+
+func _FsService_Import_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(FsServiceServer).Import(&grpc.GenericServerStream[ImportRequest, ImportResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FsService_ImportServer = grpc.ClientStreamingServer[ImportRequest, ImportResponse]
+
+func _FsService_Extract_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExtractRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FsServiceServer).Extract(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FsService_Extract_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FsServiceServer).Extract(ctx, req.(*ExtractRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _FsService_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(FsServiceServer).Session(&grpc.GenericServerStream[SessionRequest, SessionResponse]{ServerStream: stream})
@@ -1978,6 +2286,10 @@ var FsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AppendFile",
 			Handler:    _FsService_AppendFile_Handler,
+		},
+		{
+			MethodName: "EditFile",
+			Handler:    _FsService_EditFile_Handler,
 		},
 		{
 			MethodName: "Truncate",
@@ -2131,6 +2443,14 @@ var FsService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListHandles",
 			Handler:    _FsService_ListHandles_Handler,
 		},
+		{
+			MethodName: "Batch",
+			Handler:    _FsService_Batch_Handler,
+		},
+		{
+			MethodName: "Extract",
+			Handler:    _FsService_Extract_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -2141,6 +2461,11 @@ var FsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _FsService_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchChanges",
+			Handler:       _FsService_WatchChanges_Handler,
 			ServerStreams: true,
 		},
 		{
@@ -2161,6 +2486,16 @@ var FsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WriteStream",
 			Handler:       _FsService_WriteStream_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Export",
+			Handler:       _FsService_Export_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Import",
+			Handler:       _FsService_Import_Handler,
 			ClientStreams: true,
 		},
 		{

@@ -23,6 +23,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// A format of archives.
+type ArchiveFormat int32
+
+const (
+	// As ARCHIVE_FORMAT_TAR.
+	ArchiveFormat_ARCHIVE_FORMAT_UNSPECIFIED ArchiveFormat = 0
+	// POSIX tar (pax). Keeps modes, times to the nanosecond, symbolic and hard links, and names of any bytes.
+	ArchiveFormat_ARCHIVE_FORMAT_TAR ArchiveFormat = 1
+	// Zip, with zip64 where it is needed. Keeps modes, times to the second, and symbolic links; a hard link becomes a file.
+	ArchiveFormat_ARCHIVE_FORMAT_ZIP ArchiveFormat = 2
+)
+
+// Enum value maps for ArchiveFormat.
+var (
+	ArchiveFormat_name = map[int32]string{
+		0: "ARCHIVE_FORMAT_UNSPECIFIED",
+		1: "ARCHIVE_FORMAT_TAR",
+		2: "ARCHIVE_FORMAT_ZIP",
+	}
+	ArchiveFormat_value = map[string]int32{
+		"ARCHIVE_FORMAT_UNSPECIFIED": 0,
+		"ARCHIVE_FORMAT_TAR":         1,
+		"ARCHIVE_FORMAT_ZIP":         2,
+	}
+)
+
+func (x ArchiveFormat) Enum() *ArchiveFormat {
+	p := new(ArchiveFormat)
+	*p = x
+	return p
+}
+
+func (x ArchiveFormat) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ArchiveFormat) Descriptor() protoreflect.EnumDescriptor {
+	return file_ctxfs_v1_fs_messages_proto_enumTypes[0].Descriptor()
+}
+
+func (ArchiveFormat) Type() protoreflect.EnumType {
+	return &file_ctxfs_v1_fs_messages_proto_enumTypes[0]
+}
+
+func (x ArchiveFormat) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ArchiveFormat.Descriptor instead.
+func (ArchiveFormat) EnumDescriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{0}
+}
+
 // Request of ReadFile.
 type ReadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -43,7 +96,9 @@ type ReadFileRequest struct {
 	//	*ReadFileRequest_FlagNumber
 	FlagForm isReadFileRequest_FlagForm `protobuf_oneof:"flag_form"`
 	// Reads from this handle's position to the end instead of a path.
-	Fd            *int32 `protobuf:"varint,7,opt,name=fd,proto3,oneof" json:"fd,omitempty"`
+	Fd *int32 `protobuf:"varint,7,opt,name=fd,proto3,oneof" json:"fd,omitempty"`
+	// Only these lines, with their ends. Not with fd or encoding utf16le: EINVAL.
+	Lines         *LineRange `protobuf:"bytes,23,opt,name=lines,proto3" json:"lines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -138,6 +193,13 @@ func (x *ReadFileRequest) GetFd() int32 {
 	return 0
 }
 
+func (x *ReadFileRequest) GetLines() *LineRange {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
 type isReadFileRequest_FlagForm interface {
 	isReadFileRequest_FlagForm()
 }
@@ -156,11 +218,79 @@ func (*ReadFileRequest_Flag) isReadFileRequest_FlagForm() {}
 
 func (*ReadFileRequest_FlagNumber) isReadFileRequest_FlagForm() {}
 
+// Lines of a file. A line ends with a line feed; the last one may have none.
+type LineRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first line, from 1; 0 means 1.
+	Start int64 `protobuf:"varint,1,opt,name=start,proto3" json:"start,omitempty"`
+	// How many; 0 means all from start on.
+	Count int64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// Reads the file no further than these lines, so that the reply has no total_lines.
+	Uncounted     bool `protobuf:"varint,3,opt,name=uncounted,proto3" json:"uncounted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LineRange) Reset() {
+	*x = LineRange{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LineRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LineRange) ProtoMessage() {}
+
+func (x *LineRange) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LineRange.ProtoReflect.Descriptor instead.
+func (*LineRange) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *LineRange) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *LineRange) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *LineRange) GetUncounted() bool {
+	if x != nil {
+		return x.Uncounted
+	}
+	return false
+}
+
 // Response of ReadFile.
 type ReadFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes were not valid in the encoding: text does not give them back.
 	Lossy bool `protobuf:"varint,1,opt,name=lossy,proto3" json:"lossy,omitempty"`
+	// The etag that the content belongs to.
+	Etag string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
+	// With lines: how many lines the file has. Absent with lines.uncounted, and when more than 64 MiB follow the lines that were asked for.
+	TotalLines *int64 `protobuf:"varint,23,opt,name=total_lines,json=totalLines,proto3,oneof" json:"total_lines,omitempty"`
 	// The content.
 	//
 	// Types that are valid to be assigned to Content:
@@ -174,7 +304,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[1]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -186,7 +316,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[1]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -199,7 +329,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{1}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ReadFileResponse) GetLossy() bool {
@@ -207,6 +337,20 @@ func (x *ReadFileResponse) GetLossy() bool {
 		return x.Lossy
 	}
 	return false
+}
+
+func (x *ReadFileResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *ReadFileResponse) GetTotalLines() int64 {
+	if x != nil && x.TotalLines != nil {
+		return *x.TotalLines
+	}
+	return 0
 }
 
 func (x *ReadFileResponse) GetContent() isReadFileResponse_Content {
@@ -283,6 +427,10 @@ type WriteFileRequest struct {
 	Atomic bool `protobuf:"varint,10,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// Writes to this handle from its position instead of a path.
 	Fd *int32 `protobuf:"varint,11,opt,name=fd,proto3,oneof" json:"fd,omitempty"`
+	// Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
+	// "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+	IfNoneMatch string `protobuf:"bytes,21,opt,name=if_none_match,json=ifNoneMatch,proto3" json:"if_none_match,omitempty"`
 	// The content.
 	//
 	// Types that are valid to be assigned to Content:
@@ -296,7 +444,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[2]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -308,7 +456,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[2]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -321,7 +469,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{2}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WriteFileRequest) GetContextId() string {
@@ -423,6 +571,20 @@ func (x *WriteFileRequest) GetFd() int32 {
 	return 0
 }
 
+func (x *WriteFileRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
+func (x *WriteFileRequest) GetIfNoneMatch() string {
+	if x != nil {
+		return x.IfNoneMatch
+	}
+	return ""
+}
+
 func (x *WriteFileRequest) GetContent() isWriteFileRequest_Content {
 	if x != nil {
 		return x.Content
@@ -506,14 +668,16 @@ func (*WriteFileRequest_Text) isWriteFileRequest_Content() {}
 type WriteFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes written.
-	BytesWritten  int64 `protobuf:"varint,1,opt,name=bytes_written,json=bytesWritten,proto3" json:"bytes_written,omitempty"`
+	BytesWritten int64 `protobuf:"varint,1,opt,name=bytes_written,json=bytesWritten,proto3" json:"bytes_written,omitempty"`
+	// The etag that the file has with this content; empty when it was written by handle.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +689,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[3]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +702,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{3}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WriteFileResponse) GetBytesWritten() int64 {
@@ -546,6 +710,13 @@ func (x *WriteFileResponse) GetBytesWritten() int64 {
 		return x.BytesWritten
 	}
 	return 0
+}
+
+func (x *WriteFileResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of AppendFile.
@@ -577,6 +748,10 @@ type AppendFileRequest struct {
 	Flush bool `protobuf:"varint,9,opt,name=flush,proto3" json:"flush,omitempty"`
 	// Writes to this handle instead of a path.
 	Fd *int32 `protobuf:"varint,10,opt,name=fd,proto3,oneof" json:"fd,omitempty"`
+	// Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
+	// "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+	IfNoneMatch string `protobuf:"bytes,21,opt,name=if_none_match,json=ifNoneMatch,proto3" json:"if_none_match,omitempty"`
 	// The content.
 	//
 	// Types that are valid to be assigned to Content:
@@ -590,7 +765,7 @@ type AppendFileRequest struct {
 
 func (x *AppendFileRequest) Reset() {
 	*x = AppendFileRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -602,7 +777,7 @@ func (x *AppendFileRequest) String() string {
 func (*AppendFileRequest) ProtoMessage() {}
 
 func (x *AppendFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[4]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -615,7 +790,7 @@ func (x *AppendFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendFileRequest.ProtoReflect.Descriptor instead.
 func (*AppendFileRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{4}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AppendFileRequest) GetContextId() string {
@@ -710,6 +885,20 @@ func (x *AppendFileRequest) GetFd() int32 {
 	return 0
 }
 
+func (x *AppendFileRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
+func (x *AppendFileRequest) GetIfNoneMatch() string {
+	if x != nil {
+		return x.IfNoneMatch
+	}
+	return ""
+}
+
 func (x *AppendFileRequest) GetContent() isAppendFileRequest_Content {
 	if x != nil {
 		return x.Content
@@ -793,14 +982,16 @@ func (*AppendFileRequest_Text) isAppendFileRequest_Content() {}
 type AppendFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes written.
-	BytesWritten  int64 `protobuf:"varint,1,opt,name=bytes_written,json=bytesWritten,proto3" json:"bytes_written,omitempty"`
+	BytesWritten int64 `protobuf:"varint,1,opt,name=bytes_written,json=bytesWritten,proto3" json:"bytes_written,omitempty"`
+	// The etag that the file has with this content; empty when it was written by handle.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AppendFileResponse) Reset() {
 	*x = AppendFileResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +1003,7 @@ func (x *AppendFileResponse) String() string {
 func (*AppendFileResponse) ProtoMessage() {}
 
 func (x *AppendFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[5]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +1016,7 @@ func (x *AppendFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendFileResponse.ProtoReflect.Descriptor instead.
 func (*AppendFileResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{5}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AppendFileResponse) GetBytesWritten() int64 {
@@ -833,6 +1024,288 @@ func (x *AppendFileResponse) GetBytesWritten() int64 {
 		return x.BytesWritten
 	}
 	return 0
+}
+
+func (x *AppendFileResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// Request of EditFile.
+type EditFileRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Context to work in; empty means the caller's own panel's.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Virtual path from the context's root; a missing leading slash means the same.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Takes path's place when it is not UTF-8; both set is EINVAL.
+	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// The edits, 1 to 1,000, in order: each sees what those before it have made.
+	Edits []*TextEdit `protobuf:"bytes,4,rep,name=edits,proto3" json:"edits,omitempty"`
+	// Changes nothing, and answers what would change.
+	DryRun bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Flushes the content to the disk before answering.
+	Flush bool `protobuf:"varint,6,opt,name=flush,proto3" json:"flush,omitempty"`
+	// Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch       string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditFileRequest) Reset() {
+	*x = EditFileRequest{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditFileRequest) ProtoMessage() {}
+
+func (x *EditFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditFileRequest.ProtoReflect.Descriptor instead.
+func (*EditFileRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *EditFileRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *EditFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *EditFileRequest) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *EditFileRequest) GetEdits() []*TextEdit {
+	if x != nil {
+		return x.Edits
+	}
+	return nil
+}
+
+func (x *EditFileRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *EditFileRequest) GetFlush() bool {
+	if x != nil {
+		return x.Flush
+	}
+	return false
+}
+
+func (x *EditFileRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
+// A change of a text: of old_text, or of the lines from start_line to end_line.
+type TextEdit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The text to replace, byte for byte. It must occur exactly once, unless all is set. In a file whose lines all end in CRLF, a line
+	// feed alone stands for one.
+	OldText string `protobuf:"bytes,1,opt,name=old_text,json=oldText,proto3" json:"old_text,omitempty"`
+	// The text that takes its place.
+	NewText string `protobuf:"bytes,2,opt,name=new_text,json=newText,proto3" json:"new_text,omitempty"`
+	// Replaces every occurrence of old_text.
+	All bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	// Instead of old_text: the first line to replace, from 1.
+	StartLine int64 `protobuf:"varint,4,opt,name=start_line,json=startLine,proto3" json:"start_line,omitempty"`
+	// The last line to replace. start_line - 1 replaces none: new_text is inserted before start_line. The last of the new lines gets the end
+	// that the last replaced line has, if any.
+	EndLine       int64 `protobuf:"varint,5,opt,name=end_line,json=endLine,proto3" json:"end_line,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TextEdit) Reset() {
+	*x = TextEdit{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TextEdit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TextEdit) ProtoMessage() {}
+
+func (x *TextEdit) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TextEdit.ProtoReflect.Descriptor instead.
+func (*TextEdit) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TextEdit) GetOldText() string {
+	if x != nil {
+		return x.OldText
+	}
+	return ""
+}
+
+func (x *TextEdit) GetNewText() string {
+	if x != nil {
+		return x.NewText
+	}
+	return ""
+}
+
+func (x *TextEdit) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *TextEdit) GetStartLine() int64 {
+	if x != nil {
+		return x.StartLine
+	}
+	return 0
+}
+
+func (x *TextEdit) GetEndLine() int64 {
+	if x != nil {
+		return x.EndLine
+	}
+	return 0
+}
+
+// Response of EditFile.
+type EditFileResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many replacements each edit made.
+	Replacements []int32 `protobuf:"varint,1,rep,packed,name=replacements,proto3" json:"replacements,omitempty"`
+	// Lines that the diff adds.
+	LinesAdded int32 `protobuf:"varint,2,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
+	// Lines that the diff removes.
+	LinesRemoved int32 `protobuf:"varint,3,opt,name=lines_removed,json=linesRemoved,proto3" json:"lines_removed,omitempty"`
+	// The unified diff, with 3 lines of context; empty when nothing changed.
+	Diff string `protobuf:"bytes,4,opt,name=diff,proto3" json:"diff,omitempty"`
+	// The diff is longer: only its first lines, up to 256 KiB, are here.
+	DiffTruncated bool `protobuf:"varint,5,opt,name=diff_truncated,json=diffTruncated,proto3" json:"diff_truncated,omitempty"`
+	// The etag that the file has now.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditFileResponse) Reset() {
+	*x = EditFileResponse{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditFileResponse) ProtoMessage() {}
+
+func (x *EditFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditFileResponse.ProtoReflect.Descriptor instead.
+func (*EditFileResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *EditFileResponse) GetReplacements() []int32 {
+	if x != nil {
+		return x.Replacements
+	}
+	return nil
+}
+
+func (x *EditFileResponse) GetLinesAdded() int32 {
+	if x != nil {
+		return x.LinesAdded
+	}
+	return 0
+}
+
+func (x *EditFileResponse) GetLinesRemoved() int32 {
+	if x != nil {
+		return x.LinesRemoved
+	}
+	return 0
+}
+
+func (x *EditFileResponse) GetDiff() string {
+	if x != nil {
+		return x.Diff
+	}
+	return ""
+}
+
+func (x *EditFileResponse) GetDiffTruncated() bool {
+	if x != nil {
+		return x.DiffTruncated
+	}
+	return false
+}
+
+func (x *EditFileResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Truncate.
@@ -845,14 +1318,16 @@ type TruncateRequest struct {
 	// Takes path's place when it is not UTF-8; both set is EINVAL.
 	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
 	// New size in bytes; absent means 0.
-	Len           *int64 `protobuf:"varint,4,opt,name=len,proto3,oneof" json:"len,omitempty"`
+	Len *int64 `protobuf:"varint,4,opt,name=len,proto3,oneof" json:"len,omitempty"`
+	// Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch       string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +1339,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +1352,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{6}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TruncateRequest) GetContextId() string {
@@ -908,16 +1383,25 @@ func (x *TruncateRequest) GetLen() int64 {
 	return 0
 }
 
+func (x *TruncateRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 // Response of Truncate.
 type TruncateResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The etag that the file has now.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TruncateResponse) Reset() {
 	*x = TruncateResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +1413,7 @@ func (x *TruncateResponse) String() string {
 func (*TruncateResponse) ProtoMessage() {}
 
 func (x *TruncateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1426,14 @@ func (x *TruncateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateResponse.ProtoReflect.Descriptor instead.
 func (*TruncateResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{7}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TruncateResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of CopyFile.
@@ -959,14 +1450,20 @@ type CopyFileRequest struct {
 	// Takes dest's place when it is not UTF-8; both set is EINVAL.
 	RawDest []byte `protobuf:"bytes,5,opt,name=raw_dest,json=rawDest,proto3" json:"raw_dest,omitempty"`
 	// Union of 1 COPYFILE_EXCL, 2 COPYFILE_FICLONE, 4 COPYFILE_FICLONE_FORCE.
-	Mode          int32 `protobuf:"varint,6,opt,name=mode,proto3" json:"mode,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Mode int32 `protobuf:"varint,6,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Only if path has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
+	// Only if dest has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	DestIfMatch string `protobuf:"bytes,24,opt,name=dest_if_match,json=destIfMatch,proto3" json:"dest_if_match,omitempty"`
+	// "*": only if nothing has the name dest; otherwise ABORTED (EEXIST). See FsService on conditions.
+	DestIfNoneMatch string `protobuf:"bytes,25,opt,name=dest_if_none_match,json=destIfNoneMatch,proto3" json:"dest_if_none_match,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CopyFileRequest) Reset() {
 	*x = CopyFileRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1475,7 @@ func (x *CopyFileRequest) String() string {
 func (*CopyFileRequest) ProtoMessage() {}
 
 func (x *CopyFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1488,7 @@ func (x *CopyFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyFileRequest.ProtoReflect.Descriptor instead.
 func (*CopyFileRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{8}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CopyFileRequest) GetContextId() string {
@@ -1036,18 +1533,41 @@ func (x *CopyFileRequest) GetMode() int32 {
 	return 0
 }
 
+func (x *CopyFileRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
+func (x *CopyFileRequest) GetDestIfMatch() string {
+	if x != nil {
+		return x.DestIfMatch
+	}
+	return ""
+}
+
+func (x *CopyFileRequest) GetDestIfNoneMatch() string {
+	if x != nil {
+		return x.DestIfNoneMatch
+	}
+	return ""
+}
+
 // Response of CopyFile.
 type CopyFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Size of the copy.
-	BytesCopied   int64 `protobuf:"varint,1,opt,name=bytes_copied,json=bytesCopied,proto3" json:"bytes_copied,omitempty"`
+	BytesCopied int64 `protobuf:"varint,1,opt,name=bytes_copied,json=bytesCopied,proto3" json:"bytes_copied,omitempty"`
+	// The etag that dest has now.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CopyFileResponse) Reset() {
 	*x = CopyFileResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1579,7 @@ func (x *CopyFileResponse) String() string {
 func (*CopyFileResponse) ProtoMessage() {}
 
 func (x *CopyFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[9]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1592,7 @@ func (x *CopyFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyFileResponse.ProtoReflect.Descriptor instead.
 func (*CopyFileResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{9}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CopyFileResponse) GetBytesCopied() int64 {
@@ -1080,6 +1600,13 @@ func (x *CopyFileResponse) GetBytesCopied() int64 {
 		return x.BytesCopied
 	}
 	return 0
+}
+
+func (x *CopyFileResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Cp.
@@ -1115,7 +1642,7 @@ type CpRequest struct {
 
 func (x *CpRequest) Reset() {
 	*x = CpRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1654,7 @@ func (x *CpRequest) String() string {
 func (*CpRequest) ProtoMessage() {}
 
 func (x *CpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[10]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1667,7 @@ func (x *CpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpRequest.ProtoReflect.Descriptor instead.
 func (*CpRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{10}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CpRequest) GetContextId() string {
@@ -1244,7 +1771,7 @@ type CpResponse struct {
 
 func (x *CpResponse) Reset() {
 	*x = CpResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1783,7 @@ func (x *CpResponse) String() string {
 func (*CpResponse) ProtoMessage() {}
 
 func (x *CpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[11]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1796,7 @@ func (x *CpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CpResponse.ProtoReflect.Descriptor instead.
 func (*CpResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{11}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CpResponse) GetFilesCopied() int64 {
@@ -1312,14 +1839,20 @@ type RenameRequest struct {
 	// Where to.
 	Dest string `protobuf:"bytes,4,opt,name=dest,proto3" json:"dest,omitempty"`
 	// Takes dest's place when it is not UTF-8; both set is EINVAL.
-	RawDest       []byte `protobuf:"bytes,5,opt,name=raw_dest,json=rawDest,proto3" json:"raw_dest,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RawDest []byte `protobuf:"bytes,5,opt,name=raw_dest,json=rawDest,proto3" json:"raw_dest,omitempty"`
+	// Only if path has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
+	// Only if dest has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	DestIfMatch string `protobuf:"bytes,24,opt,name=dest_if_match,json=destIfMatch,proto3" json:"dest_if_match,omitempty"`
+	// "*": only if nothing has the name dest; otherwise ABORTED (EEXIST). See FsService on conditions.
+	DestIfNoneMatch string `protobuf:"bytes,25,opt,name=dest_if_none_match,json=destIfNoneMatch,proto3" json:"dest_if_none_match,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1864,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[12]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1877,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{12}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RenameRequest) GetContextId() string {
@@ -1382,16 +1915,39 @@ func (x *RenameRequest) GetRawDest() []byte {
 	return nil
 }
 
+func (x *RenameRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
+func (x *RenameRequest) GetDestIfMatch() string {
+	if x != nil {
+		return x.DestIfMatch
+	}
+	return ""
+}
+
+func (x *RenameRequest) GetDestIfNoneMatch() string {
+	if x != nil {
+		return x.DestIfNoneMatch
+	}
+	return ""
+}
+
 // Response of Rename.
 type RenameResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The etag that dest has now.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1959,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[13]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1972,14 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{13}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RenameResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Rm.
@@ -1431,14 +1994,16 @@ type RmRequest struct {
 	// A missing path is no error.
 	Force bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
 	// Removes directories with their content.
-	Recursive     bool `protobuf:"varint,5,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	Recursive bool `protobuf:"varint,5,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	// Only if the name itself has this etag, which Lstat returns; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch       string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RmRequest) Reset() {
 	*x = RmRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +2015,7 @@ func (x *RmRequest) String() string {
 func (*RmRequest) ProtoMessage() {}
 
 func (x *RmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[14]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +2028,7 @@ func (x *RmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RmRequest.ProtoReflect.Descriptor instead.
 func (*RmRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{14}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RmRequest) GetContextId() string {
@@ -1501,6 +2066,13 @@ func (x *RmRequest) GetRecursive() bool {
 	return false
 }
 
+func (x *RmRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 // Response of Rm.
 type RmResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1512,7 +2084,7 @@ type RmResponse struct {
 
 func (x *RmResponse) Reset() {
 	*x = RmResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +2096,7 @@ func (x *RmResponse) String() string {
 func (*RmResponse) ProtoMessage() {}
 
 func (x *RmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[15]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +2109,7 @@ func (x *RmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RmResponse.ProtoReflect.Descriptor instead.
 func (*RmResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{15}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RmResponse) GetRemoved() int64 {
@@ -1555,14 +2127,16 @@ type RmdirRequest struct {
 	// Virtual path from the context's root; a missing leading slash means the same.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Takes path's place when it is not UTF-8; both set is EINVAL.
-	RawPath       []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// Only if the name itself has this etag, which Lstat returns; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch       string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RmdirRequest) Reset() {
 	*x = RmdirRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +2148,7 @@ func (x *RmdirRequest) String() string {
 func (*RmdirRequest) ProtoMessage() {}
 
 func (x *RmdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[16]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +2161,7 @@ func (x *RmdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RmdirRequest.ProtoReflect.Descriptor instead.
 func (*RmdirRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{16}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RmdirRequest) GetContextId() string {
@@ -1611,6 +2185,13 @@ func (x *RmdirRequest) GetRawPath() []byte {
 	return nil
 }
 
+func (x *RmdirRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 // Response of Rmdir.
 type RmdirResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1620,7 +2201,7 @@ type RmdirResponse struct {
 
 func (x *RmdirResponse) Reset() {
 	*x = RmdirResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +2213,7 @@ func (x *RmdirResponse) String() string {
 func (*RmdirResponse) ProtoMessage() {}
 
 func (x *RmdirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[17]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +2226,7 @@ func (x *RmdirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RmdirResponse.ProtoReflect.Descriptor instead.
 func (*RmdirResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{17}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{21}
 }
 
 // Request of Unlink.
@@ -1656,14 +2237,16 @@ type UnlinkRequest struct {
 	// Virtual path from the context's root; a missing leading slash means the same.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Takes path's place when it is not UTF-8; both set is EINVAL.
-	RawPath       []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// Only if the name itself has this etag, which Lstat returns; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch       string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UnlinkRequest) Reset() {
 	*x = UnlinkRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +2258,7 @@ func (x *UnlinkRequest) String() string {
 func (*UnlinkRequest) ProtoMessage() {}
 
 func (x *UnlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[18]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +2271,7 @@ func (x *UnlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlinkRequest.ProtoReflect.Descriptor instead.
 func (*UnlinkRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{18}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UnlinkRequest) GetContextId() string {
@@ -1712,6 +2295,13 @@ func (x *UnlinkRequest) GetRawPath() []byte {
 	return nil
 }
 
+func (x *UnlinkRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 // Response of Unlink.
 type UnlinkResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1721,7 +2311,7 @@ type UnlinkResponse struct {
 
 func (x *UnlinkResponse) Reset() {
 	*x = UnlinkResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +2323,7 @@ func (x *UnlinkResponse) String() string {
 func (*UnlinkResponse) ProtoMessage() {}
 
 func (x *UnlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[19]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +2336,7 @@ func (x *UnlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlinkResponse.ProtoReflect.Descriptor instead.
 func (*UnlinkResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{19}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{23}
 }
 
 // Request of Mkdir.
@@ -1766,14 +2356,16 @@ type MkdirRequest struct {
 	//	*MkdirRequest_ModeOctal
 	ModeForm isMkdirRequest_ModeForm `protobuf_oneof:"mode_form"`
 	// Makes missing parents as well; an existing directory is no error.
-	Recursive     bool `protobuf:"varint,6,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	Recursive bool `protobuf:"varint,6,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	// "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+	IfNoneMatch   string `protobuf:"bytes,21,opt,name=if_none_match,json=ifNoneMatch,proto3" json:"if_none_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +2377,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[20]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +2390,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{20}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MkdirRequest) GetContextId() string {
@@ -1854,6 +2446,13 @@ func (x *MkdirRequest) GetRecursive() bool {
 	return false
 }
 
+func (x *MkdirRequest) GetIfNoneMatch() string {
+	if x != nil {
+		return x.IfNoneMatch
+	}
+	return ""
+}
+
 type isMkdirRequest_ModeForm interface {
 	isMkdirRequest_ModeForm()
 }
@@ -1878,14 +2477,16 @@ type MkdirResponse struct {
 	// With recursive: the first directory that was made; absent when all existed.
 	Path *string `protobuf:"bytes,1,opt,name=path,proto3,oneof" json:"path,omitempty"`
 	// Takes path's place when it is not UTF-8; both set is EINVAL.
-	RawPath       []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// The etag that what was made has.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MkdirResponse) Reset() {
 	*x = MkdirResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +2498,7 @@ func (x *MkdirResponse) String() string {
 func (*MkdirResponse) ProtoMessage() {}
 
 func (x *MkdirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[21]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +2511,7 @@ func (x *MkdirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirResponse.ProtoReflect.Descriptor instead.
 func (*MkdirResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{21}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MkdirResponse) GetPath() string {
@@ -1925,6 +2526,13 @@ func (x *MkdirResponse) GetRawPath() []byte {
 		return x.RawPath
 	}
 	return nil
+}
+
+func (x *MkdirResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Mkdtemp.
@@ -1942,7 +2550,7 @@ type MkdtempRequest struct {
 
 func (x *MkdtempRequest) Reset() {
 	*x = MkdtempRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2562,7 @@ func (x *MkdtempRequest) String() string {
 func (*MkdtempRequest) ProtoMessage() {}
 
 func (x *MkdtempRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[22]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2575,7 @@ func (x *MkdtempRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdtempRequest.ProtoReflect.Descriptor instead.
 func (*MkdtempRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{22}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MkdtempRequest) GetContextId() string {
@@ -1997,14 +2605,16 @@ type MkdtempResponse struct {
 	// The directory made.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Takes path's place when it is not UTF-8; both set is EINVAL.
-	RawPath       []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// The etag that what was made has.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MkdtempResponse) Reset() {
 	*x = MkdtempResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2626,7 @@ func (x *MkdtempResponse) String() string {
 func (*MkdtempResponse) ProtoMessage() {}
 
 func (x *MkdtempResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[23]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2639,7 @@ func (x *MkdtempResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdtempResponse.ProtoReflect.Descriptor instead.
 func (*MkdtempResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{23}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MkdtempResponse) GetPath() string {
@@ -2046,6 +2656,13 @@ func (x *MkdtempResponse) GetRawPath() []byte {
 	return nil
 }
 
+func (x *MkdtempResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // Request of Symlink.
 type SymlinkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2058,14 +2675,16 @@ type SymlinkRequest struct {
 	// What it points to; an absolute target means the context's root.
 	Target string `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
 	// Takes target's place when it is not UTF-8; both set is EINVAL.
-	RawTarget     []byte `protobuf:"bytes,5,opt,name=raw_target,json=rawTarget,proto3" json:"raw_target,omitempty"`
+	RawTarget []byte `protobuf:"bytes,5,opt,name=raw_target,json=rawTarget,proto3" json:"raw_target,omitempty"`
+	// "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+	IfNoneMatch   string `protobuf:"bytes,21,opt,name=if_none_match,json=ifNoneMatch,proto3" json:"if_none_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2696,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[24]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2709,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{24}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SymlinkRequest) GetContextId() string {
@@ -2128,16 +2747,25 @@ func (x *SymlinkRequest) GetRawTarget() []byte {
 	return nil
 }
 
+func (x *SymlinkRequest) GetIfNoneMatch() string {
+	if x != nil {
+		return x.IfNoneMatch
+	}
+	return ""
+}
+
 // Response of Symlink.
 type SymlinkResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The etag that what was made has.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SymlinkResponse) Reset() {
 	*x = SymlinkResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2777,7 @@ func (x *SymlinkResponse) String() string {
 func (*SymlinkResponse) ProtoMessage() {}
 
 func (x *SymlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[25]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2790,14 @@ func (x *SymlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkResponse.ProtoReflect.Descriptor instead.
 func (*SymlinkResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{25}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SymlinkResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Link.
@@ -2177,14 +2812,18 @@ type LinkRequest struct {
 	// The new name.
 	Dest string `protobuf:"bytes,4,opt,name=dest,proto3" json:"dest,omitempty"`
 	// Takes dest's place when it is not UTF-8; both set is EINVAL.
-	RawDest       []byte `protobuf:"bytes,5,opt,name=raw_dest,json=rawDest,proto3" json:"raw_dest,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RawDest []byte `protobuf:"bytes,5,opt,name=raw_dest,json=rawDest,proto3" json:"raw_dest,omitempty"`
+	// Only if path has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
+	// "*": only if nothing has the name dest; otherwise ABORTED (EEXIST). See FsService on conditions.
+	DestIfNoneMatch string `protobuf:"bytes,25,opt,name=dest_if_none_match,json=destIfNoneMatch,proto3" json:"dest_if_none_match,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *LinkRequest) Reset() {
 	*x = LinkRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2835,7 @@ func (x *LinkRequest) String() string {
 func (*LinkRequest) ProtoMessage() {}
 
 func (x *LinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[26]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2848,7 @@ func (x *LinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRequest.ProtoReflect.Descriptor instead.
 func (*LinkRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{26}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LinkRequest) GetContextId() string {
@@ -2247,16 +2886,32 @@ func (x *LinkRequest) GetRawDest() []byte {
 	return nil
 }
 
+func (x *LinkRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
+func (x *LinkRequest) GetDestIfNoneMatch() string {
+	if x != nil {
+		return x.DestIfNoneMatch
+	}
+	return ""
+}
+
 // Response of Link.
 type LinkResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The etag that dest has now.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LinkResponse) Reset() {
 	*x = LinkResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2923,7 @@ func (x *LinkResponse) String() string {
 func (*LinkResponse) ProtoMessage() {}
 
 func (x *LinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[27]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2936,14 @@ func (x *LinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResponse.ProtoReflect.Descriptor instead.
 func (*LinkResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{27}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *LinkResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Readdir.
@@ -2305,7 +2967,7 @@ type ReaddirRequest struct {
 
 func (x *ReaddirRequest) Reset() {
 	*x = ReaddirRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2979,7 @@ func (x *ReaddirRequest) String() string {
 func (*ReaddirRequest) ProtoMessage() {}
 
 func (x *ReaddirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[28]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2992,7 @@ func (x *ReaddirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReaddirRequest.ProtoReflect.Descriptor instead.
 func (*ReaddirRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{28}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReaddirRequest) GetContextId() string {
@@ -2386,7 +3048,7 @@ type ReaddirResponse struct {
 
 func (x *ReaddirResponse) Reset() {
 	*x = ReaddirResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +3060,7 @@ func (x *ReaddirResponse) String() string {
 func (*ReaddirResponse) ProtoMessage() {}
 
 func (x *ReaddirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[29]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +3073,7 @@ func (x *ReaddirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReaddirResponse.ProtoReflect.Descriptor instead.
 func (*ReaddirResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{29}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReaddirResponse) GetEntries() []*DirEntry {
@@ -2442,7 +3104,7 @@ type OpendirRequest struct {
 
 func (x *OpendirRequest) Reset() {
 	*x = OpendirRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2454,7 +3116,7 @@ func (x *OpendirRequest) String() string {
 func (*OpendirRequest) ProtoMessage() {}
 
 func (x *OpendirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[30]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2467,7 +3129,7 @@ func (x *OpendirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpendirRequest.ProtoReflect.Descriptor instead.
 func (*OpendirRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{30}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OpendirRequest) GetContextId() string {
@@ -2527,7 +3189,7 @@ type OpendirResponse struct {
 
 func (x *OpendirResponse) Reset() {
 	*x = OpendirResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +3201,7 @@ func (x *OpendirResponse) String() string {
 func (*OpendirResponse) ProtoMessage() {}
 
 func (x *OpendirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[31]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +3214,7 @@ func (x *OpendirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpendirResponse.ProtoReflect.Descriptor instead.
 func (*OpendirResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{31}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OpendirResponse) GetEvent() isOpendirResponse_Event {
@@ -2597,7 +3259,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +3271,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[32]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +3284,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{32}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StatRequest) GetContextId() string {
@@ -2650,14 +3312,16 @@ func (x *StatRequest) GetRawPath() []byte {
 type StatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The attributes.
-	Stat          *Stat `protobuf:"bytes,1,opt,name=stat,proto3" json:"stat,omitempty"`
+	Stat *Stat `protobuf:"bytes,1,opt,name=stat,proto3" json:"stat,omitempty"`
+	// The etag that the attributes belong to.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +3333,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[33]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +3346,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{33}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StatResponse) GetStat() *Stat {
@@ -2690,6 +3354,13 @@ func (x *StatResponse) GetStat() *Stat {
 		return x.Stat
 	}
 	return nil
+}
+
+func (x *StatResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Lstat.
@@ -2707,7 +3378,7 @@ type LstatRequest struct {
 
 func (x *LstatRequest) Reset() {
 	*x = LstatRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2719,7 +3390,7 @@ func (x *LstatRequest) String() string {
 func (*LstatRequest) ProtoMessage() {}
 
 func (x *LstatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[34]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2732,7 +3403,7 @@ func (x *LstatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LstatRequest.ProtoReflect.Descriptor instead.
 func (*LstatRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{34}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LstatRequest) GetContextId() string {
@@ -2760,14 +3431,16 @@ func (x *LstatRequest) GetRawPath() []byte {
 type LstatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The attributes.
-	Stat          *Stat `protobuf:"bytes,1,opt,name=stat,proto3" json:"stat,omitempty"`
+	Stat *Stat `protobuf:"bytes,1,opt,name=stat,proto3" json:"stat,omitempty"`
+	// The etag that the attributes belong to.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LstatResponse) Reset() {
 	*x = LstatResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +3452,7 @@ func (x *LstatResponse) String() string {
 func (*LstatResponse) ProtoMessage() {}
 
 func (x *LstatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[35]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +3465,7 @@ func (x *LstatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LstatResponse.ProtoReflect.Descriptor instead.
 func (*LstatResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{35}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LstatResponse) GetStat() *Stat {
@@ -2800,6 +3473,13 @@ func (x *LstatResponse) GetStat() *Stat {
 		return x.Stat
 	}
 	return nil
+}
+
+func (x *LstatResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Statfs.
@@ -2817,7 +3497,7 @@ type StatfsRequest struct {
 
 func (x *StatfsRequest) Reset() {
 	*x = StatfsRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +3509,7 @@ func (x *StatfsRequest) String() string {
 func (*StatfsRequest) ProtoMessage() {}
 
 func (x *StatfsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[36]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +3522,7 @@ func (x *StatfsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatfsRequest.ProtoReflect.Descriptor instead.
 func (*StatfsRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{36}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StatfsRequest) GetContextId() string {
@@ -2889,7 +3569,7 @@ type StatfsResponse struct {
 
 func (x *StatfsResponse) Reset() {
 	*x = StatfsResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3581,7 @@ func (x *StatfsResponse) String() string {
 func (*StatfsResponse) ProtoMessage() {}
 
 func (x *StatfsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[37]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3594,7 @@ func (x *StatfsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatfsResponse.ProtoReflect.Descriptor instead.
 func (*StatfsResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{37}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StatfsResponse) GetType() uint64 {
@@ -2983,7 +3663,7 @@ type AccessRequest struct {
 
 func (x *AccessRequest) Reset() {
 	*x = AccessRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3675,7 @@ func (x *AccessRequest) String() string {
 func (*AccessRequest) ProtoMessage() {}
 
 func (x *AccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[38]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3688,7 @@ func (x *AccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessRequest.ProtoReflect.Descriptor instead.
 func (*AccessRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{38}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AccessRequest) GetContextId() string {
@@ -3048,7 +3728,7 @@ type AccessResponse struct {
 
 func (x *AccessResponse) Reset() {
 	*x = AccessResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3740,7 @@ func (x *AccessResponse) String() string {
 func (*AccessResponse) ProtoMessage() {}
 
 func (x *AccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[39]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3753,7 @@ func (x *AccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessResponse.ProtoReflect.Descriptor instead.
 func (*AccessResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{39}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{43}
 }
 
 // Request of Exists.
@@ -3091,7 +3771,7 @@ type ExistsRequest struct {
 
 func (x *ExistsRequest) Reset() {
 	*x = ExistsRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3783,7 @@ func (x *ExistsRequest) String() string {
 func (*ExistsRequest) ProtoMessage() {}
 
 func (x *ExistsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[40]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +3796,7 @@ func (x *ExistsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExistsRequest.ProtoReflect.Descriptor instead.
 func (*ExistsRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{40}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExistsRequest) GetContextId() string {
@@ -3151,7 +3831,7 @@ type ExistsResponse struct {
 
 func (x *ExistsResponse) Reset() {
 	*x = ExistsResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3843,7 @@ func (x *ExistsResponse) String() string {
 func (*ExistsResponse) ProtoMessage() {}
 
 func (x *ExistsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[41]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3856,7 @@ func (x *ExistsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExistsResponse.ProtoReflect.Descriptor instead.
 func (*ExistsResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{41}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExistsResponse) GetExists() bool {
@@ -3201,7 +3881,7 @@ type RealpathRequest struct {
 
 func (x *RealpathRequest) Reset() {
 	*x = RealpathRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3893,7 @@ func (x *RealpathRequest) String() string {
 func (*RealpathRequest) ProtoMessage() {}
 
 func (x *RealpathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[42]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3906,7 @@ func (x *RealpathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealpathRequest.ProtoReflect.Descriptor instead.
 func (*RealpathRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{42}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RealpathRequest) GetContextId() string {
@@ -3263,7 +3943,7 @@ type RealpathResponse struct {
 
 func (x *RealpathResponse) Reset() {
 	*x = RealpathResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[43]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3275,7 +3955,7 @@ func (x *RealpathResponse) String() string {
 func (*RealpathResponse) ProtoMessage() {}
 
 func (x *RealpathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[43]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3288,7 +3968,7 @@ func (x *RealpathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealpathResponse.ProtoReflect.Descriptor instead.
 func (*RealpathResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{43}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RealpathResponse) GetPath() string {
@@ -3320,7 +4000,7 @@ type ReadlinkRequest struct {
 
 func (x *ReadlinkRequest) Reset() {
 	*x = ReadlinkRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[44]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +4012,7 @@ func (x *ReadlinkRequest) String() string {
 func (*ReadlinkRequest) ProtoMessage() {}
 
 func (x *ReadlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[44]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +4025,7 @@ func (x *ReadlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadlinkRequest.ProtoReflect.Descriptor instead.
 func (*ReadlinkRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{44}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReadlinkRequest) GetContextId() string {
@@ -3382,7 +4062,7 @@ type ReadlinkResponse struct {
 
 func (x *ReadlinkResponse) Reset() {
 	*x = ReadlinkResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[45]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +4074,7 @@ func (x *ReadlinkResponse) String() string {
 func (*ReadlinkResponse) ProtoMessage() {}
 
 func (x *ReadlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[45]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +4087,7 @@ func (x *ReadlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadlinkResponse.ProtoReflect.Descriptor instead.
 func (*ReadlinkResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{45}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReadlinkResponse) GetTarget() string {
@@ -3439,14 +4119,16 @@ type ChmodRequest struct {
 	//
 	//	*ChmodRequest_Mode
 	//	*ChmodRequest_ModeOctal
-	ModeForm      isChmodRequest_ModeForm `protobuf_oneof:"mode_form"`
+	ModeForm isChmodRequest_ModeForm `protobuf_oneof:"mode_form"`
+	// Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch       string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChmodRequest) Reset() {
 	*x = ChmodRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[46]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3458,7 +4140,7 @@ func (x *ChmodRequest) String() string {
 func (*ChmodRequest) ProtoMessage() {}
 
 func (x *ChmodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[46]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3471,7 +4153,7 @@ func (x *ChmodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChmodRequest.ProtoReflect.Descriptor instead.
 func (*ChmodRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{46}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ChmodRequest) GetContextId() string {
@@ -3520,6 +4202,13 @@ func (x *ChmodRequest) GetModeOctal() string {
 	return ""
 }
 
+func (x *ChmodRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type isChmodRequest_ModeForm interface {
 	isChmodRequest_ModeForm()
 }
@@ -3540,14 +4229,16 @@ func (*ChmodRequest_ModeOctal) isChmodRequest_ModeForm() {}
 
 // Response of Chmod.
 type ChmodResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The etag that the file has now.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChmodResponse) Reset() {
 	*x = ChmodResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[47]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +4250,7 @@ func (x *ChmodResponse) String() string {
 func (*ChmodResponse) ProtoMessage() {}
 
 func (x *ChmodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[47]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +4263,14 @@ func (x *ChmodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChmodResponse.ProtoReflect.Descriptor instead.
 func (*ChmodResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{47}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ChmodResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Chown.
@@ -3587,14 +4285,16 @@ type ChownRequest struct {
 	// New owner; required; -1 leaves it.
 	Uid *int64 `protobuf:"varint,4,opt,name=uid,proto3,oneof" json:"uid,omitempty"`
 	// New group; required; -1 leaves it.
-	Gid           *int64 `protobuf:"varint,5,opt,name=gid,proto3,oneof" json:"gid,omitempty"`
+	Gid *int64 `protobuf:"varint,5,opt,name=gid,proto3,oneof" json:"gid,omitempty"`
+	// Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch       string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChownRequest) Reset() {
 	*x = ChownRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[48]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3606,7 +4306,7 @@ func (x *ChownRequest) String() string {
 func (*ChownRequest) ProtoMessage() {}
 
 func (x *ChownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[48]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3619,7 +4319,7 @@ func (x *ChownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChownRequest.ProtoReflect.Descriptor instead.
 func (*ChownRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{48}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ChownRequest) GetContextId() string {
@@ -3657,16 +4357,25 @@ func (x *ChownRequest) GetGid() int64 {
 	return 0
 }
 
+func (x *ChownRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 // Response of Chown.
 type ChownResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The etag that the file has now.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChownResponse) Reset() {
 	*x = ChownResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[49]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +4387,7 @@ func (x *ChownResponse) String() string {
 func (*ChownResponse) ProtoMessage() {}
 
 func (x *ChownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[49]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +4400,14 @@ func (x *ChownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChownResponse.ProtoReflect.Descriptor instead.
 func (*ChownResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{49}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ChownResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Lchown.
@@ -3706,14 +4422,16 @@ type LchownRequest struct {
 	// New owner; required; -1 leaves it.
 	Uid *int64 `protobuf:"varint,4,opt,name=uid,proto3,oneof" json:"uid,omitempty"`
 	// New group; required; -1 leaves it.
-	Gid           *int64 `protobuf:"varint,5,opt,name=gid,proto3,oneof" json:"gid,omitempty"`
+	Gid *int64 `protobuf:"varint,5,opt,name=gid,proto3,oneof" json:"gid,omitempty"`
+	// Only if the name itself has this etag, which Lstat returns; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch       string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LchownRequest) Reset() {
 	*x = LchownRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[50]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +4443,7 @@ func (x *LchownRequest) String() string {
 func (*LchownRequest) ProtoMessage() {}
 
 func (x *LchownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[50]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +4456,7 @@ func (x *LchownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LchownRequest.ProtoReflect.Descriptor instead.
 func (*LchownRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{50}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LchownRequest) GetContextId() string {
@@ -3776,16 +4494,25 @@ func (x *LchownRequest) GetGid() int64 {
 	return 0
 }
 
+func (x *LchownRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 // Response of Lchown.
 type LchownResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The etag that the file has now.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LchownResponse) Reset() {
 	*x = LchownResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[51]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3797,7 +4524,7 @@ func (x *LchownResponse) String() string {
 func (*LchownResponse) ProtoMessage() {}
 
 func (x *LchownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[51]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3810,7 +4537,14 @@ func (x *LchownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LchownResponse.ProtoReflect.Descriptor instead.
 func (*LchownResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{51}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *LchownResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Utimes.
@@ -3825,14 +4559,16 @@ type UtimesRequest struct {
 	// Access time, ns since the epoch; required.
 	AtimeNs *int64 `protobuf:"varint,4,opt,name=atime_ns,json=atimeNs,proto3,oneof" json:"atime_ns,omitempty"`
 	// Modification time, ns since the epoch; required.
-	MtimeNs       *int64 `protobuf:"varint,5,opt,name=mtime_ns,json=mtimeNs,proto3,oneof" json:"mtime_ns,omitempty"`
+	MtimeNs *int64 `protobuf:"varint,5,opt,name=mtime_ns,json=mtimeNs,proto3,oneof" json:"mtime_ns,omitempty"`
+	// Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch       string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UtimesRequest) Reset() {
 	*x = UtimesRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[52]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +4580,7 @@ func (x *UtimesRequest) String() string {
 func (*UtimesRequest) ProtoMessage() {}
 
 func (x *UtimesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[52]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +4593,7 @@ func (x *UtimesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UtimesRequest.ProtoReflect.Descriptor instead.
 func (*UtimesRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{52}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *UtimesRequest) GetContextId() string {
@@ -3895,16 +4631,25 @@ func (x *UtimesRequest) GetMtimeNs() int64 {
 	return 0
 }
 
+func (x *UtimesRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 // Response of Utimes.
 type UtimesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The etag that the file has now.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UtimesResponse) Reset() {
 	*x = UtimesResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[53]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3916,7 +4661,7 @@ func (x *UtimesResponse) String() string {
 func (*UtimesResponse) ProtoMessage() {}
 
 func (x *UtimesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[53]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3929,7 +4674,14 @@ func (x *UtimesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UtimesResponse.ProtoReflect.Descriptor instead.
 func (*UtimesResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{53}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *UtimesResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Lutimes.
@@ -3944,14 +4696,16 @@ type LutimesRequest struct {
 	// Access time, ns since the epoch; required.
 	AtimeNs *int64 `protobuf:"varint,4,opt,name=atime_ns,json=atimeNs,proto3,oneof" json:"atime_ns,omitempty"`
 	// Modification time, ns since the epoch; required.
-	MtimeNs       *int64 `protobuf:"varint,5,opt,name=mtime_ns,json=mtimeNs,proto3,oneof" json:"mtime_ns,omitempty"`
+	MtimeNs *int64 `protobuf:"varint,5,opt,name=mtime_ns,json=mtimeNs,proto3,oneof" json:"mtime_ns,omitempty"`
+	// Only if the name itself has this etag, which Lstat returns; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch       string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LutimesRequest) Reset() {
 	*x = LutimesRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[54]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3963,7 +4717,7 @@ func (x *LutimesRequest) String() string {
 func (*LutimesRequest) ProtoMessage() {}
 
 func (x *LutimesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[54]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3976,7 +4730,7 @@ func (x *LutimesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LutimesRequest.ProtoReflect.Descriptor instead.
 func (*LutimesRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{54}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LutimesRequest) GetContextId() string {
@@ -4014,16 +4768,25 @@ func (x *LutimesRequest) GetMtimeNs() int64 {
 	return 0
 }
 
+func (x *LutimesRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 // Response of Lutimes.
 type LutimesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The etag that the file has now.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LutimesResponse) Reset() {
 	*x = LutimesResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[55]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4798,7 @@ func (x *LutimesResponse) String() string {
 func (*LutimesResponse) ProtoMessage() {}
 
 func (x *LutimesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[55]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4811,14 @@ func (x *LutimesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LutimesResponse.ProtoReflect.Descriptor instead.
 func (*LutimesResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{55}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *LutimesResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Watch.
@@ -4068,7 +4838,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[56]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4080,7 +4850,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[56]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4093,7 +4863,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{56}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WatchRequest) GetContextId() string {
@@ -4142,7 +4912,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[57]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4154,7 +4924,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[57]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4167,7 +4937,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{57}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WatchResponse) GetNotice() isWatchResponse_Notice {
@@ -4268,7 +5038,7 @@ type GlobRequest struct {
 
 func (x *GlobRequest) Reset() {
 	*x = GlobRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[58]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +5050,7 @@ func (x *GlobRequest) String() string {
 func (*GlobRequest) ProtoMessage() {}
 
 func (x *GlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[58]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +5063,7 @@ func (x *GlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GlobRequest.ProtoReflect.Descriptor instead.
 func (*GlobRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{58}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GlobRequest) GetContextId() string {
@@ -4361,7 +5131,7 @@ type GlobResponse struct {
 
 func (x *GlobResponse) Reset() {
 	*x = GlobResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[59]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +5143,7 @@ func (x *GlobResponse) String() string {
 func (*GlobResponse) ProtoMessage() {}
 
 func (x *GlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[59]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +5156,7 @@ func (x *GlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GlobResponse.ProtoReflect.Descriptor instead.
 func (*GlobResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{59}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GlobResponse) GetEvent() isGlobResponse_Event {
@@ -4467,7 +5237,7 @@ type GrepRequest struct {
 
 func (x *GrepRequest) Reset() {
 	*x = GrepRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[60]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4479,7 +5249,7 @@ func (x *GrepRequest) String() string {
 func (*GrepRequest) ProtoMessage() {}
 
 func (x *GrepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[60]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4492,7 +5262,7 @@ func (x *GrepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrepRequest.ProtoReflect.Descriptor instead.
 func (*GrepRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{60}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GrepRequest) GetContextId() string {
@@ -4602,7 +5372,7 @@ type GrepResponse struct {
 
 func (x *GrepResponse) Reset() {
 	*x = GrepResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[61]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4614,7 +5384,7 @@ func (x *GrepResponse) String() string {
 func (*GrepResponse) ProtoMessage() {}
 
 func (x *GrepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[61]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4627,7 +5397,7 @@ func (x *GrepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrepResponse.ProtoReflect.Descriptor instead.
 func (*GrepResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{61}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GrepResponse) GetEvent() isGrepResponse_Event {
@@ -4701,14 +5471,18 @@ type OpenRequest struct {
 	ClientInstance string `protobuf:"bytes,8,opt,name=client_instance,json=clientInstance,proto3" json:"client_instance,omitempty"`
 	// Writes to a hidden new file that takes the path's place, whole, at Close with commit; a handle that ends otherwise
 	// leaves nothing. Only with flags w, wx, w+ and wx+: EINVAL.
-	Atomic        bool `protobuf:"varint,9,opt,name=atomic,proto3" json:"atomic,omitempty"`
+	Atomic bool `protobuf:"varint,9,opt,name=atomic,proto3" json:"atomic,omitempty"`
+	// Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
+	// "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+	IfNoneMatch   string `protobuf:"bytes,21,opt,name=if_none_match,json=ifNoneMatch,proto3" json:"if_none_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[62]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4720,7 +5494,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[62]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4733,7 +5507,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{62}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *OpenRequest) GetContextId() string {
@@ -4821,6 +5595,20 @@ func (x *OpenRequest) GetAtomic() bool {
 	return false
 }
 
+func (x *OpenRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
+func (x *OpenRequest) GetIfNoneMatch() string {
+	if x != nil {
+		return x.IfNoneMatch
+	}
+	return ""
+}
+
 type isOpenRequest_FlagsForm interface {
 	isOpenRequest_FlagsForm()
 }
@@ -4868,7 +5656,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[63]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4880,7 +5668,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[63]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4893,7 +5681,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{63}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *OpenResponse) GetFd() int32 {
@@ -4923,7 +5711,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[64]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4935,7 +5723,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[64]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4948,7 +5736,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{64}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ReadRequest) GetContextId() string {
@@ -5006,7 +5794,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[65]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5018,7 +5806,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[65]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5031,7 +5819,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{65}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ReadResponse) GetLossy() bool {
@@ -5115,7 +5903,7 @@ type WriteRequest struct {
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[66]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5127,7 +5915,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[66]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5140,7 +5928,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{66}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WriteRequest) GetContextId() string {
@@ -5227,7 +6015,7 @@ type WriteResponse struct {
 
 func (x *WriteResponse) Reset() {
 	*x = WriteResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[67]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5239,7 +6027,7 @@ func (x *WriteResponse) String() string {
 func (*WriteResponse) ProtoMessage() {}
 
 func (x *WriteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[67]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5252,7 +6040,7 @@ func (x *WriteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteResponse.ProtoReflect.Descriptor instead.
 func (*WriteResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{67}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WriteResponse) GetBytesWritten() int64 {
@@ -5286,7 +6074,7 @@ type ReadvRequest struct {
 
 func (x *ReadvRequest) Reset() {
 	*x = ReadvRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[68]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5298,7 +6086,7 @@ func (x *ReadvRequest) String() string {
 func (*ReadvRequest) ProtoMessage() {}
 
 func (x *ReadvRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[68]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5311,7 +6099,7 @@ func (x *ReadvRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadvRequest.ProtoReflect.Descriptor instead.
 func (*ReadvRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{68}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ReadvRequest) GetContextId() string {
@@ -5355,7 +6143,7 @@ type ReadvResponse struct {
 
 func (x *ReadvResponse) Reset() {
 	*x = ReadvResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[69]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5367,7 +6155,7 @@ func (x *ReadvResponse) String() string {
 func (*ReadvResponse) ProtoMessage() {}
 
 func (x *ReadvResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[69]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5380,7 +6168,7 @@ func (x *ReadvResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadvResponse.ProtoReflect.Descriptor instead.
 func (*ReadvResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{69}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ReadvResponse) GetBytesRead() int64 {
@@ -5414,7 +6202,7 @@ type WritevRequest struct {
 
 func (x *WritevRequest) Reset() {
 	*x = WritevRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[70]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5426,7 +6214,7 @@ func (x *WritevRequest) String() string {
 func (*WritevRequest) ProtoMessage() {}
 
 func (x *WritevRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[70]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5439,7 +6227,7 @@ func (x *WritevRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WritevRequest.ProtoReflect.Descriptor instead.
 func (*WritevRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{70}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *WritevRequest) GetContextId() string {
@@ -5481,7 +6269,7 @@ type WritevResponse struct {
 
 func (x *WritevResponse) Reset() {
 	*x = WritevResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[71]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5493,7 +6281,7 @@ func (x *WritevResponse) String() string {
 func (*WritevResponse) ProtoMessage() {}
 
 func (x *WritevResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[71]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5506,7 +6294,7 @@ func (x *WritevResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WritevResponse.ProtoReflect.Descriptor instead.
 func (*WritevResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{71}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *WritevResponse) GetBytesWritten() int64 {
@@ -5529,7 +6317,7 @@ type FstatRequest struct {
 
 func (x *FstatRequest) Reset() {
 	*x = FstatRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[72]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5541,7 +6329,7 @@ func (x *FstatRequest) String() string {
 func (*FstatRequest) ProtoMessage() {}
 
 func (x *FstatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[72]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5554,7 +6342,7 @@ func (x *FstatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FstatRequest.ProtoReflect.Descriptor instead.
 func (*FstatRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{72}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FstatRequest) GetContextId() string {
@@ -5575,14 +6363,16 @@ func (x *FstatRequest) GetFd() int32 {
 type FstatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The attributes.
-	Stat          *Stat `protobuf:"bytes,1,opt,name=stat,proto3" json:"stat,omitempty"`
+	Stat *Stat `protobuf:"bytes,1,opt,name=stat,proto3" json:"stat,omitempty"`
+	// The etag that the attributes belong to.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FstatResponse) Reset() {
 	*x = FstatResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[73]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5594,7 +6384,7 @@ func (x *FstatResponse) String() string {
 func (*FstatResponse) ProtoMessage() {}
 
 func (x *FstatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[73]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5607,7 +6397,7 @@ func (x *FstatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FstatResponse.ProtoReflect.Descriptor instead.
 func (*FstatResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{73}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *FstatResponse) GetStat() *Stat {
@@ -5615,6 +6405,13 @@ func (x *FstatResponse) GetStat() *Stat {
 		return x.Stat
 	}
 	return nil
+}
+
+func (x *FstatResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of Ftruncate.
@@ -5632,7 +6429,7 @@ type FtruncateRequest struct {
 
 func (x *FtruncateRequest) Reset() {
 	*x = FtruncateRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[74]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5644,7 +6441,7 @@ func (x *FtruncateRequest) String() string {
 func (*FtruncateRequest) ProtoMessage() {}
 
 func (x *FtruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[74]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5657,7 +6454,7 @@ func (x *FtruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FtruncateRequest.ProtoReflect.Descriptor instead.
 func (*FtruncateRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{74}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *FtruncateRequest) GetContextId() string {
@@ -5690,7 +6487,7 @@ type FtruncateResponse struct {
 
 func (x *FtruncateResponse) Reset() {
 	*x = FtruncateResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[75]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +6499,7 @@ func (x *FtruncateResponse) String() string {
 func (*FtruncateResponse) ProtoMessage() {}
 
 func (x *FtruncateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[75]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5715,7 +6512,7 @@ func (x *FtruncateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FtruncateResponse.ProtoReflect.Descriptor instead.
 func (*FtruncateResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{75}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{79}
 }
 
 // Request of Fchmod.
@@ -5738,7 +6535,7 @@ type FchmodRequest struct {
 
 func (x *FchmodRequest) Reset() {
 	*x = FchmodRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[76]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5750,7 +6547,7 @@ func (x *FchmodRequest) String() string {
 func (*FchmodRequest) ProtoMessage() {}
 
 func (x *FchmodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[76]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5763,7 +6560,7 @@ func (x *FchmodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FchmodRequest.ProtoReflect.Descriptor instead.
 func (*FchmodRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{76}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *FchmodRequest) GetContextId() string {
@@ -5832,7 +6629,7 @@ type FchmodResponse struct {
 
 func (x *FchmodResponse) Reset() {
 	*x = FchmodResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[77]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5844,7 +6641,7 @@ func (x *FchmodResponse) String() string {
 func (*FchmodResponse) ProtoMessage() {}
 
 func (x *FchmodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[77]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5857,7 +6654,7 @@ func (x *FchmodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FchmodResponse.ProtoReflect.Descriptor instead.
 func (*FchmodResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{77}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{81}
 }
 
 // Request of Fchown.
@@ -5877,7 +6674,7 @@ type FchownRequest struct {
 
 func (x *FchownRequest) Reset() {
 	*x = FchownRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[78]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5889,7 +6686,7 @@ func (x *FchownRequest) String() string {
 func (*FchownRequest) ProtoMessage() {}
 
 func (x *FchownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[78]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5902,7 +6699,7 @@ func (x *FchownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FchownRequest.ProtoReflect.Descriptor instead.
 func (*FchownRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{78}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *FchownRequest) GetContextId() string {
@@ -5942,7 +6739,7 @@ type FchownResponse struct {
 
 func (x *FchownResponse) Reset() {
 	*x = FchownResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[79]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5954,7 +6751,7 @@ func (x *FchownResponse) String() string {
 func (*FchownResponse) ProtoMessage() {}
 
 func (x *FchownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[79]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5967,7 +6764,7 @@ func (x *FchownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FchownResponse.ProtoReflect.Descriptor instead.
 func (*FchownResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{79}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{83}
 }
 
 // Request of Futimes.
@@ -5987,7 +6784,7 @@ type FutimesRequest struct {
 
 func (x *FutimesRequest) Reset() {
 	*x = FutimesRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[80]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5999,7 +6796,7 @@ func (x *FutimesRequest) String() string {
 func (*FutimesRequest) ProtoMessage() {}
 
 func (x *FutimesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[80]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6012,7 +6809,7 @@ func (x *FutimesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FutimesRequest.ProtoReflect.Descriptor instead.
 func (*FutimesRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{80}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *FutimesRequest) GetContextId() string {
@@ -6052,7 +6849,7 @@ type FutimesResponse struct {
 
 func (x *FutimesResponse) Reset() {
 	*x = FutimesResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[81]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6064,7 +6861,7 @@ func (x *FutimesResponse) String() string {
 func (*FutimesResponse) ProtoMessage() {}
 
 func (x *FutimesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[81]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6077,7 +6874,7 @@ func (x *FutimesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FutimesResponse.ProtoReflect.Descriptor instead.
 func (*FutimesResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{81}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{85}
 }
 
 // Request of Fsync.
@@ -6093,7 +6890,7 @@ type FsyncRequest struct {
 
 func (x *FsyncRequest) Reset() {
 	*x = FsyncRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[82]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6105,7 +6902,7 @@ func (x *FsyncRequest) String() string {
 func (*FsyncRequest) ProtoMessage() {}
 
 func (x *FsyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[82]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6118,7 +6915,7 @@ func (x *FsyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsyncRequest.ProtoReflect.Descriptor instead.
 func (*FsyncRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{82}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *FsyncRequest) GetContextId() string {
@@ -6144,7 +6941,7 @@ type FsyncResponse struct {
 
 func (x *FsyncResponse) Reset() {
 	*x = FsyncResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[83]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6156,7 +6953,7 @@ func (x *FsyncResponse) String() string {
 func (*FsyncResponse) ProtoMessage() {}
 
 func (x *FsyncResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[83]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6169,7 +6966,7 @@ func (x *FsyncResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsyncResponse.ProtoReflect.Descriptor instead.
 func (*FsyncResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{83}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{87}
 }
 
 // Request of Fdatasync.
@@ -6185,7 +6982,7 @@ type FdatasyncRequest struct {
 
 func (x *FdatasyncRequest) Reset() {
 	*x = FdatasyncRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[84]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6197,7 +6994,7 @@ func (x *FdatasyncRequest) String() string {
 func (*FdatasyncRequest) ProtoMessage() {}
 
 func (x *FdatasyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[84]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6210,7 +7007,7 @@ func (x *FdatasyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FdatasyncRequest.ProtoReflect.Descriptor instead.
 func (*FdatasyncRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{84}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *FdatasyncRequest) GetContextId() string {
@@ -6236,7 +7033,7 @@ type FdatasyncResponse struct {
 
 func (x *FdatasyncResponse) Reset() {
 	*x = FdatasyncResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[85]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6248,7 +7045,7 @@ func (x *FdatasyncResponse) String() string {
 func (*FdatasyncResponse) ProtoMessage() {}
 
 func (x *FdatasyncResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[85]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6261,7 +7058,7 @@ func (x *FdatasyncResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FdatasyncResponse.ProtoReflect.Descriptor instead.
 func (*FdatasyncResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{85}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{89}
 }
 
 // Request of Close.
@@ -6282,7 +7079,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[86]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6294,7 +7091,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[86]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6307,7 +7104,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{86}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *CloseRequest) GetContextId() string {
@@ -6340,14 +7137,16 @@ func (x *CloseRequest) GetFlush() bool {
 
 // Response of Close.
 type CloseResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The etag that the file has that commit made appear.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[87]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6359,7 +7158,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[87]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6372,7 +7171,14 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{87}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *CloseResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Request of ListHandles.
@@ -6386,7 +7192,7 @@ type ListHandlesRequest struct {
 
 func (x *ListHandlesRequest) Reset() {
 	*x = ListHandlesRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[88]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6398,7 +7204,7 @@ func (x *ListHandlesRequest) String() string {
 func (*ListHandlesRequest) ProtoMessage() {}
 
 func (x *ListHandlesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[88]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6411,7 +7217,7 @@ func (x *ListHandlesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHandlesRequest.ProtoReflect.Descriptor instead.
 func (*ListHandlesRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{88}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListHandlesRequest) GetContextId() string {
@@ -6432,7 +7238,7 @@ type ListHandlesResponse struct {
 
 func (x *ListHandlesResponse) Reset() {
 	*x = ListHandlesResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[89]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6444,7 +7250,7 @@ func (x *ListHandlesResponse) String() string {
 func (*ListHandlesResponse) ProtoMessage() {}
 
 func (x *ListHandlesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[89]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6457,7 +7263,7 @@ func (x *ListHandlesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHandlesResponse.ProtoReflect.Descriptor instead.
 func (*ListHandlesResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{89}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListHandlesResponse) GetHandles() []*Handle {
@@ -6490,7 +7296,7 @@ type ReadStreamRequest struct {
 
 func (x *ReadStreamRequest) Reset() {
 	*x = ReadStreamRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[90]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6502,7 +7308,7 @@ func (x *ReadStreamRequest) String() string {
 func (*ReadStreamRequest) ProtoMessage() {}
 
 func (x *ReadStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[90]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6515,7 +7321,7 @@ func (x *ReadStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadStreamRequest.ProtoReflect.Descriptor instead.
 func (*ReadStreamRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{90}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ReadStreamRequest) GetContextId() string {
@@ -6583,7 +7389,7 @@ type ReadStreamResponse struct {
 
 func (x *ReadStreamResponse) Reset() {
 	*x = ReadStreamResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[91]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6595,7 +7401,7 @@ func (x *ReadStreamResponse) String() string {
 func (*ReadStreamResponse) ProtoMessage() {}
 
 func (x *ReadStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[91]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6608,7 +7414,7 @@ func (x *ReadStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadStreamResponse.ProtoReflect.Descriptor instead.
 func (*ReadStreamResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{91}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ReadStreamResponse) GetEvent() isReadStreamResponse_Event {
@@ -6670,7 +7476,7 @@ type WriteStreamRequest struct {
 
 func (x *WriteStreamRequest) Reset() {
 	*x = WriteStreamRequest{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[92]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6682,7 +7488,7 @@ func (x *WriteStreamRequest) String() string {
 func (*WriteStreamRequest) ProtoMessage() {}
 
 func (x *WriteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[92]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6695,7 +7501,7 @@ func (x *WriteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStreamRequest.ProtoReflect.Descriptor instead.
 func (*WriteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{92}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *WriteStreamRequest) GetEvent() isWriteStreamRequest_Event {
@@ -6745,14 +7551,16 @@ func (*WriteStreamRequest_Data) isWriteStreamRequest_Event() {}
 type WriteStreamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes written.
-	BytesWritten  int64 `protobuf:"varint,1,opt,name=bytes_written,json=bytesWritten,proto3" json:"bytes_written,omitempty"`
+	BytesWritten int64 `protobuf:"varint,1,opt,name=bytes_written,json=bytesWritten,proto3" json:"bytes_written,omitempty"`
+	// The etag that the file has with this content; empty when it was written by handle.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WriteStreamResponse) Reset() {
 	*x = WriteStreamResponse{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[93]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6764,7 +7572,7 @@ func (x *WriteStreamResponse) String() string {
 func (*WriteStreamResponse) ProtoMessage() {}
 
 func (x *WriteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[93]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6777,7 +7585,7 @@ func (x *WriteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStreamResponse.ProtoReflect.Descriptor instead.
 func (*WriteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{93}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *WriteStreamResponse) GetBytesWritten() int64 {
@@ -6785,6 +7593,13 @@ func (x *WriteStreamResponse) GetBytesWritten() int64 {
 		return x.BytesWritten
 	}
 	return 0
+}
+
+func (x *WriteStreamResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Says where a WriteStream goes.
@@ -6815,14 +7630,18 @@ type WriteStreamOpen struct {
 	// First byte to write; the file is then written in place.
 	Start *int64 `protobuf:"varint,9,opt,name=start,proto3,oneof" json:"start,omitempty"`
 	// Flushes the content to the disk before answering.
-	Flush         bool `protobuf:"varint,10,opt,name=flush,proto3" json:"flush,omitempty"`
+	Flush bool `protobuf:"varint,10,opt,name=flush,proto3" json:"flush,omitempty"`
+	// Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+	IfMatch string `protobuf:"bytes,20,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
+	// "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+	IfNoneMatch   string `protobuf:"bytes,21,opt,name=if_none_match,json=ifNoneMatch,proto3" json:"if_none_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WriteStreamOpen) Reset() {
 	*x = WriteStreamOpen{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[94]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6834,7 +7653,7 @@ func (x *WriteStreamOpen) String() string {
 func (*WriteStreamOpen) ProtoMessage() {}
 
 func (x *WriteStreamOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[94]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6847,7 +7666,7 @@ func (x *WriteStreamOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStreamOpen.ProtoReflect.Descriptor instead.
 func (*WriteStreamOpen) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{94}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *WriteStreamOpen) GetContextId() string {
@@ -6942,6 +7761,20 @@ func (x *WriteStreamOpen) GetFlush() bool {
 	return false
 }
 
+func (x *WriteStreamOpen) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
+func (x *WriteStreamOpen) GetIfNoneMatch() string {
+	if x != nil {
+		return x.IfNoneMatch
+	}
+	return ""
+}
+
 type isWriteStreamOpen_ModeForm interface {
 	isWriteStreamOpen_ModeForm()
 }
@@ -6978,18 +7811,633 @@ func (*WriteStreamOpen_Flag) isWriteStreamOpen_FlagForm() {}
 
 func (*WriteStreamOpen_FlagNumber) isWriteStreamOpen_FlagForm() {}
 
+// What an archive carried.
+type ArchiveSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Files, hard links included.
+	Files int64 `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
+	// Directories, without path itself.
+	Directories int64 `protobuf:"varint,2,opt,name=directories,proto3" json:"directories,omitempty"`
+	// Symbolic links.
+	Symlinks int64 `protobuf:"varint,3,opt,name=symlinks,proto3" json:"symlinks,omitempty"`
+	// Content of the files, in bytes.
+	Bytes int64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// What an export left out.
+	LeftOut int64 `protobuf:"varint,5,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// The first 1,000 names that were left out, relative to path. Bytes that are not UTF-8 are escaped.
+	LeftOutNames  []string `protobuf:"bytes,6,rep,name=left_out_names,json=leftOutNames,proto3" json:"left_out_names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveSummary) Reset() {
+	*x = ArchiveSummary{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveSummary) ProtoMessage() {}
+
+func (x *ArchiveSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveSummary.ProtoReflect.Descriptor instead.
+func (*ArchiveSummary) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *ArchiveSummary) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *ArchiveSummary) GetDirectories() int64 {
+	if x != nil {
+		return x.Directories
+	}
+	return 0
+}
+
+func (x *ArchiveSummary) GetSymlinks() int64 {
+	if x != nil {
+		return x.Symlinks
+	}
+	return 0
+}
+
+func (x *ArchiveSummary) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ArchiveSummary) GetLeftOut() int64 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
+func (x *ArchiveSummary) GetLeftOutNames() []string {
+	if x != nil {
+		return x.LeftOutNames
+	}
+	return nil
+}
+
+// Request of Export.
+type ExportRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Context to work in; empty means the caller's own panel's.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Directory or file to send; empty means the root.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Takes path's place when it is not UTF-8; both set is EINVAL.
+	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// Format of the archive.
+	Format ArchiveFormat `protobuf:"varint,4,opt,name=format,proto3,enum=ctxfs.v1.ArchiveFormat" json:"format,omitempty"`
+	// Globs of files and directories to leave out, with what is below; one without a slash is matched with the name.
+	Exclude       []string `protobuf:"bytes,5,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportRequest) Reset() {
+	*x = ExportRequest{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportRequest) ProtoMessage() {}
+
+func (x *ExportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
+func (*ExportRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *ExportRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *ExportRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ExportRequest) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *ExportRequest) GetFormat() ArchiveFormat {
+	if x != nil {
+		return x.Format
+	}
+	return ArchiveFormat_ARCHIVE_FORMAT_UNSPECIFIED
+}
+
+func (x *ExportRequest) GetExclude() []string {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+// Response of Export.
+type ExportResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What arrived.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*ExportResponse_Summary
+	//	*ExportResponse_Chunk
+	Event         isExportResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportResponse) Reset() {
+	*x = ExportResponse{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportResponse) ProtoMessage() {}
+
+func (x *ExportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportResponse.ProtoReflect.Descriptor instead.
+func (*ExportResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *ExportResponse) GetEvent() isExportResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *ExportResponse) GetSummary() *ArchiveSummary {
+	if x != nil {
+		if x, ok := x.Event.(*ExportResponse_Summary); ok {
+			return x.Summary
+		}
+	}
+	return nil
+}
+
+func (x *ExportResponse) GetChunk() []byte {
+	if x != nil {
+		if x, ok := x.Event.(*ExportResponse_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
+type isExportResponse_Event interface {
+	isExportResponse_Event()
+}
+
+type ExportResponse_Summary struct {
+	// The end: the archive is complete.
+	Summary *ArchiveSummary `protobuf:"bytes,1,opt,name=summary,proto3,oneof"`
+}
+
+type ExportResponse_Chunk struct {
+	// The next bytes of the archive, at most 256 KiB. A session carries them too.
+	Chunk []byte `protobuf:"bytes,2,opt,name=chunk,proto3,oneof"`
+}
+
+func (*ExportResponse_Summary) isExportResponse_Event() {}
+
+func (*ExportResponse_Chunk) isExportResponse_Event() {}
+
+// Request of Import.
+type ImportRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What arrives.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*ImportRequest_Open
+	//	*ImportRequest_Data
+	Event         isImportRequest_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportRequest) Reset() {
+	*x = ImportRequest{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportRequest) ProtoMessage() {}
+
+func (x *ImportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportRequest.ProtoReflect.Descriptor instead.
+func (*ImportRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *ImportRequest) GetEvent() isImportRequest_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *ImportRequest) GetOpen() *ImportOpen {
+	if x != nil {
+		if x, ok := x.Event.(*ImportRequest_Open); ok {
+			return x.Open
+		}
+	}
+	return nil
+}
+
+func (x *ImportRequest) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Event.(*ImportRequest_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isImportRequest_Event interface {
+	isImportRequest_Event()
+}
+
+type ImportRequest_Open struct {
+	// Comes first.
+	Open *ImportOpen `protobuf:"bytes,1,opt,name=open,proto3,oneof"`
+}
+
+type ImportRequest_Data struct {
+	// The next bytes of the archive, at most 16 MiB (the server may set 1 to 64 MiB); 256 KiB to 1 MiB serve best.
+	Data []byte `protobuf:"bytes,100,opt,name=data,proto3,oneof"`
+}
+
+func (*ImportRequest_Open) isImportRequest_Event() {}
+
+func (*ImportRequest_Data) isImportRequest_Event() {}
+
+// Says where an Import goes.
+type ImportOpen struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Context to work in; empty means the caller's own panel's.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Directory to extract into; empty means the root. When it is missing it is made; its parent must exist.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Takes path's place when it is not UTF-8; both set is EINVAL.
+	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// Format of the archive.
+	Format ArchiveFormat `protobuf:"varint,4,opt,name=format,proto3,enum=ctxfs.v1.ArchiveFormat" json:"format,omitempty"`
+	// Replaces existing files and links, and gives existing directories the modes and times of the archive. Without it an existing file
+	// is EEXIST, and nothing is changed; existing directories are filled and keep their attributes.
+	Overwrite     bool `protobuf:"varint,5,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportOpen) Reset() {
+	*x = ImportOpen{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportOpen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportOpen) ProtoMessage() {}
+
+func (x *ImportOpen) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportOpen.ProtoReflect.Descriptor instead.
+func (*ImportOpen) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *ImportOpen) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *ImportOpen) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ImportOpen) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *ImportOpen) GetFormat() ArchiveFormat {
+	if x != nil {
+		return x.Format
+	}
+	return ArchiveFormat_ARCHIVE_FORMAT_UNSPECIFIED
+}
+
+func (x *ImportOpen) GetOverwrite() bool {
+	if x != nil {
+		return x.Overwrite
+	}
+	return false
+}
+
+// Response of Import.
+type ImportResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was extracted.
+	Summary       *ArchiveSummary `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportResponse) Reset() {
+	*x = ImportResponse{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportResponse) ProtoMessage() {}
+
+func (x *ImportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportResponse.ProtoReflect.Descriptor instead.
+func (*ImportResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *ImportResponse) GetSummary() *ArchiveSummary {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
+}
+
+// Request of Extract.
+type ExtractRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Context to work in; empty means the caller's own panel's.
+	ContextId string `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// As in ImportOpen.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Takes path's place when it is not UTF-8; both set is EINVAL.
+	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// Format of the archive.
+	Format ArchiveFormat `protobuf:"varint,4,opt,name=format,proto3,enum=ctxfs.v1.ArchiveFormat" json:"format,omitempty"`
+	// As in ImportOpen.
+	Overwrite bool `protobuf:"varint,5,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
+	// The handle. The archive is all of its file.
+	Fd            int32 `protobuf:"varint,6,opt,name=fd,proto3" json:"fd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtractRequest) Reset() {
+	*x = ExtractRequest{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtractRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtractRequest) ProtoMessage() {}
+
+func (x *ExtractRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtractRequest.ProtoReflect.Descriptor instead.
+func (*ExtractRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *ExtractRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *ExtractRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ExtractRequest) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *ExtractRequest) GetFormat() ArchiveFormat {
+	if x != nil {
+		return x.Format
+	}
+	return ArchiveFormat_ARCHIVE_FORMAT_UNSPECIFIED
+}
+
+func (x *ExtractRequest) GetOverwrite() bool {
+	if x != nil {
+		return x.Overwrite
+	}
+	return false
+}
+
+func (x *ExtractRequest) GetFd() int32 {
+	if x != nil {
+		return x.Fd
+	}
+	return 0
+}
+
+// Response of Extract.
+type ExtractResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was extracted.
+	Summary       *ArchiveSummary `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtractResponse) Reset() {
+	*x = ExtractResponse{}
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtractResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtractResponse) ProtoMessage() {}
+
+func (x *ExtractResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtractResponse.ProtoReflect.Descriptor instead.
+func (*ExtractResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *ExtractResponse) GetSummary() *ArchiveSummary {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
+}
+
 // Comes before the chunks.
 type ReadStreamStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The attributes.
-	Stat          *Stat `protobuf:"bytes,1,opt,name=stat,proto3" json:"stat,omitempty"`
+	Stat *Stat `protobuf:"bytes,1,opt,name=stat,proto3" json:"stat,omitempty"`
+	// The etag that the attributes belong to.
+	Etag          string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadStreamStart) Reset() {
 	*x = ReadStreamStart{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[95]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7001,7 +8449,7 @@ func (x *ReadStreamStart) String() string {
 func (*ReadStreamStart) ProtoMessage() {}
 
 func (x *ReadStreamStart) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[95]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7014,7 +8462,7 @@ func (x *ReadStreamStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadStreamStart.ProtoReflect.Descriptor instead.
 func (*ReadStreamStart) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{95}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ReadStreamStart) GetStat() *Stat {
@@ -7022,6 +8470,13 @@ func (x *ReadStreamStart) GetStat() *Stat {
 		return x.Stat
 	}
 	return nil
+}
+
+func (x *ReadStreamStart) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // Ends a Glob.
@@ -7039,7 +8494,7 @@ type GlobSummary struct {
 
 func (x *GlobSummary) Reset() {
 	*x = GlobSummary{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[96]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7051,7 +8506,7 @@ func (x *GlobSummary) String() string {
 func (*GlobSummary) ProtoMessage() {}
 
 func (x *GlobSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[96]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7064,7 +8519,7 @@ func (x *GlobSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GlobSummary.ProtoReflect.Descriptor instead.
 func (*GlobSummary) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{96}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *GlobSummary) GetMatches() int64 {
@@ -7103,7 +8558,7 @@ type GrepFile struct {
 
 func (x *GrepFile) Reset() {
 	*x = GrepFile{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[97]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7115,7 +8570,7 @@ func (x *GrepFile) String() string {
 func (*GrepFile) ProtoMessage() {}
 
 func (x *GrepFile) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[97]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7128,7 +8583,7 @@ func (x *GrepFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrepFile.ProtoReflect.Descriptor instead.
 func (*GrepFile) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{97}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *GrepFile) GetPath() string {
@@ -7175,7 +8630,7 @@ type GrepLine struct {
 
 func (x *GrepLine) Reset() {
 	*x = GrepLine{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[98]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7187,7 +8642,7 @@ func (x *GrepLine) String() string {
 func (*GrepLine) ProtoMessage() {}
 
 func (x *GrepLine) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[98]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7200,7 +8655,7 @@ func (x *GrepLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrepLine.ProtoReflect.Descriptor instead.
 func (*GrepLine) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{98}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *GrepLine) GetLineNumber() int64 {
@@ -7265,7 +8720,7 @@ type GrepSpan struct {
 
 func (x *GrepSpan) Reset() {
 	*x = GrepSpan{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[99]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7277,7 +8732,7 @@ func (x *GrepSpan) String() string {
 func (*GrepSpan) ProtoMessage() {}
 
 func (x *GrepSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[99]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7290,7 +8745,7 @@ func (x *GrepSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrepSpan.ProtoReflect.Descriptor instead.
 func (*GrepSpan) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{99}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *GrepSpan) GetStart() int32 {
@@ -7330,7 +8785,7 @@ type GrepSummary struct {
 
 func (x *GrepSummary) Reset() {
 	*x = GrepSummary{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[100]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7342,7 +8797,7 @@ func (x *GrepSummary) String() string {
 func (*GrepSummary) ProtoMessage() {}
 
 func (x *GrepSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[100]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7355,7 +8810,7 @@ func (x *GrepSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrepSummary.ProtoReflect.Descriptor instead.
 func (*GrepSummary) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{100}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *GrepSummary) GetFilesSearched() int64 {
@@ -7416,7 +8871,7 @@ type WatchReady struct {
 
 func (x *WatchReady) Reset() {
 	*x = WatchReady{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[101]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7428,7 +8883,7 @@ func (x *WatchReady) String() string {
 func (*WatchReady) ProtoMessage() {}
 
 func (x *WatchReady) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[101]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7441,7 +8896,7 @@ func (x *WatchReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReady.ProtoReflect.Descriptor instead.
 func (*WatchReady) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{101}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{113}
 }
 
 // Events were lost.
@@ -7453,7 +8908,7 @@ type WatchOverflow struct {
 
 func (x *WatchOverflow) Reset() {
 	*x = WatchOverflow{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[102]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7465,7 +8920,7 @@ func (x *WatchOverflow) String() string {
 func (*WatchOverflow) ProtoMessage() {}
 
 func (x *WatchOverflow) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[102]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7478,7 +8933,7 @@ func (x *WatchOverflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOverflow.ProtoReflect.Descriptor instead.
 func (*WatchOverflow) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{102}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{114}
 }
 
 // The watch lives.
@@ -7490,7 +8945,7 @@ type WatchKeepalive struct {
 
 func (x *WatchKeepalive) Reset() {
 	*x = WatchKeepalive{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[103]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7502,7 +8957,7 @@ func (x *WatchKeepalive) String() string {
 func (*WatchKeepalive) ProtoMessage() {}
 
 func (x *WatchKeepalive) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[103]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7515,7 +8970,7 @@ func (x *WatchKeepalive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchKeepalive.ProtoReflect.Descriptor instead.
 func (*WatchKeepalive) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{103}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{115}
 }
 
 // A change, in the terms of fs.watch.
@@ -7533,7 +8988,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[104]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7545,7 +9000,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[104]
+	mi := &file_ctxfs_v1_fs_messages_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7558,7 +9013,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{104}
+	return file_ctxfs_v1_fs_messages_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *WatchEvent) GetEventType() string {
@@ -7586,7 +9041,7 @@ var File_ctxfs_v1_fs_messages_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\n" +
-	"\x1actxfs/v1/fs_messages.proto\x12\bctxfs.v1\x1a\x17ctxfs/v1/fs_types.proto\"\xdd\x01\n" +
+	"\x1actxfs/v1/fs_messages.proto\x12\bctxfs.v1\x1a\x17ctxfs/v1/fs_types.proto\"\x88\x02\n" +
 	"\x0fReadFileRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7596,14 +9051,23 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\x04flag\x18\x05 \x01(\tH\x00R\x04flag\x12!\n" +
 	"\vflag_number\x18\x06 \x01(\x05H\x00R\n" +
 	"flagNumber\x12\x13\n" +
-	"\x02fd\x18\a \x01(\x05H\x01R\x02fd\x88\x01\x01B\v\n" +
+	"\x02fd\x18\a \x01(\x05H\x01R\x02fd\x88\x01\x01\x12)\n" +
+	"\x05lines\x18\x17 \x01(\v2\x13.ctxfs.v1.LineRangeR\x05linesB\v\n" +
 	"\tflag_formB\x05\n" +
-	"\x03_fd\"_\n" +
+	"\x03_fd\"U\n" +
+	"\tLineRange\x12\x14\n" +
+	"\x05start\x18\x01 \x01(\x03R\x05start\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x1c\n" +
+	"\tuncounted\x18\x03 \x01(\bR\tuncounted\"\xa9\x01\n" +
 	"\x10ReadFileResponse\x12\x14\n" +
-	"\x05lossy\x18\x01 \x01(\bR\x05lossy\x12\x14\n" +
+	"\x05lossy\x18\x01 \x01(\bR\x05lossy\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\x12$\n" +
+	"\vtotal_lines\x18\x17 \x01(\x03H\x01R\n" +
+	"totalLines\x88\x01\x01\x12\x14\n" +
 	"\x04data\x18d \x01(\fH\x00R\x04data\x12\x14\n" +
 	"\x04text\x18e \x01(\tH\x00R\x04textB\t\n" +
-	"\acontent\"\x87\x03\n" +
+	"\acontentB\x0e\n" +
+	"\f_total_lines\"\xc6\x03\n" +
 	"\x10WriteFileRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7619,15 +9083,18 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\x05flush\x18\t \x01(\bR\x05flush\x12\x16\n" +
 	"\x06atomic\x18\n" +
 	" \x01(\bR\x06atomic\x12\x13\n" +
-	"\x02fd\x18\v \x01(\x05H\x03R\x02fd\x88\x01\x01\x12\x14\n" +
+	"\x02fd\x18\v \x01(\x05H\x03R\x02fd\x88\x01\x01\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatch\x12\"\n" +
+	"\rif_none_match\x18\x15 \x01(\tR\vifNoneMatch\x12\x14\n" +
 	"\x04data\x18d \x01(\fH\x02R\x04data\x12\x14\n" +
 	"\x04text\x18e \x01(\tH\x02R\x04textB\v\n" +
 	"\tmode_formB\v\n" +
 	"\tflag_formB\t\n" +
 	"\acontentB\x05\n" +
-	"\x03_fd\"8\n" +
+	"\x03_fd\"L\n" +
 	"\x11WriteFileResponse\x12#\n" +
-	"\rbytes_written\x18\x01 \x01(\x03R\fbytesWritten\"\xf0\x02\n" +
+	"\rbytes_written\x18\x01 \x01(\x03R\fbytesWritten\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\xaf\x03\n" +
 	"\x11AppendFileRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7642,23 +9109,52 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"flagNumber\x12\x14\n" +
 	"\x05flush\x18\t \x01(\bR\x05flush\x12\x13\n" +
 	"\x02fd\x18\n" +
-	" \x01(\x05H\x03R\x02fd\x88\x01\x01\x12\x14\n" +
+	" \x01(\x05H\x03R\x02fd\x88\x01\x01\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatch\x12\"\n" +
+	"\rif_none_match\x18\x15 \x01(\tR\vifNoneMatch\x12\x14\n" +
 	"\x04data\x18d \x01(\fH\x02R\x04data\x12\x14\n" +
 	"\x04text\x18e \x01(\tH\x02R\x04textB\v\n" +
 	"\tmode_formB\v\n" +
 	"\tflag_formB\t\n" +
 	"\acontentB\x05\n" +
-	"\x03_fd\"9\n" +
+	"\x03_fd\"M\n" +
 	"\x12AppendFileResponse\x12#\n" +
-	"\rbytes_written\x18\x01 \x01(\x03R\fbytesWritten\"~\n" +
+	"\rbytes_written\x18\x01 \x01(\x03R\fbytesWritten\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\xd3\x01\n" +
+	"\x0fEditFileRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\x12(\n" +
+	"\x05edits\x18\x04 \x03(\v2\x12.ctxfs.v1.TextEditR\x05edits\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05flush\x18\x06 \x01(\bR\x05flush\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatch\"\x8c\x01\n" +
+	"\bTextEdit\x12\x19\n" +
+	"\bold_text\x18\x01 \x01(\tR\aoldText\x12\x19\n" +
+	"\bnew_text\x18\x02 \x01(\tR\anewText\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\x12\x1d\n" +
+	"\n" +
+	"start_line\x18\x04 \x01(\x03R\tstartLine\x12\x19\n" +
+	"\bend_line\x18\x05 \x01(\x03R\aendLine\"\xcb\x01\n" +
+	"\x10EditFileResponse\x12\"\n" +
+	"\freplacements\x18\x01 \x03(\x05R\freplacements\x12\x1f\n" +
+	"\vlines_added\x18\x02 \x01(\x05R\n" +
+	"linesAdded\x12#\n" +
+	"\rlines_removed\x18\x03 \x01(\x05R\flinesRemoved\x12\x12\n" +
+	"\x04diff\x18\x04 \x01(\tR\x04diff\x12%\n" +
+	"\x0ediff_truncated\x18\x05 \x01(\bR\rdiffTruncated\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\x99\x01\n" +
 	"\x0fTruncateRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x15\n" +
-	"\x03len\x18\x04 \x01(\x03H\x00R\x03len\x88\x01\x01B\x06\n" +
-	"\x04_len\"\x12\n" +
-	"\x10TruncateResponse\"\xa2\x01\n" +
+	"\x03len\x18\x04 \x01(\x03H\x00R\x03len\x88\x01\x01\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatchB\x06\n" +
+	"\x04_len\"&\n" +
+	"\x10TruncateResponse\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\x8e\x02\n" +
 	"\x0fCopyFileRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7666,9 +9162,13 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x12\n" +
 	"\x04dest\x18\x04 \x01(\tR\x04dest\x12\x19\n" +
 	"\braw_dest\x18\x05 \x01(\fR\arawDest\x12\x12\n" +
-	"\x04mode\x18\x06 \x01(\x05R\x04mode\"5\n" +
+	"\x04mode\x18\x06 \x01(\x05R\x04mode\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatch\x12\"\n" +
+	"\rdest_if_match\x18\x18 \x01(\tR\vdestIfMatch\x12+\n" +
+	"\x12dest_if_none_match\x18\x19 \x01(\tR\x0fdestIfNoneMatch\"I\n" +
 	"\x10CopyFileResponse\x12!\n" +
-	"\fbytes_copied\x18\x01 \x01(\x03R\vbytesCopied\"\x85\x03\n" +
+	"\fbytes_copied\x18\x01 \x01(\x03R\vbytesCopied\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\x85\x03\n" +
 	"\tCpRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7690,37 +9190,44 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\ffiles_copied\x18\x01 \x01(\x03R\vfilesCopied\x12!\n" +
 	"\fbytes_copied\x18\x02 \x01(\x03R\vbytesCopied\x12'\n" +
 	"\x0fspecial_skipped\x18\x03 \x01(\x03R\x0especialSkipped\x12\x1a\n" +
-	"\bunstable\x18\x04 \x03(\tR\bunstable\"\x8c\x01\n" +
+	"\bunstable\x18\x04 \x03(\tR\bunstable\"\xf8\x01\n" +
 	"\rRenameRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x12\n" +
 	"\x04dest\x18\x04 \x01(\tR\x04dest\x12\x19\n" +
-	"\braw_dest\x18\x05 \x01(\fR\arawDest\"\x10\n" +
-	"\x0eRenameResponse\"\x8d\x01\n" +
+	"\braw_dest\x18\x05 \x01(\fR\arawDest\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatch\x12\"\n" +
+	"\rdest_if_match\x18\x18 \x01(\tR\vdestIfMatch\x12+\n" +
+	"\x12dest_if_none_match\x18\x19 \x01(\tR\x0fdestIfNoneMatch\"$\n" +
+	"\x0eRenameResponse\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\xa8\x01\n" +
 	"\tRmRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x14\n" +
 	"\x05force\x18\x04 \x01(\bR\x05force\x12\x1c\n" +
-	"\trecursive\x18\x05 \x01(\bR\trecursive\"&\n" +
+	"\trecursive\x18\x05 \x01(\bR\trecursive\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatch\"&\n" +
 	"\n" +
 	"RmResponse\x12\x18\n" +
-	"\aremoved\x18\x01 \x01(\x03R\aremoved\"\\\n" +
+	"\aremoved\x18\x01 \x01(\x03R\aremoved\"w\n" +
 	"\fRmdirRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x03 \x01(\fR\arawPath\"\x0f\n" +
-	"\rRmdirResponse\"]\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatch\"\x0f\n" +
+	"\rRmdirResponse\"x\n" +
 	"\rUnlinkRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x03 \x01(\fR\arawPath\"\x10\n" +
-	"\x0eUnlinkResponse\"\xbe\x01\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatch\"\x10\n" +
+	"\x0eUnlinkResponse\"\xe2\x01\n" +
 	"\fMkdirRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7729,21 +9236,24 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\rH\x00R\x04mode\x12\x1f\n" +
 	"\n" +
 	"mode_octal\x18\x05 \x01(\tH\x00R\tmodeOctal\x12\x1c\n" +
-	"\trecursive\x18\x06 \x01(\bR\trecursiveB\v\n" +
-	"\tmode_form\"L\n" +
+	"\trecursive\x18\x06 \x01(\bR\trecursive\x12\"\n" +
+	"\rif_none_match\x18\x15 \x01(\tR\vifNoneMatchB\v\n" +
+	"\tmode_form\"`\n" +
 	"\rMkdirResponse\x12\x17\n" +
 	"\x04path\x18\x01 \x01(\tH\x00R\x04path\x88\x01\x01\x12\x19\n" +
-	"\braw_path\x18\x02 \x01(\fR\arawPathB\a\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etagB\a\n" +
 	"\x05_path\"f\n" +
 	"\x0eMkdtempRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x1d\n" +
 	"\n" +
-	"raw_prefix\x18\x03 \x01(\fR\trawPrefix\"@\n" +
+	"raw_prefix\x18\x03 \x01(\fR\trawPrefix\"T\n" +
 	"\x0fMkdtempResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x02 \x01(\fR\arawPath\"\x95\x01\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\xb9\x01\n" +
 	"\x0eSymlinkRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7751,16 +9261,21 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x16\n" +
 	"\x06target\x18\x04 \x01(\tR\x06target\x12\x1d\n" +
 	"\n" +
-	"raw_target\x18\x05 \x01(\fR\trawTarget\"\x11\n" +
-	"\x0fSymlinkResponse\"\x8a\x01\n" +
+	"raw_target\x18\x05 \x01(\fR\trawTarget\x12\"\n" +
+	"\rif_none_match\x18\x15 \x01(\tR\vifNoneMatch\"%\n" +
+	"\x0fSymlinkResponse\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\xd2\x01\n" +
 	"\vLinkRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x12\n" +
 	"\x04dest\x18\x04 \x01(\tR\x04dest\x12\x19\n" +
-	"\braw_dest\x18\x05 \x01(\fR\arawDest\"\x0e\n" +
-	"\fLinkResponse\"\xc3\x01\n" +
+	"\braw_dest\x18\x05 \x01(\fR\arawDest\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatch\x12+\n" +
+	"\x12dest_if_none_match\x18\x19 \x01(\tR\x0fdestIfNoneMatch\"\"\n" +
+	"\fLinkResponse\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\xc3\x01\n" +
 	"\x0eReaddirRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7789,16 +9304,18 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x03 \x01(\fR\arawPath\"2\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\"F\n" +
 	"\fStatResponse\x12\"\n" +
-	"\x04stat\x18\x01 \x01(\v2\x0e.ctxfs.v1.StatR\x04stat\"\\\n" +
+	"\x04stat\x18\x01 \x01(\v2\x0e.ctxfs.v1.StatR\x04stat\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\\\n" +
 	"\fLstatRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x03 \x01(\fR\arawPath\"3\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\"G\n" +
 	"\rLstatResponse\x12\"\n" +
-	"\x04stat\x18\x01 \x01(\v2\x0e.ctxfs.v1.StatR\x04stat\"]\n" +
+	"\x04stat\x18\x01 \x01(\v2\x0e.ctxfs.v1.StatR\x04stat\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"]\n" +
 	"\rStatfsRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7842,7 +9359,7 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\x10ReadlinkResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x1d\n" +
 	"\n" +
-	"raw_target\x18\x02 \x01(\fR\trawTarget\"\xa0\x01\n" +
+	"raw_target\x18\x02 \x01(\fR\trawTarget\"\xbb\x01\n" +
 	"\fChmodRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7850,49 +9367,59 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x14\n" +
 	"\x04mode\x18\x04 \x01(\rH\x00R\x04mode\x12\x1f\n" +
 	"\n" +
-	"mode_octal\x18\x05 \x01(\tH\x00R\tmodeOctalB\v\n" +
-	"\tmode_form\"\x0f\n" +
-	"\rChmodResponse\"\x9a\x01\n" +
+	"mode_octal\x18\x05 \x01(\tH\x00R\tmodeOctal\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatchB\v\n" +
+	"\tmode_form\"#\n" +
+	"\rChmodResponse\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\xb5\x01\n" +
 	"\fChownRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x15\n" +
 	"\x03uid\x18\x04 \x01(\x03H\x00R\x03uid\x88\x01\x01\x12\x15\n" +
-	"\x03gid\x18\x05 \x01(\x03H\x01R\x03gid\x88\x01\x01B\x06\n" +
+	"\x03gid\x18\x05 \x01(\x03H\x01R\x03gid\x88\x01\x01\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatchB\x06\n" +
 	"\x04_uidB\x06\n" +
-	"\x04_gid\"\x0f\n" +
-	"\rChownResponse\"\x9b\x01\n" +
+	"\x04_gid\"#\n" +
+	"\rChownResponse\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\xb6\x01\n" +
 	"\rLchownRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x15\n" +
 	"\x03uid\x18\x04 \x01(\x03H\x00R\x03uid\x88\x01\x01\x12\x15\n" +
-	"\x03gid\x18\x05 \x01(\x03H\x01R\x03gid\x88\x01\x01B\x06\n" +
+	"\x03gid\x18\x05 \x01(\x03H\x01R\x03gid\x88\x01\x01\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatchB\x06\n" +
 	"\x04_uidB\x06\n" +
-	"\x04_gid\"\x10\n" +
-	"\x0eLchownResponse\"\xb7\x01\n" +
+	"\x04_gid\"$\n" +
+	"\x0eLchownResponse\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\xd2\x01\n" +
 	"\rUtimesRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x1e\n" +
 	"\batime_ns\x18\x04 \x01(\x03H\x00R\aatimeNs\x88\x01\x01\x12\x1e\n" +
-	"\bmtime_ns\x18\x05 \x01(\x03H\x01R\amtimeNs\x88\x01\x01B\v\n" +
+	"\bmtime_ns\x18\x05 \x01(\x03H\x01R\amtimeNs\x88\x01\x01\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatchB\v\n" +
 	"\t_atime_nsB\v\n" +
-	"\t_mtime_ns\"\x10\n" +
-	"\x0eUtimesResponse\"\xb8\x01\n" +
+	"\t_mtime_ns\"$\n" +
+	"\x0eUtimesResponse\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\xd3\x01\n" +
 	"\x0eLutimesRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x1e\n" +
 	"\batime_ns\x18\x04 \x01(\x03H\x00R\aatimeNs\x88\x01\x01\x12\x1e\n" +
-	"\bmtime_ns\x18\x05 \x01(\x03H\x01R\amtimeNs\x88\x01\x01B\v\n" +
+	"\bmtime_ns\x18\x05 \x01(\x03H\x01R\amtimeNs\x88\x01\x01\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatchB\v\n" +
 	"\t_atime_nsB\v\n" +
-	"\t_mtime_ns\"\x11\n" +
-	"\x0fLutimesResponse\"z\n" +
+	"\t_mtime_ns\"%\n" +
+	"\x0fLutimesResponse\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"z\n" +
 	"\fWatchRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7940,7 +9467,7 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\fGrepResponse\x12(\n" +
 	"\x04file\x18\x01 \x01(\v2\x12.ctxfs.v1.GrepFileH\x00R\x04file\x121\n" +
 	"\asummary\x18\x02 \x01(\v2\x15.ctxfs.v1.GrepSummaryH\x00R\asummaryB\a\n" +
-	"\x05event\"\xab\x02\n" +
+	"\x05event\"\xea\x02\n" +
 	"\vOpenRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -7952,7 +9479,9 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\n" +
 	"mode_octal\x18\a \x01(\tH\x01R\tmodeOctal\x12'\n" +
 	"\x0fclient_instance\x18\b \x01(\tR\x0eclientInstance\x12\x16\n" +
-	"\x06atomic\x18\t \x01(\bR\x06atomicB\f\n" +
+	"\x06atomic\x18\t \x01(\bR\x06atomic\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatch\x12\"\n" +
+	"\rif_none_match\x18\x15 \x01(\tR\vifNoneMatchB\f\n" +
 	"\n" +
 	"flags_formB\v\n" +
 	"\tmode_form\"\x1e\n" +
@@ -8011,9 +9540,10 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\fFstatRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x0e\n" +
-	"\x02fd\x18\x02 \x01(\x05R\x02fd\"3\n" +
+	"\x02fd\x18\x02 \x01(\x05R\x02fd\"G\n" +
 	"\rFstatResponse\x12\"\n" +
-	"\x04stat\x18\x01 \x01(\v2\x0e.ctxfs.v1.StatR\x04stat\"`\n" +
+	"\x04stat\x18\x01 \x01(\v2\x0e.ctxfs.v1.StatR\x04stat\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"`\n" +
 	"\x10FtruncateRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x0e\n" +
@@ -8063,8 +9593,9 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x0e\n" +
 	"\x02fd\x18\x02 \x01(\x05R\x02fd\x12\x16\n" +
 	"\x06commit\x18\x03 \x01(\bR\x06commit\x12\x14\n" +
-	"\x05flush\x18\x04 \x01(\bR\x05flush\"\x0f\n" +
-	"\rCloseResponse\"3\n" +
+	"\x05flush\x18\x04 \x01(\bR\x05flush\"#\n" +
+	"\rCloseResponse\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"3\n" +
 	"\x12ListHandlesRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\"A\n" +
@@ -8090,9 +9621,10 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\x12WriteStreamRequest\x12/\n" +
 	"\x04open\x18\x01 \x01(\v2\x19.ctxfs.v1.WriteStreamOpenH\x00R\x04open\x12\x14\n" +
 	"\x04data\x18d \x01(\fH\x00R\x04dataB\a\n" +
-	"\x05event\":\n" +
+	"\x05event\"N\n" +
 	"\x13WriteStreamResponse\x12#\n" +
-	"\rbytes_written\x18\x01 \x01(\x03R\fbytesWritten\"\xc0\x02\n" +
+	"\rbytes_written\x18\x01 \x01(\x03R\fbytesWritten\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"\xff\x02\n" +
 	"\x0fWriteStreamOpen\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -8107,13 +9639,58 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\x02fd\x18\b \x01(\x05H\x02R\x02fd\x88\x01\x01\x12\x19\n" +
 	"\x05start\x18\t \x01(\x03H\x03R\x05start\x88\x01\x01\x12\x14\n" +
 	"\x05flush\x18\n" +
-	" \x01(\bR\x05flushB\v\n" +
+	" \x01(\bR\x05flush\x12\x19\n" +
+	"\bif_match\x18\x14 \x01(\tR\aifMatch\x12\"\n" +
+	"\rif_none_match\x18\x15 \x01(\tR\vifNoneMatchB\v\n" +
 	"\tmode_formB\v\n" +
 	"\tflag_formB\x05\n" +
 	"\x03_fdB\b\n" +
-	"\x06_start\"5\n" +
+	"\x06_start\"\xbb\x01\n" +
+	"\x0eArchiveSummary\x12\x14\n" +
+	"\x05files\x18\x01 \x01(\x03R\x05files\x12 \n" +
+	"\vdirectories\x18\x02 \x01(\x03R\vdirectories\x12\x1a\n" +
+	"\bsymlinks\x18\x03 \x01(\x03R\bsymlinks\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x19\n" +
+	"\bleft_out\x18\x05 \x01(\x03R\aleftOut\x12$\n" +
+	"\x0eleft_out_names\x18\x06 \x03(\tR\fleftOutNames\"\xa8\x01\n" +
+	"\rExportRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\x12/\n" +
+	"\x06format\x18\x04 \x01(\x0e2\x17.ctxfs.v1.ArchiveFormatR\x06format\x12\x18\n" +
+	"\aexclude\x18\x05 \x03(\tR\aexclude\"g\n" +
+	"\x0eExportResponse\x124\n" +
+	"\asummary\x18\x01 \x01(\v2\x18.ctxfs.v1.ArchiveSummaryH\x00R\asummary\x12\x16\n" +
+	"\x05chunk\x18\x02 \x01(\fH\x00R\x05chunkB\a\n" +
+	"\x05event\"Z\n" +
+	"\rImportRequest\x12*\n" +
+	"\x04open\x18\x01 \x01(\v2\x14.ctxfs.v1.ImportOpenH\x00R\x04open\x12\x14\n" +
+	"\x04data\x18d \x01(\fH\x00R\x04dataB\a\n" +
+	"\x05event\"\xa9\x01\n" +
+	"\n" +
+	"ImportOpen\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\x12/\n" +
+	"\x06format\x18\x04 \x01(\x0e2\x17.ctxfs.v1.ArchiveFormatR\x06format\x12\x1c\n" +
+	"\toverwrite\x18\x05 \x01(\bR\toverwrite\"D\n" +
+	"\x0eImportResponse\x122\n" +
+	"\asummary\x18\x01 \x01(\v2\x18.ctxfs.v1.ArchiveSummaryR\asummary\"\xbd\x01\n" +
+	"\x0eExtractRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\x12/\n" +
+	"\x06format\x18\x04 \x01(\x0e2\x17.ctxfs.v1.ArchiveFormatR\x06format\x12\x1c\n" +
+	"\toverwrite\x18\x05 \x01(\bR\toverwrite\x12\x0e\n" +
+	"\x02fd\x18\x06 \x01(\x05R\x02fd\"E\n" +
+	"\x0fExtractResponse\x122\n" +
+	"\asummary\x18\x01 \x01(\v2\x18.ctxfs.v1.ArchiveSummaryR\asummary\"I\n" +
 	"\x0fReadStreamStart\x12\"\n" +
-	"\x04stat\x18\x01 \x01(\v2\x0e.ctxfs.v1.StatR\x04stat\"e\n" +
+	"\x04stat\x18\x01 \x01(\v2\x0e.ctxfs.v1.StatR\x04stat\x12\x12\n" +
+	"\x04etag\x18\x16 \x01(\tR\x04etag\"e\n" +
 	"\vGlobSummary\x12\x18\n" +
 	"\amatches\x18\x01 \x01(\x03R\amatches\x12\x1c\n" +
 	"\ttruncated\x18\x02 \x01(\bR\ttruncated\x12\x1e\n" +
@@ -8155,7 +9732,11 @@ const file_ctxfs_v1_fs_messages_proto_rawDesc = "" +
 	"\n" +
 	"event_type\x18\x01 \x01(\tR\teventType\x12\x1a\n" +
 	"\bfilename\x18\x02 \x01(\tR\bfilename\x12!\n" +
-	"\fraw_filename\x18\x03 \x01(\fR\vrawFilenameB/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"\fraw_filename\x18\x03 \x01(\fR\vrawFilename*_\n" +
+	"\rArchiveFormat\x12\x1e\n" +
+	"\x1aARCHIVE_FORMAT_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12ARCHIVE_FORMAT_TAR\x10\x01\x12\x16\n" +
+	"\x12ARCHIVE_FORMAT_ZIP\x10\x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
 	file_ctxfs_v1_fs_messages_proto_rawDescOnce sync.Once
@@ -8169,143 +9750,166 @@ func file_ctxfs_v1_fs_messages_proto_rawDescGZIP() []byte {
 	return file_ctxfs_v1_fs_messages_proto_rawDescData
 }
 
-var file_ctxfs_v1_fs_messages_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
+var file_ctxfs_v1_fs_messages_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_ctxfs_v1_fs_messages_proto_msgTypes = make([]protoimpl.MessageInfo, 117)
 var file_ctxfs_v1_fs_messages_proto_goTypes = []any{
-	(*ReadFileRequest)(nil),     // 0: ctxfs.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),    // 1: ctxfs.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),    // 2: ctxfs.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),   // 3: ctxfs.v1.WriteFileResponse
-	(*AppendFileRequest)(nil),   // 4: ctxfs.v1.AppendFileRequest
-	(*AppendFileResponse)(nil),  // 5: ctxfs.v1.AppendFileResponse
-	(*TruncateRequest)(nil),     // 6: ctxfs.v1.TruncateRequest
-	(*TruncateResponse)(nil),    // 7: ctxfs.v1.TruncateResponse
-	(*CopyFileRequest)(nil),     // 8: ctxfs.v1.CopyFileRequest
-	(*CopyFileResponse)(nil),    // 9: ctxfs.v1.CopyFileResponse
-	(*CpRequest)(nil),           // 10: ctxfs.v1.CpRequest
-	(*CpResponse)(nil),          // 11: ctxfs.v1.CpResponse
-	(*RenameRequest)(nil),       // 12: ctxfs.v1.RenameRequest
-	(*RenameResponse)(nil),      // 13: ctxfs.v1.RenameResponse
-	(*RmRequest)(nil),           // 14: ctxfs.v1.RmRequest
-	(*RmResponse)(nil),          // 15: ctxfs.v1.RmResponse
-	(*RmdirRequest)(nil),        // 16: ctxfs.v1.RmdirRequest
-	(*RmdirResponse)(nil),       // 17: ctxfs.v1.RmdirResponse
-	(*UnlinkRequest)(nil),       // 18: ctxfs.v1.UnlinkRequest
-	(*UnlinkResponse)(nil),      // 19: ctxfs.v1.UnlinkResponse
-	(*MkdirRequest)(nil),        // 20: ctxfs.v1.MkdirRequest
-	(*MkdirResponse)(nil),       // 21: ctxfs.v1.MkdirResponse
-	(*MkdtempRequest)(nil),      // 22: ctxfs.v1.MkdtempRequest
-	(*MkdtempResponse)(nil),     // 23: ctxfs.v1.MkdtempResponse
-	(*SymlinkRequest)(nil),      // 24: ctxfs.v1.SymlinkRequest
-	(*SymlinkResponse)(nil),     // 25: ctxfs.v1.SymlinkResponse
-	(*LinkRequest)(nil),         // 26: ctxfs.v1.LinkRequest
-	(*LinkResponse)(nil),        // 27: ctxfs.v1.LinkResponse
-	(*ReaddirRequest)(nil),      // 28: ctxfs.v1.ReaddirRequest
-	(*ReaddirResponse)(nil),     // 29: ctxfs.v1.ReaddirResponse
-	(*OpendirRequest)(nil),      // 30: ctxfs.v1.OpendirRequest
-	(*OpendirResponse)(nil),     // 31: ctxfs.v1.OpendirResponse
-	(*StatRequest)(nil),         // 32: ctxfs.v1.StatRequest
-	(*StatResponse)(nil),        // 33: ctxfs.v1.StatResponse
-	(*LstatRequest)(nil),        // 34: ctxfs.v1.LstatRequest
-	(*LstatResponse)(nil),       // 35: ctxfs.v1.LstatResponse
-	(*StatfsRequest)(nil),       // 36: ctxfs.v1.StatfsRequest
-	(*StatfsResponse)(nil),      // 37: ctxfs.v1.StatfsResponse
-	(*AccessRequest)(nil),       // 38: ctxfs.v1.AccessRequest
-	(*AccessResponse)(nil),      // 39: ctxfs.v1.AccessResponse
-	(*ExistsRequest)(nil),       // 40: ctxfs.v1.ExistsRequest
-	(*ExistsResponse)(nil),      // 41: ctxfs.v1.ExistsResponse
-	(*RealpathRequest)(nil),     // 42: ctxfs.v1.RealpathRequest
-	(*RealpathResponse)(nil),    // 43: ctxfs.v1.RealpathResponse
-	(*ReadlinkRequest)(nil),     // 44: ctxfs.v1.ReadlinkRequest
-	(*ReadlinkResponse)(nil),    // 45: ctxfs.v1.ReadlinkResponse
-	(*ChmodRequest)(nil),        // 46: ctxfs.v1.ChmodRequest
-	(*ChmodResponse)(nil),       // 47: ctxfs.v1.ChmodResponse
-	(*ChownRequest)(nil),        // 48: ctxfs.v1.ChownRequest
-	(*ChownResponse)(nil),       // 49: ctxfs.v1.ChownResponse
-	(*LchownRequest)(nil),       // 50: ctxfs.v1.LchownRequest
-	(*LchownResponse)(nil),      // 51: ctxfs.v1.LchownResponse
-	(*UtimesRequest)(nil),       // 52: ctxfs.v1.UtimesRequest
-	(*UtimesResponse)(nil),      // 53: ctxfs.v1.UtimesResponse
-	(*LutimesRequest)(nil),      // 54: ctxfs.v1.LutimesRequest
-	(*LutimesResponse)(nil),     // 55: ctxfs.v1.LutimesResponse
-	(*WatchRequest)(nil),        // 56: ctxfs.v1.WatchRequest
-	(*WatchResponse)(nil),       // 57: ctxfs.v1.WatchResponse
-	(*GlobRequest)(nil),         // 58: ctxfs.v1.GlobRequest
-	(*GlobResponse)(nil),        // 59: ctxfs.v1.GlobResponse
-	(*GrepRequest)(nil),         // 60: ctxfs.v1.GrepRequest
-	(*GrepResponse)(nil),        // 61: ctxfs.v1.GrepResponse
-	(*OpenRequest)(nil),         // 62: ctxfs.v1.OpenRequest
-	(*OpenResponse)(nil),        // 63: ctxfs.v1.OpenResponse
-	(*ReadRequest)(nil),         // 64: ctxfs.v1.ReadRequest
-	(*ReadResponse)(nil),        // 65: ctxfs.v1.ReadResponse
-	(*WriteRequest)(nil),        // 66: ctxfs.v1.WriteRequest
-	(*WriteResponse)(nil),       // 67: ctxfs.v1.WriteResponse
-	(*ReadvRequest)(nil),        // 68: ctxfs.v1.ReadvRequest
-	(*ReadvResponse)(nil),       // 69: ctxfs.v1.ReadvResponse
-	(*WritevRequest)(nil),       // 70: ctxfs.v1.WritevRequest
-	(*WritevResponse)(nil),      // 71: ctxfs.v1.WritevResponse
-	(*FstatRequest)(nil),        // 72: ctxfs.v1.FstatRequest
-	(*FstatResponse)(nil),       // 73: ctxfs.v1.FstatResponse
-	(*FtruncateRequest)(nil),    // 74: ctxfs.v1.FtruncateRequest
-	(*FtruncateResponse)(nil),   // 75: ctxfs.v1.FtruncateResponse
-	(*FchmodRequest)(nil),       // 76: ctxfs.v1.FchmodRequest
-	(*FchmodResponse)(nil),      // 77: ctxfs.v1.FchmodResponse
-	(*FchownRequest)(nil),       // 78: ctxfs.v1.FchownRequest
-	(*FchownResponse)(nil),      // 79: ctxfs.v1.FchownResponse
-	(*FutimesRequest)(nil),      // 80: ctxfs.v1.FutimesRequest
-	(*FutimesResponse)(nil),     // 81: ctxfs.v1.FutimesResponse
-	(*FsyncRequest)(nil),        // 82: ctxfs.v1.FsyncRequest
-	(*FsyncResponse)(nil),       // 83: ctxfs.v1.FsyncResponse
-	(*FdatasyncRequest)(nil),    // 84: ctxfs.v1.FdatasyncRequest
-	(*FdatasyncResponse)(nil),   // 85: ctxfs.v1.FdatasyncResponse
-	(*CloseRequest)(nil),        // 86: ctxfs.v1.CloseRequest
-	(*CloseResponse)(nil),       // 87: ctxfs.v1.CloseResponse
-	(*ListHandlesRequest)(nil),  // 88: ctxfs.v1.ListHandlesRequest
-	(*ListHandlesResponse)(nil), // 89: ctxfs.v1.ListHandlesResponse
-	(*ReadStreamRequest)(nil),   // 90: ctxfs.v1.ReadStreamRequest
-	(*ReadStreamResponse)(nil),  // 91: ctxfs.v1.ReadStreamResponse
-	(*WriteStreamRequest)(nil),  // 92: ctxfs.v1.WriteStreamRequest
-	(*WriteStreamResponse)(nil), // 93: ctxfs.v1.WriteStreamResponse
-	(*WriteStreamOpen)(nil),     // 94: ctxfs.v1.WriteStreamOpen
-	(*ReadStreamStart)(nil),     // 95: ctxfs.v1.ReadStreamStart
-	(*GlobSummary)(nil),         // 96: ctxfs.v1.GlobSummary
-	(*GrepFile)(nil),            // 97: ctxfs.v1.GrepFile
-	(*GrepLine)(nil),            // 98: ctxfs.v1.GrepLine
-	(*GrepSpan)(nil),            // 99: ctxfs.v1.GrepSpan
-	(*GrepSummary)(nil),         // 100: ctxfs.v1.GrepSummary
-	(*WatchReady)(nil),          // 101: ctxfs.v1.WatchReady
-	(*WatchOverflow)(nil),       // 102: ctxfs.v1.WatchOverflow
-	(*WatchKeepalive)(nil),      // 103: ctxfs.v1.WatchKeepalive
-	(*WatchEvent)(nil),          // 104: ctxfs.v1.WatchEvent
-	(*DirEntry)(nil),            // 105: ctxfs.v1.DirEntry
-	(*DirEntryBatch)(nil),       // 106: ctxfs.v1.DirEntryBatch
-	(*Stat)(nil),                // 107: ctxfs.v1.Stat
-	(*Handle)(nil),              // 108: ctxfs.v1.Handle
+	(ArchiveFormat)(0),          // 0: ctxfs.v1.ArchiveFormat
+	(*ReadFileRequest)(nil),     // 1: ctxfs.v1.ReadFileRequest
+	(*LineRange)(nil),           // 2: ctxfs.v1.LineRange
+	(*ReadFileResponse)(nil),    // 3: ctxfs.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),    // 4: ctxfs.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),   // 5: ctxfs.v1.WriteFileResponse
+	(*AppendFileRequest)(nil),   // 6: ctxfs.v1.AppendFileRequest
+	(*AppendFileResponse)(nil),  // 7: ctxfs.v1.AppendFileResponse
+	(*EditFileRequest)(nil),     // 8: ctxfs.v1.EditFileRequest
+	(*TextEdit)(nil),            // 9: ctxfs.v1.TextEdit
+	(*EditFileResponse)(nil),    // 10: ctxfs.v1.EditFileResponse
+	(*TruncateRequest)(nil),     // 11: ctxfs.v1.TruncateRequest
+	(*TruncateResponse)(nil),    // 12: ctxfs.v1.TruncateResponse
+	(*CopyFileRequest)(nil),     // 13: ctxfs.v1.CopyFileRequest
+	(*CopyFileResponse)(nil),    // 14: ctxfs.v1.CopyFileResponse
+	(*CpRequest)(nil),           // 15: ctxfs.v1.CpRequest
+	(*CpResponse)(nil),          // 16: ctxfs.v1.CpResponse
+	(*RenameRequest)(nil),       // 17: ctxfs.v1.RenameRequest
+	(*RenameResponse)(nil),      // 18: ctxfs.v1.RenameResponse
+	(*RmRequest)(nil),           // 19: ctxfs.v1.RmRequest
+	(*RmResponse)(nil),          // 20: ctxfs.v1.RmResponse
+	(*RmdirRequest)(nil),        // 21: ctxfs.v1.RmdirRequest
+	(*RmdirResponse)(nil),       // 22: ctxfs.v1.RmdirResponse
+	(*UnlinkRequest)(nil),       // 23: ctxfs.v1.UnlinkRequest
+	(*UnlinkResponse)(nil),      // 24: ctxfs.v1.UnlinkResponse
+	(*MkdirRequest)(nil),        // 25: ctxfs.v1.MkdirRequest
+	(*MkdirResponse)(nil),       // 26: ctxfs.v1.MkdirResponse
+	(*MkdtempRequest)(nil),      // 27: ctxfs.v1.MkdtempRequest
+	(*MkdtempResponse)(nil),     // 28: ctxfs.v1.MkdtempResponse
+	(*SymlinkRequest)(nil),      // 29: ctxfs.v1.SymlinkRequest
+	(*SymlinkResponse)(nil),     // 30: ctxfs.v1.SymlinkResponse
+	(*LinkRequest)(nil),         // 31: ctxfs.v1.LinkRequest
+	(*LinkResponse)(nil),        // 32: ctxfs.v1.LinkResponse
+	(*ReaddirRequest)(nil),      // 33: ctxfs.v1.ReaddirRequest
+	(*ReaddirResponse)(nil),     // 34: ctxfs.v1.ReaddirResponse
+	(*OpendirRequest)(nil),      // 35: ctxfs.v1.OpendirRequest
+	(*OpendirResponse)(nil),     // 36: ctxfs.v1.OpendirResponse
+	(*StatRequest)(nil),         // 37: ctxfs.v1.StatRequest
+	(*StatResponse)(nil),        // 38: ctxfs.v1.StatResponse
+	(*LstatRequest)(nil),        // 39: ctxfs.v1.LstatRequest
+	(*LstatResponse)(nil),       // 40: ctxfs.v1.LstatResponse
+	(*StatfsRequest)(nil),       // 41: ctxfs.v1.StatfsRequest
+	(*StatfsResponse)(nil),      // 42: ctxfs.v1.StatfsResponse
+	(*AccessRequest)(nil),       // 43: ctxfs.v1.AccessRequest
+	(*AccessResponse)(nil),      // 44: ctxfs.v1.AccessResponse
+	(*ExistsRequest)(nil),       // 45: ctxfs.v1.ExistsRequest
+	(*ExistsResponse)(nil),      // 46: ctxfs.v1.ExistsResponse
+	(*RealpathRequest)(nil),     // 47: ctxfs.v1.RealpathRequest
+	(*RealpathResponse)(nil),    // 48: ctxfs.v1.RealpathResponse
+	(*ReadlinkRequest)(nil),     // 49: ctxfs.v1.ReadlinkRequest
+	(*ReadlinkResponse)(nil),    // 50: ctxfs.v1.ReadlinkResponse
+	(*ChmodRequest)(nil),        // 51: ctxfs.v1.ChmodRequest
+	(*ChmodResponse)(nil),       // 52: ctxfs.v1.ChmodResponse
+	(*ChownRequest)(nil),        // 53: ctxfs.v1.ChownRequest
+	(*ChownResponse)(nil),       // 54: ctxfs.v1.ChownResponse
+	(*LchownRequest)(nil),       // 55: ctxfs.v1.LchownRequest
+	(*LchownResponse)(nil),      // 56: ctxfs.v1.LchownResponse
+	(*UtimesRequest)(nil),       // 57: ctxfs.v1.UtimesRequest
+	(*UtimesResponse)(nil),      // 58: ctxfs.v1.UtimesResponse
+	(*LutimesRequest)(nil),      // 59: ctxfs.v1.LutimesRequest
+	(*LutimesResponse)(nil),     // 60: ctxfs.v1.LutimesResponse
+	(*WatchRequest)(nil),        // 61: ctxfs.v1.WatchRequest
+	(*WatchResponse)(nil),       // 62: ctxfs.v1.WatchResponse
+	(*GlobRequest)(nil),         // 63: ctxfs.v1.GlobRequest
+	(*GlobResponse)(nil),        // 64: ctxfs.v1.GlobResponse
+	(*GrepRequest)(nil),         // 65: ctxfs.v1.GrepRequest
+	(*GrepResponse)(nil),        // 66: ctxfs.v1.GrepResponse
+	(*OpenRequest)(nil),         // 67: ctxfs.v1.OpenRequest
+	(*OpenResponse)(nil),        // 68: ctxfs.v1.OpenResponse
+	(*ReadRequest)(nil),         // 69: ctxfs.v1.ReadRequest
+	(*ReadResponse)(nil),        // 70: ctxfs.v1.ReadResponse
+	(*WriteRequest)(nil),        // 71: ctxfs.v1.WriteRequest
+	(*WriteResponse)(nil),       // 72: ctxfs.v1.WriteResponse
+	(*ReadvRequest)(nil),        // 73: ctxfs.v1.ReadvRequest
+	(*ReadvResponse)(nil),       // 74: ctxfs.v1.ReadvResponse
+	(*WritevRequest)(nil),       // 75: ctxfs.v1.WritevRequest
+	(*WritevResponse)(nil),      // 76: ctxfs.v1.WritevResponse
+	(*FstatRequest)(nil),        // 77: ctxfs.v1.FstatRequest
+	(*FstatResponse)(nil),       // 78: ctxfs.v1.FstatResponse
+	(*FtruncateRequest)(nil),    // 79: ctxfs.v1.FtruncateRequest
+	(*FtruncateResponse)(nil),   // 80: ctxfs.v1.FtruncateResponse
+	(*FchmodRequest)(nil),       // 81: ctxfs.v1.FchmodRequest
+	(*FchmodResponse)(nil),      // 82: ctxfs.v1.FchmodResponse
+	(*FchownRequest)(nil),       // 83: ctxfs.v1.FchownRequest
+	(*FchownResponse)(nil),      // 84: ctxfs.v1.FchownResponse
+	(*FutimesRequest)(nil),      // 85: ctxfs.v1.FutimesRequest
+	(*FutimesResponse)(nil),     // 86: ctxfs.v1.FutimesResponse
+	(*FsyncRequest)(nil),        // 87: ctxfs.v1.FsyncRequest
+	(*FsyncResponse)(nil),       // 88: ctxfs.v1.FsyncResponse
+	(*FdatasyncRequest)(nil),    // 89: ctxfs.v1.FdatasyncRequest
+	(*FdatasyncResponse)(nil),   // 90: ctxfs.v1.FdatasyncResponse
+	(*CloseRequest)(nil),        // 91: ctxfs.v1.CloseRequest
+	(*CloseResponse)(nil),       // 92: ctxfs.v1.CloseResponse
+	(*ListHandlesRequest)(nil),  // 93: ctxfs.v1.ListHandlesRequest
+	(*ListHandlesResponse)(nil), // 94: ctxfs.v1.ListHandlesResponse
+	(*ReadStreamRequest)(nil),   // 95: ctxfs.v1.ReadStreamRequest
+	(*ReadStreamResponse)(nil),  // 96: ctxfs.v1.ReadStreamResponse
+	(*WriteStreamRequest)(nil),  // 97: ctxfs.v1.WriteStreamRequest
+	(*WriteStreamResponse)(nil), // 98: ctxfs.v1.WriteStreamResponse
+	(*WriteStreamOpen)(nil),     // 99: ctxfs.v1.WriteStreamOpen
+	(*ArchiveSummary)(nil),      // 100: ctxfs.v1.ArchiveSummary
+	(*ExportRequest)(nil),       // 101: ctxfs.v1.ExportRequest
+	(*ExportResponse)(nil),      // 102: ctxfs.v1.ExportResponse
+	(*ImportRequest)(nil),       // 103: ctxfs.v1.ImportRequest
+	(*ImportOpen)(nil),          // 104: ctxfs.v1.ImportOpen
+	(*ImportResponse)(nil),      // 105: ctxfs.v1.ImportResponse
+	(*ExtractRequest)(nil),      // 106: ctxfs.v1.ExtractRequest
+	(*ExtractResponse)(nil),     // 107: ctxfs.v1.ExtractResponse
+	(*ReadStreamStart)(nil),     // 108: ctxfs.v1.ReadStreamStart
+	(*GlobSummary)(nil),         // 109: ctxfs.v1.GlobSummary
+	(*GrepFile)(nil),            // 110: ctxfs.v1.GrepFile
+	(*GrepLine)(nil),            // 111: ctxfs.v1.GrepLine
+	(*GrepSpan)(nil),            // 112: ctxfs.v1.GrepSpan
+	(*GrepSummary)(nil),         // 113: ctxfs.v1.GrepSummary
+	(*WatchReady)(nil),          // 114: ctxfs.v1.WatchReady
+	(*WatchOverflow)(nil),       // 115: ctxfs.v1.WatchOverflow
+	(*WatchKeepalive)(nil),      // 116: ctxfs.v1.WatchKeepalive
+	(*WatchEvent)(nil),          // 117: ctxfs.v1.WatchEvent
+	(*DirEntry)(nil),            // 118: ctxfs.v1.DirEntry
+	(*DirEntryBatch)(nil),       // 119: ctxfs.v1.DirEntryBatch
+	(*Stat)(nil),                // 120: ctxfs.v1.Stat
+	(*Handle)(nil),              // 121: ctxfs.v1.Handle
 }
 var file_ctxfs_v1_fs_messages_proto_depIdxs = []int32{
-	105, // 0: ctxfs.v1.ReaddirResponse.entries:type_name -> ctxfs.v1.DirEntry
-	106, // 1: ctxfs.v1.OpendirResponse.entries:type_name -> ctxfs.v1.DirEntryBatch
-	107, // 2: ctxfs.v1.StatResponse.stat:type_name -> ctxfs.v1.Stat
-	107, // 3: ctxfs.v1.LstatResponse.stat:type_name -> ctxfs.v1.Stat
-	101, // 4: ctxfs.v1.WatchResponse.ready:type_name -> ctxfs.v1.WatchReady
-	104, // 5: ctxfs.v1.WatchResponse.event:type_name -> ctxfs.v1.WatchEvent
-	102, // 6: ctxfs.v1.WatchResponse.overflow:type_name -> ctxfs.v1.WatchOverflow
-	103, // 7: ctxfs.v1.WatchResponse.keepalive:type_name -> ctxfs.v1.WatchKeepalive
-	106, // 8: ctxfs.v1.GlobResponse.matches:type_name -> ctxfs.v1.DirEntryBatch
-	96,  // 9: ctxfs.v1.GlobResponse.summary:type_name -> ctxfs.v1.GlobSummary
-	97,  // 10: ctxfs.v1.GrepResponse.file:type_name -> ctxfs.v1.GrepFile
-	100, // 11: ctxfs.v1.GrepResponse.summary:type_name -> ctxfs.v1.GrepSummary
-	107, // 12: ctxfs.v1.FstatResponse.stat:type_name -> ctxfs.v1.Stat
-	108, // 13: ctxfs.v1.ListHandlesResponse.handles:type_name -> ctxfs.v1.Handle
-	95,  // 14: ctxfs.v1.ReadStreamResponse.start:type_name -> ctxfs.v1.ReadStreamStart
-	94,  // 15: ctxfs.v1.WriteStreamRequest.open:type_name -> ctxfs.v1.WriteStreamOpen
-	107, // 16: ctxfs.v1.ReadStreamStart.stat:type_name -> ctxfs.v1.Stat
-	98,  // 17: ctxfs.v1.GrepFile.lines:type_name -> ctxfs.v1.GrepLine
-	99,  // 18: ctxfs.v1.GrepLine.spans:type_name -> ctxfs.v1.GrepSpan
-	19,  // [19:19] is the sub-list for method output_type
-	19,  // [19:19] is the sub-list for method input_type
-	19,  // [19:19] is the sub-list for extension type_name
-	19,  // [19:19] is the sub-list for extension extendee
-	0,   // [0:19] is the sub-list for field type_name
+	2,   // 0: ctxfs.v1.ReadFileRequest.lines:type_name -> ctxfs.v1.LineRange
+	9,   // 1: ctxfs.v1.EditFileRequest.edits:type_name -> ctxfs.v1.TextEdit
+	118, // 2: ctxfs.v1.ReaddirResponse.entries:type_name -> ctxfs.v1.DirEntry
+	119, // 3: ctxfs.v1.OpendirResponse.entries:type_name -> ctxfs.v1.DirEntryBatch
+	120, // 4: ctxfs.v1.StatResponse.stat:type_name -> ctxfs.v1.Stat
+	120, // 5: ctxfs.v1.LstatResponse.stat:type_name -> ctxfs.v1.Stat
+	114, // 6: ctxfs.v1.WatchResponse.ready:type_name -> ctxfs.v1.WatchReady
+	117, // 7: ctxfs.v1.WatchResponse.event:type_name -> ctxfs.v1.WatchEvent
+	115, // 8: ctxfs.v1.WatchResponse.overflow:type_name -> ctxfs.v1.WatchOverflow
+	116, // 9: ctxfs.v1.WatchResponse.keepalive:type_name -> ctxfs.v1.WatchKeepalive
+	119, // 10: ctxfs.v1.GlobResponse.matches:type_name -> ctxfs.v1.DirEntryBatch
+	109, // 11: ctxfs.v1.GlobResponse.summary:type_name -> ctxfs.v1.GlobSummary
+	110, // 12: ctxfs.v1.GrepResponse.file:type_name -> ctxfs.v1.GrepFile
+	113, // 13: ctxfs.v1.GrepResponse.summary:type_name -> ctxfs.v1.GrepSummary
+	120, // 14: ctxfs.v1.FstatResponse.stat:type_name -> ctxfs.v1.Stat
+	121, // 15: ctxfs.v1.ListHandlesResponse.handles:type_name -> ctxfs.v1.Handle
+	108, // 16: ctxfs.v1.ReadStreamResponse.start:type_name -> ctxfs.v1.ReadStreamStart
+	99,  // 17: ctxfs.v1.WriteStreamRequest.open:type_name -> ctxfs.v1.WriteStreamOpen
+	0,   // 18: ctxfs.v1.ExportRequest.format:type_name -> ctxfs.v1.ArchiveFormat
+	100, // 19: ctxfs.v1.ExportResponse.summary:type_name -> ctxfs.v1.ArchiveSummary
+	104, // 20: ctxfs.v1.ImportRequest.open:type_name -> ctxfs.v1.ImportOpen
+	0,   // 21: ctxfs.v1.ImportOpen.format:type_name -> ctxfs.v1.ArchiveFormat
+	100, // 22: ctxfs.v1.ImportResponse.summary:type_name -> ctxfs.v1.ArchiveSummary
+	0,   // 23: ctxfs.v1.ExtractRequest.format:type_name -> ctxfs.v1.ArchiveFormat
+	100, // 24: ctxfs.v1.ExtractResponse.summary:type_name -> ctxfs.v1.ArchiveSummary
+	120, // 25: ctxfs.v1.ReadStreamStart.stat:type_name -> ctxfs.v1.Stat
+	111, // 26: ctxfs.v1.GrepFile.lines:type_name -> ctxfs.v1.GrepLine
+	112, // 27: ctxfs.v1.GrepLine.spans:type_name -> ctxfs.v1.GrepSpan
+	28,  // [28:28] is the sub-list for method output_type
+	28,  // [28:28] is the sub-list for method input_type
+	28,  // [28:28] is the sub-list for extension type_name
+	28,  // [28:28] is the sub-list for extension extendee
+	0,   // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_fs_messages_proto_init() }
@@ -8318,11 +9922,11 @@ func file_ctxfs_v1_fs_messages_proto_init() {
 		(*ReadFileRequest_Flag)(nil),
 		(*ReadFileRequest_FlagNumber)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[1].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[2].OneofWrappers = []any{
 		(*ReadFileResponse_Data)(nil),
 		(*ReadFileResponse_Text)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[2].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[3].OneofWrappers = []any{
 		(*WriteFileRequest_Mode)(nil),
 		(*WriteFileRequest_ModeOctal)(nil),
 		(*WriteFileRequest_Flag)(nil),
@@ -8330,7 +9934,7 @@ func file_ctxfs_v1_fs_messages_proto_init() {
 		(*WriteFileRequest_Data)(nil),
 		(*WriteFileRequest_Text)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[4].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[5].OneofWrappers = []any{
 		(*AppendFileRequest_Mode)(nil),
 		(*AppendFileRequest_ModeOctal)(nil),
 		(*AppendFileRequest_Flag)(nil),
@@ -8338,90 +9942,99 @@ func file_ctxfs_v1_fs_messages_proto_init() {
 		(*AppendFileRequest_Data)(nil),
 		(*AppendFileRequest_Text)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[6].OneofWrappers = []any{}
 	file_ctxfs_v1_fs_messages_proto_msgTypes[10].OneofWrappers = []any{}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[20].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[14].OneofWrappers = []any{}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[24].OneofWrappers = []any{
 		(*MkdirRequest_Mode)(nil),
 		(*MkdirRequest_ModeOctal)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[21].OneofWrappers = []any{}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[31].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[25].OneofWrappers = []any{}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[35].OneofWrappers = []any{
 		(*OpendirResponse_Entries)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[46].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[50].OneofWrappers = []any{
 		(*ChmodRequest_Mode)(nil),
 		(*ChmodRequest_ModeOctal)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[48].OneofWrappers = []any{}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[50].OneofWrappers = []any{}
 	file_ctxfs_v1_fs_messages_proto_msgTypes[52].OneofWrappers = []any{}
 	file_ctxfs_v1_fs_messages_proto_msgTypes[54].OneofWrappers = []any{}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[57].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[56].OneofWrappers = []any{}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[58].OneofWrappers = []any{}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[61].OneofWrappers = []any{
 		(*WatchResponse_Ready)(nil),
 		(*WatchResponse_Event)(nil),
 		(*WatchResponse_Overflow)(nil),
 		(*WatchResponse_Keepalive)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[59].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[63].OneofWrappers = []any{
 		(*GlobResponse_Matches)(nil),
 		(*GlobResponse_Summary)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[61].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[65].OneofWrappers = []any{
 		(*GrepResponse_File)(nil),
 		(*GrepResponse_Summary)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[62].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[66].OneofWrappers = []any{
 		(*OpenRequest_Flags)(nil),
 		(*OpenRequest_FlagsNumber)(nil),
 		(*OpenRequest_Mode)(nil),
 		(*OpenRequest_ModeOctal)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[64].OneofWrappers = []any{}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[65].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[68].OneofWrappers = []any{}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[69].OneofWrappers = []any{
 		(*ReadResponse_Data)(nil),
 		(*ReadResponse_Text)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[66].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[70].OneofWrappers = []any{
 		(*WriteRequest_Data)(nil),
 		(*WriteRequest_Text)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[67].OneofWrappers = []any{}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[68].OneofWrappers = []any{}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[70].OneofWrappers = []any{}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[71].OneofWrappers = []any{}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[72].OneofWrappers = []any{}
 	file_ctxfs_v1_fs_messages_proto_msgTypes[74].OneofWrappers = []any{}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[76].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[78].OneofWrappers = []any{}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[80].OneofWrappers = []any{
 		(*FchmodRequest_Mode)(nil),
 		(*FchmodRequest_ModeOctal)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[78].OneofWrappers = []any{}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[80].OneofWrappers = []any{}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[90].OneofWrappers = []any{}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[91].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[82].OneofWrappers = []any{}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[84].OneofWrappers = []any{}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[94].OneofWrappers = []any{}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[95].OneofWrappers = []any{
 		(*ReadStreamResponse_Start)(nil),
 		(*ReadStreamResponse_Data)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[92].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[96].OneofWrappers = []any{
 		(*WriteStreamRequest_Open)(nil),
 		(*WriteStreamRequest_Data)(nil),
 	}
-	file_ctxfs_v1_fs_messages_proto_msgTypes[94].OneofWrappers = []any{
+	file_ctxfs_v1_fs_messages_proto_msgTypes[98].OneofWrappers = []any{
 		(*WriteStreamOpen_Mode)(nil),
 		(*WriteStreamOpen_ModeOctal)(nil),
 		(*WriteStreamOpen_Flag)(nil),
 		(*WriteStreamOpen_FlagNumber)(nil),
+	}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[101].OneofWrappers = []any{
+		(*ExportResponse_Summary)(nil),
+		(*ExportResponse_Chunk)(nil),
+	}
+	file_ctxfs_v1_fs_messages_proto_msgTypes[102].OneofWrappers = []any{
+		(*ImportRequest_Open)(nil),
+		(*ImportRequest_Data)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_fs_messages_proto_rawDesc), len(file_ctxfs_v1_fs_messages_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   105,
+			NumEnums:      1,
+			NumMessages:   117,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_ctxfs_v1_fs_messages_proto_goTypes,
 		DependencyIndexes: file_ctxfs_v1_fs_messages_proto_depIdxs,
+		EnumInfos:         file_ctxfs_v1_fs_messages_proto_enumTypes,
 		MessageInfos:      file_ctxfs_v1_fs_messages_proto_msgTypes,
 	}.Build()
 	File_ctxfs_v1_fs_messages_proto = out.File

@@ -86,7 +86,8 @@ const (
 	SitePolicy_SITE_POLICY_UNSPECIFIED SitePolicy = 0
 	// Anything.
 	SitePolicy_SITE_POLICY_OPEN SitePolicy = 1
-	// Only files of the site, and data: and blob: URLs. Inline scripts run. A page can still navigate itself elsewhere.
+	// Only files of the site, and data: and blob: URLs. Inline scripts run. Browsers without
+	// Connection-Allowlist (Chrome has it from version 152 on) let a page navigate itself elsewhere.
 	SitePolicy_SITE_POLICY_NO_NETWORK SitePolicy = 2
 	// As SITE_POLICY_NO_NETWORK, without inline scripts, eval and plug-ins.
 	SitePolicy_SITE_POLICY_STRICT SitePolicy = 3
@@ -158,7 +159,19 @@ type SiteOptions struct {
 	// What pages may load.
 	Policy SitePolicy `protobuf:"varint,9,opt,name=policy,proto3,enum=ctxfs.v1.SitePolicy" json:"policy,omitempty"`
 	// Origins that may show the site in a frame, such as http://localhost:5173; at most 16. The site itself always may.
-	Parents       []string `protobuf:"bytes,10,rep,name=parents,proto3" json:"parents,omitempty"`
+	Parents []string `protobuf:"bytes,10,rep,name=parents,proto3" json:"parents,omitempty"`
+	// Serves the hub at /__ctxfs/hub.html, for sites in the host form: a page that a parent shows in a frame, and that keeps the site's files in the
+	// browser with a service worker, so that pages are shown without the server. A parent can put files of its own before the site's. No other
+	// page of the site can register a worker.
+	Hub bool `protobuf:"varint,11,opt,name=hub,proto3" json:"hub,omitempty"`
+	// Sends Cross-Origin-Embedder-Policy: require-corp. A page of the host form may then use SharedArrayBuffer, and a parent that
+	// sends this header itself may show the site. The pages load from other origins only what permits it with
+	// Cross-Origin-Resource-Policy or CORS.
+	Isolate bool `protobuf:"varint,12,opt,name=isolate,proto3" json:"isolate,omitempty"`
+	// Name of a snapshot of the context. The site shows what the snapshot has, which no change, restore or fork of the context changes. Browsers
+	// keep its files for a year, without asking again. The site ends when the snapshot is deleted. Without a name the site shows the context
+	// as it is. A site of a snapshot has no live_reload.
+	Snapshot      string `protobuf:"bytes,13,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -263,6 +276,27 @@ func (x *SiteOptions) GetParents() []string {
 	return nil
 }
 
+func (x *SiteOptions) GetHub() bool {
+	if x != nil {
+		return x.Hub
+	}
+	return false
+}
+
+func (x *SiteOptions) GetIsolate() bool {
+	if x != nil {
+		return x.Isolate
+	}
+	return false
+}
+
+func (x *SiteOptions) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
 // Request of OpenSite.
 type OpenSiteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -335,7 +369,9 @@ type OpenSiteResponse struct {
 	// Where the site is, with a slash at the end. Shown once; treat it like a password.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	// Origin of the URL. In the path form all sites share it, and documents have an opaque one.
-	Origin        string `protobuf:"bytes,3,opt,name=origin,proto3" json:"origin,omitempty"`
+	Origin string `protobuf:"bytes,3,opt,name=origin,proto3" json:"origin,omitempty"`
+	// Where the hub is; empty without SiteOptions.hub.
+	HubUrl        string `protobuf:"bytes,4,opt,name=hub_url,json=hubUrl,proto3" json:"hub_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -387,6 +423,13 @@ func (x *OpenSiteResponse) GetUrl() string {
 func (x *OpenSiteResponse) GetOrigin() string {
 	if x != nil {
 		return x.Origin
+	}
+	return ""
+}
+
+func (x *OpenSiteResponse) GetHubUrl() string {
+	if x != nil {
+		return x.HubUrl
 	}
 	return ""
 }
@@ -762,7 +805,7 @@ var File_ctxfs_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_gateway_proto_rawDesc = "" +
 	"\n" +
-	"\x16ctxfs/v1/gateway.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"\xa0\x02\n" +
+	"\x16ctxfs/v1/gateway.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"\xe8\x02\n" +
 	"\vSiteOptions\x12\x12\n" +
 	"\x04root\x18\x01 \x01(\tR\x04root\x12&\n" +
 	"\x04form\x18\x02 \x01(\x0e2\x12.ctxfs.v1.SiteFormR\x04form\x12\x14\n" +
@@ -775,16 +818,20 @@ const file_ctxfs_v1_gateway_proto_rawDesc = "" +
 	"liveReload\x12,\n" +
 	"\x06policy\x18\t \x01(\x0e2\x14.ctxfs.v1.SitePolicyR\x06policy\x12\x18\n" +
 	"\aparents\x18\n" +
-	" \x03(\tR\aparents\"x\n" +
+	" \x03(\tR\aparents\x12\x10\n" +
+	"\x03hub\x18\v \x01(\bR\x03hub\x12\x18\n" +
+	"\aisolate\x18\f \x01(\bR\aisolate\x12\x1a\n" +
+	"\bsnapshot\x18\r \x01(\tR\bsnapshot\"x\n" +
 	"\x0fOpenSiteRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12/\n" +
 	"\aoptions\x18\x02 \x01(\v2\x15.ctxfs.v1.SiteOptionsR\aoptions\x12\x15\n" +
-	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\"`\n" +
+	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\"y\n" +
 	"\x10OpenSiteResponse\x12\"\n" +
 	"\x04site\x18\x01 \x01(\v2\x0e.ctxfs.v1.SiteR\x04site\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x16\n" +
-	"\x06origin\x18\x03 \x01(\tR\x06origin\"+\n" +
+	"\x06origin\x18\x03 \x01(\tR\x06origin\x12\x17\n" +
+	"\ahub_url\x18\x04 \x01(\tR\x06hubUrl\"+\n" +
 	"\x10CloseSiteRequest\x12\x17\n" +
 	"\asite_id\x18\x01 \x01(\tR\x06siteId\"\x13\n" +
 	"\x11CloseSiteResponse\"1\n" +
@@ -816,15 +863,16 @@ const file_ctxfs_v1_gateway_proto_rawDesc = "" +
 	"\x17SITE_POLICY_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SITE_POLICY_OPEN\x10\x01\x12\x1a\n" +
 	"\x16SITE_POLICY_NO_NETWORK\x10\x02\x12\x16\n" +
-	"\x12SITE_POLICY_STRICT\x10\x032\xd7\x02\n" +
-	"\x0eGatewayService\x12M\n" +
-	"\bOpenSite\x12\x19.ctxfs.v1.OpenSiteRequest\x1a\x1a.ctxfs.v1.OpenSiteResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x02\x12P\n" +
-	"\tCloseSite\x12\x1a.ctxfs.v1.CloseSiteRequest\x1a\x1b.ctxfs.v1.CloseSiteResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x02\x12R\n" +
-	"\tListSites\x12\x1a.ctxfs.v1.ListSitesRequest\x1a\x1b.ctxfs.v1.ListSitesResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x020\x01\x12P\n" +
-	"\tRenewSite\x12\x1a.ctxfs.v1.RenewSiteRequest\x1a\x1b.ctxfs.v1.RenewSiteResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"\x12SITE_POLICY_STRICT\x10\x032\xe5\x02\n" +
+	"\x0eGatewayService\x12Q\n" +
+	"\bOpenSite\x12\x19.ctxfs.v1.OpenSiteRequest\x1a\x1a.ctxfs.v1.OpenSiteResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x02 \x02P\x01X\x01\x12T\n" +
+	"\tCloseSite\x12\x1a.ctxfs.v1.CloseSiteRequest\x1a\x1b.ctxfs.v1.CloseSiteResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x02 \x02P\x01X\x01\x12T\n" +
+	"\tListSites\x12\x1a.ctxfs.v1.ListSitesRequest\x1a\x1b.ctxfs.v1.ListSitesResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x020\x01X\x01\x12T\n" +
+	"\tRenewSite\x12\x1a.ctxfs.v1.RenewSiteRequest\x1a\x1b.ctxfs.v1.RenewSiteResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x02 \x02P\x01X\x01B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
 	file_ctxfs_v1_gateway_proto_rawDescOnce sync.Once

@@ -34,11 +34,12 @@ const (
 // GatewayService opens and closes sites. A site is a URL at which browsers read the files of one context, until the site
 // is closed or expires. The URL is a capability: it gives reading to every holder, and writing to none. The server keeps
 // only its hash, so the URL is shown once. Sites need a server with --gateway. A panel opens, lists, renews and closes
-// sites of its own; a host does so for all contexts. A site ends with its panel and with its context.
+// sites of its own; a host does so for all contexts. A site ends with its panel, with its context, and with its snapshot if
+// it shows one.
 type GatewayServiceClient interface {
 	// Opens a site. A site that a panel opens expires with the panel's token at the latest.
-	// Errors: EOPNOTSUPP (the server has no --gateway), EINVAL (a bad path, form, parent or ttl_ms), ENOENT and ENOTDIR (the
-	// root), ESTALE (a host named a context that does not exist), EMFILE (the context has 256 sites).
+	// Errors: EOPNOTSUPP (the server has no --gateway), EINVAL (a bad path, form, parent or ttl_ms, or a snapshot with
+	// live_reload), ENOENT (the root or the snapshot) and ENOTDIR (the root), ESTALE (a host named a context that does not exist), EMFILE (the context has 256 sites).
 	OpenSite(ctx context.Context, in *OpenSiteRequest, opts ...grpc.CallOption) (*OpenSiteResponse, error)
 	// Closes a site at once: responses that are being sent end, and the URL answers 404.
 	// Errors: ENOENT (no such site, or it is another panel's).
@@ -105,11 +106,12 @@ func (c *gatewayServiceClient) RenewSite(ctx context.Context, in *RenewSiteReque
 // GatewayService opens and closes sites. A site is a URL at which browsers read the files of one context, until the site
 // is closed or expires. The URL is a capability: it gives reading to every holder, and writing to none. The server keeps
 // only its hash, so the URL is shown once. Sites need a server with --gateway. A panel opens, lists, renews and closes
-// sites of its own; a host does so for all contexts. A site ends with its panel and with its context.
+// sites of its own; a host does so for all contexts. A site ends with its panel, with its context, and with its snapshot if
+// it shows one.
 type GatewayServiceServer interface {
 	// Opens a site. A site that a panel opens expires with the panel's token at the latest.
-	// Errors: EOPNOTSUPP (the server has no --gateway), EINVAL (a bad path, form, parent or ttl_ms), ENOENT and ENOTDIR (the
-	// root), ESTALE (a host named a context that does not exist), EMFILE (the context has 256 sites).
+	// Errors: EOPNOTSUPP (the server has no --gateway), EINVAL (a bad path, form, parent or ttl_ms, or a snapshot with
+	// live_reload), ENOENT (the root or the snapshot) and ENOTDIR (the root), ESTALE (a host named a context that does not exist), EMFILE (the context has 256 sites).
 	OpenSite(context.Context, *OpenSiteRequest) (*OpenSiteResponse, error)
 	// Closes a site at once: responses that are being sent end, and the URL answers 404.
 	// Errors: ENOENT (no such site, or it is another panel's).

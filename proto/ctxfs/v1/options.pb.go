@@ -38,6 +38,8 @@ const (
 	Callers_CALLERS_REVIEWER Callers = 3
 	// Panels with PANEL_RIGHT_EXEC, in their own context, and hosts, which may act for a panel that has this right.
 	Callers_CALLERS_EXEC Callers = 4
+	// Hosts that act for no panel, and panels with PANEL_RIGHT_GIT_PUSH, in their own context.
+	Callers_CALLERS_PUSH Callers = 5
 )
 
 // Enum value maps for Callers.
@@ -48,6 +50,7 @@ var (
 		2: "CALLERS_PANEL",
 		3: "CALLERS_REVIEWER",
 		4: "CALLERS_EXEC",
+		5: "CALLERS_PUSH",
 	}
 	Callers_value = map[string]int32{
 		"CALLERS_UNSPECIFIED": 0,
@@ -55,6 +58,7 @@ var (
 		"CALLERS_PANEL":       2,
 		"CALLERS_REVIEWER":    3,
 		"CALLERS_EXEC":        4,
+		"CALLERS_PUSH":        5,
 	}
 )
 
@@ -138,6 +142,55 @@ func (Effect) EnumDescriptor() ([]byte, []int) {
 	return file_ctxfs_v1_options_proto_rawDescGZIP(), []int{1}
 }
 
+// The files that an RPC with EFFECT_CHANGES changes.
+type Files int32
+
+const (
+	// Those that the request names, in the context that it names or that is the caller's; all of them if it names none.
+	Files_FILES_UNSPECIFIED Files = 0
+	// None of a context that exists: only records, processes, or what lies outside of contexts.
+	Files_FILES_NONE Files = 1
+)
+
+// Enum value maps for Files.
+var (
+	Files_name = map[int32]string{
+		0: "FILES_UNSPECIFIED",
+		1: "FILES_NONE",
+	}
+	Files_value = map[string]int32{
+		"FILES_UNSPECIFIED": 0,
+		"FILES_NONE":        1,
+	}
+)
+
+func (x Files) Enum() *Files {
+	p := new(Files)
+	*p = x
+	return p
+}
+
+func (x Files) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Files) Descriptor() protoreflect.EnumDescriptor {
+	return file_ctxfs_v1_options_proto_enumTypes[2].Descriptor()
+}
+
+func (Files) Type() protoreflect.EnumType {
+	return &file_ctxfs_v1_options_proto_enumTypes[2]
+}
+
+func (x Files) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Files.Descriptor instead.
+func (Files) EnumDescriptor() ([]byte, []int) {
+	return file_ctxfs_v1_options_proto_rawDescGZIP(), []int{2}
+}
+
 // How long an RPC may take.
 type Duration int32
 
@@ -183,11 +236,11 @@ func (x Duration) String() string {
 }
 
 func (Duration) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_options_proto_enumTypes[2].Descriptor()
+	return file_ctxfs_v1_options_proto_enumTypes[3].Descriptor()
 }
 
 func (Duration) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_options_proto_enumTypes[2]
+	return &file_ctxfs_v1_options_proto_enumTypes[3]
 }
 
 func (x Duration) Number() protoreflect.EnumNumber {
@@ -196,7 +249,7 @@ func (x Duration) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Duration.Descriptor instead.
 func (Duration) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_options_proto_rawDescGZIP(), []int{2}
+	return file_ctxfs_v1_options_proto_rawDescGZIP(), []int{3}
 }
 
 // A limit of a panel.
@@ -236,11 +289,11 @@ func (x Limit) String() string {
 }
 
 func (Limit) Descriptor() protoreflect.EnumDescriptor {
-	return file_ctxfs_v1_options_proto_enumTypes[3].Descriptor()
+	return file_ctxfs_v1_options_proto_enumTypes[4].Descriptor()
 }
 
 func (Limit) Type() protoreflect.EnumType {
-	return &file_ctxfs_v1_options_proto_enumTypes[3]
+	return &file_ctxfs_v1_options_proto_enumTypes[4]
 }
 
 func (x Limit) Number() protoreflect.EnumNumber {
@@ -249,7 +302,7 @@ func (x Limit) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Limit.Descriptor instead.
 func (Limit) EnumDescriptor() ([]byte, []int) {
-	return file_ctxfs_v1_options_proto_rawDescGZIP(), []int{3}
+	return file_ctxfs_v1_options_proto_rawDescGZIP(), []int{4}
 }
 
 // The properties of an RPC.
@@ -273,7 +326,11 @@ type Method struct {
 	// A field with which the call is not repeatable.
 	RepeatableWithout string `protobuf:"bytes,8,opt,name=repeatable_without,json=repeatableWithout,proto3" json:"repeatable_without,omitempty"`
 	// Which of the panel's limits it counts for.
-	Limit         Limit `protobuf:"varint,9,opt,name=limit,proto3,enum=ctxfs.v1.Limit" json:"limit,omitempty"`
+	Limit Limit `protobuf:"varint,9,opt,name=limit,proto3,enum=ctxfs.v1.Limit" json:"limit,omitempty"`
+	// Whose files a change is about. The feed of a context (FsService.WatchChanges) has it.
+	Files Files `protobuf:"varint,10,opt,name=files,proto3,enum=ctxfs.v1.Files" json:"files,omitempty"`
+	// Whether a console may call it. A console is a host for these RPCs, and is refused all others.
+	Console       bool `protobuf:"varint,11,opt,name=console,proto3" json:"console,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -371,6 +428,20 @@ func (x *Method) GetLimit() Limit {
 	return Limit_LIMIT_UNSPECIFIED
 }
 
+func (x *Method) GetFiles() Files {
+	if x != nil {
+		return x.Files
+	}
+	return Files_FILES_UNSPECIFIED
+}
+
+func (x *Method) GetConsole() bool {
+	if x != nil {
+		return x.Console
+	}
+	return false
+}
+
 var file_ctxfs_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
@@ -395,7 +466,7 @@ var File_ctxfs_v1_options_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_options_proto_rawDesc = "" +
 	"\n" +
-	"\x16ctxfs/v1/options.proto\x12\bctxfs.v1\x1a google/protobuf/descriptor.proto\"\xf8\x02\n" +
+	"\x16ctxfs/v1/options.proto\x12\bctxfs.v1\x1a google/protobuf/descriptor.proto\"\xb9\x03\n" +
 	"\x06Method\x12+\n" +
 	"\acallers\x18\x01 \x01(\x0e2\x11.ctxfs.v1.CallersR\acallers\x12(\n" +
 	"\x06effect\x18\x02 \x01(\x0e2\x10.ctxfs.v1.EffectR\x06effect\x12!\n" +
@@ -407,17 +478,25 @@ const file_ctxfs_v1_options_proto_rawDesc = "" +
 	"repeatable\x12'\n" +
 	"\x0frepeatable_with\x18\a \x01(\tR\x0erepeatableWith\x12-\n" +
 	"\x12repeatable_without\x18\b \x01(\tR\x11repeatableWithout\x12%\n" +
-	"\x05limit\x18\t \x01(\x0e2\x0f.ctxfs.v1.LimitR\x05limit*o\n" +
+	"\x05limit\x18\t \x01(\x0e2\x0f.ctxfs.v1.LimitR\x05limit\x12%\n" +
+	"\x05files\x18\n" +
+	" \x01(\x0e2\x0f.ctxfs.v1.FilesR\x05files\x12\x18\n" +
+	"\aconsole\x18\v \x01(\bR\aconsole*\x81\x01\n" +
 	"\aCallers\x12\x17\n" +
 	"\x13CALLERS_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fCALLERS_HOST\x10\x01\x12\x11\n" +
 	"\rCALLERS_PANEL\x10\x02\x12\x14\n" +
 	"\x10CALLERS_REVIEWER\x10\x03\x12\x10\n" +
-	"\fCALLERS_EXEC\x10\x04*F\n" +
+	"\fCALLERS_EXEC\x10\x04\x12\x10\n" +
+	"\fCALLERS_PUSH\x10\x05*F\n" +
 	"\x06Effect\x12\x16\n" +
 	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fEFFECT_READS\x10\x01\x12\x12\n" +
-	"\x0eEFFECT_CHANGES\x10\x02*|\n" +
+	"\x0eEFFECT_CHANGES\x10\x02*.\n" +
+	"\x05Files\x12\x15\n" +
+	"\x11FILES_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"FILES_NONE\x10\x01*|\n" +
 	"\bDuration\x12\x18\n" +
 	"\x14DURATION_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eDURATION_SHORT\x10\x01\x12\x11\n" +
@@ -442,28 +521,30 @@ func file_ctxfs_v1_options_proto_rawDescGZIP() []byte {
 	return file_ctxfs_v1_options_proto_rawDescData
 }
 
-var file_ctxfs_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_ctxfs_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_ctxfs_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
 var file_ctxfs_v1_options_proto_goTypes = []any{
 	(Callers)(0),                       // 0: ctxfs.v1.Callers
 	(Effect)(0),                        // 1: ctxfs.v1.Effect
-	(Duration)(0),                      // 2: ctxfs.v1.Duration
-	(Limit)(0),                         // 3: ctxfs.v1.Limit
-	(*Method)(nil),                     // 4: ctxfs.v1.Method
-	(*descriptorpb.MethodOptions)(nil), // 5: google.protobuf.MethodOptions
+	(Files)(0),                         // 2: ctxfs.v1.Files
+	(Duration)(0),                      // 3: ctxfs.v1.Duration
+	(Limit)(0),                         // 4: ctxfs.v1.Limit
+	(*Method)(nil),                     // 5: ctxfs.v1.Method
+	(*descriptorpb.MethodOptions)(nil), // 6: google.protobuf.MethodOptions
 }
 var file_ctxfs_v1_options_proto_depIdxs = []int32{
 	0, // 0: ctxfs.v1.Method.callers:type_name -> ctxfs.v1.Callers
 	1, // 1: ctxfs.v1.Method.effect:type_name -> ctxfs.v1.Effect
-	2, // 2: ctxfs.v1.Method.duration:type_name -> ctxfs.v1.Duration
-	3, // 3: ctxfs.v1.Method.limit:type_name -> ctxfs.v1.Limit
-	5, // 4: ctxfs.v1.method:extendee -> google.protobuf.MethodOptions
-	4, // 5: ctxfs.v1.method:type_name -> ctxfs.v1.Method
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	5, // [5:6] is the sub-list for extension type_name
-	4, // [4:5] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	3, // 2: ctxfs.v1.Method.duration:type_name -> ctxfs.v1.Duration
+	4, // 3: ctxfs.v1.Method.limit:type_name -> ctxfs.v1.Limit
+	2, // 4: ctxfs.v1.Method.files:type_name -> ctxfs.v1.Files
+	6, // 5: ctxfs.v1.method:extendee -> google.protobuf.MethodOptions
+	5, // 6: ctxfs.v1.method:type_name -> ctxfs.v1.Method
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	6, // [6:7] is the sub-list for extension type_name
+	5, // [5:6] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_options_proto_init() }
@@ -476,7 +557,7 @@ func file_ctxfs_v1_options_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_options_proto_rawDesc), len(file_ctxfs_v1_options_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   1,
 			NumExtensions: 1,
 			NumServices:   0,

@@ -35,6 +35,8 @@ const (
 	PanelRight_PANEL_RIGHT_REVIEW PanelRight = 1
 	// The panel runs commands in its own context through ExecService. A read-only panel's commands see the context read-only.
 	PanelRight_PANEL_RIGHT_EXEC PanelRight = 2
+	// The panel pushes commits that were staged in its own context (GitService.Push).
+	PanelRight_PANEL_RIGHT_GIT_PUSH PanelRight = 3
 )
 
 // Enum value maps for PanelRight.
@@ -43,11 +45,13 @@ var (
 		0: "PANEL_RIGHT_UNSPECIFIED",
 		1: "PANEL_RIGHT_REVIEW",
 		2: "PANEL_RIGHT_EXEC",
+		3: "PANEL_RIGHT_GIT_PUSH",
 	}
 	PanelRight_value = map[string]int32{
 		"PANEL_RIGHT_UNSPECIFIED": 0,
 		"PANEL_RIGHT_REVIEW":      1,
 		"PANEL_RIGHT_EXEC":        2,
+		"PANEL_RIGHT_GIT_PUSH":    3,
 	}
 )
 
@@ -95,7 +99,17 @@ type OpenPanelRequest struct {
 	// The panel may use unsafe_noctx contexts, which start empty; without context_id it gets one of its own.
 	Unsafe bool `protobuf:"varint,6,opt,name=unsafe,proto3" json:"unsafe,omitempty"`
 	// The panel's rights beyond its own context; empty means none. EINVAL for one that the server does not know.
-	Rights        []PanelRight `protobuf:"varint,7,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
+	Rights []PanelRight `protobuf:"varint,7,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
+	// The scope: seeds the context from these repositories and folders of the workspace alone, each relative to the workspace. Empty means all
+	// repositories. They keep their paths. It counts when the context is seeded; later it has to be empty or the same. EINVAL for one that does not
+	// exist, with a list of what does, and together with a template.
+	SeedFrom []string `protobuf:"bytes,8,rep,name=seed_from,json=seedFrom,proto3" json:"seed_from,omitempty"`
+	// The zones of the context. Not set means the context-zones.yml in the folder that the panel's ID names, and without one no zones. It counts when
+	// the context is seeded; later it has to be missing or the same. EINVAL for a layout that cannot be.
+	Zones *ZoneLayout `protobuf:"bytes,9,opt,name=zones,proto3" json:"zones,omitempty"`
+	// Labels that the panel gets beside those that it has, as of SetPanelLabels. Its context gets them too if it is the panel's own, or if this call
+	// made it.
+	Labels        map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -175,6 +189,27 @@ func (x *OpenPanelRequest) GetUnsafe() bool {
 func (x *OpenPanelRequest) GetRights() []PanelRight {
 	if x != nil {
 		return x.Rights
+	}
+	return nil
+}
+
+func (x *OpenPanelRequest) GetSeedFrom() []string {
+	if x != nil {
+		return x.SeedFrom
+	}
+	return nil
+}
+
+func (x *OpenPanelRequest) GetZones() *ZoneLayout {
+	if x != nil {
+		return x.Zones
+	}
+	return nil
+}
+
+func (x *OpenPanelRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -527,16 +562,128 @@ func (x *ClosePanelResponse) GetHandlesClosed() int32 {
 	return 0
 }
 
-// Request of ListPanels.
-type ListPanelsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+// Request of SetPanelLabels.
+type SetPanelLabelsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The panel: panels/editor.
+	PanelId string `protobuf:"bytes,1,opt,name=panel_id,json=panelId,proto3" json:"panel_id,omitempty"`
+	// Labels to set, as in SetLabelsRequest.
+	Put map[string]string `protobuf:"bytes,2,rep,name=put,proto3" json:"put,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Keys to remove; one may be absent.
+	Remove        []string `protobuf:"bytes,3,rep,name=remove,proto3" json:"remove,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *SetPanelLabelsRequest) Reset() {
+	*x = SetPanelLabelsRequest{}
+	mi := &file_ctxfs_v1_panel_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPanelLabelsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPanelLabelsRequest) ProtoMessage() {}
+
+func (x *SetPanelLabelsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_panel_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPanelLabelsRequest.ProtoReflect.Descriptor instead.
+func (*SetPanelLabelsRequest) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_panel_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SetPanelLabelsRequest) GetPanelId() string {
+	if x != nil {
+		return x.PanelId
+	}
+	return ""
+}
+
+func (x *SetPanelLabelsRequest) GetPut() map[string]string {
+	if x != nil {
+		return x.Put
+	}
+	return nil
+}
+
+func (x *SetPanelLabelsRequest) GetRemove() []string {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+// Response of SetPanelLabels.
+type SetPanelLabelsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All labels that the panel has now.
+	Labels        map[string]string `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPanelLabelsResponse) Reset() {
+	*x = SetPanelLabelsResponse{}
+	mi := &file_ctxfs_v1_panel_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPanelLabelsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPanelLabelsResponse) ProtoMessage() {}
+
+func (x *SetPanelLabelsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ctxfs_v1_panel_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPanelLabelsResponse.ProtoReflect.Descriptor instead.
+func (*SetPanelLabelsResponse) Descriptor() ([]byte, []int) {
+	return file_ctxfs_v1_panel_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SetPanelLabelsResponse) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+// Request of ListPanels.
+type ListPanelsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only panels whose labels match all of these: "key=value", "key" for any value, "!key" for panels without the label. At most 32.
+	LabelSelectors []string `protobuf:"bytes,1,rep,name=label_selectors,json=labelSelectors,proto3" json:"label_selectors,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
 func (x *ListPanelsRequest) Reset() {
 	*x = ListPanelsRequest{}
-	mi := &file_ctxfs_v1_panel_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_panel_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -548,7 +695,7 @@ func (x *ListPanelsRequest) String() string {
 func (*ListPanelsRequest) ProtoMessage() {}
 
 func (x *ListPanelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_panel_proto_msgTypes[6]
+	mi := &file_ctxfs_v1_panel_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -561,7 +708,14 @@ func (x *ListPanelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPanelsRequest.ProtoReflect.Descriptor instead.
 func (*ListPanelsRequest) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_panel_proto_rawDescGZIP(), []int{6}
+	return file_ctxfs_v1_panel_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListPanelsRequest) GetLabelSelectors() []string {
+	if x != nil {
+		return x.LabelSelectors
+	}
+	return nil
 }
 
 // Response of ListPanels.
@@ -575,7 +729,7 @@ type ListPanelsResponse struct {
 
 func (x *ListPanelsResponse) Reset() {
 	*x = ListPanelsResponse{}
-	mi := &file_ctxfs_v1_panel_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_panel_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +741,7 @@ func (x *ListPanelsResponse) String() string {
 func (*ListPanelsResponse) ProtoMessage() {}
 
 func (x *ListPanelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_panel_proto_msgTypes[7]
+	mi := &file_ctxfs_v1_panel_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +754,7 @@ func (x *ListPanelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPanelsResponse.ProtoReflect.Descriptor instead.
 func (*ListPanelsResponse) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_panel_proto_rawDescGZIP(), []int{7}
+	return file_ctxfs_v1_panel_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListPanelsResponse) GetPanels() []*Panel {
@@ -628,14 +782,16 @@ type Panel struct {
 	// Open handles.
 	Handles int32 `protobuf:"varint,7,opt,name=handles,proto3" json:"handles,omitempty"`
 	// The rights that its next token has.
-	Rights        []PanelRight `protobuf:"varint,8,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
+	Rights []PanelRight `protobuf:"varint,8,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
+	// Labels that its host gave it.
+	Labels        map[string]string `protobuf:"bytes,9,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Panel) Reset() {
 	*x = Panel{}
-	mi := &file_ctxfs_v1_panel_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_panel_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +803,7 @@ func (x *Panel) String() string {
 func (*Panel) ProtoMessage() {}
 
 func (x *Panel) ProtoReflect() protoreflect.Message {
-	mi := &file_ctxfs_v1_panel_proto_msgTypes[8]
+	mi := &file_ctxfs_v1_panel_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +816,7 @@ func (x *Panel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Panel.ProtoReflect.Descriptor instead.
 func (*Panel) Descriptor() ([]byte, []int) {
-	return file_ctxfs_v1_panel_proto_rawDescGZIP(), []int{8}
+	return file_ctxfs_v1_panel_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Panel) GetPanelId() string {
@@ -719,11 +875,18 @@ func (x *Panel) GetRights() []PanelRight {
 	return nil
 }
 
+func (x *Panel) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 var File_ctxfs_v1_panel_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\n" +
-	"\x14ctxfs/v1/panel.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\"\xe2\x01\n" +
+	"\x14ctxfs/v1/panel.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\x1a\x13ctxfs/v1/zone.proto\"\xa6\x03\n" +
 	"\x10OpenPanelRequest\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x1d\n" +
 	"\n" +
@@ -732,7 +895,14 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\x04 \x01(\x03R\x05ttlMs\x12\x1a\n" +
 	"\btemplate\x18\x05 \x01(\tR\btemplate\x12\x16\n" +
 	"\x06unsafe\x18\x06 \x01(\bR\x06unsafe\x12,\n" +
-	"\x06rights\x18\a \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights\"\xde\x02\n" +
+	"\x06rights\x18\a \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights\x12\x1b\n" +
+	"\tseed_from\x18\b \x03(\tR\bseedFrom\x12*\n" +
+	"\x05zones\x18\t \x01(\v2\x14.ctxfs.v1.ZoneLayoutR\x05zones\x12>\n" +
+	"\x06labels\x18\n" +
+	" \x03(\v2&.ctxfs.v1.OpenPanelRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xde\x02\n" +
 	"\x11OpenPanelResponse\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x1d\n" +
 	"\n" +
@@ -760,10 +930,23 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\"b\n" +
 	"\x12ClosePanelResponse\x12%\n" +
 	"\x0etokens_revoked\x18\x01 \x01(\x05R\rtokensRevoked\x12%\n" +
-	"\x0ehandles_closed\x18\x02 \x01(\x05R\rhandlesClosed\"\x13\n" +
-	"\x11ListPanelsRequest\"=\n" +
+	"\x0ehandles_closed\x18\x02 \x01(\x05R\rhandlesClosed\"\xbe\x01\n" +
+	"\x15SetPanelLabelsRequest\x12\x19\n" +
+	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12:\n" +
+	"\x03put\x18\x02 \x03(\v2(.ctxfs.v1.SetPanelLabelsRequest.PutEntryR\x03put\x12\x16\n" +
+	"\x06remove\x18\x03 \x03(\tR\x06remove\x1a6\n" +
+	"\bPutEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x99\x01\n" +
+	"\x16SetPanelLabelsResponse\x12D\n" +
+	"\x06labels\x18\x01 \x03(\v2,.ctxfs.v1.SetPanelLabelsResponse.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
+	"\x11ListPanelsRequest\x12'\n" +
+	"\x0flabel_selectors\x18\x01 \x03(\tR\x0elabelSelectors\"=\n" +
 	"\x12ListPanelsResponse\x12'\n" +
-	"\x06panels\x18\x01 \x03(\v2\x0f.ctxfs.v1.PanelR\x06panels\"\xef\x01\n" +
+	"\x06panels\x18\x01 \x03(\v2\x0f.ctxfs.v1.PanelR\x06panels\"\xdf\x02\n" +
 	"\x05Panel\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x1d\n" +
 	"\n" +
@@ -773,24 +956,26 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\topened_ns\x18\x05 \x01(\x03R\bopenedNs\x12\x16\n" +
 	"\x06tokens\x18\x06 \x01(\x05R\x06tokens\x12\x18\n" +
 	"\ahandles\x18\a \x01(\x05R\ahandles\x12,\n" +
-	"\x06rights\x18\b \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights*W\n" +
+	"\x06rights\x18\b \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights\x123\n" +
+	"\x06labels\x18\t \x03(\v2\x1b.ctxfs.v1.Panel.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*q\n" +
 	"\n" +
 	"PanelRight\x12\x1b\n" +
 	"\x17PANEL_RIGHT_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12PANEL_RIGHT_REVIEW\x10\x01\x12\x14\n" +
-	"\x10PANEL_RIGHT_EXEC\x10\x022\xdf\x02\n" +
-	"\fPanelService\x12P\n" +
-	"\tOpenPanel\x12\x1a.ctxfs.v1.OpenPanelRequest\x1a\x1b.ctxfs.v1.OpenPanelResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x03\x12S\n" +
+	"\x10PANEL_RIGHT_EXEC\x10\x02\x12\x18\n" +
+	"\x14PANEL_RIGHT_GIT_PUSH\x10\x032\xca\x03\n" +
+	"\fPanelService\x12R\n" +
+	"\tOpenPanel\x12\x1a.ctxfs.v1.OpenPanelRequest\x1a\x1b.ctxfs.v1.OpenPanelResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x03P\x01\x12U\n" +
 	"\n" +
-	"RenewToken\x12\x1b.ctxfs.v1.RenewTokenRequest\x1a\x1c.ctxfs.v1.RenewTokenResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12S\n" +
+	"RenewToken\x12\x1b.ctxfs.v1.RenewTokenRequest\x1a\x1c.ctxfs.v1.RenewTokenResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x02P\x01\x12U\n" +
 	"\n" +
-	"ClosePanel\x12\x1b.ctxfs.v1.ClosePanelRequest\x1a\x1c.ctxfs.v1.ClosePanelResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x02\x12S\n" +
+	"ClosePanel\x12\x1b.ctxfs.v1.ClosePanelRequest\x1a\x1c.ctxfs.v1.ClosePanelResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x02P\x01\x12a\n" +
+	"\x0eSetPanelLabels\x12\x1f.ctxfs.v1.SetPanelLabelsRequest\x1a .ctxfs.v1.SetPanelLabelsResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x02P\x01\x12U\n" +
 	"\n" +
-	"ListPanels\x12\x1b.ctxfs.v1.ListPanelsRequest\x1a\x1c.ctxfs.v1.ListPanelsResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"ListPanels\x12\x1b.ctxfs.v1.ListPanelsRequest\x1a\x1c.ctxfs.v1.ListPanelsResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x02X\x01B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
 	file_ctxfs_v1_panel_proto_rawDescOnce sync.Once
@@ -805,37 +990,51 @@ func file_ctxfs_v1_panel_proto_rawDescGZIP() []byte {
 }
 
 var file_ctxfs_v1_panel_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ctxfs_v1_panel_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_ctxfs_v1_panel_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_ctxfs_v1_panel_proto_goTypes = []any{
-	(PanelRight)(0),            // 0: ctxfs.v1.PanelRight
-	(*OpenPanelRequest)(nil),   // 1: ctxfs.v1.OpenPanelRequest
-	(*OpenPanelResponse)(nil),  // 2: ctxfs.v1.OpenPanelResponse
-	(*RenewTokenRequest)(nil),  // 3: ctxfs.v1.RenewTokenRequest
-	(*RenewTokenResponse)(nil), // 4: ctxfs.v1.RenewTokenResponse
-	(*ClosePanelRequest)(nil),  // 5: ctxfs.v1.ClosePanelRequest
-	(*ClosePanelResponse)(nil), // 6: ctxfs.v1.ClosePanelResponse
-	(*ListPanelsRequest)(nil),  // 7: ctxfs.v1.ListPanelsRequest
-	(*ListPanelsResponse)(nil), // 8: ctxfs.v1.ListPanelsResponse
-	(*Panel)(nil),              // 9: ctxfs.v1.Panel
+	(PanelRight)(0),                // 0: ctxfs.v1.PanelRight
+	(*OpenPanelRequest)(nil),       // 1: ctxfs.v1.OpenPanelRequest
+	(*OpenPanelResponse)(nil),      // 2: ctxfs.v1.OpenPanelResponse
+	(*RenewTokenRequest)(nil),      // 3: ctxfs.v1.RenewTokenRequest
+	(*RenewTokenResponse)(nil),     // 4: ctxfs.v1.RenewTokenResponse
+	(*ClosePanelRequest)(nil),      // 5: ctxfs.v1.ClosePanelRequest
+	(*ClosePanelResponse)(nil),     // 6: ctxfs.v1.ClosePanelResponse
+	(*SetPanelLabelsRequest)(nil),  // 7: ctxfs.v1.SetPanelLabelsRequest
+	(*SetPanelLabelsResponse)(nil), // 8: ctxfs.v1.SetPanelLabelsResponse
+	(*ListPanelsRequest)(nil),      // 9: ctxfs.v1.ListPanelsRequest
+	(*ListPanelsResponse)(nil),     // 10: ctxfs.v1.ListPanelsResponse
+	(*Panel)(nil),                  // 11: ctxfs.v1.Panel
+	nil,                            // 12: ctxfs.v1.OpenPanelRequest.LabelsEntry
+	nil,                            // 13: ctxfs.v1.SetPanelLabelsRequest.PutEntry
+	nil,                            // 14: ctxfs.v1.SetPanelLabelsResponse.LabelsEntry
+	nil,                            // 15: ctxfs.v1.Panel.LabelsEntry
+	(*ZoneLayout)(nil),             // 16: ctxfs.v1.ZoneLayout
 }
 var file_ctxfs_v1_panel_proto_depIdxs = []int32{
-	0, // 0: ctxfs.v1.OpenPanelRequest.rights:type_name -> ctxfs.v1.PanelRight
-	0, // 1: ctxfs.v1.OpenPanelResponse.rights:type_name -> ctxfs.v1.PanelRight
-	9, // 2: ctxfs.v1.ListPanelsResponse.panels:type_name -> ctxfs.v1.Panel
-	0, // 3: ctxfs.v1.Panel.rights:type_name -> ctxfs.v1.PanelRight
-	1, // 4: ctxfs.v1.PanelService.OpenPanel:input_type -> ctxfs.v1.OpenPanelRequest
-	3, // 5: ctxfs.v1.PanelService.RenewToken:input_type -> ctxfs.v1.RenewTokenRequest
-	5, // 6: ctxfs.v1.PanelService.ClosePanel:input_type -> ctxfs.v1.ClosePanelRequest
-	7, // 7: ctxfs.v1.PanelService.ListPanels:input_type -> ctxfs.v1.ListPanelsRequest
-	2, // 8: ctxfs.v1.PanelService.OpenPanel:output_type -> ctxfs.v1.OpenPanelResponse
-	4, // 9: ctxfs.v1.PanelService.RenewToken:output_type -> ctxfs.v1.RenewTokenResponse
-	6, // 10: ctxfs.v1.PanelService.ClosePanel:output_type -> ctxfs.v1.ClosePanelResponse
-	8, // 11: ctxfs.v1.PanelService.ListPanels:output_type -> ctxfs.v1.ListPanelsResponse
-	8, // [8:12] is the sub-list for method output_type
-	4, // [4:8] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	0,  // 0: ctxfs.v1.OpenPanelRequest.rights:type_name -> ctxfs.v1.PanelRight
+	16, // 1: ctxfs.v1.OpenPanelRequest.zones:type_name -> ctxfs.v1.ZoneLayout
+	12, // 2: ctxfs.v1.OpenPanelRequest.labels:type_name -> ctxfs.v1.OpenPanelRequest.LabelsEntry
+	0,  // 3: ctxfs.v1.OpenPanelResponse.rights:type_name -> ctxfs.v1.PanelRight
+	13, // 4: ctxfs.v1.SetPanelLabelsRequest.put:type_name -> ctxfs.v1.SetPanelLabelsRequest.PutEntry
+	14, // 5: ctxfs.v1.SetPanelLabelsResponse.labels:type_name -> ctxfs.v1.SetPanelLabelsResponse.LabelsEntry
+	11, // 6: ctxfs.v1.ListPanelsResponse.panels:type_name -> ctxfs.v1.Panel
+	0,  // 7: ctxfs.v1.Panel.rights:type_name -> ctxfs.v1.PanelRight
+	15, // 8: ctxfs.v1.Panel.labels:type_name -> ctxfs.v1.Panel.LabelsEntry
+	1,  // 9: ctxfs.v1.PanelService.OpenPanel:input_type -> ctxfs.v1.OpenPanelRequest
+	3,  // 10: ctxfs.v1.PanelService.RenewToken:input_type -> ctxfs.v1.RenewTokenRequest
+	5,  // 11: ctxfs.v1.PanelService.ClosePanel:input_type -> ctxfs.v1.ClosePanelRequest
+	7,  // 12: ctxfs.v1.PanelService.SetPanelLabels:input_type -> ctxfs.v1.SetPanelLabelsRequest
+	9,  // 13: ctxfs.v1.PanelService.ListPanels:input_type -> ctxfs.v1.ListPanelsRequest
+	2,  // 14: ctxfs.v1.PanelService.OpenPanel:output_type -> ctxfs.v1.OpenPanelResponse
+	4,  // 15: ctxfs.v1.PanelService.RenewToken:output_type -> ctxfs.v1.RenewTokenResponse
+	6,  // 16: ctxfs.v1.PanelService.ClosePanel:output_type -> ctxfs.v1.ClosePanelResponse
+	8,  // 17: ctxfs.v1.PanelService.SetPanelLabels:output_type -> ctxfs.v1.SetPanelLabelsResponse
+	10, // 18: ctxfs.v1.PanelService.ListPanels:output_type -> ctxfs.v1.ListPanelsResponse
+	14, // [14:19] is the sub-list for method output_type
+	9,  // [9:14] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_panel_proto_init() }
@@ -844,13 +1043,14 @@ func file_ctxfs_v1_panel_proto_init() {
 		return
 	}
 	file_ctxfs_v1_options_proto_init()
+	file_ctxfs_v1_zone_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctxfs_v1_panel_proto_rawDesc), len(file_ctxfs_v1_panel_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

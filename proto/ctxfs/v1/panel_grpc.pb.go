@@ -21,10 +21,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PanelService_OpenPanel_FullMethodName  = "/ctxfs.v1.PanelService/OpenPanel"
-	PanelService_RenewToken_FullMethodName = "/ctxfs.v1.PanelService/RenewToken"
-	PanelService_ClosePanel_FullMethodName = "/ctxfs.v1.PanelService/ClosePanel"
-	PanelService_ListPanels_FullMethodName = "/ctxfs.v1.PanelService/ListPanels"
+	PanelService_OpenPanel_FullMethodName      = "/ctxfs.v1.PanelService/OpenPanel"
+	PanelService_RenewToken_FullMethodName     = "/ctxfs.v1.PanelService/RenewToken"
+	PanelService_ClosePanel_FullMethodName     = "/ctxfs.v1.PanelService/ClosePanel"
+	PanelService_SetPanelLabels_FullMethodName = "/ctxfs.v1.PanelService/SetPanelLabels"
+	PanelService_ListPanels_FullMethodName     = "/ctxfs.v1.PanelService/ListPanels"
 )
 
 // PanelServiceClient is the client API for PanelService service.
@@ -45,6 +46,9 @@ type PanelServiceClient interface {
 	// Revokes a panel's tokens and closes its handles. Its context and binding stay.
 	// Errors: ENOENT (no such panel).
 	ClosePanel(ctx context.Context, in *ClosePanelRequest, opts ...grpc.CallOption) (*ClosePanelResponse, error)
+	// Sets and removes labels of a panel, open or closed. Its context keeps its own. A panel cannot change its labels.
+	// Errors: ENOENT (no such panel), EINVAL (a bad key or value, or more than 16 labels; nothing is changed).
+	SetPanelLabels(ctx context.Context, in *SetPanelLabelsRequest, opts ...grpc.CallOption) (*SetPanelLabelsResponse, error)
 	// Lists the panels, by ID.
 	ListPanels(ctx context.Context, in *ListPanelsRequest, opts ...grpc.CallOption) (*ListPanelsResponse, error)
 }
@@ -87,6 +91,16 @@ func (c *panelServiceClient) ClosePanel(ctx context.Context, in *ClosePanelReque
 	return out, nil
 }
 
+func (c *panelServiceClient) SetPanelLabels(ctx context.Context, in *SetPanelLabelsRequest, opts ...grpc.CallOption) (*SetPanelLabelsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetPanelLabelsResponse)
+	err := c.cc.Invoke(ctx, PanelService_SetPanelLabels_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *panelServiceClient) ListPanels(ctx context.Context, in *ListPanelsRequest, opts ...grpc.CallOption) (*ListPanelsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListPanelsResponse)
@@ -115,6 +129,9 @@ type PanelServiceServer interface {
 	// Revokes a panel's tokens and closes its handles. Its context and binding stay.
 	// Errors: ENOENT (no such panel).
 	ClosePanel(context.Context, *ClosePanelRequest) (*ClosePanelResponse, error)
+	// Sets and removes labels of a panel, open or closed. Its context keeps its own. A panel cannot change its labels.
+	// Errors: ENOENT (no such panel), EINVAL (a bad key or value, or more than 16 labels; nothing is changed).
+	SetPanelLabels(context.Context, *SetPanelLabelsRequest) (*SetPanelLabelsResponse, error)
 	// Lists the panels, by ID.
 	ListPanels(context.Context, *ListPanelsRequest) (*ListPanelsResponse, error)
 	mustEmbedUnimplementedPanelServiceServer()
@@ -135,6 +152,9 @@ func (UnimplementedPanelServiceServer) RenewToken(context.Context, *RenewTokenRe
 }
 func (UnimplementedPanelServiceServer) ClosePanel(context.Context, *ClosePanelRequest) (*ClosePanelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ClosePanel not implemented")
+}
+func (UnimplementedPanelServiceServer) SetPanelLabels(context.Context, *SetPanelLabelsRequest) (*SetPanelLabelsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetPanelLabels not implemented")
 }
 func (UnimplementedPanelServiceServer) ListPanels(context.Context, *ListPanelsRequest) (*ListPanelsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPanels not implemented")
@@ -214,6 +234,24 @@ func _PanelService_ClosePanel_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PanelService_SetPanelLabels_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetPanelLabelsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PanelServiceServer).SetPanelLabels(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PanelService_SetPanelLabels_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PanelServiceServer).SetPanelLabels(ctx, req.(*SetPanelLabelsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PanelService_ListPanels_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListPanelsRequest)
 	if err := dec(in); err != nil {
@@ -250,6 +288,10 @@ var PanelService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ClosePanel",
 			Handler:    _PanelService_ClosePanel_Handler,
+		},
+		{
+			MethodName: "SetPanelLabels",
+			Handler:    _PanelService_SetPanelLabels_Handler,
 		},
 		{
 			MethodName: "ListPanels",

@@ -460,7 +460,7 @@ const (
 	ReviewEvent_REVIEW_EVENT_UNDONE ReviewEvent = 5
 	// Events were lost: the client was too slow. Call GetReview.
 	ReviewEvent_REVIEW_EVENT_OVERFLOW ReviewEvent = 6
-	// Rebase, or ResolveConflict.
+	// Rebase, ResolveConflict, or GitService.Pull.
 	ReviewEvent_REVIEW_EVENT_REBASED ReviewEvent = 7
 )
 
@@ -696,6 +696,10 @@ const (
 	JournalKind_JOURNAL_KIND_RESOLVE JournalKind = 5
 	// A command with a checkpoint.
 	JournalKind_JOURNAL_KIND_EXEC JournalKind = 6
+	// GitService.Pull.
+	JournalKind_JOURNAL_KIND_PULL JournalKind = 7
+	// GitService.Push.
+	JournalKind_JOURNAL_KIND_PUSH JournalKind = 8
 )
 
 // Enum value maps for JournalKind.
@@ -708,6 +712,8 @@ var (
 		4: "JOURNAL_KIND_REBASE",
 		5: "JOURNAL_KIND_RESOLVE",
 		6: "JOURNAL_KIND_EXEC",
+		7: "JOURNAL_KIND_PULL",
+		8: "JOURNAL_KIND_PUSH",
 	}
 	JournalKind_value = map[string]int32{
 		"JOURNAL_KIND_UNSPECIFIED": 0,
@@ -717,6 +723,8 @@ var (
 		"JOURNAL_KIND_REBASE":      4,
 		"JOURNAL_KIND_RESOLVE":     5,
 		"JOURNAL_KIND_EXEC":        6,
+		"JOURNAL_KIND_PULL":        7,
+		"JOURNAL_KIND_PUSH":        8,
 	}
 )
 
@@ -900,6 +908,8 @@ const (
 	Resolution_RESOLUTION_WORKSPACE Resolution = 2
 	// The base's version: the changes of both sides go.
 	Resolution_RESOLUTION_BASE Resolution = 3
+	// The content of the request. The file keeps its mode.
+	Resolution_RESOLUTION_CONTENT Resolution = 4
 )
 
 // Enum value maps for Resolution.
@@ -909,12 +919,14 @@ var (
 		1: "RESOLUTION_CONTEXT",
 		2: "RESOLUTION_WORKSPACE",
 		3: "RESOLUTION_BASE",
+		4: "RESOLUTION_CONTENT",
 	}
 	Resolution_value = map[string]int32{
 		"RESOLUTION_UNSPECIFIED": 0,
 		"RESOLUTION_CONTEXT":     1,
 		"RESOLUTION_WORKSPACE":   2,
 		"RESOLUTION_BASE":        3,
+		"RESOLUTION_CONTENT":     4,
 	}
 )
 
@@ -4006,9 +4018,11 @@ type ListJournalRequest struct {
 	// At most so many entries; 0 means 100, which is the most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// For hosts: only entries of contexts whose labels match, as in ListContextsRequest. A context that was deleted has no labels.
+	LabelSelectors []string `protobuf:"bytes,5,rep,name=label_selectors,json=labelSelectors,proto3" json:"label_selectors,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ListJournalRequest) Reset() {
@@ -4067,6 +4081,13 @@ func (x *ListJournalRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListJournalRequest) GetLabelSelectors() []string {
+	if x != nil {
+		return x.LabelSelectors
+	}
+	return nil
 }
 
 // Response of ListJournal.
@@ -4802,7 +4823,12 @@ type ResolveConflictRequest struct {
 	// Takes path's place when it is not UTF-8.
 	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
 	// What the context's file becomes.
-	Resolution    Resolution `protobuf:"varint,4,opt,name=resolution,proto3,enum=ctxfs.v1.Resolution" json:"resolution,omitempty"`
+	Resolution Resolution `protobuf:"varint,4,opt,name=resolution,proto3,enum=ctxfs.v1.Resolution" json:"resolution,omitempty"`
+	// The content for RESOLUTION_CONTENT, at most 4 MiB.
+	Content []byte `protobuf:"bytes,5,opt,name=content,proto3" json:"content,omitempty"`
+	// The SHA-256 of the context's file that was looked at, in hex. If it is set and the context holds another file by now, ResolveConflict fails
+	// with STALE_REVISION.
+	IfSha256      string `protobuf:"bytes,6,opt,name=if_sha256,json=ifSha256,proto3" json:"if_sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4863,6 +4889,20 @@ func (x *ResolveConflictRequest) GetResolution() Resolution {
 		return x.Resolution
 	}
 	return Resolution_RESOLUTION_UNSPECIFIED
+}
+
+func (x *ResolveConflictRequest) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *ResolveConflictRequest) GetIfSha256() string {
+	if x != nil {
+		return x.IfSha256
+	}
+	return ""
 }
 
 // Response of ResolveConflict.
@@ -5172,14 +5212,15 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12)\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x15.ctxfs.v1.AppliedKindR\x04kind\x12\x16\n" +
-	"\x06merged\x18\x04 \x01(\bR\x06merged\"\x83\x01\n" +
+	"\x06merged\x18\x04 \x01(\bR\x06merged\"\xac\x01\n" +
 	"\x12ListJournalRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"o\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12'\n" +
+	"\x0flabel_selectors\x18\x05 \x03(\tR\x0elabelSelectors\"o\n" +
 	"\x13ListJournalResponse\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.ctxfs.v1.JournalEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x02\n" +
@@ -5237,7 +5278,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\"Q\n" +
 	"\x15ListConflictsResponse\x128\n" +
-	"\tconflicts\x18\x01 \x03(\v2\x1a.ctxfs.v1.RecordedConflictR\tconflicts\"\x9c\x01\n" +
+	"\tconflicts\x18\x01 \x03(\v2\x1a.ctxfs.v1.RecordedConflictR\tconflicts\"\xd3\x01\n" +
 	"\x16ResolveConflictRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x12\n" +
@@ -5245,7 +5286,9 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\braw_path\x18\x03 \x01(\fR\arawPath\x124\n" +
 	"\n" +
 	"resolution\x18\x04 \x01(\x0e2\x14.ctxfs.v1.ResolutionR\n" +
-	"resolution\"c\n" +
+	"resolution\x12\x18\n" +
+	"\acontent\x18\x05 \x01(\fR\acontent\x12\x1b\n" +
+	"\tif_sha256\x18\x06 \x01(\tR\bifSha256\"c\n" +
 	"\x17ResolveConflictResponse\x12\x1d\n" +
 	"\n" +
 	"journal_id\x18\x01 \x01(\x03R\tjournalId\x12)\n" +
@@ -5311,7 +5354,7 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x18APPLIED_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14APPLIED_KIND_CREATED\x10\x01\x12\x18\n" +
 	"\x14APPLIED_KIND_WRITTEN\x10\x02\x12\x18\n" +
-	"\x14APPLIED_KIND_REMOVED\x10\x03*\xbe\x01\n" +
+	"\x14APPLIED_KIND_REMOVED\x10\x03*\xec\x01\n" +
 	"\vJournalKind\x12\x1c\n" +
 	"\x18JOURNAL_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JOURNAL_KIND_APPLY\x10\x01\x12\x18\n" +
@@ -5319,7 +5362,9 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x11JOURNAL_KIND_UNDO\x10\x03\x12\x17\n" +
 	"\x13JOURNAL_KIND_REBASE\x10\x04\x12\x18\n" +
 	"\x14JOURNAL_KIND_RESOLVE\x10\x05\x12\x15\n" +
-	"\x11JOURNAL_KIND_EXEC\x10\x06*\xa4\x02\n" +
+	"\x11JOURNAL_KIND_EXEC\x10\x06\x12\x15\n" +
+	"\x11JOURNAL_KIND_PULL\x10\a\x12\x15\n" +
+	"\x11JOURNAL_KIND_PUSH\x10\b*\xa4\x02\n" +
 	"\fConflictKind\x12\x1d\n" +
 	"\x19CONFLICT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CONFLICT_KIND_CONTENT\x10\x01\x12\x1f\n" +
@@ -5336,38 +5381,40 @@ const file_ctxfs_v1_review_proto_rawDesc = "" +
 	"\x12ON_CONFLICT_RECORD\x10\x01\x12\x17\n" +
 	"\x13ON_CONFLICT_MARKERS\x10\x02\x12\x1c\n" +
 	"\x18ON_CONFLICT_KEEP_CONTEXT\x10\x03\x12\x1e\n" +
-	"\x1aON_CONFLICT_TAKE_WORKSPACE\x10\x04*o\n" +
+	"\x1aON_CONFLICT_TAKE_WORKSPACE\x10\x04*\x87\x01\n" +
 	"\n" +
 	"Resolution\x12\x1a\n" +
 	"\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RESOLUTION_CONTEXT\x10\x01\x12\x18\n" +
 	"\x14RESOLUTION_WORKSPACE\x10\x02\x12\x13\n" +
-	"\x0fRESOLUTION_BASE\x10\x032\x84\n" +
+	"\x0fRESOLUTION_BASE\x10\x03\x12\x16\n" +
+	"\x12RESOLUTION_CONTENT\x10\x042\xa6\n" +
 	"\n" +
-	"\rReviewService\x12Z\n" +
-	"\vListChanges\x12\x1c.ctxfs.v1.ListChangesRequest\x1a\x1d.ctxfs.v1.ListChangesResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x010\x01\x12N\n" +
-	"\aGetDiff\x12\x18.ctxfs.v1.GetDiffRequest\x1a\x19.ctxfs.v1.GetDiffResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x010\x01\x12Z\n" +
-	"\vReadVersion\x12\x1c.ctxfs.v1.ReadVersionRequest\x1a\x1d.ctxfs.v1.ReadVersionResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x010\x01\x12R\n" +
-	"\tGetReview\x12\x1a.ctxfs.v1.GetReviewRequest\x1a\x1b.ctxfs.v1.GetReviewResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x030\x01\x12Z\n" +
-	"\vWatchReview\x12\x1c.ctxfs.v1.WatchReviewRequest\x1a\x1d.ctxfs.v1.WatchReviewResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x01 \x04H\x020\x01\x12Y\n" +
-	"\fSubmitReview\x12\x1d.ctxfs.v1.SubmitReviewRequest\x1a\x1e.ctxfs.v1.SubmitReviewResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x03\x12J\n" +
-	"\aDiscard\x12\x18.ctxfs.v1.DiscardRequest\x1a\x19.ctxfs.v1.DiscardResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x02\x10\x02 \x03\x12G\n" +
-	"\x06Decide\x12\x17.ctxfs.v1.DecideRequest\x1a\x18.ctxfs.v1.DecideResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12D\n" +
-	"\x05Apply\x12\x16.ctxfs.v1.ApplyRequest\x1a\x17.ctxfs.v1.ApplyResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12[\n" +
-	"\fApplyChecked\x12\x1d.ctxfs.v1.ApplyCheckedRequest\x1a\x1e.ctxfs.v1.ApplyCheckedResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x040\x01\x12X\n" +
-	"\vListJournal\x12\x1c.ctxfs.v1.ListJournalRequest\x1a\x1d.ctxfs.v1.ListJournalResponse\"\f\xa2\x9f\x19\b\b\x03\x10\x01 \x020\x01\x12A\n" +
-	"\x04Undo\x12\x15.ctxfs.v1.UndoRequest\x1a\x16.ctxfs.v1.UndoResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12G\n" +
-	"\x06Rebase\x12\x17.ctxfs.v1.RebaseRequest\x1a\x18.ctxfs.v1.RebaseResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03\x12^\n" +
-	"\rListConflicts\x12\x1e.ctxfs.v1.ListConflictsRequest\x1a\x1f.ctxfs.v1.ListConflictsResponse\"\f\xa2\x9f\x19\b\b\x03\x10\x01 \x020\x01\x12b\n" +
-	"\x0fResolveConflict\x12 .ctxfs.v1.ResolveConflictRequest\x1a!.ctxfs.v1.ResolveConflictResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x03\x10\x02 \x03B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"\rReviewService\x12\\\n" +
+	"\vListChanges\x12\x1c.ctxfs.v1.ListChangesRequest\x1a\x1d.ctxfs.v1.ListChangesResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x030\x01X\x010\x01\x12P\n" +
+	"\aGetDiff\x12\x18.ctxfs.v1.GetDiffRequest\x1a\x19.ctxfs.v1.GetDiffResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x030\x01X\x010\x01\x12\\\n" +
+	"\vReadVersion\x12\x1c.ctxfs.v1.ReadVersionRequest\x1a\x1d.ctxfs.v1.ReadVersionResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x030\x01X\x010\x01\x12T\n" +
+	"\tGetReview\x12\x1a.ctxfs.v1.GetReviewRequest\x1a\x1b.ctxfs.v1.GetReviewResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x030\x01X\x01\x12\\\n" +
+	"\vWatchReview\x12\x1c.ctxfs.v1.WatchReviewRequest\x1a\x1d.ctxfs.v1.WatchReviewResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x01 \x04H\x02X\x010\x01\x12]\n" +
+	"\fSubmitReview\x12\x1d.ctxfs.v1.SubmitReviewRequest\x1a\x1e.ctxfs.v1.SubmitReviewResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x02\x10\x02 \x03P\x01X\x01\x12L\n" +
+	"\aDiscard\x12\x18.ctxfs.v1.DiscardRequest\x1a\x19.ctxfs.v1.DiscardResponse\"\f\xa2\x9f\x19\b\b\x02\x10\x02 \x03X\x01\x12K\n" +
+	"\x06Decide\x12\x17.ctxfs.v1.DecideRequest\x1a\x18.ctxfs.v1.DecideResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x03\x10\x02 \x03P\x01X\x01\x12F\n" +
+	"\x05Apply\x12\x16.ctxfs.v1.ApplyRequest\x1a\x17.ctxfs.v1.ApplyResponse\"\f\xa2\x9f\x19\b\b\x03\x10\x02 \x03X\x01\x12]\n" +
+	"\fApplyChecked\x12\x1d.ctxfs.v1.ApplyCheckedRequest\x1a\x1e.ctxfs.v1.ApplyCheckedResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x04X\x010\x01\x12Z\n" +
+	"\vListJournal\x12\x1c.ctxfs.v1.ListJournalRequest\x1a\x1d.ctxfs.v1.ListJournalResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x03\x10\x01 \x020\x01X\x01\x12C\n" +
+	"\x04Undo\x12\x15.ctxfs.v1.UndoRequest\x1a\x16.ctxfs.v1.UndoResponse\"\f\xa2\x9f\x19\b\b\x03\x10\x02 \x03X\x01\x12I\n" +
+	"\x06Rebase\x12\x17.ctxfs.v1.RebaseRequest\x1a\x18.ctxfs.v1.RebaseResponse\"\f\xa2\x9f\x19\b\b\x03\x10\x02 \x03X\x01\x12`\n" +
+	"\rListConflicts\x12\x1e.ctxfs.v1.ListConflictsRequest\x1a\x1f.ctxfs.v1.ListConflictsResponse\"\x0e\xa2\x9f\x19\n" +
+	"\b\x03\x10\x01 \x020\x01X\x01\x12d\n" +
+	"\x0fResolveConflict\x12 .ctxfs.v1.ResolveConflictRequest\x1a!.ctxfs.v1.ResolveConflictResponse\"\f\xa2\x9f\x19\b\b\x03\x10\x02 \x03X\x01B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
 	file_ctxfs_v1_review_proto_rawDescOnce sync.Once

@@ -135,7 +135,7 @@ type ReviewServiceClient interface {
 	// Resolves a conflict that Rebase recorded. The context's file becomes the chosen version, and the base becomes the workspace's version that
 	// the conflict has. It is a journal entry, and Undo brings the conflict back.
 	// Errors: ENOENT (the path has no conflict), EINVAL (the file still is what Rebase wrote with markers), CONFLICT (a directory stands at the
-	// path), EDQUOT.
+	// path), STALE_REVISION (see if_sha256), EFBIG (the content is larger than 4 MiB), EDQUOT.
 	ResolveConflict(ctx context.Context, in *ResolveConflictRequest, opts ...grpc.CallOption) (*ResolveConflictResponse, error)
 }
 
@@ -439,7 +439,7 @@ type ReviewServiceServer interface {
 	// Resolves a conflict that Rebase recorded. The context's file becomes the chosen version, and the base becomes the workspace's version that
 	// the conflict has. It is a journal entry, and Undo brings the conflict back.
 	// Errors: ENOENT (the path has no conflict), EINVAL (the file still is what Rebase wrote with markers), CONFLICT (a directory stands at the
-	// path), EDQUOT.
+	// path), STALE_REVISION (see if_sha256), EFBIG (the content is larger than 4 MiB), EDQUOT.
 	ResolveConflict(context.Context, *ResolveConflictRequest) (*ResolveConflictResponse, error)
 	mustEmbedUnimplementedReviewServiceServer()
 }

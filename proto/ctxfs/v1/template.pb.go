@@ -868,14 +868,11 @@ const file_ctxfs_v1_template_proto_rawDesc = "" +
 	"\x05files\x18\x02 \x01(\x03R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x19\n" +
 	"\bbuilt_ns\x18\x04 \x01(\x03R\abuiltNs\x12\x1a\n" +
-	"\bcontexts\x18\x05 \x01(\x05R\bcontexts2\xb3\x02\n" +
-	"\x0fTemplateService\x12b\n" +
-	"\x0fExplainTemplate\x12 .ctxfs.v1.ExplainTemplateRequest\x1a!.ctxfs.v1.ExplainTemplateResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x03\x12^\n" +
-	"\rBuildTemplate\x12\x1e.ctxfs.v1.BuildTemplateRequest\x1a\x1f.ctxfs.v1.BuildTemplateResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x02 \x030\x01\x12\\\n" +
-	"\rListTemplates\x12\x1e.ctxfs.v1.ListTemplatesRequest\x1a\x1f.ctxfs.v1.ListTemplatesResponse\"\n" +
-	"\xa2\x9f\x19\x06\b\x01\x10\x01 \x02B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
+	"\bcontexts\x18\x05 \x01(\x05R\bcontexts2\xb9\x02\n" +
+	"\x0fTemplateService\x12d\n" +
+	"\x0fExplainTemplate\x12 .ctxfs.v1.ExplainTemplateRequest\x1a!.ctxfs.v1.ExplainTemplateResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x03X\x01\x12`\n" +
+	"\rBuildTemplate\x12\x1e.ctxfs.v1.BuildTemplateRequest\x1a\x1f.ctxfs.v1.BuildTemplateResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x02 \x03P\x010\x01\x12^\n" +
+	"\rListTemplates\x12\x1e.ctxfs.v1.ListTemplatesRequest\x1a\x1f.ctxfs.v1.ListTemplatesResponse\"\f\xa2\x9f\x19\b\b\x01\x10\x01 \x02X\x01B/Z-github.com/ctxfs/ctxfs/proto/ctxfs/v1;ctxfsv1b\x06proto3"
 
 var (
 	file_ctxfs_v1_template_proto_rawDescOnce sync.Once

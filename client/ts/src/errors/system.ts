@@ -14,10 +14,14 @@ export interface SystemErrorInit {
   hint?: string | undefined;
   /** What is wrong, where the errno says too little. */
   detail?: string | undefined;
-  /** "context" when the context is meant and not a file. */
+  /** "context" when the context is meant and not a file, "condition" for ifMatch and ifNoneMatch, "edit" for an edit that cannot be made. */
   kind?: string | undefined;
   /** Bytes that reached the file before the failure. */
   written?: number | undefined;
+  /** The file's present etag, when a condition did not hold. */
+  etag?: string | undefined;
+  /** The index of the step of a batch that failed. Nothing of the batch was done. */
+  step?: number | undefined;
   /** Linux's number, negative; found by code when it is missing. */
   errno?: number | undefined;
 }
@@ -33,10 +37,12 @@ export interface SystemError extends Error {
   detail?: string;
   kind?: string;
   written?: number;
+  etag?: string;
+  step?: number;
 }
 
 const optional = ["syscall", "path", "dest"] as const;
-const extras = ["hint", "detail", "kind", "written"] as const;
+const extras = ["hint", "detail", "kind", "written", "etag", "step"] as const;
 
 /**
  * Returns Node's message: "ENOENT: no such file or directory, open '/x'". Of a context, which Node does not know, it
@@ -45,6 +51,7 @@ const extras = ["hint", "detail", "kind", "written"] as const;
 export function systemMessage(e: SystemErrorInit): string {
   const known = systemErrors[e.code]?.[1];
   let text = `${e.code}: ${(e.kind ? e.detail : undefined) ?? known ?? e.detail ?? "unknown error"}`;
+  if (e.step !== undefined) text += ` (steps[${e.step}]; nothing was changed)`;
   if (e.kind && e.hint) text += `; ${e.hint}`;
   if (e.syscall) text += `, ${e.syscall}`;
   if (e.path !== undefined) text += ` '${e.path}'`;
@@ -54,7 +61,7 @@ export function systemMessage(e: SystemErrorInit): string {
 
 /**
  * Makes an error of the file system as Node makes it: its fields are own and enumerable, in Node's order.
- * hint, detail, kind and written are own but not enumerable, so that printing and comparing show what Node shows.
+ * hint, detail, kind, written, etag and step are own but not enumerable, so that printing and comparing show what Node shows.
  */
 export function systemError(init: SystemErrorInit): SystemError {
   const error = new Error(systemMessage(init)) as SystemError;

@@ -17,6 +17,14 @@ export interface ExecLimits {
   openFiles?: number | undefined;
   /** The size of a file that it writes, in bytes. */
   fileBytes?: number | undefined;
+  /** Memory, with /tmp, in bytes. Only a server with a memory cgroup limits it. */
+  memoryBytes?: number | undefined;
+  /** Share of the CPUs, in percent of one. Only a server with a CPU cgroup limits it. */
+  cpuPercent?: number | undefined;
+  /** Output of both streams, in bytes. */
+  outputBytes?: number | undefined;
+  /** The size of /tmp, in bytes. */
+  tmpBytes?: number | undefined;
 }
 
 /** A terminal. */
@@ -49,12 +57,19 @@ export interface ExecOptions {
   keep?: boolean | undefined;
   /** What the command may use. */
   limits?: ExecLimits | undefined;
+  /** The profile of the server, which has the network, variables, folders and limits; "offline" unless told. */
+  profile?: string | undefined;
+  /** The name of a sandbox to share with other commands of the context: its processes, /tmp and loopback. */
+  sandbox?: string | undefined;
+  /** Records what the command changes: exit has the journalId, for undo. */
+  checkpoint?: boolean | undefined;
   /** Kills the process when it fires. */
   signal?: AbortSignal | undefined;
 }
 
 /** Why a process ended. */
-export type ExitReason = "exited" | "timeout" | "killed" | "contextClosed" | "serverStopped" | "sandboxFailed" | "unknown";
+export type ExitReason =
+  "exited" | "timeout" | "killed" | "contextClosed" | "serverStopped" | "sandboxFailed" | "lost" | "cpu" | "memory" | "quota" | "output" | "unknown";
 
 /** The end of a process. */
 export interface ProcessExit {
@@ -64,6 +79,8 @@ export interface ProcessExit {
   reason: ExitReason;
   /** What went wrong, for "sandboxFailed". */
   detail: string;
+  /** The journal's entry of what the command changed, with checkpoint; there is none if it changed nothing. */
+  journalId?: number;
 }
 
 /** What is known of a process. */
@@ -86,8 +103,10 @@ export interface ProcessInfo {
   exit: ProcessExit | undefined;
 }
 
-const limitNames = ["wallMs", "cpuMs", "processes", "openFiles", "fileBytes"] as const;
-const optionNames = ["cwd", "env", "input", "stdin", "pty", "name", "labels", "keep", "limits", "signal"] as const;
+/** The limits whose fields are 64 bits wide, and the others. */
+const wideLimits = ["wallMs", "cpuMs", "fileBytes", "memoryBytes", "outputBytes", "tmpBytes"] as const;
+const smallLimits = ["processes", "openFiles", "cpuPercent"] as const;
+const optionNames = ["cwd", "env", "input", "stdin", "pty", "name", "labels", "keep", "limits", "profile", "sandbox", "checkpoint", "signal"] as const;
 
 /** How often, and after how many ms, a process that is kept is followed again. */
 const maxTries = 10, pause = 300;
@@ -95,10 +114,18 @@ const maxTries = 10, pause = 300;
 const reasons: Readonly<Partial<Record<Reason, ExitReason>>> = {
   [Reason.EXITED]: "exited", [Reason.TIMEOUT]: "timeout", [Reason.KILLED]: "killed", [Reason.CONTEXT_CLOSED]: "contextClosed",
   [Reason.SERVER_STOPPED]: "serverStopped", [Reason.SANDBOX_FAILED]: "sandboxFailed",
+  [Reason.LOST]: "lost", [Reason.CPU]: "cpu", [Reason.MEMORY]: "memory", [Reason.QUOTA]: "quota", [Reason.OUTPUT]: "output",
 };
 
-function exitOf(exit: Exit): ProcessExit {
-  return { code: exit.code, reason: reasons[exit.reason] ?? "unknown", detail: exit.detail };
+/** Converts the end of a process. */
+export function exitOf({ code, reason, detail, journalId }: Exit): ProcessExit {
+  return { code, reason: reasons[reason] ?? "unknown", detail, ...(journalId === 0n ? {} : { journalId: Number(journalId) }) };
+}
+
+function limitsOf(limits: ExecLimits): object {
+  const wide = wideLimits.map((name): [string, bigint] => [name, BigInt(limits[name] ?? 0)]);
+  const small = smallLimits.map((name): [string, number] => [name, limits[name] ?? 0]);
+  return Object.fromEntries<bigint | number>([...wide, ...small]);
 }
 
 function infoOf(p: Process): ProcessInfo {
@@ -225,16 +252,14 @@ export class Commands {
   exec(argv: readonly string[], options: ExecOptions = {}): RunningProcess {
     requireKnown(options, optionNames);
     const { cwd = "", env = {}, input = "", stdin, pty, name = "", labels = {}, keep = false, limits = {}, signal } = options;
-    requireKnown(limits, limitNames);
+    const { profile = "", sandbox = "", checkpoint = false } = options;
+    requireKnown(limits, [...wideLimits, ...smallLimits]);
     requireKnown(pty ?? {}, ["cols", "rows", "term"]);
     const command = {
       contextId: this.contextId, argv: [...argv], cwd, env: { ...env }, name, labels: { ...labels },
       stdin: typeof input === "string" ? new TextEncoder().encode(input) : input, openStdin: stdin === "stream",
       ...(pty ? { pty: { cols: pty.cols ?? 0, rows: pty.rows ?? 0, term: pty.term ?? "" } } : {}),
-      limits: {
-        wallMs: BigInt(limits.wallMs ?? 0), cpuMs: BigInt(limits.cpuMs ?? 0), fileBytes: BigInt(limits.fileBytes ?? 0),
-        processes: limits.processes ?? 0, openFiles: limits.openFiles ?? 0,
-      },
+      limits: limitsOf(limits), profile, sandbox, checkpoint,
       onDisconnect: keep ? OnDisconnect.KEEP : OnDisconnect.KILL,
     };
     const events = this.caller.parts("run", { command } as never, { signal });

@@ -3,6 +3,7 @@ import { innerError } from "../errors/node.js";
 import { systemError, type SystemError } from "../errors/system.js";
 import { contentBytes, decoded, isPieces, requireReadable } from "./bytes.js";
 import type { Core } from "./core.js";
+import { conditionsOf, readLines, requireAbsent, type Conditions } from "./edit.js";
 import { FileHandle } from "./handle.js";
 import { pathFields, pathOf, twoPathFields, type VirtualPath } from "./paths.js";
 import { aborted, writePieces } from "./pieces.js";
@@ -10,7 +11,7 @@ import { readAt, writeAt } from "./transfer.js";
 import { appends, callMode, flagOf, modeOf, optionsOf, requireBoolean, requireSignal, type FlagForm } from "./validate.js";
 
 /** What fs.promises.readFile and its siblings take. */
-interface FileOptions { encoding?: string | null; flag?: unknown; mode?: unknown; flush?: unknown; signal?: AbortSignal }
+interface FileOptions { encoding?: string | null; flag?: unknown; mode?: unknown; flush?: unknown; signal?: AbortSignal; lines?: unknown; ifMatch?: unknown; ifNoneMatch?: unknown }
 
 const fileMode = 0o666;
 
@@ -19,8 +20,10 @@ export function contentFunctions(core: Core) {
   return {
     /** Reads a whole file. */
     async readFile(path: unknown, options?: unknown): Promise<Buffer | string> {
-      const { encoding, flag, signal } = optionsOf<FileOptions>(options, { flag: "r" });
+      const { encoding, flag, signal, lines } = optionsOf<FileOptions>(options, { flag: "r" });
+      if (lines !== undefined && !(path instanceof FileHandle)) return decoded((await readLines(core, path, lines, signal)).bytes, encoding);
       if (path instanceof FileHandle) {
+        requireAbsent(lines, "options.lines");
         if (path.fd === -1) throw closedFile();
         return path.readFile(options);
       }
@@ -60,9 +63,9 @@ function closedFile(): Error {
   return innerError(RangeError, "ERR_OUT_OF_RANGE", 'The value of "fd" is out of range. It must be >= 0 && <= 2147483647. Received -1');
 }
 
-async function openFile({ caller }: Core, path: VirtualPath, flag: FlagForm, mode: number, signal?: AbortSignal): Promise<number> {
+async function openFile({ caller }: Core, path: VirtualPath, flag: FlagForm, mode: number, signal?: AbortSignal, more: Partial<Conditions> & { atomic?: boolean } = {}): Promise<number> {
   const flagsForm = flag.case === "flag" ? { case: "flags" as const, value: flag.value } : { case: "flagsNumber" as const, value: flag.value };
-  const { fd } = await caller.call("open", { ...pathFields(path), flagsForm, modeForm: { case: "mode", value: mode } }, { signal });
+  const { fd } = await caller.call("open", { ...pathFields(path), flagsForm, modeForm: { case: "mode", value: mode }, ...more }, { signal });
   return fd;
 }
 
@@ -79,7 +82,8 @@ async function readWhole(core: Core, path: VirtualPath, flag: FlagForm, signal: 
 
 /** A read and a write have no path: Node opens the file first. Node 26 reads in the same call. */
 function withoutPath(error: unknown): unknown {
-  const { code, syscall } = error as SystemError;
+  const { code, syscall, kind } = error as SystemError;
+  if (kind !== undefined) return error; // which Node does not know
   if (nodeMajor >= 26 && syscall === "read") return error;
   return syscall === "read" || syscall === "write" || syscall === "fsync" ? systemError({ code, syscall }) : error;
 }
@@ -110,24 +114,26 @@ async function writeWhole(core: Core, path: unknown, data: unknown, given: unkno
   const flush = requireBoolean(options.flush ?? false, "options.flush");
   const content = isPieces(data) ? data : contentBytes(data, options.encoding, "data");
   const signal = requireSignal(options.signal, "signal");
+  const conditions = conditionsOf(options);
   if (path instanceof FileHandle) {
+    requireAbsent(options.ifMatch ?? options.ifNoneMatch, options.ifMatch === undefined ? "options.ifNoneMatch" : "options.ifMatch");
     if (path.fd === -1) throw nodeMajor < 22 ? systemError({ code: "EBADF", syscall: "write" }) : closedFile();
     return path.writeFile(data, given);
   }
   aborted(signal);
   // Node 26 opens and writes small content in one step, whose errors name the flag otherwise.
   const oneStep = nodeMajor >= 26 && !flush && content instanceof Uint8Array && content.length <= 512 << 10;
-  const file = { path: pathOf(path), flag: flagOf(options.flag || def, oneStep ? "options.flag" : "flags"), mode: modeOf(options.mode, "mode", fileMode), flush };
+  const file = { path: pathOf(path), flag: flagOf(options.flag || def, oneStep ? "options.flag" : "flags"), mode: modeOf(options.mode, "mode", fileMode), flush, conditions };
   // Numbers can ask for what no text says: to cut the file and then append.
   if (content instanceof Uint8Array && content.length <= core.caller.maxContent && file.flag.case === "flag") return writeSmall(core, file, content, signal);
   return writeLarge(core, file, content, { encoding: options.encoding, signal });
 }
 
-interface Destination { path: VirtualPath; flag: FlagForm; mode: number; flush: boolean }
+interface Destination { path: VirtualPath; flag: FlagForm; mode: number; flush: boolean; conditions: Conditions }
 
 async function writeSmall({ caller }: Core, to: Destination, value: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
   const request = {
-    ...pathFields(to.path), flagForm: to.flag, modeForm: { case: "mode" as const, value: to.mode }, flush: to.flush,
+    ...pathFields(to.path), flagForm: to.flag, modeForm: { case: "mode" as const, value: to.mode }, flush: to.flush, ...to.conditions,
     content: { case: "data" as const, value },
   };
   await caller.call("writeFile", request, { signal }).catch((error: unknown) => { throw withoutPath(error); });
@@ -138,12 +144,16 @@ async function writeLarge(
   options: { encoding?: string | null | undefined; signal?: AbortSignal | undefined },
 ): Promise<void> {
   const { caller } = core;
-  const fd = await openFile(core, to.path, to.flag, to.mode, options.signal);
+  // With a condition the file changes whole, since another one may change it while the parts travel.
+  const atomic = Object.keys(to.conditions).length > 0 && (to.flag.value === "w" || to.flag.value === "wx");
+  const fd = await openFile(core, to.path, to.flag, to.mode, options.signal, { ...to.conditions, atomic });
+  let written = false;
   try {
     if (content instanceof Uint8Array && !appends(to.flag)) await writeAt(caller, fd, content, 0, { signal: options.signal });
     else await writePieces(core, fd, content, options);
     if (to.flush) await caller.call("fsync", { fd }, { signal: options.signal });
+    written = true;
   } finally {
-    await caller.call("close", { fd });
+    await caller.call("close", { fd, commit: atomic && written, flush: atomic && written && to.flush });
   }
 }

@@ -161,8 +161,9 @@ async function copyEntry(core: Core, src: VirtualPath, dest: VirtualPath, found:
   if (found.src.type !== FileType.DIRECTORY) return copyWhole(core, src, dest, found, options);
   const { caller } = core;
   if (!found.dest) await caller.call("mkdir", pathFields(dest));
-  const { entries } = await caller.call("readdir", pathFields(src));
-  for (const { name } of entries) {
+  const names: string[] = []; // Node's cp reads them by opendir, which does not order them
+  for await (const { event } of caller.parts("opendir", pathFields(src))) names.push(...(event.value?.entries ?? []).map(({ name }) => name));
+  for (const name of names) {
     const from = pathOf(join(src.shown, name));
     const to = pathOf(join(dest.shown, name));
     const inner = await checkPair(core, from, to, options);

@@ -5,6 +5,7 @@ import { attributeFunctions } from "./attributes.js";
 import { constants } from "./constants.js";
 import { contentFunctions } from "./content.js";
 import type { Core } from "./core.js";
+import type { ChangeConditions, LineRange } from "./edit.js";
 import { listingFunctions } from "./listing.js";
 import { nameFunctions } from "./names.js";
 
@@ -29,8 +30,28 @@ export interface Glob {
   ): AsyncGenerator<string | Dirent, undefined, undefined>;
 }
 
+/** fs.promises.readFile, with lines. */
+export type ReadFile = typeof nodefs.readFile & {
+  (path: PathLike, options: { lines: LineRange; encoding: BufferEncoding; signal?: AbortSignal | undefined }): Promise<string>;
+  (path: PathLike, options: { lines: LineRange; encoding?: null | undefined; signal?: AbortSignal | undefined }): Promise<Buffer>;
+};
+
+/** fs.promises.writeFile, with conditions. */
+export type WriteFile = typeof nodefs.writeFile &
+  ((path: PathLike, data: Parameters<typeof nodefs.writeFile>[1], options: Exclude<Parameters<typeof nodefs.writeFile>[2], string | null | undefined> & ChangeConditions) => Promise<void>);
+
+/** fs.promises.appendFile, with conditions. */
+export type AppendFile = typeof nodefs.appendFile &
+  ((path: PathLike, data: string | Uint8Array, options: Exclude<Parameters<typeof nodefs.appendFile>[2], string | null | undefined> & ChangeConditions) => Promise<void>);
+
 /** Every function of Node's fs/promises, over a context folder. */
-export interface FsPromises extends Omit<typeof nodefs, "open" | "glob"> {
+export interface FsPromises extends Omit<typeof nodefs, "open" | "glob" | "readFile" | "writeFile" | "appendFile"> {
+  /** Reads a whole file, or only some lines of it. */
+  readFile: ReadFile;
+  /** Writes a whole file: with a condition, only if it holds. */
+  writeFile: WriteFile;
+  /** Appends to a file: with a condition, only if it holds. */
+  appendFile: AppendFile;
   /** Opens a file. */
   open(path: PathLike, flags?: string | number, mode?: Mode): Promise<OpenFile>;
   /** Finds paths by patterns. */

@@ -1,11 +1,8 @@
 import { connect, type Socket } from "node:net";
-import { Buffer } from "node:buffer";
 import type { ContentRequest } from "../session/link.js";
-import type { Target } from "./target.js";
+import { contentPath, largestContent, type Target } from "./target.js";
 import { requestHead } from "./upgrade.js";
 
-/** Larger content than Node reads at once is left to the session, which says so. */
-const largest = 2 ** 31 - 1;
 /** The answer's head has to fit into this, in bytes. */
 const headSize = 16 << 10;
 /** The most that is read at once, in bytes. */
@@ -46,13 +43,8 @@ function open({ socket: path, host = "" }: Target, download: Download): Socket {
   return connect({ host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(url.port), onread });
 }
 
-function requestText(target: Target, headers: Readonly<Record<string, string>>, { rawPath, contextId, ...of }: ContentRequest): string {
-  const query = new URLSearchParams();
-  for (const key of ["path", "fd", "start", "end"] as const) if (of[key] !== undefined) query.set(key, String(of[key]));
-  if (rawPath && rawPath.length > 0) query.set("raw_path", Buffer.from(rawPath).toString("base64"));
-  if (contextId) query.set("context_id", contextId);
-  const lines = [`GET /v1/content?${query.toString()} HTTP/1.1`, `Host: ${target.host ?? "localhost"}`, "Connection: close"];
-  return requestHead(lines, headers);
+function requestText(target: Target, headers: Readonly<Record<string, string>>, request: ContentRequest): string {
+  return requestHead([`GET ${contentPath(request)} HTTP/1.1`, `Host: ${target.host ?? "localhost"}`, "Connection: close"], headers);
 }
 
 /** Takes an answer: its head first, and then the content, into memory of its size. */
@@ -92,7 +84,7 @@ class Download {
     if (end < 0) return this.headLength < headSize;
     const text = this.head.toString("latin1", 0, end);
     const length = /\r\ncontent-length: *(\d+)/i.exec(text)?.[1];
-    if (!/^HTTP\/1\.1 200\b/.test(text) || length === undefined || Number(length) > largest) return false;
+    if (!/^HTTP\/1\.1 200\b/.test(text) || length === undefined || Number(length) > largestContent) return false;
     this.content = new Uint8Array(Number(length));
     const rest = this.head.subarray(end + 4, this.headLength);
     this.content.set(rest.subarray(0, this.content.length));

@@ -1,3 +1,5 @@
+import type { ContentRequest } from "../session/link.js";
+
 /** Where a server is. */
 export interface Target {
   /** A unix socket's path. */
@@ -53,4 +55,17 @@ function fromUrl(text: string): Target {
 export function sessionUrl(target: Target, panel?: string): string {
   const query = panel === undefined ? "" : `?ctxfs-panel=${encodeURIComponent(panel)}`;
   return `${target.secure ? "wss" : "ws"}://${target.host ?? "localhost"}/v1/session${query}`;
+}
+
+/** Larger content than Node reads at once is left to the session, which says so. */
+export const largestContent: number = 2 ** 31 - 1;
+
+/** The path of GET /v1/content, with its query. */
+export function contentPath({ rawPath, contextId, ...of }: ContentRequest, panel?: string): string {
+  const query = new URLSearchParams();
+  for (const key of ["path", "fd", "start", "end"] as const) if (of[key] !== undefined) query.set(key, String(of[key]));
+  if (rawPath && rawPath.length > 0) query.set("raw_path", btoa(String.fromCharCode(...rawPath)));
+  if (contextId) query.set("context_id", contextId);
+  if (panel !== undefined) query.set("ctxfs-panel", panel);
+  return `/v1/content?${query.toString()}`;
 }

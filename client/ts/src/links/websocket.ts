@@ -1,4 +1,5 @@
 import type { Dialer, Link } from "../session/link.js";
+import { contentByFetch } from "./fetched.js";
 import { sessionUrl, type Target } from "./target.js";
 
 /** Options of a page's WebSocket links. */
@@ -10,7 +11,7 @@ export interface WebSocketOptions {
 /** Makes links by the WebSocket of the page or worker. The token travels in the open message: a page cannot set headers. */
 export function webSocketDialer(target: Target, { panel }: WebSocketOptions = {}): Dialer {
   if (target.socket !== undefined) throw new TypeError("a page cannot reach a unix socket: give url, the address of --http");
-  return { tokenInOpen: true, dial: () => dial(sessionUrl(target, panel)), close: () => undefined };
+  return { tokenInOpen: true, dial: () => dial(sessionUrl(target, panel)), content: contentByFetch(target, panel), close: () => undefined };
 }
 
 function dial(url: string): Promise<Link> {

@@ -18,6 +18,16 @@ function contentIn(content: Form | undefined, encoding = ""): Uint8Array {
   return typeof content?.value === "string" ? textBytes(content.value, encoding) : (content?.value ?? none) as Uint8Array;
 }
 
+/** The lines from start on, count of them or, with 0, all; and how many there are. */
+function linesOf(bytes: Uint8Array, start: number, count: number): { data: Uint8Array; total: number } {
+  const ends: number[] = [];
+  for (let at = bytes.indexOf(10); at >= 0; at = bytes.indexOf(10, at + 1)) ends.push(at + 1);
+  if (bytes.length > (ends.at(-1) ?? 0)) ends.push(bytes.length);
+  const first = Math.max(start, 1) - 1;
+  const last = Math.min(ends.length, count === 0 ? ends.length : first + count);
+  return { data: first >= last ? none : bytes.slice(first === 0 ? 0 : ends[first - 1], ends[last - 1]), total: ends.length };
+}
+
 /** The unary operations of FsService on a tree in memory. Each throws an Errno, and then nothing has changed. */
 export class Operations extends NameOperations {
   private readonly opened = new Map<number, Open>();
@@ -39,10 +49,14 @@ export class Operations extends NameOperations {
   readFile(request: RequestInit<"readFile">, { into }: CallOptions): Answer<"readFile"> {
     const open = request.fd === undefined ? this.opening(pathIn(request), flagsOf(request.flagForm, "r"), 0o666) : this.handle({ fd: request.fd });
     if (open.node.size > maxReply && request.fd === undefined) throw errno("EFBIG");
-    return { content: { case: "data", value: copied(open.read(open.node.size), into) } };
+    const bytes = copied(open.read(open.node.size), request.lines ? undefined : into);
+    if (!request.lines) return { content: { case: "data", value: bytes } };
+    const { data, total } = linesOf(bytes, Number(request.lines.start), Number(request.lines.count));
+    return { content: { case: "data", value: data }, ...(request.lines.uncounted ? {} : { totalLines: BigInt(total) }), etag: "" };
   }
 
   writeFile(request: RequestInit<"writeFile">): Answer<"writeFile"> {
+    if (request.ifMatch || request.ifNoneMatch) throw errno("ENOTSUP"); // files in memory have no etags
     const data = contentIn(request.content, request.encoding);
     const open = request.fd === undefined ? this.opening(pathIn(request), flagsOf(request.flagForm, "w"), modeIn(request.modeForm, 0o666)) : this.handle({ fd: request.fd });
     this.writeTo(open, data);

@@ -5,7 +5,7 @@ export interface Below { parts: string[]; dir: Directory; name: string; node: No
 
 /** Walks a tree, parents before children. enter says whether to walk what is in a directory. */
 export function* walk(dir: Directory, enter: (at: Below) => boolean = () => true, parts: string[] = []): Generator<Below> {
-  for (const [name, node] of [...dir.entries]) {
+  for (const [name, node] of [...dir.entries].sort(([a], [b]) => (a < b ? -1 : 1))) { // as the service lists
     const at = { parts: [...parts, name], dir, name, node };
     yield at;
     if (node instanceof Directory && enter(at)) yield* walk(node, enter, at.parts);

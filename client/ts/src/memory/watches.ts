@@ -7,13 +7,13 @@ import { Directory, type Node, type Place } from "./tree.js";
 /** What a change is to fs.watch. */
 export type Change = "rename" | "change";
 
-/** How many changes wait for a reader. Then it is told that it lost some. */
+/** How many changes wait for a reader. Beyond that it gets an overflow. */
 const maxWaiting = 4096;
 
 /** One watch. */
 interface Watch { node: Node; name: string; recursive: boolean; queue: PartQueue<WatchResponse>; waiting: number; lost: boolean }
 
-/** Reports changes to those who watch. */
+/** Reports changes to watchers. */
 export class Watches {
   private readonly all = new Set<Watch>();
 
@@ -49,7 +49,7 @@ export class Watches {
     }
   }
 
-  /** Reports a change of content or attributes to those who watch the node, by any of its names. */
+  /** Reports a change of content or attributes to the watchers of the node, under any of its names. */
   changedNode(node: Node): void {
     if (this.all.size === 0) return;
     if (!(node instanceof Directory)) for (const place of node.places) this.changed(node, "change", place);

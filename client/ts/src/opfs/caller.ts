@@ -28,7 +28,7 @@ export class BrowserCaller extends MemoryCaller {
   private saving: Promise<void> = Promise.resolve();
   private timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** Opens the workspace for this page. directories are made when they are missing. */
+  /** Opens the workspace, which no other page may have open. directories are made when they are missing. */
   constructor(private readonly workspaceId: string, directories: readonly string[]) {
     super();
     this.store = this.open(directories);
@@ -198,8 +198,7 @@ function recordOf(node: Node): NodeRecord {
 
 /** Makes an error of the file system of one of the browser's storage. */
 function storageError(error: unknown): unknown {
-  const { name, message } = error as Error;
+  const { name } = error as Error;
   if (name === "QuotaExceededError") return Object.assign(systemError({ code: "ENOSPC", syscall: "write" }), { cause: error });
-  if (name === "InUseError") return Object.assign(systemError({ code: "EBUSY", syscall: "open" }), { cause: error, hint: `${message}: close it first` });
   return error;
 }

@@ -18,23 +18,17 @@ export interface NodeRecord {
  * leaves the old content or the new.
  */
 export class BrowserStore {
-  private constructor(private readonly db: IDBDatabase, private readonly dir: FileSystemDirectoryHandle, private readonly release: () => void) {}
+  private constructor(private readonly db: IDBDatabase, private readonly dir: FileSystemDirectoryHandle) {}
 
-  /** Opens the store of a workspace for this page alone. Rejects with a DOMException "InUseError" when another page has it. */
+  /** Opens the store of a workspace. Only one page may have it open. */
   static async open(workspaceId: string): Promise<BrowserStore> {
-    const release = await claim(`ctxfs:${workspaceId}`);
-    try {
-      const root = await navigator.storage.getDirectory();
-      const workspaces = await root.getDirectoryHandle("workspaces", { create: true });
-      const dir = await workspaces.getDirectoryHandle(workspaceId, { create: true });
-      await navigator.storage.persist(); // else the browser may remove the files when it needs space; it may refuse
-      const request = indexedDB.open(`ctxfs:${workspaceId}`, 1);
-      request.onupgradeneeded = () => { request.result.createObjectStore("nodes", { keyPath: "ino" }); };
-      return new BrowserStore(await resultOf(request), dir, release);
-    } catch (error) {
-      release();
-      throw error;
-    }
+    const root = await navigator.storage.getDirectory();
+    const workspaces = await root.getDirectoryHandle("workspaces", { create: true });
+    const dir = await workspaces.getDirectoryHandle(workspaceId, { create: true });
+    await navigator.storage.persist(); // else the browser may remove the files when it needs space; it may refuse
+    const request = indexedDB.open(`ctxfs:${workspaceId}`, 1);
+    request.onupgradeneeded = () => { request.result.createObjectStore("nodes", { keyPath: "ino" }); };
+    return new BrowserStore(await resultOf(request), dir);
   }
 
   /** Returns all inodes, and removes content that none of them names. */
@@ -75,25 +69,14 @@ export class BrowserStore {
     await this.dir.removeEntry(nameOf(ino, version));
   }
 
-  /** Lets another page open the workspace. */
+  /** Ends the use of the store. */
   close(): void {
     this.db.close();
-    this.release();
   }
 }
 
 function nameOf(ino: number, version: number): string {
   return `${ino}.${version}`;
-}
-
-/** Takes a lock that no other page has, until the returned function is called. */
-function claim(name: string): Promise<() => void> {
-  return new Promise((resolve, reject) => {
-    navigator.locks.request(name, { ifAvailable: true }, (lock) => {
-      if (!lock) throw new DOMException("another page has this workspace open", "InUseError");
-      return new Promise<void>((release) => { resolve(release); });
-    }).catch(reject);
-  });
 }
 
 function resultOf<T>(request: IDBRequest<T>): Promise<T> {

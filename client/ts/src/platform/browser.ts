@@ -2,7 +2,7 @@ import { nodeError } from "../errors/node.js";
 import { linesOf } from "../exec/lines.js";
 import { targetOf } from "../links/target.js";
 import { webSocketDialer } from "../links/websocket.js";
-import type { MakeDialer, NodeClasses, Streams } from "./types.js";
+import type { LoadGateway, LoadHost, MakeDialer, NodeClasses, Streams } from "./types.js";
 
 export { Buffer } from "buffer/";
 export { EventEmitter } from "./emitter.js";
@@ -16,6 +16,12 @@ export const nodeClasses: NodeClasses = {};
 
 /** Pages get no warnings of Node. */
 export const warnOnce = (): void => undefined;
+
+/** Pages cannot start servers. */
+export const loadHost: LoadHost = undefined;
+
+/** Pages ask a gateway themselves. */
+export const loadGateway: LoadGateway = undefined;
 
 /** Pages have neither an environment nor a working directory, and name their server themselves. */
 export const findServer = undefined;

@@ -6,7 +6,7 @@ import { findServer as find } from "../links/discover.js";
 import { grpcDialer } from "../links/grpc.js";
 import { targetOf, type Found } from "../links/target.js";
 import { wsDialer } from "../links/ws.js";
-import type { MakeDialer, NodeClasses, Streams } from "./types.js";
+import type { LoadGateway, LoadHost, MakeDialer, NodeClasses, Streams } from "./types.js";
 
 export { Buffer } from "node:buffer";
 export { EventEmitter } from "node:events";
@@ -30,6 +30,12 @@ export function warnOnce(message: string, code?: string): void {
   if (code === undefined) emitWarning(message);
   else emitWarning(message, "DeprecationWarning", code);
 }
+
+/** Loads what starts servers for sandboxes. */
+export const loadHost: LoadHost = () => import("../sandbox/host.js");
+
+/** Loads what sends requests to a gateway. */
+export const loadGateway: LoadGateway = () => import("../links/gateway.js");
 
 /** Finds the server of this process. */
 export const findServer: (() => Found) | undefined = () => find();

@@ -12,6 +12,12 @@ export interface DialOptions extends AddressOptions {
 /** Makes what connects to a server. */
 export type MakeDialer = (options: DialOptions) => Dialer;
 
+/** Loads what starts servers for sandboxes; undefined where no process can be started. */
+export type LoadHost = (() => Promise<typeof import("../sandbox/host.js")>) | undefined;
+
+/** Loads what sends requests to a gateway; undefined where pages are sent by a browser. */
+export type LoadGateway = (() => Promise<typeof import("../links/gateway.js")>) | undefined;
+
 /** The operations that streams are made of, with callbacks as Node's fs has them. */
 export interface StreamOperations {
   open(path: string, flags: unknown, mode: unknown, done: (error: unknown, fd?: number) => void): void;

@@ -6,7 +6,7 @@ import * as pb from "../gen/ctxfs/v1/review_pb.js";
 import type * as own from "./types.js";
 
 /** The words for the numbers of an enum. */
-type Words<N extends number, W> = Readonly<Record<N, W>>;
+export type Words<N extends number, W> = Readonly<Record<N, W>>;
 
 const decisions: Words<pb.Decision, own.Decision> = {
   [pb.Decision.UNSPECIFIED]: "pending", [pb.Decision.APPROVED]: "approved", [pb.Decision.REJECTED]: "rejected",
@@ -39,6 +39,7 @@ const appliedKinds: Words<pb.AppliedKind, own.AppliedFile["kind"]> = {
 const journalKinds: Words<pb.JournalKind, own.JournalEntry["kind"]> = {
   [pb.JournalKind.UNSPECIFIED]: "unknown", [pb.JournalKind.APPLY]: "apply", [pb.JournalKind.DISCARD]: "discard", [pb.JournalKind.UNDO]: "undo",
   [pb.JournalKind.REBASE]: "rebase", [pb.JournalKind.RESOLVE]: "resolve", [pb.JournalKind.EXEC]: "exec",
+  [pb.JournalKind.PULL]: "pull", [pb.JournalKind.PUSH]: "push",
 };
 const conflictKinds: Words<pb.ConflictKind, own.Conflict["kind"]> = {
   [pb.ConflictKind.UNSPECIFIED]: "unknown", [pb.ConflictKind.CONTENT]: "content", [pb.ConflictKind.MODIFY_DELETE]: "modify-delete",
@@ -58,7 +59,8 @@ export const onConflicts = {
 /** What resolve can make of a file. */
 export const resolutions = { context: pb.Resolution.CONTEXT, workspace: pb.Resolution.WORKSPACE, base: pb.Resolution.BASE } as const;
 
-function pathOf({ path, rawPath }: { path: string; rawPath: Uint8Array }): own.ReviewPath {
+/** Converts a path. */
+export function pathOf({ path, rawPath }: { path: string; rawPath: Uint8Array }): own.ReviewPath {
   return rawPath.length === 0 ? { path } : { path: nameOf("", rawPath, "utf8") as string, rawPath: asBuffer(rawPath) };
 }
 
@@ -101,7 +103,8 @@ export function statusOf(r: pb.GetReviewResponse): own.ReviewStatus {
   return { ...countsOf(r.summary), state: states[r.state], submitted };
 }
 
-function dateOf(ns: bigint): Date {
+/** Converts a time. */
+export function dateOf(ns: bigint): Date {
   return new Date(Number(ns / 1_000_000n));
 }
 

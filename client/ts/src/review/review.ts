@@ -1,7 +1,10 @@
+import { ConnectionError } from "../errors/connection.js";
 import { requireKnown } from "../errors/options.js";
+import { exitOf, type ProcessExit } from "../exec/process.js";
 import { asBuffer } from "../fs/bytes.js";
+import { OutputStream, type Exit } from "../gen/ctxfs/v1/exec_pb.js";
 import { ApplyTarget, CommitHooks, DiffForm } from "../gen/ctxfs/v1/review_pb.js";
-import type { Caller } from "../session/operations.js";
+import type { Caller, RequestInit } from "../session/operations.js";
 import {
   againstOf, appliedOf, changeOf, countsOf, decisionNumbers, entryOf, hunkOf, onConflicts, rebasedOf, recordedOf, resolutions, selectionOf, statusOf, stepOf, versions,
 } from "./convert.js";
@@ -66,6 +69,24 @@ export interface CommitOptions {
   /** Runs the hooks of the repository, in the environment of the server: for hosts only, and not with branch. */
   runHooks?: boolean | undefined;
 }
+
+/** A command that must succeed on the result before applyChecked applies it. */
+export interface Check {
+  /** The program and its arguments. */
+  argv: readonly string[];
+  /** The working directory, from the context's root. */
+  cwd?: string | undefined;
+  /** Applies also if it fails. */
+  optional?: boolean | undefined;
+  /** How long it may run, in ms; 10 minutes unless told. */
+  wallMs?: number | undefined;
+}
+
+/** What a check does. check is its place in the list, from 0. */
+export type CheckEvent =
+  | { kind: "started"; check: number }
+  | { kind: "output"; check: number; stream: "stdout" | "stderr"; data: Uint8Array }
+  | { kind: "ended"; check: number; passed: boolean; exit: ProcessExit };
 
 /** Options of rebase. */
 export interface RebaseOptions {
@@ -200,11 +221,35 @@ export class Reviewer extends Review {
 
   /** Merges what is approved into the workspace: all of it, or none. A CtxfsError of code CONFLICT has each conflict. */
   async apply(options: ApplyOptions = {}): Promise<Applied> {
+    return appliedOf(await this.caller.call("apply", this.#apply(options)));
+  }
+
+  #apply(options: ApplyOptions): RequestInit<"apply"> {
     requireKnown(options, ["selection", "approve", "ifRevision", "refuseMerge", "dryRun", "requestId", "commit"]);
     const { selection, approve = false, ifRevision = "", refuseMerge = false, dryRun = false, requestId = "" } = options;
     const chosen = selection === undefined ? undefined : selectionOf(selection);
-    const request = { contextId: this.contextId, selection: chosen, approve, ifRevision, refuseMerge, dryRun, requestId, ...targetOf(options.commit) };
-    return appliedOf(await this.caller.call("apply", request));
+    return { contextId: this.contextId, selection: chosen, approve, ifRevision, refuseMerge, dryRun, requestId, ...targetOf(options.commit) };
+  }
+
+  /**
+   * Runs commands on the result of an apply, in a throw-away copy of the context, and then applies. A CtxfsError of code CHECK_FAILED says
+   * which check failed; nothing was applied then. report gets what the checks do.
+   */
+  async applyChecked(checks: readonly Check[], options: ApplyOptions = {}, report: (event: CheckEvent) => void = () => undefined): Promise<Applied> {
+    const commands = checks.map((check) => {
+      requireKnown(check, ["argv", "cwd", "optional", "wallMs"]);
+      const { argv, cwd = "", optional = false, wallMs = 0 } = check;
+      return { $typeName: "ctxfs.v1.Check" as const, argv: [...argv], cwd, optional, wallMs: BigInt(wallMs) };
+    });
+    const apply = { $typeName: "ctxfs.v1.ApplyRequest" as const, ...this.#apply(options) };
+    let check = 0;
+    for await (const { event } of this.caller.parts("applyChecked", { apply, checks: commands } as never)) {
+      if (event.case === "applied") return appliedOf(event.value);
+      if (event.case === "started") report({ kind: "started", check: check = event.value.check });
+      else if (event.case === "output") report({ kind: "output", check, stream: event.value.stream === OutputStream.STDERR ? "stderr" : "stdout", data: event.value.data });
+      else if (event.case === "ended") report({ kind: "ended", check, passed: event.value.passed, exit: exitOf(event.value.exit as Exit) });
+    }
+    throw new ConnectionError("ECONNRESET", "the server ended the call without saying what it applied", true);
   }
 
   /** Brings into the context what the workspace changed since: all of it, or nothing. A CtxfsError of code CONFLICT has each conflict. */
@@ -263,11 +308,12 @@ function targetOf(commit: CommitOptions | undefined) {
 }
 
 /** Throws when a word is none of those that there are. */
-function requireOne(what: string, given: string, words: object): void {
+export function requireOne(what: string, given: string, words: object): void {
   if (!Object.hasOwn(words, given)) throw new TypeError(`unknown ${what} ${JSON.stringify(given)}: the ${what}s are ${Object.keys(words).join(", ")}`);
 }
 
-function joined(pieces: readonly Uint8Array[]): Buffer {
+/** Joins the pieces of a content. */
+export function joined(pieces: readonly Uint8Array[]): Buffer {
   const out = new Uint8Array(pieces.reduce((size, { length }) => size + length, 0));
   let at = 0;
   for (const piece of pieces) {

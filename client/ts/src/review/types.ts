@@ -185,7 +185,7 @@ export interface Rebased {
 
 /** Something that was done, and can be undone. */
 export interface JournalEntry extends Applied {
-  kind: "unknown" | "apply" | "discard" | "undo" | "rebase" | "resolve" | "exec";
+  kind: "unknown" | "apply" | "discard" | "undo" | "rebase" | "resolve" | "exec" | "pull" | "push";
   contextId: string;
   /** The panel that did it, or "host". */
   actor: string;

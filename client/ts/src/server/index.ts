@@ -1,5 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { join, resolve } from "node:path";
+import { makeDialer } from "#platform";
 import type { Client } from "@grpc/grpc-js";
 import { createFs, type CtxFs } from "../create.js";
 import { ConnectionError } from "../errors/connection.js";
@@ -9,7 +10,10 @@ import { PanelRight, PanelService, type OpenPanelResponse } from "../gen/ctxfs/v
 import { grpcClient } from "../links/grpc.js";
 import { addressOf, readRecord, type ServerRecord } from "../links/discover.js";
 import { targetOf, type AddressOptions } from "../links/target.js";
-import type { Reviewer } from "../review/review.js";
+import { Git } from "../git/git.js";
+import { Reviewer } from "../review/review.js";
+import { Client as Session } from "../session/client.js";
+import { kindOf, layoutOf, listZones, zoneOf, type ZoneInfo, type ZoneKind, type ZoneLayoutOptions } from "../zones/zones.js";
 import { serverStream, unary } from "./calls.js";
 import { progressOf, type OpenPanelOptions, type Panel } from "./panel.js";
 import { endServer, spawnServer, type SpawnOptions } from "./process.js";
@@ -35,7 +39,7 @@ export class Server {
   readonly #client: Client;
   readonly #token: string;
   readonly #child: ChildProcess | undefined;
-  #reviews: CtxFs | undefined;
+  #session: Session | undefined;
 
   /** Makes one of a server that runs. Programs get theirs from startServer. */
   constructor(record: ServerRecord, child: ChildProcess | undefined) {
@@ -50,16 +54,21 @@ export class Server {
 
   /** Opens a panel, making its context if need be. Opening again is a reload: the same files, a further token. */
   async openPanel(panelId: string, options: OpenPanelOptions = {}): Promise<Panel> {
-    requireKnown(options, ["contextId", "readOnly", "review", "exec", "ttlMs", "onProgress"]);
-    const { contextId = "", readOnly = false, review = false, exec = false, ttlMs = 0, onProgress } = options;
-    if (onProgress) {
-      const context = contextId === "" ? { panelId } : { contextId };
+    requireKnown(options, ["contextId", "seedFrom", "readOnly", "review", "exec", "gitPush", "zones", "labels", "ttlMs", "onProgress"]);
+    const { contextId = "", seedFrom = [], readOnly = false, review = false, exec = false, gitPush = false, zones, labels = {}, ttlMs = 0, onProgress } = options;
+    if (onProgress && !zones) {
+      const context = contextId === "" ? { panelId, seedFrom: [...seedFrom] } : { contextId, seedFrom: [...seedFrom] };
+      let made = "";
       await serverStream(this.#client, this.#token, ContextService.method.ensureContext, context, ({ event }) => {
         if (event.case === "progress") onProgress(progressOf(event.value));
+        if (event.case === "ready" && event.value.seeded) made = event.value.context?.contextId ?? "";
       });
+      if (made !== "" && Object.keys(labels).length > 0) {
+        await unary(this.#client, this.#token, ContextService.method.setLabels, { contextId: made, put: { ...labels } });
+      }
     }
-    const rights = [...(review ? [PanelRight.REVIEW] : []), ...(exec ? [PanelRight.EXEC] : [])];
-    const request = { panelId, contextId, readOnly, rights, ttlMs: BigInt(ttlMs) };
+    const rights = [...(review ? [PanelRight.REVIEW] : []), ...(exec ? [PanelRight.EXEC] : []), ...(gitPush ? [PanelRight.GIT_PUSH] : [])];
+    const request = { panelId, contextId, seedFrom: [...seedFrom], readOnly, rights, ttlMs: BigInt(ttlMs), labels: { ...labels }, ...(zones ? { zones: layoutOf(zones) } : {}) };
     const opened = await unary(this.#client, this.#token, PanelService.method.openPanel, request);
     const info = await unary(this.#client, this.#token, ContextService.method.getInfo, { contextId: opened.contextId });
     return this.#panel(opened, info.folder, ttlMs);
@@ -70,16 +79,42 @@ export class Server {
     return createFs({ ...this.address, token: this.#token, contextId });
   }
 
-  /** The review of a context, as the host: it decides, applies and undoes. All reviews share one session. */
+  /** The review of a context, as the host: it decides, applies and undoes. */
   review(contextId: string): Reviewer {
-    this.#reviews ??= createFs({ ...this.address, token: this.#token });
-    return this.#reviews.reviewer(contextId);
+    return new Reviewer(this.#calls, contextId);
+  }
+
+  /** Commits of a context, as the host: it pushes them. */
+  git(contextId: string): Git {
+    return new Git(this.#calls, contextId);
+  }
+
+  /** The zones of a context, with their directories. */
+  zones(contextId: string, options?: { measure?: boolean | undefined }): Promise<ZoneInfo[]> {
+    return listZones(this.#calls, contextId, options);
+  }
+
+  /** Says what a layout of zones would mean, and changes nothing. Of a folder of the workspace it is the layout in its context-zones.yml. */
+  async explainZones(layout: ZoneLayoutOptions | { folder: string }): Promise<{ mode: ZoneKind | undefined; zones: ZoneInfo[]; notes: string[] }> {
+    const request = "folder" in layout ? { folder: layout.folder } : { layout: layoutOf(layout) };
+    const { mode, zones, notes } = await this.#calls.call("explainZones", request);
+    return { mode: kindOf(mode), zones: zones.map(zoneOf), notes };
+  }
+
+  /** Returns where a path of a context is on the server's disk. Rejects with ENOTSUP where the server alone sees the files. */
+  async resolve(contextId: string, path: string): Promise<string> {
+    return (await this.#calls.call("resolvePath", { contextId, path })).dir;
+  }
+
+  /** One session carries all of these calls. */
+  get #calls(): Session {
+    return (this.#session ??= new Session({ dialer: makeDialer(this.address), token: this.#token }));
   }
 
   /** Ends the connection, and the server if startServer started it. */
   async stop(): Promise<void> {
     this.#client.close();
-    await this.#reviews?.disconnect();
+    await this.#session?.close();
     if (this.#child) await endServer(this.#child);
   }
 
@@ -107,7 +142,10 @@ export class Server {
     };
     const exec: Panel["exec"] = (argv, options) => fs.exec(argv, options);
     return {
-      panelId, contextId, folder, partition, token, fs, review: fs.review, exec, processes: () => fs.processes(), renewToken, close,
+      panelId, contextId, folder, partition, token, fs,
+      export: ({ path = "/", ...options } = {}) => fs.exportArchive(path, options),
+      import: (source, { path = "/", ...options } = {}) => fs.importArchive(source, path, options),
+      review: fs.review, git: fs.git, zones: (options) => fs.zones(options), resolve: (path) => this.resolve(contextId, path), exec, processes: () => fs.processes(), openSite: (options) => fs.openSite(options), renewToken, close,
       [Symbol.asyncDispose]: () => fs.disconnect(),
     };
   }

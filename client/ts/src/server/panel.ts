@@ -1,6 +1,10 @@
 import type { CtxFs } from "../create.js";
+import type { ArchiveSource, ArchiveSummary, ExportOptions, ImportOptions } from "../fs/archives.js";
 import type { ExecOptions, ProcessInfo, RunningProcess } from "../exec/process.js";
+import type { Git } from "../git/git.js";
 import type { Review } from "../review/review.js";
+import type { OpenSite, SiteOptions } from "../pages/site.js";
+import type { ZoneInfo, ZoneLayoutOptions } from "../zones/zones.js";
 import { SeedPhase } from "../gen/ctxfs/v1/context_pb.js";
 import type { SeedProgress } from "../gen/ctxfs/v1/context_pb.js";
 
@@ -20,15 +24,23 @@ export interface Progress {
 export interface OpenPanelOptions {
   /** Shares this context instead of the panel's own. */
   contextId?: string | undefined;
+  /** Seeds the context from these repositories and folders of the workspace alone, each relative to the workspace. They keep their paths. */
+  seedFrom?: readonly string[] | undefined;
   /** Refuses changes to the panel. */
   readOnly?: boolean | undefined;
   /** The panel may review the changes of other panels' contexts. Opening it again without this ends its older tokens. */
   review?: boolean | undefined;
   /** The panel may run commands in its context. Opening it again without this ends its older tokens. */
   exec?: boolean | undefined;
+  /** The panel may push commits that were staged in its context. Opening it again without this ends its older tokens. */
+  gitPush?: boolean | undefined;
+  /** The zones of the context; those of the context-zones.yml beside the panel's template unless told. It counts when the context is made. */
+  zones?: ZoneLayoutOptions | undefined;
+  /** Labels that the panel gets beside those that it has. Its context gets them too if it is the panel's own, or if this opening makes it. */
+  labels?: Readonly<Record<string, string>> | undefined;
   /** Life of the panel's tokens, in ms; the server's default unless told. */
   ttlMs?: number | undefined;
-  /** Called while the context is made: the first opening copies the workspace. */
+  /** Called while the context is made, unless it has zones: the first opening copies the workspace. */
   onProgress?: ((progress: Progress) => void) | undefined;
 }
 
@@ -48,10 +60,22 @@ export interface Panel {
   readonly fs: CtxFs;
   /** The review of the panel's own changes. */
   readonly review: Review;
+  /** Commits of the panel's own changes: pull, stage, and push if it was opened with gitPush. */
+  readonly git: Git;
+  /** The zones of its context. */
+  zones(options?: { measure?: boolean | undefined }): Promise<ZoneInfo[]>;
+  /** Returns where a path is on the server's disk, for programs of the host. Rejects with ENOTSUP where the server alone sees the files. */
+  resolve(path: string): Promise<string>;
+  /** Sends its folder, or what is at path, as a tar or zip archive. */
+  export(options?: ExportOptions & { path?: string | undefined }): ReadableStream<Uint8Array>;
+  /** Extracts an archive into its folder, or into path. If it rejects, nothing has changed. */
+  import(source: ArchiveSource, options?: ImportOptions & { path?: string | undefined }): Promise<ArchiveSummary>;
   /** Runs a command in the panel's context, if it was opened with exec. */
   exec(argv: readonly string[], options?: ExecOptions): RunningProcess;
   /** The processes of its context, newest first. */
   processes(): Promise<ProcessInfo[]>;
+  /** Opens a site: a URL at which browsers read the context's files. The server needs --gateway. */
+  openSite(options?: SiteOptions): Promise<OpenSite>;
   /** Gives a further token; older ones live until they expire. */
   renewToken(): Promise<string>;
   /** Revokes the panel's tokens and closes its handles. Its context and its files stay. */

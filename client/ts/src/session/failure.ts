@@ -1,5 +1,5 @@
 import { ConnectionError } from "../errors/connection.js";
-import { CtxfsError } from "../errors/ctxfs.js";
+import { CtxfsError, type GitRefusal } from "../errors/ctxfs.js";
 import { abortError } from "../errors/node.js";
 import { systemError, type SystemError } from "../errors/system.js";
 import type { SessionError } from "../gen/ctxfs/v1/session_pb.js";
@@ -42,9 +42,16 @@ export class Refusal extends Failure {
   error(): Error {
     const { reason, message, metadata, details } = this.said;
     if (reason === "") return new Error(message);
-    if (metadata.errno === undefined) return new CtxfsError(reason, message, metadata.hint ?? "", conflictsOf(details));
+    if (metadata.errno === undefined) return new CtxfsError(reason, message, metadata.hint ?? "", conflictsOf(details), gitRefusalOf(metadata));
     return systemErrorOf(reason, metadata);
   }
+}
+
+/** Returns what an error of git is about; undefined for other errors. */
+function gitRefusalOf(metadata: Readonly<Record<string, string>>): GitRefusal | undefined {
+  if (metadata.kind !== "git") return undefined;
+  const { operation = "", repo = "", ref = "", expected = "", actual = "", paths = "" } = metadata;
+  return { operation, repo, ref, expected, actual, paths: paths === "" ? [] : paths.split("\n"), mayHaveHappened: metadata.may_have_happened === "true" };
 }
 
 /** The caller's signal fired. */
@@ -77,11 +84,11 @@ export function causeOf(why: unknown): unknown {
 
 /** Makes the error that an ErrorInfo describes. */
 export function systemErrorOf(reason: string, metadata: Readonly<Record<string, string>>): SystemError {
-  const { errno, syscall, hint, detail, kind, written } = metadata;
+  const { errno, syscall, hint, detail, kind, written, etag, step } = metadata;
   // EOPNOTSUPP and ENOTSUP are one number. Node has the second name only.
   return systemError({
     ...pathsOf(reason, metadata),
     code: reason === "EOPNOTSUPP" ? "ENOTSUP" : reason, errno: errno ? -Number(errno) : undefined, syscall, hint, detail, kind,
-    written: written ? Number(written) : undefined,
+    written: written ? Number(written) : undefined, etag, step: step ? Number(step) : undefined,
   });
 }

@@ -1,15 +1,20 @@
 import { getOption, type DescField, type DescMethod, type MessageShape } from "@bufbuild/protobuf";
 import type { ContentOf } from "./link.js";
 import { ExecService } from "../gen/ctxfs/v1/exec_pb.js";
+import { GatewayService } from "../gen/ctxfs/v1/gateway_pb.js";
 import { FsService } from "../gen/ctxfs/v1/fs_pb.js";
+import { GitService } from "../gen/ctxfs/v1/git_pb.js";
 import { ReviewService } from "../gen/ctxfs/v1/review_pb.js";
 import { Effect, method as methodOption } from "../gen/ctxfs/v1/options_pb.js";
 import type { SessionReady } from "../gen/ctxfs/v1/session_pb.js";
+import { ZoneService } from "../gen/ctxfs/v1/zone_pb.js";
 
 /** The services whose RPCs are operations. No two have an RPC of one name. */
-export const services = [FsService, ReviewService, ExecService] as const;
+export const services = [FsService, ReviewService, ExecService, GatewayService, GitService, ZoneService] as const;
 
-type Methods = typeof FsService.method & typeof ReviewService.method & typeof ExecService.method;
+/** The methods of services whose requests may name another context than the caller's. */
+type Named = typeof ReviewService.method & typeof GitService.method & typeof ZoneService.method;
+type Methods = typeof FsService.method & typeof ExecService.method & typeof GatewayService.method & Named;
 type OfKind<Kind> = { [K in keyof Methods]: Methods[K]["methodKind"] extends Kind ? K : never }[keyof Methods];
 
 /** Operations whose results come in parts. */
@@ -24,8 +29,8 @@ export type RequestOf<K extends OpName> = MessageShape<Methods[K]["input"]>;
 /** The response message of an operation. */
 export type ResponseOf<K extends OpName> = MessageShape<Methods[K]["output"]>;
 
-/** What a caller gives of a request. The context is the caller's to add, except that reviews may name another one. */
-export type RequestInit<K extends OpName> = Partial<Omit<RequestOf<K>, "$typeName" | "$unknown" | (K extends keyof typeof ReviewService.method ? never : "contextId")>>;
+/** What a caller gives of a request. The context is the caller's to add, except that those of Named may name another one. */
+export type RequestInit<K extends OpName> = Partial<Omit<RequestOf<K>, "$typeName" | "$unknown" | (K extends keyof Named ? never : "contextId")>>;
 
 /** Options of a call. */
 export interface CallOptions {

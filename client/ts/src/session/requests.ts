@@ -51,13 +51,13 @@ const encoders: Partial<Record<OpName, Encoder>> = {
     head: writer.reset().string(1, contextId).uint(2, fd).int64(3, position).int64(4, length).string(5, encoding ?? "").finish(), content: none,
   }),
   readFile: (request: RequestInit<"readFile">, contextId) => {
-    const { path = "", rawPath = none, encoding, flagForm, fd } = request;
-    if (encoding || fd !== undefined || flagForm?.case !== "flag") return general("readFile", request, contextId);
+    const { path = "", rawPath = none, encoding, flagForm, fd, lines } = request;
+    if (encoding || lines || fd !== undefined || flagForm?.case !== "flag") return general("readFile", request, contextId);
     return { head: writer.reset().string(1, contextId).string(2, path).bytes(3, rawPath).string(5, flagForm.value).finish(), content: none };
   },
   writeFile: (request: RequestInit<"writeFile">, contextId) => {
-    const { path = "", rawPath = none, encoding, modeForm, flagForm, flush, atomic, fd, content } = request;
-    const plain = !encoding && !flush && !atomic && fd === undefined;
+    const { path = "", rawPath = none, encoding, modeForm, flagForm, flush, atomic, fd, content, ifMatch, ifNoneMatch } = request;
+    const plain = !encoding && !flush && !atomic && !ifMatch && !ifNoneMatch && fd === undefined;
     if (!plain || modeForm?.case !== "mode" || flagForm?.case !== "flag" || content?.case !== "data") return general("writeFile", request, contextId);
     const { value } = content;
     writer.reset().string(1, contextId).string(2, path).bytes(3, rawPath).int64(5, BigInt(modeForm.value)).string(7, flagForm.value);

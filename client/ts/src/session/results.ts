@@ -88,9 +88,13 @@ function numbersOf(reader: Reader): NumberStat {
 
 /** Content is copied: into what the caller gave, or into memory of its own, which the result then has for itself. */
 const decodeContent: Decoder = (reader, { into }) => {
-  const result = { lossy: false, bytesRead: 0n, content: { case: undefined as string | undefined, value: undefined as unknown } };
+  const result: { lossy: boolean; bytesRead: bigint; etag: string; totalLines?: bigint; content: { case: string | undefined; value: unknown } } = {
+    lossy: false, bytesRead: 0n, etag: "", content: { case: undefined, value: undefined },
+  };
   while (reader.next()) {
     if (reader.field === 2 && reader.type === 0) result.bytesRead = reader.int64();
+    else if (reader.field === 22) result.etag = reader.string();
+    else if (reader.field === 23) result.totalLines = reader.int64();
     else if (reader.field === 100) result.content = { case: "data", value: copied(reader, into) };
     else if (reader.field === 101) result.content = { case: "text", value: reader.string() };
     else reader.skip();

@@ -1,72 +1,34 @@
 import { z } from "zod/v4";
 import { Buffer } from "#platform";
 import type { Sandbox } from "../sandbox/sandbox.js";
-import { applyEdit } from "./edit.js";
-import { bounded, lines, mediaTypeOf, numbered } from "./text.js";
+import { batchTool } from "./batch.js";
+import { applyEdit, type Edit } from "./edit.js";
+import { gitKinds, type GitToolOptions } from "./git.js";
+import { bounded, lines, mediaTypeOf, numbered, numberedPart } from "./text.js";
+import { allowed, mostOf, policyOf, toolMaker, type Kind, type ToolOptions } from "./tool.js";
 
-/** When a tool that changes something may run: at once, after a person agreed, or never. */
-export type Policy = "allow" | "ask" | "deny";
-
-/** Options of createSandboxTools. */
-export interface ToolOptions {
-  /** Who may write: tools that change files. The default is "allow". With "deny" there are no such tools. */
-  approval?: { write?: Policy | undefined } | undefined;
-  /** The most bytes of text that one result has, 1 KiB to 1 MiB; 64 KiB unless told. */
-  maxOutput?: number | undefined;
-}
-
-/** What the AI SDK gives to execute. */
-export interface ToolCall { abortSignal?: AbortSignal | undefined }
-
-/** A result: text for the model, or media. */
-export type ToolOutput = { text: string } | { error: string } | { data: string; mediaType: string };
-
-/** What a model is sent. */
-export type ModelOutput =
-  | { type: "text" | "error-text"; value: string }
-  | { type: "content"; value: ({ type: "media" | "file-data"; data: string; mediaType: string })[] };
-
-/** A tool of the AI SDK: versions 5, 6 and 7 take it as it is. */
-export interface SandboxTool<Input> {
-  readonly description: string;
-  readonly inputSchema: z.ZodType<Input>;
-  readonly needsApproval?: boolean;
-  /** Runs the tool. Failures of the sandbox are results, so that the model can act on them. */
-  execute(input: Input, call?: ToolCall): Promise<ToolOutput>;
-  toModelOutput(output: unknown): ModelOutput;
-}
+export { createGitTools, type GitToolOptions } from "./git.js";
+export { createBashSandbox, createSandboxSession, type BashSandbox, type Runner, type SandboxSession, type SessionProcess } from "./session.js";
+export type { ModelOutput, Policy, SandboxTool, ToolCall, ToolOptions, ToolOutput } from "./tool.js";
 
 /** A path, as tools describe it. */
 const path = (what: string): z.ZodString => z.string().describe(what);
 
-const changing = new Set(["writeFile", "editFile", "deleteFile"]);
+const kinds: Readonly<Record<string, Kind>> = { writeFile: "write", editFile: "write", deleteFile: "write", batch: "write" };
 
 /** Makes the tools by which a model works on the files of a sandbox. They import nothing of the AI SDK. */
-export function createSandboxTools(sandbox: Sandbox, { approval, maxOutput = 64 << 10 }: ToolOptions = {}) {
+export function createSandboxTools(sandbox: Sandbox, options: ToolOptions = {}) {
   const { fs } = sandbox;
-  const write = approval?.write ?? "allow";
   const zones = sandbox.zones.join(" and ");
-  const most = Math.min(1 << 20, Math.max(1 << 10, maxOutput));
-
-  const tool = <Input>(description: string, inputSchema: z.ZodType<Input>, run: (input: Input, call: ToolCall) => Promise<ToolOutput>, changes = false): SandboxTool<Input> => ({
-    description, inputSchema, ...(changes && write === "ask" ? { needsApproval: true } : {}),
-    async execute(input, call = {}) {
-      try {
-        call.abortSignal?.throwIfAborted();
-        return await run(input, call);
-      } catch (error) {
-        if (call.abortSignal?.aborted) throw error;
-        return { error: errorText(error) };
-      }
-    },
-    toModelOutput,
-  });
-
+  const most = mostOf(options);
+  const tool = toolMaker(options);
   const tools = {
     readFile: tool(
       `Reads a file below ${zones}. Text comes with line numbers; a long file in parts: give startLine to read on. Images and PDF come as they are.`,
       z.object({ path: path("the file"), startLine: z.number().int().min(1).nullable().describe("the first line, from 1; null for the beginning"), endLine: z.number().int().min(1).nullable().describe("the last line; null for the end") }),
       async ({ path: p, startLine, endLine }) => {
+        const shown = startLine === null && endLine === null ? undefined : await part(p, startLine ?? 1, endLine);
+        if (shown !== undefined) return { text: shown };
         const bytes = await sandbox.readBinary(p);
         const mediaType = mediaTypeOf(bytes);
         if (mediaType === undefined) return { text: numbered(lines(bytes), startLine ?? 1, endLine ?? Infinity, most) };
@@ -81,16 +43,15 @@ export function createSandboxTools(sandbox: Sandbox, { approval, maxOutput = 64 
         const existed = await sandbox.exists(p);
         await sandbox.write(p, content);
         return { text: `${existed ? "Replaced" : "Created"} ${p} (${lines(Buffer.from(content)).length} lines)` };
-      }, true,
+      }, "write",
     ),
     editFile: tool(
       "Replaces exact text in a file. oldText has to be there once, unless replaceAll is true: add lines around it until it is unique.",
       z.object({ path: path("the file"), oldText: z.string().min(1).describe("the text to replace, with its white space"), newText: z.string().describe("what takes its place"), replaceAll: z.boolean().nullable().describe("replaces every place; null for false") }),
       async ({ path: p, oldText, newText, replaceAll }) => {
-        const { text, places } = applyEdit(await sandbox.read(p), { path: p, oldText, newText, replaceAll: replaceAll ?? false });
-        await sandbox.write(p, text);
+        const places = await edit({ path: p, oldText, newText, replaceAll: replaceAll ?? false });
         return { text: `Replaced ${places} place${places === 1 ? "" : "s"} in ${p}` };
-      }, true,
+      }, "write",
     ),
     listFiles: tool(
       `Lists a directory below ${zones}. Directories end with a slash.`,
@@ -109,8 +70,9 @@ export function createSandboxTools(sandbox: Sandbox, { approval, maxOutput = 64 
       async ({ path: p }) => {
         await sandbox.delete(p);
         return { text: `Removed ${p}` };
-      }, true,
+      }, "write",
     ),
+    batch: batchTool(sandbox, tool, (diff) => (diff === "" ? "nothing changes" : bounded(diff.split("\n"), most))),
     glob: tool(
       `Finds files by a pattern such as /workspace/**/*.md: ** for any directories, *, ?, [class], {a,b}.`,
       z.object({ pattern: z.string().min(1).describe(`the pattern, which begins with ${sandbox.zones.join(" or ")}`) }),
@@ -154,8 +116,32 @@ export function createSandboxTools(sandbox: Sandbox, { approval, maxOutput = 64 
       },
     ),
   };
-  if (write === "deny") for (const name of changing) Reflect.deleteProperty(tools, name);
-  return tools;
+  return allowed(tools, kinds, options);
+
+  /** Edits a file where it is: a server reads and replaces it in one step, so that no other change is lost. */
+  async function edit(of: Edit): Promise<number> {
+    const { path: p, oldText, newText, replaceAll } = of;
+    await sandbox.exists(p); // which checks the path
+    try {
+      const { replacements } = await fs.editFile(p, { oldText, newText, all: replaceAll });
+      return replacements[0] ?? 0;
+    } catch (error) {
+      if ((error as { code?: string }).code !== "ENOSYS") throw error;
+    }
+    const { text, places } = applyEdit(await sandbox.read(p), of); // files in memory
+    await sandbox.write(p, text);
+    return places;
+  }
+
+  /** Shows lines of a file, which may be too large to read whole; undefined if they are no text. */
+  async function part(p: string, first: number, last: number | null): Promise<string | undefined> {
+    await sandbox.exists(p); // which checks the path
+    const count = Math.min(last === null ? most : last - first + 1, most); // a line takes a byte at least
+    if (count < 1) return `(line ${last} is before line ${first})`;
+    const { text, totalLines } = await fs.readLines(p, { start: first, count });
+    if (text.includes("\0")) return undefined;
+    return numberedPart(lines(Buffer.from(text)), first, totalLines, most);
+  }
 
   function inZones(p: string): void {
     if (!sandbox.zones.some((zone) => p === zone || p.startsWith(`${zone}/`)) || p.split("/").includes("..")) {
@@ -165,21 +151,6 @@ export function createSandboxTools(sandbox: Sandbox, { approval, maxOutput = 64 
 }
 
 /** The approvals of version 7 of the AI SDK, which takes them beside the tools: generateText({ tools, toolApproval: toolApproval(options) }). */
-export function toolApproval({ approval }: ToolOptions): Record<string, "user-approval" | "approved"> {
-  const status = approval?.write === "ask" ? "user-approval" : "approved";
-  return Object.fromEntries([...changing].map((name) => [name, status]));
-}
-
-function errorText(error: unknown): string {
-  const { code, message } = error as { code?: string; message: string };
-  return code === undefined || message.startsWith(code) ? message : `${code}: ${message}`;
-}
-
-/** What the model is sent. Version 5 gives the result itself, later versions an object that has it. */
-function toModelOutput(given: unknown): ModelOutput {
-  const later = typeof given === "object" && given !== null && "output" in given;
-  const output = (later ? given.output : given) as ToolOutput;
-  if ("error" in output) return { type: "error-text", value: output.error };
-  if ("text" in output) return { type: "text", value: output.text };
-  return { type: "content", value: [{ type: later ? "file-data" : "media", data: output.data, mediaType: output.mediaType }] };
+export function toolApproval(options: GitToolOptions): Record<string, "user-approval" | "approved"> {
+  return Object.fromEntries(Object.entries({ ...kinds, ...gitKinds }).map(([name, kind]) => [name, policyOf(options, kind) === "ask" ? "user-approval" : "approved"]));
 }

@@ -26,12 +26,16 @@ const maxLine = 2000;
 
 /** Shows lines with their numbers, as many as max bytes hold, and says what is left. */
 export function numbered(list: readonly string[], first: number, last: number, max: number): string {
-  const end = Math.min(last, list.length);
-  if (list.length === 0) return "(the file is empty)";
-  if (first > list.length) return `(the file has ${list.length} lines)`;
-  const shown = cut(list.slice(first - 1, end).map((line, i) => `${first + i}\t${line.length > maxLine ? `${line.slice(0, maxLine)}… (cut)` : line}`), max);
+  return numberedPart(list.slice(first - 1, Math.min(last, list.length)), first, list.length, max);
+}
+
+/** As numbered, of the lines from first on of a file with total lines; undefined if they are not counted. */
+export function numberedPart(part: readonly string[], first: number, total: number | undefined, max: number): string {
+  if (total === 0) return "(the file is empty)";
+  if (part.length === 0) return `(the file has ${total ?? "fewer"} lines)`;
+  const shown = cut(part.map((line, i) => `${first + i}\t${line.length > maxLine ? `${line.slice(0, maxLine)}… (cut)` : line}`), max);
   const until = first + shown.length - 1;
-  return until === list.length && first === 1 ? shown.join("\n") : `${shown.join("\n")}\n(lines ${first}-${until} of ${list.length})`;
+  return until === total && first === 1 ? shown.join("\n") : `${shown.join("\n")}\n(lines ${first}-${until} of ${total ?? "many"})`;
 }
 
 /** Joins lines, as many as max bytes hold, and says how many are left. */

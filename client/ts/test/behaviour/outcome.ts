@@ -4,7 +4,7 @@ import type { Row } from "./row.js";
 export type Outcome = Readonly<Record<string, unknown>>;
 
 /** How long a call may take, in ms: longer means that it never ends. */
-const patience = 5000;
+const patience = 20_000;
 
 /** Calls run and describes what came of it: returned or threw at once, resolved or rejected later. */
 export async function outcomeOf(run: () => unknown): Promise<Outcome> {

@@ -1,7 +1,7 @@
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { env } from "node:process";
-import { chromium, type Browser } from "playwright-core";
+import { chromium, type Browser, type BrowserContext } from "playwright-core";
 
 const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"];
@@ -9,6 +9,17 @@ const flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking
 /** Starts the Chromium that CHROMIUM names, or that is on PATH. Without one the tests fail, and say how to get it. */
 export function startChromium(): Promise<Browser> {
   return chromium.launch({ executablePath: env.CHROMIUM ?? found(), args: flags, headless: true });
+}
+
+// The last of these flags counts. Playwright's own switches the partitions of storage off, which browsers have.
+const partitions = "--disable-features=HttpsUpgrades,MediaRouter,DestroyProfileOnBrowserClose";
+
+/**
+ * Starts the same Chromium with a profile of its own in a directory. What startChromium gives has only private windows, in which a frame of
+ * another site may store nothing.
+ */
+export function startProfile(dir: string, ...more: string[]): Promise<BrowserContext> {
+  return chromium.launchPersistentContext(dir, { executablePath: env.CHROMIUM ?? found(), args: [...flags, partitions, ...more], headless: true });
 }
 
 function found(): string {

@@ -22,18 +22,28 @@ test("a page reaches the server by WebSocket", async () => {
   const script = await bundle(stage.installed.dir, "websocket.ts");
   const saw = await stage.run(script, { url: stage.server.url, panel: "pages~ws" });
   expect(saw).toEqual({
-    text: "äöü", many: true, large: true, lines: ["one", "two", "three"], seen: "seen.txt", entries: [["hello.txt", true]],
+    text: "äöü", many: true, large: true,
+    content: { fetched: 1, put: [204, String(24 << 20)], range: [39, 52, 65], none: "ENOENT", credentials: "refused" },
+    lines: ["one", "two", "three"], seen: "seen.txt", entries: [["hello.txt", true]],
     missing: { code: "ENOENT", message: "ENOENT: no such file or directory, stat '/none'", path: "/none" },
     wrong: { code: "ERR_INVALID_ARG_VALUE", message: expect.stringContaining("no-such-encoding") as string },
     refused: { code: "EACCES", message: expect.stringContaining("ctxfs refused the token") as string },
     unreachable: { code: "ECONNREFUSED", message: expect.stringContaining("--origin") as string },
     info: { contextId: "ctx_pages~ws", partition: "persist:ctx_pages~ws", readOnly: false },
     review: {
-      submitted: 304, state: "submitted", changes: [["/a.txt", "added"]], version: "äöü",
+      submitted: 305, state: "submitted", changes: [["/a.txt", "added"]], version: "äöü",
       refused: { code: "EACCES", message: expect.stringContaining("EACCES") as string },
     },
   });
   expect(await nodefs.readFile(join(stage.server.folder("ctx_pages~ws"), "a.txt"), "utf8")).toBe("äöü");
+});
+
+test("a page runs commands in the context of its panel", async (context) => {
+  const script = await bundle(stage.installed.dir, "exec.ts");
+  const { token } = await stage.host.openPanel("pages~exec", { exec: true });
+  const saw = await stage.run(script, { url: stage.server.url, token }) as { unavailable?: string };
+  if (saw.unavailable !== undefined) return context.skip(saw.unavailable);
+  expect(saw).toEqual({ out: "hello\n", err: "typed\n", exit: 3, sizes: ["20 90", "50 100"], killed: "killed", processes: ["killed", "exited", "exited"], refused: "ENOENT" });
 });
 
 test("a page of another origin is not let in, and is told why", async () => {
@@ -46,8 +56,10 @@ test("a page of another origin is not let in, and is told why", async () => {
   }).listen(0, "127.0.0.1");
   await once(elsewhere, "listening");
   const page = await stage.open(script, { url: stage.server.url, token }, `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}`);
-  const saw = await page.evaluate(() => (globalThis as unknown as { reported: Promise<string> }).reported);
-  expect(saw).toMatch(/^ECONNREFUSED: no ctxfs server was reached \(.* refuses pages of this origin \(ctxfs serve --origin lets them\)\); nothing happened$/);
+  const saw = await page.evaluate(() => (globalThis as unknown as { reported: Promise<{ error: string; content: string[] }> }).reported);
+  expect(saw.error).toMatch(/^ECONNREFUSED: no ctxfs server was reached \(.* refuses pages of this origin \(ctxfs serve --origin lets them\)\); nothing happened$/);
+  expect(saw.content).toEqual(["TypeError: Failed to fetch", "TypeError: Failed to fetch"]);
+  expect(await nodefs.readdir(stage.server.folder("ctx_pages~stranger")).catch(() => [])).not.toContain("put");
   await page.close();
   elsewhere.closeAllConnections();
   elsewhere.close();

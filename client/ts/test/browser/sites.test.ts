@@ -73,7 +73,7 @@ test("a changed style sheet is replaced in place, and a changed page is loaded a
   for (const flags of [["--policy", "strict"], ["--sandbox", "--policy", "strict"]]) {
     const { page, folder } = await show(`reload${String(flags.length)}`, ...flags);
     await saw(page);
-    const events = page.waitForResponse((response) => response.url().endsWith("/__ctxfs/events"));
+    const events = page.waitForResponse((response) => response.url().includes("/__ctxfs/events"));
     await page.reload();
     await events;
     await page.evaluate(() => { (globalThis as { kept?: boolean }).kept = true; });
@@ -97,6 +97,30 @@ test("only the parents of a site show it in a frame", async () => {
     const page = await browser.newPage();
     await page.goto(`${origin}/`); // which waits for the frame
     expect(await page.frameLocator("iframe").locator("#out").count()).toBe(shown);
+    await page.close();
+  }
+  shell.closeAllConnections();
+  await new Promise((done) => shell.close(done));
+});
+
+test("an isolated site may share memory, and a parent that is isolated shows it", async () => {
+  const frames = new Map<string, string>();
+  const shell = createServer((request, response) => {
+    response.setHeader("Cross-Origin-Opener-Policy", "same-origin").setHeader("Cross-Origin-Embedder-Policy", "require-corp");
+    response.setHeader("Content-Type", "text/html").end(`<iframe src="${frames.get(request.url ?? "") ?? ""}" allow="cross-origin-isolated"></iframe>`);
+  });
+  await once(shell.listen(0, "127.0.0.1"), "listening");
+  const parent = `http://parent.localhost:${String((shell.address() as AddressInfo).port)}`;
+  for (const [name, flags, alone, framed] of [
+    ["isolated", ["--isolate"], true, [true]], ["sandboxed", ["--isolate", "--sandbox"], false, [false]], ["plain", [], false, []],
+  ] as const) {
+    const { page, url } = await show(`isolated-${name}`, "--parent", parent, ...flags);
+    await saw(page);
+    expect(await page.evaluate(() => globalThis.crossOriginIsolated), name).toBe(alone);
+    frames.set(`/${name}`, url);
+    await page.goto(`${parent}/${name}`); // which waits for the frame
+    const shown = await page.frameLocator("iframe").locator("#out").evaluateAll((all) => all.map(() => globalThis.crossOriginIsolated));
+    expect(shown, name).toEqual(framed);
     await page.close();
   }
   shell.closeAllConnections();

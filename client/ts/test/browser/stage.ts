@@ -1,8 +1,9 @@
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { chmod, readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { extname, join, normalize } from "node:path";
+import { getuid } from "node:process";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { startServer, type Server } from "../../src/server/index.js";
 import { startTestServer, type TestServer } from "../serve.js";
@@ -37,7 +38,8 @@ export async function setStage(): Promise<Stage> {
   const installed = await install();
   const pages = createServer();
   const origin = await listen(pages);
-  const server = await startTestServer("--origin", origin);
+  const server = await startTestServer("--origin", origin, ...(getuid?.() === 0 ? ["--exec-user", "4321:4321"] : []));
+  await chmod(server.workspace, 0o755); // the user of commands passes through it
   const host = await startServer({ workspace: server.workspace });
   const browser = await startChromium();
   let middleware: Middleware = (_request, _response, next) => { next(); };

@@ -72,6 +72,10 @@ type AtomicFile interface {
 	Commit(sync bool) error
 	// Abort removes the file. After Commit it does nothing.
 	Abort() error
+	// Base returns the name that the file gets, without its directory. Links at the end of the path are resolved.
+	Base() string
+	// Appeared returns the attributes that the file had when Commit had put it in its place; the zero Stat if they are not known.
+	Appeared() Stat
 }
 
 // Dir lists an open directory, without ".", ".." and reserved names.

@@ -48,6 +48,32 @@ type Options struct {
 	Implementation string
 	// FollowMounts permits paths to cross mount points. Contexts do not use it.
 	FollowMounts bool
+	// Zone says that the root is one of several in a Zoned: a path that leads above it, or to "/", fails with *Leaving.
+	Zone bool
+	// Barred reports names that callers can neither see nor use, at any depth: they are not listed, and EACCES otherwise. nil means none.
+	Barred func(name string) bool
+	// Refuse is the error of every change; nil permits changes.
+	Refuse error
+	// Charge is called before up to so many bytes of content are written, and returns the error of the write. nil permits all.
+	Charge func(bytes int64) error
+}
+
+// Special reports whether the options ask for what only Linux can do.
+func (o Options) Special() bool {
+	return o.Zone || o.Barred != nil || o.Refuse != nil || o.Charge != nil
+}
+
+// Leaving is the error of a path in a zone that leads to another path of the Zoned. Rest is that path.
+type Leaving struct{ Rest string }
+
+func (l *Leaving) Error() string { return "the path leads out of the zone" }
+
+// Unwrap says that a path must not leave a zone that is used alone.
+func (l *Leaving) Unwrap() error { return fserr.EACCES }
+
+// ErrBarred is the error of a name that Options.Barred reports.
+var ErrBarred = &fserr.Error{
+	Code: fserr.EACCES, Detail: "permission denied, a direct zone shows neither repositories' .git nor contexts", Hint: "the host uses git there",
 }
 
 // Owner is a numeric user and group.
@@ -78,6 +104,10 @@ type Node interface {
 	Exchange(a, b string) error
 	// Move renames, and fails with EEXIST if newname exists. Where the system cannot do both in one step, it looks first.
 	Move(oldname, newname string) error
+	// MoveTo is Move into another directory, and ExchangeWith is Exchange with a name of another directory. They fail with EXDEV between two
+	// zones, and with EOPNOTSUPP where the system cannot do them in one step. A directory of a lower layer is moved as Root.Rename moves it.
+	MoveTo(oldname string, to Node, newname string) error
+	ExchangeWith(name string, other Node, otherName string) error
 	Unlink(name string) error
 	Rmdir(name string) error
 	// Chmod, Chown and Utimes act on a child itself, or on the directory for "".

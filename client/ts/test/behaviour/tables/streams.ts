@@ -26,8 +26,10 @@ async function followed(fs: Fs, path: string, flags: string, make: (h: Fs) => Fs
         events.push("close");
         resolve(undefined);
       });
-      setTimeout(resolve, 250).unref();
-    }); // some never close
+      const state = stream._writableState ?? stream._readableState;
+      const closes = stream.autoClose && state.emitClose;
+      setTimeout(resolve, closes ? 4000 : 250).unref(); // some never close
+    });
     feed(stream);
     await closed;
     const { bytesRead, bytesWritten, start, end, autoClose, path: shown, flags: f, mode, pending, destroyed } = stream;

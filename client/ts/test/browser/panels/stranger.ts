@@ -2,4 +2,9 @@
 import { createFs } from "@ctxfs/client";
 
 const { url, token } = settings as { url: string; token: string };
-createFs({ url, token }).stat("/").then(() => { report("let in"); }, (e: unknown) => { report((e as Error).message); });
+const headers = { authorization: `Bearer ${token}` };
+const failure = async (call: Promise<unknown>): Promise<string> => call.then(() => "let in", (e: unknown) => String(e));
+report({
+  error: await createFs({ url, token }).stat("/").then(() => "let in", (e: unknown) => (e as Error).message),
+  content: [await failure(fetch(`${url}/v1/content?path=/`, { headers })), await failure(fetch(`${url}/v1/content?path=/put`, { method: "PUT", headers, body: "x" }))],
+});

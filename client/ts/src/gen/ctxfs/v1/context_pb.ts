@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/context.proto.
  */
 export const file_ctxfs_v1_context: GenFile = /*@__PURE__*/
-  fileDesc("ChZjdHhmcy92MS9jb250ZXh0LnByb3RvEghjdHhmcy52MSI8ChRFbnN1cmVDb250ZXh0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEhAKCHBhbmVsX2lkGAIgASgJInQKFUVuc3VyZUNvbnRleHRSZXNwb25zZRIqCghwcm9ncmVzcxgBIAEoCzIWLmN0eGZzLnYxLlNlZWRQcm9ncmVzc0gAEiYKBXJlYWR5GAIgASgLMhUuY3R4ZnMudjEuRW5zdXJlUmVhZHlIAEIHCgVldmVudCI2ChFHZXRDb250ZXh0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEg0KBXNpemVzGAIgASgIIjgKEkdldENvbnRleHRSZXNwb25zZRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dCIkChNMaXN0Q29udGV4dHNSZXF1ZXN0Eg0KBXNpemVzGAEgASgIIjsKFExpc3RDb250ZXh0c1Jlc3BvbnNlEiMKCGNvbnRleHRzGAEgAygLMhEuY3R4ZnMudjEuQ29udGV4dCIkCg5HZXRJbmZvUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIrsBCg9HZXRJbmZvUmVzcG9uc2USEgoKY29udGV4dF9pZBgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAkSEAoIcGFuZWxfaWQYAyABKAkSDgoGZm9sZGVyGAQgASgJEhEKCXJlYWRfb25seRgFIAEoCBIWCg5zZXJ2ZXJfdmVyc2lvbhgGIAEoCRIOCgZkcml2ZXIYByABKAkSJAoGcmlnaHRzGAggAygOMhQuY3R4ZnMudjEuUGFuZWxSaWdodCIiCg9QbGFuU2VlZFJlcXVlc3QSDwoHbGFyZ2VzdBgBIAEoBSLEAQoQUGxhblNlZWRSZXNwb25zZRIqCgxyZXBvc2l0b3JpZXMYASADKAsyFC5jdHhmcy52MS5SZXBvc2l0b3J5Eg0KBWZpbGVzGAIgASgDEg0KBWJ5dGVzGAMgASgDEigKB2xhcmdlc3QYBCADKAsyFy5jdHhmcy52MS5EaXJlY3RvcnlTaXplEikKB3NraXBwZWQYBSADKAsyGC5jdHhmcy52MS5Ta2lwcGVkRW50cmllcxIRCgl0b29fbGFyZ2UYBiABKAkiTwoLRm9ya1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIWCg5uZXdfY29udGV4dF9pZBgCIAEoCRIUCgxuZXdfcGFuZWxfaWQYAyABKAkiMgoMRm9ya1Jlc3BvbnNlEiIKB2NvbnRleHQYASABKAsyES5jdHhmcy52MS5Db250ZXh0IjMKD1NuYXBzaG90UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBG5hbWUYAiABKAkiPAoQU25hcHNob3RSZXNwb25zZRIoCghzbmFwc2hvdBgBIAEoCzIWLmN0eGZzLnYxLlNuYXBzaG90SW5mbyIqChRMaXN0U25hcHNob3RzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIkIKFUxpc3RTbmFwc2hvdHNSZXNwb25zZRIpCglzbmFwc2hvdHMYASADKAsyFi5jdHhmcy52MS5TbmFwc2hvdEluZm8iMgoOUmVzdG9yZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJIjUKD1Jlc3RvcmVSZXNwb25zZRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dCI5ChVEZWxldGVTbmFwc2hvdFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJIhgKFkRlbGV0ZVNuYXBzaG90UmVzcG9uc2UiYwoVQ29sbGVjdEdhcmJhZ2VSZXF1ZXN0Eg8KB2RyeV9ydW4YASABKAgSGwoTY29udGV4dF9hZ2Vfc2Vjb25kcxgCIAEoAxIcChRjb250ZXh0X2lkbGVfc2Vjb25kcxgDIAEoAyJoChZDb2xsZWN0R2FyYmFnZVJlc3BvbnNlEiIKB3JlbW92ZWQYASADKAsyES5jdHhmcy52MS5HYXJiYWdlEioKCGZhaWx1cmVzGAIgAygLMhguY3R4ZnMudjEuR2FyYmFnZUZhaWx1cmUiZAoOR2FyYmFnZUZhaWx1cmUSIwoEa2luZBgBIAEoDjIVLmN0eGZzLnYxLkdhcmJhZ2VLaW5kEgwKBG5hbWUYAiABKAkSDgoGcmVhc29uGAMgASgJEg8KB21lc3NhZ2UYBCABKAkiSwoHR2FyYmFnZRIjCgRraW5kGAEgASgOMhUuY3R4ZnMudjEuR2FyYmFnZUtpbmQSDAoEbmFtZRgCIAEoCRINCgVieXRlcxgDIAEoAyI/CgxTbmFwc2hvdEluZm8SDAoEbmFtZRgBIAEoCRISCgpjcmVhdGVkX25zGAIgASgDEg0KBWJ5dGVzGAMgASgDIioKFERlbGV0ZUNvbnRleHRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiKAoVRGVsZXRlQ29udGV4dFJlc3BvbnNlEg8KB3JlbW92ZWQYASABKAMihAEKDFNlZWRQcm9ncmVzcxIiCgVwaGFzZRgBIAEoDjITLmN0eGZzLnYxLlNlZWRQaGFzZRISCgpmaWxlc19kb25lGAIgASgDEhMKC2ZpbGVzX3RvdGFsGAMgASgDEhIKCmJ5dGVzX2RvbmUYBCABKAMSEwoLYnl0ZXNfdG90YWwYBSABKAMiVgoLRW5zdXJlUmVhZHkSIgoHY29udGV4dBgBIAEoCzIRLmN0eGZzLnYxLkNvbnRleHQSDgoGc2VlZGVkGAIgASgIEhMKC2R1cmF0aW9uX21zGAMgASgDIqcDCgdDb250ZXh0EhIKCmNvbnRleHRfaWQYASABKAkSJQoFc3RhdGUYAiABKA4yFi5jdHhmcy52MS5Db250ZXh0U3RhdGUSEgoKbGFzdF9lcnJvchgDIAEoCRIOCgZmb2xkZXIYBCABKAkSDgoGZHJpdmVyGAUgASgJEg0KBWxheWVyGAYgASgJEg0KBWZpbGVzGAcgASgDEg0KBWJ5dGVzGAggASgDEhIKCmNyZWF0ZWRfbnMYCSABKAMSDwoHc2VlZF9tcxgKIAEoAxIOCgZwYW5lbHMYCyADKAkSKAoIcHJvZ3Jlc3MYDCABKAsyFi5jdHhmcy52MS5TZWVkUHJvZ3Jlc3MSEQoJcmVjb3ZlcmVkGA0gASgIEhIKCmdlbmVyYXRpb24YDiABKAQSEwoLZm9ya2VkX2Zyb20YDyABKAkSDwoHdXNlZF9ucxgQIAEoAxIRCglvd25fYnl0ZXMYESABKAMSFAoMc2hhcmVkX2J5dGVzGBIgASgDEhYKDnNuYXBzaG90X2J5dGVzGBMgASgDEhMKC3NpemVzX2Vycm9yGBQgASgJIkcKClJlcG9zaXRvcnkSDAoEcGF0aBgBIAEoCRIMCgRoZWFkGAIgASgJEg4KBmJyYW5jaBgDIAEoCRINCgVkaXJ0eRgEIAEoCCI7Cg1EaXJlY3RvcnlTaXplEgwKBHBhdGgYASABKAkSDQoFZmlsZXMYAiABKAMSDQoFYnl0ZXMYAyABKAMiQAoOU2tpcHBlZEVudHJpZXMSDgoGcmVhc29uGAEgASgJEg8KB2VudHJpZXMYAiABKAMSDQoFZmlsZXMYAyABKAMqwQEKC0dhcmJhZ2VLaW5kEhwKGEdBUkJBR0VfS0lORF9VTlNQRUNJRklFRBAAEhgKFEdBUkJBR0VfS0lORF9DT05URVhUEAESFgoSR0FSQkFHRV9LSU5EX0xBWUVSEAISFQoRR0FSQkFHRV9LSU5EX1BPT0wQAxIYChRHQVJCQUdFX0tJTkRfU1RBR0lORxAEEhYKEkdBUkJBR0VfS0lORF9NT1VOVBAFEhkKFUdBUkJBR0VfS0lORF9TTkFQU0hPVBAGKrwBCglTZWVkUGhhc2USGgoWU0VFRF9QSEFTRV9VTlNQRUNJRklFRBAAEhYKElNFRURfUEhBU0VfV0FJVElORxABEhcKE1NFRURfUEhBU0VfU0NBTk5JTkcQAhIXChNTRUVEX1BIQVNFX0xBWUVSSU5HEAMSFgoSU0VFRF9QSEFTRV9DT1BZSU5HEAQSGAoUU0VFRF9QSEFTRV9SRUNPUkRJTkcQBRIXChNTRUVEX1BIQVNFX0JVSUxESU5HEAYqlgEKDENvbnRleHRTdGF0ZRIdChlDT05URVhUX1NUQVRFX1VOU1BFQ0lGSUVEEAASGQoVQ09OVEVYVF9TVEFURV9NSVNTSU5HEAESGQoVQ09OVEVYVF9TVEFURV9TRUVESU5HEAISFwoTQ09OVEVYVF9TVEFURV9SRUFEWRADEhgKFENPTlRFWFRfU1RBVEVfRkFJTEVEEAQymQgKDkNvbnRleHRTZXJ2aWNlEl4KDUVuc3VyZUNvbnRleHQSHi5jdHhmcy52MS5FbnN1cmVDb250ZXh0UmVxdWVzdBofLmN0eGZzLnYxLkVuc3VyZUNvbnRleHRSZXNwb25zZSIKop8ZBggBEAIgAzABElMKCkdldENvbnRleHQSGy5jdHhmcy52MS5HZXRDb250ZXh0UmVxdWVzdBocLmN0eGZzLnYxLkdldENvbnRleHRSZXNwb25zZSIKop8ZBggBEAEgAxJZCgxMaXN0Q29udGV4dHMSHS5jdHhmcy52MS5MaXN0Q29udGV4dHNSZXF1ZXN0Gh4uY3R4ZnMudjEuTGlzdENvbnRleHRzUmVzcG9uc2UiCqKfGQYIARABIAMSTAoHR2V0SW5mbxIYLmN0eGZzLnYxLkdldEluZm9SZXF1ZXN0GhkuY3R4ZnMudjEuR2V0SW5mb1Jlc3BvbnNlIgyinxkICAIQASABMAESTQoIUGxhblNlZWQSGS5jdHhmcy52MS5QbGFuU2VlZFJlcXVlc3QaGi5jdHhmcy52MS5QbGFuU2VlZFJlc3BvbnNlIgqinxkGCAEQASADEkEKBEZvcmsSFS5jdHhmcy52MS5Gb3JrUmVxdWVzdBoWLmN0eGZzLnYxLkZvcmtSZXNwb25zZSIKop8ZBggBEAIgAxJNCghTbmFwc2hvdBIZLmN0eGZzLnYxLlNuYXBzaG90UmVxdWVzdBoaLmN0eGZzLnYxLlNuYXBzaG90UmVzcG9uc2UiCqKfGQYIARACIAMSXAoNTGlzdFNuYXBzaG90cxIeLmN0eGZzLnYxLkxpc3RTbmFwc2hvdHNSZXF1ZXN0Gh8uY3R4ZnMudjEuTGlzdFNuYXBzaG90c1Jlc3BvbnNlIgqinxkGCAEQASACEkoKB1Jlc3RvcmUSGC5jdHhmcy52MS5SZXN0b3JlUmVxdWVzdBoZLmN0eGZzLnYxLlJlc3RvcmVSZXNwb25zZSIKop8ZBggBEAIgAxJfCg5EZWxldGVTbmFwc2hvdBIfLmN0eGZzLnYxLkRlbGV0ZVNuYXBzaG90UmVxdWVzdBogLmN0eGZzLnYxLkRlbGV0ZVNuYXBzaG90UmVzcG9uc2UiCqKfGQYIARACIAMSXwoOQ29sbGVjdEdhcmJhZ2USHy5jdHhmcy52MS5Db2xsZWN0R2FyYmFnZVJlcXVlc3QaIC5jdHhmcy52MS5Db2xsZWN0R2FyYmFnZVJlc3BvbnNlIgqinxkGCAEQAiADElwKDURlbGV0ZUNvbnRleHQSHi5jdHhmcy52MS5EZWxldGVDb250ZXh0UmVxdWVzdBofLmN0eGZzLnYxLkRlbGV0ZUNvbnRleHRSZXNwb25zZSIKop8ZBggBEAIgA0IvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_options, file_ctxfs_v1_panel]);
+  fileDesc("ChZjdHhmcy92MS9jb250ZXh0LnByb3RvEghjdHhmcy52MSK6AQoURW5zdXJlQ29udGV4dFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIQCghwYW5lbF9pZBgCIAEoCRIRCglzZWVkX2Zyb20YAyADKAkSOgoGbGFiZWxzGAQgAygLMiouY3R4ZnMudjEuRW5zdXJlQ29udGV4dFJlcXVlc3QuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJ0ChVFbnN1cmVDb250ZXh0UmVzcG9uc2USKgoIcHJvZ3Jlc3MYASABKAsyFi5jdHhmcy52MS5TZWVkUHJvZ3Jlc3NIABImCgVyZWFkeRgCIAEoCzIVLmN0eGZzLnYxLkVuc3VyZVJlYWR5SABCBwoFZXZlbnQiNgoRR2V0Q29udGV4dFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRINCgVzaXplcxgCIAEoCCI4ChJHZXRDb250ZXh0UmVzcG9uc2USIgoHY29udGV4dBgBIAEoCzIRLmN0eGZzLnYxLkNvbnRleHQiPQoTTGlzdENvbnRleHRzUmVxdWVzdBINCgVzaXplcxgBIAEoCBIXCg9sYWJlbF9zZWxlY3RvcnMYAiADKAkiOwoUTGlzdENvbnRleHRzUmVzcG9uc2USIwoIY29udGV4dHMYASADKAsyES5jdHhmcy52MS5Db250ZXh0IiQKDkdldEluZm9SZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkizQEKD0dldEluZm9SZXNwb25zZRISCgpjb250ZXh0X2lkGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoCRIQCghwYW5lbF9pZBgDIAEoCRIOCgZmb2xkZXIYBCABKAkSEQoJcmVhZF9vbmx5GAUgASgIEhYKDnNlcnZlcl92ZXJzaW9uGAYgASgJEg4KBmRyaXZlchgHIAEoCRIkCgZyaWdodHMYCCADKA4yFC5jdHhmcy52MS5QYW5lbFJpZ2h0EhAKCG1ldGFkYXRhGAkgASgJIjUKD1BsYW5TZWVkUmVxdWVzdBIPCgdsYXJnZXN0GAEgASgFEhEKCXNlZWRfZnJvbRgCIAMoCSLEAQoQUGxhblNlZWRSZXNwb25zZRIqCgxyZXBvc2l0b3JpZXMYASADKAsyFC5jdHhmcy52MS5SZXBvc2l0b3J5Eg0KBWZpbGVzGAIgASgDEg0KBWJ5dGVzGAMgASgDEigKB2xhcmdlc3QYBCADKAsyFy5jdHhmcy52MS5EaXJlY3RvcnlTaXplEikKB3NraXBwZWQYBSADKAsyGC5jdHhmcy52MS5Ta2lwcGVkRW50cmllcxIRCgl0b29fbGFyZ2UYBiABKAkisQEKC0ZvcmtSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSFgoObmV3X2NvbnRleHRfaWQYAiABKAkSFAoMbmV3X3BhbmVsX2lkGAMgASgJEjEKBmxhYmVscxgEIAMoCzIhLmN0eGZzLnYxLkZvcmtSZXF1ZXN0LkxhYmVsc0VudHJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiMgoMRm9ya1Jlc3BvbnNlEiIKB2NvbnRleHQYASABKAsyES5jdHhmcy52MS5Db250ZXh0IjMKD1NuYXBzaG90UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBG5hbWUYAiABKAkiPAoQU25hcHNob3RSZXNwb25zZRIoCghzbmFwc2hvdBgBIAEoCzIWLmN0eGZzLnYxLlNuYXBzaG90SW5mbyIqChRMaXN0U25hcHNob3RzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJIkIKFUxpc3RTbmFwc2hvdHNSZXNwb25zZRIpCglzbmFwc2hvdHMYASADKAsyFi5jdHhmcy52MS5TbmFwc2hvdEluZm8iMgoOUmVzdG9yZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJIjUKD1Jlc3RvcmVSZXNwb25zZRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dCI5ChVEZWxldGVTbmFwc2hvdFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJIhgKFkRlbGV0ZVNuYXBzaG90UmVzcG9uc2UioQEKFUNvbGxlY3RHYXJiYWdlUmVxdWVzdBIPCgdkcnlfcnVuGAEgASgIEhsKE2NvbnRleHRfYWdlX3NlY29uZHMYAiABKAMSHAoUY29udGV4dF9pZGxlX3NlY29uZHMYAyABKAMSFwoPbGFiZWxfc2VsZWN0b3JzGAQgAygJEg0KBWZvcmNlGAUgASgIEhQKDHNlcnZlcl9ydWxlcxgGIAEoCCKUAQoWQ29sbGVjdEdhcmJhZ2VSZXNwb25zZRIiCgdyZW1vdmVkGAEgAygLMhEuY3R4ZnMudjEuR2FyYmFnZRIqCghmYWlsdXJlcxgCIAMoCzIYLmN0eGZzLnYxLkdhcmJhZ2VGYWlsdXJlEioKCGNvbnRleHRzGAMgAygLMhguY3R4ZnMudjEuQ29udGV4dFZlcmRpY3QijgEKDkNvbnRleHRWZXJkaWN0EhIKCmNvbnRleHRfaWQYASABKAkSDwoHcmVtb3ZlZBgCIAEoCBIjCgRydWxlGAMgASgOMhUuY3R4ZnMudjEuQ29udGV4dFJ1bGUSDQoFYnl0ZXMYBCABKAMSIwoEa2VwdBgFIAMoCzIVLmN0eGZzLnYxLktlcHRDb250ZXh0IkEKC0tlcHRDb250ZXh0EiQKBnJlYXNvbhgBIAEoDjIULmN0eGZzLnYxLktlZXBSZWFzb24SDAoEdGV4dBgCIAEoCSJkCg5HYXJiYWdlRmFpbHVyZRIjCgRraW5kGAEgASgOMhUuY3R4ZnMudjEuR2FyYmFnZUtpbmQSDAoEbmFtZRgCIAEoCRIOCgZyZWFzb24YAyABKAkSDwoHbWVzc2FnZRgEIAEoCSJaCgdHYXJiYWdlEiMKBGtpbmQYASABKA4yFS5jdHhmcy52MS5HYXJiYWdlS2luZBIMCgRuYW1lGAIgASgJEg0KBWJ5dGVzGAMgASgDEg0KBWZpbGVzGAQgASgDIj8KDFNuYXBzaG90SW5mbxIMCgRuYW1lGAEgASgJEhIKCmNyZWF0ZWRfbnMYAiABKAMSDQoFYnl0ZXMYAyABKAMilAEKEFNldExhYmVsc1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIwCgNwdXQYAiADKAsyIy5jdHhmcy52MS5TZXRMYWJlbHNSZXF1ZXN0LlB1dEVudHJ5Eg4KBnJlbW92ZRgDIAMoCRoqCghQdXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBInsKEVNldExhYmVsc1Jlc3BvbnNlEjcKBmxhYmVscxgBIAMoCzInLmN0eGZzLnYxLlNldExhYmVsc1Jlc3BvbnNlLkxhYmVsc0VudHJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiKgoURGVsZXRlQ29udGV4dFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSIoChVEZWxldGVDb250ZXh0UmVzcG9uc2USDwoHcmVtb3ZlZBgBIAEoAyKEAQoMU2VlZFByb2dyZXNzEiIKBXBoYXNlGAEgASgOMhMuY3R4ZnMudjEuU2VlZFBoYXNlEhIKCmZpbGVzX2RvbmUYAiABKAMSEwoLZmlsZXNfdG90YWwYAyABKAMSEgoKYnl0ZXNfZG9uZRgEIAEoAxITCgtieXRlc190b3RhbBgFIAEoAyJWCgtFbnN1cmVSZWFkeRIiCgdjb250ZXh0GAEgASgLMhEuY3R4ZnMudjEuQ29udGV4dBIOCgZzZWVkZWQYAiABKAgSEwoLZHVyYXRpb25fbXMYAyABKAMihQQKB0NvbnRleHQSEgoKY29udGV4dF9pZBgBIAEoCRIlCgVzdGF0ZRgCIAEoDjIWLmN0eGZzLnYxLkNvbnRleHRTdGF0ZRISCgpsYXN0X2Vycm9yGAMgASgJEg4KBmZvbGRlchgEIAEoCRIOCgZkcml2ZXIYBSABKAkSDQoFbGF5ZXIYBiABKAkSDQoFZmlsZXMYByABKAMSDQoFYnl0ZXMYCCABKAMSEgoKY3JlYXRlZF9ucxgJIAEoAxIPCgdzZWVkX21zGAogASgDEg4KBnBhbmVscxgLIAMoCRIoCghwcm9ncmVzcxgMIAEoCzIWLmN0eGZzLnYxLlNlZWRQcm9ncmVzcxIRCglyZWNvdmVyZWQYDSABKAgSEgoKZ2VuZXJhdGlvbhgOIAEoBBITCgtmb3JrZWRfZnJvbRgPIAEoCRIPCgd1c2VkX25zGBAgASgDEhEKCW93bl9ieXRlcxgRIAEoAxIUCgxzaGFyZWRfYnl0ZXMYEiABKAMSFgoOc25hcHNob3RfYnl0ZXMYEyABKAMSEwoLc2l6ZXNfZXJyb3IYFCABKAkSLQoGbGFiZWxzGBUgAygLMh0uY3R4ZnMudjEuQ29udGV4dC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkcKClJlcG9zaXRvcnkSDAoEcGF0aBgBIAEoCRIMCgRoZWFkGAIgASgJEg4KBmJyYW5jaBgDIAEoCRINCgVkaXJ0eRgEIAEoCCI7Cg1EaXJlY3RvcnlTaXplEgwKBHBhdGgYASABKAkSDQoFZmlsZXMYAiABKAMSDQoFYnl0ZXMYAyABKAMiQAoOU2tpcHBlZEVudHJpZXMSDgoGcmVhc29uGAEgASgJEg8KB2VudHJpZXMYAiABKAMSDQoFZmlsZXMYAyABKAMqkgEKC0NvbnRleHRSdWxlEhwKGENPTlRFWFRfUlVMRV9VTlNQRUNJRklFRBAAEhgKFENPTlRFWFRfUlVMRV9SRVFVRVNUEAESGQoVQ09OVEVYVF9SVUxFX0lETEVfVFRMEAISFAoQQ09OVEVYVF9SVUxFX1RUTBADEhoKFkNPTlRFWFRfUlVMRV9NQVhfQllURVMQBCqSAwoKS2VlcFJlYXNvbhIbChdLRUVQX1JFQVNPTl9VTlNQRUNJRklFRBAAEhcKE0tFRVBfUkVBU09OX05PX1JVTEUQARIZChVLRUVQX1JFQVNPTl9UT09fWU9VTkcQAhIdChlLRUVQX1JFQVNPTl9SRUNFTlRMWV9VU0VEEAMSGwoXS0VFUF9SRUFTT05fVU5ERVJfTElNSVQQBBIXChNLRUVQX1JFQVNPTl9TRUVESU5HEAUSGQoVS0VFUF9SRUFTT05fT1BFUkFUSU9OEAYSFQoRS0VFUF9SRUFTT05fVE9LRU4QBxIXChNLRUVQX1JFQVNPTl9TRVNTSU9OEAgSFgoSS0VFUF9SRUFTT05fSEFORExFEAkSFwoTS0VFUF9SRUFTT05fUFJPQ0VTUxAKEhkKFUtFRVBfUkVBU09OX1NVQk1JVFRFRBALEhkKFUtFRVBfUkVBU09OX0RFQ0lTSU9OUxAMEhYKEktFRVBfUkVBU09OX1NUQUdFRBANEhQKEEtFRVBfUkVBU09OX1NJVEUQDirYAQoLR2FyYmFnZUtpbmQSHAoYR0FSQkFHRV9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUR0FSQkFHRV9LSU5EX0NPTlRFWFQQARIWChJHQVJCQUdFX0tJTkRfTEFZRVIQAhIVChFHQVJCQUdFX0tJTkRfUE9PTBADEhgKFEdBUkJBR0VfS0lORF9TVEFHSU5HEAQSFgoSR0FSQkFHRV9LSU5EX01PVU5UEAUSGQoVR0FSQkFHRV9LSU5EX1NOQVBTSE9UEAYSFQoRR0FSQkFHRV9LSU5EX1pPTkUQByq8AQoJU2VlZFBoYXNlEhoKFlNFRURfUEhBU0VfVU5TUEVDSUZJRUQQABIWChJTRUVEX1BIQVNFX1dBSVRJTkcQARIXChNTRUVEX1BIQVNFX1NDQU5OSU5HEAISFwoTU0VFRF9QSEFTRV9MQVlFUklORxADEhYKElNFRURfUEhBU0VfQ09QWUlORxAEEhgKFFNFRURfUEhBU0VfUkVDT1JESU5HEAUSFwoTU0VFRF9QSEFTRV9CVUlMRElORxAGKpYBCgxDb250ZXh0U3RhdGUSHQoZQ09OVEVYVF9TVEFURV9VTlNQRUNJRklFRBAAEhkKFUNPTlRFWFRfU1RBVEVfTUlTU0lORxABEhkKFUNPTlRFWFRfU1RBVEVfU0VFRElORxACEhcKE0NPTlRFWFRfU1RBVEVfUkVBRFkQAxIYChRDT05URVhUX1NUQVRFX0ZBSUxFRBAEMoUJCg5Db250ZXh0U2VydmljZRJgCg1FbnN1cmVDb250ZXh0Eh4uY3R4ZnMudjEuRW5zdXJlQ29udGV4dFJlcXVlc3QaHy5jdHhmcy52MS5FbnN1cmVDb250ZXh0UmVzcG9uc2UiDKKfGQgIARACIANQATABElUKCkdldENvbnRleHQSGy5jdHhmcy52MS5HZXRDb250ZXh0UmVxdWVzdBocLmN0eGZzLnYxLkdldENvbnRleHRSZXNwb25zZSIMop8ZCAgBEAEgA1gBElsKDExpc3RDb250ZXh0cxIdLmN0eGZzLnYxLkxpc3RDb250ZXh0c1JlcXVlc3QaHi5jdHhmcy52MS5MaXN0Q29udGV4dHNSZXNwb25zZSIMop8ZCAgBEAEgA1gBEk4KB0dldEluZm8SGC5jdHhmcy52MS5HZXRJbmZvUmVxdWVzdBoZLmN0eGZzLnYxLkdldEluZm9SZXNwb25zZSIOop8ZCggCEAEgATABWAESTwoIUGxhblNlZWQSGS5jdHhmcy52MS5QbGFuU2VlZFJlcXVlc3QaGi5jdHhmcy52MS5QbGFuU2VlZFJlc3BvbnNlIgyinxkICAEQASADWAESQwoERm9yaxIVLmN0eGZzLnYxLkZvcmtSZXF1ZXN0GhYuY3R4ZnMudjEuRm9ya1Jlc3BvbnNlIgyinxkICAEQAiADUAESTwoIU25hcHNob3QSGS5jdHhmcy52MS5TbmFwc2hvdFJlcXVlc3QaGi5jdHhmcy52MS5TbmFwc2hvdFJlc3BvbnNlIgyinxkICAEQAiADUAESXgoNTGlzdFNuYXBzaG90cxIeLmN0eGZzLnYxLkxpc3RTbmFwc2hvdHNSZXF1ZXN0Gh8uY3R4ZnMudjEuTGlzdFNuYXBzaG90c1Jlc3BvbnNlIgyinxkICAEQASACWAESSgoHUmVzdG9yZRIYLmN0eGZzLnYxLlJlc3RvcmVSZXF1ZXN0GhkuY3R4ZnMudjEuUmVzdG9yZVJlc3BvbnNlIgqinxkGCAEQAiADEmEKDkRlbGV0ZVNuYXBzaG90Eh8uY3R4ZnMudjEuRGVsZXRlU25hcHNob3RSZXF1ZXN0GiAuY3R4ZnMudjEuRGVsZXRlU25hcHNob3RSZXNwb25zZSIMop8ZCAgBEAIgA1ABEmMKDkNvbGxlY3RHYXJiYWdlEh8uY3R4ZnMudjEuQ29sbGVjdEdhcmJhZ2VSZXF1ZXN0GiAuY3R4ZnMudjEuQ29sbGVjdEdhcmJhZ2VSZXNwb25zZSIOop8ZCggBEAIgA1ABWAESUgoJU2V0TGFiZWxzEhouY3R4ZnMudjEuU2V0TGFiZWxzUmVxdWVzdBobLmN0eGZzLnYxLlNldExhYmVsc1Jlc3BvbnNlIgyinxkICAEQAiACUAESXgoNRGVsZXRlQ29udGV4dBIeLmN0eGZzLnYxLkRlbGV0ZUNvbnRleHRSZXF1ZXN0Gh8uY3R4ZnMudjEuRGVsZXRlQ29udGV4dFJlc3BvbnNlIgyinxkICAEQAiADUAFCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_ctxfs_v1_options, file_ctxfs_v1_panel]);
 
 /**
  * Request of EnsureContext.
@@ -36,6 +36,20 @@ export type EnsureContextRequest = Message<"ctxfs.v1.EnsureContextRequest"> & {
    * @generated from field: string panel_id = 2;
    */
   panelId: string;
+
+  /**
+   * The scope, as in OpenPanelRequest.
+   *
+   * @generated from field: repeated string seed_from = 3;
+   */
+  seedFrom: string[];
+
+  /**
+   * Labels that the context gets beside those that it has, as of SetLabels, once it is ready.
+   *
+   * @generated from field: map<string, string> labels = 4;
+   */
+  labels: { [key: string]: string };
 };
 
 /**
@@ -143,6 +157,13 @@ export type ListContextsRequest = Message<"ctxfs.v1.ListContextsRequest"> & {
    * @generated from field: bool sizes = 1;
    */
   sizes: boolean;
+
+  /**
+   * Only contexts whose labels match all of these: "key=value", "key" for any value, "!key" for contexts without the label. At most 32.
+   *
+   * @generated from field: repeated string label_selectors = 2;
+   */
+  labelSelectors: string[];
 };
 
 /**
@@ -255,6 +276,13 @@ export type GetInfoResponse = Message<"ctxfs.v1.GetInfoResponse"> & {
    * @generated from field: repeated ctxfs.v1.PanelRight rights = 8;
    */
   rights: PanelRight[];
+
+  /**
+   * Where the records of contexts and panels are: "sqlite", or the URL of a database without its password; only for a host.
+   *
+   * @generated from field: string metadata = 9;
+   */
+  metadata: string;
 };
 
 /**
@@ -276,6 +304,13 @@ export type PlanSeedRequest = Message<"ctxfs.v1.PlanSeedRequest"> & {
    * @generated from field: int32 largest = 1;
    */
   largest: number;
+
+  /**
+   * The scope, as in OpenPanelRequest.
+   *
+   * @generated from field: repeated string seed_from = 2;
+   */
+  seedFrom: string[];
 };
 
 /**
@@ -367,6 +402,13 @@ export type ForkRequest = Message<"ctxfs.v1.ForkRequest"> & {
    * @generated from field: string new_panel_id = 3;
    */
   newPanelId: string;
+
+  /**
+   * Labels that the new context gets beside those of the one that is copied, as of SetLabels; they replace labels with the same key.
+   *
+   * @generated from field: map<string, string> labels = 4;
+   */
+  labels: { [key: string]: string };
 };
 
 /**
@@ -608,6 +650,27 @@ export type CollectGarbageRequest = Message<"ctxfs.v1.CollectGarbageRequest"> & 
    * @generated from field: int64 context_idle_seconds = 3;
    */
   contextIdleSeconds: bigint;
+
+  /**
+   * Only contexts whose labels match, as in ListContextsRequest. What belongs to no context is removed all the same.
+   *
+   * @generated from field: repeated string label_selectors = 4;
+   */
+  labelSelectors: string[];
+
+  /**
+   * Removes contexts although something keeps them; not those used within the last 10 minutes, nor those that are being seeded.
+   *
+   * @generated from field: bool force = 5;
+   */
+  force: boolean;
+
+  /**
+   * Also applies the rules that the server applies from time to time (--context-ttl, --context-idle-ttl, --contexts-max-bytes).
+   *
+   * @generated from field: bool server_rules = 6;
+   */
+  serverRules: boolean;
 };
 
 /**
@@ -636,6 +699,13 @@ export type CollectGarbageResponse = Message<"ctxfs.v1.CollectGarbageResponse"> 
    * @generated from field: repeated ctxfs.v1.GarbageFailure failures = 2;
    */
   failures: GarbageFailure[];
+
+  /**
+   * What was decided on each context that a rule selects; of a dry run, on each context that label_selectors select.
+   *
+   * @generated from field: repeated ctxfs.v1.ContextVerdict contexts = 3;
+   */
+  contexts: ContextVerdict[];
 };
 
 /**
@@ -644,6 +714,83 @@ export type CollectGarbageResponse = Message<"ctxfs.v1.CollectGarbageResponse"> 
  */
 export const CollectGarbageResponseSchema: GenMessage<CollectGarbageResponse> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_context, 21);
+
+/**
+ * What a collection decided on a context.
+ *
+ * @generated from message ctxfs.v1.ContextVerdict
+ */
+export type ContextVerdict = Message<"ctxfs.v1.ContextVerdict"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * It was removed, or would be.
+   *
+   * @generated from field: bool removed = 2;
+   */
+  removed: boolean;
+
+  /**
+   * The rule that selected it; CONTEXT_RULE_UNSPECIFIED if none did.
+   *
+   * @generated from field: ctxfs.v1.ContextRule rule = 3;
+   */
+  rule: ContextRule;
+
+  /**
+   * What it took on disk, if it was removed or would be.
+   *
+   * @generated from field: int64 bytes = 4;
+   */
+  bytes: bigint;
+
+  /**
+   * Why it was not removed. Empty if it was, and if an error prevented that, which is in failures.
+   *
+   * @generated from field: repeated ctxfs.v1.KeptContext kept = 5;
+   */
+  kept: KeptContext[];
+};
+
+/**
+ * Describes the message ctxfs.v1.ContextVerdict.
+ * Use `create(ContextVerdictSchema)` to create a new message.
+ */
+export const ContextVerdictSchema: GenMessage<ContextVerdict> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 22);
+
+/**
+ * A reason for which a collection keeps a context.
+ *
+ * @generated from message ctxfs.v1.KeptContext
+ */
+export type KeptContext = Message<"ctxfs.v1.KeptContext"> & {
+  /**
+   * Its kind.
+   *
+   * @generated from field: ctxfs.v1.KeepReason reason = 1;
+   */
+  reason: KeepReason;
+
+  /**
+   * The reason in words.
+   *
+   * @generated from field: string text = 2;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.KeptContext.
+ * Use `create(KeptContextSchema)` to create a new message.
+ */
+export const KeptContextSchema: GenMessage<KeptContext> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 23);
 
 /**
  * Something that could not be removed.
@@ -685,7 +832,7 @@ export type GarbageFailure = Message<"ctxfs.v1.GarbageFailure"> & {
  * Use `create(GarbageFailureSchema)` to create a new message.
  */
 export const GarbageFailureSchema: GenMessage<GarbageFailure> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 22);
+  messageDesc(file_ctxfs_v1_context, 24);
 
 /**
  * Something that was removed, or would be.
@@ -701,7 +848,7 @@ export type Garbage = Message<"ctxfs.v1.Garbage"> & {
   kind: GarbageKind;
 
   /**
-   * Its name: a context's ID, a layer's digest, a snapshot's context.
+   * Its name: a context's ID, a layer's digest, a snapshot's context, a zone as in "ctx_a/cache".
    *
    * @generated from field: string name = 2;
    */
@@ -713,6 +860,13 @@ export type Garbage = Message<"ctxfs.v1.Garbage"> & {
    * @generated from field: int64 bytes = 3;
    */
   bytes: bigint;
+
+  /**
+   * How many files of a zone were removed; 0 for other kinds.
+   *
+   * @generated from field: int64 files = 4;
+   */
+  files: bigint;
 };
 
 /**
@@ -720,7 +874,7 @@ export type Garbage = Message<"ctxfs.v1.Garbage"> & {
  * Use `create(GarbageSchema)` to create a new message.
  */
 export const GarbageSchema: GenMessage<Garbage> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 23);
+  messageDesc(file_ctxfs_v1_context, 25);
 
 /**
  * A snapshot of a context.
@@ -755,7 +909,63 @@ export type SnapshotInfo = Message<"ctxfs.v1.SnapshotInfo"> & {
  * Use `create(SnapshotInfoSchema)` to create a new message.
  */
 export const SnapshotInfoSchema: GenMessage<SnapshotInfo> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 24);
+  messageDesc(file_ctxfs_v1_context, 26);
+
+/**
+ * Request of SetLabels.
+ *
+ * @generated from message ctxfs.v1.SetLabelsRequest
+ */
+export type SetLabelsRequest = Message<"ctxfs.v1.SetLabelsRequest"> & {
+  /**
+   * The context.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * Labels to set. A key has 1 to 63 of a-z 0-9 . _ / -, and begins with a letter or a digit. A value has up to 256 bytes of printable UTF-8.
+   *
+   * @generated from field: map<string, string> put = 2;
+   */
+  put: { [key: string]: string };
+
+  /**
+   * Keys to remove; one may be absent.
+   *
+   * @generated from field: repeated string remove = 3;
+   */
+  remove: string[];
+};
+
+/**
+ * Describes the message ctxfs.v1.SetLabelsRequest.
+ * Use `create(SetLabelsRequestSchema)` to create a new message.
+ */
+export const SetLabelsRequestSchema: GenMessage<SetLabelsRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 27);
+
+/**
+ * Response of SetLabels.
+ *
+ * @generated from message ctxfs.v1.SetLabelsResponse
+ */
+export type SetLabelsResponse = Message<"ctxfs.v1.SetLabelsResponse"> & {
+  /**
+   * All labels that the context has now.
+   *
+   * @generated from field: map<string, string> labels = 1;
+   */
+  labels: { [key: string]: string };
+};
+
+/**
+ * Describes the message ctxfs.v1.SetLabelsResponse.
+ * Use `create(SetLabelsResponseSchema)` to create a new message.
+ */
+export const SetLabelsResponseSchema: GenMessage<SetLabelsResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_context, 28);
 
 /**
  * Request of DeleteContext.
@@ -776,7 +986,7 @@ export type DeleteContextRequest = Message<"ctxfs.v1.DeleteContextRequest"> & {
  * Use `create(DeleteContextRequestSchema)` to create a new message.
  */
 export const DeleteContextRequestSchema: GenMessage<DeleteContextRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 25);
+  messageDesc(file_ctxfs_v1_context, 29);
 
 /**
  * Response of DeleteContext.
@@ -797,7 +1007,7 @@ export type DeleteContextResponse = Message<"ctxfs.v1.DeleteContextResponse"> & 
  * Use `create(DeleteContextResponseSchema)` to create a new message.
  */
 export const DeleteContextResponseSchema: GenMessage<DeleteContextResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 26);
+  messageDesc(file_ctxfs_v1_context, 30);
 
 /**
  * How far a seeding is.
@@ -846,7 +1056,7 @@ export type SeedProgress = Message<"ctxfs.v1.SeedProgress"> & {
  * Use `create(SeedProgressSchema)` to create a new message.
  */
 export const SeedProgressSchema: GenMessage<SeedProgress> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 27);
+  messageDesc(file_ctxfs_v1_context, 31);
 
 /**
  * The context is ready.
@@ -881,7 +1091,7 @@ export type EnsureReady = Message<"ctxfs.v1.EnsureReady"> & {
  * Use `create(EnsureReadySchema)` to create a new message.
  */
 export const EnsureReadySchema: GenMessage<EnsureReady> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 28);
+  messageDesc(file_ctxfs_v1_context, 32);
 
 /**
  * A context.
@@ -1029,6 +1239,13 @@ export type Context = Message<"ctxfs.v1.Context"> & {
    * @generated from field: string sizes_error = 20;
    */
   sizesError: string;
+
+  /**
+   * Labels that its host gave it.
+   *
+   * @generated from field: map<string, string> labels = 21;
+   */
+  labels: { [key: string]: string };
 };
 
 /**
@@ -1036,7 +1253,7 @@ export type Context = Message<"ctxfs.v1.Context"> & {
  * Use `create(ContextSchema)` to create a new message.
  */
 export const ContextSchema: GenMessage<Context> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 29);
+  messageDesc(file_ctxfs_v1_context, 33);
 
 /**
  * A git repository of the workspace.
@@ -1078,7 +1295,7 @@ export type Repository = Message<"ctxfs.v1.Repository"> & {
  * Use `create(RepositorySchema)` to create a new message.
  */
 export const RepositorySchema: GenMessage<Repository> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 30);
+  messageDesc(file_ctxfs_v1_context, 34);
 
 /**
  * A directory and what it holds.
@@ -1113,7 +1330,7 @@ export type DirectorySize = Message<"ctxfs.v1.DirectorySize"> & {
  * Use `create(DirectorySizeSchema)` to create a new message.
  */
 export const DirectorySizeSchema: GenMessage<DirectorySize> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 31);
+  messageDesc(file_ctxfs_v1_context, 35);
 
 /**
  * What was left out for one reason.
@@ -1148,7 +1365,173 @@ export type SkippedEntries = Message<"ctxfs.v1.SkippedEntries"> & {
  * Use `create(SkippedEntriesSchema)` to create a new message.
  */
 export const SkippedEntriesSchema: GenMessage<SkippedEntries> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_context, 32);
+  messageDesc(file_ctxfs_v1_context, 36);
+
+/**
+ * A rule by which a collection selects contexts.
+ *
+ * @generated from enum ctxfs.v1.ContextRule
+ */
+export enum ContextRule {
+  /**
+   * None.
+   *
+   * @generated from enum value: CONTEXT_RULE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The request's context_age_seconds and context_idle_seconds.
+   *
+   * @generated from enum value: CONTEXT_RULE_REQUEST = 1;
+   */
+  REQUEST = 1,
+
+  /**
+   * The server's --context-idle-ttl.
+   *
+   * @generated from enum value: CONTEXT_RULE_IDLE_TTL = 2;
+   */
+  IDLE_TTL = 2,
+
+  /**
+   * The server's --context-ttl.
+   *
+   * @generated from enum value: CONTEXT_RULE_TTL = 3;
+   */
+  TTL = 3,
+
+  /**
+   * The server's --contexts-max-bytes.
+   *
+   * @generated from enum value: CONTEXT_RULE_MAX_BYTES = 4;
+   */
+  MAX_BYTES = 4,
+}
+
+/**
+ * Describes the enum ctxfs.v1.ContextRule.
+ */
+export const ContextRuleSchema: GenEnum<ContextRule> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_context, 0);
+
+/**
+ * A kind of reason for which a collection keeps a context.
+ *
+ * @generated from enum ctxfs.v1.KeepReason
+ */
+export enum KeepReason {
+  /**
+   * Not known.
+   *
+   * @generated from enum value: KEEP_REASON_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * No rule removes contexts.
+   *
+   * @generated from enum value: KEEP_REASON_NO_RULE = 1;
+   */
+  NO_RULE = 1,
+
+  /**
+   * It was made too short a time ago.
+   *
+   * @generated from enum value: KEEP_REASON_TOO_YOUNG = 2;
+   */
+  TOO_YOUNG = 2,
+
+  /**
+   * It was used too short a time ago.
+   *
+   * @generated from enum value: KEEP_REASON_RECENTLY_USED = 3;
+   */
+  RECENTLY_USED = 3,
+
+  /**
+   * All contexts take no more than they may, without its removal.
+   *
+   * @generated from enum value: KEEP_REASON_UNDER_LIMIT = 4;
+   */
+  UNDER_LIMIT = 4,
+
+  /**
+   * It is being seeded.
+   *
+   * @generated from enum value: KEEP_REASON_SEEDING = 5;
+   */
+  SEEDING = 5,
+
+  /**
+   * Calls are under way in it.
+   *
+   * @generated from enum value: KEEP_REASON_OPERATION = 6;
+   */
+  OPERATION = 6,
+
+  /**
+   * A panel that is bound to it has a token that has not expired. Rules that require an idle time do not look at tokens.
+   *
+   * @generated from enum value: KEEP_REASON_TOKEN = 7;
+   */
+  TOKEN = 7,
+
+  /**
+   * A client of a panel that is bound to it is connected, or may come back to its session.
+   *
+   * @generated from enum value: KEEP_REASON_SESSION = 8;
+   */
+  SESSION = 8,
+
+  /**
+   * Files are open in it.
+   *
+   * @generated from enum value: KEEP_REASON_HANDLE = 9;
+   */
+  HANDLE = 9,
+
+  /**
+   * Commands run in it.
+   *
+   * @generated from enum value: KEEP_REASON_PROCESS = 10;
+   */
+  PROCESS = 10,
+
+  /**
+   * Its changes were submitted for review.
+   *
+   * @generated from enum value: KEEP_REASON_SUBMITTED = 11;
+   */
+  SUBMITTED = 11,
+
+  /**
+   * Its changes have decisions that were not applied, or conflicts that were not resolved.
+   *
+   * @generated from enum value: KEEP_REASON_DECISIONS = 12;
+   */
+  DECISIONS = 12,
+
+  /**
+   * It has staged commits that were not pushed.
+   *
+   * @generated from enum value: KEEP_REASON_STAGED = 13;
+   */
+  STAGED = 13,
+
+  /**
+   * A site shows its files.
+   *
+   * @generated from enum value: KEEP_REASON_SITE = 14;
+   */
+  SITE = 14,
+}
+
+/**
+ * Describes the enum ctxfs.v1.KeepReason.
+ */
+export const KeepReasonSchema: GenEnum<KeepReason> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_context, 1);
 
 /**
  * A kind of garbage.
@@ -1204,13 +1587,20 @@ export enum GarbageKind {
    * @generated from enum value: GARBAGE_KIND_SNAPSHOT = 6;
    */
   SNAPSHOT = 6,
+
+  /**
+   * Old files of a zone with keep_ms.
+   *
+   * @generated from enum value: GARBAGE_KIND_ZONE = 7;
+   */
+  ZONE = 7,
 }
 
 /**
  * Describes the enum ctxfs.v1.GarbageKind.
  */
 export const GarbageKindSchema: GenEnum<GarbageKind> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_context, 0);
+  enumDesc(file_ctxfs_v1_context, 2);
 
 /**
  * A step of seeding.
@@ -1272,7 +1662,7 @@ export enum SeedPhase {
  * Describes the enum ctxfs.v1.SeedPhase.
  */
 export const SeedPhaseSchema: GenEnum<SeedPhase> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_context, 1);
+  enumDesc(file_ctxfs_v1_context, 3);
 
 /**
  * Where a context is in its life.
@@ -1320,7 +1710,7 @@ export enum ContextState {
  * Describes the enum ctxfs.v1.ContextState.
  */
 export const ContextStateSchema: GenEnum<ContextState> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_context, 2);
+  enumDesc(file_ctxfs_v1_context, 4);
 
 /**
  * ContextService manages contexts. It is for hosts; a panel may call GetInfo alone.
@@ -1446,7 +1836,8 @@ export const ContextService: GenService<{
   /**
    * Removes what nothing refers to any more: layers, ready copies, what a crash left in staging, mounts and snapshots of contexts
    * that are gone; and, only when asked for, contexts that have not been used for long. What cannot be removed is in failures,
-   * beside what was removed. Making a context does not wait for it.
+   * beside what was removed. Making a context does not wait for it. A context that something keeps (KeepReason) is not removed unless the
+   * request forces that.
    * Errors: EAGAIN (contexts are being made or deleted all the time, and nothing was removed).
    *
    * @generated from rpc ctxfs.v1.ContextService.CollectGarbage
@@ -1455,6 +1846,18 @@ export const ContextService: GenService<{
     methodKind: "unary";
     input: typeof CollectGarbageRequestSchema;
     output: typeof CollectGarbageResponseSchema;
+  },
+  /**
+   * Sets and removes labels of a context. A label is a key and a value that the host chooses, such as task=1204; ctxfs never interprets them.
+   * Forks keep them. Panels can neither change nor read them.
+   * Errors: ESTALE (no such context), EAGAIN (it is being seeded), EINVAL (a bad key or value, or more than 16 labels; nothing is changed).
+   *
+   * @generated from rpc ctxfs.v1.ContextService.SetLabels
+   */
+  setLabels: {
+    methodKind: "unary";
+    input: typeof SetLabelsRequestSchema;
+    output: typeof SetLabelsResponseSchema;
   },
   /**
    * Removes a context: folder, snapshots, record, its panels' bindings and tokens. Streams and watches end; the call waits for

@@ -4,8 +4,8 @@
 // @generated from file ctxfs/v1/fs_messages.proto (package ctxfs.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { DirEntry, DirEntryBatch, Handle, Stat } from "./fs_types_pb.js";
 import { file_ctxfs_v1_fs_types } from "./fs_types_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/fs_messages.proto.
  */
 export const file_ctxfs_v1_fs_messages: GenFile = /*@__PURE__*/
-  fileDesc("ChpjdHhmcy92MS9mc19tZXNzYWdlcy5wcm90bxIIY3R4ZnMudjEiowEKD1JlYWRGaWxlUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSEAoIZW5jb2RpbmcYBCABKAkSDgoEZmxhZxgFIAEoCUgAEhUKC2ZsYWdfbnVtYmVyGAYgASgFSAASDwoCZmQYByABKAVIAYgBAUILCglmbGFnX2Zvcm1CBQoDX2ZkIkwKEFJlYWRGaWxlUmVzcG9uc2USDQoFbG9zc3kYASABKAgSDgoEZGF0YRhkIAEoDEgAEg4KBHRleHQYZSABKAlIAEIJCgdjb250ZW50IqECChBXcml0ZUZpbGVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIQCghlbmNvZGluZxgEIAEoCRIOCgRtb2RlGAUgASgNSAASFAoKbW9kZV9vY3RhbBgGIAEoCUgAEg4KBGZsYWcYByABKAlIARIVCgtmbGFnX251bWJlchgIIAEoBUgBEg0KBWZsdXNoGAkgASgIEg4KBmF0b21pYxgKIAEoCBIPCgJmZBgLIAEoBUgDiAEBEg4KBGRhdGEYZCABKAxIAhIOCgR0ZXh0GGUgASgJSAJCCwoJbW9kZV9mb3JtQgsKCWZsYWdfZm9ybUIJCgdjb250ZW50QgUKA19mZCIqChFXcml0ZUZpbGVSZXNwb25zZRIVCg1ieXRlc193cml0dGVuGAEgASgDIpICChFBcHBlbmRGaWxlUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSEAoIZW5jb2RpbmcYBCABKAkSDgoEbW9kZRgFIAEoDUgAEhQKCm1vZGVfb2N0YWwYBiABKAlIABIOCgRmbGFnGAcgASgJSAESFQoLZmxhZ19udW1iZXIYCCABKAVIARINCgVmbHVzaBgJIAEoCBIPCgJmZBgKIAEoBUgDiAEBEg4KBGRhdGEYZCABKAxIAhIOCgR0ZXh0GGUgASgJSAJCCwoJbW9kZV9mb3JtQgsKCWZsYWdfZm9ybUIJCgdjb250ZW50QgUKA19mZCIrChJBcHBlbmRGaWxlUmVzcG9uc2USFQoNYnl0ZXNfd3JpdHRlbhgBIAEoAyJfCg9UcnVuY2F0ZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEhAKA2xlbhgEIAEoA0gAiAEBQgYKBF9sZW4iEgoQVHJ1bmNhdGVSZXNwb25zZSJzCg9Db3B5RmlsZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEgwKBGRlc3QYBCABKAkSEAoIcmF3X2Rlc3QYBSABKAwSDAoEbW9kZRgGIAEoBSIoChBDb3B5RmlsZVJlc3BvbnNlEhQKDGJ5dGVzX2NvcGllZBgBIAEoAyKDAgoJQ3BSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIMCgRkZXN0GAQgASgJEhAKCHJhd19kZXN0GAUgASgMEhMKC2RlcmVmZXJlbmNlGAYgASgIEhYKDmVycm9yX29uX2V4aXN0GAcgASgIEhIKBWZvcmNlGAggASgISACIAQESGwoTcHJlc2VydmVfdGltZXN0YW1wcxgJIAEoCBIRCglyZWN1cnNpdmUYCiABKAgSGQoRdmVyYmF0aW1fc3ltbGlua3MYCyABKAgSDAoEbW9kZRgMIAEoBUIICgZfZm9yY2UiYwoKQ3BSZXNwb25zZRIUCgxmaWxlc19jb3BpZWQYASABKAMSFAoMYnl0ZXNfY29waWVkGAIgASgDEhcKD3NwZWNpYWxfc2tpcHBlZBgDIAEoAxIQCgh1bnN0YWJsZRgEIAMoCSJjCg1SZW5hbWVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIMCgRkZXN0GAQgASgJEhAKCHJhd19kZXN0GAUgASgMIhAKDlJlbmFtZVJlc3BvbnNlImEKCVJtUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSDQoFZm9yY2UYBCABKAgSEQoJcmVjdXJzaXZlGAUgASgIIh0KClJtUmVzcG9uc2USDwoHcmVtb3ZlZBgBIAEoAyJCCgxSbWRpclJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMIg8KDVJtZGlyUmVzcG9uc2UiQwoNVW5saW5rUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwiEAoOVW5saW5rUmVzcG9uc2UiiAEKDE1rZGlyUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSDgoEbW9kZRgEIAEoDUgAEhQKCm1vZGVfb2N0YWwYBSABKAlIABIRCglyZWN1cnNpdmUYBiABKAhCCwoJbW9kZV9mb3JtIj0KDU1rZGlyUmVzcG9uc2USEQoEcGF0aBgBIAEoCUgAiAEBEhAKCHJhd19wYXRoGAIgASgMQgcKBV9wYXRoIkgKDk1rZHRlbXBSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDgoGcHJlZml4GAIgASgJEhIKCnJhd19wcmVmaXgYAyABKAwiMQoPTWtkdGVtcFJlc3BvbnNlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwiaAoOU3ltbGlua1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEg4KBnRhcmdldBgEIAEoCRISCgpyYXdfdGFyZ2V0GAUgASgMIhEKD1N5bWxpbmtSZXNwb25zZSJhCgtMaW5rUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSDAoEZGVzdBgEIAEoCRIQCghyYXdfZGVzdBgFIAEoDCIOCgxMaW5rUmVzcG9uc2UihAEKDlJlYWRkaXJSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIRCglyZWN1cnNpdmUYBCABKAgSFwoPd2l0aF9maWxlX3R5cGVzGAUgASgIEhIKCndpdGhfc3RhdHMYBiABKAgiNgoPUmVhZGRpclJlc3BvbnNlEiMKB2VudHJpZXMYASADKAsyEi5jdHhmcy52MS5EaXJFbnRyeSKAAQoOT3BlbmRpclJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEhEKCXJlY3Vyc2l2ZRgEIAEoCBISCgp3aXRoX3N0YXRzGAUgASgIEhMKC2J1ZmZlcl9zaXplGAYgASgFIkYKD09wZW5kaXJSZXNwb25zZRIqCgdlbnRyaWVzGAEgASgLMhcuY3R4ZnMudjEuRGlyRW50cnlCYXRjaEgAQgcKBWV2ZW50IkEKC1N0YXRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDCIsCgxTdGF0UmVzcG9uc2USHAoEc3RhdBgBIAEoCzIOLmN0eGZzLnYxLlN0YXQiQgoMTHN0YXRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDCItCg1Mc3RhdFJlc3BvbnNlEhwKBHN0YXQYASABKAsyDi5jdHhmcy52MS5TdGF0IkMKDVN0YXRmc1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMInoKDlN0YXRmc1Jlc3BvbnNlEgwKBHR5cGUYASABKAQSDQoFYnNpemUYAiABKAQSDgoGYmxvY2tzGAMgASgEEg0KBWJmcmVlGAQgASgEEg4KBmJhdmFpbBgFIAEoBBINCgVmaWxlcxgGIAEoBBINCgVmZnJlZRgHIAEoBCJRCg1BY2Nlc3NSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIMCgRtb2RlGAQgASgFIhAKDkFjY2Vzc1Jlc3BvbnNlIkMKDUV4aXN0c1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMIiAKDkV4aXN0c1Jlc3BvbnNlEg4KBmV4aXN0cxgBIAEoCCJFCg9SZWFscGF0aFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMIjIKEFJlYWxwYXRoUmVzcG9uc2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDCJFCg9SZWFkbGlua1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMIjYKEFJlYWRsaW5rUmVzcG9uc2USDgoGdGFyZ2V0GAEgASgJEhIKCnJhd190YXJnZXQYAiABKAwidQoMQ2htb2RSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIOCgRtb2RlGAQgASgNSAASFAoKbW9kZV9vY3RhbBgFIAEoCUgAQgsKCW1vZGVfZm9ybSIPCg1DaG1vZFJlc3BvbnNlInYKDENob3duUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSEAoDdWlkGAQgASgDSACIAQESEAoDZ2lkGAUgASgDSAGIAQFCBgoEX3VpZEIGCgRfZ2lkIg8KDUNob3duUmVzcG9uc2UidwoNTGNob3duUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSEAoDdWlkGAQgASgDSACIAQESEAoDZ2lkGAUgASgDSAGIAQFCBgoEX3VpZEIGCgRfZ2lkIhAKDkxjaG93blJlc3BvbnNlIosBCg1VdGltZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIVCghhdGltZV9ucxgEIAEoA0gAiAEBEhUKCG10aW1lX25zGAUgASgDSAGIAQFCCwoJX2F0aW1lX25zQgsKCV9tdGltZV9ucyIQCg5VdGltZXNSZXNwb25zZSKMAQoOTHV0aW1lc1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEhUKCGF0aW1lX25zGAQgASgDSACIAQESFQoIbXRpbWVfbnMYBSABKANIAYgBAUILCglfYXRpbWVfbnNCCwoJX210aW1lX25zIhEKD0x1dGltZXNSZXNwb25zZSJVCgxXYXRjaFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEhEKCXJlY3Vyc2l2ZRgEIAEoCCLDAQoNV2F0Y2hSZXNwb25zZRIlCgVyZWFkeRgBIAEoCzIULmN0eGZzLnYxLldhdGNoUmVhZHlIABIlCgVldmVudBgCIAEoCzIULmN0eGZzLnYxLldhdGNoRXZlbnRIABIrCghvdmVyZmxvdxgDIAEoCzIXLmN0eGZzLnYxLldhdGNoT3ZlcmZsb3dIABItCglrZWVwYWxpdmUYBCABKAsyGC5jdHhmcy52MS5XYXRjaEtlZXBhbGl2ZUgAQggKBm5vdGljZSKSAQoLR2xvYlJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEhAKCHBhdHRlcm5zGAQgAygJEg8KB2V4Y2x1ZGUYBSADKAkSFwoPd2l0aF9maWxlX3R5cGVzGAYgASgIEhMKC21heF9tYXRjaGVzGAcgASgFIm0KDEdsb2JSZXNwb25zZRIqCgdtYXRjaGVzGAEgASgLMhcuY3R4ZnMudjEuRGlyRW50cnlCYXRjaEgAEigKB3N1bW1hcnkYAiABKAsyFS5jdHhmcy52MS5HbG9iU3VtbWFyeUgAQgcKBWV2ZW50Io4CCgtHcmVwUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSDwoHcGF0dGVybhgEIAEoCRIVCg1maXhlZF9zdHJpbmdzGAUgASgIEhMKC2lnbm9yZV9jYXNlGAYgASgIEg8KB2luY2x1ZGUYByADKAkSDwoHZXhjbHVkZRgIIAMoCRIWCg5iZWZvcmVfY29udGV4dBgJIAEoBRIVCg1hZnRlcl9jb250ZXh0GAogASgFEhEKCW1heF9jb3VudBgLIAEoBRITCgttYXhfbWF0Y2hlcxgMIAEoBRIVCg1tYXhfZmlsZV9zaXplGA0gASgDImUKDEdyZXBSZXNwb25zZRIiCgRmaWxlGAEgASgLMhIuY3R4ZnMudjEuR3JlcEZpbGVIABIoCgdzdW1tYXJ5GAIgASgLMhUuY3R4ZnMudjEuR3JlcFN1bW1hcnlIAEIHCgVldmVudCLUAQoLT3BlblJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEg8KBWZsYWdzGAQgASgJSAASFgoMZmxhZ3NfbnVtYmVyGAUgASgFSAASDgoEbW9kZRgGIAEoDUgBEhQKCm1vZGVfb2N0YWwYByABKAlIARIXCg9jbGllbnRfaW5zdGFuY2UYCCABKAkSDgoGYXRvbWljGAkgASgIQgwKCmZsYWdzX2Zvcm1CCwoJbW9kZV9mb3JtIhoKDE9wZW5SZXNwb25zZRIKCgJmZBgBIAEoBSKDAQoLUmVhZFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIKCgJmZBgCIAEoBRIVCghwb3NpdGlvbhgDIAEoA0gAiAEBEhMKBmxlbmd0aBgEIAEoA0gBiAEBEhAKCGVuY29kaW5nGAUgASgJQgsKCV9wb3NpdGlvbkIJCgdfbGVuZ3RoIlwKDFJlYWRSZXNwb25zZRINCgVsb3NzeRgBIAEoCBISCgpieXRlc19yZWFkGAIgASgDEg4KBGRhdGEYZCABKAxIABIOCgR0ZXh0GGUgASgJSABCCQoHY29udGVudCKPAQoMV3JpdGVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSCgoCZmQYAiABKAUSFQoIcG9zaXRpb24YAyABKANIAYgBARIQCghlbmNvZGluZxgEIAEoCRIOCgRkYXRhGGQgASgMSAASDgoEdGV4dBhlIAEoCUgAQgkKB2NvbnRlbnRCCwoJX3Bvc2l0aW9uIkoKDVdyaXRlUmVzcG9uc2USFQoNYnl0ZXNfd3JpdHRlbhgBIAEoAxIVCghwb3NpdGlvbhgCIAEoA0gAiAEBQgsKCV9wb3NpdGlvbiJjCgxSZWFkdlJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIKCgJmZBgCIAEoBRIVCghwb3NpdGlvbhgDIAEoA0gAiAEBEg8KB2xlbmd0aHMYBCADKANCCwoJX3Bvc2l0aW9uIjEKDVJlYWR2UmVzcG9uc2USEgoKYnl0ZXNfcmVhZBgBIAEoAxIMCgRkYXRhGGQgASgMImQKDVdyaXRldlJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIKCgJmZBgCIAEoBRIVCghwb3NpdGlvbhgDIAEoA0gAiAEBEg8KB2J1ZmZlcnMYZCADKAxCCwoJX3Bvc2l0aW9uIicKDldyaXRldlJlc3BvbnNlEhUKDWJ5dGVzX3dyaXR0ZW4YASABKAMiLgoMRnN0YXRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSCgoCZmQYAiABKAUiLQoNRnN0YXRSZXNwb25zZRIcCgRzdGF0GAEgASgLMg4uY3R4ZnMudjEuU3RhdCJMChBGdHJ1bmNhdGVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSCgoCZmQYAiABKAUSEAoDbGVuGAMgASgDSACIAQFCBgoEX2xlbiITChFGdHJ1bmNhdGVSZXNwb25zZSJiCg1GY2htb2RSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSCgoCZmQYAiABKAUSDgoEbW9kZRgDIAEoDUgAEhQKCm1vZGVfb2N0YWwYBCABKAlIAEILCgltb2RlX2Zvcm0iEAoORmNobW9kUmVzcG9uc2UiYwoNRmNob3duUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgoKAmZkGAIgASgFEhAKA3VpZBgDIAEoA0gAiAEBEhAKA2dpZBgEIAEoA0gBiAEBQgYKBF91aWRCBgoEX2dpZCIQCg5GY2hvd25SZXNwb25zZSJ4Cg5GdXRpbWVzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgoKAmZkGAIgASgFEhUKCGF0aW1lX25zGAMgASgDSACIAQESFQoIbXRpbWVfbnMYBCABKANIAYgBAUILCglfYXRpbWVfbnNCCwoJX210aW1lX25zIhEKD0Z1dGltZXNSZXNwb25zZSIuCgxGc3luY1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIKCgJmZBgCIAEoBSIPCg1Gc3luY1Jlc3BvbnNlIjIKEEZkYXRhc3luY1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIKCgJmZBgCIAEoBSITChFGZGF0YXN5bmNSZXNwb25zZSJNCgxDbG9zZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIKCgJmZBgCIAEoBRIOCgZjb21taXQYAyABKAgSDQoFZmx1c2gYBCABKAgiDwoNQ2xvc2VSZXNwb25zZSIoChJMaXN0SGFuZGxlc1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSI4ChNMaXN0SGFuZGxlc1Jlc3BvbnNlEiEKB2hhbmRsZXMYASADKAsyEC5jdHhmcy52MS5IYW5kbGUiqwEKEVJlYWRTdHJlYW1SZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIPCgJmZBgEIAEoBUgAiAEBEhIKBXN0YXJ0GAUgASgDSAGIAQESEAoDZW5kGAYgASgDSAKIAQESEgoKY2h1bmtfc2l6ZRgHIAEoBUIFCgNfZmRCCAoGX3N0YXJ0QgYKBF9lbmQiWQoSUmVhZFN0cmVhbVJlc3BvbnNlEioKBXN0YXJ0GAEgASgLMhkuY3R4ZnMudjEuUmVhZFN0cmVhbVN0YXJ0SAASDgoEZGF0YRhkIAEoDEgAQgcKBWV2ZW50IlgKEldyaXRlU3RyZWFtUmVxdWVzdBIpCgRvcGVuGAEgASgLMhkuY3R4ZnMudjEuV3JpdGVTdHJlYW1PcGVuSAASDgoEZGF0YRhkIAEoDEgAQgcKBWV2ZW50IiwKE1dyaXRlU3RyZWFtUmVzcG9uc2USFQoNYnl0ZXNfd3JpdHRlbhgBIAEoAyLxAQoPV3JpdGVTdHJlYW1PcGVuEhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIOCgRtb2RlGAQgASgNSAASFAoKbW9kZV9vY3RhbBgFIAEoCUgAEg4KBGZsYWcYBiABKAlIARIVCgtmbGFnX251bWJlchgHIAEoBUgBEg8KAmZkGAggASgFSAKIAQESEgoFc3RhcnQYCSABKANIA4gBARINCgVmbHVzaBgKIAEoCEILCgltb2RlX2Zvcm1CCwoJZmxhZ19mb3JtQgUKA19mZEIICgZfc3RhcnQiLwoPUmVhZFN0cmVhbVN0YXJ0EhwKBHN0YXQYASABKAsyDi5jdHhmcy52MS5TdGF0IkUKC0dsb2JTdW1tYXJ5Eg8KB21hdGNoZXMYASABKAMSEQoJdHJ1bmNhdGVkGAIgASgIEhIKCnVucmVhZGFibGUYAyABKAMiTQoIR3JlcEZpbGUSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIhCgVsaW5lcxgDIAMoCzISLmN0eGZzLnYxLkdyZXBMaW5lIpUBCghHcmVwTGluZRITCgtsaW5lX251bWJlchgBIAEoAxIPCgdjb250ZXh0GAIgASgIEiEKBXNwYW5zGAMgAygLMhIuY3R4ZnMudjEuR3JlcFNwYW4SEQoJdHJ1bmNhdGVkGAQgASgIEg0KBWxvc3N5GAUgASgIEhAKCHJhd190ZXh0GGQgASgMEgwKBHRleHQYZSABKAkiJgoIR3JlcFNwYW4SDQoFc3RhcnQYASABKAUSCwoDZW5kGAIgASgFIqMBCgtHcmVwU3VtbWFyeRIWCg5maWxlc19zZWFyY2hlZBgBIAEoAxIVCg1maWxlc19tYXRjaGVkGAIgASgDEg8KB21hdGNoZXMYAyABKAMSFgoOYmluYXJ5X3NraXBwZWQYBCABKAMSFQoNbGFyZ2Vfc2tpcHBlZBgFIAEoAxISCgp1bnJlYWRhYmxlGAYgASgDEhEKCXRydW5jYXRlZBgHIAEoCCIMCgpXYXRjaFJlYWR5Ig8KDVdhdGNoT3ZlcmZsb3ciEAoOV2F0Y2hLZWVwYWxpdmUiSAoKV2F0Y2hFdmVudBISCgpldmVudF90eXBlGAEgASgJEhAKCGZpbGVuYW1lGAIgASgJEhQKDHJhd19maWxlbmFtZRgDIAEoDEIvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_fs_types]);
+  fileDesc("ChpjdHhmcy92MS9mc19tZXNzYWdlcy5wcm90bxIIY3R4ZnMudjEixwEKD1JlYWRGaWxlUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSEAoIZW5jb2RpbmcYBCABKAkSDgoEZmxhZxgFIAEoCUgAEhUKC2ZsYWdfbnVtYmVyGAYgASgFSAASDwoCZmQYByABKAVIAYgBARIiCgVsaW5lcxgXIAEoCzITLmN0eGZzLnYxLkxpbmVSYW5nZUILCglmbGFnX2Zvcm1CBQoDX2ZkIjwKCUxpbmVSYW5nZRINCgVzdGFydBgBIAEoAxINCgVjb3VudBgCIAEoAxIRCgl1bmNvdW50ZWQYAyABKAgihAEKEFJlYWRGaWxlUmVzcG9uc2USDQoFbG9zc3kYASABKAgSDAoEZXRhZxgWIAEoCRIYCgt0b3RhbF9saW5lcxgXIAEoA0gBiAEBEg4KBGRhdGEYZCABKAxIABIOCgR0ZXh0GGUgASgJSABCCQoHY29udGVudEIOCgxfdG90YWxfbGluZXMiygIKEFdyaXRlRmlsZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEhAKCGVuY29kaW5nGAQgASgJEg4KBG1vZGUYBSABKA1IABIUCgptb2RlX29jdGFsGAYgASgJSAASDgoEZmxhZxgHIAEoCUgBEhUKC2ZsYWdfbnVtYmVyGAggASgFSAESDQoFZmx1c2gYCSABKAgSDgoGYXRvbWljGAogASgIEg8KAmZkGAsgASgFSAOIAQESEAoIaWZfbWF0Y2gYFCABKAkSFQoNaWZfbm9uZV9tYXRjaBgVIAEoCRIOCgRkYXRhGGQgASgMSAISDgoEdGV4dBhlIAEoCUgCQgsKCW1vZGVfZm9ybUILCglmbGFnX2Zvcm1CCQoHY29udGVudEIFCgNfZmQiOAoRV3JpdGVGaWxlUmVzcG9uc2USFQoNYnl0ZXNfd3JpdHRlbhgBIAEoAxIMCgRldGFnGBYgASgJIrsCChFBcHBlbmRGaWxlUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSEAoIZW5jb2RpbmcYBCABKAkSDgoEbW9kZRgFIAEoDUgAEhQKCm1vZGVfb2N0YWwYBiABKAlIABIOCgRmbGFnGAcgASgJSAESFQoLZmxhZ19udW1iZXIYCCABKAVIARINCgVmbHVzaBgJIAEoCBIPCgJmZBgKIAEoBUgDiAEBEhAKCGlmX21hdGNoGBQgASgJEhUKDWlmX25vbmVfbWF0Y2gYFSABKAkSDgoEZGF0YRhkIAEoDEgCEg4KBHRleHQYZSABKAlIAkILCgltb2RlX2Zvcm1CCwoJZmxhZ19mb3JtQgkKB2NvbnRlbnRCBQoDX2ZkIjkKEkFwcGVuZEZpbGVSZXNwb25zZRIVCg1ieXRlc193cml0dGVuGAEgASgDEgwKBGV0YWcYFiABKAkimgEKD0VkaXRGaWxlUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSIQoFZWRpdHMYBCADKAsyEi5jdHhmcy52MS5UZXh0RWRpdBIPCgdkcnlfcnVuGAUgASgIEg0KBWZsdXNoGAYgASgIEhAKCGlmX21hdGNoGBQgASgJImEKCFRleHRFZGl0EhAKCG9sZF90ZXh0GAEgASgJEhAKCG5ld190ZXh0GAIgASgJEgsKA2FsbBgDIAEoCBISCgpzdGFydF9saW5lGAQgASgDEhAKCGVuZF9saW5lGAUgASgDIogBChBFZGl0RmlsZVJlc3BvbnNlEhQKDHJlcGxhY2VtZW50cxgBIAMoBRITCgtsaW5lc19hZGRlZBgCIAEoBRIVCg1saW5lc19yZW1vdmVkGAMgASgFEgwKBGRpZmYYBCABKAkSFgoOZGlmZl90cnVuY2F0ZWQYBSABKAgSDAoEZXRhZxgWIAEoCSJxCg9UcnVuY2F0ZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEhAKA2xlbhgEIAEoA0gAiAEBEhAKCGlmX21hdGNoGBQgASgJQgYKBF9sZW4iIAoQVHJ1bmNhdGVSZXNwb25zZRIMCgRldGFnGBYgASgJIrgBCg9Db3B5RmlsZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEgwKBGRlc3QYBCABKAkSEAoIcmF3X2Rlc3QYBSABKAwSDAoEbW9kZRgGIAEoBRIQCghpZl9tYXRjaBgUIAEoCRIVCg1kZXN0X2lmX21hdGNoGBggASgJEhoKEmRlc3RfaWZfbm9uZV9tYXRjaBgZIAEoCSI2ChBDb3B5RmlsZVJlc3BvbnNlEhQKDGJ5dGVzX2NvcGllZBgBIAEoAxIMCgRldGFnGBYgASgJIoMCCglDcFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEgwKBGRlc3QYBCABKAkSEAoIcmF3X2Rlc3QYBSABKAwSEwoLZGVyZWZlcmVuY2UYBiABKAgSFgoOZXJyb3Jfb25fZXhpc3QYByABKAgSEgoFZm9yY2UYCCABKAhIAIgBARIbChNwcmVzZXJ2ZV90aW1lc3RhbXBzGAkgASgIEhEKCXJlY3Vyc2l2ZRgKIAEoCBIZChF2ZXJiYXRpbV9zeW1saW5rcxgLIAEoCBIMCgRtb2RlGAwgASgFQggKBl9mb3JjZSJjCgpDcFJlc3BvbnNlEhQKDGZpbGVzX2NvcGllZBgBIAEoAxIUCgxieXRlc19jb3BpZWQYAiABKAMSFwoPc3BlY2lhbF9za2lwcGVkGAMgASgDEhAKCHVuc3RhYmxlGAQgAygJIqgBCg1SZW5hbWVSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIMCgRkZXN0GAQgASgJEhAKCHJhd19kZXN0GAUgASgMEhAKCGlmX21hdGNoGBQgASgJEhUKDWRlc3RfaWZfbWF0Y2gYGCABKAkSGgoSZGVzdF9pZl9ub25lX21hdGNoGBkgASgJIh4KDlJlbmFtZVJlc3BvbnNlEgwKBGV0YWcYFiABKAkicwoJUm1SZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBINCgVmb3JjZRgEIAEoCBIRCglyZWN1cnNpdmUYBSABKAgSEAoIaWZfbWF0Y2gYFCABKAkiHQoKUm1SZXNwb25zZRIPCgdyZW1vdmVkGAEgASgDIlQKDFJtZGlyUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSEAoIaWZfbWF0Y2gYFCABKAkiDwoNUm1kaXJSZXNwb25zZSJVCg1VbmxpbmtSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIQCghpZl9tYXRjaBgUIAEoCSIQCg5VbmxpbmtSZXNwb25zZSKfAQoMTWtkaXJSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIOCgRtb2RlGAQgASgNSAASFAoKbW9kZV9vY3RhbBgFIAEoCUgAEhEKCXJlY3Vyc2l2ZRgGIAEoCBIVCg1pZl9ub25lX21hdGNoGBUgASgJQgsKCW1vZGVfZm9ybSJLCg1Na2RpclJlc3BvbnNlEhEKBHBhdGgYASABKAlIAIgBARIQCghyYXdfcGF0aBgCIAEoDBIMCgRldGFnGBYgASgJQgcKBV9wYXRoIkgKDk1rZHRlbXBSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDgoGcHJlZml4GAIgASgJEhIKCnJhd19wcmVmaXgYAyABKAwiPwoPTWtkdGVtcFJlc3BvbnNlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSDAoEZXRhZxgWIAEoCSJ/Cg5TeW1saW5rUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSDgoGdGFyZ2V0GAQgASgJEhIKCnJhd190YXJnZXQYBSABKAwSFQoNaWZfbm9uZV9tYXRjaBgVIAEoCSIfCg9TeW1saW5rUmVzcG9uc2USDAoEZXRhZxgWIAEoCSKPAQoLTGlua1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEgwKBGRlc3QYBCABKAkSEAoIcmF3X2Rlc3QYBSABKAwSEAoIaWZfbWF0Y2gYFCABKAkSGgoSZGVzdF9pZl9ub25lX21hdGNoGBkgASgJIhwKDExpbmtSZXNwb25zZRIMCgRldGFnGBYgASgJIoQBCg5SZWFkZGlyUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSEQoJcmVjdXJzaXZlGAQgASgIEhcKD3dpdGhfZmlsZV90eXBlcxgFIAEoCBISCgp3aXRoX3N0YXRzGAYgASgIIjYKD1JlYWRkaXJSZXNwb25zZRIjCgdlbnRyaWVzGAEgAygLMhIuY3R4ZnMudjEuRGlyRW50cnkigAEKDk9wZW5kaXJSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIRCglyZWN1cnNpdmUYBCABKAgSEgoKd2l0aF9zdGF0cxgFIAEoCBITCgtidWZmZXJfc2l6ZRgGIAEoBSJGCg9PcGVuZGlyUmVzcG9uc2USKgoHZW50cmllcxgBIAEoCzIXLmN0eGZzLnYxLkRpckVudHJ5QmF0Y2hIAEIHCgVldmVudCJBCgtTdGF0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwiOgoMU3RhdFJlc3BvbnNlEhwKBHN0YXQYASABKAsyDi5jdHhmcy52MS5TdGF0EgwKBGV0YWcYFiABKAkiQgoMTHN0YXRSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDCI7Cg1Mc3RhdFJlc3BvbnNlEhwKBHN0YXQYASABKAsyDi5jdHhmcy52MS5TdGF0EgwKBGV0YWcYFiABKAkiQwoNU3RhdGZzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwiegoOU3RhdGZzUmVzcG9uc2USDAoEdHlwZRgBIAEoBBINCgVic2l6ZRgCIAEoBBIOCgZibG9ja3MYAyABKAQSDQoFYmZyZWUYBCABKAQSDgoGYmF2YWlsGAUgASgEEg0KBWZpbGVzGAYgASgEEg0KBWZmcmVlGAcgASgEIlEKDUFjY2Vzc1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEgwKBG1vZGUYBCABKAUiEAoOQWNjZXNzUmVzcG9uc2UiQwoNRXhpc3RzUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwiIAoORXhpc3RzUmVzcG9uc2USDgoGZXhpc3RzGAEgASgIIkUKD1JlYWxwYXRoUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwiMgoQUmVhbHBhdGhSZXNwb25zZRIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMIkUKD1JlYWRsaW5rUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwiNgoQUmVhZGxpbmtSZXNwb25zZRIOCgZ0YXJnZXQYASABKAkSEgoKcmF3X3RhcmdldBgCIAEoDCKHAQoMQ2htb2RSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIOCgRtb2RlGAQgASgNSAASFAoKbW9kZV9vY3RhbBgFIAEoCUgAEhAKCGlmX21hdGNoGBQgASgJQgsKCW1vZGVfZm9ybSIdCg1DaG1vZFJlc3BvbnNlEgwKBGV0YWcYFiABKAkiiAEKDENob3duUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSEAoDdWlkGAQgASgDSACIAQESEAoDZ2lkGAUgASgDSAGIAQESEAoIaWZfbWF0Y2gYFCABKAlCBgoEX3VpZEIGCgRfZ2lkIh0KDUNob3duUmVzcG9uc2USDAoEZXRhZxgWIAEoCSKJAQoNTGNob3duUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSEAoDdWlkGAQgASgDSACIAQESEAoDZ2lkGAUgASgDSAGIAQESEAoIaWZfbWF0Y2gYFCABKAlCBgoEX3VpZEIGCgRfZ2lkIh4KDkxjaG93blJlc3BvbnNlEgwKBGV0YWcYFiABKAkinQEKDVV0aW1lc1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEhUKCGF0aW1lX25zGAQgASgDSACIAQESFQoIbXRpbWVfbnMYBSABKANIAYgBARIQCghpZl9tYXRjaBgUIAEoCUILCglfYXRpbWVfbnNCCwoJX210aW1lX25zIh4KDlV0aW1lc1Jlc3BvbnNlEgwKBGV0YWcYFiABKAkingEKDkx1dGltZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIVCghhdGltZV9ucxgEIAEoA0gAiAEBEhUKCG10aW1lX25zGAUgASgDSAGIAQESEAoIaWZfbWF0Y2gYFCABKAlCCwoJX2F0aW1lX25zQgsKCV9tdGltZV9ucyIfCg9MdXRpbWVzUmVzcG9uc2USDAoEZXRhZxgWIAEoCSJVCgxXYXRjaFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEhEKCXJlY3Vyc2l2ZRgEIAEoCCLDAQoNV2F0Y2hSZXNwb25zZRIlCgVyZWFkeRgBIAEoCzIULmN0eGZzLnYxLldhdGNoUmVhZHlIABIlCgVldmVudBgCIAEoCzIULmN0eGZzLnYxLldhdGNoRXZlbnRIABIrCghvdmVyZmxvdxgDIAEoCzIXLmN0eGZzLnYxLldhdGNoT3ZlcmZsb3dIABItCglrZWVwYWxpdmUYBCABKAsyGC5jdHhmcy52MS5XYXRjaEtlZXBhbGl2ZUgAQggKBm5vdGljZSKSAQoLR2xvYlJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEhAKCHBhdHRlcm5zGAQgAygJEg8KB2V4Y2x1ZGUYBSADKAkSFwoPd2l0aF9maWxlX3R5cGVzGAYgASgIEhMKC21heF9tYXRjaGVzGAcgASgFIm0KDEdsb2JSZXNwb25zZRIqCgdtYXRjaGVzGAEgASgLMhcuY3R4ZnMudjEuRGlyRW50cnlCYXRjaEgAEigKB3N1bW1hcnkYAiABKAsyFS5jdHhmcy52MS5HbG9iU3VtbWFyeUgAQgcKBWV2ZW50Io4CCgtHcmVwUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSDwoHcGF0dGVybhgEIAEoCRIVCg1maXhlZF9zdHJpbmdzGAUgASgIEhMKC2lnbm9yZV9jYXNlGAYgASgIEg8KB2luY2x1ZGUYByADKAkSDwoHZXhjbHVkZRgIIAMoCRIWCg5iZWZvcmVfY29udGV4dBgJIAEoBRIVCg1hZnRlcl9jb250ZXh0GAogASgFEhEKCW1heF9jb3VudBgLIAEoBRITCgttYXhfbWF0Y2hlcxgMIAEoBRIVCg1tYXhfZmlsZV9zaXplGA0gASgDImUKDEdyZXBSZXNwb25zZRIiCgRmaWxlGAEgASgLMhIuY3R4ZnMudjEuR3JlcEZpbGVIABIoCgdzdW1tYXJ5GAIgASgLMhUuY3R4ZnMudjEuR3JlcFN1bW1hcnlIAEIHCgVldmVudCL9AQoLT3BlblJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEg8KBWZsYWdzGAQgASgJSAASFgoMZmxhZ3NfbnVtYmVyGAUgASgFSAASDgoEbW9kZRgGIAEoDUgBEhQKCm1vZGVfb2N0YWwYByABKAlIARIXCg9jbGllbnRfaW5zdGFuY2UYCCABKAkSDgoGYXRvbWljGAkgASgIEhAKCGlmX21hdGNoGBQgASgJEhUKDWlmX25vbmVfbWF0Y2gYFSABKAlCDAoKZmxhZ3NfZm9ybUILCgltb2RlX2Zvcm0iGgoMT3BlblJlc3BvbnNlEgoKAmZkGAEgASgFIoMBCgtSZWFkUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgoKAmZkGAIgASgFEhUKCHBvc2l0aW9uGAMgASgDSACIAQESEwoGbGVuZ3RoGAQgASgDSAGIAQESEAoIZW5jb2RpbmcYBSABKAlCCwoJX3Bvc2l0aW9uQgkKB19sZW5ndGgiXAoMUmVhZFJlc3BvbnNlEg0KBWxvc3N5GAEgASgIEhIKCmJ5dGVzX3JlYWQYAiABKAMSDgoEZGF0YRhkIAEoDEgAEg4KBHRleHQYZSABKAlIAEIJCgdjb250ZW50Io8BCgxXcml0ZVJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIKCgJmZBgCIAEoBRIVCghwb3NpdGlvbhgDIAEoA0gBiAEBEhAKCGVuY29kaW5nGAQgASgJEg4KBGRhdGEYZCABKAxIABIOCgR0ZXh0GGUgASgJSABCCQoHY29udGVudEILCglfcG9zaXRpb24iSgoNV3JpdGVSZXNwb25zZRIVCg1ieXRlc193cml0dGVuGAEgASgDEhUKCHBvc2l0aW9uGAIgASgDSACIAQFCCwoJX3Bvc2l0aW9uImMKDFJlYWR2UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgoKAmZkGAIgASgFEhUKCHBvc2l0aW9uGAMgASgDSACIAQESDwoHbGVuZ3RocxgEIAMoA0ILCglfcG9zaXRpb24iMQoNUmVhZHZSZXNwb25zZRISCgpieXRlc19yZWFkGAEgASgDEgwKBGRhdGEYZCABKAwiZAoNV3JpdGV2UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgoKAmZkGAIgASgFEhUKCHBvc2l0aW9uGAMgASgDSACIAQESDwoHYnVmZmVycxhkIAMoDEILCglfcG9zaXRpb24iJwoOV3JpdGV2UmVzcG9uc2USFQoNYnl0ZXNfd3JpdHRlbhgBIAEoAyIuCgxGc3RhdFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIKCgJmZBgCIAEoBSI7Cg1Gc3RhdFJlc3BvbnNlEhwKBHN0YXQYASABKAsyDi5jdHhmcy52MS5TdGF0EgwKBGV0YWcYFiABKAkiTAoQRnRydW5jYXRlUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgoKAmZkGAIgASgFEhAKA2xlbhgDIAEoA0gAiAEBQgYKBF9sZW4iEwoRRnRydW5jYXRlUmVzcG9uc2UiYgoNRmNobW9kUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgoKAmZkGAIgASgFEg4KBG1vZGUYAyABKA1IABIUCgptb2RlX29jdGFsGAQgASgJSABCCwoJbW9kZV9mb3JtIhAKDkZjaG1vZFJlc3BvbnNlImMKDUZjaG93blJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIKCgJmZBgCIAEoBRIQCgN1aWQYAyABKANIAIgBARIQCgNnaWQYBCABKANIAYgBAUIGCgRfdWlkQgYKBF9naWQiEAoORmNob3duUmVzcG9uc2UieAoORnV0aW1lc1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIKCgJmZBgCIAEoBRIVCghhdGltZV9ucxgDIAEoA0gAiAEBEhUKCG10aW1lX25zGAQgASgDSAGIAQFCCwoJX2F0aW1lX25zQgsKCV9tdGltZV9ucyIRCg9GdXRpbWVzUmVzcG9uc2UiLgoMRnN5bmNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSCgoCZmQYAiABKAUiDwoNRnN5bmNSZXNwb25zZSIyChBGZGF0YXN5bmNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSCgoCZmQYAiABKAUiEwoRRmRhdGFzeW5jUmVzcG9uc2UiTQoMQ2xvc2VSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSCgoCZmQYAiABKAUSDgoGY29tbWl0GAMgASgIEg0KBWZsdXNoGAQgASgIIh0KDUNsb3NlUmVzcG9uc2USDAoEZXRhZxgWIAEoCSIoChJMaXN0SGFuZGxlc1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSI4ChNMaXN0SGFuZGxlc1Jlc3BvbnNlEiEKB2hhbmRsZXMYASADKAsyEC5jdHhmcy52MS5IYW5kbGUiqwEKEVJlYWRTdHJlYW1SZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkSDAoEcGF0aBgCIAEoCRIQCghyYXdfcGF0aBgDIAEoDBIPCgJmZBgEIAEoBUgAiAEBEhIKBXN0YXJ0GAUgASgDSAGIAQESEAoDZW5kGAYgASgDSAKIAQESEgoKY2h1bmtfc2l6ZRgHIAEoBUIFCgNfZmRCCAoGX3N0YXJ0QgYKBF9lbmQiWQoSUmVhZFN0cmVhbVJlc3BvbnNlEioKBXN0YXJ0GAEgASgLMhkuY3R4ZnMudjEuUmVhZFN0cmVhbVN0YXJ0SAASDgoEZGF0YRhkIAEoDEgAQgcKBWV2ZW50IlgKEldyaXRlU3RyZWFtUmVxdWVzdBIpCgRvcGVuGAEgASgLMhkuY3R4ZnMudjEuV3JpdGVTdHJlYW1PcGVuSAASDgoEZGF0YRhkIAEoDEgAQgcKBWV2ZW50IjoKE1dyaXRlU3RyZWFtUmVzcG9uc2USFQoNYnl0ZXNfd3JpdHRlbhgBIAEoAxIMCgRldGFnGBYgASgJIpoCCg9Xcml0ZVN0cmVhbU9wZW4SEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEg4KBG1vZGUYBCABKA1IABIUCgptb2RlX29jdGFsGAUgASgJSAASDgoEZmxhZxgGIAEoCUgBEhUKC2ZsYWdfbnVtYmVyGAcgASgFSAESDwoCZmQYCCABKAVIAogBARISCgVzdGFydBgJIAEoA0gDiAEBEg0KBWZsdXNoGAogASgIEhAKCGlmX21hdGNoGBQgASgJEhUKDWlmX25vbmVfbWF0Y2gYFSABKAlCCwoJbW9kZV9mb3JtQgsKCWZsYWdfZm9ybUIFCgNfZmRCCAoGX3N0YXJ0In8KDkFyY2hpdmVTdW1tYXJ5Eg0KBWZpbGVzGAEgASgDEhMKC2RpcmVjdG9yaWVzGAIgASgDEhAKCHN5bWxpbmtzGAMgASgDEg0KBWJ5dGVzGAQgASgDEhAKCGxlZnRfb3V0GAUgASgDEhYKDmxlZnRfb3V0X25hbWVzGAYgAygJIn0KDUV4cG9ydFJlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEhAKCHJhd19wYXRoGAMgASgMEicKBmZvcm1hdBgEIAEoDjIXLmN0eGZzLnYxLkFyY2hpdmVGb3JtYXQSDwoHZXhjbHVkZRgFIAMoCSJXCg5FeHBvcnRSZXNwb25zZRIrCgdzdW1tYXJ5GAEgASgLMhguY3R4ZnMudjEuQXJjaGl2ZVN1bW1hcnlIABIPCgVjaHVuaxgCIAEoDEgAQgcKBWV2ZW50Ik4KDUltcG9ydFJlcXVlc3QSJAoEb3BlbhgBIAEoCzIULmN0eGZzLnYxLkltcG9ydE9wZW5IABIOCgRkYXRhGGQgASgMSABCBwoFZXZlbnQifAoKSW1wb3J0T3BlbhISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSJwoGZm9ybWF0GAQgASgOMhcuY3R4ZnMudjEuQXJjaGl2ZUZvcm1hdBIRCglvdmVyd3JpdGUYBSABKAgiOwoOSW1wb3J0UmVzcG9uc2USKQoHc3VtbWFyeRgBIAEoCzIYLmN0eGZzLnYxLkFyY2hpdmVTdW1tYXJ5IowBCg5FeHRyYWN0UmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEgwKBHBhdGgYAiABKAkSEAoIcmF3X3BhdGgYAyABKAwSJwoGZm9ybWF0GAQgASgOMhcuY3R4ZnMudjEuQXJjaGl2ZUZvcm1hdBIRCglvdmVyd3JpdGUYBSABKAgSCgoCZmQYBiABKAUiPAoPRXh0cmFjdFJlc3BvbnNlEikKB3N1bW1hcnkYASABKAsyGC5jdHhmcy52MS5BcmNoaXZlU3VtbWFyeSI9Cg9SZWFkU3RyZWFtU3RhcnQSHAoEc3RhdBgBIAEoCzIOLmN0eGZzLnYxLlN0YXQSDAoEZXRhZxgWIAEoCSJFCgtHbG9iU3VtbWFyeRIPCgdtYXRjaGVzGAEgASgDEhEKCXRydW5jYXRlZBgCIAEoCBISCgp1bnJlYWRhYmxlGAMgASgDIk0KCEdyZXBGaWxlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSIQoFbGluZXMYAyADKAsyEi5jdHhmcy52MS5HcmVwTGluZSKVAQoIR3JlcExpbmUSEwoLbGluZV9udW1iZXIYASABKAMSDwoHY29udGV4dBgCIAEoCBIhCgVzcGFucxgDIAMoCzISLmN0eGZzLnYxLkdyZXBTcGFuEhEKCXRydW5jYXRlZBgEIAEoCBINCgVsb3NzeRgFIAEoCBIQCghyYXdfdGV4dBhkIAEoDBIMCgR0ZXh0GGUgASgJIiYKCEdyZXBTcGFuEg0KBXN0YXJ0GAEgASgFEgsKA2VuZBgCIAEoBSKjAQoLR3JlcFN1bW1hcnkSFgoOZmlsZXNfc2VhcmNoZWQYASABKAMSFQoNZmlsZXNfbWF0Y2hlZBgCIAEoAxIPCgdtYXRjaGVzGAMgASgDEhYKDmJpbmFyeV9za2lwcGVkGAQgASgDEhUKDWxhcmdlX3NraXBwZWQYBSABKAMSEgoKdW5yZWFkYWJsZRgGIAEoAxIRCgl0cnVuY2F0ZWQYByABKAgiDAoKV2F0Y2hSZWFkeSIPCg1XYXRjaE92ZXJmbG93IhAKDldhdGNoS2VlcGFsaXZlIkgKCldhdGNoRXZlbnQSEgoKZXZlbnRfdHlwZRgBIAEoCRIQCghmaWxlbmFtZRgCIAEoCRIUCgxyYXdfZmlsZW5hbWUYAyABKAwqXwoNQXJjaGl2ZUZvcm1hdBIeChpBUkNISVZFX0ZPUk1BVF9VTlNQRUNJRklFRBAAEhYKEkFSQ0hJVkVfRk9STUFUX1RBUhABEhYKEkFSQ0hJVkVfRk9STUFUX1pJUBACQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_fs_types]);
 
 /**
  * Request of ReadFile.
@@ -80,6 +80,13 @@ export type ReadFileRequest = Message<"ctxfs.v1.ReadFileRequest"> & {
    * @generated from field: optional int32 fd = 7;
    */
   fd?: number | undefined;
+
+  /**
+   * Only these lines, with their ends. Not with fd or encoding utf16le: EINVAL.
+   *
+   * @generated from field: ctxfs.v1.LineRange lines = 23;
+   */
+  lines?: LineRange | undefined;
 };
 
 /**
@@ -88,6 +95,41 @@ export type ReadFileRequest = Message<"ctxfs.v1.ReadFileRequest"> & {
  */
 export const ReadFileRequestSchema: GenMessage<ReadFileRequest> = /*@__PURE__*/
   messageDesc(file_ctxfs_v1_fs_messages, 0);
+
+/**
+ * Lines of a file. A line ends with a line feed; the last one may have none.
+ *
+ * @generated from message ctxfs.v1.LineRange
+ */
+export type LineRange = Message<"ctxfs.v1.LineRange"> & {
+  /**
+   * The first line, from 1; 0 means 1.
+   *
+   * @generated from field: int64 start = 1;
+   */
+  start: bigint;
+
+  /**
+   * How many; 0 means all from start on.
+   *
+   * @generated from field: int64 count = 2;
+   */
+  count: bigint;
+
+  /**
+   * Reads the file no further than these lines, so that the reply has no total_lines.
+   *
+   * @generated from field: bool uncounted = 3;
+   */
+  uncounted: boolean;
+};
+
+/**
+ * Describes the message ctxfs.v1.LineRange.
+ * Use `create(LineRangeSchema)` to create a new message.
+ */
+export const LineRangeSchema: GenMessage<LineRange> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 1);
 
 /**
  * Response of ReadFile.
@@ -101,6 +143,20 @@ export type ReadFileResponse = Message<"ctxfs.v1.ReadFileResponse"> & {
    * @generated from field: bool lossy = 1;
    */
   lossy: boolean;
+
+  /**
+   * The etag that the content belongs to.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
+
+  /**
+   * With lines: how many lines the file has. Absent with lines.uncounted, and when more than 64 MiB follow the lines that were asked for.
+   *
+   * @generated from field: optional int64 total_lines = 23;
+   */
+  totalLines?: bigint | undefined;
 
   /**
    * The content.
@@ -131,7 +187,7 @@ export type ReadFileResponse = Message<"ctxfs.v1.ReadFileResponse"> & {
  * Use `create(ReadFileResponseSchema)` to create a new message.
  */
 export const ReadFileResponseSchema: GenMessage<ReadFileResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 1);
+  messageDesc(file_ctxfs_v1_fs_messages, 2);
 
 /**
  * Request of WriteFile.
@@ -235,6 +291,20 @@ export type WriteFileRequest = Message<"ctxfs.v1.WriteFileRequest"> & {
   fd?: number | undefined;
 
   /**
+   * Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
+
+  /**
+   * "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+   *
+   * @generated from field: string if_none_match = 21;
+   */
+  ifNoneMatch: string;
+
+  /**
    * The content.
    *
    * @generated from oneof ctxfs.v1.WriteFileRequest.content
@@ -263,7 +333,7 @@ export type WriteFileRequest = Message<"ctxfs.v1.WriteFileRequest"> & {
  * Use `create(WriteFileRequestSchema)` to create a new message.
  */
 export const WriteFileRequestSchema: GenMessage<WriteFileRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 2);
+  messageDesc(file_ctxfs_v1_fs_messages, 3);
 
 /**
  * Response of WriteFile.
@@ -277,6 +347,13 @@ export type WriteFileResponse = Message<"ctxfs.v1.WriteFileResponse"> & {
    * @generated from field: int64 bytes_written = 1;
    */
   bytesWritten: bigint;
+
+  /**
+   * The etag that the file has with this content; empty when it was written by handle.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -284,7 +361,7 @@ export type WriteFileResponse = Message<"ctxfs.v1.WriteFileResponse"> & {
  * Use `create(WriteFileResponseSchema)` to create a new message.
  */
 export const WriteFileResponseSchema: GenMessage<WriteFileResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 3);
+  messageDesc(file_ctxfs_v1_fs_messages, 4);
 
 /**
  * Request of AppendFile.
@@ -381,6 +458,20 @@ export type AppendFileRequest = Message<"ctxfs.v1.AppendFileRequest"> & {
   fd?: number | undefined;
 
   /**
+   * Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
+
+  /**
+   * "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+   *
+   * @generated from field: string if_none_match = 21;
+   */
+  ifNoneMatch: string;
+
+  /**
    * The content.
    *
    * @generated from oneof ctxfs.v1.AppendFileRequest.content
@@ -409,7 +500,7 @@ export type AppendFileRequest = Message<"ctxfs.v1.AppendFileRequest"> & {
  * Use `create(AppendFileRequestSchema)` to create a new message.
  */
 export const AppendFileRequestSchema: GenMessage<AppendFileRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 4);
+  messageDesc(file_ctxfs_v1_fs_messages, 5);
 
 /**
  * Response of AppendFile.
@@ -423,6 +514,13 @@ export type AppendFileResponse = Message<"ctxfs.v1.AppendFileResponse"> & {
    * @generated from field: int64 bytes_written = 1;
    */
   bytesWritten: bigint;
+
+  /**
+   * The etag that the file has with this content; empty when it was written by handle.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -430,7 +528,177 @@ export type AppendFileResponse = Message<"ctxfs.v1.AppendFileResponse"> & {
  * Use `create(AppendFileResponseSchema)` to create a new message.
  */
 export const AppendFileResponseSchema: GenMessage<AppendFileResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 5);
+  messageDesc(file_ctxfs_v1_fs_messages, 6);
+
+/**
+ * Request of EditFile.
+ *
+ * @generated from message ctxfs.v1.EditFileRequest
+ */
+export type EditFileRequest = Message<"ctxfs.v1.EditFileRequest"> & {
+  /**
+   * Context to work in; empty means the caller's own panel's.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * Virtual path from the context's root; a missing leading slash means the same.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * Takes path's place when it is not UTF-8; both set is EINVAL.
+   *
+   * @generated from field: bytes raw_path = 3;
+   */
+  rawPath: Uint8Array;
+
+  /**
+   * The edits, 1 to 1,000, in order: each sees what those before it have made.
+   *
+   * @generated from field: repeated ctxfs.v1.TextEdit edits = 4;
+   */
+  edits: TextEdit[];
+
+  /**
+   * Changes nothing, and answers what would change.
+   *
+   * @generated from field: bool dry_run = 5;
+   */
+  dryRun: boolean;
+
+  /**
+   * Flushes the content to the disk before answering.
+   *
+   * @generated from field: bool flush = 6;
+   */
+  flush: boolean;
+
+  /**
+   * Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.EditFileRequest.
+ * Use `create(EditFileRequestSchema)` to create a new message.
+ */
+export const EditFileRequestSchema: GenMessage<EditFileRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 7);
+
+/**
+ * A change of a text: of old_text, or of the lines from start_line to end_line.
+ *
+ * @generated from message ctxfs.v1.TextEdit
+ */
+export type TextEdit = Message<"ctxfs.v1.TextEdit"> & {
+  /**
+   * The text to replace, byte for byte. It must occur exactly once, unless all is set. In a file whose lines all end in CRLF, a line
+   * feed alone stands for one.
+   *
+   * @generated from field: string old_text = 1;
+   */
+  oldText: string;
+
+  /**
+   * The text that takes its place.
+   *
+   * @generated from field: string new_text = 2;
+   */
+  newText: string;
+
+  /**
+   * Replaces every occurrence of old_text.
+   *
+   * @generated from field: bool all = 3;
+   */
+  all: boolean;
+
+  /**
+   * Instead of old_text: the first line to replace, from 1.
+   *
+   * @generated from field: int64 start_line = 4;
+   */
+  startLine: bigint;
+
+  /**
+   * The last line to replace. start_line - 1 replaces none: new_text is inserted before start_line. The last of the new lines gets the end
+   * that the last replaced line has, if any.
+   *
+   * @generated from field: int64 end_line = 5;
+   */
+  endLine: bigint;
+};
+
+/**
+ * Describes the message ctxfs.v1.TextEdit.
+ * Use `create(TextEditSchema)` to create a new message.
+ */
+export const TextEditSchema: GenMessage<TextEdit> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 8);
+
+/**
+ * Response of EditFile.
+ *
+ * @generated from message ctxfs.v1.EditFileResponse
+ */
+export type EditFileResponse = Message<"ctxfs.v1.EditFileResponse"> & {
+  /**
+   * How many replacements each edit made.
+   *
+   * @generated from field: repeated int32 replacements = 1;
+   */
+  replacements: number[];
+
+  /**
+   * Lines that the diff adds.
+   *
+   * @generated from field: int32 lines_added = 2;
+   */
+  linesAdded: number;
+
+  /**
+   * Lines that the diff removes.
+   *
+   * @generated from field: int32 lines_removed = 3;
+   */
+  linesRemoved: number;
+
+  /**
+   * The unified diff, with 3 lines of context; empty when nothing changed.
+   *
+   * @generated from field: string diff = 4;
+   */
+  diff: string;
+
+  /**
+   * The diff is longer: only its first lines, up to 256 KiB, are here.
+   *
+   * @generated from field: bool diff_truncated = 5;
+   */
+  diffTruncated: boolean;
+
+  /**
+   * The etag that the file has now.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
+};
+
+/**
+ * Describes the message ctxfs.v1.EditFileResponse.
+ * Use `create(EditFileResponseSchema)` to create a new message.
+ */
+export const EditFileResponseSchema: GenMessage<EditFileResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 9);
 
 /**
  * Request of Truncate.
@@ -465,6 +733,13 @@ export type TruncateRequest = Message<"ctxfs.v1.TruncateRequest"> & {
    * @generated from field: optional int64 len = 4;
    */
   len?: bigint | undefined;
+
+  /**
+   * Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -472,7 +747,7 @@ export type TruncateRequest = Message<"ctxfs.v1.TruncateRequest"> & {
  * Use `create(TruncateRequestSchema)` to create a new message.
  */
 export const TruncateRequestSchema: GenMessage<TruncateRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 6);
+  messageDesc(file_ctxfs_v1_fs_messages, 10);
 
 /**
  * Response of Truncate.
@@ -480,6 +755,12 @@ export const TruncateRequestSchema: GenMessage<TruncateRequest> = /*@__PURE__*/
  * @generated from message ctxfs.v1.TruncateResponse
  */
 export type TruncateResponse = Message<"ctxfs.v1.TruncateResponse"> & {
+  /**
+   * The etag that the file has now.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -487,7 +768,7 @@ export type TruncateResponse = Message<"ctxfs.v1.TruncateResponse"> & {
  * Use `create(TruncateResponseSchema)` to create a new message.
  */
 export const TruncateResponseSchema: GenMessage<TruncateResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 7);
+  messageDesc(file_ctxfs_v1_fs_messages, 11);
 
 /**
  * Request of CopyFile.
@@ -536,6 +817,27 @@ export type CopyFileRequest = Message<"ctxfs.v1.CopyFileRequest"> & {
    * @generated from field: int32 mode = 6;
    */
   mode: number;
+
+  /**
+   * Only if path has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
+
+  /**
+   * Only if dest has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string dest_if_match = 24;
+   */
+  destIfMatch: string;
+
+  /**
+   * "*": only if nothing has the name dest; otherwise ABORTED (EEXIST). See FsService on conditions.
+   *
+   * @generated from field: string dest_if_none_match = 25;
+   */
+  destIfNoneMatch: string;
 };
 
 /**
@@ -543,7 +845,7 @@ export type CopyFileRequest = Message<"ctxfs.v1.CopyFileRequest"> & {
  * Use `create(CopyFileRequestSchema)` to create a new message.
  */
 export const CopyFileRequestSchema: GenMessage<CopyFileRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 8);
+  messageDesc(file_ctxfs_v1_fs_messages, 12);
 
 /**
  * Response of CopyFile.
@@ -557,6 +859,13 @@ export type CopyFileResponse = Message<"ctxfs.v1.CopyFileResponse"> & {
    * @generated from field: int64 bytes_copied = 1;
    */
   bytesCopied: bigint;
+
+  /**
+   * The etag that dest has now.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -564,7 +873,7 @@ export type CopyFileResponse = Message<"ctxfs.v1.CopyFileResponse"> & {
  * Use `create(CopyFileResponseSchema)` to create a new message.
  */
 export const CopyFileResponseSchema: GenMessage<CopyFileResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 9);
+  messageDesc(file_ctxfs_v1_fs_messages, 13);
 
 /**
  * Request of Cp.
@@ -662,7 +971,7 @@ export type CpRequest = Message<"ctxfs.v1.CpRequest"> & {
  * Use `create(CpRequestSchema)` to create a new message.
  */
 export const CpRequestSchema: GenMessage<CpRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 10);
+  messageDesc(file_ctxfs_v1_fs_messages, 14);
 
 /**
  * Response of Cp.
@@ -704,7 +1013,7 @@ export type CpResponse = Message<"ctxfs.v1.CpResponse"> & {
  * Use `create(CpResponseSchema)` to create a new message.
  */
 export const CpResponseSchema: GenMessage<CpResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 11);
+  messageDesc(file_ctxfs_v1_fs_messages, 15);
 
 /**
  * Request of Rename.
@@ -746,6 +1055,27 @@ export type RenameRequest = Message<"ctxfs.v1.RenameRequest"> & {
    * @generated from field: bytes raw_dest = 5;
    */
   rawDest: Uint8Array;
+
+  /**
+   * Only if path has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
+
+  /**
+   * Only if dest has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string dest_if_match = 24;
+   */
+  destIfMatch: string;
+
+  /**
+   * "*": only if nothing has the name dest; otherwise ABORTED (EEXIST). See FsService on conditions.
+   *
+   * @generated from field: string dest_if_none_match = 25;
+   */
+  destIfNoneMatch: string;
 };
 
 /**
@@ -753,7 +1083,7 @@ export type RenameRequest = Message<"ctxfs.v1.RenameRequest"> & {
  * Use `create(RenameRequestSchema)` to create a new message.
  */
 export const RenameRequestSchema: GenMessage<RenameRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 12);
+  messageDesc(file_ctxfs_v1_fs_messages, 16);
 
 /**
  * Response of Rename.
@@ -761,6 +1091,12 @@ export const RenameRequestSchema: GenMessage<RenameRequest> = /*@__PURE__*/
  * @generated from message ctxfs.v1.RenameResponse
  */
 export type RenameResponse = Message<"ctxfs.v1.RenameResponse"> & {
+  /**
+   * The etag that dest has now.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -768,7 +1104,7 @@ export type RenameResponse = Message<"ctxfs.v1.RenameResponse"> & {
  * Use `create(RenameResponseSchema)` to create a new message.
  */
 export const RenameResponseSchema: GenMessage<RenameResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 13);
+  messageDesc(file_ctxfs_v1_fs_messages, 17);
 
 /**
  * Request of Rm.
@@ -810,6 +1146,13 @@ export type RmRequest = Message<"ctxfs.v1.RmRequest"> & {
    * @generated from field: bool recursive = 5;
    */
   recursive: boolean;
+
+  /**
+   * Only if the name itself has this etag, which Lstat returns; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -817,7 +1160,7 @@ export type RmRequest = Message<"ctxfs.v1.RmRequest"> & {
  * Use `create(RmRequestSchema)` to create a new message.
  */
 export const RmRequestSchema: GenMessage<RmRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 14);
+  messageDesc(file_ctxfs_v1_fs_messages, 18);
 
 /**
  * Response of Rm.
@@ -838,7 +1181,7 @@ export type RmResponse = Message<"ctxfs.v1.RmResponse"> & {
  * Use `create(RmResponseSchema)` to create a new message.
  */
 export const RmResponseSchema: GenMessage<RmResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 15);
+  messageDesc(file_ctxfs_v1_fs_messages, 19);
 
 /**
  * Request of Rmdir.
@@ -866,6 +1209,13 @@ export type RmdirRequest = Message<"ctxfs.v1.RmdirRequest"> & {
    * @generated from field: bytes raw_path = 3;
    */
   rawPath: Uint8Array;
+
+  /**
+   * Only if the name itself has this etag, which Lstat returns; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -873,7 +1223,7 @@ export type RmdirRequest = Message<"ctxfs.v1.RmdirRequest"> & {
  * Use `create(RmdirRequestSchema)` to create a new message.
  */
 export const RmdirRequestSchema: GenMessage<RmdirRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 16);
+  messageDesc(file_ctxfs_v1_fs_messages, 20);
 
 /**
  * Response of Rmdir.
@@ -888,7 +1238,7 @@ export type RmdirResponse = Message<"ctxfs.v1.RmdirResponse"> & {
  * Use `create(RmdirResponseSchema)` to create a new message.
  */
 export const RmdirResponseSchema: GenMessage<RmdirResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 17);
+  messageDesc(file_ctxfs_v1_fs_messages, 21);
 
 /**
  * Request of Unlink.
@@ -916,6 +1266,13 @@ export type UnlinkRequest = Message<"ctxfs.v1.UnlinkRequest"> & {
    * @generated from field: bytes raw_path = 3;
    */
   rawPath: Uint8Array;
+
+  /**
+   * Only if the name itself has this etag, which Lstat returns; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -923,7 +1280,7 @@ export type UnlinkRequest = Message<"ctxfs.v1.UnlinkRequest"> & {
  * Use `create(UnlinkRequestSchema)` to create a new message.
  */
 export const UnlinkRequestSchema: GenMessage<UnlinkRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 18);
+  messageDesc(file_ctxfs_v1_fs_messages, 22);
 
 /**
  * Response of Unlink.
@@ -938,7 +1295,7 @@ export type UnlinkResponse = Message<"ctxfs.v1.UnlinkResponse"> & {
  * Use `create(UnlinkResponseSchema)` to create a new message.
  */
 export const UnlinkResponseSchema: GenMessage<UnlinkResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 19);
+  messageDesc(file_ctxfs_v1_fs_messages, 23);
 
 /**
  * Request of Mkdir.
@@ -996,6 +1353,13 @@ export type MkdirRequest = Message<"ctxfs.v1.MkdirRequest"> & {
    * @generated from field: bool recursive = 6;
    */
   recursive: boolean;
+
+  /**
+   * "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+   *
+   * @generated from field: string if_none_match = 21;
+   */
+  ifNoneMatch: string;
 };
 
 /**
@@ -1003,7 +1367,7 @@ export type MkdirRequest = Message<"ctxfs.v1.MkdirRequest"> & {
  * Use `create(MkdirRequestSchema)` to create a new message.
  */
 export const MkdirRequestSchema: GenMessage<MkdirRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 20);
+  messageDesc(file_ctxfs_v1_fs_messages, 24);
 
 /**
  * Response of Mkdir.
@@ -1024,6 +1388,13 @@ export type MkdirResponse = Message<"ctxfs.v1.MkdirResponse"> & {
    * @generated from field: bytes raw_path = 2;
    */
   rawPath: Uint8Array;
+
+  /**
+   * The etag that what was made has.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -1031,7 +1402,7 @@ export type MkdirResponse = Message<"ctxfs.v1.MkdirResponse"> & {
  * Use `create(MkdirResponseSchema)` to create a new message.
  */
 export const MkdirResponseSchema: GenMessage<MkdirResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 21);
+  messageDesc(file_ctxfs_v1_fs_messages, 25);
 
 /**
  * Request of Mkdtemp.
@@ -1066,7 +1437,7 @@ export type MkdtempRequest = Message<"ctxfs.v1.MkdtempRequest"> & {
  * Use `create(MkdtempRequestSchema)` to create a new message.
  */
 export const MkdtempRequestSchema: GenMessage<MkdtempRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 22);
+  messageDesc(file_ctxfs_v1_fs_messages, 26);
 
 /**
  * Response of Mkdtemp.
@@ -1087,6 +1458,13 @@ export type MkdtempResponse = Message<"ctxfs.v1.MkdtempResponse"> & {
    * @generated from field: bytes raw_path = 2;
    */
   rawPath: Uint8Array;
+
+  /**
+   * The etag that what was made has.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -1094,7 +1472,7 @@ export type MkdtempResponse = Message<"ctxfs.v1.MkdtempResponse"> & {
  * Use `create(MkdtempResponseSchema)` to create a new message.
  */
 export const MkdtempResponseSchema: GenMessage<MkdtempResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 23);
+  messageDesc(file_ctxfs_v1_fs_messages, 27);
 
 /**
  * Request of Symlink.
@@ -1136,6 +1514,13 @@ export type SymlinkRequest = Message<"ctxfs.v1.SymlinkRequest"> & {
    * @generated from field: bytes raw_target = 5;
    */
   rawTarget: Uint8Array;
+
+  /**
+   * "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+   *
+   * @generated from field: string if_none_match = 21;
+   */
+  ifNoneMatch: string;
 };
 
 /**
@@ -1143,7 +1528,7 @@ export type SymlinkRequest = Message<"ctxfs.v1.SymlinkRequest"> & {
  * Use `create(SymlinkRequestSchema)` to create a new message.
  */
 export const SymlinkRequestSchema: GenMessage<SymlinkRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 24);
+  messageDesc(file_ctxfs_v1_fs_messages, 28);
 
 /**
  * Response of Symlink.
@@ -1151,6 +1536,12 @@ export const SymlinkRequestSchema: GenMessage<SymlinkRequest> = /*@__PURE__*/
  * @generated from message ctxfs.v1.SymlinkResponse
  */
 export type SymlinkResponse = Message<"ctxfs.v1.SymlinkResponse"> & {
+  /**
+   * The etag that what was made has.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -1158,7 +1549,7 @@ export type SymlinkResponse = Message<"ctxfs.v1.SymlinkResponse"> & {
  * Use `create(SymlinkResponseSchema)` to create a new message.
  */
 export const SymlinkResponseSchema: GenMessage<SymlinkResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 25);
+  messageDesc(file_ctxfs_v1_fs_messages, 29);
 
 /**
  * Request of Link.
@@ -1200,6 +1591,20 @@ export type LinkRequest = Message<"ctxfs.v1.LinkRequest"> & {
    * @generated from field: bytes raw_dest = 5;
    */
   rawDest: Uint8Array;
+
+  /**
+   * Only if path has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
+
+  /**
+   * "*": only if nothing has the name dest; otherwise ABORTED (EEXIST). See FsService on conditions.
+   *
+   * @generated from field: string dest_if_none_match = 25;
+   */
+  destIfNoneMatch: string;
 };
 
 /**
@@ -1207,7 +1612,7 @@ export type LinkRequest = Message<"ctxfs.v1.LinkRequest"> & {
  * Use `create(LinkRequestSchema)` to create a new message.
  */
 export const LinkRequestSchema: GenMessage<LinkRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 26);
+  messageDesc(file_ctxfs_v1_fs_messages, 30);
 
 /**
  * Response of Link.
@@ -1215,6 +1620,12 @@ export const LinkRequestSchema: GenMessage<LinkRequest> = /*@__PURE__*/
  * @generated from message ctxfs.v1.LinkResponse
  */
 export type LinkResponse = Message<"ctxfs.v1.LinkResponse"> & {
+  /**
+   * The etag that dest has now.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -1222,7 +1633,7 @@ export type LinkResponse = Message<"ctxfs.v1.LinkResponse"> & {
  * Use `create(LinkResponseSchema)` to create a new message.
  */
 export const LinkResponseSchema: GenMessage<LinkResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 27);
+  messageDesc(file_ctxfs_v1_fs_messages, 31);
 
 /**
  * Request of Readdir.
@@ -1278,7 +1689,7 @@ export type ReaddirRequest = Message<"ctxfs.v1.ReaddirRequest"> & {
  * Use `create(ReaddirRequestSchema)` to create a new message.
  */
 export const ReaddirRequestSchema: GenMessage<ReaddirRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 28);
+  messageDesc(file_ctxfs_v1_fs_messages, 32);
 
 /**
  * Response of Readdir.
@@ -1299,7 +1710,7 @@ export type ReaddirResponse = Message<"ctxfs.v1.ReaddirResponse"> & {
  * Use `create(ReaddirResponseSchema)` to create a new message.
  */
 export const ReaddirResponseSchema: GenMessage<ReaddirResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 29);
+  messageDesc(file_ctxfs_v1_fs_messages, 33);
 
 /**
  * Request of Opendir.
@@ -1355,7 +1766,7 @@ export type OpendirRequest = Message<"ctxfs.v1.OpendirRequest"> & {
  * Use `create(OpendirRequestSchema)` to create a new message.
  */
 export const OpendirRequestSchema: GenMessage<OpendirRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 30);
+  messageDesc(file_ctxfs_v1_fs_messages, 34);
 
 /**
  * Response of Opendir.
@@ -1384,7 +1795,7 @@ export type OpendirResponse = Message<"ctxfs.v1.OpendirResponse"> & {
  * Use `create(OpendirResponseSchema)` to create a new message.
  */
 export const OpendirResponseSchema: GenMessage<OpendirResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 31);
+  messageDesc(file_ctxfs_v1_fs_messages, 35);
 
 /**
  * Request of Stat.
@@ -1419,7 +1830,7 @@ export type StatRequest = Message<"ctxfs.v1.StatRequest"> & {
  * Use `create(StatRequestSchema)` to create a new message.
  */
 export const StatRequestSchema: GenMessage<StatRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 32);
+  messageDesc(file_ctxfs_v1_fs_messages, 36);
 
 /**
  * Response of Stat.
@@ -1433,6 +1844,13 @@ export type StatResponse = Message<"ctxfs.v1.StatResponse"> & {
    * @generated from field: ctxfs.v1.Stat stat = 1;
    */
   stat?: Stat | undefined;
+
+  /**
+   * The etag that the attributes belong to.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -1440,7 +1858,7 @@ export type StatResponse = Message<"ctxfs.v1.StatResponse"> & {
  * Use `create(StatResponseSchema)` to create a new message.
  */
 export const StatResponseSchema: GenMessage<StatResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 33);
+  messageDesc(file_ctxfs_v1_fs_messages, 37);
 
 /**
  * Request of Lstat.
@@ -1475,7 +1893,7 @@ export type LstatRequest = Message<"ctxfs.v1.LstatRequest"> & {
  * Use `create(LstatRequestSchema)` to create a new message.
  */
 export const LstatRequestSchema: GenMessage<LstatRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 34);
+  messageDesc(file_ctxfs_v1_fs_messages, 38);
 
 /**
  * Response of Lstat.
@@ -1489,6 +1907,13 @@ export type LstatResponse = Message<"ctxfs.v1.LstatResponse"> & {
    * @generated from field: ctxfs.v1.Stat stat = 1;
    */
   stat?: Stat | undefined;
+
+  /**
+   * The etag that the attributes belong to.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -1496,7 +1921,7 @@ export type LstatResponse = Message<"ctxfs.v1.LstatResponse"> & {
  * Use `create(LstatResponseSchema)` to create a new message.
  */
 export const LstatResponseSchema: GenMessage<LstatResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 35);
+  messageDesc(file_ctxfs_v1_fs_messages, 39);
 
 /**
  * Request of Statfs.
@@ -1531,7 +1956,7 @@ export type StatfsRequest = Message<"ctxfs.v1.StatfsRequest"> & {
  * Use `create(StatfsRequestSchema)` to create a new message.
  */
 export const StatfsRequestSchema: GenMessage<StatfsRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 36);
+  messageDesc(file_ctxfs_v1_fs_messages, 40);
 
 /**
  * Response of Statfs.
@@ -1594,7 +2019,7 @@ export type StatfsResponse = Message<"ctxfs.v1.StatfsResponse"> & {
  * Use `create(StatfsResponseSchema)` to create a new message.
  */
 export const StatfsResponseSchema: GenMessage<StatfsResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 37);
+  messageDesc(file_ctxfs_v1_fs_messages, 41);
 
 /**
  * Request of Access.
@@ -1636,7 +2061,7 @@ export type AccessRequest = Message<"ctxfs.v1.AccessRequest"> & {
  * Use `create(AccessRequestSchema)` to create a new message.
  */
 export const AccessRequestSchema: GenMessage<AccessRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 38);
+  messageDesc(file_ctxfs_v1_fs_messages, 42);
 
 /**
  * Response of Access.
@@ -1651,7 +2076,7 @@ export type AccessResponse = Message<"ctxfs.v1.AccessResponse"> & {
  * Use `create(AccessResponseSchema)` to create a new message.
  */
 export const AccessResponseSchema: GenMessage<AccessResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 39);
+  messageDesc(file_ctxfs_v1_fs_messages, 43);
 
 /**
  * Request of Exists.
@@ -1686,7 +2111,7 @@ export type ExistsRequest = Message<"ctxfs.v1.ExistsRequest"> & {
  * Use `create(ExistsRequestSchema)` to create a new message.
  */
 export const ExistsRequestSchema: GenMessage<ExistsRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 40);
+  messageDesc(file_ctxfs_v1_fs_messages, 44);
 
 /**
  * Response of Exists.
@@ -1707,7 +2132,7 @@ export type ExistsResponse = Message<"ctxfs.v1.ExistsResponse"> & {
  * Use `create(ExistsResponseSchema)` to create a new message.
  */
 export const ExistsResponseSchema: GenMessage<ExistsResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 41);
+  messageDesc(file_ctxfs_v1_fs_messages, 45);
 
 /**
  * Request of Realpath.
@@ -1742,7 +2167,7 @@ export type RealpathRequest = Message<"ctxfs.v1.RealpathRequest"> & {
  * Use `create(RealpathRequestSchema)` to create a new message.
  */
 export const RealpathRequestSchema: GenMessage<RealpathRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 42);
+  messageDesc(file_ctxfs_v1_fs_messages, 46);
 
 /**
  * Response of Realpath.
@@ -1770,7 +2195,7 @@ export type RealpathResponse = Message<"ctxfs.v1.RealpathResponse"> & {
  * Use `create(RealpathResponseSchema)` to create a new message.
  */
 export const RealpathResponseSchema: GenMessage<RealpathResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 43);
+  messageDesc(file_ctxfs_v1_fs_messages, 47);
 
 /**
  * Request of Readlink.
@@ -1805,7 +2230,7 @@ export type ReadlinkRequest = Message<"ctxfs.v1.ReadlinkRequest"> & {
  * Use `create(ReadlinkRequestSchema)` to create a new message.
  */
 export const ReadlinkRequestSchema: GenMessage<ReadlinkRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 44);
+  messageDesc(file_ctxfs_v1_fs_messages, 48);
 
 /**
  * Response of Readlink.
@@ -1833,7 +2258,7 @@ export type ReadlinkResponse = Message<"ctxfs.v1.ReadlinkResponse"> & {
  * Use `create(ReadlinkResponseSchema)` to create a new message.
  */
 export const ReadlinkResponseSchema: GenMessage<ReadlinkResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 45);
+  messageDesc(file_ctxfs_v1_fs_messages, 49);
 
 /**
  * Request of Chmod.
@@ -1884,6 +2309,13 @@ export type ChmodRequest = Message<"ctxfs.v1.ChmodRequest"> & {
     value: string;
     case: "modeOctal";
   } | { case: undefined; value?: undefined };
+
+  /**
+   * Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -1891,7 +2323,7 @@ export type ChmodRequest = Message<"ctxfs.v1.ChmodRequest"> & {
  * Use `create(ChmodRequestSchema)` to create a new message.
  */
 export const ChmodRequestSchema: GenMessage<ChmodRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 46);
+  messageDesc(file_ctxfs_v1_fs_messages, 50);
 
 /**
  * Response of Chmod.
@@ -1899,6 +2331,12 @@ export const ChmodRequestSchema: GenMessage<ChmodRequest> = /*@__PURE__*/
  * @generated from message ctxfs.v1.ChmodResponse
  */
 export type ChmodResponse = Message<"ctxfs.v1.ChmodResponse"> & {
+  /**
+   * The etag that the file has now.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -1906,7 +2344,7 @@ export type ChmodResponse = Message<"ctxfs.v1.ChmodResponse"> & {
  * Use `create(ChmodResponseSchema)` to create a new message.
  */
 export const ChmodResponseSchema: GenMessage<ChmodResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 47);
+  messageDesc(file_ctxfs_v1_fs_messages, 51);
 
 /**
  * Request of Chown.
@@ -1948,6 +2386,13 @@ export type ChownRequest = Message<"ctxfs.v1.ChownRequest"> & {
    * @generated from field: optional int64 gid = 5;
    */
   gid?: bigint | undefined;
+
+  /**
+   * Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -1955,7 +2400,7 @@ export type ChownRequest = Message<"ctxfs.v1.ChownRequest"> & {
  * Use `create(ChownRequestSchema)` to create a new message.
  */
 export const ChownRequestSchema: GenMessage<ChownRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 48);
+  messageDesc(file_ctxfs_v1_fs_messages, 52);
 
 /**
  * Response of Chown.
@@ -1963,6 +2408,12 @@ export const ChownRequestSchema: GenMessage<ChownRequest> = /*@__PURE__*/
  * @generated from message ctxfs.v1.ChownResponse
  */
 export type ChownResponse = Message<"ctxfs.v1.ChownResponse"> & {
+  /**
+   * The etag that the file has now.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -1970,7 +2421,7 @@ export type ChownResponse = Message<"ctxfs.v1.ChownResponse"> & {
  * Use `create(ChownResponseSchema)` to create a new message.
  */
 export const ChownResponseSchema: GenMessage<ChownResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 49);
+  messageDesc(file_ctxfs_v1_fs_messages, 53);
 
 /**
  * Request of Lchown.
@@ -2012,6 +2463,13 @@ export type LchownRequest = Message<"ctxfs.v1.LchownRequest"> & {
    * @generated from field: optional int64 gid = 5;
    */
   gid?: bigint | undefined;
+
+  /**
+   * Only if the name itself has this etag, which Lstat returns; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -2019,7 +2477,7 @@ export type LchownRequest = Message<"ctxfs.v1.LchownRequest"> & {
  * Use `create(LchownRequestSchema)` to create a new message.
  */
 export const LchownRequestSchema: GenMessage<LchownRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 50);
+  messageDesc(file_ctxfs_v1_fs_messages, 54);
 
 /**
  * Response of Lchown.
@@ -2027,6 +2485,12 @@ export const LchownRequestSchema: GenMessage<LchownRequest> = /*@__PURE__*/
  * @generated from message ctxfs.v1.LchownResponse
  */
 export type LchownResponse = Message<"ctxfs.v1.LchownResponse"> & {
+  /**
+   * The etag that the file has now.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -2034,7 +2498,7 @@ export type LchownResponse = Message<"ctxfs.v1.LchownResponse"> & {
  * Use `create(LchownResponseSchema)` to create a new message.
  */
 export const LchownResponseSchema: GenMessage<LchownResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 51);
+  messageDesc(file_ctxfs_v1_fs_messages, 55);
 
 /**
  * Request of Utimes.
@@ -2076,6 +2540,13 @@ export type UtimesRequest = Message<"ctxfs.v1.UtimesRequest"> & {
    * @generated from field: optional int64 mtime_ns = 5;
    */
   mtimeNs?: bigint | undefined;
+
+  /**
+   * Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -2083,7 +2554,7 @@ export type UtimesRequest = Message<"ctxfs.v1.UtimesRequest"> & {
  * Use `create(UtimesRequestSchema)` to create a new message.
  */
 export const UtimesRequestSchema: GenMessage<UtimesRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 52);
+  messageDesc(file_ctxfs_v1_fs_messages, 56);
 
 /**
  * Response of Utimes.
@@ -2091,6 +2562,12 @@ export const UtimesRequestSchema: GenMessage<UtimesRequest> = /*@__PURE__*/
  * @generated from message ctxfs.v1.UtimesResponse
  */
 export type UtimesResponse = Message<"ctxfs.v1.UtimesResponse"> & {
+  /**
+   * The etag that the file has now.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -2098,7 +2575,7 @@ export type UtimesResponse = Message<"ctxfs.v1.UtimesResponse"> & {
  * Use `create(UtimesResponseSchema)` to create a new message.
  */
 export const UtimesResponseSchema: GenMessage<UtimesResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 53);
+  messageDesc(file_ctxfs_v1_fs_messages, 57);
 
 /**
  * Request of Lutimes.
@@ -2140,6 +2617,13 @@ export type LutimesRequest = Message<"ctxfs.v1.LutimesRequest"> & {
    * @generated from field: optional int64 mtime_ns = 5;
    */
   mtimeNs?: bigint | undefined;
+
+  /**
+   * Only if the name itself has this etag, which Lstat returns; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -2147,7 +2631,7 @@ export type LutimesRequest = Message<"ctxfs.v1.LutimesRequest"> & {
  * Use `create(LutimesRequestSchema)` to create a new message.
  */
 export const LutimesRequestSchema: GenMessage<LutimesRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 54);
+  messageDesc(file_ctxfs_v1_fs_messages, 58);
 
 /**
  * Response of Lutimes.
@@ -2155,6 +2639,12 @@ export const LutimesRequestSchema: GenMessage<LutimesRequest> = /*@__PURE__*/
  * @generated from message ctxfs.v1.LutimesResponse
  */
 export type LutimesResponse = Message<"ctxfs.v1.LutimesResponse"> & {
+  /**
+   * The etag that the file has now.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -2162,7 +2652,7 @@ export type LutimesResponse = Message<"ctxfs.v1.LutimesResponse"> & {
  * Use `create(LutimesResponseSchema)` to create a new message.
  */
 export const LutimesResponseSchema: GenMessage<LutimesResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 55);
+  messageDesc(file_ctxfs_v1_fs_messages, 59);
 
 /**
  * Request of Watch.
@@ -2204,7 +2694,7 @@ export type WatchRequest = Message<"ctxfs.v1.WatchRequest"> & {
  * Use `create(WatchRequestSchema)` to create a new message.
  */
 export const WatchRequestSchema: GenMessage<WatchRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 56);
+  messageDesc(file_ctxfs_v1_fs_messages, 60);
 
 /**
  * Response of Watch.
@@ -2257,7 +2747,7 @@ export type WatchResponse = Message<"ctxfs.v1.WatchResponse"> & {
  * Use `create(WatchResponseSchema)` to create a new message.
  */
 export const WatchResponseSchema: GenMessage<WatchResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 57);
+  messageDesc(file_ctxfs_v1_fs_messages, 61);
 
 /**
  * Request of Glob.
@@ -2320,7 +2810,7 @@ export type GlobRequest = Message<"ctxfs.v1.GlobRequest"> & {
  * Use `create(GlobRequestSchema)` to create a new message.
  */
 export const GlobRequestSchema: GenMessage<GlobRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 58);
+  messageDesc(file_ctxfs_v1_fs_messages, 62);
 
 /**
  * Response of Glob.
@@ -2357,7 +2847,7 @@ export type GlobResponse = Message<"ctxfs.v1.GlobResponse"> & {
  * Use `create(GlobResponseSchema)` to create a new message.
  */
 export const GlobResponseSchema: GenMessage<GlobResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 59);
+  messageDesc(file_ctxfs_v1_fs_messages, 63);
 
 /**
  * Request of Grep.
@@ -2462,7 +2952,7 @@ export type GrepRequest = Message<"ctxfs.v1.GrepRequest"> & {
  * Use `create(GrepRequestSchema)` to create a new message.
  */
 export const GrepRequestSchema: GenMessage<GrepRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 60);
+  messageDesc(file_ctxfs_v1_fs_messages, 64);
 
 /**
  * Response of Grep.
@@ -2499,7 +2989,7 @@ export type GrepResponse = Message<"ctxfs.v1.GrepResponse"> & {
  * Use `create(GrepResponseSchema)` to create a new message.
  */
 export const GrepResponseSchema: GenMessage<GrepResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 61);
+  messageDesc(file_ctxfs_v1_fs_messages, 65);
 
 /**
  * Request of Open.
@@ -2589,6 +3079,20 @@ export type OpenRequest = Message<"ctxfs.v1.OpenRequest"> & {
    * @generated from field: bool atomic = 9;
    */
   atomic: boolean;
+
+  /**
+   * Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
+
+  /**
+   * "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+   *
+   * @generated from field: string if_none_match = 21;
+   */
+  ifNoneMatch: string;
 };
 
 /**
@@ -2596,7 +3100,7 @@ export type OpenRequest = Message<"ctxfs.v1.OpenRequest"> & {
  * Use `create(OpenRequestSchema)` to create a new message.
  */
 export const OpenRequestSchema: GenMessage<OpenRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 62);
+  messageDesc(file_ctxfs_v1_fs_messages, 66);
 
 /**
  * Response of Open.
@@ -2617,7 +3121,7 @@ export type OpenResponse = Message<"ctxfs.v1.OpenResponse"> & {
  * Use `create(OpenResponseSchema)` to create a new message.
  */
 export const OpenResponseSchema: GenMessage<OpenResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 63);
+  messageDesc(file_ctxfs_v1_fs_messages, 67);
 
 /**
  * Request of Read.
@@ -2667,7 +3171,7 @@ export type ReadRequest = Message<"ctxfs.v1.ReadRequest"> & {
  * Use `create(ReadRequestSchema)` to create a new message.
  */
 export const ReadRequestSchema: GenMessage<ReadRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 64);
+  messageDesc(file_ctxfs_v1_fs_messages, 68);
 
 /**
  * Response of Read.
@@ -2718,7 +3222,7 @@ export type ReadResponse = Message<"ctxfs.v1.ReadResponse"> & {
  * Use `create(ReadResponseSchema)` to create a new message.
  */
 export const ReadResponseSchema: GenMessage<ReadResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 65);
+  messageDesc(file_ctxfs_v1_fs_messages, 69);
 
 /**
  * Request of Write.
@@ -2783,7 +3287,7 @@ export type WriteRequest = Message<"ctxfs.v1.WriteRequest"> & {
  * Use `create(WriteRequestSchema)` to create a new message.
  */
 export const WriteRequestSchema: GenMessage<WriteRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 66);
+  messageDesc(file_ctxfs_v1_fs_messages, 70);
 
 /**
  * Response of Write.
@@ -2811,7 +3315,7 @@ export type WriteResponse = Message<"ctxfs.v1.WriteResponse"> & {
  * Use `create(WriteResponseSchema)` to create a new message.
  */
 export const WriteResponseSchema: GenMessage<WriteResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 67);
+  messageDesc(file_ctxfs_v1_fs_messages, 71);
 
 /**
  * Request of Readv.
@@ -2853,7 +3357,7 @@ export type ReadvRequest = Message<"ctxfs.v1.ReadvRequest"> & {
  * Use `create(ReadvRequestSchema)` to create a new message.
  */
 export const ReadvRequestSchema: GenMessage<ReadvRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 68);
+  messageDesc(file_ctxfs_v1_fs_messages, 72);
 
 /**
  * Response of Readv.
@@ -2881,7 +3385,7 @@ export type ReadvResponse = Message<"ctxfs.v1.ReadvResponse"> & {
  * Use `create(ReadvResponseSchema)` to create a new message.
  */
 export const ReadvResponseSchema: GenMessage<ReadvResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 69);
+  messageDesc(file_ctxfs_v1_fs_messages, 73);
 
 /**
  * Request of Writev.
@@ -2923,7 +3427,7 @@ export type WritevRequest = Message<"ctxfs.v1.WritevRequest"> & {
  * Use `create(WritevRequestSchema)` to create a new message.
  */
 export const WritevRequestSchema: GenMessage<WritevRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 70);
+  messageDesc(file_ctxfs_v1_fs_messages, 74);
 
 /**
  * Response of Writev.
@@ -2944,7 +3448,7 @@ export type WritevResponse = Message<"ctxfs.v1.WritevResponse"> & {
  * Use `create(WritevResponseSchema)` to create a new message.
  */
 export const WritevResponseSchema: GenMessage<WritevResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 71);
+  messageDesc(file_ctxfs_v1_fs_messages, 75);
 
 /**
  * Request of Fstat.
@@ -2972,7 +3476,7 @@ export type FstatRequest = Message<"ctxfs.v1.FstatRequest"> & {
  * Use `create(FstatRequestSchema)` to create a new message.
  */
 export const FstatRequestSchema: GenMessage<FstatRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 72);
+  messageDesc(file_ctxfs_v1_fs_messages, 76);
 
 /**
  * Response of Fstat.
@@ -2986,6 +3490,13 @@ export type FstatResponse = Message<"ctxfs.v1.FstatResponse"> & {
    * @generated from field: ctxfs.v1.Stat stat = 1;
    */
   stat?: Stat | undefined;
+
+  /**
+   * The etag that the attributes belong to.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -2993,7 +3504,7 @@ export type FstatResponse = Message<"ctxfs.v1.FstatResponse"> & {
  * Use `create(FstatResponseSchema)` to create a new message.
  */
 export const FstatResponseSchema: GenMessage<FstatResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 73);
+  messageDesc(file_ctxfs_v1_fs_messages, 77);
 
 /**
  * Request of Ftruncate.
@@ -3028,7 +3539,7 @@ export type FtruncateRequest = Message<"ctxfs.v1.FtruncateRequest"> & {
  * Use `create(FtruncateRequestSchema)` to create a new message.
  */
 export const FtruncateRequestSchema: GenMessage<FtruncateRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 74);
+  messageDesc(file_ctxfs_v1_fs_messages, 78);
 
 /**
  * Response of Ftruncate.
@@ -3043,7 +3554,7 @@ export type FtruncateResponse = Message<"ctxfs.v1.FtruncateResponse"> & {
  * Use `create(FtruncateResponseSchema)` to create a new message.
  */
 export const FtruncateResponseSchema: GenMessage<FtruncateResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 75);
+  messageDesc(file_ctxfs_v1_fs_messages, 79);
 
 /**
  * Request of Fchmod.
@@ -3094,7 +3605,7 @@ export type FchmodRequest = Message<"ctxfs.v1.FchmodRequest"> & {
  * Use `create(FchmodRequestSchema)` to create a new message.
  */
 export const FchmodRequestSchema: GenMessage<FchmodRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 76);
+  messageDesc(file_ctxfs_v1_fs_messages, 80);
 
 /**
  * Response of Fchmod.
@@ -3109,7 +3620,7 @@ export type FchmodResponse = Message<"ctxfs.v1.FchmodResponse"> & {
  * Use `create(FchmodResponseSchema)` to create a new message.
  */
 export const FchmodResponseSchema: GenMessage<FchmodResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 77);
+  messageDesc(file_ctxfs_v1_fs_messages, 81);
 
 /**
  * Request of Fchown.
@@ -3151,7 +3662,7 @@ export type FchownRequest = Message<"ctxfs.v1.FchownRequest"> & {
  * Use `create(FchownRequestSchema)` to create a new message.
  */
 export const FchownRequestSchema: GenMessage<FchownRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 78);
+  messageDesc(file_ctxfs_v1_fs_messages, 82);
 
 /**
  * Response of Fchown.
@@ -3166,7 +3677,7 @@ export type FchownResponse = Message<"ctxfs.v1.FchownResponse"> & {
  * Use `create(FchownResponseSchema)` to create a new message.
  */
 export const FchownResponseSchema: GenMessage<FchownResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 79);
+  messageDesc(file_ctxfs_v1_fs_messages, 83);
 
 /**
  * Request of Futimes.
@@ -3208,7 +3719,7 @@ export type FutimesRequest = Message<"ctxfs.v1.FutimesRequest"> & {
  * Use `create(FutimesRequestSchema)` to create a new message.
  */
 export const FutimesRequestSchema: GenMessage<FutimesRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 80);
+  messageDesc(file_ctxfs_v1_fs_messages, 84);
 
 /**
  * Response of Futimes.
@@ -3223,7 +3734,7 @@ export type FutimesResponse = Message<"ctxfs.v1.FutimesResponse"> & {
  * Use `create(FutimesResponseSchema)` to create a new message.
  */
 export const FutimesResponseSchema: GenMessage<FutimesResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 81);
+  messageDesc(file_ctxfs_v1_fs_messages, 85);
 
 /**
  * Request of Fsync.
@@ -3251,7 +3762,7 @@ export type FsyncRequest = Message<"ctxfs.v1.FsyncRequest"> & {
  * Use `create(FsyncRequestSchema)` to create a new message.
  */
 export const FsyncRequestSchema: GenMessage<FsyncRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 82);
+  messageDesc(file_ctxfs_v1_fs_messages, 86);
 
 /**
  * Response of Fsync.
@@ -3266,7 +3777,7 @@ export type FsyncResponse = Message<"ctxfs.v1.FsyncResponse"> & {
  * Use `create(FsyncResponseSchema)` to create a new message.
  */
 export const FsyncResponseSchema: GenMessage<FsyncResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 83);
+  messageDesc(file_ctxfs_v1_fs_messages, 87);
 
 /**
  * Request of Fdatasync.
@@ -3294,7 +3805,7 @@ export type FdatasyncRequest = Message<"ctxfs.v1.FdatasyncRequest"> & {
  * Use `create(FdatasyncRequestSchema)` to create a new message.
  */
 export const FdatasyncRequestSchema: GenMessage<FdatasyncRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 84);
+  messageDesc(file_ctxfs_v1_fs_messages, 88);
 
 /**
  * Response of Fdatasync.
@@ -3309,7 +3820,7 @@ export type FdatasyncResponse = Message<"ctxfs.v1.FdatasyncResponse"> & {
  * Use `create(FdatasyncResponseSchema)` to create a new message.
  */
 export const FdatasyncResponseSchema: GenMessage<FdatasyncResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 85);
+  messageDesc(file_ctxfs_v1_fs_messages, 89);
 
 /**
  * Request of Close.
@@ -3352,7 +3863,7 @@ export type CloseRequest = Message<"ctxfs.v1.CloseRequest"> & {
  * Use `create(CloseRequestSchema)` to create a new message.
  */
 export const CloseRequestSchema: GenMessage<CloseRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 86);
+  messageDesc(file_ctxfs_v1_fs_messages, 90);
 
 /**
  * Response of Close.
@@ -3360,6 +3871,12 @@ export const CloseRequestSchema: GenMessage<CloseRequest> = /*@__PURE__*/
  * @generated from message ctxfs.v1.CloseResponse
  */
 export type CloseResponse = Message<"ctxfs.v1.CloseResponse"> & {
+  /**
+   * The etag that the file has that commit made appear.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -3367,7 +3884,7 @@ export type CloseResponse = Message<"ctxfs.v1.CloseResponse"> & {
  * Use `create(CloseResponseSchema)` to create a new message.
  */
 export const CloseResponseSchema: GenMessage<CloseResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 87);
+  messageDesc(file_ctxfs_v1_fs_messages, 91);
 
 /**
  * Request of ListHandles.
@@ -3388,7 +3905,7 @@ export type ListHandlesRequest = Message<"ctxfs.v1.ListHandlesRequest"> & {
  * Use `create(ListHandlesRequestSchema)` to create a new message.
  */
 export const ListHandlesRequestSchema: GenMessage<ListHandlesRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 88);
+  messageDesc(file_ctxfs_v1_fs_messages, 92);
 
 /**
  * Response of ListHandles.
@@ -3409,7 +3926,7 @@ export type ListHandlesResponse = Message<"ctxfs.v1.ListHandlesResponse"> & {
  * Use `create(ListHandlesResponseSchema)` to create a new message.
  */
 export const ListHandlesResponseSchema: GenMessage<ListHandlesResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 89);
+  messageDesc(file_ctxfs_v1_fs_messages, 93);
 
 /**
  * Request of ReadStream.
@@ -3472,7 +3989,7 @@ export type ReadStreamRequest = Message<"ctxfs.v1.ReadStreamRequest"> & {
  * Use `create(ReadStreamRequestSchema)` to create a new message.
  */
 export const ReadStreamRequestSchema: GenMessage<ReadStreamRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 90);
+  messageDesc(file_ctxfs_v1_fs_messages, 94);
 
 /**
  * Response of ReadStream.
@@ -3509,7 +4026,7 @@ export type ReadStreamResponse = Message<"ctxfs.v1.ReadStreamResponse"> & {
  * Use `create(ReadStreamResponseSchema)` to create a new message.
  */
 export const ReadStreamResponseSchema: GenMessage<ReadStreamResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 91);
+  messageDesc(file_ctxfs_v1_fs_messages, 95);
 
 /**
  * Request of WriteStream.
@@ -3546,7 +4063,7 @@ export type WriteStreamRequest = Message<"ctxfs.v1.WriteStreamRequest"> & {
  * Use `create(WriteStreamRequestSchema)` to create a new message.
  */
 export const WriteStreamRequestSchema: GenMessage<WriteStreamRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 92);
+  messageDesc(file_ctxfs_v1_fs_messages, 96);
 
 /**
  * Response of WriteStream.
@@ -3560,6 +4077,13 @@ export type WriteStreamResponse = Message<"ctxfs.v1.WriteStreamResponse"> & {
    * @generated from field: int64 bytes_written = 1;
    */
   bytesWritten: bigint;
+
+  /**
+   * The etag that the file has with this content; empty when it was written by handle.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -3567,7 +4091,7 @@ export type WriteStreamResponse = Message<"ctxfs.v1.WriteStreamResponse"> & {
  * Use `create(WriteStreamResponseSchema)` to create a new message.
  */
 export const WriteStreamResponseSchema: GenMessage<WriteStreamResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 93);
+  messageDesc(file_ctxfs_v1_fs_messages, 97);
 
 /**
  * Says where a WriteStream goes.
@@ -3662,6 +4186,20 @@ export type WriteStreamOpen = Message<"ctxfs.v1.WriteStreamOpen"> & {
    * @generated from field: bool flush = 10;
    */
   flush: boolean;
+
+  /**
+   * Only if the file has this etag; otherwise ABORTED (ESTALE). See FsService on conditions.
+   *
+   * @generated from field: string if_match = 20;
+   */
+  ifMatch: string;
+
+  /**
+   * "*": only if nothing has this name; otherwise ABORTED (EEXIST). See FsService on conditions.
+   *
+   * @generated from field: string if_none_match = 21;
+   */
+  ifNoneMatch: string;
 };
 
 /**
@@ -3669,7 +4207,334 @@ export type WriteStreamOpen = Message<"ctxfs.v1.WriteStreamOpen"> & {
  * Use `create(WriteStreamOpenSchema)` to create a new message.
  */
 export const WriteStreamOpenSchema: GenMessage<WriteStreamOpen> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 94);
+  messageDesc(file_ctxfs_v1_fs_messages, 98);
+
+/**
+ * What an archive carried.
+ *
+ * @generated from message ctxfs.v1.ArchiveSummary
+ */
+export type ArchiveSummary = Message<"ctxfs.v1.ArchiveSummary"> & {
+  /**
+   * Files, hard links included.
+   *
+   * @generated from field: int64 files = 1;
+   */
+  files: bigint;
+
+  /**
+   * Directories, without path itself.
+   *
+   * @generated from field: int64 directories = 2;
+   */
+  directories: bigint;
+
+  /**
+   * Symbolic links.
+   *
+   * @generated from field: int64 symlinks = 3;
+   */
+  symlinks: bigint;
+
+  /**
+   * Content of the files, in bytes.
+   *
+   * @generated from field: int64 bytes = 4;
+   */
+  bytes: bigint;
+
+  /**
+   * What an export left out.
+   *
+   * @generated from field: int64 left_out = 5;
+   */
+  leftOut: bigint;
+
+  /**
+   * The first 1,000 names that were left out, relative to path. Bytes that are not UTF-8 are escaped.
+   *
+   * @generated from field: repeated string left_out_names = 6;
+   */
+  leftOutNames: string[];
+};
+
+/**
+ * Describes the message ctxfs.v1.ArchiveSummary.
+ * Use `create(ArchiveSummarySchema)` to create a new message.
+ */
+export const ArchiveSummarySchema: GenMessage<ArchiveSummary> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 99);
+
+/**
+ * Request of Export.
+ *
+ * @generated from message ctxfs.v1.ExportRequest
+ */
+export type ExportRequest = Message<"ctxfs.v1.ExportRequest"> & {
+  /**
+   * Context to work in; empty means the caller's own panel's.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * Directory or file to send; empty means the root.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * Takes path's place when it is not UTF-8; both set is EINVAL.
+   *
+   * @generated from field: bytes raw_path = 3;
+   */
+  rawPath: Uint8Array;
+
+  /**
+   * Format of the archive.
+   *
+   * @generated from field: ctxfs.v1.ArchiveFormat format = 4;
+   */
+  format: ArchiveFormat;
+
+  /**
+   * Globs of files and directories to leave out, with what is below; one without a slash is matched with the name.
+   *
+   * @generated from field: repeated string exclude = 5;
+   */
+  exclude: string[];
+};
+
+/**
+ * Describes the message ctxfs.v1.ExportRequest.
+ * Use `create(ExportRequestSchema)` to create a new message.
+ */
+export const ExportRequestSchema: GenMessage<ExportRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 100);
+
+/**
+ * Response of Export.
+ *
+ * @generated from message ctxfs.v1.ExportResponse
+ */
+export type ExportResponse = Message<"ctxfs.v1.ExportResponse"> & {
+  /**
+   * What arrived.
+   *
+   * @generated from oneof ctxfs.v1.ExportResponse.event
+   */
+  event: {
+    /**
+     * The end: the archive is complete.
+     *
+     * @generated from field: ctxfs.v1.ArchiveSummary summary = 1;
+     */
+    value: ArchiveSummary;
+    case: "summary";
+  } | {
+    /**
+     * The next bytes of the archive, at most 256 KiB. A session carries them too.
+     *
+     * @generated from field: bytes chunk = 2;
+     */
+    value: Uint8Array;
+    case: "chunk";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message ctxfs.v1.ExportResponse.
+ * Use `create(ExportResponseSchema)` to create a new message.
+ */
+export const ExportResponseSchema: GenMessage<ExportResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 101);
+
+/**
+ * Request of Import.
+ *
+ * @generated from message ctxfs.v1.ImportRequest
+ */
+export type ImportRequest = Message<"ctxfs.v1.ImportRequest"> & {
+  /**
+   * What arrives.
+   *
+   * @generated from oneof ctxfs.v1.ImportRequest.event
+   */
+  event: {
+    /**
+     * Comes first.
+     *
+     * @generated from field: ctxfs.v1.ImportOpen open = 1;
+     */
+    value: ImportOpen;
+    case: "open";
+  } | {
+    /**
+     * The next bytes of the archive, at most 16 MiB (the server may set 1 to 64 MiB); 256 KiB to 1 MiB serve best.
+     *
+     * @generated from field: bytes data = 100;
+     */
+    value: Uint8Array;
+    case: "data";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message ctxfs.v1.ImportRequest.
+ * Use `create(ImportRequestSchema)` to create a new message.
+ */
+export const ImportRequestSchema: GenMessage<ImportRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 102);
+
+/**
+ * Says where an Import goes.
+ *
+ * @generated from message ctxfs.v1.ImportOpen
+ */
+export type ImportOpen = Message<"ctxfs.v1.ImportOpen"> & {
+  /**
+   * Context to work in; empty means the caller's own panel's.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * Directory to extract into; empty means the root. When it is missing it is made; its parent must exist.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * Takes path's place when it is not UTF-8; both set is EINVAL.
+   *
+   * @generated from field: bytes raw_path = 3;
+   */
+  rawPath: Uint8Array;
+
+  /**
+   * Format of the archive.
+   *
+   * @generated from field: ctxfs.v1.ArchiveFormat format = 4;
+   */
+  format: ArchiveFormat;
+
+  /**
+   * Replaces existing files and links, and gives existing directories the modes and times of the archive. Without it an existing file
+   * is EEXIST, and nothing is changed; existing directories are filled and keep their attributes.
+   *
+   * @generated from field: bool overwrite = 5;
+   */
+  overwrite: boolean;
+};
+
+/**
+ * Describes the message ctxfs.v1.ImportOpen.
+ * Use `create(ImportOpenSchema)` to create a new message.
+ */
+export const ImportOpenSchema: GenMessage<ImportOpen> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 103);
+
+/**
+ * Response of Import.
+ *
+ * @generated from message ctxfs.v1.ImportResponse
+ */
+export type ImportResponse = Message<"ctxfs.v1.ImportResponse"> & {
+  /**
+   * What was extracted.
+   *
+   * @generated from field: ctxfs.v1.ArchiveSummary summary = 1;
+   */
+  summary?: ArchiveSummary | undefined;
+};
+
+/**
+ * Describes the message ctxfs.v1.ImportResponse.
+ * Use `create(ImportResponseSchema)` to create a new message.
+ */
+export const ImportResponseSchema: GenMessage<ImportResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 104);
+
+/**
+ * Request of Extract.
+ *
+ * @generated from message ctxfs.v1.ExtractRequest
+ */
+export type ExtractRequest = Message<"ctxfs.v1.ExtractRequest"> & {
+  /**
+   * Context to work in; empty means the caller's own panel's.
+   *
+   * @generated from field: string context_id = 1;
+   */
+  contextId: string;
+
+  /**
+   * As in ImportOpen.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * Takes path's place when it is not UTF-8; both set is EINVAL.
+   *
+   * @generated from field: bytes raw_path = 3;
+   */
+  rawPath: Uint8Array;
+
+  /**
+   * Format of the archive.
+   *
+   * @generated from field: ctxfs.v1.ArchiveFormat format = 4;
+   */
+  format: ArchiveFormat;
+
+  /**
+   * As in ImportOpen.
+   *
+   * @generated from field: bool overwrite = 5;
+   */
+  overwrite: boolean;
+
+  /**
+   * The handle. The archive is all of its file.
+   *
+   * @generated from field: int32 fd = 6;
+   */
+  fd: number;
+};
+
+/**
+ * Describes the message ctxfs.v1.ExtractRequest.
+ * Use `create(ExtractRequestSchema)` to create a new message.
+ */
+export const ExtractRequestSchema: GenMessage<ExtractRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 105);
+
+/**
+ * Response of Extract.
+ *
+ * @generated from message ctxfs.v1.ExtractResponse
+ */
+export type ExtractResponse = Message<"ctxfs.v1.ExtractResponse"> & {
+  /**
+   * What was extracted.
+   *
+   * @generated from field: ctxfs.v1.ArchiveSummary summary = 1;
+   */
+  summary?: ArchiveSummary | undefined;
+};
+
+/**
+ * Describes the message ctxfs.v1.ExtractResponse.
+ * Use `create(ExtractResponseSchema)` to create a new message.
+ */
+export const ExtractResponseSchema: GenMessage<ExtractResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_fs_messages, 106);
 
 /**
  * Comes before the chunks.
@@ -3683,6 +4548,13 @@ export type ReadStreamStart = Message<"ctxfs.v1.ReadStreamStart"> & {
    * @generated from field: ctxfs.v1.Stat stat = 1;
    */
   stat?: Stat | undefined;
+
+  /**
+   * The etag that the attributes belong to.
+   *
+   * @generated from field: string etag = 22;
+   */
+  etag: string;
 };
 
 /**
@@ -3690,7 +4562,7 @@ export type ReadStreamStart = Message<"ctxfs.v1.ReadStreamStart"> & {
  * Use `create(ReadStreamStartSchema)` to create a new message.
  */
 export const ReadStreamStartSchema: GenMessage<ReadStreamStart> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 95);
+  messageDesc(file_ctxfs_v1_fs_messages, 107);
 
 /**
  * Ends a Glob.
@@ -3725,7 +4597,7 @@ export type GlobSummary = Message<"ctxfs.v1.GlobSummary"> & {
  * Use `create(GlobSummarySchema)` to create a new message.
  */
 export const GlobSummarySchema: GenMessage<GlobSummary> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 96);
+  messageDesc(file_ctxfs_v1_fs_messages, 108);
 
 /**
  * Matches in a file.
@@ -3760,7 +4632,7 @@ export type GrepFile = Message<"ctxfs.v1.GrepFile"> & {
  * Use `create(GrepFileSchema)` to create a new message.
  */
 export const GrepFileSchema: GenMessage<GrepFile> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 97);
+  messageDesc(file_ctxfs_v1_fs_messages, 109);
 
 /**
  * A line of a file.
@@ -3823,7 +4695,7 @@ export type GrepLine = Message<"ctxfs.v1.GrepLine"> & {
  * Use `create(GrepLineSchema)` to create a new message.
  */
 export const GrepLineSchema: GenMessage<GrepLine> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 98);
+  messageDesc(file_ctxfs_v1_fs_messages, 110);
 
 /**
  * Where a line matches, in bytes.
@@ -3851,7 +4723,7 @@ export type GrepSpan = Message<"ctxfs.v1.GrepSpan"> & {
  * Use `create(GrepSpanSchema)` to create a new message.
  */
 export const GrepSpanSchema: GenMessage<GrepSpan> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 99);
+  messageDesc(file_ctxfs_v1_fs_messages, 111);
 
 /**
  * Ends a Grep.
@@ -3914,7 +4786,7 @@ export type GrepSummary = Message<"ctxfs.v1.GrepSummary"> & {
  * Use `create(GrepSummarySchema)` to create a new message.
  */
 export const GrepSummarySchema: GenMessage<GrepSummary> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 100);
+  messageDesc(file_ctxfs_v1_fs_messages, 112);
 
 /**
  * The watch is in place.
@@ -3929,7 +4801,7 @@ export type WatchReady = Message<"ctxfs.v1.WatchReady"> & {
  * Use `create(WatchReadySchema)` to create a new message.
  */
 export const WatchReadySchema: GenMessage<WatchReady> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 101);
+  messageDesc(file_ctxfs_v1_fs_messages, 113);
 
 /**
  * Events were lost.
@@ -3944,7 +4816,7 @@ export type WatchOverflow = Message<"ctxfs.v1.WatchOverflow"> & {
  * Use `create(WatchOverflowSchema)` to create a new message.
  */
 export const WatchOverflowSchema: GenMessage<WatchOverflow> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 102);
+  messageDesc(file_ctxfs_v1_fs_messages, 114);
 
 /**
  * The watch lives.
@@ -3959,7 +4831,7 @@ export type WatchKeepalive = Message<"ctxfs.v1.WatchKeepalive"> & {
  * Use `create(WatchKeepaliveSchema)` to create a new message.
  */
 export const WatchKeepaliveSchema: GenMessage<WatchKeepalive> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 103);
+  messageDesc(file_ctxfs_v1_fs_messages, 115);
 
 /**
  * A change, in the terms of fs.watch.
@@ -3994,5 +4866,39 @@ export type WatchEvent = Message<"ctxfs.v1.WatchEvent"> & {
  * Use `create(WatchEventSchema)` to create a new message.
  */
 export const WatchEventSchema: GenMessage<WatchEvent> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_fs_messages, 104);
+  messageDesc(file_ctxfs_v1_fs_messages, 116);
+
+/**
+ * A format of archives.
+ *
+ * @generated from enum ctxfs.v1.ArchiveFormat
+ */
+export enum ArchiveFormat {
+  /**
+   * As ARCHIVE_FORMAT_TAR.
+   *
+   * @generated from enum value: ARCHIVE_FORMAT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * POSIX tar (pax). Keeps modes, times to the nanosecond, symbolic and hard links, and names of any bytes.
+   *
+   * @generated from enum value: ARCHIVE_FORMAT_TAR = 1;
+   */
+  TAR = 1,
+
+  /**
+   * Zip, with zip64 where it is needed. Keeps modes, times to the second, and symbolic links; a hard link becomes a file.
+   *
+   * @generated from enum value: ARCHIVE_FORMAT_ZIP = 2;
+   */
+  ZIP = 2,
+}
+
+/**
+ * Describes the enum ctxfs.v1.ArchiveFormat.
+ */
+export const ArchiveFormatSchema: GenEnum<ArchiveFormat> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_fs_messages, 0);
 

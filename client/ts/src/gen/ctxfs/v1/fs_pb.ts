@@ -6,7 +6,11 @@
 
 import type { GenFile, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { AccessRequestSchema, AccessResponseSchema, AppendFileRequestSchema, AppendFileResponseSchema, ChmodRequestSchema, ChmodResponseSchema, ChownRequestSchema, ChownResponseSchema, CloseRequestSchema, CloseResponseSchema, CopyFileRequestSchema, CopyFileResponseSchema, CpRequestSchema, CpResponseSchema, ExistsRequestSchema, ExistsResponseSchema, FchmodRequestSchema, FchmodResponseSchema, FchownRequestSchema, FchownResponseSchema, FdatasyncRequestSchema, FdatasyncResponseSchema, FstatRequestSchema, FstatResponseSchema, FsyncRequestSchema, FsyncResponseSchema, FtruncateRequestSchema, FtruncateResponseSchema, FutimesRequestSchema, FutimesResponseSchema, GlobRequestSchema, GlobResponseSchema, GrepRequestSchema, GrepResponseSchema, LchownRequestSchema, LchownResponseSchema, LinkRequestSchema, LinkResponseSchema, ListHandlesRequestSchema, ListHandlesResponseSchema, LstatRequestSchema, LstatResponseSchema, LutimesRequestSchema, LutimesResponseSchema, MkdirRequestSchema, MkdirResponseSchema, MkdtempRequestSchema, MkdtempResponseSchema, OpendirRequestSchema, OpendirResponseSchema, OpenRequestSchema, OpenResponseSchema, ReaddirRequestSchema, ReaddirResponseSchema, ReadFileRequestSchema, ReadFileResponseSchema, ReadlinkRequestSchema, ReadlinkResponseSchema, ReadRequestSchema, ReadResponseSchema, ReadStreamRequestSchema, ReadStreamResponseSchema, ReadvRequestSchema, ReadvResponseSchema, RealpathRequestSchema, RealpathResponseSchema, RenameRequestSchema, RenameResponseSchema, RmdirRequestSchema, RmdirResponseSchema, RmRequestSchema, RmResponseSchema, StatfsRequestSchema, StatfsResponseSchema, StatRequestSchema, StatResponseSchema, SymlinkRequestSchema, SymlinkResponseSchema, TruncateRequestSchema, TruncateResponseSchema, UnlinkRequestSchema, UnlinkResponseSchema, UtimesRequestSchema, UtimesResponseSchema, WatchRequestSchema, WatchResponseSchema, WriteFileRequestSchema, WriteFileResponseSchema, WriteRequestSchema, WriteResponseSchema, WriteStreamRequestSchema, WriteStreamResponseSchema, WritevRequestSchema, WritevResponseSchema } from "./fs_messages_pb.js";
+import type { BatchRequestSchema, BatchResponseSchema } from "./fs_batch_pb.js";
+import { file_ctxfs_v1_fs_batch } from "./fs_batch_pb.js";
+import type { WatchChangesRequestSchema, WatchChangesResponseSchema } from "./fs_feed_pb.js";
+import { file_ctxfs_v1_fs_feed } from "./fs_feed_pb.js";
+import type { AccessRequestSchema, AccessResponseSchema, AppendFileRequestSchema, AppendFileResponseSchema, ChmodRequestSchema, ChmodResponseSchema, ChownRequestSchema, ChownResponseSchema, CloseRequestSchema, CloseResponseSchema, CopyFileRequestSchema, CopyFileResponseSchema, CpRequestSchema, CpResponseSchema, EditFileRequestSchema, EditFileResponseSchema, ExistsRequestSchema, ExistsResponseSchema, ExportRequestSchema, ExportResponseSchema, ExtractRequestSchema, ExtractResponseSchema, FchmodRequestSchema, FchmodResponseSchema, FchownRequestSchema, FchownResponseSchema, FdatasyncRequestSchema, FdatasyncResponseSchema, FstatRequestSchema, FstatResponseSchema, FsyncRequestSchema, FsyncResponseSchema, FtruncateRequestSchema, FtruncateResponseSchema, FutimesRequestSchema, FutimesResponseSchema, GlobRequestSchema, GlobResponseSchema, GrepRequestSchema, GrepResponseSchema, ImportRequestSchema, ImportResponseSchema, LchownRequestSchema, LchownResponseSchema, LinkRequestSchema, LinkResponseSchema, ListHandlesRequestSchema, ListHandlesResponseSchema, LstatRequestSchema, LstatResponseSchema, LutimesRequestSchema, LutimesResponseSchema, MkdirRequestSchema, MkdirResponseSchema, MkdtempRequestSchema, MkdtempResponseSchema, OpendirRequestSchema, OpendirResponseSchema, OpenRequestSchema, OpenResponseSchema, ReaddirRequestSchema, ReaddirResponseSchema, ReadFileRequestSchema, ReadFileResponseSchema, ReadlinkRequestSchema, ReadlinkResponseSchema, ReadRequestSchema, ReadResponseSchema, ReadStreamRequestSchema, ReadStreamResponseSchema, ReadvRequestSchema, ReadvResponseSchema, RealpathRequestSchema, RealpathResponseSchema, RenameRequestSchema, RenameResponseSchema, RmdirRequestSchema, RmdirResponseSchema, RmRequestSchema, RmResponseSchema, StatfsRequestSchema, StatfsResponseSchema, StatRequestSchema, StatResponseSchema, SymlinkRequestSchema, SymlinkResponseSchema, TruncateRequestSchema, TruncateResponseSchema, UnlinkRequestSchema, UnlinkResponseSchema, UtimesRequestSchema, UtimesResponseSchema, WatchRequestSchema, WatchResponseSchema, WriteFileRequestSchema, WriteFileResponseSchema, WriteRequestSchema, WriteResponseSchema, WriteStreamRequestSchema, WriteStreamResponseSchema, WritevRequestSchema, WritevResponseSchema } from "./fs_messages_pb.js";
 import { file_ctxfs_v1_fs_messages } from "./fs_messages_pb.js";
 import { file_ctxfs_v1_options } from "./options_pb.js";
 import type { HoldRequestSchema, HoldResponseSchema, SessionRequestSchema, SessionResponseSchema } from "./session_pb.js";
@@ -16,7 +20,7 @@ import { file_ctxfs_v1_session } from "./session_pb.js";
  * Describes the file ctxfs/v1/fs.proto.
  */
 export const file_ctxfs_v1_fs: GenFile = /*@__PURE__*/
-  fileDesc("ChFjdHhmcy92MS9mcy5wcm90bxIIY3R4ZnMudjEyqh0KCUZzU2VydmljZRJmCghSZWFkRmlsZRIZLmN0eGZzLnYxLlJlYWRGaWxlUmVxdWVzdBoaLmN0eGZzLnYxLlJlYWRGaWxlUmVzcG9uc2UiI6KfGR8IAhABGgRmbGFnGgtmbGFnX251bWJlciABMAFCAmZkElAKCVdyaXRlRmlsZRIaLmN0eGZzLnYxLldyaXRlRmlsZVJlcXVlc3QaGy5jdHhmcy52MS5Xcml0ZUZpbGVSZXNwb25zZSIKop8ZBggCEAIgARJTCgpBcHBlbmRGaWxlEhsuY3R4ZnMudjEuQXBwZW5kRmlsZVJlcXVlc3QaHC5jdHhmcy52MS5BcHBlbmRGaWxlUmVzcG9uc2UiCqKfGQYIAhACIAESTQoIVHJ1bmNhdGUSGS5jdHhmcy52MS5UcnVuY2F0ZVJlcXVlc3QaGi5jdHhmcy52MS5UcnVuY2F0ZVJlc3BvbnNlIgqinxkGCAIQAiABEk0KCENvcHlGaWxlEhkuY3R4ZnMudjEuQ29weUZpbGVSZXF1ZXN0GhouY3R4ZnMudjEuQ29weUZpbGVSZXNwb25zZSIKop8ZBggCEAIgAhI7CgJDcBITLmN0eGZzLnYxLkNwUmVxdWVzdBoULmN0eGZzLnYxLkNwUmVzcG9uc2UiCqKfGQYIAhACIAMSRwoGUmVuYW1lEhcuY3R4ZnMudjEuUmVuYW1lUmVxdWVzdBoYLmN0eGZzLnYxLlJlbmFtZVJlc3BvbnNlIgqinxkGCAIQAiABEjsKAlJtEhMuY3R4ZnMudjEuUm1SZXF1ZXN0GhQuY3R4ZnMudjEuUm1SZXNwb25zZSIKop8ZBggCEAIgAxJECgVSbWRpchIWLmN0eGZzLnYxLlJtZGlyUmVxdWVzdBoXLmN0eGZzLnYxLlJtZGlyUmVzcG9uc2UiCqKfGQYIAhACIAESRwoGVW5saW5rEhcuY3R4ZnMudjEuVW5saW5rUmVxdWVzdBoYLmN0eGZzLnYxLlVubGlua1Jlc3BvbnNlIgqinxkGCAIQAiABEkQKBU1rZGlyEhYuY3R4ZnMudjEuTWtkaXJSZXF1ZXN0GhcuY3R4ZnMudjEuTWtkaXJSZXNwb25zZSIKop8ZBggCEAIgARJKCgdNa2R0ZW1wEhguY3R4ZnMudjEuTWtkdGVtcFJlcXVlc3QaGS5jdHhmcy52MS5Na2R0ZW1wUmVzcG9uc2UiCqKfGQYIAhACIAESSgoHU3ltbGluaxIYLmN0eGZzLnYxLlN5bWxpbmtSZXF1ZXN0GhkuY3R4ZnMudjEuU3ltbGlua1Jlc3BvbnNlIgqinxkGCAIQAiABEkEKBExpbmsSFS5jdHhmcy52MS5MaW5rUmVxdWVzdBoWLmN0eGZzLnYxLkxpbmtSZXNwb25zZSIKop8ZBggCEAIgARJXCgdSZWFkZGlyEhguY3R4ZnMudjEuUmVhZGRpclJlcXVlc3QaGS5jdHhmcy52MS5SZWFkZGlyUmVzcG9uc2UiF6KfGRMIAhABIAIqCXJlY3Vyc2l2ZTABEkwKB09wZW5kaXISGC5jdHhmcy52MS5PcGVuZGlyUmVxdWVzdBoZLmN0eGZzLnYxLk9wZW5kaXJSZXNwb25zZSIKop8ZBggCEAEgAzABEkMKBFN0YXQSFS5jdHhmcy52MS5TdGF0UmVxdWVzdBoWLmN0eGZzLnYxLlN0YXRSZXNwb25zZSIMop8ZCAgCEAEgATABEkYKBUxzdGF0EhYuY3R4ZnMudjEuTHN0YXRSZXF1ZXN0GhcuY3R4ZnMudjEuTHN0YXRSZXNwb25zZSIMop8ZCAgCEAEgATABEkkKBlN0YXRmcxIXLmN0eGZzLnYxLlN0YXRmc1JlcXVlc3QaGC5jdHhmcy52MS5TdGF0ZnNSZXNwb25zZSIMop8ZCAgCEAEgATABEkkKBkFjY2VzcxIXLmN0eGZzLnYxLkFjY2Vzc1JlcXVlc3QaGC5jdHhmcy52MS5BY2Nlc3NSZXNwb25zZSIMop8ZCAgCEAEgATABEkkKBkV4aXN0cxIXLmN0eGZzLnYxLkV4aXN0c1JlcXVlc3QaGC5jdHhmcy52MS5FeGlzdHNSZXNwb25zZSIMop8ZCAgCEAEgATABEk8KCFJlYWxwYXRoEhkuY3R4ZnMudjEuUmVhbHBhdGhSZXF1ZXN0GhouY3R4ZnMudjEuUmVhbHBhdGhSZXNwb25zZSIMop8ZCAgCEAEgATABEk8KCFJlYWRsaW5rEhkuY3R4ZnMudjEuUmVhZGxpbmtSZXF1ZXN0GhouY3R4ZnMudjEuUmVhZGxpbmtSZXNwb25zZSIMop8ZCAgCEAEgATABEkQKBUNobW9kEhYuY3R4ZnMudjEuQ2htb2RSZXF1ZXN0GhcuY3R4ZnMudjEuQ2htb2RSZXNwb25zZSIKop8ZBggCEAIgARJECgVDaG93bhIWLmN0eGZzLnYxLkNob3duUmVxdWVzdBoXLmN0eGZzLnYxLkNob3duUmVzcG9uc2UiCqKfGQYIAhACIAESRwoGTGNob3duEhcuY3R4ZnMudjEuTGNob3duUmVxdWVzdBoYLmN0eGZzLnYxLkxjaG93blJlc3BvbnNlIgqinxkGCAIQAiABEkcKBlV0aW1lcxIXLmN0eGZzLnYxLlV0aW1lc1JlcXVlc3QaGC5jdHhmcy52MS5VdGltZXNSZXNwb25zZSIKop8ZBggCEAIgARJKCgdMdXRpbWVzEhguY3R4ZnMudjEuTHV0aW1lc1JlcXVlc3QaGS5jdHhmcy52MS5MdXRpbWVzUmVzcG9uc2UiCqKfGQYIAhACIAESSAoFV2F0Y2gSFi5jdHhmcy52MS5XYXRjaFJlcXVlc3QaFy5jdHhmcy52MS5XYXRjaFJlc3BvbnNlIgyinxkICAIQASAESAIwARJDCgRHbG9iEhUuY3R4ZnMudjEuR2xvYlJlcXVlc3QaFi5jdHhmcy52MS5HbG9iUmVzcG9uc2UiCqKfGQYIAhABIAMwARJDCgRHcmVwEhUuY3R4ZnMudjEuR3JlcFJlcXVlc3QaFi5jdHhmcy52MS5HcmVwUmVzcG9uc2UiCqKfGQYIAhABIAMwARJWCgRPcGVuEhUuY3R4ZnMudjEuT3BlblJlcXVlc3QaFi5jdHhmcy52MS5PcGVuUmVzcG9uc2UiH6KfGRsIAhABGgVmbGFncxoMZmxhZ3NfbnVtYmVyIAESTQoEUmVhZBIVLmN0eGZzLnYxLlJlYWRSZXF1ZXN0GhYuY3R4ZnMudjEuUmVhZFJlc3BvbnNlIhainxkSCAIQASABMAE6CHBvc2l0aW9uEkQKBVdyaXRlEhYuY3R4ZnMudjEuV3JpdGVSZXF1ZXN0GhcuY3R4ZnMudjEuV3JpdGVSZXNwb25zZSIKop8ZBggCEAIgARJQCgVSZWFkdhIWLmN0eGZzLnYxLlJlYWR2UmVxdWVzdBoXLmN0eGZzLnYxLlJlYWR2UmVzcG9uc2UiFqKfGRIIAhABIAEwAToIcG9zaXRpb24SRwoGV3JpdGV2EhcuY3R4ZnMudjEuV3JpdGV2UmVxdWVzdBoYLmN0eGZzLnYxLldyaXRldlJlc3BvbnNlIgqinxkGCAIQAiABEkYKBUZzdGF0EhYuY3R4ZnMudjEuRnN0YXRSZXF1ZXN0GhcuY3R4ZnMudjEuRnN0YXRSZXNwb25zZSIMop8ZCAgCEAEgATABElAKCUZ0cnVuY2F0ZRIaLmN0eGZzLnYxLkZ0cnVuY2F0ZVJlcXVlc3QaGy5jdHhmcy52MS5GdHJ1bmNhdGVSZXNwb25zZSIKop8ZBggCEAIgARJHCgZGY2htb2QSFy5jdHhmcy52MS5GY2htb2RSZXF1ZXN0GhguY3R4ZnMudjEuRmNobW9kUmVzcG9uc2UiCqKfGQYIAhACIAESRwoGRmNob3duEhcuY3R4ZnMudjEuRmNob3duUmVxdWVzdBoYLmN0eGZzLnYxLkZjaG93blJlc3BvbnNlIgqinxkGCAIQAiABEkoKB0Z1dGltZXMSGC5jdHhmcy52MS5GdXRpbWVzUmVxdWVzdBoZLmN0eGZzLnYxLkZ1dGltZXNSZXNwb25zZSIKop8ZBggCEAIgARJECgVGc3luYxIWLmN0eGZzLnYxLkZzeW5jUmVxdWVzdBoXLmN0eGZzLnYxLkZzeW5jUmVzcG9uc2UiCqKfGQYIAhABIAESUAoJRmRhdGFzeW5jEhouY3R4ZnMudjEuRmRhdGFzeW5jUmVxdWVzdBobLmN0eGZzLnYxLkZkYXRhc3luY1Jlc3BvbnNlIgqinxkGCAIQASABEkwKBUNsb3NlEhYuY3R4ZnMudjEuQ2xvc2VSZXF1ZXN0GhcuY3R4ZnMudjEuQ2xvc2VSZXNwb25zZSISop8ZDggCEAEaBmNvbW1pdCABElgKC0xpc3RIYW5kbGVzEhwuY3R4ZnMudjEuTGlzdEhhbmRsZXNSZXF1ZXN0Gh0uY3R4ZnMudjEuTGlzdEhhbmRsZXNSZXNwb25zZSIMop8ZCAgCEAEgATABElUKClJlYWRTdHJlYW0SGy5jdHhmcy52MS5SZWFkU3RyZWFtUmVxdWVzdBocLmN0eGZzLnYxLlJlYWRTdHJlYW1SZXNwb25zZSIKop8ZBggCEAEgAzABElgKC1dyaXRlU3RyZWFtEhwuY3R4ZnMudjEuV3JpdGVTdHJlYW1SZXF1ZXN0Gh0uY3R4ZnMudjEuV3JpdGVTdHJlYW1SZXNwb25zZSIKop8ZBggCEAIgAygBElAKB1Nlc3Npb24SGC5jdHhmcy52MS5TZXNzaW9uUmVxdWVzdBoZLmN0eGZzLnYxLlNlc3Npb25SZXNwb25zZSIMop8ZCAgCEAEgBEgBKAEwARJFCgRIb2xkEhUuY3R4ZnMudjEuSG9sZFJlcXVlc3QaFi5jdHhmcy52MS5Ib2xkUmVzcG9uc2UiDKKfGQgIAhABIARIATABQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_fs_messages, file_ctxfs_v1_options, file_ctxfs_v1_session]);
+  fileDesc("ChFjdHhmcy92MS9mcy5wcm90bxIIY3R4ZnMudjEyniEKCUZzU2VydmljZRJoCghSZWFkRmlsZRIZLmN0eGZzLnYxLlJlYWRGaWxlUmVxdWVzdBoaLmN0eGZzLnYxLlJlYWRGaWxlUmVzcG9uc2UiJaKfGSEIAhABGgRmbGFnGgtmbGFnX251bWJlciABMAFCAmZkWAESUAoJV3JpdGVGaWxlEhouY3R4ZnMudjEuV3JpdGVGaWxlUmVxdWVzdBobLmN0eGZzLnYxLldyaXRlRmlsZVJlc3BvbnNlIgqinxkGCAIQAiABElMKCkFwcGVuZEZpbGUSGy5jdHhmcy52MS5BcHBlbmRGaWxlUmVxdWVzdBocLmN0eGZzLnYxLkFwcGVuZEZpbGVSZXNwb25zZSIKop8ZBggCEAIgARJNCghFZGl0RmlsZRIZLmN0eGZzLnYxLkVkaXRGaWxlUmVxdWVzdBoaLmN0eGZzLnYxLkVkaXRGaWxlUmVzcG9uc2UiCqKfGQYIAhACIAISTQoIVHJ1bmNhdGUSGS5jdHhmcy52MS5UcnVuY2F0ZVJlcXVlc3QaGi5jdHhmcy52MS5UcnVuY2F0ZVJlc3BvbnNlIgqinxkGCAIQAiABEk0KCENvcHlGaWxlEhkuY3R4ZnMudjEuQ29weUZpbGVSZXF1ZXN0GhouY3R4ZnMudjEuQ29weUZpbGVSZXNwb25zZSIKop8ZBggCEAIgAhI7CgJDcBITLmN0eGZzLnYxLkNwUmVxdWVzdBoULmN0eGZzLnYxLkNwUmVzcG9uc2UiCqKfGQYIAhACIAMSRwoGUmVuYW1lEhcuY3R4ZnMudjEuUmVuYW1lUmVxdWVzdBoYLmN0eGZzLnYxLlJlbmFtZVJlc3BvbnNlIgqinxkGCAIQAiABEjsKAlJtEhMuY3R4ZnMudjEuUm1SZXF1ZXN0GhQuY3R4ZnMudjEuUm1SZXNwb25zZSIKop8ZBggCEAIgAxJECgVSbWRpchIWLmN0eGZzLnYxLlJtZGlyUmVxdWVzdBoXLmN0eGZzLnYxLlJtZGlyUmVzcG9uc2UiCqKfGQYIAhACIAESRwoGVW5saW5rEhcuY3R4ZnMudjEuVW5saW5rUmVxdWVzdBoYLmN0eGZzLnYxLlVubGlua1Jlc3BvbnNlIgqinxkGCAIQAiABEkQKBU1rZGlyEhYuY3R4ZnMudjEuTWtkaXJSZXF1ZXN0GhcuY3R4ZnMudjEuTWtkaXJSZXNwb25zZSIKop8ZBggCEAIgARJKCgdNa2R0ZW1wEhguY3R4ZnMudjEuTWtkdGVtcFJlcXVlc3QaGS5jdHhmcy52MS5Na2R0ZW1wUmVzcG9uc2UiCqKfGQYIAhACIAESSgoHU3ltbGluaxIYLmN0eGZzLnYxLlN5bWxpbmtSZXF1ZXN0GhkuY3R4ZnMudjEuU3ltbGlua1Jlc3BvbnNlIgqinxkGCAIQAiABEkEKBExpbmsSFS5jdHhmcy52MS5MaW5rUmVxdWVzdBoWLmN0eGZzLnYxLkxpbmtSZXNwb25zZSIKop8ZBggCEAIgARJZCgdSZWFkZGlyEhguY3R4ZnMudjEuUmVhZGRpclJlcXVlc3QaGS5jdHhmcy52MS5SZWFkZGlyUmVzcG9uc2UiGaKfGRUIAhABIAIqCXJlY3Vyc2l2ZTABWAESTgoHT3BlbmRpchIYLmN0eGZzLnYxLk9wZW5kaXJSZXF1ZXN0GhkuY3R4ZnMudjEuT3BlbmRpclJlc3BvbnNlIgyinxkICAIQASADWAEwARJFCgRTdGF0EhUuY3R4ZnMudjEuU3RhdFJlcXVlc3QaFi5jdHhmcy52MS5TdGF0UmVzcG9uc2UiDqKfGQoIAhABIAEwAVgBEkgKBUxzdGF0EhYuY3R4ZnMudjEuTHN0YXRSZXF1ZXN0GhcuY3R4ZnMudjEuTHN0YXRSZXNwb25zZSIOop8ZCggCEAEgATABWAESSwoGU3RhdGZzEhcuY3R4ZnMudjEuU3RhdGZzUmVxdWVzdBoYLmN0eGZzLnYxLlN0YXRmc1Jlc3BvbnNlIg6inxkKCAIQASABMAFYARJLCgZBY2Nlc3MSFy5jdHhmcy52MS5BY2Nlc3NSZXF1ZXN0GhguY3R4ZnMudjEuQWNjZXNzUmVzcG9uc2UiDqKfGQoIAhABIAEwAVgBEksKBkV4aXN0cxIXLmN0eGZzLnYxLkV4aXN0c1JlcXVlc3QaGC5jdHhmcy52MS5FeGlzdHNSZXNwb25zZSIOop8ZCggCEAEgATABWAESUQoIUmVhbHBhdGgSGS5jdHhmcy52MS5SZWFscGF0aFJlcXVlc3QaGi5jdHhmcy52MS5SZWFscGF0aFJlc3BvbnNlIg6inxkKCAIQASABMAFYARJRCghSZWFkbGluaxIZLmN0eGZzLnYxLlJlYWRsaW5rUmVxdWVzdBoaLmN0eGZzLnYxLlJlYWRsaW5rUmVzcG9uc2UiDqKfGQoIAhABIAEwAVgBEkQKBUNobW9kEhYuY3R4ZnMudjEuQ2htb2RSZXF1ZXN0GhcuY3R4ZnMudjEuQ2htb2RSZXNwb25zZSIKop8ZBggCEAIgARJECgVDaG93bhIWLmN0eGZzLnYxLkNob3duUmVxdWVzdBoXLmN0eGZzLnYxLkNob3duUmVzcG9uc2UiCqKfGQYIAhACIAESRwoGTGNob3duEhcuY3R4ZnMudjEuTGNob3duUmVxdWVzdBoYLmN0eGZzLnYxLkxjaG93blJlc3BvbnNlIgqinxkGCAIQAiABEkcKBlV0aW1lcxIXLmN0eGZzLnYxLlV0aW1lc1JlcXVlc3QaGC5jdHhmcy52MS5VdGltZXNSZXNwb25zZSIKop8ZBggCEAIgARJKCgdMdXRpbWVzEhguY3R4ZnMudjEuTHV0aW1lc1JlcXVlc3QaGS5jdHhmcy52MS5MdXRpbWVzUmVzcG9uc2UiCqKfGQYIAhACIAESSgoFV2F0Y2gSFi5jdHhmcy52MS5XYXRjaFJlcXVlc3QaFy5jdHhmcy52MS5XYXRjaFJlc3BvbnNlIg6inxkKCAIQASAESAJYATABEl0KDFdhdGNoQ2hhbmdlcxIdLmN0eGZzLnYxLldhdGNoQ2hhbmdlc1JlcXVlc3QaHi5jdHhmcy52MS5XYXRjaENoYW5nZXNSZXNwb25zZSIMop8ZCAgCEAEgBEgCMAESRQoER2xvYhIVLmN0eGZzLnYxLkdsb2JSZXF1ZXN0GhYuY3R4ZnMudjEuR2xvYlJlc3BvbnNlIgyinxkICAIQASADWAEwARJFCgRHcmVwEhUuY3R4ZnMudjEuR3JlcFJlcXVlc3QaFi5jdHhmcy52MS5HcmVwUmVzcG9uc2UiDKKfGQgIAhABIANYATABElYKBE9wZW4SFS5jdHhmcy52MS5PcGVuUmVxdWVzdBoWLmN0eGZzLnYxLk9wZW5SZXNwb25zZSIfop8ZGwgCEAEaBWZsYWdzGgxmbGFnc19udW1iZXIgARJNCgRSZWFkEhUuY3R4ZnMudjEuUmVhZFJlcXVlc3QaFi5jdHhmcy52MS5SZWFkUmVzcG9uc2UiFqKfGRIIAhABIAEwAToIcG9zaXRpb24SRAoFV3JpdGUSFi5jdHhmcy52MS5Xcml0ZVJlcXVlc3QaFy5jdHhmcy52MS5Xcml0ZVJlc3BvbnNlIgqinxkGCAIQAiABElAKBVJlYWR2EhYuY3R4ZnMudjEuUmVhZHZSZXF1ZXN0GhcuY3R4ZnMudjEuUmVhZHZSZXNwb25zZSIWop8ZEggCEAEgATABOghwb3NpdGlvbhJHCgZXcml0ZXYSFy5jdHhmcy52MS5Xcml0ZXZSZXF1ZXN0GhguY3R4ZnMudjEuV3JpdGV2UmVzcG9uc2UiCqKfGQYIAhACIAESRgoFRnN0YXQSFi5jdHhmcy52MS5Gc3RhdFJlcXVlc3QaFy5jdHhmcy52MS5Gc3RhdFJlc3BvbnNlIgyinxkICAIQASABMAESUAoJRnRydW5jYXRlEhouY3R4ZnMudjEuRnRydW5jYXRlUmVxdWVzdBobLmN0eGZzLnYxLkZ0cnVuY2F0ZVJlc3BvbnNlIgqinxkGCAIQAiABEkcKBkZjaG1vZBIXLmN0eGZzLnYxLkZjaG1vZFJlcXVlc3QaGC5jdHhmcy52MS5GY2htb2RSZXNwb25zZSIKop8ZBggCEAIgARJHCgZGY2hvd24SFy5jdHhmcy52MS5GY2hvd25SZXF1ZXN0GhguY3R4ZnMudjEuRmNob3duUmVzcG9uc2UiCqKfGQYIAhACIAESSgoHRnV0aW1lcxIYLmN0eGZzLnYxLkZ1dGltZXNSZXF1ZXN0GhkuY3R4ZnMudjEuRnV0aW1lc1Jlc3BvbnNlIgqinxkGCAIQAiABEkQKBUZzeW5jEhYuY3R4ZnMudjEuRnN5bmNSZXF1ZXN0GhcuY3R4ZnMudjEuRnN5bmNSZXNwb25zZSIKop8ZBggCEAEgARJQCglGZGF0YXN5bmMSGi5jdHhmcy52MS5GZGF0YXN5bmNSZXF1ZXN0GhsuY3R4ZnMudjEuRmRhdGFzeW5jUmVzcG9uc2UiCqKfGQYIAhABIAESTAoFQ2xvc2USFi5jdHhmcy52MS5DbG9zZVJlcXVlc3QaFy5jdHhmcy52MS5DbG9zZVJlc3BvbnNlIhKinxkOCAIQARoGY29tbWl0IAESWAoLTGlzdEhhbmRsZXMSHC5jdHhmcy52MS5MaXN0SGFuZGxlc1JlcXVlc3QaHS5jdHhmcy52MS5MaXN0SGFuZGxlc1Jlc3BvbnNlIgyinxkICAIQASABMAESRAoFQmF0Y2gSFi5jdHhmcy52MS5CYXRjaFJlcXVlc3QaFy5jdHhmcy52MS5CYXRjaFJlc3BvbnNlIgqinxkGCAIQAiACElcKClJlYWRTdHJlYW0SGy5jdHhmcy52MS5SZWFkU3RyZWFtUmVxdWVzdBocLmN0eGZzLnYxLlJlYWRTdHJlYW1SZXNwb25zZSIMop8ZCAgCEAEgA1gBMAESWAoLV3JpdGVTdHJlYW0SHC5jdHhmcy52MS5Xcml0ZVN0cmVhbVJlcXVlc3QaHS5jdHhmcy52MS5Xcml0ZVN0cmVhbVJlc3BvbnNlIgqinxkGCAIQAiADKAESSwoGRXhwb3J0EhcuY3R4ZnMudjEuRXhwb3J0UmVxdWVzdBoYLmN0eGZzLnYxLkV4cG9ydFJlc3BvbnNlIgyinxkICAIQASADWAEwARJJCgZJbXBvcnQSFy5jdHhmcy52MS5JbXBvcnRSZXF1ZXN0GhguY3R4ZnMudjEuSW1wb3J0UmVzcG9uc2UiCqKfGQYIAhACIAMoARJKCgdFeHRyYWN0EhguY3R4ZnMudjEuRXh0cmFjdFJlcXVlc3QaGS5jdHhmcy52MS5FeHRyYWN0UmVzcG9uc2UiCqKfGQYIAhACIAMSUAoHU2Vzc2lvbhIYLmN0eGZzLnYxLlNlc3Npb25SZXF1ZXN0GhkuY3R4ZnMudjEuU2Vzc2lvblJlc3BvbnNlIgyinxkICAIQASAESAEoATABEkUKBEhvbGQSFS5jdHhmcy52MS5Ib2xkUmVxdWVzdBoWLmN0eGZzLnYxLkhvbGRSZXNwb25zZSIMop8ZCAgCEAEgBEgBMAFCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_ctxfs_v1_fs_batch, file_ctxfs_v1_fs_feed, file_ctxfs_v1_fs_messages, file_ctxfs_v1_options, file_ctxfs_v1_session]);
 
 /**
  * FsService serves the files of a context with the names, options and errors of Node's fs/promises.
@@ -29,13 +33,22 @@ export const file_ctxfs_v1_fs: GenFile = /*@__PURE__*/
  * root and links that leave are EACCES. Every error carries google.rpc.ErrorInfo: reason is the errno's name, domain
  * "ctxfs", metadata errno, syscall, path, dest and hint.
  *
+ * Conditions: an etag stands for a file with its content and attributes, and changes with them. Stat, Lstat, Fstat, ReadFile and every
+ * change answer it. A request with if_match changes a file only if it still has that etag; one with if_none_match "*" only if nothing
+ * has the name. Otherwise nothing is changed, and the code is ABORTED, the reason ESTALE or EEXIST, metadata kind "condition" and etag
+ * the present one, absent when there is no file: read the file again, and repeat the change with its etag. No other call of this service
+ * comes between the check and the change. Two things may: processes that use the context's folder directly, and Cp and recursive Rm of a
+ * directory above. Before Linux 6.13, two changes by such a process within one tick of the kernel's clock (up to 10 ms) that keep the
+ * size may leave the etag as it is.
+ *
  * Try: grpcurl -plaintext -H 'ctxfs-panel: demo' -d '{"path":"/"}' unix:///…/ctxfs.sock ctxfs.v1.FsService/Readdir
  *
  * @generated from service ctxfs.v1.FsService
  */
 export const FsService: GenService<{
   /**
-   * Reads a whole file. A reply of more than 3.5 MiB is EFBIG: use ReadStream.
+   * Reads a whole file. With lines, only those. A reply of more than 3.5 MiB is EFBIG: use ReadStream. Lines are found within the
+   * first 256 MiB of a file; those beyond are EFBIG.
    * Errors: ENOENT, EISDIR, EACCES, EFBIG.
    *
    * @generated from rpc ctxfs.v1.FsService.ReadFile
@@ -67,6 +80,20 @@ export const FsService: GenService<{
     methodKind: "unary";
     input: typeof AppendFileRequestSchema;
     output: typeof AppendFileResponseSchema;
+  },
+  /**
+   * Changes a text file by exact text or by lines, all edits or none. A new file takes its place, whole, with the mode, owner and
+   * extended attributes of the old one; other hard links keep the old content. A link at path is followed. Line ends stay as they are:
+   * CRLF, and a last line without an end.
+   * Errors: ENOENT, EISDIR, EINVAL (an old_text that is missing, with the nearest lines, or that occurs more than once, with its lines;
+   * lines that the file does not have; a file that is not UTF-8 or has NUL bytes), EFBIG (a file over 16 MiB), ENOSPC.
+   *
+   * @generated from rpc ctxfs.v1.FsService.EditFile
+   */
+  editFile: {
+    methodKind: "unary";
+    input: typeof EditFileRequestSchema;
+    output: typeof EditFileResponseSchema;
   },
   /**
    * Sets a file's size; growing fills with zeros.
@@ -190,7 +217,8 @@ export const FsService: GenService<{
     output: typeof LinkResponseSchema;
   },
   /**
-   * Lists a directory. A reply of more than 3.5 MiB is EFBIG: use Opendir.
+   * Lists a directory. Entries are ordered by name, byte by byte, as Node's readdir orders them; with recursive, those of a directory
+   * follow it. A reply of more than 3.5 MiB is EFBIG: use Opendir, which has no order.
    * Errors: ENOENT, ENOTDIR, EACCES.
    *
    * @generated from rpc ctxfs.v1.FsService.Readdir
@@ -354,7 +382,32 @@ export const FsService: GenService<{
     output: typeof WatchResponseSchema;
   },
   /**
-   * Finds paths by patterns (doublestar: **, *, ?, [class], {a,b}); links to directories are not entered. Ends in a summary.
+   * Reports the calls that change the context, in order, with a cursor that survives restarts of the caller and of the server. The call that a
+   * caller makes first, without a cursor, begins the feed; ready has the cursor of its end. A call with a cursor sends what came after it, then
+   * ready, then each change as it happens.
+   *
+   * A change is in the feed before its call is answered, once. Calls that were not answered may be in it. A kill of the server loses
+   * nothing; after a crash of the machine the feed sends a reset, since it is not flushed to the disk. The order is that of the feed: of
+   * two calls that overlap, either may come first, so read a path again when a change names it, and take nothing from the name of the operation.
+   *
+   * The feed has calls of all services: Restore, Rebase, Discard, Undo, Pull, ClearZone and others that change many files at once are one
+   * change of "/" with below. It does not see what programs do in the context's folder by themselves, commands of ExecService included:
+   * the end of Run and Attach, and Start, are a change of "/" each. Watch reports such changes while it runs. A fork begins without a feed.
+   *
+   * The feed keeps the newest changes (16 MiB by default, ctxfs serve --feed-max-bytes). A caller whose cursor is older gets a reset.
+   * Errors: EINVAL (a cursor of another context, or none at all; the caller reads a snapshot), ESTALE (the context was deleted), ENOSPC (the
+   * feed cannot be begun).
+   *
+   * @generated from rpc ctxfs.v1.FsService.WatchChanges
+   */
+  watchChanges: {
+    methodKind: "server_streaming";
+    input: typeof WatchChangesRequestSchema;
+    output: typeof WatchChangesResponseSchema;
+  },
+  /**
+   * Finds paths by patterns (doublestar: **, *, ?, [class], {a,b}); links to directories are not entered. Paths come in the
+   * order of Readdir. Ends in a summary.
    * Errors: ENOENT, EINVAL (a bad pattern).
    *
    * @generated from rpc ctxfs.v1.FsService.Glob
@@ -365,7 +418,8 @@ export const FsService: GenService<{
     output: typeof GlobResponseSchema;
   },
   /**
-   * Searches files line by line for an RE2 expression. Binary files (a NUL in the first 8 KiB) are passed over. Ends in a summary.
+   * Searches files line by line for an RE2 expression. Binary files (a NUL in the first 8 KiB) are passed over. Files
+   * come in the order of Readdir. Ends in a summary.
    * Errors: ENOENT, EINVAL (a bad expression or pattern).
    *
    * @generated from rpc ctxfs.v1.FsService.Grep
@@ -529,6 +583,22 @@ export const FsService: GenService<{
     output: typeof ListHandlesResponseSchema;
   },
   /**
+   * Carries out up to 1,000 steps in order, all of them or none: if one fails nothing is changed, and the error has its index in metadata
+   * "step", its errno and its paths. Conditions of all steps are checked first, on the context as it is before the batch. A file that a step
+   * writes is a new one in the place of the old, with its mode, owner and extended attributes; open handles keep the old one. Callers of
+   * this service see the context as it was before the batch or as it is after it; those that arrive during the changes wait for
+   * milliseconds. After a kill of the server the same holds from the next call on. Commands that run in the context and other programs on
+   * the host see the changes one by one. At most 10 s are waited for operations that are under way: EBUSY.
+   * Errors: those of the steps; EINVAL (no steps, too many, a field that a step does not take), EXDEV (a rename between zones), EBUSY.
+   *
+   * @generated from rpc ctxfs.v1.FsService.Batch
+   */
+  batch: {
+    methodKind: "unary";
+    input: typeof BatchRequestSchema;
+    output: typeof BatchResponseSchema;
+  },
+  /**
    * Reads a file of any size, or a range of it, as a stream of chunks.
    * Errors: as ReadFile and Read.
    *
@@ -550,6 +620,48 @@ export const FsService: GenService<{
     methodKind: "client_streaming";
     input: typeof WriteStreamRequestSchema;
     output: typeof WriteStreamResponseSchema;
+  },
+  /**
+   * Sends a directory with all below it, or one file, as an archive; the end is a summary. Names are relative to path; a directory's
+   * first entry is "./". FIFOs, sockets, devices and what the server cannot read are left out and named in the summary. Extended
+   * attributes are left out. Programs may write meanwhile: export a fork to get the state of one moment.
+   * Errors: ENOENT, EACCES, EINVAL (a bad pattern), EBUSY (a file became shorter while it was read).
+   *
+   * @generated from rpc ctxfs.v1.FsService.Export
+   */
+  export: {
+    methodKind: "server_streaming";
+    input: typeof ExportRequestSchema;
+    output: typeof ExportResponseSchema;
+  },
+  /**
+   * Extracts an archive into a directory, which is made when it is missing. The first message is open, all others data; the archive
+   * ends at the client's half-close. It is extracted under a hidden name, and moved to its place when it is whole and good. If the
+   * call fails or is cancelled before that, nothing has changed. A missing directory appears in one step. In an existing one, each
+   * entry appears whole, and a failure takes back what was moved; a killed server may leave some entries moved.
+   * Owners, setuid, setgid and extended attributes of the archive are ignored.
+   * Errors: EACCES (an entry leads outside, or is below a link), EEXIST (without overwrite, and for a name that the archive has
+   * twice), EISDIR, ENOTDIR (of a file and a directory neither replaces the other), EOPNOTSUPP (a device, a FIFO, an encrypted entry),
+   * EINVAL (no archive, or one cut off), EFBIG (it expands too far, or has too many entries), EDQUOT, ENOSPC.
+   *
+   * @generated from rpc ctxfs.v1.FsService.Import
+   */
+  import: {
+    methodKind: "client_streaming";
+    input: typeof ImportRequestSchema;
+    output: typeof ImportResponseSchema;
+  },
+  /**
+   * Extracts an archive that a handle reads, as Import does: for clients that write it through a session, into a file of Open with
+   * atomic and flags "w+", which is gone when it is closed.
+   * Errors: EBADF; else as Import.
+   *
+   * @generated from rpc ctxfs.v1.FsService.Extract
+   */
+  extract: {
+    methodKind: "unary";
+    input: typeof ExtractRequestSchema;
+    output: typeof ExtractResponseSchema;
   },
   /**
    * RPCs as messages on one stream, which is also the lease of a client

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/gateway.proto.
  */
 export const file_ctxfs_v1_gateway: GenFile = /*@__PURE__*/
-  fileDesc("ChZjdHhmcy92MS9nYXRld2F5LnByb3RvEghjdHhmcy52MSLUAQoLU2l0ZU9wdGlvbnMSDAoEcm9vdBgBIAEoCRIgCgRmb3JtGAIgASgOMhIuY3R4ZnMudjEuU2l0ZUZvcm0SDQoFaW5kZXgYAyABKAkSCwoDc3BhGAQgASgIEg8KB2xpc3RpbmcYBSABKAgSDgoGaGlkZGVuGAYgASgIEgwKBGJhc2UYByABKAgSEwoLbGl2ZV9yZWxvYWQYCCABKAgSJAoGcG9saWN5GAkgASgOMhQuY3R4ZnMudjEuU2l0ZVBvbGljeRIPCgdwYXJlbnRzGAogAygJIl0KD09wZW5TaXRlUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEiYKB29wdGlvbnMYAiABKAsyFS5jdHhmcy52MS5TaXRlT3B0aW9ucxIOCgZ0dGxfbXMYAyABKAMiTQoQT3BlblNpdGVSZXNwb25zZRIcCgRzaXRlGAEgASgLMg4uY3R4ZnMudjEuU2l0ZRILCgN1cmwYAiABKAkSDgoGb3JpZ2luGAMgASgJIiMKEENsb3NlU2l0ZVJlcXVlc3QSDwoHc2l0ZV9pZBgBIAEoCSITChFDbG9zZVNpdGVSZXNwb25zZSImChBMaXN0U2l0ZXNSZXF1ZXN0EhIKCmNvbnRleHRfaWQYASABKAkiMgoRTGlzdFNpdGVzUmVzcG9uc2USHQoFc2l0ZXMYASADKAsyDi5jdHhmcy52MS5TaXRlIjMKEFJlbmV3U2l0ZVJlcXVlc3QSDwoHc2l0ZV9pZBgBIAEoCRIOCgZ0dGxfbXMYAiABKAMiMQoRUmVuZXdTaXRlUmVzcG9uc2USHAoEc2l0ZRgBIAEoCzIOLmN0eGZzLnYxLlNpdGUijAEKBFNpdGUSDwoHc2l0ZV9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhAKCHBhbmVsX2lkGAMgASgJEiYKB29wdGlvbnMYBCABKAsyFS5jdHhmcy52MS5TaXRlT3B0aW9ucxIRCglvcGVuZWRfbnMYBSABKAMSEgoKZXhwaXJlc19ucxgGIAEoAypNCghTaXRlRm9ybRIZChVTSVRFX0ZPUk1fVU5TUEVDSUZJRUQQABISCg5TSVRFX0ZPUk1fSE9TVBABEhIKDlNJVEVfRk9STV9QQVRIEAIqcwoKU2l0ZVBvbGljeRIbChdTSVRFX1BPTElDWV9VTlNQRUNJRklFRBAAEhQKEFNJVEVfUE9MSUNZX09QRU4QARIaChZTSVRFX1BPTElDWV9OT19ORVRXT1JLEAISFgoSU0lURV9QT0xJQ1lfU1RSSUNUEAMy1wIKDkdhdGV3YXlTZXJ2aWNlEk0KCE9wZW5TaXRlEhkuY3R4ZnMudjEuT3BlblNpdGVSZXF1ZXN0GhouY3R4ZnMudjEuT3BlblNpdGVSZXNwb25zZSIKop8ZBggCEAIgAhJQCglDbG9zZVNpdGUSGi5jdHhmcy52MS5DbG9zZVNpdGVSZXF1ZXN0GhsuY3R4ZnMudjEuQ2xvc2VTaXRlUmVzcG9uc2UiCqKfGQYIAhACIAISUgoJTGlzdFNpdGVzEhouY3R4ZnMudjEuTGlzdFNpdGVzUmVxdWVzdBobLmN0eGZzLnYxLkxpc3RTaXRlc1Jlc3BvbnNlIgyinxkICAIQASACMAESUAoJUmVuZXdTaXRlEhouY3R4ZnMudjEuUmVuZXdTaXRlUmVxdWVzdBobLmN0eGZzLnYxLlJlbmV3U2l0ZVJlc3BvbnNlIgqinxkGCAIQAiACQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_options]);
+  fileDesc("ChZjdHhmcy92MS9nYXRld2F5LnByb3RvEghjdHhmcy52MSKEAgoLU2l0ZU9wdGlvbnMSDAoEcm9vdBgBIAEoCRIgCgRmb3JtGAIgASgOMhIuY3R4ZnMudjEuU2l0ZUZvcm0SDQoFaW5kZXgYAyABKAkSCwoDc3BhGAQgASgIEg8KB2xpc3RpbmcYBSABKAgSDgoGaGlkZGVuGAYgASgIEgwKBGJhc2UYByABKAgSEwoLbGl2ZV9yZWxvYWQYCCABKAgSJAoGcG9saWN5GAkgASgOMhQuY3R4ZnMudjEuU2l0ZVBvbGljeRIPCgdwYXJlbnRzGAogAygJEgsKA2h1YhgLIAEoCBIPCgdpc29sYXRlGAwgASgIEhAKCHNuYXBzaG90GA0gASgJIl0KD09wZW5TaXRlUmVxdWVzdBISCgpjb250ZXh0X2lkGAEgASgJEiYKB29wdGlvbnMYAiABKAsyFS5jdHhmcy52MS5TaXRlT3B0aW9ucxIOCgZ0dGxfbXMYAyABKAMiXgoQT3BlblNpdGVSZXNwb25zZRIcCgRzaXRlGAEgASgLMg4uY3R4ZnMudjEuU2l0ZRILCgN1cmwYAiABKAkSDgoGb3JpZ2luGAMgASgJEg8KB2h1Yl91cmwYBCABKAkiIwoQQ2xvc2VTaXRlUmVxdWVzdBIPCgdzaXRlX2lkGAEgASgJIhMKEUNsb3NlU2l0ZVJlc3BvbnNlIiYKEExpc3RTaXRlc1JlcXVlc3QSEgoKY29udGV4dF9pZBgBIAEoCSIyChFMaXN0U2l0ZXNSZXNwb25zZRIdCgVzaXRlcxgBIAMoCzIOLmN0eGZzLnYxLlNpdGUiMwoQUmVuZXdTaXRlUmVxdWVzdBIPCgdzaXRlX2lkGAEgASgJEg4KBnR0bF9tcxgCIAEoAyIxChFSZW5ld1NpdGVSZXNwb25zZRIcCgRzaXRlGAEgASgLMg4uY3R4ZnMudjEuU2l0ZSKMAQoEU2l0ZRIPCgdzaXRlX2lkGAEgASgJEhIKCmNvbnRleHRfaWQYAiABKAkSEAoIcGFuZWxfaWQYAyABKAkSJgoHb3B0aW9ucxgEIAEoCzIVLmN0eGZzLnYxLlNpdGVPcHRpb25zEhEKCW9wZW5lZF9ucxgFIAEoAxISCgpleHBpcmVzX25zGAYgASgDKk0KCFNpdGVGb3JtEhkKFVNJVEVfRk9STV9VTlNQRUNJRklFRBAAEhIKDlNJVEVfRk9STV9IT1NUEAESEgoOU0lURV9GT1JNX1BBVEgQAipzCgpTaXRlUG9saWN5EhsKF1NJVEVfUE9MSUNZX1VOU1BFQ0lGSUVEEAASFAoQU0lURV9QT0xJQ1lfT1BFThABEhoKFlNJVEVfUE9MSUNZX05PX05FVFdPUksQAhIWChJTSVRFX1BPTElDWV9TVFJJQ1QQAzLlAgoOR2F0ZXdheVNlcnZpY2USUQoIT3BlblNpdGUSGS5jdHhmcy52MS5PcGVuU2l0ZVJlcXVlc3QaGi5jdHhmcy52MS5PcGVuU2l0ZVJlc3BvbnNlIg6inxkKCAIQAiACUAFYARJUCglDbG9zZVNpdGUSGi5jdHhmcy52MS5DbG9zZVNpdGVSZXF1ZXN0GhsuY3R4ZnMudjEuQ2xvc2VTaXRlUmVzcG9uc2UiDqKfGQoIAhACIAJQAVgBElQKCUxpc3RTaXRlcxIaLmN0eGZzLnYxLkxpc3RTaXRlc1JlcXVlc3QaGy5jdHhmcy52MS5MaXN0U2l0ZXNSZXNwb25zZSIOop8ZCggCEAEgAjABWAESVAoJUmVuZXdTaXRlEhouY3R4ZnMudjEuUmVuZXdTaXRlUmVxdWVzdBobLmN0eGZzLnYxLlJlbmV3U2l0ZVJlc3BvbnNlIg6inxkKCAIQAiACUAFYAUIvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_options]);
 
 /**
  * What a site serves, and how.
@@ -91,6 +91,33 @@ export type SiteOptions = Message<"ctxfs.v1.SiteOptions"> & {
    * @generated from field: repeated string parents = 10;
    */
   parents: string[];
+
+  /**
+   * Serves the hub at /__ctxfs/hub.html, for sites in the host form: a page that a parent shows in a frame, and that keeps the site's files in the
+   * browser with a service worker, so that pages are shown without the server. A parent can put files of its own before the site's. No other
+   * page of the site can register a worker.
+   *
+   * @generated from field: bool hub = 11;
+   */
+  hub: boolean;
+
+  /**
+   * Sends Cross-Origin-Embedder-Policy: require-corp. A page of the host form may then use SharedArrayBuffer, and a parent that
+   * sends this header itself may show the site. The pages load from other origins only what permits it with
+   * Cross-Origin-Resource-Policy or CORS.
+   *
+   * @generated from field: bool isolate = 12;
+   */
+  isolate: boolean;
+
+  /**
+   * Name of a snapshot of the context. The site shows what the snapshot has, which no change, restore or fork of the context changes. Browsers
+   * keep its files for a year, without asking again. The site ends when the snapshot is deleted. Without a name the site shows the context
+   * as it is. A site of a snapshot has no live_reload.
+   *
+   * @generated from field: string snapshot = 13;
+   */
+  snapshot: string;
 };
 
 /**
@@ -161,6 +188,13 @@ export type OpenSiteResponse = Message<"ctxfs.v1.OpenSiteResponse"> & {
    * @generated from field: string origin = 3;
    */
   origin: string;
+
+  /**
+   * Where the hub is; empty without SiteOptions.hub.
+   *
+   * @generated from field: string hub_url = 4;
+   */
+  hubUrl: string;
 };
 
 /**
@@ -410,7 +444,8 @@ export enum SitePolicy {
   OPEN = 1,
 
   /**
-   * Only files of the site, and data: and blob: URLs. Inline scripts run. A page can still navigate itself elsewhere.
+   * Only files of the site, and data: and blob: URLs. Inline scripts run. Browsers without
+   * Connection-Allowlist (Chrome has it from version 152 on) let a page navigate itself elsewhere.
    *
    * @generated from enum value: SITE_POLICY_NO_NETWORK = 2;
    */
@@ -434,15 +469,16 @@ export const SitePolicySchema: GenEnum<SitePolicy> = /*@__PURE__*/
  * GatewayService opens and closes sites. A site is a URL at which browsers read the files of one context, until the site
  * is closed or expires. The URL is a capability: it gives reading to every holder, and writing to none. The server keeps
  * only its hash, so the URL is shown once. Sites need a server with --gateway. A panel opens, lists, renews and closes
- * sites of its own; a host does so for all contexts. A site ends with its panel and with its context.
+ * sites of its own; a host does so for all contexts. A site ends with its panel, with its context, and with its snapshot if
+ * it shows one.
  *
  * @generated from service ctxfs.v1.GatewayService
  */
 export const GatewayService: GenService<{
   /**
    * Opens a site. A site that a panel opens expires with the panel's token at the latest.
-   * Errors: EOPNOTSUPP (the server has no --gateway), EINVAL (a bad path, form, parent or ttl_ms), ENOENT and ENOTDIR (the
-   * root), ESTALE (a host named a context that does not exist), EMFILE (the context has 256 sites).
+   * Errors: EOPNOTSUPP (the server has no --gateway), EINVAL (a bad path, form, parent or ttl_ms, or a snapshot with
+   * live_reload), ENOENT (the root or the snapshot) and ENOTDIR (the root), ESTALE (a host named a context that does not exist), EMFILE (the context has 256 sites).
    *
    * @generated from rpc ctxfs.v1.GatewayService.OpenSite
    */

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ctxfs/v1/options.proto.
  */
 export const file_ctxfs_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("ChZjdHhmcy92MS9vcHRpb25zLnByb3RvEghjdHhmcy52MSKLAgoGTWV0aG9kEiIKB2NhbGxlcnMYASABKA4yES5jdHhmcy52MS5DYWxsZXJzEiAKBmVmZmVjdBgCIAEoDjIQLmN0eGZzLnYxLkVmZmVjdBIUCgxjaGFuZ2VzX3dpdGgYAyADKAkSJAoIZHVyYXRpb24YBCABKA4yEi5jdHhmcy52MS5EdXJhdGlvbhIWCg51bmJvdW5kZWRfd2l0aBgFIAEoCRISCgpyZXBlYXRhYmxlGAYgASgIEhcKD3JlcGVhdGFibGVfd2l0aBgHIAEoCRIaChJyZXBlYXRhYmxlX3dpdGhvdXQYCCABKAkSHgoFbGltaXQYCSABKA4yDy5jdHhmcy52MS5MaW1pdCpvCgdDYWxsZXJzEhcKE0NBTExFUlNfVU5TUEVDSUZJRUQQABIQCgxDQUxMRVJTX0hPU1QQARIRCg1DQUxMRVJTX1BBTkVMEAISFAoQQ0FMTEVSU19SRVZJRVdFUhADEhAKDENBTExFUlNfRVhFQxAEKkYKBkVmZmVjdBIWChJFRkZFQ1RfVU5TUEVDSUZJRUQQABIQCgxFRkZFQ1RfUkVBRFMQARISCg5FRkZFQ1RfQ0hBTkdFUxACKnwKCER1cmF0aW9uEhgKFERVUkFUSU9OX1VOU1BFQ0lGSUVEEAASEgoORFVSQVRJT05fU0hPUlQQARIRCg1EVVJBVElPTl9MT05HEAISFgoSRFVSQVRJT05fVU5CT1VOREVEEAMSFwoTRFVSQVRJT05fT1BFTl9FTkRFRBAEKkUKBUxpbWl0EhUKEUxJTUlUX1VOU1BFQ0lGSUVEEAASEgoOTElNSVRfU0VTU0lPTlMQARIRCg1MSU1JVF9XQVRDSEVTEAI6SgoGbWV0aG9kEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY9JMDIAEoCzIQLmN0eGZzLnYxLk1ldGhvZFIGbWV0aG9kQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_google_protobuf_descriptor]);
+  fileDesc("ChZjdHhmcy92MS9vcHRpb25zLnByb3RvEghjdHhmcy52MSK8AgoGTWV0aG9kEiIKB2NhbGxlcnMYASABKA4yES5jdHhmcy52MS5DYWxsZXJzEiAKBmVmZmVjdBgCIAEoDjIQLmN0eGZzLnYxLkVmZmVjdBIUCgxjaGFuZ2VzX3dpdGgYAyADKAkSJAoIZHVyYXRpb24YBCABKA4yEi5jdHhmcy52MS5EdXJhdGlvbhIWCg51bmJvdW5kZWRfd2l0aBgFIAEoCRISCgpyZXBlYXRhYmxlGAYgASgIEhcKD3JlcGVhdGFibGVfd2l0aBgHIAEoCRIaChJyZXBlYXRhYmxlX3dpdGhvdXQYCCABKAkSHgoFbGltaXQYCSABKA4yDy5jdHhmcy52MS5MaW1pdBIeCgVmaWxlcxgKIAEoDjIPLmN0eGZzLnYxLkZpbGVzEg8KB2NvbnNvbGUYCyABKAgqgQEKB0NhbGxlcnMSFwoTQ0FMTEVSU19VTlNQRUNJRklFRBAAEhAKDENBTExFUlNfSE9TVBABEhEKDUNBTExFUlNfUEFORUwQAhIUChBDQUxMRVJTX1JFVklFV0VSEAMSEAoMQ0FMTEVSU19FWEVDEAQSEAoMQ0FMTEVSU19QVVNIEAUqRgoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEhAKDEVGRkVDVF9SRUFEUxABEhIKDkVGRkVDVF9DSEFOR0VTEAIqLgoFRmlsZXMSFQoRRklMRVNfVU5TUEVDSUZJRUQQABIOCgpGSUxFU19OT05FEAEqfAoIRHVyYXRpb24SGAoURFVSQVRJT05fVU5TUEVDSUZJRUQQABISCg5EVVJBVElPTl9TSE9SVBABEhEKDURVUkFUSU9OX0xPTkcQAhIWChJEVVJBVElPTl9VTkJPVU5ERUQQAxIXChNEVVJBVElPTl9PUEVOX0VOREVEEAQqRQoFTGltaXQSFQoRTElNSVRfVU5TUEVDSUZJRUQQABISCg5MSU1JVF9TRVNTSU9OUxABEhEKDUxJTUlUX1dBVENIRVMQAjpKCgZtZXRob2QSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxj0kwMgASgLMhAuY3R4ZnMudjEuTWV0aG9kUgZtZXRob2RCL1otZ2l0aHViLmNvbS9jdHhmcy9jdHhmcy9wcm90by9jdHhmcy92MTtjdHhmc3YxYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
  * The properties of an RPC.
@@ -85,6 +85,20 @@ export type Method = Message<"ctxfs.v1.Method"> & {
    * @generated from field: ctxfs.v1.Limit limit = 9;
    */
   limit: Limit;
+
+  /**
+   * Whose files a change is about. The feed of a context (FsService.WatchChanges) has it.
+   *
+   * @generated from field: ctxfs.v1.Files files = 10;
+   */
+  files: Files;
+
+  /**
+   * Whether a console may call it. A console is a host for these RPCs, and is refused all others.
+   *
+   * @generated from field: bool console = 11;
+   */
+  console: boolean;
 };
 
 /**
@@ -134,6 +148,13 @@ export enum Callers {
    * @generated from enum value: CALLERS_EXEC = 4;
    */
   EXEC = 4,
+
+  /**
+   * Hosts that act for no panel, and panels with PANEL_RIGHT_GIT_PUSH, in their own context.
+   *
+   * @generated from enum value: CALLERS_PUSH = 5;
+   */
+  PUSH = 5,
 }
 
 /**
@@ -175,6 +196,33 @@ export enum Effect {
  */
 export const EffectSchema: GenEnum<Effect> = /*@__PURE__*/
   enumDesc(file_ctxfs_v1_options, 1);
+
+/**
+ * The files that an RPC with EFFECT_CHANGES changes.
+ *
+ * @generated from enum ctxfs.v1.Files
+ */
+export enum Files {
+  /**
+   * Those that the request names, in the context that it names or that is the caller's; all of them if it names none.
+   *
+   * @generated from enum value: FILES_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * None of a context that exists: only records, processes, or what lies outside of contexts.
+   *
+   * @generated from enum value: FILES_NONE = 1;
+   */
+  NONE = 1,
+}
+
+/**
+ * Describes the enum ctxfs.v1.Files.
+ */
+export const FilesSchema: GenEnum<Files> = /*@__PURE__*/
+  enumDesc(file_ctxfs_v1_options, 2);
 
 /**
  * How long an RPC may take.
@@ -222,7 +270,7 @@ export enum Duration {
  * Describes the enum ctxfs.v1.Duration.
  */
 export const DurationSchema: GenEnum<Duration> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_options, 2);
+  enumDesc(file_ctxfs_v1_options, 3);
 
 /**
  * A limit of a panel.
@@ -256,7 +304,7 @@ export enum Limit {
  * Describes the enum ctxfs.v1.Limit.
  */
 export const LimitSchema: GenEnum<Limit> = /*@__PURE__*/
-  enumDesc(file_ctxfs_v1_options, 3);
+  enumDesc(file_ctxfs_v1_options, 4);
 
 /**
  * The properties of an RPC. Servers and clients read them here; no other list of methods exists. An RPC without them refuses

@@ -7,13 +7,15 @@
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_ctxfs_v1_options } from "./options_pb.js";
+import type { ZoneLayout } from "./zone_pb.js";
+import { file_ctxfs_v1_zone } from "./zone_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file ctxfs/v1/panel.proto.
  */
 export const file_ctxfs_v1_panel: GenFile = /*@__PURE__*/
-  fileDesc("ChRjdHhmcy92MS9wYW5lbC5wcm90bxIIY3R4ZnMudjEiowEKEE9wZW5QYW5lbFJlcXVlc3QSEAoIcGFuZWxfaWQYASABKAkSEgoKY29udGV4dF9pZBgCIAEoCRIRCglyZWFkX29ubHkYAyABKAgSDgoGdHRsX21zGAQgASgDEhAKCHRlbXBsYXRlGAUgASgJEg4KBnVuc2FmZRgGIAEoCBIkCgZyaWdodHMYByADKA4yFC5jdHhmcy52MS5QYW5lbFJpZ2h0IvIBChFPcGVuUGFuZWxSZXNwb25zZRIQCghwYW5lbF9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhEKCXBhcnRpdGlvbhgDIAEoCRINCgV0b2tlbhgEIAEoCRISCgpleHBpcmVzX25zGAUgASgDEg4KBnNlZWRlZBgGIAEoCBITCgtkdXJhdGlvbl9tcxgHIAEoAxINCgVmaWxlcxgIIAEoAxINCgVieXRlcxgJIAEoAxIYChB0ZW1wbGF0ZV91bmFza2VkGAogASgJEiQKBnJpZ2h0cxgLIAMoDjIULmN0eGZzLnYxLlBhbmVsUmlnaHQiNQoRUmVuZXdUb2tlblJlcXVlc3QSEAoIcGFuZWxfaWQYASABKAkSDgoGdHRsX21zGAIgASgDIjcKElJlbmV3VG9rZW5SZXNwb25zZRINCgV0b2tlbhgBIAEoCRISCgpleHBpcmVzX25zGAIgASgDIiUKEUNsb3NlUGFuZWxSZXF1ZXN0EhAKCHBhbmVsX2lkGAEgASgJIkQKEkNsb3NlUGFuZWxSZXNwb25zZRIWCg50b2tlbnNfcmV2b2tlZBgBIAEoBRIWCg5oYW5kbGVzX2Nsb3NlZBgCIAEoBSITChFMaXN0UGFuZWxzUmVxdWVzdCI1ChJMaXN0UGFuZWxzUmVzcG9uc2USHwoGcGFuZWxzGAEgAygLMg8uY3R4ZnMudjEuUGFuZWwiqAEKBVBhbmVsEhAKCHBhbmVsX2lkGAEgASgJEhIKCmNvbnRleHRfaWQYAiABKAkSEQoJcmVhZF9vbmx5GAMgASgIEgwKBG9wZW4YBCABKAgSEQoJb3BlbmVkX25zGAUgASgDEg4KBnRva2VucxgGIAEoBRIPCgdoYW5kbGVzGAcgASgFEiQKBnJpZ2h0cxgIIAMoDjIULmN0eGZzLnYxLlBhbmVsUmlnaHQqVwoKUGFuZWxSaWdodBIbChdQQU5FTF9SSUdIVF9VTlNQRUNJRklFRBAAEhYKElBBTkVMX1JJR0hUX1JFVklFVxABEhQKEFBBTkVMX1JJR0hUX0VYRUMQAjLfAgoMUGFuZWxTZXJ2aWNlElAKCU9wZW5QYW5lbBIaLmN0eGZzLnYxLk9wZW5QYW5lbFJlcXVlc3QaGy5jdHhmcy52MS5PcGVuUGFuZWxSZXNwb25zZSIKop8ZBggBEAIgAxJTCgpSZW5ld1Rva2VuEhsuY3R4ZnMudjEuUmVuZXdUb2tlblJlcXVlc3QaHC5jdHhmcy52MS5SZW5ld1Rva2VuUmVzcG9uc2UiCqKfGQYIARACIAISUwoKQ2xvc2VQYW5lbBIbLmN0eGZzLnYxLkNsb3NlUGFuZWxSZXF1ZXN0GhwuY3R4ZnMudjEuQ2xvc2VQYW5lbFJlc3BvbnNlIgqinxkGCAEQAiACElMKCkxpc3RQYW5lbHMSGy5jdHhmcy52MS5MaXN0UGFuZWxzUmVxdWVzdBocLmN0eGZzLnYxLkxpc3RQYW5lbHNSZXNwb25zZSIKop8ZBggBEAEgAkIvWi1naXRodWIuY29tL2N0eGZzL2N0eGZzL3Byb3RvL2N0eGZzL3YxO2N0eGZzdjFiBnByb3RvMw", [file_ctxfs_v1_options]);
+  fileDesc("ChRjdHhmcy92MS9wYW5lbC5wcm90bxIIY3R4ZnMudjEiwgIKEE9wZW5QYW5lbFJlcXVlc3QSEAoIcGFuZWxfaWQYASABKAkSEgoKY29udGV4dF9pZBgCIAEoCRIRCglyZWFkX29ubHkYAyABKAgSDgoGdHRsX21zGAQgASgDEhAKCHRlbXBsYXRlGAUgASgJEg4KBnVuc2FmZRgGIAEoCBIkCgZyaWdodHMYByADKA4yFC5jdHhmcy52MS5QYW5lbFJpZ2h0EhEKCXNlZWRfZnJvbRgIIAMoCRIjCgV6b25lcxgJIAEoCzIULmN0eGZzLnYxLlpvbmVMYXlvdXQSNgoGbGFiZWxzGAogAygLMiYuY3R4ZnMudjEuT3BlblBhbmVsUmVxdWVzdC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIvIBChFPcGVuUGFuZWxSZXNwb25zZRIQCghwYW5lbF9pZBgBIAEoCRISCgpjb250ZXh0X2lkGAIgASgJEhEKCXBhcnRpdGlvbhgDIAEoCRINCgV0b2tlbhgEIAEoCRISCgpleHBpcmVzX25zGAUgASgDEg4KBnNlZWRlZBgGIAEoCBITCgtkdXJhdGlvbl9tcxgHIAEoAxINCgVmaWxlcxgIIAEoAxINCgVieXRlcxgJIAEoAxIYChB0ZW1wbGF0ZV91bmFza2VkGAogASgJEiQKBnJpZ2h0cxgLIAMoDjIULmN0eGZzLnYxLlBhbmVsUmlnaHQiNQoRUmVuZXdUb2tlblJlcXVlc3QSEAoIcGFuZWxfaWQYASABKAkSDgoGdHRsX21zGAIgASgDIjcKElJlbmV3VG9rZW5SZXNwb25zZRINCgV0b2tlbhgBIAEoCRISCgpleHBpcmVzX25zGAIgASgDIiUKEUNsb3NlUGFuZWxSZXF1ZXN0EhAKCHBhbmVsX2lkGAEgASgJIkQKEkNsb3NlUGFuZWxSZXNwb25zZRIWCg50b2tlbnNfcmV2b2tlZBgBIAEoBRIWCg5oYW5kbGVzX2Nsb3NlZBgCIAEoBSKcAQoVU2V0UGFuZWxMYWJlbHNSZXF1ZXN0EhAKCHBhbmVsX2lkGAEgASgJEjUKA3B1dBgCIAMoCzIoLmN0eGZzLnYxLlNldFBhbmVsTGFiZWxzUmVxdWVzdC5QdXRFbnRyeRIOCgZyZW1vdmUYAyADKAkaKgoIUHV0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKFAQoWU2V0UGFuZWxMYWJlbHNSZXNwb25zZRI8CgZsYWJlbHMYASADKAsyLC5jdHhmcy52MS5TZXRQYW5lbExhYmVsc1Jlc3BvbnNlLkxhYmVsc0VudHJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiLAoRTGlzdFBhbmVsc1JlcXVlc3QSFwoPbGFiZWxfc2VsZWN0b3JzGAEgAygJIjUKEkxpc3RQYW5lbHNSZXNwb25zZRIfCgZwYW5lbHMYASADKAsyDy5jdHhmcy52MS5QYW5lbCKEAgoFUGFuZWwSEAoIcGFuZWxfaWQYASABKAkSEgoKY29udGV4dF9pZBgCIAEoCRIRCglyZWFkX29ubHkYAyABKAgSDAoEb3BlbhgEIAEoCBIRCglvcGVuZWRfbnMYBSABKAMSDgoGdG9rZW5zGAYgASgFEg8KB2hhbmRsZXMYByABKAUSJAoGcmlnaHRzGAggAygOMhQuY3R4ZnMudjEuUGFuZWxSaWdodBIrCgZsYWJlbHMYCSADKAsyGy5jdHhmcy52MS5QYW5lbC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKnEKClBhbmVsUmlnaHQSGwoXUEFORUxfUklHSFRfVU5TUEVDSUZJRUQQABIWChJQQU5FTF9SSUdIVF9SRVZJRVcQARIUChBQQU5FTF9SSUdIVF9FWEVDEAISGAoUUEFORUxfUklHSFRfR0lUX1BVU0gQAzLKAwoMUGFuZWxTZXJ2aWNlElIKCU9wZW5QYW5lbBIaLmN0eGZzLnYxLk9wZW5QYW5lbFJlcXVlc3QaGy5jdHhmcy52MS5PcGVuUGFuZWxSZXNwb25zZSIMop8ZCAgBEAIgA1ABElUKClJlbmV3VG9rZW4SGy5jdHhmcy52MS5SZW5ld1Rva2VuUmVxdWVzdBocLmN0eGZzLnYxLlJlbmV3VG9rZW5SZXNwb25zZSIMop8ZCAgBEAIgAlABElUKCkNsb3NlUGFuZWwSGy5jdHhmcy52MS5DbG9zZVBhbmVsUmVxdWVzdBocLmN0eGZzLnYxLkNsb3NlUGFuZWxSZXNwb25zZSIMop8ZCAgBEAIgAlABEmEKDlNldFBhbmVsTGFiZWxzEh8uY3R4ZnMudjEuU2V0UGFuZWxMYWJlbHNSZXF1ZXN0GiAuY3R4ZnMudjEuU2V0UGFuZWxMYWJlbHNSZXNwb25zZSIMop8ZCAgBEAIgAlABElUKCkxpc3RQYW5lbHMSGy5jdHhmcy52MS5MaXN0UGFuZWxzUmVxdWVzdBocLmN0eGZzLnYxLkxpc3RQYW5lbHNSZXNwb25zZSIMop8ZCAgBEAEgAlgBQi9aLWdpdGh1Yi5jb20vY3R4ZnMvY3R4ZnMvcHJvdG8vY3R4ZnMvdjE7Y3R4ZnN2MWIGcHJvdG8z", [file_ctxfs_v1_options, file_ctxfs_v1_zone]);
 
 /**
  * Request of OpenPanel.
@@ -70,6 +72,31 @@ export type OpenPanelRequest = Message<"ctxfs.v1.OpenPanelRequest"> & {
    * @generated from field: repeated ctxfs.v1.PanelRight rights = 7;
    */
   rights: PanelRight[];
+
+  /**
+   * The scope: seeds the context from these repositories and folders of the workspace alone, each relative to the workspace. Empty means all
+   * repositories. They keep their paths. It counts when the context is seeded; later it has to be empty or the same. EINVAL for one that does not
+   * exist, with a list of what does, and together with a template.
+   *
+   * @generated from field: repeated string seed_from = 8;
+   */
+  seedFrom: string[];
+
+  /**
+   * The zones of the context. Not set means the context-zones.yml in the folder that the panel's ID names, and without one no zones. It counts when
+   * the context is seeded; later it has to be missing or the same. EINVAL for a layout that cannot be.
+   *
+   * @generated from field: ctxfs.v1.ZoneLayout zones = 9;
+   */
+  zones?: ZoneLayout | undefined;
+
+  /**
+   * Labels that the panel gets beside those that it has, as of SetPanelLabels. Its context gets them too if it is the panel's own, or if this call
+   * made it.
+   *
+   * @generated from field: map<string, string> labels = 10;
+   */
+  labels: { [key: string]: string };
 };
 
 /**
@@ -277,11 +304,73 @@ export const ClosePanelResponseSchema: GenMessage<ClosePanelResponse> = /*@__PUR
   messageDesc(file_ctxfs_v1_panel, 5);
 
 /**
+ * Request of SetPanelLabels.
+ *
+ * @generated from message ctxfs.v1.SetPanelLabelsRequest
+ */
+export type SetPanelLabelsRequest = Message<"ctxfs.v1.SetPanelLabelsRequest"> & {
+  /**
+   * The panel: panels/editor.
+   *
+   * @generated from field: string panel_id = 1;
+   */
+  panelId: string;
+
+  /**
+   * Labels to set, as in SetLabelsRequest.
+   *
+   * @generated from field: map<string, string> put = 2;
+   */
+  put: { [key: string]: string };
+
+  /**
+   * Keys to remove; one may be absent.
+   *
+   * @generated from field: repeated string remove = 3;
+   */
+  remove: string[];
+};
+
+/**
+ * Describes the message ctxfs.v1.SetPanelLabelsRequest.
+ * Use `create(SetPanelLabelsRequestSchema)` to create a new message.
+ */
+export const SetPanelLabelsRequestSchema: GenMessage<SetPanelLabelsRequest> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_panel, 6);
+
+/**
+ * Response of SetPanelLabels.
+ *
+ * @generated from message ctxfs.v1.SetPanelLabelsResponse
+ */
+export type SetPanelLabelsResponse = Message<"ctxfs.v1.SetPanelLabelsResponse"> & {
+  /**
+   * All labels that the panel has now.
+   *
+   * @generated from field: map<string, string> labels = 1;
+   */
+  labels: { [key: string]: string };
+};
+
+/**
+ * Describes the message ctxfs.v1.SetPanelLabelsResponse.
+ * Use `create(SetPanelLabelsResponseSchema)` to create a new message.
+ */
+export const SetPanelLabelsResponseSchema: GenMessage<SetPanelLabelsResponse> = /*@__PURE__*/
+  messageDesc(file_ctxfs_v1_panel, 7);
+
+/**
  * Request of ListPanels.
  *
  * @generated from message ctxfs.v1.ListPanelsRequest
  */
 export type ListPanelsRequest = Message<"ctxfs.v1.ListPanelsRequest"> & {
+  /**
+   * Only panels whose labels match all of these: "key=value", "key" for any value, "!key" for panels without the label. At most 32.
+   *
+   * @generated from field: repeated string label_selectors = 1;
+   */
+  labelSelectors: string[];
 };
 
 /**
@@ -289,7 +378,7 @@ export type ListPanelsRequest = Message<"ctxfs.v1.ListPanelsRequest"> & {
  * Use `create(ListPanelsRequestSchema)` to create a new message.
  */
 export const ListPanelsRequestSchema: GenMessage<ListPanelsRequest> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_panel, 6);
+  messageDesc(file_ctxfs_v1_panel, 8);
 
 /**
  * Response of ListPanels.
@@ -310,7 +399,7 @@ export type ListPanelsResponse = Message<"ctxfs.v1.ListPanelsResponse"> & {
  * Use `create(ListPanelsResponseSchema)` to create a new message.
  */
 export const ListPanelsResponseSchema: GenMessage<ListPanelsResponse> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_panel, 7);
+  messageDesc(file_ctxfs_v1_panel, 9);
 
 /**
  * A panel.
@@ -373,6 +462,13 @@ export type Panel = Message<"ctxfs.v1.Panel"> & {
    * @generated from field: repeated ctxfs.v1.PanelRight rights = 8;
    */
   rights: PanelRight[];
+
+  /**
+   * Labels that its host gave it.
+   *
+   * @generated from field: map<string, string> labels = 9;
+   */
+  labels: { [key: string]: string };
 };
 
 /**
@@ -380,7 +476,7 @@ export type Panel = Message<"ctxfs.v1.Panel"> & {
  * Use `create(PanelSchema)` to create a new message.
  */
 export const PanelSchema: GenMessage<Panel> = /*@__PURE__*/
-  messageDesc(file_ctxfs_v1_panel, 8);
+  messageDesc(file_ctxfs_v1_panel, 10);
 
 /**
  * What a panel may do beyond its own context. A panel has no right that OpenPanel did not name.
@@ -410,6 +506,13 @@ export enum PanelRight {
    * @generated from enum value: PANEL_RIGHT_EXEC = 2;
    */
   EXEC = 2,
+
+  /**
+   * The panel pushes commits that were staged in its own context (GitService.Push).
+   *
+   * @generated from enum value: PANEL_RIGHT_GIT_PUSH = 3;
+   */
+  GIT_PUSH = 3,
 }
 
 /**
@@ -459,6 +562,17 @@ export const PanelService: GenService<{
     methodKind: "unary";
     input: typeof ClosePanelRequestSchema;
     output: typeof ClosePanelResponseSchema;
+  },
+  /**
+   * Sets and removes labels of a panel, open or closed. Its context keeps its own. A panel cannot change its labels.
+   * Errors: ENOENT (no such panel), EINVAL (a bad key or value, or more than 16 labels; nothing is changed).
+   *
+   * @generated from rpc ctxfs.v1.PanelService.SetPanelLabels
+   */
+  setPanelLabels: {
+    methodKind: "unary";
+    input: typeof SetPanelLabelsRequestSchema;
+    output: typeof SetPanelLabelsResponseSchema;
   },
   /**
    * Lists the panels, by ID.

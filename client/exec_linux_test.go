@@ -1,0 +1,138 @@
+package client_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ctxfs/ctxfs/client"
+	"github.com/ctxfs/ctxfs/fserr"
+	"github.com/ctxfs/ctxfs/internal/servertest"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+	"github.com/ctxfs/ctxfs/server"
+)
+
+// execPanel opens a panel on a server of the test's own. It skips the test where commands cannot be isolated.
+func execPanel(t *testing.T, id string, opts ...client.PanelOption) *client.Panel {
+	t.Helper()
+	ws := servertest.Workspace(t)
+	for _, dir := range []string{ws, filepath.Dir(ws)} { // the user of commands passes through them
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := servertest.Start(t, ws, func(cfg *server.Config) {
+		if os.Geteuid() == 0 {
+			cfg.ExecUser = "4321:4321"
+		}
+		if err := server.ExecRefusal(t.Context(), *cfg, ws); err != nil {
+			t.Skip(err)
+		}
+	})
+	c, err := client.Dial(t.Context(), client.WithAddress(address), client.WithGetenv(func(string) string { return "" }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p, err := c.OpenPanel(t.Context(), id, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func TestPanelRunsCommands(t *testing.T) {
+	t.Parallel()
+	exec := execPanel(t, "panels/a", client.CanExec()).Exec()
+	var out, stderr strings.Builder
+	var started, exited *ctxfsv1.Process
+	cmd := &ctxfsv1.Command{Argv: []string{"sh", "-c", "cat README.md; read line; echo $line >&2; exit 3"}, Stdin: []byte("typed\n")}
+	err := exec.RunCommand(t.Context(), cmd, func(m *ctxfsv1.RunResponse) error {
+		switch o := m.GetOutput(); o.GetStream() {
+		case ctxfsv1.OutputStream_OUTPUT_STREAM_STDOUT:
+			out.Write(o.GetData())
+		case ctxfsv1.OutputStream_OUTPUT_STREAM_STDERR:
+			stderr.Write(o.GetData())
+		}
+		if m.GetStarted() != nil {
+			started = m.GetStarted()
+		}
+		exited = m.GetExited()
+		return nil
+	})
+	if err != nil || out.String() != "# A workspace\n" || stderr.String() != "typed\n" || started.GetContextId() != "ctx_panels~a" || exited.GetExit().GetCode() != 3 {
+		t.Errorf("got %q, %q, %v, %v, %v", &out, &stderr, started, exited, err)
+	}
+	list, err := exec.Processes(t.Context(), "", false)
+	if err != nil || len(list) != 1 || list[0].GetProcessId() != started.GetProcessId() {
+		t.Errorf("its processes are %v, %v", list, err)
+	}
+	if _, err := exec.GetProcess(t.Context(), "p-none"); fserr.CodeOf(err) != fserr.ENOENT {
+		t.Errorf("an unknown process: %v", err)
+	}
+}
+
+func TestPanelTalksToItsCommand(t *testing.T) {
+	t.Parallel()
+	exec := execPanel(t, "panels/a", client.CanExec()).Exec()
+	p, err := exec.StartCommand(t.Context(), &ctxfsv1.Command{
+		Argv: []string{"sh", "-c", "stty -echo; read line; echo got $line; stty size; read line"}, Pty: &ctxfsv1.Pty{Cols: 80, Rows: 24},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := exec.Attach(t.Context(), &ctxfsv1.AttachOpen{ProcessId: p.GetProcessId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := at.Resize(100, 30); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := at.Write([]byte("hello\n")); err != nil {
+		t.Fatal(err)
+	}
+	var shown strings.Builder
+	for !strings.Contains(shown.String(), "30 100") {
+		m, err := at.Recv()
+		if err != nil {
+			t.Fatalf("%v, after %q", err, &shown)
+		}
+		shown.Write(m.GetOutput().GetData())
+	}
+	if !strings.Contains(shown.String(), "got hello") {
+		t.Errorf("the terminal shows %q", &shown)
+	}
+	killed, err := exec.KillProcess(t.Context(), p.GetProcessId())
+	if err != nil || killed.GetExit().GetReason() != ctxfsv1.ExitReason_EXIT_REASON_KILLED {
+		t.Errorf("got %v, %v", killed, err)
+	}
+	for err == nil {
+		_, err = at.Recv()
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("the end of the attachment: %v", err)
+	}
+}
+
+func TestPanelWithoutTheRightRunsNothing(t *testing.T) {
+	t.Parallel()
+	exec := execPanel(t, "panels/a").Exec()
+	if _, err := exec.StartCommand(t.Context(), &ctxfsv1.Command{Argv: []string{"true"}}); fserr.CodeOf(err) != fserr.EACCES {
+		t.Errorf("got %v", err)
+	}
+	if list, err := exec.Processes(t.Context(), "", false); err == nil {
+		t.Errorf("it sees processes: %v", list)
+	}
+}

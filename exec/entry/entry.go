@@ -1,0 +1,64 @@
+// Package entry is the first step of a command inside of its sandbox: it sets the limits of the process, has Landlock restrict it to the
+// paths that it was given, and becomes the command.
+//
+// The step is this program, run again. It runs while packages are initialized, before those of the server: it takes 3 ms
+// instead of 8 ms, as much as prlimit(1) and nice(1) together. It must not use other packages of this module.
+package entry
+
+import "encoding/json"
+
+// The first arguments of the program in this step: init enter STEP COMMAND [ARG...].
+const (
+	name = "init"
+	job  = "enter"
+)
+
+// Access is what a process may do with a directory and what is in it, or with a file.
+type Access int
+
+const (
+	// List is to list directories.
+	List Access = iota
+	// Read is to read files too.
+	Read
+	// Execute is to execute files too.
+	Execute
+	// Use is to read and write files that exist, as those in /proc and /dev.
+	Use
+	// All is everything.
+	All
+)
+
+// Path is what Landlock permits.
+type Path struct {
+	Path   string
+	Access Access
+}
+
+// Limit is a limit of setrlimit(2), for both of its values.
+type Limit struct {
+	Resource int
+	Value    uint64
+}
+
+// Step is what to do before the command.
+type Step struct {
+	Limits []Limit `json:",omitempty"`
+	// Nice is added to the niceness.
+	Nice int `json:",omitempty"`
+	// Paths are permitted, and no others. The step leaves out those that do not exist. Without any there is no restriction.
+	Paths []Path `json:",omitempty"`
+	// Terminals is the descriptor of a directory whose terminals may be opened again, and is closed; 0 for none.
+	Terminals int `json:",omitempty"`
+	// Again says that this program follows: it keeps its files, and may be executed.
+	Again bool `json:",omitempty"`
+}
+
+// Argv returns the arguments of program, which is this one, that do a step and then become the command argv.
+func Argv(program string, s Step, argv ...string) ([]string, error) {
+	step, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	return append([]string{program, name, job, string(step)}, argv...), nil
+}

@@ -1,0 +1,99 @@
+package entry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes, as those of env(1).
+const (
+	exitFailed        = 125
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+func init() { //nolint:gochecknoinits // the package's comment says why
+	if len(os.Args) > 4 && os.Args[1] == name && os.Args[2] == job {
+		code, err := enter(os.Args[3], os.Args[4:])
+		fmt.Fprintln(os.Stderr, "ctxfs:", err)
+		os.Exit(code)
+	}
+}
+
+// enter returns if it fails. It runs on the first thread, which is the one that execve(2) keeps.
+func enter(step string, argv []string) (code int, err error) {
+	var s Step
+	if err := json.Unmarshal([]byte(step), &s); err != nil {
+		return exitFailed, fmt.Errorf("read the step: %w", err)
+	}
+	if err := s.prepare(); err != nil {
+		return exitFailed, err
+	}
+	program, err := exec.LookPath(argv[0])
+	switch {
+	case errors.Is(err, exec.ErrDot): // the PATH of a command may have relative directories
+	case errors.Is(err, exec.ErrNotFound):
+		return exitNotFound, fmt.Errorf("%s: no such program in PATH", argv[0])
+	case errors.Is(err, os.ErrNotExist):
+		return exitNotFound, fmt.Errorf("%s: %w", argv[0], unix.ENOENT)
+	case err != nil:
+		return exitNotExecutable, fmt.Errorf("%s: %w", argv[0], errors.Unwrap(err)) // without the name of package exec
+	}
+	if err := s.limit(); err != nil {
+		return exitFailed, err
+	}
+	env := os.Environ()
+	err = syscall.Exec(program, argv, env) //nolint:gosec // the sandbox confines the command that it becomes
+	if errors.Is(err, unix.ENOEXEC) {      // a script without a first line that names its shell, as execvp(3) has it
+		err = syscall.Exec("/bin/sh", append([]string{"sh", program}, argv[1:]...), env) //nolint:gosec // see above
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return exitNotFound, fmt.Errorf("%s: its interpreter: %w", argv[0], err)
+	}
+	return exitNotExecutable, fmt.Errorf("%s: %w", argv[0], err)
+}
+
+func (s Step) prepare() error {
+	if !s.Again {
+		if err := unix.CloseRange(3, 1<<30, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			return fmt.Errorf("close_range: %w", err)
+		}
+	}
+	if err := s.yield(); err != nil {
+		return fmt.Errorf("set the niceness: %w", err)
+	}
+	if len(s.Paths) > 0 {
+		if err := s.restrict(); err != nil {
+			return fmt.Errorf("landlock: %w", err)
+		}
+	}
+	return nil
+}
+
+// yield adds to the niceness, up to 19. The server itself may run under nice(1).
+func (s Step) yield() error {
+	if s.Nice == 0 {
+		return nil
+	}
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Setpriority(unix.PRIO_PROCESS, 0, min(20-raw+s.Nice, 19)) // the system call returns 20 minus the niceness
+}
+
+// limit sets the limits. They bind this program too: it does nothing after that but become the command.
+func (s Step) limit() error {
+	for _, l := range s.Limits {
+		if err := unix.Prlimit(0, l.Resource, &unix.Rlimit{Cur: l.Value, Max: l.Value}, nil); err != nil {
+			return fmt.Errorf("set limit %d to %d: %w", l.Resource, l.Value, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package entry
+
+import (
+	"errors"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// become runs argv after a step, as this test program, and returns its output and exit code.
+func become(t *testing.T, s Step, env []string, argv ...string) (string, int) {
+	t.Helper()
+	argv, err := Argv(os.Args[0], s, argv...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := osexec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, env...)
+	out, err := cmd.CombinedOutput()
+	var exit *osexec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+func TestLimitsAreThoseOfTheCommand(t *testing.T) {
+	t.Parallel()
+	s := Step{Nice: 3, Limits: []Limit{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_NOFILE, 40}, {unix.RLIMIT_FSIZE, 4096}}}
+	out, code := become(t, s, nil, "bash", "-c", "ulimit -c; ulimit -Sn; ulimit -Hn; ulimit -f; nice; ls /proc/self/fd | wc -l")
+	if want := "0\n40\n40\n4\n3\n4\n"; code != 0 || out != want { // the last: three and that of the directory
+		t.Errorf("got %q, code %d; want %q", out, code, want)
+	}
+}
+
+func TestExitCodesSayWhyACommandDidNotStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"plain": "text", "no-shell": "echo by $1", "bad": "#!/no/such/shell\n"} {
+		mode := os.FileMode(0o755)
+		if name == "plain" {
+			mode = 0o644
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		argv []string
+		code int
+		out  string
+	}{
+		{[]string{"no-such-program"}, exitNotFound, "ctxfs: no-such-program: no such program in PATH"},
+		{[]string{dir + "/nothing"}, exitNotFound, "no such file"},
+		{[]string{dir + "/bad"}, exitNotFound, "its interpreter"},
+		{[]string{dir + "/plain"}, exitNotExecutable, "/plain: permission denied"},
+		{[]string{dir}, exitNotExecutable, "directory"},
+		{[]string{dir + "/no-shell", "hand"}, 0, "by hand"},
+		{[]string{"sh", "-c", "exit 7"}, 7, ""},
+	} {
+		if out, code := become(t, Step{}, nil, c.argv...); code != c.code || !strings.Contains(out, c.out) {
+			t.Errorf("%q: code %d, %q; want %d, %q", c.argv, code, out, c.code, c.out)
+		}
+	}
+	if out, code := become(t, Step{Limits: []Limit{{-1, 0}}}, nil, "true"); code != exitFailed || !strings.Contains(out, "limit -1") {
+		t.Errorf("an unknown limit: code %d, %q", code, out)
+	}
+}
+
+// TestPathsAreAllThatACommandReaches tries each access inside of the paths and outside.
+func TestPathsAreAllThatACommandReaches(t *testing.T) {
+	t.Parallel()
+	if Version() == 0 {
+		t.Skip("the kernel has no Landlock that can be used")
+	}
+	inside, outside := t.TempDir(), t.TempDir()
+	for _, dir := range []string{inside, outside} {
+		if err := errors.Join(os.Mkdir(dir+"/one", 0o755), os.Mkdir(dir+"/two", 0o755), os.WriteFile(dir+"/one/f", []byte("content"), 0o600), os.WriteFile(dir+"/one/h", nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paths := []Path{{inside, All}, {"/usr", Execute}, {"/bin", Execute}, {"/lib", Execute}, {"/lib64", Execute}, {"/etc/ld.so.cache", Read}, {"/dev", Use}, {"/", List}, {"/no/such/path", Read}}
+	for _, c := range []struct {
+		name, script string
+		code         int
+	}{
+		{"reads", "cat one/f", 1},
+		{"writes", "echo x > one/g", 2},
+		{"creates a directory", "mkdir one/d", 1},
+		{"renames into another directory", "mv one/f two/f", 1},
+		{"removes", "rm one/h", 1},
+		{"executes", "cp /usr/bin/true t && ./t", 1},
+	} {
+		if out, code := become(t, Step{Paths: paths}, nil, "sh", "-c", "cd "+inside+"; "+c.script); code != 0 {
+			t.Errorf("%s inside: code %d, %s", c.name, code, out)
+		}
+		if out, code := become(t, Step{Paths: paths}, nil, "sh", "-c", "cd "+outside+"; "+c.script); code != c.code || !strings.Contains(out, "denied") {
+			t.Errorf("%s outside: code %d, %s", c.name, code, out)
+		}
+	}
+	if out, code := become(t, Step{Paths: paths}, nil, "ls", outside); code != 0 || !strings.Contains(out, "one") {
+		t.Errorf("lists outside: code %d, %s", code, out)
+	}
+}

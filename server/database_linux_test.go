@@ -1,0 +1,329 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ctxfs/ctxfs/internal/pgtest"
+	"github.com/ctxfs/ctxfs/metadata"
+	"github.com/ctxfs/ctxfs/metadata/postgres"
+	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
+)
+
+// faultsEnv makes TestFileOperationsDoNotWaitForTheDatabase strict and long (make database-faults).
+const faultsEnv = "CTXFS_DATABASE_FAULTS"
+
+// operator does file operations as a panel and measures them.
+type operator struct {
+	t   *testing.T
+	fs  ctxfsv1.FsServiceClient
+	ctx context.Context //nolint:containedctx // that of all its calls
+	// took has how long each operation took, by name.
+	took map[string][]time.Duration
+}
+
+func (o *operator) do(name string, call func() error) {
+	begun := time.Now()
+	if err := call(); err != nil {
+		o.t.Fatalf("%s: %v", name, err)
+	}
+	o.took[name] = append(o.took[name], time.Since(begun))
+}
+
+func (o *operator) round(n int) {
+	for range n {
+		o.do("stat", func() error {
+			_, err := o.fs.Stat(o.ctx, &ctxfsv1.StatRequest{Path: "/file"})
+			return err
+		})
+		o.do("read", func() error {
+			_, err := o.fs.ReadFile(o.ctx, &ctxfsv1.ReadFileRequest{Path: "/file"})
+			return err
+		})
+		o.do("write", func() error {
+			_, err := o.fs.WriteFile(o.ctx, &ctxfsv1.WriteFileRequest{Path: "/file", Content: &ctxfsv1.WriteFileRequest_Data{Data: make([]byte, 4096)}})
+			return err
+		})
+	}
+}
+
+// quantile returns what a part of the operations of a name took at most.
+func (o *operator) quantile(name string, part float64) time.Duration {
+	all := slices.Sorted(slices.Values(o.took[name]))
+	return all[min(len(all)-1, int(part*float64(len(all))))]
+}
+
+// TestFileOperationsDoNotWaitForTheDatabase puts a proxy between a server and PostgreSQL that delays, cuts and holds back, and compares
+// file operations with those of quiet rounds between.
+func TestFileOperationsDoNotWaitForTheDatabase(t *testing.T) {
+	t.Parallel()
+	rounds, n, part, most := 1, 60, .5, 10.0 // 1 s would be 1,000 times as long
+	strict := os.Getenv(faultsEnv) != ""
+	if strict {
+		rounds, n, part, most = 10, 500, .99, 1.5
+	}
+	postgres := pgtest.Shared(t)
+	proxy := pgtest.NewProxy(t, postgres)
+	cfg := testConfig(t)
+	cfg.Metadata = proxy.Through(postgres.Schema(t))
+	r := start(t, cfg)
+	opened := r.openPanel(t, "editor")
+	host := r.host(t)
+	operate := func() *operator {
+		return &operator{t: t, fs: ctxfsv1.NewFsServiceClient(host), ctx: with(t, "authorization", bearerOf(opened.GetToken())), took: map[string][]time.Duration{}}
+	}
+	first := operate()
+	first.do("write", func() error {
+		_, err := first.fs.WriteFile(first.ctx, &ctxfsv1.WriteFileRequest{Path: "/file", Content: &ctxfsv1.WriteFileRequest_Data{Data: make([]byte, 4096)}})
+		return err
+	})
+	for _, c := range []struct {
+		name     string
+		disorder pgtest.Disorder
+	}{{"delayed", pgtest.Disorder{Delay: time.Second}}, {"cut", pgtest.Disorder{Cut: true}}, {"silent", pgtest.Disorder{Silent: true}}} {
+		quiet, disturbed := operate(), operate()
+		for i := range rounds {
+			quiet.round(n)
+			proxy.Set(c.disorder)
+			newPanel := make(chan error, 1)
+			go func() { newPanel <- openAt(t.Context(), host, fmt.Sprintf("%s%d", c.name, i)) }()
+			disturbed.round(n)
+			if code := status.Code(<-newPanel); code != codes.Unavailable && (code != codes.OK || c.name != "delayed") {
+				t.Errorf("%s: a new panel got %s", c.name, code)
+			}
+			proxy.Set(pgtest.Disorder{})
+			recovered := awaitPanel(t, host, fmt.Sprintf("%s%d", c.name, i))
+			if strict && recovered > 5*time.Second {
+				t.Errorf("%s: the server recovered in %s", c.name, recovered)
+			}
+		}
+		for _, name := range []string{"stat", "read", "write"} {
+			was, is := quiet.quantile(name, part), disturbed.quantile(name, part)
+			t.Logf("%s, database %s: %s, quiet %s", name, c.name, is, was)
+			// Without strict the machine may be busy: a call that waited for the database took a second.
+			if float64(is) > most*float64(was) && (strict || is > time.Second/2) {
+				t.Errorf("%s took %s while the database was %s, and %s in quiet rounds", name, is, c.name, was)
+			}
+		}
+	}
+}
+
+func openAt(ctx context.Context, host grpc.ClientConnInterface, panel string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	_, err := ctxfsv1.NewPanelServiceClient(host).OpenPanel(ctx, &ctxfsv1.OpenPanelRequest{PanelId: panel})
+	return err
+}
+
+// awaitPanel returns how long it took until a panel could be opened.
+func awaitPanel(t *testing.T, host grpc.ClientConnInterface, panel string) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := openAt(t.Context(), host, panel)
+		if err == nil {
+			return time.Since(begun)
+		}
+		if time.Since(begun) > time.Minute || status.Code(err) != codes.Unavailable {
+			t.Fatalf("a new panel, %s after the database came back: %v", time.Since(begun), err)
+		}
+		<-ticker.C
+	}
+}
+
+func TestStartWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	postgres := pgtest.Shared(t)
+	proxy := pgtest.NewProxy(t, postgres)
+	cfg := testConfig(t)
+	cfg.Metadata = proxy.Through(postgres.Schema(t))
+	proxy.Set(pgtest.Disorder{Cut: true})
+	s, err := New(t.Context(), cfg, Deps{})
+	if err == nil {
+		_ = s.Close()
+		t.Fatal("it started")
+	}
+	if exitCode(err) != ExitNoDatabase {
+		t.Errorf("got %v, exit code %d, want %d", err, exitCode(err), ExitNoDatabase)
+	}
+	proxy.Set(pgtest.Disorder{})
+	start(t, cfg)
+}
+
+// losing is a server with its records in a PostgreSQL that can lose commits.
+type losing struct {
+	*faulty
+	cfg      Config
+	postgres *pgtest.Server
+	schema   string
+}
+
+func startLosing(t *testing.T) *losing {
+	t.Helper()
+	l := &losing{cfg: testConfig(t), postgres: pgtest.Shared(t)}
+	l.cfg.Metadata, l.cfg.Gateway, l.cfg.Driver = l.postgres.Schema(t), "127.0.0.1:0", DriverCopy
+	_, l.schema, _ = strings.Cut(l.cfg.Metadata, "search_path=")
+	l.restart(t)
+	return l
+}
+
+// restart starts the server, after the one before if there is one.
+func (l *losing) restart(t *testing.T) {
+	t.Helper()
+	if l.faulty != nil {
+		l.stop()
+		if err := l.wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	core, log := observer.New(zapcore.InfoLevel)
+	l.faulty = &faulty{t: t, log: log, running: startDeps(t, l.cfg, Deps{Log: zap.New(core)}, func(*Server) {})}
+}
+
+// lose has the database be as it was before a context was made, and before its server raised the epoch above this one.
+func (l *losing) lose(t *testing.T, context string, epoch int) {
+	t.Helper()
+	l.postgres.Exec(t, l.cfg.Metadata,
+		"DELETE FROM "+l.schema+".contexts WHERE id = '"+context+"'",
+		"DELETE FROM "+l.schema+".panels WHERE context_id = '"+context+"'",
+		fmt.Sprintf("UPDATE %s.directory SET epoch = %d, holder = '', expires_at = NULL", l.schema, epoch))
+}
+
+func TestCommitsThatPostgresLostAreRestored(t *testing.T) {
+	t.Parallel()
+	l := startLosing(t)
+	lost, kept := l.openPanel(t, "lost"), l.openPanel(t, "kept")
+	l.lose(t, "ctx_lost", 0)
+	l.until("the lost commits are restored", func() bool { return l.log.FilterMessage(lostLine).Len() == 1 })
+	l.until("the server is ready", func() bool { return l.notReady() == "" })
+	l.restart(t)
+	for _, p := range []*ctxfsv1.OpenPanelResponse{lost, kept} {
+		if err := l.stat(p.GetToken()); err != nil {
+			t.Errorf("the token of panel %s after a restart: %v", p.GetPanelId(), err)
+		}
+	}
+	l.logged(lostLine, 0)
+}
+
+// TestServerThatLostItsLeaseRestoresNothing: the records are another server's by then.
+func TestServerThatLostItsLeaseRestoresNothing(t *testing.T) {
+	t.Parallel()
+	l := startLosing(t)
+	l.openPanel(t, "lost")
+	l.postgres.Exec(t, l.cfg.Metadata,
+		"UPDATE "+l.schema+".directory SET epoch = epoch + 1, holder = 'other', held_host = 'other-machine', expires_at = clock_timestamp() + interval '1 h'",
+		"DELETE FROM "+l.schema+".contexts")
+	l.database.guard.Load().Recover(errLostCommits)
+	if err := l.wait(); !errors.Is(err, postgres.ErrLeaseLost) {
+		t.Errorf("Serve returned %v, want ErrLeaseLost", err)
+	}
+	if n := l.postgres.Query(t, l.cfg.Metadata, "SELECT count(*)::text FROM "+l.schema+".contexts"); n[0] != "0" {
+		t.Errorf("it wrote %s records", n[0])
+	}
+}
+
+func TestStartAfterLostCommitsRevokesTokens(t *testing.T) {
+	t.Parallel()
+	l := startLosing(t)
+	lost, kept := l.openPanel(t, "lost"), l.openPanel(t, "kept")
+	// The database knows nothing of the deletion of a context with a panel and a site.
+	gone := l.openPanel(t, "gone")
+	if _, err := gatewayOf(t, l.running).OpenSite(t.Context(), &ctxfsv1.OpenSiteRequest{ContextId: gone.GetContextId()}); err != nil {
+		t.Fatal(err)
+	}
+	l.stop()
+	if err := l.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(l.claim.layout.Dir, gone.GetContextId())); err != nil {
+		t.Fatal(err)
+	}
+	l.lose(t, "ctx_lost", 1) // it has the lease of the server, and not its end
+	l.restart(t)
+	for _, p := range []*ctxfsv1.OpenPanelResponse{lost, kept, gone} {
+		wantError(t, l.stat(p.GetToken()), codes.Unauthenticated, "EACCES", "token is unknown")
+	}
+	list, err := ctxfsv1.NewContextServiceClient(l.host(t)).ListContexts(t.Context(), &ctxfsv1.ListContextsRequest{})
+	if err != nil || len(list.GetContexts()) != 2 {
+		t.Errorf("the contexts are %v, %v", list, err)
+	}
+	if again := l.openPanel(t, "lost"); again.GetContextId() != "ctx_lost" || l.stat(again.GetToken()) != nil {
+		t.Errorf("opened again: %v", again)
+	}
+}
+
+// TestLostCommitsOutliveAFailedStart: the start that finds them gives the database a later epoch, and then fails.
+func TestLostCommitsOutliveAFailedStart(t *testing.T) {
+	t.Parallel()
+	l := startLosing(t)
+	kept := l.openPanel(t, "kept")
+	l.openPanel(t, "lost")
+	l.stop()
+	if err := l.wait(); err != nil {
+		t.Fatal(err)
+	}
+	l.lose(t, "ctx_lost", 0)
+	broken := errors.New("no token can be deleted")
+	s, err := New(t.Context(), l.cfg, Deps{Store: func(raw metadata.Store) (metadata.Store, func(context.Context) (string, error)) {
+		return metadata.Wrap(raw, func(ctx context.Context, call string, f func(context.Context) error) error {
+			if call == "Tokens.DeletePanel" {
+				return broken
+			}
+			return f(ctx)
+		}), func(context.Context) (string, error) { return "same", nil }
+	}})
+	if !errors.Is(err, broken) {
+		t.Fatal(errors.Join(fmt.Errorf("the start got %w", err), s.Close()))
+	}
+	l.restart(t)
+	wantError(t, l.stat(kept.GetToken()), codes.Unauthenticated, "EACCES", "token is unknown")
+	if _, err := os.Stat(lostMarker(l.claim.layout)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the marker after the repair: %v", err)
+	}
+}
+
+func TestRepairAfterLostCommitsRevokesTokens(t *testing.T) {
+	t.Parallel()
+	l := startLosing(t)
+	lost := l.openPanel(t, "lost")
+	l.stop()
+	if err := l.wait(); err != nil {
+		t.Fatal(err)
+	}
+	l.lose(t, "ctx_lost", 0)
+	if r, err := Repair(t.Context(), l.cfg, Deps{Log: zap.NewNop()}); err != nil || len(r.Recovered) != 1 || r.Revoked != 0 {
+		t.Errorf("repaired %+v, %v", r, err) // the only token went with its panel
+	}
+	l.restart(t)
+	wantError(t, l.stat(lost.GetToken()), codes.Unauthenticated, "EACCES", "token is unknown")
+	kept := l.openPanel(t, "kept")
+	l.stop()
+	if err := l.wait(); err != nil {
+		t.Fatal(err)
+	}
+	l.lose(t, "ctx_lost", 0)
+	if r, err := Repair(t.Context(), l.cfg, Deps{Log: zap.NewNop()}); err != nil || r.Revoked != 1 {
+		t.Errorf("repaired %+v, %v", r, err)
+	}
+	l.restart(t)
+	wantError(t, l.stat(kept.GetToken()), codes.Unauthenticated, "EACCES", "token is unknown")
+	if _, err := l.open("kept"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ctxfs/ctxfs/contexts"
+)
+
+// look returns what holds contexts at the moment of the call: connected clients, open files, commands, reviews, staged commits and sites. It
+// enters no context, since the caller may have one for itself: callers of that context wait, so it also takes at most lookTime.
+func (c *collector) look(ctx context.Context) (contexts.Holds, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.lookTime)
+	defer cancel()
+	p := c.s.parts
+	running, err := p.commands.Running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	staged, err := p.repos.Unpushed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h := &held{
+		handles: map[contexts.ID]int{}, processes: running, staged: staged, sites: map[contexts.ID]int{}, leases: p.leases.Owners(),
+		streams: c.s.streams.panels(), pending: p.reviews.Pending,
+	}
+	for _, f := range p.handles.List("") {
+		h.handles[f.Context]++
+	}
+	for _, site := range p.sites.List() {
+		h.sites[site.Context]++
+	}
+	return h.holds, nil
+}
+
+// held counts what holds contexts, by context. leases and streams have the panels with clients.
+type held struct {
+	handles, processes, sites map[contexts.ID]int
+	staged                    map[string]int
+	leases, streams           map[string]bool
+	pending                   func(ctx context.Context, id string) (submitted, decisions bool, err error)
+}
+
+// holds is a contexts.Holds.
+func (h *held) holds(ctx context.Context, id contexts.ID, panels []string) (kept []contexts.Kept, err error) {
+	keep := func(reason contexts.KeepReason, format string, args ...any) {
+		kept = append(kept, contexts.Kept{Reason: reason, Text: fmt.Sprintf(format, args...)})
+	}
+	for _, panel := range panels {
+		if h.leases[panel] || h.streams[panel] {
+			keep(contexts.KeepSession, "a client of panel %s is connected", panel)
+		}
+	}
+	if n := h.handles[id]; n > 0 {
+		keep(contexts.KeepHandle, "open files: %d", n)
+	}
+	if n := h.processes[id]; n > 0 {
+		keep(contexts.KeepProcess, "running commands: %d", n)
+	}
+	submitted, decisions, err := h.pending(ctx, string(id))
+	if err != nil {
+		return kept, fmt.Errorf("read the review of context '%s': %w", id, err)
+	}
+	if submitted {
+		keep(contexts.KeepSubmitted, "its changes were submitted for review")
+	}
+	if decisions {
+		keep(contexts.KeepDecisions, "its review has decisions that were not applied, or unresolved conflicts")
+	}
+	if n := h.staged[string(id)]; n > 0 {
+		keep(contexts.KeepStaged, "staged commits that were not pushed: %d", n)
+	}
+	if n := h.sites[id]; n > 0 {
+		keep(contexts.KeepSite, "open sites: %d", n)
+	}
+	return kept, nil
+}
