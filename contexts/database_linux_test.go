@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -158,5 +160,50 @@ func TestRebuildFollowsTheFolders(t *testing.T) {
 	}
 	if r, err = m.Rebuild(ctx); err != nil || r.Lost() || r.Settled != 0 {
 		t.Errorf("rebuilt %+v again, %v", r, err)
+	}
+}
+
+// TestRebuildCorrectsTheLayer: after lost commits, a record may be that of an earlier context of the ID, with another layer.
+func TestRebuildCorrectsTheLayer(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"rebuild", "repair"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			w, _ := onFaulty(t)
+			m := w.open()
+			ctx := t.Context()
+			ensure(t, m, "ctx_a")
+			rec, err := w.store.Contexts().Get(ctx, "ctx_a")
+			must(t, err)
+			right := rec.Layer
+			rec.Layer = strings.Repeat("0", len(right))
+			must(t, w.store.Contexts().Update(ctx, rec))
+
+			keep, err := m.cat.LayersInUse(ctx)
+			if err != nil || !keep[right] {
+				t.Errorf("layers in use are %v, %v, without that of the manifest, %s", keep, err, right)
+			}
+			var corrected []ID
+			if way == "repair" {
+				must(t, m.Close())
+				m = w.open()
+				r, err := m.Repair(ctx)
+				must(t, err)
+				corrected = r.Recovered
+			} else {
+				r, err := m.Rebuild(ctx)
+				must(t, err)
+				corrected = r.Recorded
+			}
+			if !slices.Equal(corrected, []ID{"ctx_a"}) {
+				t.Errorf("corrected %v", corrected)
+			}
+			if rec, err = w.store.Contexts().Get(ctx, "ctx_a"); err != nil || rec.Layer != right {
+				t.Errorf("the record names the layer %s, %v; it is %s", rec.Layer, err, right)
+			}
+			if r, err := m.Rebuild(ctx); err != nil || r.Lost() {
+				t.Errorf("rebuilt %+v again, %v", r, err)
+			}
+		})
 	}
 }

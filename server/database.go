@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -121,7 +122,27 @@ func (d *database) answered(identity string) {
 // lostMarker is the file that says to the next start that the database has lost commits.
 func lostMarker(l contexts.Layout) string { return filepath.Join(l.State, "lost-commits") }
 
-// markLost writes it.
+// recoveredMarker is the file that says, by its time, when records were last rebuilt or restored.
+func recoveredMarker(l contexts.Layout) string { return filepath.Join(l.State, "recovered") }
+
+// markRecovered writes recoveredMarker.
+func markRecovered(l contexts.Layout) error { return writeFileSynced(recoveredMarker(l), "") }
+
+// settleTime is how long timed collections wait after records were rebuilt or restored. Tokens may have been revoked, and the times of use and
+// labels lost, for which a collection would have kept a context: hosts have a day to open their panels again.
+const settleTime = 24 * time.Hour
+
+// settling returns until when timed collections must wait, or false.
+func (d *database) settling(now time.Time) (until time.Time, settling bool) {
+	st, err := os.Lstat(recoveredMarker(d.layout))
+	if err != nil {
+		return time.Time{}, false
+	}
+	until = st.ModTime().Add(settleTime)
+	return until, now.Before(until)
+}
+
+// markLost writes lostMarker.
 func markLost(l contexts.Layout) error { return writeFileSynced(lostMarker(l), "") }
 
 // use names the layout, and reads the marker.
@@ -168,6 +189,9 @@ func (d *database) restored(of suspicion) {
 		return
 	}
 	d.lost = false
+	if of.lost && markRecovered(d.layout) != nil {
+		return
+	}
 	_ = os.Remove(lostMarker(d.layout)) // one that stays has the next start restore once more
 }
 

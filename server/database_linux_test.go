@@ -263,6 +263,9 @@ func TestStartAfterLostCommitsRevokesTokens(t *testing.T) {
 	if err != nil || len(list.GetContexts()) != 2 {
 		t.Errorf("the contexts are %v, %v", list, err)
 	}
+	if _, settling := l.running.database.settling(time.Now()); !settling {
+		t.Error("timed collections do not wait for hosts to open their panels again")
+	}
 	if again := l.openPanel(t, "lost"); again.GetContextId() != "ctx_lost" || l.stat(again.GetToken()) != nil {
 		t.Errorf("opened again: %v", again)
 	}

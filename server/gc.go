@@ -39,8 +39,11 @@ func (c *collector) run(ctx context.Context) {
 		return
 	}
 	jitter := rand.N(interval/gcJitter + 1)
-	atIntervals(ctx, interval, jitter, func() { c.timed(ctx) }, func() { c.s.metrics.gcRuns.WithLabelValues("timed", "skipped").Inc() })
+	atIntervals(ctx, interval, jitter, func() { c.timed(ctx) }, c.skipped)
 }
+
+// skipped counts a timed collection that did not run.
+func (c *collector) skipped() { c.s.metrics.gcRuns.WithLabelValues("timed", "skipped").Inc() }
 
 // atIntervals calls do at each interval until ctx ends, for the first time after one interval and the jitter. It calls skipped for each time at
 // which do was still running.
@@ -63,6 +66,11 @@ func atIntervals(ctx context.Context, interval, jitter time.Duration, do, skippe
 
 // timed is one collection by the server's rules.
 func (c *collector) timed(ctx context.Context) {
+	if until, settling := c.s.database.settling(time.Now()); settling {
+		c.s.log.Info("timed collection skipped: records were rebuilt or restored less than a day ago", zap.Time("until", until))
+		c.skipped()
+		return
+	}
 	found, verdicts, err := c.collect(ctx, contexts.GarbageOptions{}, true, "timed", roleServer)
 	removed, bytes, failed := 0, int64(0), 0
 	for _, g := range found {

@@ -219,8 +219,17 @@ func TestServerRulesRemoveContexts(t *testing.T) {
 			}
 			pass(2 * time.Hour)
 			h.open(&ctxfsv1.OpenPanelRequest{PanelId: "b"})
+			marker := recoveredMarker(h.r.claim.layout)
+			must(t, markRecovered(h.r.claim.layout))
 			h.r.collector.timed(t.Context())
 			list, err := h.contexts().ListContexts(t.Context(), &ctxfsv1.ListContextsRequest{})
+			if err != nil || len(list.GetContexts()) != 3 {
+				t.Errorf("after the records were rebuilt, a timed collection left %v, %v", list.GetContexts(), err)
+			}
+			before := time.Now().Add(-settleTime)
+			must(t, os.Chtimes(marker, before, before))
+			h.r.collector.timed(t.Context())
+			list, err = h.contexts().ListContexts(t.Context(), &ctxfsv1.ListContextsRequest{})
 			must(t, err)
 			var left []string
 			for _, c := range list.GetContexts() {
@@ -232,7 +241,7 @@ func TestServerRulesRemoveContexts(t *testing.T) {
 			h.audited(cfg.AuditLog, "ctx_a", roleServer, string(rule))
 			counts := gathered(t, h.r.Server)
 			for name, want := range map[string]float64{
-				"ctxfs_gc_runs_total timed ok": 1, "ctxfs_gc_removed_total context": 1, "ctxfs_gc_duration_seconds": 1,
+				"ctxfs_gc_runs_total timed ok": 1, "ctxfs_gc_runs_total timed skipped": 1, "ctxfs_gc_removed_total context": 1, "ctxfs_gc_duration_seconds": 1,
 			} {
 				if counts[name] != want {
 					t.Errorf("%s is %v, want %v", name, counts[name], want)

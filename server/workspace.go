@@ -523,6 +523,9 @@ func Repair(ctx context.Context, cfg Config, deps Deps) (r Repaired, err error) 
 			s.database.restored(of)
 		}
 	}
+	if len(r.Recovered) > 0 {
+		err = errors.Join(err, markRecovered(l))
+	}
 	if err == nil && store.where == InFile {
 		err = noteInFile(l)
 	}

@@ -336,8 +336,8 @@ func (c *Catalog) PanelsOf(ctx context.Context, id ID) ([]string, error) {
 	return out, nil
 }
 
-// LayersInUse returns the digests of the layers that contexts were made from. It reads the records, and the manifests of folders
-// without a record: a layer is the base of a context even after the database was lost.
+// LayersInUse returns the digests of the layers that contexts were made from. It reads the records and the manifests: a layer is the base
+// of a context even after the database was lost, or lost the commit that named it.
 func (c *Catalog) LayersInUse(ctx context.Context) (map[string]bool, error) {
 	recs, err := c.ByID(ctx)
 	if err != nil {
@@ -351,11 +351,9 @@ func (c *Catalog) LayersInUse(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, NotListed("the manifests", err)
 	}
+	in := inspector{}
 	for _, e := range entries {
-		if rec, ok := recs[ID(e.Name())]; ok && rec.Layer != "" {
-			continue
-		}
-		if _, digest, err := seed.Inspect(filepath.Join(c.Layout.Manifests, e.Name())); err == nil {
+		if digest, err := in.layerOf(filepath.Join(c.Layout.Manifests, e.Name())); err == nil {
 			keep[digest] = true
 		}
 	}

@@ -2,9 +2,12 @@ package catalog
 
 import (
 	"context"
+	"os"
 	"slices"
 	"sync"
 
+	"github.com/ctxfs/ctxfs/contexts/disk"
+	"github.com/ctxfs/ctxfs/contexts/seed"
 	"github.com/ctxfs/ctxfs/internal/recent"
 	"github.com/ctxfs/ctxfs/metadata"
 )
@@ -38,9 +41,63 @@ func (f *forgotten) has(id ID) bool {
 	return ok
 }
 
+// inspector knows the layers that manifests name. Contexts of one layer share a manifest's file, which is read once.
+type inspector map[disk.Inode]string
+
+func (in inspector) layerOf(manifest string) (string, error) {
+	st, err := os.Lstat(manifest)
+	if err != nil {
+		return "", err
+	}
+	at, known := disk.InodeOf(st)
+	if digest, ok := in[at]; ok && known {
+		return digest, nil
+	}
+	_, digest, err := seed.Inspect(manifest)
+	if err == nil && known {
+		in[at] = digest
+	}
+	return digest, err
+}
+
+// outdated reports whether the manifest of a ready context names another layer than its record. The database has then lost the record of a
+// later context of the ID: a manifest is written before its folder.
+func (c *Catalog) outdated(rec metadata.Context, in inspector) bool {
+	if rec.State != metadata.ContextReady || rec.Layer == "" || c.IsLocked(ID(rec.ID)) {
+		return false
+	}
+	if there, err := c.FolderState(ID(rec.ID)); err != nil || !there {
+		return false // an unusable folder is reported when it is used
+	}
+	layer, err := in.layerOf(c.Layout.Manifest(ID(rec.ID)))
+	return err == nil && layer != rec.Layer
+}
+
+// CorrectRecords makes the records of ready contexts name the layers that the contexts were made from, and returns those that it changed.
+// A wrong one shows a context on another's layer.
+func (c *Catalog) CorrectRecords(ctx context.Context, recs map[ID]metadata.Context) ([]ID, error) {
+	var out []ID
+	in := inspector{}
+	for id, rec := range recs {
+		if !c.outdated(rec, in) {
+			continue
+		}
+		rec, ok, err := c.Record(ctx, id) // it may have changed since it was listed
+		if err == nil && ok && c.outdated(rec, in) {
+			_, err = c.Settle(ctx, rec)
+			out = append(out, id)
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
 // Rebuilt is what Rebuild repaired.
 type Rebuilt struct {
-	// Recorded are contexts whose record was lost, Deleted those that were deleted but had a record.
+	// Recorded are contexts whose record was lost, or was that of an earlier context of the ID. Deleted were deleted but had a record.
 	Recorded, Deleted []ID
 	// Settled counts the records of seedings that ended while the database was away.
 	Settled int
@@ -66,7 +123,9 @@ func (c *Catalog) Rebuild(ctx context.Context) (Rebuilt, error) {
 			return out, err
 		}
 	}
-	return out, nil
+	corrected, err := c.CorrectRecords(ctx, recs)
+	out.Recorded = append(out.Recorded, corrected...)
+	return out, err
 }
 
 // rebuild repairs the record of one context.

@@ -23,6 +23,18 @@ func OwnerOf(path string) string {
 	return strconv.FormatUint(uint64(sys.Uid), 10)
 }
 
+// Inode names a file on this machine.
+type Inode struct{ Device, Number uint64 }
+
+// InodeOf returns the inode of a file, or false if it is unknown.
+func InodeOf(st os.FileInfo) (Inode, bool) {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return Inode{}, false
+	}
+	return Inode{uint64(sys.Dev), sys.Ino}, true //nolint:unconvert // the types differ between systems
+}
+
 // Free returns the bytes that an unprivileged user may still write to dir's file system.
 func Free(dir string) (int64, error) {
 	var st unix.Statfs_t

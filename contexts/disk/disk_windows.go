@@ -1,6 +1,8 @@
 package disk
 
 import (
+	"os"
+
 	"golang.org/x/sys/windows"
 
 	"github.com/ctxfs/ctxfs/fserr"
@@ -31,6 +33,12 @@ func Free(dir string) (int64, error) {
 	}
 	return int64(free), nil
 }
+
+// Inode names a file on this machine.
+type Inode struct{ Device, Number uint64 }
+
+// InodeOf is false: an os.FileInfo of Windows does not have it.
+func InodeOf(os.FileInfo) (Inode, bool) { return Inode{}, false }
 
 // LacksInodes is false: Windows volumes do not count inodes.
 func LacksInodes(string) bool { return false }

@@ -132,6 +132,10 @@ func (p *repairs) repair(ctx context.Context, r *RepairReport) (*collection, err
 	if err != nil {
 		return nil, err
 	}
+	corrected, err := p.cat.CorrectRecords(ctx, recs)
+	if r.Recovered = append(r.Recovered, corrected...); err != nil {
+		return nil, err
+	}
 	if err := p.recoverFolders(ctx, recs, r); err != nil {
 		return nil, err
 	}

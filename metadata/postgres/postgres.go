@@ -83,9 +83,11 @@ func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "@.", 
 type statement struct {
 	sql  string
 	args []any
-	// row gets each row, done the number of rows; both may be nil.
-	row  func(row pgx.CollectableRow) error
-	done func(n int64)
+	// row gets each row, done the number of rows; both may be nil. A transaction that is repeated gives its rows again: begin, which may be
+	// nil, is called before each try.
+	begin func()
+	row   func(row pgx.CollectableRow) error
+	done  func(n int64)
 }
 
 // kind says what a failed transaction may have done.
@@ -126,6 +128,9 @@ func (s *Store) once(ctx context.Context, limit time.Duration, statements []stat
 	batch := &pgx.Batch{}
 	batch.Queue(bound(limit))
 	for _, st := range statements {
+		if st.begin != nil {
+			st.begin()
+		}
 		q := batch.Queue(s.sql(st.sql), st.args...)
 		if st.row != nil {
 			q.Query(func(rows pgx.Rows) error { return each(rows, st.row) })
@@ -166,7 +171,7 @@ func one[T any](ctx context.Context, s *Store, scan func(pgx.CollectableRow) (T,
 
 // all reads records in the query's order; none is an empty list.
 func all[T any](ctx context.Context, s *Store, scan func(pgx.CollectableRow) (T, error), query string, args ...any) (list []T, err error) {
-	err = s.do(ctx, lists, statement{sql: query, args: args, row: func(row pgx.CollectableRow) error {
+	err = s.do(ctx, lists, statement{sql: query, args: args, begin: func() { list = nil }, row: func(row pgx.CollectableRow) error {
 		record, err := scan(row)
 		list = append(list, record)
 		return err
