@@ -121,7 +121,7 @@ func openSharedSide(ctx context.Context, l contexts.Layout, at *postgres.Address
 	} else {
 		claim.Note = func(int64) error { return nil }
 	}
-	store, err := postgres.Open(ctx, at)
+	store, err := postgres.Open(ctx, at, claim)
 	if err != nil {
 		return nil, coded(err)
 	}

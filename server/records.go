@@ -118,7 +118,11 @@ func checkLeft(ctx context.Context, at *postgres.Address, l contexts.Layout) err
 	if err = errors.Join(err, file.Close()); err != nil || len(left) == 0 {
 		return err
 	}
-	store, err := postgres.Open(ctx, at)
+	claim, err := claimOf(l)
+	if err != nil {
+		return err
+	}
+	store, err := postgres.Open(ctx, at, claim)
 	if err != nil {
 		return coded(err)
 	}
@@ -148,7 +152,7 @@ func openShared(ctx context.Context, at *postgres.Address, l contexts.Layout, ev
 		return nil, err
 	}
 	claim.Failed, claim.LostCommits, claim.Renewed = events.failed, events.lostCommits, events.renewed
-	store, err := postgres.Open(ctx, at)
+	store, err := postgres.Open(ctx, at, claim)
 	if err != nil {
 		return nil, coded(err)
 	}

@@ -62,7 +62,7 @@ func openPostgres(t *testing.T, url string) *postgres.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := postgres.Open(t.Context(), at)
+	store, err := postgres.Open(t.Context(), at, postgres.Claim{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,6 +131,9 @@ func (s *Store) explain(err error, doing, key string) error {
 
 // failed is explain for the address as a whole.
 func (a *Address) failed(doing string, err error) error {
+	if held := (*HeldError)(nil); errors.As(err, &held) {
+		return err
+	}
 	return a.safe(fmt.Errorf("%s %s: %w", doing, a, atStart(err)))
 }
 

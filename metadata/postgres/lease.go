@@ -95,26 +95,30 @@ func (l *Lease) take(ctx context.Context) error {
 	if err := s.bind(ctx, l.c); err != nil {
 		return s.at.failed("use the database", err)
 	}
-	var end time.Time
-	for ticker := time.NewTicker(takePoll); ; {
-		held, expires, err := l.try(ctx)
-		if err != nil {
-			ticker.Stop()
-			return s.at.failed("use the database", err)
-		}
-		if held == nil {
-			ticker.Stop()
-			return l.note()
-		}
-		if !end.IsZero() && !expires.Equal(end) {
-			ticker.Stop()
-			return held // it was renewed
+	if err := untilEnd(ctx, func() (*HeldError, time.Time, error) { return l.try(ctx) }); err != nil {
+		return s.at.failed("use the database", err)
+	}
+	return l.note()
+}
+
+// untilEnd calls try until it finds no lease of another server. If that server renews its lease meanwhile, the error is its *HeldError.
+func untilEnd(ctx context.Context, try func() (held *HeldError, expires time.Time, err error)) error {
+	ticker := time.NewTicker(takePoll)
+	defer ticker.Stop()
+	for end := (time.Time{}); ; {
+		held, expires, err := try()
+		switch {
+		case err != nil:
+			return err
+		case held == nil:
+			return nil
+		case !end.IsZero() && !expires.Equal(end):
+			return held
 		}
 		end = expires
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			ticker.Stop()
 			return errors.Join(ctx.Err(), held)
 		}
 	}
@@ -135,14 +139,21 @@ func (s *Store) bind(ctx context.Context, c Claim) error {
 		return err
 	}
 	if id != c.Directory {
-		return refuse("schema %s has the records of the contexts directory %s of host %s, and not of %s: give this one a schema of its own (CREATE SCHEMA NAME), and name it in --metadata as search_path=NAME; "+
-			"if it is that directory, and its state was lost, run DELETE FROM %s.directory in the database first", s.at.schema, path, host, c.Path, s.at.schema)
+		return s.foreign(path, host, c)
 	}
 	return nil
 }
 
-// free is when a lease may be taken: it was released or has ended, or its holder has ended.
-const free = `(expires_at IS NULL OR expires_at < clock_timestamp() OR place = $6 AND place <> '')`
+// foreign refuses the schema of another contexts directory.
+func (s *Store) foreign(path, host string, c Claim) error {
+	return refuse("schema %s has the records of the contexts directory %s of host %s, and not of %s: give this one a schema of its own (CREATE SCHEMA NAME), and name it in --metadata as search_path=NAME; "+
+		"if it is that directory, and its state was lost, run DELETE FROM %s.directory in the database first", s.at.schema, path, host, c.Path, s.at.schema)
+}
+
+// free is when a lease may be taken: it was released or has ended, or its holder, which had the place of a parameter, has ended.
+func free(place string) string {
+	return `(expires_at IS NULL OR expires_at < clock_timestamp() OR place = ` + place + ` AND place <> '')`
+}
 
 // try takes the lease, or returns whose it is until when. A new epoch is above all that this directory has seen.
 func (l *Lease) try(ctx context.Context) (held *HeldError, expires time.Time, err error) {
@@ -151,7 +162,7 @@ func (l *Lease) try(ctx context.Context) (held *HeldError, expires time.Time, er
 		statement{sql: `SELECT epoch FROM @.directory`, row: func(row pgx.CollectableRow) error { return row.Scan(&had) }},
 		statement{
 			sql: `UPDATE @.directory SET epoch = greatest(epoch, $2) + 1, holder = $3, held_host = $4, held_pid = $5, place = $6,
-				held_since = clock_timestamp(), expires_at = clock_timestamp() + $7::interval WHERE id = $1 AND epoch >= $8 AND ` + free + ` RETURNING epoch`,
+				held_since = clock_timestamp(), expires_at = clock_timestamp() + $7::interval WHERE id = $1 AND epoch >= $8 AND ` + free("$6") + ` RETURNING epoch`,
 			args: []any{l.c.Directory, l.c.Seen, l.c.Holder, metadata.Readable(l.c.Host), int64(l.c.PID), l.c.Place, leaseTime.String(), l.least},
 			row:  func(row pgx.CollectableRow) error { return row.Scan(&epoch) },
 		},

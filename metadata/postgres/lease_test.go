@@ -83,6 +83,44 @@ func TestLeaseThatIsRenewedIsRefused(t *testing.T) {
 	}
 }
 
+// TestSchemaInUseIsNotMigrated: a newer program brings neither the schema of a running server up to date, nor that of another directory.
+func TestSchemaInUseIsNotMigrated(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	server := newMachine(t, url, "server", 0)
+	lease := server.take(t)
+	keep(t, lease)
+	pg := pgtest.Shared(t)
+	pg.Exec(t, url, in(url, "ALTER TABLE @.contexts DROP COLUMN labels"), in(url, "ALTER TABLE @.panels DROP COLUMN labels"),
+		in(url, "DELETE FROM @.ctxfs_version WHERE version_id = 3"))
+	const version = "SELECT max(version_id)::text FROM @.ctxfs_version"
+	next := server.claim
+	next.Holder, next.Host = "next", "next"
+	foreign := next
+	foreign.Directory = strings.Repeat("e", 32)
+	var held *postgres.HeldError
+	if _, err := postgres.Open(t.Context(), parse(t, url), next); !errors.As(err, &held) || held.Host != "server" {
+		t.Errorf("beside a running server: %v, want a *HeldError that names it", err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := postgres.Open(t.Context(), parse(t, url), foreign); !errors.Is(err, postgres.ErrRefused) || !strings.Contains(err.Error(), "/srv/contexts") {
+		t.Errorf("for another directory: %v, want ErrRefused, and where the records belong", err)
+	}
+	if got := pg.Query(t, url, in(url, version)); got[0] != "2" {
+		t.Errorf("the schema has version %s, although both were refused", got)
+	}
+	store, err := postgres.Open(t.Context(), parse(t, url), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if got := pg.Query(t, url, in(url, version)); got[0] != "3" {
+		t.Errorf("the schema has version %s after the release, want 3", got)
+	}
+}
+
 func TestLeaseOfADeadServerIsTakenAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -108,11 +146,10 @@ func TestLeaseOfALockThatTheCallerHasIsTakenAtOnce(t *testing.T) {
 func TestServerWhoseLeaseWasTakenStops(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	first := newMachine(t, url, "first", 0)
-	lost := keep(t, first.take(t))
+	lease := newMachine(t, url, "first", 0).take(t)
 	pgtest.Shared(t).Exec(t, url, in(url, "UPDATE @.directory SET expires_at = NULL"))
 	newMachine(t, url, "second", 0).take(t)
-	if err := <-lost; !errors.Is(err, postgres.ErrLeaseLost) || !strings.Contains(err.Error(), "host second") {
+	if err := <-keep(t, lease); !errors.Is(err, postgres.ErrLeaseLost) || !strings.Contains(err.Error(), "host second") {
 		t.Errorf("got %v, want ErrLeaseLost with the other's name", err)
 	}
 }

@@ -97,9 +97,12 @@ func (s *Store) look(ctx context.Context, tx pgx.Tx) (f facts, err error) {
 	return f, err
 }
 
+// directoryVersion is the first version of the schema with the table directory.
+const directoryVersion = 2
+
 // prepare checks the database and brings the schema up to date. A lock of its transaction keeps other starts out; goose works
 // on a second connection meanwhile, and each migration is a transaction of its own.
-func (s *Store) prepare(ctx context.Context) error {
+func (s *Store) prepare(ctx context.Context, c Claim) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, migrateTime, errTooSlow)
 	defer cancel()
 	p, closeProvider, err := s.provider()
@@ -119,10 +122,38 @@ func (s *Store) prepare(ctx context.Context) error {
 		if current == target {
 			return nil
 		}
+		if current >= directoryVersion {
+			if err := s.mayMigrate(ctx, tx, c); err != nil {
+				return err
+			}
+		}
 		if _, err := p.Up(ctx); err != nil {
 			return fmt.Errorf("bring the schema from version %d to %d: %w", current, target, err)
 		}
 		return nil
+	})
+}
+
+// mayMigrate refuses the schema of another contexts directory, and that of a server that has its lease. It waits for the end of a lease that is
+// not renewed.
+func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx, c Claim) error {
+	return untilEnd(ctx, func() (*HeldError, time.Time, error) {
+		var id, path, host string
+		var vacant bool
+		held, expires := &HeldError{}, time.Time{}
+		err := tx.QueryRow(ctx, s.sql(`SELECT id, path, host, `+free("$1")+`, held_host, held_pid, held_since, expires_at FROM @.directory`), c.Place).
+			Scan(&id, &path, &host, &vacant, &held.Host, &held.PID, when{&held.Since}, when{&expires})
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil, expires, nil
+		case err != nil:
+			return nil, expires, err
+		case c.Directory != "" && id != c.Directory:
+			return nil, expires, s.foreign(path, host, c)
+		case vacant:
+			return nil, expires, nil
+		}
+		return held, expires, nil
 	})
 }
 

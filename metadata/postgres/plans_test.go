@@ -54,7 +54,7 @@ func opened(t *testing.T, tracer pgx.QueryTracer) *Store {
 		t.Fatal(err)
 	}
 	at.pool.ConnConfig.Tracer = tracer
-	s, err := Open(t.Context(), at)
+	s, err := Open(t.Context(), at, Claim{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestReplicaAtTheAddressIsAway(t *testing.T) {
 	if _, err := s.Contexts().Get(t.Context(), "ctx_a"); !errors.Is(err, metadata.ErrUnavailable) || !strings.Contains(err.Error(), "takes no writes") {
 		t.Errorf("a call got %v, want ErrUnavailable", err)
 	}
-	if _, err := Open(t.Context(), at); !errors.Is(err, ErrRefused) {
+	if _, err := Open(t.Context(), at, Claim{}); !errors.Is(err, ErrRefused) {
 		t.Errorf("a start got %v, want a refusal", err)
 	}
 }
@@ -244,7 +244,7 @@ func TestConcurrentStartsMigrateOnce(t *testing.T) {
 	stores, errs := make(chan *Store, 5), make(chan error, 5)
 	for range cap(errs) {
 		go func() {
-			s, err := Open(t.Context(), at)
+			s, err := Open(t.Context(), at, Claim{})
 			stores <- s
 			errs <- err
 		}()

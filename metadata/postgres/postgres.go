@@ -33,14 +33,15 @@ var _ metadata.Store = (*Store)(nil)
 
 // Open connects to the database and brings the schema up to date. It changes nothing, and the error says what to do, if the
 // database is a replica, is older than version 13, or if a newer ctxfs or another program made the schema's tables; such an
-// error wraps ErrRefused. One that wraps metadata.ErrUnavailable means that the database did not answer.
-func Open(ctx context.Context, at *Address) (*Store, error) {
+// error wraps ErrRefused. One that wraps metadata.ErrUnavailable means that the database did not answer. The schema of another contexts
+// directory than the claim's stays as it is, and so does that of a running server: the error is then that of Take.
+func Open(ctx context.Context, at *Address, c Claim) (*Store, error) {
 	pool, err := pgxpool.NewWithConfig(ctx, at.pool.Copy())
 	if err != nil {
 		return nil, at.failed("open the database", err)
 	}
 	s := &Store{pool: pool, at: at}
-	if err := s.prepare(ctx); err != nil {
+	if err := s.prepare(ctx, c); err != nil {
 		pool.Close()
 		return nil, at.failed("open the database", err)
 	}

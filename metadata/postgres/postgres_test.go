@@ -27,7 +27,7 @@ func parse(t *testing.T, url string) *postgres.Address {
 // open opens the store of a database; the test closes it.
 func open(t *testing.T, url string) *postgres.Store {
 	t.Helper()
-	s, err := postgres.Open(t.Context(), parse(t, url))
+	s, err := postgres.Open(t.Context(), parse(t, url), postgres.Claim{})
 	if err != nil {
 		t.Fatal(err)
 	}

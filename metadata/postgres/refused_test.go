@@ -53,7 +53,7 @@ func TestBadDatabasesAreRefused(t *testing.T) {
 		{"another encoding", s.URL("latin"), "ENCODING 'UTF8'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			store, err := postgres.Open(t.Context(), parse(t, test.url))
+			store, err := postgres.Open(t.Context(), parse(t, test.url), postgres.Claim{})
 			if err == nil {
 				t.Fatal(errors.Join(errors.New("it was opened"), store.Close()))
 			}
@@ -70,7 +70,7 @@ func TestBadDatabasesAreRefused(t *testing.T) {
 func TestDatabaseThatDoesNotAnswerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"postgres://u@127.0.0.1:1/db", "postgres://u@/db?host=/nowhere"} {
-		if _, err := postgres.Open(t.Context(), parse(t, address)); !errors.Is(err, metadata.ErrUnavailable) || !strings.Contains(err.Error(), "--metadata") {
+		if _, err := postgres.Open(t.Context(), parse(t, address), postgres.Claim{}); !errors.Is(err, metadata.ErrUnavailable) || !strings.Contains(err.Error(), "--metadata") {
 			t.Errorf("%s: got %v, want ErrUnavailable with a remedy", address, err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestPasswordIsNeverShown(t *testing.T) {
 			continue
 		}
 		said = append(said, at.String(), postgres.Redact(address))
-		_, err = postgres.Open(t.Context(), at)
+		_, err = postgres.Open(t.Context(), at, postgres.Claim{})
 		if err == nil {
 			t.Errorf("opened %s", at)
 		}
