@@ -110,11 +110,12 @@ func TestWhoWaitsCanGiveUp(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForTasksThatHang does a task though no thread becomes free.
-func TestNobodyWaitsForTasksThatHang(t *testing.T) {
+// TestHangingTaskDelaysNoCaller does a task although no thread becomes free.
+func TestHangingTaskDelaysNoCaller(t *testing.T) {
 	p := newPool(1, true)
-	p.patience = time.Millisecond
+	p.patience = time.Hour // hold needs the thread
 	hold(t, p)
+	p.patience = time.Millisecond
 	ran := false
 	if err := p.Do(t.Context(), func() { ran = true }); err != nil || !ran {
 		t.Errorf("ran %v, %v", ran, err)
