@@ -115,14 +115,23 @@ func (w *world) inMemory(t *testing.T, panel string, change func(*mcp.Config)) s
 func connect(t *testing.T, transport sdk.Transport, version string) *model {
 	t.Helper()
 	m := &model{t: t, updated: make(chan string, 100)}
+	closing := make(chan struct{}) // Close waits for the handler
 	c := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
-		ResourceUpdatedHandler: func(_ context.Context, r *sdk.ResourceUpdatedNotificationRequest) { m.updated <- r.Params.URI },
+		ResourceUpdatedHandler: func(_ context.Context, r *sdk.ResourceUpdatedNotificationRequest) {
+			select {
+			case m.updated <- r.Params.URI:
+			case <-closing:
+			}
+		},
 	})
 	session, err := c.Connect(t.Context(), transport, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = session.Close() })
+	t.Cleanup(func() {
+		close(closing)
+		_ = session.Close()
+	})
 	if got := session.InitializeResult().ProtocolVersion; got != version {
 		t.Fatalf("the session speaks %s, not %s", got, version)
 	}
