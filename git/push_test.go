@@ -370,7 +370,7 @@ func TestAddresses(t *testing.T) {
 	for _, raw := range []string{
 		"", "-oProxyCommand=x", "ext::sh -c x", "../x", "x/y", "ssh://-oProxyCommand=x/y", "git://example.com/x", "https://example.com/a/../b",
 		"https://example.com/%2e%2e/b", "https://example.com/a%2Fb", "https://a\\@evil/x", "https://example.com/x?y", "example.com::x", "https:///x",
-		"file://host/x", "https://example.com/x\ny", "-evil:x",
+		"file://host/x", "file://u:p@/x", "ssh://u:p@example.com/x", "ssh://-oProxyCommand=x@example.com/y", "https://u:p%0aq@example.com/x", "https://example.com/x\ny", "-evil:x",
 	} {
 		if a, err := git.ParseAddress(raw); err == nil {
 			t.Errorf("%q was accepted as %s", raw, a)
