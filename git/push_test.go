@@ -356,6 +356,25 @@ func TestPushRunsNothing(t *testing.T) {
 	}
 }
 
+// What git takes for a trailer has the key that TrailerKey returns.
+func TestTrailerKeysAreThoseOfGit(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t)
+	for _, between := range []string{"", " ", "\t", " \t ", "\r", "\v", "\u00a0", ".", "=", " x"} {
+		for _, before := range []string{"", " ", "\t", "-", "#", "\r", "\ufeff"} {
+			for _, key := range []string{"Ctxfs-Panel", "cTXFS-pANEL", "Ctxfs Panel", "Ctxfs_Panel"} {
+				line := before + key + between + ": panels/other"
+				parsed := w.Git("", []byte("subject\n\nSee: x\n"+line+"\n"), "interpret-trailers", "--parse", "--no-divider")
+				_, last, _ := strings.Cut(parsed, "\n")
+				want, _, _ := strings.Cut(last, ":")
+				if got := git.TrailerKey(line); got != want {
+					t.Errorf("the key of %q is %q, and git's is %q", line, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for raw, shown := range map[string]string{
