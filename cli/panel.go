@@ -53,7 +53,7 @@ func (a *app) panelOpenCommand() *cobra.Command {
 	f.BoolVar(&o.review, "review", false, "let the panel review the changes of other panels' contexts; its older tokens end when it is opened without this")
 	f.BoolVar(&o.exec, "exec", false, "let the panel run commands in its context; its older tokens end when it is opened without this")
 	f.BoolVar(&o.gitPush, "git-push", false, "let the panel push the commits that it staged; its older tokens end when it is opened without this")
-	f.StringVar(&o.zones, "zones", "", "file with the zones of a new context, in the format of context-zones.yml, instead of the one beside the panel's source")
+	f.StringVar(&o.zones, "zones", "", "file with the zones of a new context, in the format of context-zones.yml, instead of the one beside the panel's source; the only way to direct zones, unless the server trusts the files of the workspace")
 	f.StringVar(&o.template, "template", "", "make the context from this template, a folder or file of the workspace")
 	f.StringArrayVar(&o.seedFrom, "seed-from", nil, seedFromUsage)
 	f.BoolVar(&o.unsafe, "unsafe", false, "allow an unsafe_noctx context, which starts empty")
@@ -163,6 +163,9 @@ func (a *app) printPanel(p *client.Panel) error {
 	rows := [][]string{{"panel", p.ID()}, {"context", p.ContextID()}, {"partition", p.Partition()}, {"token", token}}
 	if rights := rightNames(p.Opened().GetRights()); rights != "" {
 		rows = append(rows, []string{"rights", rights})
+	}
+	if p.Opened().GetZoneMode() == ctxfsv1.ZoneMode_ZONE_MODE_DIRECT {
+		rows = append(rows, []string{"zones", "direct: the panel writes real directories, unreviewed ('ctxfs zones list " + p.ContextID() + "')"})
 	}
 	return a.table(nil, append(rows, [][]string{
 		{"expires", expires.Format("2006-01-02 15:04:05")},

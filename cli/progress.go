@@ -173,7 +173,9 @@ func (a *app) seedPanel(ctx context.Context, c *client.Client, panel string, see
 	id = info.GetContextId()
 	x, err := c.GetContext(ctx, id)
 	if err == nil && x.GetState() != ctxfsv1.ContextState_CONTEXT_STATE_READY {
-		r, err = a.ensure(ctx, c, id, seedFrom...)
+		b := a.newBar(false)
+		defer b.end()
+		r, err = c.EnsurePanelContext(ctx, panel, b.seed, seedFrom...) // by the panel: a context-zones.yml is for its own context
 	}
 	return id, r, err
 }

@@ -6,7 +6,8 @@ import (
 	ctxfsv1 "github.com/ctxfs/ctxfs/proto/ctxfs/v1"
 )
 
-// WithZones gives a new context these zones instead of those of the context-zones.yml beside the panel's source.
+// WithZones gives a new context these zones instead of those of the context-zones.yml beside the panel's source. Direct zones trust the panel with
+// real directories.
 func WithZones(l *ctxfsv1.ZoneLayout) PanelOption {
 	return func(r *ctxfsv1.OpenPanelRequest) { r.Zones = l }
 }

@@ -99,6 +99,8 @@ type Config struct {
 	Version string
 	// ZoneDirs are directories outside of the workspace that may have direct zones.
 	ZoneDirs []string
+	// TrustZoneFiles lets a context-zones.yml of the workspace give a panel direct zones.
+	TrustZoneFiles bool
 	// OpenRoot opens a context's folder; nil means rootfs.Open. Tests choose an implementation with it.
 	OpenRoot func(dir string, opts rootfs.Options) (rootfs.Root, error)
 	// Now is the clock; nil, except in tests, means time.Now.
@@ -184,6 +186,7 @@ func compose(ctx context.Context, cfg Config, l Layout, root rootfs.Root) (*Mana
 	if err != nil {
 		return nil, err
 	}
+	places.TrustFiles = cfg.TrustZoneFiles
 	flights, layers := seeding.NewFlights(life), layer.New(l.Layers, cfg.Owner)
 	gates, err := gate.New(ctx, gate.Config{
 		Catalog: cat, Life: life, Seedings: flights, LayerTree: layers.Tree, Quota: cfg.Quota, OpenRoot: cfg.OpenRoot, Zones: places,
@@ -197,6 +200,9 @@ func compose(ctx context.Context, cfg Config, l Layout, root rootfs.Root) (*Mana
 		Owner: cfg.Owner, DiskReserve: cfg.DiskReserve, Pool: cfg.Pool, PoolMaxBytes: cfg.PoolMaxBytes,
 		Zones: func(panel string) (zones.Layout, error) {
 			l, _, err := zones.Find(root, panel)
+			if err == nil {
+				err = places.CheckFile(panel, l)
+			}
 			if err == nil {
 				err = places.Explain(l)
 			}
@@ -270,6 +276,8 @@ type Ensured struct {
 	Info
 	// Seeded says that this call waited for a seeding; it is false if the context was ready.
 	Seeded bool
+	// Zones is how the context's zones are kept; "" if it has none.
+	Zones zones.Mode
 	// Took is how long the caller waited.
 	Took time.Duration
 }
@@ -299,7 +307,11 @@ func (m *Manager) Ensure(ctx context.Context, id ID, opts EnsureOptions, progres
 	if err != nil {
 		return Ensured{}, err
 	}
-	ensured := Ensured{Info: m.info(rec, StateReady), Seeded: seeded}
+	spec, err := m.cat.Spec(id)
+	if err != nil {
+		return Ensured{}, err
+	}
+	ensured := Ensured{Info: m.info(rec, StateReady), Seeded: seeded, Zones: spec.Zones.Mode}
 	if seeded {
 		ensured.Took = m.cat.Now().Sub(start)
 	}

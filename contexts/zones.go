@@ -18,6 +18,11 @@ func (m *Manager) FindZones(folder string) (l zones.Layout, found bool, err erro
 	return zones.Find(m.workspace, folder)
 }
 
+// CheckZoneFile fails with EACCES if a panel does not get the layout in a folder of the workspace, which FindZones returned.
+func (m *Manager) CheckZoneFile(folder string, l zones.Layout) error {
+	return m.zones.CheckFile(folder, l)
+}
+
 // ExplainZones checks what a layout means here: its directories are there, and allowed. It changes nothing. Errors are EINVAL, EACCES and
 // ENOENT. They name the zone, and are for hosts alone.
 func (m *Manager) ExplainZones(l zones.Layout) error { return m.zones.Explain(l) }

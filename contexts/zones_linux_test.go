@@ -234,6 +234,36 @@ func TestDirectoryThatAZoneMustNotHave(t *testing.T) {
 	wantErrno(t, "a directory that has the contexts directory further below", err, fserr.EACCES)
 }
 
+func TestDirectZonesDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	w, m, elsewhere := directWorkspace(t)
+	for _, row := range []struct {
+		a, b string
+		want fserr.Code
+	}{
+		{"reports", "downloads", 0}, {"app", "lib", 0}, {"app/src/d0", "app/src/d1", 0}, {elsewhere, "app", 0},
+		{"app", ".", fserr.EINVAL}, {".", "app", fserr.EINVAL}, {"app", "app", fserr.EINVAL}, {"app", "./app/", fserr.EINVAL}, {"app/src", "app", fserr.EINVAL},
+		{"app", filepath.Join(w.dir, "app/src"), fserr.EINVAL}, {elsewhere, filepath.Join(elsewhere, "sub"), fserr.EINVAL},
+	} {
+		layout := zones.Layout{Mode: zones.Direct, Zones: []zones.Zone{{Path: "/sources", Dir: row.a, ReadOnly: true}, {Path: "/workspace", Dir: row.b}}}
+		err := m.ExplainZones(layout)
+		wantErrno(t, row.a+" and "+row.b, err, row.want)
+		if err != nil && (!strings.Contains(err.Error(), "/sources") || !strings.Contains(err.Error(), "/workspace")) {
+			t.Errorf("the error does not name both zones: %v", err)
+		}
+	}
+	// A context that was made before is not opened.
+	layout := zones.Layout{Mode: zones.Direct, Zones: []zones.Zone{{Path: "/sources", Dir: "app", ReadOnly: true}, {Path: "/workspace", Dir: "lib"}}}
+	spec, err := NewSpec(nil, layout)
+	must(t, err)
+	_, err = m.Ensure(t.Context(), "ctx_a", EnsureOptions{Spec: spec}, nil)
+	must(t, err)
+	spec.Zones.Zones[1].Dir = "."
+	must(t, m.cat.KeepSpec("ctx_a", spec))
+	_, err = m.Acquire(t.Context(), "ctx_a", Read)
+	wantErrno(t, "a context whose zones overlap", err, fserr.EINVAL)
+}
+
 func TestReplacedDirectoryOfAZoneIsNoticed(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t)
@@ -348,6 +378,37 @@ func TestGarbageCollectionRemovesOldFilesOfZones(t *testing.T) {
 			wantErrno(t, path, err, want)
 		}
 	})
+}
+
+func TestFilesOfTheWorkspaceGiveNoDirectZones(t *testing.T) {
+	t.Parallel()
+	w := twoRepositories(t)
+	layout := zones.Layout{Mode: zones.Direct, Zones: []zones.Zone{{Path: "/workspace", Dir: "."}}}
+	w.write("panels/editor/context-zones.yml", "mode: direct\nzones:\n  /workspace: {dir: .}\n")
+	opts := EnsureOptions{OwnerPanel: "panels/editor"}
+	m := w.open()
+	_, err := m.Ensure(t.Context(), "ctx_panels~editor", opts, nil)
+	wantErrno(t, "direct zones of a file", err, fserr.EACCES)
+	for _, want := range []string{"panels/editor/context-zones.yml", "--zones", "--trust-zone-files"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not name %s: %v", want, err)
+		}
+	}
+	if _, err := m.Spec(t.Context(), "ctx_panels~editor"); fserr.CodeOf(err) != fserr.ESTALE {
+		t.Errorf("the refused context is there: %v", err)
+	}
+	byHost := opts
+	byHost.Spec, err = NewSpec(nil, layout)
+	must(t, err)
+	if e, err := m.Ensure(t.Context(), "ctx_panels~editor", byHost, nil); err != nil || e.Zones != zones.Direct {
+		t.Errorf("zones of the host: %q, %v", e.Zones, err)
+	}
+	_, err = m.Delete(t.Context(), "ctx_panels~editor")
+	must(t, err)
+	trusting := w.open(func(c *Config) { c.TrustZoneFiles = true })
+	if e, err := trusting.Ensure(t.Context(), "ctx_panels~editor", opts, nil); err != nil || e.Zones != zones.Direct {
+		t.Errorf("trusted files: %q, %v", e.Zones, err)
+	}
 }
 
 func TestZonesBesideAPanelsSource(t *testing.T) {

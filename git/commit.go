@@ -496,6 +496,17 @@ func CheckTrailer(line string) error {
 	return &fserr.Error{Code: fserr.EINVAL, Detail: fmt.Sprintf("%.300q is no trailer", line), Hint: "write 'Key: value' in one line"}
 }
 
+// trailerKey matches what git takes for a trailer: with white space before the colon too, which git interpret-trailers leaves out.
+var trailerKey = regexp.MustCompile(`^([A-Za-z0-9-]+)[ \t]*:`)
+
+// TrailerKey returns the key of a line of a message if git may take the line for a trailer, and else "". Git compares keys without case.
+func TrailerKey(line string) string {
+	if m := trailerKey.FindStringSubmatch(line); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
 // Text returns the text of a message with its trailers.
 func (d *Draft) Text(ctx context.Context, m Message) ([]byte, error) {
 	args := []string{"interpret-trailers", "--no-divider", "--if-exists=addIfDifferent"}

@@ -207,6 +207,9 @@ func isObjectID(s string) bool {
 // isAbbreviated reports whether s may be the beginning of an object's ID (git's shortest has 4 digits).
 func isAbbreviated(s string) bool { return len(s) >= 4 && len(s) < 64 && hexPattern.MatchString(s) }
 
+// MayBeCommit reports whether a ref may be the ID of a commit, in full or abbreviated. It may be a name as well.
+func MayBeCommit(ref string) bool { return isObjectID(ref) || isAbbreviated(ref) }
+
 // FoldName returns what file systems that ignore case or some characters compare:
 // HFS+ ignores format characters, NTFS what follows a colon and dots and spaces at
 // the end. Git's own checks are is_hfs_dotgit and is_ntfs_dotgit.

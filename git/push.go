@@ -42,14 +42,10 @@ func (e *RemoteError) Error() string {
 // Unwrap returns the kind and the cause.
 func (e *RemoteError) Unwrap() []error { return []error{e.Kind, e.Err} }
 
-// target is the name under which git knows the address: in the environment, which only this user's processes can read.
-const target = "ctxfs"
-
 // to runs git with an address as the remote named target.
 func (b *Bare) to(a Address) runner {
-	r := b.own.remote()
+	r := b.own.remote(a.site)
 	r.config = append(slices.Clip(r.config), "push.gpgSign=false", "push.followTags=false", "push.recurseSubmodules=no", "push.negotiate=false")
-	r.env = append(r.env, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=remote."+target+".url", "GIT_CONFIG_VALUE_0="+a.url)
 	if a.IsLocal() {
 		r.env = append(r.env, "GIT_ALLOW_PROTOCOL=file")
 	}

@@ -356,6 +356,25 @@ func TestPushRunsNothing(t *testing.T) {
 	}
 }
 
+// What git takes for a trailer has the key that TrailerKey returns.
+func TestTrailerKeysAreThoseOfGit(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t)
+	for _, between := range []string{"", " ", "\t", " \t ", "\r", "\v", "\u00a0", ".", "=", " x"} {
+		for _, before := range []string{"", " ", "\t", "-", "#", "\r", "\ufeff"} {
+			for _, key := range []string{"Ctxfs-Panel", "cTXFS-pANEL", "Ctxfs Panel", "Ctxfs_Panel"} {
+				line := before + key + between + ": panels/other"
+				parsed := w.Git("", []byte("subject\n\nSee: x\n"+line+"\n"), "interpret-trailers", "--parse", "--no-divider")
+				_, last, _ := strings.Cut(parsed, "\n")
+				want, _, _ := strings.Cut(last, ":")
+				if got := git.TrailerKey(line); got != want {
+					t.Errorf("the key of %q is %q, and git's is %q", line, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for raw, shown := range map[string]string{
@@ -370,7 +389,7 @@ func TestAddresses(t *testing.T) {
 	for _, raw := range []string{
 		"", "-oProxyCommand=x", "ext::sh -c x", "../x", "x/y", "ssh://-oProxyCommand=x/y", "git://example.com/x", "https://example.com/a/../b",
 		"https://example.com/%2e%2e/b", "https://example.com/a%2Fb", "https://a\\@evil/x", "https://example.com/x?y", "example.com::x", "https:///x",
-		"file://host/x", "https://example.com/x\ny", "-evil:x",
+		"file://host/x", "file://u:p@/x", "ssh://u:p@example.com/x", "ssh://-oProxyCommand=x@example.com/y", "https://u:p%0aq@example.com/x", "https://example.com/x\ny", "-evil:x",
 	} {
 		if a, err := git.ParseAddress(raw); err == nil {
 			t.Errorf("%q was accepted as %s", raw, a)

@@ -45,6 +45,41 @@ func (l *Local) Branches(ctx context.Context) ([]Branch, error) {
 	return branches, nil
 }
 
+// IsNamed reports whether HEAD, a branch, a tag or a remote-tracking branch names a commit of the repository, or one that follows it. A repository
+// also has other commits: those of the stash and of other refs, and those that nothing names since a branch was reset, amended or deleted. Git
+// walks the history once, as far back as the commit is old. If clocks were wrong it may find a commit unnamed that is not.
+func (l *Local) IsNamed(ctx context.Context, commit string) (named bool, err error) {
+	head, err := l.follow("HEAD")
+	if err != nil {
+		return false, l.broken(err)
+	}
+	if head == commit {
+		return true, nil
+	}
+	out, err := l.inPlace().run(ctx, l.reader.opts.Timeout, "for-each-ref", "--format=^%(objectname)", "refs/heads/", "refs/tags/", "refs/remotes/")
+	if err != nil {
+		return false, l.broken(err)
+	}
+	revisions := string(out)
+	if head != "" {
+		revisions += "^" + head + "\n"
+	}
+	s, err := newScratch(l.reader.opts.Scratch, len(commit) == 64)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, s.remove()) }()
+	if err := l.lend(ctx, s); err != nil {
+		return false, err
+	}
+	// Damaged refs do not count. What is left is the commit itself, unless it is among what the refs name.
+	out, err = s.local("").feed(ctx, l.reader.opts.Timeout, strings.NewReader(revisions+commit+"\n"), "rev-list", "--ignore-missing", "--max-count=1", "--stdin")
+	if err != nil {
+		return false, l.broken(err)
+	}
+	return len(out) == 0, nil
+}
+
 // Since counts the commits that a ref has and a commit does not.
 func (l *Local) Since(ctx context.Context, commit, ref string) (n int, err error) {
 	at, err := l.follow(ref)

@@ -17,14 +17,15 @@ var ErrUnreachable = errors.New("the repository could not be reached")
 // remote is a repository behind a URL.
 type remote struct {
 	reader *Reader
-	// shown is the repository's name in messages. The url may hold a password, so no message shows it.
-	url, shown string
+	// shown is the repository's name in messages. The URL may hold a password, so no message shows it.
+	shown string
+	at    site
 }
 
 // Remote returns the repository behind a URL of scheme http, https or ssh. Errors call
 // it shown, and never show the URL. Nothing is asked yet.
 func (r *Reader) Remote(url, shown string) Repository {
-	return &remote{reader: r, url: url, shown: shown}
+	return &remote{reader: r, at: siteOf(url), shown: shown}
 }
 
 // failed reports that the other end, or the way there, failed.
@@ -74,7 +75,7 @@ func (r *remote) list(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	defer func() { _ = s.remove() }()
-	out, err := s.remote().run(ctx, r.reader.opts.Timeout, "ls-remote", "--quiet", "--", r.url)
+	out, err := s.remote(r.at).run(ctx, r.reader.opts.Timeout, "ls-remote", "--quiet", target)
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +119,9 @@ func (r *remote) Objects(ctx context.Context, scratch, commit string) (*Objects,
 	if err != nil {
 		return nil, err
 	}
-	err = r.fetch(ctx, s, "--depth=1", "--", r.url, commit)
+	err = r.fetch(ctx, s, "--depth=1", target, commit)
 	if err != nil && ctx.Err() == nil {
-		err = r.fetch(ctx, s, "--", r.url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+		err = r.fetch(ctx, s, target, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 	}
 	if err != nil {
 		return nil, errors.Join(r.failed("fetched", err), s.remove())
@@ -130,6 +131,6 @@ func (r *remote) Objects(ctx context.Context, scratch, commit string) (*Objects,
 
 func (r *remote) fetch(ctx context.Context, s *scratch, args ...string) error {
 	all := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance", "--no-write-fetch-head"}
-	_, err := s.remote().run(ctx, r.reader.opts.FetchTimeout, append(all, args...)...)
+	_, err := s.remote(r.at).run(ctx, r.reader.opts.FetchTimeout, append(all, args...)...)
 	return err
 }

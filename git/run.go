@@ -110,13 +110,14 @@ func (s *scratch) local(objects string) runner {
 	return r
 }
 
-// remote runs git in the scratch with http, https and ssh allowed, and with the
+// remote runs git in the scratch with a remote repository under the name target, with http, https and ssh allowed, and with the
 // operator's configuration and wishes for ssh and TLS.
-func (s *scratch) remote() runner {
-	return runner{s.dir, fixed, environ([]string{"GIT_SSH", "GIT_SSL_"}, "GIT_DIR="+s.dir, "GIT_NO_REPLACE_OBJECTS=1",
+func (s *scratch) remote(at site) runner {
+	env := environ([]string{"GIT_SSH", "GIT_SSL_"}, "GIT_DIR="+s.dir, "GIT_NO_REPLACE_OBJECTS=1",
 		"GIT_ATTR_NOSYSTEM=1", "GIT_ALLOW_PROTOCOL=http:https:ssh", "SSH_ASKPASS_REQUIRE=never",
 		// An empty program keeps git from asking through that of SSH_ASKPASS.
-		"GIT_ASKPASS=")}
+		"GIT_ASKPASS=")
+	return runner{s.dir, fixed, append(env, at.env()...)}
 }
 
 // command prepares a git that is killed, with the processes it started, when ctx ends.

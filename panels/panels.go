@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ctxfs/ctxfs/contexts"
+	"github.com/ctxfs/ctxfs/contexts/zones"
 	"github.com/ctxfs/ctxfs/metadata"
 )
 
@@ -132,6 +133,8 @@ type Opened struct {
 	Seeded       bool
 	Took         time.Duration
 	Files, Bytes int64
+	// Zones is how the context's zones are kept; "" if it has none.
+	Zones zones.Mode
 	// TemplateUnasked says why the template's repositories could not be asked whether they have moved: the panel
 	// then keeps the context that it has. "" when they were asked, or there is no template.
 	TemplateUnasked string

@@ -112,7 +112,7 @@ func (r *Registry) Open(ctx context.Context, req OpenRequest, progress func(cont
 	if err != nil {
 		return Opened{}, err
 	}
-	return Opened{Panel: p, Token: tok, Seeded: e.Seeded || b.seeded, Took: e.Took, Files: e.Files, Bytes: e.Bytes, TemplateUnasked: b.unasked}, nil
+	return Opened{Panel: p, Token: tok, Seeded: e.Seeded || b.seeded, Took: e.Took, Files: e.Files, Bytes: e.Bytes, Zones: e.Zones, TemplateUnasked: b.unasked}, nil
 }
 
 // ensureOptions are those of a panel's context. A context that belongs to no panel is labelled only by the request that made it.

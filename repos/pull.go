@@ -153,8 +153,11 @@ func (p *pull) leftOut(name string) string { return p.excluded(p.repo.own(name))
 // find resolves the ref, and makes the commit readable.
 func (p *pull) find(ctx context.Context) (err error) {
 	repo := p.repo
+	if p.req.Panel && isHidden(p.req.Ref) {
+		return p.notForPanels(nil)
+	}
 	if p.req.Remote == "" {
-		if p.commit, err = repo.Resolve(ctx, p.req.Ref); err != nil {
+		if p.commit, err = p.resolve(ctx); err != nil {
 			return err
 		}
 	}
@@ -179,6 +182,37 @@ func (p *pull) find(ctx context.Context) (err error) {
 		return &Error{Reason: NoRef, Detail: fmt.Sprintf("remote %q has no commit %.12s", p.req.Remote, p.commit), Hint: "name one of its branches or tags", Err: err}
 	}
 	return nil
+}
+
+// resolve finds the commit of the workspace's repository. A panel gets what branches, tags and remote-tracking branches contain: the repository may
+// also have commits that its user dropped because of a secret in them, and the stash. A panel does not learn which of these there are.
+func (p *pull) resolve(ctx context.Context) (string, error) {
+	commit, err := p.repo.Resolve(ctx, p.req.Ref)
+	if !p.req.Panel || !git.MayBeCommit(p.req.Ref) {
+		return commit, err
+	}
+	if fserr.CodeOf(err) == fserr.ENOENT {
+		return "", p.notForPanels(err)
+	}
+	if err != nil || commit == p.repo.Seeded.Head {
+		return commit, err
+	}
+	if named, err := p.repo.IsNamed(ctx, commit); err != nil || named {
+		return commit, err
+	}
+	return "", p.notForPanels(nil)
+}
+
+// isHidden reports whether a full name is of a ref that panels do not pull, such as refs/stash.
+func isHidden(ref string) bool {
+	return strings.HasPrefix(ref, "refs/") && !slices.ContainsFunc([]string{"refs/heads/", "refs/tags/", "refs/remotes/"}, func(dir string) bool { return strings.HasPrefix(ref, dir) })
+}
+
+func (p *pull) notForPanels(cause error) error {
+	return &Error{
+		Reason: NoRef, Detail: fmt.Sprintf("repository %s has nothing for panels that is called %.100q", p.repo.shown(), p.req.Ref), Err: cause,
+		Hint: "panels pull branches, tags and remote-tracking branches, and commits that these contain; the host pulls any commit",
+	}
 }
 
 // list finds the files of the paths.

@@ -143,6 +143,42 @@ func replaced(text string, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
+// A repository has commits that no branch names: the stash, other refs, and what was amended because of a secret in it.
+func TestPanelPullsOnlyWhatBranchesAndTagsContain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.Repo("app", "f=first\n")
+	secret := w.Commit("app", "f=secret\n")
+	w.Git("app", nil, "tag", "-a", "-m", "t", "old", first)
+	w.Git("app", nil, "reset", "-q", "--hard", first)
+	w.Commit("app", "f=second\n")
+	w.onBranch("side", func() { w.Write("app/f", "side\n") })
+	side := w.Git("app", nil, "rev-parse", "side")
+	w.Write("app/f", "stashed\n")
+	w.Git("app", nil, "stash", "-q")
+	stash := w.Git("app", nil, "rev-parse", "stash")
+	w.Git("app", nil, "update-ref", "refs/remotes/origin/theirs", w.Git("app", nil, "commit-tree", "-m", "x", "-p", side, "side^{tree}"))
+	w.Git("app", nil, "update-ref", "refs/notes/kept", secret)
+	w.seed("app")
+	for _, ref := range []string{"", "main", "side", "old", "refs/heads/side", "refs/tags/old", "refs/remotes/origin/theirs", first, first[:9], side, w.Git("app", nil, "rev-parse", "refs/remotes/origin/theirs")} {
+		if _, err := w.tryPull(PullRequest{Ref: ref, Panel: true, DryRun: true}); err != nil {
+			t.Errorf("a panel pulls %q: %v", ref, err)
+		}
+	}
+	before := w.contents()
+	for _, ref := range []string{secret, secret[:9], stash, "refs/stash", "refs/notes/kept", "refs/none", strings.Repeat("1", 40), "11111111"} {
+		_, err := w.tryPull(PullRequest{Ref: ref, Panel: true})
+		if refused := w.wantRefused(err, NoRef, before); !strings.Contains(refused.Detail, "nothing for panels") {
+			t.Errorf("%s is refused as %q: a panel must not learn whether it exists", ref, refused.Detail)
+		}
+	}
+	for _, ref := range []string{secret, "refs/stash"} {
+		if _, err := w.tryPull(PullRequest{Ref: ref, DryRun: true}); err != nil {
+			t.Errorf("a host pulls %q: %v", ref, err)
+		}
+	}
+}
+
 // Both sides do everything that can be done to a path. The workspace's own edits and untracked files are the user's.
 func TestPullBringsInWhatARefHas(t *testing.T) {
 	t.Parallel()

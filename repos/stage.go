@@ -83,7 +83,7 @@ type staging struct {
 
 // check refuses a request that makes no commit, whatever the context holds.
 func (s *staging) check() error {
-	if err := review.CheckMessage(s.req.Message, panelTrailer, contextTrailer); err != nil {
+	if err := review.CheckMessage(s.req.Message); err != nil {
 		return err
 	}
 	if s.req.Branch != "" {

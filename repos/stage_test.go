@@ -229,6 +229,8 @@ func TestStageRefuses(t *testing.T) {
 		"a message that is binary":   {StageRequest{Message: "a\x00b"}, "", fserr.EINVAL, "not UTF-8"},
 		"a long message":             {StageRequest{Message: strings.Repeat("x", 64<<10+1)}, "", fserr.EINVAL, "too long"},
 		"a trailer of ctxfs":         {StageRequest{Message: "m\n\nctxfs-panel: panels/other"}, "", fserr.EINVAL, "is set by ctxfs"},
+		"a trailer before a space":   {StageRequest{Message: "m\n\nSee: x\nCtxfs-Panel \t: panels/other"}, "", fserr.EINVAL, "Ctxfs-Panel is set by ctxfs"},
+		"a trailer of the context":   {StageRequest{Message: "m\n\nCTXFS-Context : ctx_other"}, "", fserr.EINVAL, "is set by ctxfs"},
 		"no repository named":        {StageRequest{}, "", fserr.EINVAL, "/app, /lib"},
 		"an unknown repository":      {StageRequest{Repo: &none}, NoRepository, 0, "/app, /lib"},
 		"two repositories":           {StageRequest{Files: []review.Path{"app/f", "lib/g"}}, "", fserr.EINVAL, "one by one"},

@@ -81,7 +81,7 @@ const (
 	maxTrailers = 100
 )
 
-// ownTrailers name the review in each commit.
+// The trailers that name the review in each commit.
 const (
 	contextTrailer = "Ctxfs-Context"
 	reviewTrailer  = "Ctxfs-Review"
@@ -114,10 +114,8 @@ func (o *CommitOptions) check(t Target) error {
 		if err := git.CheckTrailer(line); err != nil {
 			return err
 		}
-		for _, own := range []string{contextTrailer, reviewTrailer} {
-			if strings.HasPrefix(strings.ToLower(line), strings.ToLower(own)+":") {
-				return bad("the trailer "+own+" is set by ctxfs", "leave it out")
-			}
+		if err := checkOwnTrailer(line); err != nil {
+			return err
 		}
 	}
 	return nil

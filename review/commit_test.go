@@ -359,6 +359,7 @@ func TestBadCommitOptionsAreRefused(t *testing.T) {
 		"two lines":        func(r *ApplyRequest) { r.Commit.Trailers = []string{"A: b\nCtxfs-Review: 7"} },
 		"no trailer":       func(r *ApplyRequest) { r.Commit.Trailers = []string{"--exec"} },
 		"own trailer":      func(r *ApplyRequest) { r.Commit.Trailers = []string{"ctxfs-review: 7"} },
+		"in the message":   func(r *ApplyRequest) { r.Commit.Message = "m\n\nCtxfs-Panel : panels/other" },
 		"branch of HEAD":   func(r *ApplyRequest) { r.Commit.Branch = "x" },
 		"no branch":        func(r *ApplyRequest) { r.Target = ToBranch },
 		"target":           func(r *ApplyRequest) { r.Target = "other" },

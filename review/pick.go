@@ -215,7 +215,7 @@ func (r *Reviews) Onto(ctx context.Context, g *git.Draft, repo Path, changes []P
 }
 
 // CheckMessage refuses what is no message of a commit, and one that has a trailer of ctxfs already.
-func CheckMessage(message string, own ...string) error {
+func CheckMessage(message string) error {
 	bad := func(detail, hint string) error { return &fserr.Error{Code: fserr.EINVAL, Detail: detail, Hint: hint} }
 	switch {
 	case strings.TrimSpace(message) == "":
@@ -226,11 +226,21 @@ func CheckMessage(message string, own ...string) error {
 		return bad("the commit's message is not UTF-8", "write it in UTF-8 and without NUL")
 	}
 	for line := range strings.Lines(message) {
-		for _, key := range own {
-			if strings.HasPrefix(strings.ToLower(line), strings.ToLower(key)+":") {
-				return bad("the trailer "+key+" is set by ctxfs", "leave it out of the message")
-			}
+		if err := checkOwnTrailer(line); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// ownTrailers is what the keys of the trailers begin with that ctxfs sets.
+const ownTrailers = "ctxfs-"
+
+// checkOwnTrailer refuses a line of a message that is a trailer which ctxfs sets: with it, whoever writes a message would say who made the commit.
+func checkOwnTrailer(line string) error {
+	key := git.TrailerKey(line)
+	if !strings.HasPrefix(strings.ToLower(key), ownTrailers) {
+		return nil
+	}
+	return &fserr.Error{Code: fserr.EINVAL, Detail: "the trailer " + key + " is set by ctxfs", Hint: "leave it out of the message"}
 }

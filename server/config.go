@@ -141,6 +141,8 @@ type Config struct {
 	ExitOnStdinClose bool `koanf:"exit_on_stdin_close"`
 	// ZoneDirs are directories outside of the workspace whose subdirectories may be direct zones.
 	ZoneDirs []string `koanf:"zone_dir"`
+	// TrustZoneFiles lets a context-zones.yml of the workspace give a panel direct zones.
+	TrustZoneFiles bool `koanf:"trust_zone_files"`
 	// AllowChown lets panels give files to other users and groups.
 	AllowChown bool `koanf:"allow_chown"`
 	// ExecUser is the user of commands of a server that runs as root: a name or UID:GID. "" means the workspace's owner. Files in contexts
@@ -225,6 +227,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.String("ready-file", d.ReadyFile, "file that is written with the address once calls are accepted")
 	fs.Bool("exit-on-stdin-close", d.ExitOnStdinClose, "stop when standard input ends")
 	fs.StringSlice("zone-dir", nil, "directory outside of the workspace that panels may have zones in (direct zones); repeatable")
+	fs.Bool("trust-zone-files", d.TrustZoneFiles, "let a context-zones.yml of the workspace give a panel direct zones; whoever can change that file then decides which directories the panel writes, unreviewed")
 	fs.Bool("allow-chown", d.AllowChown, "let panels give files to other users and groups")
 	fs.String("exec-user", d.ExecUser, "user that runs commands in contexts, and owns their files, if the server runs as root: NAME or UID:GID (default: the workspace's owner)")
 	fs.StringSlice("exec-cgroup", nil, "cgroup directory below which commands get cgroups of their own, v2 or of one v1 controller; repeatable (default: the server's own, if systemd delegates it)")

@@ -264,7 +264,7 @@ func (s *Server) openParts(ctx context.Context) error {
 		Quota:     contexts.Quota{Bytes: int64(s.cfg.ContextMaxBytes), Entries: s.cfg.ContextMaxEntries},
 		Templates: s.cfg.templateOptions(), Pool: s.cfg.Pool,
 		Store: p.store.Store, Events: p.events(s.metrics, s.log), Now: s.deps.Now,
-		Log: s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version, OpenRoot: s.deps.OpenRoot, ZoneDirs: s.cfg.ZoneDirs,
+		Log: s.log, AllowChown: s.cfg.AllowChown, Owner: owner, Version: s.deps.Version, OpenRoot: s.deps.OpenRoot, ZoneDirs: s.cfg.ZoneDirs, TrustZoneFiles: s.cfg.TrustZoneFiles,
 	})
 	if err != nil {
 		return err

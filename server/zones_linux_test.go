@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -29,6 +30,9 @@ func TestPanelWorksInDirectZones(t *testing.T) {
 	opened, err := panelService.OpenPanel(t.Context(), &ctxfsv1.OpenPanelRequest{PanelId: "agent", Zones: layout})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if opened.GetZoneMode() != ctxfsv1.ZoneMode_ZONE_MODE_DIRECT {
+		t.Errorf("OpenPanel reports the zones as %v", opened.GetZoneMode())
 	}
 	panel := with(t, "authorization", bearerOf(opened.GetToken()))
 	fs := ctxfsv1.NewFsServiceClient(r.host(t))
@@ -67,7 +71,12 @@ func TestPanelWorksInDirectZones(t *testing.T) {
 	if want := filepath.Join(cfg.Workspace, "reports/new.md"); err != nil || at.GetDir() != want {
 		t.Errorf("it is at %q, %v, want %q", at.GetDir(), err, want)
 	}
-	cleared, err := ctxfsv1.NewZoneServiceClient(r.host(t)).ClearZone(panel, &ctxfsv1.ClearZoneRequest{Zone: "/cache"})
+	_, err = zones.ClearZone(panel, &ctxfsv1.ClearZoneRequest{Zone: "/cache"})
+	wantError(t, err, codes.PermissionDenied, "EACCES", "only a host")
+	if _, err := os.Lstat(filepath.Join(cfg.Workspace, "downloads/page")); err != nil {
+		t.Error("a panel emptied a real directory")
+	}
+	cleared, err := zones.ClearZone(t.Context(), &ctxfsv1.ClearZoneRequest{ContextId: opened.GetContextId(), Zone: "/cache"})
 	if err != nil || cleared.GetRemoved() != 4 {
 		t.Errorf("cleared %v, %v", cleared, err)
 	}
@@ -75,4 +84,33 @@ func TestPanelWorksInDirectZones(t *testing.T) {
 	wantError(t, err, codes.Unimplemented, "EOPNOTSUPP", "direct zones")
 	_, err = panelService.OpenPanel(t.Context(), &ctxfsv1.OpenPanelRequest{PanelId: "other", Zones: &ctxfsv1.ZoneLayout{Mode: ctxfsv1.ZoneMode_ZONE_MODE_DIRECT, Zones: []*ctxfsv1.ZoneSpec{{Path: "/etc", Dir: "/etc"}}}})
 	wantError(t, err, codes.PermissionDenied, "EACCES", "--zone-dir")
+}
+
+// TestClonedRepositoryGivesNoDirectZones opens a panel of a workspace whose files ask for direct zones.
+func TestClonedRepositoryGivesNoDirectZones(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	write(t, filepath.Join(cfg.Workspace, "panels/editor/context-zones.yml"), "mode: direct\nzones:\n  /workspace: {dir: .}\n")
+	r := start(t, cfg)
+	_, err := ctxfsv1.NewPanelServiceClient(r.host(t)).OpenPanel(t.Context(), &ctxfsv1.OpenPanelRequest{PanelId: "panels/editor"})
+	wantError(t, err, codes.PermissionDenied, "EACCES", "--trust-zone-files")
+	stream, err := ctxfsv1.NewContextServiceClient(r.host(t)).EnsureContext(t.Context(), &ctxfsv1.EnsureContextRequest{PanelId: "panels/editor"})
+	for err == nil { // messages of progress come first
+		_, err = stream.Recv()
+	}
+	wantError(t, err, codes.PermissionDenied, "EACCES", "--trust-zone-files")
+	explained, err := ctxfsv1.NewZoneServiceClient(r.host(t)).ExplainZones(t.Context(), &ctxfsv1.ExplainZonesRequest{Folder: "panels/editor"})
+	if err != nil || !slices.ContainsFunc(explained.GetNotes(), func(note string) bool { return strings.Contains(note, "--trust-zone-files") }) {
+		t.Errorf("ExplainZones does not say that the file is not used: %v, %v", explained, err)
+	}
+	r.stop()
+	if err := r.wait(); err != nil {
+		t.Fatal(err)
+	}
+
+	cfg.TrustZoneFiles = true
+	opened, err := ctxfsv1.NewPanelServiceClient(start(t, cfg).host(t)).OpenPanel(t.Context(), &ctxfsv1.OpenPanelRequest{PanelId: "panels/editor"})
+	if err != nil || opened.GetZoneMode() != ctxfsv1.ZoneMode_ZONE_MODE_DIRECT {
+		t.Errorf("OpenPanel of a server that trusts the file: %v, %v", opened.GetZoneMode(), err)
+	}
 }

@@ -86,10 +86,8 @@ func checkBase(u *url.URL) error {
 		return errors.New("a file URL has an absolute path")
 	case u.Scheme != "file" && (u.Hostname() == "" || strings.HasPrefix(u.Hostname(), "-")):
 		return errors.New("it has no host")
-	case u.User != nil && strings.HasPrefix(u.User.Username(), "-"):
-		return errors.New("its user begins with '-'")
 	}
-	return nil
+	return git.CheckUser(u)
 }
 
 // fileOf returns the path of a file URL; on Windows file:///C:/x is C:/x.

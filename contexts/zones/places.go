@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -23,6 +24,8 @@ type Places struct {
 	Workspace, Contexts string
 	// Dirs are further directories (--zone-dir).
 	Dirs []string
+	// TrustFiles says that files of the workspace may give panels direct zones (--trust-zone-files).
+	TrustFiles bool
 }
 
 // NewPlaces resolves the links of directories. It fails if one of dirs is no directory.
@@ -46,6 +49,19 @@ func NewPlaces(workspace, contexts string, dirs []string) (Places, error) {
 		p.Dirs = append(p.Dirs, real)
 	}
 	return p, nil
+}
+
+// CheckFile fails with EACCES if a layout that a file of the workspace has is not for a panel: it is direct, and files are not trusted. A cloned
+// repository has such files, and panels' changes add some. folder is the file's.
+func (p Places) CheckFile(folder string, l Layout) error {
+	if l.Mode != Direct || p.TrustFiles {
+		return nil
+	}
+	name := path.Join(folder, FileName)
+	return &fserr.Error{
+		Code: fserr.EACCES, Detail: name + " asks for direct zones, and files of the workspace may not give them to a panel",
+		Hint: fmt.Sprintf("if you trust the panel with these directories, open it with zones of yours ('ctxfs panel open --zones %s'), or start the server with --trust-zone-files", name),
+	}
 }
 
 // place is where the directory of a direct zone is: below, at rel.
@@ -151,6 +167,9 @@ func (p Places) Open(l Layout, folder rootfs.Root, opts rootfs.Options, bound Bo
 		}
 	}()
 	defer func() { err = errors.Join(err, folder.Close()) }()
+	if err := p.checkApart(l); err != nil {
+		return nil, err
+	}
 	opts.Zone = true
 	for _, z := range l.Zones {
 		root, err := p.openZone(l, z, folder, opts, bound)
@@ -272,6 +291,31 @@ func (p Places) usable(z Zone, root rootfs.Root) error {
 	return refused(z, "is a git repository's own directory: what is written there runs as you", "choose a directory of a working tree")
 }
 
+// checkApart fails with EINVAL if the directory of a direct zone is, or is in, that of another one: the rules of one zone would not hold for
+// what is written through the other. No link leads to these directories, so their paths say it.
+func (p Places) checkApart(l Layout) error {
+	if l.Mode != Direct {
+		return nil
+	}
+	dirs := make([]string, len(l.Zones))
+	for i, z := range l.Zones {
+		at, err := p.find(z)
+		if err != nil {
+			return err
+		}
+		dirs[i] = fold(filepath.ToSlash(at.path())) + "/"
+		for j, other := range l.Zones[:i] {
+			if strings.HasPrefix(dirs[i], dirs[j]) || strings.HasPrefix(dirs[j], dirs[i]) {
+				return &fserr.Error{
+					Code: fserr.EINVAL, Detail: "zones " + other.Path + " and " + z.Path + ": " + other.directory() + " and " + z.directory() + " overlap",
+					Hint: "choose directories of which none is in another one: a rule such as read_only would not hold through the other zone",
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // Explain checks a layout as Open would, and changes nothing.
 func (p Places) Explain(l Layout) error {
 	if err := l.Check(); err != nil {
@@ -289,7 +333,7 @@ func (p Places) Explain(l Layout) error {
 			return err
 		}
 	}
-	return nil
+	return p.checkApart(l)
 }
 
 // Measure returns the sum of the sizes of the files in a zone.

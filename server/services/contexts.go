@@ -78,7 +78,7 @@ func (s *Contexts) EnsureContext(req *ctxfsv1.EnsureContextRequest, stream grpc.
 		return err
 	}
 	return stream.Send(&ctxfsv1.EnsureContextResponse{Event: &ctxfsv1.EnsureContextResponse_Ready{Ready: &ctxfsv1.EnsureReady{
-		Context: infoToPB(ensured.Info), Seeded: ensured.Seeded, DurationMs: time.Since(begun).Milliseconds(),
+		Context: infoToPB(ensured.Info), Seeded: ensured.Seeded, DurationMs: time.Since(begun).Milliseconds(), ZoneMode: zoneModeToPB(ensured.Zones),
 	}}})
 }
 

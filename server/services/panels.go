@@ -59,7 +59,7 @@ func (s *Panels) OpenPanel(ctx context.Context, req *ctxfsv1.OpenPanelRequest) (
 		PanelId: o.ID, ContextId: string(o.ContextID), Partition: partition(o.ContextID),
 		Token: o.Token.Secret, ExpiresNs: ns(o.Token.ExpiresAt),
 		Seeded: o.Seeded, DurationMs: time.Since(begun).Milliseconds(), Files: o.Files, Bytes: o.Bytes,
-		TemplateUnasked: o.TemplateUnasked, Rights: rightsToPB(o.Rights),
+		TemplateUnasked: o.TemplateUnasked, Rights: rightsToPB(o.Rights), ZoneMode: zoneModeToPB(o.Zones),
 	}, nil
 }
 

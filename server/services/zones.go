@@ -31,6 +31,12 @@ func (s *Zones) ExplainZones(_ context.Context, req *ctxfsv1.ExplainZonesRequest
 		return nil, fserrpb.ToStatus(err)
 	}
 	resp := &ctxfsv1.ExplainZonesResponse{Mode: zoneModeToPB(l.Mode), Notes: l.Notes()}
+	if req.GetLayout() == nil {
+		if err := s.Contexts.CheckZoneFile(req.GetFolder(), l); err != nil {
+			_, text, hint := fserr.Parts(err)
+			resp.Notes = append(resp.Notes, text+": "+hint)
+		}
+	}
 	for _, z := range l.Zones {
 		pb := zoneToPB(z)
 		if l.Mode == zones.Direct {
@@ -156,6 +162,9 @@ func (s *Zones) ClearZone(ctx context.Context, req *ctxfsv1.ClearZoneRequest) (*
 	if err == nil && caller.ReadOnly {
 		err = &fserr.Error{Code: fserr.EROFS, Hint: "this panel was opened read-only"}
 	}
+	if err == nil && caller.Role != panels.RoleHost {
+		err = s.mayEmpty(ctx, id)
+	}
 	if err != nil {
 		return nil, fserrpb.ToStatus(err)
 	}
@@ -164,6 +173,15 @@ func (s *Zones) ClearZone(ctx context.Context, req *ctxfsv1.ClearZoneRequest) (*
 		return nil, fserrpb.ToStatus(err)
 	}
 	return &ctxfsv1.ClearZoneResponse{Removed: removed}, nil
+}
+
+// mayEmpty refuses a panel that empties direct zones: the files are the user's.
+func (s *Zones) mayEmpty(ctx context.Context, id contexts.ID) error {
+	spec, err := s.Contexts.Spec(ctx, id)
+	if err == nil && spec.Zones.Mode == zones.Direct {
+		err = &fserr.Error{Code: fserr.EACCES, Detail: "direct zones are real directories, which only a host empties", Hint: "remove what is not needed by its path"}
+	}
+	return err
 }
 
 func zoneModeToPB(m zones.Mode) ctxfsv1.ZoneMode {

@@ -55,6 +55,17 @@ describe.each(Object.entries(versions))("with AI SDK %s", (version, run) => {
     expect(script.told()).toMatchObject({ type: "error-text", value: expect.stringMatching(/^GIT_NOTHING_TO_COMMIT: /) as unknown });
   });
 
+  test.runIf(version === "5")("a push that no version asks a person about is refused", async () => {
+    const sandbox = open();
+    await sandbox.write("/workspace/reports/a.md", `unasked ${version}`);
+    const { id, commit, branch } = await sandbox.gitStage({ repo: "o/reports", files: ["/workspace/reports/a.md"], message: "Unasked" });
+    const script = scripted(version, "pushStaged", { id, commit });
+    await run(createGitTools(sandbox, { push: true }), script);
+    expect(script.told()).toMatchObject({ type: "error-text", value: expect.stringContaining("NOT_APPROVED: pushStaged runs only after a person agreed") as unknown });
+    await expect(github.git("rev-parse", "--verify", "-q", branch)).rejects.toThrow();
+    await sandbox.gitDiscard(id);
+  });
+
   test.runIf(version !== "5")("a push waits for a person, also when it was asked for", async () => {
     const sandbox = open();
     await sandbox.write("/workspace/reports/a.md", version);
@@ -75,7 +86,7 @@ describe("the tools of git", () => {
 
   test("list, discard and push do what they say", async () => {
     const sandbox = open();
-    const tools = createGitTools(sandbox, { push: true });
+    const tools = createGitTools(sandbox, { push: true, approval: { push: "allow" } });
     expect(await tools.listStaged.execute({})).toEqual({ text: "nothing is staged" });
     await sandbox.write("/workspace/reports/b.md", "b");
     const first = await sandbox.gitStage({ repo: "o/reports", files: ["/workspace/reports/b.md"], message: "B" });

@@ -26,16 +26,19 @@ export function scripted(version: string, toolName: string, input: unknown) {
   return { answer: (options: never) => Promise.resolve(answer(options) as never), told: () => told };
 }
 
-type Run = (tools: object, script: ReturnType<typeof scripted>, more?: object) => Promise<{ content: { type: string }[] }>;
+type Run = (tools: object, script: ReturnType<typeof scripted>, more?: object) => Promise<{ content: { type: string }[]; response: { messages: object[] } }>;
+
+/** What a model is asked: the messages of more, or to begin. */
+const asked = (more: object) => ("messages" in more ? more as { messages: never[] } : { prompt: "go", ...more });
 
 export const versions: Record<string, Run> = {
   "5": (tools, script) => generateText5({ model: new MockLanguageModelV2({ doGenerate: script.answer }), tools: tools as ToolSet5, prompt: "go", stopWhen: stepCountIs5(3) }),
-  "6": (tools, script) => generateText6({ model: new MockLanguageModelV3({ doGenerate: script.answer }), tools: tools as ToolSet6, prompt: "go", stopWhen: stepCountIs(3) }),
+  "6": (tools, script, more = {}) => generateText6({ model: new MockLanguageModelV3({ doGenerate: script.answer }), tools: tools as ToolSet6, stopWhen: stepCountIs(3), ...asked(more) }),
 };
 if (running >= 22) {
   const { generateText, isStepCount } = await import("ai7");
   const { MockLanguageModelV4 } = await import("ai7/test");
-  versions["7"] = (tools, script, more) => generateText({ model: new MockLanguageModelV4({ doGenerate: script.answer }), tools: tools as ToolSet7, prompt: "go", stopWhen: isStepCount(3), ...more });
+  versions["7"] = (tools, script, more = {}) => generateText({ model: new MockLanguageModelV4({ doGenerate: script.answer }), tools: tools as ToolSet7, stopWhen: isStepCount(3), ...asked(more) });
 } else {
   console.log(`AI SDK 7 is left out: it needs Node 22, and this is ${process.version}`);
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { createMemorySandbox } from "../src/sandbox/index.js";
-import { createSandboxTools, toolApproval } from "../src/tools/index.js";
+import { createSandboxTools, toolApproval, type ApprovalRequest } from "../src/tools/index.js";
 import { scripted, versions } from "./models.js";
 
 describe.each(Object.entries(versions))("with AI SDK %s", (version, run) => {
@@ -33,6 +33,46 @@ describe.each(Object.entries(versions))("with AI SDK %s", (version, run) => {
     const { content } = await run(createSandboxTools(sandbox, options), script, { toolApproval: toolApproval(options) });
     expect(content.map(({ type }) => type)).toContain("tool-approval-request");
     expect(await sandbox.exists("/workspace/a.txt")).toBe(false);
+  });
+
+  test.runIf(version !== "5")("what a person agreed to runs, and what was refused does not", async () => {
+    for (const approved of [true, false]) {
+      const sandbox = createMemorySandbox();
+      const options = { approval: { write: "ask" as const } };
+      const tools = createSandboxTools(sandbox, options);
+      const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x" });
+      const more = { toolApproval: toolApproval(options) };
+      const { content, response } = await run(tools, script, more);
+      const { approvalId } = content.find(({ type }) => type === "tool-approval-request") as unknown as { approvalId: string };
+      const answer = { role: "tool", content: [{ type: "tool-approval-response", approvalId, approved }] };
+      await run(tools, script, { ...more, messages: [{ role: "user", content: "go" }, ...response.messages, answer] });
+      expect(await sandbox.exists("/workspace/a.txt")).toBe(approved);
+    }
+  });
+
+  test.runIf(version === "5")("what nobody was asked about is refused", async () => {
+    const sandbox = createMemorySandbox();
+    const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x" });
+    await run(createSandboxTools(sandbox, { approval: { write: "ask" } }), script);
+    expect(script.told()).toMatchObject({ type: "error-text", value: expect.stringContaining("NOT_APPROVED: writeFile") as unknown });
+    expect(await sandbox.exists("/workspace/a.txt")).toBe(false);
+  });
+
+  test("onApproval asks a person in every version", async () => {
+    for (const approved of [true, false]) {
+      const sandbox = createMemorySandbox();
+      const asked: unknown[] = [];
+      const onApproval = ({ toolName, input }: ApprovalRequest): Promise<boolean> => {
+        asked.push(toolName, input);
+        return Promise.resolve(approved);
+      };
+      const options = { approval: { write: "ask" as const }, onApproval };
+      const script = scripted(version, "writeFile", { path: "/workspace/a.txt", content: "x" });
+      await run(createSandboxTools(sandbox, options), script, { toolApproval: toolApproval(options) });
+      expect(asked).toEqual(["writeFile", { path: "/workspace/a.txt", content: "x" }]);
+      expect(await sandbox.exists("/workspace/a.txt")).toBe(approved);
+      expect(script.told()).toMatchObject(approved ? { type: "text" } : { type: "error-text", value: "NOT_APPROVED: a person refused writeFile" });
+    }
   });
 });
 
@@ -83,6 +123,23 @@ describe("the tools of a sandbox", () => {
       tools.listFiles.execute({ path: "/", recursive: null }), tools.stat.execute({ path: "/workspace/../x" }),
     ];
     for (const result of await Promise.all(outside)) expect(result).toMatchObject({ error: expect.stringContaining("in no zone") as unknown });
+  });
+
+  test("an approval is for one call, and counts in the last message alone", async () => {
+    const { sandbox } = await begin();
+    const { deleteFile } = createSandboxTools(sandbox, { approval: { write: "ask" } });
+    await sandbox.write("/workspace/a", "a");
+    const request = { role: "assistant", content: [{ type: "tool-approval-request", approvalId: "a", toolCallId: "1" }] };
+    const answer = (approvalId: string, approved: unknown, role = "tool") => ({ role, content: [{ type: "tool-approval-response", approvalId, approved }] });
+    const agreed = answer("a", true);
+    const calls = [
+      {}, { toolCallId: "1" }, { messages: [request, agreed] }, { toolCallId: "2", messages: [request, agreed] }, { toolCallId: "1", messages: [agreed] },
+      { toolCallId: "1", messages: [request, answer("b", true)] }, { toolCallId: "1", messages: [request, answer("a", false)] }, { toolCallId: "1", messages: [request, answer("a", "yes")] },
+      { toolCallId: "1", messages: [request, answer("a", true, "user")] }, { toolCallId: "1", messages: [request, agreed, { role: "user", content: "go on" }] },
+      { toolCallId: "1", messages: [{ ...request, role: "tool" }, agreed] },
+    ];
+    for (const call of calls) expect(await deleteFile.execute({ path: "/workspace/a" }, call)).toMatchObject({ error: expect.stringContaining("NOT_APPROVED") as unknown });
+    expect(await deleteFile.execute({ path: "/workspace/a" }, { toolCallId: "1", messages: [request, agreed] })).toEqual({ text: "Removed /workspace/a" });
   });
 
   test("with deny nothing can be changed", () => {

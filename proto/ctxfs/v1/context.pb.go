@@ -2361,7 +2361,9 @@ type EnsureReady struct {
 	// This call waited for a seeding.
 	Seeded bool `protobuf:"varint,2,opt,name=seeded,proto3" json:"seeded,omitempty"`
 	// How long the call took.
-	DurationMs    int64 `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	DurationMs int64 `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// How the zones of the context are kept.
+	ZoneMode      ZoneMode `protobuf:"varint,4,opt,name=zone_mode,json=zoneMode,proto3,enum=ctxfs.v1.ZoneMode" json:"zone_mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2415,6 +2417,13 @@ func (x *EnsureReady) GetDurationMs() int64 {
 		return x.DurationMs
 	}
 	return 0
+}
+
+func (x *EnsureReady) GetZoneMode() ZoneMode {
+	if x != nil {
+		return x.ZoneMode
+	}
+	return ZoneMode_ZONE_MODE_UNSPECIFIED
 }
 
 // A context.
@@ -2849,7 +2858,7 @@ var File_ctxfs_v1_context_proto protoreflect.FileDescriptor
 
 const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\n" +
-	"\x16ctxfs/v1/context.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\x1a\x14ctxfs/v1/panel.proto\"\xec\x01\n" +
+	"\x16ctxfs/v1/context.proto\x12\bctxfs.v1\x1a\x16ctxfs/v1/options.proto\x1a\x14ctxfs/v1/panel.proto\x1a\x13ctxfs/v1/zone.proto\"\xec\x01\n" +
 	"\x14EnsureContextRequest\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x19\n" +
@@ -2995,12 +3004,13 @@ const file_ctxfs_v1_context_proto_rawDesc = "" +
 	"\n" +
 	"bytes_done\x18\x04 \x01(\x03R\tbytesDone\x12\x1f\n" +
 	"\vbytes_total\x18\x05 \x01(\x03R\n" +
-	"bytesTotal\"s\n" +
+	"bytesTotal\"\xa4\x01\n" +
 	"\vEnsureReady\x12+\n" +
 	"\acontext\x18\x01 \x01(\v2\x11.ctxfs.v1.ContextR\acontext\x12\x16\n" +
 	"\x06seeded\x18\x02 \x01(\bR\x06seeded\x12\x1f\n" +
 	"\vduration_ms\x18\x03 \x01(\x03R\n" +
-	"durationMs\"\xdd\x05\n" +
+	"durationMs\x12/\n" +
+	"\tzone_mode\x18\x04 \x01(\x0e2\x12.ctxfs.v1.ZoneModeR\bzoneMode\"\xdd\x05\n" +
 	"\aContext\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12,\n" +
@@ -3177,6 +3187,7 @@ var file_ctxfs_v1_context_proto_goTypes = []any{
 	nil,                            // 45: ctxfs.v1.SetLabelsResponse.LabelsEntry
 	nil,                            // 46: ctxfs.v1.Context.LabelsEntry
 	(PanelRight)(0),                // 47: ctxfs.v1.PanelRight
+	(ZoneMode)(0),                  // 48: ctxfs.v1.ZoneMode
 }
 var file_ctxfs_v1_context_proto_depIdxs = []int32{
 	42, // 0: ctxfs.v1.EnsureContextRequest.labels:type_name -> ctxfs.v1.EnsureContextRequest.LabelsEntry
@@ -3205,40 +3216,41 @@ var file_ctxfs_v1_context_proto_depIdxs = []int32{
 	45, // 23: ctxfs.v1.SetLabelsResponse.labels:type_name -> ctxfs.v1.SetLabelsResponse.LabelsEntry
 	3,  // 24: ctxfs.v1.SeedProgress.phase:type_name -> ctxfs.v1.SeedPhase
 	38, // 25: ctxfs.v1.EnsureReady.context:type_name -> ctxfs.v1.Context
-	4,  // 26: ctxfs.v1.Context.state:type_name -> ctxfs.v1.ContextState
-	36, // 27: ctxfs.v1.Context.progress:type_name -> ctxfs.v1.SeedProgress
-	46, // 28: ctxfs.v1.Context.labels:type_name -> ctxfs.v1.Context.LabelsEntry
-	5,  // 29: ctxfs.v1.ContextService.EnsureContext:input_type -> ctxfs.v1.EnsureContextRequest
-	7,  // 30: ctxfs.v1.ContextService.GetContext:input_type -> ctxfs.v1.GetContextRequest
-	9,  // 31: ctxfs.v1.ContextService.ListContexts:input_type -> ctxfs.v1.ListContextsRequest
-	11, // 32: ctxfs.v1.ContextService.GetInfo:input_type -> ctxfs.v1.GetInfoRequest
-	13, // 33: ctxfs.v1.ContextService.PlanSeed:input_type -> ctxfs.v1.PlanSeedRequest
-	15, // 34: ctxfs.v1.ContextService.Fork:input_type -> ctxfs.v1.ForkRequest
-	17, // 35: ctxfs.v1.ContextService.Snapshot:input_type -> ctxfs.v1.SnapshotRequest
-	19, // 36: ctxfs.v1.ContextService.ListSnapshots:input_type -> ctxfs.v1.ListSnapshotsRequest
-	21, // 37: ctxfs.v1.ContextService.Restore:input_type -> ctxfs.v1.RestoreRequest
-	23, // 38: ctxfs.v1.ContextService.DeleteSnapshot:input_type -> ctxfs.v1.DeleteSnapshotRequest
-	25, // 39: ctxfs.v1.ContextService.CollectGarbage:input_type -> ctxfs.v1.CollectGarbageRequest
-	32, // 40: ctxfs.v1.ContextService.SetLabels:input_type -> ctxfs.v1.SetLabelsRequest
-	34, // 41: ctxfs.v1.ContextService.DeleteContext:input_type -> ctxfs.v1.DeleteContextRequest
-	6,  // 42: ctxfs.v1.ContextService.EnsureContext:output_type -> ctxfs.v1.EnsureContextResponse
-	8,  // 43: ctxfs.v1.ContextService.GetContext:output_type -> ctxfs.v1.GetContextResponse
-	10, // 44: ctxfs.v1.ContextService.ListContexts:output_type -> ctxfs.v1.ListContextsResponse
-	12, // 45: ctxfs.v1.ContextService.GetInfo:output_type -> ctxfs.v1.GetInfoResponse
-	14, // 46: ctxfs.v1.ContextService.PlanSeed:output_type -> ctxfs.v1.PlanSeedResponse
-	16, // 47: ctxfs.v1.ContextService.Fork:output_type -> ctxfs.v1.ForkResponse
-	18, // 48: ctxfs.v1.ContextService.Snapshot:output_type -> ctxfs.v1.SnapshotResponse
-	20, // 49: ctxfs.v1.ContextService.ListSnapshots:output_type -> ctxfs.v1.ListSnapshotsResponse
-	22, // 50: ctxfs.v1.ContextService.Restore:output_type -> ctxfs.v1.RestoreResponse
-	24, // 51: ctxfs.v1.ContextService.DeleteSnapshot:output_type -> ctxfs.v1.DeleteSnapshotResponse
-	26, // 52: ctxfs.v1.ContextService.CollectGarbage:output_type -> ctxfs.v1.CollectGarbageResponse
-	33, // 53: ctxfs.v1.ContextService.SetLabels:output_type -> ctxfs.v1.SetLabelsResponse
-	35, // 54: ctxfs.v1.ContextService.DeleteContext:output_type -> ctxfs.v1.DeleteContextResponse
-	42, // [42:55] is the sub-list for method output_type
-	29, // [29:42] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	48, // 26: ctxfs.v1.EnsureReady.zone_mode:type_name -> ctxfs.v1.ZoneMode
+	4,  // 27: ctxfs.v1.Context.state:type_name -> ctxfs.v1.ContextState
+	36, // 28: ctxfs.v1.Context.progress:type_name -> ctxfs.v1.SeedProgress
+	46, // 29: ctxfs.v1.Context.labels:type_name -> ctxfs.v1.Context.LabelsEntry
+	5,  // 30: ctxfs.v1.ContextService.EnsureContext:input_type -> ctxfs.v1.EnsureContextRequest
+	7,  // 31: ctxfs.v1.ContextService.GetContext:input_type -> ctxfs.v1.GetContextRequest
+	9,  // 32: ctxfs.v1.ContextService.ListContexts:input_type -> ctxfs.v1.ListContextsRequest
+	11, // 33: ctxfs.v1.ContextService.GetInfo:input_type -> ctxfs.v1.GetInfoRequest
+	13, // 34: ctxfs.v1.ContextService.PlanSeed:input_type -> ctxfs.v1.PlanSeedRequest
+	15, // 35: ctxfs.v1.ContextService.Fork:input_type -> ctxfs.v1.ForkRequest
+	17, // 36: ctxfs.v1.ContextService.Snapshot:input_type -> ctxfs.v1.SnapshotRequest
+	19, // 37: ctxfs.v1.ContextService.ListSnapshots:input_type -> ctxfs.v1.ListSnapshotsRequest
+	21, // 38: ctxfs.v1.ContextService.Restore:input_type -> ctxfs.v1.RestoreRequest
+	23, // 39: ctxfs.v1.ContextService.DeleteSnapshot:input_type -> ctxfs.v1.DeleteSnapshotRequest
+	25, // 40: ctxfs.v1.ContextService.CollectGarbage:input_type -> ctxfs.v1.CollectGarbageRequest
+	32, // 41: ctxfs.v1.ContextService.SetLabels:input_type -> ctxfs.v1.SetLabelsRequest
+	34, // 42: ctxfs.v1.ContextService.DeleteContext:input_type -> ctxfs.v1.DeleteContextRequest
+	6,  // 43: ctxfs.v1.ContextService.EnsureContext:output_type -> ctxfs.v1.EnsureContextResponse
+	8,  // 44: ctxfs.v1.ContextService.GetContext:output_type -> ctxfs.v1.GetContextResponse
+	10, // 45: ctxfs.v1.ContextService.ListContexts:output_type -> ctxfs.v1.ListContextsResponse
+	12, // 46: ctxfs.v1.ContextService.GetInfo:output_type -> ctxfs.v1.GetInfoResponse
+	14, // 47: ctxfs.v1.ContextService.PlanSeed:output_type -> ctxfs.v1.PlanSeedResponse
+	16, // 48: ctxfs.v1.ContextService.Fork:output_type -> ctxfs.v1.ForkResponse
+	18, // 49: ctxfs.v1.ContextService.Snapshot:output_type -> ctxfs.v1.SnapshotResponse
+	20, // 50: ctxfs.v1.ContextService.ListSnapshots:output_type -> ctxfs.v1.ListSnapshotsResponse
+	22, // 51: ctxfs.v1.ContextService.Restore:output_type -> ctxfs.v1.RestoreResponse
+	24, // 52: ctxfs.v1.ContextService.DeleteSnapshot:output_type -> ctxfs.v1.DeleteSnapshotResponse
+	26, // 53: ctxfs.v1.ContextService.CollectGarbage:output_type -> ctxfs.v1.CollectGarbageResponse
+	33, // 54: ctxfs.v1.ContextService.SetLabels:output_type -> ctxfs.v1.SetLabelsResponse
+	35, // 55: ctxfs.v1.ContextService.DeleteContext:output_type -> ctxfs.v1.DeleteContextResponse
+	43, // [43:56] is the sub-list for method output_type
+	30, // [30:43] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_context_proto_init() }
@@ -3248,6 +3260,7 @@ func file_ctxfs_v1_context_proto_init() {
 	}
 	file_ctxfs_v1_options_proto_init()
 	file_ctxfs_v1_panel_proto_init()
+	file_ctxfs_v1_zone_proto_init()
 	file_ctxfs_v1_context_proto_msgTypes[1].OneofWrappers = []any{
 		(*EnsureContextResponse_Progress)(nil),
 		(*EnsureContextResponse_Ready)(nil),

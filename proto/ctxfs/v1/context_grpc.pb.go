@@ -44,7 +44,8 @@ const (
 type ContextServiceClient interface {
 	// Makes a context ready, seeding it when it is missing; progress comes as a stream that ends in ready.
 	// Cancelling leaves the seeding running.
-	// Errors: EINVAL (a bad ID), EEXIST (it belongs to a panel, or differs from another only by case), EFBIG (the size guard), ENOSPC.
+	// Errors: EINVAL (a bad ID), EEXIST (it belongs to a panel, or differs from another only by case), EACCES (direct zones of a file of the
+	// workspace, as in OpenPanel), EFBIG (the size guard), ENOSPC.
 	EnsureContext(ctx context.Context, in *EnsureContextRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EnsureContextResponse], error)
 	// Describes a context; state MISSING when there is none. No side effect.
 	// Errors: EINVAL (a bad ID).
@@ -248,7 +249,8 @@ func (c *contextServiceClient) DeleteContext(ctx context.Context, in *DeleteCont
 type ContextServiceServer interface {
 	// Makes a context ready, seeding it when it is missing; progress comes as a stream that ends in ready.
 	// Cancelling leaves the seeding running.
-	// Errors: EINVAL (a bad ID), EEXIST (it belongs to a panel, or differs from another only by case), EFBIG (the size guard), ENOSPC.
+	// Errors: EINVAL (a bad ID), EEXIST (it belongs to a panel, or differs from another only by case), EACCES (direct zones of a file of the
+	// workspace, as in OpenPanel), EFBIG (the size guard), ENOSPC.
 	EnsureContext(*EnsureContextRequest, grpc.ServerStreamingServer[EnsureContextResponse]) error
 	// Describes a context; state MISSING when there is none. No side effect.
 	// Errors: EINVAL (a bad ID).

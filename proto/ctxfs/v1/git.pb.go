@@ -1096,6 +1096,9 @@ type PullRequest struct {
 	// Files and directories of the repository, relative to it; empty means the whole tree.
 	Paths []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
 	// A branch, tag or commit; empty means what the workspace's repository has checked out. With `remote` it is the remote's, and empty means its HEAD.
+	// A panel names a branch, a tag, a remote-tracking branch (refs/remotes/…), or a commit that one of these contains or that the context was seeded
+	// with: GIT_NO_REF for others, such as refs/stash and commits that nothing names any more. A host names any commit. From a remote, a panel gets
+	// what the remote gives to the server, but for refs of other kinds.
 	Ref string `protobuf:"bytes,4,opt,name=ref,proto3" json:"ref,omitempty"`
 	// The name of a remote of the repository; empty means the workspace's repository itself.
 	Remote string `protobuf:"bytes,5,opt,name=remote,proto3" json:"remote,omitempty"`

@@ -105,7 +105,8 @@ type OpenPanelRequest struct {
 	// exist, with a list of what does, and together with a template.
 	SeedFrom []string `protobuf:"bytes,8,rep,name=seed_from,json=seedFrom,proto3" json:"seed_from,omitempty"`
 	// The zones of the context. Not set means the context-zones.yml in the folder that the panel's ID names, and without one no zones. It counts when
-	// the context is seeded; later it has to be missing or the same. EINVAL for a layout that cannot be.
+	// the context is seeded; later it has to be missing or the same. EINVAL for a layout that cannot be. EACCES if that file asks for direct zones:
+	// it gives them only if the server was started with --trust-zone-files.
 	Zones *ZoneLayout `protobuf:"bytes,9,opt,name=zones,proto3" json:"zones,omitempty"`
 	// Labels that the panel gets beside those that it has, as of SetPanelLabels. Its context gets them too if it is the panel's own, or if this call
 	// made it.
@@ -239,7 +240,9 @@ type OpenPanelResponse struct {
 	// it has. Empty when they were, or there is no template.
 	TemplateUnasked string `protobuf:"bytes,10,opt,name=template_unasked,json=templateUnasked,proto3" json:"template_unasked,omitempty"`
 	// The token's rights.
-	Rights        []PanelRight `protobuf:"varint,11,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
+	Rights []PanelRight `protobuf:"varint,11,rep,packed,name=rights,proto3,enum=ctxfs.v1.PanelRight" json:"rights,omitempty"`
+	// How the zones of its context are kept. ZONE_MODE_DIRECT: the panel works in real directories, unreviewed.
+	ZoneMode      ZoneMode `protobuf:"varint,12,opt,name=zone_mode,json=zoneMode,proto3,enum=ctxfs.v1.ZoneMode" json:"zone_mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,6 +352,13 @@ func (x *OpenPanelResponse) GetRights() []PanelRight {
 		return x.Rights
 	}
 	return nil
+}
+
+func (x *OpenPanelResponse) GetZoneMode() ZoneMode {
+	if x != nil {
+		return x.ZoneMode
+	}
+	return ZoneMode_ZONE_MODE_UNSPECIFIED
 }
 
 // Request of RenewToken.
@@ -902,7 +912,7 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	" \x03(\v2&.ctxfs.v1.OpenPanelRequest.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xde\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x03\n" +
 	"\x11OpenPanelResponse\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x1d\n" +
 	"\n" +
@@ -918,7 +928,8 @@ const file_ctxfs_v1_panel_proto_rawDesc = "" +
 	"\x05bytes\x18\t \x01(\x03R\x05bytes\x12)\n" +
 	"\x10template_unasked\x18\n" +
 	" \x01(\tR\x0ftemplateUnasked\x12,\n" +
-	"\x06rights\x18\v \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights\"E\n" +
+	"\x06rights\x18\v \x03(\x0e2\x14.ctxfs.v1.PanelRightR\x06rights\x12/\n" +
+	"\tzone_mode\x18\f \x01(\x0e2\x12.ctxfs.v1.ZoneModeR\bzoneMode\"E\n" +
 	"\x11RenewTokenRequest\x12\x19\n" +
 	"\bpanel_id\x18\x01 \x01(\tR\apanelId\x12\x15\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\"I\n" +
@@ -1009,32 +1020,34 @@ var file_ctxfs_v1_panel_proto_goTypes = []any{
 	nil,                            // 14: ctxfs.v1.SetPanelLabelsResponse.LabelsEntry
 	nil,                            // 15: ctxfs.v1.Panel.LabelsEntry
 	(*ZoneLayout)(nil),             // 16: ctxfs.v1.ZoneLayout
+	(ZoneMode)(0),                  // 17: ctxfs.v1.ZoneMode
 }
 var file_ctxfs_v1_panel_proto_depIdxs = []int32{
 	0,  // 0: ctxfs.v1.OpenPanelRequest.rights:type_name -> ctxfs.v1.PanelRight
 	16, // 1: ctxfs.v1.OpenPanelRequest.zones:type_name -> ctxfs.v1.ZoneLayout
 	12, // 2: ctxfs.v1.OpenPanelRequest.labels:type_name -> ctxfs.v1.OpenPanelRequest.LabelsEntry
 	0,  // 3: ctxfs.v1.OpenPanelResponse.rights:type_name -> ctxfs.v1.PanelRight
-	13, // 4: ctxfs.v1.SetPanelLabelsRequest.put:type_name -> ctxfs.v1.SetPanelLabelsRequest.PutEntry
-	14, // 5: ctxfs.v1.SetPanelLabelsResponse.labels:type_name -> ctxfs.v1.SetPanelLabelsResponse.LabelsEntry
-	11, // 6: ctxfs.v1.ListPanelsResponse.panels:type_name -> ctxfs.v1.Panel
-	0,  // 7: ctxfs.v1.Panel.rights:type_name -> ctxfs.v1.PanelRight
-	15, // 8: ctxfs.v1.Panel.labels:type_name -> ctxfs.v1.Panel.LabelsEntry
-	1,  // 9: ctxfs.v1.PanelService.OpenPanel:input_type -> ctxfs.v1.OpenPanelRequest
-	3,  // 10: ctxfs.v1.PanelService.RenewToken:input_type -> ctxfs.v1.RenewTokenRequest
-	5,  // 11: ctxfs.v1.PanelService.ClosePanel:input_type -> ctxfs.v1.ClosePanelRequest
-	7,  // 12: ctxfs.v1.PanelService.SetPanelLabels:input_type -> ctxfs.v1.SetPanelLabelsRequest
-	9,  // 13: ctxfs.v1.PanelService.ListPanels:input_type -> ctxfs.v1.ListPanelsRequest
-	2,  // 14: ctxfs.v1.PanelService.OpenPanel:output_type -> ctxfs.v1.OpenPanelResponse
-	4,  // 15: ctxfs.v1.PanelService.RenewToken:output_type -> ctxfs.v1.RenewTokenResponse
-	6,  // 16: ctxfs.v1.PanelService.ClosePanel:output_type -> ctxfs.v1.ClosePanelResponse
-	8,  // 17: ctxfs.v1.PanelService.SetPanelLabels:output_type -> ctxfs.v1.SetPanelLabelsResponse
-	10, // 18: ctxfs.v1.PanelService.ListPanels:output_type -> ctxfs.v1.ListPanelsResponse
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	17, // 4: ctxfs.v1.OpenPanelResponse.zone_mode:type_name -> ctxfs.v1.ZoneMode
+	13, // 5: ctxfs.v1.SetPanelLabelsRequest.put:type_name -> ctxfs.v1.SetPanelLabelsRequest.PutEntry
+	14, // 6: ctxfs.v1.SetPanelLabelsResponse.labels:type_name -> ctxfs.v1.SetPanelLabelsResponse.LabelsEntry
+	11, // 7: ctxfs.v1.ListPanelsResponse.panels:type_name -> ctxfs.v1.Panel
+	0,  // 8: ctxfs.v1.Panel.rights:type_name -> ctxfs.v1.PanelRight
+	15, // 9: ctxfs.v1.Panel.labels:type_name -> ctxfs.v1.Panel.LabelsEntry
+	1,  // 10: ctxfs.v1.PanelService.OpenPanel:input_type -> ctxfs.v1.OpenPanelRequest
+	3,  // 11: ctxfs.v1.PanelService.RenewToken:input_type -> ctxfs.v1.RenewTokenRequest
+	5,  // 12: ctxfs.v1.PanelService.ClosePanel:input_type -> ctxfs.v1.ClosePanelRequest
+	7,  // 13: ctxfs.v1.PanelService.SetPanelLabels:input_type -> ctxfs.v1.SetPanelLabelsRequest
+	9,  // 14: ctxfs.v1.PanelService.ListPanels:input_type -> ctxfs.v1.ListPanelsRequest
+	2,  // 15: ctxfs.v1.PanelService.OpenPanel:output_type -> ctxfs.v1.OpenPanelResponse
+	4,  // 16: ctxfs.v1.PanelService.RenewToken:output_type -> ctxfs.v1.RenewTokenResponse
+	6,  // 17: ctxfs.v1.PanelService.ClosePanel:output_type -> ctxfs.v1.ClosePanelResponse
+	8,  // 18: ctxfs.v1.PanelService.SetPanelLabels:output_type -> ctxfs.v1.SetPanelLabelsResponse
+	10, // 19: ctxfs.v1.PanelService.ListPanels:output_type -> ctxfs.v1.ListPanelsResponse
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_ctxfs_v1_panel_proto_init() }

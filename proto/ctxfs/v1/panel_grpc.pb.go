@@ -38,7 +38,7 @@ type PanelServiceClient interface {
 	// further token. A panel whose template means other commits than before gets the new context; its older tokens and
 	// handles end, and the old context stays. Each opening sets read_only and rights anew. If it takes a right away, the panel's older
 	// tokens, streams and handles end. No deadline of its own.
-	// Errors: EINVAL (a bad ID, a template that is wrong, with file and line, or an ID of another template), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EFBIG, ENOSPC.
+	// Errors: EINVAL (a bad ID, a template that is wrong, with file and line, or an ID of another template), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EACCES (direct zones of a file of the workspace), EFBIG, ENOSPC.
 	OpenPanel(ctx context.Context, in *OpenPanelRequest, opts ...grpc.CallOption) (*OpenPanelResponse, error)
 	// Gives an open panel a further token, with the panel's rights; older ones live until they expire.
 	// Errors: ENOENT (no such panel, or it is closed).
@@ -121,7 +121,7 @@ type PanelServiceServer interface {
 	// further token. A panel whose template means other commits than before gets the new context; its older tokens and
 	// handles end, and the old context stays. Each opening sets read_only and rights anew. If it takes a right away, the panel's older
 	// tokens, streams and handles end. No deadline of its own.
-	// Errors: EINVAL (a bad ID, a template that is wrong, with file and line, or an ID of another template), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EFBIG, ENOSPC.
+	// Errors: EINVAL (a bad ID, a template that is wrong, with file and line, or an ID of another template), EEXIST (the folder belongs to another panel, or the ID differs from another only by case), EACCES (direct zones of a file of the workspace), EFBIG, ENOSPC.
 	OpenPanel(context.Context, *OpenPanelRequest) (*OpenPanelResponse, error)
 	// Gives an open panel a further token, with the panel's rights; older ones live until they expire.
 	// Errors: ENOENT (no such panel, or it is closed).

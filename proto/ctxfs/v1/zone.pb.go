@@ -139,7 +139,8 @@ type ZoneSpec struct {
 	// SANDBOXED: what the zone is seeded from: "repositories" for all repositories of the workspace, or folders of the workspace, as in
 	// OpenPanelRequest.seed_from. At most one zone has it. Empty means that the zone starts empty.
 	From []string `protobuf:"bytes,2,rep,name=from,proto3" json:"from,omitempty"`
-	// DIRECT: the directory, relative to the workspace, or absolute and below --zone-dir. It has to exist.
+	// DIRECT: the directory, relative to the workspace, or absolute and below --zone-dir. It has to exist. EINVAL if it is that of another zone, or
+	// one is in the other.
 	Dir string `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`
 	// Mutations fail with EROFS.
 	ReadOnly bool `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`

@@ -34,7 +34,8 @@ const (
 // ZoneService shows the zones of a context: its top directories with a meaning, such as /workspace for work and /cache for downloads.
 //
 // OpenPanel or a context-zones.yml beside the panel's context-template.yml names them; they stay as they are for the life of the context. A
-// context without zones has one, "/", and behaves like a disk.
+// context without zones has one, "/", and behaves like a disk. OpenPanel alone can name direct zones, unless the server was started with
+// --trust-zone-files: a cloned repository may have such a file.
 //
 // In mode SANDBOXED a zone is a directory in the context's folder. Seeding goes into the zone that names what it is seeded from. In mode
 // DIRECT a zone is a real directory of the workspace, or below --zone-dir: what a panel writes there is written there. A panel cannot
@@ -53,7 +54,7 @@ type ZoneServiceClient interface {
 	// Errors: ENOENT, EOPNOTSUPP (the context's driver shows its files to the server alone).
 	ResolvePath(ctx context.Context, in *ResolvePathRequest, opts ...grpc.CallOption) (*ResolvePathResponse, error)
 	// Removes everything in a zone that is never committed.
-	// Errors: ENOENT (no such zone), EACCES (the zone is not `commit: never`, or is read-only), EBUSY.
+	// Errors: ENOENT (no such zone), EACCES (the zone is not `commit: never`, or is read-only; a panel empties a direct zone), EBUSY.
 	ClearZone(ctx context.Context, in *ClearZoneRequest, opts ...grpc.CallOption) (*ClearZoneResponse, error)
 }
 
@@ -112,7 +113,8 @@ func (c *zoneServiceClient) ClearZone(ctx context.Context, in *ClearZoneRequest,
 // ZoneService shows the zones of a context: its top directories with a meaning, such as /workspace for work and /cache for downloads.
 //
 // OpenPanel or a context-zones.yml beside the panel's context-template.yml names them; they stay as they are for the life of the context. A
-// context without zones has one, "/", and behaves like a disk.
+// context without zones has one, "/", and behaves like a disk. OpenPanel alone can name direct zones, unless the server was started with
+// --trust-zone-files: a cloned repository may have such a file.
 //
 // In mode SANDBOXED a zone is a directory in the context's folder. Seeding goes into the zone that names what it is seeded from. In mode
 // DIRECT a zone is a real directory of the workspace, or below --zone-dir: what a panel writes there is written there. A panel cannot
@@ -131,7 +133,7 @@ type ZoneServiceServer interface {
 	// Errors: ENOENT, EOPNOTSUPP (the context's driver shows its files to the server alone).
 	ResolvePath(context.Context, *ResolvePathRequest) (*ResolvePathResponse, error)
 	// Removes everything in a zone that is never committed.
-	// Errors: ENOENT (no such zone), EACCES (the zone is not `commit: never`, or is read-only), EBUSY.
+	// Errors: ENOENT (no such zone), EACCES (the zone is not `commit: never`, or is read-only; a panel empties a direct zone), EBUSY.
 	ClearZone(context.Context, *ClearZoneRequest) (*ClearZoneResponse, error)
 	mustEmbedUnimplementedZoneServiceServer()
 }

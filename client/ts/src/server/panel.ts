@@ -34,7 +34,7 @@ export interface OpenPanelOptions {
   exec?: boolean | undefined;
   /** The panel may push commits that were staged in its context. Opening it again without this ends its older tokens. */
   gitPush?: boolean | undefined;
-  /** The zones of the context; those of the context-zones.yml beside the panel's template unless told. It counts when the context is made. */
+  /** The zones of the context; those of the context-zones.yml beside the panel's template unless told, which cannot be direct. It counts when the context is made. */
   zones?: ZoneLayoutOptions | undefined;
   /** Labels that the panel gets beside those that it has. Its context gets them too if it is the panel's own, or if this opening makes it. */
   labels?: Readonly<Record<string, string>> | undefined;

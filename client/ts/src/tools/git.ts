@@ -15,7 +15,7 @@ export const gitKinds: Readonly<Record<string, Kind>> = { pullFromGit: "write", 
 
 /** Makes the tools by which a model pulls files and stages commits for a person to look at. */
 export function createGitTools(sandbox: Sandbox, options: GitToolOptions = {}) {
-  const tool = toolMaker(options);
+  const tool = toolMaker();
   const most = mostOf(options);
   const repo = z.string().min(1).describe("the repository");
   const id = z.string().min(1).describe("the ID of the staged commit");

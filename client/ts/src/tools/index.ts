@@ -9,7 +9,7 @@ import { allowed, mostOf, policyOf, toolMaker, type Kind, type ToolOptions } fro
 
 export { createGitTools, type GitToolOptions } from "./git.js";
 export { createBashSandbox, createSandboxSession, type BashSandbox, type Runner, type SandboxSession, type SessionProcess } from "./session.js";
-export type { ModelOutput, Policy, SandboxTool, ToolCall, ToolOptions, ToolOutput } from "./tool.js";
+export type { ApprovalRequest, ModelOutput, Policy, SandboxTool, ToolCall, ToolOptions, ToolOutput } from "./tool.js";
 
 /** A path, as tools describe it. */
 const path = (what: string): z.ZodString => z.string().describe(what);
@@ -21,7 +21,7 @@ export function createSandboxTools(sandbox: Sandbox, options: ToolOptions = {}) 
   const { fs } = sandbox;
   const zones = sandbox.zones.join(" and ");
   const most = mostOf(options);
-  const tool = toolMaker(options);
+  const tool = toolMaker();
   const tools = {
     readFile: tool(
       `Reads a file below ${zones}. Text comes with line numbers; a long file in parts: give startLine to read on. Images and PDF come as they are.`,
@@ -152,5 +152,5 @@ export function createSandboxTools(sandbox: Sandbox, options: ToolOptions = {}) 
 
 /** The approvals of version 7 of the AI SDK, which takes them beside the tools: generateText({ tools, toolApproval: toolApproval(options) }). */
 export function toolApproval(options: GitToolOptions): Record<string, "user-approval" | "approved"> {
-  return Object.fromEntries(Object.entries({ ...kinds, ...gitKinds }).map(([name, kind]) => [name, policyOf(options, kind) === "ask" ? "user-approval" : "approved"]));
+  return Object.fromEntries(Object.entries({ ...kinds, ...gitKinds }).map(([name, kind]) => [name, options.onApproval === undefined && policyOf(options, kind) === "ask" ? "user-approval" : "approved"]));
 }

@@ -10,12 +10,20 @@ export interface ToolOptions {
    * unless told. With "deny" there are no such tools.
    */
   approval?: { write?: Policy | undefined; push?: Policy | undefined } | undefined;
+  /**
+   * Asks a person before a tool whose policy is "ask" runs, in every version of the AI SDK. Without it the approvals of versions 6 and 7 are what
+   * counts, and a call that has none, as in version 5, is refused.
+   */
+  onApproval?: ((request: ApprovalRequest) => boolean | Promise<boolean>) | undefined;
   /** The most bytes of text that one result has, 1 KiB to 1 MiB; 64 KiB unless told. */
   maxOutput?: number | undefined;
 }
 
+/** A call that a person has to agree to. */
+export interface ApprovalRequest { toolName: string; input: unknown; abortSignal?: AbortSignal | undefined }
+
 /** What the AI SDK gives to execute. */
-export interface ToolCall { abortSignal?: AbortSignal | undefined }
+export interface ToolCall { abortSignal?: AbortSignal | undefined; toolCallId?: string | undefined; messages?: readonly unknown[] | undefined }
 
 /** A result: text for the model, or media. */
 export type ToolOutput = { text: string } | { error: string } | { data: string; mediaType: string };
@@ -48,10 +56,10 @@ export function policyOf({ approval }: ToolOptions, kind: Kind): Policy {
 }
 
 /** Returns what makes tools. Those that change something run one after the other: models call several at once, and also edit one file twice. */
-export function toolMaker(options: ToolOptions): MakeTool {
+export function toolMaker(): MakeTool {
   let last: Promise<unknown> = Promise.resolve();
   return (description, inputSchema, run, kind = "read") => ({
-    description, inputSchema, ...(policyOf(options, kind) === "ask" ? { needsApproval: true } : {}),
+    description, inputSchema,
     async execute(input, call = {}) {
       try {
         const begin = (): Promise<ToolOutput> => {
@@ -71,11 +79,45 @@ export function toolMaker(options: ToolOptions): MakeTool {
   });
 }
 
-/** Removes tools whose policy is "deny". */
-export function allowed<Tools extends object>(tools: Tools, kinds: Readonly<Partial<Record<keyof Tools, Kind>>>, options: ToolOptions): Tools {
-  for (const [name, kind] of Object.entries(kinds) as [keyof Tools, Kind][]) if (policyOf(options, kind) === "deny") Reflect.deleteProperty(tools, name);
+/** Removes tools whose policy is "deny", and guards those whose policy is "ask". */
+export function allowed<Tools extends object>(tools: Tools, kinds: Readonly<Record<string, Kind>>, options: ToolOptions): Tools {
+  const all = tools as Record<string, SandboxTool<unknown>>;
+  for (const [name, kind] of Object.entries(kinds)) {
+    const tool = all[name];
+    const policy = policyOf(options, kind);
+    if (policy === "deny") Reflect.deleteProperty(tools, name);
+    else if (policy === "ask" && tool !== undefined) all[name] = guarded(name, tool, options);
+  }
   return tools;
 }
+
+/** Runs a tool only after a person agreed. A version of the AI SDK that knows no approvals ignores needsApproval. */
+function guarded(toolName: string, tool: SandboxTool<unknown>, { onApproval }: ToolOptions): SandboxTool<unknown> {
+  return {
+    ...tool, ...(onApproval === undefined ? { needsApproval: true } : {}),
+    async execute(input, call = {}) {
+      call.abortSignal?.throwIfAborted();
+      if (onApproval === undefined) {
+        if (!wasApproved(call)) return { error: `NOT_APPROVED: ${toolName} runs only after a person agreed, and nobody was asked: this program has to pass onApproval, or use a version of the AI SDK with approvals (6 or later)` };
+      } else if (!await onApproval({ toolName, input, abortSignal: call.abortSignal })) {
+        return { error: `NOT_APPROVED: a person refused ${toolName}` };
+      }
+      return tool.execute(input, call);
+    },
+  };
+}
+
+/** Reports whether the last message of a call has a person's approval of it. That is where versions 6 and 7 of the AI SDK take it from. */
+function wasApproved({ toolCallId, messages = [] }: ToolCall): boolean {
+  const parts = (message: unknown, role: string): Part[] => {
+    const { role: is, content } = (message ?? {}) as { role?: unknown; content?: unknown };
+    return is === role && Array.isArray(content) ? content as Part[] : [];
+  };
+  const requests = messages.flatMap((message) => parts(message, "assistant")).filter((part) => part.type === "tool-approval-request" && part.toolCallId === toolCallId);
+  return toolCallId !== undefined && parts(messages.at(-1), "tool").some(({ type, approvalId, approved }) => type === "tool-approval-response" && approved === true && requests.some((request) => request.approvalId === approvalId));
+}
+
+interface Part { type?: unknown; toolCallId?: unknown; approvalId?: unknown; approved?: unknown }
 
 /** Returns the most bytes that a result has. */
 export function mostOf({ maxOutput = 64 << 10 }: ToolOptions): number {

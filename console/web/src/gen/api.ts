@@ -1209,6 +1209,8 @@ export interface EnsureReady {
   durationMs?: string;
   /** This call waited for a seeding. */
   seeded?: boolean;
+  /** How the zones of the context are kept. */
+  zoneMode?: ZoneMode;
 }
 
 /** Limits of a command. 0 means the default. */
@@ -2903,7 +2905,8 @@ export interface OpenPanelRequest {
   unsafe?: boolean;
   /**
    * The zones of the context. Not set means the context-zones.yml in the folder that the panel's ID names, and without one no zones. It counts when
-   * the context is seeded; later it has to be missing or the same. EINVAL for a layout that cannot be.
+   * the context is seeded; later it has to be missing or the same. EINVAL for a layout that cannot be. EACCES if that file asks for direct zones:
+   * it gives them only if the server was started with --trust-zone-files.
    */
   zones?: ZoneLayout;
 }
@@ -2935,6 +2938,8 @@ export interface OpenPanelResponse {
   templateUnasked?: string;
   /** Bearer token, shown once; the server keeps its hash. */
   token?: string;
+  /** How the zones of its context are kept. ZONE_MODE_DIRECT: the panel works in real directories, unreviewed. */
+  zoneMode?: ZoneMode;
 }
 
 /** Request of Open. */
@@ -3220,7 +3225,12 @@ export interface PullRequest {
   onConflict?: PullConflict;
   /** Files and directories of the repository, relative to it; empty means the whole tree. */
   paths?: string[];
-  /** A branch, tag or commit; empty means what the workspace's repository has checked out. With `remote` it is the remote's, and empty means its HEAD. */
+  /**
+   * A branch, tag or commit; empty means what the workspace's repository has checked out. With `remote` it is the remote's, and empty means its HEAD.
+   * A panel names a branch, a tag, a remote-tracking branch (refs/remotes/…), or a commit that one of these contains or that the context was seeded
+   * with: GIT_NO_REF for others, such as refs/stash and commits that nothing names any more. A host names any commit. From a remote, a panel gets
+   * what the remote gives to the server, but for refs of other kinds.
+   */
   ref?: string;
   /** The name of a remote of the repository; empty means the workspace's repository itself. */
   remote?: string;
@@ -4831,7 +4841,10 @@ export type ZoneMode =
 
 /** A zone of a layout. */
 export interface ZoneSpec {
-  /** DIRECT: the directory, relative to the workspace, or absolute and below --zone-dir. It has to exist. */
+  /**
+   * DIRECT: the directory, relative to the workspace, or absolute and below --zone-dir. It has to exist. EINVAL if it is that of another zone, or
+   * one is in the other.
+   */
   dir?: string;
   /**
    * SANDBOXED: what the zone is seeded from: "repositories" for all repositories of the workspace, or folders of the workspace, as in

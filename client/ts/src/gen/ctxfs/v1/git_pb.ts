@@ -452,6 +452,9 @@ export type PullRequest = Message<"ctxfs.v1.PullRequest"> & {
 
   /**
    * A branch, tag or commit; empty means what the workspace's repository has checked out. With `remote` it is the remote's, and empty means its HEAD.
+   * A panel names a branch, a tag, a remote-tracking branch (refs/remotes/…), or a commit that one of these contains or that the context was seeded
+   * with: GIT_NO_REF for others, such as refs/stash and commits that nothing names any more. A host names any commit. From a remote, a panel gets
+   * what the remote gives to the server, but for refs of other kinds.
    *
    * @generated from field: string ref = 4;
    */

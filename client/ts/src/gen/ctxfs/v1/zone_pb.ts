@@ -65,7 +65,8 @@ export type ZoneSpec = Message<"ctxfs.v1.ZoneSpec"> & {
   from: string[];
 
   /**
-   * DIRECT: the directory, relative to the workspace, or absolute and below --zone-dir. It has to exist.
+   * DIRECT: the directory, relative to the workspace, or absolute and below --zone-dir. It has to exist. EINVAL if it is that of another zone, or
+   * one is in the other.
    *
    * @generated from field: string dir = 3;
    */
@@ -432,7 +433,8 @@ export const ZoneModeSchema: GenEnum<ZoneMode> = /*@__PURE__*/
  * ZoneService shows the zones of a context: its top directories with a meaning, such as /workspace for work and /cache for downloads.
  *
  * OpenPanel or a context-zones.yml beside the panel's context-template.yml names them; they stay as they are for the life of the context. A
- * context without zones has one, "/", and behaves like a disk.
+ * context without zones has one, "/", and behaves like a disk. OpenPanel alone can name direct zones, unless the server was started with
+ * --trust-zone-files: a cloned repository may have such a file.
  *
  * In mode SANDBOXED a zone is a directory in the context's folder. Seeding goes into the zone that names what it is seeded from. In mode
  * DIRECT a zone is a real directory of the workspace, or below --zone-dir: what a panel writes there is written there. A panel cannot
@@ -479,7 +481,7 @@ export const ZoneService: GenService<{
   },
   /**
    * Removes everything in a zone that is never committed.
-   * Errors: ENOENT (no such zone), EACCES (the zone is not `commit: never`, or is read-only), EBUSY.
+   * Errors: ENOENT (no such zone), EACCES (the zone is not `commit: never`, or is read-only; a panel empties a direct zone), EBUSY.
    *
    * @generated from rpc ctxfs.v1.ZoneService.ClearZone
    */
