@@ -1,5 +1,5 @@
 import type { Mode } from "node:fs";
-import { invalidArgType } from "../errors/node.js";
+import { invalidArgType, invalidArgValue } from "../errors/node.js";
 import { requireKnown } from "../errors/options.js";
 import type { RequestInit } from "../session/operations.js";
 import { contentBytes } from "./bytes.js";
@@ -20,9 +20,9 @@ export interface BatchEdit {
 
 /** Conditions of a step. They must hold before the batch; otherwise it is refused with ESTALE or EEXIST, and kind "condition". */
 export interface BatchConditions {
-  /** The etag that the path of the step must have. */
+  /** The etag that the path of the step must have. mkdir and symlink do not take it. */
   ifMatch?: string | undefined;
-  /** "*": nothing may have the name; of rename and copy the new one. */
+  /** "*": nothing may have the name; of rename and copy the new one. edit, rm and chmod do not take it. */
   ifNoneMatch?: "*" | undefined;
 }
 
@@ -98,6 +98,11 @@ const kinds: Readonly<Record<string, (s: Fields, name: string) => { case: Change
   chmod: (s, name) => ({ case: "chmod", value: { ...one(s["chmod"], `${name}.chmod`), ...modeForm(s, name) } }),
 };
 
+/** The conditions that do not apply to a kind of step. */
+const refused: Readonly<Record<string, readonly (keyof BatchConditions)[]>> = {
+  edit: ["ifNoneMatch"], mkdir: ["ifMatch"], rm: ["ifNoneMatch"], symlink: ["ifMatch"], chmod: ["ifNoneMatch"],
+};
+
 function changeOf(step: unknown, name: string): { case: Change["case"]; value: Fields } {
   if (typeof step !== "object" || step === null) throw invalidArgType(name, ["Object"], step);
   const fields = step as Fields;
@@ -106,6 +111,9 @@ function changeOf(step: unknown, name: string): { case: Change["case"]; value: F
   if (!kind) throw new TypeError(`${name} needs exactly one of ${Object.keys(kinds).join(", ")}`);
   const change = kind(fields, name);
   const { ifMatch, ifNoneMatch } = fields;
+  for (const condition of refused[named[0] ?? ""] ?? []) {
+    if (fields[condition] !== undefined) throw invalidArgValue(`${name}.${condition}`, fields[condition], `does not apply to ${named[0]}`);
+  }
   if (ifMatch !== undefined) change.value["ifMatch"] = requireString(ifMatch, `${name}.ifMatch`);
   if (ifNoneMatch !== undefined) change.value["to" in fields ? "destIfNoneMatch" : "ifNoneMatch"] = requireString(ifNoneMatch, `${name}.ifNoneMatch`);
   return change;
