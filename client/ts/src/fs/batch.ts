@@ -107,12 +107,13 @@ function changeOf(step: unknown, name: string): { case: Change["case"]; value: F
   if (typeof step !== "object" || step === null) throw invalidArgType(name, ["Object"], step);
   const fields = step as Fields;
   const named = Object.keys(fields).filter((key) => key in kinds);
-  const kind = named.length === 1 ? kinds[named[0] ?? ""] : undefined;
+  const does = named.length === 1 ? named[0] ?? "" : "";
+  const kind = kinds[does];
   if (!kind) throw new TypeError(`${name} needs exactly one of ${Object.keys(kinds).join(", ")}`);
   const change = kind(fields, name);
   const { ifMatch, ifNoneMatch } = fields;
-  for (const condition of refused[named[0] ?? ""] ?? []) {
-    if (fields[condition] !== undefined) throw invalidArgValue(`${name}.${condition}`, fields[condition], `does not apply to ${named[0]}`);
+  for (const condition of refused[does] ?? []) {
+    if (fields[condition] !== undefined) throw invalidArgValue(`${name}.${condition}`, fields[condition], `does not apply to ${does}`);
   }
   if (ifMatch !== undefined) change.value["ifMatch"] = requireString(ifMatch, `${name}.ifMatch`);
   if (ifNoneMatch !== undefined) change.value["to" in fields ? "destIfNoneMatch" : "ifNoneMatch"] = requireString(ifNoneMatch, `${name}.ifNoneMatch`);
